@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The conversation between the supervisor and one child over a SOCK_SEQPACKET pair: fixed header,
+ * optional sentence, descriptors by SCM_RIGHTS. Each side treats the other's messages as input from
+ * a stranger: type, size and number of descriptors are checked here, once, and a malformed message
+ * is -EBADMSG.
+ */
+
+#include "common/util.h"
+
+/* The child's end of the pair, whatever else it inherits. */
+#define CONTROL_FD       3
+#define CONTROL_TEXT_MAX 1024
+#define CONTROL_FDS_MAX  2
+
+enum control_type {
+	/* supervisor to child */
+	CONTROL_CONFIGURE = 1, /* fd 0: sealed memfd with the resource's text */
+	CONTROL_SESSION, /* session; text: endpoint name; fd 0: listening socket, fd 1: connected
+			    kubelet.sock */
+	CONTROL_END_SESSION, /* session: close it; the child answers SESSION_ENDED */
+	CONTROL_STOP,        /* end all and exit 0 */
+	/* child to supervisor */
+	CONTROL_READY,      /* configuration accepted and first inventory complete */
+	CONTROL_REFUSED,    /* text: why the last CONFIGURE was refused; what was in force stays */
+	CONTROL_REGISTERED, /* session: the kubelet answered Register with OK */
+	CONTROL_SERVING,    /* session: the kubelet opened ListAndWatch */
+	CONTROL_SESSION_ENDED, /* session; text: why */
+	CONTROL_DEVICES,       /* devices, healthy; fd 0: memfd with the inventory as JSON */
+	CONTROL_ALIVE, /* sent every CONTROL_ALIVE_INTERVAL by a child whose threads all move */
+};
+
+/* What the child's memfd of CONTROL_DEVICES may hold at most. */
+#define CONTROL_DEVICES_MAX    (64U << 20)
+#define CONTROL_ALIVE_INTERVAL (4 * USEC_PER_SEC)
+#define CONTROL_ALIVE_TIMEOUT  (10 * USEC_PER_SEC)
+
+struct control_message {
+	enum control_type type;
+	uint64_t session; /* 0 where the type has none */
+	uint64_t devices, healthy;
+	char text[CONTROL_TEXT_MAX]; /* NUL-terminated UTF-8 */
+	int fds[CONTROL_FDS_MAX];    /* -EBADF where absent; owned by the holder of the message */
+};
+
+#define CONTROL_MESSAGE_INIT(t) ((struct control_message){ .type = (t), .fds = { -EBADF, -EBADF } })
+
+/* Closes the descriptors a received message still holds. */
+void control_message_done(struct control_message *message);
+#define _cleanup_control_ _cleanup_(control_message_done)
+
+/* Sends one message without blocking; descriptors stay the caller's. -EAGAIN: the peer does not
+ * read. */
+int control_send(int fd, const struct control_message *message);
+
+/* Receives one message without blocking. -EAGAIN: none there, -ECONNRESET: the peer is gone,
+ * -EBADMSG: not a message of ours. Descriptors become the caller's (CLOEXEC). */
+int control_receive(int fd, struct control_message *ret_message);

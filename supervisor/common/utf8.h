@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Whether text is UTF-8 (RFC 3629). A kubelet of 1.36 refuses a whole message for one string that
+ * is not, so everything that may reach it is checked.
+ */
+
+#include "common/util.h"
+
+/* Length of the longest valid part at the beginning; equal to `size` if all of it is. NUL is valid.
+ */
+size_t utf8_valid_length(const char *data, size_t size);
+
+static inline bool utf8_is_valid(const char *string)
+{
+	size_t size = strlen(string);
+
+	return utf8_valid_length(string, size) == size;
+}

@@ -1,0 +1,653 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From offered ids to what the container gets: find the units, collect what devices and templates
+ * want, and settle what is wanted twice. Called on any thread; all state is in `struct build`.
+ */
+#include "drivers/allocation.h"
+
+#include "drivers/map.h"
+#include "drivers/sysroot.h"
+#include "drivers/template.h"
+#include "drivers/values.h"
+
+struct chosen {
+	size_t unit;
+	unsigned replica;
+};
+
+/* A node or mount, and which device wants it (NULL: every container of the resource). */
+struct wanted {
+	struct device_node node;
+	const char *device_id;
+};
+
+/* A variable or annotation, and the distinct values that devices want it to have. */
+struct assigned {
+	char *name;
+	struct strings values;
+	struct map seen;
+};
+
+struct build {
+	const struct declaration *declaration;
+	const struct snapshot *snapshot;
+	const char *root;
+	struct error *error;
+	struct chosen *chosen; /* offered ids in the order of the snapshot */
+	size_t n_chosen;
+	const char **ids; /* of the physical units, each once */
+	size_t n_ids;
+	struct wanted *wanted;
+	size_t n_wanted;
+	struct device_values values; /* of the device in hand */
+	struct template_context context;
+};
+
+/* What a list of templates is collected with; `device_id` is NULL for what is said once. */
+typedef int (*collect_function)(
+	struct build *build, const void *item, const char *device_id, void *target);
+
+static void wanted_done(struct wanted *wanted)
+{
+	free(wanted->node.host);
+	free(wanted->node.path);
+	wanted->node.host = wanted->node.path = NULL;
+}
+
+static void build_done(struct build *build)
+{
+	for (size_t i = 0; i < build->n_wanted; i++)
+		wanted_done(&build->wanted[i]);
+	free(build->wanted);
+	free(build->chosen);
+	free(build->ids);
+}
+
+static int out_of_memory(struct build *build)
+{
+	return error_set(build->error, -ENOMEM, "out of memory");
+}
+
+static const struct device *chosen_device(const struct build *build, size_t index)
+{
+	return build->snapshot->units[build->chosen[index].unit].device;
+}
+
+/* --- which units --- */
+
+static int check_unit(struct build *build, const char *id, struct chosen *ret)
+{
+	const char *name = build->declaration->name;
+	const struct snapshot_unit *unit;
+	struct chosen chosen;
+	int r;
+
+	r = snapshot_find(build->snapshot, id, &chosen.unit, &chosen.replica);
+	if (r < 0)
+		return error_set(build->error, r,
+			"device \"%s\" is not one of %s on this node: let the pod be created "
+			"again, it will get one that is",
+			id, name);
+	unit = &build->snapshot->units[chosen.unit];
+	if (!unit->healthy)
+		return error_set(build->error, -EIO,
+			"device \"%s\" of %s is unhealthy: %s; %s or drain the pod to another node",
+			unit->device->id, name, unit->reason,
+			unit->present ? "repair it" : "plug it in again");
+	*ret = chosen;
+	return 0;
+}
+
+static int compare_chosen(const void *a, const void *b)
+{
+	const struct chosen *x = a, *y = b;
+
+	if (x->unit != y->unit)
+		return x->unit < y->unit ? -1 : 1;
+	return (x->replica > y->replica) - (x->replica < y->replica);
+}
+
+static int choose_units(struct build *build, const char *const *ids, size_t n_ids)
+{
+	const struct declaration *declaration = build->declaration;
+	int64_t limit = declaration->share.max_per_container;
+	int r;
+
+	if (n_ids == 0)
+		return error_set(build->error, -EINVAL, "the request for %s names no device",
+			declaration->name);
+	if (limit > 0 && n_ids > (size_t)limit)
+		return error_set(build->error, -EINVAL,
+			"the container asks for %zu of %s, at most %lld are allowed in one: lower "
+			"its limit or raise share.max_per_container",
+			n_ids, declaration->name, (long long)limit);
+	build->chosen = calloc(n_ids, sizeof(*build->chosen));
+	build->ids = calloc(n_ids, sizeof(*build->ids));
+	if (!build->chosen || !build->ids)
+		return out_of_memory(build);
+	for (; build->n_chosen < n_ids; build->n_chosen++) {
+		r = check_unit(build, ids[build->n_chosen], &build->chosen[build->n_chosen]);
+		if (r < 0)
+			return r;
+	}
+	qsort(build->chosen, n_ids, sizeof(*build->chosen), compare_chosen);
+	for (size_t i = 0; i < n_ids; i++) {
+		if (i > 0 && compare_chosen(&build->chosen[i - 1], &build->chosen[i]) == 0)
+			return error_set(build->error, -EINVAL,
+				"the request names device \"%s\" of %s twice",
+				chosen_device(build, i)->id, declaration->name);
+		if (i == 0 || build->chosen[i - 1].unit != build->chosen[i].unit)
+			build->ids[build->n_ids++] = chosen_device(build, i)->id;
+	}
+	return 0;
+}
+
+/* --- templates --- */
+
+static int expand(struct build *build, const char *text, char **ret)
+{
+	int r;
+
+	r = template_expand(text, &build->context, ret, build->error);
+	if (r < 0 && build->context.device_value)
+		error_prefix(build->error, "device \"%s\" of %s: \"%s\"", build->values.device->id,
+			build->declaration->name, text);
+	else if (r < 0)
+		error_prefix(build->error, "%s: \"%s\"", build->declaration->name, text);
+	return r;
+}
+
+/* Calls a function for each device with its values at hand, or once without any. */
+static int for_devices(struct build *build, bool per_device, collect_function collect,
+	const void *item, void *target)
+{
+	int r = 0;
+
+	build->context.device_value = NULL;
+	if (!per_device)
+		return collect(build, item, NULL, target);
+	build->context.device_value = device_values_get;
+	for (size_t i = 0; i < build->n_chosen && r >= 0; i++) {
+		build->values.device = chosen_device(build, i);
+		build->values.index = build->chosen[i].unit;
+		build->values.replica = build->chosen[i].replica;
+		r = collect(build, item, build->values.device->id, target);
+	}
+	return r;
+}
+
+/* --- nodes and mounts --- */
+
+/* Whether the host has it; what we may not look at is left to the container runtime. */
+static bool is_missing(const struct build *build, const char *host)
+{
+	struct stat st;
+
+	return sysroot_is_absent(sysroot_stat(build->root, host, &st));
+}
+
+static int missing_error(
+	struct build *build, const char *host, const char *device_id, const char *key)
+{
+	if (device_id)
+		return error_set(build->error, -ENOENT,
+			"device \"%s\" of %s needs %s, which is missing on the host: load its "
+			"driver, or correct %s in the configuration",
+			device_id, build->declaration->name, host, key);
+	return error_set(build->error, -ENOENT,
+		"%s needs %s, which is missing on the host: load its driver, or correct %s in the "
+		"configuration",
+		build->declaration->name, host, key);
+}
+
+static int want(struct build *build, const struct device_node *template, char *host, char *path,
+	const char *device_id)
+{
+	struct wanted *wanted;
+
+	if (array_reserve((void **)&build->wanted, build->n_wanted, sizeof(*wanted)) < 0) {
+		free(host);
+		free(path);
+		return out_of_memory(build);
+	}
+	wanted = &build->wanted[build->n_wanted++];
+	wanted->node = *template;
+	wanted->node.host = host;
+	wanted->node.path = path;
+	wanted->device_id = device_id;
+	return 0;
+}
+
+static int want_device_node(
+	struct build *build, const struct device_node *node, const char *device_id)
+{
+	_cleanup_free_ char *host = strdup(node->host), *path = strdup(node->path);
+
+	if (!host || !path)
+		return out_of_memory(build);
+	if (is_missing(build, host))
+		return missing_error(build, host, device_id, "match");
+	return want(build, node, TAKE_PTR(host), TAKE_PTR(path), device_id);
+}
+
+static int collect_device_nodes(
+	struct build *build, const void *item, const char *device_id, void *target)
+{
+	const struct device *device = build->values.device;
+	int r;
+
+	for (size_t i = 0; i < device->n_nodes; i++) {
+		r = want_device_node(build, &device->nodes[i], device_id);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int expand_paths(struct build *build, const char *host_template, const char *path_template,
+	char **ret_host, char **ret_path)
+{
+	_cleanup_free_ char *host = NULL;
+	int r;
+
+	r = expand(build, host_template, &host);
+	if (r < 0)
+		return r;
+	r = expand(build, path_template ?: host_template, ret_path);
+	if (r < 0)
+		return r;
+	*ret_host = TAKE_PTR(host);
+	return 0;
+}
+
+static int collect_node(struct build *build, const void *item, const char *device_id, void *target)
+{
+	_cleanup_free_ char *host = NULL, *path = NULL;
+	const struct declared_node *declared = item;
+	struct device_node node = { 0 };
+	int r;
+
+	r = expand_paths(build, declared->host, declared->path, &host, &path);
+	if (r < 0)
+		return r;
+	if (is_missing(build, host))
+		return declared->optional
+			? 0
+			: missing_error(build, host, device_id, "container.nodes");
+	(void)snprintf(node.permissions, sizeof(node.permissions), "%s", declared->permissions);
+	return want(build, &node, TAKE_PTR(host), TAKE_PTR(path), device_id);
+}
+
+static int collect_mount(struct build *build, const void *item, const char *device_id, void *target)
+{
+	_cleanup_free_ char *host = NULL, *path = NULL;
+	const struct declared_mount *declared = item;
+	struct device_node node = { .mount = true, .read_only = declared->read_only };
+	char *resolved;
+	int r;
+
+	r = expand_paths(build, declared->host, declared->path, &host, &path);
+	if (r < 0)
+		return r;
+	if (is_missing(build, host))
+		return missing_error(build, host, device_id, "container.mounts");
+	/* Runtimes do not agree on what a bind mount of a symbolic link is. */
+	if (sysroot_resolve(build->root, host, &resolved) >= 0) {
+		free(host);
+		host = resolved;
+	}
+	return want(build, &node, TAKE_PTR(host), TAKE_PTR(path), device_id);
+}
+
+static bool is_per_device(const char *text)
+{
+	return text && template_is_per_device(text);
+}
+
+static int collect_wanted(struct build *build)
+{
+	const struct container *container = &build->declaration->container;
+	int r;
+
+	r = for_devices(build, true, collect_device_nodes, NULL, NULL);
+	for (size_t i = 0; i < container->nodes.count && r >= 0; i++) {
+		const struct declared_node *node = groups_get(&container->nodes, i);
+
+		r = for_devices(build, is_per_device(node->host) || is_per_device(node->path),
+			collect_node, node, NULL);
+	}
+	for (size_t i = 0; i < container->mounts.count && r >= 0; i++) {
+		const struct declared_mount *mount = groups_get(&container->mounts, i);
+
+		r = for_devices(build, is_per_device(mount->host) || is_per_device(mount->path),
+			collect_mount, mount, NULL);
+	}
+	return r;
+}
+
+static int compare_wanted(const void *a, const void *b)
+{
+	const struct wanted *x = a, *y = b;
+	int order = strcmp(x->node.path, y->node.path);
+
+	return order ? order : strcmp(x->node.host, y->node.host);
+}
+
+static int conflict_error(struct build *build, const struct wanted *a, const struct wanted *b)
+{
+	return error_set(build->error, -EEXIST,
+		"%s in the container would be %s (%s \"%s\") and %s (%s \"%s\") at once: give each "
+		"a path of its own, or ask for one device of %s in a container",
+		a->node.path, a->node.host, a->device_id ? "device" : "resource",
+		a->device_id ?: build->declaration->name, b->node.host,
+		b->device_id ? "device" : "resource", b->device_id ?: build->declaration->name,
+		build->declaration->name);
+}
+
+static void add_permissions(char *permissions, const char *more)
+{
+	static const char all[] = "rwm";
+	char merged[sizeof(all)];
+	size_t n = 0;
+
+	for (const char *p = all; *p; p++)
+		if (strchr(permissions, *p) || strchr(more, *p))
+			merged[n++] = *p;
+	merged[n] = '\0';
+	memcpy(permissions, merged, n + 1);
+}
+
+/* Puts everything in order, each path once. */
+static int settle_wanted(struct build *build)
+{
+	size_t kept = 0;
+
+	if (build->n_wanted > 0)
+		qsort(build->wanted, build->n_wanted, sizeof(*build->wanted), compare_wanted);
+	for (size_t i = 0; i < build->n_wanted; i++) {
+		struct wanted *next = &build->wanted[i];
+		struct wanted *last = kept > 0 ? &build->wanted[kept - 1] : NULL;
+
+		if (!last || !streq(last->node.path, next->node.path)) {
+			struct wanted moved = *next;
+
+			next->node.host = next->node.path = NULL;
+			build->wanted[kept++] = moved;
+			continue;
+		}
+		if (!streq(last->node.host, next->node.host) ||
+			last->node.mount != next->node.mount)
+			return conflict_error(build, last, next);
+		add_permissions(last->node.permissions, next->node.permissions);
+		last->node.read_only = last->node.read_only && next->node.read_only;
+		wanted_done(next);
+	}
+	build->n_wanted = kept;
+	for (size_t i = 0; i < kept; i++)
+		add_permissions(build->wanted[i].node.permissions, "");
+	return 0;
+}
+
+/* --- variables, annotations, CDI names --- */
+
+struct assignments {
+	struct assigned **items;
+	size_t count;
+	struct map by_name;
+};
+
+static struct assigned *assigned_free(struct assigned *assigned)
+{
+	free(assigned->name);
+	strings_done(&assigned->values);
+	map_done(&assigned->seen);
+	free(assigned);
+	return NULL;
+}
+
+static void assignments_done(struct assignments *assignments)
+{
+	for (size_t i = 0; i < assignments->count; i++)
+		(void)assigned_free(assignments->items[i]);
+	free(assignments->items);
+	map_done(&assignments->by_name);
+}
+
+static int assigned_get(struct assignments *assignments, const char *name, struct assigned **ret)
+{
+	struct assigned *assigned = map_get(&assignments->by_name, name);
+	int r;
+
+	if (!assigned) {
+		r = array_reserve((void **)&assignments->items, assignments->count,
+			sizeof(*assignments->items));
+		if (r < 0)
+			return r;
+		assigned = calloc(1, sizeof(*assigned));
+		if (!assigned)
+			return -ENOMEM;
+		assigned->name = strdup(name);
+		r = assigned->name ? map_put(&assignments->by_name, assigned->name, assigned)
+				   : -ENOMEM;
+		if (r < 0) {
+			(void)assigned_free(assigned);
+			return r;
+		}
+		assignments->items[assignments->count++] = assigned;
+	}
+	*ret = assigned;
+	return 0;
+}
+
+/* Adds a string unless it is among them. */
+static int add_distinct(struct strings *strings, struct map *seen, const char *text)
+{
+	char *copy;
+	int r;
+
+	if (map_get(seen, text))
+		return 0;
+	r = strings_add(strings, text, strlen(text));
+	if (r < 0)
+		return r;
+	copy = strings->items[strings->count - 1];
+	return map_put(seen, copy, copy);
+}
+
+static int collect_assignment(
+	struct build *build, const void *item, const char *device_id, void *target)
+{
+	_cleanup_free_ char *text = NULL;
+	struct assigned *assigned;
+	char *equals;
+	int r;
+
+	r = expand(build, item, &text);
+	if (r < 0)
+		return r;
+	equals = strchr(text, '=');
+	if (!equals || equals == text)
+		return error_set(build->error, -EINVAL,
+			"%s: \"%s\" became \"%s\", which is not NAME=value",
+			build->declaration->name, (const char *)item, text);
+	*equals = '\0';
+	if (assigned_get(target, text, &assigned) < 0 ||
+		add_distinct(&assigned->values, &assigned->seen, equals + 1) < 0)
+		return out_of_memory(build);
+	return 0;
+}
+
+static char *join(const struct strings *strings)
+{
+	char *joined, *end;
+	size_t size = 1;
+
+	for (size_t i = 0; i < strings->count; i++)
+		size += strlen(strings->items[i]) + 1;
+	joined = malloc(size);
+	if (!joined)
+		return NULL;
+	end = joined;
+	*end = '\0';
+	for (size_t i = 0; i < strings->count; i++) {
+		if (i > 0)
+			*end++ = ',';
+		end = stpcpy(end, strings->items[i]);
+	}
+	return joined;
+}
+
+static void pairs_free(struct pair *pairs, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(pairs[i].name);
+		free(pairs[i].value);
+	}
+	free(pairs);
+}
+
+static int build_pairs(
+	struct build *build, const struct strings *templates, struct pair **ret, size_t *ret_n)
+{
+	_cleanup_(assignments_done) struct assignments assignments = { 0 };
+	struct pair *pairs;
+	int r;
+
+	for (size_t i = 0; i < templates->count; i++) {
+		r = for_devices(build, template_is_per_device(templates->items[i]),
+			collect_assignment, templates->items[i], &assignments);
+		if (r < 0)
+			return r;
+	}
+	pairs = calloc(assignments.count + 1, sizeof(*pairs));
+	if (!pairs)
+		return out_of_memory(build);
+	for (size_t i = 0; i < assignments.count; i++) {
+		pairs[i].name = TAKE_PTR(assignments.items[i]->name);
+		pairs[i].value = join(&assignments.items[i]->values);
+		if (!pairs[i].value) {
+			pairs_free(pairs, i + 1);
+			return out_of_memory(build);
+		}
+	}
+	*ret = pairs;
+	*ret_n = assignments.count;
+	return 0;
+}
+
+struct names {
+	struct strings strings;
+	struct map seen;
+};
+
+static int collect_name(struct build *build, const void *item, const char *device_id, void *target)
+{
+	_cleanup_free_ char *text = NULL;
+	struct names *names = target;
+	int r;
+
+	r = expand(build, item, &text);
+	if (r < 0)
+		return r;
+	if (add_distinct(&names->strings, &names->seen, text) < 0)
+		return out_of_memory(build);
+	return 0;
+}
+
+static int build_names(
+	struct build *build, const struct strings *templates, char ***ret, size_t *ret_n)
+{
+	struct names names = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < templates->count && r >= 0; i++)
+		r = for_devices(build, template_is_per_device(templates->items[i]), collect_name,
+			templates->items[i], &names);
+	map_done(&names.seen);
+	if (r < 0) {
+		strings_done(&names.strings);
+		return r;
+	}
+	*ret = names.strings.items;
+	*ret_n = names.strings.count;
+	return 0;
+}
+
+/* --- the whole --- */
+
+static int build_nodes(struct build *build, struct allocation *allocation)
+{
+	int r;
+
+	r = collect_wanted(build);
+	if (r < 0)
+		return r;
+	r = settle_wanted(build);
+	if (r < 0)
+		return r;
+	allocation->nodes = calloc(build->n_wanted + 1, sizeof(*allocation->nodes));
+	if (!allocation->nodes)
+		return out_of_memory(build);
+	for (size_t i = 0; i < build->n_wanted; i++)
+		allocation->nodes[i] = build->wanted[i].node;
+	allocation->n_nodes = build->n_wanted;
+	build->n_wanted = 0;
+	return 0;
+}
+
+int allocation_build(const struct declaration *declaration, const struct snapshot *snapshot,
+	const char *root, const char *const *ids, size_t n_ids, struct allocation *ret,
+	struct error *error)
+{
+	const struct container *container = &declaration->container;
+	_cleanup_allocation_ struct allocation allocation = { 0 };
+	_cleanup_(build_done) struct build build = {
+		.declaration = declaration,
+		.snapshot = snapshot,
+		.root = root,
+		.error = error,
+		.values = { .root = root },
+	};
+	int r;
+
+	r = choose_units(&build, ids, n_ids);
+	if (r < 0)
+		return r;
+	build.context = (struct template_context){
+		.name = declaration->name,
+		.ids = build.ids,
+		.n_ids = build.n_ids,
+		.userdata = &build.values,
+	};
+	r = build_nodes(&build, &allocation);
+	if (r < 0)
+		return r;
+	r = build_pairs(&build, &container->env, &allocation.env, &allocation.n_env);
+	if (r < 0)
+		return r;
+	r = build_pairs(&build, &container->annotations, &allocation.annotations,
+		&allocation.n_annotations);
+	if (r < 0)
+		return r;
+	r = build_names(&build, &container->cdi, &allocation.cdi, &allocation.n_cdi);
+	if (r < 0)
+		return r;
+	*ret = allocation;
+	allocation = (struct allocation){ 0 };
+	return 0;
+}
+
+void allocation_done(struct allocation *allocation)
+{
+	for (size_t i = 0; i < allocation->n_nodes; i++) {
+		free(allocation->nodes[i].host);
+		free(allocation->nodes[i].path);
+	}
+	free(allocation->nodes);
+	pairs_free(allocation->env, allocation->n_env);
+	pairs_free(allocation->annotations, allocation->n_annotations);
+	for (size_t i = 0; i < allocation->n_cdi; i++)
+		free(allocation->cdi[i]);
+	free(allocation->cdi);
+	*allocation = (struct allocation){ 0 };
+}

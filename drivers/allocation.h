@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a container is given for the devices it was allocated: pure functions of a snapshot and a
+ * declaration, safe on any thread. Nodes and mounts are sorted by path in the container and each is
+ * there once; two devices that want different things at one path are an error that says so.
+ */
+
+#include "drivers/inventory.h"
+
+struct pair {
+	char *name;
+	char *value;
+};
+
+struct allocation {
+	struct device_node *nodes; /* nodes and mounts */
+	size_t n_nodes;
+	struct pair *env;
+	size_t n_env;
+	struct pair *annotations;
+	size_t n_annotations;
+	char **cdi;
+	size_t n_cdi;
+};
+
+/* Builds the edits for the offered ids. Errors name the device, what is wrong and what to do,
+ * because the text is what the pod shows: -ENOENT (unknown id, or a required node is missing), -EIO
+ * (unhealthy), -EINVAL (no ids, an id twice, over share.max_per_container), -EEXIST (conflict),
+ * -ENOMEM. */
+int allocation_build(const struct declaration *declaration, const struct snapshot *snapshot,
+	const char *root, const char *const *ids, size_t n_ids, struct allocation *ret,
+	struct error *error);
+void allocation_done(struct allocation *allocation);
+#define _cleanup_allocation_ _cleanup_(allocation_done)

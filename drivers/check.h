@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of health: one check is one probe of one unit. It is in exactly one list at a time, and
+ * which one says what happens to it next, so that ten thousand checks need neither ten thousand
+ * timers nor a search.
+ */
+
+#include "drivers/command.h"
+#include "drivers/health.h"
+#include "drivers/map.h"
+#include "drivers/probe.h"
+
+/* Programs of one resource that run at a time. */
+#define PROGRAMS_MAX 4
+
+struct check;
+struct check_queue;
+
+struct check_list {
+	struct check *first, *last;
+};
+
+struct check_type {
+	/* Gets ready for a device, and drops that again. */
+	int (*attach)(struct check *check);
+	void (*detach)(struct check *check);
+	/* Runs what is due. */
+	void (*on_due)(struct check_queue *queue, uint64_t now);
+};
+
+/* All checks of one declared probe. */
+struct check_queue {
+	struct health *health;
+	const struct declared_probe *probe;
+	const struct check_type *type;
+	struct check_list fresh;   /* without a first result; programs only */
+	struct check_list waiting; /* by due time */
+	size_t n_checks;
+	uint64_t next_start; /* programs: spread over the interval */
+	sd_event_source *timer;
+};
+
+struct check {
+	struct check_list *list; /* NULL: in none */
+	struct check *previous, *next;
+	uint64_t due; /* CLOCK_MONOTONIC, in `waiting` and `settling` */
+	struct health_unit *unit;
+	struct check_queue *queue;
+	struct verdict verdict;
+	/* files */
+	char *path;
+	const char *name; /* last component of `path` */
+	struct file_directory *directory;
+	struct check *next_same; /* that looks at the same file */
+	bool is_link;
+	/* programs */
+	struct command *command;
+};
+
+struct health_unit {
+	struct health *health;
+	struct device *device; /* NULL: gone */
+	size_t index;
+	void *userdata;
+	bool ready; /* changes are told */
+	size_t n_checks;
+	struct check checks[];
+};
+
+struct health {
+	sd_event *event;
+	const struct declaration *declaration;
+	const char *root;
+	struct watcher *watcher;
+	health_handler handler;
+	/* files */
+	struct map directories;
+	struct check_list urgent; /* a file changed */
+	struct check_list settling;
+	sd_event_source *urgent_source;
+	sd_event_source *settling_timer;
+	/* programs */
+	size_t n_running;
+	size_t n_queues;
+	struct check_queue queues[];
+};
+
+extern const struct check_type file_check_type;
+extern const struct check_type exec_check_type;
+
+/* Moves a check to the end of a list, or before those that are due later. */
+void check_move(struct check *check, struct check_list *list, uint64_t due);
+void check_leave(struct check *check);
+
+/* Moves it to where it waits for `delay` to pass. */
+void check_wait(struct check *check, uint64_t delay);
+
+/* Sets the timer of a queue by what is in it. */
+void check_queue_arm(struct check_queue *queue);
+
+/* Takes a result and tells the unit's owner if that changes anything. */
+void check_result(struct check *check, bool healthy, const char *reason);
+
+/* Expands a template of the probe for the check's device. */
+int check_expand(const struct check *check, const char *text, char **ret, struct error *error);
+
+/* Frees what files need, once no unit is left. */
+void file_checks_done(struct health *health);

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The keys of a resource: the one place that says what an administrator may write about it, with
+ * defaults, bounds and help. The parser, the writer and the manual all follow these tables.
+ */
+#include "drivers/declaration.h"
+
+#include "drivers/driver.h"
+#include "drivers/form.h"
+
+#define DAY_MSEC (24LL * 60 * 60 * 1000)
+
+/* The longest path that the kernel takes. */
+#define PATH_LENGTH_MAX 4095
+
+static const char *const preferences[] = { [PREFER_NONE] = "none",
+	[PREFER_PACKED] = "packed",
+	[PREFER_SPREAD] = "spread",
+	[PREFER_NUMA] = "numa",
+	[PREFER_LINKS] = "links",
+	NULL };
+static const char *const probe_kinds[] = { [PROBE_FILE] = "file", [PROBE_EXEC] = "exec", NULL };
+static const char *const recoveries[] = {
+	[RECOVER_PROBE] = "probe", [RECOVER_NEVER] = "never", [RECOVER_REBOOT] = "reboot", NULL
+};
+static const char *const verdicts[] = { "unhealthy", "healthy", NULL };
+
+static int check_driver(const char *value, struct error *error)
+{
+	const char *names[16];
+	const char *suggestion;
+	char list[256] = "";
+	size_t n = 0;
+
+	if (driver_find(value))
+		return 0;
+	for (size_t i = 0; drivers[i] && n < ARRAY_SIZE(names); i++) {
+		size_t length = strlen(list);
+
+		names[n++] = drivers[i]->name;
+		(void)snprintf(list + length, sizeof(list) - length, "%s\"%s\"", i > 0 ? ", " : "",
+			drivers[i]->name);
+	}
+	suggestion = suggest_word(value, names, n);
+	if (suggestion)
+		return error_set(error, -EINVAL, "unknown driver \"%s\", did you mean \"%s\"?",
+			value, suggestion);
+	return error_set(error, -EINVAL, "unknown driver \"%s\", the drivers are: %s", value, list);
+}
+
+static const struct option share_options[] = {
+	{
+		.key = "replicas",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct share, replicas),
+		.minimum = 1,
+		.maximum = 100000,
+		.default_integer = 1,
+		.unit = "replicas",
+		.help = "How often each physical device is offered, to be used by as many "
+			"containers at a time; 1 does not share.",
+	},
+	{
+		.key = "max_per_container",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct share, max_per_container),
+		.minimum = 0,
+		.maximum = 100000,
+		.unit = "devices",
+		.help = "How many devices or replicas one container may ask for; 0 sets no limit.",
+	},
+};
+static const struct option_table share_table = {
+	.name = "share",
+	.size = sizeof(struct share),
+	.options = share_options,
+	.count = ARRAY_SIZE(share_options),
+};
+
+static const struct option node_options[] = {
+	{
+		.key = "host",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_node, host),
+		.required = true,
+		.template = true,
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_node_path,
+		.help = "Device node on the host; a leading \"?\" marks one that may be missing.",
+	},
+	{
+		.key = "path",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_node, path),
+		.template = true,
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_template_path,
+		.help = "Where the node is in the container; as on the host if absent.",
+	},
+	{
+		.key = "permissions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_node, permissions),
+		.default_string = "rw",
+		.check = form_permissions,
+		.help = "What the container may do: \"r\" read, \"w\" write, \"m\" make nodes.",
+	},
+	{
+		.key = "optional",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declared_node, optional),
+		.help = "Leave the node out if the host does not have it, instead of failing.",
+	},
+};
+static const struct option_table node_table = {
+	.name = "device node",
+	.shorthand = "host",
+	.size = sizeof(struct declared_node),
+	.options = node_options,
+	.count = ARRAY_SIZE(node_options),
+};
+
+static const struct option mount_options[] = {
+	{
+		.key = "host",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_mount, host),
+		.required = true,
+		.template = true,
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_template_path,
+		.help = "File or directory on the host.",
+	},
+	{
+		.key = "path",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_mount, path),
+		.template = true,
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_template_path,
+		.help = "Where it is in the container; as on the host if absent.",
+	},
+	{
+		.key = "read_only",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declared_mount, read_only),
+		.help = "Whether the container may only read it.",
+	},
+};
+static const struct option_table mount_table = {
+	.name = "mount",
+	.size = sizeof(struct declared_mount),
+	.options = mount_options,
+	.count = ARRAY_SIZE(mount_options),
+};
+
+static const struct option container_options[] = {
+	{
+		.key = "nodes",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct container, nodes),
+		.table = &node_table,
+		.help = "Device nodes given to the container beside those of the device.",
+	},
+	{
+		.key = "mounts",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct container, mounts),
+		.table = &mount_table,
+		.help = "Files and directories of the host mounted into the container.",
+	},
+	{
+		.key = "env",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct container, env),
+		.template = true,
+		.check = form_environment,
+		.help = "Environment of the container, as \"NAME=value\".",
+	},
+	{
+		.key = "annotations",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct container, annotations),
+		.template = true,
+		.check = form_annotation,
+		.help = "Annotations handed to the container runtime, as \"name=value\".",
+	},
+	{
+		.key = "cdi",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct container, cdi),
+		.template = true,
+		.check = form_cdi,
+		.help = "Devices of the Container Device Interface, as \"vendor/class=device\".",
+	},
+};
+static const struct option_table container_table = {
+	.name = "container",
+	.size = sizeof(struct container),
+	.options = container_options,
+	.count = ARRAY_SIZE(container_options),
+};
+
+static const struct option probe_options[] = {
+	{
+		.key = "probe",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declared_probe, kind),
+		.required = true,
+		.choices = probe_kinds,
+		.help = "\"file\" watches a file's content, \"exec\" runs a program that exits 0 "
+			"for a healthy device.",
+	},
+	{
+		.key = "path",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_probe, path),
+		.required = true,
+		.template = true,
+		.variant = "file",
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_device_path,
+		.help = "The file that tells the health of the device.",
+	},
+	{
+		.key = "healthy",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_probe, healthy),
+		.variant = "file",
+		.maximum = 1024,
+		.default_string = "ok",
+		.help = "Content, without white space around it, that means healthy.",
+	},
+	{
+		.key = "missing",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declared_probe, missing),
+		.variant = "file",
+		.choices = verdicts,
+		.help = "What it means if the file does not exist.",
+	},
+	{
+		.key = "command",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct declared_probe, command),
+		.required = true,
+		.template = true,
+		.variant = "exec",
+		.check = form_device_text,
+		.help = "Program, by its absolute path, and its arguments; no shell is involved.",
+	},
+	{
+		.key = "timeout",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct declared_probe, timeout),
+		.variant = "exec",
+		.minimum = 100,
+		.maximum = 300 * 1000,
+		.default_integer = 5 * 1000,
+		.unit = "seconds",
+		.help = "How long the program may take; one that takes longer has failed.",
+	},
+	{
+		.key = "interval",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct declared_probe, interval),
+		.minimum = 100,
+		.maximum = DAY_MSEC,
+		.default_integer = 10 * 1000,
+		.unit = "seconds",
+		.help = "Time from one probe to the next; a change of a watched file is seen at "
+			"once.",
+	},
+	{
+		.key = "fail_after",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct declared_probe, fail_after),
+		.minimum = 1,
+		.maximum = 1000,
+		.default_integer = 1,
+		.unit = "results",
+		.help = "Consecutive bad results that make a healthy device unhealthy.",
+	},
+	{
+		.key = "recover_after",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct declared_probe, recover_after),
+		.minimum = 1,
+		.maximum = 1000,
+		.default_integer = 1,
+		.unit = "results",
+		.help = "Consecutive good results that make an unhealthy device healthy.",
+	},
+	{
+		.key = "recover",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declared_probe, recover),
+		.choices = recoveries,
+		.help = "What makes an unhealthy device healthy again: good results (\"probe\"), "
+			"nothing (\"never\"), or a reboot of the host and good results (\"reboot\").",
+	},
+};
+static const struct option_table probe_table = {
+	.name = "health probe",
+	.selector = "probe",
+	.size = sizeof(struct declared_probe),
+	.options = probe_options,
+	.count = ARRAY_SIZE(probe_options),
+};
+
+static const struct option prestart_options[] = {
+	{
+		.key = "command",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct prestart, command),
+		.required = true,
+		.template = true,
+		.help = "Program, by its absolute path, and its arguments; no shell is involved. The "
+			"container starts if it exits 0.",
+	},
+	{
+		/* The kubelet waits 30 s for PreStartContainer; ours must be over before. */
+		.key = "timeout",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct prestart, timeout),
+		.minimum = 100,
+		.maximum = 25 * 1000,
+		.default_integer = 20 * 1000,
+		.unit = "seconds",
+		.help = "How long the program may take.",
+	},
+};
+static const struct option_table prestart_table = {
+	.name = "prestart",
+	.size = sizeof(struct prestart),
+	.options = prestart_options,
+	.count = ARRAY_SIZE(prestart_options),
+};
+
+static const struct option exclusion_options[] = {
+	{
+		.key = "id",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct exclusion, id),
+		.required = true,
+		.maximum = 255,
+		.help = "Pattern, as in a shell, of device ids that are left out.",
+	},
+};
+static const struct option_table exclusion_table = {
+	.name = "exclusion",
+	.shorthand = "id",
+	.size = sizeof(struct exclusion),
+	.options = exclusion_options,
+	.count = ARRAY_SIZE(exclusion_options),
+};
+
+static const struct option declaration_options[] = {
+	{
+		.key = "name",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declaration, name),
+		.required = true,
+		.check = resource_name_check,
+		.help = "The resource that pods ask for, such as \"vendor.example/gpu\".",
+	},
+	{
+		.key = "driver",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declaration, driver_name),
+		.required = true,
+		.check = check_driver,
+		.help = "What finds the devices.",
+	},
+	{
+		.key = "enabled",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declaration, enabled),
+		.default_integer = true,
+		.help = "Whether the resource is served; if not, it is only checked.",
+	},
+	{
+		.key = "overlap",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declaration, overlap),
+		.help = "Whether devices may be offered that another resource with this set "
+			"offers too.",
+	},
+	{
+		.key = "topology",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declaration, topology),
+		.default_integer = true,
+		.help = "Whether the kubelet is told the NUMA nodes of the devices.",
+	},
+	{
+		.key = "prefer",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declaration, prefer),
+		.choices = preferences,
+		.help = "Which devices a container should rather get: those whose replicas are "
+			"most in use (\"packed\"), least in use (\"spread\"), or of one NUMA node "
+			"(\"numa\"); \"none\" leaves it to the kubelet.",
+	},
+	{
+		.key = "user",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declaration, user),
+		.maximum = 255,
+		.check = form_user,
+		.help = "User that the resource's process runs as.",
+	},
+	{
+		.key = "match",
+		.type = OPTION_DRIVER,
+		.offset = offsetof(struct declaration, match),
+		.required = true,
+		.help = "Which devices belong to the resource: any that one of the entries names.",
+	},
+	{
+		.key = "exclude",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct declaration, exclude),
+		.table = &exclusion_table,
+		.help = "Devices that are left out though an entry of match names them.",
+	},
+	{
+		.key = "share",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct declaration, share),
+		.table = &share_table,
+		.help = "Offering one device to several containers.",
+	},
+	{
+		.key = "container",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct declaration, container),
+		.table = &container_table,
+		.help = "What a container is given beside the device's own nodes.",
+	},
+	{
+		.key = "health",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct declaration, health),
+		.table = &probe_table,
+		.help = "Probes that must all find a device healthy.",
+	},
+	{
+		.key = "prestart",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct declaration, prestart),
+		.table = &prestart_table,
+		.help = "A program that runs before a container with these devices starts.",
+	},
+};
+const struct option_table declaration_table = {
+	.name = "resource",
+	.size = sizeof(struct declaration),
+	.options = declaration_options,
+	.count = ARRAY_SIZE(declaration_options),
+};

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The checks of a declaration that look at more than one option. What one option alone must look
+ * like is said by its row in the tables (declaration-keys.c) and checked while it is read.
+ */
+#include "drivers/declaration.h"
+
+#include "drivers/driver.h"
+
+const char *declaration_type(const struct declaration *declaration)
+{
+	return strchr(declaration->name, '/') + 1;
+}
+
+/* The length of what stands before '=' outside of variables, which are compared as written. */
+static size_t assigned_name_length(const char *assignment)
+{
+	const char *p = assignment;
+
+	while (*p != '=') {
+		const char *end = startswith(p, "${") ? strchr(p, '}') : NULL;
+
+		p = end ? end + 1 : p + 1;
+	}
+	return (size_t)(p - assignment);
+}
+
+static void check_assigned_once(const struct strings *assignments, const struct origin *origin,
+	const char *key, struct report *report)
+{
+	for (size_t i = 0; i < assignments->count; i++) {
+		const char *item = assignments->items[i];
+		size_t length = assigned_name_length(item) + 1;
+
+		for (size_t k = 0; k < i; k++)
+			if (strncmp(assignments->items[k], item, length) == 0)
+				(void)report_add(report, origin, key,
+					"\"%.*s\" is set twice, remove one", (int)length - 1, item);
+	}
+}
+
+static void check_program(const struct strings *command, const struct origin *origin,
+	const char *key, struct report *report)
+{
+	if (command->count > 0 && command->items[0][0] != '/')
+		(void)report_add(report, origin, key,
+			"must begin with the absolute path of a program, not \"%s\"",
+			command->items[0]);
+}
+
+int declaration_check(const struct declaration *declaration, struct report *report)
+{
+	const struct container *container = &declaration->container;
+	size_t before = report->count;
+	char key[64];
+
+	if (declaration->prefer == PREFER_LINKS)
+		(void)report_add(report, &declaration->origin, "prefer",
+			"\"links\" needs a driver that knows how devices are connected, which "
+			"\"%s\" does not: use \"numa\", \"packed\" or \"spread\"",
+			declaration->driver->name);
+	check_assigned_once(&container->env, &container->origin, "container.env", report);
+	check_assigned_once(
+		&container->annotations, &container->origin, "container.annotations", report);
+	for (size_t i = 0; i < declaration->health.count; i++) {
+		const struct declared_probe *probe = groups_get(&declaration->health, i);
+
+		(void)snprintf(key, sizeof(key), "health[%zu].command", i);
+		check_program(&probe->command, &probe->origin, key, report);
+	}
+	check_program(&declaration->prestart.command, &declaration->prestart.origin,
+		"prestart.command", report);
+	if (declaration->driver->check)
+		(void)declaration->driver->check(declaration, report);
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+void declaration_done(struct declaration *declaration)
+{
+	option_table_done(&declaration_table, declaration);
+}

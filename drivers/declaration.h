@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A resource as the administrator declared it: the result of reading one entry of `resources`, with
+ * every default filled in. Drivers and the core read it; only the parser writes it. It does not
+ * know libconfig.
+ */
+
+#include "drivers/option.h"
+
+struct driver;
+
+enum preference { PREFER_NONE, PREFER_PACKED, PREFER_SPREAD, PREFER_NUMA, PREFER_LINKS };
+
+struct share {
+	struct origin origin;
+	int64_t replicas;          /* how often each physical unit is offered; 1: not shared */
+	int64_t max_per_container; /* 0: no limit */
+};
+
+/* Entries of `container`: strings are templates, expanded when a container is given devices. */
+struct declared_node {
+	struct origin origin;
+	char *host; /* a leading '?' marks a node that may be missing; the parser turns it into
+		       `optional` */
+	char *path; /* in the container; NULL: as on the host */
+	char *permissions; /* of "rwm" */
+	bool optional;
+};
+
+struct declared_mount {
+	struct origin origin;
+	char *host;
+	char *path; /* NULL: as on the host */
+	bool read_only;
+};
+
+struct container {
+	struct origin origin;
+	struct groups nodes;        /* struct declared_node */
+	struct groups mounts;       /* struct declared_mount */
+	struct strings env;         /* "NAME=value" */
+	struct strings annotations; /* "name=value" */
+	struct strings cdi;         /* "vendor.example/class=device" */
+};
+
+enum probe_kind { PROBE_FILE, PROBE_EXEC };
+enum probe_recovery { RECOVER_PROBE, RECOVER_NEVER, RECOVER_REBOOT };
+
+struct declared_probe {
+	struct origin origin;
+	int kind;               /* enum probe_kind */
+	char *path;             /* file: template */
+	char *healthy;          /* file: trimmed content that means healthy */
+	int missing;            /* file: what a missing file means, 0 unhealthy, 1 healthy */
+	struct strings command; /* exec: templates */
+	uint64_t timeout;       /* exec: microseconds */
+	uint64_t interval;      /* microseconds */
+	int64_t fail_after, recover_after; /* consecutive results */
+	int recover;                       /* enum probe_recovery */
+};
+
+struct prestart {
+	struct origin origin;
+	struct strings command; /* templates; empty: no PreStartContainer */
+	uint64_t timeout;       /* microseconds */
+};
+
+struct declaration {
+	struct origin origin;
+	char *name; /* "vendor.example/gpu" */
+	char *driver_name;
+	bool enabled;
+	bool overlap;          /* may offer hardware that another resource offers too */
+	bool topology;         /* report NUMA nodes */
+	int prefer;            /* enum preference */
+	char *user;            /* whom the child runs as; NULL: the daemon's choice */
+	struct groups match;   /* entries of the driver's match table, any of which may match */
+	struct groups exclude; /* struct exclusion: devices left out */
+	struct share share;
+	struct container container;
+	struct groups health; /* struct declared_probe */
+	struct prestart prestart;
+
+	const struct driver *driver; /* found by driver_name; NULL while the declaration
+				      * has problems */
+	size_t position;             /* in the list it was declared in, for messages */
+};
+
+struct exclusion {
+	struct origin origin;
+	char *id; /* shell pattern over device ids */
+};
+
+extern const struct option_table declaration_table;
+
+/* The part of a resource's name after the slash ("gpu"), which ids and socket names are made from.
+ */
+const char *declaration_type(const struct declaration *declaration);
+
+/* Checks the resource-name rule of the kubelet (IsExtendedResourceName in
+ * k8s.io/component-helpers). Returns 0, or -EINVAL with what is wrong and what would be right. */
+int resource_name_check(const char *name, struct error *error);
+
+/* The checks that look at more than one option and so cannot be in the option tables, and the
+ * driver's. The declaration must have been read without a problem. Adds to the report. Returns 0 or
+ * -EINVAL. */
+int declaration_check(const struct declaration *declaration, struct report *report);
+
+/* Frees what the declaration holds, not itself. */
+void declaration_done(struct declaration *declaration);

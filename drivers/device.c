@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Building and comparing devices. Ids are restricted to characters that need no quoting in a shell,
+ * a journal field, a file name or a pod's annotation; what had to be changed to get there ends in a
+ * hash of what it was, so that two hostile names never become one id.
+ */
+#include "drivers/device.h"
+
+#define HASH_DIGITS 12
+
+static bool id_character_valid(char c)
+{
+	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+		(c != '\0' && strchr("._:@+=-", c));
+}
+
+static bool copy_valid(const char *text, char *ret_id, size_t max)
+{
+	bool same = true;
+	size_t i;
+
+	for (i = 0; text[i] && i < max; i++) {
+		bool valid = id_character_valid(text[i]);
+
+		ret_id[i] = valid ? text[i] : '-';
+		same = same && valid;
+	}
+	ret_id[i] = '\0';
+	return same && !text[i];
+}
+
+void device_id_make_hashed(
+	const char *text, const char *original, char ret_id[static DEVICE_ID_MAX + 1])
+{
+	uint64_t hash = hash_string(original);
+	size_t length;
+
+	(void)copy_valid(text, ret_id, DEVICE_ID_MAX - HASH_DIGITS - 1);
+	length = strlen(ret_id);
+	(void)snprintf(ret_id + length, HASH_DIGITS + 2, "-%0*llx", HASH_DIGITS,
+		(unsigned long long)((hash ^ hash >> 48) & 0xffffffffffffULL));
+}
+
+void device_id_make(const char *text, char ret_id[static DEVICE_ID_MAX + 1])
+{
+	if (!*text || !copy_valid(text, ret_id, DEVICE_ID_MAX))
+		device_id_make_hashed(text, text, ret_id);
+}
+
+int device_new(const char *id, struct device **ret)
+{
+	_cleanup_device_ struct device *device = NULL;
+
+	device = calloc(1, sizeof(*device));
+	if (!device)
+		return -ENOMEM;
+	atomic_init(&device->references, 1);
+	device->id = strdup(id);
+	if (!device->id)
+		return -ENOMEM;
+	*ret = TAKE_PTR(device);
+	return 0;
+}
+
+struct device *device_ref(struct device *device)
+{
+	atomic_fetch_add_explicit(&device->references, 1, memory_order_relaxed);
+	return device;
+}
+
+struct device *device_unref(struct device *device)
+{
+	if (!device || atomic_fetch_sub_explicit(&device->references, 1, memory_order_acq_rel) > 1)
+		return NULL;
+	for (size_t i = 0; i < device->n_nodes; i++) {
+		free(device->nodes[i].host);
+		free(device->nodes[i].path);
+	}
+	for (size_t i = 0; i < device->n_variables; i++) {
+		free(device->variables[i].name);
+		free(device->variables[i].value);
+	}
+	free(device->nodes);
+	free(device->variables);
+	free(device->numa);
+	free(device->id);
+	free(device);
+	return NULL;
+}
+
+static int add_node(
+	struct device *device, const char *host, const char *path, struct device_node *node)
+{
+	int r;
+
+	r = array_reserve((void **)&device->nodes, device->n_nodes, sizeof(*device->nodes));
+	if (r < 0)
+		return r;
+	node->host = strdup(host);
+	node->path = strdup(path ?: host);
+	if (!node->host || !node->path) {
+		free(node->host);
+		free(node->path);
+		return -ENOMEM;
+	}
+	device->nodes[device->n_nodes++] = *node;
+	return 0;
+}
+
+int device_add_node(
+	struct device *device, const char *host, const char *path, const char *permissions)
+{
+	struct device_node node = { 0 };
+
+	if (strlen(permissions) >= sizeof(node.permissions))
+		return -EINVAL;
+	memcpy(node.permissions, permissions, strlen(permissions) + 1);
+	return add_node(device, host, path, &node);
+}
+
+int device_add_mount(struct device *device, const char *host, const char *path, bool read_only)
+{
+	struct device_node node = { .mount = true, .read_only = read_only };
+
+	return add_node(device, host, path, &node);
+}
+
+int device_add_numa(struct device *device, int numa)
+{
+	size_t at = 0;
+	int r;
+
+	if (numa < 0)
+		return 0;
+	while (at < device->n_numa && device->numa[at] < numa)
+		at++;
+	if (at < device->n_numa && device->numa[at] == numa)
+		return 0;
+	r = array_reserve((void **)&device->numa, device->n_numa, sizeof(*device->numa));
+	if (r < 0)
+		return r;
+	memmove(device->numa + at + 1, device->numa + at,
+		(device->n_numa - at) * sizeof(*device->numa));
+	device->numa[at] = numa;
+	device->n_numa++;
+	return 0;
+}
+
+int device_add_variable(struct device *device, const char *name, const char *value)
+{
+	_cleanup_free_ char *name_copy = NULL, *value_copy = NULL;
+	int r;
+
+	r = array_reserve(
+		(void **)&device->variables, device->n_variables, sizeof(*device->variables));
+	if (r < 0)
+		return r;
+	name_copy = strdup(name);
+	value_copy = strdup(value);
+	if (!name_copy || !value_copy)
+		return -ENOMEM;
+	device->variables[device->n_variables++] = (struct device_variable){
+		.name = TAKE_PTR(name_copy),
+		.value = TAKE_PTR(value_copy),
+	};
+	return 0;
+}
+
+const char *device_variable(const struct device *device, const char *name)
+{
+	for (size_t i = 0; i < device->n_variables; i++)
+		if (streq(device->variables[i].name, name))
+			return device->variables[i].value;
+	return NULL;
+}
+
+static bool node_equal(const struct device_node *a, const struct device_node *b)
+{
+	return streq(a->host, b->host) && streq(a->path, b->path) &&
+		streq(a->permissions, b->permissions) && a->mount == b->mount &&
+		a->read_only == b->read_only;
+}
+
+bool device_equal(const struct device *a, const struct device *b)
+{
+	if (!streq(a->id, b->id) || a->n_nodes != b->n_nodes || a->n_numa != b->n_numa ||
+		a->n_variables != b->n_variables)
+		return false;
+	for (size_t i = 0; i < a->n_nodes; i++)
+		if (!node_equal(&a->nodes[i], &b->nodes[i]))
+			return false;
+	for (size_t i = 0; i < a->n_numa; i++)
+		if (a->numa[i] != b->numa[i])
+			return false;
+	for (size_t i = 0; i < a->n_variables; i++)
+		if (!streq(a->variables[i].name, b->variables[i].name) ||
+			!streq(a->variables[i].value, b->variables[i].value))
+			return false;
+	return true;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A device: one physical or named unit of a resource as a scan found it. Its id is stable over
+ * reboots, printable and at most DEVICE_ID_MAX bytes; replicas are derived from it elsewhere.
+ * Immutable, and shared between threads by reference, once the scan that made it is complete.
+ */
+
+#include <stdatomic.h>
+
+#include "common/util.h"
+
+/* The kubelet documents 63 characters and does not enforce it (deviceplugin/v1beta1/api.proto). */
+#define DEVICE_ID_MAX 63
+
+struct device_node {
+	char *host;          /* path on the host */
+	char *path;          /* path in the container */
+	char permissions[4]; /* of "rwm"; empty for a mount */
+	bool mount;          /* bind mount (directory, socket, file) instead of a device node */
+	bool read_only;      /* mounts only */
+};
+
+struct device_variable {
+	char *name;
+	char *value;
+};
+
+struct device {
+	atomic_uint references;
+	char *id;
+	struct device_node *nodes;
+	size_t n_nodes;
+	int *numa; /* NUMA node numbers, ascending, without -1 */
+	size_t n_numa;
+	struct device_variable *variables; /* what templates may use beyond the core's */
+	size_t n_variables;
+};
+
+/* Turns any bytes into an id: characters outside [A-Za-z0-9._:@+=-] become '-', and what was
+ * changed, or is longer than DEVICE_ID_MAX, ends in a hash of the original so that ids stay
+ * distinct. `ret_id` has room for DEVICE_ID_MAX + 1 bytes. */
+void device_id_make(const char *text, char ret_id[static DEVICE_ID_MAX + 1]);
+
+/* The same for a text whose characters stand for others of `original`: always ends in a hash of
+ * that. */
+void device_id_make_hashed(
+	const char *text, const char *original, char ret_id[static DEVICE_ID_MAX + 1]);
+
+/* Allocates a device with that id and one reference. */
+int device_new(const char *id, struct device **ret);
+struct device *device_ref(struct device *device);
+struct device *device_unref(struct device *device);
+DEFINE_CLEANUP(struct device *, device_unref)
+#define _cleanup_device_ _cleanup_(device_unrefp)
+
+/* Adds a node or mount; `path` NULL: as on the host. */
+int device_add_node(
+	struct device *device, const char *host, const char *path, const char *permissions);
+int device_add_mount(struct device *device, const char *host, const char *path, bool read_only);
+
+/* Adds a NUMA node; -1 ("no affinity" in sysfs) and duplicates are ignored. */
+int device_add_numa(struct device *device, int numa);
+int device_add_variable(struct device *device, const char *name, const char *value);
+
+/* The variable's value or NULL. */
+const char *device_variable(const struct device *device, const char *name);
+
+/* Whether two scans describe the same device: id, nodes, NUMA and variables. */
+bool device_equal(const struct device *a, const struct device *b);

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The contract of a driver: a const table that says which keys a match entry has and how the host
+ * is scanned for devices. A driver returns the truth about what exists now; health, sharing,
+ * templates, allocation, preference and the protocol are the core's, so that every driver has all
+ * of them.
+ */
+
+#include "common/error.h"
+#include "drivers/declaration.h"
+#include "drivers/device.h"
+
+struct scan;
+
+struct driver {
+	const char *name;                 /* what `driver =` says */
+	const char *summary;              /* one line for the manual */
+	const struct option_table *match; /* keys of one entry of `match` */
+
+	/* Template variables the driver adds to those of the core; NULL-terminated, NULL: none. */
+	const char *const *variables;
+
+	/* Checks a declaration without touching the host: combinations of keys, limits, patterns.
+	 * Adds to the report. Returns 0 or -EINVAL. */
+	int (*check)(const struct declaration *declaration, struct report *report);
+
+	/* Names what the declaration claims by itself, without looking at the host: a static id or
+	 * a literal path. Two resources (or two entries) with the same claim are a configuration
+	 * error unless both set overlap. Returns 0 or -ENOMEM. NULL: nothing can be told. */
+	int (*claims)(const struct declaration *declaration, struct strings *ret_claims);
+
+	/* Finds all devices that exist now and adds them with scan_add(). Before it reads a
+	 * directory it names it with scan_watch(), so that no change is lost between reading and
+	 * watching. A failure keeps the last good inventory. Returns 0 or negative errno with the
+	 * error filled. */
+	int (*list)(const struct declaration *declaration, struct scan *scan, struct error *error);
+};
+
+/* The driver of that name, or NULL. */
+const struct driver *driver_find(const char *name);
+
+/* All drivers, NULL-terminated, in the manual's order. */
+extern const struct driver *const drivers[];
+
+extern const struct driver path_driver;
+extern const struct driver static_driver;
+
+/* --- what a driver calls during list() --- */
+
+/* Adds a device with that id. Duplicates of an id already added are refused with -EEXIST (and
+ * reported by the core), ids the exclusions name are accepted and later dropped. The device belongs
+ * to the scan. */
+int scan_add(struct scan *scan, const char *id, struct device **ret_device);
+
+/* Has the core scan again when entries of the directory (a host path) come, go or change. A
+ * directory that does not exist is watched through its nearest existing parent. */
+int scan_watch(struct scan *scan, const char *directory);
+
+/* The directory that stands for "/" (normally an empty string), to be put before every path opened.
+ */
+const char *scan_root(const struct scan *scan);
+
+/* Keeps a sentence about something that does not stop the scan (a directory that may not be read).
+ * The core logs each once for as long as it is true. */
+_printf_(2, 3) void scan_note(struct scan *scan, const char *format, ...);

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The forms of configured strings. Templates are checked for syntax before (template_check()), so
+ * that here only what stands around the variables counts: each stands for one letter.
+ */
+#include <ctype.h>
+
+#include "drivers/form.h"
+#include "drivers/template.h"
+
+static bool is_alphanumeric(char c)
+{
+	return isascii((unsigned char)c) && isalnum((unsigned char)c);
+}
+
+/* Whether all of the first `length` bytes are letters, digits or among `others`. */
+static bool consists_of(const char *text, size_t length, const char *others)
+{
+	for (size_t i = 0; i < length; i++)
+		if (!is_alphanumeric(text[i]) && !strchr(others, text[i]))
+			return false;
+	return true;
+}
+
+static bool has_dot_dot(const char *path)
+{
+	while (path) {
+		const char *tail = startswith(path, "..");
+
+		if (tail && (*tail == '/' || *tail == '\0'))
+			return true;
+		path = strchr(path, '/');
+		if (path)
+			path++;
+	}
+	return false;
+}
+
+static int check_path(const char *value, bool absolute, struct error *error)
+{
+	if (!absolute)
+		return error_set(error, -EINVAL,
+			"must be an absolute path beginning with \"/\", not \"%s\"", value);
+	if (has_dot_dot(value))
+		return error_set(error, -EINVAL,
+			"must not contain \"..\" as \"%s\" does: write the path it leads to",
+			value);
+	return 0;
+}
+
+int form_absolute_path(const char *value, struct error *error)
+{
+	return check_path(value, value[0] == '/', error);
+}
+
+int form_template_path(const char *value, struct error *error)
+{
+	return check_path(value, value[0] == '/' || startswith(value, "${"), error);
+}
+
+int form_device_text(const char *value, struct error *error)
+{
+	if (template_is_per_allocation(value))
+		return error_set(error, -EINVAL,
+			"must not use ${ids}, ${n} or ${replica} as \"%s\" does: they have a value "
+			"only while a container is given devices; ${id} is the device's id",
+			value);
+	return 0;
+}
+
+int form_device_path(const char *value, struct error *error)
+{
+	int r = form_template_path(value, error);
+
+	return r < 0 ? r : form_device_text(value, error);
+}
+
+int form_node_path(const char *value, struct error *error)
+{
+	return form_template_path(value[0] == '?' ? value + 1 : value, error);
+}
+
+int form_permissions(const char *value, struct error *error)
+{
+	size_t length = strlen(value);
+
+	if (strspn(value, "rwm") != length || length > 3 || strchr(value + 1, value[0]) ||
+		(length == 3 && value[1] == value[2]))
+		return error_set(error, -EINVAL,
+			"must be made of \"r\" (read), \"w\" (write) and \"m\" (mknod), each at most "
+			"once, such as \"rw\", not \"%s\"",
+			value);
+	return 0;
+}
+
+/* Checks "name=value" where the name has letters, digits and `others`. */
+static int form_assignment(
+	const char *value, const char *others, const char *example, struct error *error)
+{
+	_cleanup_free_ char *blank = NULL;
+	size_t length;
+	int r;
+
+	r = template_blank(value, &blank);
+	if (r < 0)
+		return error_set(error, r, "\"%s\" cannot be read", value);
+	length = strcspn(blank, "=");
+	if (blank[length] != '=')
+		return error_set(
+			error, -EINVAL, "must have the form \"%s\", not \"%s\"", example, value);
+	if (length == 0 || isdigit((unsigned char)blank[0]) || !consists_of(blank, length, others))
+		return error_set(error, -EINVAL,
+			"must have a name of letters, digits and \"%s\" before the \"=\", not "
+			"beginning with a digit, unlike \"%s\"",
+			others, value);
+	return 0;
+}
+
+int form_environment(const char *value, struct error *error)
+{
+	return form_assignment(value, "_-.", "NAME=value", error);
+}
+
+int form_annotation(const char *value, struct error *error)
+{
+	return form_assignment(value, "_-./", "vendor.example/name=value", error);
+}
+
+/* A part of a CDI name: bounded by a letter and a letter or digit. */
+static bool cdi_part(const char *text, size_t length, const char *others, bool letter_first)
+{
+	if (length == 0 || !is_alphanumeric(text[0]) || !is_alphanumeric(text[length - 1]))
+		return false;
+	if (letter_first && isdigit((unsigned char)text[0]))
+		return false;
+	return consists_of(text, length, others);
+}
+
+static bool cdi_name(const char *text)
+{
+	const char *slash = strchr(text, '/');
+	const char *equals = slash ? strchr(slash, '=') : NULL;
+
+	return equals && cdi_part(text, (size_t)(slash - text), "_-.", true) &&
+		cdi_part(slash + 1, (size_t)(equals - slash) - 1, "_-", true) &&
+		cdi_part(equals + 1, strlen(equals + 1), "_-.:", false);
+}
+
+int form_cdi(const char *value, struct error *error)
+{
+	_cleanup_free_ char *blank = NULL;
+	int r;
+
+	r = template_blank(value, &blank);
+	if (r < 0)
+		return error_set(error, r, "\"%s\" cannot be read", value);
+	if (!cdi_name(blank))
+		return error_set(error, -EINVAL,
+			"must be a CDI device name, VENDOR/CLASS=DEVICE, such as "
+			"\"vendor.example/gpu=${id}\", not \"%s\"",
+			value);
+	return 0;
+}
+
+int form_user(const char *value, struct error *error)
+{
+	size_t length = strlen(value);
+
+	if (value[0] == '-' || !consists_of(value, length, "_-.@"))
+		return error_set(
+			error, -EINVAL, "must be the name or number of a user, not \"%s\"", value);
+	return 0;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What configured strings must look like, for the `check` member of option tables. Each returns 0,
+ * or -EINVAL with a sentence that follows the option's key and says what would be right.
+ */
+
+#include "common/error.h"
+
+/* "/dev/kvm": absolute, without "..". */
+int form_absolute_path(const char *value, struct error *error);
+
+/* A template of such a path; it may begin with a variable: "${node}". */
+int form_template_path(const char *value, struct error *error);
+
+/* As form_template_path(), but nothing that only an allocation knows, for what is looked at without
+ * one. */
+int form_device_path(const char *value, struct error *error);
+
+/* Variables, but none that only an allocation knows. */
+int form_device_text(const char *value, struct error *error);
+
+/* As form_template_path(), and may begin with "?", which marks it optional. */
+int form_node_path(const char *value, struct error *error);
+
+/* "rwm" or a part of it. */
+int form_permissions(const char *value, struct error *error);
+
+/* Template of "NAME=value" of the environment. */
+int form_environment(const char *value, struct error *error);
+
+/* Template of "name=value" of an annotation. */
+int form_annotation(const char *value, struct error *error);
+
+/* Template of "vendor.example/class=device", a qualified name of the Container Device Interface. */
+int form_cdi(const char *value, struct error *error);
+
+/* Name or number of a user. */
+int form_user(const char *value, struct error *error);

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checks of files. Files of one directory share one watch; an event leads to the checks of that
+ * file by name. Reading is put off for a moment while a file is being written, and done from time
+ * to time in any case.
+ */
+#include <fcntl.h>
+
+#include "drivers/check.h"
+#include "drivers/sysroot.h"
+
+/* How long a writer may take before its file is read all the same. */
+#define SETTLING_DELAY (50 * USEC_PER_MSEC)
+/* How often a file is read that cannot be watched. */
+#define POLL_INTERVAL (5 * USEC_PER_SEC)
+/* Files read before other events have their turn. */
+#define FILES_AT_ONCE 256
+
+struct file_directory {
+	struct health *health;
+	char *path;
+	struct watch *watch; /* NULL: could not be had */
+	struct map files;    /* name to the first struct check of it */
+	size_t n_checks, n_links;
+};
+
+static struct file_directory *directory_free(struct file_directory *directory)
+{
+	(void)map_remove(&directory->health->directories, directory->path);
+	(void)watch_free(directory->watch);
+	map_done(&directory->files);
+	free(directory->path);
+	free(directory);
+	return NULL;
+}
+
+static void mark(struct check *check, enum watch_change change)
+{
+	struct health *health = check->unit->health;
+
+	if (check->list == &health->urgent)
+		return;
+	if (change != WATCH_WRITING) {
+		check_move(check, &health->urgent, 0);
+		(void)sd_event_source_set_enabled(health->urgent_source, SD_EVENT_ONESHOT);
+	} else if (check->list != &health->settling) {
+		check_move(check, &health->settling, now_usec(CLOCK_MONOTONIC) + SETTLING_DELAY);
+		(void)sd_event_source_set_time(health->settling_timer, health->settling.first->due);
+		(void)sd_event_source_set_enabled(health->settling_timer, SD_EVENT_ONESHOT);
+	}
+}
+
+static void on_directory_change(enum watch_change change, const char *name, void *userdata)
+{
+	struct file_directory *directory = userdata;
+	struct check *check = name ? map_get(&directory->files, name) : NULL;
+
+	for (struct check *c = check; c; c = c->next_same)
+		mark(c, change);
+	if (check || (name && directory->n_links == 0))
+		return;
+	/* Everything, or whatever link may lead through the name that changed. */
+	for (size_t i = 0; i < directory->files.capacity; i++)
+		for (struct check *c = directory->files.slots[i].value; c; c = c->next_same)
+			if (!name || c->is_link)
+				mark(c, change);
+}
+
+static void directory_watch(struct file_directory *directory)
+{
+	if (!directory->watch)
+		(void)watch_add(directory->health->watcher, directory->path, WATCH_CONTENT,
+			on_directory_change, directory, &directory->watch);
+}
+
+static int directory_get(struct health *health, const char *path, struct file_directory **ret)
+{
+	struct file_directory *directory = map_get(&health->directories, path);
+	int r;
+
+	if (!directory) {
+		directory = calloc(1, sizeof(*directory));
+		if (!directory)
+			return -ENOMEM;
+		directory->health = health;
+		directory->path = strdup(path);
+		r = directory->path ? map_put(&health->directories, directory->path, directory)
+				    : -ENOMEM;
+		if (r < 0) {
+			free(directory->path);
+			free(directory);
+			return r;
+		}
+		directory_watch(directory);
+	}
+	*ret = directory;
+	return 0;
+}
+
+static void set_link(struct check *check)
+{
+	_cleanup_close_ int fd = -EBADF;
+	struct stat st;
+	bool is_link;
+
+	fd = sysroot_open(check->unit->health->root, check->path, O_PATH | O_NOFOLLOW);
+	is_link = fd >= 0 && fstat(fd, &st) >= 0 && S_ISLNK(st.st_mode);
+	check->directory->n_links += (size_t)is_link;
+	check->directory->n_links -= (size_t)check->is_link;
+	check->is_link = is_link;
+}
+
+static void read_file(struct check *check)
+{
+	struct health *health = check->unit->health;
+	uint64_t interval = check->queue->probe->interval;
+	char reason[REASON_MAX];
+	int r;
+
+	directory_watch(check->directory);
+	set_link(check);
+	r = probe_file(check->queue->probe, health->root, check->path, reason);
+	if (r == -EAGAIN) {
+		mark(check, WATCH_WRITING);
+		return;
+	}
+	check_wait(check, check->directory->watch ? interval : MIN_OF(interval, POLL_INTERVAL));
+	check_result(check, r > 0, reason);
+}
+
+/* Finds out which file it is and joins those of its directory. */
+static int join(struct check *check, struct error *error)
+{
+	_cleanup_free_ char *path = NULL, *directory_path = NULL;
+	struct file_directory *directory;
+	struct check *first;
+	char *slash;
+	int r;
+
+	r = check_expand(check, check->queue->probe->path, &path, error);
+	if (r < 0)
+		return r;
+	if (path[0] != '/' || strstr(path, "/../") || streq(strrchr(path, '/'), "/..") ||
+		streq(strrchr(path, '/'), "/"))
+		return error_set(error, -EINVAL, "\"%s\" is not the path of a file", path);
+	directory_path = strdup(path);
+	if (!directory_path)
+		return error_set(error, -ENOMEM, "out of memory");
+	slash = strrchr(directory_path, '/');
+	*slash = '\0';
+	r = directory_get(
+		check->unit->health, slash > directory_path ? directory_path : "/", &directory);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	check->name = strrchr(path, '/') + 1;
+	first = map_remove(&directory->files, check->name);
+	r = map_put(&directory->files, check->name, check);
+	if (r < 0) {
+		if (directory->n_checks == 0)
+			(void)directory_free(directory);
+		return error_set(error, r, "out of memory");
+	}
+	check->next_same = first;
+	check->directory = directory;
+	check->path = TAKE_PTR(path);
+	directory->n_checks++;
+	return 0;
+}
+
+static void file_run(struct check *check)
+{
+	struct error error;
+
+	if (!check->directory && join(check, &error) < 0) {
+		check_wait(check, check->queue->probe->interval);
+		check_result(check, false, error.message);
+		return;
+	}
+	read_file(check);
+}
+
+static int on_urgent(sd_event_source *source, void *userdata)
+{
+	struct health *health = userdata;
+
+	for (size_t i = 0; i < FILES_AT_ONCE && health->urgent.first; i++)
+		file_run(health->urgent.first);
+	if (health->urgent.first)
+		return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+	return 0;
+}
+
+static int on_settled(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct health *health = userdata;
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	for (size_t i = 0; i < FILES_AT_ONCE; i++) {
+		if (!health->settling.first || health->settling.first->due > now)
+			break;
+		file_run(health->settling.first);
+	}
+	if (!health->settling.first)
+		return 0;
+	(void)sd_event_source_set_time(source, health->settling.first->due);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+static int prepare_sources(struct health *health)
+{
+	int r;
+
+	if (!health->urgent_source) {
+		r = sd_event_add_defer(health->event, &health->urgent_source, on_urgent, health);
+		if (r < 0)
+			return r;
+		r = sd_event_source_set_enabled(health->urgent_source, SD_EVENT_OFF);
+		if (r < 0)
+			return r;
+	}
+	if (!health->settling_timer) {
+		r = sd_event_add_time(health->event, &health->settling_timer, CLOCK_MONOTONIC, 0, 1,
+			on_settled, health);
+		if (r < 0)
+			return r;
+		return sd_event_source_set_enabled(health->settling_timer, SD_EVENT_OFF);
+	}
+	return 0;
+}
+
+static int file_attach(struct check *check)
+{
+	int r;
+
+	r = prepare_sources(check->unit->health);
+	if (r < 0)
+		return r;
+	file_run(check);
+	return 0;
+}
+
+static void file_detach(struct check *check)
+{
+	struct file_directory *directory = check->directory;
+	struct check *first, **place;
+
+	if (!directory)
+		return;
+	/* The map's key is the name in the first check, which may be this one. */
+	first = map_remove(&directory->files, check->name);
+	place = &first;
+	while (*place != check)
+		place = &(*place)->next_same;
+	*place = check->next_same;
+	if (first)
+		(void)map_put(&directory->files, first->name, first);
+
+	directory->n_links -= (size_t)check->is_link;
+	if (--directory->n_checks == 0)
+		(void)directory_free(directory);
+	free(check->path);
+	check->path = NULL;
+	check->name = NULL;
+	check->directory = NULL;
+	check->next_same = NULL;
+	check->is_link = false;
+}
+
+static void file_on_due(struct check_queue *queue, uint64_t now)
+{
+	for (size_t i = 0; i < FILES_AT_ONCE; i++) {
+		struct check *check = queue->waiting.first;
+
+		if (!check || check->due > now)
+			break;
+		file_run(check);
+	}
+}
+
+void file_checks_done(struct health *health)
+{
+	assert(health->directories.count == 0);
+	map_done(&health->directories);
+	(void)sd_event_source_disable_unref(health->urgent_source);
+	(void)sd_event_source_disable_unref(health->settling_timer);
+}
+
+const struct check_type file_check_type = {
+	.attach = file_attach,
+	.detach = file_detach,
+	.on_due = file_on_due,
+};

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Units and the queues of their checks. What a kind of probe does is in health-file.c and
+ * health-exec.c; here is what they share: order, time, and the verdict of a unit.
+ */
+#include "drivers/health.h"
+
+#include "drivers/check.h"
+#include "drivers/template.h"
+#include "drivers/values.h"
+
+static const struct check_type *const check_types[] = {
+	[PROBE_FILE] = &file_check_type,
+	[PROBE_EXEC] = &exec_check_type,
+};
+
+void check_leave(struct check *check)
+{
+	if (!check->list)
+		return;
+	if (check->previous)
+		check->previous->next = check->next;
+	else
+		check->list->first = check->next;
+	if (check->next)
+		check->next->previous = check->previous;
+	else
+		check->list->last = check->previous;
+	check->previous = check->next = NULL;
+	check->list = NULL;
+}
+
+void check_move(struct check *check, struct check_list *list, uint64_t due)
+{
+	struct check *before;
+
+	check_leave(check);
+	/* Delays within a list are equal but for rare cases, so this ends at once. */
+	before = list->last;
+	while (before && before->due > due)
+		before = before->previous;
+	check->due = due;
+	check->list = list;
+	check->previous = before;
+	check->next = before ? before->next : list->first;
+	if (check->next)
+		check->next->previous = check;
+	else
+		list->last = check;
+	if (before)
+		before->next = check;
+	else
+		list->first = check;
+}
+
+void check_wait(struct check *check, uint64_t delay)
+{
+	check_move(check, &check->queue->waiting, now_usec(CLOCK_MONOTONIC) + delay);
+	check_queue_arm(check->queue);
+}
+
+void check_queue_arm(struct check_queue *queue)
+{
+	const struct check *first = queue->waiting.first;
+	bool exec = queue->probe->kind == PROBE_EXEC;
+	uint64_t next;
+
+	if (exec && queue->health->n_running >= PROGRAMS_MAX)
+		next = USEC_INFINITY;
+	else if (queue->fresh.first)
+		next = 0;
+	else if (first)
+		next = exec ? MAX_OF(first->due, queue->next_start) : first->due;
+	else
+		next = USEC_INFINITY;
+	(void)sd_event_source_set_time(queue->timer, next);
+	(void)sd_event_source_set_enabled(
+		queue->timer, next == USEC_INFINITY ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+}
+
+static int on_queue_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct check_queue *queue = userdata;
+
+	queue->type->on_due(queue, now_usec(CLOCK_MONOTONIC));
+	check_queue_arm(queue);
+	return 0;
+}
+
+void check_result(struct check *check, bool healthy, const char *reason)
+{
+	struct health_unit *unit = check->unit;
+
+	/* Without memory the result is lost and the next one is taken. */
+	if (verdict_feed(&check->verdict, check->queue->probe, healthy, reason) > 0 && unit->ready)
+		unit->health->handler(unit->userdata);
+}
+
+int check_expand(const struct check *check, const char *text, char **ret, struct error *error)
+{
+	const struct health *health = check->unit->health;
+	struct device_values values = {
+		.root = health->root,
+		.device = check->unit->device,
+		.index = check->unit->index,
+	};
+	struct template_context context = {
+		.name = health->declaration->name,
+		.device_value = device_values_get,
+		.userdata = &values,
+	};
+
+	return template_expand(text, &context, ret, error);
+}
+
+int health_new(sd_event *event, const struct declaration *declaration, const char *root,
+	struct watcher *watcher, health_handler handler, struct health **ret)
+{
+	_cleanup_(health_freep) struct health *health = NULL;
+	size_t n = declaration->health.count;
+	int r;
+
+	health = calloc(1, sizeof(*health) + n * sizeof(health->queues[0]));
+	if (!health)
+		return -ENOMEM;
+	health->event = sd_event_ref(event);
+	health->declaration = declaration;
+	health->root = root;
+	health->watcher = watcher;
+	health->handler = handler;
+	for (size_t i = 0; i < n; i++) {
+		struct check_queue *queue = &health->queues[i];
+
+		queue->health = health;
+		queue->probe = groups_get(&declaration->health, i);
+		queue->type = check_types[queue->probe->kind];
+		r = sd_event_add_time(event, &queue->timer, CLOCK_MONOTONIC, 0,
+			MAX_OF(queue->probe->interval / 10, (uint64_t)1), on_queue_due, queue);
+		if (r < 0)
+			return r;
+		health->n_queues++;
+		r = sd_event_source_set_enabled(queue->timer, SD_EVENT_OFF);
+		if (r < 0)
+			return r;
+	}
+	*ret = TAKE_PTR(health);
+	return 0;
+}
+
+struct health *health_free(struct health *health)
+{
+	if (!health)
+		return NULL;
+	for (size_t i = 0; i < health->n_queues; i++) {
+		assert(health->queues[i].n_checks == 0);
+		(void)sd_event_source_disable_unref(health->queues[i].timer);
+	}
+	file_checks_done(health);
+	sd_event_unref(health->event);
+	free(health);
+	return NULL;
+}
+
+static int unit_attach(struct health_unit *unit)
+{
+	int r;
+
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		r = unit->checks[i].queue->type->attach(&unit->checks[i]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void unit_detach(struct health_unit *unit)
+{
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		check_leave(&unit->checks[i]);
+		unit->checks[i].queue->type->detach(&unit->checks[i]);
+	}
+}
+
+int health_unit_new(struct health *health, struct device *device, size_t index, void *userdata,
+	struct health_unit **ret)
+{
+	_cleanup_(health_unit_freep) struct health_unit *unit = NULL;
+	int r;
+
+	unit = calloc(1, sizeof(*unit) + health->n_queues * sizeof(unit->checks[0]));
+	if (!unit)
+		return -ENOMEM;
+	unit->health = health;
+	unit->device = device_ref(device);
+	unit->index = index;
+	unit->userdata = userdata;
+	for (; unit->n_checks < health->n_queues; unit->n_checks++) {
+		unit->checks[unit->n_checks] = (struct check){
+			.unit = unit,
+			.queue = &health->queues[unit->n_checks],
+		};
+		health->queues[unit->n_checks].n_checks++;
+	}
+	r = unit_attach(unit);
+	if (r < 0)
+		return r;
+	unit->ready = true;
+	*ret = TAKE_PTR(unit);
+	return 0;
+}
+
+struct health_unit *health_unit_free(struct health_unit *unit)
+{
+	if (!unit)
+		return NULL;
+	unit_detach(unit);
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		unit->checks[i].queue->n_checks--;
+		verdict_done(&unit->checks[i].verdict);
+	}
+	(void)device_unref(unit->device);
+	free(unit);
+	return NULL;
+}
+
+/* Whether what is looked at depends on the place in the list; commands are expanded when run. */
+static bool uses_index(const struct health_unit *unit)
+{
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		const struct declared_probe *probe = unit->checks[i].queue->probe;
+
+		if (probe->kind == PROBE_FILE && strstr(probe->path, "${index}"))
+			return true;
+	}
+	return false;
+}
+
+int health_unit_update(struct health_unit *unit, struct device *device, size_t index)
+{
+	bool moved = unit->index != index && uses_index(unit);
+	int r = 0;
+
+	unit->index = index;
+	if (unit->device == device && (!moved || !device))
+		return 0;
+	if (device)
+		(void)device_ref(device);
+	(void)device_unref(unit->device);
+	unit->device = device;
+	unit_detach(unit);
+	if (device) {
+		unit->ready = false;
+		r = unit_attach(unit);
+		unit->ready = true;
+	}
+	return r;
+}
+
+bool health_unit_verdict(const struct health_unit *unit, const char **ret_reason)
+{
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		const struct verdict *verdict = &unit->checks[i].verdict;
+
+		if (verdict->known && verdict->healthy)
+			continue;
+		*ret_reason = verdict->known ? verdict->reason : "not probed yet";
+		return false;
+	}
+	return true;
+}

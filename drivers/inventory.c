@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When to scan and when to tell. Two timers do both: events bring the next scan forward, never more
+ * often than its cost allows, and changes bring the next telling forward, never more often than
+ * INVENTORY_QUIET allows. All else is in scan.c (finding), units.c (merging) and health.c.
+ */
+#include "drivers/inventory.h"
+
+#include "common/log.h"
+#include "drivers/scan.h"
+#include "drivers/units.h"
+
+/* Without any event: a net under lost events and what inotify cannot see. */
+#define RESCAN_INTERVAL (60 * USEC_PER_SEC)
+#define RESCAN_ACCURACY (10 * USEC_PER_SEC)
+/* After a failure, and where inotify is not to be had. */
+#define POLL_INTERVAL (5 * USEC_PER_SEC)
+#define POLL_ACCURACY USEC_PER_SEC
+/* Between two scans, so that a storm of events takes a fifth of a processor at most. */
+#define SCAN_SPACING     (20 * USEC_PER_MSEC)
+#define SCAN_COST_FACTOR 4
+
+struct inventory {
+	sd_event *event;
+	const struct declaration *declaration;
+	char *root;
+	inventory_handler on_change;
+	void *userdata;
+	struct log_fields fields;
+
+	struct watcher *watcher;
+	struct watch **watches; /* of the last good scan */
+	size_t n_watches;
+	struct unit_list list;
+	struct snapshot *snapshot;
+
+	sd_event_source *scan_timer;
+	uint64_t scan_at; /* USEC_INFINITY: no scan is planned */
+	uint64_t scan_not_before;
+	sd_event_source *tell_timer;
+	uint64_t told;
+	bool tell_planned;
+
+	struct strings notes; /* of the last good scan */
+	char *failure;        /* of the last scan; NULL: it went well */
+	bool polling;
+	bool started;
+};
+
+static void plan_scan(struct inventory *inventory, uint64_t at, uint64_t accuracy)
+{
+	if (at >= inventory->scan_at)
+		return;
+	inventory->scan_at = at;
+	(void)sd_event_source_set_time(inventory->scan_timer, at);
+	(void)sd_event_source_set_time_accuracy(inventory->scan_timer, accuracy);
+	(void)sd_event_source_set_enabled(inventory->scan_timer, SD_EVENT_ONESHOT);
+}
+
+static void plan_tell(struct inventory *inventory)
+{
+	if (inventory->tell_planned || !inventory->started)
+		return;
+	inventory->tell_planned = true;
+	(void)sd_event_source_set_time(inventory->tell_timer,
+		MAX_OF(now_usec(CLOCK_MONOTONIC), inventory->told + INVENTORY_QUIET));
+	(void)sd_event_source_set_enabled(inventory->tell_timer, SD_EVENT_ONESHOT);
+}
+
+static void on_unit_health(void *userdata)
+{
+	struct unit *unit = userdata;
+
+	if (unit_evaluate(unit) != 0)
+		plan_tell(unit->owner);
+}
+
+static void on_directory_change(enum watch_change change, const char *name, void *userdata)
+{
+	struct inventory *inventory = userdata;
+
+	plan_scan(inventory, MAX_OF(now_usec(CLOCK_MONOTONIC), inventory->scan_not_before), 1);
+}
+
+static bool strings_contain(const struct strings *strings, const char *text)
+{
+	for (size_t i = 0; i < strings->count; i++)
+		if (streq(strings->items[i], text))
+			return true;
+	return false;
+}
+
+/* Says what the scan could not see, unless the one before could not either. */
+static void log_notes(struct inventory *inventory, struct scan *scan)
+{
+	struct strings old = inventory->notes;
+
+	for (size_t i = 0; i < scan->notes.count; i++)
+		if (!strings_contain(&old, scan->notes.items[i]))
+			log_full(LOG_WARNING, &inventory->fields, "%s", scan->notes.items[i]);
+	inventory->notes = scan->notes;
+	scan->notes = old;
+}
+
+static void note_polling(struct inventory *inventory, int error)
+{
+	if (error < 0 && !inventory->polling)
+		log_full(LOG_WARNING, &inventory->fields,
+			"Directories cannot be watched (%s), looking every %llu s instead; raise "
+			"fs.inotify.max_user_instances and fs.inotify.max_user_watches",
+			strerror(-error), POLL_INTERVAL / USEC_PER_SEC);
+	inventory->polling = error < 0;
+}
+
+static void note_failure(struct inventory *inventory, const struct error *error)
+{
+	if (inventory->failure && error && streq(inventory->failure, error->message))
+		return;
+	if (error)
+		log_full(LOG_ERR, &inventory->fields,
+			"Devices could not be listed, the last list stays in force: %s",
+			error->message);
+	else if (inventory->failure)
+		log_full(LOG_NOTICE, &inventory->fields, "Devices can be listed again");
+	free(inventory->failure);
+	/* Without memory the same failure is said again. */
+	inventory->failure = error ? strdup(error->message) : NULL;
+}
+
+static void swap_watches(struct inventory *inventory, struct scan *scan)
+{
+	struct watch **watches = inventory->watches;
+	size_t n_watches = inventory->n_watches;
+
+	inventory->watches = scan->watches;
+	inventory->n_watches = scan->n_watches;
+	scan->watches = watches;
+	scan->n_watches = n_watches;
+}
+
+/* Scans once and plans the next. Returns 1 if something changed, 0 if not, or negative errno. */
+static int scan_now(struct inventory *inventory, struct error *error)
+{
+	_cleanup_scan_ struct scan scan = {
+		.root = inventory->root,
+		.watcher = inventory->watcher,
+		.on_change = on_directory_change,
+		.userdata = inventory,
+	};
+	uint64_t begin = now_usec(CLOCK_MONOTONIC), end;
+	int r;
+
+	inventory->scan_at = USEC_INFINITY;
+	r = inventory->declaration->driver->list(inventory->declaration, &scan, error);
+	if (r >= 0)
+		r = unit_list_merge(&inventory->list, &scan, error);
+	if (r >= 0) {
+		swap_watches(inventory, &scan);
+		log_notes(inventory, &scan);
+		note_polling(inventory, scan.watch_error);
+	}
+	end = now_usec(CLOCK_MONOTONIC);
+	inventory->scan_not_before = end + MAX_OF(SCAN_SPACING, SCAN_COST_FACTOR * (end - begin));
+	if (r < 0 || inventory->polling)
+		plan_scan(inventory, end + POLL_INTERVAL, POLL_ACCURACY);
+	else if (inventory->n_watches > 0)
+		plan_scan(inventory, end + RESCAN_INTERVAL, RESCAN_ACCURACY);
+	return r;
+}
+
+static int on_scan_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct inventory *inventory = userdata;
+	struct error error;
+	int r;
+
+	r = scan_now(inventory, &error);
+	note_failure(inventory, r < 0 ? &error : NULL);
+	if (r > 0)
+		plan_tell(inventory);
+	return 0;
+}
+
+static int renew_snapshot(struct inventory *inventory)
+{
+	struct snapshot *snapshot;
+	int r;
+
+	r = unit_list_snapshot(&inventory->list,
+		inventory->snapshot ? inventory->snapshot->generation + 1 : 0, &snapshot);
+	if (r < 0)
+		return r;
+	(void)snapshot_unref(inventory->snapshot);
+	inventory->snapshot = snapshot;
+	return 0;
+}
+
+static int on_tell_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct inventory *inventory = userdata;
+
+	inventory->tell_planned = false;
+	inventory->told = now_usec(CLOCK_MONOTONIC);
+	if (renew_snapshot(inventory) < 0)
+		plan_tell(inventory); /* memory may be there by then */
+	else if (inventory->on_change)
+		inventory->on_change(inventory, inventory->userdata);
+	return 0;
+}
+
+static int add_timer(
+	struct inventory *inventory, sd_event_time_handler_t handler, sd_event_source **ret)
+{
+	int r;
+
+	r = sd_event_add_time(
+		inventory->event, ret, CLOCK_MONOTONIC, USEC_INFINITY, 1, handler, inventory);
+	if (r < 0)
+		return r;
+	return sd_event_source_set_enabled(*ret, SD_EVENT_OFF);
+}
+
+int inventory_new(sd_event *event, const struct declaration *declaration, const char *root,
+	inventory_handler on_change, void *userdata, struct inventory **ret)
+{
+	_cleanup_(inventory_freep) struct inventory *inventory = NULL;
+	int r;
+
+	inventory = calloc(1, sizeof(*inventory));
+	if (!inventory)
+		return -ENOMEM;
+	inventory->event = sd_event_ref(event);
+	inventory->declaration = declaration;
+	inventory->on_change = on_change;
+	inventory->userdata = userdata;
+	inventory->fields = (struct log_fields){ .resource = declaration->name };
+	inventory->list.declaration = declaration;
+	inventory->list.owner = inventory;
+	inventory->scan_at = USEC_INFINITY;
+	inventory->root = strdup(streq(root, "/") ? "" : root);
+	if (!inventory->root)
+		return -ENOMEM;
+	r = watcher_new(event, inventory->root, &inventory->watcher);
+	if (r < 0)
+		return r;
+	if (declaration->health.count > 0) {
+		r = health_new(event, declaration, inventory->root, inventory->watcher,
+			on_unit_health, &inventory->list.health);
+		if (r < 0)
+			return r;
+	}
+	r = add_timer(inventory, on_scan_due, &inventory->scan_timer);
+	if (r < 0)
+		return r;
+	r = add_timer(inventory, on_tell_due, &inventory->tell_timer);
+	if (r < 0)
+		return r;
+	r = renew_snapshot(inventory);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(inventory);
+	return 0;
+}
+
+int inventory_start(struct inventory *inventory, struct error *error)
+{
+	struct error scan_error;
+	int r;
+
+	r = scan_now(inventory, &scan_error);
+	if (r == -E2BIG || r == -EINVAL)
+		return error_set(error, r, "%s", scan_error.message);
+	note_failure(inventory, r < 0 ? &scan_error : NULL);
+	r = renew_snapshot(inventory);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	inventory->started = true;
+	inventory->told = now_usec(CLOCK_MONOTONIC) - INVENTORY_QUIET;
+	return 0;
+}
+
+struct snapshot *inventory_snapshot(struct inventory *inventory)
+{
+	return snapshot_ref(inventory->snapshot);
+}
+
+struct inventory *inventory_free(struct inventory *inventory)
+{
+	if (!inventory)
+		return NULL;
+	unit_list_done(&inventory->list);
+	for (size_t i = 0; i < inventory->n_watches; i++)
+		(void)watch_free(inventory->watches[i]);
+	free(inventory->watches);
+	(void)health_free(inventory->list.health);
+	(void)watcher_free(inventory->watcher);
+	(void)sd_event_source_disable_unref(inventory->scan_timer);
+	(void)sd_event_source_disable_unref(inventory->tell_timer);
+	(void)snapshot_unref(inventory->snapshot);
+	strings_done(&inventory->notes);
+	free(inventory->failure);
+	free(inventory->root);
+	sd_event_unref(inventory->event);
+	free(inventory);
+	return NULL;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a resource has, and how it is: the driver's scans merged with the verdicts of the health
+ * probes. Level-triggered: events only make a scan run sooner, a scan gives the truth, a failed
+ * scan keeps the last good one. A device that vanishes stays, unhealthy, until it returns. The main
+ * thread owns the inventory; other threads see it only through snapshots, which never change.
+ */
+
+#include <stdatomic.h>
+#include <systemd/sd-event.h>
+
+#include "drivers/driver.h"
+
+struct snapshot_unit {
+	const struct device *device;
+	bool present; /* the last scan found it; if not it is not healthy either */
+	bool healthy;
+	const char *reason; /* why not, for people; NULL if healthy */
+	uint64_t since;     /* CLOCK_REALTIME microseconds of the last change of health */
+};
+
+struct snapshot {
+	atomic_uint references;
+	uint64_t generation; /* grows by one with every change */
+	unsigned replicas;   /* offered ids per unit; ids are "<id>#<n>" from 0 when the resource is
+				shared */
+	bool shared;
+	struct snapshot_unit *units; /* sorted by id (strcmp) */
+	size_t n_units;
+	/* private */
+	void *holder; /* keeps devices and reasons alive */
+};
+
+struct snapshot *snapshot_ref(struct snapshot *snapshot);
+struct snapshot *snapshot_unref(struct snapshot *snapshot);
+DEFINE_CLEANUP(struct snapshot *, snapshot_unref)
+#define _cleanup_snapshot_ _cleanup_(snapshot_unrefp)
+
+/* Finds the unit behind an offered id. Returns 0, or -ENOENT if this resource never offered it. */
+int snapshot_find(
+	const struct snapshot *snapshot, const char *id, size_t *ret_unit, unsigned *ret_replica);
+
+/* Writes the offered id of a unit's replica. */
+#define OFFERED_ID_MAX (DEVICE_ID_MAX + 1 + 10)
+void snapshot_offered_id(const struct snapshot *snapshot, size_t unit, unsigned replica,
+	char ret_id[static OFFERED_ID_MAX + 1]);
+
+struct inventory;
+
+/* Told after every change, on the main thread; changes are collected for INVENTORY_QUIET after one
+ * told. */
+#define INVENTORY_QUIET (100 * USEC_PER_MSEC)
+typedef void (*inventory_handler)(struct inventory *inventory, void *userdata);
+
+/* Prepares an inventory; the declaration must outlive it. `root` is the directory that stands for
+ * "/" ("" on a real host). Nothing is read yet. */
+int inventory_new(sd_event *event, const struct declaration *declaration, const char *root,
+	inventory_handler on_change, void *userdata, struct inventory **ret);
+
+/* First scan and first probes, then watching. When it returns 0 the snapshot is complete. Returns
+ * negative errno with the error filled if the first scan fails for a reason that will not mend
+ * itself (a limit, a contradiction); a scan that fails otherwise is retried in the background and
+ * the list is empty. */
+int inventory_start(struct inventory *inventory, struct error *error);
+
+/* The newest snapshot, as a new reference. */
+struct snapshot *inventory_snapshot(struct inventory *inventory);
+
+struct inventory *inventory_free(struct inventory *inventory);
+DEFINE_CLEANUP(struct inventory *, inventory_free)

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Option tables: the one description of every configuration key. The parser fills structures from
+ * them, the checks and their messages come from them, and so does the reference manual. A structure
+ * described by a table begins with `struct origin`, so that every later check can say file and
+ * line.
+ */
+
+#include "common/util.h"
+
+/* Where a structure was declared. `file` belongs to the configuration and lives as long as it. */
+struct origin {
+	const char *file;
+	unsigned line;
+};
+
+enum option_type {
+	OPTION_BOOL,    /* bool */
+	OPTION_INTEGER, /* int64_t, within minimum..maximum */
+	OPTION_SECONDS, /* uint64_t microseconds, written as seconds (5 or 0.5) */
+	OPTION_STRING,  /* char *, NULL if absent; never empty */
+	OPTION_STRINGS, /* struct strings: a list or array of strings; a lone string counts as one
+			 */
+	OPTION_CHOICE,  /* int: index of the word in `choices`, written as a string */
+	OPTION_GROUP,   /* an embedded structure described by `table` */
+	OPTION_GROUPS,  /* struct groups: a list of structures described by `table` */
+	OPTION_DRIVER, /* struct groups: like OPTION_GROUPS, with the `match` table of the driver in
+			  force */
+};
+
+struct strings {
+	char **items;
+	size_t count;
+};
+
+/* `items` is an array of `count` structures, each `table->size` bytes. */
+struct groups {
+	void *items;
+	size_t count;
+	const struct option_table *table;
+};
+
+struct error;
+
+struct option {
+	const char *key;
+	enum option_type type;
+	size_t offset;       /* of the member in the table's structure */
+	bool required;       /* lists: and not empty */
+	bool template;       /* strings: may hold ${variables}, which are checked */
+	const char *variant; /* only with this word of the table's selector; NULL: always */
+
+	/* Inclusive bounds of integers, and of seconds in milliseconds; strings: greatest length,
+	 * if not 0. */
+	int64_t minimum, maximum;
+	/* Of bool, integer, choice (an index) and seconds (in milliseconds). An integer's default
+	 * outside the bounds stands for "not given". */
+	int64_t default_integer;
+	const char *default_string;
+	const char *const *choices; /* NULL-terminated */
+	const struct option_table *table;
+
+	/* What a string must look like beyond its length; of a list, each of its strings. Returns
+	 * 0, or -EINVAL with a sentence that follows the key: "must be ...". NULL: anything. */
+	int (*check)(const char *value, struct error *error);
+	const char *unit; /* for the manual: "seconds", "devices" */
+	const char *help; /* for the manual: one sentence */
+};
+
+struct option_table {
+	const char *name; /* what an entry is called in messages and the manual: "match entry" */
+	const char *
+		shorthand; /* a plain string in place of a group sets this key; NULL: not allowed */
+	const char *selector; /* key of the OPTION_CHOICE that decides which variant's keys an entry
+			       * has, first in the table; NULL: no variants */
+	size_t size;          /* of the structure */
+	const struct option *options;
+	size_t count;
+};
+
+/* Appends a copy of `length` bytes of text. Returns 0 or -ENOMEM. */
+int strings_add(struct strings *strings, const char *text, size_t length);
+void strings_done(struct strings *strings);
+#define _cleanup_strings_ _cleanup_(strings_done)
+
+/* Element `index` of a group list. */
+static inline void *groups_get(const struct groups *groups, size_t index)
+{
+	assert(index < groups->count);
+	return (char *)groups->items + index * groups->table->size;
+}
+
+/* Appends an element that has its defaults. Returns 0 or -ENOMEM. */
+int groups_add(struct groups *groups, void **ret_element);
+void groups_done(struct groups *groups);
+
+/* Sets every option of the structure to its default; strings with a default are allocated.
+ * Returns 0 or -ENOMEM. */
+int option_table_init(const struct option_table *table, void *structure);
+
+/* Frees what the structure's options hold, not the structure itself. Accepts a half-filled one. */
+void option_table_done(const struct option_table *table, void *structure);
+
+/* The option of that key, or NULL. */
+const struct option *option_table_find(const struct option_table *table, const char *key);
+
+/* Whether the option is one for the structure's selector. */
+bool option_applies(
+	const struct option_table *table, const struct option *option, const void *structure);
+
+/* The key in the table that a mistyped `key` most likely meant, or NULL if none is near. */
+const char *option_table_suggest(const struct option_table *table, const char *key);
+
+/* The nearest of `count` words (edit distance, bounded by the word's length), or NULL. */
+const char *suggest_word(const char *word, const char *const *words, size_t count);
+
+/* Problems found by a check, each with its place. Collected, so that one run shows all of them. */
+struct report_entry {
+	struct origin origin; /* the file's name is the entry's own copy; line 0: the whole file */
+	char *text;
+};
+
+struct report {
+	struct report_entry *entries;
+	size_t count;
+	const char *context; /* put in front of what is added, while set; the caller's */
+	bool incomplete;     /* memory ran out: something is missing */
+};
+
+/* Adds "context: key: text" at a place; `origin` and `key` may be NULL. Returns -EINVAL, or -ENOMEM
+ * if it could not be kept. */
+_printf_(4, 5) int report_add(struct report *report, const struct origin *origin, const char *key,
+	const char *format, ...);
+void report_done(struct report *report);
+#define _cleanup_report_ _cleanup_(report_done)

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The drivers there are. A new driver is one file and one line here.
+ */
+#include "drivers/driver.h"
+
+const struct driver *const drivers[] = {
+	&path_driver,
+	&static_driver,
+	NULL,
+};
+
+const struct driver *driver_find(const char *name)
+{
+	for (size_t i = 0; drivers[i]; i++)
+		if (streq(drivers[i]->name, name))
+			return drivers[i];
+	return NULL;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Snapshots: what other threads may see of an inventory. The devices are shared by reference, the
+ * reasons lie in one block (`holder`), and nothing in it changes after it was made.
+ */
+#include "drivers/inventory.h"
+
+struct snapshot *snapshot_ref(struct snapshot *snapshot)
+{
+	atomic_fetch_add_explicit(&snapshot->references, 1, memory_order_relaxed);
+	return snapshot;
+}
+
+struct snapshot *snapshot_unref(struct snapshot *snapshot)
+{
+	if (!snapshot ||
+		atomic_fetch_sub_explicit(&snapshot->references, 1, memory_order_acq_rel) > 1)
+		return NULL;
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		(void)device_unref((struct device *)snapshot->units[i].device);
+	free(snapshot->units);
+	free(snapshot->holder);
+	free(snapshot);
+	return NULL;
+}
+
+/* The number behind '#' in canonical form, or -1. */
+static int64_t replica_number(const char *text)
+{
+	int64_t number = 0;
+
+	if (!*text || (text[0] == '0' && text[1]))
+		return -1;
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9' || number > UINT32_MAX)
+			return -1;
+		number = number * 10 + (*text - '0');
+	}
+	return number;
+}
+
+static int compare_id(const char *id, size_t length, const char *unit_id)
+{
+	int order = strncmp(id, unit_id, length);
+
+	return order ? order : unit_id[length] ? -1 : 0;
+}
+
+int snapshot_find(
+	const struct snapshot *snapshot, const char *id, size_t *ret_unit, unsigned *ret_replica)
+{
+	size_t low = 0, high = snapshot->n_units, length = strlen(id);
+	int64_t replica = 0;
+
+	if (snapshot->shared) {
+		const char *mark = strrchr(id, '#');
+
+		replica = mark ? replica_number(mark + 1) : -1;
+		if (replica < 0 || replica >= (int64_t)snapshot->replicas)
+			return -ENOENT;
+		length = (size_t)(mark - id);
+	}
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int order = compare_id(id, length, snapshot->units[middle].device->id);
+
+		if (order == 0) {
+			*ret_unit = middle;
+			*ret_replica = (unsigned)replica;
+			return 0;
+		}
+		if (order > 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return -ENOENT;
+}
+
+void snapshot_offered_id(const struct snapshot *snapshot, size_t unit, unsigned replica,
+	char ret_id[static OFFERED_ID_MAX + 1])
+{
+	const char *id = snapshot->units[unit].device->id;
+
+	if (snapshot->shared)
+		(void)snprintf(ret_id, OFFERED_ID_MAX + 1, "%s#%u", id, replica);
+	else
+		(void)snprintf(ret_id, OFFERED_ID_MAX + 1, "%s", id);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices that exist because the configuration says so: licences, slots, tokens. Nothing of the
+ * host is looked at; what may go wrong, a list too long for the kubelet, is told when the
+ * configuration is checked.
+ */
+#include <inttypes.h>
+
+#include "drivers/driver.h"
+#include "drivers/list-size.h"
+
+#define COUNT_MAX     200000
+#define NUMA_NODE_MAX 65535
+
+struct static_match {
+	struct origin origin;
+	char *id;
+	int64_t count; /* 0: not given */
+	int64_t numa;
+};
+
+static int check_id(const char *value, struct error *error)
+{
+	char id[DEVICE_ID_MAX + 1];
+
+	device_id_make(value, id);
+	if (!streq(id, value))
+		return error_set(error, -EINVAL,
+			"must be at most %d letters, digits and \"._:@+=-\", not \"%s\"",
+			DEVICE_ID_MAX, value);
+	return 0;
+}
+
+static const struct option static_options[] = {
+	{
+		.key = "id",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct static_match, id),
+		.check = check_id,
+		.help = "One device with this id.",
+	},
+	{
+		.key = "count",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct static_match, count),
+		.minimum = 1,
+		.maximum = COUNT_MAX,
+		.unit = "devices",
+		.help = "That many devices, named after the resource: gpu-0, gpu-1, ...",
+	},
+	{
+		.key = "numa",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct static_match, numa),
+		.minimum = -1,
+		.maximum = NUMA_NODE_MAX,
+		.default_integer = -1,
+		.help = "NUMA node the devices belong to; -1 is none.",
+	},
+};
+
+static const struct option_table static_match_table = {
+	.name = "match entry",
+	.shorthand = "id",
+	.size = sizeof(struct static_match),
+	.options = static_options,
+	.count = ARRAY_SIZE(static_options),
+};
+
+/* Id of the `number`th device of an entry. */
+static void make_id(const struct declaration *declaration, const struct static_match *match,
+	int64_t number, char ret_id[static DEVICE_ID_MAX + 1])
+{
+	char text[512];
+
+	if (match->id)
+		(void)snprintf(text, sizeof(text), "%s", match->id);
+	else
+		(void)snprintf(
+			text, sizeof(text), "%s-%" PRId64, declaration_type(declaration), number);
+	device_id_make(text, ret_id);
+}
+
+static int64_t match_count(const struct static_match *match)
+{
+	return match->id ? 1 : match->count;
+}
+
+static uint64_t match_size(const struct declaration *declaration, const struct static_match *match)
+{
+	int numa = (int)match->numa;
+	bool has_numa = declaration->topology && numa >= 0;
+	char id[DEVICE_ID_MAX + 1];
+	uint64_t total = 0;
+
+	for (int64_t i = 0; i < match_count(match); i++) {
+		make_id(declaration, match, i, id);
+		total += device_list_unit_size(strlen(id), declaration->share.replicas > 1,
+			(uint64_t)declaration->share.replicas, &numa, has_numa ? 1 : 0);
+	}
+	return total;
+}
+
+static int static_check(const struct declaration *declaration, struct report *report)
+{
+	size_t before = report->count;
+	uint64_t total = 0;
+	bool counted = false;
+
+	if (declaration->match.count == 0)
+		return report_add(report, &declaration->origin, "match",
+			"driver \"static\" needs at least one entry with \"id\" or \"count\"");
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct static_match *match = groups_get(&declaration->match, i);
+
+		if (!match->id == (match->count == 0)) {
+			(void)report_add(report, &match->origin, "match",
+				"an entry has either \"id\" or \"count\", this one has %s",
+				match->id ? "both" : "neither");
+			continue;
+		}
+		if (match->count > 0 && counted)
+			(void)report_add(report, &match->origin, "count",
+				"only one entry can have it, because both would begin with \"%s-0\": "
+				"give the sum in one entry",
+				declaration_type(declaration));
+		counted = counted || match->count > 0;
+		total += match_size(declaration, match);
+	}
+	if (total > DEVICE_LIST_MAX)
+		(void)report_add(report, &declaration->origin, "match",
+			"the list of devices would be %" PRIu64
+			" bytes, the kubelet takes at most %zu: lower \"count\" or "
+			"\"share.replicas\", or make two resources of it",
+			total, DEVICE_LIST_MAX);
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+static int static_claims(const struct declaration *declaration, struct strings *ret_claims)
+{
+	_cleanup_strings_ struct strings claims = { 0 };
+	char id[DEVICE_ID_MAX + 1];
+	int r;
+
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct static_match *match = groups_get(&declaration->match, i);
+
+		for (int64_t k = 0; k < match_count(match); k++) {
+			make_id(declaration, match, k, id);
+			r = strings_add(&claims, id, strlen(id));
+			if (r < 0)
+				return r;
+		}
+	}
+	*ret_claims = claims;
+	claims = (struct strings){ 0 };
+	return 0;
+}
+
+static int static_list(
+	const struct declaration *declaration, struct scan *scan, struct error *error)
+{
+	char id[DEVICE_ID_MAX + 1];
+	int r;
+
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct static_match *match = groups_get(&declaration->match, i);
+
+		for (int64_t k = 0; k < match_count(match); k++) {
+			struct device *device;
+
+			make_id(declaration, match, k, id);
+			r = scan_add(scan, id, &device);
+			if (r == -EEXIST)
+				continue;
+			if (r >= 0)
+				r = device_add_numa(device, (int)match->numa);
+			if (r < 0)
+				return error_set(error, r, "out of memory");
+		}
+	}
+	return 0;
+}
+
+const struct driver static_driver = {
+	.name = "static",
+	.summary = "named units or a number of tokens, without hardware behind them",
+	.match = &static_match_table,
+	.check = static_check,
+	.claims = static_claims,
+	.list = static_list,
+};

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Merging happens in two passes: the first pairs old units with found devices and allocates what is
+ * new, so that it can fail without a trace; the second changes what is there and cannot fail but
+ * for single units, which the next scan mends.
+ */
+#include "drivers/units.h"
+
+#include <fnmatch.h>
+#include <inttypes.h>
+
+#include "common/log.h"
+#include "drivers/list-size.h"
+
+struct pair_of {
+	struct unit *unit;
+	struct device *device; /* NULL: gone */
+	bool is_new;
+};
+
+static struct unit *unit_free(struct unit *unit)
+{
+	if (!unit)
+		return NULL;
+	(void)health_unit_free(unit->health);
+	(void)device_unref(unit->device);
+	free(unit->reason);
+	free(unit);
+	return NULL;
+}
+DEFINE_CLEANUP(struct unit *, unit_free)
+
+static int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
+{
+	_cleanup_(unit_freep) struct unit *unit = NULL;
+	int r;
+
+	unit = calloc(1, sizeof(*unit));
+	if (!unit)
+		return -ENOMEM;
+	unit->owner = list->owner;
+	unit->device = device_ref(device);
+	unit->present = true;
+	unit->healthy = true;
+	unit->since = now_usec(CLOCK_REALTIME);
+	if (list->health) {
+		r = health_unit_new(list->health, device, index, unit, &unit->health);
+		if (r < 0)
+			return r;
+	}
+	r = unit_evaluate(unit);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(unit);
+	return 0;
+}
+
+static const char *device_place(const struct device *device)
+{
+	return device->n_nodes > 0 ? device->nodes[0].host : device->id;
+}
+
+int unit_evaluate(struct unit *unit)
+{
+	_cleanup_free_ char *copy = NULL;
+	const char *reason = NULL;
+	bool healthy = true;
+
+	if (!unit->present) {
+		healthy = false;
+		if (asprintf(&copy, "%s is gone", device_place(unit->device)) < 0) {
+			copy = NULL;
+			return -ENOMEM;
+		}
+		reason = copy;
+	} else if (unit->health)
+		healthy = health_unit_verdict(unit->health, &reason);
+
+	if (unit->healthy == healthy && (healthy || streq(unit->reason, reason)))
+		return 0;
+	if (!healthy && !copy) {
+		copy = strdup(reason);
+		if (!copy)
+			return -ENOMEM;
+	}
+	if (unit->healthy != healthy)
+		unit->since = now_usec(CLOCK_REALTIME);
+	unit->healthy = healthy;
+	free(unit->reason);
+	unit->reason = TAKE_PTR(copy);
+	return 1;
+}
+
+static bool is_excluded(const struct declaration *declaration, const char *id)
+{
+	for (size_t i = 0; i < declaration->exclude.count; i++) {
+		const struct exclusion *exclusion = groups_get(&declaration->exclude, i);
+
+		if (fnmatch(exclusion->id, id, 0) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Applies what the declaration says about every driver's devices. */
+static void filter(const struct declaration *declaration, struct scan *scan)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < scan->n_devices; i++) {
+		struct device *device = scan->devices[i];
+
+		if (is_excluded(declaration, device->id)) {
+			(void)map_remove(&scan->by_id, device->id);
+			(void)device_unref(device);
+			continue;
+		}
+		if (!declaration->topology)
+			device->n_numa = 0;
+		scan->devices[kept++] = device;
+	}
+	scan->n_devices = kept;
+}
+
+static uint64_t device_size(const struct unit_list *list, const struct device *device)
+{
+	const struct share *share = &list->declaration->share;
+
+	return device_list_unit_size(strlen(device->id), share->replicas > 1,
+		(uint64_t)share->replicas, device->numa, device->n_numa);
+}
+
+static int check_size(
+	const struct unit_list *list, const struct scan *scan, bool *ret_drop, struct error *error)
+{
+	uint64_t found = 0, gone = 0;
+
+	for (size_t i = 0; i < scan->n_devices; i++)
+		found += device_size(list, scan->devices[i]);
+	for (size_t i = 0; i < list->n_units; i++)
+		if (!map_get(&scan->by_id, list->units[i]->device->id))
+			gone += device_size(list, list->units[i]->device);
+	if (found > DEVICE_LIST_MAX)
+		return error_set(error, -E2BIG,
+			"the list of %zu devices would be %" PRIu64
+			" bytes, the kubelet takes at most %zu: lower share.replicas, match "
+			"fewer devices, or make two resources of it",
+			scan->n_devices, found, DEVICE_LIST_MAX);
+	*ret_drop = found + gone > DEVICE_LIST_MAX;
+	return 0;
+}
+
+/* Pairs both sorted lists. Returns how many pairs, or -ENOMEM; new units are marked. */
+static ssize_t pair_up(struct unit_list *list, struct scan *scan, bool drop, struct pair_of *pairs)
+{
+	size_t i = 0, k = 0, n = 0;
+	int order, r;
+
+	while (i < list->n_units || k < scan->n_devices) {
+		if (i == list->n_units)
+			order = 1;
+		else if (k == scan->n_devices)
+			order = -1;
+		else
+			order = strcmp(list->units[i]->device->id, scan->devices[k]->id);
+		if (order < 0 && drop) {
+			i++;
+			continue;
+		}
+		pairs[n] = (struct pair_of){ .is_new = order > 0 };
+		if (order <= 0)
+			pairs[n].unit = list->units[i++];
+		if (order >= 0)
+			pairs[n].device = scan->devices[k++];
+		if (order > 0) {
+			r = unit_new(list, pairs[n].device, n, &pairs[n].unit);
+			if (r < 0) {
+				while (n-- > 0)
+					if (pairs[n].is_new)
+						(void)unit_free(pairs[n].unit);
+				return r;
+			}
+		}
+		n++;
+	}
+	return (ssize_t)n;
+}
+
+/* Brings an old unit up to date. Returns whether anything changed. */
+static bool apply(const struct pair_of *pair, size_t index)
+{
+	struct unit *unit = pair->unit;
+	bool changed = false;
+
+	if (pair->device && !device_equal(unit->device, pair->device)) {
+		(void)device_unref(unit->device);
+		unit->device = device_ref(pair->device);
+		changed = true;
+	}
+	unit->present = pair->device != NULL;
+	/* Where memory is short the unit is as it was; the next scan tries again. */
+	if (unit->health)
+		(void)health_unit_update(unit->health, unit->present ? unit->device : NULL, index);
+	return unit_evaluate(unit) > 0 || changed;
+}
+
+static void forget_gone(struct unit_list *list, const struct scan *scan)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < list->n_units; i++)
+		if (!map_get(&scan->by_id, list->units[i]->device->id)) {
+			(void)unit_free(list->units[i]);
+			n++;
+		}
+	log_full(LOG_NOTICE, &(struct log_fields){ .resource = list->declaration->name },
+		"%zu devices that are gone were taken off the list, which had become too long for "
+		"the kubelet",
+		n);
+}
+
+int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *error)
+{
+	_cleanup_free_ struct pair_of *pairs = NULL;
+	struct unit **units;
+	bool drop = false, changed;
+	ssize_t n;
+	int r;
+
+	filter(list->declaration, scan);
+	scan_sort(scan);
+	r = check_size(list, scan, &drop, error);
+	if (r < 0)
+		return r;
+	pairs = calloc(list->n_units + scan->n_devices + 1, sizeof(*pairs));
+	units = calloc(list->n_units + scan->n_devices + 1, sizeof(*units));
+	n = pairs && units ? pair_up(list, scan, drop, pairs) : -ENOMEM;
+	if (n < 0) {
+		free(units);
+		return error_set(error, (int)n, "out of memory");
+	}
+
+	changed = drop;
+	if (drop)
+		forget_gone(list, scan);
+	for (size_t i = 0; i < (size_t)n; i++) {
+		units[i] = pairs[i].unit;
+		changed = (pairs[i].is_new || apply(&pairs[i], i)) || changed;
+	}
+	free(list->units);
+	list->units = units;
+	list->n_units = (size_t)n;
+	return changed;
+}
+
+int unit_list_snapshot(const struct unit_list *list, uint64_t generation, struct snapshot **ret)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	size_t size = 1;
+	char *reasons;
+
+	snapshot = calloc(1, sizeof(*snapshot));
+	if (!snapshot)
+		return -ENOMEM;
+	atomic_init(&snapshot->references, 1);
+	snapshot->generation = generation;
+	snapshot->replicas = (unsigned)list->declaration->share.replicas;
+	snapshot->shared = list->declaration->share.replicas > 1;
+	for (size_t i = 0; i < list->n_units; i++)
+		if (list->units[i]->reason)
+			size += strlen(list->units[i]->reason) + 1;
+	snapshot->units = calloc(list->n_units + 1, sizeof(*snapshot->units));
+	snapshot->holder = reasons = malloc(size);
+	if (!snapshot->units || !reasons)
+		return -ENOMEM;
+	for (; snapshot->n_units < list->n_units; snapshot->n_units++) {
+		const struct unit *unit = list->units[snapshot->n_units];
+		struct snapshot_unit *seen = &snapshot->units[snapshot->n_units];
+
+		*seen = (struct snapshot_unit){
+			.device = device_ref(unit->device),
+			.present = unit->present,
+			.healthy = unit->healthy,
+			.since = unit->since,
+		};
+		if (!unit->reason)
+			continue;
+		seen->reason = reasons;
+		reasons = stpcpy(reasons, unit->reason) + 1;
+	}
+	*ret = TAKE_PTR(snapshot);
+	return 0;
+}
+
+void unit_list_done(struct unit_list *list)
+{
+	for (size_t i = 0; i < list->n_units; i++)
+		(void)unit_free(list->units[i]);
+	free(list->units);
+	list->units = NULL;
+	list->n_units = 0;
+}

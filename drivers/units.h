@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The units of an inventory: what scans found, merged over time, each with its health. Sorted by
+ * id. A unit stays when its device vanishes, so that whoever was given it can be told; it leaves
+ * only if the list would not fit the kubelet's limit otherwise.
+ */
+
+#include "drivers/health.h"
+#include "drivers/inventory.h"
+#include "drivers/scan.h"
+
+struct unit {
+	void *owner; /* the list's */
+	struct device *device;
+	struct health_unit *health; /* NULL: no probes */
+	bool present;
+	bool healthy;
+	char *reason;   /* why not; NULL if healthy */
+	uint64_t since; /* CLOCK_REALTIME */
+};
+
+struct unit_list {
+	const struct declaration *declaration;
+	struct health *health; /* NULL: no probes */
+	void *owner;
+	struct unit **units;
+	size_t n_units;
+};
+
+/* Takes a complete scan in. Returns 1 if that changed anything, 0 if not, -E2BIG if the list would
+ * not fit the kubelet's limit, or -ENOMEM; the list is as before then. */
+int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *error);
+
+/* Works out how the unit is from what is known. Returns 1 if that changed, 0 or -ENOMEM. */
+int unit_evaluate(struct unit *unit);
+
+int unit_list_snapshot(const struct unit_list *list, uint64_t generation, struct snapshot **ret);
+void unit_list_done(struct unit_list *list);

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Variables of the core, in a table; those of the driver come from the device. Attributes are read
+ * when they are asked for, because they may change while the device stays the same.
+ */
+#include "drivers/values.h"
+
+#include <ctype.h>
+
+#include "drivers/sysroot.h"
+
+char *trim(char *text)
+{
+	char *end = text + strlen(text);
+
+	while (end > text && isspace((unsigned char)end[-1]))
+		end--;
+	*end = '\0';
+	while (isspace((unsigned char)*text))
+		text++;
+	return text;
+}
+
+static const char *get_id(struct device_values *values)
+{
+	return values->device->id;
+}
+
+static const char *get_index(struct device_values *values)
+{
+	(void)snprintf(values->buffer, sizeof(values->buffer), "%zu", values->index);
+	return values->buffer;
+}
+
+static const char *get_node(struct device_values *values)
+{
+	return values->device->n_nodes > 0 ? values->device->nodes[0].host : NULL;
+}
+
+static const char *get_numa(struct device_values *values)
+{
+	if (values->device->n_numa == 0)
+		return "";
+	(void)snprintf(values->buffer, sizeof(values->buffer), "%d", values->device->numa[0]);
+	return values->buffer;
+}
+
+static const char *get_replica(struct device_values *values)
+{
+	(void)snprintf(values->buffer, sizeof(values->buffer), "%u", values->replica);
+	return values->buffer;
+}
+
+static const struct {
+	const char *name;
+	const char *(*get)(struct device_values *values);
+} core_values[] = {
+	{ "id", get_id },
+	{ "index", get_index },
+	{ "node", get_node },
+	{ "numa", get_numa },
+	{ "replica", get_replica },
+};
+
+/* Where a device number leads, the device itself is one step further. */
+static const char *get_attribute(struct device_values *values, const char *file)
+{
+	static const char *const places[] = { "", "/device" };
+	const char *sysfs = device_variable(values->device, "sysfs");
+
+	for (size_t i = 0; sysfs && i < ARRAY_SIZE(places); i++) {
+		_cleanup_free_ char *path = NULL;
+
+		if (asprintf(&path, "%s%s/%s", sysfs, places[i], file) < 0)
+			return NULL;
+		if (sysroot_read(values->root, path, values->buffer, sizeof(values->buffer)) >= 0)
+			return trim(values->buffer);
+	}
+	return NULL;
+}
+
+const char *device_values_get(void *userdata, const char *variable)
+{
+	struct device_values *values = userdata;
+	const char *file = startswith(variable, "attr:");
+
+	if (file)
+		return get_attribute(values, file);
+	for (size_t i = 0; i < ARRAY_SIZE(core_values); i++)
+		if (streq(core_values[i].name, variable))
+			return core_values[i].get(values);
+	return device_variable(values->device, variable);
+}

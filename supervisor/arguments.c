@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Options of devplugd. Errors name the option, they do not print the whole help.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+
+#include "arguments.h"
+
+static void print_help(const char *config_file)
+{
+	(void)printf("devplugd [-c FILE] [--check | --dump]\n"
+		     "\n"
+		     "Offers the hardware of this host to its kubelet as extended resources.\n"
+		     "\n"
+		     "  -c, --config=FILE  Read FILE instead of %s\n"
+		     "      --check        Check the configuration and exit\n"
+		     "      --dump         Print the configuration as it would be used and exit\n"
+		     "      --version      Print the version and exit\n"
+		     "  -h, --help         Print this text and exit\n"
+		     "\n"
+		     "SIGHUP reloads the configuration, SIGTERM stops.\n"
+		     "\n"
+		     "See devplugd(8) and devplugd.conf(5).\n",
+		config_file);
+}
+
+int arguments_parse(int argc, char *argv[], struct arguments *arguments)
+{
+	enum { OPTION_CHECK = 0x100, OPTION_DUMP, OPTION_VERSION };
+	static const struct option options[] = {
+		{ "config", required_argument, NULL, 'c' },
+		{ "check", no_argument, NULL, OPTION_CHECK },
+		{ "dump", no_argument, NULL, OPTION_DUMP },
+		{ "version", no_argument, NULL, OPTION_VERSION },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	const char *default_file = arguments->config_file;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) >= 0)
+		switch (c) {
+		case 'c':
+			arguments->config_file = optarg;
+			break;
+		case OPTION_CHECK:
+			arguments->action = ACTION_CHECK;
+			break;
+		case OPTION_DUMP:
+			arguments->action = ACTION_DUMP;
+			break;
+		case OPTION_VERSION:
+			(void)puts("devplugd " DEVPLUGD_VERSION);
+			return 0;
+		case 'h':
+			print_help(default_file);
+			return 0;
+		default:
+			return -EINVAL;
+		}
+	if (optind < argc) {
+		(void)fprintf(stderr, "devplugd: unexpected argument \"%s\"\n", argv[optind]);
+		return -EINVAL;
+	}
+	return 1;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The command line of devplugd. Apart from main.c because <getopt.h> and drivers/option.h both have
+ * a `struct option`.
+ */
+
+enum action { ACTION_RUN, ACTION_CHECK, ACTION_DUMP };
+
+struct arguments {
+	const char *config_file; /* the default, until an option changes it */
+	enum action action;
+};
+
+/* Returns 1 to go on, 0 when all is done (help, version), -EINVAL for a wrong command line, about
+ * which it has told the user. */
+int arguments_parse(int argc, char *argv[], struct arguments *arguments);

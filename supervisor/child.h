@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The process side of one resource: carries out what the state table decides (processes, control
+ * socket, sessions, timers) and turns what happens into its events. A child is never believed: its
+ * messages are checked, counted and bounded.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "relay.h"
+#include "resource.h"
+#include "session.h"
+
+/* More messages than this in one second are a flood. */
+#define CHILD_MESSAGES_MAX 10000
+
+struct manager;
+struct state;
+
+struct child {
+	struct manager *manager;
+	struct resource *resource;
+	bool leaving; /* not in the configuration any more */
+
+	pid_t pid; /* 0: none */
+	int control_fd;
+	struct relay *relay;
+	sd_event_source *exit_source, *control_source;
+	sd_event_source *timers[_RESOURCE_TIMER_MAX];
+	struct session session;
+	uint64_t started_at; /* CLOCK_MONOTONIC */
+
+	uint64_t window_start; /* of the count of messages */
+	unsigned in_window;
+
+	int devices_fd;        /* newest inventory, or -EBADF */
+	bool devices_new;      /* not written yet */
+	uint64_t devices_next; /* CLOCK_MONOTONIC before which it is not written again */
+};
+
+/* A resource without a process. Returns 0 or negative errno. */
+int child_new(struct manager *manager, const struct resource_config *config, struct child **ret);
+
+/* Writes the newest inventory to its state file, if there is one. Returns when to come again for
+ * one that is held back (CLOCK_MONOTONIC), USEC_INFINITY if there is none. */
+uint64_t child_write_devices(struct child *child, struct state *state);
+
+/* Kills the process, if any is left, without waiting for it. */
+struct child *child_free(struct child *child);
+DEFINE_CLEANUP(struct child *, child_free)

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names and claims are compared after sorting, equal ones in the order of declaration, so that the
+ * later of two is the one that is reported, and a thousand resources with many devices take no time
+ * to speak of.
+ */
+#include "config/check.h"
+
+#include "drivers/driver.h"
+
+/* Holds any valid name. */
+#define CONTEXT_MAX 400
+
+struct claim {
+	char *text;
+	const struct declaration *declaration;
+};
+
+struct claims {
+	struct claim *items;
+	size_t count;
+};
+
+static void claims_done(struct claims *claims)
+{
+	for (size_t i = 0; i < claims->count; i++)
+		free(claims->items[i].text);
+	free(claims->items);
+}
+
+/* Moves the strings into the claims. */
+static int claims_add(
+	struct claims *claims, const struct declaration *declaration, struct strings *texts)
+{
+	for (size_t i = 0; i < texts->count; i++) {
+		int r = array_reserve(
+			(void **)&claims->items, claims->count, sizeof(*claims->items));
+
+		if (r < 0)
+			return r;
+		claims->items[claims->count++] = (struct claim){
+			.text = TAKE_PTR(texts->items[i]),
+			.declaration = declaration,
+		};
+	}
+	return 0;
+}
+
+static int compare_claims(const void *left, const void *right)
+{
+	const struct claim *a = left, *b = right;
+	int order = strcmp(a->text, b->text);
+
+	if (order != 0)
+		return order;
+	/* They are members of one array, in the order of declaration. */
+	return (a->declaration > b->declaration) - (a->declaration < b->declaration);
+}
+
+static void claims_sort(struct claims *claims)
+{
+	if (claims->count > 0)
+		qsort(claims->items, claims->count, sizeof(*claims->items), compare_claims);
+}
+
+#define complain(report, declaration, key, ...)                                     \
+	do {                                                                        \
+		char _context[CONTEXT_MAX];                                         \
+                                                                                    \
+		(void)snprintf(_context, sizeof(_context), "resources[%zu] \"%s\"", \
+			(declaration)->position, (declaration)->name);              \
+		(report)->context = _context;                                       \
+		(void)report_add(report, &(declaration)->origin, key, __VA_ARGS__); \
+		(report)->context = NULL;                                           \
+	} while (0)
+
+static int check_names(const struct config *config, struct report *report)
+{
+	_cleanup_(claims_done) struct claims names = { 0 };
+	int r;
+
+	for (size_t i = 0; i < config->declared.count; i++) {
+		const struct declaration *declaration = groups_get(&config->declared, i);
+		_cleanup_strings_ struct strings name = { 0 };
+
+		if (!declaration->name)
+			continue;
+		r = strings_add(&name, declaration->name, strlen(declaration->name));
+		if (r < 0)
+			return r;
+		r = claims_add(&names, declaration, &name);
+		if (r < 0)
+			return r;
+	}
+	claims_sort(&names);
+	for (size_t i = 1; i < names.count; i++) {
+		const struct origin *first = &names.items[i - 1].declaration->origin;
+
+		if (streq(names.items[i].text, names.items[i - 1].text))
+			complain(report, names.items[i].declaration, "name",
+				"already used by resources[%zu] at %s:%u: give each resource a "
+				"name of its own",
+				names.items[i - 1].declaration->position, first->file, first->line);
+	}
+	return 0;
+}
+
+static void check_claim(
+	const struct claim *first, const struct claim *second, struct report *report)
+{
+	const struct declaration *a = first->declaration, *b = second->declaration;
+
+	if (a == b)
+		complain(report, b, "match", "names \"%s\" twice: remove one", second->text);
+	else if (!a->overlap || !b->overlap)
+		complain(report, b, "match",
+			"names \"%s\", as resources[%zu] \"%s\" at %s:%u does: remove one, or set "
+			"overlap = true in both",
+			second->text, a->position, a->name, a->origin.file, a->origin.line);
+}
+
+static int check_claims(const struct config *config, struct report *report)
+{
+	_cleanup_(claims_done) struct claims claims = { 0 };
+	int r;
+
+	for (size_t i = 0; i < config->declared.count; i++) {
+		const struct declaration *declaration = groups_get(&config->declared, i);
+		_cleanup_strings_ struct strings texts = { 0 };
+
+		if (!declaration->driver || !declaration->driver->claims)
+			continue;
+		r = declaration->driver->claims(declaration, &texts);
+		if (r < 0)
+			return r;
+		r = claims_add(&claims, declaration, &texts);
+		if (r < 0)
+			return r;
+	}
+	claims_sort(&claims);
+	for (size_t i = 1; i < claims.count; i++)
+		if (streq(claims.items[i].text, claims.items[i - 1].text))
+			check_claim(&claims.items[i - 1], &claims.items[i], report);
+	return 0;
+}
+
+int config_check(const struct config *config, struct report *report)
+{
+	size_t before = report->count;
+	int r;
+
+	if (config->declared.count > RESOURCES_MAX)
+		(void)report_add(report, &config->origin, "resources",
+			"%zu are declared, the most is %d", config->declared.count, RESOURCES_MAX);
+	r = check_names(config, report);
+	if (r >= 0)
+		r = check_claims(config, report);
+	if (r < 0)
+		report->incomplete = true;
+	if (report->incomplete)
+		return -ENOMEM;
+	return report->count > before ? -EINVAL : 0;
+}

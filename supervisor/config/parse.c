@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The reader that follows the option tables. Options are taken in the table's order, not the
+ * file's, so that what selects others (a driver, a kind of probe) is known before them.
+ */
+#include "config/parse.h"
+#include "common/utf8.h"
+#include "drivers/driver.h"
+
+/* Where a resource stands and what it is called. */
+#define CONTEXT_MAX (QUOTE_MAX + 40)
+
+static void parse_group(struct parser *parser, config_setting_t *setting,
+	const struct option_table *table, void *structure, const char *path);
+
+static void parse_element(struct parser *parser, config_setting_t *setting,
+	const struct option_table *table, const char *key, struct groups *groups)
+{
+	const struct option *shorthand;
+	char shorthand_key[KEY_MAX];
+	void *element;
+
+	if (!config_setting_is_group(setting) && !(table->shorthand && value_is_string(setting))) {
+		value_wrong_type(parser, setting, key,
+			table->shorthand ? "a group { ... } or a string" : "a group { ... }");
+		return;
+	}
+	if (groups_add(groups, &element) < 0) {
+		parser->report->incomplete = true;
+		return;
+	}
+	if (table == &declaration_table) {
+		((struct declaration *)element)->position = (size_t)config_setting_index(setting);
+		parse_resource(parser, setting, element);
+		return;
+	}
+	if (config_setting_is_group(setting)) {
+		parse_group(parser, setting, table, element, key);
+		return;
+	}
+	*(struct origin *)element = origin_of(parser, setting);
+	shorthand = option_table_find(table, table->shorthand);
+	(void)snprintf(
+		shorthand_key, sizeof(shorthand_key), "%.*s.%s", PARENT_MAX, key, table->shorthand);
+	value_string(parser, setting, shorthand, shorthand_key,
+		(char **)(void *)((char *)element + shorthand->offset));
+}
+
+static void parse_groups(struct parser *parser, config_setting_t *setting,
+	const struct option *option, const struct option_table *table, const char *key,
+	struct groups *groups)
+{
+	groups->table = table;
+	if (table->shorthand && value_is_string(setting)) {
+		parse_element(parser, setting, table, key, groups);
+		return;
+	}
+	if (!value_is_sequence(setting)) {
+		value_wrong_type(parser, setting, key, "a list of groups, ( { ... }, { ... } )");
+		return;
+	}
+	if (!value_check_not_empty(parser, setting, option, key))
+		return;
+	for (int i = 0; i < config_setting_length(setting); i++) {
+		char element_key[KEY_MAX];
+
+		(void)snprintf(element_key, sizeof(element_key), "%.*s[%d]", PARENT_MAX, key, i);
+		parse_element(parser, config_setting_get_elem(setting, (unsigned)i), table,
+			element_key, groups);
+	}
+}
+
+static void parse_option(struct parser *parser, config_setting_t *setting,
+	const struct option *option, void *member, const char *key)
+{
+	switch (option->type) {
+	case OPTION_BOOL:
+		if (config_setting_type(setting) == CONFIG_TYPE_BOOL)
+			*(bool *)member = config_setting_get_bool(setting);
+		else
+			value_wrong_type(parser, setting, key, "true or false");
+		return;
+	case OPTION_INTEGER:
+		value_integer(parser, setting, option, key, member);
+		return;
+	case OPTION_SECONDS:
+		value_seconds(parser, setting, option, key, member);
+		return;
+	case OPTION_STRING:
+		value_string(parser, setting, option, key, member);
+		return;
+	case OPTION_STRINGS:
+		value_strings(parser, setting, option, key, member);
+		return;
+	case OPTION_CHOICE:
+		value_choice(parser, setting, option, key, member);
+		return;
+	case OPTION_GROUP:
+		if (config_setting_is_group(setting))
+			parse_group(parser, setting, option->table, member, key);
+		else
+			value_wrong_type(parser, setting, key, "a group { ... }");
+		return;
+	case OPTION_GROUPS:
+		parse_groups(parser, setting, option, option->table, key, member);
+		return;
+	case OPTION_DRIVER:
+		/* Without a driver nothing can be said about its keys; that it is missing has been
+		 * reported. */
+		if (parser->driver)
+			parse_groups(parser, setting, option, parser->driver->match, key, member);
+		return;
+	}
+}
+
+/* The option among whose keys this one is, one level deeper. */
+static const struct option *find_home(
+	struct parser *parser, const struct option_table *table, const char *key)
+{
+	for (size_t i = 0; i < table->count; i++) {
+		const struct option *option = &table->options[i];
+		const struct option_table *deeper = option->table;
+
+		if (option->type == OPTION_DRIVER) {
+			/* A guess would pass over the likeliest place. */
+			if (!parser->driver)
+				return NULL;
+			deeper = parser->driver->match;
+		}
+		if (deeper && option_table_find(deeper, key))
+			return option;
+	}
+	return NULL;
+}
+
+static void unknown_key(struct parser *parser, const config_setting_t *setting,
+	const struct option_table *table, const char *path)
+{
+	const char *key = config_setting_name(setting);
+	const struct option *home = find_home(parser, table, key);
+	const char *suggestion = option_table_suggest(table, key);
+	const char *where = path[0] ? path : NULL;
+	char list[256] = "";
+	size_t length = 0;
+
+	if (home) {
+		bool group = home->type == OPTION_GROUP;
+
+		complain(parser, setting, where,
+			"unknown key \"%s\", which belongs in \"%s = %s %s = ... %s\"", key,
+			home->key, group ? "{" : "( {", key, group ? "}" : "} )");
+		return;
+	}
+	if (suggestion) {
+		complain(parser, setting, where, "unknown key \"%s\", did you mean \"%s\"?", key,
+			suggestion);
+		return;
+	}
+	for (size_t i = 0; i < table->count && length < sizeof(list); i++)
+		length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%s",
+			i == 0 ? "" : ", ", table->options[i].key);
+	complain(parser, setting, where, "unknown key \"%s\", the keys here are: %s", key, list);
+}
+
+static void parse_group(struct parser *parser, config_setting_t *setting,
+	const struct option_table *table, void *structure, const char *path)
+{
+	bool selected = true;
+
+	*(struct origin *)structure = origin_of(parser, setting);
+
+	for (int i = 0; i < config_setting_length(setting); i++) {
+		config_setting_t *member = config_setting_get_elem(setting, (unsigned)i);
+
+		if (!option_table_find(table, config_setting_name(member)))
+			unknown_key(parser, member, table, path);
+	}
+	for (size_t i = 0; i < table->count; i++) {
+		const struct option *option = &table->options[i];
+		config_setting_t *member = config_setting_get_member(setting, option->key);
+		bool applies = option_applies(table, option, structure);
+		size_t before = parser->report->count;
+		char key[KEY_MAX];
+
+		(void)snprintf(key, sizeof(key), "%.*s%s%s", PARENT_MAX, path, path[0] ? "." : "",
+			option->key);
+		/* While it is not known which variant is meant, its keys cannot be wrong. */
+		if (option->variant && !selected)
+			continue;
+		if (member && applies)
+			parse_option(
+				parser, member, option, (char *)structure + option->offset, key);
+		else if (member)
+			complain(parser, member, key, "is only for %s = \"%s\", remove it",
+				table->selector, option->variant);
+		else if (option->required && applies)
+			complain(parser, setting, key, "is missing");
+		if (table->selector && streq(option->key, table->selector))
+			selected = parser->report->count == before;
+	}
+}
+
+void parse_file(struct parser *parser, config_setting_t *root, const struct option_table *table,
+	void *structure)
+{
+	parse_group(parser, root, table, structure, "");
+}
+
+/* A leading '?' has done its work once the node is known to be optional. */
+static void settle_nodes(struct groups *nodes)
+{
+	for (size_t i = 0; i < nodes->count; i++) {
+		struct declared_node *node = groups_get(nodes, i);
+
+		if (node->host && node->host[0] == '?') {
+			node->optional = true;
+			memmove(node->host, node->host + 1, strlen(node->host));
+		}
+	}
+}
+
+static const char *peek_string(config_setting_t *setting, const char *key)
+{
+	config_setting_t *member = config_setting_get_member(setting, key);
+	const char *value =
+		member && value_is_string(member) ? config_setting_get_string(member) : NULL;
+
+	return value && utf8_is_valid(value) ? value : NULL;
+}
+
+/* How messages begin that are about the resource. */
+static void describe_resource(config_setting_t *setting, size_t position, char *buffer, size_t size)
+{
+	const char *name = peek_string(setting, "name");
+	int shown =
+		name ? (int)utf8_valid_length(name, MIN_OF(strlen(name), (size_t)QUOTE_MAX)) : 0;
+	char place[32];
+
+	/* The text of a single resource is in no list. */
+	if (config_setting_is_root(setting))
+		(void)snprintf(place, sizeof(place), "resource");
+	else
+		(void)snprintf(place, sizeof(place), "resources[%zu]", position);
+	(void)snprintf(buffer, size, "%s%s%.*s%s", place, name ? " \"" : "", shown,
+		name ? name : "", name ? "\"" : "");
+}
+
+void parse_resource(
+	struct parser *parser, config_setting_t *setting, struct declaration *declaration)
+{
+	const char *driver = peek_string(setting, "driver");
+	size_t before = parser->report->count;
+	char context[CONTEXT_MAX];
+
+	describe_resource(setting, declaration->position, context, sizeof(context));
+	parser->report->context = context;
+	parser->driver = driver ? driver_find(driver) : NULL;
+	declaration->driver = parser->driver;
+	parse_group(parser, setting, &declaration_table, declaration, "");
+	settle_nodes(&declaration->container.nodes);
+	if (parser->report->count == before && !parser->report->incomplete)
+		(void)declaration_check(declaration, parser->report);
+	if (parser->report->count > before)
+		declaration->driver = NULL;
+	parser->report->context = NULL;
+	parser->driver = NULL;
+}

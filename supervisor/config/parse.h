@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * From libconfig's settings to the structures that option tables describe. Every problem is added
+ * to the report and reading goes on, so that one run shows all of them.
+ */
+
+#include <libconfig.h>
+
+#include "config/source.h"
+
+struct parser {
+	const char *file; /* of settings that libconfig gives no file for; a source_name() */
+	struct source **sources;
+	struct report *report; /* also says if memory ran out: nothing here returns an error */
+	const struct driver *driver; /* of the resource that is being read */
+};
+
+/* A path of keys, such as "container.nodes[12].host", and what is kept of it before its last part;
+ * the tables are not that deep. */
+#define KEY_MAX    160
+#define PARENT_MAX 100
+
+/* How much of a value is repeated in a message. */
+#define QUOTE_MAX 60
+
+/* Reads the keys of a file's root group. Keys that are absent leave what is there as it is; lists
+ * of groups are appended to. */
+void parse_file(struct parser *parser, config_setting_t *root, const struct option_table *table,
+	void *structure);
+
+/* Reads one resource and checks it. `structure` holds the defaults. */
+void parse_resource(
+	struct parser *parser, config_setting_t *setting, struct declaration *declaration);
+
+/* --- value.c: one option's value; `key` is its path in messages --- */
+
+/* Where the setting stands. */
+struct origin origin_of(struct parser *parser, const config_setting_t *setting);
+
+/* Adds a problem with the setting; `key` may be NULL. */
+#define complain(parser, setting, key, ...)                                     \
+	do {                                                                    \
+		struct origin _origin = origin_of(parser, setting);             \
+		(void)report_add((parser)->report, &_origin, key, __VA_ARGS__); \
+	} while (0)
+
+/* Says what was found where `wanted` belongs. */
+void value_wrong_type(struct parser *parser, const config_setting_t *setting, const char *key,
+	const char *wanted);
+
+bool value_is_string(const config_setting_t *setting);
+bool value_is_sequence(const config_setting_t *setting);
+
+/* Whether the list holds something or need not. */
+bool value_check_not_empty(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key);
+
+void value_integer(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key, int64_t *ret);
+void value_seconds(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key, uint64_t *ret);
+void value_string(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key, char **ret);
+void value_strings(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key, struct strings *strings);
+void value_choice(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key, int *ret);

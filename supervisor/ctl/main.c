@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * devplugctl, the person's tool. It reads state files and nothing else, so it works for everybody
+ * who may read them, also while the daemon is down.
+ */
+#include <getopt.h>
+
+#include "ctl/show.h"
+
+#define EXIT_USAGE       2
+#define EXIT_NOT_RUNNING 3
+
+struct command {
+	const char *name;
+	int (*show)(const struct snapshot *snapshot);
+};
+
+static const struct command commands[] = {
+	{ "status", show_status },
+	{ "devices", show_devices },
+};
+
+static const char *arg_config_file, *arg_runtime_dir, *arg_resource;
+static const struct command *arg_command;
+static bool arg_json;
+
+static void print_help(void)
+{
+	(void)puts("devplugctl [-c FILE | --runtime-dir=DIR] COMMAND\n"
+		   "\n"
+		   "Shows what devplugd does.\n"
+		   "\n"
+		   "  status [RESOURCE]   Resources, and what is wrong with them\n"
+		   "  devices [RESOURCE]  Each device and its health\n"
+		   "\n"
+		   "  -c, --config=FILE      The configuration file of the daemon\n"
+		   "      --runtime-dir=DIR  Where the daemon keeps its state\n"
+		   "      --json             Print JSON, for programs\n"
+		   "      --version          Print the version and exit\n"
+		   "  -h, --help             Print this text and exit\n"
+		   "\n"
+		   "Exit status: 0 done, 1 failure, 2 usage, 3 devplugd is not running.\n"
+		   "\n"
+		   "See devplugctl(1).");
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (streq(commands[i].name, name))
+			return &commands[i];
+	return NULL;
+}
+
+static int parse_words(int count, char *words[])
+{
+	if (count == 0) {
+		(void)fputs("devplugctl: say what to do: status or devices\n", stderr);
+		return -EINVAL;
+	}
+	arg_command = find_command(words[0]);
+	if (!arg_command) {
+		(void)fprintf(stderr,
+			"devplugctl: unknown command \"%s\"; there are status and devices\n",
+			words[0]);
+		return -EINVAL;
+	}
+	if (count > 2) {
+		(void)fprintf(stderr, "devplugctl: unexpected argument \"%s\"\n", words[2]);
+		return -EINVAL;
+	}
+	arg_resource = count > 1 ? words[1] : NULL;
+	return 1;
+}
+
+/* Returns 1 to go on, 0 when all is done, -EINVAL for a wrong command line. */
+static int parse_argv(int argc, char *argv[])
+{
+	enum { OPTION_RUNTIME_DIR = 0x100, OPTION_JSON, OPTION_VERSION };
+	static const struct option options[] = {
+		{ "config", required_argument, NULL, 'c' },
+		{ "runtime-dir", required_argument, NULL, OPTION_RUNTIME_DIR },
+		{ "json", no_argument, NULL, OPTION_JSON },
+		{ "version", no_argument, NULL, OPTION_VERSION },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) >= 0)
+		switch (c) {
+		case 'c':
+			arg_config_file = optarg;
+			break;
+		case OPTION_RUNTIME_DIR:
+			arg_runtime_dir = optarg;
+			break;
+		case OPTION_JSON:
+			arg_json = true;
+			break;
+		case OPTION_VERSION:
+			(void)puts("devplugctl " DEVPLUGD_VERSION);
+			return 0;
+		case 'h':
+			print_help();
+			return 0;
+		default:
+			return -EINVAL;
+		}
+	if (arg_config_file && arg_runtime_dir) {
+		(void)fputs("devplugctl: use either --config or --runtime-dir\n", stderr);
+		return -EINVAL;
+	}
+	return parse_words(argc - optind, argv + optind);
+}
+
+static int print_json(const struct snapshot *snapshot)
+{
+	if (json_dumpf(snapshot->root, stdout, JSON_INDENT(2)) < 0)
+		return -EIO;
+	(void)putchar('\n');
+	return 0;
+}
+
+static int show(const struct snapshot *snapshot)
+{
+	int r;
+
+	if (arg_json)
+		r = print_json(snapshot);
+	else if (snapshot->known)
+		r = arg_command->show(snapshot);
+	else
+		r = 0;
+	return r < 0 || fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char *argv[])
+{
+	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	struct error error = { 0 };
+	int r;
+
+	r = parse_argv(argc, argv);
+	if (r <= 0)
+		return r < 0 ? EXIT_USAGE : EXIT_SUCCESS;
+	r = snapshot_read(arg_config_file, arg_runtime_dir, &snapshot, &error);
+	if (r >= 0 && arg_resource && snapshot.known)
+		r = snapshot_select(&snapshot, arg_resource, &error);
+	if (r < 0) {
+		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+		return EXIT_FAILURE;
+	}
+	if (!snapshot.running)
+		(void)fprintf(stderr, "devplugctl: devplugd is not running%s\n",
+			snapshot.known ? "; this is the last state it wrote" : "");
+	else if (!snapshot.known)
+		(void)fputs("devplugctl: devplugd is starting\n", stderr);
+	r = show(&snapshot);
+	return r == EXIT_SUCCESS && !snapshot.running ? EXIT_NOT_RUNNING : r;
+}

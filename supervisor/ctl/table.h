@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Columns as wide as their contents. Colours only where the output is a terminal.
+ */
+
+#include "common/util.h"
+
+#define TABLE_COLUMNS_MAX 8
+
+enum colour { COLOUR_NONE, COLOUR_GOOD, COLOUR_BAD, COLOUR_BETWEEN };
+
+struct table;
+
+/* The first row is the heading. */
+int table_new(size_t n_columns, struct table **ret);
+
+/* Adds the next cell, row by row; the text is copied. After a failure nothing is added any more,
+ * and table_print() says so. */
+_printf_(3, 4) void table_add(struct table *table, enum colour colour, const char *format, ...);
+
+/* Prints it to stdout. Returns 0, or -ENOMEM if a cell could not be kept. */
+int table_print(const struct table *table);
+
+struct table *table_free(struct table *table);
+DEFINE_CLEANUP(struct table *, table_free)

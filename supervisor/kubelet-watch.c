@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every event, also a lost one (overflow) or a poll, leads to the same two steps: see that the
+ * watch stands where it belongs, then compare kubelet.sock with what it was. They run from a
+ * deferred source, so a burst of events is one look and no inotify source is freed inside its own
+ * callback.
+ */
+#include <sys/inotify.h>
+#include <sys/stat.h>
+
+#include "common/log.h"
+#include "kubelet-watch.h"
+#include "session.h"
+
+#define EVENT_MASK                                                                          \
+	(IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_ATTRIB | IN_DELETE_SELF | \
+		IN_MOVE_SELF | IN_ONLYDIR)
+#define LOST_MASK    (IN_Q_OVERFLOW | IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)
+#define POLL_WATCHED (5 * USEC_PER_SEC)
+#define POLL_BLIND   (1 * USEC_PER_SEC)
+#define ARM_ATTEMPTS 16
+
+struct identity {
+	dev_t device;
+	ino_t inode;
+	struct timespec changed;
+};
+
+struct kubelet_watch {
+	sd_event *event;
+	sd_event_source *inotify, *look, *poll;
+	char *directory;
+	char *watched; /* the directory or a parent of it; NULL: none */
+	struct identity watched_identity;
+	bool lost; /* the watch may be dead */
+	bool blind, waiting;
+	bool present;
+	struct identity identity;
+	kubelet_watch_handler on_kubelet;
+	void *userdata;
+};
+
+static bool same_file(const struct identity *a, const struct identity *b)
+{
+	return a->device == b->device && a->inode == b->inode;
+}
+
+static bool get_identity(const char *path, bool directory, struct identity *ret)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0 || (directory && !S_ISDIR(st.st_mode)))
+		return false;
+	*ret = (struct identity){ st.st_dev, st.st_ino, st.st_ctim };
+	return true;
+}
+
+/* Cuts the path to its longest part that is a directory. */
+static void cut_to_existing(char *path, struct identity *ret)
+{
+	while (!get_identity(path, true, ret)) {
+		char *slash = strrchr(path, '/');
+
+		if (!slash)
+			return;
+		slash[slash == path && slash[1] != '\0' ? 1 : 0] = '\0';
+	}
+}
+
+static int on_inotify(sd_event_source *source, const struct inotify_event *event, void *userdata)
+{
+	struct kubelet_watch *watch = userdata;
+
+	if (event->mask & LOST_MASK)
+		watch->lost = true;
+	/* In the directory itself, the kubelet's own temporary files are constant noise. */
+	else if (streq(watch->watched, watch->directory) &&
+		!(event->len > 0 && streq(event->name, KUBELET_SOCKET_NAME)))
+		return 0;
+	return sd_event_source_set_enabled(watch->look, SD_EVENT_ONESHOT);
+}
+
+static int arm_once(struct kubelet_watch *watch, bool *ret_settled)
+{
+	_cleanup_free_ char *path = strdup(watch->directory);
+	struct identity identity = { 0 };
+	int r;
+
+	if (!path)
+		return -ENOMEM;
+	cut_to_existing(path, &identity);
+	*ret_settled = watch->inotify && !watch->lost && streq(path, watch->watched) &&
+		same_file(&identity, &watch->watched_identity);
+	if (*ret_settled)
+		return 0;
+
+	watch->inotify = sd_event_source_disable_unref(watch->inotify);
+	free(watch->watched);
+	watch->watched = TAKE_PTR(path);
+	watch->watched_identity = identity;
+	watch->lost = false;
+	r = sd_event_add_inotify(
+		watch->event, &watch->inotify, watch->watched, EVENT_MASK, on_inotify, watch);
+	/* Gone again between the look and the watch: the next round finds its parent. */
+	return r == -ENOENT || r == -ENOTDIR ? 0 : r;
+}
+
+/* A directory may appear between looking for it and watching its parent, so look until nothing
+ * changes. */
+static void arm(struct kubelet_watch *watch)
+{
+	bool settled = false, was_blind = watch->blind;
+	int r = 0;
+
+	for (unsigned i = 0; i < ARM_ATTEMPTS && !settled && r >= 0; i++)
+		r = arm_once(watch, &settled);
+	watch->blind = !settled;
+	if (watch->blind && !was_blind)
+		log_warning("cannot watch %s: %s; looking for the kubelet every second instead",
+			watch->directory, r < 0 ? strerror(-r) : "it changes all the time");
+}
+
+static void look(struct kubelet_watch *watch)
+{
+	struct identity identity = { 0 };
+	char path[SOCKET_PATH_MAX + sizeof(KUBELET_SOCKET_NAME) + 1];
+	bool present;
+
+	arm(watch);
+	(void)snprintf(path, sizeof(path), "%s/%s", watch->directory, KUBELET_SOCKET_NAME);
+	present = get_identity(path, false, &identity);
+	if (present == watch->present && same_file(&identity, &watch->identity) &&
+		identity.changed.tv_sec == watch->identity.changed.tv_sec &&
+		identity.changed.tv_nsec == watch->identity.changed.tv_nsec)
+		return;
+	watch->present = present;
+	watch->identity = identity;
+	watch->on_kubelet(present, watch->userdata);
+}
+
+static int on_look(sd_event_source *source, void *userdata)
+{
+	look(userdata);
+	return 0;
+}
+
+static void schedule_poll(struct kubelet_watch *watch)
+{
+	uint64_t interval = watch->blind ? POLL_BLIND : POLL_WATCHED;
+
+	(void)sd_event_source_set_time(watch->poll, now_usec(CLOCK_MONOTONIC) + interval);
+	(void)sd_event_source_set_enabled(
+		watch->poll, watch->waiting ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+}
+
+static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct kubelet_watch *watch = userdata;
+
+	look(watch);
+	schedule_poll(watch);
+	return 0;
+}
+
+int kubelet_watch_new(sd_event *event, const char *directory, kubelet_watch_handler on_kubelet,
+	void *userdata, struct kubelet_watch **ret)
+{
+	_cleanup_(kubelet_watch_freep) struct kubelet_watch *watch = calloc(1, sizeof(*watch));
+	int r;
+
+	if (!watch)
+		return -ENOMEM;
+	watch->event = sd_event_ref(event);
+	watch->on_kubelet = on_kubelet;
+	watch->userdata = userdata;
+	watch->directory = strdup(directory);
+	if (!watch->directory)
+		return -ENOMEM;
+	r = sd_event_add_defer(event, &watch->look, on_look, watch);
+	if (r < 0)
+		return r;
+	r = sd_event_add_time(
+		event, &watch->poll, CLOCK_MONOTONIC, 0, USEC_PER_SEC / 2, on_poll, watch);
+	if (r < 0)
+		return r;
+	r = sd_event_source_set_enabled(watch->poll, SD_EVENT_OFF);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(watch);
+	return 0;
+}
+
+void kubelet_watch_set_waiting(struct kubelet_watch *watch, bool waiting)
+{
+	if (watch->waiting == waiting)
+		return;
+	watch->waiting = waiting;
+	schedule_poll(watch);
+}
+
+struct kubelet_watch *kubelet_watch_free(struct kubelet_watch *watch)
+{
+	if (!watch)
+		return NULL;
+	sd_event_source_disable_unref(watch->inotify);
+	sd_event_source_disable_unref(watch->look);
+	sd_event_source_disable_unref(watch->poll);
+	sd_event_unref(watch->event);
+	free(watch->directory);
+	free(watch->watched);
+	free(watch);
+	return NULL;
+}

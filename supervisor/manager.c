@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop's owner. Nothing that fails after the start ends it: what cannot be done now is done
+ * later or said. Children are freed only when their resource has stopped, from the flush and never
+ * from one of their own callbacks.
+ */
+#include <signal.h>
+#include <systemd/sd-daemon.h>
+
+#include "common/log.h"
+#include "common/message-id.h"
+#include "manager.h"
+#include "reload.h"
+#include "spawn.h"
+#include "status.h"
+
+#define FLUSH_INTERVAL (100 * USEC_PER_MSEC)
+/* A child has RESOURCE_END_TIMEOUT before it is killed. */
+#define STOP_DEADLINE (RESOURCE_END_TIMEOUT + 3 * USEC_PER_SEC)
+
+static bool all_stopped(const struct manager *manager)
+{
+	for (size_t i = 0; i < manager->n_children; i++)
+		if (manager->children[i]->resource->state != RESOURCE_STOPPED)
+			return false;
+	return true;
+}
+
+static bool anybody_waits(const struct manager *manager)
+{
+	for (size_t i = 0; i < manager->n_children; i++)
+		if (manager->children[i]->resource->state == RESOURCE_WAITING)
+			return true;
+	return false;
+}
+
+static void free_left(struct manager *manager)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < manager->n_children; i++) {
+		struct child *child = manager->children[i];
+
+		if (child->leaving && child->resource->state == RESOURCE_STOPPED)
+			(void)child_free(child);
+		else
+			manager->children[kept++] = child;
+	}
+	manager->n_children = kept;
+}
+
+static void schedule_flush(struct manager *manager, uint64_t at)
+{
+	(void)sd_event_source_set_time(manager->flush, at);
+	(void)sd_event_source_set_enabled(manager->flush, SD_EVENT_ONESHOT);
+}
+
+void manager_changed(struct manager *manager)
+{
+	schedule_flush(manager, manager->stopping ? 0 : manager->last_flush + FLUSH_INTERVAL);
+}
+
+static void write_state(struct manager *manager)
+{
+	_cleanup_free_ char *text = NULL;
+	char summary[256];
+	int r;
+
+	status_summary(manager, summary, sizeof(summary));
+	(void)sd_notifyf(false, "STATUS=%s", summary);
+	r = status_json(manager, &text);
+	if (r >= 0)
+		r = state_write(manager->state, STATE_FILE, text, strlen(text));
+	if (r < 0 && !manager->flush_failed)
+		log_warning("cannot write %s/%s: %s; \"devplugctl status\" shows old facts",
+			manager->config->runtime_dir, STATE_FILE, strerror(-r));
+	manager->flush_failed = r < 0;
+}
+
+static int on_flush(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct manager *manager = userdata;
+	uint64_t again = USEC_INFINITY;
+
+	free_left(manager);
+	if (manager->stopping) {
+		if (all_stopped(manager))
+			return sd_event_exit(manager->event, 0);
+		return 0;
+	}
+	kubelet_watch_set_waiting(manager->watch, anybody_waits(manager));
+	for (size_t i = 0; i < manager->n_children; i++)
+		again = MIN_OF(again, child_write_devices(manager->children[i], manager->state));
+	write_state(manager);
+	manager->last_flush = now_usec(CLOCK_MONOTONIC);
+	if (again != USEC_INFINITY)
+		schedule_flush(manager, again);
+	return 0;
+}
+
+static void on_kubelet(bool present, void *userdata)
+{
+	struct manager *manager = userdata;
+	const struct log_fields fields = {
+		.message_id = present ? MESSAGE_ID_KUBELET_APPEARED : MESSAGE_ID_KUBELET_GONE,
+	};
+
+	log_full(LOG_INFO, &fields, "%s/%s %s", manager->config->kubelet.device_plugin_dir,
+		KUBELET_SOCKET_NAME, present ? "appeared" : "is gone");
+	for (size_t i = 0; i < manager->n_children && present; i++)
+		resource_handle(manager->children[i]->resource, RESOURCE_KUBELET, NULL);
+}
+
+int manager_watch_kubelet(struct manager *manager)
+{
+	const char *directory = manager->config->kubelet.device_plugin_dir;
+	struct kubelet_watch *watch;
+	unsigned removed;
+	int r;
+
+	r = kubelet_watch_new(manager->event, directory, on_kubelet, manager, &watch);
+	if (r < 0) {
+		log_error("cannot watch %s: %s", directory, strerror(-r));
+		return r;
+	}
+	(void)kubelet_watch_free(manager->watch);
+	manager->watch = watch;
+	removed = session_sweep(directory);
+	if (removed > 0)
+		log_notice("removed %u sockets from %s that a killed devplugd left", removed,
+			directory);
+	return 0;
+}
+
+static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct manager *manager = userdata;
+
+	log_warning("some children could not be stopped; leaving them to the kernel");
+	return sd_event_exit(manager->event, 0);
+}
+
+static int on_stop(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
+{
+	struct manager *manager = userdata;
+
+	if (manager->stopping)
+		return 0;
+	manager->stopping = true;
+	log_notice("stopping");
+	(void)sd_notify(false, "STOPPING=1\nSTATUS=stopping");
+	for (size_t i = 0; i < manager->n_children; i++)
+		resource_handle(manager->children[i]->resource, RESOURCE_STOP, NULL);
+	(void)sd_event_source_set_time(
+		manager->deadline, now_usec(CLOCK_MONOTONIC) + STOP_DEADLINE);
+	(void)sd_event_source_set_enabled(manager->deadline, SD_EVENT_ONESHOT);
+	manager_changed(manager);
+	return 0;
+}
+
+static int on_reload(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
+{
+	struct manager *manager = userdata;
+
+	if (!manager->stopping)
+		manager_reload(manager);
+	return 0;
+}
+
+static int add_sources(struct manager *manager)
+{
+	static const struct {
+		int signal;
+		sd_event_signal_handler_t handler;
+	} signals[] = {
+		{ SIGTERM, on_stop },
+		{ SIGINT, on_stop },
+		{ SIGHUP, on_reload },
+	};
+	int r;
+
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+		r = sd_event_add_signal(manager->event, NULL,
+			signals[i].signal | SD_EVENT_SIGNAL_PROCMASK, signals[i].handler, manager);
+		if (r < 0)
+			return r;
+	}
+	r = sd_event_add_time(manager->event, &manager->flush, CLOCK_MONOTONIC, 0, USEC_PER_MSEC,
+		on_flush, manager);
+	if (r < 0)
+		return r;
+	r = sd_event_add_time(manager->event, &manager->deadline, CLOCK_MONOTONIC, 0,
+		100 * USEC_PER_MSEC, on_deadline, manager);
+	if (r < 0)
+		return r;
+	(void)sd_event_source_set_enabled(manager->deadline, SD_EVENT_OFF);
+	r = sd_event_set_watchdog(manager->event, true);
+	if (r < 0)
+		log_warning("cannot serve the watchdog of systemd: %s", strerror(-r));
+	return 0;
+}
+
+static int add_children(struct manager *manager)
+{
+	const struct config *config = manager->config;
+
+	manager->children = calloc(MAX_OF(config->n_resources, 1U), sizeof(struct child *));
+	if (!manager->children)
+		return -ENOMEM;
+	for (size_t i = 0; i < config->n_resources; i++) {
+		int r = child_new(manager, &config->resources[i], &manager->children[i]);
+
+		if (r < 0)
+			return r;
+		manager->n_children++;
+	}
+	return 0;
+}
+
+int manager_new(
+	const char *config_file, struct config *config, struct manager **ret, struct error *error)
+{
+	_cleanup_(manager_freep) struct manager *manager = NULL;
+	_cleanup_config_ struct config *owned = config;
+	int r;
+
+	manager = calloc(1, sizeof(*manager));
+	if (!manager)
+		return error_set(error, -ENOMEM, "out of memory");
+	manager->executable_fd = -EBADF;
+	manager->config_file = config_file;
+	manager->config = TAKE_PTR(owned);
+	manager->generation = 1;
+	session_instance(manager->instance);
+
+	r = state_open(manager->config->runtime_dir, &manager->state, error);
+	if (r < 0)
+		return r;
+	r = spawn_open_executable(&manager->executable, error);
+	if (r < 0)
+		return r;
+	manager->executable_fd = r;
+	r = sd_event_default(&manager->event);
+	if (r >= 0)
+		r = add_sources(manager);
+	if (r >= 0)
+		r = add_children(manager);
+	if (r < 0)
+		return error_set(error, r, "cannot set up the event loop: %s", strerror(-r));
+	*ret = TAKE_PTR(manager);
+	return 0;
+}
+
+int manager_run(struct manager *manager)
+{
+	const struct log_fields fields = {
+		.message_id = MESSAGE_ID_CONFIG_ACCEPTED,
+		.generation = manager->generation,
+		.config_file = manager->config_file,
+	};
+	int r;
+
+	r = manager_watch_kubelet(manager);
+	if (r < 0)
+		return r;
+	log_full(LOG_NOTICE, &fields, "%s accepted, %zu resources", manager->config_file,
+		manager->n_children);
+	for (size_t i = 0; i < manager->n_children; i++)
+		resource_handle(manager->children[i]->resource, RESOURCE_START, NULL);
+	(void)sd_notify(false, "READY=1");
+	r = sd_event_loop(manager->event);
+	state_clear(manager->state);
+	if (r < 0)
+		log_error("the event loop failed: %s", strerror(-r));
+	else
+		log_notice("stopped");
+	return r;
+}
+
+struct manager *manager_free(struct manager *manager)
+{
+	if (!manager)
+		return NULL;
+	for (size_t i = 0; i < manager->n_children; i++)
+		(void)child_free(manager->children[i]);
+	free(manager->children);
+	(void)kubelet_watch_free(manager->watch);
+	(void)state_free(manager->state);
+	sd_event_source_disable_unref(manager->flush);
+	sd_event_source_disable_unref(manager->deadline);
+	(void)close_fd(manager->executable_fd);
+	free(manager->executable);
+	(void)config_free(manager->config);
+	sd_event_unref(manager->event);
+	free(manager);
+	return NULL;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The life of one resource as a table of states and events (resource.c). Nothing here knows of
+ * processes, sockets or clocks: what is to be done goes through `struct resource_operations`, what
+ * has happened comes as events. A resource has at most one child and at most one session, and the
+ * next session begins only when the last has ended or its child is dead.
+ */
+
+#include <sys/types.h>
+
+#include "common/error.h"
+#include "config/config.h"
+
+#define RESOURCE_READY_TIMEOUT     (30 * USEC_PER_SEC) /* for the answer to a configuration */
+#define RESOURCE_REGISTER_TIMEOUT  (30 * USEC_PER_SEC) /* for the kubelet's answer to Register */
+#define RESOURCE_WATCH_TIMEOUT     (15 * USEC_PER_SEC) /* from then on for its ListAndWatch */
+#define RESOURCE_END_TIMEOUT       (5 * USEC_PER_SEC)  /* for the end of a session or process */
+#define RESOURCE_HANGUP_TIMEOUT    (1 * USEC_PER_SEC)  /* from a closed control socket to exit */
+#define RESOURCE_REFUSED_RETRY     (60 * USEC_PER_SEC)
+#define RESOURCE_CONFIGURE_RETRY   (10 * USEC_PER_SEC) /* when it could not even be sent */
+#define RESOURCE_CHILD_DELAY_MIN   (100 * USEC_PER_MSEC)
+#define RESOURCE_CHILD_DELAY_MAX   (60 * USEC_PER_SEC)
+#define RESOURCE_CHILD_PROVEN      (60 * USEC_PER_SEC) /* of serving, resets that delay */
+#define RESOURCE_SESSION_DELAY_MIN (100 * USEC_PER_MSEC)
+#define RESOURCE_SESSION_DELAY_MAX (10 * USEC_PER_SEC)
+#define RESOURCE_SESSION_PROVEN    (1 * USEC_PER_SEC) /* of serving, resets that delay */
+#define RESOURCE_CONNECT_DELAY_MIN (1 * USEC_PER_MSEC)
+#define RESOURCE_CONNECT_DELAY_MAX (1 * USEC_PER_SEC)
+
+enum resource_state {
+	RESOURCE_STOPPED,     /* no child and none wanted */
+	RESOURCE_STARTING,    /* the child has not answered its configuration yet */
+	RESOURCE_WAITING,     /* ready, no session: the kubelet is away or between two attempts */
+	RESOURCE_REGISTERING, /* session handed over, not registered and watched yet */
+	RESOURCE_SERVING,     /* registered, and the kubelet watches */
+	RESOURCE_ENDING,      /* told to end its session */
+	RESOURCE_FAILED,      /* configuration refused and none other in force; child may live */
+	RESOURCE_BACKOFF,     /* no child; the next is due when the timer fires */
+	RESOURCE_DYING,       /* child killed or gone mad; its exit is awaited, then backoff */
+	RESOURCE_RESTARTING,  /* told to stop, to be started anew at once */
+	RESOURCE_STOPPING,    /* told to stop for good */
+	_RESOURCE_STATE_MAX,
+};
+
+enum resource_event {
+	/* what the administrator wants */
+	RESOURCE_START,
+	RESOURCE_STOP,
+	RESOURCE_RESTART,   /* what only a new process can take over has changed */
+	RESOURCE_CONFIGURE, /* `wanted` changed, or is to be tried again */
+	RESOURCE_RENEW,     /* the plugin directory changed: another kubelet */
+	/* what the world does */
+	RESOURCE_KUBELET, /* kubelet.sock is new */
+	RESOURCE_TIMEOUT, /* the state's timer */
+	RESOURCE_UNANSWERED,
+	RESOURCE_SILENT, /* no sign of life */
+	/* what the child says */
+	RESOURCE_READY,
+	RESOURCE_REFUSED,
+	RESOURCE_REGISTERED,
+	RESOURCE_WATCHED, /* CONTROL_SERVING */
+	RESOURCE_SESSION_ENDED,
+	RESOURCE_ALIVE,
+	/* what becomes of it */
+	RESOURCE_BROKEN, /* a malformed message, or a flood */
+	RESOURCE_HANGUP, /* its control socket is closed */
+	RESOURCE_EXIT,
+	_RESOURCE_EVENT_MAX,
+};
+
+enum resource_timer {
+	RESOURCE_TIMER_STATE,    /* RESOURCE_TIMEOUT */
+	RESOURCE_TIMER_ANSWER,   /* RESOURCE_UNANSWERED */
+	RESOURCE_TIMER_WATCHDOG, /* RESOURCE_SILENT */
+	_RESOURCE_TIMER_MAX,
+};
+
+/* What a resource has done for it. `userdata` is the resource's; every function but the void ones
+ * returns 0 or negative errno. */
+struct resource_operations {
+	/* Starts a child and sends it the text. After a failure there is no child. */
+	int (*start)(const char *text, void *userdata, struct error *error);
+	int (*configure)(const char *text, void *userdata, struct error *error);
+	/* Opens a session (errors as session_open()) and hands it to the child. `ret_number`: its
+	 * number, greater than any before. */
+	int (*open_session)(void *userdata, uint64_t *ret_number, struct error *error);
+	int (*end_session)(uint64_t number, void *userdata);
+	int (*stop)(void *userdata);
+	void (*kill)(int signal, void *userdata);
+	void (*remove_socket)(void *userdata);
+	/* Fires once at that CLOCK_MONOTONIC time; USEC_INFINITY: not at all. */
+	void (*set_timer)(enum resource_timer timer, uint64_t at, void *userdata);
+	uint64_t (*now)(void *userdata);
+	uint32_t (*random)(void *userdata);
+	/* What people see of the resource is different now. */
+	void (*changed)(void *userdata);
+};
+
+struct resource {
+	char *name, *driver, *user;
+	const struct resource_operations *operations;
+	void *userdata;
+
+	enum resource_state state;
+	char *wanted;   /* text of the newest configuration generation */
+	char *sent;     /* text the child has not answered yet, or NULL */
+	char *accepted; /* text the child last said READY to, or NULL */
+	bool refused;   /* `wanted` was refused */
+	bool child;     /* a process exists */
+	bool started;   /* one has existed */
+	bool registered, watched;
+	uint64_t session; /* number, 0: none */
+
+	uint64_t child_delay, session_delay, connect_delay; /* last ones, 0: none yet */
+	uint64_t serving_since;                             /* CLOCK_MONOTONIC */
+	uint64_t next_try;                                  /* CLOCK_MONOTONIC, 0: none planned */
+
+	unsigned restarts;
+	uint64_t since;    /* CLOCK_REALTIME of the last change of the visible state */
+	char reason[1024]; /* why it does not serve, or what is wrong although it does */
+	uint64_t devices, healthy;
+};
+
+/* Copies what it needs of the configuration. Returns 0 or -ENOMEM. */
+int resource_new(const struct resource_config *config, const struct resource_operations *operations,
+	void *userdata, struct resource **ret);
+
+/* Takes over a new generation. Returns the event that brings it into force (CONFIGURE, RESTART, or
+ * _RESOURCE_EVENT_MAX where nothing is to be done) or -ENOMEM, after which nothing has changed. */
+int resource_update(struct resource *resource, const struct resource_config *config);
+
+/* Tells the resource what happened. `text`: the sentence that came with it, or NULL. */
+void resource_handle(struct resource *resource, enum resource_event event, const char *text);
+
+/* What people call the state: waiting, registering, serving, stopping, backoff or failed. */
+const char *resource_state_name(const struct resource *resource);
+
+/* The law of every retry: doubles `*delay` from `minimum` to `maximum` and returns it with 10 %
+ * of jitter either way. */
+uint64_t resource_delay_next(
+	uint64_t *delay, uint64_t minimum, uint64_t maximum, uint32_t random_number);
+
+struct resource *resource_free(struct resource *resource);
+DEFINE_CLEANUP(struct resource *, resource_free)

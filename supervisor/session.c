@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each session has a name of its own, never used again: kubelets tell plugins apart by their path,
+ * and the end of an old session must not harm a new one. A path is unlinked only while device and
+ * inode are those that were bound.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "session.h"
+
+void session_instance(char ret[static SESSION_INSTANCE_CHARS + 1])
+{
+	uint32_t number;
+
+	if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != (ssize_t)sizeof(number))
+		number = (uint32_t)(now_usec(CLOCK_REALTIME) ^ (uint64_t)getpid() << 16);
+	(void)snprintf(ret, SESSION_INSTANCE_CHARS + 1, "%08x", number);
+}
+
+static int fill_address(const char *directory, const char *name, struct sockaddr_un *ret)
+{
+	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if ((size_t)snprintf(ret->sun_path, sizeof(ret->sun_path), "%s/%s", directory, name) >=
+		sizeof(ret->sun_path))
+		return -ENAMETOOLONG;
+	return 0;
+}
+
+static int connect_socket(const char *directory, const char *name, int *ret_fd)
+{
+	_cleanup_close_ int fd = -EBADF;
+	struct sockaddr_un address;
+	int r;
+
+	r = fill_address(directory, name, &address);
+	if (r < 0)
+		return r;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (RETRY_ON_EINTR(connect(fd, (struct sockaddr *)&address, sizeof(address))) < 0)
+		return -errno;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int bind_socket(struct session *session)
+{
+	struct sockaddr_un address;
+	struct stat st;
+	int r;
+
+	r = fill_address(session->directory, session->name, &address);
+	if (r < 0)
+		return r;
+	session->listener_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (session->listener_fd < 0)
+		return -errno;
+	/* The mode of the socket becomes the mode of the path, so it is never wider. */
+	if (fchmod(session->listener_fd, 0600) < 0 ||
+		bind(session->listener_fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	if (lstat(address.sun_path, &st) < 0)
+		return -errno;
+	session->device = st.st_dev;
+	session->inode = st.st_ino;
+	if (listen(session->listener_fd, SESSION_BACKLOG) < 0)
+		return -errno;
+	return 0;
+}
+
+int session_open(const char *directory, const char *resource, const char *instance, uint64_t number,
+	struct session *ret, struct error *error)
+{
+	_cleanup_(session_done) struct session session = SESSION_INIT;
+	uint64_t hash = hash_string(resource);
+	int r;
+
+	r = connect_socket(directory, KUBELET_SOCKET_NAME, &session.kubelet_fd);
+	if (r == -ENOENT)
+		return error_set(error, r, "no kubelet: %s/%s does not exist", directory,
+			KUBELET_SOCKET_NAME);
+	if (r < 0)
+		return error_set(error, r, "cannot connect to the kubelet at %s/%s: %s", directory,
+			KUBELET_SOCKET_NAME, strerror(-r));
+
+	session.directory = strdup(directory);
+	if (!session.directory)
+		return error_set(error, -ENOMEM, "out of memory");
+	session.number = number;
+	(void)snprintf(session.name, sizeof(session.name),
+		SESSION_SOCKET_PREFIX "%08x-%s-%llu" SESSION_SOCKET_SUFFIX,
+		(uint32_t)(hash ^ hash >> 32), instance, (unsigned long long)number);
+	r = bind_socket(&session);
+	if (r < 0) {
+		/* Not the words of an absent kubelet, whose errno means something else. */
+		if (r == -ENOENT || r == -ECONNREFUSED || r == -EAGAIN)
+			r = -EIO;
+		return error_set(error, r, "cannot create the socket %s/%s: %s", directory,
+			session.name, strerror(-r));
+	}
+
+	*ret = session;
+	session = SESSION_INIT;
+	return 0;
+}
+
+void session_handed_over(struct session *session)
+{
+	session->listener_fd = close_fd(session->listener_fd);
+	session->kubelet_fd = close_fd(session->kubelet_fd);
+}
+
+void session_done(struct session *session)
+{
+	struct sockaddr_un address;
+	struct stat st;
+
+	session_handed_over(session);
+	if (session->directory && session->inode != 0 &&
+		fill_address(session->directory, session->name, &address) == 0 &&
+		lstat(address.sun_path, &st) == 0 && st.st_dev == session->device &&
+		st.st_ino == session->inode)
+		(void)unlink(address.sun_path);
+	free(session->directory);
+	*session = SESSION_INIT;
+}
+
+static bool is_our_socket(const struct dirent *entry)
+{
+	const char *rest = startswith(entry->d_name, SESSION_SOCKET_PREFIX);
+	size_t suffix = strlen(SESSION_SOCKET_SUFFIX);
+
+	return rest && strlen(rest) > suffix &&
+		streq(rest + strlen(rest) - suffix, SESSION_SOCKET_SUFFIX);
+}
+
+static bool is_abandoned(int directory_fd, const char *directory, const char *name)
+{
+	_cleanup_close_ int fd = -EBADF;
+	struct stat st;
+
+	return fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode) &&
+		connect_socket(directory, name, &fd) == -ECONNREFUSED;
+}
+
+unsigned session_sweep(const char *directory)
+{
+	DIR *stream = opendir(directory);
+	struct dirent *entry;
+	unsigned count = 0;
+
+	if (!stream)
+		return 0;
+	while ((entry = readdir(stream)))
+		if (is_our_socket(entry) && is_abandoned(dirfd(stream), directory, entry->d_name) &&
+			unlinkat(dirfd(stream), entry->d_name, 0) == 0)
+			count++;
+	(void)closedir(stream);
+	return count;
+}

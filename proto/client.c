@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calling a peer over a socket that the caller connected. No resolver, no balancer, no
+ * reconnecting: a channel is its connection. A call is freed when every batch it started has come
+ * back, and the client when its last call has.
+ */
+#include <grpc/grpc.h>
+#include <grpc/grpc_posix.h>
+#include <grpc/grpc_security.h>
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "proto/rpc-queue.h"
+#include "proto/rpc.h"
+
+struct client_call {
+	struct client_call *next;
+	struct rpc_client *client;
+	grpc_call *call;
+	struct tag sent_tag, message_tag, status_tag;
+	atomic_uint pending; /* batches that have not come back */
+	grpc_metadata_array initial, trailing;
+	grpc_byte_buffer *received;
+	grpc_status_code status;
+	grpc_slice details;
+	rpc_message_handler on_message; /* NULL: unary */
+	rpc_result_handler on_result;
+	void *userdata;
+};
+
+struct rpc_client {
+	grpc_channel *channel;
+	pthread_mutex_t lock;
+	struct client_call *calls;
+	bool freed;
+};
+
+int rpc_client_new(int fd, struct rpc_client **ret)
+{
+	char retries[] = GRPC_ARG_ENABLE_RETRIES, authority[] = GRPC_ARG_DEFAULT_AUTHORITY,
+	     localhost[] = "localhost", compression[] = GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION;
+	grpc_arg list[] = {
+		{ .type = GRPC_ARG_INTEGER, .key = retries, .value.integer = 0 },
+		{ .type = GRPC_ARG_INTEGER, .key = compression, .value.integer = 0 },
+		{ .type = GRPC_ARG_STRING, .key = authority, .value.string = localhost },
+	};
+	grpc_channel_args arguments = { .num_args = ARRAY_SIZE(list), .args = list };
+	grpc_channel_credentials *credentials;
+	struct rpc_client *client;
+
+	client = calloc(1, sizeof(*client));
+	if (!client) {
+		close_fd(fd);
+		return -ENOMEM;
+	}
+	(void)pthread_mutex_init(&client->lock, NULL);
+	credentials = grpc_insecure_credentials_create();
+	client->channel = grpc_channel_create_from_fd(localhost, fd, credentials, &arguments);
+	grpc_channel_credentials_release(credentials);
+	*ret = client;
+	return 0;
+}
+
+static void client_destroy(struct rpc_client *client)
+{
+	grpc_channel_destroy(client->channel);
+	(void)pthread_mutex_destroy(&client->lock);
+	free(client);
+}
+
+static void call_done(struct client_call *call)
+{
+	struct rpc_client *client = call->client;
+	bool last;
+
+	(void)pthread_mutex_lock(&client->lock);
+	for (struct client_call **c = &client->calls; *c; c = &(*c)->next)
+		if (*c == call) {
+			*c = call->next;
+			break;
+		}
+	last = client->freed && !client->calls;
+	(void)pthread_mutex_unlock(&client->lock);
+
+	grpc_metadata_array_destroy(&call->initial);
+	grpc_metadata_array_destroy(&call->trailing);
+	if (call->received)
+		grpc_byte_buffer_destroy(call->received);
+	grpc_slice_unref(call->details);
+	grpc_call_unref(call->call);
+	free(call);
+	if (last)
+		client_destroy(client);
+}
+
+static void finish(struct client_call *call)
+{
+	struct rpc_result result = { .status = call->status };
+	grpc_slice message = grpc_empty_slice();
+	char *text = grpc_slice_to_c_string(call->details);
+
+	result.text = text;
+	if (call->status == GRPC_STATUS_OK && !call->on_message) {
+		if (rpc_read_message(call->received, &message) < 0) {
+			result.status = RPC_INTERNAL;
+			result.text = "the reply has no message";
+		} else {
+			result.data = GRPC_SLICE_START_PTR(message);
+			result.size = GRPC_SLICE_LENGTH(message);
+		}
+	}
+	call->on_result(&result, call->userdata);
+	gpr_free(text);
+	grpc_slice_unref(message);
+	call_done(call);
+}
+
+static void batch_done(struct client_call *call)
+{
+	if (atomic_fetch_sub(&call->pending, 1) == 1)
+		finish(call);
+}
+
+static void on_sent(struct tag *tag, bool ok)
+{
+	batch_done(TAG_OWNER(tag, struct client_call, sent_tag));
+}
+
+static void on_status(struct tag *tag, bool ok)
+{
+	batch_done(TAG_OWNER(tag, struct client_call, status_tag));
+}
+
+static void start(struct client_call *call, const grpc_op *ops, size_t n, struct tag *tag)
+{
+	grpc_call_error e = grpc_call_start_batch(call->call, ops, n, tag, NULL);
+
+	/* Batches are refused only when they are malformed, which no input can cause. */
+	assert(e == GRPC_CALL_OK);
+	(void)e;
+}
+
+static void receive_next(struct client_call *call)
+{
+	grpc_op op = { .op = GRPC_OP_RECV_MESSAGE };
+
+	op.data.recv_message.recv_message = &call->received;
+	start(call, &op, 1, &call->message_tag);
+}
+
+static void on_message(struct tag *tag, bool ok)
+{
+	struct client_call *call = TAG_OWNER(tag, struct client_call, message_tag);
+	grpc_byte_buffer *received = TAKE_PTR(call->received);
+	grpc_slice message;
+
+	/* No buffer: the stream has ended, the status tells how. */
+	if (ok && received) {
+		if (rpc_read_message(received, &message) < 0)
+			(void)grpc_call_cancel(call->call, NULL);
+		else {
+			call->on_message(GRPC_SLICE_START_PTR(message), GRPC_SLICE_LENGTH(message),
+				call->userdata);
+			grpc_slice_unref(message);
+		}
+		atomic_fetch_add(&call->pending, 1);
+		receive_next(call);
+	}
+	if (received)
+		grpc_byte_buffer_destroy(received);
+	batch_done(call);
+}
+
+static void start_unary(struct client_call *call, grpc_op ops[static 6], size_t n, grpc_op status)
+{
+	ops[n].op = GRPC_OP_RECV_MESSAGE;
+	ops[n++].data.recv_message.recv_message = &call->received;
+	ops[n++] = status;
+	atomic_init(&call->pending, 1);
+	start(call, ops, n, &call->sent_tag);
+}
+
+static void start_stream(
+	struct client_call *call, const grpc_op ops[static 6], size_t n, grpc_op status)
+{
+	atomic_init(&call->pending, 3);
+	start(call, &status, 1, &call->status_tag);
+	start(call, ops, n, &call->sent_tag);
+	receive_next(call);
+}
+
+static struct client_call *call_new(struct rpc_client *client, const char *path, uint64_t timeout)
+{
+	struct client_call *call = calloc(1, sizeof(*call));
+	gpr_timespec deadline = gpr_inf_future(GPR_CLOCK_MONOTONIC);
+	grpc_slice method;
+
+	if (!call)
+		return NULL;
+	if (timeout > 0)
+		deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+			gpr_time_from_micros((int64_t)timeout, GPR_TIMESPAN));
+	call->client = client;
+	call->sent_tag.on_event = on_sent;
+	call->message_tag.on_event = on_message;
+	call->status_tag.on_event = on_status;
+	call->details = grpc_empty_slice();
+	grpc_metadata_array_init(&call->initial);
+	grpc_metadata_array_init(&call->trailing);
+	method = grpc_slice_from_copied_string(path);
+	call->call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS,
+		rpc_queue(), method, NULL, deadline, NULL);
+	grpc_slice_unref(method);
+
+	(void)pthread_mutex_lock(&client->lock);
+	call->next = client->calls;
+	client->calls = call;
+	(void)pthread_mutex_unlock(&client->lock);
+	return call;
+}
+
+static int call_start(struct rpc_client *client, const char *path, const uint8_t *data, size_t size,
+	uint64_t timeout, rpc_message_handler on_each, rpc_result_handler on_result, void *userdata)
+{
+	struct client_call *call = call_new(client, path, timeout);
+	grpc_op ops[6] = {}, status = { .op = GRPC_OP_RECV_STATUS_ON_CLIENT };
+	grpc_byte_buffer *payload;
+	grpc_slice request;
+	size_t n = 0;
+
+	if (!call)
+		return -ENOMEM;
+	call->on_message = on_each;
+	call->on_result = on_result;
+	call->userdata = userdata;
+	request = grpc_slice_from_copied_buffer((const char *)data, size);
+	payload = grpc_raw_byte_buffer_create(&request, 1);
+	ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
+	ops[n].op = GRPC_OP_SEND_MESSAGE;
+	ops[n++].data.send_message.send_message = payload;
+	ops[n++].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
+	ops[n].op = GRPC_OP_RECV_INITIAL_METADATA;
+	ops[n++].data.recv_initial_metadata.recv_initial_metadata = &call->initial;
+	status.data.recv_status_on_client.trailing_metadata = &call->trailing;
+	status.data.recv_status_on_client.status = &call->status;
+	status.data.recv_status_on_client.status_details = &call->details;
+	if (on_each)
+		start_stream(call, ops, n, status);
+	else
+		start_unary(call, ops, n, status);
+	grpc_slice_unref(request);
+	grpc_byte_buffer_destroy(payload);
+	return 0;
+}
+
+int rpc_client_call(struct rpc_client *client, const char *path, const uint8_t *data, size_t size,
+	uint64_t timeout, rpc_result_handler on_result, void *userdata)
+{
+	return call_start(client, path, data, size, timeout, NULL, on_result, userdata);
+}
+
+int rpc_client_stream(struct rpc_client *client, const char *path, const uint8_t *data, size_t size,
+	rpc_message_handler on_each, rpc_result_handler on_result, void *userdata)
+{
+	return call_start(client, path, data, size, 0, on_each, on_result, userdata);
+}
+
+struct rpc_client *rpc_client_free(struct rpc_client *client)
+{
+	bool last;
+
+	if (!client)
+		return NULL;
+	(void)pthread_mutex_lock(&client->lock);
+	client->freed = true;
+	for (struct client_call *c = client->calls; c; c = c->next)
+		(void)grpc_call_cancel(c->call, NULL);
+	last = !client->calls;
+	(void)pthread_mutex_unlock(&client->lock);
+	if (last)
+		client_destroy(client);
+	return NULL;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The way from gRPC's thread to the main loop: letters posted from any thread are delivered, in
+ * order, on the thread that runs the sd-event loop. Wakes the loop once per burst.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/util.h"
+
+struct mailbox;
+
+/* Embedded as first member in whatever is posted. `deliver` owns the letter and frees it.
+ * `userdata` is NULL for a letter that came too late to be acted on, so that it can still be
+ * cleaned up. */
+struct letter {
+	struct letter *next;
+	void (*deliver)(struct letter *letter, void *userdata);
+};
+
+/* `userdata` (not NULL) is given to every letter's deliver(). */
+int mailbox_new(sd_event *event, void *userdata, struct mailbox **ret);
+
+/* Posts a letter; never fails, never blocks. */
+void mailbox_post(struct mailbox *mailbox, struct letter *letter);
+
+/* Delivers what was not fetched, and from now on every letter at once on the poster's thread, with
+ * `userdata` NULL. */
+void mailbox_close(struct mailbox *mailbox);
+
+/* Nobody may post any more: stop the other threads first (rpc_stop()). */
+struct mailbox *mailbox_free(struct mailbox *mailbox);
+DEFINE_CLEANUP(struct mailbox *, mailbox_free)

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Protocol buffers in and out. Unpacking uses one bounded block of memory per message, because
+ * protobuf-c by itself turns 4 MiB of hostile input into 235 MB of allocations.
+ */
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "common/util.h"
+
+/* An unpacked message and the memory that holds it. */
+struct message {
+	const ProtobufCMessage *base; /* NULL if the bytes were not a message of that type */
+	void *memory;
+};
+
+/* Unpacks; base is NULL if the bytes are malformed or would need more than the bound. */
+struct message message_unpack(
+	const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t size);
+void message_done(struct message *message);
+#define _cleanup_message_ _cleanup_(message_done)
+
+/* Packs into malloc'ed memory. Returns 0 or -ENOMEM. */
+int message_pack(const ProtobufCMessage *message, uint8_t **ret_data, size_t *ret_size);

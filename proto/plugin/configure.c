@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Putting a configuration into force. The new state is built completely beside the old one and
+ * replaces it only when it works, so a refusal costs nothing, and the kubelet sees at most one new
+ * list.
+ */
+#include <malloc.h>
+#include <sys/stat.h>
+
+#include "common/log.h"
+#include "proto/plugin/plugin.h"
+
+#define CONFIGURATION_MAX (4U << 20)
+
+static int read_text(int fd, char **ret, struct error *error)
+{
+	_cleanup_free_ char *text = NULL;
+	struct stat st;
+	ssize_t n;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > CONFIGURATION_MAX)
+		return error_set(error, -EBADMSG, "the configuration did not arrive");
+	text = malloc((size_t)st.st_size + 1);
+	if (!text)
+		return error_set(error, -ENOMEM, "out of memory");
+	n = pread(fd, text, (size_t)st.st_size, 0);
+	if (n != st.st_size)
+		return error_set(error, -EIO, "the configuration cannot be read");
+	text[n] = '\0';
+	*ret = TAKE_PTR(text);
+	return 0;
+}
+
+static int load(int fd, struct edition **ret, struct error *error)
+{
+	_cleanup_free_ char *text = NULL;
+	_cleanup_config_ struct config *config = NULL;
+	struct report report = {};
+	int r;
+
+	r = read_text(fd, &text, error);
+	if (r < 0)
+		return r;
+	r = config_load_resource(text, &report, &config);
+	if (r < 0)
+		(void)error_set(
+			error, r, "%s", report.count > 0 ? report.entries[0].text : strerror(-r));
+	report_done(&report);
+	if (r < 0)
+		return r;
+	r = edition_new(config, ret);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	TAKE_PTR(config);
+	return 0;
+}
+
+/* Offers what the inventory has now; 1 if the kubelet is sent a list. */
+static int offer(struct plugin *plugin, struct edition *edition, struct inventory *inventory)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	_cleanup_offer_ struct offer *new_offer = NULL;
+	int r;
+
+	r = offer_new(edition, snapshot, &new_offer);
+	if (r < 0)
+		return r;
+	return service_offer(plugin->service, new_offer);
+}
+
+static void on_inventory_changed(struct inventory *inventory, void *userdata)
+{
+	struct plugin *plugin = userdata;
+	int r;
+
+	/* One that is not in force yet, or no longer. */
+	if (inventory != plugin->inventory)
+		return;
+	r = offer(plugin, plugin->edition, inventory);
+	if (r < 0)
+		log_error(
+			"a change of devices cannot be told to the kubelet: %s; the last list stays",
+			r == -E2BIG ? "the list would pass 4 MiB" : strerror(-r));
+	plugin_report(plugin);
+}
+
+static int configure(struct plugin *plugin, int fd, struct error *error)
+{
+	_cleanup_(edition_unrefp) struct edition *edition = NULL;
+	_cleanup_(inventory_freep) struct inventory *inventory = NULL;
+	int r;
+
+	r = load(fd, &edition, error);
+	if (r < 0)
+		return r;
+	r = inventory_new(
+		plugin->event, edition->declaration, "", on_inventory_changed, plugin, &inventory);
+	if (r < 0)
+		return error_set(error, r, "cannot watch for devices: %s", strerror(-r));
+	r = inventory_start(inventory, error);
+	if (r < 0)
+		return r;
+	if (!plugin->service) {
+		r = service_new(plugin->event, &plugin_service_events, plugin, &plugin->service);
+		if (r < 0)
+			return error_set(error, r, "cannot start gRPC: %s", strerror(-r));
+	}
+	r = offer(plugin, edition, inventory);
+	if (r < 0)
+		return error_set(
+			error, r, "cannot make the list for the kubelet: %s", strerror(-r));
+
+	inventory_free(plugin->inventory);
+	edition_unref(plugin->edition);
+	plugin->inventory = TAKE_PTR(inventory);
+	plugin->edition = TAKE_PTR(edition);
+	return 0;
+}
+
+void plugin_configure(struct plugin *plugin, int fd)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_READY);
+	struct error error = {};
+
+	if (configure(plugin, fd, &error) < 0) {
+		message.type = CONTROL_REFUSED;
+		(void)snprintf(message.text, sizeof(message.text), "%s", error.message);
+		plugin_tell(plugin, &message);
+		return;
+	}
+	plugin_tell(plugin, &message);
+	plugin_report(plugin);
+	/* The kubelet reads options at registration only. The other way round needs nothing: a
+	 * PreStartContainer without a command is answered OK. */
+	if (plugin->session && !plugin->session_pre_starts &&
+		plugin->edition->declaration->prestart.command.count > 0)
+		plugin_end_session(plugin,
+			"prestart was added, which the kubelet learns at registration only");
+	(void)malloc_trim(0);
+}

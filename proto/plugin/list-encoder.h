@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A snapshot as the bytes of a ListAndWatchResponse. Written by hand because it is the one message
+ * whose size follows the number of devices: one pass to measure, one to write, no object per
+ * device.
+ */
+
+#include "drivers/inventory.h"
+
+/* Encodes every offered id of the snapshot. Returns 0, -E2BIG beyond the 4 MiB that a kubelet
+ * accepts, or -ENOMEM. The bytes are malloc'ed. */
+int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret_size);

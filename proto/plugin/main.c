@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * devplugd-plugin: serves one resource. Started by devplugd with the control socket as descriptor 3
+ * and told everything through it; ends when it is told to or when the supervisor is gone. Needs no
+ * privilege: sockets arrive as descriptors, bound and connected.
+ */
+#include <malloc.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include "common/log.h"
+#include "proto/plugin/plugin.h"
+
+/* Streams and calls get this long to end when the process stops. */
+#define STOP_GRACE (300 * USEC_PER_MSEC)
+/* A handler on gRPC's thread never takes this long unless the host hangs. */
+#define HANDLER_MAX       (5 * USEC_PER_SEC)
+#define TELL_TIMEOUT_MSEC 1000
+
+/* Of the leak sanitizer, where the build has it: it looks for leaks in exit(), which is not called.
+ */
+int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+
+void plugin_tell(struct plugin *plugin, const struct control_message *message)
+{
+	struct pollfd pollfd = { .fd = CONTROL_FD, .events = POLLOUT };
+	int r = control_send(CONTROL_FD, message);
+
+	if (r == -EAGAIN && RETRY_ON_EINTR(poll(&pollfd, 1, TELL_TIMEOUT_MSEC)) > 0)
+		r = control_send(CONTROL_FD, message);
+	if (r < 0) {
+		log_error("the supervisor does not listen (%s); ending", strerror(-r));
+		(void)sd_event_exit(plugin->event, r);
+	}
+}
+
+static void tell_session(
+	struct plugin *plugin, enum control_type type, uint64_t number, const char *text)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(type);
+
+	message.session = number;
+	(void)snprintf(message.text, sizeof(message.text), "%s", text);
+	plugin_tell(plugin, &message);
+}
+
+void plugin_end_session(struct plugin *plugin, const char *why)
+{
+	uint64_t number = session_number(plugin->session);
+
+	plugin->session = session_free(plugin->session);
+	(void)malloc_trim(0);
+	tell_session(plugin, CONTROL_SESSION_ENDED, number, why);
+}
+
+static void on_registered(struct session *session, void *userdata)
+{
+	tell_session(userdata, CONTROL_REGISTERED, session_number(session), "");
+}
+
+static void on_serving(struct session *session, void *userdata)
+{
+	tell_session(userdata, CONTROL_SERVING, session_number(session), "");
+}
+
+static void on_session_ended(struct session *session, const char *why, void *userdata)
+{
+	plugin_end_session(userdata, why);
+}
+
+static const struct session_events session_events = {
+	.on_registered = on_registered,
+	.on_serving = on_serving,
+	.on_ended = on_session_ended,
+};
+
+static void on_stream(uint64_t label, bool opened, void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	if (plugin->session)
+		session_on_stream(plugin->session, label, opened);
+}
+
+static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	tally_add(&plugin->tally, ids, n_ids);
+	if (n_ids > 1)
+		log_info("allocated %s and %zu more", ids[0], n_ids - 1);
+	else
+		log_info("allocated %s", ids[0]);
+	plugin_report(plugin);
+}
+
+static void on_pre_start(
+	struct rpc_call *call, const char *const *ids, size_t n_ids, void *userdata)
+{
+	struct plugin *plugin = userdata;
+	_cleanup_offer_ struct offer *offer = service_current(plugin->service);
+
+	pre_start_run(&plugin->pre_starts, plugin->event, offer, call, ids, n_ids);
+}
+
+const struct service_events plugin_service_events = {
+	.on_stream = on_stream,
+	.on_allocated = on_allocated,
+	.on_pre_start = on_pre_start,
+};
+
+static void handle_configure(struct plugin *plugin, struct control_message *message)
+{
+	plugin_configure(plugin, message->fds[0]);
+}
+
+static void handle_session(struct plugin *plugin, struct control_message *message)
+{
+	const struct declaration *declaration =
+		plugin->edition ? plugin->edition->declaration : NULL;
+	struct session_parameters parameters = {
+		.number = message->session,
+		.resource = plugin->resource,
+		.endpoint = message->text,
+		.supervisor_uid = plugin->supervisor_uid,
+		.pre_start_required = declaration && declaration->prestart.command.count > 0,
+	};
+	int r;
+
+	if (!declaration || plugin->session) {
+		tell_session(plugin, CONTROL_SESSION_ENDED, message->session,
+			declaration ? "another session is open" : "there is no configuration yet");
+		return;
+	}
+	plugin->session_pre_starts = parameters.pre_start_required;
+	r = session_new(plugin->event, plugin->service, &parameters, TAKE_FD(message->fds[0]),
+		TAKE_FD(message->fds[1]), &session_events, plugin, &plugin->session);
+	if (r < 0)
+		tell_session(plugin, CONTROL_SESSION_ENDED, message->session, strerror(-r));
+}
+
+static void handle_end_session(struct plugin *plugin, struct control_message *message)
+{
+	if (plugin->session && session_number(plugin->session) == message->session)
+		plugin_end_session(plugin, "the supervisor asked for it");
+	else
+		tell_session(plugin, CONTROL_SESSION_ENDED, message->session, "it was not open");
+}
+
+static void handle_stop(struct plugin *plugin, struct control_message *message)
+{
+	(void)sd_event_exit(plugin->event, 0);
+}
+
+static void (*const handlers[])(struct plugin *plugin, struct control_message *message) = {
+	[CONTROL_CONFIGURE] = handle_configure,
+	[CONTROL_SESSION] = handle_session,
+	[CONTROL_END_SESSION] = handle_end_session,
+	[CONTROL_STOP] = handle_stop,
+};
+
+static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	struct plugin *plugin = userdata;
+	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
+	int r;
+
+	r = control_receive(fd, &message);
+	if (r == -EAGAIN)
+		return 0;
+	if (r < 0) {
+		if (r != -ECONNRESET)
+			log_error("the supervisor sent something that is no message; ending");
+		return sd_event_exit(plugin->event, r == -ECONNRESET ? 0 : r);
+	}
+	if ((size_t)message.type < ARRAY_SIZE(handlers) && handlers[message.type])
+		handlers[message.type](plugin, &message);
+	return 0;
+}
+
+static int on_alive_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct plugin *plugin = userdata;
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
+	uint64_t since = plugin->service ? service_busy_since(plugin->service) : 0;
+
+	/* A handler that hangs would go unnoticed: this thread would keep saying all is well. */
+	if (since == 0 || now_usec(CLOCK_MONOTONIC) - since < HANDLER_MAX)
+		plugin_tell(plugin, &message);
+	(void)sd_event_source_set_time_relative(source, CONTROL_ALIVE_INTERVAL);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+static void reduce_footprint(void)
+{
+	pthread_attr_t attributes;
+
+	/* Each of gRPC's threads would otherwise have an arena and, before Linux 6.7 with huge
+	 * pages always on, a stack of 2 MiB. */
+	(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+	(void)mallopt(M_ARENA_MAX, 1);
+	if (pthread_attr_init(&attributes) != 0)
+		return;
+	(void)pthread_attr_setstacksize(&attributes, 256 * 1024);
+	(void)pthread_setattr_default_np(&attributes);
+	(void)pthread_attr_destroy(&attributes);
+}
+
+static int run(struct plugin *plugin)
+{
+	struct ucred supervisor = {};
+	socklen_t size = sizeof(supervisor);
+	int r;
+
+	if (getsockopt(CONTROL_FD, SOL_SOCKET, SO_PEERCRED, &supervisor, &size) < 0) {
+		log_error("descriptor %d is no control socket; this program is started by devplugd",
+			CONTROL_FD);
+		return -EBADF;
+	}
+	plugin->supervisor_uid = supervisor.uid;
+	r = sd_event_default(&plugin->event);
+	if (r >= 0)
+		r = sd_event_add_io(plugin->event, NULL, CONTROL_FD, EPOLLIN, on_control, plugin);
+	if (r >= 0)
+		r = sd_event_add_time_relative(plugin->event, &plugin->alive_source,
+			CLOCK_MONOTONIC, CONTROL_ALIVE_INTERVAL, USEC_PER_SEC, on_alive_due,
+			plugin);
+	if (r < 0) {
+		log_error("cannot set up the event loop: %s", strerror(-r));
+		return r;
+	}
+	return sd_event_loop(plugin->event);
+}
+
+static void plugin_done(struct plugin *plugin)
+{
+	plugin->session = session_free(plugin->session);
+	pre_starts_done(&plugin->pre_starts);
+	plugin->service = service_free(plugin->service, STOP_GRACE);
+	plugin->inventory = inventory_free(plugin->inventory);
+	plugin->edition = edition_unref(plugin->edition);
+	tally_done(&plugin->tally);
+	sd_event_source_disable_unref(plugin->alive_source);
+	sd_event_source_disable_unref(plugin->report_source);
+	sd_event_unref(plugin->event);
+}
+
+int main(int argc, char *argv[])
+{
+	struct plugin plugin = {};
+	int r;
+
+	log_setup("devplugd-plugin", LOG_TARGET_PARENT, LOG_INFO);
+	if (argc != 2) {
+		log_error(
+			"usage: devplugd-plugin RESOURCE, with the control socket as descriptor %d; "
+			"started by devplugd",
+			CONTROL_FD);
+		return 2;
+	}
+	plugin.resource = argv[1];
+	(void)prctl(PR_SET_NAME, "devplugd-plugin");
+	(void)signal(SIGPIPE, SIG_IGN);
+	reduce_footprint();
+	r = run(&plugin);
+	plugin_done(&plugin);
+	/* gRPC's threads may sleep for as long as its timers are late, see rpc_shutdown(): nothing
+	 * is left that would need them to end first. */
+	if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check() != 0)
+		r = -ENOTRECOVERABLE;
+	_exit(r < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The process that serves one resource. Owned by the main thread; gRPC's thread sees only the
+ * service.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/control.h"
+#include "proto/plugin/pre-start.h"
+#include "proto/plugin/service.h"
+#include "proto/plugin/session.h"
+#include "proto/plugin/tally.h"
+
+struct plugin {
+	sd_event *event;
+	const char *resource;
+	uid_t supervisor_uid;
+	sd_event_source *alive_source, *report_source;
+	uint64_t report_due; /* CLOCK_MONOTONIC microseconds before which devices are not reported
+				again */
+
+	/* In force together, or all NULL before the first configuration was accepted. */
+	struct edition *edition;
+	struct inventory *inventory;
+	struct service *service;
+
+	struct session *session;
+	bool session_pre_starts; /* the kubelet was told that PreStartContainer is required */
+	struct pre_starts pre_starts;
+	struct tally tally;
+};
+
+extern const struct service_events plugin_service_events;
+
+/* Sends to the supervisor; a supervisor that does not read for a second is not there: the loop
+ * ends. */
+void plugin_tell(struct plugin *plugin, const struct control_message *message);
+
+/* Puts the configuration in the descriptor into force, or refuses it and keeps what is in force;
+ * tells the supervisor which. */
+void plugin_configure(struct plugin *plugin, int fd);
+
+/* Has the inventory reported to the supervisor: at once, unless the last report was just made. */
+void plugin_report(struct plugin *plugin);
+
+/* Ends the session on our side and tells the supervisor why. */
+void plugin_end_session(struct plugin *plugin, const char *why);

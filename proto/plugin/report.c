@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Telling the supervisor what there is: counts in the message, the whole inventory as JSON in a
+ * memfd that the supervisor stores without looking into it. People read it, so once a second is
+ * enough.
+ */
+#include <jansson.h>
+#include <sys/mman.h>
+
+#include "common/log.h"
+#include "proto/plugin/plugin.h"
+
+#define REPORT_INTERVAL            (100 * USEC_PER_MSEC)
+#define REPORT_INTERVAL_PER_DEVICE 100ULL
+
+static json_t *time_text(uint64_t usec)
+{
+	time_t seconds = (time_t)(usec / USEC_PER_SEC);
+	struct tm tm;
+	char text[40];
+
+	if (usec == 0 || !gmtime_r(&seconds, &tm))
+		return json_null();
+	(void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	return json_string(text);
+}
+
+/* Counts of all replicas of the unit. */
+static uint64_t allocations_of(
+	const struct tally *tally, const struct snapshot *snapshot, size_t unit)
+{
+	char id[OFFERED_ID_MAX + 1];
+	uint64_t sum = 0;
+
+	for (unsigned replica = 0; tally->n_entries > 0 && replica < snapshot->replicas;
+		replica++) {
+		snapshot_offered_id(snapshot, unit, replica, id);
+		sum += tally_of(tally, id);
+	}
+	return sum;
+}
+
+static json_t *device_json(const struct plugin *plugin, const struct snapshot *snapshot, size_t i)
+{
+	const struct snapshot_unit *unit = &snapshot->units[i];
+	json_t *numa = json_array();
+
+	for (size_t k = 0; k < unit->device->n_numa; k++)
+		(void)json_array_append_new(numa, json_integer(unit->device->numa[k]));
+	return json_pack("{s:s, s:s, s:s?, s:o, s:o, s:I}", "id", unit->device->id, "health",
+		unit->healthy ? "Healthy" : "Unhealthy", "reason", unit->reason, "since",
+		time_text(unit->since), "numa", numa, "allocations",
+		(json_int_t)allocations_of(&plugin->tally, snapshot, i));
+}
+
+static json_t *inventory_json(const struct plugin *plugin, const struct snapshot *snapshot)
+{
+	json_t *devices = json_array();
+
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		(void)json_array_append_new(devices, device_json(plugin, snapshot, i));
+	return json_pack("{s:I, s:I, s:o, s:o}", "replicas", (json_int_t)snapshot->replicas,
+		"allocations", (json_int_t)plugin->tally.allocations, "last_allocation",
+		time_text(plugin->tally.last), "devices", devices);
+}
+
+static int inventory_memfd(const struct plugin *plugin, const struct snapshot *snapshot)
+{
+	_cleanup_close_ int fd = -EBADF;
+	json_t *json = inventory_json(plugin, snapshot);
+	int r;
+
+	if (!json)
+		return -ENOMEM;
+	fd = memfd_create("devices", MFD_CLOEXEC);
+	if (fd < 0)
+		r = -errno;
+	else
+		r = json_dumpfd(json, fd, JSON_COMPACT) < 0 ? -EIO : 0;
+	json_decref(json);
+	return r < 0 ? r : TAKE_FD(fd);
+}
+
+static void send_report(struct plugin *plugin)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_DEVICES);
+	_cleanup_close_ int fd = -EBADF;
+
+	snapshot = inventory_snapshot(plugin->inventory);
+	message.devices = snapshot->n_units;
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		message.healthy += snapshot->units[i].healthy;
+	fd = inventory_memfd(plugin, snapshot);
+	if (fd < 0)
+		log_warning("devices cannot be reported to the supervisor: %s", strerror(-fd));
+	else
+		message.fds[0] = fd;
+	plugin->report_due = now_usec(CLOCK_MONOTONIC) + REPORT_INTERVAL +
+		snapshot->n_units * REPORT_INTERVAL_PER_DEVICE;
+	plugin_tell(plugin, &message);
+}
+
+static int on_report_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	plugin->report_source = sd_event_source_disable_unref(plugin->report_source);
+	send_report(plugin);
+	return 0;
+}
+
+void plugin_report(struct plugin *plugin)
+{
+	if (plugin->report_source)
+		return;
+	if (now_usec(CLOCK_MONOTONIC) >= plugin->report_due ||
+		sd_event_add_time(plugin->event, &plugin->report_source, CLOCK_MONOTONIC,
+			plugin->report_due, 0, on_report_due, plugin) < 0)
+		send_report(plugin);
+}

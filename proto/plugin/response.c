@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The structures of protobuf-c point into the allocations, so nothing is copied before it is
+ * packed. All of them for one container come from one block that holds objects and the arrays of
+ * pointers to them.
+ */
+#include "proto/plugin/response.h"
+
+#include "common/utf8.h"
+#include "deviceplugin.pb-c.h"
+#include "proto/message.h"
+#include "proto/rpc.h"
+
+struct container_block {
+	V1beta1__ContainerAllocateResponse response;
+	V1beta1__ContainerAllocateResponse__EnvsEntry *envs, **env_pointers;
+	V1beta1__ContainerAllocateResponse__AnnotationsEntry *annotations, **annotation_pointers;
+	V1beta1__DeviceSpec *devices, **device_pointers;
+	V1beta1__Mount *mounts, **mount_pointers;
+	V1beta1__CDIDevice *cdi, **cdi_pointers;
+};
+
+static void block_done(struct container_block *block)
+{
+	free(block->envs);
+	free(block->env_pointers);
+	free(block->annotations);
+	free(block->annotation_pointers);
+	free(block->devices);
+	free(block->device_pointers);
+	free(block->mounts);
+	free(block->mount_pointers);
+	free(block->cdi);
+	free(block->cdi_pointers);
+}
+
+/* One more than needed, so that none of the allocations is of size 0. */
+#define ALLOCATE(count, objects, pointers)                      \
+	((objects = calloc((count) + 1, sizeof(*(objects)))) && \
+		(pointers = calloc((count) + 1, sizeof(*(pointers)))))
+
+static int block_fill(struct container_block *block, const struct allocation *allocation)
+{
+	V1beta1__ContainerAllocateResponse *response = &block->response;
+
+	v1beta1__container_allocate_response__init(response);
+	if (!ALLOCATE(allocation->n_env, block->envs, block->env_pointers) ||
+		!ALLOCATE(allocation->n_annotations, block->annotations,
+			block->annotation_pointers) ||
+		!ALLOCATE(allocation->n_nodes, block->devices, block->device_pointers) ||
+		!ALLOCATE(allocation->n_nodes, block->mounts, block->mount_pointers) ||
+		!ALLOCATE(allocation->n_cdi, block->cdi, block->cdi_pointers))
+		return -ENOMEM;
+
+	response->envs = block->env_pointers;
+	for (size_t i = 0; i < allocation->n_env; i++) {
+		v1beta1__container_allocate_response__envs_entry__init(&block->envs[i]);
+		block->envs[i].key = allocation->env[i].name;
+		block->envs[i].value = allocation->env[i].value;
+		response->envs[response->n_envs++] = &block->envs[i];
+	}
+	response->annotations = block->annotation_pointers;
+	for (size_t i = 0; i < allocation->n_annotations; i++) {
+		v1beta1__container_allocate_response__annotations_entry__init(
+			&block->annotations[i]);
+		block->annotations[i].key = allocation->annotations[i].name;
+		block->annotations[i].value = allocation->annotations[i].value;
+		response->annotations[response->n_annotations++] = &block->annotations[i];
+	}
+	response->devices = block->device_pointers;
+	response->mounts = block->mount_pointers;
+	for (size_t i = 0; i < allocation->n_nodes; i++) {
+		const struct device_node *node = &allocation->nodes[i];
+
+		if (node->mount) {
+			v1beta1__mount__init(&block->mounts[i]);
+			block->mounts[i].host_path = node->host;
+			block->mounts[i].container_path = node->path;
+			block->mounts[i].read_only = node->read_only;
+			response->mounts[response->n_mounts++] = &block->mounts[i];
+		} else {
+			v1beta1__device_spec__init(&block->devices[i]);
+			block->devices[i].host_path = node->host;
+			block->devices[i].container_path = node->path;
+			block->devices[i].permissions = (char *)(uintptr_t)node->permissions;
+			response->devices[response->n_devices++] = &block->devices[i];
+		}
+	}
+	response->cdi_devices = block->cdi_pointers;
+	for (size_t i = 0; i < allocation->n_cdi; i++) {
+		v1beta1__cdidevice__init(&block->cdi[i]);
+		block->cdi[i].name = allocation->cdi[i];
+		response->cdi_devices[response->n_cdi_devices++] = &block->cdi[i];
+	}
+	return 0;
+}
+
+/* The first text of the allocation that is not UTF-8, or NULL. */
+static const char *find_bad_text(const struct allocation *allocation)
+{
+	for (size_t i = 0; i < allocation->n_nodes; i++) {
+		if (!utf8_is_valid(allocation->nodes[i].host))
+			return allocation->nodes[i].host;
+		if (!utf8_is_valid(allocation->nodes[i].path))
+			return allocation->nodes[i].path;
+	}
+	for (size_t i = 0; i < allocation->n_env; i++)
+		if (!utf8_is_valid(allocation->env[i].value))
+			return allocation->env[i].name;
+	for (size_t i = 0; i < allocation->n_annotations; i++)
+		if (!utf8_is_valid(allocation->annotations[i].value))
+			return allocation->annotations[i].name;
+	for (size_t i = 0; i < allocation->n_cdi; i++)
+		if (!utf8_is_valid(allocation->cdi[i]))
+			return allocation->cdi[i];
+	return NULL;
+}
+
+static int pack(struct container_block *blocks, const struct allocation *allocations, size_t n,
+	uint8_t **ret_data, size_t *ret_size, struct error *error)
+{
+	V1beta1__AllocateResponse response = V1BETA1__ALLOCATE_RESPONSE__INIT;
+	_cleanup_free_ V1beta1__ContainerAllocateResponse **pointers = calloc(n, sizeof(*pointers));
+	size_t size;
+
+	if (!pointers)
+		return error_set(error, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		const char *bad = find_bad_text(&allocations[i]);
+
+		if (bad)
+			return error_set(error, -EILSEQ,
+				"\"%s\" is not valid UTF-8, which the kubelet refuses; rename it",
+				bad);
+		if (block_fill(&blocks[i], &allocations[i]) < 0)
+			return error_set(error, -ENOMEM, "out of memory");
+		pointers[i] = &blocks[i].response;
+	}
+	response.n_container_responses = n;
+	response.container_responses = pointers;
+	size = protobuf_c_message_get_packed_size(&response.base);
+	if (size > RPC_KUBELET_MESSAGE_MAX)
+		return error_set(error, -E2BIG,
+			"the container edits take %zu bytes, the kubelet accepts %u; give the container "
+			"fewer devices",
+			size, RPC_KUBELET_MESSAGE_MAX);
+	if (message_pack(&response.base, ret_data, ret_size) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	return 0;
+}
+
+int response_pack(const struct allocation *allocations, size_t n, uint8_t **ret_data,
+	size_t *ret_size, struct error *error)
+{
+	_cleanup_free_ struct container_block *blocks = calloc(n, sizeof(*blocks));
+	int r;
+
+	if (!blocks)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = pack(blocks, allocations, n, ret_data, ret_size, error);
+	for (size_t i = 0; i < n; i++)
+		block_done(&blocks[i]);
+	return r;
+}

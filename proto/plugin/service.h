@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The DevicePlugin service: answers the kubelet's calls from the current offer, inline on gRPC's
+ * thread. What takes time (PreStartContainer) or changes state (counting allocations) goes to the
+ * main loop as a letter.
+ */
+
+#include "proto/mailbox.h"
+#include "proto/plugin/offer.h"
+#include "proto/rpc.h"
+
+struct service;
+
+/* What the service tells the main loop; called there. */
+struct service_events {
+	/* The kubelet opened or closed a ListAndWatch stream on a connection of that label. */
+	void (*on_stream)(uint64_t label, bool opened, void *userdata);
+	/* Devices went to a container; offered ids. */
+	void (*on_allocated)(const char *const *ids, size_t n_ids, void *userdata);
+	/* A container is about to start: answer the call, now or later. */
+	void (*on_pre_start)(
+		struct rpc_call *call, const char *const *ids, size_t n_ids, void *userdata);
+};
+
+/* Starts gRPC and serves; `events` are called with `userdata` from the loop of `event`. */
+int service_new(
+	sd_event *event, const struct service_events *events, void *userdata, struct service **ret);
+
+/* Offers this from now on; the list is sent if its bytes differ from what was sent last. Takes its
+ * own reference. Returns 1 if a list was sent, 0 if not, or negative errno. */
+int service_offer(struct service *service, struct offer *offer);
+
+/* The current offer as a new reference, or NULL before the first. */
+struct offer *service_current(struct service *service);
+
+/* Where connections are added, with a label of the caller's choice as their session. */
+struct rpc_server *service_server(struct service *service);
+
+/* The way to the main loop for others who wait for gRPC. */
+struct mailbox *service_mailbox(struct service *service);
+
+/* The CLOCK_MONOTONIC microsecond at which the handler that runs now was entered; 0 if none runs.
+ */
+uint64_t service_busy_since(struct service *service);
+
+/* Ends streams and calls within `grace` microseconds and stops gRPC's queue. Clients must have been
+ * freed, and calls that on_pre_start() was given must have been answered. Returns NULL. */
+struct service *service_free(struct service *service, uint64_t grace);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * One registration with one kubelet: accepts on the session's socket, registers on the connection
+ * to the kubelet, watches the ListAndWatch streams, and ends when the last of them does. Serving
+ * begins before Register and goes on while it is pending, because the kubelet calls back inside of
+ * it.
+ */
+
+#include "proto/plugin/service.h"
+
+struct session;
+
+struct session_events {
+	void (*on_registered)(struct session *session, void *userdata);
+	void (*on_serving)(struct session *session, void *userdata);
+	/* The session is over; the callee frees it. `why` is for people. */
+	void (*on_ended)(struct session *session, const char *why, void *userdata);
+};
+
+struct session_parameters {
+	uint64_t number;
+	const char *resource;
+	const char *endpoint;    /* file name in the kubelet's plugin directory */
+	uid_t supervisor_uid;    /* may connect, besides root */
+	bool pre_start_required; /* for completeness; the kubelet asks the service itself */
+};
+
+/* Takes both descriptors, also on failure: the listening socket and the connection to the kubelet.
+ */
+int session_new(sd_event *event, struct service *service,
+	const struct session_parameters *parameters, int listen_fd, int kubelet_fd,
+	const struct session_events *events, void *userdata, struct session **ret);
+
+uint64_t session_number(const struct session *session);
+
+/* The state of ListAndWatch streams, from service_events.on_stream. Ignores labels of other
+ * sessions. */
+void session_on_stream(struct session *session, uint64_t label, bool opened);
+
+/* Closes socket, connections and a pending Register without calling any event. Returns NULL. */
+struct session *session_free(struct session *session);
+DEFINE_CLEANUP(struct session *, session_free)

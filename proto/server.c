@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Serving calls on connections that the caller accepted. gRPC's own listener is not used: it dies
+ * for good at the first EMFILE, unlinks its socket by path at shutdown, and tells nothing about its
+ * peers. Invariants: one call is always armed per method; every call is answered once; a
+ * connection's entry lives until its duplicate hangs up.
+ */
+#include "proto/server.h"
+
+#include <fcntl.h>
+#include <grpc/grpc_posix.h>
+#include <grpc/grpc_security.h>
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+struct rpc_call {
+	struct tag tag;
+	grpc_call *call;
+	uint64_t session;
+	grpc_slice details;
+	int cancelled;
+};
+
+static void arm(struct armed_method *armed)
+{
+	grpc_call_error e;
+
+	armed->call = NULL;
+	armed->payload = NULL;
+	grpc_metadata_array_init(&armed->metadata);
+	if (armed->method)
+		e = grpc_server_request_registered_call(armed->server->server, armed->registered,
+			&armed->call, &armed->deadline, &armed->metadata, &armed->payload,
+			rpc_queue(), rpc_queue(), &armed->tag);
+	else {
+		grpc_call_details_init(&armed->details);
+		e = grpc_server_request_call(armed->server->server, &armed->call, &armed->details,
+			&armed->metadata, rpc_queue(), rpc_queue(), &armed->tag);
+	}
+	/* Errors here are misuse (a queue that is not the server's), never a condition of the host.
+	 */
+	assert(e == GRPC_CALL_OK);
+	(void)e;
+}
+
+uint64_t server_session_of(struct rpc_server *server, grpc_call *call)
+{
+	char *peer = grpc_call_get_peer(call);
+	uint64_t session = 0;
+	int number;
+
+	if (sscanf(peer, "fd:%d", &number) == 1) {
+		(void)pthread_mutex_lock(&server->lock);
+		for (struct connection *c = server->connections; c; c = c->next)
+			if (c->number == number) {
+				session = c->session;
+				break;
+			}
+		(void)pthread_mutex_unlock(&server->lock);
+	}
+	gpr_free(peer);
+	return session;
+}
+
+static void on_answered(struct tag *tag, bool ok)
+{
+	struct rpc_call *call = TAG_OWNER(tag, struct rpc_call, tag);
+
+	grpc_slice_unref(call->details);
+	grpc_call_unref(call->call);
+	free(call);
+}
+
+static void answer(
+	struct rpc_call *call, enum rpc_status status, const char *text, grpc_byte_buffer *payload)
+{
+	grpc_op ops[4] = {};
+	size_t n = 0;
+	grpc_call_error e;
+
+	call->details = grpc_slice_from_copied_string(text);
+	ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
+	if (payload) {
+		ops[n].op = GRPC_OP_SEND_MESSAGE;
+		ops[n++].data.send_message.send_message = payload;
+	}
+	ops[n].op = GRPC_OP_SEND_STATUS_FROM_SERVER;
+	ops[n].data.send_status_from_server.status = (grpc_status_code)status;
+	ops[n++].data.send_status_from_server.status_details = &call->details;
+	ops[n].op = GRPC_OP_RECV_CLOSE_ON_SERVER;
+	ops[n++].data.recv_close_on_server.cancelled = &call->cancelled;
+	e = grpc_call_start_batch(call->call, ops, n, &call->tag, NULL);
+	assert(e == GRPC_CALL_OK);
+	(void)e;
+}
+
+void rpc_reply(struct rpc_call *call, const uint8_t *data, size_t size)
+{
+	grpc_slice slice = grpc_slice_from_copied_buffer((const char *)data, size);
+	grpc_byte_buffer *payload = grpc_raw_byte_buffer_create(&slice, 1);
+
+	grpc_slice_unref(slice);
+	answer(call, RPC_OK, "", payload);
+	grpc_byte_buffer_destroy(payload);
+}
+
+void rpc_fail(struct rpc_call *call, enum rpc_status status, const char *text)
+{
+	answer(call, status, text, NULL);
+}
+
+uint64_t rpc_call_session(const struct rpc_call *call)
+{
+	return call->session;
+}
+
+static struct rpc_call *call_new(struct rpc_server *server, grpc_call *core)
+{
+	struct rpc_call *call = calloc(1, sizeof(*call));
+
+	if (!call) {
+		(void)grpc_call_cancel_with_status(
+			core, GRPC_STATUS_RESOURCE_EXHAUSTED, "out of memory", NULL);
+		grpc_call_unref(core);
+		return NULL;
+	}
+	call->tag.on_event = on_answered;
+	call->call = core;
+	call->session = server_session_of(server, core);
+	return call;
+}
+
+void server_refuse(
+	struct rpc_server *server, grpc_call *core, enum rpc_status status, const char *text)
+{
+	struct rpc_call *call = call_new(server, core);
+
+	if (call)
+		rpc_fail(call, status, text);
+}
+
+static void dispatch(struct armed_method *armed, grpc_call *core, grpc_byte_buffer *payload)
+{
+	struct rpc_server *server = armed->server;
+	const struct rpc_method *method = armed->method;
+	struct rpc_call *call;
+	grpc_slice request;
+
+	if (!method) {
+		server_refuse(server, core, RPC_UNIMPLEMENTED, "no such method");
+		return;
+	}
+	if (payload && payload->data.raw.compression != GRPC_COMPRESS_NONE) {
+		server_refuse(
+			server, core, RPC_UNIMPLEMENTED, "compressed messages are not accepted");
+		return;
+	}
+	if (rpc_read_message(payload, &request) < 0) {
+		server_refuse(
+			server, core, RPC_INVALID_ARGUMENT, "the call has no complete message");
+		return;
+	}
+	if (!method->on_call)
+		stream_open(server, method, core);
+	else {
+		call = call_new(server, core);
+		if (call)
+			method->on_call(call, GRPC_SLICE_START_PTR(request),
+				GRPC_SLICE_LENGTH(request), server->userdata);
+	}
+	grpc_slice_unref(request);
+}
+
+static void on_new_call(struct tag *tag, bool ok)
+{
+	struct armed_method *armed = TAG_OWNER(tag, struct armed_method, tag);
+	grpc_call *call = armed->call;
+	grpc_byte_buffer *payload = armed->payload;
+
+	grpc_metadata_array_destroy(&armed->metadata);
+	if (!armed->method)
+		grpc_call_details_destroy(&armed->details);
+	if (!ok)
+		return;
+	arm(armed);
+	dispatch(armed, call, payload);
+	if (payload)
+		grpc_byte_buffer_destroy(payload);
+}
+
+static void on_shutdown(struct tag *tag, bool ok)
+{
+	struct rpc_server *server = TAG_OWNER(tag, struct rpc_server, shutdown_tag);
+
+	(void)pthread_mutex_lock(&server->lock);
+	server->stopped = true;
+	(void)pthread_cond_broadcast(&server->changed);
+	(void)pthread_mutex_unlock(&server->lock);
+}
+
+static grpc_arg integer_argument(const char *key, int value)
+{
+	return (grpc_arg){
+		.type = GRPC_ARG_INTEGER,
+		.key = (char *)(uintptr_t)key,
+		.value.integer = value,
+	};
+}
+
+static grpc_server *core_server_new(void)
+{
+	/* Not GRPC_ARG_MINIMAL_STACK: it drops the filter that bounds message sizes. */
+	grpc_arg list[] = {
+		integer_argument(GRPC_ARG_HTTP2_BDP_PROBE, 0),
+		integer_argument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),
+		integer_argument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
+		integer_argument(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, RPC_REQUEST_MAX),
+		integer_argument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 256),
+		integer_argument(GRPC_ARG_ENABLE_CHANNELZ, 0),
+	};
+	grpc_channel_args arguments = { .num_args = ARRAY_SIZE(list), .args = list };
+
+	return grpc_server_create(&arguments, NULL);
+}
+
+int rpc_server_new(sd_event *event, const struct rpc_method *methods, size_t n_methods,
+	void *userdata, struct rpc_server **ret)
+{
+	struct rpc_server *server;
+
+	/* One more than the methods: the call to any other method. */
+	server = calloc(1, sizeof(*server) + (n_methods + 1) * sizeof(server->methods[0]));
+	if (!server)
+		return -ENOMEM;
+	server->server = core_server_new();
+	server->event = sd_event_ref(event);
+	server->userdata = userdata;
+	server->shutdown_tag.on_event = on_shutdown;
+	server->n_methods = n_methods + 1;
+	server->newest = grpc_empty_slice();
+	(void)pthread_mutex_init(&server->lock, NULL);
+	(void)pthread_cond_init(&server->changed, NULL);
+	grpc_server_register_completion_queue(server->server, rpc_queue(), NULL);
+	for (size_t i = 0; i < server->n_methods; i++) {
+		struct armed_method *armed = &server->methods[i];
+
+		armed->tag.on_event = on_new_call;
+		armed->server = server;
+		if (i == n_methods)
+			break;
+		armed->method = &methods[i];
+		armed->registered = grpc_server_register_method(server->server, methods[i].path,
+			NULL, GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0);
+	}
+	grpc_server_start(server->server);
+	/* All of gRPC's threads exist now: whatever slack they inherited, ours is the default
+	 * again. */
+	(void)prctl(PR_SET_TIMERSLACK, 0);
+	for (size_t i = 0; i < server->n_methods; i++)
+		arm(&server->methods[i]);
+	*ret = server;
+	return 0;
+}
+
+static void connection_free(struct connection *connection)
+{
+	struct rpc_server *server = connection->server;
+
+	(void)pthread_mutex_lock(&server->lock);
+	for (struct connection **c = &server->connections; *c; c = &(*c)->next)
+		if (*c == connection) {
+			*c = connection->next;
+			server->n_connections--;
+			break;
+		}
+	(void)pthread_mutex_unlock(&server->lock);
+	sd_event_source_disable_unref(connection->source);
+	close_fd(connection->duplicate);
+	free(connection);
+}
+
+static int on_hangup(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	connection_free(userdata);
+	return 0;
+}
+
+int rpc_server_add(struct rpc_server *server, int number, uint64_t session)
+{
+	_cleanup_close_ int fd = number;
+	struct connection *connection;
+	grpc_server_credentials *credentials;
+	int r;
+
+	if (server->n_connections >= RPC_CONNECTIONS_MAX)
+		return -EMFILE;
+	connection = calloc(1, sizeof(*connection));
+	if (!connection)
+		return -ENOMEM;
+	connection->server = server;
+	connection->number = fd;
+	connection->session = session;
+	connection->duplicate = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	r = connection->duplicate < 0 ? -errno : 0;
+	if (r >= 0)
+		r = sd_event_add_io(server->event, &connection->source, connection->duplicate,
+			EPOLLRDHUP | EPOLLHUP | EPOLLET, on_hangup, connection);
+	if (r < 0) {
+		close_fd(connection->duplicate);
+		free(connection);
+		return r;
+	}
+	/* First in the list, so that an entry whose end was not noticed yet is hidden when gRPC's
+	 * number is used again. */
+	(void)pthread_mutex_lock(&server->lock);
+	connection->next = server->connections;
+	server->connections = connection;
+	server->n_connections++;
+	(void)pthread_mutex_unlock(&server->lock);
+
+	credentials = grpc_insecure_server_credentials_create();
+	grpc_server_add_channel_from_fd(server->server, TAKE_FD(fd), credentials);
+	grpc_server_credentials_release(credentials);
+	return 0;
+}
+
+void rpc_server_end_session(struct rpc_server *server, uint64_t session)
+{
+	/* gRPC notices the end by itself; the entries go when their hang-up arrives. */
+	(void)pthread_mutex_lock(&server->lock);
+	for (struct connection *c = server->connections; c; c = c->next)
+		if (c->session == session)
+			(void)shutdown(c->duplicate, SHUT_RDWR);
+	(void)pthread_mutex_unlock(&server->lock);
+}
+
+int rpc_publish(struct rpc_server *server, uint8_t *data, size_t size)
+{
+	grpc_slice slice = grpc_slice_new(data, size, free);
+
+	(void)pthread_mutex_lock(&server->lock);
+	grpc_slice_unref(server->newest);
+	server->newest = slice;
+	server->newest_number++;
+	for (struct stream *s = server->streams; s; s = stream_next(s))
+		stream_push(s);
+	(void)pthread_mutex_unlock(&server->lock);
+	return 0;
+}
+
+struct rpc_server *rpc_server_free(struct rpc_server *server, uint64_t grace)
+{
+	struct timespec end;
+	uint64_t end_usec = now_usec(CLOCK_REALTIME) + grace;
+
+	if (!server)
+		return NULL;
+	end.tv_sec = (time_t)(end_usec / USEC_PER_SEC);
+	end.tv_nsec = (long)(end_usec % USEC_PER_SEC * 1000);
+
+	(void)pthread_mutex_lock(&server->lock);
+	server->stopping = true;
+	stream_end_all(server);
+	(void)pthread_mutex_unlock(&server->lock);
+	grpc_server_shutdown_and_notify(server->server, rpc_queue(), &server->shutdown_tag);
+
+	(void)pthread_mutex_lock(&server->lock);
+	while (!server->stopped)
+		if (pthread_cond_timedwait(&server->changed, &server->lock, &end) == ETIMEDOUT)
+			break;
+	if (!server->stopped) {
+		(void)pthread_mutex_unlock(&server->lock);
+		grpc_server_cancel_all_calls(server->server);
+		(void)pthread_mutex_lock(&server->lock);
+		while (!server->stopped)
+			(void)pthread_cond_wait(&server->changed, &server->lock);
+	}
+	(void)pthread_mutex_unlock(&server->lock);
+
+	grpc_server_destroy(server->server);
+	while (server->connections)
+		connection_free(server->connections);
+	grpc_slice_unref(server->newest);
+	sd_event_unref(server->event);
+	(void)pthread_mutex_destroy(&server->lock);
+	(void)pthread_cond_destroy(&server->changed);
+	free(server);
+	return NULL;
+}

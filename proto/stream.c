@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Broadcast streams: ListAndWatch. The core allows one message in flight for each call; a change
+ * that comes meanwhile is remembered as a number only, so a reader that stalls costs one message
+ * and gets the newest state when it reads again. A stream is freed when its close was told and
+ * nothing of it is in flight.
+ */
+#include "proto/server.h"
+
+struct stream {
+	struct stream *next;
+	struct rpc_server *server;
+	const struct rpc_method *method;
+	grpc_call *call;
+	uint64_t session;
+	struct tag closed_tag, sent_tag, ended_tag;
+	bool announced; /* initial metadata was sent */
+	bool sending, ending, closed;
+	uint64_t sent_number;
+	int cancelled;
+	grpc_slice details;
+};
+
+struct stream *stream_next(struct stream *stream)
+{
+	return stream->next;
+}
+
+static void start(struct stream *stream, const grpc_op *ops, size_t n, struct tag *tag)
+{
+	grpc_call_error e = grpc_call_start_batch(stream->call, ops, n, tag, NULL);
+
+	assert(e == GRPC_CALL_OK);
+	(void)e;
+}
+
+static void stream_end(struct stream *stream)
+{
+	grpc_op ops[2] = {};
+	size_t n = 0;
+
+	if (!stream->announced)
+		ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
+	stream->announced = true;
+	stream->ending = true;
+	stream->sending = true;
+	ops[n].op = GRPC_OP_SEND_STATUS_FROM_SERVER;
+	ops[n].data.send_status_from_server.status = GRPC_STATUS_UNAVAILABLE;
+	ops[n++].data.send_status_from_server.status_details = &stream->details;
+	start(stream, ops, n, &stream->ended_tag);
+}
+
+void stream_push(struct stream *stream)
+{
+	struct rpc_server *server = stream->server;
+	grpc_byte_buffer *payload;
+	grpc_op ops[2] = {};
+	size_t n = 0;
+
+	if (stream->sending || stream->closed || stream->sent_number == server->newest_number)
+		return;
+	if (!stream->announced)
+		ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
+	payload = grpc_raw_byte_buffer_create(&server->newest, 1);
+	ops[n].op = GRPC_OP_SEND_MESSAGE;
+	ops[n++].data.send_message.send_message = payload;
+	stream->announced = true;
+	stream->sending = true;
+	stream->sent_number = server->newest_number;
+	start(stream, ops, n, &stream->sent_tag);
+	grpc_byte_buffer_destroy(payload);
+}
+
+void stream_end_all(struct rpc_server *server)
+{
+	for (struct stream *s = server->streams; s; s = s->next)
+		if (!s->sending && !s->closed)
+			stream_end(s);
+}
+
+static void stream_free(struct stream *stream)
+{
+	grpc_slice_unref(stream->details);
+	grpc_call_unref(stream->call);
+	free(stream);
+}
+
+static void on_sent(struct tag *tag, bool ok)
+{
+	struct stream *stream = TAG_OWNER(tag, struct stream, sent_tag);
+	struct rpc_server *server = stream->server;
+	bool done;
+
+	(void)pthread_mutex_lock(&server->lock);
+	stream->sending = false;
+	if (ok && !stream->closed) {
+		if (server->stopping)
+			stream_end(stream);
+		else
+			stream_push(stream);
+	}
+	done = stream->closed;
+	(void)pthread_mutex_unlock(&server->lock);
+	if (done)
+		stream_free(stream);
+}
+
+static void on_ended(struct tag *tag, bool ok)
+{
+	struct stream *stream = TAG_OWNER(tag, struct stream, ended_tag);
+	struct rpc_server *server = stream->server;
+	bool done;
+
+	(void)pthread_mutex_lock(&server->lock);
+	stream->sending = false;
+	done = stream->closed;
+	(void)pthread_mutex_unlock(&server->lock);
+	if (done)
+		stream_free(stream);
+}
+
+static void on_closed(struct tag *tag, bool ok)
+{
+	struct stream *stream = TAG_OWNER(tag, struct stream, closed_tag);
+	struct rpc_server *server = stream->server;
+	bool done;
+
+	if (stream->method->on_closed)
+		stream->method->on_closed(stream->session, server->userdata);
+
+	(void)pthread_mutex_lock(&server->lock);
+	for (struct stream **s = &server->streams; *s; s = &(*s)->next)
+		if (*s == stream) {
+			*s = stream->next;
+			break;
+		}
+	stream->closed = true;
+	done = !stream->sending;
+	(void)pthread_mutex_unlock(&server->lock);
+	if (done)
+		stream_free(stream);
+}
+
+void stream_open(struct rpc_server *server, const struct rpc_method *method, grpc_call *call)
+{
+	struct stream *stream = calloc(1, sizeof(*stream));
+	grpc_op close = { .op = GRPC_OP_RECV_CLOSE_ON_SERVER };
+
+	if (!stream) {
+		server_refuse(server, call, RPC_RESOURCE_EXHAUSTED, "out of memory");
+		return;
+	}
+	stream->server = server;
+	stream->method = method;
+	stream->call = call;
+	stream->session = server_session_of(server, call);
+	stream->closed_tag.on_event = on_closed;
+	stream->sent_tag.on_event = on_sent;
+	stream->ended_tag.on_event = on_ended;
+	stream->details = grpc_slice_from_static_string("the plugin stops");
+	close.data.recv_close_on_server.cancelled = &stream->cancelled;
+
+	if (method->on_opened)
+		method->on_opened(stream->session, server->userdata);
+
+	(void)pthread_mutex_lock(&server->lock);
+	start(stream, &close, 1, &stream->closed_tag);
+	stream->next = server->streams;
+	server->streams = stream;
+	if (server->stopping)
+		stream_end(stream);
+	else
+		stream_push(stream);
+	(void)pthread_mutex_unlock(&server->lock);
+}

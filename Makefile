@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# Thin: what a person types. CMake builds, ctest tests.
+
+CMAKE ?= cmake
+PRESET ?= dev
+BUILD = $(if $(filter dev,$(PRESET)),build,build-$(PRESET))
+JOBS ?= $(shell nproc)
+
+.PHONY: all help dependencies build demo test check-style clean
+
+all: build
+
+help:
+	@echo "make             build into build/"
+	@echo "make demo        show it at work on this machine's devices (root)"
+	@echo "make test        build with and without sanitizers and run every test"
+	@echo "make check-style check the formatting (clang-format)"
+	@echo "make clean       remove the build folders"
+
+# Installs what building and testing needs, if anything is missing (Debian, Fedora, as root).
+dependencies:
+	@packaging/install-dependencies
+
+build: dependencies
+	$(CMAKE) --preset $(PRESET)
+	$(CMAKE) --build $(BUILD) -j $(JOBS)
+
+demo: build
+	@tests/demo/demo $(BUILD)
+
+test: dependencies
+	@tests/run-all
+
+check-style: dependencies
+	git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror
+
+clean:
+	rm -rf build build-*/

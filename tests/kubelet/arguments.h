@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The command line of every verb.
+ */
+
+#include "manager.h"
+
+#define EXIT_FAILED 1
+#define EXIT_USAGE  2
+
+extern struct manager_options arg_run;
+extern bool arg_json;
+extern bool arg_help;
+extern bool arg_version;
+extern const char *arg_limits;
+extern const char *arg_namespace;
+extern double arg_timeout; /* seconds */
+
+extern const char arguments_help[];
+
+/* Parses the options; the verb and what belongs to it begin at getopt's `optind`. Returns 0 or
+ * EXIT_USAGE after telling the user why. */
+int arguments_parse(int argc, char **argv);
+
+/* Tells the user what is wrong. Returns EXIT_USAGE. */
+int arguments_refuse(const char *text);

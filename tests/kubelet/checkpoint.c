@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The checksum is FNV-1a over the compact text of "Data" with sorted keys, so that it can be
+ * checked after parsing.
+ */
+#include "checkpoint.h"
+
+#include <limits.h>
+
+#include "base64.h"
+#include "file.h"
+#include "text.h"
+
+#define CHECKPOINT_MAX (256U << 20)
+#define CANONICAL      (JSON_COMPACT | JSON_SORT_KEYS)
+
+static uint32_t checksum(const char *text)
+{
+	uint32_t hash = 2166136261U;
+
+	for (; *text; text++)
+		hash = (hash ^ (unsigned char)*text) * 16777619U;
+	return hash;
+}
+
+/* {"<node>": [ids]} */
+static json_t *devices_to_json(const struct allocation *allocation)
+{
+	json_t *nodes = json_object();
+
+	for (size_t i = 0; i < allocation->n_devices; i++) {
+		const struct allocated_device *device = &allocation->devices[i];
+		char key[24];
+		json_t *ids;
+
+		(void)snprintf(key, sizeof(key), "%lld", (long long)device->node);
+		ids = json_object_get(nodes, key);
+		if (!ids) {
+			ids = json_array();
+			if (json_object_set_new(nodes, key, ids) < 0) {
+				json_decref(nodes);
+				return NULL;
+			}
+		}
+		if (json_array_append_new(ids, text_json(device->id)) < 0) {
+			json_decref(nodes);
+			return NULL;
+		}
+	}
+	return nodes;
+}
+
+static json_t *allocation_to_json(const struct allocation *allocation)
+{
+	_cleanup_free_ char *response =
+		base64_encode(allocation->response, allocation->response_size);
+
+	if (!response)
+		return NULL;
+	return json_pack("{s:s, s:s, s:s, s:o, s:s}", "PodUID", allocation->pod_uid,
+		"ContainerName", allocation->container, "ResourceName", allocation->resource,
+		"DeviceIDs", devices_to_json(allocation), "AllocResp", response);
+}
+
+static json_t *healthy_to_json(const struct device_table *devices)
+{
+	json_t *ids = json_array();
+
+	for (size_t i = 0; devices && i < devices->count; i++)
+		if (devices->devices[i].healthy &&
+			json_array_append_new(ids, text_json(devices->devices[i].id)) < 0) {
+			json_decref(ids);
+			return NULL;
+		}
+	return ids;
+}
+
+static json_t *model_to_json(const struct model *model)
+{
+	_cleanup_json_ json_t *entries = json_array(), *registered = json_object();
+
+	for (size_t i = 0; i < model->n_allocations; i++)
+		if (json_array_append_new(entries, allocation_to_json(model->allocations[i])) < 0)
+			return NULL;
+	for (size_t i = 0; i < model->n_resources; i++) {
+		const struct resource *resource = model->resources[i];
+
+		if (resource->known &&
+			json_object_set_new(
+				registered, resource->name, healthy_to_json(resource->devices)) < 0)
+			return NULL;
+	}
+	return json_pack(
+		"{s:O, s:O}", "PodDeviceEntries", entries, "RegisteredDevices", registered);
+}
+
+int checkpoint_write(const struct model *model, const char *dir, struct error *error)
+{
+	_cleanup_json_ json_t *data = model_to_json(model);
+	_cleanup_free_ char *data_text = data ? json_dumps(data, CANONICAL) : NULL, *text = NULL;
+	int size, r;
+
+	if (!data_text)
+		return error_set(error, -ENOMEM, "out of memory");
+	size = asprintf(&text, "{\"Data\":%s,\"Checksum\":%u}", data_text, checksum(data_text));
+	if (size < 0) {
+		text = NULL;
+		return error_set(error, -ENOMEM, "out of memory");
+	}
+	r = file_replace(dir, CHECKPOINT_NAME, text, (size_t)size, 0600, true);
+	if (r < 0)
+		return error_set(
+			error, r, "cannot write %s/%s: %s", dir, CHECKPOINT_NAME, strerror(-r));
+	return 0;
+}
+
+static int read_devices(const json_t *nodes, struct allocation *allocation)
+{
+	const char *key;
+	json_t *ids, *id;
+	size_t i;
+
+	json_object_foreach((json_t *)(uintptr_t)nodes, key, ids)
+	{
+		char *end;
+		long long node;
+
+		errno = 0;
+		node = strtoll(key, &end, 10);
+		if (errno != 0 || end == key || *end != '\0' || !json_is_array(ids))
+			return -EBADMSG;
+		json_array_foreach(ids, i, id)
+		{
+			char *copy;
+			int r;
+
+			if (!json_is_string(id))
+				return -EBADMSG;
+			r = array_reserve((void **)&allocation->devices, allocation->n_devices,
+				sizeof(*allocation->devices));
+			if (r < 0)
+				return r;
+			copy = strdup(json_string_value(id));
+			if (!copy)
+				return -ENOMEM;
+			allocation->devices[allocation->n_devices++] =
+				(struct allocated_device){ .node = node, .id = copy };
+		}
+	}
+	return 0;
+}
+
+static int read_allocation(struct model *model, json_t *entry)
+{
+	_cleanup_(allocation_freep) struct allocation *allocation = NULL;
+	const char *uid, *container, *resource, *response;
+	json_t *nodes;
+	int r;
+
+	if (json_unpack(entry, "{s:s, s:s, s:s, s:o, s:s}", "PodUID", &uid, "ContainerName",
+		    &container, "ResourceName", &resource, "DeviceIDs", &nodes, "AllocResp",
+		    &response) < 0 ||
+		!json_is_object(nodes))
+		return -EBADMSG;
+	allocation = calloc(1, sizeof(*allocation));
+	if (!allocation)
+		return -ENOMEM;
+	allocation->pod_uid = strdup(uid);
+	allocation->container = strdup(container);
+	allocation->resource = strdup(resource);
+	if (!allocation->pod_uid || !allocation->container || !allocation->resource)
+		return -ENOMEM;
+	if (base64_decode(response, &allocation->response, &allocation->response_size) < 0)
+		return -EBADMSG;
+	r = read_devices(nodes, allocation);
+	if (r < 0)
+		return r;
+	return model_insert_allocation(model, TAKE_PTR(allocation));
+}
+
+static int read_data(struct model *model, const json_t *data)
+{
+	json_t *entries = json_object_get(data, "PodDeviceEntries"), *entry;
+	json_t *registered = json_object_get(data, "RegisteredDevices"), *ids;
+	const char *name;
+	size_t i;
+	int r;
+
+	/* Go writes an empty slice as null. */
+	if ((!json_is_array(entries) && !json_is_null(entries)) || !json_is_object(registered))
+		return -EBADMSG;
+	json_array_foreach(entries, i, entry)
+	{
+		r = read_allocation(model, entry);
+		if (r < 0)
+			return r;
+	}
+	json_object_foreach(registered, name, ids)
+	{
+		struct resource *resource;
+
+		r = model_get_resource(model, name, &resource);
+		if (r < 0)
+			return r;
+		resource->known = resource->published = true;
+		resource->endpoint.present = resource->endpoint.stopped = true;
+	}
+	return model_recount_allocated(model);
+}
+
+static int read_text(struct model *model, const char *text, size_t size)
+{
+	_cleanup_json_ json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+	const json_t *data = json_object_get(root, "Data");
+	_cleanup_free_ char *data_text = NULL;
+
+	if (!json_is_object(data))
+		return -EBADMSG;
+	data_text = json_dumps(data, CANONICAL);
+	if (!data_text)
+		return -ENOMEM;
+	if (json_integer_value(json_object_get(root, "Checksum")) != checksum(data_text))
+		return -EBADMSG;
+	return read_data(model, data);
+}
+
+int checkpoint_read(struct model *model, const char *dir, struct error *error)
+{
+	_cleanup_free_ char *text = NULL;
+	char path[PATH_MAX];
+	size_t size;
+	int r;
+
+	r = snprintf(path, sizeof(path), "%s/%s", dir, CHECKPOINT_NAME);
+	if (r < 0 || (size_t)r >= sizeof(path))
+		return error_set(error, -ENAMETOOLONG, "%s: the path is too long", dir);
+	r = file_read(path, CHECKPOINT_MAX, &text, &size);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return error_set(error, r, "cannot read %s: %s", path, strerror(-r));
+	r = read_text(model, text, size);
+	if (r == -EBADMSG)
+		return error_set(error, r,
+			"%s is corrupt, or was written by a real kubelet: going on without it",
+			path);
+	return r < 0 ? error_set(error, r, "cannot read %s: %s", path, strerror(-r)) : 0;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kubelet's checks in the kubelet's order, with its words. What is taken is marked as allocated
+ * at once and stays marked if the admission fails later, until somebody recounts.
+ */
+#include "choice.h"
+
+void choice_done(struct choice *choice)
+{
+	for (size_t i = 0; i < choice->n_available; i++)
+		free(choice->available[i]);
+	free(choice->available);
+	free(choice->taken);
+	*choice = (struct choice){};
+}
+
+static int check_recorded(const struct model *model, const struct allocation *allocation,
+	size_t required, struct id_set *ret_ids, struct error *error)
+{
+	int r;
+
+	r = allocation_ids(allocation, ret_ids);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	if (ret_ids->count != required)
+		return error_set(error, -EINVAL,
+			"pod \"%s\" container \"%s\" changed request for resource \"%s\" from %zu to %zu",
+			allocation->pod_uid, allocation->container, allocation->resource,
+			ret_ids->count, required);
+	return 0;
+}
+
+static bool all_healthy(const struct resource *resource, const struct id_set *ids)
+{
+	for (size_t i = 0; i < ids->n_slots; i++) {
+		const struct listed_device *device;
+
+		if (!ids->slots[i])
+			continue;
+		device = device_table_find(resource->devices, ids->slots[i]);
+		if (!device || !device->healthy)
+			return false;
+	}
+	return true;
+}
+
+static int find_available(struct model *model, const struct resource *resource,
+	struct choice *choice, struct error *error)
+{
+	const struct device_table *devices = resource->devices;
+
+	choice->available = calloc(devices->count + 1, sizeof(char *));
+	if (!choice->available)
+		return error_set(error, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < devices->count; i++) {
+		const struct listed_device *device = &devices->devices[i];
+		size_t at;
+
+		if (!device->healthy || id_set_contains(&resource->allocated, device->id))
+			continue;
+
+		/* Shuffled while it is filled: the newcomer changes places with anybody. */
+		at = model_random(model, choice->n_available + 1);
+		choice->available[choice->n_available] = choice->available[at];
+		choice->available[at] = strdup(device->id);
+		choice->n_available++;
+		if (!choice->available[at])
+			return error_set(error, -ENOMEM, "out of memory");
+	}
+	if (choice->n_available < choice->required)
+		return error_set(error, -ENOSPC,
+			"requested number of devices unavailable for %s. Requested: %zu, Available: %zu",
+			resource->name, choice->required, choice->n_available);
+	return 0;
+}
+
+static int begin(struct model *model, const char *pod_uid, const char *container,
+	struct resource *resource, struct choice *choice, struct error *error)
+{
+	const struct allocation *allocation =
+		model_find_allocation(model, pod_uid, container, resource->name);
+	_cleanup_id_set_ struct id_set recorded = {};
+	int r;
+
+	if (allocation) {
+		r = check_recorded(model, allocation, choice->required, &recorded, error);
+		if (r < 0)
+			return r;
+	}
+	if (!resource->known)
+		return error_set(
+			error, -ENOENT, "cannot allocate unregistered device %s", resource->name);
+	if (resource_allocatable(resource) == 0)
+		return error_set(error, -ENODEV,
+			"no healthy devices present; cannot allocate unhealthy devices %s",
+			resource->name);
+	if (!all_healthy(resource, &recorded))
+		return error_set(error, -ENODEV,
+			"previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s",
+			resource->name);
+	if (allocation || choice->required == 0)
+		return CHOICE_NOTHING;
+	resource->allocated_known = true;
+	r = find_available(model, resource, choice, error);
+	if (r < 0)
+		return r;
+	if (!resource->endpoint.present)
+		return error_set(error, -ENOENT,
+			"endpoint not found in cache for a registered resource: %s",
+			resource->name);
+	if (resource->endpoint.options_known && resource->endpoint.options.preferred_allocation)
+		return CHOICE_PREFER;
+	r = choice_finish(model, resource->name, choice, NULL, 0, error);
+	return r < 0 ? r : CHOICE_ALLOCATE;
+}
+
+int choice_begin(struct model *model, const char *pod_uid, const char *container,
+	const char *resource_name, size_t required, struct choice *ret, struct error *error)
+{
+	struct resource *resource = model_find_resource(model, resource_name);
+	struct choice choice = { .required = required };
+	int r;
+
+	/* Nobody's resource: the container starts without it. */
+	if (!resource || !resource_is_device_plugin(resource))
+		return CHOICE_NOTHING;
+	r = begin(model, pod_uid, container, resource, &choice, error);
+	if (r < 0)
+		choice_done(&choice);
+	else
+		*ret = choice;
+	return r;
+}
+
+static int take(struct resource *resource, struct choice *choice, char *id)
+{
+	int r;
+
+	if (choice->n_taken == choice->required)
+		return 0;
+	r = id_set_insert(&resource->allocated, id);
+	if (r <= 0)
+		return r;
+	choice->taken[choice->n_taken++] = id;
+	return 0;
+}
+
+static int take_all(struct resource *resource, struct choice *choice, const struct id_set *wanted)
+{
+	int r;
+
+	for (size_t i = 0; i < choice->n_available; i++) {
+		if (!id_set_contains(wanted, choice->available[i]))
+			continue;
+		r = take(resource, choice, choice->available[i]);
+		if (r < 0)
+			return r;
+	}
+	for (size_t i = 0; i < choice->n_available; i++) {
+		r = take(resource, choice, choice->available[i]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int choice_finish(struct model *model, const char *resource_name, struct choice *choice,
+	char *const *preferred, size_t n_preferred, struct error *error)
+{
+	_cleanup_id_set_ struct id_set wanted = {};
+	struct resource *resource;
+	int r;
+
+	r = model_get_resource(model, resource_name, &resource);
+	for (size_t i = 0; r >= 0 && i < n_preferred; i++)
+		r = id_set_insert(&wanted, preferred[i]);
+	if (r >= 0) {
+		choice->taken = calloc(choice->required, sizeof(char *));
+		r = choice->taken ? take_all(resource, choice, &wanted) : -ENOMEM;
+	}
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	if (choice->n_taken < choice->required)
+		return error_set(error, -ENOSPC,
+			"unexpectedly allocated less resources than required. Requested: %zu, Got: %zu",
+			choice->required, choice->n_taken);
+	resource->allocated_known = true;
+	return 0;
+}

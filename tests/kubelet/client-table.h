@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Which connection the kubelet takes for "the" client of a resource, and whom it therefore
+ * disconnects when a ListAndWatch stream has ended. Up to 1.36 a resource has one entry, which the
+ * latest Register overwrites: the end of an older stream hits the newer client, and a failed
+ * Register leaves nobody to hit. Later kubelets tell clients apart by the path of their socket.
+ */
+
+#include "common/util.h"
+
+struct client {
+	char *resource;
+	char *path;
+	uint64_t connection;
+};
+
+struct client_table {
+	bool stale_stream_race; /* one entry for each resource, as up to 1.36 */
+	struct client *clients;
+	size_t count;
+};
+
+/* Step 5 of Register: the entry is made, or overwritten. */
+int client_table_put(
+	struct client_table *table, const char *resource, const char *path, uint64_t connection);
+
+/* The Register failed: its entry, or what took its place, is deleted. */
+void client_table_drop(struct client_table *table, const char *resource, const char *path);
+
+/* The stream of the client of that path has ended: removes the entry of the client that is to be
+ * disconnected and returns its connection, 0 if there is none. */
+uint64_t client_table_end(struct client_table *table, const char *resource, const char *path);
+
+/* The connection of the resource's newest entry, 0 if there is none. */
+uint64_t client_table_find(const struct client_table *table, const char *resource);
+
+void client_table_done(struct client_table *table);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The kubelet's side of one registered plugin: dials back, asks for the options, follows the list,
+ * and carries the calls of admissions. Several connections of one resource can exist at a time;
+ * which of them counts is the client table's and the endpoint table's business.
+ */
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "manager.h"
+#include "proto/rpc.h"
+
+struct register_request;
+
+/* What a plugin answered; valid during the handler. */
+struct answer {
+	int status;          /* enum rpc_status */
+	const char *error;   /* the error as Go prints it, NULL on success */
+	const uint8_t *data; /* NULL on failure */
+	size_t size;
+};
+typedef void (*answer_handler)(
+	struct manager *manager, const struct answer *answer, void *userdata);
+
+/* What grpc-go says of a message that cannot be decoded. */
+extern const char *const answer_unreadable;
+
+/* The same for a reason: -EILSEQ for text that is not UTF-8, -EBADMSG for malformed bytes. */
+void answer_describe_unreadable(char *buffer, size_t size, int code);
+
+/* Begins to dial for a Register call that passed the checks and is in the client table. Takes the
+ * request, which is answered when the plugin's options are known, or when that failed. */
+int connection_start(struct manager *manager, const char *resource, const char *endpoint,
+	const char *path, struct register_request *request);
+
+/* The connection of that number; NULL if it is gone or was closed. */
+struct connection *connection_find(struct manager *manager, uint64_t number);
+
+/* Calls a unary method; `timeout` in microseconds, 0: none. The handler is called once, later, on
+ * the main loop, unless the manager is freed before. */
+int connection_call(struct connection *connection, const char *method,
+	const ProtobufCMessage *request, uint64_t timeout, answer_handler handler, void *userdata);
+
+/* The caller of a Register hung up: kubelets from 1.36 on then give up what it started. */
+void connection_caller_gone(struct manager *manager, uint64_t caller);
+
+/* For tests: the kubelet takes the resource's oldest stream for ended, with all that follows from
+ * it; or the connection of its client breaks. Returns -ENOTCONN if there is none. */
+int connection_end_stream(struct manager *manager, const char *resource);
+int connection_drop(struct manager *manager, const char *resource);
+
+/* Closes and frees what no call refers to any more; for manager_free(). */
+void connection_close_all(struct manager *manager);
+void connection_free_all(struct manager *manager);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a container gets from all its resources together. The first value wins, as in the kubelet:
+ * of two devices or mounts with one path in the container, two variables, annotations or CDI names
+ * that are the same, the later is dropped.
+ */
+
+#include <jansson.h>
+
+#include "common/util.h"
+#include "deviceplugin.pb-c.h"
+
+struct container {
+	json_t *parts[5]; /* objects in the order of arrival, keyed by what must be unique */
+	size_t dropped;   /* values that another resource had set differently */
+};
+
+int container_init(struct container *container);
+void container_done(struct container *container);
+#define _cleanup_container_ _cleanup_(container_done)
+
+/* Merges one resource's answer. 0 or -ENOMEM. */
+int container_merge(
+	struct container *container, const V1beta1__ContainerAllocateResponse *response);
+
+/* {"devices": [{"container_path", "host_path", "permissions"}], "mounts": [{"container_path",
+ * "host_path", "read_only"}], "env": {}, "annotations": {}, "cdi": []}. NULL: no memory. */
+json_t *container_to_json(const struct container *container);

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command line. "run" is the kubelet; every other verb is a question to a running one. Exit
+ * codes: 0 done, 1 failed or refused, 2 wrong usage.
+ */
+#include <getopt.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+
+#include "arguments.h"
+#include "client.h"
+#include "common/log.h"
+#include "manager.h"
+#include "print.h"
+#include "text.h"
+
+#define WAIT_RETRY (20 * USEC_PER_MSEC)
+
+static int fail(const struct error *error)
+{
+	(void)fprintf(stderr, "devplug-kubelet: %s\n", error->message);
+	return EXIT_FAILED;
+}
+
+static int finish_output(int code)
+{
+	if (fflush(stdout) == 0)
+		return code;
+	(void)fprintf(stderr, "devplug-kubelet: cannot write the output: %s\n", strerror(errno));
+	return EXIT_FAILED;
+}
+
+/* "RESOURCE=N,..." as an object; NULL if it is not that. */
+static json_t *parse_counts(const char *counts)
+{
+	_cleanup_free_ char *copy = strdup(counts);
+	_cleanup_json_ json_t *object = json_object();
+	char *save = NULL;
+
+	if (!copy)
+		return NULL;
+	for (char *item = strtok_r(copy, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+		char *equals = strchr(item, '='), *end;
+		unsigned long count;
+
+		if (!equals || equals[1] < '0' || equals[1] > '9')
+			return NULL;
+		*equals = '\0';
+		errno = 0;
+		count = strtoul(equals + 1, &end, 10);
+		if (errno != 0 || *end != '\0' || count > INT32_MAX)
+			return NULL;
+		if (json_object_get(object, item) ||
+			json_object_set_new(object, item, json_integer((json_int_t)count)) < 0)
+			return NULL;
+	}
+	return json_incref(object);
+}
+
+static int call(json_t *request, json_t **ret_reply, struct error *error)
+{
+	_cleanup_json_ json_t *owned = request;
+
+	if (!owned)
+		return error_set(error, -EINVAL, "an argument is not UTF-8");
+	return client_call(arg_run.state_dir, owned, ret_reply, error);
+}
+
+static void show(const json_t *reply, void (*print)(const json_t *reply))
+{
+	if (!arg_json) {
+		print(reply);
+		return;
+	}
+	(void)json_dumpf(reply, stdout, JSON_INDENT(2));
+	(void)putchar('\n');
+}
+
+static int verb_run(char **arguments, int n)
+{
+	_cleanup_(manager_freep) struct manager *manager = NULL;
+	_cleanup_free_ char *plugin_dir = NULL;
+	struct rlimit files;
+	struct error error = {};
+	int r;
+
+	arg_run.force_json = arg_json;
+	if (arg_run.plugin_dir[0] != '/') {
+		_cleanup_free_ char *here = getcwd(NULL, 0);
+
+		if (!here || asprintf(&plugin_dir, "%s/%s", here, arg_run.plugin_dir) < 0) {
+			plugin_dir = NULL;
+			return arguments_refuse("--plugin-dir cannot be made absolute");
+		}
+		arg_run.plugin_dir = plugin_dir;
+	}
+	if (arg_run.seed == 0 && getrandom(&arg_run.seed, sizeof(arg_run.seed), 0) < 0)
+		arg_run.seed = now_usec(CLOCK_REALTIME);
+	(void)signal(SIGPIPE, SIG_IGN);
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &files);
+	}
+	r = manager_new(&arg_run, &manager, &error);
+	if (r < 0)
+		return fail(&error);
+	r = manager_run(manager);
+	if (r < 0) {
+		(void)error_set(&error, r, "the event loop failed: %s", strerror(-r));
+		return fail(&error);
+	}
+	return 0;
+}
+
+static int verb_status(char **arguments, int n)
+{
+	_cleanup_json_ json_t *reply = NULL;
+	struct error error = {};
+
+	if (call(json_pack("{s:s}", "command", "status"), &reply, &error) < 0)
+		return fail(&error);
+	show(reply, print_status);
+	return finish_output(0);
+}
+
+static int verb_pods(char **arguments, int n)
+{
+	_cleanup_json_ json_t *reply = NULL;
+	struct error error = {};
+
+	if (call(json_pack("{s:s}", "command", "pods"), &reply, &error) < 0)
+		return fail(&error);
+	show(reply, print_pods);
+	return finish_output(0);
+}
+
+/* Sends a command that is answered with a pod, and shows it. */
+static int show_pod(json_t *request)
+{
+	_cleanup_json_ json_t *reply = NULL;
+	struct error error = {};
+
+	if (call(request, &reply, &error) < 0)
+		return fail(&error);
+	show(reply, print_pod);
+	return finish_output(json_object_get(reply, "reason") ? EXIT_FAILED : 0);
+}
+
+static int remove_pod(const char *name)
+{
+	_cleanup_json_ json_t *reply = NULL;
+	struct error error = {};
+
+	if (call(json_pack("{s:s, s:s, s:s}", "command", "pod-rm", "name", name, "namespace",
+			 arg_namespace),
+		    &reply, &error) < 0)
+		return fail(&error);
+	return 0;
+}
+
+static int verb_pod(char **arguments, int n)
+{
+	json_t *limits;
+
+	if (n == 2 && streq(arguments[0], "rm"))
+		return remove_pod(arguments[1]);
+	if (n == 2 && streq(arguments[0], "restart"))
+		return show_pod(json_pack("{s:s, s:s, s:s}", "command", "pod-restart", "name",
+			arguments[1], "namespace", arg_namespace));
+	if (n != 1)
+		return arguments_refuse("pod takes NAME, rm NAME or restart NAME");
+	limits = parse_counts(arg_limits);
+	if (!limits)
+		return arguments_refuse("--limits takes RESOURCE=N,...");
+	return show_pod(json_pack("{s:s, s:s, s:s, s:o}", "command", "pod", "name", arguments[0],
+		"namespace", arg_namespace, "limits", limits));
+}
+
+/* A kubelet that is not there yet, or restarts, is waited for too. */
+static int wait_for(json_t *wanted, json_t **ret_reply, struct error *error)
+{
+	uint64_t end = now_usec(CLOCK_MONOTONIC) + (uint64_t)(arg_timeout * USEC_PER_SEC);
+
+	for (;;) {
+		uint64_t now = now_usec(CLOCK_MONOTONIC);
+		double left = now < end ? (double)(end - now) / (double)USEC_PER_SEC : 0;
+		int r = call(json_pack("{s:s, s:O, s:f}", "command", "wait", "resources", wanted,
+				     "timeout", left),
+			ret_reply, error);
+
+		if ((r != -ENOENT && r != -ECONNREFUSED && r != -ECONNRESET) || now >= end)
+			return r;
+		(void)usleep(WAIT_RETRY);
+	}
+}
+
+static int verb_wait(char **arguments, int n)
+{
+	_cleanup_json_ json_t *wanted = parse_counts(arguments[0]), *reply = NULL;
+	struct error error = {};
+	bool reached;
+
+	if (!wanted || json_object_size(wanted) == 0)
+		return arguments_refuse("wait takes RESOURCE=N,...");
+	if (wait_for(wanted, &reply, &error) < 0)
+		return fail(&error);
+	reached = json_is_true(json_object_get(reply, "reached"));
+	if (arg_json) {
+		(void)json_dumpf(reply, stdout, JSON_INDENT(2));
+		(void)putchar('\n');
+	} else if (!reached) {
+		(void)fprintf(stderr, "devplug-kubelet: timed out; allocatable: ");
+		print_allocatable(json_object_get(reply, "resources"), stderr);
+	}
+	return finish_output(reached ? 0 : EXIT_FAILED);
+}
+
+static int verb_fault(char **arguments, int n)
+{
+	_cleanup_json_ json_t *reply = NULL;
+	struct error error = {};
+
+	if (call(json_pack("{s:s, s:s, s:s}", "command", "fault", "resource", arguments[0], "fault",
+			 arguments[1]),
+		    &reply, &error) < 0)
+		return fail(&error);
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	int min_arguments, max_arguments;
+	int (*run)(char **arguments, int n);
+} verbs[] = {
+	{ "run", 0, 0, verb_run },
+	{ "status", 0, 0, verb_status },
+	{ "pods", 0, 0, verb_pods },
+	{ "pod", 1, 2, verb_pod },
+	{ "wait", 1, 1, verb_wait },
+	{ "fault", 2, 2, verb_fault },
+};
+
+int main(int argc, char **argv)
+{
+	int r = arguments_parse(argc, argv);
+
+	if (r != 0)
+		return r;
+	if (arg_help) {
+		(void)fputs(arguments_help, stdout);
+		return finish_output(0);
+	}
+	if (arg_version) {
+		(void)puts("devplug-kubelet " DEVPLUGD_VERSION);
+		return finish_output(0);
+	}
+	log_setup("devplug-kubelet", LOG_TARGET_TEXT, LOG_INFO);
+	argc -= optind + 1;
+	argv += optind;
+	if (argc < 0)
+		return arguments_refuse("which command?");
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+		if (!streq(verbs[i].name, argv[0]))
+			continue;
+		if (argc < verbs[i].min_arguments || argc > verbs[i].max_arguments)
+			return arguments_refuse("wrong number of arguments");
+		return verbs[i].run(argv + 1, argc);
+	}
+	return arguments_refuse("unknown command");
+}

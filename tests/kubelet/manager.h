@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The running device manager: the model, the sockets around it, and what is told to the outside
+ * whenever something happens. Everything runs on one event loop; gRPC's thread only posts letters.
+ */
+
+#include <jansson.h>
+#include <systemd/sd-event.h>
+
+#include "model.h"
+#include "proto/mailbox.h"
+
+struct admission;
+struct connection;
+struct control;
+struct output;
+struct registrar;
+
+struct manager_options {
+	const char *plugin_dir; /* absolute */
+	const char *state_dir;
+	enum behaviour behaviour;
+	bool stale_stream_race;
+	bool force_json;
+	unsigned time_scale; /* how much faster than a kubelet the long periods go by */
+	uint64_t seed;
+};
+
+struct manager {
+	const struct manager_options *options;
+	sd_event *event;
+	struct mailbox *mailbox;
+	struct model *model;
+	struct output *output;
+	struct registrar *registrar;
+	struct control *control;
+	struct connection *connections;
+	uint64_t last_connection;     /* numbers count from 1 */
+	struct admission *admissions; /* in the order of arrival */
+	bool admitting;               /* inside the loop that admits */
+	sd_event_source *tick_source, *checkpoint_source, *sigterm_source, *sigint_source;
+	uint64_t checkpoint_written; /* when, 0: never */
+};
+
+/* Starts the device manager as a kubelet does: reads the checkpoint, cleans the directory, listens.
+ * `options` must outlive it. */
+int manager_new(const struct manager_options *options, struct manager **ret, struct error *error);
+
+/* Serves until a signal comes. Returns 0 or negative errno. */
+int manager_run(struct manager *manager);
+
+/* Leaves the files on disk, as a kubelet does. */
+struct manager *manager_free(struct manager *manager);
+DEFINE_CLEANUP(struct manager *, manager_free)
+
+/* Tells the outside that something happened. Takes the object, which has "event" and what belongs
+ * to it; NULL (no memory for it) is accepted. */
+void manager_emit(struct manager *manager, json_t *event);
+
+/* Capacity or allocatable may have changed. */
+void manager_changed(struct manager *manager);
+
+/* Has the checkpoint written: now, or within 100 ms, so that bursts of lists cost one write. */
+int manager_save(struct manager *manager, struct error *error);
+void manager_save_soon(struct manager *manager);
+
+/* CLOCK_MONOTONIC in microseconds. */
+uint64_t manager_now(void);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a kubelet does to its directory before it serves. Links are followed to tell what an entry
+ * is, but it is the entry that goes.
+ */
+#include "plugin-dir.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "checkpoint.h"
+#include "file.h"
+
+static void closedirp(DIR **dir)
+{
+	if (*dir)
+		(void)closedir(*dir);
+}
+
+static bool is_removed(enum behaviour behaviour, mode_t mode)
+{
+	return behaviour == BEHAVIOUR_1_32 ? !S_ISDIR(mode) : S_ISSOCK(mode);
+}
+
+static int clean(const char *path, enum behaviour behaviour,
+	void (*on_removed)(const char *name, void *userdata), void *userdata, struct error *error)
+{
+	_cleanup_(closedirp) DIR *dir = opendir(path);
+	const struct dirent *entry;
+
+	if (!dir)
+		return error_set(error, -errno, "cannot read %s: %s", path, strerror(errno));
+	while ((entry = readdir(dir))) {
+		struct stat st;
+
+		if (streq(entry->d_name, CHECKPOINT_NAME) ||
+			fstatat(dirfd(dir), entry->d_name, &st, 0) < 0 ||
+			!is_removed(behaviour, st.st_mode))
+			continue;
+		if (unlinkat(dirfd(dir), entry->d_name, 0) < 0 && errno != ENOENT)
+			return error_set(error, -errno, "cannot remove %s/%s: %s", path,
+				entry->d_name, strerror(errno));
+		on_removed(entry->d_name, userdata);
+	}
+	return 0;
+}
+
+int plugin_dir_prepare(const char *dir, enum behaviour behaviour,
+	void (*on_removed)(const char *name, void *userdata), void *userdata, struct error *error)
+{
+	int r;
+
+	r = make_directory(dir, 0755);
+	if (r < 0)
+		return error_set(error, r, "cannot make %s: %s", dir, strerror(-r));
+	return clean(dir, behaviour, on_removed, userdata, error);
+}
+
+static int set_address(struct sockaddr_un *address, const char *path)
+{
+	size_t size = strlen(path) + 1;
+
+	if (size > sizeof(address->sun_path))
+		return -ENAMETOOLONG;
+	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	memcpy(address->sun_path, path, size);
+	return 0;
+}
+
+int socket_connect(const char *path, int *ret_fd)
+{
+	_cleanup_close_ int fd = -EBADF;
+	struct sockaddr_un address;
+	int r;
+
+	r = set_address(&address, path);
+	if (r < 0)
+		return r;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+int socket_listen(const char *path, int *ret_fd)
+{
+	_cleanup_close_ int fd = -EBADF;
+	struct sockaddr_un address;
+	int r;
+
+	r = set_address(&address, path);
+	if (r < 0)
+		return r;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
+		listen(fd, SOMAXCONN) < 0)
+		return -errno;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int socket_path(const char *dir, char *path, size_t size, struct error *error)
+{
+	int r = snprintf(path, size, "%s/%s", dir, KUBELET_SOCKET_NAME);
+
+	if (r < 0 || (size_t)r >= size)
+		return error_set(error, -ENAMETOOLONG,
+			"%s is too long a path for a socket in it: use a shorter --plugin-dir",
+			dir);
+	return 0;
+}
+
+int plugin_dir_check_unused(const char *dir, struct error *error)
+{
+	_cleanup_close_ int fd = -EBADF;
+	char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
+	int r;
+
+	r = socket_path(dir, path, sizeof(path), error);
+	if (r < 0)
+		return r;
+	if (socket_connect(path, &fd) >= 0)
+		return error_set(error, -EADDRINUSE,
+			"a kubelet serves %s: stop it, or choose another --plugin-dir", path);
+	return 0;
+}
+
+int plugin_dir_listen(const char *dir, int *ret_fd, struct error *error)
+{
+	char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
+	int r;
+
+	r = socket_path(dir, path, sizeof(path), error);
+	if (r < 0)
+		return r;
+	r = socket_listen(path, ret_fd);
+	if (r < 0)
+		return error_set(error, r, "cannot listen on %s: %s", path, strerror(-r));
+	return 0;
+}

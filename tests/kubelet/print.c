@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tables and lists on standard output, from the JSON that the kubelet replied.
+ */
+#include "print.h"
+
+static long long number(const json_t *object, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(object, key));
+}
+
+/* The member as text in a buffer of the caller, made harmless for a terminal. */
+static const char *text(const json_t *value, char *buffer, size_t size)
+{
+	const char *from = json_string_value(value);
+
+	(void)snprintf(buffer, size, "%s", from ? from : "-");
+	for (char *p = buffer; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+	return buffer;
+}
+
+#define TEXT(value)         text(value, (char[4096]){ 0 }, 4096)
+#define MEMBER(object, key) TEXT(json_object_get(object, key))
+
+static void print_device(const json_t *device)
+{
+	const json_t *numa = json_object_get(device, "numa"), *node;
+	size_t i;
+
+	(void)printf("  %-40s %-10s numa", MEMBER(device, "id"),
+		json_is_true(json_object_get(device, "healthy")) ? "Healthy" : "Unhealthy");
+	json_array_foreach(numa, i, node)(void)
+		printf("%c%lld", i == 0 ? ' ' : ',', (long long)json_integer_value(node));
+	(void)printf("%s  %s\n", i == 0 ? " -" : "", MEMBER(device, "pod"));
+}
+
+void print_status(const json_t *status)
+{
+	const json_t *resources = json_object_get(status, "resources"), *resource, *device;
+	size_t i, k;
+
+	(void)printf("kubelet %s, plugins in %s\n", MEMBER(status, "behaviour"),
+		MEMBER(status, "plugin_dir"));
+	json_array_foreach(resources, i, resource)
+	{
+		(void)printf(
+			"\n%s: %s, capacity %lld, allocatable %lld, allocated %lld, endpoint %s\n",
+			MEMBER(resource, "name"), MEMBER(resource, "state"),
+			number(resource, "capacity"), number(resource, "allocatable"),
+			number(resource, "allocated"), MEMBER(resource, "endpoint"));
+		json_array_foreach(json_object_get(resource, "devices"), k, device)
+			print_device(device);
+	}
+}
+
+static void print_resources(const json_t *pod)
+{
+	const char *name;
+	json_t *ids, *id;
+	size_t i;
+
+	json_object_foreach(json_object_get(pod, "resources"), name, ids)
+	{
+		(void)printf("  %s:", name);
+		json_array_foreach(ids, i, id)(void) printf(" %s", TEXT(id));
+		(void)putchar('\n');
+	}
+	json_array_foreach(json_object_get(pod, "ignored"), i, id)(void) printf(
+		"  %s: no plugin has registered it, the container starts without\n", TEXT(id));
+}
+
+static void print_map(const char *title, const json_t *map)
+{
+	const char *key;
+	json_t *value;
+
+	if (json_object_size(map) > 0)
+		(void)printf("  %s:\n", title);
+	json_object_foreach((json_t *)(uintptr_t)map, key, value)(void)
+		printf("    %s=%s\n", key, TEXT(value));
+}
+
+static void print_container(const json_t *container)
+{
+	const json_t *list = json_object_get(container, "devices"), *item;
+	size_t i;
+
+	if (json_array_size(list) > 0)
+		(void)printf("  devices:\n");
+	json_array_foreach(list, i, item)(void)
+		printf("    %s -> %s %s\n", MEMBER(item, "host_path"),
+			MEMBER(item, "container_path"), MEMBER(item, "permissions"));
+	list = json_object_get(container, "mounts");
+	if (json_array_size(list) > 0)
+		(void)printf("  mounts:\n");
+	json_array_foreach(list, i, item)(void) printf("    %s -> %s %s\n",
+		MEMBER(item, "host_path"), MEMBER(item, "container_path"),
+		json_is_true(json_object_get(item, "read_only")) ? "ro" : "rw");
+	print_map("env", json_object_get(container, "env"));
+	print_map("annotations", json_object_get(container, "annotations"));
+	list = json_object_get(container, "cdi");
+	if (json_array_size(list) > 0)
+		(void)printf("  cdi:\n");
+	json_array_foreach(list, i, item)(void) printf("    %s\n", TEXT(item));
+}
+
+void print_pod(const json_t *pod)
+{
+	(void)printf(
+		"%s/%s: %s\n", MEMBER(pod, "namespace"), MEMBER(pod, "name"), MEMBER(pod, "phase"));
+	if (json_object_get(pod, "reason"))
+		(void)printf("  %s: %s\n", MEMBER(pod, "reason"), MEMBER(pod, "message"));
+	print_resources(pod);
+	print_container(json_object_get(pod, "container"));
+}
+
+void print_pods(const json_t *pods)
+{
+	const json_t *pod;
+	size_t i;
+
+	json_array_foreach(json_object_get(pods, "pods"), i, pod) print_pod(pod);
+}
+
+void print_allocatable(const json_t *resources, FILE *to)
+{
+	const char *separator = "", *name;
+	json_t *counts;
+
+	json_object_foreach((json_t *)(uintptr_t)resources, name, counts)
+	{
+		(void)fprintf(to, "%s%s=", separator, name);
+		if (json_is_null(counts))
+			(void)fprintf(to, "unknown");
+		else
+			(void)fprintf(to, "%lld (capacity %lld)", number(counts, "allocatable"),
+				number(counts, "capacity"));
+		separator = ", ";
+	}
+	(void)fputc('\n', to);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the kubelet checks of a registration before it dials back.
+ */
+
+#include "common/error.h"
+
+/* Whether the kubelet takes the name for an extended resource. */
+bool resource_name_is_valid(const char *name);
+
+/* Checks version and resource name in the kubelet's order; the error holds the kubelet's words. */
+int registration_check(const char *version, const char *resource, struct error *error);
+
+/* The socket's path: the endpoint below the directory, "." and ".." resolved as text, a leading
+ * slash ignored. Malloc'ed, NULL: no memory. */
+char *endpoint_path(const char *plugin_dir, const char *endpoint);

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node in a temporary folder: devplug-kubelet and devplugd, started, stopped and asked like on a real one.
+
+Programs come from the folder in $DEVPLUGD_BIN. Waiting is always for a condition, with a generous limit that
+only a hang reaches; nothing here asserts how fast something was.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BIN = os.environ.get("DEVPLUGD_BIN", os.path.join(os.path.dirname(__file__), "../../build/bin"))
+LIMIT = 60.0
+
+
+def program(name):
+    return os.path.join(BIN, name)
+
+
+def until(condition, what, limit=LIMIT):
+    """Returns the first true value of condition()."""
+    end = time.monotonic() + limit
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {limit:.0f} s in vain for: {what}")
+        time.sleep(0.01)
+
+
+class Node:
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix="devplugd-test.")
+        os.chmod(self.dir, 0o755)
+        self.config = os.path.join(self.dir, "devplugd.conf")
+        self.plugins = os.path.join(self.dir, "plugins")
+        self.run = os.path.join(self.dir, "run")
+        self.kubelet_state = os.path.join(self.dir, "kubelet")
+        self.kubelet = self.daemon = None
+        self.kubelet_options = []
+
+    def close(self):
+        for process in (self.daemon, self.kubelet):
+            if process and process.poll() is None:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    # --- configuration
+
+    def configure(self, *resources, text=""):
+        body = ",\n".join(resources)
+        with open(self.config + ".new", "w") as file:
+            file.write(
+                f'runtime_dir = "{self.run}";\n'
+                f'kubelet = {{ device_plugin_dir = "{self.plugins}"; }};\n'
+                f"{text}\nresources = (\n{body}\n);\n"
+            )
+        os.rename(self.config + ".new", self.config)
+
+    # --- devplugd
+
+    def start(self, *options):
+        with open(self.path("devplugd.log"), "ab") as log:
+            self.daemon = subprocess.Popen(
+                [program("devplugd"), "-c", self.config, *options], stderr=log, stdout=log
+            )
+
+    def reload(self):
+        before = self.generation()
+        self.daemon.send_signal(signal.SIGHUP)
+        until(lambda: self.generation() == before + 1, "the reload to take effect")
+
+    def stop(self, number=signal.SIGTERM):
+        self.daemon.send_signal(number)
+        code = self.daemon.wait(timeout=LIMIT)
+        self.daemon = None
+        return code
+
+    def output(self):
+        with open(self.path("devplugd.log"), errors="replace") as file:
+            return file.read()
+
+    def status(self):
+        """The parsed answer of devplugctl status --json, or None while there is none."""
+        answer = subprocess.run(
+            [program("devplugctl"), "-c", self.config, "status", "--json"], capture_output=True
+        )
+        return json.loads(answer.stdout) if answer.returncode == 0 else None
+
+    def generation(self):
+        status = self.status()
+        return status["generation"] if status else 0
+
+    def resource(self, name):
+        status = self.status() or {"resources": []}
+        for resource in status["resources"]:
+            if resource["name"] == name:
+                return resource
+        return None
+
+    def await_serving(self):
+        """Waits until every resource serves, and returns them by name."""
+
+        def look():
+            status = self.status()
+            return status and all(r["state"] == "serving" for r in status["resources"]) and status
+
+        return {r["name"]: r for r in until(look, "all resources to serve")["resources"]}
+
+    def await_state(self, name, state):
+        def look():
+            resource = self.resource(name)
+            return resource if resource and resource["state"] == state else None
+
+        return until(look, f"{name} to be {state}; last {self.resource(name)}")
+
+    # --- the kubelet
+
+    def start_kubelet(self, *options):
+        with open(self.path("kubelet.log"), "ab") as log:
+            self.kubelet = subprocess.Popen(
+                [program("devplug-kubelet"), "run", "--plugin-dir", self.plugins, "--state-dir",
+                 self.kubelet_state, "--json", *(options or self.kubelet_options)],
+                stdout=log, stderr=log,
+            )
+
+    def stop_kubelet(self, number=signal.SIGTERM):
+        self.kubelet.send_signal(number)
+        self.kubelet.wait(timeout=LIMIT)
+        self.kubelet = None
+
+    def kubelet_events(self):
+        with open(self.path("kubelet.log")) as file:
+            events = []
+            for line in file:
+                try:
+                    events.append(json.loads(line))
+                except ValueError:
+                    continue
+            return events
+
+    def ask_kubelet(self, *words):
+        return subprocess.run(
+            [program("devplug-kubelet"), *words, "--state-dir", self.kubelet_state],
+            capture_output=True, text=True,
+        )
+
+    def await_allocatable(self, **counts):
+        """Waits until each resource vendor.example/NAME has that many allocatable devices."""
+        wanted = ",".join(f"vendor.example/{name}={n}" for name, n in counts.items())
+
+        def look():
+            # The kubelet itself may not run yet, or may just be restarted.
+            return self.ask_kubelet("wait", wanted, "--timeout", "5").returncode == 0
+
+        until(look, f"allocatable {wanted}; kubelet {self.node_resources()}; daemon:\n{self.output()}")
+
+    def node_resources(self):
+        answer = self.ask_kubelet("status", "--json")
+        if answer.returncode != 0:
+            return {}
+        return {r["name"]: r for r in json.loads(answer.stdout)["resources"]}
+
+    def pod(self, name, **limits):
+        """Admits a pod. Returns (what its container gets, None) or (None, the pod's status)."""
+        words = ",".join(f"vendor.example/{key}={n}" for key, n in limits.items())
+        answer = self.ask_kubelet("pod", name, "--limits", words, "--json")
+        result = json.loads(answer.stdout)
+        if answer.returncode != 0:
+            return None, result
+        return {"resources": result["resources"], **result["container"]}, None
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def process_status(pid):
+    """The fields of /proc/PID/status."""
+    with open(f"/proc/{pid}/status") as file:
+        return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+
+
+class NodeTest(unittest.TestCase):
+    """A test with a node of its own; shows what devplugd said if it fails."""
+
+    def setUp(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root, as a kubelet does")
+        self.node = Node()
+        self.said = ""
+        self.addCleanup(self.node.close)
+        self.addCleanup(self.keep_output)
+
+    def keep_output(self):
+        if os.path.exists(self.node.path("devplugd.log")):
+            self.said = self.node.output()
+
+    def run(self, result=None):
+        before = len(result.failures) + len(result.errors) if result is not None else 0
+        outcome = super().run(result)
+        if result is not None and len(result.failures) + len(result.errors) > before:
+            print(f"--- {self.id()}: devplugd said\n{getattr(self, 'said', '')}", file=sys.stderr)
+        return outcome
+
+
+def static(name, count, more=""):
+    return f'{{ name = "vendor.example/{name}"; driver = "static"; match = ( {{ count = {count}; }} ); {more} }}'
+
+
+def path(name, pattern, more=""):
+    return f'{{ name = "vendor.example/{name}"; driver = "path"; match = ( {{ path = "{pattern}"; }} ); {more} }}'

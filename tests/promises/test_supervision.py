@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Supervision: kubelet restarts (P6), start without a kubelet (P5), no orphans (P7), hung children (P8), stop
+(P9), siblings (P12), one session at a time (P15)."""
+import os
+import signal
+import socket
+import stat
+import unittest
+
+from node import NodeTest, children_of, static, until
+
+N = 5
+
+
+class Supervision(NodeTest):
+    def setUp(self):
+        super().setUp()
+        self.names = {f"r{i}": 2 for i in range(N)}
+        self.node.configure(*(static(name, n) for name, n in self.names.items()))
+
+    def pids(self):
+        return {name: r["pid"] for name, r in self.node.await_serving().items()}
+
+    def sockets(self):
+        return [name for name in os.listdir(self.node.plugins)
+                if stat.S_ISSOCK(os.lstat(os.path.join(self.node.plugins, name)).st_mode)
+                and name != "kubelet.sock"]
+
+    def test_P5_starts_before_the_kubelet(self):
+        self.node.start()
+        until(lambda: self.node.status() and all(
+            r["state"] == "waiting" and r["devices"] for r in self.node.status()["resources"]),
+            "every child to be ready and waiting")
+        self.node.start_kubelet()
+        self.node.await_allocatable(**self.names)
+
+    def test_P6_kubelet_restarts(self):
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(**self.names)
+        pids = self.pids()
+        for round_ in range(12):
+            self.node.stop_kubelet(signal.SIGKILL if round_ % 2 else signal.SIGTERM)
+            self.node.start_kubelet("--behaviour", ("1.32", "1.36")[round_ // 2 % 2])
+            self.node.await_allocatable(**self.names)
+        # A kubelet restart costs a session, never a process.
+        self.assertEqual(self.pids(), pids)
+        until(lambda: len(self.sockets()) == N, "only the sockets of live sessions to be there")
+
+    def test_P6_plugin_directory_wiped_and_replaced(self):
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(**self.names)
+        self.node.stop_kubelet(signal.SIGKILL)
+        os.rename(self.node.plugins, self.node.plugins + ".old")
+        self.node.start_kubelet()
+        self.node.await_allocatable(**self.names)
+
+    def test_P6_kubelet_that_refuses_connections(self):
+        os.makedirs(self.node.plugins)
+        dead = socket.socket(socket.AF_UNIX)
+        dead.bind(os.path.join(self.node.plugins, "kubelet.sock"))
+        self.node.start()
+        until(lambda: self.node.status() and all(
+            r["state"] == "waiting" for r in self.node.status()["resources"]), "waiting")
+        dead.close()
+        self.node.start_kubelet()
+        self.node.await_allocatable(**self.names)
+
+    def test_kubelet_ends_a_stream(self):
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(**self.names)
+        session = self.node.resource("vendor.example/r1")["session"]
+        self.assertEqual(self.node.ask_kubelet("fault", "vendor.example/r1", "end-stream").returncode, 0)
+        until(lambda: (r := self.node.resource("vendor.example/r1"))["session"] > session
+              and r["state"] == "serving", "a new session")
+        self.node.await_allocatable(**self.names)
+
+    def test_P7_no_orphans(self):
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(**self.names)
+        children = children_of(self.node.daemon.pid)
+        self.assertEqual(len(children), N)
+        self.node.stop(signal.SIGKILL)
+        until(lambda: not any(os.path.exists(f"/proc/{child}/exe") for child in children),
+              "children to be gone with their supervisor")
+        # The next one cleans up what the dead one left, and takes over.
+        self.node.start()
+        self.node.await_allocatable(**self.names)
+        until(lambda: len(self.sockets()) == N, "stale sockets to be removed")
+
+    def test_P8_stopped_child_is_replaced(self):
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(**self.names)
+        before = self.pids()
+        os.kill(before["vendor.example/r0"], signal.SIGSTOP)
+        until(lambda: (r := self.node.resource("vendor.example/r0"))["state"] == "serving"
+              and r["pid"] != before["vendor.example/r0"], "the hung child to be replaced")
+        self.node.await_allocatable(**self.names)
+        after = self.pids()
+        del before["vendor.example/r0"], after["vendor.example/r0"]
+        self.assertEqual(after, before)
+
+    def test_P9_stop_leaves_nothing(self):
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(**self.names)
+        children = children_of(self.node.daemon.pid)
+        self.assertEqual(self.node.stop(), 0)
+        self.assertEqual(self.sockets(), [])
+        self.assertFalse(any(os.path.exists(f"/proc/{child}/exe") for child in children))
+
+    def test_P13_random_kills(self):
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(**self.names)
+        for i in range(40):
+            victim = self.node.resource(f"vendor.example/r{i % N}")["pid"]
+            try:
+                os.kill(victim or children_of(self.node.daemon.pid)[0], signal.SIGKILL)
+            except (ProcessLookupError, IndexError):
+                continue  # dead already, and not back yet
+        self.node.await_allocatable(**self.names)
+
+    def test_second_daemon_is_refused(self):
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(**self.names)
+        first, self.node.daemon = self.node.daemon, None
+        self.node.start()
+        self.assertEqual(self.node.daemon.wait(timeout=60), 1)
+        self.node.daemon = first
+        self.node.await_allocatable(**self.names)
+
+
+if __name__ == "__main__":
+    unittest.main()

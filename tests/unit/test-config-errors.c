@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The configuration as it is not meant: what an administrator is told of a broken file, and where.
+ */
+#include "config-fixture.h"
+
+static const struct {
+	const char *text, *problems;
+} broken[] = {
+	{ "log_level = 1;",
+		"1: log_level: must be \"error\", \"warning\", \"notice\", \"info\" or \"debug\", not the number 1\n" },
+	{ "log_level = \"inf\";", "1: log_level: unknown value \"inf\", did you mean \"info\"?\n" },
+	{ "log_level = \"loud\";",
+		"1: log_level: must be \"error\", \"warning\", \"notice\", \"info\" or \"debug\", not the string \"loud\"\n" },
+	{ "runtime_dir = \"run\";", "1: runtime_dir: " ABSOLUTE "\"run\"\n" },
+	{ "runtime_dir = \"\";", "1: runtime_dir: must not be empty\n" },
+	{ "runtime_dir = \"/run/../x\";",
+		"1: runtime_dir: must not contain \"..\" as \"/run/../x\" does: write the path it leads to\n" },
+	{ "runtime_dir = \"${id}\";", "1: runtime_dir: " ABSOLUTE "\"${id}\"\n" },
+	{ "\nresource = ();", "2: unknown key \"resource\", did you mean \"resources\"?\n" },
+	{ "name = \"x\";",
+		"1: unknown key \"name\", which belongs in \"resources = ( { name = ... } )\"\n" },
+	{ "zork = 1;",
+		"1: unknown key \"zork\", the keys here are: runtime_dir, log_level, kubelet, resources\n" },
+	{ "kubelet = ();", "1: kubelet: must be a group { ... }, not a list ( )\n" },
+	{ "kubelet = {\nregistration = \"watcher\"; };",
+		"2: kubelet.registration: must be \"socket\", not the string \"watcher\"\n" },
+	{ "kubelet = { registration = 1; };",
+		"1: kubelet.registration: must be \"socket\", not the number 1\n" },
+	{ "kubelet = { device_plugin_dir = \"var\"; };",
+		"1: kubelet.device_plugin_dir: " ABSOLUTE "\"var\"\n" },
+	{ "kubelet = { device_plugin_dir =\n\"/123456789123456789123456789123456789123456789x\"; };",
+		"1: kubelet.device_plugin_dir: has 47 bytes, the most is 46: the path of a socket has room for 107, of which \"/\" and the names of the sockets need 61\n" },
+	{ "kubelet = { plugin_dir = \"/x\"; };",
+		"1: kubelet: unknown key \"plugin_dir\", the keys here are: device_plugin_dir, registration\n" },
+	{ "resources = {};",
+		"1: resources: must be a list of groups, ( { ... }, { ... } ), not a group { }\n" },
+	{ "resources = ( 5 );", "1: resources[0]: must be a group { ... }, not the number 5\n" },
+	{ "resources = ( \"a\" );",
+		"1: resources[0]: must be a group { ... }, not the string \"a\"\n" },
+	{ "a = 1;\na = 2;", "2: duplicate setting name\n" },
+	{ "a = 1;\n\n= 2;",
+		"3: syntax error here or just before: look for a missing \";\", \",\" or quote\n" },
+	{ "a = [ 1, \"x\" ];", "1: mismatched element type in array\n" },
+	{ "a = {\n\n( };", "3: \"}\" cannot close the \"(\" of line 3: a \")\" is missing\n" },
+	{ "a = 1; )", "1: \")\" closes a bracket that is not open\n" },
+	{ "a = (\n(\n )", "1: the \"(\" opened in this line is never closed\n" },
+	{ "\na = \"b;\nc = 1;", "2: the quote opened in this line is never closed\n" },
+	{ "a = 1;\n/* b", "2: the comment opened in this line is never closed\n" },
+	{ "a = \"x\\x00y\";", "1: a string must not hold the byte 0 (\"\\x00\")\n" },
+	{ "(((((((((((((((((((((((((((((((((", "1: brackets are nested more than 32 deep\n" },
+	{ "\n@include \"a\\\\b\"\n", "2: @include: the file's name must not hold a backslash\n" },
+	{ ONE("share = { replicas = 4294967297; };"),
+		"3: the number 4294967297 is too large without an \"L\" behind it\n" },
+	{ ONE("share = { replicas = 0x100000000; };"),
+		"3: the number 0x100000000 is too large without an \"L\" behind it\n" },
+	{ ONE("share = { replicas = 99999999999999999999L; };"),
+		"3: the number 99999999999999999999L is too large\n" },
+	{ "resources = (\n{ driver = \"path\"; match = \"/dev/x\"; } );",
+		"2: resources[0]: name: is missing\n" },
+	{ "resources = (\n{ name = \"v.e/x\"; match = \"/dev/x\"; } );",
+		"2: resources[0] \"v.e/x\": driver: is missing\n" },
+	{ "resources = (\n{ name = \"v.e/x\"; driver = \"path\"; } );",
+		"2: resources[0] \"v.e/x\": match: is missing\n" },
+	{ "resources = (\n{ name = \"v.e/x\"; driver = \"path\"; match = (); } );",
+		"2: resources[0] \"v.e/x\": match: must not be empty\n" },
+	{ "resources = (\n{ name = \"gpu\"; driver = \"path\"; match = \"/dev/x\"; } );",
+		"2: resources[0] \"gpu\": name: \"gpu\" has no \"/\": write DOMAIN/TYPE with a domain of yours, such as \"vendor.example/gpu\"\n" },
+	{ "resources = (\n{ name = 5; driver = \"path\"; match = \"/dev/x\"; } );",
+		"2: resources[0]: name: must be a string, not the number 5\n" },
+	{ "resources = (\n{ name = \"v.e/x\"; driver = \"pth\"; match = \"/dev/x\"; } );",
+		"2: resources[0] \"v.e/x\": driver: unknown driver \"pth\", did you mean \"path\"?\n" },
+	{ "resources = (\n{ name = \"v.e/x\"; driver = \"zork\"; match = \"/dev/x\"; } );",
+		"2: resources[0] \"v.e/x\": driver: unknown driver \"zork\", the drivers are: \"path\", \"static\"\n" },
+	{ "resources = (\n{ name = \"v.e/x\"; driver = \"path\"; match = { path = \"/dev/x\"; }; } );",
+		"2: resources[0] \"v.e/x\": match: must be a list of groups, ( { ... }, { ... } ), not a group { }\n" },
+	{ "resources = (\n{ name = \"v.e/x\"; driver = \"path\"; match = ( 5 ); } );",
+		"2: resources[0] \"v.e/x\": match[0]: must be a group { ... } or a string, not the number 5\n" },
+	{ "resources = (\n{ name = \"v.e/x\"; driver = \"path\"; match = ( { pth = \"/dev/x\"; path = \"/dev/y\"; } ); } );",
+		"2: resources[0] \"v.e/x\": match[0]: unknown key \"pth\", did you mean \"path\"?\n" },
+	{ ONE("matc = 1;"), SAID("unknown key \"matc\", did you mean \"match\"?") },
+	{ ONE("path = \"/dev/y\";"),
+		SAID("unknown key \"path\", which belongs in \"match = ( { path = ... } )\"") },
+	{ ONE("replicas = 5;"),
+		SAID("unknown key \"replicas\", which belongs in \"share = { replicas = ... }\"") },
+	{ ONE("preset = \"amd-gpu\";"),
+		SAID("unknown key \"preset\", the keys here are: name, driver, enabled, overlap, topology, prefer, user, match, exclude, share, container, health, prestart") },
+	{ ONE("enabled = 1;"), SAID("enabled: must be true or false, not the number 1") },
+	{ ONE("overlap = \"yes\";"),
+		SAID("overlap: must be true or false, not the string \"yes\"") },
+	{ ONE("topology = 1.5;"), SAID("topology: must be true or false, not the number 1.5") },
+	{ ONE("prefer = \"nuna\";"),
+		SAID("prefer: unknown value \"nuna\", did you mean \"numa\"?") },
+	{ ONE("prefer = true;"),
+		SAID("prefer: must be \"none\", \"packed\", \"spread\", \"numa\" or \"links\", not \"true\"") },
+	{ ONE("prefer = \"best\";"),
+		SAID("prefer: must be \"none\", \"packed\", \"spread\", \"numa\" or \"links\", not the string \"best\"") },
+	{ ONE("prefer = \"links\";"),
+		"2: resources[0] \"v.e/x\": prefer: \"links\" needs a driver that knows how devices are connected, which \"path\" does not: use \"numa\", \"packed\" or \"spread\"\n" },
+	{ ONE("user = \"a b\";"), SAID("user: must be the name or number of a user, not \"a b\"") },
+	{ ONE("exclude = ( { } );"), SAID("exclude[0].id: is missing") },
+	{ ONE("exclude = 5;"),
+		SAID("exclude: must be a list of groups, ( { ... }, { ... } ), not the number 5") },
+	{ ONE("share = 5;"), SAID("share: must be a group { ... }, not the number 5") },
+	{ ONE("share = { replicas = 0; };"),
+		SAID("share.replicas: must be from 1 to 100000 replicas, not 0") },
+	{ ONE("share = { replicas = 100001; };"),
+		SAID("share.replicas: must be from 1 to 100000 replicas, not 100001") },
+	{ ONE("share = { replicas = -1; };"),
+		SAID("share.replicas: must be from 1 to 100000 replicas, not -1") },
+	{ ONE("share = { replicas = \"5\"; };"),
+		SAID("share.replicas: must be a whole number, not the string \"5\"") },
+	{ ONE("share = { replicas = 1.5; };"),
+		SAID("share.replicas: must be a whole number, not the number 1.5") },
+	{ ONE("share = { max_per_container = -1; };"),
+		SAID("share.max_per_container: must be from 0 to 100000 devices, not -1") },
+	{ ONE("share = { replica = 5; };"),
+		SAID("share: unknown key \"replica\", did you mean \"replicas\"?") },
+	{ ONE("container = { nodes = 5; };"),
+		SAID("container.nodes: must be a list of groups, ( { ... }, { ... } ), not the number 5") },
+	{ ONE("container = { nodes = ( \"dev\" ); };"),
+		SAID("container.nodes[0].host: " ABSOLUTE "\"dev\"") },
+	{ ONE("container = { nodes = \"?dev\"; };"),
+		SAID("container.nodes.host: " ABSOLUTE "\"dev\"") },
+	{ ONE("container = { nodes = \"${node}/../sda\"; };"),
+		SAID("container.nodes.host: must not contain \"..\" as \"${node}/../sda\" does: write the path it leads to") },
+	{ ONE("container = { nodes = ( { path = \"/dev/x\"; } ); };"),
+		SAID("container.nodes[0].host: is missing") },
+	{ ONE("container = { nodes = ( { host = \"/dev/x\"; permissions = \"rx\"; } ); };"),
+		SAID("container.nodes[0].permissions: must be made of \"r\" (read), \"w\" (write) and \"m\" (mknod), each at most once, such as \"rw\", not \"rx\"") },
+	{ ONE("container = { nodes = ( { host = \"/dev/x\"; permissions = \"rr\"; } ); };"),
+		SAID("container.nodes[0].permissions: must be made of \"r\" (read), \"w\" (write) and \"m\" (mknod), each at most once, such as \"rw\", not \"rr\"") },
+	{ ONE("container = { nodes = ( { host = \"/dev/x\"; permissions = \"\"; } ); };"),
+		SAID("container.nodes[0].permissions: must not be empty") },
+	{ ONE("container = { nodes = ( \"/dev/${idx}\" ); };"),
+		SAID("container.nodes[0].host: unknown variable \"${idx}\", did you mean \"${id}\"?") },
+	{ ONE("container = { mounts = \"/opt\"; };"),
+		SAID("container.mounts: must be a list of groups, ( { ... }, { ... } ), not the string \"/opt\"") },
+	{ ONE("container = { mounts = ( { host = \"opt\"; } ); };"),
+		SAID("container.mounts[0].host: " ABSOLUTE "\"opt\"") },
+	{ ONE("container = { env = ( \"A\" ); };"),
+		SAID("container.env[0]: must have the form \"NAME=value\", not \"A\"") },
+	{ ONE("container = { env = ( \"=x\" ); };"),
+		SAID("container.env[0]: must have a name of letters, digits and \"_-.\" before the \"=\", not beginning with a digit, unlike \"=x\"") },
+	{ ONE("container = { env = ( \"A B=x\" ); };"),
+		SAID("container.env[0]: must have a name of letters, digits and \"_-.\" before the \"=\", not beginning with a digit, unlike \"A B=x\"") },
+	{ ONE("container = { env = ( \"A=$HOME\" ); };"),
+		SAID("container.env[0]: has a lone \"$\" in \"$HOME\": write \"${variable}\", or \"$$\" for a dollar sign") },
+	{ ONE("container = { env = ( \"A=1\", \"A=2\" ); };"),
+		SAID("container.env: \"A\" is set twice, remove one") },
+	{ ONE("container = { env = { A = \"1\"; }; };"),
+		SAID("container.env: must be a list of strings, ( \"...\", \"...\" ), not a group { }") },
+	{ ONE("container = { env = ( \"A=\\xff\" ); };"), SAID("container.env[0]: is not UTF-8") },
+	{ ONE("container = { env = ( \"A=1\", 2 ); };"),
+		SAID("container.env[1]: must be a string, not the number 2") },
+	{ ONE("container = { annotations = \"x\"; };"),
+		SAID("container.annotations: must have the form \"vendor.example/name=value\", not \"x\"") },
+	{ ONE("container = { cdi = \"vendor.example/gpu\"; };"),
+		SAID("container.cdi: must be a CDI device name, VENDOR/CLASS=DEVICE, such as \"vendor.example/gpu=${id}\", not \"vendor.example/gpu\"") },
+	{ ONE("container = { device = 1; };"),
+		SAID("container: unknown key \"device\", the keys here are: nodes, mounts, env, annotations, cdi") },
+	{ ONE("health = { probe = \"exec\"; };"),
+		SAID("health: must be a list of groups, ( { ... }, { ... } ), not a group { }") },
+	{ ONE("health = ( { interval = 5; } );"), SAID("health[0].probe: is missing") },
+	{ ONE("health = ( { probe = \"exe\"; path = \"/x\"; } );"),
+		SAID("health[0].probe: unknown value \"exe\", did you mean \"exec\"?") },
+	{ ONE("health = ( { probe = \"exec\"; } );"), SAID("health[0].command: is missing") },
+	{ ONE("health = ( { probe = \"exec\"; command = \"/x\"; path = \"/x\"; } );"),
+		SAID("health[0].path: is only for probe = \"file\", remove it") },
+	{ ONE("health = ( { probe = \"exec\"; command = ( ); } );"),
+		SAID("health[0].command: must not be empty") },
+	{ ONE("health = ( { probe = \"exec\"; command = \"sh\"; } );"),
+		SAID("health[0].command: must begin with the absolute path of a program, not \"sh\"") },
+	{ ONE("health = ( { probe = \"exec\"; command = ( \"/x\", \"${ids}\" ); } );"),
+		SAID("health[0].command[1]: must not use ${ids}, ${n} or ${replica} as \"${ids}\" does: they have a value only while a container is given devices; ${id} is the device's id") },
+	{ ONE("health = ( { probe = \"file\"; } );"), SAID("health[0].path: is missing") },
+	{ ONE("health = ( { probe = \"file\"; path = \"x\"; } );"),
+		SAID("health[0].path: " ABSOLUTE "\"x\"") },
+	{ ONE("health = ( { probe = \"file\"; path = \"/x/${n}\"; } );"),
+		SAID("health[0].path: must not use ${ids}, ${n} or ${replica} as \"/x/${n}\" does: they have a value only while a container is given devices; ${id} is the device's id") },
+	{ ONE("health = ( { probe = \"file\"; path = \"/x\"; timeout = 5; } );"),
+		SAID("health[0].timeout: is only for probe = \"exec\", remove it") },
+	{ ONE("health = ( { probe = \"file\"; path = \"/x\"; interval = 0; } );"),
+		SAID("health[0].interval: must be from 0.1 to 86400 seconds, not 0") },
+	{ ONE("health = ( { probe = \"file\"; path = \"/x\"; interval = 86401; } );"),
+		SAID("health[0].interval: must be from 0.1 to 86400 seconds, not 86401") },
+	{ ONE("health = ( { probe = \"file\"; path = \"/x\"; interval = \"5s\"; } );"),
+		SAID("health[0].interval: must be a number of seconds, not the string \"5s\"") },
+	{ ONE("health = ( { probe = \"file\"; path = \"/x\"; fail_after = 0; } );"),
+		SAID("health[0].fail_after: must be from 1 to 1000 results, not 0") },
+	{ ONE("health = ( { probe = \"file\"; path = \"/x\"; missing = \"bad\"; } );"),
+		SAID("health[0].missing: must be \"unhealthy\" or \"healthy\", not the string \"bad\"") },
+	{ ONE("health = ( { probe = \"file\"; path = \"/x\"; recover = \"reboots\"; } );"),
+		SAID("health[0].recover: unknown value \"reboots\", did you mean \"reboot\"?") },
+	{ ONE("prestart = { timeout = 5; };"), SAID("prestart.command: is missing") },
+	{ ONE("prestart = { command = \"scrub\"; };"),
+		SAID("prestart.command: must begin with the absolute path of a program, not \"scrub\"") },
+	{ ONE("prestart = { command = \"/x\"; timeout = 25.001; };"),
+		SAID("prestart.timeout: must be from 0.1 to 25 seconds, not 25.001") },
+	{ ONE("prestart = { command = \"/x\"; timeout = 0.05; };"),
+		SAID("prestart.timeout: must be from 0.1 to 25 seconds, not 0.05") },
+};
+
+static void test_broken(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(broken); i++) {
+		_cleanup_free_ char *found = NULL;
+
+		write_bytes(main_file, broken[i].text, strlen(broken[i].text));
+		found = problems(main_file, -EINVAL);
+		if (!streq(found, broken[i].problems))
+			fail_msg("%s\nis told: %snot: %s", broken[i].text, found,
+				broken[i].problems);
+	}
+}
+
+static void test_not_text(void **state)
+{
+	static const struct {
+		const char *bytes;
+		size_t size;
+		const char *problems;
+	} cases[] = {
+		{ "# a\n\n\0", 6, "3: holds a byte 0: not a text\n" },
+		{ "# a\n# \xff\n", 8, "2: holds the byte 0xff, which is not UTF-8\n" },
+		{ "# \xed\xa0\x80\n", 6, "1: holds the byte 0xed, which is not UTF-8\n" },
+		{ "# \xc3", 3, "1: holds the byte 0xc3, which is not UTF-8\n" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *found = NULL;
+
+		write_bytes(main_file, cases[i].bytes, cases[i].size);
+		found = problems(main_file, -EINVAL);
+		assert_string_equal(found, cases[i].problems);
+	}
+}
+
+static void test_unreadable(void **state)
+{
+	_cleanup_free_ char *missing = NULL, *is_directory = NULL, *large = NULL;
+	_cleanup_free_ char *blank = malloc(CONFIG_FILE_MAX + 1);
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/no-such-file", directory);
+	missing = problems(path, -ENOENT);
+	assert_string_equal(missing, "0: does not exist\n");
+
+	is_directory = problems(directory, -EISDIR);
+	assert_string_equal(is_directory, "0: is a directory, not a file\n");
+
+	assert_non_null(blank);
+	memset(blank, '\n', CONFIG_FILE_MAX + 1);
+	write_bytes(main_file, blank, CONFIG_FILE_MAX + 1);
+	large = problems(main_file, -EFBIG);
+	assert_string_equal(large, "0: is larger than 4 MiB, the most that is read\n");
+	blank[CONFIG_FILE_MAX] = '\0';
+	assert_null(config_free(load(blank)));
+}
+
+static void test_one_broken_resource(void **state)
+{
+	static const struct {
+		const char *text, *problem;
+	} cases[] = {
+		{ "name = \"v.e/x\";\ndriver = \"path\";\nmatch = \"/dev/x\";\nzork = 1;",
+			"resource \"v.e/x\": unknown key \"zork\", the keys here are: name, driver, "
+			"enabled, overlap, topology, prefer, user, match, exclude, share, "
+			"container, health, prestart" },
+		{ "", "resource: name: is missing" },
+		{ "name = ",
+			"syntax error here or just before: look for a missing \";\", \",\" or "
+			"quote" },
+		{ "\n@include \"/\"\n", "@include: nothing can be included here" },
+		{ "\xff", "holds the byte 0xff, which is not UTF-8" },
+		{ "name = \"v.e/x\";\ndriver = \"static\";\nmatch = ( \"a\", \"a\" );",
+			"resources[0] \"v.e/x\": match: names \"a\" twice: remove one" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_report_ struct report report = { 0 };
+		struct config *config = NULL;
+
+		assert_int_equal(config_load_resource(cases[i].text, &report, &config), -EINVAL);
+		assert_null(config);
+		assert_true(report.count > 0);
+		assert_string_equal(report.entries[0].text, cases[i].problem);
+		assert_string_equal(report.entries[0].origin.file, "resource");
+	}
+}
+
+static void test_many_problems(void **state)
+{
+	_cleanup_free_ char *found = NULL;
+	static const char text[] =
+		"log_levle = \"info\";\n"
+		"resources = (\n"
+		"{ name = \"v.e/a\"; driver = \"path\"; match = \"dev\"; share = { replicas = 0; "
+		"}; },\n"
+		"{ name = \"v.e/b\"; driver = \"path\"; match = \"/dev/b\"; },\n"
+		"{ name = \"v.e/b\"; driver = \"path\"; match = \"/dev/b\"; enabled = false; },\n"
+		"{ name = \"v.e/a\"; driver = \"pth\";\n"
+		"} );\n";
+
+	write_bytes(main_file, text, strlen(text));
+	found = problems(main_file, -EINVAL);
+	assert_non_null(
+		strstr(found, "1: unknown key \"log_levle\", did you mean \"log_level\"?\n"));
+	assert_non_null(strstr(found, "3: resources[0] \"v.e/a\": match.path: " ABSOLUTE));
+	assert_non_null(
+		strstr(found, "3: resources[0] \"v.e/a\": share.replicas: must be from 1 to"));
+	assert_non_null(strstr(found,
+		"6: resources[3] \"v.e/a\": driver: unknown driver \"pth\", did you mean \"path\"?\n"));
+	assert_non_null(strstr(found, "6: resources[3] \"v.e/a\": match: is missing\n"));
+	/* Though another resource is broken, and though this one is not enabled. */
+	assert_non_null(strstr(found,
+		"5: resources[2] \"v.e/b\": name: already used by "
+		"resources[1] at "));
+	assert_non_null(strstr(found,
+		"6: resources[3] \"v.e/a\": name: already used by "
+		"resources[0] at "));
+	assert_non_null(strstr(found,
+		"5: resources[2] \"v.e/b\": match: names \"/dev/b\", as "
+		"resources[1] \"v.e/b\" at "));
+}
+
+static void test_names_both_places(void **state)
+{
+	char expected[1024];
+	_cleanup_free_ char *found = NULL;
+	static const char text[] =
+		"resources = (\n"
+		"{ name = \"v.e/a\"; driver = \"path\"; match = \"/dev/a\"; },\n"
+		"{ name = \"v.e/b\"; driver = \"path\"; match = \"/dev/b\"; overlap = true; },\n"
+		"{ name = \"v.e/a\"; driver = \"path\"; match = \"/dev/b\"; }\n"
+		");\n";
+
+	write_bytes(main_file, text, strlen(text));
+	found = problems(main_file, -EINVAL);
+	(void)snprintf(expected, sizeof(expected),
+		"4: resources[2] \"v.e/a\": name: already used by resources[0] at %s:2: give each "
+		"resource a name of its own\n"
+		"4: resources[2] \"v.e/a\": match: names \"/dev/b\", as resources[1] \"v.e/b\" at "
+		"%s:3 does: remove one, or set overlap = true in both\n",
+		main_file, main_file);
+	assert_string_equal(found, expected);
+}
+
+static void test_include_of_itself(void **state)
+{
+	_cleanup_free_ char *found = NULL, *inner = NULL;
+	char text[256];
+
+	(void)snprintf(text, sizeof(text), "@include \"%s\"\n", main_file);
+	write_bytes(main_file, text, strlen(text));
+	found = problems(main_file, -EINVAL);
+	assert_non_null(
+		strstr(found, "is included by files that are included more than 10 deep\n"));
+
+	write_file("part.conf", "\n\nrun = (");
+	(void)snprintf(text, sizeof(text), "@include \"%s/part.conf\"\n", directory);
+	write_bytes(main_file, text, strlen(text));
+	inner = problems(main_file, -EINVAL);
+	assert_string_equal(inner, "part.conf:3: the \"(\" opened in this line is never closed\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_broken),
+		cmocka_unit_test(test_not_text),
+		cmocka_unit_test(test_unreadable),
+		cmocka_unit_test(test_one_broken_resource),
+		cmocka_unit_test(test_many_problems),
+		cmocka_unit_test(test_names_both_places),
+		cmocka_unit_test(test_include_of_itself),
+	};
+
+	return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}

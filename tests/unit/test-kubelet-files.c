@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the stand-in for the kubelet leaves on disk and finds there again: checkpoint, pods, and a
+ * plugin directory that each version cleans in its own way.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/stat.h>
+
+#include "tests/kubelet/base64.h"
+#include "tests/kubelet/checkpoint.h"
+#include "tests/kubelet/file.h"
+#include "tests/kubelet/plugin-dir.h"
+#include "tests/kubelet/pod-file.h"
+
+#define GPU "vendor.example/gpu"
+
+static char dir[64];
+
+static int make_dir(void **state)
+{
+	(void)snprintf(dir, sizeof(dir), "/tmp/test-kubelet.XXXXXX");
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+static int remove_dir(void **state)
+{
+	return nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static const char *in_dir(const char *name)
+{
+	static char path[2][160];
+	static unsigned turn;
+
+	turn = !turn;
+	(void)snprintf(path[turn], sizeof(path[turn]), "%s/%s", dir, name);
+	return path[turn];
+}
+
+static struct model *make_model(void)
+{
+	struct model *model;
+
+	assert_int_equal(model_new(BEHAVIOUR_1_36, true, KUBELET_GRACE, 1, &model), 0);
+	return model;
+}
+
+static void fill(struct model *model)
+{
+	const struct plugin_options options = {};
+	const int64_t nodes[] = { 0, 1 };
+	char *ids[] = { (char[]){ "a" }, (char[]){ "b" } };
+	struct device_table *table;
+
+	assert_int_equal(device_table_new(3, &table), 0);
+	assert_int_equal(device_table_add(table, "a", "Healthy", nodes, 2), 0);
+	assert_int_equal(device_table_add(table, "b", "Healthy", NULL, 0), 0);
+	assert_int_equal(device_table_add(table, "c", "Unhealthy", NULL, 0), 0);
+	assert_int_equal(model_plugin_connected(model, GPU, "/p/x", 1, &options), 0);
+	assert_int_equal(model_replace_devices(model, GPU, table), 0);
+	assert_int_equal(model_record_allocation(model, "uid-1", POD_CONTAINER, GPU, ids, 2,
+				 (const uint8_t *)"\x00\xff\x01", 3),
+		0);
+}
+
+static void test_checkpoint(void **state)
+{
+	_cleanup_(model_freep) struct model *written = make_model(), *model = make_model();
+	const struct allocation *allocation;
+	struct error error = {};
+	struct resource *resource;
+	struct stat st;
+
+	assert_int_equal(checkpoint_read(model, dir, &error), 0);
+	fill(written);
+	assert_int_equal(checkpoint_write(written, dir, &error), 0);
+	assert_int_equal(stat(in_dir(CHECKPOINT_NAME), &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+
+	assert_int_equal(checkpoint_read(model, dir, &error), 0);
+	allocation = model_find_allocation(model, "uid-1", POD_CONTAINER, GPU);
+	assert_non_null(allocation);
+	assert_int_equal(allocation->response_size, 3);
+	assert_memory_equal(allocation->response, "\x00\xff\x01", 3);
+	/* "a" is on two nodes, "b" on none. */
+	assert_int_equal(allocation->n_devices, 3);
+	resource = model_find_resource(model, GPU);
+	assert_int_equal(resource->allocated.count, 2);
+	/* Known, but without devices until its plugin registers. */
+	assert_true(resource->known && resource->endpoint.present && resource->endpoint.stopped);
+	assert_int_equal(resource_capacity(resource), 0);
+}
+
+static void test_checkpoint_text(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_model();
+	_cleanup_free_ char *text = NULL;
+	struct error error = {};
+	size_t size;
+
+	fill(model);
+	assert_int_equal(checkpoint_write(model, dir, &error), 0);
+	assert_int_equal(file_read(in_dir(CHECKPOINT_NAME), 4096, &text, &size), 0);
+	assert_ptr_equal(
+		strstr(text,
+			"{\"Data\":{\"PodDeviceEntries\":[{\"AllocResp\":\"AP8B\","
+			"\"ContainerName\":\"main\",\"DeviceIDs\":{\"-1\":[\"b\"],"
+			"\"0\":[\"a\"],\"1\":[\"a\"]},\"PodUID\":\"uid-1\","
+			"\"ResourceName\":\"" GPU "\"}],"
+			"\"RegisteredDevices\":{\"" GPU "\":[\"a\",\"b\"]}},\"Checksum\":"),
+		text);
+}
+
+static void test_corrupt_checkpoint(void **state)
+{
+	static const char *const texts[] = {
+		"",
+		"{",
+		"[]",
+		"{\"Data\":{},\"Checksum\":1}",
+		"{\"Data\":{\"PodDeviceEntries\":null,\"RegisteredDevices\":{}},\"Checksum\":1}",
+	};
+	struct error error = {};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		_cleanup_(model_freep) struct model *model = make_model();
+
+		assert_int_equal(
+			file_replace(dir, CHECKPOINT_NAME, texts[i], strlen(texts[i]), 0600, false),
+			0);
+		assert_int_equal(checkpoint_read(model, dir, &error), -EBADMSG);
+	}
+}
+
+static void test_changed_checkpoint(void **state)
+{
+	_cleanup_(model_freep) struct model *written = make_model(), *model = make_model();
+	_cleanup_free_ char *text = NULL;
+	struct error error = {};
+	size_t size;
+
+	fill(written);
+	assert_int_equal(checkpoint_write(written, dir, &error), 0);
+	assert_int_equal(file_read(in_dir(CHECKPOINT_NAME), 4096, &text, &size), 0);
+	*strstr(text, "uid-1") = 'U';
+	assert_int_equal(file_replace(dir, CHECKPOINT_NAME, text, size, 0600, false), 0);
+	assert_int_equal(checkpoint_read(model, dir, &error), -EBADMSG);
+}
+
+static void test_base64(void **state)
+{
+	static const char *const bad[] = { "A", "AAA", "A===", "AA=A", "AA-A", "====" };
+	uint8_t bytes[70];
+	size_t size;
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 37);
+	for (size_t n = 0; n < sizeof(bytes); n++) {
+		_cleanup_free_ char *text = base64_encode(bytes, n);
+		_cleanup_free_ uint8_t *back = NULL;
+
+		assert_int_equal(base64_decode(text, &back, &size), 0);
+		assert_int_equal(size, n);
+		assert_memory_equal(back, bytes, n);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		uint8_t *back = NULL;
+
+		assert_int_equal(base64_decode(bad[i], &back, &size), -EINVAL);
+	}
+}
+
+static void test_pods(void **state)
+{
+	_cleanup_(model_freep) struct model *written = make_model(), *model = make_model();
+	struct error error = {};
+	struct pod *pod;
+
+	assert_int_equal(model_add_pod(written, "uid-1", "default", "a", &pod), 0);
+	assert_int_equal(pod_add_limit(pod, GPU, 2), 0);
+	assert_int_equal(pod_set_status(pod, POD_RUNNING, NULL, NULL), 0);
+	assert_int_equal(model_add_pod(written, "uid-2", "other", "a", &pod), 0);
+	assert_int_equal(pod_set_status(pod, POD_FAILED, "Why", "because"), 0);
+	/* A pod in the middle of its admission is not there after a crash. */
+	assert_int_equal(model_add_pod(written, "uid-3", "default", "b", &pod), 0);
+	assert_int_equal(pod_file_write(written, dir, &error), 0);
+
+	assert_int_equal(pod_file_read(model, dir, &error), 0);
+	assert_int_equal(model->n_pods, 2);
+	pod = model_find_pod(model, "default", "a");
+	assert_int_equal(pod->phase, POD_RUNNING);
+	assert_string_equal(pod->uid, "uid-1");
+	assert_int_equal(pod->n_limits, 1);
+	assert_int_equal(pod->limits[0].count, 2);
+	pod = model_find_pod(model, "other", "a");
+	assert_int_equal(pod->phase, POD_FAILED);
+	assert_string_equal(pod->message, "because");
+}
+
+static void make_file(const char *name)
+{
+	int fd = open(in_dir(name), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	close_fd(fd);
+}
+
+static void make_socket(const char *name)
+{
+	int fd;
+
+	assert_int_equal(socket_listen(in_dir(name), &fd), 0);
+	close_fd(fd);
+}
+
+static bool exists(const char *name)
+{
+	struct stat st;
+
+	return lstat(in_dir(name), &st) == 0;
+}
+
+static void count(const char *name, void *userdata)
+{
+	++*(size_t *)userdata;
+}
+
+static size_t clean(enum behaviour behaviour)
+{
+	struct error error = {};
+	size_t removed = 0;
+
+	make_socket("kubelet.sock");
+	make_socket("plugin.sock");
+	make_file("lock");
+	make_file(CHECKPOINT_NAME);
+	assert_int_equal(mkdir(in_dir("sub"), 0700), 0);
+	make_socket("sub/plugin.sock");
+	assert_int_equal(symlink("sub/plugin.sock", in_dir("link-to-socket")), 0);
+	assert_int_equal(symlink("lock", in_dir("link-to-file")), 0);
+	assert_int_equal(symlink("sub", in_dir("link-to-dir")), 0);
+	assert_int_equal(symlink("nowhere", in_dir("dangling")), 0);
+	assert_int_equal(plugin_dir_prepare(dir, behaviour, count, &removed, &error), 0);
+
+	assert_false(exists("kubelet.sock") || exists("plugin.sock") || exists("link-to-socket"));
+	assert_true(exists(CHECKPOINT_NAME) && exists("sub/plugin.sock"));
+	assert_true(exists("link-to-dir") && exists("dangling"));
+	return removed;
+}
+
+static void test_clean_1_36(void **state)
+{
+	assert_int_equal(clean(BEHAVIOUR_1_36), 3);
+	assert_true(exists("lock") && exists("link-to-file"));
+}
+
+static void test_clean_1_32(void **state)
+{
+	size_t removed = clean(BEHAVIOUR_1_32);
+
+	assert_false(exists("lock"));
+	/* The link goes or dangles, whichever the directory gives first. */
+	assert_in_range(removed, 4, 5);
+}
+
+static void test_directory_in_use(void **state)
+{
+	struct error error = {};
+	int fd;
+
+	assert_int_equal(plugin_dir_check_unused(dir, &error), 0);
+	assert_int_equal(plugin_dir_listen(dir, &fd, &error), 0);
+	assert_int_equal(plugin_dir_check_unused(dir, &error), -EADDRINUSE);
+	/* What a dead kubelet left is no kubelet. */
+	close_fd(fd);
+	assert_int_equal(plugin_dir_check_unused(dir, &error), 0);
+}
+
+int main(void)
+{
+#define TEST(function) cmocka_unit_test_setup_teardown(function, make_dir, remove_dir)
+	const struct CMUnitTest tests[] = {
+		TEST(test_checkpoint),
+		TEST(test_checkpoint_text),
+		TEST(test_corrupt_checkpoint),
+		TEST(test_changed_checkpoint),
+		TEST(test_base64),
+		TEST(test_pods),
+		TEST(test_clean_1_36),
+		TEST(test_clean_1_32),
+		TEST(test_directory_in_use),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The stand-in for the kubelet decides as a kubelet does: whom it registers, whom it disconnects
+ * when a stream ends, what counts as capacity, which devices a container gets, and in which words
+ * it refuses.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/kubelet/choice.h"
+#include "tests/kubelet/registration.h"
+
+#define GPU "vendor.example/gpu"
+
+static struct model *make_model(void)
+{
+	struct model *model;
+
+	assert_int_equal(model_new(BEHAVIOUR_1_36, true, KUBELET_GRACE, 1, &model), 0);
+	return model;
+}
+
+static void list_devices(struct model *model, const char *resource, size_t n, const char *unhealthy)
+{
+	struct device_table *table;
+	char id[32];
+
+	assert_int_equal(device_table_new(n, &table), 0);
+	for (size_t i = 0; i < n; i++) {
+		(void)snprintf(id, sizeof(id), "d%zu", i);
+		assert_int_equal(
+			device_table_add(table, id,
+				unhealthy && streq(unhealthy, id) ? "Unhealthy" : "Healthy", NULL,
+				0),
+			0);
+	}
+	assert_int_equal(model_replace_devices(model, resource, table), 0);
+}
+
+/* A resource with a plugin on connection 1 and n healthy devices d0, d1, ... */
+static void serve(struct model *model, size_t n, bool preferred)
+{
+	struct plugin_options options = { .preferred_allocation = preferred };
+
+	assert_int_equal(model_plugin_connected(model, GPU, "/p/a.sock", 1, &options), 0);
+	list_devices(model, GPU, n, NULL);
+}
+
+static void test_resource_names(void **state)
+{
+	static const char *const bad[] = {
+		"a",
+		"",
+		"a/",
+		"/a",
+		"kubernetes.io/x",
+		"x.kubernetes.io/y",
+		"mykubernetes.io/x",
+		"requests.a/b",
+		"A.com/x",
+		"a/b/c",
+		"a..b/c",
+		"-a/b",
+		"a-/b",
+		"a.-b/c",
+		"a_b/c",
+		"a/-b",
+		"a/b-",
+		"a/b c",
+	};
+	static const char *const good[] = {
+		"a/b",
+		"vendor.example/gpu",
+		"kubernetes.io.example.com/x",
+		"a-b.c/X_y.z-1",
+		"1/2",
+	};
+	char name[400];
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_false(resource_name_is_valid(bad[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		assert_true(resource_name_is_valid(good[i]));
+	for (int size = 243; size <= 246; size++) {
+		(void)snprintf(name, sizeof(name), "%0*d/x", size, 0);
+		assert_int_equal(resource_name_is_valid(name), size <= 244);
+	}
+	for (int size = 62; size <= 65; size++) {
+		(void)snprintf(name, sizeof(name), "a/%0*d", size, 0);
+		assert_int_equal(resource_name_is_valid(name), size <= 63);
+	}
+}
+
+static void test_registration_texts(void **state)
+{
+	struct error error = {};
+
+	assert_int_equal(registration_check("v1beta1", GPU, &error), 0);
+	/* The version is looked at first. */
+	assert_true(registration_check("v1", "bad", &error) < 0);
+	assert_string_equal(error.message,
+		"requested API version \"v1\" is not supported by kubelet. Supported version is [\"v1beta1\"]");
+	assert_true(registration_check("v1beta1", "b\"ad", &error) < 0);
+	assert_string_equal(error.message, "the ResourceName \"b\\\"ad\" is invalid");
+}
+
+static void assert_endpoint_path(const char *endpoint, const char *expected)
+{
+	_cleanup_free_ char *path = endpoint_path("/var/p/", endpoint);
+
+	assert_string_equal(path, expected);
+}
+
+static void test_endpoint_path(void **state)
+{
+	assert_endpoint_path("a.sock", "/var/p/a.sock");
+	assert_endpoint_path("/a.sock", "/var/p/a.sock");
+	assert_endpoint_path("sub/a.sock", "/var/p/sub/a.sock");
+	assert_endpoint_path("../x/./a.sock", "/var/x/a.sock");
+	assert_endpoint_path("../../../a", "/a");
+	assert_endpoint_path("../..", "/");
+	assert_endpoint_path("", "/var/p");
+}
+
+static void test_old_stream_hits_newer_client(void **state)
+{
+	struct client_table table = { .stale_stream_race = true };
+
+	assert_int_equal(client_table_put(&table, GPU, "/p/old", 1), 0);
+	assert_int_equal(client_table_put(&table, GPU, "/p/new", 2), 0);
+	assert_int_equal(client_table_find(&table, GPU), 2);
+	assert_int_equal(client_table_end(&table, GPU, "/p/old"), 2);
+	/* The newer stream, cancelled by that, finds nobody. */
+	assert_int_equal(client_table_end(&table, GPU, "/p/new"), 0);
+	client_table_done(&table);
+}
+
+static void test_later_kubelets_tell_clients_apart(void **state)
+{
+	struct client_table table = { .stale_stream_race = false };
+
+	assert_int_equal(client_table_put(&table, GPU, "/p/old", 1), 0);
+	assert_int_equal(client_table_put(&table, GPU, "/p/new", 2), 0);
+	assert_int_equal(client_table_end(&table, GPU, "/p/old"), 1);
+	assert_int_equal(client_table_find(&table, GPU), 2);
+	assert_int_equal(client_table_end(&table, GPU, "/p/new"), 2);
+
+	/* One path used again is one client, also for them. */
+	assert_int_equal(client_table_put(&table, GPU, "/p/same", 3), 0);
+	assert_int_equal(client_table_put(&table, GPU, "/p/same", 4), 0);
+	assert_int_equal(client_table_end(&table, GPU, "/p/same"), 4);
+	assert_int_equal(client_table_end(&table, GPU, "/p/same"), 0);
+	client_table_done(&table);
+}
+
+static void test_failed_duplicate_register(void **state)
+{
+	struct client_table table = { .stale_stream_race = true };
+
+	/* The entry of the living plugin is gone: nobody notices its end. */
+	assert_int_equal(client_table_put(&table, GPU, "/p/alive", 1), 0);
+	assert_int_equal(client_table_put(&table, GPU, "/p/dead", 2), 0);
+	client_table_drop(&table, GPU, "/p/dead");
+	assert_int_equal(client_table_end(&table, GPU, "/p/alive"), 0);
+
+	table.stale_stream_race = false;
+	assert_int_equal(client_table_put(&table, GPU, "/p/alive", 3), 0);
+	assert_int_equal(client_table_put(&table, GPU, "/p/dead", 4), 0);
+	client_table_drop(&table, GPU, "/p/dead");
+	assert_int_equal(client_table_end(&table, GPU, "/p/alive"), 3);
+	client_table_done(&table);
+}
+
+static void test_health(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_model();
+	struct device_table *table;
+	struct resource *resource;
+
+	serve(model, 0, false);
+	resource = model_find_resource(model, GPU);
+	assert_true(resource->published);
+	assert_int_equal(resource_capacity(resource), 0);
+
+	/* Only the exact word is healthy. */
+	assert_int_equal(device_table_new(5, &table), 0);
+	assert_int_equal(device_table_add(table, "a", "Healthy", NULL, 0), 0);
+	assert_int_equal(device_table_add(table, "b", "healthy", NULL, 0), 0);
+	assert_int_equal(device_table_add(table, "c", "", NULL, 0), 0);
+	assert_int_equal(device_table_add(table, "d", "Healthy", NULL, 0), 0);
+	assert_int_equal(device_table_add(table, "d", "Healthy", NULL, 0), 0);
+	assert_int_equal(model_replace_devices(model, GPU, table), 0);
+	assert_int_equal(resource_capacity(resource), 4);
+	assert_int_equal(resource_allocatable(resource), 2);
+
+	/* An id with two opinions about its health counts twice, but no more. */
+	assert_int_equal(device_table_new(3, &table), 0);
+	assert_int_equal(device_table_add(table, "a", "Healthy", NULL, 0), 0);
+	assert_int_equal(device_table_add(table, "a", "Unhealthy", NULL, 0), 0);
+	assert_int_equal(device_table_add(table, "a", "Unhealthy", NULL, 0), 0);
+	assert_string_equal(device_table_find(table, "a")->health, "Unhealthy");
+	assert_int_equal(model_replace_devices(model, GPU, table), 0);
+	assert_int_equal(resource_capacity(resource), 2);
+	assert_int_equal(resource_allocatable(resource), 1);
+}
+
+static void count(const char *resource, void *userdata)
+{
+	++*(size_t *)userdata;
+}
+
+static void test_grace(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_model();
+	const struct plugin_options options = {};
+	struct resource *resource;
+	size_t forgotten = 0;
+
+	assert_false(model_plugin_disconnected(model, GPU, 0));
+	serve(model, 3, false);
+	resource = model_find_resource(model, GPU);
+	assert_true(model_plugin_disconnected(model, GPU, 1000));
+	assert_int_equal(resource_capacity(resource), 3);
+	assert_int_equal(resource_allocatable(resource), 0);
+	assert_int_equal(model_expire(model, 1000 + KUBELET_GRACE, count, &forgotten), 0);
+
+	/* A plugin that comes back in time keeps the capacity. */
+	assert_int_equal(model_plugin_connected(model, GPU, "/p/b", 2, &options), 0);
+	assert_int_equal(model_expire(model, 1001 + KUBELET_GRACE, count, &forgotten), 0);
+	assert_int_equal(resource_capacity(resource), 3);
+	assert_int_equal(resource_allocatable(resource), 0);
+	list_devices(model, GPU, 3, NULL);
+	assert_int_equal(resource_allocatable(resource), 3);
+
+	assert_true(model_plugin_disconnected(model, GPU, 2000));
+	assert_int_equal(model_expire(model, 2001 + KUBELET_GRACE, count, &forgotten), 1);
+	assert_int_equal(forgotten, 1);
+	assert_int_equal(resource_capacity(resource), 0);
+	assert_false(resource_is_device_plugin(resource));
+	assert_true(resource->published);
+}
+
+static int begin(struct model *model, size_t n, struct choice *choice, struct error *error)
+{
+	return choice_begin(model, "uid", POD_CONTAINER, GPU, n, choice, error);
+}
+
+static void assert_refused(struct model *model, size_t n, const char *text)
+{
+	struct choice choice = {};
+	struct error error = {};
+
+	assert_true(begin(model, n, &choice, &error) < 0);
+	assert_string_equal(error.message, text);
+}
+
+static void test_choice_refuses(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_model();
+	struct choice choice = {};
+	struct error error = {};
+
+	/* Nobody's resource is not the device manager's business. */
+	assert_int_equal(begin(model, 1, &choice, &error), CHOICE_NOTHING);
+
+	serve(model, 3, false);
+	assert_refused(model, 4,
+		"requested number of devices unavailable for " GPU ". Requested: 4, Available: 3");
+	assert_int_equal(begin(model, 0, &choice, &error), CHOICE_NOTHING);
+
+	list_devices(model, GPU, 3, "d0");
+	assert_refused(model, 3,
+		"requested number of devices unavailable for " GPU ". Requested: 3, Available: 2");
+	list_devices(model, GPU, 1, "d0");
+	assert_refused(
+		model, 1, "no healthy devices present; cannot allocate unhealthy devices " GPU);
+	assert_refused(
+		model, 0, "no healthy devices present; cannot allocate unhealthy devices " GPU);
+}
+
+static void test_choice_of_recorded(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_model();
+	char *ids[] = { (char[]){ "d1" } };
+	struct choice choice = {};
+	struct error error = {};
+
+	serve(model, 3, false);
+	assert_int_equal(model_record_allocation(
+				 model, "uid", POD_CONTAINER, GPU, ids, 1, (const uint8_t *)"", 0),
+		0);
+	assert_int_equal(begin(model, 1, &choice, &error), CHOICE_NOTHING);
+	assert_refused(model, 2,
+		"pod \"uid\" container \"main\" changed request for resource \"" GPU
+		"\" from 1 to 2");
+	list_devices(model, GPU, 3, "d1");
+	assert_refused(model, 1,
+		"previously allocated devices are no longer healthy; cannot allocate unhealthy devices " GPU);
+
+	/* Forgotten by the kubelet, remembered by the allocation. */
+	assert_int_equal(model_recount_allocated(model), 0);
+	model_find_resource(model, GPU)->known = false;
+	assert_refused(model, 1, "cannot allocate unregistered device " GPU);
+}
+
+static void test_choice_without_preference(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_model();
+	struct choice first = {}, second = {}, third = {};
+	struct error error = {};
+
+	serve(model, 3, false);
+	assert_int_equal(begin(model, 2, &first, &error), CHOICE_ALLOCATE);
+	assert_int_equal(first.n_taken, 2);
+	assert_string_not_equal(first.taken[0], first.taken[1]);
+	assert_int_equal(begin(model, 1, &second, &error), CHOICE_ALLOCATE);
+	assert_string_not_equal(second.taken[0], first.taken[0]);
+	assert_string_not_equal(second.taken[0], first.taken[1]);
+	assert_true(begin(model, 1, &third, &error) < 0);
+
+	/* Nothing was recorded: a recount finds them all free. */
+	assert_int_equal(model_recount_allocated(model), 0);
+	assert_int_equal(begin(model, 3, &third, &error), CHOICE_ALLOCATE);
+	choice_done(&first);
+	choice_done(&second);
+	choice_done(&third);
+}
+
+static bool has_taken(const struct choice *choice, const char *id)
+{
+	for (size_t i = 0; i < choice->n_taken; i++)
+		if (streq(choice->taken[i], id))
+			return true;
+	return false;
+}
+
+static void prefer(struct model *model, size_t n, char *const *preferred, size_t n_preferred,
+	struct choice *ret)
+{
+	struct error error = {};
+
+	assert_int_equal(begin(model, n, ret, &error), CHOICE_PREFER);
+	assert_int_equal(choice_finish(model, GPU, ret, preferred, n_preferred, &error), 0);
+	assert_int_equal(ret->n_taken, n);
+}
+
+static void test_choice_with_preference(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_model();
+	char d0[] = "d0", d3[] = "d3", d5[] = "d5", alien[] = "alien";
+	char *exact[] = { d3, d5 }, *few[] = { alien, d0, d0, d3 }, *many[] = { d0, d3, d5 };
+	struct choice choice;
+
+	/* Any order of the candidates must do. */
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		model->random = seed;
+		assert_int_equal(model_recount_allocated(model), 0);
+		serve(model, 8, true);
+		prefer(model, 2, exact, 2, &choice);
+		assert_int_equal(choice.n_available, 8);
+		assert_true(has_taken(&choice, "d3") && has_taken(&choice, "d5"));
+		choice_done(&choice);
+
+		/* d3 is in use by now, "alien" never existed: both are ignored. */
+		prefer(model, 2, few, ARRAY_SIZE(few), &choice);
+		assert_int_equal(choice.n_available, 6);
+		assert_true(has_taken(&choice, "d0"));
+		assert_false(has_taken(&choice, "d3") || has_taken(&choice, "alien"));
+		choice_done(&choice);
+
+		/* Nothing preferred: any will do. */
+		prefer(model, 1, NULL, 0, &choice);
+		choice_done(&choice);
+
+		assert_int_equal(model_recount_allocated(model), 0);
+		prefer(model, 2, many, ARRAY_SIZE(many), &choice);
+		assert_int_equal(has_taken(&choice, "d0") + has_taken(&choice, "d3") +
+				has_taken(&choice, "d5"),
+			2);
+		choice_done(&choice);
+	}
+}
+
+static void test_dead_pods_are_collected(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_model();
+	struct choice choice = {}, leaked = {};
+	struct error error = {};
+	struct pod *pod;
+
+	serve(model, 3, false);
+	assert_int_equal(model_add_pod(model, "uid", "default", "a", &pod), 0);
+	assert_int_equal(begin(model, 1, &choice, &error), CHOICE_ALLOCATE);
+	assert_int_equal(model_record_allocation(model, "uid", POD_CONTAINER, GPU, choice.taken, 1,
+				 (const uint8_t *)"", 0),
+		0);
+	/* Taken and never recorded, as after an empty answer to Allocate: lost for now. */
+	assert_int_equal(choice_begin(model, "other", POD_CONTAINER, GPU, 1, &leaked, &error),
+		CHOICE_ALLOCATE);
+	assert_int_equal(model_collect_allocations(model), 0);
+	assert_int_equal(model_find_resource(model, GPU)->allocated.count, 2);
+
+	/* The end of any other pod brings it back. */
+	assert_int_equal(pod_set_status(pod, POD_FAILED, "reason", "message"), 0);
+	assert_int_equal(model_collect_allocations(model), 0);
+	assert_int_equal(model_find_resource(model, GPU)->allocated.count, 0);
+	assert_null(model_find_allocation(model, "uid", POD_CONTAINER, GPU));
+	choice_done(&choice);
+	choice_done(&leaked);
+}
+
+static void test_missing_devices(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_model();
+	char *ids[] = { (char[]){ "d1" }, (char[]){ "d2" } };
+	const char *example = NULL;
+
+	serve(model, 3, false);
+	assert_int_equal(model_record_allocation(
+				 model, "uid", POD_CONTAINER, GPU, ids, 2, (const uint8_t *)"", 0),
+		0);
+	assert_int_equal(model_recount_allocated(model), 0);
+	assert_int_equal(
+		model_missing_devices(model, model_find_resource(model, GPU), &example), 0);
+	list_devices(model, GPU, 2, NULL);
+	assert_int_equal(
+		model_missing_devices(model, model_find_resource(model, GPU), &example), 1);
+	assert_string_equal(example, "d2");
+}
+
+static void test_node_out_of_resource(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_model();
+	struct resource *resource;
+	struct error error = {};
+	struct pod *pod;
+	size_t forgotten = 0;
+	char reason[320];
+
+	assert_int_equal(model_add_pod(model, "uid", "default", "a", &pod), 0);
+	assert_int_equal(pod_add_limit(pod, GPU, 2), 0);
+	/* A name the Node never had is ignored, even if somebody tried to register it. */
+	assert_int_equal(model_get_resource(model, GPU, &resource), 0);
+	assert_int_equal(model_check_node_fits(model, pod, reason, sizeof(reason), &error), 0);
+	serve(model, 3, false);
+	assert_int_equal(model_check_node_fits(model, pod, reason, sizeof(reason), &error), 0);
+	assert_true(model_plugin_disconnected(model, GPU, 0));
+	assert_int_equal(model_expire(model, KUBELET_GRACE + 1, count, &forgotten), 1);
+	assert_int_equal(model_check_node_fits(model, pod, reason, sizeof(reason), &error), 1);
+	assert_string_equal(reason, "OutOf" GPU);
+	assert_string_equal(error.message,
+		"Node didn't have enough resource: " GPU ", requested: 2, used: 0, capacity: 0");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_resource_names),
+		cmocka_unit_test(test_registration_texts),
+		cmocka_unit_test(test_endpoint_path),
+		cmocka_unit_test(test_old_stream_hits_newer_client),
+		cmocka_unit_test(test_later_kubelets_tell_clients_apart),
+		cmocka_unit_test(test_failed_duplicate_register),
+		cmocka_unit_test(test_health),
+		cmocka_unit_test(test_grace),
+		cmocka_unit_test(test_choice_refuses),
+		cmocka_unit_test(test_choice_of_recorded),
+		cmocka_unit_test(test_choice_without_preference),
+		cmocka_unit_test(test_choice_with_preference),
+		cmocka_unit_test(test_dead_pods_are_collected),
+		cmocka_unit_test(test_missing_devices),
+		cmocka_unit_test(test_node_out_of_resource),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

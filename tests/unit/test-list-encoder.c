@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hand-written encoder against protobuf-c: what it writes unpacks to what the snapshot says,
+ * byte for byte as protobuf-c would pack it; and the answers of Allocate survive the same way.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "deviceplugin.pb-c.h"
+#include "proto/message.h"
+#include "proto/plugin/list-encoder.h"
+#include "proto/plugin/response.h"
+#include "proto/rpc.h"
+
+static struct device *make_device(const char *id, const int *numa, size_t n_numa)
+{
+	struct device *device;
+
+	assert_int_equal(device_new(id, &device), 0);
+	for (size_t i = 0; i < n_numa; i++)
+		assert_int_equal(device_add_numa(device, numa[i]), 0);
+	return device;
+}
+
+static void assert_round_trip(const struct snapshot *snapshot)
+{
+	_cleanup_free_ uint8_t *list = NULL, *packed = NULL;
+	V1beta1__ListAndWatchResponse *response;
+	size_t size, packed_size, k = 0;
+	char id[OFFERED_ID_MAX + 1];
+
+	assert_int_equal(list_encode(snapshot, &list, &size), 0);
+	response = v1beta1__list_and_watch_response__unpack(NULL, size, list);
+	assert_non_null(response);
+	assert_int_equal(response->n_devices, snapshot->n_units * snapshot->replicas);
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		for (unsigned replica = 0; replica < snapshot->replicas; replica++, k++) {
+			const struct snapshot_unit *unit = &snapshot->units[i];
+			const V1beta1__Device *device = response->devices[k];
+
+			snapshot_offered_id(snapshot, i, replica, id);
+			assert_string_equal(device->id, id);
+			assert_string_equal(
+				device->health, unit->healthy ? "Healthy" : "Unhealthy");
+			assert_int_equal(device->topology != NULL, unit->device->n_numa > 0);
+			for (size_t n = 0; n < unit->device->n_numa; n++)
+				assert_int_equal(
+					device->topology->nodes[n]->id, unit->device->numa[n]);
+		}
+	assert_int_equal(message_pack(&response->base, &packed, &packed_size), 0);
+	assert_int_equal(packed_size, size);
+	assert_memory_equal(packed, list, size);
+	v1beta1__list_and_watch_response__free_unpacked(response, NULL);
+}
+
+static void test_round_trip(void **state)
+{
+	static const int none[] = { -1 }, zero[] = { 0 }, several[] = { 3, 0, 200, 3 };
+	char long_id[DEVICE_ID_MAX + 1];
+	struct snapshot_unit units[5] = {};
+	struct snapshot snapshot = { .replicas = 1, .units = units, .n_units = ARRAY_SIZE(units) };
+
+	memset(long_id, 'x', DEVICE_ID_MAX);
+	long_id[DEVICE_ID_MAX] = '\0';
+	units[0] = (struct snapshot_unit){ .device = make_device("a", none, 1), .healthy = true };
+	units[1] = (struct snapshot_unit){ .device = make_device("b", zero, 1), .healthy = true };
+	units[2] = (struct snapshot_unit){ .device = make_device("c", several, 4) };
+	units[3] = (struct snapshot_unit){ .device = make_device(long_id, several, 4) };
+	units[4] = (struct snapshot_unit){ .device = make_device("z", NULL, 0) };
+	assert_round_trip(&snapshot);
+	snapshot.shared = true;
+	snapshot.replicas = 12;
+	assert_round_trip(&snapshot);
+	snapshot.n_units = 0;
+	assert_round_trip(&snapshot);
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+		device_unref((struct device *)(uintptr_t)units[i].device);
+}
+
+static void test_too_long_a_list_is_refused(void **state)
+{
+	struct device *device = make_device("0123456789", NULL, 0);
+	struct snapshot_unit unit = { .device = device };
+	struct snapshot snapshot = { .shared = true, .units = &unit, .n_units = 1 };
+	uint8_t *list = NULL;
+	size_t size = 0;
+
+	/* An id "0123456789#NNNNN" of an unhealthy device takes 31 bytes. */
+	snapshot.replicas = 130000;
+	assert_int_equal(list_encode(&snapshot, &list, &size), 0);
+	assert_true(size <= RPC_KUBELET_MESSAGE_MAX);
+	free(list);
+	list = NULL;
+	snapshot.replicas = 140000;
+	assert_int_equal(list_encode(&snapshot, &list, &size), -E2BIG);
+	assert_null(list);
+	device_unref(device);
+}
+
+static void test_response(void **state)
+{
+	struct device_node nodes[] = {
+		{ .host = (char[]){ "/dev/a" }, .path = (char[]){ "/dev/b" }, .permissions = "rw" },
+		{ .host = (char[]){ "/opt/x" },
+			.path = (char[]){ "/opt/y" },
+			.mount = true,
+			.read_only = true },
+	};
+	struct pair env = { (char[]){ "KEY" }, (char[]){ "välue" } };
+	struct pair annotation = { (char[]){ "a.example/x" }, (char[]){ "1" } };
+	char *cdi = (char[]){ "v.example/c=1" };
+	struct allocation allocations[2] = {
+		{ .nodes = nodes,
+			.n_nodes = 2,
+			.env = &env,
+			.n_env = 1,
+			.annotations = &annotation,
+			.n_annotations = 1,
+			.cdi = &cdi,
+			.n_cdi = 1 },
+		{},
+	};
+	struct error error = {};
+	_cleanup_free_ uint8_t *data = NULL;
+	V1beta1__AllocateResponse *response;
+	V1beta1__ContainerAllocateResponse *first;
+	size_t size;
+
+	assert_int_equal(response_pack(allocations, 2, &data, &size, &error), 0);
+	response = v1beta1__allocate_response__unpack(NULL, size, data);
+	assert_non_null(response);
+	assert_int_equal(response->n_container_responses, 2);
+	first = response->container_responses[0];
+	assert_int_equal(first->n_devices, 1);
+	assert_string_equal(first->devices[0]->host_path, "/dev/a");
+	assert_string_equal(first->devices[0]->container_path, "/dev/b");
+	assert_string_equal(first->devices[0]->permissions, "rw");
+	assert_int_equal(first->n_mounts, 1);
+	assert_true(first->mounts[0]->read_only);
+	assert_string_equal(first->envs[0]->value, "välue");
+	assert_string_equal(first->annotations[0]->key, "a.example/x");
+	assert_string_equal(first->cdi_devices[0]->name, "v.example/c=1");
+	assert_int_equal(response->container_responses[1]->n_devices, 0);
+	v1beta1__allocate_response__free_unpacked(response, NULL);
+}
+
+static void test_response_refuses_bad_text(void **state)
+{
+	struct pair env = { (char[]){ "KEY" }, (char[]){ "\xff" } };
+	struct allocation allocation = { .env = &env, .n_env = 1 };
+	struct error error = {};
+	uint8_t *data = NULL;
+	size_t size;
+
+	assert_int_equal(response_pack(&allocation, 1, &data, &size, &error), -EILSEQ);
+	assert_non_null(strstr(error.message, "KEY"));
+	assert_null(data);
+}
+
+/* Every memory demand of a message is bounded by its size. */
+static void test_unpack_is_bounded(void **state)
+{
+	size_t size = 1U << 20;
+	uint8_t *data = malloc(size);
+	struct message message;
+
+	assert_non_null(data);
+	/* Nothing but empty sub-messages: the worst amplification. */
+	for (size_t i = 0; i + 1 < size; i += 2) {
+		data[i] = 0x0a;
+		data[i + 1] = 0;
+	}
+	message = message_unpack(&v1beta1__allocate_request__descriptor, data, size);
+	assert_null(message.base);
+	message_done(&message);
+	/* Many short ids are honest. */
+	for (size_t i = 0; i + 4 < size; i += 5)
+		memcpy(data + i,
+			"\x0a\x03"
+			"abc",
+			5);
+	message = message_unpack(
+		&v1beta1__container_allocate_request__descriptor, data, size / 5 * 5);
+	assert_non_null(message.base);
+	assert_int_equal(((const V1beta1__ContainerAllocateRequest *)(const void *)message.base)
+				 ->n_devices_ids,
+		size / 5);
+	message_done(&message);
+	free(data);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_too_long_a_list_is_refused),
+		cmocka_unit_test(test_response),
+		cmocka_unit_test(test_response_refuses_bad_text),
+		cmocka_unit_test(test_unpack_is_bounded),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * State files: replaced as a whole or not at all, bounded, and written by one daemon only.
+ */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "state.h"
+
+static char directory[64];
+static struct state *opened;
+
+static int setup(void **state)
+{
+	(void)snprintf(directory, sizeof(directory), "/tmp/test-state-XXXXXX");
+	return mkdtemp(directory) ? state_open(directory, &opened, NULL) : -1;
+}
+
+static int teardown(void **state)
+{
+	char command[128];
+
+	opened = state_free(opened);
+	(void)snprintf(command, sizeof(command), "rm -rf %s", directory);
+	return system(command);
+}
+
+/* The contents of a file, or NULL. */
+static const char *contents(const char *name)
+{
+	static char text[4096];
+	char path[256];
+	ssize_t n;
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", directory, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+	n = read(fd, text, sizeof(text) - 1);
+	(void)close_fd(fd);
+	assert_true(n >= 0);
+	text[n] = '\0';
+	return text;
+}
+
+static struct stat stat_of(const char *name)
+{
+	struct stat st;
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", directory, name);
+	assert_int_equal(stat(path, &st), 0);
+	return st;
+}
+
+static void test_replaces(void **state)
+{
+	struct stat first, second;
+	mode_t mask = umask(077);
+
+	assert_int_equal(state_write(opened, STATE_FILE, "one", 3), 0);
+	first = stat_of(STATE_FILE);
+	assert_int_equal(state_write(opened, STATE_FILE, "2", 1), 0);
+	second = stat_of(STATE_FILE);
+	(void)umask(mask);
+	assert_string_equal(contents(STATE_FILE), "2");
+	assert_int_equal(second.st_mode & 07777, 0644);
+	assert_int_not_equal(first.st_ino, second.st_ino); /* readers keep a whole old file */
+	assert_null(contents(STATE_FILE ".tmp"));
+}
+
+/* A directory in the way of the new file makes the rename fail. */
+static void test_failure_keeps_the_old(void **state)
+{
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "%s/" STATE_FILE, directory);
+	assert_int_equal(mkdir(path, 0755), 0);
+	assert_true(state_write(opened, STATE_FILE, "x", 1) < 0);
+	assert_null(contents(STATE_FILE ".tmp"));
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(state_write(opened, STATE_FILE, "x", 1), 0);
+}
+
+static void test_does_not_follow_links(void **state)
+{
+	char path[128], victim[128];
+
+	(void)snprintf(victim, sizeof(victim), "%s/victim", directory);
+	(void)snprintf(path, sizeof(path), "%s/" STATE_FILE ".tmp", directory);
+	assert_int_equal(symlink(victim, path), 0);
+	assert_true(state_write(opened, STATE_FILE, "x", 1) < 0);
+	assert_null(contents("victim"));
+}
+
+static void test_copy_is_bounded(void **state)
+{
+	char name[STATE_NAME_MAX];
+	size_t size = 0;
+	int fd = memfd_create("devices", MFD_CLOEXEC);
+
+	state_devices_name("vendor.example/gpu", name);
+	assert_int_equal(write(fd, "0123456789", 10), 10); /* the offset is at the end: no matter */
+	assert_int_equal(state_copy(opened, name, fd, 10, &size), 0);
+	assert_int_equal(size, 10);
+	assert_string_equal(contents(name), "0123456789");
+	assert_int_equal(write(fd, "x", 1), 1);
+	assert_int_equal(state_copy(opened, name, fd, 10, &size), -EFBIG);
+	assert_string_equal(contents(name), "0123456789");
+	assert_int_equal(stat_of(name).st_mode & 07777, 0644);
+	state_remove(opened, name);
+	assert_null(contents(name));
+	(void)close_fd(fd);
+}
+
+static void test_names(void **state)
+{
+	static const char *const resources[] = { "vendor.example/gpu", "other.example/gpu",
+		"vendor.example/GPU", "a/..", "../../etc/passwd", "/", "", "a/b/c" };
+	char names[ARRAY_SIZE(resources)][STATE_NAME_MAX], longest[400];
+
+	for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
+		state_devices_name(resources[i], names[i]);
+		assert_null(strchr(strchr(names[i], '/') + 1, '/'));
+		for (size_t k = 0; k < i; k++)
+			assert_string_not_equal(names[i], names[k]);
+	}
+	memset(longest, 'a', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	longest[200] = '/';
+	state_devices_name(longest, names[0]);
+	assert_true(strlen(names[0]) + strlen(".tmp") < STATE_NAME_MAX);
+	longest[0] = 'b';
+	state_devices_name(longest, names[1]);
+	assert_string_not_equal(names[0], names[1]);
+}
+
+static void test_one_daemon(void **state)
+{
+	struct state *second = NULL;
+	struct error error = { 0 };
+
+	assert_int_equal(state_write(opened, STATE_FILE, "x", 1), 0);
+	assert_int_equal(state_open(directory, &second, &error), -EBUSY);
+	assert_non_null(strstr(error.message, directory));
+	assert_null(second);
+	assert_string_equal(contents(STATE_FILE), "x");
+	opened = state_free(opened);
+	assert_int_equal(state_open(directory, &opened, NULL), 0);
+	assert_null(contents(STATE_FILE)); /* what a dead daemon said is not true any more */
+}
+
+static void test_makes_directories(void **state)
+{
+	_cleanup_(state_freep) struct state *deep = NULL;
+	char path[128];
+	struct stat st;
+	mode_t mask = umask(077);
+	int r;
+
+	(void)snprintf(path, sizeof(path), "%s/a/b/c", directory);
+	r = state_open(path, &deep, NULL);
+	(void)umask(mask);
+	assert_int_equal(r, 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0755);
+	st = stat_of("a/b/c/" STATE_DEVICES_DIR);
+	assert_int_equal(st.st_mode & 07777, 0755);
+	st = stat_of("a/b/c/" STATE_LOCK_FILE);
+	assert_int_equal(st.st_mode & 07777, 0644);
+}
+
+static void test_clear(void **state)
+{
+	assert_int_equal(state_write(opened, STATE_FILE, "x", 1), 0);
+	assert_int_equal(state_write(opened, STATE_DEVICES_DIR "/a.json", "x", 1), 0);
+	assert_int_equal(state_write(opened, "kept", "x", 1), 0);
+	state_clear(opened);
+	assert_null(contents(STATE_FILE));
+	assert_null(contents(STATE_DEVICES_DIR "/a.json"));
+	assert_non_null(contents("kept"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_replaces, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_failure_keeps_the_old, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_does_not_follow_links, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_copy_is_bounded, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_names, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_one_daemon, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_makes_directories, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_clear, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

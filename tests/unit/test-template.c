@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Templates: what is accepted, what is said about the rest, and what comes out.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "drivers/driver.h"
+#include "drivers/template.h"
+
+static const char *const extra[] = { "serial", "port", NULL };
+static const struct driver driver = { .name = "test", .variables = extra };
+
+static const char long_variable[] =
+	"${attr:0123456789012345678901234567890123456789012345678901234"
+	"567890123456789012345678901234567890123456789012345678901234567"
+	"89012345678901234567890}";
+
+static void test_check(void **state)
+{
+	static const struct {
+		const char *text;
+		const struct driver *driver;
+		const char *error; /* NULL: accepted */
+	} cases[] = {
+		{ "", NULL, NULL },
+		{ "plain", NULL, NULL },
+		{ "$$", NULL, NULL },
+		{ "a$$b${id}c${index}${node}${bdf}${numa}${replica}${n}${name}", NULL, NULL },
+		{ "${ids}${ids:,}${ids:}${ids: and }", NULL, NULL },
+		{ "${attr:serial}${attr:device/numa_node}${attr:a..b}", NULL, NULL },
+		{ "${serial}/${port}", &driver, NULL },
+		{ "${serial}", NULL,
+			"unknown variable \"${serial}\"; \"${id}\" is the device's id, the manual "
+			"has the others" },
+		{ "${seral}", &driver,
+			"unknown variable \"${seral}\", did you mean \"${serial}\"?" },
+		{ "${idx}", NULL, "unknown variable \"${idx}\", did you mean \"${id}\"?" },
+		{ "${Index}", NULL, "unknown variable \"${Index}\", did you mean \"${index}\"?" },
+		{ "a $HOME", NULL,
+			"has a lone \"$\" in \"$HOME\": write \"${variable}\", or \"$$\" for a "
+			"dollar sign" },
+		{ "a$", NULL,
+			"has a lone \"$\" in \"$\": write \"${variable}\", or \"$$\" for a dollar "
+			"sign" },
+		{ "a${id", NULL, "has \"${\" without \"}\" in \"${id\"" },
+		{ "a${}", NULL,
+			"has \"${}\" without a variable's name: \"${id}\" is the device's id" },
+		{ "${id:x}", NULL, "has \"${id:x}\", but \"${id}\" takes nothing after a \":\"" },
+		{ "${port:1}", &driver,
+			"has \"${port:1}\", but \"${port}\" takes nothing after a \":\"" },
+		{ "${attr}", NULL,
+			"has \"${attr}\", which must name a file in the device's directory, such "
+			"as \"${attr:serial}\"" },
+		{ "${attr:}", NULL,
+			"has \"${attr:}\", which must name a file in the device's directory, such "
+			"as \"${attr:serial}\"" },
+		{ "${attr:/etc/shadow}", NULL,
+			"has \"${attr:/etc/shadow}\", which must name a file in the device's "
+			"directory, such as \"${attr:serial}\"" },
+		{ "${attr:a/../../b}", NULL,
+			"has \"${attr:a/../../b}\", which must name a file in the device's "
+			"directory, such as \"${attr:serial}\"" },
+		{ "${attr:..}", NULL,
+			"has \"${attr:..}\", which must name a file in the device's directory, "
+			"such as \"${attr:serial}\"" },
+		{ long_variable, NULL,
+			"has a variable of 146 bytes between \"${\" and \"}\", the most is 127" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct error error = { 0 };
+		int r = template_check(cases[i].text, cases[i].driver, &error);
+
+		assert_string_equal(error.message, cases[i].error ? cases[i].error : "");
+		assert_int_equal(r, cases[i].error ? -EINVAL : 0);
+	}
+}
+
+static void test_classes(void **state)
+{
+	static const struct {
+		const char *text;
+		bool per_device, per_allocation;
+	} cases[] = {
+		{ "plain $$", false, false },
+		{ "${name}", false, false },
+		{ "${id}", true, false },
+		{ "x${attr:a}", true, false },
+		{ "${serial}", true, false },
+		{ "${ids}", false, true },
+		{ "${n}", false, true },
+		{ "${replica}", true, true },
+		{ "${name}${n}${id}", true, true },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(template_is_per_device(cases[i].text), cases[i].per_device);
+		assert_int_equal(
+			template_is_per_allocation(cases[i].text), cases[i].per_allocation);
+	}
+}
+
+static void test_blank(void **state)
+{
+	_cleanup_free_ char *blank = NULL;
+
+	assert_int_equal(template_blank("/dev/${ids:=}$", &blank), -EINVAL);
+	assert_int_equal(template_blank("/dev/$$${ids:=}$${n}${n}b", &blank), 0);
+	assert_string_equal(blank, "/dev/$x${n}xb");
+}
+
+static const char *value_of(void *userdata, const char *variable)
+{
+	assert_ptr_equal(userdata, &driver);
+	if (streq(variable, "id"))
+		return "card${n}";
+	if (streq(variable, "attr:device/serial"))
+		return "S1";
+	if (streq(variable, "numa"))
+		return "";
+	return NULL;
+}
+
+static void test_expand(void **state)
+{
+	static const char *const ids[] = { "a", "b", "c" };
+	struct template_context context = {
+		.name = "vendor.example/gpu",
+		.device_value = value_of,
+		.ids = ids,
+		.n_ids = ARRAY_SIZE(ids),
+		.userdata = (void *)&driver,
+	};
+	static const struct {
+		const char *text, *expanded;
+	} cases[] = {
+		{ "", "" },
+		{ "a$$b$$", "a$b$" },
+		/* What comes out of a variable is not a template. */
+		{ "<${id}>", "<card${n}>" },
+		{ "${attr:device/serial}/${numa}/", "S1//" },
+		{ "${ids} ${ids::} ${ids:} ${ids: and }", "a,b,c a:b:c abc a and b and c" },
+		{ "${n}${name}", "3vendor.example/gpu" },
+	};
+	_cleanup_free_ char *text = NULL;
+	struct error error = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *expanded = NULL;
+
+		assert_int_equal(template_expand(cases[i].text, &context, &expanded, NULL), 0);
+		assert_string_equal(expanded, cases[i].expanded);
+	}
+	assert_int_equal(template_expand("x${bdf}", &context, &text, &error), -ENOENT);
+	assert_string_equal(error.message, "\"${bdf}\" has no value here");
+	context.device_value = NULL;
+	assert_int_equal(template_expand("x${id}", &context, &text, NULL), -ENOENT);
+	context.ids = NULL;
+	assert_int_equal(template_expand("x${n}", &context, &text, &error), -ENOENT);
+	assert_string_equal(
+		error.message, "\"${n}\" has a value only while a container is given devices");
+	context.name = NULL;
+	assert_int_equal(template_expand("${name}", &context, &text, NULL), -ENOENT);
+	assert_int_equal(template_expand("${id", &context, &text, NULL), -EINVAL);
+	assert_null(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_check),
+		cmocka_unit_test(test_classes),
+		cmocka_unit_test(test_blank),
+		cmocka_unit_test(test_expand),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

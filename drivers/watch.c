@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Three layers: a watch belongs to the directory (a path) somebody asked for; a directory sits on a
- * point (an inotify watch descriptor) at itself or at its nearest existing ancestor; several
- * directories may share a point, because they are one inode or wait at the same ancestor.
+ * A watched path is a chain of directories from the root on, each of which watches for the next
+ * one: so a path may appear, vanish and be replaced at any level, and nothing is missed, because
+ * a directory is armed after its parent. Several paths may lead to one inode, which the kernel
+ * knows as one watch descriptor, a "point" here.
  */
 #include "drivers/watch.h"
 
@@ -17,17 +18,17 @@
 		IN_MOVE_SELF)
 #define CONTENT_MASK (IN_MODIFY | IN_CLOSE_WRITE)
 #define GONE_MASK    (IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)
-/* A path that grows while it is being armed is followed that often. */
-#define ARM_ATTEMPTS 16
 
 struct directory {
 	struct watcher *watcher;
 	char *path;
 	enum watch_kind kind;
-	size_t armed; /* length of the part of the path that is watched, 0: none */
-	int wd;
-	struct directory *previous, *next; /* on the same point */
 	struct watch *watches;
+	struct directory *parent, *first_child, *previous_sibling, *next_sibling;
+	int wd; /* -1: there is none at the path now, or it may not be read */
+	struct directory *previous, *next; /* on the same point */
+	bool stale;
+	struct directory *next_stale;
 };
 
 struct watch {
@@ -50,6 +51,7 @@ struct watcher {
 	struct map directories;
 	struct point *points; /* sorted by wd; the kernel gives out ascending numbers */
 	size_t n_points;
+	struct directory *stale; /* to be armed again, with all below them */
 };
 
 static size_t point_position(const struct watcher *watcher, int wd)
@@ -104,35 +106,34 @@ static void point_remove(struct watcher *watcher, struct point *point)
 static void detach(struct directory *directory)
 {
 	struct watcher *watcher = directory->watcher;
-	struct point *point = point_find(watcher, directory->wd);
+	struct point *point;
 
-	if (directory->armed == 0)
+	if (directory->wd < 0)
 		return;
+	point = point_find(watcher, directory->wd);
+	assert(point);
 	if (directory->next)
 		directory->next->previous = directory->previous;
 	if (directory->previous)
 		directory->previous->next = directory->next;
-	else if (point)
+	else
 		point->first = directory->next;
-	if (point && !point->first) {
+	directory->previous = directory->next = NULL;
+	directory->wd = -1;
+	if (!point->first) {
 		(void)inotify_rm_watch(watcher->fd, point->wd);
 		point_remove(watcher, point);
 	}
-	directory->previous = directory->next = NULL;
-	directory->armed = 0;
-	directory->wd = -1;
 }
 
-static int attach(struct directory *directory, int wd, size_t length)
+static int attach(struct directory *directory, int wd)
 {
 	struct watcher *watcher = directory->watcher;
 	struct point *point;
 	int r;
 
-	if (directory->armed > 0 && directory->wd == wd) {
-		directory->armed = length;
+	if (directory->wd == wd)
 		return 0;
-	}
 	detach(directory);
 	r = point_get(watcher, wd, &point);
 	if (r < 0) {
@@ -144,18 +145,16 @@ static int attach(struct directory *directory, int wd, size_t length)
 		point->first->previous = directory;
 	point->first = directory;
 	directory->wd = wd;
-	directory->armed = length;
 	return 0;
 }
 
-/* Puts an inotify watch on the path, which exists as a directory or is refused. */
+/* Puts an inotify watch on the path if it is a directory. */
 static int watch_path(struct watcher *watcher, const char *path, uint32_t mask)
 {
 	_cleanup_close_ int fd = -EBADF;
 	char link[64];
 	int wd;
 
-	mask |= IN_MASK_ADD;
 	if (!*watcher->root)
 		wd = inotify_add_watch(watcher->fd, path, mask | IN_ONLYDIR);
 	else {
@@ -168,75 +167,20 @@ static int watch_path(struct watcher *watcher, const char *path, uint32_t mask)
 	return wd < 0 ? -errno : wd;
 }
 
-/* Length of the parent of the first `length` bytes of a path; 0 for "/". */
-static size_t parent_length(const char *path, size_t length)
-{
-	while (length > 0 && path[length - 1] != '/')
-		length--;
-	while (length > 1 && path[length - 1] == '/')
-		length--;
-	return length;
-}
-
-/* One more component than the first `length` bytes. */
-static size_t child_length(const char *path, size_t length)
-{
-	length += strspn(path + length, "/");
-	return length + strcspn(path + length, "/");
-}
-
-/* Watches the longest prefix of the path that can be. Tells the error that cut it short. */
-static int arm_nearest(struct directory *directory, char *path, int *ret_reason)
-{
-	size_t full = strlen(directory->path), length = full;
-	int wd, reason = 0;
-
-	for (;;) {
-		uint32_t mask = ENTRY_MASK;
-
-		if (length == full && directory->kind == WATCH_CONTENT)
-			mask |= CONTENT_MASK;
-		memcpy(path, directory->path, full + 1);
-		path[length] = '\0';
-		wd = watch_path(directory->watcher, path, mask);
-		if (wd >= 0)
-			break;
-		if (!sysroot_is_absent(wd) && wd != -EACCES)
-			return wd;
-		reason = wd;
-		if (length <= 1)
-			return wd;
-		length = parent_length(path, length);
-	}
-	*ret_reason = reason;
-	return attach(directory, wd, length);
-}
-
+/* Watches what stands at the path now, which may be nothing. */
 static int arm(struct directory *directory)
 {
-	size_t full = strlen(directory->path);
-	_cleanup_free_ char *path = malloc(full + 1);
-	int reason = 0, r;
+	/* Another path may have wanted more of the same inode. */
+	uint32_t mask = ENTRY_MASK | IN_MASK_ADD;
+	int wd;
 
-	if (!path)
-		return -ENOMEM;
-	for (unsigned attempt = 0; attempt < ARM_ATTEMPTS; attempt++) {
-		struct stat st;
-
-		r = arm_nearest(directory, path, &reason);
-		if (r < 0) {
-			detach(directory);
-			return r;
-		}
-		if (directory->armed == full || !sysroot_is_absent(reason))
-			break;
-		/* What was missing may have come before its parent was watched. */
-		memcpy(path, directory->path, full + 1);
-		path[child_length(path, directory->armed)] = '\0';
-		if (sysroot_stat(directory->watcher->root, path, &st) < 0 || !S_ISDIR(st.st_mode))
-			break;
-	}
-	return 0;
+	if (directory->kind == WATCH_CONTENT)
+		mask |= CONTENT_MASK;
+	wd = watch_path(directory->watcher, directory->path, mask);
+	if (wd >= 0)
+		return attach(directory, wd);
+	detach(directory);
+	return sysroot_is_absent(wd) || wd == -EACCES ? 0 : wd;
 }
 
 static void notify(struct directory *directory, enum watch_change change, const char *name)
@@ -245,70 +189,81 @@ static void notify(struct directory *directory, enum watch_change change, const 
 		watch->handler(change, name, watch->userdata);
 }
 
-static void rearm_all(struct watcher *watcher)
+/* A failure here is seen by the next one who asks for the directory; those who have it are told to
+ * look. */
+static void rearm_below(struct directory *directory)
 {
-	for (size_t i = 0; i < watcher->directories.capacity; i++) {
-		struct directory *directory = watcher->directories.slots[i].value;
+	(void)arm(directory);
+	notify(directory, WATCH_ANYTHING, NULL);
+	for (struct directory *c = directory->first_child; c; c = c->next_sibling)
+		rearm_below(c);
+}
 
-		if (!directory)
-			continue;
-		(void)arm(directory);
-		notify(directory, WATCH_ANYTHING, NULL);
+static void mark_stale(struct directory *directory)
+{
+	if (directory->stale)
+		return;
+	directory->stale = true;
+	directory->next_stale = directory->watcher->stale;
+	directory->watcher->stale = directory;
+}
+
+static void rearm_stale(struct watcher *watcher)
+{
+	while (watcher->stale) {
+		struct directory *directory = watcher->stale;
+
+		watcher->stale = directory->next_stale;
+		directory->stale = false;
+		rearm_below(directory);
 	}
 }
 
-static bool is_awaited(const struct directory *directory, const char *name)
+static struct directory *find_child(struct directory *directory, const char *name)
 {
-	size_t end = child_length(directory->path, directory->armed);
-	size_t length = strlen(name);
+	_cleanup_free_ char *path = NULL;
 
-	return length < end && directory->path[end - length - 1] == '/' &&
-		strncmp(directory->path + end - length, name, length) == 0;
+	if (!directory->first_child)
+		return NULL;
+	if (asprintf(&path, "%s/%s", directory->parent ? directory->path : "", name) < 0) {
+		path = NULL;
+		return NULL;
+	}
+	return map_get(&directory->watcher->directories, path);
 }
 
-static void tell_directory(
-	struct directory *directory, const struct inotify_event *event, const char *name)
+static void on_entry(struct directory *directory, uint32_t mask, const char *name)
 {
-	if (event->mask & GONE_MASK || !name ||
-		(directory->path[directory->armed] && is_awaited(directory, name))) {
-		/* A failure here is seen by the next one who asks for the directory; those
-		 * who have it are told to look. */
-		(void)arm(directory);
-		notify(directory, WATCH_ANYTHING, NULL);
-	} else if (!directory->path[directory->armed])
-		notify(directory,
-			event->mask & (IN_MODIFY | IN_CREATE) ? WATCH_WRITING : WATCH_CHANGED,
-			name);
+	struct directory *child = mask & CONTENT_MASK ? NULL : find_child(directory, name);
+
+	if (child)
+		mark_stale(child);
+	notify(directory, mask & (IN_MODIFY | IN_CREATE) ? WATCH_WRITING : WATCH_CHANGED, name);
 }
 
 static void on_inotify_event(struct watcher *watcher, const struct inotify_event *event)
 {
-	const char *name = event->len > 0 ? event->name : NULL;
-	struct directory *directory, *next;
-	struct point *point;
+	struct point *point = point_find(watcher, event->wd);
+	struct directory *top = map_get(&watcher->directories, "/");
 
-	if (event->mask & IN_Q_OVERFLOW) {
-		rearm_all(watcher);
+	if (!top)
 		return;
-	}
-	point = point_find(watcher, event->wd);
-	if (!point)
+	if (event->mask & IN_Q_OVERFLOW)
+		mark_stale(top);
+	else if (!point)
 		return;
-	directory = point->first;
-	if (event->mask & GONE_MASK) {
-		/* The number means nothing any more, or an inode that moved elsewhere. */
-		if (!(event->mask & IN_IGNORED))
-			(void)inotify_rm_watch(watcher->fd, event->wd);
-		point_remove(watcher, point);
-		for (struct directory *d = directory; d; d = d->next)
-			d->armed = 0;
-	}
-	for (; directory; directory = next) {
-		next = directory->next;
-		if (directory->armed == 0)
-			directory->previous = directory->next = NULL;
-		tell_directory(directory, event, name);
-	}
+	else if (event->mask & GONE_MASK)
+		while ((point = point_find(watcher, event->wd))) {
+			mark_stale(point->first);
+			detach(point->first);
+		}
+	else
+		for (struct directory *d = point->first; d; d = d->next)
+			if (event->len > 0)
+				on_entry(d, event->mask, event->name);
+			else
+				mark_stale(d);
+	rearm_stale(watcher);
 }
 
 static int on_inotify(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -373,18 +328,31 @@ static int open_inotify(struct watcher *watcher)
 	return 0;
 }
 
-static struct directory *directory_free(struct directory *directory)
+/* Frees the directory and those above it that nothing else is below of. */
+static void directory_release(struct directory *directory)
 {
-	detach(directory);
-	free(directory->path);
-	free(directory);
-	return NULL;
-}
-DEFINE_CLEANUP(struct directory *, directory_free)
+	while (directory && !directory->watches && !directory->first_child) {
+		struct directory *parent = directory->parent;
 
-static int directory_new(struct watcher *watcher, const char *path, struct directory **ret)
+		detach(directory);
+		if (directory->next_sibling)
+			directory->next_sibling->previous_sibling = directory->previous_sibling;
+		if (directory->previous_sibling)
+			directory->previous_sibling->next_sibling = directory->next_sibling;
+		else if (parent)
+			parent->first_child = directory->next_sibling;
+		(void)map_remove(&directory->watcher->directories, directory->path);
+		free(directory->path);
+		free(directory);
+		directory = parent;
+	}
+}
+
+/* Adds the directory below one that is armed already. */
+static int directory_new(
+	struct watcher *watcher, struct directory *parent, const char *path, struct directory **ret)
 {
-	_cleanup_(directory_freep) struct directory *directory = NULL;
+	struct directory *directory;
 	int r;
 
 	directory = calloc(1, sizeof(*directory));
@@ -393,19 +361,62 @@ static int directory_new(struct watcher *watcher, const char *path, struct direc
 	directory->watcher = watcher;
 	directory->wd = -1;
 	directory->path = strdup(path);
-	if (!directory->path)
-		return -ENOMEM;
-	r = map_put(&watcher->directories, directory->path, directory);
-	if (r < 0)
+	r = directory->path ? map_put(&watcher->directories, directory->path, directory) : -ENOMEM;
+	if (r < 0) {
+		free(directory->path);
+		free(directory);
 		return r;
-	*ret = TAKE_PTR(directory);
-	return 0;
+	}
+	directory->parent = parent;
+	if (parent) {
+		directory->next_sibling = parent->first_child;
+		if (parent->first_child)
+			parent->first_child->previous_sibling = directory;
+		parent->first_child = directory;
+	}
+	*ret = directory;
+	return arm(directory);
 }
 
-int watch_add(struct watcher *watcher, const char *directory_path, enum watch_kind kind,
+/* Finds or makes the chain of directories of an absolute path. On failure what was made is in
+ * `ret` too. */
+static int directory_get(struct watcher *watcher, const char *path, struct directory **ret)
+{
+	_cleanup_free_ char *prefix = malloc(strlen(path) + 2);
+	struct directory *directory = NULL, *child;
+	const char *component = path;
+	size_t length = 0;
+	int r = 0;
+
+	if (!prefix)
+		return -ENOMEM;
+	(void)strcpy(prefix, "/");
+	for (;;) {
+		size_t component_length;
+
+		child = map_get(&watcher->directories, prefix);
+		if (!child)
+			r = directory_new(watcher, directory, prefix, &child);
+		if (child)
+			directory = child;
+		component += strspn(component, "/");
+		component_length = strcspn(component, "/");
+		if (r < 0 || component_length == 0)
+			break;
+		prefix[length++] = '/';
+		memcpy(prefix + length, component, component_length);
+		length += component_length;
+		prefix[length] = '\0';
+		component += component_length;
+	}
+	*ret = directory;
+	return r;
+}
+
+int watch_add(struct watcher *watcher, const char *path, enum watch_kind kind,
 	watch_handler handler, void *userdata, struct watch **ret)
 {
-	struct directory *directory;
+	struct directory *directory = NULL;
 	struct watch *watch;
 	int r;
 
@@ -415,13 +426,11 @@ int watch_add(struct watcher *watcher, const char *directory_path, enum watch_ki
 	watch = calloc(1, sizeof(*watch));
 	if (!watch)
 		return -ENOMEM;
-	directory = map_get(&watcher->directories, directory_path);
-	if (!directory) {
-		r = directory_new(watcher, directory_path, &directory);
-		if (r < 0) {
-			free(watch);
-			return r;
-		}
+	r = directory_get(watcher, path, &directory);
+	if (r < 0) {
+		directory_release(directory);
+		free(watch);
+		return r;
 	}
 	*watch = (struct watch){ .directory = directory, .handler = handler, .userdata = userdata };
 	watch->next = directory->watches;
@@ -430,7 +439,8 @@ int watch_add(struct watcher *watcher, const char *directory_path, enum watch_ki
 	directory->watches = watch;
 	directory->kind = MAX_OF(directory->kind, kind);
 
-	/* Also for a known directory: what stands at the path may be another by now. */
+	/* Also one that is armed: it may be wanted for more now, or have been replaced a moment
+	 * ago. */
 	r = arm(directory);
 	if (r < 0) {
 		(void)watch_free(watch);
@@ -453,10 +463,7 @@ struct watch *watch_free(struct watch *watch)
 		watch->previous->next = watch->next;
 	else
 		directory->watches = watch->next;
-	if (!directory->watches) {
-		(void)map_remove(&directory->watcher->directories, directory->path);
-		(void)directory_free(directory);
-	}
+	directory_release(directory);
 	free(watch);
 	return NULL;
 }

@@ -3,7 +3,7 @@
 
 /*
  * Being told when a directory changes, over one inotify descriptor however many ask. A directory
- * that does not exist is waited for at its nearest existing parent, and one that is replaced is
+ * that does not exist is waited for, and one that is replaced at any level of its path is
  * found again: a watch holds for a path, not for what stood there once.
  */
 

@@ -82,9 +82,13 @@ void rpc_server_end_session(struct rpc_server *server, uint64_t session);
  * stream that is slow to read gets the newest message when it is ready for one, never a queue. */
 int rpc_publish(struct rpc_server *server, uint8_t *data, size_t size);
 
-/* Ends streams with UNAVAILABLE, waits at most `grace` microseconds for calls, cancels the rest.
- * Returns NULL. */
-struct rpc_server *rpc_server_free(struct rpc_server *server, uint64_t grace);
+/* Ends streams with UNAVAILABLE, waits at most `grace` microseconds for calls, cancels the rest. No
+ * handler is called for a new call afterwards. Calls whose answer was put off must have been
+ * answered. */
+void rpc_server_stop(struct rpc_server *server, uint64_t grace);
+
+/* Frees a stopped server. May wait for gRPC's timer threads, see rpc_shutdown(). Returns NULL. */
+struct rpc_server *rpc_server_free(struct rpc_server *server);
 
 /* Session of the connection the call came on. */
 uint64_t rpc_call_session(const struct rpc_call *call);

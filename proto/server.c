@@ -13,7 +13,6 @@
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 
 struct rpc_call {
@@ -256,9 +255,6 @@ int rpc_server_new(sd_event *event, const struct rpc_method *methods, size_t n_m
 			NULL, GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0);
 	}
 	grpc_server_start(server->server);
-	/* All of gRPC's threads exist now: whatever slack they inherited, ours is the default
-	 * again. */
-	(void)prctl(PR_SET_TIMERSLACK, 0);
 	for (size_t i = 0; i < server->n_methods; i++)
 		arm(&server->methods[i]);
 	*ret = server;
@@ -351,13 +347,11 @@ int rpc_publish(struct rpc_server *server, uint8_t *data, size_t size)
 	return 0;
 }
 
-struct rpc_server *rpc_server_free(struct rpc_server *server, uint64_t grace)
+void rpc_server_stop(struct rpc_server *server, uint64_t grace)
 {
 	struct timespec end;
 	uint64_t end_usec = now_usec(CLOCK_REALTIME) + grace;
 
-	if (!server)
-		return NULL;
 	end.tv_sec = (time_t)(end_usec / USEC_PER_SEC);
 	end.tv_nsec = (long)(end_usec % USEC_PER_SEC * 1000);
 
@@ -379,7 +373,12 @@ struct rpc_server *rpc_server_free(struct rpc_server *server, uint64_t grace)
 			(void)pthread_cond_wait(&server->changed, &server->lock);
 	}
 	(void)pthread_mutex_unlock(&server->lock);
+}
 
+struct rpc_server *rpc_server_free(struct rpc_server *server)
+{
+	if (!server)
+		return NULL;
 	grpc_server_destroy(server->server);
 	while (server->connections)
 		connection_free(server->connections);

@@ -240,7 +240,8 @@ static void plugin_done(struct plugin *plugin)
 {
 	plugin->session = session_free(plugin->session);
 	pre_starts_done(&plugin->pre_starts);
-	plugin->service = service_free(plugin->service, STOP_GRACE);
+	if (plugin->service)
+		service_stop(plugin->service, STOP_GRACE);
 	plugin->inventory = inventory_free(plugin->inventory);
 	plugin->edition = edition_unref(plugin->edition);
 	tally_done(&plugin->tally);

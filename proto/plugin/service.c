@@ -425,19 +425,11 @@ int service_offer(struct service *service, struct offer *offer)
 	return r < 0 ? r : 1;
 }
 
-struct service *service_free(struct service *service, uint64_t grace)
+void service_stop(struct service *service, uint64_t grace)
 {
-	if (!service)
-		return NULL;
-	rpc_server_free(service->server, grace);
+	rpc_server_stop(service->server, grace);
 	/* Calls in letters that were not fetched are answered while there is a queue to answer on.
 	 */
 	mailbox_close(service->mailbox);
 	rpc_stop();
-	mailbox_free(service->mailbox);
-	offer_unref(service->offer);
-	free(service->sent);
-	(void)pthread_mutex_destroy(&service->lock);
-	free(service);
-	return NULL;
 }

@@ -45,6 +45,7 @@ struct mailbox *service_mailbox(struct service *service);
  */
 uint64_t service_busy_since(struct service *service);
 
-/* Ends streams and calls within `grace` microseconds and stops gRPC's queue. Clients must have been
- * freed, and calls that on_pre_start() was given must have been answered. Returns NULL. */
-struct service *service_free(struct service *service, uint64_t grace);
+/* Ends streams and calls within `grace` microseconds and stops gRPC's queue: the last thing before
+ * _exit(), nothing is freed. Clients must have been freed, and calls that on_pre_start() was given
+ * answered. */
+void service_stop(struct service *service, uint64_t grace);

@@ -360,8 +360,10 @@ struct registrar *registrar_free(struct registrar *registrar)
 		answer(TAKE_PTR(requests->call), RPC_UNAVAILABLE, "the kubelet stops");
 	while (registrar->callers)
 		caller_free(registrar->callers);
-	for (size_t i = 0; i < registrar->n_slots; i++)
-		(void)rpc_server_free(registrar->slots[i].server, 0);
+	for (size_t i = 0; i < registrar->n_slots; i++) {
+		rpc_server_stop(registrar->slots[i].server, 0);
+		rpc_server_free(registrar->slots[i].server);
+	}
 	free(registrar->slots);
 	close_fd(registrar->fd);
 	(void)pthread_mutex_destroy(&registrar->lock);

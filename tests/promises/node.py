@@ -113,7 +113,8 @@ class Node:
 
         def look():
             status = self.status()
-            return status and all(r["state"] == "serving" for r in status["resources"]) and status
+            resources = status["resources"] if status else []
+            return resources and all(r["state"] == "serving" for r in resources) and status
 
         return {r["name"]: r for r in until(look, "all resources to serve")["resources"]}
 

@@ -113,7 +113,6 @@ static void test_watched_before_read(void **state)
 	assert_string_equal(scan.watched_names.items[0], "/dev");
 	assert_string_equal(scan.watched_names.items[1], "/dev/a/b");
 	assert_int_equal(scan.n_watches, 2);
-	scan_done(&scan);
 }
 
 int main(void)

@@ -184,9 +184,10 @@ static int teardown(void **state)
 	struct fixture *f = *state;
 
 	rpc_client_free(f->client);
-	rpc_server_free(f->server, USEC_PER_SEC / 10);
+	rpc_server_stop(f->server, USEC_PER_SEC / 10);
 	mailbox_close(f->mailbox);
 	rpc_stop();
+	rpc_server_free(f->server);
 	rpc_shutdown();
 	mailbox_free(f->mailbox);
 	sd_event_unref(f->event);
@@ -386,7 +387,7 @@ static void test_server_end_tells_stream(void **state)
 	publish(f, "one", 3);
 	watch(f);
 	wait_for(f, &f->messages, 1);
-	f->server = rpc_server_free(f->server, USEC_PER_SEC);
+	rpc_server_stop(f->server, USEC_PER_SEC);
 	wait_for(f, &f->results, 1);
 	assert_int_equal(f->status, RPC_UNAVAILABLE);
 }

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs and how they end.
+ */
+#include <dirent.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "host-fixture.h"
+
+#include "drivers/command.h"
+
+static struct command *command;
+static unsigned ended;
+static int status;
+static struct error last;
+
+static int setup(void **state)
+{
+	ended = 0;
+	return host_setup(state);
+}
+
+static int teardown(void **state)
+{
+	command = command_free(command);
+	return host_teardown(state);
+}
+
+static void on_end(int result, const struct error *error, void *userdata)
+{
+	assert_ptr_equal(userdata, &ended);
+	ended++;
+	status = result;
+	if (result < 0)
+		last = *error;
+	command = command_free(command);
+}
+
+/* Runs a script, with the root of the tree as $1. */
+static void start(const char *script, uint64_t timeout)
+{
+	char shell[] = "/bin/sh", flag[] = "-c", name[] = "sh", text[1024];
+	char *argv[] = { shell, flag, text, name, host_root, NULL };
+	struct error error;
+
+	(void)snprintf(text, sizeof(text), "%s", script);
+	if (command_start(host_event, argv, timeout, on_end, &ended, &command, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+static void expect(const char *script, int expected, const char *message)
+{
+	ended = 0;
+	start(script, 10 * USEC_PER_SEC);
+	RUN_UNTIL(ended > 0);
+	assert_int_equal(ended, 1);
+	assert_int_equal(status, expected);
+	if (message)
+		assert_string_equal(last.message, message);
+}
+
+static void test_ends(void **state)
+{
+	expect("exit 0", 0, NULL);
+	expect("exit 3", -EIO, "/bin/sh failed with exit status 3");
+	expect("echo one; echo two >&2; exit 1", -EIO, "/bin/sh failed with exit status 1: two");
+	expect("printf 'last'; echo; echo; exit 1", -EIO,
+		"/bin/sh failed with exit status 1: last");
+	expect("kill -KILL $$", -EIO, "/bin/sh was ended by signal 9 (Killed)");
+	expect("yes | head -c 3000000; echo; echo end; exit 1", -EIO,
+		"/bin/sh failed with exit status 1: end");
+	expect("printf '\\377\\033x\\n'; exit 1", -EIO, "/bin/sh failed with exit status 1: ??x");
+}
+
+static void test_surroundings(void **state)
+{
+	(void)setenv("LD_PRELOAD_OF_THE_DAEMON", "x", 1);
+	expect("test -z \"$LD_PRELOAD_OF_THE_DAEMON\" && test \"$LANG\" = C.UTF-8 && "
+	       "test -n \"$PATH\" && test -z \"$(cat)\"",
+		0, NULL);
+	/* Nothing of ours is open but what a program has: 0, 1, 2, and the directory listed. */
+	expect("test \"$(ls /proc/self/fd | wc -l)\" = 4", 0, NULL);
+	expect("grep -q '^SigBlk:.0*$' /proc/self/status && grep -q '^SigIgn:.0*$' "
+	       "/proc/self/status",
+		0, NULL);
+}
+
+static void test_cannot_start(void **state)
+{
+	char program[] = "/nonexistent/program";
+	char *argv[] = { program, NULL };
+	struct error error;
+
+	assert_int_equal(
+		command_start(host_event, argv, USEC_PER_SEC, on_end, &ended, &command, &error),
+		-ENOENT);
+	assert_string_equal(
+		error.message, "/nonexistent/program cannot be started: No such file or directory");
+	assert_null(command);
+}
+
+static bool alive(const char *file)
+{
+	char path[512], text[32] = "";
+	FILE *stream;
+
+	host_path(path, file);
+	stream = fopen(path, "re");
+	assert_non_null(stream);
+	assert_non_null(fgets(text, sizeof(text), stream));
+	(void)fclose(stream);
+	return kill((pid_t)atoi(text), 0) == 0;
+}
+
+static bool exists(const char *file)
+{
+	char path[512];
+
+	host_path(path, file);
+	return access(path, F_OK) == 0;
+}
+
+#define LEAVES_CHILDREN "trap '' TERM; sleep 1000 & echo $! > $1/new; mv $1/new $1/child; "
+
+static void test_timeout(void **state)
+{
+	start(LEAVES_CHILDREN "echo waiting; wait", 500 * USEC_PER_MSEC);
+	RUN_UNTIL(ended > 0);
+	assert_int_equal(status, -ETIMEDOUT);
+	assert_string_equal(
+		last.message, "/bin/sh did not end within 0.5 s and was killed: waiting");
+	RUN_UNTIL(!alive("/child"));
+}
+
+static void test_leftovers_are_killed(void **state)
+{
+	expect(LEAVES_CHILDREN "exit 0", 0, NULL);
+	RUN_UNTIL(!alive("/child"));
+}
+
+static void test_free_kills(void **state)
+{
+	start(LEAVES_CHILDREN "wait", 100 * USEC_PER_SEC);
+	RUN_UNTIL(exists("/child"));
+	command = command_free(command);
+	RUN_UNTIL(!alive("/child"));
+	run_for(100 * USEC_PER_MSEC);
+	assert_int_equal(ended, 0);
+}
+
+static size_t count_descriptors(void)
+{
+	DIR *stream = opendir("/proc/self/fd");
+	size_t n = 0;
+
+	assert_non_null(stream);
+	while (readdir(stream))
+		n++;
+	(void)closedir(stream);
+	return n;
+}
+
+static void test_nothing_is_left(void **state)
+{
+	size_t before;
+
+	expect("exit 0", 0, NULL);
+	before = count_descriptors();
+	for (unsigned i = 0; i < 20; i++)
+		expect("exit 1", -EIO, NULL);
+	for (unsigned i = 0; i < 20; i++) {
+		start("sleep 1000", USEC_PER_SEC);
+		command = command_free(command);
+	}
+	RUN_UNTIL(count_descriptors() == before);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	assert_int_equal(errno, ECHILD);
+	expect("exit 0", 0, NULL);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_ends),
+		TEST(test_surroundings),
+		TEST(test_cannot_start),
+		TEST(test_timeout),
+		TEST(test_leftovers_are_killed),
+		TEST(test_free_kills),
+		TEST(test_nothing_is_left),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Verdicts by the law alone, then probes of files and programs through an inventory.
+ */
+#include "host-fixture.h"
+
+#include "common/log.h"
+#include "drivers/inventory.h"
+#include "drivers/probe.h"
+
+static struct config *config;
+static struct inventory *inventory;
+static unsigned told;
+
+static int setup(void **state)
+{
+	int r = host_setup(state);
+
+	log_setup("test-health", LOG_TARGET_TEXT, LOG_CRIT);
+	told = 0;
+	host_mkdir("/run");
+	return r;
+}
+
+static int teardown(void **state)
+{
+	inventory = inventory_free(inventory);
+	config = config_free(config);
+	return host_teardown(state);
+}
+
+static void on_change(struct inventory *changed, void *userdata)
+{
+	told++;
+}
+
+static void start(const char *text)
+{
+	struct error error;
+
+	config = declare(text);
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 &told, &inventory),
+		0);
+	if (inventory_start(inventory, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+/* Why the unit is not healthy; "" if it is. */
+static const char *reason(size_t unit)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	static char text[512];
+
+	assert_true(unit < snapshot->n_units);
+	assert_int_equal(snapshot->units[unit].healthy, !snapshot->units[unit].reason);
+	(void)snprintf(text, sizeof(text), "%s", snapshot->units[unit].reason ?: "");
+	return text;
+}
+
+/* Feeds '+' and '-' and compares the verdicts after each. */
+static void expect_verdicts(
+	const struct declared_probe *probe, const char *results, const char *expected)
+{
+	struct verdict verdict = { 0 };
+
+	for (size_t i = 0; results[i]; i++) {
+		bool before = verdict.healthy;
+		int r = verdict_feed(&verdict, probe, results[i] == '+', "broken");
+
+		assert_int_equal(verdict.healthy, expected[i] == '+');
+		assert_int_equal(r, i == 0 || before != verdict.healthy);
+		assert_int_equal(verdict.reason == NULL, verdict.healthy);
+	}
+	verdict_done(&verdict);
+}
+
+static void test_hysteresis(void **state)
+{
+	struct declared_probe probe = { .fail_after = 1, .recover_after = 1 };
+
+	expect_verdicts(&probe, "+-+--+", "+-+--+");
+	expect_verdicts(&probe, "-+", "-+");
+	probe.fail_after = 3;
+	probe.recover_after = 2;
+	expect_verdicts(&probe, "+--+--+---", "+++++++++-");
+	expect_verdicts(&probe, "-+-+-++-", "------++");
+	probe.recover = RECOVER_NEVER;
+	expect_verdicts(&probe, "+---++++", "+++-----");
+	probe.recover = RECOVER_REBOOT;
+	expect_verdicts(&probe, "-+++", "----");
+}
+
+static void test_reason_is_presentable(void **state)
+{
+	char text[REASON_MAX], longer[2 * REASON_MAX];
+
+	reason_copy("hot \x1b[31m\xff\xc3\xa4", text);
+	assert_string_equal(text, "hot ?[31m?\xc3\xa4");
+	longer[0] = 'x';
+	for (size_t i = 1; i + 2 < sizeof(longer); i += 2)
+		(void)memcpy(longer + i, "\xc3\xa4", 3);
+	reason_copy(longer, text);
+	assert_int_equal(strlen(text), REASON_MAX - 1);
+	longer[0] = '\xc3';
+	longer[1] = '\xa4';
+	for (size_t i = 2; i + 2 < sizeof(longer); i += 2)
+		(void)memcpy(longer + i, "\xc3\xa4", 3);
+	reason_copy(longer, text);
+	assert_int_equal(strlen(text), REASON_MAX - 2);
+	assert_null(strchr(text, '?'));
+}
+
+#define FILE_PROBE                                         \
+	"driver = \"static\"; match = ( \"a\", \"b\" );\n" \
+	"health = ( { probe = \"file\"; path = \"/run/h/${id}\"; healthy = \"ok\"; interval = 3600; "
+
+static void test_file(void **state)
+{
+	host_mkdir("/run/h");
+	host_write("/run/h/a", " ok\n");
+	host_write("/run/h/b", "too hot\n");
+	start(FILE_PROBE "} );");
+	assert_string_equal(reason(0), "");
+	assert_string_equal(reason(1), "too hot");
+	assert_int_equal(told, 0);
+
+	host_write("/run/h/b", "ok");
+	RUN_UNTIL(streq(reason(1), ""));
+	host_replace("/run/h/a", "worn out");
+	RUN_UNTIL(streq(reason(0), "worn out"));
+	host_replace("/run/h/a", "worn\nout\x1b");
+	RUN_UNTIL(streq(reason(0), "worn?out?"));
+	host_remove("/run/h/a");
+	RUN_UNTIL(streq(reason(0), "/run/h/a is missing"));
+	host_write("/run/h/a", "");
+	RUN_UNTIL(streq(reason(0), "/run/h/a is empty"));
+	host_remove("/run/h/a");
+	host_mknod("/run/h/a");
+	RUN_UNTIL(strstr(reason(0), "not a regular file"));
+	host_remove("/run/h/a");
+	host_write("/run/h/a", "ok");
+	RUN_UNTIL(streq(reason(0), ""));
+	assert_string_equal(reason(1), "");
+}
+
+static void test_file_directory_comes_and_goes(void **state)
+{
+	start(FILE_PROBE "} );");
+	assert_string_equal(reason(0), "/run/h/a is missing");
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "ok");
+	RUN_UNTIL(streq(reason(0), ""));
+	host_rename("/run/h", "/run/old");
+	RUN_UNTIL(streq(reason(0), "/run/h/a is missing"));
+	host_mkdir("/run/new");
+	host_write("/run/new/a", "ok");
+	host_write("/run/new/b", "ok");
+	host_rename("/run/new", "/run/h");
+	RUN_UNTIL(streq(reason(0), "") && streq(reason(1), ""));
+	/* A whole set of files may be switched by one link. */
+	host_mkdir("/run/h/v1");
+	host_mkdir("/run/h/v2");
+	host_write("/run/h/v1/a", "ok");
+	host_write("/run/h/v2/a", "second");
+	host_symlink("v1", "/run/h/now");
+	host_remove("/run/h/a");
+	host_symlink("now/a", "/run/h/a");
+	run_for(50 * USEC_PER_MSEC);
+	host_symlink("v2", "/run/h/next");
+	host_rename("/run/h/next", "/run/h/now");
+	RUN_UNTIL(streq(reason(0), "second"));
+}
+
+static void test_file_kept_open(void **state)
+{
+	char path[512];
+	int fd;
+
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "ok");
+	host_write("/run/h/b", "ok");
+	start(FILE_PROBE "} );");
+	host_path(path, "/run/h/a");
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, "no", 2, 0), 2);
+	RUN_UNTIL(streq(reason(0), "no"));
+	close_fd(fd);
+}
+
+static void test_file_missing_is_healthy(void **state)
+{
+	start(FILE_PROBE "missing = \"healthy\"; } );");
+	assert_string_equal(reason(0), "");
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+	host_remove("/run/h/a");
+	RUN_UNTIL(streq(reason(0), ""));
+}
+
+/* Writing a file is one result, however many events it makes. */
+static void test_file_threshold(void **state)
+{
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "ok");
+	host_write("/run/h/b", "ok");
+	start(FILE_PROBE "fail_after = 2; } );");
+	host_write("/run/h/a", "bad");
+	run_for(300 * USEC_PER_MSEC);
+	assert_string_equal(reason(0), "");
+	host_write("/run/h/a", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+}
+
+static void test_file_threshold_by_interval(void **state)
+{
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "ok");
+	host_write("/run/h/b", "ok");
+	start("driver = \"static\"; match = ( \"a\" );\n"
+	      "health = ( { probe = \"file\"; path = \"/run/h/${id}\"; healthy = \"ok\"; "
+	      "interval = 1; fail_after = 3; } );");
+	host_write("/run/h/a", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+}
+
+/* Programs that write by truncating do not make a healthy unit flicker. */
+static void test_file_rewritten(void **state)
+{
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "ok");
+	host_write("/run/h/b", "ok");
+	start(FILE_PROBE "} );");
+	for (unsigned i = 0; i < 300; i++) {
+		char path[512];
+		int fd;
+
+		host_path(path, "/run/h/a");
+		fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+		assert_true(fd >= 0);
+		assert_true(sd_event_run(host_event, 500) >= 0);
+		assert_int_equal(write(fd, "ok", 2), 2);
+		close_fd(fd);
+		assert_true(sd_event_run(host_event, 500) >= 0);
+	}
+	run_for(200 * USEC_PER_MSEC);
+	assert_int_equal(told, 0);
+}
+
+static void test_files_by_the_thousand(void **state)
+{
+	char name[64];
+
+	host_mkdir("/run/h");
+	for (unsigned i = 0; i < 3000; i++) {
+		(void)snprintf(name, sizeof(name), "/run/h/unit-%u", i);
+		host_write(name, "ok");
+	}
+	start("driver = \"static\"; match = ( { count = 3000; } );\n"
+	      "health = ( { probe = \"file\"; path = \"/run/h/${id}\"; healthy = \"ok\"; } );");
+	for (unsigned i = 0; i < 3000; i++) {
+		(void)snprintf(name, sizeof(name), "/run/h/unit-%u", i);
+		host_write(name, "off");
+	}
+	for (size_t i = 0; i < 3000; i++)
+		RUN_UNTIL(streq(reason(i), "off"));
+}
+
+static void test_gone_and_back(void **state)
+{
+	host_mkdir("/run/h");
+	host_mknod("/dev/x");
+	host_write("/run/h/x", "bad");
+	start("driver = \"path\"; match = \"/dev/x\"; health = ( { probe = \"file\"; "
+	      "path = \"/run/h/${id}\"; healthy = \"ok\"; recover = \"never\"; } );");
+	assert_string_equal(reason(0), "bad");
+	host_remove("/dev/x");
+	RUN_UNTIL(streq(reason(0), "/dev/x is gone"));
+	host_write("/run/h/x", "ok");
+	host_mknod("/dev/x");
+	RUN_UNTIL(streq(reason(0), "bad"));
+	run_for(200 * USEC_PER_MSEC);
+	assert_string_equal(reason(0), "bad");
+}
+
+#define EXEC_PROBE(script)                                                                    \
+	"health = ( { probe = \"exec\"; interval = 1; timeout = 1; command = [ \"/bin/sh\", " \
+	"\"-c\", \"" script "\", \"sh\", \"${id}\" ]; } );"
+
+static void test_exec(void **state)
+{
+	static char text[1024];
+
+	(void)snprintf(text, sizeof(text),
+		"driver = \"static\"; match = ( { count = 9; } );\n" EXEC_PROBE(
+			"test ! -e %s/run/$$1 || { echo $$1 broke; exit 3; }"),
+		host_root);
+	host_write("/run/unit-4", "");
+	start(text);
+	assert_string_equal(reason(0), "not probed yet");
+	for (size_t i = 0; i < 9; i++)
+		if (i != 4)
+			RUN_UNTIL(streq(reason(i), ""));
+	RUN_UNTIL(streq(reason(4), "/bin/sh failed with exit status 3: unit-4 broke"));
+	host_remove("/run/unit-4");
+	RUN_UNTIL(streq(reason(4), ""));
+	host_write("/run/unit-8", "");
+	RUN_UNTIL(strstr(reason(8), "unit-8 broke"));
+}
+
+static void test_exec_hangs(void **state)
+{
+	start("driver = \"static\"; match = ( { count = 5; } );\n" EXEC_PROBE("sleep 1000"));
+	for (size_t i = 0; i < 5; i++)
+		RUN_UNTIL(strstr(reason(i), "did not end within 1 s"));
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_hysteresis),
+		cmocka_unit_test(test_reason_is_presentable),
+		TEST(test_file),
+		TEST(test_file_directory_comes_and_goes),
+		TEST(test_file_kept_open),
+		TEST(test_file_missing_is_healthy),
+		TEST(test_file_threshold),
+		TEST(test_file_threshold_by_interval),
+		TEST(test_file_rewritten),
+		TEST(test_files_by_the_thousand),
+		TEST(test_gone_and_back),
+		TEST(test_exec),
+		TEST(test_exec_hangs),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

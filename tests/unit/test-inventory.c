@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inventories over real directories and real inotify: what is told, when, and what a snapshot says.
+ */
+#include "host-fixture.h"
+
+#include <sys/resource.h>
+
+#include "common/log.h"
+#include "drivers/inventory.h"
+#include "drivers/list-size.h"
+
+static struct config *config;
+static struct inventory *inventory;
+static unsigned told;
+
+static int setup(void **state)
+{
+	log_setup("test-inventory", LOG_TARGET_TEXT, LOG_CRIT);
+	told = 0;
+	return host_setup(state);
+}
+
+static int teardown(void **state)
+{
+	inventory = inventory_free(inventory);
+	config = config_free(config);
+	return host_teardown(state);
+}
+
+static void on_change(struct inventory *changed, void *userdata)
+{
+	assert_ptr_equal(changed, inventory);
+	assert_ptr_equal(userdata, &told);
+	told++;
+}
+
+static void start(const char *text)
+{
+	struct error error;
+
+	config = declare(text);
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 &told, &inventory),
+		0);
+	if (inventory_start(inventory, &error) < 0)
+		fail_msg("%s", error.message);
+	assert_int_equal(told, 0);
+}
+
+/* "id", "id!" if unhealthy, and "id?" if gone, each with a space behind it. */
+static const char *seen(void)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	static char text[8192];
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < snapshot->n_units && used < sizeof(text); i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s ",
+			snapshot->units[i].device->id,
+			snapshot->units[i].healthy           ? ""
+				: snapshot->units[i].present ? "!"
+							     : "?");
+	return text;
+}
+
+static void test_hotplug(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *before = NULL, *after = NULL;
+
+	host_mknod("/dev/tty1");
+	start("driver = \"path\"; match = \"/dev/tty*\";");
+	before = inventory_snapshot(inventory);
+	assert_string_equal(seen(), "tty1 ");
+	host_mknod("/dev/other");
+	host_mknod("/dev/tty0");
+	RUN_UNTIL(told == 1);
+	assert_string_equal(seen(), "tty0 tty1 ");
+
+	host_remove("/dev/tty1");
+	RUN_UNTIL(told == 2);
+	assert_string_equal(seen(), "tty0 tty1? ");
+	after = inventory_snapshot(inventory);
+	assert_string_equal(after->units[1].reason, "/dev/tty1 is gone");
+	assert_true(after->units[1].since >= before->units[0].since);
+	assert_int_equal(after->generation, before->generation + 2);
+
+	host_mknod("/dev/tty1");
+	RUN_UNTIL(told == 3);
+	assert_string_equal(seen(), "tty0 tty1 ");
+	/* What was given out stays as it was. */
+	assert_int_equal(before->n_units, 1);
+	assert_false(after->units[1].healthy);
+}
+
+static void test_nothing_there_yet(void **state)
+{
+	start("driver = \"path\"; match = \"/dev/a/b/c*\";");
+	assert_string_equal(seen(), "");
+	host_mkdir("/dev/a");
+	run_for(50 * USEC_PER_MSEC);
+	host_mkdir("/dev/a/b");
+	run_for(50 * USEC_PER_MSEC);
+	host_mknod("/dev/a/b/c");
+	RUN_UNTIL(told == 1);
+	assert_string_equal(seen(), "a:b:c ");
+
+	/* A directory that is replaced is another one at the same path. */
+	host_rename("/dev/a", "/dev/old");
+	RUN_UNTIL(told == 2);
+	assert_string_equal(seen(), "a:b:c? ");
+	host_mkdir("/dev/a/b");
+	host_mknod("/dev/a/b/c2");
+	RUN_UNTIL(told == 3);
+	assert_string_equal(seen(), "a:b:c? a:b:c2 ");
+	host_remove("/dev/old/b/c");
+	host_mknod("/dev/a/b/c");
+	RUN_UNTIL(told == 4);
+	assert_string_equal(seen(), "a:b:c a:b:c2 ");
+}
+
+static void test_link_to_elsewhere(void **state)
+{
+	host_mkdir("/dev/by-id");
+	host_mkdir("/dev/bus");
+	host_mknod("/dev/bus/1");
+	host_symlink("../bus/1", "/dev/by-id/disk");
+	start("driver = \"path\"; match = \"/dev/by-id/*\";");
+	host_remove("/dev/bus/1");
+	RUN_UNTIL(told == 1);
+	assert_string_equal(seen(), "by-id:disk? ");
+}
+
+static void test_exclusion_and_topology(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+
+	start("driver = \"static\"; match = ( { count = 12; numa = 1; } ); topology = false;\n"
+	      "exclude = ( { id = \"unit-1*\"; }, { id = \"unit-[3-9]\"; } );");
+	assert_string_equal(seen(), "unit-0 unit-2 ");
+	snapshot = inventory_snapshot(inventory);
+	assert_int_equal(snapshot->units[0].device->n_numa, 0);
+}
+
+static void test_replicas(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	char id[OFFERED_ID_MAX + 1];
+	unsigned replica;
+	size_t unit;
+
+	start("driver = \"static\"; match = ( { count = 300; } ); share = { replicas = 12; };");
+	snapshot = inventory_snapshot(inventory);
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		for (unsigned k = 0; k < 12; k++) {
+			snapshot_offered_id(snapshot, i, k, id);
+			assert_int_equal(snapshot_find(snapshot, id, &unit, &replica), 0);
+			assert_int_equal(unit, i);
+			assert_int_equal(replica, k);
+		}
+	static const char *const wrong[] = { "unit-0", "unit-0#12", "unit-0#", "unit-0#01",
+		"unit-0#-1", "unit-0#1 ", "unit-300#0", "#0", "", "unit#0", "unit-0#99999999999999",
+		"unit-0#4294967296" };
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+		assert_int_equal(snapshot_find(snapshot, wrong[i], &unit, &replica), -ENOENT);
+}
+
+static void test_unshared_ids(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	char id[OFFERED_ID_MAX + 1];
+	unsigned replica = 7;
+	size_t unit;
+
+	start("driver = \"static\"; match = ( \"a\", \"b\" );");
+	snapshot = inventory_snapshot(inventory);
+	snapshot_offered_id(snapshot, 1, 0, id);
+	assert_string_equal(id, "b");
+	assert_int_equal(snapshot_find(snapshot, "b", &unit, &replica), 0);
+	assert_int_equal(unit, 1);
+	assert_int_equal(replica, 0);
+	assert_int_equal(snapshot_find(snapshot, "b#0", &unit, &replica), -ENOENT);
+}
+
+/* The law of telling: at once, then never twice within the quiet time, and the last state always.
+ */
+static void test_coalescing(void **state)
+{
+	uint64_t begin, end;
+	unsigned flips = 0;
+
+	start("driver = \"path\"; match = \"/dev/tty*\";");
+	begin = now_usec(CLOCK_MONOTONIC);
+	do {
+		if (flips++ % 2 == 0)
+			host_mknod("/dev/tty");
+		else
+			host_remove("/dev/tty");
+		assert_true(sd_event_run(host_event, 1000) >= 0);
+		end = now_usec(CLOCK_MONOTONIC);
+	} while (end - begin < USEC_PER_SEC || flips % 2 == 0);
+	assert_true(told >= 1);
+	assert_true(told <= (end - begin) / INVENTORY_QUIET + 1);
+	RUN_UNTIL(streq(seen(), "tty "));
+	run_for(2 * INVENTORY_QUIET);
+	assert_string_equal(seen(), "tty ");
+}
+
+static void test_too_many(void **state)
+{
+	char name[128];
+	struct error error;
+
+	/* Found things are counted like declared ones. */
+	for (unsigned i = 0; i < 60; i++) {
+		(void)snprintf(name, sizeof(name), "/dev/x%u", i);
+		host_mknod(name);
+	}
+	config = declare("driver = \"path\"; match = \"/dev/x*\"; share = { replicas = 5000; };");
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 &told, &inventory),
+		0);
+	assert_int_equal(inventory_start(inventory, &error), -E2BIG);
+	assert_non_null(strstr(error.message, "60 devices"));
+	assert_non_null(strstr(error.message, "4194304"));
+}
+
+static void test_too_many_later(void **state)
+{
+	char name[128];
+
+	for (unsigned i = 0; i < 30; i++) {
+		(void)snprintf(name, sizeof(name), "/dev/x%u", i);
+		host_mknod(name);
+	}
+	start("driver = \"path\"; match = \"/dev/x*\"; share = { replicas = 4000; };");
+	for (unsigned i = 30; i < 60; i++) {
+		(void)snprintf(name, sizeof(name), "/dev/x%u", i);
+		host_mknod(name);
+	}
+	run_for(300 * USEC_PER_MSEC);
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	assert_int_equal(snapshot->n_units, 30);
+
+	/* What is gone gives way. */
+	for (unsigned i = 0; i < 30; i++) {
+		(void)snprintf(name, sizeof(name), "/dev/x%u", i);
+		host_remove(name);
+	}
+	RUN_UNTIL(startswith(seen(), "x30 "));
+}
+
+/* Where no descriptor is left for inotify, looking from time to time must do, until there is. */
+static void test_without_inotify(void **state)
+{
+	struct rlimit limit, none;
+	char text[256];
+	struct error error;
+	int r;
+
+	host_mknod("/dev/tty0");
+	(void)snprintf(
+		text, sizeof(text), "driver = \"path\"; match = \"%s/dev/tty0\";", host_root);
+	config = declare(text);
+	assert_int_equal(
+		inventory_new(host_event, declaration_of(config), "", on_change, &told, &inventory),
+		0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = limit;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	r = inventory_start(inventory, &error);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(r, 0);
+	assert_int_equal(strlen(seen()) > 0, 1);
+
+	host_remove("/dev/tty0");
+	RUN_UNTIL(told == 1);
+	host_mknod("/dev/tty0");
+	RUN_UNTIL(told == 2);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_hotplug),
+		TEST(test_nothing_there_yet),
+		TEST(test_link_to_elsewhere),
+		TEST(test_exclusion_and_topology),
+		TEST(test_replicas),
+		TEST(test_unshared_ids),
+		TEST(test_coalescing),
+		TEST(test_too_many),
+		TEST(test_too_many_later),
+		TEST(test_without_inotify),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver "path": ids, kinds of nodes, zipping, NUMA, claims, and what the check refuses.
+ */
+#include "host-fixture.h"
+
+#include "drivers/scan.h"
+
+static struct scan scan;
+static struct config *config;
+
+static int teardown(void **state)
+{
+	scan_done(&scan);
+	config = config_free(config);
+	return host_teardown(state);
+}
+
+static void list(const char *match)
+{
+	_cleanup_free_ char *text = NULL;
+	struct error error;
+
+	scan_done(&scan);
+	config = config_free(config);
+	assert_true(asprintf(&text, "driver = \"path\"; match = ( %s );", match) > 0);
+	config = declare(text);
+	scan.root = host_root;
+	if (declaration_of(config)->driver->list(declaration_of(config), &scan, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+/* Ids in the order found, with a space behind each. */
+static void expect_ids(const char *match, const char *expected)
+{
+	char text[4096] = "";
+
+	list(match);
+	for (size_t i = 0; i < scan.n_devices; i++) {
+		(void)strcat(text, scan.devices[i]->id);
+		(void)strcat(text, " ");
+	}
+	assert_string_equal(text, expected);
+}
+
+static void expect_node(
+	size_t device, size_t node, const char *host, const char *path, const char *permissions)
+{
+	assert_true(device < scan.n_devices && node < scan.devices[device]->n_nodes);
+	assert_string_equal(scan.devices[device]->nodes[node].host, host);
+	assert_string_equal(scan.devices[device]->nodes[node].path, path);
+	assert_string_equal(scan.devices[device]->nodes[node].permissions, permissions);
+	assert_int_equal(scan.devices[device]->nodes[node].mount, permissions[0] == '\0');
+}
+
+static void test_ids(void **state)
+{
+	char id[DEVICE_ID_MAX + 1];
+
+	host_mkdir("/dev/net");
+	host_mkdir("/run/a");
+	host_mknod("/dev/net/tun");
+	host_mknod("/dev/ttyUSB10");
+	host_mknod("/dev/ttyUSB2");
+	host_mknod("/run/a/socket");
+	host_mknod("/dev/net:tun");
+	host_mknod("/dev/a+b");
+	expect_ids("\"/dev/ttyUSB*\"", "ttyUSB2 ttyUSB10 ");
+	expect_ids(
+		"{ path = \"/dev/net/tun\"; }, { path = \"/run/a/*\"; }", "net:tun run:a:socket ");
+
+	list("\"/dev/net/*\", \"/dev/net:*\", \"/dev/a+*\"");
+	assert_int_equal(scan.n_devices, 3);
+	assert_true(strncmp(scan.devices[1]->id, "net:tun-", 8) == 0);
+	assert_true(strncmp(scan.devices[2]->id, "a+b-", 4) == 0);
+	(void)strcpy(id, scan.devices[1]->id);
+	expect_ids("\"/dev/absent\"", "");
+	list("\"/dev/net:tun\"");
+	assert_string_equal(scan.devices[0]->id, id);
+}
+
+static void test_same_id_twice(void **state)
+{
+	host_mknod("/dev/a0");
+	host_mknod("/dev/a1");
+	expect_ids("\"/dev/a*\", \"/dev/?1\"", "a0 a1 ");
+	assert_int_equal(scan.notes.count, 1);
+	assert_non_null(strstr(scan.notes.items[0], "\"a1\""));
+}
+
+static void test_kinds(void **state)
+{
+	host_mkdir("/dev/snd");
+	host_mkdir("/var/data");
+	host_mkdir("/run");
+	host_mknod("/run/socket");
+	host_symlink("socket", "/run/link");
+	list("\"/dev/snd\", { path = \"/var/data\"; read_only = true; }, \"/run/socket\", "
+	     "\"/run/link\", { path = \"/run/socke?\"; type = \"device\"; permissions = \"r\"; "
+	     "as = \"/dev/\"; }");
+	expect_node(0, 0, "/dev/snd", "/dev/snd", "rw");
+	expect_node(1, 0, "/var/data", "/var/data", "");
+	assert_true(scan.devices[1]->nodes[0].read_only);
+	expect_node(2, 0, "/run/socket", "/run/socket", "");
+	assert_false(scan.devices[2]->nodes[0].read_only);
+	/* A mount of a link is a mount of what it leads to, at the link's path. */
+	expect_node(3, 0, "/run/socket", "/run/link", "");
+	assert_int_equal(scan.n_devices, 4);
+
+	list("{ path = \"/run/socke?\"; type = \"device\"; permissions = \"r\"; as = \"/dev/\"; }");
+	expect_node(0, 0, "/run/socket", "/dev/socket", "r");
+	list("{ path = \"/run/socket\"; type = \"device\"; as = \"/dev/thing\"; }");
+	expect_node(0, 0, "/run/socket", "/dev/thing", "rw");
+}
+
+static void test_device_nodes(void **state)
+{
+	char path[512];
+
+	host_path(path, "/dev/card7");
+	if (mknod(path, S_IFCHR | 0600, makedev(226, 7)) < 0)
+		skip();
+	host_path(path, "/dev/disk");
+	assert_int_equal(mknod(path, S_IFBLK | 0600, makedev(259, 1)), 0);
+	host_mkdir("/dev/by-path");
+	host_symlink("../card7", "/dev/by-path/card");
+	host_mkdir("/sys/dev/char");
+	host_mkdir("/sys/dev/block");
+	host_mkdir("/sys/devices/pci0/0000:03:00.0/drm/card7");
+	host_symlink("../../devices/pci0/0000:03:00.0/drm/card7", "/sys/dev/char/226:7");
+	host_symlink("../../../0000:03:00.0", "/sys/devices/pci0/0000:03:00.0/drm/card7/device");
+	host_write("/sys/devices/pci0/0000:03:00.0/numa_node", "1\n");
+	host_mkdir("/sys/devices/pci0/nvme/nvme0/nvme0n1");
+	host_symlink("../../devices/pci0/nvme/nvme0/nvme0n1", "/sys/dev/block/259:1");
+	host_write("/sys/devices/pci0/nvme/numa_node", "-1\n");
+	host_write("/sys/devices/pci0/numa_node", "5\n");
+
+	list("\"/dev/by-path/card\", \"/dev/disk\", \"/dev/card7\"");
+	expect_node(0, 0, "/dev/by-path/card", "/dev/by-path/card", "rw");
+	assert_string_equal(scan.devices[0]->id, "by-path:card");
+	assert_int_equal(scan.devices[0]->n_numa, 1);
+	assert_int_equal(scan.devices[0]->numa[0], 1);
+	/* -1 is an answer; a bus further up is not asked. */
+	assert_int_equal(scan.devices[1]->n_numa, 0);
+	assert_string_equal(device_variable(scan.devices[1], "sysfs"), "/sys/dev/block/259:1");
+}
+
+static void make_series(const char *name, size_t n)
+{
+	char path[64];
+
+	for (size_t i = 0; i < n; i++) {
+		(void)snprintf(path, sizeof(path), "/dev/%s%zu", name, i);
+		host_mknod(path);
+	}
+}
+
+static void test_zip(void **state)
+{
+	make_series("a", 3);
+	make_series("b", 2);
+	make_series("one", 1);
+	expect_ids("{ paths = ( \"/dev/a*\", \"/dev/b*\" ); }", "a0+b0 a1+b1 ");
+	assert_int_equal(scan.devices[1]->n_nodes, 2);
+	expect_node(1, 1, "/dev/b1", "/dev/b1", "");
+	expect_ids("{ paths = ( \"/dev/a*\", \"/dev/none\" ); }", "");
+	/* A limit lets one match be part of several, but makes no more than there are. */
+	expect_ids("{ paths = ( \"/dev/a*\", { path = \"/dev/one0\"; limit = 2; } ); }",
+		"a0+one0 a1+one0 ");
+	expect_ids("{ paths = ( \"/dev/a*\", { path = \"/dev/one0\"; limit = 100; } ); }",
+		"a0+one0 a1+one0 a2+one0 ");
+	expect_ids("{ path = \"/dev/one0\"; limit = 5; }", "one0 ");
+	expect_ids("{ paths = ( { path = \"/dev/b*\"; limit = 2; }, \"/dev/a*\" ); }",
+		"b0+a0 b1+a1 b0+a2 ");
+}
+
+static void test_zip_optional(void **state)
+{
+	make_series("a", 3);
+	make_series("b", 2);
+	/* Optional members come and go without making another device of it. */
+	expect_ids("{ paths = ( \"/dev/a*\", { path = \"/dev/b*\"; optional = true; } ); }",
+		"a0 a1 a2 ");
+	assert_int_equal(scan.devices[1]->n_nodes, 2);
+	assert_int_equal(scan.devices[2]->n_nodes, 1);
+	expect_ids("{ paths = ( \"/dev/a*\", { path = \"/dev/none\"; optional = true; } ); }",
+		"a0 a1 a2 ");
+	/* They name the device where nothing else can. */
+	expect_ids("{ paths = ( { path = \"/dev/a0\"; limit = 9; }, "
+		   "{ path = \"/dev/b*\"; optional = true; } ); }",
+		"a0+b0 a0+b1 ");
+	expect_ids("{ paths = ( { path = \"/dev/a*\"; optional = true; }, "
+		   "{ path = \"/dev/b*\"; optional = true; } ); }",
+		"a0+b0 a1+b1 a2 ");
+	expect_ids("{ path = \"/dev/none\"; optional = true; }", "");
+}
+
+static void expect_problem(const char *match, const char *expected)
+{
+	_cleanup_free_ char *text = NULL, *problem = NULL;
+
+	assert_true(asprintf(&text, "driver = \"path\"; match = ( %s );", match) > 0);
+	problem = declare_problem(text);
+	if (!strstr(problem, expected))
+		fail_msg("\"%s\" is not in \"%s\"", expected, problem);
+}
+
+static void test_check(void **state)
+{
+	expect_problem("\"dev/kvm\"", "absolute path");
+	expect_problem("\"/dev/../kvm\"", "..");
+	expect_problem("\"/\"", "below");
+	expect_problem("\"/dev/**/kvm\"", "**");
+	expect_problem("{ as = \"/x\"; }", "neither");
+	expect_problem("{ path = \"/x\"; paths = ( \"/y\" ); }", "both");
+	expect_problem("{ paths = ( \"/y\" ); limit = 2; }", "each of the \"paths\"");
+	expect_problem("{ path = \"/x\"; permissions = \"rx\"; }", "permissions");
+	expect_problem("{ path = \"/x\"; type = \"device\"; read_only = true; }", "read_only");
+	expect_problem("{ path = \"/x\"; limit = 0; }", "limit");
+}
+
+static void test_claims(void **state)
+{
+	_cleanup_strings_ struct strings claims = { 0 };
+
+	list("\"/dev/a\", \"/dev/b*\", { paths = ( \"/dev/c\", { path = \"/dev/d\"; limit = 2; } ); }");
+	assert_int_equal(
+		declaration_of(config)->driver->claims(declaration_of(config), &claims), 0);
+	assert_int_equal(claims.count, 2);
+	assert_string_equal(claims.items[0], "/dev/a");
+	assert_string_equal(claims.items[1], "/dev/c");
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_ids),
+		TEST(test_same_id_twice),
+		TEST(test_kinds),
+		TEST(test_device_nodes),
+		TEST(test_zip),
+		TEST(test_zip_optional),
+		TEST(test_check),
+		TEST(test_claims),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

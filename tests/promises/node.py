@@ -205,8 +205,17 @@ class NodeTest(unittest.TestCase):
         self.addCleanup(self.keep_output)
 
     def keep_output(self):
+        # A polite stop, so that the leak checks of a sanitizer build run.
+        if self.node.daemon and self.node.daemon.poll() is None:
+            self.node.daemon.terminate()
+            try:
+                self.node.daemon.wait(timeout=LIMIT)
+            except subprocess.TimeoutExpired:
+                self.fail("devplugd did not stop")
         if os.path.exists(self.node.path("devplugd.log")):
             self.said = self.node.output()
+        for word in ("AddressSanitizer", "LeakSanitizer", "runtime error:"):
+            self.assertNotIn(word, self.said)
 
     def run(self, result=None):
         before = len(result.failures) + len(result.errors) if result is not None else 0

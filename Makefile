@@ -6,7 +6,7 @@ PRESET ?= dev
 BUILD = $(if $(filter dev,$(PRESET)),build,build-$(PRESET))
 JOBS ?= $(shell nproc)
 
-.PHONY: all help dependencies build demo test check-style clean
+.PHONY: all help dependencies test-dependencies build demo test check-style clean
 
 all: build
 
@@ -21,17 +21,22 @@ help:
 dependencies:
 	@packaging/install-dependencies
 
+test-dependencies:
+	@packaging/install-dependencies test
+
 build: dependencies
 	$(CMAKE) --preset $(PRESET)
 	$(CMAKE) --build $(BUILD) -j $(JOBS)
 
-demo: build
+demo: dependencies
+	@$(CMAKE) --preset $(PRESET) >/dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target devplugd devplugd-plugin devplugctl devplug-kubelet
 	@tests/demo/demo $(BUILD)
 
-test: dependencies
+test: test-dependencies
 	@tests/run-all
 
-check-style: dependencies
+check-style: test-dependencies
 	git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror
 
 clean:

@@ -75,6 +75,12 @@ int rpc_server_new(sd_event *event, const struct rpc_method *methods, size_t n_m
 #define RPC_CONNECTIONS_MAX 64
 int rpc_server_add(struct rpc_server *server, int fd, uint64_t session);
 
+/* Whether the next connection would be refused. */
+bool rpc_server_is_full(const struct rpc_server *server);
+
+/* Closes the oldest connection of the session to make room. -ENOENT if it has none. */
+int rpc_server_evict(struct rpc_server *server, uint64_t session);
+
 /* Closes every connection of the session; its streams end, on_closed is called for each. */
 void rpc_server_end_session(struct rpc_server *server, uint64_t session);
 

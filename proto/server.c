@@ -284,6 +284,11 @@ static int on_hangup(sd_event_source *source, int fd, uint32_t revents, void *us
 	return 0;
 }
 
+bool rpc_server_is_full(const struct rpc_server *server)
+{
+	return server->n_connections >= RPC_CONNECTIONS_MAX;
+}
+
 int rpc_server_add(struct rpc_server *server, int number, uint64_t session)
 {
 	_cleanup_close_ int fd = number;
@@ -291,7 +296,7 @@ int rpc_server_add(struct rpc_server *server, int number, uint64_t session)
 	grpc_server_credentials *credentials;
 	int r;
 
-	if (server->n_connections >= RPC_CONNECTIONS_MAX)
+	if (rpc_server_is_full(server))
 		return -EMFILE;
 	connection = calloc(1, sizeof(*connection));
 	if (!connection)
@@ -320,6 +325,21 @@ int rpc_server_add(struct rpc_server *server, int number, uint64_t session)
 	credentials = grpc_insecure_server_credentials_create();
 	grpc_server_add_channel_from_fd(server->server, TAKE_FD(fd), credentials);
 	grpc_server_credentials_release(credentials);
+	return 0;
+}
+
+int rpc_server_evict(struct rpc_server *server, uint64_t session)
+{
+	struct connection *oldest = NULL;
+
+	/* Only this thread changes the list, and the newest is first. */
+	for (struct connection *c = server->connections; c; c = c->next)
+		if (c->session == session)
+			oldest = c;
+	if (!oldest)
+		return -ENOENT;
+	(void)shutdown(oldest->duplicate, SHUT_RDWR);
+	connection_free(oldest);
 	return 0;
 }
 

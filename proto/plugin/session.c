@@ -163,6 +163,10 @@ static int accept_one(struct session *session)
 		return 1;
 	}
 	kind = peer.pid != 0 && peer.pid == session->kubelet_pid ? PEER_KUBELET : PEER_OTHER;
+	/* Strangers must not take the kubelet's place; each newer one costs the oldest of them. */
+	if (session->kubelet_pid != 0 && rpc_server_is_full(service_server(session->service)))
+		(void)rpc_server_evict(
+			service_server(session->service), label_of(session, PEER_OTHER));
 	r = rpc_server_add(service_server(session->service), TAKE_FD(fd), label_of(session, kind));
 	if (r < 0)
 		log_warning("refused a connection from process %d: %s", (int)peer.pid,

@@ -434,6 +434,18 @@ static void test_connections_are_bounded(void **state)
 	assert_int_equal(r, -EMFILE);
 	/* The fixture's connection counts. */
 	assert_int_equal(n, RPC_CONNECTIONS_MAX);
+	/* Room for one more at the price of the oldest; others are not touched. */
+	assert_true(rpc_server_is_full(f->server));
+	assert_int_equal(rpc_server_evict(f->server, 7), -ENOENT);
+	assert_int_equal(rpc_server_evict(f->server, 8), 0);
+	assert_false(rpc_server_is_full(f->server));
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	assert_int_equal(rpc_server_add(f->server, pair[0], 8), 0);
+	close_fd(pair[1]);
+	call(f, "/t.T/Echo", "still here", 0);
+	wait_for(f, &f->results, 1);
+	assert_string_equal(f->reply, "still here");
 	for (int i = 0; i < n; i++)
 		close_fd(ends[i]);
 	/* Room again once the ends were noticed. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "common/log.h"
+#include "proto/plugin/changes.h"
 #include "proto/plugin/plugin.h"
 
 #define CONFIGURATION_MAX (4U << 20)
@@ -68,6 +69,16 @@ static int offer(struct plugin *plugin, struct edition *edition, struct inventor
 	return service_offer(plugin->service, new_offer);
 }
 
+/* Logs what differs from what was logged last. */
+static void say_changes(struct plugin *plugin)
+{
+	struct snapshot *snapshot = inventory_snapshot(plugin->inventory);
+
+	changes_log(plugin->said, snapshot);
+	snapshot_unref(plugin->said);
+	plugin->said = snapshot;
+}
+
 static void on_inventory_changed(struct inventory *inventory, void *userdata)
 {
 	struct plugin *plugin = userdata;
@@ -114,6 +125,7 @@ static int configure(struct plugin *plugin, int fd, struct error *error)
 	edition_unref(plugin->edition);
 	plugin->inventory = TAKE_PTR(inventory);
 	plugin->edition = TAKE_PTR(edition);
+	say_changes(plugin);
 	return 0;
 }
 

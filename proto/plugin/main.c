@@ -244,6 +244,7 @@ static void plugin_done(struct plugin *plugin)
 		service_stop(plugin->service, STOP_GRACE);
 	plugin->inventory = inventory_free(plugin->inventory);
 	plugin->edition = edition_unref(plugin->edition);
+	snapshot_unref(plugin->said);
 	tally_done(&plugin->tally);
 	sd_event_source_disable_unref(plugin->alive_source);
 	sd_event_source_disable_unref(plugin->report_source);

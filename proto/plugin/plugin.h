@@ -26,6 +26,7 @@ struct plugin {
 	struct edition *edition;
 	struct inventory *inventory;
 	struct service *service;
+	struct snapshot *said; /* the one whose state was logged last */
 
 	struct session *session;
 	bool session_pre_starts; /* the kubelet was told that PreStartContainer is required */

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "common/log.h"
 #include "deviceplugin.pb-c.h"
 #include "drivers/allocation.h"
 #include "drivers/preference.h"
@@ -201,6 +202,7 @@ static void handle_allocate(struct service *service, struct rpc_call *call, cons
 	for (size_t i = 0; allocations && i < n; i++)
 		allocation_done(&allocations[i]);
 	if (r < 0) {
+		log_warning("allocation refused: %s", error.message);
 		rpc_fail(call, status_of(r), error.message);
 		return;
 	}

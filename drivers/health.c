@@ -181,8 +181,44 @@ static void unit_detach(struct health_unit *unit)
 	}
 }
 
-int health_unit_new(struct health *health, struct device *device, size_t index, void *userdata,
-	struct health_unit **ret)
+static bool same_observation(const struct declared_probe *a, const struct declared_probe *b)
+{
+	if (a->kind != b->kind)
+		return false;
+	if (a->kind == PROBE_FILE)
+		return streq(a->path, b->path) && streq(a->healthy, b->healthy) &&
+			a->missing == b->missing;
+	if (a->command.count != b->command.count)
+		return false;
+	for (size_t i = 0; i < a->command.count; i++)
+		if (!streq(a->command.items[i], b->command.items[i]))
+			return false;
+	return true;
+}
+
+static int inherit(struct check *check, const struct health_unit *previous)
+{
+	for (size_t i = 0; i < previous->n_checks; i++) {
+		const struct check *old = &previous->checks[i];
+		char *reason = NULL;
+
+		if (!old->verdict.known ||
+			!same_observation(check->queue->probe, old->queue->probe))
+			continue;
+		if (old->verdict.reason) {
+			reason = strdup(old->verdict.reason);
+			if (!reason)
+				return -ENOMEM;
+		}
+		check->verdict = old->verdict;
+		check->verdict.reason = reason;
+		return 0;
+	}
+	return 0;
+}
+
+int health_unit_new(struct health *health, struct device *device, size_t index,
+	const struct health_unit *previous, void *userdata, struct health_unit **ret)
 {
 	_cleanup_(health_unit_freep) struct health_unit *unit = NULL;
 	int r;
@@ -200,6 +236,11 @@ int health_unit_new(struct health *health, struct device *device, size_t index, 
 			.queue = &health->queues[unit->n_checks],
 		};
 		health->queues[unit->n_checks].n_checks++;
+	}
+	for (size_t i = 0; previous && i < unit->n_checks; i++) {
+		r = inherit(&unit->checks[i], previous);
+		if (r < 0)
+			return r;
 	}
 	r = unit_attach(unit);
 	if (r < 0)

@@ -27,9 +27,10 @@ struct health *health_free(struct health *health);
 DEFINE_CLEANUP(struct health *, health_free)
 
 /* Begins to probe a device. What can be told at once (files) is told when it returns; the handler
- * is called for later changes only. */
-int health_unit_new(struct health *health, struct device *device, size_t index, void *userdata,
-	struct health_unit **ret);
+ * is called for later changes only. `previous` (or NULL) is the same device's unit of another
+ * configuration: what probes that look at the same thing found there is where ours begin. */
+int health_unit_new(struct health *health, struct device *device, size_t index,
+	const struct health_unit *previous, void *userdata, struct health_unit **ret);
 struct health_unit *health_unit_free(struct health_unit *unit);
 DEFINE_CLEANUP(struct health_unit *, health_unit_free)
 

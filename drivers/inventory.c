@@ -262,12 +262,19 @@ int inventory_new(sd_event *event, const struct declaration *declaration, const 
 	return 0;
 }
 
+int inventory_inherit(struct inventory *inventory, const struct inventory *previous, bool keep_gone)
+{
+	inventory->list.previous = &previous->list;
+	return keep_gone ? unit_list_inherit_gone(&inventory->list, &previous->list) : 0;
+}
+
 int inventory_start(struct inventory *inventory, struct error *error)
 {
 	struct error scan_error;
 	int r;
 
 	r = scan_now(inventory, &scan_error);
+	inventory->list.previous = NULL;
 	if (r == -E2BIG || r == -EINVAL)
 		return error_set(error, r, "%s", scan_error.message);
 	note_failure(inventory, r < 0 ? &scan_error : NULL);

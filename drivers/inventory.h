@@ -59,6 +59,12 @@ typedef void (*inventory_handler)(struct inventory *inventory, void *userdata);
 int inventory_new(sd_event *event, const struct declaration *declaration, const char *root,
 	inventory_handler on_change, void *userdata, struct inventory **ret);
 
+/* Before inventory_start(): this inventory takes the place of `previous`, which lives at least
+ * until inventory_start() returns. Devices begin with the health that the same probes found there,
+ * and with `keep_gone` those that had vanished stay listed. Returns 0 or -ENOMEM. */
+int inventory_inherit(
+	struct inventory *inventory, const struct inventory *previous, bool keep_gone);
+
 /* First scan and first probes, then watching. When it returns 0 the snapshot is complete. Returns
  * negative errno with the error filled if the first scan fails for a reason that will not mend
  * itself (a limit, a contradiction); a scan that fails otherwise is retried in the background and

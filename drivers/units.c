@@ -30,8 +30,25 @@ static struct unit *unit_free(struct unit *unit)
 }
 DEFINE_CLEANUP(struct unit *, unit_free)
 
+static int compare_id(const void *key, const void *element)
+{
+	const struct unit *const *unit = element;
+
+	return strcmp(key, (*unit)->device->id);
+}
+
+static const struct unit *find_unit(const struct unit_list *list, const char *id)
+{
+	struct unit **found = list && list->n_units > 0
+		? bsearch(id, list->units, list->n_units, sizeof(list->units[0]), compare_id)
+		: NULL;
+
+	return found ? *found : NULL;
+}
+
 static int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
 {
+	const struct unit *old = find_unit(list->previous, device->id);
 	_cleanup_(unit_freep) struct unit *unit = NULL;
 	int r;
 
@@ -44,13 +61,16 @@ static int unit_new(struct unit_list *list, struct device *device, size_t index,
 	unit->healthy = true;
 	unit->since = now_usec(CLOCK_REALTIME);
 	if (list->health) {
-		r = health_unit_new(list->health, device, index, unit, &unit->health);
+		r = health_unit_new(
+			list->health, device, index, old ? old->health : NULL, unit, &unit->health);
 		if (r < 0)
 			return r;
 	}
 	r = unit_evaluate(unit);
 	if (r < 0)
 		return r;
+	if (old && old->healthy == unit->healthy)
+		unit->since = old->since;
 	*ret = TAKE_PTR(unit);
 	return 0;
 }
@@ -217,6 +237,35 @@ static void forget_gone(struct unit_list *list, const struct scan *scan)
 		"%zu devices that are gone were taken off the list, which had become too long for "
 		"the kubelet",
 		n);
+}
+
+int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous)
+{
+	assert(list->n_units == 0 && !list->units);
+
+	list->units = calloc(previous->n_units + 1, sizeof(list->units[0]));
+	if (!list->units)
+		return -ENOMEM;
+	for (size_t i = 0; i < previous->n_units; i++) {
+		const struct unit *old = previous->units[i];
+		struct unit **unit = &list->units[list->n_units];
+		int r;
+
+		if (old->present || is_excluded(list->declaration, old->device->id))
+			continue;
+		r = unit_new(list, old->device, list->n_units, unit);
+		if (r < 0)
+			return r;
+		list->n_units++;
+		(*unit)->present = false;
+		if ((*unit)->health)
+			(void)health_unit_update((*unit)->health, NULL, list->n_units - 1);
+		r = unit_evaluate(*unit);
+		if (r < 0)
+			return r;
+		(*unit)->since = old->since;
+	}
+	return 0;
 }
 
 int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *error)

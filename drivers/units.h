@@ -27,7 +27,12 @@ struct unit_list {
 	void *owner;
 	struct unit **units;
 	size_t n_units;
+	const struct unit_list *previous; /* during the first merge: where units begin */
 };
+
+/* Puts the units of another list that are gone into this one, which is empty, to stay gone until a
+ * scan finds them. Returns 0 or -ENOMEM. */
+int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous);
 
 /* Takes a complete scan in. Returns 1 if that changed anything, 0 if not, -E2BIG if the list would
  * not fit the kubelet's limit, or -ENOMEM; the list is as before then. */

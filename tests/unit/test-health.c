@@ -189,6 +189,28 @@ static void test_file_kept_open(void **state)
 	close_fd(fd);
 }
 
+/* One directory under two paths, of which one is wanted for its entries only. */
+static void test_file_in_scanned_directory(void **state)
+{
+	char path[512];
+	int fd;
+
+	host_mkdir("/run/h");
+	host_mknod("/run/h/x");
+	host_write("/run/h/health", "ok");
+	host_symlink("../run/h", "/dev/link");
+	start("driver = \"path\"; match = \"/dev/link/x*\"; health = ( { probe = \"file\"; "
+	      "path = \"/run/h/health\"; healthy = \"ok\"; interval = 3600; } );");
+	host_mknod("/run/h/x2");
+	RUN_UNTIL(told == 1);
+	host_path(path, "/run/h/health");
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, "no", 2, 0), 2);
+	RUN_UNTIL(streq(reason(0), "no") && streq(reason(1), "no"));
+	close_fd(fd);
+}
+
 static void test_file_missing_is_healthy(void **state)
 {
 	start(FILE_PROBE "missing = \"healthy\"; } );");
@@ -327,6 +349,7 @@ int main(void)
 		TEST(test_file),
 		TEST(test_file_directory_comes_and_goes),
 		TEST(test_file_kept_open),
+		TEST(test_file_in_scanned_directory),
 		TEST(test_file_missing_is_healthy),
 		TEST(test_file_threshold),
 		TEST(test_file_threshold_by_interval),

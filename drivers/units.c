@@ -60,6 +60,7 @@ static int unit_new(struct unit_list *list, struct device *device, size_t index,
 	unit->present = true;
 	unit->healthy = true;
 	unit->since = now_usec(CLOCK_REALTIME);
+	unit->cordon = declaration_cordon(list->declaration, device->id);
 	if (list->health) {
 		r = health_unit_new(
 			list->health, device, index, old ? old->health : NULL, unit, &unit->health);
@@ -89,6 +90,14 @@ int unit_evaluate(struct unit *unit)
 	if (!unit->present) {
 		healthy = false;
 		if (asprintf(&copy, "%s is gone", device_place(unit->device)) < 0) {
+			copy = NULL;
+			return -ENOMEM;
+		}
+		reason = copy;
+	} else if (unit->cordon) {
+		healthy = false;
+		if (asprintf(&copy, "cordoned%s%s", unit->cordon->reason ? ": " : "",
+			    unit->cordon->reason ?: "") < 0) {
 			copy = NULL;
 			return -ENOMEM;
 		}

@@ -14,7 +14,8 @@
 struct unit {
 	void *owner; /* the list's */
 	struct device *device;
-	struct health_unit *health; /* NULL: no probes */
+	struct health_unit *health;  /* NULL: no probes */
+	const struct cordon *cordon; /* NULL: none */
 	bool present;
 	bool healthy;
 	char *reason;   /* why not; NULL if healthy */

@@ -30,25 +30,9 @@ static struct unit *unit_free(struct unit *unit)
 }
 DEFINE_CLEANUP(struct unit *, unit_free)
 
-static int compare_id(const void *key, const void *element)
-{
-	const struct unit *const *unit = element;
-
-	return strcmp(key, (*unit)->device->id);
-}
-
-static const struct unit *find_unit(const struct unit_list *list, const char *id)
-{
-	struct unit **found = list && list->n_units > 0
-		? bsearch(id, list->units, list->n_units, sizeof(list->units[0]), compare_id)
-		: NULL;
-
-	return found ? *found : NULL;
-}
-
 static int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
 {
-	const struct unit *old = find_unit(list->previous, device->id);
+	const struct memory_unit *memory = memory_find(list->memory, device->id);
 	_cleanup_(unit_freep) struct unit *unit = NULL;
 	int r;
 
@@ -62,16 +46,15 @@ static int unit_new(struct unit_list *list, struct device *device, size_t index,
 	unit->since = now_usec(CLOCK_REALTIME);
 	unit->cordon = declaration_cordon(list->declaration, device->id);
 	if (list->health) {
-		r = health_unit_new(
-			list->health, device, index, old ? old->health : NULL, unit, &unit->health);
+		r = health_unit_new(list->health, device, index, memory, unit, &unit->health);
 		if (r < 0)
 			return r;
 	}
 	r = unit_evaluate(unit);
 	if (r < 0)
 		return r;
-	if (old && old->healthy == unit->healthy)
-		unit->since = old->since;
+	if (memory && memory->healthy == unit->healthy)
+		unit->since = memory->since;
 	*ret = TAKE_PTR(unit);
 	return 0;
 }
@@ -248,6 +231,26 @@ static void forget_gone(struct unit_list *list, const struct scan *scan)
 		n);
 }
 
+int unit_list_remember(const struct unit_list *list, struct memory **ret)
+{
+	_cleanup_memory_ struct memory *memory = NULL;
+	int r;
+
+	r = memory_new(&memory);
+	for (size_t i = 0; r >= 0 && i < list->n_units; i++) {
+		const struct unit *unit = list->units[i];
+		struct memory_unit *remembered;
+
+		r = memory_add(memory, unit->device->id, unit->healthy, unit->since, &remembered);
+		if (r >= 0 && unit->health)
+			r = health_unit_remember(unit->health, remembered);
+	}
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(memory);
+	return 0;
+}
+
 int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous)
 {
 	assert(list->n_units == 0 && !list->units);
@@ -357,4 +360,5 @@ void unit_list_done(struct unit_list *list)
 	free(list->units);
 	list->units = NULL;
 	list->n_units = 0;
+	list->memory = memory_free(list->memory);
 }

@@ -124,7 +124,7 @@ const struct service_events plugin_service_events = {
 
 static void handle_configure(struct plugin *plugin, struct control_message *message)
 {
-	plugin_configure(plugin, message->fds[0]);
+	plugin_configure(plugin, message->fds[0], message->fds[1]);
 }
 
 static void handle_session(struct plugin *plugin, struct control_message *message)

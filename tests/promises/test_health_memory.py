@@ -26,8 +26,12 @@ class HealthMemory(NodeTest):
             file.write("ECC error")
         self.node.await_allocatable(gpu=2)
         os.unlink(self.node.path("health/gpu-1"))
-        return until(lambda: self.devices()["gpu-1"] if self.devices()["gpu-1"]["reason"] else None,
-                     "the failure to be shown")
+
+        def look():
+            device = self.devices().get("gpu-1")
+            return device if device and device["reason"] else None
+
+        return until(look, "the failure to be shown")
 
     def check_remembered(self, before):
         self.node.await_allocatable(gpu=2)

@@ -152,7 +152,7 @@ static void test_malformed(void **state)
 		{ { .type = CONTROL_ALIVE, .devices = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_REGISTERED }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_DEVICES }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_DEVICES }, sizeof(struct wire), 2 },
+		{ { .type = CONTROL_DEVICES }, sizeof(struct wire), 3 },
 		{ { .type = CONTROL_DEVICES, .healthy = 1 }, sizeof(struct wire), 1 },
 		{ { .type = CONTROL_REFUSED, .text_length = 5 }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_REFUSED, .text_length = 5 }, sizeof(struct wire) + 4, 0 },

@@ -98,6 +98,7 @@ static void test_round_trip(void **state)
 			.devices = 9,
 			.healthy = 9,
 			.fds = { STDERR_FILENO, -EBADF } },
+		{ .type = CONTROL_DEVICES, .fds = { STDERR_FILENO, STDERR_FILENO } },
 		{ .type = CONTROL_ALIVE, .fds = { -EBADF, -EBADF } },
 	};
 	size_t before = count_fds();

@@ -175,7 +175,7 @@ static int discover(const char *name, const char *root, struct error *error)
 {
 	_cleanup_strings_ struct strings names = { 0 };
 	size_t found = 0;
-	int r;
+	int r, failed = 0;
 
 	r = name ? strings_add(&names, name, strlen(name)) : preset_list(&names, error);
 	if (r == -ENOMEM)
@@ -183,14 +183,22 @@ static int discover(const char *name, const char *root, struct error *error)
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < names.count; i++) {
-		r = discover_one(names.items[i], root, found == 0, error);
-		if (r < 0)
-			return r;
-		found += r > 0;
+		struct error one = { 0 };
+
+		r = discover_one(names.items[i], root, found == 0, &one);
+		if (r > 0)
+			found++;
+		/* One preset that cannot be used says nothing about the others. */
+		if (r < 0 && failed == 0) {
+			*error = one;
+			failed = r;
+		}
 	}
+	if (names.count == 1 && failed < 0)
+		return failed;
 	(void)puts(
 		found > 0 ? "\n);" : "# No preset finds anything on this host.\nresources = ( );");
-	return 0;
+	return failed;
 }
 
 int command_discover(const struct request *request)

@@ -129,6 +129,11 @@ class Presets(unittest.TestCase):
         self.assertIn("# A card. Replaces nothing.\n    # Here: card1, fpga0, fpga1, fpga2 and 3 more\n", found.stdout)
         self.assertEqual(found.stdout.count("preset ="), 1)
         self.assertEqual(self.run_program("devplugctl", "discover", "card", "--root", root).stdout, nothing.stdout)
+        self.preset("bad", 'driver = "paht"; match = "/x";\n')
+        beside = self.run_program("devplugctl", "discover", "--root", root)
+        self.assertEqual((beside.returncode, beside.stdout), (1, found.stdout))
+        self.assertIn(self.presets + "/bad.conf:1: ", beside.stderr)
+        os.unlink(self.presets + "/bad.conf")
         for text in (nothing.stdout, found.stdout):
             with open(self.config, "w") as file:
                 file.write(text)

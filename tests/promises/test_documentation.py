@@ -36,6 +36,13 @@ class Documentation(unittest.TestCase):
             self.assertEqual(file.read(), manual("markdown"),
                              "docs/configuration.md is old: cmake --build BUILD --target manual")
 
+    def test_every_key_is_explained(self):
+        text = manual("markdown")
+        self.assertNotIn("(null)", text)
+        for row in re.findall(r"^\| `.*$", text, re.M):
+            with self.subTest(row):
+                self.assertRegex(row, r"\| [^|]*[A-Za-z][^|]*[.;] \|$")
+
     def test_page_is_well_formed(self):
         if not shutil.which("mandoc"):
             self.skipTest("needs mandoc")

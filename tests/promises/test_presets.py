@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from node import program
+from node import NodeTest, program
 
 FPGA = """# SPDX-License-Identifier: Apache-2.0
 # A card. Replaces nothing.
@@ -138,6 +138,24 @@ class Presets(unittest.TestCase):
             with open(self.config, "w") as file:
                 file.write(text)
             self.assertEqual(self.run_program("devplugd", "-c", self.config, "--check").returncode, 0)
+
+
+class Served(NodeTest):
+    def configure(self, replicas):
+        self.node.configure('{ name = "vendor.example/a"; preset = "fuse"; match = "/dev/null"; share = { replicas = %d; }; }'
+                            % replicas)
+
+    def test_served_and_reloaded(self):
+        """The process of the resource is sent its keys, wherever they came from."""
+        self.configure(3)
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(a=3)
+        pid = self.node.resource("vendor.example/a")["pid"]
+        self.configure(5)
+        self.node.reload()
+        self.node.await_allocatable(a=5)
+        self.assertEqual(self.node.resource("vendor.example/a")["pid"], pid)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "manual-format.h"
+#include "docs/manual/format.h"
 
 /* A "." or "'" at the beginning of a line would be a macro. */
 static void put_character(FILE *stream, char c, bool line_begins)

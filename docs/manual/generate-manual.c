@@ -6,7 +6,7 @@
 #include <dirent.h>
 
 #include "config/config.h"
-#include "docs/manual-format.h"
+#include "docs/manual/format.h"
 #include "drivers/driver.h"
 #include "drivers/template.h"
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "manual-format.h"
+#include "docs/manual/format.h"
 
 static void put_text(FILE *stream, const char *text)
 {

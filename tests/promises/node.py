@@ -8,6 +8,8 @@ import json
 import os
 import shutil
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -15,11 +17,31 @@ import time
 import unittest
 
 BIN = os.environ.get("DEVPLUGD_BIN", os.path.join(os.path.dirname(__file__), "../../build/bin"))
-LIMIT = 60.0
+# The calls that fail under devplugd, and under its children (tests/faults).
+FAULTS = os.environ.get("DEVPLUGD_TEST_FAULTS", "")
+CHILD_FAULTS = os.environ.get("DEVPLUGD_TEST_CHILD_FAULTS", "")
+# Failing starts of children are repeated at growing distances.
+
+
+def is_sanitized():
+    """Whether the programs were built with the address sanitizer: slower, and memory tells nothing."""
+    with open(os.path.join(BIN, "devplugd"), "rb") as file:
+        return b"__asan_init" in file.read()
+
+
+LIMIT = float(os.environ.get("DEVPLUGD_TEST_LIMIT") or (240 if FAULTS or CHILD_FAULTS else 60))
+SANITIZED = is_sanitized()
+# Of the counts that a test names: 1 is what the promises demand.
+SCALE = float(os.environ.get("DEVPLUGD_TEST_SCALE") or (0.2 if SANITIZED else 1))
+SEED = int(os.environ.get("DEVPLUGD_TEST_SEED") or time.time_ns() % 1000000)
 
 
 def program(name):
     return os.path.join(BIN, name)
+
+
+def scaled(count):
+    return max(1, round(count * SCALE))
 
 
 def until(condition, what, limit=LIMIT):
@@ -44,6 +66,12 @@ class Node:
         self.kubelet_state = os.path.join(self.dir, "kubelet")
         self.kubelet = self.daemon = None
         self.kubelet_options = []
+        self.daemon_program = program("devplugd")
+        self.environment = {}
+        if FAULTS:
+            self.inject(FAULTS)
+        if CHILD_FAULTS:
+            self.prepare_children(CHILD_FAULTS)
 
     def close(self):
         for process in (self.daemon, self.kubelet):
@@ -67,13 +95,44 @@ class Node:
             )
         os.rename(self.config + ".new", self.config)
 
+    # --- faults (tests/faults)
+
+    def inject(self, faults):
+        """Makes system calls of devplugd fail from its next start on."""
+        # A sanitizer's library insists on being the first one, but need not be.
+        sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+        self.environment.update(
+            LD_PRELOAD=program("libdevplugd-faults.so"), DEVPLUGD_FAULTS=f"{faults} seed={SEED}",
+            ASAN_OPTIONS=sanitizer.lstrip(":"))
+
+    def prepare_children(self, faults=""):
+        """Lets children be driven mad, and system calls of theirs fail."""
+        folder = self.path("bin")
+        self.mischief = self.path("mischief")
+        os.mkdir(folder)
+        os.mkdir(self.mischief)
+        self.daemon_program = shutil.copy(program("devplugd"), folder)
+        shutil.copy(program("devplugd-faulty-plugin"), os.path.join(folder, "devplugd-plugin"))
+        with open(os.path.join(folder, "environment"), "w") as file:
+            file.write(f"{program('devplugd-plugin')}\nLD_PRELOAD={program('libdevplugd-faults.so')}\n"
+                       f"DEVPLUGD_FAULTS={faults} seed={SEED}\nDEVPLUGD_MISCHIEF={self.mischief}\n"
+                       "ASAN_OPTIONS=verify_asan_link_order=0\n")
+
+    def drive_mad(self, name, kind):
+        """kind: spin, flood (of the control socket) or babble (on stderr); forgive() ends spinning."""
+        with open(os.path.join(self.mischief, f"{name}.{kind}"), "w"):
+            pass
+
+    def forgive(self, name, kind):
+        os.unlink(os.path.join(self.mischief, f"{name}.{kind}"))
+
     # --- devplugd
 
     def start(self, *options):
         with open(self.path("devplugd.log"), "ab") as log:
             self.daemon = subprocess.Popen(
-                [program("devplugd"), "-c", self.config, *options], stderr=log, stdout=log
-            )
+                [self.daemon_program, "-c", self.config, *options], stderr=log, stdout=log,
+                env={**os.environ, **self.environment})
 
     def reload(self):
         before = self.generation()
@@ -96,6 +155,32 @@ class Node:
             [program("devplugctl"), "-c", self.config, "status", "--json"], capture_output=True
         )
         return json.loads(answer.stdout) if answer.returncode == 0 else None
+
+    def state(self):
+        """What devplugctl status reads, without a process for each look and without the devices; or None."""
+        try:
+            with open(os.path.join(self.run, "state.json")) as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return None
+
+    def processes(self):
+        """Resources by the pid of their live child, as the kernel knows them at this moment."""
+        names = {}
+        for pid in children_of(self.daemon.pid):
+            try:
+                with open(f"/proc/{pid}/cmdline") as file:
+                    words = file.read().split("\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if len(words) > 1 and words[0].endswith("devplugd-plugin"):
+                names[pid] = words[1]
+        return names
+
+    def sockets(self):
+        """Names of the sockets in the plugin directory, without the kubelet's."""
+        return [name for name in os.listdir(self.plugins)
+                if name != "kubelet.sock" and stat.S_ISSOCK(os.lstat(os.path.join(self.plugins, name)).st_mode)]
 
     def generation(self):
         status = self.status()
@@ -149,6 +234,20 @@ class Node:
                 except ValueError:
                     continue
             return events
+
+    def call_kubelet(self, command, **arguments):
+        """One command over the control socket of devplug-kubelet; what the verbs of its program do."""
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.settimeout(LIMIT)
+            peer.connect(os.path.join(self.kubelet_state, "control"))
+            peer.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
+            reply = bytearray()
+            while not reply.endswith(b"\n"):
+                part = peer.recv(1 << 20)
+                if not part:
+                    raise ConnectionError("devplug-kubelet closed the connection")
+                reply += part
+        return json.loads(reply)
 
     def ask_kubelet(self, *words):
         return subprocess.run(

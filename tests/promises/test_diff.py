@@ -38,10 +38,17 @@ class Diff(EditedNode):
             self.assertEqual(LINE.findall(self.node.output()[said:]), plan, f"edit {number}: {edits}")
             # And it is the truth: what the model says was added, removed, changed and kept.
             new = self.model.snapshot()
-            self.assertEqual({line.split()[2].rstrip(":") for line in plan if line[0] == "+"}, set(new) - set(old))
-            self.assertEqual({line.split()[2].rstrip(":") for line in plan if line[0] == "-"}, set(old) - set(new))
             changed = {name for name in old if name in new and old[name] != new[name]}
-            self.assertEqual({line.split()[2].rstrip(":") for line in plan if line[0] == "~"}, changed)
+            self.assertEqual(self.by_verb(plan), {
+                "+ add": set(new) - set(old), "- remove": set(old) - set(new), "~ change": changed,
+                "= keep": set(old) & set(new) - changed})
+
+    def by_verb(self, plan):
+        found = {"+ add": set(), "- remove": set(), "~ change": set(), "= keep": set()}
+        for line in plan:
+            sign, verb, name = line.split()[:3]
+            found[f"{sign} {verb}"].add(name.rstrip(":"))
+        return found
 
     def test_P3_broken_file_has_no_plan(self):
         self.begin(Model(random.Random(SEED)))

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls that always fail, one by one: what devplugd says and does then, and that faults are injected at all. The tests
+of the main job and of the kubelet's restarts run with failures at random besides (CMakeLists.txt)."""
+import os
+import shutil
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../promises"))
+from node import NodeTest, path, static, until  # noqa: E402 (needs the path above)
+
+# Without these no child is started; it is said, and tried again.
+NO_CHILD = {
+    "fork": "cannot fork a child: Resource temporarily unavailable",
+    "execveat": "devplugd-plugin: Cannot allocate memory",
+    "socketpair": "cannot open the descriptors of a child: Too many open files",
+    "pipe2": "cannot open the descriptors of a child: Too many open files",
+    "open_null": "cannot open the descriptors of a child: Too many open files in system",
+    "memfd_create": "cannot create a memfd for the configuration: Too many open files in system",
+}
+
+
+class Faults(NodeTest):
+    def begin(self, *resources):
+        self.node.configure(*resources)
+        self.node.start_kubelet()
+        self.node.start()
+
+    def test_P6_no_child_can_be_started(self):
+        for call, words in NO_CHILD.items():
+            with self.subTest(call):
+                self.node.inject(f"{call}=100%")
+                self.begin(static("a", 1), static("b", 1))
+                until(lambda: self.node.output().count(words) > 4, f"\"{words}\" to be said")
+                state = until(lambda: (s := self.node.state()) and all(
+                    r["state"] == "backoff" for r in s["resources"]) and s, "both to be retried")
+                for resource in state["resources"]:
+                    self.assertIn(words, resource["reason"])
+                self.assertEqual(self.node.stop(), 0)
+                self.node.stop_kubelet()
+                os.unlink(self.node.path("devplugd.log"))
+
+    def test_P6_each_call_fails_once(self):
+        for call in NO_CHILD:
+            with self.subTest(call):
+                self.node.inject(f"{call}@1")
+                self.begin(static("a", 1), static("b", 1))
+                self.node.await_allocatable(a=1, b=1)
+                self.assertIn(NO_CHILD[call], self.node.output())
+                self.assertEqual(self.node.stop(), 0)
+                self.node.stop_kubelet()
+                os.unlink(self.node.path("devplugd.log"))
+
+    def test_P6_kubelet_is_found_without_inotify(self):
+        for call in ("inotify_init1", "inotify_add_watch"):
+            with self.subTest(call):
+                self.node.inject(f"{call}=100%")
+                self.node.configure(static("a", 1), static("b", 1))
+                self.node.start()
+                until(lambda: (s := self.node.state()) and all(r["state"] == "waiting" and r["devices_total"]
+                                                              for r in s["resources"]), "both to wait")
+                self.node.start_kubelet()
+                self.node.await_allocatable(a=1, b=1)
+                self.assertIn("looking for the kubelet every second instead", self.node.output())
+                for _ in range(3):
+                    self.node.stop_kubelet()
+                    self.node.start_kubelet()
+                    self.node.await_allocatable(a=1, b=1)
+                self.assertEqual(self.node.stop(), 0)
+                self.node.stop_kubelet()
+                os.unlink(self.node.path("devplugd.log"))
+                shutil.rmtree(self.node.plugins)
+
+    def test_P6_child_without_inotify_looks_from_time_to_time(self):
+        self.node.prepare_children("inotify_init1=100%")
+        folder = self.node.path("dev")
+        os.mkdir(folder)
+        self.begin(path("a", folder + "/*"))
+        until(lambda: "Directories cannot be watched" in self.node.output(), "the child to say so")
+        self.node.await_allocatable(a=0)
+        os.mknod(folder + "/x", 0o666 | 0o020000, os.makedev(1, 3))
+        self.node.await_allocatable(a=1)
+
+    def test_P15_child_that_cannot_accept_asks_for_another_session(self):
+        self.node.prepare_children("accept4@1")
+        self.begin(static("a", 1))
+        self.node.await_allocatable(a=1)
+        self.assertIn("connections cannot be accepted", self.node.output())
+        self.assertEqual(self.node.resource("vendor.example/a")["restarts"], 0)
+
+    def test_P12_child_that_cannot_report_serves(self):
+        self.node.prepare_children("memfd_create=100%")
+        self.begin(static("a", 1))
+        self.node.await_allocatable(a=1)
+        until(lambda: "cannot be reported" in self.node.output(), "the child to say so")
+        self.node.await_serving()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As much HTTP/2 as a hostile gRPC client needs: frames are made by hand, answers are read as bytes or not at all."""
+import socket
+import struct
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
+END_STREAM, END_HEADERS = 1, 4
+LIST_AND_WATCH = "/v1beta1.DevicePlugin/ListAndWatch"
+ALLOCATE = "/v1beta1.DevicePlugin/Allocate"
+
+
+def frame(kind, flags, stream, payload=b""):
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def literal(name, value):
+    """A header field without compression, index or Huffman code; both shorter than 127 bytes."""
+    return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+
+
+def headers(stream, path, flags=END_HEADERS):
+    fields = ((":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost"),
+              ("content-type", "application/grpc"), ("te", "trailers"))
+    return frame(HEADERS, flags, stream, b"".join(literal(*field) for field in fields))
+
+
+def message(stream, payload=b"", flags=END_STREAM):
+    return frame(DATA, flags, stream, b"\0" + struct.pack(">I", len(payload)) + payload)
+
+
+def call(stream, path, payload=b""):
+    return headers(stream, path) + message(stream, payload)
+
+
+def connect(path, *frames):
+    """A connection that has said hello and sent the frames."""
+    peer = socket.socket(socket.AF_UNIX)
+    peer.connect(path)  # before the limit: with one it does not wait for room in the listener's queue
+    peer.settimeout(60)
+    peer.sendall(PREFACE + frame(SETTINGS, 0, 0) + b"".join(frames))
+    return peer

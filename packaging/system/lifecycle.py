@@ -24,7 +24,7 @@ PLUGINS = "/var/lib/kubelet/device-plugins"
 # What a child of ours must not be able to do. Run as a health probe, so with exactly what a child may do.
 JAIL = r"""#!/bin/sh
 for what in "ls /var/lib/kubelet/device-plugins" "ls /var/lib/kubelet/plugins_registry" "cat /etc/shadow" \
-	"touch /etc/x" "touch /var/lib/kubelet/device-plugins/x" "touch /usr/x" "cat /dev/forbidden" "mount -t tmpfs x /mnt" \
+	"touch /etc/x" "touch /var/lib/kubelet/device-plugins/x" "touch /usr/x" "dd if=/dev/forbidden count=0" "mount -t tmpfs x /mnt" \
 	"unshare --user true" "chown 0 /run/devplugd" "ls /root/." "ls /home/." "ls /var/lib/kubelet/pods"; do
 	if $what >/dev/null 2>&1; then
 		echo "allowed: $what"
@@ -197,7 +197,9 @@ def installed_enabled_and_waiting(machine, packages):
 def resources_declared_by_a_reload(machine, packages):
     machine.write("/usr/local/bin/jail", JAIL, "755")
     machine.do("mkdir", "-p", "/var/lib/kubelet/pods")
-    machine.do("mknod", "-m", "666", "/dev/forbidden", "c", "1", "3")
+    # /dev/fuse, which everybody may open, but for the device policy.
+    machine.do("mknod", "-m", "666", "/dev/forbidden", "c", "10", "229")
+    machine.do("dd", "if=/dev/forbidden", "count=0")
     machine.start_kubelet()
     machine.configure(TOKEN % 4, NODE, JAILED)
     machine.do("systemctl", "reload", "devplugd")

@@ -5,21 +5,8 @@
  */
 #include "drivers/allocation.h"
 
+#include "drivers/allocation-build.h"
 #include "drivers/map.h"
-#include "drivers/sysroot.h"
-#include "drivers/template.h"
-#include "drivers/values.h"
-
-struct chosen {
-	size_t unit;
-	unsigned replica;
-};
-
-/* A node or mount, and which device wants it (NULL: every container of the resource). */
-struct wanted {
-	struct device_node node;
-	const char *device_id;
-};
 
 /* A variable or annotation, and the distinct values that devices want it to have. */
 struct assigned {
@@ -28,42 +15,14 @@ struct assigned {
 	struct map seen;
 };
 
-struct build {
-	const struct declaration *declaration;
-	const struct snapshot *snapshot;
-	const char *root;
-	struct error *error;
-	struct chosen *chosen; /* offered ids in the order of the snapshot */
-	size_t n_chosen;
-	const char **ids; /* of the physical units, each once */
-	size_t n_ids;
-	struct wanted *wanted;
-	size_t n_wanted;
-	struct device_values values; /* of the device in hand */
-	struct template_context context;
-};
-
-/* What a list of templates is collected with; `device_id` is NULL for what is said once. */
-typedef int (*collect_function)(
-	struct build *build, const void *item, const char *device_id, void *target);
-
-static void wanted_done(struct wanted *wanted)
-{
-	free(wanted->node.host);
-	free(wanted->node.path);
-	wanted->node.host = wanted->node.path = NULL;
-}
-
 static void build_done(struct build *build)
 {
-	for (size_t i = 0; i < build->n_wanted; i++)
-		wanted_done(&build->wanted[i]);
-	free(build->wanted);
+	build_nodes_done(build);
 	free(build->chosen);
 	free(build->ids);
 }
 
-static int out_of_memory(struct build *build)
+int build_out_of_memory(struct build *build)
 {
 	return error_set(build->error, -ENOMEM, "out of memory");
 }
@@ -124,7 +83,7 @@ static int choose_units(struct build *build, const char *const *ids, size_t n_id
 	build->chosen = calloc(n_ids, sizeof(*build->chosen));
 	build->ids = calloc(n_ids, sizeof(*build->ids));
 	if (!build->chosen || !build->ids)
-		return out_of_memory(build);
+		return build_out_of_memory(build);
 	for (; build->n_chosen < n_ids; build->n_chosen++) {
 		r = check_unit(build, ids[build->n_chosen], &build->chosen[build->n_chosen]);
 		if (r < 0)
@@ -144,7 +103,7 @@ static int choose_units(struct build *build, const char *const *ids, size_t n_id
 
 /* --- templates --- */
 
-static int expand(struct build *build, const char *text, char **ret)
+int build_expand(struct build *build, const char *text, char **ret)
 {
 	int r;
 
@@ -157,8 +116,7 @@ static int expand(struct build *build, const char *text, char **ret)
 	return r;
 }
 
-/* Calls a function for each device with its values at hand, or once without any. */
-static int for_devices(struct build *build, bool per_device, collect_function collect,
+int build_for_devices(struct build *build, bool per_device, collect_function collect,
 	const void *item, void *target)
 {
 	int r = 0;
@@ -174,218 +132,6 @@ static int for_devices(struct build *build, bool per_device, collect_function co
 		r = collect(build, item, build->values.device->id, target);
 	}
 	return r;
-}
-
-/* --- nodes and mounts --- */
-
-/* Whether the host has it; what we may not look at is left to the container runtime. */
-static bool is_missing(const struct build *build, const char *host)
-{
-	struct stat st;
-
-	return sysroot_is_absent(sysroot_stat(build->root, host, &st));
-}
-
-static int missing_error(
-	struct build *build, const char *host, const char *device_id, const char *key)
-{
-	if (device_id)
-		return error_set(build->error, -ENOENT,
-			"device \"%s\" of %s needs %s, which is missing on the host: load its "
-			"driver, or correct %s in the configuration",
-			device_id, build->declaration->name, host, key);
-	return error_set(build->error, -ENOENT,
-		"%s needs %s, which is missing on the host: load its driver, or correct %s in the "
-		"configuration",
-		build->declaration->name, host, key);
-}
-
-static int want(struct build *build, const struct device_node *template, char *host, char *path,
-	const char *device_id)
-{
-	struct wanted *wanted;
-
-	if (array_reserve((void **)&build->wanted, build->n_wanted, sizeof(*wanted)) < 0) {
-		free(host);
-		free(path);
-		return out_of_memory(build);
-	}
-	wanted = &build->wanted[build->n_wanted++];
-	wanted->node = *template;
-	wanted->node.host = host;
-	wanted->node.path = path;
-	wanted->device_id = device_id;
-	return 0;
-}
-
-static int want_device_node(
-	struct build *build, const struct device_node *node, const char *device_id)
-{
-	_cleanup_free_ char *host = strdup(node->host), *path = strdup(node->path);
-
-	if (!host || !path)
-		return out_of_memory(build);
-	if (is_missing(build, host))
-		return missing_error(build, host, device_id, "match");
-	return want(build, node, TAKE_PTR(host), TAKE_PTR(path), device_id);
-}
-
-static int collect_device_nodes(
-	struct build *build, const void *item, const char *device_id, void *target)
-{
-	const struct device *device = build->values.device;
-	int r;
-
-	for (size_t i = 0; i < device->n_nodes; i++) {
-		r = want_device_node(build, &device->nodes[i], device_id);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-static int expand_paths(struct build *build, const char *host_template, const char *path_template,
-	char **ret_host, char **ret_path)
-{
-	_cleanup_free_ char *host = NULL;
-	int r;
-
-	r = expand(build, host_template, &host);
-	if (r < 0)
-		return r;
-	r = expand(build, path_template ?: host_template, ret_path);
-	if (r < 0)
-		return r;
-	*ret_host = TAKE_PTR(host);
-	return 0;
-}
-
-static int collect_node(struct build *build, const void *item, const char *device_id, void *target)
-{
-	_cleanup_free_ char *host = NULL, *path = NULL;
-	const struct declared_node *declared = item;
-	struct device_node node = { 0 };
-	int r;
-
-	r = expand_paths(build, declared->host, declared->path, &host, &path);
-	if (r < 0)
-		return r;
-	if (is_missing(build, host))
-		return declared->optional
-			? 0
-			: missing_error(build, host, device_id, "container.nodes");
-	(void)snprintf(node.permissions, sizeof(node.permissions), "%s", declared->permissions);
-	return want(build, &node, TAKE_PTR(host), TAKE_PTR(path), device_id);
-}
-
-static int collect_mount(struct build *build, const void *item, const char *device_id, void *target)
-{
-	_cleanup_free_ char *host = NULL, *path = NULL;
-	const struct declared_mount *declared = item;
-	struct device_node node = { .mount = true, .read_only = declared->read_only };
-	char *resolved;
-	int r;
-
-	r = expand_paths(build, declared->host, declared->path, &host, &path);
-	if (r < 0)
-		return r;
-	if (is_missing(build, host))
-		return missing_error(build, host, device_id, "container.mounts");
-	/* Runtimes do not agree on what a bind mount of a symbolic link is. */
-	if (sysroot_resolve(build->root, host, &resolved) >= 0) {
-		free(host);
-		host = resolved;
-	}
-	return want(build, &node, TAKE_PTR(host), TAKE_PTR(path), device_id);
-}
-
-static bool is_per_device(const char *text)
-{
-	return text && template_is_per_device(text);
-}
-
-static int collect_wanted(struct build *build)
-{
-	const struct container *container = &build->declaration->container;
-	int r;
-
-	r = for_devices(build, true, collect_device_nodes, NULL, NULL);
-	for (size_t i = 0; i < container->nodes.count && r >= 0; i++) {
-		const struct declared_node *node = groups_get(&container->nodes, i);
-
-		r = for_devices(build, is_per_device(node->host) || is_per_device(node->path),
-			collect_node, node, NULL);
-	}
-	for (size_t i = 0; i < container->mounts.count && r >= 0; i++) {
-		const struct declared_mount *mount = groups_get(&container->mounts, i);
-
-		r = for_devices(build, is_per_device(mount->host) || is_per_device(mount->path),
-			collect_mount, mount, NULL);
-	}
-	return r;
-}
-
-static int compare_wanted(const void *a, const void *b)
-{
-	const struct wanted *x = a, *y = b;
-	int order = strcmp(x->node.path, y->node.path);
-
-	return order ? order : strcmp(x->node.host, y->node.host);
-}
-
-static int conflict_error(struct build *build, const struct wanted *a, const struct wanted *b)
-{
-	return error_set(build->error, -EEXIST,
-		"%s in the container would be %s (%s \"%s\") and %s (%s \"%s\") at once: give each "
-		"a path of its own, or ask for one device of %s in a container",
-		a->node.path, a->node.host, a->device_id ? "device" : "resource",
-		a->device_id ?: build->declaration->name, b->node.host,
-		b->device_id ? "device" : "resource", b->device_id ?: build->declaration->name,
-		build->declaration->name);
-}
-
-static void add_permissions(char *permissions, const char *more)
-{
-	static const char all[] = "rwm";
-	char merged[sizeof(all)];
-	size_t n = 0;
-
-	for (const char *p = all; *p; p++)
-		if (strchr(permissions, *p) || strchr(more, *p))
-			merged[n++] = *p;
-	merged[n] = '\0';
-	memcpy(permissions, merged, n + 1);
-}
-
-/* Puts everything in order, each path once. */
-static int settle_wanted(struct build *build)
-{
-	size_t kept = 0;
-
-	if (build->n_wanted > 0)
-		qsort(build->wanted, build->n_wanted, sizeof(*build->wanted), compare_wanted);
-	for (size_t i = 0; i < build->n_wanted; i++) {
-		struct wanted *next = &build->wanted[i];
-		struct wanted *last = kept > 0 ? &build->wanted[kept - 1] : NULL;
-
-		if (!last || !streq(last->node.path, next->node.path)) {
-			struct wanted moved = *next;
-
-			next->node.host = next->node.path = NULL;
-			build->wanted[kept++] = moved;
-			continue;
-		}
-		if (!streq(last->node.host, next->node.host) ||
-			last->node.mount != next->node.mount)
-			return conflict_error(build, last, next);
-		add_permissions(last->node.permissions, next->node.permissions);
-		last->node.read_only = last->node.read_only && next->node.read_only;
-		wanted_done(next);
-	}
-	build->n_wanted = kept;
-	for (size_t i = 0; i < kept; i++)
-		add_permissions(build->wanted[i].node.permissions, "");
-	return 0;
 }
 
 /* --- variables, annotations, CDI names --- */
@@ -462,7 +208,7 @@ static int collect_assignment(
 	char *equals;
 	int r;
 
-	r = expand(build, item, &text);
+	r = build_expand(build, item, &text);
 	if (r < 0)
 		return r;
 	equals = strchr(text, '=');
@@ -473,7 +219,7 @@ static int collect_assignment(
 	*equals = '\0';
 	if (assigned_get(target, text, &assigned) < 0 ||
 		add_distinct(&assigned->values, &assigned->seen, equals + 1) < 0)
-		return out_of_memory(build);
+		return build_out_of_memory(build);
 	return 0;
 }
 
@@ -514,20 +260,20 @@ static int build_pairs(
 	int r;
 
 	for (size_t i = 0; i < templates->count; i++) {
-		r = for_devices(build, template_is_per_device(templates->items[i]),
+		r = build_for_devices(build, template_is_per_device(templates->items[i]),
 			collect_assignment, templates->items[i], &assignments);
 		if (r < 0)
 			return r;
 	}
 	pairs = calloc(assignments.count + 1, sizeof(*pairs));
 	if (!pairs)
-		return out_of_memory(build);
+		return build_out_of_memory(build);
 	for (size_t i = 0; i < assignments.count; i++) {
 		pairs[i].name = TAKE_PTR(assignments.items[i]->name);
 		pairs[i].value = join(&assignments.items[i]->values);
 		if (!pairs[i].value) {
 			pairs_free(pairs, i + 1);
-			return out_of_memory(build);
+			return build_out_of_memory(build);
 		}
 	}
 	*ret = pairs;
@@ -546,11 +292,11 @@ static int collect_name(struct build *build, const void *item, const char *devic
 	struct names *names = target;
 	int r;
 
-	r = expand(build, item, &text);
+	r = build_expand(build, item, &text);
 	if (r < 0)
 		return r;
 	if (add_distinct(&names->strings, &names->seen, text) < 0)
-		return out_of_memory(build);
+		return build_out_of_memory(build);
 	return 0;
 }
 
@@ -561,8 +307,8 @@ static int build_names(
 	int r = 0;
 
 	for (size_t i = 0; i < templates->count && r >= 0; i++)
-		r = for_devices(build, template_is_per_device(templates->items[i]), collect_name,
-			templates->items[i], &names);
+		r = build_for_devices(build, template_is_per_device(templates->items[i]),
+			collect_name, templates->items[i], &names);
 	map_done(&names.seen);
 	if (r < 0) {
 		strings_done(&names.strings);
@@ -574,26 +320,6 @@ static int build_names(
 }
 
 /* --- the whole --- */
-
-static int build_nodes(struct build *build, struct allocation *allocation)
-{
-	int r;
-
-	r = collect_wanted(build);
-	if (r < 0)
-		return r;
-	r = settle_wanted(build);
-	if (r < 0)
-		return r;
-	allocation->nodes = calloc(build->n_wanted + 1, sizeof(*allocation->nodes));
-	if (!allocation->nodes)
-		return out_of_memory(build);
-	for (size_t i = 0; i < build->n_wanted; i++)
-		allocation->nodes[i] = build->wanted[i].node;
-	allocation->n_nodes = build->n_wanted;
-	build->n_wanted = 0;
-	return 0;
-}
 
 int allocation_build(const struct declaration *declaration, const struct snapshot *snapshot,
 	const char *root, const char *const *ids, size_t n_ids, struct allocation *ret,

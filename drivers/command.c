@@ -16,7 +16,7 @@
 #include "common/text.h"
 
 #define KILL_GRACE      USEC_PER_SEC
-#define STUCK_MAX       8
+#define STUCK_MAX       64
 #define LINE_MAX_KEPT   160
 #define DRAIN_READS_MAX 64
 
@@ -205,6 +205,9 @@ static int make_actions(posix_spawn_file_actions_t *actions, int output)
 	if (r == 0)
 		r = posix_spawn_file_actions_addopen(
 			actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	/* All are born close-on-exec here; libraries are not trusted to do the same. */
+	if (r == 0)
+		r = posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
 	return -r;
 }
 

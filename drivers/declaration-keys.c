@@ -355,6 +355,46 @@ static const struct option_table exclusion_table = {
 	.count = ARRAY_SIZE(exclusion_options),
 };
 
+static int check_device_pattern(const char *value, struct error *error)
+{
+	if (strchr(value, '/'))
+		return error_set(error, -EINVAL,
+			"must be the id of a device of this resource, without \"/\", not \"%s\"",
+			value);
+	return 0;
+}
+
+static const struct option cordon_options[] = {
+	{
+		.key = "id",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct cordon, id),
+		.required = true,
+		.maximum = 255,
+		.check = check_device_pattern,
+		.help = "Pattern, as in a shell, of device ids.",
+	},
+	{
+		.key = "reason",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct cordon, reason),
+		.maximum = CORDON_REASON_MAX,
+		.help = "Why, for people.",
+	},
+};
+static const struct option_table cordon_table = {
+	.name = "cordon",
+	.shorthand = "id",
+	.size = sizeof(struct cordon),
+	.options = cordon_options,
+	.count = ARRAY_SIZE(cordon_options),
+};
+
+static const char *const registrations[] = { [REGISTRATION_SOCKET] = "socket",
+	[REGISTRATION_WATCHER] = "watcher",
+	[REGISTRATION_DEFAULT] = "default",
+	NULL };
+
 static const struct option declaration_options[] = {
 	{
 		.key = "name",
@@ -403,6 +443,15 @@ static const struct option declaration_options[] = {
 			"(\"numa\"); \"none\" leaves it to the kubelet.",
 	},
 	{
+		.key = "registration",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declaration, registration),
+		.default_integer = REGISTRATION_DEFAULT,
+		.choices = registrations,
+		.help = "How the kubelet learns of the resource: by a call on its \"socket\", by its "
+			"plugin \"watcher\", or, by \"default\", as kubelet.registration says.",
+	},
+	{
 		.key = "user",
 		.type = OPTION_STRING,
 		.offset = offsetof(struct declaration, user),
@@ -423,6 +472,14 @@ static const struct option declaration_options[] = {
 		.offset = offsetof(struct declaration, exclude),
 		.table = &exclusion_table,
 		.help = "Devices that are left out though an entry of match names them.",
+	},
+	{
+		.key = "cordon",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct declaration, cordon),
+		.table = &cordon_table,
+		.help = "Devices that new containers are not given: they are listed as unhealthy, "
+			"and containers that have them keep them.",
 	},
 	{
 		.key = "share",

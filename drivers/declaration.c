@@ -5,6 +5,8 @@
  */
 #include "drivers/declaration.h"
 
+#include <fnmatch.h>
+
 #include "drivers/driver.h"
 
 const char *declaration_type(const struct declaration *declaration)
@@ -73,6 +75,17 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 	if (declaration->driver->check)
 		(void)declaration->driver->check(declaration, report);
 	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+const struct cordon *declaration_cordon(const struct declaration *declaration, const char *id)
+{
+	for (size_t i = 0; i < declaration->cordon.count; i++) {
+		const struct cordon *cordon = groups_get(&declaration->cordon, i);
+
+		if (fnmatch(cordon->id, id, 0) == 0)
+			return cordon;
+	}
+	return NULL;
 }
 
 void declaration_done(struct declaration *declaration)

@@ -67,6 +67,9 @@ struct prestart {
 	uint64_t timeout;       /* microseconds */
 };
 
+/* How the kubelet learns of a resource. DEFAULT: as its section of the configuration says. */
+enum registration_way { REGISTRATION_SOCKET, REGISTRATION_WATCHER, REGISTRATION_DEFAULT };
+
 struct declaration {
 	struct origin origin;
 	char *name; /* "vendor.example/gpu" */
@@ -75,9 +78,11 @@ struct declaration {
 	bool overlap;          /* may offer hardware that another resource offers too */
 	bool topology;         /* report NUMA nodes */
 	int prefer;            /* enum preference */
+	int registration;      /* enum registration_way */
 	char *user;            /* whom the child runs as; NULL: the daemon's choice */
 	struct groups match;   /* entries of the driver's match table, any of which may match */
 	struct groups exclude; /* struct exclusion: devices left out */
+	struct groups cordon;  /* struct cordon: devices that are listed as unhealthy */
 	struct share share;
 	struct container container;
 	struct groups health; /* struct declared_probe */
@@ -92,6 +97,17 @@ struct exclusion {
 	struct origin origin;
 	char *id; /* shell pattern over device ids */
 };
+
+#define CORDON_REASON_MAX 200
+
+struct cordon {
+	struct origin origin;
+	char *id;     /* shell pattern over device ids */
+	char *reason; /* NULL: none given */
+};
+
+/* The cordon that the id is under, or NULL. */
+const struct cordon *declaration_cordon(const struct declaration *declaration, const char *id);
 
 extern const struct option_table declaration_table;
 

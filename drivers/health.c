@@ -133,6 +133,7 @@ int health_new(sd_event *event, const struct declaration *declaration, const cha
 
 		queue->health = health;
 		queue->probe = groups_get(&declaration->health, i);
+		queue->key = probe_key(queue->probe);
 		queue->type = check_types[queue->probe->kind];
 		r = sd_event_add_time(event, &queue->timer, CLOCK_MONOTONIC, 0,
 			MAX_OF(queue->probe->interval / 10, (uint64_t)1), on_queue_due, queue);
@@ -181,8 +182,39 @@ static void unit_detach(struct health_unit *unit)
 	}
 }
 
-int health_unit_new(struct health *health, struct device *device, size_t index, void *userdata,
-	struct health_unit **ret)
+static int recall(struct check *check, const struct memory_unit *memory)
+{
+	const struct verdict *verdict = memory_verdict(memory, check->queue->key);
+	char *reason = NULL;
+
+	if (!verdict)
+		return 0;
+	if (verdict->reason) {
+		reason = strdup(verdict->reason);
+		if (!reason)
+			return -ENOMEM;
+	}
+	check->verdict = *verdict;
+	check->verdict.reason = reason;
+	return 0;
+}
+
+int health_unit_remember(const struct health_unit *unit, struct memory_unit *memory)
+{
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		const struct check *check = &unit->checks[i];
+		int r = 0;
+
+		if (check->verdict.known)
+			r = memory_unit_add(memory, check->queue->key, &check->verdict);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int health_unit_new(struct health *health, struct device *device, size_t index,
+	const struct memory_unit *memory, void *userdata, struct health_unit **ret)
 {
 	_cleanup_(health_unit_freep) struct health_unit *unit = NULL;
 	int r;
@@ -200,6 +232,11 @@ int health_unit_new(struct health *health, struct device *device, size_t index, 
 			.queue = &health->queues[unit->n_checks],
 		};
 		health->queues[unit->n_checks].n_checks++;
+	}
+	for (size_t i = 0; memory && i < unit->n_checks; i++) {
+		r = recall(&unit->checks[i], memory);
+		if (r < 0)
+			return r;
 	}
 	r = unit_attach(unit);
 	if (r < 0)

@@ -206,7 +206,7 @@ int template_blank(const char *text, char **ret)
 {
 	/* No piece gets longer: the shortest variable is "${n}". */
 	_cleanup_free_ char *blank = malloc(strlen(text) + 1);
-	struct piece piece;
+	struct piece piece = { 0 };
 	size_t length = 0;
 	int r;
 

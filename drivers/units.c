@@ -32,6 +32,7 @@ DEFINE_CLEANUP(struct unit *, unit_free)
 
 static int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
 {
+	const struct memory_unit *memory = memory_find(list->memory, device->id);
 	_cleanup_(unit_freep) struct unit *unit = NULL;
 	int r;
 
@@ -43,14 +44,17 @@ static int unit_new(struct unit_list *list, struct device *device, size_t index,
 	unit->present = true;
 	unit->healthy = true;
 	unit->since = now_usec(CLOCK_REALTIME);
+	unit->cordon = declaration_cordon(list->declaration, device->id);
 	if (list->health) {
-		r = health_unit_new(list->health, device, index, unit, &unit->health);
+		r = health_unit_new(list->health, device, index, memory, unit, &unit->health);
 		if (r < 0)
 			return r;
 	}
 	r = unit_evaluate(unit);
 	if (r < 0)
 		return r;
+	if (memory && memory->healthy == unit->healthy)
+		unit->since = memory->since;
 	*ret = TAKE_PTR(unit);
 	return 0;
 }
@@ -69,6 +73,14 @@ int unit_evaluate(struct unit *unit)
 	if (!unit->present) {
 		healthy = false;
 		if (asprintf(&copy, "%s is gone", device_place(unit->device)) < 0) {
+			copy = NULL;
+			return -ENOMEM;
+		}
+		reason = copy;
+	} else if (unit->cordon) {
+		healthy = false;
+		if (asprintf(&copy, "cordoned%s%s", unit->cordon->reason ? ": " : "",
+			    unit->cordon->reason ?: "") < 0) {
 			copy = NULL;
 			return -ENOMEM;
 		}
@@ -219,6 +231,55 @@ static void forget_gone(struct unit_list *list, const struct scan *scan)
 		n);
 }
 
+int unit_list_remember(const struct unit_list *list, struct memory **ret)
+{
+	_cleanup_memory_ struct memory *memory = NULL;
+	int r;
+
+	r = memory_new(&memory);
+	for (size_t i = 0; r >= 0 && i < list->n_units; i++) {
+		const struct unit *unit = list->units[i];
+		struct memory_unit *remembered;
+
+		r = memory_add(memory, unit->device->id, unit->healthy, unit->since, &remembered);
+		if (r >= 0 && unit->health)
+			r = health_unit_remember(unit->health, remembered);
+	}
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(memory);
+	return 0;
+}
+
+int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous)
+{
+	assert(list->n_units == 0 && !list->units);
+
+	list->units = calloc(previous->n_units + 1, sizeof(list->units[0]));
+	if (!list->units)
+		return -ENOMEM;
+	for (size_t i = 0; i < previous->n_units; i++) {
+		const struct unit *old = previous->units[i];
+		struct unit **unit = &list->units[list->n_units];
+		int r;
+
+		if (old->present || is_excluded(list->declaration, old->device->id))
+			continue;
+		r = unit_new(list, old->device, list->n_units, unit);
+		if (r < 0)
+			return r;
+		list->n_units++;
+		(*unit)->present = false;
+		if ((*unit)->health)
+			(void)health_unit_update((*unit)->health, NULL, list->n_units - 1);
+		r = unit_evaluate(*unit);
+		if (r < 0)
+			return r;
+		(*unit)->since = old->since;
+	}
+	return 0;
+}
+
 int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *error)
 {
 	_cleanup_free_ struct pair_of *pairs = NULL;
@@ -299,4 +360,5 @@ void unit_list_done(struct unit_list *list)
 	free(list->units);
 	list->units = NULL;
 	list->n_units = 0;
+	list->memory = memory_free(list->memory);
 }

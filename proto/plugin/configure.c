@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "common/log.h"
+#include "config/text.h"
 #include "proto/plugin/changes.h"
 #include "proto/plugin/plugin.h"
 
@@ -95,7 +96,47 @@ static void on_inventory_changed(struct inventory *inventory, void *userdata)
 	plugin_report(plugin);
 }
 
-static int configure(struct plugin *plugin, int fd, struct error *error)
+/* Without memory, or with one that cannot be read, devices are probed like new ones. */
+static void recall(struct inventory *inventory, int fd)
+{
+	struct memory *memory;
+	int r = memory_read(fd, &memory);
+
+	if (r >= 0)
+		inventory_recall(inventory, memory);
+	else if (r != -ESTALE)
+		log_warning("what was known of the devices' health cannot be read: %s; they are "
+			    "probed anew",
+			strerror(-r));
+}
+
+static char *match_text(const struct declaration *declaration)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&text, &size);
+
+	if (!stream)
+		return NULL;
+	for (size_t i = 0; i < declaration->match.count; i++)
+		text_write(stream, declaration->match.table, groups_get(&declaration->match, i),
+			TEXT_CANONICAL, 0);
+	if (fclose(stream) != 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+/* Whether both look for the same devices: then one that has vanished may come back. */
+static bool same_match(const struct declaration *a, const struct declaration *b)
+{
+	_cleanup_free_ char *a_text = match_text(a), *b_text = match_text(b);
+
+	return a->driver == b->driver && a_text && b_text && streq(a_text, b_text);
+}
+
+static int configure(struct plugin *plugin, int fd, int memory_fd, struct error *error)
 {
 	_cleanup_(edition_unrefp) struct edition *edition = NULL;
 	_cleanup_(inventory_freep) struct inventory *inventory = NULL;
@@ -108,6 +149,13 @@ static int configure(struct plugin *plugin, int fd, struct error *error)
 		plugin->event, edition->declaration, "", on_inventory_changed, plugin, &inventory);
 	if (r < 0)
 		return error_set(error, r, "cannot watch for devices: %s", strerror(-r));
+	if (plugin->inventory) {
+		r = inventory_inherit(inventory, plugin->inventory,
+			same_match(edition->declaration, plugin->edition->declaration));
+		if (r < 0)
+			return error_set(error, r, "out of memory");
+	} else if (memory_fd >= 0)
+		recall(inventory, memory_fd);
 	r = inventory_start(inventory, error);
 	if (r < 0)
 		return r;
@@ -129,12 +177,12 @@ static int configure(struct plugin *plugin, int fd, struct error *error)
 	return 0;
 }
 
-void plugin_configure(struct plugin *plugin, int fd)
+void plugin_configure(struct plugin *plugin, int fd, int memory_fd)
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_READY);
 	struct error error = {};
 
-	if (configure(plugin, fd, &error) < 0) {
+	if (configure(plugin, fd, memory_fd, &error) < 0) {
 		message.type = CONTROL_REFUSED;
 		(void)snprintf(message.text, sizeof(message.text), "%s", error.message);
 		plugin_tell(plugin, &message);

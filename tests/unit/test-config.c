@@ -185,6 +185,7 @@ static void test_dump_of_nothing(void **state)
 		"kubelet = {\n"
 		"\tdevice_plugin_dir = \"/var/lib/kubelet/device-plugins\";\n"
 		"\tregistration = \"socket\";\n"
+		"\tplugins_registry_dir = \"/var/lib/kubelet/plugins_registry\";\n"
 		"};\n"
 		"resources = ( );\n");
 	again = load(text);

@@ -208,6 +208,7 @@ static void expect_problem(const char *match, const char *expected)
 static void test_check(void **state)
 {
 	expect_problem("\"dev/kvm\"", "absolute path");
+	expect_problem("\"${id}\"", "absolute path");
 	expect_problem("\"/dev/../kvm\"", "..");
 	expect_problem("\"/\"", "below");
 	expect_problem("\"/dev/**/kvm\"", "**");

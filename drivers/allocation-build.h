@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of allocation: one request on its way, shared by allocation.c (units, variables) and
+ * allocation-nodes.c (nodes and mounts).
+ */
+
+#include "drivers/allocation.h"
+#include "drivers/template.h"
+#include "drivers/values.h"
+
+struct chosen {
+	size_t unit;
+	unsigned replica;
+};
+
+/* A node or mount, and which device wants it (NULL: every container of the resource). */
+struct wanted {
+	struct device_node node;
+	const char *device_id;
+};
+
+struct build {
+	const struct declaration *declaration;
+	const struct snapshot *snapshot;
+	const char *root;
+	struct error *error;
+	struct chosen *chosen; /* offered ids in the order of the snapshot */
+	size_t n_chosen;
+	const char **ids; /* of the physical units, each once */
+	size_t n_ids;
+	struct wanted *wanted;
+	size_t n_wanted;
+	struct device_values values; /* of the device in hand */
+	struct template_context context;
+};
+
+/* What a list of templates is collected with; `device_id` is NULL for what is said once. */
+typedef int (*collect_function)(
+	struct build *build, const void *item, const char *device_id, void *target);
+
+/* Calls a function for each device with its values at hand, or once without any. */
+int build_for_devices(struct build *build, bool per_device, collect_function collect,
+	const void *item, void *target);
+
+/* Expands a template with the values at hand. */
+int build_expand(struct build *build, const char *text, char **ret);
+
+int build_out_of_memory(struct build *build);
+
+/* Collects nodes and mounts, puts them in order and settles what is wanted twice. */
+int build_nodes(struct build *build, struct allocation *allocation);
+void build_nodes_done(struct build *build);

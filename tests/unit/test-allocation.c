@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What containers get, and what pods are told when they get nothing.
+ */
+#include "host-fixture.h"
+
+#include "common/log.h"
+#include "drivers/allocation.h"
+
+static struct config *config;
+static struct inventory *inventory;
+
+static int setup(void **state)
+{
+	log_setup("test-allocation", LOG_TARGET_TEXT, LOG_CRIT);
+	return host_setup(state);
+}
+
+static int teardown(void **state)
+{
+	inventory = inventory_free(inventory);
+	config = config_free(config);
+	return host_teardown(state);
+}
+
+static void start(const char *text)
+{
+	struct error error;
+
+	inventory = inventory_free(inventory);
+	config = config_free(config);
+	config = declare(text);
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
+				 &inventory),
+		0);
+	if (inventory_start(inventory, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+/* Builds for ids separated by blanks. */
+static int build(const char *ids, struct allocation *ret, struct error *error)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	_cleanup_free_ char *copy = strdup(ids);
+	const char *list[64];
+	size_t n = 0;
+
+	assert_non_null(copy);
+	for (char *id = strtok(copy, " "); id; id = strtok(NULL, " "))
+		list[n++] = id;
+	return allocation_build(declaration_of(config), snapshot, host_root, list, n, ret, error);
+}
+
+/* Everything in the allocation, a line each. */
+static void expect(const char *ids, const char *expected)
+{
+	_cleanup_allocation_ struct allocation allocation = { 0 };
+	_cleanup_free_ char *text = NULL;
+	struct error error;
+	size_t size;
+	FILE *stream;
+
+	if (build(ids, &allocation, &error) < 0)
+		fail_msg("%s", error.message);
+	stream = open_memstream(&text, &size);
+	assert_non_null(stream);
+	for (size_t i = 0; i < allocation.n_nodes; i++) {
+		const struct device_node *node = &allocation.nodes[i];
+
+		(void)fprintf(stream, "%s %s %s %s\n", node->mount ? "mount" : "node", node->host,
+			node->path,
+			!node->mount              ? node->permissions
+				: node->read_only ? "ro"
+						  : "rw");
+	}
+	for (size_t i = 0; i < allocation.n_env; i++)
+		(void)fprintf(
+			stream, "env %s=%s\n", allocation.env[i].name, allocation.env[i].value);
+	for (size_t i = 0; i < allocation.n_annotations; i++)
+		(void)fprintf(stream, "annotation %s=%s\n", allocation.annotations[i].name,
+			allocation.annotations[i].value);
+	for (size_t i = 0; i < allocation.n_cdi; i++)
+		(void)fprintf(stream, "cdi %s\n", allocation.cdi[i]);
+	assert_int_equal(fclose(stream), 0);
+	assert_string_equal(text, expected);
+}
+
+static void expect_error(const char *ids, int code, const char *message)
+{
+	struct allocation untouched = { .n_nodes = 77 };
+	struct error error = { 0 };
+
+	assert_int_equal(build(ids, &untouched, &error), code);
+	assert_int_equal(untouched.n_nodes, 77);
+	if (!strstr(error.message, message))
+		fail_msg("\"%s\" is not in \"%s\"", message, error.message);
+}
+
+#define TTYS "driver = \"path\"; match = ( { path = \"/dev/tty*\"; type = \"device\"; } );\n"
+
+static void make_ttys(void)
+{
+	host_mknod("/dev/tty0");
+	host_mknod("/dev/tty1");
+	host_mknod("/dev/tty2");
+}
+
+static void test_devices(void **state)
+{
+	make_ttys();
+	start(TTYS);
+	expect("tty2 tty0", "node /dev/tty0 /dev/tty0 rw\nnode /dev/tty2 /dev/tty2 rw\n");
+	expect_error("tty0 tty7", -ENOENT, "\"tty7\" is not one of vendor.example/unit");
+	expect_error("tty0 tty0", -EINVAL, "\"tty0\" of vendor.example/unit twice");
+	expect_error("tty0#0", -ENOENT, "tty0#0");
+	expect_error("", -EINVAL, "no device");
+}
+
+static void test_gone(void **state)
+{
+	make_ttys();
+	start(TTYS);
+	/* Before anybody noticed, and after. */
+	host_remove("/dev/tty1");
+	expect_error("tty0 tty1", -ENOENT,
+		"device \"tty1\" of vendor.example/unit needs /dev/tty1, which is missing");
+	run_for(300 * USEC_PER_MSEC);
+	expect_error("tty0 tty1", -EIO,
+		"device \"tty1\" of vendor.example/unit is unhealthy: /dev/tty1 is gone; plug it in "
+		"again or drain the pod to another node");
+	expect("tty0", "node /dev/tty0 /dev/tty0 rw\n");
+}
+
+static void test_unhealthy(void **state)
+{
+	make_ttys();
+	host_write("/dev/health", "overheated");
+	start(TTYS "health = ( { probe = \"file\"; path = \"/dev/health\"; healthy = \"ok\"; } );");
+	expect_error("tty0", -EIO, "is unhealthy: overheated; repair it or drain the pod");
+}
+
+static void test_container(void **state)
+{
+	make_ttys();
+	host_mknod("/dev/ctl");
+	host_mkdir("/opt/tool");
+	host_symlink("tool", "/opt/link");
+	start(TTYS
+		"container = {\n"
+		"nodes = ( { host = \"/dev/ctl\"; permissions = \"r\"; }, \"?/dev/none\",\n"
+		"          { host = \"/dev/${id}\"; permissions = \"m\"; },\n"
+		"          { host = \"${node}\"; path = \"/dev/serial/${id}\"; } );\n"
+		"mounts = ( { host = \"/opt/link\"; read_only = true; } );\n"
+		"env = ( \"ALL=${ids}\", \"LIST=${ids: }\", \"N=${n}\", \"ONE=${id}\", \"SAME=x${numa}\",\n"
+		"        \"AT_${index}=${node}\", \"NAME=${name}\" );\n"
+		"annotations = ( \"vendor.example/ids=${ids:;}\" );\n"
+		"cdi = ( \"vendor.example/tty=${id}\", \"vendor.example/tty=all\" ); };");
+	expect("tty1 tty0",
+		"node /dev/ctl /dev/ctl r\n"
+		"node /dev/tty0 /dev/serial/tty0 rw\n"
+		"node /dev/tty1 /dev/serial/tty1 rw\n"
+		"node /dev/tty0 /dev/tty0 rwm\n"
+		"node /dev/tty1 /dev/tty1 rwm\n"
+		"mount /opt/tool /opt/link ro\n"
+		"env ALL=tty0,tty1\n"
+		"env LIST=tty0 tty1\n"
+		"env N=2\n"
+		"env ONE=tty0,tty1\n"
+		"env SAME=x\n"
+		"env AT_0=/dev/tty0\n"
+		"env AT_1=/dev/tty1\n"
+		"env NAME=vendor.example/unit\n"
+		"annotation vendor.example/ids=tty0;tty1\n"
+		"cdi vendor.example/tty=tty0\n"
+		"cdi vendor.example/tty=tty1\n"
+		"cdi vendor.example/tty=all\n");
+}
+
+static void test_missing(void **state)
+{
+	make_ttys();
+	start(TTYS "container = { nodes = ( \"/dev/ctl\" ); };");
+	expect_error("tty0", -ENOENT, "vendor.example/unit needs /dev/ctl, which is missing");
+	start(TTYS "container = { nodes = ( \"/dev/ctl-${id}\" ); };");
+	expect_error("tty0", -ENOENT, "device \"tty0\" of vendor.example/unit needs /dev/ctl-tty0");
+	start(TTYS "container = { mounts = ( { host = \"/opt/none\"; } ); };");
+	expect_error("tty0", -ENOENT, "container.mounts");
+	start(TTYS "container = { nodes = ( \"?/dev/ctl-${id}\" ); };");
+	expect("tty0", "node /dev/tty0 /dev/tty0 rw\n");
+	start(TTYS "container = { env = ( \"X=${bdf}\" ); };");
+	expect_error("tty0", -ENOENT, "device \"tty0\" of vendor.example/unit: \"X=${bdf}\"");
+	start(TTYS "container = { env = ( \"X=${attr:serial}\" ); };");
+	expect_error("tty0", -ENOENT, "${attr:serial}");
+}
+
+static void test_conflicts(void **state)
+{
+	make_ttys();
+	start("driver = \"path\"; match = ( { path = \"/dev/tty*\"; type = \"device\"; as = "
+	      "\"/dev/tty\"; } );");
+	expect("tty1", "node /dev/tty1 /dev/tty rw\n");
+	expect_error("tty1 tty2", -EEXIST,
+		"/dev/tty in the container would be /dev/tty1 (device \"tty1\") and /dev/tty2 "
+		"(device \"tty2\")");
+	start(TTYS
+		"container = { mounts = ( { host = \"/dev/tty1\"; path = \"/dev/tty0\"; } ); };");
+	expect_error("tty0", -EEXIST, "(resource \"vendor.example/unit\")");
+	start(TTYS "container = { mounts = ( { host = \"/dev/tty0\"; } ); };");
+	expect_error("tty0", -EEXIST, "/dev/tty0 in the container");
+	expect("tty1", "mount /dev/tty0 /dev/tty0 rw\nnode /dev/tty1 /dev/tty1 rw\n");
+}
+
+static void test_mount_over_another(void **state)
+{
+	make_ttys();
+	start(TTYS
+		"container = { mounts = ( { host = \"/dev/tty1\"; path = \"/dev/tty0\"; } ); };");
+	expect("tty1", "mount /dev/tty1 /dev/tty0 rw\nnode /dev/tty1 /dev/tty1 rw\n");
+}
+
+static void test_shared(void **state)
+{
+	make_ttys();
+	start(TTYS "share = { replicas = 10; max_per_container = 3; };\n"
+		   "container = { env = ( \"IDS=${ids}\", \"N=${n}\", \"SLOT=${replica}\" ); };");
+	expect("tty1#7 tty0#2 tty1#3",
+		"node /dev/tty0 /dev/tty0 rw\nnode /dev/tty1 /dev/tty1 rw\n"
+		"env IDS=tty0,tty1\nenv N=2\nenv SLOT=2,3,7\n");
+	expect_error("tty0#0 tty0#1 tty0#2 tty0#3", -EINVAL, "at most 3");
+	expect_error("tty0", -ENOENT, "tty0");
+}
+
+static void test_attributes(void **state)
+{
+	char path[512];
+
+	host_path(path, "/dev/card7");
+	if (mknod(path, S_IFCHR | 0600, makedev(226, 7)) < 0)
+		skip();
+	host_mkdir("/sys/dev/char/226:7/device");
+	host_write("/sys/dev/char/226:7/device/serial", " A 1\n");
+	host_write("/sys/dev/char/226:7/dev", "226:7\n");
+	start("driver = \"path\"; match = \"/dev/card*\"; container = { env = "
+	      "( \"S=${attr:serial}\", \"D=${attr:dev}\" ); };");
+	expect("card7", "node /dev/card7 /dev/card7 rw\nenv S=A 1\nenv D=226:7\n");
+}
+
+static void test_static(void **state)
+{
+	start("driver = \"static\"; match = ( { count = 3; } ); container = { env = ( \"T=${ids}\" ); "
+	      "};");
+	expect("unit-2 unit-1", "env T=unit-1,unit-2\n");
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_devices),
+		TEST(test_gone),
+		TEST(test_unhealthy),
+		TEST(test_container),
+		TEST(test_missing),
+		TEST(test_conflicts),
+		TEST(test_mount_over_another),
+		TEST(test_shared),
+		TEST(test_attributes),
+		TEST(test_static),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -64,12 +64,15 @@ class Machine:
     """A booted tree. Commands run inside it; paths are inside it."""
 
     def __init__(self, tree):
+        self.init = 0
         self.scratch = tempfile.mkdtemp(prefix="devplugd-system.")
-        self.name = os.path.basename(self.scratch).replace(".", "-")
+        self.name = f"devplugd-system-{os.getpid()}"
         with open(os.path.join(self.scratch, "console"), "wb") as console:
             self.process = subprocess.Popen(
                 [os.path.join(HERE, "boot"), tree, self.scratch, self.name],
                 stdout=console, stderr=console, stdin=subprocess.DEVNULL)
+
+    def await_boot(self):
         self.init = until(self.find_init, self.console)
         until(lambda: self.run("systemctl", "is-system-running").stdout.strip() in ("running", "degraded"),
               self.console)
@@ -103,7 +106,7 @@ class Machine:
 
     def close(self):
         if self.process.poll() is None:
-            with contextlib.suppress(AttributeError, ProcessLookupError):
+            if self.init:
                 os.kill(self.init, 9)
             self.process.kill()
         self.process.wait()
@@ -141,8 +144,11 @@ class Machine:
                       f"{self.run('devplug-kubelet', 'status').stdout}")
 
     def start_kubelet(self):
-        self.do("systemd-run", "--unit=kubelet", "--collect", "-q", "-p", "NotifyAccess=none", "devplug-kubelet", "run",
-                "--json")
+        # By the name of the real one, which the unit is ordered against.
+        self.write("/etc/systemd/system/kubelet.service",
+                   "[Service]\nType=exec\nExecStart=/usr/bin/devplug-kubelet run --json\n")
+        self.do("systemctl", "daemon-reload")
+        self.do("systemctl", "start", "kubelet")
 
     def journal(self, *words):
         lines = self.do("journalctl", "-o", "json", "--no-pager", "-q", *words).splitlines()
@@ -221,8 +227,10 @@ def children_have_no_privilege(machine, packages):
         check(fields["NoNewPrivs"] == "1", f"{name} may gain privileges")
         check(fields["Seccomp"] == "2", f"{name} has no system call filter")
     # The probe of this one tries, and is healthy when all is denied.
-    jail = next(r for r in machine.status()["resources"] if r["name"].endswith("/jail"))
-    check(jail["devices"][0]["health"] == "healthy", jail["devices"][0]["reason"])
+    def jail():
+        return next(r for r in machine.status()["resources"] if r["name"].endswith("/jail"))["devices"][0]
+
+    until(lambda: jail()["health"] == "Healthy", jail)
 
 
 @step
@@ -365,7 +373,8 @@ def removed_then_purged(machine, packages):
     machine.do("test", "-e", CONFIG)
     check(not machine.run("pgrep", "-u", "devplugd").stdout, "processes left")
     machine.do("systemctl", "stop", "kubelet")
-    machine.do("rm", "-rf", "/var/lib/kubelet/pods", "/root/packages", "/usr/local/bin/jail", "/run/devplug-kubelet")
+    machine.do("rm", "-rf", "/var/lib/kubelet/pods", "/root/packages", "/usr/local/bin/jail", "/run/devplug-kubelet",
+               "/etc/systemd/system/kubelet.service")
     machine.do("sh", "-c", "rm -f /var/lib/kubelet/device-plugins/*")
     machine.do("dpkg", "-P", "devplugd", "devplug-kubelet")
     # Users stay, by policy: their number may own files anywhere.
@@ -381,14 +390,15 @@ def main():
     started = time.monotonic()
     machine = Machine(tree)
     try:
+        machine.await_boot()
         print(f"booted in {time.monotonic() - started:.1f} s: {machine.do('systemctl', '--version').splitlines()[0]}")
         for function in steps:
             print(function.__name__.replace("_", " "), flush=True)
             function(machine, packages)
     except Failure as failure:
         print(f"FAILED: {failure}", file=sys.stderr)
-        print(machine.run("journalctl", "-n", "80", "--no-pager", "-u", "devplugd", "-u", "init.scope").stdout,
-              file=sys.stderr)
+        if machine.init:
+            print(machine.run("journalctl", "-n", "80", "--no-pager", "-u", "devplugd").stdout, file=sys.stderr)
         return 1
     finally:
         machine.close()

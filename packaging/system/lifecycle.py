@@ -38,7 +38,7 @@ NODE = """{ name = "vendor.example/full"; driver = "path"; match = "/dev/full"; 
 JAILED = """{ name = "vendor.example/jail"; driver = "static"; match = ( { id = "jail"; } );
   health = ( { probe = "exec"; command = [ "/usr/local/bin/jail" ]; interval = 1; } ); }"""
 AS_ROOT = """{ name = "vendor.example/root"; driver = "static"; match = ( { id = "root"; } ); user = "root";
-  health = ( { probe = "exec"; command = [ "/bin/sh", "-c", "test $(id -u) = 0" ]; interval = 1; } ); }"""
+  health = ( { probe = "exec"; command = [ "/usr/bin/test", "-O", "/etc/passwd" ]; interval = 1; } ); }"""
 
 
 class Failure(Exception):
@@ -357,7 +357,7 @@ def upgraded_under_load(machine, packages):
     check(machine.property("MainPID") != pid, "the upgrade did not restart the service")
     check(machine.do("tail", "-n", "1", CONFIG) == "# edited\n", "the upgrade touched the configuration")
     news = machine.kubelet_events()[events:]
-    registered = collections.Counter(e["resource"] for e in news if e.get("event") == "register")
+    registered = collections.Counter(e["resource"] for e in news if e.get("event") == "registered")
     check(registered and max(registered.values()) == 1, f"registrations during the upgrade: {registered}")
     refused = [r for r in load.results if r[1] != 0]
     check(load.results[-1][1] == 0, f"pods are refused after the upgrade: {load.results[-1]}")

@@ -6,7 +6,6 @@
  */
 #include "drivers/units.h"
 
-#include <fnmatch.h>
 #include <inttypes.h>
 
 #include "common/log.h"
@@ -103,17 +102,6 @@ int unit_evaluate(struct unit *unit)
 	return 1;
 }
 
-static bool is_excluded(const struct declaration *declaration, const char *id)
-{
-	for (size_t i = 0; i < declaration->exclude.count; i++) {
-		const struct exclusion *exclusion = groups_get(&declaration->exclude, i);
-
-		if (fnmatch(exclusion->id, id, 0) == 0)
-			return true;
-	}
-	return false;
-}
-
 /* Applies what the declaration says about every driver's devices. */
 static void filter(const struct declaration *declaration, struct scan *scan)
 {
@@ -122,7 +110,7 @@ static void filter(const struct declaration *declaration, struct scan *scan)
 	for (size_t i = 0; i < scan->n_devices; i++) {
 		struct device *device = scan->devices[i];
 
-		if (is_excluded(declaration, device->id)) {
+		if (declaration_excludes(declaration, device->id)) {
 			(void)map_remove(&scan->by_id, device->id);
 			(void)device_unref(device);
 			continue;
@@ -263,7 +251,7 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 		struct unit **unit = &list->units[list->n_units];
 		int r;
 
-		if (old->present || is_excluded(list->declaration, old->device->id))
+		if (old->present || declaration_excludes(list->declaration, old->device->id))
 			continue;
 		r = unit_new(list, old->device, list->n_units, unit);
 		if (r < 0)

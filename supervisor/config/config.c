@@ -42,20 +42,6 @@ struct config *config_free(struct config *config)
 	return NULL;
 }
 
-/* "syntax error" alone helps nobody find it. */
-static void report_syntax(const config_t *parsed, const char *file, struct report *report)
-{
-	const char *included = config_error_file(parsed);
-	const char *what = config_error_text(parsed);
-	struct origin origin = { .file = included ? included : file,
-		.line = (unsigned)config_error_line(parsed) };
-
-	(void)report_add(report, &origin, NULL, "%s%s", what,
-		streq(what, "syntax error")
-			? " here or just before: look for a missing \";\", \",\" or quote"
-			: "");
-}
-
 /* Parses a text of that name and has `read` take from it what it holds. */
 static void config_parse(struct config *config, const char *file, const char *text,
 	struct report *report, void (*read)(struct parser *, config_setting_t *, struct config *))
@@ -69,10 +55,8 @@ static void config_parse(struct config *config, const char *file, const char *te
 		return;
 	}
 	config_init(&parsed);
-	if (config_read_string(&parsed, text))
+	if (parse_text(file, text, report, &parsed) >= 0)
 		read(&parser, config_root_setting(&parsed), config);
-	else
-		report_syntax(&parsed, file, report);
 	config_destroy(&parsed);
 }
 

@@ -18,9 +18,16 @@
 /* The command line; absent members are NULL. */
 struct request {
 	const char *config_file, *runtime_dir;
-	const char *subject; /* resource or device */
+	const char *subject; /* resource, device or preset */
 	const char *reason;
+	const char *root; /* of the host's files, "" for this host's; never NULL */
 };
+
+/* Lists the presets, or prints the file of one. */
+int command_presets(const struct request *request);
+
+/* Prints, ready to be pasted, a resource for each preset (or the one) that finds devices. */
+int command_discover(const struct request *request);
 
 /* Checks the file, has the daemon reload it, and prints what that changed. */
 int command_reload(const struct request *request);

@@ -21,12 +21,14 @@ static const struct command commands[] = {
 	{ "status", show_status, NULL, 0, 1, NULL },
 	{ "devices", show_devices, NULL, 0, 1, NULL },
 	{ "explain", show_explanation, NULL, 1, 1, "a resource" },
+	{ "presets", NULL, command_presets, 0, 1, NULL },
+	{ "discover", NULL, command_discover, 0, 1, NULL },
 	{ "reload", NULL, command_reload, 0, 0, NULL },
 	{ "cordon", NULL, command_cordon, 1, 2, "a device, DEVICE or RESOURCE/DEVICE" },
 	{ "uncordon", NULL, command_uncordon, 1, 1, "a device, DEVICE or RESOURCE/DEVICE" },
 };
 
-static struct request arg_request;
+static struct request arg_request = { .root = "" };
 static const struct command *arg_command;
 static bool arg_json;
 
@@ -40,6 +42,8 @@ static void print_help(void)
 		"  status [RESOURCE]         Resources, and what is wrong with them\n"
 		"  devices [RESOURCE]        Each device and its health\n"
 		"  explain RESOURCE          Why a resource is as it is, and what to do\n"
+		"  presets [PRESET]          The presets there are, or what is in one\n"
+		"  discover [PRESET]         What presets find on this host, as a configuration\n"
 		"  reload                    Check the configuration and take it into force\n"
 		"  cordon DEVICE [REASON]    Give a device to no new container\n"
 		"  uncordon DEVICE           Offer it again\n"
@@ -50,6 +54,7 @@ static void print_help(void)
 		"  -c, --config=FILE      The configuration file of the daemon\n"
 		"      --runtime-dir=DIR  Where the daemon keeps its state\n"
 		"      --json             Print JSON, for programs (status, devices, explain)\n"
+		"      --root=DIR         Where the files of the host are (discover)\n"
 		"      --version          Print the version and exit\n"
 		"  -h, --help             Print this text and exit\n"
 		"\n"
@@ -114,11 +119,12 @@ static int parse_words(int count, char *words[])
 /* Returns 1 to go on, 0 when all is done, -EINVAL for a wrong command line. */
 static int parse_argv(int argc, char *argv[])
 {
-	enum { OPTION_RUNTIME_DIR = 0x100, OPTION_JSON, OPTION_VERSION };
+	enum { OPTION_RUNTIME_DIR = 0x100, OPTION_JSON, OPTION_ROOT, OPTION_VERSION };
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
 		{ "runtime-dir", required_argument, NULL, OPTION_RUNTIME_DIR },
 		{ "json", no_argument, NULL, OPTION_JSON },
+		{ "root", required_argument, NULL, OPTION_ROOT },
 		{ "version", no_argument, NULL, OPTION_VERSION },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -135,6 +141,9 @@ static int parse_argv(int argc, char *argv[])
 			break;
 		case OPTION_JSON:
 			arg_json = true;
+			break;
+		case OPTION_ROOT:
+			arg_request.root = optarg;
 			break;
 		case OPTION_VERSION:
 			(void)puts("devplugctl " DEVPLUGD_VERSION);

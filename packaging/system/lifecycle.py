@@ -200,6 +200,12 @@ def installed_enabled_and_waiting(machine, packages):
 
 
 @step
+def the_packages_own_test(machine, packages):
+    with open(os.path.join(HERE, "../debian/tests/node")) as file:
+        machine.do("sh", "-s", text=file.read())
+
+
+@step
 def resources_declared_by_a_reload(machine, packages):
     machine.write("/usr/local/bin/jail", JAIL, "755")
     machine.do("mkdir", "-p", "/var/lib/kubelet/pods")

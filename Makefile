@@ -6,7 +6,7 @@ PRESET ?= dev
 BUILD = $(if $(filter dev,$(PRESET)),build,build-$(PRESET))
 JOBS ?= $(shell nproc)
 
-.PHONY: all help dependencies test-dependencies build demo test check-style clean
+.PHONY: all help dependencies test-dependencies build demo test test-system deb rpm check-style clean
 
 all: build
 
@@ -14,6 +14,9 @@ help:
 	@echo "make             build into build/"
 	@echo "make demo        show it at work on this machine's devices (root)"
 	@echo "make test        build with and without sanitizers and run every test"
+	@echo "make deb         build the Debian packages into build-packages/"
+	@echo "make rpm         build the RPM packages into build-packages/"
+	@echo "make test-system install, reload, upgrade and purge the package in a booted system (root)"
 	@echo "make check-style check the formatting (clang-format)"
 	@echo "make clean       remove the build folders"
 
@@ -35,6 +38,18 @@ demo: dependencies
 
 test: test-dependencies
 	@tests/run-all
+
+deb:
+	@packaging/install-dependencies deb
+	@packaging/build-deb build-packages
+
+rpm:
+	@packaging/install-dependencies rpm
+	@packaging/build-rpm build-packages
+
+test-system:
+	@packaging/install-dependencies system
+	@packaging/test-system
 
 check-style: test-dependencies
 	git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror

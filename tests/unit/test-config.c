@@ -420,11 +420,7 @@ static void test_shipped_file(void **state)
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_free_ char *text = NULL;
 
-	char path[4096];
-
-	(void)snprintf(path, sizeof(path), "%.*s../../etc/devplugd.conf",
-		(int)(strrchr(__FILE__, '/') + 1 - __FILE__), __FILE__);
-	assert_int_equal(config_load(path, &report, &config), 0);
+	assert_int_equal(config_load(SOURCE_DIR "/etc/devplugd.conf", &report, &config), 0);
 	assert_int_equal(config->n_resources, 0);
 	text = dump(config);
 	config = config_free(config);

@@ -27,8 +27,6 @@
 /* Of one file. */
 #define CONFIG_FILE_MAX (4U << 20)
 
-enum registration_way { REGISTRATION_SOCKET };
-
 struct kubelet_config {
 	struct origin origin;
 	char *device_plugin_dir;

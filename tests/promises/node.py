@@ -44,6 +44,7 @@ class Node:
         self.kubelet_state = os.path.join(self.dir, "kubelet")
         self.kubelet = self.daemon = None
         self.kubelet_options = []
+        self.daemon_program = program("devplugd")
 
     def close(self):
         for process in (self.daemon, self.kubelet):
@@ -72,7 +73,7 @@ class Node:
     def start(self, *options):
         with open(self.path("devplugd.log"), "ab") as log:
             self.daemon = subprocess.Popen(
-                [program("devplugd"), "-c", self.config, *options], stderr=log, stdout=log
+                [self.daemon_program, "-c", self.config, *options], stderr=log, stdout=log
             )
 
     def reload(self):
@@ -185,6 +186,24 @@ class Node:
 def children_of(pid):
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         return [int(word) for word in file.read().split()]
+
+
+def command_line(pid):
+    with open(f"/proc/{pid}/cmdline") as file:
+        return file.read().rstrip("\0").split("\0")
+
+
+def template_of(pid):
+    """The process that devplugd makes its children from, or None."""
+    for child in children_of(pid):
+        if command_line(child)[1:] == ["--template"]:
+            return child
+    return None
+
+
+def plugins_of(pid):
+    """The children of devplugd that serve resources."""
+    return [child for child in children_of(pid) if child != template_of(pid)]
 
 
 def process_status(pid):

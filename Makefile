@@ -6,7 +6,7 @@ PRESET ?= dev
 BUILD = $(if $(filter dev,$(PRESET)),build,build-$(PRESET))
 JOBS ?= $(shell nproc)
 
-.PHONY: all help dependencies test-dependencies build demo test check-style clean
+.PHONY: all help dependencies test-dependencies build demo test bench check-style clean
 
 all: build
 
@@ -14,6 +14,7 @@ help:
 	@echo "make             build into build/"
 	@echo "make demo        show it at work on this machine's devices (root)"
 	@echo "make test        build with and without sanitizers and run every test"
+	@echo "make bench       measure it on this machine (root; ARGS=\"--only memory\", see tests/bench/bench --help)"
 	@echo "make check-style check the formatting (clang-format)"
 	@echo "make clean       remove the build folders"
 
@@ -35,6 +36,12 @@ demo: dependencies
 
 test: test-dependencies
 	@tests/run-all
+
+# Of an optimised build.
+bench: test-dependencies
+	@$(CMAKE) --preset release >/dev/null
+	@$(CMAKE) --build --preset release -j $(JOBS) -- --quiet
+	@tests/bench/bench --bin build-release/bin $(ARGS)
 
 check-style: test-dependencies
 	git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror

@@ -34,6 +34,7 @@ struct check_type {
 struct check_queue {
 	struct health *health;
 	const struct declared_probe *probe;
+	uint64_t key; /* probe_key() */
 	const struct check_type *type;
 	struct check_list fresh;   /* without a first result; programs only */
 	struct check_list waiting; /* by due time */

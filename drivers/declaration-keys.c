@@ -395,6 +395,14 @@ static const char *const registrations[] = { [REGISTRATION_SOCKET] = "socket",
 	[REGISTRATION_DEFAULT] = "default",
 	NULL };
 
+static int check_preset(const char *value, struct error *error)
+{
+	if (value[0] == '.' || strchr(value, '/'))
+		return error_set(error, -EINVAL,
+			"must be the name of a preset, such as \"kvm\", not \"%s\"", value);
+	return 0;
+}
+
 static const struct option declaration_options[] = {
 	{
 		.key = "name",
@@ -403,6 +411,16 @@ static const struct option declaration_options[] = {
 		.required = true,
 		.check = resource_name_check,
 		.help = "The resource that pods ask for, such as \"vendor.example/gpu\".",
+	},
+	{
+		.key = "preset",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declaration, preset),
+		.maximum = 200,
+		.check = check_preset,
+		.help = "Keys for a kind of device, kept in a file of that name; \"devplugctl "
+			"presets\" lists them. A key that the resource has itself wins, within "
+			"groups, too; lists are not joined.",
 	},
 	{
 		.key = "driver",

@@ -77,6 +77,17 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 
+bool declaration_excludes(const struct declaration *declaration, const char *id)
+{
+	for (size_t i = 0; i < declaration->exclude.count; i++) {
+		const struct exclusion *exclusion = groups_get(&declaration->exclude, i);
+
+		if (fnmatch(exclusion->id, id, 0) == 0)
+			return true;
+	}
+	return false;
+}
+
 const struct cordon *declaration_cordon(const struct declaration *declaration, const char *id)
 {
 	for (size_t i = 0; i < declaration->cordon.count; i++) {

@@ -72,7 +72,8 @@ enum registration_way { REGISTRATION_SOCKET, REGISTRATION_WATCHER, REGISTRATION_
 
 struct declaration {
 	struct origin origin;
-	char *name; /* "vendor.example/gpu" */
+	char *name;   /* "vendor.example/gpu" */
+	char *preset; /* while it is being read: the file that gives what the block does not */
 	char *driver_name;
 	bool enabled;
 	bool overlap;          /* may offer hardware that another resource offers too */
@@ -105,6 +106,9 @@ struct cordon {
 	char *id;     /* shell pattern over device ids */
 	char *reason; /* NULL: none given */
 };
+
+/* Whether the declaration leaves the device out. */
+bool declaration_excludes(const struct declaration *declaration, const char *id);
 
 /* The cordon that the id is under, or NULL. */
 const struct cordon *declaration_cordon(const struct declaration *declaration, const char *id);

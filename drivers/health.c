@@ -133,6 +133,7 @@ int health_new(sd_event *event, const struct declaration *declaration, const cha
 
 		queue->health = health;
 		queue->probe = groups_get(&declaration->health, i);
+		queue->key = probe_key(queue->probe);
 		queue->type = check_types[queue->probe->kind];
 		r = sd_event_add_time(event, &queue->timer, CLOCK_MONOTONIC, 0,
 			MAX_OF(queue->probe->interval / 10, (uint64_t)1), on_queue_due, queue);
@@ -181,44 +182,39 @@ static void unit_detach(struct health_unit *unit)
 	}
 }
 
-static bool same_observation(const struct declared_probe *a, const struct declared_probe *b)
+static int recall(struct check *check, const struct memory_unit *memory)
 {
-	if (a->kind != b->kind)
-		return false;
-	if (a->kind == PROBE_FILE)
-		return streq(a->path, b->path) && streq(a->healthy, b->healthy) &&
-			a->missing == b->missing;
-	if (a->command.count != b->command.count)
-		return false;
-	for (size_t i = 0; i < a->command.count; i++)
-		if (!streq(a->command.items[i], b->command.items[i]))
-			return false;
-	return true;
+	const struct verdict *verdict = memory_verdict(memory, check->queue->key);
+	char *reason = NULL;
+
+	if (!verdict)
+		return 0;
+	if (verdict->reason) {
+		reason = strdup(verdict->reason);
+		if (!reason)
+			return -ENOMEM;
+	}
+	check->verdict = *verdict;
+	check->verdict.reason = reason;
+	return 0;
 }
 
-static int inherit(struct check *check, const struct health_unit *previous)
+int health_unit_remember(const struct health_unit *unit, struct memory_unit *memory)
 {
-	for (size_t i = 0; i < previous->n_checks; i++) {
-		const struct check *old = &previous->checks[i];
-		char *reason = NULL;
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		const struct check *check = &unit->checks[i];
+		int r = 0;
 
-		if (!old->verdict.known ||
-			!same_observation(check->queue->probe, old->queue->probe))
-			continue;
-		if (old->verdict.reason) {
-			reason = strdup(old->verdict.reason);
-			if (!reason)
-				return -ENOMEM;
-		}
-		check->verdict = old->verdict;
-		check->verdict.reason = reason;
-		return 0;
+		if (check->verdict.known)
+			r = memory_unit_add(memory, check->queue->key, &check->verdict);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
 
 int health_unit_new(struct health *health, struct device *device, size_t index,
-	const struct health_unit *previous, void *userdata, struct health_unit **ret)
+	const struct memory_unit *memory, void *userdata, struct health_unit **ret)
 {
 	_cleanup_(health_unit_freep) struct health_unit *unit = NULL;
 	int r;
@@ -237,8 +233,8 @@ int health_unit_new(struct health *health, struct device *device, size_t index,
 		};
 		health->queues[unit->n_checks].n_checks++;
 	}
-	for (size_t i = 0; previous && i < unit->n_checks; i++) {
-		r = inherit(&unit->checks[i], previous);
+	for (size_t i = 0; memory && i < unit->n_checks; i++) {
+		r = recall(&unit->checks[i], memory);
 		if (r < 0)
 			return r;
 	}

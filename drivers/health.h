@@ -9,6 +9,7 @@
 #include <systemd/sd-event.h>
 
 #include "drivers/driver.h"
+#include "drivers/memory.h"
 #include "drivers/watch.h"
 
 struct health;
@@ -27,10 +28,14 @@ struct health *health_free(struct health *health);
 DEFINE_CLEANUP(struct health *, health_free)
 
 /* Begins to probe a device. What can be told at once (files) is told when it returns; the handler
- * is called for later changes only. `previous` (or NULL) is the same device's unit of another
- * configuration: what probes that look at the same thing found there is where ours begin. */
+ * is called for later changes only. `memory` (or NULL) is what was found about the device before:
+ * probes that look at the same thing begin with it. */
 int health_unit_new(struct health *health, struct device *device, size_t index,
-	const struct health_unit *previous, void *userdata, struct health_unit **ret);
+	const struct memory_unit *memory, void *userdata, struct health_unit **ret);
+
+/* Adds what is known to a memory of the device. Returns 0 or -ENOMEM. */
+int health_unit_remember(const struct health_unit *unit, struct memory_unit *memory);
+
 struct health_unit *health_unit_free(struct health_unit *unit);
 DEFINE_CLEANUP(struct health_unit *, health_unit_free)
 

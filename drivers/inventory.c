@@ -262,9 +262,26 @@ int inventory_new(sd_event *event, const struct declaration *declaration, const 
 	return 0;
 }
 
+void inventory_recall(struct inventory *inventory, struct memory *memory)
+{
+	memory_free(inventory->list.memory);
+	inventory->list.memory = memory;
+}
+
+int inventory_remember(const struct inventory *inventory, struct memory **ret)
+{
+	return unit_list_remember(&inventory->list, ret);
+}
+
 int inventory_inherit(struct inventory *inventory, const struct inventory *previous, bool keep_gone)
 {
-	inventory->list.previous = &previous->list;
+	struct memory *memory;
+	int r;
+
+	r = inventory_remember(previous, &memory);
+	if (r < 0)
+		return r;
+	inventory_recall(inventory, memory);
 	return keep_gone ? unit_list_inherit_gone(&inventory->list, &previous->list) : 0;
 }
 
@@ -274,7 +291,7 @@ int inventory_start(struct inventory *inventory, struct error *error)
 	int r;
 
 	r = scan_now(inventory, &scan_error);
-	inventory->list.previous = NULL;
+	inventory->list.memory = memory_free(inventory->list.memory);
 	if (r == -E2BIG || r == -EINVAL)
 		return error_set(error, r, "%s", scan_error.message);
 	note_failure(inventory, r < 0 ? &scan_error : NULL);

@@ -12,6 +12,7 @@
 #include <systemd/sd-event.h>
 
 #include "drivers/driver.h"
+#include "drivers/memory.h"
 
 struct snapshot_unit {
 	const struct device *device;
@@ -59,11 +60,17 @@ typedef void (*inventory_handler)(struct inventory *inventory, void *userdata);
 int inventory_new(sd_event *event, const struct declaration *declaration, const char *root,
 	inventory_handler on_change, void *userdata, struct inventory **ret);
 
-/* Before inventory_start(): this inventory takes the place of `previous`, which lives at least
- * until inventory_start() returns. Devices begin with the health that the same probes found there,
- * and with `keep_gone` those that had vanished stay listed. Returns 0 or -ENOMEM. */
+/* Before inventory_start(): this inventory takes the place of `previous`. Devices begin with the
+ * health that the same probes found there, and with `keep_gone` those that had vanished stay
+ * listed. Returns 0 or -ENOMEM. */
 int inventory_inherit(
 	struct inventory *inventory, const struct inventory *previous, bool keep_gone);
+
+/* Before inventory_start(): devices begin with what is remembered. Takes the memory. */
+void inventory_recall(struct inventory *inventory, struct memory *memory);
+
+/* What probes have found so far, for inventory_recall(). Returns 0 or -ENOMEM. */
+int inventory_remember(const struct inventory *inventory, struct memory **ret);
 
 /* First scan and first probes, then watching. When it returns 0 the snapshot is complete. Returns
  * negative errno with the error filled if the first scan fails for a reason that will not mend

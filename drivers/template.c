@@ -15,21 +15,43 @@ static const struct variable {
 	const char *name;
 	enum source source;
 	enum argument argument;
+	struct template_variable manual;
 } variables[] = {
-	{ "id", FROM_DEVICE, ARGUMENT_NONE },
-	{ "index", FROM_DEVICE, ARGUMENT_NONE },
-	{ "node", FROM_DEVICE, ARGUMENT_NONE },
-	{ "bdf", FROM_DEVICE, ARGUMENT_NONE },
-	{ "numa", FROM_DEVICE, ARGUMENT_NONE },
-	{ "attr", FROM_DEVICE, ARGUMENT_REQUIRED },
-	{ "replica", FROM_REPLICA, ARGUMENT_NONE },
-	{ "ids", FROM_ALLOCATION, ARGUMENT_OPTIONAL },
-	{ "n", FROM_ALLOCATION, ARGUMENT_NONE },
-	{ "name", FROM_RESOURCE, ARGUMENT_NONE },
+	{ "id", FROM_DEVICE, ARGUMENT_NONE,
+		{ "${id}", "The id of the device, without the number of a replica." } },
+	{ "index", FROM_DEVICE, ARGUMENT_NONE,
+		{ "${index}",
+			"Position of the device in the list of its resource, from 0. It may change "
+			"when devices come and go." } },
+	{ "node", FROM_DEVICE, ARGUMENT_NONE,
+		{ "${node}", "Path on the host of the device's first node or mount." } },
+	{ "bdf", FROM_DEVICE, ARGUMENT_NONE, { "${bdf}", "PCI address of the device." } },
+	{ "numa", FROM_DEVICE, ARGUMENT_NONE,
+		{ "${numa}", "First NUMA node of the device; nothing if it has none." } },
+	{ "attr", FROM_DEVICE, ARGUMENT_REQUIRED,
+		{ "${attr:FILE}", "Content of a file in the device's directory in /sys." } },
+	{ "replica", FROM_REPLICA, ARGUMENT_NONE,
+		{ "${replica}",
+			"Number of the replica, from 0. Has a value only while a container is given "
+			"devices." } },
+	{ "ids", FROM_ALLOCATION, ARGUMENT_OPTIONAL,
+		{ "${ids:SEPARATOR}",
+			"Ids of all devices that the container is given, each once; ${ids} puts "
+			"commas between them. Has a value only while a container is given "
+			"devices." } },
+	{ "n", FROM_ALLOCATION, ARGUMENT_NONE,
+		{ "${n}",
+			"How many devices the container is given. Has a value only while it is." } },
+	{ "name", FROM_RESOURCE, ARGUMENT_NONE, { "${name}", "The resource's name." } },
 };
 
 /* What a driver adds belongs to a device and takes no argument. */
-static const struct variable driver_variable = { NULL, FROM_DEVICE, ARGUMENT_NONE };
+static const struct variable driver_variable = { .source = FROM_DEVICE };
+
+const struct template_variable *template_variable_get(size_t index)
+{
+	return index < ARRAY_SIZE(variables) ? &variables[index].manual : NULL;
+}
 
 /* The longest "name:argument" between braces. */
 #define VARIABLE_MAX 127

@@ -30,6 +30,15 @@ struct template_context {
 	void *userdata;
 };
 
+/* A variable of the core as the manual shows it. */
+struct template_variable {
+	const char *form; /* "${ids:SEPARATOR}" */
+	const char *help;
+};
+
+/* The variable at that position, from 0; NULL behind the last. */
+const struct template_variable *template_variable_get(size_t index);
+
 /* Checks syntax and that every variable is one of the core or of the driver (NULL: core only).
  * Returns 0, or -EINVAL with the nearest valid variable named in the error. */
 int template_check(const char *text, const struct driver *driver, struct error *error);

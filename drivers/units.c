@@ -6,7 +6,6 @@
  */
 #include "drivers/units.h"
 
-#include <fnmatch.h>
 #include <inttypes.h>
 
 #include "common/log.h"
@@ -30,25 +29,9 @@ static struct unit *unit_free(struct unit *unit)
 }
 DEFINE_CLEANUP(struct unit *, unit_free)
 
-static int compare_id(const void *key, const void *element)
-{
-	const struct unit *const *unit = element;
-
-	return strcmp(key, (*unit)->device->id);
-}
-
-static const struct unit *find_unit(const struct unit_list *list, const char *id)
-{
-	struct unit **found = list && list->n_units > 0
-		? bsearch(id, list->units, list->n_units, sizeof(list->units[0]), compare_id)
-		: NULL;
-
-	return found ? *found : NULL;
-}
-
 static int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
 {
-	const struct unit *old = find_unit(list->previous, device->id);
+	const struct memory_unit *memory = memory_find(list->memory, device->id);
 	_cleanup_(unit_freep) struct unit *unit = NULL;
 	int r;
 
@@ -60,17 +43,17 @@ static int unit_new(struct unit_list *list, struct device *device, size_t index,
 	unit->present = true;
 	unit->healthy = true;
 	unit->since = now_usec(CLOCK_REALTIME);
+	unit->cordon = declaration_cordon(list->declaration, device->id);
 	if (list->health) {
-		r = health_unit_new(
-			list->health, device, index, old ? old->health : NULL, unit, &unit->health);
+		r = health_unit_new(list->health, device, index, memory, unit, &unit->health);
 		if (r < 0)
 			return r;
 	}
 	r = unit_evaluate(unit);
 	if (r < 0)
 		return r;
-	if (old && old->healthy == unit->healthy)
-		unit->since = old->since;
+	if (memory && memory->healthy == unit->healthy)
+		unit->since = memory->since;
 	*ret = TAKE_PTR(unit);
 	return 0;
 }
@@ -93,6 +76,14 @@ int unit_evaluate(struct unit *unit)
 			return -ENOMEM;
 		}
 		reason = copy;
+	} else if (unit->cordon) {
+		healthy = false;
+		if (asprintf(&copy, "cordoned%s%s", unit->cordon->reason ? ": " : "",
+			    unit->cordon->reason ?: "") < 0) {
+			copy = NULL;
+			return -ENOMEM;
+		}
+		reason = copy;
 	} else if (unit->health)
 		healthy = health_unit_verdict(unit->health, &reason);
 
@@ -111,17 +102,6 @@ int unit_evaluate(struct unit *unit)
 	return 1;
 }
 
-static bool is_excluded(const struct declaration *declaration, const char *id)
-{
-	for (size_t i = 0; i < declaration->exclude.count; i++) {
-		const struct exclusion *exclusion = groups_get(&declaration->exclude, i);
-
-		if (fnmatch(exclusion->id, id, 0) == 0)
-			return true;
-	}
-	return false;
-}
-
 /* Applies what the declaration says about every driver's devices. */
 static void filter(const struct declaration *declaration, struct scan *scan)
 {
@@ -130,7 +110,7 @@ static void filter(const struct declaration *declaration, struct scan *scan)
 	for (size_t i = 0; i < scan->n_devices; i++) {
 		struct device *device = scan->devices[i];
 
-		if (is_excluded(declaration, device->id)) {
+		if (declaration_excludes(declaration, device->id)) {
 			(void)map_remove(&scan->by_id, device->id);
 			(void)device_unref(device);
 			continue;
@@ -239,6 +219,26 @@ static void forget_gone(struct unit_list *list, const struct scan *scan)
 		n);
 }
 
+int unit_list_remember(const struct unit_list *list, struct memory **ret)
+{
+	_cleanup_memory_ struct memory *memory = NULL;
+	int r;
+
+	r = memory_new(&memory);
+	for (size_t i = 0; r >= 0 && i < list->n_units; i++) {
+		const struct unit *unit = list->units[i];
+		struct memory_unit *remembered;
+
+		r = memory_add(memory, unit->device->id, unit->healthy, unit->since, &remembered);
+		if (r >= 0 && unit->health)
+			r = health_unit_remember(unit->health, remembered);
+	}
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(memory);
+	return 0;
+}
+
 int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous)
 {
 	assert(list->n_units == 0 && !list->units);
@@ -251,7 +251,7 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 		struct unit **unit = &list->units[list->n_units];
 		int r;
 
-		if (old->present || is_excluded(list->declaration, old->device->id))
+		if (old->present || declaration_excludes(list->declaration, old->device->id))
 			continue;
 		r = unit_new(list, old->device, list->n_units, unit);
 		if (r < 0)
@@ -348,4 +348,5 @@ void unit_list_done(struct unit_list *list)
 	free(list->units);
 	list->units = NULL;
 	list->n_units = 0;
+	list->memory = memory_free(list->memory);
 }

@@ -14,7 +14,8 @@
 struct unit {
 	void *owner; /* the list's */
 	struct device *device;
-	struct health_unit *health; /* NULL: no probes */
+	struct health_unit *health;  /* NULL: no probes */
+	const struct cordon *cordon; /* NULL: none */
 	bool present;
 	bool healthy;
 	char *reason;   /* why not; NULL if healthy */
@@ -27,8 +28,11 @@ struct unit_list {
 	void *owner;
 	struct unit **units;
 	size_t n_units;
-	const struct unit_list *previous; /* during the first merge: where units begin */
+	struct memory *memory; /* during the first merge: where units begin */
 };
+
+/* What is known about the units' health. Returns 0 or -ENOMEM. */
+int unit_list_remember(const struct unit_list *list, struct memory **ret);
 
 /* Puts the units of another list that are gone into this one, which is empty, to stay gone until a
  * scan finds them. Returns 0 or -ENOMEM. */

@@ -268,6 +268,15 @@ int rpc_client_stream(struct rpc_client *client, const char *path, const uint8_t
 	return call_start(client, path, data, size, 0, on_each, on_result, userdata);
 }
 
+void rpc_client_cancel(struct rpc_client *client, const void *userdata)
+{
+	(void)pthread_mutex_lock(&client->lock);
+	for (struct client_call *c = client->calls; c; c = c->next)
+		if (c->userdata == userdata)
+			(void)grpc_call_cancel(c->call, NULL);
+	(void)pthread_mutex_unlock(&client->lock);
+}
+
 struct rpc_client *rpc_client_free(struct rpc_client *client)
 {
 	bool last;

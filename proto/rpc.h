@@ -86,7 +86,7 @@ void rpc_server_end_session(struct rpc_server *server, uint64_t session);
 
 /* Makes `data` (malloc'ed, taken) the newest message of every broadcast stream, now and to come. A
  * stream that is slow to read gets the newest message when it is ready for one, never a queue. */
-int rpc_publish(struct rpc_server *server, uint8_t *data, size_t size);
+void rpc_publish(struct rpc_server *server, uint8_t *data, size_t size);
 
 /* Ends streams with UNAVAILABLE, waits at most `grace` microseconds for calls, cancels the rest. No
  * handler is called for a new call afterwards. Calls whose answer was put off must have been
@@ -130,6 +130,10 @@ int rpc_client_call(struct rpc_client *client, const char *path, const uint8_t *
 typedef void (*rpc_message_handler)(const uint8_t *data, size_t size, void *userdata);
 int rpc_client_stream(struct rpc_client *client, const char *path, const uint8_t *data, size_t size,
 	rpc_message_handler on_message, rpc_result_handler on_result, void *userdata);
+
+/* Cancels the calls that were started with this `userdata`, as RST_STREAM does; their on_result is
+ * called with RPC_CANCELLED unless they are over. The connection stays. */
+void rpc_client_cancel(struct rpc_client *client, const void *userdata);
 
 /* Cancels what is outstanding (handlers are called with RPC_CANCELLED) and closes the connection.
  * Does not wait: handlers may run until rpc_stop() returns. Returns NULL. */

@@ -353,7 +353,7 @@ void rpc_server_end_session(struct rpc_server *server, uint64_t session)
 	(void)pthread_mutex_unlock(&server->lock);
 }
 
-int rpc_publish(struct rpc_server *server, uint8_t *data, size_t size)
+void rpc_publish(struct rpc_server *server, uint8_t *data, size_t size)
 {
 	grpc_slice slice = grpc_slice_new(data, size, free);
 
@@ -364,7 +364,6 @@ int rpc_publish(struct rpc_server *server, uint8_t *data, size_t size)
 	for (struct stream *s = server->streams; s; s = stream_next(s))
 		stream_push(s);
 	(void)pthread_mutex_unlock(&server->lock);
-	return 0;
 }
 
 void rpc_server_stop(struct rpc_server *server, uint64_t grace)

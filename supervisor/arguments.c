@@ -10,17 +10,19 @@
 
 static void print_help(const char *config_file)
 {
-	(void)printf("devplugd [-c FILE] [--check | --dump]\n"
+	(void)printf("devplugd [-c FILE] [--check | --diff | --dump]\n"
 		     "\n"
 		     "Offers the hardware of this host to its kubelet as extended resources.\n"
 		     "\n"
 		     "  -c, --config=FILE  Read FILE instead of %s\n"
 		     "      --check        Check the configuration and exit\n"
+		     "      --diff         Print what a reload would change and exit\n"
 		     "      --dump         Print the configuration as it would be used and exit\n"
 		     "      --version      Print the version and exit\n"
 		     "  -h, --help         Print this text and exit\n"
 		     "\n"
-		     "SIGHUP reloads the configuration, SIGTERM stops.\n"
+		     "SIGHUP reloads the configuration, SIGTERM stops. Exit status: 0 done or\n"
+		     "stopped, 1 failure, 2 usage, 78 the configuration is not valid.\n"
 		     "\n"
 		     "See devplugd(8) and devplugd.conf(5).\n",
 		config_file);
@@ -28,10 +30,11 @@ static void print_help(const char *config_file)
 
 int arguments_parse(int argc, char *argv[], struct arguments *arguments)
 {
-	enum { OPTION_CHECK = 0x100, OPTION_DUMP, OPTION_VERSION };
+	enum { OPTION_CHECK = 0x100, OPTION_DIFF, OPTION_DUMP, OPTION_VERSION };
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
 		{ "check", no_argument, NULL, OPTION_CHECK },
+		{ "diff", no_argument, NULL, OPTION_DIFF },
 		{ "dump", no_argument, NULL, OPTION_DUMP },
 		{ "version", no_argument, NULL, OPTION_VERSION },
 		{ "help", no_argument, NULL, 'h' },
@@ -47,6 +50,9 @@ int arguments_parse(int argc, char *argv[], struct arguments *arguments)
 			break;
 		case OPTION_CHECK:
 			arguments->action = ACTION_CHECK;
+			break;
+		case OPTION_DIFF:
+			arguments->action = ACTION_DIFF;
 			break;
 		case OPTION_DUMP:
 			arguments->action = ACTION_DUMP;

@@ -6,7 +6,7 @@
  * a `struct option`.
  */
 
-enum action { ACTION_RUN, ACTION_CHECK, ACTION_DUMP };
+enum action { ACTION_RUN, ACTION_CHECK, ACTION_DIFF, ACTION_DUMP };
 
 struct arguments {
 	const char *config_file; /* the default, until an option changes it */

@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 
+#include "child-memory.h"
 #include "child-message.h"
 #include "child.h"
 #include "common/control.h"
@@ -50,6 +51,10 @@ static void on_devices(struct child *child, struct control_message *message)
 	/* Only a memfd has seals; reading any other file could block. */
 	if (fcntl(message->fds[0], F_GET_SEALS) < 0 || message->devices > CONTROL_DEVICES_MAX) {
 		on_broken(child, "the child sent an inventory that is none");
+		return;
+	}
+	if (!child_memory_take(child, TAKE_FD(message->fds[1]))) {
+		on_broken(child, "the child sent a memory that is none");
 		return;
 	}
 	child->devices_fd = close_fd(child->devices_fd);

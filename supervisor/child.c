@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "child-memory.h"
 #include "child-message.h"
 #include "child.h"
 #include "common/control.h"
@@ -146,6 +147,8 @@ static int op_configure(const char *text, void *userdata, struct error *error)
 	if (r < 0)
 		return error_set(
 			error, r, "cannot create a memfd for the configuration: %s", strerror(-r));
+	if (child_memory_fd(child) >= 0)
+		message.fds[1] = fcntl(child_memory_fd(child), F_DUPFD_CLOEXEC, 3);
 	r = control_send(child->control_fd, &message);
 	if (r < 0)
 		return error_set(error, r, "cannot send to the child: %s", strerror(-r));
@@ -203,6 +206,32 @@ static int op_start(const char *text, void *userdata, struct error *error)
 	return 0;
 }
 
+static int open_session(struct child *child, struct control_message *message, struct error *error)
+{
+	const struct manager *manager = child->manager;
+	const struct kubelet_config *kubelet = &manager->config->kubelet;
+	struct session *session = &child->session;
+	uint64_t number = manager->last_session + 1;
+	int r;
+
+	if (child->registration == REGISTRATION_WATCHER) {
+		r = session_open_watched(kubelet->plugins_registry_dir, child->resource->name,
+			manager->instance, number, session, error);
+		if (r >= 0)
+			(void)snprintf(message->text, sizeof(message->text), "%s/%s",
+				session->directory, session->name);
+	} else {
+		r = session_open(kubelet->device_plugin_dir, child->resource->name,
+			manager->instance, number, session, error);
+		if (r >= 0)
+			(void)snprintf(message->text, sizeof(message->text), "%s", session->name);
+	}
+	message->session = session->number;
+	message->fds[0] = session->listener_fd;
+	message->fds[1] = session->kubelet_fd;
+	return r;
+}
+
 static int op_open_session(void *userdata, uint64_t *ret_number, struct error *error)
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_SESSION);
@@ -211,14 +240,10 @@ static int op_open_session(void *userdata, uint64_t *ret_number, struct error *e
 	int r;
 
 	session_done(&child->session);
-	r = session_open(manager->config->kubelet.device_plugin_dir, child->resource->name,
-		manager->instance, manager->last_session + 1, &child->session, error);
+	r = open_session(child, &message, error);
 	if (r < 0)
 		return r;
-	message.session = ++manager->last_session;
-	(void)snprintf(message.text, sizeof(message.text), "%s", child->session.name);
-	message.fds[0] = child->session.listener_fd;
-	message.fds[1] = child->session.kubelet_fd;
+	manager->last_session++;
 	r = control_send(child->control_fd, &message);
 	if (r < 0) {
 		session_done(&child->session);
@@ -227,7 +252,7 @@ static int op_open_session(void *userdata, uint64_t *ret_number, struct error *e
 	}
 	session_handed_over(&child->session);
 	*ret_number = message.session;
-	return 0;
+	return child->registration == REGISTRATION_WATCHER;
 }
 
 static int op_end_session(uint64_t number, void *userdata)
@@ -348,11 +373,13 @@ int child_new(struct manager *manager, const struct resource_config *config, str
 	if (!child)
 		return -ENOMEM;
 	child->manager = manager;
-	child->control_fd = child->devices_fd = -EBADF;
+	child->control_fd = child->devices_fd = child->memory_fd = -EBADF;
 	child->session = SESSION_INIT;
+	child->registration = config->registration;
 	r = resource_new(config, &operations, child, &child->resource);
 	if (r < 0)
 		return r;
+	child_memory_open(child);
 	/* Made once, so that setting one later cannot fail. */
 	for (size_t i = 0; i < _RESOURCE_TIMER_MAX; i++) {
 		r = sd_event_add_time(manager->event, &child->timers[i], CLOCK_MONOTONIC, 0,
@@ -384,6 +411,7 @@ uint64_t child_write_devices(struct child *child, struct state *state)
 			strerror(-r));
 	child->devices_fd = close_fd(child->devices_fd);
 	child->devices_new = false;
+	child_memory_write(child, state);
 	/* Great inventories are copied less often: no child may keep the loop busy. */
 	child->devices_next = now_usec(CLOCK_MONOTONIC) + DEVICES_INTERVAL +
 		(r < 0 ? CONTROL_DEVICES_MAX : size) * USEC_PER_SEC / DEVICES_BYTES_PER_SEC;
@@ -396,6 +424,7 @@ struct child *child_free(struct child *child)
 		return NULL;
 	op_kill(SIGKILL, child);
 	session_done(&child->session);
+	close_fd(child->memory_fd);
 	for (size_t i = 0; i < _RESOURCE_TIMER_MAX; i++)
 		sd_event_source_disable_unref(child->timers[i]);
 	if (child->resource)

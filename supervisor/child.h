@@ -30,7 +30,8 @@ struct child {
 	sd_event_source *exit_source, *control_source;
 	sd_event_source *timers[_RESOURCE_TIMER_MAX];
 	struct session session;
-	uint64_t started_at; /* CLOCK_MONOTONIC */
+	enum registration_way registration; /* of the next session */
+	uint64_t started_at;                /* CLOCK_MONOTONIC */
 
 	uint64_t window_start; /* of the count of messages */
 	unsigned in_window;
@@ -38,6 +39,9 @@ struct child {
 	int devices_fd;        /* newest inventory, or -EBADF */
 	bool devices_new;      /* not written yet */
 	uint64_t devices_next; /* CLOCK_MONOTONIC before which it is not written again */
+
+	int memory_fd;   /* what was found about the health of devices, see child-memory.h */
+	bool memory_new; /* not written yet */
 };
 
 /* A resource without a process. Returns 0 or negative errno. */

@@ -7,8 +7,10 @@
 #include <signal.h>
 #include <systemd/sd-daemon.h>
 
+#include "child-memory.h"
 #include "common/log.h"
 #include "common/message-id.h"
+#include "config/last-accepted.h"
 #include "manager.h"
 #include "reload.h"
 #include "spawn-template.h"
@@ -42,9 +44,10 @@ static void free_left(struct manager *manager)
 	for (size_t i = 0; i < manager->n_children; i++) {
 		struct child *child = manager->children[i];
 
-		if (child->leaving && child->resource->state == RESOURCE_STOPPED)
+		if (child->leaving && child->resource->state == RESOURCE_STOPPED) {
+			child_memory_forget(child);
 			(void)child_free(child);
-		else
+		} else
 			manager->children[kept++] = child;
 	}
 	manager->n_children = kept;
@@ -112,11 +115,19 @@ static void on_kubelet(bool present, void *userdata)
 		resource_handle(manager->children[i]->resource, RESOURCE_KUBELET, NULL);
 }
 
+static void sweep(const char *directory)
+{
+	unsigned removed = session_sweep(directory);
+
+	if (removed > 0)
+		log_notice("removed %u sockets from %s that a killed devplugd left", removed,
+			directory);
+}
+
 int manager_watch_kubelet(struct manager *manager)
 {
 	const char *directory = manager->config->kubelet.device_plugin_dir;
 	struct kubelet_watch *watch;
-	unsigned removed;
 	int r;
 
 	r = kubelet_watch_new(manager->event, directory, on_kubelet, manager, &watch);
@@ -126,11 +137,30 @@ int manager_watch_kubelet(struct manager *manager)
 	}
 	(void)kubelet_watch_free(manager->watch);
 	manager->watch = watch;
-	removed = session_sweep(directory);
-	if (removed > 0)
-		log_notice("removed %u sockets from %s that a killed devplugd left", removed,
-			directory);
+	/* Also where no resource is registered now: one may have been, before. */
+	sweep(directory);
+	sweep(manager->config->kubelet.plugins_registry_dir);
 	return 0;
+}
+
+void manager_keep_configuration(struct manager *manager)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t size = 0;
+	int r;
+
+	r = last_accepted_text(manager->config, &text, &size);
+	if (r >= 0)
+		r = state_write_private(manager->state, LAST_ACCEPTED_FILE, text, size);
+	if (r < 0) {
+		/* An older one would be taken for this one. */
+		state_remove(manager->state, LAST_ACCEPTED_FILE);
+		log_warning(
+			"cannot keep the configuration in %s/%s: %s; if %s is broken at the next "
+			"start, devplugd will not start",
+			manager->config->runtime_dir, LAST_ACCEPTED_FILE, strerror(-r),
+			manager->config_file);
+	}
 }
 
 static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata)
@@ -218,8 +248,8 @@ static int add_children(struct manager *manager)
 	return 0;
 }
 
-int manager_new(
-	const char *config_file, struct config *config, struct manager **ret, struct error *error)
+int manager_new(const char *config_file, struct config *config, bool last_accepted,
+	struct manager **ret, struct error *error)
 {
 	_cleanup_(manager_freep) struct manager *manager = NULL;
 	_cleanup_config_ struct config *owned = config;
@@ -231,6 +261,7 @@ int manager_new(
 	manager->executable_fd = -EBADF;
 	manager->config_file = config_file;
 	manager->config = TAKE_PTR(owned);
+	manager->on_last_accepted = last_accepted;
 	manager->generation = 1;
 	session_instance(manager->instance);
 
@@ -255,20 +286,35 @@ int manager_new(
 	return 0;
 }
 
-int manager_run(struct manager *manager)
+static void log_start(const struct manager *manager)
 {
+	const bool last = manager->on_last_accepted;
 	const struct log_fields fields = {
-		.message_id = MESSAGE_ID_CONFIG_ACCEPTED,
+		.message_id = last ? MESSAGE_ID_CONFIG_LAST_ACCEPTED : MESSAGE_ID_CONFIG_ACCEPTED,
 		.generation = manager->generation,
 		.config_file = manager->config_file,
 	};
+
+	if (last)
+		log_full(LOG_ERR, &fields,
+			"%s is not valid; the last accepted configuration is used, %zu resources. "
+			"Correct the file and reload",
+			manager->config_file, manager->n_children);
+	else
+		log_full(LOG_NOTICE, &fields, "%s accepted, %zu resources", manager->config_file,
+			manager->n_children);
+}
+
+int manager_run(struct manager *manager)
+{
 	int r;
 
 	r = manager_watch_kubelet(manager);
 	if (r < 0)
 		return r;
-	log_full(LOG_NOTICE, &fields, "%s accepted, %zu resources", manager->config_file,
-		manager->n_children);
+	log_start(manager);
+	if (!manager->on_last_accepted)
+		manager_keep_configuration(manager);
 	for (size_t i = 0; i < manager->n_children; i++)
 		resource_handle(manager->children[i]->resource, RESOURCE_START, NULL);
 	(void)sd_notify(false, "READY=1");

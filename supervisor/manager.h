@@ -35,14 +35,17 @@ struct manager {
 	sd_event_source *flush; /* writes the state files */
 	uint64_t last_flush;    /* CLOCK_MONOTONIC */
 	bool flush_failed;      /* said so */
-	bool reload_failed;     /* the file is not what is in force */
+	uint64_t reloads;       /* attempts */
+	bool reload_failed;     /* the last attempt; the file is not what is in force */
+	bool on_last_accepted;  /* started so, because the file is not valid */
 	bool stopping;
 	sd_event_source *deadline; /* of the stop */
 };
 
-/* Takes the configuration, also on failure. Returns 0 or negative errno with the error filled. */
-int manager_new(
-	const char *config_file, struct config *config, struct manager **ret, struct error *error);
+/* Takes the configuration, also on failure; `last_accepted`: it is not the file's, which is not
+ * valid, see config/last-accepted.h. Returns 0 or negative errno with the error filled. */
+int manager_new(const char *config_file, struct config *config, bool last_accepted,
+	struct manager **ret, struct error *error);
 
 /* Starts the resources and serves until a signal stops it. Returns 0 or negative errno. Logs. */
 int manager_run(struct manager *manager);
@@ -50,9 +53,12 @@ int manager_run(struct manager *manager);
 /* Something that people see has changed: state files and STATUS= follow within 100 ms. */
 void manager_changed(struct manager *manager);
 
-/* Watches the plugin directory of the configuration in force, and clears it of sockets that a dead
- * daemon left. Logs. */
+/* Watches the plugin directory of the configuration in force, and clears the directories of sockets
+ * that a dead daemon left. Logs. */
 int manager_watch_kubelet(struct manager *manager);
+
+/* Keeps the configuration in force as the last accepted one. Logs. */
+void manager_keep_configuration(struct manager *manager);
 
 struct manager *manager_free(struct manager *manager);
 DEFINE_CLEANUP(struct manager *, manager_free)

@@ -7,42 +7,30 @@
 
 #include "common/log.h"
 #include "common/message-id.h"
+#include "config/plan.h"
+#include "log-report.h"
 #include "manager.h"
 #include "reload.h"
 
-/* What becomes of one resource; the plan is as long as the old and the new list together. */
+/* What becomes of one resource; there are as many as the old and the new list have together. */
 struct change {
 	struct child *child;
 	int event; /* enum resource_event, _RESOURCE_EVENT_MAX: none */
 	bool added;
+	bool renew; /* the kubelet is to be met elsewhere or in another way */
 };
 
-struct plan {
-	struct change *changes;
+struct changes {
+	struct change *items;
 	size_t count;
 };
 
-static void plan_done(struct plan *plan)
+static void changes_done(struct changes *changes)
 {
-	for (size_t i = 0; i < plan->count; i++)
-		if (plan->changes[i].added)
-			(void)child_free(plan->changes[i].child);
-	free(plan->changes);
-}
-
-static void log_report(const struct report *report, const char *file)
-{
-	for (size_t i = 0; i < report->count; i++) {
-		const struct origin *origin = &report->entries[i].origin;
-		const struct log_fields fields = {
-			.message_id = MESSAGE_ID_CONFIG_REJECTED,
-			.config_file = origin->file ?: file,
-			.config_line = origin->line,
-		};
-
-		log_full(LOG_ERR, &fields, "%s:%u: %s", fields.config_file, origin->line,
-			report->entries[i].text);
-	}
+	for (size_t i = 0; i < changes->count; i++)
+		if (changes->items[i].added)
+			(void)child_free(changes->items[i].child);
+	free(changes->items);
 }
 
 static struct child *find_child(const struct manager *manager, const char *name)
@@ -61,15 +49,16 @@ static const struct resource_config *find_config(const struct config *config, co
 	return NULL;
 }
 
-static int make_plan(struct manager *manager, const struct config *config, struct plan *plan)
+static int make_changes(
+	struct manager *manager, const struct config *config, struct changes *changes)
 {
-	plan->changes =
+	changes->items =
 		calloc(config->n_resources + manager->n_children + 1, sizeof(struct change));
-	if (!plan->changes)
+	if (!changes->items)
 		return -ENOMEM;
 	for (size_t i = 0; i < config->n_resources; i++) {
 		const struct resource_config *wanted = &config->resources[i];
-		struct change *change = &plan->changes[plan->count];
+		struct change *change = &changes->items[changes->count];
 
 		*change = (struct change){
 			.child = find_child(manager, wanted->declaration.name),
@@ -83,11 +72,11 @@ static int make_plan(struct manager *manager, const struct config *config, struc
 			change->added = true;
 			change->event = RESOURCE_START;
 		}
-		plan->count++;
+		changes->count++;
 	}
 	for (size_t i = 0; i < manager->n_children; i++)
 		if (!find_config(config, manager->children[i]->resource->name))
-			plan->changes[plan->count++] = (struct change){
+			changes->items[changes->count++] = (struct change){
 				.child = manager->children[i],
 				.event = manager->children[i]->leaving ? _RESOURCE_EVENT_MAX
 								       : RESOURCE_STOP,
@@ -106,28 +95,19 @@ static void update_child(struct change *change, const struct resource_config *wa
 		log_full(LOG_ERR, &fields, "out of memory; the resource keeps its configuration");
 	else
 		change->event = r;
+	change->renew = change->child->registration != wanted->registration;
+	change->child->registration = wanted->registration;
 	/* It was about to go, and is wanted again. */
 	if (change->child->leaving)
 		change->event = RESOURCE_START;
 }
 
-static int apply(struct manager *manager, struct plan *plan)
+/* Puts the new list of children in place of the old one. */
+static void update_children(
+	struct manager *manager, struct changes *changes, struct child **children)
 {
-	_cleanup_free_ struct child **children = calloc(plan->count + 1, sizeof(struct child *));
-	static const struct {
-		const char *word;
-		int event;
-	} words[] = {
-		{ "added", RESOURCE_START },
-		{ "removed", RESOURCE_STOP },
-		{ "changed", RESOURCE_CONFIGURE },
-		{ "to be restarted (another user)", RESOURCE_RESTART },
-	};
-
-	if (!children)
-		return -ENOMEM;
-	for (size_t i = 0; i < plan->count; i++) {
-		struct change *change = &plan->changes[i];
+	for (size_t i = 0; i < changes->count; i++) {
+		struct change *change = &changes->items[i];
 		const struct resource_config *wanted =
 			find_config(manager->config, change->child->resource->name);
 
@@ -138,58 +118,81 @@ static int apply(struct manager *manager, struct plan *plan)
 		change->child->leaving = !wanted;
 	}
 	free(manager->children);
-	manager->children = TAKE_PTR(children);
-	manager->n_children = plan->count;
+	manager->children = children;
+	manager->n_children = changes->count;
+}
 
+static void tell_children(const struct changes *changes)
+{
+	for (size_t i = 0; i < changes->count; i++) {
+		const struct change *change = &changes->items[i];
+		struct resource *resource = change->child->resource;
+
+		if (change->event != _RESOURCE_EVENT_MAX)
+			resource_handle(resource, (enum resource_event)change->event, NULL);
+		if (change->renew && !change->child->leaving)
+			resource_handle(resource, RESOURCE_RENEW, NULL);
+	}
+}
+
+/* A different directory means a different kubelet for every session there. */
+static void mark_moved(
+	struct changes *changes, const struct kubelet_config *from, const struct kubelet_config *to)
+{
+	const bool moved[] = {
+		[REGISTRATION_SOCKET] = !streq(from->device_plugin_dir, to->device_plugin_dir),
+		[REGISTRATION_WATCHER] =
+			!streq(from->plugins_registry_dir, to->plugins_registry_dir),
+	};
+
+	for (size_t i = 0; i < changes->count; i++)
+		changes->items[i].renew |= moved[changes->items[i].child->registration];
+}
+
+static void log_plan(const struct manager *manager, const struct plan *plan)
+{
 	for (size_t i = 0; i < plan->count; i++) {
-		const struct change *change = &plan->changes[i];
 		const struct log_fields fields = {
-			.resource = change->child->resource->name,
+			.resource = plan->lines[i].name,
+			.named = true,
+			.message_id = MESSAGE_ID_CONFIG_PLAN,
 			.generation = manager->generation,
 		};
 
-		for (size_t k = 0; k < ARRAY_SIZE(words); k++)
-			if (words[k].event == change->event)
-				log_full(LOG_NOTICE, &fields, "%s", words[k].word);
-		if (change->event != _RESOURCE_EVENT_MAX)
-			resource_handle(
-				change->child->resource, (enum resource_event)change->event, NULL);
+		log_full(LOG_NOTICE, &fields, "%s", plan->lines[i].text);
 	}
-	return 0;
 }
 
-/* A different plugin directory means a different kubelet for every session. */
-static void move_to_directory(struct manager *manager)
-{
-	if (manager_watch_kubelet(manager) < 0)
-		return;
-	for (size_t i = 0; i < manager->n_children; i++)
-		resource_handle(manager->children[i]->resource, RESOURCE_RENEW, NULL);
-}
-
+/* Takes the configuration on success. */
 static int take_over(struct manager *manager, struct config *config)
 {
-	_cleanup_(plan_done) struct plan plan = { 0 };
+	_cleanup_(changes_done) struct changes changes = { 0 };
+	_cleanup_plan_ struct plan plan = { 0 };
+	_cleanup_free_ struct child **children = NULL;
 	_cleanup_config_ struct config *old = NULL;
 	int r;
 
-	r = make_plan(manager, config, &plan);
+	r = plan_make(manager->config, config, &plan);
+	if (r >= 0)
+		r = make_changes(manager, config, &changes);
 	if (r < 0)
 		return r;
-	if (!streq(config->runtime_dir, manager->config->runtime_dir))
-		log_warning("`runtime_dir` is now %s; that takes effect when devplugd is restarted",
-			config->runtime_dir);
+	children = calloc(changes.count + 1, sizeof(struct child *));
+	if (!children)
+		return -ENOMEM;
+
 	old = manager->config;
 	manager->config = config;
-	r = apply(manager, &plan);
-	if (r < 0) {
-		manager->config = TAKE_PTR(old);
-		return r;
-	}
 	manager->generation++;
 	log_set_max_level(config->log_level);
-	if (!streq(config->kubelet.device_plugin_dir, old->kubelet.device_plugin_dir))
-		move_to_directory(manager);
+	log_plan(manager, &plan);
+	update_children(manager, &changes, TAKE_PTR(children));
+	mark_moved(&changes, &old->kubelet, &config->kubelet);
+	if (!streq(config->kubelet.device_plugin_dir, old->kubelet.device_plugin_dir) ||
+		!streq(config->kubelet.plugins_registry_dir, old->kubelet.plugins_registry_dir))
+		(void)manager_watch_kubelet(manager);
+	tell_children(&changes);
+	manager_keep_configuration(manager);
 	return 0;
 }
 
@@ -211,6 +214,9 @@ void manager_reload(struct manager *manager)
 	fields.generation = manager->generation;
 	fields.message_id = r < 0 ? MESSAGE_ID_CONFIG_REJECTED : MESSAGE_ID_CONFIG_ACCEPTED;
 	manager->reload_failed = r < 0;
+	manager->reloads++;
+	if (r >= 0)
+		manager->on_last_accepted = false;
 	if (r < 0) {
 		log_report(&report, manager->config_file);
 		log_full(LOG_ERR, &fields, "%s rejected (%s); generation %llu stays in force",

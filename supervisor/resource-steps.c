@@ -193,8 +193,11 @@ void resource_try_session(struct resource *resource)
 	r = resource->operations->open_session(resource->userdata, &resource->session, &error);
 	if (r >= 0) {
 		resource->connect_delay = 0;
-		resource_enter(resource, RESOURCE_REGISTERING, RESOURCE_REGISTER_TIMEOUT);
-		resource_explain(resource, "the kubelet has not completed the registration yet");
+		resource_enter(resource, RESOURCE_REGISTERING,
+			r > 0 ? USEC_INFINITY : RESOURCE_REGISTER_TIMEOUT);
+		resource_explain(resource,
+			r > 0 ? "the kubelet's plugin watcher has not registered the socket yet"
+			      : "the kubelet has not completed the registration yet");
 		return;
 	}
 	if (r == -ECONNREFUSED || r == -EAGAIN) {

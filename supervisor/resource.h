@@ -84,7 +84,8 @@ struct resource_operations {
 	int (*start)(const char *text, void *userdata, struct error *error);
 	int (*configure)(const char *text, void *userdata, struct error *error);
 	/* Opens a session (errors as session_open()) and hands it to the child. `ret_number`: its
-	 * number, greater than any before. */
+	 * number, greater than any before. Returns 1 instead of 0 if the kubelet will come by
+	 * itself, in its own time. */
 	int (*open_session)(void *userdata, uint64_t *ret_number, struct error *error);
 	int (*end_session)(uint64_t number, void *userdata);
 	int (*stop)(void *userdata);

@@ -49,6 +49,7 @@ static int connect_socket(const char *directory, const char *name, int *ret_fd)
 	return 0;
 }
 
+/* Binds and listens at session->name. */
 static int bind_socket(struct session *session)
 {
 	struct sockaddr_un address;
@@ -74,11 +75,53 @@ static int bind_socket(struct session *session)
 	return 0;
 }
 
+/* Makes a socket visible that was bound under a hidden name. */
+static int unhide(struct session *session)
+{
+	const char *name = startswith(session->name, SESSION_HIDDEN_PREFIX);
+	struct sockaddr_un hidden, visible;
+	int r;
+
+	r = fill_address(session->directory, session->name, &hidden);
+	if (r >= 0)
+		r = fill_address(session->directory, name, &visible);
+	if (r < 0)
+		return r;
+	if (rename(hidden.sun_path, visible.sun_path) < 0)
+		return -errno;
+	memmove(session->name, name, strlen(name) + 1);
+	return 0;
+}
+
+static int make_socket(struct session *session, const char *directory, const char *prefix,
+	const char *resource, const char *instance, uint64_t number, struct error *error)
+{
+	uint64_t hash = hash_string(resource);
+	int r;
+
+	session->directory = strdup(directory);
+	if (!session->directory)
+		return error_set(error, -ENOMEM, "out of memory");
+	session->number = number;
+	(void)snprintf(session->name, sizeof(session->name),
+		"%s" SESSION_SOCKET_PREFIX "%08x-%s-%llu" SESSION_SOCKET_SUFFIX, prefix,
+		(uint32_t)(hash ^ hash >> 32), instance, (unsigned long long)number);
+	r = bind_socket(session);
+	if (r >= 0 && *prefix)
+		r = unhide(session);
+	if (r >= 0)
+		return 0;
+	/* Not the words of an absent kubelet, whose errno means something else. */
+	if (r == -ENOENT || r == -ECONNREFUSED || r == -EAGAIN)
+		r = -EIO;
+	return error_set(error, r, "cannot create the socket %s/%s: %s", directory, session->name,
+		strerror(-r));
+}
+
 int session_open(const char *directory, const char *resource, const char *instance, uint64_t number,
 	struct session *ret, struct error *error)
 {
 	_cleanup_(session_done) struct session session = SESSION_INIT;
-	uint64_t hash = hash_string(resource);
 	int r;
 
 	r = connect_socket(directory, KUBELET_SOCKET_NAME, &session.kubelet_fd);
@@ -88,23 +131,28 @@ int session_open(const char *directory, const char *resource, const char *instan
 	if (r < 0)
 		return error_set(error, r, "cannot connect to the kubelet at %s/%s: %s", directory,
 			KUBELET_SOCKET_NAME, strerror(-r));
+	r = make_socket(&session, directory, "", resource, instance, number, error);
+	if (r < 0)
+		return r;
+	*ret = session;
+	session = SESSION_INIT;
+	return 0;
+}
 
-	session.directory = strdup(directory);
-	if (!session.directory)
-		return error_set(error, -ENOMEM, "out of memory");
-	session.number = number;
-	(void)snprintf(session.name, sizeof(session.name),
-		SESSION_SOCKET_PREFIX "%08x-%s-%llu" SESSION_SOCKET_SUFFIX,
-		(uint32_t)(hash ^ hash >> 32), instance, (unsigned long long)number);
-	r = bind_socket(&session);
-	if (r < 0) {
-		/* Not the words of an absent kubelet, whose errno means something else. */
-		if (r == -ENOENT || r == -ECONNREFUSED || r == -EAGAIN)
-			r = -EIO;
-		return error_set(error, r, "cannot create the socket %s/%s: %s", directory,
-			session.name, strerror(-r));
-	}
+int session_open_watched(const char *directory, const char *resource, const char *instance,
+	uint64_t number, struct session *ret, struct error *error)
+{
+	_cleanup_(session_done) struct session session = SESSION_INIT;
+	int r;
 
+	if (access(directory, F_OK) < 0 && errno == ENOENT)
+		return error_set(error, -ENXIO,
+			"no kubelet: %s does not exist; the kubelet makes it when it starts",
+			directory);
+	r = make_socket(
+		&session, directory, SESSION_HIDDEN_PREFIX, resource, instance, number, error);
+	if (r < 0)
+		return r;
 	*ret = session;
 	session = SESSION_INIT;
 	return 0;
@@ -133,7 +181,8 @@ void session_done(struct session *session)
 
 static bool is_our_socket(const struct dirent *entry)
 {
-	const char *rest = startswith(entry->d_name, SESSION_SOCKET_PREFIX);
+	const char *shown = startswith(entry->d_name, SESSION_HIDDEN_PREFIX) ?: entry->d_name;
+	const char *rest = startswith(shown, SESSION_SOCKET_PREFIX);
 	size_t suffix = strlen(SESSION_SOCKET_SUFFIX);
 
 	return rest && strlen(rest) > suffix &&

@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * Our sockets in the kubelet's plugin directory. A session is one registration with one kubelet:
- * a connection to kubelet.sock and a fresh listening socket. Both descriptors go to the child; the
- * supervisor keeps what it needs to remove the path, and only that path, later.
+ * Our sockets in the kubelet's directories. A session is one registration with one kubelet: a fresh
+ * listening socket and, unless the kubelet comes by itself, a connection to kubelet.sock. Both
+ * descriptors go to the child; the supervisor keeps what it needs to remove the path, and only that
+ * path, later.
  */
 
 #include <sys/types.h>
@@ -15,6 +16,7 @@
 #define KUBELET_SOCKET_NAME    "kubelet.sock"
 #define SESSION_SOCKET_PREFIX  "devplugd-"
 #define SESSION_SOCKET_SUFFIX  ".sock"
+#define SESSION_HIDDEN_PREFIX  "." /* what the plugin watcher overlooks */
 #define SESSION_BACKLOG        64
 #define SESSION_INSTANCE_CHARS 8
 
@@ -37,6 +39,12 @@ void session_instance(char ret[static SESSION_INSTANCE_CHARS + 1]);
  * there yet, else another negative errno; always with the error filled. */
 int session_open(const char *directory, const char *resource, const char *instance, uint64_t number,
 	struct session *ret, struct error *error);
+
+/* For a kubelet that finds the socket by itself (its plugin watcher): binds it in the registry
+ * directory, mode 0600, and puts it in place when it listens; there is no connection. -ENXIO: the
+ * directory does not exist, else another negative errno; always with the error filled. */
+int session_open_watched(const char *directory, const char *resource, const char *instance,
+	uint64_t number, struct session *ret, struct error *error);
 
 /* Closes our copies of the descriptors: the child has its own. */
 void session_handed_over(struct session *session);

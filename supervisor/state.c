@@ -60,6 +60,8 @@ static int take_lock(struct state *state, const char *runtime_dir, struct error 
 		strerror(errno));
 }
 
+static const char *const directories[] = { STATE_DEVICES_DIR, STATE_HEALTH_DIR };
+
 int state_open(const char *runtime_dir, struct state **ret, struct error *error)
 {
 	_cleanup_(state_freep) struct state *state = calloc(1, sizeof(*state));
@@ -76,11 +78,12 @@ int state_open(const char *runtime_dir, struct state **ret, struct error *error)
 	r = take_lock(state, runtime_dir, error);
 	if (r < 0)
 		return r;
-	if (mkdirat(state->directory_fd, STATE_DEVICES_DIR, 0755) == 0)
-		(void)fchmodat(state->directory_fd, STATE_DEVICES_DIR, 0755, 0);
-	else if (errno != EEXIST)
-		return error_set(error, -errno, "cannot create %s/%s: %s", runtime_dir,
-			STATE_DEVICES_DIR, strerror(errno));
+	for (size_t i = 0; i < ARRAY_SIZE(directories); i++)
+		if (mkdirat(state->directory_fd, directories[i], 0755) == 0)
+			(void)fchmodat(state->directory_fd, directories[i], 0755, 0);
+		else if (errno != EEXIST)
+			return error_set(error, -errno, "cannot create %s/%s: %s", runtime_dir,
+				directories[i], strerror(errno));
 	state_clear(state);
 	*ret = TAKE_PTR(state);
 	return 0;
@@ -100,17 +103,17 @@ static int write_all(int fd, const char *data, size_t size)
 }
 
 static int open_temporary(
-	struct state *state, const char *name, char ret_path[static STATE_NAME_MAX])
+	struct state *state, const char *name, mode_t mode, char ret_path[static STATE_NAME_MAX])
 {
 	int fd;
 
 	if (snprintf(ret_path, STATE_NAME_MAX, "%s%s", name, TEMPORARY) >= STATE_NAME_MAX)
 		return -ENAMETOOLONG;
 	fd = openat(state->directory_fd, ret_path,
-		O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+		O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
 	if (fd < 0)
 		return -errno;
-	(void)fchmod(fd, 0644);
+	(void)fchmod(fd, mode);
 	return fd;
 }
 
@@ -124,15 +127,26 @@ static int finish_temporary(struct state *state, const char *path, const char *n
 	return r;
 }
 
-int state_write(struct state *state, const char *name, const void *data, size_t size)
+static int write_file(
+	struct state *state, const char *name, mode_t mode, const void *data, size_t size)
 {
 	_cleanup_close_ int fd = -EBADF;
 	char path[STATE_NAME_MAX];
 
-	fd = open_temporary(state, name, path);
+	fd = open_temporary(state, name, mode, path);
 	if (fd < 0)
 		return fd;
 	return finish_temporary(state, path, name, write_all(fd, data, size));
+}
+
+int state_write(struct state *state, const char *name, const void *data, size_t size)
+{
+	return write_file(state, name, 0644, data, size);
+}
+
+int state_write_private(struct state *state, const char *name, const void *data, size_t size)
+{
+	return write_file(state, name, 0600, data, size);
 }
 
 static int copy_bounded(int from, int to, size_t limit, size_t *ret_size)
@@ -164,7 +178,7 @@ int state_copy(struct state *state, const char *name, int fd, size_t limit, size
 	_cleanup_close_ int to = -EBADF;
 	char path[STATE_NAME_MAX];
 
-	to = open_temporary(state, name, path);
+	to = open_temporary(state, name, 0644, path);
 	if (to < 0)
 		return to;
 	return finish_temporary(state, path, name, copy_bounded(fd, to, limit, ret_size));
@@ -193,13 +207,30 @@ void state_clear(struct state *state)
 	(void)closedir(stream);
 }
 
-void state_devices_name(const char *resource, char ret[static STATE_NAME_MAX])
+/* The type is for people; the hash makes the name unique and its length bounded. */
+static void make_name(const char *directory, const char *resource, char ret[static STATE_NAME_MAX])
 {
 	const char *slash = strrchr(resource, '/');
 
-	/* The type is for people; the hash makes the name unique and its length bounded. */
-	(void)snprintf(ret, STATE_NAME_MAX, STATE_DEVICES_DIR "/%.63s-%016llx.json",
+	(void)snprintf(ret, STATE_NAME_MAX, "%s/%.63s-%016llx.json", directory,
 		slash ? slash + 1 : resource, (unsigned long long)hash_string(resource));
+}
+
+void state_devices_name(const char *resource, char ret[static STATE_NAME_MAX])
+{
+	make_name(STATE_DEVICES_DIR, resource, ret);
+}
+
+void state_health_name(const char *resource, char ret[static STATE_NAME_MAX])
+{
+	make_name(STATE_HEALTH_DIR, resource, ret);
+}
+
+int state_open_file(const struct state *state, const char *name)
+{
+	int fd = openat(state->directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	return fd < 0 ? -errno : fd;
 }
 
 struct state *state_free(struct state *state)

@@ -12,6 +12,7 @@
 #define STATE_FILE        "state.json"
 #define STATE_LOCK_FILE   "lock"
 #define STATE_DEVICES_DIR "devices"
+#define STATE_HEALTH_DIR  "health"
 #define STATE_NAME_MAX    128
 
 struct state;
@@ -22,16 +23,27 @@ int state_open(const char *runtime_dir, struct state **ret, struct error *error)
 /* Replaces a file. */
 int state_write(struct state *state, const char *name, const void *data, size_t size);
 
+/* The same for a file that only the daemon's user may read. */
+int state_write_private(struct state *state, const char *name, const void *data, size_t size);
+
 /* Replaces a file by a copy of what the descriptor holds. -EFBIG: more than `limit` bytes. */
 int state_copy(struct state *state, const char *name, int fd, size_t limit, size_t *ret_size);
 
 void state_remove(struct state *state, const char *name);
 
-/* Removes the state file and all files of devices: what a daemon that is gone would leave. */
+/* Removes the state file and all files of devices: what a daemon that is gone would leave. The last
+ * accepted configuration stays, see config/last-accepted.h. */
 void state_clear(struct state *state);
 
 /* The file, relative to runtime_dir, with the devices of a resource. */
 void state_devices_name(const char *resource, char ret[static STATE_NAME_MAX]);
+
+/* The file with what is remembered of the health of a resource's devices; state_clear() leaves it.
+ */
+void state_health_name(const char *resource, char ret[static STATE_NAME_MAX]);
+
+/* Opens a file for reading. Returns a descriptor or negative errno. */
+int state_open_file(const struct state *state, const char *name);
 
 /* Gives the lock back; the files stay. */
 struct state *state_free(struct state *state);

@@ -70,7 +70,13 @@ void status_summary(const struct manager *manager, char *ret, size_t size)
 	if (totals.next_try > now)
 		append(ret, size, " in ", (totals.next_try - now + USEC_PER_SEC - 1) / USEC_PER_SEC,
 			"s");
-	if (manager->reload_failed)
+	if (manager->on_last_accepted) {
+		size_t length = strlen(ret);
+
+		(void)snprintf(ret + length, size - length,
+			"; %s is not valid, the last accepted configuration is used",
+			manager->config_file);
+	} else if (manager->reload_failed)
 		append(ret, size, "; reload failed, generation ", manager->generation,
 			" stays in force");
 }
@@ -79,17 +85,25 @@ static json_t *describe(const struct child *child)
 {
 	const struct resource *resource = child->resource;
 	char since[TEXT_TIME_MAX], file[STATE_NAME_MAX], reason[sizeof(resource->reason)];
+	char next_try[TEXT_TIME_MAX] = "";
 
 	text_time(resource->since, since);
+	if (resource->next_try > 0)
+		text_time(resource->next_try - now_usec(CLOCK_MONOTONIC) + now_usec(CLOCK_REALTIME),
+			next_try);
 	state_devices_name(resource->name, file);
 	(void)snprintf(reason, sizeof(reason), "%s", resource->reason);
 	text_sanitize(reason);
-	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:I, s:I, s:s, s:s}", "name",
-		resource->name, "driver", resource->driver, "state", resource_state_name(resource),
-		"reason", reason, "pid", (int)child->pid, "session", (json_int_t)resource->session,
-		"restarts", (json_int_t)resource->restarts, "registered", (int)resource->registered,
-		"devices_total", (json_int_t)resource->devices, "devices_healthy",
-		(json_int_t)resource->healthy, "since", since, "devices_file", file);
+	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:I, s:I, s:s, s:s, s:s, s:s, "
+			 "s:b}",
+		"name", resource->name, "driver", resource->driver, "state",
+		resource_state_name(resource), "reason", reason, "pid", (int)child->pid, "session",
+		(json_int_t)resource->session, "restarts", (json_int_t)resource->restarts,
+		"registered", (int)resource->registered, "devices_total",
+		(json_int_t)resource->devices, "devices_healthy", (json_int_t)resource->healthy,
+		"since", since, "devices_file", file, "next_try", next_try, "registration",
+		child->registration == REGISTRATION_WATCHER ? "watcher" : "socket", "refused",
+		(int)resource->refused);
 }
 
 int status_json(const struct manager *manager, char **ret)
@@ -102,9 +116,11 @@ int status_json(const struct manager *manager, char **ret)
 			return -ENOMEM;
 		}
 	/* Takes the reference to `resources`, also on failure. */
-	root = json_pack("{s:I, s:i, s:b, s:o}", "generation", (json_int_t)manager->generation,
-		"pid", (int)getpid(), "reload_failed", manager->reload_failed, "resources",
-		resources);
+	root = json_pack("{s:I, s:i, s:s, s:I, s:b, s:b, s:o}", "generation",
+		(json_int_t)manager->generation, "pid", (int)getpid(), "config_file",
+		manager->config_file, "reloads", (json_int_t)manager->reloads, "reload_failed",
+		(int)manager->reload_failed, "on_last_accepted", (int)manager->on_last_accepted,
+		"resources", resources);
 	if (!root)
 		return -ENOMEM;
 	*ret = json_dumps(root, JSON_COMPACT);

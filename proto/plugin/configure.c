@@ -96,6 +96,20 @@ static void on_inventory_changed(struct inventory *inventory, void *userdata)
 	plugin_report(plugin);
 }
 
+/* Without memory, or with one that cannot be read, devices are probed like new ones. */
+static void recall(struct inventory *inventory, int fd)
+{
+	struct memory *memory;
+	int r = memory_read(fd, &memory);
+
+	if (r >= 0)
+		inventory_recall(inventory, memory);
+	else if (r != -ESTALE)
+		log_warning("what was known of the devices' health cannot be read: %s; they are "
+			    "probed anew",
+			strerror(-r));
+}
+
 static char *match_text(const struct declaration *declaration)
 {
 	char *text = NULL;
@@ -122,7 +136,7 @@ static bool same_match(const struct declaration *a, const struct declaration *b)
 	return a->driver == b->driver && a_text && b_text && streq(a_text, b_text);
 }
 
-static int configure(struct plugin *plugin, int fd, struct error *error)
+static int configure(struct plugin *plugin, int fd, int memory_fd, struct error *error)
 {
 	_cleanup_(edition_unrefp) struct edition *edition = NULL;
 	_cleanup_(inventory_freep) struct inventory *inventory = NULL;
@@ -140,7 +154,8 @@ static int configure(struct plugin *plugin, int fd, struct error *error)
 			same_match(edition->declaration, plugin->edition->declaration));
 		if (r < 0)
 			return error_set(error, r, "out of memory");
-	}
+	} else if (memory_fd >= 0)
+		recall(inventory, memory_fd);
 	r = inventory_start(inventory, error);
 	if (r < 0)
 		return r;
@@ -162,12 +177,12 @@ static int configure(struct plugin *plugin, int fd, struct error *error)
 	return 0;
 }
 
-void plugin_configure(struct plugin *plugin, int fd)
+void plugin_configure(struct plugin *plugin, int fd, int memory_fd)
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_READY);
 	struct error error = {};
 
-	if (configure(plugin, fd, &error) < 0) {
+	if (configure(plugin, fd, memory_fd, &error) < 0) {
 		message.type = CONTROL_REFUSED;
 		(void)snprintf(message.text, sizeof(message.text), "%s", error.message);
 		plugin_tell(plugin, &message);

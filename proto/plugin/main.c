@@ -88,6 +88,14 @@ static void on_stream(uint64_t label, bool opened, void *userdata)
 		session_on_stream(plugin->session, label, opened);
 }
 
+static void on_verdict(uint64_t label, bool registered, const char *text, void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	if (plugin->session)
+		session_on_verdict(plugin->session, label, registered, text);
+}
+
 static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
 {
 	struct plugin *plugin = userdata;
@@ -111,13 +119,14 @@ static void on_pre_start(
 
 const struct service_events plugin_service_events = {
 	.on_stream = on_stream,
+	.on_verdict = on_verdict,
 	.on_allocated = on_allocated,
 	.on_pre_start = on_pre_start,
 };
 
 static void handle_configure(struct plugin *plugin, struct control_message *message)
 {
-	plugin_configure(plugin, message->fds[0]);
+	plugin_configure(plugin, message->fds[0], message->fds[1]);
 }
 
 static void handle_session(struct plugin *plugin, struct control_message *message)

@@ -41,8 +41,9 @@ extern const struct service_events plugin_service_events;
 void plugin_tell(struct plugin *plugin, const struct control_message *message);
 
 /* Puts the configuration in the descriptor into force, or refuses it and keeps what is in force;
- * tells the supervisor which. */
-void plugin_configure(struct plugin *plugin, int fd);
+ * tells the supervisor which. The first one begins with what is remembered in `memory_fd`, if that
+ * is a descriptor. */
+void plugin_configure(struct plugin *plugin, int fd, int memory_fd);
 
 /* Has the inventory reported to the supervisor: at once, unless the last report was just made. */
 void plugin_report(struct plugin *plugin);

@@ -4,6 +4,7 @@
  * memfd that the supervisor stores without looking into it. People read it, so once a second is
  * enough.
  */
+#include <fcntl.h>
 #include <jansson.h>
 #include <sys/mman.h>
 
@@ -12,6 +13,7 @@
 
 #define REPORT_INTERVAL            (100 * USEC_PER_MSEC)
 #define REPORT_INTERVAL_PER_DEVICE 100ULL
+#define REPORT_RETRY               USEC_PER_SEC
 
 static json_t *time_text(uint64_t usec)
 {
@@ -64,6 +66,25 @@ static json_t *inventory_json(const struct plugin *plugin, const struct snapshot
 		time_text(plugin->tally.last), "devices", devices);
 }
 
+/* Through a buffer: json_dumpfd() makes a system call of every brace and comma, which is seconds of
+ * them where devices are many. */
+static int write_json(int fd, const json_t *json)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	FILE *stream = copy >= 0 ? fdopen(copy, "w") : NULL;
+	int r;
+
+	if (!stream) {
+		r = -errno;
+		(void)close_fd(copy);
+		return r;
+	}
+	r = json_dumpf(json, stream, JSON_COMPACT) < 0 ? -EIO : 0;
+	if (fclose(stream) != 0)
+		r = -errno;
+	return r;
+}
+
 static int inventory_memfd(const struct plugin *plugin, const struct snapshot *snapshot)
 {
 	_cleanup_close_ int fd = -EBADF;
@@ -73,31 +94,50 @@ static int inventory_memfd(const struct plugin *plugin, const struct snapshot *s
 	if (!json)
 		return -ENOMEM;
 	fd = memfd_create("devices", MFD_CLOEXEC);
-	if (fd < 0)
-		r = -errno;
-	else
-		r = json_dumpfd(json, fd, JSON_COMPACT) < 0 ? -EIO : 0;
+	r = fd < 0 ? -errno : write_json(fd, json);
 	json_decref(json);
+	return r < 0 ? r : TAKE_FD(fd);
+}
+
+/* What probes have found, for the next process. */
+static int memory_memfd(const struct plugin *plugin)
+{
+	_cleanup_memory_ struct memory *memory = NULL;
+	_cleanup_close_ int fd = -EBADF;
+	int r;
+
+	r = inventory_remember(plugin->inventory, &memory);
+	if (r < 0)
+		return r;
+	fd = memfd_create("health", MFD_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	r = memory_write(memory, fd);
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
 static void send_report(struct plugin *plugin)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_DEVICES);
-	_cleanup_close_ int fd = -EBADF;
+	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_DEVICES);
+	int fd;
 
 	snapshot = inventory_snapshot(plugin->inventory);
 	message.devices = snapshot->n_units;
 	for (size_t i = 0; i < snapshot->n_units; i++)
 		message.healthy += snapshot->units[i].healthy;
-	fd = inventory_memfd(plugin, snapshot);
-	if (fd < 0)
-		log_warning("devices cannot be reported to the supervisor: %s", strerror(-fd));
-	else
-		message.fds[0] = fd;
 	plugin->report_due = now_usec(CLOCK_MONOTONIC) + REPORT_INTERVAL +
 		snapshot->n_units * REPORT_INTERVAL_PER_DEVICE;
+	fd = inventory_memfd(plugin, snapshot);
+	if (fd < 0) {
+		log_warning("devices cannot be reported to the supervisor now: %s", strerror(-fd));
+		plugin->report_due += REPORT_RETRY;
+		plugin_report(plugin);
+		return;
+	}
+	message.fds[0] = fd;
+	if (plugin->edition->declaration->health.count > 0)
+		message.fds[1] = memory_memfd(plugin);
 	plugin_tell(plugin, &message);
 }
 
@@ -114,8 +154,9 @@ void plugin_report(struct plugin *plugin)
 {
 	if (plugin->report_source)
 		return;
-	if (now_usec(CLOCK_MONOTONIC) >= plugin->report_due ||
-		sd_event_add_time(plugin->event, &plugin->report_source, CLOCK_MONOTONIC,
-			plugin->report_due, 0, on_report_due, plugin) < 0)
+	if (now_usec(CLOCK_MONOTONIC) >= plugin->report_due)
 		send_report(plugin);
+	else if (sd_event_add_time(plugin->event, &plugin->report_source, CLOCK_MONOTONIC,
+			 plugin->report_due, 0, on_report_due, plugin) < 0)
+		log_warning("devices cannot be reported to the supervisor now: out of memory");
 }

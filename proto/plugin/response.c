@@ -7,7 +7,6 @@
 #include "proto/plugin/response.h"
 
 #include "common/utf8.h"
-#include "deviceplugin.pb-c.h"
 #include "proto/message.h"
 #include "proto/rpc.h"
 
@@ -160,5 +159,28 @@ int response_pack(const struct allocation *allocations, size_t n, uint8_t **ret_
 	r = pack(blocks, allocations, n, ret_data, ret_size, error);
 	for (size_t i = 0; i < n; i++)
 		block_done(&blocks[i]);
+	return r;
+}
+
+int response_allocate(const struct offer *offer, const V1beta1__AllocateRequest *request,
+	uint8_t **ret_data, size_t *ret_size, struct error *error)
+{
+	size_t n = request->n_container_requests;
+	_cleanup_free_ struct allocation *allocations = calloc(n, sizeof(*allocations));
+	int r = 0;
+
+	if (!allocations)
+		return error_set(error, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		const V1beta1__ContainerAllocateRequest *container = request->container_requests[i];
+
+		r = allocation_build(offer->edition->declaration, offer->snapshot, "",
+			(const char *const *)container->devices_ids, container->n_devices_ids,
+			&allocations[i], error);
+	}
+	if (r >= 0)
+		r = response_pack(allocations, n, ret_data, ret_size, error);
+	for (size_t i = 0; i < n; i++)
+		allocation_done(&allocations[i]);
 	return r;
 }

@@ -5,10 +5,17 @@
  * An AllocateResponse made of allocations.
  */
 
-#include "common/error.h"
+#include "deviceplugin.pb-c.h"
 #include "drivers/allocation.h"
+#include "proto/plugin/offer.h"
 
 /* Packs one container response for each allocation. Returns 0, -ENOMEM, -EILSEQ for text that is
  * not UTF-8 (a kubelet refuses the whole message), or -E2BIG beyond what a kubelet accepts. */
 int response_pack(const struct allocation *allocations, size_t n, uint8_t **ret_data,
 	size_t *ret_size, struct error *error);
+
+/* Allocates for every container of the request and packs the answers. All or nothing: an error of
+ * one container is the error of the call. Errors are those of allocation_build() and
+ * response_pack(). */
+int response_allocate(const struct offer *offer, const V1beta1__AllocateRequest *request,
+	uint8_t **ret_data, size_t *ret_size, struct error *error);

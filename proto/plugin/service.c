@@ -11,16 +11,17 @@
 
 #include "common/log.h"
 #include "deviceplugin.pb-c.h"
-#include "drivers/allocation.h"
-#include "drivers/preference.h"
 #include "proto/message.h"
 #include "proto/methods.h"
+#include "proto/plugin/announcement.h"
 #include "proto/plugin/list-encoder.h"
+#include "proto/plugin/preferred.h"
 #include "proto/plugin/response.h"
 
 struct service {
 	struct rpc_server *server;
 	struct mailbox *mailbox;
+	struct announcement *announcement;
 	const struct service_events *events;
 	void *userdata;
 	atomic_uint_fast64_t busy_since;
@@ -160,54 +161,33 @@ static void handle_options(struct service *service, struct rpc_call *call, const
 	reply_message(call, &options.base);
 }
 
-static int allocate_all(const struct offer *offer, const V1beta1__AllocateRequest *request,
-	struct allocation *allocations, uint8_t **ret_data, size_t *ret_size, struct error *error)
-{
-	for (size_t i = 0; i < request->n_container_requests; i++) {
-		const V1beta1__ContainerAllocateRequest *container = request->container_requests[i];
-		int r = allocation_build(offer->edition->declaration, offer->snapshot, "",
-			(const char *const *)container->devices_ids, container->n_devices_ids,
-			&allocations[i], error);
-
-		if (r < 0)
-			return r;
-	}
-	return response_pack(allocations, request->n_container_requests, ret_data, ret_size, error);
-}
-
 static void handle_allocate(struct service *service, struct rpc_call *call, const uint8_t *data,
 	size_t size, const struct offer *offer)
 {
 	_cleanup_message_ struct message message =
 		message_unpack(&v1beta1__allocate_request__descriptor, data, size);
 	const V1beta1__AllocateRequest *request = (const void *)message.base;
-	_cleanup_free_ struct allocation *allocations = NULL;
 	_cleanup_free_ uint8_t *reply = NULL;
 	struct error error = {};
-	size_t reply_size, n;
+	size_t reply_size;
 	int r;
 
 	if (!request) {
 		fail_malformed(call);
 		return;
 	}
-	n = request->n_container_requests;
-	if (n == 0) {
+	if (request->n_container_requests == 0) {
 		rpc_fail(call, RPC_INVALID_ARGUMENT, "the request names no container");
 		return;
 	}
-	allocations = calloc(n, sizeof(*allocations));
-	r = allocations ? allocate_all(offer, request, allocations, &reply, &reply_size, &error)
-			: error_set(&error, -ENOMEM, "out of memory");
-	for (size_t i = 0; allocations && i < n; i++)
-		allocation_done(&allocations[i]);
+	r = response_allocate(offer, request, &reply, &reply_size, &error);
 	if (r < 0) {
 		log_warning("allocation refused: %s", error.message);
 		rpc_fail(call, status_of(r), error.message);
 		return;
 	}
 	rpc_reply(call, reply, reply_size);
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < request->n_container_requests; i++) {
 		const V1beta1__ContainerAllocateRequest *container = request->container_requests[i];
 		struct ids_letter *letter = ids_letter_new(service, container->devices_ids,
 			container->n_devices_ids, deliver_allocated);
@@ -217,53 +197,20 @@ static void handle_allocate(struct service *service, struct rpc_call *call, cons
 	}
 }
 
-static int choose(const struct offer *offer,
-	const V1beta1__ContainerPreferredAllocationRequest *wish,
-	V1beta1__ContainerPreferredAllocationResponse *answer)
-{
-	/* The kubelet asks for a part of what is available; a larger or negative wish has no
-	 * answer. */
-	if (offer->edition->declaration->prefer == PREFER_NONE || wish->allocation_size <= 0 ||
-		(size_t)wish->allocation_size > wish->n_available_deviceids)
-		return 0;
-	answer->deviceids = calloc((size_t)wish->allocation_size, sizeof(answer->deviceids[0]));
-	if (!answer->deviceids)
-		return -ENOMEM;
-	answer->n_deviceids = preference_choose(offer->edition->declaration, offer->snapshot,
-		(const char *const *)wish->available_deviceids, wish->n_available_deviceids,
-		(const char *const *)wish->must_include_deviceids, wish->n_must_include_deviceids,
-		(size_t)wish->allocation_size, (const char **)answer->deviceids);
-	return 0;
-}
-
 static void handle_preferred(struct service *service, struct rpc_call *call, const uint8_t *data,
 	size_t size, const struct offer *offer)
 {
 	_cleanup_message_ struct message message =
 		message_unpack(&v1beta1__preferred_allocation_request__descriptor, data, size);
-	const V1beta1__PreferredAllocationRequest *request = (const void *)message.base;
-	V1beta1__PreferredAllocationResponse response =
-		V1BETA1__PREFERRED_ALLOCATION_RESPONSE__INIT;
-	size_t n = request ? request->n_container_requests : 0;
-	V1beta1__ContainerPreferredAllocationResponse *answers = calloc(n + 1, sizeof(*answers));
-	V1beta1__ContainerPreferredAllocationResponse **pointers = calloc(n + 1, sizeof(*pointers));
+	_cleanup_free_ uint8_t *reply = NULL;
+	size_t reply_size;
 
 	/* An error would reject the pod and leak devices: what cannot be answered is answered
 	 * empty. */
-	if (answers && pointers) {
-		for (size_t i = 0; i < n; i++) {
-			v1beta1__container_preferred_allocation_response__init(&answers[i]);
-			(void)choose(offer, request->container_requests[i], &answers[i]);
-			pointers[i] = &answers[i];
-		}
-		response.n_container_responses = n;
-		response.container_responses = pointers;
-	}
-	reply_message(call, &response.base);
-	for (size_t i = 0; answers && i < n; i++)
-		free(answers[i].deviceids);
-	free(answers);
-	free(pointers);
+	if (preferred_pack(offer, (const void *)message.base, &reply, &reply_size) < 0)
+		rpc_reply(call, (const uint8_t *)"", 0);
+	else
+		rpc_reply(call, reply, reply_size);
 }
 
 static void handle_pre_start(struct service *service, struct rpc_call *call, const uint8_t *data,
@@ -358,6 +305,27 @@ static void on_stream_closed(uint64_t label, void *userdata)
 	post_stream(userdata, label, false);
 }
 
+static void on_get_info(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
+{
+	struct service *service = userdata;
+
+	announcement_get_info(service->announcement, call);
+}
+
+static void on_notify(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
+{
+	struct service *service = userdata;
+
+	announcement_take_verdict(service->announcement, call, data, size);
+}
+
+static void on_verdict(uint64_t label, bool registered, const char *text, void *userdata)
+{
+	struct service *service = userdata;
+
+	service->events->on_verdict(label, registered, text, service->userdata);
+}
+
 static const struct rpc_method methods[] = {
 	{ .path = METHOD_OPTIONS, .on_call = on_options },
 	{ .path = METHOD_LIST_AND_WATCH,
@@ -366,6 +334,8 @@ static const struct rpc_method methods[] = {
 	{ .path = METHOD_ALLOCATE, .on_call = on_allocate },
 	{ .path = METHOD_PREFERRED_ALLOCATION, .on_call = on_preferred },
 	{ .path = METHOD_PRE_START_CONTAINER, .on_call = on_pre_start },
+	{ .path = METHOD_GET_INFO, .on_call = on_get_info },
+	{ .path = METHOD_NOTIFY_REGISTRATION_STATUS, .on_call = on_notify },
 };
 
 int service_new(
@@ -381,6 +351,8 @@ int service_new(
 	service->userdata = userdata;
 	r = mailbox_new(event, service, &service->mailbox);
 	if (r >= 0)
+		r = announcement_new(service->mailbox, on_verdict, service, &service->announcement);
+	if (r >= 0)
 		r = rpc_start(true);
 	if (r >= 0) {
 		r = rpc_server_new(event, methods, ARRAY_SIZE(methods), service, &service->server);
@@ -388,12 +360,18 @@ int service_new(
 			rpc_stop();
 	}
 	if (r < 0) {
+		announcement_free(service->announcement);
 		mailbox_free(service->mailbox);
 		free(service);
 		return r;
 	}
 	*ret = service;
 	return 0;
+}
+
+int service_announce(struct service *service, const char *resource, const char *endpoint)
+{
+	return announcement_set(service->announcement, resource, endpoint);
 }
 
 int service_offer(struct service *service, struct offer *offer)
@@ -423,8 +401,8 @@ int service_offer(struct service *service, struct offer *offer)
 	free(service->sent);
 	service->sent = copy;
 	service->sent_size = size;
-	r = rpc_publish(service->server, list, size);
-	return r < 0 ? r : 1;
+	rpc_publish(service->server, list, size);
+	return 1;
 }
 
 void service_stop(struct service *service, uint64_t grace)

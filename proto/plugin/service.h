@@ -19,6 +19,8 @@ struct service_events {
 	void (*on_stream)(uint64_t label, bool opened, void *userdata);
 	/* Devices went to a container; offered ids. */
 	void (*on_allocated)(const char *const *ids, size_t n_ids, void *userdata);
+	/* The kubelet's plugin watcher has registered the socket, or (`text` says why) has not. */
+	void (*on_verdict)(uint64_t label, bool registered, const char *text, void *userdata);
 	/* A container is about to start: answer the call, now or later. */
 	void (*on_pre_start)(
 		struct rpc_call *call, const char *const *ids, size_t n_ids, void *userdata);
@@ -37,6 +39,10 @@ struct offer *service_current(struct service *service);
 
 /* Where connections are added, with a label of the caller's choice as their session. */
 struct rpc_server *service_server(struct service *service);
+
+/* What the kubelet's plugin watcher is told about the socket from now on, see announcement.h;
+ * `resource` NULL: nothing. Returns 0 or -ENOMEM. */
+int service_announce(struct service *service, const char *resource, const char *endpoint);
 
 /* The way to the main loop for others who wait for gRPC. */
 struct mailbox *service_mailbox(struct service *service);

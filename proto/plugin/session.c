@@ -2,8 +2,8 @@
 /*
  * Connections are labelled with the session's number and whether they come from the process that
  * listens on kubelet.sock: a session lives as long as the kubelet's streams, whatever other root
- * processes do. Where process ids tell nothing (another pid namespace), it lives as long as any
- * stream.
+ * processes do. Where process ids tell nothing (another pid namespace, a kubelet that comes by
+ * itself), it lives as long as any stream.
  */
 #include "proto/plugin/session.h"
 
@@ -34,6 +34,7 @@ struct session {
 	struct registration *registration; /* while Register is pending */
 	unsigned streams[PEERS];
 	bool served, kubelet_served;
+	bool announced; /* to the plugin watcher */
 };
 
 /* A pending Register; outlives the session if the session ends first. */
@@ -64,21 +65,25 @@ static void forget_registration(struct session *session)
 	session->timeout_source = sd_event_source_disable_unref(session->timeout_source);
 }
 
+static void end_refused(struct session *session, const char *text)
+{
+	char why[600];
+
+	(void)snprintf(why, sizeof(why), "the kubelet refused to register: %s", text);
+	session->events->on_ended(session, why, session->userdata);
+}
+
 static void deliver_registration(struct letter *base, void *userdata)
 {
 	struct registration *registration = (struct registration *)(void *)base;
 	struct session *session = registration->session;
-	char why[600];
 
 	if (userdata && session) {
 		forget_registration(session);
 		if (registration->status == RPC_OK)
 			session->events->on_registered(session, session->userdata);
-		else {
-			(void)snprintf(why, sizeof(why), "the kubelet refused to register: %s",
-				registration->text);
-			session->events->on_ended(session, why, session->userdata);
-		}
+		else
+			end_refused(session, registration->text);
 	}
 	free(registration);
 }
@@ -212,6 +217,16 @@ void session_on_stream(struct session *session, uint64_t label, bool opened)
 			session, "the kubelet ended ListAndWatch", session->userdata);
 }
 
+void session_on_verdict(struct session *session, uint64_t label, bool registered, const char *text)
+{
+	if (label / PEERS != session->number || !session->announced)
+		return;
+	if (registered)
+		session->events->on_registered(session, session->userdata);
+	else
+		end_refused(session, text);
+}
+
 int session_new(sd_event *event, struct service *service,
 	const struct session_parameters *parameters, int listen_fd, int kubelet_fd,
 	const struct session_events *events, void *userdata, struct session **ret)
@@ -231,16 +246,20 @@ int session_new(sd_event *event, struct service *service,
 	session->userdata = userdata;
 	session->supervisor_uid = parameters->supervisor_uid;
 	session->listen_fd = TAKE_FD(listener);
-	if (getsockopt(kubelet, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0)
+	if (kubelet >= 0 && getsockopt(kubelet, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0)
 		session->kubelet_pid = peer.pid;
 	r = sd_event_add_io(
 		event, &session->accept_source, session->listen_fd, EPOLLIN, on_accept, session);
 	if (r < 0)
 		return r;
-	r = rpc_client_new(TAKE_FD(kubelet), &session->kubelet);
-	if (r < 0)
-		return r;
-	r = register_start(session, event, parameters);
+	if (kubelet < 0) {
+		r = service_announce(service, parameters->resource, parameters->endpoint);
+		session->announced = r >= 0;
+	} else {
+		r = rpc_client_new(TAKE_FD(kubelet), &session->kubelet);
+		if (r >= 0)
+			r = register_start(session, event, parameters);
+	}
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(session);
@@ -256,6 +275,8 @@ struct session *session_free(struct session *session)
 	server = service_server(session->service);
 	sd_event_source_disable_unref(session->accept_source);
 	close_fd(session->listen_fd);
+	if (session->announced)
+		(void)service_announce(session->service, NULL, NULL);
 	forget_registration(session);
 	for (unsigned peer = 0; peer < PEERS; peer++)
 		rpc_server_end_session(server, label_of(session, (enum peer)peer));

@@ -22,13 +22,13 @@ struct session_events {
 struct session_parameters {
 	uint64_t number;
 	const char *resource;
-	const char *endpoint;    /* file name in the kubelet's plugin directory */
+	const char *endpoint;    /* file name in the kubelet's plugin directory, or absolute path */
 	uid_t supervisor_uid;    /* may connect, besides root */
 	bool pre_start_required; /* for completeness; the kubelet asks the service itself */
 };
 
 /* Takes both descriptors, also on failure: the listening socket and the connection to the kubelet.
- */
+ * Without the latter (-EBADF) the kubelet's plugin watcher will find the socket at `endpoint`. */
 int session_new(sd_event *event, struct service *service,
 	const struct session_parameters *parameters, int listen_fd, int kubelet_fd,
 	const struct session_events *events, void *userdata, struct session **ret);
@@ -38,6 +38,10 @@ uint64_t session_number(const struct session *session);
 /* The state of ListAndWatch streams, from service_events.on_stream. Ignores labels of other
  * sessions. */
 void session_on_stream(struct session *session, uint64_t label, bool opened);
+
+/* What the plugin watcher says, from service_events.on_verdict. Ignores labels of other sessions.
+ */
+void session_on_verdict(struct session *session, uint64_t label, bool registered, const char *text);
 
 /* Closes socket, connections and a pending Register without calling any event. Returns NULL. */
 struct session *session_free(struct session *session);

@@ -18,12 +18,16 @@ struct header {
 
 struct rule {
 	bool known, session, text, counts;
-	size_t n_fds;
+	size_t n_fds, n_optional_fds;
 };
 
 static const struct rule rules[] = {
-	[CONTROL_CONFIGURE] = { .known = true, .n_fds = 1 },
-	[CONTROL_SESSION] = { .known = true, .session = true, .text = true, .n_fds = 2 },
+	[CONTROL_CONFIGURE] = { .known = true, .n_fds = 1, .n_optional_fds = 1 },
+	[CONTROL_SESSION] = { .known = true,
+		.session = true,
+		.text = true,
+		.n_fds = 1,
+		.n_optional_fds = 1 },
 	[CONTROL_END_SESSION] = { .known = true, .session = true },
 	[CONTROL_STOP] = { .known = true },
 	[CONTROL_READY] = { .known = true },
@@ -31,7 +35,7 @@ static const struct rule rules[] = {
 	[CONTROL_REGISTERED] = { .known = true, .session = true },
 	[CONTROL_SERVING] = { .known = true, .session = true },
 	[CONTROL_SESSION_ENDED] = { .known = true, .session = true, .text = true },
-	[CONTROL_DEVICES] = { .known = true, .counts = true, .n_fds = 1 },
+	[CONTROL_DEVICES] = { .known = true, .counts = true, .n_fds = 1, .n_optional_fds = 1 },
 	[CONTROL_ALIVE] = { .known = true },
 };
 
@@ -47,7 +51,8 @@ static bool header_valid(const struct header *header, size_t n_fds)
 	if (header->type >= ARRAY_SIZE(rules) || !rules[header->type].known)
 		return false;
 	rule = &rules[header->type];
-	return n_fds == rule->n_fds && (header->session != 0) == rule->session &&
+	return n_fds >= rule->n_fds && n_fds <= rule->n_fds + rule->n_optional_fds &&
+		(header->session != 0) == rule->session &&
 		(rule->text || header->text_length == 0) &&
 		(rule->counts || (header->devices == 0 && header->healthy == 0)) &&
 		header->healthy <= header->devices;

@@ -17,9 +17,11 @@
 
 enum control_type {
 	/* supervisor to child */
-	CONTROL_CONFIGURE = 1, /* fd 0: sealed memfd with the resource's text */
+	CONTROL_CONFIGURE = 1, /* fd 0: sealed memfd with the resource's text; fd 1, if any: what
+			    an earlier process remembered of its devices' health */
 	CONTROL_SESSION, /* session; text: endpoint name; fd 0: listening socket, fd 1: connected
-			    kubelet.sock */
+			    kubelet.sock. Without fd 1 the kubelet comes by itself, and the text is
+			    the socket's absolute path */
 	CONTROL_END_SESSION, /* session: close it; the child answers SESSION_ENDED */
 	CONTROL_STOP,        /* end all and exit 0 */
 	/* child to supervisor */
@@ -28,7 +30,8 @@ enum control_type {
 	CONTROL_REGISTERED, /* session: the kubelet answered Register with OK */
 	CONTROL_SERVING,    /* session: the kubelet opened ListAndWatch */
 	CONTROL_SESSION_ENDED, /* session; text: why */
-	CONTROL_DEVICES,       /* devices, healthy; fd 0: memfd with the inventory as JSON */
+	CONTROL_DEVICES,       /* devices, healthy; fd 0: memfd with the inventory as JSON;
+			  fd 1, if any: memfd with what to remember of the devices' health */
 	CONTROL_ALIVE, /* sent every CONTROL_ALIVE_INTERVAL by a child whose threads all move */
 };
 

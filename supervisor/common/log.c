@@ -93,10 +93,10 @@ _printf_(2, 3) static void record_add(struct record *record, const char *format,
 
 static void write_journal(int level, const struct log_fields *fields, const char *text)
 {
+	const char *prefix = fields->named ? NULL : fields->resource;
 	struct record record = { 0 };
 
-	record_add(&record, "MESSAGE=%s%s%s", fields->resource ?: "", fields->resource ? ": " : "",
-		text);
+	record_add(&record, "MESSAGE=%s%s%s", prefix ?: "", prefix ? ": " : "", text);
 	record_add(&record, "PRIORITY=%d", level);
 	record_add(&record, "SYSLOG_IDENTIFIER=%s", log_state.program);
 	if (fields->message_id)
@@ -142,11 +142,13 @@ void log_full(int level, const struct log_fields *fields, const char *format, ..
 	if (log_state.journal) {
 		write_journal(level, fields, text);
 	} else {
+		const char *prefix = fields->named ? NULL : fields->resource;
+
 		if (log_state.target == LOG_TARGET_PARENT)
 			n = snprintf(line, sizeof(line), "<%d>%s\n", level, text);
 		else
 			n = snprintf(line, sizeof(line), "%s: %s%s%s\n", log_state.program,
-				fields->resource ?: "", fields->resource ? ": " : "", text);
+				prefix ?: "", prefix ? ": " : "", text);
 		if (n > 0)
 			write_line(line, MIN_OF((size_t)n, sizeof(line) - 1));
 	}

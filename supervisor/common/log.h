@@ -23,6 +23,7 @@ enum log_target {
  * MESSAGE_ID=. */
 struct log_fields {
 	const char *resource;
+	bool named; /* the text names the resource itself and needs no prefix */
 	const char *device;
 	const char *message_id; /* 32 hexadecimal digits, from common/message-id.h */
 	const char *config_file;
@@ -40,7 +41,7 @@ void log_set_max_level(int max_level);
 int log_level_from_string(const char *name);
 
 /* Writes one record; `fields` may be NULL. Never fails, keeps errno. Text is prefixed by the
- * resource. */
+ * resource, unless `named`. */
 _printf_(3, 4) void log_full(int level, const struct log_fields *fields, const char *format, ...);
 
 #define log_error(...)   log_full(LOG_ERR, NULL, __VA_ARGS__)

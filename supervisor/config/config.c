@@ -11,99 +11,9 @@
 #include "config/parse.h"
 #include "config/text.h"
 #include "drivers/driver.h"
-#include "drivers/form.h"
 
 /* Stands for a file in problems of a text that came from elsewhere. */
 #define TEXT_NAME "resource"
-
-static int check_plugin_dir(const char *value, struct error *error)
-{
-	const size_t most = SOCKET_PATH_MAX - SOCKET_NAME_MAX - 1;
-	size_t length = strlen(value);
-	int r;
-
-	r = form_absolute_path(value, error);
-	if (r < 0)
-		return r;
-	if (length > most)
-		return error_set(error, -EINVAL,
-			"has %zu bytes, the most is %zu: the path of a socket has room for %d, of "
-			"which \"/\" and the names of the sockets need %d",
-			length, most, SOCKET_PATH_MAX, SOCKET_NAME_MAX + 1);
-	return 0;
-}
-
-static const char *const registrations[] = { [REGISTRATION_SOCKET] = "socket", NULL };
-
-static const struct option kubelet_options[] = {
-	{
-		.key = "device_plugin_dir",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct kubelet_config, device_plugin_dir),
-		.default_string = DEFAULT_PLUGIN_DIR,
-		.check = check_plugin_dir,
-		.help = "Directory where the kubelet has its socket and looks for ours.",
-	},
-	{
-		.key = "registration",
-		.type = OPTION_CHOICE,
-		.offset = offsetof(struct kubelet_config, registration),
-		.default_integer = REGISTRATION_SOCKET,
-		.choices = registrations,
-		.help = "How the kubelet learns of a resource: by a call on its \"socket\".",
-	},
-};
-
-static const struct option_table kubelet_table = {
-	.name = "kubelet",
-	.size = sizeof(struct kubelet_config),
-	.options = kubelet_options,
-	.count = ARRAY_SIZE(kubelet_options),
-};
-
-/* In the order of syslog's levels from LOG_ERR on. */
-static const char *const log_levels[] = { "error", "warning", "notice", "info", "debug", NULL };
-
-static const struct option config_options[] = {
-	{
-		.key = "runtime_dir",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct config, runtime_dir),
-		.maximum = 4000,
-		.default_string = DEFAULT_RUNTIME_DIR,
-		.check = form_absolute_path,
-		.help = "Directory for state and the last accepted configuration.",
-	},
-	{
-		.key = "log_level",
-		.type = OPTION_CHOICE,
-		.offset = offsetof(struct config, log_level),
-		.default_integer = LOG_INFO - LOG_ERR,
-		.choices = log_levels,
-		.help = "The least urgent messages that are logged.",
-	},
-	{
-		.key = "kubelet",
-		.type = OPTION_GROUP,
-		.offset = offsetof(struct config, kubelet),
-		.table = &kubelet_table,
-		.help = "Where the kubelet is found.",
-	},
-	{
-		.key = "resources",
-		.type = OPTION_GROUPS,
-		.offset = offsetof(struct config, declared),
-		.table = &declaration_table,
-		.help = "The resources that are offered.",
-	},
-};
-
-const struct option_table config_table = {
-	.name = "configuration",
-	.size = sizeof(struct config),
-	.options = config_options,
-	.count = ARRAY_SIZE(config_options),
-};
 
 static int config_new(struct config **ret)
 {
@@ -132,20 +42,6 @@ struct config *config_free(struct config *config)
 	return NULL;
 }
 
-/* "syntax error" alone helps nobody find it. */
-static void report_syntax(const config_t *parsed, const char *file, struct report *report)
-{
-	const char *included = config_error_file(parsed);
-	const char *what = config_error_text(parsed);
-	struct origin origin = { .file = included ? included : file,
-		.line = (unsigned)config_error_line(parsed) };
-
-	(void)report_add(report, &origin, NULL, "%s%s", what,
-		streq(what, "syntax error")
-			? " here or just before: look for a missing \";\", \",\" or quote"
-			: "");
-}
-
 /* Parses a text of that name and has `read` take from it what it holds. */
 static void config_parse(struct config *config, const char *file, const char *text,
 	struct report *report, void (*read)(struct parser *, config_setting_t *, struct config *))
@@ -159,10 +55,8 @@ static void config_parse(struct config *config, const char *file, const char *te
 		return;
 	}
 	config_init(&parsed);
-	if (config_read_string(&parsed, text))
+	if (parse_text(file, text, report, &parsed) >= 0)
 		read(&parser, config_root_setting(&parsed), config);
-	else
-		report_syntax(&parsed, file, report);
 	config_destroy(&parsed);
 }
 
@@ -187,7 +81,7 @@ static int load_file(struct config *config, const char *path, bool drop_in, stru
 	return 0;
 }
 
-static int list_drop_ins(const char *path, struct report *report, struct strings *paths)
+int config_list_drop_ins(const char *path, struct report *report, struct strings *paths)
 {
 	_cleanup_free_ char *directory = NULL;
 	int r;
@@ -202,6 +96,20 @@ static int list_drop_ins(const char *path, struct report *report, struct strings
 	return source_list_drop_ins(RUNTIME_DROP_IN_DIR, report, paths);
 }
 
+int config_runtime_drop_in_dir(const char *path, char **ret)
+{
+	char *directory;
+
+	if (streq(path, DEFAULT_CONFIG_FILE))
+		directory = strdup(RUNTIME_DROP_IN_DIR);
+	else if (asprintf(&directory, "%s.d", path) < 0)
+		directory = NULL;
+	if (!directory)
+		return -ENOMEM;
+	*ret = directory;
+	return 0;
+}
+
 /* Directories are compared and joined as text later. */
 static void strip_slashes(char *directory)
 {
@@ -209,17 +117,63 @@ static void strip_slashes(char *directory)
 		directory[--length] = '\0';
 }
 
+/* What of the id is left for a resource: the pattern of its devices, or NULL if it is about others.
+ */
+static const char *cordoned_ids(const char *id, const char *resource)
+{
+	const char *rest = startswith(id, resource);
+
+	if (!strchr(id, '/'))
+		return id;
+	return rest && *rest == '/' ? rest + 1 : NULL;
+}
+
+static bool has_cordon(const struct groups *cordons, const char *ids)
+{
+	for (size_t i = 0; i < cordons->count; i++)
+		if (streq(((struct cordon *)groups_get(cordons, i))->id, ids))
+			return true;
+	return false;
+}
+
+/* Gives a resource its part of the list for all. */
+static int distribute_cordons(const struct config *config, struct declaration *declaration)
+{
+	for (size_t i = 0; i < config->cordon.count; i++) {
+		const struct cordon *cordon = groups_get(&config->cordon, i);
+		const char *ids = cordoned_ids(cordon->id, declaration->name);
+		struct cordon *copy;
+		void *element;
+		int r;
+
+		if (!ids || has_cordon(&declaration->cordon, ids))
+			continue;
+		r = groups_add(&declaration->cordon, &element);
+		if (r < 0)
+			return r;
+		copy = element;
+		copy->origin = cordon->origin;
+		copy->id = strdup(ids);
+		copy->reason = cordon->reason ? strdup(cordon->reason) : NULL;
+		if (!copy->id || (cordon->reason && !copy->reason))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 static int resource_text(const struct declaration *declaration, char **ret)
 {
+	struct declaration shown = *declaration;
 	_cleanup_free_ char *text = NULL;
 	FILE *stream;
 	size_t size;
 	bool failed;
 
+	shown.registration = REGISTRATION_DEFAULT;
 	stream = open_memstream(&text, &size);
 	if (!stream)
 		return -ENOMEM;
-	text_write(stream, &declaration_table, declaration, TEXT_CANONICAL, 0);
+	text_write(stream, &declaration_table, &shown, TEXT_CANONICAL, 0);
 	failed = ferror(stream);
 	if (fclose(stream) != 0 || failed)
 		return -ENOMEM;
@@ -241,9 +195,14 @@ static int take_enabled(struct config *config)
 
 		if (!declaration->enabled)
 			continue;
-		r = resource_text(declaration, &resource->text);
+		r = distribute_cordons(config, declaration);
+		if (r >= 0)
+			r = resource_text(declaration, &resource->text);
 		if (r < 0)
 			return r;
+		resource->registration = declaration->registration == REGISTRATION_DEFAULT
+			? (enum registration_way)config->kubelet.registration
+			: (enum registration_way)declaration->registration;
 		resource->declaration = *declaration;
 		memset(declaration, 0, sizeof(*declaration));
 		config->n_resources++;
@@ -260,11 +219,12 @@ static int config_finish(struct config *config, const struct report *report, siz
 		return -EINVAL;
 	strip_slashes(config->runtime_dir);
 	strip_slashes(config->kubelet.device_plugin_dir);
+	strip_slashes(config->kubelet.plugins_registry_dir);
 	config->log_level += LOG_ERR;
 	return take_enabled(config);
 }
 
-int config_load(const char *path, struct report *report, struct config **ret)
+static int load(const char *path, bool with_drop_ins, struct report *report, struct config **ret)
 {
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_strings_ struct strings drop_ins = { 0 };
@@ -275,7 +235,8 @@ int config_load(const char *path, struct report *report, struct config **ret)
 	if (r < 0)
 		return r;
 	unread = load_file(config, path, false, report);
-	r = list_drop_ins(path, report, &drop_ins);
+	if (with_drop_ins)
+		r = config_list_drop_ins(path, report, &drop_ins);
 	if (r < 0 && unread >= 0)
 		unread = r;
 	for (size_t i = 0; i < drop_ins.count; i++) {
@@ -291,6 +252,16 @@ int config_load(const char *path, struct report *report, struct config **ret)
 		return r;
 	*ret = TAKE_PTR(config);
 	return 0;
+}
+
+int config_load(const char *path, struct report *report, struct config **ret)
+{
+	return load(path, true, report, ret);
+}
+
+int config_load_alone(const char *path, struct report *report, struct config **ret)
+{
+	return load(path, false, report, ret);
 }
 
 static void read_resource(struct parser *parser, config_setting_t *root, struct config *config)
@@ -330,6 +301,8 @@ int config_dump(const struct config *config, FILE *stream)
 
 	settings.log_level -= LOG_ERR;
 	settings.declared.count = 0;
+	/* Each resource has its part. */
+	settings.cordon.count = 0;
 	text_write(stream, &config_table, &settings, TEXT_FULL, 0);
 	(void)fputs("resources = (", stream);
 	for (size_t i = 0; i < config->n_resources; i++) {

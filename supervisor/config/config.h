@@ -15,7 +15,9 @@
 #define DEFAULT_CONFIG_FILE "/etc/devplugd.conf"
 #define DEFAULT_RUNTIME_DIR "/run/devplugd"
 #define DEFAULT_PLUGIN_DIR  "/var/lib/kubelet/device-plugins"
-#define RUNTIME_DROP_IN_DIR "/run/devplugd.conf.d"
+/* And where its plugin watcher does (pkg/kubelet/config/defaults.go). */
+#define DEFAULT_REGISTRY_DIR "/var/lib/kubelet/plugins_registry"
+#define RUNTIME_DROP_IN_DIR  "/run/devplugd.conf.d"
 
 /* struct sockaddr_un has room for 107 bytes and a NUL. */
 #define SOCKET_PATH_MAX 107
@@ -30,14 +32,17 @@
 struct kubelet_config {
 	struct origin origin;
 	char *device_plugin_dir;
-	int registration; /* enum registration_way */
+	char *plugins_registry_dir;
+	int registration; /* enum registration_way: SOCKET or WATCHER */
 };
 
 struct resource_config {
 	struct declaration declaration;
+	enum registration_way registration; /* the declaration's, or else the kubelet's */
 	char *text; /* canonical libconfig text of the declaration: what the child gets, and what
 		     * two generations are compared by. Equal declarations have equal texts: only
-		     * what differs from the defaults is there, in the tables' order */
+		     * what differs from the defaults is there, in the tables' order. Of
+		     * registration, which is no matter of the child, it says nothing */
 };
 
 struct config {
@@ -45,6 +50,7 @@ struct config {
 	char *runtime_dir;
 	int log_level; /* syslog level */
 	struct kubelet_config kubelet;
+	struct groups cordon; /* struct cordon, ids as written; resources have their part of it */
 	struct resource_config *resources; /* enabled ones only, in file order, names unique */
 	size_t n_resources;
 	/* private */
@@ -55,6 +61,7 @@ struct config {
 
 /* The keys of a configuration file, for the manual. */
 extern const struct option_table config_table;
+extern const struct option_table config_cordon_table;
 
 /* Reads `path` and its drop-ins, each directory in lexical order: `path`.d/ *.conf, then
  * RUNTIME_DROP_IN_DIR/ *.conf if `path` is DEFAULT_CONFIG_FILE. A drop-in's resources are appended,
@@ -62,6 +69,9 @@ extern const struct option_table config_table;
  * report, as many as can be found. Returns 0, -EINVAL if there were any, -ENOMEM, or another
  * negative errno with a report entry that says why the file could not be read. */
 int config_load(const char *path, struct report *report, struct config **ret);
+
+/* As config_load(), but no drop-ins. */
+int config_load_alone(const char *path, struct report *report, struct config **ret);
 
 /* Reads the text of one resource as config_load() wrote it to resource_config.text. Used by the
  * child. */
@@ -73,3 +83,16 @@ DEFINE_CLEANUP(struct config *, config_free)
 
 /* Writes the configuration in force as text: defaults filled in, drop-ins merged. */
 int config_dump(const struct config *config, FILE *stream);
+
+/* The runtime_dir for a file of which not all may be valid, or that may be missing: what it says as
+ * far as that can be told, else $RUNTIME_DIRECTORY (systemd's), else the default. `ret` is
+ * malloc'ed. Returns 0 or -ENOMEM. */
+int config_find_runtime_dir(const char *path, char **ret);
+
+/* Adds the paths of the drop-ins of `path`, in the order in which they are read. Returns 0, or
+ * negative errno with a report entry. */
+int config_list_drop_ins(const char *path, struct report *report, struct strings *paths);
+
+/* The directory for drop-ins of `path` that are made at run time (malloc'ed). Returns 0 or -ENOMEM.
+ */
+int config_runtime_drop_in_dir(const char *path, char **ret);

@@ -4,14 +4,26 @@
  * file's, so that what selects others (a driver, a kind of probe) is known before them.
  */
 #include "config/parse.h"
-#include "common/utf8.h"
 #include "drivers/driver.h"
 
-/* Where a resource stands and what it is called. */
-#define CONTEXT_MAX (QUOTE_MAX + 40)
+/* "syntax error" alone helps nobody find it. */
+static int report_syntax(const config_t *parsed, const char *file, struct report *report)
+{
+	const char *included = config_error_file(parsed);
+	const char *what = config_error_text(parsed);
+	struct origin origin = { .file = included ? included : file,
+		.line = (unsigned)config_error_line(parsed) };
 
-static void parse_group(struct parser *parser, config_setting_t *setting,
-	const struct option_table *table, void *structure, const char *path);
+	return report_add(report, &origin, NULL, "%s%s", what,
+		streq(what, "syntax error")
+			? " here or just before: look for a missing \";\", \",\" or quote"
+			: "");
+}
+
+int parse_text(const char *file, const char *text, struct report *report, config_t *parsed)
+{
+	return config_read_string(parsed, text) ? 0 : report_syntax(parsed, file, report);
+}
 
 static void parse_element(struct parser *parser, config_setting_t *setting,
 	const struct option_table *table, const char *key, struct groups *groups)
@@ -35,7 +47,7 @@ static void parse_element(struct parser *parser, config_setting_t *setting,
 		return;
 	}
 	if (config_setting_is_group(setting)) {
-		parse_group(parser, setting, table, element, key);
+		parse_group(parser, setting, NULL, table, element, key);
 		return;
 	}
 	*(struct origin *)element = origin_of(parser, setting);
@@ -70,7 +82,8 @@ static void parse_groups(struct parser *parser, config_setting_t *setting,
 	}
 }
 
-static void parse_option(struct parser *parser, config_setting_t *setting,
+/* `base`: what a preset has for the same key, or NULL; only groups are made of both. */
+static void parse_option(struct parser *parser, config_setting_t *setting, config_setting_t *base,
 	const struct option *option, void *member, const char *key)
 {
 	switch (option->type) {
@@ -96,10 +109,12 @@ static void parse_option(struct parser *parser, config_setting_t *setting,
 		value_choice(parser, setting, option, key, member);
 		return;
 	case OPTION_GROUP:
-		if (config_setting_is_group(setting))
-			parse_group(parser, setting, option->table, member, key);
-		else
+		if (!config_setting_is_group(setting))
 			value_wrong_type(parser, setting, key, "a group { ... }");
+		else if (base && !config_setting_is_group(base))
+			value_wrong_type(parser, base, key, "a group { ... }");
+		else
+			parse_group(parser, setting, base, option->table, member, key);
 		return;
 	case OPTION_GROUPS:
 		parse_groups(parser, setting, option, option->table, key, member);
@@ -162,22 +177,33 @@ static void unknown_key(struct parser *parser, const config_setting_t *setting,
 	complain(parser, setting, where, "unknown key \"%s\", the keys here are: %s", key, list);
 }
 
-static void parse_group(struct parser *parser, config_setting_t *setting,
-	const struct option_table *table, void *structure, const char *path)
+static void check_keys(struct parser *parser, const config_setting_t *setting,
+	const struct option_table *table, const char *path)
 {
-	bool selected = true;
-
-	*(struct origin *)structure = origin_of(parser, setting);
-
 	for (int i = 0; i < config_setting_length(setting); i++) {
 		config_setting_t *member = config_setting_get_elem(setting, (unsigned)i);
 
 		if (!option_table_find(table, config_setting_name(member)))
 			unknown_key(parser, member, table, path);
 	}
+}
+
+void parse_group(struct parser *parser, config_setting_t *setting, config_setting_t *base,
+	const struct option_table *table, void *structure, const char *path)
+{
+	bool selected = true;
+
+	*(struct origin *)structure = origin_of(parser, setting);
+
+	check_keys(parser, setting, table, path);
+	if (base)
+		check_keys(parser, base, table, path);
 	for (size_t i = 0; i < table->count; i++) {
 		const struct option *option = &table->options[i];
-		config_setting_t *member = config_setting_get_member(setting, option->key);
+		config_setting_t *own = config_setting_get_member(setting, option->key);
+		config_setting_t *inherited =
+			base ? config_setting_get_member(base, option->key) : NULL;
+		config_setting_t *member = own ?: inherited;
 		bool applies = option_applies(table, option, structure);
 		size_t before = parser->report->count;
 		char key[KEY_MAX];
@@ -188,8 +214,8 @@ static void parse_group(struct parser *parser, config_setting_t *setting,
 		if (option->variant && !selected)
 			continue;
 		if (member && applies)
-			parse_option(
-				parser, member, option, (char *)structure + option->offset, key);
+			parse_option(parser, member, own ? inherited : NULL, option,
+				(char *)structure + option->offset, key);
 		else if (member)
 			complain(parser, member, key, "is only for %s = \"%s\", remove it",
 				table->selector, option->variant);
@@ -203,65 +229,5 @@ static void parse_group(struct parser *parser, config_setting_t *setting,
 void parse_file(struct parser *parser, config_setting_t *root, const struct option_table *table,
 	void *structure)
 {
-	parse_group(parser, root, table, structure, "");
-}
-
-/* A leading '?' has done its work once the node is known to be optional. */
-static void settle_nodes(struct groups *nodes)
-{
-	for (size_t i = 0; i < nodes->count; i++) {
-		struct declared_node *node = groups_get(nodes, i);
-
-		if (node->host && node->host[0] == '?') {
-			node->optional = true;
-			memmove(node->host, node->host + 1, strlen(node->host));
-		}
-	}
-}
-
-static const char *peek_string(config_setting_t *setting, const char *key)
-{
-	config_setting_t *member = config_setting_get_member(setting, key);
-	const char *value =
-		member && value_is_string(member) ? config_setting_get_string(member) : NULL;
-
-	return value && utf8_is_valid(value) ? value : NULL;
-}
-
-/* How messages begin that are about the resource. */
-static void describe_resource(config_setting_t *setting, size_t position, char *buffer, size_t size)
-{
-	const char *name = peek_string(setting, "name");
-	int shown =
-		name ? (int)utf8_valid_length(name, MIN_OF(strlen(name), (size_t)QUOTE_MAX)) : 0;
-	char place[32];
-
-	/* The text of a single resource is in no list. */
-	if (config_setting_is_root(setting))
-		(void)snprintf(place, sizeof(place), "resource");
-	else
-		(void)snprintf(place, sizeof(place), "resources[%zu]", position);
-	(void)snprintf(buffer, size, "%s%s%.*s%s", place, name ? " \"" : "", shown,
-		name ? name : "", name ? "\"" : "");
-}
-
-void parse_resource(
-	struct parser *parser, config_setting_t *setting, struct declaration *declaration)
-{
-	const char *driver = peek_string(setting, "driver");
-	size_t before = parser->report->count;
-	char context[CONTEXT_MAX];
-
-	describe_resource(setting, declaration->position, context, sizeof(context));
-	parser->report->context = context;
-	parser->driver = driver ? driver_find(driver) : NULL;
-	declaration->driver = parser->driver;
-	parse_group(parser, setting, &declaration_table, declaration, "");
-	settle_nodes(&declaration->container.nodes);
-	if (parser->report->count == before && !parser->report->incomplete)
-		(void)declaration_check(declaration, parser->report);
-	if (parser->report->count > before)
-		declaration->driver = NULL;
-	parser->report->context = NULL;
-	parser->driver = NULL;
+	parse_group(parser, root, NULL, table, structure, "");
 }

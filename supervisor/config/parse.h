@@ -15,6 +15,8 @@ struct parser {
 	struct source **sources;
 	struct report *report; /* also says if memory ran out: nothing here returns an error */
 	const struct driver *driver; /* of the resource that is being read */
+	const config_t *preset;      /* whose keys it is given, and the name of that file */
+	const char *preset_file;
 };
 
 /* A path of keys, such as "container.nodes[12].host", and what is kept of it before its last part;
@@ -25,10 +27,19 @@ struct parser {
 /* How much of a value is repeated in a message. */
 #define QUOTE_MAX 60
 
+/* Parses a text that is called `file` in messages; `parsed` is initialised. Returns 0, or -EINVAL
+ * with a report entry. */
+int parse_text(const char *file, const char *text, struct report *report, config_t *parsed);
+
 /* Reads the keys of a file's root group. Keys that are absent leave what is there as it is; lists
  * of groups are appended to. */
 void parse_file(struct parser *parser, config_setting_t *root, const struct option_table *table,
 	void *structure);
+
+/* Reads the keys of a group. `base` is the same group of a preset, which has what this one does not
+ * have, or NULL; `path` is that of the group's key, "" for a resource. */
+void parse_group(struct parser *parser, config_setting_t *setting, config_setting_t *base,
+	const struct option_table *table, void *structure, const char *path);
 
 /* Reads one resource and checks it. `structure` holds the defaults. */
 void parse_resource(

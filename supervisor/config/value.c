@@ -13,7 +13,7 @@ static const char *file_of(struct parser *parser, const config_setting_t *settin
 	const char *name;
 
 	if (!included)
-		return parser->file;
+		return setting->config == parser->preset ? parser->preset_file : parser->file;
 	name = source_name(parser->sources, included);
 	if (!name) {
 		parser->report->incomplete = true;

@@ -1,47 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devplugctl, the person's tool. It reads state files and nothing else, so it works for everybody
- * who may read them, also while the daemon is down.
+ * devplugctl, the person's tool. To show something it reads state files and nothing else, so that
+ * works for everybody who may read them, also while the daemon is down.
  */
 #include <getopt.h>
 
+#include "ctl/command.h"
 #include "ctl/show.h"
 
-#define EXIT_USAGE       2
-#define EXIT_NOT_RUNNING 3
-
+/* Either shows a snapshot or runs. */
 struct command {
 	const char *name;
 	int (*show)(const struct snapshot *snapshot);
+	int (*run)(const struct request *request);
+	int least, most;     /* words behind the name */
+	const char *missing; /* what the first of them is */
 };
 
 static const struct command commands[] = {
-	{ "status", show_status },
-	{ "devices", show_devices },
+	{ "status", show_status, NULL, 0, 1, NULL },
+	{ "devices", show_devices, NULL, 0, 1, NULL },
+	{ "explain", show_explanation, NULL, 1, 1, "a resource" },
+	{ "presets", NULL, command_presets, 0, 1, NULL },
+	{ "discover", NULL, command_discover, 0, 1, NULL },
+	{ "reload", NULL, command_reload, 0, 0, NULL },
+	{ "cordon", NULL, command_cordon, 1, 2, "a device, DEVICE or RESOURCE/DEVICE" },
+	{ "uncordon", NULL, command_uncordon, 1, 1, "a device, DEVICE or RESOURCE/DEVICE" },
 };
 
-static const char *arg_config_file, *arg_runtime_dir, *arg_resource;
+static struct request arg_request = { .root = "" };
 static const struct command *arg_command;
 static bool arg_json;
 
 static void print_help(void)
 {
-	(void)puts("devplugctl [-c FILE | --runtime-dir=DIR] COMMAND\n"
-		   "\n"
-		   "Shows what devplugd does.\n"
-		   "\n"
-		   "  status [RESOURCE]   Resources, and what is wrong with them\n"
-		   "  devices [RESOURCE]  Each device and its health\n"
-		   "\n"
-		   "  -c, --config=FILE      The configuration file of the daemon\n"
-		   "      --runtime-dir=DIR  Where the daemon keeps its state\n"
-		   "      --json             Print JSON, for programs\n"
-		   "      --version          Print the version and exit\n"
-		   "  -h, --help             Print this text and exit\n"
-		   "\n"
-		   "Exit status: 0 done, 1 failure, 2 usage, 3 devplugd is not running.\n"
-		   "\n"
-		   "See devplugctl(1).");
+	(void)puts(
+		"devplugctl [-c FILE | --runtime-dir=DIR] COMMAND\n"
+		"\n"
+		"Shows what devplugd does, and has it do something.\n"
+		"\n"
+		"  status [RESOURCE]         Resources, and what is wrong with them\n"
+		"  devices [RESOURCE]        Each device and its health\n"
+		"  explain RESOURCE          Why a resource is as it is, and what to do\n"
+		"  presets [PRESET]          The presets there are, or what is in one\n"
+		"  discover [PRESET]         What presets find on this host, as a configuration\n"
+		"  reload                    Check the configuration and take it into force\n"
+		"  cordon DEVICE [REASON]    Give a device to no new container\n"
+		"  uncordon DEVICE           Offer it again\n"
+		"\n"
+		"DEVICE is the id of a device, or RESOURCE/ID; * ? [] match as in a shell. A cordon\n"
+		"holds until it is lifted or the host restarts; containers keep what they have.\n"
+		"\n"
+		"  -c, --config=FILE      The configuration file of the daemon\n"
+		"      --runtime-dir=DIR  Where the daemon keeps its state\n"
+		"      --json             Print JSON, for programs (status, devices, explain)\n"
+		"      --root=DIR         Where the files of the host are (discover)\n"
+		"      --version          Print the version and exit\n"
+		"  -h, --help             Print this text and exit\n"
+		"\n"
+		"Exit status: 0 done, 1 failure, 2 usage, 3 devplugd is not running, 78 the\n"
+		"configuration is not valid.\n"
+		"\n"
+		"See devplugctl(1).");
 }
 
 static const struct command *find_command(const char *name)
@@ -52,35 +72,59 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
+/* "status, devices or explain" */
+static void print_names(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		(void)fprintf(stderr, "%s%s",
+			i == 0                                 ? ""
+				: i + 1 < ARRAY_SIZE(commands) ? ", "
+							       : " or ",
+			commands[i].name);
+	(void)fputc('\n', stderr);
+}
+
 static int parse_words(int count, char *words[])
 {
 	if (count == 0) {
-		(void)fputs("devplugctl: say what to do: status or devices\n", stderr);
+		(void)fputs("devplugctl: say what to do: ", stderr);
+		print_names();
 		return -EINVAL;
 	}
 	arg_command = find_command(words[0]);
 	if (!arg_command) {
-		(void)fprintf(stderr,
-			"devplugctl: unknown command \"%s\"; there are status and devices\n",
-			words[0]);
+		(void)fprintf(stderr, "devplugctl: unknown command \"%s\"; say ", words[0]);
+		print_names();
 		return -EINVAL;
 	}
-	if (count > 2) {
-		(void)fprintf(stderr, "devplugctl: unexpected argument \"%s\"\n", words[2]);
+	if (count - 1 < arg_command->least) {
+		(void)fprintf(
+			stderr, "devplugctl: \"%s\" needs %s\n", words[0], arg_command->missing);
 		return -EINVAL;
 	}
-	arg_resource = count > 1 ? words[1] : NULL;
+	if (count - 1 > arg_command->most) {
+		(void)fprintf(stderr, "devplugctl: unexpected argument \"%s\"\n",
+			words[1 + arg_command->most]);
+		return -EINVAL;
+	}
+	if (arg_json && !arg_command->show) {
+		(void)fprintf(stderr, "devplugctl: \"%s\" has no --json\n", words[0]);
+		return -EINVAL;
+	}
+	arg_request.subject = count > 1 ? words[1] : NULL;
+	arg_request.reason = count > 2 ? words[2] : NULL;
 	return 1;
 }
 
 /* Returns 1 to go on, 0 when all is done, -EINVAL for a wrong command line. */
 static int parse_argv(int argc, char *argv[])
 {
-	enum { OPTION_RUNTIME_DIR = 0x100, OPTION_JSON, OPTION_VERSION };
+	enum { OPTION_RUNTIME_DIR = 0x100, OPTION_JSON, OPTION_ROOT, OPTION_VERSION };
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
 		{ "runtime-dir", required_argument, NULL, OPTION_RUNTIME_DIR },
 		{ "json", no_argument, NULL, OPTION_JSON },
+		{ "root", required_argument, NULL, OPTION_ROOT },
 		{ "version", no_argument, NULL, OPTION_VERSION },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -90,13 +134,16 @@ static int parse_argv(int argc, char *argv[])
 	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) >= 0)
 		switch (c) {
 		case 'c':
-			arg_config_file = optarg;
+			arg_request.config_file = optarg;
 			break;
 		case OPTION_RUNTIME_DIR:
-			arg_runtime_dir = optarg;
+			arg_request.runtime_dir = optarg;
 			break;
 		case OPTION_JSON:
 			arg_json = true;
+			break;
+		case OPTION_ROOT:
+			arg_request.root = optarg;
 			break;
 		case OPTION_VERSION:
 			(void)puts("devplugctl " DEVPLUGD_VERSION);
@@ -107,7 +154,7 @@ static int parse_argv(int argc, char *argv[])
 		default:
 			return -EINVAL;
 		}
-	if (arg_config_file && arg_runtime_dir) {
+	if (arg_request.config_file && arg_request.runtime_dir) {
 		(void)fputs("devplugctl: use either --config or --runtime-dir\n", stderr);
 		return -EINVAL;
 	}
@@ -135,18 +182,15 @@ static int show(const struct snapshot *snapshot)
 	return r < 0 || fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-int main(int argc, char *argv[])
+static int run_show(void)
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	struct error error = { 0 };
 	int r;
 
-	r = parse_argv(argc, argv);
-	if (r <= 0)
-		return r < 0 ? EXIT_USAGE : EXIT_SUCCESS;
-	r = snapshot_read(arg_config_file, arg_runtime_dir, &snapshot, &error);
-	if (r >= 0 && arg_resource && snapshot.known)
-		r = snapshot_select(&snapshot, arg_resource, &error);
+	r = snapshot_read(arg_request.config_file, arg_request.runtime_dir, &snapshot, &error);
+	if (r >= 0 && arg_request.subject && snapshot.known)
+		r = snapshot_select(&snapshot, arg_request.subject, &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
@@ -158,4 +202,14 @@ int main(int argc, char *argv[])
 		(void)fputs("devplugctl: devplugd is starting\n", stderr);
 	r = show(&snapshot);
 	return r == EXIT_SUCCESS && !snapshot.running ? EXIT_NOT_RUNNING : r;
+}
+
+int main(int argc, char *argv[])
+{
+	int r;
+
+	r = parse_argv(argc, argv);
+	if (r <= 0)
+		return r < 0 ? EXIT_USAGE : EXIT_SUCCESS;
+	return arg_command->run ? arg_command->run(&arg_request) : run_show();
 }

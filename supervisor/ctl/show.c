@@ -92,7 +92,12 @@ int show_status(const struct snapshot *snapshot)
 		return r;
 	for (size_t i = 0; i < json_array_size(resources); i++)
 		print_troubles(json_array_get(resources, i), &gap);
-	if (json_is_true(json_object_get(snapshot->root, "reload_failed")))
+	if (json_is_true(json_object_get(snapshot->root, "on_last_accepted")))
+		(void)printf(
+			"\n%s is not valid; devplugd runs on the last accepted configuration. See "
+			"\"devplugd --check\", correct it and run \"devplugctl reload\".\n",
+			snapshot_string(snapshot->root, "config_file"));
+	else if (json_is_true(json_object_get(snapshot->root, "reload_failed")))
 		(void)printf("\nThe last reload failed; generation %lld is in force. See the log, "
 			     "or \"devplugd --check\".\n",
 			(long long)snapshot_integer(snapshot->root, "generation"));

@@ -11,5 +11,8 @@
  * unhealthy, and why. Returns 0 or -ENOMEM. */
 int show_status(const struct snapshot *snapshot);
 
+/* The only resource of the snapshot in words: why it is as it is, and what to do. Returns 0. */
+int show_explanation(const struct snapshot *snapshot);
+
 /* Each device in a row. Returns 0 or -ENOMEM. */
 int show_devices(const struct snapshot *snapshot);

@@ -13,22 +13,6 @@
 
 #define FILE_SIZE_MAX (128 << 20)
 
-static int find_runtime_dir(const char *config_file, char **ret, struct error *error)
-{
-	_cleanup_config_ struct config *config = NULL;
-	struct report report = { 0 };
-	int r;
-
-	r = config_load(config_file ?: DEFAULT_CONFIG_FILE, &report, &config);
-	report_done(&report);
-	if (r < 0 && config_file)
-		return error_set(error, r,
-			"%s is not valid, so `runtime_dir` is not known; use --runtime-dir",
-			config_file);
-	*ret = strdup(r < 0 ? DEFAULT_RUNTIME_DIR : config->runtime_dir);
-	return *ret ? 0 : error_set(error, -ENOMEM, "out of memory");
-}
-
 /* The document in a file, or NULL with errno set; -EBADMSG if it is no JSON. */
 static json_t *load_file(int directory_fd, const char *name)
 {
@@ -125,7 +109,9 @@ static json_t *clean_resource(int directory_fd, const json_t *resource)
 {
 	json_t *document = load_devices(directory_fd, resource), *result;
 
-	result = json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:I, s:o, s:o}",
+	result = json_pack(
+		"{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o, s:o, s:b, s:I, "
+		"s:o, s:o}",
 		"name", clean_string(resource, "name"), "driver", clean_string(resource, "driver"),
 		"state", clean_string(resource, "state"), "reason",
 		clean_string(resource, "reason"), "pid", snapshot_integer(resource, "pid"),
@@ -134,7 +120,9 @@ static json_t *clean_resource(int directory_fd, const json_t *resource)
 		(int)json_is_true(json_object_get(resource, "registered")), "devices_total",
 		snapshot_integer(resource, "devices_total"), "devices_healthy",
 		snapshot_integer(resource, "devices_healthy"), "since",
-		clean_string(resource, "since"), "allocations",
+		clean_string(resource, "since"), "next_try", clean_string(resource, "next_try"),
+		"registration", clean_string(resource, "registration"), "refused",
+		(int)json_is_true(json_object_get(resource, "refused")), "allocations",
 		snapshot_integer(document, "allocations"), "last_allocation",
 		clean_string(document, "last_allocation"), "devices", clean_devices(document));
 	json_decref(document);
@@ -150,10 +138,13 @@ static int join(struct snapshot *snapshot, int directory_fd, const json_t *state
 		if (json_is_object(json_array_get(found, i)))
 			(void)json_array_append_new(
 				resources, clean_resource(directory_fd, json_array_get(found, i)));
-	snapshot->root = json_pack("{s:I, s:I, s:b, s:b, s:o}", "generation",
+	snapshot->root = json_pack("{s:I, s:I, s:o, s:b, s:I, s:b, s:b, s:o}", "generation",
 		snapshot_integer(state, "generation"), "pid", snapshot_integer(state, "pid"),
-		"running", (int)snapshot->running, "reload_failed",
-		(int)json_is_true(json_object_get(state, "reload_failed")), "resources", resources);
+		"config_file", clean_string(state, "config_file"), "running",
+		(int)snapshot->running, "reloads", snapshot_integer(state, "reloads"),
+		"reload_failed", (int)json_is_true(json_object_get(state, "reload_failed")),
+		"on_last_accepted", (int)json_is_true(json_object_get(state, "on_last_accepted")),
+		"resources", resources);
 	return snapshot->root ? 0 : -ENOMEM;
 }
 
@@ -162,16 +153,17 @@ int snapshot_read(
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	_cleanup_close_ int directory_fd = -EBADF;
-	_cleanup_free_ char *found = NULL;
 	json_t *state = NULL;
 	int r;
 
-	if (!runtime_dir) {
-		r = find_runtime_dir(config_file, &found, error);
-		if (r < 0)
-			return r;
-		runtime_dir = found;
-	}
+	if (runtime_dir)
+		snapshot.runtime_dir = strdup(runtime_dir);
+	else if (config_find_runtime_dir(
+			 config_file ?: DEFAULT_CONFIG_FILE, &snapshot.runtime_dir) < 0)
+		snapshot.runtime_dir = NULL;
+	if (!snapshot.runtime_dir)
+		return error_set(error, -ENOMEM, "out of memory");
+	runtime_dir = snapshot.runtime_dir;
 	directory_fd = open(runtime_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (directory_fd < 0 && errno != ENOENT)
 		return error_set(error, -errno, "cannot open %s: %s", runtime_dir, strerror(errno));
@@ -213,4 +205,5 @@ int snapshot_select(struct snapshot *snapshot, const char *resource, struct erro
 void snapshot_done(struct snapshot *snapshot)
 {
 	json_decref(snapshot->root);
+	free(snapshot->runtime_dir);
 }

@@ -13,6 +13,7 @@
 struct snapshot {
 	bool running; /* a daemon holds the lock */
 	bool known;   /* there is a state file; of a dead daemon if not running */
+	char *runtime_dir;
 	json_t *root; /* {"generation", "pid", "running", "resources": [{..., "devices": [...]}]} */
 };
 

@@ -205,6 +205,16 @@ static void test_conflicts(void **state)
 	start(TTYS
 		"container = { mounts = ( { host = \"/dev/tty1\"; path = \"/dev/tty0\"; } ); };");
 	expect_error("tty0", -EEXIST, "(resource \"vendor.example/unit\")");
+	start(TTYS "container = { mounts = ( { host = \"/dev/tty0\"; } ); };");
+	expect_error("tty0", -EEXIST, "/dev/tty0 in the container");
+	expect("tty1", "mount /dev/tty0 /dev/tty0 rw\nnode /dev/tty1 /dev/tty1 rw\n");
+}
+
+static void test_mount_over_another(void **state)
+{
+	make_ttys();
+	start(TTYS
+		"container = { mounts = ( { host = \"/dev/tty1\"; path = \"/dev/tty0\"; } ); };");
 	expect("tty1", "mount /dev/tty1 /dev/tty0 rw\nnode /dev/tty1 /dev/tty1 rw\n");
 }
 
@@ -253,6 +263,7 @@ int main(void)
 		TEST(test_container),
 		TEST(test_missing),
 		TEST(test_conflicts),
+		TEST(test_mount_over_another),
 		TEST(test_shared),
 		TEST(test_attributes),
 		TEST(test_static),

@@ -76,6 +76,7 @@ static void test_ends(void **state)
 
 static void test_surroundings(void **state)
 {
+	int careless = dup(STDIN_FILENO);
 	sigset_t blocked;
 
 	(void)sigemptyset(&blocked);
@@ -92,6 +93,7 @@ static void test_surroundings(void **state)
 	expect("grep -q '^SigBlk:.0*$' /proc/self/status && "
 	       "grep -q '^SigIgn:.*[08]0000000$' /proc/self/status",
 		0, NULL);
+	close_fd(careless);
 	(void)signal(SIGPIPE, SIG_DFL);
 	assert_int_equal(sigprocmask(SIG_UNBLOCK, &blocked, NULL), 0);
 }

@@ -93,7 +93,7 @@ static const struct {
 	{ ONE("replicas = 5;"),
 		SAID("unknown key \"replicas\", which belongs in \"share = { replicas = ... }\"") },
 	{ ONE("preset = \"amd-gpu\";"),
-		SAID("unknown key \"preset\", the keys here are: name, driver, enabled, overlap, topology, prefer, registration, user, match, exclude, cordon, share, container, health, prestart") },
+		SAID("preset: unknown preset \"amd-gpu\": \"devplugctl presets\" lists those there are") },
 	{ ONE("enabled = 1;"), SAID("enabled: must be true or false, not the number 1") },
 	{ ONE("overlap = \"yes\";"),
 		SAID("overlap: must be true or false, not the string \"yes\"") },
@@ -277,7 +277,7 @@ static void test_one_broken_resource(void **state)
 		const char *text, *problem;
 	} cases[] = {
 		{ "name = \"v.e/x\";\ndriver = \"path\";\nmatch = \"/dev/x\";\nzork = 1;",
-			"resource \"v.e/x\": unknown key \"zork\", the keys here are: name, driver, "
+			"resource \"v.e/x\": unknown key \"zork\", the keys here are: name, preset, driver, "
 			"enabled, overlap, topology, prefer, registration, user, match, exclude, cordon, share, "
 			"container, health, prestart" },
 		{ "", "resource: name: is missing" },

@@ -5,6 +5,8 @@
  */
 #include "host-fixture.h"
 
+#include <sys/mman.h>
+
 #include "common/log.h"
 #include "drivers/inventory.h"
 
@@ -151,6 +153,91 @@ static void test_gone_devices_are_forgotten(void **state)
 	assert_int_equal(count(&new), 1);
 }
 
+/* Through the file that survives a process. */
+static void pass_on(struct memory **ret)
+{
+	_cleanup_memory_ struct memory *memory = NULL;
+	_cleanup_close_ int fd = memfd_create("memory", MFD_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(inventory_remember(old.inventory, &memory), 0);
+	assert_int_equal(memory_write(memory, fd), 0);
+	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+	assert_int_equal(memory_read(fd, ret), 0);
+}
+
+static void test_next_process_remembers(void **state)
+{
+	static const char text[] =
+		"driver = \"static\"; match = ( { count = 2; } ); health = ( { probe = \"file\"; path "
+		"= \"/health/${id}\"; healthy = \"ok\"; recover = \"reboot\"; missing = "
+		"\"healthy\"; } );";
+	_cleanup_snapshot_ struct snapshot *before = NULL, *after = NULL;
+	struct memory *memory;
+
+	host_mkdir("/health");
+	host_write("/health/unit-1", "ECC error");
+	begin(&old, text);
+	start(&old);
+	assert_int_equal(count_healthy(&old), 1);
+	host_remove("/health/unit-1");
+	begin(&new, text);
+	pass_on(&memory);
+	inventory_recall(new.inventory, memory);
+	start(&new);
+	before = inventory_snapshot(old.inventory);
+	after = inventory_snapshot(new.inventory);
+	assert_true(after->units[0].healthy);
+	assert_false(after->units[1].healthy);
+	assert_string_equal(after->units[1].reason, "ECC error");
+	assert_int_equal(after->units[1].since, before->units[1].since);
+}
+
+static void test_hysteresis_goes_on(void **state)
+{
+	static const char text[] =
+		"driver = \"static\"; match = ( { count = 1; } ); health = ( { probe = \"file\"; path "
+		"= \"/health\"; healthy = \"ok\"; recover_after = 2; interval = 3600; } );";
+	struct memory *memory;
+
+	host_write("/health", "broken");
+	begin(&old, text);
+	start(&old);
+	host_replace("/health", "ok");
+	begin(&new, text);
+	pass_on(&memory);
+	inventory_recall(new.inventory, memory);
+	start(&new);
+	/* One good result is not two. */
+	assert_int_equal(count_healthy(&new), 0);
+	host_replace("/health", "ok");
+	RUN_UNTIL(count_healthy(&new) == 1);
+}
+
+static void test_foreign_memory_is_refused(void **state)
+{
+	static const struct {
+		const char *text;
+		int result;
+	} cases[] = {
+		{ "", -EBADMSG },
+		{ "[]", -EBADMSG },
+		{ "{\"boot\": 1, \"units\": []}", -EBADMSG },
+		{ "{\"boot\": \"another\", \"units\": []}", -ESTALE },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_close_ int fd = memfd_create("memory", MFD_CLOEXEC);
+		struct memory *memory = NULL;
+
+		assert_int_equal(
+			write(fd, cases[i].text, strlen(cases[i].text)), strlen(cases[i].text));
+		assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+		assert_int_equal(memory_read(fd, &memory), cases[i].result);
+		assert_null(memory);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +246,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_never_is_remembered, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_gone_devices, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_gone_devices_are_forgotten, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_next_process_remembers, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hysteresis_goes_on, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_foreign_memory_is_refused, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

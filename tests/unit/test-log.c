@@ -42,13 +42,17 @@ static const char *end(void)
 static void test_text(void **state)
 {
 	const struct log_fields fields = { .resource = "vendor.example/gpu" };
+	const struct log_fields named = { .resource = "vendor.example/gpu", .named = true };
 
 	log_setup("devplugd", LOG_TARGET_TEXT, LOG_INFO);
 	begin();
 	log_info("hello %d", 1);
 	log_full(LOG_ERR, &fields, "it burns");
+	log_full(LOG_ERR, &named, "= keep vendor.example/gpu");
 	log_debug("not shown");
-	assert_string_equal(end(), "devplugd: hello 1\ndevplugd: vendor.example/gpu: it burns\n");
+	assert_string_equal(end(),
+		"devplugd: hello 1\ndevplugd: vendor.example/gpu: it burns\n"
+		"devplugd: = keep vendor.example/gpu\n");
 	log_set_max_level(LOG_DEBUG);
 	begin();
 	log_debug("shown");

@@ -58,7 +58,7 @@ static int fake_open_session(void *userdata, uint64_t *ret_number, struct error 
 		return error_set(error, world.session_result, "no session");
 	world.session_open = true;
 	*ret_number = ++world.sessions;
-	return 0;
+	return world.session_result;
 }
 
 static int fake_end_session(uint64_t number, void *userdata)
@@ -525,6 +525,29 @@ static void test_kubelet_never_disturbs(void **state)
 	end();
 }
 
+/* A kubelet that comes by itself may come in an hour. */
+static void test_watched_session_waits(void **state)
+{
+	begin();
+	world.session_result = 1;
+	tell(RESOURCE_START);
+	tell(RESOURCE_READY);
+	expect(RESOURCE_REGISTERING);
+	assert_int_equal(wait_of(RESOURCE_TIMER_STATE), USEC_INFINITY);
+	tell(RESOURCE_WATCHED);
+	expect(RESOURCE_REGISTERING);
+	tell(RESOURCE_REGISTERED);
+	expect(RESOURCE_SERVING);
+	tell(RESOURCE_SESSION_ENDED);
+	expect(RESOURCE_REGISTERING);
+	assert_int_equal(world.sessions, 2);
+	assert_int_equal(wait_of(RESOURCE_TIMER_STATE), USEC_INFINITY);
+	/* Registered, but not watched: that has a limit. */
+	tell(RESOURCE_REGISTERED);
+	assert_int_equal(wait_of(RESOURCE_TIMER_STATE), RESOURCE_WATCH_TIMEOUT);
+	end();
+}
+
 static void test_both_orders_of_registration(void **state)
 {
 	bring_to(RESOURCE_REGISTERING);
@@ -791,6 +814,7 @@ int main(void)
 		cmocka_unit_test(test_short_sessions),
 		cmocka_unit_test(test_kubelet_away),
 		cmocka_unit_test(test_kubelet_never_disturbs),
+		cmocka_unit_test(test_watched_session_waits),
 		cmocka_unit_test(test_both_orders_of_registration),
 		cmocka_unit_test(test_hung_child),
 		cmocka_unit_test(test_reload_keeps_the_child),

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -117,12 +118,78 @@ static void test_session(void **state)
 	(void)close_fd(kubelet);
 }
 
+/* The plugin watcher takes every name without a dot for a plugin that answers: such a name must
+ * come into being by a rename only. */
+static void assert_never_half_made(int inotify_fd)
+{
+	char buffer[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+	ssize_t size = read(inotify_fd, buffer, sizeof(buffer));
+	unsigned moved = 0;
+
+	for (char *p = buffer; size > 0 && p < buffer + size;) {
+		const struct inotify_event *event = (const void *)p;
+
+		if (event->mask & IN_CREATE)
+			assert_int_equal(event->name[0], '.');
+		moved += (event->mask & IN_MOVED_TO) != 0;
+		p += sizeof(*event) + event->len;
+	}
+	assert_int_equal(moved, 1);
+}
+
+static void test_watched(void **state)
+{
+	int inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	struct session session = SESSION_INIT, none = SESSION_INIT;
+	struct sockaddr_un address;
+	struct error error = { 0 };
+	struct stat st;
+	int client;
+
+	assert_true(inotify_add_watch(inotify_fd, directory, IN_CREATE | IN_MOVED_TO) >= 0);
+	assert_int_equal(
+		session_open_watched(directory, RESOURCE, instance, 1, &session, &error), 0);
+	assert_never_half_made(inotify_fd);
+	(void)close_fd(inotify_fd);
+	assert_int_equal(session.kubelet_fd, -EBADF);
+	assert_true(startswith(session.name, SESSION_SOCKET_PREFIX) != NULL);
+	address = address_of(session.name);
+	assert_int_equal(stat(address.sun_path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof(address)), 0);
+	(void)close_fd(client);
+	session_done(&session);
+	assert_false(access(address.sun_path, F_OK) == 0);
+
+	assert_int_equal(
+		session_open_watched("/nonexistent", RESOURCE, instance, 2, &none, &error), -ENXIO);
+	assert_non_null(strstr(error.message, "/nonexistent"));
+	assert_int_equal(none.number, 0);
+}
+
+/* What a killed daemon left between binding and renaming. */
+static void test_sweep_hidden(void **state)
+{
+	int dead = bind_at(".devplugd-dead-1.sock", true), other = bind_at(".other.sock", true);
+
+	(void)close_fd(dead);
+	(void)close_fd(other);
+	assert_int_equal(session_sweep(directory), 1);
+	assert_false(exists(".devplugd-dead-1.sock"));
+	assert_true(exists(".other.sock"));
+}
+
 static void test_longest_name(void **state)
 {
 	int kubelet = bind_at(KUBELET_SOCKET_NAME, true);
 	struct session session = SESSION_INIT;
 
 	assert_int_equal(open_session(UINT64_MAX, &session), 0);
+	assert_non_null(strstr(session.name, SESSION_SOCKET_SUFFIX));
+	session_done(&session);
+	assert_int_equal(
+		session_open_watched(directory, RESOURCE, instance, UINT64_MAX, &session, NULL), 0);
 	assert_non_null(strstr(session.name, SESSION_SOCKET_SUFFIX));
 	session_done(&session);
 	(void)close_fd(kubelet);
@@ -200,6 +267,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_absent_kubelet, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_session, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_watched, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sweep_hidden, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_longest_name, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stranger_in_our_place, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sweep, setup, teardown),

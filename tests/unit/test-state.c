@@ -77,6 +77,14 @@ static void test_replaces(void **state)
 	assert_null(contents(STATE_FILE ".tmp"));
 }
 
+static void test_private(void **state)
+{
+	assert_int_equal(state_write(opened, "secret", "x", 1), 0);
+	assert_int_equal(state_write_private(opened, "secret", "yz", 2), 0);
+	assert_string_equal(contents("secret"), "yz");
+	assert_int_equal(stat_of("secret").st_mode & 07777, 0600);
+}
+
 /* A directory in the way of the new file makes the rename fail. */
 static void test_failure_keeps_the_old(void **state)
 {
@@ -193,6 +201,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_replaces, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_private, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_failure_keeps_the_old, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_does_not_follow_links, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_copy_is_bounded, setup, teardown),

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes the manual of the configuration from the tables that the parser reads by, so that the two
+ * cannot differ. The examples are files that the tests give to devplugd --check.
+ */
+#include <dirent.h>
+
+#include "config/config.h"
+#include "docs/manual/format.h"
+#include "drivers/driver.h"
+#include "drivers/template.h"
+
+#define LINE_MAX_LENGTH 1024
+
+static const struct manual_format *const formats[] = { &manual_page, &manual_markdown };
+static const struct manual_format *arg_format;
+static const char *arg_examples;
+
+static const char *const introduction[] = {
+	"The file is in the syntax of libconfig: `key = value;`, lists in `( )`, groups in "
+	"`{ }`, comments after `#`. A key that is not listed here is an error, and so is "
+	"a value that is out of bounds; `devplugd --check` names every problem with file and "
+	"line. A file with a problem changes nothing.",
+	"After the file, the drop-ins `/etc/devplugd.conf.d/*.conf` and then "
+	"`/run/devplugd.conf.d/*.conf` are read, each directory in lexical order. For `devplugd "
+	"-c FILE`, they are `FILE.d/*.conf`. The resources in a drop-in are added to those "
+	"before; its other keys override.",
+	"Strings that are marked as templates may contain variables, see below.",
+	NULL,
+};
+
+/* --- what may be written for an option --- */
+
+static void describe_choices(FILE *stream, const struct option *option)
+{
+	for (size_t i = 0; option->choices[i]; i++)
+		(void)fprintf(stream, "%s`\"%s\"`",
+			i == 0                           ? ""
+				: option->choices[i + 1] ? ", "
+							 : " or ",
+			option->choices[i]);
+}
+
+static void describe_length(FILE *stream, const struct option *option)
+{
+	if (option->maximum > 0)
+		(void)fprintf(stream, ", at most %lld bytes", (long long)option->maximum);
+	if (option->template)
+		(void)fputs(", template", stream);
+}
+
+static void describe_value(FILE *stream, const struct option *option)
+{
+	const struct option_table *table = option->table;
+
+	switch (option->type) {
+	case OPTION_BOOL:
+		(void)fputs("`true` or `false`", stream);
+		break;
+	case OPTION_INTEGER:
+		(void)fprintf(stream, "number%s%s, from %lld to %lld", option->unit ? " of " : "",
+			option->unit ?: "", (long long)option->minimum, (long long)option->maximum);
+		break;
+	case OPTION_SECONDS:
+		(void)fprintf(stream, "seconds, from %g to %g", (double)option->minimum / 1000,
+			(double)option->maximum / 1000);
+		break;
+	case OPTION_STRING:
+		(void)fputs("string", stream);
+		describe_length(stream, option);
+		break;
+	case OPTION_STRINGS:
+		(void)fputs("string or list of strings", stream);
+		describe_length(stream, option);
+		break;
+	case OPTION_CHOICE:
+		describe_choices(stream, option);
+		break;
+	case OPTION_GROUP:
+		(void)fputs("group", stream);
+		break;
+	case OPTION_GROUPS:
+		(void)fputs("list of groups", stream);
+		if (table->shorthand)
+			(void)fprintf(stream, "; a string stands for a group with this `%s`",
+				table->shorthand);
+		break;
+	case OPTION_DRIVER:
+		(void)fputs("list of groups, with the keys of the driver", stream);
+		break;
+	}
+	if (option->variant)
+		(void)fprintf(stream, "; only for `\"%s\"`", option->variant);
+}
+
+/* Writes nothing if there is no default. */
+static void describe_default(FILE *stream, const struct option *option)
+{
+	int64_t integer = option->default_integer;
+
+	if (option->required)
+		return;
+	switch (option->type) {
+	case OPTION_BOOL:
+		(void)fprintf(stream, "`%s`", integer ? "true" : "false");
+		return;
+	case OPTION_INTEGER:
+		if (integer >= option->minimum && integer <= option->maximum)
+			(void)fprintf(stream, "`%lld`", (long long)integer);
+		return;
+	case OPTION_SECONDS:
+		(void)fprintf(stream, "`%g`", (double)integer / 1000);
+		return;
+	case OPTION_STRING:
+		if (option->default_string)
+			(void)fprintf(stream, "`\"%s\"`", option->default_string);
+		return;
+	case OPTION_CHOICE:
+		(void)fprintf(stream, "`\"%s\"`", option->choices[integer]);
+		return;
+	case OPTION_STRINGS:
+	case OPTION_GROUP:
+	case OPTION_GROUPS:
+	case OPTION_DRIVER:
+		return;
+	}
+}
+
+static int write_key(const struct option *option)
+{
+	_cleanup_free_ char *value = NULL, *initial = NULL;
+	size_t value_size, initial_size;
+	FILE *value_stream = open_memstream(&value, &value_size);
+	FILE *initial_stream = open_memstream(&initial, &initial_size);
+	struct manual_key key = {
+		.key = option->key, .help = option->help, .required = option->required
+	};
+
+	if (value_stream)
+		describe_value(value_stream, option);
+	if (initial_stream)
+		describe_default(initial_stream, option);
+	if ((value_stream && fclose(value_stream) != 0) || !value)
+		return -ENOMEM;
+	if ((initial_stream && fclose(initial_stream) != 0) || !initial)
+		return -ENOMEM;
+	key.value = value;
+	key.initial = initial_size > 0 ? initial : NULL;
+	arg_format->key(stdout, &key);
+	return 0;
+}
+
+/* --- tables --- */
+
+/* Whether all keys of the table have been said to be those of the other. */
+static bool is_part_of(const struct option_table *table, const struct option_table *other)
+{
+	for (size_t i = 0; i < table->count; i++) {
+		const struct option *same = option_table_find(other, table->options[i].key);
+
+		if (!same || !streq(same->help, table->options[i].help))
+			return false;
+	}
+	return true;
+}
+
+static int write_table(const struct option_table *table, const char *path)
+{
+	int r = 0;
+
+	arg_format->keys_begin(stdout);
+	for (size_t i = 0; i < table->count && r >= 0; i++)
+		r = write_key(&table->options[i]);
+	for (size_t i = 0; i < table->count && r >= 0; i++) {
+		const struct option *option = &table->options[i];
+		char deeper[256], text[300];
+
+		/* The resources have a section of their own. */
+		if (!option->table || option->table == &declaration_table)
+			continue;
+		(void)snprintf(
+			deeper, sizeof(deeper), "%s%s%s", path, path[0] ? "." : "", option->key);
+		(void)snprintf(text, sizeof(text), "Keys of `%s`", deeper);
+		arg_format->heading(stdout, 2, text);
+		if (is_part_of(option->table, table)) {
+			(void)snprintf(
+				text, sizeof(text), "The keys above, without `%s`.", option->key);
+			arg_format->paragraph(stdout, text);
+		} else {
+			r = write_table(option->table, deeper);
+		}
+	}
+	return r;
+}
+
+static int write_driver(const struct driver *driver)
+{
+	char text[512];
+
+	(void)snprintf(text, sizeof(text), "Driver `%s`", driver->name);
+	arg_format->heading(stdout, 1, text);
+	(void)snprintf(text, sizeof(text), "For %s.", driver->summary);
+	arg_format->paragraph(stdout, text);
+	if (driver->variables && driver->variables[0]) {
+		size_t length = (size_t)snprintf(text, sizeof(text), "It adds the variables");
+
+		for (size_t i = 0; driver->variables[i] && length < sizeof(text); i++)
+			length += (size_t)snprintf(text + length, sizeof(text) - length,
+				"%s `${%s}`", i > 0 ? "," : "", driver->variables[i]);
+		arg_format->paragraph(stdout, text);
+	}
+	arg_format->paragraph(stdout, "Keys of an entry of `match`:");
+	return write_table(driver->match, "match");
+}
+
+static void write_variables(void)
+{
+	const struct template_variable *variable;
+
+	arg_format->heading(stdout, 1, "Variables");
+	arg_format->paragraph(stdout,
+		"In templates; a `$$` is a plain dollar sign. An unknown variable is an error, and "
+		"drivers may add more.");
+	arg_format->terms_begin(stdout);
+	for (size_t i = 0; (variable = template_variable_get(i)); i++)
+		arg_format->term(stdout, variable->form, variable->help);
+}
+
+/* --- examples --- */
+
+static int is_example(const struct dirent *entry)
+{
+	size_t length = strlen(entry->d_name);
+
+	return length > 5 && streq(entry->d_name + length - 5, ".conf");
+}
+
+static int compare_files(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Shows a file: its licence line is left out, its first comment is what it is about. */
+static int write_example(const char *path)
+{
+	_cleanup_fclose_ FILE *stream = fopen(path, "re");
+	_cleanup_free_ char *code = NULL;
+	char line[LINE_MAX_LENGTH];
+	bool titled = false;
+	FILE *buffer;
+	size_t size;
+
+	if (!stream)
+		return -errno;
+	buffer = open_memstream(&code, &size);
+	if (!buffer)
+		return -ENOMEM;
+	while (fgets(line, sizeof(line), stream)) {
+		if (startswith(line, "# SPDX-"))
+			continue;
+		if (!titled && startswith(line, "# ")) {
+			line[strcspn(line, "\n")] = '\0';
+			arg_format->paragraph(stdout, line + 2);
+			titled = true;
+			continue;
+		}
+		(void)fputs(line, buffer);
+	}
+	if (fclose(buffer) != 0)
+		return -ENOMEM;
+	arg_format->code(stdout, code);
+	return 0;
+}
+
+static int write_directory(const char *directory)
+{
+	struct dirent **entries;
+	int n, r = 0;
+
+	n = scandir(directory, &entries, is_example, compare_files);
+	if (n < 0)
+		return errno == ENOENT ? 0 : -errno;
+	for (int i = 0; i < n; i++) {
+		_cleanup_free_ char *path = NULL, *drop_ins = NULL;
+
+		if (asprintf(&path, "%s/%s", directory, entries[i]->d_name) < 0)
+			path = NULL;
+		if (asprintf(&drop_ins, "%s/%s.d", directory, entries[i]->d_name) < 0)
+			drop_ins = NULL;
+		if (r >= 0)
+			r = path && drop_ins ? write_example(path) : -ENOMEM;
+		if (r >= 0)
+			r = write_directory(drop_ins);
+		free(entries[i]);
+	}
+	free(entries);
+	return r;
+}
+
+static int write_manual(void)
+{
+	int r;
+
+	arg_format->begin(stdout);
+	arg_format->heading(stdout, 1, "Description");
+	for (size_t i = 0; introduction[i]; i++)
+		arg_format->paragraph(stdout, introduction[i]);
+	arg_format->heading(stdout, 1, "Keys of the file");
+	r = write_table(&config_table, "");
+	if (r < 0)
+		return r;
+	arg_format->heading(stdout, 1, "Keys of a resource");
+	arg_format->paragraph(stdout, "Of each group in the list `resources`:");
+	r = write_table(&declaration_table, "");
+	for (size_t i = 0; drivers[i] && r >= 0; i++)
+		r = write_driver(drivers[i]);
+	if (r < 0)
+		return r;
+	write_variables();
+	arg_format->heading(stdout, 1, "Examples");
+	return write_directory(arg_examples);
+}
+
+static int parse_argv(int argc, char *argv[])
+{
+	if (argc != 3)
+		return -EINVAL;
+	for (size_t i = 0; i < ARRAY_SIZE(formats); i++)
+		if (streq(formats[i]->name, argv[1]))
+			arg_format = formats[i];
+	arg_examples = argv[2];
+	return arg_format ? 0 : -EINVAL;
+}
+
+int main(int argc, char *argv[])
+{
+	int r;
+
+	if (parse_argv(argc, argv) < 0) {
+		(void)fputs("generate-manual man|markdown EXAMPLES_DIRECTORY\n", stderr);
+		return 2;
+	}
+	r = write_manual();
+	if (r >= 0 && fflush(stdout) != 0)
+		r = -errno;
+	if (r < 0)
+		(void)fprintf(stderr, "generate-manual: %s\n", strerror(-r));
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file is written by a child, kept by the supervisor and read by the next child: to each of
+ * them it is input from a stranger. What is not understood is left out, and a device that is not
+ * remembered is probed like a new one.
+ */
+#include "drivers/memory.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+
+#define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
+#define BOOT_ID_SIZE 64
+
+int memory_new(struct memory **ret)
+{
+	struct memory *memory = calloc(1, sizeof(*memory));
+
+	if (!memory)
+		return -ENOMEM;
+	*ret = memory;
+	return 0;
+}
+
+static struct memory_unit *memory_unit_free(struct memory_unit *unit)
+{
+	if (!unit)
+		return NULL;
+	for (size_t i = 0; i < unit->n_verdicts; i++)
+		verdict_done(&unit->verdicts[i].verdict);
+	free(unit->verdicts);
+	free(unit->id);
+	free(unit);
+	return NULL;
+}
+DEFINE_CLEANUP(struct memory_unit *, memory_unit_free)
+
+struct memory *memory_free(struct memory *memory)
+{
+	if (!memory)
+		return NULL;
+	map_done(&memory->by_id);
+	for (size_t i = 0; i < memory->n_units; i++)
+		memory_unit_free(memory->units[i]);
+	free(memory->units);
+	free(memory);
+	return NULL;
+}
+
+int memory_add(struct memory *memory, const char *id, bool healthy, uint64_t since,
+	struct memory_unit **ret)
+{
+	_cleanup_(memory_unit_freep) struct memory_unit *unit = calloc(1, sizeof(*unit));
+	int r;
+
+	if (!unit)
+		return -ENOMEM;
+	unit->id = strdup(id);
+	unit->healthy = healthy;
+	unit->since = since;
+	if (!unit->id)
+		return -ENOMEM;
+	r = array_reserve((void **)&memory->units, memory->n_units, sizeof(memory->units[0]));
+	if (r < 0)
+		return r;
+	r = map_put(&memory->by_id, unit->id, unit);
+	if (r < 0)
+		return r;
+	*ret = memory->units[memory->n_units++] = TAKE_PTR(unit);
+	return 0;
+}
+
+int memory_unit_add(struct memory_unit *unit, uint64_t probe, const struct verdict *verdict)
+{
+	struct memory_verdict copy = { .probe = probe, .verdict = *verdict };
+	int r;
+
+	r = array_reserve((void **)&unit->verdicts, unit->n_verdicts, sizeof(unit->verdicts[0]));
+	if (r < 0)
+		return r;
+	if (verdict->reason) {
+		copy.verdict.reason = strdup(verdict->reason);
+		if (!copy.verdict.reason)
+			return -ENOMEM;
+	}
+	unit->verdicts[unit->n_verdicts++] = copy;
+	return 0;
+}
+
+const struct memory_unit *memory_find(const struct memory *memory, const char *id)
+{
+	return memory ? map_get(&memory->by_id, id) : NULL;
+}
+
+const struct verdict *memory_verdict(const struct memory_unit *unit, uint64_t probe)
+{
+	for (size_t i = 0; unit && probe != 0 && i < unit->n_verdicts; i++)
+		if (unit->verdicts[i].probe == probe)
+			return &unit->verdicts[i].verdict;
+	return NULL;
+}
+
+uint64_t probe_key(const struct declared_probe *probe)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&text, &size);
+
+	if (!stream)
+		return 0;
+	(void)fprintf(stream, "%d", probe->kind);
+	if (probe->kind == PROBE_FILE)
+		(void)fprintf(stream, "\n%s\n%s\n%d", probe->path, probe->healthy, probe->missing);
+	for (size_t i = 0; i < probe->command.count; i++)
+		(void)fprintf(stream, "\n%s", probe->command.items[i]);
+	if (fclose(stream) != 0) {
+		free(text);
+		text = NULL;
+		return 0;
+	}
+	return hash_string(text);
+}
+
+static int read_boot_id(char ret_id[static BOOT_ID_SIZE])
+{
+	_cleanup_fclose_ FILE *stream = fopen(BOOT_ID_FILE, "re");
+
+	if (!stream || !fgets(ret_id, BOOT_ID_SIZE, stream))
+		return -EIO;
+	ret_id[strcspn(ret_id, "\n")] = '\0';
+	return 0;
+}
+
+static json_t *unit_json(const struct memory_unit *unit)
+{
+	json_t *probes = json_array();
+
+	for (size_t i = 0; i < unit->n_verdicts; i++) {
+		const struct verdict *verdict = &unit->verdicts[i].verdict;
+		char key[20];
+
+		(void)snprintf(key, sizeof(key), "%016" PRIx64, unit->verdicts[i].probe);
+		(void)json_array_append_new(probes,
+			json_pack("{s:s, s:b, s:i, s:s?}", "probe", key, "healthy",
+				verdict->healthy, "streak", (int)verdict->streak, "reason",
+				verdict->reason));
+	}
+	return json_pack("{s:s, s:b, s:I, s:o}", "id", unit->id, "healthy", unit->healthy, "since",
+		(json_int_t)unit->since, "probes", probes);
+}
+
+int memory_write(const struct memory *memory, int fd)
+{
+	char boot[BOOT_ID_SIZE];
+	json_t *units, *root;
+	int r;
+
+	r = read_boot_id(boot);
+	if (r < 0)
+		return r;
+	units = json_array();
+	for (size_t i = 0; i < memory->n_units; i++)
+		(void)json_array_append_new(units, unit_json(memory->units[i]));
+	root = json_pack("{s:s, s:o}", "boot", boot, "units", units);
+	if (!root)
+		return -ENOMEM;
+	r = json_dumpfd(root, fd, JSON_COMPACT) < 0 ? -EIO : 0;
+	json_decref(root);
+	return r;
+}
+
+static int read_verdict(struct memory_unit *unit, json_t *json)
+{
+	const char *key, *reason = NULL;
+	struct verdict verdict = { .known = true };
+	char text[REASON_MAX];
+	uint64_t probe;
+	int healthy, streak;
+
+	if (json_unpack(json, "{s:s, s:b, s:i, s?:s}", "probe", &key, "healthy", &healthy, "streak",
+		    &streak, "reason", &reason) < 0 ||
+		sscanf(key, "%" SCNx64, &probe) != 1 || streak < 0)
+		return 0;
+	verdict.healthy = healthy;
+	verdict.streak = (unsigned)streak;
+	if (!healthy) {
+		reason_copy(reason ? reason : "it was unhealthy before", text);
+		verdict.reason = text;
+	}
+	return memory_unit_add(unit, probe, &verdict);
+}
+
+static int read_unit(struct memory *memory, json_t *json)
+{
+	struct memory_unit *unit;
+	const char *id;
+	json_t *probes, *probe;
+	json_int_t since;
+	size_t i;
+	int healthy, r;
+
+	if (json_unpack(json, "{s:s, s:b, s:I, s:o}", "id", &id, "healthy", &healthy, "since",
+		    &since, "probes", &probes) < 0 ||
+		since < 0)
+		return 0;
+	r = memory_add(memory, id, healthy, (uint64_t)since, &unit);
+	if (r < 0)
+		return r == -EEXIST ? 0 : r;
+	json_array_foreach(probes, i, probe)
+	{
+		r = read_verdict(unit, probe);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int read_units(json_t *root, struct memory **ret)
+{
+	_cleanup_memory_ struct memory *memory = NULL;
+	const char *boot;
+	char now[BOOT_ID_SIZE];
+	json_t *units, *unit;
+	size_t i;
+	int r;
+
+	if (json_unpack(root, "{s:s, s:o}", "boot", &boot, "units", &units) < 0)
+		return -EBADMSG;
+	r = read_boot_id(now);
+	if (r < 0 || !streq(boot, now))
+		return -ESTALE;
+	r = memory_new(&memory);
+	if (r < 0)
+		return r;
+	json_array_foreach(units, i, unit)
+	{
+		r = read_unit(memory, unit);
+		if (r < 0)
+			return r;
+	}
+	*ret = TAKE_PTR(memory);
+	return 0;
+}
+
+int memory_read(int fd, struct memory **ret)
+{
+	json_t *root;
+	int r;
+
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return -errno;
+	root = json_loadfd(fd, 0, NULL);
+	if (!root)
+		return -EBADMSG;
+	r = read_units(root, ret);
+	json_decref(root);
+	return r;
+}

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manual is what the option tables say, and every example in it, and elsewhere in the texts, is valid."""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from node import program
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
+EXAMPLES = os.path.join(ROOT, "docs/examples")
+TEXTS = [os.path.join(ROOT, "README.md")] + sorted(glob.glob(ROOT + "/docs/*.md"))
+
+
+def manual(form):
+    return subprocess.run([program("generate-manual"), form, EXAMPLES], capture_output=True, text=True, check=True).stdout
+
+
+def blocks(text):
+    """Configurations between fences."""
+    for block in re.findall(r"^```[a-z]*\n(.*?)^```$", text, re.M | re.S):
+        if re.match(r"\s*resources = \(", block):
+            yield block
+
+
+class Documentation(unittest.TestCase):
+    def check(self, path):
+        answer = subprocess.run([program("devplugd"), "-c", path, "--check"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+
+    def test_manual_is_new(self):
+        with open(ROOT + "/docs/configuration.md") as file:
+            self.assertEqual(file.read(), manual("markdown"),
+                             "docs/configuration.md is old: cmake --build BUILD --target manual")
+
+    def test_every_key_is_explained(self):
+        text = manual("markdown")
+        self.assertNotIn("(null)", text)
+        for row in re.findall(r"^\| `.*$", text, re.M):
+            with self.subTest(row):
+                self.assertRegex(row, r"\| [^|]*[A-Za-z][^|]*[.;] \|$")
+
+    def test_page_is_well_formed(self):
+        if not shutil.which("mandoc"):
+            self.skipTest("needs mandoc")
+        answer = subprocess.run(["mandoc", "-T", "lint", "-W", "warning"], input=manual("man"), capture_output=True, text=True)
+        # The page has no date, so that it is the same whenever it is built.
+        complaints = [line for line in answer.stdout.splitlines() if "missing date" not in line]
+        self.assertEqual(complaints, [])
+
+    def test_examples(self):
+        files = sorted(glob.glob(EXAMPLES + "/*.conf"))
+        self.assertGreater(len(files), 10)
+        for path in files:
+            with self.subTest(os.path.basename(path)):
+                self.check(path)
+
+    def test_every_key_has_an_example(self):
+        examples = ""
+        for path in glob.glob(EXAMPLES + "/**/*.conf", recursive=True):
+            with open(path) as file:
+                examples += re.sub(r"^\s*#.*$", "", file.read(), flags=re.M)
+        keys = set(re.findall(r"^\| `([a-z_]+)` \|", manual("markdown"), re.M))
+        self.assertGreater(len(keys), 40)
+        for key in sorted(keys):
+            with self.subTest(key):
+                self.assertRegex(examples, rf"\b{key}\s*=")
+
+    def test_blocks_in_texts(self):
+        n = 0
+        for path in TEXTS:
+            with open(path) as file:
+                text = file.read()
+            for block in blocks(text):
+                n += 1
+                with self.subTest(f"{os.path.basename(path)}: {block[:60]}"), tempfile.TemporaryDirectory() as directory:
+                    config = os.path.join(directory, "devplugd.conf")
+                    with open(config, "w") as file:
+                        file.write(block)
+                    self.check(config)
+        self.assertGreater(n, 10)
+
+    def test_shipped_file(self):
+        """As it is, and with its examples taken out of their comments."""
+        with open(ROOT + "/etc/devplugd.conf") as file:
+            text = file.read()
+        self.check(ROOT + "/etc/devplugd.conf")
+        with tempfile.TemporaryDirectory() as directory:
+            config = os.path.join(directory, "devplugd.conf")
+            with open(config, "w") as file:
+                file.write(re.sub(r"^( *)#(?=[a-z{}]|  )", r"\1", text, flags=re.M))
+            self.check(config)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P14, memory: what probes found outlives the child and the daemon, and goes with the resource."""
+import os
+import signal
+import unittest
+
+from node import NodeTest, static, until
+
+
+class HealthMemory(NodeTest):
+    def setUp(self):
+        super().setUp()
+        os.mkdir(self.node.path("health"))
+        self.node.configure(static(
+            "gpu", 3, f'health = ( {{ probe = "file"; path = "{self.node.dir}/health/${{id}}"; '
+                      'healthy = "ok"; missing = "healthy"; recover = "reboot"; } );'))
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(gpu=3)
+
+    def devices(self):
+        return {d["id"]: d for d in self.node.resource("vendor.example/gpu")["devices"]}
+
+    def fail_one(self):
+        with open(self.node.path("health/gpu-1"), "w") as file:
+            file.write("ECC error")
+        self.node.await_allocatable(gpu=2)
+        os.unlink(self.node.path("health/gpu-1"))
+
+        def look():
+            device = self.devices().get("gpu-1")
+            return device if device and device["reason"] else None
+
+        return until(look, "the failure to be shown")
+
+    def check_remembered(self, before):
+        self.node.await_allocatable(gpu=2)
+        now = until(lambda: self.devices().get("gpu-1"), "the device to be shown")
+        self.assertEqual((now["health"], now["reason"], now["since"]),
+                         ("Unhealthy", "ECC error", before["since"]))
+
+    def test_P14_child_restart(self):
+        before = self.fail_one()
+        pid = self.node.resource("vendor.example/gpu")["pid"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: (r := self.node.resource("vendor.example/gpu"))["state"] == "serving"
+              and r["pid"] != pid, "the child to be back")
+        self.check_remembered(before)
+
+    def test_P14_daemon_killed_and_restarted(self):
+        before = self.fail_one()
+        until(lambda: os.listdir(self.node.run + "/health"), "the memory to be written")
+        self.node.stop(signal.SIGKILL)
+        self.node.start()
+        self.check_remembered(before)
+        self.assertEqual(self.node.stop(), 0)
+        self.node.start()
+        self.check_remembered(before)
+
+    def test_P14_forgotten_with_the_resource(self):
+        self.fail_one()
+        until(lambda: os.listdir(self.node.run + "/health"), "the memory to be written")
+        self.node.configure(static("other", 1))
+        self.node.reload()
+        until(lambda: not os.listdir(self.node.run + "/health"), "the memory to be removed")
+
+
+if __name__ == "__main__":
+    unittest.main()

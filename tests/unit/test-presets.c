@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every preset that is shipped, on a tree that has what it is for and what it must not take for
+ * that.
+ */
+#include "host-fixture.h"
+
+#include "config/preset.h"
+#include "drivers/scan.h"
+
+#define NODES_MAX 8
+
+static const struct {
+	const char *preset;
+	const char *nodes[NODES_MAX]; /* on the host */
+	const char *ids;              /* what is found, each with a space behind it */
+} cases[] = {
+	{ "dri-render", { "/dev/dri/card0", "/dev/dri/renderD128", "/dev/dri/renderD129" },
+		"dri:renderD128 dri:renderD129 " },
+	{ "fuse", { "/dev/fuse" }, "fuse " },
+	{ "gpio", { "/dev/gpiochip0", "/dev/gpiomem" }, "gpiochip0 " },
+	{ "hwrng", { "/dev/hwrng" }, "hwrng " },
+	{ "i2c", { "/dev/i2c-1", "/dev/i2c-10" }, "i2c-1 i2c-10 " },
+	{ "kvm", { "/dev/kvm" }, "kvm " },
+	{ "loop", { "/dev/loop-control", "/dev/loop0", "/dev/loop7" }, "loop0 loop7 " },
+	{ "nvidia",
+		{ "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm",
+			"/dev/nvidia-modeset" },
+		"nvidia0 nvidia1 " },
+	{ "ptp", { "/dev/ptp0", "/dev/ptp_kvm" }, "ptp0 " },
+	{ "rtc", { "/dev/rtc", "/dev/rtc0" }, "rtc0 " },
+	{ "serial", { "/dev/serial/by-id/usb-FTDI_FT232R_A1-if00-port0", "/dev/ttyUSB0" },
+		"serial:by-id:usb-FTDI_FT232R_A1-if00-port0 " },
+	{ "sgx-enclave", { "/dev/sgx_enclave", "/dev/sgx_provision", "/dev/sgx_vepc" },
+		"sgx_enclave " },
+	{ "sgx-provision", { "/dev/sgx_enclave", "/dev/sgx_provision" }, "sgx_provision " },
+	{ "snd", { "/dev/snd/controlC0", "/dev/snd/pcmC0D0p" }, "snd " },
+	{ "spi", { "/dev/spidev0.0", "/dev/spidev0.1" }, "spidev0.0 spidev0.1 " },
+	{ "tpm", { "/dev/tpm0", "/dev/tpmrm0" }, "tpmrm0 " },
+	{ "tun", { "/dev/net/tun" }, "net:tun " },
+	{ "uinput", { "/dev/uinput" }, "uinput " },
+	{ "vhost-net", { "/dev/vhost-net" }, "vhost-net " },
+	{ "vhost-vsock", { "/dev/vhost-vsock" }, "vhost-vsock " },
+	{ "video",
+		{ "/dev/video0", "/dev/v4l/by-id/usb-Cam_1-video-index0",
+			"/dev/v4l/by-id/usb-Cam_1-video-index1" },
+		"v4l:by-id:usb-Cam_1-video-index0 " },
+	{ "watchdog", { "/dev/watchdog", "/dev/watchdog0" }, "watchdog0 " },
+};
+
+static void make_node(const char *path)
+{
+	char directory[256];
+
+	(void)snprintf(
+		directory, sizeof(directory), "%.*s", (int)(strrchr(path, '/') - path), path);
+	host_mkdir(directory);
+	host_mknod(path);
+}
+
+static void list(const struct config *config, struct scan *scan)
+{
+	struct error error;
+
+	scan->root = host_root;
+	if (declaration_of(config)->driver->list(declaration_of(config), scan, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+static struct config *declare_preset(const char *preset)
+{
+	char text[128];
+
+	(void)snprintf(text, sizeof(text), "preset = \"%s\";", preset);
+	return declare(text);
+}
+
+static void test_case(size_t i)
+{
+	_cleanup_config_ struct config *config = declare_preset(cases[i].preset);
+	_cleanup_scan_ struct scan empty = { 0 }, scan = { 0 };
+	char ids[512] = "";
+
+	list(config, &empty);
+	assert_int_equal(empty.n_devices, 0);
+	for (size_t k = 0; k < NODES_MAX && cases[i].nodes[k]; k++)
+		make_node(cases[i].nodes[k]);
+	list(config, &scan);
+	for (size_t k = 0; k < scan.n_devices; k++) {
+		(void)strcat(ids, scan.devices[k]->id);
+		(void)strcat(ids, " ");
+	}
+	if (!streq(ids, cases[i].ids))
+		fail_msg("%s finds \"%s\", not \"%s\"", cases[i].preset, ids, cases[i].ids);
+}
+
+static void test_what_they_find(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(host_setup(state), 0);
+		test_case(i);
+		assert_int_equal(host_teardown(state), 0);
+	}
+}
+
+/* A preset without a row above, or without a line that says what it is for. */
+static void test_all_are_known(void **state)
+{
+	_cleanup_strings_ struct strings names = { 0 };
+	struct error error;
+
+	assert_int_equal(preset_list(&names, &error), 0);
+	assert_int_equal(names.count, ARRAY_SIZE(cases));
+	for (size_t i = 0; i < names.count; i++) {
+		_cleanup_free_ char *path = NULL, *summary = NULL;
+
+		assert_string_equal(names.items[i], cases[i].preset);
+		assert_int_equal(preset_find(names.items[i], &path, &error), 0);
+		assert_int_equal(preset_summary(path, &summary, &error), 0);
+		if (!strstr(summary, ". Replaces ") || summary[strlen(summary) - 1] != '.')
+			fail_msg("%s: \"%s\"", names.items[i], summary);
+	}
+}
+
+/* The nodes that programs need beside a GPU's own. */
+static void test_nvidia_nodes(void **state)
+{
+	_cleanup_config_ struct config *config = declare_preset("nvidia");
+	static const char *const hosts[] = { "/dev/nvidiactl", "/dev/nvidia-uvm",
+		"/dev/nvidia-uvm-tools", "/dev/nvidia-modeset" };
+	const struct groups *nodes = &declaration_of(config)->container.nodes;
+
+	assert_int_equal(nodes->count, ARRAY_SIZE(hosts));
+	for (size_t i = 0; i < nodes->count; i++) {
+		const struct declared_node *node = groups_get(nodes, i);
+
+		assert_string_equal(node->host, hosts[i]);
+		assert_int_equal(node->optional, i >= 2);
+	}
+}
+
+/* What is read is the same as if it had been written out, so that a child needs no presets. */
+static void test_preset_leaves_no_trace(void **state)
+{
+	_cleanup_config_ struct config *with = declare_preset("kvm");
+	_cleanup_config_ struct config *without =
+		declare("driver = \"path\"; match = \"/dev/kvm\"; "
+			"share = { max_per_container = 1; replicas = 1000; };");
+
+	assert_string_equal(with->resources[0].text, without->resources[0].text);
+	assert_null(declaration_of(with)->preset);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_they_find),
+		cmocka_unit_test(test_all_are_known),
+		cmocka_unit_test(test_nvidia_nodes),
+		cmocka_unit_test(test_preset_leaves_no_trace),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

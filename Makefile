@@ -6,7 +6,7 @@ PRESET ?= dev
 BUILD = $(if $(filter dev,$(PRESET)),build,build-$(PRESET))
 JOBS ?= $(shell nproc)
 
-.PHONY: all help dependencies test-dependencies build demo test test-system deb rpm check-style clean
+.PHONY: all help dependencies test-dependencies build demo test test-system bench deb rpm check-style clean
 
 all: build
 
@@ -17,6 +17,7 @@ help:
 	@echo "make deb         build the Debian packages into build-packages/"
 	@echo "make rpm         build the RPM packages into build-packages/"
 	@echo "make test-system install, reload, upgrade and purge the package in a booted system (root)"
+	@echo "make bench       measure it on this machine (root; ARGS=\"--only memory\", see tests/bench/bench --help)"
 	@echo "make check-style check the formatting (clang-format)"
 	@echo "make clean       remove the build folders"
 
@@ -50,6 +51,12 @@ rpm:
 test-system:
 	@packaging/install-dependencies system
 	@packaging/test-system
+
+# Of an optimised build.
+bench: test-dependencies
+	@$(CMAKE) --preset release -DBUILD_TESTING=ON >/dev/null
+	@$(CMAKE) --build --preset release -j $(JOBS) -- --quiet
+	@tests/bench/bench --bin build-release/bin $(ARGS)
 
 check-style: test-dependencies
 	git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror

@@ -5,6 +5,7 @@
  * remembered is probed like a new one.
  */
 #include "drivers/memory.h"
+#include "drivers/json-write.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -164,7 +165,7 @@ int memory_write(const struct memory *memory, int fd)
 	root = json_pack("{s:s, s:o}", "boot", boot, "units", units);
 	if (!root)
 		return -ENOMEM;
-	r = json_dumpfd(root, fd, JSON_COMPACT) < 0 ? -EIO : 0;
+	r = json_write(fd, root);
 	json_decref(root);
 	return r;
 }

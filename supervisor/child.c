@@ -180,6 +180,7 @@ static int op_start(const char *text, void *userdata, struct error *error)
 		.executable = child->manager->executable,
 		.resource = child->resource->name,
 		.user = child->resource->user,
+		.template = child->manager->template,
 	};
 	int r;
 

@@ -13,6 +13,7 @@
 #include "config/last-accepted.h"
 #include "manager.h"
 #include "reload.h"
+#include "spawn-template.h"
 #include "spawn.h"
 #include "status.h"
 
@@ -273,6 +274,9 @@ int manager_new(const char *config_file, struct config *config, bool last_accept
 	manager->executable_fd = r;
 	r = sd_event_default(&manager->event);
 	if (r >= 0)
+		r = spawn_template_new(manager->event, manager->executable_fd, manager->executable,
+			&manager->template);
+	if (r >= 0)
 		r = add_sources(manager);
 	if (r >= 0)
 		r = add_children(manager);
@@ -330,6 +334,7 @@ struct manager *manager_free(struct manager *manager)
 	for (size_t i = 0; i < manager->n_children; i++)
 		(void)child_free(manager->children[i]);
 	free(manager->children);
+	(void)spawn_template_free(manager->template);
 	(void)kubelet_watch_free(manager->watch);
 	(void)state_free(manager->state);
 	sd_event_source_disable_unref(manager->flush);

@@ -14,6 +14,8 @@
 #include "session.h"
 #include "state.h"
 
+struct spawn_template;
+
 struct manager {
 	sd_event *event;
 	const char *config_file;
@@ -26,6 +28,7 @@ struct manager {
 	struct kubelet_watch *watch;
 	int executable_fd;
 	char *executable;
+	struct spawn_template *template;
 	char instance[SESSION_INSTANCE_CHARS + 1];
 	uint64_t last_session;
 

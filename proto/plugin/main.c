@@ -13,7 +13,9 @@
 #include <sys/socket.h>
 
 #include "common/log.h"
+#include "common/spawn-request.h"
 #include "proto/plugin/plugin.h"
+#include "proto/plugin/spawn-template.h"
 
 /* Streams and calls get this long to end when the process stops. */
 #define STOP_GRACE (300 * USEC_PER_MSEC)
@@ -266,14 +268,19 @@ int main(int argc, char *argv[])
 	int r;
 
 	log_setup("devplugd-plugin", LOG_TARGET_PARENT, LOG_INFO);
-	if (argc != 2) {
+	if (argc == 3 && streq(argv[1], TEMPLATE_ARGUMENT)) {
+		r = spawn_template_serve(argc, argv, &plugin.resource);
+		if (r <= 0)
+			return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	} else if (argc == 2) {
+		plugin.resource = argv[1];
+	} else {
 		log_error(
 			"usage: devplugd-plugin RESOURCE, with the control socket as descriptor %d; "
 			"started by devplugd",
 			CONTROL_FD);
 		return 2;
 	}
-	plugin.resource = argv[1];
 	(void)prctl(PR_SET_NAME, "devplugd-plugin");
 	(void)signal(SIGPIPE, SIG_IGN);
 	reduce_footprint();

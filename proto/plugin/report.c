@@ -4,11 +4,11 @@
  * memfd that the supervisor stores without looking into it. People read it, so once a second is
  * enough.
  */
-#include <fcntl.h>
 #include <jansson.h>
 #include <sys/mman.h>
 
 #include "common/log.h"
+#include "drivers/json-write.h"
 #include "proto/plugin/plugin.h"
 
 #define REPORT_INTERVAL            (100 * USEC_PER_MSEC)
@@ -66,25 +66,6 @@ static json_t *inventory_json(const struct plugin *plugin, const struct snapshot
 		time_text(plugin->tally.last), "devices", devices);
 }
 
-/* Through a buffer: json_dumpfd() makes a system call of every brace and comma, which is seconds of
- * them where devices are many. */
-static int write_json(int fd, const json_t *json)
-{
-	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	FILE *stream = copy >= 0 ? fdopen(copy, "w") : NULL;
-	int r;
-
-	if (!stream) {
-		r = -errno;
-		(void)close_fd(copy);
-		return r;
-	}
-	r = json_dumpf(json, stream, JSON_COMPACT) < 0 ? -EIO : 0;
-	if (fclose(stream) != 0)
-		r = -errno;
-	return r;
-}
-
 static int inventory_memfd(const struct plugin *plugin, const struct snapshot *snapshot)
 {
 	_cleanup_close_ int fd = -EBADF;
@@ -94,7 +75,7 @@ static int inventory_memfd(const struct plugin *plugin, const struct snapshot *s
 	if (!json)
 		return -ENOMEM;
 	fd = memfd_create("devices", MFD_CLOEXEC);
-	r = fd < 0 ? -errno : write_json(fd, json);
+	r = fd < 0 ? -errno : json_write(fd, json);
 	json_decref(json);
 	return r < 0 ? r : TAKE_FD(fd);
 }

@@ -2,7 +2,7 @@
 /*
  * Stands where devplugd looks for devplugd-plugin, and becomes the real one in an environment that
  * devplugd would not pass on. The file "environment" beside it: the path of the real program, then
- * NAME=VALUE, one a line.
+ * NAME=VALUE, one a line. It is no template: every child is to begin its own mischief.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ int main(int argc, char *argv[])
 	char *slash;
 	FILE *file;
 
-	if (n < 0)
+	if (n < 0 || (argc > 1 && strcmp(argv[1], "--template") == 0))
 		return EXIT_FAILURE;
 	slash = strrchr(path, '/');
 	(void)strcpy(slash, "/environment");

@@ -173,7 +173,7 @@ class Node:
                     words = file.read().split("\0")
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if len(words) > 1 and words[0].endswith("devplugd-plugin"):
+            if len(words) > 1 and words[0].endswith("devplugd-plugin") and words[1] != "--template":
                 names[pid] = words[1]
         return names
 
@@ -284,6 +284,24 @@ class Node:
 def children_of(pid):
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         return [int(word) for word in file.read().split()]
+
+
+def command_line(pid):
+    with open(f"/proc/{pid}/cmdline") as file:
+        return file.read().rstrip("\0").split("\0")
+
+
+def template_of(pid):
+    """The process that devplugd makes its children from, or None."""
+    for child in children_of(pid):
+        if command_line(child)[1:] == ["--template"]:
+            return child
+    return None
+
+
+def plugins_of(pid):
+    """The children of devplugd that serve resources."""
+    return [child for child in children_of(pid) if child != template_of(pid)]
 
 
 def process_status(pid):

@@ -5,7 +5,7 @@ import signal
 import stat
 import unittest
 
-from node import NodeTest, children_of, path, process_status, static, until
+from node import NodeTest, path, plugins_of, process_status, static, until
 
 
 class MainJob(NodeTest):
@@ -130,7 +130,7 @@ class MainJob(NodeTest):
     def test_children_are_unprivileged_and_the_supervisor_is_small(self):
         self.begin(static("gpu", 1), static("fpga", 1))
         self.node.await_allocatable(gpu=1, fpga=1)
-        children = children_of(self.node.daemon.pid)
+        children = plugins_of(self.node.daemon.pid)
         self.assertEqual(len(children), 2)
         for child in children:
             status = process_status(child)

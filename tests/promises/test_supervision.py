@@ -7,7 +7,7 @@ import socket
 import stat
 import unittest
 
-from node import NodeTest, children_of, static, until
+from node import NodeTest, plugins_of, static, until
 
 N = 5
 
@@ -81,7 +81,7 @@ class Supervision(NodeTest):
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(**self.names)
-        children = children_of(self.node.daemon.pid)
+        children = plugins_of(self.node.daemon.pid)
         self.assertEqual(len(children), N)
         self.node.stop(signal.SIGKILL)
         until(lambda: not any(os.path.exists(f"/proc/{child}/exe") for child in children),
@@ -108,7 +108,7 @@ class Supervision(NodeTest):
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(**self.names)
-        children = children_of(self.node.daemon.pid)
+        children = plugins_of(self.node.daemon.pid)
         self.assertEqual(self.node.stop(), 0)
         self.assertEqual(self.sockets(), [])
         self.assertFalse(any(os.path.exists(f"/proc/{child}/exe") for child in children))
@@ -120,7 +120,7 @@ class Supervision(NodeTest):
         for i in range(40):
             victim = self.node.resource(f"vendor.example/r{i % N}")["pid"]
             try:
-                os.kill(victim or children_of(self.node.daemon.pid)[0], signal.SIGKILL)
+                os.kill(victim or plugins_of(self.node.daemon.pid)[0], signal.SIGKILL)
             except (ProcessLookupError, IndexError):
                 continue  # dead already, and not back yet
         self.node.await_allocatable(**self.names)

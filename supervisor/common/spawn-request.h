@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the supervisor and its template say to each other over a SOCK_SEQPACKET pair. One request,
+ * one reply; both come from one package and trust each other.
+ */
+
+#include "common/child-entry.h"
+
+/* The template's only word on the command line, and the room behind it that its children write
+ * their own into, so that ps shows which is which. */
+#define TEMPLATE_ARGUMENT "--template"
+#define TEMPLATE_ROOM     320
+
+/* Descriptors of a request: output, control and status of struct child_ends. */
+#define TEMPLATE_FDS 3
+
+struct spawn_request {
+	struct identity identity;
+	char resource[TEMPLATE_ROOM]; /* NUL-terminated */
+};
+
+struct spawn_reply {
+	pid_t pid; /* a child of the supervisor by now; 0: none was made */
+	int code;  /* positive errno if none was made */
+};

@@ -38,14 +38,16 @@ struct rpc_client {
 	bool freed;
 };
 
-int rpc_client_new(int fd, struct rpc_client **ret)
+int rpc_client_new_for(int fd, const char *name, struct rpc_client **ret)
 {
 	char retries[] = GRPC_ARG_ENABLE_RETRIES, authority[] = GRPC_ARG_DEFAULT_AUTHORITY,
-	     localhost[] = "localhost", compression[] = GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION;
+	     compression[] = GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION;
 	grpc_arg list[] = {
 		{ .type = GRPC_ARG_INTEGER, .key = retries, .value.integer = 0 },
 		{ .type = GRPC_ARG_INTEGER, .key = compression, .value.integer = 0 },
-		{ .type = GRPC_ARG_STRING, .key = authority, .value.string = localhost },
+		{ .type = GRPC_ARG_STRING,
+			.key = authority,
+			.value.string = (char *)(uintptr_t)name },
 	};
 	grpc_channel_args arguments = { .num_args = ARRAY_SIZE(list), .args = list };
 	grpc_channel_credentials *credentials;
@@ -58,10 +60,15 @@ int rpc_client_new(int fd, struct rpc_client **ret)
 	}
 	(void)pthread_mutex_init(&client->lock, NULL);
 	credentials = grpc_insecure_credentials_create();
-	client->channel = grpc_channel_create_from_fd(localhost, fd, credentials, &arguments);
+	client->channel = grpc_channel_create_from_fd(name, fd, credentials, &arguments);
 	grpc_channel_credentials_release(credentials);
 	*ret = client;
 	return 0;
+}
+
+int rpc_client_new(int fd, struct rpc_client **ret)
+{
+	return rpc_client_new_for(fd, "localhost", ret);
 }
 
 static void client_destroy(struct rpc_client *client)

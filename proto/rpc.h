@@ -120,6 +120,9 @@ struct rpc_result {
  * failure. */
 int rpc_client_new(int fd, struct rpc_client **ret);
 
+/* The same with another :authority than "localhost". */
+int rpc_client_new_for(int fd, const char *authority, struct rpc_client **ret);
+
 /* Calls a unary method; `on_result` is called once. `timeout` in microseconds, 0: none. */
 typedef void (*rpc_result_handler)(const struct rpc_result *result, void *userdata);
 int rpc_client_call(struct rpc_client *client, const char *path, const uint8_t *data, size_t size,

@@ -16,6 +16,7 @@ void admission_free(struct admission *admission)
 		}
 	choice_done(&admission->choice);
 	free(admission->order);
+	json_decref(admission->started);
 	free(admission);
 }
 
@@ -59,6 +60,31 @@ void admission_admit_next(struct manager *manager)
 	manager->admitting = false;
 }
 
+const struct pod_container *admission_container(const struct admission *admission)
+{
+	return &admission->pod->containers[admission->container];
+}
+
+int admission_turn_to(struct admission *admission, size_t container)
+{
+	size_t n = admission->pod->containers[container].n_limits;
+	size_t *order = calloc(n + 1, sizeof(*order));
+
+	if (!order)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		size_t at = model_random(admission->manager->model, i + 1);
+
+		order[i] = order[at];
+		order[at] = i;
+	}
+	free(admission->order);
+	admission->order = order;
+	admission->container = container;
+	admission->position = 0;
+	return 0;
+}
+
 static int admission_make(struct manager *manager, struct pod *pod,
 	struct control_request *requester, struct admission **ret)
 {
@@ -66,20 +92,15 @@ static int admission_make(struct manager *manager, struct pod *pod,
 
 	if (!admission)
 		return -ENOMEM;
-	admission->order = calloc(pod->n_limits + 1, sizeof(*admission->order));
-	if (!admission->order) {
-		free(admission);
-		return -ENOMEM;
-	}
-	for (size_t i = 0; i < pod->n_limits; i++) {
-		size_t at = model_random(manager->model, i + 1);
-
-		admission->order[i] = admission->order[at];
-		admission->order[at] = i;
-	}
 	admission->manager = manager;
 	admission->pod = pod;
 	admission->requester = requester;
+	admission->started = json_array();
+	if (!admission->started || admission_turn_to(admission, 0) < 0) {
+		json_decref(admission->started);
+		free(admission);
+		return -ENOMEM;
+	}
 	for (last = &manager->admissions; *last; last = &(*last)->next)
 		;
 	*last = admission;

@@ -19,7 +19,7 @@
 
 const struct pod_limit *admission_limit(const struct admission *admission)
 {
-	return &admission->pod->limits[admission->order[admission->position]];
+	return &admission_container(admission)->limits[admission->order[admission->position]];
 }
 
 void admission_set_status(
@@ -92,7 +92,7 @@ static void finish_allocation(struct admission *admission)
 		return;
 	}
 	if (admission->admitted) {
-		admission_start(admission);
+		admission_go_on(admission);
 		return;
 	}
 	if (model_check_node_fits(manager->model, pod, reason, sizeof(reason), &error) > 0) {
@@ -150,8 +150,8 @@ static int record(struct admission *admission, const V1beta1__ContainerAllocateR
 	if (r < 0)
 		return r;
 	return model_record_allocation(admission->manager->model, admission->pod->uid,
-		POD_CONTAINER, admission_limit(admission)->resource, admission->choice.taken,
-		admission->choice.n_taken, data, size);
+		admission_container(admission)->name, admission_limit(admission)->resource,
+		admission->choice.taken, admission->choice.n_taken, data, size);
 }
 
 static void on_allocated(struct manager *manager, const struct answer *answer, void *userdata)
@@ -275,6 +275,8 @@ static void prefer(struct admission *admission)
 		return;
 	container.n_available_deviceids = admission->choice.n_available;
 	container.available_deviceids = admission->choice.available;
+	container.n_must_include_deviceids = admission->choice.n_reused;
+	container.must_include_deviceids = admission->choice.available;
 	container.allocation_size = (int32_t)admission->choice.required;
 	request.n_container_requests = 1;
 	request.container_requests = containers;
@@ -284,19 +286,43 @@ static void prefer(struct admission *admission)
 		fail(admission, "out of memory");
 }
 
+static int begin_choice(struct admission *admission, struct error *error)
+{
+	struct model *model = admission->manager->model;
+	const struct pod_limit *limit = admission_limit(admission);
+	_cleanup_id_set_ struct id_set reusable = {};
+
+	if (model_reusable_devices(
+		    model, admission->pod, admission->container, limit->resource, &reusable) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	return choice_begin(model, admission->pod->uid, admission_container(admission)->name,
+		limit->resource, limit->count, &reusable, &admission->choice, error);
+}
+
+/* The next resource that needs a call, of this container or, at admission, of those behind it. */
+static int find_next_choice(struct admission *admission, struct error *error)
+{
+	for (;;) {
+		size_t n_limits = admission_container(admission)->n_limits;
+
+		for (; admission->position < n_limits; admission->position++) {
+			int r = begin_choice(admission, error);
+
+			if (r != CHOICE_NOTHING)
+				return r;
+		}
+		if (admission->admitted || admission->container + 1 == admission->pod->n_containers)
+			return CHOICE_NOTHING;
+		if (admission_turn_to(admission, admission->container + 1) < 0)
+			return error_set(error, -ENOMEM, "out of memory");
+	}
+}
+
 void admission_next_resource(struct admission *admission)
 {
 	struct error error = {};
-	int r = CHOICE_NOTHING;
+	int r = find_next_choice(admission, &error);
 
-	for (; admission->position < admission->pod->n_limits; admission->position++) {
-		const struct pod_limit *limit = admission_limit(admission);
-
-		r = choice_begin(admission->manager->model, admission->pod->uid, POD_CONTAINER,
-			limit->resource, limit->count, &admission->choice, &error);
-		if (r != CHOICE_NOTHING)
-			break;
-	}
 	if (r < 0)
 		fail(admission, error.message);
 	else if (r == CHOICE_PREFER)

@@ -7,6 +7,8 @@
 #include <getopt.h>
 #include <math.h>
 
+#include "registration.h"
+
 struct manager_options arg_run = {
 	.plugin_dir = "/var/lib/kubelet/device-plugins",
 	.state_dir = "/run/devplug-kubelet",
@@ -14,10 +16,14 @@ struct manager_options arg_run = {
 	.stale_stream_race = true,
 	.time_scale = 1,
 };
+struct conformance_options arg_conformance = { .memory = 96U << 20 };
+bool arg_list_cases;
 bool arg_json;
 bool arg_help;
 bool arg_version;
 const char *arg_limits = "";
+struct container_argument *arg_containers;
+size_t arg_n_containers;
 const char *arg_namespace = "default";
 double arg_timeout = 30;
 
@@ -29,15 +35,17 @@ const char arguments_help[] =
 	"  run                     serve in the foreground; one JSON event per line on standard\n"
 	"                          output, or a table on a terminal\n"
 	"  status                  resources, devices, who has them\n"
-	"  pod NAME                admit a pod with one container and start it\n"
-	"  pod restart NAME        start its container again, with what was allocated\n"
+	"  pod NAME                admit a pod and start its containers\n"
+	"  pod restart NAME        start its containers again, with what was allocated\n"
 	"  pod rm NAME             remove it\n"
 	"  pods                    list pods\n"
 	"  wait RESOURCE=N,...     wait until that many devices are allocatable\n"
 	"  fault RESOURCE KIND     \"end-stream\": the kubelet takes the oldest list stream for\n"
 	"                          ended; \"close\": its connection breaks\n"
+	"  conformance             run the cases that a device plugin must withstand, and report\n"
 	"\n"
 	"  --plugin-dir DIR        default /var/lib/kubelet/device-plugins\n"
+	"  --plugins-registry DIR  watch it as a kubelet watches plugins_registry; default: no\n"
 	"  --state-dir DIR         pods and control socket, default /run/devplug-kubelet\n"
 	"  --behaviour VERSION     1.32 or 1.36 (default)\n"
 	"  --stale-stream-race on|off\n"
@@ -46,9 +54,21 @@ const char arguments_help[] =
 	"  --time-scale N          grace period (5 min), status tick (10 s) and idle time (30 min)\n"
 	"                          go by N times as fast\n"
 	"  --seed N                makes arbitrary choices repeatable\n"
-	"  --limits RESOURCE=N,... what the pod's container requests\n"
+	"  --limits RESOURCE=N,... what the pod's container \"main\" requests\n"
+	"  --container, --init, --sidecar NAME:RESOURCE=N,...\n"
+	"                          a container of the pod; may be repeated, in the pod's order\n"
 	"  --namespace NAME        of the pod, default \"default\"\n"
-	"  --timeout SECONDS       of wait, default 30\n"
+	"  --timeout SECONDS       of wait; what conformance grants for anything; default 30\n"
+	"  --plugin-command CMD    conformance starts, kills and restarts the plugin with it\n"
+	"  --resource NAME         what conformance looks at; may be repeated; default: the first\n"
+	"                          that registers\n"
+	"  --case N,N-N            only these cases; --list-cases tells what they are\n"
+	"  --junit FILE            a report in JUnit's format, too; \"-\": instead of TAP\n"
+	"  --memory MIB            what a hostile peer may cost the plugin, default 96\n"
+	"  --fail-command CMD, --heal-command CMD\n"
+	"                          make a device unhealthy, and healthy again\n"
+	"  --unplug-command CMD, --plug-command CMD\n"
+	"                          make a device vanish, and come back\n"
 	"  --json                  JSON output\n"
 	"  --help, --version\n"
 	"\n"
@@ -65,6 +85,44 @@ static int set_text(const char *value, void *target)
 {
 	*(const char **)target = value;
 	return *value ? 0 : -EINVAL;
+}
+
+static int add_resource(const char *value, void *target)
+{
+	struct conformance_options *options = target;
+	int r;
+
+	if (!resource_name_is_valid(value))
+		return -EINVAL;
+	r = array_reserve((void **)&options->resources, options->n_resources, sizeof(char *));
+	if (r < 0)
+		return r;
+	options->resources[options->n_resources++] = value;
+	return 0;
+}
+
+static int set_mebibytes(const char *value, void *target)
+{
+	char *end;
+	unsigned long n = strtoul(value, &end, 10);
+
+	if (*value < '0' || *value > '9' || *end != '\0' || n > 1U << 20)
+		return -EINVAL;
+	*(size_t *)target = (size_t)n << 20;
+	return 0;
+}
+
+/* `target` is the container's kind. */
+static int add_container(const char *value, void *target)
+{
+	int r;
+
+	r = array_reserve((void **)&arg_containers, arg_n_containers, sizeof(*arg_containers));
+	if (r < 0)
+		return r;
+	arg_containers[arg_n_containers++] =
+		(struct container_argument){ .kind = target, .text = value };
+	return 0;
 }
 
 static int set_true(const char *value, void *target)
@@ -120,12 +178,15 @@ static int set_seconds(const char *value, void *target)
 	return 0;
 }
 
+static char kind_init[] = "init", kind_sidecar[] = "sidecar", kind_main[] = "main";
+
 static const struct {
 	struct option option;
 	int (*set)(const char *value, void *target);
 	void *target;
 } options[] = {
 	{ { "plugin-dir", required_argument, NULL, 0 }, set_text, &arg_run.plugin_dir },
+	{ { "plugins-registry", required_argument, NULL, 0 }, set_text, &arg_run.plugins_registry },
 	{ { "state-dir", required_argument, NULL, 0 }, set_text, &arg_run.state_dir },
 	{ { "behaviour", required_argument, NULL, 0 }, set_behaviour, &arg_run.behaviour },
 	{ { "stale-stream-race", required_argument, NULL, 0 }, set_switch,
@@ -133,8 +194,23 @@ static const struct {
 	{ { "time-scale", required_argument, NULL, 0 }, set_scale, &arg_run.time_scale },
 	{ { "seed", required_argument, NULL, 0 }, set_seed, &arg_run.seed },
 	{ { "limits", required_argument, NULL, 0 }, set_text, &arg_limits },
+	{ { "init", required_argument, NULL, 0 }, add_container, kind_init },
+	{ { "sidecar", required_argument, NULL, 0 }, add_container, kind_sidecar },
+	{ { "container", required_argument, NULL, 0 }, add_container, kind_main },
 	{ { "namespace", required_argument, NULL, 0 }, set_text, &arg_namespace },
 	{ { "timeout", required_argument, NULL, 0 }, set_seconds, &arg_timeout },
+	{ { "plugin-command", required_argument, NULL, 0 }, set_text,
+		&arg_conformance.plugin_command },
+	{ { "resource", required_argument, NULL, 0 }, add_resource, &arg_conformance },
+	{ { "case", required_argument, NULL, 0 }, set_text, &arg_conformance.cases },
+	{ { "memory", required_argument, NULL, 0 }, set_mebibytes, &arg_conformance.memory },
+	{ { "junit", required_argument, NULL, 0 }, set_text, &arg_conformance.junit },
+	{ { "fail-command", required_argument, NULL, 0 }, set_text, &arg_conformance.hooks.fail },
+	{ { "heal-command", required_argument, NULL, 0 }, set_text, &arg_conformance.hooks.heal },
+	{ { "unplug-command", required_argument, NULL, 0 }, set_text,
+		&arg_conformance.hooks.unplug },
+	{ { "plug-command", required_argument, NULL, 0 }, set_text, &arg_conformance.hooks.plug },
+	{ { "list-cases", no_argument, NULL, 0 }, set_true, &arg_list_cases },
 	{ { "json", no_argument, NULL, 0 }, set_true, &arg_json },
 	{ { "help", no_argument, NULL, 0 }, set_true, &arg_help },
 	{ { "version", no_argument, NULL, 0 }, set_true, &arg_version },

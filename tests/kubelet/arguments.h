@@ -5,16 +5,28 @@
  * The command line of every verb.
  */
 
+#include "conformance/conformance.h"
 #include "manager.h"
 
 #define EXIT_FAILED 1
 #define EXIT_USAGE  2
 
 extern struct manager_options arg_run;
+extern struct conformance_options arg_conformance;
+extern bool arg_list_cases;
 extern bool arg_json;
 extern bool arg_help;
 extern bool arg_version;
 extern const char *arg_limits;
+
+/* A container of the pod: "NAME:RESOURCE=N,...". */
+struct container_argument {
+	const char *kind;
+	const char *text;
+};
+extern struct container_argument *arg_containers;
+extern size_t arg_n_containers;
+
 extern const char *arg_namespace;
 extern double arg_timeout; /* seconds */
 

@@ -44,38 +44,65 @@ static bool all_healthy(const struct resource *resource, const struct id_set *id
 	return true;
 }
 
+static int add_available(struct choice *choice, size_t at, const char *id)
+{
+	choice->available[choice->n_available] = choice->available[at];
+	choice->available[at] = strdup(id);
+	choice->n_available++;
+	return choice->available[at] ? 0 : -ENOMEM;
+}
+
+/* Their health is not looked at again. */
+static int reuse(const struct id_set *reusable, struct choice *choice)
+{
+	int r = 0;
+
+	for (size_t i = 0; reusable && i < reusable->n_slots && r >= 0; i++) {
+		if (!reusable->slots[i] || choice->n_reused == choice->required)
+			continue;
+		r = add_available(choice, choice->n_available, reusable->slots[i]);
+		choice->n_reused++;
+	}
+	for (size_t i = 0; i < choice->n_reused && r >= 0; i++)
+		choice->taken[choice->n_taken++] = choice->available[i];
+	return r;
+}
+
 static int find_available(struct model *model, const struct resource *resource,
-	struct choice *choice, struct error *error)
+	const struct id_set *reusable, struct choice *choice, struct error *error)
 {
 	const struct device_table *devices = resource->devices;
+	size_t needed;
+	int r;
 
-	choice->available = calloc(devices->count + 1, sizeof(char *));
-	if (!choice->available)
-		return error_set(error, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < devices->count; i++) {
+	choice->available =
+		calloc(devices->count + (reusable ? reusable->count : 0) + 1, sizeof(char *));
+	choice->taken = calloc(choice->required, sizeof(char *));
+	r = choice->available && choice->taken ? reuse(reusable, choice) : -ENOMEM;
+	needed = choice->required - choice->n_reused;
+	if (r >= 0 && needed == 0)
+		return 0;
+	for (size_t i = 0; i < devices->count && r >= 0; i++) {
 		const struct listed_device *device = &devices->devices[i];
-		size_t at;
-
-		if (!device->healthy || id_set_contains(&resource->allocated, device->id))
-			continue;
+		size_t n = choice->n_available - choice->n_reused;
 
 		/* Shuffled while it is filled: the newcomer changes places with anybody. */
-		at = model_random(model, choice->n_available + 1);
-		choice->available[choice->n_available] = choice->available[at];
-		choice->available[at] = strdup(device->id);
-		choice->n_available++;
-		if (!choice->available[at])
-			return error_set(error, -ENOMEM, "out of memory");
+		if (device->healthy && !id_set_contains(&resource->allocated, device->id))
+			r = add_available(
+				choice, choice->n_reused + model_random(model, n + 1), device->id);
 	}
-	if (choice->n_available < choice->required)
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	if (choice->n_available - choice->n_reused < needed)
 		return error_set(error, -ENOSPC,
 			"requested number of devices unavailable for %s. Requested: %zu, Available: %zu",
-			resource->name, choice->required, choice->n_available);
+			resource->name, needed, choice->n_available - choice->n_reused);
 	return 0;
 }
 
 static int begin(struct model *model, const char *pod_uid, const char *container,
-	struct resource *resource, struct choice *choice, struct error *error)
+	struct resource *resource, const struct id_set *reusable, struct choice *choice,
+	struct error *error)
 {
 	const struct allocation *allocation =
 		model_find_allocation(model, pod_uid, container, resource->name);
@@ -101,9 +128,11 @@ static int begin(struct model *model, const char *pod_uid, const char *container
 	if (allocation || choice->required == 0)
 		return CHOICE_NOTHING;
 	resource->allocated_known = true;
-	r = find_available(model, resource, choice, error);
+	r = find_available(model, resource, reusable, choice, error);
 	if (r < 0)
 		return r;
+	if (choice->n_taken == choice->required)
+		return CHOICE_ALLOCATE;
 	if (!resource->endpoint.present)
 		return error_set(error, -ENOENT,
 			"endpoint not found in cache for a registered resource: %s",
@@ -115,7 +144,8 @@ static int begin(struct model *model, const char *pod_uid, const char *container
 }
 
 int choice_begin(struct model *model, const char *pod_uid, const char *container,
-	const char *resource_name, size_t required, struct choice *ret, struct error *error)
+	const char *resource_name, size_t required, const struct id_set *reusable,
+	struct choice *ret, struct error *error)
 {
 	struct resource *resource = model_find_resource(model, resource_name);
 	struct choice choice = { .required = required };
@@ -124,7 +154,7 @@ int choice_begin(struct model *model, const char *pod_uid, const char *container
 	/* Nobody's resource: the container starts without it. */
 	if (!resource || !resource_is_device_plugin(resource))
 		return CHOICE_NOTHING;
-	r = begin(model, pod_uid, container, resource, &choice, error);
+	r = begin(model, pod_uid, container, resource, reusable, &choice, error);
 	if (r < 0)
 		choice_done(&choice);
 	else
@@ -174,10 +204,8 @@ int choice_finish(struct model *model, const char *resource_name, struct choice 
 	r = model_get_resource(model, resource_name, &resource);
 	for (size_t i = 0; r >= 0 && i < n_preferred; i++)
 		r = id_set_insert(&wanted, preferred[i]);
-	if (r >= 0) {
-		choice->taken = calloc(choice->required, sizeof(char *));
-		r = choice->taken ? take_all(resource, choice, &wanted) : -ENOMEM;
-	}
+	if (r >= 0)
+		r = take_all(resource, choice, &wanted);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	if (choice->n_taken < choice->required)

@@ -16,16 +16,18 @@ enum choice_step {
 
 struct choice {
 	size_t required;
-	char **available; /* in arbitrary order */
+	char **available; /* those that are reused first, the others in arbitrary order */
 	size_t n_available;
-	char **taken;
+	size_t n_reused; /* of init containers of the pod; they must be included */
+	char **taken;    /* of `available` */
 	size_t n_taken;
 };
 
-/* Begins the choice for a container that requests `required` devices. Returns enum choice_step, or
- * negative with the kubelet's words. */
+/* Begins the choice for a container that requests `required` devices, which may use those of
+ * `reusable` again (NULL: none). Returns enum choice_step, or negative with the kubelet's words. */
 int choice_begin(struct model *model, const char *pod_uid, const char *container,
-	const char *resource, size_t required, struct choice *ret, struct error *error);
+	const char *resource, size_t required, const struct id_set *reusable, struct choice *ret,
+	struct error *error);
 
 /* Completes a choice that was at CHOICE_PREFER: ids that are not available are ignored, too few are
  * filled up, of too many some are used. Marks what it takes as allocated. */

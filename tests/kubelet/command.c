@@ -70,32 +70,76 @@ static bool is_pod_name(const char *name)
 		strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == size;
 }
 
-static int add_pod(struct manager *manager, const char *namespace, const char *name,
-	const json_t *limits, struct pod **ret)
+static int add_pod(
+	struct manager *manager, const char *namespace, const char *name, struct pod **ret)
 {
 	char uid[SD_ID128_UUID_STRING_MAX];
-	const char *resource;
 	sd_id128_t id;
-	struct pod *pod;
-	json_t *count;
 	int r;
 
 	r = sd_id128_randomize(&id);
-	if (r >= 0)
-		r = model_add_pod(
-			manager->model, sd_id128_to_uuid_string(id, uid), namespace, name, &pod);
 	if (r < 0)
 		return r;
-	json_object_foreach((json_t *)(uintptr_t)limits, resource, count)
+	return model_add_pod(
+		manager->model, sd_id128_to_uuid_string(id, uid), namespace, name, ret);
+}
+
+/* Whether each has a name and counts; replies if not. */
+static bool check_containers(struct control_request *request, const json_t *containers)
+{
+	const json_t *container;
+	size_t i;
+
+	if (json_array_size(containers) == 0) {
+		control_fail(request, "a pod needs a container");
+		return false;
+	}
+	json_array_foreach(containers, i, container)
 	{
-		r = pod_add_limit(pod, resource, (uint64_t)json_integer_value(count));
+		const char *name = string_argument(container, "name");
+
+		if (!name || !is_pod_name(name)) {
+			control_fail(request,
+				"a container's name is lower case letters, digits, dashes and dots");
+			return false;
+		}
+		if (!check_counts(request, json_object_get(container, "limits")))
+			return false;
+	}
+	return true;
+}
+
+static int add_containers(
+	struct control_request *request, struct pod *pod, const json_t *containers)
+{
+	json_t *container;
+	size_t i;
+	int r;
+
+	json_array_foreach(containers, i, container)
+	{
+		r = pod_read_container(pod, container);
 		if (r < 0) {
-			model_remove_pod(manager->model, pod);
+			control_fail(request, "%s",
+				r == -EEXIST            ? "two containers have the same name"
+					: r == -EINVAL  ? "init containers and sidecars come first"
+					: r == -EBADMSG ? "a container is init, sidecar or main"
+							: "out of memory");
 			return r;
 		}
 	}
-	*ret = pod;
 	return 0;
+}
+
+/* "containers", or "limits" of one container. */
+static json_t *containers_argument(const json_t *arguments)
+{
+	json_t *limits = json_object_get(arguments, "limits");
+
+	if (!limits)
+		return json_incref(json_object_get(arguments, "containers"));
+	return json_pack("[{s:s, s:s, s:O}]", "name", POD_CONTAINER, "kind",
+		container_kind_to_string(CONTAINER_MAIN), "limits", limits);
 }
 
 static void on_pod(
@@ -103,16 +147,15 @@ static void on_pod(
 {
 	const char *name = string_argument(arguments, "name");
 	const char *namespace = string_argument(arguments, "namespace");
-	const json_t *limits = json_object_get(arguments, "limits");
+	_cleanup_json_ json_t *containers = containers_argument(arguments);
 	struct pod *pod;
-	int r;
 
 	if (!name || !namespace || !is_pod_name(name) || !is_pod_name(namespace)) {
 		control_fail(request,
 			"a pod's name and namespace are lower case letters, digits, dashes and dots");
 		return;
 	}
-	if (!check_counts(request, limits))
+	if (!check_containers(request, containers))
 		return;
 	pod = model_find_pod(manager->model, namespace, name);
 	if (pod && pod->phase != POD_FAILED) {
@@ -122,11 +165,18 @@ static void on_pod(
 	/* What replaces a failed pod is a new one. */
 	if (pod)
 		model_remove_pod(manager->model, pod);
-	r = add_pod(manager, namespace, name, limits, &pod);
-	if (r >= 0)
-		r = admission_new(manager, pod, request);
-	if (r < 0)
+	if (add_pod(manager, namespace, name, &pod) < 0) {
 		control_fail(request, "out of memory");
+		return;
+	}
+	if (add_containers(request, pod, containers) < 0) {
+		model_remove_pod(manager->model, pod);
+		return;
+	}
+	if (admission_new(manager, pod, request) < 0) {
+		model_remove_pod(manager->model, pod);
+		control_fail(request, "out of memory");
+	}
 }
 
 /* The pod that is named, if nothing is going on with it; replies if there is none. */

@@ -30,7 +30,16 @@ static void fail_registration(struct connection *connection, const char *text)
 			text_json(connection->resource), "endpoint",
 			text_json(connection->endpoint), "connection",
 			(json_int_t)connection->number, "error", text_json(text)));
-	register_request_answer(request, text);
+	request->answer(request, text);
+}
+
+/* The plugin learns that it is registered. */
+static void accept_registration(struct connection *connection)
+{
+	struct register_request *request = TAKE_PTR(connection->request);
+
+	if (request)
+		request->answer(request, NULL);
 }
 
 static int on_idle(sd_event_source *source, uint64_t usec, void *userdata)
@@ -83,6 +92,7 @@ static void on_stream_ended(struct connection *connection, const char *error)
 	if (!connection->streaming)
 		return;
 	connection->streaming = false;
+	accept_registration(connection);
 	hit = client_table_end(&manager->model->clients, connection->resource, connection->path);
 	manager_emit(manager,
 		json_pack("{s:s, s:s, s:o, s:I, s:o, s:I}", "event", "stream-ended", "resource",
@@ -172,6 +182,7 @@ static int take_list(struct connection *connection, const struct list *list)
 	if (r < 0)
 		return r;
 	tell_list(connection, resource, list);
+	accept_registration(connection);
 	manager_save_soon(manager);
 	manager_changed(manager);
 	return 0;
@@ -234,7 +245,8 @@ static void on_options(struct manager *manager, const struct answer *answer, voi
 		let_idle(connection);
 		return;
 	}
-	register_request_answer(TAKE_PTR(connection->request), NULL);
+	if (!manager->options->faults || !manager->options->faults->early_stream)
+		accept_registration(connection);
 	manager_emit(manager,
 		json_pack("{s:s, s:s, s:o, s:I, s:I, s:b, s:b}", "event", "registered", "resource",
 			connection->resource, "endpoint", text_json(connection->endpoint),
@@ -323,7 +335,7 @@ void connection_caller_gone(struct manager *manager, uint64_t caller)
 
 	for (struct connection *c = manager->connections; c; c = next) {
 		next = c->next;
-		if (!c->request || register_request_caller(c->request) != caller)
+		if (!c->request || c->request->caller != caller)
 			continue;
 		if (!c->client) {
 			fail_dial(c, "context canceled");
@@ -335,18 +347,40 @@ void connection_caller_gone(struct manager *manager, uint64_t caller)
 	}
 }
 
+void connection_deregister(struct manager *manager, const char *resource)
+{
+	struct client_table *clients = &manager->model->clients;
+	uint64_t number = client_table_find(clients, resource);
+	struct connection *connection = connection_find(manager, number);
+
+	if (number == 0)
+		return;
+	client_table_drop(clients, resource, connection ? connection->path : "");
+	disconnect(manager, resource, number);
+}
+
 int connection_end_stream(struct manager *manager, const char *resource)
 {
 	struct connection *oldest = NULL;
 
 	for (struct connection *c = manager->connections; c; c = c->next)
-		if (c->streaming && streq(c->resource, resource))
+		if (c->streaming && c->client && streq(c->resource, resource))
 			oldest = c;
 	if (!oldest)
 		return -ENOTCONN;
-	on_stream_ended(oldest, "ended on request");
-	connection_close(oldest);
+	rpc_client_cancel(oldest->client, oldest->stream);
 	return 0;
+}
+
+struct rpc_client *connection_client(struct manager *manager, const char *resource)
+{
+	const struct resource *entry = model_find_resource(manager->model, resource);
+	struct connection *connection;
+
+	if (!entry || !entry->endpoint.present || entry->endpoint.stopped)
+		return NULL;
+	connection = connection_find(manager, entry->endpoint.connection);
+	return connection ? connection->client : NULL;
 }
 
 int connection_drop(struct manager *manager, const char *resource)

@@ -46,10 +46,17 @@ int connection_call(struct connection *connection, const char *method,
 /* The caller of a Register hung up: kubelets from 1.36 on then give up what it started. */
 void connection_caller_gone(struct manager *manager, uint64_t caller);
 
-/* For tests: the kubelet takes the resource's oldest stream for ended, with all that follows from
- * it; or the connection of its client breaks. Returns -ENOTCONN if there is none. */
+/* Disconnects whatever client is registered for the resource, as the kubelet does when a socket
+ * that its watcher has registered is removed. */
+void connection_deregister(struct manager *manager, const char *resource);
+
+/* For tests: the resource's oldest stream is cancelled (RST_STREAM), with all that follows from its
+ * end; or the connection of its client breaks. Returns -ENOTCONN if there is none. */
 int connection_end_stream(struct manager *manager, const char *resource);
 int connection_drop(struct manager *manager, const char *resource);
+
+/* What speaks to the plugin on the connection of the resource's endpoint; NULL if there is none. */
+struct rpc_client *connection_client(struct manager *manager, const char *resource);
 
 /* Closes and frees what no call refers to any more; for manager_free(). */
 void connection_close_all(struct manager *manager);

@@ -45,13 +45,13 @@ _printf_(2, 3) static void fail_format(struct admission *admission, const char *
 
 static int merge(const struct admission *admission, struct container *container)
 {
-	const struct pod *pod = admission->pod;
+	const struct pod_container *from = admission_container(admission);
 	int r;
 
-	for (size_t i = 0; i < pod->n_limits; i++) {
+	for (size_t i = 0; i < from->n_limits; i++) {
 		const struct allocation *allocation =
-			model_find_allocation(admission->manager->model, pod->uid, POD_CONTAINER,
-				pod->limits[admission->order[i]].resource);
+			model_find_allocation(admission->manager->model, admission->pod->uid,
+				from->name, from->limits[admission->order[i]].resource);
 		_cleanup_message_ struct message message = {};
 
 		if (!allocation)
@@ -72,28 +72,46 @@ static void finish(struct admission *admission)
 {
 	struct manager *manager = admission->manager;
 	const struct pod *pod = admission->pod;
-	_cleanup_container_ struct container container = {};
 	json_t *reply;
+
+	admission_set_status(admission, POD_RUNNING, NULL, NULL);
+	reply = view_pod(manager->model, pod);
+	if (reply)
+		(void)view_add_started(reply, pod, admission->started);
+	control_reply(admission->requester, reply);
+	admission_free(admission);
+}
+
+static void create_container(struct admission *admission)
+{
+	const struct pod *pod = admission->pod;
+	_cleanup_container_ struct container container = {};
 	int r;
 
 	r = container_init(&container);
 	if (r >= 0)
 		r = merge(admission, &container);
+	if (r >= 0 && json_array_append_new(admission->started, container_to_json(&container)) < 0)
+		r = -ENOMEM;
 	if (r < 0) {
 		fail_format(admission, "cannot read the plugin's answer from the checkpoint: %s",
 			strerror(-r));
 		return;
 	}
-	admission_set_status(admission, POD_RUNNING, NULL, NULL);
-	manager_emit(manager,
-		json_pack("{s:s, s:s, s:s, s:I}", "event", "pod-started", "pod", pod->name,
-			"namespace", pod->namespace, "dropped_values",
+	manager_emit(admission->manager,
+		json_pack("{s:s, s:s, s:s, s:s, s:I}", "event", "pod-started", "pod", pod->name,
+			"namespace", pod->namespace, "container",
+			admission_container(admission)->name, "dropped_values",
 			(json_int_t)container.dropped));
-	reply = view_pod(manager->model, pod);
-	if (reply)
-		(void)json_object_set_new(reply, "container", container_to_json(&container));
-	control_reply(admission->requester, reply);
-	admission_free(admission);
+	if (admission->container + 1 == pod->n_containers) {
+		finish(admission);
+		return;
+	}
+	admission->reallocated = false;
+	if (admission_turn_to(admission, admission->container + 1) < 0)
+		fail_format(admission, "out of memory");
+	else
+		next_pre_start(admission);
 }
 
 static void on_pre_started(struct manager *manager, const struct answer *answer, void *userdata)
@@ -157,12 +175,12 @@ static int pre_start(struct admission *admission)
 	}
 	if (!resource->endpoint.options_known || !resource->endpoint.options.pre_start_required)
 		return 0;
-	allocation =
-		model_find_allocation(model, admission->pod->uid, POD_CONTAINER, limit->resource);
+	allocation = model_find_allocation(
+		model, admission->pod->uid, admission_container(admission)->name, limit->resource);
 	if (!allocation) {
 		fail_format(admission,
 			"no devices found allocated in local cache for pod %s, container %s, resource %s",
-			admission->pod->uid, POD_CONTAINER, limit->resource);
+			admission->pod->uid, admission_container(admission)->name, limit->resource);
 		return 1;
 	}
 	connection = connection_find(admission->manager, resource->endpoint.connection);
@@ -180,14 +198,15 @@ static int pre_start(struct admission *admission)
 static bool lacks_allocation(const struct admission *admission)
 {
 	const struct model *model = admission->manager->model;
-	const struct pod *pod = admission->pod;
+	const struct pod_container *container = admission_container(admission);
 
-	for (size_t i = 0; i < pod->n_limits; i++) {
-		const struct pod_limit *limit = &pod->limits[i];
+	for (size_t i = 0; i < container->n_limits; i++) {
+		const struct pod_limit *limit = &container->limits[i];
 		const struct resource *resource = model_find_resource(model, limit->resource);
 
 		if (limit->count > 0 && resource && resource_is_device_plugin(resource) &&
-			!model_find_allocation(model, pod->uid, POD_CONTAINER, limit->resource))
+			!model_find_allocation(
+				model, admission->pod->uid, container->name, limit->resource))
 			return true;
 	}
 	return false;
@@ -195,7 +214,8 @@ static bool lacks_allocation(const struct admission *admission)
 
 static void next_pre_start(struct admission *admission)
 {
-	for (; admission->position < admission->pod->n_limits; admission->position++)
+	for (; admission->position < admission_container(admission)->n_limits;
+		admission->position++)
 		if (pre_start(admission) > 0)
 			return;
 	if (lacks_allocation(admission) && !admission->reallocated) {
@@ -204,12 +224,20 @@ static void next_pre_start(struct admission *admission)
 		admission_reallocate(admission);
 		return;
 	}
-	finish(admission);
+	create_container(admission);
 }
 
 void admission_start(struct admission *admission)
 {
+	if (admission_turn_to(admission, 0) < 0)
+		fail_format(admission, "out of memory");
+	else
+		next_pre_start(admission);
+}
+
+void admission_go_on(struct admission *admission)
+{
 	/* After allocating what was missing the kubelet does not ask for a pre-start again. */
-	admission->position = admission->reallocated ? admission->pod->n_limits : 0;
+	admission->position = admission_container(admission)->n_limits;
 	next_pre_start(admission);
 }

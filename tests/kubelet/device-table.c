@@ -80,6 +80,7 @@ int device_table_add(struct device_table *table, const char *id, const char *hea
 	device->health = TAKE_PTR(health_copy);
 	device->numa = TAKE_PTR(numa_copy);
 	device->n_numa = n_numa;
+	table->n_entries++;
 	join_sets(table, device);
 	return 0;
 }

@@ -19,7 +19,8 @@ struct listed_device {
 struct device_table {
 	struct listed_device *devices;
 	size_t count, n_healthy, n_unhealthy;
-	uint32_t *slots; /* index + 1 into devices, 0: free */
+	size_t n_entries; /* of the list; more than count if an id came twice */
+	uint32_t *slots;  /* index + 1 into devices, 0: free */
 	size_t n_slots;
 };
 

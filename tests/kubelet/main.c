@@ -4,6 +4,7 @@
  * codes: 0 done, 1 failed or refused, 2 wrong usage.
  */
 #include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -77,26 +78,42 @@ static void show(const json_t *reply, void (*print)(const json_t *reply))
 	(void)putchar('\n');
 }
 
+/* Returns 0 or EXIT_USAGE. */
+static int make_plugin_dir_absolute(void)
+{
+	static char path[PATH_MAX];
+	char here[PATH_MAX];
+	int n;
+
+	if (arg_run.plugin_dir[0] == '/')
+		return 0;
+	n = getcwd(here, sizeof(here))
+		? snprintf(path, sizeof(path), "%s/%s", here, arg_run.plugin_dir)
+		: -1;
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return arguments_refuse("--plugin-dir cannot be made absolute");
+	arg_run.plugin_dir = path;
+	return 0;
+}
+
+static void choose_seed(void)
+{
+	if (arg_run.seed == 0 && getrandom(&arg_run.seed, sizeof(arg_run.seed), 0) < 0)
+		arg_run.seed = now_usec(CLOCK_REALTIME);
+}
+
 static int verb_run(char **arguments, int n)
 {
 	_cleanup_(manager_freep) struct manager *manager = NULL;
-	_cleanup_free_ char *plugin_dir = NULL;
 	struct rlimit files;
 	struct error error = {};
 	int r;
 
 	arg_run.force_json = arg_json;
-	if (arg_run.plugin_dir[0] != '/') {
-		_cleanup_free_ char *here = getcwd(NULL, 0);
-
-		if (!here || asprintf(&plugin_dir, "%s/%s", here, arg_run.plugin_dir) < 0) {
-			plugin_dir = NULL;
-			return arguments_refuse("--plugin-dir cannot be made absolute");
-		}
-		arg_run.plugin_dir = plugin_dir;
-	}
-	if (arg_run.seed == 0 && getrandom(&arg_run.seed, sizeof(arg_run.seed), 0) < 0)
-		arg_run.seed = now_usec(CLOCK_REALTIME);
+	r = make_plugin_dir_absolute();
+	if (r != 0)
+		return r;
+	choose_seed();
 	(void)signal(SIGPIPE, SIG_IGN);
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
@@ -159,9 +176,47 @@ static int remove_pod(const char *name)
 	return 0;
 }
 
+static int add_container(json_t *containers, const char *kind, const char *name, const char *counts)
+{
+	json_t *limits = parse_counts(counts);
+
+	if (!limits)
+		return -EINVAL;
+	return json_array_append_new(containers,
+		json_pack("{s:s, s:s, s:o}", "name", name, "kind", kind, "limits", limits));
+}
+
+/* Those that are admitted first come first, each kind in the order given; "main" if there is no
+ * other main one. NULL if an argument is not what it should be. */
+static json_t *make_containers(void)
+{
+	_cleanup_json_ json_t *containers = json_array();
+	size_t n_main = 0;
+	int r = 0;
+
+	for (unsigned late = 0; late < 2; late++)
+		for (size_t i = 0; i < arg_n_containers && r >= 0; i++) {
+			const struct container_argument *argument = &arg_containers[i];
+			_cleanup_free_ char *name = strdup(argument->text);
+			char *colon = name ? strchr(name, ':') : NULL;
+
+			if (streq(argument->kind, "main") != (late == 1))
+				continue;
+			n_main += late;
+			if (colon)
+				*colon = '\0';
+			r = name ? add_container(
+					   containers, argument->kind, name, colon ? colon + 1 : "")
+				 : -ENOMEM;
+		}
+	if (r >= 0 && (n_main == 0 || arg_limits[0]))
+		r = add_container(containers, "main", "main", arg_limits);
+	return r >= 0 ? json_incref(containers) : NULL;
+}
+
 static int verb_pod(char **arguments, int n)
 {
-	json_t *limits;
+	json_t *containers;
 
 	if (n == 2 && streq(arguments[0], "rm"))
 		return remove_pod(arguments[1]);
@@ -170,11 +225,13 @@ static int verb_pod(char **arguments, int n)
 			arguments[1], "namespace", arg_namespace));
 	if (n != 1)
 		return arguments_refuse("pod takes NAME, rm NAME or restart NAME");
-	limits = parse_counts(arg_limits);
-	if (!limits)
-		return arguments_refuse("--limits takes RESOURCE=N,...");
+	containers = make_containers();
+	free(arg_containers);
+	if (!containers)
+		return arguments_refuse(
+			"--limits takes RESOURCE=N,..., a container NAME:RESOURCE=N,...");
 	return show_pod(json_pack("{s:s, s:s, s:s, s:o}", "command", "pod", "name", arguments[0],
-		"namespace", arg_namespace, "limits", limits));
+		"namespace", arg_namespace, "containers", containers));
 }
 
 /* A kubelet that is not there yet, or restarts, is waited for too. */
@@ -228,6 +285,28 @@ static int verb_fault(char **arguments, int n)
 	return 0;
 }
 
+static int verb_conformance(char **arguments, int n)
+{
+	struct error error = {};
+	int r;
+
+	if (arg_list_cases) {
+		conformance_list();
+		return finish_output(0);
+	}
+	r = make_plugin_dir_absolute();
+	if (r != 0)
+		return r;
+	choose_seed();
+	arg_conformance.plugin_dir = arg_run.plugin_dir;
+	arg_conformance.behaviour = arg_run.behaviour;
+	arg_conformance.seed = arg_run.seed;
+	arg_conformance.timeout = (uint64_t)(arg_timeout * USEC_PER_SEC);
+	r = conformance_run(&arg_conformance, &error);
+	free(arg_conformance.resources);
+	return r < 0 ? fail(&error) : r > 0 ? EXIT_FAILED : 0;
+}
+
 static const struct {
 	const char *name;
 	int min_arguments, max_arguments;
@@ -239,6 +318,7 @@ static const struct {
 	{ "pod", 1, 2, verb_pod },
 	{ "wait", 1, 1, verb_wait },
 	{ "fault", 2, 2, verb_fault },
+	{ "conformance", 0, 0, verb_conformance },
 };
 
 int main(int argc, char **argv)

@@ -15,7 +15,9 @@
 #include "file.h"
 #include "output.h"
 #include "plugin-dir.h"
+#include "plugin-watcher.h"
 #include "pod-file.h"
+#include "pod-resources.h"
 #include "proto/rpc.h"
 #include "registrar.h"
 #include "text.h"
@@ -35,7 +37,10 @@ void manager_emit(struct manager *manager, json_t *event)
 
 	if (!owned || json_object_set_new(owned, "time", json_integer((json_int_t)manager_now())))
 		return;
-	output_event(manager->output, owned);
+	if (manager->options->on_event)
+		manager->options->on_event(owned, manager->options->userdata);
+	else
+		output_event(manager->output, owned);
 }
 
 void manager_changed(struct manager *manager)
@@ -227,6 +232,11 @@ int manager_new(const struct manager_options *options, struct manager **ret, str
 	if (r < 0)
 		return error_set(error, r, "cannot start gRPC: %s", strerror(-r));
 	r = open_directory(manager, error);
+	if (r >= 0)
+		r = pod_resources_new(manager, &manager->pod_resources, error);
+	if (r >= 0 && options->plugins_registry)
+		r = plugin_watcher_new(
+			manager, options->plugins_registry, &manager->plugin_watcher, error);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(manager);
@@ -249,12 +259,15 @@ struct manager *manager_free(struct manager *manager)
 	if (!manager)
 		return NULL;
 	/* First nobody may call us any more, then what was called is delivered, then it goes. */
+	plugin_watcher_stop(manager->plugin_watcher);
 	connection_close_all(manager);
 	manager->registrar = registrar_free(manager->registrar);
+	manager->pod_resources = pod_resources_free(manager->pod_resources);
 	rpc_stop();
 	manager->mailbox = mailbox_free(manager->mailbox);
 	admission_free_all(manager);
 	connection_free_all(manager);
+	manager->plugin_watcher = plugin_watcher_free(manager->plugin_watcher);
 	manager->control = control_free(manager->control);
 	manager->model = model_free(manager->model);
 	sd_event_source_disable_unref(manager->checkpoint_source);

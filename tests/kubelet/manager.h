@@ -16,16 +16,37 @@ struct admission;
 struct connection;
 struct control;
 struct output;
+struct plugin_watcher;
+struct pod_resources;
 struct registrar;
 
+/* What is done to Register calls instead of serving them; for tests. */
+enum register_fault {
+	REGISTER_SERVED,
+	REGISTER_HELD,        /* never answered */
+	REGISTER_REFUSED,     /* UNKNOWN, as everything that a kubelet refuses */
+	REGISTER_UNAVAILABLE, /* as if the kubelet were about to stop */
+	REGISTER_RESET,       /* the connection is cut */
+};
+
+struct kubelet_faults {
+	enum register_fault on_register;
+	bool early_stream; /* Register is answered after the first list only */
+};
+
 struct manager_options {
-	const char *plugin_dir; /* absolute */
+	const char *plugin_dir;       /* absolute */
+	const char *plugins_registry; /* NULL: no watcher */
 	const char *state_dir;
 	enum behaviour behaviour;
 	bool stale_stream_race;
 	bool force_json;
 	unsigned time_scale; /* how much faster than a kubelet the long periods go by */
 	uint64_t seed;
+	const struct kubelet_faults *faults; /* NULL: none; looked at when something happens */
+	/* Takes the place of standard output if it is not NULL; the object stays the manager's. */
+	void (*on_event)(const json_t *event, void *userdata);
+	void *userdata;
 };
 
 struct manager {
@@ -35,6 +56,8 @@ struct manager {
 	struct model *model;
 	struct output *output;
 	struct registrar *registrar;
+	struct plugin_watcher *plugin_watcher;
+	struct pod_resources *pod_resources;
 	struct control *control;
 	struct connection *connections;
 	uint64_t last_connection;     /* numbers count from 1 */

@@ -78,18 +78,32 @@ struct pod_limit {
 	uint64_t count;
 };
 
-/* A pod with one container. */
+enum container_kind {
+	CONTAINER_INIT,    /* runs to its end before the next; its devices are used again */
+	CONTAINER_SIDECAR, /* an init container that stays */
+	CONTAINER_MAIN,
+};
+
+struct pod_container {
+	char *name;
+	enum container_kind kind;
+	struct pod_limit *limits;
+	size_t n_limits;
+};
+
+/* Its containers are in the order in which they are admitted: init containers and sidecars first.
+ */
 struct pod {
 	char *uid;
 	char *namespace;
 	char *name;
-	struct pod_limit *limits;
-	size_t n_limits;
+	struct pod_container *containers;
+	size_t n_containers;
 	enum pod_phase phase;
 	char *reason;  /* NULL, or why it failed or waits */
 	char *message; /* NULL, or the sentence for it */
 };
-#define POD_CONTAINER "main"
+#define POD_CONTAINER "main" /* the container of a pod whose limits were given without one */
 
 struct model {
 	enum behaviour behaviour;
@@ -153,10 +167,23 @@ size_t model_expire(struct model *model, uint64_t now,
 struct pod *model_find_pod(const struct model *model, const char *namespace, const char *name);
 struct pod *model_find_pod_uid(const struct model *model, const char *uid);
 
-/* Adds a pending pod without limits. */
+/* Adds a pending pod without containers. */
 int model_add_pod(struct model *model, const char *uid, const char *namespace, const char *name,
 	struct pod **ret);
-int pod_add_limit(struct pod *pod, const char *resource, uint64_t count);
+
+/* Adds a container, which stays where it is until the next one is added. -EEXIST: the name is used
+ * already; -EINVAL: init containers and sidecars come before the others. */
+int pod_add_container(
+	struct pod *pod, const char *name, enum container_kind kind, struct pod_container **ret);
+int container_add_limit(struct pod_container *container, const char *resource, uint64_t count);
+const char *container_kind_to_string(enum container_kind kind);
+/* -EINVAL if it is none. */
+int container_kind_from_string(const char *text, enum container_kind *ret);
+
+/* The devices of a resource that init containers before this one have and that it may use. */
+int model_reusable_devices(const struct model *model, const struct pod *pod, size_t container,
+	const char *resource, struct id_set *ret);
+
 int pod_set_status(struct pod *pod, enum pod_phase phase, const char *reason, const char *message);
 void model_remove_pod(struct model *model, struct pod *pod);
 const char *pod_phase_to_string(enum pod_phase phase);

@@ -149,7 +149,6 @@ static void deliver_result(struct letter *letter, void *userdata)
 	struct connection *connection = result->connection;
 	_cleanup_free_ char *error = NULL;
 
-	connection->outstanding--;
 	if (userdata) {
 		struct answer answer = {
 			.status = result->status,
@@ -161,9 +160,12 @@ static void deliver_result(struct letter *letter, void *userdata)
 			error = format_error(result);
 			answer.error = error ? error : "out of memory";
 		}
+		/* Outstanding until the handler has returned, so that it may release. */
 		result->handler(userdata, &answer, result->userdata);
-		connection_release(connection);
 	}
+	connection->outstanding--;
+	if (userdata)
+		connection_release(connection);
 	free(result->text);
 	free(result->data);
 	free(result);
@@ -298,6 +300,7 @@ int connection_stream(struct connection *connection, list_handler on_list, answe
 		free(result);
 		return r;
 	}
+	connection->stream = result;
 	connection->outstanding++;
 	return 0;
 }
@@ -313,9 +316,11 @@ void connection_free_all(struct manager *manager)
 	struct connection *next;
 
 	for (struct connection *c = manager->connections; c; c = next) {
+		struct register_request *request = TAKE_PTR(c->request);
+
 		next = c->next;
-		if (c->request)
-			register_request_answer(TAKE_PTR(c->request), "the kubelet stops");
+		if (request)
+			request->answer(request, "the kubelet stops");
 		connection_release(c);
 	}
 }

@@ -32,6 +32,7 @@ struct connection {
 	sd_event_source *timer;           /* dial again, or close when idle */
 	unsigned outstanding;             /* results that have not been delivered */
 	list_handler on_list;
+	const void *stream; /* names the stream for rpc_client_cancel() */
 
 	pthread_mutex_t lock; /* below: shared with gRPC's thread */
 	unsigned waiting;     /* lists in the mailbox */

@@ -12,18 +12,30 @@
 #define POD_FILE     "pods.json"
 #define POD_FILE_MAX (64U << 20)
 
-static json_t *pod_to_json(const struct pod *pod)
+static json_t *container_to_json_object(const struct pod_container *container)
 {
 	_cleanup_json_ json_t *limits = json_object();
 
-	for (size_t i = 0; i < pod->n_limits; i++)
-		if (json_object_set_new(limits, pod->limits[i].resource,
-			    json_integer((json_int_t)pod->limits[i].count)) < 0)
+	for (size_t i = 0; i < container->n_limits; i++)
+		if (json_object_set_new(limits, container->limits[i].resource,
+			    json_integer((json_int_t)container->limits[i].count)) < 0)
+			return NULL;
+	return json_pack("{s:s, s:s, s:O}", "name", container->name, "kind",
+		container_kind_to_string(container->kind), "limits", limits);
+}
+
+static json_t *pod_to_json(const struct pod *pod)
+{
+	_cleanup_json_ json_t *containers = json_array();
+
+	for (size_t i = 0; i < pod->n_containers; i++)
+		if (json_array_append_new(
+			    containers, container_to_json_object(&pod->containers[i])) < 0)
 			return NULL;
 	return json_pack("{s:s, s:s, s:s, s:s, s:O, s:o*, s:o*}", "uid", pod->uid, "namespace",
 		pod->namespace, "name", pod->name, "phase", pod_phase_to_string(pod->phase),
-		"limits", limits, "reason", pod->reason ? text_json(pod->reason) : NULL, "message",
-		pod->message ? text_json(pod->message) : NULL);
+		"containers", containers, "reason", pod->reason ? text_json(pod->reason) : NULL,
+		"message", pod->message ? text_json(pod->message) : NULL);
 }
 
 int pod_file_write(const struct model *model, const char *state_dir, struct error *error)
@@ -44,17 +56,42 @@ int pod_file_write(const struct model *model, const char *state_dir, struct erro
 	return 0;
 }
 
+int pod_read_container(struct pod *pod, json_t *json)
+{
+	const char *name, *kind_name, *resource;
+	struct pod_container *container;
+	enum container_kind kind;
+	json_t *limits, *count;
+	int r;
+
+	if (json_unpack(json, "{s:s, s:s, s:o}", "name", &name, "kind", &kind_name, "limits",
+		    &limits) < 0 ||
+		container_kind_from_string(kind_name, &kind) < 0)
+		return -EBADMSG;
+	r = pod_add_container(pod, name, kind, &container);
+	if (r < 0)
+		return r;
+	json_object_foreach(limits, resource, count)
+	{
+		r = container_add_limit(container, resource, (uint64_t)json_integer_value(count));
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
 static int read_pod(struct model *model, json_t *json)
 {
-	const char *uid, *namespace, *name, *phase_name, *reason = NULL, *message = "", *resource;
-	json_t *limits, *count;
+	const char *uid, *namespace, *name, *phase_name, *reason = NULL, *message = "";
+	json_t *containers, *container;
 	enum pod_phase phase;
 	struct pod *pod;
+	size_t i;
 	int r;
 
 	if (json_unpack(json, "{s:s, s:s, s:s, s:s, s:o, s?s, s?s}", "uid", &uid, "namespace",
-		    &namespace, "name", &name, "phase", &phase_name, "limits", &limits, "reason",
-		    &reason, "message", &message) < 0 ||
+		    &namespace, "name", &name, "phase", &phase_name, "containers", &containers,
+		    "reason", &reason, "message", &message) < 0 ||
 		pod_phase_from_string(phase_name, &phase) < 0)
 		return -EBADMSG;
 	if (phase == POD_PENDING)
@@ -62,9 +99,9 @@ static int read_pod(struct model *model, json_t *json)
 	r = model_add_pod(model, uid, namespace, name, &pod);
 	if (r < 0)
 		return r;
-	json_object_foreach(limits, resource, count)
+	json_array_foreach(containers, i, container)
 	{
-		r = pod_add_limit(pod, resource, (uint64_t)json_integer_value(count));
+		r = pod_read_container(pod, container);
 		if (r < 0)
 			return r;
 	}

@@ -5,10 +5,16 @@
  * The pods of the node over restarts: what a real kubelet learns from the API server.
  */
 
+#include <jansson.h>
+
 #include "model.h"
 
 /* Writes state_dir/pods.json. */
 int pod_file_write(const struct model *model, const char *state_dir, struct error *error);
+
+/* Adds a container from {"name", "kind", "limits": {resource: count}}. -EBADMSG if it is not that;
+ * otherwise as pod_add_container(). */
+int pod_read_container(struct pod *pod, json_t *json);
 
 /* Reads it into the model; no file: 0. Pods whose admission a crash cut off are left out. */
 int pod_file_read(struct model *model, const char *state_dir, struct error *error);

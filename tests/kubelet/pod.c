@@ -12,6 +12,27 @@ static const char *const phase_names[] = {
 	[POD_FAILED] = "Failed",
 };
 
+static const char *const kind_names[] = {
+	[CONTAINER_INIT] = "init",
+	[CONTAINER_SIDECAR] = "sidecar",
+	[CONTAINER_MAIN] = "main",
+};
+
+const char *container_kind_to_string(enum container_kind kind)
+{
+	return kind_names[kind];
+}
+
+int container_kind_from_string(const char *text, enum container_kind *ret)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kind_names); i++)
+		if (streq(kind_names[i], text)) {
+			*ret = (enum container_kind)i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
 const char *pod_phase_to_string(enum pod_phase phase)
 {
 	return phase_names[phase];
@@ -44,11 +65,19 @@ struct pod *model_find_pod_uid(const struct model *model, const char *uid)
 	return NULL;
 }
 
+static void container_free_members(struct pod_container *container)
+{
+	for (size_t i = 0; i < container->n_limits; i++)
+		free(container->limits[i].resource);
+	free(container->limits);
+	free(container->name);
+}
+
 static void pod_free(struct pod *pod)
 {
-	for (size_t i = 0; i < pod->n_limits; i++)
-		free(pod->limits[i].resource);
-	free(pod->limits);
+	for (size_t i = 0; i < pod->n_containers; i++)
+		container_free_members(&pod->containers[i]);
+	free(pod->containers);
 	free(pod->uid);
 	free(pod->namespace);
 	free(pod->name);
@@ -81,18 +110,91 @@ int model_add_pod(struct model *model, const char *uid, const char *namespace, c
 	return 0;
 }
 
-int pod_add_limit(struct pod *pod, const char *resource, uint64_t count)
+int pod_add_container(
+	struct pod *pod, const char *name, enum container_kind kind, struct pod_container **ret)
+{
+	const struct pod_container *last =
+		pod->n_containers > 0 ? &pod->containers[pod->n_containers - 1] : NULL;
+	char *copy;
+	int r;
+
+	for (size_t i = 0; i < pod->n_containers; i++)
+		if (streq(pod->containers[i].name, name))
+			return -EEXIST;
+	if (kind != CONTAINER_MAIN && last && last->kind == CONTAINER_MAIN)
+		return -EINVAL;
+	r = array_reserve((void **)&pod->containers, pod->n_containers, sizeof(*pod->containers));
+	if (r < 0)
+		return r;
+	copy = strdup(name);
+	if (!copy)
+		return -ENOMEM;
+	*ret = &pod->containers[pod->n_containers++];
+	**ret = (struct pod_container){ .name = copy, .kind = kind };
+	return 0;
+}
+
+int container_add_limit(struct pod_container *container, const char *resource, uint64_t count)
 {
 	char *copy;
 	int r;
 
-	r = array_reserve((void **)&pod->limits, pod->n_limits, sizeof(*pod->limits));
+	r = array_reserve(
+		(void **)&container->limits, container->n_limits, sizeof(*container->limits));
 	if (r < 0)
 		return r;
 	copy = strdup(resource);
 	if (!copy)
 		return -ENOMEM;
-	pod->limits[pod->n_limits++] = (struct pod_limit){ .resource = copy, .count = count };
+	container->limits[container->n_limits++] =
+		(struct pod_limit){ .resource = copy, .count = count };
+	return 0;
+}
+
+/* The set without those of another; sets do not shrink, so it is a new one. */
+static int subtract(struct id_set *from, const struct id_set *ids)
+{
+	_cleanup_id_set_ struct id_set left = {};
+	int r = 0;
+
+	for (size_t i = 0; i < from->n_slots && r >= 0; i++)
+		if (from->slots[i] && !id_set_contains(ids, from->slots[i]))
+			r = id_set_insert(&left, from->slots[i]);
+	if (r < 0)
+		return r;
+	id_set_done(from);
+	*from = left;
+	left = (struct id_set){};
+	return 0;
+}
+
+int model_reusable_devices(const struct model *model, const struct pod *pod, size_t container,
+	const char *resource, struct id_set *ret)
+{
+	_cleanup_id_set_ struct id_set reusable = {};
+	int r = 0;
+
+	for (size_t i = 0; i < container && r >= 0; i++) {
+		const struct pod_container *before = &pod->containers[i];
+		const struct allocation *allocation =
+			model_find_allocation(model, pod->uid, before->name, resource);
+		_cleanup_id_set_ struct id_set ids = {};
+
+		if (!allocation)
+			continue;
+		r = allocation_ids(allocation, &ids);
+		if (r >= 0 && before->kind != CONTAINER_INIT) {
+			r = subtract(&reusable, &ids);
+			continue;
+		}
+		for (size_t k = 0; k < ids.n_slots && r >= 0; k++)
+			if (ids.slots[k])
+				r = id_set_insert(&reusable, ids.slots[k]);
+	}
+	if (r < 0)
+		return r;
+	*ret = reusable;
+	reusable = (struct id_set){};
 	return 0;
 }
 
@@ -130,23 +232,29 @@ void model_remove_pod(struct model *model, struct pod *pod)
 	}
 }
 
+static int check_limit(const struct model *model, const struct pod_limit *limit, char *reason,
+	size_t reason_size, struct error *ret_message)
+{
+	const struct resource *resource = model_find_resource(model, limit->resource);
+
+	/* What the device manager is responsible for, it has allocated or refused. */
+	if (limit->count == 0 || !resource || !resource->published ||
+		resource_is_device_plugin(resource))
+		return 0;
+	(void)snprintf(reason, reason_size, "OutOf%s", resource->name);
+	(void)error_set(ret_message, -ENOSPC,
+		"Node didn't have enough resource: %s, requested: %llu, used: 0, capacity: 0",
+		resource->name, (unsigned long long)limit->count);
+	return 1;
+}
+
 int model_check_node_fits(const struct model *model, const struct pod *pod, char *reason,
 	size_t reason_size, struct error *ret_message)
 {
-	for (size_t i = 0; i < pod->n_limits; i++) {
-		const struct pod_limit *limit = &pod->limits[i];
-		const struct resource *resource = model_find_resource(model, limit->resource);
-
-		/* What the device manager is responsible for, it has allocated or refused. */
-		if (!resource || !resource->published || resource_is_device_plugin(resource))
-			continue;
-		if (limit->count == 0)
-			continue;
-		(void)snprintf(reason, reason_size, "OutOf%s", resource->name);
-		(void)error_set(ret_message, -ENOSPC,
-			"Node didn't have enough resource: %s, requested: %llu, used: 0, capacity: 0",
-			resource->name, (unsigned long long)limit->count);
-		return 1;
-	}
+	for (size_t i = 0; i < pod->n_containers; i++)
+		for (size_t k = 0; k < pod->containers[i].n_limits; k++)
+			if (check_limit(model, &pod->containers[i].limits[k], reason, reason_size,
+				    ret_message) > 0)
+				return 1;
 	return 0;
 }

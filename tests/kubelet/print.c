@@ -108,12 +108,21 @@ static void print_container(const json_t *container)
 
 void print_pod(const json_t *pod)
 {
+	const json_t *containers = json_object_get(pod, "containers"), *container;
+	size_t i;
+
 	(void)printf(
 		"%s/%s: %s\n", MEMBER(pod, "namespace"), MEMBER(pod, "name"), MEMBER(pod, "phase"));
 	if (json_object_get(pod, "reason"))
 		(void)printf("  %s: %s\n", MEMBER(pod, "reason"), MEMBER(pod, "message"));
-	print_resources(pod);
-	print_container(json_object_get(pod, "container"));
+	json_array_foreach(containers, i, container)
+	{
+		if (json_array_size(containers) > 1)
+			(void)printf(" %s container %s\n", MEMBER(container, "kind"),
+				MEMBER(container, "name"));
+		print_resources(container);
+		print_container(json_object_get(container, "container"));
+	}
 }
 
 void print_pods(const json_t *pods)

@@ -24,12 +24,12 @@
 #define CALLERS_PER_SERVER (RPC_CONNECTIONS_MAX / 2)
 #define ACCEPT_PAUSE       (100 * USEC_PER_MSEC)
 
-struct register_request {
+struct register_call {
+	struct register_request request;
 	struct letter letter;
 	struct registrar *registrar;
-	struct register_request *next;
+	struct register_call *next, *next_held;
 	struct rpc_call *call; /* NULL once the registrar is gone */
-	uint64_t caller;
 	uint8_t *data;
 	size_t size;
 };
@@ -58,15 +58,22 @@ struct registrar {
 	size_t n_slots;
 	struct caller *callers;
 	uint64_t last_caller;
+	struct register_call *held; /* by a fault */
 
 	pthread_mutex_t lock; /* below: shared with gRPC's thread */
 	bool stopping;
-	struct register_request *requests;
+	struct register_call *requests;
 };
 
-static void remove_request(struct register_request *request)
+static struct register_call *from_letter(struct letter *letter)
 {
-	struct register_request **r = &request->registrar->requests;
+	return (struct register_call *)(void *)((char *)letter -
+		offsetof(struct register_call, letter));
+}
+
+static void remove_request(struct register_call *request)
+{
+	struct register_call **r = &request->registrar->requests;
 
 	while (*r != request)
 		r = &(*r)->next;
@@ -82,7 +89,7 @@ static void answer(struct rpc_call *call, enum rpc_status status, const char *er
 		rpc_reply(call, (const uint8_t *)"", 0);
 }
 
-static void finish(struct register_request *request, enum rpc_status status, const char *error)
+static void finish(struct register_call *request, enum rpc_status status, const char *error)
 {
 	if (request->call) {
 		(void)pthread_mutex_lock(&request->registrar->lock);
@@ -94,35 +101,73 @@ static void finish(struct register_request *request, enum rpc_status status, con
 	free(request);
 }
 
-void register_request_answer(struct register_request *request, const char *error)
+static void answer_request(struct register_request *request, const char *error)
 {
 	/* The kubelet's handler returns plain errors, which grpc-go sends as this. */
-	finish(request, RPC_UNKNOWN, error);
-}
-
-uint64_t register_request_caller(const struct register_request *request)
-{
-	return request->caller;
+	finish((struct register_call *)request, RPC_UNKNOWN, error);
 }
 
 static void refuse(
-	struct register_request *request, const V1beta1__RegisterRequest *from, const char *text)
+	struct register_call *request, const V1beta1__RegisterRequest *from, const char *text)
 {
 	manager_emit(request->registrar->manager,
 		json_pack("{s:s, s:o, s:o, s:o, s:o}", "event", "register-refused", "resource",
 			text_json(from->resource_name), "endpoint", text_json(from->endpoint),
 			"version", text_json(from->version), "error", text_json(text)));
-	register_request_answer(request, text);
+	answer_request(&request->request, text);
 }
 
-static void take_request(struct register_request *request, const V1beta1__RegisterRequest *from)
+static void hold(struct register_call *request, const V1beta1__RegisterRequest *from)
+{
+	request->next_held = request->registrar->held;
+	request->registrar->held = request;
+}
+
+static void refuse_always(struct register_call *request, const V1beta1__RegisterRequest *from)
+{
+	refuse(request, from, "this kubelet refuses every registration for now");
+}
+
+static void fail_unavailable(struct register_call *request, const V1beta1__RegisterRequest *from)
+{
+	finish(request, RPC_UNAVAILABLE, "this kubelet is not available for now");
+}
+
+static void cut(struct register_call *request, const V1beta1__RegisterRequest *from)
+{
+	const struct registrar *registrar = request->registrar;
+
+	for (const struct caller *c = registrar->callers; c; c = c->next)
+		if (c->number == request->request.caller)
+			rpc_server_end_session(registrar->slots[c->slot].server, c->number);
+	finish(request, RPC_UNAVAILABLE, "the connection is cut");
+}
+
+static void (*const inject[])(
+	struct register_call *request, const V1beta1__RegisterRequest *from) = {
+	[REGISTER_HELD] = hold,
+	[REGISTER_REFUSED] = refuse_always,
+	[REGISTER_UNAVAILABLE] = fail_unavailable,
+	[REGISTER_RESET] = cut,
+};
+
+static void take_request(struct register_call *request, const V1beta1__RegisterRequest *from)
 {
 	struct manager *manager = request->registrar->manager;
+	const struct kubelet_faults *faults = manager->options->faults;
 	_cleanup_free_ char *path = NULL;
 	struct resource *resource;
 	struct error error = {};
 	int r;
 
+	manager_emit(manager,
+		json_pack("{s:s, s:o, s:o, s:o}", "event", "register", "resource",
+			text_json(from->resource_name), "endpoint", text_json(from->endpoint),
+			"version", text_json(from->version)));
+	if (faults && inject[faults->on_register]) {
+		inject[faults->on_register](request, from);
+		return;
+	}
 	if (registration_check(from->version, from->resource_name, &error) < 0) {
 		refuse(request, from, error.message);
 		return;
@@ -131,7 +176,8 @@ static void take_request(struct register_request *request, const V1beta1__Regist
 	r = path ? model_get_resource(manager->model, from->resource_name, &resource) : -ENOMEM;
 	if (r >= 0) {
 		resource->registrations++;
-		r = connection_start(manager, from->resource_name, from->endpoint, path, request);
+		r = connection_start(
+			manager, from->resource_name, from->endpoint, path, &request->request);
 	}
 	if (r < 0)
 		refuse(request, from, "out of memory");
@@ -139,12 +185,12 @@ static void take_request(struct register_request *request, const V1beta1__Regist
 
 static void deliver(struct letter *letter, void *userdata)
 {
-	struct register_request *request = (struct register_request *)letter;
+	struct register_call *request = from_letter(letter);
 	const struct manager *manager = userdata;
 	_cleanup_message_ struct message message = {};
 
 	if (!manager) {
-		register_request_answer(request, "the kubelet stops");
+		answer_request(&request->request, "the kubelet stops");
 		return;
 	}
 	message = message_unpack(
@@ -163,7 +209,7 @@ static void deliver(struct letter *letter, void *userdata)
 static void on_register(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
 {
 	struct registrar *registrar = userdata;
-	struct register_request *request = calloc(1, sizeof(*request));
+	struct register_call *request = calloc(1, sizeof(*request));
 	uint8_t *copy = malloc(MAX_OF(size, (size_t)1));
 	bool stopping;
 
@@ -178,7 +224,8 @@ static void on_register(struct rpc_call *call, const uint8_t *data, size_t size,
 	request->letter.deliver = deliver;
 	request->registrar = registrar;
 	request->call = call;
-	request->caller = rpc_call_session(call);
+	request->request.answer = answer_request;
+	request->request.caller = rpc_call_session(call);
 	request->data = copy;
 	request->size = size;
 	(void)pthread_mutex_lock(&registrar->lock);
@@ -343,7 +390,7 @@ int registrar_new(struct manager *manager, int number, struct registrar **ret)
 
 struct registrar *registrar_free(struct registrar *registrar)
 {
-	struct register_request *requests;
+	struct register_call *requests;
 
 	if (!registrar)
 		return NULL;
@@ -358,6 +405,10 @@ struct registrar *registrar_free(struct registrar *registrar)
 	(void)pthread_mutex_unlock(&registrar->lock);
 	for (; requests; requests = requests->next)
 		answer(TAKE_PTR(requests->call), RPC_UNAVAILABLE, "the kubelet stops");
+	for (struct register_call *next, *held = registrar->held; held; held = next) {
+		next = held->next_held;
+		finish(held, RPC_UNAVAILABLE, "the kubelet stops");
+	}
 	while (registrar->callers)
 		caller_free(registrar->callers);
 	for (size_t i = 0; i < registrar->n_slots; i++) {

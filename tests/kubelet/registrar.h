@@ -7,16 +7,15 @@
 
 #include "manager.h"
 
-struct register_request; /* a Register call that waits for its answer */
+/* Somebody who wants a plugin to be registered and waits for the outcome; embedded as first member.
+ * `answer` is called once and frees it; `error` is NULL on success. */
+struct register_request {
+	void (*answer)(struct register_request *request, const char *error);
+	uint64_t caller; /* number of the connection a Register call came on, 0: none */
+};
 
 /* Serves on the listening socket; takes the descriptor, also on failure. */
 int registrar_new(struct manager *manager, int fd, struct registrar **ret);
 
 /* Answers what waits and stops serving. */
 struct registrar *registrar_free(struct registrar *registrar);
-
-/* Answers the call, with an error if `error` is not NULL, and frees the request. */
-void register_request_answer(struct register_request *request, const char *error);
-
-/* Number of the connection the call came on. */
-uint64_t register_request_caller(const struct register_request *request);

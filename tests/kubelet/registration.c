@@ -77,6 +77,31 @@ int registration_check(const char *version, const char *resource, struct error *
 	return 0;
 }
 
+int registration_check_info(
+	const char *name, char *const *versions, size_t n_versions, struct error *error)
+{
+	char quoted[360], list[200] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < n_versions; i++)
+		if (streq(versions[i], DEVICE_PLUGIN_VERSION)) {
+			if (resource_name_is_valid(name))
+				return 0;
+			return error_set(error, -EINVAL,
+				"invalid name of device plugin socket: the ResourceName %s is invalid",
+				text_quote(quoted, sizeof(quoted), name));
+		}
+	for (size_t i = 0; i < n_versions && used < sizeof(list) - 1; i++) {
+		int n = snprintf(
+			list + used, sizeof(list) - used, "%s%s", i > 0 ? " " : "", versions[i]);
+
+		used += n > 0 ? (size_t)n : 0;
+	}
+	return error_set(error, -EPROTONOSUPPORT,
+		"manager version, %s, is not among plugin supported versions [%s]",
+		DEVICE_PLUGIN_VERSION, list);
+}
+
 char *endpoint_path(const char *plugin_dir, const char *endpoint)
 {
 	size_t size = strlen(plugin_dir) + strlen(endpoint) + 2;

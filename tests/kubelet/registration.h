@@ -13,6 +13,10 @@ bool resource_name_is_valid(const char *name);
 /* Checks version and resource name in the kubelet's order; the error holds the kubelet's words. */
 int registration_check(const char *version, const char *resource, struct error *error);
 
+/* What the watcher checks of a plugin's answer to GetInfo, in the kubelet's words. */
+int registration_check_info(
+	const char *name, char *const *versions, size_t n_versions, struct error *error);
+
 /* The socket's path: the endpoint below the directory, "." and ".." resolved as text, a leading
  * slash ignored. Malloc'ed, NULL: no memory. */
 char *endpoint_path(const char *plugin_dir, const char *endpoint);

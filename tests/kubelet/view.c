@@ -121,11 +121,11 @@ static json_t *view_ids(const struct allocation *allocation)
 	return json_incref(array);
 }
 
-static int add_limit(const struct model *model, const struct pod *pod,
+static int add_limit(const struct model *model, const struct pod *pod, const char *container,
 	const struct pod_limit *limit, json_t *resources, json_t *ignored)
 {
 	const struct allocation *allocation =
-		model_find_allocation(model, pod->uid, POD_CONTAINER, limit->resource);
+		model_find_allocation(model, pod->uid, container, limit->resource);
 	const struct resource *resource;
 
 	if (allocation)
@@ -136,24 +136,64 @@ static int add_limit(const struct model *model, const struct pod *pod,
 	return 0;
 }
 
-json_t *view_pod(const struct model *model, const struct pod *pod)
+static json_t *view_container(
+	const struct model *model, const struct pod *pod, const struct pod_container *container)
 {
 	_cleanup_json_ json_t *limits = json_object(), *resources = json_object(),
 			      *ignored = json_array();
 
-	for (size_t i = 0; i < pod->n_limits; i++) {
-		const struct pod_limit *limit = &pod->limits[i];
+	for (size_t i = 0; i < container->n_limits; i++) {
+		const struct pod_limit *limit = &container->limits[i];
 
 		if (json_object_set_new(
 			    limits, limit->resource, json_integer((json_int_t)limit->count)) < 0 ||
-			add_limit(model, pod, limit, resources, ignored) < 0)
+			add_limit(model, pod, container->name, limit, resources, ignored) < 0)
 			return NULL;
 	}
-	return json_pack("{s:s, s:s, s:s, s:s, s:O, s:O, s:O, s:o*, s:o*}", "name", pod->name,
+	return json_pack("{s:s, s:s, s:O, s:O, s:O}", "name", container->name, "kind",
+		container_kind_to_string(container->kind), "limits", limits, "resources", resources,
+		"ignored", ignored);
+}
+
+/* The first that is neither an init container nor a sidecar. */
+static size_t main_container(const struct pod *pod)
+{
+	for (size_t i = 0; i < pod->n_containers; i++)
+		if (pod->containers[i].kind == CONTAINER_MAIN)
+			return i;
+	return 0;
+}
+
+json_t *view_pod(const struct model *model, const struct pod *pod)
+{
+	_cleanup_json_ json_t *containers = json_array();
+	const json_t *first;
+
+	for (size_t i = 0; i < pod->n_containers; i++)
+		if (json_array_append_new(
+			    containers, view_container(model, pod, &pod->containers[i])) < 0)
+			return NULL;
+	first = json_array_get(containers, main_container(pod));
+	return json_pack("{s:s, s:s, s:s, s:s, s:O, s:O, s:O, s:O, s:o*, s:o*}", "name", pod->name,
 		"namespace", pod->namespace, "uid", pod->uid, "phase",
-		pod_phase_to_string(pod->phase), "limits", limits, "resources", resources,
-		"ignored", ignored, "reason", pod->reason ? text_json(pod->reason) : NULL,
-		"message", pod->message ? text_json(pod->message) : NULL);
+		pod_phase_to_string(pod->phase), "limits", json_object_get(first, "limits"),
+		"resources", json_object_get(first, "resources"), "ignored",
+		json_object_get(first, "ignored"), "containers", containers, "reason",
+		pod->reason ? text_json(pod->reason) : NULL, "message",
+		pod->message ? text_json(pod->message) : NULL);
+}
+
+int view_add_started(json_t *view, const struct pod *pod, const json_t *started)
+{
+	json_t *containers = json_object_get(view, "containers"), *container;
+	size_t i;
+
+	json_array_foreach(containers, i, container)
+	{
+		if (json_object_set(container, "container", json_array_get(started, i)) < 0)
+			return -ENOMEM;
+	}
+	return json_object_set(view, "container", json_array_get(started, main_container(pod)));
 }
 
 json_t *view_pods(const struct model *model)

@@ -10,9 +10,14 @@
 /* {"behaviour", "plugin_dir", "stale_stream_race", "resources": [...]} */
 json_t *view_status(const struct manager *manager);
 
-/* {"name", "namespace", "uid", "phase", "limits": {}, "resources": {name: [ids]}, "ignored": []},
- * and "reason" and "message" if there are any. */
+/* {"name", "namespace", "uid", "phase", "containers": [{"name", "kind", "limits": {}, "resources":
+ * {name: [ids]}, "ignored": []}]}; "limits", "resources" and "ignored" of the first main container;
+ * "reason" and "message" if there are any. */
 json_t *view_pod(const struct model *model, const struct pod *pod);
+
+/* Adds what each container gets, in their order: "container" to each, and that of the first main
+ * container to the pod. 0 or negative. */
+int view_add_started(json_t *view, const struct pod *pod, const json_t *started);
 
 /* {"pods": [...]} */
 json_t *view_pods(const struct model *model);

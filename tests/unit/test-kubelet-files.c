@@ -186,11 +186,13 @@ static void test_base64(void **state)
 static void test_pods(void **state)
 {
 	_cleanup_(model_freep) struct model *written = make_model(), *model = make_model();
+	struct pod_container *container;
 	struct error error = {};
 	struct pod *pod;
 
 	assert_int_equal(model_add_pod(written, "uid-1", "default", "a", &pod), 0);
-	assert_int_equal(pod_add_limit(pod, GPU, 2), 0);
+	assert_int_equal(pod_add_container(pod, "main", CONTAINER_MAIN, &container), 0);
+	assert_int_equal(container_add_limit(container, GPU, 2), 0);
 	assert_int_equal(pod_set_status(pod, POD_RUNNING, NULL, NULL), 0);
 	assert_int_equal(model_add_pod(written, "uid-2", "other", "a", &pod), 0);
 	assert_int_equal(pod_set_status(pod, POD_FAILED, "Why", "because"), 0);
@@ -203,8 +205,11 @@ static void test_pods(void **state)
 	pod = model_find_pod(model, "default", "a");
 	assert_int_equal(pod->phase, POD_RUNNING);
 	assert_string_equal(pod->uid, "uid-1");
-	assert_int_equal(pod->n_limits, 1);
-	assert_int_equal(pod->limits[0].count, 2);
+	assert_int_equal(pod->n_containers, 1);
+	assert_string_equal(pod->containers[0].name, "main");
+	assert_int_equal(pod->containers[0].kind, CONTAINER_MAIN);
+	assert_int_equal(pod->containers[0].n_limits, 1);
+	assert_int_equal(pod->containers[0].limits[0].count, 2);
 	pod = model_find_pod(model, "other", "a");
 	assert_int_equal(pod->phase, POD_FAILED);
 	assert_string_equal(pod->message, "because");

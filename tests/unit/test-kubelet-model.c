@@ -108,6 +108,21 @@ static void test_registration_texts(void **state)
 	assert_string_equal(error.message, "the ResourceName \"b\\\"ad\" is invalid");
 }
 
+static void test_watched_plugins(void **state)
+{
+	static char old[] = "v1alpha1", current[] = "v1beta1";
+	char *const versions[] = { old, current };
+	struct error error = {};
+
+	assert_int_equal(registration_check_info(GPU, versions, 2, &error), 0);
+	assert_true(registration_check_info(GPU, versions, 1, &error) < 0);
+	assert_string_equal(error.message,
+		"manager version, v1beta1, is not among plugin supported versions [v1alpha1]");
+	assert_true(registration_check_info("bad", versions, 2, &error) < 0);
+	assert_string_equal(error.message,
+		"invalid name of device plugin socket: the ResourceName \"bad\" is invalid");
+}
+
 static void assert_endpoint_path(const char *endpoint, const char *expected)
 {
 	_cleanup_free_ char *path = endpoint_path("/var/p/", endpoint);
@@ -246,7 +261,7 @@ static void test_grace(void **state)
 
 static int begin(struct model *model, size_t n, struct choice *choice, struct error *error)
 {
-	return choice_begin(model, "uid", POD_CONTAINER, GPU, n, choice, error);
+	return choice_begin(model, "uid", POD_CONTAINER, GPU, n, NULL, choice, error);
 }
 
 static void assert_refused(struct model *model, size_t n, const char *text)
@@ -399,7 +414,7 @@ static void test_dead_pods_are_collected(void **state)
 				 (const uint8_t *)"", 0),
 		0);
 	/* Taken and never recorded, as after an empty answer to Allocate: lost for now. */
-	assert_int_equal(choice_begin(model, "other", POD_CONTAINER, GPU, 1, &leaked, &error),
+	assert_int_equal(choice_begin(model, "other", POD_CONTAINER, GPU, 1, NULL, &leaked, &error),
 		CHOICE_ALLOCATE);
 	assert_int_equal(model_collect_allocations(model), 0);
 	assert_int_equal(model_find_resource(model, GPU)->allocated.count, 2);
@@ -435,6 +450,7 @@ static void test_missing_devices(void **state)
 static void test_node_out_of_resource(void **state)
 {
 	_cleanup_(model_freep) struct model *model = make_model();
+	struct pod_container *container;
 	struct resource *resource;
 	struct error error = {};
 	struct pod *pod;
@@ -442,7 +458,8 @@ static void test_node_out_of_resource(void **state)
 	char reason[320];
 
 	assert_int_equal(model_add_pod(model, "uid", "default", "a", &pod), 0);
-	assert_int_equal(pod_add_limit(pod, GPU, 2), 0);
+	assert_int_equal(pod_add_container(pod, "main", CONTAINER_MAIN, &container), 0);
+	assert_int_equal(container_add_limit(container, GPU, 2), 0);
 	/* A name the Node never had is ignored, even if somebody tried to register it. */
 	assert_int_equal(model_get_resource(model, GPU, &resource), 0);
 	assert_int_equal(model_check_node_fits(model, pod, reason, sizeof(reason), &error), 0);
@@ -461,6 +478,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_resource_names),
 		cmocka_unit_test(test_registration_texts),
+		cmocka_unit_test(test_watched_plugins),
 		cmocka_unit_test(test_endpoint_path),
 		cmocka_unit_test(test_old_stream_hits_newer_client),
 		cmocka_unit_test(test_later_kubelets_tell_clients_apart),

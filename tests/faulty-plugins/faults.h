@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The table of planted faults. Each is one thing that plugins in the field get wrong.
+ */
+
+#include "common/util.h"
+
+enum fault {
+	FAULT_NONE,
+	FAULT_REGISTERS_ONCE,
+	FAULT_WATCHES_SOCKET_ONLY,
+	FAULT_REGISTERS_ON_EVENTS,
+	FAULT_GIVES_UP,
+	FAULT_SERVES_AFTER_REGISTER,
+	FAULT_SPINS,
+	FAULT_IGNORES_SIGTERM,
+	FAULT_KEEPS_SOCKET,
+	FAULT_ENDS_STREAM,
+	FAULT_DUPLICATE_IDS,
+	FAULT_CHANGING_IDS,
+	FAULT_NUMA_MINUS_ONE,
+	FAULT_ODD_HEALTH,
+	FAULT_NOT_UTF8,
+	FAULT_OVERSIZE_LIST,
+	FAULT_NEVER_RECOVERS,
+	FAULT_DROPS_DEVICE,
+	FAULT_FLOODS_LISTS,
+	FAULT_EMPTY_ANSWER,
+	FAULT_ONE_ANSWER,
+	FAULT_SLOW_ALLOCATE,
+	FAULT_MIXES_ANSWERS,
+	FAULT_LEAKS,
+	FAULT_PREFERRED_ERROR,
+	FAULT_PREFERRED_WRONG,
+	FAULT_WRONG_OPTIONS,
+	FAULT_PRE_START_ONCE,
+	FAULT_TAKES_MALFORMED,
+	FAULT_SERVES_ANYBODY,
+	FAULTS,
+};
+
+/* -EINVAL if there is no such fault. */
+int fault_from_string(const char *name, enum fault *ret);
+
+/* NULL beyond the last. */
+const char *fault_to_string(enum fault fault);

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "common/error.h"
+#include "faults.h"
+
+/* Serves until SIGTERM. Returns the exit status or negative errno. The process is to end with
+ * _exit() afterwards: nothing is torn down. */
+int plugin_run(enum fault fault, const char *dir, const char *resource, struct error *error);

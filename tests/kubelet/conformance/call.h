@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Calls of a case to the plugin, on the kubelet's own connection, as the kubelet makes them:
+ * without a time limit on the wire. The limit is ours, and what is not answered within it is
+ * cancelled.
+ */
+
+#include "trial.h"
+
+#include <protobuf-c/protobuf-c.h>
+
+struct call;
+
+struct reply {
+	int status; /* enum rpc_status, -ETIMEDOUT: none came, -ENOTCONN: there is no plugin */
+	char text[256];
+	uint8_t *data; /* NULL on failure */
+	size_t size;
+};
+void reply_done(struct reply *reply);
+#define _cleanup_reply_ _cleanup_(reply_done)
+
+/* Begins a call; NULL: no connection. */
+struct call *call_start(struct trial *trial, const char *method, const void *data, size_t size);
+void call_cancel(struct trial *trial, struct call *call);
+
+/* Whether the answer is there. */
+bool call_is_done(struct call *call);
+
+/* The answer, once it is there; frees the call. */
+void call_take(struct call *call, struct reply *ret);
+
+/* Gives up: the call is cancelled and frees itself. */
+void call_abandon(struct trial *trial, struct call *call);
+
+/* Start, wait, take. */
+void call_bytes(struct trial *trial, const char *method, const void *data, size_t size,
+	uint64_t limit, struct reply *ret);
+void call_message(struct trial *trial, const char *method, const ProtobufCMessage *request,
+	struct reply *ret);
+
+/* Whether the plugin still does its work: the stream of the resource lives and a call is answered.
+ * The verdict is not ok with a message if not. */
+enum verdict trial_check_alive(struct trial *trial, const char *after);

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The run: every case for every resource. A plugin that could not be brought to serve is not tried
+ * again for each case; the first case that found out is not ok, the rest is skipped.
+ */
+#include "conformance.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "report.h"
+
+static const struct case_table *const tables[] = {
+	&registration_cases,
+	&list_cases,
+	&allocation_cases,
+	&preference_cases,
+	&restart_cases,
+	&hostile_cases,
+};
+
+static bool parse_number(const char **text, unsigned long *ret)
+{
+	char *end;
+
+	if (**text < '0' || **text > '9')
+		return false;
+	*ret = strtoul(*text, &end, 10);
+	*text = end;
+	return true;
+}
+
+/* Whether "3,7-9" has the number; -EINVAL if it is no such list. */
+static int is_selected(const char *list, unsigned number)
+{
+	int selected = 0;
+
+	if (!list)
+		return 1;
+	for (;;) {
+		unsigned long first, last;
+
+		if (!parse_number(&list, &first))
+			return -EINVAL;
+		last = first;
+		if (*list == '-') {
+			list++;
+			if (!parse_number(&list, &last))
+				return -EINVAL;
+		}
+		if (number >= first && number <= last)
+			selected = 1;
+		if (*list == '\0')
+			return selected;
+		if (*list++ != ',')
+			return -EINVAL;
+	}
+}
+
+static size_t count_selected(const char *list)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+		for (size_t k = 0; k < tables[i]->n; k++)
+			n += is_selected(list, tables[i]->cases[k].number) > 0;
+	return n;
+}
+
+struct run {
+	struct trial trial;
+	struct report *report;
+	bool dead; /* the plugin was started and did not come to serve */
+	bool failed;
+};
+
+/* Whether what the case needs can be had at all; sets the message if not. */
+static bool check_needs(struct trial *trial, unsigned needs)
+{
+	const struct conformance_hooks *hooks = &trial->options->hooks;
+
+	if (needs & NEEDS_COMMAND && !trial_owns_plugin(trial))
+		(void)trial_skip(trial, "the plugin was started elsewhere; give --plugin-command");
+	else if (needs & NEEDS_HEALTH && (!hooks->fail || !hooks->heal))
+		(void)trial_skip(trial, "give --fail-command and --heal-command");
+	else if (needs & NEEDS_PLUG && (!hooks->unplug || !hooks->plug))
+		(void)trial_skip(trial, "give --unplug-command and --plug-command");
+	else if (needs & NEEDS_ROOT && geteuid() != 0)
+		(void)trial_skip(trial, "needs root");
+	else
+		return true;
+	return false;
+}
+
+static enum verdict judge(struct run *run, const struct conformance_case *self)
+{
+	struct trial *trial = &run->trial;
+
+	if (!check_needs(trial, self->needs))
+		return VERDICT_SKIP;
+	if (run->dead)
+		return trial_skip(trial, "the plugin does not serve");
+	if (self->needs & NEEDS_SERVING && !trial_prepare(trial)) {
+		run->dead = true;
+		return run->failed ? VERDICT_SKIP : VERDICT_NOT_OK;
+	}
+	if (self->needs & NEEDS_DEVICE && trial_healthy(trial) == 0)
+		return trial_skip(trial, "the resource has no healthy device");
+	return self->run(trial, self);
+}
+
+static void run_case(struct run *run, const struct conformance_case *self)
+{
+	uint64_t began = manager_now();
+	enum verdict verdict;
+
+	trial_forget(&run->trial);
+	verdict = judge(run, self);
+
+	if (run->trial.interrupted)
+		return;
+	if (verdict == VERDICT_NOT_OK)
+		run->failed = run->trial.plugin_is_suspect = true;
+	report_add(run->report, self, &run->trial, verdict, manager_now() - began);
+}
+
+static void run_resource(struct run *run, const char *resource)
+{
+	struct trial *trial = &run->trial;
+
+	if (resource) {
+		free(trial->resource);
+		trial->resource = strdup(resource);
+		trial->counts = (struct trial_counts){};
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+		for (size_t k = 0; k < tables[i]->n && !trial->interrupted; k++)
+			if (is_selected(trial->options->cases, tables[i]->cases[k].number) > 0)
+				run_case(run, &tables[i]->cases[k]);
+}
+
+static void use_all_descriptors(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return;
+	files.rlim_cur = files.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
+int conformance_run(const struct conformance_options *options, struct error *error)
+{
+	size_t n_resources = MAX_OF(options->n_resources, (size_t)1);
+	struct run run = {};
+	int r;
+
+	if (is_selected(options->cases, 0) < 0)
+		return error_set(error, -EINVAL, "--case takes numbers and ranges: 3,7-9");
+	(void)signal(SIGPIPE, SIG_IGN);
+	use_all_descriptors();
+	r = trial_init(&run.trial, options, error);
+	if (r < 0)
+		return r;
+	r = report_new(
+		options->junit, count_selected(options->cases) * n_resources, &run.report, error);
+	if (r >= 0) {
+		for (size_t i = 0; i < n_resources; i++)
+			run_resource(&run, options->n_resources > 0 ? options->resources[i] : NULL);
+		if (run.trial.interrupted)
+			report_bail_out(run.report, "interrupted");
+		r = report_finish(run.report, error);
+	}
+	run.report = report_free(run.report);
+	trial_done(&run.trial);
+	return r < 0 ? r : run.failed || run.trial.interrupted;
+}
+
+void conformance_list(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+		for (size_t k = 0; k < tables[i]->n; k++) {
+			const struct conformance_case *self = &tables[i]->cases[k];
+
+			(void)printf("%u %s: %s\n    %s\n", self->number, self->name, self->title,
+				self->reason);
+			if (self->issue > 0)
+				(void)printf(
+					"    https://github.com/kubernetes/kubernetes/issues/%u\n",
+					self->issue);
+		}
+}

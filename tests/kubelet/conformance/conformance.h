@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Black-box cases for device plugins: each brings about one situation that a kubelet brings about
+ * on real nodes, and looks at what the plugin makes of it. The cases are tables, one for each
+ * subject; a case's number is its name for people and never changes.
+ */
+
+#include "trial.h"
+
+/* What a case needs; without it the case is skipped, or, if the plugin owes it, not ok. */
+enum {
+	NEEDS_SERVING = 1 << 0, /* the resource is served when the case begins */
+	NEEDS_COMMAND = 1 << 1, /* the plugin can be started and killed */
+	NEEDS_DEVICE = 1 << 2,  /* a healthy device */
+	NEEDS_HEALTH = 1 << 3,  /* the hooks fail and heal */
+	NEEDS_PLUG = 1 << 4,    /* the hooks unplug and plug */
+	NEEDS_ROOT = 1 << 5,
+};
+
+struct conformance_case {
+	unsigned number;
+	const char *name;
+	const char *title;  /* what holds if it is ok */
+	const char *reason; /* why it matters */
+	unsigned issue;     /* of kubernetes/kubernetes; 0: none tells of it */
+	unsigned needs;
+	enum verdict (*run)(struct trial *trial, const struct conformance_case *self);
+	const void *data; /* for run() */
+};
+
+struct case_table {
+	const struct conformance_case *cases;
+	size_t n;
+};
+
+/* Each in a file of its name: cases-registration.c, ... */
+extern const struct case_table registration_cases, list_cases, allocation_cases, preference_cases,
+	restart_cases, hostile_cases;
+
+/* Runs the cases and reports. Returns 0 if none was not ok, 1 if some were, or a negative errno if
+ * the run could not take place. */
+int conformance_run(const struct conformance_options *options, struct error *error);
+
+/* Prints the cases with reasons and links. */
+void conformance_list(void);

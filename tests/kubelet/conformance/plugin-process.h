@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The plugin under test as a process that the tool started: it leads a session of its own, so that
+ * what it starts can be ended with it. What it and its descendants use is read from /proc.
+ */
+
+#include <sys/types.h>
+
+#include "common/error.h"
+
+struct plugin_process {
+	pid_t pid;  /* 0: not running */
+	int status; /* of waitpid(), once it has ended */
+};
+
+/* What a process and its descendants use together. */
+struct process_usage {
+	size_t descriptors;
+	size_t memory; /* resident bytes */
+	uint64_t cpu;  /* microseconds */
+};
+
+/* Runs "exec COMMAND" in a shell. Output goes to standard error. */
+int plugin_process_start(const char *command, const char *plugin_dir, struct plugin_process *ret,
+	struct error *error);
+
+/* Whether it runs; notes its end. */
+bool plugin_process_is_running(struct plugin_process *process);
+
+/* Signals the process alone, not what it has started. */
+void plugin_process_signal(const struct plugin_process *process, int number);
+
+/* Kills the session and waits for the process. */
+void plugin_process_kill(struct plugin_process *process);
+
+/* -ESRCH if it does not run. */
+int plugin_process_usage(const struct plugin_process *process, struct process_usage *ret);
+
+/* Runs a command in a shell to its end, with the plugin's process id and folder in the environment.
+ * Returns its exit status. */
+int plugin_process_hook(const struct plugin_process *process, const char *command,
+	const char *plugin_dir, struct error *error);

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a case of the conformance run works with: a kubelet in this process that can be stopped,
+ * started and made to misbehave, the plugin's process if the tool started it, the resource that is
+ * looked at, and calls to the plugin. A case waits for conditions, with a limit that only a fault
+ * reaches; while it waits, the kubelet lives.
+ */
+
+#include "../manager.h"
+#include "plugin-process.h"
+#include "proto/rpc.h"
+
+struct conformance_case;
+
+/* Shell commands that make something happen to the plugin's devices; NULL: cannot be done. */
+struct conformance_hooks {
+	const char *fail, *heal;   /* one device becomes unhealthy, and healthy again */
+	const char *unplug, *plug; /* one device vanishes, and is back */
+};
+
+struct conformance_options {
+	const char *plugin_dir;
+	enum behaviour behaviour;
+	uint64_t seed;
+	const char *plugin_command; /* NULL: started by somebody else */
+	struct conformance_hooks hooks;
+	const char **resources;
+	size_t n_resources; /* 0: the first that registers */
+	const char *cases;  /* "3,7-9", NULL: all */
+	const char *junit;  /* file, "-": instead of TAP; NULL: none */
+	uint64_t timeout;   /* microseconds that a plugin may take for anything */
+	size_t memory;      /* bytes that a hostile peer may cost it */
+};
+
+enum verdict {
+	VERDICT_OK,
+	VERDICT_NOT_OK,
+	VERDICT_SKIP,
+};
+
+/* What has happened to the resource since the run began. */
+struct trial_counts {
+	unsigned registers; /* Register calls, whatever became of them */
+	unsigned registered, refused, lists, ended;
+};
+
+#define TRACE_MAX 24
+
+struct trial {
+	const struct conformance_options *options;
+	struct manager_options kubelet_options;
+	struct kubelet_faults faults;
+	struct manager *manager; /* NULL: no kubelet runs */
+	struct plugin_process plugin;
+	char *resource; /* NULL: none has registered yet */
+	struct trial_counts counts;
+	char ended_by[320], refused_by[320]; /* the last error of a stream, of a registration */
+	char endpoint[128], version[32];     /* of the last Register */
+	json_int_t listed_by;                /* the connection of the last list */
+	bool plugin_is_suspect;              /* the last case failed: start it anew */
+	bool interrupted;                    /* a signal asks to stop */
+	bool played;                         /* a kubelet has run: its files are ours */
+
+	char message[720];      /* why the case failed or is skipped */
+	char *trace[TRACE_MAX]; /* a ring of the last events as JSON */
+	size_t n_traced;
+};
+
+int trial_init(struct trial *trial, const struct conformance_options *options, struct error *error);
+void trial_done(struct trial *trial);
+
+/* A new case begins: no message, no trace. */
+void trial_forget(struct trial *trial);
+
+_printf_(2, 3) enum verdict trial_fail(struct trial *trial, const char *format, ...);
+_printf_(2, 3) enum verdict trial_skip(struct trial *trial, const char *format, ...);
+
+/* --- the kubelet --- */
+
+/* Starts the kubelet. A failure is the tool's, not the plugin's: the message says so. */
+bool trial_start_kubelet(struct trial *trial);
+
+/* The kubelet dies as by SIGKILL: connections break, kubelet.sock stays and refuses. */
+void trial_kill_kubelet(struct trial *trial);
+
+/* --- time --- */
+
+typedef bool (*trial_condition)(struct trial *trial, const void *data);
+
+/* Lets the kubelet live until the condition is true or the limit is over. Returns whether it is. */
+bool trial_await_within(
+	struct trial *trial, trial_condition condition, const void *data, uint64_t limit);
+
+/* The same with the limit of the run. */
+bool trial_await(struct trial *trial, trial_condition condition, const void *data);
+
+/* Lets so much time go by. */
+void trial_pass(struct trial *trial, uint64_t usec);
+
+/* --- the plugin --- */
+
+/* Starts it; fails if it was started elsewhere. */
+bool trial_start_plugin(struct trial *trial);
+bool trial_owns_plugin(const struct trial *trial);
+
+/* Kills it and waits until the kubelet has noticed. */
+bool trial_kill_plugin(struct trial *trial);
+
+/* Runs a hook. Sets the message on failure. */
+bool trial_hook(struct trial *trial, const char *command);
+
+/* Whether the resource is registered, its stream lives and has brought a list. */
+bool trial_is_serving(struct trial *trial, const void *data);
+
+/* Waits for that; otherwise a message tells how far it came. */
+bool trial_await_serving(struct trial *trial);
+
+/* Brings everything into the state that most cases begin with: kubelet and plugin run, the resource
+ * is served, no fault is in force. */
+bool trial_prepare(struct trial *trial);
+
+/* The newest list; NULL: none. */
+const struct device_table *trial_devices(struct trial *trial);
+
+/* The path of the plugin's socket, NULL if the resource is not served. */
+const char *trial_socket(struct trial *trial);
+
+/* How many devices the kubelet takes for healthy. */
+size_t trial_healthy(struct trial *trial);
+
+/* The healthy ids, malloc'ed array into the list: valid until the kubelet runs on. */
+int trial_healthy_ids(struct trial *trial, char ***ret, size_t *ret_n);

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""devplug-kubelet conformance: devplugd passes every case, and each planted fault fails exactly the cases meant for it."""
+import concurrent.futures
+import os
+import re
+import stat
+import subprocess
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+from node import LIMIT, SANITIZED, NodeTest, program
+
+# Seconds that a plugin may take for anything: each case that fails takes so long.
+PATIENCE = LIMIT / 10 * (2 if SANITIZED else 1)
+RUN_LIMIT = 500
+# A sanitizer keeps what was freed, and adds to each allocation.
+MEMORY = ("--memory", "600") if SANITIZED else ()
+ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4"}
+
+SERVES_AGAIN = {5, 7, 8, 9, 10, 11, 40, 41, 42, 45}
+FAULTS = {
+    "none": set(),
+    # Registration
+    "serves-after-register": {2},
+    "registers-once": SERVES_AGAIN | {43, 44},
+    "watches-socket-only": {42, 43, 44},
+    "keeps-socket": SERVES_AGAIN,
+    "gives-up": {8},
+    "registers-on-events": {12},
+    "spins": {7},
+    "ignores-sigterm": {13},
+    # ListAndWatch
+    "not-utf8": {3},
+    "oversize-list": {4},
+    "duplicate-ids": {14},
+    "odd-health": {15},
+    "numa-minus-one": {16},
+    "ends-stream": {17, 18, 19},
+    "never-recovers": {17, 18},
+    "floods-lists": {18},
+    "drops-device": {19},
+    "changing-ids": {40, 41, 42, 43, 44, 45},
+    # Allocate, GetPreferredAllocation, PreStartContainer
+    "empty-answer": {21, 22, 23, 25, 26},
+    "one-answer": {23},
+    "slow-allocate": {24},
+    "mixes-answers": {26},
+    "leaks": {27},
+    "preferred-wrong": {28},
+    "preferred-error": {29},
+    "wrong-options": {28, 29, 30, 31},
+    "pre-start-once": {32},
+    # Peers
+    "takes-malformed": {62},
+    "serves-anybody": {77},
+}
+
+
+class Report:
+    """What a run said, by case."""
+
+    def __init__(self, answer):
+        self.code, self.text, self.errors = answer.returncode, answer.stdout, answer.stderr
+        self.ok, self.not_ok, self.skipped = set(), set(), set()
+        for line in self.text.splitlines():
+            result = re.match(r"(ok|not ok) \d+ - (\d+) .*?(# SKIP)?", line)
+            if result:
+                skipped = "# SKIP" in line
+                where = self.skipped if skipped else self.ok if result[1] == "ok" else self.not_ok
+                where.add(int(result[2]))
+
+
+def signal_hook(name):
+    return f"kill -{name} $DEVPLUG_KUBELET_PLUGIN_PID"
+
+
+def run(plugin_dir, command, *options, patience=PATIENCE):
+    return Report(subprocess.run(
+        [program("devplug-kubelet"), "conformance", "--plugin-dir", plugin_dir, "--plugin-command", command,
+         "--timeout", str(patience), *MEMORY, *options], env=ENVIRONMENT,
+        capture_output=True, text=True, errors="replace", timeout=RUN_LIMIT))
+
+
+def run_fault(fault, *options):
+    with tempfile.TemporaryDirectory(prefix="devplugd-test.") as folder:
+        os.chmod(folder, 0o755)
+        return run(os.path.join(folder, "plugins"), f"{program('faulty-plugin')} {fault}",
+                   "--fail-command", signal_hook("USR1"), "--heal-command", signal_hook("USR2"),
+                   "--unplug-command", signal_hook("HUP"), "--plug-command", signal_hook("WINCH"), *options)
+
+
+@unittest.skipIf(os.geteuid() != 0, "needs root, as a kubelet does")
+class PlantedFaults(unittest.TestCase):
+    def test_every_fault_is_listed(self):
+        names = subprocess.run([program("faulty-plugin")], capture_output=True, text=True, check=True)
+        self.assertEqual(set(names.stdout.split()), set(FAULTS))
+
+    @unittest.skipIf(SANITIZED, "it is the tool that is tested here, at length; its own sanitizer run is Devplugd below")
+    def test_each_fault_fails_the_cases_meant_for_it(self):
+        with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
+            reports = dict(zip(FAULTS, pool.map(run_fault, FAULTS)))
+        for fault, report in reports.items():
+            with self.subTest(fault=fault):
+                self.assertEqual(report.not_ok, FAULTS[fault], report.text + report.errors)
+                self.assertEqual(report.code, 1 if FAULTS[fault] else 0, report.errors)
+                # A plugin that never serves leaves nothing to look at.
+                if fault not in ("serves-after-register", "not-utf8", "oversize-list"):
+                    self.assertEqual(report.skipped, set(), report.text)
+                self.assertNotIn("Sanitizer", report.errors)
+
+
+@unittest.skipIf(os.geteuid() != 0, "needs root, as a kubelet does")
+class Tool(unittest.TestCase):
+    """The run itself: selection, resources, plugins started elsewhere, reports."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="devplugd-test.")
+        self.addCleanup(folder.cleanup)
+        self.dir = folder.name
+        os.chmod(self.dir, 0o755)
+        self.plugins = os.path.join(self.dir, "plugins")
+
+    def test_junit(self):
+        file = os.path.join(self.dir, "junit.xml")
+        report = run(self.plugins, f"{program('faulty-plugin')} numa-minus-one", "--case", "1,14-17", "--junit", file)
+        self.assertEqual((report.ok, report.not_ok, report.skipped), ({1, 14, 15}, {16}, {17}))
+        suite = xml.etree.ElementTree.parse(file).getroot()
+        self.assertEqual((suite.get("tests"), suite.get("failures"), suite.get("skipped")), ("5", "1", "1"))
+        failed = [case for case in suite if case.find("failure") is not None]
+        self.assertIn("NUMA node -1", failed[0].find("failure").get("message"))
+        self.assertIn("https://github.com/kubernetes/kubernetes/issues/", failed[0].find("system-out").text)
+
+    def test_named_resource_that_nobody_registers(self):
+        report = run(self.plugins, f"{program('faulty-plugin')} none", "--case", "1,14", "--resource",
+                     "vendor.example/test", "--resource", "vendor.example/other", patience=2)
+        self.assertEqual(report.code, 1)
+        self.assertIn("ok 1 - 1 registers vendor.example/test", report.text)
+        self.assertIn("not ok 3 - 1 registers vendor.example/other", report.text)
+
+    def test_plugin_that_does_not_start(self):
+        report = run(self.plugins, "/nonexistent", "--case", "1,14", patience=1)
+        self.assertEqual((report.code, report.not_ok, report.skipped), (1, {1}, {14}))
+
+    def test_plugin_started_elsewhere(self):
+        os.mkdir(self.plugins)
+        plugin = subprocess.Popen([program("faulty-plugin"), "none"],
+                                  env={**os.environ, "DEVPLUG_KUBELET_PLUGIN_DIR": self.plugins})
+        self.addCleanup(plugin.wait)
+        self.addCleanup(plugin.kill)
+        report = Report(subprocess.run(
+            [program("devplug-kubelet"), "conformance", "--plugin-dir", self.plugins, "--timeout", str(PATIENCE),
+             "--case", "1-13,40-47"], capture_output=True, text=True, timeout=RUN_LIMIT))
+        self.assertEqual((report.code, report.not_ok, report.skipped), (0, set(), {13, 46, 47}), report.text)
+
+    def test_directory_of_a_kubelet_is_left_alone(self):
+        os.mkdir(self.plugins)
+        checkpoint = os.path.join(self.plugins, "kubelet_internal_checkpoint")
+        with open(checkpoint, "w") as out:
+            out.write("precious")
+        report = run(self.plugins, "true")
+        self.assertEqual(report.code, 1)
+        self.assertIn("a kubelet uses this directory", report.errors)
+        with open(checkpoint) as file:
+            self.assertEqual(file.read(), "precious")
+
+    def test_wrong_selection(self):
+        for cases in ("x", "1-", "1,,2", "3;4"):
+            report = run(self.plugins, "true", "--case", cases)
+            self.assertEqual((report.code, report.text), (1, ""))
+            self.assertIn("--case", report.errors)
+
+
+class Devplugd(NodeTest):
+    def test_every_case_holds(self):
+        for name in ("dev", "health"):
+            os.mkdir(self.node.path(name))
+            os.chmod(self.node.path(name), 0o755)
+        for i in range(4):
+            os.mknod(self.node.path(f"dev/card{i}"), stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        self.node.configure(
+            f'{{ name = "vendor.example/card"; driver = "path"; match = ( {{ path = "{self.node.dir}/dev/card[0-9]*"; }} );'
+            ' share = { replicas = 2; }; prefer = "packed";'
+            f' health = ( {{ probe = "file"; path = "{self.node.dir}/health/state"; healthy = "ok"; missing = "healthy"; }} );'
+            ' prestart = { command = [ "/bin/true" ]; timeout = 10; }; }')
+        os.mkdir(self.node.plugins)
+        health, card, away = (self.node.path(name) for name in ("health/state", "dev/card2", "away"))
+        report = run(self.node.plugins, f"{program('devplugd')} -c {self.node.config}",
+                     "--fail-command", f"echo broken > {health}", "--heal-command", f"rm {health}",
+                     "--unplug-command", f"mv {card} {away}", "--plug-command", f"mv {away} {card}",
+                     patience=5 * PATIENCE)
+        self.assertEqual((report.not_ok, report.skipped), (set(), set()), report.text + report.errors)
+        self.assertEqual(report.code, 0)
+        self.assertNotIn("Sanitizer", report.errors)
+        self.assertNotIn("runtime error", report.errors)
+
+
+if __name__ == "__main__":
+    unittest.main()

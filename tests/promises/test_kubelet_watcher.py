@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""devplug-kubelet's plugin watcher: devplugd registers through plugins_registry, with a kubelet that finds it by itself."""
+import os
+import socket
+import unittest
+
+from node import NodeTest, static, until
+
+
+class Watcher(NodeTest):
+    def begin(self, *resources):
+        self.registry = self.node.path("registry")
+        os.makedirs(self.registry)
+        with open(self.node.config, "w") as file:
+            file.write(
+                f'runtime_dir = "{self.node.run}";\n'
+                f'kubelet = {{ device_plugin_dir = "{self.node.plugins}"; registration = "watcher";\n'
+                f'    plugins_registry_dir = "{self.registry}"; }};\n'
+                "resources = (\n" + ",\n".join(resources) + "\n);\n")
+        self.node.kubelet_options = ["--plugins-registry", self.registry]
+        self.node.start_kubelet()
+
+    def events(self, name, **members):
+        return [e for e in self.node.kubelet_events()
+                if e.get("event") == name and all(e.get(k) == v for k, v in members.items())]
+
+    def test_sockets_are_found_and_registered(self):
+        self.begin(static("gpu", 3), static("fpga", 2))
+        self.node.start()
+        self.node.await_allocatable(gpu=3, fpga=2)
+        got, error = self.node.pod("one", gpu=2)
+        self.assertIsNone(error)
+        self.assertEqual(len(got["resources"]["vendor.example/gpu"]), 2)
+        # Way A's counter does not know it.
+        self.assertEqual(self.node.node_resources()["vendor.example/gpu"]["registrations"], 0)
+        self.assertEqual(len(self.events("watcher-registered", resource="vendor.example/gpu")), 1)
+
+    def test_socket_that_goes_takes_its_resource_with_it(self):
+        self.begin(static("gpu", 3))
+        self.node.start()
+        self.node.await_allocatable(gpu=3)
+        self.node.stop()
+        self.node.await_allocatable(gpu=0)
+        until(lambda: self.events("watcher-unregistered", resource="vendor.example/gpu"), "the socket to be missed")
+        self.node.start()
+        self.node.await_allocatable(gpu=3)
+
+    def test_kubelet_that_restarts_finds_what_is_there(self):
+        self.begin(static("gpu", 3))
+        self.node.start()
+        self.node.await_allocatable(gpu=3)
+        self.node.stop_kubelet()
+        self.node.start_kubelet()
+        self.node.await_allocatable(gpu=3)
+
+    def test_lost_stream_is_offered_again(self):
+        self.begin(static("gpu", 3))
+        self.node.start()
+        self.node.await_allocatable(gpu=3)
+        self.assertEqual(self.node.ask_kubelet("fault", "vendor.example/gpu", "end-stream").returncode, 0)
+        until(lambda: len(self.events("watcher-registered")) == 2, "a new socket to be registered")
+        self.node.await_allocatable(gpu=3)
+
+    def test_socket_that_refuses_is_tried_again_later(self):
+        self.begin(static("gpu", 1))
+        dead = socket.socket(socket.AF_UNIX)
+        dead.bind(os.path.join(self.registry, "dead.sock"))
+        hidden = socket.socket(socket.AF_UNIX)
+        hidden.bind(os.path.join(self.registry, ".hidden.sock"))
+        failed = until(lambda: len(f := self.events("watcher-failed")) >= 3 and f, "three attempts")
+        self.assertTrue(all("dead.sock" in e["error"] for e in failed))
+        gaps = [b["time"] - a["time"] for a, b in zip(failed, failed[1:])]
+        self.assertTrue(all(gap >= 500_000 for gap in gaps), gaps)
+        dead.close()
+        hidden.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -45,7 +45,7 @@ int plugin_process_start(const char *command, const char *plugin_dir, struct plu
 	struct error *error)
 {
 	_cleanup_free_ char *line = NULL;
-	pid_t pid;
+	pid_t pid = 0;
 	int r;
 
 	if (asprintf(&line, "exec %s", command) < 0) {
@@ -93,7 +93,7 @@ int plugin_process_hook(const struct plugin_process *process, const char *comman
 {
 	_cleanup_free_ char *line = strdup(command);
 	char number[24];
-	pid_t pid;
+	pid_t pid = 0;
 	int status, r;
 
 	(void)snprintf(number, sizeof(number), "%d", (int)process->pid);

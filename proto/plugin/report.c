@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Telling the supervisor what there is: counts in the message, the whole inventory as JSON in a
- * memfd that the supervisor stores without looking into it. People read it, so once a second is
- * enough.
+ * memfd that the supervisor stores without looking into it. The dearer a report is, the rarer it
+ * comes.
  */
 #include <jansson.h>
 #include <sys/mman.h>

@@ -4,6 +4,8 @@
 #include "common/error.h"
 #include "faults.h"
 
-/* Serves until SIGTERM. Returns the exit status or negative errno. The process is to end with
- * _exit() afterwards: nothing is torn down. */
-int plugin_run(enum fault fault, const char *dir, const char *resource, struct error *error);
+/* `delay` in microseconds is what one of the faults puts before Allocate. Serves until SIGTERM.
+ * Returns the exit status or negative errno. The process is to end with _exit() afterwards: nothing
+ * is torn down. */
+int plugin_run(enum fault fault, const char *dir, const char *resource, uint64_t delay,
+	struct error *error);

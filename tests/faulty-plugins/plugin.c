@@ -104,12 +104,14 @@ static int add_signals(struct plugin *plugin)
 	return r;
 }
 
-int plugin_run(enum fault fault, const char *dir, const char *resource, struct error *error)
+int plugin_run(enum fault fault, const char *dir, const char *resource, uint64_t delay,
+	struct error *error)
 {
 	struct plugin plugin = {
 		.fault = fault,
 		.dir = dir,
 		.resource = resource,
+		.delay = delay,
 		.listen_fd = -EBADF,
 	};
 	int r;

@@ -19,6 +19,7 @@
 struct plugin {
 	enum fault fault;
 	const char *dir, *resource;
+	uint64_t delay; /* of Allocate, for the fault that delays it */
 	sd_event *event;
 	struct mailbox *mailbox;
 	struct rpc_server *server;

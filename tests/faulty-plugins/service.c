@@ -11,10 +11,9 @@
 #include "proto/message.h"
 #include "proto/methods.h"
 
-#define OVERSIZE     70000
-#define ID_SIZE      72
-#define LEAK_FILES   2
-#define SLOW_SECONDS 2
+#define OVERSIZE   70000
+#define ID_SIZE    72
+#define LEAK_FILES 2
 
 static void reply(struct rpc_call *call, const ProtobufCMessage *message)
 {
@@ -200,7 +199,7 @@ static void deliver_late(struct letter *letter, void *userdata)
 
 	if (!userdata ||
 		sd_event_add_time_relative(late->plugin->event, NULL, CLOCK_MONOTONIC,
-			SLOW_SECONDS * USEC_PER_SEC, 0, on_late, late) < 0)
+			late->plugin->delay, 0, on_late, late) < 0)
 		finish_late(late);
 }
 

@@ -20,7 +20,6 @@ BIN = os.environ.get("DEVPLUGD_BIN", os.path.join(os.path.dirname(__file__), "..
 # The calls that fail under devplugd, and under its children (tests/faults).
 FAULTS = os.environ.get("DEVPLUGD_TEST_FAULTS", "")
 CHILD_FAULTS = os.environ.get("DEVPLUGD_TEST_CHILD_FAULTS", "")
-# Failing starts of children are repeated at growing distances.
 
 
 def is_sanitized():
@@ -29,6 +28,7 @@ def is_sanitized():
         return b"__asan_init" in file.read()
 
 
+# Failing starts of children are repeated at growing distances.
 LIMIT = float(os.environ.get("DEVPLUGD_TEST_LIMIT") or (240 if FAULTS or CHILD_FAULTS else 60))
 SANITIZED = is_sanitized()
 # Of the counts that a test names: 1 is what the promises demand.

@@ -17,7 +17,7 @@ LINE = re.compile(r"^devplugd: (?:\S+: )?([=+~-] .*)$", re.M)
 class Diff(EditedNode):
     def diff(self):
         answer = subprocess.run([program("devplugd"), "-c", self.node.config, "--diff"], capture_output=True,
-                                text=True, env=None)
+                                text=True)
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertEqual(answer.stderr, "")
         return answer.stdout.splitlines()

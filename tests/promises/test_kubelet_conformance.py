@@ -16,7 +16,9 @@ PATIENCE = LIMIT / 10 * (2 if SANITIZED else 1)
 RUN_LIMIT = 500
 # A sanitizer keeps what was freed, and adds to each allocation.
 MEMORY = ("--memory", "600") if SANITIZED else ()
-ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4"}
+ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4",
+               # Longer than the quarter of the time that Allocate may take.
+               "FAULTY_PLUGIN_DELAY": str(int(PATIENCE / 3 * 1000000))}
 
 SERVES_AGAIN = {5, 7, 8, 9, 10, 11, 40, 41, 42, 45}
 FAULTS = {

@@ -41,8 +41,10 @@ class BadReload(NodeTest):
         if callable(content):
             content(self.node.config)
         else:
-            with open(self.node.config, "wb") as file:
+            # In one step: the reload of an earlier signal must not find the file empty, which is valid.
+            with open(self.node.config + ".new", "wb") as file:
                 file.write(content if isinstance(content, bytes) else content.encode())
+            os.rename(self.node.config + ".new", self.node.config)
 
     def status(self):
         answer = subprocess.run([program("devplugctl"), "--runtime-dir", self.node.run, "status", "--json"],

@@ -43,6 +43,7 @@ class ChildKills(NodeTest):
             return {name: choice.randint(1, 2) for name in choice.sample(sorted(full), choice.randint(1, 3))}
 
         with Load(self.node, pod, SEED) as load:
+            until(lambda: len(load.attempts) > len(load.failures()), "the load to begin")
             killed = set()
             while victims:
                 living = {name: pid for pid, name in self.node.processes().items()}

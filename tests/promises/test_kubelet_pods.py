@@ -138,6 +138,7 @@ class Pods(NodeTest):
 
     def test_wrong_pods(self):
         self.begin(static("gpu", 1))
+        self.node.await_allocatable(gpu=1)
         for words, said in ((("--container", "a:vendor.example/gpu=1", "--init", "a:"), "the same name"),
                             (("--container", "A:vendor.example/gpu=1"), "name is lower case"),
                             (("--container", "a:gpu=1"), "not a name of an extended resource")):

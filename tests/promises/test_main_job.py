@@ -170,7 +170,7 @@ class MainJob(NodeTest):
         got, error = self.node.pod("one", many=10000)
         self.assertIsNone(error)
         self.assertEqual(len(got["resources"]["vendor.example/many"]), 10000)
-        self.assertEqual(len(self.node.resource("vendor.example/many")["devices"]), 10000)
+        until(lambda: len(self.node.resource("vendor.example/many")["devices"]) == 10000, "the status to show all")
 
 
 if __name__ == "__main__":

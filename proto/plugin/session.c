@@ -182,12 +182,14 @@ static int accept_one(struct session *session)
 static int on_accept(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	struct session *session = userdata;
+	unsigned taken = 0;
 	int r = 1;
 
-	for (unsigned i = 0; i < ACCEPTS_AT_ONCE && r > 0; i++)
-		r = accept_one(session);
-	if (r < 0)
-		/* Out of descriptors or memory; the peer waits in the backlog. */
+	while (taken < ACCEPTS_AT_ONCE && (r = accept_one(session)) > 0)
+		taken++;
+	/* Out of descriptors or memory, and a peer waits in the backlog. Once one was taken there
+	 * need not be another: the kernel says EMFILE before it looks. */
+	if (r < 0 && taken == 0)
 		session->events->on_ended(session,
 			"connections cannot be accepted: out of descriptors or memory",
 			session->userdata);

@@ -129,6 +129,7 @@ int build_for_devices(struct build *build, bool per_device, collect_function col
 		build->values.device = chosen_device(build, i);
 		build->values.index = build->chosen[i].unit;
 		build->values.replica = build->chosen[i].replica;
+		build->values.position = i;
 		r = collect(build, item, build->values.device->id, target);
 	}
 	return r;

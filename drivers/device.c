@@ -6,6 +6,8 @@
  */
 #include "drivers/device.h"
 
+#include "common/utf8.h"
+
 #define HASH_DIGITS 12
 
 static bool id_character_valid(char c)
@@ -83,6 +85,7 @@ struct device *device_unref(struct device *device)
 	free(device->nodes);
 	free(device->variables);
 	free(device->numa);
+	free(device->problem);
 	free(device->id);
 	free(device);
 	return NULL;
@@ -166,6 +169,22 @@ int device_add_variable(struct device *device, const char *name, const char *val
 	return 0;
 }
 
+int device_set_problem(struct device *device, const char *format, ...)
+{
+	char text[DEVICE_PROBLEM_MAX];
+	va_list ap;
+
+	if (device->problem)
+		return 0;
+	va_start(ap, format);
+	(void)vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	/* What was cut may end within a character. */
+	text[utf8_valid_length(text, strlen(text))] = '\0';
+	device->problem = strdup(text);
+	return device->problem ? 0 : -ENOMEM;
+}
+
 const char *device_variable(const struct device *device, const char *name)
 {
 	for (size_t i = 0; i < device->n_variables; i++)
@@ -184,7 +203,9 @@ static bool node_equal(const struct device_node *a, const struct device_node *b)
 bool device_equal(const struct device *a, const struct device *b)
 {
 	if (!streq(a->id, b->id) || a->n_nodes != b->n_nodes || a->n_numa != b->n_numa ||
-		a->n_variables != b->n_variables)
+		a->n_variables != b->n_variables || !a->problem != !b->problem)
+		return false;
+	if (a->problem && !streq(a->problem, b->problem))
 		return false;
 	for (size_t i = 0; i < a->n_nodes; i++)
 		if (!node_equal(&a->nodes[i], &b->nodes[i]))

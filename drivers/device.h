@@ -14,6 +14,9 @@
 /* The kubelet documents 63 characters and does not enforce it (deviceplugin/v1beta1/api.proto). */
 #define DEVICE_ID_MAX 63
 
+/* Room for a problem's sentence. */
+#define DEVICE_PROBLEM_MAX 240
+
 struct device_node {
 	char *host;          /* path on the host */
 	char *path;          /* path in the container */
@@ -36,6 +39,7 @@ struct device {
 	size_t n_numa;
 	struct device_variable *variables; /* what templates may use beyond the core's */
 	size_t n_variables;
+	char *problem; /* why it cannot be used although it is there; NULL: nothing known */
 };
 
 /* Turns any bytes into an id: characters outside [A-Za-z0-9._:@+=-] become '-', and what was
@@ -64,8 +68,13 @@ int device_add_mount(struct device *device, const char *host, const char *path, 
 int device_add_numa(struct device *device, int numa);
 int device_add_variable(struct device *device, const char *name, const char *value);
 
+/* Says that the device is there but of no use as it is ("bound to no driver"): it is listed as
+ * unhealthy with that as the reason until a scan says otherwise. Of several problems the first is
+ * kept. */
+_printf_(2, 3) int device_set_problem(struct device *device, const char *format, ...);
+
 /* The variable's value or NULL. */
 const char *device_variable(const struct device *device, const char *name);
 
-/* Whether two scans describe the same device: id, nodes, NUMA and variables. */
+/* Whether two scans describe the same device: id, nodes, NUMA, variables and problem. */
 bool device_equal(const struct device *a, const struct device *b);

@@ -14,13 +14,20 @@
 
 struct scan;
 
+/* A template variable that a driver gives every device it can; the value is the device's variable
+ * of that name. */
+struct driver_variable {
+	const char *name;
+	const char *help; /* one sentence for the manual */
+};
+
 struct driver {
 	const char *name;                 /* what `driver =` says */
 	const char *summary;              /* one line for the manual */
 	const struct option_table *match; /* keys of one entry of `match` */
 
-	/* Template variables the driver adds to those of the core; NULL-terminated, NULL: none. */
-	const char *const *variables;
+	/* What the driver adds to the variables of the core; the last has no name. NULL: none. */
+	const struct driver_variable *variables;
 
 	/* Checks a declaration without touching the host: combinations of keys, limits, patterns.
 	 * Adds to the report. Returns 0 or -EINVAL. */
@@ -32,8 +39,9 @@ struct driver {
 	int (*claims)(const struct declaration *declaration, struct strings *ret_claims);
 
 	/* Finds all devices that exist now and adds them with scan_add(). Before it reads a
-	 * directory it names it with scan_watch(), so that no change is lost between reading and
-	 * watching. A failure keeps the last good inventory. Returns 0 or negative errno with the
+	 * directory it names it with scan_watch(), and before it asks the kernel for devices their
+	 * subsystem with scan_events(), so that no change is lost between reading and watching. A
+	 * failure keeps the last good inventory. Returns 0 or negative errno with the
 	 * error filled. */
 	int (*list)(const struct declaration *declaration, struct scan *scan, struct error *error);
 };
@@ -57,6 +65,10 @@ int scan_add(struct scan *scan, const char *id, struct device **ret_device);
 /* Has the core scan again when entries of the directory (a host path) come, go or change. A
  * directory that does not exist is watched through its nearest existing parent. */
 int scan_watch(struct scan *scan, const char *directory);
+
+/* Has the core scan again when a device of the subsystem ("pci") comes, goes or changes, as udev or
+ * the kernel tell it. The whole host's events are meant, whatever the root is. */
+int scan_events(struct scan *scan, const char *subsystem);
 
 /* The directory that stands for "/" (normally an empty string), to be put before every path opened.
  */

@@ -31,6 +31,7 @@ struct inventory {
 	struct watcher *watcher;
 	struct watch **watches; /* of the last good scan */
 	size_t n_watches;
+	struct uevents *uevents;
 	struct unit_list list;
 	struct snapshot *snapshot;
 
@@ -43,7 +44,7 @@ struct inventory {
 
 	struct strings notes; /* of the last good scan */
 	char *failure;        /* of the last scan; NULL: it went well */
-	bool polling;
+	bool watches_missing, events_missing;
 	bool started;
 };
 
@@ -75,11 +76,16 @@ static void on_unit_health(void *userdata)
 		plan_tell(unit->owner);
 }
 
-static void on_directory_change(enum watch_change change, const char *name, void *userdata)
+static void on_event(void *userdata)
 {
 	struct inventory *inventory = userdata;
 
 	plan_scan(inventory, MAX_OF(now_usec(CLOCK_MONOTONIC), inventory->scan_not_before), 1);
+}
+
+static void on_directory_change(enum watch_change change, const char *name, void *userdata)
+{
+	on_event(userdata);
 }
 
 static bool strings_contain(const struct strings *strings, const char *text)
@@ -102,14 +108,21 @@ static void log_notes(struct inventory *inventory, struct scan *scan)
 	scan->notes = old;
 }
 
-static void note_polling(struct inventory *inventory, int error)
+/* Says why changes are not told, once for each reason. */
+static void note_polling(struct inventory *inventory, const struct scan *scan)
 {
-	if (error < 0 && !inventory->polling)
+	if (scan->watch_error < 0 && !inventory->watches_missing)
 		log_full(LOG_WARNING, &inventory->fields,
 			"Directories cannot be watched (%s), looking every %llu s instead; raise "
 			"fs.inotify.max_user_instances and fs.inotify.max_user_watches",
-			strerror(-error), POLL_INTERVAL / USEC_PER_SEC);
-	inventory->polling = error < 0;
+			strerror(-scan->watch_error), POLL_INTERVAL / USEC_PER_SEC);
+	if (scan->events_error < 0 && !inventory->events_missing)
+		log_full(LOG_WARNING, &inventory->fields,
+			"Events of the kernel's devices cannot be received (%s), looking every %llu s "
+			"instead; the service needs RestrictAddressFamilies= with AF_NETLINK",
+			strerror(-scan->events_error), POLL_INTERVAL / USEC_PER_SEC);
+	inventory->watches_missing = scan->watch_error < 0;
+	inventory->events_missing = scan->events_error < 0;
 }
 
 static void note_failure(struct inventory *inventory, const struct error *error)
@@ -146,6 +159,7 @@ static int scan_now(struct inventory *inventory, struct error *error)
 		.watcher = inventory->watcher,
 		.on_change = on_directory_change,
 		.userdata = inventory,
+		.uevents = inventory->uevents,
 	};
 	uint64_t begin = now_usec(CLOCK_MONOTONIC), end;
 	int r;
@@ -157,13 +171,13 @@ static int scan_now(struct inventory *inventory, struct error *error)
 	if (r >= 0) {
 		swap_watches(inventory, &scan);
 		log_notes(inventory, &scan);
-		note_polling(inventory, scan.watch_error);
+		note_polling(inventory, &scan);
 	}
 	end = now_usec(CLOCK_MONOTONIC);
 	inventory->scan_not_before = end + MAX_OF(SCAN_SPACING, SCAN_COST_FACTOR * (end - begin));
-	if (r < 0 || inventory->polling)
+	if (r < 0 || inventory->watches_missing || inventory->events_missing)
 		plan_scan(inventory, end + POLL_INTERVAL, POLL_ACCURACY);
-	else if (inventory->n_watches > 0)
+	else if (inventory->n_watches > 0 || uevents_wanted(inventory->uevents))
 		plan_scan(inventory, end + RESCAN_INTERVAL, RESCAN_ACCURACY);
 	return r;
 }
@@ -243,6 +257,9 @@ int inventory_new(sd_event *event, const struct declaration *declaration, const 
 	r = watcher_new(event, inventory->root, &inventory->watcher);
 	if (r < 0)
 		return r;
+	r = uevents_new(event, on_event, inventory, &inventory->uevents);
+	if (r < 0)
+		return r;
 	if (declaration->health.count > 0) {
 		r = health_new(event, declaration, inventory->root, inventory->watcher,
 			on_unit_health, &inventory->list.health);
@@ -318,6 +335,7 @@ struct inventory *inventory_free(struct inventory *inventory)
 	free(inventory->watches);
 	(void)health_free(inventory->list.health);
 	(void)watcher_free(inventory->watcher);
+	(void)uevents_free(inventory->uevents);
 	(void)sd_event_source_disable_unref(inventory->scan_timer);
 	(void)sd_event_source_disable_unref(inventory->tell_timer);
 	(void)snapshot_unref(inventory->snapshot);

@@ -7,10 +7,8 @@
 
 #include "drivers/glob.h"
 #include "drivers/path.h"
+#include "drivers/sysfs.h"
 #include "drivers/sysroot.h"
-
-/* Deeper than any chain of buses. */
-#define SYSFS_DEPTH_MAX 32
 
 /* --- ids --- */
 
@@ -73,42 +71,14 @@ static int make_id(const struct path_match *match, const char *const *hosts,
 
 /* --- what the host says about one path --- */
 
-static int read_number(const char *root, const char *directory, const char *file, int *ret)
-{
-	char path[4352], text[32], *end;
-	ssize_t r;
-	long value;
-
-	(void)snprintf(path, sizeof(path), "%s/%s", directory, file);
-	r = sysroot_read(root, path, text, sizeof(text));
-	if (r < 0)
-		return (int)r;
-	value = strtol(text, &end, 10);
-	if (end == text || value < -1 || value > INT32_MAX)
-		return -EINVAL;
-	*ret = (int)value;
-	return 0;
-}
-
-/* Looks for the NUMA node of what is behind a device number, from the device up the buses. */
+/* A device number leads to an entry of a class; the device itself, if any, is one step further. */
 static int add_numa(struct device *device, const char *root, const char *sysfs)
 {
-	_cleanup_free_ char *directory = NULL;
 	char path[128];
-	int numa, r;
+	struct stat st;
 
 	(void)snprintf(path, sizeof(path), "%s/device", sysfs);
-	r = sysroot_resolve(root, path, &directory);
-	if (r < 0)
-		r = sysroot_resolve(root, sysfs, &directory);
-	if (r < 0)
-		return r == -ENOMEM ? r : 0;
-	for (unsigned i = 0; i < SYSFS_DEPTH_MAX && startswith(directory, "/sys/"); i++) {
-		if (read_number(root, directory, "numa_node", &numa) >= 0)
-			return device_add_numa(device, numa);
-		*strrchr(directory, '/') = '\0';
-	}
-	return 0;
+	return sysfs_add_numa(root, sysroot_stat(root, path, &st) < 0 ? sysfs : path, device);
 }
 
 static int add_sysfs(struct device *device, const char *root, const struct stat *st)

@@ -55,6 +55,20 @@ int scan_watch(struct scan *scan, const char *directory)
 	return 0;
 }
 
+int scan_events(struct scan *scan, const char *subsystem)
+{
+	int r;
+
+	if (!scan->uevents)
+		return 0;
+	r = uevents_want(scan->uevents, subsystem);
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0)
+		scan->events_error = r;
+	return 0;
+}
+
 const char *scan_root(const struct scan *scan)
 {
 	return scan->root;

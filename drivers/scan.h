@@ -8,6 +8,7 @@
 
 #include "drivers/driver.h"
 #include "drivers/map.h"
+#include "drivers/uevent.h"
 #include "drivers/watch.h"
 
 /* Sentences kept of one scan; more would say the same. */
@@ -18,6 +19,7 @@ struct scan {
 	struct watcher *watcher; /* NULL: nothing is watched */
 	watch_handler on_change;
 	void *userdata;
+	struct uevents *uevents; /* NULL: no events are listened for */
 
 	struct device **devices;
 	size_t n_devices;
@@ -26,7 +28,8 @@ struct scan {
 	size_t n_watches;
 	struct map watched; /* directory to its name in watched_names */
 	struct strings watched_names;
-	int watch_error; /* why some directory is not watched, 0: all are */
+	int watch_error;  /* why some directory is not watched, 0: all are */
+	int events_error; /* why events are not received, 0: they are */
 	struct strings notes;
 };
 

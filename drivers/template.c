@@ -34,6 +34,10 @@ static const struct variable {
 		{ "${replica}",
 			"Number of the replica, from 0. Has a value only while a container is given "
 			"devices." } },
+	{ "position", FROM_REPLICA, ARGUMENT_NONE,
+		{ "${position}",
+			"Position among the devices that the container is given, from 0. Has a value "
+			"only while it is." } },
 	{ "ids", FROM_ALLOCATION, ARGUMENT_OPTIONAL,
 		{ "${ids:SEPARATOR}",
 			"Ids of all devices that the container is given, each once; ${ids} puts "
@@ -46,7 +50,7 @@ static const struct variable {
 };
 
 /* What a driver adds belongs to a device and takes no argument. */
-static const struct variable driver_variable = { .source = FROM_DEVICE };
+static const struct variable any_driver_variable = { .source = FROM_DEVICE };
 
 const struct template_variable *template_variable_get(size_t index)
 {
@@ -120,15 +124,15 @@ static const struct variable *variable_find(const char *name)
 	for (size_t i = 0; i < ARRAY_SIZE(variables); i++)
 		if (streq(variables[i].name, name))
 			return &variables[i];
-	return &driver_variable;
+	return &any_driver_variable;
 }
 
 static bool driver_has_variable(const struct driver *driver, const char *name)
 {
 	if (!driver || !driver->variables)
 		return false;
-	for (const char *const *p = driver->variables; *p; p++)
-		if (streq(*p, name))
+	for (const struct driver_variable *p = driver->variables; p->name; p++)
+		if (streq(p->name, name))
 			return true;
 	return false;
 }
@@ -142,8 +146,9 @@ static int unknown_variable(const char *name, const struct driver *driver, struc
 	for (size_t i = 0; i < ARRAY_SIZE(variables); i++)
 		names[n++] = variables[i].name;
 	if (driver && driver->variables)
-		for (const char *const *p = driver->variables; *p && n < ARRAY_SIZE(names); p++)
-			names[n++] = *p;
+		for (const struct driver_variable *p = driver->variables;
+			p->name && n < ARRAY_SIZE(names); p++)
+			names[n++] = p->name;
 	suggestion = suggest_word(name, names, n);
 	if (suggestion)
 		return error_set(error, -EINVAL,
@@ -174,7 +179,7 @@ static int variable_check(
 {
 	const struct variable *variable = variable_find(piece->name);
 
-	if (variable == &driver_variable && !driver_has_variable(driver, piece->name))
+	if (variable == &any_driver_variable && !driver_has_variable(driver, piece->name))
 		return unknown_variable(piece->name, driver, error);
 	if (variable->argument == ARGUMENT_NONE && piece->argument)
 		return error_set(error, -EINVAL,

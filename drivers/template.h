@@ -8,8 +8,9 @@
  * Of one device: ${id} (physical unit, without the replica), ${index} (position in the resource's
  * list, from 0), ${node} (first node's host path), ${bdf}, ${numa} (first NUMA node, or empty),
  * ${attr:FILE},
- * ${replica} (0 without sharing), and what the driver adds. Of the allocation: ${ids:SEP} (ids of
- * all units, each once, joined by SEP, "," if absent), ${n} (how many units). Of the resource:
+ * ${replica} (0 without sharing), ${position} (among what the container is given), and what the
+ * driver adds. Of the allocation: ${ids:SEP} (ids of all units, each once, joined by SEP, "," if
+ * absent), ${n} (how many units). Of the resource:
  * ${name}.
  */
 
@@ -48,7 +49,7 @@ bool template_is_per_device(const char *text);
 
 /* Whether the text uses a variable that has a value only while a container is given devices:
  * ${ids},
- * ${n}, ${replica}. */
+ * ${n}, ${replica}, ${position}. */
 bool template_is_per_allocation(const char *text);
 
 /* Copies a text with every variable replaced by the letter "x", so that the form of what surrounds

@@ -84,6 +84,9 @@ int unit_evaluate(struct unit *unit)
 			return -ENOMEM;
 		}
 		reason = copy;
+	} else if (unit->device->problem) {
+		healthy = false;
+		reason = unit->device->problem;
 	} else if (unit->health)
 		healthy = health_unit_verdict(unit->health, &reason);
 

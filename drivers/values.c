@@ -7,7 +7,7 @@
 
 #include <ctype.h>
 
-#include "drivers/sysroot.h"
+#include "drivers/sysfs.h"
 
 char *trim(char *text)
 {
@@ -51,6 +51,12 @@ static const char *get_replica(struct device_values *values)
 	return values->buffer;
 }
 
+static const char *get_position(struct device_values *values)
+{
+	(void)snprintf(values->buffer, sizeof(values->buffer), "%zu", values->position);
+	return values->buffer;
+}
+
 static const struct {
 	const char *name;
 	const char *(*get)(struct device_values *values);
@@ -60,6 +66,7 @@ static const struct {
 	{ "node", get_node },
 	{ "numa", get_numa },
 	{ "replica", get_replica },
+	{ "position", get_position },
 };
 
 /* Where a device number leads, the device itself is one step further. */
@@ -69,12 +76,12 @@ static const char *get_attribute(struct device_values *values, const char *file)
 	const char *sysfs = device_variable(values->device, "sysfs");
 
 	for (size_t i = 0; sysfs && i < ARRAY_SIZE(places); i++) {
-		_cleanup_free_ char *path = NULL;
+		_cleanup_free_ char *directory = NULL;
 
-		if (asprintf(&path, "%s%s/%s", sysfs, places[i], file) < 0)
+		if (asprintf(&directory, "%s%s", sysfs, places[i]) < 0)
 			return NULL;
-		if (sysroot_read(values->root, path, values->buffer, sizeof(values->buffer)) >= 0)
-			return trim(values->buffer);
+		if (sysfs_read(values->root, directory, file, values->buffer) >= 0)
+			return values->buffer;
 	}
 	return NULL;
 }

@@ -6,17 +6,15 @@
  * health probes and allocation hand to template_expand().
  */
 
-#include "drivers/device.h"
-
-/* A sysfs attribute is one page at most. */
-#define ATTRIBUTE_MAX 4096
+#include "drivers/sysfs.h"
 
 struct device_values {
 	const char *root;
 	const struct device *device;
 	size_t index; /* in the resource's list */
 	unsigned replica;
-	char buffer[ATTRIBUTE_MAX];
+	size_t position; /* among what the container is given */
+	char buffer[SYSFS_VALUE_MAX + 1];
 };
 
 /* Value of a variable of the device (`userdata`: struct device_values), valid until the next call,

@@ -201,13 +201,13 @@ static int write_driver(const struct driver *driver)
 	arg_format->heading(stdout, 1, text);
 	(void)snprintf(text, sizeof(text), "For %s.", driver->summary);
 	arg_format->paragraph(stdout, text);
-	if (driver->variables && driver->variables[0]) {
-		size_t length = (size_t)snprintf(text, sizeof(text), "It adds the variables");
-
-		for (size_t i = 0; driver->variables[i] && length < sizeof(text); i++)
-			length += (size_t)snprintf(text + length, sizeof(text) - length,
-				"%s `${%s}`", i > 0 ? "," : "", driver->variables[i]);
-		arg_format->paragraph(stdout, text);
+	if (driver->variables) {
+		arg_format->paragraph(stdout, "It adds these variables:");
+		arg_format->terms_begin(stdout);
+	}
+	for (const struct driver_variable *p = driver->variables; p && p->name; p++) {
+		(void)snprintf(text, sizeof(text), "${%s}", p->name);
+		arg_format->term(stdout, text, p->help);
 	}
 	arg_format->paragraph(stdout, "Keys of an entry of `match`:");
 	return write_table(driver->match, "match");

@@ -94,6 +94,7 @@ static int expand(struct pre_start *run, char ***ret_argv, struct error *error)
 		return error_set(error, -ENOMEM, "out of memory");
 	if (run->per_device) {
 		values.index = run->units[run->n_done];
+		values.position = run->n_done;
 		values.device = run->offer->snapshot->units[values.index].device;
 		context.device_value = device_values_get;
 	}

@@ -12,7 +12,7 @@
 #include "drivers/driver.h"
 #include "drivers/template.h"
 
-static const char *const extra[] = { "serial", "port", NULL };
+static const struct driver_variable extra[] = { { "serial", "A." }, { "port", "B." }, { 0 } };
 static const struct driver driver = { .name = "test", .variables = extra };
 
 static const char long_variable[] =
@@ -30,7 +30,8 @@ static void test_check(void **state)
 		{ "", NULL, NULL },
 		{ "plain", NULL, NULL },
 		{ "$$", NULL, NULL },
-		{ "a$$b${id}c${index}${node}${bdf}${numa}${replica}${n}${name}", NULL, NULL },
+		{ "a$$b${id}c${index}${node}${bdf}${numa}${replica}${position}${n}${name}", NULL,
+			NULL },
 		{ "${ids}${ids:,}${ids:}${ids: and }", NULL, NULL },
 		{ "${attr:serial}${attr:device/numa_node}${attr:a..b}", NULL, NULL },
 		{ "${serial}/${port}", &driver, NULL },

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading is one function, and so is following a link: every other question is put to these two,
+ * which know all that can be wrong with an answer.
+ */
+#include "drivers/sysfs.h"
+
+#include <ctype.h>
+
+#include "common/utf8.h"
+#include "drivers/sysroot.h"
+#include "drivers/values.h"
+
+/* Deeper than any chain of buses. */
+#define DEPTH_MAX 32
+
+static int join(const char *directory, const char *file, char **ret)
+{
+	char *path;
+
+	if (asprintf(&path, "%s/%s", directory, file) < 0)
+		return -ENOMEM;
+	*ret = path;
+	return 0;
+}
+
+static bool is_plain_text(const char *text)
+{
+	for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+		if (*p < 0x20 || *p == 0x7f)
+			return false;
+	return utf8_is_valid(text);
+}
+
+/* Reads a whole file, which is text but for line ends. */
+static int read_text(
+	const char *root, const char *directory, const char *file, char *text, size_t size)
+{
+	_cleanup_free_ char *path = NULL;
+	ssize_t length;
+	int r;
+
+	r = join(directory, file, &path);
+	if (r < 0)
+		return r;
+	length = sysroot_read(root, path, text, size);
+	if (length < 0)
+		return (int)length;
+	if ((size_t)length == size - 1)
+		return -EFBIG;
+	return strlen(text) == (size_t)length ? 0 : -EBADMSG;
+}
+
+int sysfs_read(const char *root, const char *directory, const char *file,
+	char ret_value[static SYSFS_VALUE_MAX + 1])
+{
+	char text[SYSFS_VALUE_MAX + 2];
+	const char *value;
+	int r;
+
+	r = read_text(root, directory, file, text, sizeof(text));
+	if (r < 0)
+		return r;
+	value = trim(text);
+	if (!is_plain_text(value))
+		return -EBADMSG;
+	(void)stpcpy(ret_value, value);
+	return 0;
+}
+
+int sysfs_read_number(const char *root, const char *directory, const char *file, int64_t *ret)
+{
+	char value[SYSFS_VALUE_MAX + 1], *end;
+	long long number;
+	int r;
+
+	r = sysfs_read(root, directory, file, value);
+	if (r < 0)
+		return r;
+	errno = 0;
+	number = strtoll(value, &end, startswith(value, "0x") ? 16 : 10);
+	if (end == value || *end || errno != 0)
+		return -EBADMSG;
+	*ret = number;
+	return 0;
+}
+
+int sysfs_read_uevent(const char *root, const char *directory, const char *key,
+	char ret_value[static SYSFS_VALUE_MAX + 1])
+{
+	/* The kernel's own buffer for it (UEVENT_BUFFER_SIZE) is 2048 bytes. */
+	char text[8192], *rest = text, *line;
+	int r;
+
+	r = read_text(root, directory, "uevent", text, sizeof(text));
+	if (r < 0)
+		return r;
+	while ((line = strsep(&rest, "\n"))) {
+		const char *value = startswith(line, key);
+
+		if (!value || *value != '=')
+			continue;
+		value++;
+		if (strlen(value) > SYSFS_VALUE_MAX)
+			return -EFBIG;
+		if (!is_plain_text(value))
+			return -EBADMSG;
+		(void)stpcpy(ret_value, value);
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int sysfs_read_node(const char *root, const char *directory, char **ret)
+{
+	char name[SYSFS_VALUE_MAX + 1];
+	int r;
+
+	r = sysfs_read_uevent(root, directory, "DEVNAME", name);
+	if (r < 0)
+		return r;
+	if (!*name || *name == '/' || startswith(name, "../") || strstr(name, "/../"))
+		return -EBADMSG;
+	return join("/dev", name, ret);
+}
+
+int sysfs_read_link(const char *root, const char *directory, const char *link,
+	char ret_name[static NAME_MAX + 1])
+{
+	_cleanup_free_ char *path = NULL, *target = NULL;
+	const char *name;
+	int r;
+
+	r = join(directory, link, &path);
+	if (r < 0)
+		return r;
+	r = sysroot_resolve(root, path, &target);
+	if (r < 0)
+		return r;
+	name = strrchr(target, '/') + 1;
+	if (!*name || strlen(name) > NAME_MAX || !is_plain_text(name))
+		return -EBADMSG;
+	(void)stpcpy(ret_name, name);
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	/* eth2 before eth10. */
+	return strverscmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void closedirp(DIR **directory)
+{
+	if (*directory)
+		(void)closedir(*directory);
+}
+
+int sysfs_list(const char *root, const char *directory, struct strings *ret_names)
+{
+	_cleanup_strings_ struct strings names = { 0 };
+	_cleanup_(closedirp) DIR *stream = NULL;
+	const struct dirent *entry;
+	int r;
+
+	r = sysroot_opendir(root, directory, &stream);
+	if (r < 0)
+		return r;
+	while ((errno = 0, entry = readdir(stream))) {
+		if (entry->d_name[0] == '.' || !is_plain_text(entry->d_name))
+			continue;
+		if (names.count >= SYSFS_ENTRIES_MAX)
+			return -E2BIG;
+		r = strings_add(&names, entry->d_name, strlen(entry->d_name));
+		if (r < 0)
+			return r;
+	}
+	if (errno != 0)
+		return -errno;
+	if (names.count > 0)
+		qsort(names.items, names.count, sizeof(names.items[0]), compare_names);
+	*ret_names = names;
+	names = (struct strings){ 0 };
+	return 0;
+}
+
+int sysfs_resolve(const char *root, const char *directory, char **ret)
+{
+	_cleanup_free_ char *resolved = NULL;
+	int r;
+
+	r = sysroot_resolve(root, directory, &resolved);
+	if (r < 0)
+		return r;
+	if (!startswith(resolved, "/sys/"))
+		return -EXDEV;
+	*ret = TAKE_PTR(resolved);
+	return 0;
+}
+
+bool sysfs_ascend(char *directory)
+{
+	char *slash = strrchr(directory, '/');
+
+	if (!slash || !startswith(directory, "/sys/"))
+		return false;
+	*slash = '\0';
+	return startswith(directory, "/sys/devices/") != NULL;
+}
+
+/* As the kernel writes them: "%04x:%02x:%02x.%d". */
+bool pci_address_is_valid(const char *text)
+{
+	size_t domain = strspn(text, "0123456789abcdef");
+	static const char form[] = ":xx:xx.o";
+
+	if (domain < 4 || domain > 8 || strlen(text) != domain + sizeof(form) - 1)
+		return false;
+	for (size_t i = 0; form[i]; i++) {
+		char c = text[domain + i];
+		bool hex = isdigit((unsigned char)c) || (c >= 'a' && c <= 'f');
+
+		if (form[i] == 'x' ? !hex : form[i] == 'o' ? c < '0' || c > '7' : c != form[i])
+			return false;
+	}
+	return true;
+}
+
+int sysfs_pci_address(
+	const char *root, const char *directory, char ret_address[static PCI_ADDRESS_SIZE])
+{
+	_cleanup_free_ char *path = NULL;
+	int r;
+
+	r = sysfs_resolve(root, directory, &path);
+	if (r < 0)
+		return r;
+	do {
+		const char *name = strrchr(path, '/') + 1;
+
+		if (pci_address_is_valid(name)) {
+			(void)stpcpy(ret_address, name);
+			return 0;
+		}
+	} while (sysfs_ascend(path));
+	return -ENOENT;
+}
+
+int sysfs_add_numa(const char *root, const char *directory, struct device *device)
+{
+	_cleanup_free_ char *path = NULL;
+	int64_t node;
+	int r;
+
+	r = sysfs_resolve(root, directory, &path);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	for (unsigned i = 0; i < DEPTH_MAX; i++) {
+		r = sysfs_read_number(root, path, "numa_node", &node);
+		if (r >= 0 && node >= -1 && node <= INT32_MAX)
+			return device_add_numa(device, (int)node);
+		if (!sysfs_ascend(path))
+			break;
+	}
+	return 0;
+}
+
+int sysfs_describe(const char *root, const char *directory, struct device *device)
+{
+	_cleanup_free_ char *resolved = NULL;
+	char address[PCI_ADDRESS_SIZE];
+	int r;
+
+	r = sysfs_resolve(root, directory, &resolved);
+	if (r < 0)
+		return r;
+	r = device_add_variable(device, "sysfs", resolved);
+	if (r < 0)
+		return r;
+	if (sysfs_pci_address(root, resolved, address) >= 0) {
+		r = device_add_variable(device, "bdf", address);
+		if (r < 0)
+			return r;
+	}
+	return sysfs_add_numa(root, resolved, device);
+}

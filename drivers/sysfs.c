@@ -111,6 +111,22 @@ int sysfs_read_uevent(const char *root, const char *directory, const char *key,
 	return -ENOENT;
 }
 
+/* Whether a relative path stays where it is put. */
+static bool is_inside(const char *path)
+{
+	if (!*path || *path == '/')
+		return false;
+	while (*path) {
+		size_t length = strcspn(path, "/");
+
+		if (length == 2 && path[0] == '.' && path[1] == '.')
+			return false;
+		path += length;
+		path += strspn(path, "/");
+	}
+	return true;
+}
+
 int sysfs_read_node(const char *root, const char *directory, char **ret)
 {
 	char name[SYSFS_VALUE_MAX + 1];
@@ -119,7 +135,7 @@ int sysfs_read_node(const char *root, const char *directory, char **ret)
 	r = sysfs_read_uevent(root, directory, "DEVNAME", name);
 	if (r < 0)
 		return r;
-	if (!*name || *name == '/' || startswith(name, "../") || strstr(name, "/../"))
+	if (!is_inside(name))
 		return -EBADMSG;
 	return join("/dev", name, ret);
 }

@@ -13,24 +13,25 @@ struct command {
 	const char *name;
 	int (*show)(const struct snapshot *snapshot);
 	int (*run)(const struct request *request);
+	bool json;           /* one that runs has a form for programs, as all that show have */
 	int least, most;     /* words behind the name */
 	const char *missing; /* what the first of them is */
 };
 
 static const struct command commands[] = {
-	{ "status", show_status, NULL, 0, 1, NULL },
-	{ "devices", show_devices, NULL, 0, 1, NULL },
-	{ "explain", show_explanation, NULL, 1, 1, "a resource" },
-	{ "presets", NULL, command_presets, 0, 1, NULL },
-	{ "discover", NULL, command_discover, 0, 1, NULL },
-	{ "reload", NULL, command_reload, 0, 0, NULL },
-	{ "cordon", NULL, command_cordon, 1, 2, "a device, DEVICE or RESOURCE/DEVICE" },
-	{ "uncordon", NULL, command_uncordon, 1, 1, "a device, DEVICE or RESOURCE/DEVICE" },
+	{ "status", show_status, NULL, false, 0, 1, NULL },
+	{ "devices", show_devices, NULL, false, 0, 1, NULL },
+	{ "explain", show_explanation, NULL, false, 1, 1, "a resource" },
+	{ "presets", NULL, command_presets, false, 0, 1, NULL },
+	{ "discover", NULL, command_discover, false, 0, 1, NULL },
+	{ "preview", NULL, command_preview, true, 1, 2, "a resource" },
+	{ "reload", NULL, command_reload, false, 0, 0, NULL },
+	{ "cordon", NULL, command_cordon, false, 1, 2, "a device, DEVICE or RESOURCE/DEVICE" },
+	{ "uncordon", NULL, command_uncordon, false, 1, 1, "a device, DEVICE or RESOURCE/DEVICE" },
 };
 
 static struct request arg_request = { .root = "" };
 static const struct command *arg_command;
-static bool arg_json;
 
 static void print_help(void)
 {
@@ -44,6 +45,7 @@ static void print_help(void)
 		"  explain RESOURCE          Why a resource is as it is, and what to do\n"
 		"  presets [PRESET]          The presets there are, or what is in one\n"
 		"  discover [PRESET]         What presets find on this host, as a configuration\n"
+		"  preview RESOURCE [IDS]    What a resource of the file would find and give\n"
 		"  reload                    Check the configuration and take it into force\n"
 		"  cordon DEVICE [REASON]    Give a device to no new container\n"
 		"  uncordon DEVICE           Offer it again\n"
@@ -53,8 +55,9 @@ static void print_help(void)
 		"\n"
 		"  -c, --config=FILE      The configuration file of the daemon\n"
 		"      --runtime-dir=DIR  Where the daemon keeps its state\n"
-		"      --json             Print JSON, for programs (status, devices, explain)\n"
-		"      --root=DIR         Where the files of the host are (discover)\n"
+		"      --json             Print JSON, for programs (status, devices, explain,\n"
+		"                         preview)\n"
+		"      --root=DIR         Where the files of the host are (discover, preview)\n"
 		"      --version          Print the version and exit\n"
 		"  -h, --help             Print this text and exit\n"
 		"\n"
@@ -107,7 +110,7 @@ static int parse_words(int count, char *words[])
 			words[1 + arg_command->most]);
 		return -EINVAL;
 	}
-	if (arg_json && !arg_command->show) {
+	if (arg_request.json && !arg_command->show && !arg_command->json) {
 		(void)fprintf(stderr, "devplugctl: \"%s\" has no --json\n", words[0]);
 		return -EINVAL;
 	}
@@ -140,7 +143,7 @@ static int parse_argv(int argc, char *argv[])
 			arg_request.runtime_dir = optarg;
 			break;
 		case OPTION_JSON:
-			arg_json = true;
+			arg_request.json = true;
 			break;
 		case OPTION_ROOT:
 			arg_request.root = optarg;
@@ -173,7 +176,7 @@ static int show(const struct snapshot *snapshot)
 {
 	int r;
 
-	if (arg_json)
+	if (arg_request.json)
 		r = print_json(snapshot);
 	else if (snapshot->known)
 		r = arg_command->show(snapshot);

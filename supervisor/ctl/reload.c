@@ -21,7 +21,7 @@ const char *request_config_file(const struct request *request, const struct snap
 	return *used ? used : DEFAULT_CONFIG_FILE;
 }
 
-static void print_report(const struct report *report, const char *file)
+void print_report(const struct report *report, const char *file)
 {
 	for (size_t i = 0; i < report->count; i++) {
 		const struct report_entry *entry = &report->entries[i];

@@ -55,6 +55,40 @@ class ToolTest(NodeTest):
             file.write("\nzork = ;\n")
 
 
+class Preview(ToolTest):
+    def setUp(self):
+        super().setUp()
+        self.node.configure('{ name = "vendor.example/zero"; driver = "path"; match = "/dev/zero"; share = { replicas = 2; };'
+                            ' container = { env = "UNIT=${id}"; mounts = ({ host = "/usr"; read_only = true; }); }; }',
+                            '{ name = "vendor.example/none"; driver = "path"; match = "/dev/none*"; }')
+
+    def test_what_a_container_would_be_given(self):
+        answer = self.ctl("preview", "vendor.example/zero")
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        for line in ("A container with zero#0 is given:", "/dev/zero rw (/dev/zero)", "UNIT=zero", "/usr ro (/usr)"):
+            self.assertIn(line, answer.stdout)
+        result = json.loads(self.ctl("--json", "preview", "vendor.example/zero", "zero#1").stdout)
+        self.assertEqual(result["devices"], [{"id": "zero", "healthy": True, "numa": []}])
+        self.assertEqual(result["ids"], ["zero#1"])
+        self.assertEqual(result["answer"]["envs"], {"UNIT": "zero"})
+
+    def test_nothing_here(self):
+        answer = self.ctl("preview", "vendor.example/none")
+        self.assertEqual((answer.returncode, answer.stdout), (0, "vendor.example/none: no device is found here.\n"))
+
+    def test_what_is_wrong(self):
+        answer = self.ctl("preview", "vendor.example/zero", "one")
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn('device "one" is not one of vendor.example/zero', answer.stderr)
+        answer = self.ctl("preview", "vendor.example/other")
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn('declares no "vendor.example/other"', answer.stderr)
+        self.breaks()
+        answer = self.ctl("preview", "vendor.example/zero")
+        self.assertEqual(answer.returncode, 78)
+        self.assertRegex(answer.stderr, r"devplugd\.conf:\d+: ")
+
+
 class Reload(ToolTest):
     def test_P3_diff_is_the_plan(self):
         self.node.configure(static("a", 1), static("b", 1), static("c", 1))

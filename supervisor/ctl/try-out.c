@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The same steps as in a child, without time: one scan, merged into an empty list, is a snapshot,
+ * and a snapshot is all that an allocation is made from.
+ */
+#include "ctl/try-out.h"
+
+#include "drivers/allocation.h"
+#include "drivers/scan.h"
+#include "drivers/units.h"
+
+static int pack_devices(const struct snapshot *snapshot, json_t *target)
+{
+	for (size_t i = 0; i < snapshot->n_units; i++) {
+		const struct snapshot_unit *unit = &snapshot->units[i];
+		json_t *numa = json_array();
+
+		for (size_t k = 0; k < unit->device->n_numa; k++)
+			if (json_array_append_new(numa, json_integer(unit->device->numa[k])) < 0)
+				break;
+		if (json_array_append_new(target,
+			    json_pack("{s:s, s:b, s:s*, s:o}", "id", unit->device->id, "healthy",
+				    unit->healthy, "reason", unit->reason, "numa", numa)) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int pack_strings(char *const *items, size_t count, json_t *target)
+{
+	for (size_t i = 0; i < count; i++)
+		if (json_array_append_new(target, json_string(items[i])) < 0)
+			return -ENOMEM;
+	return 0;
+}
+
+static int pack_pairs(const struct pair *pairs, size_t count, json_t *target)
+{
+	for (size_t i = 0; i < count; i++)
+		if (json_object_set_new(target, pairs[i].name, json_string(pairs[i].value)) < 0)
+			return -ENOMEM;
+	return 0;
+}
+
+static int pack_nodes(const struct allocation *allocation, json_t *devices, json_t *mounts)
+{
+	for (size_t i = 0; i < allocation->n_nodes; i++) {
+		const struct device_node *node = &allocation->nodes[i];
+		json_t *packed;
+
+		if (node->mount)
+			packed = json_pack("{s:s, s:s, s:b}", "host_path", node->host,
+				"container_path", node->path, "read_only", node->read_only);
+		else
+			packed = json_pack("{s:s, s:s, s:s}", "host_path", node->host,
+				"container_path", node->path, "permissions", node->permissions);
+		if (json_array_append_new(node->mount ? mounts : devices, packed) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int pack_allocation(const struct allocation *allocation, json_t **ret)
+{
+	json_t *devices = json_array(), *mounts = json_array(), *cdi = json_array();
+	json_t *envs = json_object(), *annotations = json_object();
+	json_auto_t *answer = json_pack("{s:o, s:o, s:o, s:o, s:o}", "devices", devices, "mounts",
+		mounts, "envs", envs, "annotations", annotations, "cdi_devices", cdi);
+
+	if (!answer || pack_nodes(allocation, devices, mounts) < 0 ||
+		pack_pairs(allocation->env, allocation->n_env, envs) < 0 ||
+		pack_pairs(allocation->annotations, allocation->n_annotations, annotations) < 0 ||
+		pack_strings(allocation->cdi, allocation->n_cdi, cdi) < 0)
+		return -ENOMEM;
+	*ret = TAKE_PTR(answer);
+	return 0;
+}
+
+static int split_ids(const char *text, struct strings *ids)
+{
+	while (*text) {
+		size_t length = strcspn(text, ",");
+
+		if (length > 0 && strings_add(ids, text, length) < 0)
+			return -ENOMEM;
+		text += length;
+		text += strspn(text, ",");
+	}
+	return 0;
+}
+
+static int first_healthy(const struct snapshot *snapshot, struct strings *ids)
+{
+	char id[OFFERED_ID_MAX + 1];
+
+	for (size_t i = 0; i < snapshot->n_units; i++) {
+		if (!snapshot->units[i].healthy)
+			continue;
+		snapshot_offered_id(snapshot, i, 0, id);
+		return strings_add(ids, id, strlen(id));
+	}
+	return 0;
+}
+
+static int add_answer(const struct declaration *declaration, const struct snapshot *snapshot,
+	const char *root, const char *wanted, json_t *target, struct error *error)
+{
+	_cleanup_allocation_ struct allocation allocation = { 0 };
+	_cleanup_strings_ struct strings ids = { 0 };
+	json_t *answer, *names = json_array();
+	int r;
+
+	if (json_object_set_new(target, "ids", names) < 0 ||
+		(wanted ? split_ids(wanted, &ids) : first_healthy(snapshot, &ids)) < 0 ||
+		pack_strings(ids.items, ids.count, names) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	if (ids.count == 0)
+		return json_object_del(target, "ids");
+	r = allocation_build(declaration, snapshot, root, (const char *const *)ids.items, ids.count,
+		&allocation, error);
+	if (r < 0)
+		return r;
+	if (pack_allocation(&allocation, &answer) < 0 ||
+		json_object_set_new(target, "answer", answer) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	return 0;
+}
+
+static int look(const struct declaration *declaration, const char *root, struct snapshot **ret,
+	json_t *notes, struct error *error)
+{
+	_cleanup_scan_ struct scan scan = { .root = root };
+	struct unit_list list = { .declaration = declaration };
+	int r;
+
+	r = declaration->driver->list(declaration, &scan, error);
+	if (r >= 0)
+		r = unit_list_merge(&list, &scan, error);
+	if (r >= 0 &&
+		(pack_strings(scan.notes.items, scan.notes.count, notes) < 0 ||
+			unit_list_snapshot(&list, 0, ret) < 0))
+		r = error_set(error, -ENOMEM, "out of memory");
+	unit_list_done(&list);
+	return r < 0 ? r : 0;
+}
+
+int try_out(const struct declaration *declaration, const char *root, const char *ids, json_t **ret,
+	struct error *error)
+{
+	json_t *devices = json_array(), *notes = json_array();
+	json_auto_t *result = json_pack("{s:s, s:s, s:o, s:o}", "resource", declaration->name,
+		"driver", declaration->driver->name, "devices", devices, "notes", notes);
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	int r;
+
+	if (!result)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = look(declaration, root, &snapshot, notes, error);
+	if (r < 0)
+		return r;
+	if (pack_devices(snapshot, devices) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = add_answer(declaration, snapshot, root, ids, result, error);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(result);
+	return 0;
+}

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each translation in docs/peers, a block fenced with "conf CASE", is tried on the host that CASE.tree describes: what
+is found and what a container is given must be what CASE.json says."""
+import glob
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+PAGES = os.path.join(HERE, "../../docs/peers")
+BLOCK = re.compile(r"^```conf ([\w-]+)\n(.*?)^```$", re.M | re.S)
+
+
+def program(name):
+    return os.path.join(os.environ["DEVPLUGD_BIN"], name)
+
+
+def translations():
+    """(case, page, configuration) of every block."""
+    for page in sorted(glob.glob(PAGES + "/*.md")):
+        with open(page) as file:
+            for case, text in BLOCK.findall(file.read()):
+                yield case, os.path.basename(page), text
+
+
+def plant_line(root, line):
+    if line.endswith("/"):
+        os.makedirs(root + line, exist_ok=True)
+        return
+    path, kind, rest = line.split(" ", 2) if line.count(" ") > 1 else (*line.split(" "), "")
+    os.makedirs(os.path.dirname(root + path), exist_ok=True)
+    if kind == "->":
+        os.symlink(rest, root + path)
+    elif kind == "=":
+        with open(root + path, "w") as file:
+            file.write(rest.replace("\\n", "\n") + "\n")
+    elif kind in "cb":
+        major, minor = rest.split()
+        os.mknod(root + path, 0o666 | {"c": stat.S_IFCHR, "b": stat.S_IFBLK}[kind],
+                 os.makedev(int(major), int(minor)))
+    else:
+        raise ValueError(line)
+
+
+def plant(root, file_name):
+    with open(file_name) as file:
+        for line in file:
+            line = line.rstrip("\n")
+            if line and not line.startswith("#"):
+                plant_line(root, line)
+
+
+class Peers(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="devplugd-test.")
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.root = os.path.join(self.dir, "host")
+        os.mkdir(self.root)
+        self.config = os.path.join(self.dir, "devplugd.conf")
+
+    def preview(self, resource, ids):
+        command = [program("devplugctl"), "preview", "-c", self.config, "--root", self.root, "--json", resource]
+        answer = subprocess.run(command + ([",".join(ids)] if ids else []), capture_output=True, text=True, timeout=60)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        result = json.loads(answer.stdout)
+        self.assertEqual(result["notes"], [])
+        return result
+
+    def try_case(self, case, text):
+        try:
+            plant(self.root, os.path.join(HERE, case + ".tree"))
+        except PermissionError:
+            self.skipTest("device nodes need root")
+        with open(self.config, "w") as file:
+            file.write(text if "resources" in text else f"resources = (\n{text});\n")
+        with open(os.path.join(HERE, case + ".json")) as file:
+            expected = json.load(file)
+        for resource in expected:
+            self.assertEqual(self.preview(resource["resource"], None)["devices"], resource["devices"])
+            for allocation in resource["allocations"]:
+                result = self.preview(resource["resource"], allocation["ids"])
+                self.assertEqual(result["answer"], allocation["answer"])
+
+    def test_each_case_has_a_page(self):
+        named = {case for case, _, _ in translations()}
+        kept = {os.path.basename(name).rsplit(".", 1)[0] for name in glob.glob(HERE + "/*.tree")}
+        self.assertEqual(named, kept)
+        self.assertGreater(len(named), 0)
+
+
+def make_test(case, text):
+    return lambda self: self.try_case(case, text)
+
+
+for case_name, page_name, configuration in translations():
+    method = f"test_{page_name[:-3]}_{case_name}".replace("-", "_")
+    assert not hasattr(Peers, method), f"{page_name} has {case_name} twice"
+    setattr(Peers, method, make_test(case_name, configuration))
+
+if __name__ == "__main__":
+    unittest.main()

@@ -33,6 +33,31 @@ void strings_done(struct strings *strings)
 	*strings = (struct strings){ 0 };
 }
 
+int integers_add(struct integers *integers, int64_t value)
+{
+	int r;
+
+	r = array_reserve((void **)&integers->items, integers->count, sizeof(*integers->items));
+	if (r < 0)
+		return r;
+	integers->items[integers->count++] = value;
+	return 0;
+}
+
+void integers_done(struct integers *integers)
+{
+	free(integers->items);
+	*integers = (struct integers){ 0 };
+}
+
+bool integers_admit(const struct integers *integers, int64_t value)
+{
+	for (size_t i = 0; i < integers->count; i++)
+		if (integers->items[i] == value)
+			return true;
+	return integers->count == 0;
+}
+
 int groups_add(struct groups *groups, void **ret_element)
 {
 	void *element;
@@ -86,6 +111,9 @@ static int option_init(const struct option *option, void *member)
 	case OPTION_STRINGS:
 		*(struct strings *)member = (struct strings){ 0 };
 		return 0;
+	case OPTION_INTEGERS:
+		*(struct integers *)member = (struct integers){ 0 };
+		return 0;
 	case OPTION_GROUP:
 		return option_table_init(option->table, member);
 	case OPTION_GROUPS:
@@ -123,6 +151,9 @@ void option_table_done(const struct option_table *table, void *structure)
 			break;
 		case OPTION_STRINGS:
 			strings_done(member);
+			break;
+		case OPTION_INTEGERS:
+			integers_done(member);
 			break;
 		case OPTION_GROUP:
 			option_table_done(option->table, member);

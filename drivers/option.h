@@ -17,21 +17,28 @@ struct origin {
 };
 
 enum option_type {
-	OPTION_BOOL,    /* bool */
-	OPTION_INTEGER, /* int64_t, within minimum..maximum */
-	OPTION_SECONDS, /* uint64_t microseconds, written as seconds (5 or 0.5) */
-	OPTION_STRING,  /* char *, NULL if absent; never empty */
-	OPTION_STRINGS, /* struct strings: a list or array of strings; a lone string counts as one
-			 */
-	OPTION_CHOICE,  /* int: index of the word in `choices`, written as a string */
-	OPTION_GROUP,   /* an embedded structure described by `table` */
-	OPTION_GROUPS,  /* struct groups: a list of structures described by `table` */
+	OPTION_BOOL,     /* bool */
+	OPTION_INTEGER,  /* int64_t, within minimum..maximum */
+	OPTION_SECONDS,  /* uint64_t microseconds, written as seconds (5 or 0.5) */
+	OPTION_STRING,   /* char *, NULL if absent; never empty */
+	OPTION_STRINGS,  /* struct strings: a list or array of strings; a lone string counts as one
+			  */
+	OPTION_INTEGERS, /* struct integers: a list or array of whole numbers, each within
+			    minimum..maximum; a lone number counts as one */
+	OPTION_CHOICE,   /* int: index of the word in `choices`, written as a string */
+	OPTION_GROUP,    /* an embedded structure described by `table` */
+	OPTION_GROUPS,   /* struct groups: a list of structures described by `table` */
 	OPTION_DRIVER, /* struct groups: like OPTION_GROUPS, with the `match` table of the driver in
 			  force */
 };
 
 struct strings {
 	char **items;
+	size_t count;
+};
+
+struct integers {
+	int64_t *items;
 	size_t count;
 };
 
@@ -52,8 +59,8 @@ struct option {
 	bool template;       /* strings: may hold ${variables}, which are checked */
 	const char *variant; /* only with this word of the table's selector; NULL: always */
 
-	/* Inclusive bounds of integers, and of seconds in milliseconds; strings: greatest length,
-	 * if not 0. */
+	/* Inclusive bounds of integers (of a list, each of them), and of seconds in milliseconds;
+	 * strings: greatest length, if not 0. */
 	int64_t minimum, maximum;
 	/* Of bool, integer, choice (an index) and seconds (in milliseconds). An integer's default
 	 * outside the bounds stands for "not given". */
@@ -84,6 +91,13 @@ struct option_table {
 int strings_add(struct strings *strings, const char *text, size_t length);
 void strings_done(struct strings *strings);
 #define _cleanup_strings_ _cleanup_(strings_done)
+
+/* Appends a number. Returns 0 or -ENOMEM. */
+int integers_add(struct integers *integers, int64_t value);
+void integers_done(struct integers *integers);
+
+/* Whether the number is in the list; an empty list has every number. */
+bool integers_admit(const struct integers *integers, int64_t value);
 
 /* Element `index` of a group list. */
 static inline void *groups_get(const struct groups *groups, size_t index)

@@ -73,6 +73,10 @@ static void describe_value(FILE *stream, const struct option *option)
 		(void)fputs("string or list of strings", stream);
 		describe_length(stream, option);
 		break;
+	case OPTION_INTEGERS:
+		(void)fprintf(stream, "number or list of numbers, from %lld to %lld",
+			(long long)option->minimum, (long long)option->maximum);
+		break;
 	case OPTION_CHOICE:
 		describe_choices(stream, option);
 		break;
@@ -119,6 +123,7 @@ static void describe_default(FILE *stream, const struct option *option)
 		(void)fprintf(stream, "`\"%s\"`", option->choices[integer]);
 		return;
 	case OPTION_STRINGS:
+	case OPTION_INTEGERS:
 	case OPTION_GROUP:
 	case OPTION_GROUPS:
 	case OPTION_DRIVER:

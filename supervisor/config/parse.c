@@ -105,6 +105,9 @@ static void parse_option(struct parser *parser, config_setting_t *setting, confi
 	case OPTION_STRINGS:
 		value_strings(parser, setting, option, key, member);
 		return;
+	case OPTION_INTEGERS:
+		value_integers(parser, setting, option, key, member);
+		return;
 	case OPTION_CHOICE:
 		value_choice(parser, setting, option, key, member);
 		return;

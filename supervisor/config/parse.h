@@ -76,5 +76,7 @@ void value_string(struct parser *parser, const config_setting_t *setting,
 	const struct option *option, const char *key, char **ret);
 void value_strings(struct parser *parser, const config_setting_t *setting,
 	const struct option *option, const char *key, struct strings *strings);
+void value_integers(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key, struct integers *integers);
 void value_choice(struct parser *parser, const config_setting_t *setting,
 	const struct option *option, const char *key, int *ret);

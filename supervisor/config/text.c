@@ -57,6 +57,16 @@ static void write_strings(FILE *stream, const struct strings *strings)
 	(void)fputs(" )", stream);
 }
 
+static void write_integers(FILE *stream, const struct integers *integers)
+{
+	(void)fputs("( ", stream);
+	for (size_t i = 0; i < integers->count; i++) {
+		(void)fputs(i > 0 ? ", " : "", stream);
+		write_integer(stream, integers->items[i]);
+	}
+	(void)fputs(" )", stream);
+}
+
 static void write_groups(
 	FILE *stream, const struct groups *groups, enum text_extent extent, unsigned depth)
 {
@@ -100,6 +110,8 @@ static bool has_value(const struct option *option, const void *member, enum text
 			(full || !option->default_string || !streq(string, option->default_string));
 	case OPTION_STRINGS:
 		return ((const struct strings *)member)->count > 0;
+	case OPTION_INTEGERS:
+		return ((const struct integers *)member)->count > 0;
 	case OPTION_GROUP:
 		return table_has_value(option->table, member, extent);
 	case OPTION_GROUPS:
@@ -149,6 +161,9 @@ static void write_value(FILE *stream, const struct option *option, const void *m
 		return;
 	case OPTION_STRINGS:
 		write_strings(stream, member);
+		return;
+	case OPTION_INTEGERS:
+		write_integers(stream, member);
 		return;
 	case OPTION_GROUP:
 		(void)fputs("{\n", stream);

@@ -216,6 +216,41 @@ void value_strings(struct parser *parser, const config_setting_t *setting,
 	}
 }
 
+static void add_integer(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key, struct integers *integers)
+{
+	size_t before = parser->report->count;
+	int64_t value = 0;
+
+	value_integer(parser, setting, option, key, &value);
+	if (parser->report->count == before && integers_add(integers, value) < 0)
+		parser->report->incomplete = true;
+}
+
+void value_integers(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key, struct integers *integers)
+{
+	integers_done(integers);
+	if (is_integer(setting)) {
+		add_integer(parser, setting, option, key, integers);
+		return;
+	}
+	if (!value_is_sequence(setting)) {
+		value_wrong_type(parser, setting, key,
+			"a whole number or a list of them, ( 0x8086, 0x15b3 )");
+		return;
+	}
+	if (!value_check_not_empty(parser, setting, option, key))
+		return;
+	for (int i = 0; i < config_setting_length(setting); i++) {
+		char element_key[KEY_MAX];
+
+		(void)snprintf(element_key, sizeof(element_key), "%.*s[%d]", PARENT_MAX, key, i);
+		add_integer(parser, config_setting_get_elem(setting, (unsigned)i), option,
+			element_key, integers);
+	}
+}
+
 /* "a", "b" or "c" */
 static void list_choices(const char *const *choices, char *buffer, size_t size)
 {

@@ -24,6 +24,7 @@ struct outer {
 	int choice;
 	char *text, *absent;
 	struct strings list;
+	struct integers numbers;
 	struct inner inner;
 	struct groups groups;
 };
@@ -90,6 +91,11 @@ static const struct option outer_options[] = {
 		.offset = offsetof(struct outer, list),
 	},
 	{
+		.key = "numbers",
+		.type = OPTION_INTEGERS,
+		.offset = offsetof(struct outer, numbers),
+	},
+	{
 		.key = "inner",
 		.type = OPTION_GROUP,
 		.offset = offsetof(struct outer, inner),
@@ -125,6 +131,7 @@ static void test_defaults(void **state)
 	assert_string_equal(outer.text, "outer");
 	assert_null(outer.absent);
 	assert_int_equal(outer.list.count, 0);
+	assert_true(integers_admit(&outer.numbers, 4));
 	assert_string_equal(outer.inner.text, "inner");
 	assert_int_equal(outer.groups.count, 0);
 
@@ -134,10 +141,13 @@ static void test_defaults(void **state)
 		assert_ptr_equal(inner, element);
 		assert_string_equal(inner->text, "inner");
 		assert_int_equal(strings_add(&outer.list, "abcdef", i % 6), 0);
+		assert_int_equal(integers_add(&outer.numbers, (int64_t)i * 2), 0);
 	}
 	assert_int_equal(outer.list.count, 20);
 	assert_string_equal(outer.list.items[4], "abcd");
 	assert_string_equal(outer.list.items[18], "");
+	assert_true(integers_admit(&outer.numbers, 4));
+	assert_false(integers_admit(&outer.numbers, 5));
 
 	/* Twice: what was freed once is not there any more. */
 	option_table_done(&outer_table, &outer);

@@ -457,8 +457,9 @@ static const struct option declaration_options[] = {
 		.offset = offsetof(struct declaration, prefer),
 		.choices = preferences,
 		.help = "Which devices a container should rather get: those whose replicas are "
-			"most in use (\"packed\"), least in use (\"spread\"), or of one NUMA node "
-			"(\"numa\"); \"none\" leaves it to the kubelet.",
+			"most in use (\"packed\"), least in use (\"spread\"), of one NUMA node "
+			"(\"numa\"), or closest to each other (\"links\": by the links that the driver "
+			"knows, else along the PCI buses); \"none\" leaves it to the kubelet.",
 	},
 	{
 		.key = "registration",

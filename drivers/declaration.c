@@ -56,11 +56,6 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 	size_t before = report->count;
 	char key[64];
 
-	if (declaration->prefer == PREFER_LINKS)
-		(void)report_add(report, &declaration->origin, "prefer",
-			"\"links\" needs a driver that knows how devices are connected, which "
-			"\"%s\" does not: use \"numa\", \"packed\" or \"spread\"",
-			declaration->driver->name);
 	check_assigned_once(&container->env, &container->origin, "container.env", report);
 	check_assigned_once(
 		&container->annotations, &container->origin, "container.annotations", report);

@@ -82,6 +82,9 @@ struct device *device_unref(struct device *device)
 		free(device->variables[i].name);
 		free(device->variables[i].value);
 	}
+	for (size_t i = 0; i < device->n_distances; i++)
+		free(device->distances[i].id);
+	free(device->distances);
 	free(device->nodes);
 	free(device->variables);
 	free(device->numa);
@@ -169,6 +172,25 @@ int device_add_variable(struct device *device, const char *name, const char *val
 	return 0;
 }
 
+int device_add_distance(struct device *device, const char *id, unsigned distance)
+{
+	char *copy;
+	int r;
+
+	r = array_reserve(
+		(void **)&device->distances, device->n_distances, sizeof(*device->distances));
+	if (r < 0)
+		return r;
+	copy = strdup(id);
+	if (!copy)
+		return -ENOMEM;
+	device->distances[device->n_distances++] = (struct device_distance){
+		.id = copy,
+		.distance = MIN_OF(MAX_OF(distance, 1U), (unsigned)DISTANCE_MAX),
+	};
+	return 0;
+}
+
 int device_set_problem(struct device *device, const char *format, ...)
 {
 	char text[DEVICE_PROBLEM_MAX];
@@ -203,7 +225,8 @@ static bool node_equal(const struct device_node *a, const struct device_node *b)
 bool device_equal(const struct device *a, const struct device *b)
 {
 	if (!streq(a->id, b->id) || a->n_nodes != b->n_nodes || a->n_numa != b->n_numa ||
-		a->n_variables != b->n_variables || !a->problem != !b->problem)
+		a->n_variables != b->n_variables || a->n_distances != b->n_distances ||
+		!a->problem != !b->problem)
 		return false;
 	if (a->problem && !streq(a->problem, b->problem))
 		return false;
@@ -216,6 +239,10 @@ bool device_equal(const struct device *a, const struct device *b)
 	for (size_t i = 0; i < a->n_variables; i++)
 		if (!streq(a->variables[i].name, b->variables[i].name) ||
 			!streq(a->variables[i].value, b->variables[i].value))
+			return false;
+	for (size_t i = 0; i < a->n_distances; i++)
+		if (!streq(a->distances[i].id, b->distances[i].id) ||
+			a->distances[i].distance != b->distances[i].distance)
 			return false;
 	return true;
 }

@@ -30,6 +30,12 @@ struct device_variable {
 	char *value;
 };
 
+/* How far another device is, see device_add_distance(). */
+struct device_distance {
+	char *id;
+	unsigned distance;
+};
+
 struct device {
 	atomic_uint references;
 	char *id;
@@ -39,6 +45,8 @@ struct device {
 	size_t n_numa;
 	struct device_variable *variables; /* what templates may use beyond the core's */
 	size_t n_variables;
+	struct device_distance *distances; /* to devices that a driver knows links to */
+	size_t n_distances;
 	char *problem; /* why it cannot be used although it is there; NULL: nothing known */
 };
 
@@ -68,6 +76,12 @@ int device_add_mount(struct device *device, const char *host, const char *path, 
 int device_add_numa(struct device *device, int numa);
 int device_add_variable(struct device *device, const char *name, const char *value);
 
+/* Says how far the device with that id is, in a measure of the driver's: from 1 (parts of one chip)
+ * to DISTANCE_MAX. For prefer = "links"; devices of which nothing is said are as far as their PCI
+ * addresses are in the tree of buses, and always farther. */
+#define DISTANCE_MAX 99
+int device_add_distance(struct device *device, const char *id, unsigned distance);
+
 /* Says that the device is there but of no use as it is ("bound to no driver"): it is listed as
  * unhealthy with that as the reason until a scan says otherwise. Of several problems the first is
  * kept. */
@@ -76,5 +90,5 @@ _printf_(2, 3) int device_set_problem(struct device *device, const char *format,
 /* The variable's value or NULL. */
 const char *device_variable(const struct device *device, const char *name);
 
-/* Whether two scans describe the same device: id, nodes, NUMA, variables and problem. */
+/* Whether two scans describe the same device: id, nodes, NUMA, variables, distances and problem. */
 bool device_equal(const struct device *a, const struct device *b);

@@ -6,37 +6,13 @@
  */
 #include "drivers/preference.h"
 
+#include "drivers/preference-choice.h"
+
 /* Every set of that many NUMA nodes is tried; with more of them the best node is added each time.
  */
 #define NUMA_EXACT_MAX 10
 /* Bits of a set. Further nodes share the last one. */
 #define NUMA_SET_MAX 64
-
-struct candidate {
-	const char *id;
-	size_t unit;
-	unsigned replica;
-	bool must;
-};
-
-/* The candidates of one unit. */
-struct group {
-	struct candidate *next, *end;
-	size_t n_free; /* that may be chosen */
-	size_t n_must;
-	uint64_t nodes; /* set of NUMA nodes */
-};
-
-struct choice {
-	struct candidate *candidates; /* by unit, then replica */
-	size_t n_candidates;
-	struct group *groups; /* in the order of units */
-	size_t n_groups;
-	size_t n_must;
-	size_t need; /* still to be chosen */
-	const char **ids;
-	size_t n_ids;
-};
 
 static void choice_done(struct choice *choice)
 {
@@ -141,7 +117,7 @@ static int make_groups(
 	return 0;
 }
 
-static void take(struct choice *choice, struct group *group, size_t count)
+void choice_take(struct choice *choice, struct group *group, size_t count)
 {
 	assert(count <= group->n_free && count <= choice->need);
 	group->n_free -= count;
@@ -156,7 +132,8 @@ static void take(struct choice *choice, struct group *group, size_t count)
 static void choose_first(struct choice *choice)
 {
 	for (size_t i = 0; i < choice->n_groups && choice->need > 0; i++)
-		take(choice, &choice->groups[i], MIN_OF(choice->groups[i].n_free, choice->need));
+		choice_take(
+			choice, &choice->groups[i], MIN_OF(choice->groups[i].n_free, choice->need));
 }
 
 /* Most free first; groups are adjacent to their order in the snapshot by address of candidates. */
@@ -171,13 +148,13 @@ static int compare_most_free(const void *a, const void *b)
 
 /* Units that are in use by the request anyway are used up; then the fewest that suffice, the last
  * of them being the one with the least to spare. */
-static void choose_packed(struct choice *choice)
+void choose_packed(struct choice *choice)
 {
 	struct group *groups = choice->groups;
 
 	for (size_t i = 0; i < choice->n_groups && choice->need > 0; i++)
 		if (groups[i].n_must > 0)
-			take(choice, &groups[i], MIN_OF(groups[i].n_free, choice->need));
+			choice_take(choice, &groups[i], MIN_OF(groups[i].n_free, choice->need));
 	qsort(groups, choice->n_groups, sizeof(*groups), compare_most_free);
 	for (size_t i = 0; choice->need > 0; i++) {
 		size_t fit = i;
@@ -186,7 +163,7 @@ static void choose_packed(struct choice *choice)
 			k++)
 			if (groups[k].n_free < groups[fit].n_free)
 				fit = k;
-		take(choice, &groups[fit], MIN_OF(groups[fit].n_free, choice->need));
+		choice_take(choice, &groups[fit], MIN_OF(groups[fit].n_free, choice->need));
 	}
 }
 
@@ -227,7 +204,7 @@ static int choose_spread(struct choice *choice)
 	}
 	qsort(turns, n, sizeof(*turns), compare_turns);
 	for (size_t i = 0; choice->need > 0; i++)
-		take(choice, turns[i].group, 1);
+		choice_take(choice, turns[i].group, 1);
 	return 0;
 }
 
@@ -306,7 +283,8 @@ static void choose_numa(struct choice *choice, const struct node_names *names)
 	choose_packed(choice);
 }
 
-static int choose(struct choice *choice, int preference, const struct node_names *names)
+static int choose(struct choice *choice, int preference, const struct snapshot *snapshot,
+	const struct node_names *names)
 {
 	for (size_t i = 0; i < choice->n_candidates; i++)
 		if (choice->candidates[i].must)
@@ -317,8 +295,12 @@ static int choose(struct choice *choice, int preference, const struct node_names
 		return 0;
 	case PREFER_SPREAD:
 		return choose_spread(choice);
+	case PREFER_LINKS:
+		if (choice->n_groups <= LINKED_UNITS_MAX)
+			return choose_links(choice, snapshot);
+		choose_numa(choice, names); /* the nearest to it */
+		return 0;
 	case PREFER_NUMA:
-	case PREFER_LINKS: /* no driver knows links; NUMA is the nearest to it */
 		choose_numa(choice, names);
 		return 0;
 	default:
@@ -341,7 +323,7 @@ size_t preference_choose(const struct declaration *declaration, const struct sna
 		return 0;
 	choice.need = size - choice.n_must;
 	if (make_groups(&choice, snapshot, &names) < 0 ||
-		choose(&choice, declaration->prefer, &names) < 0)
+		choose(&choice, declaration->prefer, snapshot, &names) < 0)
 		return 0;
 	return choice.n_ids;
 }

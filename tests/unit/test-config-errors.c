@@ -104,8 +104,6 @@ static const struct {
 		SAID("prefer: must be \"none\", \"packed\", \"spread\", \"numa\" or \"links\", not \"true\"") },
 	{ ONE("prefer = \"best\";"),
 		SAID("prefer: must be \"none\", \"packed\", \"spread\", \"numa\" or \"links\", not the string \"best\"") },
-	{ ONE("prefer = \"links\";"),
-		"2: resources[0] \"v.e/x\": prefer: \"links\" needs a driver that knows how devices are connected, which \"path\" does not: use \"numa\", \"packed\" or \"spread\"\n" },
 	{ ONE("registration = \"watch\";"),
 		SAID("registration: unknown value \"watch\", did you mean \"watcher\"?") },
 	{ ONE("cordon = \"a/b\";"),

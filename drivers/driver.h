@@ -52,6 +52,7 @@ const struct driver *driver_find(const char *name);
 /* All drivers, NULL-terminated, in the manual's order. */
 extern const struct driver *const drivers[];
 
+extern const struct driver drm_driver;
 extern const struct driver path_driver;
 extern const struct driver static_driver;
 

@@ -78,8 +78,8 @@ struct option {
 
 struct option_table {
 	const char *name; /* what an entry is called in messages and the manual: "match entry" */
-	const char *
-		shorthand; /* a plain string in place of a group sets this key; NULL: not allowed */
+	const char *shorthand; /* a plain string in place of a group sets this key, of a string or a
+				  list of them; NULL: not allowed */
 	const char *selector; /* key of the OPTION_CHOICE that decides which variant's keys an entry
 			       * has, first in the table; NULL: no variants */
 	size_t size;          /* of the structure */

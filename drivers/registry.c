@@ -6,6 +6,7 @@
 
 const struct driver *const drivers[] = {
 	&path_driver,
+	&drm_driver,
 	&static_driver,
 	NULL,
 };

@@ -25,6 +25,9 @@ int parse_text(const char *file, const char *text, struct report *report, config
 	return config_read_string(parsed, text) ? 0 : report_syntax(parsed, file, report);
 }
 
+static void parse_option(struct parser *parser, config_setting_t *setting, config_setting_t *base,
+	const struct option *option, void *member, const char *key);
+
 static void parse_element(struct parser *parser, config_setting_t *setting,
 	const struct option_table *table, const char *key, struct groups *groups)
 {
@@ -54,8 +57,8 @@ static void parse_element(struct parser *parser, config_setting_t *setting,
 	shorthand = option_table_find(table, table->shorthand);
 	(void)snprintf(
 		shorthand_key, sizeof(shorthand_key), "%.*s.%s", PARENT_MAX, key, table->shorthand);
-	value_string(parser, setting, shorthand, shorthand_key,
-		(char **)(void *)((char *)element + shorthand->offset));
+	parse_option(parser, setting, NULL, shorthand, (char *)element + shorthand->offset,
+		shorthand_key);
 }
 
 static void parse_groups(struct parser *parser, config_setting_t *setting,

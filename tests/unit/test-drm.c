@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver "drm": grouping, identity, what entries of `match` choose, partitions and links, and trees
+ * that no kernel makes.
+ */
+#include "host-fixture.h"
+
+#include "drivers/inventory.h"
+#include "drivers/scan.h"
+
+#define TOPOLOGY "/sys/class/kfd/kfd/topology/nodes"
+
+static struct scan scan;
+static struct config *config;
+
+static int teardown(void **state)
+{
+	scan_done(&scan);
+	config = config_free(config);
+	return host_teardown(state);
+}
+
+static void list(const char *match)
+{
+	_cleanup_free_ char *text = NULL;
+	struct error error;
+
+	scan_done(&scan);
+	config = config_free(config);
+	assert_true(asprintf(&text, "driver = \"drm\"; match = ( %s );", match) > 0);
+	config = declare(text);
+	scan.root = host_root;
+	if (declaration_of(config)->driver->list(declaration_of(config), &scan, &error) < 0)
+		fail_msg("%s", error.message);
+	scan_sort(&scan);
+}
+
+/* Ids with a space behind each. */
+static void expect_ids(const char *match, const char *expected)
+{
+	char text[4096] = "";
+	size_t length = 0;
+
+	list(match);
+	for (size_t i = 0; i < scan.n_devices; i++)
+		length += (size_t)snprintf(
+			text + length, sizeof(text) - length, "%s ", scan.devices[i]->id);
+	assert_string_equal(text, expected);
+}
+
+static const struct device *found(const char *id)
+{
+	const struct device *device = map_get(&scan.by_id, id);
+
+	assert_non_null(device);
+	return device;
+}
+
+static void expect_variable(const char *id, const char *name, const char *value)
+{
+	assert_string_equal(device_variable(found(id), name), value);
+}
+
+static void plant_entry(const char *directory, const char *name)
+{
+	char path[256], text[256];
+
+	(void)snprintf(path, sizeof(path), "%s/drm/%s", directory, name);
+	host_mkdir(path);
+	(void)snprintf(path, sizeof(path), "%s/drm/%s/device", directory, name);
+	host_symlink("../..", path);
+	(void)snprintf(path, sizeof(path), "%s/drm/%s/uevent", directory, name);
+	(void)snprintf(text, sizeof(text), "MAJOR=226\nDEVNAME=dri/%s\n", name);
+	host_write(path, text);
+	host_mkdir("/sys/class/drm");
+	(void)snprintf(path, sizeof(path), "/sys/class/drm/%s", name);
+	(void)snprintf(text, sizeof(text), "../../%s/drm/%s", directory + strlen("/sys/"), name);
+	host_symlink(text, path);
+}
+
+static void plant_file(const char *directory, const char *name, const char *text)
+{
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", directory, name);
+	host_write(path, text);
+}
+
+/* A card behind the root port 0000:00:01.0. */
+static void plant_gpu(const char *address, const char *vendor, const char *driver, int number)
+{
+	char directory[128], path[256], target[256], name[32];
+
+	(void)snprintf(
+		directory, sizeof(directory), "/sys/devices/pci0000:00/0000:00:01.0/%s", address);
+	host_mkdir(directory);
+	plant_file(directory, "vendor", vendor);
+	plant_file(directory, "device", "0x1234\n");
+	plant_file(directory, "numa_node", "1\n");
+	(void)snprintf(path, sizeof(path), "/sys/bus/pci/drivers/%s", driver);
+	host_mkdir(path);
+	(void)snprintf(path, sizeof(path), "%s/driver", directory);
+	(void)snprintf(target, sizeof(target), "../../../../bus/pci/drivers/%s", driver);
+	host_symlink(target, path);
+	host_mkdir("/sys/bus/pci/devices");
+	(void)snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", address);
+	(void)snprintf(
+		target, sizeof(target), "../../../devices/pci0000:00/0000:00:01.0/%s", address);
+	host_symlink(target, path);
+	(void)snprintf(name, sizeof(name), "card%d", number);
+	plant_entry(directory, name);
+	(void)snprintf(name, sizeof(name), "renderD%d", 128 + number);
+	plant_entry(directory, name);
+}
+
+#define GPU(address) "/sys/devices/pci0000:00/0000:00:01.0/" address
+
+static void plant_node(int number, int simds, int minor, unsigned location)
+{
+	char directory[128], text[256];
+
+	(void)snprintf(directory, sizeof(directory), TOPOLOGY "/%d", number);
+	host_mkdir(directory);
+	(void)snprintf(text, sizeof(text),
+		"cpu_cores_count 0\nsimd_count %d\nlocation_id %u\ndomain 0\ndrm_render_minor %d\n",
+		simds, location, minor);
+	plant_file(directory, "properties", text);
+}
+
+static void plant_link(int from, const char *kind, int number, int to, int type)
+{
+	char directory[128], text[256];
+
+	(void)snprintf(directory, sizeof(directory), TOPOLOGY "/%d/%s/%d", from, kind, number);
+	host_mkdir(directory);
+	(void)snprintf(text, sizeof(text), "type %d\nnode_from %d\nnode_to %d\nweight 15\n", type,
+		from, to);
+	plant_file(directory, "properties", text);
+}
+
+static void test_identity(void **state)
+{
+	/* The number of the card is not that of the bus, nor need it be the same tomorrow. */
+	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 7);
+	plant_gpu("0000:0a:00.0", "0x1002\n", "amdgpu", 0);
+	plant_entry(GPU("0000:03:00.0"), "controlD71");
+	host_mkdir(GPU("0000:03:00.0") "/drm/card7/card7-DP-1");
+	host_symlink("card7/card7-DP-1", "/sys/class/drm/card7-DP-1");
+	expect_ids("{}", "0000:03:00.0 0000:0a:00.0 ");
+	expect_variable("0000:03:00.0", "card", "/dev/dri/card7");
+	expect_variable("0000:03:00.0", "render", "/dev/dri/renderD135");
+	expect_variable("0000:03:00.0", "bdf", "0000:03:00.0");
+	expect_variable("0000:03:00.0", "vendor", "0x8086");
+	expect_variable("0000:03:00.0", "device", "0x1234");
+	expect_variable("0000:03:00.0", "driver", "xe");
+	assert_null(device_variable(found("0000:03:00.0"), "partition"));
+	assert_int_equal(found("0000:03:00.0")->n_numa, 1);
+	assert_int_equal(found("0000:03:00.0")->n_nodes, 2);
+	assert_string_equal(found("0000:03:00.0")->nodes[0].host, "/dev/dri/card7");
+	assert_int_equal(scan.notes.count, 0);
+}
+
+static void test_choosing(void **state)
+{
+	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
+	plant_gpu("0000:04:00.0", "0x8086\n", "i915", 1);
+	plant_gpu("0000:0a:00.0", "0x1002\n", "amdgpu", 2);
+	plant_file(GPU("0000:04:00.0"), "device", "0x7d55\n");
+	plant_file(GPU("0000:03:00.0"), "sriov_numvfs", "0\n");
+	expect_ids("{ vendor = 0x8086; }", "0000:03:00.0 0000:04:00.0 ");
+	expect_ids(
+		"{ vendor = [ 0x8086, 0x1002 ]; device = 0x1234; }", "0000:03:00.0 0000:0a:00.0 ");
+	expect_ids("\"i915\"", "0000:04:00.0 ");
+	expect_ids("{ driver = ( \"i915\", \"amdgpu\" ); }", "0000:04:00.0 0000:0a:00.0 ");
+	expect_ids("{ address = \"0000:0[3-4]:*\"; }", "0000:03:00.0 0000:04:00.0 ");
+	expect_ids("{ compute = true; }", "");
+	/* An entry that comes later does not have it again. */
+	expect_ids("{ vendor = 0x8086; nodes = \"render\"; }, {}",
+		"0000:03:00.0 0000:04:00.0 0000:0a:00.0 ");
+	assert_int_equal(found("0000:03:00.0")->n_nodes, 1);
+	assert_string_equal(found("0000:03:00.0")->nodes[0].host, "/dev/dri/renderD128");
+	assert_int_equal(scan.notes.count, 0);
+	plant_file(GPU("0000:03:00.0"), "sriov_numvfs", "4\n");
+	expect_ids("{ vendor = 0x8086; }", "0000:04:00.0 ");
+	expect_ids("{ vendor = 0x8086; split = true; }", "0000:03:00.0 0000:04:00.0 ");
+}
+
+static void test_nodes(void **state)
+{
+	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
+	list("{ nodes = \"card\"; by_path = true; }");
+	assert_int_equal(found("0000:03:00.0")->n_nodes, 2);
+	assert_string_equal(found("0000:03:00.0")->nodes[1].host, "/dev/dri/card0");
+	assert_string_equal(
+		found("0000:03:00.0")->nodes[1].path, "/dev/dri/by-path/pci-0000:03:00.0-card");
+	host_remove("/sys/class/drm/renderD128");
+	list("{ nodes = \"render\"; }");
+	assert_string_equal(found("0000:03:00.0")->problem, "its driver xe makes no render node");
+}
+
+static void test_not_on_a_bus(void **state)
+{
+	host_mkdir("/sys/devices/platform/soc/fd4a0000.gpu");
+	plant_entry("/sys/devices/platform/soc/fd4a0000.gpu", "card0");
+	expect_ids("{}", "fd4a0000.gpu ");
+	assert_null(device_variable(found("fd4a0000.gpu"), "bdf"));
+	expect_ids("{ vendor = 0x8086; }", "");
+}
+
+static void plant_cut(void)
+{
+	plant_gpu("0000:19:00.0", "0x1002\n", "amdgpu", 0);
+	plant_file(GPU("0000:19:00.0"), "current_compute_partition", "CPX\n");
+	plant_file(GPU("0000:19:00.0"), "current_memory_partition", "NPS4\n");
+	plant_entry("/sys/devices/platform/amdgpu_xcp_0", "renderD129");
+	plant_entry("/sys/devices/platform/amdgpu_xcp_1", "renderD130");
+	plant_node(0, 0, 0, 0);
+	plant_node(1, 38, 128, 0x1900);
+	plant_node(2, 38, 129, 0x1901);
+}
+
+static void test_partitions(void **state)
+{
+	plant_cut();
+	/* The second platform device is not in use. */
+	expect_ids(
+		"{ compute = true; partition = \"cpx_*\"; }", "0000:19:00.0-p0 0000:19:00.0-p1 ");
+	expect_variable("0000:19:00.0-p1", "partition", "cpx_nps4");
+	expect_variable("0000:19:00.0-p1", "bdf", "0000:19:00.0");
+	assert_int_equal(found("0000:19:00.0-p1")->numa[0], 1);
+	assert_string_equal(found("0000:19:00.0-p1")->nodes[0].host, "/dev/dri/renderD129");
+	expect_ids("{ partition = \"spx_*\"; }", "");
+}
+
+static unsigned distance(const char *from, const char *to)
+{
+	const struct device *device = found(from);
+
+	for (size_t i = 0; i < device->n_distances; i++)
+		if (streq(device->distances[i].id, to))
+			return device->distances[i].distance;
+	return 0;
+}
+
+static void test_links(void **state)
+{
+	plant_cut();
+	plant_gpu("0000:49:00.0", "0x1002\n", "amdgpu", 4);
+	plant_gpu("0000:50:00.0", "0x1002\n", "amdgpu", 5);
+	plant_node(3, 304, 132, 0x4900);
+	plant_node(4, 304, 133, 0x5000);
+	plant_link(1, "io_links", 0, 3, 11);
+	plant_link(3, "io_links", 0, 1, 11);
+	plant_link(3, "p2p_links", 0, 4, 2);
+	list("{ compute = true; }");
+	assert_in_range(distance("0000:19:00.0-p0", "0000:19:00.0-p1"), 1, 9);
+	assert_int_equal(distance("0000:19:00.0-p0", "0000:49:00.0"), 10);
+	assert_int_equal(distance("0000:49:00.0", "0000:50:00.0"), 40);
+	assert_int_equal(distance("0000:50:00.0", "0000:19:00.0-p0"), 0);
+}
+
+static void test_combined(void **state)
+{
+	_cleanup_free_ char *problem = NULL;
+
+	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
+	plant_gpu("0000:04:00.0", "0x8086\n", "i915", 1);
+	host_mkdir(GPU("0000:03:00.0") "/xe.mei-gscfi.768/mei/mei3");
+	expect_ids("{ combine = true; }", "all ");
+	assert_int_equal(found("all")->n_nodes, 5);
+	expect_ids("{ combine = true; vendor = 0x1002; }", "");
+	problem = declare_problem(
+		"driver = \"drm\"; match = ( { combine = true; }, { combine = true; } );");
+	assert_non_null(strstr(problem, "combine: only one entry"));
+}
+
+static void test_hostile(void **state)
+{
+	static char mebibyte[1 << 20];
+
+	memset(mebibyte, '7', sizeof(mebibyte) - 1);
+	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
+	plant_gpu("0000:04:00.0", mebibyte, "i915", 1);
+	plant_file(GPU("0000:03:00.0"), "current_compute_partition", mebibyte);
+	plant_file(GPU("0000:03:00.0"), "current_memory_partition", "NPS\033[1m\n");
+	plant_file(GPU("0000:03:00.0"), "drm/card0/uevent", "DEVNAME=../../etc/shadow\n");
+	plant_file(GPU("0000:03:00.0"), "numa_node", "99999999999\n");
+	host_symlink("nowhere", "/sys/class/drm/card99");
+	host_mkdir("/sys/class/drm/card98");
+	host_symlink("device", "/sys/class/drm/card98/device");
+	host_mkdir("/sys/class/drm/renderD99999999999999999999");
+	host_symlink("/etc", "/sys/class/drm/renderD99999999999999999999/device");
+	host_mkdir("/etc");
+	plant_node(1, 1, 128, 0x300);
+	plant_node(2, -1, -5, 0xffffffff);
+	host_mkdir(TOPOLOGY "/3");
+	host_symlink("properties", TOPOLOGY "/3/properties");
+	host_mkdir(TOPOLOGY "/4");
+	plant_file(TOPOLOGY "/4", "properties", mebibyte);
+	host_mkdir(TOPOLOGY "/1/io_links/0");
+	plant_file(TOPOLOGY "/1/io_links/0", "properties", "type 11\nnode_to -1\n");
+	expect_ids("{}", "0000:03:00.0 0000:04:00.0 ");
+	assert_string_equal(found("0000:03:00.0")->nodes[0].host, "/dev/dri/card0");
+	assert_null(device_variable(found("0000:03:00.0"), "partition"));
+	assert_null(device_variable(found("0000:04:00.0"), "vendor"));
+	assert_int_equal(found("0000:03:00.0")->n_numa, 0);
+	assert_int_equal(found("0000:03:00.0")->n_distances, 0);
+}
+
+static unsigned changes;
+
+static void on_change(struct inventory *inventory, void *userdata)
+{
+	changes++;
+}
+
+static size_t count_healthy(struct inventory *inventory)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	size_t n = 0;
+
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		n += snapshot->units[i].healthy;
+	return n;
+}
+
+static void test_plugged_and_unplugged(void **state)
+{
+	_cleanup_(inventory_freep) struct inventory *inventory = NULL;
+	struct error error;
+
+	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
+	config = declare("driver = \"drm\"; match = ( {} );");
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 NULL, &inventory),
+		0);
+	assert_int_equal(inventory_start(inventory, &error), 0);
+	assert_int_equal(count_healthy(inventory), 1);
+	plant_gpu("0000:04:00.0", "0x8086\n", "xe", 1);
+	RUN_UNTIL(count_healthy(inventory) == 2);
+	host_remove("/sys/class/drm/card0");
+	host_remove("/sys/class/drm/renderD128");
+	RUN_UNTIL(count_healthy(inventory) == 1);
+	assert_true(changes >= 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_identity, host_setup, teardown),
+		cmocka_unit_test_setup_teardown(test_choosing, host_setup, teardown),
+		cmocka_unit_test_setup_teardown(test_nodes, host_setup, teardown),
+		cmocka_unit_test_setup_teardown(test_not_on_a_bus, host_setup, teardown),
+		cmocka_unit_test_setup_teardown(test_partitions, host_setup, teardown),
+		cmocka_unit_test_setup_teardown(test_links, host_setup, teardown),
+		cmocka_unit_test_setup_teardown(test_combined, host_setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hostile, host_setup, teardown),
+		cmocka_unit_test_setup_teardown(test_plugged_and_unplugged, host_setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -23,7 +23,7 @@ struct check_list {
 };
 
 struct check_type {
-	/* Gets ready for a device, and drops that again. */
+	/* Gets ready for a device, and drops that again (NULL: there is nothing to drop). */
 	int (*attach)(struct check *check);
 	void (*detach)(struct check *check);
 	/* Runs what is due. */
@@ -90,6 +90,7 @@ struct health {
 
 extern const struct check_type file_check_type;
 extern const struct check_type exec_check_type;
+extern const struct check_type poll_check_type;
 
 /* Moves a check to the end of a list, or before those that are due later. */
 void check_move(struct check *check, struct check_list *list, uint64_t due);

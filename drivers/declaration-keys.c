@@ -19,7 +19,14 @@ static const char *const preferences[] = { [PREFER_NONE] = "none",
 	[PREFER_NUMA] = "numa",
 	[PREFER_LINKS] = "links",
 	NULL };
-static const char *const probe_kinds[] = { [PROBE_FILE] = "file", [PROBE_EXEC] = "exec", NULL };
+static const char *const probe_kinds[] = {
+	[PROBE_FILE] = "file",
+	[PROBE_EXEC] = "exec",
+	[PROBE_EXISTS] = "exists",
+	[PROBE_SYSFS] = "sysfs",
+	[PROBE_PCI] = "pci",
+	NULL,
+};
 static const char *const recoveries[] = {
 	[RECOVER_PROBE] = "probe", [RECOVER_NEVER] = "never", [RECOVER_REBOOT] = "reboot", NULL
 };
@@ -209,7 +216,10 @@ static const struct option probe_options[] = {
 		.required = true,
 		.choices = probe_kinds,
 		.help = "\"file\" watches a file's content, \"exec\" runs a program that exits 0 "
-			"for a healthy device.",
+			"for a healthy device, \"exists\" looks whether a file is there, \"sysfs\" "
+			"reads a file in the device's directory in /sys, and \"pci\" asks the device "
+			"for its number on the PCI bus, which one that fell off the bus cannot tell. "
+			"A PCI device that is suspended is left asleep, and taken for healthy.",
 	},
 	{
 		.key = "path",
@@ -217,25 +227,46 @@ static const struct option probe_options[] = {
 		.offset = offsetof(struct declared_probe, path),
 		.required = true,
 		.template = true,
-		.variant = "file",
+		.variant = "file exists",
 		.maximum = PATH_LENGTH_MAX,
 		.check = form_device_path,
-		.help = "The file that tells the health of the device.",
+		.help = "The file that tells the health of the device, or whose existence does.",
+	},
+	{
+		.key = "file",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_probe, attribute),
+		.required = true,
+		.template = true,
+		.variant = "sysfs",
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_device_text,
+		.help = "The file, relative to the device's directory in /sys; it may lead out of it, as in "
+			"\"physfn/enable\".",
 	},
 	{
 		.key = "healthy",
 		.type = OPTION_STRING,
 		.offset = offsetof(struct declared_probe, healthy),
-		.variant = "file",
+		.variant = "file sysfs",
 		.maximum = 1024,
 		.default_string = "ok",
 		.help = "Content, without white space around it, that means healthy.",
 	},
 	{
+		.key = "unhealthy",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_probe, unhealthy),
+		.variant = "sysfs",
+		.maximum = 1024,
+		.help = "Content that means unhealthy. With it, any other means healthy, whatever `healthy` "
+			"says.",
+	},
+	{
 		.key = "missing",
 		.type = OPTION_CHOICE,
 		.offset = offsetof(struct declared_probe, missing),
-		.variant = "file",
+		.variant = "file sysfs",
 		.choices = verdicts,
 		.help = "What it means if the file does not exist.",
 	},

@@ -45,15 +45,17 @@ struct container {
 	struct strings cdi;         /* "vendor.example/class=device" */
 };
 
-enum probe_kind { PROBE_FILE, PROBE_EXEC };
+enum probe_kind { PROBE_FILE, PROBE_EXEC, PROBE_EXISTS, PROBE_SYSFS, PROBE_PCI };
 enum probe_recovery { RECOVER_PROBE, RECOVER_NEVER, RECOVER_REBOOT };
 
 struct declared_probe {
 	struct origin origin;
 	int kind;               /* enum probe_kind */
-	char *path;             /* file: template */
-	char *healthy;          /* file: trimmed content that means healthy */
-	int missing;            /* file: what a missing file means, 0 unhealthy, 1 healthy */
+	char *path;             /* file, exists: template */
+	char *attribute;        /* sysfs: file in the device's directory */
+	char *healthy;          /* file, sysfs: trimmed content that means healthy */
+	char *unhealthy;        /* sysfs: content that means unhealthy, all else healthy; or NULL */
+	int missing;            /* file, sysfs: what a missing file means, 0 unhealthy, 1 healthy */
 	struct strings command; /* exec: templates */
 	uint64_t timeout;       /* exec: microseconds */
 	uint64_t interval;      /* microseconds */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Units and the queues of their checks. What a kind of probe does is in health-file.c and
- * health-exec.c; here is what they share: order, time, and the verdict of a unit.
+ * Units and the queues of their checks. What a kind of probe does is in health-file.c,
+ * health-exec.c and health-poll.c; here is what they share: order, time, and the verdict of a unit.
  */
 #include "drivers/health.h"
 
@@ -12,6 +12,9 @@
 static const struct check_type *const check_types[] = {
 	[PROBE_FILE] = &file_check_type,
 	[PROBE_EXEC] = &exec_check_type,
+	[PROBE_EXISTS] = &poll_check_type,
+	[PROBE_SYSFS] = &poll_check_type,
+	[PROBE_PCI] = &poll_check_type,
 };
 
 void check_leave(struct check *check)
@@ -177,8 +180,11 @@ static int unit_attach(struct health_unit *unit)
 static void unit_detach(struct health_unit *unit)
 {
 	for (size_t i = 0; i < unit->n_checks; i++) {
+		const struct check_type *type = unit->checks[i].queue->type;
+
 		check_leave(&unit->checks[i]);
-		unit->checks[i].queue->type->detach(&unit->checks[i]);
+		if (type->detach)
+			type->detach(&unit->checks[i]);
 	}
 }
 

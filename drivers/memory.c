@@ -103,15 +103,17 @@ const struct verdict *memory_verdict(const struct memory_unit *unit, uint64_t pr
 
 uint64_t probe_key(const struct declared_probe *probe)
 {
+	const char *const texts[] = { probe->path, probe->attribute, probe->healthy,
+		probe->unhealthy };
 	_cleanup_free_ char *text = NULL;
 	size_t size;
 	FILE *stream = open_memstream(&text, &size);
 
 	if (!stream)
 		return 0;
-	(void)fprintf(stream, "%d", probe->kind);
-	if (probe->kind == PROBE_FILE)
-		(void)fprintf(stream, "\n%s\n%s\n%d", probe->path, probe->healthy, probe->missing);
+	(void)fprintf(stream, "%d\n%d", probe->kind, probe->missing);
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		(void)fprintf(stream, "\n%s", texts[i] ?: "");
 	for (size_t i = 0; i < probe->command.count; i++)
 		(void)fprintf(stream, "\n%s", probe->command.items[i]);
 	if (fclose(stream) != 0) {

@@ -179,6 +179,16 @@ const struct option *option_table_find(const struct option_table *table, const c
 	return NULL;
 }
 
+static bool has_word(const char *words, const char *word)
+{
+	size_t length = strlen(word);
+
+	for (const char *p = words; *p; p += strcspn(p, " "), p += strspn(p, " "))
+		if (strcspn(p, " ") == length && strncmp(p, word, length) == 0)
+			return true;
+	return false;
+}
+
 bool option_applies(
 	const struct option_table *table, const struct option *option, const void *structure)
 {
@@ -189,5 +199,22 @@ bool option_applies(
 		return true;
 	selector = option_table_find(table, table->selector);
 	selected = (const char *)structure + selector->offset;
-	return streq(selector->choices[*(const int *)selected], option->variant);
+	return has_word(option->variant, selector->choices[*(const int *)selected]);
+}
+
+void option_variants(const struct option *option, char ret_text[static OPTION_VARIANTS_MAX])
+{
+	const char *word = option->variant;
+	size_t length = 0;
+
+	ret_text[0] = '\0';
+	while (*word && length < OPTION_VARIANTS_MAX) {
+		size_t size = strcspn(word, " ");
+		const char *next = word + size + strspn(word + size, " ");
+		const char *between = word == option->variant ? "" : *next ? ", " : " or ";
+
+		length += (size_t)snprintf(ret_text + length, OPTION_VARIANTS_MAX - length,
+			"%s\"%.*s\"", between, (int)size, word);
+		word = next;
+	}
 }

@@ -57,7 +57,8 @@ struct option {
 	size_t offset;       /* of the member in the table's structure */
 	bool required;       /* lists: and not empty */
 	bool template;       /* strings: may hold ${variables}, which are checked */
-	const char *variant; /* only with this word of the table's selector; NULL: always */
+	const char *variant; /* only with this word of the table's selector, or these, separated by
+			      * spaces; NULL: always */
 
 	/* Inclusive bounds of integers (of a list, each of them), and of seconds in milliseconds;
 	 * strings: greatest length, if not 0. */
@@ -123,6 +124,10 @@ const struct option *option_table_find(const struct option_table *table, const c
 /* Whether the option is one for the structure's selector. */
 bool option_applies(
 	const struct option_table *table, const struct option *option, const void *structure);
+
+/* The words of the option's variant as a person would write them: "file" or "sysfs", in quotes. */
+#define OPTION_VARIANTS_MAX 160
+void option_variants(const struct option *option, char ret_text[static OPTION_VARIANTS_MAX]);
 
 /* The key in the table that a mistyped `key` most likely meant, or NULL if none is near. */
 const char *option_table_suggest(const struct option_table *table, const char *key);

@@ -51,6 +51,7 @@ static void describe_length(FILE *stream, const struct option *option)
 
 static void describe_value(FILE *stream, const struct option *option)
 {
+	char variants[OPTION_VARIANTS_MAX];
 	const struct option_table *table = option->table;
 
 	switch (option->type) {
@@ -93,8 +94,10 @@ static void describe_value(FILE *stream, const struct option *option)
 		(void)fputs("list of groups, with the keys of the driver", stream);
 		break;
 	}
-	if (option->variant)
-		(void)fprintf(stream, "; only for `\"%s\"`", option->variant);
+	if (option->variant) {
+		option_variants(option, variants);
+		(void)fprintf(stream, "; only for `%s`", variants);
+	}
 }
 
 /* Writes nothing if there is no default. */

@@ -194,6 +194,15 @@ static void check_keys(struct parser *parser, const config_setting_t *setting,
 	}
 }
 
+static void complain_of_variant(struct parser *parser, config_setting_t *member,
+	const struct option_table *table, const struct option *option, const char *key)
+{
+	char words[OPTION_VARIANTS_MAX];
+
+	option_variants(option, words);
+	complain(parser, member, key, "is only for %s = %s, remove it", table->selector, words);
+}
+
 void parse_group(struct parser *parser, config_setting_t *setting, config_setting_t *base,
 	const struct option_table *table, void *structure, const char *path)
 {
@@ -223,8 +232,7 @@ void parse_group(struct parser *parser, config_setting_t *setting, config_settin
 			parse_option(parser, member, own ? inherited : NULL, option,
 				(char *)structure + option->offset, key);
 		else if (member)
-			complain(parser, member, key, "is only for %s = \"%s\", remove it",
-				table->selector, option->variant);
+			complain_of_variant(parser, member, table, option, key);
 		else if (option->required && applies)
 			complain(parser, setting, key, "is missing");
 		if (table->selector && streq(option->key, table->selector))

@@ -177,7 +177,7 @@ static const struct {
 		SAID("health[0].probe: unknown value \"exe\", did you mean \"exec\"?") },
 	{ ONE("health = ( { probe = \"exec\"; } );"), SAID("health[0].command: is missing") },
 	{ ONE("health = ( { probe = \"exec\"; command = \"/x\"; path = \"/x\"; } );"),
-		SAID("health[0].path: is only for probe = \"file\", remove it") },
+		SAID("health[0].path: is only for probe = \"file\" or \"exists\", remove it") },
 	{ ONE("health = ( { probe = \"exec\"; command = ( ); } );"),
 		SAID("health[0].command: must not be empty") },
 	{ ONE("health = ( { probe = \"exec\"; command = \"sh\"; } );"),

@@ -20,7 +20,7 @@ static const char *const introduction[] = {
 	"The file is in the syntax of libconfig: `key = value;`, lists in `( )`, groups in "
 	"`{ }`, comments after `#`. A key that is not listed here is an error, and so is "
 	"a value that is out of bounds; `devplugd --check` names every problem with file and "
-	"line. A file with a problem changes nothing.",
+	"line. A file with a problem changes nothing, and so does an empty one.",
 	"After the file, the drop-ins `/etc/devplugd.conf.d/*.conf` and then "
 	"`/run/devplugd.conf.d/*.conf` are read, each directory in lexical order. For `devplugd "
 	"-c FILE`, they are `FILE.d/*.conf`. The resources in a drop-in are added to those "

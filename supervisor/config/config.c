@@ -77,6 +77,10 @@ static int load_file(struct config *config, const char *path, bool drop_in, stru
 	r = source_read(path, drop_in, report, &text);
 	if (r < 0)
 		return r;
+	/* An editor may be about to write it; taken at its word, it would remove every resource. */
+	if (!drop_in && !text[strspn(text, " \t\r\n")])
+		return report_add(report, &(struct origin){ .file = path }, NULL,
+			"is empty; to offer nothing, write \"resources = ( );\"");
 	config_parse(config, path, text, report, read_file);
 	return 0;
 }

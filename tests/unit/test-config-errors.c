@@ -268,7 +268,7 @@ static void test_not_text(void **state)
 
 static void test_unreadable(void **state)
 {
-	_cleanup_free_ char *missing = NULL, *is_directory = NULL, *large = NULL;
+	_cleanup_free_ char *missing = NULL, *is_directory = NULL, *large = NULL, *empty = NULL;
 	_cleanup_free_ char *blank = malloc(CONFIG_FILE_MAX + 1);
 	char path[256];
 
@@ -285,7 +285,13 @@ static void test_unreadable(void **state)
 	large = problems(main_file, -EFBIG);
 	assert_string_equal(large, "0: is larger than 4 MiB, the most that is read\n");
 	blank[CONFIG_FILE_MAX] = '\0';
+	memcpy(blank, "#", 1);
 	assert_null(config_free(load(blank)));
+
+	/* As an editor leaves it that truncates before it writes. */
+	write_bytes(main_file, "\n", 1);
+	empty = problems(main_file, -EINVAL);
+	assert_string_equal(empty, "0: is empty; to offer nothing, write \"resources = ( );\"\n");
 }
 
 static void test_one_broken_resource(void **state)

@@ -11,7 +11,7 @@
 
 static void test_defaults(void **state)
 {
-	_cleanup_config_ struct config *config = load("");
+	_cleanup_config_ struct config *config = load("# nothing");
 	const struct declaration *declaration;
 
 	assert_string_equal(config->runtime_dir, "/run/devplugd");
@@ -176,7 +176,7 @@ static void test_example(void **state)
 
 static void test_dump_of_nothing(void **state)
 {
-	_cleanup_config_ struct config *config = load(""), *again = NULL;
+	_cleanup_config_ struct config *config = load("# nothing"), *again = NULL;
 	_cleanup_free_ char *text = dump(config);
 
 	assert_string_equal(text,
@@ -424,7 +424,7 @@ static void test_shipped_file(void **state)
 	assert_int_equal(config->n_resources, 0);
 	text = dump(config);
 	config = config_free(config);
-	config = load("");
+	config = load("# nothing");
 	_cleanup_free_ char *defaults = dump(config);
 	assert_string_equal(text, defaults);
 }

@@ -40,7 +40,7 @@ static void test_lines(void **state)
 			"= keep v.e/b\n= keep v.e/a\n", 0 },
 		{ "resources = (" A("") "," B("") ");", "resources = (" B("") ");",
 			"= keep v.e/b\n- remove v.e/a\n", 1 },
-		{ "resources = (" A("") ");", "", "- remove v.e/a\n", 1 },
+		{ "resources = (" A("") ");", "resources = ( );", "- remove v.e/a\n", 1 },
 		{ "resources = (" A("") ");", "resources = (" A("enabled = false;") ");",
 			"- remove v.e/a\n", 1 },
 		{ "resources = (" A("") ");",
@@ -58,7 +58,7 @@ static void test_lines(void **state)
 			"resources = (" A("") "," B("registration = \"socket\";") ");",
 			"~ change kubelet.registration\n~ change v.e/a: registration\n= keep v.e/b\n",
 			2 },
-		{ "", "runtime_dir = \"/run/x\"; log_level = \"debug\";",
+		{ "# nothing", "runtime_dir = \"/run/x\"; log_level = \"debug\";",
 			"! change runtime_dir (takes effect at the next start)\n~ change log_level\n",
 			2 },
 		{ "kubelet = { device_plugin_dir = \"/a\"; };",
@@ -188,7 +188,8 @@ static void test_runtime_dir_of_a_broken_file(void **state)
 	assert_int_equal(setenv("RUNTIME_DIRECTORY", "/run/a:/run/b", 1), 0);
 	expect_runtime_dir(NULL, "/run/a");
 	expect_runtime_dir("runtime_dir = \"/run/x\"; (", "/run/x");
-	expect_runtime_dir("", DEFAULT_RUNTIME_DIR);
+	expect_runtime_dir("", "/run/a");
+	expect_runtime_dir("# nothing", DEFAULT_RUNTIME_DIR);
 	assert_int_equal(unsetenv("RUNTIME_DIRECTORY"), 0);
 }
 

@@ -95,7 +95,8 @@ static int read_text(const struct request *request, int fd, char **ret_text, siz
 	for (;;) {
 		ssize_t n;
 
-		if (size + 1 >= room) {
+		/* With a line end and a NUL behind it. */
+		if (size + 2 >= room) {
 			char *grown;
 
 			room = room ? room * 2 : 16384;
@@ -104,7 +105,7 @@ static int read_text(const struct request *request, int fd, char **ret_text, siz
 				return complain_errno(request, -ENOMEM);
 			text = grown;
 		}
-		n = RETRY_ON_EINTR(read(fd, text + size, room - size - 1));
+		n = RETRY_ON_EINTR(read(fd, text + size, room - size - 2));
 		if (n < 0)
 			return complain_errno(request, -errno);
 		if (n == 0)
@@ -114,6 +115,9 @@ static int read_text(const struct request *request, int fd, char **ret_text, siz
 			return complain(
 				request, -EFBIG, "is larger than 4 MiB, the most that is read");
 	}
+	/* libconfig 1.5 does not take a comment at the end for one. */
+	if (size > 0 && text[size - 1] != '\n')
+		text[size++] = '\n';
 	text[size] = '\0';
 	*ret_text = TAKE_PTR(text);
 	*ret_size = size;

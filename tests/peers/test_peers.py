@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each translation in docs/peers, a block fenced with "conf CASE", is tried on the host that CASE.tree describes: what
-is found and what a container is given must be what CASE.json says."""
+is found and what a container is given must be what CASE.json says.
+
+docs/complaints.md: R20.
+"""
 import glob
 import json
 import os

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manual is what the option tables say, and every example in it, and elsewhere in the texts, is valid."""
+"""The manual is what the option tables say, and every example in it, and elsewhere in the texts, is valid.
+
+docs/complaints.md: R16.
+"""
 import glob
 import os
 import re

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P14, memory: what probes found outlives the child and the daemon, and goes with the resource."""
+"""P14, memory: what probes found outlives the child and the daemon, and goes with the resource.
+
+docs/complaints.md: R3.
+"""
 import os
 import signal
 import unittest

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """P6: 100 restarts of a kubelet that has 50 resources ($DEVPLUGD_TEST_SCALE scales the restarts; a build with
 sanitizers has 20). By SIGTERM and SIGKILL, at once and after a while, with the clean-up of kubelet 1.32 and of
-1.36, and with the race in which the end of an old stream disconnects the new plugin. How fast it is: make bench."""
+1.36, and with the race in which the end of an old stream disconnects the new plugin. How fast it is: make bench.
+
+docs/complaints.md: R1.
+"""
 import random
 import signal
 import unittest

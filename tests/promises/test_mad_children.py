@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """P8 and P12: a child that stands still, spins, floods its control socket or babbles without end is replaced or
-borne, and neither its siblings nor the supervisor's memory notice. tests/faults drives children mad."""
+borne, and neither its siblings nor the supervisor's memory notice. tests/faults drives children mad.
+
+docs/complaints.md: R2.
+"""
 import os
 import signal
 import unittest

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job: configuration, child, registration, devices, Allocate, on real device nodes."""
+"""The main job: configuration, child, registration, devices, Allocate, on real device nodes.
+
+docs/complaints.md: R7, W2, W5, W6.
+"""
 import os
 import signal
 import stat

@@ -3,7 +3,10 @@
 an allocation load. A model knows which resources an edit may touch: all others keep process, session and stream and
 are sent no list; one that is changed keeps them too, and is sent one list at most; an allocation fails only where
 the edit took devices away. Adding a prestart command is not among the edits: the kubelet learns of it at
-registration only, so it costs a session."""
+registration only, so it costs a session.
+
+docs/complaints.md: R10, W8.
+"""
 import copy
 import os
 import random

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The configuration as it is not meant: what an administrator is told of a broken file, and where.
+ * docs/complaints.md: M12.
  */
 #include "config-fixture.h"
 

@@ -2,6 +2,7 @@
 /*
  * The configuration as it is meant: what a good file says, how drop-ins add up, and when two texts
  * are the same resource.
+ * docs/complaints.md: R24, M1.
  */
 #include <sys/stat.h>
 #include <syslog.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Verdicts by the law alone, then probes of files and programs through an inventory.
+ * docs/complaints.md: W6.
  */
 #include "host-fixture.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inventories over real directories and real inotify: what is told, when, and what a snapshot says.
+ * docs/complaints.md: R8.
  */
 #include "host-fixture.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Driver "path": ids, kinds of nodes, zipping, NUMA, claims, and what the check refuses.
+ * docs/complaints.md: M4.
  */
 #include "host-fixture.h"
 

@@ -2,6 +2,7 @@
 /*
  * Preferences against a search of all possible answers, at sizes where that is possible, and the
  * requests that make no sense.
+ * docs/complaints.md: R6, W7.
  */
 #include "host-fixture.h"
 

@@ -2,6 +2,7 @@
 /*
  * The rule for resource names: whatever passes must pass in a kubelet, and whatever does not is
  * told why.
+ * docs/complaints.md: R11.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading /sys: what a kernel writes, and what only somebody hostile would.
+ * docs/complaints.md: R18.
  */
 #include "drivers/sysfs.h"
 

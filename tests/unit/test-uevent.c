@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Events of the running kernel, which tells one whoever writes to a device's `uevent` file.
+ * docs/complaints.md: R7.
  */
 #include "drivers/uevent.h"
 

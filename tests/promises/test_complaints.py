@@ -52,7 +52,8 @@ class Complaints(NodeTest):
         self.node.stop()
         self.node.start()
         self.node.await_allocatable(returns=1)
-        self.assertEqual(self.node.resource("vendor.example/stays")["devices"][0]["reason"], "hot")
+        until(lambda: [d["reason"] for d in self.node.resource("vendor.example/stays")["devices"]] == ["hot"],
+              "the device to be remembered as hot")
 
     def test_R5_R18_replicas_have_the_health_and_the_node_of_their_unit(self):
         self.serve('{ name = "vendor.example/gpu"; driver = "static"; match = ( { id = "a"; numa = 0; }, { id = "b"; } ); '

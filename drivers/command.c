@@ -319,7 +319,7 @@ int command_start(sd_event *event, char *const *argv, uint64_t timeout, command_
 
 void command_forget_timeout(struct command *command)
 {
-	if (!command->killed)
+	if (command->timer && !command->killed)
 		(void)sd_event_source_set_enabled(command->timer, SD_EVENT_OFF);
 }
 

@@ -56,6 +56,9 @@ static int check_shape(const char *text, size_t size, struct error *error)
 	for (size_t i = 0; i < size; i++) {
 		char c = text[i];
 
+		/* The library would not see it. */
+		if (c == '\0')
+			return error_set(error, -EBADMSG, "line %zu: a NUL byte", line);
 		line += c == '\n';
 		if (c == '"')
 			quoted = !quoted;
@@ -374,8 +377,8 @@ int exec_document_read(const char *text, size_t size, enum exec_properties prope
 	list->references = 1;
 	root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &json_error);
 	if (!root) {
-		(void)error_set(error, -EBADMSG, "line %d, column %d: %s", json_error.line,
-			json_error.column, json_error.text);
+		(void)error_set(error, -EBADMSG, "line %d, column %d is not JSON: %s",
+			json_error.line, json_error.column, json_error.text);
 		text_sanitize(error->message);
 		return -EBADMSG;
 	}

@@ -248,16 +248,26 @@ static void on_end(int status, const struct error *error, void *userdata)
 	plan_next(source);
 }
 
+static int start(struct exec_source *source, struct error *error)
+{
+	const struct strings *command = &source->match->command;
+	_cleanup_free_ char **argv = calloc(command->count + 1, sizeof(*argv));
+
+	if (!argv)
+		return error_set(error, -ENOMEM, "out of memory");
+	memcpy(argv, command->items, command->count * sizeof(*argv));
+	return command_start_reading(source->event, argv, source->match->timeout, on_data, on_end,
+		source, &source->command, error);
+}
+
 static void run(struct exec_source *source)
 {
-	const struct exec_match *match = source->match;
 	struct error error;
 
 	source->started = now_usec(CLOCK_MONOTONIC);
 	source->line = 0;
 	source->too_long = false;
-	if (command_start_reading(source->event, match->command.items, match->timeout, on_data,
-		    on_end, source, &source->command, &error) < 0) {
+	if (start(source, &error) < 0) {
 		fail(source, "%s", error.message);
 		plan_next(source);
 	}

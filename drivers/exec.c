@@ -85,9 +85,6 @@ static int exec_check(const struct declaration *declaration, struct report *repo
 {
 	size_t before = report->count;
 
-	if (declaration->match.count == 0)
-		return report_add(report, &declaration->origin, "match",
-			"driver \"exec\" needs at least one entry with a \"command\"");
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct exec_match *match = groups_get(&declaration->match, i);
 

@@ -27,6 +27,7 @@ struct driver_variable {
 struct driver_context {
 	sd_event *event;
 	const struct declaration *declaration;
+	const char *root; /* as scan_root() */
 	/* Has the core scan again soon. */
 	void (*changed)(void *userdata);
 	void *userdata;

@@ -26,6 +26,7 @@ struct text {
 struct exec_source {
 	sd_event *event;
 	const struct exec_match *match;
+	const char *root;
 	void (*on_change)(void *userdata);
 	void *userdata;
 
@@ -252,10 +253,16 @@ static int start(struct exec_source *source, struct error *error)
 {
 	const struct strings *command = &source->match->command;
 	_cleanup_free_ char **argv = calloc(command->count + 1, sizeof(*argv));
+	_cleanup_free_ char *program = NULL;
 
 	if (!argv)
 		return error_set(error, -ENOMEM, "out of memory");
+	if (asprintf(&program, "%s%s", source->root, command->items[0]) < 0) {
+		program = NULL;
+		return error_set(error, -ENOMEM, "out of memory");
+	}
 	memcpy(argv, command->items, command->count * sizeof(*argv));
+	argv[0] = program;
 	return command_start_reading(source->event, argv, source->match->timeout, on_data, on_end,
 		source, &source->command, error);
 }
@@ -286,8 +293,9 @@ static int on_timer(sd_event_source *timer, uint64_t usec, void *userdata)
 
 /* --- the whole --- */
 
-int exec_source_new(sd_event *event, const struct exec_match *match, struct exec_list *list,
-	void (*on_change)(void *userdata), void *userdata, struct exec_source **ret)
+int exec_source_new(sd_event *event, const struct exec_match *match, const char *root,
+	struct exec_list *list, void (*on_change)(void *userdata), void *userdata,
+	struct exec_source **ret)
 {
 	struct exec_source *source = calloc(1, sizeof(*source));
 	int r;
@@ -296,6 +304,7 @@ int exec_source_new(sd_event *event, const struct exec_match *match, struct exec
 		return -ENOMEM;
 	source->event = event;
 	source->match = match;
+	source->root = root;
 	source->on_change = on_change;
 	source->userdata = userdata;
 	source->list = list ? exec_list_ref(list) : NULL;

@@ -23,11 +23,13 @@ struct exec_match {
 
 struct exec_source;
 
-/* Prepares a program; it is started when the event loop runs. `match` must outlive it. `list`
- * (NULL: none) is in force until the program answers. `on_change` is told when the list or what is
- * said of a failure has changed. Returns 0 or negative errno. */
-int exec_source_new(sd_event *event, const struct exec_match *match, struct exec_list *list,
-	void (*on_change)(void *userdata), void *userdata, struct exec_source **ret);
+/* Prepares a program; it is started when the event loop runs. `match` and `root` (the directory
+ * that stands for "/", where the program lies) must outlive it. `list` (NULL: none) is in force
+ * until the program answers. `on_change` is told when the list or what is said of a failure has
+ * changed. Returns 0 or negative errno. */
+int exec_source_new(sd_event *event, const struct exec_match *match, const char *root,
+	struct exec_list *list, void (*on_change)(void *userdata), void *userdata,
+	struct exec_source **ret);
 
 /* Kills the program if it runs. Returns NULL. */
 struct exec_source *exec_source_free(struct exec_source *source);

@@ -9,7 +9,6 @@
 #define DAY_MSEC (24 * 3600 * 1000)
 
 struct exec_state {
-	struct driver_context context;
 	struct exec_source **sources; /* one for each entry */
 	size_t n_sources;
 };
@@ -139,15 +138,15 @@ static int exec_start(const struct driver_context *context, const void *previous
 
 	if (!state)
 		return error_set(error, -ENOMEM, "out of memory");
-	state->context = *context;
 	state->sources = calloc(match->count, sizeof(state->sources[0]));
 	if (!state->sources)
 		r = -ENOMEM;
 	for (size_t i = 0; i < match->count && r >= 0; i++) {
 		const struct exec_match *entry = groups_get(match, i);
 
-		r = exec_source_new(context->event, entry, previous_list(previous, entry, i),
-			context->changed, context->userdata, &state->sources[i]);
+		r = exec_source_new(context->event, entry, context->root,
+			previous_list(previous, entry, i), context->changed, context->userdata,
+			&state->sources[i]);
 		if (r >= 0)
 			state->n_sources++;
 	}

@@ -314,6 +314,7 @@ static int start_driver(struct inventory *inventory, struct error *error)
 	const struct driver_context context = {
 		.event = inventory->event,
 		.declaration = inventory->declaration,
+		.root = inventory->root,
 		.changed = on_event,
 		.userdata = inventory,
 	};

@@ -50,7 +50,7 @@ static void begin(enum exec_mode mode, const char *script, struct exec_list *lis
 	assert_int_equal(strings_add(&match.command, host_root, strlen(host_root)), 0);
 	assert_int_equal(strings_add(&match.command, script, strlen(script)), 0);
 	assert_int_equal(
-		exec_source_new(host_event, &match, list, on_change, &changes, &source), 0);
+		exec_source_new(host_event, &match, "", list, on_change, &changes, &source), 0);
 }
 
 static void run_once(enum exec_mode mode, const char *script)

@@ -20,7 +20,11 @@ static struct side old, new;
 static int setup(void **state)
 {
 	log_setup("test-exec", LOG_TARGET_TEXT, LOG_CRIT);
-	return host_setup(state);
+	if (host_setup(state) < 0)
+		return -1;
+	host_mkdir("/bin");
+	host_symlink("/bin/cat", "/bin/cat");
+	return 0;
 }
 
 static void side_done(struct side *side)

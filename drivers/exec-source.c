@@ -16,6 +16,8 @@
 /* Between two documents, so that reading them takes a fifth of a processor at most. */
 #define READ_SPACING     (100 * USEC_PER_MSEC)
 #define READ_COST_FACTOR 4
+/* Between two sentences about failures: garbage is never the same twice. */
+#define FAILURE_QUIET USEC_PER_SEC
 
 struct text {
 	char *data;
@@ -33,6 +35,7 @@ struct exec_source {
 	struct exec_list *list;
 	bool answered;
 	char *failure;
+	uint64_t failure_told;
 
 	sd_event_source *timer;
 	struct command *command;
@@ -80,10 +83,13 @@ static void arm(struct exec_source *source, uint64_t at)
 
 _printf_(2, 3) static void fail(struct exec_source *source, const char *format, ...)
 {
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
 	char *failure = NULL;
 	va_list ap;
 	int n;
 
+	if (source->failure_told > 0 && now - source->failure_told < FAILURE_QUIET)
+		return;
 	va_start(ap, format);
 	n = vasprintf(&failure, format, ap);
 	va_end(ap);
@@ -96,6 +102,7 @@ _printf_(2, 3) static void fail(struct exec_source *source, const char *format, 
 	}
 	free(source->failure);
 	source->failure = failure;
+	source->failure_told = now;
 	source->on_change(source->userdata);
 }
 

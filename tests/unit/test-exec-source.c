@@ -300,8 +300,10 @@ static void test_watch_flood(void **state)
 {
 	uint64_t begun, took;
 
-	begin(EXEC_WATCH, "while :; do echo '" FIRST "'; echo '" SECOND "'; done", NULL);
-	RUN_UNTIL(changes > 2);
+	begin(EXEC_WATCH,
+		"while :; do i=$((i + 1)); echo '{\"version\": 1, \"devices\": [{\"id\": \"'$i'\"}]}'; done",
+		NULL);
+	RUN_UNTIL(exec_source_list(source));
 	changes = 0;
 	begun = now_usec(CLOCK_MONOTONIC);
 	run_for(USEC_PER_SEC);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program's life: watched by its pidfd,
- * killed as a group. A program that a signal cannot end (stuck in the kernel) is given up after a
- * grace period and reaped whenever it ends; while too many hang like that, no more are started.
+ * A program's life: watched by its pidfd, killed as a group. A program that a signal cannot end
+ * (stuck in the kernel) is given up after a grace period and reaped whenever it ends; while too
+ * many hang like that, no more are started.
  */
 #include "drivers/command.h"
 

@@ -54,6 +54,17 @@ static int want(struct build *build, const struct device_node *template, char *h
 	return 0;
 }
 
+/* Runtimes do not agree on what a bind mount of a symbolic link is. */
+static void resolve(const struct build *build, char **host)
+{
+	char *resolved;
+
+	if (sysroot_resolve(build->root, *host, &resolved) < 0)
+		return;
+	free(*host);
+	*host = resolved;
+}
+
 static int want_device_node(
 	struct build *build, const struct device_node *node, const char *device_id)
 {
@@ -62,7 +73,9 @@ static int want_device_node(
 	if (!host || !path)
 		return build_out_of_memory(build);
 	if (is_missing(build, host))
-		return missing_error(build, host, device_id, "match");
+		return node->optional ? 0 : missing_error(build, host, device_id, "match");
+	if (node->mount)
+		resolve(build, &host);
 	return want(build, node, TAKE_PTR(host), TAKE_PTR(path), device_id);
 }
 
@@ -119,7 +132,6 @@ static int collect_mount(struct build *build, const void *item, const char *devi
 	_cleanup_free_ char *host = NULL, *path = NULL;
 	const struct declared_mount *declared = item;
 	struct device_node node = { .mount = true, .read_only = declared->read_only };
-	char *resolved;
 	int r;
 
 	r = expand_paths(build, declared->host, declared->path, &host, &path);
@@ -127,11 +139,7 @@ static int collect_mount(struct build *build, const void *item, const char *devi
 		return r;
 	if (is_missing(build, host))
 		return missing_error(build, host, device_id, "container.mounts");
-	/* Runtimes do not agree on what a bind mount of a symbolic link is. */
-	if (sysroot_resolve(build->root, host, &resolved) >= 0) {
-		free(host);
-		host = resolved;
-	}
+	resolve(build, &host);
 	return want(build, &node, TAKE_PTR(host), TAKE_PTR(path), device_id);
 }
 

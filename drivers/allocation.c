@@ -11,6 +11,7 @@
 /* A variable or annotation, and the distinct values that devices want it to have. */
 struct assigned {
 	char *name;
+	bool configured; /* by the resource's templates: what a device says does not count */
 	struct strings values;
 	struct map seen;
 };
@@ -201,12 +202,28 @@ static int add_distinct(struct strings *strings, struct map *seen, const char *t
 	return map_put(seen, copy, copy);
 }
 
+/* Takes "NAME=value", which it cuts. */
+static int assign(struct build *build, struct assignments *assignments, char *text, bool configured)
+{
+	struct assigned *assigned;
+	char *equals = strchr(text, '=');
+
+	*equals = '\0';
+	if (assigned_get(assignments, text, &assigned) < 0)
+		return build_out_of_memory(build);
+	if (assigned->configured && !configured)
+		return 0;
+	assigned->configured = configured;
+	if (add_distinct(&assigned->values, &assigned->seen, equals + 1) < 0)
+		return build_out_of_memory(build);
+	return 0;
+}
+
 static int collect_assignment(
 	struct build *build, const void *item, const char *device_id, void *target)
 {
 	_cleanup_free_ char *text = NULL;
-	struct assigned *assigned;
-	char *equals;
+	const char *equals;
 	int r;
 
 	r = build_expand(build, item, &text);
@@ -217,11 +234,29 @@ static int collect_assignment(
 		return error_set(build->error, -EINVAL,
 			"%s: \"%s\" became \"%s\", which is not NAME=value",
 			build->declaration->name, (const char *)item, text);
-	*equals = '\0';
-	if (assigned_get(target, text, &assigned) < 0 ||
-		add_distinct(&assigned->values, &assigned->seen, equals + 1) < 0)
-		return build_out_of_memory(build);
-	return 0;
+	return assign(build, target, text, true);
+}
+
+/* What devices add by themselves; `item` is where their list is in struct device. */
+static const struct strings *device_strings(const struct build *build, const void *item)
+{
+	const size_t *offset = item;
+
+	return (const void *)((const char *)build->values.device + *offset);
+}
+
+static int collect_device_assignments(
+	struct build *build, const void *item, const char *device_id, void *target)
+{
+	const struct strings *strings = device_strings(build, item);
+	int r = 0;
+
+	for (size_t i = 0; i < strings->count && r >= 0; i++) {
+		_cleanup_free_ char *text = strdup(strings->items[i]);
+
+		r = text ? assign(build, target, text, false) : build_out_of_memory(build);
+	}
+	return r;
 }
 
 static char *join(const struct strings *strings)
@@ -253,8 +288,8 @@ static void pairs_free(struct pair *pairs, size_t n)
 	free(pairs);
 }
 
-static int build_pairs(
-	struct build *build, const struct strings *templates, struct pair **ret, size_t *ret_n)
+static int build_pairs(struct build *build, const struct strings *templates, size_t of_device,
+	struct pair **ret, size_t *ret_n)
 {
 	_cleanup_(assignments_done) struct assignments assignments = { 0 };
 	struct pair *pairs;
@@ -266,6 +301,9 @@ static int build_pairs(
 		if (r < 0)
 			return r;
 	}
+	r = build_for_devices(build, true, collect_device_assignments, &of_device, &assignments);
+	if (r < 0)
+		return r;
 	pairs = calloc(assignments.count + 1, sizeof(*pairs));
 	if (!pairs)
 		return build_out_of_memory(build);
@@ -301,8 +339,20 @@ static int collect_name(struct build *build, const void *item, const char *devic
 	return 0;
 }
 
-static int build_names(
-	struct build *build, const struct strings *templates, char ***ret, size_t *ret_n)
+static int collect_device_names(
+	struct build *build, const void *item, const char *device_id, void *target)
+{
+	const struct strings *strings = device_strings(build, item);
+	struct names *names = target;
+
+	for (size_t i = 0; i < strings->count; i++)
+		if (add_distinct(&names->strings, &names->seen, strings->items[i]) < 0)
+			return build_out_of_memory(build);
+	return 0;
+}
+
+static int build_names(struct build *build, const struct strings *templates, size_t of_device,
+	char ***ret, size_t *ret_n)
 {
 	struct names names = { 0 };
 	int r = 0;
@@ -310,6 +360,8 @@ static int build_names(
 	for (size_t i = 0; i < templates->count && r >= 0; i++)
 		r = build_for_devices(build, template_is_per_device(templates->items[i]),
 			collect_name, templates->items[i], &names);
+	if (r >= 0)
+		r = build_for_devices(build, true, collect_device_names, &of_device, &names);
 	map_done(&names.seen);
 	if (r < 0) {
 		strings_done(&names.strings);
@@ -349,14 +401,16 @@ int allocation_build(const struct declaration *declaration, const struct snapsho
 	r = build_nodes(&build, &allocation);
 	if (r < 0)
 		return r;
-	r = build_pairs(&build, &container->env, &allocation.env, &allocation.n_env);
+	r = build_pairs(&build, &container->env, offsetof(struct device, env), &allocation.env,
+		&allocation.n_env);
 	if (r < 0)
 		return r;
-	r = build_pairs(&build, &container->annotations, &allocation.annotations,
-		&allocation.n_annotations);
+	r = build_pairs(&build, &container->annotations, offsetof(struct device, annotations),
+		&allocation.annotations, &allocation.n_annotations);
 	if (r < 0)
 		return r;
-	r = build_names(&build, &container->cdi, &allocation.cdi, &allocation.n_cdi);
+	r = build_names(&build, &container->cdi, offsetof(struct device, cdi), &allocation.cdi,
+		&allocation.n_cdi);
 	if (r < 0)
 		return r;
 	*ret = allocation;

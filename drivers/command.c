@@ -1,36 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program's life: started by posix_spawn (other threads may hold any lock), watched by its pidfd,
- * killed as a group. A program that a signal cannot end (stuck in the kernel) is given up after a
- * grace period and reaped whenever it ends; while too many hang like that, no more are started.
+ * A program's life: watched by its pidfd, killed as a group. A program that a signal cannot end
+ * (stuck in the kernel) is given up after a grace period and reaped whenever it ends; while too
+ * many hang like that, no more are started.
  */
 #include "drivers/command.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "common/text.h"
+#include "drivers/command-spawn.h"
 
-#define KILL_GRACE      USEC_PER_SEC
-#define STUCK_MAX       64
-#define LINE_MAX_KEPT   160
-#define DRAIN_READS_MAX 64
+#define KILL_GRACE    USEC_PER_SEC
+#define STUCK_MAX     64
+#define LINE_MAX_KEPT 160
+/* At the end all that is left in a pipe is read: 1 MiB at most (/proc/sys/fs/pipe-max-size). */
+#define READ_SIZE       4096
+#define DRAIN_READS_MAX 256
+/* A program that writes without end is heard so often only; its pipe is full meanwhile. */
+#define HEAR_INTERVAL (100 * USEC_PER_MSEC)
+#define HEAR_MAX      32
+
+/* What a program writes: its last words, or what its owner wants to read. */
+struct command_pipe {
+	int fd;
+	sd_event_source *source;
+	bool read; /* goes to on_data */
+};
 
 struct command {
 	char *program;
 	pid_t pid;
 	int pidfd;
-	int output;
+	struct command_pipe pipes[2];
+	size_t n_pipes;
 	uint64_t timeout;
 	bool killed;   /* its time is over */
+	bool refused;  /* nothing of what it writes is wanted any more */
 	bool given_up; /* told already, or nobody wants to know; lives on to be reaped */
 	sd_event_source *end_source;
-	sd_event_source *output_source;
 	sd_event_source *timer;
+	command_reader on_data; /* NULL: all it writes is kept as last words */
 	command_handler on_end;
 	void *userdata;
 	char line[LINE_MAX_KEPT + 1]; /* last line that is not empty */
@@ -48,9 +61,16 @@ static void command_destroy(void *userdata)
 	if (command->given_up)
 		n_stuck--;
 	close_fd(command->pidfd);
-	close_fd(command->output);
+	for (size_t i = 0; i < command->n_pipes; i++)
+		close_fd(command->pipes[i].fd);
 	free(command->program);
 	free(command);
+}
+
+static void stop_reading(struct command *command)
+{
+	for (size_t i = 0; i < command->n_pipes; i++)
+		command->pipes[i].source = sd_event_source_disable_unref(command->pipes[i].source);
 }
 
 /* Lets the loop keep what is left of it. Takes the command away from its owner. */
@@ -59,7 +79,7 @@ static void give_up(struct command *command)
 	command->given_up = true;
 	n_stuck++;
 	command->on_end = NULL;
-	command->output_source = sd_event_source_disable_unref(command->output_source);
+	stop_reading(command);
 	command->timer = sd_event_source_disable_unref(command->timer);
 	(void)sd_event_source_set_destroy_callback(command->end_source, command_destroy);
 	(void)sd_event_source_set_floating(command->end_source, true);
@@ -82,25 +102,43 @@ static void add_to_line(struct command *command, const char *data, size_t size)
 	command->line[command->line_length] = '\0';
 }
 
-/* Reads what is there, but not for ever. Returns false at the end. */
-static bool read_output(struct command *command)
+static void hear(
+	struct command *command, const struct command_pipe *pipe, const char *data, size_t n)
 {
-	char buffer[4096];
+	if (!pipe->read)
+		add_to_line(command, data, n);
+	else if (!command->refused && !command->on_data(data, n, command->userdata)) {
+		/* As if its time were over. */
+		command->refused = true;
+		if (command->timer)
+			(void)sd_event_source_set_time_relative(command->timer, 0);
+		if (command->timer)
+			(void)sd_event_source_set_enabled(command->timer, SD_EVENT_ONESHOT);
+	}
+}
+
+/* Reads what is there, but not for ever. Returns false at the end. */
+static bool read_pipe(struct command *command, const struct command_pipe *pipe)
+{
+	char buffer[READ_SIZE];
 
 	for (unsigned i = 0; i < DRAIN_READS_MAX; i++) {
-		ssize_t n = RETRY_ON_EINTR(read(command->output, buffer, sizeof(buffer)));
+		ssize_t n = RETRY_ON_EINTR(read(pipe->fd, buffer, sizeof(buffer)));
 
 		if (n <= 0)
 			return n < 0 && errno == EAGAIN;
-		add_to_line(command, buffer, (size_t)n);
+		hear(command, pipe, buffer, (size_t)n);
 	}
 	return true;
 }
 
 static int on_output(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
-	if (!read_output(userdata))
-		return sd_event_source_set_enabled(source, SD_EVENT_OFF);
+	struct command *command = userdata;
+
+	for (size_t i = 0; i < command->n_pipes; i++)
+		if (command->pipes[i].fd == fd && !read_pipe(command, &command->pipes[i]))
+			return sd_event_source_set_enabled(source, SD_EVENT_OFF);
 	return 0;
 }
 
@@ -108,6 +146,8 @@ static int describe_end(const struct command *command, const siginfo_t *info, st
 {
 	const char *separator = command->line_length > 0 ? ": " : "";
 
+	if (command->refused)
+		return error_set(error, -EBADMSG, "%s wrote what it should not", command->program);
 	if (command->killed)
 		return error_set(error, -ETIMEDOUT, "%s did not end within %g s and was killed%s%s",
 			command->program, (double)command->timeout / (double)USEC_PER_SEC,
@@ -153,9 +193,10 @@ static int on_program_end(sd_event_source *source, int fd, uint32_t revents, voi
 	}
 	(void)sd_event_source_set_enabled(source, SD_EVENT_OFF);
 	command->timer = sd_event_source_disable_unref(command->timer);
-	(void)read_output(command);
+	for (size_t i = 0; i < command->n_pipes; i++)
+		(void)read_pipe(command, &command->pipes[i]);
 	text_sanitize(command->line);
-	command->output_source = sd_event_source_disable_unref(command->output_source);
+	stop_reading(command);
 	status = describe_end(command, &info, &error);
 	finish(command, status, &error);
 	return 0;
@@ -179,64 +220,6 @@ static int on_timeout(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-static int make_attributes(posix_spawnattr_t *attributes)
-{
-	sigset_t all, none;
-	int r;
-
-	(void)sigfillset(&all);
-	(void)sigemptyset(&none);
-	r = posix_spawnattr_setsigdefault(attributes, &all);
-	if (r == 0)
-		r = posix_spawnattr_setsigmask(attributes, &none);
-	if (r == 0)
-		r = posix_spawnattr_setflags(attributes,
-			POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-	return -r;
-}
-
-static int make_actions(posix_spawn_file_actions_t *actions, int output)
-{
-	int r;
-
-	r = posix_spawn_file_actions_adddup2(actions, output, STDOUT_FILENO);
-	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(actions, output, STDERR_FILENO);
-	if (r == 0)
-		r = posix_spawn_file_actions_addopen(
-			actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	/* All are born close-on-exec here; libraries are not trusted to do the same. */
-	if (r == 0)
-		r = posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
-	return -r;
-}
-
-static int spawn(char *const *argv, int output, pid_t *ret_pid)
-{
-	static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-	static char language[] = "LANG=C.UTF-8";
-	char *const environment[] = { path, language, NULL };
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	int r;
-
-	r = -posix_spawnattr_init(&attributes);
-	if (r < 0)
-		return r;
-	r = -posix_spawn_file_actions_init(&actions);
-	if (r < 0)
-		goto finish_attributes;
-	r = make_attributes(&attributes);
-	if (r >= 0)
-		r = make_actions(&actions, output);
-	if (r >= 0)
-		r = -posix_spawn(ret_pid, argv[0], &actions, &attributes, argv, environment);
-	(void)posix_spawn_file_actions_destroy(&actions);
-finish_attributes:
-	(void)posix_spawnattr_destroy(&attributes);
-	return r;
-}
-
 static int watch_program(sd_event *event, struct command *command)
 {
 	int r;
@@ -248,20 +231,59 @@ static int watch_program(sd_event *event, struct command *command)
 		event, &command->end_source, command->pidfd, EPOLLIN, on_program_end, command);
 	if (r < 0)
 		return r;
-	r = sd_event_add_io(
-		event, &command->output_source, command->output, EPOLLIN, on_output, command);
-	if (r < 0)
-		return r;
+	for (size_t i = 0; i < command->n_pipes; i++) {
+		struct command_pipe *pipe = &command->pipes[i];
+
+		r = sd_event_add_io(event, &pipe->source, pipe->fd, EPOLLIN, on_output, command);
+		if (r < 0)
+			return r;
+		r = sd_event_source_set_ratelimit(pipe->source, HEAR_INTERVAL, HEAR_MAX);
+		if (r < 0)
+			return r;
+	}
 	return sd_event_add_time_relative(
 		event, &command->timer, CLOCK_MONOTONIC, command->timeout, 1, on_timeout, command);
 }
 
-int command_start(sd_event *event, char *const *argv, uint64_t timeout, command_handler on_end,
-	void *userdata, struct command **ret, struct error *error)
+/* Makes one more pipe; the end that is returned is the program's. */
+static int add_pipe(struct command *command, bool is_read)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	command->pipes[command->n_pipes++] = (struct command_pipe){ .fd = fds[0], .read = is_read };
+	/* Only our end: the program may expect a blocking one. */
+	if (fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0) {
+		(void)close_fd(fds[1]);
+		return -errno;
+	}
+	return fds[1];
+}
+
+static int start_program(struct command *command, char *const *argv, struct error *error)
+{
+	_cleanup_close_ int output = -EBADF, words = -EBADF;
+	int r;
+
+	words = add_pipe(command, false);
+	if (words >= 0 && command->on_data)
+		output = add_pipe(command, true);
+	r = words < 0 ? words : command->on_data && output < 0 ? output : 0;
+	if (r < 0)
+		return error_set(error, r, "no pipe for %s: %s", argv[0], strerror(-r));
+	r = command_spawn(argv, output >= 0 ? output : words, words, &command->pid);
+	if (r < 0)
+		return error_set(error, r, "%s cannot be started: %s", argv[0], strerror(-r));
+	return 0;
+}
+
+int command_start_reading(sd_event *event, char *const *argv, uint64_t timeout,
+	command_reader on_data, command_handler on_end, void *userdata, struct command **ret,
+	struct error *error)
 {
 	_cleanup_(command_freep) struct command *command = NULL;
-	_cleanup_close_ int output = -EBADF;
-	int fds[2], r;
+	int r;
 
 	if (n_stuck >= STUCK_MAX)
 		return error_set(error, -EAGAIN,
@@ -271,29 +293,34 @@ int command_start(sd_event *event, char *const *argv, uint64_t timeout, command_
 	command = calloc(1, sizeof(*command));
 	if (!command)
 		return error_set(error, -ENOMEM, "out of memory");
-	command->pidfd = command->output = -EBADF;
+	command->pidfd = -EBADF;
 	command->timeout = timeout;
+	command->on_data = on_data;
 	command->on_end = on_end;
 	command->userdata = userdata;
 	command->program = strdup(argv[0]);
 	if (!command->program)
 		return error_set(error, -ENOMEM, "out of memory");
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return error_set(error, -errno, "no pipe for %s: %s", argv[0], strerror(errno));
-	command->output = fds[0];
-	output = fds[1];
-	/* Only our end: the program may expect a blocking one. */
-	if (fcntl(command->output, F_SETFL, O_NONBLOCK) < 0)
-		return error_set(error, -errno, "no pipe for %s: %s", argv[0], strerror(errno));
-
-	r = spawn(argv, output, &command->pid);
+	r = start_program(command, argv, error);
 	if (r < 0)
-		return error_set(error, r, "%s cannot be started: %s", argv[0], strerror(-r));
+		return r;
 	r = watch_program(event, command);
 	if (r < 0)
 		return error_set(error, r, "%s cannot be watched: %s", argv[0], strerror(-r));
 	*ret = TAKE_PTR(command);
 	return 0;
+}
+
+int command_start(sd_event *event, char *const *argv, uint64_t timeout, command_handler on_end,
+	void *userdata, struct command **ret, struct error *error)
+{
+	return command_start_reading(event, argv, timeout, NULL, on_end, userdata, ret, error);
+}
+
+void command_forget_timeout(struct command *command)
+{
+	if (command->timer && !command->killed)
+		(void)sd_event_source_set_enabled(command->timer, SD_EVENT_OFF);
 }
 
 struct command *command_free(struct command *command)
@@ -314,7 +341,7 @@ struct command *command_free(struct command *command)
 			(void)waitid(P_PID, (id_t)command->pid, &info, WEXITED);
 	}
 	command->end_source = sd_event_source_disable_unref(command->end_source);
-	command->output_source = sd_event_source_disable_unref(command->output_source);
+	stop_reading(command);
 	command->timer = sd_event_source_disable_unref(command->timer);
 	command_destroy(command);
 	return NULL;

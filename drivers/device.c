@@ -85,6 +85,9 @@ struct device *device_unref(struct device *device)
 	for (size_t i = 0; i < device->n_distances; i++)
 		free(device->distances[i].id);
 	free(device->distances);
+	strings_done(&device->env);
+	strings_done(&device->annotations);
+	strings_done(&device->cdi);
 	free(device->nodes);
 	free(device->variables);
 	free(device->numa);
@@ -207,6 +210,41 @@ int device_set_problem(struct device *device, const char *format, ...)
 	return device->problem ? 0 : -ENOMEM;
 }
 
+static int copy_strings(const struct strings *from, struct strings *to)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->count && r >= 0; i++)
+		r = strings_add(to, from->items[i], strlen(from->items[i]));
+	return r;
+}
+
+int device_copy(const struct device *from, struct device *device)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->n_nodes && r >= 0; i++) {
+		struct device_node node = from->nodes[i];
+
+		r = add_node(device, node.host, node.path, &node);
+	}
+	for (size_t i = 0; i < from->n_numa && r >= 0; i++)
+		r = device_add_numa(device, from->numa[i]);
+	for (size_t i = 0; i < from->n_variables && r >= 0; i++)
+		r = device_add_variable(device, from->variables[i].name, from->variables[i].value);
+	for (size_t i = 0; i < from->n_distances && r >= 0; i++)
+		r = device_add_distance(device, from->distances[i].id, from->distances[i].distance);
+	if (r >= 0)
+		r = copy_strings(&from->env, &device->env);
+	if (r >= 0)
+		r = copy_strings(&from->annotations, &device->annotations);
+	if (r >= 0)
+		r = copy_strings(&from->cdi, &device->cdi);
+	if (r >= 0 && from->problem)
+		r = device_set_problem(device, "%s", from->problem);
+	return r;
+}
+
 const char *device_variable(const struct device *device, const char *name)
 {
 	for (size_t i = 0; i < device->n_variables; i++)
@@ -219,7 +257,17 @@ static bool node_equal(const struct device_node *a, const struct device_node *b)
 {
 	return streq(a->host, b->host) && streq(a->path, b->path) &&
 		streq(a->permissions, b->permissions) && a->mount == b->mount &&
-		a->read_only == b->read_only;
+		a->read_only == b->read_only && a->optional == b->optional;
+}
+
+static bool strings_equal(const struct strings *a, const struct strings *b)
+{
+	if (a->count != b->count)
+		return false;
+	for (size_t i = 0; i < a->count; i++)
+		if (!streq(a->items[i], b->items[i]))
+			return false;
+	return true;
 }
 
 bool device_equal(const struct device *a, const struct device *b)
@@ -244,5 +292,6 @@ bool device_equal(const struct device *a, const struct device *b)
 		if (!streq(a->distances[i].id, b->distances[i].id) ||
 			a->distances[i].distance != b->distances[i].distance)
 			return false;
-	return true;
+	return strings_equal(&a->env, &b->env) && strings_equal(&a->annotations, &b->annotations) &&
+		strings_equal(&a->cdi, &b->cdi);
 }

@@ -9,7 +9,7 @@
 
 #include <stdatomic.h>
 
-#include "common/util.h"
+#include "drivers/option.h"
 
 /* The kubelet documents 63 characters and does not enforce it (deviceplugin/v1beta1/api.proto). */
 #define DEVICE_ID_MAX 63
@@ -23,6 +23,7 @@ struct device_node {
 	char permissions[4]; /* of "rwm"; empty for a mount */
 	bool mount;          /* bind mount (directory, socket, file) instead of a device node */
 	bool read_only;      /* mounts only */
+	bool optional;       /* left out if the host lacks it when a container is given it */
 };
 
 struct device_variable {
@@ -48,6 +49,10 @@ struct device {
 	struct device_distance *distances; /* to devices that a driver knows links to */
 	size_t n_distances;
 	char *problem; /* why it cannot be used although it is there; NULL: nothing known */
+	/* What the device itself adds to its container; the configuration's own say wins. */
+	struct strings env;         /* "NAME=value" */
+	struct strings annotations; /* "name=value" */
+	struct strings cdi;         /* "vendor.example/class=device" */
 };
 
 /* Turns any bytes into an id: characters outside [A-Za-z0-9._:@+=-] become '-', and what was
@@ -87,8 +92,13 @@ int device_add_distance(struct device *device, const char *id, unsigned distance
  * kept. */
 _printf_(2, 3) int device_set_problem(struct device *device, const char *format, ...);
 
+/* Adds to a device that has nothing yet all that another has, except the id. Returns 0 or -ENOMEM.
+ */
+int device_copy(const struct device *from, struct device *device);
+
 /* The variable's value or NULL. */
 const char *device_variable(const struct device *device, const char *name);
 
-/* Whether two scans describe the same device: id, nodes, NUMA, variables, distances and problem. */
+/* Whether two scans describe the same device: id, nodes, NUMA, variables, distances, problem and
+ * what it adds to a container. */
 bool device_equal(const struct device *a, const struct device *b);

@@ -8,6 +8,8 @@
  * of them.
  */
 
+#include <systemd/sd-event.h>
+
 #include "common/error.h"
 #include "drivers/declaration.h"
 #include "drivers/device.h"
@@ -21,12 +23,24 @@ struct driver_variable {
 	const char *help; /* one sentence for the manual */
 };
 
+/* What a driver with a state is given. */
+struct driver_context {
+	sd_event *event;
+	const struct declaration *declaration;
+	const char *root; /* as scan_root() */
+	/* Has the core scan again soon. */
+	void (*changed)(void *userdata);
+	void *userdata;
+};
+
 struct driver {
 	const char *name;                 /* what `driver =` says */
 	const char *summary;              /* one line for the manual */
 	const struct option_table *match; /* keys of one entry of `match` */
 
-	/* What the driver adds to the variables of the core; the last has no name. NULL: none. */
+	/* What the driver adds to the variables of the core; the last has no name. NULL: none. One
+	 * that takes an argument is listed with its name, "property:NAME"; devices have it under
+	 * each argument they have a value for ("property:serial"). */
 	const struct driver_variable *variables;
 
 	/* Checks a declaration without touching the host: combinations of keys, limits, patterns.
@@ -37,6 +51,17 @@ struct driver {
 	 * a literal path. Two resources (or two entries) with the same claim are a configuration
 	 * error unless both set overlap. Returns 0 or -ENOMEM. NULL: nothing can be told. */
 	int (*claims)(const struct declaration *declaration, struct strings *ret_claims);
+
+	/* For a driver that learns of devices between scans, from programs or a library: called
+	 * once, before the first list(). `previous` is the state of the inventory that this one
+	 * takes the place of, NULL if there is none: what was found there may be taken over, but it
+	 * works on until it is stopped, and for good if this inventory comes to nothing; so nothing
+	 * that the two could quarrel about begins before the event loop runs again. Returns 0 or
+	 * negative errno with the error filled. NULL: the driver has no state. */
+	int (*start)(const struct driver_context *context, const void *previous, void **ret_state,
+		struct error *error);
+	/* Ends what start() began. Returns NULL. */
+	void *(*stop)(void *state);
 
 	/* Finds all devices that exist now and adds them with scan_add(). Before it reads a
 	 * directory it names it with scan_watch(), and before it asks the kernel for devices their
@@ -55,6 +80,7 @@ extern const struct driver *const drivers[];
 extern const struct driver drm_driver;
 extern const struct driver path_driver;
 extern const struct driver static_driver;
+extern const struct driver exec_driver;
 
 /* --- what a driver calls during list() --- */
 
@@ -74,6 +100,12 @@ int scan_events(struct scan *scan, const char *subsystem);
 /* The directory that stands for "/" (normally an empty string), to be put before every path opened.
  */
 const char *scan_root(const struct scan *scan);
+
+/* What start() returned; NULL where only the host is looked at (devplugctl discover). */
+void *scan_state(const struct scan *scan);
+
+/* Says that some devices are not known yet: what is remembered of devices is kept for them. */
+void scan_incomplete(struct scan *scan);
 
 /* Keeps a sentence about something that does not stop the scan (a directory that may not be read).
  * The core logs each once for as long as it is true. */

@@ -93,6 +93,34 @@ int form_permissions(const char *value, struct error *error)
 	return 0;
 }
 
+#define ENVIRONMENT_OTHERS "_-."
+#define ANNOTATION_OTHERS  "_-./"
+
+static bool name_valid(const char *text, size_t length, const char *others)
+{
+	return length > 0 && !isdigit((unsigned char)text[0]) && consists_of(text, length, others);
+}
+
+static int form_name(const char *value, const char *others, struct error *error)
+{
+	if (!name_valid(value, strlen(value), others))
+		return error_set(error, -EINVAL,
+			"must be a name of letters, digits and \"%s\", not beginning with a digit, "
+			"not \"%s\"",
+			others, value);
+	return 0;
+}
+
+int form_environment_name(const char *value, struct error *error)
+{
+	return form_name(value, ENVIRONMENT_OTHERS, error);
+}
+
+int form_annotation_name(const char *value, struct error *error)
+{
+	return form_name(value, ANNOTATION_OTHERS, error);
+}
+
 /* Checks "name=value" where the name has letters, digits and `others`. */
 static int form_assignment(
 	const char *value, const char *others, const char *example, struct error *error)
@@ -108,7 +136,7 @@ static int form_assignment(
 	if (blank[length] != '=')
 		return error_set(
 			error, -EINVAL, "must have the form \"%s\", not \"%s\"", example, value);
-	if (length == 0 || isdigit((unsigned char)blank[0]) || !consists_of(blank, length, others))
+	if (!name_valid(blank, length, others))
 		return error_set(error, -EINVAL,
 			"must have a name of letters, digits and \"%s\" before the \"=\", not "
 			"beginning with a digit, unlike \"%s\"",
@@ -118,12 +146,12 @@ static int form_assignment(
 
 int form_environment(const char *value, struct error *error)
 {
-	return form_assignment(value, "_-.", "NAME=value", error);
+	return form_assignment(value, ENVIRONMENT_OTHERS, "NAME=value", error);
 }
 
 int form_annotation(const char *value, struct error *error)
 {
-	return form_assignment(value, "_-./", "vendor.example/name=value", error);
+	return form_assignment(value, ANNOTATION_OTHERS, "vendor.example/name=value", error);
 }
 
 /* A part of a CDI name: bounded by a letter and a letter or digit. */
@@ -144,6 +172,16 @@ static bool cdi_name(const char *text)
 	return equals && cdi_part(text, (size_t)(slash - text), "_-.", true) &&
 		cdi_part(slash + 1, (size_t)(equals - slash) - 1, "_-", true) &&
 		cdi_part(equals + 1, strlen(equals + 1), "_-.:", false);
+}
+
+int form_cdi_name(const char *value, struct error *error)
+{
+	if (!cdi_name(value))
+		return error_set(error, -EINVAL,
+			"must be a CDI device name, VENDOR/CLASS=DEVICE, such as "
+			"\"vendor.example/gpu=0\", not \"%s\"",
+			value);
+	return 0;
 }
 
 int form_cdi(const char *value, struct error *error)

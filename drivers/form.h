@@ -27,6 +27,13 @@ int form_node_path(const char *value, struct error *error);
 /* "rwm" or a part of it. */
 int form_permissions(const char *value, struct error *error);
 
+/* Name of a variable of the environment, and of an annotation. */
+int form_environment_name(const char *value, struct error *error);
+int form_annotation_name(const char *value, struct error *error);
+
+/* "vendor.example/class=device" without variables. */
+int form_cdi_name(const char *value, struct error *error);
+
 /* Template of "NAME=value" of the environment. */
 int form_environment(const char *value, struct error *error);
 

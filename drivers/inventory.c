@@ -34,6 +34,8 @@ struct inventory {
 	struct uevents *uevents;
 	struct unit_list list;
 	struct snapshot *snapshot;
+	void *driver_state;
+	const void *previous_driver_state; /* until the driver is started */
 
 	sd_event_source *scan_timer;
 	uint64_t scan_at; /* USEC_INFINITY: no scan is planned */
@@ -156,6 +158,7 @@ static int scan_now(struct inventory *inventory, struct error *error)
 {
 	_cleanup_scan_ struct scan scan = {
 		.root = inventory->root,
+		.state = inventory->driver_state,
 		.watcher = inventory->watcher,
 		.on_change = on_directory_change,
 		.userdata = inventory,
@@ -172,6 +175,8 @@ static int scan_now(struct inventory *inventory, struct error *error)
 		swap_watches(inventory, &scan);
 		log_notes(inventory, &scan);
 		note_polling(inventory, &scan);
+		if (!scan.incomplete)
+			inventory->list.memory = memory_free(inventory->list.memory);
 	}
 	end = now_usec(CLOCK_MONOTONIC);
 	inventory->scan_not_before = end + MAX_OF(SCAN_SPACING, SCAN_COST_FACTOR * (end - begin));
@@ -299,7 +304,27 @@ int inventory_inherit(struct inventory *inventory, const struct inventory *previ
 	if (r < 0)
 		return r;
 	inventory_recall(inventory, memory);
+	if (inventory->declaration->driver == previous->declaration->driver)
+		inventory->previous_driver_state = previous->driver_state;
 	return keep_gone ? unit_list_inherit_gone(&inventory->list, &previous->list) : 0;
+}
+
+static int start_driver(struct inventory *inventory, struct error *error)
+{
+	const struct driver_context context = {
+		.event = inventory->event,
+		.declaration = inventory->declaration,
+		.root = inventory->root,
+		.changed = on_event,
+		.userdata = inventory,
+	};
+	const void *previous = inventory->previous_driver_state;
+
+	inventory->previous_driver_state = NULL;
+	if (!inventory->declaration->driver->start)
+		return 0;
+	return inventory->declaration->driver->start(
+		&context, previous, &inventory->driver_state, error);
 }
 
 int inventory_start(struct inventory *inventory, struct error *error)
@@ -307,8 +332,10 @@ int inventory_start(struct inventory *inventory, struct error *error)
 	struct error scan_error;
 	int r;
 
+	r = start_driver(inventory, error);
+	if (r < 0)
+		return r;
 	r = scan_now(inventory, &scan_error);
-	inventory->list.memory = memory_free(inventory->list.memory);
 	if (r == -E2BIG || r == -EINVAL)
 		return error_set(error, r, "%s", scan_error.message);
 	note_failure(inventory, r < 0 ? &scan_error : NULL);
@@ -329,6 +356,9 @@ struct inventory *inventory_free(struct inventory *inventory)
 {
 	if (!inventory)
 		return NULL;
+	if (inventory->driver_state)
+		inventory->driver_state =
+			inventory->declaration->driver->stop(inventory->driver_state);
 	unit_list_done(&inventory->list);
 	for (size_t i = 0; i < inventory->n_watches; i++)
 		(void)watch_free(inventory->watches[i]);

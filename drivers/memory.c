@@ -93,6 +93,24 @@ const struct memory_unit *memory_find(const struct memory *memory, const char *i
 	return memory ? map_get(&memory->by_id, id) : NULL;
 }
 
+int memory_merge(struct memory *memory, const struct memory *other)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < other->n_units && r >= 0; i++) {
+		const struct memory_unit *unit = other->units[i];
+		struct memory_unit *copy;
+
+		if (memory_find(memory, unit->id))
+			continue;
+		r = memory_add(memory, unit->id, unit->healthy, unit->since, &copy);
+		for (size_t k = 0; k < unit->n_verdicts && r >= 0; k++)
+			r = memory_unit_add(
+				copy, unit->verdicts[k].probe, &unit->verdicts[k].verdict);
+	}
+	return r;
+}
+
 const struct verdict *memory_verdict(const struct memory_unit *unit, uint64_t probe)
 {
 	for (size_t i = 0; unit && probe != 0 && i < unit->n_verdicts; i++)

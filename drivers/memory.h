@@ -45,6 +45,9 @@ int memory_unit_add(struct memory_unit *unit, uint64_t probe, const struct verdi
 /* The unit of that id, or NULL; `memory` may be NULL. */
 const struct memory_unit *memory_find(const struct memory *memory, const char *id);
 
+/* Adds copies of those units of another memory that this one lacks. Returns 0 or -ENOMEM. */
+int memory_merge(struct memory *memory, const struct memory *other);
+
 /* What the unit knows of the probe, or NULL; `unit` may be NULL. */
 const struct verdict *memory_verdict(const struct memory_unit *unit, uint64_t probe);
 

@@ -8,6 +8,7 @@ const struct driver *const drivers[] = {
 	&path_driver,
 	&drm_driver,
 	&static_driver,
+	&exec_driver,
 	NULL,
 };
 

@@ -74,6 +74,16 @@ const char *scan_root(const struct scan *scan)
 	return scan->root;
 }
 
+void *scan_state(const struct scan *scan)
+{
+	return scan->state;
+}
+
+void scan_incomplete(struct scan *scan)
+{
+	scan->incomplete = true;
+}
+
 void scan_note(struct scan *scan, const char *format, ...)
 {
 	char text[480];

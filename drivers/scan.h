@@ -16,6 +16,8 @@
 
 struct scan {
 	const char *root;
+	void *state;             /* the driver's */
+	bool incomplete;         /* more devices will be known later */
 	struct watcher *watcher; /* NULL: nothing is watched */
 	watch_handler on_change;
 	void *userdata;

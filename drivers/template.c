@@ -49,7 +49,7 @@ static const struct variable {
 	{ "name", FROM_RESOURCE, ARGUMENT_NONE, { "${name}", "The resource's name." } },
 };
 
-/* What a driver adds belongs to a device and takes no argument. */
+/* What a driver adds belongs to a device. */
 static const struct variable any_driver_variable = { .source = FROM_DEVICE };
 
 const struct template_variable *template_variable_get(size_t index)
@@ -127,14 +127,19 @@ static const struct variable *variable_find(const char *name)
 	return &any_driver_variable;
 }
 
-static bool driver_has_variable(const struct driver *driver, const char *name)
+/* The driver's variable of that name as the driver lists it, "serial" or "property:NAME"; or NULL.
+ */
+static const char *driver_variable_find(const struct driver *driver, const char *name)
 {
 	if (!driver || !driver->variables)
-		return false;
-	for (const struct driver_variable *p = driver->variables; p->name; p++)
-		if (streq(p->name, name))
-			return true;
-	return false;
+		return NULL;
+	for (const struct driver_variable *p = driver->variables; p->name; p++) {
+		size_t length = strcspn(p->name, ":");
+
+		if (strncmp(p->name, name, length) == 0 && name[length] == '\0')
+			return p->name;
+	}
+	return NULL;
 }
 
 static int unknown_variable(const char *name, const struct driver *driver, struct error *error)
@@ -178,9 +183,16 @@ static int variable_check(
 	const struct piece *piece, const struct driver *driver, struct error *error)
 {
 	const struct variable *variable = variable_find(piece->name);
+	const char *listed = driver_variable_find(driver, piece->name);
+	bool takes_more = listed && strchr(listed, ':');
 
-	if (variable == &any_driver_variable && !driver_has_variable(driver, piece->name))
+	if (variable == &any_driver_variable && !listed)
 		return unknown_variable(piece->name, driver, error);
+	if (variable == &any_driver_variable && takes_more)
+		return piece->argument_length > 0
+			? 0
+			: error_set(error, -EINVAL, "has \"${%.*s}\", which needs more: \"${%s}\"",
+				  (int)piece->length, piece->text, listed);
 	if (variable->argument == ARGUMENT_NONE && piece->argument)
 		return error_set(error, -EINVAL,
 			"has \"${%.*s}\", but \"${%s}\" takes nothing after a \":\"",

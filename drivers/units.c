@@ -236,6 +236,8 @@ int unit_list_remember(const struct unit_list *list, struct memory **ret)
 		if (r >= 0 && unit->health)
 			r = health_unit_remember(unit->health, remembered);
 	}
+	if (r >= 0 && list->memory)
+		r = memory_merge(memory, list->memory);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(memory);

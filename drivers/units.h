@@ -28,7 +28,7 @@ struct unit_list {
 	void *owner;
 	struct unit **units;
 	size_t n_units;
-	struct memory *memory; /* during the first merge: where units begin */
+	struct memory *memory; /* where units begin, until a scan has been complete */
 };
 
 /* What is known about the units' health. Returns 0 or -ENOMEM. */

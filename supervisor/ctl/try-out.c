@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same steps as in a child, without time: one scan, merged into an empty list, is a snapshot,
- * and a snapshot is all that an allocation is made from.
+ * The same steps as in a child, nearly without time: one scan, merged into an empty list, is a
+ * snapshot, and a snapshot is all that an allocation is made from.
  */
 #include "ctl/try-out.h"
 
 #include "drivers/allocation.h"
 #include "drivers/scan.h"
 #include "drivers/units.h"
+
+/* The most a program of driver "exec" may take for its first answer, and a little more. */
+#define PATIENCE (310 * USEC_PER_SEC)
 
 static int pack_devices(const struct snapshot *snapshot, json_t *target)
 {
@@ -126,6 +129,65 @@ static int add_answer(const struct declaration *declaration, const struct snapsh
 	return 0;
 }
 
+static void on_driver_change(void *userdata)
+{
+	bool *changed = userdata;
+
+	*changed = true;
+}
+
+/* Scans until all programs of the driver have answered, or one of them has failed. */
+static int await_answers(const struct declaration *declaration, const char *root, sd_event *event,
+	void *state, bool *changed, struct scan *scan, struct error *error)
+{
+	uint64_t end = now_usec(CLOCK_MONOTONIC) + PATIENCE, now;
+	int r;
+
+	for (;;) {
+		if (*changed) {
+			*changed = false;
+			scan_done(scan);
+			*scan = (struct scan){ .root = root, .state = state };
+			r = declaration->driver->list(declaration, scan, error);
+			if (r < 0 || !scan->incomplete || scan->notes.count > 0)
+				return r;
+		}
+		now = now_usec(CLOCK_MONOTONIC);
+		if (now >= end)
+			return error_set(error, -ETIMEDOUT, "no answer within %llu s",
+				PATIENCE / USEC_PER_SEC);
+		r = sd_event_run(event, end - now);
+		if (r < 0)
+			return error_set(error, r, "the event loop failed: %s", strerror(-r));
+	}
+}
+
+/* As a child would, with a loop that runs for as long as the driver needs. */
+static int list_with_state(const struct declaration *declaration, const char *root,
+	struct scan *scan, struct error *error)
+{
+	bool changed = true;
+	struct driver_context context = {
+		.declaration = declaration,
+		.root = streq(root, "/") ? "" : root,
+		.changed = on_driver_change,
+		.userdata = &changed,
+	};
+	void *state = NULL;
+	int r;
+
+	r = sd_event_new(&context.event);
+	if (r < 0)
+		return error_set(error, r, "no event loop: %s", strerror(-r));
+	r = declaration->driver->start(&context, NULL, &state, error);
+	if (r >= 0) {
+		r = await_answers(declaration, root, context.event, state, &changed, scan, error);
+		(void)declaration->driver->stop(state);
+	}
+	sd_event_unref(context.event);
+	return r;
+}
+
 static int look(const struct declaration *declaration, const char *root, struct snapshot **ret,
 	json_t *notes, struct error *error)
 {
@@ -133,7 +195,8 @@ static int look(const struct declaration *declaration, const char *root, struct 
 	struct unit_list list = { .declaration = declaration };
 	int r;
 
-	r = declaration->driver->list(declaration, &scan, error);
+	r = declaration->driver->start ? list_with_state(declaration, root, &scan, error)
+				       : declaration->driver->list(declaration, &scan, error);
 	if (r >= 0)
 		r = unit_list_merge(&list, &scan, error);
 	if (r >= 0 &&

@@ -39,9 +39,11 @@ def plant_line(root, line):
     os.makedirs(os.path.dirname(root + path), exist_ok=True)
     if kind == "->":
         os.symlink(rest, root + path)
-    elif kind == "=":
+    elif kind in "=!":
         with open(root + path, "w") as file:
             file.write(rest.replace("\\n", "\n") + "\n")
+        # "!" is a program.
+        os.chmod(root + path, 0o755 if kind == "!" else 0o644)
     elif kind in "cb":
         major, minor = rest.split()
         os.mknod(root + path, 0o666 | {"c": stat.S_IFCHR, "b": stat.S_IFBLK}[kind],

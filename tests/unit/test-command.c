@@ -8,6 +8,7 @@
 
 #include "host-fixture.h"
 
+#include "drivers/command-spawn.h"
 #include "drivers/command.h"
 
 static struct command *command;
@@ -173,6 +174,98 @@ static size_t count_descriptors(void)
 	return n;
 }
 
+struct reading {
+	char text[64];
+	size_t size;
+	size_t most;
+};
+
+static struct reading reading;
+
+static bool on_data(const char *data, size_t size, void *userdata)
+{
+	size_t room = sizeof(reading.text) - 1 - MIN_OF(reading.size, sizeof(reading.text) - 1);
+
+	assert_ptr_equal(userdata, &ended);
+	memcpy(reading.text + MIN_OF(reading.size, sizeof(reading.text) - 1), data,
+		MIN_OF(size, room));
+	reading.size += size;
+	return reading.most == 0 || reading.size < reading.most;
+}
+
+static void start_reading(const char *script, uint64_t timeout, size_t most)
+{
+	char shell[] = "/bin/sh", flag[] = "-c", name[] = "sh", text[1024];
+	char *argv[] = { shell, flag, text, name, host_root, NULL };
+	struct error error;
+
+	reading = (struct reading){ .most = most };
+	ended = 0;
+	(void)snprintf(text, sizeof(text), "%s", script);
+	if (command_start_reading(
+		    host_event, argv, timeout, on_data, on_end, &ended, &command, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+static void test_reading(void **state)
+{
+	start_reading("echo one; echo two >&2; echo three", 10 * USEC_PER_SEC, 0);
+	RUN_UNTIL(ended > 0);
+	assert_int_equal(status, 0);
+	assert_string_equal(reading.text, "one\nthree\n");
+	start_reading("echo one; echo two >&2; echo three; exit 1", 10 * USEC_PER_SEC, 0);
+	RUN_UNTIL(ended > 0);
+	assert_string_equal(last.message, "/bin/sh failed with exit status 1: two");
+	/* All of it, however fast the program ends. */
+	for (unsigned i = 0; i < 10; i++) {
+		start_reading("head -c 60000 /dev/zero; exit 0", 10 * USEC_PER_SEC, 0);
+		RUN_UNTIL(ended > 0);
+		assert_int_equal(reading.size, 60000);
+	}
+	start_reading("head -c 3000000 /dev/zero", 10 * USEC_PER_SEC, 0);
+	RUN_UNTIL(ended > 0);
+	assert_int_equal(reading.size, 3000000);
+}
+
+static void test_enough_is_read(void **state)
+{
+	start_reading("trap '' TERM; " LEAVES_CHILDREN "cat /dev/zero", 100 * USEC_PER_SEC, 100000);
+	RUN_UNTIL(ended > 0);
+	assert_int_equal(ended, 1);
+	assert_int_equal(status, -EBADMSG);
+	assert_true(reading.size < 100000 + 8192);
+	RUN_UNTIL(!alive("/child"));
+}
+
+static void test_forgotten_timeout(void **state)
+{
+	start_reading("sleep 1; echo late", 300 * USEC_PER_MSEC, 0);
+	command_forget_timeout(command);
+	RUN_UNTIL(ended > 0);
+	assert_int_equal(status, 0);
+	assert_string_equal(reading.text, "late\n");
+}
+
+/* Nobody is left to kill it. */
+static void test_killed_with_us(void **state)
+{
+	char shell[] = "/bin/sh", flag[] = "-c", name[] = "sh";
+	char text[] = "echo $$ > $1/new; mv $1/new $1/child; exec sleep 1000";
+	char *argv[] = { shell, flag, text, name, host_root, NULL };
+	pid_t pid = fork(), program;
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (command_spawn(argv, STDERR_FILENO, STDERR_FILENO, &program) < 0)
+			_exit(EXIT_FAILURE);
+		while (!exists("/child"))
+			(void)usleep(1000);
+		(void)kill(getpid(), SIGKILL);
+	}
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	RUN_UNTIL(!alive("/child"));
+}
+
 static void test_nothing_is_left(void **state)
 {
 	size_t before;
@@ -202,6 +295,10 @@ int main(void)
 		TEST(test_timeout),
 		TEST(test_leftovers_are_killed),
 		TEST(test_free_kills),
+		TEST(test_reading),
+		TEST(test_enough_is_read),
+		TEST(test_forgotten_timeout),
+		TEST(test_killed_with_us),
 		TEST(test_nothing_is_left),
 	};
 

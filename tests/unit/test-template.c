@@ -12,7 +12,8 @@
 #include "drivers/driver.h"
 #include "drivers/template.h"
 
-static const struct driver_variable extra[] = { { "serial", "A." }, { "port", "B." }, { 0 } };
+static const struct driver_variable extra[] = { { "serial", "A." }, { "port", "B." },
+	{ "property:NAME", "C." }, { 0 } };
 static const struct driver driver = { .name = "test", .variables = extra };
 
 static const char long_variable[] =
@@ -54,6 +55,14 @@ static void test_check(void **state)
 		{ "${id:x}", NULL, "has \"${id:x}\", but \"${id}\" takes nothing after a \":\"" },
 		{ "${port:1}", &driver,
 			"has \"${port:1}\", but \"${port}\" takes nothing after a \":\"" },
+		{ "${property:A}${property:a b:c}", &driver, NULL },
+		{ "${property}", &driver,
+			"has \"${property}\", which needs more: \"${property:NAME}\"" },
+		{ "${property:}", &driver,
+			"has \"${property:}\", which needs more: \"${property:NAME}\"" },
+		{ "${property:A}", NULL,
+			"unknown variable \"${property}\"; \"${id}\" is the device's id, the manual "
+			"has the others" },
 		{ "${attr}", NULL,
 			"has \"${attr}\", which must name a file in the device's directory, such "
 			"as \"${attr:serial}\"" },

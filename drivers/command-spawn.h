@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Starting a program apart from everything of ours, yet not longer than us.
+ */
+
+#include <sys/types.h>
+
+#include "common/util.h"
+
+/* Starts `argv` (absolute path first) in a session and process group of its own, with standard
+ * input from /dev/null, the two descriptors as output and error output, nothing else open, a
+ * minimal environment and no signal blocked or ignored. It is killed when the calling thread ends.
+ * Returns 0 or negative errno. */
+int command_spawn(char *const *argv, int output, int error_output, pid_t *ret_pid);

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A source is either between two runs or has a program running, and one timer is enough for both:
+ * it starts the next run, or takes the line that a watching program wrote last. Lines in between
+ * are dropped, as each says all; so a program that writes without end costs a bounded share of a
+ * processor. Neither starting nor reading waits for anything.
+ */
+#include "drivers/exec-source.h"
+
+#include "drivers/command.h"
+
+/* Watching programs that end are started again like children of the supervisor. */
+#define BACKOFF_FIRST (100 * USEC_PER_MSEC)
+#define BACKOFF_MAX   (60 * USEC_PER_SEC)
+#define STABLE_AFTER  (60 * USEC_PER_SEC)
+/* Between two documents, so that reading them takes a fifth of a processor at most. */
+#define READ_SPACING     (100 * USEC_PER_MSEC)
+#define READ_COST_FACTOR 4
+/* Between two sentences about failures: garbage is never the same twice. */
+#define FAILURE_QUIET USEC_PER_SEC
+
+struct text {
+	char *data;
+	size_t size;
+	size_t room;
+};
+
+struct exec_source {
+	sd_event *event;
+	const struct exec_match *match;
+	const char *root;
+	void (*on_change)(void *userdata);
+	void *userdata;
+
+	struct exec_list *list;
+	bool answered;
+	char *failure;
+	uint64_t failure_told;
+
+	sd_event_source *timer;
+	struct command *command;
+	uint64_t started;
+	uint64_t backoff;
+	uint64_t read_not_before;
+	struct text text; /* poll: all so far; watch: the line that is not complete */
+	bool too_long;
+	/* watch */
+	size_t line; /* number of lines read */
+	struct text complete;
+	size_t complete_line; /* its number; 0: none waits */
+};
+
+static void text_done(struct text *text)
+{
+	free(text->data);
+	*text = (struct text){ 0 };
+}
+
+static bool text_add(struct text *text, const char *data, size_t size)
+{
+	if (size > text->room - text->size) {
+		size_t room = MAX_OF(2 * text->room, text->size + size);
+		char *grown = realloc(text->data, room);
+
+		if (!grown)
+			return false;
+		text->data = grown;
+		text->room = room;
+	}
+	if (size > 0)
+		memcpy(text->data + text->size, data, size);
+	text->size += size;
+	return true;
+}
+
+static void arm(struct exec_source *source, uint64_t at)
+{
+	(void)sd_event_source_set_time(source->timer, at);
+	(void)sd_event_source_set_enabled(source->timer, SD_EVENT_ONESHOT);
+}
+
+/* --- what came of it --- */
+
+_printf_(2, 3) static void fail(struct exec_source *source, const char *format, ...)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	char *failure = NULL;
+	va_list ap;
+	int n;
+
+	if (source->failure_told > 0 && now - source->failure_told < FAILURE_QUIET)
+		return;
+	va_start(ap, format);
+	n = vasprintf(&failure, format, ap);
+	va_end(ap);
+	/* Without memory the next run says it. */
+	if (n < 0)
+		return;
+	if (source->failure && streq(source->failure, failure)) {
+		free(failure);
+		return;
+	}
+	free(source->failure);
+	source->failure = failure;
+	source->failure_told = now;
+	source->on_change(source->userdata);
+}
+
+/* Takes the list, which is good. */
+static void succeed(struct exec_source *source, struct exec_list *list)
+{
+	bool same = source->list && exec_list_equal(source->list, list);
+	bool changed = !same || !source->answered || source->failure;
+
+	source->answered = true;
+	free(source->failure);
+	source->failure = NULL;
+	(void)exec_list_unref(source->list);
+	source->list = list;
+	if (changed)
+		source->on_change(source->userdata);
+}
+
+static void read_document(struct exec_source *source, const struct text *text, size_t line)
+{
+	uint64_t begin = now_usec(CLOCK_MONOTONIC), end;
+	const char *program = source->match->command.items[0];
+	struct exec_list *list;
+	struct error error;
+	int r;
+
+	r = exec_document_read(text->data ?: "", text->size,
+		(enum exec_properties)source->match->properties, &list, &error);
+	if (r >= 0)
+		succeed(source, list);
+	else if (line > 0)
+		fail(source, "line %zu of %s is of no use: %s", line, program, error.message);
+	else
+		fail(source, "what %s wrote is of no use: %s", program, error.message);
+	end = now_usec(CLOCK_MONOTONIC);
+	source->read_not_before = end + MAX_OF(READ_SPACING, READ_COST_FACTOR * (end - begin));
+}
+
+static void read_complete_line(struct exec_source *source)
+{
+	size_t line = source->complete_line;
+
+	source->complete_line = 0;
+	read_document(source, &source->complete, line);
+	text_done(&source->complete);
+}
+
+/* --- what it writes --- */
+
+static bool is_blank(const struct text *text)
+{
+	for (size_t i = 0; i < text->size; i++)
+		if (!strchr(" \t\r", text->data[i]) || text->data[i] == '\0')
+			return false;
+	return true;
+}
+
+static void end_line(struct exec_source *source)
+{
+	struct text line = source->text;
+
+	source->line++;
+	source->text = (struct text){ 0 };
+	command_forget_timeout(source->command);
+	if (is_blank(&line)) {
+		text_done(&line);
+		return;
+	}
+	text_done(&source->complete);
+	source->complete = line;
+	source->complete_line = source->line;
+	arm(source, MAX_OF(now_usec(CLOCK_MONOTONIC), source->read_not_before));
+}
+
+static bool on_data(const char *data, size_t size, void *userdata)
+{
+	struct exec_source *source = userdata;
+
+	while (size > 0) {
+		const char *newline =
+			source->match->mode == EXEC_WATCH ? memchr(data, '\n', size) : NULL;
+		size_t length = newline ? (size_t)(newline - data) : size;
+
+		source->too_long = source->text.size + length > EXEC_DOCUMENT_MAX;
+		if (source->too_long || !text_add(&source->text, data, length))
+			return false;
+		if (newline) {
+			end_line(source);
+			length++;
+		}
+		data += length;
+		size -= length;
+	}
+	return true;
+}
+
+/* --- runs --- */
+
+static void plan_next(struct exec_source *source)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	if (source->match->mode == EXEC_POLL) {
+		arm(source, MAX_OF(now + source->match->interval, source->read_not_before));
+		return;
+	}
+	if (source->backoff == 0 || now - source->started >= STABLE_AFTER)
+		source->backoff = BACKOFF_FIRST;
+	arm(source, now + source->backoff);
+	source->backoff = MIN_OF(2 * source->backoff, BACKOFF_MAX);
+}
+
+static void end_of_poll(struct exec_source *source, int status, const struct error *error)
+{
+	if (status < 0)
+		fail(source, "%s", error->message);
+	else
+		read_document(source, &source->text, 0);
+}
+
+static void end_of_watch(struct exec_source *source, int status, const struct error *error)
+{
+	const char *program = source->match->command.items[0];
+
+	if (source->complete_line > 0)
+		read_complete_line(source);
+	if (status == -ETIMEDOUT)
+		fail(source, "%s wrote no line within %g s and was killed", program,
+			(double)source->match->timeout / (double)USEC_PER_SEC);
+	else if (status < 0)
+		fail(source, "%s", error->message);
+	else
+		fail(source, "%s ended%s, it is to go on and write a line for every change",
+			program, source->text.size > 0 ? " within a line" : "");
+}
+
+static void on_end(int status, const struct error *error, void *userdata)
+{
+	struct exec_source *source = userdata;
+
+	source->command = command_free(source->command);
+	if (source->too_long)
+		fail(source, "%s was killed: it wrote more than %zu bytes %s",
+			source->match->command.items[0], EXEC_DOCUMENT_MAX,
+			source->match->mode == EXEC_WATCH ? "without a newline" : "");
+	else if (source->match->mode == EXEC_WATCH)
+		end_of_watch(source, status, error);
+	else
+		end_of_poll(source, status, error);
+	text_done(&source->text);
+	plan_next(source);
+}
+
+static int start(struct exec_source *source, struct error *error)
+{
+	const struct strings *command = &source->match->command;
+	_cleanup_free_ char **argv = calloc(command->count + 1, sizeof(*argv));
+	_cleanup_free_ char *program = NULL;
+
+	if (!argv)
+		return error_set(error, -ENOMEM, "out of memory");
+	if (asprintf(&program, "%s%s", source->root, command->items[0]) < 0) {
+		program = NULL;
+		return error_set(error, -ENOMEM, "out of memory");
+	}
+	memcpy(argv, command->items, command->count * sizeof(*argv));
+	argv[0] = program;
+	return command_start_reading(source->event, argv, source->match->timeout, on_data, on_end,
+		source, &source->command, error);
+}
+
+static void run(struct exec_source *source)
+{
+	struct error error;
+
+	source->started = now_usec(CLOCK_MONOTONIC);
+	source->line = 0;
+	source->too_long = false;
+	if (start(source, &error) < 0) {
+		fail(source, "%s", error.message);
+		plan_next(source);
+	}
+}
+
+static int on_timer(sd_event_source *timer, uint64_t usec, void *userdata)
+{
+	struct exec_source *source = userdata;
+
+	if (source->complete_line > 0)
+		read_complete_line(source);
+	else if (!source->command)
+		run(source);
+	return 0;
+}
+
+/* --- the whole --- */
+
+int exec_source_new(sd_event *event, const struct exec_match *match, const char *root,
+	struct exec_list *list, void (*on_change)(void *userdata), void *userdata,
+	struct exec_source **ret)
+{
+	struct exec_source *source = calloc(1, sizeof(*source));
+	int r;
+
+	if (!source)
+		return -ENOMEM;
+	source->event = event;
+	source->match = match;
+	source->root = root;
+	source->on_change = on_change;
+	source->userdata = userdata;
+	source->list = list ? exec_list_ref(list) : NULL;
+	r = sd_event_add_time(event, &source->timer, CLOCK_MONOTONIC, 0, 1, on_timer, source);
+	if (r < 0) {
+		(void)exec_source_free(source);
+		return r;
+	}
+	*ret = source;
+	return 0;
+}
+
+struct exec_source *exec_source_free(struct exec_source *source)
+{
+	if (!source)
+		return NULL;
+	(void)command_free(source->command);
+	(void)sd_event_source_disable_unref(source->timer);
+	(void)exec_list_unref(source->list);
+	text_done(&source->text);
+	text_done(&source->complete);
+	free(source->failure);
+	free(source);
+	return NULL;
+}
+
+const struct exec_match *exec_source_match(const struct exec_source *source)
+{
+	return source->match;
+}
+
+struct exec_list *exec_source_list(const struct exec_source *source)
+{
+	return source->list;
+}
+
+bool exec_source_answered(const struct exec_source *source)
+{
+	return source->answered;
+}
+
+const char *exec_source_failure(const struct exec_source *source)
+{
+	return source->failure;
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices that only a program knows: cameras on the network, licence servers, what a vendor's tool
+ * finds. The programs run beside the scans; a scan takes what each of them said last.
+ */
+#include "drivers/driver.h"
+#include "drivers/exec-source.h"
+
+#define DAY_MSEC (24 * 3600 * 1000)
+
+struct exec_state {
+	struct exec_source **sources; /* one for each entry */
+	size_t n_sources;
+};
+
+static const char *const modes[] = { [EXEC_POLL] = "poll", [EXEC_WATCH] = "watch", NULL };
+static const char *const properties[] = { [PROPERTIES_VARIABLES] = "variables",
+	[PROPERTIES_ENV] = "env",
+	[PROPERTIES_AKRI] = "akri",
+	NULL };
+
+static const struct option exec_options[] = {
+	{
+		.key = "mode",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct exec_match, mode),
+		.choices = modes,
+		.default_integer = EXEC_POLL,
+		.help = "\"poll\" runs the program again and again, each time it writes one "
+			"document; \"watch\" keeps it running, it writes a document in a line "
+			"of its own whenever something changes.",
+	},
+	{
+		.key = "command",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct exec_match, command),
+		.required = true,
+		.help = "Program, by its absolute path, and its arguments; no shell is involved. What "
+			"it writes is described in docs/exec-protocol.md.",
+	},
+	{
+		.key = "interval",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct exec_match, interval),
+		.variant = "poll",
+		.minimum = 100,
+		.maximum = DAY_MSEC,
+		.default_integer = 10 * 1000,
+		.unit = "seconds",
+		.help = "Time from the end of one run to the start of the next.",
+	},
+	{
+		.key = "timeout",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct exec_match, timeout),
+		.minimum = 100,
+		.maximum = 300 * 1000,
+		.default_integer = 10 * 1000,
+		.unit = "seconds",
+		.help = "How long a run may take, or a watching program until its first line; one "
+			"that takes longer is killed.",
+	},
+	{
+		.key = "properties",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct exec_match, properties),
+		.choices = properties,
+		.default_integer = PROPERTIES_VARIABLES,
+		.help = "Where properties of devices go: \"variables\" makes them ${property:NAME} "
+			"only, \"env\" gives them to containers as well, \"akri\" does so under "
+			"NAME and under NAME_HASH, as brokers of Akri expect.",
+	},
+};
+
+static const struct option_table exec_match_table = {
+	.name = "match entry",
+	.selector = "mode",
+	.size = sizeof(struct exec_match),
+	.options = exec_options,
+	.count = ARRAY_SIZE(exec_options),
+};
+
+static int exec_check(const struct declaration *declaration, struct report *report)
+{
+	size_t before = report->count;
+
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct exec_match *match = groups_get(&declaration->match, i);
+
+		if (match->command.items[0][0] != '/')
+			(void)report_add(report, &match->origin, "command",
+				"must begin with the absolute path of a program, not \"%s\"",
+				match->command.items[0]);
+	}
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+static bool same_command(const struct exec_match *a, const struct exec_match *b)
+{
+	if (a->command.count != b->command.count)
+		return false;
+	for (size_t i = 0; i < a->command.count; i++)
+		if (!streq(a->command.items[i], b->command.items[i]))
+			return false;
+	return true;
+}
+
+/* What is in force until an entry's program answers: the list of the same program, or of the one
+ * whose place it takes. */
+static struct exec_list *previous_list(
+	const struct exec_state *previous, const struct exec_match *match, size_t index)
+{
+	if (!previous)
+		return NULL;
+	for (size_t i = 0; i < previous->n_sources; i++)
+		if (same_command(exec_source_match(previous->sources[i]), match))
+			return exec_source_list(previous->sources[i]);
+	return index < previous->n_sources ? exec_source_list(previous->sources[index]) : NULL;
+}
+
+static void *exec_stop(void *userdata)
+{
+	struct exec_state *state = userdata;
+
+	for (size_t i = 0; i < state->n_sources; i++)
+		(void)exec_source_free(state->sources[i]);
+	free(state->sources);
+	free(state);
+	return NULL;
+}
+
+static int exec_start(const struct driver_context *context, const void *previous, void **ret_state,
+	struct error *error)
+{
+	const struct groups *match = &context->declaration->match;
+	struct exec_state *state = calloc(1, sizeof(*state));
+	int r = 0;
+
+	if (!state)
+		return error_set(error, -ENOMEM, "out of memory");
+	state->sources = calloc(match->count, sizeof(state->sources[0]));
+	if (!state->sources)
+		r = -ENOMEM;
+	for (size_t i = 0; i < match->count && r >= 0; i++) {
+		const struct exec_match *entry = groups_get(match, i);
+
+		r = exec_source_new(context->event, entry, context->root,
+			previous_list(previous, entry, i), context->changed, context->userdata,
+			&state->sources[i]);
+		if (r >= 0)
+			state->n_sources++;
+	}
+	if (r < 0) {
+		(void)exec_stop(state);
+		return error_set(error, r, "programs cannot be prepared: %s", strerror(-r));
+	}
+	*ret_state = state;
+	return 0;
+}
+
+static int list_source(struct scan *scan, const struct exec_source *source, struct error *error)
+{
+	const struct exec_list *list = exec_source_list(source);
+	int r = 0;
+
+	if (!exec_source_answered(source))
+		scan_incomplete(scan);
+	if (exec_source_failure(source))
+		scan_note(scan, "%s; %s", exec_source_failure(source),
+			list ? "the last list stays in force" : "there is no list yet");
+	for (size_t i = 0; list && i < list->n_devices && r >= 0; i++) {
+		struct device *device;
+
+		r = scan_add(scan, list->devices[i]->id, &device);
+		if (r == -EEXIST) {
+			r = 0;
+			continue;
+		}
+		if (r >= 0)
+			r = device_copy(list->devices[i], device);
+	}
+	return r < 0 ? error_set(error, r, "out of memory") : 0;
+}
+
+static int exec_list_devices(
+	const struct declaration *declaration, struct scan *scan, struct error *error)
+{
+	const struct exec_state *state = scan_state(scan);
+	int r = 0;
+
+	for (size_t i = 0; state && i < state->n_sources && r >= 0; i++)
+		r = list_source(scan, state->sources[i], error);
+	return r;
+}
+
+static const struct driver_variable exec_variables[] = {
+	{ "original_id", "The id as the program wrote it." },
+	{ "hash", "Six hexadecimal digits made of original_id, for names that must differ." },
+	{ "property:NAME", "Value of the property NAME, which the program must give." },
+	{ NULL, NULL },
+};
+
+const struct driver exec_driver = {
+	.name = "exec",
+	.summary = "devices that a program names: of the network, of licences, of vendors' tools",
+	.match = &exec_match_table,
+	.variables = exec_variables,
+	.check = exec_check,
+	.start = exec_start,
+	.stop = exec_stop,
+	.list = exec_list_devices,
+};

@@ -24,7 +24,7 @@ static int join(const char *directory, const char *file, char **ret)
 	return 0;
 }
 
-static bool is_plain_text(const char *text)
+bool sysfs_is_text(const char *text)
 {
 	for (const unsigned char *p = (const unsigned char *)text; *p; p++)
 		if (*p < 0x20 || *p == 0x7f)
@@ -62,7 +62,7 @@ int sysfs_read(const char *root, const char *directory, const char *file,
 	if (r < 0)
 		return r;
 	value = trim(text);
-	if (!is_plain_text(value))
+	if (!sysfs_is_text(value))
 		return -EBADMSG;
 	(void)stpcpy(ret_value, value);
 	return 0;
@@ -103,7 +103,7 @@ int sysfs_read_uevent(const char *root, const char *directory, const char *key,
 		value++;
 		if (strlen(value) > SYSFS_VALUE_MAX)
 			return -EFBIG;
-		if (!is_plain_text(value))
+		if (!sysfs_is_text(value))
 			return -EBADMSG;
 		(void)stpcpy(ret_value, value);
 		return 0;
@@ -154,7 +154,7 @@ int sysfs_read_link(const char *root, const char *directory, const char *link,
 	if (r < 0)
 		return r;
 	name = strrchr(target, '/') + 1;
-	if (!*name || strlen(name) > NAME_MAX || !is_plain_text(name))
+	if (!*name || strlen(name) > NAME_MAX || !sysfs_is_text(name))
 		return -EBADMSG;
 	(void)stpcpy(ret_name, name);
 	return 0;
@@ -183,7 +183,7 @@ int sysfs_list(const char *root, const char *directory, struct strings *ret_name
 	if (r < 0)
 		return r;
 	while ((errno = 0, entry = readdir(stream))) {
-		if (entry->d_name[0] == '.' || !is_plain_text(entry->d_name))
+		if (entry->d_name[0] == '.' || !sysfs_is_text(entry->d_name))
 			continue;
 		if (names.count >= SYSFS_ENTRIES_MAX)
 			return -E2BIG;

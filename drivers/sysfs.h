@@ -18,6 +18,9 @@
 /* Entries of one directory that are looked at. */
 #define SYSFS_ENTRIES_MAX 100000
 
+/* Whether it is UTF-8 without control characters, as everything that comes from there must be. */
+bool sysfs_is_text(const char *text);
+
 /* Reads an attribute without the white space around it. Returns 0, -EFBIG (longer than
  * SYSFS_VALUE_MAX), -EBADMSG (control characters, or not UTF-8), or what reading it gave. */
 int sysfs_read(const char *root, const char *directory, const char *file,

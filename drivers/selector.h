@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Conditions on a device of /sys and on those above and below it: what rules of udev(7) match
+ * with ATTR, ATTRS, DRIVER, ENV, KERNEL, SUBSYSTEM, TAG and their plurals. All conditions of one
+ * selector are about one and the same device.
+ */
+
+#include "drivers/driver.h"
+
+/* A condition on a file of the device's directory or on a property. */
+struct attribute_rule {
+	struct origin origin;
+	char *file;     /* NULL: `property` instead */
+	char *property; /* of the uevent file or from udev's rules */
+	struct strings is, is_not;
+	bool exists;
+};
+
+struct selector {
+	struct origin origin;
+	char *subsystem; /* NULL: any */
+	struct strings name, devtype, driver, path;
+	struct groups attributes; /* struct attribute_rule */
+};
+
+extern const struct option_table attribute_rule_table;
+
+/* Selector of other devices than the one that is looked for. */
+extern const struct option_table selector_table;
+
+/* The options of a selector that is part of a larger structure. */
+/* clang-format off */
+#define SELECTOR_OPTIONS(base)                                                                     \
+	{                                                                                          \
+		.key = "name",                                                                     \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = (base) + offsetof(struct selector, name),                                \
+		.help = "Name that the kernel gave it, \"wq0.*\"; several are alternatives.",      \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "devtype",                                                                  \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = (base) + offsetof(struct selector, devtype),                             \
+		.help = "DEVTYPE of its uevent file, \"disk\"; several are alternatives.",         \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "driver",                                                                   \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = (base) + offsetof(struct selector, driver),                              \
+		.help = "Driver it is bound to, or the device that it is the interface of; "       \
+			"several are alternatives.",                                               \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "path",                                                                     \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = (base) + offsetof(struct selector, path),                                \
+		.help = "Its directory, \"/sys/devices/pci*/0000:03:00.0/*\"; here a \"*\" "       \
+			"goes over slashes; several are alternatives.",                            \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "attributes",                                                               \
+		.type = OPTION_GROUPS,                                                             \
+		.offset = (base) + offsetof(struct selector, attributes),                          \
+		.table = &attribute_rule_table,                                                    \
+		.help = "What its files and properties must say; all of these.",                   \
+	}
+/* clang-format on */
+
+/* The name of a subsystem, as a directory of /sys/class or /sys/bus has it. */
+int form_subsystem(const char *value, struct error *error);
+
+/* Adds what is wrong with a list of attribute rules. */
+void attribute_rules_check(const struct groups *rules, struct report *report);
+/* The same of a list of selectors. */
+void selectors_check(const struct groups *selectors, struct report *report);
+
+/* Whether all rules hold for the device; what may not be read is noted. Returns 1, 0 or -ENOMEM. */
+int attribute_rules_match(struct scan *scan, const struct groups *rules, const char *directory);
+
+/* Whether the device (whose directory sysfs_resolve() gave) meets the conditions. Returns 1, 0 or
+ * -ENOMEM. */
+int selector_matches(struct scan *scan, const struct selector *selector, const char *directory);
+
+/* Whether the device has one above it for each of the selectors. Returns 1, 0 or -ENOMEM. */
+int selectors_match_above(
+	struct scan *scan, const struct groups *selectors, const char *directory);
+
+/* The same for those below it. */
+int selectors_match_below(
+	struct scan *scan, const struct groups *selectors, const char *directory);
+
+/* Whether any of the shell patterns matches, or there is none. */
+bool patterns_match(const struct strings *patterns, const char *text);

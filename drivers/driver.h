@@ -81,6 +81,8 @@ extern const struct driver drm_driver;
 extern const struct driver path_driver;
 extern const struct driver static_driver;
 extern const struct driver exec_driver;
+extern const struct driver sysfs_driver;
+extern const struct driver usb_driver;
 
 /* --- what a driver calls during list() --- */
 

@@ -176,8 +176,7 @@ static int build(const char *root, const char *directory, struct path_state *sta
 	return 0;
 }
 
-int identity_of(
-	const char *root, const char *directory, char ret_identity[static IDENTITY_MAX + 1])
+int identity_of(const char *root, const char *directory, char ret_identity[static IDENTITY_MAX + 1])
 {
 	struct path_state state = { 0 };
 	int r;

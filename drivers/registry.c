@@ -9,6 +9,8 @@ const struct driver *const drivers[] = {
 	&drm_driver,
 	&static_driver,
 	&exec_driver,
+	&sysfs_driver,
+	&usb_driver,
 	NULL,
 };
 

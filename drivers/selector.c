@@ -170,8 +170,7 @@ static bool says(const struct strings *wanted, const char *value)
 	return false;
 }
 
-static int rule_matches(
-	struct scan *scan, const struct attribute_rule *rule, const char *directory)
+static int rule_matches(struct scan *scan, const struct attribute_rule *rule, const char *directory)
 {
 	const char *root = scan_root(scan);
 	char value[SYSFS_VALUE_MAX + 1];
@@ -238,8 +237,7 @@ int selector_matches(struct scan *scan, const struct selector *selector, const c
 	return attribute_rules_match(scan, &selector->attributes, directory);
 }
 
-int selectors_match_above(
-	struct scan *scan, const struct groups *selectors, const char *directory)
+int selectors_match_above(struct scan *scan, const struct groups *selectors, const char *directory)
 {
 	for (size_t i = 0; i < selectors->count; i++) {
 		_cleanup_free_ char *path = strdup(directory);
@@ -269,8 +267,7 @@ static int on_device_below(const char *directory, void *userdata)
 	return r > 0 ? SYSFS_WALK_STOP : r;
 }
 
-int selectors_match_below(
-	struct scan *scan, const struct groups *selectors, const char *directory)
+int selectors_match_below(struct scan *scan, const struct groups *selectors, const char *directory)
 {
 	for (size_t i = 0; i < selectors->count; i++) {
 		struct search search = { .scan = scan, .selector = groups_get(selectors, i) };

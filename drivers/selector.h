@@ -84,12 +84,10 @@ int attribute_rules_match(struct scan *scan, const struct groups *rules, const c
 int selector_matches(struct scan *scan, const struct selector *selector, const char *directory);
 
 /* Whether the device has one above it for each of the selectors. Returns 1, 0 or -ENOMEM. */
-int selectors_match_above(
-	struct scan *scan, const struct groups *selectors, const char *directory);
+int selectors_match_above(struct scan *scan, const struct groups *selectors, const char *directory);
 
 /* The same for those below it. */
-int selectors_match_below(
-	struct scan *scan, const struct groups *selectors, const char *directory);
+int selectors_match_below(struct scan *scan, const struct groups *selectors, const char *directory);
 
 /* Whether any of the shell patterns matches, or there is none. */
 bool patterns_match(const struct strings *patterns, const char *text);

@@ -71,8 +71,8 @@ bool sysfs_is_device(const char *root, const char *directory)
 	_cleanup_free_ char *path = NULL;
 	struct stat st;
 
-	return asprintf(&path, "%s/uevent", directory) >= 0 &&
-		sysroot_stat(root, path, &st) >= 0 && S_ISREG(st.st_mode);
+	return asprintf(&path, "%s/uevent", directory) >= 0 && sysroot_stat(root, path, &st) >= 0 &&
+		S_ISREG(st.st_mode);
 }
 
 static int walk_below(struct walk *walk, const char *directory, unsigned depth);

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices of any class or bus of /sys that meet conditions: work queues, accelerators, ports,
+ * cameras. This is the driver for hardware that has none of its own here.
+ */
+#include "drivers/sysfs-driver.h"
+
+#include "drivers/form.h"
+#include "drivers/template.h"
+
+static const char *const group_names[] = { "none", "parent", NULL };
+
+static int check_id(const char *value, struct error *error)
+{
+	static const char *const unknown[] = { "${id}", "${index}", "${node}" };
+	int r = form_device_text(value, error);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < ARRAY_SIZE(unknown); i++)
+		if (strstr(value, unknown[i]))
+			return error_set(error, -EINVAL,
+				"must not use %s, which a device has only once it has an id",
+				unknown[i]);
+	if (!template_is_per_device(value))
+		return error_set(error, -EINVAL,
+			"must tell devices apart, such as \"${serial}\", but \"%s\" is the same "
+			"for all",
+			value);
+	return 0;
+}
+
+static int check_node(const char *value, struct error *error)
+{
+	return form_device_path(value[0] == '?' ? value + 1 : value, error);
+}
+
+/* clang-format off */
+static const struct option match_options[] = {
+	{
+		.key = "subsystem",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct sysfs_match, subsystem),
+		.required = true,
+		.check = form_subsystem,
+		.help = "Directory of /sys/class or /sys/bus whose devices are meant: \"accel\", \"dsa\", \"tty\".",
+	},
+	SELECTOR_OPTIONS(offsetof(struct sysfs_match, own)),
+	{
+		.key = "parents",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct sysfs_match, parents),
+		.table = &selector_table,
+		.help = "For each of these there must be one such device above it: the USB device of a serial port, "
+			"the PCI device of an accelerator.",
+	},
+	{
+		.key = "children",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct sysfs_match, children),
+		.table = &selector_table,
+		.help = "For each of these there must be one such device below it.",
+	},
+	{
+		.key = "group",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct sysfs_match, group),
+		.choices = group_names,
+		.help = "With \"parent\", all that are found below one device are one: the nodes of a card.",
+	},
+	{
+		.key = "id",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct sysfs_match, id),
+		.template = true,
+		.maximum = 255,
+		.check = check_id,
+		.help = "What it is called; by default after where it sits, which is the same after every boot. Devices "
+			"that would be called the same are called by default.",
+	},
+	{
+		.key = "nodes",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct sysfs_match, nodes),
+		.template = true,
+		.check = check_node,
+		.help = "Its nodes if they are not what its uevent file says; one that begins with \"?\" may be missing.",
+	},
+	{
+		.key = "child_nodes",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct sysfs_match, child_nodes),
+		.help = "The nodes of all devices below it belong to it, too.",
+	},
+	{
+		.key = "permissions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct sysfs_match, permissions),
+		.default_string = "rw",
+		.check = form_permissions,
+		.help = "What the container may do with the nodes: r, w, m (mknod).",
+	},
+};
+/* clang-format on */
+
+static const struct option_table match_table = {
+	.name = "match entry",
+	.shorthand = "subsystem",
+	.size = sizeof(struct sysfs_match),
+	.options = match_options,
+	.count = ARRAY_SIZE(match_options),
+};
+
+static const struct driver_variable variables[] = {
+	{ "kernel_name", "Name that the kernel gave the device, `wq0.1`." },
+	{ "subsystem", "Its class or bus." },
+	{ "sysfs", "Its directory in /sys, without symbolic links." },
+	{ "devpath", "The same without /sys, as udev has it." },
+	{ "major", "Major number of its first node." },
+	{ "minor", "Minor number of its first node." },
+	{ "serial", "Serial number of it or of the nearest device above it that has one." },
+	{ NULL, NULL },
+};
+
+static int sysfs_driver_check(const struct declaration *declaration, struct report *report)
+{
+	size_t before = report->count;
+
+	if (declaration->match.count == 0)
+		return report_add(report, &declaration->origin, "match",
+			"driver \"sysfs\" needs at least one entry with \"subsystem\"");
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct sysfs_match *match = groups_get(&declaration->match, i);
+
+		attribute_rules_check(&match->own.attributes, report);
+		selectors_check(&match->parents, report);
+		selectors_check(&match->children, report);
+	}
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+const struct driver sysfs_driver = {
+	.name = "sysfs",
+	.summary =
+		"devices of any class or bus, found by their attributes and those of the devices "
+		"above and below them",
+	.match = &match_table,
+	.variables = variables,
+	.check = sysfs_driver_check,
+	.list = sysfs_driver_list,
+};

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * USB devices, each with the nodes of everything that is in it: what is plugged in is one device,
+ * whatever number of interfaces it has. Nothing that counts pluggings is ever part of an id.
+ */
+#include "drivers/usb.h"
+
+#include "drivers/form.h"
+
+static const char *const identities[] = { "serial", "port", NULL };
+
+/* clang-format off */
+#define USB_SELECTOR_OPTIONS(base)                                                                 \
+	{                                                                                          \
+		.key = "vendor",                                                                   \
+		.type = OPTION_INTEGERS,                                                           \
+		.offset = (base) + offsetof(struct usb_selector, vendor),                          \
+		.maximum = 0xffff,                                                                 \
+		.help = "Number of the vendor (idVendor), 0x046d; several are alternatives.",      \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "product",                                                                  \
+		.type = OPTION_INTEGERS,                                                           \
+		.offset = (base) + offsetof(struct usb_selector, product),                         \
+		.maximum = 0xffff,                                                                 \
+		.help = "Number of the product (idProduct); several are alternatives.",            \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "serial",                                                                   \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = (base) + offsetof(struct usb_selector, serial),                          \
+		.help = "Shell pattern of the serial number; several are alternatives.",           \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "manufacturer",                                                             \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = (base) + offsetof(struct usb_selector, manufacturer),                    \
+		.help = "Shell pattern of the manufacturer's name; several are alternatives.",     \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "product_name",                                                             \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = (base) + offsetof(struct usb_selector, product_name),                    \
+		.help = "Shell pattern of the product's name; several are alternatives.",          \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "port",                                                                     \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = (base) + offsetof(struct usb_selector, port),                            \
+		.help = "Shell pattern of where it is plugged in, \"0000:00:14.0-0:1.4\": the "    \
+			"controller, which of its root hubs, and the ports from there; several "   \
+			"are alternatives.",                                                       \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "class",                                                                    \
+		.type = OPTION_INTEGERS,                                                           \
+		.offset = (base) + offsetof(struct usb_selector, class),                           \
+		.maximum = 0xff,                                                                   \
+		.help = "Class of the device (bDeviceClass); a hub is found only with its class, " \
+			"9.",                                                                      \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "interface_class",                                                          \
+		.type = OPTION_INTEGERS,                                                           \
+		.offset = (base) + offsetof(struct usb_selector, interface_class),                 \
+		.maximum = 0xff,                                                                   \
+		.help = "Class of any of its interfaces (bInterfaceClass): 3 is input, 8 "         \
+			"storage, 14 video.",                                                      \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "attributes",                                                               \
+		.type = OPTION_GROUPS,                                                             \
+		.offset = (base) + offsetof(struct usb_selector, attributes),                      \
+		.table = &attribute_rule_table,                                                    \
+		.help = "What its files and properties must say; all of these.",                   \
+	}
+/* clang-format on */
+
+static const struct option usb_selector_options[] = { USB_SELECTOR_OPTIONS(0) };
+
+static const struct option_table usb_selector_table = {
+	.name = "USB device",
+	.size = sizeof(struct usb_selector),
+	.options = usb_selector_options,
+	.count = ARRAY_SIZE(usb_selector_options),
+};
+
+static const struct option match_options[] = {
+	USB_SELECTOR_OPTIONS(0),
+	{
+		.key = "devices",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct usb_match, devices),
+		.table = &usb_selector_table,
+		.help = "Instead of the above: USB devices, one of each of which are one device "
+			"together.",
+	},
+	{
+		.key = "identity",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct usb_match, identity),
+		.choices = identities,
+		.help = "What a device is called after. With \"serial\", one without a serial "
+			"number, or with the same as another of its kind, is called after its "
+			"port.",
+	},
+	{
+		.key = "nodes",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct usb_match, nodes),
+		.help = "Shell pattern of the subsystems whose nodes it gives: \"usb\" (for "
+			"libusb), \"tty\", \"video4linux\", \"input\", \"sound\", \"hidraw\", "
+			"\"block\"; all if absent.",
+	},
+	{
+		.key = "permissions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct usb_match, permissions),
+		.default_string = "rw",
+		.check = form_permissions,
+		.help = "What the container may do with the nodes: r, w, m (mknod).",
+	},
+};
+
+static const struct option_table match_table = {
+	.name = "match entry",
+	.size = sizeof(struct usb_match),
+	.options = match_options,
+	.count = ARRAY_SIZE(match_options),
+};
+
+static const struct driver_variable variables[] = {
+	{ "usb_address",
+		"Bus and number as `bus:number`, `1:7`; the number is new with every "
+		"plugging in." },
+	{ "bus", "Number of the bus." },
+	{ "devnum", "Number of the device on the bus." },
+	{ "port", "Where it is plugged in." },
+	{ "serial", "Serial number." },
+	{ "vendor", "Number of the vendor, four hexadecimal digits." },
+	{ "product", "Number of the product, four hexadecimal digits." },
+	{ "manufacturer", "Name of the manufacturer." },
+	{ "product_name", "Name of the product." },
+	{ "sysfs", "Its directory in /sys, without symbolic links." },
+	{ "tty", "Path of its first serial port." },
+	{ "video", "Path of its first video node." },
+	{ "input", "Path of its first input node." },
+	{ "hidraw", "Path of its first hidraw node." },
+	{ "block", "Path of its first disk." },
+	{ NULL, NULL },
+};
+
+const struct usb_node_variable usb_node_variables[] = {
+	{ "tty", "tty" },
+	{ "video", "video4linux" },
+	{ "input", "input" },
+	{ "hidraw", "hidraw" },
+	{ "block", "block" },
+	{ NULL, NULL },
+};
+
+bool usb_selector_is_set(const struct usb_selector *selector)
+{
+	return selector->vendor.count > 0 || selector->product.count > 0 ||
+		selector->class.count > 0 || selector->interface_class.count > 0 ||
+		selector->serial.count > 0 || selector->manufacturer.count > 0 ||
+		selector->product_name.count > 0 || selector->port.count > 0 ||
+		selector->attributes.count > 0;
+}
+
+static void check_match(const struct usb_match *match, struct report *report)
+{
+	const struct usb_selector *single = &match->single;
+
+	if (usb_selector_is_set(single) && match->devices.count > 0)
+		(void)report_add(report, &single->origin, "devices",
+			"the conditions go into each of the \"devices\", not beside them");
+	else if (!usb_selector_is_set(single) && match->devices.count == 0)
+		(void)report_add(report, &single->origin, "match",
+			"an entry without any condition is met by every USB device: say \"vendor\", "
+			"\"interface_class\" or another, or port = \"*\" if all are meant");
+	attribute_rules_check(&single->attributes, report);
+	for (size_t i = 0; i < match->devices.count; i++) {
+		const struct usb_selector *selector = groups_get(&match->devices, i);
+
+		if (!usb_selector_is_set(selector))
+			(void)report_add(report, &selector->origin, "devices",
+				"an entry without any condition is met by every USB device");
+		attribute_rules_check(&selector->attributes, report);
+	}
+}
+
+static int usb_check(const struct declaration *declaration, struct report *report)
+{
+	size_t before = report->count;
+
+	if (declaration->match.count == 0)
+		return report_add(report, &declaration->origin, "match",
+			"driver \"usb\" needs at least one entry");
+	for (size_t i = 0; i < declaration->match.count; i++)
+		check_match(groups_get(&declaration->match, i), report);
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+const struct driver usb_driver = {
+	.name = "usb",
+	.summary = "USB devices with the nodes of all that is in them",
+	.match = &match_table,
+	.variables = variables,
+	.check = usb_check,
+	.list = usb_list,
+};

@@ -126,9 +126,6 @@ static int sysfs_driver_check(const struct declaration *declaration, struct repo
 {
 	size_t before = report->count;
 
-	if (declaration->match.count == 0)
-		return report_add(report, &declaration->origin, "match",
-			"driver \"sysfs\" needs at least one entry with \"subsystem\"");
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct sysfs_match *match = groups_get(&declaration->match, i);
 

@@ -194,9 +194,6 @@ static int usb_check(const struct declaration *declaration, struct report *repor
 {
 	size_t before = report->count;
 
-	if (declaration->match.count == 0)
-		return report_add(report, &declaration->origin, "match",
-			"driver \"usb\" needs at least one entry");
 	for (size_t i = 0; i < declaration->match.count; i++)
 		check_match(groups_get(&declaration->match, i), report);
 	return report->count > before || report->incomplete ? -EINVAL : 0;

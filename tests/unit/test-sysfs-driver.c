@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver "sysfs": which devices meet the conditions, what they are called, their nodes, and what a
+ * tree may say that no kernel would.
+ */
+#include "sysfs-fixture.h"
+
+#include "drivers/inventory.h"
+
+#define NPU "pci0000:00/0000:00:0b.0"
+#define DSA "pci0000:6a/0000:6a:01.0"
+
+static void make_npu(void)
+{
+	sys_device(NPU, "bus/pci", "DRIVER=intel_vpu\nPCI_ID=8086:7D1D\n");
+	sys_write(NPU, "vendor", "0x8086\n");
+	sys_write(NPU, "device", "0x7d1d\n");
+	sys_write(NPU, "numa_node", "1\n");
+	host_mkdir("/sys/bus/pci/drivers/intel_vpu");
+	host_symlink("../../../bus/pci/drivers/intel_vpu", "/sys/devices/" NPU "/driver");
+	sys_device(
+		NPU "/accel/accel0", "class/accel", "MAJOR=261\nMINOR=0\nDEVNAME=accel/accel0\n");
+	host_symlink("../../../0000:00:0b.0", "/sys/devices/" NPU "/accel/accel0/device");
+	sys_write(NPU "/accel/accel0", "dev", "261:0\n");
+	host_node("/dev/accel/accel0");
+}
+
+static void make_queue(int n, const char *state, const char *type, const char *mode)
+{
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), DSA "/dsa0/wq0.%d", n);
+	sys_device(path, "bus/dsa", "DEVTYPE=idxd_wq\n");
+	sys_write(path, "state", state);
+	sys_write(path, "type", type);
+	sys_write(path, "mode", mode);
+	(void)snprintf(path, sizeof(path), "/dev/dsa/wq0.%d", n);
+	host_node(path);
+}
+
+static void test_accelerator(void **state)
+{
+	static const char match[] =
+		"driver = \"sysfs\"; match = ( { subsystem = \"accel\"; name = \"accel[0-9]*\"; "
+		"driver = \"intel_vpu\"; attributes = ( { file = \"device/vendor\"; is = \"0x8086\"; }, "
+		"{ file = \"device/device\"; is = ( \"0x7e4c\", \"32029\" ); } ); } );";
+
+	expect_found(match, "");
+	make_npu();
+	expect_found(match, "0000:00:0b.0:accel.0 ");
+	expect_nodes("0000:00:0b.0:accel.0", "/dev/accel/accel0 ");
+	expect_variable("0000:00:0b.0:accel.0", "bdf", "0000:00:0b.0");
+	expect_variable("0000:00:0b.0:accel.0", "kernel_name", "accel0");
+	expect_variable("0000:00:0b.0:accel.0", "subsystem", "accel");
+	expect_variable("0000:00:0b.0:accel.0", "devpath", "/devices/" NPU "/accel/accel0");
+	expect_variable("0000:00:0b.0:accel.0", "major", "261");
+	expect_variable("0000:00:0b.0:accel.0", "minor", "0");
+	expect_variable("0000:00:0b.0:accel.0", "serial", NULL);
+	assert_int_equal(scan.devices[0]->n_numa, 1);
+	assert_int_equal(scan.devices[0]->numa[0], 1);
+	assert_null(scan.devices[0]->problem);
+	/* The shorthand, and the same device by two entries. */
+	expect_found(
+		"driver = \"sysfs\"; match = ( \"accel\", \"accel\" );", "0000:00:0b.0:accel.0 ");
+	assert_int_equal(scan.notes.count, 0);
+}
+
+static void test_rules(void **state)
+{
+	static const struct {
+		const char *rule;
+		bool holds;
+	} cases[] = {
+		{ "{ file = \"state\"; }", true },
+		{ "\"state\"", true },
+		{ "{ file = \"absent\"; }", false },
+		{ "{ file = \"absent\"; exists = false; }", true },
+		{ "{ file = \"state\"; exists = false; }", false },
+		{ "{ file = \"state\"; is = \"enabled\"; }", true },
+		{ "{ file = \"state\"; is = \"en*\"; }", true },
+		{ "{ file = \"state\"; is = \"en\"; }", false },
+		{ "{ file = \"state\"; is = ( \"disabled\", \"enabled\" ); }", true },
+		{ "{ file = \"state\"; is_not = \"dis*\"; }", true },
+		{ "{ file = \"state\"; is_not = ( \"x\", \"enabled\" ); }", false },
+		{ "{ file = \"state\"; is = \"*\"; is_not = \"enabled\"; }", false },
+		/* What is not there says nothing, so it is not something else either. */
+		{ "{ file = \"absent\"; is_not = \"x\"; }", false },
+		{ "{ file = \"number\"; is = \"16\"; }", true },
+		{ "{ file = \"number\"; is = \"0x10\"; }", true },
+		{ "{ file = \"number\"; is = \"0X010\"; }", true },
+		{ "{ file = \"number\"; is = \"0x11\"; }", false },
+		{ "{ file = \"number\"; is = \"10\"; }", false },
+		{ "{ file = \"number\"; is_not = \"16\"; }", false },
+		{ "{ file = \"state\"; is = \"0\"; }", false },
+		{ "{ file = \"power/control\"; is = \"auto\"; }", true },
+		/* A directory is there. */
+		{ "{ file = \"power\"; }", true },
+		{ "{ file = \"power\"; exists = false; }", false },
+		{ "{ property = \"DEVTYPE\"; is = \"idxd_wq\"; }", true },
+		{ "{ property = \"MODEL\"; is = \"queue 1\"; }", true },
+		{ "{ property = \"MODE\"; }", false },
+		{ "{ property = \"TAGS\"; is = \"*:seat:*\"; }", true },
+		{ "{ property = \"TAGS\"; is = \"*:eat:*\"; }", false },
+		{ "{ file = \"state\"; }, { file = \"absent\"; }", false },
+	};
+
+	make_queue(0, "enabled\n", "user\n", "shared\n");
+	sys_write(DSA "/dsa0/wq0.0", "number", "0x10\n");
+	host_mkdir("/sys/devices/" DSA "/dsa0/wq0.0/power");
+	sys_write(DSA "/dsa0/wq0.0", "power/control", "auto\n");
+	host_mkdir("/run/udev/data");
+	host_write("/run/udev/data/+dsa:wq0.0",
+		"I:123\nE:MODELL=other\nE:MODEL=queue 1\nG:seat\nG:systemd\n");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *text = NULL;
+
+		assert_true(asprintf(&text,
+				    "driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; "
+				    "attributes = ( %s ); } );",
+				    cases[i].rule) > 0);
+		list(text);
+		if (scan.n_devices != (cases[i].holds ? 1 : 0))
+			fail_msg("%s: %zu devices", cases[i].rule, scan.n_devices);
+	}
+}
+
+static void test_own_conditions(void **state)
+{
+	sys_device(DSA, "bus/pci", "");
+	sys_device(DSA "/dsa0", "bus/dsa", "");
+	make_queue(0, "enabled\n", "user\n", "shared\n");
+	make_queue(1, "disabled\n", "user\n", "shared\n");
+	expect_found(
+		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; devtype = \"idxd_*\"; } );",
+		"0000:6a:01.0:dsa.0:wq.0 0000:6a:01.0:dsa.0:wq.1 ");
+	expect_found(
+		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; devtype = \"disk\"; } );",
+		"");
+	expect_found("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; "
+		     "name = ( \"x\", \"*.1\" ); } );",
+		"0000:6a:01.0:dsa.0:wq.1 ");
+	expect_found("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; "
+		     "path = \"*/0000:6a:01.0/*.0\"; } );",
+		"0000:6a:01.0:dsa.0:wq.0 ");
+	expect_found(
+		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; driver = \"*\"; } );", "");
+	expect_found("driver = \"sysfs\"; match = ( \"none\" );", "");
+}
+
+/* Work queues as Intel's plugin serves them. */
+static void test_queue_nodes(void **state)
+{
+	char path[512];
+
+	sys_device(DSA, "bus/pci", "");
+	sys_device(DSA "/dsa0", "bus/dsa", "");
+	make_queue(0, "enabled\n", "user\n", "shared\n");
+	make_queue(3, "enabled\n", "user\n", "dedicated\n");
+	host_remove("/dev/dsa/wq0.0");
+	host_path(path, "/dev/dsa/wq0.0");
+	if (mknod(path, S_IFCHR | 0600, makedev(240, 5)) < 0)
+		skip();
+	host_mkdir("/dev/char");
+	host_symlink("../dsa/wq0.0", "/dev/char/240:5");
+	list("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; name = \"wq*\"; permissions = "
+	     "\"rwm\"; "
+	     "nodes = ( \"/dev/dsa/${kernel_name}\", \"/dev/char/${major}:${minor}\", "
+	     "\"?/dev/none/${kernel_name}\", \"?/dev/${attr:absent}\" ); } );");
+	assert_int_equal(scan.n_devices, 2);
+	expect_nodes("0000:6a:01.0:dsa.0:wq.0", "/dev/dsa/wq0.0 /dev/char/240:5 ");
+	assert_string_equal(scan.devices[0]->nodes[0].permissions, "rwm");
+	assert_null(scan.devices[0]->problem);
+	/* The other's node is no device, so that there is no number. */
+	assert_non_null(strstr(scan.devices[1]->problem, "${major}"));
+
+	list("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; name = \"wq*\"; "
+	     "nodes = \"/dev/absent/${kernel_name}\"; } );");
+	assert_string_equal(scan.devices[0]->problem, "its node /dev/absent/wq0.0 is missing");
+}
+
+static void make_serial_port(const char *port, const char *name, const char *serial)
+{
+	char path[256], node[64], uevent[128];
+
+	(void)snprintf(path, sizeof(path), "pci0000:00/0000:00:14.0/usb1/%s", port);
+	sys_device(path, "bus/usb", "DEVTYPE=usb_device\nDRIVER=usb\n");
+	sys_write(path, "idVendor", "0403\n");
+	sys_write(path, "serial", serial);
+	(void)snprintf(path, sizeof(path), "pci0000:00/0000:00:14.0/usb1/%s/%s:1.0", port, port);
+	sys_device(path, "bus/usb", "DEVTYPE=usb_interface\n");
+	(void)snprintf(path, sizeof(path), "pci0000:00/0000:00:14.0/usb1/%s/%s:1.0/tty/%s", port,
+		port, name);
+	(void)snprintf(uevent, sizeof(uevent), "DEVNAME=%s\n", name);
+	sys_device(path, "class/tty", uevent);
+	(void)snprintf(node, sizeof(node), "/dev/%s", name);
+	host_node(node);
+}
+
+static void test_parents(void **state)
+{
+	static const char match[] =
+		"driver = \"sysfs\"; match = ( { subsystem = \"tty\"; id = \"${serial}\"; parents = ( "
+		"{ subsystem = \"usb\"; attributes = ( { file = \"idVendor\"; is = \"%s\"; }, "
+		"{ file = \"serial\"; is = \"A*\"; } ); }, { name = \"%s\"; } ); } );";
+	static const struct {
+		const char *vendor, *above, *ids;
+	} cases[] = {
+		{ "0403", "usb*", "A1 " },
+		{ "0404", "usb*", "" },
+		{ "0403", "ttyUSB*", "" }, /* not itself */
+		{ "0403", "pci*", "" },
+	};
+
+	sys_device("pci0000:00/0000:00:14.0", "bus/pci", "");
+	sys_device("pci0000:00/0000:00:14.0/usb1", "bus/usb", "DEVTYPE=usb_device\n");
+	make_serial_port("1-1", "ttyUSB0", "A1\n");
+	make_serial_port("1-2", "ttyUSB1", "B1\n");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *text = NULL;
+
+		assert_true(asprintf(&text, match, cases[i].vendor, cases[i].above) > 0);
+		expect_found(text, cases[i].ids);
+	}
+	/* Both conditions hold above it, but not for one device. */
+	expect_found("driver = \"sysfs\"; match = ( { subsystem = \"tty\"; parents = ( "
+		     "{ subsystem = \"pci\"; attributes = \"serial\"; } ); } );",
+		"");
+	list("driver = \"sysfs\"; match = ( { subsystem = \"tty\"; name = \"ttyUSB1\"; } );");
+	assert_string_equal(device_variable(scan.devices[0], "serial"), "B1");
+}
+
+static void test_children(void **state)
+{
+	sys_device("pci0000:00/0000:00:14.0", "bus/pci", "");
+	sys_device("pci0000:00/0000:00:14.0/usb1", "bus/usb", "DEVTYPE=usb_device\n");
+	make_serial_port("1-1", "ttyUSB0", "A1\n");
+	make_serial_port("1-2", "ttyACM0", "B1\n");
+	host_node("/dev/bus/usb/001/002");
+	sys_write("pci0000:00/0000:00:14.0/usb1/1-1", "uevent",
+		"DEVTYPE=usb_device\nDEVNAME=bus/usb/001/002\n");
+	expect_found(
+		"driver = \"sysfs\"; match = ( { subsystem = \"usb\"; devtype = \"usb_device\"; name = \"[0-9]*\"; "
+		"children = ( { subsystem = \"tty\"; name = \"ttyUSB*\"; } ); child_nodes = "
+		"true; } );",
+		"usb-0000:00:14.0-0:1 ");
+	expect_nodes("usb-0000:00:14.0-0:1", "/dev/bus/usb/001/002 /dev/ttyUSB0 ");
+	expect_found(
+		"driver = \"sysfs\"; match = ( { subsystem = \"usb\"; devtype = \"usb_device\"; name = \"[0-9]*\"; "
+		"children = ( \"tty\", \"block\" ); } );",
+		"");
+}
+
+static void test_group(void **state)
+{
+	make_npu();
+	sys_device(NPU "/accel/accel1", "class/accel", "DEVNAME=accel/accel1\n");
+	host_node("/dev/accel/accel1");
+	sys_device("virtual/accel/fake", "class/accel", "");
+	expect_found(
+		"driver = \"sysfs\"; match = ( { subsystem = \"accel\"; group = \"parent\"; } );",
+		"0000:00:0b.0 accel:fake ");
+	expect_nodes("0000:00:0b.0", "/dev/accel/accel0 /dev/accel/accel1 ");
+	expect_variable("0000:00:0b.0", "kernel_name", "0000:00:0b.0");
+}
+
+/* Devices that say the same of themselves are never one, whichever was there first. */
+static void test_ids(void **state)
+{
+	static const char match[] = "driver = \"sysfs\"; match = ( { subsystem = \"tty\"; id = "
+				    "\"port-${serial}\"; } );";
+	char hostile[DEVICE_ID_MAX + 1];
+
+	sys_device("pci0000:00/0000:00:14.0", "bus/pci", "");
+	sys_device("pci0000:00/0000:00:14.0/usb1", "bus/usb", "DEVTYPE=usb_device\n");
+	make_serial_port("1-1", "ttyUSB0", "same\n");
+	make_serial_port("1-3", "ttyUSB2", "other\n");
+	expect_found(match, "port-same port-other ");
+	make_serial_port("1-2", "ttyUSB1", "same\n");
+	expect_found(match,
+		"usb-0000:00:14.0-0:1:1.0:ttyUSB.0 usb-0000:00:14.0-0:2:1.0:ttyUSB.0 "
+		"port-other ");
+	assert_int_equal(scan.notes.count, 2);
+	assert_non_null(strstr(scan.notes.items[0], "not the only one that would be port-same"));
+
+	/* One that has none is called after its place. */
+	host_remove("/sys/devices/pci0000:00/0000:00:14.0/usb1/1-2/serial");
+	expect_found(match, "port-same usb-0000:00:14.0-0:2:1.0:ttyUSB.0 port-other ");
+	assert_non_null(strstr(scan.notes.items[0], "${serial}"));
+
+	/* Any bytes: an id is of harmless ones, the same each time, and another for another. */
+	sys_write("pci0000:00/0000:00:14.0/usb1/1-2", "serial", "a b/../$(c)\n");
+	list(match);
+	(void)strcpy(hostile, scan.devices[1]->id);
+	assert_true(strncmp(hostile, "port-a-b-..---c--", 17) == 0);
+	list(match);
+	assert_string_equal(scan.devices[1]->id, hostile);
+	sys_write("pci0000:00/0000:00:14.0/usb1/1-2", "serial", "a\001b\n");
+	expect_found(match, "port-same usb-0000:00:14.0-0:2:1.0:ttyUSB.0 port-other ");
+}
+
+static void test_hostile(void **state)
+{
+	_cleanup_free_ char *large = malloc(1 << 20);
+	char path[512];
+
+	assert_non_null(large);
+	memset(large, 'x', (1 << 20) - 1);
+	large[(1 << 20) - 1] = '\0';
+	make_queue(0, "enabled\n", "user\n", "shared\n");
+	make_queue(1, large, "user\n", "shared\n");
+	make_queue(2, "ena\033[2Jbled\n", "user\n", "shared\n");
+	make_queue(3, "enabled\n", "user\n", "shared\n");
+	host_remove("/sys/devices/" DSA "/dsa0/wq0.3/state");
+	host_symlink("state", "/sys/devices/" DSA "/dsa0/wq0.3/state");
+	host_symlink("../../../devices/absent", "/sys/bus/dsa/devices/wq0.4");
+	host_symlink("/", "/sys/bus/dsa/devices/wq0.5");
+	host_symlink("wq0.6", "/sys/bus/dsa/devices/wq0.6");
+	host_path(path, "/sys/bus/dsa/devices/a\nb");
+	assert_int_equal(mkdir(path, 0755), 0);
+	expect_found("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; "
+		     "attributes = ( { file = \"state\"; is = \"*\"; } ); } );",
+		"wq0.0 ");
+	assert_int_equal(scan.notes.count, 3);
+	for (size_t i = 0; i < scan.notes.count; i++)
+		assert_non_null(strstr(scan.notes.items[i], "state of /sys/devices/" DSA "/dsa0/"));
+
+	/* A node that would lead elsewhere. */
+	sys_write(DSA "/dsa0/wq0.0", "uevent", "DEVNAME=../etc/shadow\n");
+	list("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; name = \"wq0.0\"; } );");
+	assert_int_equal(scan.devices[0]->n_nodes, 0);
+	assert_non_null(scan.devices[0]->problem);
+}
+
+static void test_unreadable(void **state)
+{
+	char path[512];
+
+	make_queue(0, "enabled\n", "user\n", "shared\n");
+	assert_int_equal(chmod(host_root, 0755), 0);
+	host_path(path, "/sys/devices/" DSA "/dsa0/wq0.0/state");
+	assert_int_equal(chmod(path, 0200), 0);
+	if (geteuid() == 0)
+		assert_int_equal(seteuid(65534), 0);
+	list("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; "
+	     "attributes = ( { file = \"state\"; is = \"enabled\"; } ); } );");
+	if (getuid() == 0)
+		assert_int_equal(seteuid(0), 0);
+	assert_int_equal(scan.n_devices, 0);
+	assert_int_equal(scan.notes.count, 1);
+	assert_non_null(strstr(scan.notes.items[0], "Permission denied"));
+}
+
+/* --- plugging --- */
+
+static unsigned n_changes;
+
+static void on_change(struct inventory *inventory, void *userdata)
+{
+	n_changes++;
+}
+
+static bool is_present(struct inventory *inventory, const char *id)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	unsigned replica;
+	size_t unit;
+
+	return snapshot_find(snapshot, id, &unit, &replica) >= 0 && snapshot->units[unit].present;
+}
+
+static void test_plugging(void **state)
+{
+	static const char match[] =
+		"driver = \"sysfs\"; match = ( { subsystem = \"accel\"; driver = "
+		"\"intel_vpu\"; } );";
+	struct inventory *inventory = NULL;
+	struct error error;
+
+	config = declare(match);
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 NULL, &inventory),
+		0);
+	assert_int_equal(inventory_start(inventory, &error), 0);
+	assert_false(is_present(inventory, "0000:00:0b.0:accel.0"));
+	make_npu();
+	RUN_UNTIL(is_present(inventory, "0000:00:0b.0:accel.0"));
+	host_remove("/sys/class/accel/accel0");
+	RUN_UNTIL(!is_present(inventory, "0000:00:0b.0:accel.0"));
+	host_symlink("../../devices/" NPU "/accel/accel0", "/sys/class/accel/accel0");
+	RUN_UNTIL(is_present(inventory, "0000:00:0b.0:accel.0"));
+	(void)inventory_free(inventory);
+}
+
+static void test_unbinding(void **state)
+{
+	struct inventory *inventory = NULL;
+	struct error error;
+
+	make_npu();
+	config = declare(
+		"driver = \"sysfs\"; match = ( { subsystem = \"pci\"; driver = \"intel_*\"; } );");
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 NULL, &inventory),
+		0);
+	assert_int_equal(inventory_start(inventory, &error), 0);
+	assert_true(is_present(inventory, "0000:00:0b.0"));
+	host_remove("/sys/devices/" NPU "/driver");
+	RUN_UNTIL(!is_present(inventory, "0000:00:0b.0"));
+	(void)inventory_free(inventory);
+}
+
+static void expect_problem(const char *match, const char *expected)
+{
+	_cleanup_free_ char *text = NULL, *problem = NULL;
+
+	assert_true(asprintf(&text, "driver = \"sysfs\"; match = ( %s );", match) > 0);
+	problem = declare_problem(text);
+	if (!strstr(problem, expected))
+		fail_msg("\"%s\" is not in: %s", expected, problem);
+}
+
+static void test_check(void **state)
+{
+	expect_problem("{ name = \"x\"; }", "subsystem");
+	expect_problem("\"../x\"", "must be a directory of /sys/class or /sys/bus");
+	expect_problem("{ subsystem = \"a\"; attributes = ( { is = \"1\"; } ); }", "has neither");
+	expect_problem(
+		"{ subsystem = \"a\"; attributes = ( { file = \"f\"; property = \"P\"; } ); }",
+		"has both");
+	expect_problem("{ subsystem = \"a\"; attributes = ( { file = \"f\"; exists = false; is = "
+		       "\"1\"; } ); }",
+		"says nothing");
+	expect_problem(
+		"{ subsystem = \"a\"; attributes = \"/etc/shadow\"; }", "not \"/etc/shadow\"");
+	expect_problem("{ subsystem = \"a\"; attributes = \"a/../b\"; }", "\"..\"");
+	expect_problem("{ subsystem = \"a\"; parents = ( { } ); }", "without any condition");
+	expect_problem("{ subsystem = \"a\"; children = ( { } ); }", "without any condition");
+	expect_problem("{ subsystem = \"a\"; id = \"${id}\"; }", "must not use ${id}");
+	expect_problem("{ subsystem = \"a\"; id = \"${index}\"; }", "must not use ${index}");
+	expect_problem("{ subsystem = \"a\"; id = \"a\"; }", "must tell devices apart");
+	expect_problem("{ subsystem = \"a\"; id = \"${seral}\"; }", "did you mean \"${serial}\"");
+	expect_problem("{ subsystem = \"a\"; id = \"${n}\"; }", "must not use ${ids}");
+	expect_problem("{ subsystem = \"a\"; nodes = \"dev/x\"; }", "absolute path");
+	expect_problem(
+		"{ subsystem = \"a\"; nodes = \"/dev/${replica}\"; }", "must not use ${ids}");
+	expect_problem("{ subsystem = \"a\"; permissions = \"x\"; }", "must be made of");
+}
+
+#define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, sysfs_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HOST_TEST(test_accelerator),
+		HOST_TEST(test_rules),
+		HOST_TEST(test_own_conditions),
+		HOST_TEST(test_queue_nodes),
+		HOST_TEST(test_parents),
+		HOST_TEST(test_children),
+		HOST_TEST(test_group),
+		HOST_TEST(test_ids),
+		HOST_TEST(test_hostile),
+		HOST_TEST(test_unreadable),
+		HOST_TEST(test_plugging),
+		HOST_TEST(test_unbinding),
+		HOST_TEST(test_check),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

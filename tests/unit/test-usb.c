@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver "usb": which devices meet the conditions, what they are called whatever the order they
+ * were plugged in, their nodes, and devices that are several together.
+ */
+#include "sysfs-fixture.h"
+
+#include "drivers/inventory.h"
+
+#define HUB "pci0000:00/0000:00:14.0/usb1"
+
+/* Directory of the device at "1-2.1". */
+static void usb_path(const char *name, char path[static 200])
+{
+	const char *dot = strchr(name, '.');
+
+	if (dot)
+		(void)snprintf(path, 200, HUB "/%.*s/%s", (int)(dot - name), name, name);
+	else
+		(void)snprintf(path, 200, HUB "/%s", name);
+}
+
+static void usb_write(const char *name, const char *file, const char *text)
+{
+	char path[200];
+
+	usb_path(name, path);
+	sys_write(path, file, text);
+}
+
+static void write_number(const char *name, int number)
+{
+	char text[200];
+
+	(void)snprintf(text, sizeof(text), "%d\n", number);
+	usb_write(name, "devnum", text);
+	(void)snprintf(text, sizeof(text), "/dev/bus/usb/001/%03d", number);
+	host_node(text);
+	(void)snprintf(text, sizeof(text),
+		"MAJOR=189\nDEVNAME=bus/usb/001/%03d\nDEVTYPE=usb_device\nDRIVER=usb\n", number);
+	usb_write(name, "uevent", text);
+}
+
+/* Plugs a device in; serial NULL: it has none. */
+static void plug(
+	const char *name, int number, const char *vendor, const char *product, const char *serial)
+{
+	char path[200];
+
+	usb_path(name, path);
+	sys_device(path, "bus/usb", "");
+	usb_write(name, "idVendor", vendor);
+	usb_write(name, "idProduct", product);
+	usb_write(name, "bDeviceClass", "00\n");
+	usb_write(name, "busnum", "1\n");
+	write_number(name, number);
+	if (serial)
+		usb_write(name, "serial", serial);
+}
+
+static void add_interface(const char *name, int number, const char *class)
+{
+	char path[200], interface[256];
+
+	usb_path(name, path);
+	(void)snprintf(interface, sizeof(interface), "%s/%s:1.%d", path, name, number);
+	sys_device(interface, "bus/usb", "DEVTYPE=usb_interface\n");
+	sys_write(interface, "bInterfaceClass", class);
+}
+
+/* Adds a device of a class to an interface, and its node. */
+static void add_child(const char *name, int number, const char *class, const char *rest)
+{
+	char path[200], child[400], node[128], uevent[160], subsystem[64];
+	const char *last = strrchr(rest, '/') + 1;
+
+	usb_path(name, path);
+	(void)snprintf(child, sizeof(child), "%s/%s:1.%d/%s", path, name, number, rest);
+	(void)snprintf(uevent, sizeof(uevent), "DEVNAME=%s\n", last);
+	(void)snprintf(subsystem, sizeof(subsystem), "class/%s", class);
+	sys_device(child, subsystem, uevent);
+	(void)snprintf(node, sizeof(node), "/dev/%s", last);
+	host_node(node);
+}
+
+static void make_hubs(void)
+{
+	sys_device("pci0000:00/0000:00:14.0", "bus/pci", "");
+	sys_write("pci0000:00/0000:00:14.0", "numa_node", "0\n");
+	sys_device(HUB, "bus/usb", "DEVTYPE=usb_device\nDEVNAME=bus/usb/001/001\n");
+	plug("1-2", 2, "05e3\n", "0610\n", NULL);
+	usb_write("1-2", "bDeviceClass", "09\n");
+}
+
+/* A card reader, a camera behind a hub and a serial adapter. */
+static void make_devices(void)
+{
+	make_hubs();
+	plug("1-1", 3, "0951\n", "1666\n", "E0D55E6C\n");
+	usb_write("1-1", "manufacturer", "Kingston\n");
+	usb_write("1-1", "product", "DataTraveler 3.0\n");
+	add_interface("1-1", 0, "08\n");
+	add_child("1-1", 0, "block", "host6/target6:0:0/6:0:0:0/block/sdb");
+	add_child("1-1", 0, "block", "host6/target6:0:0/6:0:0:0/block/sdb/sdb1");
+	plug("1-2.1", 4, "046d\n", "0825\n", NULL);
+	add_interface("1-2.1", 0, "0e\n");
+	add_interface("1-2.1", 2, "01\n");
+	add_child("1-2.1", 0, "video4linux", "video4linux/video0");
+	add_child("1-2.1", 0, "video4linux", "video4linux/video1");
+	plug("1-2.3", 5, "0403\n", "6001\n", "A9\n");
+	add_interface("1-2.3", 0, "ff\n");
+	add_child("1-2.3", 0, "tty", "ttyUSB0/tty/ttyUSB0");
+}
+
+#define USB(conditions) "driver = \"usb\"; match = ( { " conditions " } );"
+
+static void test_conditions(void **state)
+{
+	static const struct {
+		const char *conditions, *ids;
+	} cases[] = {
+		{ "vendor = 0x0951;", "usb-0951-1666-E0D55E6C " },
+		{ "vendor = [ 0x0951, 0x403 ];", "usb-0951-1666-E0D55E6C usb-0403-6001-A9 " },
+		{ "vendor = 0x0951; product = 0x1667;", "" },
+		{ "product = [ 1, 0x1666 ];", "usb-0951-1666-E0D55E6C " },
+		{ "serial = \"E0*\";", "usb-0951-1666-E0D55E6C " },
+		{ "serial = ( \"A?\", \"E0*\" ); vendor = 0x403;", "usb-0403-6001-A9 " },
+		{ "serial = \"*\"; vendor = 0x046d;", "" },
+		{ "manufacturer = \"King*\"; product_name = \"Data*\";",
+			"usb-0951-1666-E0D55E6C " },
+		{ "manufacturer = \"King\";", "" },
+		{ "port = \"*:2.?\";", "usb-0000:00:14.0-0:2.1 usb-0403-6001-A9 " },
+		{ "interface_class = 14;", "usb-0000:00:14.0-0:2.1 " },
+		{ "interface_class = [ 1, 8 ];", "usb-0951-1666-E0D55E6C usb-0000:00:14.0-0:2.1 " },
+		{ "class = 9;", "usb-0000:00:14.0-0:2 " },
+		{ "vendor = 0x05e3;", "" }, /* the hub */
+		{ "port = \"*\"; identity = \"port\";",
+			"usb-0000:00:14.0-0:1 usb-0000:00:14.0-0:2.1 usb-0000:00:14.0-0:2.3 " },
+		{ "attributes = ( { file = \"idVendor\"; is = \"046d\"; } );",
+			"usb-0000:00:14.0-0:2.1 " },
+	};
+
+	expect_found(USB("vendor = 0x0951;"), "");
+	make_devices();
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *text = NULL;
+
+		assert_true(asprintf(&text, USB("%s"), cases[i].conditions) > 0);
+		expect_found(text, cases[i].ids);
+	}
+	/* What two entries want, the first gets. */
+	expect_found("driver = \"usb\"; match = ( { vendor = 0x951; }, { interface_class = 8; } );",
+		"usb-0951-1666-E0D55E6C ");
+	assert_int_equal(scan.notes.count, 0);
+}
+
+static void test_nodes_and_variables(void **state)
+{
+	static const char stick[] = "usb-0951-1666-E0D55E6C", camera[] = "usb-0000:00:14.0-0:2.1";
+
+	make_devices();
+	list(USB("port = \"*\";"));
+	expect_nodes(stick, "/dev/bus/usb/001/003 /dev/sdb /dev/sdb1 ");
+	expect_nodes(camera, "/dev/bus/usb/001/004 /dev/video0 /dev/video1 ");
+	expect_variable(stick, "usb_address", "1:3");
+	expect_variable(stick, "bus", "1");
+	expect_variable(stick, "devnum", "3");
+	expect_variable(stick, "port", "0000:00:14.0-0:1");
+	expect_variable(stick, "serial", "E0D55E6C");
+	expect_variable(stick, "vendor", "0951");
+	expect_variable(stick, "product", "1666");
+	expect_variable(stick, "manufacturer", "Kingston");
+	expect_variable(stick, "product_name", "DataTraveler 3.0");
+	expect_variable(stick, "block", "/dev/sdb");
+	expect_variable(stick, "tty", NULL);
+	expect_variable(camera, "serial", NULL);
+	expect_variable(camera, "video", "/dev/video0");
+	expect_variable("usb-0403-6001-A9", "tty", "/dev/ttyUSB0");
+	assert_int_equal(found(stick)->n_numa, 1);
+
+	list(USB("port = \"*\"; nodes = \"usb\"; permissions = \"r\";"));
+	expect_nodes(stick, "/dev/bus/usb/001/003 ");
+	assert_string_equal(found(stick)->nodes[0].permissions, "r");
+	list(USB("port = \"*\"; nodes = ( \"tty\", \"video*\" );"));
+	expect_nodes(stick, "");
+	expect_nodes(camera, "/dev/video0 /dev/video1 ");
+	expect_nodes("usb-0403-6001-A9", "/dev/ttyUSB0 ");
+
+	/* A hub's own node, and none of what is plugged into it. */
+	list(USB("class = 9;"));
+	expect_nodes("usb-0000:00:14.0-0:2", "/dev/bus/usb/001/002 ");
+}
+
+/* Two equal sticks are two devices, called the same in whatever order they came. */
+static void test_equal_devices(void **state)
+{
+	static const char match[] = USB("vendor = 0x0951;");
+
+	make_hubs();
+	plug("1-1", 3, "0951\n", "1666\n", "1\n");
+	expect_found(match, "usb-0951-1666-1 ");
+	plug("1-4", 4, "0951\n", "1666\n", "1\n");
+	expect_found(match, "usb-0000:00:14.0-0:1 usb-0000:00:14.0-0:4 ");
+	assert_int_equal(scan.notes.count, 2);
+	assert_non_null(strstr(scan.notes.items[0], "identity = \"port\""));
+	/* The same number on another product is another device's. */
+	plug("1-5", 5, "0951\n", "1667\n", "1\n");
+	expect_found(match, "usb-0000:00:14.0-0:1 usb-0000:00:14.0-0:4 usb-0951-1667-1 ");
+	/* One that no entry matches counts as well: it might be another resource's. */
+	expect_found(USB("port = \"*:4\";"), "usb-0000:00:14.0-0:4 ");
+	expect_found(USB("vendor = 0x0951; identity = \"port\";"),
+		"usb-0000:00:14.0-0:1 usb-0000:00:14.0-0:4 usb-0000:00:14.0-0:5 ");
+	assert_int_equal(scan.notes.count, 0);
+	host_remove("/sys/bus/usb/devices/1-1");
+	expect_found(match, "usb-0951-1666-1 usb-0951-1667-1 ");
+	assert_string_equal(device_variable(scan.devices[0], "port"), "0000:00:14.0-0:4");
+}
+
+/* The number is new when it is plugged in again, the id is not. */
+static void test_numbered_anew(void **state)
+{
+	make_devices();
+	list(USB("vendor = 0x0951;"));
+	host_remove("/dev/bus/usb/001/003");
+	write_number("1-1", 17);
+	expect_found(USB("vendor = 0x0951;"), "usb-0951-1666-E0D55E6C ");
+	expect_nodes("usb-0951-1666-E0D55E6C", "/dev/bus/usb/001/017 /dev/sdb /dev/sdb1 ");
+	expect_variable("usb-0951-1666-E0D55E6C", "usb_address", "1:17");
+	host_remove("/dev/bus/usb/001/017");
+	list(USB("vendor = 0x0951;"));
+	assert_string_equal(scan.devices[0]->problem, "its node /dev/bus/usb/001/017 is missing");
+}
+
+/* A node is handed out by the link that follows the device, under the kernel's name. */
+static void test_links(void **state)
+{
+	static const char id[] = "usb-0403-6001-A9", port_id[] = "usb-0000:00:14.0-0:2.3";
+	char path[200], directory[320];
+
+	make_devices();
+	usb_path("1-2.3", path);
+	(void)snprintf(directory, sizeof(directory), "%s/1-2.3:1.0/ttyUSB0/tty/ttyUSB0", path);
+	sys_write(directory, "dev", "188:0\n");
+	host_mkdir("/run/udev/data");
+	host_write("/run/udev/data/c188:0",
+		"S:serial/by-path/pci-0\nS:serial/by-id/usb-A9\nS:serial/by-id/absent\nS:../x\nE:A=B\n");
+	host_mkdir("/dev/serial/by-id");
+	host_mkdir("/dev/serial/by-path");
+	host_symlink("../../ttyUSB0", "/dev/serial/by-id/usb-A9");
+	host_symlink("../../ttyUSB0", "/dev/serial/by-path/pci-0");
+	list(USB("vendor = 0x0403; nodes = \"tty\";"));
+	expect_nodes(id, "/dev/serial/by-id/usb-A9>/dev/ttyUSB0 ");
+	expect_variable(id, "tty", "/dev/ttyUSB0");
+	list(USB("vendor = 0x0403; nodes = \"tty\"; identity = \"port\";"));
+	expect_nodes(port_id, "/dev/serial/by-path/pci-0>/dev/ttyUSB0 ");
+	/* One that leads to another device by now is of no use. */
+	host_remove("/dev/serial/by-id/usb-A9");
+	host_symlink("../../video0", "/dev/serial/by-id/usb-A9");
+	list(USB("vendor = 0x0403; nodes = \"tty\";"));
+	expect_nodes(id, "/dev/ttyUSB0 ");
+}
+
+/* As KubeVirt groups them. */
+static void test_together(void **state)
+{
+	static const char match[] =
+		USB("devices = ( { vendor = 0x46f4; }, { vendor = 0x951; } ); nodes = \"usb\";");
+
+	make_hubs();
+	plug("1-1", 3, "46f4\n", "0001\n", "a\n");
+	plug("1-3", 4, "46f4\n", "0001\n", "b\n");
+	expect_found(match, "");
+	plug("1-4", 5, "0951\n", "1666\n", "c\n");
+	expect_found(match, "usb-46f4-0001-a+usb-0951-1666-c ");
+	expect_nodes(
+		"usb-46f4-0001-a+usb-0951-1666-c", "/dev/bus/usb/001/003 /dev/bus/usb/001/005 ");
+	expect_variable("usb-46f4-0001-a+usb-0951-1666-c", "usb_address", "1:3,1:5");
+	plug("1-5", 6, "0951\n", "1666\n", NULL);
+	expect_found(
+		match, "usb-46f4-0001-a+usb-0951-1666-c usb-46f4-0001-b+usb-0000:00:14.0-0:5 ");
+	expect_variable("usb-46f4-0001-b+usb-0000:00:14.0-0:5", "serial", NULL);
+	/* What is left over is there for the next entry; the same condition twice is two. */
+	host_remove("/sys/bus/usb/devices/1-5");
+	expect_found("driver = \"usb\"; match = ( { devices = ( { vendor = 0x46f4; }, "
+		     "{ vendor = 0x951; } ); }, { vendor = 0x46f4; } );",
+		"usb-46f4-0001-a+usb-0951-1666-c usb-46f4-0001-b ");
+	expect_found(USB("devices = ( { vendor = 0x46f4; }, { vendor = 0x46f4; } );"),
+		"usb-46f4-0001-a+usb-46f4-0001-b ");
+}
+
+static void test_unusable(void **state)
+{
+	make_devices();
+	usb_write("1-1", "authorized", "0\n");
+	list(USB("vendor = 0x0951;"));
+	assert_non_null(strstr(scan.devices[0]->problem, "it is not authorised"));
+	usb_write("1-1", "authorized", "1\n");
+	list(USB("vendor = 0x0951;"));
+	assert_null(scan.devices[0]->problem);
+}
+
+static void test_hostile(void **state)
+{
+	_cleanup_free_ char *large = malloc(1 << 20);
+	char id[DEVICE_ID_MAX + 1];
+
+	assert_non_null(large);
+	memset(large, 'x', (1 << 20) - 1);
+	large[(1 << 20) - 1] = '\0';
+	make_hubs();
+	plug("1-1", 3, "0951\n", "1666\n", "a/../b c\t\"$(x)\n");
+	plug("1-3", 4, "0951\n", "1666\n", "\001\002\n");
+	plug("1-4", 5, "0951\n", "1666\n", large);
+	plug("1-5", 6, "0951\n", "1666\n", "\xff\xfe\n");
+	plug("1-6", 7, "951g\n", "1666\n", NULL);
+	plug("1-7", 8, "", "1666\n", NULL);
+	plug("1-8", 9, "0951\n", "1666\n", "\n");
+	host_symlink("1-9", "/sys/bus/usb/devices/1-9");
+	host_symlink("../../../../dev", "/sys/bus/usb/devices/1-10");
+	list(USB("port = \"*\"; nodes = \"usb\";"));
+	assert_int_equal(scan.n_devices, 5);
+	(void)strcpy(id, scan.devices[0]->id);
+	/* A tab is a control character. */
+	assert_string_equal(id, "usb-0000:00:14.0-0:1");
+	for (size_t i = 1; i < 5; i++)
+		assert_true(strncmp(scan.devices[i]->id, "usb-0000:00:14.0-0:", 19) == 0);
+	usb_write("1-1", "serial", "a/../b c\"$(x)\n");
+	list(USB("port = \"*:1\";"));
+	assert_true(strncmp(scan.devices[0]->id, "usb-0951-1666-a-..-b-c---x--", 28) == 0);
+	usb_write("1-1", "serial",
+		"0123456789012345678901234567890123456789012345678901234567890123456789\n");
+	list(USB("port = \"*:1\";"));
+	assert_int_equal(strlen(scan.devices[0]->id), DEVICE_ID_MAX);
+}
+
+/* --- plugging --- */
+
+static void on_change(struct inventory *inventory, void *userdata)
+{
+}
+
+/* What the device has for its variable, or NULL if it is not there. */
+static bool says(struct inventory *inventory, const char *id, const char *name, const char *value)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	const char *found_value;
+	unsigned replica;
+	size_t unit;
+
+	if (snapshot_find(snapshot, id, &unit, &replica) < 0 || !snapshot->units[unit].present)
+		return !value;
+	found_value = device_variable(snapshot->units[unit].device, name);
+	return value && found_value && streq(value, found_value);
+}
+
+static void test_plugging(void **state)
+{
+	static const char id[] = "usb-0403-6001-A9";
+	struct inventory *inventory = NULL;
+	struct error error;
+
+	config = declare(USB("vendor = 0x0403;"));
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 NULL, &inventory),
+		0);
+	assert_int_equal(inventory_start(inventory, &error), 0);
+	make_hubs();
+	plug("1-2.3", 5, "0403\n", "6001\n", "A9\n");
+	RUN_UNTIL(says(inventory, id, "usb_address", "1:5"));
+	/* Its interfaces come later. */
+	add_interface("1-2.3", 0, "ff\n");
+	add_child("1-2.3", 0, "tty", "ttyUSB0/tty/ttyUSB0");
+	RUN_UNTIL(says(inventory, id, "tty", "/dev/ttyUSB0"));
+	host_remove("/sys/bus/usb/devices/1-2.3");
+	RUN_UNTIL(says(inventory, id, "usb_address", NULL));
+	write_number("1-2.3", 9);
+	host_symlink("../../../devices/" HUB "/1-2/1-2.3", "/sys/bus/usb/devices/1-2.3");
+	RUN_UNTIL(says(inventory, id, "usb_address", "1:9"));
+	(void)inventory_free(inventory);
+}
+
+static void expect_problem(const char *match, const char *expected)
+{
+	_cleanup_free_ char *text = NULL, *problem = NULL;
+
+	assert_true(asprintf(&text, "driver = \"usb\"; %s", match) > 0);
+	problem = declare_problem(text);
+	if (!strstr(problem, expected))
+		fail_msg("\"%s\" is not in: %s", expected, problem);
+}
+
+static void test_check(void **state)
+{
+	expect_problem("match = ( { } );", "met by every USB device");
+	expect_problem("match = ( { nodes = \"usb\"; } );", "met by every USB device");
+	expect_problem("match = ( { devices = ( { } ); } );", "met by every USB device");
+	expect_problem("match = ( { vendor = 1; devices = ( { vendor = 1; } ); } );",
+		"go into each of the \"devices\"");
+	expect_problem("match = ( { vendor = 0x10000; } );", "must be from 0 to 65535");
+	expect_problem("match = ( { vendor = \"046d\"; } );", "not the string");
+	expect_problem("match = ( { class = 256; } );", "must be from 0 to 255");
+	expect_problem("match = ( { vendor = 1; identity = \"prt\"; } );", "did you mean \"port\"");
+	expect_problem("match = ( { vendor = 1; attributes = ( { is = \"x\"; } ); } );", "neither");
+	expect_problem(
+		"match = ( { devices = ( { attributes = ( { is = \"x\"; } ); } ); } );", "neither");
+}
+
+#define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, sysfs_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HOST_TEST(test_conditions),
+		HOST_TEST(test_nodes_and_variables),
+		HOST_TEST(test_equal_devices),
+		HOST_TEST(test_numbered_anew),
+		HOST_TEST(test_links),
+		HOST_TEST(test_together),
+		HOST_TEST(test_unusable),
+		HOST_TEST(test_hostile),
+		HOST_TEST(test_plugging),
+		HOST_TEST(test_check),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

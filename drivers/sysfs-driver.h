@@ -3,9 +3,11 @@
 
 /*
  * Inside of driver "sysfs": a match entry as it was declared, shared by sysfs-driver.c (keys,
- * checks) and sysfs-driver-list.c (what the host has of it).
+ * checks), sysfs-driver-list.c (what the host has of it) and sysfs-driver-device.c (what is said of
+ * one).
  */
 
+#include "drivers/map.h"
 #include "drivers/selector.h"
 
 enum sysfs_group { GROUP_NONE, GROUP_PARENT };
@@ -24,3 +26,32 @@ struct sysfs_match {
 /* Adds the devices of all entries to the scan. */
 int sysfs_driver_list(
 	const struct declaration *declaration, struct scan *scan, struct error *error);
+
+/* What will be a device. */
+struct candidate {
+	const struct sysfs_match *match;
+	char *directory;        /* its own, or of the parent of a group */
+	struct strings members; /* directories of what was found */
+	char id[DEVICE_ID_MAX + 1];
+	char default_id[DEVICE_ID_MAX + 1];
+	bool shares_id;
+};
+
+/* All of one scan. */
+struct candidates {
+	const struct declaration *declaration;
+	struct scan *scan;
+	struct candidate **items;
+	size_t count;
+	struct map by_directory;
+	struct map seen; /* directories of members */
+};
+
+/* Works out what it is to be called, and what if others would be called the same. What cannot be
+ * made out is noted. Returns 0 or -ENOMEM. */
+int candidate_make_ids(const struct candidates *candidates, struct candidate *candidate);
+
+/* Says of the device what is known: variables, NUMA, nodes, and what is wrong with it. Returns 0 or
+ * -ENOMEM. */
+int candidate_describe(const struct candidates *candidates, const struct candidate *candidate,
+	struct device *device);

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 * docs/complaints.md: W3, M3.
+ */
 /*
  * Names of devices of /sys: the same whatever numbers the kernel counted out at this boot, and
  * different for different devices.

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 * docs/complaints.md: W3.
+ */
 /*
  * Driver "sysfs": which devices meet the conditions, what they are called, their nodes, and what a
  * tree may say that no kernel would.

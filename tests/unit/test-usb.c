@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 * docs/complaints.md: W3, W4, M2, M3.
+ */
 /*
  * Driver "usb": which devices meet the conditions, what they are called whatever the order they
  * were plugged in, their nodes, and devices that are several together.

@@ -27,8 +27,6 @@ static void candidates_done(struct candidates *candidates)
 	map_done(&candidates->seen);
 }
 
-/* --- candidates --- */
-
 static int directory_of_group(const char *root, const char *member, char **ret)
 {
 	_cleanup_free_ char *directory = strdup(member), *own = strdup(member);

@@ -332,6 +332,36 @@ static void test_hostile(void **state)
 	assert_non_null(scan.devices[0]->problem);
 }
 
+/* What has no end is cut off, and said. */
+static void test_limits(void **state)
+{
+	_cleanup_free_ char *large = malloc(1 << 17);
+	char path[128];
+
+	sys_device("platform/board", "bus/platform", "");
+	for (int i = 0; i < 4100; i++) {
+		(void)snprintf(path, sizeof(path), "/sys/devices/platform/board/port%d", i);
+		host_mkdir(path);
+	}
+	sys_device("platform/board/port9", "bus/platform", "");
+	list("driver = \"sysfs\"; match = ( { subsystem = \"platform\"; child_nodes = true; } );");
+	assert_string_equal(found("board")->problem, "too many devices are below it");
+	/* Not counted among so many. */
+	assert_null(found("board:port9")->problem);
+
+	make_queue(0, "enabled\n", "user\n", "shared\n");
+	host_mkdir("/run/udev/data");
+	assert_non_null(large);
+	memset(large, 'E', (1 << 17) - 1);
+	large[(1 << 17) - 1] = '\0';
+	memcpy(large, "E:A=1\n", 6);
+	host_write("/run/udev/data/+dsa:wq0.0", large);
+	expect_found("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; "
+		     "attributes = ( { property = \"A\"; } ); } );",
+		"");
+	assert_int_equal(scan.notes.count, 1);
+}
+
 static void test_unreadable(void **state)
 {
 	char path[512];
@@ -461,6 +491,7 @@ int main(void)
 		HOST_TEST(test_group),
 		HOST_TEST(test_ids),
 		HOST_TEST(test_hostile),
+		HOST_TEST(test_limits),
 		HOST_TEST(test_unreadable),
 		HOST_TEST(test_plugging),
 		HOST_TEST(test_unbinding),

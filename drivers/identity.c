@@ -121,9 +121,8 @@ static void add_other(
 
 	if (!*state->text)
 		append(state, "%s", name);
-	else if (*state->parent && rest && !*rest)
-		return; /* ttyUSB0 of the bus and of the class */
 	else if (*state->parent && rest)
+		/* Nothing for the ttyUSB0 of a class below the ttyUSB0 of a bus. */
 		append(state, "%s%s", strchr(":.-", *rest) ? "" : ":", rest);
 	else if (position_of(state->root, directory, name, &position) < 0)
 		append(state, ":%s", name);

@@ -155,7 +155,7 @@ class RealDevices(NodeTest):
         self.addCleanup(os.close, control)
         name = f"devplugd test {os.getpid()}"
         self.serve(sysfs("keys", f'subsystem = "input"; name = "event*"; parents = ( {{ subsystem = "input"; attributes = '
-                                 f'( {{ file = "name"; is = "{name}"; }}, {{ file = "id/vendor"; is = "0x1234"; }} ); }} );'))
+                                 f'( {{ file = "name"; is = "{name}"; }}, {{ file = "id/vendor"; is = "1234"; }} ); }} );'))
         self.assertEqual(healthy(self.node, "keys"), [])
         fcntl.ioctl(control, UI_SET_EVBIT, EV_KEY)
         fcntl.ioctl(control, UI_SET_KEYBIT, KEY_A)

@@ -26,6 +26,8 @@ static void test_pci(void **state)
 	sys_device("pci0000:6a/0000:6a:01.0", "bus/pci", "");
 	sys_device("pci0000:6a/0000:6a:01.0/dsa4", "bus/dsa", "");
 	host_mkdir("/sys/devices/pci0000:6a/0000:6a:01.0/dsa4/power");
+	/* No device. */
+	host_mkdir("/sys/devices/pci0000:6a/0000:6a:01.0/dsa4/wq3.0");
 	for (int i = 0; i < 12; i++) {
 		char path[64];
 

@@ -244,7 +244,7 @@ static void test_links(void **state)
 	sys_write(directory, "dev", "188:0\n");
 	host_mkdir("/run/udev/data");
 	host_write("/run/udev/data/c188:0",
-		"S:serial/by-path/pci-0\nS:serial/by-id/usb-A9\nS:serial/by-id/absent\nS:../x\nE:A=B\n");
+		"S:serial/by-path/pci-0\nS:serial/by-id/usb-A9\nS:serial/by-id/absent\nS:serial/by-id/../../ttyUSB0\nE:A=B\n");
 	host_mkdir("/dev/serial/by-id");
 	host_mkdir("/dev/serial/by-path");
 	host_symlink("../../ttyUSB0", "/dev/serial/by-id/usb-A9");
@@ -358,6 +358,7 @@ static void test_plugging(void **state)
 {
 	static const char id[] = "usb-0403-6001-A9";
 	struct inventory *inventory = NULL;
+	char path[200], child[300];
 	struct error error;
 
 	config = declare(USB("vendor = 0x0403;"));
@@ -372,6 +373,13 @@ static void test_plugging(void **state)
 	add_interface("1-2.3", 0, "ff\n");
 	add_child("1-2.3", 0, "tty", "ttyUSB0/tty/ttyUSB0");
 	RUN_UNTIL(says(inventory, id, "tty", "/dev/ttyUSB0"));
+	/* Only the tree of /sys tells of this one. */
+	host_node("/dev/video0");
+	run_for(3 * INVENTORY_QUIET);
+	usb_path("1-2.3", path);
+	(void)snprintf(child, sizeof(child), "%s/1-2.3:1.0/video4linux/video0", path);
+	sys_device(child, "class/video4linux", "DEVNAME=video0\n");
+	RUN_UNTIL(says(inventory, id, "video", "/dev/video0"));
 	host_remove("/sys/bus/usb/devices/1-2.3");
 	RUN_UNTIL(says(inventory, id, "usb_address", NULL));
 	write_number("1-2.3", 9);

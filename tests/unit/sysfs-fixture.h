@@ -26,7 +26,7 @@ static inline void sys_device(const char *directory, const char *subsystem, cons
 {
 	const char *name = strrchr(directory, '/') + 1;
 	bool is_bus = strncmp(subsystem, "bus/", 4) == 0;
-	char path[440], up[256] = "", target[440];
+	char path[440], up[256] = "", target[700];
 
 	(void)snprintf(path, sizeof(path), "/sys/devices/%s", directory);
 	host_mkdir(path);

@@ -144,16 +144,20 @@ static void test_elsewhere(void **state)
 /* Longer than any name may be: cut, without harm. */
 static void test_long(void **state)
 {
-	char name[201], directory[1000], identity[IDENTITY_MAX + 1];
+	char name[141], directory[320], identity[IDENTITY_MAX + 1];
 
 	memset(name, 'n', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
-	(void)snprintf(directory, sizeof(directory), "platform/x/%s", name);
 	sys_device("platform/x", "bus/platform", "");
+	(void)snprintf(directory, sizeof(directory), "platform/x/%s0", name);
 	sys_device(directory, "bus/platform", "");
-	(void)snprintf(directory, sizeof(directory), "/sys/devices/platform/x/%s", name);
+	(void)snprintf(directory, sizeof(directory), "platform/x/%s0/m%s0", name, name);
+	sys_device(directory, "bus/platform", "");
+	(void)snprintf(
+		directory, sizeof(directory), "/sys/devices/platform/x/%s0/m%s0", name, name);
 	assert_int_equal(identity_of(host_root, directory, identity), 0);
-	assert_true(strlen(identity) <= IDENTITY_MAX);
+	assert_int_equal(strlen(identity), IDENTITY_MAX);
+	assert_true(strncmp(identity, "x:nnn", 5) == 0);
 }
 
 #define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, sysfs_teardown)

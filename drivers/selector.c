@@ -62,7 +62,8 @@ static const struct option attribute_rule_options[] = {
 		.type = OPTION_STRINGS,
 		.offset = offsetof(struct attribute_rule, is),
 		.help = "Shell pattern of what it says; several are alternatives. Whole numbers "
-			"are the same however they are written, 0x10 as 16.",
+			"are the same however they are written, 0x10 as 16; a file of USB that says 046d "
+			"without 0x is text.",
 	},
 	{
 		.key = "is_not",

@@ -111,7 +111,7 @@ static enum choice_step begin(
 	struct model *model, size_t n, const struct id_set *reusable, struct choice *choice)
 {
 	struct error error = {};
-	int r = choice_begin(model, "uid", "main", GPU, n, reusable, choice, &error);
+	int r = choice_begin(model, "uid", "main", GPU, n, reusable, NULL, choice, &error);
 
 	assert_true(r >= 0);
 	return (enum choice_step)r;
@@ -139,7 +139,7 @@ static void test_reused_devices_come_first(void **state)
 	/* Not enough: what is reused must be included. */
 	assert_int_equal(begin(model, 2, &reusable, &choice), CHOICE_PREFER);
 	assert_int_equal(choice.n_available, 3);
-	assert_int_equal(choice.n_reused, 1);
+	assert_int_equal(choice.n_must, 1);
 	assert_string_equal(choice.available[0], "d0");
 	assert_int_equal(choice_finish(model, GPU, &choice, preferred, 1, &error), 0);
 	assert_int_equal(choice.n_taken, 2);
@@ -148,7 +148,8 @@ static void test_reused_devices_come_first(void **state)
 	choice_done(&choice);
 
 	/* What is missing is counted without it. */
-	assert_true(choice_begin(model, "uid", "main", GPU, 4, &reusable, &choice, &error) < 0);
+	assert_true(
+		choice_begin(model, "uid", "main", GPU, 4, &reusable, NULL, &choice, &error) < 0);
 	assert_string_equal(error.message,
 		"requested number of devices unavailable for " GPU ". Requested: 3, Available: 1");
 }

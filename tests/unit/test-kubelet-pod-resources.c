@@ -197,6 +197,31 @@ static void test_list(void **state)
 	}
 }
 
+static void test_list_of_v1alpha1(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_model(BEHAVIOUR_1_36);
+	_cleanup_message_ struct message message = {};
+	_cleanup_free_ uint8_t *data = NULL;
+	const V1__ListPodResourcesResponse *list;
+	const V1__PodResources *pod;
+	size_t size;
+
+	assert_int_equal(pod_set_status(make_pod(model), POD_FAILED, "x", "y"), 0);
+	record(model, "main", "d1");
+	assert_int_equal(pod_resources_encode_list_v1alpha1(model, &data, &size), 0);
+	message = message_unpack(&v1__list_pod_resources_response__descriptor, data, size);
+	list = (const V1__ListPodResourcesResponse *)message.base;
+	assert_non_null(list);
+	/* Pods that failed too, but no sidecars, and nothing of nodes. */
+	assert_int_equal(list->n_pod_resources, 1);
+	pod = list->pod_resources[0];
+	assert_int_equal(pod->n_containers, 2);
+	assert_string_equal(pod->containers[0]->name, "main");
+	assert_int_equal(pod->containers[0]->n_devices, 2);
+	assert_string_equal(pod->containers[0]->devices[0]->device_ids[0], "d1");
+	assert_null(pod->containers[0]->devices[0]->topology);
+}
+
 static void test_rejected_pods(void **state)
 {
 	static const enum behaviour behaviours[] = { BEHAVIOUR_1_32, BEHAVIOUR_1_36 };
@@ -251,6 +276,7 @@ int main(void)
 		cmocka_unit_test(test_reusable_devices),
 		cmocka_unit_test(test_reused_devices_come_first),
 		cmocka_unit_test(test_list),
+		cmocka_unit_test(test_list_of_v1alpha1),
 		cmocka_unit_test(test_rejected_pods),
 		cmocka_unit_test(test_allocatable),
 	};

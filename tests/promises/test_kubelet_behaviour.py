@@ -5,10 +5,11 @@ import json
 import os
 import signal
 import subprocess
+import time
 import unittest
 
 import http2
-from node import NodeTest, program, until
+from node import NodeTest, program, static, until
 
 NAME = "vendor.example/test"
 
@@ -109,6 +110,23 @@ class Behaviour(NodeTest):
         self.assertEqual(self.two_plugins("off")["disconnects"], 1)
         self.assertEqual((self.resource()["allocatable"], self.resource()["state"]), (4, "serving"))
         self.assertEqual(self.events("disconnected"), [])
+
+    def test_connections_that_break_while_they_are_made(self):
+        names = {f"r{i}": 2 for i in range(20)}
+        self.node.configure(*(static(name, count) for name, count in names.items()))
+        self.begin()
+        self.node.start()
+        self.node.await_allocatable(**names)
+        # Before the options are asked for, while they are, and between the answer and the stream.
+        for _ in range(8):
+            self.node.stop(signal.SIGKILL)
+            self.node.start()
+            end = time.monotonic() + 0.6
+            while time.monotonic() < end:
+                for name in names:
+                    self.node.call_kubelet("fault", resource=f"vendor.example/{name}", fault="close")
+            self.assertIsNone(self.node.kubelet.poll(), "devplug-kubelet died")
+        self.node.await_allocatable(**names)
 
     # --- ListAndWatch
 

@@ -121,9 +121,7 @@ static void test_smallest_set_is_preferred(void **state)
 	/* Across both nodes it would fit, but not as narrowly as it could be. */
 	occupy(model, GPU, "d2");
 	assert_admits(model, 2, 0, false, 3, false);
-	/* Not enough at all: no hint that is preferred. */
 	assert_admits(model, 3, 0, false, 3, false);
-	/* Nothing that needs alignment. */
 	assert_admits(model, 0, 0, true, 3, true);
 }
 

@@ -5,8 +5,9 @@ CMAKE ?= cmake
 PRESET ?= dev
 BUILD = $(if $(filter dev,$(PRESET)),build,build-$(PRESET))
 JOBS ?= $(shell nproc)
+MINUTES ?= 60
 
-.PHONY: all help dependencies test-dependencies build demo test test-system bench deb rpm check-style clean
+.PHONY: all help dependencies test-dependencies build demo test test-system bench soak deb rpm check-style clean
 
 all: build
 
@@ -18,6 +19,7 @@ help:
 	@echo "make rpm         build the RPM packages into build-packages/"
 	@echo "make test-system install, reload, upgrade and purge the package in a booted system (root)"
 	@echo "make bench       measure it on this machine (root; ARGS=\"--only memory\", see tests/bench/bench --help)"
+	@echo "make soak        whether anything leaks in an hour of restarts, kills and reloads (root; MINUTES=60)"
 	@echo "make check-style check the formatting (clang-format)"
 	@echo "make clean       remove the build folders"
 
@@ -57,6 +59,14 @@ bench: test-dependencies
 	@$(CMAKE) --preset release -DBUILD_TESTING=ON >/dev/null
 	@$(CMAKE) --build --preset release -j $(JOBS) -- --quiet
 	@tests/bench/bench --bin build-release/bin $(ARGS)
+
+# Of the build that is installed, and of one that is looked after by LeakSanitizer.
+soak: test-dependencies
+	@for preset in dev asan; do $(CMAKE) --preset $$preset >/dev/null && \
+		$(CMAKE) --build --preset $$preset -j $(JOBS) -- --quiet || exit 1; done
+	@tests/soak/soak --bin build/bin --minutes $(MINUTES) & plain=$$!; \
+		tests/soak/soak --bin build-asan/bin --minutes $(MINUTES) --resources 15; asan=$$?; \
+		wait $$plain && exit $$asan
 
 check-style: test-dependencies
 	git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror

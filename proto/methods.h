@@ -23,5 +23,6 @@
 	"/pluginregistration.Registration/NotifyRegistrationStatus"
 
 #define METHOD_POD_RESOURCES_LIST            "/v1.PodResourcesLister/List"
+#define METHOD_POD_RESOURCES_V1ALPHA1_LIST   "/v1alpha1.PodResourcesLister/List"
 #define METHOD_POD_RESOURCES_GET_ALLOCATABLE "/v1.PodResourcesLister/GetAllocatableResources"
 #define METHOD_POD_RESOURCES_GET             "/v1.PodResourcesLister/Get"

@@ -20,6 +20,8 @@
 #define FLUSH_INTERVAL (100 * USEC_PER_MSEC)
 /* A child has RESOURCE_END_TIMEOUT before it is killed. */
 #define STOP_DEADLINE (RESOURCE_END_TIMEOUT + 3 * USEC_PER_SEC)
+/* By then the kernel has ended the children of a daemon that was killed just before our start. */
+#define SWEEP_AGAIN (10 * USEC_PER_SEC)
 
 static bool all_stopped(const struct manager *manager)
 {
@@ -115,13 +117,27 @@ static void on_kubelet(bool present, void *userdata)
 		resource_handle(manager->children[i]->resource, RESOURCE_KUBELET, NULL);
 }
 
-static void sweep(const char *directory)
+static void sweep(const struct manager *manager)
 {
-	unsigned removed = session_sweep(directory);
+	const char *directories[] = {
+		manager->config->kubelet.device_plugin_dir,
+		manager->config->kubelet.plugins_registry_dir,
+	};
 
-	if (removed > 0)
-		log_notice("removed %u sockets from %s that a killed devplugd left", removed,
-			directory);
+	/* Also where no resource is registered now: one may have been, before. */
+	for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
+		unsigned removed = session_sweep(directories[i], manager->instance);
+
+		if (removed > 0)
+			log_notice("removed %u sockets from %s that a killed devplugd left",
+				removed, directories[i]);
+	}
+}
+
+static int on_sweep(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	sweep(userdata);
+	return 0;
 }
 
 int manager_watch_kubelet(struct manager *manager)
@@ -137,9 +153,9 @@ int manager_watch_kubelet(struct manager *manager)
 	}
 	(void)kubelet_watch_free(manager->watch);
 	manager->watch = watch;
-	/* Also where no resource is registered now: one may have been, before. */
-	sweep(directory);
-	sweep(manager->config->kubelet.plugins_registry_dir);
+	sweep(manager);
+	(void)sd_event_source_set_time(manager->sweep, now_usec(CLOCK_MONOTONIC) + SWEEP_AGAIN);
+	(void)sd_event_source_set_enabled(manager->sweep, SD_EVENT_ONESHOT);
 	return 0;
 }
 
@@ -225,6 +241,11 @@ static int add_sources(struct manager *manager)
 	if (r < 0)
 		return r;
 	(void)sd_event_source_set_enabled(manager->deadline, SD_EVENT_OFF);
+	r = sd_event_add_time(manager->event, &manager->sweep, CLOCK_MONOTONIC, 0, USEC_PER_SEC,
+		on_sweep, manager);
+	if (r < 0)
+		return r;
+	(void)sd_event_source_set_enabled(manager->sweep, SD_EVENT_OFF);
 	r = sd_event_set_watchdog(manager->event, true);
 	if (r < 0)
 		log_warning("cannot serve the watchdog of systemd: %s", strerror(-r));
@@ -339,6 +360,7 @@ struct manager *manager_free(struct manager *manager)
 	(void)state_free(manager->state);
 	sd_event_source_disable_unref(manager->flush);
 	sd_event_source_disable_unref(manager->deadline);
+	sd_event_source_disable_unref(manager->sweep);
 	(void)close_fd(manager->executable_fd);
 	free(manager->executable);
 	(void)config_free(manager->config);

@@ -38,6 +38,7 @@ struct manager {
 	uint64_t reloads;       /* attempts */
 	bool reload_failed;     /* the last attempt; the file is not what is in force */
 	bool on_last_accepted;  /* started so, because the file is not valid */
+	sd_event_source *sweep; /* of what a dead daemon's children had still open */
 	bool stopping;
 	sd_event_source *deadline; /* of the stop */
 };
@@ -54,7 +55,7 @@ int manager_run(struct manager *manager);
 void manager_changed(struct manager *manager);
 
 /* Watches the plugin directory of the configuration in force, and clears the directories of sockets
- * that a dead daemon left. Logs. */
+ * that a dead daemon left: at once, and again when its children must have ended, too. Logs. */
 int manager_watch_kubelet(struct manager *manager);
 
 /* Keeps the configuration in force as the last accepted one. Logs. */

@@ -179,14 +179,18 @@ void session_done(struct session *session)
 	*session = SESSION_INIT;
 }
 
-static bool is_our_socket(const struct dirent *entry)
+/* Whether the name is one that another instance gave: PREFIX hash-INSTANCE-number SUFFIX. */
+static bool is_of_another(const char *name, const char *instance)
 {
-	const char *shown = startswith(entry->d_name, SESSION_HIDDEN_PREFIX) ?: entry->d_name;
-	const char *rest = startswith(shown, SESSION_SOCKET_PREFIX);
+	const char *shown = startswith(name, SESSION_HIDDEN_PREFIX) ?: name;
+	const char *rest = startswith(shown, SESSION_SOCKET_PREFIX), *theirs;
 	size_t suffix = strlen(SESSION_SOCKET_SUFFIX);
 
-	return rest && strlen(rest) > suffix &&
-		streq(rest + strlen(rest) - suffix, SESSION_SOCKET_SUFFIX);
+	if (!rest || strlen(rest) <= suffix ||
+		!streq(rest + strlen(rest) - suffix, SESSION_SOCKET_SUFFIX))
+		return false;
+	theirs = strchr(rest, '-');
+	return !theirs || !startswith(theirs + 1, instance);
 }
 
 static bool is_abandoned(int directory_fd, const char *directory, const char *name)
@@ -198,7 +202,7 @@ static bool is_abandoned(int directory_fd, const char *directory, const char *na
 		connect_socket(directory, name, &fd) == -ECONNREFUSED;
 }
 
-unsigned session_sweep(const char *directory)
+unsigned session_sweep(const char *directory, const char *instance)
 {
 	DIR *stream = opendir(directory);
 	struct dirent *entry;
@@ -207,7 +211,8 @@ unsigned session_sweep(const char *directory)
 	if (!stream)
 		return 0;
 	while ((entry = readdir(stream)))
-		if (is_our_socket(entry) && is_abandoned(dirfd(stream), directory, entry->d_name) &&
+		if (is_of_another(entry->d_name, instance) &&
+			is_abandoned(dirfd(stream), directory, entry->d_name) &&
 			unlinkat(dirfd(stream), entry->d_name, 0) == 0)
 			count++;
 	(void)closedir(stream);

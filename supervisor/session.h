@@ -53,6 +53,6 @@ void session_handed_over(struct session *session);
  * session none. */
 void session_done(struct session *session);
 
-/* Removes sockets of ours that nobody listens on, left by a daemon that was killed. Returns how
- * many. */
-unsigned session_sweep(const char *directory);
+/* Removes sockets of ours that nobody listens on, left by a daemon that was killed; those of
+ * `instance` have their sessions and are left alone. Returns how many. */
+unsigned session_sweep(const char *directory, const char *instance);

@@ -273,9 +273,9 @@ static void prefer(struct admission *admission)
 
 	if (!connection)
 		return;
-	container.n_available_deviceids = admission->choice.n_available;
+	container.n_available_deviceids = admission->choice.n_offered;
 	container.available_deviceids = admission->choice.available;
-	container.n_must_include_deviceids = admission->choice.n_reused;
+	container.n_must_include_deviceids = admission->choice.n_must;
 	container.must_include_deviceids = admission->choice.available;
 	container.allocation_size = (int32_t)admission->choice.required;
 	request.n_container_requests = 1;
@@ -296,7 +296,21 @@ static int begin_choice(struct admission *admission, struct error *error)
 		    model, admission->pod, admission->container, limit->resource, &reusable) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	return choice_begin(model, admission->pod->uid, admission_container(admission)->name,
-		limit->resource, limit->count, &reusable, &admission->choice, error);
+		limit->resource, limit->count, &reusable, &admission_container(admission)->topology,
+		&admission->choice, error);
+}
+
+/* Before the first device of a container is chosen. */
+static int find_nodes(struct admission *admission, struct error *error)
+{
+	int r;
+
+	if (admission->admitted || admission->position > 0)
+		return 0;
+	r = topology_admit(admission->manager->model, admission->pod, admission->container);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	return r > 0 ? 0 : error_set(error, -EXDEV, TOPOLOGY_MESSAGE);
 }
 
 /* The next resource that needs a call, of this container or, at admission, of those behind it. */
@@ -304,10 +318,12 @@ static int find_next_choice(struct admission *admission, struct error *error)
 {
 	for (;;) {
 		size_t n_limits = admission_container(admission)->n_limits;
+		int r = find_nodes(admission, error);
 
+		if (r < 0)
+			return r;
 		for (; admission->position < n_limits; admission->position++) {
-			int r = begin_choice(admission, error);
-
+			r = begin_choice(admission, error);
 			if (r != CHOICE_NOTHING)
 				return r;
 		}
@@ -323,7 +339,9 @@ void admission_next_resource(struct admission *admission)
 	struct error error = {};
 	int r = find_next_choice(admission, &error);
 
-	if (r < 0)
+	if (r == -EXDEV)
+		reject(admission, TOPOLOGY_REASON, error.message);
+	else if (r < 0)
 		fail(admission, error.message);
 	else if (r == CHOICE_PREFER)
 		prefer(admission);

@@ -13,6 +13,7 @@ struct manager_options arg_run = {
 	.plugin_dir = "/var/lib/kubelet/device-plugins",
 	.state_dir = "/run/devplug-kubelet",
 	.behaviour = BEHAVIOUR_1_36,
+	.topology = { .n_nodes = 2 },
 	.stale_stream_race = true,
 	.time_scale = 1,
 };
@@ -51,6 +52,11 @@ const char arguments_help[] =
 	"  --stale-stream-race on|off\n"
 	"                          on (default): the end of an older stream disconnects the newer\n"
 	"                          plugin, as in kubelets up to 1.36; off: as in later ones\n"
+	"  --topology-policy none|best-effort|restricted|single-numa-node\n"
+	"                          of the topology manager, default none\n"
+	"  --topology-scope container|pod\n"
+	"                          what is aligned together, default container\n"
+	"  --numa-nodes N          the machine has the nodes 0 to N-1; 1 to 8, default 2\n"
 	"  --time-scale N          grace period (5 min), status tick (10 s) and idle time (30 min)\n"
 	"                          go by N times as fast\n"
 	"  --seed N                makes arbitrary choices repeatable\n"
@@ -147,6 +153,24 @@ static int set_behaviour(const char *value, void *target)
 	return 0;
 }
 
+static int set_topology_policy(const char *value, void *target)
+{
+	return topology_policy_from_string(value, target);
+}
+
+static int set_topology_scope(const char *value, void *target)
+{
+	return topology_scope_from_string(value, target);
+}
+
+static int set_nodes(const char *value, void *target)
+{
+	if (value[0] < '1' || value[0] > '0' + TOPOLOGY_MAX_NODES || value[1] != '\0')
+		return -EINVAL;
+	*(unsigned *)target = (unsigned)(value[0] - '0');
+	return 0;
+}
+
 static int set_scale(const char *value, void *target)
 {
 	char *end;
@@ -191,6 +215,11 @@ static const struct {
 	{ { "behaviour", required_argument, NULL, 0 }, set_behaviour, &arg_run.behaviour },
 	{ { "stale-stream-race", required_argument, NULL, 0 }, set_switch,
 		&arg_run.stale_stream_race },
+	{ { "topology-policy", required_argument, NULL, 0 }, set_topology_policy,
+		&arg_run.topology.policy },
+	{ { "topology-scope", required_argument, NULL, 0 }, set_topology_scope,
+		&arg_run.topology.scope },
+	{ { "numa-nodes", required_argument, NULL, 0 }, set_nodes, &arg_run.topology.n_nodes },
 	{ { "time-scale", required_argument, NULL, 0 }, set_scale, &arg_run.time_scale },
 	{ { "seed", required_argument, NULL, 0 }, set_seed, &arg_run.seed },
 	{ { "limits", required_argument, NULL, 0 }, set_text, &arg_limits },

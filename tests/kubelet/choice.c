@@ -58,12 +58,12 @@ static int reuse(const struct id_set *reusable, struct choice *choice)
 	int r = 0;
 
 	for (size_t i = 0; reusable && i < reusable->n_slots && r >= 0; i++) {
-		if (!reusable->slots[i] || choice->n_reused == choice->required)
+		if (!reusable->slots[i] || choice->n_must == choice->required)
 			continue;
 		r = add_available(choice, choice->n_available, reusable->slots[i]);
-		choice->n_reused++;
+		choice->n_must++;
 	}
-	for (size_t i = 0; i < choice->n_reused && r >= 0; i++)
+	for (size_t i = 0; i < choice->n_must && r >= 0; i++)
 		choice->taken[choice->n_taken++] = choice->available[i];
 	return r;
 }
@@ -79,30 +79,115 @@ static int find_available(struct model *model, const struct resource *resource,
 		calloc(devices->count + (reusable ? reusable->count : 0) + 1, sizeof(char *));
 	choice->taken = calloc(choice->required, sizeof(char *));
 	r = choice->available && choice->taken ? reuse(reusable, choice) : -ENOMEM;
-	needed = choice->required - choice->n_reused;
+	needed = choice->required - choice->n_must;
 	if (r >= 0 && needed == 0)
 		return 0;
 	for (size_t i = 0; i < devices->count && r >= 0; i++) {
 		const struct listed_device *device = &devices->devices[i];
-		size_t n = choice->n_available - choice->n_reused;
+		size_t n = choice->n_available - choice->n_must;
 
 		/* Shuffled while it is filled: the newcomer changes places with anybody. */
 		if (device->healthy && !id_set_contains(&resource->allocated, device->id))
 			r = add_available(
-				choice, choice->n_reused + model_random(model, n + 1), device->id);
+				choice, choice->n_must + model_random(model, n + 1), device->id);
 	}
 	if (r < 0)
 		return error_set(error, r, "out of memory");
-	if (choice->n_available - choice->n_reused < needed)
+	if (choice->n_available - choice->n_must < needed)
 		return error_set(error, -ENOSPC,
 			"requested number of devices unavailable for %s. Requested: %zu, Available: %zu",
-			resource->name, needed, choice->n_available - choice->n_reused);
+			resource->name, needed, choice->n_available - choice->n_must);
 	return 0;
 }
 
+static int take(struct resource *resource, struct choice *choice, char *id)
+{
+	int r;
+
+	if (choice->n_taken == choice->required)
+		return 0;
+	r = id_set_insert(&resource->allocated, id);
+	if (r <= 0)
+		return r;
+	choice->taken[choice->n_taken++] = id;
+	return 0;
+}
+
+enum nearness {
+	ON_WANTED_NODE,
+	ON_OTHER_NODE,
+	ON_NO_NODE,
+};
+
+/* A node -1 is none, whatever the plugin means by it. */
+static enum nearness find_nearness(const struct listed_device *device, uint64_t wanted)
+{
+	enum nearness nearness = ON_NO_NODE;
+
+	for (size_t i = 0; i < device->n_numa; i++) {
+		int64_t node = device->numa[i];
+
+		if (node >= 0 && node < 64 && (wanted >> node & 1) != 0)
+			return ON_WANTED_NODE;
+		if (node != NODE_NONE)
+			nearness = ON_OTHER_NODE;
+	}
+	return nearness;
+}
+
+/* Puts what is not reused into the order of nearness. Returns how many are on wanted nodes, or
+ * -ENOMEM. */
+static ssize_t sort_by_nearness(
+	const struct resource *resource, uint64_t wanted, struct choice *choice)
+{
+	size_t n = choice->n_available - choice->n_must, at = 0;
+	_cleanup_free_ char **sorted = calloc(n + 1, sizeof(*sorted));
+	char **ids = choice->available + choice->n_must;
+	ssize_t near = 0;
+
+	if (!sorted)
+		return -ENOMEM;
+	for (unsigned nearness = ON_WANTED_NODE; nearness <= ON_NO_NODE; nearness++)
+		for (size_t i = 0; i < n; i++) {
+			const struct listed_device *device =
+				device_table_find(resource->devices, ids[i]);
+
+			if (find_nearness(device, wanted) != nearness)
+				continue;
+			sorted[at++] = ids[i];
+			near += nearness == ON_WANTED_NODE;
+		}
+	memcpy(ids, sorted, n * sizeof(*sorted));
+	return near;
+}
+
+/* What the plugin may choose from: the devices on wanted nodes if they are more than enough, else
+ * all, but these must be included. */
+static int align(struct resource *resource, const struct topology_hint *hint, struct choice *choice)
+{
+	size_t needed = choice->required - choice->n_must, near = 0;
+	int r = 0;
+
+	choice->n_offered = choice->n_available;
+	if (hint && hint->aligned && device_table_has_numa(resource->devices)) {
+		ssize_t n = sort_by_nearness(resource, hint->nodes, choice);
+
+		if (n < 0)
+			return (int)n;
+		near = (size_t)n;
+	}
+	if (needed < near) {
+		choice->n_offered = choice->n_must + near;
+		return 0;
+	}
+	for (size_t i = 0; i < near && r >= 0; i++)
+		r = take(resource, choice, choice->available[choice->n_must++]);
+	return r;
+}
+
 static int begin(struct model *model, const char *pod_uid, const char *container,
-	struct resource *resource, const struct id_set *reusable, struct choice *choice,
-	struct error *error)
+	struct resource *resource, const struct id_set *reusable, const struct topology_hint *hint,
+	struct choice *choice, struct error *error)
 {
 	const struct allocation *allocation =
 		model_find_allocation(model, pod_uid, container, resource->name);
@@ -133,6 +218,11 @@ static int begin(struct model *model, const char *pod_uid, const char *container
 		return r;
 	if (choice->n_taken == choice->required)
 		return CHOICE_ALLOCATE;
+	r = align(resource, hint, choice);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	if (choice->n_taken == choice->required)
+		return CHOICE_ALLOCATE;
 	if (!resource->endpoint.present)
 		return error_set(error, -ENOENT,
 			"endpoint not found in cache for a registered resource: %s",
@@ -145,7 +235,7 @@ static int begin(struct model *model, const char *pod_uid, const char *container
 
 int choice_begin(struct model *model, const char *pod_uid, const char *container,
 	const char *resource_name, size_t required, const struct id_set *reusable,
-	struct choice *ret, struct error *error)
+	const struct topology_hint *hint, struct choice *ret, struct error *error)
 {
 	struct resource *resource = model_find_resource(model, resource_name);
 	struct choice choice = { .required = required };
@@ -154,7 +244,7 @@ int choice_begin(struct model *model, const char *pod_uid, const char *container
 	/* Nobody's resource: the container starts without it. */
 	if (!resource || !resource_is_device_plugin(resource))
 		return CHOICE_NOTHING;
-	r = begin(model, pod_uid, container, resource, reusable, &choice, error);
+	r = begin(model, pod_uid, container, resource, reusable, hint, &choice, error);
 	if (r < 0)
 		choice_done(&choice);
 	else
@@ -162,31 +252,18 @@ int choice_begin(struct model *model, const char *pod_uid, const char *container
 	return r;
 }
 
-static int take(struct resource *resource, struct choice *choice, char *id)
-{
-	int r;
-
-	if (choice->n_taken == choice->required)
-		return 0;
-	r = id_set_insert(&resource->allocated, id);
-	if (r <= 0)
-		return r;
-	choice->taken[choice->n_taken++] = id;
-	return 0;
-}
-
 static int take_all(struct resource *resource, struct choice *choice, const struct id_set *wanted)
 {
 	int r;
 
-	for (size_t i = 0; i < choice->n_available; i++) {
+	for (size_t i = 0; i < choice->n_offered; i++) {
 		if (!id_set_contains(wanted, choice->available[i]))
 			continue;
 		r = take(resource, choice, choice->available[i]);
 		if (r < 0)
 			return r;
 	}
-	for (size_t i = 0; i < choice->n_available; i++) {
+	for (size_t i = 0; i < choice->n_offered; i++) {
 		r = take(resource, choice, choice->available[i]);
 		if (r < 0)
 			return r;

@@ -6,7 +6,7 @@
  */
 #include "connection.h"
 
-#include "deviceplugin.pb-c.h"
+#include "list-message.h"
 #include "plugin-call.h"
 #include "plugin-dir.h"
 #include "proto/message.h"
@@ -113,33 +113,6 @@ static void on_stream_result(struct manager *manager, const struct answer *answe
 	let_idle(connection);
 }
 
-static int table_from_message(const V1beta1__ListAndWatchResponse *list, struct device_table **ret)
-{
-	_cleanup_(device_table_freep) struct device_table *table = NULL;
-	_cleanup_free_ int64_t *numa = NULL;
-	int r;
-
-	r = device_table_new(list->n_devices, &table);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < list->n_devices; i++) {
-		const V1beta1__Device *device = list->devices[i];
-		size_t n = device->topology ? device->topology->n_nodes : 0;
-		int64_t *grown = reallocarray(numa, n + 1, sizeof(*numa));
-
-		if (!grown)
-			return -ENOMEM;
-		numa = grown;
-		for (size_t k = 0; k < n; k++)
-			numa[k] = device->topology->nodes[k]->id;
-		r = device_table_add(table, device->id, device->health, numa, n);
-		if (r < 0)
-			return r;
-	}
-	*ret = TAKE_PTR(table);
-	return 0;
-}
-
 static void tell_list(
 	struct connection *connection, const struct resource *resource, const struct list *list)
 {
@@ -174,7 +147,8 @@ static int take_list(struct connection *connection, const struct list *list)
 		return -EBADMSG;
 	if (manager->model->behaviour >= BEHAVIOUR_1_36 && !message_is_utf8(message.base))
 		return -EILSEQ;
-	r = table_from_message((const V1beta1__ListAndWatchResponse *)message.base, &devices);
+	r = device_table_from_message(
+		(const V1beta1__ListAndWatchResponse *)message.base, &devices);
 	if (r >= 0)
 		r = model_replace_devices(manager->model, connection->resource, devices);
 	if (r >= 0)
@@ -206,11 +180,18 @@ static void on_list(struct connection *connection, const struct list *list)
 
 static void start_stream(struct connection *connection)
 {
+	int r;
+
 	connection->streaming = true;
-	if (connection_stream(connection, on_list, on_stream_result) < 0) {
-		on_stream_ended(connection, "out of memory");
-		let_idle(connection);
-	}
+	r = connection_stream(connection, on_list, on_stream_result);
+	if (r >= 0)
+		return;
+	/* Closed after the plugin had answered, and before that was known here. */
+	on_stream_ended(connection,
+		r == -ENOTCONN
+			? "rpc error: code = Canceled desc = grpc: the client connection is closing"
+			: "out of memory");
+	let_idle(connection);
 }
 
 static void on_options(struct manager *manager, const struct answer *answer, void *userdata)

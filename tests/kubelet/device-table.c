@@ -92,6 +92,14 @@ const struct listed_device *device_table_find(const struct device_table *table, 
 	return index > 0 ? &table->devices[index - 1] : NULL;
 }
 
+bool device_table_has_numa(const struct device_table *table)
+{
+	for (size_t i = 0; i < table->count; i++)
+		if (table->devices[i].n_numa > 0)
+			return true;
+	return false;
+}
+
 void device_table_mark_unhealthy(struct device_table *table)
 {
 	for (size_t i = 0; i < table->count; i++) {

@@ -34,6 +34,9 @@ int device_table_add(struct device_table *table, const char *id, const char *hea
 /* NULL if no entry had the id. */
 const struct listed_device *device_table_find(const struct device_table *table, const char *id);
 
+/* Whether any device has a NUMA node. */
+bool device_table_has_numa(const struct device_table *table);
+
 /* Makes every device unhealthy, which is what the kubelet does when a stream has ended. */
 void device_table_mark_unhealthy(struct device_table *table);
 

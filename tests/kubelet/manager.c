@@ -99,9 +99,14 @@ static int make_model(struct manager *manager)
 {
 	const struct manager_options *options = manager->options;
 
+	int r;
+
 	manager->model = model_free(manager->model);
-	return model_new(options->behaviour, options->stale_stream_race,
+	r = model_new(options->behaviour, options->stale_stream_race,
 		KUBELET_GRACE / options->time_scale, options->seed, &manager->model);
+	if (r >= 0)
+		manager->model->topology = options->topology;
+	return r;
 }
 
 /* What we overwrite may be a real kubelet's. */

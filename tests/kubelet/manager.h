@@ -39,6 +39,7 @@ struct manager_options {
 	const char *plugins_registry; /* NULL: no watcher */
 	const char *state_dir;
 	enum behaviour behaviour;
+	struct topology_rules topology;
 	bool stale_stream_race;
 	bool force_json;
 	unsigned time_scale; /* how much faster than a kubelet the long periods go by */

@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "device-table.h"
 #include "id-set.h"
+#include "topology.h"
 
 /* How long the devices of a resource without a plugin still count. */
 #define KUBELET_GRACE (5 * 60 * USEC_PER_SEC)
@@ -89,6 +90,7 @@ struct pod_container {
 	enum container_kind kind;
 	struct pod_limit *limits;
 	size_t n_limits;
+	struct topology_hint topology; /* of its admission; nothing after a restart */
 };
 
 /* Its containers are in the order in which they are admitted: init containers and sidecars first.
@@ -107,6 +109,7 @@ struct pod {
 
 struct model {
 	enum behaviour behaviour;
+	struct topology_rules topology;
 	uint64_t grace;
 	uint64_t random; /* state of the generator behind every arbitrary order */
 	struct client_table clients;

@@ -289,6 +289,8 @@ int connection_stream(struct connection *connection, list_handler on_list, answe
 	struct result *result;
 	int r;
 
+	if (!connection->client)
+		return -ENOTCONN;
 	r = result_new(connection, handler, connection, &result);
 	if (r < 0)
 		return r;

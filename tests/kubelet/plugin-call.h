@@ -48,6 +48,6 @@ void connection_release(struct connection *connection);
 /* Closes; what is outstanding ends with Canceled. */
 void connection_close(struct connection *connection);
 
-/* Opens ListAndWatch. */
+/* Opens ListAndWatch. -ENOTCONN: the connection was closed. */
 int connection_stream(
 	struct connection *connection, list_handler on_list, answer_handler on_result);

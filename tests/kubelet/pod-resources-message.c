@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A device on several NUMA nodes is an entry for each, a device without topology is one entry
- * without. The structures of protobuf-c live in one pool and point into the model.
+ * without. The structures of protobuf-c live in one pool and point into the model. The fields that
+ * v1alpha1 has are those of v1, with the same numbers.
  */
 #include "pod-resources-message.h"
 
 #include "podresources.pb-c.h"
 #include "proto/message.h"
+
+/* What a version of the API tells. */
+struct version {
+	bool topology, sidecars, failed_pods;
+};
 
 /* An entry for a device with what it refers to. */
 struct device_entry {
@@ -80,8 +86,9 @@ static struct device_entry *entry_of(V1__ContainerDevices *device)
 	return (struct device_entry *)device;
 }
 
-static int fill_container(struct pool *pool, const struct model *model, const struct pod *pod,
-	const struct pod_container *from, V1__ContainerResources *to)
+static int fill_container(struct pool *pool, const struct version *version,
+	const struct model *model, const struct pod *pod, const struct pod_container *from,
+	V1__ContainerResources *to)
 {
 	size_t n = 0;
 	int r;
@@ -104,15 +111,17 @@ static int fill_container(struct pool *pool, const struct model *model, const st
 		for (size_t k = 0; k < allocation->n_devices; k++) {
 			const struct allocated_device *device = &allocation->devices[k];
 
+			bool has_node = version->topology && device->node != NODE_NONE;
+
 			fill_device(entry_of(to->devices[to->n_devices++]), allocation->resource,
-				device->id, device->node == NODE_NONE ? NULL : &device->node);
+				device->id, has_node ? &device->node : NULL);
 		}
 	}
 	return 0;
 }
 
-static int fill_pod(
-	struct pool *pool, const struct model *model, const struct pod *pod, V1__PodResources *to)
+static int fill_pod(struct pool *pool, const struct version *version, const struct model *model,
+	const struct pod *pod, V1__PodResources *to)
 {
 	V1__ContainerResources *containers =
 		pool_alloc(pool, pod->n_containers, sizeof(*containers));
@@ -127,9 +136,10 @@ static int fill_pod(
 		V1__ContainerResources *container = &containers[to->n_containers];
 		int r;
 
-		if (pod->containers[i].kind == CONTAINER_INIT)
+		if (pod->containers[i].kind == CONTAINER_INIT ||
+			(pod->containers[i].kind == CONTAINER_SIDECAR && !version->sidecars))
 			continue;
-		r = fill_container(pool, model, pod, &pod->containers[i], container);
+		r = fill_container(pool, version, model, pod, &pod->containers[i], container);
 		if (r < 0)
 			return r;
 		to->containers[to->n_containers++] = container;
@@ -137,12 +147,8 @@ static int fill_pod(
 	return 0;
 }
 
-static bool is_listed(const struct model *model, const struct pod *pod)
-{
-	return model->behaviour == BEHAVIOUR_1_32 || pod->phase != POD_FAILED;
-}
-
-int pod_resources_encode_list(const struct model *model, uint8_t **ret, size_t *ret_size)
+static int encode_list(
+	const struct model *model, const struct version *version, uint8_t **ret, size_t *ret_size)
 {
 	_cleanup_(pool_done) struct pool pool = {};
 	V1__ListPodResourcesResponse list = V1__LIST_POD_RESOURCES_RESPONSE__INIT;
@@ -154,13 +160,31 @@ int pod_resources_encode_list(const struct model *model, uint8_t **ret, size_t *
 	for (size_t i = 0; i < model->n_pods; i++) {
 		V1__PodResources *pod = &pods[list.n_pod_resources];
 
-		if (!is_listed(model, model->pods[i]))
+		if (model->pods[i]->phase == POD_FAILED && !version->failed_pods)
 			continue;
-		if (fill_pod(&pool, model, model->pods[i], pod) < 0)
+		if (fill_pod(&pool, version, model, model->pods[i], pod) < 0)
 			return -ENOMEM;
 		list.pod_resources[list.n_pod_resources++] = pod;
 	}
 	return message_pack(&list.base, ret, ret_size);
+}
+
+int pod_resources_encode_list(const struct model *model, uint8_t **ret, size_t *ret_size)
+{
+	const struct version version = {
+		.topology = true,
+		.sidecars = true,
+		.failed_pods = model->behaviour == BEHAVIOUR_1_32,
+	};
+
+	return encode_list(model, &version, ret, ret_size);
+}
+
+int pod_resources_encode_list_v1alpha1(const struct model *model, uint8_t **ret, size_t *ret_size)
+{
+	const struct version version = { .failed_pods = true };
+
+	return encode_list(model, &version, ret, ret_size);
 }
 
 /* How many entries the healthy devices are. */
@@ -206,11 +230,12 @@ int pod_resources_encode_pod(const struct model *model, const char *namespace, c
 	_cleanup_(pool_done) struct pool pool = {};
 	V1__GetPodResourcesResponse response = V1__GET_POD_RESOURCES_RESPONSE__INIT;
 	const struct pod *pod = model_find_pod(model, namespace, name);
+	const struct version version = { .topology = true, .sidecars = true };
 	V1__PodResources to;
 
 	if (!pod || pod->phase == POD_FAILED)
 		return -ENOENT;
-	if (fill_pod(&pool, model, pod, &to) < 0)
+	if (fill_pod(&pool, &version, model, pod, &to) < 0)
 		return -ENOMEM;
 	response.pod_resources = &to;
 	return message_pack(&response.base, ret, ret_size);

@@ -11,6 +11,11 @@
 /* List: pods that are active (up to 1.32: all), without plain init containers. */
 int pod_resources_encode_list(const struct model *model, uint8_t **ret, size_t *ret_size);
 
+/* List of v1alpha1: all pods, containers that are neither init containers nor sidecars, no
+ * topology.
+ */
+int pod_resources_encode_list_v1alpha1(const struct model *model, uint8_t **ret, size_t *ret_size);
+
 /* GetAllocatableResources: every healthy device, in use or not. */
 int pod_resources_encode_allocatable(const struct model *model, uint8_t **ret, size_t *ret_size);
 

@@ -25,6 +25,7 @@
 
 enum method {
 	METHOD_LIST,
+	METHOD_LIST_V1ALPHA1,
 	METHOD_ALLOCATABLE,
 	METHOD_GET,
 };
@@ -92,6 +93,12 @@ static enum rpc_status answer_get(const struct model *model, const struct pod_ca
 	return r < 0 ? RPC_UNKNOWN : RPC_OK;
 }
 
+static int (*const encode[])(const struct model *model, uint8_t **ret, size_t *ret_size) = {
+	[METHOD_LIST] = pod_resources_encode_list,
+	[METHOD_LIST_V1ALPHA1] = pod_resources_encode_list_v1alpha1,
+	[METHOD_ALLOCATABLE] = pod_resources_encode_allocatable,
+};
+
 static enum rpc_status answer(struct pod_resources *server, const struct pod_call *call,
 	uint8_t **ret, size_t *ret_size, char *text, size_t size)
 {
@@ -104,12 +111,9 @@ static enum rpc_status answer(struct pod_resources *server, const struct pod_cal
 	}
 	if (call->method == METHOD_GET)
 		return answer_get(model, call, ret, ret_size, text, size);
-	if (call->method == METHOD_LIST) {
+	if (call->method != METHOD_ALLOCATABLE)
 		(void)model_collect_allocations(model);
-		r = pod_resources_encode_list(model, ret, ret_size);
-	} else {
-		r = pod_resources_encode_allocatable(model, ret, ret_size);
-	}
+	r = encode[call->method](model, ret, ret_size);
 	if (r < 0)
 		(void)snprintf(text, size, "out of memory");
 	return r < 0 ? RPC_RESOURCE_EXHAUSTED : RPC_OK;
@@ -185,6 +189,12 @@ static void on_list(struct rpc_call *call, const uint8_t *data, size_t size, voi
 	take_call(userdata, METHOD_LIST, call, data, size);
 }
 
+static void on_list_v1alpha1(
+	struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
+{
+	take_call(userdata, METHOD_LIST_V1ALPHA1, call, data, size);
+}
+
 static void on_allocatable(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
 {
 	take_call(userdata, METHOD_ALLOCATABLE, call, data, size);
@@ -197,6 +207,7 @@ static void on_get(struct rpc_call *call, const uint8_t *data, size_t size, void
 
 static const struct rpc_method methods[] = {
 	{ .path = METHOD_POD_RESOURCES_LIST, .on_call = on_list },
+	{ .path = METHOD_POD_RESOURCES_V1ALPHA1_LIST, .on_call = on_list_v1alpha1 },
 	{ .path = METHOD_POD_RESOURCES_GET_ALLOCATABLE, .on_call = on_allocatable },
 	{ .path = METHOD_POD_RESOURCES_GET, .on_call = on_get },
 };

@@ -71,6 +71,18 @@ static void print_resources(const json_t *pod)
 		"  %s: no plugin has registered it, the container starts without\n", TEXT(id));
 }
 
+static void print_topology(const json_t *topology)
+{
+	const json_t *nodes = json_object_get(topology, "nodes"), *node;
+	size_t i;
+
+	json_array_foreach(nodes, i, node)(void) printf(
+		"%s %lld", i == 0 ? "  NUMA nodes:" : "", (long long)json_integer_value(node));
+	if (i > 0)
+		(void)puts(
+			json_is_true(json_object_get(topology, "preferred")) ? ", preferred" : "");
+}
+
 static void print_map(const char *title, const json_t *map)
 {
 	const char *key;
@@ -121,6 +133,7 @@ void print_pod(const json_t *pod)
 			(void)printf(" %s container %s\n", MEMBER(container, "kind"),
 				MEMBER(container, "name"));
 		print_resources(container);
+		print_topology(json_object_get(container, "topology"));
 		print_container(json_object_get(container, "container"));
 	}
 }

@@ -102,10 +102,13 @@ json_t *view_status(const struct manager *manager)
 	for (size_t i = 0; i < model->n_resources; i++)
 		if (json_array_append_new(resources, view_resource(model, model->resources[i])) < 0)
 			return NULL;
-	return json_pack("{s:s, s:o, s:b, s:O}", "behaviour",
+	return json_pack("{s:s, s:o, s:b, s:{s:s, s:s, s:i}, s:O}", "behaviour",
 		model->behaviour == BEHAVIOUR_1_32 ? "1.32" : "1.36", "plugin_dir",
 		text_json(manager->options->plugin_dir), "stale_stream_race",
-		model->clients.stale_stream_race, "resources", resources);
+		model->clients.stale_stream_race, "topology", "policy",
+		topology_policy_to_string(model->topology.policy), "scope",
+		topology_scope_to_string(model->topology.scope), "nodes",
+		(int)model->topology.n_nodes, "resources", resources);
 }
 
 static json_t *view_ids(const struct allocation *allocation)
@@ -136,6 +139,20 @@ static int add_limit(const struct model *model, const struct pod *pod, const cha
 	return 0;
 }
 
+/* Which nodes the container was admitted for; null if any will do. */
+static json_t *view_topology(const struct topology_hint *hint)
+{
+	_cleanup_json_ json_t *nodes = json_array();
+
+	if (!hint->aligned)
+		return json_null();
+	for (unsigned i = 0; i < TOPOLOGY_MAX_NODES; i++)
+		if ((hint->nodes >> i & 1) != 0 &&
+			json_array_append_new(nodes, json_integer(i)) < 0)
+			return NULL;
+	return json_pack("{s:O, s:b}", "nodes", nodes, "preferred", hint->preferred);
+}
+
 static json_t *view_container(
 	const struct model *model, const struct pod *pod, const struct pod_container *container)
 {
@@ -150,9 +167,9 @@ static json_t *view_container(
 			add_limit(model, pod, container->name, limit, resources, ignored) < 0)
 			return NULL;
 	}
-	return json_pack("{s:s, s:s, s:O, s:O, s:O}", "name", container->name, "kind",
+	return json_pack("{s:s, s:s, s:O, s:O, s:O, s:o}", "name", container->name, "kind",
 		container_kind_to_string(container->kind), "limits", limits, "resources", resources,
-		"ignored", ignored);
+		"ignored", ignored, "topology", view_topology(&container->topology));
 }
 
 /* The first that is neither an init container nor a sidecar. */

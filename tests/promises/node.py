@@ -180,8 +180,8 @@ class Node:
 
     def sockets(self):
         """Names of the sockets in the plugin directory, without the kubelet's."""
-        return [name for name in os.listdir(self.plugins)
-                if name != "kubelet.sock" and stat.S_ISSOCK(os.lstat(os.path.join(self.plugins, name)).st_mode)]
+        with os.scandir(self.plugins) as entries:
+            return [entry.name for entry in entries if entry.name != "kubelet.sock" and is_socket(entry)]
 
     def generation(self):
         status = self.status()
@@ -280,6 +280,13 @@ class Node:
         if answer.returncode != 0:
             return None, result
         return {"resources": result["resources"], **result["container"]}, None
+
+
+def is_socket(entry):
+    try:
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False  # it was a temporary file
 
 
 def children_of(pid):

@@ -9,7 +9,7 @@ import unittest
 import http2
 from node import NodeTest, static, until
 
-SERVICE = "/v1.PodResourcesLister/"
+SERVICE = ".PodResourcesLister/"
 
 
 def field(number, value):
@@ -46,10 +46,10 @@ class Pods(NodeTest):
         answer = self.node.ask_kubelet("pod", *words, "--json")
         return json.loads(answer.stdout) if answer.stdout else answer.stderr
 
-    def ask(self, method, request=b""):
+    def ask(self, method, request=b"", version="/v1"):
         """The answer of a call: (message, None) or (None, all bytes that came instead)."""
         peer = http2.connect(os.path.join(self.node.kubelet_state, "pod-resources/kubelet.sock"),
-                             http2.call(1, SERVICE + method, request))
+                             http2.call(1, version + SERVICE + method, request))
         with peer:
             received = b""
             while True:
@@ -69,9 +69,9 @@ class Pods(NodeTest):
                 if ended:
                     return (data[5:], None) if data else (None, received)
 
-    def listed(self):
+    def listed(self, version="/v1"):
         """{pod: {container: {ids}}}"""
-        message, _ = self.ask("List")
+        message, _ = self.ask("List", version=version)
         pods = {}
         for pod in map(fields, fields(message).get(1, [])):
             containers = pods[pod[1][0].decode()] = {}
@@ -97,6 +97,7 @@ class Pods(NodeTest):
                              sorted(container["resources"]["vendor.example/gpu"]))
         self.assertEqual(got["container"], got["containers"][2]["container"])
         self.assertEqual(self.listed(), {"one": {"log": set(log), "work": set(work), "idle": set()}})
+        self.assertEqual(self.listed("/v1alpha1"), {"one": {"work": set(work), "idle": set()}})
         message, _ = self.ask("GetAllocatableResources")
         self.assertEqual(len(fields(message)[1]), 5)
 

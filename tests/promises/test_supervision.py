@@ -94,6 +94,18 @@ class Supervision(NodeTest):
         self.node.await_allocatable(**self.names)
         until(lambda: len(self.sockets()) == N, "stale sockets to be removed")
 
+    def test_P7_sockets_of_children_that_end_late(self):
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(**self.names)
+        # Children of a daemon that was killed still lived when this one looked for what it left.
+        name = "devplugd-01234567-89abcdef-3.sock"
+        with socket.socket(socket.AF_UNIX) as late:
+            late.bind(os.path.join(self.node.plugins, name))
+        until(lambda: name not in self.sockets(), "the late socket to be removed")
+        self.assertEqual(len(self.sockets()), N)
+        self.node.await_allocatable(**self.names)
+
     def test_P8_stopped_child_is_replaced(self):
         self.node.start_kubelet()
         self.node.start()

@@ -111,7 +111,7 @@ static enum choice_step begin(
 	struct model *model, size_t n, const struct id_set *reusable, struct choice *choice)
 {
 	struct error error = {};
-	int r = choice_begin(model, "uid", "main", GPU, n, reusable, choice, &error);
+	int r = choice_begin(model, "uid", "main", GPU, n, reusable, NULL, choice, &error);
 
 	assert_true(r >= 0);
 	return (enum choice_step)r;
@@ -139,7 +139,7 @@ static void test_reused_devices_come_first(void **state)
 	/* Not enough: what is reused must be included. */
 	assert_int_equal(begin(model, 2, &reusable, &choice), CHOICE_PREFER);
 	assert_int_equal(choice.n_available, 3);
-	assert_int_equal(choice.n_reused, 1);
+	assert_int_equal(choice.n_must, 1);
 	assert_string_equal(choice.available[0], "d0");
 	assert_int_equal(choice_finish(model, GPU, &choice, preferred, 1, &error), 0);
 	assert_int_equal(choice.n_taken, 2);
@@ -148,7 +148,8 @@ static void test_reused_devices_come_first(void **state)
 	choice_done(&choice);
 
 	/* What is missing is counted without it. */
-	assert_true(choice_begin(model, "uid", "main", GPU, 4, &reusable, &choice, &error) < 0);
+	assert_true(
+		choice_begin(model, "uid", "main", GPU, 4, &reusable, NULL, &choice, &error) < 0);
 	assert_string_equal(error.message,
 		"requested number of devices unavailable for " GPU ". Requested: 3, Available: 1");
 }
@@ -194,6 +195,31 @@ static void test_list(void **state)
 		assert_int_equal(device->topology->n_nodes, 1);
 		assert_int_equal(device->topology->nodes[0]->id, i);
 	}
+}
+
+static void test_list_of_v1alpha1(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_model(BEHAVIOUR_1_36);
+	_cleanup_message_ struct message message = {};
+	_cleanup_free_ uint8_t *data = NULL;
+	const V1__ListPodResourcesResponse *list;
+	const V1__PodResources *pod;
+	size_t size;
+
+	assert_int_equal(pod_set_status(make_pod(model), POD_FAILED, "x", "y"), 0);
+	record(model, "main", "d1");
+	assert_int_equal(pod_resources_encode_list_v1alpha1(model, &data, &size), 0);
+	message = message_unpack(&v1__list_pod_resources_response__descriptor, data, size);
+	list = (const V1__ListPodResourcesResponse *)message.base;
+	assert_non_null(list);
+	/* Pods that failed too, but no sidecars, and nothing of nodes. */
+	assert_int_equal(list->n_pod_resources, 1);
+	pod = list->pod_resources[0];
+	assert_int_equal(pod->n_containers, 2);
+	assert_string_equal(pod->containers[0]->name, "main");
+	assert_int_equal(pod->containers[0]->n_devices, 2);
+	assert_string_equal(pod->containers[0]->devices[0]->device_ids[0], "d1");
+	assert_null(pod->containers[0]->devices[0]->topology);
 }
 
 static void test_rejected_pods(void **state)
@@ -250,6 +276,7 @@ int main(void)
 		cmocka_unit_test(test_reusable_devices),
 		cmocka_unit_test(test_reused_devices_come_first),
 		cmocka_unit_test(test_list),
+		cmocka_unit_test(test_list_of_v1alpha1),
 		cmocka_unit_test(test_rejected_pods),
 		cmocka_unit_test(test_allocatable),
 	};

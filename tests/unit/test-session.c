@@ -175,7 +175,7 @@ static void test_sweep_hidden(void **state)
 
 	(void)close_fd(dead);
 	(void)close_fd(other);
-	assert_int_equal(session_sweep(directory), 1);
+	assert_int_equal(session_sweep(directory, instance), 1);
 	assert_false(exists(".devplugd-dead-1.sock"));
 	assert_true(exists(".other.sock"));
 }
@@ -238,14 +238,14 @@ static void test_sweep(void **state)
 	(void)close_fd(dead);
 	(void)close_fd(foreign);
 	(void)close_fd(fd);
-	assert_int_equal(session_sweep(directory), 1);
+	assert_int_equal(session_sweep(directory, instance), 1);
 	assert_false(exists("devplugd-dead-1.sock"));
 	assert_true(exists("devplugd-alive-1.sock"));
 	assert_true(exists("devplugd-busy-1.sock"));
 	assert_true(exists("other.sock"));
 	assert_true(exists("devplugd-file-1.sock"));
 	assert_true(exists(KUBELET_SOCKET_NAME));
-	assert_int_equal(session_sweep("/nonexistent"), 0);
+	assert_int_equal(session_sweep("/nonexistent", instance), 0);
 	(void)close_fd(alive);
 	(void)close_fd(busy);
 	(void)close_fd(kubelet);

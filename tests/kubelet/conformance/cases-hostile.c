@@ -11,139 +11,16 @@
 #include <sys/wait.h>
 
 #include "../plugin-dir.h"
+#include "attacks.h"
 #include "call.h"
 #include "deviceplugin.pb-c.h"
 #include "proto/methods.h"
-#include "raw-peer.h"
 
-#define FILES_SLACK     4
-#define SEND_LIMIT      (3 * USEC_PER_SEC)
-#define RECEIVE_LIMIT   (500 * USEC_PER_MSEC)
-#define IDLE_PEERS      300
-#define NOBODY          65534
-#define WINDOW          65535
-#define FLOOD           20000
-#define FRAME_SIZE_MAX  16384
-#define STALLED_STREAMS 64
-
-static void garbage(struct bytes *bytes)
-{
-	for (unsigned i = 0; i < 200; i++)
-		bytes_add(bytes, "GET / HTTP/1.1\r\nHost: \x00\xff\r\n\r\n", 27);
-}
-
-static void half_a_preface(struct bytes *bytes)
-{
-	bytes_add(bytes, "PRI * HTTP/2.0\r\n", 16);
-}
-
-static void oversized_frame(struct bytes *bytes)
-{
-	static const uint8_t nothing[65536];
-
-	bytes_add_preface(bytes, WINDOW);
-	bytes_add_call(bytes, 1, METHOD_ALLOCATE, NULL);
-	bytes_add_head(bytes, 0xffffff, FRAME_DATA, 0, 1);
-	bytes_add(bytes, nothing, sizeof(nothing));
-}
-
-static void broken_headers(struct bytes *bytes)
-{
-	uint8_t junk[1024];
-
-	for (size_t i = 0; i < sizeof(junk); i++)
-		junk[i] = (uint8_t)(i * 167 + 13);
-	bytes_add_preface(bytes, WINDOW);
-	bytes_add_frame(bytes, FRAME_HEADERS, FLAG_END_HEADERS, 1, junk, sizeof(junk));
-}
-
-/* One entry of 4000 bytes in the table, then 64 KiB of references to it: 256 MiB when expanded. */
-static void header_bomb(struct bytes *bytes)
-{
-	_cleanup_bytes_ struct bytes fields = {};
-	/* A literal field that is put into the table, with the value's size as an integer of
-	 * HPACK: 127 + 0x21 + (0x1e << 7). */
-	static const uint8_t entry[] = { 0x40, 1, 'x', 0x7f, 0xa1, 0x1e };
-	uint8_t references[FRAME_SIZE_MAX];
-	char value[4000];
-
-	memset(value, 'a', sizeof(value));
-	memset(references, 0xbe, sizeof(references));
-	bytes_add(&fields, entry, sizeof(entry));
-	bytes_add(&fields, value, sizeof(value));
-	bytes_add_preface(bytes, WINDOW);
-	bytes_add_frame(bytes, FRAME_HEADERS, 0, 1, fields.data, fields.size);
-	for (unsigned i = 0; i < 4; i++)
-		bytes_add_frame(bytes, FRAME_CONTINUATION, i == 3 ? FLAG_END_HEADERS : 0, 1,
-			references, sizeof(references));
-}
-
-static void continuation_flood(struct bytes *bytes)
-{
-	uint8_t field[1024];
-
-	memset(field, 0, sizeof(field));
-	bytes_add_preface(bytes, WINDOW);
-	bytes_add_frame(bytes, FRAME_HEADERS, 0, 1, "", 0);
-	for (unsigned i = 0; i < FLOOD / 10; i++)
-		bytes_add_frame(bytes, FRAME_CONTINUATION, 0, 1, field, sizeof(field));
-}
-
-static void reset_flood(struct bytes *bytes)
-{
-	static const uint8_t cancel[4] = { 0, 0, 0, 8 };
-
-	bytes_add_preface(bytes, WINDOW);
-	for (uint32_t i = 0; i < FLOOD / 4; i++) {
-		bytes_add_call(bytes, i * 2 + 1, METHOD_ALLOCATE, NULL);
-		bytes_add_frame(bytes, FRAME_RST_STREAM, 0, i * 2 + 1, cancel, sizeof(cancel));
-	}
-}
-
-static void ping_flood(struct bytes *bytes)
-{
-	static const uint8_t data[8];
-
-	bytes_add_preface(bytes, WINDOW);
-	for (unsigned i = 0; i < FLOOD; i++)
-		bytes_add_frame(bytes, FRAME_PING, 0, 0, data, sizeof(data));
-}
-
-static void settings_flood(struct bytes *bytes)
-{
-	bytes_add_preface(bytes, WINDOW);
-	for (unsigned i = 0; i < FLOOD; i++)
-		bytes_add_frame(bytes, FRAME_SETTINGS, 0, 0, "", 0);
-}
-
-/* Streams that may never send anything. */
-static void closed_windows(struct bytes *bytes)
-{
-	bytes_add_preface(bytes, 0);
-	for (uint32_t i = 0; i < STALLED_STREAMS; i++) {
-		bytes_add_call(bytes, i * 2 + 1, METHOD_LIST_AND_WATCH, NULL);
-		bytes_add_message(bytes, i * 2 + 1, 0, 0, "", 0);
-	}
-}
-
-/* The windows are open, but nobody reads the socket. */
-static void slow_reader(struct bytes *bytes)
-{
-	bytes_add_preface(bytes, WINDOW);
-	for (uint32_t i = 0; i < STALLED_STREAMS; i++) {
-		bytes_add_call(bytes, i * 2 + 1, METHOD_LIST_AND_WATCH, NULL);
-		bytes_add_message(bytes, i * 2 + 1, 0, 0, "", 0);
-	}
-}
-
-static void huge_message(struct bytes *bytes)
-{
-	static const uint8_t part[FRAME_SIZE_MAX - 5];
-
-	bytes_add_preface(bytes, WINDOW);
-	bytes_add_call(bytes, 1, METHOD_ALLOCATE, NULL);
-	bytes_add_message(bytes, 1, 0, 1U << 30, part, sizeof(part));
-}
+#define FILES_SLACK   4
+#define SEND_LIMIT    (3 * USEC_PER_SEC)
+#define RECEIVE_LIMIT (500 * USEC_PER_MSEC)
+#define IDLE_PEERS    300
+#define NOBODY        65534
 
 static int connect_to_plugin(struct trial *trial)
 {
@@ -228,7 +105,7 @@ static enum verdict refuses_compression(struct trial *trial, const struct confor
 
 	if (fd < 0)
 		return trial_fail(trial, "the plugin's socket refuses a connection");
-	bytes_add_preface(&bytes, WINDOW);
+	bytes_add_preface(&bytes, ATTACK_WINDOW);
 	bytes_add_call(&bytes, 1, METHOD_OPTIONS, "gzip");
 	bytes_add_message(&bytes, 1, 1, 4, "abcd", 4);
 	(void)raw_send(fd, &bytes, SEND_LIMIT);
@@ -328,7 +205,7 @@ static int call_as_nobody(const char *path)
 		return 2;
 	if (socket_connect(path, &fd) < 0)
 		return 1;
-	bytes_add_preface(&bytes, WINDOW);
+	bytes_add_preface(&bytes, ATTACK_WINDOW);
 	bytes_add_call(&bytes, 1, METHOD_OPTIONS, NULL);
 	bytes_add_message(&bytes, 1, 0, 0, "", 0);
 	(void)raw_send(fd, &bytes, SEND_LIMIT);
@@ -376,31 +253,31 @@ static const struct conformance_case cases[] = {
 	{ 63, "refuses-compression", "does not take a compressed message for a plain one",
 		any_root_process, 0, NEEDS_SERVING, refuses_compression, NULL },
 	ATTACK(64, "garbage", "goes on beside a peer that does not speak HTTP/2", any_root_process,
-		"garbage", garbage),
+		"garbage", attack_garbage),
 	ATTACK(65, "half-a-preface", "goes on beside a peer that falls silent", any_root_process,
-		"half a preface", half_a_preface),
+		"half a preface", attack_half_a_preface),
 	ATTACK(66, "oversized-frame", "goes on beside frames of 16 MiB", any_root_process,
-		"an oversized frame", oversized_frame),
+		"an oversized frame", attack_oversized_frame),
 	ATTACK(67, "broken-headers", "goes on beside headers that cannot be decoded",
-		any_root_process, "broken headers", broken_headers),
+		any_root_process, "broken headers", attack_broken_headers),
 	ATTACK(68, "header-bomb", "bounds what compressed headers expand to", any_root_process,
-		"a header bomb", header_bomb),
-	ATTACK(69, "continuation-flood", "goes on beside 2 MiB of headers that never end",
-		any_root_process, "a flood of CONTINUATION frames", continuation_flood),
+		"a header bomb", attack_header_bomb),
+	ATTACK(69, "continuation-flood", "goes on beside 16 MiB of headers that never end",
+		any_root_process, "a flood of CONTINUATION frames", attack_continuation_flood),
 	ATTACK(70, "reset-flood", "goes on beside 5000 calls that are reset at once",
-		any_root_process, "a flood of RST_STREAM frames", reset_flood),
+		any_root_process, "a flood of RST_STREAM frames", attack_reset_flood),
 	ATTACK(71, "ping-flood", "bounds answers that nobody reads", any_root_process,
-		"a flood of PING frames", ping_flood),
+		"a flood of PING frames", attack_ping_flood),
 	ATTACK(72, "settings-flood", "bounds acknowledgements that nobody reads", any_root_process,
-		"a flood of SETTINGS frames", settings_flood),
+		"a flood of SETTINGS frames", attack_settings_flood),
 	ATTACK(73, "closed-windows", "goes on beside streams that may not send",
 		"a kubelet that is stopped (SIGSTOP, swapping) reads nothing for a long time",
-		"64 streams with closed windows", closed_windows),
+		"64 streams with closed windows", attack_closed_windows),
 	ATTACK(74, "slow-reader", "goes on beside a peer that does not read",
 		"a kubelet that is stopped (SIGSTOP, swapping) reads nothing for a long time",
-		"64 streams that are not read", slow_reader),
+		"64 streams that are not read", attack_slow_reader),
 	ATTACK(75, "huge-message", "does not believe a length of 1 GiB", any_root_process,
-		"a message of 1 GiB", huge_message),
+		"a message of 1 GiB", attack_huge_message),
 	{ 76, "bears-idle-peers", "goes on beside 300 idle connections", any_root_process, 0,
 		NEEDS_SERVING, bears_idle_peers, NULL },
 	{ 77, "refuses-others", "serves root alone",

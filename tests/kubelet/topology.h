@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The topology manager with the device manager as its only adviser: on which NUMA nodes the devices
+ * of a container should be, and whether a pod is refused because they cannot be there. Rules are
+ * those of pkg/kubelet/cm/topologymanager and devicemanager/topology_hints.go.
+ */
+
+#include "common/util.h"
+
+struct model;
+struct pod;
+
+/* As many as a kubelet accepts without further options. */
+#define TOPOLOGY_MAX_NODES 8
+
+enum topology_policy {
+	TOPOLOGY_NONE, /* nobody is asked */
+	TOPOLOGY_BEST_EFFORT,
+	TOPOLOGY_RESTRICTED,
+	TOPOLOGY_SINGLE_NUMA_NODE,
+};
+
+enum topology_scope {
+	TOPOLOGY_SCOPE_CONTAINER, /* each container has nodes of its own */
+	TOPOLOGY_SCOPE_POD,       /* all containers of a pod have the same */
+};
+
+struct topology_rules {
+	enum topology_policy policy;
+	enum topology_scope scope;
+	unsigned n_nodes; /* of the machine, numbered from 0; 1 to TOPOLOGY_MAX_NODES */
+};
+
+/* What an adviser says, and what comes of all advice. */
+struct topology_hint {
+	bool aligned;   /* `nodes` counts; else any node will do */
+	bool preferred; /* nothing narrower could ever do */
+	uint64_t nodes; /* bit n: node n */
+};
+
+/* The kubelet's words for a pod that is refused. */
+#define TOPOLOGY_REASON  "TopologyAffinityError"
+#define TOPOLOGY_MESSAGE "Resources cannot be allocated with Topology locality"
+
+/* Finds the nodes for a container of the pod, before its devices are chosen, and keeps them in it;
+ * containers are asked for in their order. Returns 1, 0 if the policy refuses the pod, or -ENOMEM.
+ */
+int topology_admit(const struct model *model, struct pod *pod, size_t container);
+
+/* Applies the policy to what `n` resources advise: `hints[i]` are the `n_hints[i]` possibilities of
+ * one of them. Returns whether the pod is admitted; `ret` is set in any case. */
+bool topology_merge(const struct topology_rules *rules, struct topology_hint *const *hints,
+	const size_t *n_hints, size_t n, struct topology_hint *ret);
+
+/* -EINVAL if it is none. */
+int topology_policy_from_string(const char *text, enum topology_policy *ret);
+const char *topology_policy_to_string(enum topology_policy policy);
+int topology_scope_from_string(const char *text, enum topology_scope *ret);
+const char *topology_scope_to_string(enum topology_scope scope);

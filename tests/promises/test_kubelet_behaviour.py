@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What devplug-kubelet(1) says it reproduces, as far as it takes a kubelet and a plugin to see it; unit tests of the
+model have the rest."""
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import http2
+from node import NodeTest, program, static, until
+
+NAME = "vendor.example/test"
+
+
+def text_field(number, text):
+    return bytes([number << 3 | 2, len(text)]) + text.encode()
+
+
+class Behaviour(NodeTest):
+    def begin(self, *options):
+        before = len(self.events("listening"))
+        self.node.start_kubelet(*(options or ("--behaviour", "1.36")))
+        until(lambda: len(self.events("listening")) > before, "the kubelet to listen")
+
+    def plugin(self, fault="none"):
+        plugin = subprocess.Popen([program("faulty-plugin"), fault], stderr=subprocess.DEVNULL,
+                                  env={**os.environ, "DEVPLUG_KUBELET_PLUGIN_DIR": self.node.plugins})
+
+        def end():
+            plugin.kill()
+            plugin.wait()
+
+        self.addCleanup(end)
+        return plugin
+
+    def events(self, name, **members):
+        if not os.path.exists(self.node.path("kubelet.log")):
+            return []
+        return [e for e in self.node.kubelet_events()
+                if e["event"] == name and all(e.get(key) == value for key, value in members.items())]
+
+    def await_event(self, name, **members):
+        return until(lambda: self.events(name, **members), f"event {name} {members}")[0]
+
+    def resource(self):
+        return self.node.node_resources().get(NAME, {})
+
+    def register(self, version="v1beta1", name=NAME, endpoint="absent.sock"):
+        peer = http2.connect(os.path.join(self.node.plugins, "kubelet.sock"), http2.call(
+            1, "/v1beta1.Registration/Register",
+            text_field(1, version) + text_field(2, endpoint) + text_field(3, name)))
+        self.addCleanup(peer.close)
+        return peer
+
+    # --- Register
+
+    def assert_refused(self, said, **arguments):
+        peer = self.register(**arguments)
+        received = b""
+        while said.encode() not in received:
+            part = peer.recv(65536)
+            self.assertTrue(part, received)
+            received += part
+        # UNKNOWN, whatever it is.
+        self.assertRegex(received, rb"grpc-status\x012")
+
+    def test_register_is_refused_in_the_kubelets_words(self):
+        self.begin()
+        self.assert_refused('requested API version "v9" is not supported by kubelet. Supported version is '
+                            '["v1beta1"]', version="v9", name="bad")
+        self.assert_refused('the ResourceName "bad" is invalid', name="bad")
+        self.assertEqual(self.events("registered"), [])
+
+    def test_register_dials_for_ten_seconds(self):
+        self.begin("--behaviour", "1.32")
+        peer = self.register()
+        registered = self.await_event("register")
+        # The caller is of no interest in 1.32.
+        peer.close()
+        refused = self.await_event("register-refused")
+        self.assertEqual(refused["error"], "failed to dial device plugin: context deadline exceeded")
+        self.assertGreaterEqual(refused["time"] - registered["time"], 10_000_000)
+
+    def test_register_ends_with_its_caller(self):
+        self.begin("--behaviour", "1.36")
+        peer = self.register()
+        self.await_event("register")
+        peer.close()
+        refused = self.await_event("register-refused")
+        self.assertEqual(refused["error"], "failed to dial device plugin: context canceled")
+
+    # --- two registrations
+
+    def two_plugins(self, race):
+        self.begin("--stale-stream-race", race)
+        first = self.plugin()
+        self.await_event("list", connection=1)
+        self.plugin()
+        self.await_event("list", connection=2)
+        first.kill()
+        return self.await_event("stream-ended", connection=1)
+
+    def test_end_of_an_old_stream_disconnects_the_newer_plugin(self):
+        self.assertEqual(self.two_plugins("on")["disconnects"], 2)
+        self.await_event("disconnected", connection=2)
+
+    def test_later_kubelets_tell_registrations_apart(self):
+        self.assertEqual(self.two_plugins("off")["disconnects"], 1)
+        self.assertEqual((self.resource()["allocatable"], self.resource()["state"]), (4, "serving"))
+        self.assertEqual(self.events("disconnected"), [])
+
+    def test_connections_that_break_while_they_are_made(self):
+        names = {f"r{i}": 2 for i in range(20)}
+        self.node.configure(*(static(name, count) for name, count in names.items()))
+        self.begin()
+        self.node.start()
+        self.node.await_allocatable(**names)
+        # Before the options are asked for, while they are, and between the answer and the stream.
+        for _ in range(8):
+            self.node.stop(signal.SIGKILL)
+            self.node.start()
+            end = time.monotonic() + 0.6
+            while time.monotonic() < end:
+                for name in names:
+                    self.node.call_kubelet("fault", resource=f"vendor.example/{name}", fault="close")
+            self.assertIsNone(self.node.kubelet.poll(), "devplug-kubelet died")
+        self.node.await_allocatable(**names)
+
+    # --- ListAndWatch
+
+    def test_list_that_is_too_large_ends_the_stream(self):
+        self.begin()
+        self.plugin("oversize-list")
+        self.assertIn("larger than max", self.await_event("stream-ended")["error"])
+        self.assertEqual(self.resource()["lists"], 0)
+
+    def test_list_that_is_not_utf8(self):
+        self.begin("--behaviour", "1.36")
+        self.plugin("not-utf8")
+        self.assertIn("UTF-8", self.await_event("stream-ended")["error"])
+        self.node.stop_kubelet()
+        # It is no matter for 1.32.
+        self.begin("--behaviour", "1.32")
+        self.plugin("not-utf8")
+        self.await_event("list", healthy=4)
+
+    def test_end_of_a_stream_and_the_grace(self):
+        # Five minutes are three seconds.
+        self.begin("--time-scale", "100")
+        plugin = self.plugin()
+        self.await_event("list", healthy=4)
+        plugin.send_signal(signal.SIGKILL)
+        ended = self.await_event("disconnected")
+        self.assertEqual((self.resource()["capacity"], self.resource()["allocatable"]), (4, 0))
+        forgotten = self.await_event("forgotten")
+        self.assertGreaterEqual(forgotten["time"] - ended["time"], 3_000_000)
+        self.assertEqual((self.resource()["capacity"], self.resource()["state"]), (0, "forgotten"))
+        refused = json.loads(self.node.ask_kubelet("pod", "a", "--limits", f"{NAME}=1", "--json").stdout)
+        self.assertEqual(refused["reason"], "OutOf" + NAME)
+
+    # --- pods
+
+    def test_refused_pod_leaks_its_devices_until_another_ends(self):
+        self.begin()
+        self.plugin("empty-answer")
+        self.await_event("list", healthy=4)
+        refused = json.loads(self.node.ask_kubelet("pod", "a", "--limits", f"{NAME}=3", "--json").stdout)
+        self.assertEqual((refused["reason"], refused["message"]),
+                         ("UnexpectedAdmissionError", "Pod was rejected: Allocate failed due to no containers return in "
+                          "allocation response, which is unexpected"))
+        refused = json.loads(self.node.ask_kubelet("pod", "b", "--limits", f"{NAME}=2", "--json").stdout)
+        self.assertIn(f"requested number of devices unavailable for {NAME}. Requested: 2, Available: 1",
+                      refused["message"])
+
+    def test_containers_start_with_what_was_allocated(self):
+        self.begin()
+        self.plugin()
+        self.await_event("list", healthy=4)
+        first = json.loads(self.node.ask_kubelet("pod", "a", "--limits", f"{NAME}=2", "--json").stdout)
+        again = json.loads(self.node.ask_kubelet("pod", "restart", "a", "--json").stdout)
+        self.assertEqual(first["container"], again["container"])
+        self.assertEqual((len(self.events("allocate")), len(self.events("pre-start"))), (1, 2))
+
+    def test_arbitrary_order_is_repeatable_by_its_seed(self):
+        chosen = []
+        for seed in ("7", "7", "8", "9", "10"):
+            self.begin("--seed", seed)
+            plugin = self.plugin("preferred-wrong")
+            self.await_event("list", healthy=4)
+            self.node.ask_kubelet("pod", "a", "--limits", f"{NAME}=2")
+            chosen.append(tuple(self.events("allocate")[-1]["devices"]))
+            plugin.kill()
+            self.node.ask_kubelet("pod", "rm", "a")
+            self.node.stop_kubelet()
+            os.unlink(self.node.path("kubelet.log"))
+        self.assertEqual(chosen[0], chosen[1])
+        self.assertGreater(len(set(chosen)), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -41,10 +41,12 @@ struct rpc_client {
 int rpc_client_new_for(int fd, const char *name, struct rpc_client **ret)
 {
 	char retries[] = GRPC_ARG_ENABLE_RETRIES, authority[] = GRPC_ARG_DEFAULT_AUTHORITY,
-	     compression[] = GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION;
+	     compression[] = GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION,
+	     bandwidth_probe[] = GRPC_ARG_HTTP2_BDP_PROBE;
 	grpc_arg list[] = {
 		{ .type = GRPC_ARG_INTEGER, .key = retries, .value.integer = 0 },
 		{ .type = GRPC_ARG_INTEGER, .key = compression, .value.integer = 0 },
+		{ .type = GRPC_ARG_INTEGER, .key = bandwidth_probe, .value.integer = 0 },
 		{ .type = GRPC_ARG_STRING,
 			.key = authority,
 			.value.string = (char *)(uintptr_t)name },

@@ -93,6 +93,11 @@ void rpc_publish(struct rpc_server *server, uint8_t *data, size_t size);
  * answered. */
 void rpc_server_stop(struct rpc_server *server, uint64_t grace);
 
+/* Waits until no unary call is without its answer, at most `grace` microseconds. New calls are still
+ * served: for a process that is about to end, which the kernel does sooner than
+ * rpc_server_stop(). */
+void rpc_server_drain(struct rpc_server *server, uint64_t grace);
+
 /* Frees a stopped server. May wait for gRPC's timer threads, see rpc_shutdown(). Returns NULL. */
 struct rpc_server *rpc_server_free(struct rpc_server *server);
 

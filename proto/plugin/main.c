@@ -17,7 +17,7 @@
 #include "proto/plugin/plugin.h"
 #include "proto/plugin/spawn-template.h"
 
-/* Streams and calls get this long to end when the process stops. */
+/* Calls get this long to be answered when the process stops. */
 #define STOP_GRACE (300 * USEC_PER_MSEC)
 /* A handler on gRPC's thread never takes this long unless the host hangs. */
 #define HANDLER_MAX       (5 * USEC_PER_SEC)
@@ -249,7 +249,6 @@ static int run(struct plugin *plugin)
 
 static void plugin_done(struct plugin *plugin)
 {
-	plugin->session = session_free(plugin->session);
 	pre_starts_done(&plugin->pre_starts);
 	if (plugin->service)
 		service_stop(plugin->service, STOP_GRACE);
@@ -286,8 +285,8 @@ int main(int argc, char *argv[])
 	reduce_footprint();
 	r = run(&plugin);
 	plugin_done(&plugin);
-	/* gRPC's threads may sleep for as long as its timers are late, see rpc_shutdown(): nothing
-	 * is left that would need them to end first. */
+	/* The kernel closes connections and ends gRPC's threads sooner than gRPC would, and the
+	 * kubelet is told the same by it: the end of the stream. */
 	if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check() != 0)
 		r = -ENOTRECOVERABLE;
 	_exit(r < 0 ? EXIT_FAILURE : EXIT_SUCCESS);

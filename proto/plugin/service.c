@@ -407,9 +407,7 @@ int service_offer(struct service *service, struct offer *offer)
 
 void service_stop(struct service *service, uint64_t grace)
 {
-	rpc_server_stop(service->server, grace);
-	/* Calls in letters that were not fetched are answered while there is a queue to answer on.
-	 */
+	/* Calls in letters that were not fetched are answered by this. */
 	mailbox_close(service->mailbox);
-	rpc_stop();
+	rpc_server_drain(service->server, grace);
 }

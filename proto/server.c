@@ -379,6 +379,17 @@ void rpc_publish(struct rpc_server *server, uint8_t *data, size_t size)
 	(void)pthread_mutex_unlock(&server->lock);
 }
 
+bool rpc_is_newest(struct rpc_server *server, const uint8_t *data, size_t size)
+{
+	bool same;
+
+	(void)pthread_mutex_lock(&server->lock);
+	same = server->newest_number > 0 && GRPC_SLICE_LENGTH(server->newest) == size &&
+		memcmp(GRPC_SLICE_START_PTR(server->newest), data, size) == 0;
+	(void)pthread_mutex_unlock(&server->lock);
+	return same;
+}
+
 static struct timespec time_in(uint64_t usec)
 {
 	uint64_t end = now_usec(CLOCK_REALTIME) + usec;

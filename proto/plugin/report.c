@@ -12,7 +12,9 @@
 
 #define REPORT_INTERVAL    (100 * USEC_PER_MSEC)
 #define REPORT_COST_FACTOR 4
-#define REPORT_RETRY       USEC_PER_SEC
+/* The kubelet hears of a change first: the list is on its way to it by then. */
+#define REPORT_DELAY (50 * USEC_PER_MSEC)
+#define REPORT_RETRY USEC_PER_SEC
 
 /* Most devices have been as they are since the same second. */
 struct last_time {
@@ -171,11 +173,14 @@ static int on_report_due(sd_event_source *source, uint64_t usec, void *userdata)
 
 void plugin_report(struct plugin *plugin)
 {
+	uint64_t soon = now_usec(CLOCK_MONOTONIC) + REPORT_DELAY;
+
 	if (plugin->report_source)
 		return;
-	if (now_usec(CLOCK_MONOTONIC) >= plugin->report_due)
+	/* The first at once: the supervisor waits for it. */
+	if (plugin->report_due == 0)
 		send_report(plugin);
 	else if (sd_event_add_time(plugin->event, &plugin->report_source, CLOCK_MONOTONIC,
-			 plugin->report_due, 0, on_report_due, plugin) < 0)
+			 MAX_OF(plugin->report_due, soon), 0, on_report_due, plugin) < 0)
 		log_warning("devices cannot be reported to the supervisor now: out of memory");
 }

@@ -96,8 +96,8 @@ bool rpc_is_newest(struct rpc_server *server, const uint8_t *data, size_t size);
  * answered. */
 void rpc_server_stop(struct rpc_server *server, uint64_t grace);
 
-/* Waits until no unary call is without its answer, at most `grace` microseconds. New calls are still
- * served: for a process that is about to end, which the kernel does sooner than
+/* Waits until no unary call is without its answer, at most `grace` microseconds. New calls are
+ * still served: for a process that is about to end, which the kernel does sooner than
  * rpc_server_stop(). */
 void rpc_server_drain(struct rpc_server *server, uint64_t grace);
 
@@ -130,6 +130,10 @@ int rpc_client_new(int fd, struct rpc_client **ret);
 
 /* The same with another :authority than "localhost". */
 int rpc_client_new_for(int fd, const char *authority, struct rpc_client **ret);
+
+/* For small answers: without the frames that measure the bandwidth, which cost both ends a wakeup.
+ */
+int rpc_client_new_brief(int fd, struct rpc_client **ret);
 
 /* Calls a unary method; `on_result` is called once. `timeout` in microseconds, 0: none. */
 typedef void (*rpc_result_handler)(const struct rpc_result *result, void *userdata);

@@ -54,11 +54,12 @@ test-system:
 	@packaging/install-dependencies system
 	@packaging/test-system
 
-# Of an optimised build.
+# Of an optimised build; beside a Go peer where its packages are (tests/bench/go/build says which).
 bench: test-dependencies
 	@$(CMAKE) --preset release -DBUILD_TESTING=ON >/dev/null
 	@$(CMAKE) --build --preset release -j $(JOBS) -- --quiet
-	@tests/bench/bench --bin build-release/bin $(ARGS)
+	@go=; tests/bench/go/build $(CURDIR)/build-release/go && go="--go build-release/go"; \
+		tests/bench/bench --bin build-release/bin $$go $(ARGS)
 
 # Of the build that is installed, and of one that is looked after by LeakSanitizer.
 soak: test-dependencies

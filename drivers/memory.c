@@ -152,42 +152,54 @@ static int read_boot_id(char ret_id[static BOOT_ID_SIZE])
 	return 0;
 }
 
-static json_t *unit_json(const struct memory_unit *unit)
+static void write_verdict(struct json_writer *writer, const struct memory_verdict *memory)
 {
-	json_t *probes = json_array();
+	const struct verdict *verdict = &memory->verdict;
 
+	json_write_text(writer, "{\"probe\":");
+	json_write_hex(writer, memory->probe);
+	json_write_text(writer, verdict->healthy ? ",\"healthy\":true" : ",\"healthy\":false");
+	json_write_text(writer, ",\"streak\":");
+	json_write_number(writer, verdict->streak);
+	json_write_text(writer, ",\"reason\":");
+	json_write_string(writer, verdict->reason);
+	json_write_text(writer, "}");
+}
+
+static void write_unit(struct json_writer *writer, const struct memory_unit *unit)
+{
+	json_write_text(writer, "{\"id\":");
+	json_write_string(writer, unit->id);
+	json_write_text(writer, unit->healthy ? ",\"healthy\":true" : ",\"healthy\":false");
+	json_write_text(writer, ",\"since\":");
+	json_write_number(writer, unit->since);
+	json_write_text(writer, ",\"probes\":[");
 	for (size_t i = 0; i < unit->n_verdicts; i++) {
-		const struct verdict *verdict = &unit->verdicts[i].verdict;
-		char key[20];
-
-		(void)snprintf(key, sizeof(key), "%016" PRIx64, unit->verdicts[i].probe);
-		(void)json_array_append_new(probes,
-			json_pack("{s:s, s:b, s:i, s:s?}", "probe", key, "healthy",
-				verdict->healthy, "streak", (int)verdict->streak, "reason",
-				verdict->reason));
+		json_write_text(writer, i > 0 ? "," : "");
+		write_verdict(writer, &unit->verdicts[i]);
 	}
-	return json_pack("{s:s, s:b, s:I, s:o}", "id", unit->id, "healthy", unit->healthy, "since",
-		(json_int_t)unit->since, "probes", probes);
+	json_write_text(writer, "]}");
 }
 
 int memory_write(const struct memory *memory, int fd)
 {
+	struct json_writer writer;
 	char boot[BOOT_ID_SIZE];
-	json_t *units, *root;
 	int r;
 
 	r = read_boot_id(boot);
 	if (r < 0)
 		return r;
-	units = json_array();
-	for (size_t i = 0; i < memory->n_units; i++)
-		(void)json_array_append_new(units, unit_json(memory->units[i]));
-	root = json_pack("{s:s, s:o}", "boot", boot, "units", units);
-	if (!root)
-		return -ENOMEM;
-	r = json_write(fd, root);
-	json_decref(root);
-	return r;
+	json_writer_init(&writer, fd);
+	json_write_text(&writer, "{\"boot\":");
+	json_write_string(&writer, boot);
+	json_write_text(&writer, ",\"units\":[");
+	for (size_t i = 0; i < memory->n_units; i++) {
+		json_write_text(&writer, i > 0 ? "," : "");
+		write_unit(&writer, memory->units[i]);
+	}
+	json_write_text(&writer, "]}");
+	return json_writer_finish(&writer);
 }
 
 static int read_verdict(struct memory_unit *unit, json_t *json)

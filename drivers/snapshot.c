@@ -81,9 +81,10 @@ void snapshot_offered_id(const struct snapshot *snapshot, size_t unit, unsigned 
 	char ret_id[static OFFERED_ID_MAX + 1])
 {
 	const char *id = snapshot->units[unit].device->id;
+	size_t length = strnlen(id, OFFERED_ID_MAX);
 
+	memcpy(ret_id, id, length);
+	ret_id[length] = '\0';
 	if (snapshot->shared)
-		(void)snprintf(ret_id, OFFERED_ID_MAX + 1, "%s#%u", id, replica);
-	else
-		(void)snprintf(ret_id, OFFERED_ID_MAX + 1, "%s", id);
+		(void)snprintf(ret_id + length, OFFERED_ID_MAX + 1 - length, "#%u", replica);
 }

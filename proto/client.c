@@ -38,13 +38,15 @@ struct rpc_client {
 	bool freed;
 };
 
-int rpc_client_new_for(int fd, const char *name, struct rpc_client **ret)
+static int client_new(int fd, const char *name, bool probe, struct rpc_client **ret)
 {
 	char retries[] = GRPC_ARG_ENABLE_RETRIES, authority[] = GRPC_ARG_DEFAULT_AUTHORITY,
-	     compression[] = GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION;
+	     compression[] = GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION,
+	     bandwidth_probe[] = GRPC_ARG_HTTP2_BDP_PROBE;
 	grpc_arg list[] = {
 		{ .type = GRPC_ARG_INTEGER, .key = retries, .value.integer = 0 },
 		{ .type = GRPC_ARG_INTEGER, .key = compression, .value.integer = 0 },
+		{ .type = GRPC_ARG_INTEGER, .key = bandwidth_probe, .value.integer = probe },
 		{ .type = GRPC_ARG_STRING,
 			.key = authority,
 			.value.string = (char *)(uintptr_t)name },
@@ -68,7 +70,17 @@ int rpc_client_new_for(int fd, const char *name, struct rpc_client **ret)
 
 int rpc_client_new(int fd, struct rpc_client **ret)
 {
-	return rpc_client_new_for(fd, "localhost", ret);
+	return client_new(fd, "localhost", true, ret);
+}
+
+int rpc_client_new_for(int fd, const char *name, struct rpc_client **ret)
+{
+	return client_new(fd, name, true, ret);
+}
+
+int rpc_client_new_brief(int fd, struct rpc_client **ret)
+{
+	return client_new(fd, "localhost", false, ret);
 }
 
 static void client_destroy(struct rpc_client *client)

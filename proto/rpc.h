@@ -88,10 +88,18 @@ void rpc_server_end_session(struct rpc_server *server, uint64_t session);
  * stream that is slow to read gets the newest message when it is ready for one, never a queue. */
 void rpc_publish(struct rpc_server *server, uint8_t *data, size_t size);
 
+/* Whether these bytes were published last. */
+bool rpc_is_newest(struct rpc_server *server, const uint8_t *data, size_t size);
+
 /* Ends streams with UNAVAILABLE, waits at most `grace` microseconds for calls, cancels the rest. No
  * handler is called for a new call afterwards. Calls whose answer was put off must have been
  * answered. */
 void rpc_server_stop(struct rpc_server *server, uint64_t grace);
+
+/* Waits until no unary call is without its answer, at most `grace` microseconds. New calls are
+ * still served: for a process that is about to end, which the kernel does sooner than
+ * rpc_server_stop(). */
+void rpc_server_drain(struct rpc_server *server, uint64_t grace);
 
 /* Frees a stopped server. May wait for gRPC's timer threads, see rpc_shutdown(). Returns NULL. */
 struct rpc_server *rpc_server_free(struct rpc_server *server);
@@ -122,6 +130,10 @@ int rpc_client_new(int fd, struct rpc_client **ret);
 
 /* The same with another :authority than "localhost". */
 int rpc_client_new_for(int fd, const char *authority, struct rpc_client **ret);
+
+/* For small answers: without the frames that measure the bandwidth, which cost both ends a wakeup.
+ */
+int rpc_client_new_brief(int fd, struct rpc_client **ret);
 
 /* Calls a unary method; `on_result` is called once. `timeout` in microseconds, 0: none. */
 typedef void (*rpc_result_handler)(const struct rpc_result *result, void *userdata);

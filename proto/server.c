@@ -17,6 +17,7 @@
 
 struct rpc_call {
 	struct tag tag;
+	struct rpc_server *server;
 	grpc_call *call;
 	uint64_t session;
 	grpc_slice details;
@@ -64,10 +65,20 @@ uint64_t server_session_of(struct rpc_server *server, grpc_call *call)
 	return session;
 }
 
+static void count_calls(struct rpc_server *server, int change)
+{
+	(void)pthread_mutex_lock(&server->lock);
+	server->n_calls += (size_t)change;
+	if (server->n_calls == 0)
+		(void)pthread_cond_broadcast(&server->changed);
+	(void)pthread_mutex_unlock(&server->lock);
+}
+
 static void on_answered(struct tag *tag, bool ok)
 {
 	struct rpc_call *call = TAG_OWNER(tag, struct rpc_call, tag);
 
+	count_calls(call->server, -1);
 	grpc_slice_unref(call->details);
 	grpc_call_unref(call->call);
 	free(call);
@@ -126,7 +137,9 @@ static struct rpc_call *call_new(struct rpc_server *server, grpc_call *core)
 		grpc_call_unref(core);
 		return NULL;
 	}
+	count_calls(server, 1);
 	call->tag.on_event = on_answered;
+	call->server = server;
 	call->call = core;
 	call->session = server_session_of(server, core);
 	return call;
@@ -366,13 +379,41 @@ void rpc_publish(struct rpc_server *server, uint8_t *data, size_t size)
 	(void)pthread_mutex_unlock(&server->lock);
 }
 
+bool rpc_is_newest(struct rpc_server *server, const uint8_t *data, size_t size)
+{
+	bool same;
+
+	(void)pthread_mutex_lock(&server->lock);
+	same = server->newest_number > 0 && GRPC_SLICE_LENGTH(server->newest) == size &&
+		memcmp(GRPC_SLICE_START_PTR(server->newest), data, size) == 0;
+	(void)pthread_mutex_unlock(&server->lock);
+	return same;
+}
+
+static struct timespec time_in(uint64_t usec)
+{
+	uint64_t end = now_usec(CLOCK_REALTIME) + usec;
+
+	return (struct timespec){
+		.tv_sec = (time_t)(end / USEC_PER_SEC),
+		.tv_nsec = (long)(end % USEC_PER_SEC * 1000),
+	};
+}
+
+void rpc_server_drain(struct rpc_server *server, uint64_t grace)
+{
+	struct timespec end = time_in(grace);
+
+	(void)pthread_mutex_lock(&server->lock);
+	while (server->n_calls > 0)
+		if (pthread_cond_timedwait(&server->changed, &server->lock, &end) == ETIMEDOUT)
+			break;
+	(void)pthread_mutex_unlock(&server->lock);
+}
+
 void rpc_server_stop(struct rpc_server *server, uint64_t grace)
 {
-	struct timespec end;
-	uint64_t end_usec = now_usec(CLOCK_REALTIME) + grace;
-
-	end.tv_sec = (time_t)(end_usec / USEC_PER_SEC);
-	end.tv_nsec = (long)(end_usec % USEC_PER_SEC * 1000);
+	struct timespec end = time_in(grace);
 
 	(void)pthread_mutex_lock(&server->lock);
 	server->stopping = true;

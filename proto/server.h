@@ -47,6 +47,7 @@ struct rpc_server {
 	pthread_mutex_t lock; /* everything below */
 	pthread_cond_t changed;
 	bool stopping, stopped;
+	size_t n_calls; /* unary ones whose answer is not out yet */
 	struct connection *connections;
 	size_t n_connections;
 	struct stream *streams;

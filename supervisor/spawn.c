@@ -83,7 +83,7 @@ static int resolve_user(const char *user, struct identity *ret, struct error *er
 }
 
 /* The environment of a child: what the loader and sanitizers need, nothing of systemd's. */
-static void select_environment(char *ret[static ENVIRONMENT_MAX])
+static size_t select_environment(char *ret[static ENVIRONMENT_MAX])
 {
 	static const char *const wanted[] = { "PATH=", "LANG=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
 		"LSAN_OPTIONS=", "TSAN_OPTIONS=" };
@@ -94,6 +94,7 @@ static void select_environment(char *ret[static ENVIRONMENT_MAX])
 			if (startswith(*variable, wanted[i]) && count < ENVIRONMENT_MAX - 1)
 				ret[count++] = *variable;
 	ret[count] = NULL;
+	return count;
 }
 
 static struct child_ends child_ends(const struct plumbing *p)
@@ -152,10 +153,9 @@ static int spawned_take(struct plumbing *p, pid_t pid, struct spawned *ret)
 }
 
 static int spawn_program(const struct spawn_options *options, const struct identity *identity,
-	char *const argv[], struct spawned *ret, struct error *error)
+	char *const argv[], char *const environment[], struct spawned *ret, struct error *error)
 {
 	_cleanup_(plumbing_done) struct plumbing p = PLUMBING_INIT;
-	char *environment[ENVIRONMENT_MAX];
 	pid_t parent = getpid(), pid;
 	int r;
 
@@ -163,8 +163,6 @@ static int spawn_program(const struct spawn_options *options, const struct ident
 	if (r < 0)
 		return error_set(
 			error, r, "cannot open the descriptors of a child: %s", strerror(-r));
-	select_environment(environment);
-
 	pid = fork();
 	if (pid < 0)
 		return error_set(error, -errno, "cannot fork a child: %s", strerror(errno));
@@ -209,6 +207,7 @@ static int spawn_copy(const struct spawn_options *options, const struct identity
 int spawn_child(const struct spawn_options *options, struct spawned *ret, struct error *error)
 {
 	char *argv[] = { (char *)PLUGIN_NAME, (char *)options->resource, NULL };
+	char *environment[ENVIRONMENT_MAX];
 	struct identity identity = { 0 };
 	int r;
 
@@ -217,7 +216,8 @@ int spawn_child(const struct spawn_options *options, struct spawned *ret, struct
 		return r;
 	if (options->template && spawn_copy(options, &identity, ret, error) >= 0)
 		return 0;
-	return spawn_program(options, &identity, argv, ret, error);
+	(void)select_environment(environment);
+	return spawn_program(options, &identity, argv, environment, ret, error);
 }
 
 int spawn_template_program(
@@ -225,10 +225,14 @@ int spawn_template_program(
 {
 	char room[TEMPLATE_ROOM + 1];
 	char *argv[] = { (char *)PLUGIN_NAME, (char *)TEMPLATE_ARGUMENT, room, NULL };
+	char *environment[ENVIRONMENT_MAX + 1];
+	size_t count = select_environment(environment);
 
+	environment[count++] = (char *)TEMPLATE_ENVIRONMENT;
+	environment[count] = NULL;
 	memset(room, ' ', TEMPLATE_ROOM);
 	room[TEMPLATE_ROOM] = '\0';
-	return spawn_program(options, NULL, argv, ret, error);
+	return spawn_program(options, NULL, argv, environment, ret, error);
 }
 
 int spawn_open_executable(char **ret_path, struct error *error)

@@ -17,11 +17,13 @@
 #include "proto/plugin/plugin.h"
 #include "proto/plugin/spawn-template.h"
 
-/* Streams and calls get this long to end when the process stops. */
+/* Calls get this long to be answered when the process stops. */
 #define STOP_GRACE (300 * USEC_PER_MSEC)
 /* A handler on gRPC's thread never takes this long unless the host hangs. */
 #define HANDLER_MAX       (5 * USEC_PER_SEC)
 #define TELL_TIMEOUT_MSEC 1000
+/* Growth beyond this makes it look for what can go back to the kernel. */
+#define UNUSED_MEMORY_MAX (512UL << 10)
 
 /* Of the leak sanitizer, where the build has it: it looks for leaks in exit(), which is not called.
  */
@@ -193,6 +195,30 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 	return 0;
 }
 
+/* Memory of our own, in bytes. */
+static size_t private_memory(void)
+{
+	_cleanup_fclose_ FILE *stream = fopen("/proc/self/statm", "re");
+	unsigned long size, resident, shared;
+
+	if (!stream || fscanf(stream, "%lu %lu %lu", &size, &resident, &shared) != 3)
+		return 0;
+	return (resident - shared) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* What floods of frames took is freed by gRPC, but kept by malloc. */
+static void return_memory(struct plugin *plugin)
+{
+	size_t now = private_memory();
+
+	if (now > plugin->memory_kept + UNUSED_MEMORY_MAX) {
+		(void)malloc_trim(0);
+		now = private_memory();
+	} else
+		now = MIN_OF(now, plugin->memory_kept);
+	plugin->memory_kept = now;
+}
+
 static int on_alive_due(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct plugin *plugin = userdata;
@@ -202,6 +228,7 @@ static int on_alive_due(sd_event_source *source, uint64_t usec, void *userdata)
 	/* A handler that hangs would go unnoticed: this thread would keep saying all is well. */
 	if (since == 0 || now_usec(CLOCK_MONOTONIC) - since < HANDLER_MAX)
 		plugin_tell(plugin, &message);
+	return_memory(plugin);
 	(void)sd_event_source_set_time_relative(source, CONTROL_ALIVE_INTERVAL);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
@@ -249,7 +276,6 @@ static int run(struct plugin *plugin)
 
 static void plugin_done(struct plugin *plugin)
 {
-	plugin->session = session_free(plugin->session);
 	pre_starts_done(&plugin->pre_starts);
 	if (plugin->service)
 		service_stop(plugin->service, STOP_GRACE);
@@ -286,8 +312,8 @@ int main(int argc, char *argv[])
 	reduce_footprint();
 	r = run(&plugin);
 	plugin_done(&plugin);
-	/* gRPC's threads may sleep for as long as its timers are late, see rpc_shutdown(): nothing
-	 * is left that would need them to end first. */
+	/* The kernel closes connections and ends gRPC's threads sooner than gRPC would, and the
+	 * kubelet is told the same by it: the end of the stream. */
 	if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check() != 0)
 		r = -ENOTRECOVERABLE;
 	_exit(r < 0 ? EXIT_FAILURE : EXIT_SUCCESS);

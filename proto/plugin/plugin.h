@@ -19,6 +19,7 @@ struct plugin {
 	const char *resource;
 	uid_t supervisor_uid;
 	sd_event_source *alive_source, *report_source;
+	size_t memory_kept;  /* private memory after the last look for what can be given back */
 	uint64_t report_due; /* CLOCK_MONOTONIC microseconds before which devices are not reported
 				again */
 
@@ -45,7 +46,8 @@ void plugin_tell(struct plugin *plugin, const struct control_message *message);
  * is a descriptor. */
 void plugin_configure(struct plugin *plugin, int fd, int memory_fd);
 
-/* Has the inventory reported to the supervisor: at once, unless the last report was just made. */
+/* Has the inventory reported to the supervisor: the first time at once, later after what is
+ * pressing. */
 void plugin_report(struct plugin *plugin);
 
 /* Ends the session on our side and tells the supervisor why. */

@@ -4,7 +4,6 @@
  * memfd that the supervisor stores without looking into it. The dearer a report is, the rarer it
  * comes.
  */
-#include <jansson.h>
 #include <sys/mman.h>
 
 #include "common/log.h"
@@ -13,18 +12,32 @@
 
 #define REPORT_INTERVAL    (100 * USEC_PER_MSEC)
 #define REPORT_COST_FACTOR 4
-#define REPORT_RETRY       USEC_PER_SEC
+/* The kubelet hears of a change first: the list is on its way to it by then. */
+#define REPORT_DELAY (50 * USEC_PER_MSEC)
+#define REPORT_RETRY USEC_PER_SEC
 
-static json_t *time_text(uint64_t usec)
+/* Most devices have been as they are since the same second. */
+struct last_time {
+	time_t seconds;
+	char text[40];
+};
+
+#define LAST_TIME_INIT ((struct last_time){ .seconds = -1 })
+
+static const char *time_text(struct last_time *last, uint64_t usec)
 {
 	time_t seconds = (time_t)(usec / USEC_PER_SEC);
 	struct tm tm;
-	char text[40];
 
-	if (usec == 0 || !gmtime_r(&seconds, &tm))
-		return json_null();
-	(void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	return json_string(text);
+	if (usec == 0)
+		return NULL;
+	if (seconds == last->seconds)
+		return last->text;
+	if (!gmtime_r(&seconds, &tm))
+		return NULL;
+	(void)strftime(last->text, sizeof(last->text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	last->seconds = seconds;
+	return last->text;
 }
 
 /* Counts of all replicas of the unit. */
@@ -42,41 +55,56 @@ static uint64_t allocations_of(
 	return sum;
 }
 
-static json_t *device_json(const struct plugin *plugin, const struct snapshot *snapshot, size_t i)
+static void write_device(struct json_writer *writer, const struct plugin *plugin,
+	const struct snapshot *snapshot, size_t i, struct last_time *last)
 {
 	const struct snapshot_unit *unit = &snapshot->units[i];
-	json_t *numa = json_array();
 
-	for (size_t k = 0; k < unit->device->n_numa; k++)
-		(void)json_array_append_new(numa, json_integer(unit->device->numa[k]));
-	return json_pack("{s:s, s:s, s:s?, s:o, s:o, s:I}", "id", unit->device->id, "health",
-		unit->healthy ? "Healthy" : "Unhealthy", "reason", unit->reason, "since",
-		time_text(unit->since), "numa", numa, "allocations",
-		(json_int_t)allocations_of(&plugin->tally, snapshot, i));
+	json_write_text(writer, i > 0 ? ",{\"id\":" : "{\"id\":");
+	json_write_string(writer, unit->device->id);
+	json_write_text(writer, ",\"health\":");
+	json_write_string(writer, unit->healthy ? "Healthy" : "Unhealthy");
+	json_write_text(writer, ",\"reason\":");
+	json_write_string(writer, unit->reason);
+	json_write_text(writer, ",\"since\":");
+	json_write_string(writer, time_text(last, unit->since));
+	json_write_text(writer, ",\"numa\":[");
+	for (size_t k = 0; k < unit->device->n_numa; k++) {
+		json_write_text(writer, k > 0 ? "," : "");
+		json_write_number(writer, (uint64_t)unit->device->numa[k]);
+	}
+	json_write_text(writer, "],\"allocations\":");
+	json_write_number(writer, allocations_of(&plugin->tally, snapshot, i));
+	json_write_text(writer, "}");
 }
 
-static json_t *inventory_json(const struct plugin *plugin, const struct snapshot *snapshot)
+static int write_inventory(int fd, const struct plugin *plugin, const struct snapshot *snapshot)
 {
-	json_t *devices = json_array();
+	struct json_writer writer;
+	struct last_time last = LAST_TIME_INIT;
 
+	json_writer_init(&writer, fd);
+	json_write_text(&writer, "{\"replicas\":");
+	json_write_number(&writer, snapshot->replicas);
+	json_write_text(&writer, ",\"allocations\":");
+	json_write_number(&writer, plugin->tally.allocations);
+	json_write_text(&writer, ",\"last_allocation\":");
+	json_write_string(&writer, time_text(&last, plugin->tally.last));
+	json_write_text(&writer, ",\"devices\":[");
 	for (size_t i = 0; i < snapshot->n_units; i++)
-		(void)json_array_append_new(devices, device_json(plugin, snapshot, i));
-	return json_pack("{s:I, s:I, s:o, s:o}", "replicas", (json_int_t)snapshot->replicas,
-		"allocations", (json_int_t)plugin->tally.allocations, "last_allocation",
-		time_text(plugin->tally.last), "devices", devices);
+		write_device(&writer, plugin, snapshot, i, &last);
+	json_write_text(&writer, "]}");
+	return json_writer_finish(&writer);
 }
 
 static int inventory_memfd(const struct plugin *plugin, const struct snapshot *snapshot)
 {
-	_cleanup_close_ int fd = -EBADF;
-	json_t *json = inventory_json(plugin, snapshot);
+	_cleanup_close_ int fd = memfd_create("devices", MFD_CLOEXEC);
 	int r;
 
-	if (!json)
-		return -ENOMEM;
-	fd = memfd_create("devices", MFD_CLOEXEC);
-	r = fd < 0 ? -errno : json_write(fd, json);
-	json_decref(json);
+	if (fd < 0)
+		return -errno;
+	r = write_inventory(fd, plugin, snapshot);
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
@@ -145,11 +173,14 @@ static int on_report_due(sd_event_source *source, uint64_t usec, void *userdata)
 
 void plugin_report(struct plugin *plugin)
 {
+	uint64_t soon = now_usec(CLOCK_MONOTONIC) + REPORT_DELAY;
+
 	if (plugin->report_source)
 		return;
-	if (now_usec(CLOCK_MONOTONIC) >= plugin->report_due)
+	/* The first at once: the supervisor waits for it. */
+	if (plugin->report_due == 0)
 		send_report(plugin);
 	else if (sd_event_add_time(plugin->event, &plugin->report_source, CLOCK_MONOTONIC,
-			 plugin->report_due, 0, on_report_due, plugin) < 0)
+			 MAX_OF(plugin->report_due, soon), 0, on_report_due, plugin) < 0)
 		log_warning("devices cannot be reported to the supervisor now: out of memory");
 }

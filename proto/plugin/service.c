@@ -28,8 +28,6 @@ struct service {
 
 	pthread_mutex_t lock;
 	struct offer *offer;
-	uint8_t *sent; /* the list that was sent last */
-	size_t sent_size;
 };
 
 struct stream_letter {
@@ -377,7 +375,7 @@ int service_announce(struct service *service, const char *resource, const char *
 int service_offer(struct service *service, struct offer *offer)
 {
 	struct offer *previous;
-	uint8_t *list, *copy;
+	uint8_t *list;
 	size_t size;
 	int r;
 
@@ -391,25 +389,17 @@ int service_offer(struct service *service, struct offer *offer)
 	(void)pthread_mutex_unlock(&service->lock);
 	offer_unref(previous);
 
-	if (service->sent && service->sent_size == size && memcmp(service->sent, list, size) == 0) {
+	if (rpc_is_newest(service->server, list, size)) {
 		free(list);
 		return 0;
 	}
-	copy = malloc(size ? size : 1);
-	if (copy)
-		memcpy(copy, list, size);
-	free(service->sent);
-	service->sent = copy;
-	service->sent_size = size;
 	rpc_publish(service->server, list, size);
 	return 1;
 }
 
 void service_stop(struct service *service, uint64_t grace)
 {
-	rpc_server_stop(service->server, grace);
-	/* Calls in letters that were not fetched are answered while there is a queue to answer on.
-	 */
+	/* Calls in letters that were not fetched are answered by this. */
 	mailbox_close(service->mailbox);
-	rpc_stop();
+	rpc_server_drain(service->server, grace);
 }

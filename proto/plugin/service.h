@@ -51,7 +51,7 @@ struct mailbox *service_mailbox(struct service *service);
  */
 uint64_t service_busy_since(struct service *service);
 
-/* Ends streams and calls within `grace` microseconds and stops gRPC's queue: the last thing before
- * _exit(), nothing is freed. Clients must have been freed, and calls that on_pre_start() was given
+/* Waits at most `grace` microseconds for the answers to calls: the last thing before _exit(),
+ * nothing is freed, and no event comes any more. Calls that on_pre_start() was given must have been
  * answered. */
 void service_stop(struct service *service, uint64_t grace);

@@ -258,7 +258,7 @@ int session_new(sd_event *event, struct service *service,
 		r = service_announce(service, parameters->resource, parameters->endpoint);
 		session->announced = r >= 0;
 	} else {
-		r = rpc_client_new(TAKE_FD(kubelet), &session->kubelet);
+		r = rpc_client_new_brief(TAKE_FD(kubelet), &session->kubelet);
 		if (r >= 0)
 			r = register_start(session, event, parameters);
 	}

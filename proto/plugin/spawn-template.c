@@ -195,6 +195,17 @@ static int serve_one(const struct template *template, const char **ret_resource)
 											 : 0;
 }
 
+/* It has done its work, and children are to look like executed ones. */
+static void forget_variable(void)
+{
+	char *value = getenv(TEMPLATE_VARIABLE);
+
+	if (!value)
+		return;
+	(void)unsetenv(TEMPLATE_VARIABLE);
+	memset(value - strlen(TEMPLATE_VARIABLE "="), 0, strlen(TEMPLATE_ENVIRONMENT));
+}
+
 int spawn_template_serve(int argc, char *argv[], const char **ret_resource)
 {
 	const char *last = argv[argc - 1] + strlen(argv[argc - 1]);
@@ -206,6 +217,7 @@ int spawn_template_serve(int argc, char *argv[], const char **ret_resource)
 	int r;
 
 	(void)prctl(PR_SET_NAME, "plugin-template");
+	forget_variable();
 	if (argc > 2)
 		memset(argv[2], 0, strlen(argv[2]));
 	do

@@ -13,6 +13,11 @@
 #define TEMPLATE_ARGUMENT "--template"
 #define TEMPLATE_ROOM     320
 
+/* In the template's environment: it binds the functions of its libraries once for all children,
+ * which would each do so at the first call, and keep a copy of the tables they write to. */
+#define TEMPLATE_VARIABLE    "LD_BIND_NOW"
+#define TEMPLATE_ENVIRONMENT TEMPLATE_VARIABLE "=1"
+
 /* Descriptors of a request: output, control and status of struct child_ends. */
 #define TEMPLATE_FDS 3
 

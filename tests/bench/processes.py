@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernel knows of processes: memory, CPU, switches, threads."""
 import os
+import time
 
 
 def memory(pid):
@@ -18,21 +19,20 @@ def threads(pid):
     return os.listdir(f"/proc/{pid}/task")
 
 
-def _each_thread(pid, name):
-    for thread in threads(pid):
-        try:
-            with open(f"/proc/{pid}/task/{thread}/{name}") as file:
-                yield file.read()
-        except FileNotFoundError:
-            continue
-
-
 def cpu_usec(pids):
-    """What the live threads have used; nanoseconds are counted, not ticks."""
-    return sum(int(text.split()[0]) for pid in pids for text in _each_thread(pid, "schedstat")) / 1000
+    """What all threads have used, those that ended too; nanoseconds are counted, not ticks."""
+    # The CPU clock of a process, as clock_getcpuclockid(3) makes it.
+    return sum(time.clock_gettime_ns((~pid << 3) | 2) for pid in pids) / 1000
 
 
 def switches(pids):
     """How often the live threads have slept or been put off."""
-    return sum(int(line.split()[1]) for pid in pids for text in _each_thread(pid, "status")
-               for line in text.splitlines() if "ctxt_switches" in line)
+    count = 0
+    for pid in pids:
+        for thread in threads(pid):
+            try:
+                with open(f"/proc/{pid}/task/{thread}/status") as file:
+                    count += sum(int(line.split()[1]) for line in file if "ctxt_switches" in line)
+            except FileNotFoundError:
+                continue
+    return count

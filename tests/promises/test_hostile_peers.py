@@ -15,6 +15,8 @@ UPDATES = scaled(2000)
 DEVICES = 5000
 # Much less than what would be kept for somebody who does not read: a list is 100 kB.
 GROWTH_KB = 24576
+# What allocations to pods take is in it.
+KEPT_KB = 4096
 GPU = "vendor.example/gpu"
 
 
@@ -58,6 +60,8 @@ class HostilePeers(NodeTest):
         # When they go, too: the session is the kubelet's.
         for peer in self.peers:
             peer.close()
+        if not SANITIZED:
+            until(lambda: self.memory() - memory < KEPT_KB, "memory to be given back")
         self.toggle("bad")
         until(lambda: self.kubelet()["allocatable"] == DEVICES - 1, "the kubelet to be told of a change")
         self.toggle("ok")

@@ -24,7 +24,8 @@ def portrait(pid):
     fields["directory"] = os.readlink(f"/proc/{pid}/cwd")
     fields["owner of its files"] = os.stat(f"/proc/{pid}/environ").st_uid
     with open(f"/proc/{pid}/environ") as file:
-        fields["environment"] = file.read()
+        # A variable of the template leaves nothing but its room.
+        fields["environment"] = file.read().rstrip("\0")
     with open(f"/proc/{pid}/limits") as file:
         fields["limits"] = file.read()
     with open(f"/proc/{pid}/timerslack_ns") as file:

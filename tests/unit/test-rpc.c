@@ -392,6 +392,26 @@ static void test_server_end_tells_stream(void **state)
 	assert_int_equal(f->status, RPC_UNAVAILABLE);
 }
 
+static void test_drain_waits_for_answers(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t began;
+
+	call(f, "/t.T/Defer", "x", 0);
+	while (!f->deferred)
+		assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+	began = now_usec(CLOCK_MONOTONIC);
+	rpc_server_drain(f->server, USEC_PER_SEC / 10);
+	assert_true(now_usec(CLOCK_MONOTONIC) - began >= USEC_PER_SEC / 10 - USEC_PER_MSEC);
+	/* What follows a drain may cut the connection. */
+	rpc_reply(f->deferred, (const uint8_t *)"in time", 7);
+	rpc_server_drain(f->server, WAIT_USEC);
+	rpc_server_end_session(f->server, 42);
+	wait_for(f, &f->results, 1);
+	assert_int_equal(f->status, RPC_OK);
+	assert_string_equal(f->reply, "in time");
+}
+
 static void test_garbage_peer(void **state)
 {
 	struct fixture *f = *state;
@@ -476,6 +496,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_session_end_closes_stream, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_client_end_closes_stream, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_server_end_tells_stream, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_drain_waits_for_answers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_garbage_peer, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_connections_are_bounded, setup, teardown),
 	};

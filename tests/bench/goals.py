@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The goals: what devplugd is to reach, absolutely or as a share of what a Go peer needs in the same run."""
+from collections import namedtuple
+
+# `of`: None for a limit in the row's own unit, else the kind of the peer that it is a share of; `peer_row`: its row, if
+# it has another name.
+Goal = namedtuple("Goal", "row limit of peer_row", defaults=(None, None))
+
+GOALS = (
+    Goal("USS of a child, 32 resources", 500),
+    Goal("PSS of all, 1 resources", 0.75, "Go"),
+    Goal("PSS of all, 8 resources", 0.65, "gdp"),
+    Goal("PSS of all, 32 resources", 1.1, "gdp"),
+    Goal("PSS of all, 32 resources", 0.3, "Go"),
+    Goal("threads of a child, 32 resources", 10),
+    Goal("idle: wakeups a minute of a child", 30),
+    Goal("idle: CPU a minute, 32 resources", 0.25, "gdp"),
+    Goal("reload that adds a resource, to registered", 0.6, "Go", "start to registered, 1 resources"),
+    Goal("start to registered, 32 resources", 0.65, "Go"),
+    Goal("start to registered, 50 resources", 0.65, "Go"),
+    Goal("kubelet listening to registered, 32 resources", 100),
+    Goal("kubelet listening to registered, 50 resources", 100),
+    Goal("Allocate, Go client, p50", 0.85, "Go"),
+    Goal("Allocate, Go client, p99", 1.0, "Go"),
+    Goal("Allocate, Go client, CPU of the server", 0.6, "Go"),
+    Goal("Allocate, Go client x 8, p99", 0.6, "Go"),
+    Goal("change to list, 8 devices, Go client, p50", 0.8, "Go"),
+    Goal("change to list, 8 devices, C client, p99", 1000),
+    Goal("change to list, 10000 devices, C client, p50", 0.25, "Go"),
+    Goal("change to list, 10000 devices, C client, CPU of the server", 0.12, "Go"),
+    Goal("USS kept after 20,000 pings", 1000),
+    Goal("USS kept after 5,000 calls that are reset", 1000),
+    Goal("USS kept after 5,000 calls left open", 1000),
+    Goal("reload of 50 resources, one changed, to its list", 20),
+    Goal("reload: processes or sessions replaced", 0),
+    Goal("SIGTERM to exit, 8 resources", 10),
+    Goal("SIGTERM to exit, 50 resources", 10),
+    Goal("SIGTERM to exit, 8 resources, silent strangers connected", 350),
+)
+
+
+def judge(goal, value):
+    """(what was found, as a limit is written; whether the goal is reached), or None where a figure is missing.
+    `value`(kind, row) is a median or None."""
+    found = value("devplugd", goal.row)
+    if found is None:
+        return None
+    if goal.of is None:
+        return f"{found:.1f}", found <= goal.limit
+    peer = value(goal.of, goal.peer_row or goal.row)
+    if not peer:
+        return None
+    return f"{found / peer:.2f} x {goal.of}", found / peer <= goal.limit
+
+
+def limit_text(goal):
+    return f"{goal.limit} x {goal.of}" if goal.of else f"{goal.limit}"

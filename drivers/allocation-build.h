@@ -28,8 +28,8 @@ struct build {
 	struct error *error;
 	struct chosen *chosen; /* offered ids in the order of the snapshot */
 	size_t n_chosen;
-	const char **ids; /* of the physical units, each once */
-	size_t n_ids;
+	const struct device **devices; /* of the physical units, each once */
+	size_t n_devices;
 	struct wanted *wanted;
 	size_t n_wanted;
 	struct device_values values; /* of the device in hand */

@@ -20,7 +20,7 @@ static void build_done(struct build *build)
 {
 	build_nodes_done(build);
 	free(build->chosen);
-	free(build->ids);
+	free(build->devices);
 }
 
 int build_out_of_memory(struct build *build)
@@ -82,8 +82,8 @@ static int choose_units(struct build *build, const char *const *ids, size_t n_id
 			"its limit or raise share.max_per_container",
 			n_ids, declaration->name, (long long)limit);
 	build->chosen = calloc(n_ids, sizeof(*build->chosen));
-	build->ids = calloc(n_ids, sizeof(*build->ids));
-	if (!build->chosen || !build->ids)
+	build->devices = calloc(n_ids, sizeof(*build->devices));
+	if (!build->chosen || !build->devices)
 		return build_out_of_memory(build);
 	for (; build->n_chosen < n_ids; build->n_chosen++) {
 		r = check_unit(build, ids[build->n_chosen], &build->chosen[build->n_chosen]);
@@ -97,7 +97,7 @@ static int choose_units(struct build *build, const char *const *ids, size_t n_id
 				"the request names device \"%s\" of %s twice",
 				chosen_device(build, i)->id, declaration->name);
 		if (i == 0 || build->chosen[i - 1].unit != build->chosen[i].unit)
-			build->ids[build->n_ids++] = chosen_device(build, i)->id;
+			build->devices[build->n_devices++] = chosen_device(build, i);
 	}
 	return 0;
 }
@@ -394,8 +394,8 @@ int allocation_build(const struct declaration *declaration, const struct snapsho
 		return r;
 	build.context = (struct template_context){
 		.name = declaration->name,
-		.ids = build.ids,
-		.n_ids = build.n_ids,
+		.devices = build.devices,
+		.n_devices = build.n_devices,
 		.userdata = &build.values,
 	};
 	r = build_nodes(&build, &allocation);

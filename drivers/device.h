@@ -96,6 +96,12 @@ _printf_(2, 3) int device_set_problem(struct device *device, const char *format,
  */
 int device_copy(const struct device *from, struct device *device);
 
+/* Name of the variable that says what the device is for ${info}: a JSON object in the form of the
+ * SR-IOV network device plugin, as json_dumps() writes it with JSON_COMPACT | JSON_SORT_KEYS:
+ * {"generic":{"deviceID":"0000:03:00.1"},"uio":{"mount":"/dev/uio0"}}. A device without it has
+ * "generic" alone. */
+#define DEVICE_INFO "info"
+
 /* The variable's value or NULL. */
 const char *device_variable(const struct device *device, const char *name);
 

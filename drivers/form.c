@@ -62,7 +62,7 @@ int form_device_text(const char *value, struct error *error)
 {
 	if (template_is_per_allocation(value))
 		return error_set(error, -EINVAL,
-			"must not use ${ids}, ${n}, ${replica} or ${position} as \"%s\" does: they have a value "
+			"must not use ${ids}, ${n}, ${info}, ${replica} or ${position} as \"%s\" does: they have a value "
 			"only while a container is given devices; ${id} is the device's id",
 			value);
 	return 0;

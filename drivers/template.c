@@ -6,6 +6,8 @@
  */
 #include "drivers/template.h"
 
+#include <ctype.h>
+
 #include "drivers/driver.h"
 
 enum source { FROM_RESOURCE, FROM_DEVICE, FROM_REPLICA, FROM_ALLOCATION };
@@ -46,7 +48,16 @@ static const struct variable {
 	{ "n", FROM_ALLOCATION, ARGUMENT_NONE,
 		{ "${n}",
 			"How many devices the container is given. Has a value only while it is." } },
+	{ "info", FROM_ALLOCATION, ARGUMENT_NONE,
+		{ "${info}",
+			"The devices that the container is given as a JSON object: under each id what "
+			"the device is, as the SR-IOV plugin tells it. Has a value only while a "
+			"container is given devices." } },
 	{ "name", FROM_RESOURCE, ARGUMENT_NONE, { "${name}", "The resource's name." } },
+	{ "env_name", FROM_RESOURCE, ARGUMENT_NONE,
+		{ "${env_name}",
+			"The resource's name as KubeVirt and the SR-IOV plugin make it a part of a "
+			"variable's name: in upper case, with \"_\" for \"/\" and \".\"." } },
 };
 
 /* What a driver adds belongs to a device. */
@@ -266,24 +277,52 @@ int template_blank(const char *text, char **ret)
 	return 0;
 }
 
+/* As Go writes a map: without blanks, in order. An id needs no escapes, see device_id_make(). */
+static void write_info(FILE *stream, const struct template_context *context)
+{
+	(void)fputc('{', stream);
+	for (size_t i = 0; i < context->n_devices; i++) {
+		const struct device *device = context->devices[i];
+		const char *info = device_variable(device, DEVICE_INFO);
+
+		(void)fprintf(stream, "%s\"%s\":", i > 0 ? "," : "", device->id);
+		if (info)
+			(void)fputs(info, stream);
+		else
+			(void)fprintf(stream, "{\"generic\":{\"deviceID\":\"%s\"}}", device->id);
+	}
+	(void)fputc('}', stream);
+}
+
 static int write_allocation(FILE *stream, const struct piece *piece,
 	const struct template_context *context, struct error *error)
 {
 	const char *separator = piece->argument ? piece->argument : ",";
 	int separator_length = piece->argument ? (int)piece->argument_length : 1;
 
-	if (!context->ids)
+	if (!context->devices)
 		return error_set(error, -ENOENT,
 			"\"${%s}\" has a value only while a container is given devices",
 			piece->name);
 	if (streq(piece->name, "n")) {
-		(void)fprintf(stream, "%zu", context->n_ids);
+		(void)fprintf(stream, "%zu", context->n_devices);
 		return 0;
 	}
-	for (size_t i = 0; i < context->n_ids; i++)
-		(void)fprintf(
-			stream, "%.*s%s", i > 0 ? separator_length : 0, separator, context->ids[i]);
+	if (streq(piece->name, "info")) {
+		write_info(stream, context);
+		return 0;
+	}
+	for (size_t i = 0; i < context->n_devices; i++)
+		(void)fprintf(stream, "%.*s%s", i > 0 ? separator_length : 0, separator,
+			context->devices[i]->id);
 	return 0;
+}
+
+/* A "-" is kept: it is legal in the environment, and both plugins keep it. */
+static void write_environment_name(FILE *stream, const char *name)
+{
+	for (const char *p = name; *p; p++)
+		(void)fputc(*p == '/' || *p == '.' ? '_' : toupper((unsigned char)*p), stream);
 }
 
 static int write_variable(FILE *stream, const struct piece *piece,
@@ -302,7 +341,10 @@ static int write_variable(FILE *stream, const struct piece *piece,
 		value = context->device_value(context->userdata, name);
 	if (!value)
 		return error_set(error, -ENOENT, "\"${%s}\" has no value here", name);
-	(void)fputs(value, stream);
+	if (streq(name, "env_name"))
+		write_environment_name(stream, value);
+	else
+		(void)fputs(value, stream);
 	return 0;
 }
 

@@ -10,12 +10,13 @@
  * ${attr:FILE},
  * ${replica} (0 without sharing), ${position} (among what the container is given), and what the
  * driver adds. Of the allocation: ${ids:SEP} (ids of all units, each once, joined by SEP, "," if
- * absent), ${n} (how many units). Of the resource:
- * ${name}.
+ * absent), ${n} (how many units), ${info} (JSON, see DEVICE_INFO). Of the resource: ${name},
+ * ${env_name}.
  */
 
 #include "common/error.h"
 
+struct device;
 struct driver;
 
 /* What the variables of one expansion are taken from. Members may be NULL; a variable whose source
@@ -26,8 +27,8 @@ struct template_context {
 	/* `variable` as written between the braces ("id", "attr:vendor"); NULL: has none */
 	const char *(*device_value)(void *userdata, const char *variable);
 	/* the allocation */
-	const char *const *ids;
-	size_t n_ids;
+	const struct device *const *devices; /* the units, each once, in the order of their ids */
+	size_t n_devices;
 	void *userdata;
 };
 
@@ -48,8 +49,7 @@ int template_check(const char *text, const struct driver *driver, struct error *
 bool template_is_per_device(const char *text);
 
 /* Whether the text uses a variable that has a value only while a container is given devices:
- * ${ids},
- * ${n}, ${replica}, ${position}. */
+ * ${ids}, ${n}, ${info}, ${replica}, ${position}. */
 bool template_is_per_allocation(const char *text);
 
 /* Copies a text with every variable replaced by the letter "x", so that the form of what surrounds

@@ -20,7 +20,7 @@ struct pre_start {
 	struct rpc_call *call; /* NULL once answered */
 	struct command *command;
 	uint64_t deadline; /* CLOCK_MONOTONIC microseconds */
-	const char **unit_ids;
+	const struct device **devices;
 	size_t *units; /* positions in the snapshot, each once */
 	size_t n_units, n_done;
 	bool per_device;
@@ -39,7 +39,7 @@ static struct pre_start *pre_start_free(struct pre_start *run)
 	if (run->call)
 		rpc_fail(run->call, RPC_UNAVAILABLE, "the plugin stops; the kubelet tries again");
 	offer_unref(run->offer);
-	free(run->unit_ids);
+	free(run->devices);
 	free(run->units);
 	free(run);
 	return NULL;
@@ -84,8 +84,8 @@ static int expand(struct pre_start *run, char ***ret_argv, struct error *error)
 	struct device_values values = { .root = "" };
 	struct template_context context = {
 		.name = declaration->name,
-		.ids = run->unit_ids,
-		.n_ids = run->n_units,
+		.devices = run->devices,
+		.n_devices = run->n_units,
 		.userdata = &values,
 	};
 	int r;
@@ -117,7 +117,7 @@ static int start_next(struct pre_start *run, struct error *error)
 
 	if (now >= run->deadline)
 		return error_set(error, -ETIMEDOUT, "out of time before device \"%s\"",
-			run->unit_ids[run->n_done]);
+			run->devices[run->n_done]->id);
 	r = expand(run, &argv, error);
 	if (r < 0)
 		return r;
@@ -154,8 +154,8 @@ static int find_units(
 	const struct snapshot *snapshot = run->offer->snapshot;
 
 	run->units = calloc(n_ids + 1, sizeof(run->units[0]));
-	run->unit_ids = calloc(n_ids + 1, sizeof(run->unit_ids[0]));
-	if (!run->units || !run->unit_ids)
+	run->devices = calloc(n_ids + 1, sizeof(run->devices[0]));
+	if (!run->units || !run->devices)
 		return error_set(error, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < n_ids; i++) {
 		size_t unit, k = 0;
@@ -168,7 +168,7 @@ static int find_units(
 		if (k < run->n_units)
 			continue;
 		run->units[run->n_units] = unit;
-		run->unit_ids[run->n_units++] = snapshot->units[unit].device->id;
+		run->devices[run->n_units++] = snapshot->units[unit].device;
 	}
 	if (run->n_units == 0)
 		return error_set(error, -EINVAL, "the request names no device");

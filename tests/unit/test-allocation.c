@@ -253,6 +253,19 @@ static void test_static(void **state)
 	expect("unit-2 unit-1", "env T=unit-1,unit-2\n");
 }
 
+/* Names and values as other programs look for them, each unit once. */
+static void test_names_of_others(void **state)
+{
+	start("driver = \"static\"; match = ( { count = 3; } ); share = { replicas = 2; };\n"
+	      "container = { env = ( \"PCIDEVICE_${env_name}=${ids}\",\n"
+	      "\"PCIDEVICE_${env_name}_INFO=${info}\" ); };");
+	expect("unit-2#1 unit-1#0 unit-2#0",
+		"env PCIDEVICE_VENDOR_EXAMPLE_UNIT=unit-1,unit-2\n"
+		"env PCIDEVICE_VENDOR_EXAMPLE_UNIT_INFO={"
+		"\"unit-1\":{\"generic\":{\"deviceID\":\"unit-1\"}},"
+		"\"unit-2\":{\"generic\":{\"deviceID\":\"unit-2\"}}}\n");
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void)
@@ -268,6 +281,7 @@ int main(void)
 		TEST(test_shared),
 		TEST(test_attributes),
 		TEST(test_static),
+		TEST(test_names_of_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,8 +31,8 @@ static void test_check(void **state)
 		{ "", NULL, NULL },
 		{ "plain", NULL, NULL },
 		{ "$$", NULL, NULL },
-		{ "a$$b${id}c${index}${node}${bdf}${numa}${replica}${position}${n}${name}", NULL,
-			NULL },
+		{ "a$$b${id}c${index}${node}${bdf}${numa}${replica}${position}${n}${name}${info}${env_name}",
+			NULL, NULL },
 		{ "${ids}${ids:,}${ids:}${ids: and }", NULL, NULL },
 		{ "${attr:serial}${attr:device/numa_node}${attr:a..b}", NULL, NULL },
 		{ "${serial}/${port}", &driver, NULL },
@@ -104,6 +104,8 @@ static void test_classes(void **state)
 		{ "${serial}", true, false },
 		{ "${ids}", false, true },
 		{ "${n}", false, true },
+		{ "${info}", false, true },
+		{ "${env_name}", false, false },
 		{ "${replica}", true, true },
 		{ "${name}${n}${id}", true, true },
 	};
@@ -138,12 +140,17 @@ static const char *value_of(void *userdata, const char *variable)
 
 static void test_expand(void **state)
 {
-	static const char *const ids[] = { "a", "b", "c" };
+	static char info[] = "{\"uio\":{}}", info_name[] = DEVICE_INFO;
+	static char id_a[] = "a", id_b[] = "b", id_c[] = "c";
+	static struct device_variable variable = { info_name, info };
+	static struct device a = { .id = id_a }, c = { .id = id_c },
+			     b = { .id = id_b, .variables = &variable, .n_variables = 1 };
+	static const struct device *const devices[] = { &a, &b, &c };
 	struct template_context context = {
 		.name = "vendor.example/gpu",
 		.device_value = value_of,
-		.ids = ids,
-		.n_ids = ARRAY_SIZE(ids),
+		.devices = devices,
+		.n_devices = ARRAY_SIZE(devices),
 		.userdata = (void *)&driver,
 	};
 	static const struct {
@@ -156,6 +163,10 @@ static void test_expand(void **state)
 		{ "${attr:device/serial}/${numa}/", "S1//" },
 		{ "${ids} ${ids::} ${ids:} ${ids: and }", "a,b,c a:b:c abc a and b and c" },
 		{ "${n}${name}", "3vendor.example/gpu" },
+		{ "P_${env_name}=1", "P_VENDOR_EXAMPLE_GPU=1" },
+		{ "${info}",
+			"{\"a\":{\"generic\":{\"deviceID\":\"a\"}},\"b\":{\"uio\":{}},"
+			"\"c\":{\"generic\":{\"deviceID\":\"c\"}}}" },
 	};
 	_cleanup_free_ char *text = NULL;
 	struct error error = { 0 };
@@ -170,10 +181,15 @@ static void test_expand(void **state)
 	assert_string_equal(error.message, "\"${bdf}\" has no value here");
 	context.device_value = NULL;
 	assert_int_equal(template_expand("x${id}", &context, &text, NULL), -ENOENT);
-	context.ids = NULL;
+	context.devices = NULL;
 	assert_int_equal(template_expand("x${n}", &context, &text, &error), -ENOENT);
 	assert_string_equal(
 		error.message, "\"${n}\" has a value only while a container is given devices");
+	assert_int_equal(template_expand("${info}", &context, &text, NULL), -ENOENT);
+	context.name = "a.b/C-d_1";
+	assert_int_equal(template_expand("${env_name}", &context, &text, NULL), 0);
+	assert_string_equal(text, "A_B_C-D_1");
+	free(TAKE_PTR(text));
 	context.name = NULL;
 	assert_int_equal(template_expand("${name}", &context, &text, NULL), -ENOENT);
 	assert_int_equal(template_expand("${id", &context, &text, NULL), -EINVAL);

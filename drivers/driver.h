@@ -79,6 +79,7 @@ extern const struct driver *const drivers[];
 
 extern const struct driver drm_driver;
 extern const struct driver path_driver;
+extern const struct driver pci_driver;
 extern const struct driver static_driver;
 extern const struct driver exec_driver;
 extern const struct driver sysfs_driver;

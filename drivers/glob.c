@@ -114,7 +114,7 @@ static int check_exists(struct scan *scan, const char *path, bool *ret_exists, s
 	if (r < 0)
 		return r;
 	r = sysroot_stat(scan_root(scan), path, &st);
-	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
+	if (sysroot_is_shortage(r))
 		return error_set(error, r, "cannot look at %s: %s", path, strerror(-r));
 	if (r < 0 && !sysroot_is_absent(r))
 		scan_note(scan, "cannot look at %s, it is left out: %s", path, strerror(-r));

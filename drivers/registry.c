@@ -7,6 +7,7 @@
 const struct driver *const drivers[] = {
 	&path_driver,
 	&drm_driver,
+	&pci_driver,
 	&static_driver,
 	&exec_driver,
 	&sysfs_driver,

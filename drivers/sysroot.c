@@ -152,3 +152,8 @@ bool sysroot_is_absent(int error)
 {
 	return error == -ENOENT || error == -ENOTDIR || error == -ELOOP || error == -ENAMETOOLONG;
 }
+
+bool sysroot_is_shortage(int error)
+{
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}

@@ -30,3 +30,7 @@ ssize_t sysroot_read(const char *root, const char *path, char *buffer, size_t si
 
 /* Whether an error of the above means that nothing is there, rather than that it cannot be told. */
 bool sysroot_is_absent(int error);
+
+/* Whether it means that we lack something (memory, descriptors): nothing is known of what is there.
+ */
+bool sysroot_is_shortage(int error);

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions of the PCI bus, by what they are and where they sit, for whatever user space does with
+ * them: through the nodes of their driver, or with VFIO, UIO or vDPA instead of one. The id is the
+ * address, which stays for as long as the card stays in its slot.
+ */
+#include "drivers/pci.h"
+
+#include "drivers/form.h"
+#include "drivers/glob.h"
+
+static const char *const accesses[] = { "nodes", "vfio", "vfio-cdev", "uio", "mdev", "vdpa", NULL };
+static const char *const roles[] = { "any", "pf", "vf", "plain", NULL };
+static const char *const policies[] = { "fold", "refuse", "ignore", NULL };
+
+static int check_address(const char *value, struct error *error)
+{
+	if (strspn(value, "0123456789abcdef:.*?[]!-") != strlen(value))
+		return error_set(error, -EINVAL,
+			"must be a PCI address, such as \"0000:03:00.0\", or a pattern of it, in "
+			"lower case, not \"%s\"",
+			value);
+	if (!glob_is_pattern(value) && !pci_address_is_valid(value))
+		return error_set(error, -EINVAL,
+			"must be a whole PCI address with its domain, such as \"0000:03:00.0\", not "
+			"\"%s\"",
+			value);
+	return 0;
+}
+
+static bool is_range(const char *text)
+{
+	while (*text) {
+		unsigned long first, last;
+		char *end;
+
+		if (*text < '0' || *text > '9')
+			return false;
+		first = last = strtoul(text, &end, 10);
+		if (*end == '-') {
+			if (end[1] < '0' || end[1] > '9')
+				return false;
+			last = strtoul(end + 1, &end, 10);
+		}
+		if (last < first || last > UINT16_MAX)
+			return false;
+		if (!*end)
+			return true;
+		if (*end != ',')
+			return false;
+		text = end + 1;
+	}
+	return false;
+}
+
+static int check_functions(const char *value, struct error *error)
+{
+	if (!is_range(value))
+		return error_set(error, -EINVAL,
+			"must be numbers of virtual functions from 0, such as \"0-3,5\", not \"%s\"",
+			value);
+	return 0;
+}
+
+#define ID_OPTION(name, what)                                                                      \
+	{                                                                                          \
+		.key = #name, .type = OPTION_INTEGERS, .offset = offsetof(struct pci_match, name), \
+		.maximum = 0xffff, .help = what                                                    \
+	}
+
+static const struct option match_options[] = {
+	{
+		.key = "access",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct pci_match, access),
+		.choices = accesses,
+		.help = "What a container gets of a function: the \"nodes\" of its driver; its IOMMU "
+			"group for \"vfio\"; its own VFIO node beside iommufd (\"vfio-cdev\"); its "
+			"node of \"uio\"; the mediated devices made of it, each a device (\"mdev\"); "
+			"or the nodes of its \"vdpa\" devices.",
+	},
+	ID_OPTION(vendor, "Vendors of the functions, such as 0x8086."),
+	ID_OPTION(device, "Device numbers of that vendor."),
+	{
+		.key = "class",
+		.type = OPTION_INTEGERS,
+		.offset = offsetof(struct pci_match, class),
+		.minimum = 1,
+		.maximum = 0xffffff,
+		.help = "Class codes: the base class alone (0x12), with the subclass (0x0302), or with "
+			"the programming interface, too (0x010802).",
+	},
+	ID_OPTION(subsystem_vendor, "Vendors of the card."),
+	ID_OPTION(subsystem_device, "Numbers of the card."),
+	{
+		.key = "driver",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct pci_match, driver),
+		.maximum = 255,
+		.help = "Patterns, as in a shell, of the kernel driver that is bound.",
+	},
+	{
+		.key = "address",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct pci_match, address),
+		.maximum = 255,
+		.check = check_address,
+		.help = "Patterns of the address: \"0000:03:00.0\", \"0000:8[0-9a-f]:*\".",
+	},
+	{
+		.key = "role",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct pci_match, role),
+		.choices = roles,
+		.help = "In SR-IOV: physical functions (\"pf\"), virtual ones (\"vf\"), those that are "
+			"neither (\"plain\"), or \"any\" but physical functions that have virtual ones.",
+	},
+	{
+		.key = "pf",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct pci_match, pf),
+		.maximum = 255,
+		.help = "Virtual functions of these physical ones: patterns of an address or of the "
+			"name of a network interface.",
+	},
+	{
+		.key = "functions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct pci_match, functions),
+		.maximum = 1023,
+		.check = check_functions,
+		.help = "Virtual functions with these numbers, from 0: \"0-3,5\".",
+	},
+	{
+		.key = "attributes",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct pci_match, attributes),
+		.table = &attribute_rule_table,
+		.help = "What files of the function's directory and its properties must say; all of "
+			"these.",
+	},
+	{
+		.key = "iommu_group",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct pci_match, iommu_group),
+		.choices = policies,
+		.help = "For \"vfio\" and \"vfio-cdev\", when functions share an IOMMU group, which only "
+			"one container can have: \"fold\" makes one device of it, with the address of "
+			"its first function as the id; \"refuse\" lists such functions as unhealthy; "
+			"\"ignore\" leaves it to whoever hands them out.",
+	},
+	{
+		.key = "nodes",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct pci_match, nodes),
+		.variant = "nodes",
+		.maximum = 4095,
+		.check = form_absolute_path,
+		.help = "Patterns of the nodes that are given, such as \"/dev/dri/renderD*\"; all of "
+			"the function's if absent.",
+	},
+	{
+		.key = "mdev_type",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct pci_match, mdev_type),
+		.variant = "mdev",
+		.maximum = 1023,
+		.help = "Patterns of the type's id or name: \"nvidia-233\", \"GRID T4-2Q\".",
+	},
+	{
+		.key = "permissions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct pci_match, permissions),
+		.default_string = "rw",
+		.check = form_permissions,
+		.help = "What the container may do with a device node: r, w, m (mknod).",
+	},
+};
+
+static const struct option_table match_table = {
+	.name = "match entry",
+	.selector = "access",
+	.size = sizeof(struct pci_match),
+	.options = match_options,
+	.count = ARRAY_SIZE(match_options),
+};
+
+static const struct driver_variable variables[] = {
+	{ "vendor",
+		"Vendor of the function, as 0x8086. Of a mediated device, this and what follows "
+		"is said of the function it was made of." },
+	{ "device", "Device number of the function, as 0x4941." },
+	{ "class", "Class code of the function, as 0x0b4000." },
+	{ "driver", "Kernel driver of the function; no value if none is bound." },
+	{ "pf", "Address of the physical function that a virtual one belongs to." },
+	{ "vf", "Number of the virtual function, from 0." },
+	{ "iommu_group", "Number of the IOMMU group; only with VFIO." },
+	{ "addresses",
+		"Addresses of the functions that the device is made of, with commas between "
+		"them; only with VFIO." },
+	{ "uio", "Name of the UIO device, as uio0." },
+	{ "mdev_type", "Id of the mediated device's type, as nvidia-233." },
+	{ 0 },
+};
+
+/* Whether the entry says nothing of which functions it means. */
+static bool names_nothing(const struct pci_match *match)
+{
+	return match->vendor.count == 0 && match->class.count == 0 &&
+		match->subsystem_vendor.count == 0 && match->driver.count == 0 &&
+		match->address.count == 0 && match->pf.count == 0 && match->mdev_type.count == 0;
+}
+
+static int pci_check(const struct declaration *declaration, struct report *report)
+{
+	size_t before = report->count;
+
+	if (declaration->match.count == 0)
+		return report_add(report, &declaration->origin, "match",
+			"driver \"pci\" needs at least one entry, such as ( { vendor = 0x8086; } )");
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct pci_match *match = groups_get(&declaration->match, i);
+		bool vfio = match->access == PCI_VFIO || match->access == PCI_VFIO_CDEV;
+
+		if (names_nothing(match))
+			(void)report_add(report, &match->origin, "match",
+				"would take any function of the bus: name a vendor, a class, a "
+				"subsystem_vendor, a driver, an address, a pf or an mdev_type");
+		if (match->device.count > 0 && match->vendor.count == 0)
+			(void)report_add(report, &match->origin, "device",
+				"means nothing without its \"vendor\"");
+		if (match->subsystem_device.count > 0 && match->subsystem_vendor.count == 0)
+			(void)report_add(report, &match->origin, "subsystem_device",
+				"means nothing without its \"subsystem_vendor\"");
+		if ((match->pf.count > 0 || match->functions) && match->role != PCI_ROLE_ANY &&
+			match->role != PCI_ROLE_VF)
+			(void)report_add(report, &match->origin, "role",
+				"must be \"vf\" or absent beside \"pf\" and \"functions\", which are "
+				"about virtual functions");
+		attribute_rules_check(&match->attributes, report);
+		if (match->iommu_group != PCI_GROUP_FOLD && !vfio)
+			(void)report_add(report, &match->origin, "iommu_group",
+				"is only for access = \"vfio\" and \"vfio-cdev\", remove it");
+	}
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+/* Whether addresses are all that the entry says, so that nothing else decides who gets them. */
+static bool names_addresses(const struct pci_match *match)
+{
+	return match->access != PCI_MDEV && match->role == PCI_ROLE_ANY && !match->functions &&
+		match->vendor.count == 0 && match->class.count == 0 &&
+		match->subsystem_vendor.count == 0 && match->driver.count == 0 &&
+		match->attributes.count == 0 && match->pf.count == 0;
+}
+
+static int pci_claims(const struct declaration *declaration, struct strings *ret_claims)
+{
+	_cleanup_strings_ struct strings claims = { 0 };
+	int r;
+
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct pci_match *match = groups_get(&declaration->match, i);
+
+		for (size_t k = 0; names_addresses(match) && k < match->address.count; k++) {
+			const char *address = match->address.items[k];
+
+			if (glob_is_pattern(address))
+				continue;
+			r = strings_add(&claims, address, strlen(address));
+			if (r < 0)
+				return r;
+		}
+	}
+	*ret_claims = claims;
+	claims = (struct strings){ 0 };
+	return 0;
+}
+
+const struct driver pci_driver = {
+	.name = "pci",
+	.summary =
+		"functions of the PCI bus: through their driver's nodes, VFIO, UIO, mediated devices "
+		"or vDPA",
+	.match = &match_table,
+	.variables = variables,
+	.check = pci_check,
+	.claims = pci_claims,
+	.list = pci_list,
+};

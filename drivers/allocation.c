@@ -413,6 +413,8 @@ int allocation_build(const struct declaration *declaration, const struct snapsho
 		&allocation.n_cdi);
 	if (r < 0)
 		return r;
+	for (size_t i = 0; i < build.n_chosen; i++)
+		device_note_lent(chosen_device(&build, i));
 	*ret = allocation;
 	allocation = (struct allocation){ 0 };
 	return 0;

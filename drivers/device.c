@@ -91,6 +91,8 @@ struct device *device_unref(struct device *device)
 	free(device->nodes);
 	free(device->variables);
 	free(device->numa);
+	free(device->lent);
+	free(device->anchor);
 	free(device->problem);
 	free(device->id);
 	free(device);
@@ -243,6 +245,32 @@ int device_copy(const struct device *from, struct device *device)
 	if (r >= 0 && from->problem)
 		r = device_set_problem(device, "%s", from->problem);
 	return r;
+}
+
+int device_set_mobile(struct device *device, const char *anchor)
+{
+	_cleanup_free_ char *copy = anchor ? strdup(anchor) : NULL;
+
+	assert(!device->lent);
+	if (anchor && !copy)
+		return -ENOMEM;
+	device->lent = malloc(sizeof(*device->lent));
+	if (!device->lent)
+		return -ENOMEM;
+	atomic_init(device->lent, false);
+	device->anchor = TAKE_PTR(copy);
+	return 0;
+}
+
+void device_note_lent(const struct device *device)
+{
+	if (device->lent)
+		atomic_store_explicit(device->lent, true, memory_order_relaxed);
+}
+
+bool device_was_lent(const struct device *device)
+{
+	return device->lent && atomic_load_explicit(device->lent, memory_order_relaxed);
 }
 
 const char *device_variable(const struct device *device, const char *name)

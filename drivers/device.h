@@ -48,7 +48,9 @@ struct device {
 	size_t n_variables;
 	struct device_distance *distances; /* to devices that a driver knows links to */
 	size_t n_distances;
-	char *problem; /* why it cannot be used although it is there; NULL: nothing known */
+	atomic_bool *lent; /* whether a container was given it; NULL: it cannot leave */
+	char *anchor;      /* what stays on the host for as long as it exists; NULL: nothing */
+	char *problem;     /* why it cannot be used although it is there; NULL: nothing known */
 	/* What the device itself adds to its container; the configuration's own say wins. */
 	struct strings env;         /* "NAME=value" */
 	struct strings annotations; /* "name=value" */
@@ -101,6 +103,17 @@ int device_copy(const struct device *from, struct device *device);
  * {"generic":{"deviceID":"0000:03:00.1"},"uio":{"mount":"/dev/uio0"}}. A device without it has
  * "generic" alone. */
 #define DEVICE_INFO "info"
+
+/* Says that the device may leave the host's view while a container has it, as a network interface
+ * does that is moved to another namespace. One that was given to a container stays listed as it
+ * was after it vanished, for as long as `anchor`, a path on the host, is there; NULL: until a scan
+ * finds it again. Returns 0 or -ENOMEM. */
+int device_set_mobile(struct device *device, const char *anchor);
+
+/* Notes that a container is given the device, and tells whether one was; of devices that cannot
+ * leave nothing is known. */
+void device_note_lent(const struct device *device);
+bool device_was_lent(const struct device *device);
 
 /* The variable's value or NULL. */
 const char *device_variable(const struct device *device, const char *name);

@@ -104,6 +104,8 @@ int memory_merge(struct memory *memory, const struct memory *other)
 		if (memory_find(memory, unit->id))
 			continue;
 		r = memory_add(memory, unit->id, unit->healthy, unit->since, &copy);
+		if (r >= 0)
+			copy->lent = unit->lent;
 		for (size_t k = 0; k < unit->n_verdicts && r >= 0; k++)
 			r = memory_unit_add(
 				copy, unit->verdicts[k].probe, &unit->verdicts[k].verdict);
@@ -173,6 +175,7 @@ static void write_unit(struct json_writer *writer, const struct memory_unit *uni
 	json_write_text(writer, unit->healthy ? ",\"healthy\":true" : ",\"healthy\":false");
 	json_write_text(writer, ",\"since\":");
 	json_write_number(writer, unit->since);
+	json_write_text(writer, unit->lent ? ",\"lent\":true" : ",\"lent\":false");
 	json_write_text(writer, ",\"probes\":[");
 	for (size_t i = 0; i < unit->n_verdicts; i++) {
 		json_write_text(writer, i > 0 ? "," : "");
@@ -230,15 +233,16 @@ static int read_unit(struct memory *memory, json_t *json)
 	json_t *probes, *probe;
 	json_int_t since;
 	size_t i;
-	int healthy, r;
+	int healthy, lent = 0, r;
 
-	if (json_unpack(json, "{s:s, s:b, s:I, s:o}", "id", &id, "healthy", &healthy, "since",
-		    &since, "probes", &probes) < 0 ||
+	if (json_unpack(json, "{s:s, s:b, s:I, s?:b, s:o}", "id", &id, "healthy", &healthy, "since",
+		    &since, "lent", &lent, "probes", &probes) < 0 ||
 		since < 0)
 		return 0;
 	r = memory_add(memory, id, healthy, (uint64_t)since, &unit);
 	if (r < 0)
 		return r == -EEXIST ? 0 : r;
+	unit->lent = lent;
 	json_array_foreach(probes, i, probe)
 	{
 		r = read_verdict(unit, probe);

@@ -20,6 +20,7 @@ struct memory_unit {
 	char *id;
 	bool healthy;
 	uint64_t since; /* CLOCK_REALTIME microseconds of the last change */
+	bool lent;      /* device_was_lent() */
 	struct memory_verdict *verdicts;
 	size_t n_verdicts;
 };

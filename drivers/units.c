@@ -10,6 +10,7 @@
 
 #include "common/log.h"
 #include "drivers/list-size.h"
+#include "drivers/sysroot.h"
 
 struct pair_of {
 	struct unit *unit;
@@ -44,6 +45,8 @@ static int unit_new(struct unit_list *list, struct device *device, size_t index,
 	unit->healthy = true;
 	unit->since = now_usec(CLOCK_REALTIME);
 	unit->cordon = declaration_cordon(list->declaration, device->id);
+	if (memory && memory->lent)
+		device_note_lent(device);
 	if (list->health) {
 		r = health_unit_new(list->health, device, index, memory, unit, &unit->health);
 		if (r < 0)
@@ -189,18 +192,34 @@ static ssize_t pair_up(struct unit_list *list, struct scan *scan, bool drop, str
 	return (ssize_t)n;
 }
 
+/* Whether a unit that the scan did not find is in a container. */
+static bool is_away(const struct unit *unit, const char *root)
+{
+	const char *anchor = unit->device->anchor;
+	struct stat st;
+
+	return unit->present && device_was_lent(unit->device) &&
+		(!anchor || sysroot_stat(root, anchor, &st) >= 0);
+}
+
 /* Brings an old unit up to date. Returns whether anything changed. */
-static bool apply(const struct pair_of *pair, size_t index)
+static bool apply(const struct pair_of *pair, const char *root, size_t index)
 {
 	struct unit *unit = pair->unit;
 	bool changed = false;
 
-	if (pair->device && !device_equal(unit->device, pair->device)) {
-		(void)device_unref(unit->device);
-		unit->device = device_ref(pair->device);
-		changed = true;
+	if (pair->device) {
+		changed = !device_equal(unit->device, pair->device);
+		/* Back from a container, it is nobody's any more. */
+		if (!unit->away && device_was_lent(unit->device))
+			device_note_lent(pair->device);
+		if (changed || unit->away) {
+			(void)device_unref(unit->device);
+			unit->device = device_ref(pair->device);
+		}
 	}
-	unit->present = pair->device != NULL;
+	unit->away = !pair->device && is_away(unit, root);
+	unit->present = pair->device || unit->away;
 	/* Where memory is short the unit is as it was; the next scan tries again. */
 	if (unit->health)
 		(void)health_unit_update(unit->health, unit->present ? unit->device : NULL, index);
@@ -233,6 +252,8 @@ int unit_list_remember(const struct unit_list *list, struct memory **ret)
 		struct memory_unit *remembered;
 
 		r = memory_add(memory, unit->device->id, unit->healthy, unit->since, &remembered);
+		if (r >= 0)
+			remembered->lent = device_was_lent(unit->device);
 		if (r >= 0 && unit->health)
 			r = health_unit_remember(unit->health, remembered);
 	}
@@ -256,14 +277,16 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 		struct unit **unit = &list->units[list->n_units];
 		int r;
 
-		if (old->present || declaration_excludes(list->declaration, old->device->id))
+		if ((old->present && !old->away) ||
+			declaration_excludes(list->declaration, old->device->id))
 			continue;
 		r = unit_new(list, old->device, list->n_units, unit);
 		if (r < 0)
 			return r;
 		list->n_units++;
-		(*unit)->present = false;
-		if ((*unit)->health)
+		(*unit)->present = old->away;
+		(*unit)->away = old->away;
+		if ((*unit)->health && !old->away)
 			(void)health_unit_update((*unit)->health, NULL, list->n_units - 1);
 		r = unit_evaluate(*unit);
 		if (r < 0)
@@ -299,7 +322,7 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 		forget_gone(list, scan);
 	for (size_t i = 0; i < (size_t)n; i++) {
 		units[i] = pairs[i].unit;
-		changed = (pairs[i].is_new || apply(&pairs[i], i)) || changed;
+		changed = (pairs[i].is_new || apply(&pairs[i], scan->root, i)) || changed;
 	}
 	free(list->units);
 	list->units = units;

@@ -16,7 +16,8 @@ struct unit {
 	struct device *device;
 	struct health_unit *health;  /* NULL: no probes */
 	const struct cordon *cordon; /* NULL: none */
-	bool present;
+	bool present;                /* the last scan found it, or it is away */
+	bool away;                   /* where only the container sees it that it was given to */
 	bool healthy;
 	char *reason;   /* why not; NULL if healthy */
 	uint64_t since; /* CLOCK_REALTIME */
@@ -34,8 +35,8 @@ struct unit_list {
 /* What is known about the units' health. Returns 0 or -ENOMEM. */
 int unit_list_remember(const struct unit_list *list, struct memory **ret);
 
-/* Puts the units of another list that are gone into this one, which is empty, to stay gone until a
- * scan finds them. Returns 0 or -ENOMEM. */
+/* Puts the units of another list that are gone, or away, into this one, which is empty, to stay so
+ * until a scan finds them. Returns 0 or -ENOMEM. */
 int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous);
 
 /* Takes a complete scan in. Returns 1 if that changed anything, 0 if not, -E2BIG if the list would

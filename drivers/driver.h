@@ -78,8 +78,10 @@ const struct driver *driver_find(const char *name);
 extern const struct driver *const drivers[];
 
 extern const struct driver drm_driver;
+extern const struct driver net_driver;
 extern const struct driver path_driver;
 extern const struct driver pci_driver;
+extern const struct driver rdma_driver;
 extern const struct driver static_driver;
 extern const struct driver exec_driver;
 extern const struct driver sysfs_driver;

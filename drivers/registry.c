@@ -8,6 +8,8 @@ const struct driver *const drivers[] = {
 	&path_driver,
 	&drm_driver,
 	&pci_driver,
+	&net_driver,
+	&rdma_driver,
 	&static_driver,
 	&exec_driver,
 	&sysfs_driver,

@@ -210,10 +210,10 @@ static bool apply(const struct pair_of *pair, const char *root, size_t index)
 
 	if (pair->device) {
 		changed = !device_equal(unit->device, pair->device);
-		/* Back from a container, it is nobody's any more. */
-		if (!unit->away && device_was_lent(unit->device))
+		/* One that was away, or gone, is nobody's any more. */
+		if (unit->present && !unit->away && device_was_lent(unit->device))
 			device_note_lent(pair->device);
-		if (changed || unit->away) {
+		if (changed || unit->away || !unit->present) {
 			(void)device_unref(unit->device);
 			unit->device = device_ref(pair->device);
 		}

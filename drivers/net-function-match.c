@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether a function is what an entry asks for, and whether what it asks makes sense.
+ */
+#include <fnmatch.h>
+#include <linux/if_arp.h>
+
+#include "drivers/net-function.h"
+
+const char *const function_roles[] = {
+	[ROLE_ANY] = "any", [ROLE_PF] = "pf", [ROLE_VF] = "vf", NULL
+};
+
+static const struct {
+	const char *name;
+	int64_t type;
+} kinds[] = {
+	{ "ether", ARPHRD_ETHER },
+	{ "infiniband", ARPHRD_INFINIBAND },
+	{ "can", ARPHRD_CAN },
+	{ "ieee802154", ARPHRD_IEEE802154 },
+	{ "none", ARPHRD_NONE },
+};
+
+int function_check_kind(const char *value, struct error *error)
+{
+	const char *names[ARRAY_SIZE(kinds)], *near;
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		names[i] = kinds[i].name;
+		if (streq(names[i], value))
+			return 0;
+	}
+	near = suggest_word(value, names, ARRAY_SIZE(names));
+	return error_set(error, -EINVAL, "unknown kind \"%s\", did you mean \"%s\"?", value,
+		near ?: "ether");
+}
+
+/* Reads "0-3,5" and tells whether the number is in it; -EINVAL if it is no list of numbers. */
+static int range_contains(const char *text, int64_t number)
+{
+	bool found = false;
+
+	for (;;) {
+		unsigned first, last;
+		int length = 0;
+
+		if (sscanf(text, "%9u%n", &first, &length) != 1 || text[0] < '0' || text[0] > '9')
+			return -EINVAL;
+		text += length;
+		last = first;
+		if (*text == '-') {
+			text++;
+			if (sscanf(text, "%9u%n", &last, &length) != 1 || text[0] < '0' ||
+				text[0] > '9' || last < first)
+				return -EINVAL;
+			text += length;
+		}
+		found = found || (number >= first && number <= last);
+		if (!*text)
+			return found;
+		if (*text++ != ',')
+			return -EINVAL;
+	}
+}
+
+int function_check_ranges(const char *value, struct error *error)
+{
+	if (range_contains(value, 0) < 0)
+		return error_set(error, -EINVAL,
+			"must be numbers and ranges such as \"0-3,5\", not \"%s\"", value);
+	return 0;
+}
+
+const char *interface_kind(const char *root, const char *directory)
+{
+	int64_t type;
+
+	if (sysfs_read_number(root, directory, "type", &type) < 0)
+		return NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (kinds[i].type == type)
+			return kinds[i].name;
+	return NULL;
+}
+
+bool any_pattern_matches(const struct strings *patterns, const char *text)
+{
+	for (size_t i = 0; i < patterns->count; i++)
+		if (fnmatch(patterns->items[i], text, 0) == 0)
+			return true;
+	return patterns->count == 0;
+}
+
+static bool pf_matches(const struct strings *patterns, const struct net_function *function)
+{
+	if (any_pattern_matches(patterns, function->pf_address))
+		return true;
+	for (size_t i = 0; i < function->pf_interfaces.count; i++)
+		if (any_pattern_matches(patterns, function->pf_interfaces.items[i]))
+			return true;
+	return false;
+}
+
+static bool any_interface_matches(
+	const struct function_match *match, const char *root, const struct net_function *function)
+{
+	if (match->interface.count == 0 && match->kind.count == 0)
+		return true;
+	for (size_t i = 0; i < function->interfaces.count; i++) {
+		char directory[64];
+		const char *kind;
+
+		if (!any_pattern_matches(&match->interface, function->interfaces.items[i]))
+			continue;
+		if (match->kind.count == 0)
+			return true;
+		(void)snprintf(directory, sizeof(directory), "/sys/class/net/%.20s",
+			function->interfaces.items[i]);
+		kind = interface_kind(root, directory);
+		if (kind && any_pattern_matches(&match->kind, kind))
+			return true;
+	}
+	return false;
+}
+
+bool net_function_matches(
+	const char *root, const struct net_function *function, const struct function_match *match)
+{
+	if (match->role == ROLE_ANY ? function->has_vfs
+				    : function->is_vf != (match->role == ROLE_VF))
+		return false;
+	return integers_admit(&match->vendor, function->vendor) &&
+		integers_admit(&match->device, function->device) &&
+		any_pattern_matches(&match->driver, function->driver) &&
+		any_pattern_matches(&match->address, function->name) &&
+		pf_matches(&match->pf, function) &&
+		(!match->functions || range_contains(match->functions, function->number) > 0) &&
+		any_interface_matches(match, root, function);
+}
+
+bool function_match_sees_interfaces(const struct function_match *match)
+{
+	return match->interface.count > 0 || match->kind.count > 0 || match->pf.count > 0;
+}

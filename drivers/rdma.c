@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * RDMA devices without their interfaces: a container is given the nodes of one adapter, or of all
+ * of them together, and talks over the network it has anyway. An adapter is known by its function,
+ * not by its name, which is the order in which drivers found it.
+ */
+#include "drivers/form.h"
+#include "drivers/infiniband.h"
+#include "drivers/net-function.h"
+#include "drivers/sysroot.h"
+
+#define CLASS "/sys/class/infiniband"
+
+struct rdma_match {
+	struct function_match function; /* first, so that origin is; `kind` is that of the ports */
+	struct strings name;
+	bool combine;
+	char *permissions;
+};
+
+static const struct option rdma_options[] = {
+	FUNCTION_OPTIONS,
+	{
+		.key = "name",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct rdma_match, name),
+		.help = "Name of the RDMA device, such as \"mlx5_0\"; a shell pattern.",
+	},
+	{
+		.key = "combine",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct rdma_match, combine),
+		.help = "All that match are one device, named after the resource, with the nodes of "
+			"all of them; share.replicas says how many containers may have it. It has none of the "
+			"variables.",
+	},
+	{
+		.key = "permissions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct rdma_match, permissions),
+		.default_string = "rw",
+		.check = form_permissions,
+		.help = "What the container may do with the nodes: r, w, m (mknod).",
+	},
+};
+
+static const struct option_table rdma_match_table = {
+	.name = "match entry",
+	.size = sizeof(struct rdma_match),
+	.options = rdma_options,
+	.count = ARRAY_SIZE(rdma_options),
+};
+
+static int rdma_check(const struct declaration *declaration, struct report *report)
+{
+	size_t before = report->count;
+	bool combined = false;
+
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct rdma_match *match = groups_get(&declaration->match, i);
+
+		if (match->combine && combined)
+			(void)report_add(report, &match->function.origin, "combine",
+				"only one entry can have it, because both devices would be named "
+				"\"%s\": make two resources of them",
+				declaration_type(declaration));
+		combined = combined || match->combine;
+	}
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+/* --- the host --- */
+
+struct rdma_scan {
+	const struct declaration *declaration;
+	struct scan *scan;
+	const char *root;
+	struct infiniband_table table;
+	struct function_reader reader;
+	const struct rdma_match *combined_match;
+	struct strings combined; /* names of the RDMA devices */
+};
+
+static void rdma_scan_done(struct rdma_scan *rdma)
+{
+	infiniband_table_done(&rdma->table);
+	function_reader_done(&rdma->reader);
+	strings_done(&rdma->combined);
+}
+
+/* What the ports of an RDMA device speak; its interface may be elsewhere. */
+static bool kind_matches(
+	const struct rdma_scan *rdma, const char *name, const struct strings *kinds)
+{
+	char directory[sizeof(CLASS) + NAME_MAX + 16], layer[SYSFS_VALUE_MAX + 1];
+
+	if (kinds->count == 0)
+		return true;
+	(void)snprintf(directory, sizeof(directory), CLASS "/%.255s/ports/1", name);
+	if (sysfs_read(rdma->root, directory, "link_layer", layer) < 0)
+		return false;
+	return any_pattern_matches(kinds, streq(layer, "InfiniBand") ? "infiniband" : "ether");
+}
+
+static const struct rdma_match *find_match(
+	const struct rdma_scan *rdma, const char *name, const struct net_function *function)
+{
+	for (size_t i = 0; i < rdma->declaration->match.count; i++) {
+		const struct rdma_match *match = groups_get(&rdma->declaration->match, i);
+		struct function_match asked = match->function;
+
+		asked.kind = (struct strings){ 0 };
+		if (any_pattern_matches(&match->name, name) &&
+			kind_matches(rdma, name, &match->function.kind) &&
+			net_function_matches(rdma->root, function, &asked))
+			return match;
+	}
+	return NULL;
+}
+
+static int add_device(
+	struct rdma_scan *rdma, const struct rdma_match *match, const struct net_function *function)
+{
+	_cleanup_infiniband_nodes_ struct infiniband_nodes nodes = { 0 };
+	char id[DEVICE_ID_MAX + 1];
+	struct device *device;
+	int r;
+
+	device_id_make(function->name, id);
+	r = scan_add(rdma->scan, id, &device);
+	if (r < 0)
+		return r == -EEXIST ? 0 : r;
+	r = net_function_describe(rdma->root, function, device);
+	if (r >= 0)
+		r = infiniband_add_nodes(
+			&rdma->table, &function->infiniband, match->permissions, device, &nodes);
+	if (r >= 0)
+		r = device_set_mobile(device, function->directory);
+	/* One that vanishes just now is gone in the next scan. */
+	return sysroot_is_shortage(r) ? r : 0;
+}
+
+static int combine(
+	struct rdma_scan *rdma, const struct rdma_match *match, const struct net_function *function)
+{
+	int r = 0;
+
+	rdma->combined_match = match;
+	for (size_t i = 0; i < function->infiniband.count && r >= 0; i++)
+		r = strings_add(&rdma->combined, function->infiniband.items[i],
+			strlen(function->infiniband.items[i]));
+	return r;
+}
+
+static int add_combined(struct rdma_scan *rdma)
+{
+	_cleanup_infiniband_nodes_ struct infiniband_nodes nodes = { 0 };
+	char id[DEVICE_ID_MAX + 1];
+	struct device *device;
+	int r;
+
+	if (!rdma->combined_match)
+		return 0;
+	device_id_make(declaration_type(rdma->declaration), id);
+	r = scan_add(rdma->scan, id, &device);
+	if (r < 0)
+		return r == -EEXIST ? 0 : r;
+	return infiniband_add_nodes(
+		&rdma->table, &rdma->combined, rdma->combined_match->permissions, device, &nodes);
+}
+
+static int list_one(struct rdma_scan *rdma, const char *name)
+{
+	_cleanup_net_function_ struct net_function function = { 0 };
+	char directory[sizeof(CLASS) + NAME_MAX + 16], parent[NAME_MAX + 1];
+	const struct rdma_match *match;
+	int r;
+
+	(void)snprintf(directory, sizeof(directory), CLASS "/%.255s", name);
+	if (sysfs_read_link(rdma->root, directory, "device", parent) < 0)
+		return 0;
+	r = net_function_read(&rdma->reader,
+		pci_address_is_valid(parent) ? FUNCTION_PCI : FUNCTION_AUXILIARY, parent,
+		&function);
+	if (r < 0)
+		return sysroot_is_shortage(r) ? r : 0;
+	/* A function with several is taken as a whole, at the first. */
+	if (function.infiniband.count == 0 || !streq(function.infiniband.items[0], name))
+		return 0;
+	match = find_match(rdma, name, &function);
+	if (!match)
+		return 0;
+	return match->combine ? combine(rdma, match, &function)
+			      : add_device(rdma, match, &function);
+}
+
+static int list_all(struct rdma_scan *rdma)
+{
+	_cleanup_strings_ struct strings names = { 0 };
+	int r;
+
+	r = scan_watch(rdma->scan, CLASS);
+	if (r >= 0)
+		r = scan_events(rdma->scan, "net");
+	if (r >= 0)
+		r = infiniband_table_read(rdma->scan, &rdma->table);
+	if (r >= 0)
+		r = sysfs_list(rdma->root, CLASS, &names);
+	if (r == -ENOENT)
+		return 0;
+	for (size_t i = 0; i < names.count && r >= 0; i++)
+		r = list_one(rdma, names.items[i]);
+	return r < 0 ? r : add_combined(rdma);
+}
+
+static int rdma_list(const struct declaration *declaration, struct scan *scan, struct error *error)
+{
+	_cleanup_(rdma_scan_done) struct rdma_scan rdma = {
+		.declaration = declaration,
+		.scan = scan,
+		.root = scan_root(scan),
+		.reader = { .root = scan_root(scan) },
+	};
+	int r = list_all(&rdma);
+
+	return r < 0 ? error_set(error, r, "cannot list RDMA devices in /sys: %s", strerror(-r))
+		     : 0;
+}
+
+static const struct driver_variable rdma_variables[] = { FUNCTION_VARIABLES, { 0 } };
+
+const struct driver rdma_driver = {
+	.name = "rdma",
+	.summary = "RDMA devices (InfiniBand, RoCE), one by one or all together for many",
+	.match = &rdma_match_table,
+	.variables = rdma_variables,
+	.check = rdma_check,
+	.list = rdma_list,
+};

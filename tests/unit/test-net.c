@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver "net": which functions and interfaces a declaration finds, what is known of them, and that
+ * one which is in a container is still there.
+ */
+#include "net-fixture.h"
+
+#include <sys/mman.h>
+
+#include "common/log.h"
+#include "drivers/allocation.h"
+#include "drivers/inventory.h"
+
+#define NET "driver = \"net\"; match = "
+
+static void test_selection(void **state)
+{
+	static const struct {
+		const char *match, *ids;
+	} cases[] = {
+		{ "( { vendor = 0x8086; } )",
+			"0000:3b:00.1 0000:3b:02.0 0000:3b:02.1 0000:3b:02.2! 0000:3b:02.3! " },
+		{ "( { vendor = [ 0x8086, 0x15b3 ]; device = [ 0x158b, 0x1017 ]; } )",
+			"0000:3b:00.1 0000:d8:00.0 " },
+		{ "( { driver = \"iavf\"; } )", "0000:3b:02.0 0000:3b:02.1 " },
+		{ "( { address = \"*:02.[13]\"; } )", "0000:3b:02.1 0000:3b:02.3! " },
+		{ "( { role = \"pf\"; vendor = 0x8086; } )", "0000:3b:00.0 0000:3b:00.1 " },
+		{ "( { role = \"vf\"; } )",
+			"0000:3b:02.0 0000:3b:02.1 0000:3b:02.2! 0000:3b:02.3! " },
+		{ "( { pf = \"ens785f0\"; } )",
+			"0000:3b:02.0 0000:3b:02.1 0000:3b:02.2! 0000:3b:02.3! " },
+		{ "( { pf = \"ens785f*\"; functions = \"0,2-9\"; } )",
+			"0000:3b:02.0 0000:3b:02.2! 0000:3b:02.3! " },
+		{ "( { pf = \"0000:3b:00.0\"; functions = \"1\"; }, { pf = \"ens785f1\"; } )",
+			"0000:3b:00.1 0000:3b:02.1 " },
+		{ "( { interface = \"ens785f0v?\"; } )", "0000:3b:02.0 0000:3b:02.1 " },
+		{ "( { kind = \"infiniband\"; } )", "0000:d8:00.0 " },
+		{ "( { kind = \"ether\"; vendor = 0x15b3; } )", "" },
+		{ "( { rdma = true; } )", "0000:d8:00.0 " },
+		{ "( { type = \"subfunction\"; } )", "mlx5_core.sf.4 " },
+		{ "( { type = \"subfunction\"; vendor = 0x15b3; functions = \"88\"; rdma = true; } )",
+			"mlx5_core.sf.4 " },
+		{ "( { type = \"subfunction\"; functions = \"4\"; } )", "" },
+		{ "( { type = \"subfunction\"; pf = \"ib0\"; driver = \"mlx5_core.sf\"; } )",
+			"mlx5_core.sf.4 " },
+		{ "( { type = \"interface\"; kind = \"can\"; } )", "can0 vcan0 " },
+		{ "( { type = \"interface\"; kind = \"can\"; driver = \"mcp251x\"; } )", "can0 " },
+		{ "( { type = \"interface\"; interface = [ \"dummy*\", \"ib0\" ]; } )",
+			"dummy0 ib0 " },
+		{ "( { type = \"interface\"; interface = \"lo\"; } )", "" },
+		{ "( { vendor = 0x1002; } )", "" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		print_message("%s\n", cases[i].match);
+		assert_string_equal(net_found(made(NET "%s;", cases[i].match)), cases[i].ids);
+	}
+}
+
+static void check_variables(const struct device *device, const char *const *expected)
+{
+	for (; *expected; expected += 2) {
+		const char *value = device_variable(device, expected[0]);
+
+		print_message("%s %s\n", device->id, expected[0]);
+		assert_non_null(value);
+		assert_string_equal(value, expected[1]);
+	}
+}
+
+static void test_variables(void **state)
+{
+	_cleanup_config_ struct config *config =
+		declare(NET "( { address = \"*:02.1\"; vhost_net = true; }, "
+			    "{ type = \"subfunction\"; rdma = true; }, "
+			    "{ type = \"interface\"; interface = \"can0\"; } );");
+	_cleanup_scan_ struct scan scan = { 0 };
+
+	net_scan(config, &scan);
+	assert_int_equal(scan.n_devices, 3);
+	check_variables(scan.devices[0],
+		(const char *const[]){ "interface", "ens785f0v1", "bdf", "0000:3b:02.1", "pf",
+			"0000:3b:00.0", "pf_interface", "ens785f0", "vf", "1", "sf", "", "driver",
+			"iavf", "rdma", "", "info",
+			"{\"generic\":{\"deviceID\":\"0000:3b:02.1\"},\"vhost\":{\"net-mount\":"
+			"\"/dev/vhost-net\",\"tun-mount\":\"/dev/net/tun\"}}",
+			NULL });
+	assert_int_equal(scan.devices[0]->n_numa, 1);
+	assert_int_equal(scan.devices[0]->numa[0], 1);
+	assert_int_equal(scan.devices[0]->n_nodes, 2);
+
+	check_variables(scan.devices[1],
+		(const char *const[]){ "interface", "can0", "driver", "mcp251x", "sysfs",
+			SPI "/net/can0", "pf_interface", "", NULL });
+	assert_int_equal(scan.devices[1]->n_nodes, 0);
+
+	check_variables(scan.devices[2],
+		(const char *const[]){ "interface", "enp216s0f0s88", "bdf", "0000:d8:00.0", "pf",
+			"0000:d8:00.0", "pf_interface", "ib0", "vf", "", "sf", "88", "rdma",
+			"mlx5_2", "info",
+			"{\"generic\":{\"deviceID\":\"mlx5_core.sf.4\"},\"rdma\":{\"issm\":"
+			"\"/dev/infiniband/issm2\",\"rdma_cm\":\"/dev/infiniband/rdma_cm\","
+			"\"rdma_dev\":\"mlx5_2\",\"umad\":\"/dev/infiniband/umad2\",\"uverbs\":"
+			"\"/dev/infiniband/uverbs2\"}}",
+			NULL });
+	assert_int_equal(scan.devices[2]->n_nodes, 4);
+}
+
+/* What the host talks through stays the host's. */
+static void test_uplinks(void **state)
+{
+	_cleanup_config_ struct config *config = declare(
+		NET "( { vendor = 0x1af4; }, { type = \"interface\"; interface = \"*\"; } );");
+	_cleanup_scan_ struct scan before = { 0 }, vlan = { 0 }, port = { 0 };
+
+	net_scan(config, &before);
+	for (size_t i = 0; i < before.n_devices; i++) {
+		assert_string_not_equal(before.devices[i]->id, "eth0");
+		assert_string_not_equal(before.devices[i]->id, "0000:00:03.0");
+	}
+	assert_int_equal(before.n_devices, 9);
+	assert_int_equal(before.notes.count, 2);
+	assert_string_equal(before.notes.items[0],
+		"\"0000:00:03.0\" is left out, because the host needs interface eth0: the host's "
+		"default route leads through it");
+
+	/* A VLAN, and only IPv6. */
+	host_write("/proc/net/route", "");
+	host_write("/proc/net/ipv6_route",
+		"00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
+		"fe800000000000000000000000000001 00000400 00000001 00000000 00000003 vlan7\n"
+		"00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
+		"00000000000000000000000000000000 ffffffff 00000001 00000000 00200200 dummy0\n");
+	plant_interface("/sys/devices/virtual", "vlan7", 1);
+	host_symlink("../vlan7", BRIDGE "/0000:3b:00.1/net/ens785f1/upper_vlan7");
+	net_scan(config, &vlan);
+	assert_int_equal(vlan.notes.count, 2);
+	assert_non_null(strstr(vlan.notes.items[0], "interface ens785f1"));
+	assert_non_null(strstr(vlan.notes.items[1], "interface vlan7"));
+	assert_non_null(map_get(&vlan.by_id, "dummy0"));
+
+	host_write("/proc/net/ipv6_route", "");
+	host_symlink("../vlan7", "/sys/devices/virtual/net/dummy0/master");
+	net_scan(config, &port);
+	assert_int_equal(port.notes.count, 1);
+	assert_non_null(strstr(port.notes.items[0], "a port of a bridge or bond"));
+}
+
+static void test_problems(void **state)
+{
+	_cleanup_config_ struct config *config = declare(NET "( { role = \"vf\"; rdma = true; }, "
+							     "{ role = \"vf\"; } );");
+	_cleanup_scan_ struct scan scan = { 0 }, without_cm = { 0 };
+
+	host_mkdir(BRIDGE "/0000:3b:02.0/infiniband/irdma0");
+	net_scan(config, &scan);
+	assert_string_equal(scan.devices[0]->problem,
+		"has no uverbs node: load the module ib_uverbs and the RDMA driver of the card");
+	assert_null(scan.devices[1]->problem);
+	assert_non_null(strstr(scan.devices[2]->problem, "bound to vfio-pci"));
+	assert_non_null(strstr(scan.devices[3]->problem, "bound to no driver"));
+
+	host_mkdir("/sys/class/infiniband_verbs/uverbs7");
+	host_write("/sys/class/infiniband_verbs/uverbs7/ibdev", "irdma0\n");
+	host_remove("/dev/infiniband/rdma_cm");
+	net_scan(config, &without_cm);
+	assert_non_null(strstr(without_cm.devices[0]->problem, "load the module rdma_ucm"));
+}
+
+static void test_checks(void **state)
+{
+	static const struct {
+		const char *match, *problem;
+	} cases[] = {
+		{ "( { vendor = 0x18086; } )", "must be from 0 to 65535" },
+		{ "( { vendor = \"8086\"; } )",
+			"must be a whole number or a list of them, ( 0x8086, 0x15b3 )" },
+		{ "( { vendor = ( 1, \"2\" ); } )", "vendor[1]: must be a whole number" },
+		{ "( { functions = \"1-\"; } )", "must be numbers and ranges" },
+		{ "( { functions = \"3-1\"; } )", "must be numbers and ranges" },
+		{ "( { functions = \"1,,2\"; } )", "must be numbers and ranges" },
+		{ "( { functions = \" 1\"; } )", "must be numbers and ranges" },
+		{ "( { functions = \"1x\"; } )", "must be numbers and ranges" },
+		{ "( { kind = \"cam\"; } )", "did you mean \"can\"?" },
+		{ "( { type = \"interface\"; } )", "needs \"interface\" or \"kind\"" },
+		{ "( { type = \"interface\"; kind = \"can\"; rdma = true; } )",
+			"rdma: is not for type = \"interface\"" },
+		{ "( { type = \"interface\"; interface = \"a\"; pf = \"b\"; } )",
+			"pf: is not for type" },
+		{ "( { type = \"subfunction\"; role = \"vf\"; } )", "role: is for type" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *problem = declare_problem(made(NET "%s;", cases[i].match));
+
+		print_message("%s: %s\n", cases[i].match, problem);
+		assert_non_null(strstr(problem, cases[i].problem));
+	}
+}
+
+/* --- over time --- */
+
+static struct config *config;
+static struct inventory *inventory;
+static unsigned told;
+
+static void on_change(struct inventory *changed, void *userdata)
+{
+	told++;
+}
+
+static void start(const char *text)
+{
+	struct error error;
+
+	told = 0;
+	config = declare(text);
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 NULL, &inventory),
+		0);
+	if (inventory_start(inventory, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+static int stop(void **state)
+{
+	inventory = inventory_free(inventory);
+	config = config_free(config);
+	return host_teardown(state);
+}
+
+static const char *seen(void)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	size_t used = 0;
+
+	fixture_text[0] = '\0';
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		used += (size_t)snprintf(fixture_text + used, sizeof(fixture_text) - used, "%s%s ",
+			snapshot->units[i].device->id,
+			snapshot->units[i].healthy           ? ""
+				: snapshot->units[i].present ? "!"
+							     : "?");
+	return fixture_text;
+}
+
+static void allocate(const char *id)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	_cleanup_allocation_ struct allocation allocation = { 0 };
+	struct error error;
+
+	if (allocation_build(
+		    declaration_of(config), snapshot, host_root, &id, 1, &allocation, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+/* Something else comes, so that a scan is known to have been. */
+static void pass_scan(const char *name)
+{
+	unsigned before = told;
+
+	plant_interface("/sys/devices/virtual", name, 280);
+	RUN_UNTIL(told > before);
+}
+
+static void test_function_stays(void **state)
+{
+	start(NET "( { role = \"vf\"; driver = \"iavf\"; }, "
+		  "{ type = \"interface\"; interface = \"vcan*\"; } );");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 vcan0 ");
+	unplant_interface(BRIDGE "/0000:3b:02.0", "ens785f0v0");
+	pass_scan("vcan1");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 vcan0 vcan1 ");
+}
+
+static void test_lent_stays(void **state)
+{
+	start(NET
+		"( { type = \"interface\"; kind = \"can\"; }, { interface = \"ens785f0v*\"; } );");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 can0 vcan0 ");
+	allocate("vcan0");
+	allocate("can0");
+	allocate("0000:3b:02.0");
+	unplant_interface("/sys/devices/virtual", "vcan0");
+	unplant_interface(SPI, "can0");
+	unplant_interface(BRIDGE "/0000:3b:02.0", "ens785f0v0");
+	/* Nobody was given this one: it is not in a container. */
+	unplant_interface(BRIDGE "/0000:3b:02.1", "ens785f0v1");
+	pass_scan("vcan1");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1? can0 vcan0 vcan1 ");
+
+	/* What is plugged out is not in a container either. */
+	host_rename(SPI, "/sys/devices/gone");
+	pass_scan("vcan2");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1? can0? vcan0 vcan1 vcan2 ");
+
+	/* Back from the container; when it goes then, it is gone. */
+	host_rename("/sys/devices/virtual/moved-vcan0", "/sys/devices/virtual/net/vcan0");
+	host_symlink("../../devices/virtual/net/vcan0", "/sys/class/net/vcan0");
+	pass_scan("vcan3");
+	unplant_interface("/sys/devices/virtual", "vcan0");
+	pass_scan("vcan4");
+	assert_string_equal(
+		seen(), "0000:3b:02.0 0000:3b:02.1? can0? vcan0? vcan1 vcan2 vcan3 vcan4 ");
+
+	/* Plugged in again, it is nobody's. */
+	host_rename("/sys/devices/gone", SPI);
+	host_rename(SPI "/moved-can0", SPI "/net/can0");
+	host_symlink(SPI "/net/can0", "/sys/class/net/can0");
+	RUN_UNTIL(strstr(seen(), "can0 "));
+	unplant_interface(SPI, "can0");
+	RUN_UNTIL(strstr(seen(), "can0? vcan0?"));
+}
+
+/* A reload, and a restart of the process that remembers. */
+static void test_lent_is_remembered(void **state)
+{
+	static const char *const text = NET "( { type = \"interface\"; kind = \"can\"; } );";
+	struct inventory *previous;
+	struct config *previous_config;
+	struct memory *memory;
+	struct error error;
+	int fd;
+
+	start(text);
+	allocate("can0");
+	allocate("vcan0");
+	unplant_interface("/sys/devices/virtual", "vcan0");
+	pass_scan("vcan1");
+
+	previous = inventory;
+	previous_config = config;
+	config = declare(text);
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 NULL, &inventory),
+		0);
+	assert_int_equal(inventory_inherit(inventory, previous, true), 0);
+	assert_int_equal(inventory_start(inventory, &error), 0);
+	assert_string_equal(seen(), "can0 vcan0 vcan1 ");
+	previous = inventory_free(previous);
+	previous_config = config_free(previous_config);
+	unplant_interface(SPI, "can0");
+	pass_scan("vcan2");
+	assert_string_equal(seen(), "can0 vcan0 vcan1 vcan2 ");
+
+	/* The file keeps it. */
+	fd = memfd_create("memory", MFD_CLOEXEC);
+	assert_int_equal(inventory_remember(inventory, &memory), 0);
+	assert_int_equal(memory_write(memory, fd), 0);
+	memory_free(memory);
+	assert_int_equal(memory_read(fd, &memory), 0);
+	assert_true(memory_find(memory, "can0")->lent);
+	assert_false(memory_find(memory, "vcan1")->lent);
+	memory_free(memory);
+	(void)close(fd);
+}
+
+static void test_hotplug(void **state)
+{
+	start(NET "( { vendor = 0x8086; role = \"vf\"; } );");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 0000:3b:02.2! 0000:3b:02.3! ");
+	host_remove("/sys/bus/pci/devices/0000:3b:02.1");
+	RUN_UNTIL(told == 1);
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1? 0000:3b:02.2! 0000:3b:02.3! ");
+	plant_driver(BRIDGE "/0000:3b:02.3", "pci", "iavf");
+	plant_function("0000:3b:02.4", "0x020000", "8086:154c", "iavf");
+	plant_vf("0000:3b:00.0", 4, "0000:3b:02.4");
+	RUN_UNTIL(strstr(seen(), "0000:3b:02.3 "));
+	RUN_UNTIL(strstr(seen(), "0000:3b:02.4 "));
+}
+
+/* The core's probe knows the port by a variable, and does not mind an interface that is away. */
+static void test_link(void **state)
+{
+	start(NET "( { role = \"vf\"; driver = \"iavf\"; } ); "
+		  "health = ( { probe = \"file\"; healthy = \"up\"; missing = \"healthy\"; "
+		  "interval = 0.1; fail_after = 2; "
+		  "path = \"/sys/class/net/${pf_interface}/operstate\"; } );");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 ");
+	host_replace(BRIDGE "/0000:3b:00.0/net/ens785f0/operstate", "down\n");
+	RUN_UNTIL(streq(seen(), "0000:3b:02.0! 0000:3b:02.1! "));
+	unplant_interface(BRIDGE "/0000:3b:00.0", "ens785f0");
+	RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1 "));
+}
+
+static void test_hostile(void **state)
+{
+	/* A loop, a name that is no address, an attribute of a megabyte, one with control
+	 * characters, files for directories and the other way round. */
+	static char megabyte[1024 * 1024];
+
+	memset(megabyte, '0', sizeof(megabyte) - 1);
+	host_symlink("0000:ff:00.0", "/sys/bus/pci/devices/0000:ff:00.0");
+	host_symlink("../../../../etc", "/sys/bus/pci/devices/0000:ff:00.1");
+	host_symlink("../../../devices/virtual", "/sys/bus/pci/devices/not an address\n");
+	host_symlink("nowhere", "/sys/bus/auxiliary/devices/a.sf.\x1b[2J");
+	host_symlink("../../../devices/virtual", "/sys/bus/auxiliary/devices/x.sf.1");
+	host_write(BRIDGE "/0000:3b:02.0/class", megabyte);
+	host_write(BRIDGE "/0000:3b:02.1/vendor", "0x8086\x1b[2J\n");
+	host_remove("/sys/class/net/dummy0");
+	host_write("/sys/class/net/bonding_masters", "\n");
+	host_write("/sys/devices/virtual/net/vcan0/type", "280280280280280280280280\n");
+	host_write("/proc/net/route", megabyte);
+	host_mkdir("/proc/net/ipv6_route");
+	host_write("/sys/class/infiniband_verbs/uverbs0/ibdev", megabyte);
+	host_remove("/sys/class/infiniband_verbs/uverbs2/ibdev");
+	host_mkdir("/sys/class/infiniband_verbs/uverbs2/ibdev");
+	host_write(BRIDGE "/0000:3b:00.0/sriov_numvfs", "9223372036854775807\n");
+	host_symlink("virtfn4", BRIDGE "/0000:3b:00.0/virtfn4");
+	assert_string_equal(net_found(NET "( { vendor = 0x8086; }, { type = \"subfunction\"; }, "
+					  "{ type = \"interface\"; kind = \"can\"; } );"),
+		"0000:3b:00.1 0000:3b:02.2! 0000:3b:02.3! can0 mlx5_core.sf.4 ");
+	assert_string_equal(net_found(NET "( { rdma = true; } );"), "0000:d8:00.0! ");
+	assert_string_equal(
+		net_found(NET "( { type = \"interface\"; interface = \"bonding*\"; } );"), "");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_selection, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_variables, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_uplinks, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_problems, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_checks, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_function_stays, net_setup, stop),
+		cmocka_unit_test_setup_teardown(test_lent_stays, net_setup, stop),
+		cmocka_unit_test_setup_teardown(test_lent_is_remembered, net_setup, stop),
+		cmocka_unit_test_setup_teardown(test_hotplug, net_setup, stop),
+		cmocka_unit_test_setup_teardown(test_link, net_setup, stop),
+		cmocka_unit_test_setup_teardown(test_hostile, net_setup, host_teardown),
+	};
+
+	log_setup("test-net", LOG_TARGET_TEXT, LOG_CRIT);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver "rdma": adapters one by one and all together, and the nodes that are theirs.
+ */
+#include "net-fixture.h"
+
+#include "common/log.h"
+
+#define RDMA "driver = \"rdma\"; match = "
+
+static int setup(void **state)
+{
+	if (net_setup(state) < 0)
+		return -1;
+	/* A second adapter, and one that is software. */
+	plant_function("0000:5e:00.0", "0x020000", "8086:1593", "ice");
+	plant_interface(BRIDGE "/0000:5e:00.0", "ens2", 1);
+	plant_infiniband(BRIDGE "/0000:5e:00.0", "irdma0", 1);
+	host_mkdir("/sys/devices/virtual/infiniband/rxe0");
+	host_symlink("../../devices/virtual/infiniband/rxe0", "/sys/class/infiniband/rxe0");
+	return 0;
+}
+
+static void test_selection(void **state)
+{
+	static const struct {
+		const char *match, *ids;
+	} cases[] = {
+		{ "( { name = \"*\"; } )", "0000:5e:00.0 0000:d8:00.0 mlx5_core.sf.4 " },
+		{ "( { vendor = 0x15b3; } )", "0000:d8:00.0 mlx5_core.sf.4 " },
+		{ "( { vendor = 0x15b3; }, { name = \"irdma*\"; } )",
+			"0000:5e:00.0 0000:d8:00.0 mlx5_core.sf.4 " },
+		{ "( { kind = \"infiniband\"; } )", "0000:d8:00.0 " },
+		{ "( { kind = \"ether\"; } )", "0000:5e:00.0 mlx5_core.sf.4 " },
+		{ "( { interface = \"ens*\"; } )", "0000:5e:00.0 " },
+		{ "( { driver = \"mlx5_core\"; } )", "0000:d8:00.0 " },
+		{ "( { name = \"mlx5_0\"; vendor = 0x8086; } )", "" },
+		{ "( { combine = true; } )", "unit " },
+		{ "( { combine = true; vendor = 0x1002; } )", "" },
+		{ "( { combine = true; vendor = 0x15b3; }, { name = \"*\"; } )",
+			"0000:5e:00.0 unit " },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		print_message("%s\n", cases[i].match);
+		assert_string_equal(net_found(made(RDMA "%s;", cases[i].match)), cases[i].ids);
+	}
+}
+
+/* Nodes of a device, each with its permissions and a space behind it. */
+static const char *nodes_of(const struct device *device)
+{
+	size_t used = 0;
+
+	fixture_text[0] = '\0';
+	for (size_t i = 0; i < device->n_nodes; i++) {
+		assert_string_equal(device->nodes[i].host, device->nodes[i].path);
+		used += (size_t)snprintf(fixture_text + used, sizeof(fixture_text) - used, "%s:%s ",
+			device->nodes[i].host + strlen("/dev/infiniband/"),
+			device->nodes[i].permissions);
+	}
+	return fixture_text;
+}
+
+static void test_nodes(void **state)
+{
+	_cleanup_config_ struct config *single = declare(RDMA "( { name = \"mlx5_2\"; } );");
+	_cleanup_config_ struct config *all =
+		declare(RDMA "( { combine = true; permissions = \"rwm\"; } );");
+	_cleanup_scan_ struct scan one = { 0 }, together = { 0 };
+
+	net_scan(single, &one);
+	assert_int_equal(one.n_devices, 1);
+	assert_string_equal(nodes_of(one.devices[0]), "uverbs2:rw issm2:rw umad2:rw rdma_cm:rw ");
+	assert_string_equal(device_variable(one.devices[0], "rdma"), "mlx5_2");
+	assert_string_equal(device_variable(one.devices[0], "sf"), "88");
+	assert_int_equal(one.devices[0]->n_numa, 1);
+
+	net_scan(all, &together);
+	assert_int_equal(together.n_devices, 1);
+	assert_string_equal(nodes_of(together.devices[0]),
+		"uverbs0:rwm uverbs1:rwm uverbs2:rwm issm0:rwm issm1:rwm issm2:rwm umad0:rwm "
+		"umad1:rwm umad2:rwm rdma_cm:rwm ");
+	assert_null(together.devices[0]->problem);
+}
+
+/* Modules that are loaded later make a device healthy. */
+static void test_missing_modules(void **state)
+{
+	host_remove("/dev/infiniband/rdma_cm");
+	assert_string_equal(net_found(RDMA "( { combine = true; } );"), "unit! ");
+	assert_string_equal(net_found(RDMA "( { name = \"irdma0\"; } );"), "0000:5e:00.0! ");
+	host_write("/dev/infiniband/rdma_cm", "");
+	assert_string_equal(net_found(RDMA "( { name = \"irdma0\"; } );"), "0000:5e:00.0 ");
+	host_remove("/sys/class/infiniband_verbs/uverbs1/ibdev");
+	assert_string_equal(net_found(RDMA "( { name = \"irdma0\"; } );"), "0000:5e:00.0! ");
+}
+
+static void test_checks(void **state)
+{
+	static const struct {
+		const char *match, *problem;
+	} cases[] = {
+		{ "( { combine = true; }, { combine = true; name = \"x\"; } )",
+			"both devices would be named \"unit\"" },
+		{ "( { permissions = \"x\"; } )", "permissions: " },
+		{ "( { kind = \"roce\"; } )", "unknown kind \"roce\"" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *problem = declare_problem(made(RDMA "%s;", cases[i].match));
+
+		print_message("%s: %s\n", cases[i].match, problem);
+		assert_non_null(strstr(problem, cases[i].problem));
+	}
+}
+
+static void test_hostile(void **state)
+{
+	host_symlink("loop", "/sys/class/infiniband/loop");
+	host_mkdir("/sys/devices/evil");
+	host_symlink("/etc", "/sys/devices/evil/device");
+	host_symlink("../../devices/evil", "/sys/class/infiniband/evil");
+	host_remove(MELLANOX "/infiniband/mlx5_0/device");
+	host_symlink("device", MELLANOX "/infiniband/mlx5_0/device");
+	host_write("/sys/class/infiniband_verbs/uverbs1x", "");
+	host_remove(BRIDGE "/0000:5e:00.0/infiniband/irdma0/ports/1/link_layer");
+	assert_string_equal(net_found(RDMA "( { kind = \"ether\"; } );"), "mlx5_core.sf.4 ");
+	assert_string_equal(
+		net_found(RDMA "( { name = \"*\"; } );"), "0000:5e:00.0 mlx5_core.sf.4 ");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_selection, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_nodes, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_missing_modules, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_checks, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_hostile, setup, host_teardown),
+	};
+
+	log_setup("test-rdma", LOG_TARGET_TEXT, LOG_CRIT);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../units/examples")
 CARD = "/sys/bus/pci/devices/0000:6b:00.0"
@@ -42,7 +43,7 @@ class UnitExamples(unittest.TestCase):
         self.assertTrue(commands)
         for command in commands:
             command = command.replace("%%", "\0").replace("%i", instance).replace("\0", "%").replace("$$", "$")
-            command = command.replace("/sys/", self.dir + "/sys/").replace("/run/", self.dir + "/run/")
+            command = command.removeprefix("-").replace("/sys/", self.dir + "/sys/").replace("/run/", self.dir + "/run/")
             subprocess.run(shlex.split(command), check=True, env=environment, timeout=60)
 
     def test_systemd_understands(self):
@@ -104,6 +105,17 @@ class UnitExamples(unittest.TestCase):
         self.run_unit("qat-heartbeat.service", "")
         self.assertEqual(self.read("/run/qat/0000:6b:00.0"), "-1\n")
         self.assertEqual(self.read("/run/qat/0000:70:00.0"), "0\n")
+
+    def test_can(self):
+        """With a program in the place of ip(8) that writes down what it is asked."""
+        self.write("/bin/ip", f'#!/bin/sh\necho "$*" >>{self.dir}/asked\n')
+        os.chmod(self.dir + "/bin/ip", 0o755)
+        with unittest.mock.patch.dict(os.environ, PATH=f"{self.dir}/bin:{os.environ['PATH']}"):
+            self.run_unit("can-bitrate@.service", "can0")
+            self.run_unit("vcan@.service", "vcan1")
+            self.run_unit("vcan@.service", "vcan1", "ExecStop")
+        self.assertEqual(self.read("/asked"), "link set dev can0 down\nlink set dev can0 type can bitrate 500000\n"
+                                              "link add dev vcan1 type vcan\nlink delete dev vcan1\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interfaces of the kernel that runs this are plugged in, given to a pod, moved into a network namespace as CNI does, and
+plugged out."""
+import os
+import shutil
+import subprocess
+import unittest
+
+from node import NodeTest, until
+
+# Names are of 15 letters at most; two runs at a time must not meet.
+PREFIX = f"dp{os.getpid() % 1000000:06d}"
+
+
+def ip(*words):
+    return subprocess.run(["ip", *words], capture_output=True, text=True)
+
+
+class NetworkInterfaces(NodeTest):
+    def setUp(self):
+        if not shutil.which("ip"):
+            self.skipTest("needs ip, of iproute2")
+        super().setUp()
+        self.addCleanup(self.delete_all)
+
+    def delete_all(self):
+        for name in os.listdir("/sys/class/net"):
+            if name.startswith(PREFIX):
+                ip("link", "delete", name)
+
+    def add(self, number, kind):
+        """An interface, for veth with its other end under a name that no resource matches."""
+        peer = ("peer", "name", f"{PREFIX}p{number}") if kind == "veth" else ()
+        answer = ip("link", "add", f"{PREFIX}x{number}", "type", kind, *peer)
+        if "Unknown device type" in answer.stderr or "not supported" in answer.stderr:
+            self.skipTest(f"the kernel has no {kind}")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+
+    def configure(self):
+        self.node.configure('{ name = "vendor.example/nic"; driver = "net";'
+                            f'  match = ( {{ type = "interface"; interface = "{PREFIX}x*"; }} );'
+                            '   container = { env = ( "NIC=${interface}" ); }; }')
+
+    def device(self, number):
+        name = f"{PREFIX}x{number}"
+        resource = self.node.resource("vendor.example/nic")
+        return next((d for d in resource["devices"] if d["id"] == name), None) if resource else None
+
+    def await_health(self, number, health):
+        return until(lambda: (d := self.device(number)) and d["health"] == health and d, f"device {number} to be {health}")
+
+    def namespace(self):
+        """A process with a network namespace of its own; returns its pid."""
+        process = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        process.stdout.readline()
+        return process.pid
+
+    def try_kind(self, kind):
+        self.add(0, kind)
+        self.configure()
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(nic=1)
+        self.add(1, kind)
+        self.node.await_allocatable(nic=2)
+
+        # The pod's own stays healthy where the host cannot see it; nobody has the other one.
+        container, _ = self.node.pod("one", nic=1)
+        self.assertEqual(container["env"]["NIC"], container["resources"]["vendor.example/nic"][0])
+        given = int(container["env"]["NIC"][-1])
+        namespace = self.namespace()
+        for number in (given, 1 - given):
+            answer = ip("link", "set", f"{PREFIX}x{number}", "netns", str(namespace))
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn("is gone", self.await_health(1 - given, "Unhealthy")["reason"])
+        self.assertEqual(self.device(given)["health"], "Healthy")
+
+        # Back, as after CNI's DEL, and then plugged out.
+        for number in (given, 1 - given):
+            answer = subprocess.run(["nsenter", "-t", str(namespace), "--net", "ip", "link", "set", f"{PREFIX}x{number}",
+                                     "netns", str(os.getpid())], capture_output=True, text=True)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.await_health(1 - given, "Healthy")
+        self.assertEqual(ip("link", "delete", f"{PREFIX}x{given}").returncode, 0)
+        self.await_health(given, "Unhealthy")
+        self.node.await_allocatable(nic=1)
+
+    def test_veth(self):
+        self.try_kind("veth")
+
+    def test_dummy(self):
+        self.try_kind("dummy")
+
+    def test_vcan(self):
+        self.try_kind("vcan")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -28,6 +28,8 @@ GOALS = (
     Goal("change to list, 8 devices, C client, p99", 1000),
     Goal("change to list, 10000 devices, C client, p50", 0.25, "Go"),
     Goal("change to list, 10000 devices, C client, CPU of the server", 0.12, "Go"),
+    Goal("interface plugged in to list, p99", 20),
+    Goal("interface plugged out to list, p99", 20),
     Goal("USS kept after 20,000 pings", 1000),
     Goal("USS kept after 5,000 calls that are reset", 1000),
     Goal("USS kept after 5,000 calls left open", 1000),

@@ -13,6 +13,7 @@ import time
 
 import http2
 import processes
+from hotplug import hotplug
 from node import until
 from subjects import SHARED, Resource, open_run, tokens
 
@@ -245,4 +246,4 @@ def sizes(subject, quick):
     return row
 
 
-ROWS = (memory, idle, start, one_more, calls, changes, storm, hostile, reload, stop, sizes)
+ROWS = (memory, idle, start, one_more, calls, changes, hotplug, storm, hostile, reload, stop, sizes)

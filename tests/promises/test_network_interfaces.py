@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interfaces of the kernel that runs this are plugged in, given to a pod, moved into a network namespace as CNI does, and
-plugged out."""
+plugged out (M7)."""
 import os
 import shutil
 import subprocess

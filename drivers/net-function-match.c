@@ -6,6 +6,7 @@
 #include <linux/if_arp.h>
 
 #include "drivers/net-function.h"
+#include "drivers/selector.h"
 
 const char *const function_roles[] = {
 	[ROLE_ANY] = "any", [ROLE_PF] = "pf", [ROLE_VF] = "vf", NULL
@@ -84,20 +85,12 @@ const char *interface_kind(const char *root, const char *directory)
 	return NULL;
 }
 
-bool any_pattern_matches(const struct strings *patterns, const char *text)
-{
-	for (size_t i = 0; i < patterns->count; i++)
-		if (fnmatch(patterns->items[i], text, 0) == 0)
-			return true;
-	return patterns->count == 0;
-}
-
 static bool pf_matches(const struct strings *patterns, const struct net_function *function)
 {
-	if (any_pattern_matches(patterns, function->pf_address))
+	if (patterns_match(patterns, function->pf_address))
 		return true;
 	for (size_t i = 0; i < function->pf_interfaces.count; i++)
-		if (any_pattern_matches(patterns, function->pf_interfaces.items[i]))
+		if (patterns_match(patterns, function->pf_interfaces.items[i]))
 			return true;
 	return false;
 }
@@ -111,14 +104,14 @@ static bool any_interface_matches(
 		char directory[64];
 		const char *kind;
 
-		if (!any_pattern_matches(&match->interface, function->interfaces.items[i]))
+		if (!patterns_match(&match->interface, function->interfaces.items[i]))
 			continue;
 		if (match->kind.count == 0)
 			return true;
 		(void)snprintf(directory, sizeof(directory), "/sys/class/net/%.20s",
 			function->interfaces.items[i]);
 		kind = interface_kind(root, directory);
-		if (kind && any_pattern_matches(&match->kind, kind))
+		if (kind && patterns_match(&match->kind, kind))
 			return true;
 	}
 	return false;
@@ -132,8 +125,8 @@ bool net_function_matches(
 		return false;
 	return integers_admit(&match->vendor, function->vendor) &&
 		integers_admit(&match->device, function->device) &&
-		any_pattern_matches(&match->driver, function->driver) &&
-		any_pattern_matches(&match->address, function->name) &&
+		patterns_match(&match->driver, function->driver) &&
+		patterns_match(&match->address, function->name) &&
 		pf_matches(&match->pf, function) &&
 		(!match->functions || range_contains(match->functions, function->number) > 0) &&
 		any_interface_matches(match, root, function);

@@ -159,6 +159,3 @@ int net_function_describe(
 /* What an interface (a directory of /sys/class/net) speaks, as `kind` has it: from ARPHRD_* of
  * <linux/if_arp.h>. NULL: unknown, or the loopback. */
 const char *interface_kind(const char *root, const char *directory);
-
-/* Whether a pattern of the list matches the text; an empty list matches everything. */
-bool any_pattern_matches(const struct strings *patterns, const char *text);

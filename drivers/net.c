@@ -6,6 +6,7 @@
  */
 #include "drivers/net.h"
 #include "drivers/net-uplink.h"
+#include "drivers/selector.h"
 #include "drivers/sysroot.h"
 
 #define INTERFACES "/sys/class/net"
@@ -193,12 +194,12 @@ static bool interface_matches(
 	char driver[NAME_MAX + 1];
 
 	if (match->type != NET_INTERFACE || !kind ||
-		!any_pattern_matches(&match->function.interface, name) ||
-		!any_pattern_matches(&match->function.kind, kind))
+		!patterns_match(&match->function.interface, name) ||
+		!patterns_match(&match->function.kind, kind))
 		return false;
 	if (sysfs_read_link(root, directory, "device/driver", driver) < 0)
 		driver[0] = '\0';
-	return any_pattern_matches(&match->function.driver, driver);
+	return patterns_match(&match->function.driver, driver);
 }
 
 static int list_interface(struct net_scan *net, const char *name)

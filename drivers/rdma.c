@@ -7,6 +7,7 @@
 #include "drivers/form.h"
 #include "drivers/infiniband.h"
 #include "drivers/net-function.h"
+#include "drivers/selector.h"
 #include "drivers/sysroot.h"
 
 #define CLASS "/sys/class/infiniband"
@@ -99,7 +100,7 @@ static bool kind_matches(
 	(void)snprintf(directory, sizeof(directory), CLASS "/%.255s/ports/1", name);
 	if (sysfs_read(rdma->root, directory, "link_layer", layer) < 0)
 		return false;
-	return any_pattern_matches(kinds, streq(layer, "InfiniBand") ? "infiniband" : "ether");
+	return patterns_match(kinds, streq(layer, "InfiniBand") ? "infiniband" : "ether");
 }
 
 static const struct rdma_match *find_match(
@@ -110,7 +111,7 @@ static const struct rdma_match *find_match(
 		struct function_match asked = match->function;
 
 		asked.kind = (struct strings){ 0 };
-		if (any_pattern_matches(&match->name, name) &&
+		if (patterns_match(&match->name, name) &&
 			kind_matches(rdma, name, &match->function.kind) &&
 			net_function_matches(rdma->root, function, &asked))
 			return match;

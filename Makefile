@@ -20,7 +20,7 @@ help:
 	@echo "make test-system install, reload, upgrade and purge the package in a booted system (root)"
 	@echo "make bench       measure it on this machine (root; ARGS=\"--only memory\", see tests/bench/bench --help)"
 	@echo "make soak        whether anything leaks in an hour of restarts, kills and reloads (root; MINUTES=60)"
-	@echo "make check-style check the formatting (clang-format)"
+	@echo "make check-style check the style of the sources (formatting, scripts, spelling)"
 	@echo "make clean       remove the build folders"
 
 # Installs what building and testing needs, if anything is missing (Debian, Fedora, as root).
@@ -69,7 +69,7 @@ soak: test-dependencies
 		wait $$plain && exit $$asan
 
 check-style: test-dependencies
-	git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror
+	@tests/lint
 
 clean:
 	rm -rf build build-*/

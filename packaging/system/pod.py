@@ -7,6 +7,7 @@ plugin directory and the state. Exit status 77: podman cannot run containers her
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -198,8 +199,10 @@ def cordons(pod):
 
 @step
 def restarted(pod):
-    pod.do("kill", "--signal", "KILL", "devplugd-devplugd")
-    pod.do("restart", "devplugd-devplugd")
+    before = pod.do("inspect", "--format", "{{.State.Pid}}", "devplugd-devplugd")
+    os.kill(int(before), signal.SIGKILL)
+    until(lambda: pod.do("inspect", "--format", "{{.State.Pid}}", "devplugd-devplugd").strip() not in ("0", before.strip()),
+          lambda: "the container to be restarted: " + pod.podman("ps", "-a", "--pod").stdout)
     pod.allocatable(full=5, token=2)
 
 

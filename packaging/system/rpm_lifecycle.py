@@ -6,12 +6,11 @@ depend on, and none of Fedora's file triggers: what these would do is done by ha
 """
 import collections
 import glob
-import os
 import subprocess
 import sys
 import time
 
-from lifecycle import CONFIG, Failure, Machine, PLUGINS, TOKEN, check, until
+from lifecycle import CONFIG, Failure, Machine, PLUGINS, TOKEN, check
 
 PACKAGES = ("devplugd", "devplug-kubelet")
 

@@ -50,10 +50,12 @@ test: test-dependencies
 deb:
 	@packaging/install-dependencies deb
 	@packaging/build-deb build-packages
+	@packaging/check-packages deb build-packages
 
 rpm:
 	@packaging/install-dependencies rpm
 	@packaging/build-rpm build-packages
+	@packaging/check-packages rpm build-packages
 
 test-system:
 	@packaging/install-dependencies system

@@ -5,14 +5,15 @@
  */
 #include "config-watch.h"
 
+#include <limits.h>
 #include <sys/stat.h>
 
 #include "common/log.h"
 #include "config/config.h"
 #include "drivers/watch.h"
 
-/* The directories of the file, of what it links to, of its drop-ins, and of those of this boot. */
-#define WATCHED_MAX 4
+#define LINKS_MAX   8
+#define WATCHED_MAX (LINKS_MAX + 3) /* and for the file, its drop-ins, and those of this boot */
 #define POLL_BLIND  (5 * USEC_PER_SEC)
 
 struct config_watch {
@@ -99,31 +100,70 @@ static void add_directory(struct config_watch *watch, const char *directory)
 	watch->blind = true;
 }
 
-/* `path` is absolute. */
-static void add_parent(struct config_watch *watch, char *path)
+static char *directory_of(const char *path)
 {
-	char *slash = strrchr(path, '/');
+	const char *slash = strrchr(path, '/');
 
-	slash[slash == path] = '\0';
-	add_directory(watch, path);
+	return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
+
+/* What the link at the path leads to, absolute but not resolved further; NULL: it is none. */
+static char *follow_link(const char *path, const char *directory)
+{
+	char target[PATH_MAX], *next;
+	ssize_t length = readlink(path, target, sizeof(target) - 1);
+
+	if (length <= 0)
+		return NULL;
+	target[length] = '\0';
+	if (target[0] == '/')
+		return strdup(target);
+	return asprintf(&next, "%s/%s", directory, target) < 0 ? NULL : next;
+}
+
+/* A watch follows its path through links among the directories; those of the file itself are
+ * followed here, so that none of them can be turned to another file unseen. */
+static int add_file(struct config_watch *watch, const char *path)
+{
+	_cleanup_free_ char *file = strdup(path);
+
+	for (unsigned links = 0; file && links <= LINKS_MAX; links++) {
+		_cleanup_free_ char *directory = directory_of(file);
+		char *next;
+
+		if (!directory)
+			return -ENOMEM;
+		add_directory(watch, directory);
+		next = follow_link(file, directory);
+		if (!next)
+			return 0;
+		free(file);
+		file = next;
+	}
+	return file ? 0 : -ENOMEM;
 }
 
 static int add_directories(struct config_watch *watch)
 {
-	_cleanup_free_ char *here = realpath(".", NULL), *path = NULL, *drop_ins = NULL,
-			    *target = realpath(watch->config_file, NULL);
+	_cleanup_free_ char *here = realpath(".", NULL), *path = NULL, *drop_ins = NULL;
 	bool relative = watch->config_file[0] != '/';
+	int r;
 
-	if (!here ||
-		asprintf(&path, "%s%s%s", relative ? here : "", relative ? "/" : "",
-			watch->config_file) < 0)
+	if (!here)
 		return -ENOMEM;
-	if (asprintf(&drop_ins, "%s.d", path) < 0)
+	if (asprintf(&path, "%s%s%s", relative ? here : "", relative ? "/" : "",
+		    watch->config_file) < 0) {
+		path = NULL;
 		return -ENOMEM;
+	}
+	if (asprintf(&drop_ins, "%s.d", path) < 0) {
+		drop_ins = NULL;
+		return -ENOMEM;
+	}
 	add_directory(watch, drop_ins);
-	if (target && !streq(target, path))
-		add_parent(watch, target);
-	add_parent(watch, path);
+	r = add_file(watch, path);
+	if (r < 0)
+		return r;
 	if (streq(watch->config_file, DEFAULT_CONFIG_FILE))
 		add_directory(watch, RUNTIME_DROP_IN_DIR);
 	return 0;

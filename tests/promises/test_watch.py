@@ -49,7 +49,7 @@ class Watch(NodeTest):
         os.mkdir(volume)
         real = self.node.config
 
-        def publish(generation, count):
+        def publish(generation, count, real):
             self.node.config = f"{volume}/..{generation}"
             os.mkdir(self.node.config)
             self.node.config += "/devplugd.conf"
@@ -58,14 +58,19 @@ class Watch(NodeTest):
             os.rename(f"{volume}/..data_tmp", f"{volume}/..data")
             self.node.config = real
 
-        publish(1, 1)
+        publish(1, 1, real)
         os.symlink("..data/devplugd.conf", f"{volume}/devplugd.conf")
         os.symlink(f"{volume}/devplugd.conf", real)
+        # Elsewhere than the log, whose directory is busy.
+        os.mkdir(self.node.path("etc"))
+        os.rename(real, self.node.path("etc/devplugd.conf"))
+        self.node.config = self.node.path("etc/devplugd.conf")
         self.node.start_kubelet()
         self.node.start("--watch")
         self.node.await_allocatable(a=1)
+        real = self.node.config
         for generation in range(2, 5):
-            publish(generation, generation)
+            publish(generation, generation, real)
             self.node.await_allocatable(a=generation)
 
     def test_asked_for_as_well(self):

@@ -29,7 +29,8 @@ class Watch(NodeTest):
             pass
         self.node.configure(static("a", 3))
         self.node.await_allocatable(a=3)
-        self.assertEqual((self.accepted(), self.node.resource("vendor.example/a")["pid"]), (2, pid))
+        until(lambda: self.accepted() == 2, "both to be logged")
+        self.assertEqual((self.node.generation(), self.node.resource("vendor.example/a")["pid"]), (3, pid))
 
     def test_drop_ins(self):
         """Of a directory that comes, goes and comes again."""

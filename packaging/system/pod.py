@@ -180,7 +180,7 @@ def an_edited_configuration_is_reloaded(pod):
     check(pod.pids() == before, "processes were replaced")
     with open(pod.configuration, "w") as file:
         file.write("nonsense")
-    until(lambda: "resources.conf:1: " in pod.log(), "the broken file to be told")
+    until(lambda: "/etc/devplugd.conf.d/resources.conf:" in pod.log(), "the broken file to be told")
     pod.allocatable(full=5, token=7)
     check(pod.pids() == before, "a broken file changed something")
     with open(pod.configuration, "w") as file:

@@ -6,8 +6,10 @@ PRESET ?= dev
 BUILD = $(if $(filter dev,$(PRESET)),build,build-$(PRESET))
 JOBS ?= $(shell nproc)
 MINUTES ?= 60
+VERSION = $(shell sed -n 's/^project(devplugd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
-.PHONY: all help dependencies test-dependencies build demo test test-system bench soak deb rpm check-style clean
+.PHONY: all help dependencies test-dependencies build demo test test-system bench soak deb rpm test-rpm image \
+	test-container check-style clean
 
 all: build
 
@@ -17,10 +19,13 @@ help:
 	@echo "make test        build with and without sanitizers and run every test"
 	@echo "make deb         build the Debian packages into build-packages/"
 	@echo "make rpm         build the RPM packages into build-packages/"
-	@echo "make test-system install, reload, upgrade and purge the package in a booted system (root)"
+	@echo "make test-system install, reload, upgrade and purge the package in a booted system (root; SUITE=trixie)"
+	@echo "make test-rpm    install, upgrade and remove the RPM packages in a booted system (root)"
+	@echo "make image       build the container image (podman)"
+	@echo "make test-container run the DaemonSet's pod with it (root)"
 	@echo "make bench       measure it on this machine (root; ARGS=\"--only memory\", see tests/bench/bench --help)"
 	@echo "make soak        whether anything leaks in an hour of restarts, kills and reloads (root; MINUTES=60)"
-	@echo "make check-style check the formatting (clang-format)"
+	@echo "make check-style check the style of the sources (formatting, scripts, spelling)"
 	@echo "make clean       remove the build folders"
 
 # Installs what building and testing needs, if anything is missing (Debian, Fedora, as root).
@@ -45,14 +50,28 @@ test: test-dependencies
 deb:
 	@packaging/install-dependencies deb
 	@packaging/build-deb build-packages
+	@packaging/check-packages deb build-packages
 
 rpm:
 	@packaging/install-dependencies rpm
 	@packaging/build-rpm build-packages
+	@packaging/check-packages rpm build-packages
 
 test-system:
 	@packaging/install-dependencies system
-	@packaging/test-system
+	@packaging/test-system $(SUITE)
+
+test-rpm:
+	@packaging/install-dependencies system
+	@packaging/install-dependencies rpm
+	@packaging/test-system bookworm rpm
+
+image:
+	podman build -f packaging/container/Containerfile -t devplugd:$(VERSION) .
+
+test-container: build
+	@packaging/install-dependencies container
+	@packaging/test-container $(BUILD)/bin
 
 # Of an optimised build; beside a Go peer where its packages are (tests/bench/go/build says which).
 bench: test-dependencies
@@ -70,7 +89,7 @@ soak: test-dependencies
 		wait $$plain && exit $$asan
 
 check-style: test-dependencies
-	git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror
+	@tests/lint
 
 clean:
 	rm -rf build build-*/

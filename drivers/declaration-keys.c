@@ -510,6 +510,15 @@ static const struct option declaration_options[] = {
 		.help = "User that the resource's process runs as.",
 	},
 	{
+		.key = "host_root",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declaration, host_root),
+		.maximum = 4000,
+		.check = form_absolute_path,
+		.help = "Directory through which this resource looks at the host; as the file's "
+			"host_root says if absent.",
+	},
+	{
 		.key = "match",
 		.type = OPTION_DRIVER,
 		.offset = offsetof(struct declaration, match),

@@ -14,6 +14,13 @@ const char *declaration_type(const struct declaration *declaration)
 	return strchr(declaration->name, '/') + 1;
 }
 
+const char *declaration_root(const struct declaration *declaration)
+{
+	const char *root = declaration->host_root;
+
+	return !root || streq(root, "/") ? "" : root;
+}
+
 /* The length of what stands before '=' outside of variables, which are compared as written. */
 static size_t assigned_name_length(const char *assignment)
 {

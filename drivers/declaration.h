@@ -83,6 +83,7 @@ struct declaration {
 	int prefer;            /* enum preference */
 	int registration;      /* enum registration_way */
 	char *user;            /* whom the child runs as; NULL: the daemon's choice */
+	char *host_root;       /* see declaration_root() */
 	struct groups match;   /* entries of the driver's match table, any of which may match */
 	struct groups exclude; /* struct exclusion: devices left out */
 	struct groups cordon;  /* struct cordon: devices that are listed as unhealthy */
@@ -116,6 +117,9 @@ bool declaration_excludes(const struct declaration *declaration, const char *id)
 const struct cordon *declaration_cordon(const struct declaration *declaration, const char *id);
 
 extern const struct option_table declaration_table;
+
+/* The directory that stands for the host's "/" (sysroot.h): "" for the process's own. */
+const char *declaration_root(const struct declaration *declaration);
 
 /* The part of a resource's name after the slash ("gpu"), which ids and socket names are made from.
  */

@@ -10,11 +10,12 @@
 
 static void print_help(const char *config_file)
 {
-	(void)printf("devplugd [-c FILE] [--check | --diff | --dump]\n"
+	(void)printf("devplugd [-c FILE] [--watch | --check | --diff | --dump]\n"
 		     "\n"
 		     "Offers the hardware of this host to its kubelet as extended resources.\n"
 		     "\n"
 		     "  -c, --config=FILE  Read FILE instead of %s\n"
+		     "      --watch        Reload the configuration whenever its files change\n"
 		     "      --check        Check the configuration and exit\n"
 		     "      --diff         Print what a reload would change and exit\n"
 		     "      --dump         Print the configuration as it would be used and exit\n"
@@ -30,9 +31,10 @@ static void print_help(const char *config_file)
 
 int arguments_parse(int argc, char *argv[], struct arguments *arguments)
 {
-	enum { OPTION_CHECK = 0x100, OPTION_DIFF, OPTION_DUMP, OPTION_VERSION };
+	enum { OPTION_WATCH = 0x100, OPTION_CHECK, OPTION_DIFF, OPTION_DUMP, OPTION_VERSION };
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
+		{ "watch", no_argument, NULL, OPTION_WATCH },
 		{ "check", no_argument, NULL, OPTION_CHECK },
 		{ "diff", no_argument, NULL, OPTION_DIFF },
 		{ "dump", no_argument, NULL, OPTION_DUMP },
@@ -47,6 +49,9 @@ int arguments_parse(int argc, char *argv[], struct arguments *arguments)
 		switch (c) {
 		case 'c':
 			arguments->config_file = optarg;
+			break;
+		case OPTION_WATCH:
+			arguments->watch = true;
 			break;
 		case OPTION_CHECK:
 			arguments->action = ACTION_CHECK;

@@ -6,11 +6,14 @@
  * a `struct option`.
  */
 
+#include <stdbool.h>
+
 enum action { ACTION_RUN, ACTION_CHECK, ACTION_DIFF, ACTION_DUMP };
 
 struct arguments {
 	const char *config_file; /* the default, until an option changes it */
 	enum action action;
+	bool watch; /* reload by itself when the files change */
 };
 
 /* Returns 1 to go on, 0 when all is done (help, version), -EINVAL for a wrong command line, about

@@ -82,6 +82,10 @@ static int run(struct config *config, bool last_accepted)
 		log_error("%s", error.message);
 		return EXIT_FAILURE;
 	}
+	if (arg.watch && manager_watch_configuration(manager) < 0) {
+		log_error("cannot watch the configuration: out of memory");
+		return EXIT_FAILURE;
+	}
 	return manager_run(manager) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 

@@ -10,6 +10,7 @@
 #include "child-memory.h"
 #include "common/log.h"
 #include "common/message-id.h"
+#include "config-watch.h"
 #include "config/last-accepted.h"
 #include "manager.h"
 #include "reload.h"
@@ -209,9 +210,22 @@ static int on_reload(sd_event_source *source, const struct signalfd_siginfo *inf
 {
 	struct manager *manager = userdata;
 
-	if (!manager->stopping)
+	if (!manager->stopping) {
+		config_watch_seen(manager->config_watch);
 		manager_reload(manager);
+	}
 	return 0;
+}
+
+static void on_configuration_changed(void *userdata)
+{
+	(void)on_reload(NULL, NULL, userdata);
+}
+
+int manager_watch_configuration(struct manager *manager)
+{
+	return config_watch_new(manager->event, manager->config_file, on_configuration_changed,
+		manager, &manager->config_watch);
 }
 
 static int add_sources(struct manager *manager)
@@ -357,6 +371,7 @@ struct manager *manager_free(struct manager *manager)
 	free(manager->children);
 	(void)spawn_template_free(manager->template);
 	(void)kubelet_watch_free(manager->watch);
+	(void)config_watch_free(manager->config_watch);
 	(void)state_free(manager->state);
 	sd_event_source_disable_unref(manager->flush);
 	sd_event_source_disable_unref(manager->deadline);

@@ -26,6 +26,7 @@ struct manager {
 
 	struct state *state;
 	struct kubelet_watch *watch;
+	struct config_watch *config_watch; /* NULL: only a signal reloads */
 	int executable_fd;
 	char *executable;
 	struct spawn_template *template;
@@ -47,6 +48,10 @@ struct manager {
  * valid, see config/last-accepted.h. Returns 0 or negative errno with the error filled. */
 int manager_new(const char *config_file, struct config *config, bool last_accepted,
 	struct manager **ret, struct error *error);
+
+/* Reloads by itself from now on whenever the files of the configuration change. Returns 0 or
+ * negative errno. */
+int manager_watch_configuration(struct manager *manager);
 
 /* Starts the resources and serves until a signal stops it. Returns 0 or negative errno. Logs. */
 int manager_run(struct manager *manager);

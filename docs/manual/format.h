@@ -17,9 +17,16 @@ struct manual_key {
 	const char *help;
 };
 
+/* What a document is called. */
+struct manual_title {
+	const char *name;         /* of the page, such as "devplugd.conf" */
+	unsigned section;         /* of the manual */
+	const char *summary;      /* goes on after the name */
+	const char *const *files; /* that it is about, NULL-terminated; NULL: none */
+};
+
 struct manual_format {
-	const char *name;
-	void (*begin)(FILE *stream);
+	void (*begin)(FILE *stream, const struct manual_title *title);
 	/* 1: a section, 2 and 3: below it */
 	void (*heading)(FILE *stream, unsigned level, const char *text);
 	void (*paragraph)(FILE *stream, const char *text);
@@ -31,5 +38,5 @@ struct manual_format {
 	void (*code)(FILE *stream, const char *text);
 };
 
-/* devplugd.conf(5), and docs/configuration.md. */
+/* Manual pages, and docs/configuration.md. */
 extern const struct manual_format manual_page, manual_markdown;

@@ -12,7 +12,8 @@
 
 #define LINE_MAX_LENGTH 1024
 
-static const struct manual_format *const formats[] = { &manual_page, &manual_markdown };
+#define DRIVER_PREFIX "driver-"
+
 static const struct manual_format *arg_format;
 static const char *arg_examples;
 
@@ -236,6 +237,18 @@ static void write_variables(void)
 
 /* --- examples --- */
 
+/* Whether the file is an example of the driver; of any with ANY_DRIVER, of none with NULL. */
+#define ANY_DRIVER ""
+static bool is_example_of(const char *file, const char *driver)
+{
+	const char *rest = startswith(file, DRIVER_PREFIX);
+	size_t length = driver ? strlen(driver) : 0;
+
+	if (!driver || !rest)
+		return !driver && !rest;
+	return strncmp(rest, driver, length) == 0 && (!*driver || strchr("-.", rest[length]));
+}
+
 static int is_example(const struct dirent *entry)
 {
 	size_t length = strlen(entry->d_name);
@@ -280,7 +293,8 @@ static int write_example(const char *path)
 	return 0;
 }
 
-static int write_directory(const char *directory)
+/* Drop-ins belong to the example before them. */
+static int write_examples(const char *directory, const char *driver)
 {
 	struct dirent **entries;
 	int n, r = 0;
@@ -290,26 +304,28 @@ static int write_directory(const char *directory)
 		return errno == ENOENT ? 0 : -errno;
 	for (int i = 0; i < n; i++) {
 		_cleanup_free_ char *path = NULL, *drop_ins = NULL;
+		bool wanted = is_example_of(entries[i]->d_name, driver);
 
 		if (asprintf(&path, "%s/%s", directory, entries[i]->d_name) < 0)
 			path = NULL;
 		if (asprintf(&drop_ins, "%s/%s.d", directory, entries[i]->d_name) < 0)
 			drop_ins = NULL;
-		if (r >= 0)
+		if (r >= 0 && wanted)
 			r = path && drop_ins ? write_example(path) : -ENOMEM;
-		if (r >= 0)
-			r = write_directory(drop_ins);
+		if (r >= 0 && wanted)
+			r = write_examples(drop_ins, NULL);
 		free(entries[i]);
 	}
 	free(entries);
 	return r;
 }
 
-static int write_manual(void)
+/* --- documents --- */
+
+static int write_keys(void)
 {
 	int r;
 
-	arg_format->begin(stdout);
 	arg_format->heading(stdout, 1, "Description");
 	for (size_t i = 0; introduction[i]; i++)
 		arg_format->paragraph(stdout, introduction[i]);
@@ -319,36 +335,109 @@ static int write_manual(void)
 		return r;
 	arg_format->heading(stdout, 1, "Keys of a resource");
 	arg_format->paragraph(stdout, "Of each group in the list `resources`:");
-	r = write_table(&declaration_table, "");
+	return write_table(&declaration_table, "");
+}
+
+static int write_configuration(void)
+{
+	int r = write_keys();
+
+	if (r < 0)
+		return r;
+	arg_format->paragraph(
+		stdout, "The keys of `match` are those of the driver, see devplugd-drivers(7).");
+	write_variables();
+	arg_format->heading(stdout, 1, "Examples");
+	r = write_examples(arg_examples, NULL);
+	arg_format->heading(stdout, 1, "See also");
+	arg_format->paragraph(stdout, "devplugd(8), devplugd-drivers(7), devplugctl(1)");
+	return r;
+}
+
+static int write_drivers(void)
+{
+	int r = 0;
+
+	arg_format->heading(stdout, 1, "Description");
+	arg_format->paragraph(stdout,
+		"A driver finds the devices of a resource, and knows what a container needs to use "
+		"them. A resource names it with `driver`; what may stand in an entry of the "
+		"resource's list `match` depends on it. Everything else, such as sharing, health and "
+		"mounts, is the same for all, see devplugd.conf(5).");
+	for (size_t i = 0; drivers[i] && r >= 0; i++) {
+		r = write_driver(drivers[i]);
+		if (r < 0)
+			return r;
+		arg_format->heading(stdout, 2, "Examples");
+		r = write_examples(arg_examples, drivers[i]->name);
+	}
+	arg_format->heading(stdout, 1, "See also");
+	arg_format->paragraph(stdout, "devplugd.conf(5), devplugd(8), devplugctl(1)");
+	return r;
+}
+
+/* All in one, for a browser. */
+static int write_everything(void)
+{
+	int r = write_keys();
+
 	for (size_t i = 0; drivers[i] && r >= 0; i++)
 		r = write_driver(drivers[i]);
 	if (r < 0)
 		return r;
 	write_variables();
 	arg_format->heading(stdout, 1, "Examples");
-	return write_directory(arg_examples);
+	r = write_examples(arg_examples, NULL);
+	return r < 0 ? r : write_examples(arg_examples, ANY_DRIVER);
 }
 
-static int parse_argv(int argc, char *argv[])
+#define SUMMARY "hardware of a host as Kubernetes extended resources"
+
+static const char *const files[] = {
+	"/etc/devplugd.conf",
+	"/etc/devplugd.conf.d/*.conf",
+	"/run/devplugd.conf.d/*.conf",
+	NULL,
+};
+
+static const struct document {
+	const char *name;
+	const struct manual_format *format;
+	struct manual_title title;
+	int (*write)(void);
+} documents[] = {
+	{ "devplugd.conf.5", &manual_page, { "devplugd.conf", 5, SUMMARY, files },
+		write_configuration },
+	{ "devplugd-drivers.7", &manual_page,
+		{ "devplugd-drivers", 7, "how devplugd finds the devices of a resource", NULL },
+		write_drivers },
+	{ "configuration.md", &manual_markdown, { "devplugd.conf", 5, SUMMARY, files },
+		write_everything },
+};
+
+static const struct document *parse_argv(int argc, char *argv[])
 {
-	if (argc != 3)
-		return -EINVAL;
-	for (size_t i = 0; i < ARRAY_SIZE(formats); i++)
-		if (streq(formats[i]->name, argv[1]))
-			arg_format = formats[i];
-	arg_examples = argv[2];
-	return arg_format ? 0 : -EINVAL;
+	for (size_t i = 0; argc == 3 && i < ARRAY_SIZE(documents); i++)
+		if (streq(documents[i].name, argv[1]))
+			return &documents[i];
+	return NULL;
 }
 
 int main(int argc, char *argv[])
 {
+	const struct document *document = parse_argv(argc, argv);
 	int r;
 
-	if (parse_argv(argc, argv) < 0) {
-		(void)fputs("generate-manual man|markdown EXAMPLES_DIRECTORY\n", stderr);
+	if (!document) {
+		(void)fputs("generate-manual DOCUMENT EXAMPLES_DIRECTORY\n", stderr);
+		for (size_t i = 0; i < ARRAY_SIZE(documents); i++)
+			(void)fprintf(stderr, "  %s\n", documents[i].name);
 		return 2;
 	}
-	r = write_manual();
+	arg_format = document->format;
+	arg_examples = argv[2];
+	arg_format->begin(stdout, &document->title);
+	r = document->write();
 	if (r >= 0 && fflush(stdout) != 0)
 		r = -errno;
 	if (r < 0)

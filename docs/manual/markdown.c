@@ -20,12 +20,13 @@ static void put_text(FILE *stream, const char *text)
 	}
 }
 
-static void markdown_begin(FILE *stream)
+static void markdown_begin(FILE *stream, const struct manual_title *title)
 {
-	(void)fputs("<!-- SPDX-License-Identifier: Apache-2.0 -->\n"
-		    "<!-- Made from the option tables: cmake --build BUILD --target manual -->\n"
-		    "# devplugd.conf\n",
-		stream);
+	(void)fprintf(stream,
+		"<!-- SPDX-License-Identifier: Apache-2.0 -->\n"
+		"<!-- Made from the option tables: cmake --build BUILD --target manual -->\n"
+		"# %s\n",
+		title->name);
 }
 
 static void markdown_heading(FILE *stream, unsigned level, const char *text)
@@ -76,7 +77,6 @@ static void markdown_code(FILE *stream, const char *text)
 }
 
 const struct manual_format manual_markdown = {
-	.name = "markdown",
 	.begin = markdown_begin,
 	.heading = markdown_heading,
 	.paragraph = markdown_paragraph,

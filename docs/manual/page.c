@@ -40,19 +40,22 @@ static void put_text(FILE *stream, const char *text, int (*letter)(int))
 	(void)fputc('\n', stream);
 }
 
-static void page_begin(FILE *stream)
+static void page_begin(FILE *stream, const struct manual_title *title)
 {
-	(void)fputs(".\\\" SPDX-License-Identifier: Apache-2.0\n"
-		    ".TH DEVPLUGD.CONF 5 \"\" \"devplugd " DEVPLUGD_VERSION "\" \"devplugd\"\n"
-		    ".SH NAME\n"
-		    "devplugd.conf \\- hardware of a host as Kubernetes extended resources\n"
-		    ".SH SYNOPSIS\n"
-		    ".B /etc/devplugd.conf\n"
-		    ".br\n"
-		    ".B /etc/devplugd.conf.d/*.conf\n"
-		    ".br\n"
-		    ".B /run/devplugd.conf.d/*.conf\n",
-		stream);
+	(void)fputs(".\\\" SPDX-License-Identifier: Apache-2.0\n.TH ", stream);
+	for (const char *p = title->name; *p; p++)
+		(void)fputc(toupper(*p), stream);
+	(void)fprintf(stream,
+		" %u \"\" \"devplugd " DEVPLUGD_VERSION "\" \"devplugd\"\n"
+		".SH NAME\n",
+		title->section);
+	for (const char *p = title->name; *p; p++)
+		put_character(stream, *p, false);
+	(void)fprintf(stream, " \\- %s\n", title->summary);
+	if (title->files)
+		(void)fputs(".SH SYNOPSIS\n", stream);
+	for (size_t i = 0; title->files && title->files[i]; i++)
+		(void)fprintf(stream, "%s.B %s\n", i > 0 ? ".br\n" : "", title->files[i]);
 }
 
 /* Formatters complain of a paragraph that begins where a section does. */
@@ -113,7 +116,6 @@ static void page_code(FILE *stream, const char *text)
 }
 
 const struct manual_format manual_page = {
-	.name = "man",
 	.begin = page_begin,
 	.heading = page_heading,
 	.paragraph = page_paragraph,

@@ -224,14 +224,20 @@ def resources_declared_by_a_reload(machine, packages):
 @step
 def children_have_no_privilege(machine, packages):
     uid = machine.do("id", "-u", "devplugd").strip()
-    for name, pid in machine.pids().items():
+
+    def status(pid):
         text = machine.do("cat", f"/proc/{pid}/status")
-        fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+        return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+
+    filters = int(status(machine.property("MainPID"))["Seccomp_filters"])
+    for name, pid in machine.pids().items():
+        fields = status(pid)
         check(fields["Uid"].split() == [uid] * 4, f"{name}: Uid {fields['Uid']}")
         for key in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
             check(int(fields[key], 16) == 0, f"{name}: {key} {fields[key]}")
         check(fields["NoNewPrivs"] == "1", f"{name} may gain privileges")
         check(fields["Seccomp"] == "2", f"{name} has no system call filter")
+        check(int(fields["Seccomp_filters"]) > filters, f"{name} has only the unit's system call filters")
     # The probe of this one tries, and is healthy when all is denied.
     def jail():
         return next(r for r in machine.status()["resources"] if r["name"].endswith("/jail"))["devices"][0]

@@ -133,7 +133,24 @@ static bool same_match(const struct declaration *a, const struct declaration *b)
 {
 	_cleanup_free_ char *a_text = match_text(a), *b_text = match_text(b);
 
-	return a->driver == b->driver && a_text && b_text && streq(a_text, b_text);
+	return a->driver == b->driver && streq(declaration_root(a), declaration_root(b)) &&
+		a_text && b_text && streq(a_text, b_text);
+}
+
+/* Without it, all devices of the host would just not be there. */
+static int check_root(const struct declaration *declaration, struct error *error)
+{
+	const char *root = declaration_root(declaration);
+	struct stat st;
+
+	if (!*root)
+		return 0;
+	if (stat(root, &st) < 0)
+		return error_set(error, -errno, "host_root: %s: %s; mount the host there", root,
+			strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return error_set(error, -ENOTDIR, "host_root: %s is not a directory", root);
+	return 0;
 }
 
 static int configure(struct plugin *plugin, int fd, int memory_fd, struct error *error)
@@ -145,8 +162,11 @@ static int configure(struct plugin *plugin, int fd, int memory_fd, struct error 
 	r = load(fd, &edition, error);
 	if (r < 0)
 		return r;
-	r = inventory_new(
-		plugin->event, edition->declaration, "", on_inventory_changed, plugin, &inventory);
+	r = check_root(edition->declaration, error);
+	if (r < 0)
+		return r;
+	r = inventory_new(plugin->event, edition->declaration,
+		declaration_root(edition->declaration), on_inventory_changed, plugin, &inventory);
 	if (r < 0)
 		return error_set(error, r, "cannot watch for devices: %s", strerror(-r));
 	if (plugin->inventory) {

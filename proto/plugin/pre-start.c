@@ -81,7 +81,7 @@ static int expand(struct pre_start *run, char ***ret_argv, struct error *error)
 	const struct declaration *declaration = run->offer->edition->declaration;
 	const struct strings *words = &declaration->prestart.command;
 	_cleanup_(argv_freep) char **argv = calloc(words->count + 1, sizeof(*argv));
-	struct device_values values = { .root = "" };
+	struct device_values values = { .root = declaration_root(declaration) };
 	struct template_context context = {
 		.name = declaration->name,
 		.devices = run->devices,

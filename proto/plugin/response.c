@@ -174,7 +174,8 @@ int response_allocate(const struct offer *offer, const V1beta1__AllocateRequest 
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		const V1beta1__ContainerAllocateRequest *container = request->container_requests[i];
 
-		r = allocation_build(offer->edition->declaration, offer->snapshot, "",
+		r = allocation_build(offer->edition->declaration, offer->snapshot,
+			declaration_root(offer->edition->declaration),
 			(const char *const *)container->devices_ids, container->n_devices_ids,
 			&allocations[i], error);
 	}

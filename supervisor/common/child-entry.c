@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 
 #include "common/child-entry.h"
+#include "common/child-sandbox.h"
 #include "common/control.h"
 
 #define CHILD_FILES_MAX 1024 /* programs that use select() cannot bear more */
@@ -89,9 +90,14 @@ static int drop_capabilities(void)
 }
 
 /* A resource that asks for root gets what the service may do; everybody else gets no capability. */
+static bool is_trusted(const struct identity *identity)
+{
+	return identity->change && identity->uid == 0;
+}
+
 static int become(const struct identity *identity, enum entry_step *ret_step)
 {
-	bool root = identity->change && identity->uid == 0;
+	bool root = is_trusted(identity);
 
 	*ret_step = ENTRY_BOUNDING;
 	if (identity->change && !root && drop_bounding_set() < 0)
@@ -126,6 +132,14 @@ static int prepare(struct child_ends *ends, const struct identity *identity, pid
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
 
+	*ret_step = ENTRY_SANDBOX;
+	if (identity && !is_trusted(identity)) {
+		int r = sandbox_enter();
+
+		if (r < 0)
+			return r;
+	}
+
 	/* A change of user clears the signal, so it is set last; the parent may be gone by then. */
 	*ret_step = ENTRY_DEATH_SIGNAL;
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
@@ -155,6 +169,7 @@ const char *entry_step_name(enum entry_step step)
 		[ENTRY_USER] = "set the user of",
 		[ENTRY_CAPABILITIES] = "drop the capabilities of",
 		[ENTRY_NO_NEW_PRIVS] = "set no-new-privileges for",
+		[ENTRY_SANDBOX] = "confine",
 		[ENTRY_DEATH_SIGNAL] = "set the parent-death signal of",
 		[ENTRY_EXECUTE] = "execute",
 	};

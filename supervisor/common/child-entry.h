@@ -33,6 +33,7 @@ enum entry_step {
 	ENTRY_USER,
 	ENTRY_CAPABILITIES,
 	ENTRY_NO_NEW_PRIVS,
+	ENTRY_SANDBOX,
 	ENTRY_DEATH_SIGNAL,
 	ENTRY_EXECUTE,
 };
@@ -42,10 +43,10 @@ struct entry_failure {
 	int code; /* positive errno */
 };
 
-/* Signals, descriptors, limits, the user, and death with the parent, in this order. What is above
- * CONTROL_FD is closed by exec. `identity` NULL: who we are, with all that we may do. Ends the
- * process if `parent` is not its parent any more. Returns 0 or negative errno with the failure
- * filled. */
+/* Signals, descriptors, limits, the user, the sandbox, and death with the parent, in this order.
+ * What is above CONTROL_FD is closed by exec. `identity` NULL: who we are, with all that we may do.
+ * Ends the process if `parent` is not its parent any more. Returns 0 or negative errno with the
+ * failure filled. */
 int entry_prepare(struct child_ends *ends, const struct identity *identity, pid_t parent,
 	struct entry_failure *ret_failure);
 

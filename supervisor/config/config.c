@@ -165,6 +165,18 @@ static int distribute_cordons(const struct config *config, struct declaration *d
 	return 0;
 }
 
+static int distribute_root(const struct config *config, struct declaration *declaration)
+{
+	if (!declaration->host_root && !streq(config->host_root, "/")) {
+		declaration->host_root = strdup(config->host_root);
+		if (!declaration->host_root)
+			return -ENOMEM;
+	}
+	if (declaration->host_root)
+		strip_slashes(declaration->host_root);
+	return 0;
+}
+
 static int resource_text(const struct declaration *declaration, char **ret)
 {
 	struct declaration shown = *declaration;
@@ -201,6 +213,8 @@ static int take_enabled(struct config *config)
 			continue;
 		r = distribute_cordons(config, declaration);
 		if (r >= 0)
+			r = distribute_root(config, declaration);
+		if (r >= 0)
 			r = resource_text(declaration, &resource->text);
 		if (r < 0)
 			return r;
@@ -222,6 +236,7 @@ static int config_finish(struct config *config, const struct report *report, siz
 	if (report->count > before)
 		return -EINVAL;
 	strip_slashes(config->runtime_dir);
+	strip_slashes(config->host_root);
 	strip_slashes(config->kubelet.device_plugin_dir);
 	strip_slashes(config->kubelet.plugins_registry_dir);
 	config->log_level += LOG_ERR;

@@ -48,7 +48,8 @@ struct resource_config {
 struct config {
 	struct origin origin;
 	char *runtime_dir;
-	int log_level; /* syslog level */
+	int log_level;   /* syslog level */
+	char *host_root; /* resources have it, unless they have their own */
 	struct kubelet_config kubelet;
 	struct groups cordon; /* struct cordon, ids as written; resources have their part of it */
 	struct resource_config *resources; /* enabled ones only, in file order, names unique */

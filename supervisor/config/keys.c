@@ -127,6 +127,18 @@ static const struct option config_options[] = {
 		.help = "The least urgent messages that are logged.",
 	},
 	{
+		.key = "host_root",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct config, host_root),
+		.maximum = 4000,
+		.default_string = "/",
+		.check = form_absolute_path,
+		.help = "Directory through which the host is looked at, for a daemon in a container: "
+			"where the host's /dev, /sys and so on are mounted, such as \"/host\". Paths "
+			"of devices, files and mounts are still written, and told to the kubelet, as "
+			"the host has them; programs that are run are the container's own.",
+	},
+	{
 		.key = "kubelet",
 		.type = OPTION_GROUP,
 		.offset = offsetof(struct config, kubelet),

@@ -15,11 +15,12 @@ from node import program
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 EXAMPLES = os.path.join(ROOT, "docs/examples")
+PAGES = ("devplugd.conf.5", "devplugd-drivers.7")
 TEXTS = [os.path.join(ROOT, "README.md")] + sorted(glob.glob(ROOT + "/docs/*.md"))
 
 
-def manual(form):
-    return subprocess.run([program("generate-manual"), form, EXAMPLES], capture_output=True, text=True, check=True).stdout
+def manual(document):
+    return subprocess.run([program("generate-manual"), document, EXAMPLES], capture_output=True, text=True, check=True).stdout
 
 
 def blocks(text):
@@ -36,23 +37,49 @@ class Documentation(unittest.TestCase):
 
     def test_manual_is_new(self):
         with open(ROOT + "/docs/configuration.md") as file:
-            self.assertEqual(file.read(), manual("markdown"),
+            self.assertEqual(file.read(), manual("configuration.md"),
                              "docs/configuration.md is old: cmake --build BUILD --target manual")
 
     def test_every_key_is_explained(self):
-        text = manual("markdown")
+        text = manual("configuration.md")
         self.assertNotIn("(null)", text)
         for row in re.findall(r"^\| `.*$", text, re.M):
             with self.subTest(row):
                 self.assertRegex(row, r"\| [^|]*[A-Za-z][^|]*[.;] \|$")
 
-    def test_page_is_well_formed(self):
+    def test_pages_are_well_formed(self):
         if not shutil.which("mandoc"):
             self.skipTest("needs mandoc")
-        answer = subprocess.run(["mandoc", "-T", "lint", "-W", "warning"], input=manual("man"), capture_output=True, text=True)
-        # The page has no date, so that it is the same whenever it is built.
-        complaints = [line for line in answer.stdout.splitlines() if "missing date" not in line]
-        self.assertEqual(complaints, [])
+        for page in PAGES:
+            answer = subprocess.run(["mandoc", "-T", "lint", "-W", "warning"], input=manual(page), capture_output=True,
+                                    text=True)
+            # The pages have no date, so that they are the same whenever they are built.
+            complaints = [line for line in answer.stdout.splitlines() if "missing date" not in line]
+            self.assertEqual(complaints, [], page)
+
+    def test_pages_have_it_all(self):
+        """What the browser is shown is in one of the pages, too: headings, keys and examples."""
+        pages = "".join(manual(page) for page in PAGES)
+        plain = re.sub(r"\\f[BR]", "", pages)
+        for escape, character in (("\\-", "-"), ("\\(aq", "'"), ("\\(ti", "~"), ("\\(ha", "^"), ("\\&", ""), ("\\e", "\\")):
+            plain = plain.replace(escape, character)
+        text = manual("configuration.md")
+        wanted = re.findall(r"^##+ (.*)$", text, re.M)
+        for name in os.listdir(EXAMPLES):
+            if name.endswith(".conf"):
+                with open(os.path.join(EXAMPLES, name)) as file:
+                    wanted += [line[2:].strip() for line in file if line.startswith("# ") and "SPDX" not in line][:1]
+        missing = [words for words in wanted if words.replace("`", "").upper() not in plain.upper()]
+        keys = set(re.findall(r"^\| `([a-z_]+)` \|", text, re.M))
+        self.assertEqual((missing, [key for key in keys if f"\\fB{key}\\fR" not in pages]), ([], []))
+
+    def test_every_driver_has_an_example(self):
+        page = manual("devplugd-drivers.7")
+        found = re.findall(r"^\.SH DRIVER \\fB(.*?)\\fR$(.*?)(?=^\.SH )", page, re.M | re.S)
+        self.assertGreater(len(found), 1)
+        for name, text in found:
+            with self.subTest(name):
+                self.assertRegex(text, rf'driver = "{name}"')
 
     def test_examples(self):
         files = sorted(glob.glob(EXAMPLES + "/*.conf"))
@@ -66,7 +93,7 @@ class Documentation(unittest.TestCase):
         for path in glob.glob(EXAMPLES + "/**/*.conf", recursive=True):
             with open(path) as file:
                 examples += re.sub(r"^\s*#.*$", "", file.read(), flags=re.M)
-        keys = set(re.findall(r"^\| `([a-z_]+)` \|", manual("markdown"), re.M))
+        keys = set(re.findall(r"^\| `([a-z_]+)` \|", manual("configuration.md"), re.M))
         self.assertGreater(len(keys), 40)
         for key in sorted(keys):
             with self.subTest(key):

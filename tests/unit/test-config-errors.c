@@ -24,7 +24,7 @@ static const struct {
 	{ "name = \"x\";",
 		"1: unknown key \"name\", which belongs in \"resources = ( { name = ... } )\"\n" },
 	{ "zork = 1;",
-		"1: unknown key \"zork\", the keys here are: runtime_dir, log_level, kubelet, cordon, resources\n" },
+		"1: unknown key \"zork\", the keys here are: runtime_dir, log_level, host_root, kubelet, cordon, resources\n" },
 	{ "kubelet = ();", "1: kubelet: must be a group { ... }, not a list ( )\n" },
 	{ "kubelet = {\nregistration = \"default\"; };",
 		"2: kubelet.registration: must be \"socket\" or \"watcher\", not the string \"default\"\n" },
@@ -302,7 +302,7 @@ static void test_one_broken_resource(void **state)
 	} cases[] = {
 		{ "name = \"v.e/x\";\ndriver = \"path\";\nmatch = \"/dev/x\";\nzork = 1;",
 			"resource \"v.e/x\": unknown key \"zork\", the keys here are: name, preset, driver, "
-			"enabled, overlap, topology, prefer, registration, user, match, exclude, cordon, share, "
+			"enabled, overlap, topology, prefer, registration, user, host_root, match, exclude, cordon, share, "
 			"container, health, prestart" },
 		{ "", "resource: name: is missing" },
 		{ "name = ",

@@ -183,6 +183,7 @@ static void test_dump_of_nothing(void **state)
 	assert_string_equal(text,
 		"runtime_dir = \"/run/devplugd\";\n"
 		"log_level = \"info\";\n"
+		"host_root = \"/\";\n"
 		"kubelet = {\n"
 		"\tdevice_plugin_dir = \"/var/lib/kubelet/device-plugins\";\n"
 		"\tregistration = \"socket\";\n"

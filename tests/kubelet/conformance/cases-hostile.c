@@ -6,6 +6,7 @@
  */
 #include "conformance.h"
 
+#include <grp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -201,7 +202,8 @@ static int call_as_nobody(const char *path)
 	_cleanup_bytes_ struct bytes bytes = {}, received = {};
 	int fd;
 
-	if (setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0)
+	if (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+		setresuid(NOBODY, NOBODY, NOBODY) < 0)
 		return 2;
 	if (socket_connect(path, &fd) < 0)
 		return 1;

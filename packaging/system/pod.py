@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pod of the DaemonSet, run by podman: it serves this host's devices with what the manifest allows it.
+
+Usage: pod.py BIN_FOLDER WORK_FOLDER IMAGE. Of the manifest only the places change that the host has but once: the
+plugin directory and the state. Exit status 77: podman cannot run containers here.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import yaml
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BASE = os.path.join(HERE, "../container/base")
+LIMIT = 60.0
+
+RESOURCES = """resources = (
+    { name = "vendor.example/full"; driver = "path"; match = "/dev/full"; share = { replicas = %d; };
+      health = ( { probe = "exec"; command = ( "/bin/sh", "-c",
+          "! ls /var/lib/kubelet/device-plugins && ! unshare -U true && ! touch /x && ! head -c 1 /host/dev/mem" ); interval = 1; } ); },
+    { name = "vendor.example/token"; driver = "static"; match = ( { count = 2; } ); }
+);
+"""
+
+
+class Failure(Exception):
+    pass
+
+
+def check(truth, what):
+    if not truth:
+        raise Failure(what)
+
+
+def until(condition, what):
+    end = time.monotonic() + LIMIT
+    while True:
+        value = condition()
+        if value:
+            return value
+        check(time.monotonic() < end, f"waited {LIMIT:.0f} s in vain for: {what() if callable(what) else what}")
+        time.sleep(0.1)
+
+
+def pod_of(daemonset, image, scratch):
+    """The DaemonSet's pod with an image and directories of this test, and the ConfigMap that it wants."""
+    spec = daemonset["spec"]["template"]["spec"]
+    container = spec["containers"][0]
+    container["image"] = image
+    container["imagePullPolicy"] = "Never"
+    # Those are the kubelet's to run; the test runs what they say.
+    probes = [container.pop(key)["exec"]["command"] for key in ("readinessProbe", "livenessProbe")]
+    for volume in spec["volumes"]:
+        if "hostPath" in volume and not volume["hostPath"]["path"] in ("/dev", "/sys"):
+            volume["hostPath"]["path"] = os.path.join(scratch, volume["name"])
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "devplugd", "labels": {"app": "devplugd"}}, "spec": spec}
+    return pod, probes
+
+
+class Pod:
+    def __init__(self, bin_folder, work, image):
+        self.bin, self.work, self.image = bin_folder, work, image
+        self.scratch = tempfile.mkdtemp(prefix="devplugd-pod.")
+        # What it would be to a kubelet's pod.
+        os.chmod(self.scratch, 0o755)
+        self.plugins = os.path.join(self.scratch, "device-plugins")
+        os.mkdir(self.plugins)
+        self.kubelet = None
+
+    def podman(self, *words):
+        return subprocess.run(["podman", "--root", self.work + "/storage", "--runroot", self.work + "/run",
+                               "--cgroup-manager", "cgroupfs", *words], capture_output=True, text=True)
+
+    def do(self, *words):
+        result = self.podman(*words)
+        check(result.returncode == 0, f"podman {' '.join(words)}: {result.stdout}{result.stderr}")
+        return result.stdout
+
+    def ask_kubelet(self, *words):
+        return subprocess.run([os.path.join(self.bin, "devplug-kubelet"), *words, "--state-dir", self.scratch + "/kubelet"],
+                              capture_output=True, text=True)
+
+    def start(self):
+        self.kubelet = subprocess.Popen(
+            [os.path.join(self.bin, "devplug-kubelet"), "run", "--plugin-dir", self.plugins, "--state-dir",
+             self.scratch + "/kubelet"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(os.path.join(BASE, "daemonset.yaml")) as file:
+            pod, self.probes = pod_of(yaml.safe_load(file), self.image, self.scratch)
+        volume = next(v for v in pod["spec"]["volumes"] if "configMap" in v)["configMap"]["name"]
+        configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": volume},
+                         "data": {"resources.conf": RESOURCES % 3}}
+        path = os.path.join(self.scratch, "pod.yaml")
+        with open(path, "w") as file:
+            yaml.safe_dump_all([configuration, pod], file)
+        self.do("play", "kube", "--network", "none", path)
+        self.configuration = os.path.join(
+            self.do("volume", "inspect", "--format", "{{.Mountpoint}}", volume).strip(), "resources.conf")
+
+    def devplugctl(self, *words):
+        return self.podman("exec", "devplugd-devplugd", "devplugctl", *words)
+
+    def allocatable(self, **counts):
+        words = ",".join(f"vendor.example/{name}={n}" for name, n in counts.items())
+        until(lambda: self.ask_kubelet("wait", words, "--timeout", "5").returncode == 0,
+              lambda: f"{words}\n{self.devplugctl('status').stdout}{self.log()}")
+
+    def pids(self):
+        status = json.loads(self.devplugctl("status", "--json").stdout)
+        inside = {r["pid"]: r["name"] for r in status["resources"]}
+        pids = {}
+        for word in self.do("top", "devplugd-devplugd", "pid", "hpid").split("\n")[1:]:
+            if word.strip():
+                own, host = word.split()
+                if int(own) in inside:
+                    pids[inside[int(own)]] = int(host)
+        return pids
+
+    def log(self):
+        result = self.podman("logs", "devplugd-devplugd")
+        return result.stdout + result.stderr
+
+    def close(self):
+        self.podman("pod", "rm", "-f", "-t", "0", "devplugd")
+        self.podman("volume", "rm", "-f", "devplugd")
+        if self.kubelet:
+            self.kubelet.kill()
+            self.kubelet.wait()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+steps = []
+
+
+def step(function):
+    steps.append(function)
+    return function
+
+
+@step
+def serves_the_hosts_devices(pod):
+    pod.allocatable(full=3, token=2)
+    answer = pod.ask_kubelet("pod", "one", "--limits", "vendor.example/full=1,vendor.example/token=1", "--json")
+    check(answer.returncode == 0, answer.stdout)
+    check([d["host_path"] for d in json.loads(answer.stdout)["container"]["devices"]] == ["/dev/full"], answer.stdout)
+
+
+@step
+def children_have_no_privilege(pod):
+    """And the probe of one of them, which is healthy, has tried."""
+    pids = pod.pids()
+    check(len(pids) == 2, f"processes: {pids}")
+    for name, pid in pids.items():
+        with open(f"/proc/{pid}/status") as file:
+            fields = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+        check(fields["Uid"].split() == ["65534"] * 4, f"{name}: Uid {fields['Uid']}")
+        check(all(int(fields[key], 16) == 0 for key in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")),
+              f"{name} has capabilities")
+        check((fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2"), f"{name}: {fields['NoNewPrivs']}, {fields['Seccomp']}")
+
+
+@step
+def probes_of_the_manifest(pod):
+    for command in pod.probes:
+        pod.do("exec", "devplugd-devplugd", *command)
+
+
+@step
+def an_edited_configuration_is_reloaded(pod):
+    before = pod.pids()
+    for text, counts in ((RESOURCES % 5, {"full": 5}), (RESOURCES.replace("count = 2", "count = 7") % 5, {"token": 7})):
+        with open(pod.configuration + ".new", "w") as file:
+            file.write(text)
+        os.rename(pod.configuration + ".new", pod.configuration)
+        pod.allocatable(**counts)
+    check(pod.pids() == before, "processes were replaced")
+    with open(pod.configuration, "w") as file:
+        file.write("nonsense")
+    until(lambda: "/etc/devplugd.conf.d/resources.conf:" in pod.log(), "the broken file to be told")
+    pod.allocatable(full=5, token=7)
+    check(pod.pids() == before, "a broken file changed something")
+    with open(pod.configuration, "w") as file:
+        file.write(RESOURCES % 5)
+    pod.allocatable(token=2)
+
+
+@step
+def cordons(pod):
+    result = pod.devplugctl("cordon", "vendor.example/token/token-0")
+    check(result.returncode == 0, result.stderr)
+    pod.allocatable(token=1)
+    check(pod.devplugctl("uncordon", "vendor.example/token/token-0").returncode == 0, "uncordon")
+    pod.allocatable(token=2)
+
+
+@step
+def restarted(pod):
+    before = pod.do("inspect", "--format", "{{.State.Pid}}", "devplugd-devplugd")
+    os.kill(int(before), signal.SIGKILL)
+    until(lambda: pod.do("inspect", "--format", "{{.State.Pid}}", "devplugd-devplugd").strip() not in ("0", before.strip()),
+          lambda: "the container to be restarted: " + pod.podman("ps", "-a", "--pod").stdout)
+    pod.allocatable(full=5, token=2)
+
+
+@step
+def stopped(pod):
+    pod.do("stop", "-t", "15", "devplugd-devplugd")
+    check([s for s in os.listdir(pod.plugins) if s.startswith("devplugd")] == [], "sockets are left")
+
+
+def main():
+    pod = Pod(*sys.argv[1:])
+    try:
+        result = pod.podman("run", "--rm", "--pull=never", "--network", "none", pod.image, "--version")
+        if result.returncode != 0 or not result.stdout.startswith("devplugd "):
+            print(f"test-container: skipped: podman cannot run containers here: {result.stderr}{result.stdout}")
+            return 77
+        pod.start()
+        for function in steps:
+            print(function.__name__.replace("_", " "), flush=True)
+            function(pod)
+    except Failure as failure:
+        print(f"FAILED: {failure}\n{pod.log()}", file=sys.stderr)
+        return 1
+    finally:
+        pod.close()
+    print("all passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

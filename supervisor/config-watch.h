@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * `devplugd --watch`: telling that the files of the configuration have changed, for hosts where
+ * nobody runs a reload, such as a pod whose ConfigMap was edited. Files that others include are not
+ * looked at.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/util.h"
+
+struct config_watch;
+
+typedef void (*config_watch_handler)(void *userdata);
+
+/* Watches the file and its drop-ins. The handler is called once they have not changed for
+ * CONFIG_WATCH_QUIET, so an editor's steps, or the replacement of several files, are one change.
+ * Returns 0 or negative errno. Logs what makes it slower. */
+#define CONFIG_WATCH_QUIET (300 * USEC_PER_MSEC)
+int config_watch_new(sd_event *event, const char *config_file, config_watch_handler on_change,
+	void *userdata, struct config_watch **ret);
+
+/* The files are about to be read: what they are now is no news any more. NULL is fine. */
+void config_watch_seen(struct config_watch *watch);
+
+struct config_watch *config_watch_free(struct config_watch *watch);

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bash and zsh complete what the programs have: options, commands, and names that a running daemon knows."""
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import time
+import unittest
+
+from node import LIMIT, NodeTest, program, static
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
+COMPLETION = os.path.join(ROOT, "packaging/completion")
+FILES = {name: (f"{COMPLETION}/bash/{name}", f"{COMPLETION}/zsh/_{name}") for name in ("devplugd", "devplugctl")}
+BASH_LIBRARY = "/usr/share/bash-completion/bash_completion"
+
+BASH = r"""
+. %s
+. %s
+COMP_WORDS=("$@" '') COMP_CWORD=$(($#)) COMP_LINE="$* " COMP_POINT=$((${#COMP_LINE}))
+if [ -n "$PART" ]; then COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE}; fi
+_%s 2>/dev/null
+printf '%%s\n' "${COMPREPLY[@]}"
+"""
+
+# Prints what is offered, one a line, by taking the place of the builtin that offers it.
+ZSH = r"""
+PROMPT='' PROMPT2='' LISTMAX=10000
+unsetopt zle_bracketed_paste 2>/dev/null
+bindkey -e
+fpath=(%s $fpath)
+autoload -Uz compinit
+compinit -u -D
+compadd() {
+	local -a offered
+	builtin compadd -O offered "$@" 2>/dev/null
+	(( $#offered )) && print -rl -- "offered:"$^offered >> %s
+	builtin compadd "$@"
+}
+zstyle ':completion:*' list-prompt ''
+print ready
+"""
+
+
+class Options(unittest.TestCase):
+    def test_all_that_help_shows(self):
+        """And nothing else, in both shells."""
+        for name, files in FILES.items():
+            text = subprocess.run([program(name), "--help"], capture_output=True, text=True).stdout
+            options = set(re.findall(r"--[a-z-]+", text))
+            commands = set(re.findall(r"^  ([a-z]+) ", text, re.M))
+            for path in files:
+                with self.subTest(path), open(path) as file:
+                    lines = [line for line in file.read().splitlines() if not line.startswith("#")]
+                    content = "\n".join(lines)
+                    # Of the commands that they run and of their own builtins.
+                    said = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", content)) - {"--"}
+                    self.assertEqual(said, options)
+                    for command in commands:
+                        self.assertRegex(content, rf"\b{command}\b")
+
+
+class Bash(NodeTest):
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(BASH_LIBRARY):
+            self.skipTest("needs bash-completion")
+
+    def complete(self, *words, part=False):
+        name = words[0]
+        script = BASH % (BASH_LIBRARY, FILES[name][0], name)
+        environment = {**os.environ, "PATH": os.path.dirname(program(name)) + ":" + os.environ["PATH"],
+                       "PART": "1" if part else ""}
+        answer = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, env=environment,
+                                timeout=LIMIT)
+        return set(answer.stdout.split())
+
+    def test_completion(self):
+        self.node.configure(static("gpu", 2), static("fpga", 1))
+        self.node.start()
+        self.node.start_kubelet()
+        self.node.await_serving()
+        place = ("devplugctl", "-c", self.node.config)
+        self.assertIn("explain", self.complete(*place))
+        self.assertEqual(self.complete(*place, "status"), {"vendor.example/gpu", "vendor.example/fpga"})
+        self.assertEqual(self.complete(*place, "explain", "vendor.example/g", part=True), {"vendor.example/gpu"})
+        self.assertEqual(self.complete(*place, "cordon"), {"gpu-0", "gpu-1", "fpga-0"})
+        self.assertIn("kvm", self.complete(*place, "discover"))
+        self.assertEqual(self.complete("devplugd", "--wa", part=True), {"--watch"})
+
+
+class Zsh(NodeTest):
+    def setUp(self):
+        super().setUp()
+        if not shutil.which("zsh"):
+            self.skipTest("needs zsh")
+        self.offered = self.node.path("offered")
+        setup = self.node.path("zsh")
+        with open(setup, "w") as file:
+            file.write(ZSH % (COMPLETION + "/zsh", self.offered))
+        pid, self.terminal = pty.fork()
+        if pid == 0:
+            os.environ["PATH"] = os.path.dirname(program("devplugctl")) + ":" + os.environ["PATH"]
+            os.environ["TERM"] = "dumb"
+            os.execvp("zsh", ["zsh", "-f", "-i"])
+        self.addCleanup(os.waitpid, pid, 0)
+        self.addCleanup(os.close, self.terminal)
+        self.addCleanup(os.kill, pid, 9)
+        self.say(f". {setup}\n", "ready\r")
+
+    def say(self, text, wanted):
+        """Types, and returns what is shown once that is in it."""
+        os.write(self.terminal, text.encode())
+        shown, end = "", time.monotonic() + LIMIT
+        while wanted not in shown:
+            if select.select([self.terminal], [], [], 0.2)[0]:
+                shown += os.read(self.terminal, 65536).decode(errors="replace")
+            self.assertLess(time.monotonic(), end, f"zsh shows no {wanted!r}: {shown!r}")
+        return shown
+
+    def complete(self, line):
+        """What the key would offer at the end of the line."""
+        if os.path.exists(self.offered):
+            os.unlink(self.offered)
+        os.write(self.terminal, line.encode() + b"\t")
+        # The line is thrown away; what is shown after that comes after the completion.
+        time.sleep(0.05)
+        self.say("\x15print done$((1+1))\n", "done2")
+        if not os.path.exists(self.offered):
+            return set()
+        with open(self.offered) as file:
+            return {text.removeprefix("offered:").strip() for text in file.read().splitlines()}
+
+    def test_completion(self):
+        self.node.configure(static("gpu", 2), static("fpga", 1))
+        self.node.start()
+        self.node.start_kubelet()
+        self.node.await_serving()
+        place = f"devplugctl -c {self.node.config} "
+        self.assertEqual(self.complete("devplugctl st"), {"status"})
+        self.assertEqual(self.complete(place + "status "), {"vendor.example/gpu", "vendor.example/fpga"})
+        self.assertEqual(self.complete(place + "explain vendor.example/g"), {"vendor.example/gpu"})
+        self.assertEqual(self.complete(place + "cordon "), {"gpu-0", "gpu-1", "fpga-0"})
+        self.assertIn("kvm", self.complete(place + "discover k"))
+        self.assertEqual(self.complete("devplugd --wa"), {"--watch"})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host looked at through a directory, as in a container; what the kubelet is told are the host's paths."""
+import os
+import stat
+import unittest
+
+from node import NodeTest, path, until
+
+
+class HostRoot(NodeTest):
+    def setUp(self):
+        super().setUp()
+        self.host = self.node.path("host")
+        for number in range(2):
+            self.add_device(number)
+
+    def make(self, name, text):
+        file = self.host + name
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with open(file, "w") as stream:
+            stream.write(text)
+
+    def add_device(self, number):
+        """Node, attributes and a link as udev makes them, all with the host's paths."""
+        os.makedirs(f"{self.host}/dev/by-id", exist_ok=True)
+        os.mknod(f"{self.host}/dev/x{number}", 0o600 | stat.S_IFCHR, os.makedev(240, number))
+        self.make(f"/sys/devices/x{number}/numa_node", f"{number}\n")
+        self.make(f"/sys/devices/x{number}/serial", f"S{number}\n")
+        os.makedirs(f"{self.host}/sys/dev/char", exist_ok=True)
+        os.symlink(f"/sys/devices/x{number}", f"{self.host}/sys/dev/char/240:{number}")
+        os.symlink(f"/dev/x{number}", f"{self.host}/dev/by-id/serial-{number}")
+
+    def serve(self, *resources, root=None):
+        self.node.configure(*resources, text=f'host_root = "{root or self.host}";')
+        self.node.start_kubelet()
+        self.node.start()
+
+    def await_devices(self, name, key, values):
+        def look():
+            return [d[key] for d in self.node.resource(f"vendor.example/{name}")["devices"]]
+
+        until(lambda: look() == values, f"{key} of {name} to be {values}")
+
+    def test_devices_and_answers(self):
+        self.make("/opt/tool", "")
+        self.serve(path("x", "/dev/by-id/serial-*", """container = {
+            env = "SERIALS=${attr:serial}"; mounts = ( { host = "/opt/tool"; } ); nodes = ( "/dev/x0" ); }"""))
+        self.node.await_allocatable(x=2)
+        self.await_devices("x", "numa", [[0], [1]])
+        got, why = self.node.pod("p", x=2)
+        self.assertIsNone(why)
+        self.assertEqual({d["host_path"] for d in got["devices"]}, 
+                         {"/dev/by-id/serial-0", "/dev/by-id/serial-1", "/dev/x0"})
+        self.assertEqual([m["host_path"] for m in got["mounts"]], ["/opt/tool"])
+        self.assertEqual(sorted(got["env"]["SERIALS"].split(",")), ["S0", "S1"])
+        self.assertNotIn(self.host, str(got))
+        # Events come through the directory, too.
+        self.add_device(2)
+        self.node.await_allocatable(x=3)
+        os.unlink(f"{self.host}/dev/by-id/serial-0")
+        self.node.await_allocatable(x=2)
+
+    def test_health_file(self):
+        self.make("/srv/health/t-0", "too hot\n")
+        self.serve("""{ name = "vendor.example/t"; driver = "static"; match = ( { count = 2; } ); health =
+            ( { probe = "file"; path = "/srv/health/${id}"; missing = "healthy"; } ); }""")
+        self.node.await_allocatable(t=1)
+        self.await_devices("t", "reason", ["too hot", ""])
+        self.make("/srv/health/t-0", "ok\n")
+        self.node.await_allocatable(t=2)
+
+    def test_reload(self):
+        """Another host is seen by the same process; a resource's own key wins."""
+        other = self.node.path("other")
+        os.makedirs(other + "/dev")
+        os.mknod(other + "/dev/x7", 0o600 | stat.S_IFCHR, os.makedev(240, 7))
+        resources = path("x", "/dev/x*"), path("own", "/dev/x*", f'overlap = true; host_root = "{other}";')
+        self.serve(*resources)
+        self.node.await_allocatable(x=2, own=1)
+        pids = {name: r["pid"] for name, r in self.node.await_serving().items()}
+        self.node.configure(*resources, text=f'host_root = "{other}/";')
+        self.node.reload()
+        self.node.await_allocatable(x=1, own=1)
+        self.assertIn("~ change vendor.example/x: host_root", self.node.output())
+        self.assertIn("= keep vendor.example/own", self.node.output())
+        self.assertEqual(pids, {name: r["pid"] for name, r in self.node.await_serving().items()})
+        self.await_devices("x", "id", ["x7"])
+
+    def test_not_mounted(self):
+        """Said, not taken for a host without devices."""
+        absent = self.node.path("absent")
+        self.serve(path("x", "/dev/x*"), root=absent)
+        until(lambda: f"host_root: {absent}: No such file or directory; mount the host there" in self.node.output(),
+              "the missing directory to be named")
+        self.node.await_state("vendor.example/x", "failed")
+
+
+if __name__ == "__main__":
+    unittest.main()

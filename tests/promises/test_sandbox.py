@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a child may do, by hand as under systemd: nothing with privilege, little with the kernel, nothing with the
+plugin directory or with its siblings. What it executes is held by the same."""
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+
+from node import NodeTest, process_status, program, static, template_of, until
+
+PROBED = 'health = ( { probe = "exec"; command = ( "%s" ); interval = 0.2; } );'
+
+
+def landlock_version():
+    """0: this kernel has none, or it is switched off."""
+    create_ruleset, tell_version = 444, 1
+    return max(0, ctypes.CDLL(None).syscall(create_ruleset, None, 0, tell_version))
+
+
+class Sandbox(NodeTest):
+    def begin(self, *resources):
+        # As the kubelet makes them: what keeps others out is the mode of its root directory.
+        root = self.node.path("root")
+        os.mkdir(root, 0o750)
+        self.node.plugins = os.path.join(root, "plugins")
+        self.node.configure(*resources)
+        self.node.start_kubelet()
+        self.node.start()
+        return {name.split("/")[1]: r["pid"] for name, r in self.node.await_serving().items()}
+
+    def probe(self, *words):
+        """A command that a child may execute."""
+        file = shutil.copy(program("devplugd-try-sandbox"), self.node.path("try"))
+        os.chmod(file, 0o755)
+        return PROBED % '", "'.join((file, *words))
+
+    def reason(self, name):
+        """What the probe said, or None until it ended."""
+        resource = self.node.resource(f"vendor.example/{name}")
+        for device in resource["devices"] if resource else []:
+            if device["reason"] != "not probed yet":
+                return device["reason"] or device["health"]
+        return None
+
+    def check_fields(self, pid):
+        fields = process_status(pid)
+        for key in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            self.assertEqual(int(fields[key], 16), 0, key)
+        self.assertEqual(fields["NoNewPrivs"], "1")
+        self.assertEqual(fields["Seccomp"], "2")
+        self.assertGreaterEqual(int(fields["Seccomp_filters"]), 1)
+        self.assertNotIn("0", fields["Uid"].split())
+
+    def test_fields(self):
+        """Of a copy of the template, and of a child that was executed."""
+        pid = self.begin(static("a", 1))["a"]
+        self.check_fields(pid)
+        os.kill(template_of(self.node.daemon.pid), signal.SIGSTOP)
+        os.kill(pid, signal.SIGKILL)
+        executed = until(lambda: (r := self.node.resource("vendor.example/a"))["state"] == "serving"
+                         and r["pid"] != pid and r["pid"], "the child to be replaced")
+        self.check_fields(executed)
+
+    def test_trials(self):
+        pids = self.begin(static("sibling", 1))
+        trial = self.probe(self.node.plugins, str(pids["sibling"]))
+        outside = subprocess.run([self.node.path("try"), self.node.plugins, str(pids["sibling"])],
+                                 capture_output=True, text=True)
+        self.assertIn("list stat connect create", outside.stdout)
+        self.assertIn("signal", outside.stdout)
+        self.node.configure(static("sibling", 1), static("a", 1, trial))
+        self.node.reload()
+        allowed = until(lambda: self.reason("a"), "an answer of the probe")
+        version = landlock_version()
+        if version == 0:
+            print("without Landlock, siblings are not kept apart")
+        possible = set() if allowed == "Healthy" else set(allowed.split()) - {"exited", "with", "status", "1:"}
+        # Before Linux 6.12, siblings of one user can signal each other.
+        self.assertEqual(possible - ({"signal"} if version < 6 else set())
+                         - ({"read-memory"} if version == 0 else set()), set(), allowed)
+
+    def test_programs_still_run(self):
+        """Probes start threads, processes and shells, and move their files."""
+        script = self.node.path("probe")
+        with open(script, "w") as file:
+            file.write("#!/bin/sh\nset -e\nd=$(mktemp -d)\ntrap 'rm -r $d' EXIT\nmkdir $d/a $d/b\necho x >$d/a/x\n"
+                       "mv $d/a/x $d/b/x\n[ \"$(cat $d/b/x | sort)\" = x ]\n(sleep 10 & kill $!)\n")
+        os.chmod(script, 0o755)
+        self.begin(static("a", 1, PROBED % script))
+        until(lambda: self.reason("a") == "Healthy", "the probe to succeed")
+
+    def test_root_that_was_asked_for(self):
+        """It has what the service has; what the others have does not change."""
+        pids = self.begin(static("a", 1), static("root", 1, 'user = "root";'))
+        self.check_fields(pids["a"])
+        fields = process_status(pids["root"])
+        self.assertEqual(fields["Uid"].split(), ["0"] * 4)
+        self.assertEqual(fields["Seccomp"], process_status(self.node.daemon.pid)["Seccomp"])
+
+
+if __name__ == "__main__":
+    import unittest
+    unittest.main()

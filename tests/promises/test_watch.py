@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""devplugd --watch: files that change are reloaded once, however they are changed; a broken one changes nothing."""
+import os
+
+from node import NodeTest, static, until
+
+
+class Watch(NodeTest):
+    def begin(self, *resources):
+        self.node.configure(*resources)
+        self.node.start_kubelet()
+        self.node.start("--watch")
+        self.node.await_serving()
+
+    def accepted(self):
+        return self.node.output().count("accepted as generation")
+
+    def test_file(self):
+        self.begin(static("a", 1))
+        pid = self.node.resource("vendor.example/a")["pid"]
+        self.node.configure(static("a", 2))
+        self.node.await_allocatable(a=2)
+        with open(self.node.config, "a") as file:
+            file.write("nonsense = 1;\n")
+        until(lambda: 'unknown key "nonsense"' in self.node.output(), "the broken file to be told")
+        self.assertEqual(self.node.generation(), 2)
+        # Nothing that concerns the configuration.
+        with open(self.node.path(".devplugd.conf.swp"), "w"):
+            pass
+        self.node.configure(static("a", 3))
+        self.node.await_allocatable(a=3)
+        until(lambda: self.accepted() == 2, "both to be logged")
+        self.assertEqual((self.node.generation(), self.node.resource("vendor.example/a")["pid"]), (3, pid))
+
+    def test_drop_ins(self):
+        """Of a directory that comes, goes and comes again."""
+        self.begin(static("a", 1))
+        for round_ in range(2):
+            os.mkdir(self.node.config + ".d")
+            with open(self.node.config + ".d/b.conf", "w") as file:
+                file.write(f"resources = ( {static('b', 4)} );\n")
+            self.node.await_allocatable(a=1, b=4)
+            os.unlink(self.node.config + ".d/b.conf")
+            os.rmdir(self.node.config + ".d")
+            until(lambda: self.node.resource("vendor.example/b") is None, "the resource to be removed")
+
+    def test_configuration_map(self):
+        """As a kubelet puts a ConfigMap in place: links to a directory that a link is turned to."""
+        volume = self.node.path("volume")
+        os.mkdir(volume)
+        real = self.node.config
+
+        def publish(generation, count, real):
+            self.node.config = f"{volume}/..{generation}"
+            os.mkdir(self.node.config)
+            self.node.config += "/devplugd.conf"
+            self.node.configure(static("a", count))
+            os.symlink(f"..{generation}", f"{volume}/..data_tmp")
+            os.rename(f"{volume}/..data_tmp", f"{volume}/..data")
+            self.node.config = real
+
+        publish(1, 1, real)
+        os.symlink("..data/devplugd.conf", f"{volume}/devplugd.conf")
+        os.symlink(f"{volume}/devplugd.conf", real)
+        # Elsewhere than the log, whose directory is busy.
+        os.mkdir(self.node.path("etc"))
+        os.rename(real, self.node.path("etc/devplugd.conf"))
+        self.node.config = self.node.path("etc/devplugd.conf")
+        self.node.start_kubelet()
+        self.node.start("--watch")
+        self.node.await_allocatable(a=1)
+        real = self.node.config
+        for generation in range(2, 5):
+            publish(generation, generation, real)
+            self.node.await_allocatable(a=generation)
+
+    def test_asked_for_as_well(self):
+        """A reload that was asked for is not done twice."""
+        self.begin(static("a", 1))
+        for count in range(2, 12):
+            before = self.accepted()
+            self.node.configure(static("a", count))
+            self.node.reload()
+            self.node.configure(static("a", count), static("b", 1))
+            self.node.await_allocatable(a=count, b=1)
+            # On a busy machine, the change may have been seen before the signal.
+            if self.accepted() == before + 2:
+                return
+        self.fail("each reload was done twice")
+
+
+if __name__ == "__main__":
+    import unittest
+    unittest.main()

@@ -99,6 +99,11 @@ class Peers(unittest.TestCase):
         self.assertEqual(named, kept)
         self.assertGreater(len(named), 0)
 
+    def test_the_table_has_each_page(self):
+        with open(os.path.join(PAGES, "README.md")) as file:
+            listed = re.findall(r"\]\(([\w-]+\.md)\)", file.read())
+        self.assertEqual(sorted(listed), sorted(set(os.listdir(PAGES)) - {"README.md"}))
+
 
 def make_test(case, text):
     return lambda self: self.try_case(case, text)

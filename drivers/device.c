@@ -92,6 +92,7 @@ struct device *device_unref(struct device *device)
 	free(device->variables);
 	free(device->numa);
 	free(device->problem);
+	free(device->info);
 	free(device->id);
 	free(device);
 	return NULL;
@@ -242,6 +243,10 @@ int device_copy(const struct device *from, struct device *device)
 		r = copy_strings(&from->cdi, &device->cdi);
 	if (r >= 0 && from->problem)
 		r = device_set_problem(device, "%s", from->problem);
+	if (r >= 0 && from->info) {
+		device->info = strdup(from->info);
+		r = device->info ? 0 : -ENOMEM;
+	}
 	return r;
 }
 
@@ -292,6 +297,8 @@ bool device_equal(const struct device *a, const struct device *b)
 		if (!streq(a->distances[i].id, b->distances[i].id) ||
 			a->distances[i].distance != b->distances[i].distance)
 			return false;
+	if (a->info && b->info ? !streq(a->info, b->info) : a->info != b->info)
+		return false;
 	return strings_equal(&a->env, &b->env) && strings_equal(&a->annotations, &b->annotations) &&
 		strings_equal(&a->cdi, &b->cdi);
 }

@@ -53,6 +53,7 @@ struct device {
 	struct strings env;         /* "NAME=value" */
 	struct strings annotations; /* "name=value" */
 	struct strings cdi;         /* "vendor.example/class=device" */
+	char *info; /* of a network device: JSON for CNI plugins, see device-info.h; NULL: none */
 };
 
 /* Turns any bytes into an id: characters outside [A-Za-z0-9._:@+=-] become '-', and what was
@@ -99,6 +100,6 @@ int device_copy(const struct device *from, struct device *device);
 /* The variable's value or NULL. */
 const char *device_variable(const struct device *device, const char *name);
 
-/* Whether two scans describe the same device: id, nodes, NUMA, variables, distances, problem and
- * what it adds to a container. */
+/* Whether two scans describe the same device: id, nodes, NUMA, variables, distances, problem,
+ * information and what it adds to a container. */
 bool device_equal(const struct device *a, const struct device *b);

@@ -7,6 +7,7 @@
 
 #include "child-memory.h"
 #include "child-message.h"
+#include "child-publish.h"
 #include "child.h"
 #include "common/control.h"
 #include "manager.h"
@@ -69,6 +70,10 @@ static void on_message(struct child *child, struct control_message *message)
 {
 	if (message->type == CONTROL_DEVICES) {
 		on_devices(child, message);
+		return;
+	}
+	if (message->type == CONTROL_PUBLISH) {
+		child_publish(child, message);
 		return;
 	}
 	if ((size_t)message->type >= ARRAY_SIZE(message_events) ||

@@ -19,6 +19,15 @@
 struct manager;
 struct state;
 
+/* See child-publish.h. */
+struct child_publication {
+	int fd;          /* the newest, or -EBADF */
+	uint64_t number; /* of it */
+	char *failure;   /* what went wrong last, for the log; NULL: nothing */
+	uint64_t next;   /* CLOCK_MONOTONIC before which none is looked at */
+	sd_event_source *timer;
+};
+
 struct child {
 	struct manager *manager;
 	struct resource *resource;
@@ -39,6 +48,8 @@ struct child {
 	int devices_fd;        /* newest inventory, or -EBADF */
 	bool devices_new;      /* not written yet */
 	uint64_t devices_next; /* CLOCK_MONOTONIC before which it is not written again */
+
+	struct child_publication publication;
 
 	int memory_fd;   /* what was found about the health of devices, see child-memory.h */
 	bool memory_new; /* not written yet */

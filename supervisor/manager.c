@@ -289,6 +289,9 @@ int manager_new(const char *config_file, struct config *config, bool last_accept
 	r = state_open(manager->config->runtime_dir, &manager->state, error);
 	if (r < 0)
 		return r;
+	r = published_new(manager->state, &manager->published);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
 	r = spawn_open_executable(&manager->executable, error);
 	if (r < 0)
 		return r;
@@ -334,12 +337,14 @@ int manager_run(struct manager *manager)
 	if (r < 0)
 		return r;
 	log_start(manager);
+	published_configure(manager->published, manager->config);
 	if (!manager->on_last_accepted)
 		manager_keep_configuration(manager);
 	for (size_t i = 0; i < manager->n_children; i++)
 		resource_handle(manager->children[i]->resource, RESOURCE_START, NULL);
 	(void)sd_notify(false, "READY=1");
 	r = sd_event_loop(manager->event);
+	published_stop(manager->published);
 	state_clear(manager->state);
 	if (r < 0)
 		log_error("the event loop failed: %s", strerror(-r));
@@ -357,6 +362,7 @@ struct manager *manager_free(struct manager *manager)
 	free(manager->children);
 	(void)spawn_template_free(manager->template);
 	(void)kubelet_watch_free(manager->watch);
+	(void)published_free(manager->published);
 	(void)state_free(manager->state);
 	sd_event_source_disable_unref(manager->flush);
 	sd_event_source_disable_unref(manager->deadline);

@@ -11,6 +11,7 @@
 #include "child.h"
 #include "config/config.h"
 #include "kubelet-watch.h"
+#include "published.h"
 #include "session.h"
 #include "state.h"
 
@@ -25,6 +26,7 @@ struct manager {
 	size_t n_children;
 
 	struct state *state;
+	struct published *published;
 	struct kubelet_watch *watch;
 	int executable_fd;
 	char *executable;

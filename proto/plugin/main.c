@@ -167,11 +167,18 @@ static void handle_stop(struct plugin *plugin, struct control_message *message)
 	(void)sd_event_exit(plugin->event, 0);
 }
 
+static void handle_published(struct plugin *plugin, struct control_message *message)
+{
+	if (publish_answered(plugin, message) > 0)
+		plugin_offer(plugin);
+}
+
 static void (*const handlers[])(struct plugin *plugin, struct control_message *message) = {
 	[CONTROL_CONFIGURE] = handle_configure,
 	[CONTROL_SESSION] = handle_session,
 	[CONTROL_END_SESSION] = handle_end_session,
 	[CONTROL_STOP] = handle_stop,
+	[CONTROL_PUBLISHED] = handle_published,
 };
 
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -256,6 +263,7 @@ static void plugin_done(struct plugin *plugin)
 	plugin->inventory = inventory_free(plugin->inventory);
 	plugin->edition = edition_unref(plugin->edition);
 	snapshot_unref(plugin->said);
+	publish_done(&plugin->publishing);
 	tally_done(&plugin->tally);
 	sd_event_source_disable_unref(plugin->alive_source);
 	sd_event_source_disable_unref(plugin->report_source);

@@ -127,6 +127,25 @@ static const struct option config_options[] = {
 		.help = "The least urgent messages that are logged.",
 	},
 	{
+		.key = "cdi_dir",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct config, cdi_dir),
+		.maximum = 3800,
+		.default_string = DEFAULT_CDI_DIR,
+		.check = form_absolute_path,
+		.help = "Directory for the files of resources with cdi_spec, where the container runtime "
+			"looks for them.",
+	},
+	{
+		.key = "device_info_dir",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct config, device_info_dir),
+		.maximum = 3800,
+		.default_string = DEFAULT_DEVICE_INFO_DIR,
+		.check = form_absolute_path,
+		.help = "Directory for what CNI plugins are told about network devices.",
+	},
+	{
 		.key = "kubelet",
 		.type = OPTION_GROUP,
 		.offset = offsetof(struct config, kubelet),

@@ -183,6 +183,8 @@ static void test_dump_of_nothing(void **state)
 	assert_string_equal(text,
 		"runtime_dir = \"/run/devplugd\";\n"
 		"log_level = \"info\";\n"
+		"cdi_dir = \"/var/run/cdi\";\n"
+		"device_info_dir = \"/var/run/k8s.cni.cncf.io/devinfo/dp\";\n"
 		"kubelet = {\n"
 		"\tdevice_plugin_dir = \"/var/lib/kubelet/device-plugins\";\n"
 		"\tregistration = \"socket\";\n"

@@ -49,6 +49,11 @@ static int check_unit(struct build *build, const char *id, struct chosen *ret)
 			"again, it will get one that is",
 			id, name);
 	unit = &build->snapshot->units[chosen.unit];
+	if (unit->foreign)
+		return error_set(build->error, -ENOENT,
+			"device \"%s\" is no longer one of %s, it is %s: let the pod be created "
+			"again, it will get one that is",
+			unit->device->id, name, unit->reason);
 	if (!unit->healthy)
 		return error_set(build->error, -EIO,
 			"device \"%s\" of %s is unhealthy: %s; %s or drain the pod to another node",

@@ -498,7 +498,7 @@ static const struct option declaration_options[] = {
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct declaration, overlap),
 		.help = "Whether devices may be offered that another resource with this set "
-			"offers too.",
+			"offers too; without it a device belongs to the first resource that finds it.",
 	},
 	{
 		.key = "topology",

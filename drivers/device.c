@@ -91,6 +91,7 @@ struct device *device_unref(struct device *device)
 	free(device->nodes);
 	free(device->variables);
 	free(device->numa);
+	strings_done(&device->claims);
 	free(device->problem);
 	free(device->info);
 	free(device->id);
@@ -241,6 +242,8 @@ int device_copy(const struct device *from, struct device *device)
 		r = copy_strings(&from->annotations, &device->annotations);
 	if (r >= 0)
 		r = copy_strings(&from->cdi, &device->cdi);
+	if (r >= 0)
+		r = copy_strings(&from->claims, &device->claims);
 	if (r >= 0 && from->problem)
 		r = device_set_problem(device, "%s", from->problem);
 	if (r >= 0 && from->info) {
@@ -248,6 +251,17 @@ int device_copy(const struct device *from, struct device *device)
 		r = device->info ? 0 : -ENOMEM;
 	}
 	return r;
+}
+
+int device_add_claim(struct device *device, const char *claim)
+{
+	return strings_add(&device->claims, claim, strlen(claim));
+}
+
+void device_share_nodes(struct device *device, size_t first)
+{
+	for (size_t i = first; i < device->n_nodes; i++)
+		device->nodes[i].shared = true;
 }
 
 const char *device_variable(const struct device *device, const char *name)
@@ -262,7 +276,8 @@ static bool node_equal(const struct device_node *a, const struct device_node *b)
 {
 	return streq(a->host, b->host) && streq(a->path, b->path) &&
 		streq(a->permissions, b->permissions) && a->mount == b->mount &&
-		a->read_only == b->read_only && a->optional == b->optional;
+		a->read_only == b->read_only && a->optional == b->optional &&
+		a->shared == b->shared;
 }
 
 static bool strings_equal(const struct strings *a, const struct strings *b)
@@ -300,5 +315,5 @@ bool device_equal(const struct device *a, const struct device *b)
 	if (a->info && b->info ? !streq(a->info, b->info) : a->info != b->info)
 		return false;
 	return strings_equal(&a->env, &b->env) && strings_equal(&a->annotations, &b->annotations) &&
-		strings_equal(&a->cdi, &b->cdi);
+		strings_equal(&a->cdi, &b->cdi) && strings_equal(&a->claims, &b->claims);
 }

@@ -23,6 +23,7 @@ static struct unit *unit_free(struct unit *unit)
 		return NULL;
 	(void)health_unit_free(unit->health);
 	(void)device_unref(unit->device);
+	free(unit->owner_name);
 	free(unit->reason);
 	free(unit);
 	return NULL;
@@ -72,6 +73,13 @@ int unit_evaluate(struct unit *unit)
 	if (!unit->present) {
 		healthy = false;
 		if (asprintf(&copy, "%s is gone", device_place(unit->device)) < 0) {
+			copy = NULL;
+			return -ENOMEM;
+		}
+		reason = copy;
+	} else if (unit->owner_name) {
+		healthy = false;
+		if (asprintf(&copy, "claimed by %s", unit->owner_name) < 0) {
 			copy = NULL;
 			return -ENOMEM;
 		}
@@ -166,7 +174,7 @@ static ssize_t pair_up(struct unit_list *list, struct scan *scan, bool drop, str
 			order = -1;
 		else
 			order = strcmp(list->units[i]->device->id, scan->devices[k]->id);
-		if (order < 0 && drop) {
+		if (order < 0 && (drop || list->units[i]->owner_name)) {
 			i++;
 			continue;
 		}
@@ -207,19 +215,23 @@ static bool apply(const struct pair_of *pair, size_t index)
 	return unit_evaluate(unit) > 0 || changed;
 }
 
-static void forget_gone(struct unit_list *list, const struct scan *scan)
+/* Frees those that pair_up() left out. Returns how many. */
+static size_t forget_gone(struct unit_list *list, const struct scan *scan, bool drop)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < list->n_units; i++)
-		if (!map_get(&scan->by_id, list->units[i]->device->id)) {
+		if ((drop || list->units[i]->owner_name) &&
+			!map_get(&scan->by_id, list->units[i]->device->id)) {
 			(void)unit_free(list->units[i]);
 			n++;
 		}
-	log_full(LOG_NOTICE, &(struct log_fields){ .resource = list->declaration->name },
-		"%zu devices that are gone were taken off the list, which had become too long for "
-		"the kubelet",
-		n);
+	if (drop)
+		log_full(LOG_NOTICE, &(struct log_fields){ .resource = list->declaration->name },
+			"%zu devices that are gone were taken off the list, which had become too "
+			"long for the kubelet",
+			n);
+	return n;
 }
 
 int unit_list_remember(const struct unit_list *list, struct memory **ret)
@@ -294,9 +306,7 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 		return error_set(error, (int)n, "out of memory");
 	}
 
-	changed = drop;
-	if (drop)
-		forget_gone(list, scan);
+	changed = forget_gone(list, scan, drop) > 0;
 	for (size_t i = 0; i < (size_t)n; i++) {
 		units[i] = pairs[i].unit;
 		changed = (pairs[i].is_new || apply(&pairs[i], i)) || changed;
@@ -305,6 +315,51 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 	list->units = units;
 	list->n_units = (size_t)n;
 	return changed;
+}
+
+static int set_owner(struct unit *unit, const char *owner)
+{
+	char *copy = NULL;
+
+	/* What is gone stays whose it was. */
+	if (!unit->present ||
+		(owner && unit->owner_name ? streq(owner, unit->owner_name)
+					   : owner == unit->owner_name))
+		return 0;
+	if (owner) {
+		copy = strdup(owner);
+		if (!copy)
+			return -ENOMEM;
+	}
+	free(unit->owner_name);
+	unit->owner_name = copy;
+	return unit_evaluate(unit) < 0 ? -ENOMEM : 1;
+}
+
+int unit_list_set_owners(struct unit_list *list, const char *owners)
+{
+	_cleanup_(map_done) struct map by_id = { 0 };
+	_cleanup_free_ char *text = strdup(owners);
+	bool changed = false;
+	int r = text ? 0 : -ENOMEM;
+	char *rest = NULL;
+
+	for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line && r >= 0;
+		line = strtok_r(NULL, "\n", &rest)) {
+		char *tab = strchr(line, '\t');
+
+		if (!tab)
+			continue;
+		*tab = '\0';
+		r = map_put(&by_id, line, tab + 1);
+		if (r == -EEXIST)
+			r = 0;
+	}
+	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
+		r = set_owner(list->units[i], map_get(&by_id, list->units[i]->device->id));
+		changed = changed || r > 0;
+	}
+	return r < 0 ? r : changed;
 }
 
 int unit_list_snapshot(const struct unit_list *list, uint64_t generation, struct snapshot **ret)
@@ -335,6 +390,7 @@ int unit_list_snapshot(const struct unit_list *list, uint64_t generation, struct
 			.device = device_ref(unit->device),
 			.present = unit->present,
 			.healthy = unit->healthy,
+			.foreign = unit->owner_name != NULL,
 			.since = unit->since,
 		};
 		if (!unit->reason)

@@ -16,6 +16,7 @@ struct unit {
 	struct device *device;
 	struct health_unit *health;  /* NULL: no probes */
 	const struct cordon *cordon; /* NULL: none */
+	char *owner_name; /* the resource that it belongs to; NULL: ours */
 	bool present;
 	bool healthy;
 	char *reason;   /* why not; NULL if healthy */
@@ -41,6 +42,9 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 /* Takes a complete scan in. Returns 1 if that changed anything, 0 if not, -E2BIG if the list would
  * not fit the kubelet's limit, or -ENOMEM; the list is as before then. */
 int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *error);
+
+/* See inventory_set_owners(). */
+int unit_list_set_owners(struct unit_list *list, const char *owners);
 
 /* Works out how the unit is from what is known. Returns 1 if that changed, 0 or -ENOMEM. */
 int unit_evaluate(struct unit *unit);

@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 
+#include "child-claims.h"
 #include "child-memory.h"
 #include "child-message.h"
 #include "child-publish.h"
@@ -70,6 +71,11 @@ static void on_message(struct child *child, struct control_message *message)
 {
 	if (message->type == CONTROL_DEVICES) {
 		on_devices(child, message);
+		return;
+	}
+	if (message->type == CONTROL_CLAIMS) {
+		if (child_claim(child, message) < 0)
+			on_broken(child, "the child sent claims that are none");
 		return;
 	}
 	if (message->type == CONTROL_PUBLISH) {

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "child-claims.h"
 #include "child-memory.h"
 #include "child-message.h"
 #include "child-publish.h"
@@ -54,6 +55,7 @@ static void forget_process(struct child *child)
 	child->control_fd = close_fd(child->control_fd);
 	child->relay = relay_free(child->relay);
 	child->pid = 0;
+	child_claims_forget(child);
 	child_publish_forget(child);
 	forget_devices(child);
 }
@@ -351,6 +353,7 @@ int child_new(struct manager *manager, const struct resource_config *config, str
 	child->control_fd = child->devices_fd = child->memory_fd = child->publication.fd = -EBADF;
 	child->session = SESSION_INIT;
 	child->registration = config->registration;
+	child->overlap = config->declaration.overlap;
 	r = resource_new(config, &operations, child, &child->resource);
 	if (r < 0)
 		return r;
@@ -405,6 +408,8 @@ struct child *child_free(struct child *child)
 	if (child->resource)
 		forget_process(child);
 	resource_free(child->resource);
+	(void)claims_list_free(child->claims.list);
+	free(child->claims.note);
 	free(child);
 	return NULL;
 }

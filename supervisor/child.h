@@ -9,6 +9,7 @@
 
 #include <systemd/sd-event.h>
 
+#include "ownership.h"
 #include "relay.h"
 #include "resource.h"
 #include "session.h"
@@ -26,6 +27,16 @@ struct child_publication {
 	char *failure;   /* what went wrong last, for the log; NULL: nothing */
 	uint64_t next;   /* CLOCK_MONOTONIC before which none is looked at */
 	sd_event_source *timer;
+};
+
+/* See child-claims.h. */
+struct child_claims {
+	struct claims_list *list; /* what it found; NULL: not known */
+	uint64_t number;          /* of what the process sent last; 0: nothing */
+	bool asked;               /* it waits for an answer */
+	uint64_t asked_at;        /* CLOCK_MONOTONIC */
+	char *told;               /* the process, last; NULL: nothing */
+	char *note;               /* for people; NULL: none */
 };
 
 struct child {
@@ -49,6 +60,8 @@ struct child {
 	bool devices_new;      /* not written yet */
 	uint64_t devices_next; /* CLOCK_MONOTONIC before which it is not written again */
 
+	struct child_claims claims;
+	bool overlap; /* as the configuration says */
 	struct child_publication publication;
 
 	int memory_fd;   /* what was found about the health of devices, see child-memory.h */

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <systemd/sd-daemon.h>
 
+#include "child-claims.h"
 #include "child-memory.h"
 #include "common/log.h"
 #include "common/message-id.h"
@@ -49,6 +50,7 @@ static void free_left(struct manager *manager)
 		if (child->leaving && child->resource->state == RESOURCE_STOPPED) {
 			child_memory_forget(child);
 			(void)child_free(child);
+			manager_decide_owners(manager);
 		} else
 			manager->children[kept++] = child;
 	}
@@ -94,6 +96,7 @@ static int on_flush(sd_event_source *source, uint64_t usec, void *userdata)
 			return sd_event_exit(manager->event, 0);
 		return 0;
 	}
+	manager_drop_claims_of_failed(manager);
 	kubelet_watch_set_waiting(manager->watch, anybody_waits(manager));
 	for (size_t i = 0; i < manager->n_children; i++)
 		again = MIN_OF(again, child_write_devices(manager->children[i], manager->state));
@@ -364,6 +367,7 @@ struct manager *manager_free(struct manager *manager)
 	(void)kubelet_watch_free(manager->watch);
 	(void)published_free(manager->published);
 	(void)state_free(manager->state);
+	sd_event_source_disable_unref(manager->owners_timer);
 	sd_event_source_disable_unref(manager->flush);
 	sd_event_source_disable_unref(manager->deadline);
 	sd_event_source_disable_unref(manager->sweep);

@@ -27,6 +27,8 @@ struct manager {
 
 	struct state *state;
 	struct published *published;
+	sd_event_source *owners_timer; /* see child-claims.h */
+	uint64_t owners_not_before;    /* CLOCK_MONOTONIC */
 	struct kubelet_watch *watch;
 	int executable_fd;
 	char *executable;

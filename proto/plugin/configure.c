@@ -83,12 +83,22 @@ static void tell_ready(struct plugin *plugin)
 	plugin->ready_owed = false;
 }
 
+/* Logs what differs from what was logged last. */
+static void say_changes(struct plugin *plugin, struct snapshot *snapshot)
+{
+	changes_log(plugin->said, snapshot);
+	snapshot_unref(plugin->said);
+	plugin->said = snapshot_ref(snapshot);
+}
+
 void plugin_offer(struct plugin *plugin)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(plugin->inventory);
-	int r;
+	int waits, r;
 
-	if (publish_propose(plugin, snapshot) > 0)
+	waits = claiming_propose(plugin, snapshot);
+	waits += publish_propose(plugin, snapshot);
+	if (waits > 0)
 		return;
 	r = offer(plugin, snapshot);
 	if (r < 0) {
@@ -99,16 +109,7 @@ void plugin_offer(struct plugin *plugin)
 	}
 	plugin->offered = true;
 	tell_ready(plugin);
-}
-
-/* Logs what differs from what was logged last. */
-static void say_changes(struct plugin *plugin)
-{
-	struct snapshot *snapshot = inventory_snapshot(plugin->inventory);
-
-	changes_log(plugin->said, snapshot);
-	snapshot_unref(plugin->said);
-	plugin->said = snapshot;
+	say_changes(plugin, snapshot);
 }
 
 static void on_inventory_changed(struct inventory *inventory, void *userdata)
@@ -194,7 +195,7 @@ static int configure(struct plugin *plugin, int fd, int memory_fd, struct error 
 	edition_unref(plugin->edition);
 	plugin->inventory = TAKE_PTR(inventory);
 	plugin->edition = TAKE_PTR(edition);
-	say_changes(plugin);
+	claiming_renew(plugin);
 	return 0;
 }
 
@@ -211,9 +212,10 @@ void plugin_configure(struct plugin *plugin, int fd, int memory_fd)
 	/* READY says that the kubelet's calls can be answered, from the old offer or the first. */
 	plugin->ready_owed = true;
 	plugin_offer(plugin);
-	if (plugin->offered)
+	if (plugin->offered) {
 		tell_ready(plugin);
-	plugin_report(plugin);
+		plugin_report(plugin);
+	}
 	/* The kubelet reads options at registration only. The other way round needs nothing: a
 	 * PreStartContainer without a command is answered OK. */
 	if (plugin->session && !plugin->session_pre_starts &&

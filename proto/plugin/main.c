@@ -169,8 +169,18 @@ static void handle_stop(struct plugin *plugin, struct control_message *message)
 
 static void handle_published(struct plugin *plugin, struct control_message *message)
 {
-	if (publish_answered(plugin, message) > 0)
+	if (publish_answered(plugin, message) > 0) {
 		plugin_offer(plugin);
+		plugin_report(plugin);
+	}
+}
+
+static void handle_owners(struct plugin *plugin, struct control_message *message)
+{
+	if (claiming_answered(plugin, message) > 0) {
+		plugin_offer(plugin);
+		plugin_report(plugin);
+	}
 }
 
 static void (*const handlers[])(struct plugin *plugin, struct control_message *message) = {
@@ -179,6 +189,7 @@ static void (*const handlers[])(struct plugin *plugin, struct control_message *m
 	[CONTROL_END_SESSION] = handle_end_session,
 	[CONTROL_STOP] = handle_stop,
 	[CONTROL_PUBLISHED] = handle_published,
+	[CONTROL_OWNERS] = handle_owners,
 };
 
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -263,6 +274,7 @@ static void plugin_done(struct plugin *plugin)
 	plugin->inventory = inventory_free(plugin->inventory);
 	plugin->edition = edition_unref(plugin->edition);
 	snapshot_unref(plugin->said);
+	claiming_done(&plugin->claiming);
 	publish_done(&plugin->publishing);
 	tally_done(&plugin->tally);
 	sd_event_source_disable_unref(plugin->alive_source);

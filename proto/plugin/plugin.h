@@ -9,6 +9,7 @@
 #include <systemd/sd-event.h>
 
 #include "common/control.h"
+#include "proto/plugin/claiming.h"
 #include "proto/plugin/pre-start.h"
 #include "proto/plugin/publish.h"
 #include "proto/plugin/service.h"
@@ -27,6 +28,7 @@ struct plugin {
 	struct edition *edition;
 	struct inventory *inventory;
 	struct service *service;
+	struct claiming claiming;
 	struct publishing publishing;
 	bool offered;    /* something; else the supervisor is not told yet that it may register */
 	bool ready_owed; /* the answer to a configuration that was accepted */

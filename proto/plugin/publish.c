@@ -12,17 +12,6 @@
 
 #define RETRY_INTERVAL (10 * USEC_PER_SEC)
 
-static bool same_devices(const struct snapshot *a, const struct snapshot *b)
-{
-	if (!a || a->n_units != b->n_units)
-		return false;
-	for (size_t i = 0; i < a->n_units; i++)
-		if (a->units[i].device != b->units[i].device ||
-			a->units[i].present != b->units[i].present)
-			return false;
-	return true;
-}
-
 static int on_retry(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct plugin *plugin = userdata;
@@ -93,7 +82,8 @@ int publish_propose(struct plugin *plugin, struct snapshot *snapshot)
 	/* What was published once has to be taken back, too. */
 	if (!publishing->text && !publication_is_wanted(plugin->edition->declaration, snapshot))
 		return 0;
-	if (publishing->edition == plugin->edition && same_devices(publishing->snapshot, snapshot))
+	if (publishing->edition == plugin->edition &&
+		snapshot_same_devices(publishing->snapshot, snapshot))
 		return publishing->waiting;
 	r = propose(plugin, snapshot);
 	if (r < 0) {

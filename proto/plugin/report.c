@@ -104,9 +104,10 @@ static int tell_devices(struct plugin *plugin)
 	int r;
 
 	snapshot = inventory_snapshot(plugin->inventory);
-	message.devices = snapshot->n_units;
-	for (size_t i = 0; i < snapshot->n_units; i++)
+	for (size_t i = 0; i < snapshot->n_units; i++) {
+		message.devices += !snapshot->units[i].foreign;
 		message.healthy += snapshot->units[i].healthy;
+	}
 	r = inventory_memfd(plugin, snapshot);
 	if (r < 0)
 		return r;

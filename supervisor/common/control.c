@@ -31,6 +31,7 @@ static const struct rule rules[] = {
 	[CONTROL_END_SESSION] = { .known = true, .session = true },
 	[CONTROL_STOP] = { .known = true },
 	[CONTROL_PUBLISHED] = { .known = true, .session = true, .text = true },
+	[CONTROL_OWNERS] = { .known = true, .session = true, .n_optional_fds = 1 },
 	[CONTROL_READY] = { .known = true },
 	[CONTROL_REFUSED] = { .known = true, .text = true },
 	[CONTROL_REGISTERED] = { .known = true, .session = true },
@@ -38,6 +39,7 @@ static const struct rule rules[] = {
 	[CONTROL_SESSION_ENDED] = { .known = true, .session = true, .text = true },
 	[CONTROL_DEVICES] = { .known = true, .counts = true, .n_fds = 1, .n_optional_fds = 1 },
 	[CONTROL_PUBLISH] = { .known = true, .session = true, .n_fds = 1 },
+	[CONTROL_CLAIMS] = { .known = true, .session = true, .n_fds = 1 },
 	[CONTROL_ALIVE] = { .known = true },
 };
 

@@ -26,6 +26,9 @@ enum control_type {
 	CONTROL_STOP,        /* end all and exit 0 */
 	CONTROL_PUBLISHED,   /* session: the number of a PUBLISH; text: why nothing came of it, or
 				empty */
+	CONTROL_OWNERS, /* session: the number of the newest CLAIMS; fd 0, if any: sealed memfd with
+			   the devices that belong to other resources, see drivers/claims.h. Also
+			   unasked, when that changes */
 	/* child to supervisor */
 	CONTROL_READY,      /* configuration accepted and first inventory complete */
 	CONTROL_REFUSED,    /* text: why the last CONFIGURE was refused; what was in force stays */
@@ -37,6 +40,8 @@ enum control_type {
 	CONTROL_PUBLISH, /* session: a number of the child's choice; fd 0: sealed memfd with the
 			    files that others find its devices by (drivers/publication.h), all of
 			    them */
+	CONTROL_CLAIMS,  /* session: a number of the child's choice; fd 0: sealed memfd with what it
+			    found, see drivers/claims.h */
 	CONTROL_ALIVE,   /* sent every CONTROL_ALIVE_INTERVAL by a child whose threads all move */
 };
 

@@ -131,7 +131,12 @@ static void explain_device(const json_t *device)
 		return;
 	(void)printf("\nDevice %s is unhealthy since %s: %s.\n", text_of(device, "id"),
 		text_of(device, "since"), *reason ? reason : "no reason is known");
-	if (startswith(reason, "cordoned"))
+	if (startswith(reason, "claimed by "))
+		(void)puts(
+			"A device belongs to the first resource, in the order of the configuration, "
+			"that finds it, and is not in the list of others. To offer it in both, set "
+			"overlap = true in both.");
+	else if (startswith(reason, "cordoned"))
 		(void)puts(
 			"New containers do not get it. \"devplugctl uncordon\" offers it again.");
 	else
@@ -155,6 +160,8 @@ int show_explanation(const struct snapshot *snapshot)
 			(void)printf("The reason: %s.\n", reason);
 		states[i].explain(resource);
 	}
+	if (*text_of(resource, "note"))
+		(void)printf("Note: %s.\n", text_of(resource, "note"));
 	if (json_is_true(json_object_get(resource, "refused")))
 		(void)puts(
 			"Its newest configuration was refused, so the one before stays in force. "

@@ -4,7 +4,8 @@
 /*
  * What a resource has, and how it is: the driver's scans merged with the verdicts of the health
  * probes. Level-triggered: events only make a scan run sooner, a scan gives the truth, a failed
- * scan keeps the last good one. A device that vanishes stays, unhealthy, until it returns. The main
+ * scan keeps the last good one. A device that vanishes stays, unhealthy, until it returns
+ * or nobody has it. The main
  * thread owns the inventory; other threads see it only through snapshots, which never change.
  */
 
@@ -83,9 +84,14 @@ int inventory_remember(const struct inventory *inventory, struct memory **ret);
 int inventory_start(struct inventory *inventory, struct error *error);
 
 /* Tells which devices belong to other resources: lines of "ID<TAB>RESOURCE". All others that are
- * there do not. The snapshot is renewed at once, without on_change(). Returns 1 if anything changed,
- * 0 if not, or -ENOMEM. */
+ * there do not. The snapshot is renewed at once, without on_change(). Returns 1 if anything
+ * changed, 0 if not, or -ENOMEM. */
 int inventory_set_owners(struct inventory *inventory, const char *owners);
+
+/* Forgets devices that have been gone since `until` (CLOCK_MONOTONIC microseconds) or longer, but
+ * for those that containers have: `in_use` has an offered id in each line. The snapshot is renewed
+ * at once, without on_change(). Returns 1 if anything changed, 0 if not, or -ENOMEM. */
+int inventory_drop_gone(struct inventory *inventory, const char *in_use, uint64_t until);
 
 /* The newest snapshot, as a new reference. */
 struct snapshot *inventory_snapshot(struct inventory *inventory);

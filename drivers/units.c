@@ -208,6 +208,8 @@ static bool apply(const struct pair_of *pair, size_t index)
 		unit->device = device_ref(pair->device);
 		changed = true;
 	}
+	if (unit->present && !pair->device)
+		unit->gone_since = now_usec(CLOCK_MONOTONIC);
 	unit->present = pair->device != NULL;
 	/* Where memory is short the unit is as it was; the next scan tries again. */
 	if (unit->health)
@@ -275,6 +277,7 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 			return r;
 		list->n_units++;
 		(*unit)->present = false;
+		(*unit)->gone_since = old->gone_since;
 		if ((*unit)->health)
 			(void)health_unit_update((*unit)->health, NULL, list->n_units - 1);
 		r = unit_evaluate(*unit);
@@ -360,6 +363,45 @@ int unit_list_set_owners(struct unit_list *list, const char *owners)
 		changed = changed || r > 0;
 	}
 	return r < 0 ? r : changed;
+}
+
+/* The units behind offered ids, which may have the number of a replica. */
+static int find_used(char *lines, struct map *ret)
+{
+	char *rest = NULL;
+	int r = 0;
+
+	for (char *id = strtok_r(lines, "\n", &rest); id && r >= 0;
+		id = strtok_r(NULL, "\n", &rest)) {
+		*strchrnul(id, '#') = '\0';
+		r = map_put(ret, id, id);
+		if (r == -EEXIST)
+			r = 0;
+	}
+	return r;
+}
+
+int unit_list_drop_gone(struct unit_list *list, const char *in_use, uint64_t until)
+{
+	_cleanup_(map_done) struct map used = { 0 };
+	_cleanup_free_ char *text = strdup(in_use);
+	size_t kept = 0, n_dropped;
+	int r = text ? find_used(text, &used) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < list->n_units; i++) {
+		struct unit *unit = list->units[i];
+
+		if (!unit->present && unit->gone_since <= until &&
+			!map_get(&used, unit->device->id))
+			(void)unit_free(unit);
+		else
+			list->units[kept++] = unit;
+	}
+	n_dropped = list->n_units - kept;
+	list->n_units = kept;
+	return n_dropped > 0;
 }
 
 int unit_list_snapshot(const struct unit_list *list, uint64_t generation, struct snapshot **ret)

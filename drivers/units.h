@@ -4,7 +4,7 @@
 /*
  * The units of an inventory: what scans found, merged over time, each with its health. Sorted by
  * id. A unit stays when its device vanishes, so that whoever was given it can be told; it leaves
- * only if the list would not fit the kubelet's limit otherwise.
+ * when nobody has it, or if the list would not fit the kubelet's limit otherwise.
  */
 
 #include "drivers/health.h"
@@ -18,6 +18,7 @@ struct unit {
 	const struct cordon *cordon; /* NULL: none */
 	char *owner_name; /* the resource that it belongs to; NULL: ours */
 	bool present;
+	uint64_t gone_since; /* CLOCK_MONOTONIC microseconds; while it is not present */
 	bool healthy;
 	char *reason;   /* why not; NULL if healthy */
 	uint64_t since; /* CLOCK_REALTIME */
@@ -45,6 +46,9 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 
 /* See inventory_set_owners(). */
 int unit_list_set_owners(struct unit_list *list, const char *owners);
+
+/* See inventory_drop_gone(). */
+int unit_list_drop_gone(struct unit_list *list, const char *in_use, uint64_t until);
 
 /* Works out how the unit is from what is known. Returns 1 if that changed, 0 or -ENOMEM. */
 int unit_evaluate(struct unit *unit);

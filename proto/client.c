@@ -41,8 +41,10 @@ struct rpc_client {
 int rpc_client_new_for(int fd, const char *name, struct rpc_client **ret)
 {
 	char retries[] = GRPC_ARG_ENABLE_RETRIES, authority[] = GRPC_ARG_DEFAULT_AUTHORITY,
-	     compression[] = GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION;
+	     compression[] = GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION,
+	     limit[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH;
 	grpc_arg list[] = {
+		{ .type = GRPC_ARG_INTEGER, .key = limit, .value.integer = RPC_REQUEST_MAX },
 		{ .type = GRPC_ARG_INTEGER, .key = retries, .value.integer = 0 },
 		{ .type = GRPC_ARG_INTEGER, .key = compression, .value.integer = 0 },
 		{ .type = GRPC_ARG_STRING,

@@ -73,6 +73,11 @@ static void on_message(struct child *child, struct control_message *message)
 		on_devices(child, message);
 		return;
 	}
+	if (message->type == CONTROL_GONE) {
+		child->gone = message->devices;
+		pod_resources_look(child->manager->pods);
+		return;
+	}
 	if (message->type == CONTROL_CLAIMS) {
 		if (child_claim(child, message) < 0)
 			on_broken(child, "the child sent claims that are none");

@@ -55,6 +55,7 @@ static void forget_process(struct child *child)
 	child->control_fd = close_fd(child->control_fd);
 	child->relay = relay_free(child->relay);
 	child->pid = 0;
+	child->gone = 0;
 	child_claims_forget(child);
 	child_publish_forget(child);
 	forget_devices(child);

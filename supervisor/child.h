@@ -61,7 +61,8 @@ struct child {
 	uint64_t devices_next; /* CLOCK_MONOTONIC before which it is not written again */
 
 	struct child_claims claims;
-	bool overlap; /* as the configuration says */
+	bool overlap;  /* as the configuration says */
+	uint64_t gone; /* devices that have vanished and are still listed */
 	struct child_publication publication;
 
 	int memory_fd;   /* what was found about the health of devices, see child-memory.h */

@@ -304,6 +304,8 @@ int manager_new(const char *config_file, struct config *config, bool last_accept
 		r = spawn_template_new(manager->event, manager->executable_fd, manager->executable,
 			&manager->template);
 	if (r >= 0)
+		r = pod_resources_new(manager, &manager->pods);
+	if (r >= 0)
 		r = add_sources(manager);
 	if (r >= 0)
 		r = add_children(manager);
@@ -365,6 +367,7 @@ struct manager *manager_free(struct manager *manager)
 	free(manager->children);
 	(void)spawn_template_free(manager->template);
 	(void)kubelet_watch_free(manager->watch);
+	(void)pod_resources_free(manager->pods);
 	(void)published_free(manager->published);
 	(void)state_free(manager->state);
 	sd_event_source_disable_unref(manager->owners_timer);

@@ -200,6 +200,7 @@ static int take_over(struct manager *manager, struct config *config)
 		for (size_t i = 0; i < manager->n_children; i++)
 			child_publish_again(manager->children[i]);
 	manager_decide_owners(manager);
+	pod_resources_look(manager->pods);
 	tell_children(&changes);
 	manager_keep_configuration(manager);
 	return 0;

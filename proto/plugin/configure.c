@@ -91,6 +91,19 @@ static void say_changes(struct plugin *plugin, struct snapshot *snapshot)
 	plugin->said = snapshot_ref(snapshot);
 }
 
+/* Somebody has to find out when they may be forgotten. */
+static void tell_gone(struct plugin *plugin, const struct snapshot *snapshot)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_GONE);
+
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		message.devices += !snapshot->units[i].present;
+	if (message.devices == plugin->gone_told)
+		return;
+	plugin->gone_told = message.devices;
+	plugin_tell(plugin, &message);
+}
+
 void plugin_offer(struct plugin *plugin)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(plugin->inventory);
@@ -109,6 +122,7 @@ void plugin_offer(struct plugin *plugin)
 	}
 	plugin->offered = true;
 	tell_ready(plugin);
+	tell_gone(plugin, snapshot);
 	say_changes(plugin, snapshot);
 }
 

@@ -13,8 +13,10 @@
 #include <sys/socket.h>
 
 #include "common/log.h"
+#include "common/sealed.h"
 #include "common/spawn-request.h"
 #include "proto/plugin/plugin.h"
+#include "proto/plugin/pod-reader.h"
 #include "proto/plugin/spawn-template.h"
 
 /* Streams and calls get this long to end when the process stops. */
@@ -22,6 +24,8 @@
 /* A handler on gRPC's thread never takes this long unless the host hangs. */
 #define HANDLER_MAX       (5 * USEC_PER_SEC)
 #define TELL_TIMEOUT_MSEC 1000
+/* Of CONTROL_IN_USE. */
+#define IN_USE_MAX RPC_REQUEST_MAX
 
 /* Of the leak sanitizer, where the build has it: it looks for leaks in exit(), which is not called.
  */
@@ -183,6 +187,21 @@ static void handle_owners(struct plugin *plugin, struct control_message *message
 	}
 }
 
+static void handle_in_use(struct plugin *plugin, struct control_message *message)
+{
+	_cleanup_free_ char *ids = NULL;
+	size_t size;
+	int r = plugin->inventory ? sealed_read(message->fds[0], IN_USE_MAX, &ids, &size)
+				  : -ENODATA;
+
+	if (r >= 0)
+		r = inventory_drop_gone(plugin->inventory, ids, message->session);
+	if (r > 0) {
+		plugin_offer(plugin);
+		plugin_report(plugin);
+	}
+}
+
 static void (*const handlers[])(struct plugin *plugin, struct control_message *message) = {
 	[CONTROL_CONFIGURE] = handle_configure,
 	[CONTROL_SESSION] = handle_session,
@@ -190,6 +209,7 @@ static void (*const handlers[])(struct plugin *plugin, struct control_message *m
 	[CONTROL_STOP] = handle_stop,
 	[CONTROL_PUBLISHED] = handle_published,
 	[CONTROL_OWNERS] = handle_owners,
+	[CONTROL_IN_USE] = handle_in_use,
 };
 
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -304,6 +324,8 @@ int main(int argc, char *argv[])
 	(void)prctl(PR_SET_NAME, "devplugd-plugin");
 	(void)signal(SIGPIPE, SIG_IGN);
 	reduce_footprint();
+	if (streq(plugin.resource, POD_READER_NAME))
+		_exit(pod_reader_run() < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 	r = run(&plugin);
 	plugin_done(&plugin);
 	/* gRPC's threads may sleep for as long as its timers are late, see rpc_shutdown(): nothing

@@ -29,6 +29,7 @@ struct plugin {
 	struct inventory *inventory;
 	struct service *service;
 	struct claiming claiming;
+	uint64_t gone_told; /* how many vanished devices the supervisor knows of */
 	struct publishing publishing;
 	bool offered;    /* something; else the supervisor is not told yet that it may register */
 	bool ready_owed; /* the answer to a configuration that was accepted */

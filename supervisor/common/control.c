@@ -32,6 +32,8 @@ static const struct rule rules[] = {
 	[CONTROL_STOP] = { .known = true },
 	[CONTROL_PUBLISHED] = { .known = true, .session = true, .text = true },
 	[CONTROL_OWNERS] = { .known = true, .session = true, .n_optional_fds = 1 },
+	[CONTROL_IN_USE] = { .known = true, .session = true, .n_fds = 1 },
+	[CONTROL_LOOK] = { .known = true, .n_fds = 1 },
 	[CONTROL_READY] = { .known = true },
 	[CONTROL_REFUSED] = { .known = true, .text = true },
 	[CONTROL_REGISTERED] = { .known = true, .session = true },
@@ -40,6 +42,8 @@ static const struct rule rules[] = {
 	[CONTROL_DEVICES] = { .known = true, .counts = true, .n_fds = 1, .n_optional_fds = 1 },
 	[CONTROL_PUBLISH] = { .known = true, .session = true, .n_fds = 1 },
 	[CONTROL_CLAIMS] = { .known = true, .session = true, .n_fds = 1 },
+	[CONTROL_GONE] = { .known = true, .counts = true },
+	[CONTROL_ASSIGNED] = { .known = true, .n_fds = 1 },
 	[CONTROL_ALIVE] = { .known = true },
 };
 

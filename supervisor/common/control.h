@@ -29,6 +29,10 @@ enum control_type {
 	CONTROL_OWNERS, /* session: the number of the newest CLAIMS; fd 0, if any: sealed memfd with
 			   the devices that belong to other resources, see drivers/claims.h. Also
 			   unasked, when that changes */
+	CONTROL_IN_USE, /* session: a CLOCK_MONOTONIC time; fd 0: sealed memfd with ids, a line
+			   each, that containers had after that: devices that were gone by then and
+			   are not among them may be forgotten */
+	CONTROL_LOOK,   /* to the reader of pod resources; fd 0: connection to the kubelet */
 	/* child to supervisor */
 	CONTROL_READY,      /* configuration accepted and first inventory complete */
 	CONTROL_REFUSED,    /* text: why the last CONFIGURE was refused; what was in force stays */
@@ -37,12 +41,15 @@ enum control_type {
 	CONTROL_SESSION_ENDED, /* session; text: why */
 	CONTROL_DEVICES,       /* devices, healthy; fd 0: memfd with the inventory as JSON;
 			  fd 1, if any: memfd with what to remember of the devices' health */
-	CONTROL_PUBLISH, /* session: a number of the child's choice; fd 0: sealed memfd with the
-			    files that others find its devices by (drivers/publication.h), all of
-			    them */
-	CONTROL_CLAIMS,  /* session: a number of the child's choice; fd 0: sealed memfd with what it
-			    found, see drivers/claims.h */
-	CONTROL_ALIVE,   /* sent every CONTROL_ALIVE_INTERVAL by a child whose threads all move */
+	CONTROL_PUBLISH,  /* session: a number of the child's choice; fd 0: sealed memfd with the
+			     files that others find its devices by (drivers/publication.h), all of
+			     them */
+	CONTROL_GONE,     /* devices: how many that have vanished are still listed */
+	CONTROL_ASSIGNED, /* from the reader of pod resources; fd 0: sealed memfd with lines of
+			     "RESOURCE<TAB>ID", all that containers have */
+	CONTROL_CLAIMS, /* session: a number of the child's choice; fd 0: sealed memfd with what it
+			   found, see drivers/claims.h */
+	CONTROL_ALIVE,  /* sent every CONTROL_ALIVE_INTERVAL by a child whose threads all move */
 };
 
 /* What the child's memfd of CONTROL_DEVICES may hold at most. */

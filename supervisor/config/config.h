@@ -21,6 +21,8 @@
 #define DEFAULT_CDI_DIR "/var/run/cdi"
 /* Section 4.1 of the Device Information Specification of the Network Plumbing Working Group. */
 #define DEFAULT_DEVICE_INFO_DIR "/var/run/k8s.cni.cncf.io/devinfo/dp"
+/* Where the kubelet tells which container has which device (pkg/kubelet/apis/podresources). */
+#define DEFAULT_POD_RESOURCES_SOCKET "/var/lib/kubelet/pod-resources/kubelet.sock"
 #define RUNTIME_DROP_IN_DIR     "/run/devplugd.conf.d"
 
 /* struct sockaddr_un has room for 107 bytes and a NUL. */
@@ -38,6 +40,9 @@ struct kubelet_config {
 	char *device_plugin_dir;
 	char *plugins_registry_dir;
 	int registration; /* enum registration_way: SOCKET or WATCHER */
+	bool pod_resources;
+	char *pod_resources_socket;
+	uint64_t pod_resources_interval; /* microseconds */
 };
 
 struct resource_config {

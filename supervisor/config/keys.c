@@ -96,6 +96,34 @@ static const struct option kubelet_options[] = {
 		.check = check_plugin_dir,
 		.help = "Directory that the kubelet's plugin watcher looks into.",
 	},
+	{
+		.key = "pod_resources",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct kubelet_config, pod_resources),
+		.default_integer = true,
+		.help = "Whether the kubelet is asked if a device that has vanished is still in use; one "
+			"that is not is taken off the list. If not, it stays there as unhealthy.",
+	},
+	{
+		.key = "pod_resources_socket",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct kubelet_config, pod_resources_socket),
+		.default_string = DEFAULT_POD_RESOURCES_SOCKET,
+		.maximum = SOCKET_PATH_MAX,
+		.check = form_absolute_path,
+		.help = "Where the kubelet answers that, its PodResources socket.",
+	},
+	{
+		.key = "pod_resources_interval",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct kubelet_config, pod_resources_interval),
+		.minimum = 1000,
+		.maximum = 3600LL * 1000,
+		.default_integer = 10LL * 1000,
+		.unit = "seconds",
+		.help = "Time from one question to the next, asked only while a device has vanished, and "
+			"for how long a device must have vanished before an answer counts.",
+	},
 };
 
 static const struct option_table kubelet_table = {

@@ -44,7 +44,7 @@ static const struct {
 	{ "kubelet = { device_plugin_dir =\n\"/123456789123456789123456789123456789123456789x\"; };",
 		"1: kubelet.device_plugin_dir: has 47 bytes, the most is 46: the path of a socket has room for 107, of which \"/\" and the names of the sockets need 61\n" },
 	{ "kubelet = { plugin_dir = \"/x\"; };",
-		"1: kubelet: unknown key \"plugin_dir\", the keys here are: device_plugin_dir, registration, plugins_registry_dir\n" },
+		"1: kubelet: unknown key \"plugin_dir\", the keys here are: device_plugin_dir, registration, plugins_registry_dir, pod_resources, pod_resources_socket, pod_resources_interval\n" },
 	{ "resources = {};",
 		"1: resources: must be a list of groups, ( { ... }, { ... } ), not a group { }\n" },
 	{ "resources = ( 5 );", "1: resources[0]: must be a group { ... }, not the number 5\n" },

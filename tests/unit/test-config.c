@@ -189,6 +189,9 @@ static void test_dump_of_nothing(void **state)
 		"\tdevice_plugin_dir = \"/var/lib/kubelet/device-plugins\";\n"
 		"\tregistration = \"socket\";\n"
 		"\tplugins_registry_dir = \"/var/lib/kubelet/plugins_registry\";\n"
+		"\tpod_resources = true;\n"
+		"\tpod_resources_socket = \"/var/lib/kubelet/pod-resources/kubelet.sock\";\n"
+		"\tpod_resources_interval = 10;\n"
 		"};\n"
 		"resources = ( );\n");
 	again = load(text);

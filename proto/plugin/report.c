@@ -42,6 +42,12 @@ static uint64_t allocations_of(
 	return sum;
 }
 
+/* What the kubelet is told, and of what it is not told that it belongs to another resource. */
+static const char *health_text(const struct snapshot_unit *unit)
+{
+	return unit->foreign ? "Claimed" : unit->healthy ? "Healthy" : "Unhealthy";
+}
+
 static json_t *device_json(const struct plugin *plugin, const struct snapshot *snapshot, size_t i)
 {
 	const struct snapshot_unit *unit = &snapshot->units[i];
@@ -50,9 +56,8 @@ static json_t *device_json(const struct plugin *plugin, const struct snapshot *s
 	for (size_t k = 0; k < unit->device->n_numa; k++)
 		(void)json_array_append_new(numa, json_integer(unit->device->numa[k]));
 	return json_pack("{s:s, s:s, s:s?, s:o, s:o, s:I}", "id", unit->device->id, "health",
-		unit->healthy ? "Healthy" : "Unhealthy", "reason", unit->reason, "since",
-		time_text(unit->since), "numa", numa, "allocations",
-		(json_int_t)allocations_of(&plugin->tally, snapshot, i));
+		health_text(unit), "reason", unit->reason, "since", time_text(unit->since), "numa",
+		numa, "allocations", (json_int_t)allocations_of(&plugin->tally, snapshot, i));
 }
 
 static json_t *inventory_json(const struct plugin *plugin, const struct snapshot *snapshot)

@@ -43,8 +43,12 @@ class Claims(NodeTest):
             "card0": "", "card1": "claimed by vendor.example/a", "card2": "claimed by vendor.example/a"},
             "the status to say whose the devices are")
         self.assertEqual(self.node.resource("vendor.example/b")["devices_total"], 1)
+        self.assertEqual([d["health"] for d in self.node.resource("vendor.example/b")["devices"]],
+                         ["Healthy", "Claimed", "Claimed"])
         text = self.explain("b")
+        self.assertIn("card1 is not offered since", text)
         self.assertIn("claimed by vendor.example/a", text)
+        self.assertNotIn("unhealthy since", text)
         self.assertIn("overlap = true in both", text)
         # The kubelet was never told of them, not even as unhealthy.
         self.assertEqual(len(self.node.node_resources()["vendor.example/b"]["devices"]), 1)

@@ -70,6 +70,8 @@ class VanishedDevices(NodeTest):
         self.remove_card(free)
         rest = next(n for n in "012" if n not in (held, free))
         self.await_listed(**{"_" + held: "Unhealthy", "_" + rest: "Healthy"})
+        for number, sentence in ((held, "is unhealthy: "), (free, "is no longer offered")):
+            self.assertRegex(self.node.output(), f'device ".*card{number}" {sentence}')
         self.assertEqual(self.node.ask_kubelet("pod", "rm", "holder").returncode, 0)
         self.await_listed(**{"_" + rest: "Healthy"})
 

@@ -30,18 +30,12 @@ void manager_decide_owners(struct manager *manager)
 	come_again(manager, now_usec(CLOCK_MONOTONIC));
 }
 
-/* Whether those before it have said what they found, or will not say it soon. */
-static bool all_before_known(const struct manager *manager, size_t index)
+/* Whether it has said what it found, or will not say it soon. */
+static bool is_known(const struct child *child)
 {
-	for (size_t i = 0; i < index; i++) {
-		const struct child *child = manager->children[i];
-
-		if (!child->claims.list &&
-			(child->resource->state == RESOURCE_STARTING ||
-				child->resource->state == RESOURCE_RESTARTING))
-			return false;
-	}
-	return true;
+	return child->claims.list ||
+		(child->resource->state != RESOURCE_STARTING &&
+			child->resource->state != RESOURCE_RESTARTING);
 }
 
 static int send_owners(struct child *child, const char *owners)
@@ -59,10 +53,10 @@ static int send_owners(struct child *child, const char *owners)
 	return control_send(child->control_fd, &message);
 }
 
-/* Tells a child what it does not know. Returns whether it has to be tried again. */
-static bool tell(struct manager *manager, size_t index, const char *owners)
+/* Tells a child what it does not know; `settled`: those before it are known. Returns whether it has
+ * to be tried again. */
+static bool tell(struct child *child, const char *owners, bool settled)
 {
-	struct child *child = manager->children[index];
 	struct child_claims *claims = &child->claims;
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 	char *copy;
@@ -71,8 +65,7 @@ static bool tell(struct manager *manager, size_t index, const char *owners)
 		return false;
 	if (!claims->asked && streq(claims->told, owners))
 		return false;
-	if (claims->asked && now < claims->asked_at + CLAIMS_PATIENCE &&
-		!all_before_known(manager, index))
+	if (claims->asked && now < claims->asked_at + CLAIMS_PATIENCE && !settled)
 		return true;
 	copy = strdup(owners);
 	if (!copy || send_owners(child, owners) < 0) {
@@ -98,16 +91,34 @@ static void note(struct child *child, char *text)
 	child->claims.note = text;
 }
 
+static void read_claims(struct child *child)
+{
+	_cleanup_close_ int fd = TAKE_FD(child->claims.fd);
+	struct claims_list *list;
+
+	if (fd < 0)
+		return;
+	if (claims_list_read(fd, &list) < 0) {
+		child_claims_forget(child);
+		resource_handle(
+			child->resource, RESOURCE_BROKEN, "the child sent claims that are none");
+		return;
+	}
+	(void)claims_list_free(child->claims.list);
+	child->claims.list = list;
+}
+
 /* Returns whether to come again. */
 static bool decide(struct manager *manager)
 {
 	_cleanup_free_ struct claimant *claimants =
 		calloc(manager->n_children + 1, sizeof(*claimants));
-	bool again = false;
+	bool again = false, settled = true;
 
 	for (size_t i = 0; claimants && i < manager->n_children; i++) {
-		const struct child *child = manager->children[i];
+		struct child *child = manager->children[i];
 
+		read_claims(child);
 		claimants[i] = (struct claimant){
 			.name = child->resource->name,
 			.overlap = child->overlap,
@@ -117,8 +128,11 @@ static bool decide(struct manager *manager)
 	if (!claimants || ownership_decide(claimants, manager->n_children) < 0)
 		return true;
 	for (size_t i = 0; i < manager->n_children; i++) {
-		again = tell(manager, i, claimants[i].owners ?: "") || again;
-		note(manager->children[i], TAKE_PTR(claimants[i].note));
+		struct child *child = manager->children[i];
+
+		again = tell(child, claimants[i].owners ?: "", settled) || again;
+		note(child, TAKE_PTR(claimants[i].note));
+		settled = settled && is_known(child);
 	}
 	claimants_done(claimants, manager->n_children);
 	return again;
@@ -140,26 +154,21 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-int child_claim(struct child *child, struct control_message *message)
+void child_claim(struct child *child, struct control_message *message)
 {
 	struct child_claims *claims = &child->claims;
-	struct claims_list *list;
-	int r;
 
-	r = claims_list_read(message->fds[0], &list);
-	if (r < 0)
-		return r;
-	(void)claims_list_free(claims->list);
-	claims->list = list;
+	(void)close_fd(claims->fd);
+	claims->fd = TAKE_FD(message->fds[0]);
 	claims->number = message->session;
 	claims->asked = true;
 	claims->asked_at = now_usec(CLOCK_MONOTONIC);
 	manager_decide_owners(child->manager);
-	return 0;
 }
 
 void child_claims_forget(struct child *child)
 {
+	child->claims.fd = close_fd(child->claims.fd);
 	child->claims.number = 0;
 	child->claims.asked = false;
 	free(child->claims.told);

@@ -14,9 +14,8 @@
  * no device is offered twice even for a moment; but none waits longer for that. */
 #define CLAIMS_PATIENCE (2 * USEC_PER_SEC)
 
-/* Takes what the child claims out of a message. Returns 0, or negative errno if it is not what a
- * child may send. */
-int child_claim(struct child *child, struct control_message *message);
+/* Takes what the child claims out of a message; it is read when it is its turn. */
+void child_claim(struct child *child, struct control_message *message);
 
 /* The process is gone; what it claimed stays its resource's. */
 void child_claims_forget(struct child *child);

@@ -52,8 +52,10 @@ static void publish(struct child *child)
 	struct error error = { 0 };
 	int r;
 
-	r = published_take(
-		child->manager->published, child->resource->name, publication->fd, &error);
+	/* Of a resource that is about to go, there are no files any more. */
+	r = child->leaving ? 0
+			   : published_take(child->manager->published, child->resource->name,
+				     publication->fd, &error);
 	note(child, r < 0 ? &error : NULL);
 	answer.session = publication->number;
 	if (r < 0)

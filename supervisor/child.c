@@ -351,7 +351,8 @@ int child_new(struct manager *manager, const struct resource_config *config, str
 	if (!child)
 		return -ENOMEM;
 	child->manager = manager;
-	child->control_fd = child->devices_fd = child->memory_fd = child->publication.fd = -EBADF;
+	child->control_fd = child->devices_fd = child->memory_fd = child->publication.fd =
+		child->claims.fd = -EBADF;
 	child->session = SESSION_INIT;
 	child->registration = config->registration;
 	child->overlap = config->declaration.overlap;

@@ -32,6 +32,7 @@ struct child_publication {
 /* See child-claims.h. */
 struct child_claims {
 	struct claims_list *list; /* what it found; NULL: not known */
+	int fd;                   /* the same, newer and not read yet, or -EBADF */
 	uint64_t number;          /* of what the process sent last; 0: nothing */
 	bool asked;               /* it waits for an answer */
 	uint64_t asked_at;        /* CLOCK_MONOTONIC */

@@ -261,13 +261,15 @@ int published_take(struct published *published, const char *resource, int fd, st
 	size_t size;
 	int r;
 
+	if (!declaration)
+		return error_set(error, -EBADMSG, "the resource is not declared");
 	r = sealed_read(fd, PUBLICATION_BYTES_MAX, &text, &size);
 	if (r < 0)
 		return error_set(error, r, "it cannot be read: %s", strerror(-r));
 	document = json_loadb(text, size, JSON_REJECT_DUPLICATES, &json_error);
 	if (!document)
 		return error_set(error, -EBADMSG, "it is no JSON: %s", json_error.text);
-	r = publication_check(document, declaration ? declaration->cdi_spec.kind : NULL, error);
+	r = publication_check(document, declaration->cdi_spec.kind, error);
 	if (r >= 0) {
 		for (size_t i = 0; i < published->table.n_files; i++)
 			if (streq(published->table.files[i]->resource, resource))

@@ -16,7 +16,7 @@ struct unit {
 	struct device *device;
 	struct health_unit *health;  /* NULL: no probes */
 	const struct cordon *cordon; /* NULL: none */
-	char *owner_name; /* the resource that it belongs to; NULL: ours */
+	char *owner_name;            /* the resource that it belongs to; NULL: ours */
 	bool present;
 	uint64_t gone_since; /* CLOCK_MONOTONIC microseconds; while it is not present */
 	bool healthy;
@@ -32,6 +32,9 @@ struct unit_list {
 	size_t n_units;
 	struct memory *memory; /* where units begin, until a scan has been complete */
 };
+
+struct unit *unit_free(struct unit *unit);
+DEFINE_CLEANUP(struct unit *, unit_free)
 
 /* What is known about the units' health. Returns 0 or -ENOMEM. */
 int unit_list_remember(const struct unit_list *list, struct memory **ret);

@@ -11,7 +11,8 @@
 #include "proto/plugin/plugin.h"
 
 /* Of an answer. */
-#define OWNERS_MAX (64U << 20)
+#define OWNERS_MAX     (64U << 20)
+#define RETRY_INTERVAL (10 * USEC_PER_SEC)
 
 static int send_claims(struct plugin *plugin, const char *text)
 {
@@ -49,6 +50,32 @@ static int propose(struct plugin *plugin, struct snapshot *snapshot)
 	return 0;
 }
 
+/* Says the same only once. */
+static void note(struct claiming *claiming, int r)
+{
+	if (r < 0 && !claiming->failed)
+		log_error("the supervisor cannot be asked whose the devices are: %s; until it can, "
+			  "those that are new are offered even if another resource offers them",
+			strerror(-r));
+	claiming->failed = r < 0;
+}
+
+static int on_retry(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	plugin->claiming.retry = sd_event_source_disable_unref(plugin->claiming.retry);
+	plugin_offer(plugin);
+	return 0;
+}
+
+static void try_again(struct plugin *plugin)
+{
+	if (!plugin->claiming.retry)
+		(void)sd_event_add_time_relative(plugin->event, &plugin->claiming.retry,
+			CLOCK_MONOTONIC, RETRY_INTERVAL, USEC_PER_SEC, on_retry, plugin);
+}
+
 int claiming_propose(struct plugin *plugin, struct snapshot *snapshot)
 {
 	struct claiming *claiming = &plugin->claiming;
@@ -56,11 +83,11 @@ int claiming_propose(struct plugin *plugin, struct snapshot *snapshot)
 
 	if (!snapshot_same_devices(claiming->snapshot, snapshot)) {
 		r = propose(plugin, snapshot);
+		note(claiming, r);
+		/* Serving is more than sharing well. */
 		if (r < 0) {
-			log_error("the supervisor cannot be asked whose the devices are: %s; the "
-				  "last list stays",
-				strerror(-r));
-			return 1;
+			try_again(plugin);
+			return 0;
 		}
 	}
 	return claiming->waiting;
@@ -112,4 +139,5 @@ void claiming_done(struct claiming *claiming)
 	(void)snapshot_unref(claiming->snapshot);
 	free(claiming->text);
 	free(claiming->owners);
+	sd_event_source_disable_unref(claiming->retry);
 }

@@ -17,6 +17,8 @@ struct claiming {
 	char *owners;              /* the newest answer, NULL: none yet */
 	uint64_t number;
 	bool waiting; /* for the answer to `number` */
+	bool failed;  /* to ask, last time */
+	sd_event_source *retry;
 };
 
 /* Sends what is behind the devices of the snapshot, unless it was sent. Returns 1 if the answer has

@@ -23,7 +23,7 @@
 #define DEFAULT_DEVICE_INFO_DIR "/var/run/k8s.cni.cncf.io/devinfo/dp"
 /* Where the kubelet tells which container has which device (pkg/kubelet/apis/podresources). */
 #define DEFAULT_POD_RESOURCES_SOCKET "/var/lib/kubelet/pod-resources/kubelet.sock"
-#define RUNTIME_DROP_IN_DIR     "/run/devplugd.conf.d"
+#define RUNTIME_DROP_IN_DIR          "/run/devplugd.conf.d"
 
 /* struct sockaddr_un has room for 107 bytes and a NUL. */
 #define SOCKET_PATH_MAX 107

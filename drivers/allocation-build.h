@@ -21,7 +21,11 @@ struct wanted {
 	const char *device_id;
 };
 
+/* With a CDI file, what a device brings is in there, and the rest in the answer. */
+enum build_part { BUILD_WHOLE, BUILD_DEVICE, BUILD_REST };
+
 struct build {
+	enum build_part part;
 	const struct declaration *declaration;
 	const struct snapshot *snapshot;
 	const char *root;
@@ -47,7 +51,22 @@ int build_for_devices(struct build *build, bool per_device, collect_function col
 /* Expands a template with the values at hand. */
 int build_expand(struct build *build, const char *text, char **ret);
 
+/* Whether this is to be built, given whether it belongs to a device alone. */
+static inline bool build_wants(const struct build *build, bool of_device)
+{
+	return build->part == BUILD_WHOLE || (build->part == BUILD_DEVICE) == of_device;
+}
+
 int build_out_of_memory(struct build *build);
+
+/* Finds the units behind offered ids. Errors as of allocation_build(). */
+int build_choose(struct build *build, const char *const *ids, size_t n_ids);
+
+/* Builds what is to be built of the chosen units. */
+int build_allocation(struct build *build, struct allocation *ret);
+
+void build_done(struct build *build);
+#define _cleanup_build_ _cleanup_(build_done)
 
 /* Collects nodes and mounts, puts them in order and settles what is wanted twice. */
 int build_nodes(struct build *build, struct allocation *allocation);

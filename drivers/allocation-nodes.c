@@ -22,6 +22,26 @@ static bool is_missing(const struct build *build, const char *host)
 	return sysroot_is_absent(sysroot_stat(build->root, host, &st));
 }
 
+/* Runtimes put the nodes of a directory in its place, but not those that a CDI file names. */
+static bool is_directory(const struct build *build, const char *host)
+{
+	struct stat st;
+
+	return sysroot_stat(build->root, host, &st) >= 0 && S_ISDIR(st.st_mode);
+}
+
+/* Symbolic links are nothing that a CDI file may name as a device node, and runtimes do not agree
+ * on what a bind mount of one is. */
+static void resolve(const struct build *build, char **host)
+{
+	char *resolved;
+
+	if (sysroot_resolve(build->root, *host, &resolved) >= 0) {
+		free(*host);
+		*host = resolved;
+	}
+}
+
 static int missing_error(
 	struct build *build, const char *host, const char *device_id, const char *key)
 {
@@ -54,17 +74,6 @@ static int want(struct build *build, const struct device_node *template, char *h
 	return 0;
 }
 
-/* Runtimes do not agree on what a bind mount of a symbolic link is. */
-static void resolve(const struct build *build, char **host)
-{
-	char *resolved;
-
-	if (sysroot_resolve(build->root, *host, &resolved) < 0)
-		return;
-	free(*host);
-	*host = resolved;
-}
-
 static int want_device_node(
 	struct build *build, const struct device_node *node, const char *device_id)
 {
@@ -72,9 +81,11 @@ static int want_device_node(
 
 	if (!host || !path)
 		return build_out_of_memory(build);
+	if (!build_wants(build, node->mount || !is_directory(build, host)))
+		return 0;
 	if (is_missing(build, host))
 		return node->optional ? 0 : missing_error(build, host, device_id, "match");
-	if (node->mount)
+	if (node->mount || build->part == BUILD_DEVICE)
 		resolve(build, &host);
 	return want(build, node, TAKE_PTR(host), TAKE_PTR(path), device_id);
 }
@@ -109,6 +120,13 @@ static int expand_paths(struct build *build, const char *host_template, const ch
 	return 0;
 }
 
+/* Whether a host path or a path in the container (NULL: the same) depends on what else the
+ * container is given. */
+static bool of_allocation(const char *host, const char *path)
+{
+	return template_is_per_allocation(host) || (path && template_is_per_allocation(path));
+}
+
 static int collect_node(struct build *build, const void *item, const char *device_id, void *target)
 {
 	_cleanup_free_ char *host = NULL, *path = NULL;
@@ -119,10 +137,15 @@ static int collect_node(struct build *build, const void *item, const char *devic
 	r = expand_paths(build, declared->host, declared->path, &host, &path);
 	if (r < 0)
 		return r;
+	if (!build_wants(build,
+		    !of_allocation(declared->host, declared->path) && !is_directory(build, host)))
+		return 0;
 	if (is_missing(build, host))
 		return declared->optional
 			? 0
 			: missing_error(build, host, device_id, "container.nodes");
+	if (build->part == BUILD_DEVICE)
+		resolve(build, &host);
 	(void)snprintf(node.permissions, sizeof(node.permissions), "%s", declared->permissions);
 	return want(build, &node, TAKE_PTR(host), TAKE_PTR(path), device_id);
 }
@@ -134,6 +157,8 @@ static int collect_mount(struct build *build, const void *item, const char *devi
 	struct device_node node = { .mount = true, .read_only = declared->read_only };
 	int r;
 
+	if (!build_wants(build, !of_allocation(declared->host, declared->path)))
+		return 0;
 	r = expand_paths(build, declared->host, declared->path, &host, &path);
 	if (r < 0)
 		return r;

@@ -16,7 +16,7 @@ struct assigned {
 	struct map seen;
 };
 
-static void build_done(struct build *build)
+void build_done(struct build *build)
 {
 	build_nodes_done(build);
 	free(build->chosen);
@@ -49,6 +49,11 @@ static int check_unit(struct build *build, const char *id, struct chosen *ret)
 			"again, it will get one that is",
 			id, name);
 	unit = &build->snapshot->units[chosen.unit];
+	if (unit->foreign)
+		return error_set(build->error, -ENOENT,
+			"device \"%s\" is no longer one of %s, it is %s: let the pod be created "
+			"again, it will get one that is",
+			unit->device->id, name, unit->reason);
 	if (!unit->healthy)
 		return error_set(build->error, -EIO,
 			"device \"%s\" of %s is unhealthy: %s; %s or drain the pod to another node",
@@ -67,7 +72,7 @@ static int compare_chosen(const void *a, const void *b)
 	return (x->replica > y->replica) - (x->replica < y->replica);
 }
 
-static int choose_units(struct build *build, const char *const *ids, size_t n_ids)
+int build_choose(struct build *build, const char *const *ids, size_t n_ids)
 {
 	const struct declaration *declaration = build->declaration;
 	int64_t limit = declaration->share.max_per_container;
@@ -288,20 +293,37 @@ static void pairs_free(struct pair *pairs, size_t n)
 	free(pairs);
 }
 
+/* Whether "NAME=value" is the same whatever other devices the container is given: if they give the
+ * name other values, it is not, because values are joined. */
+static bool pair_is_of_device(const char *template)
+{
+	_cleanup_free_ char *name = strndup(template, declaration_assigned_name(template));
+
+	return name && !template_is_per_allocation(template) &&
+		(template_is_per_device(name) || !template_is_per_device(template + strlen(name)));
+}
+
 static int build_pairs(struct build *build, const struct strings *templates, size_t of_device,
 	struct pair **ret, size_t *ret_n)
 {
 	_cleanup_(assignments_done) struct assignments assignments = { 0 };
 	struct pair *pairs;
-	int r;
+	int r = 0;
 
 	for (size_t i = 0; i < templates->count; i++) {
+		if (!build_wants(build,
+			    templates == &build->declaration->container.env &&
+				    pair_is_of_device(templates->items[i])))
+			continue;
 		r = build_for_devices(build, template_is_per_device(templates->items[i]),
 			collect_assignment, templates->items[i], &assignments);
 		if (r < 0)
 			return r;
 	}
-	r = build_for_devices(build, true, collect_device_assignments, &of_device, &assignments);
+	/* Other devices may give the same names other values. */
+	if (build->part != BUILD_DEVICE)
+		r = build_for_devices(
+			build, true, collect_device_assignments, &of_device, &assignments);
 	if (r < 0)
 		return r;
 	pairs = calloc(assignments.count + 1, sizeof(*pairs));
@@ -372,52 +394,77 @@ static int build_names(struct build *build, const struct strings *templates, siz
 	return 0;
 }
 
+/* What no CDI file has. */
+static int build_texts(struct build *build, struct allocation *allocation)
+{
+	const struct container *container = &build->declaration->container;
+	int r;
+
+	r = build_pairs(build, &container->annotations, offsetof(struct device, annotations),
+		&allocation->annotations, &allocation->n_annotations);
+	if (r < 0)
+		return r;
+	return build_names(build, &container->cdi, offsetof(struct device, cdi), &allocation->cdi,
+		&allocation->n_cdi);
+}
+
 /* --- the whole --- */
+
+int build_allocation(struct build *build, struct allocation *ret)
+{
+	const struct container *container = &build->declaration->container;
+	_cleanup_allocation_ struct allocation allocation = { 0 };
+	int r;
+
+	build->values.root = build->root;
+	build->context = (struct template_context){
+		.name = build->declaration->name,
+		.devices = build->devices,
+		.n_devices = build->n_devices,
+		.userdata = &build->values,
+	};
+	r = build_nodes(build, &allocation);
+	if (r < 0)
+		return r;
+	r = build_pairs(build, &container->env, offsetof(struct device, env), &allocation.env,
+		&allocation.n_env);
+	if (r < 0)
+		return r;
+	if (build->part != BUILD_DEVICE) {
+		r = build_texts(build, &allocation);
+		if (r < 0)
+			return r;
+	}
+	*ret = allocation;
+	allocation = (struct allocation){ 0 };
+	return 0;
+}
 
 int allocation_build(const struct declaration *declaration, const struct snapshot *snapshot,
 	const char *root, const char *const *ids, size_t n_ids, struct allocation *ret,
 	struct error *error)
 {
-	const struct container *container = &declaration->container;
-	_cleanup_allocation_ struct allocation allocation = { 0 };
-	_cleanup_(build_done) struct build build = {
+	_cleanup_build_ struct build build = {
 		.declaration = declaration,
 		.snapshot = snapshot,
 		.root = root,
 		.error = error,
-		.values = { .root = root },
 	};
 	int r;
 
-	r = choose_units(&build, ids, n_ids);
-	if (r < 0)
-		return r;
-	build.context = (struct template_context){
-		.name = declaration->name,
-		.devices = build.devices,
-		.n_devices = build.n_devices,
-		.userdata = &build.values,
-	};
-	r = build_nodes(&build, &allocation);
-	if (r < 0)
-		return r;
-	r = build_pairs(&build, &container->env, offsetof(struct device, env), &allocation.env,
-		&allocation.n_env);
-	if (r < 0)
-		return r;
-	r = build_pairs(&build, &container->annotations, offsetof(struct device, annotations),
-		&allocation.annotations, &allocation.n_annotations);
-	if (r < 0)
-		return r;
-	r = build_names(&build, &container->cdi, offsetof(struct device, cdi), &allocation.cdi,
-		&allocation.n_cdi);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < build.n_chosen; i++)
+	r = build_choose(&build, ids, n_ids);
+	if (r >= 0)
+		r = build_allocation(&build, ret);
+	for (size_t i = 0; i < build.n_chosen && r >= 0; i++)
 		device_note_lent(chosen_device(&build, i));
-	*ret = allocation;
-	allocation = (struct allocation){ 0 };
-	return 0;
+	return r;
+}
+
+bool allocation_is_empty(const struct allocation *allocation)
+{
+	return allocation->n_nodes + allocation->n_env + allocation->n_annotations +
+		allocation->n_cdi ==
+		0;
 }
 
 void allocation_done(struct allocation *allocation)

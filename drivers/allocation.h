@@ -32,5 +32,21 @@ struct allocation {
 int allocation_build(const struct declaration *declaration, const struct snapshot *snapshot,
 	const char *root, const char *const *ids, size_t n_ids, struct allocation *ret,
 	struct error *error);
+
+/* What of that belongs to one device alone, whatever else a container is given, and can be said in
+ * a CDI file: the edits of its CDI device. Its health is not looked at. A device node has the path
+ * behind symbolic links. Errors are -ENOENT (a required node is missing), -EEXIST, -ENOMEM. */
+int allocation_build_device(const struct declaration *declaration, const struct snapshot *snapshot,
+	const char *root, size_t unit, struct allocation *ret, struct error *error);
+
+/* The same as allocation_build() for a resource with a CDI file: names in place of what the file
+ * has, all else as it is. Fails where allocation_build() would. */
+int allocation_build_cdi(const struct declaration *declaration, const struct snapshot *snapshot,
+	const char *root, const char *const *ids, size_t n_ids, struct allocation *ret,
+	struct error *error);
+
+/* Whether a container would notice nothing of it. */
+bool allocation_is_empty(const struct allocation *allocation);
+
 void allocation_done(struct allocation *allocation);
 #define _cleanup_allocation_ _cleanup_(allocation_done)

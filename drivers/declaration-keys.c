@@ -208,6 +208,31 @@ static const struct option_table container_table = {
 	.count = ARRAY_SIZE(container_options),
 };
 
+static const struct option cdi_spec_options[] = {
+	{
+		.key = "kind",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct cdi_spec, kind),
+		.required = true,
+		.maximum = 200,
+		.check = form_cdi_kind,
+		.help = "What the names begin with, as \"vendor/class\"; each resource has its own.",
+	},
+	{
+		.key = "annotations",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct cdi_spec, annotations),
+		.help = "Whether the names are also given as an annotation, for runtimes that do not "
+			"read them from the CRI's own field.",
+	},
+};
+static const struct option_table cdi_spec_table = {
+	.name = "CDI file",
+	.size = sizeof(struct cdi_spec),
+	.options = cdi_spec_options,
+	.count = ARRAY_SIZE(cdi_spec_options),
+};
+
 static const struct option probe_options[] = {
 	{
 		.key = "probe",
@@ -473,7 +498,7 @@ static const struct option declaration_options[] = {
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct declaration, overlap),
 		.help = "Whether devices may be offered that another resource with this set "
-			"offers too.",
+			"offers too; without it a device belongs to the first resource that finds it.",
 	},
 	{
 		.key = "topology",
@@ -553,6 +578,16 @@ static const struct option declaration_options[] = {
 		.offset = offsetof(struct declaration, container),
 		.table = &container_table,
 		.help = "What a container is given beside the device's own nodes.",
+	},
+	{
+		.key = "cdi_spec",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct declaration, cdi_spec),
+		.table = &cdi_spec_table,
+		.help = "A file in cdi_dir that tells the container runtime what belongs to each device, "
+			"so that containers are given names only. Variables of the environment that "
+			"several devices share, and what uses ${ids}, ${n} or ${replica}, are still "
+			"given directly.",
 	},
 	{
 		.key = "health",

@@ -21,8 +21,7 @@ const char *declaration_root(const struct declaration *declaration)
 	return !root || streq(root, "/") ? "" : root;
 }
 
-/* The length of what stands before '=' outside of variables, which are compared as written. */
-static size_t assigned_name_length(const char *assignment)
+size_t declaration_assigned_name(const char *assignment)
 {
 	const char *p = assignment;
 
@@ -39,7 +38,7 @@ static void check_assigned_once(const struct strings *assignments, const struct 
 {
 	for (size_t i = 0; i < assignments->count; i++) {
 		const char *item = assignments->items[i];
-		size_t length = assigned_name_length(item) + 1;
+		size_t length = declaration_assigned_name(item) + 1;
 
 		for (size_t k = 0; k < i; k++)
 			if (strncmp(assignments->items[k], item, length) == 0)

@@ -45,6 +45,13 @@ struct container {
 	struct strings cdi;         /* "vendor.example/class=device" */
 };
 
+/* A file for container runtimes in which the devices are found by name, see cdi.h. */
+struct cdi_spec {
+	struct origin origin;
+	char *kind;       /* "vendor.example/class"; NULL: no file */
+	bool annotations; /* names also go where runtimes older than Kubernetes 1.28 look */
+};
+
 enum probe_kind { PROBE_FILE, PROBE_EXEC, PROBE_EXISTS, PROBE_SYSFS, PROBE_PCI };
 enum probe_recovery { RECOVER_PROBE, RECOVER_NEVER, RECOVER_REBOOT };
 
@@ -89,6 +96,7 @@ struct declaration {
 	struct groups cordon;  /* struct cordon: devices that are listed as unhealthy */
 	struct share share;
 	struct container container;
+	struct cdi_spec cdi_spec;
 	struct groups health; /* struct declared_probe */
 	struct prestart prestart;
 
@@ -124,6 +132,10 @@ const char *declaration_root(const struct declaration *declaration);
 /* The part of a resource's name after the slash ("gpu"), which ids and socket names are made from.
  */
 const char *declaration_type(const struct declaration *declaration);
+
+/* The length of what stands before '=', outside of variables, in the template of an assignment
+ * (container.env, container.annotations). */
+size_t declaration_assigned_name(const char *assignment);
 
 /* Checks the resource-name rule of the kubelet (IsExtendedResourceName in
  * k8s.io/component-helpers). Returns 0, or -EINVAL with what is wrong and what would be right. */

@@ -91,9 +91,11 @@ struct device *device_unref(struct device *device)
 	free(device->nodes);
 	free(device->variables);
 	free(device->numa);
+	strings_done(&device->claims);
 	free(device->lent);
 	free(device->anchor);
 	free(device->problem);
+	free(device->info);
 	free(device->id);
 	free(device);
 	return NULL;
@@ -242,8 +244,14 @@ int device_copy(const struct device *from, struct device *device)
 		r = copy_strings(&from->annotations, &device->annotations);
 	if (r >= 0)
 		r = copy_strings(&from->cdi, &device->cdi);
+	if (r >= 0)
+		r = copy_strings(&from->claims, &device->claims);
 	if (r >= 0 && from->problem)
 		r = device_set_problem(device, "%s", from->problem);
+	if (r >= 0 && from->info) {
+		device->info = strdup(from->info);
+		r = device->info ? 0 : -ENOMEM;
+	}
 	return r;
 }
 
@@ -273,6 +281,17 @@ bool device_was_lent(const struct device *device)
 	return device->lent && atomic_load_explicit(device->lent, memory_order_relaxed);
 }
 
+int device_add_claim(struct device *device, const char *claim)
+{
+	return strings_add(&device->claims, claim, strlen(claim));
+}
+
+void device_share_nodes(struct device *device, size_t first)
+{
+	for (size_t i = first; i < device->n_nodes; i++)
+		device->nodes[i].shared = true;
+}
+
 const char *device_variable(const struct device *device, const char *name)
 {
 	for (size_t i = 0; i < device->n_variables; i++)
@@ -285,7 +304,8 @@ static bool node_equal(const struct device_node *a, const struct device_node *b)
 {
 	return streq(a->host, b->host) && streq(a->path, b->path) &&
 		streq(a->permissions, b->permissions) && a->mount == b->mount &&
-		a->read_only == b->read_only && a->optional == b->optional;
+		a->read_only == b->read_only && a->optional == b->optional &&
+		a->shared == b->shared;
 }
 
 static bool strings_equal(const struct strings *a, const struct strings *b)
@@ -320,6 +340,8 @@ bool device_equal(const struct device *a, const struct device *b)
 		if (!streq(a->distances[i].id, b->distances[i].id) ||
 			a->distances[i].distance != b->distances[i].distance)
 			return false;
+	if (a->info && b->info ? !streq(a->info, b->info) : a->info != b->info)
+		return false;
 	return strings_equal(&a->env, &b->env) && strings_equal(&a->annotations, &b->annotations) &&
-		strings_equal(&a->cdi, &b->cdi);
+		strings_equal(&a->cdi, &b->cdi) && strings_equal(&a->claims, &b->claims);
 }

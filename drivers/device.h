@@ -24,6 +24,7 @@ struct device_node {
 	bool mount;          /* bind mount (directory, socket, file) instead of a device node */
 	bool read_only;      /* mounts only */
 	bool optional;       /* left out if the host lacks it when a container is given it */
+	bool shared;         /* others need it, too: it does not tell whose the device is */
 };
 
 struct device_variable {
@@ -48,13 +49,15 @@ struct device {
 	size_t n_variables;
 	struct device_distance *distances; /* to devices that a driver knows links to */
 	size_t n_distances;
-	atomic_bool *lent; /* whether a container was given it; NULL: it cannot leave */
-	char *anchor;      /* what stays on the host for as long as it exists; NULL: nothing */
-	char *problem;     /* why it cannot be used although it is there; NULL: nothing known */
+	struct strings claims; /* what it is beyond its nodes, see device_add_claim() */
+	atomic_bool *lent;     /* whether a container was given it; NULL: it cannot leave */
+	char *anchor;          /* what stays on the host for as long as it exists; NULL: nothing */
+	char *problem;         /* why it cannot be used although it is there; NULL: nothing known */
 	/* What the device itself adds to its container; the configuration's own say wins. */
 	struct strings env;         /* "NAME=value" */
 	struct strings annotations; /* "name=value" */
 	struct strings cdi;         /* "vendor.example/class=device" */
+	char *info; /* of a network device: JSON for CNI plugins, see device-info.h; NULL: none */
 };
 
 /* Turns any bytes into an id: characters outside [A-Za-z0-9._:@+=-] become '-', and what was
@@ -107,7 +110,7 @@ int device_copy(const struct device *from, struct device *device);
 /* Says that the device may leave the host's view while a container has it, as a network interface
  * does that is moved to another namespace. One that was given to a container stays listed as it
  * was after it vanished, for as long as `anchor`, a path on the host, is there; NULL: until a scan
- * finds it again. Returns 0 or -ENOMEM. */
+ * finds it again, or no container has it. Returns 0 or -ENOMEM. */
 int device_set_mobile(struct device *device, const char *anchor);
 
 /* Notes that a container is given the device, and tells whether one was; of devices that cannot
@@ -115,9 +118,19 @@ int device_set_mobile(struct device *device, const char *anchor);
 void device_note_lent(const struct device *device);
 bool device_was_lent(const struct device *device);
 
+/* Names the hardware behind a device, so that it is offered by one resource only, whichever driver
+ * finds it and whatever its id: "pci:0000:03:00.0". Its nodes and mounts do that, too, but for
+ * those that device_share_nodes() was told of. No two devices may have a claim in common, such as
+ * ports of one card or parts of one GPU. */
+int device_add_claim(struct device *device, const char *claim);
+
+/* The nodes and mounts from `first` on are not the device's alone: a control node of a driver, or
+ * those of devices that are also offered one by one. */
+void device_share_nodes(struct device *device, size_t first);
+
 /* The variable's value or NULL. */
 const char *device_variable(const struct device *device, const char *name);
 
-/* Whether two scans describe the same device: id, nodes, NUMA, variables, distances, problem and
- * what it adds to a container. */
+/* Whether two scans describe the same device: id, nodes, NUMA, variables, distances, claims,
+ * problem, information and what it adds to a container. */
 bool device_equal(const struct device *a, const struct device *b);

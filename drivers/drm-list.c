@@ -180,6 +180,8 @@ static int add_combined(struct scan *scan, const struct drm_match *match, struct
 		if (r >= 0)
 			r = add_management(scan, device, &gpus->items[i]);
 	}
+	if (device)
+		device_share_nodes(device, 0);
 	return r == -EEXIST ? 0 : r;
 }
 

@@ -161,6 +161,8 @@ static int read_mount(struct exec_reader *reader, const json_t *json)
 		return exec_out_of_memory(reader);
 	reader->device->nodes[reader->device->n_nodes - 1].optional =
 		json_is_true(values[OPTIONAL]);
+	/* Libraries and the like, which many devices need. */
+	device_share_nodes(reader->device, reader->device->n_nodes - 1);
 	return 0;
 }
 

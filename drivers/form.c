@@ -200,6 +200,19 @@ int form_cdi(const char *value, struct error *error)
 	return 0;
 }
 
+int form_cdi_kind(const char *value, struct error *error)
+{
+	const char *slash = strchr(value, '/');
+
+	if (!slash || !cdi_part(value, (size_t)(slash - value), "_-.", true) ||
+		!cdi_part(slash + 1, strlen(slash + 1), "_-.", true))
+		return error_set(error, -EINVAL,
+			"must be VENDOR/CLASS of the Container Device Interface, each of letters, digits "
+			"and \"_-.\", such as \"vendor.example/gpu\", not \"%s\"",
+			value);
+	return 0;
+}
+
 int form_user(const char *value, struct error *error)
 {
 	size_t length = strlen(value);

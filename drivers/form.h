@@ -43,5 +43,8 @@ int form_annotation(const char *value, struct error *error);
 /* Template of "vendor.example/class=device", a qualified name of the Container Device Interface. */
 int form_cdi(const char *value, struct error *error);
 
+/* "vendor.example/class", what all names of a CDI file begin with. */
+int form_cdi_kind(const char *value, struct error *error);
+
 /* Name or number of a user. */
 int form_user(const char *value, struct error *error);

@@ -347,6 +347,24 @@ int inventory_start(struct inventory *inventory, struct error *error)
 	return 0;
 }
 
+int inventory_set_owners(struct inventory *inventory, const char *owners)
+{
+	int r = unit_list_set_owners(&inventory->list, owners);
+
+	if (r > 0 && renew_snapshot(inventory) < 0)
+		r = -ENOMEM;
+	return r;
+}
+
+int inventory_drop_gone(struct inventory *inventory, const char *in_use, uint64_t until)
+{
+	int r = unit_list_drop_gone(&inventory->list, in_use, until);
+
+	if (r > 0 && renew_snapshot(inventory) < 0)
+		r = -ENOMEM;
+	return r;
+}
+
 struct snapshot *inventory_snapshot(struct inventory *inventory)
 {
 	return snapshot_ref(inventory->snapshot);

@@ -4,7 +4,8 @@
 /*
  * What a resource has, and how it is: the driver's scans merged with the verdicts of the health
  * probes. Level-triggered: events only make a scan run sooner, a scan gives the truth, a failed
- * scan keeps the last good one. A device that vanishes stays, unhealthy, until it returns. The main
+ * scan keeps the last good one. A device that vanishes stays, unhealthy, until it returns
+ * or nobody has it. The main
  * thread owns the inventory; other threads see it only through snapshots, which never change.
  */
 
@@ -16,8 +17,10 @@
 
 struct snapshot_unit {
 	const struct device *device;
-	bool present; /* the last scan found it; if not it is not healthy either */
+	bool present;     /* the last scan found it; if not it is not healthy either */
+	bool may_be_gone; /* see unit_may_be_gone() */
 	bool healthy;
+	bool foreign;       /* it belongs to another resource and is not offered */
 	const char *reason; /* why not, for people; NULL if healthy */
 	uint64_t since;     /* CLOCK_REALTIME microseconds of the last change of health */
 };
@@ -38,6 +41,9 @@ struct snapshot *snapshot_ref(struct snapshot *snapshot);
 struct snapshot *snapshot_unref(struct snapshot *snapshot);
 DEFINE_CLEANUP(struct snapshot *, snapshot_unref)
 #define _cleanup_snapshot_ _cleanup_(snapshot_unrefp)
+
+/* Whether both have the same devices in the same state of being there; `a` NULL: no. */
+bool snapshot_same_devices(const struct snapshot *a, const struct snapshot *b);
 
 /* Finds the unit behind an offered id. Returns 0, or -ENOENT if this resource never offered it. */
 int snapshot_find(
@@ -77,6 +83,16 @@ int inventory_remember(const struct inventory *inventory, struct memory **ret);
  * itself (a limit, a contradiction); a scan that fails otherwise is retried in the background and
  * the list is empty. */
 int inventory_start(struct inventory *inventory, struct error *error);
+
+/* Tells which devices belong to other resources: lines of "ID<TAB>RESOURCE". All others that are
+ * there do not. The snapshot is renewed at once, without on_change(). Returns 1 if anything
+ * changed, 0 if not, or -ENOMEM. */
+int inventory_set_owners(struct inventory *inventory, const char *owners);
+
+/* Forgets devices that have been gone since `until` (CLOCK_MONOTONIC microseconds) or longer, but
+ * for those that containers have: `in_use` has an offered id in each line. The snapshot is renewed
+ * at once, without on_change(). Returns 1 if anything changed, 0 if not, or -ENOMEM. */
+int inventory_drop_gone(struct inventory *inventory, const char *in_use, uint64_t until);
 
 /* The newest snapshot, as a new reference. */
 struct snapshot *inventory_snapshot(struct inventory *inventory);

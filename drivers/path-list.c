@@ -151,6 +151,17 @@ static int add_path(struct scan *scan, struct device *device, const struct path_
 	return 0;
 }
 
+static int add_member(struct scan *scan, struct device *device, const struct path_member *member,
+	const char *host, const struct stat *st)
+{
+	size_t first = device->n_nodes;
+	int r = add_path(scan, device, member, host, st);
+
+	if (r >= 0 && member->limit > 1)
+		device_share_nodes(device, first);
+	return r;
+}
+
 /* --- zipping --- */
 
 struct zip {
@@ -214,7 +225,7 @@ static int zip_add(struct scan *scan, struct zip *zip, size_t index)
 		return 0;
 	for (size_t i = 0; i < path_member_count(zip->match) && r >= 0; i++)
 		if (zip->hosts[i])
-			r = add_path(scan, device, path_member_get(zip->match, i), zip->hosts[i],
+			r = add_member(scan, device, path_member_get(zip->match, i), zip->hosts[i],
 				&zip->stats[i]);
 	return r;
 }

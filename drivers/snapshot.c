@@ -24,6 +24,17 @@ struct snapshot *snapshot_unref(struct snapshot *snapshot)
 	return NULL;
 }
 
+bool snapshot_same_devices(const struct snapshot *a, const struct snapshot *b)
+{
+	if (!a || a->n_units != b->n_units)
+		return false;
+	for (size_t i = 0; i < a->n_units; i++)
+		if (a->units[i].device != b->units[i].device ||
+			a->units[i].present != b->units[i].present)
+			return false;
+	return true;
+}
+
 /* The number behind '#' in canonical form, or -1. */
 static int64_t replica_number(const char *text)
 {

@@ -18,17 +18,17 @@ struct pair_of {
 	bool is_new;
 };
 
-static struct unit *unit_free(struct unit *unit)
+struct unit *unit_free(struct unit *unit)
 {
 	if (!unit)
 		return NULL;
 	(void)health_unit_free(unit->health);
 	(void)device_unref(unit->device);
+	free(unit->owner_name);
 	free(unit->reason);
 	free(unit);
 	return NULL;
 }
-DEFINE_CLEANUP(struct unit *, unit_free)
 
 static int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
 {
@@ -75,6 +75,13 @@ int unit_evaluate(struct unit *unit)
 	if (!unit->present) {
 		healthy = false;
 		if (asprintf(&copy, "%s is gone", device_place(unit->device)) < 0) {
+			copy = NULL;
+			return -ENOMEM;
+		}
+		reason = copy;
+	} else if (unit->owner_name) {
+		healthy = false;
+		if (asprintf(&copy, "claimed by %s", unit->owner_name) < 0) {
 			copy = NULL;
 			return -ENOMEM;
 		}
@@ -169,7 +176,7 @@ static ssize_t pair_up(struct unit_list *list, struct scan *scan, bool drop, str
 			order = -1;
 		else
 			order = strcmp(list->units[i]->device->id, scan->devices[k]->id);
-		if (order < 0 && drop) {
+		if (order < 0 && (drop || list->units[i]->owner_name)) {
 			i++;
 			continue;
 		}
@@ -202,11 +209,16 @@ static bool is_away(const struct unit *unit, const char *root)
 		(!anchor || sysroot_stat(root, anchor, &st) >= 0);
 }
 
+bool unit_may_be_gone(const struct unit *unit)
+{
+	return unit->away && !unit->device->anchor;
+}
+
 /* Brings an old unit up to date. Returns whether anything changed. */
 static bool apply(const struct pair_of *pair, const char *root, size_t index)
 {
 	struct unit *unit = pair->unit;
-	bool changed = false;
+	bool changed = false, was_away;
 
 	if (pair->device) {
 		changed = !device_equal(unit->device, pair->device);
@@ -218,27 +230,35 @@ static bool apply(const struct pair_of *pair, const char *root, size_t index)
 			unit->device = device_ref(pair->device);
 		}
 	}
+	was_away = unit->away;
 	unit->away = !pair->device && is_away(unit, root);
+	if (unit->present && !was_away && !pair->device)
+		unit->gone_since = now_usec(CLOCK_MONOTONIC);
 	unit->present = pair->device || unit->away;
+	changed = changed || unit->away != was_away;
 	/* Where memory is short the unit is as it was; the next scan tries again. */
 	if (unit->health)
 		(void)health_unit_update(unit->health, unit->present ? unit->device : NULL, index);
 	return unit_evaluate(unit) > 0 || changed;
 }
 
-static void forget_gone(struct unit_list *list, const struct scan *scan)
+/* Frees those that pair_up() left out. Returns how many. */
+static size_t forget_gone(struct unit_list *list, const struct scan *scan, bool drop)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < list->n_units; i++)
-		if (!map_get(&scan->by_id, list->units[i]->device->id)) {
+		if ((drop || list->units[i]->owner_name) &&
+			!map_get(&scan->by_id, list->units[i]->device->id)) {
 			(void)unit_free(list->units[i]);
 			n++;
 		}
-	log_full(LOG_NOTICE, &(struct log_fields){ .resource = list->declaration->name },
-		"%zu devices that are gone were taken off the list, which had become too long for "
-		"the kubelet",
-		n);
+	if (drop)
+		log_full(LOG_NOTICE, &(struct log_fields){ .resource = list->declaration->name },
+			"%zu devices that are gone were taken off the list, which had become too "
+			"long for the kubelet",
+			n);
+	return n;
 }
 
 int unit_list_remember(const struct unit_list *list, struct memory **ret)
@@ -286,6 +306,7 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 		list->n_units++;
 		(*unit)->present = old->away;
 		(*unit)->away = old->away;
+		(*unit)->gone_since = old->gone_since;
 		if ((*unit)->health && !old->away)
 			(void)health_unit_update((*unit)->health, NULL, list->n_units - 1);
 		r = unit_evaluate(*unit);
@@ -317,9 +338,7 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 		return error_set(error, (int)n, "out of memory");
 	}
 
-	changed = drop;
-	if (drop)
-		forget_gone(list, scan);
+	changed = forget_gone(list, scan, drop) > 0;
 	for (size_t i = 0; i < (size_t)n; i++) {
 		units[i] = pairs[i].unit;
 		changed = (pairs[i].is_new || apply(&pairs[i], scan->root, i)) || changed;
@@ -357,7 +376,9 @@ int unit_list_snapshot(const struct unit_list *list, uint64_t generation, struct
 		*seen = (struct snapshot_unit){
 			.device = device_ref(unit->device),
 			.present = unit->present,
+			.may_be_gone = unit_may_be_gone(unit),
 			.healthy = unit->healthy,
+			.foreign = unit->owner_name != NULL,
 			.since = unit->since,
 		};
 		if (!unit->reason)

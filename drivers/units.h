@@ -4,7 +4,7 @@
 /*
  * The units of an inventory: what scans found, merged over time, each with its health. Sorted by
  * id. A unit stays when its device vanishes, so that whoever was given it can be told; it leaves
- * only if the list would not fit the kubelet's limit otherwise.
+ * when nobody has it, or if the list would not fit the kubelet's limit otherwise.
  */
 
 #include "drivers/health.h"
@@ -16,8 +16,10 @@ struct unit {
 	struct device *device;
 	struct health_unit *health;  /* NULL: no probes */
 	const struct cordon *cordon; /* NULL: none */
+	char *owner_name;            /* the resource that it belongs to; NULL: ours */
 	bool present;                /* the last scan found it, or it is away */
 	bool away;                   /* where only the container sees it that it was given to */
+	uint64_t gone_since;         /* CLOCK_MONOTONIC microseconds; while no scan finds it */
 	bool healthy;
 	char *reason;   /* why not; NULL if healthy */
 	uint64_t since; /* CLOCK_REALTIME */
@@ -32,6 +34,9 @@ struct unit_list {
 	struct memory *memory; /* where units begin, until a scan has been complete */
 };
 
+struct unit *unit_free(struct unit *unit);
+DEFINE_CLEANUP(struct unit *, unit_free)
+
 /* What is known about the units' health. Returns 0 or -ENOMEM. */
 int unit_list_remember(const struct unit_list *list, struct memory **ret);
 
@@ -42,6 +47,15 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 /* Takes a complete scan in. Returns 1 if that changed anything, 0 if not, -E2BIG if the list would
  * not fit the kubelet's limit, or -ENOMEM; the list is as before then. */
 int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *error);
+
+/* See inventory_set_owners(). */
+int unit_list_set_owners(struct unit_list *list, const char *owners);
+
+/* See inventory_drop_gone(). */
+int unit_list_drop_gone(struct unit_list *list, const char *in_use, uint64_t until);
+
+/* Whether the unit is away and nothing on the host tells if it exists: of hardware it is known. */
+bool unit_may_be_gone(const struct unit *unit);
 
 /* Works out how the unit is from what is known. Returns 1 if that changed, 0 or -ENOMEM. */
 int unit_evaluate(struct unit *unit);

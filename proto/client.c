@@ -42,8 +42,10 @@ static int client_new(int fd, const char *name, bool probe, struct rpc_client **
 {
 	char retries[] = GRPC_ARG_ENABLE_RETRIES, authority[] = GRPC_ARG_DEFAULT_AUTHORITY,
 	     compression[] = GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION,
-	     bandwidth_probe[] = GRPC_ARG_HTTP2_BDP_PROBE;
+	     bandwidth_probe[] = GRPC_ARG_HTTP2_BDP_PROBE,
+	     limit[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH;
 	grpc_arg list[] = {
+		{ .type = GRPC_ARG_INTEGER, .key = limit, .value.integer = RPC_REQUEST_MAX },
 		{ .type = GRPC_ARG_INTEGER, .key = retries, .value.integer = 0 },
 		{ .type = GRPC_ARG_INTEGER, .key = compression, .value.integer = 0 },
 		{ .type = GRPC_ARG_INTEGER, .key = bandwidth_probe, .value.integer = probe },

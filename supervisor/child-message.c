@@ -5,8 +5,10 @@
  */
 #include <fcntl.h>
 
+#include "child-claims.h"
 #include "child-memory.h"
 #include "child-message.h"
+#include "child-publish.h"
 #include "child.h"
 #include "common/control.h"
 #include "manager.h"
@@ -69,6 +71,19 @@ static void on_message(struct child *child, struct control_message *message)
 {
 	if (message->type == CONTROL_DEVICES) {
 		on_devices(child, message);
+		return;
+	}
+	if (message->type == CONTROL_GONE) {
+		child->gone = message->devices;
+		pod_resources_look(child->manager->pods);
+		return;
+	}
+	if (message->type == CONTROL_CLAIMS) {
+		child_claim(child, message);
+		return;
+	}
+	if (message->type == CONTROL_PUBLISH) {
+		child_publish(child, message);
 		return;
 	}
 	if ((size_t)message->type >= ARRAY_SIZE(message_events) ||

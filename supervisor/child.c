@@ -6,24 +6,22 @@
  */
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "child-claims.h"
 #include "child-memory.h"
 #include "child-message.h"
+#include "child-publish.h"
 #include "child.h"
 #include "common/control.h"
 #include "common/log.h"
 #include "common/message-id.h"
+#include "common/sealed.h"
 #include "manager.h"
 #include "spawn.h"
 #include "state.h"
-
-#ifndef MFD_NOEXEC_SEAL
-	#define MFD_NOEXEC_SEAL 0x0008U
-#endif
 
 #define TIMER_ACCURACY        USEC_PER_MSEC
 #define LAST_MESSAGES_MAX     256
@@ -57,6 +55,9 @@ static void forget_process(struct child *child)
 	child->control_fd = close_fd(child->control_fd);
 	child->relay = relay_free(child->relay);
 	child->pid = 0;
+	child->gone = 0;
+	child_claims_forget(child);
+	child_publish_forget(child);
 	forget_devices(child);
 }
 
@@ -113,40 +114,17 @@ static int on_child_exit(sd_event_source *source, const siginfo_t *info, void *u
 
 /* --- the operations of the state table --- */
 
-/* The text as a memfd that nobody can change any more. */
-static int seal_text(const char *text, int *ret_fd)
-{
-	_cleanup_close_ int fd = -EBADF;
-	size_t size = strlen(text);
-
-	fd = memfd_create("devplugd-resource", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("devplugd-resource", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return -errno;
-	for (size_t done = 0; done < size;) {
-		ssize_t n = RETRY_ON_EINTR(pwrite(fd, text + done, size - done, (off_t)done));
-
-		if (n < 0)
-			return -errno;
-		done += (size_t)n;
-	}
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
-		return -errno;
-	*ret_fd = TAKE_FD(fd);
-	return 0;
-}
-
 static int op_configure(const char *text, void *userdata, struct error *error)
 {
 	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CONFIGURE);
 	struct child *child = userdata;
 	int r;
 
-	r = seal_text(text, &message.fds[0]);
+	r = sealed_new("devplugd-resource", text, strlen(text));
 	if (r < 0)
 		return error_set(
 			error, r, "cannot create a memfd for the configuration: %s", strerror(-r));
+	message.fds[0] = r;
 	if (child_memory_fd(child) >= 0)
 		message.fds[1] = fcntl(child_memory_fd(child), F_DUPFD_CLOEXEC, 3);
 	r = control_send(child->control_fd, &message);
@@ -373,9 +351,11 @@ int child_new(struct manager *manager, const struct resource_config *config, str
 	if (!child)
 		return -ENOMEM;
 	child->manager = manager;
-	child->control_fd = child->devices_fd = child->memory_fd = -EBADF;
+	child->control_fd = child->devices_fd = child->memory_fd = child->publication.fd =
+		child->claims.fd = -EBADF;
 	child->session = SESSION_INIT;
 	child->registration = config->registration;
+	child->overlap = config->declaration.overlap;
 	r = resource_new(config, &operations, child, &child->resource);
 	if (r < 0)
 		return r;
@@ -430,6 +410,8 @@ struct child *child_free(struct child *child)
 	if (child->resource)
 		forget_process(child);
 	resource_free(child->resource);
+	(void)claims_list_free(child->claims.list);
+	free(child->claims.note);
 	free(child);
 	return NULL;
 }

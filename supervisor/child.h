@@ -9,6 +9,7 @@
 
 #include <systemd/sd-event.h>
 
+#include "ownership.h"
 #include "relay.h"
 #include "resource.h"
 #include "session.h"
@@ -18,6 +19,26 @@
 
 struct manager;
 struct state;
+
+/* See child-publish.h. */
+struct child_publication {
+	int fd;          /* the newest, or -EBADF */
+	uint64_t number; /* of it */
+	char *failure;   /* what went wrong last, for the log; NULL: nothing */
+	uint64_t next;   /* CLOCK_MONOTONIC before which none is looked at */
+	sd_event_source *timer;
+};
+
+/* See child-claims.h. */
+struct child_claims {
+	struct claims_list *list; /* what it found; NULL: not known */
+	int fd;                   /* the same, newer and not read yet, or -EBADF */
+	uint64_t number;          /* of what the process sent last; 0: nothing */
+	bool asked;               /* it waits for an answer */
+	uint64_t asked_at;        /* CLOCK_MONOTONIC */
+	char *told;               /* the process, last; NULL: nothing */
+	char *note;               /* for people; NULL: none */
+};
 
 struct child {
 	struct manager *manager;
@@ -39,6 +60,11 @@ struct child {
 	int devices_fd;        /* newest inventory, or -EBADF */
 	bool devices_new;      /* not written yet */
 	uint64_t devices_next; /* CLOCK_MONOTONIC before which it is not written again */
+
+	struct child_claims claims;
+	bool overlap;  /* as the configuration says */
+	uint64_t gone; /* devices that have vanished and are still listed */
+	struct child_publication publication;
 
 	int memory_fd;   /* what was found about the health of devices, see child-memory.h */
 	bool memory_new; /* not written yet */

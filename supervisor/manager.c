@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <systemd/sd-daemon.h>
 
+#include "child-claims.h"
 #include "child-memory.h"
 #include "common/log.h"
 #include "common/message-id.h"
@@ -50,6 +51,7 @@ static void free_left(struct manager *manager)
 		if (child->leaving && child->resource->state == RESOURCE_STOPPED) {
 			child_memory_forget(child);
 			(void)child_free(child);
+			manager_decide_owners(manager);
 		} else
 			manager->children[kept++] = child;
 	}
@@ -95,6 +97,7 @@ static int on_flush(sd_event_source *source, uint64_t usec, void *userdata)
 			return sd_event_exit(manager->event, 0);
 		return 0;
 	}
+	manager_drop_claims_of_failed(manager);
 	kubelet_watch_set_waiting(manager->watch, anybody_waits(manager));
 	for (size_t i = 0; i < manager->n_children; i++)
 		again = MIN_OF(again, child_write_devices(manager->children[i], manager->state));
@@ -303,6 +306,9 @@ int manager_new(const char *config_file, struct config *config, bool last_accept
 	r = state_open(manager->config->runtime_dir, &manager->state, error);
 	if (r < 0)
 		return r;
+	r = published_new(manager->state, &manager->published);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
 	r = spawn_open_executable(&manager->executable, error);
 	if (r < 0)
 		return r;
@@ -311,6 +317,8 @@ int manager_new(const char *config_file, struct config *config, bool last_accept
 	if (r >= 0)
 		r = spawn_template_new(manager->event, manager->executable_fd, manager->executable,
 			&manager->template);
+	if (r >= 0)
+		r = pod_resources_new(manager, &manager->pods);
 	if (r >= 0)
 		r = add_sources(manager);
 	if (r >= 0)
@@ -348,12 +356,14 @@ int manager_run(struct manager *manager)
 	if (r < 0)
 		return r;
 	log_start(manager);
+	published_configure(manager->published, manager->config);
 	if (!manager->on_last_accepted)
 		manager_keep_configuration(manager);
 	for (size_t i = 0; i < manager->n_children; i++)
 		resource_handle(manager->children[i]->resource, RESOURCE_START, NULL);
 	(void)sd_notify(false, "READY=1");
 	r = sd_event_loop(manager->event);
+	published_stop(manager->published);
 	state_clear(manager->state);
 	if (r < 0)
 		log_error("the event loop failed: %s", strerror(-r));
@@ -372,7 +382,10 @@ struct manager *manager_free(struct manager *manager)
 	(void)spawn_template_free(manager->template);
 	(void)kubelet_watch_free(manager->watch);
 	(void)config_watch_free(manager->config_watch);
+	(void)pod_resources_free(manager->pods);
+	(void)published_free(manager->published);
 	(void)state_free(manager->state);
+	sd_event_source_disable_unref(manager->owners_timer);
 	sd_event_source_disable_unref(manager->flush);
 	sd_event_source_disable_unref(manager->deadline);
 	sd_event_source_disable_unref(manager->sweep);

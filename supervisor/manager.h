@@ -11,6 +11,8 @@
 #include "child.h"
 #include "config/config.h"
 #include "kubelet-watch.h"
+#include "pod-resources.h"
+#include "published.h"
 #include "session.h"
 #include "state.h"
 
@@ -25,6 +27,10 @@ struct manager {
 	size_t n_children;
 
 	struct state *state;
+	struct pod_resources *pods;
+	struct published *published;
+	sd_event_source *owners_timer; /* see child-claims.h */
+	uint64_t owners_not_before;    /* CLOCK_MONOTONIC */
 	struct kubelet_watch *watch;
 	struct config_watch *config_watch; /* NULL: only a signal reloads */
 	int executable_fd;

@@ -5,6 +5,8 @@
  */
 #include <systemd/sd-daemon.h>
 
+#include "child-claims.h"
+#include "child-publish.h"
 #include "common/log.h"
 #include "common/message-id.h"
 #include "config/plan.h"
@@ -97,6 +99,7 @@ static void update_child(struct change *change, const struct resource_config *wa
 		change->event = r;
 	change->renew = change->child->registration != wanted->registration;
 	change->child->registration = wanted->registration;
+	change->child->overlap = wanted->declaration.overlap;
 	/* It was about to go, and is wanted again. */
 	if (change->child->leaving)
 		change->event = RESOURCE_START;
@@ -191,6 +194,13 @@ static int take_over(struct manager *manager, struct config *config)
 	if (!streq(config->kubelet.device_plugin_dir, old->kubelet.device_plugin_dir) ||
 		!streq(config->kubelet.plugins_registry_dir, old->kubelet.plugins_registry_dir))
 		(void)manager_watch_kubelet(manager);
+	published_configure(manager->published, config);
+	if (!streq(config->cdi_dir, old->cdi_dir) ||
+		!streq(config->device_info_dir, old->device_info_dir))
+		for (size_t i = 0; i < manager->n_children; i++)
+			child_publish_again(manager->children[i]);
+	manager_decide_owners(manager);
+	pod_resources_look(manager->pods);
 	tell_children(&changes);
 	manager_keep_configuration(manager);
 	return 0;

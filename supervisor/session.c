@@ -31,7 +31,7 @@ static int fill_address(const char *directory, const char *name, struct sockaddr
 	return 0;
 }
 
-static int connect_socket(const char *directory, const char *name, int *ret_fd)
+int session_connect(const char *directory, const char *name, int *ret_fd)
 {
 	_cleanup_close_ int fd = -EBADF;
 	struct sockaddr_un address;
@@ -124,7 +124,7 @@ int session_open(const char *directory, const char *resource, const char *instan
 	_cleanup_(session_done) struct session session = SESSION_INIT;
 	int r;
 
-	r = connect_socket(directory, KUBELET_SOCKET_NAME, &session.kubelet_fd);
+	r = session_connect(directory, KUBELET_SOCKET_NAME, &session.kubelet_fd);
 	if (r == -ENOENT)
 		return error_set(error, r, "no kubelet: %s/%s does not exist", directory,
 			KUBELET_SOCKET_NAME);
@@ -199,7 +199,7 @@ static bool is_abandoned(int directory_fd, const char *directory, const char *na
 	struct stat st;
 
 	return fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode) &&
-		connect_socket(directory, name, &fd) == -ECONNREFUSED;
+		session_connect(directory, name, &fd) == -ECONNREFUSED;
 }
 
 unsigned session_sweep(const char *directory, const char *instance)

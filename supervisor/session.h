@@ -46,6 +46,9 @@ int session_open(const char *directory, const char *resource, const char *instan
 int session_open_watched(const char *directory, const char *resource, const char *instance,
 	uint64_t number, struct session *ret, struct error *error);
 
+/* Connects to a socket of the kubelet's, non-blocking. Returns 0 or negative errno. */
+int session_connect(const char *directory, const char *name, int *ret_fd);
+
 /* Closes our copies of the descriptors: the child has its own. */
 void session_handed_over(struct session *session);
 

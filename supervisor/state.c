@@ -17,8 +17,7 @@ struct state {
 	int directory_fd, lock_fd;
 };
 
-/* mkdir -p; only the directories it makes get the mode. */
-static int make_directory(const char *path)
+int state_make_directory(const char *path)
 {
 	_cleanup_free_ char *copy = strdup(path);
 
@@ -70,7 +69,7 @@ int state_open(const char *runtime_dir, struct state **ret, struct error *error)
 	if (!state)
 		return error_set(error, -ENOMEM, "out of memory");
 	state->lock_fd = -EBADF;
-	r = make_directory(runtime_dir);
+	r = state_make_directory(runtime_dir);
 	state->directory_fd = open(runtime_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (state->directory_fd < 0)
 		return error_set(error, r < 0 ? r : -errno, "cannot open the directory %s: %s",

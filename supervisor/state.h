@@ -20,6 +20,9 @@ struct state;
 /* Creates the directory if it is missing and takes the lock. -EBUSY: another daemon has it. */
 int state_open(const char *runtime_dir, struct state **ret, struct error *error);
 
+/* mkdir -p; the directories it makes have mode 0755. */
+int state_make_directory(const char *path);
+
 /* Replaces a file. */
 int state_write(struct state *state, const char *name, const void *data, size_t size);
 

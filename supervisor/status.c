@@ -95,7 +95,7 @@ static json_t *describe(const struct child *child)
 	(void)snprintf(reason, sizeof(reason), "%s", resource->reason);
 	text_sanitize(reason);
 	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:I, s:I, s:s, s:s, s:s, s:s, "
-			 "s:b}",
+			 "s:b, s:s}",
 		"name", resource->name, "driver", resource->driver, "state",
 		resource_state_name(resource), "reason", reason, "pid", (int)child->pid, "session",
 		(json_int_t)resource->session, "restarts", (json_int_t)resource->restarts,
@@ -103,7 +103,7 @@ static json_t *describe(const struct child *child)
 		(json_int_t)resource->devices, "devices_healthy", (json_int_t)resource->healthy,
 		"since", since, "devices_file", file, "next_try", next_try, "registration",
 		child->registration == REGISTRATION_WATCHER ? "watcher" : "socket", "refused",
-		(int)resource->refused);
+		(int)resource->refused, "note", child->claims.note ?: "");
 }
 
 int status_json(const struct manager *manager, char **ret)

@@ -9,7 +9,7 @@
 
 #define SAID_EACH 10
 
-enum change { CAME, WENT, FAILED, RECOVERED, REASON, CHANGES };
+enum change { CAME, WENT, CLAIMED, FAILED, RECOVERED, REASON, CHANGES };
 
 static const struct {
 	int level;
@@ -17,6 +17,7 @@ static const struct {
 } texts[CHANGES] = {
 	[CAME] = { LOG_NOTICE, "is there", "are there" },
 	[WENT] = { LOG_NOTICE, "is no longer offered", "are no longer offered" },
+	[CLAIMED] = { LOG_NOTICE, "is not offered", "are not offered" },
 	[FAILED] = { LOG_WARNING, "is unhealthy", "are unhealthy" },
 	[RECOVERED] = { LOG_NOTICE, "is healthy again", "are healthy again" },
 	[REASON] = { LOG_INFO, "is still unhealthy", "are unhealthy for another reason" },
@@ -40,7 +41,11 @@ static bool same_reason(const struct snapshot_unit *a, const struct snapshot_uni
 static void compare(const struct snapshot_unit *before, const struct snapshot_unit *after,
 	size_t counts[static CHANGES])
 {
-	if (before->healthy != after->healthy)
+	if (before->foreign != after->foreign)
+		say(after->foreign ? CLAIMED : CAME, after, counts);
+	else if (after->foreign)
+		return;
+	else if (before->healthy != after->healthy)
 		say(after->healthy ? RECOVERED : FAILED, after, counts);
 	else if (!after->healthy && !same_reason(before, after))
 		say(REASON, after, counts);
@@ -63,10 +68,10 @@ void changes_log(const struct snapshot *before, const struct snapshot *after)
 		else {
 			const struct snapshot_unit *unit = &after->units[k++];
 
-			if (before)
+			if (before && !unit->foreign)
 				say(CAME, unit, counts);
 			if (!unit->healthy)
-				say(FAILED, unit, counts);
+				say(unit->foreign ? CLAIMED : FAILED, unit, counts);
 		}
 	}
 	for (size_t change = 0; change < CHANGES; change++)

@@ -58,41 +58,82 @@ static int load(int fd, struct edition **ret, struct error *error)
 }
 
 /* Offers what the inventory has now; 1 if the kubelet is sent a list. */
-static int offer(struct plugin *plugin, struct edition *edition, struct inventory *inventory)
+static int offer(struct plugin *plugin, struct snapshot *snapshot)
 {
-	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
 	_cleanup_offer_ struct offer *new_offer = NULL;
 	int r;
 
-	r = offer_new(edition, snapshot, &new_offer);
+	r = offer_new(plugin->edition, snapshot, &new_offer);
 	if (r < 0)
 		return r;
+	if (plugin->edition->declaration->cdi_spec.kind && plugin->publishing.made) {
+		r = offer_use_cdi(new_offer, &plugin->publishing.left_out);
+		if (r < 0)
+			return r;
+	}
 	return service_offer(plugin->service, new_offer);
 }
 
-/* Logs what differs from what was logged last. */
-static void say_changes(struct plugin *plugin)
+static void tell_ready(struct plugin *plugin)
 {
-	struct snapshot *snapshot = inventory_snapshot(plugin->inventory);
+	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_READY);
 
+	if (plugin->ready_owed)
+		plugin_tell(plugin, &message);
+	plugin->ready_owed = false;
+}
+
+/* Logs what differs from what was logged last. */
+static void say_changes(struct plugin *plugin, struct snapshot *snapshot)
+{
 	changes_log(plugin->said, snapshot);
 	snapshot_unref(plugin->said);
-	plugin->said = snapshot;
+	plugin->said = snapshot_ref(snapshot);
+}
+
+/* Somebody has to find out when they may be forgotten. */
+static void tell_gone(struct plugin *plugin, const struct snapshot *snapshot)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_GONE);
+
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		message.devices += !snapshot->units[i].present || snapshot->units[i].may_be_gone;
+	if (message.devices == plugin->gone_told)
+		return;
+	plugin->gone_told = message.devices;
+	plugin_tell(plugin, &message);
+}
+
+void plugin_offer(struct plugin *plugin)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(plugin->inventory);
+	int waits, r;
+
+	waits = claiming_propose(plugin, snapshot);
+	waits += publish_propose(plugin, snapshot);
+	if (waits > 0)
+		return;
+	r = offer(plugin, snapshot);
+	if (r < 0) {
+		log_error(
+			"a change of devices cannot be told to the kubelet: %s; the last list stays",
+			r == -E2BIG ? "the list would pass 4 MiB" : strerror(-r));
+		return;
+	}
+	plugin->offered = true;
+	tell_ready(plugin);
+	tell_gone(plugin, snapshot);
+	say_changes(plugin, snapshot);
 }
 
 static void on_inventory_changed(struct inventory *inventory, void *userdata)
 {
 	struct plugin *plugin = userdata;
-	int r;
 
 	/* One that is not in force yet, or no longer. */
 	if (inventory != plugin->inventory)
 		return;
-	r = offer(plugin, plugin->edition, inventory);
-	if (r < 0)
-		log_error(
-			"a change of devices cannot be told to the kubelet: %s; the last list stays",
-			r == -E2BIG ? "the list would pass 4 MiB" : strerror(-r));
+	plugin_offer(plugin);
 	plugin_report(plugin);
 }
 
@@ -184,32 +225,31 @@ static int configure(struct plugin *plugin, int fd, int memory_fd, struct error 
 		if (r < 0)
 			return error_set(error, r, "cannot start gRPC: %s", strerror(-r));
 	}
-	r = offer(plugin, edition, inventory);
-	if (r < 0)
-		return error_set(
-			error, r, "cannot make the list for the kubelet: %s", strerror(-r));
-
 	inventory_free(plugin->inventory);
 	edition_unref(plugin->edition);
 	plugin->inventory = TAKE_PTR(inventory);
 	plugin->edition = TAKE_PTR(edition);
-	say_changes(plugin);
+	claiming_renew(plugin);
 	return 0;
 }
 
 void plugin_configure(struct plugin *plugin, int fd, int memory_fd)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_READY);
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_REFUSED);
 	struct error error = {};
 
 	if (configure(plugin, fd, memory_fd, &error) < 0) {
-		message.type = CONTROL_REFUSED;
 		(void)snprintf(message.text, sizeof(message.text), "%s", error.message);
 		plugin_tell(plugin, &message);
 		return;
 	}
-	plugin_tell(plugin, &message);
-	plugin_report(plugin);
+	/* READY says that the kubelet's calls can be answered, from the old offer or the first. */
+	plugin->ready_owed = true;
+	plugin_offer(plugin);
+	if (plugin->offered) {
+		tell_ready(plugin);
+		plugin_report(plugin);
+	}
 	/* The kubelet reads options at registration only. The other way round needs nothing: a
 	 * PreStartContainer without a command is answered OK. */
 	if (plugin->session && !plugin->session_pre_starts &&

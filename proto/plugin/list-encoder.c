@@ -99,6 +99,12 @@ static uint8_t *put_device(uint8_t *p, const struct snapshot_unit *unit, const c
 	return p;
 }
 
+/* How many ids a unit is listed with. */
+static unsigned n_offered(const struct snapshot *snapshot, size_t unit)
+{
+	return snapshot->units[unit].foreign ? 0 : snapshot->replicas;
+}
+
 int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret_size)
 {
 	char id[OFFERED_ID_MAX + 1];
@@ -106,7 +112,7 @@ int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret
 	uint8_t *data, *p;
 
 	for (size_t i = 0; i < snapshot->n_units; i++)
-		for (unsigned replica = 0; replica < snapshot->replicas; replica++) {
+		for (unsigned replica = 0; replica < n_offered(snapshot, i); replica++) {
 			snapshot_offered_id(snapshot, i, replica, id);
 			size += string_size(device_size(&snapshot->units[i], strlen(id)));
 		}
@@ -116,7 +122,7 @@ int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret
 	if (!data)
 		return -ENOMEM;
 	for (size_t i = 0; i < snapshot->n_units; i++)
-		for (unsigned replica = 0; replica < snapshot->replicas; replica++) {
+		for (unsigned replica = 0; replica < n_offered(snapshot, i); replica++) {
 			snapshot_offered_id(snapshot, i, replica, id);
 			p = put_device(p, &snapshot->units[i], id);
 		}

@@ -13,8 +13,10 @@
 #include <sys/socket.h>
 
 #include "common/log.h"
+#include "common/sealed.h"
 #include "common/spawn-request.h"
 #include "proto/plugin/plugin.h"
+#include "proto/plugin/pod-reader.h"
 #include "proto/plugin/spawn-template.h"
 
 /* Calls get this long to be answered when the process stops. */
@@ -24,6 +26,9 @@
 #define TELL_TIMEOUT_MSEC 1000
 /* Growth beyond this makes it look for what can go back to the kernel. */
 #define UNUSED_MEMORY_MAX (512UL << 10)
+
+/* Of CONTROL_IN_USE. */
+#define IN_USE_MAX RPC_REQUEST_MAX
 
 /* Of the leak sanitizer, where the build has it: it looks for leaks in exit(), which is not called.
  */
@@ -169,11 +174,45 @@ static void handle_stop(struct plugin *plugin, struct control_message *message)
 	(void)sd_event_exit(plugin->event, 0);
 }
 
+static void handle_published(struct plugin *plugin, struct control_message *message)
+{
+	if (publish_answered(plugin, message) > 0) {
+		plugin_offer(plugin);
+		plugin_report(plugin);
+	}
+}
+
+static void handle_owners(struct plugin *plugin, struct control_message *message)
+{
+	if (claiming_answered(plugin, message) > 0) {
+		plugin_offer(plugin);
+		plugin_report(plugin);
+	}
+}
+
+static void handle_in_use(struct plugin *plugin, struct control_message *message)
+{
+	_cleanup_free_ char *ids = NULL;
+	size_t size;
+	int r = plugin->inventory ? sealed_read(message->fds[0], IN_USE_MAX, &ids, &size)
+				  : -ENODATA;
+
+	if (r >= 0)
+		r = inventory_drop_gone(plugin->inventory, ids, message->session);
+	if (r > 0) {
+		plugin_offer(plugin);
+		plugin_report(plugin);
+	}
+}
+
 static void (*const handlers[])(struct plugin *plugin, struct control_message *message) = {
 	[CONTROL_CONFIGURE] = handle_configure,
 	[CONTROL_SESSION] = handle_session,
 	[CONTROL_END_SESSION] = handle_end_session,
 	[CONTROL_STOP] = handle_stop,
+	[CONTROL_PUBLISHED] = handle_published,
+	[CONTROL_OWNERS] = handle_owners,
+	[CONTROL_IN_USE] = handle_in_use,
 };
 
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -282,6 +321,8 @@ static void plugin_done(struct plugin *plugin)
 	plugin->inventory = inventory_free(plugin->inventory);
 	plugin->edition = edition_unref(plugin->edition);
 	snapshot_unref(plugin->said);
+	claiming_done(&plugin->claiming);
+	publish_done(&plugin->publishing);
 	tally_done(&plugin->tally);
 	sd_event_source_disable_unref(plugin->alive_source);
 	sd_event_source_disable_unref(plugin->report_source);
@@ -310,6 +351,8 @@ int main(int argc, char *argv[])
 	(void)prctl(PR_SET_NAME, "devplugd-plugin");
 	(void)signal(SIGPIPE, SIG_IGN);
 	reduce_footprint();
+	if (streq(plugin.resource, POD_READER_NAME))
+		_exit(pod_reader_run() < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 	r = run(&plugin);
 	plugin_done(&plugin);
 	/* The kernel closes connections and ends gRPC's threads sooner than gRPC would, and the

@@ -36,7 +36,7 @@ struct edition *edition_unref(struct edition *edition)
 
 int offer_new(struct edition *edition, struct snapshot *snapshot, struct offer **ret)
 {
-	struct offer *offer = malloc(sizeof(*offer));
+	struct offer *offer = calloc(1, sizeof(*offer));
 
 	if (!offer)
 		return -ENOMEM;
@@ -45,6 +45,33 @@ int offer_new(struct edition *edition, struct snapshot *snapshot, struct offer *
 	offer->snapshot = snapshot_ref(snapshot);
 	*ret = offer;
 	return 0;
+}
+
+int offer_use_cdi(struct offer *offer, const struct strings *but_for)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < but_for->count && r >= 0; i++) {
+		const char *id = but_for->items[i];
+
+		r = strings_add(&offer->no_cdi_ids, id, strlen(id));
+		if (r >= 0)
+			r = map_put(&offer->no_cdi, offer->no_cdi_ids.items[i], offer);
+	}
+	offer->cdi = r >= 0;
+	return r;
+}
+
+bool offer_has_cdi(const struct offer *offer, const char *const *ids, size_t n_ids)
+{
+	unsigned replica;
+	size_t unit;
+
+	for (size_t i = 0; i < n_ids && offer->cdi; i++)
+		if (snapshot_find(offer->snapshot, ids[i], &unit, &replica) >= 0 &&
+			map_get(&offer->no_cdi, offer->snapshot->units[unit].device->id))
+			return false;
+	return offer->cdi;
 }
 
 struct offer *offer_ref(struct offer *offer)
@@ -58,6 +85,8 @@ struct offer *offer_unref(struct offer *offer)
 	if (offer && atomic_fetch_sub(&offer->references, 1) == 1) {
 		edition_unref(offer->edition);
 		snapshot_unref(offer->snapshot);
+		map_done(&offer->no_cdi);
+		strings_done(&offer->no_cdi_ids);
 		free(offer);
 	}
 	return NULL;

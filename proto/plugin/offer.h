@@ -9,6 +9,7 @@
 
 #include "config/config.h"
 #include "drivers/inventory.h"
+#include "drivers/map.h"
 
 /* A configuration that several offers share. */
 struct edition {
@@ -27,10 +28,19 @@ struct offer {
 	atomic_uint references;
 	struct edition *edition;
 	struct snapshot *snapshot;
+	bool cdi;          /* devices are given to containers by their CDI names */
+	struct map no_cdi; /* but not these */
+	struct strings no_cdi_ids;
 };
 
 /* Takes a reference of each. */
 int offer_new(struct edition *edition, struct snapshot *snapshot, struct offer **ret);
+
+/* Has devices given by their CDI names, but for those of these ids. Returns 0 or -ENOMEM. */
+int offer_use_cdi(struct offer *offer, const struct strings *but_for);
+
+/* Whether all of the offered ids may be given by CDI name. */
+bool offer_has_cdi(const struct offer *offer, const char *const *ids, size_t n_ids);
 struct offer *offer_ref(struct offer *offer);
 struct offer *offer_unref(struct offer *offer);
 DEFINE_CLEANUP(struct offer *, offer_unref)

@@ -9,7 +9,9 @@
 #include <systemd/sd-event.h>
 
 #include "common/control.h"
+#include "proto/plugin/claiming.h"
 #include "proto/plugin/pre-start.h"
+#include "proto/plugin/publish.h"
 #include "proto/plugin/service.h"
 #include "proto/plugin/session.h"
 #include "proto/plugin/tally.h"
@@ -27,6 +29,11 @@ struct plugin {
 	struct edition *edition;
 	struct inventory *inventory;
 	struct service *service;
+	struct claiming claiming;
+	uint64_t gone_told; /* how many vanished devices the supervisor knows of */
+	struct publishing publishing;
+	bool offered;    /* something; else the supervisor is not told yet that it may register */
+	bool ready_owed; /* the answer to a configuration that was accepted */
 	struct snapshot *said; /* the one whose state was logged last */
 
 	struct session *session;
@@ -45,6 +52,9 @@ void plugin_tell(struct plugin *plugin, const struct control_message *message);
  * tells the supervisor which. The first one begins with what is remembered in `memory_fd`, if that
  * is a descriptor. */
 void plugin_configure(struct plugin *plugin, int fd, int memory_fd);
+
+/* Offers the kubelet what is in force, as soon as the supervisor has done its part. */
+void plugin_offer(struct plugin *plugin);
 
 /* Has the inventory reported to the supervisor: the first time at once, later after what is
  * pressing. */

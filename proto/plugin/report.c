@@ -55,6 +55,12 @@ static uint64_t allocations_of(
 	return sum;
 }
 
+/* What the kubelet is told, and of what it is not told that it belongs to another resource. */
+static const char *health_text(const struct snapshot_unit *unit)
+{
+	return unit->foreign ? "Claimed" : unit->healthy ? "Healthy" : "Unhealthy";
+}
+
 static void write_device(struct json_writer *writer, const struct plugin *plugin,
 	const struct snapshot *snapshot, size_t i, struct last_time *last)
 {
@@ -63,7 +69,7 @@ static void write_device(struct json_writer *writer, const struct plugin *plugin
 	json_write_text(writer, i > 0 ? ",{\"id\":" : "{\"id\":");
 	json_write_string(writer, unit->device->id);
 	json_write_text(writer, ",\"health\":");
-	json_write_string(writer, unit->healthy ? "Healthy" : "Unhealthy");
+	json_write_string(writer, health_text(unit));
 	json_write_text(writer, ",\"reason\":");
 	json_write_string(writer, unit->reason);
 	json_write_text(writer, ",\"since\":");
@@ -132,9 +138,10 @@ static int tell_devices(struct plugin *plugin)
 	int r;
 
 	snapshot = inventory_snapshot(plugin->inventory);
-	message.devices = snapshot->n_units;
-	for (size_t i = 0; i < snapshot->n_units; i++)
+	for (size_t i = 0; i < snapshot->n_units; i++) {
+		message.devices += !snapshot->units[i].foreign;
 		message.healthy += snapshot->units[i].healthy;
+	}
 	r = inventory_memfd(plugin, snapshot);
 	if (r < 0)
 		return r;

@@ -174,10 +174,13 @@ int response_allocate(const struct offer *offer, const V1beta1__AllocateRequest 
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		const V1beta1__ContainerAllocateRequest *container = request->container_requests[i];
 
-		r = allocation_build(offer->edition->declaration, offer->snapshot,
-			declaration_root(offer->edition->declaration),
-			(const char *const *)container->devices_ids, container->n_devices_ids,
-			&allocations[i], error);
+		const char *const *ids = (const char *const *)container->devices_ids;
+
+		r = (offer_has_cdi(offer, ids, container->n_devices_ids)
+				? allocation_build_cdi
+				: allocation_build)(offer->edition->declaration, offer->snapshot,
+			declaration_root(offer->edition->declaration), ids,
+			container->n_devices_ids, &allocations[i], error);
 	}
 	if (r >= 0)
 		r = response_pack(allocations, n, ret_data, ret_size, error);

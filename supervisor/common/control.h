@@ -24,6 +24,15 @@ enum control_type {
 			    the socket's absolute path */
 	CONTROL_END_SESSION, /* session: close it; the child answers SESSION_ENDED */
 	CONTROL_STOP,        /* end all and exit 0 */
+	CONTROL_PUBLISHED,   /* session: the number of a PUBLISH; text: why nothing came of it, or
+				empty */
+	CONTROL_OWNERS, /* session: the number of the newest CLAIMS; fd 0, if any: sealed memfd with
+			   the devices that belong to other resources, see drivers/claims.h. Also
+			   unasked, when that changes */
+	CONTROL_IN_USE, /* session: a CLOCK_MONOTONIC time; fd 0: sealed memfd with ids, a line
+			   each, that containers had after that: devices that were gone by then and
+			   are not among them may be forgotten */
+	CONTROL_LOOK,   /* to the reader of pod resources; fd 0: connection to the kubelet */
 	/* child to supervisor */
 	CONTROL_READY,      /* configuration accepted and first inventory complete */
 	CONTROL_REFUSED,    /* text: why the last CONFIGURE was refused; what was in force stays */
@@ -32,7 +41,15 @@ enum control_type {
 	CONTROL_SESSION_ENDED, /* session; text: why */
 	CONTROL_DEVICES,       /* devices, healthy; fd 0: memfd with the inventory as JSON;
 			  fd 1, if any: memfd with what to remember of the devices' health */
-	CONTROL_ALIVE, /* sent every CONTROL_ALIVE_INTERVAL by a child whose threads all move */
+	CONTROL_PUBLISH,  /* session: a number of the child's choice; fd 0: sealed memfd with the
+			     files that others find its devices by (drivers/publication.h), all of
+			     them */
+	CONTROL_GONE,     /* devices: how many that have vanished are still listed */
+	CONTROL_ASSIGNED, /* from the reader of pod resources; fd 0: sealed memfd with lines of
+			     "RESOURCE<TAB>ID", all that containers have */
+	CONTROL_CLAIMS, /* session: a number of the child's choice; fd 0: sealed memfd with what it
+			   found, see drivers/claims.h */
+	CONTROL_ALIVE,  /* sent every CONTROL_ALIVE_INTERVAL by a child whose threads all move */
 };
 
 /* What the child's memfd of CONTROL_DEVICES may hold at most. */
@@ -42,7 +59,7 @@ enum control_type {
 
 struct control_message {
 	enum control_type type;
-	uint64_t session; /* 0 where the type has none */
+	uint64_t session; /* or number of a proposal; 0 where the type has none */
 	uint64_t devices, healthy;
 	char text[CONTROL_TEXT_MAX]; /* NUL-terminated UTF-8 */
 	int fds[CONTROL_FDS_MAX];    /* -EBADF where absent; owned by the holder of the message */

@@ -18,6 +18,10 @@
 #define TEMPLATE_VARIABLE    "LD_BIND_NOW"
 #define TEMPLATE_ENVIRONMENT TEMPLATE_VARIABLE "=1"
 
+/* In the place of a resource's name, which has a "/": the process is the reader of pod resources
+ * (proto/plugin/pod-reader.h). */
+#define POD_READER_NAME "pod-resources"
+
 /* Descriptors of a request: output, control and status of struct child_ends. */
 #define TEMPLATE_FDS 3
 

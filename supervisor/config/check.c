@@ -105,6 +105,40 @@ static int check_names(const struct config *config, struct report *report)
 	return 0;
 }
 
+/* Two files of one kind could have a device of one name, which runtimes then refuse. */
+static int check_kinds(const struct config *config, struct report *report)
+{
+	_cleanup_(claims_done) struct claims kinds = { 0 };
+	int r;
+
+	for (size_t i = 0; i < config->declared.count; i++) {
+		const struct declaration *declaration = groups_get(&config->declared, i);
+		const char *kind = declaration->cdi_spec.kind;
+		_cleanup_strings_ struct strings text = { 0 };
+
+		if (!kind)
+			continue;
+		r = strings_add(&text, kind, strlen(kind));
+		if (r < 0)
+			return r;
+		r = claims_add(&kinds, declaration, &text);
+		if (r < 0)
+			return r;
+	}
+	claims_sort(&kinds);
+	for (size_t i = 1; i < kinds.count; i++) {
+		const struct declaration *first = kinds.items[i - 1].declaration;
+
+		if (streq(kinds.items[i].text, kinds.items[i - 1].text))
+			complain(report, kinds.items[i].declaration, "cdi_spec.kind",
+				"is \"%s\", as that of resources[%zu] \"%s\" at %s:%u is: give each "
+				"resource a kind of its own",
+				kinds.items[i].text, first->position, first->name,
+				first->origin.file, first->origin.line);
+	}
+	return 0;
+}
+
 static void check_claim(
 	const struct claim *first, const struct claim *second, struct report *report)
 {
@@ -153,6 +187,8 @@ int config_check(const struct config *config, struct report *report)
 		(void)report_add(report, &config->origin, "resources",
 			"%zu are declared, the most is %d", config->declared.count, RESOURCES_MAX);
 	r = check_names(config, report);
+	if (r >= 0)
+		r = check_kinds(config, report);
 	if (r >= 0)
 		r = check_claims(config, report);
 	if (r < 0)

@@ -17,7 +17,13 @@
 #define DEFAULT_PLUGIN_DIR  "/var/lib/kubelet/device-plugins"
 /* And where its plugin watcher does (pkg/kubelet/config/defaults.go). */
 #define DEFAULT_REGISTRY_DIR "/var/lib/kubelet/plugins_registry"
-#define RUNTIME_DROP_IN_DIR  "/run/devplugd.conf.d"
+/* Where container runtimes look for CDI files that come and go (CDI's SPEC.md, pkg/cdi/doc.go). */
+#define DEFAULT_CDI_DIR "/var/run/cdi"
+/* Section 4.1 of the Device Information Specification of the Network Plumbing Working Group. */
+#define DEFAULT_DEVICE_INFO_DIR "/var/run/k8s.cni.cncf.io/devinfo/dp"
+/* Where the kubelet tells which container has which device (pkg/kubelet/apis/podresources). */
+#define DEFAULT_POD_RESOURCES_SOCKET "/var/lib/kubelet/pod-resources/kubelet.sock"
+#define RUNTIME_DROP_IN_DIR          "/run/devplugd.conf.d"
 
 /* struct sockaddr_un has room for 107 bytes and a NUL. */
 #define SOCKET_PATH_MAX 107
@@ -34,6 +40,9 @@ struct kubelet_config {
 	char *device_plugin_dir;
 	char *plugins_registry_dir;
 	int registration; /* enum registration_way: SOCKET or WATCHER */
+	bool pod_resources;
+	char *pod_resources_socket;
+	uint64_t pod_resources_interval; /* microseconds */
 };
 
 struct resource_config {
@@ -50,6 +59,7 @@ struct config {
 	char *runtime_dir;
 	int log_level;   /* syslog level */
 	char *host_root; /* resources have it, unless they have their own */
+	char *cdi_dir, *device_info_dir;
 	struct kubelet_config kubelet;
 	struct groups cordon; /* struct cordon, ids as written; resources have their part of it */
 	struct resource_config *resources; /* enabled ones only, in file order, names unique */

@@ -96,6 +96,34 @@ static const struct option kubelet_options[] = {
 		.check = check_plugin_dir,
 		.help = "Directory that the kubelet's plugin watcher looks into.",
 	},
+	{
+		.key = "pod_resources",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct kubelet_config, pod_resources),
+		.default_integer = true,
+		.help = "Whether the kubelet is asked if a device that has vanished is still in use; one "
+			"that is not is taken off the list. If not, it stays there as unhealthy.",
+	},
+	{
+		.key = "pod_resources_socket",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct kubelet_config, pod_resources_socket),
+		.default_string = DEFAULT_POD_RESOURCES_SOCKET,
+		.maximum = SOCKET_PATH_MAX,
+		.check = form_absolute_path,
+		.help = "Where the kubelet answers that, its PodResources socket.",
+	},
+	{
+		.key = "pod_resources_interval",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct kubelet_config, pod_resources_interval),
+		.minimum = 1000,
+		.maximum = 3600LL * 1000,
+		.default_integer = 10LL * 1000,
+		.unit = "seconds",
+		.help = "Time from one question to the next, asked only while a device has vanished, and "
+			"for how long a device must have vanished before an answer counts.",
+	},
 };
 
 static const struct option_table kubelet_table = {
@@ -137,6 +165,25 @@ static const struct option config_options[] = {
 			"where the host's /dev, /sys and so on are mounted, such as \"/host\". Paths "
 			"of devices, files and mounts are still written, and told to the kubelet, as "
 			"the host has them; programs that are run are the container's own.",
+	},
+	{
+		.key = "cdi_dir",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct config, cdi_dir),
+		.maximum = 3800,
+		.default_string = DEFAULT_CDI_DIR,
+		.check = form_absolute_path,
+		.help = "Directory for the files of resources with cdi_spec, where the container runtime "
+			"looks for them.",
+	},
+	{
+		.key = "device_info_dir",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct config, device_info_dir),
+		.maximum = 3800,
+		.default_string = DEFAULT_DEVICE_INFO_DIR,
+		.check = form_absolute_path,
+		.help = "Directory for what CNI plugins are told about network devices.",
 	},
 	{
 		.key = "kubelet",

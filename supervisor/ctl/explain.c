@@ -50,7 +50,10 @@ static void explain_serving(const json_t *resource)
 		(long long)snapshot_integer(resource, "devices_total"),
 		(long long)snapshot_integer(resource, "devices_healthy"));
 	explain_child(resource);
-	if (snapshot_integer(resource, "devices_total") == 0)
+	if (snapshot_integer(resource, "devices_total") == 0 &&
+		json_array_size(json_object_get(resource, "devices")) > 0)
+		(void)puts("All devices that match belong to other resources, see below.");
+	else if (snapshot_integer(resource, "devices_total") == 0)
 		(void)puts(
 			"No device matches. See that the hardware is there and that `match` names "
 			"it; a device is offered the moment it appears.");
@@ -125,13 +128,20 @@ static const struct {
 
 static void explain_device(const json_t *device)
 {
+	bool claimed = streq(text_of(device, "health"), "Claimed");
 	const char *reason = text_of(device, "reason");
 
 	if (streq(text_of(device, "health"), "Healthy"))
 		return;
-	(void)printf("\nDevice %s is unhealthy since %s: %s.\n", text_of(device, "id"),
-		text_of(device, "since"), *reason ? reason : "no reason is known");
-	if (startswith(reason, "cordoned"))
+	(void)printf("\nDevice %s is %s since %s: %s.\n", text_of(device, "id"),
+		claimed ? "not offered" : "unhealthy", text_of(device, "since"),
+		*reason ? reason : "no reason is known");
+	if (claimed)
+		(void)puts(
+			"A device belongs to the first resource, in the order of the configuration, "
+			"that finds it, and is not in the list of others. To offer it in both, set "
+			"overlap = true in both.");
+	else if (startswith(reason, "cordoned"))
 		(void)puts(
 			"New containers do not get it. \"devplugctl uncordon\" offers it again.");
 	else
@@ -155,6 +165,8 @@ int show_explanation(const struct snapshot *snapshot)
 			(void)printf("The reason: %s.\n", reason);
 		states[i].explain(resource);
 	}
+	if (*text_of(resource, "note"))
+		(void)printf("Note: %s.\n", text_of(resource, "note"));
 	if (json_is_true(json_object_get(resource, "refused")))
 		(void)puts(
 			"Its newest configuration was refused, so the one before stays in force. "

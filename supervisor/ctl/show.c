@@ -23,6 +23,12 @@ static bool is_healthy(const json_t *device)
 	return streq(snapshot_string(device, "health"), "Healthy");
 }
 
+/* By another resource, which is nobody's trouble. */
+static bool is_claimed(const json_t *device)
+{
+	return streq(snapshot_string(device, "health"), "Claimed");
+}
+
 static void add_heading(struct table *table, const char *const *words, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -63,7 +69,7 @@ static void print_troubles(const json_t *resource, const char **gap)
 	for (size_t i = 0; i < json_array_size(devices); i++) {
 		const json_t *device = json_array_get(devices, i);
 
-		if (is_healthy(device))
+		if (is_healthy(device) || is_claimed(device))
 			continue;
 		(void)printf("%s%s, device %s (unhealthy since %s): %s\n", *gap, name,
 			snapshot_string(device, "id"), snapshot_string(device, "since"),
@@ -122,8 +128,11 @@ static void add_device(struct table *table, const json_t *resource, const json_t
 	join_numa(device, numa, sizeof(numa));
 	table_add(table, COLOUR_NONE, "%s", snapshot_string(resource, "name"));
 	table_add(table, COLOUR_NONE, "%s", snapshot_string(device, "id"));
-	table_add(table, is_healthy(device) ? COLOUR_GOOD : COLOUR_BAD, "%s",
-		snapshot_string(device, "health"));
+	table_add(table,
+		is_healthy(device)           ? COLOUR_GOOD
+			: is_claimed(device) ? COLOUR_NONE
+					     : COLOUR_BAD,
+		"%s", snapshot_string(device, "health"));
 	table_add(table, COLOUR_NONE, "%s", numa);
 	table_add(table, COLOUR_NONE, "%lld", (long long)snapshot_integer(device, "allocations"));
 	table_add(table, COLOUR_NONE, "%s", snapshot_string(device, "since"));

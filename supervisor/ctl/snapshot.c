@@ -110,7 +110,7 @@ static json_t *clean_resource(int directory_fd, const json_t *resource)
 	json_t *document = load_devices(directory_fd, resource), *result;
 
 	result = json_pack(
-		"{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o, s:o, s:b, s:I, "
+		"{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o, s:o, s:b, s:o, s:I, "
 		"s:o, s:o}",
 		"name", clean_string(resource, "name"), "driver", clean_string(resource, "driver"),
 		"state", clean_string(resource, "state"), "reason",
@@ -122,7 +122,8 @@ static json_t *clean_resource(int directory_fd, const json_t *resource)
 		snapshot_integer(resource, "devices_healthy"), "since",
 		clean_string(resource, "since"), "next_try", clean_string(resource, "next_try"),
 		"registration", clean_string(resource, "registration"), "refused",
-		(int)json_is_true(json_object_get(resource, "refused")), "allocations",
+		(int)json_is_true(json_object_get(resource, "refused")), "note",
+		clean_string(resource, "note"), "allocations",
 		snapshot_integer(document, "allocations"), "last_allocation",
 		clean_string(document, "last_allocation"), "devices", clean_devices(document));
 	json_decref(document);

@@ -85,12 +85,12 @@ class Node:
 
     # --- configuration
 
-    def configure(self, *resources, text=""):
+    def configure(self, *resources, text="", kubelet=""):
         body = ",\n".join(resources)
         with open(self.config + ".new", "w") as file:
             file.write(
                 f'runtime_dir = "{self.run}";\n'
-                f'kubelet = {{ device_plugin_dir = "{self.plugins}"; }};\n'
+                f'kubelet = {{ device_plugin_dir = "{self.plugins}"; {kubelet} }};\n'
                 f"{text}\nresources = (\n{body}\n);\n"
             )
         os.rename(self.config + ".new", self.config)
@@ -174,7 +174,7 @@ class Node:
                     words = file.read().split("\0")
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if len(words) > 1 and words[0].endswith("devplugd-plugin") and words[1] != "--template":
+            if len(words) > 1 and words[0].endswith("devplugd-plugin") and "/" in words[1]:
                 names[pid] = words[1]
         return names
 

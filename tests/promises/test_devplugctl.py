@@ -15,7 +15,7 @@ from node import NodeTest, program, static, until
 RESOURCE_MEMBERS = {
     "name": str, "driver": str, "state": str, "reason": str, "pid": int, "session": int, "restarts": int,
     "registered": bool, "devices_total": int, "devices_healthy": int, "since": str, "next_try": str,
-    "registration": str, "refused": bool, "allocations": int, "last_allocation": str, "devices": list,
+    "registration": str, "refused": bool, "note": str, "allocations": int, "last_allocation": str, "devices": list,
 }
 DEVICE_MEMBERS = {"id": str, "health": str, "reason": str, "since": str, "numa": list, "allocations": int}
 MEMBERS = {"generation": int, "pid": int, "config_file": str, "running": bool, "reloads": int,

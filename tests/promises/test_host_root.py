@@ -74,7 +74,7 @@ class HostRoot(NodeTest):
         other = self.node.path("other")
         os.makedirs(other + "/dev")
         os.mknod(other + "/dev/x7", 0o600 | stat.S_IFCHR, os.makedev(240, 7))
-        resources = path("x", "/dev/x*"), path("own", "/dev/x*", f'overlap = true; host_root = "{other}";')
+        resources = path("x", "/dev/x*", "overlap = true;"), path("own", "/dev/x*", f'overlap = true; host_root = "{other}";')
         self.serve(*resources)
         self.node.await_allocatable(x=2, own=1)
         pids = {name: r["pid"] for name, r in self.node.await_serving().items()}

@@ -24,7 +24,7 @@ static const struct {
 	{ "name = \"x\";",
 		"1: unknown key \"name\", which belongs in \"resources = ( { name = ... } )\"\n" },
 	{ "zork = 1;",
-		"1: unknown key \"zork\", the keys here are: runtime_dir, log_level, host_root, kubelet, cordon, resources\n" },
+		"1: unknown key \"zork\", the keys here are: runtime_dir, log_level, host_root, cdi_dir, device_info_dir, kubelet, cordon, resources\n" },
 	{ "kubelet = ();", "1: kubelet: must be a group { ... }, not a list ( )\n" },
 	{ "kubelet = {\nregistration = \"default\"; };",
 		"2: kubelet.registration: must be \"socket\" or \"watcher\", not the string \"default\"\n" },
@@ -44,7 +44,7 @@ static const struct {
 	{ "kubelet = { device_plugin_dir =\n\"/123456789123456789123456789123456789123456789x\"; };",
 		"1: kubelet.device_plugin_dir: has 47 bytes, the most is 46: the path of a socket has room for 107, of which \"/\" and the names of the sockets need 61\n" },
 	{ "kubelet = { plugin_dir = \"/x\"; };",
-		"1: kubelet: unknown key \"plugin_dir\", the keys here are: device_plugin_dir, registration, plugins_registry_dir\n" },
+		"1: kubelet: unknown key \"plugin_dir\", the keys here are: device_plugin_dir, registration, plugins_registry_dir, pod_resources, pod_resources_socket, pod_resources_interval\n" },
 	{ "resources = {};",
 		"1: resources: must be a list of groups, ( { ... }, { ... } ), not a group { }\n" },
 	{ "resources = ( 5 );", "1: resources[0]: must be a group { ... }, not the number 5\n" },
@@ -167,6 +167,7 @@ static const struct {
 		SAID("container.env[1]: must be a string, not the number 2") },
 	{ ONE("container = { annotations = \"x\"; };"),
 		SAID("container.annotations: must have the form \"vendor.example/name=value\", not \"x\"") },
+	{ ONE("cdi_spec = { };"), SAID("cdi_spec.kind: is missing") },
 	{ ONE("container = { cdi = \"vendor.example/gpu\"; };"),
 		SAID("container.cdi: must be a CDI device name, VENDOR/CLASS=DEVICE, such as \"vendor.example/gpu=${id}\", not \"vendor.example/gpu\"") },
 	{ ONE("container = { device = 1; };"),
@@ -303,7 +304,7 @@ static void test_one_broken_resource(void **state)
 		{ "name = \"v.e/x\";\ndriver = \"path\";\nmatch = \"/dev/x\";\nzork = 1;",
 			"resource \"v.e/x\": unknown key \"zork\", the keys here are: name, preset, driver, "
 			"enabled, overlap, topology, prefer, registration, user, host_root, match, exclude, cordon, share, "
-			"container, health, prestart" },
+			"container, cdi_spec, health, prestart" },
 		{ "", "resource: name: is missing" },
 		{ "name = ",
 			"syntax error here or just before: look for a missing \";\", \",\" or "
@@ -367,8 +368,8 @@ static void test_names_both_places(void **state)
 	_cleanup_free_ char *found = NULL;
 	static const char text[] =
 		"resources = (\n"
-		"{ name = \"v.e/a\"; driver = \"path\"; match = \"/dev/a\"; },\n"
-		"{ name = \"v.e/b\"; driver = \"path\"; match = \"/dev/b\"; overlap = true; },\n"
+		"{ name = \"v.e/a\"; driver = \"path\"; match = \"/dev/a\"; cdi_spec = { kind = \"v.e/k\"; }; },\n"
+		"{ name = \"v.e/b\"; driver = \"path\"; match = \"/dev/b\"; overlap = true; cdi_spec = { kind = \"v.e/k\"; }; },\n"
 		"{ name = \"v.e/a\"; driver = \"path\"; match = \"/dev/b\"; }\n"
 		");\n";
 
@@ -377,9 +378,11 @@ static void test_names_both_places(void **state)
 	(void)snprintf(expected, sizeof(expected),
 		"4: resources[2] \"v.e/a\": name: already used by resources[0] at %s:2: give each "
 		"resource a name of its own\n"
+		"3: resources[1] \"v.e/b\": cdi_spec.kind: is \"v.e/k\", as that of resources[0] \"v.e/a\" "
+		"at %s:2 is: give each resource a kind of its own\n"
 		"4: resources[2] \"v.e/a\": match: names \"/dev/b\", as resources[1] \"v.e/b\" at "
 		"%s:3 does: remove one, or set overlap = true in both\n",
-		main_file, main_file);
+		main_file, main_file, main_file);
 	assert_string_equal(found, expected);
 }
 

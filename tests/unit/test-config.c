@@ -184,10 +184,15 @@ static void test_dump_of_nothing(void **state)
 		"runtime_dir = \"/run/devplugd\";\n"
 		"log_level = \"info\";\n"
 		"host_root = \"/\";\n"
+		"cdi_dir = \"/var/run/cdi\";\n"
+		"device_info_dir = \"/var/run/k8s.cni.cncf.io/devinfo/dp\";\n"
 		"kubelet = {\n"
 		"\tdevice_plugin_dir = \"/var/lib/kubelet/device-plugins\";\n"
 		"\tregistration = \"socket\";\n"
 		"\tplugins_registry_dir = \"/var/lib/kubelet/plugins_registry\";\n"
+		"\tpod_resources = true;\n"
+		"\tpod_resources_socket = \"/var/lib/kubelet/pod-resources/kubelet.sock\";\n"
+		"\tpod_resources_interval = 10;\n"
 		"};\n"
 		"resources = ( );\n");
 	again = load(text);

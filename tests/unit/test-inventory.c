@@ -95,6 +95,35 @@ static void test_hotplug(void **state)
 	assert_false(after->units[1].healthy);
 }
 
+/* What has vanished leaves when nobody has it, and not before it is sure that nobody got it last.
+ */
+static void test_drop_gone(void **state)
+{
+	uint64_t before;
+
+	host_mknod("/dev/tty1");
+	host_mknod("/dev/tty2");
+	host_mknod("/dev/tty3");
+	start("driver = \"path\"; match = \"/dev/tty*\"; share = { replicas = 2; };");
+	before = now_usec(CLOCK_MONOTONIC);
+	run_for(2 * USEC_PER_MSEC);
+	host_remove("/dev/tty1");
+	host_remove("/dev/tty2");
+	RUN_UNTIL(streq(seen(), "tty1? tty2? tty3 "));
+	assert_int_equal(inventory_drop_gone(inventory, "", before), 0);
+	assert_int_equal(inventory_drop_gone(
+				 inventory, "tty1#0\ntty2#1\nother\n", now_usec(CLOCK_MONOTONIC)),
+		0);
+	assert_string_equal(seen(), "tty1? tty2? tty3 ");
+	assert_int_equal(
+		inventory_drop_gone(inventory, "tty2#1\ntty2#0\n", now_usec(CLOCK_MONOTONIC)), 1);
+	assert_string_equal(seen(), "tty2? tty3 ");
+	assert_int_equal(inventory_drop_gone(inventory, "", now_usec(CLOCK_MONOTONIC)), 1);
+	assert_string_equal(seen(), "tty3 ");
+	host_mknod("/dev/tty1");
+	RUN_UNTIL(streq(seen(), "tty1 tty3 "));
+}
+
 static void test_nothing_there_yet(void **state)
 {
 	start("driver = \"path\"; match = \"/dev/a/b/c*\";");
@@ -296,6 +325,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_hotplug),
+		TEST(test_drop_gone),
 		TEST(test_nothing_there_yet),
 		TEST(test_link_to_elsewhere),
 		TEST(test_exclusion_and_topology),

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a resource cannot know by looking: whose its devices are, and whether containers have those
+ * that are gone. Both come as texts of many lines, so they are made into a map first.
+ */
+#include "drivers/units.h"
+
+#include "drivers/map.h"
+
+static int set_owner(struct unit *unit, const char *owner)
+{
+	char *copy = NULL;
+
+	/* What is gone stays whose it was. */
+	if (!unit->present ||
+		(owner && unit->owner_name ? streq(owner, unit->owner_name)
+					   : owner == unit->owner_name))
+		return 0;
+	if (owner) {
+		copy = strdup(owner);
+		if (!copy)
+			return -ENOMEM;
+	}
+	free(unit->owner_name);
+	unit->owner_name = copy;
+	return unit_evaluate(unit) < 0 ? -ENOMEM : 1;
+}
+
+int unit_list_set_owners(struct unit_list *list, const char *owners)
+{
+	_cleanup_(map_done) struct map by_id = { 0 };
+	_cleanup_free_ char *text = strdup(owners);
+	bool changed = false;
+	int r = text ? 0 : -ENOMEM;
+	char *rest = NULL;
+
+	for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line && r >= 0;
+		line = strtok_r(NULL, "\n", &rest)) {
+		char *tab = strchr(line, '\t');
+
+		if (!tab)
+			continue;
+		*tab = '\0';
+		r = map_put(&by_id, line, tab + 1);
+		if (r == -EEXIST)
+			r = 0;
+	}
+	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
+		r = set_owner(list->units[i], map_get(&by_id, list->units[i]->device->id));
+		changed = changed || r > 0;
+	}
+	return r < 0 ? r : changed;
+}
+
+/* The units behind offered ids, which may have the number of a replica. */
+static int find_used(char *lines, struct map *ret)
+{
+	char *rest = NULL;
+	int r = 0;
+
+	for (char *id = strtok_r(lines, "\n", &rest); id && r >= 0;
+		id = strtok_r(NULL, "\n", &rest)) {
+		*strchrnul(id, '#') = '\0';
+		r = map_put(ret, id, id);
+		if (r == -EEXIST)
+			r = 0;
+	}
+	return r;
+}
+
+int unit_list_drop_gone(struct unit_list *list, const char *in_use, uint64_t until)
+{
+	_cleanup_(map_done) struct map used = { 0 };
+	_cleanup_free_ char *text = strdup(in_use);
+	size_t kept = 0, n_dropped;
+	int r = text ? find_used(text, &used) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < list->n_units; i++) {
+		struct unit *unit = list->units[i];
+
+		if ((!unit->present || unit_may_be_gone(unit)) && unit->gone_since <= until &&
+			!map_get(&used, unit->device->id))
+			(void)unit_free(unit);
+		else
+			list->units[kept++] = unit;
+	}
+	n_dropped = list->n_units - kept;
+	list->n_units = kept;
+	return n_dropped > 0;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A proposal is made when devices come, go or change, not when only their health does; and again
+ * after a while, as long as something could not be made.
+ */
+#include "proto/plugin/publish.h"
+
+#include "common/log.h"
+#include "common/sealed.h"
+#include "drivers/publication.h"
+#include "proto/plugin/plugin.h"
+
+#define RETRY_INTERVAL (10 * USEC_PER_SEC)
+
+static int on_retry(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	plugin->publishing.retry = sd_event_source_disable_unref(plugin->publishing.retry);
+	plugin->publishing.snapshot = snapshot_unref(plugin->publishing.snapshot);
+	plugin_offer(plugin);
+	return 0;
+}
+
+static void try_again(struct plugin *plugin)
+{
+	struct publishing *publishing = &plugin->publishing;
+
+	if (!publishing->retry)
+		(void)sd_event_add_time_relative(plugin->event, &publishing->retry, CLOCK_MONOTONIC,
+			RETRY_INTERVAL, USEC_PER_SEC, on_retry, plugin);
+}
+
+static int send_proposal(struct plugin *plugin, const char *text)
+{
+	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_PUBLISH);
+	int r;
+
+	r = sealed_new("files", text, strlen(text));
+	if (r < 0)
+		return r;
+	message.fds[0] = r;
+	message.session = ++plugin->publishing.number;
+	plugin_tell(plugin, &message);
+	return 0;
+}
+
+/* Makes the text and sends it if it is new. Returns 1 if it was sent, or 0. */
+static int propose(struct plugin *plugin, struct snapshot *snapshot)
+{
+	const struct declaration *declaration = plugin->edition->declaration;
+	struct publishing *publishing = &plugin->publishing;
+	_cleanup_strings_ struct strings left_out = { 0 };
+	_cleanup_free_ char *text = NULL;
+	struct strings old = publishing->left_out;
+	int r;
+
+	r = publication_build(
+		declaration, snapshot, declaration_root(declaration), &text, &left_out);
+	if (r < 0)
+		return r;
+	publishing->left_out = left_out;
+	left_out = old;
+	if (publishing->left_out.count > 0)
+		try_again(plugin);
+	if (publishing->made && publishing->text && streq(publishing->text, text))
+		return 0;
+	r = send_proposal(plugin, text);
+	if (r < 0)
+		return r;
+	publishing->waiting = true;
+	publishing->made = false;
+	free(publishing->text);
+	publishing->text = TAKE_PTR(text);
+	return 1;
+}
+
+int publish_propose(struct plugin *plugin, struct snapshot *snapshot)
+{
+	struct publishing *publishing = &plugin->publishing;
+	int r;
+
+	/* What was published once has to be taken back, too. */
+	if (!publishing->text && !publication_is_wanted(plugin->edition->declaration, snapshot))
+		return 0;
+	if (publishing->edition == plugin->edition &&
+		snapshot_same_devices(publishing->snapshot, snapshot))
+		return publishing->waiting;
+	r = propose(plugin, snapshot);
+	if (r < 0) {
+		publishing->waiting = publishing->made = false;
+		log_error("files for the devices cannot be made: %s; containers are given device "
+			  "nodes instead",
+			r == -E2BIG ? "they would pass 4 MiB" : strerror(-r));
+		if (r != -E2BIG)
+			try_again(plugin);
+	}
+	(void)snapshot_unref(publishing->snapshot);
+	publishing->snapshot = snapshot_ref(snapshot);
+	(void)edition_unref(publishing->edition);
+	publishing->edition = edition_ref(plugin->edition);
+	return publishing->waiting;
+}
+
+int publish_answered(struct plugin *plugin, const struct control_message *message)
+{
+	struct publishing *publishing = &plugin->publishing;
+
+	if (!publishing->waiting || message->session != publishing->number)
+		return 0;
+	publishing->waiting = false;
+	publishing->made = message->text[0] == '\0';
+	if (!publishing->made)
+		try_again(plugin);
+	return 1;
+}
+
+void publish_done(struct publishing *publishing)
+{
+	(void)snapshot_unref(publishing->snapshot);
+	(void)edition_unref(publishing->edition);
+	free(publishing->text);
+	strings_done(&publishing->left_out);
+	sd_event_source_disable_unref(publishing->retry);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Only a memfd has seals; reading any other file could block.
+ */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "common/sealed.h"
+
+#ifndef MFD_NOEXEC_SEAL
+	#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+int sealed_new(const char *name, const void *data, size_t size)
+{
+	_cleanup_close_ int fd = -EBADF;
+
+	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	for (size_t done = 0; done < size;) {
+		ssize_t n = RETRY_ON_EINTR(
+			pwrite(fd, (const char *)data + done, size - done, (off_t)done));
+
+		if (n < 0)
+			return -errno;
+		done += (size_t)n;
+	}
+	if (fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+int sealed_read(int fd, size_t limit, char **ret_text, size_t *ret_size)
+{
+	_cleanup_free_ char *text = NULL;
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+	size_t size;
+
+	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)
+		return -EBADMSG;
+	if ((uint64_t)st.st_size > limit)
+		return -EFBIG;
+	size = (size_t)st.st_size;
+	text = malloc(size + 1);
+	if (!text)
+		return -ENOMEM;
+	for (size_t done = 0; done < size;) {
+		ssize_t n = RETRY_ON_EINTR(pread(fd, text + done, size - done, (off_t)done));
+
+		if (n <= 0)
+			return n < 0 ? -errno : -EBADMSG;
+		done += (size_t)n;
+	}
+	text[size] = '\0';
+	*ret_text = TAKE_PTR(text);
+	*ret_size = size;
+	return 0;
+}

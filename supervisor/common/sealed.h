@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Texts that are too long for a message, on their way from one process to another: a memfd that
+ * nobody can change any more, so that what was checked is what is used.
+ */
+
+#include "common/util.h"
+
+/* Makes a sealed memfd of the bytes. Returns the descriptor or negative errno. */
+int sealed_new(const char *name, const void *data, size_t size);
+
+/* Reads all of a descriptor that a stranger sent; the text is malloc'ed and ends in a NUL that is
+ * not counted. -EBADMSG: it is not a memfd or not sealed, -EFBIG: more than `limit` bytes. */
+int sealed_read(int fd, size_t limit, char **ret_text, size_t *ret_size);

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CDI files: there before the kubelet hears of a device, kept up to date, and understood by a container runtime."""
+import json
+import os
+import shutil
+import stat
+import subprocess
+import unittest
+
+import cdi
+from node import NodeTest, path, static, until
+
+FILE = "devplugd-vendor.example=card.json"
+KIND = 'cdi_spec = { kind = "vendor.example/card"; %s };'
+
+
+class PublishedFiles(NodeTest):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.node.path("cdi")
+        self.file = os.path.join(self.folder, FILE)
+        os.mkdir(self.node.plugins)
+        os.mkdir(self.node.path("dev"))
+
+    def add_card(self, number):
+        os.mknod(self.node.path(f"dev/card{number}"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
+
+    def configure(self, *resources, folder=None):
+        self.node.configure(*resources, text=f'cdi_dir = "{folder or self.folder}";')
+
+    def cards(self, more="", kind=KIND % ""):
+        return path("card", self.node.path("dev/card*"), kind + more)
+
+    def devices(self):
+        """Edits by qualified name, after a look at the whole document."""
+        with open(self.file) as file:
+            return cdi.check(json.load(file))
+
+    def name(self, number):
+        return "vendor.example/card=" + self.node.path(f"dev/card{number}")[1:].replace("/", ":")
+
+    def start(self):
+        self.node.start_kubelet()
+        self.node.start()
+
+    def test_names_instead_of_nodes(self):
+        self.add_card(0)
+        self.add_card(1)
+        self.configure(self.cards('container = { env = ( "A=b", "CARDS=${n}" ); };', KIND % "annotations = true;"))
+        self.start()
+        self.node.await_allocatable(card=2)
+        names = [self.name(0), self.name(1)]
+        self.assertEqual(sorted(self.devices()), names)
+        self.assertEqual(self.devices()[names[0]], {
+            "deviceNodes": [{"path": self.node.path("dev/card0"), "permissions": "rw"}], "env": ["A=b"]})
+        given, _ = self.node.pod("pod", card=2)
+        self.assertEqual(given["cdi"], names)
+        self.assertEqual(given["annotations"], {"cdi.k8s.io/vendor.example_card": ",".join(names)})
+        self.assertEqual((given["devices"], given["mounts"], given["env"]), ([], [], {"CARDS": "2"}))
+
+    def test_file_is_there_first(self):
+        """Whatever id the kubelet has been told of is in the file at that moment."""
+        self.configure(self.cards())
+        self.start()
+        self.node.await_allocatable(card=0)
+        for number in range(20):
+            self.add_card(number)
+            until(lambda: len(self.node.node_resources()["vendor.example/card"]["devices"]) == number + 1, "the new card")
+            self.assertIn(self.name(number), self.devices())
+
+    def test_refresh_and_removal(self):
+        self.add_card(0)
+        self.configure(self.cards(), static("other", 1))
+        self.start()
+        self.node.await_allocatable(card=1, other=1)
+        os.unlink(self.node.path("dev/card0"))
+        # No document without devices.
+        until(lambda: not os.path.exists(self.file), "the file to go with its only device")
+        self.add_card(0)
+        until(lambda: os.path.exists(self.file), "the file to be there again")
+        self.configure(self.cards('container = { env = ( "NEW=1" ); };'), static("other", 1))
+        self.node.reload()
+        until(lambda: "NEW=1" in self.devices()[self.name(0)].get("env", []), "the new environment in the file")
+        self.configure(static("other", 1))
+        self.node.reload()
+        until(lambda: not os.path.exists(self.file), "the file to go with its resource")
+
+    def test_removed_key(self):
+        self.add_card(0)
+        self.configure(self.cards())
+        self.start()
+        self.node.await_allocatable(card=1)
+        self.configure(self.cards(kind=""))
+        self.node.reload()
+        until(lambda: not os.path.exists(self.file), "the file to go with its key")
+
+        def look():
+            self.node.ask_kubelet("pod", "rm", "again")
+            given, _ = self.node.pod("again", card=1)
+            return given and given["devices"] and not given["cdi"]
+
+        until(look, "containers to be given nodes again")
+
+    def test_other_directory(self):
+        self.add_card(0)
+        self.configure(self.cards())
+        self.start()
+        self.node.await_allocatable(card=1)
+        other = self.node.path("other")
+        self.configure(self.cards(), folder=other)
+        self.node.reload()
+        until(lambda: os.path.exists(os.path.join(other, FILE)), "the file in its new place")
+        self.assertFalse(os.path.exists(self.file))
+
+    def test_restarts(self):
+        """A killed child, and a killed daemon, leave a file that is right until the next says so."""
+        self.add_card(0)
+        self.configure(self.cards())
+        self.start()
+        self.node.await_allocatable(card=1)
+        os.kill(self.node.resource("vendor.example/card")["pid"], 9)
+        self.assertIn(self.name(0), self.devices())
+        self.node.await_serving()
+        self.node.stop(9)
+        self.assertIn(self.name(0), self.devices())
+        for name in (FILE.replace("card", "old"), "devplugd-0123.tmp", "vendor.json"):
+            shutil.copy(self.file, os.path.join(self.folder, name))
+        self.node.start()
+        self.node.await_serving()
+        self.assertEqual(sorted(os.listdir(self.folder)), [FILE, "vendor.json"])
+        # A container may be started again while the daemon is updated.
+        self.node.stop()
+        self.assertIn(self.name(0), self.devices())
+
+    def test_without_directory(self):
+        """What cannot be written is given directly, and by name once it can be."""
+        self.add_card(0)
+        with open(self.folder, "w"):
+            pass
+        self.configure(self.cards())
+        self.start()
+        self.node.await_allocatable(card=1)
+        given, _ = self.node.pod("direct", card=1)
+        self.assertEqual(([d["container_path"] for d in given["devices"]], given["cdi"]),
+                         ([self.node.path("dev/card0")], []))
+        self.assertIn("files for the devices cannot be published: cannot write", self.node.output())
+        self.assertEqual(self.node.ask_kubelet("pod", "rm", "direct").returncode, 0)
+        os.unlink(self.folder)
+        # A change of devices tries at once.
+        self.add_card(1)
+        until(lambda: os.path.exists(self.file), "the file")
+        self.assertIn("files for the devices are published again", self.node.output())
+        self.node.await_allocatable(card=2)
+        given, _ = self.node.pod("named", card=1)
+        self.assertEqual((given["devices"], len(given["cdi"])), ([], 1))
+
+    def test_podman(self):
+        """Podman makes a container from the file."""
+        if not shutil.which("podman") or not shutil.which("crun") or not os.path.exists("/bin/busybox"):
+            self.skipTest("needs podman, crun and busybox-static")
+        self.add_card(0)
+        for name in ("bin", "proc", "sys", "dev", "etc", "tmp", "run"):
+            os.makedirs(self.node.path(f"image/{name}"))
+        shutil.copy("/bin/busybox", self.node.path("image/bin"))
+        with open(self.node.path("data"), "w") as file:
+            file.write("from the host\n")
+        self.configure(path("card", self.node.path("dev/card0"), KIND % "" + f'''
+            container = {{ nodes = ( {{ host = "/dev/zero"; path = "/dev/card-control"; permissions = "r"; }} );
+                           mounts = ( {{ host = "{self.node.path("data")}"; path = "/card/data"; read_only = true; }} );
+                           env = ( "CARD=yes" ); }};'''))
+        self.start()
+        self.node.await_allocatable(card=1)
+        given, _ = self.node.pod("pod", card=1)
+        # A namespace with the directory where podman looks, and cgroups in the one form that crun understands.
+        script = f'''
+            umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup && mount -t tmpfs none /run && mkdir /run/cdi &&
+            cp {self.file} /run/cdi/ && exec podman --root {self.node.path("store")} --runroot /run/containers-test \
+            --tmpdir /run/libpod-test --storage-driver vfs --cgroup-manager cgroupfs --events-backend none --runtime crun \
+            run --rm --network none --cgroups=disabled --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 \
+            --security-opt seccomp=unconfined --device {given["cdi"][0]} --rootfs {self.node.path("image")} \
+            /bin/busybox sh -c "$1"'''
+
+        def run(command):
+            return subprocess.run(["unshare", "-m", "-C", "sh", "-c", script, "sh", command],
+                                  capture_output=True, text=True, timeout=120)
+
+        probe = run("/bin/busybox true")
+        if probe.returncode != 0 and "CDI" not in probe.stderr:
+            self.skipTest(f"podman does not run containers here: {probe.stderr.strip()}")
+        answer = run(f'/bin/busybox stat -c "%F %t:%T" {self.node.path("dev/card0")} /dev/card-control; '
+                     "echo $CARD; /bin/busybox cat /card/data")
+        self.assertEqual(answer.stdout.split("\n"),
+                         ["character special file 1:3", "character special file 1:5", "yes", "from the host", ""],
+                         answer.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

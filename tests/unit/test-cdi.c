@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * CDI documents: names by its rules, the lowest version, and each device with what belongs to it
+ * alone. The rules as a whole are in tests/promises/cdi.py.
+ */
+#include "host-fixture.h"
+
+#include "common/log.h"
+#include "drivers/allocation.h"
+#include "drivers/cdi.h"
+#include "drivers/publication.h"
+
+static struct config *config;
+static struct inventory *inventory;
+
+static int setup(void **state)
+{
+	log_setup("test-cdi", LOG_TARGET_TEXT, LOG_CRIT);
+	return host_setup(state);
+}
+
+static int teardown(void **state)
+{
+	inventory = inventory_free(inventory);
+	config = config_free(config);
+	return host_teardown(state);
+}
+
+static void start(const char *text)
+{
+	struct error error;
+
+	inventory = inventory_free(inventory);
+	config = config_free(config);
+	config = declare(text);
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
+				 &inventory),
+		0);
+	if (inventory_start(inventory, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+static void test_names(void **state)
+{
+	static const struct {
+		const char *id, *name; /* a name that ends in "*" has a hash there */
+	} cases[] = {
+		{ "gpu-0", "gpu-0" },
+		{ "0000:03:00.0", "0000:03:00.0" },
+		{ "a", "a" },
+		{ "kvm@2", "kvm-2-*" },
+		{ "tty0+tty1", "tty0-tty1-*" },
+		{ ".hidden", "d.hidden-*" },
+		{ "-", "d--*" },
+		{ "last-", "last--*" },
+		{ "a=b", "a-b-*" },
+		{ "123456789012345678901234567890123456789012345678901234567890123",
+			"123456789012345678901234567890123456789012345678901234567890123" },
+		{ "@23456789012345678901234567890123456789012345678901234567890123",
+			"d-2345678901234567890123456789012345678901234567890123456789012*" },
+	};
+	char a[CDI_DEVICE_NAME_MAX + 1], b[CDI_DEVICE_NAME_MAX + 1];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const char *star = strchr(cases[i].name, '*');
+
+		cdi_device_name(cases[i].id, a);
+		assert_true(cdi_device_name_is_valid(a));
+		assert_int_equal(
+			strncmp(a, cases[i].name,
+				star ? (size_t)(star - cases[i].name) : strlen(cases[i].name) + 1),
+			0);
+	}
+	cdi_device_name("a@b", a);
+	cdi_device_name("a=b", b);
+	assert_string_not_equal(a, b);
+}
+
+static void test_kinds(void **state)
+{
+	static const struct {
+		const char *kind;
+		bool valid;
+	} cases[] = {
+		{ "vendor.example/gpu", true },
+		{ "v/g", true },
+		{ "vendor.example/gpu.shared_0-1", true },
+		{ "vendor.example", false },
+		{ "vendor.example/", false },
+		{ "/gpu", false },
+		{ "vendor.example/0gpu", false },
+		{ "0vendor/gpu", false },
+		{ "vendor.example/gpu-", false },
+		{ "vendor.example/gpu/x", false },
+		{ "vendor.example/g=u", false },
+		{ "vendor example/gpu", false },
+		{ "../gpu", false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *text = NULL;
+
+		assert_int_equal(cdi_kind_is_valid(cases[i].kind), cases[i].valid);
+		/* The configuration says the same. */
+		assert_true(
+			asprintf(&text,
+				"driver = \"static\"; match = ( { count = 1; } ); cdi_spec = { kind "
+				"= \"%s\"; };",
+				cases[i].kind) > 0);
+		if (cases[i].valid) {
+			(void)config_free(declare(text));
+		} else {
+			_cleanup_free_ char *problem = declare_problem(text);
+
+			assert_non_null(strstr(problem, "cdi_spec.kind: must be VENDOR/CLASS"));
+		}
+	}
+}
+
+static void test_annotation_key(void **state)
+{
+	char a[CDI_ANNOTATION_KEY_MAX + 1], b[CDI_ANNOTATION_KEY_MAX + 1];
+	const char *long_kind =
+		"a-very-long-vendor-of-many-things.example.com/a-class-of-such-things-too";
+
+	cdi_annotation_key("vendor.example/gpu", a);
+	assert_string_equal(a, "cdi.k8s.io/vendor.example_gpu");
+	cdi_annotation_key(long_kind, a);
+	assert_int_equal(strlen(a), strlen("cdi.k8s.io/") + 63);
+	cdi_annotation_key(
+		"a-very-long-vendor-of-many-things.example.com/a-class-of-such-things-2", b);
+	assert_int_equal(strncmp(a, b, 50), 0);
+	assert_string_not_equal(a, b);
+}
+
+static json_t *build_spec(struct strings *left_out)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	json_t *spec = NULL;
+
+	assert_int_equal(
+		cdi_spec_build(declaration_of(config), snapshot, host_root, &spec, left_out), 0);
+	return spec;
+}
+
+/* Compares with what is written with ' in place of ". */
+static void expect_spec(const char *expected)
+{
+	_cleanup_strings_ struct strings left_out = { 0 };
+	_cleanup_free_ char *wanted = strdup(expected), *text = NULL;
+	json_t *spec = build_spec(&left_out);
+
+	assert_non_null(wanted);
+	for (char *p = wanted; *p; p++)
+		if (*p == '\'')
+			*p = '"';
+	text = json_dumps(spec, JSON_COMPACT | JSON_SORT_KEYS);
+	json_decref(spec);
+	assert_string_equal(text ?: "", wanted);
+	assert_int_equal(left_out.count, 0);
+}
+
+#define CARDS "driver = \"path\"; match = ( { path = \"/dev/card*\"; type = \"device\"; } );\n"
+#define KIND  "cdi_spec = { kind = \"vendor.example/card\"; };\n"
+
+static void test_document(void **state)
+{
+	host_mknod("/dev/card0");
+	host_mknod("/dev/ctl");
+	host_mkdir("/opt/tool");
+	start(CARDS KIND
+		"container = { nodes = ( \"/dev/ctl\", \"?/dev/none\" ); "
+		"mounts = ( { host = \"/opt/tool\"; path = \"/tool\"; read_only = true; } ); "
+		"env = ( \"A=b\", \"ID_${index}=${id}\" ); };");
+	expect_spec("{'cdiVersion':'0.3.0','devices':[{'containerEdits':{"
+		    "'deviceNodes':[{'path':'/dev/card0','permissions':'rw'},"
+		    "{'path':'/dev/ctl','permissions':'rw'}],"
+		    "'env':['A=b','ID_0=card0'],"
+		    "'mounts':[{'containerPath':'/tool','hostPath':'/opt/tool',"
+		    "'options':['rbind','rprivate','ro']}]},'name':'card0'}],"
+		    "'kind':'vendor.example/card'}");
+}
+
+static void test_versions(void **state)
+{
+	host_mknod("/dev/card0");
+	host_mknod("/dev/0card");
+	host_symlink("card0", "/dev/by-id");
+	start("driver = \"path\"; match = ( { path = \"/dev/card0\"; type = \"device\"; } );" KIND);
+	expect_spec(
+		"{'cdiVersion':'0.3.0','devices':[{'containerEdits':{'deviceNodes':[{'path':'/dev/"
+		"card0','permissions':'rw'}]},'name':'card0'}],'kind':'vendor.example/card'}");
+	start("driver = \"path\"; match = ( { path = \"/dev/0card\"; type = \"device\"; } );" KIND);
+	expect_spec(
+		"{'cdiVersion':'0.5.0','devices':[{'containerEdits':{'deviceNodes':[{'path':'/dev/"
+		"0card','permissions':'rw'}]},'name':'0card'}],'kind':'vendor.example/card'}");
+	/* Readers take no link for a device node. */
+	start("driver = \"path\"; match = ( { path = \"/dev/by-id\"; type = \"device\"; } );" KIND);
+	expect_spec(
+		"{'cdiVersion':'0.5.0','devices':[{'containerEdits':{'deviceNodes':[{'hostPath':'/"
+		"dev/card0','path':'/dev/by-id','permissions':'rw'}]},'name':'by-id'}],'kind':'"
+		"vendor.example/card'}");
+	start(CARDS "cdi_spec = { kind = \"vendor.example/card.b\"; };");
+	expect_spec(
+		"{'cdiVersion':'0.6.0','devices':[{'containerEdits':{'deviceNodes':[{'path':'/dev/"
+		"card0','permissions':'rw'}]},'name':'card0'}],'kind':'vendor.example/card.b'}");
+}
+
+static void test_left_out(void **state)
+{
+	_cleanup_strings_ struct strings left_out = { 0 };
+	json_t *spec;
+
+	host_mknod("/dev/card0");
+	host_mknod("/dev/card1");
+	host_mknod("/dev/aux-card1");
+	start(CARDS KIND "container = { nodes = ( \"/dev/aux-${id}\" ); };");
+	spec = build_spec(&left_out);
+	assert_int_equal(json_array_size(json_object_get(spec, "devices")), 1);
+	json_decref(spec);
+	assert_int_equal(left_out.count, 1);
+	assert_string_equal(left_out.items[0], "card0");
+}
+
+/* What has gone is in no document, what is only unhealthy is. */
+static void test_gone(void **state)
+{
+	_cleanup_strings_ struct strings left_out = { 0 };
+
+	host_mknod("/dev/card0");
+	host_write("/dev/health", "bad");
+	start(CARDS KIND "health = ( { probe = \"file\"; path = \"/dev/health\"; } );");
+	expect_spec(
+		"{'cdiVersion':'0.3.0','devices':[{'containerEdits':{'deviceNodes':[{'path':'/dev/"
+		"card0','permissions':'rw'}]},'name':'card0'}],'kind':'vendor.example/card'}");
+	host_remove("/dev/card0");
+	run_for(300 * USEC_PER_MSEC);
+	assert_null(build_spec(&left_out));
+	assert_int_equal(left_out.count, 0);
+}
+
+static void test_nothing(void **state)
+{
+	_cleanup_strings_ struct strings left_out = { 0 };
+
+	start("driver = \"static\"; match = ( { count = 3; } );" KIND);
+	assert_null(build_spec(&left_out));
+	assert_int_equal(left_out.count, 0);
+}
+
+static void test_publication(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	_cleanup_strings_ struct strings left_out = { 0 };
+	_cleanup_free_ char *text = NULL;
+
+	start("driver = \"static\"; match = ( { count = 3; } );");
+	snapshot = inventory_snapshot(inventory);
+	assert_false(publication_is_wanted(declaration_of(config), snapshot));
+	assert_int_equal(
+		publication_build(declaration_of(config), snapshot, host_root, &text, &left_out),
+		0);
+	assert_string_equal(text, "{}");
+}
+
+static void test_too_long(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	_cleanup_strings_ struct strings left_out = { 0 };
+	_cleanup_free_ char *text = NULL;
+
+	start("driver = \"static\"; match = ( { count = 40000; } );" KIND
+	      "container = { env = ( \"A_${index}="
+	      "0123456789012345678901234567890123456789012345678901234567890123456789\" ); };");
+	snapshot = inventory_snapshot(inventory);
+	assert_true(publication_is_wanted(declaration_of(config), snapshot));
+	assert_int_equal(
+		publication_build(declaration_of(config), snapshot, host_root, &text, &left_out),
+		-E2BIG);
+	assert_null(text);
+}
+
+/* --- the answer beside the file --- */
+
+static char *answer(const char *const *ids, size_t n)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	_cleanup_allocation_ struct allocation allocation = { 0 };
+	struct error error;
+	char *text = NULL;
+	size_t size;
+	FILE *stream;
+
+	if (allocation_build_cdi(
+		    declaration_of(config), snapshot, host_root, ids, n, &allocation, &error) < 0)
+		return strdup(error.message);
+	stream = open_memstream(&text, &size);
+	assert_non_null(stream);
+	for (size_t i = 0; i < allocation.n_nodes; i++)
+		(void)fprintf(stream, "%s %s\n", allocation.nodes[i].mount ? "mount" : "node",
+			allocation.nodes[i].host);
+	for (size_t i = 0; i < allocation.n_env; i++)
+		(void)fprintf(
+			stream, "env %s=%s\n", allocation.env[i].name, allocation.env[i].value);
+	for (size_t i = 0; i < allocation.n_annotations; i++)
+		(void)fprintf(stream, "annotation %s=%s\n", allocation.annotations[i].name,
+			allocation.annotations[i].value);
+	for (size_t i = 0; i < allocation.n_cdi; i++)
+		(void)fprintf(stream, "cdi %s\n", allocation.cdi[i]);
+	assert_int_equal(fclose(stream), 0);
+	return text;
+}
+
+static void expect_answer(const char *const *ids, size_t n, const char *expected)
+{
+	_cleanup_free_ char *text = answer(ids, n);
+
+	assert_string_equal(text, expected);
+}
+
+static const char *const both[] = { "card1", "card0" };
+
+static void test_answer(void **state)
+{
+	host_mknod("/dev/card0");
+	host_mknod("/dev/card1");
+	host_mkdir("/opt/tool");
+	host_mkdir("/dev/dir");
+	start(CARDS KIND
+		"container = { nodes = ( \"/dev/dir\" ); "
+		"mounts = ( { host = \"/opt/tool\"; } ); "
+		"env = ( \"A=b\", \"IDS=${ids}\", \"COUNT=${n}\", \"ONE=${node}\", \"ID_${index}=x\" ); "
+		"annotations = ( \"who=${id}\" ); cdi = ( \"other.example/a=b\" ); };");
+	expect_answer(both, 2,
+		"node /dev/dir\n"
+		"env IDS=card0,card1\n"
+		"env COUNT=2\n"
+		"env ONE=/dev/card0,/dev/card1\n"
+		"annotation who=card0,card1\n"
+		"cdi other.example/a=b\n"
+		"cdi vendor.example/card=card0\n"
+		"cdi vendor.example/card=card1\n");
+	expect_spec(
+		"{'cdiVersion':'0.3.0','devices':[{'containerEdits':{"
+		"'deviceNodes':[{'path':'/dev/card0','permissions':'rw'}],'env':['A=b','ID_0=x'],"
+		"'mounts':[{'containerPath':'/opt/tool','hostPath':'/opt/tool',"
+		"'options':['rbind','rprivate','rw']}]},'name':'card0'},"
+		"{'containerEdits':{'deviceNodes':[{'path':'/dev/card1','permissions':'rw'}],"
+		"'env':['A=b','ID_1=x'],"
+		"'mounts':[{'containerPath':'/opt/tool','hostPath':'/opt/tool',"
+		"'options':['rbind','rprivate','rw']}]},'name':'card1'}],"
+		"'kind':'vendor.example/card'}");
+}
+
+static void test_answer_with_annotations(void **state)
+{
+	static const char *const replicas[] = { "card0#1", "card1#0", "card0#0" };
+
+	host_mknod("/dev/card0");
+	host_mknod("/dev/card1");
+	start(CARDS "cdi_spec = { kind = \"vendor.example/card\"; annotations = true; };\n"
+		    "share = { replicas = 2; };\n");
+	expect_answer(replicas, 3,
+		"annotation cdi.k8s.io/vendor.example_card="
+		"vendor.example/card=card0,vendor.example/card=card1\n"
+		"cdi vendor.example/card=card0\n"
+		"cdi vendor.example/card=card1\n");
+}
+
+/* What would be an error without a file is one with it. */
+static void test_answer_errors(void **state)
+{
+	static const char *const unknown[] = { "card7" };
+
+	host_mknod("/dev/card0");
+	host_mknod("/dev/card1");
+	start("driver = \"path\"; match = ( { path = \"/dev/card*\"; type = \"device\"; as = "
+	      "\"/dev/card\"; } );" KIND);
+	expect_answer(both, 2,
+		"/dev/card in the container would be /dev/card0 (device \"card0\") and /dev/card1 "
+		"(device \"card1\") at once: give each a path of its own, or ask for one device of "
+		"vendor.example/unit in a container");
+	expect_answer(unknown, 1,
+		"device \"card7\" is not one of vendor.example/unit on this node: let the pod be "
+		"created again, it will get one that is");
+}
+
+/* A device without edits is in no document, so it must not be named. */
+static void test_answer_without_edits(void **state)
+{
+	static const char *const one[] = { "unit-0" };
+
+	start("driver = \"static\"; match = ( { count = 1; } );" KIND
+	      "container = { env = ( \"IDS=${ids}\" ); };");
+	expect_answer(one, 1, "env IDS=unit-0\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_annotation_key),
+		cmocka_unit_test_setup_teardown(test_document, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_left_out, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_publication, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_too_long, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_answer, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_answer_with_annotations, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_answer_errors, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_answer_without_edits, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whose devices are: what is claimed, how it is read from a stranger, and what is decided. The
+ * decision is compared with its definition on small cases made at random.
+ */
+#include "host-fixture.h"
+
+#include "common/log.h"
+#include "common/sealed.h"
+#include "drivers/claims.h"
+#include "ownership.h"
+
+#define MAX 6
+
+static struct claimant claimants[MAX];
+static struct claims_list *lists[MAX];
+static size_t n_claimants;
+
+static struct claims_list *read_list(const char *text)
+{
+	_cleanup_close_ int fd = sealed_new("claims", text, strlen(text));
+	struct claims_list *list = NULL;
+
+	assert_true(fd >= 0);
+	assert_int_equal(claims_list_read(fd, &list), 0);
+	return list;
+}
+
+static void clear(void)
+{
+	claimants_done(claimants, n_claimants);
+	for (size_t i = 0; i < n_claimants; i++)
+		lists[i] = claims_list_free(lists[i]);
+	n_claimants = 0;
+}
+
+static void add(const char *name, bool overlap, const char *text)
+{
+	lists[n_claimants] = text ? read_list(text) : NULL;
+	claimants[n_claimants] =
+		(struct claimant){ .name = name, .overlap = overlap, .list = lists[n_claimants] };
+	n_claimants++;
+}
+
+static void expect(size_t index, const char *owners)
+{
+	assert_string_equal(claimants[index].owners ?: "", owners);
+}
+
+static void test_decision(void **state)
+{
+	add("a", false, "x\t/dev/0\ny\t/dev/1\t/dev/2\n");
+	add("b", false, "y\t/dev/2\nz\t/dev/3\n");
+	add("c", false, NULL);
+	add("d", false, "p\t/dev/3\nq\t/dev/4\nr\n");
+	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	expect(0, "");
+	expect(1, "y\ta\n");
+	expect(2, "");
+	expect(3, "p\tb\n");
+	clear();
+
+	/* What is another's holds nothing. */
+	add("a", false, "x\t/dev/0\n");
+	add("b", false, "x\t/dev/0\t/dev/1\n");
+	add("c", false, "x\t/dev/1\n");
+	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	expect(1, "x\ta\n");
+	expect(2, "");
+	clear();
+
+	/* A resource is not in its own way. */
+	add("a", false, "x\t/dev/0\ny\t/dev/0\n");
+	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	expect(0, "");
+	clear();
+}
+
+static void test_overlap(void **state)
+{
+	add("a", true, "x\t/dev/0\n");
+	add("b", true, "x\t/dev/0\n");
+	add("c", false, "x\t/dev/0\n");
+	add("d", true, "x\t/dev/0\n");
+	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	expect(1, "");
+	expect(2, "x\ta\n");
+	expect(3, "");
+	clear();
+
+	add("a", false, "x\t/dev/0\n");
+	add("b", true, "x\t/dev/0\n");
+	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	expect(1, "x\ta\n");
+	clear();
+}
+
+static void test_ids(void **state)
+{
+	add("a", false, "x\t/dev/0\ny\nz\n");
+	add("b", false, "x\t/dev/1\ny\n");
+	add("c", false, "x\t/dev/0\n");
+	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	assert_null(claimants[0].note);
+	assert_non_null(claimants[1].note);
+	assert_non_null(strstr(claimants[1].note,
+		"the id \"x\" is also that of another device, of a (and 1 more such)"));
+	/* The same device is not another one. */
+	assert_null(claimants[2].note);
+	expect(1, "");
+	clear();
+
+	add("a", true, "x\t/dev/0\n");
+	add("b", true, "x\t/dev/0\n");
+	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	assert_null(claimants[1].note);
+	clear();
+}
+
+/* The definition, by itself: a device is offered unless a resource before offers one of the same
+ * hardware, and not both say overlap. */
+static bool have_common(const struct claims_device *a, const struct claims_device *b)
+{
+	for (const char *const *x = a->claims; *x; x++)
+		for (const char *const *y = b->claims; *y; y++)
+			if (streq(*x, *y))
+				return true;
+	return false;
+}
+
+static bool offered(size_t who, size_t device)
+{
+	for (size_t i = 0; i < who; i++)
+		for (size_t k = 0; k < lists[i]->n_devices; k++)
+			if (!(claimants[i].overlap && claimants[who].overlap) && offered(i, k) &&
+				have_common(&lists[i]->devices[k], &lists[who]->devices[device]))
+				return false;
+	return true;
+}
+
+static void test_definition(void **state)
+{
+	static const char *const names[] = { "a", "b", "c", "d" };
+
+	srand(1);
+	for (unsigned round = 0; round < 2000; round++) {
+		for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+			char text[512] = "";
+
+			for (int d = 0; d < rand() % 4; d++) {
+				(void)sprintf(text + strlen(text), "%s%d", names[i], d);
+				for (int c = 0; c < rand() % 3; c++)
+					(void)sprintf(text + strlen(text), "\t%d", rand() % 5);
+				(void)strcat(text, "\n");
+			}
+			add(names[i], rand() % 2, text);
+		}
+		assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+		for (size_t i = 0; i < n_claimants; i++)
+			for (size_t k = 0; k < lists[i]->n_devices; k++) {
+				char line[64];
+				bool refused;
+
+				(void)snprintf(line, sizeof(line), "%s\t", lists[i]->devices[k].id);
+				refused = claimants[i].owners && strstr(claimants[i].owners, line);
+				assert_int_equal(refused, !offered(i, k));
+			}
+		clear();
+	}
+}
+
+static void test_hostile(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t size;
+	} cases[] = {
+		{ "x", 1 },
+		{ "\n", 1 },
+		{ "x\n\n", 3 },
+		{ "\t/dev/x\n", 8 },
+		{ "x/y\n", 4 },
+		{ "x\0y\n", 4 },
+		{ "x\t\xff\n", 4 },
+		{ "x\ny", 3 },
+		{ "0123456789012345678901234567890123456789012345678901234567890123\n", 65 },
+	};
+	struct claims_list *list = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_close_ int fd = sealed_new("claims", cases[i].text, cases[i].size);
+
+		assert_int_equal(claims_list_read(fd, &list), -EBADMSG);
+		assert_null(list);
+	}
+	assert_int_equal(claims_list_read(STDIN_FILENO, &list), -EBADMSG);
+	list = claims_list_free(read_list(""));
+	list = read_list("x\t\t/a\n");
+	assert_int_equal(list->n_devices, 1);
+	assert_int_equal(list->n_claims, 2);
+	(void)claims_list_free(list);
+}
+
+/* --- what a child claims --- */
+
+static void test_claims(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_free_ char *text = NULL;
+	struct inventory *inventory = NULL;
+	struct device *device;
+
+	host_mknod("/dev/card0");
+	host_mknod("/dev/control");
+	host_symlink("card0", "/dev/by-id");
+	config = declare(
+		"driver = \"path\"; match = ( { paths = ( { path = \"/dev/by-id\"; type = "
+		"\"device\"; }, { path = \"/dev/control\"; type = \"device\"; limit = 4; } ); "
+		"} );");
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
+				 &inventory),
+		0);
+	assert_int_equal(inventory_start(inventory, NULL), 0);
+	snapshot = inventory_snapshot(inventory);
+	/* As a driver does while it scans. */
+	device = (struct device *)snapshot->units[0].device;
+	assert_int_equal(device_add_claim(device, "pci:0000:03:00.0"), 0);
+	assert_int_equal(device_add_claim(device, "a\tb\nc"), 0);
+	assert_int_equal(claims_text(snapshot, host_root, &text), 0);
+	assert_string_equal(text, "by-id+control\t/dev/card0\tpci:0000:03:00.0\ta?b?c\n");
+	(void)inventory_free(inventory);
+}
+
+/* What belongs to others is unhealthy here, is not offered, and is forgotten when it goes. */
+static void test_owners(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	_cleanup_config_ struct config *config = NULL;
+	struct inventory *inventory = NULL;
+
+	log_setup("test-ownership", LOG_TARGET_TEXT, LOG_CRIT);
+	host_mknod("/dev/card0");
+	host_mknod("/dev/card1");
+	config = declare(
+		"driver = \"path\"; match = ( { path = \"/dev/card*\"; type = \"device\"; } );");
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
+				 &inventory),
+		0);
+	assert_int_equal(inventory_start(inventory, NULL), 0);
+	assert_int_equal(
+		inventory_set_owners(inventory, "card1\tv.e/other\nnone\tv.e/x\nodd\n"), 1);
+	assert_int_equal(inventory_set_owners(inventory, "card1\tv.e/other\n"), 0);
+	snapshot = inventory_snapshot(inventory);
+	assert_false(snapshot->units[0].foreign);
+	assert_true(snapshot->units[1].foreign);
+	assert_false(snapshot->units[1].healthy);
+	assert_string_equal(snapshot->units[1].reason, "claimed by v.e/other");
+
+	host_remove("/dev/card1");
+	RUN_UNTIL((snapshot = snapshot_unref(snapshot), snapshot = inventory_snapshot(inventory),
+		snapshot->n_units == 1));
+	host_mknod("/dev/card1");
+	RUN_UNTIL((snapshot = snapshot_unref(snapshot), snapshot = inventory_snapshot(inventory),
+		snapshot->n_units == 2));
+	assert_int_equal(inventory_set_owners(inventory, "card0\tv.e/other\n"), 1);
+	assert_int_equal(inventory_set_owners(inventory, ""), 1);
+	snapshot = snapshot_unref(snapshot);
+	snapshot = inventory_snapshot(inventory);
+	assert_true(snapshot->units[0].healthy && !snapshot->units[0].foreign);
+	(void)inventory_free(inventory);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_decision),
+		cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_ids),
+		cmocka_unit_test(test_definition),
+		cmocka_unit_test(test_hostile),
+		cmocka_unit_test_setup_teardown(test_claims, host_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_owners, host_setup, host_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

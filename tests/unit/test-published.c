@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that are published: what a child may propose and what not, how they come and go, and what
+ * becomes of those that a killed daemon left. Device information, too: how it is made.
+ */
+#include "host-fixture.h"
+
+#include <sys/mman.h>
+
+#include "common/log.h"
+#include "common/sealed.h"
+#include "drivers/device-info.h"
+#include "published.h"
+
+static char cdi_dir[128], info_dir[128], run_dir[128];
+static struct config *config;
+static struct state *opened;
+static struct published *published;
+
+#define SPEC                                                                             \
+	"{'cdiVersion':'0.3.0','kind':'vendor.example/card','devices':[{'name':'card0'," \
+	"'containerEdits':{'deviceNodes':[{'path':'/dev/card0','permissions':'rw'}]}}]}"
+#define INFO "{'type':'pci','version':'1.1.0','pci':{'pci-address':'0000:03:00.1'}}"
+
+/* Reads a configuration with these resources and directories. */
+static struct config *load(const char *resources, const char *cdi, const char *info)
+{
+	_cleanup_report_ struct report report = { 0 };
+	_cleanup_free_ char *text = NULL;
+	struct config *loaded = NULL;
+	char path[512];
+
+	assert_true(
+		asprintf(&text, "cdi_dir = \"%s\"; device_info_dir = \"%s\";\nresources = ( %s );",
+			cdi, info, resources) > 0);
+	host_write("/devplugd.conf", text);
+	host_path(path, "/devplugd.conf");
+	if (config_load(path, &report, &loaded) < 0)
+		fail_msg("%s", report.count > 0 ? report.entries[0].text : "no reason given");
+	return loaded;
+}
+
+#define CARD                                                                                  \
+	"{ name = \"vendor.example/card\"; driver = \"static\"; match = ( { count = 1; } ); " \
+	"cdi_spec = { kind = \"vendor.example/card\"; }; }"
+#define NIC "{ name = \"vendor.example/nic\"; driver = \"static\"; match = ( { id = \"n\"; } ); }"
+
+static void configure(const char *resources, const char *cdi, const char *info)
+{
+	struct config *old = config;
+
+	config = load(resources, cdi, info);
+	published_configure(published, config);
+	(void)config_free(old);
+}
+
+static int setup(void **state)
+{
+	struct error error;
+
+	log_setup("test-published", LOG_TARGET_TEXT, LOG_CRIT);
+	if (host_setup(state) < 0)
+		return -1;
+	(void)snprintf(cdi_dir, sizeof(cdi_dir), "%s/deep/cdi", host_root);
+	(void)snprintf(info_dir, sizeof(info_dir), "%s/info", host_root);
+	(void)snprintf(run_dir, sizeof(run_dir), "%s/run", host_root);
+	if (state_open(run_dir, &opened, &error) < 0 || published_new(opened, &published) < 0)
+		return -1;
+	configure(CARD "," NIC, cdi_dir, info_dir);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	published = published_free(published);
+	opened = state_free(opened);
+	config = config_free(config);
+	return host_teardown(state);
+}
+
+/* A text with ' in place of ". */
+static int sealed(const char *text)
+{
+	_cleanup_free_ char *copy = strdup(text);
+	int fd;
+
+	assert_non_null(copy);
+	for (char *p = copy; *p; p++)
+		if (*p == '\'')
+			*p = '"';
+	fd = sealed_new("test", copy, strlen(copy));
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static int take(const char *resource, const char *text, struct error *error)
+{
+	_cleanup_close_ int fd = sealed(text);
+
+	return published_take(published, resource, fd, error);
+}
+
+static void take_well(const char *resource, const char *text)
+{
+	struct error error = { 0 };
+
+	if (take(resource, text, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+static bool is_there(const char *directory, const char *name)
+{
+	char path[512];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return access(path, F_OK) == 0;
+}
+
+static void put(const char *directory, const char *name)
+{
+	char path[512];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", directory + strlen(host_root), name);
+	host_write(path, "x");
+}
+
+#define CARD_FILE "devplugd-vendor.example=card.json"
+#define NIC_FILE  "vendor.example-nic-0000:03:00.1-device.json"
+
+static void test_come_and_go(void **state)
+{
+	char path[512];
+	struct stat first, second;
+	json_t *spec;
+
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	(void)snprintf(path, sizeof(path), "%s/" CARD_FILE, cdi_dir);
+	spec = json_load_file(path, 0, NULL);
+	assert_string_equal(
+		json_string_value(json_object_get(spec, "kind")), "vendor.example/card");
+	json_decref(spec);
+	assert_int_equal(stat(path, &first), 0);
+	assert_int_equal(first.st_mode & 07777, 0644);
+
+	/* Unchanged: not written; gone: written again. */
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	assert_int_equal(stat(path, &second), 0);
+	assert_int_equal(first.st_ino, second.st_ino);
+	assert_int_equal(unlink(path), 0);
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	assert_true(is_there(cdi_dir, CARD_FILE));
+
+	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
+	assert_true(is_there(info_dir, NIC_FILE));
+	/* One resource's files are nothing to another. */
+	take_well("vendor.example/card", "{}");
+	assert_false(is_there(cdi_dir, CARD_FILE));
+	assert_true(is_there(info_dir, NIC_FILE));
+	take_well("vendor.example/nic", "{}");
+	assert_false(is_there(info_dir, NIC_FILE));
+	assert_false(is_there(run_dir, PUBLISHED_LIST_FILE));
+}
+
+static void test_configuration(void **state)
+{
+	char other[160];
+
+	(void)snprintf(other, sizeof(other), "%s/other", host_root);
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
+	put(cdi_dir, "vendor.json");
+	put(cdi_dir, "devplugd-left.json");
+	put(cdi_dir, "devplugd-0123.tmp");
+	put(info_dir, "devplugd-0123.tmp");
+	put(info_dir, "devplugd-foreign");
+	configure(CARD "," NIC, cdi_dir, info_dir);
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_true(is_there(info_dir, NIC_FILE));
+	assert_true(is_there(cdi_dir, "vendor.json"));
+	assert_false(is_there(cdi_dir, "devplugd-left.json"));
+	assert_false(is_there(cdi_dir, "devplugd-0123.tmp"));
+	assert_false(is_there(info_dir, "devplugd-0123.tmp"));
+	assert_true(is_there(info_dir, "devplugd-foreign"));
+
+	configure(CARD, cdi_dir, info_dir);
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_false(is_there(info_dir, NIC_FILE));
+
+	configure(CARD, other, other);
+	assert_false(is_there(cdi_dir, CARD_FILE));
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	assert_true(is_there(other, CARD_FILE));
+	configure(
+		"{ name = \"vendor.example/card\"; driver = \"static\"; match = ( { count = 1; } ); }",
+		other, other);
+	assert_false(is_there(other, CARD_FILE));
+}
+
+static void restart(void)
+{
+	published = published_free(published);
+	assert_int_equal(published_new(opened, &published), 0);
+}
+
+static void test_restart(void **state)
+{
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
+
+	/* Killed: what its resources have stays until they say otherwise. */
+	restart();
+	configure(CARD "," NIC, cdi_dir, info_dir);
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_true(is_there(info_dir, NIC_FILE));
+	take_well("vendor.example/nic", "{'device_info':{'other':" INFO "}}");
+	assert_false(is_there(info_dir, NIC_FILE));
+	assert_true(is_there(info_dir, "vendor.example-nic-other-device.json"));
+
+	/* Killed, and the resource is no longer declared. */
+	restart();
+	configure(CARD, cdi_dir, info_dir);
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_false(is_there(info_dir, "vendor.example-nic-other-device.json"));
+
+	/* Stopped: containers may be started again, but no pods. */
+	configure(CARD "," NIC, cdi_dir, info_dir);
+	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
+	published_stop(published);
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_false(is_there(info_dir, NIC_FILE));
+	assert_false(is_there(run_dir, PUBLISHED_LIST_FILE));
+}
+
+#define DEVICE(edits)                                                                   \
+	"{'cdi':{'cdiVersion':'0.3.0','kind':'vendor.example/card','devices':[{'name':" \
+	"'card0','containerEdits':{" edits "}}]}}"
+#define NAMED(name)                                                                           \
+	"{'cdi':{'cdiVersion':'0.3.0','kind':'vendor.example/card','devices':[{'name':'" name \
+	"','containerEdits':{'env':['A=b']}}]}}"
+
+static const char *const hostile[] = {
+	"",
+	"[]",
+	"{",
+	"{'cdi':" SPEC "} x",
+	"{'cdi':" SPEC ",'cdi':" SPEC "}",
+	"{'other':{}}",
+	"{'cdi':[]}",
+	"{'cdi':{}}",
+	"{'device_info':[]}",
+	/* another kind, a wrong version */
+	"{'cdi':{'cdiVersion':'0.3.0','kind':'vendor.example/other','devices':[{'name':'a',"
+	"'containerEdits':{'env':['A=b']}}]}}",
+	"{'cdi':{'cdiVersion':'0.6.0','kind':'vendor.example/card','devices':[{'name':'a',"
+	"'containerEdits':{'env':['A=b']}}]}}",
+	"{'cdi':{'cdiVersion':3,'kind':'vendor.example/card','devices':[{'name':'a',"
+	"'containerEdits':{'env':['A=b']}}]}}",
+	/* no devices, edits for all containers */
+	"{'cdi':{'cdiVersion':'0.3.0','kind':'vendor.example/card','devices':[]}}",
+	"{'cdi':{'cdiVersion':'0.3.0','kind':'vendor.example/card'}}",
+	"{'cdi':{'cdiVersion':'0.3.0','kind':'vendor.example/card','devices':[{'name':'a',"
+	"'containerEdits':{'env':['A=b']}}],'containerEdits':{'env':['A=b']}}}",
+	NAMED(""),
+	NAMED("-a"),
+	NAMED("a b"),
+	NAMED("../a"),
+	NAMED("a\\n"),
+	NAMED("a\\u0000b"),
+	DEVICE(""),
+	DEVICE("'env':[]"),
+	DEVICE("'env':['=b']"),
+	DEVICE("'env':['A']"),
+	DEVICE("'env':[1]"),
+	DEVICE("'hooks':[{'hookName':'createRuntime','path':'/bin/sh'}]"),
+	DEVICE("'env':['A=b'],'hooks':[]"),
+	DEVICE("'env':['A=b'],'additionalGids':[0]"),
+	DEVICE("'deviceNodes':[{'path':'dev/x','permissions':'rw'}]"),
+	DEVICE("'deviceNodes':[{'path':'/dev/x'}]"),
+	DEVICE("'deviceNodes':[{'path':'/dev/x','permissions':'rwx'}]"),
+	DEVICE("'deviceNodes':[{'path':'/dev/x','permissions':'rw','major':1}]"),
+	DEVICE("'mounts':[{'hostPath':'/a','containerPath':'/b'}]"),
+	DEVICE("'mounts':[{'hostPath':'/a','containerPath':'/b','options':['suid']}]"),
+	DEVICE("'mounts':[{'hostPath':'a','containerPath':'/b','options':['rbind']}]"),
+	"{'device_info':{'../x':" INFO "}}",
+	"{'device_info':{'a/b':" INFO "}}",
+	"{'device_info':{'a':{}}}",
+	"{'device_info':{'a':{'type':'pci','version':'1.1.0','pci':{}}}}",
+	"{'device_info':{'a':{'type':'usb','version':'1.1.0','usb':{'a':'b'}}}}",
+};
+
+static void test_hostile(void **state)
+{
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	for (size_t i = 0; i < ARRAY_SIZE(hostile); i++) {
+		struct error error = { 0 };
+
+		if (take("vendor.example/card", hostile[i], &error) != -EBADMSG)
+			fail_msg("taken: %s", hostile[i]);
+		assert_true(error.message[0] != '\0');
+		assert_true(is_there(cdi_dir, CARD_FILE));
+	}
+	/* A resource without a kind, and one that is not there. */
+	assert_int_equal(take("vendor.example/nic", "{'cdi':" SPEC "}", NULL), -EBADMSG);
+	assert_int_equal(take("vendor.example/x", "{'cdi':" SPEC "}", NULL), -EBADMSG);
+}
+
+static void test_descriptors(void **state)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t size;
+	char path[512];
+	int fd;
+
+	host_write("/plain", "{}");
+	host_path(path, "/plain");
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(published_take(published, "vendor.example/card", fd, NULL), -EBADMSG);
+	close_fd(fd);
+	fd = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_int_equal(sealed_read(fd, 100, &text, &size), -EBADMSG);
+	close_fd(fd);
+	fd = sealed("12345");
+	assert_int_equal(sealed_read(fd, 4, &text, &size), -EFBIG);
+	assert_int_equal(sealed_read(fd, 5, &text, &size), 0);
+	assert_string_equal(text, "12345");
+	assert_true(write(fd, "x", 1) < 0);
+	close_fd(fd);
+}
+
+static void test_no_directory(void **state)
+{
+	struct error error = { 0 };
+	char file[160];
+
+	host_write("/file", "");
+	(void)snprintf(file, sizeof(file), "%s/file", host_root);
+	configure(CARD, file, info_dir);
+	assert_int_equal(take("vendor.example/card", "{'cdi':" SPEC "}", &error), -ENOTDIR);
+	assert_non_null(strstr(error.message, "cannot write "));
+}
+
+static void test_device_info(void **state)
+{
+	static const struct {
+		const char *type, *expected; /* NULL: refused */
+		struct device_info_member members[3];
+	} cases[] = {
+		{ "pci",
+			"{\"type\":\"pci\",\"version\":\"1.1.0\",\"pci\":{\"pci-address\":"
+			"\"0000:03:00.1\",\"pf-pci-address\":\"0000:03:00.0\"}}",
+			{ { "pci-address", "0000:03:00.1" }, { "rdma-device", NULL },
+				{ "pf-pci-address", "0000:03:00.0" } } },
+		{ "vdpa",
+			"{\"type\":\"vdpa\",\"version\":\"1.1.0\",\"vdpa\":{\"parent-device\":"
+			"\"vdpa3\",\"driver\":\"vhost\",\"path\":\"/dev/vhost-vdpa0\"}}",
+			{ { "parent-device", "vdpa3" }, { "driver", "vhost" },
+				{ "path", "/dev/vhost-vdpa0" } } },
+		{ "pci", NULL, { { "rdma-device", "mlx5_0" } } },
+		{ "pci", NULL, { { "pci-address", "a" }, { "mode", "b" } } },
+		{ "vhost-user", NULL, { { "mode", "client" } } },
+		{ "usb", NULL, { { "path", "a" } } },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_device_ struct device *device = NULL, *other = NULL;
+		int r;
+
+		assert_int_equal(device_new("n", &device), 0);
+		assert_int_equal(device_new("n", &other), 0);
+		r = device_set_info(device, cases[i].type, cases[i].members,
+			cases[i].members[2].name           ? 3
+				: cases[i].members[1].name ? 2
+							   : 1);
+		assert_int_equal(r, cases[i].expected ? 0 : -EINVAL);
+		if (cases[i].expected)
+			assert_string_equal(device->info, cases[i].expected);
+		else
+			assert_null(device->info);
+		assert_int_equal(device_equal(device, other), !cases[i].expected);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_come_and_go, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_configuration, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_directory, setup, teardown),
+		cmocka_unit_test(test_device_info),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

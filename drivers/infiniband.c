@@ -140,6 +140,8 @@ int infiniband_add_nodes(const struct infiniband_table *table, const struct stri
 				&nodes->paths[kind_of(~0U, table->nodes.items[i])]);
 	if (r >= 0 && table->has_cm)
 		r = add_node("rdma_cm", permissions, device, &nodes->paths[INFINIBAND_CM]);
+	if (r >= 0 && table->has_cm)
+		device_share_nodes(device, device->n_nodes - 1);
 	if (r >= 0 && !nodes->paths[INFINIBAND_VERBS])
 		r = device_set_problem(device,
 			"has no uverbs node: load the module ib_uverbs and the RDMA driver of the "

@@ -5,6 +5,7 @@
  */
 #include <jansson.h>
 
+#include "drivers/device-info.h"
 #include "drivers/net.h"
 #include "drivers/sysroot.h"
 
@@ -13,6 +14,7 @@
 
 static int add_vhost(struct device *device, json_t *info)
 {
+	size_t first = device->n_nodes;
 	int r;
 
 	r = device_add_node(device, VHOST_NODE, NULL, "rw");
@@ -20,6 +22,7 @@ static int add_vhost(struct device *device, json_t *info)
 		r = device_add_node(device, TUN_NODE, NULL, "rw");
 	if (r < 0)
 		return r;
+	device_share_nodes(device, first);
 	return json_object_set_new(info, "vhost",
 		       json_pack("{s:s, s:s}", "net-mount", VHOST_NODE, "tun-mount", TUN_NODE)) < 0
 		? -ENOMEM
@@ -77,6 +80,46 @@ static int add_info(struct device *device, const json_t *info)
 	return r;
 }
 
+/* "pci:0000:3b:02.1", "auxiliary:mlx5_core.sf.4", "net:eth0" */
+static int add_claim(struct device *device, const char *bus, const char *name)
+{
+	char *claim;
+	int r;
+
+	if (asprintf(&claim, "%s:%s", bus, name) < 0)
+		return -ENOMEM;
+	r = device_add_claim(device, claim);
+	free(claim);
+	return r;
+}
+
+static int add_claims(struct device *device, const struct net_function *function)
+{
+	bool is_pci = pci_address_is_valid(function->name);
+	int r;
+
+	r = add_claim(device, is_pci ? "pci" : "auxiliary", function->name);
+	for (size_t i = 0; i < function->interfaces.count && r >= 0; i++)
+		r = add_claim(device, "net", function->interfaces.items[i]);
+	return r;
+}
+
+/* Tells CNI; the specification has no type for sub-functions. */
+static int add_device_information(
+	const struct net_match *match, const struct net_function *function, struct device *device)
+{
+	const struct device_info_member members[] = {
+		{ "pci-address", function->address },
+		{ "vhost-net", match->vhost_net ? VHOST_NODE : NULL },
+		{ "rdma-device", match->rdma ? function->infiniband.items[0] : NULL },
+		{ "pf-pci-address", function->is_vf ? function->pf_address : NULL },
+	};
+
+	if (!pci_address_is_valid(function->name))
+		return 0;
+	return device_set_info(device, "pci", members, ARRAY_SIZE(members));
+}
+
 int net_add_function(const struct net_match *match, const struct net_function *function,
 	const struct infiniband_table *infiniband, struct scan *scan)
 {
@@ -99,6 +142,10 @@ int net_add_function(const struct net_match *match, const struct net_function *f
 		r = add_vhost(device, info);
 	if (r >= 0)
 		r = add_info(device, info);
+	if (r >= 0)
+		r = add_device_information(match, function, device);
+	if (r >= 0)
+		r = add_claims(device, function);
 	/* What is asked of interfaces and RDMA devices cannot be told while a container has them.
 	 */
 	if (r >= 0 && (match->rdma || function_match_sees_interfaces(&match->function)))
@@ -131,6 +178,8 @@ int net_add_interface(const char *interface, const char *directory, struct scan 
 	if (sysfs_read_link(root, directory, "device/driver", driver) < 0)
 		driver[0] = '\0';
 	r = device_set_mobile(device, hardware);
+	if (r >= 0)
+		r = add_claim(device, "net", interface);
 	if (r >= 0)
 		r = device_add_variable(device, "interface", interface);
 	if (r >= 0)

@@ -166,8 +166,10 @@ static int add_combined(struct rdma_scan *rdma)
 	r = scan_add(rdma->scan, id, &device);
 	if (r < 0)
 		return r == -EEXIST ? 0 : r;
-	return infiniband_add_nodes(
+	r = infiniband_add_nodes(
 		&rdma->table, &rdma->combined, rdma->combined_match->permissions, device, &nodes);
+	device_share_nodes(device, 0);
+	return r;
 }
 
 static int list_one(struct rdma_scan *rdma, const char *name)

@@ -68,6 +68,17 @@ static void check_variables(const struct device *device, const char *const *expe
 	}
 }
 
+static void check_claims(const struct device *device, const char *expected)
+{
+	size_t used = 0;
+
+	fixture_text[0] = '\0';
+	for (size_t i = 0; i < device->claims.count; i++)
+		used += (size_t)snprintf(fixture_text + used, sizeof(fixture_text) - used, "%s ",
+			device->claims.items[i]);
+	assert_string_equal(fixture_text, expected);
+}
+
 static void test_variables(void **state)
 {
 	_cleanup_config_ struct config *config =
@@ -88,11 +99,19 @@ static void test_variables(void **state)
 	assert_int_equal(scan.devices[0]->n_numa, 1);
 	assert_int_equal(scan.devices[0]->numa[0], 1);
 	assert_int_equal(scan.devices[0]->n_nodes, 2);
+	assert_true(scan.devices[0]->nodes[0].shared && scan.devices[0]->nodes[1].shared);
+	assert_string_equal(scan.devices[0]->info,
+		"{\"type\":\"pci\",\"version\":\"1.1.0\",\"pci\":{\"pci-address\":"
+		"\"0000:3b:02.1\",\"vhost-net\":\"/dev/vhost-net\",\"pf-pci-address\":"
+		"\"0000:3b:00.0\"}}");
+	check_claims(scan.devices[0], "pci:0000:3b:02.1 net:ens785f0v1 ");
 
 	check_variables(scan.devices[1],
 		(const char *const[]){ "interface", "can0", "driver", "mcp251x", "sysfs",
 			SPI "/net/can0", "pf_interface", "", NULL });
 	assert_int_equal(scan.devices[1]->n_nodes, 0);
+	assert_null(scan.devices[1]->info);
+	check_claims(scan.devices[1], "net:can0 ");
 
 	check_variables(scan.devices[2],
 		(const char *const[]){ "interface", "enp216s0f0s88", "bdf", "0000:d8:00.0", "pf",
@@ -104,6 +123,11 @@ static void test_variables(void **state)
 			"\"/dev/infiniband/uverbs2\"}}",
 			NULL });
 	assert_int_equal(scan.devices[2]->n_nodes, 4);
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(scan.devices[2]->nodes[i].shared,
+			streq(scan.devices[2]->nodes[i].host, "/dev/infiniband/rdma_cm"));
+	assert_null(scan.devices[2]->info);
+	check_claims(scan.devices[2], "auxiliary:mlx5_core.sf.4 net:enp216s0f0s88 ");
 }
 
 /* What the host talks through stays the host's. */

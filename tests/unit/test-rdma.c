@@ -82,6 +82,8 @@ static void test_nodes(void **state)
 		"uverbs0:rwm uverbs1:rwm uverbs2:rwm issm0:rwm issm1:rwm issm2:rwm umad0:rwm "
 		"umad1:rwm umad2:rwm rdma_cm:rwm ");
 	assert_null(together.devices[0]->problem);
+	for (size_t i = 0; i < together.devices[0]->n_nodes; i++)
+		assert_true(together.devices[0]->nodes[i].shared);
 }
 
 /* Modules that are loaded later make a device healthy. */

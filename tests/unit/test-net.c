@@ -337,6 +337,22 @@ static void test_lent_stays(void **state)
 	RUN_UNTIL(strstr(seen(), "can0? vcan0?"));
 }
 
+/* The kubelet knows when a pod that took an interface along has ended. */
+static void test_lent_is_dropped(void **state)
+{
+	start(NET "( { type = \"interface\"; kind = \"can\"; } );");
+	allocate("vcan0");
+	allocate("can0");
+	unplant_interface("/sys/devices/virtual", "vcan0");
+	unplant_interface(SPI, "can0");
+	pass_scan("vcan1");
+	assert_int_equal(inventory_drop_gone(inventory, "vcan0\n", now_usec(CLOCK_MONOTONIC)), 0);
+	assert_string_equal(seen(), "can0 vcan0 vcan1 ");
+	/* The controller is still there. */
+	assert_int_equal(inventory_drop_gone(inventory, "", now_usec(CLOCK_MONOTONIC)), 1);
+	assert_string_equal(seen(), "can0 vcan1 ");
+}
+
 /* A reload, and a restart of the process that remembers. */
 static void test_lent_is_remembered(void **state)
 {
@@ -450,6 +466,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_checks, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_function_stays, net_setup, stop),
 		cmocka_unit_test_setup_teardown(test_lent_stays, net_setup, stop),
+		cmocka_unit_test_setup_teardown(test_lent_is_dropped, net_setup, stop),
 		cmocka_unit_test_setup_teardown(test_lent_is_remembered, net_setup, stop),
 		cmocka_unit_test_setup_teardown(test_hotplug, net_setup, stop),
 		cmocka_unit_test_setup_teardown(test_link, net_setup, stop),

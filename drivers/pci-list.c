@@ -41,6 +41,26 @@ int pci_add_node(struct pci_scan *pci, struct device *device, const struct pci_m
 	return r < 0 ? pci_shortage(pci, r) : 0;
 }
 
+int pci_add_shared_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
+	const char *path)
+{
+	int r = pci_add_node(pci, device, match, path);
+
+	if (r >= 0)
+		device_share_nodes(device, device->n_nodes - 1);
+	return r;
+}
+
+int pci_claim(struct pci_scan *pci, struct device *device, const char *address)
+{
+	char claim[sizeof("pci:") + PCI_ADDRESS_SIZE];
+	int r;
+
+	(void)snprintf(claim, sizeof(claim), "pci:%s", address);
+	r = device_add_claim(device, claim);
+	return r < 0 ? pci_shortage(pci, r) : 0;
+}
+
 int pci_add_info(struct pci_scan *pci, struct device *device, const char *group, const char *mount,
 	const char *dev_mount)
 {
@@ -99,6 +119,9 @@ int pci_add_device(struct pci_scan *pci, const char *id, const char *directory,
 	if (sysroot_is_shortage(r))
 		return pci_shortage(pci, r);
 	r = add_variables(pci, device, function);
+	/* A mediated device is a part of its function only. */
+	if (r >= 0 && pci_address_is_valid(id))
+		r = pci_claim(pci, device, function->address);
 	if (r < 0)
 		return r;
 	*ret_device = device;

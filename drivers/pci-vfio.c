@@ -148,7 +148,7 @@ int pci_add_group_nodes(struct pci_scan *pci, struct device *device, const struc
 	(void)snprintf(path, sizeof(path), "/dev/vfio/%s%s", no_iommu ? "noiommu-" : "", group);
 	r = pci_add_node(pci, device, match, path);
 	if (r >= 0)
-		r = pci_add_node(pci, device, match, "/dev/vfio/vfio");
+		r = pci_add_shared_node(pci, device, match, "/dev/vfio/vfio");
 	if (r >= 0)
 		r = pci_add_info(pci, device, "vfio", "/dev/vfio/vfio", path);
 	return r;
@@ -174,7 +174,7 @@ static int add_character_device(struct pci_scan *pci, struct device *device,
 		return r < 0 ? pci_shortage(pci, r) : 0;
 	}
 	r = pci_add_node(pci, device, match, nodes.items[0]);
-	return r < 0 ? r : pci_add_node(pci, device, match, "/dev/iommu");
+	return r < 0 ? r : pci_add_shared_node(pci, device, match, "/dev/iommu");
 }
 
 /* --- whole groups --- */
@@ -238,6 +238,8 @@ int pci_list_vfio(
 	if (known) {
 		device = known->device;
 		r = extend_fold(pci, known, function->address);
+		if (r >= 0)
+			r = pci_claim(pci, device, function->address);
 	} else {
 		r = pci_add_device(pci, fold ? group.first : function->address, function->directory,
 			function, &device);

@@ -117,6 +117,14 @@ int pci_find_nodes(struct pci_scan *pci, const char *directory, struct strings *
 int pci_add_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
 	const char *path);
 
+/* The same of a node that other devices need, too. */
+int pci_add_shared_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
+	const char *path);
+
+/* Claims the function for the device, so that no other resource offers it. Returns 0, or -ENOMEM
+ * with the error filled. */
+int pci_claim(struct pci_scan *pci, struct device *device, const char *address);
+
 /* Says what the device is for ${info}: beside "generic", the group has "mount", and "dev-mount"
  * unless that is NULL. Returns 0, or -ENOMEM with the error filled. */
 int pci_add_info(struct pci_scan *pci, struct device *device, const char *group, const char *mount,

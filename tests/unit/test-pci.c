@@ -329,6 +329,34 @@ static void test_fold_tells_of_all(void **state)
 		"vfio-pci\n");
 }
 
+/* Own nodes and what is claimed beside them; nobody owns the node that all groups need. */
+static void expect_own(size_t index, const char *expected)
+{
+	const struct device *device = scan.devices[index];
+	char text[512] = "";
+	size_t length = 0;
+
+	for (size_t i = 0; i < device->n_nodes; i++)
+		if (!device->nodes[i].shared)
+			length += (size_t)snprintf(
+				text + length, sizeof(text) - length, "%s ", device->nodes[i].host);
+	for (size_t i = 0; i < device->claims.count; i++)
+		length += (size_t)snprintf(
+			text + length, sizeof(text) - length, "%s ", device->claims.items[i]);
+	assert_string_equal(text, expected);
+}
+
+static void test_what_is_its_own(void **state)
+{
+	plant_group();
+	pci_bind("0000:03:00.1", "vfio-pci");
+	list("{ access = \"vfio\"; vendor = 0x10de; }");
+	expect_own(0, "/dev/vfio/12 pci:0000:03:00.0 pci:0000:03:00.1 ");
+	pci_write("0000:03:00.0", "vfio-dev/vfio7/uevent", "DEVNAME=vfio/devices/vfio7\n");
+	list("{ access = \"vfio-cdev\"; class = 0x0302; }");
+	expect_own(0, "/dev/vfio/devices/vfio7 pci:0000:03:00.0 ");
+}
+
 static void test_vfio_cdev(void **state)
 {
 	plant_group();
@@ -687,6 +715,7 @@ int main(void)
 		TEST(test_group_viable),
 		TEST(test_group_policies),
 		TEST(test_fold_tells_of_all),
+		TEST(test_what_is_its_own),
 		TEST(test_vfio_cdev),
 		TEST(test_uio),
 		TEST(test_vdpa),

@@ -55,24 +55,62 @@ static int check_driver(const char *value, struct error *error)
 	return error_set(error, -EINVAL, "unknown driver \"%s\", the drivers are: %s", value, list);
 }
 
+#define REPLICAS_MAX 100000
+
+static const struct option share_rule_options[] = {
+	{
+		.key = "id",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct share_rule, id),
+		.required = true,
+		.maximum = 400,
+		.help = "Pattern, as in a shell, of device ids.",
+	},
+	{
+		.key = "replicas",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct share_rule, replicas),
+		.minimum = 1,
+		.maximum = REPLICAS_MAX,
+		.default_integer = 1,
+		.unit = "replicas",
+		.help = "How often these devices are offered.",
+	},
+};
+
+static const struct option_table share_rule_table = {
+	.name = "device to be shared otherwise",
+	.size = sizeof(struct share_rule),
+	.options = share_rule_options,
+	.count = ARRAY_SIZE(share_rule_options),
+};
+
 static const struct option share_options[] = {
 	{
 		.key = "replicas",
 		.type = OPTION_INTEGER,
 		.offset = offsetof(struct share, replicas),
 		.minimum = 1,
-		.maximum = 100000,
+		.maximum = REPLICAS_MAX,
 		.default_integer = 1,
 		.unit = "replicas",
 		.help = "How often each physical device is offered, to be used by as many "
 			"containers at a time; 1 does not share.",
 	},
 	{
+		.key = "devices",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct share, devices),
+		.table = &share_rule_table,
+		.help = "Devices that are offered another number of times; of several entries that match, "
+			"the first counts.",
+	},
+	{
 		.key = "max_per_container",
 		.type = OPTION_INTEGER,
 		.offset = offsetof(struct share, max_per_container),
 		.minimum = 0,
-		.maximum = 100000,
+		.maximum = REPLICAS_MAX,
 		.unit = "devices",
 		.help = "How many devices or replicas one container may ask for; 0 sets no limit.",
 	},

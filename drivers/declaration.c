@@ -100,6 +100,29 @@ const struct cordon *declaration_cordon(const struct declaration *declaration, c
 	return NULL;
 }
 
+unsigned declaration_replicas(const struct declaration *declaration, const char *id)
+{
+	const struct share *share = &declaration->share;
+
+	for (size_t i = 0; i < share->devices.count; i++) {
+		const struct share_rule *rule = groups_get(&share->devices, i);
+
+		if (fnmatch(rule->id, id, 0) == 0)
+			return (unsigned)rule->replicas;
+	}
+	return (unsigned)share->replicas;
+}
+
+bool declaration_is_shared(const struct declaration *declaration)
+{
+	const struct share *share = &declaration->share;
+
+	for (size_t i = 0; i < share->devices.count; i++)
+		if (((const struct share_rule *)groups_get(&share->devices, i))->replicas > 1)
+			return true;
+	return share->replicas > 1;
+}
+
 void declaration_done(struct declaration *declaration)
 {
 	option_table_done(&declaration_table, declaration);

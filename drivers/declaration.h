@@ -13,9 +13,16 @@ struct driver;
 
 enum preference { PREFER_NONE, PREFER_PACKED, PREFER_SPREAD, PREFER_NUMA, PREFER_LINKS };
 
+struct share_rule {
+	struct origin origin;
+	char *id; /* shell pattern over device ids */
+	int64_t replicas;
+};
+
 struct share {
 	struct origin origin;
 	int64_t replicas;          /* how often each physical unit is offered; 1: not shared */
+	struct groups devices;     /* struct share_rule: units with another number */
 	int64_t max_per_container; /* 0: no limit */
 };
 
@@ -123,6 +130,13 @@ bool declaration_excludes(const struct declaration *declaration, const char *id)
 
 /* The cordon that the id is under, or NULL. */
 const struct cordon *declaration_cordon(const struct declaration *declaration, const char *id);
+
+/* How often the device is offered: as the first rule says whose pattern matches its id, else as the
+ * resource does. */
+unsigned declaration_replicas(const struct declaration *declaration, const char *id);
+
+/* Whether offered ids are "<id>#<n>": some device may be offered more than once. */
+bool declaration_is_shared(const struct declaration *declaration);
 
 extern const struct option_table declaration_table;
 

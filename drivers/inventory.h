@@ -17,8 +17,9 @@
 
 struct snapshot_unit {
 	const struct device *device;
-	bool present;     /* the last scan found it; if not it is not healthy either */
-	bool may_be_gone; /* see unit_may_be_gone() */
+	unsigned replicas; /* offered ids */
+	bool present;      /* the last scan found it; if not it is not healthy either */
+	bool may_be_gone;  /* see unit_may_be_gone() */
 	bool healthy;
 	bool foreign;       /* it belongs to another resource and is not offered */
 	const char *reason; /* why not, for people; NULL if healthy */
@@ -27,10 +28,8 @@ struct snapshot_unit {
 
 struct snapshot {
 	atomic_uint references;
-	uint64_t generation; /* grows by one with every change */
-	unsigned replicas;   /* offered ids per unit; ids are "<id>#<n>" from 0 when the resource is
-				shared */
-	bool shared;
+	uint64_t generation;         /* grows by one with every change */
+	bool shared;                 /* offered ids are "<id>#<n>", from 0, else "<id>" */
 	struct snapshot_unit *units; /* sorted by id (strcmp) */
 	size_t n_units;
 	/* private */

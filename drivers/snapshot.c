@@ -67,7 +67,7 @@ int snapshot_find(
 		const char *mark = strrchr(id, '#');
 
 		replica = mark ? replica_number(mark + 1) : -1;
-		if (replica < 0 || replica >= (int64_t)snapshot->replicas)
+		if (replica < 0)
 			return -ENOENT;
 		length = (size_t)(mark - id);
 	}
@@ -76,6 +76,8 @@ int snapshot_find(
 		int order = compare_id(id, length, snapshot->units[middle].device->id);
 
 		if (order == 0) {
+			if (replica >= (int64_t)snapshot->units[middle].replicas)
+				return -ENOENT;
 			*ret_unit = middle;
 			*ret_replica = (unsigned)replica;
 			return 0;

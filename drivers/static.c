@@ -95,8 +95,8 @@ static uint64_t match_size(const struct declaration *declaration, const struct s
 
 	for (int64_t i = 0; i < match_count(match); i++) {
 		make_id(declaration, match, i, id);
-		total += device_list_unit_size(strlen(id), declaration->share.replicas > 1,
-			(uint64_t)declaration->share.replicas, &numa, has_numa ? 1 : 0);
+		total += device_list_unit_size(strlen(id), declaration_is_shared(declaration),
+			declaration_replicas(declaration, id), &numa, has_numa ? 1 : 0);
 	}
 	return total;
 }

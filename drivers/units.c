@@ -137,10 +137,8 @@ static void filter(const struct declaration *declaration, struct scan *scan)
 
 static uint64_t device_size(const struct unit_list *list, const struct device *device)
 {
-	const struct share *share = &list->declaration->share;
-
-	return device_list_unit_size(strlen(device->id), share->replicas > 1,
-		(uint64_t)share->replicas, device->numa, device->n_numa);
+	return device_list_unit_size(strlen(device->id), declaration_is_shared(list->declaration),
+		declaration_replicas(list->declaration, device->id), device->numa, device->n_numa);
 }
 
 static int check_size(
@@ -360,8 +358,7 @@ int unit_list_snapshot(const struct unit_list *list, uint64_t generation, struct
 		return -ENOMEM;
 	atomic_init(&snapshot->references, 1);
 	snapshot->generation = generation;
-	snapshot->replicas = (unsigned)list->declaration->share.replicas;
-	snapshot->shared = list->declaration->share.replicas > 1;
+	snapshot->shared = declaration_is_shared(list->declaration);
 	for (size_t i = 0; i < list->n_units; i++)
 		if (list->units[i]->reason)
 			size += strlen(list->units[i]->reason) + 1;
@@ -375,6 +372,7 @@ int unit_list_snapshot(const struct unit_list *list, uint64_t generation, struct
 
 		*seen = (struct snapshot_unit){
 			.device = device_ref(unit->device),
+			.replicas = declaration_replicas(list->declaration, unit->device->id),
 			.present = unit->present,
 			.may_be_gone = unit_may_be_gone(unit),
 			.healthy = unit->healthy,

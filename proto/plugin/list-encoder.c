@@ -102,7 +102,7 @@ static uint8_t *put_device(uint8_t *p, const struct snapshot_unit *unit, const c
 /* How many ids a unit is listed with. */
 static unsigned n_offered(const struct snapshot *snapshot, size_t unit)
 {
-	return snapshot->units[unit].foreign ? 0 : snapshot->replicas;
+	return snapshot->units[unit].foreign ? 0 : snapshot->units[unit].replicas;
 }
 
 int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret_size)

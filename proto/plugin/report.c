@@ -47,7 +47,7 @@ static uint64_t allocations_of(
 	char id[OFFERED_ID_MAX + 1];
 	uint64_t sum = 0;
 
-	for (unsigned replica = 0; tally->n_entries > 0 && replica < snapshot->replicas;
+	for (unsigned replica = 0; tally->n_entries > 0 && replica < snapshot->units[unit].replicas;
 		replica++) {
 		snapshot_offered_id(snapshot, unit, replica, id);
 		sum += tally_of(tally, id);
@@ -90,9 +90,7 @@ static int write_inventory(int fd, const struct plugin *plugin, const struct sna
 	struct last_time last = LAST_TIME_INIT;
 
 	json_writer_init(&writer, fd);
-	json_write_text(&writer, "{\"replicas\":");
-	json_write_number(&writer, snapshot->replicas);
-	json_write_text(&writer, ",\"allocations\":");
+	json_write_text(&writer, "{\"allocations\":");
 	json_write_number(&writer, plugin->tally.allocations);
 	json_write_text(&writer, ",\"last_allocation\":");
 	json_write_string(&writer, time_text(&last, plugin->tally.last));

@@ -79,6 +79,22 @@ class Complaints(NodeTest):
         self.assertIsNone(error)
         self.assertEqual({os.path.basename(d["host_path"]) for d in got["devices"]}, {"card0", "card1"})
 
+    def test_R9_devices_of_one_resource_are_shared_by_different_numbers(self):
+        self.serve('{ name = "vendor.example/gpu"; driver = "static"; match = ( "big-0", "big-1", "small-0", "old" ); '
+                   'share = { replicas = 2; devices = ( { id = "big-*"; replicas = 5; }, { id = "b*"; replicas = 9; }, '
+                   '{ id = "old"; } ); }; container = { env = "GPU=${id}"; }; }')
+        self.node.await_allocatable(gpu=13)
+        self.assertEqual(set(self.kubelet_devices("gpu")), {f"big-{i}#{n}" for i in range(2) for n in range(5)}
+                         | {"small-0#0", "small-0#1", "old#0"})
+        for number in range(13):
+            _, error = self.node.pod(f"p{number}", gpu=1)
+            self.assertIsNone(error)
+        # What comes back is known by its number, and the others stay.
+        self.node.configure('{ name = "vendor.example/gpu"; driver = "static"; match = ( "big-0", "big-1", "small-0", "old" ); '
+                            'share = { replicas = 2; }; container = { env = "GPU=${id}"; }; }')
+        self.node.reload()
+        self.node.await_allocatable(gpu=8)
+
     def test_R14_a_container_sees_what_it_was_given_and_nothing_else(self):
         for minor, name in ((3, "card0"), (5, "card1"), (7, "control")):
             self.make_node(f"dev/{name}", minor)

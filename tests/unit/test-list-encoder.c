@@ -30,15 +30,17 @@ static void assert_round_trip(const struct snapshot *snapshot)
 {
 	_cleanup_free_ uint8_t *list = NULL, *packed = NULL;
 	V1beta1__ListAndWatchResponse *response;
-	size_t size, packed_size, k = 0;
+	size_t size, packed_size, k = 0, n_offered = 0;
 	char id[OFFERED_ID_MAX + 1];
 
 	assert_int_equal(list_encode(snapshot, &list, &size), 0);
 	response = v1beta1__list_and_watch_response__unpack(NULL, size, list);
 	assert_non_null(response);
-	assert_int_equal(response->n_devices, snapshot->n_units * snapshot->replicas);
 	for (size_t i = 0; i < snapshot->n_units; i++)
-		for (unsigned replica = 0; replica < snapshot->replicas; replica++, k++) {
+		n_offered += snapshot->units[i].replicas;
+	assert_int_equal(response->n_devices, n_offered);
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		for (unsigned replica = 0; replica < snapshot->units[i].replicas; replica++, k++) {
 			const struct snapshot_unit *unit = &snapshot->units[i];
 			const V1beta1__Device *device = response->devices[k];
 
@@ -62,7 +64,7 @@ static void test_round_trip(void **state)
 	static const int none[] = { -1 }, zero[] = { 0 }, several[] = { 3, 0, 200, 3 };
 	char long_id[DEVICE_ID_MAX + 1];
 	struct snapshot_unit units[5] = {};
-	struct snapshot snapshot = { .replicas = 1, .units = units, .n_units = ARRAY_SIZE(units) };
+	struct snapshot snapshot = { .units = units, .n_units = ARRAY_SIZE(units) };
 
 	memset(long_id, 'x', DEVICE_ID_MAX);
 	long_id[DEVICE_ID_MAX] = '\0';
@@ -71,9 +73,12 @@ static void test_round_trip(void **state)
 	units[2] = (struct snapshot_unit){ .device = make_device("c", several, 4) };
 	units[3] = (struct snapshot_unit){ .device = make_device(long_id, several, 4) };
 	units[4] = (struct snapshot_unit){ .device = make_device("z", NULL, 0) };
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+		units[i].replicas = 1;
 	assert_round_trip(&snapshot);
 	snapshot.shared = true;
-	snapshot.replicas = 12;
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+		units[i].replicas = 12 - (unsigned)i;
 	assert_round_trip(&snapshot);
 	snapshot.n_units = 0;
 	assert_round_trip(&snapshot);
@@ -90,12 +95,12 @@ static void test_too_long_a_list_is_refused(void **state)
 	size_t size = 0;
 
 	/* An id "0123456789#NNNNN" of an unhealthy device takes 31 bytes. */
-	snapshot.replicas = 130000;
+	unit.replicas = 130000;
 	assert_int_equal(list_encode(&snapshot, &list, &size), 0);
 	assert_true(size <= RPC_KUBELET_MESSAGE_MAX);
 	free(list);
 	list = NULL;
-	snapshot.replicas = 140000;
+	unit.replicas = 140000;
 	assert_int_equal(list_encode(&snapshot, &list, &size), -E2BIG);
 	assert_null(list);
 	device_unref(device);

@@ -22,7 +22,6 @@ static void make(size_t n_units, unsigned replicas, const unsigned *numa)
 {
 	devices = calloc(n_units, sizeof(*devices));
 	snapshot = (struct snapshot){
-		.replicas = replicas,
 		.shared = replicas > 1,
 		.units = calloc(n_units, sizeof(*snapshot.units)),
 		.n_units = n_units,
@@ -41,7 +40,7 @@ static void make(size_t n_units, unsigned replicas, const unsigned *numa)
 			assert_int_equal(
 				device_add_distance(devices[i], devices[k]->id, distance(i, k)), 0);
 		snapshot.units[i] = (struct snapshot_unit){
-			.device = devices[i], .present = true, .healthy = true
+			.device = devices[i], .replicas = replicas, .present = true, .healthy = true
 		};
 	}
 }

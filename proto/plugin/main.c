@@ -245,17 +245,21 @@ static size_t private_memory(void)
 	return (resident - shared) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* What floods of frames took is freed by gRPC, but kept by malloc. */
+/* What floods of frames took is freed by gRPC, but kept by malloc. It may still be in use when it
+ * is looked for the first time. */
 static void return_memory(struct plugin *plugin)
 {
-	size_t now = private_memory();
+	size_t now = private_memory(), in_use = mallinfo2().uordblks;
 
-	if (now > plugin->memory_kept + UNUSED_MEMORY_MAX) {
+	if (now > plugin->memory_kept + UNUSED_MEMORY_MAX ||
+		plugin->memory_in_use > in_use + UNUSED_MEMORY_MAX) {
 		(void)malloc_trim(0);
-		now = private_memory();
-	} else
-		now = MIN_OF(now, plugin->memory_kept);
-	plugin->memory_kept = now;
+		plugin->memory_kept = private_memory();
+		plugin->memory_in_use = in_use;
+	} else {
+		plugin->memory_kept = MIN_OF(now, plugin->memory_kept);
+		plugin->memory_in_use = MAX_OF(in_use, plugin->memory_in_use);
+	}
 }
 
 static int on_alive_due(sd_event_source *source, uint64_t usec, void *userdata)

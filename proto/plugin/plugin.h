@@ -21,9 +21,10 @@ struct plugin {
 	const char *resource;
 	uid_t supervisor_uid;
 	sd_event_source *alive_source, *report_source;
-	size_t memory_kept;  /* private memory after the last look for what can be given back */
-	uint64_t report_due; /* CLOCK_MONOTONIC microseconds before which devices are not reported
-				again */
+	size_t memory_kept;   /* private memory after the last look for what can be given back */
+	size_t memory_in_use; /* the most that malloc had given out since */
+	uint64_t report_due;  /* CLOCK_MONOTONIC microseconds before which devices are not reported
+				 again */
 
 	/* In force together, or all NULL before the first configuration was accepted. */
 	struct edition *edition;

@@ -38,14 +38,15 @@ struct rpc_client {
 	bool freed;
 };
 
-static int client_new(int fd, const char *name, bool probe, struct rpc_client **ret)
+static int client_new(
+	int fd, const char *name, bool probe, size_t limit_bytes, struct rpc_client **ret)
 {
 	char retries[] = GRPC_ARG_ENABLE_RETRIES, authority[] = GRPC_ARG_DEFAULT_AUTHORITY,
 	     compression[] = GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION,
 	     bandwidth_probe[] = GRPC_ARG_HTTP2_BDP_PROBE,
 	     limit[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH;
 	grpc_arg list[] = {
-		{ .type = GRPC_ARG_INTEGER, .key = limit, .value.integer = RPC_REQUEST_MAX },
+		{ .type = GRPC_ARG_INTEGER, .key = limit, .value.integer = (int)limit_bytes },
 		{ .type = GRPC_ARG_INTEGER, .key = retries, .value.integer = 0 },
 		{ .type = GRPC_ARG_INTEGER, .key = compression, .value.integer = 0 },
 		{ .type = GRPC_ARG_INTEGER, .key = bandwidth_probe, .value.integer = probe },
@@ -72,17 +73,22 @@ static int client_new(int fd, const char *name, bool probe, struct rpc_client **
 
 int rpc_client_new(int fd, struct rpc_client **ret)
 {
-	return client_new(fd, "localhost", true, ret);
+	return client_new(fd, "localhost", true, RPC_KUBELET_MESSAGE_MAX, ret);
 }
 
 int rpc_client_new_for(int fd, const char *name, struct rpc_client **ret)
 {
-	return client_new(fd, name, true, ret);
+	return client_new(fd, name, true, RPC_KUBELET_MESSAGE_MAX, ret);
+}
+
+int rpc_client_new_large(int fd, struct rpc_client **ret)
+{
+	return client_new(fd, "localhost", true, RPC_REQUEST_MAX, ret);
 }
 
 int rpc_client_new_brief(int fd, struct rpc_client **ret)
 {
-	return client_new(fd, "localhost", false, ret);
+	return client_new(fd, "localhost", false, RPC_KUBELET_MESSAGE_MAX, ret);
 }
 
 static void client_destroy(struct rpc_client *client)

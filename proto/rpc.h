@@ -131,6 +131,10 @@ int rpc_client_new(int fd, struct rpc_client **ret);
 /* The same with another :authority than "localhost". */
 int rpc_client_new_for(int fd, const char *authority, struct rpc_client **ret);
 
+/* The same for answers of up to RPC_REQUEST_MAX, where others take RPC_KUBELET_MESSAGE_MAX as the
+ * kubelet does: all pods of a node are more than a list of devices. */
+int rpc_client_new_large(int fd, struct rpc_client **ret);
+
 /* For small answers: without the frames that measure the bandwidth, which cost both ends a wakeup.
  */
 int rpc_client_new_brief(int fd, struct rpc_client **ret);

@@ -92,7 +92,7 @@ static int ask(struct reader *reader, int fd)
 		(void)close_fd(fd);
 		return r;
 	}
-	r = rpc_client_new(fd, &client);
+	r = rpc_client_new_large(fd, &client);
 	if (r >= 0)
 		r = rpc_client_call(client, METHOD_POD_RESOURCES_LIST, NULL, 0, CALL_TIMEOUT,
 			on_result, reader);

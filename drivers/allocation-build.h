@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Inside of allocation: one request on its way, shared by allocation.c (units, variables) and
- * allocation-nodes.c (nodes and mounts).
+ * Inside of allocation: one request on its way, shared by allocation.c (units, templates),
+ * allocation-nodes.c (nodes and mounts) and allocation-texts.c (variables, annotations, names).
  */
 
 #include "drivers/allocation.h"
@@ -71,3 +71,7 @@ void build_done(struct build *build);
 /* Collects nodes and mounts, puts them in order and settles what is wanted twice. */
 int build_nodes(struct build *build, struct allocation *allocation);
 void build_nodes_done(struct build *build);
+
+/* Collects variables, annotations and CDI names. */
+int build_texts(struct build *build, struct allocation *allocation);
+void pairs_free(struct pair *pairs, size_t n);

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Variables, annotations and CDI names: what the configuration and the devices say, each once. A
+ * name that several devices give different values has all of them, in the order of devices.
+ */
+#include "drivers/allocation-build.h"
+#include "drivers/map.h"
+
+/* A variable or annotation, and the distinct values that devices want it to have. */
+struct assigned {
+	char *name;
+	bool configured; /* by the resource's templates: what a device says does not count */
+	struct strings values;
+	struct map seen;
+};
+
+struct assignments {
+	struct assigned **items;
+	size_t count;
+	struct map by_name;
+};
+
+static struct assigned *assigned_free(struct assigned *assigned)
+{
+	free(assigned->name);
+	strings_done(&assigned->values);
+	map_done(&assigned->seen);
+	free(assigned);
+	return NULL;
+}
+
+static void assignments_done(struct assignments *assignments)
+{
+	for (size_t i = 0; i < assignments->count; i++)
+		(void)assigned_free(assignments->items[i]);
+	free(assignments->items);
+	map_done(&assignments->by_name);
+}
+
+static int assigned_get(struct assignments *assignments, const char *name, struct assigned **ret)
+{
+	struct assigned *assigned = map_get(&assignments->by_name, name);
+	int r;
+
+	if (!assigned) {
+		r = array_reserve((void **)&assignments->items, assignments->count,
+			sizeof(*assignments->items));
+		if (r < 0)
+			return r;
+		assigned = calloc(1, sizeof(*assigned));
+		if (!assigned)
+			return -ENOMEM;
+		assigned->name = strdup(name);
+		r = assigned->name ? map_put(&assignments->by_name, assigned->name, assigned)
+				   : -ENOMEM;
+		if (r < 0) {
+			(void)assigned_free(assigned);
+			return r;
+		}
+		assignments->items[assignments->count++] = assigned;
+	}
+	*ret = assigned;
+	return 0;
+}
+
+/* Adds a string unless it is among them. */
+static int add_distinct(struct strings *strings, struct map *seen, const char *text)
+{
+	char *copy;
+	int r;
+
+	if (map_get(seen, text))
+		return 0;
+	r = strings_add(strings, text, strlen(text));
+	if (r < 0)
+		return r;
+	copy = strings->items[strings->count - 1];
+	return map_put(seen, copy, copy);
+}
+
+/* Takes "NAME=value", which it cuts. */
+static int assign(struct build *build, struct assignments *assignments, char *text, bool configured)
+{
+	struct assigned *assigned;
+	char *equals = strchr(text, '=');
+
+	*equals = '\0';
+	if (assigned_get(assignments, text, &assigned) < 0)
+		return build_out_of_memory(build);
+	if (assigned->configured && !configured)
+		return 0;
+	assigned->configured = configured;
+	if (add_distinct(&assigned->values, &assigned->seen, equals + 1) < 0)
+		return build_out_of_memory(build);
+	return 0;
+}
+
+static int collect_assignment(
+	struct build *build, const void *item, const char *device_id, void *target)
+{
+	_cleanup_free_ char *text = NULL;
+	const char *equals;
+	int r;
+
+	r = build_expand(build, item, &text);
+	if (r < 0)
+		return r;
+	equals = strchr(text, '=');
+	if (!equals || equals == text)
+		return error_set(build->error, -EINVAL,
+			"%s: \"%s\" became \"%s\", which is not NAME=value",
+			build->declaration->name, (const char *)item, text);
+	return assign(build, target, text, true);
+}
+
+/* What devices add by themselves; `item` is where their list is in struct device. */
+static const struct strings *device_strings(const struct build *build, const void *item)
+{
+	const size_t *offset = item;
+
+	return (const void *)((const char *)build->values.device + *offset);
+}
+
+static int collect_device_assignments(
+	struct build *build, const void *item, const char *device_id, void *target)
+{
+	const struct strings *strings = device_strings(build, item);
+	int r = 0;
+
+	for (size_t i = 0; i < strings->count && r >= 0; i++) {
+		_cleanup_free_ char *text = strdup(strings->items[i]);
+
+		r = text ? assign(build, target, text, false) : build_out_of_memory(build);
+	}
+	return r;
+}
+
+static char *join(const struct strings *strings)
+{
+	char *joined, *end;
+	size_t size = 1;
+
+	for (size_t i = 0; i < strings->count; i++)
+		size += strlen(strings->items[i]) + 1;
+	joined = malloc(size);
+	if (!joined)
+		return NULL;
+	end = joined;
+	*end = '\0';
+	for (size_t i = 0; i < strings->count; i++) {
+		if (i > 0)
+			*end++ = ',';
+		end = stpcpy(end, strings->items[i]);
+	}
+	return joined;
+}
+
+void pairs_free(struct pair *pairs, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(pairs[i].name);
+		free(pairs[i].value);
+	}
+	free(pairs);
+}
+
+/* Whether "NAME=value" is the same whatever other devices the container is given: if they give the
+ * name other values, it is not, because values are joined. */
+static bool pair_is_of_device(const char *template)
+{
+	_cleanup_free_ char *name = strndup(template, declaration_assigned_name(template));
+
+	return name && !template_is_per_allocation(template) &&
+		(template_is_per_device(name) || !template_is_per_device(template + strlen(name)));
+}
+
+static int build_pairs(struct build *build, const struct strings *templates, size_t of_device,
+	struct pair **ret, size_t *ret_n)
+{
+	_cleanup_(assignments_done) struct assignments assignments = { 0 };
+	struct pair *pairs;
+	int r = 0;
+
+	for (size_t i = 0; i < templates->count; i++) {
+		if (!build_wants(build,
+			    templates == &build->declaration->container.env &&
+				    pair_is_of_device(templates->items[i])))
+			continue;
+		r = build_for_devices(build, template_is_per_device(templates->items[i]),
+			collect_assignment, templates->items[i], &assignments);
+		if (r < 0)
+			return r;
+	}
+	/* Other devices may give the same names other values. */
+	if (build->part != BUILD_DEVICE)
+		r = build_for_devices(
+			build, true, collect_device_assignments, &of_device, &assignments);
+	if (r < 0)
+		return r;
+	pairs = calloc(assignments.count + 1, sizeof(*pairs));
+	if (!pairs)
+		return build_out_of_memory(build);
+	for (size_t i = 0; i < assignments.count; i++) {
+		pairs[i].name = TAKE_PTR(assignments.items[i]->name);
+		pairs[i].value = join(&assignments.items[i]->values);
+		if (!pairs[i].value) {
+			pairs_free(pairs, i + 1);
+			return build_out_of_memory(build);
+		}
+	}
+	*ret = pairs;
+	*ret_n = assignments.count;
+	return 0;
+}
+
+struct names {
+	struct strings strings;
+	struct map seen;
+};
+
+static int collect_name(struct build *build, const void *item, const char *device_id, void *target)
+{
+	_cleanup_free_ char *text = NULL;
+	struct names *names = target;
+	int r;
+
+	r = build_expand(build, item, &text);
+	if (r < 0)
+		return r;
+	if (add_distinct(&names->strings, &names->seen, text) < 0)
+		return build_out_of_memory(build);
+	return 0;
+}
+
+static int collect_device_names(
+	struct build *build, const void *item, const char *device_id, void *target)
+{
+	const struct strings *strings = device_strings(build, item);
+	struct names *names = target;
+
+	for (size_t i = 0; i < strings->count; i++)
+		if (add_distinct(&names->strings, &names->seen, strings->items[i]) < 0)
+			return build_out_of_memory(build);
+	return 0;
+}
+
+static int build_names(struct build *build, const struct strings *templates, size_t of_device,
+	char ***ret, size_t *ret_n)
+{
+	struct names names = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < templates->count && r >= 0; i++)
+		r = build_for_devices(build, template_is_per_device(templates->items[i]),
+			collect_name, templates->items[i], &names);
+	if (r >= 0)
+		r = build_for_devices(build, true, collect_device_names, &of_device, &names);
+	map_done(&names.seen);
+	if (r < 0) {
+		strings_done(&names.strings);
+		return r;
+	}
+	*ret = names.strings.items;
+	*ret_n = names.strings.count;
+	return 0;
+}
+
+int build_texts(struct build *build, struct allocation *allocation)
+{
+	const struct container *container = &build->declaration->container;
+	int r;
+
+	r = build_pairs(build, &container->env, offsetof(struct device, env), &allocation->env,
+		&allocation->n_env);
+	/* No CDI file has the rest. */
+	if (r < 0 || build->part == BUILD_DEVICE)
+		return r;
+	r = build_pairs(build, &container->annotations, offsetof(struct device, annotations),
+		&allocation->annotations, &allocation->n_annotations);
+	if (r < 0)
+		return r;
+	return build_names(build, &container->cdi, offsetof(struct device, cdi), &allocation->cdi,
+		&allocation->n_cdi);
+}

@@ -8,7 +8,7 @@ import signal
 import stat
 import unittest
 
-from node import NodeTest, path, plugins_of, process_status, static, until
+from node import CHILD_FAULTS, NodeTest, path, plugins_of, process_status, static, until
 
 
 class MainJob(NodeTest):
@@ -119,8 +119,11 @@ class MainJob(NodeTest):
         self.node.await_allocatable(gpu=2)
         results = [self.node.pod(f"p{i}", gpu=1) for i in range(2)]
         errors = [error for _, error in results if error]
-        self.assertEqual(len(errors), 1)
-        self.assertIn("firmware is missing", str(errors[0]))
+        # A child whose calls fail may not even be able to start the program.
+        if not CHILD_FAULTS:
+            self.assertEqual(len(errors), 1)
+        self.assertTrue(errors)
+        self.assertRegex(str(errors), "firmware is missing|no pipe for .*/prepare" if CHILD_FAULTS else "firmware is missing")
 
     def test_preference(self):
         self.begin(static("gpu", 2, 'share = { replicas = 4; }; prefer = "packed";'))

@@ -41,7 +41,7 @@ class RealDevices(NodeTest):
         if not os.path.exists(node_path):
             self.skipTest(f"this machine has no {node_path}")
         kernel_name = os.path.basename(os.path.realpath(f"/sys/dev/char/{device_number(node_path)}"))
-        self.serve(path("a", node_path),
+        self.serve(path("a", node_path, "overlap = true;"),
                    sysfs("b", f'subsystem = "{sysfs_class}"; name = "{kernel_name}";', "overlap = true;"))
         self.node.await_allocatable(a=1, b=1)
         for name in ("a", "b"):
@@ -66,7 +66,8 @@ class RealDevices(NodeTest):
         names = [os.path.basename(name) for name in glob.glob("/sys/class/tty/ttyS*") if os.path.exists("/dev/" + os.path.basename(name))]
         if not names:
             self.skipTest("this machine has no serial port")
-        self.serve(path("a", "/dev/ttyS[0-9]*"), sysfs("b", 'subsystem = "tty"; name = "ttyS[0-9]*"; id = "${kernel_name}-b";'))
+        self.serve(path("a", "/dev/ttyS[0-9]*", "overlap = true;"),
+                   sysfs("b", 'subsystem = "tty"; name = "ttyS[0-9]*"; id = "${kernel_name}-b";', "overlap = true;"))
         self.await_healthy("a", sorted(names))
         self.await_healthy("b", sorted(name + "-b" for name in names))
 
@@ -82,7 +83,8 @@ class RealDevices(NodeTest):
     def try_plugging(self, plug, unplug, node_path, device_id, subsystem):
         """plug() makes the kernel have the device, unplug() makes it go."""
         name = os.path.basename(node_path)
-        self.serve(path("a", node_path), sysfs("b", f'subsystem = "{subsystem}"; name = "{name}";'))
+        self.serve(path("a", node_path, "overlap = true;"),
+                   sysfs("b", f'subsystem = "{subsystem}"; name = "{name}";', "overlap = true;"))
         self.assertEqual((healthy(self.node, "a"), healthy(self.node, "b")), ([], []))
         plug()
         self.addCleanup(unplug)

@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc)
 MINUTES ?= 60
 VERSION = $(shell sed -n 's/^project(devplugd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
-.PHONY: all help dependencies test-dependencies build demo test test-system bench soak deb rpm test-rpm image \
+.PHONY: all help dependencies test-dependencies build demo test test-system bench soak fuzz deb rpm test-rpm image \
 	test-container check-style clean
 
 all: build
@@ -24,6 +24,7 @@ help:
 	@echo "make image       build the container image (podman)"
 	@echo "make test-container run the DaemonSet's pod with it (root)"
 	@echo "make bench       measure it on this machine (root; ARGS=\"--only memory\", see tests/bench/bench --help)"
+	@echo "make fuzz        each fuzzer for MINUTES=60 minutes"
 	@echo "make soak        whether anything leaks in an hour of restarts, kills and reloads (root; MINUTES=60)"
 	@echo "make check-style check the style of the sources (formatting, scripts, spelling)"
 	@echo "make clean       remove the build folders"
@@ -87,6 +88,18 @@ soak: test-dependencies
 	@tests/soak/soak --bin build/bin --minutes $(MINUTES) & plain=$$!; \
 		tests/soak/soak --bin build-asan/bin --minutes $(MINUTES) --resources 15; asan=$$?; \
 		wait $$plain && exit $$asan
+
+# What is found stays in build-fuzz/tests/fuzz/found, and is where the next run begins.
+fuzz: test-dependencies
+	@$(CMAKE) --preset fuzz >/dev/null
+	@$(CMAKE) --build --preset fuzz -j $(JOBS) -- --quiet
+	@for fuzzer in build-fuzz/bin/fuzz-*; do \
+		topic=$${fuzzer##*/fuzz-}; \
+		echo "== $$topic"; \
+		$$fuzzer -max_total_time=$$(($(MINUTES) * 60)) -max_len=16384 -timeout=60 -verbosity=0 \
+			-print_final_stats=1 -artifact_prefix=build-fuzz/ build-fuzz/tests/fuzz/found/$$topic \
+			tests/fuzz/corpus/$$topic $$([ $$topic != sysfs ] || echo tests/peers) || exit 1; \
+	done
 
 check-style: test-dependencies
 	@tests/lint

@@ -33,7 +33,7 @@ class Complaints(NodeTest):
         os.makedirs(os.path.dirname(self.node.path(name)), exist_ok=True)
         os.mknod(self.node.path(name), stat.S_IFCHR | 0o600, os.makedev(1, minor))
 
-    def test_R3_health_recovers_as_said_and_no_restart_is_an_amnesty(self):
+    def test_R3_M5_health_recovers_as_said_and_no_restart_is_an_amnesty(self):
         probe = 'health = ( { probe = "file"; path = "%s/health-%%s"; missing = "healthy"; recover = "%%s"; } );' % self.node.dir
         self.serve(static("returns", 1, probe % ("a", "probe")), static("stays", 1, probe % ("b", "never")))
         self.node.await_allocatable(returns=1, stays=1)
@@ -55,7 +55,7 @@ class Complaints(NodeTest):
         until(lambda: [d["reason"] for d in self.node.resource("vendor.example/stays")["devices"]] == ["hot"],
               "the device to be remembered as hot")
 
-    def test_R5_R18_replicas_have_the_health_and_the_node_of_their_unit(self):
+    def test_R5_R18_M10_replicas_have_the_health_and_the_node_of_their_unit(self):
         self.serve('{ name = "vendor.example/gpu"; driver = "static"; match = ( { id = "a"; numa = 0; }, { id = "b"; } ); '
                    'share = { replicas = 3; }; health = ( { probe = "file"; path = "%s/${id}"; missing = "healthy"; } ); }'
                    % self.node.dir)
@@ -158,7 +158,7 @@ class Complaints(NodeTest):
 
 
 class Page(unittest.TestCase):
-    """docs/complaints.md: a row is | number | complaint | answer | tests |."""
+    """docs/complaints.md: a row is | number | complaint | answer | tests |, M5, M10."""
 
     def rows(self):
         with open(PAGE) as file:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI files: there before the kubelet hears of a device, kept up to date, and understood by a container runtime."""
+"""CDI files: there before the kubelet hears of a device, kept up to date, and understood by a container runtime.
+
+docs/complaints.md: M9.
+"""
 import json
 import os
 import shutil

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What containers get, and what pods are told when they get nothing.
- * docs/complaints.md: R19, W5.
+ * docs/complaints.md: R19, W5, M11.
  */
 #include "host-fixture.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Verdicts by the law alone, then probes of files and programs through an inventory.
- * docs/complaints.md: W6.
+ * docs/complaints.md: W6, M5.
  */
 #include "host-fixture.h"
 

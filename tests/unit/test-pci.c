@@ -2,6 +2,7 @@
 /*
  * Driver "pci" on machines of functions: which it takes, what each way of access gives, and what it
  * says of functions that cannot be given away.
+ * docs/complaints.md: W10.
  */
 #include "pci-fixture.h"
 

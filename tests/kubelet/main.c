@@ -5,6 +5,7 @@
  */
 #include <getopt.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -336,6 +337,9 @@ int main(int argc, char **argv)
 		return finish_output(0);
 	}
 	log_setup("devplug-kubelet", LOG_TARGET_TEXT, LOG_INFO);
+	/* Each of gRPC's threads would otherwise have an arena, and each of those keeps what was
+	 * free in it, so that the process would grow for hours. */
+	(void)mallopt(M_ARENA_MAX, 1);
 	argc -= optind + 1;
 	argv += optind;
 	if (argc < 0)

@@ -15,7 +15,8 @@
 #include "plugin-dir.h"
 #include "view.h"
 
-#define REQUESTS_MAX 256
+#define REQUESTS_MAX  256
+#define REQUEST_FIRST 4096 /* bytes of its buffer, which doubles */
 
 struct control_request {
 	struct control *control;
@@ -23,6 +24,7 @@ struct control_request {
 	int fd;
 	sd_event_source *io_source, *timeout_source;
 	char *buffer;        /* the request as it arrives, then the reply as it leaves */
+	size_t size;         /* of the buffer, while the request arrives */
 	size_t done, length; /* of the buffer */
 	bool dispatched;     /* complete; somebody will reply */
 	bool replied;
@@ -183,17 +185,34 @@ static void dispatch(struct control_request *request)
 		control_fail(request, "the request is not a JSON object");
 }
 
+/* Few requests are longer than a line, so none has the memory of the longest from the start. */
+static int make_room(struct control_request *request)
+{
+	size_t size = MAX_OF(request->size * 2, (size_t)REQUEST_FIRST);
+	char *grown;
+
+	if (request->length < request->size)
+		return 0;
+	if (size > REQUEST_MAX)
+		return -EMSGSIZE;
+	grown = realloc(request->buffer, size);
+	if (!grown)
+		return -ENOMEM;
+	request->buffer = grown;
+	request->size = size;
+	return 0;
+}
+
 static void receive_more(struct control_request *request)
 {
-	size_t room = REQUEST_MAX - request->length;
 	ssize_t n;
 
 	/* A peer that has sent its request and says more, or closes, is not interested. */
-	if (request->dispatched || room == 0) {
+	if (request->dispatched || make_room(request) < 0) {
 		hang_up(request);
 		return;
 	}
-	n = recv(request->fd, request->buffer + request->length, MIN_OF(room, (size_t)65536),
+	n = recv(request->fd, request->buffer + request->length, request->size - request->length,
 		MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
@@ -233,10 +252,8 @@ static int on_accept(sd_event_source *source, int fd, uint32_t revents, void *us
 	control->requests = request;
 	control->n_requests++;
 	request->fd = TAKE_FD(connected);
-	request->buffer = malloc(REQUEST_MAX);
-	if (!request->buffer ||
-		sd_event_add_io(control->manager->event, &request->io_source, request->fd, EPOLLIN,
-			on_io, request) < 0)
+	if (sd_event_add_io(control->manager->event, &request->io_source, request->fd, EPOLLIN,
+		    on_io, request) < 0)
 		request_free(request);
 	return 0;
 }

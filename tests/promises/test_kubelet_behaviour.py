@@ -4,12 +4,13 @@ model have the rest."""
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 import unittest
 
 import http2
-from node import NodeTest, program, static, until
+from node import LIMIT, NodeTest, program, static, until
 
 NAME = "vendor.example/test"
 
@@ -53,6 +54,27 @@ class Behaviour(NodeTest):
             text_field(1, version) + text_field(2, endpoint) + text_field(3, name)))
         self.addCleanup(peer.close)
         return peer
+
+    # --- the control socket
+
+    def ask(self, size):
+        """What is said to a question of that many bytes; nothing, if the connection is closed."""
+        question = json.dumps({"command": "status"}).ljust(size - 1).encode() + b"\n"
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.settimeout(LIMIT)
+            peer.connect(os.path.join(self.node.kubelet_state, "control"))
+            try:
+                peer.sendall(question)
+                return peer.recv(1)
+            except (BrokenPipeError, ConnectionResetError):
+                return b""
+
+    def test_questions_of_up_to_a_mebibyte(self):
+        self.begin()
+        for size in 22, 4096, 4097, 1 << 16, 1 << 20:
+            self.assertEqual(self.ask(size), b"{", size)
+        self.assertEqual(self.ask((1 << 20) + 1), b"")
+        self.assertEqual(self.ask(22), b"{")
 
     # --- Register
 

@@ -5,6 +5,7 @@
  */
 #include "manager.h"
 
+#include <malloc.h>
 #include <signal.h>
 
 #include "admission.h"
@@ -90,6 +91,11 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 	if (model_expire(manager->model, manager_now(), on_forgotten, manager) > 0) {
 		manager_save_soon(manager);
 		manager_changed(manager);
+	}
+	/* What gRPC had for them; it would stay, and the free memory be scattered ever more. */
+	if (manager->connections_ended) {
+		manager->connections_ended = false;
+		(void)malloc_trim(0);
 	}
 	r = sd_event_source_set_time_relative(source, STATUS_TICK / manager->options->time_scale);
 	return r < 0 ? r : sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);

@@ -62,6 +62,7 @@ struct manager {
 	struct control *control;
 	struct connection *connections;
 	uint64_t last_connection;     /* numbers count from 1 */
+	bool connections_ended;       /* since the last tick */
 	struct admission *admissions; /* in the order of arrival */
 	bool admitting;               /* inside the loop that admits */
 	sd_event_source *tick_source, *checkpoint_source, *sigterm_source, *sigint_source;

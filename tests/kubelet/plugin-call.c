@@ -91,6 +91,7 @@ void connection_release(struct connection *connection)
 			*c = connection->next;
 			break;
 		}
+	connection->manager->connections_ended = true;
 	sd_event_source_disable_unref(connection->timer);
 	(void)pthread_mutex_destroy(&connection->lock);
 	free(connection->resource);

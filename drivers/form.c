@@ -6,6 +6,8 @@
 #include <ctype.h>
 
 #include "drivers/form.h"
+#include "drivers/glob.h"
+#include "drivers/sysfs.h"
 #include "drivers/template.h"
 
 static bool is_alphanumeric(char c)
@@ -220,5 +222,20 @@ int form_user(const char *value, struct error *error)
 	if (value[0] == '-' || !consists_of(value, length, "_-.@"))
 		return error_set(
 			error, -EINVAL, "must be the name or number of a user, not \"%s\"", value);
+	return 0;
+}
+
+int form_pci_address(const char *value, struct error *error)
+{
+	if (strspn(value, "0123456789abcdef:.*?[]!-") != strlen(value))
+		return error_set(error, -EINVAL,
+			"must be a PCI address, such as \"0000:03:00.0\", or a pattern of it, in "
+			"lower case, not \"%s\"",
+			value);
+	if (!glob_is_pattern(value) && !pci_address_is_valid(value))
+		return error_set(error, -EINVAL,
+			"must be a whole PCI address with its domain, such as \"0000:03:00.0\", not "
+			"\"%s\"",
+			value);
 	return 0;
 }

@@ -24,6 +24,9 @@ int form_device_text(const char *value, struct error *error);
 /* As form_template_path(), and may begin with "?", which marks it optional. */
 int form_node_path(const char *value, struct error *error);
 
+/* "0000:03:00.0", or a shell pattern of such an address. */
+int form_pci_address(const char *value, struct error *error);
+
 /* "rwm" or a part of it. */
 int form_permissions(const char *value, struct error *error);
 

@@ -33,44 +33,12 @@ int function_check_kind(const char *value, struct error *error)
 			return 0;
 	}
 	near = suggest_word(value, names, ARRAY_SIZE(names));
-	return error_set(error, -EINVAL, "unknown kind \"%s\", did you mean \"%s\"?", value,
-		near ?: "ether");
-}
-
-/* Reads "0-3,5" and tells whether the number is in it; -EINVAL if it is no list of numbers. */
-static int range_contains(const char *text, int64_t number)
-{
-	bool found = false;
-
-	for (;;) {
-		unsigned first, last;
-		int length = 0;
-
-		if (sscanf(text, "%9u%n", &first, &length) != 1 || text[0] < '0' || text[0] > '9')
-			return -EINVAL;
-		text += length;
-		last = first;
-		if (*text == '-') {
-			text++;
-			if (sscanf(text, "%9u%n", &last, &length) != 1 || text[0] < '0' ||
-				text[0] > '9' || last < first)
-				return -EINVAL;
-			text += length;
-		}
-		found = found || (number >= first && number <= last);
-		if (!*text)
-			return found;
-		if (*text++ != ',')
-			return -EINVAL;
-	}
-}
-
-int function_check_ranges(const char *value, struct error *error)
-{
-	if (range_contains(value, 0) < 0)
-		return error_set(error, -EINVAL,
-			"must be numbers and ranges such as \"0-3,5\", not \"%s\"", value);
-	return 0;
+	if (near)
+		return error_set(
+			error, -EINVAL, "unknown kind \"%s\", did you mean \"%s\"?", value, near);
+	return error_set(error, -EINVAL,
+		"unknown kind \"%s\", the kinds are: ether, infiniband, can, ieee802154, none",
+		value);
 }
 
 const char *interface_kind(const char *root, const char *directory)
@@ -128,7 +96,7 @@ bool net_function_matches(
 		patterns_match(&match->driver, function->driver) &&
 		patterns_match(&match->address, function->name) &&
 		pf_matches(&match->pf, function) &&
-		(!match->functions || range_contains(match->functions, function->number) > 0) &&
+		(!match->functions || ranges_contain(match->functions, function->number)) &&
 		any_interface_matches(match, root, function);
 }
 

@@ -7,6 +7,7 @@
  * asked of it and not of the interface. Shared by drivers "net" and "rdma".
  */
 
+#include "drivers/ranges.h"
 #include "drivers/sysfs.h"
 
 #define FUNCTION_PCI       "/sys/bus/pci/devices"
@@ -25,7 +26,6 @@ struct function_match {
 };
 
 extern const char *const function_roles[];
-int function_check_ranges(const char *value, struct error *error);
 int function_check_kind(const char *value, struct error *error);
 
 /* The options of a function_match at the beginning of an entry's structure. */
@@ -69,7 +69,7 @@ int function_check_kind(const char *value, struct error *error);
 		.key = "functions",                                                                \
 		.type = OPTION_STRING,                                                             \
 		.offset = offsetof(struct function_match, functions),                              \
-		.check = function_check_ranges,                                                    \
+		.check = ranges_check,                                                             \
 		.help = "Only these numbers of virtual functions or sub-functions of their "       \
 			"physical function, such as \"0-3,5\".",                                   \
 	},                                                                                         \

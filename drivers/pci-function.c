@@ -4,26 +4,12 @@
  * after the other, and no more once no entry can admit the function.
  */
 #include "drivers/pci.h"
+#include "drivers/ranges.h"
 #include "drivers/sysroot.h"
 
 int pci_shortage(struct pci_scan *pci, int error)
 {
 	return error_set(pci->error, error, "cannot look at PCI devices: %s", strerror(-error));
-}
-
-bool pci_range_contains(const char *range, int64_t number)
-{
-	while (*range) {
-		char *end;
-		long long first = strtoll(range, &end, 10), last = first;
-
-		if (*end == '-')
-			last = strtoll(end + 1, &end, 10);
-		if (number >= first && number <= last)
-			return true;
-		range = end + strspn(end, ", ");
-	}
-	return false;
 }
 
 /* Short numbers name less of the code: base class, subclass, programming interface. */
@@ -258,7 +244,7 @@ static int admits(struct pci_scan *pci, const struct pci_match *match,
 		!admits_pf(pci, match, function))
 		return 0;
 	if (match->functions &&
-		(!function->pf[0] || !pci_range_contains(match->functions, function->vf)))
+		(!function->pf[0] || !ranges_contain(match->functions, function->vf)))
 		return 0;
 	return attribute_rules_match(pci->scan, &match->attributes, function->directory);
 }

@@ -8,59 +8,11 @@
 
 #include "drivers/form.h"
 #include "drivers/glob.h"
+#include "drivers/ranges.h"
 
 static const char *const accesses[] = { "nodes", "vfio", "vfio-cdev", "uio", "mdev", "vdpa", NULL };
 static const char *const roles[] = { "any", "pf", "vf", "plain", NULL };
 static const char *const policies[] = { "fold", "refuse", "ignore", NULL };
-
-static int check_address(const char *value, struct error *error)
-{
-	if (strspn(value, "0123456789abcdef:.*?[]!-") != strlen(value))
-		return error_set(error, -EINVAL,
-			"must be a PCI address, such as \"0000:03:00.0\", or a pattern of it, in "
-			"lower case, not \"%s\"",
-			value);
-	if (!glob_is_pattern(value) && !pci_address_is_valid(value))
-		return error_set(error, -EINVAL,
-			"must be a whole PCI address with its domain, such as \"0000:03:00.0\", not "
-			"\"%s\"",
-			value);
-	return 0;
-}
-
-static bool is_range(const char *text)
-{
-	while (*text) {
-		unsigned long first, last;
-		char *end;
-
-		if (*text < '0' || *text > '9')
-			return false;
-		first = last = strtoul(text, &end, 10);
-		if (*end == '-') {
-			if (end[1] < '0' || end[1] > '9')
-				return false;
-			last = strtoul(end + 1, &end, 10);
-		}
-		if (last < first || last > UINT16_MAX)
-			return false;
-		if (!*end)
-			return true;
-		if (*end != ',')
-			return false;
-		text = end + 1;
-	}
-	return false;
-}
-
-static int check_functions(const char *value, struct error *error)
-{
-	if (!is_range(value))
-		return error_set(error, -EINVAL,
-			"must be numbers of virtual functions from 0, such as \"0-3,5\", not \"%s\"",
-			value);
-	return 0;
-}
 
 #define ID_OPTION(name, what)                                                                      \
 	{                                                                                          \
@@ -104,7 +56,7 @@ static const struct option match_options[] = {
 		.type = OPTION_STRINGS,
 		.offset = offsetof(struct pci_match, address),
 		.maximum = 255,
-		.check = check_address,
+		.check = form_pci_address,
 		.help = "Patterns of the address: \"0000:03:00.0\", \"0000:8[0-9a-f]:*\".",
 	},
 	{
@@ -128,7 +80,7 @@ static const struct option match_options[] = {
 		.type = OPTION_STRING,
 		.offset = offsetof(struct pci_match, functions),
 		.maximum = 1023,
-		.check = check_functions,
+		.check = ranges_check,
 		.help = "Virtual functions with these numbers, from 0: \"0-3,5\".",
 	},
 	{

@@ -32,7 +32,7 @@ struct pci_match {
 	struct strings address;   /* patterns */
 	int role;                 /* enum pci_role */
 	struct strings pf;        /* patterns of its address or of its network interface */
-	char *functions;          /* ranges, see pci_range_contains() */
+	char *functions;          /* ranges, see drivers/ranges.h */
 	int iommu_group;          /* enum pci_group_policy */
 	struct strings nodes;     /* patterns; empty: all */
 	struct groups attributes; /* struct attribute_rule */
@@ -81,9 +81,6 @@ struct pci_scan {
 	struct pci_fold *folds;
 	size_t n_folds;
 };
-
-/* Whether a range such as "0-3,5" has the number. */
-bool pci_range_contains(const char *range, int64_t number);
 
 /* Fills the error of a scan that runs out of memory or descriptors. */
 int pci_shortage(struct pci_scan *pci, int error);

@@ -3,26 +3,18 @@
  * From GPUs to devices: each that an entry of `match` wants, with its nodes, its variables and its
  * distance to the others.
  */
-#include <fnmatch.h>
 #include <inttypes.h>
 
 #include "drivers/drm.h"
-
-static bool strings_admit(const struct strings *strings, const char *text)
-{
-	for (size_t i = 0; i < strings->count; i++)
-		if (streq(strings->items[i], text))
-			return true;
-	return strings->count == 0;
-}
+#include "drivers/selector.h"
 
 static bool is_wanted(const struct drm_match *match, const struct gpu *gpu)
 {
 	return integers_admit(&match->vendors, gpu->vendor) &&
 		integers_admit(&match->models, gpu->model) &&
-		strings_admit(&match->drivers, gpu->driver) &&
-		(!match->address || fnmatch(match->address, gpu->address, 0) == 0) &&
-		(!match->partition || fnmatch(match->partition, gpu->partition, 0) == 0) &&
+		patterns_match(&match->drivers, gpu->driver) &&
+		patterns_match(&match->addresses, gpu->address) &&
+		patterns_match(&match->partitions, gpu->partition) &&
 		(!match->compute || gpu->kfd) && (match->split || !gpu->split);
 }
 

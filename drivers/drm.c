@@ -8,6 +8,7 @@
 #include "drivers/drm.h"
 
 #include "drivers/driver.h"
+#include "drivers/form.h"
 
 static const char *const node_choices[] = { "all", "render", "card", NULL };
 
@@ -30,21 +31,25 @@ static const struct option drm_options[] = {
 		.key = "driver",
 		.type = OPTION_STRINGS,
 		.offset = offsetof(struct drm_match, drivers),
-		.help = "Drivers in the kernel, such as \"xe\"; without it, any.",
+		.maximum = NAME_MAX,
+		.help = "Patterns, as in a shell, of the kernel driver that is bound, such as \"xe\"; "
+			"without it, any.",
 	},
 	{
 		.key = "address",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct drm_match, address),
-		.maximum = 64,
-		.help = "Pattern, as in a shell, of PCI addresses: \"0000:00:*\" are the GPUs within the processor.",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct drm_match, addresses),
+		.maximum = NAME_MAX,
+		.check = form_pci_address,
+		.help = "Patterns, as in a shell, of the PCI address: \"0000:00:*\" are the GPUs within "
+			"the processor.",
 	},
 	{
 		.key = "partition",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct drm_match, partition),
-		.maximum = 64,
-		.help = "Pattern, as in a shell, of the mode in which an AMD GPU is cut: \"cpx_nps4\". One "
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct drm_match, partitions),
+		.maximum = PARTITION_MAX,
+		.help = "Patterns, as in a shell, of the mode in which an AMD GPU is cut: \"cpx_nps4\". One "
 			"that is not cut at all is \"spx_nps1\".",
 	},
 	{

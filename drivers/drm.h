@@ -17,10 +17,8 @@ enum drm_nodes { DRM_NODES_ALL, DRM_NODES_RENDER, DRM_NODES_CARD };
 struct drm_match {
 	struct origin origin;
 	struct integers vendors, models;
-	struct strings drivers;
-	char *address;   /* pattern */
-	char *partition; /* pattern */
-	int nodes;       /* enum drm_nodes */
+	struct strings drivers, addresses, partitions; /* patterns */
+	int nodes;                                     /* enum drm_nodes */
 	bool by_path, compute, split, combine;
 };
 

@@ -173,6 +173,9 @@ static void test_choosing(void **state)
 		"{ vendor = [ 0x8086, 0x1002 ]; device = 0x1234; }", "0000:03:00.0 0000:0a:00.0 ");
 	expect_ids("\"i915\"", "0000:04:00.0 ");
 	expect_ids("{ driver = ( \"i915\", \"amdgpu\" ); }", "0000:04:00.0 0000:0a:00.0 ");
+	expect_ids("{ driver = \"i9*\"; }", "0000:04:00.0 ");
+	expect_ids(
+		"{ address = ( \"0000:04:*\", \"0000:0a:00.0\" ); }", "0000:04:00.0 0000:0a:00.0 ");
 	expect_ids("{ address = \"0000:0[3-4]:*\"; }", "0000:03:00.0 0000:04:00.0 ");
 	expect_ids("{ compute = true; }", "");
 	/* An entry that comes later does not have it again. */
@@ -273,6 +276,9 @@ static void test_combined(void **state)
 	problem = declare_problem(
 		"driver = \"drm\"; match = ( { combine = true; }, { combine = true; } );");
 	assert_non_null(strstr(problem, "combine: only one entry"));
+	free(problem);
+	problem = declare_problem("driver = \"drm\"; match = ( { address = \"03:00.0\"; } );");
+	assert_non_null(strstr(problem, "must be a whole PCI address with its domain"));
 }
 
 static void test_hostile(void **state)

@@ -56,7 +56,8 @@ struct option {
 	enum option_type type;
 	size_t offset;       /* of the member in the table's structure */
 	bool required;       /* lists: and not empty */
-	bool template;       /* strings: may hold ${variables}, which are checked */
+	bool template;       /* strings: may hold ${variables}, which are checked. Lists of strings
+			      * without, and of numbers, are conditions, which are never empty */
 	const char *variant; /* only with this word of the table's selector, or these, separated by
 			      * spaces; NULL: always */
 

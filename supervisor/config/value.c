@@ -193,6 +193,16 @@ bool value_check_not_empty(struct parser *parser, const config_setting_t *settin
 	return false;
 }
 
+/* An empty list of what is admitted would admit anything, which is not what it says. */
+static bool check_list(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key)
+{
+	if (option->required || option->template || config_setting_length(setting) > 0)
+		return value_check_not_empty(parser, setting, option, key);
+	complain(parser, setting, key, "must not be empty; without it, anything is admitted");
+	return false;
+}
+
 void value_strings(struct parser *parser, const config_setting_t *setting,
 	const struct option *option, const char *key, struct strings *strings)
 {
@@ -205,7 +215,7 @@ void value_strings(struct parser *parser, const config_setting_t *setting,
 		value_wrong_type(parser, setting, key, "a list of strings, ( \"...\", \"...\" )");
 		return;
 	}
-	if (!value_check_not_empty(parser, setting, option, key))
+	if (!check_list(parser, setting, option, key))
 		return;
 	for (int i = 0; i < config_setting_length(setting); i++) {
 		char element_key[KEY_MAX];
@@ -240,7 +250,7 @@ void value_integers(struct parser *parser, const config_setting_t *setting,
 			"a whole number or a list of them, ( 0x8086, 0x15b3 )");
 		return;
 	}
-	if (!value_check_not_empty(parser, setting, option, key))
+	if (!check_list(parser, setting, option, key))
 		return;
 	for (int i = 0; i < config_setting_length(setting); i++) {
 		char element_key[KEY_MAX];

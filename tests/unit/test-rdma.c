@@ -106,7 +106,11 @@ static void test_checks(void **state)
 		{ "( { combine = true; }, { combine = true; name = \"x\"; } )",
 			"both devices would be named \"unit\"" },
 		{ "( { permissions = \"x\"; } )", "permissions: " },
-		{ "( { kind = \"roce\"; } )", "unknown kind \"roce\"" },
+		{ "( { kind = \"roce\"; } )",
+			"unknown kind \"roce\", the kinds are: ether, infiniband" },
+		{ "( { vendor = ( ); } )",
+			"vendor: must not be empty; without it, anything is admitted" },
+		{ "( { name = ( ); } )", "name: must not be empty; without it" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

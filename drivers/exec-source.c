@@ -35,6 +35,7 @@ struct exec_source {
 	struct exec_list *list;
 	bool answered;
 	char *failure;
+	char *useless; /* what is wrong with a document, if the failure says so */
 	uint64_t failure_told;
 
 	sd_event_source *timer;
@@ -81,7 +82,8 @@ static void arm(struct exec_source *source, uint64_t at)
 
 /* --- what came of it --- */
 
-_printf_(2, 3) static void fail(struct exec_source *source, const char *format, ...)
+/* Returns whether the sentence is new and was taken. */
+_printf_(2, 3) static bool fail(struct exec_source *source, const char *format, ...)
 {
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 	char *failure = NULL;
@@ -89,21 +91,24 @@ _printf_(2, 3) static void fail(struct exec_source *source, const char *format, 
 	int n;
 
 	if (source->failure_told > 0 && now - source->failure_told < FAILURE_QUIET)
-		return;
+		return false;
 	va_start(ap, format);
 	n = vasprintf(&failure, format, ap);
 	va_end(ap);
 	/* Without memory the next run says it. */
 	if (n < 0)
-		return;
+		return false;
 	if (source->failure && streq(source->failure, failure)) {
 		free(failure);
-		return;
+		return false;
 	}
 	free(source->failure);
 	source->failure = failure;
+	free(source->useless);
+	source->useless = NULL;
 	source->failure_told = now;
 	source->on_change(source->userdata);
+	return true;
 }
 
 /* Takes the list, which is good. */
@@ -115,16 +120,34 @@ static void succeed(struct exec_source *source, struct exec_list *list)
 	source->answered = true;
 	free(source->failure);
 	source->failure = NULL;
+	free(source->useless);
+	source->useless = NULL;
 	(void)exec_list_unref(source->list);
 	source->list = list;
 	if (changed)
 		source->on_change(source->userdata);
 }
 
+/* The same fault in line after line is said of the first. */
+static void fail_by_document(struct exec_source *source, size_t line, const char *what)
+{
+	const char *program = source->match->command.items[0];
+	bool taken;
+
+	if (source->useless && streq(source->useless, what))
+		return;
+	if (line > 0)
+		taken = fail(source, "line %zu of %s is of no use: %s", line, program, what);
+	else
+		taken = fail(source, "what %s wrote is of no use: %s", program, what);
+	/* Without memory it is said again. */
+	if (taken)
+		source->useless = strdup(what);
+}
+
 static void read_document(struct exec_source *source, const struct text *text, size_t line)
 {
 	uint64_t begin = now_usec(CLOCK_MONOTONIC), end;
-	const char *program = source->match->command.items[0];
 	struct exec_list *list;
 	struct error error;
 	int r;
@@ -133,10 +156,8 @@ static void read_document(struct exec_source *source, const struct text *text, s
 		(enum exec_properties)source->match->properties, &list, &error);
 	if (r >= 0)
 		succeed(source, list);
-	else if (line > 0)
-		fail(source, "line %zu of %s is of no use: %s", line, program, error.message);
 	else
-		fail(source, "what %s wrote is of no use: %s", program, error.message);
+		fail_by_document(source, line, error.message);
 	end = now_usec(CLOCK_MONOTONIC);
 	source->read_not_before = end + MAX_OF(READ_SPACING, READ_COST_FACTOR * (end - begin));
 }
@@ -218,7 +239,7 @@ static void plan_next(struct exec_source *source)
 static void end_of_poll(struct exec_source *source, int status, const struct error *error)
 {
 	if (status < 0)
-		fail(source, "%s", error->message);
+		(void)fail(source, "%s", error->message);
 	else
 		read_document(source, &source->text, 0);
 }
@@ -230,12 +251,12 @@ static void end_of_watch(struct exec_source *source, int status, const struct er
 	if (source->complete_line > 0)
 		read_complete_line(source);
 	if (status == -ETIMEDOUT)
-		fail(source, "%s wrote no line within %g s and was killed", program,
+		(void)fail(source, "%s wrote no line within %g s and was killed", program,
 			(double)source->match->timeout / (double)USEC_PER_SEC);
 	else if (status < 0)
-		fail(source, "%s", error->message);
+		(void)fail(source, "%s", error->message);
 	else
-		fail(source, "%s ended%s, it is to go on and write a line for every change",
+		(void)fail(source, "%s ended%s, it is to go on and write a line for every change",
 			program, source->text.size > 0 ? " within a line" : "");
 }
 
@@ -245,9 +266,9 @@ static void on_end(int status, const struct error *error, void *userdata)
 
 	source->command = command_free(source->command);
 	if (source->too_long)
-		fail(source, "%s was killed: it wrote more than %zu bytes %s",
+		(void)fail(source, "%s was killed: it wrote more than %zu bytes%s",
 			source->match->command.items[0], EXEC_DOCUMENT_MAX,
-			source->match->mode == EXEC_WATCH ? "without a newline" : "");
+			source->match->mode == EXEC_WATCH ? " without a newline" : "");
 	else if (source->match->mode == EXEC_WATCH)
 		end_of_watch(source, status, error);
 	else
@@ -282,7 +303,7 @@ static void run(struct exec_source *source)
 	source->line = 0;
 	source->too_long = false;
 	if (start(source, &error) < 0) {
-		fail(source, "%s", error.message);
+		(void)fail(source, "%s", error.message);
 		plan_next(source);
 	}
 }
@@ -334,6 +355,7 @@ struct exec_source *exec_source_free(struct exec_source *source)
 	text_done(&source->text);
 	text_done(&source->complete);
 	free(source->failure);
+	free(source->useless);
 	free(source);
 	return NULL;
 }

@@ -295,6 +295,16 @@ static void test_watch_without_newline(void **state)
 	assert_string_equal(ids(), "first ");
 }
 
+/* Each line of nonsense bears another number, the fault in it is the same. */
+static void test_watch_same_fault_again(void **state)
+{
+	begin(EXEC_WATCH,
+		"echo '{}'; sleep 1.3; echo '{}'; sleep 0.5; echo '" FIRST "'; exec sleep 1000",
+		NULL);
+	RUN_UNTIL(exec_source_list(source));
+	assert_int_equal(changes, 2);
+}
+
 /* Of a program that never stops writing all is read, but little of it is looked at. */
 static void test_watch_flood(void **state)
 {
@@ -369,6 +379,7 @@ int main(void)
 		TEST(test_watch_says_nothing),
 		TEST(test_watch_ends_within_a_line),
 		TEST(test_watch_without_newline),
+		TEST(test_watch_same_fault_again),
 		TEST(test_watch_flood),
 		TEST(test_failures_are_told_rarely),
 		TEST(test_list_of_before),

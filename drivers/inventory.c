@@ -98,8 +98,17 @@ static bool strings_contain(const struct strings *strings, const char *text)
 	return false;
 }
 
-/* Says what the scan could not see, unless the one before could not either. */
-static void log_notes(struct inventory *inventory, struct scan *scan)
+static bool strings_equal(const struct strings *a, const struct strings *b)
+{
+	for (size_t i = 0; a->count == b->count && i < a->count; i++)
+		if (!streq(a->items[i], b->items[i]))
+			return false;
+	return a->count == b->count;
+}
+
+/* Says what the scan could not see, unless the one before could not either. Returns whether that
+ * has changed. */
+static bool take_notes(struct inventory *inventory, struct scan *scan)
 {
 	struct strings old = inventory->notes;
 
@@ -108,6 +117,7 @@ static void log_notes(struct inventory *inventory, struct scan *scan)
 			log_full(LOG_WARNING, &inventory->fields, "%s", scan->notes.items[i]);
 	inventory->notes = scan->notes;
 	scan->notes = old;
+	return !strings_equal(&inventory->notes, &old);
 }
 
 /* Says why changes are not told, once for each reason. */
@@ -127,19 +137,23 @@ static void note_polling(struct inventory *inventory, const struct scan *scan)
 	inventory->events_missing = scan->events_error < 0;
 }
 
-static void note_failure(struct inventory *inventory, const struct error *error)
+/* Returns whether that has changed. */
+static bool note_failure(struct inventory *inventory, const struct error *error)
 {
+	if (!inventory->failure && !error)
+		return false;
 	if (inventory->failure && error && streq(inventory->failure, error->message))
-		return;
+		return false;
 	if (error)
 		log_full(LOG_ERR, &inventory->fields,
 			"Devices could not be listed, the last list stays in force: %s",
 			error->message);
-	else if (inventory->failure)
+	else
 		log_full(LOG_NOTICE, &inventory->fields, "Devices can be listed again");
 	free(inventory->failure);
 	/* Without memory the same failure is said again. */
 	inventory->failure = error ? strdup(error->message) : NULL;
+	return true;
 }
 
 static void swap_watches(struct inventory *inventory, struct scan *scan)
@@ -173,7 +187,8 @@ static int scan_now(struct inventory *inventory, struct error *error)
 		r = unit_list_merge(&inventory->list, &scan, error);
 	if (r >= 0) {
 		swap_watches(inventory, &scan);
-		log_notes(inventory, &scan);
+		if (take_notes(inventory, &scan))
+			r = 1;
 		note_polling(inventory, &scan);
 		if (!scan.incomplete)
 			inventory->list.memory = memory_free(inventory->list.memory);
@@ -194,8 +209,7 @@ static int on_scan_due(sd_event_source *source, uint64_t usec, void *userdata)
 	int r;
 
 	r = scan_now(inventory, &error);
-	note_failure(inventory, r < 0 ? &error : NULL);
-	if (r > 0)
+	if (note_failure(inventory, r < 0 ? &error : NULL) || r > 0)
 		plan_tell(inventory);
 	return 0;
 }
@@ -338,7 +352,7 @@ int inventory_start(struct inventory *inventory, struct error *error)
 	r = scan_now(inventory, &scan_error);
 	if (r == -E2BIG || r == -EINVAL)
 		return error_set(error, r, "%s", scan_error.message);
-	note_failure(inventory, r < 0 ? &scan_error : NULL);
+	(void)note_failure(inventory, r < 0 ? &scan_error : NULL);
 	r = renew_snapshot(inventory);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
@@ -363,6 +377,16 @@ int inventory_drop_gone(struct inventory *inventory, const char *in_use, uint64_
 	if (r > 0 && renew_snapshot(inventory) < 0)
 		r = -ENOMEM;
 	return r;
+}
+
+const char *inventory_failure(const struct inventory *inventory)
+{
+	return inventory->failure;
+}
+
+const struct strings *inventory_notes(const struct inventory *inventory)
+{
+	return &inventory->notes;
 }
 
 struct snapshot *inventory_snapshot(struct inventory *inventory)

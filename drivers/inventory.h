@@ -93,6 +93,13 @@ int inventory_set_owners(struct inventory *inventory, const char *owners);
  * at once, without on_change(). Returns 1 if anything changed, 0 if not, or -ENOMEM. */
 int inventory_drop_gone(struct inventory *inventory, const char *in_use, uint64_t until);
 
+/* Why the last scan failed, so that the list before it stays; NULL if it did not. The inventory's,
+ * until it runs again; on_change() tells of a change. */
+const char *inventory_failure(const struct inventory *inventory);
+
+/* What the last good scan could not see. Likewise. */
+const struct strings *inventory_notes(const struct inventory *inventory);
+
 /* The newest snapshot, as a new reference. */
 struct snapshot *inventory_snapshot(struct inventory *inventory);
 

@@ -129,7 +129,9 @@ void resource_start_child(struct resource *resource)
 	r = copy ? resource->operations->start(copy, resource->userdata, &error)
 		 : error_set(&error, -ENOMEM, "out of memory");
 	if (r < 0) {
-		log_full(LOG_ERR, &fields, "%s", error.message);
+		/* Each try fails in the same way until somebody mends it. */
+		if (resource->state != RESOURCE_BACKOFF || !streq(resource->reason, error.message))
+			log_full(LOG_ERR, &fields, "%s", error.message);
 		resource_back_off(resource, error.message);
 		return;
 	}

@@ -84,6 +84,20 @@ static void write_device(struct json_writer *writer, const struct plugin *plugin
 	json_write_text(writer, "}");
 }
 
+/* What keeps devices from being found. */
+static void write_notes(struct json_writer *writer, const struct inventory *inventory)
+{
+	const struct strings *notes = inventory_notes(inventory);
+	const char *failure = inventory_failure(inventory);
+
+	if (failure)
+		json_write_string(writer, failure);
+	for (size_t i = 0; i < notes->count; i++) {
+		json_write_text(writer, failure || i > 0 ? "," : "");
+		json_write_string(writer, notes->items[i]);
+	}
+}
+
 static int write_inventory(int fd, const struct plugin *plugin, const struct snapshot *snapshot)
 {
 	struct json_writer writer;
@@ -97,6 +111,8 @@ static int write_inventory(int fd, const struct plugin *plugin, const struct sna
 	json_write_text(&writer, ",\"devices\":[");
 	for (size_t i = 0; i < snapshot->n_units; i++)
 		write_device(&writer, plugin, snapshot, i, &last);
+	json_write_text(&writer, "],\"scan_notes\":[");
+	write_notes(&writer, plugin->inventory);
 	json_write_text(&writer, "]}");
 	return json_writer_finish(&writer);
 }

@@ -41,6 +41,14 @@ static void explain_next_try(const json_t *resource, const char *what)
 		(void)printf("%s at %s, without anybody's help.\n", what, when);
 }
 
+static void explain_scan(const json_t *notes)
+{
+	for (size_t i = 0; i < json_array_size(notes); i++)
+		(void)printf("The last look for devices met with a problem: %s.\n",
+			json_string_value(json_array_get(notes, i)));
+	(void)puts("Devices are looked for again by themselves, without a reload.");
+}
+
 static void explain_serving(const json_t *resource)
 {
 	(void)printf(
@@ -53,6 +61,8 @@ static void explain_serving(const json_t *resource)
 	if (snapshot_integer(resource, "devices_total") == 0 &&
 		json_array_size(json_object_get(resource, "devices")) > 0)
 		(void)puts("All devices that match belong to other resources, see below.");
+	else if (json_array_size(json_object_get(resource, "scan_notes")) > 0)
+		explain_scan(json_object_get(resource, "scan_notes"));
 	else if (snapshot_integer(resource, "devices_total") == 0)
 		(void)puts(
 			"No device matches. See that the hardware is there and that `match` names "

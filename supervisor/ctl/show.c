@@ -59,11 +59,16 @@ static void print_troubles(const json_t *resource, const char **gap)
 	const char *name = snapshot_string(resource, "name");
 	const char *reason = snapshot_string(resource, "reason");
 	const json_t *devices = json_object_get(resource, "devices");
+	const json_t *notes = json_object_get(resource, "scan_notes");
 
 	if (*reason) {
 		(void)printf("%s%s (%s since %s): %s\n", *gap, name,
 			snapshot_string(resource, "state"), snapshot_string(resource, "since"),
 			reason);
+		*gap = "";
+	}
+	for (size_t i = 0; i < json_array_size(notes); i++) {
+		(void)printf("%s%s: %s\n", *gap, name, json_string_value(json_array_get(notes, i)));
 		*gap = "";
 	}
 	for (size_t i = 0; i < json_array_size(devices); i++) {

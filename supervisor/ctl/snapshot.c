@@ -53,14 +53,19 @@ json_int_t snapshot_integer(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-static json_t *clean_string(const json_t *object, const char *key)
+static json_t *clean_text(const char *found)
 {
-	_cleanup_free_ char *text = strdup(snapshot_string(object, key));
+	_cleanup_free_ char *text = strdup(found);
 
 	if (!text)
 		return NULL;
 	text_sanitize(text);
 	return json_string(text);
+}
+
+static json_t *clean_string(const json_t *object, const char *key)
+{
+	return clean_text(snapshot_string(object, key));
 }
 
 static json_t *clean_numa(const json_t *device)
@@ -105,13 +110,25 @@ static json_t *clean_devices(const json_t *document)
 	return clean;
 }
 
+static json_t *clean_strings(const json_t *object, const char *key)
+{
+	const json_t *strings = json_object_get(object, key);
+	json_t *clean = json_array();
+
+	for (size_t i = 0; i < json_array_size(strings); i++)
+		if (json_is_string(json_array_get(strings, i)))
+			(void)json_array_append_new(
+				clean, clean_text(json_string_value(json_array_get(strings, i))));
+	return clean;
+}
+
 static json_t *clean_resource(int directory_fd, const json_t *resource)
 {
 	json_t *document = load_devices(directory_fd, resource), *result;
 
 	result = json_pack(
 		"{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o, s:o, s:b, s:o, s:I, "
-		"s:o, s:o}",
+		"s:o, s:o, s:o}",
 		"name", clean_string(resource, "name"), "driver", clean_string(resource, "driver"),
 		"state", clean_string(resource, "state"), "reason",
 		clean_string(resource, "reason"), "pid", snapshot_integer(resource, "pid"),
@@ -125,7 +142,8 @@ static json_t *clean_resource(int directory_fd, const json_t *resource)
 		(int)json_is_true(json_object_get(resource, "refused")), "note",
 		clean_string(resource, "note"), "allocations",
 		snapshot_integer(document, "allocations"), "last_allocation",
-		clean_string(document, "last_allocation"), "devices", clean_devices(document));
+		clean_string(document, "last_allocation"), "devices", clean_devices(document),
+		"scan_notes", clean_strings(document, "scan_notes"));
 	json_decref(document);
 	return result;
 }

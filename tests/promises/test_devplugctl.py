@@ -16,6 +16,7 @@ RESOURCE_MEMBERS = {
     "name": str, "driver": str, "state": str, "reason": str, "pid": int, "session": int, "restarts": int,
     "registered": bool, "devices_total": int, "devices_healthy": int, "since": str, "next_try": str,
     "registration": str, "refused": bool, "note": str, "allocations": int, "last_allocation": str, "devices": list,
+    "scan_notes": list,
 }
 DEVICE_MEMBERS = {"id": str, "health": str, "reason": str, "since": str, "numa": list, "allocations": int}
 MEMBERS = {"generation": int, "pid": int, "config_file": str, "running": bool, "reloads": int,
@@ -287,6 +288,36 @@ class Explain(ToolTest):
         self.node.stop()
         self.explain("a", 3)
 
+    def test_start_that_fails_is_said_once(self):
+        self.node.configure(static("a", 1, 'user = "no-such-user";'))
+        self.node.start()
+        tries = set()
+
+        def tried_often():
+            state = json.loads(self.ctl("status", "--json").stdout)
+            tries.update(r["next_try"] for r in state["resources"] if r["state"] == "backoff")
+            return len(tries) > 3
+
+        until(tried_often, "some tries")
+        self.assertEqual(self.node.output().count('user "no-such-user" does not exist'), 1, self.node.output())
+
+    def test_what_keeps_devices_from_being_found(self):
+        good = self.node.path("good")
+        self.node.configure('{ name = "vendor.example/a"; driver = "exec"; match = ( { interval = 0.2; command = [ '
+                            f'"/bin/sh", "-c", "cat {good} || {{ echo no server >&2; exit 3; }}" ]; }} ); }}')
+        self.node.start_kubelet()
+        self.node.start()
+        trouble = "no server; there is no list yet"
+        said = until(lambda: trouble in (text := self.explain("a")) and text, "the reason")
+        self.assertIn("The last look for devices met with a problem: /bin/sh failed with exit status 3", said)
+        self.assertNotIn("No device matches", said)
+        self.assertRegex(self.ctl("status").stdout, f"vendor.example/a: /bin/sh failed .*{trouble}")
+        with open(good + ".new", "w") as file:
+            file.write('{"version": 1, "devices": []}')
+        os.rename(good + ".new", good)
+        until(lambda: "No device matches" in self.explain("a"), "the end of the trouble")
+        self.assertNotIn("no server", self.ctl("status").stdout)
+
     def test_unknown(self):
         self.serve(static("a", 1))
         self.assertIn("no resource", self.ctl("explain", "vendor.example/b").stderr)
@@ -357,13 +388,15 @@ class Damaged(ToolTest):
         self.write("state.json", json.dumps({
             "generation": "many", "pid": None, "reload_failed": "no", "config_file": 5,
             "resources": [resource, 7, None, escape]}).encode())
-        self.write("devices/a.json", b'{"devices": [{"id": 5, "numa": ["x", 1]}, "y"], "allocations": {}}')
+        self.write("devices/a.json", b'{"devices": [{"id": 5, "numa": ["x", 1]}, "y"], '
+                   b'"scan_notes": [7, "\\u001b[31m"], "allocations": {}}')
         self.write("secret", b'{"devices": [{"id": "stolen"}]}')
         answer = self.ctl("status", "--json")
         self.assertEqual(answer.returncode, 3, answer.stderr)
         document = json.loads(answer.stdout)
         self.check_shape(document)
         self.assertEqual([len(r["devices"]) for r in document["resources"]], [1, 0])
+        self.assertEqual([len(r["scan_notes"]) for r in document["resources"]], [1, 0])
         self.assertNotIn("\u001b", answer.stdout)
         for command in ("status", "devices"):
             answer = self.ctl(command)

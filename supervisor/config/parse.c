@@ -14,10 +14,13 @@ static int report_syntax(const config_t *parsed, const char *file, struct report
 	struct origin origin = { .file = included ? included : file,
 		.line = (unsigned)config_error_line(parsed) };
 
-	return report_add(report, &origin, NULL, "%s%s", what,
-		streq(what, "syntax error")
-			? " here or just before: look for a missing \";\", \",\" or quote"
-			: "");
+	const char *advice = "";
+
+	if (streq(what, "syntax error"))
+		advice = " here or just before: look for a missing \";\", \",\" or quote";
+	else if (streq(what, "mismatched element type in array"))
+		advice = ": all in [ ] are numbers, or all are strings; ( ) may hold both";
+	return report_add(report, &origin, NULL, "%s%s", what, advice);
 }
 
 int parse_text(const char *file, const char *text, struct report *report, config_t *parsed)

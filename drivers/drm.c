@@ -118,6 +118,9 @@ static int drm_check(const struct declaration *declaration, struct report *repor
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct drm_match *match = groups_get(&declaration->match, i);
 
+		if (match->models.count > 0 && match->vendors.count == 0)
+			(void)report_add(report, &match->origin, "device",
+				"means nothing without its \"vendor\"");
 		if (match->combine && combined)
 			(void)report_add(report, &match->origin, "combine",
 				"only one entry can have it, because both would be the device "

@@ -41,6 +41,13 @@ int function_check_kind(const char *value, struct error *error)
 		value);
 }
 
+void function_match_check(const struct function_match *match, struct report *report)
+{
+	if (match->device.count > 0 && match->vendor.count == 0)
+		(void)report_add(
+			report, &match->origin, "device", "means nothing without its \"vendor\"");
+}
+
 const char *interface_kind(const char *root, const char *directory)
 {
 	int64_t type;

@@ -28,6 +28,9 @@ struct function_match {
 extern const char *const function_roles[];
 int function_check_kind(const char *value, struct error *error);
 
+/* Adds what is wrong with an entry beyond its single keys. */
+void function_match_check(const struct function_match *match, struct report *report);
+
 /* The options of a function_match at the beginning of an entry's structure. */
 /* clang-format off */
 #define FUNCTION_OPTIONS                                                                           \

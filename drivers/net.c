@@ -87,6 +87,8 @@ static void check_entry(const struct net_match *match, struct report *report)
 		(void)report_add(report, &function->origin, "interface",
 			"is missing: type = \"interface\" needs \"interface\" or \"kind\", or every "
 			"interface of the host would be a device");
+	if (!key)
+		function_match_check(function, report);
 	if (match->type != NET_FUNCTION && function->role != ROLE_ANY)
 		(void)report_add(report, &function->origin, "role",
 			"is for type = \"function\" only: nothing else is a physical or virtual "

@@ -60,6 +60,7 @@ static int rdma_check(const struct declaration *declaration, struct report *repo
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct rdma_match *match = groups_get(&declaration->match, i);
 
+		function_match_check(&match->function, report);
 		if (match->combine && combined)
 			(void)report_add(report, &match->function.origin, "combine",
 				"only one entry can have it, because both devices would be named "

@@ -277,6 +277,9 @@ static void test_combined(void **state)
 		"driver = \"drm\"; match = ( { combine = true; }, { combine = true; } );");
 	assert_non_null(strstr(problem, "combine: only one entry"));
 	free(problem);
+	problem = declare_problem("driver = \"drm\"; match = ( { device = 0x56c0; } );");
+	assert_non_null(strstr(problem, "device: means nothing without its \"vendor\""));
+	free(problem);
 	problem = declare_problem("driver = \"drm\"; match = ( { address = \"03:00.0\"; } );");
 	assert_non_null(strstr(problem, "must be a whole PCI address with its domain"));
 }

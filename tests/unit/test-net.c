@@ -205,6 +205,7 @@ static void test_checks(void **state)
 		{ "( { functions = \"1,,2\"; } )", "must be numbers and ranges" },
 		{ "( { functions = \" 1\"; } )", "must be numbers and ranges" },
 		{ "( { functions = \"1x\"; } )", "must be numbers and ranges" },
+		{ "( { device = 0x154c; } )", "device: means nothing without its \"vendor\"" },
 		{ "( { kind = \"cam\"; } )", "did you mean \"can\"?" },
 		{ "( { type = \"interface\"; } )", "needs \"interface\" or \"kind\"" },
 		{ "( { type = \"interface\"; kind = \"can\"; rdma = true; } )",

@@ -108,6 +108,7 @@ static void test_checks(void **state)
 		{ "( { permissions = \"x\"; } )", "permissions: " },
 		{ "( { kind = \"roce\"; } )",
 			"unknown kind \"roce\", the kinds are: ether, infiniband" },
+		{ "( { device = 0x1017; } )", "device: means nothing without its \"vendor\"" },
 		{ "( { vendor = ( ); } )",
 			"vendor: must not be empty; without it, anything is admitted" },
 		{ "( { name = ( ); } )", "name: must not be empty; without it" },

@@ -118,6 +118,7 @@ static int drm_check(const struct declaration *declaration, struct report *repor
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct drm_match *match = groups_get(&declaration->match, i);
 
+		report->entry = i + 1;
 		if (match->models.count > 0 && match->vendors.count == 0)
 			(void)report_add(report, &match->origin, "device",
 				"means nothing without its \"vendor\"");
@@ -128,6 +129,7 @@ static int drm_check(const struct declaration *declaration, struct report *repor
 				DRM_COMBINED_ID);
 		combined = combined || match->combine;
 	}
+	report->entry = 0;
 	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 

@@ -87,11 +87,13 @@ static int exec_check(const struct declaration *declaration, struct report *repo
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct exec_match *match = groups_get(&declaration->match, i);
 
+		report->entry = i + 1;
 		if (match->command.items[0][0] != '/')
 			(void)report_add(report, &match->origin, "command",
 				"must begin with the absolute path of a program, not \"%s\"",
 				match->command.items[0]);
 	}
+	report->entry = 0;
 	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 

@@ -146,7 +146,9 @@ struct report {
 	struct report_entry *entries;
 	size_t count;
 	const char *context; /* put in front of what is added, while set; the caller's */
-	bool incomplete;     /* memory ran out: something is missing */
+	size_t entry;    /* while one of `match` is checked: its number, from 1; else 0. Keys are
+			  * the entry's then, and "match" stands for all of it */
+	bool incomplete; /* memory ran out: something is missing */
 };
 
 /* Adds "context: key: text" at a place; `origin` and `key` may be NULL. Returns -EINVAL, or -ENOMEM

@@ -143,6 +143,7 @@ static int path_check(const struct declaration *declaration, struct report *repo
 		const struct path_match *match = groups_get(&declaration->match, i);
 		const struct origin *origin = &match->single.origin;
 
+		report->entry = i + 1;
 		if (!match->single.path == (match->members.count == 0)) {
 			(void)report_add(report, origin, "match",
 				"an entry has either \"path\" or \"paths\", this one has %s",
@@ -160,6 +161,7 @@ static int path_check(const struct declaration *declaration, struct report *repo
 					"is for mounts; for a device use permissions = \"r\"");
 		}
 	}
+	report->entry = 0;
 	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 

@@ -174,6 +174,7 @@ static int pci_check(const struct declaration *declaration, struct report *repor
 		const struct pci_match *match = groups_get(&declaration->match, i);
 		bool vfio = match->access == PCI_VFIO || match->access == PCI_VFIO_CDEV;
 
+		report->entry = i + 1;
 		if (names_nothing(match))
 			(void)report_add(report, &match->origin, "match",
 				"would take any function of the bus: name a vendor, a class, a "
@@ -194,6 +195,7 @@ static int pci_check(const struct declaration *declaration, struct report *repor
 			(void)report_add(report, &match->origin, "iommu_group",
 				"is only for access = \"vfio\" and \"vfio-cdev\", remove it");
 	}
+	report->entry = 0;
 	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 

@@ -60,6 +60,7 @@ static int rdma_check(const struct declaration *declaration, struct report *repo
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct rdma_match *match = groups_get(&declaration->match, i);
 
+		report->entry = i + 1;
 		function_match_check(&match->function, report);
 		if (match->combine && combined)
 			(void)report_add(report, &match->function.origin, "combine",
@@ -68,6 +69,7 @@ static int rdma_check(const struct declaration *declaration, struct report *repo
 				declaration_type(declaration));
 		combined = combined || match->combine;
 	}
+	report->entry = 0;
 	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 

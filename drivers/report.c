@@ -35,9 +35,15 @@ int report_add(struct report *report, const struct origin *origin, const char *k
 	const char *format, ...)
 {
 	_cleanup_free_ char *what = NULL, *text = NULL;
+	char entry[32] = "";
 	va_list ap;
 	int n;
 
+	if (report->entry > 0) {
+		key = key && streq(key, "match") ? NULL : key;
+		(void)snprintf(
+			entry, sizeof(entry), "match[%zu]%s", report->entry - 1, key ? "." : ": ");
+	}
 	va_start(ap, format);
 	n = vasprintf(&what, format, ap);
 	va_end(ap);
@@ -45,8 +51,8 @@ int report_add(struct report *report, const struct origin *origin, const char *k
 		what = NULL;
 		goto incomplete;
 	}
-	n = asprintf(&text, "%s%s%s%s%s", report->context ? report->context : "",
-		report->context ? ": " : "", key ? key : "", key ? ": " : "", what);
+	n = asprintf(&text, "%s%s%s%s%s%s", report->context ? report->context : "",
+		report->context ? ": " : "", entry, key ? key : "", key ? ": " : "", what);
 	if (n < 0) {
 		text = NULL;
 		goto incomplete;

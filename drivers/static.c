@@ -113,6 +113,7 @@ static int static_check(const struct declaration *declaration, struct report *re
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct static_match *match = groups_get(&declaration->match, i);
 
+		report->entry = i + 1;
 		if (!match->id == (match->count == 0)) {
 			(void)report_add(report, &match->origin, "match",
 				"an entry has either \"id\" or \"count\", this one has %s",
@@ -127,6 +128,7 @@ static int static_check(const struct declaration *declaration, struct report *re
 		counted = counted || match->count > 0;
 		total += match_size(declaration, match);
 	}
+	report->entry = 0;
 	if (total > DEVICE_LIST_MAX)
 		(void)report_add(report, &declaration->origin, "match",
 			"the list of devices would be %" PRIu64

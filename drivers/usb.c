@@ -194,8 +194,11 @@ static int usb_check(const struct declaration *declaration, struct report *repor
 {
 	size_t before = report->count;
 
-	for (size_t i = 0; i < declaration->match.count; i++)
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		report->entry = i + 1;
 		check_match(groups_get(&declaration->match, i), report);
+	}
+	report->entry = 0;
 	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 

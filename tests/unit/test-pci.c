@@ -642,7 +642,7 @@ static void test_check(void **state)
 		const char *match, *problem;
 	} cases[] = {
 		{ "{ access = \"vfio\"; }",
-			"match: would take any function of the bus: name a vendor" },
+			"match[0]: would take any function of the bus: name a vendor" },
 		{ "{ device = 0x10; class = 3; }", "device: means nothing without its \"vendor\"" },
 		{ "{ subsystem_device = 0x10; class = 3; }",
 			"subsystem_device: means nothing without its \"subsystem_vendor\"" },

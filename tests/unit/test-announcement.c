@@ -128,7 +128,8 @@ static void notify(bool registered, const char *text)
 	status.error = (char *)(uintptr_t)text;
 	assert_int_equal(message_pack(&status.base, &data, &size), 0);
 	call(METHOD_NOTIFY_REGISTRATION_STATUS, data, size);
-	/* A refusal ends the session, and with it the connection, maybe before the answer is out. */
+	/* A refusal ends the session, and with it the connection, maybe before the answer is out.
+	 */
 	if (registered || world.status != RPC_UNAVAILABLE)
 		assert_int_equal(world.status, RPC_OK);
 }

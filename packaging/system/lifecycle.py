@@ -434,6 +434,10 @@ def upgraded_under_load(machine, packages):
 
 @step
 def removed_then_purged(machine, packages):
+    machine.do("mknod", "-m", "600", "/dev/card0", "c", "1", "3")
+    machine.configure(TOKEN % 5, CARD)
+    machine.do("systemctl", "reload", "devplugd")
+    machine.allocatable(token=5, card=1)
     machine.do("dpkg", "-r", "devplugd")
     check(machine.run("systemctl", "is-active", "devplugd").stdout.strip() != "active", "it runs after removal")
     sockets = machine.do("ls", PLUGINS).split()

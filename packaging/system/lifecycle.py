@@ -313,6 +313,8 @@ def what_drivers_need_of_the_host(machine, packages):
     machine.configure(CARD, REST, NIC, MEMORY, SEAT, more="kubelet = { pod_resources_interval = 1; };\n")
     machine.do("systemctl", "reload", "devplugd")
     machine.allocatable(card=1, rest=0, nic=0, memory=1, seat=2)
+    until(lambda: set(machine.pids()) == {"card", "rest", "nic", "memory", "seat"},
+          lambda: f"those before to be gone: {machine.pids()}")
     children_have_no_privilege(machine, packages)
 
     text = machine.do("cat", "/var/run/cdi/devplugd-vendor.example=card.json")

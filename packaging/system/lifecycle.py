@@ -40,6 +40,17 @@ JAILED = """{ name = "vendor.example/jail"; driver = "static"; match = ( { id = 
 AS_ROOT = """{ name = "vendor.example/root"; driver = "static"; match = ( { id = "root"; } ); user = "root";
   health = ( { probe = "exec"; command = [ "/usr/bin/test", "-O", "/etc/passwd" ]; interval = 1; } ); }"""
 
+# What needs more of the host than to look at a node: files outside of its own directories, udev's or the kernel's
+# events, sysfs, programs, and the kubelet's list of pods.
+CARD = """{ name = "vendor.example/card"; driver = "path"; match = "/dev/card*"; cdi_spec = { kind = "vendor.example/card"; }; }"""
+REST = """{ name = "vendor.example/rest"; driver = "path"; match = "/dev/card0"; }"""
+NIC = """{ name = "vendor.example/nic"; driver = "net"; match = ( { type = "interface"; interface = "nic*"; } ); }"""
+MEMORY = """{ name = "vendor.example/memory"; driver = "sysfs"; match = ( { subsystem = "mem"; name = "null"; } ); }"""
+SEAT = """{ name = "vendor.example/seat"; driver = "exec"; match = ( { command = [ "/usr/local/bin/seats" ]; interval = 1; } ); }"""
+SEATS = """#!/bin/sh
+echo '{"version": 1, "devices": [{"id": "one"}, {"id": "two"}]}'
+"""
+
 
 class Failure(Exception):
     pass
@@ -126,8 +137,8 @@ class Machine:
     def property(self, name, unit="devplugd"):
         return self.do("systemctl", "show", "-P", name, unit).strip()
 
-    def configure(self, *resources):
-        self.write(CONFIG, "resources = (\n" + ",\n".join(resources) + "\n);\n")
+    def configure(self, *resources, more=""):
+        self.write(CONFIG, more + "resources = (\n" + ",\n".join(resources) + "\n);\n")
 
     def status(self):
         answer = self.run("devplugctl", "status", "--json")
@@ -238,7 +249,11 @@ def children_have_no_privilege(machine, packages):
         check(fields["NoNewPrivs"] == "1", f"{name} may gain privileges")
         check(fields["Seccomp"] == "2", f"{name} has no system call filter")
         check(int(fields["Seccomp_filters"]) > filters, f"{name} has only the unit's system call filters")
-    # The probe of this one tries, and is healthy when all is denied.
+
+
+@step
+def a_child_may_not(machine, packages):
+    """The probe of this one tries, and is healthy when all is denied."""
     def jail():
         return next(r for r in machine.status()["resources"] if r["name"].endswith("/jail"))["devices"][0]
 
@@ -287,6 +302,49 @@ def plugin_directory_removed_and_made_again(machine, packages):
     time.sleep(1)
     machine.start_kubelet()
     machine.allocatable(token=5, full=3, jail=1)
+
+
+@step
+def what_drivers_need_of_the_host(machine, packages):
+    machine.write("/usr/local/bin/seats", SEATS, "755")
+    machine.do("mknod", "-m", "600", "/dev/card0", "c", "1", "3")
+    # The stand-in's is elsewhere.
+    machine.do("ln", "-s", "/run/devplug-kubelet/pod-resources", "/var/lib/kubelet/pod-resources")
+    machine.configure(CARD, REST, NIC, MEMORY, SEAT, more="kubelet = { pod_resources_interval = 1; };\n")
+    machine.do("systemctl", "reload", "devplugd")
+    machine.allocatable(card=1, rest=0, nic=0, memory=1, seat=2)
+    until(lambda: set(machine.pids()) == {"card", "rest", "nic", "memory", "seat"},
+          lambda: f"those before to be gone: {machine.pids()}")
+    children_have_no_privilege(machine, packages)
+
+    text = machine.do("cat", "/var/run/cdi/devplugd-vendor.example=card.json")
+    name = json.loads(text)["devices"][0]["name"]
+    pod = machine.do("devplug-kubelet", "pod", "cards", "--limits", "vendor.example/card=1", "--json")
+    check(f"vendor.example/card={name}" in pod, f"no CDI device: {pod}")
+    machine.do("devplug-kubelet", "pod", "rm", "cards")
+
+    # It listens to events, or a new interface would be found by the next look. And the pods are asked after, or one that
+    # is gone would stay as unhealthy.
+    pid = machine.pids()["nic"]
+    sockets = machine.do("sh", "-c", f"ls -l /proc/{pid}/fd")
+    rows = [line.split() for line in machine.do("cat", f"/proc/{pid}/net/netlink").splitlines()[1:]]
+    # Columns: protocol, here NETLINK_KOBJECT_UEVENT; groups; inode.
+    check([row for row in rows if row[1] == "15" and int(row[3], 16) and f"socket:[{row[-1]}]" in sockets],
+          f"it does not listen to the kernel's or udev's events: {rows}\n{sockets}")
+    network = ["nsenter", "-t", str(machine.init), "--net", "ip", "link"]
+    subprocess.run([*network, "add", "nic0", "type", "veth", "peer", "name", "other0"], check=True)
+    machine.allocatable(nic=1)
+    subprocess.run([*network, "delete", "nic0"], check=True)
+    machine.allocatable(nic=0)
+    until(lambda: not next(r for r in machine.status()["resources"] if r["name"].endswith("/nic"))["devices"],
+          lambda: f"the interface to be off the list: {machine.status()}")
+
+    machine.configure(TOKEN % 5, NODE, JAILED)
+    machine.do("systemctl", "reload", "devplugd")
+    machine.allocatable(token=5, full=3, jail=1)
+    until(lambda: machine.run("test", "-e", "/var/run/cdi/devplugd-vendor.example=card.json").returncode != 0,
+          "the CDI file to go with its resource")
+    machine.do("rm", "/var/lib/kubelet/pod-resources", "/usr/local/bin/seats", "/dev/card0")
 
 
 @step
@@ -378,6 +436,10 @@ def upgraded_under_load(machine, packages):
 
 @step
 def removed_then_purged(machine, packages):
+    machine.do("mknod", "-m", "600", "/dev/card0", "c", "1", "3")
+    machine.configure(TOKEN % 5, CARD)
+    machine.do("systemctl", "reload", "devplugd")
+    machine.allocatable(token=5, card=1)
     machine.do("dpkg", "-r", "devplugd")
     check(machine.run("systemctl", "is-active", "devplugd").stdout.strip() != "active", "it runs after removal")
     sockets = machine.do("ls", PLUGINS).split()

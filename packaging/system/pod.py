@@ -23,7 +23,8 @@ RESOURCES = """resources = (
     { name = "vendor.example/full"; driver = "path"; match = "/dev/full"; share = { replicas = %d; };
       health = ( { probe = "exec"; command = ( "/bin/sh", "-c",
           "! ls /var/lib/kubelet/device-plugins && ! unshare -U true && ! touch /x && ! head -c 1 /host/dev/mem" ); interval = 1; } ); },
-    { name = "vendor.example/token"; driver = "static"; match = ( { count = 2; } ); }
+    { name = "vendor.example/token"; driver = "static"; match = ( { count = 2; } ); },
+    { name = "vendor.example/zero"; driver = "path"; match = "/dev/zero"; cdi_spec = { kind = "vendor.example/zero"; }; }
 );
 """
 
@@ -150,10 +151,17 @@ def serves_the_hosts_devices(pod):
 
 
 @step
+def writes_files_for_the_container_runtime(pod):
+    pod.allocatable(zero=1)
+    with open(os.path.join(pod.scratch, "cdi/devplugd-vendor.example=zero.json")) as file:
+        check(json.load(file)["kind"] == "vendor.example/zero", "another kind")
+
+
+@step
 def children_have_no_privilege(pod):
     """And the probe of one of them, which is healthy, has tried."""
     pids = pod.pids()
-    check(len(pids) == 2, f"processes: {pids}")
+    check(len(pids) == 3, f"processes: {pids}")
     for name, pid in pids.items():
         with open(f"/proc/{pid}/status") as file:
             fields = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)

@@ -77,7 +77,8 @@ def removed(machine, before):
     # Edited, so it is kept.
     machine.do("rm", CONFIG + ".rpmsave")
     machine.do("systemctl", "stop", "kubelet")
-    machine.do("sh", "-c", "rm -rf /root/*.rpm /run/devplug-kubelet /etc/systemd/system/kubelet.service /var/lib/kubelet")
+    machine.do("sh", "-c", "rm -rf /root/*.rpm /run/devplug-kubelet /etc/systemd/system/kubelet.service "
+               "/var/lib/kubelet /run/cdi /run/k8s.cni.cncf.io")
     users = {f"/etc/{name}{suffix}" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid")
              for suffix in ("", "-")} | {"/etc/.pwd.lock"}
     # Which the package "filesystem" has where there is one.

@@ -6,6 +6,8 @@
  * directory: the file TYPE.KIND in it, TYPE being the last part of the resource's name, makes the
  * child go mad in the way of that kind.
  */
+/* Its wrappers call functions of the same names as those below. */
+#undef _FORTIFY_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -69,7 +69,8 @@ class Manifests(unittest.TestCase):
             mount = self.mounts[keys["host_root"] + directory]
             self.assertEqual(self.volumes[mount["name"]]["hostPath"]["path"], directory)
             self.assertTrue(mount["readOnly"])
-        for key in ("runtime_dir", "device_plugin_dir"):
+        keys["pod_resources_dir"] = os.path.dirname(keys["pod_resources_socket"])
+        for key in ("runtime_dir", "device_plugin_dir", "pod_resources_dir", "cdi_dir", "device_info_dir"):
             volume = self.volumes[self.mounts[keys[key]]["name"]]
             self.assertEqual(volume["hostPath"]["path"], keys[key])
 
@@ -95,7 +96,8 @@ class Manifests(unittest.TestCase):
             self.assertNotIn(key, self.spec)
         self.assertFalse(self.spec["automountServiceAccountToken"])
         writable = {m["mountPath"] for m in self.mounts.values() if not m.get("readOnly")}
-        self.assertEqual(writable, {"/run/devplugd", "/run/devplugd.conf.d", "/var/lib/kubelet/device-plugins"})
+        self.assertEqual(writable, {"/run/devplugd", "/run/devplugd.conf.d", "/var/lib/kubelet/device-plugins", "/var/run/cdi",
+                                    "/var/run/k8s.cni.cncf.io/devinfo/dp"})
 
     def test_image(self):
         """What is copied into the image is what is installed; what it starts is there."""

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -138,6 +139,7 @@ static void open_session(uint64_t number)
 {
 	const struct session_parameters parameters = {
 		.number = number,
+		.supervisor_uid = getuid(),
 		.resource = RESOURCE,
 		.endpoint = ENDPOINT,
 	};

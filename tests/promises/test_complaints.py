@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import stat
+import time
 import unittest
 
 from node import NodeTest, path, static, until
@@ -23,6 +24,9 @@ class Complaints(NodeTest):
     def kubelet_devices(self, name):
         resource = self.node.node_resources().get(f"vendor.example/{name}") or {"devices": []}
         return {device["id"]: device for device in resource["devices"]}
+
+    def lists(self):
+        return [event for event in self.node.kubelet_events() if event["event"] == "list"]
 
     def write(self, name, text):
         with open(self.node.path(name + ".new"), "w") as file:
@@ -54,6 +58,24 @@ class Complaints(NodeTest):
         self.node.await_allocatable(returns=1)
         until(lambda: [d["reason"] for d in self.node.resource("vendor.example/stays")["devices"]] == ["hot"],
               "the device to be remembered as hot")
+
+    def test_R4_flapping_is_told_ten_times_a_second_at_most(self):
+        self.write("gpu-0", "ok")
+        self.serve(static("gpu", 2, f'health = ( {{ probe = "file"; path = "{self.node.dir}/${{id}}"; missing = "healthy"; }} );'))
+        self.node.await_allocatable(gpu=2)
+        before = len(self.lists())
+        for number in range(3000):
+            self.write("gpu-0", "ok" if number % 2 else f"hot {number}")
+            time.sleep(0.001)
+        self.write("gpu-0", "hot at last")
+        self.node.await_allocatable(gpu=1)
+        times = [event["time"] for event in self.lists()[before:]]
+        self.assertGreater(len(times), 1)
+        # Each is later than the one before by the 100 ms, but for what the way to the kubelet may shift.
+        self.assertLessEqual(len(times), (times[-1] - times[0]) / 100000 + 2)
+        self.assertEqual(self.kubelet_devices("gpu")["gpu-0"]["healthy"], False)
+        self.write("gpu-0", "ok")
+        self.node.await_allocatable(gpu=2)
 
     def test_R5_R18_M10_replicas_have_the_health_and_the_node_of_their_unit(self):
         self.serve('{ name = "vendor.example/gpu"; driver = "static"; match = ( { id = "a"; numa = 0; }, { id = "b"; } ); '

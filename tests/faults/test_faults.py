@@ -34,11 +34,19 @@ class Faults(NodeTest):
             with self.subTest(call):
                 self.node.inject(f"{call}=100%")
                 self.begin(static("a", 1), static("b", 1))
-                until(lambda: self.node.output().count(words) > 4, f"\"{words}\" to be said")
-                state = until(lambda: (s := self.node.state()) and all(
-                    r["state"] == "backoff" for r in s["resources"]) and s, "both to be retried")
-                for resource in state["resources"]:
-                    self.assertIn(words, resource["reason"])
+                tries = {}
+
+                def tried_often():
+                    for resource in (self.node.state() or {"resources": []})["resources"]:
+                        if resource["state"] == "backoff":
+                            self.assertIn(words, resource["reason"])
+                            tries.setdefault(resource["name"], set()).add(resource["next_try"])
+                    return len(tries) == 2 and all(len(times) > 2 for times in tries.values())
+
+                until(tried_often, "both to be retried")
+                for name in tries:
+                    said = [line for line in self.node.output().splitlines() if name in line and words in line]
+                    self.assertEqual(len(said), 1)
                 self.assertEqual(self.node.stop(), 0)
                 self.node.stop_kubelet()
                 os.unlink(self.node.path("devplugd.log"))

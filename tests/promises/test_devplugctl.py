@@ -307,6 +307,7 @@ class Explain(ToolTest):
                             f'"/bin/sh", "-c", "cat {good} || {{ echo no server >&2; exit 3; }}" ]; }} ); }}')
         self.node.start_kubelet()
         self.node.start()
+        self.node.await_state("vendor.example/a", "serving")
         trouble = "no server; there is no list yet"
         said = until(lambda: trouble in (text := self.explain("a")) and text, "the reason")
         self.assertIn("The last look for devices met with a problem: /bin/sh failed with exit status 3", said)

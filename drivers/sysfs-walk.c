@@ -5,8 +5,6 @@
  */
 #include "drivers/sysfs-walk.h"
 
-#include <fcntl.h>
-
 #include "drivers/sysroot.h"
 
 struct walk {
@@ -15,56 +13,6 @@ struct walk {
 	void *userdata;
 	size_t n_entered;
 };
-
-static void closedirp(DIR **directory)
-{
-	if (*directory)
-		(void)closedir(*directory);
-}
-
-static bool is_directory(DIR *stream, const struct dirent *entry)
-{
-	struct stat st;
-
-	if (entry->d_type != DT_UNKNOWN)
-		return entry->d_type == DT_DIR;
-	return fstatat(dirfd(stream), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		S_ISDIR(st.st_mode);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-	return strverscmp(*(char *const *)a, *(char *const *)b);
-}
-
-int sysfs_list_directories(const char *root, const char *directory, struct strings *ret_names)
-{
-	_cleanup_strings_ struct strings names = { 0 };
-	_cleanup_(closedirp) DIR *stream = NULL;
-	const struct dirent *entry;
-	int r;
-
-	r = sysroot_opendir(root, directory, &stream);
-	if (r < 0)
-		return r;
-	while ((errno = 0, entry = readdir(stream))) {
-		if (entry->d_name[0] == '.' || !is_directory(stream, entry) ||
-			!sysfs_is_text(entry->d_name))
-			continue;
-		if (names.count >= SYSFS_ENTRIES_MAX)
-			return -E2BIG;
-		r = strings_add(&names, entry->d_name, strlen(entry->d_name));
-		if (r < 0)
-			return r;
-	}
-	if (errno != 0)
-		return -errno;
-	if (names.count > 0)
-		qsort(names.items, names.count, sizeof(names.items[0]), compare_names);
-	*ret_names = names;
-	names = (struct strings){ 0 };
-	return 0;
-}
 
 bool sysfs_is_device(const char *root, const char *directory)
 {

@@ -24,9 +24,6 @@ enum sysfs_walk_step {
  * errno to end the walk with. */
 typedef int (*sysfs_visitor)(const char *directory, void *userdata);
 
-/* Names of the entries that are directories and no links, in natural order. As sysfs_list(). */
-int sysfs_list_directories(const char *root, const char *directory, struct strings *ret_names);
-
 /* Visits all devices below the directory (which sysfs_resolve() gave), without itself. What cannot
  * be read has nothing below it. Returns SYSFS_WALK_STOP if the visitor said so, 0, -E2BIG beyond
  * SYSFS_WALK_MAX, or what the visitor failed with. */

@@ -6,6 +6,7 @@
 #include "drivers/sysfs.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 
 #include "common/utf8.h"
 #include "drivers/sysroot.h"
@@ -172,7 +173,18 @@ static void closedirp(DIR **directory)
 		(void)closedir(*directory);
 }
 
-int sysfs_list(const char *root, const char *directory, struct strings *ret_names)
+static bool is_directory(DIR *stream, const struct dirent *entry)
+{
+	struct stat st;
+
+	if (entry->d_type != DT_UNKNOWN)
+		return entry->d_type == DT_DIR;
+	return fstatat(dirfd(stream), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		S_ISDIR(st.st_mode);
+}
+
+static int list(
+	const char *root, const char *directory, bool directories, struct strings *ret_names)
 {
 	_cleanup_strings_ struct strings names = { 0 };
 	_cleanup_(closedirp) DIR *stream = NULL;
@@ -183,7 +195,8 @@ int sysfs_list(const char *root, const char *directory, struct strings *ret_name
 	if (r < 0)
 		return r;
 	while ((errno = 0, entry = readdir(stream))) {
-		if (entry->d_name[0] == '.' || !sysfs_is_text(entry->d_name))
+		if (entry->d_name[0] == '.' || !sysfs_is_text(entry->d_name) ||
+			(directories && !is_directory(stream, entry)))
 			continue;
 		if (names.count >= SYSFS_ENTRIES_MAX)
 			return -E2BIG;
@@ -198,6 +211,16 @@ int sysfs_list(const char *root, const char *directory, struct strings *ret_name
 	*ret_names = names;
 	names = (struct strings){ 0 };
 	return 0;
+}
+
+int sysfs_list(const char *root, const char *directory, struct strings *ret_names)
+{
+	return list(root, directory, false, ret_names);
+}
+
+int sysfs_list_directories(const char *root, const char *directory, struct strings *ret_names)
+{
+	return list(root, directory, true, ret_names);
 }
 
 int sysfs_resolve(const char *root, const char *directory, char **ret)

@@ -47,6 +47,9 @@ int sysfs_read_link(const char *root, const char *directory, const char *link,
  * out. -E2BIG: more than SYSFS_ENTRIES_MAX. */
 int sysfs_list(const char *root, const char *directory, struct strings *ret_names);
 
+/* The same for entries that are directories and no links. */
+int sysfs_list_directories(const char *root, const char *directory, struct strings *ret_names);
+
 /* Writes the directory without symbolic links. -EXDEV: it is not below /sys. */
 int sysfs_resolve(const char *root, const char *directory, char **ret);
 

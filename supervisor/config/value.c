@@ -165,7 +165,7 @@ void value_string(struct parser *parser, const config_setting_t *setting,
 }
 
 static void add_string(struct parser *parser, const config_setting_t *setting,
-	const struct option *option, const char *key, struct strings *strings)
+	const struct option *option, const char *key, void *list)
 {
 	const char *value;
 
@@ -175,7 +175,7 @@ static void add_string(struct parser *parser, const config_setting_t *setting,
 	}
 	value = config_setting_get_string(setting);
 	if (check_string(parser, setting, option, key) &&
-		strings_add(strings, value, strlen(value)) < 0)
+		strings_add(list, value, strlen(value)) < 0)
 		parser->report->incomplete = true;
 }
 
@@ -203,16 +203,21 @@ static bool check_list(struct parser *parser, const config_setting_t *setting,
 	return false;
 }
 
-void value_strings(struct parser *parser, const config_setting_t *setting,
-	const struct option *option, const char *key, struct strings *strings)
+/* Takes one element of a list. */
+typedef void (*add_function)(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key, void *list);
+
+/* A lone element, for which `is_one` is given, stands for a list of it. */
+static void add_all(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key, bool is_one, const char *wanted,
+	add_function add, void *list)
 {
-	strings_done(strings);
-	if (value_is_string(setting)) {
-		add_string(parser, setting, option, key, strings);
+	if (is_one) {
+		add(parser, setting, option, key, list);
 		return;
 	}
 	if (!value_is_sequence(setting)) {
-		value_wrong_type(parser, setting, key, "a list of strings, ( \"...\", \"...\" )");
+		value_wrong_type(parser, setting, key, wanted);
 		return;
 	}
 	if (!check_list(parser, setting, option, key))
@@ -221,19 +226,27 @@ void value_strings(struct parser *parser, const config_setting_t *setting,
 		char element_key[KEY_MAX];
 
 		(void)snprintf(element_key, sizeof(element_key), "%.*s[%d]", PARENT_MAX, key, i);
-		add_string(parser, config_setting_get_elem(setting, (unsigned)i), option,
-			element_key, strings);
+		add(parser, config_setting_get_elem(setting, (unsigned)i), option, element_key,
+			list);
 	}
 }
 
+void value_strings(struct parser *parser, const config_setting_t *setting,
+	const struct option *option, const char *key, struct strings *strings)
+{
+	strings_done(strings);
+	add_all(parser, setting, option, key, value_is_string(setting),
+		"a list of strings, ( \"...\", \"...\" )", add_string, strings);
+}
+
 static void add_integer(struct parser *parser, const config_setting_t *setting,
-	const struct option *option, const char *key, struct integers *integers)
+	const struct option *option, const char *key, void *list)
 {
 	size_t before = parser->report->count;
 	int64_t value = 0;
 
 	value_integer(parser, setting, option, key, &value);
-	if (parser->report->count == before && integers_add(integers, value) < 0)
+	if (parser->report->count == before && integers_add(list, value) < 0)
 		parser->report->incomplete = true;
 }
 
@@ -241,24 +254,8 @@ void value_integers(struct parser *parser, const config_setting_t *setting,
 	const struct option *option, const char *key, struct integers *integers)
 {
 	integers_done(integers);
-	if (is_integer(setting)) {
-		add_integer(parser, setting, option, key, integers);
-		return;
-	}
-	if (!value_is_sequence(setting)) {
-		value_wrong_type(parser, setting, key,
-			"a whole number or a list of them, ( 0x8086, 0x15b3 )");
-		return;
-	}
-	if (!check_list(parser, setting, option, key))
-		return;
-	for (int i = 0; i < config_setting_length(setting); i++) {
-		char element_key[KEY_MAX];
-
-		(void)snprintf(element_key, sizeof(element_key), "%.*s[%d]", PARENT_MAX, key, i);
-		add_integer(parser, config_setting_get_elem(setting, (unsigned)i), option,
-			element_key, integers);
-	}
+	add_all(parser, setting, option, key, is_integer(setting),
+		"a whole number or a list of them, ( 0x8086, 0x15b3 )", add_integer, integers);
 }
 
 /* "a", "b" or "c" */

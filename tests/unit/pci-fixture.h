@@ -6,7 +6,7 @@
  * kernel makes for them.
  */
 
-#include "host-fixture.h"
+#include "driver-fixture.h"
 
 #define PCI_ROOT "/sys/devices/pci0000:00"
 

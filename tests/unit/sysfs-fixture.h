@@ -2,23 +2,10 @@
 #pragma once
 
 /*
- * Devices in the /sys of the tree that stands for a machine, linked as the kernel links them, and
- * what a driver finds of them.
+ * Devices in the /sys of the tree that stands for a machine, linked as the kernel links them.
  */
 
-#include "host-fixture.h"
-
-#include "drivers/scan.h"
-
-static struct scan scan;
-static struct config *config;
-
-static inline int sysfs_teardown(void **state)
-{
-	scan_done(&scan);
-	config = config_free(config);
-	return host_teardown(state);
-}
+#include "driver-fixture.h"
 
 /* Makes a device below /sys/devices of a class ("class/tty") or bus ("bus/usb"), whose entries lead
  * to it. `uevent` is the content of that file. */
@@ -64,67 +51,4 @@ static inline void host_node(const char *name)
 		directory, sizeof(directory), "%.*s", (int)(strrchr(name, '/') - name), name);
 	host_mkdir(directory);
 	host_mknod(name);
-}
-
-/* Scans with "driver = ...; match = ...;". */
-static inline void list(const char *text)
-{
-	struct error error;
-
-	scan_done(&scan);
-	config = config_free(config);
-	config = declare(text);
-	scan.root = host_root;
-	if (declaration_of(config)->driver->list(declaration_of(config), &scan, &error) < 0)
-		fail_msg("%s", error.message);
-}
-
-/* Ids in the order found, with a space behind each. */
-static inline void expect_found(const char *text, const char *expected)
-{
-	char ids[8192] = "";
-
-	list(text);
-	for (size_t i = 0; i < scan.n_devices; i++) {
-		(void)strcat(ids, scan.devices[i]->id);
-		(void)strcat(ids, " ");
-	}
-	assert_string_equal(ids, expected);
-}
-
-static inline const struct device *found(const char *id)
-{
-	for (size_t i = 0; i < scan.n_devices; i++)
-		if (streq(scan.devices[i]->id, id))
-			return scan.devices[i];
-	fail_msg("no device \"%s\"", id);
-	return NULL;
-}
-
-/* "host>path host" of all nodes in the order found, with a space behind each. */
-static inline void expect_nodes(const char *id, const char *expected)
-{
-	const struct device *device = found(id);
-	char nodes[8192] = "";
-
-	for (size_t i = 0; i < device->n_nodes; i++) {
-		(void)strcat(nodes, device->nodes[i].host);
-		if (!streq(device->nodes[i].host, device->nodes[i].path)) {
-			(void)strcat(nodes, ">");
-			(void)strcat(nodes, device->nodes[i].path);
-		}
-		(void)strcat(nodes, " ");
-	}
-	assert_string_equal(nodes, expected);
-}
-
-static inline void expect_variable(const char *id, const char *name, const char *expected)
-{
-	const char *value = device_variable(found(id), name);
-
-	if (!value || !expected) {
-		assert_true(value == expected);
-		return;
-	}
-	assert_string_equal(value, expected);
 }

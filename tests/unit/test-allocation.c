@@ -3,39 +3,15 @@
  * What containers get, and what pods are told when they get nothing.
  * docs/complaints.md: R19, W5, M11.
  */
-#include "host-fixture.h"
+#include "inventory-fixture.h"
 
 #include "common/log.h"
 #include "drivers/allocation.h"
-
-static struct config *config;
-static struct inventory *inventory;
 
 static int setup(void **state)
 {
 	log_setup("test-allocation", LOG_TARGET_TEXT, LOG_CRIT);
 	return host_setup(state);
-}
-
-static int teardown(void **state)
-{
-	inventory = inventory_free(inventory);
-	config = config_free(config);
-	return host_teardown(state);
-}
-
-static void start(const char *text)
-{
-	struct error error;
-
-	inventory = inventory_free(inventory);
-	config = config_free(config);
-	config = declare(text);
-	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
-				 &inventory),
-		0);
-	if (inventory_start(inventory, &error) < 0)
-		fail_msg("%s", error.message);
 }
 
 /* Builds for ids separated by blanks. */
@@ -266,7 +242,7 @@ static void test_names_of_others(void **state)
 		"\"unit-2\":{\"generic\":{\"deviceID\":\"unit-2\"}}}\n");
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, inventory_teardown)
 
 int main(void)
 {

@@ -3,41 +3,17 @@
  * CDI documents: names by its rules, the lowest version, and each device with what belongs to it
  * alone. The rules as a whole are in tests/promises/cdi.py.
  */
-#include "host-fixture.h"
+#include "inventory-fixture.h"
 
 #include "common/log.h"
 #include "drivers/allocation.h"
 #include "drivers/cdi.h"
 #include "drivers/publication.h"
 
-static struct config *config;
-static struct inventory *inventory;
-
 static int setup(void **state)
 {
 	log_setup("test-cdi", LOG_TARGET_TEXT, LOG_CRIT);
 	return host_setup(state);
-}
-
-static int teardown(void **state)
-{
-	inventory = inventory_free(inventory);
-	config = config_free(config);
-	return host_teardown(state);
-}
-
-static void start(const char *text)
-{
-	struct error error;
-
-	inventory = inventory_free(inventory);
-	config = config_free(config);
-	config = declare(text);
-	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
-				 &inventory),
-		0);
-	if (inventory_start(inventory, &error) < 0)
-		fail_msg("%s", error.message);
 }
 
 static void test_names(void **state)
@@ -401,17 +377,19 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_annotation_key),
-		cmocka_unit_test_setup_teardown(test_document, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_left_out, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_nothing, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_publication, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_too_long, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_answer, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_answer_with_annotations, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_answer_errors, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_answer_without_edits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_document, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_versions, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_left_out, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_gone, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_nothing, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_publication, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_too_long, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_answer, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_answer_with_annotations, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_answer_errors, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_answer_without_edits, setup, inventory_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,63 +4,9 @@
  * that no kernel makes.
  * docs/complaints.md: R7.
  */
-#include "host-fixture.h"
-
-#include "drivers/inventory.h"
-#include "drivers/scan.h"
+#include "driver-fixture.h"
 
 #define TOPOLOGY "/sys/class/kfd/kfd/topology/nodes"
-
-static struct scan scan;
-static struct config *config;
-
-static int teardown(void **state)
-{
-	scan_done(&scan);
-	config = config_free(config);
-	return host_teardown(state);
-}
-
-static void list(const char *match)
-{
-	_cleanup_free_ char *text = NULL;
-	struct error error;
-
-	scan_done(&scan);
-	config = config_free(config);
-	assert_true(asprintf(&text, "driver = \"drm\"; match = ( %s );", match) > 0);
-	config = declare(text);
-	scan.root = host_root;
-	if (declaration_of(config)->driver->list(declaration_of(config), &scan, &error) < 0)
-		fail_msg("%s", error.message);
-	scan_sort(&scan);
-}
-
-/* Ids with a space behind each. */
-static void expect_ids(const char *match, const char *expected)
-{
-	char text[4096] = "";
-	size_t length = 0;
-
-	list(match);
-	for (size_t i = 0; i < scan.n_devices; i++)
-		length += (size_t)snprintf(
-			text + length, sizeof(text) - length, "%s ", scan.devices[i]->id);
-	assert_string_equal(text, expected);
-}
-
-static const struct device *found(const char *id)
-{
-	const struct device *device = map_get(&scan.by_id, id);
-
-	assert_non_null(device);
-	return device;
-}
-
-static void expect_variable(const char *id, const char *name, const char *value)
-{
-	assert_string_equal(device_variable(found(id), name), value);
-}
 
 static void plant_entry(const char *directory, const char *name)
 {
@@ -147,7 +93,7 @@ static void test_identity(void **state)
 	plant_entry(GPU("0000:03:00.0"), "controlD71");
 	host_mkdir(GPU("0000:03:00.0") "/drm/card7/card7-DP-1");
 	host_symlink("card7/card7-DP-1", "/sys/class/drm/card7-DP-1");
-	expect_ids("{}", "0000:03:00.0 0000:0a:00.0 ");
+	expect_ids("drm", "{}", "0000:0a:00.0 0000:03:00.0 ");
 	expect_variable("0000:03:00.0", "card", "/dev/dri/card7");
 	expect_variable("0000:03:00.0", "render", "/dev/dri/renderD135");
 	expect_variable("0000:03:00.0", "bdf", "0000:03:00.0");
@@ -168,37 +114,37 @@ static void test_choosing(void **state)
 	plant_gpu("0000:0a:00.0", "0x1002\n", "amdgpu", 2);
 	plant_file(GPU("0000:04:00.0"), "device", "0x7d55\n");
 	plant_file(GPU("0000:03:00.0"), "sriov_numvfs", "0\n");
-	expect_ids("{ vendor = 0x8086; }", "0000:03:00.0 0000:04:00.0 ");
-	expect_ids(
-		"{ vendor = [ 0x8086, 0x1002 ]; device = 0x1234; }", "0000:03:00.0 0000:0a:00.0 ");
-	expect_ids("\"i915\"", "0000:04:00.0 ");
-	expect_ids("{ driver = ( \"i915\", \"amdgpu\" ); }", "0000:04:00.0 0000:0a:00.0 ");
-	expect_ids("{ driver = \"i9*\"; }", "0000:04:00.0 ");
-	expect_ids(
-		"{ address = ( \"0000:04:*\", \"0000:0a:00.0\" ); }", "0000:04:00.0 0000:0a:00.0 ");
-	expect_ids("{ address = \"0000:0[3-4]:*\"; }", "0000:03:00.0 0000:04:00.0 ");
-	expect_ids("{ compute = true; }", "");
+	expect_ids("drm", "{ vendor = 0x8086; }", "0000:03:00.0 0000:04:00.0 ");
+	expect_ids("drm", "{ vendor = [ 0x8086, 0x1002 ]; device = 0x1234; }",
+		"0000:03:00.0 0000:0a:00.0 ");
+	expect_ids("drm", "\"i915\"", "0000:04:00.0 ");
+	expect_ids("drm", "{ driver = ( \"i915\", \"amdgpu\" ); }", "0000:04:00.0 0000:0a:00.0 ");
+	expect_ids("drm", "{ driver = \"i9*\"; }", "0000:04:00.0 ");
+	expect_ids("drm", "{ address = ( \"0000:04:*\", \"0000:0a:00.0\" ); }",
+		"0000:04:00.0 0000:0a:00.0 ");
+	expect_ids("drm", "{ address = \"0000:0[3-4]:*\"; }", "0000:03:00.0 0000:04:00.0 ");
+	expect_ids("drm", "{ compute = true; }", "");
 	/* An entry that comes later does not have it again. */
-	expect_ids("{ vendor = 0x8086; nodes = \"render\"; }, {}",
+	expect_ids("drm", "{ vendor = 0x8086; nodes = \"render\"; }, {}",
 		"0000:03:00.0 0000:04:00.0 0000:0a:00.0 ");
 	assert_int_equal(found("0000:03:00.0")->n_nodes, 1);
 	assert_string_equal(found("0000:03:00.0")->nodes[0].host, "/dev/dri/renderD128");
 	assert_int_equal(scan.notes.count, 0);
 	plant_file(GPU("0000:03:00.0"), "sriov_numvfs", "4\n");
-	expect_ids("{ vendor = 0x8086; }", "0000:04:00.0 ");
-	expect_ids("{ vendor = 0x8086; split = true; }", "0000:03:00.0 0000:04:00.0 ");
+	expect_ids("drm", "{ vendor = 0x8086; }", "0000:04:00.0 ");
+	expect_ids("drm", "{ vendor = 0x8086; split = true; }", "0000:03:00.0 0000:04:00.0 ");
 }
 
 static void test_nodes(void **state)
 {
 	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
-	list("{ nodes = \"card\"; by_path = true; }");
+	list_entries("drm", "{ nodes = \"card\"; by_path = true; }");
 	assert_int_equal(found("0000:03:00.0")->n_nodes, 2);
 	assert_string_equal(found("0000:03:00.0")->nodes[1].host, "/dev/dri/card0");
 	assert_string_equal(
 		found("0000:03:00.0")->nodes[1].path, "/dev/dri/by-path/pci-0000:03:00.0-card");
 	host_remove("/sys/class/drm/renderD128");
-	list("{ nodes = \"render\"; }");
+	list_entries("drm", "{ nodes = \"render\"; }");
 	assert_string_equal(found("0000:03:00.0")->problem, "its driver xe makes no render node");
 }
 
@@ -206,9 +152,9 @@ static void test_not_on_a_bus(void **state)
 {
 	host_mkdir("/sys/devices/platform/soc/fd4a0000.gpu");
 	plant_entry("/sys/devices/platform/soc/fd4a0000.gpu", "card0");
-	expect_ids("{}", "fd4a0000.gpu ");
+	expect_ids("drm", "{}", "fd4a0000.gpu ");
 	assert_null(device_variable(found("fd4a0000.gpu"), "bdf"));
-	expect_ids("{ vendor = 0x8086; }", "");
+	expect_ids("drm", "{ vendor = 0x8086; }", "");
 }
 
 static void plant_cut(void)
@@ -227,13 +173,13 @@ static void test_partitions(void **state)
 {
 	plant_cut();
 	/* The second platform device is not in use. */
-	expect_ids(
-		"{ compute = true; partition = \"cpx_*\"; }", "0000:19:00.0-p0 0000:19:00.0-p1 ");
+	expect_ids("drm", "{ compute = true; partition = \"cpx_*\"; }",
+		"0000:19:00.0-p0 0000:19:00.0-p1 ");
 	expect_variable("0000:19:00.0-p1", "partition", "cpx_nps4");
 	expect_variable("0000:19:00.0-p1", "bdf", "0000:19:00.0");
 	assert_int_equal(found("0000:19:00.0-p1")->numa[0], 1);
 	assert_string_equal(found("0000:19:00.0-p1")->nodes[0].host, "/dev/dri/renderD129");
-	expect_ids("{ partition = \"spx_*\"; }", "");
+	expect_ids("drm", "{ partition = \"spx_*\"; }", "");
 }
 
 static unsigned distance(const char *from, const char *to)
@@ -256,7 +202,7 @@ static void test_links(void **state)
 	plant_link(1, "io_links", 0, 3, 11);
 	plant_link(3, "io_links", 0, 1, 11);
 	plant_link(3, "p2p_links", 0, 4, 2);
-	list("{ compute = true; }");
+	list_entries("drm", "{ compute = true; }");
 	assert_in_range(distance("0000:19:00.0-p0", "0000:19:00.0-p1"), 1, 9);
 	assert_int_equal(distance("0000:19:00.0-p0", "0000:49:00.0"), 10);
 	assert_int_equal(distance("0000:49:00.0", "0000:50:00.0"), 40);
@@ -270,9 +216,9 @@ static void test_combined(void **state)
 	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
 	plant_gpu("0000:04:00.0", "0x8086\n", "i915", 1);
 	host_mkdir(GPU("0000:03:00.0") "/xe.mei-gscfi.768/mei/mei3");
-	expect_ids("{ combine = true; }", "all ");
+	expect_ids("drm", "{ combine = true; }", "all ");
 	assert_int_equal(found("all")->n_nodes, 5);
-	expect_ids("{ combine = true; vendor = 0x1002; }", "");
+	expect_ids("drm", "{ combine = true; vendor = 0x1002; }", "");
 	problem = declare_problem(
 		"driver = \"drm\"; match = ( { combine = true; }, { combine = true; } );");
 	assert_non_null(strstr(problem, "combine: only one entry"));
@@ -309,7 +255,7 @@ static void test_hostile(void **state)
 	plant_file(TOPOLOGY "/4", "properties", mebibyte);
 	host_mkdir(TOPOLOGY "/1/io_links/0");
 	plant_file(TOPOLOGY "/1/io_links/0", "properties", "type 11\nnode_to -1\n");
-	expect_ids("{}", "0000:03:00.0 0000:04:00.0 ");
+	expect_ids("drm", "{}", "0000:03:00.0 0000:04:00.0 ");
 	assert_string_equal(found("0000:03:00.0")->nodes[0].host, "/dev/dri/card0");
 	assert_null(device_variable(found("0000:03:00.0"), "partition"));
 	assert_null(device_variable(found("0000:04:00.0"), "vendor"));
@@ -317,14 +263,7 @@ static void test_hostile(void **state)
 	assert_int_equal(found("0000:03:00.0")->n_distances, 0);
 }
 
-static unsigned changes;
-
-static void on_change(struct inventory *inventory, void *userdata)
-{
-	changes++;
-}
-
-static size_t count_healthy(struct inventory *inventory)
+static size_t count_healthy(void)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
 	size_t n = 0;
@@ -336,36 +275,29 @@ static size_t count_healthy(struct inventory *inventory)
 
 static void test_plugged_and_unplugged(void **state)
 {
-	_cleanup_(inventory_freep) struct inventory *inventory = NULL;
-	struct error error;
-
 	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
-	config = declare("driver = \"drm\"; match = ( {} );");
-	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
-				 NULL, &inventory),
-		0);
-	assert_int_equal(inventory_start(inventory, &error), 0);
-	assert_int_equal(count_healthy(inventory), 1);
+	start("driver = \"drm\"; match = ( {} );");
+	assert_int_equal(count_healthy(), 1);
 	plant_gpu("0000:04:00.0", "0x8086\n", "xe", 1);
-	RUN_UNTIL(count_healthy(inventory) == 2);
+	RUN_UNTIL(count_healthy() == 2);
 	host_remove("/sys/class/drm/card0");
 	host_remove("/sys/class/drm/renderD128");
-	RUN_UNTIL(count_healthy(inventory) == 1);
-	assert_true(changes >= 2);
+	RUN_UNTIL(count_healthy() == 1);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_identity, host_setup, teardown),
-		cmocka_unit_test_setup_teardown(test_choosing, host_setup, teardown),
-		cmocka_unit_test_setup_teardown(test_nodes, host_setup, teardown),
-		cmocka_unit_test_setup_teardown(test_not_on_a_bus, host_setup, teardown),
-		cmocka_unit_test_setup_teardown(test_partitions, host_setup, teardown),
-		cmocka_unit_test_setup_teardown(test_links, host_setup, teardown),
-		cmocka_unit_test_setup_teardown(test_combined, host_setup, teardown),
-		cmocka_unit_test_setup_teardown(test_hostile, host_setup, teardown),
-		cmocka_unit_test_setup_teardown(test_plugged_and_unplugged, host_setup, teardown),
+		cmocka_unit_test_setup_teardown(test_identity, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_choosing, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_nodes, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_not_on_a_bus, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_partitions, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_links, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_combined, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_hostile, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_plugged_and_unplugged, host_setup, driver_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,15 +3,11 @@
  * Probes that look once in an interval: "exists", "sysfs" and "pci", of a card in a tree.
  * docs/complaints.md: W6.
  */
-#include "host-fixture.h"
+#include "inventory-fixture.h"
 
 #include "common/log.h"
-#include "drivers/inventory.h"
 
 #define CARD "/sys/devices/pci0000:00/0000:03:00.0"
-
-static struct config *config;
-static struct inventory *inventory;
 
 static int setup(void **state)
 {
@@ -29,30 +25,15 @@ static int setup(void **state)
 	return r;
 }
 
-static int teardown(void **state)
-{
-	inventory = inventory_free(inventory);
-	config = config_free(config);
-	return host_teardown(state);
-}
-
 static void start_with(const char *driver, const char *probe)
 {
 	_cleanup_free_ char *text = NULL;
-	struct error error;
 
-	inventory = inventory_free(inventory);
-	config = config_free(config);
 	assert_true(asprintf(&text, "%s health = ( { interval = 0.1; %s } );", driver, probe) > 0);
-	config = declare(text);
-	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
-				 &inventory),
-		0);
-	if (inventory_start(inventory, &error) < 0)
-		fail_msg("%s", error.message);
+	start(text);
 }
 
-static void start(const char *probe)
+static void start_probe(const char *probe)
 {
 	start_with("driver = \"drm\"; match = ( {} );", probe);
 }
@@ -70,7 +51,7 @@ static const char *reason(void)
 
 static void test_exists(void **state)
 {
-	start("probe = \"exists\"; path = \"/run/ready/${bdf}\";");
+	start_probe("probe = \"exists\"; path = \"/run/ready/${bdf}\";");
 	assert_string_equal(reason(), "/run/ready/0000:03:00.0 is missing");
 	host_mkdir("/run/ready/0000:03:00.0");
 	RUN_UNTIL(streq(reason(), ""));
@@ -82,7 +63,7 @@ static void test_attribute(void **state)
 {
 	static char mebibyte[1 << 20];
 
-	start("probe = \"sysfs\"; file = \"enable\"; healthy = \"1\";");
+	start_probe("probe = \"sysfs\"; file = \"enable\"; healthy = \"1\";");
 	assert_string_equal(reason(), "enable is missing");
 	host_write(CARD "/enable", "1\n");
 	RUN_UNTIL(streq(reason(), ""));
@@ -101,8 +82,9 @@ static void test_attribute(void **state)
 
 static void test_bad_content(void **state)
 {
-	start("probe = \"sysfs\"; file = \"../0000:03:00.0/status\"; unhealthy = \"-1\"; missing = "
-	      "\"healthy\";");
+	start_probe(
+		"probe = \"sysfs\"; file = \"../0000:03:00.0/status\"; unhealthy = \"-1\"; missing = "
+		"\"healthy\";");
 	assert_string_equal(reason(), "");
 	host_write(CARD "/status", "-1\n");
 	RUN_UNTIL(streq(reason(), "../0000:03:00.0/status is -1"));
@@ -124,7 +106,7 @@ static void test_without_directory(void **state)
 static void test_pci(void **state)
 {
 	host_write(CARD "/config", "\x02\x10\xa1\x74 and so on");
-	start("probe = \"pci\"; fail_after = 2;");
+	start_probe("probe = \"pci\"; fail_after = 2;");
 	assert_string_equal(reason(), "");
 	host_write(CARD "/config", "\xff\xff\xff\xff\xff\xff");
 	RUN_UNTIL(streq(reason(), FELL_OFF));
@@ -172,12 +154,12 @@ static void test_keys(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_exists, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_attribute, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_bad_content, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_without_directory, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_pci, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_keys, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_exists, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_attribute, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_bad_content, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_without_directory, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_pci, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_keys, setup, inventory_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

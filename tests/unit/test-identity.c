@@ -160,7 +160,7 @@ static void test_long(void **state)
 	assert_true(strncmp(identity, "x:nnn", 5) == 0);
 }
 
-#define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, sysfs_teardown)
+#define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, driver_teardown)
 
 int main(void)
 {

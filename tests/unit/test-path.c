@@ -3,46 +3,7 @@
  * Driver "path": ids, kinds of nodes, zipping, NUMA, claims, and what the check refuses.
  * docs/complaints.md: M4.
  */
-#include "host-fixture.h"
-
-#include "drivers/scan.h"
-
-static struct scan scan;
-static struct config *config;
-
-static int teardown(void **state)
-{
-	scan_done(&scan);
-	config = config_free(config);
-	return host_teardown(state);
-}
-
-static void list(const char *match)
-{
-	_cleanup_free_ char *text = NULL;
-	struct error error;
-
-	scan_done(&scan);
-	config = config_free(config);
-	assert_true(asprintf(&text, "driver = \"path\"; match = ( %s );", match) > 0);
-	config = declare(text);
-	scan.root = host_root;
-	if (declaration_of(config)->driver->list(declaration_of(config), &scan, &error) < 0)
-		fail_msg("%s", error.message);
-}
-
-/* Ids in the order found, with a space behind each. */
-static void expect_ids(const char *match, const char *expected)
-{
-	char text[4096] = "";
-
-	list(match);
-	for (size_t i = 0; i < scan.n_devices; i++) {
-		(void)strcat(text, scan.devices[i]->id);
-		(void)strcat(text, " ");
-	}
-	assert_string_equal(text, expected);
-}
+#include "driver-fixture.h"
 
 static void expect_node(
 	size_t device, size_t node, const char *host, const char *path, const char *permissions)
@@ -66,17 +27,17 @@ static void test_ids(void **state)
 	host_mknod("/run/a/socket");
 	host_mknod("/dev/net:tun");
 	host_mknod("/dev/a+b");
-	expect_ids("\"/dev/ttyUSB*\"", "ttyUSB2 ttyUSB10 ");
-	expect_ids(
-		"{ path = \"/dev/net/tun\"; }, { path = \"/run/a/*\"; }", "net:tun run:a:socket ");
+	expect_ids("path", "\"/dev/ttyUSB*\"", "ttyUSB2 ttyUSB10 ");
+	expect_ids("path", "{ path = \"/dev/net/tun\"; }, { path = \"/run/a/*\"; }",
+		"net:tun run:a:socket ");
 
-	list("\"/dev/net/*\", \"/dev/net:*\", \"/dev/a+*\"");
+	list_entries("path", "\"/dev/net/*\", \"/dev/net:*\", \"/dev/a+*\"");
 	assert_int_equal(scan.n_devices, 3);
 	assert_true(strncmp(scan.devices[1]->id, "net:tun-", 8) == 0);
 	assert_true(strncmp(scan.devices[2]->id, "a+b-", 4) == 0);
 	(void)strcpy(id, scan.devices[1]->id);
-	expect_ids("\"/dev/absent\"", "");
-	list("\"/dev/net:tun\"");
+	expect_ids("path", "\"/dev/absent\"", "");
+	list_entries("path", "\"/dev/net:tun\"");
 	assert_string_equal(scan.devices[0]->id, id);
 }
 
@@ -84,7 +45,7 @@ static void test_same_id_twice(void **state)
 {
 	host_mknod("/dev/a0");
 	host_mknod("/dev/a1");
-	expect_ids("\"/dev/a*\", \"/dev/?1\"", "a0 a1 ");
+	expect_ids("path", "\"/dev/a*\", \"/dev/?1\"", "a0 a1 ");
 	assert_int_equal(scan.notes.count, 1);
 	assert_non_null(strstr(scan.notes.items[0], "\"a1\""));
 }
@@ -96,9 +57,10 @@ static void test_kinds(void **state)
 	host_mkdir("/run");
 	host_mknod("/run/socket");
 	host_symlink("socket", "/run/link");
-	list("\"/dev/snd\", { path = \"/var/data\"; read_only = true; }, \"/run/socket\", "
-	     "\"/run/link\", { path = \"/run/socke?\"; type = \"device\"; permissions = \"r\"; "
-	     "as = \"/dev/\"; }");
+	list_entries("path",
+		"\"/dev/snd\", { path = \"/var/data\"; read_only = true; }, \"/run/socket\", "
+		"\"/run/link\", { path = \"/run/socke?\"; type = \"device\"; permissions = \"r\"; "
+		"as = \"/dev/\"; }");
 	expect_node(0, 0, "/dev/snd", "/dev/snd", "rw");
 	expect_node(1, 0, "/var/data", "/var/data", "");
 	assert_true(scan.devices[1]->nodes[0].read_only);
@@ -108,9 +70,10 @@ static void test_kinds(void **state)
 	expect_node(3, 0, "/run/socket", "/run/link", "");
 	assert_int_equal(scan.n_devices, 4);
 
-	list("{ path = \"/run/socke?\"; type = \"device\"; permissions = \"r\"; as = \"/dev/\"; }");
+	list_entries("path",
+		"{ path = \"/run/socke?\"; type = \"device\"; permissions = \"r\"; as = \"/dev/\"; }");
 	expect_node(0, 0, "/run/socket", "/dev/socket", "r");
-	list("{ path = \"/run/socket\"; type = \"device\"; as = \"/dev/thing\"; }");
+	list_entries("path", "{ path = \"/run/socket\"; type = \"device\"; as = \"/dev/thing\"; }");
 	expect_node(0, 0, "/run/socket", "/dev/thing", "rw");
 }
 
@@ -136,7 +99,7 @@ static void test_device_nodes(void **state)
 	host_write("/sys/devices/pci0/nvme/numa_node", "-1\n");
 	host_write("/sys/devices/pci0/numa_node", "5\n");
 
-	list("\"/dev/by-path/card\", \"/dev/disk\", \"/dev/card7\"");
+	list_entries("path", "\"/dev/by-path/card\", \"/dev/disk\", \"/dev/card7\"");
 	expect_node(0, 0, "/dev/by-path/card", "/dev/by-path/card", "rw");
 	assert_string_equal(scan.devices[0]->id, "by-path:card");
 	assert_int_equal(scan.devices[0]->n_numa, 1);
@@ -161,17 +124,17 @@ static void test_zip(void **state)
 	make_series("a", 3);
 	make_series("b", 2);
 	make_series("one", 1);
-	expect_ids("{ paths = ( \"/dev/a*\", \"/dev/b*\" ); }", "a0+b0 a1+b1 ");
+	expect_ids("path", "{ paths = ( \"/dev/a*\", \"/dev/b*\" ); }", "a0+b0 a1+b1 ");
 	assert_int_equal(scan.devices[1]->n_nodes, 2);
 	expect_node(1, 1, "/dev/b1", "/dev/b1", "");
-	expect_ids("{ paths = ( \"/dev/a*\", \"/dev/none\" ); }", "");
+	expect_ids("path", "{ paths = ( \"/dev/a*\", \"/dev/none\" ); }", "");
 	/* A limit lets one match be part of several, but makes no more than there are. */
-	expect_ids("{ paths = ( \"/dev/a*\", { path = \"/dev/one0\"; limit = 2; } ); }",
+	expect_ids("path", "{ paths = ( \"/dev/a*\", { path = \"/dev/one0\"; limit = 2; } ); }",
 		"a0+one0 a1+one0 ");
-	expect_ids("{ paths = ( \"/dev/a*\", { path = \"/dev/one0\"; limit = 100; } ); }",
+	expect_ids("path", "{ paths = ( \"/dev/a*\", { path = \"/dev/one0\"; limit = 100; } ); }",
 		"a0+one0 a1+one0 a2+one0 ");
-	expect_ids("{ path = \"/dev/one0\"; limit = 5; }", "one0 ");
-	expect_ids("{ paths = ( { path = \"/dev/b*\"; limit = 2; }, \"/dev/a*\" ); }",
+	expect_ids("path", "{ path = \"/dev/one0\"; limit = 5; }", "one0 ");
+	expect_ids("path", "{ paths = ( { path = \"/dev/b*\"; limit = 2; }, \"/dev/a*\" ); }",
 		"b0+a0 b1+a1 b0+a2 ");
 }
 
@@ -180,20 +143,23 @@ static void test_zip_optional(void **state)
 	make_series("a", 3);
 	make_series("b", 2);
 	/* Optional members come and go without making another device of it. */
-	expect_ids("{ paths = ( \"/dev/a*\", { path = \"/dev/b*\"; optional = true; } ); }",
+	expect_ids("path", "{ paths = ( \"/dev/a*\", { path = \"/dev/b*\"; optional = true; } ); }",
 		"a0 a1 a2 ");
 	assert_int_equal(scan.devices[1]->n_nodes, 2);
 	assert_int_equal(scan.devices[2]->n_nodes, 1);
-	expect_ids("{ paths = ( \"/dev/a*\", { path = \"/dev/none\"; optional = true; } ); }",
+	expect_ids("path",
+		"{ paths = ( \"/dev/a*\", { path = \"/dev/none\"; optional = true; } ); }",
 		"a0 a1 a2 ");
 	/* They name the device where nothing else can. */
-	expect_ids("{ paths = ( { path = \"/dev/a0\"; limit = 9; }, "
-		   "{ path = \"/dev/b*\"; optional = true; } ); }",
+	expect_ids("path",
+		"{ paths = ( { path = \"/dev/a0\"; limit = 9; }, "
+		"{ path = \"/dev/b*\"; optional = true; } ); }",
 		"a0+b0 a0+b1 ");
-	expect_ids("{ paths = ( { path = \"/dev/a*\"; optional = true; }, "
-		   "{ path = \"/dev/b*\"; optional = true; } ); }",
+	expect_ids("path",
+		"{ paths = ( { path = \"/dev/a*\"; optional = true; }, "
+		"{ path = \"/dev/b*\"; optional = true; } ); }",
 		"a0+b0 a1+b1 a2 ");
-	expect_ids("{ path = \"/dev/none\"; optional = true; }", "");
+	expect_ids("path", "{ path = \"/dev/none\"; optional = true; }", "");
 }
 
 static void expect_problem(const char *match, const char *expected)
@@ -225,7 +191,8 @@ static void test_claims(void **state)
 {
 	_cleanup_strings_ struct strings claims = { 0 };
 
-	list("\"/dev/a\", \"/dev/b*\", { paths = ( \"/dev/c\", { path = \"/dev/d\"; limit = 2; } ); }");
+	list_entries("path",
+		"\"/dev/a\", \"/dev/b*\", { paths = ( \"/dev/c\", { path = \"/dev/d\"; limit = 2; } ); }");
 	assert_int_equal(
 		declaration_of(config)->driver->claims(declaration_of(config), &claims), 0);
 	assert_int_equal(claims.count, 2);
@@ -233,7 +200,7 @@ static void test_claims(void **state)
 	assert_string_equal(claims.items[1], "/dev/c");
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, teardown)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, driver_teardown)
 
 int main(void)
 {

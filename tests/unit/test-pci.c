@@ -7,40 +7,12 @@
 #include "pci-fixture.h"
 
 #include "common/log.h"
-#include "drivers/inventory.h"
-#include "drivers/scan.h"
 #include "drivers/sysfs.h"
-
-static struct scan scan;
-static struct config *config;
-static struct inventory *inventory;
 
 static int setup(void **state)
 {
 	log_setup("test-pci", LOG_TARGET_TEXT, LOG_CRIT);
 	return host_setup(state);
-}
-
-static int teardown(void **state)
-{
-	scan_done(&scan);
-	inventory = inventory_free(inventory);
-	config = config_free(config);
-	return host_teardown(state);
-}
-
-static void list(const char *match)
-{
-	_cleanup_free_ char *text = NULL;
-	struct error error;
-
-	scan_done(&scan);
-	config = config_free(config);
-	assert_true(asprintf(&text, "driver = \"pci\"; match = ( %s );", match) > 0);
-	config = declare(text);
-	scan.root = host_root;
-	if (declaration_of(config)->driver->list(declaration_of(config), &scan, &error) < 0)
-		fail_msg("%s", error.message);
 }
 
 /* "id:" and the nodes of each device, or "id! problem", a line each. */
@@ -50,7 +22,7 @@ static void expect(const char *match, const char *expected)
 	FILE *stream;
 	size_t size;
 
-	list(match);
+	list_entries("pci", match);
 	stream = open_memstream(&text, &size);
 	assert_non_null(stream);
 	for (size_t i = 0; i < scan.n_devices; i++) {
@@ -69,20 +41,7 @@ static void expect(const char *match, const char *expected)
 	assert_string_equal(text, expected);
 }
 
-/* Ids, with a blank behind each. */
-static void expect_ids(const char *match, const char *expected)
-{
-	char text[1024] = "";
-
-	list(match);
-	for (size_t i = 0; i < scan.n_devices; i++) {
-		(void)strcat(text, scan.devices[i]->id);
-		(void)strcat(text, " ");
-	}
-	assert_string_equal(text, expected);
-}
-
-static void expect_variable(size_t device, const char *name, const char *value)
+static void expect_variable_of(size_t device, const char *name, const char *value)
 {
 	const char *found;
 
@@ -127,61 +86,65 @@ static void test_no_bus(void **state)
 static void test_what_it_is(void **state)
 {
 	plant_host();
-	expect_ids("{ vendor = 0x8086; }", "0000:00:01.0 0000:6b:00.1 0000:6b:00.2 ");
-	expect_ids("{ vendor = 0x8086; device = 0x1901; }", "0000:00:01.0 ");
-	expect_ids("{ vendor = [ 0x10ee, 0x10de ]; device = [ 0x5001, 0x10f8, 0x4941 ]; }",
+	expect_ids("pci", "{ vendor = 0x8086; }", "0000:00:01.0 0000:6b:00.1 0000:6b:00.2 ");
+	expect_ids("pci", "{ vendor = 0x8086; device = 0x1901; }", "0000:00:01.0 ");
+	expect_ids("pci", "{ vendor = [ 0x10ee, 0x10de ]; device = [ 0x5001, 0x10f8, 0x4941 ]; }",
 		"0000:03:00.1 0000:af:00.0 ");
-	expect_ids("{ class = 0x12; }, { vendor = 0x10de; class = 0x0403; }",
+	expect_ids("pci", "{ class = 0x12; }, { vendor = 0x10de; class = 0x0403; }",
 		"0000:03:00.1 0000:af:00.0 ");
-	expect_ids("{ class = [ 0x030200, 0x120001 ]; }", "0000:03:00.0 ");
-	expect_ids("{ class = 0x0300; }", "");
-	expect_ids("{ subsystem_vendor = 0x10ee; }", "0000:af:00.0 ");
-	expect_ids("{ subsystem_vendor = 0x10ee; subsystem_device = 0x0e; }", "0000:af:00.0 ");
-	expect_ids("{ subsystem_vendor = 0x10ee; subsystem_device = 0x0f; }", "");
-	expect_ids("{ driver = \"pci*\"; }", "0000:00:01.0 ");
-	expect_ids("{ address = [ \"0000:03:*\", \"0000:af:00.0\" ]; }",
+	expect_ids("pci", "{ class = [ 0x030200, 0x120001 ]; }", "0000:03:00.0 ");
+	expect_ids("pci", "{ class = 0x0300; }", "");
+	expect_ids("pci", "{ subsystem_vendor = 0x10ee; }", "0000:af:00.0 ");
+	expect_ids(
+		"pci", "{ subsystem_vendor = 0x10ee; subsystem_device = 0x0e; }", "0000:af:00.0 ");
+	expect_ids("pci", "{ subsystem_vendor = 0x10ee; subsystem_device = 0x0f; }", "");
+	expect_ids("pci", "{ driver = \"pci*\"; }", "0000:00:01.0 ");
+	expect_ids("pci", "{ address = [ \"0000:03:*\", \"0000:af:00.0\" ]; }",
 		"0000:03:00.0 0000:03:00.1 0000:af:00.0 ");
-	expect_ids("{ address = \"0000:03:00.[1-7]\"; vendor = 0x10de; }", "0000:03:00.1 ");
+	expect_ids("pci", "{ address = \"0000:03:00.[1-7]\"; vendor = 0x10de; }", "0000:03:00.1 ");
 }
 
 static void test_roles(void **state)
 {
 	plant_host();
-	expect_ids("{ vendor = 0x8086; role = \"pf\"; }", "0000:6b:00.0 ");
-	expect_ids("{ vendor = 0x8086; role = \"vf\"; }", "0000:6b:00.1 0000:6b:00.2 ");
-	expect_variable(0, "pf", "0000:6b:00.0");
-	expect_variable(0, "vf", "0");
-	expect_variable(1, "vf", "1");
-	expect_variable(0, "vendor", "0x8086");
-	expect_variable(0, "device", "0x4941");
-	expect_variable(0, "class", "0x0b4000");
-	expect_variable(0, "bdf", "0000:6b:00.1");
-	expect_variable(0, "driver", NULL);
+	expect_ids("pci", "{ vendor = 0x8086; role = \"pf\"; }", "0000:6b:00.0 ");
+	expect_ids("pci", "{ vendor = 0x8086; role = \"vf\"; }", "0000:6b:00.1 0000:6b:00.2 ");
+	expect_variable_of(0, "pf", "0000:6b:00.0");
+	expect_variable_of(0, "vf", "0");
+	expect_variable_of(1, "vf", "1");
+	expect_variable_of(0, "vendor", "0x8086");
+	expect_variable_of(0, "device", "0x4941");
+	expect_variable_of(0, "class", "0x0b4000");
+	expect_variable_of(0, "bdf", "0000:6b:00.1");
+	expect_variable_of(0, "driver", NULL);
 	assert_int_equal(scan.devices[0]->numa[0], 1);
-	expect_ids("{ vendor = 0x8086; role = \"plain\"; }", "0000:00:01.0 ");
-	expect_variable(0, "driver", "pcieport");
-	expect_variable(0, "pf", NULL);
-	expect_variable(0, "vf", NULL);
-	expect_ids("{ pf = \"0000:6b:00.0\"; }", "0000:6b:00.1 0000:6b:00.2 ");
-	expect_ids("{ pf = \"ens6f*\"; functions = \"1-3\"; }", "0000:6b:00.2 ");
-	expect_ids("{ pf = \"ens6f0\"; functions = \"0,2-5\"; role = \"vf\"; }", "0000:6b:00.1 ");
-	expect_ids("{ vendor = 0x8086; functions = \"1\"; }", "0000:6b:00.2 ");
-	expect_ids("{ pf = [ \"eth0\", \"0000:6c:*\" ]; }", "");
+	expect_ids("pci", "{ vendor = 0x8086; role = \"plain\"; }", "0000:00:01.0 ");
+	expect_variable_of(0, "driver", "pcieport");
+	expect_variable_of(0, "pf", NULL);
+	expect_variable_of(0, "vf", NULL);
+	expect_ids("pci", "{ pf = \"0000:6b:00.0\"; }", "0000:6b:00.1 0000:6b:00.2 ");
+	expect_ids("pci", "{ pf = \"ens6f*\"; functions = \"1-3\"; }", "0000:6b:00.2 ");
+	expect_ids("pci", "{ pf = \"ens6f0\"; functions = \"0,2-5\"; role = \"vf\"; }",
+		"0000:6b:00.1 ");
+	expect_ids("pci", "{ vendor = 0x8086; functions = \"1\"; }", "0000:6b:00.2 ");
+	expect_ids("pci", "{ pf = [ \"eth0\", \"0000:6c:*\" ]; }", "");
 
 	/* Without virtual functions it is a device like others. */
 	pci_write("0000:6b:00.0", "sriov_numvfs", "0\n");
-	expect_ids("{ device = 0x4940; vendor = 0x8086; }", "0000:6b:00.0 ");
+	expect_ids("pci", "{ device = 0x4940; vendor = 0x8086; }", "0000:6b:00.0 ");
 }
 
 static void test_attributes(void **state)
 {
 	plant_host();
 	pci_write("0000:6b:00.0", "qat/cfg_services", "sym;asym\n");
-	expect_ids("{ vendor = 0x8086; attributes = ( { file = \"physfn/qat/cfg_services\"; "
-		   "is = ( \"asym;sym\", \"sym;asym\" ); } ); }",
+	expect_ids("pci",
+		"{ vendor = 0x8086; attributes = ( { file = \"physfn/qat/cfg_services\"; "
+		"is = ( \"asym;sym\", \"sym;asym\" ); } ); }",
 		"0000:6b:00.1 0000:6b:00.2 ");
-	expect_ids("{ vendor = 0x8086; attributes = ( { file = \"physfn/qat/cfg_services\"; "
-		   "is = \"dc\"; } ); }, { class = 0x12; }",
+	expect_ids("pci",
+		"{ vendor = 0x8086; attributes = ( { file = \"physfn/qat/cfg_services\"; "
+		"is = \"dc\"; } ); }, { class = 0x12; }",
 		"0000:af:00.0 ");
 }
 
@@ -226,10 +189,10 @@ static void test_vfio(void **state)
 		"the kernel (intel_iommu=on), or VFIO without it (enable_unsafe_noiommu_mode)\n");
 	pci_join_group("0000:03:00.0", "45");
 	expect(GPU, "0000:03:00.0: /dev/vfio/45 /dev/vfio/vfio\n");
-	expect_variable(0, "iommu_group", "45");
-	expect_variable(0, "addresses", "0000:03:00.0");
-	expect_variable(0, "driver", "vfio-pci");
-	expect_variable(0, "info",
+	expect_variable_of(0, "iommu_group", "45");
+	expect_variable_of(0, "addresses", "0000:03:00.0");
+	expect_variable_of(0, "driver", "vfio-pci");
+	expect_variable_of(0, "info",
 		"{\"generic\":{\"deviceID\":\"0000:03:00.0\"},"
 		"\"vfio\":{\"dev-mount\":\"/dev/vfio/45\",\"mount\":\"/dev/vfio/vfio\"}}");
 	host_write("/sys/kernel/iommu_groups/45/name", "vfio-noiommu\n");
@@ -294,11 +257,11 @@ static void test_group_policies(void **state)
 	pci_bind("0000:03:00.1", "vfio-pci");
 	expect("{ access = \"vfio\"; vendor = 0x10de; }",
 		"0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
-	expect_variable(0, "addresses", "0000:03:00.0,0000:03:00.1");
+	expect_variable_of(0, "addresses", "0000:03:00.0,0000:03:00.1");
 	expect("{ access = \"vfio\"; vendor = 0x10de; iommu_group = \"ignore\"; }",
 		"0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n"
 		"0000:03:00.1: /dev/vfio/12 /dev/vfio/vfio\n");
-	expect_variable(1, "addresses", "0000:03:00.1");
+	expect_variable_of(1, "addresses", "0000:03:00.1");
 	expect("{ access = \"vfio\"; class = 0x0302; iommu_group = \"refuse\"; }",
 		"0000:03:00.0! 0000:03:00.0 shares IOMMU group 12 with 1 more (0000:03:00.1 ...), "
 		"which would go with it: iommu_group = \"fold\" makes one device of them\n");
@@ -307,19 +270,19 @@ static void test_group_policies(void **state)
 	 * the same group under another id. */
 	expect("{ access = \"vfio\"; class = 0x0403; }",
 		"0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
-	expect_variable(0, "bdf", "0000:03:00.1");
-	expect_variable(0, "addresses", "0000:03:00.1");
+	expect_variable_of(0, "bdf", "0000:03:00.1");
+	expect_variable_of(0, "addresses", "0000:03:00.1");
 	pci_join_group("0000:02:00.0", "12");
-	expect_ids("{ access = \"vfio\"; vendor = 0x10de; }", "0000:02:00.0 ");
-	expect_variable(0, "bdf", "0000:03:00.0");
-	expect_variable(0, "addresses", "0000:03:00.0,0000:03:00.1");
+	expect_ids("pci", "{ access = \"vfio\"; vendor = 0x10de; }", "0000:02:00.0 ");
+	expect_variable_of(0, "bdf", "0000:03:00.0");
+	expect_variable_of(0, "addresses", "0000:03:00.0,0000:03:00.1");
 
 	pci_plant("0000:9a:00.0", "0x1000", "0x1", "0x010700");
 	pci_plant("0000:10:00.0", "0x1000", "0x1", "0x010700");
 	pci_join_group("0000:9a:00.0", "77");
 	pci_join_group("0000:10:00.0", "77");
-	expect_ids("{ access = \"vfio\"; vendor = 0x1000; }", "0000:10:00.0 ");
-	expect_variable(0, "addresses", "0000:10:00.0,0000:9a:00.0");
+	expect_ids("pci", "{ access = \"vfio\"; vendor = 0x1000; }", "0000:10:00.0 ");
+	expect_variable_of(0, "addresses", "0000:10:00.0,0000:9a:00.0");
 }
 
 static void test_fold_tells_of_all(void **state)
@@ -351,10 +314,10 @@ static void test_what_is_its_own(void **state)
 {
 	plant_group();
 	pci_bind("0000:03:00.1", "vfio-pci");
-	list("{ access = \"vfio\"; vendor = 0x10de; }");
+	list_entries("pci", "{ access = \"vfio\"; vendor = 0x10de; }");
 	expect_own(0, "/dev/vfio/12 pci:0000:03:00.0 pci:0000:03:00.1 ");
 	pci_write("0000:03:00.0", "vfio-dev/vfio7/uevent", "DEVNAME=vfio/devices/vfio7\n");
-	list("{ access = \"vfio-cdev\"; class = 0x0302; }");
+	list_entries("pci", "{ access = \"vfio-cdev\"; class = 0x0302; }");
 	expect_own(0, "/dev/vfio/devices/vfio7 pci:0000:03:00.0 ");
 }
 
@@ -384,8 +347,8 @@ static void test_uio(void **state)
 	pci_write("0000:6b:00.1", "uio/uio3/uevent", "DEVNAME=uio3\n");
 	expect("{ access = \"uio\"; functions = \"0\"; vendor = 0x8086; }",
 		"0000:6b:00.1: /dev/uio3\n");
-	expect_variable(0, "uio", "uio3");
-	expect_variable(0, "info",
+	expect_variable_of(0, "uio", "uio3");
+	expect_variable_of(0, "info",
 		"{\"generic\":{\"deviceID\":\"0000:6b:00.1\"},\"uio\":{\"mount\":\"/dev/uio3\"}}");
 }
 
@@ -407,7 +370,7 @@ static void test_vdpa(void **state)
 		"driverctl -b vdpa set-override vdpa0 vhost_vdpa\n");
 	pci_write("0000:6b:00.1", "vdpa0/vhost-vdpa-0/uevent", "DEVNAME=vhost-vdpa-0\n");
 	expect(VDPA, "0000:6b:00.1: /dev/vhost-vdpa-0\n");
-	expect_variable(0, "info",
+	expect_variable_of(0, "info",
 		"{\"generic\":{\"deviceID\":\"0000:6b:00.1\"},"
 		"\"vdpa\":{\"mount\":\"/dev/vhost-vdpa-0\"}}");
 }
@@ -448,34 +411,23 @@ static void test_mdev(void **state)
 	plant_mdev(UUID_2, "nvidia-233", NULL);
 	expect("{ access = \"mdev\"; mdev_type = \"GRID T4-1B\"; }",
 		UUID_1 ": /dev/vfio/61 /dev/vfio/vfio\n");
-	expect_variable(0, "bdf", "0000:03:00.0");
-	expect_variable(0, "mdev_type", "nvidia-222");
-	expect_variable(0, "iommu_group", "61");
+	expect_variable_of(0, "bdf", "0000:03:00.0");
+	expect_variable_of(0, "mdev_type", "nvidia-222");
+	expect_variable_of(0, "iommu_group", "61");
 	assert_int_equal(scan.devices[0]->n_numa, 1);
 	expect("{ access = \"mdev\"; mdev_type = \"nvidia-233\"; vendor = 0x10de; }",
 		UUID_2 "! it has no IOMMU group: the module of nvidia for VFIO must be loaded\n");
-	expect_ids("{ access = \"mdev\"; vendor = 0x10de; mdev_type = \"x\"; }, "
-		   "{ access = \"mdev\"; vendor = 0x10de; }",
+	expect_ids("pci",
+		"{ access = \"mdev\"; vendor = 0x10de; mdev_type = \"x\"; }, "
+		"{ access = \"mdev\"; vendor = 0x10de; }",
 		UUID_1 " " UUID_2 " ");
-	expect_ids("{ access = \"mdev\"; vendor = 0x8086; }", "");
+	expect_ids("pci", "{ access = \"mdev\"; vendor = 0x8086; }", "");
 	/* The function itself is another resource's affair. */
-	expect_ids("{ access = \"mdev\"; vendor = 0x10de; }, { class = 0x0302; }",
+	expect_ids("pci", "{ access = \"mdev\"; vendor = 0x10de; }, { class = 0x0302; }",
 		"0000:03:00.0 " UUID_1 " " UUID_2 " ");
 }
 
 /* --- changes --- */
-
-static void start(const char *text)
-{
-	struct error error;
-
-	config = declare(text);
-	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
-				 &inventory),
-		0);
-	if (inventory_start(inventory, &error) < 0)
-		fail_msg("%s", error.message);
-}
 
 /* "id", "id!" if unhealthy, and "id?" if gone, each with a space behind it. */
 static const char *seen(void)
@@ -558,7 +510,7 @@ static void test_hostile(void **state)
 	pci_plant("0000:0d:00.0", "0x8086", "0x1", "");
 	pci_plant("0000:0e:00.0", "0x8086", "0x1", "0x020000");
 	pci_write("0000:0e:00.0", "vendor", mebibyte);
-	expect_ids("{ vendor = 0x8086; class = [ 2, 6 ]; }", "0000:00:01.0 ");
+	expect_ids("pci", "{ vendor = 0x8086; class = [ 2, 6 ]; }", "0000:00:01.0 ");
 	assert_int_equal(scan.notes.count, 4);
 	assert_non_null(strstr(scan.notes.items[0], "0000:0b:00.0/vendor cannot be read"));
 
@@ -566,20 +518,20 @@ static void test_hostile(void **state)
 	pci_bind("0000:03:00.0", "vfio-pci");
 	host_mkdir("/sys/kernel/iommu_groups/1\n2");
 	pci_link("../../../kernel/iommu_groups/1\n2", "0000:03:00.0", "iommu_group");
-	expect_ids(GPU, "0000:03:00.0 ");
+	expect_ids("pci", GPU, "0000:03:00.0 ");
 	assert_non_null(strstr(scan.devices[0]->problem, "has no IOMMU group"));
 	host_remove(PCI_ROOT "/0000:03:00.0/iommu_group");
 	pci_join_group("0000:03:00.0", "1 rw");
-	expect_ids(GPU, "0000:03:00.0 ");
+	expect_ids("pci", GPU, "0000:03:00.0 ");
 	assert_non_null(strstr(scan.devices[0]->problem, "has no IOMMU group"));
 	pci_write("0000:03:00.0", "mdev_supported_types/nvidia-222/name", "GRID T4-1B\n");
 	plant_mdev(UUID_1, "nvidia-222", "1 rw");
-	expect_ids("{ access = \"mdev\"; vendor = 0x10de; }", UUID_1 " ");
+	expect_ids("pci", "{ access = \"mdev\"; vendor = 0x10de; }", UUID_1 " ");
 	assert_non_null(strstr(scan.devices[0]->problem, "has no IOMMU group"));
 	pci_link("../0000:af:00.0", "0000:af:00.0", "physfn");
 	pci_link("virtfn1", "0000:af:00.0", "virtfn1");
-	expect_ids("{ class = 0x12; role = \"vf\"; }", "0000:af:00.0 ");
-	expect_ids("{ class = 0x12; functions = \"1\"; }", "");
+	expect_ids("pci", "{ class = 0x12; role = \"vf\"; }", "0000:af:00.0 ");
+	expect_ids("pci", "{ class = 0x12; functions = \"1\"; }", "");
 }
 
 static const char *const victims[] = { "vendor", "class", "driver", "iommu_group", "physfn", "uio",
@@ -625,9 +577,10 @@ static void test_spoilt(void **state)
 				victims[(random >> 40) % ARRAY_SIZE(victims)]);
 			spoil(random >> 50, path);
 		}
-		list("{ access = \"vfio\"; vendor = 0x10de; }, { access = \"uio\"; role = \"vf\"; "
-		     "vendor = 0x8086; }, { access = \"mdev\"; vendor = 0x10de; }, "
-		     "{ access = \"vdpa\"; class = 0x12; }, { vendor = 0x8086; }");
+		list_entries("pci",
+			"{ access = \"vfio\"; vendor = 0x10de; }, { access = \"uio\"; role = \"vf\"; "
+			"vendor = 0x8086; }, { access = \"mdev\"; vendor = 0x10de; }, "
+			"{ access = \"vdpa\"; class = 0x12; }, { vendor = 0x8086; }");
 		for (size_t k = 0; k < scan.n_devices; k++)
 			assert_true(pci_address_is_valid(scan.devices[k]->id) ||
 				streq(scan.devices[k]->id, UUID_1));
@@ -701,7 +654,7 @@ static void test_claims(void **state)
 	assert_string_equal(claims.items[1], "0000:06:00.0");
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, driver_teardown)
 
 int main(void)
 {

@@ -383,61 +383,29 @@ static void test_unreadable(void **state)
 
 /* --- plugging --- */
 
-static unsigned n_changes;
-
-static void on_change(struct inventory *inventory, void *userdata)
-{
-	n_changes++;
-}
-
-static bool is_present(struct inventory *inventory, const char *id)
-{
-	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
-	unsigned replica;
-	size_t unit;
-
-	return snapshot_find(snapshot, id, &unit, &replica) >= 0 && snapshot->units[unit].present;
-}
-
 static void test_plugging(void **state)
 {
 	static const char match[] =
 		"driver = \"sysfs\"; match = ( { subsystem = \"accel\"; driver = "
 		"\"intel_vpu\"; } );";
-	struct inventory *inventory = NULL;
-	struct error error;
 
-	config = declare(match);
-	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
-				 NULL, &inventory),
-		0);
-	assert_int_equal(inventory_start(inventory, &error), 0);
-	assert_false(is_present(inventory, "0000:00:0b.0:accel.0"));
+	start(match);
+	assert_false(is_present("0000:00:0b.0:accel.0"));
 	make_npu();
-	RUN_UNTIL(is_present(inventory, "0000:00:0b.0:accel.0"));
+	RUN_UNTIL(is_present("0000:00:0b.0:accel.0"));
 	host_remove("/sys/class/accel/accel0");
-	RUN_UNTIL(!is_present(inventory, "0000:00:0b.0:accel.0"));
+	RUN_UNTIL(!is_present("0000:00:0b.0:accel.0"));
 	host_symlink("../../devices/" NPU "/accel/accel0", "/sys/class/accel/accel0");
-	RUN_UNTIL(is_present(inventory, "0000:00:0b.0:accel.0"));
-	(void)inventory_free(inventory);
+	RUN_UNTIL(is_present("0000:00:0b.0:accel.0"));
 }
 
 static void test_unbinding(void **state)
 {
-	struct inventory *inventory = NULL;
-	struct error error;
-
 	make_npu();
-	config = declare(
-		"driver = \"sysfs\"; match = ( { subsystem = \"pci\"; driver = \"intel_*\"; } );");
-	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
-				 NULL, &inventory),
-		0);
-	assert_int_equal(inventory_start(inventory, &error), 0);
-	assert_true(is_present(inventory, "0000:00:0b.0"));
+	start("driver = \"sysfs\"; match = ( { subsystem = \"pci\"; driver = \"intel_*\"; } );");
+	assert_true(is_present("0000:00:0b.0"));
 	host_remove("/sys/devices/" NPU "/driver");
-	RUN_UNTIL(!is_present(inventory, "0000:00:0b.0"));
-	(void)inventory_free(inventory);
+	RUN_UNTIL(!is_present("0000:00:0b.0"));
 }
 
 static void expect_problem(const char *match, const char *expected)
@@ -477,7 +445,7 @@ static void test_check(void **state)
 	expect_problem("{ subsystem = \"a\"; permissions = \"x\"; }", "must be made of");
 }
 
-#define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, sysfs_teardown)
+#define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, driver_teardown)
 
 int main(void)
 {

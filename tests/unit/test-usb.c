@@ -336,12 +336,8 @@ static void test_hostile(void **state)
 
 /* --- plugging --- */
 
-static void on_change(struct inventory *inventory, void *userdata)
-{
-}
-
 /* What the device has for its variable, or NULL if it is not there. */
-static bool says(struct inventory *inventory, const char *id, const char *name, const char *value)
+static bool says(const char *id, const char *name, const char *value)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
 	const char *found_value;
@@ -357,35 +353,28 @@ static bool says(struct inventory *inventory, const char *id, const char *name, 
 static void test_plugging(void **state)
 {
 	static const char id[] = "usb-0403-6001-A9";
-	struct inventory *inventory = NULL;
 	char path[200], child[300];
-	struct error error;
 
-	config = declare(USB("vendor = 0x0403;"));
-	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
-				 NULL, &inventory),
-		0);
-	assert_int_equal(inventory_start(inventory, &error), 0);
+	start(USB("vendor = 0x0403;"));
 	make_hubs();
 	plug("1-2.3", 5, "0403\n", "6001\n", "A9\n");
-	RUN_UNTIL(says(inventory, id, "usb_address", "1:5"));
+	RUN_UNTIL(says(id, "usb_address", "1:5"));
 	/* Its interfaces come later. */
 	add_interface("1-2.3", 0, "ff\n");
 	add_child("1-2.3", 0, "tty", "ttyUSB0/tty/ttyUSB0");
-	RUN_UNTIL(says(inventory, id, "tty", "/dev/ttyUSB0"));
+	RUN_UNTIL(says(id, "tty", "/dev/ttyUSB0"));
 	/* Only the tree of /sys tells of this one. */
 	host_node("/dev/video0");
 	run_for(3 * INVENTORY_QUIET);
 	usb_path("1-2.3", path);
 	(void)snprintf(child, sizeof(child), "%s/1-2.3:1.0/video4linux/video0", path);
 	sys_device(child, "class/video4linux", "DEVNAME=video0\n");
-	RUN_UNTIL(says(inventory, id, "video", "/dev/video0"));
+	RUN_UNTIL(says(id, "video", "/dev/video0"));
 	host_remove("/sys/bus/usb/devices/1-2.3");
-	RUN_UNTIL(says(inventory, id, "usb_address", NULL));
+	RUN_UNTIL(says(id, "usb_address", NULL));
 	write_number("1-2.3", 9);
 	host_symlink("../../../devices/" HUB "/1-2/1-2.3", "/sys/bus/usb/devices/1-2.3");
-	RUN_UNTIL(says(inventory, id, "usb_address", "1:9"));
-	(void)inventory_free(inventory);
+	RUN_UNTIL(says(id, "usb_address", "1:9"));
 }
 
 static void expect_problem(const char *match, const char *expected)
@@ -414,7 +403,7 @@ static void test_check(void **state)
 		"match = ( { devices = ( { attributes = ( { is = \"x\"; } ); } ); } );", "neither");
 }
 
-#define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, sysfs_teardown)
+#define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, driver_teardown)
 
 int main(void)
 {

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * One resource with its inventory, on the host of the test.
+ */
+
+#include "host-fixture.h"
+
+#include "drivers/inventory.h"
+
+static struct config *config;
+static struct inventory *inventory;
+
+static inline int inventory_teardown(void **state)
+{
+	inventory = inventory_free(inventory);
+	config = config_free(config);
+	return host_teardown(state);
+}
+
+/* Starts the inventory of "driver = ...; match = ...;" and whatever else, in place of an earlier
+ * one. */
+static inline void start(const char *text)
+{
+	struct error error;
+
+	inventory = inventory_free(inventory);
+	config = config_free(config);
+	config = declare(text);
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
+				 &inventory),
+		0);
+	if (inventory_start(inventory, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+/* Whether the last scan found the device. */
+static inline bool is_present(const char *id)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	unsigned replica;
+	size_t unit;
+
+	return snapshot_find(snapshot, id, &unit, &replica) >= 0 && snapshot->units[unit].present;
+}

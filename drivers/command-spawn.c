@@ -8,21 +8,10 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-static void reset_signals(void)
-{
-	const struct sigaction action = { .sa_handler = SIG_DFL };
-	sigset_t none;
-
-	for (int number = 1; number < NSIG; number++)
-		if (number != SIGKILL && number != SIGSTOP)
-			(void)sigaction(number, &action, NULL);
-	(void)sigemptyset(&none);
-	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
+#include "common/child-entry.h"
 
 /* Returns only if it fails, with errno set. */
 static void become_program(char *const *argv, int output, int error_output, pid_t parent)
@@ -46,7 +35,7 @@ static void become_program(char *const *argv, int output, int error_output, pid_
 	if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0 && errno != ENOSYS &&
 		errno != EINVAL)
 		return;
-	reset_signals();
+	signals_reset();
 	(void)execve(argv[0], argv, environment);
 }
 

@@ -2,18 +2,12 @@
 /*
  * Serving calls on connections that the caller accepted. gRPC's own listener is not used: it dies
  * for good at the first EMFILE, unlinks its socket by path at shutdown, and tells nothing about its
- * peers. Invariants: one call is always armed per method; every call is answered once; a
- * connection's entry lives until its duplicate hangs up.
+ * peers. Invariants: one call is always armed per method; every call is answered once. The
+ * connections are in server-connections.c.
  */
 #include "proto/server.h"
 
-#include <fcntl.h>
-#include <grpc/grpc_posix.h>
-#include <grpc/grpc_security.h>
 #include <grpc/slice.h>
-#include <grpc/support/alloc.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
 
 struct rpc_call {
 	struct tag tag;
@@ -44,25 +38,6 @@ static void arm(struct armed_method *armed)
 	 */
 	assert(e == GRPC_CALL_OK);
 	(void)e;
-}
-
-uint64_t server_session_of(struct rpc_server *server, grpc_call *call)
-{
-	char *peer = grpc_call_get_peer(call);
-	uint64_t session = 0;
-	int number;
-
-	if (sscanf(peer, "fd:%d", &number) == 1) {
-		(void)pthread_mutex_lock(&server->lock);
-		for (struct connection *c = server->connections; c; c = c->next)
-			if (c->number == number) {
-				session = c->session;
-				break;
-			}
-		(void)pthread_mutex_unlock(&server->lock);
-	}
-	gpr_free(peer);
-	return session;
 }
 
 static void count_calls(struct rpc_server *server, int change)
@@ -272,98 +247,6 @@ int rpc_server_new(sd_event *event, const struct rpc_method *methods, size_t n_m
 		arm(&server->methods[i]);
 	*ret = server;
 	return 0;
-}
-
-static void connection_free(struct connection *connection)
-{
-	struct rpc_server *server = connection->server;
-
-	(void)pthread_mutex_lock(&server->lock);
-	for (struct connection **c = &server->connections; *c; c = &(*c)->next)
-		if (*c == connection) {
-			*c = connection->next;
-			server->n_connections--;
-			break;
-		}
-	(void)pthread_mutex_unlock(&server->lock);
-	sd_event_source_disable_unref(connection->source);
-	close_fd(connection->duplicate);
-	free(connection);
-}
-
-static int on_hangup(sd_event_source *source, int fd, uint32_t revents, void *userdata)
-{
-	connection_free(userdata);
-	return 0;
-}
-
-bool rpc_server_is_full(const struct rpc_server *server)
-{
-	return server->n_connections >= RPC_CONNECTIONS_MAX;
-}
-
-int rpc_server_add(struct rpc_server *server, int number, uint64_t session)
-{
-	_cleanup_close_ int fd = number;
-	struct connection *connection;
-	grpc_server_credentials *credentials;
-	int r;
-
-	if (rpc_server_is_full(server))
-		return -EMFILE;
-	connection = calloc(1, sizeof(*connection));
-	if (!connection)
-		return -ENOMEM;
-	connection->server = server;
-	connection->number = fd;
-	connection->session = session;
-	connection->duplicate = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	r = connection->duplicate < 0 ? -errno : 0;
-	if (r >= 0)
-		r = sd_event_add_io(server->event, &connection->source, connection->duplicate,
-			EPOLLRDHUP | EPOLLHUP | EPOLLET, on_hangup, connection);
-	if (r < 0) {
-		close_fd(connection->duplicate);
-		free(connection);
-		return r;
-	}
-	/* First in the list, so that an entry whose end was not noticed yet is hidden when gRPC's
-	 * number is used again. */
-	(void)pthread_mutex_lock(&server->lock);
-	connection->next = server->connections;
-	server->connections = connection;
-	server->n_connections++;
-	(void)pthread_mutex_unlock(&server->lock);
-
-	credentials = grpc_insecure_server_credentials_create();
-	grpc_server_add_channel_from_fd(server->server, TAKE_FD(fd), credentials);
-	grpc_server_credentials_release(credentials);
-	return 0;
-}
-
-int rpc_server_evict(struct rpc_server *server, uint64_t session)
-{
-	struct connection *oldest = NULL;
-
-	/* Only this thread changes the list, and the newest is first. */
-	for (struct connection *c = server->connections; c; c = c->next)
-		if (c->session == session)
-			oldest = c;
-	if (!oldest)
-		return -ENOENT;
-	(void)shutdown(oldest->duplicate, SHUT_RDWR);
-	connection_free(oldest);
-	return 0;
-}
-
-void rpc_server_end_session(struct rpc_server *server, uint64_t session)
-{
-	/* gRPC notices the end by itself; the entries go when their hang-up arrives. */
-	(void)pthread_mutex_lock(&server->lock);
-	for (struct connection *c = server->connections; c; c = c->next)
-		if (c->session == session)
-			(void)shutdown(c->duplicate, SHUT_RDWR);
-	(void)pthread_mutex_unlock(&server->lock);
 }
 
 void rpc_publish(struct rpc_server *server, uint8_t *data, size_t size)

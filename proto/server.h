@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Inside of a server, shared by server.c (connections, unary calls, life) and stream.c (broadcast
- * streams).
+ * Inside of a server, shared by server.c (unary calls, life), server-connections.c and stream.c
+ * (broadcast streams).
  */
 
 #include <grpc/grpc.h>
@@ -57,6 +57,9 @@ struct rpc_server {
 	size_t n_methods;
 	struct armed_method methods[];
 };
+
+/* Takes the connection out of the list and forgets it; gRPC closes its own descriptor. */
+void connection_free(struct connection *connection);
 
 /* Session of the connection a call came on; 0 if it is gone already. */
 uint64_t server_session_of(struct rpc_server *server, grpc_call *call);

@@ -3,16 +3,10 @@
  * Writes the manual of the configuration from the tables that the parser reads by, so that the two
  * cannot differ. The examples are files that the tests give to devplugd --check.
  */
-#include <dirent.h>
-
 #include "config/config.h"
-#include "docs/manual/format.h"
+#include "docs/manual/examples.h"
 #include "drivers/driver.h"
 #include "drivers/template.h"
-
-#define LINE_MAX_LENGTH 1024
-
-#define DRIVER_PREFIX "driver-"
 
 static const struct manual_format *arg_format;
 static const char *arg_examples;
@@ -235,91 +229,6 @@ static void write_variables(void)
 		arg_format->term(stdout, variable->form, variable->help);
 }
 
-/* --- examples --- */
-
-/* Whether the file is an example of the driver; of any with ANY_DRIVER, of none with NULL. */
-#define ANY_DRIVER ""
-static bool is_example_of(const char *file, const char *driver)
-{
-	const char *rest = startswith(file, DRIVER_PREFIX);
-	size_t length = driver ? strlen(driver) : 0;
-
-	if (!driver || !rest)
-		return !driver && !rest;
-	return strncmp(rest, driver, length) == 0 && (!*driver || strchr("-.", rest[length]));
-}
-
-static int is_example(const struct dirent *entry)
-{
-	size_t length = strlen(entry->d_name);
-
-	return length > 5 && streq(entry->d_name + length - 5, ".conf");
-}
-
-static int compare_files(const struct dirent **a, const struct dirent **b)
-{
-	return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-/* Shows a file: its licence line is left out, its first comment is what it is about. */
-static int write_example(const char *path)
-{
-	_cleanup_fclose_ FILE *stream = fopen(path, "re");
-	_cleanup_free_ char *code = NULL;
-	char line[LINE_MAX_LENGTH];
-	bool titled = false;
-	FILE *buffer;
-	size_t size;
-
-	if (!stream)
-		return -errno;
-	buffer = open_memstream(&code, &size);
-	if (!buffer)
-		return -ENOMEM;
-	while (fgets(line, sizeof(line), stream)) {
-		if (startswith(line, "# SPDX-"))
-			continue;
-		if (!titled && startswith(line, "# ")) {
-			line[strcspn(line, "\n")] = '\0';
-			arg_format->paragraph(stdout, line + 2);
-			titled = true;
-			continue;
-		}
-		(void)fputs(line, buffer);
-	}
-	if (fclose(buffer) != 0)
-		return -ENOMEM;
-	arg_format->code(stdout, code);
-	return 0;
-}
-
-/* Drop-ins belong to the example before them. */
-static int write_examples(const char *directory, const char *driver)
-{
-	struct dirent **entries;
-	int n, r = 0;
-
-	n = scandir(directory, &entries, is_example, compare_files);
-	if (n < 0)
-		return errno == ENOENT ? 0 : -errno;
-	for (int i = 0; i < n; i++) {
-		_cleanup_free_ char *path = NULL, *drop_ins = NULL;
-		bool wanted = is_example_of(entries[i]->d_name, driver);
-
-		if (asprintf(&path, "%s/%s", directory, entries[i]->d_name) < 0)
-			path = NULL;
-		if (asprintf(&drop_ins, "%s/%s.d", directory, entries[i]->d_name) < 0)
-			drop_ins = NULL;
-		if (r >= 0 && wanted)
-			r = path && drop_ins ? write_example(path) : -ENOMEM;
-		if (r >= 0 && wanted)
-			r = write_examples(drop_ins, NULL);
-		free(entries[i]);
-	}
-	free(entries);
-	return r;
-}
-
 /* --- documents --- */
 
 static int write_keys(void)
@@ -348,7 +257,7 @@ static int write_configuration(void)
 		stdout, "The keys of `match` are those of the driver, see devplugd-drivers(7).");
 	write_variables();
 	arg_format->heading(stdout, 1, "Examples");
-	r = write_examples(arg_examples, NULL);
+	r = examples_write(arg_format, arg_examples, NULL);
 	arg_format->heading(stdout, 1, "See also");
 	arg_format->paragraph(stdout, "devplugd(8), devplugd-drivers(7), devplugctl(1)");
 	return r;
@@ -369,7 +278,7 @@ static int write_drivers(void)
 		if (r < 0)
 			return r;
 		arg_format->heading(stdout, 2, "Examples");
-		r = write_examples(arg_examples, drivers[i]->name);
+		r = examples_write(arg_format, arg_examples, drivers[i]->name);
 	}
 	arg_format->heading(stdout, 1, "See also");
 	arg_format->paragraph(stdout, "devplugd.conf(5), devplugd(8), devplugctl(1)");
@@ -387,8 +296,8 @@ static int write_everything(void)
 		return r;
 	write_variables();
 	arg_format->heading(stdout, 1, "Examples");
-	r = write_examples(arg_examples, NULL);
-	return r < 0 ? r : write_examples(arg_examples, ANY_DRIVER);
+	r = examples_write(arg_format, arg_examples, NULL);
+	return r < 0 ? r : examples_write(arg_format, arg_examples, ANY_DRIVER);
 }
 
 #define SUMMARY "hardware of a host as Kubernetes extended resources"

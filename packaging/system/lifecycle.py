@@ -16,8 +16,9 @@ import tempfile
 import threading
 import time
 
+from waiting import Failure, check, until
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-LIMIT = 60.0
 CONFIG = "/etc/devplugd.conf"
 PLUGINS = "/var/lib/kubelet/device-plugins"
 
@@ -50,25 +51,6 @@ SEAT = """{ name = "vendor.example/seat"; driver = "exec"; match = ( { command =
 SEATS = """#!/bin/sh
 echo '{"version": 1, "devices": [{"id": "one"}, {"id": "two"}]}'
 """
-
-
-class Failure(Exception):
-    pass
-
-
-def check(truth, what):
-    if not truth:
-        raise Failure(what)
-
-
-def until(condition, what):
-    end = time.monotonic() + LIMIT
-    while True:
-        value = condition()
-        if value:
-            return value
-        check(time.monotonic() < end, f"waited {LIMIT:.0f} s in vain for: {what() if callable(what) else what}")
-        time.sleep(0.05)
 
 
 class Machine:

@@ -11,13 +11,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 import yaml
 
+from waiting import Failure, check, until
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 BASE = os.path.join(HERE, "../container/base")
-LIMIT = 60.0
 
 RESOURCES = """resources = (
     { name = "vendor.example/full"; driver = "path"; match = "/dev/full"; share = { replicas = %d; };
@@ -27,25 +27,6 @@ RESOURCES = """resources = (
     { name = "vendor.example/zero"; driver = "path"; match = "/dev/zero"; cdi_spec = { kind = "vendor.example/zero"; }; }
 );
 """
-
-
-class Failure(Exception):
-    pass
-
-
-def check(truth, what):
-    if not truth:
-        raise Failure(what)
-
-
-def until(condition, what):
-    end = time.monotonic() + LIMIT
-    while True:
-        value = condition()
-        if value:
-            return value
-        check(time.monotonic() < end, f"waited {LIMIT:.0f} s in vain for: {what() if callable(what) else what}")
-        time.sleep(0.1)
 
 
 def pod_of(daemonset, image, scratch):

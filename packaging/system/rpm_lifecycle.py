@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 
-from lifecycle import CONFIG, Failure, Machine, PLUGINS, TOKEN, check
+from lifecycle import CONFIG, Machine, PLUGINS, TOKEN
+from waiting import Failure, check
 
 PACKAGES = ("devplugd", "devplug-kubelet")
 

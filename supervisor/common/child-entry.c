@@ -18,7 +18,7 @@
 
 #define CHILD_FILES_MAX 1024 /* programs that use select() cannot bear more */
 
-static void reset_signals(void)
+void signals_reset(void)
 {
 	const struct sigaction action = { .sa_handler = SIG_DFL };
 	sigset_t none;
@@ -122,7 +122,7 @@ static int prepare(struct child_ends *ends, const struct identity *identity, pid
 	*ret_step = ENTRY_DESCRIPTORS;
 	/* A copy of the template has only handlers that belong to it, such as a sanitizer's. */
 	if (ends->program >= 0)
-		reset_signals();
+		signals_reset();
 	if (assign_descriptors(ends) < 0)
 		return -errno;
 	reset_file_limit();

@@ -50,5 +50,8 @@ struct entry_failure {
 int entry_prepare(struct child_ends *ends, const struct identity *identity, pid_t parent,
 	struct entry_failure *ret_failure);
 
+/* Gives every signal its default action and blocks none. System calls only: safe after vfork(). */
+void signals_reset(void);
+
 /* "cannot %s NAME": for messages about a failure. */
 const char *entry_step_name(enum entry_step step);

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Examples are files that a test tries; here they are shown, each under its first comment.
+ */
+#include "docs/manual/examples.h"
+
+#include <dirent.h>
+
+#include "common/util.h"
+
+#define LINE_MAX_LENGTH 1024
+#define DRIVER_PREFIX   "driver-"
+
+/* Whether the file is an example of the driver; as examples_write() has it. */
+static bool is_example_of(const char *file, const char *driver)
+{
+	const char *rest = startswith(file, DRIVER_PREFIX);
+	size_t length = driver ? strlen(driver) : 0;
+
+	if (!driver || !rest)
+		return !driver && !rest;
+	return strncmp(rest, driver, length) == 0 && (!*driver || strchr("-.", rest[length]));
+}
+
+static int is_example(const struct dirent *entry)
+{
+	size_t length = strlen(entry->d_name);
+
+	return length > 5 && streq(entry->d_name + length - 5, ".conf");
+}
+
+static int compare_files(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Shows a file: its licence line is left out, its first comment is what it is about. */
+static int write_example(const struct manual_format *format, const char *path)
+{
+	_cleanup_fclose_ FILE *stream = fopen(path, "re");
+	_cleanup_free_ char *code = NULL;
+	char line[LINE_MAX_LENGTH];
+	bool titled = false;
+	FILE *buffer;
+	size_t size;
+
+	if (!stream)
+		return -errno;
+	buffer = open_memstream(&code, &size);
+	if (!buffer)
+		return -ENOMEM;
+	while (fgets(line, sizeof(line), stream)) {
+		if (startswith(line, "# SPDX-"))
+			continue;
+		if (!titled && startswith(line, "# ")) {
+			line[strcspn(line, "\n")] = '\0';
+			format->paragraph(stdout, line + 2);
+			titled = true;
+			continue;
+		}
+		(void)fputs(line, buffer);
+	}
+	if (fclose(buffer) != 0)
+		return -ENOMEM;
+	format->code(stdout, code);
+	return 0;
+}
+
+/* Drop-ins belong to the example before them. */
+int examples_write(const struct manual_format *format, const char *directory, const char *driver)
+{
+	struct dirent **entries;
+	int n, r = 0;
+
+	n = scandir(directory, &entries, is_example, compare_files);
+	if (n < 0)
+		return errno == ENOENT ? 0 : -errno;
+	for (int i = 0; i < n; i++) {
+		_cleanup_free_ char *path = NULL, *drop_ins = NULL;
+		bool wanted = is_example_of(entries[i]->d_name, driver);
+
+		if (asprintf(&path, "%s/%s", directory, entries[i]->d_name) < 0)
+			path = NULL;
+		if (asprintf(&drop_ins, "%s/%s.d", directory, entries[i]->d_name) < 0)
+			drop_ins = NULL;
+		if (r >= 0 && wanted)
+			r = path && drop_ins ? write_example(format, path) : -ENOMEM;
+		if (r >= 0 && wanted)
+			r = examples_write(format, drop_ins, NULL);
+		free(entries[i]);
+	}
+	free(entries);
+	return r;
+}

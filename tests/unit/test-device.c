@@ -100,6 +100,22 @@ static void test_device_differs(void **state)
 	assert_false(device_equal(a, b));
 }
 
+/* The first one counts; a long one is cut between characters. */
+static void test_problem(void **state)
+{
+	_cleanup_device_ struct device *a = make(), *b = make();
+	char text[2 * DEVICE_PROBLEM_MAX] = "";
+
+	assert_int_equal(device_set_problem(a, "bound to %s", "nouveau"), 0);
+	assert_int_equal(device_set_problem(a, "too late"), 0);
+	assert_string_equal(a->problem, "bound to nouveau");
+	assert_false(device_equal(a, b));
+	while (strlen(text) + 2 < sizeof(text))
+		(void)strcat(text, "\xc3\xa4");
+	assert_int_equal(device_set_problem(b, "%s", text), 0);
+	assert_int_equal(strlen(b->problem), DEVICE_PROBLEM_MAX - 2);
+}
+
 /* Against a plain array, with few enough keys that runs of slots grow and wrap. */
 static void test_map(void **state)
 {
@@ -162,6 +178,7 @@ int main(void)
 		cmocka_unit_test(test_id_changed),
 		cmocka_unit_test(test_device),
 		cmocka_unit_test(test_device_differs),
+		cmocka_unit_test(test_problem),
 		cmocka_unit_test(test_map),
 		cmocka_unit_test(test_list_size),
 	};

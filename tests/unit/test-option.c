@@ -175,6 +175,31 @@ static void test_variants(void **state)
 	assert_null(option_table_find(&outer_table, "numbe"));
 }
 
+/* Of several words each counts as a whole. */
+static void test_variants_of_words(void **state)
+{
+	static const struct {
+		const char *variant, *shown;
+		bool applies; /* to "one" */
+	} cases[] = {
+		{ "one", "\"one\"", true },
+		{ "two one", "\"two\" or \"one\"", true },
+		{ "zero one two", "\"zero\", \"one\" or \"two\"", true },
+		{ "ones", "\"ones\"", false },
+		{ "on two", "\"on\" or \"two\"", false },
+	};
+	struct outer outer = { .choice = 1 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct option option = { .key = "x", .variant = cases[i].variant };
+		char shown[OPTION_VARIANTS_MAX];
+
+		assert_int_equal(option_applies(&outer_table, &option, &outer), cases[i].applies);
+		option_variants(&option, shown);
+		assert_string_equal(shown, cases[i].shown);
+	}
+}
+
 static void test_suggestions(void **state)
 {
 	static const char *const words[] = { "name", "driver", "match", "fail_after",
@@ -256,6 +281,7 @@ int main(void)
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_done_of_zeroes),
 		cmocka_unit_test(test_variants),
+		cmocka_unit_test(test_variants_of_words),
 		cmocka_unit_test(test_suggestions),
 		cmocka_unit_test(test_report),
 	};

@@ -117,8 +117,9 @@ static void test_list(void **state)
 static void test_hostile(void **state)
 {
 	static char mebibyte[1 << 20];
-	char name[NAME_MAX + 1], address[PCI_ADDRESS_SIZE];
+	char name[NAME_MAX + 1], address[PCI_ADDRESS_SIZE], path_of_zero[512];
 	char *path;
+	int fd;
 
 	plant_card();
 	memset(mebibyte, 'a', sizeof(mebibyte) - 1);
@@ -128,6 +129,12 @@ static void test_hostile(void **state)
 	assert_int_equal(sysfs_read(host_root, CARD, "control", value), -EBADMSG);
 	host_write(CARD "/bytes", "a\xffz\n");
 	assert_int_equal(sysfs_read(host_root, CARD, "bytes", value), -EBADMSG);
+	host_write(CARD "/zero", "a ");
+	host_path(path_of_zero, CARD "/zero");
+	fd = open(path_of_zero, O_WRONLY | O_CLOEXEC);
+	assert_int_equal(write(fd, "a\0b", 3), 3);
+	close_fd(fd);
+	assert_int_equal(sysfs_read(host_root, CARD, "zero", value), -EBADMSG);
 	host_mkdir(CARD "/directory");
 	assert_int_equal(sysfs_read(host_root, CARD, "directory", value), -EINVAL);
 	host_mknod(CARD "/pipe");

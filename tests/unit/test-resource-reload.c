@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a new configuration does to a resource that runs.
+ */
+#include "resource-fixture.h"
+
+static void test_reload_keeps_the_child(void **state)
+{
+	bring_to(RESOURCE_SERVING);
+	update("one", NULL);
+	assert_int_equal(world.configures, 0);
+	update("two", NULL);
+	update("three", NULL);
+	update("four", NULL);
+	assert_int_equal(world.configures, 1); /* one at a time */
+	assert_string_equal(world.text, "two");
+	assert_int_equal(wait_of(RESOURCE_TIMER_ANSWER), 30 * USEC_PER_SEC);
+	tell(RESOURCE_READY);
+	assert_string_equal(world.text, "four"); /* the newest only */
+	tell(RESOURCE_READY);
+	assert_int_equal(world.timers[RESOURCE_TIMER_ANSWER], USEC_INFINITY);
+	expect(RESOURCE_SERVING);
+	assert_int_equal(world.starts, 1);
+	assert_int_equal(world.sessions, 1);
+	tell(RESOURCE_READY); /* unasked */
+	assert_int_equal(world.configures, 2);
+	update("five", NULL);
+	fire(RESOURCE_TIMER_ANSWER);
+	expect(RESOURCE_DYING);
+	end();
+}
+
+static void test_another_user_needs_another_process(void **state)
+{
+	bring_to(RESOURCE_SERVING);
+	update("one", "nobody");
+	expect(RESOURCE_RESTARTING);
+	assert_int_equal(world.stops, 1);
+	tell(RESOURCE_EXIT);
+	expect(RESOURCE_STARTING); /* at once */
+	assert_string_equal(world.resource->user, "nobody");
+	assert_int_equal(world.resource->restarts, 1);
+	end();
+}
+
+static void test_refused_reload_keeps_the_old(void **state)
+{
+	bring_to(RESOURCE_SERVING);
+	update("bad", NULL);
+	tell(RESOURCE_REFUSED);
+	expect(RESOURCE_SERVING);
+	assert_non_null(strstr(world.resource->reason, "because"));
+	tell(RESOURCE_EXIT);
+	fire(RESOURCE_TIMER_STATE);
+	assert_string_equal(world.text, "one"); /* also after a crash */
+	tell(RESOURCE_READY);
+	assert_int_equal(world.configures, 1);
+	update("bad", NULL); /* tried again at each reload */
+	assert_string_equal(world.text, "bad");
+	tell(RESOURCE_READY);
+	assert_false(world.resource->refused);
+	end();
+
+	bring_to(RESOURCE_SERVING);
+	update("bad", NULL);
+	update("good", NULL);
+	tell(RESOURCE_REFUSED); /* of what is not wanted any more */
+	assert_string_equal(world.text, "good");
+	tell(RESOURCE_READY);
+	assert_string_equal(world.resource->reason, "");
+	end();
+}
+
+/* The child dies before it could answer: the new text must not displace one that was accepted. */
+static void test_refused_after_a_crash(void **state)
+{
+	bring_to(RESOURCE_SERVING);
+	update("bad", NULL);
+	tell(RESOURCE_EXIT);
+	fire(RESOURCE_TIMER_STATE);
+	assert_string_equal(world.text, "bad");
+	tell(RESOURCE_REFUSED);
+	expect(RESOURCE_STARTING);
+	assert_string_equal(world.text, "one");
+	tell(RESOURCE_REFUSED); /* the hardware is gone, too */
+	expect(RESOURCE_FAILED);
+	fire(RESOURCE_TIMER_STATE);
+	expect(RESOURCE_STARTING);
+	assert_string_equal(world.text, "bad");
+	end();
+}
+
+static void test_configuration_cannot_be_sent(void **state)
+{
+	bring_to(RESOURCE_SERVING);
+	world.configure_result = -EMFILE;
+	update("two", NULL);
+	expect(RESOURCE_SERVING);
+	assert_int_equal(wait_of(RESOURCE_TIMER_ANSWER), 10 * USEC_PER_SEC);
+	fire(RESOURCE_TIMER_ANSWER);
+	expect(RESOURCE_SERVING);
+	world.configure_result = 0;
+	fire(RESOURCE_TIMER_ANSWER);
+	assert_string_equal(world.text, "two");
+	tell(RESOURCE_READY);
+	expect(RESOURCE_SERVING);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_reload_keeps_the_child),
+		cmocka_unit_test(test_refused_reload_keeps_the_old),
+		cmocka_unit_test(test_refused_after_a_crash),
+		cmocka_unit_test(test_configuration_cannot_be_sent),
+		cmocka_unit_test(test_another_user_needs_another_process),
+	};
+
+	log_setup("test-resource-reload", LOG_TARGET_TEXT, LOG_CRIT);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When a resource registers with the kubelet, again, and how often.
+ */
+#include "resource-fixture.h"
+
+static void test_registration_backoff(void **state)
+{
+	uint64_t expected = 100 * USEC_PER_MSEC;
+
+	bring_to(RESOURCE_REGISTERING);
+	for (unsigned i = 0; i < 12; i++) {
+		uint64_t delay;
+
+		tell(RESOURCE_SESSION_ENDED);
+		expect(RESOURCE_WAITING);
+		delay = wait_of(RESOURCE_TIMER_STATE);
+		assert_true(delay >= expected * 9 / 10 && delay <= expected * 11 / 10);
+		fire(RESOURCE_TIMER_STATE);
+		expect(RESOURCE_REGISTERING);
+		expected = MIN_OF(expected * 2, 10 * USEC_PER_SEC);
+	}
+	tell(RESOURCE_REGISTERED);
+	tell(RESOURCE_WATCHED);
+	world.now += 2 * USEC_PER_SEC;
+	tell(RESOURCE_SESSION_ENDED);
+	expect(RESOURCE_REGISTERING); /* at once */
+	tell(RESOURCE_SESSION_ENDED);
+	assert_true(wait_of(RESOURCE_TIMER_STATE) <= 110 * USEC_PER_MSEC);
+	assert_int_equal(world.starts, 1);
+	end();
+}
+
+/* A kubelet that takes us and drops us again must not be kept busy; a new one is greeted at once.
+ */
+static void test_short_sessions(void **state)
+{
+	bring_to(RESOURCE_SERVING);
+	tell(RESOURCE_SESSION_ENDED);
+	expect(RESOURCE_REGISTERING);
+	for (unsigned i = 0; i < 5; i++) {
+		tell(RESOURCE_REGISTERED);
+		tell(RESOURCE_WATCHED);
+		tell(RESOURCE_SESSION_ENDED);
+		expect(RESOURCE_WAITING);
+		assert_true(wait_of(RESOURCE_TIMER_STATE) >= 90 * USEC_PER_MSEC << i);
+		fire(RESOURCE_TIMER_STATE);
+	}
+	tell(RESOURCE_SESSION_ENDED);
+	tell(RESOURCE_KUBELET);
+	expect(RESOURCE_REGISTERING);
+	tell(RESOURCE_SESSION_ENDED);
+	assert_true(wait_of(RESOURCE_TIMER_STATE) <= 110 * USEC_PER_MSEC);
+	end();
+}
+
+static void test_kubelet_away(void **state)
+{
+	uint64_t expected = USEC_PER_MSEC;
+
+	bring_to(RESOURCE_WAITING);
+	world.session_result = -ENOENT;
+	tell(RESOURCE_KUBELET);
+	expect(RESOURCE_WAITING);
+	assert_int_equal(world.timers[RESOURCE_TIMER_STATE], USEC_INFINITY);
+	world.session_result = -ECONNREFUSED;
+	tell(RESOURCE_KUBELET);
+	for (unsigned i = 0; i < 15; i++) {
+		uint64_t delay = wait_of(RESOURCE_TIMER_STATE);
+
+		assert_true(delay >= expected * 9 / 10 && delay <= expected * 11 / 10);
+		fire(RESOURCE_TIMER_STATE);
+		expected = MIN_OF(expected * 2, USEC_PER_SEC);
+	}
+	tell(RESOURCE_KUBELET);
+	assert_true(wait_of(RESOURCE_TIMER_STATE) <= 2 * USEC_PER_MSEC);
+	world.session_result = -EACCES;
+	fire(RESOURCE_TIMER_STATE);
+	assert_true(wait_of(RESOURCE_TIMER_STATE) >= 90 * USEC_PER_MSEC);
+	assert_string_equal(world.resource->reason, "no session");
+	end();
+}
+
+static void test_kubelet_never_disturbs(void **state)
+{
+	bring_to(RESOURCE_SERVING);
+	for (unsigned i = 0; i < 100; i++)
+		tell(RESOURCE_KUBELET);
+	expect(RESOURCE_SERVING);
+	assert_int_equal(world.sessions, 1);
+	assert_int_equal(world.ends, 0);
+	end();
+}
+
+/* A kubelet that comes by itself may come in an hour. */
+static void test_watched_session_waits(void **state)
+{
+	begin();
+	world.session_result = 1;
+	tell(RESOURCE_START);
+	tell(RESOURCE_READY);
+	expect(RESOURCE_REGISTERING);
+	assert_int_equal(wait_of(RESOURCE_TIMER_STATE), USEC_INFINITY);
+	tell(RESOURCE_WATCHED);
+	expect(RESOURCE_REGISTERING);
+	tell(RESOURCE_REGISTERED);
+	expect(RESOURCE_SERVING);
+	tell(RESOURCE_SESSION_ENDED);
+	expect(RESOURCE_REGISTERING);
+	assert_int_equal(world.sessions, 2);
+	assert_int_equal(wait_of(RESOURCE_TIMER_STATE), USEC_INFINITY);
+	/* Registered, but not watched: that has a limit. */
+	tell(RESOURCE_REGISTERED);
+	assert_int_equal(wait_of(RESOURCE_TIMER_STATE), RESOURCE_WATCH_TIMEOUT);
+	end();
+}
+
+static void test_both_orders_of_registration(void **state)
+{
+	bring_to(RESOURCE_REGISTERING);
+	tell(RESOURCE_WATCHED);
+	expect(RESOURCE_REGISTERING);
+	assert_int_equal(wait_of(RESOURCE_TIMER_STATE), 30 * USEC_PER_SEC);
+	tell(RESOURCE_REGISTERED);
+	expect(RESOURCE_SERVING);
+	assert_string_equal(resource_state_name(world.resource), "serving");
+	assert_string_equal(world.resource->reason, "");
+	end();
+
+	bring_to(RESOURCE_REGISTERING);
+	tell(RESOURCE_REGISTERED);
+	expect(RESOURCE_REGISTERING);
+	assert_int_equal(wait_of(RESOURCE_TIMER_STATE), 15 * USEC_PER_SEC);
+	fire(RESOURCE_TIMER_STATE);
+	expect(RESOURCE_ENDING);
+	assert_int_equal(world.ends, 1);
+	tell(RESOURCE_SESSION_ENDED);
+	expect(RESOURCE_WAITING);
+	assert_int_equal(wait_of(RESOURCE_TIMER_STATE), 100 * USEC_PER_MSEC);
+	fire(RESOURCE_TIMER_STATE);
+	assert_false(world.resource->registered); /* nothing of the last session is left */
+	tell(RESOURCE_WATCHED);
+	expect(RESOURCE_REGISTERING);
+	end();
+}
+
+static void test_new_directory(void **state)
+{
+	bring_to(RESOURCE_SERVING);
+	tell(RESOURCE_RENEW);
+	expect(RESOURCE_ENDING);
+	assert_int_equal(world.sessions, 1);
+	tell(RESOURCE_SESSION_ENDED);
+	expect(RESOURCE_REGISTERING); /* at once */
+	assert_int_equal(world.sessions, 2);
+	assert_int_equal(world.starts, 1);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_registration_backoff),
+		cmocka_unit_test(test_short_sessions),
+		cmocka_unit_test(test_kubelet_away),
+		cmocka_unit_test(test_kubelet_never_disturbs),
+		cmocka_unit_test(test_watched_session_waits),
+		cmocka_unit_test(test_both_orders_of_registration),
+		cmocka_unit_test(test_new_directory),
+	};
+
+	log_setup("test-resource-session", LOG_TARGET_TEXT, LOG_CRIT);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

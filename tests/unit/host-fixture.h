@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * A directory tree that stands for a machine, a resource declared by a text, and an event loop that
- * runs until something is so.
+ * A directory tree that stands for a machine, a resource declared by a text, what is seen of its
+ * devices, and an event loop that runs until something is so.
  */
 
 #include <setjmp.h>
@@ -20,6 +20,7 @@
 #include <systemd/sd-event.h>
 
 #include "config/config.h"
+#include "drivers/inventory.h"
 
 /* libconfig 1.5 loses the string before a syntax error. */
 const char *__lsan_default_suppressions(void);
@@ -160,6 +161,23 @@ static inline char *declare_problem(const char *text)
 static inline const struct declaration *declaration_of(const struct config *config)
 {
 	return &config->resources[0].declaration;
+}
+
+/* "id", "id!" if unhealthy, and "id?" if gone, each with a space behind it. */
+static inline const char *seen_in(struct inventory *inventory)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	static char text[8192];
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < snapshot->n_units && used < sizeof(text); i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s ",
+			snapshot->units[i].device->id,
+			snapshot->units[i].healthy           ? ""
+				: snapshot->units[i].present ? "!"
+							     : "?");
+	return text;
 }
 
 /* Runs the loop until the condition holds. */

@@ -7,16 +7,23 @@
 
 #include "host-fixture.h"
 
-#include "drivers/inventory.h"
-
 static struct config *config;
 static struct inventory *inventory;
+static unsigned told; /* how often a change was */
 
 static inline int inventory_teardown(void **state)
 {
 	inventory = inventory_free(inventory);
 	config = config_free(config);
+	told = 0;
 	return host_teardown(state);
+}
+
+static inline void on_change(struct inventory *changed, void *userdata)
+{
+	assert_ptr_equal(changed, inventory);
+	assert_ptr_equal(userdata, &told);
+	told++;
 }
 
 /* Starts the inventory of "driver = ...; match = ...;" and whatever else, in place of an earlier
@@ -28,11 +35,18 @@ static inline void start(const char *text)
 	inventory = inventory_free(inventory);
 	config = config_free(config);
 	config = declare(text);
-	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
-				 &inventory),
+	told = 0;
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 &told, &inventory),
 		0);
 	if (inventory_start(inventory, &error) < 0)
 		fail_msg("%s", error.message);
+	assert_int_equal(told, 0);
+}
+
+static inline const char *seen(void)
+{
+	return seen_in(inventory);
 }
 
 /* Whether the last scan found the device. */

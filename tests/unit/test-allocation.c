@@ -3,10 +3,10 @@
  * What containers get, and what pods are told when they get nothing.
  * docs/complaints.md: R19, W5, M11.
  */
+#include "allocation-fixture.h"
 #include "inventory-fixture.h"
 
 #include "common/log.h"
-#include "drivers/allocation.h"
 
 static int setup(void **state)
 {
@@ -50,14 +50,7 @@ static void expect(const char *ids, const char *expected)
 				: node->read_only ? "ro"
 						  : "rw");
 	}
-	for (size_t i = 0; i < allocation.n_env; i++)
-		(void)fprintf(
-			stream, "env %s=%s\n", allocation.env[i].name, allocation.env[i].value);
-	for (size_t i = 0; i < allocation.n_annotations; i++)
-		(void)fprintf(stream, "annotation %s=%s\n", allocation.annotations[i].name,
-			allocation.annotations[i].value);
-	for (size_t i = 0; i < allocation.n_cdi; i++)
-		(void)fprintf(stream, "cdi %s\n", allocation.cdi[i]);
+	print_allocation_texts(&allocation, stream);
 	assert_int_equal(fclose(stream), 0);
 	assert_string_equal(text, expected);
 }

@@ -3,10 +3,10 @@
  * CDI documents: names by its rules, the lowest version, and each device with what belongs to it
  * alone. The rules as a whole are in tests/promises/cdi.py.
  */
+#include "allocation-fixture.h"
 #include "inventory-fixture.h"
 
 #include "common/log.h"
-#include "drivers/allocation.h"
 #include "drivers/cdi.h"
 #include "drivers/publication.h"
 
@@ -275,14 +275,7 @@ static char *answer(const char *const *ids, size_t n)
 	for (size_t i = 0; i < allocation.n_nodes; i++)
 		(void)fprintf(stream, "%s %s\n", allocation.nodes[i].mount ? "mount" : "node",
 			allocation.nodes[i].host);
-	for (size_t i = 0; i < allocation.n_env; i++)
-		(void)fprintf(
-			stream, "env %s=%s\n", allocation.env[i].name, allocation.env[i].value);
-	for (size_t i = 0; i < allocation.n_annotations; i++)
-		(void)fprintf(stream, "annotation %s=%s\n", allocation.annotations[i].name,
-			allocation.annotations[i].value);
-	for (size_t i = 0; i < allocation.n_cdi; i++)
-		(void)fprintf(stream, "cdi %s\n", allocation.cdi[i]);
+	print_allocation_texts(&allocation, stream);
 	assert_int_equal(fclose(stream), 0);
 	return text;
 }

@@ -3,10 +3,10 @@
  * Driver "exec" within an inventory: what a container gets of what a program says, and that neither
  * a reload nor a restart loses anything.
  */
+#include "allocation-fixture.h"
 #include "host-fixture.h"
 
 #include "common/log.h"
-#include "drivers/allocation.h"
 #include "drivers/memory.h"
 
 struct side {
@@ -71,21 +71,9 @@ static void start(struct side *side)
 		fail_msg("%s", error.message);
 }
 
-/* "id", "id!" if unhealthy, and "id?" if gone, each with a space behind it. */
 static const char *seen(struct side *side)
 {
-	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(side->inventory);
-	static char text[4096];
-	size_t used = 0;
-
-	text[0] = '\0';
-	for (size_t i = 0; i < snapshot->n_units && used < sizeof(text); i++)
-		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s ",
-			snapshot->units[i].device->id,
-			snapshot->units[i].healthy           ? ""
-				: snapshot->units[i].present ? "!"
-							     : "?");
-	return text;
+	return seen_in(side->inventory);
 }
 
 #define POLL(file)                                                            \
@@ -163,14 +151,7 @@ static void expect(const char *ids[], size_t n, const char *expected)
 	for (size_t i = 0; i < allocation.n_nodes; i++)
 		(void)fprintf(stream, "%s %s %s\n", allocation.nodes[i].mount ? "mount" : "node",
 			allocation.nodes[i].host, allocation.nodes[i].path);
-	for (size_t i = 0; i < allocation.n_env; i++)
-		(void)fprintf(
-			stream, "env %s=%s\n", allocation.env[i].name, allocation.env[i].value);
-	for (size_t i = 0; i < allocation.n_annotations; i++)
-		(void)fprintf(stream, "annotation %s=%s\n", allocation.annotations[i].name,
-			allocation.annotations[i].value);
-	for (size_t i = 0; i < allocation.n_cdi; i++)
-		(void)fprintf(stream, "cdi %s\n", allocation.cdi[i]);
+	print_allocation_texts(&allocation, stream);
 	assert_int_equal(fclose(stream), 0);
 	assert_string_equal(text, expected);
 }

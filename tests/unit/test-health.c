@@ -3,48 +3,18 @@
  * Verdicts by the law alone, then probes of files and programs through an inventory.
  * docs/complaints.md: W6, M5.
  */
-#include "host-fixture.h"
+#include "inventory-fixture.h"
 
 #include "common/log.h"
-#include "drivers/inventory.h"
 #include "drivers/probe.h"
-
-static struct config *config;
-static struct inventory *inventory;
-static unsigned told;
 
 static int setup(void **state)
 {
 	int r = host_setup(state);
 
 	log_setup("test-health", LOG_TARGET_TEXT, LOG_CRIT);
-	told = 0;
 	host_mkdir("/run");
 	return r;
-}
-
-static int teardown(void **state)
-{
-	inventory = inventory_free(inventory);
-	config = config_free(config);
-	return host_teardown(state);
-}
-
-static void on_change(struct inventory *changed, void *userdata)
-{
-	told++;
-}
-
-static void start(const char *text)
-{
-	struct error error;
-
-	config = declare(text);
-	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
-				 &told, &inventory),
-		0);
-	if (inventory_start(inventory, &error) < 0)
-		fail_msg("%s", error.message);
 }
 
 /* Why the unit is not healthy; "" if it is. */
@@ -368,7 +338,7 @@ static void test_exec_hangs(void **state)
 		RUN_UNTIL(strstr(reason(i), "did not end within 1 s"));
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, inventory_teardown)
 
 int main(void)
 {

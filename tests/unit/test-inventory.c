@@ -3,67 +3,17 @@
  * Inventories over real directories and real inotify: what is told, when, and what a snapshot says.
  * docs/complaints.md: R8.
  */
-#include "host-fixture.h"
+#include "inventory-fixture.h"
 
 #include <sys/resource.h>
 
 #include "common/log.h"
-#include "drivers/inventory.h"
 #include "drivers/list-size.h"
-
-static struct config *config;
-static struct inventory *inventory;
-static unsigned told;
 
 static int setup(void **state)
 {
 	log_setup("test-inventory", LOG_TARGET_TEXT, LOG_CRIT);
-	told = 0;
 	return host_setup(state);
-}
-
-static int teardown(void **state)
-{
-	inventory = inventory_free(inventory);
-	config = config_free(config);
-	return host_teardown(state);
-}
-
-static void on_change(struct inventory *changed, void *userdata)
-{
-	assert_ptr_equal(changed, inventory);
-	assert_ptr_equal(userdata, &told);
-	told++;
-}
-
-static void start(const char *text)
-{
-	struct error error;
-
-	config = declare(text);
-	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
-				 &told, &inventory),
-		0);
-	if (inventory_start(inventory, &error) < 0)
-		fail_msg("%s", error.message);
-	assert_int_equal(told, 0);
-}
-
-/* "id", "id!" if unhealthy, and "id?" if gone, each with a space behind it. */
-static const char *seen(void)
-{
-	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
-	static char text[8192];
-	size_t used = 0;
-
-	text[0] = '\0';
-	for (size_t i = 0; i < snapshot->n_units && used < sizeof(text); i++)
-		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s ",
-			snapshot->units[i].device->id,
-			snapshot->units[i].healthy           ? ""
-				: snapshot->units[i].present ? "!"
-							     : "?");
-	return text;
 }
 
 static void test_hotplug(void **state)
@@ -319,7 +269,7 @@ static void test_without_inotify(void **state)
 	RUN_UNTIL(told == 2);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, inventory_teardown)
 
 int main(void)
 {

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver "pci": the nodes that a function's driver, UIO, vDPA and mediated devices have.
+ */
+#include "pci-machine-fixture.h"
+
+static void test_nodes(void **state)
+{
+	plant_host();
+	pci_bind("0000:03:00.0", "amdgpu");
+	pci_write("0000:03:00.0", "drm/card0/uevent", "DEVNAME=dri/card0\n");
+	pci_write("0000:03:00.0", "drm/renderD128/uevent", "DEVNAME=dri/renderD128\n");
+	pci_write("0000:03:00.0", "0000:04:00.0/uevent", "PCI_SLOT_NAME=0000:04:00.0\n");
+	pci_write("0000:03:00.0", "0000:04:00.0/nvme/nvme0/uevent", "DEVNAME=nvme0\n");
+	expect("{ vendor = 0x10de; }",
+		"0000:03:00.0: /dev/dri/card0 /dev/dri/renderD128\n"
+		"0000:03:00.1! 0000:03:00.1 is bound to no driver, so it has no device node: load its "
+		"driver, or see what the kernel says of it in its log\n");
+	expect("{ class = 0x0302; nodes = \"/dev/dri/renderD*\"; permissions = \"rwm\"; }",
+		"0000:03:00.0: /dev/dri/renderD128\n");
+	assert_string_equal(scan.devices[0]->nodes[0].permissions, "rwm");
+	expect("{ class = 0x0302; nodes = ( \"/dev/*\", \"/dev/d*/c*\" ); }",
+		"0000:03:00.0: /dev/dri/card0\n");
+	expect("{ class = 0x0302; nodes = \"/dev/accel/*\"; }",
+		"0000:03:00.0! 0000:03:00.0 has no device node that match.nodes names from its driver "
+		"amdgpu\n");
+}
+
+static void test_uio(void **state)
+{
+	plant_host();
+	expect("{ access = \"uio\"; functions = \"0\"; vendor = 0x8086; }",
+		"0000:6b:00.1! 0000:6b:00.1 is bound to no driver, which makes no UIO device of it: "
+		"driverctl set-override 0000:6b:00.1 uio_pci_generic\n");
+	pci_bind("0000:6b:00.1", "igb_uio");
+	pci_write("0000:6b:00.1", "uio/uio3/uevent", "DEVNAME=uio3\n");
+	expect("{ access = \"uio\"; functions = \"0\"; vendor = 0x8086; }",
+		"0000:6b:00.1: /dev/uio3\n");
+	expect_variable_of(0, "uio", "uio3");
+	expect_variable_of(0, "info",
+		"{\"generic\":{\"deviceID\":\"0000:6b:00.1\"},\"uio\":{\"mount\":\"/dev/uio3\"}}");
+}
+
+#define VDPA "{ access = \"vdpa\"; vendor = 0x8086; functions = \"0\"; }"
+
+static void test_vdpa(void **state)
+{
+	plant_host();
+	pci_write("0000:6b:00.1", "power/control", "auto\n");
+	expect(VDPA,
+		"0000:6b:00.1! 0000:6b:00.1 has no vDPA device: vdpa dev add name vdpa-0000:6b:00.1 "
+		"mgmtdev pci/0000:6b:00.1\n");
+	pci_write("0000:6b:00.1", "vdpa0/uevent", "");
+	host_mkdir("/sys/bus/vdpa/drivers/virtio_vdpa");
+	pci_link("../../../../bus/vdpa", "0000:6b:00.1", "vdpa0/subsystem");
+	pci_link("../../../../bus/vdpa/drivers/virtio_vdpa", "0000:6b:00.1", "vdpa0/driver");
+	expect(VDPA,
+		"0000:6b:00.1! vdpa0 of 0000:6b:00.1 is bound to virtio_vdpa, not to vhost_vdpa: "
+		"driverctl -b vdpa set-override vdpa0 vhost_vdpa\n");
+	pci_write("0000:6b:00.1", "vdpa0/vhost-vdpa-0/uevent", "DEVNAME=vhost-vdpa-0\n");
+	expect(VDPA, "0000:6b:00.1: /dev/vhost-vdpa-0\n");
+	expect_variable_of(0, "info",
+		"{\"generic\":{\"deviceID\":\"0000:6b:00.1\"},"
+		"\"vdpa\":{\"mount\":\"/dev/vhost-vdpa-0\"}}");
+}
+
+static void test_mdev(void **state)
+{
+	plant_host();
+	pci_bind("0000:03:00.0", "nvidia");
+	pci_write("0000:03:00.0", "numa_node", "0\n");
+	pci_write("0000:03:00.0", "mdev_supported_types/nvidia-222/name", "GRID T4-1B\n");
+	pci_write("0000:03:00.0", "mdev_supported_types/nvidia-233/name", "GRID T4-2Q\n");
+	plant_mdev(UUID_1, "nvidia-222", "61");
+	plant_mdev(UUID_2, "nvidia-233", NULL);
+	expect("{ access = \"mdev\"; mdev_type = \"GRID T4-1B\"; }",
+		UUID_1 ": /dev/vfio/61 /dev/vfio/vfio\n");
+	expect_variable_of(0, "bdf", "0000:03:00.0");
+	expect_variable_of(0, "mdev_type", "nvidia-222");
+	expect_variable_of(0, "iommu_group", "61");
+	assert_int_equal(scan.devices[0]->n_numa, 1);
+	expect("{ access = \"mdev\"; mdev_type = \"nvidia-233\"; vendor = 0x10de; }",
+		UUID_2 "! it has no IOMMU group: the module of nvidia for VFIO must be loaded\n");
+	expect_ids("pci",
+		"{ access = \"mdev\"; vendor = 0x10de; mdev_type = \"x\"; }, "
+		"{ access = \"mdev\"; vendor = 0x10de; }",
+		UUID_1 " " UUID_2 " ");
+	expect_ids("pci", "{ access = \"mdev\"; vendor = 0x8086; }", "");
+	/* The function itself is another resource's affair. */
+	expect_ids("pci", "{ access = \"mdev\"; vendor = 0x10de; }, { class = 0x0302; }",
+		"0000:03:00.0 " UUID_1 " " UUID_2 " ");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_nodes),
+		TEST(test_uio),
+		TEST(test_vdpa),
+		TEST(test_mdev),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver "pci": functions by their IOMMU groups, and why one cannot be given away.
+ * docs/complaints.md: W10.
+ */
+#include "pci-machine-fixture.h"
+
+static void test_vfio(void **state)
+{
+	plant_host();
+	expect(GPU,
+		"0000:03:00.0! 0000:03:00.0 is bound to no driver: driverctl set-override 0000:03:00.0 "
+		"vfio-pci\n");
+	pci_bind("0000:03:00.0", "nouveau");
+	expect(GPU,
+		"0000:03:00.0! 0000:03:00.0 is bound to nouveau, not to vfio-pci: driverctl "
+		"set-override 0000:03:00.0 vfio-pci\n");
+	pci_bind("0000:03:00.0", NULL);
+	pci_bind("0000:03:00.0", "vfio-pci");
+	expect(GPU,
+		"0000:03:00.0! 0000:03:00.0 has no IOMMU group: enable the IOMMU in the firmware and "
+		"the kernel (intel_iommu=on), or VFIO without it (enable_unsafe_noiommu_mode)\n");
+	pci_join_group("0000:03:00.0", "45");
+	expect(GPU, "0000:03:00.0: /dev/vfio/45 /dev/vfio/vfio\n");
+	expect_variable_of(0, "iommu_group", "45");
+	expect_variable_of(0, "addresses", "0000:03:00.0");
+	expect_variable_of(0, "driver", "vfio-pci");
+	expect_variable_of(0, "info",
+		"{\"generic\":{\"deviceID\":\"0000:03:00.0\"},"
+		"\"vfio\":{\"dev-mount\":\"/dev/vfio/45\",\"mount\":\"/dev/vfio/vfio\"}}");
+	host_write("/sys/kernel/iommu_groups/45/name", "vfio-noiommu\n");
+	expect(GPU, "0000:03:00.0: /dev/vfio/noiommu-45 /dev/vfio/vfio\n");
+}
+
+static void test_vfio_drivers(void **state)
+{
+	plant_host();
+	pci_bind("0000:6b:00.1", "qat_vfio_pci");
+	pci_join_group("0000:6b:00.1", "200");
+	pci_bind("0000:6b:00.2", "nvidia");
+	pci_join_group("0000:6b:00.2", "201");
+	pci_write("0000:6b:00.2", "nvidia/current_vgpu_type", "0\n");
+	expect("{ access = \"vfio\"; vendor = 0x8086; role = \"vf\"; }",
+		"0000:6b:00.1: /dev/vfio/200 /dev/vfio/vfio\n"
+		"0000:6b:00.2! 0000:6b:00.2 is bound to nvidia, not to vfio-pci: driverctl "
+		"set-override 0000:6b:00.2 vfio-pci\n");
+	pci_write("0000:6b:00.2", "nvidia/current_vgpu_type", "527\n");
+	expect("{ access = \"vfio\"; vendor = 0x8086; functions = \"1\"; }",
+		"0000:6b:00.2: /dev/vfio/201 /dev/vfio/vfio\n");
+
+	/* Who has the physical function has the virtual ones. */
+	pci_bind("0000:6b:00.0", NULL);
+	pci_bind("0000:6b:00.0", "vfio-pci");
+	pci_join_group("0000:6b:00.0", "202");
+	expect("{ access = \"vfio\"; vendor = 0x8086; role = \"pf\"; }",
+		"0000:6b:00.0! 0000:6b:00.0 has 2 virtual functions, which would go with it: write 0 "
+		"to its sriov_numvfs, or match them instead with role = \"vf\"\n");
+}
+
+static void test_group_viable(void **state)
+{
+	plant_group();
+	/* A bridge with its driver and a function without one are in nobody's way. */
+	expect(GPU, "0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
+	pci_bind("0000:03:00.1", "snd_hda_intel");
+	expect(GPU,
+		"0000:03:00.0! IOMMU group 12 cannot be given away, its member 0000:03:00.1 is bound "
+		"to snd_hda_intel: driverctl set-override 0000:03:00.1 vfio-pci\n");
+	expect("{ access = \"vfio\"; class = 0x0302; iommu_group = \"ignore\"; }",
+		"0000:03:00.0! IOMMU group 12 cannot be given away, its member 0000:03:00.1 is bound "
+		"to snd_hda_intel: driverctl set-override 0000:03:00.1 vfio-pci\n");
+	pci_bind("0000:03:00.1", NULL);
+	pci_bind("0000:03:00.1", "pci-stub");
+	expect(GPU, "0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
+}
+
+static void test_group_policies(void **state)
+{
+	plant_group();
+	pci_bind("0000:03:00.1", "vfio-pci");
+	expect("{ access = \"vfio\"; vendor = 0x10de; }",
+		"0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
+	expect_variable_of(0, "addresses", "0000:03:00.0,0000:03:00.1");
+	expect("{ access = \"vfio\"; vendor = 0x10de; iommu_group = \"ignore\"; }",
+		"0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n"
+		"0000:03:00.1: /dev/vfio/12 /dev/vfio/vfio\n");
+	expect_variable_of(1, "addresses", "0000:03:00.1");
+	expect("{ access = \"vfio\"; class = 0x0302; iommu_group = \"refuse\"; }",
+		"0000:03:00.0! 0000:03:00.0 shares IOMMU group 12 with 1 more (0000:03:00.1 ...), "
+		"which would go with it: iommu_group = \"fold\" makes one device of them\n");
+
+	/* The id is the group's, whichever function of it is meant, so that no other resource has
+	 * the same group under another id. */
+	expect("{ access = \"vfio\"; class = 0x0403; }",
+		"0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
+	expect_variable_of(0, "bdf", "0000:03:00.1");
+	expect_variable_of(0, "addresses", "0000:03:00.1");
+	pci_join_group("0000:02:00.0", "12");
+	expect_ids("pci", "{ access = \"vfio\"; vendor = 0x10de; }", "0000:02:00.0 ");
+	expect_variable_of(0, "bdf", "0000:03:00.0");
+	expect_variable_of(0, "addresses", "0000:03:00.0,0000:03:00.1");
+
+	pci_plant("0000:9a:00.0", "0x1000", "0x1", "0x010700");
+	pci_plant("0000:10:00.0", "0x1000", "0x1", "0x010700");
+	pci_join_group("0000:9a:00.0", "77");
+	pci_join_group("0000:10:00.0", "77");
+	expect_ids("pci", "{ access = \"vfio\"; vendor = 0x1000; }", "0000:10:00.0 ");
+	expect_variable_of(0, "addresses", "0000:10:00.0,0000:9a:00.0");
+}
+
+static void test_fold_tells_of_all(void **state)
+{
+	plant_group();
+	expect("{ access = \"vfio\"; vendor = 0x10de; }",
+		"0000:03:00.0! 0000:03:00.1 is bound to no driver: driverctl set-override 0000:03:00.1 "
+		"vfio-pci\n");
+}
+
+/* Own nodes and what is claimed beside them; nobody owns the node that all groups need. */
+static void expect_own(size_t index, const char *expected)
+{
+	const struct device *device = scan.devices[index];
+	char text[512] = "";
+	size_t length = 0;
+
+	for (size_t i = 0; i < device->n_nodes; i++)
+		if (!device->nodes[i].shared)
+			length += (size_t)snprintf(
+				text + length, sizeof(text) - length, "%s ", device->nodes[i].host);
+	for (size_t i = 0; i < device->claims.count; i++)
+		length += (size_t)snprintf(
+			text + length, sizeof(text) - length, "%s ", device->claims.items[i]);
+	assert_string_equal(text, expected);
+}
+
+static void test_what_is_its_own(void **state)
+{
+	plant_group();
+	pci_bind("0000:03:00.1", "vfio-pci");
+	list_entries("pci", "{ access = \"vfio\"; vendor = 0x10de; }");
+	expect_own(0, "/dev/vfio/12 pci:0000:03:00.0 pci:0000:03:00.1 ");
+	pci_write("0000:03:00.0", "vfio-dev/vfio7/uevent", "DEVNAME=vfio/devices/vfio7\n");
+	list_entries("pci", "{ access = \"vfio-cdev\"; class = 0x0302; }");
+	expect_own(0, "/dev/vfio/devices/vfio7 pci:0000:03:00.0 ");
+}
+
+static void test_vfio_cdev(void **state)
+{
+	plant_group();
+	expect("{ access = \"vfio-cdev\"; class = 0x0302; }",
+		"0000:03:00.0! 0000:03:00.0 has no node in /dev/vfio/devices: the kernel needs "
+		"CONFIG_VFIO_DEVICE_CDEV, or use access = \"vfio\"\n");
+	pci_write("0000:03:00.0", "vfio-dev/vfio7/uevent", "DEVNAME=vfio/devices/vfio7\n");
+	expect("{ access = \"vfio-cdev\"; class = 0x0302; }",
+		"0000:03:00.0: /dev/vfio/devices/vfio7 /dev/iommu\n");
+	pci_bind("0000:03:00.1", "vfio-pci");
+	pci_write("0000:03:00.1", "vfio-dev/vfio8/uevent", "DEVNAME=vfio/devices/vfio8\n");
+	expect("{ access = \"vfio-cdev\"; vendor = 0x10de; }",
+		"0000:03:00.0: /dev/vfio/devices/vfio7 /dev/iommu /dev/vfio/devices/vfio8 "
+		"/dev/iommu\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_vfio),
+		TEST(test_vfio_drivers),
+		TEST(test_group_viable),
+		TEST(test_group_policies),
+		TEST(test_fold_tells_of_all),
+		TEST(test_what_is_its_own),
+		TEST(test_vfio_cdev),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

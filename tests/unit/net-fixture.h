@@ -12,6 +12,7 @@
 #include "drivers/scan.h"
 
 #define BRIDGE "/sys/devices/pci0000:3a/0000:3a:00.0"
+#define NET    "driver = \"net\"; match = "
 
 static char fixture_text[1024];
 
@@ -174,12 +175,12 @@ static inline int net_setup(void **state)
 }
 
 /* The scan of a declaration. */
-static inline void net_scan(const struct config *config, struct scan *scan)
+static inline void net_scan(const struct config *declared, struct scan *scan)
 {
 	struct error error;
 
 	scan->root = host_root;
-	if (declaration_of(config)->driver->list(declaration_of(config), scan, &error) < 0)
+	if (declaration_of(declared)->driver->list(declaration_of(declared), scan, &error) < 0)
 		fail_msg("%s", error.message);
 	scan_sort(scan);
 }
@@ -187,11 +188,11 @@ static inline void net_scan(const struct config *config, struct scan *scan)
 /* Ids of what a declaration finds, "!" behind one with a problem, each with a space behind it. */
 static inline const char *net_found(const char *text)
 {
-	_cleanup_config_ struct config *config = declare(text);
+	_cleanup_config_ struct config *declared = declare(text);
 	_cleanup_scan_ struct scan scan = { 0 };
 	size_t used = 0;
 
-	net_scan(config, &scan);
+	net_scan(declared, &scan);
 	fixture_text[0] = '\0';
 	for (size_t i = 0; i < scan.n_devices; i++)
 		used += (size_t)snprintf(fixture_text + used, sizeof(fixture_text) - used, "%s%s ",

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver "net" over time: that an interface which is in a container is still there, and what comes
+ * and goes.
+ */
+#include "inventory-fixture.h"
+#include "net-fixture.h"
+
+#include <sys/mman.h>
+
+#include "common/log.h"
+#include "drivers/allocation.h"
+
+static void allocate(const char *id)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	_cleanup_allocation_ struct allocation allocation = { 0 };
+	struct error error;
+
+	if (allocation_build(
+		    declaration_of(config), snapshot, host_root, &id, 1, &allocation, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+/* Something else comes, so that a scan is known to have been. */
+static void pass_scan(const char *name)
+{
+	unsigned before = told;
+
+	plant_interface("/sys/devices/virtual", name, 280);
+	RUN_UNTIL(told > before);
+}
+
+static void test_function_stays(void **state)
+{
+	start(NET "( { role = \"vf\"; driver = \"iavf\"; }, "
+		  "{ type = \"interface\"; interface = \"vcan*\"; } );");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 vcan0 ");
+	unplant_interface(BRIDGE "/0000:3b:02.0", "ens785f0v0");
+	pass_scan("vcan1");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 vcan0 vcan1 ");
+}
+
+static void test_lent_stays(void **state)
+{
+	start(NET
+		"( { type = \"interface\"; kind = \"can\"; }, { interface = \"ens785f0v*\"; } );");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 can0 vcan0 ");
+	allocate("vcan0");
+	allocate("can0");
+	allocate("0000:3b:02.0");
+	unplant_interface("/sys/devices/virtual", "vcan0");
+	unplant_interface(SPI, "can0");
+	unplant_interface(BRIDGE "/0000:3b:02.0", "ens785f0v0");
+	/* Nobody was given this one: it is not in a container. */
+	unplant_interface(BRIDGE "/0000:3b:02.1", "ens785f0v1");
+	pass_scan("vcan1");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1? can0 vcan0 vcan1 ");
+
+	/* What is plugged out is not in a container either. */
+	host_rename(SPI, "/sys/devices/gone");
+	pass_scan("vcan2");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1? can0? vcan0 vcan1 vcan2 ");
+
+	/* Back from the container; when it goes then, it is gone. */
+	host_rename("/sys/devices/virtual/moved-vcan0", "/sys/devices/virtual/net/vcan0");
+	host_symlink("../../devices/virtual/net/vcan0", "/sys/class/net/vcan0");
+	pass_scan("vcan3");
+	unplant_interface("/sys/devices/virtual", "vcan0");
+	pass_scan("vcan4");
+	assert_string_equal(
+		seen(), "0000:3b:02.0 0000:3b:02.1? can0? vcan0? vcan1 vcan2 vcan3 vcan4 ");
+
+	/* Plugged in again, it is nobody's. */
+	host_rename("/sys/devices/gone", SPI);
+	host_rename(SPI "/moved-can0", SPI "/net/can0");
+	host_symlink(SPI "/net/can0", "/sys/class/net/can0");
+	RUN_UNTIL(strstr(seen(), "can0 "));
+	unplant_interface(SPI, "can0");
+	RUN_UNTIL(strstr(seen(), "can0? vcan0?"));
+}
+
+/* The kubelet knows when a pod that took an interface along has ended. */
+static void test_lent_is_dropped(void **state)
+{
+	start(NET "( { type = \"interface\"; kind = \"can\"; } );");
+	allocate("vcan0");
+	allocate("can0");
+	unplant_interface("/sys/devices/virtual", "vcan0");
+	unplant_interface(SPI, "can0");
+	pass_scan("vcan1");
+	assert_int_equal(inventory_drop_gone(inventory, "vcan0\n", now_usec(CLOCK_MONOTONIC)), 0);
+	assert_string_equal(seen(), "can0 vcan0 vcan1 ");
+	/* The controller is still there. */
+	assert_int_equal(inventory_drop_gone(inventory, "", now_usec(CLOCK_MONOTONIC)), 1);
+	assert_string_equal(seen(), "can0 vcan1 ");
+}
+
+/* A reload, and a restart of the process that remembers. */
+static void test_lent_is_remembered(void **state)
+{
+	static const char *const text = NET "( { type = \"interface\"; kind = \"can\"; } );";
+	struct inventory *previous;
+	struct config *previous_config;
+	struct memory *memory;
+	struct error error;
+	int fd;
+
+	start(text);
+	allocate("can0");
+	allocate("vcan0");
+	unplant_interface("/sys/devices/virtual", "vcan0");
+	pass_scan("vcan1");
+
+	previous = inventory;
+	previous_config = config;
+	config = declare(text);
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 &told, &inventory),
+		0);
+	assert_int_equal(inventory_inherit(inventory, previous, true), 0);
+	assert_int_equal(inventory_start(inventory, &error), 0);
+	assert_string_equal(seen(), "can0 vcan0 vcan1 ");
+	previous = inventory_free(previous);
+	previous_config = config_free(previous_config);
+	unplant_interface(SPI, "can0");
+	pass_scan("vcan2");
+	assert_string_equal(seen(), "can0 vcan0 vcan1 vcan2 ");
+
+	/* The file keeps it. */
+	fd = memfd_create("memory", MFD_CLOEXEC);
+	assert_int_equal(inventory_remember(inventory, &memory), 0);
+	assert_int_equal(memory_write(memory, fd), 0);
+	memory_free(memory);
+	assert_int_equal(memory_read(fd, &memory), 0);
+	assert_true(memory_find(memory, "can0")->lent);
+	assert_false(memory_find(memory, "vcan1")->lent);
+	memory_free(memory);
+	(void)close(fd);
+}
+
+static void test_hotplug(void **state)
+{
+	start(NET "( { vendor = 0x8086; role = \"vf\"; } );");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 0000:3b:02.2! 0000:3b:02.3! ");
+	host_remove("/sys/bus/pci/devices/0000:3b:02.1");
+	RUN_UNTIL(told == 1);
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1? 0000:3b:02.2! 0000:3b:02.3! ");
+	plant_driver(BRIDGE "/0000:3b:02.3", "pci", "iavf");
+	plant_function("0000:3b:02.4", "0x020000", "8086:154c", "iavf");
+	plant_vf("0000:3b:00.0", 4, "0000:3b:02.4");
+	RUN_UNTIL(strstr(seen(), "0000:3b:02.3 "));
+	RUN_UNTIL(strstr(seen(), "0000:3b:02.4 "));
+}
+
+/* The core's probe knows the port by a variable, and does not mind an interface that is away. */
+static void test_link(void **state)
+{
+	start(NET "( { role = \"vf\"; driver = \"iavf\"; } ); "
+		  "health = ( { probe = \"file\"; healthy = \"up\"; missing = \"healthy\"; "
+		  "interval = 0.1; fail_after = 2; "
+		  "path = \"/sys/class/net/${pf_interface}/operstate\"; } );");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 ");
+	host_replace(BRIDGE "/0000:3b:00.0/net/ens785f0/operstate", "down\n");
+	RUN_UNTIL(streq(seen(), "0000:3b:02.0! 0000:3b:02.1! "));
+	unplant_interface(BRIDGE "/0000:3b:00.0", "ens785f0");
+	RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1 "));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_function_stays, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_lent_stays, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_lent_is_dropped, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_lent_is_remembered, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_hotplug, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_link, net_setup, inventory_teardown),
+	};
+
+	log_setup("test-net-changes", LOG_TARGET_TEXT, LOG_CRIT);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The gRPC binding: how many connections a server takes, and what peers that speak no gRPC do to
+ * it.
+ */
+#include "rpc-fixture.h"
+
+static void test_garbage_peer(void **state)
+{
+	struct fixture *f = *state;
+	static const char *const garbage[] = {
+		"GET / HTTP/1.1\r\n\r\n",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+		"\n\n\n\n",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(garbage); i++) {
+		char buffer[512];
+		int pair[2];
+
+		assert_int_equal(
+			socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
+			0);
+		assert_int_equal(rpc_server_add(f->server, pair[0], 7), 0);
+		assert_true(send(pair[1], garbage[i], strlen(garbage[i]), MSG_NOSIGNAL) > 0);
+		(void)recv(pair[1], buffer, sizeof(buffer), 0);
+		close_fd(pair[1]);
+	}
+	call(f, "/t.T/Echo", "fine", 0);
+	wait_for(f, &f->results, 1);
+	assert_string_equal(f->reply, "fine");
+}
+
+static void test_connections_are_bounded(void **state)
+{
+	struct fixture *f = *state;
+	int ends[RPC_CONNECTIONS_MAX + 1];
+	int pair[2], n = 0, r = 0;
+
+	while (r >= 0 && n < RPC_CONNECTIONS_MAX + 1) {
+		assert_int_equal(
+			socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
+			0);
+		r = rpc_server_add(f->server, pair[0], 8);
+		ends[n++] = pair[1];
+	}
+	assert_int_equal(r, -EMFILE);
+	/* The fixture's connection counts. */
+	assert_int_equal(n, RPC_CONNECTIONS_MAX);
+	/* Room for one more at the price of the oldest; others are not touched. */
+	assert_true(rpc_server_is_full(f->server));
+	assert_int_equal(rpc_server_evict(f->server, 7), -ENOENT);
+	assert_int_equal(rpc_server_evict(f->server, 8), 0);
+	assert_false(rpc_server_is_full(f->server));
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	assert_int_equal(rpc_server_add(f->server, pair[0], 8), 0);
+	close_fd(pair[1]);
+	call(f, "/t.T/Echo", "still here", 0);
+	wait_for(f, &f->results, 1);
+	assert_string_equal(f->reply, "still here");
+	for (int i = 0; i < n; i++)
+		close_fd(ends[i]);
+	/* Room again once the ends were noticed. */
+	do {
+		assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+		assert_int_equal(
+			socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
+			0);
+		r = rpc_server_add(f->server, pair[0], 8);
+		close_fd(pair[1]);
+	} while (r == -EMFILE);
+	assert_int_equal(r, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_garbage_peer, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_connections_are_bounded, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

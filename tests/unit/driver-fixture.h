@@ -17,6 +17,8 @@ static inline int driver_teardown(void **state)
 	return inventory_teardown(state);
 }
 
+#define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, driver_teardown)
+
 /* Scans with "driver = ...; match = ...;". */
 static inline void list(const char *text)
 {

@@ -1,8 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 * docs/complaints.md: W3, M3.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names of devices of /sys: the same whatever numbers the kernel counted out at this boot, and
  * different for different devices.
+ * docs/complaints.md: W3, M3.
  */
 #include "sysfs-fixture.h"
 
@@ -159,8 +159,6 @@ static void test_long(void **state)
 	assert_int_equal(strlen(identity), IDENTITY_MAX);
 	assert_true(strncmp(identity, "x:nnn", 5) == 0);
 }
-
-#define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, driver_teardown)
 
 int main(void)
 {

@@ -1,43 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 * docs/complaints.md: W3.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Driver "sysfs": which devices meet the conditions, what they are called, their nodes, and what a
- * tree may say that no kernel would.
+ * Driver "sysfs": which devices meet the conditions, what they are called, and their nodes.
+ * docs/complaints.md: W3.
  */
-#include "sysfs-fixture.h"
-
-#include "drivers/inventory.h"
-
-#define NPU "pci0000:00/0000:00:0b.0"
-#define DSA "pci0000:6a/0000:6a:01.0"
-
-static void make_npu(void)
-{
-	sys_device(NPU, "bus/pci", "DRIVER=intel_vpu\nPCI_ID=8086:7D1D\n");
-	sys_write(NPU, "vendor", "0x8086\n");
-	sys_write(NPU, "device", "0x7d1d\n");
-	sys_write(NPU, "numa_node", "1\n");
-	host_mkdir("/sys/bus/pci/drivers/intel_vpu");
-	host_symlink("../../../bus/pci/drivers/intel_vpu", "/sys/devices/" NPU "/driver");
-	sys_device(
-		NPU "/accel/accel0", "class/accel", "MAJOR=261\nMINOR=0\nDEVNAME=accel/accel0\n");
-	host_symlink("../../../0000:00:0b.0", "/sys/devices/" NPU "/accel/accel0/device");
-	sys_write(NPU "/accel/accel0", "dev", "261:0\n");
-	host_node("/dev/accel/accel0");
-}
-
-static void make_queue(int n, const char *state, const char *type, const char *mode)
-{
-	char path[128];
-
-	(void)snprintf(path, sizeof(path), DSA "/dsa0/wq0.%d", n);
-	sys_device(path, "bus/dsa", "DEVTYPE=idxd_wq\n");
-	sys_write(path, "state", state);
-	sys_write(path, "type", type);
-	sys_write(path, "mode", mode);
-	(void)snprintf(path, sizeof(path), "/dev/dsa/wq0.%d", n);
-	host_node(path);
-}
+#include "sysfs-driver-fixture.h"
 
 static void test_accelerator(void **state)
 {
@@ -299,115 +265,6 @@ static void test_ids(void **state)
 	expect_found(match, "port-same usb-0000:00:14.0-0:2:1.0:ttyUSB.0 port-other ");
 }
 
-static void test_hostile(void **state)
-{
-	_cleanup_free_ char *large = malloc(1 << 20);
-	char path[512];
-
-	assert_non_null(large);
-	memset(large, 'x', (1 << 20) - 1);
-	large[(1 << 20) - 1] = '\0';
-	make_queue(0, "enabled\n", "user\n", "shared\n");
-	make_queue(1, large, "user\n", "shared\n");
-	make_queue(2, "ena\033[2Jbled\n", "user\n", "shared\n");
-	make_queue(3, "enabled\n", "user\n", "shared\n");
-	host_remove("/sys/devices/" DSA "/dsa0/wq0.3/state");
-	host_symlink("state", "/sys/devices/" DSA "/dsa0/wq0.3/state");
-	host_symlink("../../../devices/absent", "/sys/bus/dsa/devices/wq0.4");
-	host_symlink("/", "/sys/bus/dsa/devices/wq0.5");
-	host_symlink("wq0.6", "/sys/bus/dsa/devices/wq0.6");
-	host_path(path, "/sys/bus/dsa/devices/a\nb");
-	assert_int_equal(mkdir(path, 0755), 0);
-	expect_found("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; "
-		     "attributes = ( { file = \"state\"; is = \"*\"; } ); } );",
-		"wq0.0 ");
-	assert_int_equal(scan.notes.count, 3);
-	for (size_t i = 0; i < scan.notes.count; i++)
-		assert_non_null(strstr(scan.notes.items[i], "state of /sys/devices/" DSA "/dsa0/"));
-
-	/* A node that would lead elsewhere. */
-	sys_write(DSA "/dsa0/wq0.0", "uevent", "DEVNAME=../etc/shadow\n");
-	list("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; name = \"wq0.0\"; } );");
-	assert_int_equal(scan.devices[0]->n_nodes, 0);
-	assert_non_null(scan.devices[0]->problem);
-}
-
-/* What has no end is cut off, and said. */
-static void test_limits(void **state)
-{
-	_cleanup_free_ char *large = malloc(1 << 17);
-	char path[128];
-
-	sys_device("platform/board", "bus/platform", "");
-	for (int i = 0; i < 4100; i++) {
-		(void)snprintf(path, sizeof(path), "/sys/devices/platform/board/port%d", i);
-		host_mkdir(path);
-	}
-	sys_device("platform/board/port9", "bus/platform", "");
-	list("driver = \"sysfs\"; match = ( { subsystem = \"platform\"; child_nodes = true; } );");
-	assert_string_equal(found("board")->problem, "too many devices are below it");
-	/* Not counted among so many. */
-	assert_null(found("board:port9")->problem);
-
-	make_queue(0, "enabled\n", "user\n", "shared\n");
-	host_mkdir("/run/udev/data");
-	assert_non_null(large);
-	memset(large, 'E', (1 << 17) - 1);
-	large[(1 << 17) - 1] = '\0';
-	memcpy(large, "E:A=1\n", 6);
-	host_write("/run/udev/data/+dsa:wq0.0", large);
-	expect_found("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; "
-		     "attributes = ( { property = \"A\"; } ); } );",
-		"");
-	assert_int_equal(scan.notes.count, 1);
-}
-
-static void test_unreadable(void **state)
-{
-	char path[512];
-
-	make_queue(0, "enabled\n", "user\n", "shared\n");
-	assert_int_equal(chmod(host_root, 0755), 0);
-	host_path(path, "/sys/devices/" DSA "/dsa0/wq0.0/state");
-	assert_int_equal(chmod(path, 0200), 0);
-	if (geteuid() == 0)
-		assert_int_equal(seteuid(65534), 0);
-	list("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; "
-	     "attributes = ( { file = \"state\"; is = \"enabled\"; } ); } );");
-	if (getuid() == 0)
-		assert_int_equal(seteuid(0), 0);
-	assert_int_equal(scan.n_devices, 0);
-	assert_int_equal(scan.notes.count, 1);
-	assert_non_null(strstr(scan.notes.items[0], "Permission denied"));
-}
-
-/* --- plugging --- */
-
-static void test_plugging(void **state)
-{
-	static const char match[] =
-		"driver = \"sysfs\"; match = ( { subsystem = \"accel\"; driver = "
-		"\"intel_vpu\"; } );";
-
-	start(match);
-	assert_false(is_present("0000:00:0b.0:accel.0"));
-	make_npu();
-	RUN_UNTIL(is_present("0000:00:0b.0:accel.0"));
-	host_remove("/sys/class/accel/accel0");
-	RUN_UNTIL(!is_present("0000:00:0b.0:accel.0"));
-	host_symlink("../../devices/" NPU "/accel/accel0", "/sys/class/accel/accel0");
-	RUN_UNTIL(is_present("0000:00:0b.0:accel.0"));
-}
-
-static void test_unbinding(void **state)
-{
-	make_npu();
-	start("driver = \"sysfs\"; match = ( { subsystem = \"pci\"; driver = \"intel_*\"; } );");
-	assert_true(is_present("0000:00:0b.0"));
-	host_remove("/sys/devices/" NPU "/driver");
-	RUN_UNTIL(!is_present("0000:00:0b.0"));
-}
-
 static void expect_problem(const char *match, const char *expected)
 {
 	_cleanup_free_ char *text = NULL, *problem = NULL;
@@ -445,8 +302,6 @@ static void test_check(void **state)
 	expect_problem("{ subsystem = \"a\"; permissions = \"x\"; }", "must be made of");
 }
 
-#define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, driver_teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -458,11 +313,6 @@ int main(void)
 		HOST_TEST(test_children),
 		HOST_TEST(test_group),
 		HOST_TEST(test_ids),
-		HOST_TEST(test_hostile),
-		HOST_TEST(test_limits),
-		HOST_TEST(test_unreadable),
-		HOST_TEST(test_plugging),
-		HOST_TEST(test_unbinding),
 		HOST_TEST(test_check),
 	};
 

@@ -1,119 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 * docs/complaints.md: W3, W4, M2, M3.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Driver "usb": which devices meet the conditions, what they are called whatever the order they
  * were plugged in, their nodes, and devices that are several together.
+ * docs/complaints.md: W3, W4, M2, M3.
  */
-#include "sysfs-fixture.h"
-
-#include "drivers/inventory.h"
-
-#define HUB "pci0000:00/0000:00:14.0/usb1"
-
-/* Directory of the device at "1-2.1". */
-static void usb_path(const char *name, char path[static 200])
-{
-	const char *dot = strchr(name, '.');
-
-	if (dot)
-		(void)snprintf(path, 200, HUB "/%.*s/%s", (int)(dot - name), name, name);
-	else
-		(void)snprintf(path, 200, HUB "/%s", name);
-}
-
-static void usb_write(const char *name, const char *file, const char *text)
-{
-	char path[200];
-
-	usb_path(name, path);
-	sys_write(path, file, text);
-}
-
-static void write_number(const char *name, int number)
-{
-	char text[200];
-
-	(void)snprintf(text, sizeof(text), "%d\n", number);
-	usb_write(name, "devnum", text);
-	(void)snprintf(text, sizeof(text), "/dev/bus/usb/001/%03d", number);
-	host_node(text);
-	(void)snprintf(text, sizeof(text),
-		"MAJOR=189\nDEVNAME=bus/usb/001/%03d\nDEVTYPE=usb_device\nDRIVER=usb\n", number);
-	usb_write(name, "uevent", text);
-}
-
-/* Plugs a device in; serial NULL: it has none. */
-static void plug(
-	const char *name, int number, const char *vendor, const char *product, const char *serial)
-{
-	char path[200];
-
-	usb_path(name, path);
-	sys_device(path, "bus/usb", "");
-	usb_write(name, "idVendor", vendor);
-	usb_write(name, "idProduct", product);
-	usb_write(name, "bDeviceClass", "00\n");
-	usb_write(name, "busnum", "1\n");
-	write_number(name, number);
-	if (serial)
-		usb_write(name, "serial", serial);
-}
-
-static void add_interface(const char *name, int number, const char *class)
-{
-	char path[200], interface[256];
-
-	usb_path(name, path);
-	(void)snprintf(interface, sizeof(interface), "%s/%s:1.%d", path, name, number);
-	sys_device(interface, "bus/usb", "DEVTYPE=usb_interface\n");
-	sys_write(interface, "bInterfaceClass", class);
-}
-
-/* Adds a device of a class to an interface, and its node. */
-static void add_child(const char *name, int number, const char *class, const char *rest)
-{
-	char path[200], child[400], node[128], uevent[160], subsystem[64];
-	const char *last = strrchr(rest, '/') + 1;
-
-	usb_path(name, path);
-	(void)snprintf(child, sizeof(child), "%s/%s:1.%d/%s", path, name, number, rest);
-	(void)snprintf(uevent, sizeof(uevent), "DEVNAME=%s\n", last);
-	(void)snprintf(subsystem, sizeof(subsystem), "class/%s", class);
-	sys_device(child, subsystem, uevent);
-	(void)snprintf(node, sizeof(node), "/dev/%s", last);
-	host_node(node);
-}
-
-static void make_hubs(void)
-{
-	sys_device("pci0000:00/0000:00:14.0", "bus/pci", "");
-	sys_write("pci0000:00/0000:00:14.0", "numa_node", "0\n");
-	sys_device(HUB, "bus/usb", "DEVTYPE=usb_device\nDEVNAME=bus/usb/001/001\n");
-	plug("1-2", 2, "05e3\n", "0610\n", NULL);
-	usb_write("1-2", "bDeviceClass", "09\n");
-}
-
-/* A card reader, a camera behind a hub and a serial adapter. */
-static void make_devices(void)
-{
-	make_hubs();
-	plug("1-1", 3, "0951\n", "1666\n", "E0D55E6C\n");
-	usb_write("1-1", "manufacturer", "Kingston\n");
-	usb_write("1-1", "product", "DataTraveler 3.0\n");
-	add_interface("1-1", 0, "08\n");
-	add_child("1-1", 0, "block", "host6/target6:0:0/6:0:0:0/block/sdb");
-	add_child("1-1", 0, "block", "host6/target6:0:0/6:0:0:0/block/sdb/sdb1");
-	plug("1-2.1", 4, "046d\n", "0825\n", NULL);
-	add_interface("1-2.1", 0, "0e\n");
-	add_interface("1-2.1", 2, "01\n");
-	add_child("1-2.1", 0, "video4linux", "video4linux/video0");
-	add_child("1-2.1", 0, "video4linux", "video4linux/video1");
-	plug("1-2.3", 5, "0403\n", "6001\n", "A9\n");
-	add_interface("1-2.3", 0, "ff\n");
-	add_child("1-2.3", 0, "tty", "ttyUSB0/tty/ttyUSB0");
-}
-
-#define USB(conditions) "driver = \"usb\"; match = ( { " conditions " } );"
+#include "usb-fixture.h"
 
 static void test_conditions(void **state)
 {
@@ -334,49 +225,6 @@ static void test_hostile(void **state)
 	assert_int_equal(strlen(scan.devices[0]->id), DEVICE_ID_MAX);
 }
 
-/* --- plugging --- */
-
-/* What the device has for its variable, or NULL if it is not there. */
-static bool says(const char *id, const char *name, const char *value)
-{
-	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
-	const char *found_value;
-	unsigned replica;
-	size_t unit;
-
-	if (snapshot_find(snapshot, id, &unit, &replica) < 0 || !snapshot->units[unit].present)
-		return !value;
-	found_value = device_variable(snapshot->units[unit].device, name);
-	return value && found_value && streq(value, found_value);
-}
-
-static void test_plugging(void **state)
-{
-	static const char id[] = "usb-0403-6001-A9";
-	char path[200], child[300];
-
-	start(USB("vendor = 0x0403;"));
-	make_hubs();
-	plug("1-2.3", 5, "0403\n", "6001\n", "A9\n");
-	RUN_UNTIL(says(id, "usb_address", "1:5"));
-	/* Its interfaces come later. */
-	add_interface("1-2.3", 0, "ff\n");
-	add_child("1-2.3", 0, "tty", "ttyUSB0/tty/ttyUSB0");
-	RUN_UNTIL(says(id, "tty", "/dev/ttyUSB0"));
-	/* Only the tree of /sys tells of this one. */
-	host_node("/dev/video0");
-	run_for(3 * INVENTORY_QUIET);
-	usb_path("1-2.3", path);
-	(void)snprintf(child, sizeof(child), "%s/1-2.3:1.0/video4linux/video0", path);
-	sys_device(child, "class/video4linux", "DEVNAME=video0\n");
-	RUN_UNTIL(says(id, "video", "/dev/video0"));
-	host_remove("/sys/bus/usb/devices/1-2.3");
-	RUN_UNTIL(says(id, "usb_address", NULL));
-	write_number("1-2.3", 9);
-	host_symlink("../../../devices/" HUB "/1-2/1-2.3", "/sys/bus/usb/devices/1-2.3");
-	RUN_UNTIL(says(id, "usb_address", "1:9"));
-}
-
 static void expect_problem(const char *match, const char *expected)
 {
 	_cleanup_free_ char *text = NULL, *problem = NULL;
@@ -403,8 +251,6 @@ static void test_check(void **state)
 		"match = ( { devices = ( { attributes = ( { is = \"x\"; } ); } ); } );", "neither");
 }
 
-#define HOST_TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, driver_teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -416,7 +262,6 @@ int main(void)
 		HOST_TEST(test_together),
 		HOST_TEST(test_unusable),
 		HOST_TEST(test_hostile),
-		HOST_TEST(test_plugging),
 		HOST_TEST(test_check),
 	};
 

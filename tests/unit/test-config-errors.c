@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The configuration as it is not meant: what an administrator is told of a broken file, and where.
- * docs/complaints.md: M12.
+ * docs/complaints.md: M1, M12.
  */
 #include "config-fixture.h"
 
@@ -247,56 +247,6 @@ static void test_unknown_driver(void **state)
 	assert_string_equal(found, expected);
 }
 
-static void test_not_text(void **state)
-{
-	static const struct {
-		const char *bytes;
-		size_t size;
-		const char *problems;
-	} cases[] = {
-		{ "# a\n\n\0", 6, "3: holds a byte 0: not a text\n" },
-		{ "# a\n# \xff\n", 8, "2: holds the byte 0xff, which is not UTF-8\n" },
-		{ "# \xed\xa0\x80\n", 6, "1: holds the byte 0xed, which is not UTF-8\n" },
-		{ "# \xc3", 3, "1: holds the byte 0xc3, which is not UTF-8\n" },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_free_ char *found = NULL;
-
-		write_bytes(main_file, cases[i].bytes, cases[i].size);
-		found = problems(main_file, -EINVAL);
-		assert_string_equal(found, cases[i].problems);
-	}
-}
-
-static void test_unreadable(void **state)
-{
-	_cleanup_free_ char *missing = NULL, *is_directory = NULL, *large = NULL, *empty = NULL;
-	_cleanup_free_ char *blank = malloc(CONFIG_FILE_MAX + 1);
-	char path[256];
-
-	(void)snprintf(path, sizeof(path), "%s/no-such-file", directory);
-	missing = problems(path, -ENOENT);
-	assert_string_equal(missing, "0: does not exist\n");
-
-	is_directory = problems(directory, -EISDIR);
-	assert_string_equal(is_directory, "0: is a directory, not a file\n");
-
-	assert_non_null(blank);
-	memset(blank, '\n', CONFIG_FILE_MAX + 1);
-	write_bytes(main_file, blank, CONFIG_FILE_MAX + 1);
-	large = problems(main_file, -EFBIG);
-	assert_string_equal(large, "0: is larger than 4 MiB, the most that is read\n");
-	blank[CONFIG_FILE_MAX] = '\0';
-	memcpy(blank, "#", 1);
-	assert_null(config_free(load(blank)));
-
-	/* As an editor leaves it that truncates before it writes. */
-	write_bytes(main_file, "\n", 1);
-	empty = problems(main_file, -EINVAL);
-	assert_string_equal(empty, "0: is empty; to offer nothing, write \"resources = ( );\"\n");
-}
-
 static void test_one_broken_resource(void **state)
 {
 	static const struct {
@@ -387,35 +337,14 @@ static void test_names_both_places(void **state)
 	assert_string_equal(found, expected);
 }
 
-static void test_include_of_itself(void **state)
-{
-	_cleanup_free_ char *found = NULL, *inner = NULL;
-	char text[256];
-
-	(void)snprintf(text, sizeof(text), "@include \"%s\"\n", main_file);
-	write_bytes(main_file, text, strlen(text));
-	found = problems(main_file, -EINVAL);
-	assert_non_null(
-		strstr(found, "is included by files that are included more than 10 deep\n"));
-
-	write_file("part.conf", "\n\nrun = (");
-	(void)snprintf(text, sizeof(text), "@include \"%s/part.conf\"\n", directory);
-	write_bytes(main_file, text, strlen(text));
-	inner = problems(main_file, -EINVAL);
-	assert_string_equal(inner, "part.conf:3: the \"(\" opened in this line is never closed\n");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_broken),
 		cmocka_unit_test(test_unknown_driver),
-		cmocka_unit_test(test_not_text),
-		cmocka_unit_test(test_unreadable),
 		cmocka_unit_test(test_one_broken_resource),
 		cmocka_unit_test(test_many_problems),
 		cmocka_unit_test(test_names_both_places),
-		cmocka_unit_test(test_include_of_itself),
 	};
 
 	return cmocka_run_group_tests(tests, make_directory, remove_directory);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The configuration as it is meant: what a good file says, how drop-ins add up, and when two texts
- * are the same resource.
- * docs/complaints.md: R24, M1.
+ * The configuration as it is meant: what a good file says, and when two texts are the same
+ * resource. docs/complaints.md: R24.
  */
-#include <sys/stat.h>
+#include "config-fixture.h"
+
 #include <syslog.h>
 
-#include "config-fixture.h"
 #include "drivers/driver.h"
 
 static void test_defaults(void **state)
@@ -282,88 +281,6 @@ static void test_overlap(void **state)
 	assert_int_equal(config->n_resources, 2);
 }
 
-static void test_drop_ins(void **state)
-{
-	_cleanup_config_ struct config *config = NULL;
-	_cleanup_free_ char *found = NULL;
-	char path[256];
-
-	(void)snprintf(path, sizeof(path), "%s.d", main_file);
-	assert_int_equal(mkdir(path, 0755), 0);
-	write_file("main.conf.d/20-b.conf",
-		"log_level = \"debug\";\n"
-		"resources = ( { name = \"v.e/b\"; driver = \"static\"; match = \"b\"; } );");
-	write_file("main.conf.d/10-a.conf",
-		"log_level = \"error\"; runtime_dir = \"/run/a\";\n"
-		"kubelet = { device_plugin_dir = \"/tmp/a\"; };\n"
-		"resources = ( { name = \"v.e/a\"; driver = \"static\"; match = \"a\"; } );");
-	write_file("main.conf.d/30-empty.conf", "# nothing\n");
-	write_file("main.conf.d/40-other.txt", "not read");
-	write_file("main.conf.d/.50-hidden.conf", "not read");
-	write_file("main.conf.d/.conf", "not read");
-	config = load("runtime_dir = \"/run/main\";\n"
-		      "resources = ( { name = \"v.e/m\"; driver = \"static\"; match = \"m\"; } );");
-	assert_int_equal(config->log_level, LOG_DEBUG);
-	assert_string_equal(config->runtime_dir, "/run/a");
-	assert_string_equal(config->kubelet.device_plugin_dir, "/tmp/a");
-	assert_int_equal(config->n_resources, 3);
-	assert_string_equal(config->resources[0].declaration.name, "v.e/m");
-	assert_string_equal(config->resources[1].declaration.name, "v.e/a");
-	assert_string_equal(config->resources[2].declaration.name, "v.e/b");
-	assert_non_null(strstr(config->resources[2].declaration.origin.file, "/20-b.conf"));
-	assert_string_equal(config->resources[0].declaration.origin.file, main_file);
-
-	write_file("main.conf.d/20-b.conf",
-		"\nresources = ( { name = \"v.e/b\"; driver = \"static\"; match = \"b\"; },\n"
-		"{ name = \"v.e/c\"; driver = \"static\"; matc = \"c\"; } );");
-	(void)snprintf(path, sizeof(path), "%s/main.conf.d/60-directory.conf", directory);
-	assert_int_equal(mkdir(path, 0755), 0);
-	(void)snprintf(path, sizeof(path), "%s/main.conf.d/70-pipe.conf", directory);
-	assert_int_equal(mkfifo(path, 0600), 0);
-	found = problems(main_file, -EISDIR);
-	assert_string_equal(found,
-		"20-b.conf:3: resources[1] \"v.e/c\": unknown key \"matc\", did you mean "
-		"\"match\"?\n"
-		"20-b.conf:3: resources[1] \"v.e/c\": match: is missing\n"
-		"60-directory.conf:0: is a directory, not a file\n"
-		"70-pipe.conf:0: is not a regular file\n");
-
-	(void)snprintf(path, sizeof(path), "rm -r '%s.d'", main_file);
-	assert_int_equal(system(path), 0);
-}
-
-static void test_include(void **state)
-{
-	_cleanup_config_ struct config *config = NULL;
-	char text[1024], expected[1024];
-	static const struct {
-		const char *path, *problem;
-	} cases[] = {
-		{ "/", "is a directory, not a file" },
-		{ "/no/such/file", "does not exist" },
-		{ "/dev/zero", "is larger than 4 MiB, the most that is read" },
-	};
-
-	write_file("part.conf", "\n{ name = \"v.e/a\"; driver = \"static\"; match = \"a\"; }");
-	(void)snprintf(
-		text, sizeof(text), "resources = (\n@include \"%s/part.conf\"\n);", directory);
-	config = load(text);
-	assert_int_equal(config->n_resources, 1);
-	assert_non_null(strstr(config->resources[0].declaration.origin.file, "/part.conf"));
-	assert_int_equal(config->resources[0].declaration.origin.line, 2);
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_free_ char *found = NULL;
-
-		(void)snprintf(text, sizeof(text), "# first\n  @include \"%s\"\n", cases[i].path);
-		(void)snprintf(expected, sizeof(expected), "2: @include: %s %s\n", cases[i].path,
-			cases[i].problem);
-		write_bytes(main_file, text, strlen(text));
-		found = problems(main_file, -EINVAL);
-		assert_string_equal(found, expected);
-	}
-}
-
 /* A configuration of that many resources. */
 static char *many_resources(size_t count)
 {
@@ -445,8 +362,6 @@ int main(void)
 		cmocka_unit_test(test_canonical_text),
 		cmocka_unit_test(test_one_resource),
 		cmocka_unit_test(test_overlap),
-		cmocka_unit_test(test_drop_ins),
-		cmocka_unit_test(test_include),
 		cmocka_unit_test(test_many_resources),
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_shipped_file),

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""devplug-kubelet's plugin watcher: devplugd registers through plugins_registry, with a kubelet that finds it by itself."""
+"""devplug-kubelet's plugin watcher: devplugd registers through plugins_registry, with a kubelet that finds it by itself
+or is not there yet."""
 import os
+import signal
 import socket
 import time
 import unittest
 
 from node import NodeTest, static, until
+from tool import ToolTest
 
 
 class Watcher(NodeTest):
@@ -91,6 +94,33 @@ class Watcher(NodeTest):
         late.accept()[0].close()
         failed = until(lambda: self.events("watcher-failed"), "the attempt to fail, because nobody answered")
         self.assertIn("failed to get plugin info using RPC GetInfo", failed[0]["error"])
+
+
+class Registry(ToolTest):
+    def test_socket_in_the_registry(self):
+        registry = self.node.path("registry")
+        text = f'kubelet = {{ plugins_registry_dir = "{registry}"; registration = "watcher"; }};'
+        with open(self.node.config, "w") as file:
+            file.write(f'runtime_dir = "{self.node.run}";\n{text}\nresources = ( {static("a", 1)} );\n')
+        self.node.start()
+        until(lambda: registry in (self.node.resource("vendor.example/a") or {"reason": ""})["reason"],
+              "the directory to be missed")
+        self.assertEqual(self.node.resource("vendor.example/a")["state"], "waiting")
+        os.mkdir(registry)
+        self.node.await_state("vendor.example/a", "registering")
+        names = os.listdir(registry)
+        self.assertEqual(len(names), 1)
+        self.assertRegex(names[0], r"^devplugd-[-0-9a-f]*\.sock$")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(os.path.join(registry, names[0]))
+        self.assertIn("plugin watcher", self.ctl("explain", "vendor.example/a").stdout)
+
+        # A killed one's socket is removed, a stopped one removes its own.
+        self.node.stop(signal.SIGKILL)
+        self.node.start()
+        until(lambda: (left := os.listdir(registry)) != names and len(left) == 1, "another socket")
+        self.node.stop()
+        self.assertEqual(os.listdir(registry), [])
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 
-from lifecycle import CONFIG, Machine, PLUGINS, TOKEN
-from waiting import Failure, check
+from lifecycle import PLUGINS, TOKEN
+from machine import CONFIG, live
+from waiting import check
 
 PACKAGES = ("devplugd", "devplug-kubelet")
 
@@ -90,25 +91,17 @@ def removed(machine, before):
 
 def main():
     tree, first, second = sys.argv[1:]
-    machine = Machine(tree)
-    try:
-        machine.await_boot()
+
+    def story(machine):
         before = machine.files()
-        print("installed")
+        print("installed", flush=True)
         installed(machine, copy_in(machine, first, "first"))
-        print("upgraded")
+        print("upgraded", flush=True)
         upgraded(machine, copy_in(machine, second, "second"))
-        print("removed")
+        print("removed", flush=True)
         removed(machine, before)
-    except Failure as failure:
-        print(f"FAILED: {failure}", file=sys.stderr)
-        if machine.init:
-            print(machine.run("journalctl", "-n", "80", "--no-pager", "-u", "devplugd").stdout, file=sys.stderr)
-        return 1
-    finally:
-        machine.close()
-    print("all passed")
-    return 0
+
+    return live(tree, story)
 
 
 if __name__ == "__main__":

@@ -308,16 +308,6 @@ static bool node_equal(const struct device_node *a, const struct device_node *b)
 		a->shared == b->shared;
 }
 
-static bool strings_equal(const struct strings *a, const struct strings *b)
-{
-	if (a->count != b->count)
-		return false;
-	for (size_t i = 0; i < a->count; i++)
-		if (!streq(a->items[i], b->items[i]))
-			return false;
-	return true;
-}
-
 bool device_equal(const struct device *a, const struct device *b)
 {
 	if (!streq(a->id, b->id) || a->n_nodes != b->n_nodes || a->n_numa != b->n_numa ||

@@ -97,16 +97,6 @@ static int exec_check(const struct declaration *declaration, struct report *repo
 	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 
-static bool same_command(const struct exec_match *a, const struct exec_match *b)
-{
-	if (a->command.count != b->command.count)
-		return false;
-	for (size_t i = 0; i < a->command.count; i++)
-		if (!streq(a->command.items[i], b->command.items[i]))
-			return false;
-	return true;
-}
-
 /* What is in force until an entry's program answers: the list of the same program, or of the one
  * whose place it takes. */
 static struct exec_list *previous_list(
@@ -115,7 +105,8 @@ static struct exec_list *previous_list(
 	if (!previous)
 		return NULL;
 	for (size_t i = 0; i < previous->n_sources; i++)
-		if (same_command(exec_source_match(previous->sources[i]), match))
+		if (strings_equal(
+			    &exec_source_match(previous->sources[i])->command, &match->command))
 			return exec_source_list(previous->sources[i]);
 	return index < previous->n_sources ? exec_source_list(previous->sources[index]) : NULL;
 }

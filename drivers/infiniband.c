@@ -109,14 +109,6 @@ void infiniband_table_done(struct infiniband_table *table)
 
 /* --- of one device --- */
 
-static bool contains(const struct strings *names, const char *name)
-{
-	for (size_t i = 0; i < names->count; i++)
-		if (streq(names->items[i], name))
-			return true;
-	return false;
-}
-
 static int add_node(
 	const char *name, const char *permissions, struct device *device, char **ret_path)
 {
@@ -135,7 +127,7 @@ int infiniband_add_nodes(const struct infiniband_table *table, const struct stri
 	int r = 0;
 
 	for (size_t i = 0; i < table->nodes.count && r >= 0; i++)
-		if (contains(names, table->owners.items[i]))
+		if (strings_contain(names, table->owners.items[i]))
 			r = add_node(table->nodes.items[i], permissions, device,
 				&nodes->paths[kind_of(~0U, table->nodes.items[i])]);
 	if (r >= 0 && table->has_cm)

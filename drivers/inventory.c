@@ -90,22 +90,6 @@ static void on_directory_change(enum watch_change change, const char *name, void
 	on_event(userdata);
 }
 
-static bool strings_contain(const struct strings *strings, const char *text)
-{
-	for (size_t i = 0; i < strings->count; i++)
-		if (streq(strings->items[i], text))
-			return true;
-	return false;
-}
-
-static bool strings_equal(const struct strings *a, const struct strings *b)
-{
-	for (size_t i = 0; a->count == b->count && i < a->count; i++)
-		if (!streq(a->items[i], b->items[i]))
-			return false;
-	return a->count == b->count;
-}
-
 /* Says what the scan could not see, unless the one before could not either. Returns whether that
  * has changed. */
 static bool take_notes(struct inventory *inventory, struct scan *scan)

@@ -84,9 +84,8 @@ static bool carries(
 	_cleanup_strings_ struct strings entries = { 0 };
 	char directory[128];
 
-	for (size_t i = 0; i < uplinks->count; i++)
-		if (streq(uplinks->items[i], interface))
-			return true;
+	if (strings_contain(uplinks, interface))
+		return true;
 	if (++*visits > VISITS_MAX)
 		return false;
 	(void)snprintf(directory, sizeof(directory), "/sys/class/net/%.31s", interface);

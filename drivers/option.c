@@ -33,6 +33,24 @@ void strings_done(struct strings *strings)
 	*strings = (struct strings){ 0 };
 }
 
+bool strings_contain(const struct strings *strings, const char *text)
+{
+	for (size_t i = 0; i < strings->count; i++)
+		if (streq(strings->items[i], text))
+			return true;
+	return false;
+}
+
+bool strings_equal(const struct strings *a, const struct strings *b)
+{
+	if (a->count != b->count)
+		return false;
+	for (size_t i = 0; i < a->count; i++)
+		if (!streq(a->items[i], b->items[i]))
+			return false;
+	return true;
+}
+
 int integers_add(struct integers *integers, int64_t value)
 {
 	int r;

@@ -93,6 +93,9 @@ struct option_table {
 int strings_add(struct strings *strings, const char *text, size_t length);
 void strings_done(struct strings *strings);
 #define _cleanup_strings_ _cleanup_(strings_done)
+bool strings_contain(const struct strings *strings, const char *text);
+/* Whether both hold the same in the same order. */
+bool strings_equal(const struct strings *a, const struct strings *b);
 
 /* Appends a number. Returns 0 or -ENOMEM. */
 int integers_add(struct integers *integers, int64_t value);

@@ -45,14 +45,6 @@ int uevents_new(sd_event *event, uevent_handler handler, void *userdata, struct 
 	return 0;
 }
 
-static bool is_wanted(const struct uevents *uevents, const char *subsystem)
-{
-	for (size_t i = 0; i < uevents->subsystems.count; i++)
-		if (streq(uevents->subsystems.items[i], subsystem))
-			return true;
-	return false;
-}
-
 bool uevents_wanted(const struct uevents *uevents)
 {
 	return uevents->subsystems.count > 0;
@@ -115,7 +107,7 @@ static int on_kernel_event(sd_event_source *source, int fd, uint32_t revents, vo
 		return 0;
 	message[length] = '\0';
 	subsystem = message_subsystem(message, (size_t)length);
-	if (subsystem && is_wanted(uevents, subsystem))
+	if (subsystem && strings_contain(&uevents->subsystems, subsystem))
 		uevents->handler(uevents->userdata);
 	return 0;
 }
@@ -173,7 +165,7 @@ static int open_udev(struct uevents *uevents)
 
 int uevents_want(struct uevents *uevents, const char *subsystem)
 {
-	bool known = is_wanted(uevents, subsystem);
+	bool known = strings_contain(&uevents->subsystems, subsystem);
 	bool udev = access(UDEV_CONTROL, F_OK) == 0;
 	int r;
 

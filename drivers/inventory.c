@@ -2,12 +2,12 @@
 /*
  * When to scan and when to tell. Two timers do both: events bring the next scan forward, never more
  * often than its cost allows, and changes bring the next telling forward, never more often than
- * INVENTORY_QUIET allows. All else is in scan.c (finding), units.c (merging) and health.c.
+ * INVENTORY_QUIET allows. All else is in scan.c (finding), scan-notes.c (what is said of it),
+ * units.c (merging) and health.c.
  */
 #include "drivers/inventory.h"
 
-#include "common/log.h"
-#include "drivers/scan.h"
+#include "drivers/scan-notes.h"
 #include "drivers/units.h"
 
 /* Without any event: a net under lost events and what inotify cannot see. */
@@ -26,7 +26,6 @@ struct inventory {
 	char *root;
 	inventory_handler on_change;
 	void *userdata;
-	struct log_fields fields;
 
 	struct watcher *watcher;
 	struct watch **watches; /* of the last good scan */
@@ -44,9 +43,7 @@ struct inventory {
 	uint64_t told;
 	bool tell_planned;
 
-	struct strings notes; /* of the last good scan */
-	char *failure;        /* of the last scan; NULL: it went well */
-	bool watches_missing, events_missing;
+	struct scan_notes notes;
 	bool started;
 };
 
@@ -90,56 +87,6 @@ static void on_directory_change(enum watch_change change, const char *name, void
 	on_event(userdata);
 }
 
-/* Says what the scan could not see, unless the one before could not either. Returns whether that
- * has changed. */
-static bool take_notes(struct inventory *inventory, struct scan *scan)
-{
-	struct strings old = inventory->notes;
-
-	for (size_t i = 0; i < scan->notes.count; i++)
-		if (!strings_contain(&old, scan->notes.items[i]))
-			log_full(LOG_WARNING, &inventory->fields, "%s", scan->notes.items[i]);
-	inventory->notes = scan->notes;
-	scan->notes = old;
-	return !strings_equal(&inventory->notes, &old);
-}
-
-/* Says why changes are not told, once for each reason. */
-static void note_polling(struct inventory *inventory, const struct scan *scan)
-{
-	if (scan->watch_error < 0 && !inventory->watches_missing)
-		log_full(LOG_WARNING, &inventory->fields,
-			"Directories cannot be watched (%s), looking every %llu s instead; raise "
-			"fs.inotify.max_user_instances and fs.inotify.max_user_watches",
-			strerror(-scan->watch_error), POLL_INTERVAL / USEC_PER_SEC);
-	if (scan->events_error < 0 && !inventory->events_missing)
-		log_full(LOG_WARNING, &inventory->fields,
-			"Events of the kernel's devices cannot be received (%s), looking every %llu s "
-			"instead; the service needs RestrictAddressFamilies= with AF_NETLINK",
-			strerror(-scan->events_error), POLL_INTERVAL / USEC_PER_SEC);
-	inventory->watches_missing = scan->watch_error < 0;
-	inventory->events_missing = scan->events_error < 0;
-}
-
-/* Returns whether that has changed. */
-static bool note_failure(struct inventory *inventory, const struct error *error)
-{
-	if (!inventory->failure && !error)
-		return false;
-	if (inventory->failure && error && streq(inventory->failure, error->message))
-		return false;
-	if (error)
-		log_full(LOG_ERR, &inventory->fields,
-			"Devices could not be listed, the last list stays in force: %s",
-			error->message);
-	else
-		log_full(LOG_NOTICE, &inventory->fields, "Devices can be listed again");
-	free(inventory->failure);
-	/* Without memory the same failure is said again. */
-	inventory->failure = error ? strdup(error->message) : NULL;
-	return true;
-}
-
 static void swap_watches(struct inventory *inventory, struct scan *scan)
 {
 	struct watch **watches = inventory->watches;
@@ -171,15 +118,15 @@ static int scan_now(struct inventory *inventory, struct error *error)
 		r = unit_list_merge(&inventory->list, &scan, error);
 	if (r >= 0) {
 		swap_watches(inventory, &scan);
-		if (take_notes(inventory, &scan))
+		if (scan_notes_take(&inventory->notes, &scan))
 			r = 1;
-		note_polling(inventory, &scan);
+		scan_notes_take_missing(&inventory->notes, &scan, POLL_INTERVAL);
 		if (!scan.incomplete)
 			inventory->list.memory = memory_free(inventory->list.memory);
 	}
 	end = now_usec(CLOCK_MONOTONIC);
 	inventory->scan_not_before = end + MAX_OF(SCAN_SPACING, SCAN_COST_FACTOR * (end - begin));
-	if (r < 0 || inventory->watches_missing || inventory->events_missing)
+	if (r < 0 || inventory->notes.watches_missing || inventory->notes.events_missing)
 		plan_scan(inventory, end + POLL_INTERVAL, POLL_ACCURACY);
 	else if (inventory->n_watches > 0 || uevents_wanted(inventory->uevents))
 		plan_scan(inventory, end + RESCAN_INTERVAL, RESCAN_ACCURACY);
@@ -193,7 +140,7 @@ static int on_scan_due(sd_event_source *source, uint64_t usec, void *userdata)
 	int r;
 
 	r = scan_now(inventory, &error);
-	if (note_failure(inventory, r < 0 ? &error : NULL) || r > 0)
+	if (scan_notes_take_end(&inventory->notes, r < 0 ? &error : NULL) || r > 0)
 		plan_tell(inventory);
 	return 0;
 }
@@ -250,7 +197,7 @@ int inventory_new(sd_event *event, const struct declaration *declaration, const 
 	inventory->declaration = declaration;
 	inventory->on_change = on_change;
 	inventory->userdata = userdata;
-	inventory->fields = (struct log_fields){ .resource = declaration->name };
+	inventory->notes.fields = (struct log_fields){ .resource = declaration->name };
 	inventory->list.declaration = declaration;
 	inventory->list.owner = inventory;
 	inventory->scan_at = USEC_INFINITY;
@@ -336,7 +283,7 @@ int inventory_start(struct inventory *inventory, struct error *error)
 	r = scan_now(inventory, &scan_error);
 	if (r == -E2BIG || r == -EINVAL)
 		return error_set(error, r, "%s", scan_error.message);
-	(void)note_failure(inventory, r < 0 ? &scan_error : NULL);
+	(void)scan_notes_take_end(&inventory->notes, r < 0 ? &scan_error : NULL);
 	r = renew_snapshot(inventory);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
@@ -365,12 +312,12 @@ int inventory_drop_gone(struct inventory *inventory, const char *in_use, uint64_
 
 const char *inventory_failure(const struct inventory *inventory)
 {
-	return inventory->failure;
+	return inventory->notes.failure;
 }
 
 const struct strings *inventory_notes(const struct inventory *inventory)
 {
-	return &inventory->notes;
+	return &inventory->notes.notes;
 }
 
 struct snapshot *inventory_snapshot(struct inventory *inventory)
@@ -395,8 +342,7 @@ struct inventory *inventory_free(struct inventory *inventory)
 	(void)sd_event_source_disable_unref(inventory->scan_timer);
 	(void)sd_event_source_disable_unref(inventory->tell_timer);
 	(void)snapshot_unref(inventory->snapshot);
-	strings_done(&inventory->notes);
-	free(inventory->failure);
+	scan_notes_done(&inventory->notes);
 	free(inventory->root);
 	sd_event_unref(inventory->event);
 	free(inventory);

@@ -15,18 +15,8 @@ void json_writer_init(struct json_writer *writer, int fd)
 
 static void flush(struct json_writer *writer)
 {
-	const char *p = writer->buffer;
-
-	while (writer->used > 0 && writer->error == 0) {
-		ssize_t n = RETRY_ON_EINTR(write(writer->fd, p, writer->used));
-
-		if (n < 0)
-			writer->error = -errno;
-		else {
-			p += n;
-			writer->used -= (size_t)n;
-		}
-	}
+	if (writer->error == 0)
+		writer->error = write_all(writer->fd, writer->buffer, writer->used);
 	writer->used = 0;
 }
 

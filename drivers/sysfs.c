@@ -33,6 +33,16 @@ bool sysfs_is_text(const char *text)
 	return utf8_is_valid(text);
 }
 
+int sysfs_copy_value(const char *value, char ret_value[static SYSFS_VALUE_MAX + 1])
+{
+	if (strlen(value) > SYSFS_VALUE_MAX)
+		return -EFBIG;
+	if (!sysfs_is_text(value))
+		return -EBADMSG;
+	(void)stpcpy(ret_value, value);
+	return 0;
+}
+
 /* Reads a whole file, which is text but for line ends. */
 static int read_text(
 	const char *root, const char *directory, const char *file, char *text, size_t size)
@@ -56,17 +66,10 @@ int sysfs_read(const char *root, const char *directory, const char *file,
 	char ret_value[static SYSFS_VALUE_MAX + 1])
 {
 	char text[SYSFS_VALUE_MAX + 2];
-	const char *value;
 	int r;
 
 	r = read_text(root, directory, file, text, sizeof(text));
-	if (r < 0)
-		return r;
-	value = trim(text);
-	if (!sysfs_is_text(value))
-		return -EBADMSG;
-	(void)stpcpy(ret_value, value);
-	return 0;
+	return r < 0 ? r : sysfs_copy_value(trim(text), ret_value);
 }
 
 int sysfs_read_number(const char *root, const char *directory, const char *file, int64_t *ret)
@@ -101,13 +104,7 @@ int sysfs_read_uevent(const char *root, const char *directory, const char *key,
 
 		if (!value || *value != '=')
 			continue;
-		value++;
-		if (strlen(value) > SYSFS_VALUE_MAX)
-			return -EFBIG;
-		if (!sysfs_is_text(value))
-			return -EBADMSG;
-		(void)stpcpy(ret_value, value);
-		return 0;
+		return sysfs_copy_value(value + 1, ret_value);
 	}
 	return -ENOENT;
 }

@@ -21,6 +21,10 @@
 /* Whether it is UTF-8 without control characters, as everything that comes from there must be. */
 bool sysfs_is_text(const char *text);
 
+/* Takes over a value that was read otherwise. Returns 0, -EFBIG (longer than SYSFS_VALUE_MAX), or
+ * -EBADMSG if it is not such text. */
+int sysfs_copy_value(const char *value, char ret_value[static SYSFS_VALUE_MAX + 1]);
+
 /* Reads an attribute without the white space around it. Returns 0, -EFBIG (longer than
  * SYSFS_VALUE_MAX), -EBADMSG (control characters, or not UTF-8), or what reading it gave. */
 int sysfs_read(const char *root, const char *directory, const char *file,

@@ -50,16 +50,6 @@ static int read_database(const char *root, const char *directory, char **ret)
 	return 0;
 }
 
-static int copy_value(const char *value, char ret_value[static SYSFS_VALUE_MAX + 1])
-{
-	if (strlen(value) > SYSFS_VALUE_MAX)
-		return -EFBIG;
-	if (!sysfs_is_text(value))
-		return -EBADMSG;
-	(void)stpcpy(ret_value, value);
-	return 0;
-}
-
 static int read_tags(char *text, char ret_value[static SYSFS_VALUE_MAX + 1])
 {
 	char tags[SYSFS_VALUE_MAX + 2] = ":", *line;
@@ -74,7 +64,7 @@ static int read_tags(char *text, char ret_value[static SYSFS_VALUE_MAX + 1])
 			return -EFBIG;
 		length += (size_t)snprintf(tags + length, sizeof(tags) - length, "%s:", tag);
 	}
-	return length > 1 ? copy_value(tags, ret_value) : -ENOENT;
+	return length > 1 ? sysfs_copy_value(tags, ret_value) : -ENOENT;
 }
 
 int udev_read_property(const char *root, const char *directory, const char *key,
@@ -97,7 +87,7 @@ int udev_read_property(const char *root, const char *directory, const char *key,
 
 		value = value ? startswith(value, key) : NULL;
 		if (value && *value == '=')
-			return copy_value(value + 1, ret_value);
+			return sysfs_copy_value(value + 1, ret_value);
 	}
 	return -ENOENT;
 }

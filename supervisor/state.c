@@ -88,19 +88,6 @@ int state_open(const char *runtime_dir, struct state **ret, struct error *error)
 	return 0;
 }
 
-static int write_all(int fd, const char *data, size_t size)
-{
-	while (size > 0) {
-		ssize_t n = RETRY_ON_EINTR(write(fd, data, size));
-
-		if (n < 0)
-			return -errno;
-		data += n;
-		size -= (size_t)n;
-	}
-	return 0;
-}
-
 static int open_temporary(
 	struct state *state, const char *name, mode_t mode, char ret_path[static STATE_NAME_MAX])
 {

@@ -92,6 +92,22 @@ static inline void close_fdp(int *fd)
 }
 #define _cleanup_close_ _cleanup_(close_fdp)
 
+/* Writes at the descriptor's position, with as many calls as that takes. */
+static inline int write_all(int fd, const void *data, size_t size)
+{
+	const char *rest = data;
+
+	while (size > 0) {
+		ssize_t n = RETRY_ON_EINTR(write(fd, rest, size));
+
+		if (n < 0)
+			return -errno;
+		rest += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
 static inline void fclosep(FILE **stream)
 {
 	if (*stream)

@@ -40,19 +40,6 @@ int file_read(const char *path, size_t max, char **ret_data, size_t *ret_size)
 	return 0;
 }
 
-static int write_all(int fd, const char *data, size_t size)
-{
-	while (size > 0) {
-		ssize_t n = RETRY_ON_EINTR(write(fd, data, size));
-
-		if (n < 0)
-			return -errno;
-		data += n;
-		size -= (size_t)n;
-	}
-	return 0;
-}
-
 static int write_and_rename(int dir, const char *temporary, const char *name, const void *data,
 	size_t size, mode_t mode, bool durable)
 {

@@ -59,14 +59,20 @@ int plugin_dir_prepare(const char *dir, enum behaviour behaviour,
 	return clean(dir, behaviour, on_removed, userdata, error);
 }
 
-static int set_address(struct sockaddr_un *address, const char *path)
+/* A socket, and the address that belongs to the path. */
+static int open_socket(const char *path, struct sockaddr_un *address, int *ret_fd)
 {
 	size_t size = strlen(path) + 1;
+	int fd;
 
 	if (size > sizeof(address->sun_path))
 		return -ENAMETOOLONG;
 	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	memcpy(address->sun_path, path, size);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
 	return 0;
 }
 
@@ -76,12 +82,9 @@ int socket_connect(const char *path, int *ret_fd)
 	struct sockaddr_un address;
 	int r;
 
-	r = set_address(&address, path);
+	r = open_socket(path, &address, &fd);
 	if (r < 0)
 		return r;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
 	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
 		return -errno;
 	*ret_fd = TAKE_FD(fd);
@@ -94,12 +97,9 @@ int socket_listen(const char *path, int *ret_fd)
 	struct sockaddr_un address;
 	int r;
 
-	r = set_address(&address, path);
+	r = open_socket(path, &address, &fd);
 	if (r < 0)
 		return r;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
 		listen(fd, SOMAXCONN) < 0)
 		return -errno;

@@ -8,9 +8,9 @@
  *
  * A copy must be our own child (reaping, parent-death signal), and it lives long and has threads.
  * clone(CLONE_PARENT) would do the first and break the second: only the C library's fork() renews
- * what the library remembers about the calling thread. So the template forks twice with fork(), the
- * process between the two ends, and its orphan comes to us because we are, for that moment, a
- * subreaper.
+ * what the library remembers about the calling thread. So the template makes a process with
+ * vfork(), which calls fork() and ends, and its orphan comes to us because we are, for that moment,
+ * a subreaper.
  *
  * Copies have one address-space layout and one stack canary, as those of any pre-forking server;
  * nobody but root can talk to them.

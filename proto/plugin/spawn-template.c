@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The template forks a process that forks the child and ends, so that the child becomes the
+ * The template makes a process that forks the child and ends, so that the child becomes the
  * supervisor's; the child waits at a gate until that is done, because only then is its parent the
- * one whose death it must not survive. Single-threaded, and nothing is held but the socket, so
- * there is nothing that a copy would have to undo.
+ * one whose death it must not survive. The process between shares the template's memory, which is
+ * so copied once for each child. Single-threaded, and nothing is held but the socket, so there is
+ * nothing that a copy would have to undo.
  */
 #include "proto/plugin/spawn-template.h"
 
@@ -30,14 +31,13 @@ struct template
 struct birth {
 	struct spawn_request request;
 	struct child_ends ends;
-	int gate[2];    /* closed by the template when the child is the supervisor's */
-	int lineage[2]; /* brings the child's pid to the template */
+	int gate[2]; /* closed by the template when the child is the supervisor's */
 };
 
 static void birth_done(struct birth *birth)
 {
 	int *fds[] = { &birth->ends.output, &birth->ends.control, &birth->ends.status,
-		&birth->gate[0], &birth->gate[1], &birth->lineage[0], &birth->lineage[1] };
+		&birth->gate[0], &birth->gate[1] };
 
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		*fds[i] = close_fd(*fds[i]);
@@ -82,44 +82,32 @@ static void enter(const struct template *template, struct birth *birth)
 	close_all_but_standard();
 }
 
-/* --- in the process between --- */
-
-_Noreturn static void deliver(struct birth *birth, pid_t child)
-{
-	int code = child < 0 ? errno : 0;
-	struct spawn_reply reply = { .pid = child < 0 ? 0 : child, .code = code };
-
-	(void)!write(birth->lineage[1], &reply, sizeof(reply));
-	_exit(EXIT_SUCCESS);
-}
-
 /* --- in the template --- */
 
 /* Returns 1 in the child, 0 with the reply or negative errno in the template. */
 static int give_birth(const struct template *template, struct birth *birth, struct spawn_reply *ret)
 {
-	struct spawn_reply reply;
-	pid_t between, child;
-	ssize_t n;
+	volatile struct spawn_reply reply = { .code = ECHILD };
+	pid_t between;
 
-	if (pipe2(birth->gate, O_CLOEXEC) < 0 || pipe2(birth->lineage, O_CLOEXEC) < 0)
+	if (pipe2(birth->gate, O_CLOEXEC) < 0)
 		return -errno;
-	between = fork();
+	between = vfork();
 	if (between < 0)
 		return -errno;
 	if (between == 0) {
-		child = fork();
-		if (child != 0)
-			deliver(birth, child);
-		enter(template, birth);
-		return 1;
+		pid_t child = fork();
+
+		if (child == 0) {
+			enter(template, birth);
+			return 1;
+		}
+		reply.pid = child < 0 ? 0 : child;
+		reply.code = child < 0 ? errno : 0;
+		_exit(EXIT_SUCCESS);
 	}
-	birth->lineage[1] = close_fd(birth->lineage[1]);
-	n = RETRY_ON_EINTR(read(birth->lineage[0], &reply, sizeof(reply)));
 	(void)RETRY_ON_EINTR(waitpid(between, NULL, 0));
-	if (n != (ssize_t)sizeof(reply))
-		return -ECHILD;
-	*ret = reply;
+	*ret = (struct spawn_reply){ .pid = reply.pid, .code = reply.code };
 	return 0;
 }
 
@@ -170,7 +158,6 @@ static int serve_one(const struct template *template, const char **ret_resource)
 	_cleanup_(birth_done) struct birth birth = {
 		.ends = { STDIN_FILENO, -EBADF, -EBADF, -EBADF, -EBADF },
 		.gate = { -EBADF, -EBADF },
-		.lineage = { -EBADF, -EBADF },
 	};
 	struct spawn_reply reply = { 0 };
 	int r;
@@ -183,8 +170,7 @@ static int serve_one(const struct template *template, const char **ret_resource)
 		*ret_resource = rename_process(template, birth.request.resource);
 		/* They are closed. */
 		birth = (struct birth){ .ends = { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF },
-			.gate = { -EBADF, -EBADF },
-			.lineage = { -EBADF, -EBADF } };
+			.gate = { -EBADF, -EBADF } };
 		return 1;
 	}
 	if (r < 0)

@@ -2,9 +2,9 @@
 /*
  * Every event, also a lost one (overflow) or a poll, leads to the same two steps: see that the
  * watch stands where it belongs, then compare kubelet.sock with what it was. They run from a
- * deferred source, so a burst of events is one look and no inotify source is freed inside its own
- * callback.
+ * deferred source, so a burst of events is one look.
  */
+#include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 
@@ -29,6 +29,7 @@ struct identity {
 struct kubelet_watch {
 	sd_event *event;
 	sd_event_source *inotify, *look, *poll;
+	int fd, wd; /* of inotify; -1: none */
 	char *directory;
 	char *watched; /* the directory or a parent of it; NULL: none */
 	struct identity watched_identity;
@@ -67,17 +68,57 @@ static void cut_to_existing(char *path, struct identity *ret)
 	}
 }
 
-static int on_inotify(sd_event_source *source, const struct inotify_event *event, void *userdata)
+static void on_event(struct kubelet_watch *watch, const struct inotify_event *event)
 {
-	struct kubelet_watch *watch = userdata;
-
+	/* One that was taken away may have had something to tell. */
+	if (event->wd != watch->wd && !(event->mask & IN_Q_OVERFLOW))
+		return;
 	if (event->mask & LOST_MASK)
 		watch->lost = true;
 	/* In the directory itself, the kubelet's own temporary files are constant noise. */
 	else if (streq(watch->watched, watch->directory) &&
 		!(event->len > 0 && streq(event->name, KUBELET_SOCKET_NAME)))
+		return;
+	(void)sd_event_source_set_enabled(watch->look, SD_EVENT_ONESHOT);
+}
+
+static int on_inotify(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	_Alignas(struct inotify_event) char buffer[4096];
+	struct kubelet_watch *watch = userdata;
+	ssize_t n = RETRY_ON_EINTR(read(fd, buffer, sizeof(buffer)));
+
+	for (const char *p = buffer; n > 0 && p < buffer + n;) {
+		const struct inotify_event *event = (const void *)p;
+
+		on_event(watch, event);
+		p += sizeof(*event) + event->len;
+	}
+	return 0;
+}
+
+static int open_inotify(struct kubelet_watch *watch)
+{
+	_cleanup_close_ int fd = -EBADF;
+	int r;
+
+	if (watch->fd >= 0)
 		return 0;
-	return sd_event_source_set_enabled(watch->look, SD_EVENT_ONESHOT);
+	fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	r = sd_event_add_io(watch->event, &watch->inotify, fd, EPOLLIN, on_inotify, watch);
+	if (r < 0)
+		return r;
+	watch->fd = TAKE_FD(fd);
+	return 0;
+}
+
+static void unwatch(struct kubelet_watch *watch)
+{
+	if (watch->wd >= 0)
+		(void)inotify_rm_watch(watch->fd, watch->wd);
+	watch->wd = -1;
 }
 
 static int arm_once(struct kubelet_watch *watch, bool *ret_settled)
@@ -89,20 +130,22 @@ static int arm_once(struct kubelet_watch *watch, bool *ret_settled)
 	if (!path)
 		return -ENOMEM;
 	cut_to_existing(path, &identity);
-	*ret_settled = watch->inotify && !watch->lost && streq(path, watch->watched) &&
+	*ret_settled = watch->wd >= 0 && !watch->lost && streq(path, watch->watched) &&
 		same_file(&identity, &watch->watched_identity);
 	if (*ret_settled)
 		return 0;
 
-	watch->inotify = sd_event_source_disable_unref(watch->inotify);
+	unwatch(watch);
 	free(watch->watched);
 	watch->watched = TAKE_PTR(path);
 	watch->watched_identity = identity;
 	watch->lost = false;
-	r = sd_event_add_inotify(
-		watch->event, &watch->inotify, watch->watched, EVENT_MASK, on_inotify, watch);
+	r = open_inotify(watch);
+	if (r < 0)
+		return r;
+	watch->wd = inotify_add_watch(watch->fd, watch->watched, EVENT_MASK);
 	/* Gone again between the look and the watch: the next round finds its parent. */
-	return r == -ENOENT || r == -ENOTDIR ? 0 : r;
+	return watch->wd >= 0 || errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
 }
 
 /* A directory may appear between looking for it and watching its parent, so look until nothing
@@ -171,6 +214,7 @@ int kubelet_watch_new(sd_event *event, const char *directory, kubelet_watch_hand
 	if (!watch)
 		return -ENOMEM;
 	watch->event = sd_event_ref(event);
+	watch->fd = watch->wd = -1;
 	watch->on_kubelet = on_kubelet;
 	watch->userdata = userdata;
 	watch->directory = strdup(directory);
@@ -198,6 +242,16 @@ void kubelet_watch_set_waiting(struct kubelet_watch *watch, bool waiting)
 	schedule_poll(watch);
 }
 
+void kubelet_watch_stop(struct kubelet_watch *watch)
+{
+	sd_event_source *sources[] = { watch->inotify, watch->look, watch->poll };
+
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++)
+		if (sources[i])
+			(void)sd_event_source_set_enabled(sources[i], SD_EVENT_OFF);
+	unwatch(watch);
+}
+
 struct kubelet_watch *kubelet_watch_free(struct kubelet_watch *watch)
 {
 	if (!watch)
@@ -206,6 +260,7 @@ struct kubelet_watch *kubelet_watch_free(struct kubelet_watch *watch)
 	sd_event_source_disable_unref(watch->look);
 	sd_event_source_disable_unref(watch->poll);
 	sd_event_unref(watch->event);
+	close_fd(watch->fd);
 	free(watch->directory);
 	free(watch->watched);
 	free(watch);

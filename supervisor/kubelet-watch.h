@@ -25,5 +25,9 @@ int kubelet_watch_new(sd_event *event, const char *directory, kubelet_watch_hand
  * inotify). */
 void kubelet_watch_set_waiting(struct kubelet_watch *watch, bool waiting);
 
+/* Ends looking. Of use some time before kubelet_watch_free(), which would wait until the kernel has
+ * taken a watch away: up to 20 ms where that is done by then, none later. */
+void kubelet_watch_stop(struct kubelet_watch *watch);
+
 struct kubelet_watch *kubelet_watch_free(struct kubelet_watch *watch);
 DEFINE_CLEANUP(struct kubelet_watch *, kubelet_watch_free)

@@ -200,8 +200,10 @@ static int on_stop(sd_event_source *source, const struct signalfd_siginfo *info,
 	manager->stopping = true;
 	log_notice("stopping");
 	(void)sd_notify(false, "STOPPING=1\nSTATUS=stopping");
+	kubelet_watch_stop(manager->watch);
 	for (size_t i = 0; i < manager->n_children; i++)
 		resource_handle(manager->children[i]->resource, RESOURCE_STOP, NULL);
+	spawn_template_dismiss(manager->template);
 	(void)sd_event_source_set_time(
 		manager->deadline, now_usec(CLOCK_MONOTONIC) + STOP_DEADLINE);
 	(void)sd_event_source_set_enabled(manager->deadline, SD_EVENT_ONESHOT);

@@ -197,14 +197,23 @@ int spawn_template_new(
 	return 0;
 }
 
+void spawn_template_dismiss(struct spawn_template *template)
+{
+	template->socket_fd = close_fd(template->socket_fd);
+	template->retry_at = USEC_INFINITY;
+	if (template->pid > 0) {
+		(void)sd_event_source_set_enabled(template->exit_source, SD_EVENT_OFF);
+		(void)sd_event_source_send_child_signal(template->exit_source, SIGKILL, NULL, 0);
+	}
+}
+
 struct spawn_template *spawn_template_free(struct spawn_template *template)
 {
 	if (!template)
 		return NULL;
-	if (template->pid > 0) {
-		(void)sd_event_source_send_child_signal(template->exit_source, SIGKILL, NULL, 0);
+	spawn_template_dismiss(template);
+	if (template->pid > 0)
 		(void)RETRY_ON_EINTR(waitpid(template->pid, NULL, 0));
-	}
 	forget_process(template);
 	sd_event_unref(template->event);
 	free(template);

@@ -41,5 +41,8 @@ int spawn_template_new(
 int spawn_template_fork(struct spawn_template *template, const struct identity *identity,
 	const char *resource, const struct child_ends *ends, pid_t *ret_pid);
 
+/* Ends the process, which spawn_template_free() waits for; no child is made any more. */
+void spawn_template_dismiss(struct spawn_template *template);
+
 struct spawn_template *spawn_template_free(struct spawn_template *template);
 DEFINE_CLEANUP(struct spawn_template *, spawn_template_free)

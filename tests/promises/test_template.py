@@ -138,6 +138,7 @@ class Template(NodeTest):
             template = self.template()
             self.node.stop(number)
             until(lambda: not os.path.exists(f"/proc/{template}/exe"), "the template to be gone")
+            self.assertNotIn("the template of the children (pid", self.node.output())
             self.node.stop_kubelet()
 
     def test_P7_copies_die_with_the_supervisor(self):

@@ -25,18 +25,29 @@ grpc_completion_queue *rpc_queue(void)
 	return the_queue;
 }
 
+static int (*set_name)(pthread_t thread, const char *name);
+static void (*set_deadlock_detection)(int what);
+
+/* Once in the template for all its children: a search touches each library, which a child would
+ * have to map. */
+__attribute__((constructor)) static void find_functions(void)
+{
+	*(void **)&set_name = dlsym(RTLD_NEXT, "pthread_setname_np");
+#ifdef DEVPLUGD_ABSEIL_DEADLOCKS
+	*(void **)&set_deadlock_detection = dlsym(RTLD_DEFAULT, DEVPLUGD_ABSEIL_DEADLOCKS);
+#endif
+}
+
 /* gRPC's threads name themselves when they start, and there is no other way to have one of them run
  * a line of ours: this definition takes the place of the C library's for them. */
 int pthread_setname_np(pthread_t thread, const char *name)
 {
 	static const char *const timer_threads[] = { "grpc_global_tim", "timer_manager" };
-	int (*real)(pthread_t thread, const char *name);
 
 	for (size_t i = 0; lazy_timer_threads && i < ARRAY_SIZE(timer_threads); i++)
 		if (startswith(name, timer_threads[i]))
 			(void)prctl(PR_SET_TIMERSLACK, LAZY_TIMER_SLACK_NSEC);
-	*(void **)&real = dlsym(RTLD_NEXT, "pthread_setname_np");
-	return real ? real(thread, name) : ENOSYS;
+	return set_name ? set_name(thread, name) : ENOSYS;
 }
 
 /* Abseil, where it is built for debugging (Debian), looks for deadlocks in a graph of all locks: a
@@ -44,14 +55,10 @@ int pthread_setname_np(pthread_t thread, const char *name)
  * name the build finds in the library. */
 static void leave_deadlocks_alone(void)
 {
-#ifdef DEVPLUGD_ABSEIL_DEADLOCKS
-	enum { IGNORE } what = IGNORE;
-	void (*set)(int what);
+	enum { IGNORE };
 
-	*(void **)&set = dlsym(RTLD_DEFAULT, DEVPLUGD_ABSEIL_DEADLOCKS);
-	if (set)
-		set(what);
-#endif
+	if (set_deadlock_detection)
+		set_deadlock_detection(IGNORE);
 }
 
 static void *drain(void *arg)

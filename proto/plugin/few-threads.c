@@ -11,13 +11,21 @@
 
 #define PROCESSORS 2
 
+static long (*real)(int name);
+
+/* Once in the template for all its children, see find_functions() in proto/completion.c. */
+__attribute__((constructor)) static void find_real(void)
+{
+	*(void **)&real = dlsym(RTLD_NEXT, "sysconf");
+}
+
 long sysconf(int name)
 {
-	long (*real)(int name);
-
 	if (name == _SC_NPROCESSORS_CONF)
 		return PROCESSORS;
-	*(void **)&real = dlsym(RTLD_NEXT, "sysconf");
+	/* Libraries are constructed before us. */
+	if (!real)
+		find_real();
 	if (real)
 		return real(name);
 	errno = ENOSYS;

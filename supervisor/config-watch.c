@@ -204,12 +204,20 @@ void config_watch_seen(struct config_watch *watch)
 		watch->fingerprint = take_fingerprint(watch);
 }
 
+void config_watch_stop(struct config_watch *watch)
+{
+	if (!watch)
+		return;
+	(void)sd_event_source_set_enabled(watch->look, SD_EVENT_OFF);
+	while (watch->n_watches > 0)
+		(void)watch_free(watch->watches[--watch->n_watches]);
+}
+
 struct config_watch *config_watch_free(struct config_watch *watch)
 {
 	if (!watch)
 		return NULL;
-	for (size_t i = 0; i < watch->n_watches; i++)
-		(void)watch_free(watch->watches[i]);
+	config_watch_stop(watch);
 	(void)watcher_free(watch->watcher);
 	sd_event_source_disable_unref(watch->look);
 	sd_event_unref(watch->event);

@@ -25,4 +25,7 @@ int config_watch_new(sd_event *event, const char *config_file, config_watch_hand
 /* The files are about to be read: what they are now is no news any more. NULL is fine. */
 void config_watch_seen(struct config_watch *watch);
 
+/* Ends looking, as kubelet_watch_stop() does and for the same reason. NULL is fine. */
+void config_watch_stop(struct config_watch *watch);
+
 struct config_watch *config_watch_free(struct config_watch *watch);

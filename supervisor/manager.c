@@ -201,6 +201,7 @@ static int on_stop(sd_event_source *source, const struct signalfd_siginfo *info,
 	log_notice("stopping");
 	(void)sd_notify(false, "STOPPING=1\nSTATUS=stopping");
 	kubelet_watch_stop(manager->watch);
+	config_watch_stop(manager->config_watch);
 	for (size_t i = 0; i < manager->n_children; i++)
 		resource_handle(manager->children[i]->resource, RESOURCE_STOP, NULL);
 	spawn_template_dismiss(manager->template);

@@ -4,13 +4,14 @@
 
 docs/complaints.md: R1, W1, M13.
 """
+import contextlib
 import os
 import signal
 import socket
 import stat
 import unittest
 
-from node import NodeTest, plugins_of, static, until
+from node import NodeTest, plugins_of, process_status, static, template_of, until
 
 N = 5
 
@@ -127,6 +128,30 @@ class Supervision(NodeTest):
         self.assertEqual(self.node.stop(), 0)
         self.assertEqual(self.sockets(), [])
         self.assertFalse(any(os.path.exists(f"/proc/{child}/exe") for child in children))
+
+    def inotify_watches(self):
+        count, folder = 0, f"/proc/{self.node.daemon.pid}/fdinfo"
+        for number in os.listdir(folder):
+            # It may be closed by now.
+            with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, number)) as file:
+                count += sum(line.startswith("inotify wd:") for line in file)
+        return count
+
+    def test_P9_stop_begins_with_what_takes_time(self):
+        # What the kernel has begun to end by then, nobody waits for after the children.
+        self.node.start_kubelet()
+        self.node.start("--watch")
+        children = self.pids().values()
+        template = template_of(self.node.daemon.pid)
+        self.assertGreater(self.inotify_watches(), 1)
+        for child in children:
+            os.kill(child, signal.SIGSTOP)
+        self.node.daemon.send_signal(signal.SIGTERM)
+        until(lambda: self.inotify_watches() == 0, "the watches to be taken away")
+        until(lambda: process_status(template)["State"].startswith("Z"), "the template to have ended")
+        for child in children:
+            os.kill(child, signal.SIGCONT)
+        self.assertEqual(self.node.stop(), 0)
 
     def test_P13_random_kills(self):
         self.node.start_kubelet()

@@ -3,6 +3,7 @@
 answer."""
 import contextlib
 import os
+import select
 import shutil
 import signal
 import socket
@@ -204,10 +205,42 @@ def reload(subject, quick):
                 "reload: processes or sessions replaced": (touched, "")}
 
 
+def end_by_kernel(run):
+    """How long the kernel alone needs to end all children, in milliseconds: devplugd and the kubelet do nothing."""
+    idle, poll = [run.node.daemon, run.node.kubelet], select.poll()
+    fds = [os.pidfd_open(pid) for pid in run.plugins()]
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    for process in idle:
+        process.send_signal(signal.SIGSTOP)
+    time.sleep(0.1)
+    began = time.monotonic()
+    for fd in fds:
+        signal.pidfd_send_signal(fd, signal.SIGKILL)
+    left = set(fds)
+    while left:
+        for fd, _ in poll.poll():
+            poll.unregister(fd)
+            left.remove(fd)
+    end = time.monotonic()
+    for fd in fds:
+        os.close(fd)
+    run.node.daemon.kill()
+    for process in idle:
+        process.send_signal(signal.SIGCONT)
+    run.node.daemon.wait()
+    return (end - began) * 1000
+
+
 def stop(subject, quick):
     if subject.kind != "devplugd":
         return {}
     row = {}
+    for count in (8, 50):
+        with open_run(subject, tokens(count)) as run:
+            run.serve()
+            time.sleep(0.5)
+            row[f"floor: SIGKILL of as many such children, {count} resources"] = end_by_kernel(run), "ms"
     for count, strangers in ((8, False), (50, False), (8, True)):
         peers = []
         with open_run(subject, tokens(count)) as run:

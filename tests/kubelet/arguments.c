@@ -78,8 +78,8 @@ const char arguments_help[] =
 	"  --json                  JSON output\n"
 	"  --help, --version\n"
 	"\n"
-	"The checkpoint has a kubelet's format but a checksum of its own: one that a real kubelet\n"
-	"wrote is not used, and a copy of it is kept in the state directory.\n";
+	"A checkpoint that a real kubelet has written is used and overwritten; a copy of it is kept\n"
+	"in the state directory.\n";
 
 int arguments_refuse(const char *text)
 {

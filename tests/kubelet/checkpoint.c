@@ -1,26 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checksum is FNV-1a over the compact text of "Data" with sorted keys, so that it can be
- * checked after parsing.
+ * Members are in the order in which Go writes them; a list without elements is null where the
+ * kubelet's is.
  */
 #include "checkpoint.h"
 
 #include <limits.h>
 
 #include "base64.h"
+#include "checkpoint-checksum.h"
 #include "file.h"
 #include "text.h"
 
 #define CHECKPOINT_MAX (256U << 20)
-#define CANONICAL      (JSON_COMPACT | JSON_SORT_KEYS)
+#define WRITTEN_BY     "WrittenBy"
 
-static uint32_t checksum(const char *text)
+static int compare_keys(const void *a, const void *b)
 {
-	uint32_t hash = 2166136261U;
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
-	for (; *text; text++)
-		hash = (hash ^ (unsigned char)*text) * 16777619U;
-	return hash;
+/* A copy with its keys in order, as Go writes maps; steals the reference. */
+static json_t *sorted(json_t *map)
+{
+	_cleanup_json_ json_t *owned = map, *copy = json_object();
+	_cleanup_free_ const char **keys = calloc(json_object_size(map) + 1, sizeof(*keys));
+	const char *key;
+	json_t *value;
+	size_t n = 0;
+
+	if (!keys)
+		return NULL;
+	json_object_foreach(map, key, value) keys[n++] = key;
+	qsort(keys, n, sizeof(*keys), compare_keys);
+	for (size_t i = 0; i < n; i++)
+		if (json_object_set(copy, keys[i], json_object_get(map, keys[i])) < 0)
+			return NULL;
+	return json_incref(copy);
 }
 
 /* {"<node>": [ids]} */
@@ -47,7 +63,7 @@ static json_t *devices_to_json(const struct allocation *allocation)
 			return NULL;
 		}
 	}
-	return nodes;
+	return sorted(nodes);
 }
 
 static json_t *allocation_to_json(const struct allocation *allocation)
@@ -77,7 +93,8 @@ static json_t *healthy_to_json(const struct device_table *devices)
 
 static json_t *model_to_json(const struct model *model)
 {
-	_cleanup_json_ json_t *entries = json_array(), *registered = json_object();
+	_cleanup_json_ json_t *entries = model->n_allocations > 0 ? json_array() : json_null(),
+			      *registered = json_object();
 
 	for (size_t i = 0; i < model->n_allocations; i++)
 		if (json_array_append_new(entries, allocation_to_json(model->allocations[i])) < 0)
@@ -90,24 +107,24 @@ static json_t *model_to_json(const struct model *model)
 				registered, resource->name, healthy_to_json(resource->devices)) < 0)
 			return NULL;
 	}
-	return json_pack(
-		"{s:O, s:O}", "PodDeviceEntries", entries, "RegisteredDevices", registered);
+	return json_pack("{s:O, s:o}", "PodDeviceEntries", entries, "RegisteredDevices",
+		sorted(TAKE_PTR(registered)));
 }
 
 int checkpoint_write(const struct model *model, const char *dir, struct error *error)
 {
-	_cleanup_json_ json_t *data = model_to_json(model);
-	_cleanup_free_ char *data_text = data ? json_dumps(data, CANONICAL) : NULL, *text = NULL;
-	int size, r;
+	_cleanup_json_ json_t *data = model_to_json(model), *root = NULL;
+	_cleanup_free_ char *text = NULL;
+	uint32_t checksum;
+	int r;
 
-	if (!data_text)
+	if (data && checkpoint_checksum(data, &checksum) >= 0)
+		root = json_pack("{s:O, s:I, s:s}", "Data", data, "Checksum", (json_int_t)checksum,
+			WRITTEN_BY, "devplug-kubelet");
+	text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+	if (!text)
 		return error_set(error, -ENOMEM, "out of memory");
-	size = asprintf(&text, "{\"Data\":%s,\"Checksum\":%u}", data_text, checksum(data_text));
-	if (size < 0) {
-		text = NULL;
-		return error_set(error, -ENOMEM, "out of memory");
-	}
-	r = file_replace(dir, CHECKPOINT_NAME, text, (size_t)size, 0600, true);
+	r = file_replace(dir, CHECKPOINT_NAME, text, strlen(text), 0600, true);
 	if (r < 0)
 		return error_set(
 			error, r, "cannot write %s/%s: %s", dir, CHECKPOINT_NAME, strerror(-r));
@@ -154,14 +171,16 @@ static int read_allocation(struct model *model, json_t *entry)
 {
 	_cleanup_(allocation_freep) struct allocation *allocation = NULL;
 	const char *uid, *container, *resource, *response;
-	json_t *nodes;
+	json_t *nodes, *answer;
 	int r;
 
-	if (json_unpack(entry, "{s:s, s:s, s:s, s:o, s:s}", "PodUID", &uid, "ContainerName",
+	if (json_unpack(entry, "{s:s, s:s, s:s, s:o, s:o}", "PodUID", &uid, "ContainerName",
 		    &container, "ResourceName", &resource, "DeviceIDs", &nodes, "AllocResp",
-		    &response) < 0 ||
-		!json_is_object(nodes))
+		    &answer) < 0 ||
+		!json_is_object(nodes) || (!json_is_string(answer) && !json_is_null(answer)))
 		return -EBADMSG;
+	/* Go writes an answer without bytes as null. */
+	response = json_is_null(answer) ? "" : json_string_value(answer);
 	allocation = calloc(1, sizeof(*allocation));
 	if (!allocation)
 		return -ENOMEM;
@@ -212,16 +231,18 @@ static int read_text(struct model *model, const char *text, size_t size)
 {
 	_cleanup_json_ json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
 	const json_t *data = json_object_get(root, "Data");
-	_cleanup_free_ char *data_text = NULL;
+	uint32_t checksum;
+	int r;
 
 	if (!json_is_object(data))
 		return -EBADMSG;
-	data_text = json_dumps(data, CANONICAL);
-	if (!data_text)
-		return -ENOMEM;
-	if (json_integer_value(json_object_get(root, "Checksum")) != checksum(data_text))
+	r = checkpoint_checksum(data, &checksum);
+	if (r < 0)
+		return r;
+	if (json_integer_value(json_object_get(root, "Checksum")) != checksum)
 		return -EBADMSG;
-	return read_data(model, data);
+	r = read_data(model, data);
+	return r < 0 ? r : !json_object_get(root, WRITTEN_BY);
 }
 
 int checkpoint_read(struct model *model, const char *dir, struct error *error)
@@ -241,8 +262,6 @@ int checkpoint_read(struct model *model, const char *dir, struct error *error)
 		return error_set(error, r, "cannot read %s: %s", path, strerror(-r));
 	r = read_text(model, text, size);
 	if (r == -EBADMSG)
-		return error_set(error, r,
-			"%s is corrupt, or was written by a real kubelet: going on without it",
-			path);
-	return r < 0 ? error_set(error, r, "cannot read %s: %s", path, strerror(-r)) : 0;
+		return error_set(error, r, "%s is corrupt: going on without it", path);
+	return r < 0 ? error_set(error, r, "cannot read %s: %s", path, strerror(-r)) : r;
 }

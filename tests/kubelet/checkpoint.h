@@ -3,8 +3,8 @@
 
 /*
  * The kubelet's checkpoint: which devices which container has, the plugins' answers, and which
- * resources were registered. The file's shape is the kubelet's; the checksum is not, because the
- * kubelet's is a hash of how Go prints its memory.
+ * resources were registered. A real kubelet reads what we write, and we what it writes; a member
+ * that it ignores tells whose it is.
  */
 
 #include "model.h"
@@ -15,6 +15,6 @@
 int checkpoint_write(const struct model *model, const char *dir, struct error *error);
 
 /* Reads the file into an empty model: allocations, and resources as known without devices. No file:
- * 0. -EBADMSG: not a checkpoint of ours; the model is then in an undefined state and to be freed.
- */
+ * 0. Returns 1 if a real kubelet has written it. -EBADMSG: not a checkpoint; the model is then in
+ * an undefined state and to be freed. */
 int checkpoint_read(struct model *model, const char *dir, struct error *error);

@@ -115,8 +115,8 @@ static int make_model(struct manager *manager)
 	return r;
 }
 
-/* What we overwrite may be a real kubelet's. */
-static int keep_refused_checkpoint(const struct manager *manager, struct error *error)
+/* Before it is overwritten. */
+static int keep_checkpoint(const struct manager *manager, struct error *error)
 {
 	_cleanup_free_ char *data = NULL, *path = NULL;
 	size_t size;
@@ -128,8 +128,8 @@ static int keep_refused_checkpoint(const struct manager *manager, struct error *
 	}
 	r = file_read(path, KEEP_MAX, &data, &size);
 	if (r >= 0)
-		r = file_replace(manager->options->state_dir, CHECKPOINT_NAME ".refused", data,
-			size, 0600, false);
+		r = file_replace(manager->options->state_dir, CHECKPOINT_NAME ".kept", data, size,
+			0600, false);
 	if (r < 0)
 		return error_set(error, r, "cannot keep a copy of %s in %s: %s", path,
 			manager->options->state_dir, strerror(-r));
@@ -146,9 +146,14 @@ static int read_state(struct manager *manager, struct error *error)
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	r = checkpoint_read(manager->model, options->plugin_dir, error);
-	if (r == -EBADMSG) {
+	if (r > 0) {
+		log_warning(
+			"%s/%s was written by a real kubelet, whose pods are unknown here: their devices are free; a copy is kept in %s",
+			options->plugin_dir, CHECKPOINT_NAME, options->state_dir);
+		r = keep_checkpoint(manager, error);
+	} else if (r == -EBADMSG) {
 		log_warning("%s; a copy is kept in %s", error->message, options->state_dir);
-		r = keep_refused_checkpoint(manager, error);
+		r = keep_checkpoint(manager, error);
 		if (r < 0)
 			return r;
 		r = make_model(manager);

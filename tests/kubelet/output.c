@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#include "common/text.h"
 #include "common/utf8.h"
 
 #define QUEUE_MAX    (16U << 20)
@@ -115,6 +116,7 @@ static void remember(struct output *output, const char *line)
 	size = utf8_valid_length(line, size);
 	memcpy(output->last, line, size);
 	output->last[size] = '\0';
+	text_sanitize(output->last);
 }
 
 void output_event(struct output *output, const json_t *event)
@@ -144,10 +146,13 @@ static void print_table(struct output *output, FILE *to)
 	for (size_t i = 0; i < model->n_resources; i++) {
 		const struct resource *resource = model->resources[i];
 		const struct endpoint *endpoint = &resource->endpoint;
-		const char *state = !endpoint->present ? "-"
-			: endpoint->stopped            ? "stopped"
-						       : strrchr(endpoint->path, '/') + 1;
+		char state[NAME_MAX + 1];
 
+		(void)snprintf(state, sizeof(state), "%s",
+			!endpoint->present          ? "-"
+				: endpoint->stopped ? "stopped"
+						    : strrchr(endpoint->path, '/') + 1);
+		text_sanitize(state);
 		(void)fprintf(to, "%-48s %8zu %11zu %9zu  %s\n", resource->name,
 			resource_capacity(resource), resource_allocatable(resource),
 			resource->allocated.count, state);

@@ -3,6 +3,9 @@
 model have the rest."""
 import json
 import os
+import pty
+import re
+import select
 import signal
 import socket
 import subprocess
@@ -16,7 +19,7 @@ NAME = "vendor.example/test"
 
 
 def text_field(number, text):
-    return bytes([number << 3 | 2, len(text)]) + text.encode()
+    return bytes([number << 3 | 2, len(text.encode())]) + text.encode()
 
 
 class Behaviour(NodeTest):
@@ -75,6 +78,53 @@ class Behaviour(NodeTest):
             self.assertEqual(self.ask(size), b"{", size)
         self.assertEqual(self.ask((1 << 20) + 1), b"")
         self.assertEqual(self.ask(22), b"{")
+
+    # --- what is shown
+
+    def test_table_on_a_terminal(self):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execv(program("devplug-kubelet"), ["devplug-kubelet", "run", "--plugin-dir", self.node.plugins,
+                                                  "--state-dir", self.node.kubelet_state])
+        self.addCleanup(os.close, terminal)
+        self.addCleanup(os.waitpid, pid, 0)
+        self.addCleanup(os.kill, pid, signal.SIGKILL)
+        shown = b""
+
+        def shows(pattern):
+            nonlocal shown
+            if select.select([terminal], [], [], 0.2)[0]:
+                shown += os.read(terminal, 65536)
+            return re.search(pattern, shown)
+
+        until(lambda: shows(rb"RESOURCE +CAPACITY +ALLOCATABLE +ALLOCATED +ENDPOINT"), "the head of the table")
+        self.plugin()
+        until(lambda: shows(rb"vendor.example/test +4 +4 +0  test\.\d+\.\d+\.sock"), "the plugin in the table")
+        # What a plugin says does not drive the terminal.
+        self.register(name="x", endpoint="a\x1b[31m\x7f\u009bb")
+        until(lambda: shows(rb"the ResourceName"), "the refused plugin")
+        self.assertEqual(re.findall(rb"\x1b\[(?![HJ])|\x7f|\xc2[\x80-\x9f]", shown), [])
+
+    # --- the checkpoint
+
+    def test_checkpoint_of_a_real_kubelet_is_used_and_kept(self):
+        text = ('{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"nvidia.com/gpu":'
+                '["GPU-0650a168-e770-3ea8-8ac3-8a1d419763e0"]}},"Checksum":3952659280}')
+        kept = os.path.join(self.node.kubelet_state, "kubelet_internal_checkpoint.kept")
+        os.mkdir(self.node.plugins)
+        with open(os.path.join(self.node.plugins, "kubelet_internal_checkpoint"), "w") as file:
+            file.write(text)
+        self.begin()
+        self.assertEqual(self.node.node_resources()["nvidia.com/gpu"]["capacity"], 0)
+        with open(kept) as file:
+            self.assertEqual(file.read(), text)
+        # One of our own is not kept.
+        self.plugin()
+        self.await_event("list", healthy=4)
+        self.node.stop_kubelet()
+        os.unlink(kept)
+        self.begin()
+        self.assertFalse(os.path.exists(kept))
 
     # --- Register
 

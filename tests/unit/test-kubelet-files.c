@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "tests/kubelet/base64.h"
+#include "tests/kubelet/checkpoint-checksum.h"
 #include "tests/kubelet/checkpoint.h"
 #include "tests/kubelet/file.h"
 #include "tests/kubelet/plugin-dir.h"
@@ -114,14 +115,84 @@ static void test_checkpoint_text(void **state)
 	fill(model);
 	assert_int_equal(checkpoint_write(model, dir, &error), 0);
 	assert_int_equal(file_read(in_dir(CHECKPOINT_NAME), 4096, &text, &size), 0);
-	assert_ptr_equal(
-		strstr(text,
-			"{\"Data\":{\"PodDeviceEntries\":[{\"AllocResp\":\"AP8B\","
-			"\"ContainerName\":\"main\",\"DeviceIDs\":{\"-1\":[\"b\"],"
-			"\"0\":[\"a\"],\"1\":[\"a\"]},\"PodUID\":\"uid-1\","
-			"\"ResourceName\":\"" GPU "\"}],"
-			"\"RegisteredDevices\":{\"" GPU "\":[\"a\",\"b\"]}},\"Checksum\":"),
-		text);
+	assert_string_equal(text,
+		"{\"Data\":{\"PodDeviceEntries\":[{\"PodUID\":\"uid-1\","
+		"\"ContainerName\":\"main\",\"ResourceName\":\"" GPU "\","
+		"\"DeviceIDs\":{\"-1\":[\"b\"],\"0\":[\"a\"],\"1\":[\"a\"]},"
+		"\"AllocResp\":\"AP8B\"}],\"RegisteredDevices\":{\"" GPU "\":[\"a\",\"b\"]}},"
+		"\"Checksum\":2278209908,\"WrittenBy\":\"devplug-kubelet\"}");
+}
+
+/* The sums are those of kubelets, and of go-spew for what no kubelet writes. */
+static void test_checksum(void **state)
+{
+	static const struct {
+		const char *data;
+		uint32_t sum;
+	} checkpoints[] = {
+		{ "{\"PodDeviceEntries\":null,\"RegisteredDevices\":{\"nvidia.com/gpu\":["
+		  "\"GPU-0650a168-e770-3ea8-8ac3-8a1d419763e0\"]}}",
+			3952659280 },
+		{ "{\"PodDeviceEntries\":[{\"PodUID\":\"bf52b2cd-b611-4e79-86b1-280b283185c3\","
+		  "\"ContainerName\":\"check\",\"ResourceName\":\"nvidia.com/gpu\","
+		  "\"DeviceIDs\":{\"-1\":[\"tegra\"]},"
+		  "\"AllocResp\":\"Ch8KFk5WSURJQV9WSVNJQkxFX0RFVklDRVMSBXRlZ3Jh\"}],"
+		  "\"RegisteredDevices\":{\"nvidia.com/gpu\":[\"tegra\"]}}",
+			3660592824 },
+		{ "{\"PodDeviceEntries\":null,\"RegisteredDevices\":null}", 1944006890 },
+		{ "{\"PodDeviceEntries\":[],\"RegisteredDevices\":{}}", 2932075448 },
+		{ "{\"PodDeviceEntries\":[{\"PodUID\":\"u\",\"ContainerName\":\"c\","
+		  "\"ResourceName\":\"r\",\"DeviceIDs\":null,\"AllocResp\":null},"
+		  "{\"PodUID\":\"u2\",\"ContainerName\":\"c2\",\"ResourceName\":\"r2\","
+		  "\"DeviceIDs\":{\"10\":[\"a \\\"b\\\" \\n \\u00e9\",\"\"],\"2\":null,\"-1\":[]},"
+		  "\"AllocResp\":\"\"}],\"RegisteredDevices\":{\"b\":null,\"a\":[],"
+		  "\"c\":[\"x\",\"y\"],\"B\":[\"q\"]}}",
+			2386254810 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(checkpoints); i++) {
+		json_t *data = json_loads(checkpoints[i].data, 0, NULL);
+		uint32_t sum;
+
+		assert_non_null(data);
+		assert_int_equal(checkpoint_checksum(data, &sum), 0);
+		assert_int_equal(sum, checkpoints[i].sum);
+		json_decref(data);
+	}
+}
+
+static void test_checkpoint_of_a_kubelet(void **state)
+{
+	static const char text[] =
+		"{\"Data\":{\"PodDeviceEntries\":null,\"RegisteredDevices\":{\"nvidia.com/gpu\":["
+		"\"GPU-0650a168-e770-3ea8-8ac3-8a1d419763e0\"]}},\"Checksum\":3952659280}";
+	_cleanup_(model_freep) struct model *model = make_model();
+	struct error error = {};
+
+	assert_int_equal(file_replace(dir, CHECKPOINT_NAME, text, strlen(text), 0600, false), 0);
+	assert_int_equal(checkpoint_read(model, dir, &error), 1);
+	assert_true(model_find_resource(model, "nvidia.com/gpu")->known);
+}
+
+/* As Go writes what has no elements and no bytes. */
+static void test_checkpoint_of_little(void **state)
+{
+	_cleanup_(model_freep) struct model *written = make_model(), *model = make_model();
+	static const char little[] =
+		"{\"Data\":{\"PodDeviceEntries\":[{\"PodUID\":\"u\",\"ContainerName\":\"c\","
+		"\"ResourceName\":\"a.b/c\",\"DeviceIDs\":{\"0\":[\"x\"]},\"AllocResp\":null}],"
+		"\"RegisteredDevices\":{}},\"Checksum\":3876764794}";
+	_cleanup_free_ char *text = NULL;
+	struct error error = {};
+	size_t size;
+
+	assert_int_equal(checkpoint_write(written, dir, &error), 0);
+	assert_int_equal(file_read(in_dir(CHECKPOINT_NAME), 4096, &text, &size), 0);
+	assert_non_null(strstr(text, "{\"PodDeviceEntries\":null,\"RegisteredDevices\":{}}"));
+	assert_int_equal(
+		file_replace(dir, CHECKPOINT_NAME, little, strlen(little), 0600, false), 0);
+	assert_int_equal(checkpoint_read(model, dir, &error), 1);
+	assert_int_equal(model_find_allocation(model, "u", "c", "a.b/c")->response_size, 0);
 }
 
 static void test_corrupt_checkpoint(void **state)
@@ -300,6 +371,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_checkpoint),
 		TEST(test_checkpoint_text),
+		TEST(test_checksum),
+		TEST(test_checkpoint_of_a_kubelet),
+		TEST(test_checkpoint_of_little),
 		TEST(test_corrupt_checkpoint),
 		TEST(test_changed_checkpoint),
 		TEST(test_base64),

@@ -36,17 +36,24 @@ json_t *text_json(const char *text)
 
 char *text_quote(char *buffer, size_t size, const char *text)
 {
+	static const char special[] = "\"\\\a\b\f\n\r\t\v", letters[] = "\"\\abfnrtv";
 	size_t used = 0, left = strlen(text);
 
-	assert(size > 2 * sizeof("\\x00"));
+	assert(size > 2 * sizeof("\\u0000"));
 
 	buffer[used++] = '"';
-	for (; left > 0 && used < size - sizeof("\\x00\""); text++, left--) {
+	for (; left > 0 && used < size - sizeof("\\u0000\""); text++, left--) {
 		unsigned char c = (unsigned char)*text;
+		const char *found = strchr(special, c);
 
-		if (c == '"' || c == '\\') {
+		if (found) {
 			buffer[used++] = '\\';
-			buffer[used++] = (char)c;
+			buffer[used++] = letters[found - special];
+		} else if (c == 0xc2 && (unsigned char)text[1] < 0xa0 && left > 1) {
+			used += (size_t)snprintf(
+				buffer + used, size - used, "\\u%04x", (unsigned char)text[1]);
+			text++;
+			left--;
 		} else if (c < 0x20 || c == 0x7f ||
 			(c >= 0xc0 && utf8_valid_length(text, MIN_OF(left, (size_t)4)) == 0)) {
 			used += (size_t)snprintf(buffer + used, size - used, "\\x%02x", c);

@@ -103,7 +103,7 @@ static void assert_repaired(const char *text, const char *expected)
 
 static void test_text(void **state)
 {
-	char buffer[16];
+	char buffer[32];
 
 	assert_repaired("", "");
 	assert_repaired("\xc3\xa4", "\xc3\xa4");
@@ -111,10 +111,9 @@ static void test_text(void **state)
 			"b\xc3",
 		"a\xef\xbf\xbd\xef\xbf\xbd"
 		"b\xef\xbf\xbd");
-	assert_string_equal(
-		text_quote(buffer, sizeof(buffer), "a\"b\n\xff"), "\"a\\\"b\\x0a\\xff\"");
-	assert_string_equal(
-		text_quote(buffer, sizeof(buffer), "0123456789abcdef"), "\"012345678\"");
+	assert_string_equal(text_quote(buffer, sizeof(buffer), "a\"b\n\x01\xff\xc2\x9b\xc3\xa4"),
+		"\"a\\\"b\\n\\x01\\xff\\u009b\xc3\xa4\"");
+	assert_string_equal(text_quote(buffer, 16, "0123456789abcdef"), "\"0123456\"");
 }
 
 int main(void)

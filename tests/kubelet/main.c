@@ -224,7 +224,7 @@ static int verb_pod(char **arguments, int n)
 	if (n == 2 && streq(arguments[0], "restart"))
 		return show_pod(json_pack("{s:s, s:s, s:s}", "command", "pod-restart", "name",
 			arguments[1], "namespace", arg_namespace));
-	if (n != 1)
+	if (n != 1 || streq(arguments[0], "rm") || streq(arguments[0], "restart"))
 		return arguments_refuse("pod takes NAME, rm NAME or restart NAME");
 	containers = make_containers();
 	free(arg_containers);

@@ -174,7 +174,7 @@ static int add_directory(struct plugin_watcher *watcher, const char *path, unsig
 	directory->depth = depth;
 	(void)stpcpy(directory->path, path);
 	r = sd_event_add_inotify(watcher->manager->event, &directory->source, path,
-		IN_CREATE | IN_MOVED_TO | IN_DELETE, on_file, directory);
+		IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR, on_file, directory);
 	if (r < 0) {
 		free(directory);
 		return depth > 0 && r == -ENOENT ? 0 : r;

@@ -4,24 +4,23 @@
  */
 #include "print.h"
 
+#include "common/text.h"
+
 static long long number(const json_t *object, const char *key)
 {
 	return (long long)json_integer_value(json_object_get(object, key));
 }
 
-/* The member as text in a buffer of the caller, made harmless for a terminal. */
-static const char *text(const json_t *value, char *buffer, size_t size)
+/* The text in a buffer of the caller, made harmless for a terminal. */
+static const char *harmless(const char *from, char *buffer, size_t size)
 {
-	const char *from = json_string_value(value);
-
 	(void)snprintf(buffer, size, "%s", from ? from : "-");
-	for (char *p = buffer; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
+	text_sanitize(buffer);
 	return buffer;
 }
 
-#define TEXT(value)         text(value, (char[4096]){ 0 }, 4096)
+#define HARMLESS(from)      harmless(from, (char[4096]){ 0 }, 4096)
+#define TEXT(value)         HARMLESS(json_string_value(value))
 #define MEMBER(object, key) TEXT(json_object_get(object, key))
 
 static void print_device(const json_t *device)
@@ -55,20 +54,21 @@ void print_status(const json_t *status)
 	}
 }
 
-static void print_resources(const json_t *pod)
+static void print_resources(const json_t *container, bool started)
 {
 	const char *name;
 	json_t *ids, *id;
 	size_t i;
 
-	json_object_foreach(json_object_get(pod, "resources"), name, ids)
+	json_object_foreach(json_object_get(container, "resources"), name, ids)
 	{
 		(void)printf("  %s:", name);
 		json_array_foreach(ids, i, id)(void) printf(" %s", TEXT(id));
 		(void)putchar('\n');
 	}
-	json_array_foreach(json_object_get(pod, "ignored"), i, id)(void) printf(
-		"  %s: no plugin has registered it, the container starts without\n", TEXT(id));
+	json_array_foreach(started ? json_object_get(container, "ignored") : NULL, i, id)(void)
+		printf("  %s: no plugin has registered it, the container starts without\n",
+			TEXT(id));
 }
 
 static void print_topology(const json_t *topology)
@@ -91,7 +91,7 @@ static void print_map(const char *title, const json_t *map)
 	if (json_object_size(map) > 0)
 		(void)printf("  %s:\n", title);
 	json_object_foreach((json_t *)(uintptr_t)map, key, value)(void)
-		printf("    %s=%s\n", key, TEXT(value));
+		printf("    %s=%s\n", HARMLESS(key), TEXT(value));
 }
 
 static void print_container(const json_t *container)
@@ -132,7 +132,7 @@ void print_pod(const json_t *pod)
 		if (json_array_size(containers) > 1)
 			(void)printf(" %s container %s\n", MEMBER(container, "kind"),
 				MEMBER(container, "name"));
-		print_resources(container);
+		print_resources(container, !json_object_get(pod, "reason"));
 		print_topology(json_object_get(container, "topology"));
 		print_container(json_object_get(container, "container"));
 	}

@@ -145,7 +145,24 @@ class Pods(NodeTest):
                             (("--container", "a:gpu=1"), "not a name of an extended resource")):
             self.assertIn(said, self.pod("one", *words))
         self.assertIn("NAME:RESOURCE=N", self.pod("one", "--container", "a:vendor.example/gpu"))
+        # Neither is the name of a pod that is meant to be admitted.
+        for word in ("rm", "restart"):
+            self.assertEqual(self.node.ask_kubelet("pod", word).returncode, 2)
         self.assertEqual(json.loads(self.node.ask_kubelet("pods", "--json").stdout), {"pods": []})
+
+    def test_what_is_shown_of_a_refused_pod(self):
+        self.begin(static("gpu", 1))
+        self.node.await_allocatable(gpu=1)
+        # The resource is known to the node, but no longer to the kubelet: OutOf, and nothing starts.
+        self.node.stop()
+        self.node.stop_kubelet()
+        self.node.start_kubelet("--time-scale", "1000")
+        until(lambda: self.node.node_resources().get("vendor.example/gpu", {}).get("state") == "forgotten",
+              "the grace to pass")
+        answer = self.node.ask_kubelet("pod", "one", "--limits", "vendor.example/gpu=1")
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("OutOfvendor.example/gpu", answer.stdout)
+        self.assertNotIn("starts without", answer.stdout)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,11 @@ or is not there yet."""
 import os
 import signal
 import socket
+import subprocess
 import time
 import unittest
 
-from node import NodeTest, static, until
+from node import LIMIT, NodeTest, program, static, until
 from tool import ToolTest
 
 
@@ -38,6 +39,16 @@ class Watcher(NodeTest):
         # Way A's counter does not know it.
         self.assertEqual(self.node.node_resources()["vendor.example/gpu"]["registrations"], 0)
         self.assertEqual(len(self.events("watcher-registered", resource="vendor.example/gpu")), 1)
+
+    def test_registry_must_be_a_directory(self):
+        file = self.node.path("registry")
+        with open(file, "w"):
+            pass
+        answer = subprocess.run([program("devplug-kubelet"), "run", "--plugin-dir", self.node.plugins, "--state-dir",
+                                 self.node.kubelet_state, "--plugins-registry", file],
+                                capture_output=True, text=True, timeout=LIMIT)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn(f"cannot watch {file}: Not a directory", answer.stderr)
 
     def test_socket_that_goes_takes_its_resource_with_it(self):
         self.begin(static("gpu", 3))

@@ -107,6 +107,12 @@ static int add_resource(const char *value, void *target)
 	return 0;
 }
 
+static int set_cases(const char *value, void *target)
+{
+	*(const char **)target = value;
+	return conformance_selects(value) ? 0 : -EINVAL;
+}
+
 static int set_mebibytes(const char *value, void *target)
 {
 	char *end;
@@ -231,7 +237,7 @@ static const struct {
 	{ { "plugin-command", required_argument, NULL, 0 }, set_text,
 		&arg_conformance.plugin_command },
 	{ { "resource", required_argument, NULL, 0 }, add_resource, &arg_conformance },
-	{ { "case", required_argument, NULL, 0 }, set_text, &arg_conformance.cases },
+	{ { "case", required_argument, NULL, 0 }, set_cases, &arg_conformance.cases },
 	{ { "memory", required_argument, NULL, 0 }, set_mebibytes, &arg_conformance.memory },
 	{ { "junit", required_argument, NULL, 0 }, set_text, &arg_conformance.junit },
 	{ { "fail-command", required_argument, NULL, 0 }, set_text, &arg_conformance.hooks.fail },

@@ -6,6 +6,7 @@ docs/complaints.md: M6.
 import concurrent.futures
 import os
 import re
+import shlex
 import stat
 import subprocess
 import tempfile
@@ -69,9 +70,9 @@ class Report:
         self.code, self.text, self.errors = answer.returncode, answer.stdout, answer.stderr
         self.ok, self.not_ok, self.skipped = set(), set(), set()
         for line in self.text.splitlines():
-            result = re.match(r"(ok|not ok) \d+ - (\d+) .*?(# SKIP)?", line)
+            result = re.match(r"(ok|not ok) \d+ - (\d+) ", line)
             if result:
-                skipped = "# SKIP" in line
+                skipped = re.search(r"(?<!\\)# SKIP", line)
                 where = self.skipped if skipped else self.ok if result[1] == "ok" else self.not_ok
                 where.add(int(result[2]))
 
@@ -143,9 +144,37 @@ class Tool(unittest.TestCase):
         self.assertIn("ok 1 - 1 registers vendor.example/test", report.text)
         self.assertIn("not ok 3 - 1 registers vendor.example/other", report.text)
 
+    def test_report_that_cannot_be_written(self):
+        report = run(self.plugins, "true", "--junit", os.path.join(self.dir, "absent/junit.xml"))
+        self.assertEqual((report.code, report.text), (1, ""))
+        self.assertIn("cannot write", report.errors)
+
+    def test_words_of_a_plugin_do_not_break_the_report(self):
+        name = 'a\x1b[31m\x7f\u009b\ufffe\uffff]]>&<"\nok 9 - more # SKIP'
+        file = os.path.join(self.dir, "junit.xml")
+        report = run(self.plugins, f"{program('faulty-plugin')} none {shlex.quote(name)}", "--case", "1,14",
+                     "--junit", file, patience=1)
+        self.assertEqual((report.code, report.not_ok, report.skipped), (1, {1}, {14}))
+        # Every line is a result or a comment, and nothing drives the terminal.
+        for line in report.text.splitlines()[2:]:
+            self.assertRegex(line, r"^((not )?ok [12] - |#)")
+        self.assertEqual(re.findall(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]", report.text), [])
+        self.assertIn(r"more \# SKIP: calls Register", report.text)
+        # What the plugin said, not that it said nothing.
+        self.assertIn("# SKIP not registered: ", report.text)
+        case = xml.etree.ElementTree.parse(file).getroot()[0]
+        self.assertIn("]]>&<", case.get("classname"))
+
     def test_plugin_that_does_not_start(self):
         report = run(self.plugins, "/nonexistent", "--case", "1,14", patience=1)
         self.assertEqual((report.code, report.not_ok, report.skipped), (1, {1}, {14}))
+        self.assertIn("the plugin has ended (exit status 127)", report.text)
+
+    def test_hook_that_hangs(self):
+        report = run(self.plugins, f"{program('faulty-plugin')} none", "--case", "17", "--fail-command", "sleep 1000",
+                     "--heal-command", "true", patience=2)
+        self.assertEqual((report.code, report.not_ok), (1, {17}), report.text)
+        self.assertIn('"sleep 1000" did not end within 2000 ms', report.text)
 
     def test_plugin_started_elsewhere(self):
         os.mkdir(self.plugins)
@@ -170,9 +199,9 @@ class Tool(unittest.TestCase):
             self.assertEqual(file.read(), "precious")
 
     def test_wrong_selection(self):
-        for cases in ("x", "1-", "1,,2", "3;4"):
+        for cases in ("x", "1-", "1,,2", "3;4", "99", "33-39", "3-1"):
             report = run(self.plugins, "true", "--case", cases)
-            self.assertEqual((report.code, report.text), (1, ""))
+            self.assertEqual((report.code, report.text), (2, ""))
             self.assertIn("--case", report.errors)
 
 

@@ -43,5 +43,8 @@ extern const struct case_table registration_cases, list_cases, allocation_cases,
  * the run could not take place. */
 int conformance_run(const struct conformance_options *options, struct error *error);
 
+/* Whether the list is one of numbers and ranges, "3,7-9", and has a case in it. */
+bool conformance_selects(const char *list);
+
 /* Prints the cases with reasons and links. */
 void conformance_list(void);

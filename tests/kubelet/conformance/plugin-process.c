@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#define HOOK_POLL       USEC_PER_MSEC
 #define ENVIRONMENT_DIR "DEVPLUG_KUBELET_PLUGIN_DIR"
 #define ENVIRONMENT_PID "DEVPLUG_KUBELET_PLUGIN_PID"
 
@@ -69,6 +70,7 @@ bool plugin_process_is_running(struct plugin_process *process)
 	/* What it has started ends with it. */
 	(void)kill(-process->pid, SIGKILL);
 	process->pid = 0;
+	process->ended = true;
 	return false;
 }
 
@@ -88,8 +90,27 @@ void plugin_process_kill(struct plugin_process *process)
 	process->pid = 0;
 }
 
+/* Waits for the end of a shell, which comes by force when the limit is over. */
+static int await_end(pid_t pid, uint64_t limit, int *ret_status)
+{
+	uint64_t end = now_usec(CLOCK_MONOTONIC) + limit;
+
+	for (;;) {
+		pid_t ended = RETRY_ON_EINTR(waitpid(pid, ret_status, WNOHANG));
+
+		if (ended != 0)
+			return ended < 0 ? -errno : 0;
+		if (now_usec(CLOCK_MONOTONIC) >= end) {
+			(void)kill(-pid, SIGKILL);
+			(void)RETRY_ON_EINTR(waitpid(pid, ret_status, 0));
+			return -ETIMEDOUT;
+		}
+		(void)usleep(HOOK_POLL);
+	}
+}
+
 int plugin_process_hook(const struct plugin_process *process, const char *command,
-	const char *plugin_dir, struct error *error)
+	const char *plugin_dir, uint64_t limit, struct error *error)
 {
 	_cleanup_free_ char *line = strdup(command);
 	char number[24];
@@ -103,9 +124,12 @@ int plugin_process_hook(const struct plugin_process *process, const char *comman
 	r = start_shell(line, &pid, error);
 	if (r < 0)
 		return r;
-	if (RETRY_ON_EINTR(waitpid(pid, &status, 0)) < 0)
-		return error_set(
-			error, -errno, "cannot wait for \"%s\": %s", command, strerror(errno));
+	r = await_end(pid, limit, &status);
+	if (r == -ETIMEDOUT)
+		return error_set(error, r, "\"%s\" did not end within %llu ms", command,
+			(unsigned long long)(limit / USEC_PER_MSEC));
+	if (r < 0)
+		return error_set(error, r, "cannot wait for \"%s\": %s", command, strerror(-r));
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 		return error_set(error, -EIO, "\"%s\" failed: %s %d", command,
 			WIFEXITED(status) ? "exit status" : "signal",

@@ -13,6 +13,7 @@
 struct plugin_process {
 	pid_t pid;  /* 0: not running */
 	int status; /* of waitpid(), once it has ended */
+	bool ended; /* by itself */
 };
 
 /* What a process and its descendants use together. */
@@ -39,6 +40,7 @@ void plugin_process_kill(struct plugin_process *process);
 int plugin_process_usage(const struct plugin_process *process, struct process_usage *ret);
 
 /* Runs a command in a shell to its end, with the plugin's process id and folder in the environment.
- * Returns its exit status. */
+ * An error if its exit status is not 0, or if it has not ended when `limit` microseconds are over;
+ * it is killed then. */
 int plugin_process_hook(const struct plugin_process *process, const char *command,
-	const char *plugin_dir, struct error *error);
+	const char *plugin_dir, uint64_t limit, struct error *error);

@@ -5,12 +5,13 @@
  */
 #include "report.h"
 
-#include "common/utf8.h"
+#include "common/text.h"
 
 #define ISSUES "https://github.com/kubernetes/kubernetes/issues/"
 
 struct report {
 	const char *junit;
+	FILE *file; /* of that name; NULL: standard output, or no JUnit */
 	bool tap;
 	unsigned n, counts[3]; /* results; of each verdict */
 	FILE *body;            /* of the JUnit file */
@@ -31,19 +32,39 @@ int report_new(const char *junit, size_t n_results, struct report **ret, struct 
 		free(report);
 		return error_set(error, -ENOMEM, "out of memory");
 	}
+	/* Now, and not when everything has been tried. */
+	if (junit && report->tap)
+		report->file = fopen(junit, "we");
+	if (junit && report->tap && !report->file) {
+		int code = errno;
+
+		(void)report_free(report);
+		return error_set(error, -code, "cannot write %s: %s", junit, strerror(code));
+	}
 	if (report->tap)
 		(void)printf("TAP version 13\n1..%zu\n", n_results);
 	*ret = report;
 	return 0;
 }
 
-/* One line of a comment, harmless for a terminal and for readers of TAP. */
-static void print_comment(const char *key, const char *text)
+/* The resource as the plugin calls it, which may be anything. */
+static char *resource_text(const struct trial *trial, char *buffer, size_t size)
 {
-	(void)printf("#   %s: ", key);
-	for (; *text; text++)
-		(void)putchar((unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text);
-	(void)putchar('\n');
+	(void)snprintf(buffer, size, "%s", trial->resource ? trial->resource : "(no resource)");
+	text_sanitize(buffer);
+	return buffer;
+}
+
+#define RESOURCE(trial) resource_text(trial, (char[320]){ 0 }, 320)
+
+/* A reader of TAP takes what follows a '#' for a directive. */
+static void print_description(const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '#' || *text == '\\')
+			(void)putchar('\\');
+		(void)putchar(*text);
+	}
 }
 
 static size_t first_trace(const struct trial *trial)
@@ -61,48 +82,50 @@ static const char *trace_line(const struct trial *trial, size_t i)
 static void add_tap(const struct report *report, const struct conformance_case *self,
 	const struct trial *trial, enum verdict verdict)
 {
-	(void)printf("%s %u - %u %s %s: %s", verdict == VERDICT_NOT_OK ? "not ok" : "ok", report->n,
-		self->number, self->name, trial->resource ? trial->resource : "(no resource)",
-		self->title);
+	(void)printf("%s %u - %u %s ", verdict == VERDICT_NOT_OK ? "not ok" : "ok", report->n,
+		self->number, self->name);
+	print_description(RESOURCE(trial));
+	(void)printf(": %s", self->title);
 	if (verdict == VERDICT_SKIP)
 		(void)printf(" # SKIP %s", trial->message);
 	(void)putchar('\n');
 	if (verdict == VERDICT_SKIP)
 		return;
-	print_comment("why", self->reason);
+	(void)printf("#   why: %s\n", self->reason);
 	if (self->issue > 0)
 		(void)printf("#   issue: " ISSUES "%u\n", self->issue);
 	if (verdict == VERDICT_OK)
 		return;
-	print_comment("seen", trial->message);
+	(void)printf("#   seen: %s\n", trial->message);
 	for (size_t i = first_trace(trial); i < trial->n_traced; i++)
-		print_comment("event", trace_line(trial, i));
+		(void)printf("#   event: %s\n", trace_line(trial, i));
 }
 
-/* XML has no place for control characters and for what is not UTF-8. */
+/* Takes text without control characters; XML has no place for U+FFFE and U+FFFF either. */
 static void print_xml(FILE *to, const char *text)
 {
 	static const struct {
-		char character;
-		const char *entity;
-	} entities[] = {
-		{ '&', "&amp;" },
-		{ '<', "&lt;" },
-		{ '>', "&gt;" },
-		{ '"', "&quot;" },
+		const char *text, *instead;
+	} replaced[] = {
+		{ "&", "&amp;" },
+		{ "<", "&lt;" },
+		{ ">", "&gt;" },
+		{ "\"", "&quot;" },
+		{ "\xef\xbf\xbe", "?" },
+		{ "\xef\xbf\xbf", "?" },
 	};
-	size_t valid = utf8_valid_length(text, strlen(text));
 
-	for (size_t i = 0; i < valid; i++) {
-		const char *entity = NULL;
+	while (*text) {
+		size_t i = 0;
 
-		for (size_t k = 0; k < ARRAY_SIZE(entities); k++)
-			if (entities[k].character == text[i])
-				entity = entities[k].entity;
-		if (entity)
-			(void)fputs(entity, to);
-		else
-			(void)fputc((unsigned char)text[i] < 0x20 ? ' ' : text[i], to);
+		while (i < ARRAY_SIZE(replaced) && !startswith(text, replaced[i].text))
+			i++;
+		if (i < ARRAY_SIZE(replaced)) {
+			(void)fputs(replaced[i].instead, to);
+			text += strlen(replaced[i].text);
+		} else {
+			(void)fputc(*text++, to);
+		}
 	}
 }
 
@@ -112,7 +135,7 @@ static void add_junit(const struct report *report, const struct conformance_case
 	FILE *to = report->body;
 
 	(void)fprintf(to, "  <testcase classname=\"");
-	print_xml(to, trial->resource ? trial->resource : "(no resource)");
+	print_xml(to, RESOURCE(trial));
 	(void)fprintf(to, "\" name=\"%u %s: ", self->number, self->name);
 	print_xml(to, self->title);
 	(void)fprintf(to, "\" time=\"%llu.%03llu\">\n", (unsigned long long)(took / USEC_PER_SEC),
@@ -154,10 +177,8 @@ void report_bail_out(struct report *report, const char *why)
 
 static int write_junit(struct report *report)
 {
-	FILE *to = report->tap ? fopen(report->junit, "we") : stdout;
+	FILE *to = report->tap ? TAKE_PTR(report->file) : stdout;
 
-	if (!to)
-		return -errno;
 	(void)fprintf(to,
 		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
 		"<testsuite name=\"devplug-kubelet conformance\" tests=\"%u\" failures=\"%u\" skipped=\"%u\">\n",
@@ -192,6 +213,8 @@ struct report *report_free(struct report *report)
 {
 	if (!report)
 		return NULL;
+	if (report->file)
+		(void)fclose(report->file);
 	(void)fclose(report->body);
 	free(report->body_text);
 	free(report);

@@ -12,6 +12,7 @@
 #include "../checkpoint.h"
 #include "../connection.h"
 #include "../plugin-dir.h"
+#include "common/text.h"
 
 #define POD_RESOURCES_SOCKET "pod-resources/" KUBELET_SOCKET_NAME
 #define SLICE                (20 * USEC_PER_MSEC)
@@ -19,6 +20,7 @@
 _printf_(2, 0) static void set_message(struct trial *trial, const char *format, va_list ap)
 {
 	(void)vsnprintf(trial->message, sizeof(trial->message), format, ap);
+	text_sanitize(trial->message);
 }
 
 enum verdict trial_fail(struct trial *trial, const char *format, ...)
@@ -57,6 +59,8 @@ static void remember(struct trial *trial, const json_t *event)
 
 	free(*slot);
 	*slot = json_dumps(event, JSON_COMPACT);
+	if (*slot)
+		text_sanitize(*slot);
 	trial->n_traced++;
 }
 
@@ -274,7 +278,8 @@ bool trial_hook(struct trial *trial, const char *command)
 {
 	struct error error = {};
 
-	if (plugin_process_hook(&trial->plugin, command, trial->options->plugin_dir, &error) >= 0)
+	if (plugin_process_hook(&trial->plugin, command, trial->options->plugin_dir,
+		    trial->options->timeout, &error) >= 0)
 		return true;
 	(void)trial_fail(trial, "%s", error.message);
 	return false;
@@ -301,14 +306,10 @@ static void describe_progress(struct trial *trial)
 	const struct trial_counts *counts = &trial->counts;
 	const struct resource *resource = find_resource(trial);
 
-	if (trial_owns_plugin(trial) && trial->plugin.pid == 0)
-		(void)trial_fail(trial, "the plugin has ended (%s %d)",
-			WIFSIGNALED(trial->plugin.status) ? "signal" : "exit status",
-			WIFSIGNALED(trial->plugin.status) ? WTERMSIG(trial->plugin.status)
-							  : WEXITSTATUS(trial->plugin.status));
-	else if (!resource || counts->registers == 0)
-		(void)trial_fail(trial, "no Register call came");
-	else if (!resource->endpoint.present || resource->endpoint.stopped)
+	if (counts->registers == 0)
+		(void)trial_fail(trial, "no Register call came to %s/" KUBELET_SOCKET_NAME,
+			trial->options->plugin_dir);
+	else if (!resource || !resource->endpoint.present || resource->endpoint.stopped)
 		(void)trial_fail(trial,
 			"not registered: %u Register calls, %u accepted, %u refused (%s), %u streams ended (%s)",
 			counts->registers, counts->registered, counts->refused, trial->refused_by,
@@ -316,6 +317,19 @@ static void describe_progress(struct trial *trial)
 	else
 		(void)trial_fail(trial, "registered, but no list came; %u streams ended (%s)",
 			counts->ended, trial->ended_by);
+}
+
+void trial_mention_end(struct trial *trial)
+{
+	const struct plugin_process *plugin = &trial->plugin;
+	size_t used = strlen(trial->message);
+
+	if (!plugin_process_is_running(&trial->plugin) && plugin->ended)
+		(void)snprintf(trial->message + used, sizeof(trial->message) - used,
+			"; the plugin has ended (%s %d)",
+			WIFSIGNALED(plugin->status) ? "signal" : "exit status",
+			WIFSIGNALED(plugin->status) ? WTERMSIG(plugin->status)
+						    : WEXITSTATUS(plugin->status));
 }
 
 bool trial_await_serving(struct trial *trial)

@@ -108,7 +108,10 @@ bool trial_owns_plugin(const struct trial *trial);
 /* Kills it and waits until the kubelet has noticed. */
 bool trial_kill_plugin(struct trial *trial);
 
-/* Runs a hook. Sets the message on failure. */
+/* Adds to the message that the plugin's process has ended by itself, if it has. */
+void trial_mention_end(struct trial *trial);
+
+/* Runs a hook, for as long as the run's limit. Sets the message on failure. */
 bool trial_hook(struct trial *trial, const char *command);
 
 /* Whether the resource is registered, its stream lives and has brought a list. */

@@ -168,7 +168,7 @@ class Tool(unittest.TestCase):
     def test_plugin_that_does_not_start(self):
         report = run(self.plugins, "/nonexistent", "--case", "1,14", patience=1)
         self.assertEqual((report.code, report.not_ok, report.skipped), (1, {1}, {14}))
-        self.assertIn("the plugin has ended (exit status 127)", report.text)
+        self.assertRegex(report.text, r"seen: no Register call came to \S+; the plugin has ended \(exit status 127\)")
 
     def test_hook_that_hangs(self):
         report = run(self.plugins, f"{program('faulty-plugin')} none", "--case", "17", "--fail-command", "sleep 1000",

@@ -27,6 +27,7 @@ static const char *const names[FAULTS] = {
 	[FAULT_EMPTY_ANSWER] = "empty-answer",
 	[FAULT_ONE_ANSWER] = "one-answer",
 	[FAULT_SLOW_ALLOCATE] = "slow-allocate",
+	[FAULT_DIES] = "dies",
 	[FAULT_MIXES_ANSWERS] = "mixes-answers",
 	[FAULT_LEAKS] = "leaks",
 	[FAULT_PREFERRED_ERROR] = "preferred-error",

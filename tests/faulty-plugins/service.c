@@ -208,6 +208,8 @@ static void on_allocate(struct rpc_call *call, const uint8_t *data, size_t size,
 	struct plugin *plugin = userdata;
 	struct late_call *late;
 
+	if (plugin->fault == FAULT_DIES)
+		_exit(1);
 	for (unsigned i = 0; plugin->fault == FAULT_LEAKS && i < LEAK_FILES; i++)
 		if (open("/dev/null", O_RDONLY | O_CLOEXEC) < 0)
 			break;

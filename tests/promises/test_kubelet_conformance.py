@@ -174,6 +174,11 @@ class Tool(unittest.TestCase):
         self.assertEqual((report.code, report.not_ok, report.skipped), (1, {1}, {14}))
         self.assertRegex(report.text, r"seen: no Register call came to \S+; the plugin has ended \(exit status 127\)")
 
+    def test_case_that_is_none_of_the_version(self):
+        plugin = f"{program('faulty-plugin')} not-utf8"
+        report = run(self.plugins, plugin, "--behaviour", "1.32", "--case", "3,14,21")
+        self.assertEqual((report.code, report.ok, report.skipped), (0, {14, 21}, {3}), report.text)
+
     def test_hook_that_hangs(self):
         report = run(self.plugins, f"{program('faulty-plugin')} none", "--case", "17", "--fail-command", "sleep 1000",
                      "--heal-command", "true", patience=2)

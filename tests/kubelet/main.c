@@ -300,6 +300,7 @@ static int verb_conformance(char **arguments, int n)
 		return r;
 	choose_seed();
 	arg_conformance.plugin_dir = arg_run.plugin_dir;
+	arg_conformance.plugins_registry = arg_run.plugins_registry;
 	arg_conformance.behaviour = arg_run.behaviour;
 	arg_conformance.seed = arg_run.seed;
 	arg_conformance.timeout = (uint64_t)(arg_timeout * USEC_PER_SEC);

@@ -13,7 +13,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
-from node import LIMIT, SANITIZED, NodeTest, program
+from node import LIMIT, SANITIZED, NodeTest, program, static
 
 # Seconds that a plugin may take for anything: each case that fails takes so long.
 PATIENCE = LIMIT / 10 * (2 if SANITIZED else 1)
@@ -236,6 +236,29 @@ class Devplugd(NodeTest):
         self.assertEqual(report.code, 0)
         self.assertNotIn("Sanitizer", report.errors)
         self.assertNotIn("runtime error", report.errors)
+
+
+class Watched(NodeTest):
+    """Plugins that register through plugins_registry."""
+
+    def registry(self):
+        path = self.node.path("registry")
+        os.mkdir(path)
+        os.mkdir(self.node.plugins)
+        return path
+
+    def test_plugin_that_is_found(self):
+        registry = self.registry()
+        self.node.configure(static("gpu", 2), kubelet=f'registration = "watcher"; plugins_registry_dir = "{registry}";')
+        report = run(self.node.plugins, f"{program('devplugd')} -c {self.node.config}", "--plugins-registry", registry,
+                     "--case", "1-16,20-21,40-47", patience=5 * PATIENCE)
+        self.assertEqual((report.not_ok, report.skipped), (set(), {5, 8, 9, 10, 11, 42, 45}), report.text)
+        self.assertEqual(report.code, 0)
+
+    def test_plugin_that_calls_register_all_the_same(self):
+        report = run(self.node.plugins, f"{program('faulty-plugin')} gives-up", "--plugins-registry", self.registry(),
+                     "--case", "5,8")
+        self.assertEqual((report.ok, report.not_ok), ({5}, {8}), report.text)
 
 
 if __name__ == "__main__":

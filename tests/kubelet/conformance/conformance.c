@@ -109,6 +109,9 @@ static enum verdict judge(struct run *run, const struct conformance_case *self)
 		run->dead = true;
 		return run->failed ? VERDICT_SKIP : VERDICT_NOT_OK;
 	}
+	if (self->needs & NEEDS_REGISTER && trial->watched)
+		return trial_skip(trial, "the plugin is found in %s and does not call Register",
+			trial->options->plugins_registry);
 	if (self->needs & NEEDS_DEVICE && trial_healthy(trial) == 0)
 		return trial_skip(trial, "the resource has no healthy device");
 	return self->run(trial, self);

@@ -17,6 +17,7 @@ enum {
 	NEEDS_HEALTH = 1 << 3,  /* the hooks fail and heal */
 	NEEDS_PLUG = 1 << 4,    /* the hooks unplug and plug */
 	NEEDS_ROOT = 1 << 5,
+	NEEDS_REGISTER = 1 << 6, /* the plugin calls Register, and is not found by the watcher */
 };
 
 struct conformance_case {

@@ -89,6 +89,7 @@ static void on_event(const json_t *event, void *userdata)
 		counts->registers++;
 		copy_member(event, "endpoint", trial->endpoint, sizeof(trial->endpoint));
 		copy_member(event, "version", trial->version, sizeof(trial->version));
+		trial->watched = json_object_get(event, "socket");
 	} else if (streq(name, "registered")) {
 		counts->registered++;
 	} else if (streq(name, "register-refused")) {
@@ -131,6 +132,7 @@ int trial_init(struct trial *trial, const struct conformance_options *options, s
 			error, -errno, "cannot make a directory in /tmp: %s", strerror(errno));
 	trial->kubelet_options = (struct manager_options){
 		.plugin_dir = options->plugin_dir,
+		.plugins_registry = options->plugins_registry,
 		.state_dir = strdup(state_dir),
 		.behaviour = options->behaviour,
 		.stale_stream_race = true,

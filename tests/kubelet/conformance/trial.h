@@ -22,6 +22,7 @@ struct conformance_hooks {
 
 struct conformance_options {
 	const char *plugin_dir;
+	const char *plugins_registry; /* NULL: none is watched */
 	enum behaviour behaviour;
 	uint64_t seed;
 	const char *plugin_command; /* NULL: started by somebody else */
@@ -58,6 +59,7 @@ struct trial {
 	struct trial_counts counts;
 	char ended_by[320], refused_by[320]; /* the last error of a stream, of a registration */
 	char endpoint[128], version[32];     /* of the last Register */
+	bool watched;                        /* it came from plugins_registry */
 	json_int_t listed_by;                /* the connection of the last list */
 	bool plugin_is_suspect;              /* the last case failed: start it anew */
 	bool interrupted;                    /* a signal asks to stop */

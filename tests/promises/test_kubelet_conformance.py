@@ -174,6 +174,10 @@ class Tool(unittest.TestCase):
         self.assertEqual((report.code, report.not_ok, report.skipped), (1, {1}, {14}))
         self.assertRegex(report.text, r"seen: no Register call came to \S+; the plugin has ended \(exit status 127\)")
 
+    def test_command_that_begins_with_settings(self):
+        report = run(self.plugins, f"FIRST='a b' SECOND=2 {program('faulty-plugin')} none", "--case", "1,13")
+        self.assertEqual((report.code, report.ok), (0, {1, 13}), report.text + report.errors)
+
     def test_case_that_is_none_of_the_version(self):
         plugin = f"{program('faulty-plugin')} not-utf8"
         report = run(self.plugins, plugin, "--behaviour", "1.32", "--case", "3,14,21")

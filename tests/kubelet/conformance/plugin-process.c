@@ -49,7 +49,9 @@ int plugin_process_start(const char *command, const char *plugin_dir, struct plu
 	pid_t pid = 0;
 	int r;
 
-	if (asprintf(&line, "exec %s", command) < 0) {
+	/* The process is the plugin's own; the command may begin with settings: "DEBUG=1 plugin".
+	 */
+	if (asprintf(&line, "exec env %s", command) < 0) {
 		line = NULL;
 		return error_set(error, -ENOMEM, "out of memory");
 	}

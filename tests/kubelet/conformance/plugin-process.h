@@ -23,7 +23,7 @@ struct process_usage {
 	uint64_t cpu;  /* microseconds */
 };
 
-/* Runs "exec COMMAND" in a shell. Output goes to standard error. */
+/* Runs "exec env COMMAND" in a shell. Output goes to standard error. */
 int plugin_process_start(const char *command, const char *plugin_dir, struct plugin_process *ret,
 	struct error *error);
 

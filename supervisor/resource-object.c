@@ -35,6 +35,7 @@ int resource_update(struct resource *resource, const struct resource_config *con
 	resource->driver = TAKE_PTR(driver);
 	free(resource->wanted);
 	resource->wanted = TAKE_PTR(text);
+	memset(resource->refusals_said, 0, sizeof(resource->refusals_said));
 
 	if (user_changed) {
 		resource->refused = false;

@@ -166,6 +166,22 @@ int resource_configure(struct resource *resource, const char *text)
 	return 0;
 }
 
+void resource_log_refusal(struct resource *resource, const char *text, enum refusal refusal)
+{
+	static const char *const consequences[_REFUSAL_MAX] = {
+		[REFUSAL_PREVIOUS_USED] = "the previous one is used",
+		[REFUSAL_IN_FORCE_STAYS] = "the one in force stays",
+		[REFUSAL_RETRY] = "tried again every 60 s and at the next reload",
+	};
+	struct log_fields fields = resource_fields(resource, MESSAGE_ID_RESOURCE_REFUSED);
+	uint64_t said = hash_string(text);
+
+	if (resource->refusals_said[refusal] == said)
+		return;
+	resource->refusals_said[refusal] = said;
+	log_full(LOG_ERR, &fields, "configuration refused: %s; %s", text, consequences[refusal]);
+}
+
 /* Brings the child to `wanted`, one configuration at a time. */
 void resource_catch_up(struct resource *resource)
 {

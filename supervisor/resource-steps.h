@@ -35,6 +35,10 @@ void resource_start_child(struct resource *resource);
 /* Sends a configuration to the live child. If that is impossible now, UNANSWERED will come. */
 int resource_configure(struct resource *resource, const char *text);
 
+/* Says why a configuration was refused and what that means; once, although each try is refused for
+ * the same reason until somebody mends it. */
+void resource_log_refusal(struct resource *resource, const char *text, enum refusal refusal);
+
 /* Brings a ready child to `wanted`, one configuration at a time. */
 void resource_catch_up(struct resource *resource);
 void resource_kill_child(struct resource *resource, int number, const char *why);

@@ -31,8 +31,10 @@ static void do_ready(struct resource *resource, const char *text)
 	free(resource->accepted);
 	resource->accepted = TAKE_PTR(resource->sent);
 	resource_set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
+	resource->refusals_said[REFUSAL_RETRY] = 0;
 	if (streq(resource->accepted, resource->wanted)) {
 		resource->refused = false;
+		memset(resource->refusals_said, 0, sizeof(resource->refusals_said));
 		if (resource->state == RESOURCE_SERVING)
 			resource_explain(resource, "%s", "");
 	}
@@ -47,13 +49,6 @@ static void do_first_ready(struct resource *resource, const char *text)
 	resource_try_session(resource);
 }
 
-static void log_refusal(struct resource *resource, const char *text, const char *consequence)
-{
-	struct log_fields fields = resource_fields(resource, MESSAGE_ID_RESOURCE_REFUSED);
-
-	log_full(LOG_ERR, &fields, "configuration refused: %s; %s", text, consequence);
-}
-
 static void do_first_refused(struct resource *resource, const char *text)
 {
 	_cleanup_free_ char *refused = TAKE_PTR(resource->sent);
@@ -66,11 +61,11 @@ static void do_first_refused(struct resource *resource, const char *text)
 			return;
 	} else if (resource->accepted && !streq(refused, resource->accepted)) {
 		resource->refused = true;
-		log_refusal(resource, text, "the previous one is used");
+		resource_log_refusal(resource, text, REFUSAL_PREVIOUS_USED);
 		if (resource_configure(resource, resource->accepted) >= 0)
 			return;
 	}
-	log_refusal(resource, text, "tried again in 60 s and at the next reload");
+	resource_log_refusal(resource, text, REFUSAL_RETRY);
 	resource_set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
 	resource_enter(resource, RESOURCE_FAILED, RESOURCE_REFUSED_RETRY);
 	resource_explain(resource, "configuration refused: %s", text);
@@ -88,7 +83,7 @@ static void do_refused(struct resource *resource, const char *text)
 		return;
 	}
 	resource->refused = true;
-	log_refusal(resource, text, "the one in force stays");
+	resource_log_refusal(resource, text, REFUSAL_IN_FORCE_STAYS);
 	resource_explain(resource, "new configuration refused, the one in force stays: %s", text);
 }
 

@@ -77,6 +77,14 @@ enum resource_timer {
 	_RESOURCE_TIMER_MAX,
 };
 
+/* What becomes of a resource whose configuration was refused. */
+enum refusal {
+	REFUSAL_PREVIOUS_USED,
+	REFUSAL_IN_FORCE_STAYS,
+	REFUSAL_RETRY,
+	_REFUSAL_MAX,
+};
+
 /* What a resource has done for it. `userdata` is the resource's; every function but the void ones
  * returns 0 or negative errno. */
 struct resource_operations {
@@ -109,8 +117,11 @@ struct resource {
 	char *sent;     /* text the child has not answered yet, or NULL */
 	char *accepted; /* text the child last said READY to, or NULL */
 	bool refused;   /* `wanted` was refused */
-	bool child;     /* a process exists */
-	bool started;   /* one has existed */
+	/* The reason last said with each consequence of a refusal, as a hash; 0: none since a
+	 * configuration was taken over. */
+	uint64_t refusals_said[_REFUSAL_MAX];
+	bool child;   /* a process exists */
+	bool started; /* one has existed */
 	bool registered, watched;
 	uint64_t session; /* number, 0: none */
 

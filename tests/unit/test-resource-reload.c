@@ -2,6 +2,9 @@
 /*
  * What a new configuration does to a resource that runs.
  */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "resource-fixture.h"
 
 static void test_reload_keeps_the_child(void **state)
@@ -90,6 +93,73 @@ static void test_refused_after_a_crash(void **state)
 	end();
 }
 
+/* What is logged from here to end_log(). */
+static int saved_stderr, log_fd;
+
+static void begin_log(void)
+{
+	saved_stderr = dup(STDERR_FILENO);
+	log_fd = memfd_create("log", MFD_CLOEXEC);
+	assert_true(saved_stderr >= 0 && log_fd >= 0);
+	assert_true(dup2(log_fd, STDERR_FILENO) >= 0);
+	log_set_max_level(LOG_ERR);
+}
+
+/* Ends with how often a sentence is in it. */
+static unsigned end_log(const char *sentence)
+{
+	char text[4096];
+	unsigned n = 0;
+	ssize_t size;
+
+	log_set_max_level(LOG_CRIT);
+	assert_true(dup2(saved_stderr, STDERR_FILENO) >= 0);
+	close_fd(saved_stderr);
+	size = pread(log_fd, text, sizeof(text) - 1, 0);
+	assert_true(size >= 0);
+	text[size] = '\0';
+	close_fd(log_fd);
+	for (const char *p = text; (p = strstr(p, sentence)); p++)
+		n++;
+	return n;
+}
+
+static void be_refused(const char *why)
+{
+	resource_handle(world.resource, RESOURCE_REFUSED, why);
+}
+
+static void test_refusal_is_said_once(void **state)
+{
+	begin_log();
+	bring_to(RESOURCE_FAILED);
+	for (unsigned i = 0; i < 3; i++) {
+		fire(RESOURCE_TIMER_STATE);
+		tell(RESOURCE_REFUSED);
+		expect(RESOURCE_FAILED);
+	}
+	assert_int_equal(end_log("configuration refused: because; tried again every 60 s"), 1);
+
+	begin_log();
+	fire(RESOURCE_TIMER_STATE);
+	be_refused("another cause");
+	assert_int_equal(end_log("refused"), 1);
+
+	begin_log();
+	update("one", NULL); /* whoever reloads is told */
+	be_refused("another cause");
+	assert_int_equal(end_log("refused"), 1);
+
+	begin_log();
+	fire(RESOURCE_TIMER_STATE);
+	tell(RESOURCE_READY);
+	tell(RESOURCE_EXIT);
+	fire(RESOURCE_TIMER_STATE);
+	be_refused("another cause"); /* it was well in between */
+	assert_int_equal(end_log("refused"), 1);
+	end();
+}
+
 static void test_configuration_cannot_be_sent(void **state)
 {
 	bring_to(RESOURCE_SERVING);
@@ -113,6 +183,7 @@ int main(void)
 		cmocka_unit_test(test_reload_keeps_the_child),
 		cmocka_unit_test(test_refused_reload_keeps_the_old),
 		cmocka_unit_test(test_refused_after_a_crash),
+		cmocka_unit_test(test_refusal_is_said_once),
 		cmocka_unit_test(test_configuration_cannot_be_sent),
 		cmocka_unit_test(test_another_user_needs_another_process),
 	};

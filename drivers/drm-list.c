@@ -31,8 +31,8 @@ static void make_id(const struct gpu *gpu, char ret_id[static DEVICE_ID_MAX + 1]
 }
 
 /* Links that udev makes: "pci-0000:03:00.0-render", "platform-fd4a0000.gpu-card". */
-static int add_by_path(
-	struct device *device, const struct gpu *gpu, const char *node, const char *kind)
+static int add_by_path(struct device *device, const struct drm_match *match, const struct gpu *gpu,
+	const char *node, const char *kind)
 {
 	const char *name = strrchr(gpu->directory, '/') + 1;
 	_cleanup_free_ char *path = NULL;
@@ -43,7 +43,7 @@ static int add_by_path(
 	if (asprintf(&path, "/dev/dri/by-path/%s-%s-%s", *gpu->address ? "pci" : "platform",
 		    *gpu->address ? gpu->address : name, kind) < 0)
 		return -ENOMEM;
-	return device_add_node(device, node, path, "rw");
+	return device_add_node(device, node, path, match->permissions);
 }
 
 static int add_nodes(struct device *device, const struct drm_match *match, const struct gpu *gpu)
@@ -62,9 +62,9 @@ static int add_nodes(struct device *device, const struct drm_match *match, const
 		if (!nodes[i].node || !nodes[i].wanted)
 			continue;
 		any = true;
-		r = device_add_node(device, nodes[i].node, NULL, "rw");
+		r = device_add_node(device, nodes[i].node, NULL, match->permissions);
 		if (r >= 0 && match->by_path)
-			r = add_by_path(device, gpu, nodes[i].node, nodes[i].kind);
+			r = add_by_path(device, match, gpu, nodes[i].node, nodes[i].kind);
 	}
 	if (r >= 0 && !any)
 		r = device_set_problem(device, "its driver %s makes no %s node",
@@ -129,7 +129,8 @@ static int add_gpu(struct scan *scan, const struct drm_match *match, struct gpu 
 }
 
 /* The nodes of a GPU's management engine, "i915.mei-gscfi.768/mei/mei1" below it. */
-static int add_management(struct scan *scan, struct device *device, const struct gpu *gpu)
+static int add_management(struct scan *scan, struct device *device, const struct drm_match *match,
+	const struct gpu *gpu)
 {
 	_cleanup_strings_ struct strings names = { 0 };
 	int r = 0;
@@ -151,7 +152,7 @@ static int add_management(struct scan *scan, struct device *device, const struct
 
 			if (asprintf(&path, "/dev/%s", engines.items[k]) < 0)
 				return -ENOMEM;
-			r = device_add_node(device, path, NULL, "rw");
+			r = device_add_node(device, path, NULL, match->permissions);
 		}
 	}
 	return r;
@@ -170,7 +171,7 @@ static int add_combined(struct scan *scan, const struct drm_match *match, struct
 		if (r >= 0)
 			r = add_nodes(device, match, &gpus->items[i]);
 		if (r >= 0)
-			r = add_management(scan, device, &gpus->items[i]);
+			r = add_management(scan, device, match, &gpus->items[i]);
 	}
 	if (device)
 		device_share_nodes(device, 0);

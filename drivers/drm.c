@@ -87,6 +87,14 @@ static const struct option drm_options[] = {
 		.help = "All GPUs of the entry are one device, \"all\", for monitoring: with the nodes of each, "
 			"and those of its management engine (/dev/mei*).",
 	},
+	{
+		.key = "permissions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct drm_match, permissions),
+		.default_string = "rw",
+		.check = form_permissions,
+		.help = "What the container may do with the nodes: r, w, m (mknod).",
+	},
 };
 
 static const struct option_table drm_match_table = {

@@ -20,6 +20,7 @@ struct drm_match {
 	struct strings drivers, addresses, partitions; /* patterns */
 	int nodes;                                     /* enum drm_nodes */
 	bool by_path, compute, split, combine;
+	char *permissions;
 };
 
 /* "cpx_nps4" */

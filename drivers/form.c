@@ -239,3 +239,8 @@ int form_pci_address(const char *value, struct error *error)
 			value);
 	return 0;
 }
+
+int form_pci_address_or_name(const char *value, struct error *error)
+{
+	return strchr(value, ':') ? form_pci_address(value, error) : 0;
+}

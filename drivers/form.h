@@ -27,6 +27,9 @@ int form_node_path(const char *value, struct error *error);
 /* "0000:03:00.0", or a shell pattern of such an address. */
 int form_pci_address(const char *value, struct error *error);
 
+/* The same where there is a colon, which no name of an interface or device has; else anything. */
+int form_pci_address_or_name(const char *value, struct error *error);
+
 /* "rwm" or a part of it. */
 int form_permissions(const char *value, struct error *error);
 

@@ -12,14 +12,14 @@
 #define VHOST_NODE "/dev/vhost-net"
 #define TUN_NODE   "/dev/net/tun"
 
-static int add_vhost(struct device *device, json_t *info)
+static int add_vhost(const struct net_match *match, struct device *device, json_t *info)
 {
 	size_t first = device->n_nodes;
 	int r;
 
-	r = device_add_node(device, VHOST_NODE, NULL, "rw");
+	r = device_add_node(device, VHOST_NODE, NULL, match->permissions);
 	if (r >= 0)
-		r = device_add_node(device, TUN_NODE, NULL, "rw");
+		r = device_add_node(device, TUN_NODE, NULL, match->permissions);
 	if (r < 0)
 		return r;
 	device_share_nodes(device, first);
@@ -29,14 +29,15 @@ static int add_vhost(struct device *device, json_t *info)
 		: 0;
 }
 
-static int add_rdma(const struct net_function *function, const struct infiniband_table *infiniband,
-	struct device *device, json_t *info)
+static int add_rdma(const struct net_match *match, const struct net_function *function,
+	const struct infiniband_table *infiniband, struct device *device, json_t *info)
 {
 	_cleanup_infiniband_nodes_ struct infiniband_nodes nodes = { 0 };
 	json_t *rdma;
 	int r;
 
-	r = infiniband_add_nodes(infiniband, &function->infiniband, "rw", device, &nodes);
+	r = infiniband_add_nodes(
+		infiniband, &function->infiniband, match->permissions, device, &nodes);
 	if (r < 0)
 		return r;
 	rdma = json_pack("{s:s}", "rdma_dev", function->infiniband.items[0]);
@@ -137,9 +138,9 @@ int net_add_function(const struct net_match *match, const struct net_function *f
 	if (r >= 0)
 		r = set_problem(function, device);
 	if (r >= 0 && match->rdma)
-		r = add_rdma(function, infiniband, device, info);
+		r = add_rdma(match, function, infiniband, device, info);
 	if (r >= 0 && match->vhost_net)
-		r = add_vhost(device, info);
+		r = add_vhost(match, device, info);
 	if (r >= 0)
 		r = add_info(device, info);
 	if (r >= 0)

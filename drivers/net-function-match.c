@@ -5,6 +5,7 @@
 #include <fnmatch.h>
 #include <linux/if_arp.h>
 
+#include "drivers/glob.h"
 #include "drivers/net-function.h"
 #include "drivers/selector.h"
 
@@ -38,6 +39,27 @@ int function_check_kind(const char *value, struct error *error)
 			error, -EINVAL, "unknown kind \"%s\", did you mean \"%s\"?", value, near);
 	return error_set(error, -EINVAL,
 		"unknown kind \"%s\", the kinds are: ether, infiniband, can, ieee802154, none",
+		value);
+}
+
+/* "MODULE.NAME.NUMBER", as the auxiliary bus calls devices. */
+static bool is_auxiliary_name(const char *value)
+{
+	const char *first = strchr(value, '.'), *last = strrchr(value, '.');
+
+	return first && first > value && last > first + 1 && last[1] &&
+		!last[1 + strspn(last + 1, "0123456789")];
+}
+
+int function_check_address(const char *value, struct error *error)
+{
+	if (strchr(value, ':'))
+		return form_pci_address(value, error);
+	if (glob_is_pattern(value) || is_auxiliary_name(value))
+		return 0;
+	return error_set(error, -EINVAL,
+		"must be a PCI address, such as \"0000:3b:02.1\", the name of a sub-function, such as "
+		"\"mlx5_core.sf.4\", or a pattern of one, not \"%s\"",
 		value);
 }
 

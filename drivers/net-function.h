@@ -7,6 +7,7 @@
  * asked of it and not of the interface. Shared by drivers "net" and "rdma".
  */
 
+#include "drivers/form.h"
 #include "drivers/ranges.h"
 #include "drivers/sysfs.h"
 
@@ -27,6 +28,9 @@ struct function_match {
 
 extern const char *const function_roles[];
 int function_check_kind(const char *value, struct error *error);
+
+/* "0000:3b:02.1", "mlx5_core.sf.4", or a shell pattern of one. */
+int function_check_address(const char *value, struct error *error);
 
 /* Adds what is wrong with an entry beyond its single keys. */
 void function_match_check(const struct function_match *match, struct report *report);
@@ -58,6 +62,7 @@ void function_match_check(const struct function_match *match, struct report *rep
 		.key = "address",                                                                  \
 		.type = OPTION_STRINGS,                                                            \
 		.offset = offsetof(struct function_match, address),                                \
+		.check = function_check_address,                                                   \
 		.help = "PCI address of the function, or name of the sub-function on the "         \
 			"auxiliary bus; a shell pattern.",                                         \
 	},                                                                                         \
@@ -65,6 +70,7 @@ void function_match_check(const struct function_match *match, struct report *rep
 		.key = "pf",                                                                       \
 		.type = OPTION_STRINGS,                                                            \
 		.offset = offsetof(struct function_match, pf),                                     \
+		.check = form_pci_address_or_name,                                                 \
 		.help = "Interface or PCI address of the physical function it is, or is a part "   \
 			"of; a shell pattern.",                                                    \
 	},                                                                                         \

@@ -5,6 +5,9 @@
  * device is there all the same.
  */
 #include "drivers/net.h"
+
+#include "drivers/form.h"
+#include "drivers/glob.h"
 #include "drivers/net-uplink.h"
 #include "drivers/selector.h"
 #include "drivers/sysroot.h"
@@ -42,6 +45,14 @@ static const struct option net_options[] = {
 		.offset = offsetof(struct net_match, vhost_net),
 		.help = "Adds /dev/vhost-net and /dev/net/tun.",
 	},
+	{
+		.key = "permissions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct net_match, permissions),
+		.default_string = "rw",
+		.check = form_permissions,
+		.help = "What the container may do with these nodes: r, w, m (mknod).",
+	},
 };
 
 static const struct option_table net_match_table = {
@@ -73,6 +84,25 @@ static const char *function_key(const struct net_match *match)
 	return match->vhost_net ? "vhost_net" : NULL;
 }
 
+/* An address of the other bus would never be met. */
+static void check_addresses(const struct net_match *match, struct report *report)
+{
+	const struct strings *addresses = &match->function.address;
+	bool auxiliary = match->type == NET_SUBFUNCTION;
+
+	for (size_t i = 0; i < addresses->count; i++) {
+		const char *address = addresses->items[i];
+
+		if (auxiliary ? strchr(address, ':') != NULL
+			      : !strchr(address, ':') && !glob_is_pattern(address))
+			(void)report_add(report, &match->function.origin, "address", "\"%s\" is %s",
+				address,
+				auxiliary ? "a PCI address, and sub-functions have names such as "
+					    "\"mlx5_core.sf.4\": \"pf\" is their PCI function"
+					  : "a sub-function: say type = \"subfunction\"");
+	}
+}
+
 static void check_entry(const struct net_match *match, struct report *report)
 {
 	const struct function_match *function = &match->function;
@@ -87,8 +117,10 @@ static void check_entry(const struct net_match *match, struct report *report)
 		(void)report_add(report, &function->origin, "interface",
 			"is missing: type = \"interface\" needs \"interface\" or \"kind\", or every "
 			"interface of the host would be a device");
-	if (!key)
+	if (!key) {
 		function_match_check(function, report);
+		check_addresses(match, report);
+	}
 	if (match->type != NET_FUNCTION && function->role != ROLE_ANY)
 		(void)report_add(report, &function->origin, "role",
 			"is for type = \"function\" only: nothing else is a physical or virtual "

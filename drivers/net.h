@@ -15,6 +15,7 @@ struct net_match {
 	struct function_match function; /* first, so that origin is */
 	int type;                       /* enum net_type */
 	bool rdma, vhost_net;
+	char *permissions;
 };
 
 /* Makes a device of a function. Returns 0 or negative errno. */

@@ -155,9 +155,12 @@ static int path_check(const struct declaration *declaration, struct report *repo
 				"the other keys go into each of the \"paths\", not beside them");
 		for (size_t k = 0; k < path_member_count(match); k++) {
 			const struct path_member *member = path_member_get(match, k);
+			char key[64] = "read_only";
 
+			if (!match->single.path)
+				(void)snprintf(key, sizeof(key), "paths[%zu].read_only", k);
 			if (member->read_only && member->type == MEMBER_DEVICE)
-				(void)report_add(report, &member->origin, "read_only",
+				(void)report_add(report, &member->origin, key,
 					"is for mounts; for a device use permissions = \"r\"");
 		}
 	}

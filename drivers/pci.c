@@ -72,6 +72,7 @@ static const struct option match_options[] = {
 		.type = OPTION_STRINGS,
 		.offset = offsetof(struct pci_match, pf),
 		.maximum = 255,
+		.check = form_pci_address_or_name,
 		.help = "Virtual functions of these physical ones: patterns of an address or of the "
 			"name of a network interface.",
 	},
@@ -190,7 +191,7 @@ static int pci_check(const struct declaration *declaration, struct report *repor
 			(void)report_add(report, &match->origin, "role",
 				"must be \"vf\" or absent beside \"pf\" and \"functions\", which are "
 				"about virtual functions");
-		attribute_rules_check(&match->attributes, report);
+		attribute_rules_check(&match->attributes, "", report);
 		if (match->iommu_group != PCI_GROUP_FOLD && !vfio)
 			(void)report_add(report, &match->origin, "iommu_group",
 				"is only for access = \"vfio\" and \"vfio-cdev\", remove it");

@@ -107,34 +107,44 @@ const struct option_table selector_table = {
 	.count = ARRAY_SIZE(selector_options),
 };
 
-void attribute_rules_check(const struct groups *rules, struct report *report)
+/* Room for "children[NUMBER].attributes[NUMBER].exists". */
+#define KEY_MAX 96
+
+void attribute_rules_check(const struct groups *rules, const char *prefix, struct report *report)
 {
 	for (size_t i = 0; i < rules->count; i++) {
 		const struct attribute_rule *rule = groups_get(rules, i);
+		bool ambiguous = !rule->file == !rule->property;
+		char key[KEY_MAX];
 
-		if (!rule->file == !rule->property)
-			(void)report_add(report, &rule->origin, "attributes",
+		(void)snprintf(key, sizeof(key), "%sattributes[%zu]%s", prefix, i,
+			ambiguous ? "" : ".exists");
+		if (ambiguous)
+			(void)report_add(report, &rule->origin, key,
 				"an entry has either \"file\" or \"property\", this one has %s",
 				rule->file ? "both" : "neither");
 		else if (!rule->exists && (rule->is.count > 0 || rule->is_not.count > 0))
-			(void)report_add(report, &rule->origin, "exists",
+			(void)report_add(report, &rule->origin, key,
 				"what is not there says nothing: remove \"is\" and \"is_not\", or "
 				"\"exists\"");
 	}
 }
 
-void selectors_check(const struct groups *selectors, struct report *report)
+void selectors_check(const struct groups *selectors, const char *key, struct report *report)
 {
 	for (size_t i = 0; i < selectors->count; i++) {
 		const struct selector *selector = groups_get(selectors, i);
+		char place[KEY_MAX / 2];
 
+		(void)snprintf(place, sizeof(place), "%s[%zu]", key, i);
 		if (!selector->subsystem && selector->name.count == 0 &&
 			selector->devtype.count == 0 && selector->driver.count == 0 &&
 			selector->path.count == 0 && selector->attributes.count == 0)
-			(void)report_add(report, &selector->origin, NULL,
+			(void)report_add(report, &selector->origin, place,
 				"an entry without any condition is met by every device: say what "
 				"it is");
-		attribute_rules_check(&selector->attributes, report);
+		(void)strcat(place, ".");
+		attribute_rules_check(&selector->attributes, place, report);
 	}
 }
 

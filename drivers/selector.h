@@ -71,10 +71,11 @@ extern const struct option_table selector_table;
 /* The name of a subsystem, as a directory of /sys/class or /sys/bus has it. */
 int form_subsystem(const char *value, struct error *error);
 
-/* Adds what is wrong with a list of attribute rules. */
-void attribute_rules_check(const struct groups *rules, struct report *report);
-/* The same of a list of selectors. */
-void selectors_check(const struct groups *selectors, struct report *report);
+/* Adds what is wrong with a list of attribute rules; `prefix` is what stands before the list's key,
+ * "parents[0]." or nothing. */
+void attribute_rules_check(const struct groups *rules, const char *prefix, struct report *report);
+/* The same of the list of selectors that is the value of `key`, of at most 15 letters. */
+void selectors_check(const struct groups *selectors, const char *key, struct report *report);
 
 /* Whether all rules hold for the device; what may not be read is noted. Returns 1, 0 or -ENOMEM. */
 int attribute_rules_match(struct scan *scan, const struct groups *rules, const char *directory);

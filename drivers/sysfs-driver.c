@@ -130,9 +130,9 @@ static int sysfs_driver_check(const struct declaration *declaration, struct repo
 		const struct sysfs_match *match = groups_get(&declaration->match, i);
 
 		report->entry = i + 1;
-		attribute_rules_check(&match->own.attributes, report);
-		selectors_check(&match->parents, report);
-		selectors_check(&match->children, report);
+		attribute_rules_check(&match->own.attributes, "", report);
+		selectors_check(&match->parents, "parents", report);
+		selectors_check(&match->children, "children", report);
 	}
 	report->entry = 0;
 	return report->count > before || report->incomplete ? -EINVAL : 0;

@@ -168,6 +168,21 @@ bool usb_selector_is_set(const struct usb_selector *selector)
 		selector->attributes.count > 0;
 }
 
+/* What holds for the selector of an entry, and for each of "devices"; `prefix` as
+ * attribute_rules_check() has it. */
+static void check_selector(
+	const struct usb_selector *selector, const char *prefix, struct report *report)
+{
+	char key[64];
+
+	if (selector->product.count > 0 && selector->vendor.count == 0) {
+		(void)snprintf(key, sizeof(key), "%sproduct", prefix);
+		(void)report_add(
+			report, &selector->origin, key, "means nothing without its \"vendor\"");
+	}
+	attribute_rules_check(&selector->attributes, prefix, report);
+}
+
 static void check_match(const struct usb_match *match, struct report *report)
 {
 	const struct usb_selector *single = &match->single;
@@ -179,14 +194,17 @@ static void check_match(const struct usb_match *match, struct report *report)
 		(void)report_add(report, &single->origin, "match",
 			"an entry without any condition is met by every USB device: say \"vendor\", "
 			"\"interface_class\" or another, or port = \"*\" if all are meant");
-	attribute_rules_check(&single->attributes, report);
+	check_selector(single, "", report);
 	for (size_t i = 0; i < match->devices.count; i++) {
 		const struct usb_selector *selector = groups_get(&match->devices, i);
+		char place[40];
 
+		(void)snprintf(place, sizeof(place), "devices[%zu]", i);
 		if (!usb_selector_is_set(selector))
-			(void)report_add(report, &selector->origin, "devices",
+			(void)report_add(report, &selector->origin, place,
 				"an entry without any condition is met by every USB device");
-		attribute_rules_check(&selector->attributes, report);
+		(void)strcat(place, ".");
+		check_selector(selector, place, report);
 	}
 }
 

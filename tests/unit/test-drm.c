@@ -209,6 +209,14 @@ static void test_links(void **state)
 	assert_int_equal(distance("0000:50:00.0", "0000:19:00.0-p0"), 0);
 }
 
+static void expect_permissions(const char *id, const char *expected)
+{
+	const struct device *device = found(id);
+
+	for (size_t i = 0; i < device->n_nodes; i++)
+		assert_string_equal(device->nodes[i].permissions, expected);
+}
+
 static void test_combined(void **state)
 {
 	_cleanup_free_ char *problem = NULL;
@@ -218,6 +226,10 @@ static void test_combined(void **state)
 	host_mkdir(GPU("0000:03:00.0") "/xe.mei-gscfi.768/mei/mei3");
 	expect_ids("drm", "{ combine = true; }", "all ");
 	assert_int_equal(found("all")->n_nodes, 5);
+	expect_permissions("all", "rw");
+	expect_ids("drm", "{ combine = true; by_path = true; permissions = \"r\"; }", "all ");
+	assert_int_equal(found("all")->n_nodes, 9);
+	expect_permissions("all", "r");
 	expect_ids("drm", "{ combine = true; vendor = 0x1002; }", "");
 	problem = declare_problem(
 		"driver = \"drm\"; match = ( { combine = true; }, { combine = true; } );");
@@ -228,6 +240,9 @@ static void test_combined(void **state)
 	free(problem);
 	problem = declare_problem("driver = \"drm\"; match = ( { address = \"03:00.0\"; } );");
 	assert_non_null(strstr(problem, "must be a whole PCI address with its domain"));
+	free(problem);
+	problem = declare_problem("driver = \"drm\"; match = ( { permissions = \"x\"; } );");
+	assert_non_null(strstr(problem, "permissions: must be made of"));
 }
 
 static void test_hostile(void **state)

@@ -124,6 +124,21 @@ static void test_variables(void **state)
 }
 
 /* What the host talks through stays the host's. */
+static void test_permissions(void **state)
+{
+	_cleanup_config_ struct config *config =
+		declare(NET "( { address = \"*:02.1\"; vhost_net = true; permissions = \"rwm\"; }, "
+			    "{ type = \"subfunction\"; rdma = true; permissions = \"r\"; } );");
+	_cleanup_scan_ struct scan scan = { 0 };
+
+	net_scan(config, &scan);
+	assert_int_equal(scan.n_devices, 2);
+	for (size_t i = 0; i < 2; i++)
+		for (size_t k = 0; k < scan.devices[i]->n_nodes; k++)
+			assert_string_equal(
+				scan.devices[i]->nodes[k].permissions, i == 0 ? "rwm" : "r");
+}
+
 static void test_uplinks(void **state)
 {
 	_cleanup_config_ struct config *config = declare(
@@ -208,6 +223,19 @@ static void test_checks(void **state)
 		{ "( { type = \"interface\"; interface = \"a\"; pf = \"b\"; } )",
 			"pf: is not for type" },
 		{ "( { type = \"subfunction\"; role = \"vf\"; } )", "role: is for type" },
+		{ "( { address = \"3b:02.1\"; } )",
+			"match[0].address: must be a whole PCI address with its domain" },
+		{ "( { address = ( \"0000:3b:*\", \"0000:3B:02.1\" ); } )",
+			"match[0].address[1]: must be a PCI address" },
+		{ "( { address = \"ens785f0\"; } )", "the name of a sub-function, such as" },
+		{ "( { type = \"subfunction\"; address = \"mlx5_core.sf\"; } )",
+			"the name of a sub-function, such as" },
+		{ "( { address = \"mlx5_core.sf.4\"; } )",
+			"is a sub-function: say type = \"subfunction\"" },
+		{ "( { type = \"subfunction\"; address = \"0000:3b:02.1\"; } )",
+			"is a PCI address, and sub-functions have names" },
+		{ "( { pf = \"3b:00.0\"; } )", "must be a whole PCI address with its domain" },
+		{ "( { permissions = \"x\"; } )", "permissions: must be made of" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -255,6 +283,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_selection, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_variables, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_permissions, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_uplinks, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_problems, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_checks, net_setup, host_teardown),

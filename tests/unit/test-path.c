@@ -185,6 +185,9 @@ static void test_check(void **state)
 	expect_problem("{ path = \"/x\"; permissions = \"rx\"; }", "permissions");
 	expect_problem("{ path = \"/x\"; type = \"device\"; read_only = true; }", "read_only");
 	expect_problem("{ path = \"/x\"; limit = 0; }", "limit");
+	expect_problem(
+		"{ paths = ( \"/x\", { path = \"/y\"; type = \"device\"; read_only = true; } ); }",
+		"match[0].paths[1].read_only: is for mounts");
 }
 
 static void test_claims(void **state)

@@ -109,6 +109,9 @@ static void test_check(void **state)
 			"is only for access = \"mdev\", remove it" },
 		{ "{ vendor = 1; attributes = ( { file = \"a\"; property = \"b\"; is = \"c\"; } ); }",
 			"\"file\"" },
+		{ "{ vendor = 1; attributes = ( \"a\", { } ); }",
+			"match[0].attributes[1]: an entry has either" },
+		{ "{ pf = \"3b:00.0\"; }", "must be a whole PCI address with its domain" },
 		{ "{ vendor = 1; permissions = \"x\"; }", "permissions: must be made of" },
 		{ "{ vendor = 1; access = \"vfoi\"; }", "did you mean \"vfio\"?" },
 	};

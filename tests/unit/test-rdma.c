@@ -106,6 +106,8 @@ static void test_checks(void **state)
 		{ "( { combine = true; }, { combine = true; name = \"x\"; } )",
 			"both devices would be named \"unit\"" },
 		{ "( { permissions = \"x\"; } )", "permissions: " },
+		{ "( { address = \"d8:00.0\"; } )", "must be a whole PCI address with its domain" },
+		{ "( { address = \"mlx5_0\"; } )", "the name of a sub-function, such as" },
 		{ "( { kind = \"roce\"; } )",
 			"unknown kind \"roce\", the kinds are: ether, infiniband" },
 		{ "( { device = 0x1017; } )", "device: means nothing without its \"vendor\"" },

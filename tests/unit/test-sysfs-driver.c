@@ -291,6 +291,17 @@ static void test_check(void **state)
 	expect_problem("{ subsystem = \"a\"; attributes = \"a/../b\"; }", "\"..\"");
 	expect_problem("{ subsystem = \"a\"; parents = ( { } ); }", "without any condition");
 	expect_problem("{ subsystem = \"a\"; children = ( { } ); }", "without any condition");
+	expect_problem("{ subsystem = \"a\"; attributes = ( \"f\", { } ); }",
+		"match[0].attributes[1]: an");
+	expect_problem("{ subsystem = \"a\"; parents = ( \"b\", { } ); }",
+		"match[0].parents[1]: an entry");
+	expect_problem(
+		"{ subsystem = \"a\"; parents = ( \"b\", { name = \"c\"; attributes = ( \"f\", { file = "
+		"\"g\"; is = \"1\"; exists = false; } ); } ); }",
+		"match[0].parents[1].attributes[1].exists: what is not there");
+	expect_problem(
+		"{ subsystem = \"a\"; children = ( { attributes = ( \"f\", \"g\", { } ); } ); }",
+		"match[0].children[0].attributes[2]: an entry");
 	expect_problem("{ subsystem = \"a\"; id = \"${id}\"; }", "must not use ${id}");
 	expect_problem("{ subsystem = \"a\"; id = \"${index}\"; }", "must not use ${index}");
 	expect_problem("{ subsystem = \"a\"; id = \"a\"; }", "must tell devices apart");

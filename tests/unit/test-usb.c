@@ -14,7 +14,7 @@ static void test_conditions(void **state)
 		{ "vendor = 0x0951;", "usb-0951-1666-E0D55E6C " },
 		{ "vendor = [ 0x0951, 0x403 ];", "usb-0951-1666-E0D55E6C usb-0403-6001-A9 " },
 		{ "vendor = 0x0951; product = 0x1667;", "" },
-		{ "product = [ 1, 0x1666 ];", "usb-0951-1666-E0D55E6C " },
+		{ "vendor = 0x0951; product = [ 1, 0x1666 ];", "usb-0951-1666-E0D55E6C " },
 		{ "serial = \"E0*\";", "usb-0951-1666-E0D55E6C " },
 		{ "serial = ( \"A?\", \"E0*\" ); vendor = 0x403;", "usb-0403-6001-A9 " },
 		{ "serial = \"*\"; vendor = 0x046d;", "" },
@@ -249,6 +249,24 @@ static void test_check(void **state)
 	expect_problem("match = ( { vendor = 1; attributes = ( { is = \"x\"; } ); } );", "neither");
 	expect_problem(
 		"match = ( { devices = ( { attributes = ( { is = \"x\"; } ); } ); } );", "neither");
+	expect_problem("match = ( { product = 1; } );",
+		"match[0].product: means nothing without its \"vendor\"");
+}
+
+/* Which of several is meant is said. */
+static void test_check_says_which(void **state)
+{
+	expect_problem(
+		"match = ( { port = \"*\"; }, { devices = ( { vendor = 1; }, { product = 1; } ); } );",
+		"match[1].devices[1].product: means nothing");
+	expect_problem("match = ( { devices = ( { vendor = 1; }, { } ); } );",
+		"match[0].devices[1]: an entry without any condition");
+	expect_problem("match = ( { vendor = 1; attributes = ( \"a\", { is = \"x\"; } ); } );",
+		"match[0].attributes[1]: an entry has either");
+	expect_problem(
+		"match = ( { devices = ( { vendor = 1; }, { attributes = ( \"a\", { file = \"b\"; "
+		"is = \"x\"; exists = false; } ); } ); } );",
+		"match[0].devices[1].attributes[1].exists: what is not there");
 }
 
 int main(void)
@@ -263,6 +281,7 @@ int main(void)
 		HOST_TEST(test_unusable),
 		HOST_TEST(test_hostile),
 		HOST_TEST(test_check),
+		HOST_TEST(test_check_says_which),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

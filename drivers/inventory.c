@@ -235,6 +235,11 @@ void inventory_recall(struct inventory *inventory, struct memory *memory)
 	inventory->list.memory = memory;
 }
 
+int inventory_recall_lent(struct inventory *inventory)
+{
+	return unit_list_recall_lent(&inventory->list);
+}
+
 int inventory_remember(const struct inventory *inventory, struct memory **ret)
 {
 	return unit_list_remember(&inventory->list, ret);

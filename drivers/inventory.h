@@ -74,7 +74,12 @@ int inventory_inherit(
 /* Before inventory_start(): devices begin with what is remembered. Takes the memory. */
 void inventory_recall(struct inventory *inventory, struct memory *memory);
 
-/* What probes have found so far, for inventory_recall(). Returns 0 or -ENOMEM. */
+/* Behind that: the same devices are sought as when the memory was made, so that those that are in
+ * containers stay listed although no scan finds them. Returns 0 or -ENOMEM. */
+int inventory_recall_lent(struct inventory *inventory);
+
+/* What probes have found so far, and which devices are in containers, for inventory_recall().
+ * Returns 0 or -ENOMEM. */
 int inventory_remember(const struct inventory *inventory, struct memory **ret);
 
 /* First scan and first probes, then watching. When it returns 0 the snapshot is complete. Returns

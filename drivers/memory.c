@@ -5,7 +5,8 @@
  * remembered is probed like a new one.
  */
 #include "drivers/memory.h"
-#include "drivers/json-write.h"
+
+#include "drivers/memory-device.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -30,6 +31,7 @@ static struct memory_unit *memory_unit_free(struct memory_unit *unit)
 	for (size_t i = 0; i < unit->n_verdicts; i++)
 		verdict_done(&unit->verdicts[i].verdict);
 	free(unit->verdicts);
+	(void)device_unref(unit->device);
 	free(unit->id);
 	free(unit);
 	return NULL;
@@ -104,8 +106,10 @@ int memory_merge(struct memory *memory, const struct memory *other)
 		if (memory_find(memory, unit->id))
 			continue;
 		r = memory_add(memory, unit->id, unit->healthy, unit->since, &copy);
-		if (r >= 0)
+		if (r >= 0) {
 			copy->lent = unit->lent;
+			copy->device = unit->device ? device_ref(unit->device) : NULL;
+		}
 		for (size_t k = 0; k < unit->n_verdicts && r >= 0; k++)
 			r = memory_unit_add(
 				copy, unit->verdicts[k].probe, &unit->verdicts[k].verdict);
@@ -176,6 +180,10 @@ static void write_unit(struct json_writer *writer, const struct memory_unit *uni
 	json_write_text(writer, ",\"since\":");
 	json_write_number(writer, unit->since);
 	json_write_text(writer, unit->lent ? ",\"lent\":true" : ",\"lent\":false");
+	if (unit->device) {
+		json_write_text(writer, ",\"device\":");
+		memory_device_write(writer, unit->device);
+	}
 	json_write_text(writer, ",\"probes\":[");
 	for (size_t i = 0; i < unit->n_verdicts; i++) {
 		json_write_text(writer, i > 0 ? "," : "");
@@ -196,6 +204,8 @@ int memory_write(const struct memory *memory, int fd)
 	json_writer_init(&writer, fd);
 	json_write_text(&writer, "{\"boot\":");
 	json_write_string(&writer, boot);
+	json_write_text(&writer, ",\"sought\":");
+	json_write_hex(&writer, memory->sought);
 	json_write_text(&writer, ",\"units\":[");
 	for (size_t i = 0; i < memory->n_units; i++) {
 		json_write_text(&writer, i > 0 ? "," : "");
@@ -230,19 +240,21 @@ static int read_unit(struct memory *memory, json_t *json)
 {
 	struct memory_unit *unit;
 	const char *id;
-	json_t *probes, *probe;
+	json_t *probes, *probe, *device = NULL;
 	json_int_t since;
 	size_t i;
 	int healthy, lent = 0, r;
 
-	if (json_unpack(json, "{s:s, s:b, s:I, s?:b, s:o}", "id", &id, "healthy", &healthy, "since",
-		    &since, "lent", &lent, "probes", &probes) < 0 ||
+	if (json_unpack(json, "{s:s, s:b, s:I, s?:b, s?:o, s:o}", "id", &id, "healthy", &healthy,
+		    "since", &since, "lent", &lent, "device", &device, "probes", &probes) < 0 ||
 		since < 0)
 		return 0;
 	r = memory_add(memory, id, healthy, (uint64_t)since, &unit);
 	if (r < 0)
 		return r == -EEXIST ? 0 : r;
 	unit->lent = lent;
+	if (lent && device && memory_device_read(id, device, &unit->device) == -ENOMEM)
+		return -ENOMEM;
 	json_array_foreach(probes, i, probe)
 	{
 		r = read_verdict(unit, probe);
@@ -255,13 +267,14 @@ static int read_unit(struct memory *memory, json_t *json)
 static int read_units(json_t *root, struct memory **ret)
 {
 	_cleanup_memory_ struct memory *memory = NULL;
-	const char *boot;
+	const char *boot, *sought = "";
 	char now[BOOT_ID_SIZE];
 	json_t *units, *unit;
 	size_t i;
 	int r;
 
-	if (json_unpack(root, "{s:s, s:o}", "boot", &boot, "units", &units) < 0)
+	if (json_unpack(root, "{s:s, s?:s, s:o}", "boot", &boot, "sought", &sought, "units",
+		    &units) < 0)
 		return -EBADMSG;
 	r = read_boot_id(now);
 	if (r < 0 || !streq(boot, now))
@@ -269,6 +282,8 @@ static int read_units(json_t *root, struct memory **ret)
 	r = memory_new(&memory);
 	if (r < 0)
 		return r;
+	if (sscanf(sought, "%" SCNx64, &memory->sought) != 1)
+		memory->sought = 0;
 	json_array_foreach(units, i, unit)
 	{
 		r = read_unit(memory, unit);

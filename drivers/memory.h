@@ -8,6 +8,7 @@
  * found under another boot of the host is not read back.
  */
 
+#include "drivers/device.h"
 #include "drivers/map.h"
 #include "drivers/probe.h"
 
@@ -21,6 +22,9 @@ struct memory_unit {
 	bool healthy;
 	uint64_t since; /* CLOCK_REALTIME microseconds of the last change */
 	bool lent;      /* device_was_lent() */
+	/* One that is lent, as it was found last; NULL: it is not, or has what the file has no room
+	 * for. */
+	struct device *device;
 	struct memory_verdict *verdicts;
 	size_t n_verdicts;
 };
@@ -29,6 +33,7 @@ struct memory {
 	struct memory_unit **units;
 	size_t n_units;
 	struct map by_id;
+	uint64_t sought; /* what the devices were found by, as a hash; 0: not said */
 };
 
 int memory_new(struct memory **ret);

@@ -10,6 +10,7 @@
 
 #include "common/log.h"
 #include "drivers/list-size.h"
+#include "drivers/memory-device.h"
 #include "drivers/sysroot.h"
 
 struct pair_of {
@@ -30,7 +31,7 @@ struct unit *unit_free(struct unit *unit)
 	return NULL;
 }
 
-static int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
+int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
 {
 	const struct memory_unit *memory = memory_find(list->memory, device->id);
 	_cleanup_(unit_freep) struct unit *unit = NULL;
@@ -259,6 +260,14 @@ static size_t forget_gone(struct unit_list *list, const struct scan *scan, bool 
 	return n;
 }
 
+/* One in a container is kept as it is: nobody can look at it again. */
+static void remember_lent(const struct unit *unit, struct memory_unit *remembered)
+{
+	remembered->lent = device_was_lent(unit->device);
+	if (remembered->lent && unit->present && memory_device_is_plain(unit->device))
+		remembered->device = device_ref(unit->device);
+}
+
 int unit_list_remember(const struct unit_list *list, struct memory **ret)
 {
 	_cleanup_memory_ struct memory *memory = NULL;
@@ -271,7 +280,7 @@ int unit_list_remember(const struct unit_list *list, struct memory **ret)
 
 		r = memory_add(memory, unit->device->id, unit->healthy, unit->since, &remembered);
 		if (r >= 0)
-			remembered->lent = device_was_lent(unit->device);
+			remember_lent(unit, remembered);
 		if (r >= 0 && unit->health)
 			r = health_unit_remember(unit->health, remembered);
 	}
@@ -280,38 +289,6 @@ int unit_list_remember(const struct unit_list *list, struct memory **ret)
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(memory);
-	return 0;
-}
-
-int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous)
-{
-	assert(list->n_units == 0 && !list->units);
-
-	list->units = calloc(previous->n_units + 1, sizeof(list->units[0]));
-	if (!list->units)
-		return -ENOMEM;
-	for (size_t i = 0; i < previous->n_units; i++) {
-		const struct unit *old = previous->units[i];
-		struct unit **unit = &list->units[list->n_units];
-		int r;
-
-		if ((old->present && !old->away) ||
-			declaration_excludes(list->declaration, old->device->id))
-			continue;
-		r = unit_new(list, old->device, list->n_units, unit);
-		if (r < 0)
-			return r;
-		list->n_units++;
-		(*unit)->present = old->away;
-		(*unit)->away = old->away;
-		(*unit)->gone_since = old->gone_since;
-		if ((*unit)->health && !old->away)
-			(void)health_unit_update((*unit)->health, NULL, list->n_units - 1);
-		r = unit_evaluate(*unit);
-		if (r < 0)
-			return r;
-		(*unit)->since = old->since;
-	}
 	return 0;
 }
 

@@ -37,12 +37,19 @@ struct unit_list {
 struct unit *unit_free(struct unit *unit);
 DEFINE_CLEANUP(struct unit *, unit_free)
 
-/* What is known about the units' health. Returns 0 or -ENOMEM. */
+/* Makes a unit of a device, with what is remembered of it; `index` is its place in the list. */
+int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret);
+
+/* What is known about the units' health, and those in containers. Returns 0 or -ENOMEM. */
 int unit_list_remember(const struct unit_list *list, struct memory **ret);
 
 /* Puts the units of another list that are gone, or away, into this one, which is empty, to stay so
  * until a scan finds them. Returns 0 or -ENOMEM. */
 int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous);
+
+/* Puts the units that the memory has as lent into this list, which is empty, as if a scan had just
+ * found them. Returns 0 or -ENOMEM. */
+int unit_list_recall_lent(struct unit_list *list);
 
 /* Takes a complete scan in. Returns 1 if that changed anything, 0 if not, -E2BIG if the list would
  * not fit the kubelet's limit, or -ENOMEM; the list is as before then. */

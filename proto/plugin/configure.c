@@ -137,21 +137,8 @@ static void on_inventory_changed(struct inventory *inventory, void *userdata)
 	plugin_report(plugin);
 }
 
-/* Without memory, or with one that cannot be read, devices are probed like new ones. */
-static void recall(struct inventory *inventory, int fd)
-{
-	struct memory *memory;
-	int r = memory_read(fd, &memory);
-
-	if (r >= 0)
-		inventory_recall(inventory, memory);
-	else if (r != -ESTALE)
-		log_warning("what was known of the devices' health cannot be read: %s; they are "
-			    "probed anew",
-			strerror(-r));
-}
-
-static char *match_text(const struct declaration *declaration)
+/* What the declaration looks for, and where. */
+static char *sought_text(const struct declaration *declaration)
 {
 	char *text = NULL;
 	size_t size;
@@ -159,6 +146,7 @@ static char *match_text(const struct declaration *declaration)
 
 	if (!stream)
 		return NULL;
+	(void)fprintf(stream, "%s\n%s\n", declaration->driver->name, declaration_root(declaration));
 	for (size_t i = 0; i < declaration->match.count; i++)
 		text_write(stream, declaration->match.table, groups_get(&declaration->match, i),
 			TEXT_CANONICAL, 0);
@@ -170,12 +158,40 @@ static char *match_text(const struct declaration *declaration)
 }
 
 /* Whether both look for the same devices: then one that has vanished may come back. */
-static bool same_match(const struct declaration *a, const struct declaration *b)
+static bool same_sought(const struct declaration *a, const struct declaration *b)
 {
-	_cleanup_free_ char *a_text = match_text(a), *b_text = match_text(b);
+	_cleanup_free_ char *a_text = sought_text(a), *b_text = sought_text(b);
 
-	return a->driver == b->driver && streq(declaration_root(a), declaration_root(b)) &&
-		a_text && b_text && streq(a_text, b_text);
+	return a_text && b_text && streq(a_text, b_text);
+}
+
+uint64_t plugin_sought(const struct declaration *declaration)
+{
+	_cleanup_free_ char *text = sought_text(declaration);
+
+	return text ? hash_string(text) : 0;
+}
+
+/* Without memory, or with one that cannot be read, devices are probed like new ones. */
+static int recall(struct inventory *inventory, const struct declaration *declaration, int fd)
+{
+	struct memory *memory;
+	uint64_t sought;
+	int r = memory_read(fd, &memory);
+
+	if (r < 0) {
+		if (r != -ESTALE)
+			log_warning(
+				"what was known of the devices' health cannot be read: %s; they "
+				"are probed anew",
+				strerror(-r));
+		return 0;
+	}
+	sought = memory->sought;
+	inventory_recall(inventory, memory);
+	return sought != 0 && sought == plugin_sought(declaration)
+		? inventory_recall_lent(inventory)
+		: 0;
 }
 
 /* Without it, all devices of the host would just not be there. */
@@ -212,11 +228,13 @@ static int configure(struct plugin *plugin, int fd, int memory_fd, struct error 
 		return error_set(error, r, "cannot watch for devices: %s", strerror(-r));
 	if (plugin->inventory) {
 		r = inventory_inherit(inventory, plugin->inventory,
-			same_match(edition->declaration, plugin->edition->declaration));
-		if (r < 0)
-			return error_set(error, r, "out of memory");
-	} else if (memory_fd >= 0)
-		recall(inventory, memory_fd);
+			same_sought(edition->declaration, plugin->edition->declaration));
+	} else if (memory_fd >= 0) {
+		plugin->remembers = true;
+		r = recall(inventory, edition->declaration, memory_fd);
+	}
+	if (r < 0)
+		return error_set(error, r, "out of memory");
 	r = inventory_start(inventory, error);
 	if (r < 0)
 		return r;

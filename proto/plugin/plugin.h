@@ -33,6 +33,7 @@ struct plugin {
 	struct claiming claiming;
 	uint64_t gone_told; /* how many vanished devices the supervisor knows of */
 	struct publishing publishing;
+	bool remembers;  /* something that the next process is to know */
 	bool offered;    /* something; else the supervisor is not told yet that it may register */
 	bool ready_owed; /* the answer to a configuration that was accepted */
 	struct snapshot *said; /* the one whose state was logged last */
@@ -53,6 +54,9 @@ void plugin_tell(struct plugin *plugin, const struct control_message *message);
  * tells the supervisor which. The first one begins with what is remembered in `memory_fd`, if that
  * is a descriptor. */
 void plugin_configure(struct plugin *plugin, int fd, int memory_fd);
+
+/* A hash of what the declaration looks for, and where; 0 if memory is short. */
+uint64_t plugin_sought(const struct declaration *declaration);
 
 /* Offers the kubelet what is in force, as soon as the supervisor has done its part. */
 void plugin_offer(struct plugin *plugin);

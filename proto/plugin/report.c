@@ -128,7 +128,16 @@ static int inventory_memfd(const struct plugin *plugin, const struct snapshot *s
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
-/* What probes have found, for the next process. */
+/* Whether there are probes, or devices that leave the host's view. */
+static bool is_worth_remembering(const struct plugin *plugin, const struct snapshot *snapshot)
+{
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		if (snapshot->units[i].device->lent)
+			return true;
+	return plugin->edition->declaration->health.count > 0;
+}
+
+/* What probes have found and which devices are in containers, for the next process. */
 static int memory_memfd(const struct plugin *plugin)
 {
 	_cleanup_memory_ struct memory *memory = NULL;
@@ -138,6 +147,7 @@ static int memory_memfd(const struct plugin *plugin)
 	r = inventory_remember(plugin->inventory, &memory);
 	if (r < 0)
 		return r;
+	memory->sought = plugin_sought(plugin->edition->declaration);
 	fd = memfd_create("health", MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -160,7 +170,8 @@ static int tell_devices(struct plugin *plugin)
 	if (r < 0)
 		return r;
 	message.fds[0] = r;
-	if (plugin->edition->declaration->health.count > 0)
+	plugin->remembers = plugin->remembers || is_worth_remembering(plugin, snapshot);
+	if (plugin->remembers)
 		message.fds[1] = memory_memfd(plugin);
 	plugin_tell(plugin, &message);
 	return 0;

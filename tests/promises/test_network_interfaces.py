@@ -3,6 +3,7 @@
 plugged out (M7)."""
 import os
 import shutil
+import signal
 import subprocess
 import unittest
 
@@ -76,6 +77,17 @@ class NetworkInterfaces(NodeTest):
             answer = ip("link", "set", f"{PREFIX}x{number}", "netns", str(namespace))
             self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertIn("is gone", self.await_health(1 - given, "Unhealthy")["reason"])
+        self.assertEqual(self.device(given)["health"], "Healthy")
+
+        # Nor can the next process of the resource see it, or the next devplugd.
+        process = self.node.resource("vendor.example/nic")["pid"]
+        os.kill(process, signal.SIGKILL)
+        until(lambda: (r := self.node.resource("vendor.example/nic")) and r["state"] == "serving" and r["pid"] != process,
+              "another process")
+        self.assertEqual(self.device(given)["health"], "Healthy")
+        self.assertEqual(self.node.stop(), 0)
+        self.node.start()
+        self.node.await_state("vendor.example/nic", "serving")
         self.assertEqual(self.device(given)["health"], "Healthy")
 
         # Back, as after CNI's DEL, and then plugged out.

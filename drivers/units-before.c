@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Units that the first scan may not find, although they are known: of the inventory before, and,
+ * after a restart, those that were in containers then. What becomes of them is decided as if they
+ * had been here all the time.
+ */
+#include "drivers/units.h"
+
+int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous)
+{
+	assert(list->n_units == 0 && !list->units);
+
+	list->units = calloc(previous->n_units + 1, sizeof(list->units[0]));
+	if (!list->units)
+		return -ENOMEM;
+	for (size_t i = 0; i < previous->n_units; i++) {
+		const struct unit *old = previous->units[i];
+		struct unit **unit = &list->units[list->n_units];
+		int r;
+
+		if ((old->present && !old->away) ||
+			declaration_excludes(list->declaration, old->device->id))
+			continue;
+		r = unit_new(list, old->device, list->n_units, unit);
+		if (r < 0)
+			return r;
+		list->n_units++;
+		(*unit)->present = old->away;
+		(*unit)->away = old->away;
+		(*unit)->gone_since = old->gone_since;
+		if ((*unit)->health && !old->away)
+			(void)health_unit_update((*unit)->health, NULL, list->n_units - 1);
+		r = unit_evaluate(*unit);
+		if (r < 0)
+			return r;
+		(*unit)->since = old->since;
+	}
+	return 0;
+}
+
+static int compare_units(const void *a, const void *b)
+{
+	const struct unit *const *x = a, *const *y = b;
+
+	return strcmp((*x)->device->id, (*y)->device->id);
+}
+
+int unit_list_recall_lent(struct unit_list *list)
+{
+	assert(list->n_units == 0 && !list->units);
+
+	if (!list->memory)
+		return 0;
+	list->units = calloc(list->memory->n_units + 1, sizeof(list->units[0]));
+	if (!list->units)
+		return -ENOMEM;
+	for (size_t i = 0; i < list->memory->n_units; i++) {
+		struct device *device = list->memory->units[i]->device;
+		struct unit **unit = &list->units[list->n_units];
+		int r;
+
+		if (!device || declaration_excludes(list->declaration, device->id))
+			continue;
+		r = unit_new(list, device, list->n_units, unit);
+		if (r < 0)
+			return r;
+		list->n_units++;
+	}
+	qsort(list->units, list->n_units, sizeof(list->units[0]), compare_units);
+	return 0;
+}

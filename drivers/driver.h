@@ -43,6 +43,10 @@ struct driver {
 	 * each argument they have a value for ("property:serial"). */
 	const struct driver_variable *variables;
 
+	/* What a device is called depends on what is listed (scan_lists()), so the next process has
+	 * to know it. */
+	bool names_by_list;
+
 	/* Checks a declaration without touching the host: combinations of keys, limits, patterns.
 	 * Adds to the report. Returns 0 or -EINVAL. */
 	int (*check)(const struct declaration *declaration, struct report *report);
@@ -101,6 +105,12 @@ int scan_watch(struct scan *scan, const char *directory);
 /* Has the core scan again when a device of the subsystem ("pci") comes, goes or changes, as udev or
  * the kernel tell it. The whole host's events are meant, whatever the root is. */
 int scan_events(struct scan *scan, const char *subsystem);
+
+/* Whether the resource lists a device of that id, for drivers whose names depend on what was there
+ * first: one that an earlier scan found and that has not been forgotten since, or that the process
+ * before had found for the same declaration, of which only the id is known then and `ret_device` is
+ * NULL. */
+bool scan_lists(const struct scan *scan, const char *id, const struct device **ret_device);
 
 /* The directory that stands for "/" (normally an empty string), to be put before every path opened.
  */

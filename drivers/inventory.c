@@ -44,6 +44,7 @@ struct inventory {
 	bool tell_planned;
 
 	struct scan_notes notes;
+	bool recalls_list; /* what is remembered was found for the same declaration */
 	bool started;
 };
 
@@ -98,6 +99,15 @@ static void swap_watches(struct inventory *inventory, struct scan *scan)
 	scan->n_watches = n_watches;
 }
 
+static bool lists(const void *userdata, const char *id, const struct device **ret_device)
+{
+	const struct inventory *inventory = userdata;
+	const struct unit *unit = unit_list_find(&inventory->list, id);
+
+	*ret_device = unit ? unit->device : NULL;
+	return unit || (inventory->recalls_list && memory_find(inventory->list.memory, id));
+}
+
 /* Scans once and plans the next. Returns 1 if something changed, 0 if not, or negative errno. */
 static int scan_now(struct inventory *inventory, struct error *error)
 {
@@ -108,6 +118,7 @@ static int scan_now(struct inventory *inventory, struct error *error)
 		.on_change = on_directory_change,
 		.userdata = inventory,
 		.uevents = inventory->uevents,
+		.lists = lists,
 	};
 	uint64_t begin = now_usec(CLOCK_MONOTONIC), end;
 	int r;
@@ -235,8 +246,9 @@ void inventory_recall(struct inventory *inventory, struct memory *memory)
 	inventory->list.memory = memory;
 }
 
-int inventory_recall_lent(struct inventory *inventory)
+int inventory_recall_list(struct inventory *inventory)
 {
+	inventory->recalls_list = true;
 	return unit_list_recall_lent(&inventory->list);
 }
 
@@ -254,6 +266,7 @@ int inventory_inherit(struct inventory *inventory, const struct inventory *previ
 	if (r < 0)
 		return r;
 	inventory_recall(inventory, memory);
+	inventory->recalls_list = keep_gone;
 	if (inventory->declaration->driver == previous->declaration->driver)
 		inventory->previous_driver_state = previous->driver_state;
 	return keep_gone ? unit_list_inherit_gone(&inventory->list, &previous->list) : 0;

@@ -74,9 +74,10 @@ int inventory_inherit(
 /* Before inventory_start(): devices begin with what is remembered. Takes the memory. */
 void inventory_recall(struct inventory *inventory, struct memory *memory);
 
-/* Behind that: the same devices are sought as when the memory was made, so that those that are in
- * containers stay listed although no scan finds them. Returns 0 or -ENOMEM. */
-int inventory_recall_lent(struct inventory *inventory);
+/* Behind that: the same devices are sought as when the memory was made. What was listed then counts
+ * as listed (scan_lists()), and what containers have stays listed although no scan finds it.
+ * Returns 0 or -ENOMEM. */
+int inventory_recall_list(struct inventory *inventory);
 
 /* What probes have found so far, and which devices are in containers, for inventory_recall().
  * Returns 0 or -ENOMEM. */

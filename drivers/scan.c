@@ -28,6 +28,12 @@ int scan_add(struct scan *scan, const char *id, struct device **ret_device)
 	return 0;
 }
 
+bool scan_lists(const struct scan *scan, const char *id, const struct device **ret_device)
+{
+	*ret_device = NULL;
+	return scan->lists && scan->lists(scan->userdata, id, ret_device);
+}
+
 int scan_watch(struct scan *scan, const char *directory)
 {
 	struct watch *watch;

@@ -22,6 +22,8 @@ struct scan {
 	watch_handler on_change;
 	void *userdata;
 	struct uevents *uevents; /* NULL: no events are listened for */
+	/* See scan_lists(); NULL: nothing is listed. */
+	bool (*lists)(const void *userdata, const char *id, const struct device **ret_device);
 
 	struct device **devices;
 	size_t n_devices;

@@ -45,6 +45,22 @@ static int compare_units(const void *a, const void *b)
 	return strcmp((*x)->device->id, (*y)->device->id);
 }
 
+static int compare_id(const void *id, const void *element)
+{
+	const struct unit *const *unit = element;
+
+	return strcmp(id, (*unit)->device->id);
+}
+
+const struct unit *unit_list_find(const struct unit_list *list, const char *id)
+{
+	struct unit **found = list->n_units > 0
+		? bsearch(id, list->units, list->n_units, sizeof(list->units[0]), compare_id)
+		: NULL;
+
+	return found ? *found : NULL;
+}
+
 int unit_list_recall_lent(struct unit_list *list)
 {
 	assert(list->n_units == 0 && !list->units);

@@ -55,6 +55,9 @@ int unit_list_recall_lent(struct unit_list *list);
  * not fit the kubelet's limit, or -ENOMEM; the list is as before then. */
 int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *error);
 
+/* The unit of that id, or NULL. */
+const struct unit *unit_list_find(const struct unit_list *list, const char *id);
+
 /* See inventory_set_owners(). */
 int unit_list_set_owners(struct unit_list *list, const char *owners);
 

@@ -50,7 +50,7 @@ static void usb_device_done(struct usb_device *device)
 
 static void make_ids(struct usb_device *device)
 {
-	char text[2 * SYSFS_VALUE_MAX];
+	char text[SYSFS_VALUE_MAX + IDENTITY_MAX + 32];
 
 	(void)snprintf(text, sizeof(text), "usb-%s", device->port);
 	device_id_make(text, device->port_id);
@@ -60,6 +60,8 @@ static void make_ids(struct usb_device *device)
 	(void)snprintf(text, sizeof(text), "usb-%04x-%04x-%s", (unsigned)device->vendor,
 		(unsigned)device->product, device->serial);
 	device_id_make(text, device->id);
+	(void)strcat(strcat(text, "@"), device->port);
+	device_id_make(text, device->both_id);
 	device->has_serial_id = true;
 }
 
@@ -114,8 +116,9 @@ static int add_device(const char *root, const char *name, struct usb_devices *de
 	return 0;
 }
 
-/* A number that several of one kind bear names none of them, whichever was there first. */
-static int settle_ids(struct usb_devices *devices)
+/* --- names --- */
+
+static int note_shared(const char *root, struct usb_devices *devices)
 {
 	struct map by_id = { 0 };
 	int r = 0;
@@ -132,12 +135,81 @@ static int settle_ids(struct usb_devices *devices)
 			r = map_put(&by_id, device->id, device);
 	}
 	map_done(&by_id);
-	for (size_t i = 0; i < devices->count; i++)
-		if (devices->items[i].shares_serial) {
-			devices->items[i].has_serial_id = false;
-			(void)strcpy(devices->items[i].id, devices->items[i].port_id);
-		}
+	for (size_t i = 0; i < devices->count && r >= 0; i++) {
+		struct usb_device *device = &devices->items[i];
+
+		if (device->shares_serial &&
+			sysfs_read_number(root, device->directory, "power/connected_duration",
+				&device->connected) < 0)
+			device->connected = 0;
+	}
 	return r;
+}
+
+static bool is_listed_by_both(const struct scan *scan, const struct usb_device *device)
+{
+	const struct device *listed;
+
+	return scan_lists(scan, device->both_id, &listed);
+}
+
+/* Whether another that may be called after the number has been there for longer. */
+static bool has_elder(
+	const struct scan *scan, const struct usb_devices *devices, const struct usb_device *device)
+{
+	for (const struct usb_device *other = devices->items;
+		other < devices->items + devices->count; other++)
+		if (other != device && other->shares_serial && streq(other->id, device->id) &&
+			(other->connected > device->connected ||
+				(other->connected == device->connected && other < device)) &&
+			!is_listed_by_both(scan, other))
+			return true;
+	return false;
+}
+
+/* Whether the device, one of several with its number, was called after it before the others came.
+ * After a boot none of them was. */
+static bool is_first(
+	const struct scan *scan, const struct usb_devices *devices, const struct usb_device *device)
+{
+	const struct device *listed;
+	const char *port;
+
+	if (!scan_lists(scan, device->id, &listed))
+		return false;
+	port = listed ? device_variable(listed, "port") : NULL;
+	return port ? streq(port, device->port) : !has_elder(scan, devices, device);
+}
+
+/* A container keeps the id that it was given, so a device keeps its name for as long as it is
+ * listed, whatever else comes and goes. */
+static int settle_ids(struct scan *scan, struct usb_devices *devices)
+{
+	_cleanup_free_ bool *by_both = calloc(devices->count, sizeof(*by_both));
+	int r;
+
+	if (!by_both)
+		return -ENOMEM;
+	r = note_shared(scan_root(scan), devices);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < devices->count; i++) {
+		const struct usb_device *device = &devices->items[i];
+
+		by_both[i] = device->has_serial_id &&
+			(is_listed_by_both(scan, device) ||
+				(device->shares_serial && !is_first(scan, devices, device)));
+	}
+	for (size_t i = 0; i < devices->count; i++) {
+		struct usb_device *device = &devices->items[i];
+
+		device->shares_serial = device->shares_serial && by_both[i];
+		if (!by_both[i])
+			continue;
+		device->has_serial_id = false;
+		(void)strcpy(device->id, device->both_id);
+	}
+	return 0;
 }
 
 static int compare_ports(const void *a, const void *b)
@@ -171,7 +243,7 @@ int usb_devices_read(struct scan *scan, struct usb_devices *ret, struct error *e
 	}
 	if (r >= 0 && devices.count > 0) {
 		qsort(devices.items, devices.count, sizeof(*devices.items), compare_ports);
-		r = settle_ids(&devices);
+		r = settle_ids(scan, &devices);
 	}
 	if (r < 0) {
 		usb_devices_done(&devices);

@@ -268,10 +268,9 @@ static int add_device(struct scan *scan, const struct usb_match *match,
 		members[i]->taken = true;
 		if (members[i]->shares_serial && match->identity == USB_BY_SERIAL)
 			scan_note(scan,
-				"%s is not the only device with its serial number and is called "
-				"after its port: say identity = \"port\", and the first of them "
-				"keeps its id when the next is plugged in",
-				members[i]->port_id);
+				"%s is called after its port, too: it is not the first device with its "
+				"serial number, or nobody can tell which was",
+				members[i]->id);
 	}
 	r = make_id(match, members, n_members, id);
 	if (r >= 0)

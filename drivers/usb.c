@@ -101,8 +101,11 @@ static const struct option match_options[] = {
 		.offset = offsetof(struct usb_match, identity),
 		.choices = identities,
 		.help = "What a device is called after. With \"serial\", one without a serial "
-			"number, or with the same as another of its kind, is called after its "
-			"port.",
+			"number is called after its port. Of several of one kind with the same "
+			"number the first is called after that, the next ones after number and "
+			"port; those that are there together when the host starts, each after both. "
+			"A name stays for as long as the device is listed, whatever else is plugged "
+			"in or out.",
 	},
 	{
 		.key = "nodes",
@@ -225,6 +228,7 @@ const struct driver usb_driver = {
 	.summary = "USB devices with the nodes of all that is in them",
 	.match = &match_table,
 	.variables = variables,
+	.names_by_list = true,
 	.check = usb_check,
 	.list = usb_list,
 };

@@ -38,10 +38,12 @@ struct usb_device {
 	int64_t bus, number;        /* busnum, devnum: the latter is new with every plugging in */
 	char *serial, *manufacturer, *product_name; /* NULL: it has none */
 	char port[IDENTITY_MAX + 1];
-	char id[DEVICE_ID_MAX + 1];      /* by serial number if that is its own */
+	char id[DEVICE_ID_MAX + 1]; /* by serial number, with the port if it is not the first */
 	char port_id[DEVICE_ID_MAX + 1]; /* by port */
-	bool has_serial_id;              /* `id` is by serial number */
+	char both_id[DEVICE_ID_MAX + 1]; /* by serial number and port */
+	bool has_serial_id;              /* `id` is by serial number alone */
 	bool shares_serial;              /* there is one more of the same kind and number */
+	int64_t connected;               /* milliseconds, of one that shares its number; or 0 */
 	bool taken;                      /* by an entry */
 };
 

@@ -190,7 +190,7 @@ static int recall(struct inventory *inventory, const struct declaration *declara
 	sought = memory->sought;
 	inventory_recall(inventory, memory);
 	return sought != 0 && sought == plugin_sought(declaration)
-		? inventory_recall_lent(inventory)
+		? inventory_recall_list(inventory)
 		: 0;
 }
 

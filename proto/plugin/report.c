@@ -128,13 +128,14 @@ static int inventory_memfd(const struct plugin *plugin, const struct snapshot *s
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
-/* Whether there are probes, or devices that leave the host's view. */
+/* Whether there are probes, devices that leave the host's view, or names to be kept. */
 static bool is_worth_remembering(const struct plugin *plugin, const struct snapshot *snapshot)
 {
 	for (size_t i = 0; i < snapshot->n_units; i++)
 		if (snapshot->units[i].device->lent)
 			return true;
-	return plugin->edition->declaration->health.count > 0;
+	return plugin->edition->declaration->health.count > 0 ||
+		(plugin->edition->declaration->driver->names_by_list && snapshot->n_units > 0);
 }
 
 /* What probes have found and which devices are in containers, for the next process. */

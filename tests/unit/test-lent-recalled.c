@@ -38,7 +38,7 @@ static void start(const char *text)
 		assert_int_equal(memory_read(fd, &memory), 0);
 		(void)close(fd);
 		inventory_recall(inventory, memory);
-		assert_int_equal(inventory_recall_lent(inventory), 0);
+		assert_int_equal(inventory_recall_list(inventory), 0);
 	}
 	if (inventory_start(inventory, &error) < 0)
 		fail_msg("%s", error.message);

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Driver "usb" over time: a device that is plugged in bit by bit, out, and in again.
+ * Driver "usb" over time: a device that is plugged in bit by bit, out, and in again, and what equal
+ * ones are called meanwhile.
  */
+#include <sys/mman.h>
+
 #include "usb-fixture.h"
+
+#include "drivers/memory.h"
 
 /* What the device has for its variable, or NULL if it is not there. */
 static bool says(const char *id, const char *name, const char *value)
@@ -45,10 +50,119 @@ static void test_plugging(void **state)
 	RUN_UNTIL(says(id, "usb_address", "1:9"));
 }
 
+#define FIRST "usb-0951-1666-1"
+
+static void unplug(const char *name)
+{
+	char link[64];
+
+	(void)snprintf(link, sizeof(link), "/sys/bus/usb/devices/%s", name);
+	host_remove(link);
+}
+
+static void plug_back(const char *name, int number)
+{
+	char target[100], link[64];
+
+	write_number(name, number);
+	(void)snprintf(target, sizeof(target), "../../../devices/" HUB "/%s", name);
+	(void)snprintf(link, sizeof(link), "/sys/bus/usb/devices/%s", name);
+	host_symlink(target, link);
+}
+
+/* What a pod holds keeps its name, whatever is plugged in or out beside it. */
+static void test_names_stay(void **state)
+{
+	static const char match[] = USB("vendor = 0x0951;");
+
+	make_hubs();
+	plug("1-4", 4, "0951\n", "1666\n", "1\n");
+	start(match);
+	assert_true(says(FIRST, "port", PORT(4)));
+	/* One at a lower port is not the first. */
+	plug("1-1", 5, "0951\n", "1666\n", "1\n");
+	RUN_UNTIL(says(FIRST "@" PORT(1), "port", PORT(1)));
+	assert_true(says(FIRST, "port", PORT(4)));
+	/* The first goes, and the other does not take its name. */
+	unplug("1-4");
+	RUN_UNTIL(says(FIRST, "port", NULL));
+	assert_true(says(FIRST "@" PORT(1), "port", PORT(1)));
+	/* It is back. */
+	plug_back("1-4", 6);
+	RUN_UNTIL(says(FIRST, "usb_address", "1:6"));
+	assert_true(says(FIRST "@" PORT(1), "port", PORT(1)));
+	/* A third that comes while the first is away is not taken for it. */
+	unplug("1-4");
+	RUN_UNTIL(says(FIRST, "port", NULL));
+	plug("1-5", 7, "0951\n", "1666\n", "1\n");
+	RUN_UNTIL(says(FIRST "@" PORT(5), "port", PORT(5)));
+	assert_true(says(FIRST, "port", NULL));
+}
+
+/* The next process of the resource; it knows what the last one listed. */
+static void restart(const char *text)
+{
+	struct memory *memory;
+	struct error error;
+	int fd = memfd_create("memory", MFD_CLOEXEC);
+
+	assert_int_equal(inventory_remember(inventory, &memory), 0);
+	assert_int_equal(memory_write(memory, fd), 0);
+	memory_free(memory);
+	assert_int_equal(memory_read(fd, &memory), 0);
+	(void)close(fd);
+	inventory = inventory_free(inventory);
+	config = config_free(config);
+	config = declare(text);
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
+				 &inventory),
+		0);
+	inventory_recall(inventory, memory);
+	assert_int_equal(inventory_recall_list(inventory), 0);
+	if (inventory_start(inventory, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+static void test_names_stay_over_restarts(void **state)
+{
+	static const char match[] = USB("vendor = 0x0951;");
+
+	make_hubs();
+	plug("1-4", 4, "0951\n", "1666\n", "1\n");
+	start(match);
+	plug("1-1", 5, "0951\n", "1666\n", "1\n");
+	RUN_UNTIL(says(FIRST "@" PORT(1), "port", PORT(1)));
+	restart(match);
+	assert_true(says(FIRST, "port", PORT(4)));
+	assert_true(says(FIRST "@" PORT(1), "port", PORT(1)));
+	/* One that was plugged in while nobody looked has been there for less time. */
+	host_mkdir("/sys/devices/" HUB "/1-4/power");
+	usb_write("1-4", "power/connected_duration", "70000\n");
+	plug("1-3", 6, "0951\n", "1666\n", "1\n");
+	host_mkdir("/sys/devices/" HUB "/1-3/power");
+	usb_write("1-3", "power/connected_duration", "9000\n");
+	restart(match);
+	assert_true(says(FIRST, "port", PORT(4)));
+	assert_true(says(FIRST "@" PORT(3), "port", PORT(3)));
+	/* The other is alone by now, and still called as before. */
+	unplug("1-3");
+	unplug("1-4");
+	restart(match);
+	assert_true(says(FIRST "@" PORT(1), "port", PORT(1)));
+	assert_true(says(FIRST, "port", NULL));
+	/* Another declaration names anew. */
+	inventory = inventory_free(inventory);
+	config = config_free(config);
+	start(match);
+	assert_true(says(FIRST, "port", PORT(1)));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HOST_TEST(test_plugging),
+		HOST_TEST(test_names_stay),
+		HOST_TEST(test_names_stay_over_restarts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,7 +83,7 @@ static void test_nodes_and_variables(void **state)
 	expect_nodes("usb-0000:00:14.0-0:2", "/dev/bus/usb/001/002 ");
 }
 
-/* Two equal sticks are two devices, called the same in whatever order they came. */
+/* Two equal sticks are two devices, called the same in whatever order they are found. */
 static void test_equal_devices(void **state)
 {
 	static const char match[] = USB("vendor = 0x0951;");
@@ -92,20 +92,21 @@ static void test_equal_devices(void **state)
 	plug("1-1", 3, "0951\n", "1666\n", "1\n");
 	expect_found(match, "usb-0951-1666-1 ");
 	plug("1-4", 4, "0951\n", "1666\n", "1\n");
-	expect_found(match, "usb-0000:00:14.0-0:1 usb-0000:00:14.0-0:4 ");
+	expect_found(match, "usb-0951-1666-1@" PORT(1) " usb-0951-1666-1@" PORT(4) " ");
 	assert_int_equal(scan.notes.count, 2);
-	assert_non_null(strstr(scan.notes.items[0], "identity = \"port\""));
+	assert_non_null(strstr(scan.notes.items[0], "is called after its port, too"));
 	/* The same number on another product is another device's. */
 	plug("1-5", 5, "0951\n", "1667\n", "1\n");
-	expect_found(match, "usb-0000:00:14.0-0:1 usb-0000:00:14.0-0:4 usb-0951-1667-1 ");
+	expect_found(
+		match, "usb-0951-1666-1@" PORT(1) " usb-0951-1666-1@" PORT(4) " usb-0951-1667-1 ");
 	/* One that no entry matches counts as well: it might be another resource's. */
-	expect_found(USB("port = \"*:4\";"), "usb-0000:00:14.0-0:4 ");
+	expect_found(USB("port = \"*:4\";"), "usb-0951-1666-1@" PORT(4) " ");
 	expect_found(USB("vendor = 0x0951; identity = \"port\";"),
-		"usb-0000:00:14.0-0:1 usb-0000:00:14.0-0:4 usb-0000:00:14.0-0:5 ");
+		"usb-" PORT(1) " usb-" PORT(4) " usb-" PORT(5) " ");
 	assert_int_equal(scan.notes.count, 0);
 	host_remove("/sys/bus/usb/devices/1-1");
 	expect_found(match, "usb-0951-1666-1 usb-0951-1667-1 ");
-	assert_string_equal(device_variable(scan.devices[0], "port"), "0000:00:14.0-0:4");
+	assert_string_equal(device_variable(scan.devices[0], "port"), PORT(4));
 }
 
 /* The number is new when it is plugged in again, the id is not. */

@@ -7,7 +7,8 @@
 
 #include "sysfs-fixture.h"
 
-#define HUB "pci0000:00/0000:00:14.0/usb1"
+#define HUB          "pci0000:00/0000:00:14.0/usb1"
+#define PORT(number) "0000:00:14.0-0:" #number
 
 /* Directory of the device at "1-2.1". */
 static inline void usb_path(const char *name, char path[static 200])

@@ -110,6 +110,8 @@ int pci_list_uio(
 	r = pci_add_node(pci, device, match, nodes.items[0]);
 	if (r >= 0)
 		r = pci_add_variable(pci, device, "uio", strrchr(nodes.items[0], '/') + 1);
+	if (r >= 0)
+		r = pci_add_network_info(pci, device, function, NULL, NULL);
 	return r < 0 ? r : pci_add_info(pci, device, "uio", nodes.items[0], NULL);
 }
 
@@ -129,6 +131,8 @@ static int add_vdpa(struct pci_scan *pci, const struct pci_match *match,
 		r = pci_add_node(pci, device, match, nodes.items[i]);
 		if (r >= 0 && device->n_nodes == 1)
 			r = pci_add_info(pci, device, "vdpa", nodes.items[i], NULL);
+		if (r >= 0 && device->n_nodes == 1)
+			r = pci_add_network_info(pci, device, function, name, nodes.items[i]);
 	}
 	if (r < 0 || nodes.count > 0)
 		return r;

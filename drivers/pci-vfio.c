@@ -257,5 +257,5 @@ int pci_list_vfio(
 		r = pci_shortage(pci, -ENOMEM);
 	if (r >= 0 && match->access == PCI_VFIO_CDEV)
 		r = add_character_device(pci, device, match, function);
-	return r;
+	return r < 0 ? r : pci_add_network_info(pci, device, function, NULL, NULL);
 }

@@ -127,6 +127,12 @@ int pci_claim(struct pci_scan *pci, struct device *device, const char *address);
 int pci_add_info(struct pci_scan *pci, struct device *device, const char *group, const char *mount,
 	const char *dev_mount);
 
+/* Tells CNI plugins of a network function that user space drives (device-info.h); of others
+ * nothing. `vdpa` is the name of its vDPA device and `path` the node of that; NULL: it has none.
+ * Returns 0, or negative errno with the error filled. */
+int pci_add_network_info(struct pci_scan *pci, struct device *device,
+	const struct pci_function *function, const char *vdpa, const char *path);
+
 /* Adds the device that a function is by one way of access. */
 int pci_list_vfio(
 	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function);

@@ -91,12 +91,50 @@ static void test_mdev(void **state)
 		"0000:03:00.0 " UUID_1 " " UUID_2 " ");
 }
 
+/* CNI plugins find functions of network cards that user space drives, and no others. */
+static void test_network_information(void **state)
+{
+	static const char address[] = "0000:18:02.1";
+
+	pci_plant("0000:18:00.0", "0x8086", "0x1572", "0x020000");
+	pci_plant(address, "0x8086", "0x154c", "0x020000");
+	pci_make_virtual(address, "0000:18:00.0", 1);
+	pci_plant("0000:af:00.0", "0x8086", "0x0d90", "0x120000");
+	pci_bind(address, "vfio-pci");
+	pci_bind("0000:af:00.0", "vfio-pci");
+	pci_join_group(address, "91");
+	pci_join_group("0000:af:00.0", "92");
+	list_entries("pci", "{ access = \"vfio\"; driver = \"vfio-pci\"; }");
+	assert_string_equal(found(address)->info,
+		"{\"type\":\"pci\",\"version\":\"1.1.0\",\"pci\":{\"pci-address\":\"0000:18:02.1\","
+		"\"pf-pci-address\":\"0000:18:00.0\"}}");
+	assert_null(found("0000:af:00.0")->info);
+	pci_write(address, "vfio-dev/vfio3/uevent", "DEVNAME=vfio/devices/vfio3\n");
+	list_entries("pci", "{ access = \"vfio-cdev\"; driver = \"vfio-pci\"; }");
+	assert_non_null(found(address)->info);
+	pci_write(address, "uio/uio7/uevent", "DEVNAME=uio7\n");
+	list_entries("pci", "{ access = \"uio\"; vendor = 0x8086; role = \"vf\"; }");
+	assert_non_null(found(address)->info);
+	host_mkdir("/sys/bus/vdpa");
+	pci_write(address, "vdpa2/vhost-vdpa-2/uevent", "DEVNAME=vhost-vdpa-2\n");
+	pci_link("../../../../bus/vdpa", address, "vdpa2/subsystem");
+	list_entries("pci", "{ access = \"vdpa\"; vendor = 0x8086; role = \"vf\"; }");
+	assert_string_equal(found(address)->info,
+		"{\"type\":\"vdpa\",\"version\":\"1.1.0\",\"vdpa\":{\"parent-device\":\"vdpa2\","
+		"\"driver\":\"vhost\",\"path\":\"/dev/vhost-vdpa-2\",\"pci-address\":\"0000:18:02.1\","
+		"\"pf-pci-address\":\"0000:18:00.0\"}}");
+	/* What the driver of the kernel drives is the driver net's. */
+	list_entries("pci", "{ vendor = 0x8086; role = \"vf\"; }");
+	assert_null(found(address)->info);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_nodes),
 		TEST(test_uio),
 		TEST(test_vdpa),
+		TEST(test_network_information),
 		TEST(test_mdev),
 	};
 

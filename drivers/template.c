@@ -21,6 +21,10 @@ static const struct variable {
 } variables[] = {
 	{ "id", FROM_DEVICE, ARGUMENT_NONE,
 		{ "${id}", "The id of the device, without the number of a replica." } },
+	{ "hash", FROM_DEVICE, ARGUMENT_NONE,
+		{ "${hash}",
+			"Six hexadecimal digits made of the device's id, for names of variables that "
+			"must differ." } },
 	{ "index", FROM_DEVICE, ARGUMENT_NONE,
 		{ "${index}",
 			"Position of the device in the list of its resource, from 0. It may change "

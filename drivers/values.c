@@ -57,11 +57,25 @@ static const char *get_position(struct device_values *values)
 	return values->buffer;
 }
 
+/* A program's devices have digits of what the program calls them. */
+static const char *get_hash(struct device_values *values)
+{
+	const char *own = device_variable(values->device, "hash");
+	uint64_t hash = hash_string(values->device->id);
+
+	if (own)
+		return own;
+	(void)snprintf(values->buffer, sizeof(values->buffer), "%06X",
+		(unsigned)((hash ^ hash >> 24 ^ hash >> 48) & 0xffffff));
+	return values->buffer;
+}
+
 static const struct {
 	const char *name;
 	const char *(*get)(struct device_values *values);
 } core_values[] = {
 	{ "id", get_id },
+	{ "hash", get_hash },
 	{ "index", get_index },
 	{ "node", get_node },
 	{ "numa", get_numa },

@@ -274,13 +274,19 @@ static void check_device(const struct scan *scan, const struct device *device)
 			abort();
 }
 
+/* Some of what drivers ask about was there before. */
+static bool lists(const void *userdata, const char *id, const struct device **ret_device)
+{
+	return hash_string(id) % 3 == 0;
+}
+
 static void list_all(void)
 {
 	for (size_t i = 0; i < n_configs; i++)
 		for (size_t k = 0; k < configs[i]->n_resources; k++) {
 			const struct declaration *declaration =
 				&configs[i]->resources[k].declaration;
-			_cleanup_scan_ struct scan scan = { .root = root };
+			_cleanup_scan_ struct scan scan = { .root = root, .lists = lists };
 			struct error error = { 0 };
 
 			if (is_other(declaration->driver))

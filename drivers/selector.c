@@ -39,6 +39,16 @@ int form_subsystem(const char *value, struct error *error)
 	return 0;
 }
 
+int form_device_directory(const char *value, struct error *error)
+{
+	if (strchr("*?[", value[0]) || startswith(value, "/sys/devices/"))
+		return 0;
+	return error_set(error, -EINVAL,
+		"must be a pattern of a directory below /sys/devices, where the links of /sys/class and "
+		"/sys/bus lead, not \"%s\"",
+		value);
+}
+
 static const struct option attribute_rule_options[] = {
 	{
 		.key = "file",

@@ -56,6 +56,7 @@ extern const struct option_table selector_table;
 		.key = "path",                                                                     \
 		.type = OPTION_STRINGS,                                                            \
 		.offset = (base) + offsetof(struct selector, path),                                \
+		.check = form_device_directory,                                                    \
 		.help = "Its directory, \"/sys/devices/pci*/0000:03:00.0/*\"; here a \"*\" "       \
 			"goes over slashes; several are alternatives.",                            \
 	},                                                                                         \
@@ -70,6 +71,9 @@ extern const struct option_table selector_table;
 
 /* The name of a subsystem, as a directory of /sys/class or /sys/bus has it. */
 int form_subsystem(const char *value, struct error *error);
+
+/* A shell pattern of a directory below /sys/devices, where all devices are. */
+int form_device_directory(const char *value, struct error *error);
 
 /* Adds what is wrong with a list of attribute rules; `prefix` is what stands before the list's key,
  * "parents[0]." or nothing. */

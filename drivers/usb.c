@@ -5,7 +5,28 @@
  */
 #include "drivers/usb.h"
 
+#include <ctype.h>
+
 #include "drivers/form.h"
+#include "drivers/glob.h"
+
+/* "0000:00:14.0-0:1.4": what it ends in tells it from the kernel's name of the device, "1-1.4". */
+static int check_port(const char *value, struct error *error)
+{
+	const char *ports = strrchr(value, ':'), *hub = ports;
+
+	while (hub > value && isdigit((unsigned char)hub[-1]))
+		hub--;
+	if (glob_is_pattern(value) ||
+		(ports && ports[1] && !ports[1 + strspn(ports + 1, "0123456789.")] && hub < ports &&
+			hub > value && hub[-1] == '-'))
+		return 0;
+	return error_set(error, -EINVAL,
+		"must be a controller, the number of its root hub, and ports, such as "
+		"\"0000:00:14.0-0:1.4\", or a pattern of it, not \"%s\"; with port = \"*\" and "
+		"identity = \"port\", devplugctl preview shows all",
+		value);
+}
 
 static const char *const identities[] = { "serial", "port", NULL };
 
@@ -47,6 +68,7 @@ static const char *const identities[] = { "serial", "port", NULL };
 		.key = "port",                                                                     \
 		.type = OPTION_STRINGS,                                                            \
 		.offset = (base) + offsetof(struct usb_selector, port),                            \
+		.check = check_port,                                                               \
 		.help = "Shell pattern of where it is plugged in, \"0000:00:14.0-0:1.4\": the "    \
 			"controller, which of its root hubs, and the ports from there; several "   \
 			"are alternatives.",                                                       \

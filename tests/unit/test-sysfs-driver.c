@@ -302,6 +302,10 @@ static void test_check(void **state)
 	expect_problem(
 		"{ subsystem = \"a\"; children = ( { attributes = ( \"f\", \"g\", { } ); } ); }",
 		"match[0].children[0].attributes[2]: an entry");
+	expect_problem("{ subsystem = \"a\"; path = \"/devices/pci*\"; }",
+		"path: must be a pattern of a directory below /sys/devices");
+	expect_problem(
+		"{ subsystem = \"a\"; path = \"/sys/class/tty/*\"; }", "path: must be a pattern");
 	expect_problem("{ subsystem = \"a\"; id = \"${id}\"; }", "must not use ${id}");
 	expect_problem("{ subsystem = \"a\"; id = \"${index}\"; }", "must not use ${index}");
 	expect_problem("{ subsystem = \"a\"; id = \"a\"; }", "must tell devices apart");

@@ -2,6 +2,7 @@
 /*
  * Driver "usb" over time: a device that is plugged in bit by bit, out, and in again, and what equal
  * ones are called meanwhile.
+ * docs/complaints.md: M2.
  */
 #include <sys/mman.h>
 

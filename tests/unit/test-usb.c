@@ -246,6 +246,13 @@ static void test_check(void **state)
 	expect_problem("match = ( { vendor = 0x10000; } );", "must be from 0 to 65535");
 	expect_problem("match = ( { vendor = \"046d\"; } );", "not the string");
 	expect_problem("match = ( { class = 256; } );", "must be from 0 to 255");
+	expect_problem("match = ( { port = \"1-1.4\"; } );",
+		"match[0].port: must be a controller, the number of its root hub, and ports");
+	expect_problem("match = ( { port = \"0000:00:14.0\"; } );", "must be a controller");
+	expect_problem("match = ( { port = \"0000:00:14.0-0:\"; } );", "must be a controller");
+	expect_problem("match = ( { port = \"0000:00:14.0-:1\"; } );", "must be a controller");
+	config = declare("driver = \"usb\"; match = ( { port = ( \"0000:00:14.0-0:1.4\", "
+			 "\"xhci-hcd.0.auto-1:2\", \"*:4\" ); } );");
 	expect_problem("match = ( { vendor = 1; identity = \"prt\"; } );", "did you mean \"port\"");
 	expect_problem("match = ( { vendor = 1; attributes = ( { is = \"x\"; } ); } );", "neither");
 	expect_problem(

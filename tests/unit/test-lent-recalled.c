@@ -2,6 +2,8 @@
 /*
  * The next process of a resource: interfaces that containers have stay listed although nothing of
  * them is to be seen, as they were; and what a stranger writes into the file is not believed.
+ *
+ * docs/complaints.md: M7.
  */
 #include <jansson.h>
 #include <sys/mman.h>

@@ -14,12 +14,11 @@
 #include "common/child-entry.h"
 
 /* Returns only if it fails, with errno set. */
-static void become_program(char *const *argv, int output, int error_output, pid_t parent)
+static void become_program(char *const *argv, int input, int output, int error_output, pid_t parent)
 {
 	static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 	static char language[] = "LANG=C.UTF-8";
 	static char *const environment[] = { path, language, NULL };
-	int null;
 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
 		return;
@@ -27,8 +26,9 @@ static void become_program(char *const *argv, int output, int error_output, pid_
 		errno = ESRCH;
 		return;
 	}
-	null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (null < 0 || setsid() < 0 || dup2(null, STDIN_FILENO) < 0 ||
+	if (input < 0)
+		input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (input < 0 || setsid() < 0 || dup2(input, STDIN_FILENO) < 0 ||
 		dup2(output, STDOUT_FILENO) < 0 || dup2(error_output, STDERR_FILENO) < 0)
 		return;
 	/* All are born close-on-exec here; libraries are not trusted to do the same. */
@@ -39,7 +39,7 @@ static void become_program(char *const *argv, int output, int error_output, pid_
 	(void)execve(argv[0], argv, environment);
 }
 
-int command_spawn(char *const *argv, int output, int error_output, pid_t *ret_pid)
+int command_spawn(char *const *argv, int input, int output, int error_output, pid_t *ret_pid)
 {
 	/* Written by the other process, too. */
 	volatile int failure = 0;
@@ -51,7 +51,7 @@ int command_spawn(char *const *argv, int output, int error_output, pid_t *ret_pi
 	(void)sigprocmask(SIG_SETMASK, &all, &before);
 	pid = vfork();
 	if (pid == 0) {
-		become_program(argv, output, error_output, parent);
+		become_program(argv, input, output, error_output, parent);
 		failure = errno;
 		_exit(EXIT_FAILURE);
 	}

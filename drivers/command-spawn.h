@@ -9,8 +9,8 @@
 
 #include "common/util.h"
 
-/* Starts `argv` (absolute path first) in a session and process group of its own, with standard
- * input from /dev/null, the two descriptors as output and error output, nothing else open, a
+/* Starts `argv` (absolute path first) in a session and process group of its own, with the three
+ * descriptors as standard input (-EBADF: /dev/null), output and error output, nothing else open, a
  * minimal environment and no signal blocked or ignored. It is killed when the calling thread ends.
  * Returns 0 or negative errno. */
-int command_spawn(char *const *argv, int output, int error_output, pid_t *ret_pid);
+int command_spawn(char *const *argv, int input, int output, int error_output, pid_t *ret_pid);

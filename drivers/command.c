@@ -261,7 +261,7 @@ static int add_pipe(struct command *command, bool is_read)
 	return fds[1];
 }
 
-static int start_program(struct command *command, char *const *argv, struct error *error)
+static int start_program(struct command *command, char *const *argv, int input, struct error *error)
 {
 	_cleanup_close_ int output = -EBADF, words = -EBADF;
 	int r;
@@ -272,13 +272,13 @@ static int start_program(struct command *command, char *const *argv, struct erro
 	r = words < 0 ? words : command->on_data && output < 0 ? output : 0;
 	if (r < 0)
 		return error_set(error, r, "no pipe for %s: %s", argv[0], strerror(-r));
-	r = command_spawn(argv, output >= 0 ? output : words, words, &command->pid);
+	r = command_spawn(argv, input, output >= 0 ? output : words, words, &command->pid);
 	if (r < 0)
 		return error_set(error, r, "%s cannot be started: %s", argv[0], strerror(-r));
 	return 0;
 }
 
-int command_start_reading(sd_event *event, char *const *argv, uint64_t timeout,
+int command_start_reading(sd_event *event, char *const *argv, int input, uint64_t timeout,
 	command_reader on_data, command_handler on_end, void *userdata, struct command **ret,
 	struct error *error)
 {
@@ -301,7 +301,7 @@ int command_start_reading(sd_event *event, char *const *argv, uint64_t timeout,
 	command->program = strdup(argv[0]);
 	if (!command->program)
 		return error_set(error, -ENOMEM, "out of memory");
-	r = start_program(command, argv, error);
+	r = start_program(command, argv, input, error);
 	if (r < 0)
 		return r;
 	r = watch_program(event, command);
@@ -314,7 +314,8 @@ int command_start_reading(sd_event *event, char *const *argv, uint64_t timeout,
 int command_start(sd_event *event, char *const *argv, uint64_t timeout, command_handler on_end,
 	void *userdata, struct command **ret, struct error *error)
 {
-	return command_start_reading(event, argv, timeout, NULL, on_end, userdata, ret, error);
+	return command_start_reading(
+		event, argv, -EBADF, timeout, NULL, on_end, userdata, ret, error);
 }
 
 void command_forget_timeout(struct command *command)

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members of JSON objects against a table of what may be there. Texts that pass have no control
- * characters and a bounded length.
+ * Three passes, each over what the one before let through: the shape of the text (depth, number of
+ * values), JSON, and members of objects against a table of what may be there. Strings that pass
+ * have no control characters and a bounded length.
  */
 #include "drivers/exec-fields.h"
 
+#include "common/text.h"
+
+/* { "devices": [ { "nodes": [ { is as deep as it gets. */
+#define DEPTH_MAX 5
 #define TEXT_MAX  4096
 #define PART_MAX  64 /* nodes, variables ... of one device */
 #define NAMES_MAX 16
@@ -12,6 +17,75 @@
 int exec_out_of_memory(struct exec_reader *reader)
 {
 	return error_set(reader->error, -ENOMEM, "out of memory");
+}
+
+/* A library that reads JSON makes much of little: "[[],[],...]" is told from its commas. */
+static int check_shape(const char *text, size_t size, struct error *error)
+{
+	size_t depth = 0, values = 1, line = 1;
+	bool quoted = false;
+
+	if (size > EXEC_DOCUMENT_MAX)
+		return error_set(error, -EBADMSG, "more than %zu bytes", EXEC_DOCUMENT_MAX);
+	for (size_t i = 0; i < size; i++) {
+		char c = text[i];
+
+		/* The library would not see it. */
+		if (c == '\0')
+			return error_set(error, -EBADMSG, "line %zu: a NUL byte", line);
+		line += c == '\n';
+		if (c == '"')
+			quoted = !quoted;
+		else if (quoted && c == '\\')
+			i++;
+		if (quoted)
+			continue;
+		if (c == '{' || c == '[')
+			depth++;
+		else if ((c == '}' || c == ']') && depth > 0)
+			depth--;
+		values += c == ',' || c == ':' || c == '{' || c == '[';
+		if (depth > DEPTH_MAX)
+			return error_set(error, -EBADMSG,
+				"line %zu: lists and objects in each other, deeper than the protocol "
+				"goes",
+				line);
+		if (values > EXEC_VALUES_MAX)
+			return error_set(error, -EBADMSG, "line %zu: more than %d values", line,
+				EXEC_VALUES_MAX);
+	}
+	return 0;
+}
+
+int exec_parse(const char *text, size_t size, json_t **ret, struct error *error)
+{
+	json_error_t json_error;
+	json_t *root;
+	int r;
+
+	r = check_shape(text, size, error);
+	if (r < 0)
+		return r;
+	root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &json_error);
+	if (!root) {
+		(void)error_set(error, -EBADMSG, "line %d, column %d is not JSON: %s",
+			json_error.line, json_error.column, json_error.text);
+		text_sanitize(error->message);
+		return -EBADMSG;
+	}
+	*ret = root;
+	return 0;
+}
+
+int exec_check_version(struct exec_reader *reader, const json_t *root)
+{
+	const json_t *version = json_object_get(root, "version");
+
+	if (json_is_integer(version) && json_integer_value(version) != EXEC_PROTOCOL_VERSION)
+		return error_set(reader->error, -EBADMSG,
+			"version %lld of the protocol is not known, only %d is",
+			(long long)json_integer_value(version), EXEC_PROTOCOL_VERSION);
+	return 0;
 }
 
 static bool is_kind(const json_t *value, enum exec_kind kind)

@@ -2,13 +2,15 @@
 #pragma once
 
 /*
- * Inside of exec-document: reading members of JSON objects. Functions return 0, -EBADMSG with a
- * sentence that names the member, or -ENOMEM, in the reader's error.
+ * Inside of exec-document and exec-answer: reading JSON and members of its objects. Functions
+ * return 0, -EBADMSG with a sentence that names the member, or -ENOMEM, in the reader's error.
  */
 
 #include <jansson.h>
 
 #include "drivers/exec-document.h"
+
+#define EXEC_PROTOCOL_VERSION 1
 
 enum exec_kind { KIND_OBJECT, KIND_LIST, KIND_STRING, KIND_INTEGER, KIND_BOOL };
 
@@ -25,6 +27,14 @@ struct exec_reader {
 };
 
 int exec_out_of_memory(struct exec_reader *reader);
+
+/* Reads a text as JSON, bounded in size, depth and number of values. The caller lets go of the
+ * root. */
+int exec_parse(const char *text, size_t size, json_t **ret, struct error *error);
+
+/* To be called first of all: of a document of another version nothing else can be told. That there
+ * is a version at all is left to exec_read_fields(). */
+int exec_check_version(struct exec_reader *reader, const json_t *root);
 
 /* Whether the value is of that kind, and a string short and printable. */
 int exec_check_value(

@@ -7,7 +7,7 @@
  */
 #include "drivers/exec-source.h"
 
-#include "drivers/command.h"
+#include "drivers/exec-program.h"
 
 /* Watching programs that end are started again like children of the supervisor. */
 #define BACKOFF_FIRST (100 * USEC_PER_MSEC)
@@ -18,12 +18,6 @@
 #define READ_COST_FACTOR 4
 /* Between two sentences about failures: garbage is never the same twice. */
 #define FAILURE_QUIET USEC_PER_SEC
-
-struct text {
-	char *data;
-	size_t size;
-	size_t room;
-};
 
 struct exec_source {
 	sd_event *event;
@@ -43,36 +37,13 @@ struct exec_source {
 	uint64_t started;
 	uint64_t backoff;
 	uint64_t read_not_before;
-	struct text text; /* poll: all so far; watch: the line that is not complete */
+	struct exec_text text; /* poll: all so far; watch: the line that is not complete */
 	bool too_long;
 	/* watch */
 	size_t line; /* number of lines read */
-	struct text complete;
+	struct exec_text complete;
 	size_t complete_line; /* its number; 0: none waits */
 };
-
-static void text_done(struct text *text)
-{
-	free(text->data);
-	*text = (struct text){ 0 };
-}
-
-static bool text_add(struct text *text, const char *data, size_t size)
-{
-	if (size > text->room - text->size) {
-		size_t room = MAX_OF(2 * text->room, text->size + size);
-		char *grown = realloc(text->data, room);
-
-		if (!grown)
-			return false;
-		text->data = grown;
-		text->room = room;
-	}
-	if (size > 0)
-		memcpy(text->data + text->size, data, size);
-	text->size += size;
-	return true;
-}
 
 static void arm(struct exec_source *source, uint64_t at)
 {
@@ -145,7 +116,7 @@ static void fail_by_document(struct exec_source *source, size_t line, const char
 		source->useless = strdup(what);
 }
 
-static void read_document(struct exec_source *source, const struct text *text, size_t line)
+static void read_document(struct exec_source *source, const struct exec_text *text, size_t line)
 {
 	uint64_t begin = now_usec(CLOCK_MONOTONIC), end;
 	struct exec_list *list;
@@ -168,12 +139,12 @@ static void read_complete_line(struct exec_source *source)
 
 	source->complete_line = 0;
 	read_document(source, &source->complete, line);
-	text_done(&source->complete);
+	exec_text_done(&source->complete);
 }
 
 /* --- what it writes --- */
 
-static bool is_blank(const struct text *text)
+static bool is_blank(const struct exec_text *text)
 {
 	for (size_t i = 0; i < text->size; i++)
 		if (!strchr(" \t\r", text->data[i]) || text->data[i] == '\0')
@@ -183,16 +154,16 @@ static bool is_blank(const struct text *text)
 
 static void end_line(struct exec_source *source)
 {
-	struct text line = source->text;
+	struct exec_text line = source->text;
 
 	source->line++;
-	source->text = (struct text){ 0 };
+	source->text = (struct exec_text){ 0 };
 	command_forget_timeout(source->command);
 	if (is_blank(&line)) {
-		text_done(&line);
+		exec_text_done(&line);
 		return;
 	}
-	text_done(&source->complete);
+	exec_text_done(&source->complete);
 	source->complete = line;
 	source->complete_line = source->line;
 	arm(source, MAX_OF(now_usec(CLOCK_MONOTONIC), source->read_not_before));
@@ -208,7 +179,7 @@ static bool on_data(const char *data, size_t size, void *userdata)
 		size_t length = newline ? (size_t)(newline - data) : size;
 
 		source->too_long = source->text.size + length > EXEC_DOCUMENT_MAX;
-		if (source->too_long || !text_add(&source->text, data, length))
+		if (source->too_long || !exec_text_add(&source->text, data, length))
 			return false;
 		if (newline) {
 			end_line(source);
@@ -273,26 +244,18 @@ static void on_end(int status, const struct error *error, void *userdata)
 		end_of_watch(source, status, error);
 	else
 		end_of_poll(source, status, error);
-	text_done(&source->text);
+	exec_text_done(&source->text);
 	plan_next(source);
 }
 
 static int start(struct exec_source *source, struct error *error)
 {
-	const struct strings *command = &source->match->command;
-	_cleanup_free_ char **argv = calloc(command->count + 1, sizeof(*argv));
-	_cleanup_free_ char *program = NULL;
+	_cleanup_free_ char **argv = exec_program_words(&source->match->command, source->root);
 
 	if (!argv)
 		return error_set(error, -ENOMEM, "out of memory");
-	if (asprintf(&program, "%s%s", source->root, command->items[0]) < 0) {
-		program = NULL;
-		return error_set(error, -ENOMEM, "out of memory");
-	}
-	memcpy(argv, command->items, command->count * sizeof(*argv));
-	argv[0] = program;
-	return command_start_reading(source->event, argv, source->match->timeout, on_data, on_end,
-		source, &source->command, error);
+	return command_start_reading(source->event, argv, -EBADF, source->match->timeout, on_data,
+		on_end, source, &source->command, error);
 }
 
 static void run(struct exec_source *source)
@@ -352,8 +315,8 @@ struct exec_source *exec_source_free(struct exec_source *source)
 	(void)command_free(source->command);
 	(void)sd_event_source_disable_unref(source->timer);
 	(void)exec_list_unref(source->list);
-	text_done(&source->text);
-	text_done(&source->complete);
+	exec_text_done(&source->text);
+	exec_text_done(&source->complete);
 	free(source->failure);
 	free(source->useless);
 	free(source);

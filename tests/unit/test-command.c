@@ -202,8 +202,8 @@ static void start_reading(const char *script, uint64_t timeout, size_t most)
 	reading = (struct reading){ .most = most };
 	ended = 0;
 	(void)snprintf(text, sizeof(text), "%s", script);
-	if (command_start_reading(
-		    host_event, argv, timeout, on_data, on_end, &ended, &command, &error) < 0)
+	if (command_start_reading(host_event, argv, -EBADF, timeout, on_data, on_end, &ended,
+		    &command, &error) < 0)
 		fail_msg("%s", error.message);
 }
 
@@ -256,7 +256,7 @@ static void test_killed_with_us(void **state)
 
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		if (command_spawn(argv, STDERR_FILENO, STDERR_FILENO, &program) < 0)
+		if (command_spawn(argv, -EBADF, STDERR_FILENO, STDERR_FILENO, &program) < 0)
 			_exit(EXIT_FAILURE);
 		while (!exists("/child"))
 			(void)usleep(1000);

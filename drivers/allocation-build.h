@@ -15,10 +15,12 @@ struct chosen {
 	unsigned replica;
 };
 
-/* A node or mount, and which device wants it (NULL: every container of the resource). */
+/* A node or mount, and which device wants it, or which program; neither: every container of the
+ * resource. */
 struct wanted {
 	struct device_node node;
 	const char *device_id;
+	const char *program;
 };
 
 /* With a CDI file, what a device brings is in there, and the rest in the answer. */
@@ -29,6 +31,7 @@ struct build {
 	const struct declaration *declaration;
 	const struct snapshot *snapshot;
 	const char *root;
+	const struct allocation_answers *answers; /* or NULL */
 	struct error *error;
 	struct chosen *chosen; /* offered ids in the order of the snapshot */
 	size_t n_chosen;
@@ -56,6 +59,9 @@ static inline bool build_wants(const struct build *build, bool of_device)
 {
 	return build->part == BUILD_WHOLE || (build->part == BUILD_DEVICE) == of_device;
 }
+
+/* How many programs have answered. */
+size_t build_n_answers(const struct build *build);
 
 int build_out_of_memory(struct build *build);
 

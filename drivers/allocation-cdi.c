@@ -103,12 +103,13 @@ static int add_names(struct build *build, struct allocation *allocation)
 }
 
 int allocation_build_cdi(const struct declaration *declaration, const struct snapshot *snapshot,
-	const char *root, const char *const *ids, size_t n_ids, struct allocation *ret,
-	struct error *error)
+	const char *root, const char *const *ids, size_t n_ids,
+	const struct allocation_answers *answers, struct allocation *ret, struct error *error)
 {
 	_cleanup_allocation_ struct allocation whole = { 0 }, allocation = { 0 };
 	_cleanup_build_ struct build build = {
 		.part = BUILD_REST,
+		.answers = answers,
 		.declaration = declaration,
 		.snapshot = snapshot,
 		.root = root,
@@ -116,7 +117,7 @@ int allocation_build_cdi(const struct declaration *declaration, const struct sna
 	};
 	int r;
 
-	r = allocation_build(declaration, snapshot, root, ids, n_ids, &whole, error);
+	r = allocation_build(declaration, snapshot, root, ids, n_ids, answers, &whole, error);
 	if (r < 0)
 		return r;
 	r = build_choose(&build, ids, n_ids);

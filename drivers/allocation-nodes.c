@@ -71,6 +71,7 @@ static int want(struct build *build, const struct device_node *template, char *h
 	wanted->node.host = host;
 	wanted->node.path = path;
 	wanted->device_id = device_id;
+	wanted->program = NULL;
 	return 0;
 }
 
@@ -88,6 +89,42 @@ static int want_device_node(
 	if (node->mount || build->part == BUILD_DEVICE)
 		resolve(build, &host);
 	return want(build, node, TAKE_PTR(host), TAKE_PTR(path), device_id);
+}
+
+static int want_answered_node(
+	struct build *build, const struct device_node *node, const char *program)
+{
+	_cleanup_free_ char *host = strdup(node->host), *path = strdup(node->path);
+	int r;
+
+	if (!host || !path)
+		return build_out_of_memory(build);
+	if (is_missing(build, host))
+		return node->optional
+			? 0
+			: error_set(build->error, -ENOENT,
+				  "%s gives a container of %s %s, which is missing on the host: "
+				  "correct the program",
+				  program, build->declaration->name, host);
+	if (node->mount)
+		resolve(build, &host);
+	r = want(build, node, TAKE_PTR(host), TAKE_PTR(path), NULL);
+	if (r >= 0)
+		build->wanted[build->n_wanted - 1].program = program;
+	return r;
+}
+
+static int collect_answered_nodes(struct build *build)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < build_n_answers(build); i++) {
+		const struct allocation_answer *answer = &build->answers->items[i];
+
+		for (size_t k = 0; k < answer->edits->n_nodes && r >= 0; k++)
+			r = want_answered_node(build, &answer->edits->nodes[k], answer->program);
+	}
+	return r;
 }
 
 static int collect_device_nodes(
@@ -179,6 +216,8 @@ static int collect_wanted(struct build *build)
 	int r;
 
 	r = build_for_devices(build, true, collect_device_nodes, NULL, NULL);
+	if (r >= 0)
+		r = collect_answered_nodes(build);
 	for (size_t i = 0; i < container->nodes.count && r >= 0; i++) {
 		const struct declared_node *node = groups_get(&container->nodes, i);
 
@@ -203,14 +242,23 @@ static int compare_wanted(const void *a, const void *b)
 	return order ? order : strcmp(x->node.host, y->node.host);
 }
 
+static const char *kind_of_source(const struct wanted *wanted)
+{
+	return wanted->device_id ? "device" : wanted->program ? "program" : "resource";
+}
+
+static const char *name_of_source(const struct build *build, const struct wanted *wanted)
+{
+	return wanted->device_id ?: wanted->program ?: build->declaration->name;
+}
+
 static int conflict_error(struct build *build, const struct wanted *a, const struct wanted *b)
 {
 	return error_set(build->error, -EEXIST,
 		"%s in the container would be %s (%s \"%s\") and %s (%s \"%s\") at once: give each "
 		"a path of its own, or ask for one device of %s in a container",
-		a->node.path, a->node.host, a->device_id ? "device" : "resource",
-		a->device_id ?: build->declaration->name, b->node.host,
-		b->device_id ? "device" : "resource", b->device_id ?: build->declaration->name,
+		a->node.path, a->node.host, kind_of_source(a), name_of_source(build, a),
+		b->node.host, kind_of_source(b), name_of_source(build, b),
 		build->declaration->name);
 }
 

@@ -114,17 +114,30 @@ static int collect_assignment(
 }
 
 /* What devices add by themselves; `item` is where their list is in struct device. */
-static const struct strings *device_strings(const struct build *build, const void *item)
+static const struct strings *strings_of(const struct device *device, const void *item)
 {
 	const size_t *offset = item;
 
-	return (const void *)((const char *)build->values.device + *offset);
+	return (const void *)((const char *)device + *offset);
+}
+
+/* What the device in hand adds, and then what each program's answer does. */
+static int for_devices_and_answers(
+	struct build *build, collect_function collect, const size_t *of_device, void *target)
+{
+	int r = build_for_devices(build, true, collect, of_device, target);
+
+	for (size_t i = 0; i < build_n_answers(build) && r >= 0; i++) {
+		build->values.device = build->answers->items[i].edits;
+		r = collect(build, of_device, NULL, target);
+	}
+	return r;
 }
 
 static int collect_device_assignments(
 	struct build *build, const void *item, const char *device_id, void *target)
 {
-	const struct strings *strings = device_strings(build, item);
+	const struct strings *strings = strings_of(build->values.device, item);
 	int r = 0;
 
 	for (size_t i = 0; i < strings->count && r >= 0; i++) {
@@ -193,8 +206,8 @@ static int build_pairs(struct build *build, const struct strings *templates, siz
 	}
 	/* Other devices may give the same names other values. */
 	if (build->part != BUILD_DEVICE)
-		r = build_for_devices(
-			build, true, collect_device_assignments, &of_device, &assignments);
+		r = for_devices_and_answers(
+			build, collect_device_assignments, &of_device, &assignments);
 	if (r < 0)
 		return r;
 	pairs = calloc(assignments.count + 1, sizeof(*pairs));
@@ -235,7 +248,7 @@ static int collect_name(struct build *build, const void *item, const char *devic
 static int collect_device_names(
 	struct build *build, const void *item, const char *device_id, void *target)
 {
-	const struct strings *strings = device_strings(build, item);
+	const struct strings *strings = strings_of(build->values.device, item);
 	struct names *names = target;
 
 	for (size_t i = 0; i < strings->count; i++)
@@ -254,7 +267,7 @@ static int build_names(struct build *build, const struct strings *templates, siz
 		r = build_for_devices(build, template_is_per_device(templates->items[i]),
 			collect_name, templates->items[i], &names);
 	if (r >= 0)
-		r = build_for_devices(build, true, collect_device_names, &of_device, &names);
+		r = for_devices_and_answers(build, collect_device_names, &of_device, &names);
 	map_done(&names.seen);
 	if (r < 0) {
 		strings_done(&names.strings);

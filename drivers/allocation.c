@@ -132,6 +132,11 @@ int build_for_devices(struct build *build, bool per_device, collect_function col
 	return r;
 }
 
+size_t build_n_answers(const struct build *build)
+{
+	return build->answers ? build->answers->count : 0;
+}
+
 /* --- the whole --- */
 
 int build_allocation(struct build *build, struct allocation *ret)
@@ -158,10 +163,11 @@ int build_allocation(struct build *build, struct allocation *ret)
 }
 
 int allocation_build(const struct declaration *declaration, const struct snapshot *snapshot,
-	const char *root, const char *const *ids, size_t n_ids, struct allocation *ret,
-	struct error *error)
+	const char *root, const char *const *ids, size_t n_ids,
+	const struct allocation_answers *answers, struct allocation *ret, struct error *error)
 {
 	_cleanup_build_ struct build build = {
+		.answers = answers,
 		.declaration = declaration,
 		.snapshot = snapshot,
 		.root = root,

@@ -77,6 +77,12 @@ struct declared_probe {
 	int recover;                       /* enum probe_recovery */
 };
 
+/* A program that is asked what a container is given for devices of an entry of `match`. */
+struct allocate_program {
+	struct strings command; /* absolute path first; empty: none is asked */
+	uint64_t timeout;       /* microseconds */
+};
+
 struct prestart {
 	struct origin origin;
 	struct strings command; /* templates; empty: no PreStartContainer */

@@ -246,6 +246,7 @@ int device_copy(const struct device *from, struct device *device)
 		r = copy_strings(&from->cdi, &device->cdi);
 	if (r >= 0)
 		r = copy_strings(&from->claims, &device->claims);
+	device->entry = from->entry;
 	if (r >= 0 && from->problem)
 		r = device_set_problem(device, "%s", from->problem);
 	if (r >= 0 && from->info) {
@@ -312,7 +313,7 @@ bool device_equal(const struct device *a, const struct device *b)
 {
 	if (!streq(a->id, b->id) || a->n_nodes != b->n_nodes || a->n_numa != b->n_numa ||
 		a->n_variables != b->n_variables || a->n_distances != b->n_distances ||
-		!a->problem != !b->problem)
+		a->entry != b->entry || !a->problem != !b->problem)
 		return false;
 	if (a->problem && !streq(a->problem, b->problem))
 		return false;

@@ -57,7 +57,8 @@ struct device {
 	struct strings env;         /* "NAME=value" */
 	struct strings annotations; /* "name=value" */
 	struct strings cdi;         /* "vendor.example/class=device" */
-	char *info; /* of a network device: JSON for CNI plugins, see device-info.h; NULL: none */
+	size_t entry; /* of match, that it was found by: for struct driver's allocate */
+	char *info;   /* of a network device: JSON for CNI plugins, see device-info.h; NULL: none */
 };
 
 /* Turns any bytes into an id: characters outside [A-Za-z0-9._:@+=-] become '-', and what was
@@ -132,5 +133,5 @@ void device_share_nodes(struct device *device, size_t first);
 const char *device_variable(const struct device *device, const char *name);
 
 /* Whether two scans describe the same device: id, nodes, NUMA, variables, distances, claims,
- * problem, information and what it adds to a container. */
+ * problem, information, entry and what it adds to a container. */
 bool device_equal(const struct device *a, const struct device *b);

@@ -73,6 +73,13 @@ struct driver {
 	 * failure keeps the last good inventory. Returns 0 or negative errno with the
 	 * error filled. */
 	int (*list)(const struct declaration *declaration, struct scan *scan, struct error *error);
+
+	/* For a driver whose entries of `match` may name a program that is asked what a container
+	 * is given for their devices (allocation-inquiry.h): that of an entry, NULL if it has none.
+	 * list() then tells of each device by which entry it was found. Called on any thread. NULL:
+	 * no program is ever asked. */
+	const struct allocate_program *(*allocate)(
+		const struct declaration *declaration, size_t entry);
 };
 
 /* The driver of that name, or NULL. */

@@ -8,6 +8,7 @@
 
 #include <systemd/sd-event.h>
 
+#include "drivers/declaration.h"
 #include "drivers/exec-document.h"
 
 enum exec_mode { EXEC_POLL, EXEC_WATCH };
@@ -19,6 +20,7 @@ struct exec_match {
 	uint64_t interval; /* poll: from the end of a run to the next, microseconds */
 	uint64_t timeout;  /* poll: of a run; watch: until the first line */
 	int properties;    /* enum exec_properties */
+	struct allocate_program allocate;
 };
 
 struct exec_source;

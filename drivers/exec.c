@@ -70,6 +70,27 @@ static const struct option exec_options[] = {
 			"only, \"env\" gives them to containers as well, \"akri\" does so under "
 			"NAME and under NAME_HASH, as brokers of Akri expect.",
 	},
+	{
+		.key = "allocate",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct exec_match, allocate.command),
+		.help = "Program, by its absolute path, and its arguments, that is run whenever a "
+			"container is given devices of this entry: it is told which, and answers what "
+			"else the container is given, or fails and the pod with it; see "
+			"docs/exec-protocol.md.",
+	},
+	{
+		/* The kubelet sets no limit to Allocate, and admits no other pod meanwhile. */
+		.key = "allocate_timeout",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct exec_match, allocate.timeout),
+		.minimum = 100,
+		.maximum = 10 * 1000,
+		.default_integer = 3 * 1000,
+		.unit = "seconds",
+		.help = "How long that program may take, from the kubelet's call on; no other pod "
+			"starts on the node meanwhile.",
+	},
 };
 
 static const struct option_table exec_match_table = {
@@ -80,6 +101,15 @@ static const struct option_table exec_match_table = {
 	.count = ARRAY_SIZE(exec_options),
 };
 
+static void check_command(const struct exec_match *match, const struct strings *command,
+	const char *key, struct report *report)
+{
+	if (command->count > 0 && command->items[0][0] != '/')
+		(void)report_add(report, &match->origin, key,
+			"must begin with the absolute path of a program, not \"%s\"",
+			command->items[0]);
+}
+
 static int exec_check(const struct declaration *declaration, struct report *report)
 {
 	size_t before = report->count;
@@ -88,10 +118,8 @@ static int exec_check(const struct declaration *declaration, struct report *repo
 		const struct exec_match *match = groups_get(&declaration->match, i);
 
 		report->entry = i + 1;
-		if (match->command.items[0][0] != '/')
-			(void)report_add(report, &match->origin, "command",
-				"must begin with the absolute path of a program, not \"%s\"",
-				match->command.items[0]);
+		check_command(match, &match->command, "command", report);
+		check_command(match, &match->allocate.command, "allocate", report);
 	}
 	report->entry = 0;
 	return report->count > before || report->incomplete ? -EINVAL : 0;
@@ -151,7 +179,8 @@ static int exec_start(const struct driver_context *context, const void *previous
 	return 0;
 }
 
-static int list_source(struct scan *scan, const struct exec_source *source, struct error *error)
+static int list_source(
+	struct scan *scan, const struct exec_source *source, size_t entry, struct error *error)
 {
 	const struct exec_list *list = exec_source_list(source);
 	int r = 0;
@@ -171,6 +200,8 @@ static int list_source(struct scan *scan, const struct exec_source *source, stru
 		}
 		if (r >= 0)
 			r = device_copy(list->devices[i], device);
+		if (r >= 0)
+			device->entry = entry;
 	}
 	return r < 0 ? error_set(error, r, "out of memory") : 0;
 }
@@ -182,8 +213,16 @@ static int exec_list_devices(
 	int r = 0;
 
 	for (size_t i = 0; state && i < state->n_sources && r >= 0; i++)
-		r = list_source(scan, state->sources[i], error);
+		r = list_source(scan, state->sources[i], i, error);
 	return r;
+}
+
+static const struct allocate_program *exec_allocate(
+	const struct declaration *declaration, size_t entry)
+{
+	const struct exec_match *match = groups_get(&declaration->match, entry);
+
+	return match->allocate.command.count > 0 ? &match->allocate : NULL;
 }
 
 static const struct driver_variable exec_variables[] = {
@@ -202,4 +241,5 @@ const struct driver exec_driver = {
 	.start = exec_start,
 	.stop = exec_stop,
 	.list = exec_list_devices,
+	.allocate = exec_allocate,
 };

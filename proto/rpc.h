@@ -107,6 +107,13 @@ struct rpc_server *rpc_server_free(struct rpc_server *server);
 /* Session of the connection the call came on. */
 uint64_t rpc_call_session(const struct rpc_call *call);
 
+/* For a call whose answer takes its time: within on_call(), before anybody else has the call.
+ * `on_cancelled` is called on gRPC's thread, with the server's userdata, if the caller cancels or
+ * its connection ends; unless the answer was sent before, the call is to be answered all the same,
+ * and is valid until then. */
+typedef void (*rpc_cancel_handler)(struct rpc_call *call, void *userdata);
+void rpc_call_watch(struct rpc_call *call, rpc_cancel_handler on_cancelled);
+
 /* Answers with bytes that are copied. */
 void rpc_reply(struct rpc_call *call, const uint8_t *data, size_t size);
 

@@ -16,6 +16,9 @@ struct rpc_call {
 	uint64_t session;
 	grpc_slice details;
 	int cancelled;
+	struct tag closed_tag; /* of a call that is watched */
+	rpc_cancel_handler on_cancelled;
+	bool answered, closed;
 };
 
 static void arm(struct armed_method *armed)
@@ -49,14 +52,45 @@ static void count_calls(struct rpc_server *server, int change)
 	(void)pthread_mutex_unlock(&server->lock);
 }
 
+static void call_free(struct rpc_call *call)
+{
+	grpc_slice_unref(call->details);
+	grpc_call_unref(call->call);
+	free(call);
+}
+
 static void on_answered(struct tag *tag, bool ok)
 {
 	struct rpc_call *call = TAG_OWNER(tag, struct rpc_call, tag);
 
 	count_calls(call->server, -1);
-	grpc_slice_unref(call->details);
-	grpc_call_unref(call->call);
-	free(call);
+	call->answered = true;
+	if (!call->on_cancelled || call->closed)
+		call_free(call);
+}
+
+static void on_closed(struct tag *tag, bool ok)
+{
+	struct rpc_call *call = TAG_OWNER(tag, struct rpc_call, closed_tag);
+
+	if (call->cancelled && !call->answered)
+		call->on_cancelled(call, call->server->userdata);
+	call->closed = true;
+	if (call->answered)
+		call_free(call);
+}
+
+void rpc_call_watch(struct rpc_call *call, rpc_cancel_handler on_cancelled)
+{
+	grpc_op close = { .op = GRPC_OP_RECV_CLOSE_ON_SERVER };
+	grpc_call_error e;
+
+	call->on_cancelled = on_cancelled;
+	call->closed_tag.on_event = on_closed;
+	close.data.recv_close_on_server.cancelled = &call->cancelled;
+	e = grpc_call_start_batch(call->call, &close, 1, &call->closed_tag, NULL);
+	assert(e == GRPC_CALL_OK);
+	(void)e;
 }
 
 static void answer(
@@ -75,8 +109,10 @@ static void answer(
 	ops[n].op = GRPC_OP_SEND_STATUS_FROM_SERVER;
 	ops[n].data.send_status_from_server.status = (grpc_status_code)status;
 	ops[n++].data.send_status_from_server.status_details = &call->details;
-	ops[n].op = GRPC_OP_RECV_CLOSE_ON_SERVER;
-	ops[n++].data.recv_close_on_server.cancelled = &call->cancelled;
+	if (!call->on_cancelled) {
+		ops[n].op = GRPC_OP_RECV_CLOSE_ON_SERVER;
+		ops[n++].data.recv_close_on_server.cancelled = &call->cancelled;
+	}
 	e = grpc_call_start_batch(call->call, ops, n, &call->tag, NULL);
 	assert(e == GRPC_CALL_OK);
 	(void)e;

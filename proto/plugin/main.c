@@ -115,6 +115,21 @@ static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
 	plugin_report(plugin);
 }
 
+static void on_allocate(struct mailbox *mailbox, struct offer *offer, struct rpc_call *call,
+	struct message *request, void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	allocate_post(&plugin->allocates, mailbox, offer, call, request);
+}
+
+static void on_cancelled(struct mailbox *mailbox, const struct rpc_call *call, void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	allocate_post_cancel(&plugin->allocates, mailbox, call);
+}
+
 static void on_pre_start(
 	struct rpc_call *call, const char *const *ids, size_t n_ids, void *userdata)
 {
@@ -128,6 +143,8 @@ const struct service_events plugin_service_events = {
 	.on_stream = on_stream,
 	.on_verdict = on_verdict,
 	.on_allocated = on_allocated,
+	.on_allocate = on_allocate,
+	.on_cancelled = on_cancelled,
 	.on_pre_start = on_pre_start,
 };
 
@@ -310,6 +327,11 @@ static int run(struct plugin *plugin)
 		r = sd_event_add_time_relative(plugin->event, &plugin->alive_source,
 			CLOCK_MONOTONIC, CONTROL_ALIVE_INTERVAL, USEC_PER_SEC, on_alive_due,
 			plugin);
+	plugin->allocates = (struct allocates){
+		.event = plugin->event,
+		.on_allocated = on_allocated,
+		.userdata = plugin,
+	};
 	if (r < 0) {
 		log_error("cannot set up the event loop: %s", strerror(-r));
 		return r;
@@ -320,6 +342,7 @@ static int run(struct plugin *plugin)
 static void plugin_done(struct plugin *plugin)
 {
 	pre_starts_done(&plugin->pre_starts);
+	allocates_done(&plugin->allocates);
 	if (plugin->service)
 		service_stop(plugin->service, STOP_GRACE);
 	plugin->inventory = inventory_free(plugin->inventory);

@@ -9,6 +9,7 @@
 #include <systemd/sd-event.h>
 
 #include "common/control.h"
+#include "proto/plugin/allocate.h"
 #include "proto/plugin/claiming.h"
 #include "proto/plugin/pre-start.h"
 #include "proto/plugin/publish.h"
@@ -41,6 +42,7 @@ struct plugin {
 	struct session *session;
 	bool session_pre_starts; /* the kubelet was told that PreStartContainer is required */
 	struct pre_starts pre_starts;
+	struct allocates allocates;
 	struct tally tally;
 };
 

@@ -6,9 +6,9 @@
  */
 #include "proto/plugin/response.h"
 
+#include "common/log.h"
 #include "common/utf8.h"
 #include "proto/message.h"
-#include "proto/rpc.h"
 
 struct container_block {
 	V1beta1__ContainerAllocateResponse response;
@@ -163,7 +163,8 @@ int response_pack(const struct allocation *allocations, size_t n, uint8_t **ret_
 }
 
 int response_allocate(const struct offer *offer, const V1beta1__AllocateRequest *request,
-	uint8_t **ret_data, size_t *ret_size, struct error *error)
+	const struct allocation_answers *const *answers, uint8_t **ret_data, size_t *ret_size,
+	struct error *error)
 {
 	size_t n = request->n_container_requests;
 	_cleanup_free_ struct allocation *allocations = calloc(n, sizeof(*allocations));
@@ -180,11 +181,34 @@ int response_allocate(const struct offer *offer, const V1beta1__AllocateRequest 
 				? allocation_build_cdi
 				: allocation_build)(offer->edition->declaration, offer->snapshot,
 			declaration_root(offer->edition->declaration), ids,
-			container->n_devices_ids, &allocations[i], error);
+			container->n_devices_ids, answers ? answers[i] : NULL, &allocations[i],
+			error);
 	}
 	if (r >= 0)
 		r = response_pack(allocations, n, ret_data, ret_size, error);
 	for (size_t i = 0; i < n; i++)
 		allocation_done(&allocations[i]);
 	return r;
+}
+
+static enum rpc_status status_of(int code)
+{
+	switch (code) {
+	case -ENOENT:
+		return RPC_NOT_FOUND;
+	case -EINVAL:
+		return RPC_INVALID_ARGUMENT;
+	case -ENOMEM:
+		return RPC_RESOURCE_EXHAUSTED;
+	case -ETIMEDOUT:
+		return RPC_DEADLINE_EXCEEDED;
+	default:
+		return RPC_FAILED_PRECONDITION;
+	}
+}
+
+void response_refuse(struct rpc_call *call, const struct error *error)
+{
+	log_warning("allocation refused: %s", error->message);
+	rpc_fail(call, status_of(error->code), error->message);
 }

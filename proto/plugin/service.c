@@ -9,8 +9,8 @@
 
 #include <pthread.h>
 
-#include "common/log.h"
 #include "deviceplugin.pb-c.h"
+#include "drivers/allocation-inquiry.h"
 #include "proto/message.h"
 #include "proto/methods.h"
 #include "proto/plugin/announcement.h"
@@ -86,20 +86,6 @@ static void fail_malformed(struct rpc_call *call)
 	rpc_fail(call, RPC_INVALID_ARGUMENT, "the request is not a message of this method");
 }
 
-static enum rpc_status status_of(int code)
-{
-	switch (code) {
-	case -ENOENT:
-		return RPC_NOT_FOUND;
-	case -EINVAL:
-		return RPC_INVALID_ARGUMENT;
-	case -ENOMEM:
-		return RPC_RESOURCE_EXHAUSTED;
-	default:
-		return RPC_FAILED_PRECONDITION;
-	}
-}
-
 /* A letter with a copy of the ids, or NULL. */
 static struct ids_letter *ids_letter_new(struct service *service, char *const *ids, size_t n_ids,
 	void (*deliver)(struct letter *letter, void *userdata))
@@ -159,6 +145,13 @@ static void handle_options(struct service *service, struct rpc_call *call, const
 	reply_message(call, &options.base);
 }
 
+static void on_allocate_cancelled(struct rpc_call *call, void *userdata)
+{
+	struct service *service = userdata;
+
+	service->events->on_cancelled(service->mailbox, call, service->userdata);
+}
+
 static void handle_allocate(struct service *service, struct rpc_call *call, const uint8_t *data,
 	size_t size, const struct offer *offer)
 {
@@ -178,10 +171,17 @@ static void handle_allocate(struct service *service, struct rpc_call *call, cons
 		rpc_fail(call, RPC_INVALID_ARGUMENT, "the request names no container");
 		return;
 	}
-	r = response_allocate(offer, request, &reply, &reply_size, &error);
+	if (inquiry_is_possible(offer->edition->declaration)) {
+		_cleanup_offer_ struct offer *current = service_current(service);
+
+		rpc_call_watch(call, on_allocate_cancelled);
+		service->events->on_allocate(
+			service->mailbox, current, call, &message, service->userdata);
+		return;
+	}
+	r = response_allocate(offer, request, NULL, &reply, &reply_size, &error);
 	if (r < 0) {
-		log_warning("allocation refused: %s", error.message);
-		rpc_fail(call, status_of(r), error.message);
+		response_refuse(call, &error);
 		return;
 	}
 	rpc_reply(call, reply, reply_size);

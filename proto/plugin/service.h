@@ -3,11 +3,12 @@
 
 /*
  * The DevicePlugin service: answers the kubelet's calls from the current offer, inline on gRPC's
- * thread. What takes time (PreStartContainer) or changes state (counting allocations) goes to the
- * main loop as a letter.
+ * thread. What takes time (PreStartContainer, programs at Allocate) or changes state (counting
+ * allocations) goes to the main loop as a letter.
  */
 
 #include "proto/mailbox.h"
+#include "proto/message.h"
 #include "proto/plugin/offer.h"
 #include "proto/rpc.h"
 
@@ -24,6 +25,13 @@ struct service_events {
 	/* A container is about to start: answer the call, now or later. */
 	void (*on_pre_start)(
 		struct rpc_call *call, const char *const *ids, size_t n_ids, void *userdata);
+
+	/* These two on gRPC's thread, with the way to the loop. Programs are to be asked what
+	 * containers are given: answer the AllocateRequest, which is to be taken, later. */
+	void (*on_allocate)(struct mailbox *mailbox, struct offer *offer, struct rpc_call *call,
+		struct message *request, void *userdata);
+	/* Nobody waits for that answer any more. */
+	void (*on_cancelled)(struct mailbox *mailbox, const struct rpc_call *call, void *userdata);
 };
 
 /* Starts gRPC and serves; `events` are called with `userdata` from the loop of `event`. */
@@ -52,6 +60,6 @@ struct mailbox *service_mailbox(struct service *service);
 uint64_t service_busy_since(struct service *service);
 
 /* Waits at most `grace` microseconds for the answers to calls: the last thing before _exit(),
- * nothing is freed, and no event comes any more. Calls that on_pre_start() was given must have been
- * answered. */
+ * nothing is freed, and no event comes any more. Calls that on_pre_start() and
+ * on_allocate() were given must have been answered. */
 void service_stop(struct service *service, uint64_t grace);

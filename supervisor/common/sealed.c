@@ -14,15 +14,27 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
-int sealed_new(const char *name, const void *data, size_t size)
+int sealed_begin(const char *name)
 {
-	_cleanup_close_ int fd = -EBADF;
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 
-	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return fd < 0 ? -errno : fd;
+}
+
+int sealed_end(int fd)
+{
+	return fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) < 0 ? -errno : 0;
+}
+
+int sealed_new(const char *name, const void *data, size_t size)
+{
+	_cleanup_close_ int fd = sealed_begin(name);
+	int r;
+
 	if (fd < 0)
-		return -errno;
+		return fd;
 	for (size_t done = 0; done < size;) {
 		ssize_t n = RETRY_ON_EINTR(
 			pwrite(fd, (const char *)data + done, size - done, (off_t)done));
@@ -31,9 +43,8 @@ int sealed_new(const char *name, const void *data, size_t size)
 			return -errno;
 		done += (size_t)n;
 	}
-	if (fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) < 0)
-		return -errno;
-	return TAKE_FD(fd);
+	r = sealed_end(fd);
+	return r < 0 ? r : TAKE_FD(fd);
 }
 
 int sealed_read(int fd, size_t limit, char **ret_text, size_t *ret_size)

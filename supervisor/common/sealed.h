@@ -11,6 +11,11 @@
 /* Makes a sealed memfd of the bytes. Returns the descriptor or negative errno. */
 int sealed_new(const char *name, const void *data, size_t size);
 
+/* The same in steps: an empty one, which the caller writes to, and its sealing. Return the
+ * descriptor, or 0, or negative errno. */
+int sealed_begin(const char *name);
+int sealed_end(int fd);
+
 /* Reads all of a descriptor that a stranger sent; the text is malloc'ed and ends in a NUL that is
  * not counted. -EBADMSG: it is not a memfd or not sealed, -EFBIG: more than `limit` bytes. */
 int sealed_read(int fd, size_t limit, char **ret_text, size_t *ret_size);

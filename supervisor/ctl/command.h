@@ -24,6 +24,7 @@ struct request {
 	const char *reason;  /* or the ids of devices */
 	const char *root;    /* of the host's files, "" for this host's; never NULL */
 	bool json;
+	bool allocate; /* programs of Allocate are run */
 };
 
 /* Lists the presets, or prints the file of one. */

@@ -58,6 +58,8 @@ static void print_help(void)
 		"      --json             Print JSON, for programs (status, devices, explain,\n"
 		"                         preview)\n"
 		"      --root=DIR         Where the files of the host are (discover, preview)\n"
+		"      --allocate         Run the programs that are asked when a container is given\n"
+		"                         devices (preview)\n"
 		"      --version          Print the version and exit\n"
 		"  -h, --help             Print this text and exit\n"
 		"\n"
@@ -122,12 +124,19 @@ static int parse_words(int count, char *words[])
 /* Returns 1 to go on, 0 when all is done, -EINVAL for a wrong command line. */
 static int parse_argv(int argc, char *argv[])
 {
-	enum { OPTION_RUNTIME_DIR = 0x100, OPTION_JSON, OPTION_ROOT, OPTION_VERSION };
+	enum {
+		OPTION_RUNTIME_DIR = 0x100,
+		OPTION_JSON,
+		OPTION_ROOT,
+		OPTION_ALLOCATE,
+		OPTION_VERSION
+	};
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
 		{ "runtime-dir", required_argument, NULL, OPTION_RUNTIME_DIR },
 		{ "json", no_argument, NULL, OPTION_JSON },
 		{ "root", required_argument, NULL, OPTION_ROOT },
+		{ "allocate", no_argument, NULL, OPTION_ALLOCATE },
 		{ "version", no_argument, NULL, OPTION_VERSION },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -147,6 +156,9 @@ static int parse_argv(int argc, char *argv[])
 			break;
 		case OPTION_ROOT:
 			arg_request.root = optarg;
+			break;
+		case OPTION_ALLOCATE:
+			arg_request.allocate = true;
 			break;
 		case OPTION_VERSION:
 			(void)puts("devplugctl " DEVPLUGD_VERSION);

@@ -109,7 +109,8 @@ int command_preview(const struct request *request)
 			request->subject);
 		return EXIT_FAILURE;
 	}
-	if (try_out(declaration, request->root, request->reason, &result, &error) < 0) {
+	if (try_out(declaration, request->root, request->reason, request->allocate, &result,
+		    &error) < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}

@@ -5,12 +5,18 @@
  */
 #include "ctl/try-out.h"
 
-#include "drivers/allocation.h"
+#include "drivers/allocation-inquiry.h"
 #include "drivers/scan.h"
 #include "drivers/units.h"
 
 /* The most a program of driver "exec" may take for its first answer, and a little more. */
 #define PATIENCE (310 * USEC_PER_SEC)
+
+/* As a child has it. */
+static const char *host_root(const char *root)
+{
+	return streq(root, "/") ? "" : root;
+}
 
 static int pack_devices(const struct snapshot *snapshot, json_t *target)
 {
@@ -105,10 +111,61 @@ static int first_healthy(const struct snapshot *snapshot, struct strings *ids)
 	return 0;
 }
 
+struct asked {
+	sd_event *event;
+	int status;
+	struct error error;
+};
+
+static void on_answers(int status, const struct error *error, void *userdata)
+{
+	struct asked *asked = userdata;
+
+	asked->status = status;
+	if (status < 0)
+		asked->error = *error;
+	(void)sd_event_exit(asked->event, 0);
+}
+
+/* Runs the programs, as the kubelet's call would. */
+static int ask_programs(struct inquiry *inquiry, struct error *error)
+{
+	struct asked asked = { 0 };
+	int r;
+
+	r = sd_event_new(&asked.event);
+	if (r < 0)
+		return error_set(error, r, "no event loop: %s", strerror(-r));
+	r = inquiry_start(
+		inquiry, asked.event, now_usec(CLOCK_MONOTONIC), on_answers, &asked, error);
+	if (r >= 0) {
+		r = sd_event_loop(asked.event);
+		if (r < 0)
+			(void)error_set(error, r, "the event loop failed: %s", strerror(-r));
+		else if (asked.status < 0)
+			*error = asked.error;
+		r = r < 0 ? r : asked.status;
+	}
+	sd_event_unref(asked.event);
+	return r;
+}
+
+static int note_programs(const struct inquiry *inquiry, json_t *notes)
+{
+	for (size_t i = 0; i < inquiry_count(inquiry); i++)
+		if (json_array_append_new(notes,
+			    json_sprintf("%s was not asked what the container is given besides, as "
+					 "it is at Allocate: with --allocate it is",
+				    inquiry_program(inquiry, i))) < 0)
+			return -ENOMEM;
+	return 0;
+}
+
 static int add_answer(const struct declaration *declaration, const struct snapshot *snapshot,
-	const char *root, const char *wanted, json_t *target, struct error *error)
+	const char *root, const char *wanted, bool ask, json_t *target, struct error *error)
 {
 	_cleanup_allocation_ struct allocation allocation = { 0 };
+	_cleanup_(inquiry_freep) struct inquiry *inquiry = NULL;
 	_cleanup_strings_ struct strings ids = { 0 };
 	json_t *answer, *names = json_array();
 	int r;
@@ -119,8 +176,16 @@ static int add_answer(const struct declaration *declaration, const struct snapsh
 		return error_set(error, -ENOMEM, "out of memory");
 	if (ids.count == 0)
 		return json_object_del(target, "ids");
+	r = inquiry_new(declaration, snapshot, host_root(root), (const char *const *)ids.items,
+		ids.count, &inquiry, error);
+	if (r >= 0 && !ask && note_programs(inquiry, json_object_get(target, "notes")) < 0)
+		r = error_set(error, -ENOMEM, "out of memory");
+	if (r >= 0 && ask && inquiry_count(inquiry) > 0)
+		r = ask_programs(inquiry, error);
+	if (r < 0)
+		return r;
 	r = allocation_build(declaration, snapshot, root, (const char *const *)ids.items, ids.count,
-		&allocation, error);
+		inquiry_answers(inquiry), &allocation, error);
 	if (r < 0)
 		return r;
 	if (pack_allocation(&allocation, &answer) < 0 ||
@@ -169,7 +234,7 @@ static int list_with_state(const struct declaration *declaration, const char *ro
 	bool changed = true;
 	struct driver_context context = {
 		.declaration = declaration,
-		.root = streq(root, "/") ? "" : root,
+		.root = host_root(root),
 		.changed = on_driver_change,
 		.userdata = &changed,
 	};
@@ -207,8 +272,8 @@ static int look(const struct declaration *declaration, const char *root, struct 
 	return r < 0 ? r : 0;
 }
 
-int try_out(const struct declaration *declaration, const char *root, const char *ids, json_t **ret,
-	struct error *error)
+int try_out(const struct declaration *declaration, const char *root, const char *ids, bool ask,
+	json_t **ret, struct error *error)
 {
 	json_t *devices = json_array(), *notes = json_array();
 	json_auto_t *result = json_pack("{s:s, s:s, s:o, s:o}", "resource", declaration->name,
@@ -223,7 +288,7 @@ int try_out(const struct declaration *declaration, const char *root, const char 
 		return r;
 	if (pack_devices(snapshot, devices) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	r = add_answer(declaration, snapshot, root, ids, result, error);
+	r = add_answer(declaration, snapshot, root, ids, ask, result, error);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(result);

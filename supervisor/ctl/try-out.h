@@ -3,7 +3,8 @@
 
 /*
  * What a declared resource would find and give, worked out here and now with the driver and the
- * core that the daemon's children use; nothing is registered, no probe is run.
+ * core that the daemon's children use; nothing is registered, no probe is run, and programs that
+ * are asked at Allocate are so only on demand: what they do may last.
  */
 
 #include <jansson.h>
@@ -11,7 +12,8 @@
 #include "drivers/declaration.h"
 
 /* Looks once, and builds the answer for a container that is given the devices `ids` (separated by
- * commas; NULL: the first that is healthy, if any). Gives
+ * commas; NULL: the first that is healthy, if any). Programs that the devices' entries name for
+ * Allocate are run if `ask`; if not, a note says what is missing. Gives
  *
  *   {"resource", "driver",
  *    "devices": [{"id", "healthy", "reason", "numa": []}], "notes": [],
@@ -21,5 +23,5 @@
  *
  * "ids" and "answer" are missing where there is no device to give. Returns 0 or negative errno with
  * the error filled. */
-int try_out(const struct declaration *declaration, const char *root, const char *ids, json_t **ret,
-	struct error *error);
+int try_out(const struct declaration *declaration, const char *root, const char *ids, bool ask,
+	json_t **ret, struct error *error);

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as what a program of driver "exec" wrote: a list within its bounds, or an error that is
- * one line of text. The first byte chooses what becomes of properties.
+ * Any bytes as what a program of driver "exec" wrote: a list, or an answer at Allocate, within its
+ * bounds, or an error that is one line of text. The first byte chooses which, and what becomes of
+ * properties. What was read is told to a program of Allocate, which is JSON of ours.
  */
+#include <jansson.h>
+
+#include "common/sealed.h"
 #include "common/utf8.h"
+#include "drivers/exec-answer.h"
 #include "drivers/exec-document.h"
+
+#define ANSWER (PROPERTIES_AKRI + 1)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -38,6 +45,45 @@ static void check_device(const struct device *device)
 		abort();
 }
 
+/* That a request about the device can be read, and says what was read. */
+static void check_request(const struct device *device)
+{
+	struct snapshot_unit unit = { .device = device, .replicas = 1 };
+	const struct snapshot snapshot = { .units = &unit, .n_units = 1 };
+	const struct exec_given given = { 0 };
+	_cleanup_close_ int fd = exec_request_new("v.e/x", &snapshot, &given, 1);
+	_cleanup_free_ char *text = NULL;
+	const json_t *told;
+	json_error_t error;
+	json_t *root;
+	size_t size;
+
+	if (fd < 0 || sealed_read(fd, SIZE_MAX, &text, &size) < 0)
+		return;
+	root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+	told = json_array_get(json_object_get(root, "devices"), 0);
+	if (!told ||
+		!streq(json_string_value(json_object_get(told, "id")),
+			device_variable(device, "original_id")) ||
+		json_object_size(json_object_get(told, "env")) != device->env.count ||
+		json_array_size(json_object_get(told, "nodes")) +
+				json_array_size(json_object_get(told, "mounts")) !=
+			device->n_nodes)
+		abort();
+	json_decref(root);
+}
+
+static void check_answer(const char *text, size_t size)
+{
+	_cleanup_device_ struct device *answer = NULL;
+	struct error error = { 0 };
+
+	if (exec_answer_read(text, size, &answer, &error) < 0)
+		check_line(error.message);
+	else
+		check_device(answer);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	_cleanup_(exec_list_unrefp) struct exec_list *list = NULL;
@@ -45,12 +91,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size == 0)
 		return 0;
+	if (data[0] % (ANSWER + 1) == ANSWER) {
+		check_answer((const char *)data + 1, size - 1);
+		return 0;
+	}
 	if (exec_document_read((const char *)data + 1, size - 1,
-		    (enum exec_properties)(data[0] % (PROPERTIES_AKRI + 1)), &list, &error) < 0) {
+		    (enum exec_properties)(data[0] % (ANSWER + 1)), &list, &error) < 0) {
 		check_line(error.message);
 		return 0;
 	}
-	for (size_t i = 0; i < list->n_devices; i++)
+	for (size_t i = 0; i < list->n_devices; i++) {
 		check_device(list->devices[i]);
+		check_request(list->devices[i]);
+	}
 	return 0;
 }

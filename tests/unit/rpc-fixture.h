@@ -25,7 +25,7 @@ struct fixture {
 	struct rpc_server *server;
 	struct rpc_client *client;
 	struct rpc_call *deferred;
-	unsigned opened, closed;
+	unsigned opened, closed, cancelled;
 	uint64_t stream_session;
 	unsigned messages, results;
 	char last_message[64];
@@ -94,6 +94,25 @@ static inline void on_defer(struct rpc_call *call, const uint8_t *data, size_t s
 	mailbox_post(f->mailbox, &letter->letter);
 }
 
+static inline void act_cancelled(struct fixture *f, struct event_letter *letter)
+{
+	f->cancelled++;
+}
+
+static inline void on_cancelled(struct rpc_call *call, void *userdata)
+{
+	struct fixture *f = userdata;
+
+	mailbox_post(f->mailbox, &letter_new(f, act_cancelled)->letter);
+}
+
+static inline void on_defer_watched(
+	struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
+{
+	rpc_call_watch(call, on_cancelled);
+	on_defer(call, data, size, userdata);
+}
+
 static inline void act_opened(struct fixture *f, struct event_letter *letter)
 {
 	f->opened++;
@@ -125,6 +144,7 @@ static const struct rpc_method methods[] = {
 	{ .path = "/t.T/Echo", .on_call = on_echo },
 	{ .path = "/t.T/Refuse", .on_call = on_refuse },
 	{ .path = "/t.T/Defer", .on_call = on_defer },
+	{ .path = "/t.T/DeferWatched", .on_call = on_defer_watched },
 	{ .path = "/t.T/Watch", .on_opened = on_opened, .on_closed = on_closed },
 };
 

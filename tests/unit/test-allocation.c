@@ -25,7 +25,8 @@ static int build(const char *ids, struct allocation *ret, struct error *error)
 	assert_non_null(copy);
 	for (char *id = strtok(copy, " "); id; id = strtok(NULL, " "))
 		list[n++] = id;
-	return allocation_build(declaration_of(config), snapshot, host_root, list, n, ret, error);
+	return allocation_build(
+		declaration_of(config), snapshot, host_root, list, n, NULL, ret, error);
 }
 
 /* Everything in the allocation, a line each. */

@@ -267,8 +267,8 @@ static char *answer(const char *const *ids, size_t n)
 	size_t size;
 	FILE *stream;
 
-	if (allocation_build_cdi(
-		    declaration_of(config), snapshot, host_root, ids, n, &allocation, &error) < 0)
+	if (allocation_build_cdi(declaration_of(config), snapshot, host_root, ids, n, NULL,
+		    &allocation, &error) < 0)
 		return strdup(error.message);
 	stream = open_memstream(&text, &size);
 	assert_non_null(stream);

@@ -145,8 +145,8 @@ static void expect(const char *ids[], size_t n, const char *expected)
 	FILE *stream = open_memstream(&text, &size);
 
 	assert_non_null(stream);
-	if (allocation_build(declaration_of(old.config), snapshot, host_root, ids, n, &allocation,
-		    &error) < 0)
+	if (allocation_build(declaration_of(old.config), snapshot, host_root, ids, n, NULL,
+		    &allocation, &error) < 0)
 		(void)fprintf(stream, "error %s\n", error.message);
 	for (size_t i = 0; i < allocation.n_nodes; i++)
 		(void)fprintf(stream, "%s %s %s\n", allocation.nodes[i].mount ? "mount" : "node",

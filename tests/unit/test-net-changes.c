@@ -17,8 +17,8 @@ static void allocate(const char *id)
 	_cleanup_allocation_ struct allocation allocation = { 0 };
 	struct error error;
 
-	if (allocation_build(
-		    declaration_of(config), snapshot, host_root, &id, 1, &allocation, &error) < 0)
+	if (allocation_build(declaration_of(config), snapshot, host_root, &id, 1, NULL, &allocation,
+		    &error) < 0)
 		fail_msg("%s", error.message);
 }
 

@@ -73,6 +73,42 @@ static void test_answer_after_client_gave_up(void **state)
 	assert_string_equal(f->reply, "alive");
 }
 
+static struct rpc_call *defer_watched(struct fixture *f, uint64_t timeout)
+{
+	f->deferred = NULL;
+	call(f, "/t.T/DeferWatched", "x", timeout);
+	while (!f->deferred)
+		assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+	return f->deferred;
+}
+
+static void test_cancelled_call_is_told(void **state)
+{
+	struct fixture *f = *state;
+	struct rpc_call *first, *second;
+
+	/* Answered in time, it is not cancelled. */
+	rpc_reply(defer_watched(f, 0), (const uint8_t *)"answer", 6);
+	wait_for(f, &f->results, 1);
+	assert_string_equal(f->reply, "answer");
+	rpc_fail(defer_watched(f, 0), RPC_INTERNAL, "no");
+	wait_for(f, &f->results, 2);
+	assert_string_equal(f->text, "no");
+	assert_int_equal(f->cancelled, 0);
+	/* By a deadline, and with its connection. */
+	first = defer_watched(f, 50 * USEC_PER_MSEC);
+	wait_for(f, &f->cancelled, 1);
+	second = defer_watched(f, 0);
+	rpc_server_end_session(f->server, 42);
+	wait_for(f, &f->cancelled, 2);
+	/* And is still to be answered. */
+	rpc_reply(first, (const uint8_t *)"late", 4);
+	rpc_fail(second, RPC_CANCELLED, "cancelled");
+	rpc_server_drain(f->server, WAIT_USEC);
+	wait_for(f, &f->results, 4);
+	assert_int_equal(f->cancelled, 2);
+}
+
 static void test_oversized_request(void **state)
 {
 	struct fixture *f = *state;
@@ -136,6 +172,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_unknown_method, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_deferred_answer, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_answer_after_client_gave_up, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cancelled_call_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_oversized_request, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_drain_waits_for_answers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_deadlock_detection, setup, teardown),

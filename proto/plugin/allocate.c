@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each call keeps the offer it came with, so a reload meanwhile changes nothing about it. What
+ * devices a container is given is built when all programs have answered, or not at all.
+ */
+#include "proto/plugin/allocate.h"
+
+#include "common/log.h"
+#include "drivers/allocation-inquiry.h"
+#include "proto/plugin/response.h"
+
+struct allocate {
+	struct allocate *next;
+	struct allocates *allocates;
+	struct offer *offer;
+	struct rpc_call *call; /* NULL once answered */
+	struct message message;
+	const V1beta1__AllocateRequest *request; /* in it */
+	struct inquiry **inquiries;              /* for each container of the request */
+	size_t n_open;                           /* of them, not answered */
+	uint64_t since;                          /* CLOCK_MONOTONIC microseconds */
+	bool running;
+};
+
+static struct allocate *allocate_free(struct allocate *allocate)
+{
+	struct allocates *allocates;
+
+	if (!allocate)
+		return NULL;
+	allocates = allocate->allocates;
+	for (struct allocate **a = &allocates->first; *a; a = &(*a)->next)
+		if (*a == allocate) {
+			*a = allocate->next;
+			break;
+		}
+	if (allocate->running)
+		allocates->n_running--;
+	else
+		allocates->n_waiting--;
+	for (size_t i = 0; allocate->inquiries && i < allocate->request->n_container_requests; i++)
+		(void)inquiry_free(allocate->inquiries[i]);
+	free(allocate->inquiries);
+	if (allocate->call)
+		rpc_fail(allocate->call, RPC_UNAVAILABLE, "the plugin stops");
+	message_done(&allocate->message);
+	offer_unref(allocate->offer);
+	free(allocate);
+	return NULL;
+}
+DEFINE_CLEANUP(struct allocate *, allocate_free)
+
+static void refuse(struct allocate *allocate, const struct error *error)
+{
+	response_refuse(TAKE_PTR(allocate->call), error);
+}
+
+static void answer(struct allocate *allocate)
+{
+	const V1beta1__AllocateRequest *request = allocate->request;
+	const struct allocates *allocates = allocate->allocates;
+	size_t n = request->n_container_requests;
+	_cleanup_free_ const struct allocation_answers **answers = calloc(n, sizeof(*answers));
+	_cleanup_free_ uint8_t *reply = NULL;
+	struct error error = {};
+	size_t size;
+	int r;
+
+	for (size_t i = 0; answers && i < n; i++)
+		answers[i] = inquiry_answers(allocate->inquiries[i]);
+	r = answers ? response_allocate(allocate->offer, request, answers, &reply, &size, &error)
+		    : error_set(&error, -ENOMEM, "out of memory");
+	if (r < 0) {
+		refuse(allocate, &error);
+		return;
+	}
+	rpc_reply(TAKE_PTR(allocate->call), reply, size);
+	for (size_t i = 0; i < n; i++)
+		allocates->on_allocated(
+			(const char *const *)request->container_requests[i]->devices_ids,
+			request->container_requests[i]->n_devices_ids, allocates->userdata);
+}
+
+static void start_waiting(struct allocates *allocates);
+
+static void on_answers(int status, const struct error *error, void *userdata)
+{
+	struct allocate *allocate = userdata;
+	struct allocates *allocates = allocate->allocates;
+
+	if (status >= 0 && --allocate->n_open > 0)
+		return;
+	if (status < 0)
+		refuse(allocate, error);
+	else
+		answer(allocate);
+	allocate_free(allocate);
+	start_waiting(allocates);
+}
+
+static int ask(struct allocate *allocate, struct error *error)
+{
+	const V1beta1__AllocateRequest *request = allocate->request;
+	const struct declaration *declaration = allocate->offer->edition->declaration;
+	int r;
+
+	allocate->inquiries = calloc(request->n_container_requests, sizeof(*allocate->inquiries));
+	if (!allocate->inquiries)
+		return error_set(error, -ENOMEM, "out of memory");
+	/* All are looked at before any program runs. */
+	for (size_t i = 0; i < request->n_container_requests; i++) {
+		const V1beta1__ContainerAllocateRequest *container = request->container_requests[i];
+
+		r = inquiry_new(declaration, allocate->offer->snapshot,
+			declaration_root(declaration), (const char *const *)container->devices_ids,
+			container->n_devices_ids, &allocate->inquiries[i], error);
+		if (r < 0)
+			return r;
+		allocate->n_open += inquiry_count(allocate->inquiries[i]) > 0;
+	}
+	for (size_t i = 0; i < request->n_container_requests; i++) {
+		if (inquiry_count(allocate->inquiries[i]) == 0)
+			continue;
+		r = inquiry_start(allocate->inquiries[i], allocate->allocates->event,
+			allocate->since, on_answers, allocate, error);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void start(struct allocate *allocate)
+{
+	_cleanup_(allocate_freep) struct allocate *ending = allocate;
+	struct error error = {};
+
+	allocate->running = true;
+	allocate->allocates->n_waiting--;
+	allocate->allocates->n_running++;
+	if (ask(allocate, &error) < 0)
+		refuse(allocate, &error);
+	else if (allocate->n_open == 0)
+		answer(allocate);
+	else
+		TAKE_PTR(ending);
+}
+
+static void start_waiting(struct allocates *allocates)
+{
+	struct allocate *next;
+
+	for (struct allocate *a = allocates->first; a; a = next) {
+		next = a->next;
+		if (allocates->n_running >= ALLOCATE_RUNNING_MAX)
+			return;
+		if (!a->running)
+			start(a);
+	}
+}
+
+/* --- from gRPC's thread --- */
+
+struct allocate_letter {
+	struct letter letter;
+	struct allocates *allocates;
+	struct offer *offer;
+	struct rpc_call *call;
+	struct message request;
+};
+
+struct cancel_letter {
+	struct letter letter;
+	struct allocates *allocates;
+	const struct rpc_call *call;
+};
+
+static void run(struct allocate_letter *letter)
+{
+	struct allocates *allocates = letter->allocates;
+	struct allocate *allocate, **last = &allocates->first;
+
+	if (allocates->n_waiting >= ALLOCATE_WAITING_MAX) {
+		log_warning("allocation refused: %d others wait for their programs",
+			ALLOCATE_WAITING_MAX);
+		rpc_fail(letter->call, RPC_RESOURCE_EXHAUSTED,
+			"too many containers are being given devices; let the pod be created again");
+		return;
+	}
+	allocate = calloc(1, sizeof(*allocate));
+	if (!allocate) {
+		rpc_fail(letter->call, RPC_RESOURCE_EXHAUSTED, "out of memory");
+		return;
+	}
+	while (*last)
+		last = &(*last)->next;
+	*last = allocate;
+	allocates->n_waiting++;
+	allocate->allocates = allocates;
+	allocate->offer = TAKE_PTR(letter->offer);
+	allocate->call = letter->call;
+	allocate->message = letter->request;
+	letter->request = (struct message){};
+	allocate->request = (const void *)allocate->message.base;
+	allocate->since = now_usec(CLOCK_MONOTONIC);
+	start_waiting(allocates);
+}
+
+static void deliver_allocate(struct letter *base, void *userdata)
+{
+	struct allocate_letter *letter = (struct allocate_letter *)(void *)base;
+
+	if (userdata)
+		run(letter);
+	else
+		rpc_fail(letter->call, RPC_UNAVAILABLE, "the plugin stops");
+	message_done(&letter->request);
+	offer_unref(letter->offer);
+	free(letter);
+}
+
+void allocate_post(struct allocates *allocates, struct mailbox *mailbox, struct offer *offer,
+	struct rpc_call *call, struct message *request)
+{
+	struct allocate_letter *letter = malloc(sizeof(*letter));
+
+	if (!letter) {
+		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
+		return;
+	}
+	*letter = (struct allocate_letter){
+		.letter.deliver = deliver_allocate,
+		.allocates = allocates,
+		.offer = offer_ref(offer),
+		.call = call,
+		.request = *request,
+	};
+	*request = (struct message){};
+	mailbox_post(mailbox, &letter->letter);
+}
+
+static void cancel(struct allocates *allocates, const struct rpc_call *call)
+{
+	for (struct allocate *a = allocates->first; a; a = a->next)
+		if (a->call == call) {
+			log_info("the kubelet gave up an allocation; its programs are ended");
+			rpc_fail(TAKE_PTR(a->call), RPC_CANCELLED, "cancelled");
+			allocate_free(a);
+			start_waiting(allocates);
+			return;
+		}
+}
+
+static void deliver_cancel(struct letter *base, void *userdata)
+{
+	struct cancel_letter *letter = (struct cancel_letter *)(void *)base;
+
+	if (userdata)
+		cancel(letter->allocates, letter->call);
+	free(letter);
+}
+
+void allocate_post_cancel(
+	struct allocates *allocates, struct mailbox *mailbox, const struct rpc_call *call)
+{
+	struct cancel_letter *letter = malloc(sizeof(*letter));
+
+	/* Without memory, the programs end when their time is over. */
+	if (!letter)
+		return;
+	*letter = (struct cancel_letter){
+		.letter.deliver = deliver_cancel,
+		.allocates = allocates,
+		.call = call,
+	};
+	mailbox_post(mailbox, &letter->letter);
+}
+
+void allocates_done(struct allocates *allocates)
+{
+	while (allocates->first)
+		allocate_free(allocates->first);
+}

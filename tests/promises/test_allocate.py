@@ -197,16 +197,13 @@ class Allocate(NodeTest):
     # --- what its pod shows
 
     def test_failures_reach_the_pod(self):
-        self.begin(self.entry(keys="allocate_timeout = 0.3;"))
+        self.begin()
         lists = len(self.node.kubelet_events())
         path = re.escape(self.node.path("allocate"))
         for n, (text, expected) in enumerate((
                 ("echo first >&2; echo 'no lease left' >&2; exit 4",
                  f'FailedPrecondition desc = device "[ab]" of {NAME}: {path} failed with exit status 4: no lease left; '
                  'mend that and let the pod be created again'),
-                ("echo waiting >&2; exec sleep 60",
-                 f'DeadlineExceeded desc = device "[ab]" of {NAME}: {path} did not end within 0.3 s and was killed: '
-                 'waiting; make it faster or raise allocate_timeout'),
                 ("echo leased", f"what {path} answered is of no use: line 1, column .* is not JSON: .*; correct the program"),
                 ("""echo '{"version": 1, "mounts": [{"host": "/"}, {"host": "x"}]}'""",
                  r'is of no use: mounts\[1\]: "host" must be an absolute path beginning with "/", not "x"'),
@@ -229,6 +226,14 @@ class Allocate(NodeTest):
         self.assertEqual(len(given["resources"][NAME]), 2)
         self.assertEqual(self.running(), [])
         self.assertEqual([e for e in self.node.kubelet_events()[lists:] if e.get("event") == "list"], [])
+
+    def test_time_is_over(self):
+        self.script("allocate", "echo waiting >&2; sleep 1000 & echo $$ $! > pids; wait")
+        self.begin(self.entry(keys="allocate_timeout = 0.5;"))
+        self.assertIn(f"{self.node.path('allocate')} did not end within 0.5 s and was killed: waiting; make it faster or "
+                      "raise allocate_timeout", self.refused("p1"))
+        self.assert_gone([int(word) for word in self.read("pids").split()])
+        self.assertIn("code = DeadlineExceeded", self.refused("p2"))
 
     # --- that nothing else waits
 

@@ -195,12 +195,13 @@ class Examples(NodeTest):
         with open(os.path.join(self.seats, name), "w") as file:
             file.write(text + "\n")
 
-    def compile(self):
+    def compile(self, name="seats-watch"):
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if not compiler:
             self.skipTest("needs a C compiler")
         subprocess.run([compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o",
-                        self.node.path("seats-watch"), os.path.join(EXAMPLES, "seats-watch.c")], check=True)
+                        self.node.path(name), os.path.join(EXAMPLES, name + ".c")], check=True)
+        return self.node.path(name)
 
     def check_document(self, text):
         devices = {d["id"]: d for d in json.loads(text)["devices"]}
@@ -237,6 +238,65 @@ class Examples(NodeTest):
         self.addCleanup(program.kill)
         self.check_document(program.stdout.readline())
         self.serve('mode = "watch";', self.node.path("seats-watch"))
+
+    def lease(self, program):
+        """What a container gets of two seats, and the leases that lie in the server's directory."""
+        leases = self.node.path("leases")
+        os.mkdir(leases)
+        poll = shutil.copy(os.path.join(EXAMPLES, "seats-poll"), self.node.dir)
+        self.put("two", "ok")
+        self.node.configure(f'{{ name = "vendor.example/seat"; driver = "exec"; share = {{ replicas = 2; }}; match = ( {{ command = '
+                            f'[ "{poll}", "{self.seats}" ]; interval = 0.2; allocate = [ "{program}", "{leases}" ]; }} ); }}')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(seat=4)
+        _, pod = self.node.pod("p0", seat=1)
+        self.assertRegex(pod["message"], f"failed with exit status 1: .*{leases}")
+        os.chmod(leases, 0o777)
+        given, _ = self.node.pod("p1", seat=4)
+        files = {}
+        for name in os.listdir(leases):
+            with open(os.path.join(leases, name)) as file:
+                files[name] = file.read().strip()
+        self.assertEqual(sorted(files), ["one#0", "one#1", "two#0", "two#1"])
+        self.assertEqual(len(set(files.values())), 4)
+        return given, files
+
+    def test_shell_lease(self):
+        given, files = self.lease(shutil.copy(os.path.join(EXAMPLES, "seats-lease"), self.node.dir))
+        self.assertEqual(given["env"], {"SEAT_LEASES": ",".join(files[name] for name in sorted(files))})
+
+    def test_c_lease(self):
+        given, files = self.lease(self.compile("seats-lease"))
+        self.assertEqual({m["container_path"]: os.path.basename(m["host_path"]) for m in given["mounts"]},
+                         {f"/run/seats/{name}": name for name in files})
+        self.assertTrue(all(m["read_only"] for m in given["mounts"]))
+
+    def test_conversation_of_the_protocol(self):
+        """What the protocol shows for Allocate: the answer is taken, and the question has the members of ours."""
+        with open(os.path.join(ROOT, "docs/exec-protocol.md")) as file:
+            blocks = re.findall(r"^```\n(\{\"version\".*?)^```$", file.read(), re.M | re.S)
+        question, answer = (json.loads(block) for block in blocks[1:])
+        out = self.node.path("out")
+        os.mkdir(out)
+        os.chmod(out, 0o777)
+        answer["mounts"][0]["host"] = out
+        script = self.node.path("allocate")
+        with open(script, "w") as file:
+            file.write(f"#!/bin/sh\ncat > {out}/told\ncat <<'END'\n{json.dumps(answer)}\nEND\n")
+        os.chmod(script, 0o755)
+        self.node.configure(f'{{ name = "vendor.example/seat"; driver = "exec"; match = ( {{ command = [ "/bin/echo", '
+                            f'"{json.dumps(document("seat 7"))[1:-1]}" ]; allocate = "{script}"; }} ); }}')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(seat=1)
+        given, _ = self.node.pod("p1", seat=1)
+        self.assertEqual((given["env"], [m["container_path"] for m in given["mounts"]]),
+                         (answer["env"], ["/run/lease"]))
+        with open(os.path.join(out, "told")) as file:
+            told = json.load(file)
+        self.assertEqual((list(told), list(told["devices"][0])), (list(question), list(question["devices"][0])))
+        self.assertEqual(told["devices"][0]["device_id"], question["devices"][0]["device_id"])
 
     def test_document_of_the_protocol(self):
         """The one that the protocol shows is taken as it is."""

@@ -143,7 +143,9 @@ static char *read_file(const char *name)
 	return text;
 }
 
-#define ENTRY "{ command = \"/list\"; interval = 3600; allocate = [ \"/allocate\", \"word\" ]; }"
+#define ENTRY                                                                              \
+	"{ command = \"/list\"; interval = 3600; allocate = [ \"/allocate\", \"word\" ]; " \
+	"allocate_timeout = 10; }"
 #define OTHER_ENTRY                                                             \
 	"{ command = \"/other-list\"; interval = 3600; allocate = \"/other\"; " \
 	"allocate_timeout = 10; }"
@@ -336,10 +338,10 @@ static void test_out_of_time_before_the_start(void **state)
 		inquiry_new(declaration_of(config), snapshot, host_root, ids, 1, &inquiry, &error),
 		0);
 	assert_int_equal(
-		inquiry_start(inquiry, host_event, now_usec(CLOCK_MONOTONIC) - 3 * USEC_PER_SEC,
+		inquiry_start(inquiry, host_event, now_usec(CLOCK_MONOTONIC) - 10 * USEC_PER_SEC,
 			on_end, NULL, &error),
 		-ETIMEDOUT);
-	assert_non_null(strstr(error.message, "/allocate was not started within 3 s"));
+	assert_non_null(strstr(error.message, "/allocate was not started within 10 s"));
 }
 
 static void test_bad_ids(void **state)

@@ -10,11 +10,13 @@
 #include "proto/plugin/response.h"
 
 struct allocate {
+	struct letter letter; /* on its way from gRPC's thread */
 	struct allocate *next;
 	struct allocates *allocates;
 	struct offer *offer;
 	struct rpc_call *call; /* NULL once answered */
 	struct message message;
+	size_t size;                             /* of it, in the call */
 	const V1beta1__AllocateRequest *request; /* in it */
 	struct inquiry **inquiries;              /* for each container of the request */
 	size_t n_open;                           /* of them, not answered */
@@ -22,6 +24,13 @@ struct allocate {
 	bool running;
 };
 
+struct cancel_letter {
+	struct letter letter;
+	struct allocates *allocates;
+	const struct rpc_call *call;
+};
+
+/* Any thread, before it is in the list; then the main thread. */
 static struct allocate *allocate_free(struct allocate *allocate)
 {
 	struct allocates *allocates;
@@ -29,15 +38,6 @@ static struct allocate *allocate_free(struct allocate *allocate)
 	if (!allocate)
 		return NULL;
 	allocates = allocate->allocates;
-	for (struct allocate **a = &allocates->first; *a; a = &(*a)->next)
-		if (*a == allocate) {
-			*a = allocate->next;
-			break;
-		}
-	if (allocate->running)
-		allocates->n_running--;
-	else
-		allocates->n_waiting--;
 	for (size_t i = 0; allocate->inquiries && i < allocate->request->n_container_requests; i++)
 		(void)inquiry_free(allocate->inquiries[i]);
 	free(allocate->inquiries);
@@ -45,11 +45,11 @@ static struct allocate *allocate_free(struct allocate *allocate)
 		rpc_fail(allocate->call, RPC_UNAVAILABLE, "the plugin stops");
 	message_done(&allocate->message);
 	offer_unref(allocate->offer);
+	atomic_fetch_sub(&allocates->n_calls, 1);
+	atomic_fetch_sub(&allocates->n_bytes, allocate->size);
 	free(allocate);
 	return NULL;
 }
-DEFINE_CLEANUP(struct allocate *, allocate_free)
-
 static void refuse(struct allocate *allocate, const struct error *error)
 {
 	response_refuse(TAKE_PTR(allocate->call), error);
@@ -83,6 +83,20 @@ static void answer(struct allocate *allocate)
 
 static void start_waiting(struct allocates *allocates);
 
+/* Takes it out of the list. */
+static void end(struct allocate *allocate)
+{
+	struct allocates *allocates = allocate->allocates;
+
+	for (struct allocate **a = &allocates->first; *a; a = &(*a)->next)
+		if (*a == allocate) {
+			*a = allocate->next;
+			break;
+		}
+	allocates->n_running -= allocate->running;
+	(void)allocate_free(allocate);
+}
+
 static void on_answers(int status, const struct error *error, void *userdata)
 {
 	struct allocate *allocate = userdata;
@@ -94,7 +108,7 @@ static void on_answers(int status, const struct error *error, void *userdata)
 		refuse(allocate, error);
 	else
 		answer(allocate);
-	allocate_free(allocate);
+	end(allocate);
 	start_waiting(allocates);
 }
 
@@ -131,18 +145,16 @@ static int ask(struct allocate *allocate, struct error *error)
 
 static void start(struct allocate *allocate)
 {
-	_cleanup_(allocate_freep) struct allocate *ending = allocate;
 	struct error error = {};
 
 	allocate->running = true;
-	allocate->allocates->n_waiting--;
 	allocate->allocates->n_running++;
 	if (ask(allocate, &error) < 0)
 		refuse(allocate, &error);
 	else if (allocate->n_open == 0)
 		answer(allocate);
-	else
-		TAKE_PTR(ending);
+	if (!allocate->call)
+		end(allocate);
 }
 
 static void start_waiting(struct allocates *allocates)
@@ -160,82 +172,57 @@ static void start_waiting(struct allocates *allocates)
 
 /* --- from gRPC's thread --- */
 
-struct allocate_letter {
-	struct letter letter;
-	struct allocates *allocates;
-	struct offer *offer;
-	struct rpc_call *call;
-	struct message request;
-};
-
-struct cancel_letter {
-	struct letter letter;
-	struct allocates *allocates;
-	const struct rpc_call *call;
-};
-
-static void run(struct allocate_letter *letter)
+static void deliver_allocate(struct letter *base, void *userdata)
 {
-	struct allocates *allocates = letter->allocates;
-	struct allocate *allocate, **last = &allocates->first;
+	struct allocate *allocate = (struct allocate *)(void *)base;
+	struct allocates *allocates = allocate->allocates;
+	struct allocate **last = &allocates->first;
 
-	if (allocates->n_waiting >= ALLOCATE_WAITING_MAX) {
-		log_warning("allocation refused: %d others wait for their programs",
-			ALLOCATE_WAITING_MAX);
-		rpc_fail(letter->call, RPC_RESOURCE_EXHAUSTED,
-			"too many containers are being given devices; let the pod be created again");
-		return;
-	}
-	allocate = calloc(1, sizeof(*allocate));
-	if (!allocate) {
-		rpc_fail(letter->call, RPC_RESOURCE_EXHAUSTED, "out of memory");
+	if (!userdata) {
+		(void)allocate_free(allocate);
 		return;
 	}
 	while (*last)
 		last = &(*last)->next;
 	*last = allocate;
-	allocates->n_waiting++;
-	allocate->allocates = allocates;
-	allocate->offer = TAKE_PTR(letter->offer);
-	allocate->call = letter->call;
-	allocate->message = letter->request;
-	letter->request = (struct message){};
-	allocate->request = (const void *)allocate->message.base;
 	allocate->since = now_usec(CLOCK_MONOTONIC);
 	start_waiting(allocates);
 }
 
-static void deliver_allocate(struct letter *base, void *userdata)
-{
-	struct allocate_letter *letter = (struct allocate_letter *)(void *)base;
-
-	if (userdata)
-		run(letter);
-	else
-		rpc_fail(letter->call, RPC_UNAVAILABLE, "the plugin stops");
-	message_done(&letter->request);
-	offer_unref(letter->offer);
-	free(letter);
-}
-
 void allocate_post(struct allocates *allocates, struct mailbox *mailbox, struct offer *offer,
-	struct rpc_call *call, struct message *request)
+	struct rpc_call *call, struct message *request, size_t size)
 {
-	struct allocate_letter *letter = malloc(sizeof(*letter));
+	size_t n_calls = atomic_fetch_add(&allocates->n_calls, 1);
+	size_t n_bytes = atomic_fetch_add(&allocates->n_bytes, size);
+	bool too_many = n_calls >= ALLOCATE_CALLS_MAX ||
+		(n_calls > 0 && n_bytes + size > ALLOCATE_BYTES_MAX);
+	struct allocate *allocate = too_many ? NULL : calloc(1, sizeof(*allocate));
+	struct error error;
 
-	if (!letter) {
-		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
+	if (!allocate) {
+		atomic_fetch_sub(&allocates->n_calls, 1);
+		atomic_fetch_sub(&allocates->n_bytes, size);
+		if (too_many)
+			(void)error_set(&error, -EBUSY,
+				"programs of %s are being asked for %zu other containers: let the "
+				"pod be created again later",
+				offer->edition->declaration->name, n_calls);
+		else
+			(void)error_set(&error, -ENOMEM, "out of memory");
+		response_refuse(call, &error);
 		return;
 	}
-	*letter = (struct allocate_letter){
+	*allocate = (struct allocate){
 		.letter.deliver = deliver_allocate,
 		.allocates = allocates,
 		.offer = offer_ref(offer),
 		.call = call,
-		.request = *request,
+		.message = *request,
+		.size = size,
+		.request = (const void *)request->base,
 	};
 	*request = (struct message){};
-	mailbox_post(mailbox, &letter->letter);
+	mailbox_post(mailbox, &allocate->letter);
 }
 
 static void cancel(struct allocates *allocates, const struct rpc_call *call)
@@ -244,7 +231,7 @@ static void cancel(struct allocates *allocates, const struct rpc_call *call)
 		if (a->call == call) {
 			log_info("the kubelet gave up an allocation; its programs are ended");
 			rpc_fail(TAKE_PTR(a->call), RPC_CANCELLED, "cancelled");
-			allocate_free(a);
+			end(a);
 			start_waiting(allocates);
 			return;
 		}
@@ -278,5 +265,5 @@ void allocate_post_cancel(
 void allocates_done(struct allocates *allocates)
 {
 	while (allocates->first)
-		allocate_free(allocates->first);
+		end(allocates->first);
 }

@@ -116,11 +116,11 @@ static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
 }
 
 static void on_allocate(struct mailbox *mailbox, struct offer *offer, struct rpc_call *call,
-	struct message *request, void *userdata)
+	struct message *request, size_t size, void *userdata)
 {
 	struct plugin *plugin = userdata;
 
-	allocate_post(&plugin->allocates, mailbox, offer, call, request);
+	allocate_post(&plugin->allocates, mailbox, offer, call, request, size);
 }
 
 static void on_cancelled(struct mailbox *mailbox, const struct rpc_call *call, void *userdata)
@@ -327,11 +327,9 @@ static int run(struct plugin *plugin)
 		r = sd_event_add_time_relative(plugin->event, &plugin->alive_source,
 			CLOCK_MONOTONIC, CONTROL_ALIVE_INTERVAL, USEC_PER_SEC, on_alive_due,
 			plugin);
-	plugin->allocates = (struct allocates){
-		.event = plugin->event,
-		.on_allocated = on_allocated,
-		.userdata = plugin,
-	};
+	plugin->allocates.event = plugin->event;
+	plugin->allocates.on_allocated = on_allocated;
+	plugin->allocates.userdata = plugin;
 	if (r < 0) {
 		log_error("cannot set up the event loop: %s", strerror(-r));
 		return r;

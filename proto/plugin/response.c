@@ -199,6 +199,7 @@ static enum rpc_status status_of(int code)
 	case -EINVAL:
 		return RPC_INVALID_ARGUMENT;
 	case -ENOMEM:
+	case -EBUSY:
 		return RPC_RESOURCE_EXHAUSTED;
 	case -ETIMEDOUT:
 		return RPC_DEADLINE_EXCEEDED;

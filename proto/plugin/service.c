@@ -176,7 +176,7 @@ static void handle_allocate(struct service *service, struct rpc_call *call, cons
 
 		rpc_call_watch(call, on_allocate_cancelled);
 		service->events->on_allocate(
-			service->mailbox, current, call, &message, service->userdata);
+			service->mailbox, current, call, &message, size, service->userdata);
 		return;
 	}
 	r = response_allocate(offer, request, NULL, &reply, &reply_size, &error);

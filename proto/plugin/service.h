@@ -27,9 +27,10 @@ struct service_events {
 		struct rpc_call *call, const char *const *ids, size_t n_ids, void *userdata);
 
 	/* These two on gRPC's thread, with the way to the loop. Programs are to be asked what
-	 * containers are given: answer the AllocateRequest, which is to be taken, later. */
+	 * containers are given: answer the AllocateRequest of `size` bytes, which may be taken,
+	 * later. */
 	void (*on_allocate)(struct mailbox *mailbox, struct offer *offer, struct rpc_call *call,
-		struct message *request, void *userdata);
+		struct message *request, size_t size, void *userdata);
 	/* Nobody waits for that answer any more. */
 	void (*on_cancelled)(struct mailbox *mailbox, const struct rpc_call *call, void *userdata);
 };

@@ -16,8 +16,7 @@ ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 EXAMPLES = os.path.join(ROOT, "docs/examples/exec")
 NAME = "vendor.example/cam"
 # As in proto/plugin/allocate.h.
-RUNNING_MAX, WAITING_MAX = 16, 256
-STREAMS_MAX = 256
+RUNNING_MAX, CALLS_MAX = 16, 256
 
 
 def document(*ids, **more):
@@ -275,18 +274,16 @@ class Allocate(NodeTest):
         self.begin()
         few = self.peer(*(call(1 + 2 * i, ALLOCATE, request("a")) for i in range(RUNNING_MAX + 4)))
         until(lambda: len(self.running()) == RUNNING_MAX, "programs to run")
-        count = WAITING_MAX + RUNNING_MAX - (RUNNING_MAX + 4) + 1
-        many = [self.peer(*(call(1 + 2 * i, ALLOCATE, request("b")) for i in range(n)))
-                for n in (STREAMS_MAX // 2, count - STREAMS_MAX // 2)]
-        until(lambda: f"allocation refused: {WAITING_MAX} others wait" in self.node.output(), "one to be refused")
+        refusal = f"allocation refused: programs of {NAME} are being asked for {CALLS_MAX} other containers"
+        many = self.peer(*(call(1 + 2 * i, ALLOCATE, request("b")) for i in range(CALLS_MAX - RUNNING_MAX - 4 + 1)))
+        until(lambda: refusal in self.node.output(), "one to be refused")
         self.assertEqual(len(self.running()), RUNNING_MAX)
         # They are not asked for any more; what came before is.
-        for peer in many:
-            peer.close()
+        many.close()
         self.let("go")
         self.read_until(few, lambda data: data.count(b"answer") == RUNNING_MAX + 4)
         until(lambda: self.running() == [], "all programs to end")
-        self.assertEqual(self.node.output().count("others wait for their programs"), 1)
+        self.assertEqual(self.node.output().count(refusal), 1)
         self.assertEqual(self.node.state()["resources"][0]["restarts"], 0)
 
     # --- ends

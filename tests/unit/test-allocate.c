@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Allocate calls that wait for programs: how many, how large, given up before their turn, and what
+ * they are told when the process stops.
+ */
+#include "host-fixture.h"
+
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "deviceplugin.pb-c.h"
+#include "proto/methods.h"
+#include "proto/plugin/allocate.h"
+#include "proto/plugin/service.h"
+
+/* Of each of the ids in a large request. */
+#define LONG_ID_SIZE 1000
+
+static struct config *config;
+static struct inventory *inventory;
+static struct service *service;
+static struct rpc_client *client;
+static struct allocates allocates;
+static unsigned n_allocated;
+
+/* Written on gRPC's thread. */
+static atomic_uint n_results, n_ok, n_refused, n_cancelled, n_stopped;
+
+static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
+{
+	n_allocated++;
+}
+
+static void on_stream(uint64_t label, bool opened, void *userdata)
+{
+}
+
+static void on_allocate(struct mailbox *mailbox, struct offer *offer, struct rpc_call *call,
+	struct message *request, size_t size, void *userdata)
+{
+	allocate_post(&allocates, mailbox, offer, call, request, size);
+}
+
+static void on_cancelled(struct mailbox *mailbox, const struct rpc_call *call, void *userdata)
+{
+	allocate_post_cancel(&allocates, mailbox, call);
+}
+
+static const struct service_events service_events = {
+	.on_stream = on_stream,
+	.on_allocated = on_allocated,
+	.on_allocate = on_allocate,
+	.on_cancelled = on_cancelled,
+};
+
+static void on_result(const struct rpc_result *result, void *userdata)
+{
+	atomic_fetch_add(&n_ok, result->status == RPC_OK);
+	atomic_fetch_add(&n_refused,
+		result->status == RPC_RESOURCE_EXHAUSTED &&
+			strstr(result->text, "programs of vendor.example/unit are being asked"));
+	atomic_fetch_add(&n_cancelled, result->status == RPC_CANCELLED);
+	atomic_fetch_add(&n_stopped, result->status == RPC_UNAVAILABLE);
+	atomic_fetch_add(&n_results, 1);
+}
+
+static void script(const char *name, const char *text)
+{
+	_cleanup_free_ char *whole = NULL;
+	char path[512];
+
+	assert_true(asprintf(&whole, "#!/bin/sh\ncd %s\n%s\n", host_root, text) > 0);
+	host_write(name, whole);
+	host_path(path, name);
+	assert_int_equal(chmod(path, 0755), 0);
+}
+
+static size_t count_programs(void)
+{
+	_cleanup_fclose_ FILE *stream = NULL;
+	char path[512];
+	size_t n = 0;
+
+	host_path(path, "/started");
+	stream = fopen(path, "re");
+	while (stream && !feof(stream))
+		n += fgetc(stream) == '\n';
+	return n;
+}
+
+/* Device "a", whose program ends when there is a file. */
+static void offer_device(void)
+{
+	_cleanup_offer_ struct offer *offer = NULL;
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	_cleanup_(edition_unrefp) struct edition *edition = NULL;
+	_cleanup_free_ char *text = NULL;
+	struct error error;
+
+	script("/list", "echo '{\"version\": 1, \"devices\": [{\"id\": \"a\"}]}'");
+	script("/allocate",
+		"echo >> started; until [ -e go ]; do sleep 0.05; done; echo '{\"version\": 1}'");
+	assert_true(
+		asprintf(&text,
+			"driver = \"exec\"; match = ( { command = \"%s/list\"; interval = 3600; "
+			"allocate = \"%s/allocate\"; allocate_timeout = 10; } );",
+			host_root, host_root) > 0);
+	config = declare(text);
+	assert_int_equal(
+		inventory_new(host_event, declaration_of(config), "", NULL, NULL, &inventory), 0);
+	if (inventory_start(inventory, &error) < 0)
+		fail_msg("%s", error.message);
+	do {
+		assert_true(sd_event_run(host_event, 100 * 1000) >= 0);
+		(void)snapshot_unref(snapshot);
+		snapshot = inventory_snapshot(inventory);
+	} while (snapshot->n_units == 0);
+	assert_int_equal(edition_new(declare(text), &edition), 0);
+	assert_int_equal(offer_new(edition, snapshot, &offer), 0);
+	assert_true(service_offer(service, offer) >= 0);
+}
+
+static void connect_client(void)
+{
+	int pair[2];
+
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	assert_int_equal(rpc_server_add(service_server(service), pair[0], 1), 0);
+	assert_int_equal(rpc_client_new(pair[1], &client), 0);
+}
+
+static int setup(void **state)
+{
+	log_setup("test-allocate", LOG_TARGET_TEXT, LOG_CRIT);
+	if (host_setup(state) < 0 || service_new(host_event, &service_events, NULL, &service) < 0)
+		return -1;
+	allocates.event = host_event;
+	allocates.on_allocated = on_allocated;
+	offer_device();
+	connect_client();
+	return 0;
+}
+
+/* Nothing of gRPC's is freed, as in the program. */
+static int teardown(void **state)
+{
+	client = rpc_client_free(client);
+	inventory = inventory_free(inventory);
+	config = config_free(config);
+	return host_teardown(state);
+}
+
+/* Asks for a device, or for many that nobody has. */
+static void call(size_t n_long_ids)
+{
+	V1beta1__ContainerAllocateRequest container = V1BETA1__CONTAINER_ALLOCATE_REQUEST__INIT;
+	V1beta1__ContainerAllocateRequest *containers[] = { &container };
+	V1beta1__AllocateRequest request = V1BETA1__ALLOCATE_REQUEST__INIT;
+	_cleanup_free_ char **ids = calloc(n_long_ids + 1, sizeof(*ids));
+	_cleanup_free_ uint8_t *data = NULL;
+	char short_id[] = "a", long_id[LONG_ID_SIZE + 1];
+	size_t size;
+
+	assert_non_null(ids);
+	memset(long_id, 'x', LONG_ID_SIZE);
+	long_id[LONG_ID_SIZE] = '\0';
+	for (size_t i = 0; i < n_long_ids; i++)
+		ids[i] = long_id;
+	if (n_long_ids == 0)
+		ids[0] = short_id;
+	container.devices_ids = ids;
+	container.n_devices_ids = MAX_OF(n_long_ids, (size_t)1);
+	request.container_requests = containers;
+	request.n_container_requests = 1;
+	assert_int_equal(message_pack(&request.base, &data, &size), 0);
+	assert_int_equal(
+		rpc_client_call(client, METHOD_ALLOCATE, data, size, 0, on_result, NULL), 0);
+}
+
+static void fill(void)
+{
+	for (size_t i = 0; i < ALLOCATE_RUNNING_MAX; i++)
+		call(0);
+	RUN_UNTIL(count_programs() == ALLOCATE_RUNNING_MAX);
+}
+
+static void let_go(void)
+{
+	host_write("/go", "");
+}
+
+static void test_large_requests(void **state)
+{
+	const size_t half = ALLOCATE_BYTES_MAX / 2 / LONG_ID_SIZE;
+
+	fill();
+	/* Two, with what is there already, are more than there may be. */
+	call(half);
+	call(half);
+	RUN_UNTIL(n_results == 1);
+	assert_int_equal(n_refused, 1);
+	let_go();
+	/* All answered, the large one by what is to be said of it. */
+	RUN_UNTIL(n_results == ALLOCATE_RUNNING_MAX + 2);
+	assert_int_equal(n_ok, ALLOCATE_RUNNING_MAX);
+	assert_int_equal(n_allocated, ALLOCATE_RUNNING_MAX);
+	assert_int_equal(allocates.n_calls, 0);
+	assert_int_equal(allocates.n_bytes, 0);
+	/* One alone may be larger than all together. */
+	call(3 * half);
+	RUN_UNTIL(n_results == ALLOCATE_RUNNING_MAX + 3);
+	assert_int_equal(n_refused, 1);
+	host_remove("/go");
+}
+
+static void test_given_up(void **state)
+{
+	unsigned ok = n_ok;
+
+	host_write("/started", "");
+	fill();
+	call(0);
+	call(0);
+	RUN_UNTIL(allocates.n_calls == ALLOCATE_RUNNING_MAX + 2);
+	client = rpc_client_free(client);
+	/* Also those whose turn did not come. */
+	RUN_UNTIL(n_cancelled == ALLOCATE_RUNNING_MAX + 2);
+	RUN_UNTIL(allocates.n_calls == 0);
+	assert_int_equal(allocates.n_running, 0);
+	assert_null(allocates.first);
+	run_for(100 * USEC_PER_MSEC);
+	assert_int_equal(count_programs(), ALLOCATE_RUNNING_MAX);
+	assert_int_equal(n_ok, ok);
+	connect_client();
+}
+
+static void test_stop(void **state)
+{
+	unsigned results = n_results;
+
+	host_write("/started", "");
+	fill();
+	call(0);
+	RUN_UNTIL(allocates.n_calls == ALLOCATE_RUNNING_MAX + 1);
+	allocates_done(&allocates);
+	/* Calls that come later, or are on their way, find nobody. */
+	service_stop(service, PATIENCE);
+	call(0);
+	for (uint64_t end = now_usec(CLOCK_MONOTONIC) + PATIENCE;
+		n_results < results + ALLOCATE_RUNNING_MAX + 2 || allocates.n_calls > 0;)
+		assert_true(now_usec(CLOCK_MONOTONIC) < end && usleep(1000) == 0);
+	assert_int_equal(n_stopped, ALLOCATE_RUNNING_MAX + 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_large_requests),
+		cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_stop),
+	};
+	int failed = cmocka_run_group_tests(tests, setup, teardown);
+
+	(void)fflush(NULL);
+	_exit(failed);
+}

@@ -3,6 +3,7 @@
  * Programs that are asked at Allocate: whom they are told of, what becomes of their answers, and
  * what is said when there is none.
  */
+#include "allocation-fixture.h"
 #include "inventory-fixture.h"
 
 #include "common/log.h"
@@ -58,6 +59,13 @@ static void names(const char *name, const char *devices)
 	writes(name, document);
 }
 
+static const struct snapshot *renewed_snapshot(void)
+{
+	(void)snapshot_unref(snapshot);
+	snapshot = inventory_snapshot(inventory);
+	return snapshot;
+}
+
 /* Declares the entries of match and waits until all devices are there. */
 static void begin(const char *entries, const char *more, size_t n_devices)
 {
@@ -66,11 +74,7 @@ static void begin(const char *entries, const char *more, size_t n_devices)
 	snapshot = snapshot_unref(snapshot);
 	assert_true(asprintf(&text, "driver = \"exec\"; match = ( %s ); %s", entries, more) > 0);
 	start(text);
-	do {
-		assert_true(sd_event_run(host_event, 100 * 1000) >= 0);
-		(void)snapshot_unref(snapshot);
-		snapshot = inventory_snapshot(inventory);
-	} while (snapshot->n_units < n_devices);
+	RUN_UNTIL(renewed_snapshot()->n_units >= n_devices);
 }
 
 static void on_end(int status, const struct error *error, void *userdata)
@@ -116,14 +120,7 @@ static void expect_given(const char *const *ids, size_t n_ids, const char *expec
 		(void)fprintf(stream, "%s %s %s %s\n", allocation.nodes[i].mount ? "mount" : "node",
 			allocation.nodes[i].host, allocation.nodes[i].path,
 			allocation.nodes[i].permissions);
-	for (size_t i = 0; i < allocation.n_env; i++)
-		(void)fprintf(
-			stream, "env %s=%s\n", allocation.env[i].name, allocation.env[i].value);
-	for (size_t i = 0; i < allocation.n_annotations; i++)
-		(void)fprintf(stream, "annotation %s=%s\n", allocation.annotations[i].name,
-			allocation.annotations[i].value);
-	for (size_t i = 0; i < allocation.n_cdi; i++)
-		(void)fprintf(stream, "cdi %s\n", allocation.cdi[i]);
+	print_allocation_texts(&allocation, stream);
 	assert_int_equal(fclose(stream), 0);
 	assert_string_equal(text, expected);
 }
@@ -232,11 +229,7 @@ static void test_device_changes_its_entry(void **state)
 	begin(entries, "", 1);
 	assert_int_equal(snapshot->units[0].device->entry, 0);
 	names("/list", "{\"id\": \"b\"}");
-	do {
-		assert_true(sd_event_run(host_event, 100 * 1000) >= 0);
-		(void)snapshot_unref(snapshot);
-		snapshot = inventory_snapshot(inventory);
-	} while (snapshot->units[0].device->entry != 1);
+	RUN_UNTIL(renewed_snapshot()->units[0].device->entry == 1);
 	ASK("a");
 	assert_string_equal(inquiry_program(inquiry, 0), "/other");
 }

@@ -60,8 +60,7 @@ static void write_lease(const char *path)
 	}
 }
 
-/* The next id of a list; NULL at its end. There is no " within a string, it would be written \u0022.
- */
+/* The next id of a list; NULL at its end. A string has no " in it, it would be written \u0022. */
 static char *next_id(char **list)
 {
 	char *id = *list + strspn(*list, ", "), *end;

@@ -9,9 +9,21 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "common/child-entry.h"
+
+/* What a process that serves a resource may have itself is nothing to measure programs by. */
+static void lift_memory_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_DATA, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_DATA, &limit);
+}
 
 /* Returns only if it fails, with errno set. */
 static void become_program(char *const *argv, int input, int output, int error_output, pid_t parent)
@@ -36,6 +48,7 @@ static void become_program(char *const *argv, int input, int output, int error_o
 		errno != EINVAL)
 		return;
 	signals_reset();
+	lift_memory_limit();
 	(void)execve(argv[0], argv, environment);
 }
 

@@ -7,6 +7,7 @@
 #include <grpc/byte_buffer_reader.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/prctl.h>
 
 #include "proto/rpc-queue.h"
@@ -16,8 +17,12 @@
  * otherwise (grpc#19947). */
 #define LAZY_TIMER_SLACK_NSEC 30000000000UL
 
+/* Of CPU time; no handler takes so long. */
+#define HELD_UP_MIN USEC_PER_SEC
+
 static grpc_completion_queue *the_queue;
 static pthread_t the_thread;
+static atomic_uint delivered;
 static bool lazy_timer_threads;
 
 grpc_completion_queue *rpc_queue(void)
@@ -72,6 +77,7 @@ static void *drain(void *arg)
 		if (event.type == GRPC_OP_COMPLETE) {
 			struct tag *tag = event.tag;
 
+			atomic_fetch_add_explicit(&delivered, 1, memory_order_relaxed);
 			tag->on_event(tag, event.success != 0);
 		}
 	}
@@ -79,13 +85,17 @@ static void *drain(void *arg)
 
 int rpc_start(bool lazy_timers)
 {
+	static const int faults[] = { SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV };
 	sigset_t all, before;
 	int r;
 
 	assert(!the_queue);
 
-	/* Threads inherit the mask: signals belong to the main loop. */
+	/* Threads inherit the mask: signals belong to the main loop. Not so a thread's own faults:
+	 * where they are blocked, no handler is asked. */
 	(void)sigfillset(&all);
+	for (size_t i = 0; i < ARRAY_SIZE(faults); i++)
+		(void)sigdelset(&all, faults[i]);
 	r = pthread_sigmask(SIG_SETMASK, &all, &before);
 	if (r != 0)
 		return -r;
@@ -107,6 +117,25 @@ int rpc_start(bool lazy_timers)
 restore_mask:
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r;
+}
+
+bool rpc_is_held_up(void)
+{
+	static uint64_t spent_before;
+	static unsigned delivered_before;
+	unsigned now = atomic_load_explicit(&delivered, memory_order_relaxed);
+	uint64_t spent;
+	clockid_t clock;
+
+	if (!the_queue || pthread_getcpuclockid(the_thread, &clock) != 0)
+		return false;
+	spent = now_usec(clock);
+	if (now == delivered_before && spent >= spent_before + HELD_UP_MIN)
+		return true;
+	if (now != delivered_before)
+		spent_before = spent;
+	delivered_before = now;
+	return false;
 }
 
 void rpc_stop(void)

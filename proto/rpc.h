@@ -39,6 +39,11 @@ enum rpc_status {
  * caller's to keep. Returns 0 or negative errno. */
 int rpc_start(bool lazy_timers);
 
+/* Whether the queue's thread has worked for a second without delivering anything, since this was
+ * asked for the first time in that time: somebody sends faster than gRPC reads, and it reads nobody
+ * else's socket as long as it finds something in that one. For one thread to ask, now and then. */
+bool rpc_is_held_up(void);
+
 /* Ends the queue and its thread; no handler runs any more. Servers and clients must have been
  * freed. */
 void rpc_stop(void);
@@ -74,6 +79,10 @@ int rpc_server_new(sd_event *event, const struct rpc_method *methods, size_t n_m
  * is the caller's name for it. -EMFILE beyond RPC_CONNECTIONS_MAX connections. */
 #define RPC_CONNECTIONS_MAX 64
 int rpc_server_add(struct rpc_server *server, int fd, uint64_t session);
+
+/* The same for a peer that nobody knows. gRPC reads the first bytes of a connection on the thread
+ * that adds it, and goes on as long as there are more: that is a thread of its own here. */
+int rpc_server_add_stranger(struct rpc_server *server, int fd, uint64_t session);
 
 /* Whether the next connection would be refused. */
 bool rpc_server_is_full(const struct rpc_server *server);

@@ -59,11 +59,9 @@ bool rpc_server_is_full(const struct rpc_server *server)
 	return server->n_connections >= RPC_CONNECTIONS_MAX;
 }
 
-int rpc_server_add(struct rpc_server *server, int number, uint64_t session)
+static int connection_add(struct rpc_server *server, int fd, uint64_t session)
 {
-	_cleanup_close_ int fd = number;
 	struct connection *connection;
-	grpc_server_credentials *credentials;
 	int r;
 
 	if (rpc_server_is_full(server))
@@ -91,11 +89,94 @@ int rpc_server_add(struct rpc_server *server, int number, uint64_t session)
 	server->connections = connection;
 	server->n_connections++;
 	(void)pthread_mutex_unlock(&server->lock);
-
-	credentials = grpc_insecure_server_credentials_create();
-	grpc_server_add_channel_from_fd(server->server, TAKE_FD(fd), credentials);
-	grpc_server_credentials_release(credentials);
 	return 0;
+}
+
+static void serve(struct rpc_server *server, int fd)
+{
+	grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
+
+	grpc_server_add_channel_from_fd(server->server, fd, credentials);
+	grpc_server_credentials_release(credentials);
+}
+
+int rpc_server_add(struct rpc_server *server, int number, uint64_t session)
+{
+	_cleanup_close_ int fd = number;
+	int r = connection_add(server, fd, session);
+
+	if (r >= 0)
+		serve(server, TAKE_FD(fd));
+	return r;
+}
+
+struct adding {
+	struct rpc_server *server;
+	int fd;
+};
+
+static void count_adding(struct rpc_server *server, int change)
+{
+	(void)pthread_mutex_lock(&server->lock);
+	server->n_adding += (size_t)change;
+	if (server->n_adding == 0)
+		(void)pthread_cond_broadcast(&server->changed);
+	(void)pthread_mutex_unlock(&server->lock);
+}
+
+static void *serve_stranger(void *userdata)
+{
+	_cleanup_free_ struct adding *adding = userdata;
+
+	serve(adding->server, adding->fd);
+	count_adding(adding->server, -1);
+	return NULL;
+}
+
+static int start_serving(struct rpc_server *server, int fd)
+{
+	struct adding *adding = malloc(sizeof(*adding));
+	pthread_t thread;
+	int r;
+
+	if (!adding)
+		return -ENOMEM;
+	*adding = (struct adding){ .server = server, .fd = fd };
+	count_adding(server, 1);
+	r = -pthread_create(&thread, NULL, serve_stranger, adding);
+	if (r < 0) {
+		count_adding(server, -1);
+		free(adding);
+		return r;
+	}
+	(void)pthread_detach(thread);
+	return 0;
+}
+
+int rpc_server_add_stranger(struct rpc_server *server, int number, uint64_t session)
+{
+	_cleanup_close_ int fd = number;
+	int r = connection_add(server, fd, session);
+
+	if (r < 0)
+		return r;
+	r = start_serving(server, fd);
+	if (r < 0)
+		connection_free(server->connections);
+	else
+		(void)TAKE_FD(fd);
+	return r;
+}
+
+void connections_await_added(struct rpc_server *server)
+{
+	(void)pthread_mutex_lock(&server->lock);
+	if (server->n_adding > 0)
+		for (struct connection *c = server->connections; c; c = c->next)
+			(void)shutdown(c->duplicate, SHUT_RDWR);
+	while (server->n_adding > 0)
+		(void)pthread_cond_wait(&server->changed, &server->lock);
+	(void)pthread_mutex_unlock(&server->lock);
 }
 
 int rpc_server_evict(struct rpc_server *server, uint64_t session)

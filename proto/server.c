@@ -358,6 +358,7 @@ struct rpc_server *rpc_server_free(struct rpc_server *server)
 {
 	if (!server)
 		return NULL;
+	connections_await_added(server);
 	grpc_server_destroy(server->server);
 	while (server->connections)
 		connection_free(server->connections);

@@ -50,6 +50,7 @@ struct rpc_server {
 	size_t n_calls; /* unary ones whose answer is not out yet */
 	struct connection *connections;
 	size_t n_connections;
+	size_t n_adding; /* threads that give a connection to gRPC */
 	struct stream *streams;
 	grpc_slice newest;
 	uint64_t newest_number; /* 0: nothing published yet */
@@ -60,6 +61,9 @@ struct rpc_server {
 
 /* Takes the connection out of the list and forgets it; gRPC closes its own descriptor. */
 void connection_free(struct connection *connection);
+
+/* Returns when no thread gives a connection to gRPC any more; ends connections to get there. */
+void connections_await_added(struct rpc_server *server);
 
 /* Session of the connection a call came on; 0 if it is gone already. */
 uint64_t server_session_of(struct rpc_server *server, grpc_call *call);

@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "common/sealed.h"
 #include "common/spawn-request.h"
+#include "proto/plugin/memory-limit.h"
 #include "proto/plugin/plugin.h"
 #include "proto/plugin/pod-reader.h"
 #include "proto/plugin/spawn-template.h"
@@ -289,6 +290,8 @@ static int on_alive_due(sd_event_source *source, uint64_t usec, void *userdata)
 	if (since == 0 || now_usec(CLOCK_MONOTONIC) - since < HANDLER_MAX)
 		plugin_tell(plugin, &message);
 	return_memory(plugin);
+	if (plugin->service && rpc_is_held_up() && plugin->session)
+		session_free_the_way(plugin->session);
 	(void)sd_event_source_set_time_relative(source, CONTROL_ALIVE_INTERVAL);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
@@ -376,6 +379,7 @@ int main(int argc, char *argv[])
 	(void)prctl(PR_SET_NAME, "devplugd-plugin");
 	(void)signal(SIGPIPE, SIG_IGN);
 	reduce_footprint();
+	memory_limit_set();
 	if (streq(plugin.resource, POD_READER_NAME))
 		_exit(pod_reader_run() < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 	r = run(&plugin);

@@ -172,7 +172,8 @@ static int accept_one(struct session *session)
 	if (session->kubelet_pid != 0 && rpc_server_is_full(service_server(session->service)))
 		(void)rpc_server_evict(
 			service_server(session->service), label_of(session, PEER_OTHER));
-	r = rpc_server_add(service_server(session->service), TAKE_FD(fd), label_of(session, kind));
+	r = (kind == PEER_KUBELET ? rpc_server_add : rpc_server_add_stranger)(
+		service_server(session->service), TAKE_FD(fd), label_of(session, kind));
 	if (r < 0)
 		log_warning("refused a connection from process %d: %s", (int)peer.pid,
 			r == -EMFILE ? "too many are open" : strerror(-r));
@@ -217,6 +218,21 @@ void session_on_stream(struct session *session, uint64_t label, bool opened)
 	if (session->kubelet_served || session->streams[PEER_OTHER] == 0)
 		session->events->on_ended(
 			session, "the kubelet ended ListAndWatch", session->userdata);
+}
+
+void session_free_the_way(struct session *session)
+{
+	struct rpc_server *server = service_server(session->service);
+
+	if (session->kubelet_pid == 0) {
+		session->events->on_ended(session,
+			"a process sends without end and keeps the kubelet from being served",
+			session->userdata);
+		return;
+	}
+	log_warning("a process sends without end and keeps the kubelet from being served; all "
+		    "connections but the kubelet's are closed");
+	rpc_server_end_session(server, label_of(session, PEER_OTHER));
 }
 
 void session_on_verdict(struct session *session, uint64_t label, bool registered, const char *text)

@@ -43,6 +43,10 @@ void session_on_stream(struct session *session, uint64_t label, bool opened);
  */
 void session_on_verdict(struct session *session, uint64_t label, bool registered, const char *text);
 
+/* Somebody holds up gRPC (rpc_is_held_up()): ends all connections but the kubelet's, or, where that
+ * cannot be told from others, the session. */
+void session_free_the_way(struct session *session);
+
 /* Closes socket, connections and a pending Register without calling any event. Returns NULL. */
 struct session *session_free(struct session *session);
 DEFINE_CLEANUP(struct session *, session_free)

@@ -4,7 +4,7 @@ import socket
 import struct
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 2, 3, 4, 6, 8, 9
 END_STREAM, END_HEADERS = 1, 4
 LIST_AND_WATCH = "/v1beta1.DevicePlugin/ListAndWatch"
 ALLOCATE = "/v1beta1.DevicePlugin/Allocate"
@@ -17,6 +17,16 @@ def frame(kind, flags, stream, payload=b""):
 def literal(name, value):
     """A header field without compression, index or Huffman code; both shorter than 127 bytes."""
     return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+
+
+def literal_head(name, size):
+    """The beginning of such a field, with a value of 127 bytes or more (RFC 7541, 5.1 and 6.2.2)."""
+    rest = size - 127
+    length = b"\x7f"
+    while rest > 127:
+        length += bytes([128 + rest % 128])
+        rest //= 128
+    return b"\0" + bytes([len(name)]) + name.encode() + length + bytes([rest])
 
 
 def headers(stream, path, flags=END_HEADERS):

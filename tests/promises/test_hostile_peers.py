@@ -4,10 +4,11 @@ stays bounded, and the kubelet's stream, its session and its allocations go on."
 import os
 import random
 import socket
+import threading
 import unittest
 
-from http2 import (ALLOCATE, END_HEADERS, HEADERS, LIST_AND_WATCH, PING, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE,
-                   call, connect, frame, headers)
+from http2 import (ALLOCATE, CONTINUATION, DATA, END_HEADERS, HEADERS, LIST_AND_WATCH, PING, PREFACE, PRIORITY, RST_STREAM,
+                   SETTINGS, WINDOW_UPDATE, call, connect, frame, headers, literal_head, message)
 from load import Load
 from node import SANITIZED, SEED, NodeTest, process_status, scaled, static, until
 
@@ -15,9 +16,18 @@ UPDATES = scaled(2000)
 DEVICES = 5000
 # Much less than what would be kept for somebody who does not read: a list is 100 kB.
 GROWTH_KB = 24576
-# What allocations to pods take is in it.
-KEPT_KB = 4096
+# While gRPC has more to do than it can: less than the ceiling (test_memory_ceiling.py).
+FLOOD_KB = 500 << 10
+# After any burst.
+KEPT_KB = 1024
+# gRPC starts some more threads where work piles up, and keeps them.
+MORE_THREADS = 6
+NOBODY = 65534
 GPU = "vendor.example/gpu"
+
+
+def pieces(data, size=16384):
+    return [data[i:i + size] for i in range(0, len(data), size)]
 
 
 class HostilePeers(NodeTest):
@@ -36,18 +46,38 @@ class HostilePeers(NodeTest):
         self.stream = self.kubelet()["connection"]
         self.peers = []
         self.addCleanup(lambda: [peer.close() for peer in self.peers])
+        self.senders = []
+        self.stopping = threading.Event()
+        self.addCleanup(self.stop_senders)
 
     def kubelet(self):
         return self.node.call_kubelet("status")["resources"][0]
 
     def memory(self):
-        return int(process_status(self.before["pid"])["VmRSS"].split()[0])
+        """What the child has for itself alone, in kB."""
+        return int(process_status(self.before["pid"])["RssAnon"].split()[0])
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.before['pid']}/fd"))
+
+    def threads(self):
+        """How many there are, and how many of them are the child's own; gRPC names its own."""
+        names = []
+        for thread in os.listdir(f"/proc/{self.before['pid']}/task"):
+            try:
+                with open(f"/proc/{self.before['pid']}/task/{thread}/comm") as file:
+                    names.append(file.read())
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # it has ended
+        return len(names), sum(name.startswith("devplugd") for name in names)
 
     def under_attack(self, attack, limit_kb=GROWTH_KB):
         """Attacks while pods come and go, and sees that nobody else noticed."""
         until(lambda: self.kubelet()["allocatable"] == DEVICES, "all devices to be healthy")
-        memory = self.memory()
-        with Load(self.node, lambda choice: {GPU: choice.randint(1, 4)}, SEED, workers=1) as load:
+        with self.load() as load:
+            until(lambda: len(load.attempts) > 50, "memory for allocations to be there")
+        descriptors, (threads, own_threads), memory = self.descriptors(), self.threads(), self.memory()
+        with self.load() as load:
             attack()
             # After it, and in spite of what is still open.
             count = len(load.attempts)
@@ -58,8 +88,13 @@ class HostilePeers(NodeTest):
         if not SANITIZED:
             self.assertLess(growth, limit_kb)
         # When they go, too: the session is the kubelet's.
+        self.stop_senders()
         for peer in self.peers:
             peer.close()
+        # The kubelet's calls of the load come and go on one connection.
+        until(lambda: self.descriptors() <= descriptors, "descriptors to be given back")
+        until(lambda: self.threads()[1] <= own_threads, "threads to end")
+        self.assertLessEqual(self.threads()[0], threads + MORE_THREADS)
         if not SANITIZED:
             until(lambda: self.memory() - memory < KEPT_KB, "memory to be given back")
         self.toggle("bad")
@@ -67,6 +102,9 @@ class HostilePeers(NodeTest):
         self.toggle("ok")
         until(lambda: self.kubelet()["allocatable"] == DEVICES, "the kubelet to be told of a change")
         self.assert_untouched()
+
+    def load(self):
+        return Load(self.node, lambda choice: {GPU: choice.randint(1, 4)}, SEED, workers=1)
 
     def assert_untouched(self):
         now = {r["name"]: r for r in self.node.state()["resources"]}[GPU]
@@ -85,10 +123,37 @@ class HostilePeers(NodeTest):
         self.peers.append(connect(self.endpoint, *frames))
         return self.peers[-1]
 
-    def send_raw(self, data):
+    def send_without_end(self, data, *frames):
+        """From a thread of its own, until stop_senders() or until it is cut off."""
+        peer = self.open(*frames)
+        peer.settimeout(1)
+
+        def send():
+            rest = memoryview(b"")
+            try:
+                while not self.stopping.is_set():
+                    rest = rest or memoryview(data)
+                    try:
+                        rest = rest[peer.send(rest):]
+                    except socket.timeout:
+                        pass
+            except OSError:
+                pass
+
+        self.senders.append(threading.Thread(target=send))
+        self.senders[-1].start()
+
+    def stop_senders(self):
+        self.stopping.set()
+        for sender in self.senders:
+            sender.join()
+        self.senders.clear()
+        self.stopping.clear()
+
+    def send_raw(self, data, patience=60):
         with socket.socket(socket.AF_UNIX) as peer:
             peer.connect(self.endpoint)
-            peer.settimeout(60)
+            peer.settimeout(patience)
             try:
                 peer.sendall(data)
                 peer.shutdown(socket.SHUT_WR)
@@ -131,6 +196,110 @@ class HostilePeers(NodeTest):
 
         self.under_attack(attack, 20 * 250 * 16)
 
+    def test_P16_floods_of_frames(self):
+        """Of each kind that costs the sender next to nothing; nobody reads what is answered."""
+        begin = headers(1, ALLOCATE)
+        kinds = {
+            "SETTINGS": (frame(SETTINGS, 0, 0),),
+            "PRIORITY": (frame(PRIORITY, 0, 3, b"\0\0\0\0\1"),),
+            "PING": (frame(PING, 0, 0, b"12345678"),),
+            "answers to PING": (frame(PING, 1, 0, b"12345678"),),
+            "DATA without data": (frame(DATA, 0, 1), begin),
+            "WINDOW_UPDATE": (frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1"),),
+            "RST_STREAM": (frame(RST_STREAM, 0, 1, b"\0\0\0\x08"), begin),
+            "frames of an unknown type": (frame(99, 0, 0, b"12345678"),),
+            "CONTINUATION without a header": (frame(CONTINUATION, 0, 1), frame(HEADERS, 0, 1)),
+        }
+
+        def attack():
+            for kind, (flood, *first) in kinds.items():
+                with self.subTest(kind):
+                    for _ in range(2):
+                        try:
+                            self.send_raw(PREFACE + frame(SETTINGS, 0, 0) + b"".join(first) + flood * scaled(50000), 1)
+                        except socket.timeout:
+                            pass  # whose answers are not read is not read either
+
+        self.under_attack(attack, FLOOD_KB)
+
+    def test_P16_floods_without_end(self):
+        """They go on while the kubelet's calls are answered."""
+        self.under_attack(lambda: [
+            self.send_without_end(frame(99, 0, 0, b"x" * 1000) * 100),
+            self.send_without_end(frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1") * 1000),
+            self.send_without_end(frame(CONTINUATION, 0, 1) * 1000, frame(HEADERS, 0, 1))], FLOOD_KB)
+
+    def test_P16_a_header_that_never_ends(self):
+        """gRPC copies what it has of the header whenever some more comes, slower than it is sent; for as long it would
+        serve nobody else. devplugd cuts the peers off."""
+        def attack():
+            for _ in range(2):
+                self.send_without_end(frame(CONTINUATION, 0, 1, b"a" * 16384) * 16,
+                                      frame(HEADERS, 0, 1, literal_head("x", 1 << 30)))
+
+        self.under_attack(attack, FLOOD_KB)
+
+    def test_P16_headers_that_expand(self):
+        """One field of 4000 bytes in the table, and 64 KiB that name it again and again: 256 MiB."""
+        fields = b"\x40" + literal_head("x", 4000)[1:] + b"a" * 4000
+        bomb = frame(HEADERS, 0, 1, fields) + b"".join(
+            frame(CONTINUATION, END_HEADERS if i == 3 else 0, 1, b"\xbe" * 16384) for i in range(4))
+        self.under_attack(lambda: [self.send_raw(PREFACE + frame(SETTINGS, 0, 0) + bomb) for _ in range(scaled(100))])
+
+    def test_P16_messages_that_are_none(self):
+        ids = [b"\xff\xfe", b"gpu-1\0", b"gpu-\xc3", b"\xed\xa0\x80"]
+        requests = [b"\x0a" + bytes([len(id) + 2]) + b"\x0a" + bytes([len(id)]) + id for id in ids]
+        requests += [b"\x0a\x20a", b"\x0a\xff\xff\xff\xff\x0f", b"\x08" + b"\xff" * 11, b"\x0b", b"\x0a\x02\x0a\x7f",
+                     b"\x0a\x00" * 100000]
+        # Lengths of 1 GiB, of 4 GiB less one, and of more than comes before the end.
+        prefixes = [b"\0\x40\0\0\0", b"\0\xff\xff\xff\xff", b"\0\0\0\0\x10"]
+
+        def attack():
+            for _ in range(scaled(20)):
+                for request in requests:
+                    self.send_raw(PREFACE + frame(SETTINGS, 0, 0) + headers(1, ALLOCATE) + b"".join(
+                        frame(DATA, 0, 1, part) for part in pieces(b"\0" + len(request).to_bytes(4, "big") + request)))
+                for prefix in prefixes:
+                    self.send_raw(PREFACE + frame(SETTINGS, 0, 0) + headers(1, ALLOCATE) +
+                                  b"".join(frame(DATA, 0, 1, part) for part in pieces(prefix + b"x" * 10)))
+                    self.send_raw(PREFACE + frame(SETTINGS, 0, 0) + headers(1, ALLOCATE) + frame(DATA, 1, 1, prefix))
+                self.send_raw(PREFACE + frame(SETTINGS, 0, 0) + message(1))
+
+        self.under_attack(attack)
+
+    def test_P16_peers_without_privilege(self):
+        os.chmod(self.node.plugins, 0o755)
+        os.chmod(self.endpoint, 0o777)
+
+        def attack():
+            child = os.fork()
+            if child == 0:
+                os._exit(self.served_as_nobody())
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+
+        self.under_attack(attack)
+        self.assertIn(f"of user {NOBODY}: only root may call", self.node.output())
+
+    def served_as_nobody(self):
+        """How many of its calls were answered; in a process of its own."""
+        served = 0
+        try:
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            for _ in range(200):
+                with socket.socket(socket.AF_UNIX) as peer:
+                    peer.connect(self.endpoint)
+                    peer.settimeout(60)
+                    try:
+                        peer.sendall(PREFACE + frame(SETTINGS, 0, 0) + call(1, LIST_AND_WATCH))
+                        served += len(peer.recv(1)) > 0
+                    except (BrokenPipeError, ConnectionResetError):
+                        pass
+            return min(served, 100)
+        except BaseException:
+            return 101
+
     def test_P16_rapid_reset(self):
         def attack():
             for _ in range(scaled(20)):
@@ -142,7 +311,7 @@ class HostilePeers(NodeTest):
 
     def test_P16_idle_connections(self):
         def attack():
-            for _ in range(200):
+            for _ in range(1000):
                 peer = socket.socket(socket.AF_UNIX)
                 peer.connect(self.endpoint)
                 self.peers.append(peer)

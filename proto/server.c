@@ -9,6 +9,9 @@
 
 #include <grpc/slice.h>
 
+/* Calls of one connection at a time. */
+#define CALLS_MAX 256
+
 struct rpc_call {
 	struct tag tag;
 	struct rpc_server *server;
@@ -241,7 +244,7 @@ static grpc_server *core_server_new(void)
 		integer_argument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),
 		integer_argument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
 		integer_argument(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, RPC_REQUEST_MAX),
-		integer_argument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 256),
+		integer_argument(GRPC_ARG_MAX_CONCURRENT_STREAMS, CALLS_MAX),
 		integer_argument(GRPC_ARG_ENABLE_CHANNELZ, 0),
 	};
 	grpc_channel_args arguments = { .num_args = ARRAY_SIZE(list), .args = list };

@@ -23,6 +23,7 @@ KEPT_KB = 1024
 # gRPC starts some more threads where work piles up, and keeps them.
 MORE_THREADS = 6
 NOBODY = 65534
+CALLS_MAX = 256
 GPU = "vendor.example/gpu"
 
 
@@ -184,6 +185,26 @@ class HostilePeers(NodeTest):
             lambda: PREFACE + settings + headers(1, ALLOCATE) + frame(0, 0, 1, b"\0\xff\xff\xff\xff"),
         ]
         self.under_attack(lambda: [self.send_raw(choice.choice(kinds)()) for _ in range(scaled(500))])
+
+    def test_P16_more_calls_than_may_be(self):
+        def until_closed(count):
+            """Whether the connection ends by itself once so many calls have begun."""
+            # It acknowledges the settings, one of which is the limit. The answer to the ping comes after all calls.
+            peer = self.open(frame(SETTINGS, 1, 0), *(headers(1 + 2 * i, ALLOCATE) for i in range(count)),
+                             frame(PING, 0, 0, b"all came"))
+            seen = b""
+            while b"all came" not in seen:
+                part = peer.recv(65536)
+                if not part:
+                    return True
+                seen += part
+            return False
+
+        def attack():
+            self.assertFalse(until_closed(CALLS_MAX))
+            self.assertTrue(until_closed(CALLS_MAX + 1))
+
+        self.under_attack(attack)
 
     def test_P16_half_open_streams(self):
         # Each connection begins as many calls as it may, and ends none; what it took is there for the next one.

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """P10: what is too much is refused with a message that says how much is not, and what is just not too much works."""
+import os
+import re
 import subprocess
 import unittest
 
 from node import NodeTest, program, static, until
 
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 LIST_MAX = 4194304
 # In the list of the kubelet: tags and lengths of the device, its id and its health, and "Unhealthy".
 DEVICE_BYTES = 15
@@ -19,6 +22,64 @@ def most_devices(name):
         if size > LIST_MAX:
             return count
         count += 1
+
+
+def value_of(text):
+    """A limit in words: bytes, microseconds, or a plain number; None if it is none."""
+    units = {"MiB": 1 << 20, "KiB": 1 << 10, "s": 1000000, "ms": 1000, "bytes": 1, "deep": 1, "": 1}
+    match = re.match(r"(?:[a-z]+ in )?(?P<number>[\d,]+) ?(?P<unit>[A-Za-z]*)$", text)
+    return int(match["number"].replace(",", "")) * units[match["unit"]] if match else None
+
+
+def constant(name, path, seen=()):
+    """The value of a macro; others in it are looked for in the same file, and where it includes them from."""
+    if name == "USEC_PER_SEC" or name == "USEC_PER_MSEC":
+        return 1000000 if name == "USEC_PER_SEC" else 1000
+    with open(os.path.join(ROOT, path)) as file:
+        found = re.search(rf"^#define {name} +(.*?)(?: */\*.*)?$", file.read(), re.M)
+    text = re.sub(r"\(size_t\)|(?<=\d)U?L*\b", "", found[1])
+    return eval(re.sub(r"[A-Z_]{3,}", lambda word: str(constant(word[0], path)), text), {"__builtins__": {}})
+
+
+class Page(unittest.TestCase):
+    """docs/limits.md: a row is | limit | value | beyond it | set by | tests |."""
+
+    def rows(self):
+        with open(os.path.join(ROOT, "docs/limits.md")) as file:
+            for line in file:
+                cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+                if line.startswith("|") and len(cells) == 5 and cells[0] != "limit" and not set(line) <= set("|-\n"):
+                    yield cells
+
+    def test_values(self):
+        compared = 0
+        for limit, value, beyond, place, tests in self.rows():
+            with self.subTest(limit):
+                self.assertTrue(beyond and tests)
+                setting = re.fullmatch(r"`(\w+)=` in `(\S+)`", place)
+                macro = re.fullmatch(r"`([A-Z_]+)` in `(\S+)`", place)
+                if setting:
+                    with open(os.path.join(ROOT, setting[2])) as file:
+                        self.assertIn(f"\n{setting[1]}={value}\n", file.read())
+                elif macro:
+                    # "500 in 10 s": what is counted.
+                    self.assertEqual(value_of(re.sub(r"(?<=^\d{3}) in .*", "", value)), constant(macro[1], macro[2]))
+                else:
+                    self.assertTrue(os.path.exists(os.path.join(ROOT, re.search(r"`(\S+)`", place)[1])))
+                compared += bool(setting or macro)
+        self.assertGreater(compared, 35)
+
+    def test_tests(self):
+        for limit, _, _, _, tests in self.rows():
+            path = None
+            for word in re.findall(r"`(\S+)`", tests):
+                with self.subTest(f"{limit}: {word}"):
+                    if "/" in word:
+                        path = os.path.join(ROOT, word)
+                        continue
+                    with open(path) as file:
+                        self.assertRegex(file.read(), rf"(?:static void|def) {word}\(")
+            self.assertTrue(path, limit)
 
 
 class Limits(NodeTest):
@@ -41,6 +102,16 @@ class Limits(NodeTest):
         self.assertIn("1000 resources", answer.stdout)
         self.node.configure(*(static(f"r{i}", 1) for i in range(1001)))
         self.assert_refused("1000")
+
+    def test_P10_greatest_numbers(self):
+        # The greatest count passes where its list is short enough, which it is for replicas alone.
+        for most, text, words in ((200000, "match = ( { count = %d; } );", str(LIST_MAX)),
+                                  (100000, 'match = "x"; share = { replicas = %d; };', None)):
+            for number, refusal in ((most, words), (most + 1, f"from 1 to {most}")):
+                self.node.configure('{ name = "vendor.example/a"; driver = "static"; %s }' % (text % number))
+                answer = self.check()
+                self.assertEqual(answer.returncode, 78 if refusal else 0, answer.stderr)
+                self.assertIn(refusal or "", answer.stderr)
 
     def test_P10_list_of_4_MiB(self):
         count = most_devices("a")

@@ -14,9 +14,9 @@ SENT_MAX_MB = 2048
 GPU, OTHER = "vendor.example/gpu", "vendor.example/other"
 
 
-def limit_of(text):
-    """Soft and hard, of the data of a process, in the words of /proc/PID/limits."""
-    return next(line[len("Max data size"):].split()[:2] for line in text.splitlines() if line.startswith("Max data size"))
+def limit_of(text, what="Max data size"):
+    """Soft and hard, in the words of /proc/PID/limits."""
+    return next(line[len(what):].split()[:2] for line in text.splitlines() if line.startswith(what))
 
 
 @unittest.skipIf(SANITIZED, "a sanitizer reserves more than any ceiling")
@@ -89,8 +89,10 @@ class MemoryCeiling(NodeTest):
         before = self.serve(static("gpu", 1, 'health = ( { probe = "exec"; command = [ "/bin/sh", "-c", '
                                              f'"cat /proc/self/limits > {self.seen}/new && mv {self.seen}/new {self.seen}/limits" ]; }} );'), gpu=1)
         with open(f"/proc/{before[GPU]['pid']}/limits") as file:
-            own = limit_of(file.read())
+            text = file.read()
+        own = limit_of(text)
         self.assertEqual(own[0], str(CEILING_MB << 20))
+        self.assertEqual(limit_of(text, "Max open files")[0], "1024")
         until(lambda: os.path.exists(self.seen + "/limits"), "the program to have run")
         with open(self.seen + "/limits") as file:
             self.assertEqual(limit_of(file.read()), [own[1], own[1]])

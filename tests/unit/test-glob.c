@@ -63,6 +63,27 @@ static void test_matching(void **state)
 	expect("/dev/[", "");
 }
 
+static void test_too_many(void **state)
+{
+	_cleanup_scan_ struct scan scan = { .root = host_root };
+	_cleanup_strings_ struct strings paths = { 0 };
+	struct error error;
+	char name[64];
+
+	host_mkdir("/many");
+	for (unsigned i = 0; i <= GLOB_MATCHES_MAX; i++) {
+		(void)snprintf(name, sizeof(name), "%s/many/%u", host_root, i);
+		assert_int_equal(mknod(name, S_IFREG | 0600, 0), 0);
+	}
+	assert_int_equal(glob_expand(&scan, "/many/*", &paths, &error), -E2BIG);
+	assert_non_null(strstr(error.message, "more than 100000 paths"));
+	(void)snprintf(name, sizeof(name), "%s/many/0", host_root);
+	assert_int_equal(unlink(name), 0);
+	strings_done(&paths);
+	assert_int_equal(glob_expand(&scan, "/many/*", &paths, &error), 0);
+	assert_int_equal(paths.count, GLOB_MATCHES_MAX);
+}
+
 static void test_links_stay_inside(void **state)
 {
 	host_mkdir("/dev/by-id");
@@ -119,6 +140,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_matching, host_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_too_many, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_links_stay_inside, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_unreadable, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(

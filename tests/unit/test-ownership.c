@@ -5,6 +5,9 @@
  */
 #include "host-fixture.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+
 #include "common/log.h"
 #include "common/sealed.h"
 #include "drivers/claims.h"
@@ -169,6 +172,17 @@ static void test_definition(void **state)
 	}
 }
 
+static void expect_size(off_t size, int result)
+{
+	_cleanup_close_ int fd = memfd_create("claims", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct claims_list *list = NULL;
+
+	assert_int_equal(ftruncate(fd, size), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
+	assert_int_equal(claims_list_read(fd, &list), result);
+	assert_null(list);
+}
+
 static void test_hostile(void **state)
 {
 	static const struct {
@@ -194,6 +208,9 @@ static void test_hostile(void **state)
 		assert_null(list);
 	}
 	assert_int_equal(claims_list_read(STDIN_FILENO, &list), -EBADMSG);
+	expect_size(CLAIMS_BYTES_MAX + 1, -EFBIG);
+	/* All of it is NULs. */
+	expect_size(CLAIMS_BYTES_MAX, -EBADMSG);
 	list = claims_list_free(read_list(""));
 	list = read_list("x\t\t/a\n");
 	assert_int_equal(list->n_devices, 1);

@@ -126,16 +126,16 @@ bool rpc_is_held_up(void)
 	unsigned now = atomic_load_explicit(&delivered, memory_order_relaxed);
 	uint64_t spent;
 	clockid_t clock;
+	bool held_up;
 
 	if (!the_queue || pthread_getcpuclockid(the_thread, &clock) != 0)
 		return false;
 	spent = now_usec(clock);
-	if (now == delivered_before && spent >= spent_before + HELD_UP_MIN)
-		return true;
-	if (now != delivered_before)
+	held_up = now == delivered_before && spent >= spent_before + HELD_UP_MIN;
+	if (held_up || now != delivered_before)
 		spent_before = spent;
 	delivered_before = now;
-	return false;
+	return held_up;
 }
 
 void rpc_stop(void)

@@ -39,9 +39,9 @@ enum rpc_status {
  * caller's to keep. Returns 0 or negative errno. */
 int rpc_start(bool lazy_timers);
 
-/* Whether the queue's thread has worked for a second without delivering anything, since this was
- * asked for the first time in that time: somebody sends faster than gRPC reads, and it reads nobody
- * else's socket as long as it finds something in that one. For one thread to ask, now and then. */
+/* Whether the queue's thread has worked for a second without delivering anything, since it last did
+ * or since this was last true: somebody sends faster than gRPC reads, and it reads nobody else's
+ * socket as long as it finds something in that one. For one thread to ask, now and then. */
 bool rpc_is_held_up(void);
 
 /* Ends the queue and its thread; no handler runs any more. Servers and clients must have been

@@ -6,10 +6,12 @@ import socket
 import threading
 import unittest
 
-from http2 import CONTINUATION, DATA, END_HEADERS, HEADERS, PING, SETTINGS, frame, literal
+from http2 import CONTINUATION, DATA, END_HEADERS, HEADERS, PING, SETTINGS, frame, literal, literal_head
 from node import SANITIZED, NodeTest, children_of, process_status, static, until
 
 GROWTH_KB = 8192
+# What has come of a header is kept until the connection ends: less than the ceiling (test_memory_ceiling.py).
+FLOOD_KB = 500 << 10
 NAMES = ("a", "b", "c")
 BEGIN = frame(SETTINGS, 0, 0)
 OK = frame(HEADERS, END_HEADERS, 1, literal(":status", "200") + literal("content-type", "application/grpc"))
@@ -18,10 +20,12 @@ TRIES = 3
 
 
 class FalseKubelet:
-    """Answers each connection with the bytes, or, without any, never; `rude`: closes it with what came unread."""
+    """Answers each connection with the bytes, or, without any, never; `rude`: closes it with what came unread; `more`:
+    is sent after the answer, again and again."""
 
-    def __init__(self, path, answer=b"", rude=False):
-        self.answer, self.rude, self.calls, self.open = answer, rude, 0, []
+    def __init__(self, path, answer=b"", rude=False, more=b""):
+        self.answer, self.rude, self.more, self.calls, self.open = answer, rude, more, 0, []
+        self.senders, self.stopping = [], threading.Event()
         self.listener = socket.socket(socket.AF_UNIX)
         self.path = path
         self.listener.bind(path)
@@ -43,14 +47,32 @@ class FalseKubelet:
                     peer.sendall(self.answer)
             except OSError:
                 pass
+            if self.more:
+                self.senders.append(threading.Thread(target=self.send_without_end, args=(peer,)))
+                self.senders[-1].start()
             if self.rude:
                 peer.close()
             else:
                 self.open.append(peer)
 
+    def send_without_end(self, peer):
+        rest = b""
+        try:
+            while not self.stopping.is_set():
+                rest = rest or memoryview(self.more)
+                try:
+                    rest = rest[peer.send(rest):]
+                except socket.timeout:
+                    pass
+        except OSError:
+            pass
+
     def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)
         self.thread.join()
+        self.stopping.set()
+        for sender in self.senders:
+            sender.join()
         self.listener.close()
         for peer in self.open:
             peer.close()
@@ -75,17 +97,20 @@ class HostileKubelet(NodeTest):
         pids = [self.node.daemon.pid, *children_of(self.node.daemon.pid)]
         return {pid: int(process_status(pid)["RssAnon"].split()[0]) for pid in pids}
 
-    def bears(self, answer=b"", rude=False, until_this=None):
+    def nobody_was_answered(self):
+        return all("did not answer Register within 20 s" in r["reason"] for r in self.node.status()["resources"])
+
+    def bears(self, answer=b"", rude=False, more=b"", until_this=None, growth=GROWTH_KB):
         # gRPC starts with the first call.
         memory = None
-        kubelet = FalseKubelet(self.node.plugins + "/kubelet.sock", answer, rude)
+        kubelet = FalseKubelet(self.node.plugins + "/kubelet.sock", answer, rude, more)
         try:
             until(lambda: kubelet.calls >= len(NAMES), "all to register")
             memory = self.memory()
             until(until_this or (lambda: kubelet.calls >= TRIES * len(NAMES)), "all to register again")
             if not SANITIZED:
                 for pid, now in self.memory().items():
-                    self.assertLess(now - memory[pid], GROWTH_KB)
+                    self.assertLess(now - memory[pid], growth)
         finally:
             kubelet.close()
         self.node.start_kubelet()
@@ -94,11 +119,14 @@ class HostileKubelet(NodeTest):
             self.assertEqual((resource["pid"], resource["restarts"]), (self.pids[name], 0), name)
 
     def test_P16_never_answers(self):
-        self.bears(until_this=lambda: all("did not answer Register within 20 s" in r["reason"]
-                                          for r in self.node.status()["resources"]))
+        self.bears(until_this=self.nobody_was_answered)
 
     def test_P16_resets(self):
         self.bears(b"\0", rude=True)
+
+    def test_P16_a_header_that_never_ends(self):
+        self.bears(BEGIN + frame(HEADERS, 0, 1, literal_head("x", 1 << 30)), more=frame(CONTINUATION, 0, 1, b"a" * 16384),
+                   until_this=self.nobody_was_answered, growth=FLOOD_KB)
 
     def test_P16_closes_at_once(self):
         self.bears(rude=True)

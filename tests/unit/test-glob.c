@@ -68,7 +68,7 @@ static void test_too_many(void **state)
 	_cleanup_scan_ struct scan scan = { .root = host_root };
 	_cleanup_strings_ struct strings paths = { 0 };
 	struct error error;
-	char name[64];
+	char name[128];
 
 	host_mkdir("/many");
 	for (unsigned i = 0; i <= GLOB_MATCHES_MAX; i++) {

@@ -21,7 +21,7 @@ static void test_garbage_peer(void **state)
 		assert_int_equal(
 			socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
 			0);
-		assert_int_equal(rpc_server_add(f->server, pair[0], 7), 0);
+		assert_int_equal(rpc_server_add_stranger(f->server, pair[0], 7), 0);
 		assert_true(send(pair[1], garbage[i], strlen(garbage[i]), MSG_NOSIGNAL) > 0);
 		(void)recv(pair[1], buffer, sizeof(buffer), 0);
 		close_fd(pair[1]);
@@ -29,6 +29,30 @@ static void test_garbage_peer(void **state)
 	call(f, "/t.T/Echo", "fine", 0);
 	wait_for(f, &f->results, 1);
 	assert_string_equal(f->reply, "fine");
+}
+
+static void test_strangers_are_served(void **state)
+{
+	struct fixture *f = *state;
+	struct rpc_client *client;
+	int pair[2];
+
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	assert_int_equal(rpc_server_add_stranger(f->server, pair[0], 7), 0);
+	assert_int_equal(rpc_client_new(pair[1], &client), 0);
+	assert_int_equal(rpc_client_call(client, "/t.T/Echo", (const uint8_t *)"hello", 5, 0,
+				 on_result, f),
+		0);
+	wait_for(f, &f->results, 1);
+	assert_string_equal(f->reply, "hello");
+	assert_false(rpc_is_held_up());
+	rpc_client_free(client);
+	/* Another one may not have been given to gRPC when the server is freed. */
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	assert_int_equal(rpc_server_add_stranger(f->server, pair[0], 7), 0);
+	close_fd(pair[1]);
 }
 
 static void test_connections_are_bounded(void **state)
@@ -77,6 +101,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_garbage_peer, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_strangers_are_served, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_connections_are_bounded, setup, teardown),
 	};
 

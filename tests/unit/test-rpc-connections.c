@@ -41,8 +41,8 @@ static void test_strangers_are_served(void **state)
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	assert_int_equal(rpc_server_add_stranger(f->server, pair[0], 7), 0);
 	assert_int_equal(rpc_client_new(pair[1], &client), 0);
-	assert_int_equal(rpc_client_call(client, "/t.T/Echo", (const uint8_t *)"hello", 5, 0,
-				 on_result, f),
+	assert_int_equal(
+		rpc_client_call(client, "/t.T/Echo", (const uint8_t *)"hello", 5, 0, on_result, f),
 		0);
 	wait_for(f, &f->results, 1);
 	assert_string_equal(f->reply, "hello");

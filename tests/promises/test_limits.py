@@ -31,12 +31,15 @@ def value_of(text):
     return int(match["number"].replace(",", "")) * units[match["unit"]] if match else None
 
 
-def constant(name, path, seen=()):
-    """The value of a macro; others in it are looked for in the same file, and where it includes them from."""
-    if name == "USEC_PER_SEC" or name == "USEC_PER_MSEC":
-        return 1000000 if name == "USEC_PER_SEC" else 1000
+def constant(name, path):
+    """The value of a macro; others in it are in the same file, but for units of time."""
+    units = {"USEC_PER_SEC": 1000000, "USEC_PER_MSEC": 1000}
+    if name in units:
+        return units[name]
     with open(os.path.join(ROOT, path)) as file:
         found = re.search(rf"^#define {name} +(.*?)(?: */\*.*)?$", file.read(), re.M)
+    if not found:
+        raise AssertionError(f"{path} does not define {name}")
     text = re.sub(r"\(size_t\)|(?<=\d)U?L*\b", "", found[1])
     return eval(re.sub(r"[A-Z_]{3,}", lambda word: str(constant(word[0], path)), text), {"__builtins__": {}})
 

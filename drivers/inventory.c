@@ -161,8 +161,7 @@ static int renew_snapshot(struct inventory *inventory)
 	struct snapshot *snapshot;
 	int r;
 
-	r = unit_list_snapshot(&inventory->list,
-		inventory->snapshot ? inventory->snapshot->generation + 1 : 0, &snapshot);
+	r = unit_list_snapshot(&inventory->list, inventory->snapshot, &snapshot);
 	if (r < 0)
 		return r;
 	(void)snapshot_unref(inventory->snapshot);

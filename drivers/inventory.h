@@ -26,6 +26,8 @@ struct snapshot_unit {
 	uint64_t since;     /* CLOCK_REALTIME microseconds of the last change of health */
 };
 
+struct snapshot_devices;
+
 struct snapshot {
 	atomic_uint references;
 	uint64_t generation;         /* grows by one with every change */
@@ -33,13 +35,22 @@ struct snapshot {
 	struct snapshot_unit *units; /* sorted by id (strcmp) */
 	size_t n_units;
 	/* private */
-	void *holder; /* keeps devices and reasons alive */
+	struct snapshot_devices *devices; /* keeps them alive; NULL: somebody else does */
+	char *reasons;                    /* keeps them alive, in one block */
 };
 
 struct snapshot *snapshot_ref(struct snapshot *snapshot);
 struct snapshot *snapshot_unref(struct snapshot *snapshot);
 DEFINE_CLEANUP(struct snapshot *, snapshot_unref)
 #define _cleanup_snapshot_ _cleanup_(snapshot_unrefp)
+
+/* Makes a complete snapshot keep its devices alive: together with `previous`, if that has the very
+ * same ones. Once for each snapshot. Returns 0 or -ENOMEM. */
+int snapshot_keep_devices(struct snapshot *snapshot, const struct snapshot *previous);
+
+/* Whether unit i of the one is the same device as unit i of the other for all i, as it is where
+ * only health has changed. Takes no time; false if it is not known. `a` NULL: no. */
+bool snapshot_shares_devices(const struct snapshot *a, const struct snapshot *b);
 
 /* Whether both have the same devices in the same state of being there; `a` NULL: no. */
 bool snapshot_same_devices(const struct snapshot *a, const struct snapshot *b);

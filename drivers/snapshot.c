@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshots: what other threads may see of an inventory. The devices are shared by reference, the
- * reasons lie in one block (`holder`), and nothing in it changes after it was made.
+ * Snapshots: what other threads may see of an inventory. Nothing in one changes after it was made.
+ * Those that differ in health only keep their devices together, so that a change of one among many
+ * does not touch them all.
  */
 #include "drivers/inventory.h"
+
+struct snapshot_devices {
+	atomic_uint references;
+	size_t count;
+	struct device *items[];
+};
 
 struct snapshot *snapshot_ref(struct snapshot *snapshot)
 {
@@ -11,17 +18,63 @@ struct snapshot *snapshot_ref(struct snapshot *snapshot)
 	return snapshot;
 }
 
+static void devices_unref(struct snapshot_devices *devices)
+{
+	if (!devices ||
+		atomic_fetch_sub_explicit(&devices->references, 1, memory_order_acq_rel) > 1)
+		return;
+	for (size_t i = 0; i < devices->count; i++)
+		(void)device_unref(devices->items[i]);
+	free(devices);
+}
+
 struct snapshot *snapshot_unref(struct snapshot *snapshot)
 {
 	if (!snapshot ||
 		atomic_fetch_sub_explicit(&snapshot->references, 1, memory_order_acq_rel) > 1)
 		return NULL;
-	for (size_t i = 0; i < snapshot->n_units; i++)
-		(void)device_unref((struct device *)snapshot->units[i].device);
+	devices_unref(snapshot->devices);
 	free(snapshot->units);
-	free(snapshot->holder);
+	free(snapshot->reasons);
 	free(snapshot);
 	return NULL;
+}
+
+static bool has_devices_of(const struct snapshot *snapshot, const struct snapshot *other)
+{
+	if (!other || !other->devices || other->n_units != snapshot->n_units)
+		return false;
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		if (snapshot->units[i].device != other->units[i].device)
+			return false;
+	return true;
+}
+
+int snapshot_keep_devices(struct snapshot *snapshot, const struct snapshot *previous)
+{
+	struct snapshot_devices *devices;
+
+	assert(!snapshot->devices);
+
+	if (has_devices_of(snapshot, previous)) {
+		snapshot->devices = previous->devices;
+		atomic_fetch_add_explicit(&snapshot->devices->references, 1, memory_order_relaxed);
+		return 0;
+	}
+	devices = malloc(sizeof(*devices) + snapshot->n_units * sizeof(devices->items[0]));
+	if (!devices)
+		return -ENOMEM;
+	atomic_init(&devices->references, 1);
+	devices->count = snapshot->n_units;
+	for (size_t i = 0; i < devices->count; i++)
+		devices->items[i] = device_ref((struct device *)snapshot->units[i].device);
+	snapshot->devices = devices;
+	return 0;
+}
+
+bool snapshot_shares_devices(const struct snapshot *a, const struct snapshot *b)
+{
+	return a && a->devices && a->devices == b->devices;
 }
 
 bool snapshot_same_devices(const struct snapshot *a, const struct snapshot *b)

@@ -324,47 +324,6 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 	return changed;
 }
 
-int unit_list_snapshot(const struct unit_list *list, uint64_t generation, struct snapshot **ret)
-{
-	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
-	size_t size = 1;
-	char *reasons;
-
-	snapshot = calloc(1, sizeof(*snapshot));
-	if (!snapshot)
-		return -ENOMEM;
-	atomic_init(&snapshot->references, 1);
-	snapshot->generation = generation;
-	snapshot->shared = declaration_is_shared(list->declaration);
-	for (size_t i = 0; i < list->n_units; i++)
-		if (list->units[i]->reason)
-			size += strlen(list->units[i]->reason) + 1;
-	snapshot->units = calloc(list->n_units + 1, sizeof(*snapshot->units));
-	snapshot->holder = reasons = malloc(size);
-	if (!snapshot->units || !reasons)
-		return -ENOMEM;
-	for (; snapshot->n_units < list->n_units; snapshot->n_units++) {
-		const struct unit *unit = list->units[snapshot->n_units];
-		struct snapshot_unit *seen = &snapshot->units[snapshot->n_units];
-
-		*seen = (struct snapshot_unit){
-			.device = device_ref(unit->device),
-			.replicas = declaration_replicas(list->declaration, unit->device->id),
-			.present = unit->present,
-			.may_be_gone = unit_may_be_gone(unit),
-			.healthy = unit->healthy,
-			.foreign = unit->owner_name != NULL,
-			.since = unit->since,
-		};
-		if (!unit->reason)
-			continue;
-		seen->reason = reasons;
-		reasons = stpcpy(reasons, unit->reason) + 1;
-	}
-	*ret = TAKE_PTR(snapshot);
-	return 0;
-}
-
 void unit_list_done(struct unit_list *list)
 {
 	for (size_t i = 0; i < list->n_units; i++)

@@ -70,5 +70,7 @@ bool unit_may_be_gone(const struct unit *unit);
 /* Works out how the unit is from what is known. Returns 1 if that changed, 0 or -ENOMEM. */
 int unit_evaluate(struct unit *unit);
 
-int unit_list_snapshot(const struct unit_list *list, uint64_t generation, struct snapshot **ret);
+/* The list as it is now. `previous` is the snapshot before, or NULL. Returns 0 or -ENOMEM. */
+int unit_list_snapshot(
+	const struct unit_list *list, const struct snapshot *previous, struct snapshot **ret);
 void unit_list_done(struct unit_list *list);

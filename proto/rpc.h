@@ -97,8 +97,9 @@ void rpc_server_end_session(struct rpc_server *server, uint64_t session);
  * stream that is slow to read gets the newest message when it is ready for one, never a queue. */
 void rpc_publish(struct rpc_server *server, uint8_t *data, size_t size);
 
-/* Whether these bytes were published last. */
-bool rpc_is_newest(struct rpc_server *server, const uint8_t *data, size_t size);
+/* What was published last, NULL before the first. For the thread that publishes, until it does so
+ * again. */
+const uint8_t *rpc_newest(const struct rpc_server *server, size_t *ret_size);
 
 /* Ends streams with UNAVAILABLE, waits at most `grace` microseconds for calls, cancels the rest. No
  * handler is called for a new call afterwards. Calls whose answer was put off must have been

@@ -301,15 +301,10 @@ void rpc_publish(struct rpc_server *server, uint8_t *data, size_t size)
 	(void)pthread_mutex_unlock(&server->lock);
 }
 
-bool rpc_is_newest(struct rpc_server *server, const uint8_t *data, size_t size)
+const uint8_t *rpc_newest(const struct rpc_server *server, size_t *ret_size)
 {
-	bool same;
-
-	(void)pthread_mutex_lock(&server->lock);
-	same = server->newest_number > 0 && GRPC_SLICE_LENGTH(server->newest) == size &&
-		memcmp(GRPC_SLICE_START_PTR(server->newest), data, size) == 0;
-	(void)pthread_mutex_unlock(&server->lock);
-	return same;
+	*ret_size = GRPC_SLICE_LENGTH(server->newest);
+	return server->newest_number > 0 ? GRPC_SLICE_START_PTR(server->newest) : NULL;
 }
 
 static struct timespec time_in(uint64_t usec)

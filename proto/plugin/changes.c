@@ -54,9 +54,11 @@ static void compare(const struct snapshot_unit *before, const struct snapshot_un
 void changes_log(const struct snapshot *before, const struct snapshot *after)
 {
 	size_t counts[CHANGES] = {}, i = 0, k = 0, n_before = before ? before->n_units : 0;
+	bool shared = snapshot_shares_devices(before, after);
 
 	while (i < n_before || k < after->n_units) {
-		int order = i >= n_before ? 1
+		int order = shared      ? 0
+			: i >= n_before ? 1
 			: k >= after->n_units
 			? -1
 			: strcmp(before->units[i].device->id, after->units[k].device->id);

@@ -105,27 +105,113 @@ static unsigned n_offered(const struct snapshot *snapshot, size_t unit)
 	return snapshot->units[unit].foreign ? 0 : snapshot->units[unit].replicas;
 }
 
-int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret_size)
+static int check_size(size_t size)
+{
+	return size > RPC_KUBELET_MESSAGE_MAX ? -E2BIG : 0;
+}
+
+static size_t unit_size(const struct snapshot *snapshot, size_t unit)
 {
 	char id[OFFERED_ID_MAX + 1];
+	size_t size = 0;
+
+	for (unsigned replica = 0; replica < n_offered(snapshot, unit); replica++) {
+		snapshot_offered_id(snapshot, unit, replica, id);
+		size += string_size(device_size(&snapshot->units[unit], strlen(id)));
+	}
+	return size;
+}
+
+static uint8_t *put_unit(uint8_t *p, const struct snapshot *snapshot, size_t unit)
+{
+	char id[OFFERED_ID_MAX + 1];
+
+	for (unsigned replica = 0; replica < n_offered(snapshot, unit); replica++) {
+		snapshot_offered_id(snapshot, unit, replica, id);
+		p = put_device(p, &snapshot->units[unit], id);
+	}
+	return p;
+}
+
+int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret_size)
+{
 	size_t size = 0;
 	uint8_t *data, *p;
 
 	for (size_t i = 0; i < snapshot->n_units; i++)
-		for (unsigned replica = 0; replica < n_offered(snapshot, i); replica++) {
-			snapshot_offered_id(snapshot, i, replica, id);
-			size += string_size(device_size(&snapshot->units[i], strlen(id)));
-		}
-	if (size > RPC_KUBELET_MESSAGE_MAX)
+		size += unit_size(snapshot, i);
+	if (check_size(size) < 0)
 		return -E2BIG;
 	p = data = malloc(size ? size : 1);
 	if (!data)
 		return -ENOMEM;
 	for (size_t i = 0; i < snapshot->n_units; i++)
-		for (unsigned replica = 0; replica < n_offered(snapshot, i); replica++) {
-			snapshot_offered_id(snapshot, i, replica, id);
-			p = put_device(p, &snapshot->units[i], id);
+		p = put_unit(p, snapshot, i);
+	assert(p == data + size);
+	*ret_data = data;
+	*ret_size = size;
+	return 0;
+}
+
+/* Of the same device. */
+static bool looks_the_same(const struct snapshot *a, const struct snapshot *b, size_t unit)
+{
+	return a->units[unit].healthy == b->units[unit].healthy &&
+		n_offered(a, unit) == n_offered(b, unit);
+}
+
+/* Behind the records of a unit in a list of ours. */
+static const uint8_t *skip_records(const uint8_t *p, unsigned n)
+{
+	for (; n > 0; n--) {
+		size_t size = 0;
+		unsigned shift = 0;
+
+		assert(*p == TAG_DEVICES);
+		for (p++; *p & 0x80; p++, shift += 7)
+			size |= (size_t)(*p & 0x7f) << shift;
+		size |= (size_t)*p++ << shift;
+		p += size;
+	}
+	return p;
+}
+
+static uint8_t *put_bytes(uint8_t *p, const uint8_t *begin, const uint8_t *end)
+{
+	memcpy(p, begin, (size_t)(end - begin));
+	return p + (end - begin);
+}
+
+int list_encode_change(const struct snapshot *before, const uint8_t *list, size_t size,
+	const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret_size)
+{
+	const uint8_t *old = list, *kept = list, *end = list + size;
+	uint8_t *data, *p;
+
+	if (!snapshot_shares_devices(before, snapshot) || before->shared != snapshot->shared)
+		return list_encode(snapshot, ret_data, ret_size);
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		if (!looks_the_same(before, snapshot, i))
+			size += unit_size(snapshot, i) - unit_size(before, i);
+	if (check_size(size) < 0)
+		return -E2BIG;
+	p = data = malloc(size ? size : 1);
+	if (!data)
+		return -ENOMEM;
+	for (size_t i = 0; i < snapshot->n_units; i++) {
+		bool same = looks_the_same(before, snapshot, i);
+
+		/* What is alike is copied in one go, when something comes that is not. */
+		if (!same)
+			p = put_bytes(p, kept, old);
+		old = skip_records(old, n_offered(before, i));
+		if (!same) {
+			p = put_unit(p, snapshot, i);
+			kept = old;
 		}
+	}
+	assert(old == end);
+	p = put_bytes(p, kept, end);
 	assert(p == data + size);
 	*ret_data = data;
 	*ret_size = size;

@@ -80,13 +80,13 @@ int publish_propose(struct plugin *plugin, struct snapshot *snapshot)
 	struct publishing *publishing = &plugin->publishing;
 	int r;
 
-	/* What was published once has to be taken back, too. */
-	if (!publishing->text && !publication_is_wanted(plugin->edition->declaration, snapshot))
-		return 0;
 	if (publishing->edition == plugin->edition &&
 		snapshot_same_devices(publishing->snapshot, snapshot))
 		return publishing->waiting;
-	r = propose(plugin, snapshot);
+	/* What was published once has to be taken back, too. */
+	r = publishing->text || publication_is_wanted(plugin->edition->declaration, snapshot)
+		? propose(plugin, snapshot)
+		: 0;
 	if (r < 0) {
 		publishing->waiting = publishing->made = false;
 		log_error("files for the devices cannot be made: %s; containers are given device "

@@ -374,22 +374,24 @@ int service_announce(struct service *service, const char *resource, const char *
 
 int service_offer(struct service *service, struct offer *offer)
 {
-	struct offer *previous;
+	struct offer *previous = service->offer;
+	const uint8_t *newest;
 	uint8_t *list;
-	size_t size;
+	size_t size, newest_size;
 	int r;
 
-	r = list_encode(offer->snapshot, &list, &size);
+	newest = rpc_newest(service->server, &newest_size);
+	r = list_encode_change(previous ? previous->snapshot : NULL, newest, newest_size,
+		offer->snapshot, &list, &size);
 	if (r < 0)
 		return r;
 	/* Handlers see the new state before the kubelet can act on the new list. */
 	(void)pthread_mutex_lock(&service->lock);
-	previous = service->offer;
 	service->offer = offer_ref(offer);
 	(void)pthread_mutex_unlock(&service->lock);
 	offer_unref(previous);
 
-	if (rpc_is_newest(service->server, list, size)) {
+	if (newest && newest_size == size && memcmp(newest, list, size) == 0) {
 		free(list);
 		return 0;
 	}

@@ -106,6 +106,105 @@ static void test_too_long_a_list_is_refused(void **state)
 	device_unref(device);
 }
 
+/* Devices are sent one by one or as replicas, are of all sizes, and change in every way. */
+static void fill(struct snapshot *snapshot, struct device *const *devices, size_t n)
+{
+	snapshot->n_units = n;
+	for (size_t i = 0; i < n; i++)
+		snapshot->units[i] = (struct snapshot_unit){
+			.device = devices[i],
+			.replicas = snapshot->shared ? (unsigned)(i % 13) : 1,
+			.healthy = rand() % 4 > 0,
+			.foreign = rand() % 8 == 0,
+		};
+}
+
+static void assert_encoded_alike(const struct snapshot *before, const struct snapshot *after)
+{
+	_cleanup_free_ uint8_t *old = NULL, *whole = NULL, *changed = NULL;
+	size_t old_size, whole_size, changed_size;
+
+	assert_int_equal(list_encode(before, &old, &old_size), 0);
+	assert_int_equal(list_encode(after, &whole, &whole_size), 0);
+	assert_int_equal(
+		list_encode_change(before, old, old_size, after, &changed, &changed_size), 0);
+	assert_int_equal(changed_size, whole_size);
+	assert_memory_equal(changed, whole, whole_size);
+}
+
+static struct snapshot *new_snapshot(bool shared, struct device *const *devices, size_t n)
+{
+	struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
+
+	assert_non_null(snapshot);
+	atomic_init(&snapshot->references, 1);
+	snapshot->shared = shared;
+	snapshot->units = calloc(n + 1, sizeof(snapshot->units[0]));
+	assert_non_null(snapshot->units);
+	fill(snapshot, devices, n);
+	return snapshot;
+}
+
+static void test_a_change_is_encoded_like_the_whole(void **state)
+{
+	enum { DEVICES = 40, ROUNDS = 300 };
+	static const int several[] = { 3, 0, 200, 3 };
+	struct device *devices[DEVICES];
+
+	for (size_t i = 0; i < DEVICES; i++) {
+		char id[DEVICE_ID_MAX + 1];
+
+		/* Records below and above the 127 bytes that one byte of length can tell. */
+		(void)snprintf(id, sizeof(id), "%02zu%.*s", i, (int)(i % 60),
+			"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+		devices[i] = make_device(id, several, i % 5);
+	}
+	for (size_t round = 0; round < ROUNDS; round++) {
+		size_t n = round % DEVICES;
+		struct snapshot *before = new_snapshot(round % 2, devices, n);
+		struct snapshot *after = new_snapshot(round % 2, devices, n);
+		struct snapshot *other = new_snapshot(round % 3 == 0, devices + 1, n / 2);
+
+		assert_int_equal(snapshot_keep_devices(before, NULL), 0);
+		assert_int_equal(snapshot_keep_devices(after, before), 0);
+		assert_int_equal(snapshot_keep_devices(other, after), 0);
+		assert_true(snapshot_shares_devices(before, after));
+		assert_true(n == 0 || !snapshot_shares_devices(after, other));
+		assert_encoded_alike(before, before);
+		assert_encoded_alike(before, after);
+		assert_encoded_alike(after, other);
+		snapshot_unref(before);
+		snapshot_unref(after);
+		snapshot_unref(other);
+	}
+	for (size_t i = 0; i < DEVICES; i++)
+		device_unref(devices[i]);
+}
+
+static void test_too_long_a_change_is_refused(void **state)
+{
+	struct device *device = make_device("0123456789", NULL, 0);
+	struct snapshot *before = new_snapshot(true, &device, 1);
+	struct snapshot *after = new_snapshot(true, &device, 1);
+	uint8_t *list, *changed = NULL;
+	size_t size, changed_size = 0;
+
+	before->units[0].foreign = after->units[0].foreign = false;
+	before->units[0].replicas = after->units[0].replicas = 140000;
+	before->units[0].healthy = true;
+	after->units[0].healthy = false;
+	assert_int_equal(snapshot_keep_devices(before, NULL), 0);
+	assert_int_equal(snapshot_keep_devices(after, before), 0);
+	assert_int_equal(list_encode(before, &list, &size), 0);
+	assert_int_equal(
+		list_encode_change(before, list, size, after, &changed, &changed_size), -E2BIG);
+	assert_null(changed);
+	free(list);
+	snapshot_unref(before);
+	snapshot_unref(after);
+	device_unref(device);
+}
+
 static void test_response(void **state)
 {
 	struct device_node nodes[] = {
@@ -203,6 +302,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_too_long_a_list_is_refused),
+		cmocka_unit_test(test_a_change_is_encoded_like_the_whole),
+		cmocka_unit_test(test_too_long_a_change_is_refused),
 		cmocka_unit_test(test_response),
 		cmocka_unit_test(test_response_refuses_bad_text),
 		cmocka_unit_test(test_unpack_is_bounded),

@@ -217,18 +217,20 @@ int memory_write(const struct memory *memory, int fd)
 
 static int read_verdict(struct memory_unit *unit, json_t *json)
 {
-	const char *key, *reason = NULL;
+	const char *key, *reason;
+	json_t *said = NULL; /* null where it is healthy */
 	struct verdict verdict = { .known = true };
 	char text[REASON_MAX];
 	uint64_t probe;
 	int healthy, streak;
 
-	if (json_unpack(json, "{s:s, s:b, s:i, s?:s}", "probe", &key, "healthy", &healthy, "streak",
-		    &streak, "reason", &reason) < 0 ||
+	if (json_unpack(json, "{s:s, s:b, s:i, s?:o}", "probe", &key, "healthy", &healthy, "streak",
+		    &streak, "reason", &said) < 0 ||
 		sscanf(key, "%" SCNx64, &probe) != 1 || streak < 0)
 		return 0;
 	verdict.healthy = healthy;
 	verdict.streak = (unsigned)streak;
+	reason = json_string_value(said);
 	if (!healthy) {
 		reason_copy(reason ? reason : "it was unhealthy before", text);
 		verdict.reason = text;

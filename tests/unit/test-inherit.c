@@ -193,6 +193,24 @@ static void test_next_process_remembers(void **state)
 	assert_int_equal(after->units[1].since, before->units[1].since);
 }
 
+/* A program that takes long to speak again is no reason to doubt what it said. */
+static void test_next_process_trusts_what_works(void **state)
+{
+	static const char text[] =
+		"driver = \"static\"; match = ( { count = 1; } ); health = ( { probe = \"exec\"; "
+		"command = [ \"/bin/true\" ]; interval = 3600; } );";
+	struct memory *memory;
+
+	begin(&old, text);
+	start(&old);
+	RUN_UNTIL(count_healthy(&old) == 1);
+	begin(&new, text);
+	pass_on(&memory);
+	inventory_recall(new.inventory, memory);
+	start(&new);
+	assert_int_equal(count_healthy(&new), 1);
+}
+
 static void test_hysteresis_goes_on(void **state)
 {
 	static const char text[] =
@@ -247,6 +265,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_gone_devices, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_gone_devices_are_forgotten, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_next_process_remembers, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_next_process_trusts_what_works, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hysteresis_goes_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_foreign_memory_is_refused, setup, teardown),
 	};

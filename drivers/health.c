@@ -219,6 +219,22 @@ int health_unit_remember(const struct health_unit *unit, struct memory_unit *mem
 	return 0;
 }
 
+uint64_t health_unit_fingerprint(const struct health_unit *unit)
+{
+	uint64_t value = 1;
+
+	for (size_t i = 0; unit && i < unit->n_checks; i++) {
+		const struct verdict *verdict = &unit->checks[i].verdict;
+
+		value = hash_number(value,
+			(uint64_t)verdict->streak << 2 | (uint64_t)verdict->known << 1 |
+				verdict->healthy);
+		if (verdict->reason)
+			value = hash_number(value, hash_string(verdict->reason));
+	}
+	return value;
+}
+
 int health_unit_new(struct health *health, struct device *device, size_t index,
 	const struct memory_unit *memory, void *userdata, struct health_unit **ret)
 {

@@ -36,6 +36,10 @@ int health_unit_new(struct health *health, struct device *device, size_t index,
 /* Adds what is known to a memory of the device. Returns 0 or -ENOMEM. */
 int health_unit_remember(const struct health_unit *unit, struct memory_unit *memory);
 
+/* A number that differs when what health_unit_remember() adds does. `unit` NULL: always the same.
+ */
+uint64_t health_unit_fingerprint(const struct health_unit *unit);
+
 struct health_unit *health_unit_free(struct health_unit *unit);
 DEFINE_CLEANUP(struct health_unit *, health_unit_free)
 

@@ -256,6 +256,16 @@ int inventory_remember(const struct inventory *inventory, struct memory **ret)
 	return unit_list_remember(&inventory->list, ret);
 }
 
+int inventory_remember_changes(struct inventory *inventory, struct memory **ret)
+{
+	return unit_list_remember_changes(&inventory->list, ret);
+}
+
+void inventory_note_remembered(struct inventory *inventory)
+{
+	unit_list_note_remembered(&inventory->list);
+}
+
 int inventory_inherit(struct inventory *inventory, const struct inventory *previous, bool keep_gone)
 {
 	struct memory *memory;

@@ -94,6 +94,14 @@ int inventory_recall_list(struct inventory *inventory);
  * Returns 0 or -ENOMEM. */
 int inventory_remember(const struct inventory *inventory, struct memory **ret);
 
+/* The same of those devices only of which something was found since the last call of this or of
+ * inventory_note_remembered(). Returns 0, -ESTALE if what is remembered is not of these devices
+ * only, or -ENOMEM; after a failure all must be remembered. */
+int inventory_remember_changes(struct inventory *inventory, struct memory **ret);
+
+/* All that was found so far is remembered somewhere. */
+void inventory_note_remembered(struct inventory *inventory);
+
 /* First scan and first probes, then watching. When it returns 0 the snapshot is complete. Returns
  * negative errno with the error filled if the first scan fails for a reason that will not mend
  * itself (a limit, a contradiction); a scan that fails otherwise is retried in the background and

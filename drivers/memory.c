@@ -8,6 +8,7 @@
 
 #include "drivers/memory-device.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 
@@ -211,7 +212,7 @@ int memory_write(const struct memory *memory, int fd)
 		json_write_text(&writer, i > 0 ? "," : "");
 		write_unit(&writer, memory->units[i]);
 	}
-	json_write_text(&writer, "]}");
+	json_write_text(&writer, "]}\n");
 	return json_writer_finish(&writer);
 }
 
@@ -238,6 +239,20 @@ static int read_verdict(struct memory_unit *unit, json_t *json)
 	return memory_unit_add(unit, probe, &verdict);
 }
 
+/* The unit of that id without anything that was known of it before. */
+static int renew_unit(struct memory *memory, const char *id, struct memory_unit **ret)
+{
+	struct memory_unit *unit = map_get(&memory->by_id, id);
+
+	if (!unit)
+		return memory_add(memory, id, false, 0, ret);
+	while (unit->n_verdicts > 0)
+		verdict_done(&unit->verdicts[--unit->n_verdicts].verdict);
+	unit->device = device_unref(unit->device);
+	*ret = unit;
+	return 0;
+}
+
 static int read_unit(struct memory *memory, json_t *json)
 {
 	struct memory_unit *unit;
@@ -251,9 +266,11 @@ static int read_unit(struct memory *memory, json_t *json)
 		    "since", &since, "lent", &lent, "device", &device, "probes", &probes) < 0 ||
 		since < 0)
 		return 0;
-	r = memory_add(memory, id, healthy, (uint64_t)since, &unit);
+	r = renew_unit(memory, id, &unit);
 	if (r < 0)
-		return r == -EEXIST ? 0 : r;
+		return r;
+	unit->healthy = healthy;
+	unit->since = (uint64_t)since;
 	unit->lent = lent;
 	if (lent && device && memory_device_read(id, device, &unit->device) == -ENOMEM)
 		return -ENOMEM;
@@ -266,9 +283,8 @@ static int read_unit(struct memory *memory, json_t *json)
 	return 0;
 }
 
-static int read_units(json_t *root, struct memory **ret)
+static int read_units(json_t *root, struct memory *memory)
 {
-	_cleanup_memory_ struct memory *memory = NULL;
 	const char *boot, *sought = "";
 	char now[BOOT_ID_SIZE];
 	json_t *units, *unit;
@@ -281,9 +297,6 @@ static int read_units(json_t *root, struct memory **ret)
 	r = read_boot_id(now);
 	if (r < 0 || !streq(boot, now))
 		return -ESTALE;
-	r = memory_new(&memory);
-	if (r < 0)
-		return r;
 	if (sscanf(sought, "%" SCNx64, &memory->sought) != 1)
 		memory->sought = 0;
 	json_array_foreach(units, i, unit)
@@ -292,21 +305,39 @@ static int read_units(json_t *root, struct memory **ret)
 		if (r < 0)
 			return r;
 	}
-	*ret = TAKE_PTR(memory);
 	return 0;
 }
 
 int memory_read(int fd, struct memory **ret)
 {
+	_cleanup_memory_ struct memory *memory = NULL;
+	_cleanup_fclose_ FILE *stream = NULL;
+	int copy, r;
 	json_t *root;
-	int r;
 
-	if (lseek(fd, 0, SEEK_SET) < 0)
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (copy < 0)
 		return -errno;
-	root = json_loadfd(fd, 0, NULL);
-	if (!root)
-		return -EBADMSG;
-	r = read_units(root, ret);
-	json_decref(root);
-	return r;
+	stream = fdopen(copy, "re");
+	if (!stream) {
+		close_fd(copy);
+		return -ENOMEM;
+	}
+	if (fseek(stream, 0, SEEK_SET) < 0)
+		return -errno;
+	r = memory_new(&memory);
+	/* The last one may have been cut short by the death of its writer. */
+	for (size_t i = 0; r >= 0; i++) {
+		root = json_loadf(stream, JSON_DISABLE_EOF_CHECK, NULL);
+		if (!root && i == 0)
+			return -EBADMSG;
+		if (!root)
+			break;
+		r = read_units(root, memory);
+		json_decref(root);
+	}
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(memory);
+	return 0;
 }

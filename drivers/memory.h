@@ -61,8 +61,10 @@ const struct verdict *memory_verdict(const struct memory_unit *unit, uint64_t pr
  * memory for it. */
 uint64_t probe_key(const struct declared_probe *probe);
 
-/* Writes the memory as JSON. Returns 0 or negative errno. */
+/* Writes the memory as JSON, at the descriptor's position: behind another one it says what is new.
+ * Returns 0 or negative errno. */
 int memory_write(const struct memory *memory, int fd);
 
-/* Reads it back. -ESTALE: it is of another boot, -EBADMSG: it is not a memory, -ENOMEM. */
+/* Reads back all that the file has, from its begin. -ESTALE: it is of another boot, -EBADMSG: it is
+ * not a memory, -ENOMEM. */
 int memory_read(int fd, struct memory **ret);

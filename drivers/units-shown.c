@@ -5,9 +5,6 @@
  */
 #include "drivers/units.h"
 
-/* Units lie all over the memory: this many ahead one is fetched, so that many do not wait. */
-#define UNITS_AHEAD 16
-
 /* Rules of sharing are texts to match, so what was found for a device is kept. */
 static unsigned replicas_of(
 	const struct unit_list *list, const struct snapshot *previous, size_t index)
@@ -17,12 +14,6 @@ static unsigned replicas_of(
 	if (previous && index < previous->n_units && previous->units[index].device == device)
 		return previous->units[index].replicas;
 	return declaration_replicas(list->declaration, device->id);
-}
-
-static void fetch(const struct unit *unit)
-{
-	__builtin_prefetch(&unit->device);
-	__builtin_prefetch(&unit->since);
 }
 
 int unit_list_snapshot(
@@ -40,8 +31,7 @@ int unit_list_snapshot(
 	snapshot->generation = previous ? previous->generation + 1 : 0;
 	snapshot->shared = declaration_is_shared(list->declaration);
 	for (size_t i = 0; i < list->n_units; i++) {
-		if (i + UNITS_AHEAD < list->n_units)
-			fetch(list->units[i + UNITS_AHEAD]);
+		unit_fetch_ahead(list, i);
 		if (list->units[i]->reason)
 			size += strlen(list->units[i]->reason) + 1;
 	}

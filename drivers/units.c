@@ -260,38 +260,6 @@ static size_t forget_gone(struct unit_list *list, const struct scan *scan, bool 
 	return n;
 }
 
-/* One in a container is kept as it is: nobody can look at it again. */
-static void remember_lent(const struct unit *unit, struct memory_unit *remembered)
-{
-	remembered->lent = device_was_lent(unit->device);
-	if (remembered->lent && unit->present && memory_device_is_plain(unit->device))
-		remembered->device = device_ref(unit->device);
-}
-
-int unit_list_remember(const struct unit_list *list, struct memory **ret)
-{
-	_cleanup_memory_ struct memory *memory = NULL;
-	int r;
-
-	r = memory_new(&memory);
-	for (size_t i = 0; r >= 0 && i < list->n_units; i++) {
-		const struct unit *unit = list->units[i];
-		struct memory_unit *remembered;
-
-		r = memory_add(memory, unit->device->id, unit->healthy, unit->since, &remembered);
-		if (r >= 0)
-			remember_lent(unit, remembered);
-		if (r >= 0 && unit->health)
-			r = health_unit_remember(unit->health, remembered);
-	}
-	if (r >= 0 && list->memory)
-		r = memory_merge(memory, list->memory);
-	if (r < 0)
-		return r;
-	*ret = TAKE_PTR(memory);
-	return 0;
-}
-
 int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *error)
 {
 	_cleanup_free_ struct pair_of *pairs = NULL;

@@ -21,8 +21,9 @@ struct unit {
 	bool away;                   /* where only the container sees it that it was given to */
 	uint64_t gone_since;         /* CLOCK_MONOTONIC microseconds; while no scan finds it */
 	bool healthy;
-	char *reason;   /* why not; NULL if healthy */
-	uint64_t since; /* CLOCK_REALTIME */
+	char *reason;        /* why not; NULL if healthy */
+	uint64_t since;      /* CLOCK_REALTIME */
+	uint64_t remembered; /* a fingerprint, see unit_list_remember_changes() */
 };
 
 struct unit_list {
@@ -32,7 +33,19 @@ struct unit_list {
 	struct unit **units;
 	size_t n_units;
 	struct memory *memory; /* where units begin, until a scan has been complete */
+	bool remembered_more;  /* of devices that are no units, from `memory` */
 };
+
+/* For walks over all units, which lie all over the memory: has one that comes later fetched. */
+static inline void unit_fetch_ahead(const struct unit_list *list, size_t index)
+{
+	const size_t ahead = 16;
+
+	if (index + ahead < list->n_units) {
+		__builtin_prefetch(&list->units[index + ahead]->device);
+		__builtin_prefetch(&list->units[index + ahead]->since);
+	}
+}
 
 struct unit *unit_free(struct unit *unit);
 DEFINE_CLEANUP(struct unit *, unit_free)
@@ -42,6 +55,10 @@ int unit_new(struct unit_list *list, struct device *device, size_t index, struct
 
 /* What is known about the units' health, and those in containers. Returns 0 or -ENOMEM. */
 int unit_list_remember(const struct unit_list *list, struct memory **ret);
+
+/* See inventory_remember_changes() and inventory_note_remembered(). */
+int unit_list_remember_changes(struct unit_list *list, struct memory **ret);
+void unit_list_note_remembered(struct unit_list *list);
 
 /* Puts the units of another list that are gone, or away, into this one, which is empty, to stay so
  * until a scan finds them. Returns 0 or -ENOMEM. */

@@ -19,7 +19,7 @@ void child_memory_open(struct child *child)
 	child->memory_fd = state_open_file(child->manager->state, name);
 }
 
-bool child_memory_take(struct child *child, int fd)
+bool child_memory_take(struct child *child, int fd, bool grown)
 {
 	/* Only a memfd has seals; reading any other file could block. */
 	if (fd >= 0 && fcntl(fd, F_GET_SEALS) < 0) {
@@ -30,6 +30,8 @@ bool child_memory_take(struct child *child, int fd)
 		close_fd(child->memory_fd);
 		child->memory_fd = fd;
 		child->memory_new = true;
+		if (!grown)
+			child->memory_size = 0;
 	}
 	return true;
 }
@@ -38,18 +40,17 @@ void child_memory_write(struct child *child, struct state *state)
 {
 	struct log_fields fields = { .resource = child->resource->name };
 	char name[STATE_NAME_MAX];
-	size_t size;
-	int r;
+	int64_t r;
 
 	if (!child->memory_new)
 		return;
 	child->memory_new = false;
 	state_health_name(child->resource->name, name);
-	r = state_copy(state, name, child->memory_fd, CONTROL_DEVICES_MAX, &size);
+	r = state_follow(state, name, child->memory_fd, CONTROL_DEVICES_MAX, &child->memory_size);
 	if (r < 0)
 		log_full(LOG_WARNING, &fields,
 			"the health of devices cannot be kept for a restart of devplugd: %s",
-			strerror(-r));
+			strerror((int)-r));
 }
 
 int child_memory_fd(const struct child *child)
@@ -61,6 +62,7 @@ void child_memory_forget(struct child *child)
 {
 	char name[STATE_NAME_MAX];
 
+	child->memory_size = 0;
 	state_health_name(child->resource->name, name);
 	state_remove(child->manager->state, name);
 }

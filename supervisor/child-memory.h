@@ -13,9 +13,10 @@
 /* Finds what an earlier daemon left about the resource. */
 void child_memory_open(struct child *child);
 
-/* Keeps what the child sent; takes the descriptor, -EBADF: it has nothing to remember. Returns
- * false if it is not what a child may send. */
-bool child_memory_take(struct child *child, int fd);
+/* Keeps what the child sent; takes the descriptor, -EBADF: it has nothing to remember. `grown`: it
+ * is the file that it sent before, with more in it. Returns false if it is not what a child may
+ * send. */
+bool child_memory_take(struct child *child, int fd, bool grown);
 
 /* Writes what is new to its file. */
 void child_memory_write(struct child *child, struct state *state);

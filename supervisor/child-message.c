@@ -50,18 +50,22 @@ static bool is_flood(struct child *child)
 
 static void on_devices(struct child *child, struct control_message *message)
 {
+	bool grown = message->type == CONTROL_CHANGES;
+
 	/* Only a memfd has seals; reading any other file could block. */
 	if (fcntl(message->fds[0], F_GET_SEALS) < 0 || message->devices > CONTROL_DEVICES_MAX) {
 		on_broken(child, "the child sent an inventory that is none");
 		return;
 	}
-	if (!child_memory_take(child, TAKE_FD(message->fds[1]))) {
+	if (!child_memory_take(child, TAKE_FD(message->fds[1]), grown)) {
 		on_broken(child, "the child sent a memory that is none");
 		return;
 	}
 	child->devices_fd = close_fd(child->devices_fd);
 	child->devices_fd = TAKE_FD(message->fds[0]);
 	child->devices_new = true;
+	if (!grown)
+		child->devices_size = 0;
 	child->resource->devices = message->devices;
 	child->resource->healthy = message->healthy;
 	manager_changed(child->manager);
@@ -69,7 +73,7 @@ static void on_devices(struct child *child, struct control_message *message)
 
 static void on_message(struct child *child, struct control_message *message)
 {
-	if (message->type == CONTROL_DEVICES) {
+	if (message->type == CONTROL_DEVICES || message->type == CONTROL_CHANGES) {
 		on_devices(child, message);
 		return;
 	}

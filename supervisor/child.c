@@ -44,6 +44,7 @@ static void forget_devices(struct child *child)
 
 	child->devices_fd = close_fd(child->devices_fd);
 	child->devices_new = false;
+	child->devices_size = 0;
 	state_devices_name(child->resource->name, name);
 	state_remove(child->manager->state, name);
 }
@@ -377,24 +378,23 @@ uint64_t child_write_devices(struct child *child, struct state *state)
 	struct log_fields fields = fields_of(child, NULL);
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 	char name[STATE_NAME_MAX];
-	size_t size = 0;
-	int r;
+	int64_t r;
 
 	if (!child->devices_new)
 		return USEC_INFINITY;
 	if (now < child->devices_next)
 		return child->devices_next;
 	state_devices_name(child->resource->name, name);
-	r = state_copy(state, name, child->devices_fd, CONTROL_DEVICES_MAX, &size);
+	r = state_follow(state, name, child->devices_fd, CONTROL_DEVICES_MAX, &child->devices_size);
 	if (r < 0)
 		log_full(LOG_WARNING, &fields, "cannot write the state of the devices: %s",
-			strerror(-r));
+			strerror((int)-r));
 	child->devices_fd = close_fd(child->devices_fd);
 	child->devices_new = false;
 	child_memory_write(child, state);
 	/* Great inventories are copied less often: no child may keep the loop busy. */
 	child->devices_next = now_usec(CLOCK_MONOTONIC) + DEVICES_INTERVAL +
-		(r < 0 ? CONTROL_DEVICES_MAX : size) * USEC_PER_SEC / DEVICES_BYTES_PER_SEC;
+		(r < 0 ? CONTROL_DEVICES_MAX : (uint64_t)r) * USEC_PER_SEC / DEVICES_BYTES_PER_SEC;
 	return USEC_INFINITY;
 }
 

@@ -59,6 +59,7 @@ struct child {
 
 	int devices_fd;        /* newest inventory, or -EBADF */
 	bool devices_new;      /* not written yet */
+	size_t devices_size;   /* how much of it is in its file; 0: the file is of another one */
 	uint64_t devices_next; /* CLOCK_MONOTONIC before which it is not written again */
 
 	struct child_claims claims;
@@ -66,8 +67,9 @@ struct child {
 	uint64_t gone; /* devices that have vanished and are still listed */
 	struct child_publication publication;
 
-	int memory_fd;   /* what was found about the health of devices, see child-memory.h */
-	bool memory_new; /* not written yet */
+	int memory_fd;      /* what was found about the health of devices, see child-memory.h */
+	bool memory_new;    /* not written yet */
+	size_t memory_size; /* how much of it is in its file, as of devices_size */
 };
 
 /* A resource without a process. Returns 0 or negative errno. */

@@ -135,10 +135,10 @@ int state_write_private(struct state *state, const char *name, const void *data,
 	return write_file(state, name, 0600, data, size);
 }
 
-static int copy_bounded(int from, int to, size_t limit, size_t *ret_size)
+/* Copies what lies behind the first `size` bytes. */
+static int copy_bounded(int from, size_t size, int to, size_t limit, size_t *ret_size)
 {
 	char chunk[COPY_CHUNK];
-	size_t size = 0;
 
 	for (;;) {
 		ssize_t n = RETRY_ON_EINTR(pread(from, chunk, sizeof(chunk), (off_t)size));
@@ -167,7 +167,27 @@ int state_copy(struct state *state, const char *name, int fd, size_t limit, size
 	to = open_temporary(state, name, 0644, path);
 	if (to < 0)
 		return to;
-	return finish_temporary(state, path, name, copy_bounded(fd, to, limit, ret_size));
+	return finish_temporary(state, path, name, copy_bounded(fd, 0, to, limit, ret_size));
+}
+
+static int append(struct state *state, const char *name, int fd, size_t limit, size_t *written)
+{
+	_cleanup_close_ int to = -EBADF;
+
+	to = openat(state->directory_fd, name, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	return to < 0 ? -errno : copy_bounded(fd, *written, to, limit, written);
+}
+
+int64_t state_follow(struct state *state, const char *name, int fd, size_t limit, size_t *written)
+{
+	size_t before = *written;
+	int r;
+
+	if (before > 0 && append(state, name, fd, limit, written) >= 0)
+		return (int64_t)(*written - before);
+	*written = 0;
+	r = state_copy(state, name, fd, limit, written);
+	return r < 0 ? r : (int64_t)*written;
 }
 
 void state_remove(struct state *state, const char *name)

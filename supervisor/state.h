@@ -32,6 +32,12 @@ int state_write_private(struct state *state, const char *name, const void *data,
 /* Replaces a file by a copy of what the descriptor holds. -EFBIG: more than `limit` bytes. */
 int state_copy(struct state *state, const char *name, int fd, size_t limit, size_t *ret_size);
 
+/* Makes a file what the descriptor holds, of which it has the first `*written` bytes already: by
+ * adding to it, or, with 0 or where that fails, by replacing it. `*written` is up to date then, or
+ * 0 after a failure. A reader may see a part of what is being added. Returns how many bytes it
+ * wrote, or negative errno. */
+int64_t state_follow(struct state *state, const char *name, int fd, size_t limit, size_t *written);
+
 void state_remove(struct state *state, const char *name);
 
 /* Removes the state file and all files of devices: what a daemon that is gone would leave. The last

@@ -352,6 +352,7 @@ static void plugin_done(struct plugin *plugin)
 	claiming_done(&plugin->claiming);
 	publish_done(&plugin->publishing);
 	tally_done(&plugin->tally);
+	reported_done(&plugin->reported);
 	sd_event_source_disable_unref(plugin->alive_source);
 	sd_event_source_disable_unref(plugin->report_source);
 	sd_event_unref(plugin->event);
@@ -359,7 +360,7 @@ static void plugin_done(struct plugin *plugin)
 
 int main(int argc, char *argv[])
 {
-	struct plugin plugin = {};
+	struct plugin plugin = { .reported = REPORTED_INIT };
 	int r;
 
 	log_setup("devplugd-plugin", LOG_TARGET_PARENT, LOG_INFO);

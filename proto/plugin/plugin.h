@@ -17,6 +17,16 @@
 #include "proto/plugin/session.h"
 #include "proto/plugin/tally.h"
 
+/* What the supervisor has been told of the devices. */
+struct reported {
+	struct snapshot *snapshot; /* NULL: all of it has to be told */
+	uint64_t allocations;      /* that were counted by then */
+	int devices_fd, memory_fd; /* the files it was told in; the second only with probes */
+	off_t whole, size;         /* of the first file: at its begin, and now */
+};
+
+#define REPORTED_INIT ((struct reported){ .devices_fd = -EBADF, .memory_fd = -EBADF })
+
 struct plugin {
 	sd_event *event;
 	const char *resource;
@@ -26,6 +36,8 @@ struct plugin {
 	size_t memory_in_use; /* the most that malloc had given out since */
 	uint64_t report_due;  /* CLOCK_MONOTONIC microseconds before which devices are not reported
 				 again */
+
+	struct reported reported;
 
 	/* In force together, or all NULL before the first configuration was accepted. */
 	struct edition *edition;
@@ -66,6 +78,9 @@ void plugin_offer(struct plugin *plugin);
 /* Has the inventory reported to the supervisor: the first time at once, later after what is
  * pressing. */
 void plugin_report(struct plugin *plugin);
+
+/* Frees what was kept of the last report. */
+void reported_done(struct reported *reported);
 
 /* Ends the session on our side and tells the supervisor why. */
 void plugin_end_session(struct plugin *plugin, const char *why);

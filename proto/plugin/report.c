@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Telling the supervisor what there is: counts in the message, the whole inventory as JSON in a
- * memfd that the supervisor stores without looking into it. The dearer a report is, the rarer it
- * comes.
+ * Telling the supervisor what there is: counts in the message, the inventory as JSON in a memfd
+ * that the supervisor stores without looking into it. Where only health has changed, a document
+ * with what changed is added to that file, until half of it consists of such. The dearer a report
+ * is, the rarer it comes.
  */
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "common/log.h"
 #include "drivers/json-write.h"
@@ -62,11 +65,11 @@ static const char *health_text(const struct snapshot_unit *unit)
 }
 
 static void write_device(struct json_writer *writer, const struct plugin *plugin,
-	const struct snapshot *snapshot, size_t i, struct last_time *last)
+	const struct snapshot *snapshot, size_t i, bool first, struct last_time *last)
 {
 	const struct snapshot_unit *unit = &snapshot->units[i];
 
-	json_write_text(writer, i > 0 ? ",{\"id\":" : "{\"id\":");
+	json_write_text(writer, first ? "{\"id\":" : ",{\"id\":");
 	json_write_string(writer, unit->device->id);
 	json_write_text(writer, ",\"health\":");
 	json_write_string(writer, health_text(unit));
@@ -84,6 +87,14 @@ static void write_device(struct json_writer *writer, const struct plugin *plugin
 	json_write_text(writer, "}");
 }
 
+static bool has_changed(const struct snapshot *before, const struct snapshot *now, size_t i)
+{
+	const struct snapshot_unit *a = &before->units[i], *b = &now->units[i];
+
+	return a->healthy != b->healthy || a->foreign != b->foreign || a->since != b->since ||
+		(b->reason && (!a->reason || !streq(a->reason, b->reason)));
+}
+
 /* What keeps devices from being found. */
 static void write_notes(struct json_writer *writer, const struct inventory *inventory)
 {
@@ -98,10 +109,13 @@ static void write_notes(struct json_writer *writer, const struct inventory *inve
 	}
 }
 
-static int write_inventory(int fd, const struct plugin *plugin, const struct snapshot *snapshot)
+/* `before`: what has been written; NULL: nothing. */
+static int write_inventory(int fd, const struct plugin *plugin, const struct snapshot *before,
+	const struct snapshot *snapshot)
 {
 	struct json_writer writer;
 	struct last_time last = LAST_TIME_INIT;
+	bool first = true;
 
 	json_writer_init(&writer, fd);
 	json_write_text(&writer, "{\"allocations\":");
@@ -109,71 +123,136 @@ static int write_inventory(int fd, const struct plugin *plugin, const struct sna
 	json_write_text(&writer, ",\"last_allocation\":");
 	json_write_string(&writer, time_text(&last, plugin->tally.last));
 	json_write_text(&writer, ",\"devices\":[");
-	for (size_t i = 0; i < snapshot->n_units; i++)
-		write_device(&writer, plugin, snapshot, i, &last);
+	for (size_t i = 0; i < snapshot->n_units; i++) {
+		if (before && !has_changed(before, snapshot, i))
+			continue;
+		write_device(&writer, plugin, snapshot, i, first, &last);
+		first = false;
+	}
 	json_write_text(&writer, "],\"scan_notes\":[");
 	write_notes(&writer, plugin->inventory);
-	json_write_text(&writer, "]}");
+	json_write_text(&writer, "]}\n");
 	return json_writer_finish(&writer);
 }
 
-static int inventory_memfd(const struct plugin *plugin, const struct snapshot *snapshot)
+/* Every write goes to the end, whoever reads. */
+static int growing_memfd(const char *name)
 {
-	_cleanup_close_ int fd = memfd_create("devices", MFD_CLOEXEC);
-	int r;
+	_cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC);
 
-	if (fd < 0)
+	if (fd < 0 || fcntl(fd, F_SETFL, O_APPEND) < 0)
 		return -errno;
-	r = write_inventory(fd, plugin, snapshot);
-	return r < 0 ? r : TAKE_FD(fd);
+	return TAKE_FD(fd);
 }
 
 /* Whether there are probes, devices that leave the host's view, or names to be kept. */
 static bool is_worth_remembering(const struct plugin *plugin, const struct snapshot *snapshot)
 {
+	const struct declaration *declaration = plugin->edition->declaration;
+
+	if (declaration->health.count > 0 ||
+		(declaration->driver->names_by_list && snapshot->n_units > 0))
+		return true;
 	for (size_t i = 0; i < snapshot->n_units; i++)
 		if (snapshot->units[i].device->lent)
 			return true;
-	return plugin->edition->declaration->health.count > 0 ||
-		(plugin->edition->declaration->driver->names_by_list && snapshot->n_units > 0);
+	return false;
 }
 
-/* What probes have found and which devices are in containers, for the next process. */
-static int memory_memfd(const struct plugin *plugin)
+/* What probes have found and which devices are in containers, for the next process: all, or what
+ * is new. */
+static int write_memory(int fd, struct plugin *plugin, bool all)
 {
 	_cleanup_memory_ struct memory *memory = NULL;
-	_cleanup_close_ int fd = -EBADF;
 	int r;
 
-	r = inventory_remember(plugin->inventory, &memory);
-	if (r < 0)
+	r = all ? inventory_remember(plugin->inventory, &memory)
+		: inventory_remember_changes(plugin->inventory, &memory);
+	if (r < 0 || (!all && memory->n_units == 0))
 		return r;
 	memory->sought = plugin_sought(plugin->edition->declaration);
-	fd = memfd_create("health", MFD_CLOEXEC);
-	if (fd < 0)
-		return -errno;
 	r = memory_write(memory, fd);
-	return r < 0 ? r : TAKE_FD(fd);
+	if (r >= 0 && all)
+		inventory_note_remembered(plugin->inventory);
+	return r;
+}
+
+void reported_done(struct reported *reported)
+{
+	reported->snapshot = snapshot_unref(reported->snapshot);
+	reported->devices_fd = close_fd(reported->devices_fd);
+	reported->memory_fd = close_fd(reported->memory_fd);
+}
+
+/* Puts what the supervisor is to know into the files; what cannot be added is written anew. */
+static int write_report(struct plugin *plugin, struct snapshot *snapshot, bool grow)
+{
+	struct reported *reported = &plugin->reported;
+	struct stat st;
+	int r;
+
+	if (!grow) {
+		reported_done(reported);
+		reported->devices_fd = growing_memfd("devices");
+		if (plugin->remembers)
+			reported->memory_fd = growing_memfd("health");
+		if (reported->devices_fd < 0 || (plugin->remembers && reported->memory_fd < 0))
+			return -EMFILE;
+	}
+	r = write_inventory(reported->devices_fd, plugin, reported->snapshot, snapshot);
+	if (r >= 0 && plugin->remembers)
+		r = write_memory(reported->memory_fd, plugin, !grow);
+	if (r >= 0 && fstat(reported->devices_fd, &st) < 0)
+		r = -errno;
+	if (r < 0)
+		return r;
+	reported->size = st.st_size;
+	if (!grow)
+		reported->whole = st.st_size;
+	(void)snapshot_unref(reported->snapshot);
+	reported->snapshot = snapshot_ref(snapshot);
+	reported->allocations = plugin->tally.allocations;
+	return 0;
+}
+
+/* Whether nothing but health can have changed, and the files are not full of changes. */
+static bool may_grow(const struct plugin *plugin, const struct snapshot *snapshot)
+{
+	const struct reported *reported = &plugin->reported;
+
+	return snapshot_shares_devices(reported->snapshot, snapshot) &&
+		reported->allocations == plugin->tally.allocations &&
+		plugin->remembers == (reported->memory_fd >= 0) &&
+		reported->size < 2 * reported->whole;
 }
 
 static int tell_devices(struct plugin *plugin)
 {
-	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_DEVICES);
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(plugin->inventory);
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_DEVICES);
+	bool grow;
 	int r;
 
-	snapshot = inventory_snapshot(plugin->inventory);
+	plugin->remembers = plugin->remembers || is_worth_remembering(plugin, snapshot);
+	grow = may_grow(plugin, snapshot);
+	if (grow)
+		message.type = CONTROL_CHANGES;
+
 	for (size_t i = 0; i < snapshot->n_units; i++) {
 		message.devices += !snapshot->units[i].foreign;
 		message.healthy += snapshot->units[i].healthy;
 	}
-	r = inventory_memfd(plugin, snapshot);
-	if (r < 0)
+	r = write_report(plugin, snapshot, grow);
+	if (r == -ESTALE) {
+		message.type = CONTROL_DEVICES;
+		r = write_report(plugin, snapshot, false);
+	}
+	if (r < 0) {
+		reported_done(&plugin->reported);
 		return r;
-	message.fds[0] = r;
-	plugin->remembers = plugin->remembers || is_worth_remembering(plugin, snapshot);
-	if (plugin->remembers)
-		message.fds[1] = memory_memfd(plugin);
+	}
+	message.fds[0] = plugin->reported.devices_fd;
+	message.fds[1] = plugin->reported.memory_fd;
 	plugin_tell(plugin, &message);
 	return 0;
 }

@@ -40,6 +40,7 @@ static const struct rule rules[] = {
 	[CONTROL_SERVING] = { .known = true, .session = true },
 	[CONTROL_SESSION_ENDED] = { .known = true, .session = true, .text = true },
 	[CONTROL_DEVICES] = { .known = true, .counts = true, .n_fds = 1, .n_optional_fds = 1 },
+	[CONTROL_CHANGES] = { .known = true, .counts = true, .n_fds = 1, .n_optional_fds = 1 },
 	[CONTROL_PUBLISH] = { .known = true, .session = true, .n_fds = 1 },
 	[CONTROL_CLAIMS] = { .known = true, .session = true, .n_fds = 1 },
 	[CONTROL_GONE] = { .known = true, .counts = true },

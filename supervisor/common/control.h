@@ -41,6 +41,8 @@ enum control_type {
 	CONTROL_SESSION_ENDED, /* session; text: why */
 	CONTROL_DEVICES,       /* devices, healthy; fd 0: memfd with the inventory as JSON;
 			  fd 1, if any: memfd with what to remember of the devices' health */
+	CONTROL_CHANGES,  /* as CONTROL_DEVICES, with the same memfds, to which documents with what
+			     has changed were added */
 	CONTROL_PUBLISH,  /* session: a number of the child's choice; fd 0: sealed memfd with the
 			     files that others find its devices by (drivers/publication.h), all of
 			     them */

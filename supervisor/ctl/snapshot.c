@@ -13,23 +13,78 @@
 
 #define FILE_SIZE_MAX (128 << 20)
 
+const char *snapshot_string(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key)) ?: "";
+}
+
+json_int_t snapshot_integer(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+/* Puts the devices of a document in the place of those that have their ids. */
+static void take_devices(json_t *devices, const json_t *changed, json_t *places)
+{
+	size_t i;
+	json_t *device;
+
+	if (json_object_size(places) == 0)
+		json_array_foreach(devices, i, device)(void) json_object_set_new(
+			places, snapshot_string(device, "id"), json_integer((json_int_t)i));
+	json_array_foreach(changed, i, device)
+	{
+		const json_t *place = json_object_get(places, snapshot_string(device, "id"));
+
+		if (place)
+			(void)json_array_set(devices, (size_t)json_integer_value(place), device);
+	}
+}
+
+/* Adds what has changed since: documents behind the first one, of which the last may be about to be
+ * written. */
+static void take_changes(json_t *document, FILE *stream)
+{
+	json_auto_t *devices = json_incref(json_object_get(document, "devices"));
+	json_auto_t *places = json_object();
+	json_t *change;
+
+	while ((change = json_loadf(stream, JSON_DISABLE_EOF_CHECK, NULL))) {
+		take_devices(devices, json_object_get(change, "devices"), places);
+		(void)json_object_update(document, change);
+		json_decref(change);
+	}
+	if (devices)
+		(void)json_object_set(document, "devices", devices);
+}
+
 /* The document in a file, or NULL with errno set; -EBADMSG if it is no JSON. */
 static json_t *load_file(int directory_fd, const char *name)
 {
-	_cleanup_close_ int fd = -EBADF;
+	_cleanup_fclose_ FILE *stream = NULL;
 	struct stat st;
 	json_t *document;
+	int fd;
 
 	/* Non-blocking, in case it is a FIFO. */
 	fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0 || fstat(fd, &st) < 0)
+	if (fd < 0)
+		return NULL;
+	stream = fdopen(fd, "re");
+	if (!stream) {
+		close_fd(fd);
+		return NULL;
+	}
+	if (fstat(fd, &st) < 0)
 		return NULL;
 	if (!S_ISREG(st.st_mode) || st.st_size > FILE_SIZE_MAX) {
 		errno = EBADMSG;
 		return NULL;
 	}
-	document = json_loadfd(fd, 0, NULL);
-	if (!document)
+	document = json_loadf(stream, JSON_DISABLE_EOF_CHECK, NULL);
+	if (document)
+		take_changes(document, stream);
+	else
 		errno = EBADMSG;
 	return document;
 }
@@ -41,16 +96,6 @@ static bool lock_is_held(int directory_fd)
 
 	fd = openat(directory_fd, STATE_LOCK_FILE, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	return fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-}
-
-const char *snapshot_string(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key)) ?: "";
-}
-
-json_int_t snapshot_integer(const json_t *object, const char *key)
-{
-	return json_integer_value(json_object_get(object, key));
 }
 
 static json_t *clean_text(const char *found)

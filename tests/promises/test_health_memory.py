@@ -7,7 +7,7 @@ import os
 import signal
 import unittest
 
-from node import NodeTest, static, until
+from node import NodeTest, scaled, static, until
 
 
 class HealthMemory(NodeTest):
@@ -59,6 +59,26 @@ class HealthMemory(NodeTest):
         self.assertEqual(self.node.stop(), 0)
         self.node.start()
         self.check_remembered(before)
+
+    def test_P11_P14_many_changes(self):
+        """State files say the newest after any number of changes, and so does what a successor is given."""
+        for i in range(scaled(40)):
+            name, text = f"gpu-{i % 3}", f"error {i}"
+            with open(self.node.path("new"), "w") as file:
+                file.write(text)
+            os.rename(self.node.path("new"), self.node.path(f"health/{name}"))
+            until(lambda: self.devices().get(name, {}).get("reason") == text, f"{name} to be shown with {text}")
+        before = self.devices()
+        self.assertEqual(list(before), ["gpu-0", "gpu-1", "gpu-2"])
+        path = until(lambda: [f"{self.node.run}/health/{f}" for f in os.listdir(self.node.run + "/health")], "a memory")[0]
+        self.assertLess(os.path.getsize(path), 8192)
+        self.node.stop(signal.SIGKILL)
+        for name in before:
+            os.unlink(self.node.path(f"health/{name}"))
+        self.node.start()
+        self.node.await_allocatable(gpu=0)
+        until(lambda: len(self.devices()) == 3, "the devices to be shown")
+        self.assertEqual(self.devices(), before)
 
     def test_P14_forgotten_with_the_resource(self):
         self.fail_one()

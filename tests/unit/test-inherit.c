@@ -211,6 +211,97 @@ static void test_next_process_trusts_what_works(void **state)
 	assert_int_equal(count_healthy(&new), 1);
 }
 
+static size_t remember_changes(int fd)
+{
+	_cleanup_memory_ struct memory *memory = NULL;
+
+	assert_int_equal(inventory_remember_changes(old.inventory, &memory), 0);
+	if (memory->n_units > 0)
+		assert_int_equal(memory_write(memory, fd), 0);
+	return memory->n_units;
+}
+
+static void assert_remembered(int fd, const char *id, bool healthy, const char *reason)
+{
+	_cleanup_memory_ struct memory *memory = NULL;
+	const struct memory_unit *unit;
+
+	assert_int_equal(memory_read(fd, &memory), 0);
+	assert_int_equal(memory->n_units, 3);
+	unit = memory_find(memory, id);
+	assert_non_null(unit);
+	assert_int_equal(unit->n_verdicts, 1);
+	assert_int_equal(unit->healthy, healthy);
+	assert_int_equal(unit->verdicts[0].verdict.healthy, healthy);
+	if (reason)
+		assert_string_equal(unit->verdicts[0].verdict.reason, reason);
+	else
+		assert_null(unit->verdicts[0].verdict.reason);
+}
+
+/* What is new of few is written behind what was known of all. */
+static void test_only_changes_are_added(void **state)
+{
+	_cleanup_close_ int fd = memfd_create("memory", MFD_CLOEXEC);
+	_cleanup_memory_ struct memory *all = NULL;
+
+	assert_int_equal(fcntl(fd, F_SETFL, O_APPEND), 0);
+	host_mkdir("/health");
+	host_write("/health/unit-0", "ok");
+	begin(&old,
+		"driver = \"static\"; match = ( { count = 3; } ); health = ( { probe = \"file\"; "
+		"path = \"/health/${id}\"; healthy = \"ok\"; missing = \"healthy\"; "
+		"recover_after = 2; interval = 3600; } );");
+	start(&old);
+	assert_int_equal(inventory_remember(old.inventory, &all), 0);
+	assert_int_equal(memory_write(all, fd), 0);
+	inventory_note_remembered(old.inventory);
+	assert_int_equal(remember_changes(fd), 0);
+
+	host_replace("/health/unit-0", "ECC error");
+	RUN_UNTIL(count_healthy(&old) == 2);
+	assert_int_equal(remember_changes(fd), 1);
+	assert_int_equal(remember_changes(fd), 0);
+	assert_remembered(fd, "unit-0", false, "ECC error");
+	assert_remembered(fd, "unit-1", true, NULL);
+
+	host_replace("/health/unit-0", "another error");
+	RUN_UNTIL(remember_changes(fd) == 1);
+	assert_remembered(fd, "unit-0", false, "another error");
+
+	/* A first good result changes nothing but how many are needed. */
+	host_replace("/health/unit-0", "ok");
+	RUN_UNTIL(remember_changes(fd) == 1);
+	assert_remembered(fd, "unit-0", false, "another error");
+	host_replace("/health/unit-0", "ok");
+	RUN_UNTIL(count_healthy(&old) == 3);
+	assert_int_equal(remember_changes(fd), 1);
+	assert_remembered(fd, "unit-0", true, NULL);
+
+	/* As a process leaves it that dies while it writes. */
+	assert_int_equal(write(fd, "{\"boot\":\"", 9), 9);
+	assert_remembered(fd, "unit-0", true, NULL);
+}
+
+/* Until a scan has been complete, devices may be remembered that are not there yet. */
+static void test_what_is_not_found_is_not_left_out(void **state)
+{
+	struct memory *remembered, *changes = NULL;
+	struct memory_unit *unit;
+
+	begin(&old, "driver = \"static\"; match = ( { count = 1; } );");
+	assert_int_equal(memory_new(&remembered), 0);
+	assert_int_equal(memory_add(remembered, "later", true, 1, &unit), 0);
+	inventory_recall(old.inventory, remembered);
+	assert_int_equal(inventory_remember_changes(old.inventory, &changes), -ESTALE);
+	inventory_note_remembered(old.inventory);
+	start(&old);
+	assert_int_equal(inventory_remember_changes(old.inventory, &changes), -ESTALE);
+	inventory_note_remembered(old.inventory);
+	assert_int_equal(inventory_remember_changes(old.inventory, &changes), 0);
+	memory_free(changes);
+}
+
 static void test_hysteresis_goes_on(void **state)
 {
 	static const char text[] =
@@ -267,6 +358,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_next_process_remembers, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_next_process_trusts_what_works, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_only_changes_are_added, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_what_is_not_found_is_not_left_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hysteresis_goes_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_foreign_memory_is_refused, setup, teardown),
 	};

@@ -129,6 +129,41 @@ static void test_copy_is_bounded(void **state)
 	(void)close_fd(fd);
 }
 
+static void test_follows_a_file_that_grows(void **state)
+{
+	char name[STATE_NAME_MAX];
+	size_t written = 0;
+	int fd = memfd_create("devices", MFD_CLOEXEC);
+
+	state_devices_name("vendor.example/gpu", name);
+	assert_int_equal(write(fd, "01234", 5), 5);
+	assert_int_equal(state_follow(opened, name, fd, 12, &written), 5);
+	assert_int_equal(written, 5);
+	assert_string_equal(contents(name), "01234");
+	assert_int_equal(write(fd, "567", 3), 3);
+	assert_int_equal(state_follow(opened, name, fd, 12, &written), 3);
+	assert_int_equal(written, 8);
+	assert_string_equal(contents(name), "01234567");
+
+	/* Whoever removed it: it is whole again. */
+	state_remove(opened, name);
+	assert_int_equal(write(fd, "89", 2), 2);
+	assert_int_equal(state_follow(opened, name, fd, 12, &written), 10);
+	assert_string_equal(contents(name), "0123456789");
+
+	/* Another file takes its place. */
+	written = 0;
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_int_equal(pwrite(fd, "abc", 3, 0), 3);
+	assert_int_equal(state_follow(opened, name, fd, 12, &written), 3);
+	assert_string_equal(contents(name), "abc");
+
+	assert_int_equal(pwrite(fd, "abcdefghijklm", 13, 0), 13);
+	assert_int_equal(state_follow(opened, name, fd, 12, &written), -EFBIG);
+	assert_int_equal(written, 0);
+	(void)close_fd(fd);
+}
+
 static void test_names(void **state)
 {
 	static const char *const resources[] = { "vendor.example/gpu", "other.example/gpu",
@@ -205,6 +240,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_failure_keeps_the_old, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_does_not_follow_links, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_copy_is_bounded, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_follows_a_file_that_grows, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_names, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_daemon, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_makes_directories, setup, teardown),

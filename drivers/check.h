@@ -38,6 +38,7 @@ struct check_queue {
 	const struct check_type *type;
 	struct check_list fresh;   /* without a first result; programs only */
 	struct check_list waiting; /* by due time */
+	struct check_list resting; /* by due time; files of which every change is told */
 	size_t n_checks;
 	uint64_t next_start; /* programs: spread over the interval */
 	sd_event_source *timer;
@@ -46,7 +47,7 @@ struct check_queue {
 struct check {
 	struct check_list *list; /* NULL: in none */
 	struct check *previous, *next;
-	uint64_t due; /* CLOCK_MONOTONIC, in `waiting` and `settling` */
+	uint64_t due; /* CLOCK_MONOTONIC, in `waiting`, `resting` and `settling` */
 	struct health_unit *unit;
 	struct check_queue *queue;
 	struct verdict verdict;
@@ -96,8 +97,9 @@ extern const struct check_type poll_check_type;
 void check_move(struct check *check, struct check_list *list, uint64_t due);
 void check_leave(struct check *check);
 
-/* Moves it to where it waits for `delay` to pass. */
+/* Moves it to where it waits for `delay` to pass; to where others wait as long. */
 void check_wait(struct check *check, uint64_t delay);
+void check_rest(struct check *check, uint64_t delay);
 
 /* Sets the timer of a queue by what is in it. */
 void check_queue_arm(struct check_queue *queue);

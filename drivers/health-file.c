@@ -2,9 +2,11 @@
 /*
  * Checks of files. Files of one directory share one watch; an event leads to the checks of that
  * file by name. Reading is put off for a moment while a file is being written, and done from time
- * to time in any case.
+ * to time in any case, but rarely where every change is told.
  */
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 
 #include "drivers/check.h"
 #include "drivers/sysroot.h"
@@ -13,6 +15,8 @@
 #define SETTLING_DELAY (50 * USEC_PER_MSEC)
 /* How often a file is read that cannot be watched. */
 #define POLL_INTERVAL (5 * USEC_PER_SEC)
+/* At least; a net under what writes to mapped memory, or through another link of the file. */
+#define REST_INTERVAL (60 * USEC_PER_SEC)
 /* Files read before other events have their turn. */
 #define FILES_AT_ONCE 256
 
@@ -20,6 +24,7 @@ struct file_directory {
 	struct health *health;
 	char *path;
 	struct watch *watch; /* NULL: could not be had */
+	bool local;          /* its file system tells inotify of every change */
 	struct map files;    /* name to the first struct check of it */
 	size_t n_checks, n_links;
 };
@@ -66,11 +71,32 @@ static void on_directory_change(enum watch_change change, const char *name, void
 				mark(c, change);
 }
 
+/* Others change behind its back: what the kernel itself writes (sysfs, proc), what another host
+ * does, what is below an overlay. */
+static bool is_local(const char *root, const char *path)
+{
+	static const unsigned long types[] = { TMPFS_MAGIC, RAMFS_MAGIC, EXT4_SUPER_MAGIC,
+		XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC };
+	_cleanup_close_ int fd = sysroot_open(root, path, O_PATH | O_DIRECTORY);
+	struct statfs found;
+
+	if (fd < 0 || fstatfs(fd, &found) < 0)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if ((unsigned long)found.f_type == types[i])
+			return true;
+	return false;
+}
+
 static void directory_watch(struct file_directory *directory)
 {
-	if (!directory->watch)
-		(void)watch_add(directory->health->watcher, directory->path, WATCH_CONTENT,
-			on_directory_change, directory, &directory->watch);
+	struct health *health = directory->health;
+
+	if (directory->watch ||
+		watch_add(health->watcher, directory->path, WATCH_CONTENT, on_directory_change,
+			directory, &directory->watch) < 0)
+		return;
+	directory->local = is_local(health->root, directory->path);
 }
 
 static int directory_get(struct health *health, const char *path, struct file_directory **ret)
@@ -110,6 +136,13 @@ static void set_link(struct check *check)
 	check->is_link = is_link;
 }
 
+/* Whether nothing is to be expected of it before there is an event. */
+static bool may_rest(const struct check *check)
+{
+	return check->directory->watch && check->directory->local && !check->is_link &&
+		check->verdict.known && check->verdict.streak == 0;
+}
+
 static void read_file(struct check *check)
 {
 	struct health *health = check->unit->health;
@@ -124,8 +157,12 @@ static void read_file(struct check *check)
 		mark(check, WATCH_WRITING);
 		return;
 	}
-	check_wait(check, check->directory->watch ? interval : MIN_OF(interval, POLL_INTERVAL));
 	check_result(check, r > 0, reason);
+	if (may_rest(check))
+		check_rest(check, MAX_OF(interval, REST_INTERVAL));
+	else
+		check_wait(check,
+			check->directory->watch ? interval : MIN_OF(interval, POLL_INTERVAL));
 }
 
 /* Finds out which file it is and joins those of its directory. */
@@ -271,6 +308,8 @@ static void file_on_due(struct check_queue *queue, uint64_t now)
 	for (size_t i = 0; i < FILES_AT_ONCE; i++) {
 		struct check *check = queue->waiting.first;
 
+		if (!check || check->due > now)
+			check = queue->resting.first;
 		if (!check || check->due > now)
 			break;
 		file_run(check);

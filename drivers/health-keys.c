@@ -111,8 +111,8 @@ static const struct option probe_options[] = {
 		.maximum = DAY_MSEC,
 		.default_integer = 10 * 1000,
 		.unit = "seconds",
-		.help = "Time from one probe to the next; a change of a watched file is seen at "
-			"once.",
+		.help = "Time from one probe to the next. A file is watched: a change is seen at once, "
+			"and one that cannot change unseen is read once a minute at most.",
 	},
 	{
 		.key = "fail_after",

@@ -62,6 +62,12 @@ void check_wait(struct check *check, uint64_t delay)
 	check_queue_arm(check->queue);
 }
 
+void check_rest(struct check *check, uint64_t delay)
+{
+	check_move(check, &check->queue->resting, now_usec(CLOCK_MONOTONIC) + delay);
+	check_queue_arm(check->queue);
+}
+
 void check_queue_arm(struct check_queue *queue)
 {
 	const struct check *first = queue->waiting.first;
@@ -76,6 +82,8 @@ void check_queue_arm(struct check_queue *queue)
 		next = exec ? MAX_OF(first->due, queue->next_start) : first->due;
 	else
 		next = USEC_INFINITY;
+	if (queue->resting.first)
+		next = MIN_OF(next, queue->resting.first->due);
 	(void)sd_event_source_set_time(queue->timer, next);
 	(void)sd_event_source_set_enabled(
 		queue->timer, next == USEC_INFINITY ? SD_EVENT_OFF : SD_EVENT_ONESHOT);

@@ -5,6 +5,10 @@
  */
 #include "inventory-fixture.h"
 
+#include <linux/magic.h>
+#include <sys/inotify.h>
+#include <sys/vfs.h>
+
 #include "common/log.h"
 #include "drivers/probe.h"
 
@@ -207,6 +211,56 @@ static void test_file_threshold(void **state)
 	RUN_UNTIL(streq(reason(0), "bad"));
 }
 
+/* How often somebody has opened a file since. */
+static size_t count_opened(int fd)
+{
+	char buffer[4096];
+	ssize_t n = read(fd, buffer, sizeof(buffer));
+
+	return n > 0 ? (size_t)n / sizeof(struct inotify_event) : 0;
+}
+
+static void test_file_that_is_watched_is_let_alone(void **state)
+{
+	_cleanup_close_ int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	char path[512];
+	struct statfs file_system;
+
+	host_path(path, "/run/h");
+	host_mkdir("/run/h");
+	assert_int_equal(statfs(path, &file_system), 0);
+	if (file_system.f_type != TMPFS_MAGIC && file_system.f_type != EXT4_SUPER_MAGIC)
+		skip();
+	host_write("/run/h/a", "ok");
+	start("driver = \"static\"; match = ( \"a\" );\n"
+	      "health = ( { probe = \"file\"; path = \"/run/h/${id}\"; healthy = \"ok\"; "
+	      "interval = 0.1; } );");
+	host_path(path, "/run/h/a");
+	assert_true(inotify_add_watch(fd, path, IN_OPEN) >= 0);
+	run_for(2 * USEC_PER_SEC);
+	assert_int_equal(count_opened(fd), 0);
+	host_write("/run/h/a", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+	assert_true(count_opened(fd) > 0);
+}
+
+/* Its directory does not tell when what it leads to is written. */
+static void test_file_behind_a_link_is_read_by_interval(void **state)
+{
+	char path[512];
+
+	host_mkdir("/run/h");
+	host_write("/run/real", "ok");
+	host_path(path, "/run/h/a");
+	assert_int_equal(symlink("../real", path), 0);
+	start("driver = \"static\"; match = ( \"a\" );\n"
+	      "health = ( { probe = \"file\"; path = \"/run/h/${id}\"; healthy = \"ok\"; "
+	      "interval = 0.1; } );");
+	assert_string_equal(reason(0), "");
+	host_write("/run/real", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+}
+
 static void test_file_threshold_by_interval(void **state)
 {
 	host_mkdir("/run/h");
@@ -351,6 +405,8 @@ int main(void)
 		TEST(test_file_in_scanned_directory),
 		TEST(test_file_missing_is_healthy),
 		TEST(test_file_threshold),
+		TEST(test_file_that_is_watched_is_let_alone),
+		TEST(test_file_behind_a_link_is_read_by_interval),
 		TEST(test_file_threshold_by_interval),
 		TEST(test_file_rewritten),
 		TEST(test_file_in_two_steps),

@@ -101,9 +101,12 @@ static int on_queue_due(sd_event_source *source, uint64_t usec, void *userdata)
 void check_result(struct check *check, bool healthy, const char *reason)
 {
 	struct health_unit *unit = check->unit;
+	unsigned streak = check->verdict.streak;
+	int r;
 
 	/* Without memory the result is lost and the next one is taken. */
-	if (verdict_feed(&check->verdict, check->queue->probe, healthy, reason) > 0 && unit->ready)
+	r = verdict_feed(&check->verdict, check->queue->probe, healthy, reason);
+	if ((r > 0 || check->verdict.streak != streak) && unit->ready)
 		unit->health->handler(unit->userdata);
 }
 
@@ -225,22 +228,6 @@ int health_unit_remember(const struct health_unit *unit, struct memory_unit *mem
 			return r;
 	}
 	return 0;
-}
-
-uint64_t health_unit_fingerprint(const struct health_unit *unit)
-{
-	uint64_t value = 1;
-
-	for (size_t i = 0; unit && i < unit->n_checks; i++) {
-		const struct verdict *verdict = &unit->checks[i].verdict;
-
-		value = hash_number(value,
-			(uint64_t)verdict->streak << 2 | (uint64_t)verdict->known << 1 |
-				verdict->healthy);
-		if (verdict->reason)
-			value = hash_number(value, hash_string(verdict->reason));
-	}
-	return value;
 }
 
 int health_unit_new(struct health *health, struct device *device, size_t index,

@@ -15,8 +15,8 @@
 struct health;
 struct health_unit;
 
-/* Told when what the probes say about a unit has changed; `userdata` is the unit's. May not free
- * units. */
+/* Told when what the probes say about a unit has changed, or how many results in a row speak
+ * against it; `userdata` is the unit's. May not free units. */
 typedef void (*health_handler)(void *userdata);
 
 /* `declaration`, `root` and `watcher` must outlive it. */
@@ -35,10 +35,6 @@ int health_unit_new(struct health *health, struct device *device, size_t index,
 
 /* Adds what is known to a memory of the device. Returns 0 or -ENOMEM. */
 int health_unit_remember(const struct health_unit *unit, struct memory_unit *memory);
-
-/* A number that differs when what health_unit_remember() adds does. `unit` NULL: always the same.
- */
-uint64_t health_unit_fingerprint(const struct health_unit *unit);
 
 struct health_unit *health_unit_free(struct health_unit *unit);
 DEFINE_CLEANUP(struct health_unit *, health_unit_free)

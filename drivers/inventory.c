@@ -72,6 +72,7 @@ static void on_unit_health(void *userdata)
 {
 	struct unit *unit = userdata;
 
+	unit_mark(unit, UNIT_REMEMBERED);
 	if (unit_evaluate(unit) != 0)
 		plan_tell(unit->owner);
 }

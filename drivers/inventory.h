@@ -94,9 +94,9 @@ int inventory_recall_list(struct inventory *inventory);
  * Returns 0 or -ENOMEM. */
 int inventory_remember(const struct inventory *inventory, struct memory **ret);
 
-/* The same of those devices only of which something was found since the last call of this or of
- * inventory_note_remembered(). Returns 0, -ESTALE if what is remembered is not of these devices
- * only, or -ENOMEM; after a failure all must be remembered. */
+/* The same of those devices only whose health was found to be another since the last call of this
+ * or of inventory_note_remembered(). Returns 0, -ESTALE if devices may have come or gone since, or
+ * -ENOMEM; after a failure, and when containers were given devices, all must be remembered. */
 int inventory_remember_changes(struct inventory *inventory, struct memory **ret);
 
 /* All that was found so far is remembered somewhere. */

@@ -9,6 +9,7 @@
 int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous)
 {
 	assert(list->n_units == 0 && !list->units);
+	unit_list_disturb(list);
 
 	list->units = calloc(previous->n_units + 1, sizeof(list->units[0]));
 	if (!list->units)
@@ -64,6 +65,7 @@ const struct unit *unit_list_find(const struct unit_list *list, const char *id)
 int unit_list_recall_lent(struct unit_list *list)
 {
 	assert(list->n_units == 0 && !list->units);
+	unit_list_disturb(list);
 
 	if (!list->memory)
 		return 0;

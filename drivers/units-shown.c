@@ -1,64 +1,103 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Units as a snapshot shows them. It is made for every change of health, so it asks nothing of a
- * device that the snapshot before knew.
+ * Units as a snapshot shows them. It is made for every change of health, so it begins as a copy of
+ * the one before, and asks nothing of a device that is in that.
  */
 #include "drivers/units.h"
 
 /* Rules of sharing are texts to match, so what was found for a device is kept. */
-static unsigned replicas_of(
-	const struct unit_list *list, const struct snapshot *previous, size_t index)
+static unsigned replicas_of(const struct unit *unit, const struct snapshot *previous)
 {
-	const struct device *device = list->units[index]->device;
+	size_t i = unit->index;
 
-	if (previous && index < previous->n_units && previous->units[index].device == device)
-		return previous->units[index].replicas;
-	return declaration_replicas(list->declaration, device->id);
+	if (previous && i < previous->n_units && previous->units[i].device == unit->device)
+		return previous->units[i].replicas;
+	return declaration_replicas(unit->list->declaration, unit->device->id);
+}
+
+static void show(
+	const struct unit *unit, const struct snapshot *previous, struct snapshot_unit *ret)
+{
+	*ret = (struct snapshot_unit){
+		.device = unit->device,
+		.replicas = replicas_of(unit, previous),
+		.present = unit->present,
+		.may_be_gone = unit_may_be_gone(unit),
+		.healthy = unit->healthy,
+		.foreign = unit->owner_name != NULL,
+		.reason = unit->reason,
+		.since = unit->since,
+	};
+}
+
+static void show_all(
+	struct unit_list *list, const struct snapshot *previous, struct snapshot *snapshot)
+{
+	for (size_t i = 0; i < list->n_units; i++) {
+		list->units[i]->index = i;
+		show(list->units[i], previous, &snapshot->units[i]);
+	}
+}
+
+static void show_changes(
+	const struct unit_list *list, const struct snapshot *previous, struct snapshot *snapshot)
+{
+	const struct unit_marks *marks = &list->marks[UNIT_SHOWN];
+
+	memcpy(snapshot->units, previous->units, list->n_units * sizeof(snapshot->units[0]));
+	for (size_t i = 0; i < marks->count; i++)
+		show(marks->units[i], previous, &snapshot->units[marks->units[i]->index]);
+}
+
+/* Until here they are those of units and of another snapshot. */
+static int copy_reasons(struct snapshot *snapshot)
+{
+	size_t size = 1;
+	char *p;
+
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		if (snapshot->units[i].reason)
+			size += strlen(snapshot->units[i].reason) + 1;
+	p = snapshot->reasons = malloc(size);
+	if (!p)
+		return -ENOMEM;
+	for (size_t i = 0; i < snapshot->n_units; i++) {
+		char *copy = p;
+
+		if (!snapshot->units[i].reason)
+			continue;
+		p = stpcpy(p, snapshot->units[i].reason) + 1;
+		snapshot->units[i].reason = copy;
+	}
+	return 0;
 }
 
 int unit_list_snapshot(
-	const struct unit_list *list, const struct snapshot *previous, struct snapshot **ret)
+	struct unit_list *list, const struct snapshot *previous, struct snapshot **ret)
 {
-	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
-	size_t size = 1;
-	char *reasons;
+	_cleanup_snapshot_ struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
 	int r;
 
-	snapshot = calloc(1, sizeof(*snapshot));
 	if (!snapshot)
 		return -ENOMEM;
 	atomic_init(&snapshot->references, 1);
 	snapshot->generation = previous ? previous->generation + 1 : 0;
 	snapshot->shared = declaration_is_shared(list->declaration);
-	for (size_t i = 0; i < list->n_units; i++) {
-		unit_fetch_ahead(list, i);
-		if (list->units[i]->reason)
-			size += strlen(list->units[i]->reason) + 1;
-	}
 	snapshot->units = malloc((list->n_units + 1) * sizeof(*snapshot->units));
-	snapshot->reasons = reasons = malloc(size);
-	if (!snapshot->units || !reasons)
+	if (!snapshot->units)
 		return -ENOMEM;
-	for (size_t i = 0; i < list->n_units; i++) {
-		const struct unit *unit = list->units[i];
-
-		snapshot->units[i] = (struct snapshot_unit){
-			.device = unit->device,
-			.replicas = replicas_of(list, previous, i),
-			.present = unit->present,
-			.may_be_gone = unit_may_be_gone(unit),
-			.healthy = unit->healthy,
-			.foreign = unit->owner_name != NULL,
-			.reason = unit->reason ? reasons : NULL,
-			.since = unit->since,
-		};
-		if (unit->reason)
-			reasons = stpcpy(reasons, unit->reason) + 1;
-	}
+	if (list->marks[UNIT_SHOWN].complete && previous && previous == list->shown)
+		show_changes(list, previous, snapshot);
+	else
+		show_all(list, previous, snapshot);
 	snapshot->n_units = list->n_units;
-	r = snapshot_keep_devices(snapshot, previous);
+	r = copy_reasons(snapshot);
+	if (r >= 0)
+		r = snapshot_keep_devices(snapshot, previous);
 	if (r < 0)
 		return r;
+	unit_list_unmark(list, UNIT_SHOWN);
+	list->shown = snapshot;
 	*ret = TAKE_PTR(snapshot);
 	return 0;
 }

@@ -34,6 +34,8 @@ int unit_list_set_owners(struct unit_list *list, const char *owners)
 	int r = text ? 0 : -ENOMEM;
 	char *rest = NULL;
 
+	unit_list_disturb(list);
+
 	for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line && r >= 0;
 		line = strtok_r(NULL, "\n", &rest)) {
 		char *tab = strchr(line, '\t');
@@ -77,6 +79,7 @@ int unit_list_drop_gone(struct unit_list *list, const char *in_use, uint64_t unt
 
 	if (r < 0)
 		return r;
+	unit_list_disturb(list);
 	for (size_t i = 0; i < list->n_units; i++) {
 		struct unit *unit = list->units[i];
 

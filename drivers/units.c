@@ -41,6 +41,7 @@ int unit_new(struct unit_list *list, struct device *device, size_t index, struct
 	if (!unit)
 		return -ENOMEM;
 	unit->owner = list->owner;
+	unit->list = list;
 	unit->device = device_ref(device);
 	unit->present = true;
 	unit->healthy = true;
@@ -113,6 +114,8 @@ int unit_evaluate(struct unit *unit)
 	unit->healthy = healthy;
 	free(unit->reason);
 	unit->reason = TAKE_PTR(copy);
+	unit_mark(unit, UNIT_SHOWN);
+	unit_mark(unit, UNIT_REMEMBERED);
 	return 1;
 }
 
@@ -268,6 +271,7 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 	ssize_t n;
 	int r;
 
+	unit_list_disturb(list);
 	filter(list->declaration, scan);
 	scan_sort(scan);
 	r = check_size(list, scan, &drop, error);
@@ -300,4 +304,6 @@ void unit_list_done(struct unit_list *list)
 	list->units = NULL;
 	list->n_units = 0;
 	list->memory = memory_free(list->memory);
+	for (size_t mark = 0; mark < _UNIT_MARKS_MAX; mark++)
+		free(list->marks[mark].units);
 }

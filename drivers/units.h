@@ -11,6 +11,19 @@
 #include "drivers/inventory.h"
 #include "drivers/scan.h"
 
+/* For whom it is kept which units have changed, so that they need not look at all of them. */
+enum unit_mark {
+	UNIT_SHOWN,      /* in a snapshot */
+	UNIT_REMEMBERED, /* see inventory_remember_changes() */
+	_UNIT_MARKS_MAX,
+};
+
+struct unit_marks {
+	bool complete; /* no other unit has changed */
+	struct unit **units;
+	size_t count;
+};
+
 struct unit {
 	void *owner; /* the list's */
 	struct device *device;
@@ -21,9 +34,11 @@ struct unit {
 	bool away;                   /* where only the container sees it that it was given to */
 	uint64_t gone_since;         /* CLOCK_MONOTONIC microseconds; while no scan finds it */
 	bool healthy;
-	char *reason;        /* why not; NULL if healthy */
-	uint64_t since;      /* CLOCK_REALTIME */
-	uint64_t remembered; /* a fingerprint, see unit_list_remember_changes() */
+	char *reason;   /* why not; NULL if healthy */
+	uint64_t since; /* CLOCK_REALTIME */
+	struct unit_list *list;
+	size_t index; /* there, as the last snapshot has it */
+	bool marked[_UNIT_MARKS_MAX];
 };
 
 struct unit_list {
@@ -32,26 +47,25 @@ struct unit_list {
 	void *owner;
 	struct unit **units;
 	size_t n_units;
-	struct memory *memory; /* where units begin, until a scan has been complete */
-	bool remembered_more;  /* of devices that are no units, from `memory` */
+	struct memory *memory;        /* where units begin, until a scan has been complete */
+	const struct snapshot *shown; /* the last one; compared only */
+	struct unit_marks marks[_UNIT_MARKS_MAX];
 };
-
-/* For walks over all units, which lie all over the memory: has one that comes later fetched. */
-static inline void unit_fetch_ahead(const struct unit_list *list, size_t index)
-{
-	const size_t ahead = 16;
-
-	if (index + ahead < list->n_units) {
-		__builtin_prefetch(&list->units[index + ahead]->device);
-		__builtin_prefetch(&list->units[index + ahead]->since);
-	}
-}
 
 struct unit *unit_free(struct unit *unit);
 DEFINE_CLEANUP(struct unit *, unit_free)
 
 /* Makes a unit of a device, with what is remembered of it; `index` is its place in the list. */
 int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret);
+
+/* Notes that a unit has changed. */
+void unit_mark(struct unit *unit, enum unit_mark mark);
+
+/* Whoever it was noted for has seen all units, or those that were noted. */
+void unit_list_unmark(struct unit_list *list, enum unit_mark mark);
+
+/* Any unit may change now, come or go: whatever was noted is not all. */
+void unit_list_disturb(struct unit_list *list);
 
 /* What is known about the units' health, and those in containers. Returns 0 or -ENOMEM. */
 int unit_list_remember(const struct unit_list *list, struct memory **ret);
@@ -89,5 +103,5 @@ int unit_evaluate(struct unit *unit);
 
 /* The list as it is now. `previous` is the snapshot before, or NULL. Returns 0 or -ENOMEM. */
 int unit_list_snapshot(
-	const struct unit_list *list, const struct snapshot *previous, struct snapshot **ret);
+	struct unit_list *list, const struct snapshot *previous, struct snapshot **ret);
 void unit_list_done(struct unit_list *list);

@@ -215,7 +215,8 @@ static int write_report(struct plugin *plugin, struct snapshot *snapshot, bool g
 	return 0;
 }
 
-/* Whether nothing but health can have changed, and the files are not full of changes. */
+/* Whether nothing but health can have changed (no container was given a device, either), and the
+ * files are not full of changes. */
 static bool may_grow(const struct plugin *plugin, const struct snapshot *snapshot)
 {
 	const struct reported *reported = &plugin->reported;

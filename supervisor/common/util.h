@@ -155,13 +155,6 @@ static inline int array_reserve(void **items, size_t count, size_t element_size)
 }
 
 /* 64-bit FNV-1a: names and short keys, never anything an attacker gains by colliding. */
-/* Mixes a number into a hash. */
-static inline uint64_t hash_number(uint64_t hash, uint64_t number)
-{
-	hash = (hash ^ number) * 0x9e3779b97f4a7c15ULL;
-	return hash ^ hash >> 32;
-}
-
 static inline uint64_t hash_string(const char *string)
 {
 	uint64_t hash = 0xcbf29ce484222325ULL;

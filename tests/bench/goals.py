@@ -50,8 +50,11 @@ def judge(goal, value):
     if goal.of is None:
         return f"{found:.1f}", found <= goal.limit
     peer = value(goal.of, goal.peer_row or goal.row)
-    if not peer:
+    if peer is None:
         return None
+    # A share of nothing: a Go process that has nothing to do uses no CPU at all.
+    if peer == 0:
+        return f"{found:.1f}, {goal.of} 0", found == 0
     return f"{found / peer:.2f} x {goal.of}", found / peer <= goal.limit
 
 

@@ -76,7 +76,7 @@ class HealthMemory(NodeTest):
         for name in before:
             os.unlink(self.node.path(f"health/{name}"))
         self.node.start()
-        self.node.await_allocatable(gpu=0)
+        self.node.await_serving()
         until(lambda: len(self.devices()) == 3, "the devices to be shown")
         self.assertEqual(self.devices(), before)
 

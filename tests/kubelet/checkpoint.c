@@ -21,9 +21,9 @@ static int compare_keys(const void *a, const void *b)
 }
 
 /* A copy with its keys in order, as Go writes maps; steals the reference. */
-static json_t *sorted(json_t *map)
+static json_t *sorted(json_t *stolen)
 {
-	_cleanup_json_ json_t *owned = map, *copy = json_object();
+	_cleanup_json_ json_t *map = stolen, *copy = json_object();
 	_cleanup_free_ const char **keys = calloc(json_object_size(map) + 1, sizeof(*keys));
 	const char *key;
 	json_t *value;

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "child-claims.h"
+#include "child-devices.h"
 #include "child-memory.h"
 #include "child-message.h"
 #include "child-publish.h"
@@ -21,12 +22,9 @@
 #include "common/sealed.h"
 #include "manager.h"
 #include "spawn.h"
-#include "state.h"
 
-#define TIMER_ACCURACY        USEC_PER_MSEC
-#define LAST_MESSAGES_MAX     256
-#define DEVICES_INTERVAL      (100 * USEC_PER_MSEC)
-#define DEVICES_BYTES_PER_SEC (32ULL << 20)
+#define TIMER_ACCURACY    USEC_PER_MSEC
+#define LAST_MESSAGES_MAX 256
 
 static struct log_fields fields_of(const struct child *child, const char *message_id)
 {
@@ -36,17 +34,6 @@ static struct log_fields fields_of(const struct child *child, const char *messag
 		.message_id = message_id,
 		.generation = child->manager->generation,
 	};
-}
-
-static void forget_devices(struct child *child)
-{
-	char name[STATE_NAME_MAX];
-
-	child->devices_fd = close_fd(child->devices_fd);
-	child->devices_new = false;
-	child->devices_size = 0;
-	state_devices_name(child->resource->name, name);
-	state_remove(child->manager->state, name);
 }
 
 static void forget_process(struct child *child)
@@ -59,7 +46,7 @@ static void forget_process(struct child *child)
 	child->gone = 0;
 	child_claims_forget(child);
 	child_publish_forget(child);
-	forget_devices(child);
+	child_devices_forget(child);
 }
 
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -371,31 +358,6 @@ int child_new(struct manager *manager, const struct resource_config *config, str
 	}
 	*ret = TAKE_PTR(child);
 	return 0;
-}
-
-uint64_t child_write_devices(struct child *child, struct state *state)
-{
-	struct log_fields fields = fields_of(child, NULL);
-	uint64_t now = now_usec(CLOCK_MONOTONIC);
-	char name[STATE_NAME_MAX];
-	int64_t r;
-
-	if (!child->devices_new)
-		return USEC_INFINITY;
-	if (now < child->devices_next)
-		return child->devices_next;
-	state_devices_name(child->resource->name, name);
-	r = state_follow(state, name, child->devices_fd, CONTROL_DEVICES_MAX, &child->devices_size);
-	if (r < 0)
-		log_full(LOG_WARNING, &fields, "cannot write the state of the devices: %s",
-			strerror((int)-r));
-	child->devices_fd = close_fd(child->devices_fd);
-	child->devices_new = false;
-	child_memory_write(child, state);
-	/* Great inventories are copied less often: no child may keep the loop busy. */
-	child->devices_next = now_usec(CLOCK_MONOTONIC) + DEVICES_INTERVAL +
-		(r < 0 ? CONTROL_DEVICES_MAX : (uint64_t)r) * USEC_PER_SEC / DEVICES_BYTES_PER_SEC;
-	return USEC_INFINITY;
 }
 
 struct child *child_free(struct child *child)

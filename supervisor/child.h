@@ -18,7 +18,6 @@
 #define CHILD_MESSAGES_MAX 10000
 
 struct manager;
-struct state;
 
 /* See child-publish.h. */
 struct child_publication {
@@ -74,10 +73,6 @@ struct child {
 
 /* A resource without a process. Returns 0 or negative errno. */
 int child_new(struct manager *manager, const struct resource_config *config, struct child **ret);
-
-/* Writes the newest inventory to its state file, if there is one. Returns when to come again for
- * one that is held back (CLOCK_MONOTONIC), USEC_INFINITY if there is none. */
-uint64_t child_write_devices(struct child *child, struct state *state);
 
 /* Kills the process, if any is left, without waiting for it. */
 struct child *child_free(struct child *child);

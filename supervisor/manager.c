@@ -8,11 +8,11 @@
 #include <systemd/sd-daemon.h>
 
 #include "child-claims.h"
+#include "child-devices.h"
 #include "child-memory.h"
 #include "common/log.h"
 #include "common/message-id.h"
 #include "config-watch.h"
-#include "config/last-accepted.h"
 #include "manager.h"
 #include "reload.h"
 #include "spawn-template.h"
@@ -100,7 +100,7 @@ static int on_flush(sd_event_source *source, uint64_t usec, void *userdata)
 	manager_drop_claims_of_failed(manager);
 	kubelet_watch_set_waiting(manager->watch, anybody_waits(manager));
 	for (size_t i = 0; i < manager->n_children; i++)
-		again = MIN_OF(again, child_write_devices(manager->children[i], manager->state));
+		again = MIN_OF(again, child_devices_write(manager->children[i], manager->state));
 	write_state(manager);
 	manager->last_flush = now_usec(CLOCK_MONOTONIC);
 	if (again != USEC_INFINITY)
@@ -161,26 +161,6 @@ int manager_watch_kubelet(struct manager *manager)
 	(void)sd_event_source_set_time(manager->sweep, now_usec(CLOCK_MONOTONIC) + SWEEP_AGAIN);
 	(void)sd_event_source_set_enabled(manager->sweep, SD_EVENT_ONESHOT);
 	return 0;
-}
-
-void manager_keep_configuration(struct manager *manager)
-{
-	_cleanup_free_ char *text = NULL;
-	size_t size = 0;
-	int r;
-
-	r = last_accepted_text(manager->config, &text, &size);
-	if (r >= 0)
-		r = state_write_private(manager->state, LAST_ACCEPTED_FILE, text, size);
-	if (r < 0) {
-		/* An older one would be taken for this one. */
-		state_remove(manager->state, LAST_ACCEPTED_FILE);
-		log_warning(
-			"cannot keep the configuration in %s/%s: %s; if %s is broken at the next "
-			"start, devplugd will not start",
-			manager->config->runtime_dir, LAST_ACCEPTED_FILE, strerror(-r),
-			manager->config_file);
-	}
 }
 
 static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata)

@@ -129,6 +129,8 @@ static int scan_now(struct inventory *inventory, struct error *error)
 	if (r >= 0)
 		r = unit_list_merge(&inventory->list, &scan, error);
 	if (r >= 0) {
+		if (unit_list_take_let_go(&inventory->list) != 0)
+			r = 1;
 		swap_watches(inventory, &scan);
 		if (scan_notes_take(&inventory->notes, &scan))
 			r = 1;
@@ -324,6 +326,8 @@ int inventory_set_owners(struct inventory *inventory, const char *owners)
 {
 	int r = unit_list_set_owners(&inventory->list, owners);
 
+	if (inventory->list.let_go)
+		on_event(inventory);
 	if (r > 0 && renew_snapshot(inventory) < 0)
 		r = -ENOMEM;
 	return r;

@@ -108,9 +108,10 @@ void inventory_note_remembered(struct inventory *inventory);
  * the list is empty. */
 int inventory_start(struct inventory *inventory, struct error *error);
 
-/* Tells which devices belong to other resources: lines of "ID<TAB>RESOURCE". All others that are
- * there do not. The snapshot is renewed at once, without on_change(). Returns 1 if anything
- * changed, 0 if not, or -ENOMEM. */
+/* Tells which devices belong to other resources: lines of "ID<TAB>RESOURCE". All others do not, if
+ * they are still there: those that did before are ours after a scan, which is made soon. Of the
+ * rest the snapshot is renewed at once, without on_change(). Returns 1 if anything changed, 0 if
+ * not, or -ENOMEM. */
 int inventory_set_owners(struct inventory *inventory, const char *owners);
 
 /* Forgets devices that have been gone since `until` (CLOCK_MONOTONIC microseconds) or longer, but

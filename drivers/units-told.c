@@ -9,18 +9,19 @@
 
 static int set_owner(struct unit *unit, const char *owner)
 {
-	char *copy = NULL;
+	char *copy;
 
 	/* What is gone stays whose it was. */
-	if (!unit->present ||
-		(owner && unit->owner_name ? streq(owner, unit->owner_name)
-					   : owner == unit->owner_name))
+	if (!unit->present)
 		return 0;
-	if (owner) {
-		copy = strdup(owner);
-		if (!copy)
-			return -ENOMEM;
-	}
+	/* An owner lets go of what has vanished, too, and may have seen that first. */
+	unit->let_go = !owner && unit->owner_name;
+	unit->list->let_go = unit->list->let_go || unit->let_go;
+	if (!owner || (unit->owner_name && streq(owner, unit->owner_name)))
+		return 0;
+	copy = strdup(owner);
+	if (!copy)
+		return -ENOMEM;
 	free(unit->owner_name);
 	unit->owner_name = copy;
 	return unit_evaluate(unit) < 0 ? -ENOMEM : 1;
@@ -35,7 +36,7 @@ int unit_list_set_owners(struct unit_list *list, const char *owners)
 	char *rest = NULL;
 
 	unit_list_disturb(list);
-
+	list->let_go = false;
 	for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line && r >= 0;
 		line = strtok_r(NULL, "\n", &rest)) {
 		char *tab = strchr(line, '\t');
@@ -52,6 +53,26 @@ int unit_list_set_owners(struct unit_list *list, const char *owners)
 		changed = changed || r > 0;
 	}
 	return r < 0 ? r : changed;
+}
+
+int unit_list_take_let_go(struct unit_list *list)
+{
+	if (!list->let_go)
+		return 0;
+	unit_list_disturb(list);
+	for (size_t i = 0; i < list->n_units; i++) {
+		struct unit *unit = list->units[i];
+
+		if (!unit->let_go || !unit->present)
+			continue;
+		free(unit->owner_name);
+		unit->owner_name = NULL;
+		unit->let_go = false;
+		if (unit_evaluate(unit) < 0)
+			return -ENOMEM;
+	}
+	list->let_go = false;
+	return 1;
 }
 
 /* The units behind offered ids, which may have the number of a replica. */

@@ -30,6 +30,7 @@ struct unit {
 	struct health_unit *health;  /* NULL: no probes */
 	const struct cordon *cordon; /* NULL: none */
 	char *owner_name;            /* the resource that it belongs to; NULL: ours */
+	bool let_go;                 /* not its any more: ours, if the next scan finds it */
 	bool present;                /* the last scan found it, or it is away */
 	bool away;                   /* where only the container sees it that it was given to */
 	uint64_t gone_since;         /* CLOCK_MONOTONIC microseconds; while no scan finds it */
@@ -47,6 +48,7 @@ struct unit_list {
 	void *owner;
 	struct unit **units;
 	size_t n_units;
+	bool let_go;                  /* some units are */
 	struct memory *memory;        /* where units begin, until a scan has been complete */
 	const struct snapshot *shown; /* the last one; compared only */
 	struct unit_marks marks[_UNIT_MARKS_MAX];
@@ -91,6 +93,10 @@ const struct unit *unit_list_find(const struct unit_list *list, const char *id);
 
 /* See inventory_set_owners(). */
 int unit_list_set_owners(struct unit_list *list, const char *owners);
+
+/* After a scan: what it found of units that were let go is ours. Returns 1 if there was any, 0 if
+ * not, or -ENOMEM. */
+int unit_list_take_let_go(struct unit_list *list);
 
 /* See inventory_drop_gone(). */
 int unit_list_drop_gone(struct unit_list *list, const char *in_use, uint64_t until);

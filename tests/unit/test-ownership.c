@@ -281,10 +281,22 @@ static void test_owners(void **state)
 	RUN_UNTIL((snapshot = snapshot_unref(snapshot), snapshot = inventory_snapshot(inventory),
 		snapshot->n_units == 2));
 	assert_int_equal(inventory_set_owners(inventory, "card0\tv.e/other\n"), 1);
-	assert_int_equal(inventory_set_owners(inventory, ""), 1);
+	assert_int_equal(inventory_set_owners(inventory, ""), 0);
+	RUN_UNTIL((snapshot = snapshot_unref(snapshot), snapshot = inventory_snapshot(inventory),
+		!snapshot->units[0].foreign));
+	assert_true(snapshot->units[0].healthy);
+
+	/* The other one has seen it go first, and lets it go. */
+	assert_int_equal(inventory_set_owners(inventory, "card0\tv.e/other\n"), 1);
+	host_remove("/dev/card0");
+	assert_int_equal(inventory_set_owners(inventory, ""), 0);
 	snapshot = snapshot_unref(snapshot);
 	snapshot = inventory_snapshot(inventory);
-	assert_true(snapshot->units[0].healthy && !snapshot->units[0].foreign);
+	assert_int_equal(snapshot->n_units, 2);
+	assert_true(snapshot->units[0].foreign);
+	RUN_UNTIL((snapshot = snapshot_unref(snapshot), snapshot = inventory_snapshot(inventory),
+		snapshot->n_units == 1));
+	assert_string_equal(snapshot->units[0].device->id, "card1");
 	(void)inventory_free(inventory);
 }
 

@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread: the kubelet's loop runs inside of every wait. The folder is a plugin directory that
- * nobody else may use meanwhile; a checkpoint in it that we did not write ends the run before it
- * begins.
+ * One thread: the kubelet's loop runs inside of every wait.
  */
 #include "trial.h"
 
-#include <limits.h>
 #include <sys/wait.h>
 
-#include "../checkpoint.h"
 #include "../connection.h"
 #include "../plugin-dir.h"
 #include "common/text.h"
+#include "trial-directories.h"
 
-#define POD_RESOURCES_SOCKET "pod-resources/" KUBELET_SOCKET_NAME
-#define SLICE                (20 * USEC_PER_MSEC)
+#define SLICE (20 * USEC_PER_MSEC)
 
 _printf_(2, 0) static void set_message(struct trial *trial, const char *format, va_list ap)
 {
@@ -104,36 +100,19 @@ static void on_event(const json_t *event, void *userdata)
 	}
 }
 
-static int check_directory(const char *plugin_dir, struct error *error)
-{
-	char path[PATH_MAX];
-	int r = snprintf(path, sizeof(path), "%s/%s", plugin_dir, CHECKPOINT_NAME);
-
-	if (r < 0 || (size_t)r >= sizeof(path))
-		return error_set(error, -ENAMETOOLONG, "%s: the path is too long", plugin_dir);
-	if (access(path, F_OK) >= 0)
-		return error_set(error, -EEXIST,
-			"%s exists: a kubelet uses this directory; name another --plugin-dir, or remove the file if no kubelet does",
-			path);
-	return 0;
-}
-
 int trial_init(struct trial *trial, const struct conformance_options *options, struct error *error)
 {
-	char state_dir[] = "/tmp/devplug-kubelet.XXXXXX";
+	char *state_dir = NULL;
 	int r;
 
 	*trial = (struct trial){ .options = options };
-	r = check_directory(options->plugin_dir, error);
+	r = trial_directories_take(options->plugin_dir, &state_dir, error);
 	if (r < 0)
 		return r;
-	if (!mkdtemp(state_dir))
-		return error_set(
-			error, -errno, "cannot make a directory in /tmp: %s", strerror(errno));
 	trial->kubelet_options = (struct manager_options){
 		.plugin_dir = options->plugin_dir,
 		.plugins_registry = options->plugins_registry,
-		.state_dir = strdup(state_dir),
+		.state_dir = state_dir,
 		.behaviour = options->behaviour,
 		.stale_stream_race = true,
 		.time_scale = 1,
@@ -142,50 +121,17 @@ int trial_init(struct trial *trial, const struct conformance_options *options, s
 		.on_event = on_event,
 		.userdata = trial,
 	};
-	if (!trial->kubelet_options.state_dir) {
-		(void)rmdir(state_dir);
-		return error_set(error, -ENOMEM, "out of memory");
-	}
 	return 0;
-}
-
-static void remove_in(const char *dir, const char *name)
-{
-	char path[PATH_MAX];
-
-	if (snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path))
-		(void)unlink(path);
-}
-
-static void remove_directory(const char *state_dir)
-{
-	char path[PATH_MAX];
-
-	if (!state_dir)
-		return;
-	(void)snprintf(path, sizeof(path), "%s/pod-resources", state_dir);
-	(void)rmdir(path);
-	(void)rmdir(state_dir);
 }
 
 void trial_done(struct trial *trial)
 {
-	static const char *const state_files[] = {
-		"control",
-		"pods.json",
-		POD_RESOURCES_SOCKET,
-	};
-	static const char *const plugin_files[] = { KUBELET_SOCKET_NAME, CHECKPOINT_NAME };
 	char *state_dir = (char *)(uintptr_t)trial->kubelet_options.state_dir;
 
 	trial_kill_kubelet(trial);
 	plugin_process_kill(&trial->plugin);
-	for (size_t i = 0; state_dir && i < ARRAY_SIZE(state_files); i++)
-		remove_in(state_dir, state_files[i]);
-	/* If none ever started it is somebody else's. */
-	for (size_t i = 0; trial->played && i < ARRAY_SIZE(plugin_files); i++)
-		remove_in(trial->options->plugin_dir, plugin_files[i]);
-	remove_directory(state_dir);
+	/* If no kubelet ever started, its files are somebody else's. */
+	trial_directories_clean(trial->played ? trial->options->plugin_dir : NULL, state_dir);
 	free(state_dir);
 	trial_forget(trial);
 	free(trial->resource);

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that tell of health: which changes are noticed, when they are read and when they are let
+ * alone.
+ * docs/complaints.md: W6.
+ */
+#include "health-fixture.h"
+
+#include <linux/magic.h>
+#include <sys/inotify.h>
+#include <sys/vfs.h>
+
+#include "common/log.h"
+
+static int setup(void **state)
+{
+	int r = host_setup(state);
+
+	log_setup("test-health-file", LOG_TARGET_TEXT, LOG_CRIT);
+	host_mkdir("/run");
+	return r;
+}
+
+#define FILE_PROBE                                         \
+	"driver = \"static\"; match = ( \"a\", \"b\" );\n" \
+	"health = ( { probe = \"file\"; path = \"/run/h/${id}\"; healthy = \"ok\"; interval = 3600; "
+
+static void test_file(void **state)
+{
+	host_mkdir("/run/h");
+	host_write("/run/h/a", " ok\n");
+	host_write("/run/h/b", "too hot\n");
+	start(FILE_PROBE "} );");
+	assert_string_equal(reason(0), "");
+	assert_string_equal(reason(1), "too hot");
+	assert_int_equal(told, 0);
+
+	host_write("/run/h/b", "ok");
+	RUN_UNTIL(streq(reason(1), ""));
+	host_replace("/run/h/a", "worn out");
+	RUN_UNTIL(streq(reason(0), "worn out"));
+	host_replace("/run/h/a", "worn\nout\x1b");
+	RUN_UNTIL(streq(reason(0), "worn?out?"));
+	host_remove("/run/h/a");
+	RUN_UNTIL(streq(reason(0), "/run/h/a is missing"));
+	host_write("/run/h/a", "");
+	RUN_UNTIL(streq(reason(0), "/run/h/a is empty"));
+	host_remove("/run/h/a");
+	host_mknod("/run/h/a");
+	RUN_UNTIL(strstr(reason(0), "not a regular file"));
+	host_remove("/run/h/a");
+	host_write("/run/h/a", "ok");
+	RUN_UNTIL(streq(reason(0), ""));
+	assert_string_equal(reason(1), "");
+}
+
+static void test_file_directory_comes_and_goes(void **state)
+{
+	start(FILE_PROBE "} );");
+	assert_string_equal(reason(0), "/run/h/a is missing");
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "ok");
+	RUN_UNTIL(streq(reason(0), ""));
+	host_rename("/run/h", "/run/old");
+	RUN_UNTIL(streq(reason(0), "/run/h/a is missing"));
+	host_mkdir("/run/new");
+	host_write("/run/new/a", "ok");
+	host_write("/run/new/b", "ok");
+	host_rename("/run/new", "/run/h");
+	RUN_UNTIL(streq(reason(0), "") && streq(reason(1), ""));
+	/* A whole set of files may be switched by one link. */
+	host_mkdir("/run/h/v1");
+	host_mkdir("/run/h/v2");
+	host_write("/run/h/v1/a", "ok");
+	host_write("/run/h/v2/a", "second");
+	host_symlink("v1", "/run/h/now");
+	host_remove("/run/h/a");
+	host_symlink("now/a", "/run/h/a");
+	run_for(50 * USEC_PER_MSEC);
+	host_symlink("v2", "/run/h/next");
+	host_rename("/run/h/next", "/run/h/now");
+	RUN_UNTIL(streq(reason(0), "second"));
+}
+
+static void test_file_kept_open(void **state)
+{
+	char path[512];
+	int fd;
+
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "ok");
+	host_write("/run/h/b", "ok");
+	start(FILE_PROBE "} );");
+	host_path(path, "/run/h/a");
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, "no", 2, 0), 2);
+	RUN_UNTIL(streq(reason(0), "no"));
+	close_fd(fd);
+}
+
+/* One directory under two paths, of which one is wanted for its entries only. */
+static void test_file_in_scanned_directory(void **state)
+{
+	char path[512];
+	int fd;
+
+	host_mkdir("/run/h");
+	host_mknod("/run/h/x");
+	host_write("/run/h/health", "ok");
+	host_symlink("../run/h", "/dev/link");
+	start("driver = \"path\"; match = \"/dev/link/x*\"; health = ( { probe = \"file\"; "
+	      "path = \"/run/h/health\"; healthy = \"ok\"; interval = 3600; } );");
+	host_mknod("/run/h/x2");
+	RUN_UNTIL(told == 1);
+	host_path(path, "/run/h/health");
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, "no", 2, 0), 2);
+	RUN_UNTIL(streq(reason(0), "no") && streq(reason(1), "no"));
+	close_fd(fd);
+}
+
+static void test_file_missing_is_healthy(void **state)
+{
+	start(FILE_PROBE "missing = \"healthy\"; } );");
+	assert_string_equal(reason(0), "");
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+	host_remove("/run/h/a");
+	RUN_UNTIL(streq(reason(0), ""));
+}
+
+/* Writing a file is one result, however many events it makes. */
+static void test_file_threshold(void **state)
+{
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "ok");
+	host_write("/run/h/b", "ok");
+	start(FILE_PROBE "fail_after = 2; } );");
+	host_write("/run/h/a", "bad");
+	run_for(300 * USEC_PER_MSEC);
+	assert_string_equal(reason(0), "");
+	host_write("/run/h/a", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+}
+
+/* How often somebody has opened a file since. */
+static size_t count_opened(int fd)
+{
+	char buffer[4096];
+	ssize_t n = read(fd, buffer, sizeof(buffer));
+
+	return n > 0 ? (size_t)n / sizeof(struct inotify_event) : 0;
+}
+
+static void test_file_that_is_watched_is_let_alone(void **state)
+{
+	_cleanup_close_ int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	char path[512];
+	struct statfs file_system;
+
+	host_path(path, "/run/h");
+	host_mkdir("/run/h");
+	assert_int_equal(statfs(path, &file_system), 0);
+	if (file_system.f_type != TMPFS_MAGIC && file_system.f_type != EXT4_SUPER_MAGIC)
+		skip();
+	host_write("/run/h/a", "ok");
+	start("driver = \"static\"; match = ( \"a\" );\n"
+	      "health = ( { probe = \"file\"; path = \"/run/h/${id}\"; healthy = \"ok\"; "
+	      "interval = 0.1; } );");
+	host_path(path, "/run/h/a");
+	assert_true(inotify_add_watch(fd, path, IN_OPEN) >= 0);
+	run_for(2 * USEC_PER_SEC);
+	assert_int_equal(count_opened(fd), 0);
+	host_write("/run/h/a", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+	assert_true(count_opened(fd) > 0);
+}
+
+/* Its directory does not tell when what it leads to is written. */
+static void test_file_behind_a_link_is_read_by_interval(void **state)
+{
+	char path[512];
+
+	host_mkdir("/run/h");
+	host_write("/run/real", "ok");
+	host_path(path, "/run/h/a");
+	assert_int_equal(symlink("../real", path), 0);
+	start("driver = \"static\"; match = ( \"a\" );\n"
+	      "health = ( { probe = \"file\"; path = \"/run/h/${id}\"; healthy = \"ok\"; "
+	      "interval = 0.1; } );");
+	assert_string_equal(reason(0), "");
+	host_write("/run/real", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+}
+
+static void test_file_threshold_by_interval(void **state)
+{
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "ok");
+	host_write("/run/h/b", "ok");
+	start("driver = \"static\"; match = ( \"a\" );\n"
+	      "health = ( { probe = \"file\"; path = \"/run/h/${id}\"; healthy = \"ok\"; "
+	      "interval = 1; fail_after = 3; } );");
+	host_write("/run/h/a", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+}
+
+/* Programs that write by truncating do not make a healthy unit flicker. */
+static void test_file_rewritten(void **state)
+{
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "ok");
+	host_write("/run/h/b", "ok");
+	start(FILE_PROBE "} );");
+	for (unsigned i = 0; i < 300; i++) {
+		char path[512];
+		int fd;
+
+		host_path(path, "/run/h/a");
+		fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+		assert_true(fd >= 0);
+		assert_true(sd_event_run(host_event, 500) >= 0);
+		assert_int_equal(write(fd, "ok", 2), 2);
+		close_fd(fd);
+		assert_true(sd_event_run(host_event, 500) >= 0);
+	}
+	run_for(200 * USEC_PER_MSEC);
+	assert_int_equal(told, 0);
+}
+
+/* Nor does one that is written in two steps, if they are not too far apart: on a busy machine they
+ * may be, so one time out of many must do. */
+static void test_file_in_two_steps(void **state)
+{
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "ok");
+	host_write("/run/h/b", "ok");
+	start(FILE_PROBE "} );");
+	for (unsigned i = 0; i < 40; i++) {
+		char path[512];
+		int fd;
+
+		told = 0;
+		host_path(path, "/run/h/a");
+		fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+		assert_true(fd >= 0);
+		assert_int_equal(write(fd, "o", 1), 1);
+		run_for(USEC_PER_MSEC);
+		assert_int_equal(write(fd, "k", 1), 1);
+		close_fd(fd);
+		run_for(2 * INVENTORY_QUIET);
+		assert_string_equal(reason(0), "");
+		if (told == 0)
+			return;
+	}
+	fail_msg("it was always read in between");
+}
+
+static void test_files_by_the_thousand(void **state)
+{
+	char name[64];
+
+	host_mkdir("/run/h");
+	for (unsigned i = 0; i < 3000; i++) {
+		(void)snprintf(name, sizeof(name), "/run/h/unit-%u", i);
+		host_write(name, "ok");
+	}
+	start("driver = \"static\"; match = ( { count = 3000; } );\n"
+	      "health = ( { probe = \"file\"; path = \"/run/h/${id}\"; healthy = \"ok\"; } );");
+	for (unsigned i = 0; i < 3000; i++) {
+		(void)snprintf(name, sizeof(name), "/run/h/unit-%u", i);
+		host_write(name, "off");
+	}
+	for (size_t i = 0; i < 3000; i++)
+		RUN_UNTIL(streq(reason(i), "off"));
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, inventory_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_file),
+		TEST(test_file_directory_comes_and_goes),
+		TEST(test_file_kept_open),
+		TEST(test_file_in_scanned_directory),
+		TEST(test_file_missing_is_healthy),
+		TEST(test_file_threshold),
+		TEST(test_file_that_is_watched_is_let_alone),
+		TEST(test_file_behind_a_link_is_read_by_interval),
+		TEST(test_file_threshold_by_interval),
+		TEST(test_file_rewritten),
+		TEST(test_file_in_two_steps),
+		TEST(test_files_by_the_thousand),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,107 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that are asked at Allocate: whom they are told of, what becomes of their answers, and
- * what is said when there is none.
+ * Programs that are asked at Allocate: whom they are told of, and what becomes of their answers.
  */
 #include "allocation-fixture.h"
-#include "inventory-fixture.h"
+#include "inquiry-fixture.h"
 
 #include "common/log.h"
-#include "drivers/allocation-inquiry.h"
-
-static struct inquiry *inquiry;
-static struct snapshot *snapshot;
-static unsigned ended;
-static int end_status;
-static struct error end_error;
 
 static int setup(void **state)
 {
 	log_setup("test-allocation-inquiry", LOG_TARGET_TEXT, LOG_CRIT);
-	ended = 0;
-	return host_setup(state);
+	return inquiry_setup(state);
 }
-
-static int teardown(void **state)
-{
-	inquiry = inquiry_free(inquiry);
-	snapshot = snapshot_unref(snapshot);
-	return inventory_teardown(state);
-}
-
-/* A shell script, which runs in the root of the host. */
-static void program(const char *name, const char *script)
-{
-	_cleanup_free_ char *text = NULL;
-	char path[512];
-
-	assert_true(asprintf(&text, "#!/bin/sh\ncd %s\n%s\n", host_root, script) > 0);
-	host_write(name, text);
-	host_path(path, name);
-	assert_int_equal(chmod(path, 0755), 0);
-}
-
-/* One that names devices, or answers. */
-static void writes(const char *name, const char *document)
-{
-	_cleanup_free_ char *script = NULL;
-
-	assert_true(
-		asprintf(&script, "cat > told%s\ncat <<'END'\n%s\nEND", name + 1, document) > 0);
-	program(name, script);
-}
-
-static void names(const char *name, const char *devices)
-{
-	_cleanup_free_ char *document = NULL;
-
-	assert_true(asprintf(&document, "{\"version\": 1, \"devices\": [%s]}", devices) > 0);
-	writes(name, document);
-}
-
-static const struct snapshot *renewed_snapshot(void)
-{
-	(void)snapshot_unref(snapshot);
-	snapshot = inventory_snapshot(inventory);
-	return snapshot;
-}
-
-/* Declares the entries of match and waits until all devices are there. */
-static void begin(const char *entries, const char *more, size_t n_devices)
-{
-	_cleanup_free_ char *text = NULL;
-
-	snapshot = snapshot_unref(snapshot);
-	assert_true(asprintf(&text, "driver = \"exec\"; match = ( %s ); %s", entries, more) > 0);
-	start(text);
-	RUN_UNTIL(renewed_snapshot()->n_units >= n_devices);
-}
-
-static void on_end(int status, const struct error *error, void *userdata)
-{
-	ended++;
-	end_status = status;
-	end_error = *error;
-}
-
-static int ask(const char *const *ids, size_t n_ids, struct error *error)
-{
-	int r = inquiry_new(
-		declaration_of(config), snapshot, host_root, ids, n_ids, &inquiry, error);
-
-	if (r >= 0 && inquiry_count(inquiry) > 0)
-		r = inquiry_start(
-			inquiry, host_event, now_usec(CLOCK_MONOTONIC), on_end, NULL, error);
-	return r;
-}
-
-#define ASK(...)                                              \
-	do {                                                  \
-		const char *_ids[] = { __VA_ARGS__ };         \
-		struct error _error;                          \
-		if (ask(_ids, ARRAY_SIZE(_ids), &_error) < 0) \
-			fail_msg("%s", _error.message);       \
-	} while (0)
 
 /* All that a container gets, a line each. */
 static void expect_given(const char *const *ids, size_t n_ids, const char *expected)
@@ -124,28 +34,6 @@ static void expect_given(const char *const *ids, size_t n_ids, const char *expec
 	assert_int_equal(fclose(stream), 0);
 	assert_string_equal(text, expected);
 }
-
-static char *read_file(const char *name)
-{
-	static char text[4096];
-	char path[512];
-	FILE *stream;
-
-	host_path(path, name);
-	stream = fopen(path, "re");
-	if (!stream || !fgets(text, sizeof(text), stream))
-		text[0] = '\0';
-	if (stream)
-		(void)fclose(stream);
-	return text;
-}
-
-#define ENTRY                                                                              \
-	"{ command = \"/list\"; interval = 3600; allocate = [ \"/allocate\", \"word\" ]; " \
-	"allocate_timeout = 10; }"
-#define OTHER_ENTRY                                                             \
-	"{ command = \"/other-list\"; interval = 3600; allocate = \"/other\"; " \
-	"allocate_timeout = 10; }"
 
 static void test_answer_is_merged(void **state)
 {
@@ -259,84 +147,6 @@ static void test_conflicts(void **state)
 		"the host: correct the program\n");
 }
 
-static void test_failures(void **state)
-{
-	static const struct {
-		const char *script;
-		int status;
-		const char *message;
-	} cases[] = {
-		{ "echo one >&2; echo no seat left >&2; exit 3", -EIO,
-			"/allocate failed with exit status 3: no seat left; mend that and let" },
-		{ "kill -SEGV $$", -EIO, "/allocate was ended by signal 11" },
-		{ "echo waiting >&2; exec sleep 100", -ETIMEDOUT,
-			"/allocate did not end within 0.2 s and was killed: waiting; make it faster "
-			"or raise allocate_timeout" },
-		{ "echo ready", -EBADMSG, "/allocate answered is of no use: line 1" },
-		{ ":", -EBADMSG, "/allocate answered is of no use: line 1" },
-		{ "echo '{\"version\": 1, \"mounts\": [{\"host\": \"x\"}]}'", -EBADMSG,
-			"is of no use: mounts[0]: \"host\" must be an absolute path" },
-		{ "exec tr '\\000' ' ' < /dev/zero", -EBADMSG,
-			"/allocate was killed: it answered more than 4194304 bytes" },
-		/* A good answer of a program that fails is none. */
-		{ "echo '{\"version\": 1}'; exit 1", -EIO, "/allocate failed with exit status 1" },
-	};
-
-	names("/list", "{\"id\": \"a\"}");
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		program("/allocate", cases[i].script);
-		begin(cases[i].status == -ETIMEDOUT
-				? "{ command = \"/list\"; interval = 3600; "
-				  "allocate = \"/allocate\"; allocate_timeout = 0.2; }"
-				: ENTRY,
-			"", 1);
-		ASK("a");
-		RUN_UNTIL(ended > i);
-		assert_int_equal(end_status, cases[i].status);
-		if (!strstr(end_error.message, cases[i].message))
-			fail_msg("\"%s\" is not in \"%s\"", cases[i].message, end_error.message);
-		assert_non_null(
-			startswith(end_error.message, "device \"a\" of vendor.example/unit: "));
-		/* Whatever happened, it is told once. */
-		run_for(50 * USEC_PER_MSEC);
-		assert_int_equal(ended, i + 1);
-		inquiry = inquiry_free(inquiry);
-	}
-}
-
-static void test_cannot_start(void **state)
-{
-	static const char *const ids[] = { "a" };
-	struct error error;
-
-	names("/list", "{\"id\": \"a\"}");
-	begin(ENTRY, "", 1);
-	assert_int_equal(ask(ids, 1, &error), -ENOENT);
-	assert_non_null(strstr(error.message,
-		"/allocate cannot be started: No such file or directory; correct allocate in entry 1 "
-		"of match"));
-	run_for(50 * USEC_PER_MSEC);
-	assert_int_equal(ended, 0);
-}
-
-static void test_out_of_time_before_the_start(void **state)
-{
-	static const char *const ids[] = { "a" };
-	struct error error;
-
-	names("/list", "{\"id\": \"a\"}");
-	program("/allocate", "touch ran");
-	begin(ENTRY, "", 1);
-	assert_int_equal(
-		inquiry_new(declaration_of(config), snapshot, host_root, ids, 1, &inquiry, &error),
-		0);
-	assert_int_equal(
-		inquiry_start(inquiry, host_event, now_usec(CLOCK_MONOTONIC) - 10 * USEC_PER_SEC,
-			on_end, NULL, &error),
-		-ETIMEDOUT);
-	assert_non_null(strstr(error.message, "/allocate was not started within 10 s"));
-}
-
 static void test_bad_ids(void **state)
 {
 	static const char *const unknown[] = { "a", "x" }, *const twice[] = { "a", "a" };
@@ -351,44 +161,6 @@ static void test_bad_ids(void **state)
 	assert_null(inquiry);
 	run_for(100 * USEC_PER_MSEC);
 	assert_string_equal(read_file("/toldallocate"), "");
-}
-
-/* The first failure ends the others, and so does freeing. */
-static void expect_killed(const char *name)
-{
-	char path[64];
-
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", atoi(read_file(name)));
-	assert_true(atoi(read_file(name)) > 0);
-	for (uint64_t end = now_usec(CLOCK_MONOTONIC) + PATIENCE;; run_for(10 * USEC_PER_MSEC)) {
-		_cleanup_fclose_ FILE *stream = fopen(path, "re");
-		char state = 'Z';
-
-		if (!stream || fscanf(stream, "%*d (%*[^)]) %c", &state) != 1 || state == 'Z')
-			return;
-		assert_true(now_usec(CLOCK_MONOTONIC) < end);
-	}
-}
-
-static void test_programs_are_killed(void **state)
-{
-	names("/list", "{\"id\": \"b\"}");
-	names("/other-list", "{\"id\": \"a\"}");
-	program("/allocate", "until [ -e pid ]; do sleep 0.01; done; exit 1");
-	/* Its child is meant, too. */
-	program("/other", "sleep 100 & echo $! > pid.new; mv pid.new pid; wait");
-	begin(ENTRY ", " OTHER_ENTRY, "", 2);
-	ASK("a", "b");
-	RUN_UNTIL(ended > 0);
-	assert_int_equal(end_status, -EIO);
-	expect_killed("/pid");
-	inquiry = inquiry_free(inquiry);
-	host_remove("/pid");
-	ASK("a");
-	RUN_UNTIL(*read_file("/pid"));
-	inquiry = inquiry_free(inquiry);
-	expect_killed("/pid");
-	assert_int_equal(ended, 1);
 }
 
 static void test_configuration(void **state)
@@ -432,7 +204,7 @@ static void test_nobody_is_asked(void **state)
 	assert_true(inquiry_is_possible(declaration_of(config)));
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, inquiry_teardown)
 
 int main(void)
 {
@@ -441,11 +213,7 @@ int main(void)
 		TEST(test_each_program_has_its_own_devices),
 		TEST(test_device_changes_its_entry),
 		TEST(test_conflicts),
-		TEST(test_failures),
-		TEST(test_cannot_start),
-		TEST(test_out_of_time_before_the_start),
 		TEST(test_bad_ids),
-		TEST(test_programs_are_killed),
 		TEST(test_configuration),
 		TEST(test_nobody_is_asked),
 	};

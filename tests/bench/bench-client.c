@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kubelet's side of what is timed, in C: unary calls one after the other, lists that follow a
- * change, and the floor, a round trip between two processes over a socket and nothing else. Prints
- * one JSON object.
+ * change, and the floors: a round trip between two processes over a socket and nothing else, and a
+ * server that answers and does nothing else (http2-answer.h). Prints one JSON object.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "deviceplugin.pb-c.h"
+#include "http2-answer.h"
 #include "proto/message.h"
 #include "proto/methods.h"
 #include "proto/rpc.h"
@@ -338,6 +339,7 @@ int main(int argc, char *argv[])
 		{ "call", "SOCKET METHOD CLIENTS CALLS ID...", 5, true, run_call },
 		{ "watch", "SOCKET FILE CHANGES GAP", 4, true, run_watch },
 		{ "ping", "CALLS", 1, false, run_ping },
+		{ "answer", "SOCKET", 1, false, run_answer },
 	};
 	int r = -EINVAL;
 

@@ -101,6 +101,21 @@ def one_more(subject, quick):
                 "child killed to registered (back-off: 100 ms)": (run.registered_since(began, 1), "ms")}
 
 
+@contextlib.contextmanager
+def least_answer():
+    """The socket of a server that answers every call with the same bytes."""
+    folder = tempfile.mkdtemp(prefix="devplugd-bench.")
+    path = os.path.join(folder, "socket")
+    server = subprocess.Popen([SHARED["C client"], "answer", path], stdout=subprocess.PIPE)
+    try:
+        server.stdout.readline()
+        yield path
+    finally:
+        server.kill()
+        server.communicate()
+        shutil.rmtree(folder)
+
+
 def calls(subject, quick):
     row, count = {}, 2000 if quick else 8000
     with open_run(subject, tokens(1, 8)) as run:
@@ -108,6 +123,12 @@ def calls(subject, quick):
         path = run.socket_of("r0")
         floor = run.client("C", "ping", count)
         row["floor: socket round trip, p50"] = floor["p50"], "us"
+        for language in ("C", "Go"):
+            if f"{language} client" in SHARED:
+                with least_answer() as least:
+                    floor = run.client(language, "call", least, "Allocate", 1, count, "r0-1")
+                row[f"floor: least answer over HTTP/2, {language} client, p50"] = floor["p50"], "us"
+                row[f"floor: least answer over HTTP/2, {language} client, p99"] = floor["p99"], "us"
         for method, ids in (("Allocate", ["r0-1"]), ("GetPreferredAllocation", [f"r0-{i}" for i in range(8)])):
             for language in ("C", "Go"):
                 if f"{language} client" not in SHARED:

@@ -187,14 +187,10 @@ int exec_request_new(const char *resource, const struct snapshot *snapshot,
 
 static int read_root(struct exec_reader *reader, const json_t *root)
 {
-	enum { VERSION, NODES, MOUNTS, ENV, ANNOTATIONS, CDI, N };
+	enum { VERSION = EXEC_N_PARTS, N };
 	static const struct exec_field fields[N] = {
+		EXEC_PART_FIELDS,
 		[VERSION] = { "version", KIND_INTEGER, true },
-		[NODES] = { "nodes", KIND_LIST, false },
-		[MOUNTS] = { "mounts", KIND_LIST, false },
-		[ENV] = { "env", KIND_OBJECT, false },
-		[ANNOTATIONS] = { "annotations", KIND_OBJECT, false },
-		[CDI] = { "cdi", KIND_LIST, false },
 	};
 	const json_t *values[N];
 	int r;
@@ -204,14 +200,7 @@ static int read_root(struct exec_reader *reader, const json_t *root)
 		r = exec_read_fields(reader, root, fields, N, values);
 	if (r < 0)
 		return r;
-	return exec_read_parts(reader,
-		&(struct exec_parts){
-			.nodes = values[NODES],
-			.mounts = values[MOUNTS],
-			.env = values[ENV],
-			.annotations = values[ANNOTATIONS],
-			.cdi = values[CDI],
-		});
+	return exec_read_parts(reader, values);
 }
 
 int exec_answer_read(const char *text, size_t size, struct device **ret, struct error *error)

@@ -121,17 +121,13 @@ static int set_health(struct exec_reader *reader, const json_t *healthy, const j
 
 static int read_device_fields(struct exec_reader *reader, const json_t *json)
 {
-	enum { ID, HEALTHY, REASON, NUMA, NODES, MOUNTS, ENV, ANNOTATIONS, CDI, PROPERTIES, N };
+	enum { ID = EXEC_N_PARTS, HEALTHY, REASON, NUMA, PROPERTIES, N };
 	static const struct exec_field fields[N] = {
+		EXEC_PART_FIELDS,
 		[ID] = { "id", KIND_STRING, true },
 		[HEALTHY] = { "healthy", KIND_BOOL, false },
 		[REASON] = { "reason", KIND_STRING, false },
 		[NUMA] = { "numa", KIND_LIST, false },
-		[NODES] = { "nodes", KIND_LIST, false },
-		[MOUNTS] = { "mounts", KIND_LIST, false },
-		[ENV] = { "env", KIND_OBJECT, false },
-		[ANNOTATIONS] = { "annotations", KIND_OBJECT, false },
-		[CDI] = { "cdi", KIND_LIST, false },
 		[PROPERTIES] = { "properties", KIND_OBJECT, false },
 	};
 	const json_t *values[N];
@@ -145,14 +141,7 @@ static int read_device_fields(struct exec_reader *reader, const json_t *json)
 	if (r >= 0)
 		r = exec_read_list(reader, "numa", values[NUMA], read_numa);
 	if (r >= 0)
-		r = exec_read_parts(reader,
-			&(struct exec_parts){
-				.nodes = values[NODES],
-				.mounts = values[MOUNTS],
-				.env = values[ENV],
-				.annotations = values[ANNOTATIONS],
-				.cdi = values[CDI],
-			});
+		r = exec_read_parts(reader, values);
 	if (r >= 0)
 		r = exec_read_map(reader, "properties", values[PROPERTIES], form_environment_name,
 			read_property);

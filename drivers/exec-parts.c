@@ -124,19 +124,20 @@ static int read_annotation(struct exec_reader *reader, const char *name, const c
 	return add_assignment(reader, &reader->device->annotations, name, value);
 }
 
-int exec_read_parts(struct exec_reader *reader, const struct exec_parts *parts)
+int exec_read_parts(struct exec_reader *reader, const json_t *const values[static EXEC_N_PARTS])
 {
 	int r;
 
-	r = exec_read_list(reader, "nodes", parts->nodes, read_node);
+	r = exec_read_list(reader, "nodes", values[EXEC_NODES], read_node);
 	if (r >= 0)
-		r = exec_read_list(reader, "mounts", parts->mounts, read_mount);
+		r = exec_read_list(reader, "mounts", values[EXEC_MOUNTS], read_mount);
 	if (r >= 0)
-		r = exec_read_map(reader, "env", parts->env, form_environment_name, exec_add_env);
+		r = exec_read_map(
+			reader, "env", values[EXEC_ENV], form_environment_name, exec_add_env);
 	if (r >= 0)
-		r = exec_read_map(reader, "annotations", parts->annotations, form_annotation_name,
-			read_annotation);
+		r = exec_read_map(reader, "annotations", values[EXEC_ANNOTATIONS],
+			form_annotation_name, read_annotation);
 	if (r >= 0)
-		r = exec_read_list(reader, "cdi", parts->cdi, read_cdi);
+		r = exec_read_list(reader, "cdi", values[EXEC_CDI], read_cdi);
 	return r;
 }

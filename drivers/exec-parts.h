@@ -7,13 +7,18 @@
 
 #include "drivers/exec-fields.h"
 
-/* Members of a JSON object whose types were checked; NULL: absent. */
-struct exec_parts {
-	const json_t *nodes, *mounts, *env, *annotations, *cdi;
-};
+/* The members that say it, which are the first of whatever object may have them. */
+enum { EXEC_NODES, EXEC_MOUNTS, EXEC_ENV, EXEC_ANNOTATIONS, EXEC_CDI, EXEC_N_PARTS };
 
-/* Adds them to the reader's device. */
-int exec_read_parts(struct exec_reader *reader, const struct exec_parts *parts);
+#define EXEC_PART_FIELDS                                            \
+	[EXEC_NODES] = { "nodes", KIND_LIST, false },               \
+	[EXEC_MOUNTS] = { "mounts", KIND_LIST, false },             \
+	[EXEC_ENV] = { "env", KIND_OBJECT, false },                 \
+	[EXEC_ANNOTATIONS] = { "annotations", KIND_OBJECT, false }, \
+	[EXEC_CDI] = { "cdi", KIND_LIST, false }
+
+/* Adds to the reader's device what exec_read_fields() has found of them. */
+int exec_read_parts(struct exec_reader *reader, const json_t *const values[static EXEC_N_PARTS]);
 
 /* Adds a variable of the environment, whose name was checked. */
 int exec_add_env(struct exec_reader *reader, const char *name, const char *value);

@@ -77,3 +77,14 @@ int message_pack(const ProtobufCMessage *message, uint8_t **ret_data, size_t *re
 	*ret_data = data;
 	return 0;
 }
+
+void message_reply(struct rpc_call *call, const ProtobufCMessage *message)
+{
+	_cleanup_free_ uint8_t *data = NULL;
+	size_t size;
+
+	if (message_pack(message, &data, &size) < 0)
+		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
+	else
+		rpc_reply(call, data, size);
+}

@@ -9,6 +9,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include "common/util.h"
+#include "proto/rpc.h"
 
 /* An unpacked message and the memory that holds it. */
 struct message {
@@ -24,3 +25,6 @@ void message_done(struct message *message);
 
 /* Packs into malloc'ed memory. Returns 0 or -ENOMEM. */
 int message_pack(const ProtobufCMessage *message, uint8_t **ret_data, size_t *ret_size);
+
+/* Answers a call with a message, or says that there is no memory for it. */
+void message_reply(struct rpc_call *call, const ProtobufCMessage *message);

@@ -49,12 +49,8 @@ DEFINE_CLEANUP(struct pre_start *, pre_start_free)
 static void succeed(struct pre_start *run)
 {
 	V1beta1__PreStartContainerResponse response = V1BETA1__PRE_START_CONTAINER_RESPONSE__INIT;
-	_cleanup_free_ uint8_t *data = NULL;
-	size_t size;
 
-	if (message_pack(&response.base, &data, &size) < 0)
-		return;
-	rpc_reply(TAKE_PTR(run->call), data, size);
+	message_reply(TAKE_PTR(run->call), &response.base);
 }
 
 static void fail(struct pre_start *run, struct error *error)

@@ -21,17 +21,6 @@ struct ids_letter {
 	const char *ids[]; /* the strings follow the array */
 };
 
-static void reply_message(struct rpc_call *call, const ProtobufCMessage *message)
-{
-	_cleanup_free_ uint8_t *data = NULL;
-	size_t size;
-
-	if (message_pack(message, &data, &size) < 0)
-		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
-	else
-		rpc_reply(call, data, size);
-}
-
 static void fail_malformed(struct rpc_call *call)
 {
 	rpc_fail(call, RPC_INVALID_ARGUMENT, "the request is not a message of this method");
@@ -93,7 +82,7 @@ static void handle_options(struct service *service, struct rpc_call *call, const
 
 	options.pre_start_required = offer->edition->declaration->prestart.command.count > 0;
 	options.get_preferred_allocation_available = true;
-	reply_message(call, &options.base);
+	message_reply(call, &options.base);
 }
 
 static void on_allocate_cancelled(struct rpc_call *call, void *userdata)
@@ -176,7 +165,7 @@ static void handle_pre_start(struct service *service, struct rpc_call *call, con
 		return;
 	}
 	if (offer->edition->declaration->prestart.command.count == 0) {
-		reply_message(call, &response.base);
+		message_reply(call, &response.base);
 		return;
 	}
 	letter = ids_letter_new(

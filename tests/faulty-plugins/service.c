@@ -15,17 +15,6 @@
 #define ID_SIZE    72
 #define LEAK_FILES 2
 
-static void reply(struct rpc_call *call, const ProtobufCMessage *message)
-{
-	_cleanup_free_ uint8_t *data = NULL;
-	size_t size;
-
-	if (message_pack(message, &data, &size) < 0)
-		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
-	else
-		rpc_reply(call, data, size);
-}
-
 static void name_device(const struct plugin *plugin, size_t i, char *id)
 {
 	if (plugin->fault == FAULT_DUPLICATE_IDS && i == DEVICES - 1)
@@ -94,7 +83,7 @@ static void on_options(struct rpc_call *call, const uint8_t *data, size_t size, 
 
 	options.pre_start_required = true;
 	options.get_preferred_allocation_available = true;
-	reply(call, &options.base);
+	message_reply(call, &options.base);
 }
 
 /* --- Allocate --- */
@@ -153,7 +142,7 @@ static void answer_allocate(
 		response.n_container_responses = 0;
 	if (plugin->fault == FAULT_ONE_ANSWER)
 		response.n_container_responses = MIN_OF(response.n_container_responses, (size_t)1);
-	reply(call, &response.base);
+	message_reply(call, &response.base);
 	memcpy(last, value, sizeof(last));
 }
 
@@ -279,7 +268,7 @@ static void on_preferred(struct rpc_call *call, const uint8_t *data, size_t size
 		return;
 	}
 	if (!request || request->n_container_requests != 1) {
-		reply(call, &response.base);
+		message_reply(call, &response.base);
 		return;
 	}
 	wish = request->container_requests[0];
@@ -295,7 +284,7 @@ static void on_preferred(struct rpc_call *call, const uint8_t *data, size_t size
 	}
 	response.n_container_responses = 1;
 	response.container_responses = containers;
-	reply(call, &response.base);
+	message_reply(call, &response.base);
 }
 
 static void on_pre_start(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
@@ -307,7 +296,7 @@ static void on_pre_start(struct rpc_call *call, const uint8_t *data, size_t size
 		atomic_fetch_add(&plugin->pre_starts, 1) > 0)
 		rpc_fail(call, RPC_FAILED_PRECONDITION, "the device is started already");
 	else
-		reply(call, &response.base);
+		message_reply(call, &response.base);
 }
 
 /* --- streams --- */

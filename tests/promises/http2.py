@@ -14,6 +14,20 @@ def frame(kind, flags, stream, payload=b""):
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
+def send_without_end(peer, data, stopping):
+    """Until `stopping` is set or the peer is cut off; it needs a timeout."""
+    rest = memoryview(b"")
+    try:
+        while not stopping.is_set():
+            rest = rest or memoryview(data)
+            try:
+                rest = rest[peer.send(rest):]
+            except socket.timeout:
+                pass
+    except OSError:
+        pass
+
+
 def literal(name, value):
     """A header field without compression, index or Huffman code; both shorter than 127 bytes."""
     return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()

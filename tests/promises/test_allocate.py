@@ -215,7 +215,9 @@ class Allocate(NodeTest):
                 message = self.refused(f"p{n}")
                 self.assertRegex(message, expected)
                 said = message.split(" desc = ")[1].split(", which is unexpected")[0]
-                self.assertEqual(self.node.output().count("allocation refused: " + said.split("; ")[0]), 1, said)
+                logged = "allocation refused: " + said.split("; ")[0]
+                until(lambda logged=logged: logged in self.node.output(), "the log to say so, too")
+                self.assertEqual(self.node.output().count(logged), 1, said)
         os.unlink(self.node.path("allocate"))
         self.assertRegex(self.refused("gone"),
                          f"{path} cannot be started: No such file or directory; correct allocate in entry 1 of match")

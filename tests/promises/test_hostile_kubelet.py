@@ -6,7 +6,7 @@ import socket
 import threading
 import unittest
 
-from http2 import CONTINUATION, DATA, END_HEADERS, HEADERS, PING, SETTINGS, frame, literal, literal_head
+from http2 import CONTINUATION, DATA, END_HEADERS, HEADERS, PING, SETTINGS, frame, literal, literal_head, send_without_end
 from node import SANITIZED, NodeTest, children_of, process_status, static, until
 
 GROWTH_KB = 8192
@@ -48,24 +48,12 @@ class FalseKubelet:
             except OSError:
                 pass
             if self.more:
-                self.senders.append(threading.Thread(target=self.send_without_end, args=(peer,)))
+                self.senders.append(threading.Thread(target=send_without_end, args=(peer, self.more, self.stopping)))
                 self.senders[-1].start()
             if self.rude:
                 peer.close()
             else:
                 self.open.append(peer)
-
-    def send_without_end(self, peer):
-        rest = b""
-        try:
-            while not self.stopping.is_set():
-                rest = rest or memoryview(self.more)
-                try:
-                    rest = rest[peer.send(rest):]
-                except socket.timeout:
-                    pass
-        except OSError:
-            pass
 
     def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)

@@ -8,7 +8,8 @@ import threading
 import unittest
 
 from http2 import (ALLOCATE, CONTINUATION, DATA, END_HEADERS, HEADERS, LIST_AND_WATCH, PING, PREFACE, PRIORITY, RST_STREAM,
-                   SETTINGS, WINDOW_UPDATE, call, connect, frame, headers, literal_head, message)
+                   SETTINGS, WINDOW_UPDATE, call, connect, frame, headers, literal_head, message,
+                   send_without_end)
 from load import Load
 from node import SANITIZED, SEED, NodeTest, process_status, scaled, static, until
 
@@ -128,20 +129,7 @@ class HostilePeers(NodeTest):
         """From a thread of its own, until stop_senders() or until it is cut off."""
         peer = self.open(*frames)
         peer.settimeout(1)
-
-        def send():
-            rest = memoryview(b"")
-            try:
-                while not self.stopping.is_set():
-                    rest = rest or memoryview(data)
-                    try:
-                        rest = rest[peer.send(rest):]
-                    except socket.timeout:
-                        pass
-            except OSError:
-                pass
-
-        self.senders.append(threading.Thread(target=send))
+        self.senders.append(threading.Thread(target=send_without_end, args=(peer, data, self.stopping)))
         self.senders[-1].start()
 
     def stop_senders(self):

@@ -63,7 +63,7 @@ int unit_list_take_let_go(struct unit_list *list)
 	for (size_t i = 0; i < list->n_units; i++) {
 		struct unit *unit = list->units[i];
 
-		if (!unit->let_go || !unit->present)
+		if (!unit->let_go)
 			continue;
 		free(unit->owner_name);
 		unit->owner_name = NULL;

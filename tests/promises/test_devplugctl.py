@@ -55,6 +55,16 @@ class Preview(ToolTest):
         self.assertRegex(answer.stderr, r"devplugd\.conf:\d+: ")
 
 
+class Devices(ToolTest):
+    def test_allocations_are_counted(self):
+        """For each device, although nothing else of it has changed."""
+        self.serve(static("a", 3))
+        given, _ = self.node.pod("p1", a=1)
+        chosen = given["resources"]["vendor.example/a"][0]
+        until(lambda: {d["id"]: d["allocations"] for d in self.node.resource("vendor.example/a")["devices"]}
+              == {f"a-{i}": int(f"a-{i}" == chosen) for i in range(3)}, "the allocation to be shown")
+
+
 class Reload(ToolTest):
     def test_P3_diff_is_the_plan(self):
         self.node.configure(static("a", 1), static("b", 1), static("c", 1))

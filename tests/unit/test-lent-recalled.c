@@ -129,6 +129,38 @@ static void test_interfaces_stay(void **state)
 	host_rename(SPI, "/sys/devices/gone");
 	start(INTERFACES);
 	assert_string_equal(seen(), "can0? ");
+	/* Nor is it known to the process after that. */
+	end();
+	start(INTERFACES);
+	assert_string_equal(seen(), "");
+}
+
+/* Documents follow each other in the file; nothing of an earlier one is mixed into the last. */
+static void test_last_word_counts(void **state)
+{
+	_cleanup_close_ int fd = memfd_create("memory", MFD_CLOEXEC);
+	const struct memory_unit *unit;
+	struct memory *memory;
+	json_t *one, *units;
+	size_t i;
+
+	start(INTERFACES);
+	lend("can0");
+	end();
+	assert_int_equal(json_dumpfd(file, fd, 0), 0);
+	units = json_object_get(file, "units");
+	json_array_foreach(units, i, one)
+	{
+		assert_int_equal(json_object_set_new(one, "lent", json_false()), 0);
+		(void)json_object_del(one, "device");
+	}
+	assert_int_equal(json_dumpfd(file, fd, 0), 0);
+	assert_int_equal(memory_read(fd, &memory), 0);
+	unit = memory_find(memory, "can0");
+	assert_non_null(unit);
+	assert_false(unit->lent);
+	assert_null(unit->device);
+	memory_free(memory);
 }
 
 static void test_not_lent_is_not_there(void **state)
@@ -256,6 +288,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_interfaces_stay),
+		TEST(test_last_word_counts),
 		TEST(test_not_lent_is_not_there),
 		TEST(test_all_of_it_is_kept),
 		TEST(test_a_stranger_is_not_believed),

@@ -275,9 +275,8 @@ static int listen_in(const char *state_dir, int *ret_fd, struct error *error)
 	r = make_directory(state_dir, 0755);
 	if (r < 0)
 		return error_set(error, r, "cannot make %s: %s", state_dir, strerror(-r));
-	(void)unlink(path);
 	mask = umask(0177);
-	r = socket_listen(path, ret_fd);
+	r = socket_publish(path, ret_fd);
 	(void)umask(mask);
 	if (r < 0)
 		return error_set(error, r, "cannot listen on %s: %s", path, strerror(-r));

@@ -107,6 +107,31 @@ int socket_listen(const char *path, int *ret_fd)
 	return 0;
 }
 
+int socket_publish(const char *path, int *ret_fd)
+{
+	char temporary[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
+	size_t size = strlen(path) + 1;
+	_cleanup_close_ int fd = -EBADF;
+	int r;
+
+	if (size > sizeof(temporary))
+		return -ENAMETOOLONG;
+	memcpy(temporary, path, size);
+	/* As long as the path itself, which may be as long as an address holds. */
+	*basename(temporary) = '.';
+	(void)unlink(temporary);
+	r = socket_listen(temporary, &fd);
+	if (r < 0)
+		return r;
+	if (rename(temporary, path) < 0) {
+		r = -errno;
+		(void)unlink(temporary);
+		return r;
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
 static int socket_path(const char *dir, char *path, size_t size, struct error *error)
 {
 	int r = snprintf(path, size, "%s/%s", dir, KUBELET_SOCKET_NAME);

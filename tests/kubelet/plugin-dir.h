@@ -24,5 +24,9 @@ int plugin_dir_listen(const char *dir, int *ret_fd, struct error *error);
 /* Connects a non-blocking stream socket to a path. -ENAMETOOLONG beyond what an address holds. */
 int socket_connect(const char *path, int *ret_fd);
 
-/* Binds a non-blocking stream socket to a path and listens. */
+/* Binds a non-blocking stream socket to a path and listens. Between the two the path is there and
+ * refuses connections, as a kubelet's own is. */
 int socket_listen(const char *path, int *ret_fd);
+
+/* Like socket_listen(), in place of what is at the path; whoever finds the path is let in. */
+int socket_publish(const char *path, int *ret_fd);

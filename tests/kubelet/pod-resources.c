@@ -20,8 +20,7 @@
 #include "proto/rpc.h"
 #include "utf8-message.h"
 
-#define DIRECTORY      "pod-resources"
-#define TEMPORARY_NAME ".kubelet.sock"
+#define DIRECTORY "pod-resources"
 
 enum method {
 	METHOD_LIST,
@@ -227,25 +226,19 @@ static int on_accept(sd_event_source *source, int fd, uint32_t revents, void *us
 
 static int listen_in(const char *state_dir, int *ret_fd, struct error *error)
 {
-	char directory[PATH_MAX], temporary[PATH_MAX + 32], path[PATH_MAX + 32];
-	_cleanup_close_ int fd = -EBADF;
+	char directory[PATH_MAX], path[PATH_MAX + 32];
 	int n, r;
 
 	n = snprintf(directory, sizeof(directory), "%s/" DIRECTORY, state_dir);
 	if (n < 0 || (size_t)n >= sizeof(directory))
 		return error_set(error, -ENAMETOOLONG, "%s: the path is too long", state_dir);
-	(void)snprintf(temporary, sizeof(temporary), "%s/" TEMPORARY_NAME, directory);
 	(void)snprintf(path, sizeof(path), "%s/" KUBELET_SOCKET_NAME, directory);
 	r = make_directory(directory, 0750);
 	if (r < 0)
 		return error_set(error, r, "cannot make %s: %s", directory, strerror(-r));
-	(void)unlink(temporary);
-	r = socket_listen(temporary, &fd);
-	if (r >= 0 && rename(temporary, path) < 0)
-		r = -errno;
+	r = socket_publish(path, ret_fd);
 	if (r < 0)
 		return error_set(error, r, "cannot listen on %s: %s", path, strerror(-r));
-	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
 

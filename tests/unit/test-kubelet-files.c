@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the stand-in for the kubelet leaves on disk and finds there again: checkpoint, pods, and a
- * plugin directory that each version cleans in its own way.
+ * What the stand-in for the kubelet leaves on disk and finds there again: checkpoint and pods.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,45 +10,16 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <sys/stat.h>
 
 #include "tests/kubelet/base64.h"
 #include "tests/kubelet/checkpoint-checksum.h"
 #include "tests/kubelet/checkpoint.h"
 #include "tests/kubelet/file.h"
-#include "tests/kubelet/plugin-dir.h"
 #include "tests/kubelet/pod-file.h"
+#include "tests/unit/directory-fixture.h"
 
 #define GPU "vendor.example/gpu"
-
-static char dir[64];
-
-static int make_dir(void **state)
-{
-	(void)snprintf(dir, sizeof(dir), "/tmp/test-kubelet.XXXXXX");
-	return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
-
-static int remove_dir(void **state)
-{
-	return nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-static const char *in_dir(const char *name)
-{
-	static char path[2][160];
-	static unsigned turn;
-
-	turn = !turn;
-	(void)snprintf(path[turn], sizeof(path[turn]), "%s/%s", dir, name);
-	return path[turn];
-}
 
 static struct model *make_model(void)
 {
@@ -286,88 +256,8 @@ static void test_pods(void **state)
 	assert_string_equal(pod->message, "because");
 }
 
-static void make_file(const char *name)
-{
-	int fd = open(in_dir(name), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-
-	assert_true(fd >= 0);
-	close_fd(fd);
-}
-
-static void make_socket(const char *name)
-{
-	int fd;
-
-	assert_int_equal(socket_listen(in_dir(name), &fd), 0);
-	close_fd(fd);
-}
-
-static bool exists(const char *name)
-{
-	struct stat st;
-
-	return lstat(in_dir(name), &st) == 0;
-}
-
-static void count(const char *name, void *userdata)
-{
-	++*(size_t *)userdata;
-}
-
-static size_t clean(enum behaviour behaviour)
-{
-	struct error error = {};
-	size_t removed = 0;
-
-	make_socket("kubelet.sock");
-	make_socket("plugin.sock");
-	make_file("lock");
-	make_file(CHECKPOINT_NAME);
-	assert_int_equal(mkdir(in_dir("sub"), 0700), 0);
-	make_socket("sub/plugin.sock");
-	assert_int_equal(symlink("sub/plugin.sock", in_dir("link-to-socket")), 0);
-	assert_int_equal(symlink("lock", in_dir("link-to-file")), 0);
-	assert_int_equal(symlink("sub", in_dir("link-to-dir")), 0);
-	assert_int_equal(symlink("nowhere", in_dir("dangling")), 0);
-	assert_int_equal(plugin_dir_prepare(dir, behaviour, count, &removed, &error), 0);
-
-	assert_false(exists("kubelet.sock") || exists("plugin.sock") || exists("link-to-socket"));
-	assert_true(exists(CHECKPOINT_NAME) && exists("sub/plugin.sock"));
-	assert_true(exists("link-to-dir") && exists("dangling"));
-	return removed;
-}
-
-static void test_clean_1_36(void **state)
-{
-	assert_int_equal(clean(BEHAVIOUR_1_36), 3);
-	assert_true(exists("lock") && exists("link-to-file"));
-}
-
-static void test_clean_1_32(void **state)
-{
-	size_t removed = clean(BEHAVIOUR_1_32);
-
-	assert_false(exists("lock"));
-	/* The link goes or dangles, whichever the directory gives first. */
-	assert_in_range(removed, 4, 5);
-}
-
-static void test_directory_in_use(void **state)
-{
-	struct error error = {};
-	int fd;
-
-	assert_int_equal(plugin_dir_check_unused(dir, &error), 0);
-	assert_int_equal(plugin_dir_listen(dir, &fd, &error), 0);
-	assert_int_equal(plugin_dir_check_unused(dir, &error), -EADDRINUSE);
-	/* What a dead kubelet left is no kubelet. */
-	close_fd(fd);
-	assert_int_equal(plugin_dir_check_unused(dir, &error), 0);
-}
-
 int main(void)
 {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, make_dir, remove_dir)
 	const struct CMUnitTest tests[] = {
 		TEST(test_checkpoint),
 		TEST(test_checkpoint_text),
@@ -378,9 +268,6 @@ int main(void)
 		TEST(test_changed_checkpoint),
 		TEST(test_base64),
 		TEST(test_pods),
-		TEST(test_clean_1_36),
-		TEST(test_clean_1_32),
-		TEST(test_directory_in_use),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,6 +48,9 @@ static void mark(struct check *check, enum watch_change change)
 	if (change != WATCH_WRITING) {
 		check_move(check, &health->urgent, 0);
 		(void)sd_event_source_set_enabled(health->urgent_source, SD_EVENT_ONESHOT);
+		/* Most often its writer has ended before the loop sees that it began. */
+		if (!health->settling.first)
+			(void)sd_event_source_set_enabled(health->settling_timer, SD_EVENT_OFF);
 	} else if (check->list != &health->settling) {
 		check_move(check, &health->settling, now_usec(CLOCK_MONOTONIC) + SETTLING_DELAY);
 		(void)sd_event_source_set_time(health->settling_timer, health->settling.first->due);

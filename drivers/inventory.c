@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When to scan and when to tell. Two timers do both: events bring the next scan forward, never more
- * often than its cost allows, and changes bring the next telling forward, never more often than
- * INVENTORY_QUIET allows. All else is in scan.c (finding), scan-notes.c (what is said of it),
- * units.c (merging) and health.c.
+ * When to scan and when to tell. Events bring the next scan forward, never more often than its cost
+ * allows; changes are told at once, or when INVENTORY_QUIET allows it again. All else is in scan.c
+ * (finding), scan-notes.c (what is said of it), units.c (merging) and health.c.
  */
 #include "drivers/inventory.h"
 
@@ -39,7 +38,7 @@ struct inventory {
 	sd_event_source *scan_timer;
 	uint64_t scan_at; /* USEC_INFINITY: no scan is planned */
 	uint64_t scan_not_before;
-	sd_event_source *tell_timer;
+	sd_event_source *tell_now, *tell_timer;
 	uint64_t told;
 	bool tell_planned;
 
@@ -60,11 +59,16 @@ static void plan_scan(struct inventory *inventory, uint64_t at, uint64_t accurac
 
 static void plan_tell(struct inventory *inventory)
 {
+	uint64_t at = inventory->told + INVENTORY_QUIET;
+
 	if (inventory->tell_planned || !inventory->started)
 		return;
 	inventory->tell_planned = true;
-	(void)sd_event_source_set_time(inventory->tell_timer,
-		MAX_OF(now_usec(CLOCK_MONOTONIC), inventory->told + INVENTORY_QUIET));
+	if (at <= now_usec(CLOCK_MONOTONIC)) {
+		(void)sd_event_source_set_enabled(inventory->tell_now, SD_EVENT_ONESHOT);
+		return;
+	}
+	(void)sd_event_source_set_time(inventory->tell_timer, at);
 	(void)sd_event_source_set_enabled(inventory->tell_timer, SD_EVENT_ONESHOT);
 }
 
@@ -172,7 +176,7 @@ static int renew_snapshot(struct inventory *inventory)
 	return 0;
 }
 
-static int on_tell_due(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_tell_now(sd_event_source *source, void *userdata)
 {
 	struct inventory *inventory = userdata;
 
@@ -183,6 +187,11 @@ static int on_tell_due(sd_event_source *source, uint64_t usec, void *userdata)
 	else if (inventory->on_change)
 		inventory->on_change(inventory, inventory->userdata);
 	return 0;
+}
+
+static int on_tell_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	return on_tell_now(source, userdata);
 }
 
 static int add_timer(
@@ -233,6 +242,12 @@ int inventory_new(sd_event *event, const struct declaration *declaration, const 
 	if (r < 0)
 		return r;
 	r = add_timer(inventory, on_tell_due, &inventory->tell_timer);
+	if (r < 0)
+		return r;
+	r = sd_event_add_defer(event, &inventory->tell_now, on_tell_now, inventory);
+	if (r < 0)
+		return r;
+	r = sd_event_source_set_enabled(inventory->tell_now, SD_EVENT_OFF);
 	if (r < 0)
 		return r;
 	r = renew_snapshot(inventory);
@@ -372,6 +387,7 @@ struct inventory *inventory_free(struct inventory *inventory)
 	(void)watcher_free(inventory->watcher);
 	(void)uevents_free(inventory->uevents);
 	(void)sd_event_source_disable_unref(inventory->scan_timer);
+	(void)sd_event_source_disable_unref(inventory->tell_now);
 	(void)sd_event_source_disable_unref(inventory->tell_timer);
 	(void)snapshot_unref(inventory->snapshot);
 	scan_notes_done(&inventory->notes);

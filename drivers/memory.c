@@ -149,14 +149,19 @@ uint64_t probe_key(const struct declared_probe *probe)
 	return hash_string(text);
 }
 
-static int read_boot_id(char ret_id[static BOOT_ID_SIZE])
+/* NULL if it cannot be read. */
+static const char *boot_id(void)
 {
-	_cleanup_fclose_ FILE *stream = fopen(BOOT_ID_FILE, "re");
+	static char id[BOOT_ID_SIZE];
+	_cleanup_fclose_ FILE *stream = NULL;
 
-	if (!stream || !fgets(ret_id, BOOT_ID_SIZE, stream))
-		return -EIO;
-	ret_id[strcspn(ret_id, "\n")] = '\0';
-	return 0;
+	if (*id)
+		return id;
+	stream = fopen(BOOT_ID_FILE, "re");
+	if (!stream || !fgets(id, BOOT_ID_SIZE, stream))
+		return NULL;
+	id[strcspn(id, "\n")] = '\0';
+	return id;
 }
 
 static void write_verdict(struct json_writer *writer, const struct memory_verdict *memory)
@@ -196,12 +201,10 @@ static void write_unit(struct json_writer *writer, const struct memory_unit *uni
 int memory_write(const struct memory *memory, int fd)
 {
 	struct json_writer writer;
-	char boot[BOOT_ID_SIZE];
-	int r;
+	const char *boot = boot_id();
 
-	r = read_boot_id(boot);
-	if (r < 0)
-		return r;
+	if (!boot)
+		return -EIO;
 	json_writer_init(&writer, fd);
 	json_write_text(&writer, "{\"boot\":");
 	json_write_string(&writer, boot);
@@ -285,8 +288,7 @@ static int read_unit(struct memory *memory, json_t *json)
 
 static int read_units(json_t *root, struct memory *memory)
 {
-	const char *boot, *sought = "";
-	char now[BOOT_ID_SIZE];
+	const char *boot, *sought = "", *now = boot_id();
 	json_t *units, *unit;
 	size_t i;
 	int r;
@@ -294,8 +296,7 @@ static int read_units(json_t *root, struct memory *memory)
 	if (json_unpack(root, "{s:s, s?:s, s:o}", "boot", &boot, "sought", &sought, "units",
 		    &units) < 0)
 		return -EBADMSG;
-	r = read_boot_id(now);
-	if (r < 0 || !streq(boot, now))
+	if (!now || !streq(boot, now))
 		return -ESTALE;
 	if (sscanf(sought, "%" SCNx64, &memory->sought) != 1)
 		memory->sought = 0;

@@ -287,13 +287,20 @@ static int on_report_due(sd_event_source *source, uint64_t usec, void *userdata)
 void plugin_report(struct plugin *plugin)
 {
 	uint64_t soon = now_usec(CLOCK_MONOTONIC) + REPORT_DELAY;
+	int r;
 
 	if (plugin->report_source)
 		return;
 	/* The first at once: the supervisor waits for it. */
-	if (plugin->report_due == 0)
+	if (plugin->report_due == 0) {
 		send_report(plugin);
-	else if (sd_event_add_time(plugin->event, &plugin->report_source, CLOCK_MONOTONIC,
-			 MAX_OF(plugin->report_due, soon), 0, on_report_due, plugin) < 0)
+		return;
+	}
+	r = sd_event_add_time(plugin->event, &plugin->report_source, CLOCK_MONOTONIC,
+		MAX_OF(plugin->report_due, soon), 0, on_report_due, plugin);
+	/* A report that is due does not stand in the way of the next change. */
+	if (r >= 0)
+		r = sd_event_source_set_priority(plugin->report_source, SD_EVENT_PRIORITY_IDLE);
+	if (r < 0)
 		log_warning("devices cannot be reported to the supervisor now: out of memory");
 }

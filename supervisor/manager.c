@@ -4,6 +4,7 @@
  * later or said. Children are freed only when their resource has stopped, from the flush and never
  * from one of their own callbacks.
  */
+#include <malloc.h>
 #include <signal.h>
 #include <systemd/sd-daemon.h>
 
@@ -12,6 +13,7 @@
 #include "child-memory.h"
 #include "common/log.h"
 #include "common/message-id.h"
+#include "common/unused-code.h"
 #include "config-watch.h"
 #include "manager.h"
 #include "reload.h"
@@ -24,6 +26,8 @@
 #define STOP_DEADLINE (RESOURCE_END_TIMEOUT + 3 * USEC_PER_SEC)
 /* By then the kernel has ended the children of a daemon that was killed just before our start. */
 #define SWEEP_AGAIN (10 * USEC_PER_SEC)
+/* After a start or a reload. */
+#define REST_DELAY (3 * USEC_PER_SEC)
 
 static bool all_stopped(const struct manager *manager)
 {
@@ -58,15 +62,15 @@ static void free_left(struct manager *manager)
 	manager->n_children = kept;
 }
 
-static void schedule_flush(struct manager *manager, uint64_t at)
+static void plan(sd_event_source *timer, uint64_t at)
 {
-	(void)sd_event_source_set_time(manager->flush, at);
-	(void)sd_event_source_set_enabled(manager->flush, SD_EVENT_ONESHOT);
+	(void)sd_event_source_set_time(timer, at);
+	(void)sd_event_source_set_enabled(timer, SD_EVENT_ONESHOT);
 }
 
 void manager_changed(struct manager *manager)
 {
-	schedule_flush(manager, manager->stopping ? 0 : manager->last_flush + FLUSH_INTERVAL);
+	plan(manager->flush, manager->stopping ? 0 : manager->last_flush + FLUSH_INTERVAL);
 }
 
 static void write_state(struct manager *manager)
@@ -104,7 +108,7 @@ static int on_flush(sd_event_source *source, uint64_t usec, void *userdata)
 	write_state(manager);
 	manager->last_flush = now_usec(CLOCK_MONOTONIC);
 	if (again != USEC_INFINITY)
-		schedule_flush(manager, again);
+		plan(manager->flush, again);
 	return 0;
 }
 
@@ -158,9 +162,21 @@ int manager_watch_kubelet(struct manager *manager)
 	(void)kubelet_watch_free(manager->watch);
 	manager->watch = watch;
 	sweep(manager);
-	(void)sd_event_source_set_time(manager->sweep, now_usec(CLOCK_MONOTONIC) + SWEEP_AGAIN);
-	(void)sd_event_source_set_enabled(manager->sweep, SD_EVENT_ONESHOT);
+	plan(manager->sweep, now_usec(CLOCK_MONOTONIC) + SWEEP_AGAIN);
 	return 0;
+}
+
+static int on_rest(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	/* The text, what was parsed of it and the old configuration are free by now. */
+	(void)malloc_trim(0);
+	release_unused_code();
+	return 0;
+}
+
+void manager_rest_soon(struct manager *manager)
+{
+	plan(manager->rest, now_usec(CLOCK_MONOTONIC) + REST_DELAY);
 }
 
 static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata)
@@ -185,9 +201,7 @@ static int on_stop(sd_event_source *source, const struct signalfd_siginfo *info,
 	for (size_t i = 0; i < manager->n_children; i++)
 		resource_handle(manager->children[i]->resource, RESOURCE_STOP, NULL);
 	spawn_template_dismiss(manager->template);
-	(void)sd_event_source_set_time(
-		manager->deadline, now_usec(CLOCK_MONOTONIC) + STOP_DEADLINE);
-	(void)sd_event_source_set_enabled(manager->deadline, SD_EVENT_ONESHOT);
+	plan(manager->deadline, now_usec(CLOCK_MONOTONIC) + STOP_DEADLINE);
 	manager_changed(manager);
 	return 0;
 }
@@ -224,6 +238,16 @@ static int add_sources(struct manager *manager)
 		{ SIGINT, on_stop },
 		{ SIGHUP, on_reload },
 	};
+	const struct {
+		sd_event_source **source;
+		uint64_t accuracy;
+		sd_event_time_handler_t handler;
+	} timers[] = {
+		{ &manager->flush, USEC_PER_MSEC, on_flush },
+		{ &manager->deadline, 100 * USEC_PER_MSEC, on_deadline },
+		{ &manager->sweep, USEC_PER_SEC, on_sweep },
+		{ &manager->rest, USEC_PER_SEC, on_rest },
+	};
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
@@ -232,20 +256,12 @@ static int add_sources(struct manager *manager)
 		if (r < 0)
 			return r;
 	}
-	r = sd_event_add_time(manager->event, &manager->flush, CLOCK_MONOTONIC, 0, USEC_PER_MSEC,
-		on_flush, manager);
-	if (r < 0)
-		return r;
-	r = sd_event_add_time(manager->event, &manager->deadline, CLOCK_MONOTONIC, 0,
-		100 * USEC_PER_MSEC, on_deadline, manager);
-	if (r < 0)
-		return r;
-	(void)sd_event_source_set_enabled(manager->deadline, SD_EVENT_OFF);
-	r = sd_event_add_time(manager->event, &manager->sweep, CLOCK_MONOTONIC, 0, USEC_PER_SEC,
-		on_sweep, manager);
-	if (r < 0)
-		return r;
-	(void)sd_event_source_set_enabled(manager->sweep, SD_EVENT_OFF);
+	for (size_t i = 0; i < ARRAY_SIZE(timers); i++) {
+		r = sd_event_add_time(manager->event, timers[i].source, CLOCK_MONOTONIC,
+			USEC_INFINITY, timers[i].accuracy, timers[i].handler, manager);
+		if (r < 0)
+			return r;
+	}
 	r = sd_event_set_watchdog(manager->event, true);
 	if (r < 0)
 		log_warning("cannot serve the watchdog of systemd: %s", strerror(-r));
@@ -344,6 +360,8 @@ int manager_run(struct manager *manager)
 		manager_keep_configuration(manager);
 	for (size_t i = 0; i < manager->n_children; i++)
 		resource_handle(manager->children[i]->resource, RESOURCE_START, NULL);
+	manager_changed(manager);
+	manager_rest_soon(manager);
 	(void)sd_notify(false, "READY=1");
 	r = sd_event_loop(manager->event);
 	published_stop(manager->published);
@@ -372,6 +390,7 @@ struct manager *manager_free(struct manager *manager)
 	sd_event_source_disable_unref(manager->flush);
 	sd_event_source_disable_unref(manager->deadline);
 	sd_event_source_disable_unref(manager->sweep);
+	sd_event_source_disable_unref(manager->rest);
 	(void)close_fd(manager->executable_fd);
 	free(manager->executable);
 	(void)config_free(manager->config);

@@ -46,6 +46,7 @@ struct manager {
 	bool reload_failed;     /* the last attempt; the file is not what is in force */
 	bool on_last_accepted;  /* started so, because the file is not valid */
 	sd_event_source *sweep; /* of what a dead daemon's children had still open */
+	sd_event_source *rest;  /* when a start or a reload is over */
 	bool stopping;
 	sd_event_source *deadline; /* of the stop */
 };
@@ -64,6 +65,9 @@ int manager_run(struct manager *manager);
 
 /* Something that people see has changed: state files and STATUS= follow within 100 ms. */
 void manager_changed(struct manager *manager);
+
+/* What a start or a reload needed is given back some seconds from now. */
+void manager_rest_soon(struct manager *manager);
 
 /* Watches the plugin directory of the configuration in force, and clears the directories of sockets
  * that a dead daemon left: at once, and again when its children must have ended, too. Logs. */

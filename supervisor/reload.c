@@ -3,7 +3,6 @@
  * In three steps, each complete before the next: load and check; allocate all that the new
  * generation needs; apply, which cannot fail as a whole any more. Resources are matched by name.
  */
-#include <malloc.h>
 #include <systemd/sd-daemon.h>
 
 #include "child-claims.h"
@@ -239,7 +238,6 @@ void manager_reload(struct manager *manager)
 	}
 	report_done(&report);
 	manager_changed(manager);
-	/* The text, what was parsed of it and the old configuration are free now. */
-	(void)malloc_trim(0);
+	manager_rest_soon(manager);
 	(void)sd_notify(false, "READY=1");
 }

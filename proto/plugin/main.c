@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "common/sealed.h"
 #include "common/spawn-request.h"
+#include "common/unused-code.h"
 #include "proto/plugin/memory-limit.h"
 #include "proto/plugin/plugin.h"
 #include "proto/plugin/pod-reader.h"
@@ -69,7 +70,10 @@ void plugin_end_session(struct plugin *plugin, const char *why)
 
 static void on_registered(struct session *session, void *userdata)
 {
-	tell_session(userdata, CONTROL_REGISTERED, session_number(session), "");
+	struct plugin *plugin = userdata;
+
+	plugin->code_unused = true;
+	tell_session(plugin, CONTROL_REGISTERED, session_number(session), "");
 }
 
 static void on_serving(struct session *session, void *userdata)
@@ -290,6 +294,9 @@ static int on_alive_due(sd_event_source *source, uint64_t usec, void *userdata)
 	if (since == 0 || now_usec(CLOCK_MONOTONIC) - since < HANDLER_MAX)
 		plugin_tell(plugin, &message);
 	return_memory(plugin);
+	if (plugin->code_unused)
+		release_unused_code();
+	plugin->code_unused = false;
 	if (plugin->service && rpc_is_held_up() && plugin->session)
 		session_free_the_way(plugin->session);
 	(void)sd_event_source_set_time_relative(source, CONTROL_ALIVE_INTERVAL);

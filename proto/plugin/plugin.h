@@ -34,6 +34,7 @@ struct plugin {
 	sd_event_source *alive_source, *report_source;
 	size_t memory_kept;   /* private memory after the last look for what can be given back */
 	size_t memory_in_use; /* the most that malloc had given out since */
+	bool code_unused;     /* what only a registration needs is in memory since the last one */
 	uint64_t report_due;  /* CLOCK_MONOTONIC microseconds before which devices are not reported
 				 again */
 

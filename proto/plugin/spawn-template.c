@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -17,9 +18,12 @@
 #include "common/control.h"
 #include "common/log.h"
 #include "common/spawn-request.h"
+#include "common/unused-code.h"
 
 /* Descriptors that a child may have inherited where close_range() is unknown. */
 #define FEW_FDS 64
+/* Requests come in bursts, at a start and at a reload. */
+#define REST_AFTER_MSEC 2000
 
 struct template
 {
@@ -126,6 +130,15 @@ static int take_fds(struct msghdr *msg, struct child_ends *ends)
 	return 0;
 }
 
+/* After a while without one, what the last ones needed goes. */
+static void await_request(void)
+{
+	struct pollfd pollfd = { .fd = CONTROL_FD, .events = POLLIN };
+
+	if (RETRY_ON_EINTR(poll(&pollfd, 1, REST_AFTER_MSEC)) == 0)
+		release_unused_code();
+}
+
 /* Returns 1 with a request, 0 when the supervisor is gone, or negative errno. */
 static int receive_request(struct birth *birth)
 {
@@ -142,6 +155,7 @@ static int receive_request(struct birth *birth)
 	};
 	ssize_t n;
 
+	await_request();
 	n = RETRY_ON_EINTR(recvmsg(CONTROL_FD, &msg, MSG_CMSG_CLOEXEC));
 	if (n <= 0)
 		return n < 0 ? -errno : 0;

@@ -19,6 +19,7 @@ from node import until
 from subjects import SHARED, Resource, open_run, tokens
 
 SETTLE = 1.5  # seconds from the last event to the first look at an idle process
+REST = 8  # until it has given back what its start needed, whoever does that
 
 
 @contextlib.contextmanager
@@ -40,7 +41,7 @@ def memory(subject, quick):
     for count in (1, 8, 32) if quick else (1, 8, 32, 100):
         with open_run(subject, tokens(count)) as run:
             run.serve()
-            time.sleep(SETTLE)
+            time.sleep(REST)
             total = sum(processes.memory(pid)[0] for pid in run.everybody())
             own = statistics.median(processes.memory(pid)[1] for pid in run.plugins())
             first = first or (count, total)

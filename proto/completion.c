@@ -8,14 +8,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/prctl.h>
 
+#include "proto/lazy-timers.h"
 #include "proto/rpc-queue.h"
 #include "proto/rpc.h"
-
-/* How late lazy timers may be: gRPC's timer threads wake two to four times a second for nothing
- * otherwise (grpc#19947). */
-#define LAZY_TIMER_SLACK_NSEC 30000000000UL
 
 /* Of CPU time; no handler takes so long. */
 #define HELD_UP_MIN USEC_PER_SEC
@@ -23,36 +19,20 @@
 static grpc_completion_queue *the_queue;
 static pthread_t the_thread;
 static atomic_uint delivered;
-static bool lazy_timer_threads;
+static void (*set_deadlock_detection)(int what);
 
 grpc_completion_queue *rpc_queue(void)
 {
 	return the_queue;
 }
 
-static int (*set_name)(pthread_t thread, const char *name);
-static void (*set_deadlock_detection)(int what);
-
 /* Once in the template for all its children: a search touches each library, which a child would
  * have to map. */
 __attribute__((constructor)) static void find_functions(void)
 {
-	*(void **)&set_name = dlsym(RTLD_NEXT, "pthread_setname_np");
 #ifdef DEVPLUGD_ABSEIL_DEADLOCKS
 	*(void **)&set_deadlock_detection = dlsym(RTLD_DEFAULT, DEVPLUGD_ABSEIL_DEADLOCKS);
 #endif
-}
-
-/* gRPC's threads name themselves when they start, and there is no other way to have one of them run
- * a line of ours: this definition takes the place of the C library's for them. */
-int pthread_setname_np(pthread_t thread, const char *name)
-{
-	static const char *const timer_threads[] = { "grpc_global_tim", "timer_manager" };
-
-	for (size_t i = 0; lazy_timer_threads && i < ARRAY_SIZE(timer_threads); i++)
-		if (startswith(name, timer_threads[i]))
-			(void)prctl(PR_SET_TIMERSLACK, LAZY_TIMER_SLACK_NSEC);
-	return set_name ? set_name(thread, name) : ENOSYS;
 }
 
 /* Abseil, where it is built for debugging (Debian), looks for deadlocks in a graph of all locks: a
@@ -103,7 +83,7 @@ int rpc_start(bool lazy_timers)
 		r = -errno;
 		goto restore_mask;
 	}
-	lazy_timer_threads = lazy_timers;
+	lazy_timers_set(lazy_timers);
 	leave_deadlocks_alone();
 	grpc_init();
 	the_queue = grpc_completion_queue_create_for_next(NULL);

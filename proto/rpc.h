@@ -35,8 +35,8 @@ enum rpc_status {
 #define RPC_REQUEST_MAX (16U << 20)
 
 /* Initialises gRPC and starts the queue's thread, with signals blocked there. `lazy_timers` lets
- * gRPC's own timers run up to 30 s late, which saves idle wakeups: time limits are then the
- * caller's to keep. Returns 0 or negative errno. */
+ * gRPC's own timers run late, see lazy-timers.h: time limits are then the caller's to keep. Returns
+ * 0 or negative errno. */
 int rpc_start(bool lazy_timers);
 
 /* Whether the queue's thread has worked for a second without delivering anything, since it last did

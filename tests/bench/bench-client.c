@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kubelet's side of what is timed, in C: unary calls one after the other, lists that follow a
- * change, and the floors: a round trip between two processes over a socket and nothing else, and a
- * server that answers and does nothing else (http2-answer.h). Prints one JSON object.
+ * change, and what nothing can be faster than (floors.h, http2-answer.h). Prints one JSON object.
  */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include "deviceplugin.pb-c.h"
+#include "floors.h"
 #include "http2-answer.h"
 #include "proto/message.h"
 #include "proto/methods.h"
 #include "proto/rpc.h"
+#include "samples.h"
 
-#define WARM_UP        100
 #define REPLY_TIMEOUT  (10 * USEC_PER_SEC)
 #define LIST_TIMEOUT   10
-#define PING_SIZE      18 /* the payload of an Allocate for one device, about */
 #define CLIENTS_MAX    64
 #define FIRST_LIST_GAP (300 * USEC_PER_MSEC)
 
@@ -43,14 +41,6 @@ struct caller {
 	unsigned n_samples;
 	int result;
 };
-
-static uint64_t now_nsec(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000U + (uint64_t)ts.tv_nsec;
-}
 
 static void box_init(struct signal_box *box)
 {
@@ -107,22 +97,6 @@ static int client_to(const char *path, struct rpc_client **ret)
 	int fd = connect_to(path);
 
 	return fd < 0 ? fd : rpc_client_new(fd, ret);
-}
-
-static int compare(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
-static int print_samples(uint64_t *samples, size_t n)
-{
-	qsort(samples, n, sizeof(*samples), compare);
-	(void)printf("{\"samples\": %zu, \"p50\": %.1f, \"p99\": %.1f, \"minimum\": %.1f}\n", n,
-		(double)samples[n / 2] / 1000, (double)samples[n * 99 / 100] / 1000,
-		(double)samples[0] / 1000);
-	return 0;
 }
 
 /* --- calls --- */
@@ -235,16 +209,6 @@ static void on_stream_end(const struct rpc_result *result, void *userdata)
 {
 }
 
-static int write_health(const char *path, const char *text)
-{
-	/* Texts are of one length: nothing to cut off, so one write is one event. */
-	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	return write(fd, text, strlen(text)) < 0 ? -errno : 0;
-}
-
 /* SOCKET FILE CHANGES GAP: writes "bad" and "ok" in turn, GAP microseconds after each list. */
 static int run_watch(int argc, char *argv[])
 {
@@ -282,52 +246,6 @@ static int run_watch(int argc, char *argv[])
 	return r < 0 ? r : print_samples(samples, n);
 }
 
-/* --- floor --- */
-
-static void echo(int fd)
-{
-	char buffer[PING_SIZE];
-	ssize_t n;
-
-	while ((n = read(fd, buffer, sizeof(buffer))) > 0)
-		if (write(fd, buffer, (size_t)n) != n)
-			break;
-	_exit(EXIT_SUCCESS);
-}
-
-/* CALLS */
-static int run_ping(int argc, char *argv[])
-{
-	unsigned n = (unsigned)atoi(argv[0]);
-	_cleanup_free_ uint64_t *samples = calloc(n ?: 1, sizeof(*samples));
-	char buffer[PING_SIZE] = { 0 };
-	int fds[2];
-	pid_t peer;
-
-	if (!samples || n == 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
-		return -EINVAL;
-	peer = fork();
-	if (peer < 0)
-		return -errno;
-	if (peer == 0) {
-		fds[0] = close_fd(fds[0]);
-		echo(fds[1]);
-	}
-	fds[1] = close_fd(fds[1]);
-	for (unsigned i = 0; i < WARM_UP + n; i++) {
-		uint64_t began = now_nsec();
-
-		if (write(fds[0], buffer, sizeof(buffer)) != (ssize_t)sizeof(buffer) ||
-			read(fds[0], buffer, sizeof(buffer)) != (ssize_t)sizeof(buffer))
-			return -EIO;
-		if (i >= WARM_UP)
-			samples[i - WARM_UP] = now_nsec() - began;
-	}
-	fds[0] = close_fd(fds[0]);
-	(void)waitpid(peer, NULL, 0);
-	return print_samples(samples, n);
-}
-
 int main(int argc, char *argv[])
 {
 	static const struct {
@@ -339,6 +257,7 @@ int main(int argc, char *argv[])
 		{ "call", "SOCKET METHOD CLIENTS CALLS ID...", 5, true, run_call },
 		{ "watch", "SOCKET FILE CHANGES GAP", 4, true, run_watch },
 		{ "ping", "CALLS", 1, false, run_ping },
+		{ "notice", "FILE CHANGES GAP", 3, false, run_notice },
 		{ "answer", "SOCKET", 1, false, run_answer },
 	};
 	int r = -EINVAL;

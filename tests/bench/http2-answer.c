@@ -6,6 +6,7 @@
  */
 #include "http2-answer.h"
 
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -128,6 +129,7 @@ int run_answer(int argc, char *argv[])
 	if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 		listen(listener, SOMAXCONN) < 0)
 		return -errno;
+	(void)signal(SIGCHLD, SIG_IGN);
 	(void)puts("listening");
 	(void)fflush(stdout);
 	for (;;) {
@@ -135,7 +137,13 @@ int run_answer(int argc, char *argv[])
 
 		if (fd < 0)
 			return -errno;
-		serve(fd);
+		switch (fork()) {
+		case -1:
+			return -errno;
+		case 0:
+			serve(fd);
+			_exit(EXIT_SUCCESS);
+		}
 		(void)close(fd);
 	}
 }

@@ -5,6 +5,6 @@
  * The least that can answer a gRPC call: what a server in C could reach if it did nothing else.
  */
 
-/* SOCKET: listens there and serves one connection after another, until it is killed. Says that it
- * listens by a line on standard output. Returns negative errno. */
+/* SOCKET: listens there and serves each connection in a process of its own, until it is killed.
+ * Says that it listens by a line on standard output. Returns negative errno. */
 int run_answer(int argc, char *argv[]);

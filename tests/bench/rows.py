@@ -117,6 +117,10 @@ def least_answer():
         shutil.rmtree(folder)
 
 
+def of_clients(language, number):
+    return f"{language} client{f' x {number}' if number > 1 else ''}"
+
+
 def calls(subject, quick):
     row, count = {}, 2000 if quick else 8000
     with open_run(subject, tokens(1, 8)) as run:
@@ -126,17 +130,19 @@ def calls(subject, quick):
         row["floor: socket round trip, p50"] = floor["p50"], "us"
         for language in ("C", "Go"):
             if f"{language} client" in SHARED:
-                with least_answer() as least:
-                    floor = run.client(language, "call", least, "Allocate", 1, count, "r0-1")
-                row[f"floor: least answer over HTTP/2, {language} client, p50"] = floor["p50"], "us"
-                row[f"floor: least answer over HTTP/2, {language} client, p99"] = floor["p99"], "us"
+                for clients in (1, 8):
+                    with least_answer() as least:
+                        floor = run.client(language, "call", least, "Allocate", clients, count // clients, "r0-1")
+                    name = f"floor: least answer over HTTP/2, {of_clients(language, clients)}"
+                    row[f"{name}, p50"] = floor["p50"], "us"
+                    row[f"{name}, p99"] = floor["p99"], "us"
         for method, ids in (("Allocate", ["r0-1"]), ("GetPreferredAllocation", [f"r0-{i}" for i in range(8)])):
             for language in ("C", "Go"):
                 if f"{language} client" not in SHARED:
                     continue
                 for clients in (1, 8):
                     found = run.client(language, "call", path, method, clients, count // clients, *ids)
-                    name = f"{method}, {language} client{f' x {clients}' if clients > 1 else ''}"
+                    name = f"{method}, {of_clients(language, clients)}"
                     row[f"{name}, p50"] = found["p50"], "us"
                     row[f"{name}, p99"] = found["p99"], "us"
                     row[f"{name}, CPU of the server"] = found["cpu"], "us"
@@ -150,6 +156,10 @@ def changes(subject, quick):
         with health_folder("r0") as (folder, file), open_run(subject, [Resource("r0", devices, folder)]) as run:
             run.serve()
             path, gap = run.socket_of("r0"), 150000 if devices < 1000 else 400000
+            if devices == 8:
+                floor = run.client("C", "notice", file, 20 if quick else 60, gap)
+                row["floor: change of a file to a word on a socket, p50"] = floor["p50"], "us"
+                row["floor: change of a file to a word on a socket, p99"] = floor["p99"], "us"
             for language in ("C", "Go"):
                 if f"{language} client" not in SHARED:
                     continue

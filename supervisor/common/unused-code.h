@@ -7,7 +7,7 @@
  */
 
 /* Unmaps the pages of programs and libraries that nobody has written to, so that only what is used
- * from now on counts as memory of this process. They stay in the page cache as long as the kernel
- * has room; a page that is used again is mapped again at its first use, without reading the disk.
- */
+ * from now on counts as memory of this process. The page cache keeps them as long as the kernel has
+ * room, and a page is mapped again at its next use. Breakpoints that a debugger has set before are
+ * lost. */
 void release_unused_code(void);

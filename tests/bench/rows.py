@@ -58,7 +58,7 @@ def idle(subject, quick):
     seconds, count = (10 if quick else 60), 32
     with open_run(subject, tokens(count)) as run:
         run.serve()
-        time.sleep(SETTLE)
+        time.sleep(REST)
         plugins, everybody = run.plugins(), run.everybody()
         switches, cpu = processes.switches(plugins), processes.cpu_usec(everybody)
         time.sleep(seconds)

@@ -39,6 +39,16 @@ static struct file_directory *directory_free(struct file_directory *directory)
 	return NULL;
 }
 
+/* Has it read when its writer must have ended. */
+static void settle(struct check *check)
+{
+	struct health *health = check->unit->health;
+
+	check_move(check, &health->settling, now_usec(CLOCK_MONOTONIC) + SETTLING_DELAY);
+	(void)sd_event_source_set_time(health->settling_timer, health->settling.first->due);
+	(void)sd_event_source_set_enabled(health->settling_timer, SD_EVENT_ONESHOT);
+}
+
 static void mark(struct check *check, enum watch_change change)
 {
 	struct health *health = check->unit->health;
@@ -52,9 +62,7 @@ static void mark(struct check *check, enum watch_change change)
 		if (!health->settling.first)
 			(void)sd_event_source_set_enabled(health->settling_timer, SD_EVENT_OFF);
 	} else if (check->list != &health->settling) {
-		check_move(check, &health->settling, now_usec(CLOCK_MONOTONIC) + SETTLING_DELAY);
-		(void)sd_event_source_set_time(health->settling_timer, health->settling.first->due);
-		(void)sd_event_source_set_enabled(health->settling_timer, SD_EVENT_ONESHOT);
+		settle(check);
 	}
 }
 
@@ -157,7 +165,7 @@ static void read_file(struct check *check)
 	set_link(check);
 	r = probe_file(check->queue->probe, health->root, check->path, reason);
 	if (r == -EAGAIN) {
-		mark(check, WATCH_WRITING);
+		settle(check);
 		return;
 	}
 	check_result(check, r > 0, reason);

@@ -176,22 +176,26 @@ static int renew_snapshot(struct inventory *inventory)
 	return 0;
 }
 
-static int on_tell_now(sd_event_source *source, void *userdata)
+static void tell(struct inventory *inventory)
 {
-	struct inventory *inventory = userdata;
-
 	inventory->tell_planned = false;
 	inventory->told = now_usec(CLOCK_MONOTONIC);
 	if (renew_snapshot(inventory) < 0)
 		plan_tell(inventory); /* memory may be there by then */
 	else if (inventory->on_change)
 		inventory->on_change(inventory, inventory->userdata);
+}
+
+static int on_tell_now(sd_event_source *source, void *userdata)
+{
+	tell(userdata);
 	return 0;
 }
 
 static int on_tell_due(sd_event_source *source, uint64_t usec, void *userdata)
 {
-	return on_tell_now(source, userdata);
+	tell(userdata);
+	return 0;
 }
 
 static int add_timer(
@@ -239,18 +243,14 @@ int inventory_new(sd_event *event, const struct declaration *declaration, const 
 			return r;
 	}
 	r = add_timer(inventory, on_scan_due, &inventory->scan_timer);
-	if (r < 0)
-		return r;
-	r = add_timer(inventory, on_tell_due, &inventory->tell_timer);
-	if (r < 0)
-		return r;
-	r = sd_event_add_defer(event, &inventory->tell_now, on_tell_now, inventory);
-	if (r < 0)
-		return r;
-	r = sd_event_source_set_enabled(inventory->tell_now, SD_EVENT_OFF);
-	if (r < 0)
-		return r;
-	r = renew_snapshot(inventory);
+	if (r >= 0)
+		r = add_timer(inventory, on_tell_due, &inventory->tell_timer);
+	if (r >= 0)
+		r = sd_event_add_defer(event, &inventory->tell_now, on_tell_now, inventory);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(inventory->tell_now, SD_EVENT_OFF);
+	if (r >= 0)
+		r = renew_snapshot(inventory);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(inventory);

@@ -208,6 +208,22 @@ static void test_file_threshold_by_interval(void **state)
 	RUN_UNTIL(streq(reason(0), "bad"));
 }
 
+/* An empty file is awaited, not asked again and again. */
+static void test_file_emptied(void **state)
+{
+	uint64_t before, after;
+
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "ok");
+	host_write("/run/h/b", "ok");
+	start(FILE_PROBE "} );");
+	assert_int_equal(sd_event_get_iteration(host_event, &before), 0);
+	host_write("/run/h/a", "");
+	RUN_UNTIL(streq(reason(0), "/run/h/a is empty"));
+	assert_int_equal(sd_event_get_iteration(host_event, &after), 0);
+	assert_in_range(after - before, 1, 10);
+}
+
 /* Programs that write by truncating do not make a healthy unit flicker. */
 static void test_file_rewritten(void **state)
 {
@@ -293,6 +309,7 @@ int main(void)
 		TEST(test_file_behind_a_link_is_read_by_interval),
 		TEST(test_file_threshold_by_interval),
 		TEST(test_file_rewritten),
+		TEST(test_file_emptied),
 		TEST(test_file_in_two_steps),
 		TEST(test_files_by_the_thousand),
 	};

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "proto/lazy-timers.h"
 #include "proto/rpc-queue.h"
 #include "proto/rpc.h"
 
@@ -63,7 +62,7 @@ static void *drain(void *arg)
 	}
 }
 
-int rpc_start(bool lazy_timers)
+int rpc_start(void)
 {
 	static const int faults[] = { SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV };
 	sigset_t all, before;
@@ -83,7 +82,6 @@ int rpc_start(bool lazy_timers)
 		r = -errno;
 		goto restore_mask;
 	}
-	lazy_timers_set(lazy_timers);
 	leave_deadlocks_alone();
 	grpc_init();
 	the_queue = grpc_completion_queue_create_for_next(NULL);

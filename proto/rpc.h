@@ -34,10 +34,10 @@ enum rpc_status {
 /* What we accept: GetPreferredAllocation carries every id twice at worst. */
 #define RPC_REQUEST_MAX (16U << 20)
 
-/* Initialises gRPC and starts the queue's thread, with signals blocked there. `lazy_timers` lets
- * gRPC's own timers run late, see lazy-timers.h: time limits are then the caller's to keep. Returns
- * 0 or negative errno. */
-int rpc_start(bool lazy_timers);
+/* Initialises gRPC and starts the queue's thread, with signals blocked there. In devplugd-plugin
+ * gRPC's own timers come up to 50 s late (plugin/lazy-timers.c): time limits are the caller's to
+ * keep. Returns 0 or negative errno. */
+int rpc_start(void);
 
 /* Whether the queue's thread has worked for a second without delivering anything, since it last did
  * or since this was last true: somebody sends faster than gRPC reads, and it reads nobody else's
@@ -48,8 +48,8 @@ bool rpc_is_held_up(void);
  * freed. */
 void rpc_stop(void);
 
-/* Frees what gRPC holds, after rpc_stop(). May wait as long as timers are late: a process with lazy
- * timers ends with _exit() instead. */
+/* Frees what gRPC holds, after rpc_stop(). May wait as long as timers are late: devplugd-plugin
+ * ends with _exit() instead. */
 void rpc_shutdown(void);
 
 /* --- server --- */

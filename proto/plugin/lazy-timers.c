@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two definitions that take the place of the C library's, because an executable's symbols come
- * before those of libraries: by one gRPC's threads name themselves when they start, which is the
- * only moment to have them run a line of ours; by the other Abseil waits. All but the waits of the
- * timer threads is passed on as it is.
+ * gRPC's timer threads look at their empty lists once a second for as long as the process lives
+ * (grpc#19947). Nothing that devplugd asks of gRPC has a deadline, so they may look less often.
+ * Two definitions here take the place of the C library's, as in few-threads.c: by one those threads
+ * name themselves when they start, which is the only moment to have them run a line of ours; by the
+ * other Abseil waits. All but the waits of the timer threads is passed on as it is.
  */
-#include "proto/lazy-timers.h"
-
 #include <dlfcn.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -17,10 +16,9 @@
 #include "common/util.h"
 
 /* The kernel may use the slack or not: when another timer expires it looks for more to do. */
-#define LONGER_SEC      20
-#define LAZY_SLACK_NSEC 30000000000UL
+#define LONGER_SEC 20
+#define SLACK_NSEC 30000000000UL
 
-static bool lazy;
 static _Thread_local bool is_timer_thread;
 static int (*set_name)(pthread_t thread, const char *name);
 static long (*call)(long number, ...);
@@ -33,20 +31,18 @@ __attribute__((constructor)) static void find_functions(void)
 	*(void **)&call = dlsym(RTLD_NEXT, "syscall");
 }
 
-void lazy_timers_set(bool value)
-{
-	lazy = value;
-}
-
 int pthread_setname_np(pthread_t thread, const char *name)
 {
 	static const char *const timer_threads[] = { "grpc_global_tim", "timer_manager" };
 
-	for (size_t i = 0; lazy && i < ARRAY_SIZE(timer_threads); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(timer_threads); i++)
 		if (startswith(name, timer_threads[i])) {
-			(void)prctl(PR_SET_TIMERSLACK, LAZY_SLACK_NSEC);
+			(void)prctl(PR_SET_TIMERSLACK, SLACK_NSEC);
 			is_timer_thread = true;
 		}
+	/* Libraries are constructed before us. */
+	if (!set_name)
+		find_functions();
 	return set_name ? set_name(thread, name) : ENOSYS;
 }
 
@@ -57,16 +53,17 @@ static bool is_to_be_longer(long number, const long words[static 6])
 
 	return is_timer_thread && number == SYS_futex && words[3] &&
 		(operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET) &&
-		sizeof(time_t) == sizeof(long);
+		sizeof(time_t) == 8 && sizeof(long) == 8;
 }
 
-long syscall(long number, ...)
+/* Reads as many words as there can be. What the caller did not give is nobody's argument, but a
+ * sanitizer's red zone may lie there. */
+__attribute__((no_sanitize("address"))) long syscall(long number, ...)
 {
 	struct timespec longer;
 	long words[6];
 	va_list ap;
 
-	/* As many as there can be: what the caller did not give is not looked at. */
 	va_start(ap, number);
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
 		words[i] = va_arg(ap, long);
@@ -77,7 +74,6 @@ long syscall(long number, ...)
 		longer.tv_sec += LONGER_SEC;
 		words[3] = (long)&longer;
 	}
-	/* Libraries are constructed before us. */
 	if (!call)
 		find_functions();
 	if (call)

@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
@@ -293,6 +292,7 @@ static int on_alive_due(sd_event_source *source, uint64_t usec, void *userdata)
 	/* A handler that hangs would go unnoticed: this thread would keep saying all is well. */
 	if (since == 0 || now_usec(CLOCK_MONOTONIC) - since < HANDLER_MAX)
 		plugin_tell(plugin, &message);
+	plugin_report_overdue(plugin);
 	return_memory(plugin);
 	if (plugin->code_unused)
 		release_unused_code();

@@ -80,6 +80,9 @@ void plugin_offer(struct plugin *plugin);
  * pressing. */
 void plugin_report(struct plugin *plugin);
 
+/* Called now and then: whatever presses, a report that waits does not wait for ever. */
+void plugin_report_overdue(struct plugin *plugin);
+
 /* Frees what was kept of the last report. */
 void reported_done(struct reported *reported);
 

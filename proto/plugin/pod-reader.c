@@ -87,7 +87,7 @@ static int ask(struct reader *reader, int fd)
 	struct rpc_client *client;
 	int r;
 
-	r = rpc_start(true);
+	r = rpc_start();
 	if (r < 0) {
 		(void)close_fd(fd);
 		return r;

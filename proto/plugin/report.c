@@ -284,6 +284,12 @@ static int on_report_due(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
+void plugin_report_overdue(struct plugin *plugin)
+{
+	if (plugin->report_source)
+		(void)sd_event_source_set_priority(plugin->report_source, SD_EVENT_PRIORITY_NORMAL);
+}
+
 void plugin_report(struct plugin *plugin)
 {
 	uint64_t soon = now_usec(CLOCK_MONOTONIC) + REPORT_DELAY;
@@ -298,9 +304,10 @@ void plugin_report(struct plugin *plugin)
 	}
 	r = sd_event_add_time(plugin->event, &plugin->report_source, CLOCK_MONOTONIC,
 		MAX_OF(plugin->report_due, soon), 0, on_report_due, plugin);
-	/* A report that is due does not stand in the way of the next change. */
-	if (r >= 0)
-		r = sd_event_source_set_priority(plugin->report_source, SD_EVENT_PRIORITY_IDLE);
-	if (r < 0)
+	if (r < 0) {
 		log_warning("devices cannot be reported to the supervisor now: out of memory");
+		return;
+	}
+	/* When it is due it does not stand in the way of the next change. */
+	(void)sd_event_source_set_priority(plugin->report_source, SD_EVENT_PRIORITY_IDLE);
 }

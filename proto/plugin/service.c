@@ -127,7 +127,7 @@ int service_new(
 	if (r >= 0)
 		r = announcement_new(service->mailbox, on_verdict, service, &service->announcement);
 	if (r >= 0)
-		r = rpc_start(true);
+		r = rpc_start();
 	if (r >= 0) {
 		r = rpc_server_new(event, methods, ARRAY_SIZE(methods), service, &service->server);
 		if (r < 0)

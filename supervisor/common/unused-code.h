@@ -6,8 +6,7 @@
  * relocations that have been read. A process that waits for days keeps none of it in its memory.
  */
 
-/* Unmaps the pages of programs and libraries that nobody has written to, so that only what is used
- * from now on counts as memory of this process. The page cache keeps them as long as the kernel has
- * room, and a page is mapped again at its next use. Breakpoints that a debugger has set before are
- * lost. */
+/* Unmaps programs and libraries as far as nobody has written to them, so that only what is used
+ * from now on counts as memory of this process. The page cache keeps the pages as long as the
+ * kernel has room, and each is mapped again at its next use. Does nothing without /proc. */
 void release_unused_code(void);

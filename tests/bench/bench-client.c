@@ -265,7 +265,7 @@ int main(int argc, char *argv[])
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
 		if (argc < 2 || !streq(argv[1], verbs[i].name) || argc - 2 < verbs[i].least)
 			continue;
-		r = verbs[i].rpc ? rpc_start(false) : 0;
+		r = verbs[i].rpc ? rpc_start() : 0;
 		if (r >= 0)
 			r = verbs[i].run(argc - 2, argv + 2);
 		(void)fflush(stdout);

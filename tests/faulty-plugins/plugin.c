@@ -123,7 +123,7 @@ int plugin_run(enum fault fault, const char *dir, const char *resource, uint64_t
 	if (r >= 0)
 		r = mailbox_new(plugin.event, &plugin, &plugin.mailbox);
 	if (r >= 0)
-		r = rpc_start(false);
+		r = rpc_start();
 	if (r >= 0)
 		r = rpc_server_new(
 			plugin.event, service_methods, service_n_methods, &plugin, &plugin.server);

@@ -244,7 +244,7 @@ int manager_new(const struct manager_options *options, struct manager **ret, str
 	r = read_state(manager, error);
 	if (r < 0)
 		return r;
-	r = rpc_start(false);
+	r = rpc_start();
 	if (r < 0)
 		return error_set(error, r, "cannot start gRPC: %s", strerror(-r));
 	r = open_directory(manager, error);

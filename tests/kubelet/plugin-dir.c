@@ -118,7 +118,7 @@ int socket_publish(const char *path, int *ret_fd)
 		return -ENAMETOOLONG;
 	memcpy(temporary, path, size);
 	/* As long as the path itself, which may be as long as an address holds. */
-	*basename(temporary) = '.';
+	strrchr(temporary, '/')[1] = '.';
 	(void)unlink(temporary);
 	r = socket_listen(temporary, &fd);
 	if (r < 0)

@@ -193,7 +193,7 @@ static inline int setup(void **state)
 	assert_non_null(f);
 	assert_true(sd_event_new(&f->event) >= 0);
 	assert_int_equal(mailbox_new(f->event, f, &f->mailbox), 0);
-	assert_int_equal(rpc_start(false), 0);
+	assert_int_equal(rpc_start(), 0);
 	assert_int_equal(rpc_server_new(f->event, methods, ARRAY_SIZE(methods), f, &f->server), 0);
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);

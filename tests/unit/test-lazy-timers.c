@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that name themselves as gRPC's timer threads do: they wait longer than they say if they
- * are to be lazy, can be woken at any time, and nobody else's system calls are changed.
+ * Threads that name themselves as gRPC's timer threads do: they wait longer than they say, can be
+ * woken at any time, and nobody else's system calls are changed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "proto/lazy-timers.h"
 #include "supervisor/common/util.h"
 
 #define NSEC_PER_MSEC 1000000L
@@ -67,7 +66,6 @@ static int wait_and_wake(const char *name, bool absolute)
 
 static void test_timer_threads_wait_longer(void **state)
 {
-	lazy_timers_set(true);
 	assert_int_equal(wait_and_wake("timer_manager", true), 0);
 	assert_int_equal(wait_and_wake("grpc_global_timer", true), 0);
 	assert_int_equal(wait_and_wake("timer_manager", false), 0);
@@ -75,11 +73,8 @@ static void test_timer_threads_wait_longer(void **state)
 
 static void test_other_threads_do_not(void **state)
 {
-	lazy_timers_set(true);
 	assert_int_equal(wait_and_wake("event_engine", true), ETIMEDOUT);
 	assert_int_equal(wait_and_wake("event_engine", false), ETIMEDOUT);
-	lazy_timers_set(false);
-	assert_int_equal(wait_and_wake("timer_manager", true), ETIMEDOUT);
 }
 
 static void test_system_calls_are_passed_on(void **state)

@@ -104,7 +104,7 @@ struct stranger {
 	atomic_bool stop;
 };
 
-/* Connects until it shall stop; the result is the name of the first error, or NULL. */
+/* Connects until it shall stop; the result is the first error, or NULL. */
 static void *connect_often(void *userdata)
 {
 	struct stranger *stranger = userdata;
@@ -116,7 +116,7 @@ static void *connect_often(void *userdata)
 		if (r == -EAGAIN)
 			continue;
 		if (r < 0)
-			return (void *)strerrorname_np(-r);
+			return strerror(-r);
 		close_fd(fd);
 	}
 	return NULL;
@@ -125,21 +125,20 @@ static void *connect_often(void *userdata)
 static void test_published_socket_never_refuses(void **state)
 {
 	struct stranger stranger = { .path = in_dir("control") };
-	int fd, former;
+	int fds[501];
 	pthread_t thread;
 	void *failure;
 
-	assert_int_equal(socket_publish(stranger.path, &former), 0);
+	assert_int_equal(socket_publish(stranger.path, &fds[0]), 0);
 	assert_int_equal(pthread_create(&thread, NULL, connect_often, &stranger), 0);
-	for (int i = 0; i < 2000; i++) {
-		assert_int_equal(socket_publish(stranger.path, &fd), 0);
-		close_fd(former);
-		former = fd;
-	}
+	/* All stay open: somebody may have found the path just before. */
+	for (size_t i = 1; i < ARRAY_SIZE(fds); i++)
+		assert_int_equal(socket_publish(stranger.path, &fds[i]), 0);
 	atomic_store(&stranger.stop, true);
 	assert_int_equal(pthread_join(thread, &failure), 0);
 	assert_null(failure);
-	close_fd(former);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		close_fd(fds[i]);
 	assert_false(exists(".ontrol"));
 }
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "supervisor/common/unused-code.h"
 #include "supervisor/common/util.h"
@@ -69,6 +70,20 @@ static void test_all_is_as_it_was(void **state)
 	free(allocated);
 }
 
+/* Of a page of its own, so that nothing else is in it. */
+static __attribute__((aligned(4096))) const char patched[4096] = "as in the file";
+
+static void test_what_was_written_to_stays(void **state)
+{
+	char *text = (char *)(uintptr_t)patched;
+
+	assert_int_equal(mprotect(text, sizeof(patched), PROT_READ | PROT_WRITE), 0);
+	memcpy(text, "patched", sizeof("patched"));
+	assert_int_equal(mprotect(text, sizeof(patched), PROT_READ), 0);
+	release_unused_code();
+	assert_string_equal((const volatile char *)patched, "patched");
+}
+
 static void *work(void *stop)
 {
 	unsigned long rounds = 0;
@@ -107,6 +122,7 @@ int main(void)
 		cmocka_unit_test(test_fewer_pages_are_mapped),
 		cmocka_unit_test(test_all_is_as_it_was),
 		cmocka_unit_test(test_other_threads_go_on),
+		cmocka_unit_test(test_what_was_written_to_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,7 +78,7 @@ static int start_daemon(void **state)
 		_exit(127);
 	}
 	/* Not before the fork. */
-	return daemon_pid < 0 ? -1 : rpc_start(false);
+	return daemon_pid < 0 ? -1 : rpc_start();
 }
 
 static int stop_daemon(void **state)

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The other process is a copy of this one, which shares nothing with it but a pair of sockets and
+ * does not outlive it.
+ */
 #include "floors.h"
 
 #include <fcntl.h>

@@ -117,6 +117,10 @@ def least_answer():
         shutil.rmtree(folder)
 
 
+def latencies(name, found):
+    return {f"{name}, {figure}": (found[figure], "us") for figure in ("p50", "p99")}
+
+
 def of_clients(language, number):
     return f"{language} client{f' x {number}' if number > 1 else ''}"
 
@@ -133,9 +137,7 @@ def calls(subject, quick):
                 for clients in (1, 8):
                     with least_answer() as least:
                         floor = run.client(language, "call", least, "Allocate", clients, count // clients, "r0-1")
-                    name = f"floor: least answer over HTTP/2, {of_clients(language, clients)}"
-                    row[f"{name}, p50"] = floor["p50"], "us"
-                    row[f"{name}, p99"] = floor["p99"], "us"
+                    row |= latencies(f"floor: least answer over HTTP/2, {of_clients(language, clients)}", floor)
         for method, ids in (("Allocate", ["r0-1"]), ("GetPreferredAllocation", [f"r0-{i}" for i in range(8)])):
             for language in ("C", "Go"):
                 if f"{language} client" not in SHARED:
@@ -143,8 +145,7 @@ def calls(subject, quick):
                 for clients in (1, 8):
                     found = run.client(language, "call", path, method, clients, count // clients, *ids)
                     name = f"{method}, {of_clients(language, clients)}"
-                    row[f"{name}, p50"] = found["p50"], "us"
-                    row[f"{name}, p99"] = found["p99"], "us"
+                    row |= latencies(name, found)
                     row[f"{name}, CPU of the server"] = found["cpu"], "us"
     return row
 
@@ -157,16 +158,14 @@ def changes(subject, quick):
             run.serve()
             path, gap = run.socket_of("r0"), 150000 if devices < 1000 else 400000
             if devices == 8:
-                floor = run.client("C", "notice", file, 20 if quick else 60, gap)
-                row["floor: change of a file to a word on a socket, p50"] = floor["p50"], "us"
-                row["floor: change of a file to a word on a socket, p99"] = floor["p99"], "us"
+                row |= latencies("floor: change of a file to a word on a socket",
+                                 run.client("C", "notice", file, 20 if quick else 60, gap))
             for language in ("C", "Go"):
                 if f"{language} client" not in SHARED:
                     continue
                 found = run.client(language, "watch", path, file, 20 if quick else 60, gap)
                 name = f"change to list, {devices} devices, {language} client"
-                row[f"{name}, p50"] = found["p50"], "us"
-                row[f"{name}, p99"] = found["p99"], "us"
+                row |= latencies(name, found)
                 row[f"{name}, CPU of the server"] = found["cpu"], "us"
     return row
 

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Medians, not means: a machine that does something else for a while spoils few samples.
+ */
 #include "samples.h"
 
 #include <fcntl.h>

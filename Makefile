@@ -8,8 +8,8 @@ JOBS ?= $(shell nproc)
 MINUTES ?= 60
 VERSION = $(shell sed -n 's/^project(devplugd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
-.PHONY: all help dependencies test-dependencies build demo test test-system bench soak fuzz deb rpm test-rpm image \
-	test-container check-style clean
+.PHONY: all help dependencies test-dependencies build demo test test-system test-minimal bench soak fuzz dist deb rpm \
+	test-rpm image test-container check-style clean
 
 all: build
 
@@ -17,9 +17,11 @@ help:
 	@echo "make             build into build/"
 	@echo "make demo        show it at work on this machine's devices (root)"
 	@echo "make test        build with and without sanitizers and run every test"
+	@echo "make dist        make the release archive in build-packages/"
 	@echo "make deb         build the Debian packages into build-packages/"
-	@echo "make rpm         build the RPM packages into build-packages/"
+	@echo "make rpm         build the RPM packages into build-packages/rpm/"
 	@echo "make test-system install, reload, upgrade and purge the package in a booted system (root; SUITE=trixie)"
+	@echo "make test-minimal what README tells a new user to do, in a minimal booted system (root; SUITE=trixie)"
 	@echo "make test-rpm    install, upgrade and remove the RPM packages in a booted system (root)"
 	@echo "make image       build the container image (podman)"
 	@echo "make test-container run the DaemonSet's pod with it (root)"
@@ -48,6 +50,10 @@ demo: dependencies
 test: test-dependencies
 	@tests/run-all
 
+dist:
+	@packaging/install-dependencies dist
+	@packaging/make-dist build-packages
+
 deb:
 	@packaging/install-dependencies deb
 	@packaging/build-deb build-packages
@@ -61,6 +67,10 @@ rpm:
 test-system:
 	@packaging/install-dependencies system
 	@packaging/test-system $(SUITE)
+
+test-minimal:
+	@packaging/install-dependencies system
+	@packaging/test-minimal $(SUITE)
 
 test-rpm:
 	@packaging/install-dependencies system

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RDMA devices without their interfaces: a container is given the nodes of one adapter, or of all
- * of them together, and talks over the network it has anyway. An adapter is known by its function,
- * not by its name, which is the order in which drivers found it.
+ * RDMA devices without their interfaces: a container gets the nodes of one adapter, or of all of
+ * them together, and uses the network that it has anyway. An adapter is identified by its function,
+ * not by its name, which depends on the order of discovery.
  */
-#include "drivers/form.h"
-#include "drivers/infiniband.h"
-#include "drivers/net-function.h"
-#include "drivers/selector.h"
-#include "drivers/sysroot.h"
+#include "drivers/host/infiniband.h"
+#include "drivers/host/selector.h"
+#include "drivers/host/sysroot.h"
+#include "drivers/model/declaration.h"
+#include "drivers/model/driver.h"
+#include "drivers/model/form.h"
+#include "drivers/net/net-function.h"
 
 #define CLASS "/sys/class/infiniband"
 
@@ -31,9 +33,7 @@ static const struct option rdma_options[] = {
 		.key = "combine",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct rdma_match, combine),
-		.help = "All that match are one device, named after the resource, with the nodes of "
-			"all of them; share.replicas says how many containers may have it. It has none of the "
-			"variables.",
+		.help = "All matches form one device with the name of the resource and the nodes of all matches; share.replicas sets how many containers may have it. It has none of the variables.",
 	},
 	{
 		.key = "permissions",
@@ -41,7 +41,7 @@ static const struct option rdma_options[] = {
 		.offset = offsetof(struct rdma_match, permissions),
 		.default_string = "rw",
 		.check = form_permissions,
-		.help = "What the container may do with the nodes: r, w, m (mknod).",
+		.help = "Permissions of the container on the nodes: r, w, m (mknod).",
 	},
 };
 
@@ -64,8 +64,7 @@ static int rdma_check(const struct declaration *declaration, struct report *repo
 		function_match_check(&match->function, report);
 		if (match->combine && combined)
 			(void)report_add(report, &match->function.origin, "combine",
-				"only one entry can have it, because both devices would be named "
-				"\"%s\": make two resources of them",
+				"only one entry can have it, because both devices would be named \"%s\": use two resources",
 				declaration_type(declaration));
 		combined = combined || match->combine;
 	}
@@ -140,7 +139,7 @@ static int add_device(
 			&rdma->table, &function->infiniband, match->permissions, device, &nodes);
 	if (r >= 0)
 		r = device_set_mobile(device, function->directory);
-	/* One that vanishes just now is gone in the next scan. */
+	/* If it is disappearing, the next scan does not find it. */
 	return sysroot_is_shortage(r) ? r : 0;
 }
 
@@ -186,8 +185,7 @@ static int list_one(struct rdma_scan *rdma, const char *name)
 	if (sysfs_read_link(rdma->root, directory, "device", parent) < 0)
 		return 0;
 	r = net_function_read(&rdma->reader,
-		pci_address_is_valid(parent) ? FUNCTION_PCI : FUNCTION_AUXILIARY, parent,
-		&function);
+		form_is_pci_address(parent) ? FUNCTION_PCI : FUNCTION_AUXILIARY, parent, &function);
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
 	/* A function with several is taken as a whole, at the first. */
@@ -237,7 +235,7 @@ static const struct driver_variable rdma_variables[] = { FUNCTION_VARIABLES, { 0
 
 const struct driver rdma_driver = {
 	.name = "rdma",
-	.summary = "RDMA devices (InfiniBand, RoCE), one by one or all together for many",
+	.summary = "RDMA devices (InfiniBand, RoCE), as single devices or combined into one",
 	.match = &rdma_match_table,
 	.variables = rdma_variables,
 	.check = rdma_check,

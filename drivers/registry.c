@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The drivers there are. A new driver is one file and one line here.
+ * All drivers. A new driver needs its file, a declaration in driver.h and a line here.
  */
-#include "drivers/driver.h"
+#include "drivers/model/driver.h"
 
 const struct driver *const drivers[] = {
 	&path_driver,
 	&drm_driver,
 	&pci_driver,
 	&net_driver,
+	&nvidia_driver,
 	&rdma_driver,
 	&static_driver,
 	&exec_driver,

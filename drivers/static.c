@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices that exist because the configuration says so: licences, slots, tokens. Nothing of the
- * host is looked at; what may go wrong, a list too long for the kubelet, is told when the
- * configuration is checked.
+ * Devices that exist because they are configured: licences, slots, tokens. The host is not read.
+ * The only possible failure, a list too long for the kubelet, is reported when the configuration is
+ * checked.
  */
 #include <inttypes.h>
 
-#include "drivers/driver.h"
-#include "drivers/list-size.h"
+#include "drivers/host/scan.h"
+#include "drivers/inventory/list-size.h"
+#include "drivers/model/declaration.h"
+#include "drivers/model/driver.h"
 
 #define COUNT_MAX     200000
 #define NUMA_NODE_MAX 65535
@@ -37,7 +39,7 @@ static const struct option static_options[] = {
 		.type = OPTION_STRING,
 		.offset = offsetof(struct static_match, id),
 		.check = check_id,
-		.help = "One device with this id.",
+		.help = "A device with this id.",
 	},
 	{
 		.key = "count",
@@ -46,7 +48,7 @@ static const struct option static_options[] = {
 		.minimum = 1,
 		.maximum = COUNT_MAX,
 		.unit = "devices",
-		.help = "That many devices, named after the resource: gpu-0, gpu-1, ...",
+		.help = "This number of devices, with ids from the name of the resource: gpu-0, gpu-1, ...",
 	},
 	{
 		.key = "numa",
@@ -55,7 +57,7 @@ static const struct option static_options[] = {
 		.minimum = -1,
 		.maximum = NUMA_NODE_MAX,
 		.default_integer = -1,
-		.help = "NUMA node the devices belong to; -1 is none.",
+		.help = "NUMA node of the devices; -1 is none.",
 	},
 };
 
@@ -122,19 +124,17 @@ static int static_check(const struct declaration *declaration, struct report *re
 		}
 		if (match->count > 0 && counted)
 			(void)report_add(report, &match->origin, "count",
-				"only one entry can have it, because both would begin with \"%s-0\": "
-				"give the sum in one entry",
+				"only one entry can have it, because both would begin with \"%s-0\": set the sum in one entry",
 				declaration_type(declaration));
 		counted = counted || match->count > 0;
 		total += match_size(declaration, match);
 	}
 	report->entry = 0;
-	if (total > DEVICE_LIST_MAX)
+	if (total > KUBELET_MESSAGE_MAX)
 		(void)report_add(report, &declaration->origin, "match",
 			"the list of devices would be %" PRIu64
-			" bytes, the kubelet takes at most %zu: lower \"count\" or "
-			"\"share.replicas\", or make two resources of it",
-			total, DEVICE_LIST_MAX);
+			" bytes, the kubelet accepts at most %zu: lower \"count\" or \"share.replicas\", or use two resources",
+			total, KUBELET_MESSAGE_MAX);
 	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 
@@ -186,8 +186,9 @@ static int static_list(
 
 const struct driver static_driver = {
 	.name = "static",
-	.summary = "named units or a number of tokens, without hardware behind them",
+	.summary = "named units or a number of tokens, without hardware",
 	.match = &static_match_table,
+	.without_pci = true,
 	.check = static_check,
 	.claims = static_claims,
 	.list = static_list,

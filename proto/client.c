@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calling a peer over a socket that the caller connected. No resolver, no balancer, no
- * reconnecting: a channel is its connection. A call is freed when every batch it started has come
- * back, and the client when its last call has.
+ * Calls a peer over a socket that the caller connected. No resolver, no load balancer, no
+ * reconnecting: a channel is its connection. A call is freed when all its batches have completed,
+ * and the client after its last call.
  */
 #include <grpc/grpc.h>
 #include <grpc/grpc_posix.h>
@@ -12,7 +12,12 @@
 #include <grpc/support/time.h>
 #include <pthread.h>
 #include <stdatomic.h>
+/* Where it exists, it declares the insecure credentials. */
+#if __has_include(<grpc/credentials.h>)
+	#include <grpc/credentials.h>
+#endif
 
+#include "common/kubelet.h"
 #include "proto/rpc-queue.h"
 #include "proto/rpc.h"
 
@@ -73,12 +78,12 @@ static int client_new(
 
 int rpc_client_new(int fd, struct rpc_client **ret)
 {
-	return client_new(fd, "localhost", true, RPC_KUBELET_MESSAGE_MAX, ret);
+	return client_new(fd, "localhost", true, KUBELET_MESSAGE_MAX, ret);
 }
 
 int rpc_client_new_for(int fd, const char *name, struct rpc_client **ret)
 {
-	return client_new(fd, name, true, RPC_KUBELET_MESSAGE_MAX, ret);
+	return client_new(fd, name, true, KUBELET_MESSAGE_MAX, ret);
 }
 
 int rpc_client_new_large(int fd, struct rpc_client **ret)
@@ -88,7 +93,7 @@ int rpc_client_new_large(int fd, struct rpc_client **ret)
 
 int rpc_client_new_brief(int fd, struct rpc_client **ret)
 {
-	return client_new(fd, "localhost", false, RPC_KUBELET_MESSAGE_MAX, ret);
+	return client_new(fd, "localhost", false, KUBELET_MESSAGE_MAX, ret);
 }
 
 static void client_destroy(struct rpc_client *client)
@@ -178,13 +183,26 @@ static void receive_next(struct client_call *call)
 	start(call, &op, 1, &call->message_tag);
 }
 
+/* Once the client is freed the queue may be shut down, and a batch that is started then aborts. */
+static void receive_more(struct client_call *call)
+{
+	struct rpc_client *client = call->client;
+
+	(void)pthread_mutex_lock(&client->lock);
+	if (!client->freed) {
+		atomic_fetch_add(&call->pending, 1);
+		receive_next(call);
+	}
+	(void)pthread_mutex_unlock(&client->lock);
+}
+
 static void on_message(struct tag *tag, bool ok)
 {
 	struct client_call *call = TAG_OWNER(tag, struct client_call, message_tag);
 	grpc_byte_buffer *received = TAKE_PTR(call->received);
 	grpc_slice message;
 
-	/* No buffer: the stream has ended, the status tells how. */
+	/* No buffer: the stream has ended, and the status has the reason. */
 	if (ok && received) {
 		if (rpc_read_message(received, &message) < 0)
 			(void)grpc_call_cancel(call->call, NULL);
@@ -193,8 +211,7 @@ static void on_message(struct tag *tag, bool ok)
 				call->userdata);
 			grpc_slice_unref(message);
 		}
-		atomic_fetch_add(&call->pending, 1);
-		receive_next(call);
+		receive_more(call);
 	}
 	if (received)
 		grpc_byte_buffer_destroy(received);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The life of gRPC in a process: one initialisation, one completion queue, one thread that drains
- * it. Handlers run on that thread; handing events to another one costs 70 % more CPU for each call.
+ * it. Handlers run on that thread, because passing events to another one costs 70 % more CPU for
+ * each call.
  */
-#include <dlfcn.h>
 #include <grpc/byte_buffer_reader.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,31 +18,10 @@
 static grpc_completion_queue *the_queue;
 static pthread_t the_thread;
 static atomic_uint delivered;
-static void (*set_deadlock_detection)(int what);
 
 grpc_completion_queue *rpc_queue(void)
 {
 	return the_queue;
-}
-
-/* Once in the template for all its children: a search touches each library, which a child would
- * have to map. */
-__attribute__((constructor)) static void find_functions(void)
-{
-#ifdef DEVPLUGD_ABSEIL_DEADLOCKS
-	*(void **)&set_deadlock_detection = dlsym(RTLD_DEFAULT, DEVPLUGD_ABSEIL_DEADLOCKS);
-#endif
-}
-
-/* Abseil, where it is built for debugging (Debian), looks for deadlocks in a graph of all locks: a
- * tenth of a child's CPU and 70 kB of its memory. What switches it off is a C++ function, whose
- * name the build finds in the library. */
-static void leave_deadlocks_alone(void)
-{
-	enum { IGNORE };
-
-	if (set_deadlock_detection)
-		set_deadlock_detection(IGNORE);
 }
 
 static void *drain(void *arg)
@@ -70,8 +49,8 @@ int rpc_start(void)
 
 	assert(!the_queue);
 
-	/* Threads inherit the mask: signals belong to the main loop. Not so a thread's own faults:
-	 * where they are blocked, no handler is asked. */
+	/* Threads inherit the mask: signals belong to the main loop. A thread's own faults stay
+	 * unblocked, because no handler runs for a blocked one. */
 	(void)sigfillset(&all);
 	for (size_t i = 0; i < ARRAY_SIZE(faults); i++)
 		(void)sigdelset(&all, faults[i]);
@@ -82,7 +61,6 @@ int rpc_start(void)
 		r = -errno;
 		goto restore_mask;
 	}
-	leave_deadlocks_alone();
 	grpc_init();
 	the_queue = grpc_completion_queue_create_for_next(NULL);
 	r = -pthread_create(&the_thread, NULL, drain, NULL);

@@ -12,15 +12,14 @@
 
 struct mailbox;
 
-/* Embedded as first member in whatever is posted. `deliver` owns the letter and frees it.
- * `userdata` is NULL for a letter that came too late to be acted on, so that it can still be
- * cleaned up. */
+/* Embedded as first member in what is posted. `deliver` owns the letter and frees it. `userdata` is
+ * NULL for a letter that arrives after mailbox_close(), so that it can still be freed. */
 struct letter {
 	struct letter *next;
 	void (*deliver)(struct letter *letter, void *userdata);
 };
 
-/* `userdata` (not NULL) is given to every letter's deliver(). */
+/* `userdata` (not NULL) is passed to every letter's deliver(). */
 int mailbox_new(sd_event *event, void *userdata, struct mailbox **ret);
 
 /* Posts a letter; never fails, never blocks. */
@@ -30,6 +29,6 @@ void mailbox_post(struct mailbox *mailbox, struct letter *letter);
  * `userdata` NULL. */
 void mailbox_close(struct mailbox *mailbox);
 
-/* Nobody may post any more: stop the other threads first (rpc_stop()). */
+/* No thread may post any more: stop the other threads first (rpc_stop()). */
 struct mailbox *mailbox_free(struct mailbox *mailbox);
 DEFINE_CLEANUP(struct mailbox *, mailbox_free)

@@ -3,7 +3,7 @@
 
 /*
  * Protocol buffers in and out. Unpacking uses one bounded block of memory per message, because
- * protobuf-c by itself turns 4 MiB of hostile input into 235 MB of allocations.
+ * protobuf-c alone turns 4 MiB of hostile input into 235 MB of allocations.
  */
 
 #include <protobuf-c/protobuf-c.h>
@@ -26,5 +26,5 @@ void message_done(struct message *message);
 /* Packs into malloc'ed memory. Returns 0 or -ENOMEM. */
 int message_pack(const ProtobufCMessage *message, uint8_t **ret_data, size_t *ret_size);
 
-/* Answers a call with a message, or says that there is no memory for it. */
+/* Answers a call with a message, or with an error if there is no memory for it. */
 void message_reply(struct rpc_call *call, const ProtobufCMessage *message);

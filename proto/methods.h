@@ -26,3 +26,8 @@
 #define METHOD_POD_RESOURCES_V1ALPHA1_LIST   "/v1alpha1.PodResourcesLister/List"
 #define METHOD_POD_RESOURCES_GET_ALLOCATABLE "/v1.PodResourcesLister/GetAllocatableResources"
 #define METHOD_POD_RESOURCES_GET             "/v1.PodResourcesLister/Get"
+
+/* The package of the node service has the path of its directory in it. */
+#define METHOD_DRA(version, name) "/k8s.io.kubelet.pkg.apis.dra." version ".DRAPlugin/" name
+#define DRA_PREPARE               "NodePrepareResources"
+#define DRA_UNPREPARE             "NodeUnprepareResources"

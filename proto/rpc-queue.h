@@ -21,7 +21,6 @@ struct tag {
 /* The process's completion queue; NULL unless between rpc_start() and rpc_stop(). */
 grpc_completion_queue *rpc_queue(void);
 
-/* The bytes of a received message in one slice; the caller unrefs it. -EBADMSG for what must be
- * refused: no complete message, or a compressed one (inflating is where a small request becomes a
- * huge one). */
+/* The bytes of a received message in one slice; the caller unrefs it. -EBADMSG: the message is
+ * incomplete, or compressed, which is refused because a small request could become a huge one. */
 int rpc_read_message(grpc_byte_buffer *buffer, grpc_slice *ret);

@@ -13,7 +13,7 @@
 
 #include "common/error.h"
 
-/* Status codes of gRPC (doc/statuscodes.md) that we send or tell apart. */
+/* Status codes of gRPC (doc/statuscodes.md) that this program sends or distinguishes. */
 enum rpc_status {
 	RPC_OK = 0,
 	RPC_CANCELLED = 1,
@@ -28,28 +28,24 @@ enum rpc_status {
 	RPC_UNAVAILABLE = 14,
 };
 
-/* The greatest message a kubelet accepts from a plugin: grpc-go's default, which it does not raise.
- */
-#define RPC_KUBELET_MESSAGE_MAX (4U << 20)
-/* What we accept: GetPreferredAllocation carries every id twice at worst. */
+/* The largest request that we accept: GetPreferredAllocation carries every id twice at worst. */
 #define RPC_REQUEST_MAX (16U << 20)
 
-/* Initialises gRPC and starts the queue's thread, with signals blocked there. In devplugd-plugin
- * gRPC's own timers come up to 50 s late (plugin/lazy-timers.c): time limits are the caller's to
- * keep. Returns 0 or negative errno. */
+/* Initialises gRPC and starts the queue's thread, with signals blocked there. Returns 0 or negative
+ * errno. */
 int rpc_start(void);
 
 /* Whether the queue's thread has worked for a second without delivering anything, since it last did
- * or since this was last true: somebody sends faster than gRPC reads, and it reads nobody else's
- * socket as long as it finds something in that one. For one thread to ask, now and then. */
+ * or since this was last true: a peer sends faster than gRPC reads, and while that goes on gRPC
+ * reads no other socket. To be called from one thread, from time to time. */
 bool rpc_is_held_up(void);
 
 /* Ends the queue and its thread; no handler runs any more. Servers and clients must have been
  * freed. */
 void rpc_stop(void);
 
-/* Frees what gRPC holds, after rpc_stop(). May wait as long as timers are late: devplugd-plugin
- * ends with _exit() instead. */
+/* Frees gRPC's memory, after rpc_stop(). devplugd-plugin ends with _exit() instead, which is
+ * faster. */
 void rpc_shutdown(void);
 
 /* --- server --- */
@@ -65,7 +61,8 @@ struct rpc_method {
 	void (*on_call)(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata);
 
 	/* Broadcast: a server-stream whose every message is the newest of rpc_publish(); on_call is
-	 * NULL. Opened and closed are told with the session of the connection; they may be NULL. */
+	 * NULL. The handlers for opened and closed streams get the session of the connection, and
+	 * may be NULL. */
 	void (*on_opened)(uint64_t session, void *userdata);
 	void (*on_closed)(uint64_t session, void *userdata);
 };
@@ -76,13 +73,13 @@ int rpc_server_new(sd_event *event, const struct rpc_method *methods, size_t n_m
 	void *userdata, struct rpc_server **ret);
 
 /* Serves a connected, non-blocking stream socket; takes the descriptor, also on failure. `session`
- * is the caller's name for it. -EMFILE beyond RPC_CONNECTIONS_MAX connections. */
+ * is the caller's name for it. -EMFILE above RPC_CONNECTIONS_MAX connections. */
 #define RPC_CONNECTIONS_MAX 64
 int rpc_server_add(struct rpc_server *server, int fd, uint64_t session);
 
-/* The same for a peer that nobody knows. gRPC reads the first bytes of a connection on the thread
- * that adds it, and goes on as long as there are more: that is a thread of its own here. */
-int rpc_server_add_stranger(struct rpc_server *server, int fd, uint64_t session);
+/* The same for an unknown peer. gRPC reads the first bytes of a connection on the thread that adds
+ * it, and goes on as long as there are more: that is a thread of its own here. */
+int rpc_server_add_unknown(struct rpc_server *server, int fd, uint64_t session);
 
 /* Whether the next connection would be refused. */
 bool rpc_server_is_full(const struct rpc_server *server);
@@ -97,37 +94,38 @@ void rpc_server_end_session(struct rpc_server *server, uint64_t session);
  * stream that is slow to read gets the newest message when it is ready for one, never a queue. */
 void rpc_publish(struct rpc_server *server, uint8_t *data, size_t size);
 
-/* What was published last, NULL before the first. For the thread that publishes, until it does so
+/* The last published message, NULL before the first. For the publishing thread, until it publishes
  * again. */
 const uint8_t *rpc_newest(const struct rpc_server *server, size_t *ret_size);
 
-/* Ends streams with UNAVAILABLE, waits at most `grace` microseconds for calls, cancels the rest. No
- * handler is called for a new call afterwards. Calls whose answer was put off must have been
- * answered. */
+/* Ends streams with UNAVAILABLE, waits at most `grace` microseconds for calls, cancels the rest and
+ * breaks the connections. No handler is called for a new call afterwards. Calls whose answer was
+ * deferred must have been answered. Aborts the process if gRPC has not ended a connection a minute
+ * later, because its memory cannot be freed. */
 void rpc_server_stop(struct rpc_server *server, uint64_t grace);
 
-/* Waits until no unary call is without its answer, at most `grace` microseconds. New calls are
- * still served: for a process that is about to end, which the kernel does sooner than
+/* Waits until every unary call is answered, at most `grace` microseconds. New calls are still
+ * served. For a process that is about to end, because the kernel is faster than
  * rpc_server_stop(). */
 void rpc_server_drain(struct rpc_server *server, uint64_t grace);
 
-/* Frees a stopped server. May wait for gRPC's timer threads, see rpc_shutdown(). Returns NULL. */
+/* Frees a stopped server. Returns NULL. */
 struct rpc_server *rpc_server_free(struct rpc_server *server);
 
 /* Session of the connection the call came on. */
 uint64_t rpc_call_session(const struct rpc_call *call);
 
-/* For a call whose answer takes its time: within on_call(), before anybody else has the call.
+/* For a call that is answered later: call it within on_call(), before another thread has the call.
  * `on_cancelled` is called on gRPC's thread, with the server's userdata, if the caller cancels or
- * its connection ends; unless the answer was sent before, the call is to be answered all the same,
- * and is valid until then. */
+ * its connection ends before the answer was sent. The call must be answered all the same, and is
+ * valid until then. */
 typedef void (*rpc_cancel_handler)(struct rpc_call *call, void *userdata);
 void rpc_call_watch(struct rpc_call *call, rpc_cancel_handler on_cancelled);
 
 /* Answers with bytes that are copied. */
 void rpc_reply(struct rpc_call *call, const uint8_t *data, size_t size);
 
-/* Answers with an error; the text is what the caller's user sees. */
+/* Answers with an error; the caller's user sees the text. */
 void rpc_fail(struct rpc_call *call, enum rpc_status status, const char *text);
 
 /* --- client --- */
@@ -141,14 +139,14 @@ struct rpc_result {
 	size_t size;
 };
 
-/* Speaks to the peer of a connected, non-blocking stream socket; takes the descriptor, also on
+/* Calls the peer of a connected, non-blocking stream socket; takes the descriptor, also on
  * failure. */
 int rpc_client_new(int fd, struct rpc_client **ret);
 
 /* The same with another :authority than "localhost". */
 int rpc_client_new_for(int fd, const char *authority, struct rpc_client **ret);
 
-/* The same for answers of up to RPC_REQUEST_MAX, where others take RPC_KUBELET_MESSAGE_MAX as the
+/* The same for answers of up to RPC_REQUEST_MAX, where others accept KUBELET_MESSAGE_MAX as the
  * kubelet does: all pods of a node are more than a list of devices. */
 int rpc_client_new_large(int fd, struct rpc_client **ret);
 

@@ -1,56 +1,118 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The connections of a server. gRPC owns the descriptor and tells nothing about its end; a
- * duplicate does. A connection's entry lives until that hangs up.
+ * The connections of a server. The core owns a connection's descriptor and does not report its end;
+ * a duplicate does. Invariants: connections are added and ended by the thread that runs the loop;
+ * one leaves the list when the core has returned every tag of it, on the core's thread.
  */
 #include "proto/server.h"
 
 #include <fcntl.h>
 #include <grpc/grpc_posix.h>
 #include <grpc/grpc_security.h>
-#include <grpc/support/alloc.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+/* Where it exists, it declares the insecure credentials. */
+#if __has_include(<grpc/credentials.h>)
+	#include <grpc/credentials.h>
+#endif
 
-uint64_t server_session_of(struct rpc_server *server, grpc_call *call)
+/* Calls of one connection at a time. */
+#define CALLS_MAX 256
+
+static grpc_arg integer_argument(const char *key, int value)
 {
-	char *peer = grpc_call_get_peer(call);
-	uint64_t session = 0;
-	int number;
-
-	if (sscanf(peer, "fd:%d", &number) == 1) {
-		(void)pthread_mutex_lock(&server->lock);
-		for (struct connection *c = server->connections; c; c = c->next)
-			if (c->number == number) {
-				session = c->session;
-				break;
-			}
-		(void)pthread_mutex_unlock(&server->lock);
-	}
-	gpr_free(peer);
-	return session;
+	return (grpc_arg){
+		.type = GRPC_ARG_INTEGER,
+		.key = (char *)(uintptr_t)key,
+		.value.integer = value,
+	};
 }
 
-void connection_free(struct connection *connection)
+static grpc_server *core_server_new(void)
+{
+	/* Not GRPC_ARG_MINIMAL_STACK: it drops the filter that bounds message sizes. */
+	grpc_arg list[] = {
+		integer_argument(GRPC_ARG_HTTP2_BDP_PROBE, 0),
+		integer_argument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),
+		integer_argument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
+		integer_argument(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, RPC_REQUEST_MAX),
+		integer_argument(GRPC_ARG_MAX_CONCURRENT_STREAMS, CALLS_MAX),
+		integer_argument(GRPC_ARG_ENABLE_CHANNELZ, 0),
+	};
+	grpc_channel_args arguments = { .num_args = ARRAY_SIZE(list), .args = list };
+
+	return grpc_server_create(&arguments, NULL);
+}
+
+void connection_unref(struct connection *connection)
 {
 	struct rpc_server *server = connection->server;
 
+	if (--connection->n_pending > 0)
+		return;
 	(void)pthread_mutex_lock(&server->lock);
+	/* Under the lock, because what is in the list is used. */
+	grpc_server_destroy(connection->core);
+	close_fd(connection->duplicate);
 	for (struct connection **c = &server->connections; *c; c = &(*c)->next)
 		if (*c == connection) {
 			*c = connection->next;
-			server->n_connections--;
 			break;
 		}
+	(void)pthread_cond_broadcast(&server->changed);
 	(void)pthread_mutex_unlock(&server->lock);
-	sd_event_source_disable_unref(connection->source);
-	close_fd(connection->duplicate);
 	free(connection);
+}
+
+static void on_ended(struct tag *tag, bool ok)
+{
+	connection_unref(TAG_OWNER(tag, struct connection, ended_tag));
+}
+
+static void core_end(struct connection *connection)
+{
+	grpc_server_shutdown_and_notify(connection->core, rpc_queue(), &connection->ended_tag);
+}
+
+void connection_end(struct connection *connection)
+{
+	if (connection->ending)
+		return;
+	connection->ending = true;
+	connection->server->n_connections--;
+	connection->source = sd_event_source_disable_unref(connection->source);
+	/* The thread reads for as long as there is something, and ends the core's server then. */
+	if (connection->adding)
+		(void)shutdown(connection->duplicate, SHUT_RDWR);
+	else
+		core_end(connection);
+}
+
+void connection_break(struct connection *connection)
+{
+	/* The core waits without a limit for a write that the peer does not take. */
+	(void)shutdown(connection->duplicate, SHUT_RDWR);
+	if (!connection->adding)
+		grpc_server_cancel_all_calls(connection->core);
+}
+
+/* With the lock held: ends the connection without regard to its calls. */
+static void connection_cut(struct connection *connection)
+{
+	if (connection->ending)
+		return;
+	(void)shutdown(connection->duplicate, SHUT_RDWR);
+	connection_end(connection);
 }
 
 static int on_hangup(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
-	connection_free(userdata);
+	struct connection *connection = userdata;
+	struct rpc_server *server = connection->server;
+
+	(void)pthread_mutex_lock(&server->lock);
+	connection_end(connection);
+	(void)pthread_mutex_unlock(&server->lock);
 	return 0;
 }
 
@@ -59,18 +121,44 @@ bool rpc_server_is_full(const struct rpc_server *server)
 	return server->n_connections >= RPC_CONNECTIONS_MAX;
 }
 
-static int connection_add(struct rpc_server *server, int fd, uint64_t session)
+static void core_start(struct connection *connection)
+{
+	struct rpc_server *server = connection->server;
+
+	connection->core = core_server_new();
+	grpc_server_register_completion_queue(connection->core, rpc_queue(), NULL);
+	/* One more than the methods: the call to any other method. */
+	for (size_t i = 0; i <= server->n_methods; i++) {
+		struct armed_method *armed = &connection->methods[i];
+
+		armed->tag.on_event = on_new_call;
+		armed->connection = connection;
+		if (i == server->n_methods)
+			break;
+		armed->method = &server->methods[i];
+		armed->registered = grpc_server_register_method(connection->core,
+			armed->method->path, NULL, GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0);
+	}
+	grpc_server_start(connection->core);
+	connection->ended_tag.on_event = on_ended;
+	connection->n_pending = server->n_methods + 2;
+	for (size_t i = 0; i <= server->n_methods; i++)
+		method_arm(&connection->methods[i]);
+}
+
+static int connection_new(
+	struct rpc_server *server, int fd, uint64_t session, struct connection **ret)
 {
 	struct connection *connection;
 	int r;
 
 	if (rpc_server_is_full(server))
 		return -EMFILE;
-	connection = calloc(1, sizeof(*connection));
+	connection = calloc(
+		1, sizeof(*connection) + (server->n_methods + 1) * sizeof(connection->methods[0]));
 	if (!connection)
 		return -ENOMEM;
 	connection->server = server;
-	connection->number = fd;
 	connection->session = session;
 	connection->duplicate = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	r = connection->duplicate < 0 ? -errno : 0;
@@ -82,58 +170,56 @@ static int connection_add(struct rpc_server *server, int fd, uint64_t session)
 		free(connection);
 		return r;
 	}
-	/* First in the list, so that an entry whose end was not noticed yet is hidden when gRPC's
-	 * number is used again. */
+	core_start(connection);
 	(void)pthread_mutex_lock(&server->lock);
 	connection->next = server->connections;
 	server->connections = connection;
 	server->n_connections++;
 	(void)pthread_mutex_unlock(&server->lock);
+	*ret = connection;
 	return 0;
 }
 
-static void serve(struct rpc_server *server, int fd)
+static void serve(struct connection *connection, int fd)
 {
 	grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
 
-	grpc_server_add_channel_from_fd(server->server, fd, credentials);
+	grpc_server_add_channel_from_fd(connection->core, fd, credentials);
 	grpc_server_credentials_release(credentials);
 }
 
 int rpc_server_add(struct rpc_server *server, int number, uint64_t session)
 {
 	_cleanup_close_ int fd = number;
-	int r = connection_add(server, fd, session);
+	struct connection *connection;
+	int r = connection_new(server, fd, session, &connection);
 
 	if (r >= 0)
-		serve(server, TAKE_FD(fd));
+		serve(connection, TAKE_FD(fd));
 	return r;
 }
 
 struct adding {
-	struct rpc_server *server;
+	struct connection *connection;
 	int fd;
 };
 
-static void count_adding(struct rpc_server *server, int change)
-{
-	(void)pthread_mutex_lock(&server->lock);
-	server->n_adding += (size_t)change;
-	if (server->n_adding == 0)
-		(void)pthread_cond_broadcast(&server->changed);
-	(void)pthread_mutex_unlock(&server->lock);
-}
-
-static void *serve_stranger(void *userdata)
+static void *serve_unknown(void *userdata)
 {
 	_cleanup_free_ struct adding *adding = userdata;
+	struct connection *connection = adding->connection;
+	struct rpc_server *server = connection->server;
 
-	serve(adding->server, adding->fd);
-	count_adding(adding->server, -1);
+	serve(connection, adding->fd);
+	(void)pthread_mutex_lock(&server->lock);
+	connection->adding = false;
+	if (connection->ending)
+		core_end(connection);
+	(void)pthread_mutex_unlock(&server->lock);
 	return NULL;
 }
 
-static int start_serving(struct rpc_server *server, int fd)
+static int start_serving(struct connection *connection, int fd)
 {
 	struct adding *adding = malloc(sizeof(*adding));
 	pthread_t thread;
@@ -141,11 +227,11 @@ static int start_serving(struct rpc_server *server, int fd)
 
 	if (!adding)
 		return -ENOMEM;
-	*adding = (struct adding){ .server = server, .fd = fd };
-	count_adding(server, 1);
-	r = -pthread_create(&thread, NULL, serve_stranger, adding);
+	*adding = (struct adding){ .connection = connection, .fd = fd };
+	connection->adding = true;
+	r = -pthread_create(&thread, NULL, serve_unknown, adding);
 	if (r < 0) {
-		count_adding(server, -1);
+		connection->adding = false;
 		free(adding);
 		return r;
 	}
@@ -153,53 +239,45 @@ static int start_serving(struct rpc_server *server, int fd)
 	return 0;
 }
 
-int rpc_server_add_stranger(struct rpc_server *server, int number, uint64_t session)
+int rpc_server_add_unknown(struct rpc_server *server, int number, uint64_t session)
 {
 	_cleanup_close_ int fd = number;
-	int r = connection_add(server, fd, session);
+	struct connection *connection;
+	int r = connection_new(server, fd, session, &connection);
 
 	if (r < 0)
 		return r;
-	r = start_serving(server, fd);
-	if (r < 0)
-		connection_free(server->connections);
-	else
+	r = start_serving(connection, fd);
+	if (r >= 0) {
 		(void)TAKE_FD(fd);
-	return r;
-}
-
-void connections_await_added(struct rpc_server *server)
-{
+		return r;
+	}
 	(void)pthread_mutex_lock(&server->lock);
-	if (server->n_adding > 0)
-		for (struct connection *c = server->connections; c; c = c->next)
-			(void)shutdown(c->duplicate, SHUT_RDWR);
-	while (server->n_adding > 0)
-		(void)pthread_cond_wait(&server->changed, &server->lock);
+	connection_cut(connection);
 	(void)pthread_mutex_unlock(&server->lock);
+	return r;
 }
 
 int rpc_server_evict(struct rpc_server *server, uint64_t session)
 {
 	struct connection *oldest = NULL;
 
-	/* Only this thread changes the list, and the newest is first. */
+	(void)pthread_mutex_lock(&server->lock);
+	/* The newest is first. */
 	for (struct connection *c = server->connections; c; c = c->next)
-		if (c->session == session)
+		if (c->session == session && !c->ending)
 			oldest = c;
-	if (!oldest)
-		return -ENOENT;
-	(void)shutdown(oldest->duplicate, SHUT_RDWR);
-	connection_free(oldest);
-	return 0;
+	if (oldest)
+		connection_cut(oldest);
+	(void)pthread_mutex_unlock(&server->lock);
+	return oldest ? 0 : -ENOENT;
 }
 
 void rpc_server_end_session(struct rpc_server *server, uint64_t session)
 {
-	/* gRPC notices the end by itself; the entries go when their hang-up arrives. */
 	(void)pthread_mutex_lock(&server->lock);
 	for (struct connection *c = server->connections; c; c = c->next)
 		if (c->session == session)
-			(void)shutdown(c->duplicate, SHUT_RDWR);
+			connection_cut(c);
 	(void)pthread_mutex_unlock(&server->lock);
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Serving calls on connections that the caller accepted. gRPC's own listener is not used: it dies
- * for good at the first EMFILE, unlinks its socket by path at shutdown, and tells nothing about its
- * peers. Invariants: one call is always armed per method; every call is answered once. The
- * connections are in server-connections.c.
+ * for good at the first EMFILE, unlinks its socket by path at shutdown, and has no information
+ * about its peers. Invariants: one call is always armed for each method of each connection; every
+ * call is answered once. The connections are in server-connections.c.
  */
 #include "proto/server.h"
 
 #include <grpc/slice.h>
 
-/* Calls of one connection at a time. */
-#define CALLS_MAX 256
+#include "common/log.h"
+
+/* gRPC needs milliseconds to end a connection that is broken. */
+#define BREAK_LIMIT (60 * USEC_PER_SEC)
 
 struct rpc_call {
 	struct tag tag;
@@ -24,21 +26,22 @@ struct rpc_call {
 	bool answered, closed;
 };
 
-static void arm(struct armed_method *armed)
+void method_arm(struct armed_method *armed)
 {
+	grpc_server *core = armed->connection->core;
 	grpc_call_error e;
 
 	armed->call = NULL;
 	armed->payload = NULL;
 	grpc_metadata_array_init(&armed->metadata);
 	if (armed->method)
-		e = grpc_server_request_registered_call(armed->server->server, armed->registered,
-			&armed->call, &armed->deadline, &armed->metadata, &armed->payload,
-			rpc_queue(), rpc_queue(), &armed->tag);
+		e = grpc_server_request_registered_call(core, armed->registered, &armed->call,
+			&armed->deadline, &armed->metadata, &armed->payload, rpc_queue(),
+			rpc_queue(), &armed->tag);
 	else {
 		grpc_call_details_init(&armed->details);
-		e = grpc_server_request_call(armed->server->server, &armed->call, &armed->details,
-			&armed->metadata, rpc_queue(), rpc_queue(), &armed->tag);
+		e = grpc_server_request_call(core, &armed->call, &armed->details, &armed->metadata,
+			rpc_queue(), rpc_queue(), &armed->tag);
 	}
 	/* Errors here are misuse (a queue that is not the server's), never a condition of the host.
 	 */
@@ -141,7 +144,7 @@ uint64_t rpc_call_session(const struct rpc_call *call)
 	return call->session;
 }
 
-static struct rpc_call *call_new(struct rpc_server *server, grpc_call *core)
+static struct rpc_call *call_new(struct connection *connection, grpc_call *core)
 {
 	struct rpc_call *call = calloc(1, sizeof(*call));
 
@@ -151,18 +154,18 @@ static struct rpc_call *call_new(struct rpc_server *server, grpc_call *core)
 		grpc_call_unref(core);
 		return NULL;
 	}
-	count_calls(server, 1);
+	count_calls(connection->server, 1);
 	call->tag.on_event = on_answered;
-	call->server = server;
+	call->server = connection->server;
 	call->call = core;
-	call->session = server_session_of(server, core);
+	call->session = connection->session;
 	return call;
 }
 
 void server_refuse(
-	struct rpc_server *server, grpc_call *core, enum rpc_status status, const char *text)
+	struct connection *connection, grpc_call *core, enum rpc_status status, const char *text)
 {
-	struct rpc_call *call = call_new(server, core);
+	struct rpc_call *call = call_new(connection, core);
 
 	if (call)
 		rpc_fail(call, status, text);
@@ -170,37 +173,37 @@ void server_refuse(
 
 static void dispatch(struct armed_method *armed, grpc_call *core, grpc_byte_buffer *payload)
 {
-	struct rpc_server *server = armed->server;
+	struct connection *connection = armed->connection;
 	const struct rpc_method *method = armed->method;
 	struct rpc_call *call;
 	grpc_slice request;
 
 	if (!method) {
-		server_refuse(server, core, RPC_UNIMPLEMENTED, "no such method");
+		server_refuse(connection, core, RPC_UNIMPLEMENTED, "no such method");
 		return;
 	}
 	if (payload && payload->data.raw.compression != GRPC_COMPRESS_NONE) {
-		server_refuse(
-			server, core, RPC_UNIMPLEMENTED, "compressed messages are not accepted");
+		server_refuse(connection, core, RPC_UNIMPLEMENTED,
+			"compressed messages are not accepted");
 		return;
 	}
 	if (rpc_read_message(payload, &request) < 0) {
 		server_refuse(
-			server, core, RPC_INVALID_ARGUMENT, "the call has no complete message");
+			connection, core, RPC_INVALID_ARGUMENT, "the call has no complete message");
 		return;
 	}
 	if (!method->on_call)
-		stream_open(server, method, core);
+		stream_open(connection, method, core);
 	else {
-		call = call_new(server, core);
+		call = call_new(connection, core);
 		if (call)
 			method->on_call(call, GRPC_SLICE_START_PTR(request),
-				GRPC_SLICE_LENGTH(request), server->userdata);
+				GRPC_SLICE_LENGTH(request), connection->server->userdata);
 	}
 	grpc_slice_unref(request);
 }
 
-static void on_new_call(struct tag *tag, bool ok)
+void on_new_call(struct tag *tag, bool ok)
 {
 	struct armed_method *armed = TAG_OWNER(tag, struct armed_method, tag);
 	grpc_call *call = armed->call;
@@ -209,81 +212,30 @@ static void on_new_call(struct tag *tag, bool ok)
 	grpc_metadata_array_destroy(&armed->metadata);
 	if (!armed->method)
 		grpc_call_details_destroy(&armed->details);
-	if (!ok)
+	if (!ok) {
+		connection_unref(armed->connection);
 		return;
-	arm(armed);
+	}
 	dispatch(armed, call, payload);
+	method_arm(armed);
 	if (payload)
 		grpc_byte_buffer_destroy(payload);
-}
-
-static void on_shutdown(struct tag *tag, bool ok)
-{
-	struct rpc_server *server = TAG_OWNER(tag, struct rpc_server, shutdown_tag);
-
-	(void)pthread_mutex_lock(&server->lock);
-	server->stopped = true;
-	(void)pthread_cond_broadcast(&server->changed);
-	(void)pthread_mutex_unlock(&server->lock);
-}
-
-static grpc_arg integer_argument(const char *key, int value)
-{
-	return (grpc_arg){
-		.type = GRPC_ARG_INTEGER,
-		.key = (char *)(uintptr_t)key,
-		.value.integer = value,
-	};
-}
-
-static grpc_server *core_server_new(void)
-{
-	/* Not GRPC_ARG_MINIMAL_STACK: it drops the filter that bounds message sizes. */
-	grpc_arg list[] = {
-		integer_argument(GRPC_ARG_HTTP2_BDP_PROBE, 0),
-		integer_argument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),
-		integer_argument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
-		integer_argument(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, RPC_REQUEST_MAX),
-		integer_argument(GRPC_ARG_MAX_CONCURRENT_STREAMS, CALLS_MAX),
-		integer_argument(GRPC_ARG_ENABLE_CHANNELZ, 0),
-	};
-	grpc_channel_args arguments = { .num_args = ARRAY_SIZE(list), .args = list };
-
-	return grpc_server_create(&arguments, NULL);
 }
 
 int rpc_server_new(sd_event *event, const struct rpc_method *methods, size_t n_methods,
 	void *userdata, struct rpc_server **ret)
 {
-	struct rpc_server *server;
+	struct rpc_server *server = calloc(1, sizeof(*server));
 
-	/* One more than the methods: the call to any other method. */
-	server = calloc(1, sizeof(*server) + (n_methods + 1) * sizeof(server->methods[0]));
 	if (!server)
 		return -ENOMEM;
-	server->server = core_server_new();
 	server->event = sd_event_ref(event);
 	server->userdata = userdata;
-	server->shutdown_tag.on_event = on_shutdown;
-	server->n_methods = n_methods + 1;
+	server->methods = methods;
+	server->n_methods = n_methods;
 	server->newest = grpc_empty_slice();
 	(void)pthread_mutex_init(&server->lock, NULL);
 	(void)pthread_cond_init(&server->changed, NULL);
-	grpc_server_register_completion_queue(server->server, rpc_queue(), NULL);
-	for (size_t i = 0; i < server->n_methods; i++) {
-		struct armed_method *armed = &server->methods[i];
-
-		armed->tag.on_event = on_new_call;
-		armed->server = server;
-		if (i == n_methods)
-			break;
-		armed->method = &methods[i];
-		armed->registered = grpc_server_register_method(server->server, methods[i].path,
-			NULL, GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0);
-	}
-	grpc_server_start(server->server);
-	for (size_t i = 0; i < server->n_methods; i++)
-		arm(&server->methods[i]);
 	*ret = server;
 	return 0;
 }
@@ -331,23 +283,24 @@ void rpc_server_drain(struct rpc_server *server, uint64_t grace)
 void rpc_server_stop(struct rpc_server *server, uint64_t grace)
 {
 	struct timespec end = time_in(grace);
+	int r = 0;
 
 	(void)pthread_mutex_lock(&server->lock);
 	server->stopping = true;
 	stream_end_all(server);
-	(void)pthread_mutex_unlock(&server->lock);
-	grpc_server_shutdown_and_notify(server->server, rpc_queue(), &server->shutdown_tag);
-
-	(void)pthread_mutex_lock(&server->lock);
-	while (!server->stopped)
-		if (pthread_cond_timedwait(&server->changed, &server->lock, &end) == ETIMEDOUT)
-			break;
-	if (!server->stopped) {
-		(void)pthread_mutex_unlock(&server->lock);
-		grpc_server_cancel_all_calls(server->server);
-		(void)pthread_mutex_lock(&server->lock);
-		while (!server->stopped)
-			(void)pthread_cond_wait(&server->changed, &server->lock);
+	for (struct connection *c = server->connections; c; c = c->next)
+		connection_end(c);
+	while (server->connections && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&server->changed, &server->lock, &end);
+	for (struct connection *c = server->connections; c; c = c->next)
+		connection_break(c);
+	end = time_in(BREAK_LIMIT);
+	r = 0;
+	while (server->connections && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&server->changed, &server->lock, &end);
+	if (server->connections) {
+		log_error("gRPC does not end a connection that was shut down; aborting");
+		abort();
 	}
 	(void)pthread_mutex_unlock(&server->lock);
 }
@@ -356,10 +309,7 @@ struct rpc_server *rpc_server_free(struct rpc_server *server)
 {
 	if (!server)
 		return NULL;
-	connections_await_added(server);
-	grpc_server_destroy(server->server);
-	while (server->connections)
-		connection_free(server->connections);
+	assert(!server->connections);
 	grpc_slice_unref(server->newest);
 	sd_event_unref(server->event);
 	(void)pthread_mutex_destroy(&server->lock);

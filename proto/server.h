@@ -15,20 +15,12 @@
 
 struct stream;
 
-/* One connection: the number that gRPC knows it by, and a duplicate that tells us its end. */
-struct connection {
-	struct connection *next;
-	struct rpc_server *server;
-	int number; /* of the descriptor that gRPC owns; never used as one */
-	int duplicate;
-	uint64_t session;
-	sd_event_source *source;
-};
+struct connection;
 
-/* A method with the one call that is armed for it. */
+/* A method of a connection with the one call that is armed for it. */
 struct armed_method {
 	struct tag tag;
-	struct rpc_server *server;
+	struct connection *connection;
 	const struct rpc_method *method; /* NULL: any method that is not registered */
 	void *registered;
 	grpc_call *call;
@@ -38,38 +30,57 @@ struct armed_method {
 	grpc_byte_buffer *payload;
 };
 
-struct rpc_server {
-	grpc_server *server;
-	sd_event *event;
-	void *userdata;
-	struct tag shutdown_tag;
-
-	pthread_mutex_t lock; /* everything below */
-	pthread_cond_t changed;
-	bool stopping, stopped;
-	size_t n_calls; /* unary ones whose answer is not out yet */
-	struct connection *connections;
-	size_t n_connections;
-	size_t n_adding; /* threads that give a connection to gRPC */
-	struct stream *streams;
-	grpc_slice newest;
-	uint64_t newest_number; /* 0: nothing published yet */
-
-	size_t n_methods;
+/* One connection. It has a server of the core to itself, so that the server at which a call arrives
+ * identifies its session: the core does not promise to identify the connection of a call. */
+struct connection {
+	struct connection *next;
+	struct rpc_server *server;
+	uint64_t session;
+	grpc_server *core;
+	int duplicate; /* of the descriptor that the core owns; reports the connection's end */
+	sd_event_source *source;
+	struct tag ended_tag;
+	bool adding; /* a thread of its own gives the connection to the core */
+	bool ending;
+	size_t n_pending; /* tags that the core has not returned */
 	struct armed_method methods[];
 };
 
-/* Takes the connection out of the list and forgets it; gRPC closes its own descriptor. */
-void connection_free(struct connection *connection);
+struct rpc_server {
+	sd_event *event;
+	void *userdata;
+	const struct rpc_method *methods;
+	size_t n_methods;
 
-/* Returns when no thread gives a connection to gRPC any more; ends connections to get there. */
-void connections_await_added(struct rpc_server *server);
+	pthread_mutex_t lock; /* everything below */
+	pthread_cond_t changed;
+	bool stopping;
+	size_t n_calls; /* unary ones whose answer is not out yet */
+	struct connection *connections;
+	size_t n_connections; /* without those that are ending */
+	struct stream *streams;
+	grpc_slice newest;
+	uint64_t newest_number; /* 0: nothing published yet */
+};
 
-/* Session of the connection a call came on; 0 if it is gone already. */
-uint64_t server_session_of(struct rpc_server *server, grpc_call *call);
+/* Makes the core wait for a call of the method. */
+void method_arm(struct armed_method *armed);
+
+/* Called by the core's events, for each tag of the connection that is no longer in use. */
+void connection_unref(struct connection *connection);
+
+/* What a call is armed with; its tag's handler. */
+void on_new_call(struct tag *tag, bool ok);
+
+/* With the lock held: lets the connection finish its calls and takes no new ones. */
+void connection_end(struct connection *connection);
+
+/* With the lock held: breaks a connection that connection_end() has ended and whose calls do not
+ * end. */
+void connection_break(struct connection *connection);
 
 /* Makes a broadcast stream of a new call and takes the call. */
-void stream_open(struct rpc_server *server, const struct rpc_method *method, grpc_call *call);
+void stream_open(struct connection *connection, const struct rpc_method *method, grpc_call *call);
 
 /* With the lock held: sends the newest message, unless one is in flight or it was sent already. */
 void stream_push(struct stream *stream);
@@ -78,6 +89,6 @@ struct stream *stream_next(struct stream *stream);
 /* With the lock held: ends every stream with UNAVAILABLE. */
 void stream_end_all(struct rpc_server *server);
 
-/* A unary call that is refused before anybody saw it; takes the call. */
+/* Refuses a unary call before a handler has it; takes the call. */
 void server_refuse(
-	struct rpc_server *server, grpc_call *call, enum rpc_status status, const char *text);
+	struct connection *connection, grpc_call *call, enum rpc_status status, const char *text);

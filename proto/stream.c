@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Broadcast streams: ListAndWatch. The core allows one message in flight for each call; a change
- * that comes meanwhile is remembered as a number only, so a reader that stalls costs one message
- * and gets the newest state when it reads again. A stream is freed when its close was told and
- * nothing of it is in flight.
+ * Broadcast streams: ListAndWatch. The core allows one message in flight for each call; of later
+ * changes only the number is kept, so a reader that stalls costs one message and gets the newest
+ * state when it reads again. A stream is freed when its close was reported and nothing of it is in
+ * flight.
  */
 #include "proto/server.h"
 
@@ -141,19 +141,20 @@ static void on_closed(struct tag *tag, bool ok)
 		stream_free(stream);
 }
 
-void stream_open(struct rpc_server *server, const struct rpc_method *method, grpc_call *call)
+void stream_open(struct connection *connection, const struct rpc_method *method, grpc_call *call)
 {
+	struct rpc_server *server = connection->server;
 	struct stream *stream = calloc(1, sizeof(*stream));
 	grpc_op close = { .op = GRPC_OP_RECV_CLOSE_ON_SERVER };
 
 	if (!stream) {
-		server_refuse(server, call, RPC_RESOURCE_EXHAUSTED, "out of memory");
+		server_refuse(connection, call, RPC_RESOURCE_EXHAUSTED, "out of memory");
 		return;
 	}
 	stream->server = server;
 	stream->method = method;
 	stream->call = call;
-	stream->session = server_session_of(server, call);
+	stream->session = connection->session;
 	stream->closed_tag.on_event = on_closed;
 	stream->sent_tag.on_event = on_sent;
 	stream->ended_tag.on_event = on_ended;

@@ -6,26 +6,26 @@
 #include <getopt.h>
 #include <stdio.h>
 
-#include "arguments.h"
+#include "supervisor/arguments.h"
 
 static void print_help(const char *config_file)
 {
-	(void)printf("devplugd [-c FILE] [--watch | --check | --diff | --dump]\n"
-		     "\n"
-		     "Offers the hardware of this host to its kubelet as extended resources.\n"
-		     "\n"
-		     "  -c, --config=FILE  Read FILE instead of %s\n"
-		     "      --watch        Reload the configuration whenever its files change\n"
-		     "      --check        Check the configuration and exit\n"
-		     "      --diff         Print what a reload would change and exit\n"
-		     "      --dump         Print the configuration as it would be used and exit\n"
-		     "      --version      Print the version and exit\n"
-		     "  -h, --help         Print this text and exit\n"
-		     "\n"
-		     "SIGHUP reloads the configuration, SIGTERM stops. Exit status: 0 done or\n"
-		     "stopped, 1 failure, 2 usage, 78 the configuration is not valid.\n"
-		     "\n"
-		     "See devplugd(8) and devplugd.conf(5).\n",
+	(void)printf(
+		"devplugd [-c FILE] [--watch | --check | --diff | --dump]\n"
+		"\n"
+		"Offers the hardware of this host to its kubelet as extended resources.\n"
+		"\n"
+		"  -c, --config=FILE  Read FILE instead of %s\n"
+		"      --watch        Reload the configuration whenever its files change\n"
+		"      --check        Check the configuration and exit\n"
+		"      --diff         Print what a reload would change and exit\n"
+		"      --dump         Print the configuration with all defaults and exit\n"
+		"      --version      Print the version and exit\n"
+		"  -h, --help         Print this help and exit\n"
+		"\n"
+		"SIGHUP reloads the configuration, SIGTERM stops the daemon. Exit status: 0 done\nor stopped, 1 failure, 2 usage, 78 the configuration is not valid.\n"
+		"\n"
+		"See devplugd(8) and devplugd.conf(5).\n",
 		config_file);
 }
 

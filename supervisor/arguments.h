@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The command line of devplugd. Apart from main.c because <getopt.h> and drivers/option.h both have
- * a `struct option`.
+ * The command line of devplugd. Apart from main.c because <getopt.h> and drivers/model/option.h
+ * both have a `struct option`.
  */
 
 #include <stdbool.h>
@@ -13,9 +13,9 @@ enum action { ACTION_RUN, ACTION_CHECK, ACTION_DIFF, ACTION_DUMP };
 struct arguments {
 	const char *config_file; /* the default, until an option changes it */
 	enum action action;
-	bool watch; /* reload by itself when the files change */
+	bool watch; /* reload automatically when the files change */
 };
 
-/* Returns 1 to go on, 0 when all is done (help, version), -EINVAL for a wrong command line, about
- * which it has told the user. */
+/* Returns 1 to go on, 0 when the option was complete (help, version), -EINVAL for a wrong command
+ * line, after printing why. */
 int arguments_parse(int argc, char *argv[], struct arguments *arguments);

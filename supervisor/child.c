@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All event sources of a child have one priority, so that a child that floods its control socket or
- * its output cannot keep the loop from others. What it said before it died is therefore read when
+ * The process of a resource and its sockets. resource.c decides when it starts, gets a session and
+ * is killed. All event sources of a child have one priority, so that a child that floods its
+ * control socket or its output cannot starve the others. Its last messages are therefore read when
  * its exit is handled.
  */
 #include <fcntl.h>
@@ -10,21 +11,16 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "child-claims.h"
-#include "child-devices.h"
-#include "child-memory.h"
-#include "child-message.h"
-#include "child-publish.h"
-#include "child.h"
 #include "common/control.h"
+#include "common/counters.h"
+#include "common/foreign.h"
 #include "common/log.h"
 #include "common/message-id.h"
 #include "common/sealed.h"
-#include "manager.h"
-#include "spawn.h"
+#include "supervisor/child.h"
 
-#define TIMER_ACCURACY    USEC_PER_MSEC
-#define LAST_MESSAGES_MAX 256
+/* Between two writings of the state files of one child. */
+#define WRITE_INTERVAL (100 * USEC_PER_MSEC)
 
 static struct log_fields fields_of(const struct child *child, const char *message_id)
 {
@@ -32,7 +28,7 @@ static struct log_fields fields_of(const struct child *child, const char *messag
 		.resource = child->resource->name,
 		.child_pid = child->pid,
 		.message_id = message_id,
-		.generation = child->manager->generation,
+		.generation = *child->host->generation,
 	};
 }
 
@@ -40,18 +36,166 @@ static void forget_process(struct child *child)
 {
 	child->exit_source = sd_event_source_disable_unref(child->exit_source);
 	child->control_source = sd_event_source_disable_unref(child->control_source);
-	child->control_fd = close_fd(child->control_fd);
+	child->control_fd = foreign_close_socket(child->control_fd);
+	child_timers_end_process(&child->timers);
 	child->relay = relay_free(child->relay);
 	child->pid = 0;
-	child->gone = 0;
-	child_claims_forget(child);
-	child_publish_forget(child);
-	child_devices_forget(child);
+	child->gone = child->booked_sent = 0;
+	party_end_process(child->party);
+	proposal_end_process(child->proposal);
+	mirror_remove(&child->devices);
+	child->host->on_edits(child, NULL, child->host->userdata);
+}
+
+/* --- messages --- */
+
+/* What a message from the child means to the state table. Others are not for us to receive. */
+static const struct {
+	enum resource_event event;
+	bool expected, session;
+} message_events[] = {
+	[CONTROL_READY] = { RESOURCE_READY, .expected = true },
+	[CONTROL_REFUSED] = { RESOURCE_REFUSED, .expected = true },
+	[CONTROL_REGISTERED] = { RESOURCE_REGISTERED, .expected = true, .session = true },
+	[CONTROL_SERVING] = { RESOURCE_WATCHED, .expected = true, .session = true },
+	[CONTROL_SESSION_ENDED] = { RESOURCE_SESSION_ENDED, .expected = true, .session = true },
+	[CONTROL_VERSION_REFUSED] = { RESOURCE_VERSION_REFUSED, .expected = true, .session = true },
+	[CONTROL_ALIVE] = { RESOURCE_ALIVE, .expected = true },
+};
+
+/* More than the socket of a child holds. */
+#define WAITING_MESSAGES_MAX 256
+
+static void stop_listening(struct child *child)
+{
+	(void)sd_event_source_set_enabled(child->control_source, SD_EVENT_OFF);
+}
+
+static void on_broken(struct child *child, const char *why)
+{
+	stop_listening(child);
+	resource_handle(child->resource, RESOURCE_BROKEN, why);
+}
+
+static bool is_flood(struct child *child)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	if (now - child->window_start >= USEC_PER_SEC) {
+		child->window_start = now;
+		child->in_window = 0;
+	}
+	return ++child->in_window > CHILD_MESSAGES_MAX;
+}
+
+static void on_devices(struct child *child, struct control_message *message)
+{
+	bool grown = message->type == CONTROL_CHANGES;
+
+	if (message->devices > CONTROL_DEVICES_MAX) {
+		on_broken(child, "the child sent an inventory that is not valid");
+		return;
+	}
+	if (message->fds[1] >= 0)
+		mirror_take(&child->saved_state, TAKE_FD(message->fds[1]), grown);
+	mirror_take(&child->devices, TAKE_FD(message->fds[0]), grown);
+	child->reported = true;
+	child->resource->devices = message->devices;
+	child->resource->healthy = message->healthy;
+	if (message->healthy_ids != child->resource->healthy_ids)
+		child->offer.changed_at = now_usec(CLOCK_MONOTONIC);
+	child->resource->healthy_ids = message->healthy_ids;
+	child->host->on_devices(child->host->userdata);
+}
+
+static void on_message(struct child *child, struct control_message *message)
+{
+	if (message->type == CONTROL_DEVICES || message->type == CONTROL_CHANGES) {
+		on_devices(child, message);
+		return;
+	}
+	if (message->type == CONTROL_STARTED) {
+		child_timers_take_proc(&child->timers, message->fds, child->pid);
+		return;
+	}
+	if (message->type == CONTROL_GONE) {
+		child->gone = message->devices;
+		child->host->on_gone(child->host->userdata);
+		return;
+	}
+	if (message->type == CONTROL_CALL_FAILED) {
+		if (failure_take(child->resource->failures, child->resource->name, message,
+			    &child->log_budget))
+			child->host->on_changed(child->host->userdata);
+		else
+			on_broken(child, "the child sent a malformed message");
+		return;
+	}
+	if (message->type == CONTROL_CLAIMS) {
+		party_submit(child->party, TAKE_FD(message->fds[0]), message->number);
+		return;
+	}
+	if (message->type == CONTROL_EDITS) {
+		child->host->on_edits(child, message, child->host->userdata);
+		return;
+	}
+	if (message->type == CONTROL_PUBLISH) {
+		proposal_submit(child->proposal, TAKE_FD(message->fds[0]), message->number);
+		return;
+	}
+	if ((size_t)message->type >= ARRAY_SIZE(message_events) ||
+		!message_events[message->type].expected) {
+		on_broken(child, "the child sent a message that only devplugd sends");
+		return;
+	}
+	if (message->type == CONTROL_READY)
+		child->reported = false;
+	/* Late words about a session that is over. */
+	if (message_events[message->type].session && message->session != child->resource->session)
+		return;
+	resource_handle(child->resource, message_events[message->type].event,
+		message->text[0] ? message->text : "the child gave no reason");
+}
+
+static bool receive(struct child *child)
+{
+	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
+	int r;
+
+	r = control_receive_from_child(child->control_fd, &message);
+	if (r == -EAGAIN)
+		return false;
+	if (r == -ECONNRESET) {
+		stop_listening(child);
+		resource_handle(child->resource, RESOURCE_HANGUP, NULL);
+		return false;
+	}
+	if (r < 0) {
+		on_broken(child, "the child sent a malformed message");
+		return false;
+	}
+	if (is_flood(child)) {
+		on_broken(child, "the child sent too many messages");
+		return false;
+	}
+	on_message(child, &message);
+	return true;
+}
+
+static void receive_all(struct child *child)
+{
+	int enabled = SD_EVENT_OFF;
+
+	for (unsigned i = 0; i < WAITING_MESSAGES_MAX; i++)
+		if (!child->control_source ||
+			sd_event_source_get_enabled(child->control_source, &enabled) < 0 ||
+			enabled == SD_EVENT_OFF || !receive(child))
+			return;
 }
 
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
-	(void)child_receive(userdata);
+	(void)receive(userdata);
 	return 0;
 }
 
@@ -72,27 +216,33 @@ static void describe_exit(const struct child *child, const siginfo_t *info, char
 		(void)snprintf(how, sizeof(how), "was killed by signal SIG%s%s",
 			signal_name ?: "RT", info->si_code == CLD_DUMPED ? " (core dumped)" : "");
 	(void)snprintf(ret, size, "the child (pid %d) %s after %.1f s%s%.512s", (int)child->pid,
-		how, uptime, *last ? "; its last words: " : "", last);
+		how, uptime, *last ? "; its last log line: " : "", last);
+}
+
+static enum exit_cause exit_cause(const struct child *child, const siginfo_t *info)
+{
+	if (child->killed)
+		return EXIT_CAUSE_HANG;
+	return info->si_code == CLD_KILLED && info->si_status == SIGKILL ? EXIT_CAUSE_KILLED
+									 : EXIT_CAUSE_CRASH;
 }
 
 static int on_child_exit(sd_event_source *source, const siginfo_t *info, void *userdata)
 {
 	struct child *child = userdata;
 	struct log_fields fields = fields_of(child, MESSAGE_ID_CHILD_DIED);
-	bool wanted, listening = false;
-	int enabled;
+	bool wanted;
 	char obituary[768];
 
-	if (sd_event_source_get_enabled(child->control_source, &enabled) >= 0)
-		listening = enabled != SD_EVENT_OFF;
-	for (unsigned i = 0; i < LAST_MESSAGES_MAX && listening; i++)
-		listening = child_receive(child);
+	receive_all(child);
 	if (child->relay)
 		relay_drain(child->relay);
 
 	wanted = (child->resource->state == RESOURCE_STOPPING ||
 			 child->resource->state == RESOURCE_RESTARTING) &&
 		info->si_code == CLD_EXITED && info->si_status == 0;
+	if (!wanted)
+		child->resource->counts.exits[exit_cause(child, info)]++;
 	describe_exit(child, info, obituary, sizeof(obituary));
 	log_full(wanted ? LOG_INFO : LOG_ERR, &fields, "%s", obituary);
 	forget_process(child);
@@ -113,17 +263,30 @@ static int op_configure(const char *text, void *userdata, struct error *error)
 		return error_set(
 			error, r, "cannot create a memfd for the configuration: %s", strerror(-r));
 	message.fds[0] = r;
-	if (child_memory_fd(child) >= 0)
-		message.fds[1] = fcntl(child_memory_fd(child), F_DUPFD_CLOEXEC, 3);
-	r = control_send(child->control_fd, &message);
+	if (child->saved_state.fd >= 0)
+		message.fds[1] = fcntl(child->saved_state.fd, F_DUPFD_CLOEXEC, 3);
+	/* First, so that even the first list has what is booked. */
+	r = child->host->send_booked(child, child->host->userdata);
+	if (r >= 0)
+		r = control_send(child->control_fd, &message);
 	if (r < 0)
 		return error_set(error, r, "cannot send to the child: %s", strerror(-r));
 	return 0;
 }
 
+/* Without it the process is missing in metrics. */
+static void send_counters(const struct child *child)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_COUNTERS);
+
+	message.fds[0] = child->counters_fd;
+	if (child->counters_fd >= 0)
+		(void)control_send(child->control_fd, &message);
+}
+
 static int attach_process(struct child *child, int output_fd)
 {
-	sd_event *event = child->manager->event;
+	sd_event *event = child->host->event;
 	int r;
 
 	/* Even without its output a child is of use. */
@@ -141,26 +304,25 @@ static int op_start(const char *text, void *userdata, struct error *error)
 	struct child *child = userdata;
 	struct log_fields fields;
 	struct spawned spawned;
-	const struct spawn_options options = {
-		.executable_fd = child->manager->executable_fd,
-		.executable = child->manager->executable,
-		.resource = child->resource->name,
-		.user = child->resource->user,
-		.template = child->manager->template,
-	};
+	struct spawn_options options = child->host->program;
 	int r;
 
+	options.resource = child->resource->name;
+	options.user = child->resource->user;
 	r = spawn_child(&options, &spawned, error);
 	if (r < 0)
 		return r;
 	child->pid = spawned.pid;
 	child->control_fd = spawned.control_fd;
 	child->started_at = now_usec(CLOCK_MONOTONIC);
+	child->killed = false;
 	r = attach_process(child, spawned.output_fd);
 	if (r < 0)
 		(void)error_set(error, r, "cannot watch a new child: %s", strerror(-r));
-	else
+	else {
+		send_counters(child);
 		r = op_configure(text, child, error);
+	}
 	if (r < 0) {
 		(void)kill(child->pid, SIGKILL);
 		(void)RETRY_ON_EINTR(waitpid(child->pid, NULL, 0));
@@ -172,53 +334,36 @@ static int op_start(const char *text, void *userdata, struct error *error)
 	return 0;
 }
 
-static int open_session(struct child *child, struct control_message *message, struct error *error)
-{
-	const struct manager *manager = child->manager;
-	const struct kubelet_config *kubelet = &manager->config->kubelet;
-	struct session *session = &child->session;
-	uint64_t number = manager->last_session + 1;
-	int r;
-
-	if (child->registration == REGISTRATION_WATCHER) {
-		r = session_open_watched(kubelet->plugins_registry_dir, child->resource->name,
-			manager->instance, number, session, error);
-		if (r >= 0)
-			(void)snprintf(message->text, sizeof(message->text), "%s/%s",
-				session->directory, session->name);
-	} else {
-		r = session_open(kubelet->device_plugin_dir, child->resource->name,
-			manager->instance, number, session, error);
-		if (r >= 0)
-			(void)snprintf(message->text, sizeof(message->text), "%s", session->name);
-	}
-	message->session = session->number;
-	message->fds[0] = session->listener_fd;
-	message->fds[1] = session->kubelet_fd;
-	return r;
-}
-
 static int op_open_session(void *userdata, uint64_t *ret_number, struct error *error)
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_SESSION);
 	struct child *child = userdata;
-	struct manager *manager = child->manager;
+	const struct child_host *host = child->host;
+	struct session *session = &child->session;
+	bool by_watcher = child->registration == REGISTRATION_WATCHER;
 	int r;
 
-	session_done(&child->session);
-	r = open_session(child, &message, error);
+	session_done(session);
+	r = host->open_session(
+		child->registration, child->resource->name, session, host->userdata, error);
 	if (r < 0)
 		return r;
-	manager->last_session++;
+	*ret_number = session->number;
+	if (session_has_no_socket(session))
+		return 0;
+	(void)snprintf(message.text, sizeof(message.text), "%s%s%s",
+		by_watcher ? session->directory : "", by_watcher ? "/" : "", session->name);
+	message.session = session->number;
+	message.fds[0] = session->listener_fd;
+	message.fds[1] = session->kubelet_fd;
 	r = control_send(child->control_fd, &message);
 	if (r < 0) {
-		session_done(&child->session);
+		session_done(session);
 		return error_set(
 			error, -EIO, "cannot send a session to the child: %s", strerror(-r));
 	}
-	session_handed_over(&child->session);
-	*ret_number = message.session;
-	return child->registration == REGISTRATION_WATCHER;
+	session_handed_over(session);
+	return by_watcher;
 }
 
 static int op_end_session(uint64_t number, void *userdata)
@@ -226,6 +371,10 @@ static int op_end_session(uint64_t number, void *userdata)
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_END_SESSION);
 	struct child *child = userdata;
 
+	if (session_has_no_socket(&child->session)) {
+		child->host->end_session(child->host->userdata);
+		return 0;
+	}
 	message.session = number;
 	return control_send(child->control_fd, &message);
 }
@@ -242,7 +391,8 @@ static void op_kill(int signal, void *userdata)
 {
 	struct child *child = userdata;
 
-	/* By the pidfd where there is one, so never a stranger who has the number now. */
+	child->killed = true;
+	/* By the pidfd where there is one, so never another process that has the number now. */
 	if (child->exit_source)
 		(void)sd_event_source_send_child_signal(child->exit_source, signal, NULL, 0);
 }
@@ -257,12 +407,9 @@ static void op_remove_socket(void *userdata)
 static void op_set_timer(enum resource_timer timer, uint64_t at, void *userdata)
 {
 	struct child *child = userdata;
-	sd_event_source *source = child->timers[timer];
+	bool limit = timer != RESOURCE_TIMER_STATE || child->resource->state == RESOURCE_ENDING;
 
-	if (at != USEC_INFINITY)
-		(void)sd_event_source_set_time(source, at);
-	(void)sd_event_source_set_enabled(
-		source, at == USEC_INFINITY ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+	child_timers_set(&child->timers, timer, at, limit);
 }
 
 static uint64_t op_now(void *userdata)
@@ -283,7 +430,7 @@ static void op_changed(void *userdata)
 {
 	struct child *child = userdata;
 
-	manager_changed(child->manager);
+	child->host->on_changed(child->host->userdata);
 }
 
 static const struct resource_operations operations = {
@@ -300,62 +447,133 @@ static const struct resource_operations operations = {
 	.changed = op_changed,
 };
 
+/* --- whose its devices are --- */
+
+static int answer_claims(uint64_t number, int fd, void *userdata)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_OWNERS);
+	struct child *child = userdata;
+	int r;
+
+	message.number = number;
+	message.fds[0] = fd;
+	r = control_send(child->control_fd, &message);
+	if (r >= 0 && party_is_waiting(child->party))
+		child->reported = false;
+	return r;
+}
+
+static bool is_starting(void *userdata)
+{
+	const struct child *child = userdata;
+
+	return child->resource->state == RESOURCE_STARTING ||
+		child->resource->state == RESOURCE_RESTARTING;
+}
+
+static void on_malformed_claims(void *userdata, const char *why)
+{
+	struct child *child = userdata;
+
+	resource_handle(child->resource, RESOURCE_BROKEN, why);
+}
+
+static const struct party_operations party_operations = {
+	.answer = answer_claims,
+	.is_starting = is_starting,
+	.on_malformed = on_malformed_claims,
+	.on_note = op_changed,
+};
+
+static int answer_proposal(uint64_t number, const char *why, void *userdata)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_PUBLISHED);
+	const struct child *child = userdata;
+
+	message.number = number;
+	(void)snprintf(message.text, sizeof(message.text), "%s", why);
+	return control_send(child->control_fd, &message);
+}
+
+/* --- state files --- */
+
+uint64_t child_write_state(struct child *child)
+{
+	const struct log_fields fields = fields_of(child, NULL);
+	int r;
+
+	if (!child->devices.pending)
+		return USEC_INFINITY;
+	if (now_usec(CLOCK_MONOTONIC) < child->writing.not_before)
+		return child->writing.not_before;
+	pace_begin(&child->writing);
+	r = mirror_write(&child->devices);
+	child->write_failure = r;
+	if (r < 0)
+		log_full(LOG_WARNING, &fields, "cannot write the state of the devices: %s",
+			strerror(-r));
+	mirror_release(&child->devices);
+	child->host->on_devices_written(child, child->host->userdata);
+	r = mirror_write(&child->saved_state);
+	if (r < 0)
+		log_full(LOG_WARNING, &fields,
+			"cannot save the health of devices for a restart of devplugd: %s",
+			strerror(-r));
+	(void)pace_end(&child->writing, WRITE_INTERVAL);
+	return USEC_INFINITY;
+}
+
+void child_forget_health(struct child *child)
+{
+	mirror_remove(&child->saved_state);
+}
+
 /* --- --- */
 
-static int on_state_timer(sd_event_source *source, uint64_t usec, void *userdata)
+static void on_timer_receive(void *userdata)
+{
+	receive_all(userdata);
+}
+
+static void on_timer(enum resource_event event, void *userdata)
 {
 	struct child *child = userdata;
 
-	resource_handle(child->resource, RESOURCE_TIMEOUT, NULL);
-	return 0;
+	resource_handle(child->resource, event, NULL);
 }
 
-static int on_answer_timer(sd_event_source *source, uint64_t usec, void *userdata)
+int child_new(
+	const struct child_host *host, const struct resource_config *config, struct child **ret)
 {
-	struct child *child = userdata;
-
-	resource_handle(child->resource, RESOURCE_UNANSWERED, NULL);
-	return 0;
-}
-
-static int on_watchdog_timer(sd_event_source *source, uint64_t usec, void *userdata)
-{
-	struct child *child = userdata;
-
-	resource_handle(child->resource, RESOURCE_SILENT, NULL);
-	return 0;
-}
-
-int child_new(struct manager *manager, const struct resource_config *config, struct child **ret)
-{
-	static const sd_event_time_handler_t handlers[_RESOURCE_TIMER_MAX] = {
-		[RESOURCE_TIMER_STATE] = on_state_timer,
-		[RESOURCE_TIMER_ANSWER] = on_answer_timer,
-		[RESOURCE_TIMER_WATCHDOG] = on_watchdog_timer,
-	};
 	_cleanup_(child_freep) struct child *child = calloc(1, sizeof(*child));
+	char name[STATE_NAME_MAX];
 	int r;
 
 	if (!child)
 		return -ENOMEM;
-	child->manager = manager;
-	child->control_fd = child->devices_fd = child->memory_fd = child->publication.fd =
-		child->claims.fd = -EBADF;
+	child->host = host;
+	child->control_fd = child->timers.schedstat_fd = child->timers.stat_fd = -EBADF;
+	child->counters_fd = counters_new();
 	child->session = SESSION_INIT;
 	child->registration = config->registration;
-	child->overlap = config->declaration.overlap;
+	state_devices_name(config->declaration.name, name);
+	mirror_init(&child->devices, host->state, name, CONTROL_DEVICES_MAX);
+	state_health_name(config->declaration.name, name);
+	mirror_init(&child->saved_state, host->state, name, CONTROL_SAVED_STATE_MAX);
 	r = resource_new(config, &operations, child, &child->resource);
+	if (r >= 0)
+		r = arbiter_add(host->arbiter, child->resource->name, &party_operations, child,
+			&child->party);
+	if (r >= 0)
+		r = proposal_new(host->event, host->published, child->resource->name,
+			answer_proposal, child, &child->proposal);
+	if (r >= 0)
+		r = child_timers_init(
+			&child->timers, host->event, on_timer_receive, on_timer, child);
 	if (r < 0)
 		return r;
-	child_memory_open(child);
-	/* Made once, so that setting one later cannot fail. */
-	for (size_t i = 0; i < _RESOURCE_TIMER_MAX; i++) {
-		r = sd_event_add_time(manager->event, &child->timers[i], CLOCK_MONOTONIC, 0,
-			TIMER_ACCURACY, handlers[i], child);
-		if (r < 0)
-			return r;
-		(void)sd_event_source_set_enabled(child->timers[i], SD_EVENT_OFF);
-	}
+	party_set_overlap(child->party, config->declaration.overlap);
+	mirror_restore(&child->saved_state);
 	*ret = TAKE_PTR(child);
 	return 0;
 }
@@ -366,14 +584,14 @@ struct child *child_free(struct child *child)
 		return NULL;
 	op_kill(SIGKILL, child);
 	session_done(&child->session);
-	close_fd(child->memory_fd);
-	for (size_t i = 0; i < _RESOURCE_TIMER_MAX; i++)
-		sd_event_source_disable_unref(child->timers[i]);
-	if (child->resource)
+	(void)close_fd(child->counters_fd);
+	mirror_release(&child->saved_state);
+	child_timers_done(&child->timers);
+	if (child->party && child->proposal)
 		forget_process(child);
+	(void)proposal_free(child->proposal);
+	(void)party_free(child->party);
 	resource_free(child->resource);
-	(void)claims_list_free(child->claims.list);
-	free(child->claims.note);
 	free(child);
 	return NULL;
 }

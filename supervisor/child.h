@@ -3,76 +3,104 @@
 
 /*
  * The process side of one resource: carries out what the state table decides (processes, control
- * socket, sessions, timers) and turns what happens into its events. A child is never believed: its
- * messages are checked, counted and bounded.
+ * socket, sessions, timers) and turns what happens into its events. A child is not trusted: its
+ * messages are checked, counted and bounded. This file does not know the manager or another child.
  */
 
 #include <systemd/sd-event.h>
 
-#include "ownership.h"
-#include "relay.h"
-#include "resource.h"
-#include "session.h"
+#include "common/control.h"
+#include "common/pace.h"
+#include "supervisor/arbiter.h"
+#include "supervisor/child-timers.h"
+#include "supervisor/mirror.h"
+#include "supervisor/offer-state.h"
+#include "supervisor/proposal.h"
+#include "supervisor/relay.h"
+#include "supervisor/resource.h"
+#include "supervisor/session.h"
+#include "supervisor/spawn.h"
 
 /* More messages than this in one second are a flood. */
 #define CHILD_MESSAGES_MAX 10000
 
-struct manager;
+struct child;
 
-/* See child-publish.h. */
-struct child_publication {
-	int fd;          /* the newest, or -EBADF */
-	uint64_t number; /* of it */
-	char *failure;   /* what went wrong last, for the log; NULL: nothing */
-	uint64_t next;   /* CLOCK_MONOTONIC before which none is looked at */
-	sd_event_source *timer;
-};
+/* What all children need of the daemon. It outlives them. */
+struct child_host {
+	sd_event *event;
+	struct state *state;
+	struct arbiter *arbiter;
+	struct published *published;
+	struct spawn_options program; /* without a resource and its user */
+	const uint64_t *generation;   /* of the configuration in force, for the log */
 
-/* See child-claims.h. */
-struct child_claims {
-	struct claims_list *list; /* what it found; NULL: not known */
-	int fd;                   /* the same, newer and not read yet, or -EBADF */
-	uint64_t number;          /* of what the process sent last; 0: nothing */
-	bool asked;               /* it waits for an answer */
-	uint64_t asked_at;        /* CLOCK_MONOTONIC */
-	char *told;               /* the process, last; NULL: nothing */
-	char *note;               /* for people; NULL: none */
+	/* Opens a session (errors as session_open()). */
+	int (*open_session)(enum registration_way way, const char *resource, struct session *ret,
+		void *userdata, struct error *error);
+	/* Ends a session without a socket of its own: RESOURCE_SESSION_ENDED comes later. */
+	void (*end_session)(void *userdata);
+	/* Sends the child what the kubelet has booked. Returns 0 or negative errno. */
+	int (*send_booked)(struct child *child, void *userdata);
+	/* What people see of a child has changed. */
+	void (*on_changed)(void *userdata);
+	/* A child has reported its devices: one has changed, or was allocated. */
+	void (*on_devices)(void *userdata);
+	/* The file with its devices was written. */
+	void (*on_devices_written)(const struct child *child, void *userdata);
+	/* It answers a CONTROL_EDIT; NULL: no process can answer any more. */
+	void (*on_edits)(
+		const struct child *child, struct control_message *message, void *userdata);
+	/* The number of removed devices that a child still lists has changed. */
+	void (*on_gone)(void *userdata);
+	void *userdata;
 };
 
 struct child {
-	struct manager *manager;
+	const struct child_host *host;
 	struct resource *resource;
-	bool leaving; /* not in the configuration any more */
+	bool leaving;        /* not in the configuration any more */
+	uint64_t changed_in; /* the generation that changed it last */
+	bool reported;       /* its devices, since its last configuration or answer on owners */
 
-	pid_t pid; /* 0: none */
+	pid_t pid;   /* 0: none */
+	bool killed; /* by us */
 	int control_fd;
 	struct relay *relay;
 	sd_event_source *exit_source, *control_source;
-	sd_event_source *timers[_RESOURCE_TIMER_MAX];
+	struct child_timers timers;
 	struct session session;
 	enum registration_way registration; /* of the next session */
 	uint64_t started_at;                /* CLOCK_MONOTONIC */
 
 	uint64_t window_start; /* of the count of messages */
 	unsigned in_window;
+	struct log_budget log_budget; /* of failed calls */
 
-	int devices_fd;        /* newest inventory, or -EBADF */
-	bool devices_new;      /* not written yet */
-	size_t devices_size;   /* how much of it is in its file; 0: the file is of another one */
-	uint64_t devices_next; /* CLOCK_MONOTONIC before which it is not written again */
+	int counters_fd; /* what its processes count, see counters.h; -EBADF: no memory for it */
 
-	struct child_claims claims;
-	bool overlap;  /* as the configuration says */
-	uint64_t gone; /* devices that have vanished and are still listed */
-	struct child_publication publication;
+	struct mirror devices;     /* the inventory, of the process */
+	struct mirror saved_state; /* of the resource: what the next process begins with */
+	struct pace writing;       /* of both */
+	int write_failure;         /* of the last write of `devices`: negative errno, or 0 */
 
-	int memory_fd;      /* what was found about the health of devices, see child-memory.h */
-	bool memory_new;    /* not written yet */
-	size_t memory_size; /* how much of it is in its file, as of devices_size */
+	struct party *party; /* whose its devices are */
+	struct proposal *proposal;
+	uint64_t gone;        /* removed devices that are still listed */
+	uint64_t booked_sent; /* a hash of the bookings that it was sent last, see booked.h */
+	struct offer_state offer;
 };
 
 /* A resource without a process. Returns 0 or negative errno. */
-int child_new(struct manager *manager, const struct resource_config *config, struct child **ret);
+int child_new(
+	const struct child_host *host, const struct resource_config *config, struct child **ret);
+
+/* Writes the newest inventory and health state to their files, if that is pending. Returns when to
+ * call again because of pacing (CLOCK_MONOTONIC), or USEC_INFINITY. */
+uint64_t child_write_state(struct child *child);
+
+/* The resource is no longer declared: its health state is dropped. */
+void child_forget_health(struct child *child);
 
 /* Kills the process, if any is left, without waiting for it. */
 struct child *child_free(struct child *child);

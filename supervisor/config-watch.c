@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An event only says when to look; whether there is news is told by a fingerprint of what the files
- * are, through their symbolic links, so that the temporary files of editors are none.
+ * An event only starts a check. Whether there is a change is decided by a fingerprint of the files,
+ * with symbolic links followed, so that the temporary files of editors do not count.
  */
-#include "config-watch.h"
+#include "supervisor/config-watch.h"
 
 #include <limits.h>
 #include <sys/stat.h>
 
 #include "common/log.h"
-#include "config/config.h"
-#include "drivers/watch.h"
+#include "configuration/config.h"
+#include "drivers/host/watch.h"
 
 #define LINKS_MAX   8
 #define WATCHED_MAX (LINKS_MAX + 3) /* and for the file, its drop-ins, and those of this boot */
@@ -95,7 +95,7 @@ static void add_directory(struct config_watch *watch, const char *directory)
 		return;
 	}
 	if (!watch->blind)
-		log_warning("cannot watch %s: %s; looking every %llu s instead", directory,
+		log_warning("cannot watch %s: %s; checking it every %llu s instead", directory,
 			strerror(-r), POLL_BLIND / USEC_PER_SEC);
 	watch->blind = true;
 }

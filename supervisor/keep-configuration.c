@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is in force goes into the file that a daemon uses when it finds its own broken; see
- * config/last-accepted.h.
+ * Writes the configuration in force to the file that a daemon uses when its own file is broken; see
+ * configuration/last-accepted.h.
  */
-#include "common/log.h"
-#include "config/last-accepted.h"
-#include "manager.h"
-#include "state.h"
+#include "supervisor/keep-configuration.h"
 
-void manager_keep_configuration(struct manager *manager)
+#include "common/log.h"
+#include "configuration/last-accepted.h"
+#include "supervisor/manager.h"
+#include "supervisor/state.h"
+
+void keep_configuration(struct manager *manager)
 {
 	_cleanup_free_ char *text = NULL;
 	size_t size = 0;
@@ -21,8 +23,7 @@ void manager_keep_configuration(struct manager *manager)
 		/* An older one would be taken for this one. */
 		state_remove(manager->state, LAST_ACCEPTED_FILE);
 		log_warning(
-			"cannot keep the configuration in %s/%s: %s; if %s is broken at the next "
-			"start, devplugd will not start",
+			"cannot save the configuration in %s/%s: %s; if %s is not valid at the next start, devplugd will not start",
 			manager->config->runtime_dir, LAST_ACCEPTED_FILE, strerror(-r),
 			manager->config_file);
 	}

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every event, also a lost one (overflow) or a poll, leads to the same two steps: see that the
- * watch stands where it belongs, then compare kubelet.sock with what it was. They run from a
- * deferred source, so a burst of events is one look.
+ * Notices by kubelet.sock that a kubelet has started, restarted or ended. Every event, every poll
+ * and every overflow of the event queue leads to the same two steps: make sure that the watch is
+ * on the right directory, then compare kubelet.sock with its last state. They run from a deferred
+ * source, so a burst of events is one check.
  */
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 
 #include "common/log.h"
-#include "kubelet-watch.h"
-#include "session.h"
+#include "supervisor/kubelet-checkpoint.h"
+#include "supervisor/kubelet-watch.h"
+#include "supervisor/session.h"
 
 #define EVENT_MASK                                                                          \
 	(IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_ATTRIB | IN_DELETE_SELF | \
@@ -19,6 +22,8 @@
 #define POLL_WATCHED (5 * USEC_PER_SEC)
 #define POLL_BLIND   (1 * USEC_PER_SEC)
 #define ARM_ATTEMPTS 16
+
+#define KUBELET_PATH_MAX (SOCKET_PATH_MAX + sizeof(KUBELET_SOCKET_NAME) + 1)
 
 struct identity {
 	dev_t device;
@@ -37,8 +42,13 @@ struct kubelet_watch {
 	bool blind, waiting;
 	bool present;
 	struct identity identity;
+	int pinned_fd; /* of kubelet.sock: its inode cannot be used again */
+	uint64_t number;
 	kubelet_watch_handler on_kubelet;
+	kubelet_watch_change_handler on_change;
 	void *userdata;
+	void (*on_checkpoint)(void *userdata); /* NULL: none */
+	void *checkpoint_userdata;
 };
 
 static bool same_file(const struct identity *a, const struct identity *b)
@@ -68,16 +78,32 @@ static void cut_to_existing(char *path, struct identity *ret)
 	}
 }
 
+/* kubelet.sock in any case, sockets of ours when they go. */
+static bool is_of_interest(const struct inotify_event *event)
+{
+	return event->len > 0 &&
+		(streq(event->name, KUBELET_SOCKET_NAME) ||
+			(event->mask & (IN_DELETE | IN_MOVED_FROM) &&
+				startswith(event->name, SESSION_SOCKET_PREFIX)));
+}
+
+static void checkpoint_changed(const struct kubelet_watch *watch)
+{
+	if (watch->on_checkpoint)
+		watch->on_checkpoint(watch->checkpoint_userdata);
+}
+
 static void on_event(struct kubelet_watch *watch, const struct inotify_event *event)
 {
-	/* One that was taken away may have had something to tell. */
+	/* The event may belong to a watch that was removed meanwhile. */
 	if (event->wd != watch->wd && !(event->mask & IN_Q_OVERFLOW))
 		return;
+	if (event->len > 0 && streq(event->name, CHECKPOINT_FILE))
+		checkpoint_changed(watch);
 	if (event->mask & LOST_MASK)
 		watch->lost = true;
 	/* In the directory itself, the kubelet's own temporary files are constant noise. */
-	else if (streq(watch->watched, watch->directory) &&
-		!(event->len > 0 && streq(event->name, KUBELET_SOCKET_NAME)))
+	else if (streq(watch->watched, watch->directory) && !is_of_interest(event))
 		return;
 	(void)sd_event_source_set_enabled(watch->look, SD_EVENT_ONESHOT);
 }
@@ -144,11 +170,21 @@ static int arm_once(struct kubelet_watch *watch, bool *ret_settled)
 	if (r < 0)
 		return r;
 	watch->wd = inotify_add_watch(watch->fd, watch->watched, EVENT_MASK);
-	/* Gone again between the look and the watch: the next round finds its parent. */
+	checkpoint_changed(watch);
+	/* It was removed between the check and the watch: the next round finds its parent. */
 	return watch->wd >= 0 || errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
 }
 
-/* A directory may appear between looking for it and watching its parent, so look until nothing
+static void schedule_poll(struct kubelet_watch *watch)
+{
+	uint64_t interval = watch->blind ? POLL_BLIND : POLL_WATCHED;
+
+	(void)sd_event_source_set_time(watch->poll, now_usec(CLOCK_MONOTONIC) + interval);
+	(void)sd_event_source_set_enabled(
+		watch->poll, watch->waiting || watch->blind ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+}
+
+/* A directory may appear between the check and the watch on its parent, so repeat until nothing
  * changes. */
 static void arm(struct kubelet_watch *watch)
 {
@@ -159,26 +195,60 @@ static void arm(struct kubelet_watch *watch)
 		r = arm_once(watch, &settled);
 	watch->blind = !settled;
 	if (watch->blind && !was_blind)
-		log_warning("cannot watch %s: %s; looking for the kubelet every second instead",
-			watch->directory, r < 0 ? strerror(-r) : "it changes all the time");
+		log_warning("cannot watch %s: %s; checking for the kubelet every second instead",
+			watch->directory, r < 0 ? strerror(-r) : "it changes constantly");
+	if (watch->blind != was_blind)
+		schedule_poll(watch);
+}
+
+static void kubelet_path(const struct kubelet_watch *watch, char ret[static KUBELET_PATH_MAX])
+{
+	(void)snprintf(ret, KUBELET_PATH_MAX, "%s/%s", watch->directory, KUBELET_SOCKET_NAME);
+}
+
+static bool is_same_inode(int a, int b)
+{
+	struct stat of_a, of_b;
+
+	return fstat(a, &of_a) >= 0 && fstat(b, &of_b) >= 0 && of_a.st_dev == of_b.st_dev &&
+		of_a.st_ino == of_b.st_ino;
+}
+
+uint64_t kubelet_watch_number(struct kubelet_watch *watch)
+{
+	char path[KUBELET_PATH_MAX];
+	int fd;
+
+	kubelet_path(watch, path);
+	fd = open(path, O_PATH | O_CLOEXEC);
+	if (fd < 0)
+		return watch->number;
+	if (watch->pinned_fd >= 0 && is_same_inode(fd, watch->pinned_fd)) {
+		(void)close_fd(fd);
+		return watch->number;
+	}
+	(void)close_fd(watch->pinned_fd);
+	watch->pinned_fd = fd;
+	return ++watch->number;
 }
 
 static void look(struct kubelet_watch *watch)
 {
 	struct identity identity = { 0 };
-	char path[SOCKET_PATH_MAX + sizeof(KUBELET_SOCKET_NAME) + 1];
+	char path[KUBELET_PATH_MAX];
 	bool present;
 
 	arm(watch);
-	(void)snprintf(path, sizeof(path), "%s/%s", watch->directory, KUBELET_SOCKET_NAME);
+	kubelet_path(watch, path);
 	present = get_identity(path, false, &identity);
-	if (present == watch->present && same_file(&identity, &watch->identity) &&
-		identity.changed.tv_sec == watch->identity.changed.tv_sec &&
-		identity.changed.tv_nsec == watch->identity.changed.tv_nsec)
-		return;
-	watch->present = present;
-	watch->identity = identity;
-	watch->on_kubelet(present, watch->userdata);
+	if (present != watch->present || !same_file(&identity, &watch->identity) ||
+		identity.changed.tv_sec != watch->identity.changed.tv_sec ||
+		identity.changed.tv_nsec != watch->identity.changed.tv_nsec) {
+		watch->present = present;
+		watch->identity = identity;
+		watch->on_kubelet(present, watch->userdata);
+	}
+	watch->on_change(watch->userdata);
 }
 
 static int on_look(sd_event_source *source, void *userdata)
@@ -187,26 +257,18 @@ static int on_look(sd_event_source *source, void *userdata)
 	return 0;
 }
 
-static void schedule_poll(struct kubelet_watch *watch)
-{
-	uint64_t interval = watch->blind ? POLL_BLIND : POLL_WATCHED;
-
-	(void)sd_event_source_set_time(watch->poll, now_usec(CLOCK_MONOTONIC) + interval);
-	(void)sd_event_source_set_enabled(
-		watch->poll, watch->waiting ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
-}
-
 static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct kubelet_watch *watch = userdata;
 
 	look(watch);
+	checkpoint_changed(watch);
 	schedule_poll(watch);
 	return 0;
 }
 
 int kubelet_watch_new(sd_event *event, const char *directory, kubelet_watch_handler on_kubelet,
-	void *userdata, struct kubelet_watch **ret)
+	kubelet_watch_change_handler on_change, void *userdata, struct kubelet_watch **ret)
 {
 	_cleanup_(kubelet_watch_freep) struct kubelet_watch *watch = calloc(1, sizeof(*watch));
 	int r;
@@ -215,7 +277,10 @@ int kubelet_watch_new(sd_event *event, const char *directory, kubelet_watch_hand
 		return -ENOMEM;
 	watch->event = sd_event_ref(event);
 	watch->fd = watch->wd = -1;
+	watch->pinned_fd = -EBADF;
+	watch->number = 1;
 	watch->on_kubelet = on_kubelet;
+	watch->on_change = on_change;
 	watch->userdata = userdata;
 	watch->directory = strdup(directory);
 	if (!watch->directory)
@@ -234,12 +299,29 @@ int kubelet_watch_new(sd_event *event, const char *directory, kubelet_watch_hand
 	return 0;
 }
 
+const char *kubelet_watch_directory(const struct kubelet_watch *watch)
+{
+	return watch->directory;
+}
+
+void kubelet_watch_checkpoint(
+	struct kubelet_watch *watch, void (*on_checkpoint)(void *userdata), void *userdata)
+{
+	watch->on_checkpoint = on_checkpoint;
+	watch->checkpoint_userdata = userdata;
+}
+
 void kubelet_watch_set_waiting(struct kubelet_watch *watch, bool waiting)
 {
 	if (watch->waiting == waiting)
 		return;
 	watch->waiting = waiting;
 	schedule_poll(watch);
+}
+
+bool kubelet_watch_is_present(const struct kubelet_watch *watch)
+{
+	return watch->present;
 }
 
 void kubelet_watch_stop(struct kubelet_watch *watch)
@@ -261,6 +343,7 @@ struct kubelet_watch *kubelet_watch_free(struct kubelet_watch *watch)
 	sd_event_source_disable_unref(watch->poll);
 	sd_event_unref(watch->event);
 	close_fd(watch->fd);
+	close_fd(watch->pinned_fd);
 	free(watch->directory);
 	free(watch->watched);
 	free(watch);

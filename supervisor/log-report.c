@@ -3,7 +3,7 @@
  * One record for each problem, with file and line as fields, so that an editor or a program can go
  * there.
  */
-#include "log-report.h"
+#include "supervisor/log-report.h"
 
 #include "common/log.h"
 #include "common/message-id.h"

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * The problems of a configuration file that is not taken, in the log of a daemon that runs.
+ * Logs the problems of a configuration file that a running daemon refuses.
  */
 
-#include "drivers/option.h"
+#include "drivers/model/option.h"
 
-/* Logs each; `file` is where those stand that have no file of their own. */
+/* Logs each; `file` is the name for problems without one. */
 void log_report(const struct report *report, const char *file);

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The command line of devplugd. A configuration is checked completely before anything is started;
- * its problems go to stderr as FILE:LINE: TEXT, which editors and people both understand.
+ * its problems go to stderr as FILE:LINE: TEXT, a form that editors understand.
  */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "arguments.h"
 #include "common/log.h"
-#include "config/last-accepted.h"
-#include "config/plan.h"
-#include "log-report.h"
-#include "manager.h"
+#include "configuration/last-accepted.h"
+#include "configuration/plan.h"
+#include "configuration/warnings.h"
+#include "supervisor/arguments.h"
+#include "supervisor/daemon-loop.h"
+#include "supervisor/daemon.h"
+#include "supervisor/log-report.h"
+#include "supervisor/removal-warning.h"
+#include "supervisor/write-access.h"
 
 #define EXIT_USAGE  2
 #define EXIT_CONFIG 78 /* EX_CONFIG of sysexits.h: systemd must not try again */
 
 static struct arguments arg = { .config_file = DEFAULT_CONFIG_FILE };
 
-static void print_report(const struct report *report)
+static void print_entries(const struct report *report, const char *kind)
 {
 	for (size_t i = 0; i < report->count; i++) {
 		const struct report_entry *entry = &report->entries[i];
@@ -27,14 +31,19 @@ static void print_report(const struct report *report)
 		(void)fputs(entry->origin.file ?: arg.config_file, stderr);
 		if (entry->origin.line > 0)
 			(void)fprintf(stderr, ":%u", entry->origin.line);
-		(void)fprintf(stderr, ": %s\n", entry->text);
+		(void)fprintf(stderr, ": %s%s\n", kind, entry->text);
 	}
+}
+
+static void print_report(const struct report *report)
+{
+	print_entries(report, "");
 	(void)fprintf(stderr, "%s: not valid, %zu problem%s%s\n", arg.config_file, report->count,
 		report->count == 1 ? "" : "s",
 		arg.action == ACTION_RUN ? "; nothing was started" : "");
 }
 
-/* The numbers of stdin, stdout and stderr must not be given to files of ours. */
+/* The numbers of stdin, stdout and stderr must not be used for our own files. */
 static int open_standard_descriptors(void)
 {
 	int fd;
@@ -67,7 +76,7 @@ static void set_up_log(const struct config *config)
 
 static int run(struct config *config, bool last_accepted)
 {
-	_cleanup_(manager_freep) struct manager *manager = NULL;
+	_cleanup_(daemon_loop_freep) struct manager *manager = NULL;
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct error error = { 0 };
 	sigset_t blocked;
@@ -78,15 +87,56 @@ static int run(struct config *config, bool last_accepted)
 	(void)sigemptyset(&blocked);
 	(void)sigaddset(&blocked, SIGCHLD);
 	(void)sigprocmask(SIG_BLOCK, &blocked, NULL);
-	if (manager_new(arg.config_file, config, last_accepted, &manager, &error) < 0) {
+	if (daemon_loop_new(arg.config_file, config, last_accepted, &manager, &error) < 0) {
 		log_error("%s", error.message);
 		return EXIT_FAILURE;
 	}
-	if (arg.watch && manager_watch_configuration(manager) < 0) {
+	if (arg.watch && daemon_loop_watch_configuration(manager) < 0) {
 		log_error("cannot watch the configuration: out of memory");
 		return EXIT_FAILURE;
 	}
-	return manager_run(manager) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return daemon_loop_run(manager) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* The configuration of the daemon that a reload is for. Its runtime_dir may be another one than the
+ * file's: the service's own, or the default for the default file. Errors of last_accepted_load().
+ */
+static int load_in_force(const struct config *config, struct config **ret, struct error *error)
+{
+	const char *directories[] = {
+		config->runtime_dir,
+		getenv("RUNTIME_DIRECTORY"),
+		streq(arg.config_file, DEFAULT_CONFIG_FILE) ? DEFAULT_RUNTIME_DIR : NULL,
+	};
+	struct error other = { 0 };
+	int r;
+
+	r = last_accepted_load(directories[0], ret, error);
+	for (size_t i = 1; i < ARRAY_SIZE(directories) && r == -ENOENT; i++)
+		if (directories[i] && last_accepted_load(directories[i], ret, &other) >= 0)
+			r = 0;
+	return r;
+}
+
+/* Warnings, and with the service's directory (in its ExecReload=) what a reload would refuse. */
+static int check(const struct config *config)
+{
+	_cleanup_config_ struct config *in_force = NULL;
+	_cleanup_report_ struct report report = { 0 };
+	struct error error = { 0 };
+
+	if (getenv("RUNTIME_DIRECTORY") && load_in_force(config, &in_force, &error) >= 0 &&
+		plan_check_kept(in_force, config, arg.config_file, &report) < 0) {
+		print_report(&report);
+		return EXIT_CONFIG;
+	}
+	(void)printf("%s: ok, %zu resource%s\n", arg.config_file, config->n_resources,
+		config->n_resources == 1 ? "" : "s");
+	if (config_warnings(config, &report) >= 0)
+		print_entries(&report, "warning: ");
+	offered_ids_warn(config, stderr);
+	write_access_warn(config, stderr);
+	return EXIT_SUCCESS;
 }
 
 /* What a reload would log, or all of it where nothing is in force. */
@@ -94,15 +144,21 @@ static int print_diff(const struct config *config)
 {
 	_cleanup_config_ struct config *in_force = NULL;
 	_cleanup_plan_ struct plan plan = { 0 };
+	json_auto_t *state = NULL;
 	struct error error = { 0 };
 	int r;
 
-	r = last_accepted_load(config->runtime_dir, &in_force, &error);
+	r = load_in_force(config, &in_force, &error);
 	if (r == -ENOENT || r == -ESTALE) {
-		(void)fprintf(stderr, "devplugd: nothing is in force: %s\n", error.message);
+		(void)fprintf(stderr,
+			"devplugd: no configuration is in force: "
+			"%s\n",
+			error.message);
 	} else if (r < 0) {
-		(void)fprintf(
-			stderr, "devplugd: what is in force is not known: %s\n", error.message);
+		(void)fprintf(stderr,
+			"devplugd: cannot determine the configuration in force: "
+			"%s\n",
+			error.message);
 		return EXIT_FAILURE;
 	}
 	if (plan_make(in_force, config, &plan) < 0) {
@@ -111,10 +167,31 @@ static int print_diff(const struct config *config)
 	}
 	for (size_t i = 0; i < plan.count; i++)
 		(void)puts(plan.lines[i].text);
+	/* Without an answer, pods are named by their UIDs. */
+	(void)daemon_ask(config->runtime_dir, "status", json_pack("{s:b}", "pods", 1),
+		DAEMON_ANSWER_TIMEOUT, &state, &error);
+	removed_devices_warn(in_force, config, state, stderr);
 	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* A file that is not valid ends a start, but not a restart, see config/last-accepted.h. */
+/* Devices may have been cordoned while no daemon ran. */
+static int update_cordons(struct config **config)
+{
+	_cleanup_report_ struct report report = { 0 };
+	struct config *changed;
+	int r;
+
+	r = config_load_cordons(*config, arg.config_file, &report, &changed);
+	if (r < 0) {
+		log_report(&report, arg.config_file);
+		return r;
+	}
+	(void)config_free(*config);
+	*config = changed;
+	return 0;
+}
+
+/* A file that is not valid ends a start, but not a restart, see configuration/last-accepted.h. */
 static int start_without_file(const struct report *report)
 {
 	_cleanup_config_ struct config *config = NULL;
@@ -135,6 +212,7 @@ static int start_without_file(const struct report *report)
 	}
 	set_up_log(config);
 	log_report(report, arg.config_file);
+	(void)update_cordons(&config);
 	return run(TAKE_PTR(config), true);
 }
 
@@ -158,11 +236,8 @@ int main(int argc, char *argv[])
 		return EXIT_CONFIG;
 	}
 
-	if (arg.action == ACTION_CHECK) {
-		(void)printf("%s: ok, %zu resource%s\n", arg.config_file, config->n_resources,
-			config->n_resources == 1 ? "" : "s");
-		return EXIT_SUCCESS;
-	}
+	if (arg.action == ACTION_CHECK)
+		return check(config);
 	if (arg.action == ACTION_DIFF)
 		return print_diff(config);
 	if (arg.action == ACTION_DUMP)

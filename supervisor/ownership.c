@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One pass over all devices with two tables: who holds a claim, and who has an id. A device that is
- * another's holds nothing, so that a chain of resources settles in one pass, too.
+ * Decides which resource owns a device, see ownership.h. One pass over all devices with two
+ * tables: the holder of each claim, and the holder of each id. A device that already belongs to
+ * another resource claims nothing here, so one pass is enough even where A overlaps B, and B
+ * overlaps C. If a pod has it, it holds its claims all the same, and a second pass reports that to
+ * the resources before it. Passes can be interrupted after every claim, because children decide how
+ * many there are.
  */
-#include "ownership.h"
+#include "supervisor/ownership.h"
 
+#include "common/map.h"
 #include "common/sealed.h"
 #include "common/utf8.h"
-#include "drivers/device.h"
-#include "drivers/map.h"
+#include "drivers/model/device.h"
 
 /* --- reading --- */
+
+/* Of a device or a claim: pointers to it, and its place in a table that is half full. */
+#define ENTRY_COST 64
 
 static size_t count(const char *text, char c)
 {
@@ -62,7 +69,7 @@ static int split(struct claims_list *list)
 int claims_list_read(int fd, struct claims_list **ret)
 {
 	_cleanup_(claims_list_freep) struct claims_list *list = calloc(1, sizeof(*list));
-	size_t size, lines;
+	size_t size, lines, tabs;
 	int r;
 
 	if (!list)
@@ -73,8 +80,12 @@ int claims_list_read(int fd, struct claims_list **ret)
 	if (strlen(list->text) != size || !utf8_is_valid(list->text))
 		return -EBADMSG;
 	lines = count(list->text, '\n');
+	tabs = count(list->text, '\t');
+	if (lines + tabs > CLAIMS_MAX)
+		return -EFBIG;
+	list->cost = size + (lines + tabs) * ENTRY_COST;
 	list->devices = calloc(lines + 1, sizeof(*list->devices));
-	list->pool = calloc(lines + count(list->text, '\t') + 1, sizeof(*list->pool));
+	list->pool = calloc(lines + tabs + 1, sizeof(*list->pool));
 	if (!list->devices || !list->pool)
 		return -ENOMEM;
 	r = split(list);
@@ -97,135 +108,263 @@ struct claims_list *claims_list_free(struct claims_list *list)
 
 /* --- deciding --- */
 
-struct decision {
-	struct map claims, ids; /* to the claimant */
+/* A device that holds its claims. */
+struct holding {
+	struct claimant *claimant;
+	const struct claims_device *device;
+	const struct claimant *kept_by; /* a pod has it from this one; NULL: none */
 };
 
-static void decision_done(struct decision *decision)
+struct ownership {
+	struct claimant *claimants;
+	size_t n;
+	struct map claims; /* to the holding */
+	struct map ids;    /* to the claimant */
+	struct holding *holdings;
+	size_t n_holdings;
+
+	/* The place of the pass: a claimant's device, and the claim that is next. All claims of a
+	 * device are searched for first; they are entered only if none is taken. */
+	size_t claimant, device;
+	const char *const *claim; /* NULL: the device is not begun */
+	bool holds, contested;
+	bool any_kept;
+	size_t reported; /* holdings that the second pass has read */
+
+	/* Of the claimant: */
+	FILE *owners; /* NULL: it is not begun */
+	char *text;   /* what is written there in the second pass */
+	size_t owners_size;
+	const char *first_same; /* an id that another resource has for other hardware */
+	const struct claimant *first_other;
+	size_t n_same;
+};
+
+static bool share(const struct claimant *a, const struct claimant *b)
 {
-	map_done(&decision->claims);
-	map_done(&decision->ids);
+	return a == b || (a->overlap && b->overlap);
 }
 
-/* The claimant that the device belongs to, or NULL: the one that found it. */
-static const struct claimant *owner_of(const struct decision *decision,
-	const struct claimant *claimant, const struct claims_device *device)
+/* Notes an id that another resource has for other hardware. */
+static int hold_id(struct ownership *ownership, struct claimant *claimant, const char *id)
 {
-	for (const char *const *claim = device->claims; *claim; claim++) {
-		const struct claimant *holder = map_get(&decision->claims, *claim);
-
-		if (holder && holder != claimant && !(holder->overlap && claimant->overlap))
-			return holder;
-	}
-	return NULL;
-}
-
-static int hold(
-	struct decision *decision, struct claimant *claimant, const struct claims_device *device)
-{
-	for (const char *const *claim = device->claims; *claim; claim++) {
-		int r = map_put(&decision->claims, *claim, claimant);
-
-		if (r < 0 && r != -EEXIST)
-			return r;
-	}
-	return 0;
-}
-
-/* Notes an id that another resource has for other hardware. Returns 1 if it is one. */
-static int check_id(struct decision *decision, struct claimant *claimant, const char *id,
-	const struct claimant **ret_other)
-{
-	const struct claimant *other = map_get(&decision->ids, id);
+	const struct claimant *other = map_get(&ownership->ids, id);
 	int r;
 
-	if (other && other != claimant && !(other->overlap && claimant->overlap)) {
-		*ret_other = other;
-		return 1;
+	if (other && !share(other, claimant)) {
+		if (ownership->n_same++ == 0) {
+			ownership->first_same = id;
+			ownership->first_other = other;
+		}
+		return 0;
 	}
-	r = map_put(&decision->ids, id, claimant);
+	r = map_put(&ownership->ids, id, claimant);
 	return r == -EEXIST ? 0 : r;
 }
 
-static int make_note(
-	struct claimant *claimant, const char *id, const struct claimant *other, size_t n_more)
+static int make_note(const struct ownership *ownership, struct claimant *claimant)
 {
 	char more[64] = "";
 
-	if (n_more > 0)
-		(void)snprintf(more, sizeof(more), " (and %zu more such)", n_more);
+	if (ownership->n_same > 1)
+		(void)snprintf(more, sizeof(more), " (and %zu more)", ownership->n_same - 1);
 	if (asprintf(&claimant->note,
-		    "the id \"%s\" is also that of another device, of %s%s: the kubelet tells the "
-		    "health of devices by their id alone, so rename one",
-		    id, other->name, more) < 0) {
+		    "the id \"%s\" also belongs to another device, of %s%s: the kubelet tracks "
+		    "the health of devices by id alone, so rename one of them",
+		    ownership->first_same, ownership->first_other->name, more) < 0) {
 		claimant->note = NULL;
 		return -ENOMEM;
 	}
 	return 0;
 }
 
-static int decide_for(struct decision *decision, struct claimant *claimant, FILE *owners)
+static int begin_claimant(struct ownership *ownership, struct claimant *claimant)
 {
-	const struct claimant *other = NULL, *first_other = NULL;
-	const char *first = NULL;
-	size_t n_same = 0;
-	int r = 0;
-
-	for (size_t i = 0; i < claimant->list->n_devices && r >= 0; i++) {
-		const struct claims_device *device = &claimant->list->devices[i];
-		const struct claimant *owner = owner_of(decision, claimant, device);
-
-		if (owner) {
-			(void)fprintf(owners, "%s\t%s\n", device->id, owner->name);
-			continue;
-		}
-		r = hold(decision, claimant, device);
-		if (r >= 0)
-			r = check_id(decision, claimant, device->id, &other);
-		if (r > 0 && n_same++ == 0) {
-			first = device->id;
-			first_other = other;
-		}
-	}
-	return r < 0 || !first ? r : make_note(claimant, first, first_other, n_same - 1);
+	ownership->device = 0;
+	ownership->claim = NULL;
+	ownership->n_same = 0;
+	ownership->owners = open_memstream(&claimant->owners, &ownership->owners_size);
+	return ownership->owners ? 0 : -ENOMEM;
 }
 
-static int decide(struct decision *decision, struct claimant *claimant)
+static int end_claimant(struct ownership *ownership, struct claimant *claimant)
 {
-	FILE *stream;
-	size_t size;
-	int r;
+	FILE *stream = TAKE_PTR(ownership->owners);
+	bool failed = ferror(stream);
 
-	if (!claimant->list)
-		return 0;
-	stream = open_memstream(&claimant->owners, &size);
-	if (!stream)
+	if (fclose(stream) != 0 || failed)
 		return -ENOMEM;
-	r = decide_for(decision, claimant, stream);
-	if (ferror(stream))
-		r = -ENOMEM;
-	if (fclose(stream) != 0)
-		r = -ENOMEM;
-	if (size == 0) {
+	if (ownership->owners_size == 0) {
 		free(claimant->owners);
 		claimant->owners = NULL;
 	}
-	return r < 0 ? r : 0;
+	ownership->claimant++;
+	return ownership->n_same > 0 ? make_note(ownership, claimant) : 0;
 }
 
-int ownership_decide(struct claimant *claimants, size_t n)
+static void end_device(struct ownership *ownership)
 {
-	_cleanup_(decision_done) struct decision decision = { 0 };
+	ownership->device++;
+	ownership->claim = NULL;
+}
 
-	for (size_t i = 0; i < n; i++) {
-		int r = decide(&decision, &claimants[i]);
+/* Who holds the next claim of the device. */
+static void look_up(struct ownership *ownership, const struct claimant *claimant,
+	const struct claims_device *device)
+{
+	struct holding *holding = map_get(&ownership->claims, *ownership->claim++);
 
-		if (r < 0) {
-			claimants_done(claimants, n);
-			return r;
-		}
+	if (!holding || share(holding->claimant, claimant))
+		return;
+	if (!ownership->contested)
+		(void)fprintf(ownership->owners, "%s\t%s\n", device->id, holding->claimant->name);
+	ownership->contested = true;
+	if (!bookings_have_unit(claimant->booked, device->id)) {
+		end_device(ownership);
+		return;
 	}
+	ownership->any_kept = true;
+	if (!holding->kept_by)
+		holding->kept_by = claimant;
+}
+
+/* One claim of the device, or the device after its last one. */
+static int step_device(struct ownership *ownership, struct claimant *claimant)
+{
+	const struct claims_device *device = &claimant->list->devices[ownership->device];
+	int r = 0;
+
+	if (!ownership->claim) {
+		ownership->claim = device->claims;
+		ownership->holds = ownership->contested = false;
+	}
+	if (!*ownership->claim && !ownership->holds) {
+		ownership->claim = device->claims;
+		ownership->holds = true;
+		ownership->holdings[ownership->n_holdings++] =
+			(struct holding){ .claimant = claimant, .device = device };
+	} else if (!*ownership->claim) {
+		r = ownership->contested ? 0 : hold_id(ownership, claimant, device->id);
+		end_device(ownership);
+	} else if (ownership->holds) {
+		r = map_put(&ownership->claims, *ownership->claim++,
+			&ownership->holdings[ownership->n_holdings - 1]);
+		r = r == -EEXIST ? 0 : r;
+	} else {
+		look_up(ownership, claimant, device);
+	}
+	return r;
+}
+
+/* --- what pods have --- */
+
+/* Takes what was written as the owners of the last claimant. */
+static int end_report(struct ownership *ownership, struct claimant *claimant)
+{
+	FILE *stream = TAKE_PTR(ownership->owners);
+	bool failed = ferror(stream);
+
+	if (fclose(stream) != 0 || failed)
+		return -ENOMEM;
+	free(claimant->owners);
+	claimant->owners = TAKE_PTR(ownership->text);
 	return 0;
+}
+
+/* Reports to the claimant of the next holding that a pod has it from another. Holdings are in the
+ * order of claimants. */
+static int step_report(struct ownership *ownership)
+{
+	struct holding *holding = &ownership->holdings[ownership->reported];
+	bool is_end = ownership->reported == ownership->n_holdings;
+
+	if (ownership->owners && (is_end || holding[-1].claimant != holding->claimant))
+		return end_report(ownership, holding[-1].claimant);
+	ownership->reported++;
+	if (is_end || !holding->kept_by)
+		return 0;
+	if (!ownership->owners) {
+		ownership->owners = open_memstream(&ownership->text, &ownership->owners_size);
+		if (!ownership->owners)
+			return -ENOMEM;
+		(void)fputs(holding->claimant->owners ?: "", ownership->owners);
+	}
+	(void)fprintf(ownership->owners, "%s\t%s, where a pod still uses it\n", holding->device->id,
+		holding->kept_by->name);
+	return 0;
+}
+
+static int step(struct ownership *ownership)
+{
+	struct claimant *claimant = &ownership->claimants[ownership->claimant];
+
+	if (ownership->claimant == ownership->n)
+		return step_report(ownership);
+	if (!claimant->list) {
+		ownership->claimant++;
+		return 0;
+	}
+	if (!ownership->owners)
+		return begin_claimant(ownership, claimant);
+	if (ownership->device == claimant->list->n_devices)
+		return end_claimant(ownership, claimant);
+	return step_device(ownership, claimant);
+}
+
+int ownership_new(struct claimant *claimants, size_t n, struct ownership **ret)
+{
+	_cleanup_(ownership_freep) struct ownership *ownership = calloc(1, sizeof(*ownership));
+	size_t n_devices = 0, n_claims = 0;
+	int r;
+
+	if (!ownership)
+		return -ENOMEM;
+	ownership->claimants = claimants;
+	ownership->n = n;
+	for (size_t i = 0; i < n; i++) {
+		n_devices += claimants[i].list ? claimants[i].list->n_devices : 0;
+		n_claims += claimants[i].list ? claimants[i].list->n_claims : 0;
+	}
+	/* Now, because a table that grows takes as long as all that was put into it. */
+	ownership->holdings = calloc(n_devices + 1, sizeof(*ownership->holdings));
+	r = ownership->holdings ? map_reserve(&ownership->ids, n_devices) : -ENOMEM;
+	if (r >= 0)
+		r = map_reserve(&ownership->claims, n_claims);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(ownership);
+	return 0;
+}
+
+static bool is_done(const struct ownership *ownership)
+{
+	return ownership->claimant == ownership->n &&
+		(!ownership->any_kept || ownership->reported > ownership->n_holdings);
+}
+
+int ownership_run(struct ownership *ownership, size_t n_steps)
+{
+	for (; !is_done(ownership) && n_steps > 0; n_steps--) {
+		int r = step(ownership);
+
+		if (r < 0)
+			return r;
+	}
+	return !is_done(ownership);
+}
+
+struct ownership *ownership_free(struct ownership *ownership)
+{
+	if (!ownership)
+		return NULL;
+	if (ownership->owners)
+		(void)fclose(ownership->owners);
+	free(ownership->text);
+	free(ownership->holdings);
+	map_done(&ownership->claims);
+	map_done(&ownership->ids);
+	free(ownership);
+	return NULL;
 }
 
 void claimants_done(struct claimant *claimants, size_t n)

@@ -2,18 +2,27 @@
 #pragma once
 
 /*
- * Which files are ours, and the list of those among them whose names do not tell, for a daemon that
- * comes after one that was killed. The list is written before the first file that is new in it, so
- * that it names too much rather than too little.
+ * Which files are ours, and a list of those whose names do not show it, for the daemon that starts
+ * after one that was killed. The list is written before the first new file, so that it names too
+ * many files rather than too few.
  */
 
-#include "drivers/map.h"
-#include "state.h"
+#include <sys/stat.h>
+
+#include "common/map.h"
+#include "supervisor/state.h"
+
+/* The list of device information that a daemon has written, in runtime_dir: such files have names
+ * that others prescribe, so a killed daemon must leave a list for its successor. */
+#define PUBLISHED_LIST_FILE "published"
 
 struct published_file {
 	char *resource, *path;
-	uint64_t hash; /* of what is in it, 0: not known */
-	bool info;     /* device information, in the list */
+	/* Of the file when it was written; inode 0: it was not. */
+	dev_t device;
+	ino_t inode;
+	struct timespec changed;
+	bool info; /* device information, in the list */
 	bool kept;
 };
 
@@ -25,17 +34,30 @@ struct published_table {
 	bool list_changed;
 };
 
-/* Starts with what the list has. Returns 0 or -ENOMEM. */
+/* Starts with what the list has; a line that names no device information is left out. Returns 0 or
+ * -ENOMEM. Logs. */
 int published_table_load(struct published_table *table, struct state *state);
+
+/* The same of a list with that name, of which only files in the directory count. Closes `fd`; a
+ * negative one is no list. */
+int published_table_read(
+	struct published_table *table, int fd, const char *directory, const char *list);
+
+/* The list as text, for free(); NULL without memory. */
+char *published_table_list(const struct published_table *table);
 
 /* Adds a file, kept. -EEXIST: it is there, or -ENOMEM. */
 int published_table_add(
 	struct published_table *table, const char *resource, const char *path, bool info);
 
-/* Unlinks files that are not kept, all or those of one resource. */
+/* Unlinks files that are not kept, all or those of one resource; only regular files of ours. */
 void published_table_remove(struct published_table *table, const char *resource);
 
 /* Writes the list if it has changed. */
 void published_table_save(struct published_table *table);
+
+/* Opens the directory of the file, which must not be a symbolic link; `ret_name` is in `path`.
+ * Returns a descriptor or negative errno. */
+int published_table_open_directory(const char *path, const char **ret_name);
 
 void published_table_done(struct published_table *table);

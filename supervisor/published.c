@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file that is as it should be is not written again. Only documents that were checked get here,
- * so what is made a name of is a kind or an id, and cannot lead elsewhere.
+ * A file is written only if it differs. Only checked documents get here, so the names of files are
+ * made from a kind or an id and cannot lead elsewhere.
  */
-#include "published.h"
+#include "supervisor/published.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -11,15 +11,17 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
-#include "drivers/publication.h"
-#include "publication-check.h"
-#include "published-table.h"
+#include "drivers/allocation/publication.h"
+#include "supervisor/publication-form.h"
+#include "supervisor/publication-policy.h"
+#include "supervisor/published-table.h"
 
 #define TEMPORARY ".tmp"
 
 struct published {
 	const struct config *config;
 	struct published_table table;
+	uint64_t failures;
 };
 
 int published_new(struct state *state, struct published **ret)
@@ -57,7 +59,7 @@ static int cdi_path(const struct config *config, const char *kind, char **ret)
 		: 0;
 }
 
-/* Section 4.1 of the specification says how. */
+/* The form of the name: section 4.1 of the specification. */
 static int info_path(const struct config *config, const char *resource, const char *id, char **ret)
 {
 	_cleanup_free_ char *name = strdup(resource);
@@ -122,9 +124,32 @@ static void sweep(const struct config *config, const char *directory, bool all)
 		(void)closedir(stream);
 }
 
+/* What a daemon that was stopped left in the directory of device information. */
+static void take_left(struct published *published)
+{
+	const char *directory = published->config->device_info_dir;
+	_cleanup_close_ int directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int fd = -EBADF;
+	struct stat st;
+
+	if (directory_fd >= 0)
+		fd = openat(directory_fd, PUBLISHED_LEFT_FILE,
+			O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+		(st.st_uid != geteuid() && st.st_uid != 0))
+		return;
+	/* Without memory, files of resources that are not declared stay until a reboot. */
+	(void)published_table_read(&published->table, TAKE_FD(fd), directory, PUBLISHED_LEFT_FILE);
+	(void)unlinkat(directory_fd, PUBLISHED_LEFT_FILE, 0);
+}
+
 void published_configure(struct published *published, const struct config *config)
 {
+	bool first = !published->config;
+
 	published->config = config;
+	if (first)
+		take_left(published);
 	for (size_t i = 0; i < published->table.n_files; i++)
 		published->table.files[i]->kept = is_expected(config, published->table.files[i]);
 	published_table_remove(&published->table, NULL);
@@ -134,67 +159,120 @@ void published_configure(struct published *published, const struct config *confi
 		sweep(config, config->device_info_dir, false);
 }
 
-void published_stop(struct published *published)
-{
-	for (size_t i = 0; i < published->table.n_files; i++)
-		published->table.files[i]->kept = !published->table.files[i]->info;
-	published_table_remove(&published->table, NULL);
-	published_table_save(&published->table);
-}
-
 /* --- writing --- */
 
-static int write_file(const char *directory, const char *path, const json_t *content)
+bool published_has_content(const char *path, const char *text)
 {
-	_cleanup_free_ char *text = NULL, *temporary = NULL;
-	_cleanup_fclose_ FILE *stream = NULL;
-	int fd, r = 0;
+	_cleanup_free_ char *found = malloc(strlen(text) + 1);
+	_cleanup_close_ int directory_fd = -EBADF, fd = -EBADF;
+	size_t size = strlen(text), done = 0;
+	const char *name;
+	struct stat st;
 
-	text = json_dumps(content, JSON_INDENT(2));
-	if (!text ||
-		asprintf(&temporary, "%s/" PUBLISHED_PREFIX "%016llx" TEMPORARY, directory,
-			(unsigned long long)hash_string(path)) < 0)
-		return -ENOMEM;
-	r = state_make_directory(directory);
-	if (r < 0)
-		return r;
-	(void)unlink(temporary);
-	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	directory_fd = published_table_open_directory(path, &name);
+	if (directory_fd >= 0)
+		fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (!found || fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+		(st.st_mode & 07777) != 0644 || (st.st_uid != geteuid() && st.st_uid != 0) ||
+		(uint64_t)st.st_size != size)
+		return false;
+	while (done < size) {
+		ssize_t n = RETRY_ON_EINTR(read(fd, found + done, size - done));
+
+		if (n <= 0)
+			return false;
+		done += (size_t)n;
+	}
+	return memcmp(found, text, size) == 0;
+}
+
+int published_write_file(const char *path, const char *text)
+{
+	_cleanup_close_ int directory_fd = -EBADF, fd = -EBADF;
+	char temporary[sizeof(PUBLISHED_PREFIX TEMPORARY) + 16];
+	const char *name;
+	int r;
+
+	directory_fd = published_table_open_directory(path, &name);
+	if (directory_fd < 0)
+		return directory_fd;
+	(void)snprintf(temporary, sizeof(temporary), PUBLISHED_PREFIX "%016llx" TEMPORARY,
+		(unsigned long long)hash_string(path));
+	(void)unlinkat(directory_fd, temporary, 0);
+	fd = openat(directory_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+		0644);
 	if (fd < 0)
 		return -errno;
-	stream = fdopen(fd, "w");
-	if (!stream) {
+	(void)fchmod(fd, 0644);
+	r = write_all(fd, text, strlen(text));
+	if (r >= 0 && renameat(directory_fd, temporary, directory_fd, name) < 0)
 		r = -errno;
-		(void)close_fd(fd);
-	} else {
-		(void)fchmod(fd, 0644);
-		if (fputs(text, stream) < 0 || fputc('\n', stream) < 0 ||
-			fclose(TAKE_PTR(stream)) != 0 || rename(temporary, path) < 0)
-			r = -errno;
-	}
 	if (r < 0)
-		(void)unlink(temporary);
+		(void)unlinkat(directory_fd, temporary, 0);
 	return r;
+}
+
+void published_stop(struct published *published)
+{
+	_cleanup_free_ char *list = published_table_list(&published->table), *path = NULL;
+	int r;
+
+	if (!list || !*list || !published->config)
+		return;
+	r = asprintf(&path, "%s/" PUBLISHED_LEFT_FILE, published->config->device_info_dir);
+	r = r < 0 ? -ENOMEM : published_write_file(path, list);
+	if (r < 0)
+		log_warning("cannot write the list of device information to %s: %s",
+			published->config->device_info_dir, strerror(-r));
+}
+
+/* Every change of a file or its name changes the time. */
+static bool is_as_written(const struct published_file *file)
+{
+	struct stat now;
+
+	return lstat(file->path, &now) == 0 && now.st_dev == file->device &&
+		now.st_ino == file->inode && now.st_ctim.tv_sec == file->changed.tv_sec &&
+		now.st_ctim.tv_nsec == file->changed.tv_nsec;
+}
+
+const char *published_find_damage(const struct published *published)
+{
+	for (size_t i = 0; i < published->table.n_files; i++) {
+		const struct published_file *file = published->table.files[i];
+
+		if (file->inode != 0 && !is_as_written(file))
+			return file->path;
+	}
+	return NULL;
 }
 
 static int put_file(
 	struct published *published, const char *path, const json_t *content, struct error *error)
 {
 	const struct config *config = published->config;
-	_cleanup_free_ char *text = json_dumps(content, JSON_COMPACT | JSON_SORT_KEYS);
+	_cleanup_free_ char *document = json_dumps(content, JSON_INDENT(2)), *text = NULL;
+	struct stat st;
 	struct published_file *file = map_get(&published->table.by_path, path);
-	uint64_t hash;
 	int r;
 
-	if (!text || !file)
+	if (!document || !file || asprintf(&text, "%s\n", document) < 0) {
+		text = NULL;
 		return error_set(error, -ENOMEM, "out of memory");
-	hash = hash_string(text);
-	if (file->hash == hash && access(path, F_OK) == 0)
-		return 0;
-	r = write_file(file->info ? config->device_info_dir : config->cdi_dir, path, content);
-	if (r < 0)
-		return error_set(error, r, "cannot write %s: %s", path, strerror(-r));
-	file->hash = hash;
+	}
+	if (!published_has_content(path, text)) {
+		file->inode = 0;
+		r = state_make_directory(file->info ? config->device_info_dir : config->cdi_dir);
+		if (r >= 0)
+			r = published_write_file(path, text);
+		if (r < 0)
+			return error_set(error, r, "cannot write %s: %s", path, strerror(-r));
+	}
+	if (lstat(path, &st) >= 0) {
+		file->device = st.st_dev;
+		file->inode = st.st_ino;
+		file->changed = st.st_ctim;
+	}
 	return 0;
 }
 
@@ -241,7 +319,7 @@ static int act_note(struct published *published, const char *resource, const cha
 			? error_set(error, -ENOMEM, "out of memory")
 			: 0;
 	if (!streq(file->resource, resource))
-		return error_set(error, -EEXIST, "%s is a file of %s, too", path, file->resource);
+		return error_set(error, -EEXIST, "%s is also a file of %s", path, file->resource);
 	file->kept = true;
 	return 0;
 }
@@ -252,24 +330,26 @@ static int act_put(struct published *published, const char *resource, const char
 	return put_file(published, path, content, error);
 }
 
-int published_take(struct published *published, const char *resource, int fd, struct error *error)
+static int take(struct published *published, const struct declaration *declaration, int fd,
+	struct error *error)
 {
-	const struct declaration *declaration = find_declaration(published->config, resource);
+	const char *resource = declaration->name;
 	_cleanup_free_ char *text = NULL;
 	json_error_t json_error;
 	json_t *document;
 	size_t size;
 	int r;
 
-	if (!declaration)
-		return error_set(error, -EBADMSG, "the resource is not declared");
 	r = sealed_read(fd, PUBLICATION_BYTES_MAX, &text, &size);
 	if (r < 0)
 		return error_set(error, r, "it cannot be read: %s", strerror(-r));
 	document = json_loadb(text, size, JSON_REJECT_DUPLICATES, &json_error);
 	if (!document)
-		return error_set(error, -EBADMSG, "it is no JSON: %s", json_error.text);
+		return error_set(error, -EBADMSG, "not valid JSON: %s", json_error.text);
 	r = publication_check(document, declaration->cdi_spec.kind, error);
+	if (r >= 0)
+		r = publication_policy_check(
+			declaration, json_object_get(document, PUBLICATION_CDI), error);
 	if (r >= 0) {
 		for (size_t i = 0; i < published->table.n_files; i++)
 			if (streq(published->table.files[i]->resource, resource))
@@ -283,6 +363,26 @@ int published_take(struct published *published, const char *resource, int fd, st
 	}
 	json_decref(document);
 	return r;
+}
+
+int published_take(struct published *published, const char *resource, int fd, struct error *error)
+{
+	const struct declaration *declaration = find_declaration(published->config, resource);
+	int r = declaration ? take(published, declaration, fd, error) : 0;
+
+	published->failures += r < 0;
+	return r;
+}
+
+uint64_t published_failures(const struct published *published)
+{
+	return published->failures;
+}
+
+void published_write_list(struct published *published)
+{
+	published->table.list_changed = true;
+	published_table_save(&published->table);
 }
 
 struct published *published_free(struct published *published)

@@ -2,21 +2,17 @@
 #pragma once
 
 /*
- * Files by which others find our devices: CDI documents for the container runtime, information for
- * CNI plugins. They are named here and nowhere else, are put in place in one step, and go with
- * their resource. CDI documents stay when the daemon stops, because containers may be started again
- * while it is away.
+ * Files by which other programs find our devices: CDI documents for the container runtime,
+ * information for CNI plugins. All their names are made here. A file is replaced in one step, and
+ * removed with its resource. All stay when the daemon stops, because containers may be started and
+ * the networks of pods set up while it is away; the next daemon corrects them.
  */
 
-#include "config/config.h"
-#include "state.h"
+#include "configuration/config.h"
+#include "supervisor/state.h"
 
-/* Our CDI documents; also what every temporary file begins with. */
+/* Prefix of our CDI documents, and of every temporary file. */
 #define PUBLISHED_PREFIX "devplugd-"
-
-/* Names of the device information that a daemon has written, in runtime_dir: such files have
- * foreign names, so that one that was killed must leave a list for its successor. */
-#define PUBLISHED_LIST_FILE "published"
 
 struct published;
 
@@ -27,13 +23,35 @@ int published_new(struct state *state, struct published **ret);
  * directory that is no longer ours. Logs. */
 void published_configure(struct published *published, const struct config *config);
 
-/* Makes the files of a resource exactly those of a publication (sealed memfd). Nothing has changed
- * after -EBADMSG, which means that the document is none; other errors are those of the file system
- * and may leave some files. The error is filled. */
+/* Makes the files of a resource exactly those of a publication (sealed memfd); a resource that is
+ * no longer declared has none. -EBADMSG means that the document is malformed, and nothing has
+ * changed; other errors are those of the file system and may leave some files. The error is
+ * filled. */
 int published_take(struct published *published, const char *resource, int fd, struct error *error);
 
-/* Removes what must not outlive the daemon. */
+/* How often published_take() has failed. */
+uint64_t published_failures(const struct published *published);
+
+/* Writes the list of files again, because it was removed. */
+void published_write_list(struct published *published);
+
+/* Checks whether each published file still has its content. Returns the path of the first that does
+ * not, which is valid until files change, or NULL. */
+const char *published_find_damage(const struct published *published);
+
+/* In device_info_dir while no daemon runs: which files there are ours, because runtime_dir goes
+ * with a service that is stopped. */
+#define PUBLISHED_LEFT_FILE ".devplugd-left"
+
+/* Leaves the files to the next daemon. */
 void published_stop(struct published *published);
+
+/* Whether the file has this text: other processes, such as a pod with the directory, may have
+ * changed it. */
+bool published_has_content(const char *path, const char *text);
+
+/* Replaces a file whose directory exists, in one step. Returns 0 or negative errno. */
+int published_write_file(const char *path, const char *text);
 
 struct published *published_free(struct published *published);
 DEFINE_CLEANUP(struct published *, published_free)

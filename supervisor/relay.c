@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The pipe is read even where lines are too many: they are counted and left out, and the child goes
- * on. Only a flood of bytes makes it wait, by moments, so that reading never fills our day.
+ * on. Only a flood of bytes makes the child wait for moments, so that reading cannot starve the
+ * event loop.
  */
-#include "relay.h"
+#include "supervisor/relay.h"
 #include "common/log.h"
+#include "common/message-id.h"
 #include "common/text.h"
 
 struct relay {
@@ -26,8 +28,9 @@ static void report_dropped(struct relay *relay)
 
 	if (relay->dropped > 0)
 		log_full(LOG_WARNING, &fields,
-			"%u lines of the child's output were left out (limit: %d in %llu s)",
-			relay->dropped, RELAY_BURST, RELAY_INTERVAL / USEC_PER_SEC);
+			"dropped %u line%s of the child's output (limit: %d in %llu s)",
+			relay->dropped, relay->dropped == 1 ? "" : "s", RELAY_BURST,
+			RELAY_INTERVAL / USEC_PER_SEC);
 	relay->dropped = 0;
 }
 
@@ -48,21 +51,37 @@ static bool within_rate(struct relay *relay)
 	return true;
 }
 
+/* "<N>", or "<N;DEVICE>" of a change of devices, the one identity that a child can use. Returns the
+ * text behind it. */
+static const char *take_prefix(char *line, int *level, struct log_fields *fields)
+{
+	char *end = strchr(line, '>');
+
+	if (!end || line[0] != '<' || line[1] < '0' || line[1] > '7' ||
+		(line[2] != ';' && end != line + 2))
+		return line;
+	/* A child is not the system: nothing of it is worse than an error. */
+	*level = MAX_OF(line[1] - '0', LOG_ERR);
+	if (line[2] == ';') {
+		*end = '\0';
+		text_sanitize(line + 3);
+		fields->message_id = MESSAGE_ID_DEVICE_CHANGED;
+		fields->device = line[3] ? line + 3 : NULL;
+	}
+	return end + 1;
+}
+
 static void finish_line(struct relay *relay)
 {
 	struct log_fields fields = { .resource = relay->resource, .child_pid = relay->pid };
-	const char *text = relay->line;
+	const char *text;
 	bool overlong = relay->overlong;
 	int level = LOG_INFO;
 
 	relay->line[relay->length] = '\0';
 	relay->length = 0;
 	relay->overlong = false;
-	if (text[0] == '<' && text[1] >= '0' && text[1] <= '7' && text[2] == '>') {
-		/* A child is not the system: nothing of it is worse than an error. */
-		level = MAX_OF(text[1] - '0', LOG_ERR);
-		text += 3;
-	}
+	text = take_prefix(relay->line, &level, &fields);
 	if (*text == '\0')
 		return;
 	(void)snprintf(relay->last, sizeof(relay->last), "%s", text);

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What a child writes to its stdout and stderr, brought line by line into our log under the
- * child's name. A "<N>" in front is the priority. Length and rate are bounded: a child that floods
- * loses lines, and the log says how many.
+ * A child's stdout and stderr, copied line by line into our log under the child's name. A "<N>" in
+ * front is the priority. Length and rate are bounded: a child that floods loses lines, and the log
+ * has their number.
  */
 
 #include <sys/types.h>

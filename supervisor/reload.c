@@ -1,25 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In three steps, each complete before the next: load and check; allocate all that the new
- * generation needs; apply, which cannot fail as a whole any more. Resources are matched by name.
+ * Reloads the configuration in three steps: load and check it; allocate everything that it needs;
+ * apply it. After the second step a reload cannot fail as a whole. A resource is compared with the
+ * one of the same name (resource_update() in resource-object.c); plan.c lists the keys that
+ * differ, for the log and --diff.
  */
+#include <malloc.h>
 #include <systemd/sd-daemon.h>
 
-#include "child-claims.h"
-#include "child-publish.h"
 #include "common/log.h"
 #include "common/message-id.h"
-#include "config/plan.h"
-#include "log-report.h"
-#include "manager.h"
-#include "reload.h"
+#include "configuration/plan.h"
+#include "supervisor/arbiter.h"
+#include "supervisor/booked.h"
+#include "supervisor/child.h"
+#include "supervisor/config-watch.h"
+#include "supervisor/dra.h"
+#include "supervisor/keep-configuration.h"
+#include "supervisor/log-report.h"
+#include "supervisor/manager.h"
+#include "supervisor/metrics.h"
+#include "supervisor/plugin-directory.h"
+#include "supervisor/published-watch.h"
+#include "supervisor/published.h"
+#include "supervisor/reload.h"
 
 /* What becomes of one resource; there are as many as the old and the new list have together. */
 struct change {
 	struct child *child;
 	int event; /* enum resource_event, _RESOURCE_EVENT_MAX: none */
 	bool added;
-	bool renew; /* the kubelet is to be met elsewhere or in another way */
+	bool renew; /* the session is reopened: the kubelet's directory or the kind of registration
+		       changes */
 };
 
 struct changes {
@@ -33,14 +45,6 @@ static void changes_done(struct changes *changes)
 		if (changes->items[i].added)
 			(void)child_free(changes->items[i].child);
 	free(changes->items);
-}
-
-static struct child *find_child(const struct manager *manager, const char *name)
-{
-	for (size_t i = 0; i < manager->n_children; i++)
-		if (streq(manager->children[i]->resource->name, name))
-			return manager->children[i];
-	return NULL;
 }
 
 static const struct resource_config *find_config(const struct config *config, const char *name)
@@ -63,11 +67,11 @@ static int make_changes(
 		struct change *change = &changes->items[changes->count];
 
 		*change = (struct change){
-			.child = find_child(manager, wanted->declaration.name),
+			.child = manager_find_child(manager, wanted->declaration.name),
 			.event = _RESOURCE_EVENT_MAX,
 		};
 		if (!change->child) {
-			int r = child_new(manager, wanted, &change->child);
+			int r = child_new(manager->child_host, wanted, &change->child);
 
 			if (r < 0)
 				return r;
@@ -99,8 +103,8 @@ static void update_child(struct change *change, const struct resource_config *wa
 		change->event = r;
 	change->renew = change->child->registration != wanted->registration;
 	change->child->registration = wanted->registration;
-	change->child->overlap = wanted->declaration.overlap;
-	/* It was about to go, and is wanted again. */
+	party_set_overlap(change->child->party, wanted->declaration.overlap);
+	/* The resource was being removed, and the file has it again. */
 	if (change->child->leaving)
 		change->event = RESOURCE_START;
 }
@@ -119,18 +123,21 @@ static void update_children(
 			update_child(change, wanted);
 		change->added = false;
 		change->child->leaving = !wanted;
+		party_set_rank(children[i]->party, i);
 	}
 	free(manager->children);
 	manager->children = children;
 	manager->n_children = changes->count;
 }
 
-static void tell_children(const struct changes *changes)
+static void notify_children(const struct manager *manager, const struct changes *changes)
 {
 	for (size_t i = 0; i < changes->count; i++) {
 		const struct change *change = &changes->items[i];
 		struct resource *resource = change->child->resource;
 
+		if (change->event != _RESOURCE_EVENT_MAX || change->renew)
+			change->child->changed_in = manager->generation;
 		if (change->event != _RESOURCE_EVENT_MAX)
 			resource_handle(resource, (enum resource_event)change->event, NULL);
 		if (change->renew && !change->child->leaving)
@@ -146,6 +153,7 @@ static void mark_moved(
 		[REGISTRATION_SOCKET] = !streq(from->device_plugin_dir, to->device_plugin_dir),
 		[REGISTRATION_WATCHER] =
 			!streq(from->plugins_registry_dir, to->plugins_registry_dir),
+		[REGISTRATION_DRA] = false,
 	};
 
 	for (size_t i = 0; i < changes->count; i++)
@@ -187,57 +195,246 @@ static int take_over(struct manager *manager, struct config *config)
 	old = manager->config;
 	manager->config = config;
 	manager->generation++;
+	manager->accepted_at = now_usec(CLOCK_REALTIME);
 	log_set_max_level(config->log_level);
 	log_plan(manager, &plan);
 	update_children(manager, &changes, TAKE_PTR(children));
 	mark_moved(&changes, &old->kubelet, &config->kubelet);
 	if (!streq(config->kubelet.device_plugin_dir, old->kubelet.device_plugin_dir) ||
-		!streq(config->kubelet.plugins_registry_dir, old->kubelet.plugins_registry_dir))
-		(void)manager_watch_kubelet(manager);
+		!streq(config->kubelet.plugins_registry_dir, old->kubelet.plugins_registry_dir)) {
+		manager->write_access = (struct write_access){ 0 };
+		(void)plugin_directory_watch(manager);
+	}
+	write_access_log(config);
 	published_configure(manager->published, config);
+	published_watch_configure(manager->published_watch);
 	if (!streq(config->cdi_dir, old->cdi_dir) ||
 		!streq(config->device_info_dir, old->device_info_dir))
 		for (size_t i = 0; i < manager->n_children; i++)
-			child_publish_again(manager->children[i]);
-	manager_decide_owners(manager);
-	pod_resources_look(manager->pods);
-	tell_children(&changes);
-	manager_keep_configuration(manager);
+			proposal_publish_again(manager->children[i]->proposal);
+	arbiter_decide(manager->arbiter);
+	metrics_configure(manager->metrics);
+	dra_configure(manager->dra);
+	booked_changed(manager->booked);
+	notify_children(manager, &changes);
+	keep_configuration(manager);
 	return 0;
 }
 
-void manager_reload(struct manager *manager)
+static int load_files(struct manager *manager, struct report *report)
 {
-	struct report report = { 0 };
 	struct config *config = NULL;
-	struct log_fields fields = { .config_file = manager->config_file };
+	int r;
+
+	r = config_load(manager->config_file, report, &config);
+	if (r >= 0)
+		r = plan_check_kept(manager->config, config, manager->config_file, report);
+	if (r >= 0)
+		r = take_over(manager, config);
+	if (r < 0)
+		(void)config_free(config);
+	return r;
+}
+
+static int load_cordons(struct manager *manager, struct report *report)
+{
+	struct config *config = NULL;
+	int r;
+
+	r = config_load_cordons(manager->config, manager->config_file, report, &config);
+	if (r >= 0)
+		r = take_over(manager, config);
+	if (r < 0)
+		(void)config_free(config);
+	return r;
+}
+
+/* `what` was loaded and taken over, or `r` is why not. */
+static void finish(struct manager *manager, const char *what, struct report *report, int r)
+{
+	const struct log_fields fields = {
+		.config_file = manager->config_file,
+		.generation = manager->generation,
+		.message_id = r < 0 ? MESSAGE_ID_CONFIG_REJECTED : MESSAGE_ID_CONFIG_ACCEPTED,
+	};
+
+	if (r < 0) {
+		log_report(report, manager->config_file);
+		log_full(LOG_ERR, &fields, "%s rejected (%s); generation %llu stays in force", what,
+			report->count > 0 ? "see above" : strerror(-r),
+			(unsigned long long)manager->generation);
+	} else {
+		log_full(LOG_NOTICE, &fields, "%s accepted as generation %llu", what,
+			(unsigned long long)manager->generation);
+	}
+	manager_changed(manager);
+	(void)malloc_trim(0);
+}
+
+void reload_run(struct manager *manager)
+{
+	_cleanup_report_ struct report report = { 0 };
 	int r;
 
 	(void)sd_notifyf(false, "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=reloading",
 		(unsigned long long)now_usec(CLOCK_MONOTONIC));
-	r = config_load(manager->config_file, &report, &config);
-	if (r >= 0) {
-		r = take_over(manager, config);
-		if (r < 0)
-			(void)config_free(config);
-	}
-	fields.generation = manager->generation;
-	fields.message_id = r < 0 ? MESSAGE_ID_CONFIG_REJECTED : MESSAGE_ID_CONFIG_ACCEPTED;
+	r = load_files(manager, &report);
 	manager->reload_failed = r < 0;
 	manager->reloads++;
 	if (r >= 0)
 		manager->on_last_accepted = false;
-	if (r < 0) {
-		log_report(&report, manager->config_file);
-		log_full(LOG_ERR, &fields, "%s rejected (%s); generation %llu stays in force",
-			manager->config_file, report.count > 0 ? "see above" : strerror(-r),
-			(unsigned long long)manager->generation);
-	} else {
-		log_full(LOG_NOTICE, &fields, "%s accepted as generation %llu",
-			manager->config_file, (unsigned long long)manager->generation);
-	}
-	report_done(&report);
-	manager_changed(manager);
-	manager_rest_soon(manager);
+	finish(manager, manager->config_file, &report, r);
 	(void)sd_notify(false, "READY=1");
+}
+
+/* Whether the resource has done, or given up for now, what a reload demands of it. */
+static bool is_settled(const struct child *child)
+{
+	const struct resource *resource = child->resource;
+
+	switch (resource->state) {
+	case RESOURCE_WAITING:
+	case RESOURCE_REGISTERING:
+	case RESOURCE_SERVING:
+		if (resource->refused)
+			return true;
+		return !child->leaving && !party_is_waiting(child->party) && child->reported &&
+			!resource->sent && streq(resource->accepted, resource->wanted);
+	case RESOURCE_FAILED:
+	case RESOURCE_BACKOFF:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* The first resource that has not taken over a generation since `since`, or NULL. */
+static const struct child *find_unsettled(const struct manager *manager, uint64_t since)
+{
+	for (size_t i = 0; i < manager->n_children; i++)
+		if (manager->children[i]->changed_in >= since && !is_settled(manager->children[i]))
+			return manager->children[i];
+	return NULL;
+}
+
+static int begin_reload(struct request *request, struct error *error)
+{
+	struct manager *manager = request->manager;
+
+	if (manager->stopping)
+		return error_set(error, -ESHUTDOWN, "devplugd is stopping");
+	config_watch_seen(manager->config_watch);
+	reload_run(manager);
+	if (manager->reload_failed)
+		return error_set(error, -EINVAL,
+			"devplugd refused the configuration, and generation %llu stays applied; see its log",
+			(unsigned long long)manager->generation);
+	request->memory = manager->generation;
+	return REQUEST_LATER;
+}
+
+static int begin_cordons(struct request *request, struct error *error)
+{
+	_cleanup_report_ struct report report = { 0 };
+	struct manager *manager = request->manager;
+	int r;
+
+	if (manager->stopping)
+		return error_set(error, -ESHUTDOWN, "devplugd is stopping");
+	r = load_cordons(manager, &report);
+	finish(manager, "the list of cordons", &report, r);
+	if (r < 0)
+		return error_set(
+			error, r, "%s", report.count > 0 ? report.entries[0].text : strerror(-r));
+	request->memory = manager->generation;
+	return REQUEST_LATER;
+}
+
+/* Answers when the resources that generation `request->memory` changes have settled. */
+static int await_generation(struct request *request, json_t **ret_answer, struct error *error)
+{
+	struct manager *manager = request->manager;
+	const struct child *child;
+
+	child = find_unsettled(manager, request->memory);
+	if (child && request->expired)
+		return error_set(error, -ETIMEDOUT,
+			"the configuration is applied, but %s is still %s; see \"devplugctl explain %s\"",
+			child->resource->name, resource_state_name(child->resource),
+			child->resource->name);
+	if (child || (manager_flush_pending(manager) && !request->expired))
+		return REQUEST_LATER;
+	*ret_answer = json_pack("{s:I}", "generation", (json_int_t)manager->generation);
+	return *ret_answer ? 0 : error_set(error, -ENOMEM, "out of memory");
+}
+
+int reload_request(struct request *request, json_t **ret_answer, struct error *error)
+{
+	return request->first ? begin_reload(request, error)
+			      : await_generation(request, ret_answer, error);
+}
+
+int cordons_request(struct request *request, json_t **ret_answer, struct error *error)
+{
+	return request->first ? begin_cordons(request, error)
+			      : await_generation(request, ret_answer, error);
+}
+
+/* Has the child open its configuration again. Returns whether it was asked to. */
+static bool begin_rescan(const struct manager *manager, struct child *child)
+{
+	if (!resource_reopen(child->resource))
+		return false;
+	child->changed_in = manager->generation;
+	return true;
+}
+
+static int begin_rescans(struct request *request, const char *name, struct error *error)
+{
+	struct manager *manager = request->manager;
+	size_t n = 0;
+
+	if (manager->stopping)
+		return error_set(error, -ESHUTDOWN, "devplugd is stopping");
+	for (size_t i = 0; i < manager->n_children; i++)
+		if (!name || streq(manager->children[i]->resource->name, name))
+			n += begin_rescan(manager, manager->children[i]);
+	if (name && !manager_find_child(manager, name))
+		return error_set(error, -ENOENT,
+			"devplugd has no resource \"%s\"; see \"devplugctl status\"", name);
+	if (name && n == 0)
+		return error_set(error, -EAGAIN,
+			"%s has no process that could scan now; see \"devplugctl explain %s\"",
+			name, name);
+	request->memory = manager->generation;
+	manager_changed(manager);
+	return REQUEST_LATER;
+}
+
+int rescan_request(struct request *request, json_t **ret_answer, struct error *error)
+{
+	const struct manager *manager = request->manager;
+	const struct child *child;
+	json_t *names;
+	const char *name;
+	int r;
+
+	r = request_string(request, "resource", &name, error);
+	if (r < 0)
+		return r;
+	if (request->first)
+		return begin_rescans(request, name, error);
+	child = find_unsettled(manager, request->memory);
+	if (child && request->expired)
+		return error_set(
+			error, -ETIMEDOUT, "%s has not scanned yet", child->resource->name);
+	if (child || (manager_flush_pending(manager) && !request->expired))
+		return REQUEST_LATER;
+	names = json_array();
+	for (size_t i = 0; i < manager->n_children; i++)
+		if (!name || streq(manager->children[i]->resource->name, name))
+			(void)json_array_append_new(
+				names, json_string(manager->children[i]->resource->name));
+	*ret_answer = json_pack("{s:o}", "resources", names);
+	return *ret_answer ? 0 : error_set(error, -ENOMEM, "out of memory");
 }

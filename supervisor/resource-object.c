@@ -1,9 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making, updating and freeing a resource. It keeps copies of what it needs, so that configurations
- * can come and go.
+ * Making, updating, describing and freeing a resource. It keeps copies of what it needs, so that
+ * configurations can be replaced.
  */
-#include "resource.h"
+#include "supervisor/resource.h"
+
+static const char *const state_names[_RESOURCE_STATE_MAX] = {
+	[RESOURCE_STOPPED] = "stopping",
+	[RESOURCE_STARTING] = "waiting",
+	[RESOURCE_WAITING] = "waiting",
+	[RESOURCE_REGISTERING] = "registering",
+	[RESOURCE_SERVING] = "serving",
+	[RESOURCE_ENDING] = "registering",
+	[RESOURCE_FAILED] = "failed",
+	[RESOURCE_BACKOFF] = "backoff",
+	[RESOURCE_DYING] = "backoff",
+	[RESOURCE_RESTARTING] = "stopping",
+	[RESOURCE_STOPPING] = "stopping",
+};
 
 static int replace(char **slot, const char *value)
 {
@@ -35,9 +49,10 @@ int resource_update(struct resource *resource, const struct resource_config *con
 	resource->driver = TAKE_PTR(driver);
 	free(resource->wanted);
 	resource->wanted = TAKE_PTR(text);
-	memset(resource->refusals_said, 0, sizeof(resource->refusals_said));
+	memset(resource->refusals_logged, 0, sizeof(resource->refusals_logged));
 
-	if (user_changed) {
+	resource->runs_programs = declaration_runs_programs(declaration);
+	if (user_changed || (resource->runs_programs && resource->confined)) {
 		resource->refused = false;
 		return RESOURCE_RESTART;
 	}
@@ -65,6 +80,21 @@ int resource_new(const struct resource_config *config, const struct resource_ope
 	return 0;
 }
 
+const char *resource_state_name(const struct resource *resource)
+{
+	return state_names[resource->state];
+}
+
+void resource_explain(struct resource *resource, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	(void)vsnprintf(resource->reason, sizeof(resource->reason), format, ap);
+	va_end(ap);
+	resource->operations->changed(resource->userdata);
+}
+
 struct resource *resource_free(struct resource *resource)
 {
 	if (!resource)
@@ -75,6 +105,7 @@ struct resource *resource_free(struct resource *resource)
 	free(resource->wanted);
 	free(resource->sent);
 	free(resource->accepted);
+	failure_done(resource->failures);
 	free(resource);
 	return NULL;
 }

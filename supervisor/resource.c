@@ -1,27 +1,265 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state table below is the whole behaviour of a resource: each pair of state and event has one
- * action, and an empty one means that the event changes nothing there.
+ * Decides when the child of a resource is started, configured, given a session, stopped and
+ * killed: each pair of state and event has one action in the state table; an empty one means that
+ * the event changes nothing there. Every visible change has a reason, as a sentence.
  */
+#include "supervisor/resource.h"
+
 #include <signal.h>
 
 #include "common/control.h"
 #include "common/log.h"
 #include "common/message-id.h"
-#include "resource-steps.h"
+#include "supervisor/retry-delay.h"
+
+/* --- steps: one that enters a state sets its timer, so that none waits without a limit --- */
+
+static struct log_fields fields_of(const struct resource *resource, const char *message_id)
+{
+	return (struct log_fields){ .resource = resource->name, .message_id = message_id };
+}
+
+static uint64_t current_time(const struct resource *resource)
+{
+	return resource->operations->now(resource->userdata);
+}
+
+static void set_timer(struct resource *resource, enum resource_timer timer, uint64_t delay)
+{
+	uint64_t at = delay == USEC_INFINITY ? USEC_INFINITY : current_time(resource) + delay;
+
+	resource->operations->set_timer(timer, at, resource->userdata);
+}
+
+static void expect_nothing(struct resource *resource)
+{
+	set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
+	set_timer(resource, RESOURCE_TIMER_WATCHDOG, USEC_INFINITY);
+}
+
+/* The longer a child has served, the sooner it is started again. */
+static void credit_service(struct resource *resource)
+{
+	if (resource->state != RESOURCE_SERVING || resource->serving_since == 0)
+		return;
+	retry_delay_credit(
+		&resource->child_delay, current_time(resource) - resource->serving_since);
+	resource->serving_since = 0;
+}
+
+/* Leaves one state for another, with the time limit of the new one. */
+static void enter(struct resource *resource, enum resource_state state, uint64_t timeout)
+{
+	const char *before = resource_state_name(resource);
+
+	credit_service(resource);
+	resource->state = state;
+	if (!streq(before, resource_state_name(resource)))
+		resource->since = now_usec(CLOCK_REALTIME);
+	resource->next_try = (state == RESOURCE_BACKOFF || state == RESOURCE_FAILED ||
+				     state == RESOURCE_WAITING) &&
+			timeout != USEC_INFINITY
+		? current_time(resource) + timeout
+		: 0;
+	set_timer(resource, RESOURCE_TIMER_STATE, timeout);
+	resource->operations->changed(resource->userdata);
+}
+
+static void forget_session(struct resource *resource)
+{
+	resource->operations->remove_socket(resource->userdata);
+	resource->session = 0;
+	resource->registered = resource->watched = false;
+}
+
+static void forget_child(struct resource *resource)
+{
+	forget_session(resource);
+	expect_nothing(resource);
+	free(resource->sent);
+	resource->sent = NULL;
+	resource->child = false;
+	resource->devices = resource->healthy = resource->healthy_ids = 0;
+}
+
+static uint64_t next_delay(
+	struct resource *resource, uint64_t *delay, uint64_t minimum, uint64_t maximum)
+{
+	return retry_delay_next(
+		delay, minimum, maximum, resource->operations->random(resource->userdata));
+}
+
+/* Waits without a child, longer each time. */
+static void back_off(struct resource *resource, const char *why)
+{
+	uint64_t delay;
+
+	credit_service(resource);
+	delay = next_delay(
+		resource, &resource->child_delay, RETRY_CHILD_DELAY_MIN, RETRY_CHILD_DELAY_MAX);
+	enter(resource, RESOURCE_BACKOFF, delay);
+	resource_explain(resource, "%s", why);
+}
+
+static void start_child(struct resource *resource)
+{
+	/* After a crash a refused configuration must not take the place of a good one. */
+	const char *text =
+		resource->refused && resource->accepted ? resource->accepted : resource->wanted;
+	_cleanup_free_ char *copy = strdup(text);
+	struct error error = { 0 };
+	struct log_fields fields = fields_of(resource, NULL);
+	int r;
+
+	r = copy ? resource->operations->start(copy, resource->userdata, &error)
+		 : error_set(&error, -ENOMEM, "out of memory");
+	if (r < 0) {
+		/* Each try fails in the same way until an administrator fixes the cause. */
+		if (resource->state != RESOURCE_BACKOFF || !streq(resource->reason, error.message))
+			log_full(LOG_ERR, &fields, "%s", error.message);
+		back_off(resource, error.message);
+		return;
+	}
+	resource->sent = TAKE_PTR(copy);
+	resource->confined = !resource->runs_programs || text != resource->wanted;
+	resource->child = true;
+	if (resource->started)
+		resource->restarts++;
+	resource->started = true;
+	set_timer(resource, RESOURCE_TIMER_ANSWER, RESOURCE_READY_TIMEOUT);
+	enter(resource, RESOURCE_STARTING, USEC_INFINITY);
+	resource_explain(resource, "the child is starting");
+}
+
+/* Sends a configuration to the live child. If that is impossible now, UNANSWERED will come. */
+static int configure(struct resource *resource, const char *text)
+{
+	_cleanup_free_ char *copy = strdup(text);
+	struct error error = { 0 };
+	struct log_fields fields = fields_of(resource, NULL);
+	int r;
+
+	r = copy ? resource->operations->configure(copy, resource->userdata, &error)
+		 : error_set(&error, -ENOMEM, "out of memory");
+	if (r < 0) {
+		log_full(LOG_WARNING, &fields, "cannot send the configuration to the child: %s",
+			error.message);
+		set_timer(resource, RESOURCE_TIMER_ANSWER, RESOURCE_CONFIGURE_RETRY);
+		return r;
+	}
+	resource->sent = TAKE_PTR(copy);
+	set_timer(resource, RESOURCE_TIMER_ANSWER, RESOURCE_READY_TIMEOUT);
+	return 0;
+}
+
+/* Once, although each try is refused for the same reason until an administrator fixes it. */
+static void log_refusal(struct resource *resource, const char *text, enum refusal refusal)
+{
+	static const char *const consequences[_REFUSAL_MAX] = {
+		[REFUSAL_PREVIOUS_USED] = "the previous one is used",
+		[REFUSAL_IN_FORCE_STAYS] = "the applied one stays",
+		[REFUSAL_RETRY] = "retried every 60 s and at the next reload",
+	};
+	struct log_fields fields = fields_of(resource, MESSAGE_ID_RESOURCE_REFUSED);
+	uint64_t hash = hash_string(text);
+
+	if (resource->refusals_logged[refusal] == hash)
+		return;
+	resource->refusals_logged[refusal] = hash;
+	log_full(LOG_ERR, &fields, "configuration refused: %s; %s", text, consequences[refusal]);
+}
+
+/* Brings the child to `wanted`, one configuration at a time. */
+static void do_configure(struct resource *resource, const char *text)
+{
+	if (!resource->sent && !resource->refused && !streq(resource->wanted, resource->accepted))
+		(void)configure(resource, resource->wanted);
+}
+
+static void kill_child(struct resource *resource, int number, const char *why)
+{
+	struct log_fields fields = fields_of(resource, MESSAGE_ID_CHILD_HUNG);
+
+	log_full(LOG_ERR, &fields, "%s; it is sent %s", why, sigabbrev_np(number) ?: "a signal");
+	resource->operations->kill(number, resource->userdata);
+	expect_nothing(resource);
+	enter(resource, RESOURCE_DYING, RESOURCE_END_TIMEOUT);
+	resource_explain(resource, "%s", why);
+}
+
+/* Opens a session if the kubelet is there, and else decides when to try again. */
+static void do_session(struct resource *resource, const char *text)
+{
+	struct error error = { 0 };
+	struct log_fields fields = fields_of(resource, NULL);
+	uint64_t delay = USEC_INFINITY;
+	int r;
+
+	r = resource->operations->open_session(resource->userdata, &resource->session, &error);
+	if (r >= 0) {
+		resource->connect_delay = 0;
+		resource->by_watcher = r > 0;
+		enter(resource, RESOURCE_REGISTERING, RESOURCE_REGISTER_TIMEOUT);
+		resource_explain(resource,
+			r > 0 ? "the kubelet's plugin watcher has not registered the socket yet"
+			      : "the kubelet has not completed the registration yet");
+		return;
+	}
+	if (r == -ECONNREFUSED || r == -EAGAIN) {
+		delay = next_delay(resource, &resource->connect_delay, RESOURCE_CONNECT_DELAY_MIN,
+			RESOURCE_CONNECT_DELAY_MAX);
+	} else if (r != -ENOENT) {
+		delay = next_delay(resource, &resource->session_delay, RESOURCE_SESSION_DELAY_MIN,
+			RESOURCE_SESSION_DELAY_MAX);
+		if (!streq(resource->reason, error.message))
+			log_full(LOG_WARNING, &fields, "%s", error.message);
+	}
+	enter(resource, RESOURCE_WAITING, delay);
+	resource_explain(resource, "%s", error.message);
+}
+
+static void next_session(struct resource *resource, uint64_t delay, const char *why)
+{
+	enter(resource, RESOURCE_WAITING, delay);
+	resource_explain(resource, "%s", why);
+	if (delay == 0)
+		do_session(resource, NULL);
+}
+
+static void end_session(struct resource *resource, const char *why)
+{
+	if (resource->operations->end_session(resource->session, resource->userdata) < 0) {
+		kill_child(resource, SIGABRT, "the child does not read its control socket");
+		return;
+	}
+	enter(resource, RESOURCE_ENDING, RESOURCE_END_TIMEOUT);
+	resource_explain(resource, "%s", why);
+}
+
+static void stop_child(struct resource *resource, enum resource_state state)
+{
+	expect_nothing(resource);
+	if (resource->operations->stop(resource->userdata) < 0)
+		resource->operations->kill(SIGKILL, resource->userdata);
+	enter(resource, state, RESOURCE_END_TIMEOUT);
+	resource_explain(resource, "the child is stopping");
+}
+
+/* --- actions --- */
 
 typedef void (*action)(struct resource *resource, const char *text);
 
-static void finish(struct resource *resource)
+static void do_stopped(struct resource *resource, const char *text)
 {
-	resource_forget_child(resource);
-	resource_enter(resource, RESOURCE_STOPPED, USEC_INFINITY);
+	forget_child(resource);
+	enter(resource, RESOURCE_STOPPED, USEC_INFINITY);
 	resource_explain(resource, "stopped");
 }
 
 static void do_start(struct resource *resource, const char *text)
 {
-	resource_start_child(resource);
+	start_child(resource);
 }
 
 static void do_ready(struct resource *resource, const char *text)
@@ -30,23 +268,23 @@ static void do_ready(struct resource *resource, const char *text)
 		return;
 	free(resource->accepted);
 	resource->accepted = TAKE_PTR(resource->sent);
-	resource_set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
-	resource->refusals_said[REFUSAL_RETRY] = 0;
+	set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
+	resource->refusals_logged[REFUSAL_RETRY] = 0;
 	if (streq(resource->accepted, resource->wanted)) {
 		resource->refused = false;
-		memset(resource->refusals_said, 0, sizeof(resource->refusals_said));
+		memset(resource->refusals_logged, 0, sizeof(resource->refusals_logged));
 		if (resource->state == RESOURCE_SERVING)
 			resource_explain(resource, "%s", "");
 	}
-	resource_catch_up(resource);
+	do_configure(resource, text);
 }
 
 static void do_first_ready(struct resource *resource, const char *text)
 {
 	do_ready(resource, text);
-	resource_set_timer(resource, RESOURCE_TIMER_WATCHDOG, CONTROL_ALIVE_TIMEOUT);
-	resource_enter(resource, RESOURCE_WAITING, USEC_INFINITY);
-	resource_try_session(resource);
+	set_timer(resource, RESOURCE_TIMER_WATCHDOG, CONTROL_ALIVE_TIMEOUT);
+	enter(resource, RESOURCE_WAITING, USEC_INFINITY);
+	do_session(resource, NULL);
 }
 
 static void do_first_refused(struct resource *resource, const char *text)
@@ -55,19 +293,19 @@ static void do_first_refused(struct resource *resource, const char *text)
 
 	if (!refused)
 		return;
-	resource_set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
+	set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
 	if (!streq(refused, resource->wanted) && !resource->refused) {
-		if (resource_configure(resource, resource->wanted) >= 0)
+		if (configure(resource, resource->wanted) >= 0)
 			return;
 	} else if (resource->accepted && !streq(refused, resource->accepted)) {
 		resource->refused = true;
-		resource_log_refusal(resource, text, REFUSAL_PREVIOUS_USED);
-		if (resource_configure(resource, resource->accepted) >= 0)
+		log_refusal(resource, text, REFUSAL_PREVIOUS_USED);
+		if (configure(resource, resource->accepted) >= 0)
 			return;
 	}
-	resource_log_refusal(resource, text, REFUSAL_RETRY);
-	resource_set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
-	resource_enter(resource, RESOURCE_FAILED, RESOURCE_REFUSED_RETRY);
+	log_refusal(resource, text, REFUSAL_RETRY);
+	set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
+	enter(resource, RESOURCE_FAILED, RESOURCE_REFUSED_RETRY);
 	resource_explain(resource, "configuration refused: %s", text);
 }
 
@@ -77,64 +315,58 @@ static void do_refused(struct resource *resource, const char *text)
 
 	if (!refused)
 		return;
-	resource_set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
+	set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
 	if (!streq(refused, resource->wanted)) {
-		resource_catch_up(resource);
+		do_configure(resource, text);
 		return;
 	}
 	resource->refused = true;
-	resource_log_refusal(resource, text, REFUSAL_IN_FORCE_STAYS);
-	resource_explain(resource, "new configuration refused, the one in force stays: %s", text);
-}
-
-static void do_configure(struct resource *resource, const char *text)
-{
-	resource_catch_up(resource);
+	log_refusal(resource, text, REFUSAL_IN_FORCE_STAYS);
+	resource_explain(resource, "new configuration refused, the applied one stays: %s", text);
 }
 
 static void do_retry(struct resource *resource, const char *text)
 {
 	resource->refused = false;
 	if (!resource->child) {
-		resource_start_child(resource);
+		start_child(resource);
 		return;
 	}
-	if (resource_configure(resource, resource->wanted) < 0) {
-		resource_kill_child(resource, SIGKILL, "the child cannot be configured");
+	if (configure(resource, resource->wanted) < 0) {
+		kill_child(resource, SIGKILL, "the child cannot be configured");
 		return;
 	}
-	resource_enter(resource, RESOURCE_STARTING, USEC_INFINITY);
-}
-
-static void do_session(struct resource *resource, const char *text)
-{
-	resource_try_session(resource);
+	enter(resource, RESOURCE_STARTING, USEC_INFINITY);
 }
 
 static void do_new_kubelet(struct resource *resource, const char *text)
 {
 	resource->session_delay = resource->connect_delay = 0;
-	resource_try_session(resource);
+	do_session(resource, NULL);
 }
 
 static void registration_step(struct resource *resource)
 {
-	struct log_fields fields = resource_fields(resource, MESSAGE_ID_SERVING);
+	struct log_fields fields = fields_of(resource, MESSAGE_ID_SERVING);
 
 	if (!resource->registered || !resource->watched)
 		return;
-	resource->serving_since = resource_now(resource);
-	resource_enter(resource, RESOURCE_SERVING, USEC_INFINITY);
+	resource->serving_since = current_time(resource);
+	resource->version_refusal_logged = 0;
+	enter(resource, RESOURCE_SERVING, USEC_INFINITY);
 	resource_explain(resource, "%s", "");
-	log_full(LOG_NOTICE, &fields, "serving %llu devices to the kubelet (session %llu)",
-		(unsigned long long)resource->devices, (unsigned long long)resource->session);
+	log_full(LOG_NOTICE, &fields, "serving %llu device%s to the kubelet (session %llu)",
+		(unsigned long long)resource->devices, resource->devices == 1 ? "" : "s",
+		(unsigned long long)resource->session);
 }
 
 static void do_registered(struct resource *resource, const char *text)
 {
 	resource->registered = true;
+	resource->counts.registrations++;
+	resource->counts.last_registration = now_usec(CLOCK_REALTIME);
 	if (!resource->watched)
-		resource_set_timer(resource, RESOURCE_TIMER_STATE, RESOURCE_WATCH_TIMEOUT);
+		set_timer(resource, RESOURCE_TIMER_STATE, RESOURCE_WATCH_TIMEOUT);
 	registration_step(resource);
 }
 
@@ -144,108 +376,169 @@ static void do_watched(struct resource *resource, const char *text)
 	registration_step(resource);
 }
 
+static void grow_session_delay(struct resource *resource)
+{
+	resource->counts.registration_failures++;
+	(void)next_delay(resource, &resource->session_delay, RESOURCE_SESSION_DELAY_MIN,
+		RESOURCE_SESSION_DELAY_MAX);
+}
+
+/* Up to 1.35 the plugin watcher never retries a socket that failed, so a new one is made at once: a
+ * kubelet that starts later must find one. */
 static void do_end_stalled(struct resource *resource, const char *text)
 {
-	(void)resource_next_delay(resource, &resource->session_delay, RESOURCE_SESSION_DELAY_MIN,
-		RESOURCE_SESSION_DELAY_MAX);
-	resource_end_session(resource,
-		resource->registered ? "the kubelet registered the resource but does not watch it"
-				     : "the kubelet did not answer Register");
+	const char *why = resource->registered
+		? "the kubelet registered the resource but does not watch it"
+		: resource->by_watcher
+		? "the kubelet's plugin watcher has not registered the socket yet"
+		: "the kubelet did not answer Register";
+
+	if (resource->by_watcher && !resource->registered)
+		resource->session_delay = 0;
+	else
+		grow_session_delay(resource);
+	if (!resource->by_watcher)
+		failure_note_registration(resource->failures, why);
+	end_session(resource, why);
+}
+
+static void renew_session(struct resource *resource, const char *why)
+{
+	struct log_fields fields = fields_of(resource, MESSAGE_ID_SESSION_ENDED);
+
+	log_full(LOG_NOTICE, &fields, "%s; registering again", why);
+	end_session(resource, why);
+}
+
+static void do_kubelet_replaced(struct resource *resource, const char *text)
+{
+	resource->session_delay = resource->connect_delay = 0;
+	renew_session(resource, "kubelet.sock now belongs to another kubelet");
+}
+
+/* Not at once if that happens again and again. */
+static void do_socket_lost(struct resource *resource, const char *text)
+{
+	if (resource->state == RESOURCE_SERVING &&
+		current_time(resource) - resource->serving_since >= RESOURCE_SESSION_PROVEN)
+		resource->session_delay = 0;
+	else
+		grow_session_delay(resource);
+	renew_session(resource, "another process removed the socket of the session");
 }
 
 static void do_renew(struct resource *resource, const char *text)
 {
 	resource->session_delay = 0;
-	resource_end_session(resource, "the plugin directory has changed");
+	end_session(resource, "the plugin directory has changed");
+}
+
+static void do_not_offered(struct resource *resource, const char *text)
+{
+	resource->session_delay = 0;
+	end_session(resource, "the kubelet does not offer the healthy devices");
 }
 
 static void do_registration_failed(struct resource *resource, const char *text)
 {
-	struct log_fields fields = resource_fields(resource, MESSAGE_ID_SESSION_ENDED);
-	uint64_t delay = resource_next_delay(resource, &resource->session_delay,
-		RESOURCE_SESSION_DELAY_MIN, RESOURCE_SESSION_DELAY_MAX);
+	struct log_fields fields = fields_of(resource, MESSAGE_ID_SESSION_ENDED);
+	uint64_t delay = next_delay(resource, &resource->session_delay, RESOURCE_SESSION_DELAY_MIN,
+		RESOURCE_SESSION_DELAY_MAX);
 
-	log_full(LOG_WARNING, &fields, "registration failed: %s; next try in %.1f s", text,
-		(double)delay / USEC_PER_SEC);
-	resource_forget_session(resource);
-	resource_next_session(resource, delay, text);
+	resource->counts.registration_failures++;
+	failure_note_registration(resource->failures, text);
+	log_full(LOG_WARNING, &fields, "registration failed: %s; next automatic retry in %.1f s",
+		text, (double)delay / USEC_PER_SEC);
+	forget_session(resource);
+	next_session(resource, delay, text);
+}
+
+/* Nothing changes until a program is upgraded. A new kubelet is tried at once. */
+static void do_version_refused(struct resource *resource, const char *text)
+{
+	struct log_fields fields = fields_of(resource, MESSAGE_ID_SESSION_ENDED);
+	uint64_t hash = hash_string(text);
+
+	if (hash != resource->version_refusal_logged)
+		log_full(LOG_ERR, &fields, "registration failed: %s", text);
+	resource->version_refusal_logged = hash;
+	forget_session(resource);
+	next_session(resource, RESOURCE_REFUSED_RETRY, text);
 }
 
 /* A session that lasted is followed by the next at once. So is the first short one, but not the
  * second: a kubelet that accepts and drops us must not be kept busy. */
 static void do_session_lost(struct resource *resource, const char *text)
 {
-	struct log_fields fields = resource_fields(resource, MESSAGE_ID_SESSION_ENDED);
-	uint64_t served = resource_now(resource) - resource->serving_since, delay = 0;
+	struct log_fields fields = fields_of(resource, MESSAGE_ID_SESSION_ENDED);
+	uint64_t served = current_time(resource) - resource->serving_since, delay = 0;
 
 	if (served >= RESOURCE_SESSION_PROVEN) {
 		resource->session_delay = 0;
 	} else {
 		delay = resource->session_delay;
-		(void)resource_next_delay(resource, &resource->session_delay,
-			RESOURCE_SESSION_DELAY_MIN, RESOURCE_SESSION_DELAY_MAX);
+		grow_session_delay(resource);
 	}
 	log_full(LOG_NOTICE, &fields, "the session ended after %.1f s: %s",
 		(double)served / USEC_PER_SEC, text);
-	resource_forget_session(resource);
-	resource_next_session(resource, delay, text);
+	forget_session(resource);
+	next_session(resource, delay, text);
 }
 
 static void do_session_closed(struct resource *resource, const char *text)
 {
 	_cleanup_free_ char *why = strdup(resource->reason);
 
-	resource_forget_session(resource);
-	resource_next_session(resource, resource->session_delay, why ?: text);
+	forget_session(resource);
+	next_session(resource, resource->session_delay, why ?: text);
 }
 
 static void do_alive(struct resource *resource, const char *text)
 {
-	resource_set_timer(resource, RESOURCE_TIMER_WATCHDOG, CONTROL_ALIVE_TIMEOUT);
+	set_timer(resource, RESOURCE_TIMER_WATCHDOG, CONTROL_ALIVE_TIMEOUT);
 }
 
 static void do_unanswered(struct resource *resource, const char *text)
 {
 	if (resource->sent)
-		resource_kill_child(
-			resource, SIGABRT, "the child did not answer its configuration in time");
+		kill_child(
+			resource, SIGABRT, "the child did not confirm its configuration in time");
 	else
-		resource_catch_up(resource);
+		do_configure(resource, text);
 }
 
 static void do_silent(struct resource *resource, const char *text)
 {
-	resource_kill_child(resource, SIGABRT, "the child gave no sign of life");
+	kill_child(resource, SIGABRT, "the child sent no heartbeat");
 }
 
 static void do_end_overdue(struct resource *resource, const char *text)
 {
-	resource_kill_child(resource, SIGABRT, "the child did not end its session");
+	kill_child(resource, SIGABRT, "the child did not end its session");
 }
 
 static void do_broken(struct resource *resource, const char *text)
 {
-	resource_kill_child(resource, SIGKILL, text);
+	kill_child(resource, SIGKILL, text);
 }
 
 static void do_hangup(struct resource *resource, const char *text)
 {
-	resource_set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
-	resource_set_timer(resource, RESOURCE_TIMER_WATCHDOG, USEC_INFINITY);
-	resource_enter(resource, RESOURCE_DYING, RESOURCE_HANGUP_TIMEOUT);
+	expect_nothing(resource);
+	enter(resource, RESOURCE_DYING, RESOURCE_HANGUP_TIMEOUT);
 	resource_explain(resource, "%s", "");
 }
 
 static void do_kill(struct resource *resource, const char *text)
 {
 	resource->operations->kill(SIGKILL, resource->userdata);
-	resource_set_timer(resource, RESOURCE_TIMER_STATE, RESOURCE_END_TIMEOUT);
+	set_timer(resource, RESOURCE_TIMER_STATE, RESOURCE_END_TIMEOUT);
 }
 
 static void do_back_off(struct resource *resource, const char *text)
 {
-	resource_forget_child(resource);
-	resource_back_off(resource, text);
+	forget_child(resource);
+	back_off(resource, text);
 }
 
 /* The cause of a killing is worth more than the signal. */
@@ -255,58 +548,53 @@ static void do_dead(struct resource *resource, const char *text)
 
 	(void)snprintf(why, sizeof(why), "%.400s%s%.600s", resource->reason,
 		resource->reason[0] ? "; " : "", text);
-	resource_forget_child(resource);
-	resource_back_off(resource, why);
+	forget_child(resource);
+	back_off(resource, why);
 }
 
 static void do_exit_failed(struct resource *resource, const char *text)
 {
-	resource_forget_child(resource);
-	resource_enter(resource, RESOURCE_FAILED, RESOURCE_REFUSED_RETRY);
+	forget_child(resource);
+	enter(resource, RESOURCE_FAILED, RESOURCE_REFUSED_RETRY);
 }
 
 static void do_stop(struct resource *resource, const char *text)
 {
 	if (resource->child)
-		resource_stop_child(resource, RESOURCE_STOPPING);
+		stop_child(resource, RESOURCE_STOPPING);
 	else
-		finish(resource);
+		do_stopped(resource, text);
 }
 
 static void do_restart(struct resource *resource, const char *text)
 {
 	resource->refused = false;
 	if (resource->child)
-		resource_stop_child(resource, RESOURCE_RESTARTING);
+		stop_child(resource, RESOURCE_RESTARTING);
 	else
-		resource_start_child(resource);
+		start_child(resource);
 }
 
 static void do_stop_dying(struct resource *resource, const char *text)
 {
 	resource->operations->kill(SIGKILL, resource->userdata);
-	resource_enter(resource, RESOURCE_STOPPING, RESOURCE_END_TIMEOUT);
+	enter(resource, RESOURCE_STOPPING, RESOURCE_END_TIMEOUT);
 }
 
 static void do_stop_after_all(struct resource *resource, const char *text)
 {
-	resource_enter(resource, RESOURCE_STOPPING, RESOURCE_END_TIMEOUT);
+	enter(resource, RESOURCE_STOPPING, RESOURCE_END_TIMEOUT);
 }
 
 static void do_start_after_all(struct resource *resource, const char *text)
 {
-	resource_enter(resource, RESOURCE_RESTARTING, RESOURCE_END_TIMEOUT);
-}
-
-static void do_stopped(struct resource *resource, const char *text)
-{
-	finish(resource);
+	enter(resource, RESOURCE_RESTARTING, RESOURCE_END_TIMEOUT);
 }
 
 static void do_start_again(struct resource *resource, const char *text)
 {
-	resource_forget_child(resource);
-	resource_start_child(resource);
+	forget_child(resource);
+	start_child(resource);
 }
 
 #define STOP_AND_RESTART [RESOURCE_STOP] = do_stop, [RESOURCE_RESTART] = do_restart
@@ -342,17 +630,24 @@ static const action actions[_RESOURCE_STATE_MAX][_RESOURCE_EVENT_MAX] = {
 		[RESOURCE_REGISTERED] = do_registered,
 		[RESOURCE_WATCHED] = do_watched,
 		[RESOURCE_SESSION_ENDED] = do_registration_failed,
+		[RESOURCE_VERSION_REFUSED] = do_version_refused,
 		[RESOURCE_TIMEOUT] = do_end_stalled,
 		[RESOURCE_RENEW] = do_renew,
+		[RESOURCE_KUBELET_REPLACED] = do_kubelet_replaced,
+		[RESOURCE_SOCKET_LOST] = do_socket_lost,
 	},
 	[RESOURCE_SERVING] = {
 		CHILD_IS_READY,
 		[RESOURCE_SESSION_ENDED] = do_session_lost,
+		[RESOURCE_NOT_OFFERED] = do_not_offered,
 		[RESOURCE_RENEW] = do_renew,
+		[RESOURCE_KUBELET_REPLACED] = do_kubelet_replaced,
+		[RESOURCE_SOCKET_LOST] = do_socket_lost,
 	},
 	[RESOURCE_ENDING] = {
 		CHILD_IS_READY,
 		[RESOURCE_SESSION_ENDED] = do_session_closed,
+		[RESOURCE_VERSION_REFUSED] = do_version_refused,
 		[RESOURCE_TIMEOUT] = do_end_overdue,
 	},
 	[RESOURCE_FAILED] = {
@@ -386,6 +681,15 @@ static const action actions[_RESOURCE_STATE_MAX][_RESOURCE_EVENT_MAX] = {
 	},
 };
 /* clang-format on */
+
+bool resource_reopen(struct resource *resource)
+{
+	if (!resource->accepted || resource->sent ||
+		(resource->state != RESOURCE_WAITING && resource->state != RESOURCE_REGISTERING &&
+			resource->state != RESOURCE_SERVING))
+		return false;
+	return configure(resource, resource->accepted) >= 0;
+}
 
 void resource_handle(struct resource *resource, enum resource_event event, const char *text)
 {

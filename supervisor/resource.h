@@ -2,27 +2,25 @@
 #pragma once
 
 /*
- * The life of one resource as a table of states and events (resource.c). Nothing here knows of
- * processes, sockets or clocks: what is to be done goes through `struct resource_operations`, what
- * has happened comes as events. A resource has at most one child and at most one session, and the
+ * The life of one resource as a table of states and events (resource.c). This part does not know
+ * processes, sockets or clocks: actions go through `struct resource_operations`, and what has
+ * happened arrives as events. A resource has at most one child and at most one session, and the
  * next session begins only when the last has ended or its child is dead.
  */
 
 #include <sys/types.h>
 
 #include "common/error.h"
-#include "config/config.h"
+#include "configuration/config.h"
+#include "supervisor/failure.h"
 
 #define RESOURCE_READY_TIMEOUT     (30 * USEC_PER_SEC) /* for the answer to a configuration */
-#define RESOURCE_REGISTER_TIMEOUT  (30 * USEC_PER_SEC) /* for the kubelet's answer to Register */
+#define RESOURCE_REGISTER_TIMEOUT  (30 * USEC_PER_SEC) /* for the kubelet to register it */
 #define RESOURCE_WATCH_TIMEOUT     (15 * USEC_PER_SEC) /* from then on for its ListAndWatch */
 #define RESOURCE_END_TIMEOUT       (5 * USEC_PER_SEC)  /* for the end of a session or process */
 #define RESOURCE_HANGUP_TIMEOUT    (1 * USEC_PER_SEC)  /* from a closed control socket to exit */
-#define RESOURCE_REFUSED_RETRY     (60 * USEC_PER_SEC)
+#define RESOURCE_REFUSED_RETRY     (60 * USEC_PER_SEC) /* of a configuration or the API's version */
 #define RESOURCE_CONFIGURE_RETRY   (10 * USEC_PER_SEC) /* when it could not even be sent */
-#define RESOURCE_CHILD_DELAY_MIN   (100 * USEC_PER_MSEC)
-#define RESOURCE_CHILD_DELAY_MAX   (60 * USEC_PER_SEC)
-#define RESOURCE_CHILD_PROVEN      (60 * USEC_PER_SEC) /* of serving, resets that delay */
 #define RESOURCE_SESSION_DELAY_MIN (100 * USEC_PER_MSEC)
 #define RESOURCE_SESSION_DELAY_MAX (10 * USEC_PER_SEC)
 #define RESOURCE_SESSION_PROVEN    (1 * USEC_PER_SEC) /* of serving, resets that delay */
@@ -35,12 +33,12 @@ enum resource_state {
 	RESOURCE_WAITING,     /* ready, no session: the kubelet is away or between two attempts */
 	RESOURCE_REGISTERING, /* session handed over, not registered and watched yet */
 	RESOURCE_SERVING,     /* registered, and the kubelet watches */
-	RESOURCE_ENDING,      /* told to end its session */
+	RESOURCE_ENDING,      /* asked to end its session */
 	RESOURCE_FAILED,      /* configuration refused and none other in force; child may live */
 	RESOURCE_BACKOFF,     /* no child; the next is due when the timer fires */
-	RESOURCE_DYING,       /* child killed or gone mad; its exit is awaited, then backoff */
-	RESOURCE_RESTARTING,  /* told to stop, to be started anew at once */
-	RESOURCE_STOPPING,    /* told to stop for good */
+	RESOURCE_DYING,       /* child killed or misbehaving; its exit is awaited, then backoff */
+	RESOURCE_RESTARTING,  /* asked to stop, to be started again at once */
+	RESOURCE_STOPPING,    /* asked to stop for good */
 	_RESOURCE_STATE_MAX,
 };
 
@@ -52,16 +50,20 @@ enum resource_event {
 	RESOURCE_CONFIGURE, /* `wanted` changed, or is to be tried again */
 	RESOURCE_RENEW,     /* the plugin directory changed: another kubelet */
 	/* what the world does */
-	RESOURCE_KUBELET, /* kubelet.sock is new */
-	RESOURCE_TIMEOUT, /* the state's timer */
+	RESOURCE_KUBELET,          /* kubelet.sock is new */
+	RESOURCE_KUBELET_REPLACED, /* it is not the one of the session any more */
+	RESOURCE_SOCKET_LOST,      /* the session's socket was removed */
+	RESOURCE_TIMEOUT,          /* the state's timer */
 	RESOURCE_UNANSWERED,
-	RESOURCE_SILENT, /* no sign of life */
-	/* what the child says */
+	RESOURCE_SILENT,      /* no heartbeat */
+	RESOURCE_NOT_OFFERED, /* the kubelet does not offer what is listed */
+	/* from the child */
 	RESOURCE_READY,
 	RESOURCE_REFUSED,
 	RESOURCE_REGISTERED,
 	RESOURCE_WATCHED, /* CONTROL_SERVING */
 	RESOURCE_SESSION_ENDED,
+	RESOURCE_VERSION_REFUSED, /* the session has ended because of the API's version */
 	RESOURCE_ALIVE,
 	/* what becomes of it */
 	RESOURCE_BROKEN, /* a malformed message, or a flood */
@@ -85,15 +87,15 @@ enum refusal {
 	_REFUSAL_MAX,
 };
 
-/* What a resource has done for it. `userdata` is the resource's; every function but the void ones
+/* The actions that a resource needs. `userdata` is the resource's; every function but the void ones
  * returns 0 or negative errno. */
 struct resource_operations {
 	/* Starts a child and sends it the text. After a failure there is no child. */
 	int (*start)(const char *text, void *userdata, struct error *error);
 	int (*configure)(const char *text, void *userdata, struct error *error);
-	/* Opens a session (errors as session_open()) and hands it to the child. `ret_number`: its
-	 * number, greater than any before. Returns 1 instead of 0 if the kubelet will come by
-	 * itself, in its own time. */
+	/* Opens a session (errors as session_open()) and sends it to the child. `ret_number`: its
+	 * number, above all earlier ones. Returns 1 instead of 0 if the kubelet will connect on its
+	 * own, in its own time. */
 	int (*open_session)(void *userdata, uint64_t *ret_number, struct error *error);
 	int (*end_session)(uint64_t number, void *userdata);
 	int (*stop)(void *userdata);
@@ -107,22 +109,41 @@ struct resource_operations {
 	void (*changed)(void *userdata);
 };
 
+/* Why a process ended that was not asked to. */
+enum exit_cause {
+	EXIT_CAUSE_CRASH,  /* by its own doing */
+	EXIT_CAUSE_HANG,   /* ended by the supervisor */
+	EXIT_CAUSE_KILLED, /* SIGKILL by an administrator, or by the kernel without memory */
+	_EXIT_CAUSE_MAX,
+};
+
+/* For metrics; they only grow. */
+struct resource_counts {
+	uint64_t registrations, registration_failures;
+	uint64_t last_registration; /* CLOCK_REALTIME microseconds, 0: none yet */
+	uint64_t exits[_EXIT_CAUSE_MAX];
+};
+
 struct resource {
 	char *name, *driver, *user;
+	bool runs_programs; /* wanted */
+	bool confined;      /* the process can run none */
 	const struct resource_operations *operations;
 	void *userdata;
 
 	enum resource_state state;
 	char *wanted;   /* text of the newest configuration generation */
 	char *sent;     /* text the child has not answered yet, or NULL */
-	char *accepted; /* text the child last said READY to, or NULL */
+	char *accepted; /* text of the child's last READY, or NULL */
 	bool refused;   /* `wanted` was refused */
-	/* The reason last said with each consequence of a refusal, as a hash; 0: none since a
+	/* The last logged reason for each consequence of a refusal, as a hash; 0: none since a
 	 * configuration was taken over. */
-	uint64_t refusals_said[_REFUSAL_MAX];
-	bool child;   /* a process exists */
-	bool started; /* one has existed */
+	uint64_t refusals_logged[_REFUSAL_MAX];
+	uint64_t version_refusal_logged; /* the text last logged, as a hash; 0: none */
+	bool child;                      /* a process exists */
+	bool started;                    /* one has existed */
 	bool registered, watched;
+	bool by_watcher;  /* the session is for the kubelet's plugin watcher */
 	uint64_t session; /* number, 0: none */
 
 	uint64_t child_delay, session_delay, connect_delay; /* last ones, 0: none yet */
@@ -133,26 +154,31 @@ struct resource {
 	uint64_t since;    /* CLOCK_REALTIME of the last change of the visible state */
 	char reason[1024]; /* why it does not serve, or what is wrong although it does */
 	uint64_t devices, healthy;
+	uint64_t healthy_ids; /* that the kubelet is to offer */
+	struct resource_counts counts;
+	struct failure failures[FAILURE_KINDS];
 };
 
 /* Copies what it needs of the configuration. Returns 0 or -ENOMEM. */
 int resource_new(const struct resource_config *config, const struct resource_operations *operations,
 	void *userdata, struct resource **ret);
 
-/* Takes over a new generation. Returns the event that brings it into force (CONFIGURE, RESTART, or
- * _RESOURCE_EVENT_MAX where nothing is to be done) or -ENOMEM, after which nothing has changed. */
+/* Takes over a new configuration. Returns the event that brings it into force (CONFIGURE, RESTART,
+ * or _RESOURCE_EVENT_MAX if nothing changes) or -ENOMEM, after which nothing has changed. */
 int resource_update(struct resource *resource, const struct resource_config *config);
 
-/* Tells the resource what happened. `text`: the sentence that came with it, or NULL. */
+/* Handles an event. `text`: the sentence that came with it, or NULL. */
 void resource_handle(struct resource *resource, enum resource_event event, const char *text);
 
-/* What people call the state: waiting, registering, serving, stopping, backoff or failed. */
+/* Makes a child that is ready open the configuration in force again, which scans for devices and
+ * starts the probes. Returns whether there was such a child. */
+bool resource_reopen(struct resource *resource);
+
+/* The displayed name of the state: waiting, registering, serving, stopping, backoff or failed. */
 const char *resource_state_name(const struct resource *resource);
 
-/* The law of every retry: doubles `*delay` from `minimum` to `maximum` and returns it with 10 %
- * of jitter either way. */
-uint64_t resource_delay_next(
-	uint64_t *delay, uint64_t minimum, uint64_t maximum, uint32_t random_number);
+/* Replaces the sentence that people are shown. */
+_printf_(2, 3) void resource_explain(struct resource *resource, const char *format, ...);
 
 struct resource *resource_free(struct resource *resource);
 DEFINE_CLEANUP(struct resource *, resource_free)

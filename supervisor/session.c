@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each session has a name of its own, never used again: kubelets tell plugins apart by their path,
+ * Each session has a name of its own, never used again: kubelets identify plugins by their path,
  * and the end of an old session must not harm a new one. A path is unlinked only while device and
  * inode are those that were bound.
  */
@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "session.h"
+#include "supervisor/session.h"
+#include "supervisor/write-access.h"
 
 void session_instance(char ret[static SESSION_INSTANCE_CHARS + 1])
 {
@@ -105,7 +106,8 @@ static int make_socket(struct session *session, const char *directory, const cha
 	session->number = number;
 	(void)snprintf(session->name, sizeof(session->name),
 		"%s" SESSION_SOCKET_PREFIX "%08x-%s-%llu" SESSION_SOCKET_SUFFIX, prefix,
-		(uint32_t)(hash ^ hash >> 32), instance, (unsigned long long)number);
+		(uint32_t)(hash ^ hash >> 32), instance,
+		(unsigned long long)(number % SESSION_NUMBERS));
 	r = bind_socket(session);
 	if (r >= 0 && *prefix)
 		r = unhide(session);
@@ -114,6 +116,9 @@ static int make_socket(struct session *session, const char *directory, const cha
 	/* Not the words of an absent kubelet, whose errno means something else. */
 	if (r == -ENOENT || r == -ECONNREFUSED || r == -EAGAIN)
 		r = -EIO;
+	if (r == -EROFS)
+		return error_set(error, r, "%s is read-only for devplugd: " WRITE_ACCESS_REMEDY,
+			directory, directory, directory);
 	return error_set(error, r, "cannot create the socket %s/%s: %s", directory, session->name,
 		strerror(-r));
 }
@@ -126,8 +131,9 @@ int session_open(const char *directory, const char *resource, const char *instan
 
 	r = session_connect(directory, KUBELET_SOCKET_NAME, &session.kubelet_fd);
 	if (r == -ENOENT)
-		return error_set(error, r, "no kubelet: %s/%s does not exist", directory,
-			KUBELET_SOCKET_NAME);
+		return error_set(error, r,
+			"no kubelet: %s/%s does not exist; the kubelet creates it when it starts",
+			directory, KUBELET_SOCKET_NAME);
 	if (r < 0)
 		return error_set(error, r, "cannot connect to the kubelet at %s/%s: %s", directory,
 			KUBELET_SOCKET_NAME, strerror(-r));
@@ -147,7 +153,7 @@ int session_open_watched(const char *directory, const char *resource, const char
 
 	if (access(directory, F_OK) < 0 && errno == ENOENT)
 		return error_set(error, -ENXIO,
-			"no kubelet: %s does not exist; the kubelet makes it when it starts",
+			"no kubelet: %s does not exist; the kubelet creates it when it starts",
 			directory);
 	r = make_socket(
 		&session, directory, SESSION_HIDDEN_PREFIX, resource, instance, number, error);
@@ -164,16 +170,29 @@ void session_handed_over(struct session *session)
 	session->kubelet_fd = close_fd(session->kubelet_fd);
 }
 
-void session_done(struct session *session)
+bool session_has_no_socket(const struct session *session)
+{
+	return session->number != 0 && !session->directory;
+}
+
+bool session_is_in_place(const struct session *session)
 {
 	struct sockaddr_un address;
 	struct stat st;
 
-	session_handed_over(session);
-	if (session->directory && session->inode != 0 &&
+	return session->directory && session->inode != 0 &&
 		fill_address(session->directory, session->name, &address) == 0 &&
 		lstat(address.sun_path, &st) == 0 && st.st_dev == session->device &&
-		st.st_ino == session->inode)
+		st.st_ino == session->inode;
+}
+
+void session_done(struct session *session)
+{
+	struct sockaddr_un address;
+
+	session_handed_over(session);
+	if (session_is_in_place(session) &&
+		fill_address(session->directory, session->name, &address) == 0)
 		(void)unlink(address.sun_path);
 	free(session->directory);
 	*session = SESSION_INIT;

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Everything that needs memory or the user database happens before fork(); between fork() and
- * execveat() only async-signal-safe calls are made. A child that fails on that way, or in the
- * template, reports the step and its errno through a pipe, whose end of file tells the parent that
- * the program runs.
+ * execveat() only async-signal-safe calls are made. If a child fails there, or in the template, it
+ * reports the step and its errno through a pipe; end of file means that the program runs.
+ *
+ * A failure of the template never keeps a resource from being started: it is logged, and the
+ * program is executed instead. The exchange with the template blocks, but is bounded.
  */
+#include "supervisor/spawn.h"
+
 #include <fcntl.h>
-#include <pwd.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,14 +18,16 @@
 #include <sys/wait.h>
 
 #include "common/control.h"
+#include "common/descriptors.h"
+#include "common/log.h"
 #include "common/spawn-request.h"
-#include "spawn-template.h"
-#include "spawn.h"
+#include "supervisor/child-user.h"
+#include "supervisor/relay.h"
 
 #define PLUGIN_NAME     "devplugd-plugin"
-#define DEFAULT_USER    "devplugd"
-#define NOBODY_ID       65534
 #define ENVIRONMENT_MAX 16
+/* Between fork and exec nothing waits but for the file system of the program. */
+#define SPAWN_TIMEOUT (2 * USEC_PER_SEC)
 
 /* Descriptors of one start; the child's ends are closed in the parent when it returns. */
 struct plumbing {
@@ -52,33 +58,6 @@ static int plumbing_open(struct plumbing *p)
 	if (fcntl(p->control[0], F_SETFL, O_NONBLOCK) < 0 ||
 		fcntl(p->output[0], F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
-	return 0;
-}
-
-static int resolve_user(const char *user, struct identity *ret, struct error *error)
-{
-	struct identity identity = { .change = geteuid() == 0, .uid = NOBODY_ID, .gid = NOBODY_ID };
-	struct passwd *entry;
-	char *end = NULL;
-	unsigned long number;
-
-	errno = 0;
-	entry = getpwnam(user ?: DEFAULT_USER);
-	if (entry) {
-		identity.uid = entry->pw_uid;
-		identity.gid = entry->pw_gid;
-	} else if (user) {
-		number = strtoul(user, &end, 10);
-		if (*user < '0' || *user > '9' || *end || number >= UINT32_MAX)
-			return error_set(error, -ESRCH,
-				"user \"%s\" does not exist; create it or correct `user`", user);
-		identity.uid = (uid_t)number;
-		identity.gid = (gid_t)number;
-	}
-	if (!identity.change && user && identity.uid != geteuid())
-		return error_set(error, -EPERM,
-			"devplugd must run as root to run a child as user \"%s\"", user);
-	*ret = identity;
 	return 0;
 }
 
@@ -126,18 +105,27 @@ static struct entry_failure run_program(const struct plumbing *p, const struct i
 	return (struct entry_failure){ .step = ENTRY_EXECUTE, .code = errno };
 }
 
-/* The other end of the status pipe must be closed in this process. */
+/* The other end of the status pipe must be closed in this process. A process that hangs, such as in
+ * a file system that does not answer, is killed and reaped whenever it ends (orphans.h). */
 static int await_entry(int status_fd, pid_t pid, const char *executable, struct error *error)
 {
+	struct pollfd pollfd = { .fd = status_fd, .events = POLLIN };
 	struct entry_failure failure;
 	ssize_t n;
 
+	if (RETRY_ON_EINTR(poll(&pollfd, 1, (int)(SPAWN_TIMEOUT / USEC_PER_MSEC))) == 0) {
+		(void)kill(pid, SIGKILL);
+		return error_set(error, -ETIMEDOUT,
+			"%s was not executed within %d s; check the file system that it is in",
+			executable, (int)(SPAWN_TIMEOUT / USEC_PER_SEC));
+	}
 	n = RETRY_ON_EINTR(read(status_fd, &failure, sizeof(failure)));
 	if (n == 0)
 		return 0;
 	(void)RETRY_ON_EINTR(waitpid(pid, NULL, 0));
 	if (n != (ssize_t)sizeof(failure))
-		return error_set(error, -EIO, "cannot learn whether %s was executed", executable);
+		return error_set(
+			error, -EIO, "cannot determine whether %s was executed", executable);
 	return error_set(error, -failure.code, "cannot %s %s: %s", entry_step_name(failure.step),
 		executable, strerror(failure.code));
 }
@@ -182,45 +170,9 @@ static int spawn_program(const struct spawn_options *options, const struct ident
 	return spawned_take(&p, pid, ret);
 }
 
-static int spawn_copy(const struct spawn_options *options, const struct identity *identity,
-	struct spawned *ret, struct error *error)
-{
-	_cleanup_(plumbing_done) struct plumbing p = PLUMBING_INIT;
-	struct child_ends ends;
-	pid_t pid;
-	int r;
+/* --- the template --- */
 
-	r = plumbing_open(&p);
-	if (r < 0)
-		return r;
-	ends = child_ends(&p);
-	r = spawn_template_fork(options->template, identity, options->resource, &ends, &pid);
-	if (r < 0)
-		return r;
-	p.status[1] = close_fd(p.status[1]);
-	r = await_entry(p.status[0], pid, options->executable, error);
-	if (r < 0)
-		return r;
-	return spawned_take(&p, pid, ret);
-}
-
-int spawn_child(const struct spawn_options *options, struct spawned *ret, struct error *error)
-{
-	char *argv[] = { (char *)PLUGIN_NAME, (char *)options->resource, NULL };
-	char *environment[ENVIRONMENT_MAX];
-	struct identity identity = { 0 };
-	int r;
-
-	r = resolve_user(options->user, &identity, error);
-	if (r < 0)
-		return r;
-	if (options->template && spawn_copy(options, &identity, ret, error) >= 0)
-		return 0;
-	(void)select_environment(environment);
-	return spawn_program(options, &identity, argv, environment, ret, error);
-}
-
-int spawn_template_program(
+static int execute_template(
 	const struct spawn_options *options, struct spawned *ret, struct error *error)
 {
 	char room[TEMPLATE_ROOM + 1];
@@ -235,9 +187,235 @@ int spawn_template_program(
 	return spawn_program(options, NULL, argv, environment, ret, error);
 }
 
-int spawn_open_executable(char **ret_path, struct error *error)
+struct spawn_template {
+	sd_event *event;
+	struct spawn_options options;
+	pid_t pid; /* 0: none */
+	int socket_fd;
+	struct relay *relay;
+	sd_event_source *exit_source;
+	bool useful;       /* it has made a child */
+	uint64_t retry_at; /* CLOCK_MONOTONIC */
+};
+
+/* No more of this one; the event loop reaps it. */
+static void give_up(struct spawn_template *template, int why)
 {
-	static const char installed[] = DEVPLUGD_LIBEXECDIR "/" PLUGIN_NAME;
+	if (template->socket_fd < 0)
+		return;
+	template->socket_fd = close_fd(template->socket_fd);
+	if (!template->useful || why == -ETIMEDOUT)
+		template->retry_at = now_usec(CLOCK_MONOTONIC) + SPAWN_TEMPLATE_RETRY;
+	(void)sd_event_source_send_child_signal(template->exit_source, SIGKILL, NULL, 0);
+}
+
+static void forget_process(struct spawn_template *template)
+{
+	template->socket_fd = close_fd(template->socket_fd);
+	template->exit_source = sd_event_source_disable_unref(template->exit_source);
+	template->relay = relay_free(template->relay);
+	template->pid = 0;
+}
+
+static int on_exit_of_template(sd_event_source *source, const siginfo_t *info, void *userdata)
+{
+	struct spawn_template *template = userdata;
+
+	if (template->relay)
+		relay_drain(template->relay);
+	log_warning("the template of the children (pid %d) %s %d; running children are not "
+		    "affected",
+		(int)template->pid,
+		info->si_code == CLD_EXITED ? "exited with status" : "was killed by signal",
+		info->si_status);
+	give_up(template, 0);
+	forget_process(template);
+	return 0;
+}
+
+static int start_process(struct spawn_template *template)
+{
+	struct spawned spawned;
+	struct error error = { 0 };
+	int r;
+
+	if (now_usec(CLOCK_MONOTONIC) < template->retry_at)
+		return -EAGAIN;
+	template->retry_at = now_usec(CLOCK_MONOTONIC) + SPAWN_TEMPLATE_RETRY;
+	template->useful = false;
+	r = execute_template(&template->options, &spawned, &error);
+	if (r < 0) {
+		log_warning("no template of the children: %s", error.message);
+		return r;
+	}
+	template->pid = spawned.pid;
+	template->socket_fd = spawned.control_fd;
+	(void)relay_new(template->event, spawned.output_fd, NULL, template->pid, &template->relay);
+	r = sd_event_add_child(template->event, &template->exit_source, template->pid, WEXITED,
+		on_exit_of_template, template);
+	if (r < 0) {
+		log_warning("cannot watch the template of the children: %s", strerror(-r));
+		(void)kill(template->pid, SIGKILL);
+		(void)RETRY_ON_EINTR(waitpid(template->pid, NULL, 0));
+		forget_process(template);
+	}
+	return r;
+}
+
+static int send_request(int fd, const struct identity *identity, const char *resource,
+	const struct child_ends *ends)
+{
+	const int fds[TEMPLATE_FDS] = { ends->output, ends->control, ends->status };
+	struct spawn_request request = { .identity = *identity };
+	struct iovec iov = { .iov_base = &request, .iov_len = sizeof(request) };
+
+	if (strlen(resource) >= sizeof(request.resource))
+		return -ENAMETOOLONG;
+	(void)strcpy(request.resource, resource);
+	return descriptors_send(fd, &iov, 1, fds, TEMPLATE_FDS);
+}
+
+static int await_reply(int fd, struct spawn_reply *ret)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	struct spawn_reply reply;
+	ssize_t n;
+
+	n = RETRY_ON_EINTR(poll(&pollfd, 1, SPAWN_TEMPLATE_TIMEOUT_MSEC));
+	if (n == 0)
+		return -ETIMEDOUT;
+	if (n > 0)
+		n = RETRY_ON_EINTR(recv(fd, &reply, sizeof(reply), MSG_DONTWAIT));
+	if (n < 0)
+		return -errno;
+	if (n != (ssize_t)sizeof(reply))
+		return n == 0 ? -ECONNRESET : -EBADMSG;
+	*ret = reply;
+	return 0;
+}
+
+static int converse(struct spawn_template *template, const struct identity *identity,
+	const char *resource, const struct child_ends *ends, struct spawn_reply *ret)
+{
+	int r = send_request(template->socket_fd, identity, resource, ends);
+
+	return r < 0 ? r : await_reply(template->socket_fd, ret);
+}
+
+static int fork_template(struct spawn_template *template, const struct identity *identity,
+	const char *resource, const struct child_ends *ends, pid_t *ret_pid)
+{
+	struct spawn_reply reply = { 0 };
+	int r;
+
+	if (template->pid == 0) {
+		r = start_process(template);
+		if (r < 0)
+			return r;
+	}
+	if (template->socket_fd < 0)
+		return -EAGAIN;
+	r = converse(template, identity, resource, ends, &reply);
+	if (r < 0) {
+		log_warning("the template of the children (pid %d) does not answer: %s; executing "
+			    "the program instead",
+			(int)template->pid, strerror(-r));
+		give_up(template, r);
+		return r;
+	}
+	if (reply.pid <= 0)
+		return reply.code > 0 ? -reply.code : -EBADMSG;
+	template->useful = true;
+	template->retry_at = 0;
+	*ret_pid = reply.pid;
+	return 0;
+}
+
+int spawn_template_new(
+	sd_event *event, int executable_fd, const char *executable, struct spawn_template **ret)
+{
+	struct spawn_template *template = calloc(1, sizeof(*template));
+
+	if (!template)
+		return -ENOMEM;
+	template->event = sd_event_ref(event);
+	template->options.executable_fd = executable_fd;
+	template->options.executable = executable;
+	template->socket_fd = -EBADF;
+	(void)start_process(template);
+	*ret = template;
+	return 0;
+}
+
+void spawn_template_dismiss(struct spawn_template *template)
+{
+	template->socket_fd = close_fd(template->socket_fd);
+	template->retry_at = USEC_INFINITY;
+	if (template->pid > 0) {
+		(void)sd_event_source_set_enabled(template->exit_source, SD_EVENT_OFF);
+		(void)sd_event_source_send_child_signal(template->exit_source, SIGKILL, NULL, 0);
+	}
+}
+
+struct spawn_template *spawn_template_free(struct spawn_template *template)
+{
+	if (!template)
+		return NULL;
+	spawn_template_dismiss(template);
+	if (template->pid > 0)
+		(void)RETRY_ON_EINTR(waitpid(template->pid, NULL, 0));
+	forget_process(template);
+	sd_event_unref(template->event);
+	free(template);
+	return NULL;
+}
+
+/* --- children --- */
+
+static int spawn_copy(const struct spawn_options *options, const struct identity *identity,
+	struct spawned *ret, struct error *error)
+{
+	_cleanup_(plumbing_done) struct plumbing p = PLUMBING_INIT;
+	struct child_ends ends;
+	pid_t pid;
+	int r;
+
+	r = plumbing_open(&p);
+	if (r < 0)
+		return r;
+	ends = child_ends(&p);
+	r = fork_template(options->template, identity, options->resource, &ends, &pid);
+	if (r < 0)
+		return r;
+	p.status[1] = close_fd(p.status[1]);
+	r = await_entry(p.status[0], pid, options->executable, error);
+	if (r < 0)
+		return r;
+	return spawned_take(&p, pid, ret);
+}
+
+int spawn_child(const struct spawn_options *options, struct spawned *ret, struct error *error)
+{
+	const char *name = options->name ?: PLUGIN_NAME;
+	char *argv[] = { (char *)name, (char *)options->resource, NULL };
+	char *environment[ENVIRONMENT_MAX];
+	struct identity identity = { 0 };
+	int r;
+
+	r = child_user_find(options->user, options->resource ?: name, &identity, error);
+	if (r < 0)
+		return r;
+	/* The template has not what root may do. */
+	if (options->template && !identity_is_root(&identity) &&
+		spawn_copy(options, &identity, ret, error) >= 0)
+		return 0;
+	(void)select_environment(environment);
+	return spawn_program(options, &identity, argv, environment, ret, error);
+}
+
+int spawn_open_executable(const char *name, char **ret_path, struct error *error)
+{
+	const char *file = name ?: PLUGIN_NAME;
 	char self[4096], *slash;
 	_cleanup_free_ char *path = NULL;
 	ssize_t n;
@@ -247,22 +425,21 @@ int spawn_open_executable(char **ret_path, struct error *error)
 	if (n > 0) {
 		self[n] = '\0';
 		slash = strrchr(self, '/');
-		if (slash && asprintf(&path, "%.*s/%s", (int)(slash - self), self, PLUGIN_NAME) < 0)
+		if (slash && asprintf(&path, "%.*s/%s", (int)(slash - self), self, file) < 0)
 			return error_set(error, -ENOMEM, "out of memory");
 		if (path)
 			fd = open(path, O_PATH | O_CLOEXEC);
 	}
 	if (fd < 0) {
 		free(path);
-		path = strdup(installed);
-		if (!path)
+		path = NULL;
+		if (asprintf(&path, DEVPLUGD_LIBEXECDIR "/%s", file) < 0)
 			return error_set(error, -ENOMEM, "out of memory");
 		fd = open(path, O_PATH | O_CLOEXEC);
 	}
 	if (fd < 0)
-		return error_set(error, -errno,
-			"cannot open %s: %s; reinstall the devplugd package", path,
-			strerror(errno));
+		return error_set(error, -errno, "cannot open %s: %s; %sinstall the package %s",
+			path, strerror(errno), name ? "" : "re", name ?: "devplugd");
 	*ret_path = TAKE_PTR(path);
 	return fd;
 }

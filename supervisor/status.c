@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A picture of the resources as they are now. Each file of devices is named in the state file, so
- * that readers need not know how names are made.
+ * The current state of the resources. Each file of devices is named in the state file, so that
+ * readers need not know how names are made.
  */
 #include <jansson.h>
 
 #include "common/text.h"
-#include "manager.h"
-#include "status.h"
+#include "supervisor/arbiter.h"
+#include "supervisor/assignments.h"
+#include "supervisor/child.h"
+#include "supervisor/dra.h"
+#include "supervisor/manager.h"
+#include "supervisor/state.h"
+#include "supervisor/status.h"
 
 struct totals {
 	unsigned serving, retrying, waiting, failed, other;
@@ -58,11 +63,14 @@ void status_summary(const struct manager *manager, char *ret, size_t size)
 
 	for (size_t i = 0; i < manager->n_children; i++)
 		count(&totals, manager->children[i]->resource);
-	n = snprintf(ret, size, "%zu resource%s: %u serving (%llu devices, %llu healthy)",
+	n = snprintf(ret, size, "%zu resource%s: %u serving (%llu device%s, %llu healthy)",
 		manager->n_children, manager->n_children == 1 ? "" : "s", totals.serving,
-		(unsigned long long)totals.devices, (unsigned long long)totals.healthy);
+		(unsigned long long)totals.devices, totals.devices == 1 ? "" : "s",
+		(unsigned long long)totals.healthy);
 	if (n < 0)
 		ret[0] = '\0';
+	if (manager->n_children == 0)
+		(void)snprintf(ret, size, "no resources are configured");
 	append(ret, size, ", ", totals.waiting, " waiting");
 	append(ret, size, ", ", totals.other, " registering or stopping");
 	append(ret, size, ", ", totals.failed, " failed");
@@ -83,6 +91,12 @@ void status_summary(const struct manager *manager, char *ret, size_t size)
 
 static json_t *describe(const struct child *child)
 {
+	static const char *const registrations[_REGISTRATION_MAX] = {
+		[REGISTRATION_SOCKET] = "socket",
+		[REGISTRATION_WATCHER] = "watcher",
+		[REGISTRATION_DEFAULT] = "default",
+		[REGISTRATION_DRA] = "dra",
+	};
 	const struct resource *resource = child->resource;
 	char since[TEXT_TIME_MAX], file[STATE_NAME_MAX], reason[sizeof(resource->reason)];
 	char next_try[TEXT_TIME_MAX] = "";
@@ -93,37 +107,91 @@ static json_t *describe(const struct child *child)
 			next_try);
 	state_devices_name(resource->name, file);
 	(void)snprintf(reason, sizeof(reason), "%s", resource->reason);
+	if (!*reason && child->write_failure < 0)
+		(void)snprintf(reason, sizeof(reason),
+			"the state of its devices cannot be written and what is shown of them may be old: %s; correct that and run \"devplugctl rescan %s\"",
+			strerror(-child->write_failure), resource->name);
 	text_sanitize(reason);
 	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:I, s:I, s:s, s:s, s:s, s:s, "
-			 "s:b, s:s}",
+			 "s:b, s:s, s:o}",
 		"name", resource->name, "driver", resource->driver, "state",
 		resource_state_name(resource), "reason", reason, "pid", (int)child->pid, "session",
 		(json_int_t)resource->session, "restarts", (json_int_t)resource->restarts,
 		"registered", (int)resource->registered, "devices_total",
 		(json_int_t)resource->devices, "devices_healthy", (json_int_t)resource->healthy,
 		"since", since, "devices_file", file, "next_try", next_try, "registration",
-		child->registration == REGISTRATION_WATCHER ? "watcher" : "socket", "refused",
-		(int)resource->refused, "note", child->claims.note ?: "");
+		registrations[child->registration], "refused", (int)resource->refused, "note",
+		party_note(child->party) ?: "", "failures", failure_describe(resource->failures));
 }
 
-int status_json(const struct manager *manager, char **ret)
+/* Adds which pod has which device. It is restricted, so it is not in the state file. */
+static int add_assignments(const struct manager *manager, json_t *root)
 {
-	json_t *resources = json_array(), *root;
+	json_t *resources = json_object_get(root, "resources");
+
+	for (size_t i = 0; i < manager->n_children; i++) {
+		const char *name = manager->children[i]->resource->name;
+		json_t *resource = json_array_get(resources, i);
+		json_t *assigned = assignments_of(manager->assignments, name);
+		json_t *booked = assignments_booked(manager->assignments, name);
+
+		if ((assigned && json_object_set(resource, "assigned", assigned) < 0) ||
+			(booked && json_object_set(resource, "booked", booked) < 0))
+			return -ENOMEM;
+	}
+	return json_object_set_new(
+		root, "pods_failure", json_string(assignments_failure(manager->assignments)));
+}
+
+static json_t *describe_all(const struct manager *manager)
+{
+	json_t *resources = json_array();
 
 	for (size_t i = 0; i < manager->n_children; i++)
 		if (json_array_append_new(resources, describe(manager->children[i])) < 0) {
 			json_decref(resources);
-			return -ENOMEM;
+			return NULL;
 		}
-	/* Takes the reference to `resources`, also on failure. */
-	root = json_pack("{s:I, s:i, s:s, s:I, s:b, s:b, s:o}", "generation",
+	/* Takes the references, also on failure. */
+	return json_pack("{s:I, s:i, s:s, s:I, s:b, s:b, s:o*, s:o}", "generation",
 		(json_int_t)manager->generation, "pid", (int)getpid(), "config_file",
 		manager->config_file, "reloads", (json_int_t)manager->reloads, "reload_failed",
 		(int)manager->reload_failed, "on_last_accepted", (int)manager->on_last_accepted,
-		"resources", resources);
+		"dra", dra_describe(manager->dra), "resources", resources);
+}
+
+int status_json(const struct manager *manager, char **ret)
+{
+	json_t *root = describe_all(manager);
+
 	if (!root)
 		return -ENOMEM;
 	*ret = json_dumps(root, JSON_COMPACT);
 	json_decref(root);
 	return *ret ? 0 : -ENOMEM;
+}
+
+int status_request(struct request *request, json_t **ret_answer, struct error *error)
+{
+	const struct manager *manager = request->manager;
+	bool pods = json_is_true(json_object_get(request->arguments, "pods"));
+	json_int_t after = json_integer_value(json_object_get(request->arguments, "after"));
+	/* Begins to ask, if need be. */
+	bool ready = !pods || assignments_ready(manager->assignments);
+	json_t *root;
+
+	/* What is not written by then is a list that a child sends too often. */
+	if (!request->expired &&
+		(!ready || manager_flush_pending(manager) ||
+			(after > 0 && manager->n_flushes <= (uint64_t)after)))
+		return REQUEST_LATER;
+	root = describe_all(manager);
+	if (!root || (pods && add_assignments(manager, root) < 0) ||
+		json_object_set_new(root, "flushes", json_integer((json_int_t)manager->n_flushes)) <
+			0) {
+		json_decref(root);
+		return error_set(error, -ENOMEM, "out of memory");
+	}
+	*ret_answer = root;
+	return 0;
 }

@@ -2,15 +2,23 @@
 #pragma once
 
 /*
- * What the daemon says of itself: one line for systemd, one document for programs.
+ * The daemon's description of itself: one line for systemd, one document for programs.
  */
 
 #include <stddef.h>
 
+#include "supervisor/request.h"
+
 struct manager;
 
-/* "5 resources: 4 serving (31 devices, 30 healthy), 1 retrying in 12s" */
+/* "5 resources: 4 serving (31 devices, 30 healthy), 1 retrying in 12s", or "no resources are
+ * configured". */
 void status_summary(const struct manager *manager, char *ret, size_t size);
 
 /* The contents of the state file (malloc'ed). Returns 0 or -ENOMEM. */
 int status_json(const struct manager *manager, char **ret);
+
+/* The verb "status": the same document, when the files of the devices are up to date. With "pods":
+ * true, "pods_failure", and "assigned" of resources (see assignments.h). With "after": N, not
+ * before its member "flushes" exceeds N, or 2 s have passed. */
+int status_request(struct request *request, json_t **ret_answer, struct error *error);

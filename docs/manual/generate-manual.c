@@ -3,10 +3,10 @@
  * Writes the manual of the configuration from the tables that the parser reads by, so that the two
  * cannot differ. The examples are files that the tests give to devplugd --check.
  */
-#include "config/config.h"
+#include "configuration/config.h"
 #include "docs/manual/examples.h"
-#include "drivers/driver.h"
-#include "drivers/template.h"
+#include "drivers/model/driver.h"
+#include "drivers/model/template.h"
 
 static const struct manual_format *arg_format;
 static const char *arg_examples;
@@ -20,6 +20,8 @@ static const char *const introduction[] = {
 	"`/run/devplugd.conf.d/*.conf` are read, each directory in lexical order. For `devplugd "
 	"-c FILE`, they are `FILE.d/*.conf`. The resources in a drop-in are added to those "
 	"before; its other keys override.",
+	"A line `@include \"FILE\"` stands for the content of that file. A relative path begins in "
+	"the directory of the file with this line, also in a file that is itself included.",
 	"Strings that are marked as templates may contain variables, see below.",
 	NULL,
 };
@@ -155,7 +157,7 @@ static int write_key(const struct option *option)
 
 /* --- tables --- */
 
-/* Whether all keys of the table have been said to be those of the other. */
+/* Whether all keys of the table are listed as those of the other. */
 static bool is_part_of(const struct option_table *table, const struct option_table *other)
 {
 	for (size_t i = 0; i < table->count; i++) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of the package in a booted system, as an administrator lives it: one step after the other.
 
-Usage: lifecycle.py TREE PACKAGES_FOLDER. A step that fails ends the run and shows the journal. Nothing here asserts
+Usage: lifecycle.py TREE PACKAGES_FOLDER HOSTILE_FOLDER. A step that fails ends the run and shows the journal. Nothing here asserts
 how fast something was; what was measured is printed.
 """
 import collections
@@ -57,6 +57,11 @@ def step(function):
     return function
 
 
+def check_security(machine, threshold):
+    says = machine.do("systemd-analyze", "security", "--no-pager", f"--threshold={threshold}", "devplugd.service")
+    print("  " + says.strip().splitlines()[-1])
+
+
 @step
 def installed_enabled_and_waiting(machine, packages):
     machine.before = machine.files()
@@ -65,6 +70,8 @@ def installed_enabled_and_waiting(machine, packages):
         with open(package, "rb") as file:
             subprocess.run(["nsenter", "-t", str(machine.init), "-a", "sh", "-c",
                             f"cat >/root/packages/{os.path.basename(package)}"], stdin=file, check=True)
+    machine.do("sh", "-c", "dpkg -i /root/packages/devplugd_*.deb")
+    check_security(machine, 20)
     machine.do("sh", "-c", "dpkg -i /root/packages/*.deb")
     check(machine.property("ActiveState") == "active", "it is not active after installation")
     check(machine.property("UnitFileState") == "enabled", "it is not enabled after installation")
@@ -73,8 +80,8 @@ def installed_enabled_and_waiting(machine, packages):
     machine.do("id", "devplugd")
     says = machine.do("systemd-analyze", "verify", "--man=no", "devplugd.service")
     check(not says, f"systemd-analyze verify: {says}")
-    says = machine.do("systemd-analyze", "security", "--no-pager", "--threshold=15", "devplugd.service")
-    print("  " + says.strip().splitlines()[-1])
+    # devplugd-dra needs the network.
+    check_security(machine, 21)
 
 
 @step
@@ -101,7 +108,7 @@ def resources_declared_by_a_reload(machine, packages):
 
 @step
 def children_have_no_privilege(machine, packages):
-    uid = machine.do("id", "-u", "devplugd").strip()
+    uids = {machine.do("id", "-u", "devplugd").strip(), "0"}
 
     def status(pid):
         text = machine.do("cat", f"/proc/{pid}/status")
@@ -110,7 +117,11 @@ def children_have_no_privilege(machine, packages):
     filters = int(status(machine.property("MainPID"))["Seccomp_filters"])
     for name, pid in machine.pids().items():
         fields = status(pid)
-        check(fields["Uid"].split() == [uid] * 4, f"{name}: Uid {fields['Uid']}")
+        uid = fields["Uid"].split()[0]
+        check(fields["Uid"].split() == [uid] * 4 and fields["Gid"].split() == [uid] * 4, f"{name}: Uid {fields['Uid']}")
+        check(uid not in uids, f"{name}: user {uid} is not its own")
+        check(fields["Groups"].strip() == "", f"{name}: groups {fields['Groups']}")
+        uids.add(uid)
         for key in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
             check(int(fields[key], 16) == 0, f"{name}: {key} {fields[key]}")
         check(fields["NoNewPrivs"] == "1", f"{name} may gain privileges")
@@ -172,6 +183,42 @@ def plugin_directory_removed_and_made_again(machine, packages):
 
 
 @step
+def kubelet_root_missing_replaced_and_elsewhere(machine, packages):
+    allowed = "/etc/systemd/system/devplugd.service.d/60-allow.conf"
+    registry = "/var/lib/k0s/kubelet/plugins_registry"
+    machine.do("systemctl", "stop", "kubelet", "devplugd")
+    machine.do("rm", "-rf", "/var/lib/kubelet")
+    machine.do("systemctl", "start", "devplugd")
+    machine.start_kubelet()
+    machine.allocatable(token=5, full=3, jail=1)
+    machine.do("systemctl", "stop", "kubelet")
+    machine.do("rm", "-rf", "/var/lib/kubelet")
+    # With the mode that a kubelet gives it.
+    machine.do("mkdir", "-m", "750", "/var/lib/kubelet")
+    machine.start_kubelet()
+    machine.allocatable(token=5, full=3, jail=1)
+    check(int(machine.property("NRestarts")) > 0, "it was not started with a new view")
+    # As with k0s.
+    before = machine.do("cat", CONFIG)
+    machine.configure(TOKEN % 2, more='kubelet = { root_dir = "/var/lib/k0s/kubelet"; registration = "watcher"; };\n')
+    machine.do("mkdir", "-p", registry)
+    machine.do("systemctl", "reload", "devplugd")
+    remedy = f'run "devplugctl allow {registry} && systemctl restart devplugd"'
+    until(lambda: remedy in machine.run("devplugctl", "explain", "vendor.example/token").stdout,
+          lambda: machine.run("devplugctl", "explain", "vendor.example/token").stdout)
+    check(remedy in machine.run("devplugd", "--check").stderr, "--check does not name the remedy")
+    machine.do("sh", "-c", f"devplugctl allow {registry} && systemctl restart devplugd")
+    until(lambda: machine.do("ls", registry), lambda: machine.run("devplugctl", "explain", "vendor.example/token").stdout)
+    machine.do("rm", allowed)
+    machine.do("rmdir", os.path.dirname(allowed))
+    machine.do("systemctl", "daemon-reload")
+    machine.write(CONFIG, before)
+    machine.do("systemctl", "restart", "devplugd")
+    machine.do("rm", "-rf", "/var/lib/k0s")
+    machine.allocatable(token=5, full=3, jail=1)
+
+
+@step
 def what_drivers_need_of_the_host(machine, packages):
     machine.write("/usr/local/bin/seats", SEATS, "755")
     machine.do("mknod", "-m", "600", "/dev/card0", "c", "1", "3")
@@ -226,14 +273,18 @@ def journal_has_fields(machine, packages):
 
 @step
 def root_for_the_resource_that_asks(machine, packages):
-    machine.do("mkdir", "-p", "/etc/systemd/system/devplugd.service.d")
-    machine.do("sh", "-c", "zcat -f /usr/share/doc/devplugd/examples/root.conf* "
-                           ">/etc/systemd/system/devplugd.service.d/root.conf")
-    machine.do("systemctl", "daemon-reload")
+    """Without a drop-in with the capabilities of the service, and with it with more."""
     machine.configure(TOKEN % 5, NODE, JAILED, AS_ROOT)
-    machine.do("systemctl", "restart", "devplugd")
+    machine.do("systemctl", "reload", "devplugd")
     machine.allocatable(token=5, full=3, jail=1, root=1)
     children_have_no_privilege_but(machine, "root")
+    machine.do("mkdir", "-p", "/etc/systemd/system/devplugd.service.d")
+    machine.do("sh", "-c", "cat /usr/share/doc/devplugd/examples/systemd/root.conf "
+                           ">/etc/systemd/system/devplugd.service.d/root.conf")
+    machine.do("systemctl", "daemon-reload")
+    machine.do("systemctl", "restart", "devplugd")
+    machine.allocatable(token=5, full=3, jail=1, root=1)
+    check(children_have_no_privilege_but(machine, "root") >> 21 & 1, "CAP_SYS_ADMIN does not reach the child of root")
     machine.configure(TOKEN % 5, NODE, JAILED)
     machine.do("rm", "-r", "/etc/systemd/system/devplugd.service.d")
     machine.do("systemctl", "daemon-reload")
@@ -242,11 +293,81 @@ def root_for_the_resource_that_asks(machine, packages):
 
 
 def children_have_no_privilege_but(machine, exception):
+    """Returns the capabilities of the exception."""
+    exceptional = 0
     for name, pid in machine.pids().items():
         fields = machine.do("sh", "-c", f"grep -E '^(Uid|CapEff)' /proc/{pid}/status").split()
-        root = fields[1] == "0"
+        root, capabilities = fields[1] == "0", int(fields[-1], 16)
         check(root == (name == exception), f"{name}: {fields}")
-        check(root or int(fields[-1], 16) == 0, f"{name}: {fields}")
+        check(root or capabilities == 0, f"{name}: {fields}")
+        if name == exception:
+            exceptional = capabilities
+    return exceptional
+
+
+# What takes its place beside devplugd, and what it is told (tests/sandbox/hostile-child.c).
+HOSTILE = "/usr/sbin/devplugd-plugin"
+TOLD = "/usr/sbin/hostile"
+EVIL = """{ name = "vendor.example/evil"; driver = "static"; match = ( { count = 1; } ); }"""
+# Kinds of attack, and what the journal has once for each.
+ATTACKS = (("touch", "possible: -"), ("linger", "the child sent a malformed message"),
+           ("claims", "the child sent claims that are not valid"))
+
+
+def attack(machine, unit, kind, logged, start):
+    """One kind, by the unit or as root. Nobody but the attacker notices."""
+    real = machine.do("sh", "-c", "ls /usr/libexec/devplugd/devplugd-plugin /usr/lib/devplugd/devplugd-plugin 2>/dev/null || "
+                      "dpkg -L devplugd | grep '/devplugd-plugin$'").split()[0]
+    machine.write(TOLD, f"{real}\n{kind}\n/run/devplugd\n/var/run/cdi\n")
+    cursor = machine.do("journalctl", "-n", "0", "--show-cursor", "-q").split("cursor:")[-1].strip()
+    machine.do(*start)
+    machine.allocatable(token=5, card=1)
+    before = machine.pids()
+
+    def count(words):
+        messages = [r["MESSAGE"] for r in machine.journal("-u", unit, "--after-cursor", cursor)]
+        return len([m for m in messages if isinstance(m, str) and words in m and "last log line" not in m])
+
+    until(lambda: count(logged) > 0, lambda: f"{kind}: the journal to have \"{logged}\"")
+    check(count("possible:") == count("possible: -"), f"{kind}: something was possible")
+    machine.do("devplugctl", "reload")
+    machine.run("systemctl", "stop", unit)
+    attempts, records = count("attempt: " + kind), count(logged)
+    # The last attempt may have been cut off by the stop.
+    check(attempts - records in (0, 1), f"{kind}: {attempts} attempts, {records} records")
+    after = {name: pid for name, pid in before.items() if name != "evil"}
+    check(after.keys() >= {"token", "card"}, f"processes: {before}")
+    print(f"  {unit}, {kind}: {attempts} attempts, each logged once")
+
+
+@step
+def a_hostile_child_gains_nothing(machine, packages):
+    """As the unit starts it and as root, with Landlock and without."""
+    for name, place in (("devplugd-hostile-child", HOSTILE), ("devplugd-without-landlock", "/usr/local/bin/without-landlock")):
+        with open(os.path.join(machine.hostile, name), "rb") as file:
+            subprocess.run(["nsenter", "-t", str(machine.init), "-a", "sh", "-c", f"cat >{place} && chmod 755 {place}"],
+                           stdin=file, check=True)
+    machine.do("mknod", "-m", "600", "/dev/card0", "c", "1", "3")
+    machine.configure(TOKEN % 5, CARD, EVIL)
+    machine.do("systemctl", "stop", "devplugd")
+    dropin = "/etc/systemd/system/devplugd.service.d"
+    machine.do("mkdir", "-p", dropin)
+    for without in ([], ["/usr/local/bin/without-landlock"]):
+        command = " ".join([*without, "/usr/sbin/devplugd"])
+        machine.write(f"{dropin}/hostile.conf", f"[Service]\nExecStart=\nExecStart={command}\n")
+        machine.do("systemctl", "daemon-reload")
+        for kind, logged in ATTACKS:
+            attack(machine, "devplugd", kind, logged, ["systemctl", "start", "devplugd"])
+            attack(machine, "devplugd-as-root", kind, logged,
+                   ["systemd-run", "--unit=devplugd-as-root", "--service-type=notify", "--property=RuntimeDirectory=devplugd",
+                    *without, "/usr/sbin/devplugd"])
+    lacks = [r for r in machine.journal("-u", "devplugd") if "this kernel has no Landlock" in str(r["MESSAGE"])]
+    check(len(lacks) == len(ATTACKS), f"{len(lacks)} notices that Landlock is missing")
+    machine.do("rm", "-r", dropin, HOSTILE, TOLD, "/usr/local/bin/without-landlock", "/dev/card0")
+    machine.do("systemctl", "daemon-reload")
+    machine.configure(TOKEN % 5, NODE, JAILED)
+    machine.do("systemctl", "start", "devplugd")
+    machine.allocatable(token=5, full=3, jail=1)
 
 
 class Load(threading.Thread):
@@ -307,7 +428,7 @@ def removed_then_purged(machine, packages):
     machine.configure(TOKEN % 5, CARD)
     machine.do("systemctl", "reload", "devplugd")
     machine.allocatable(token=5, card=1)
-    machine.do("dpkg", "-r", "devplugd")
+    machine.do("dpkg", "-r", "devplugd-dra", "devplugd-exporter", "devplugd")
     check(machine.run("systemctl", "is-active", "devplugd").stdout.strip() != "active", "it runs after removal")
     sockets = machine.do("ls", PLUGINS).split()
     check(not [s for s in sockets if s.startswith("devplugd")], f"sockets left: {sockets}")
@@ -317,7 +438,7 @@ def removed_then_purged(machine, packages):
     machine.do("rm", "-rf", "/var/lib/kubelet/pods", "/root/packages", "/usr/local/bin/jail", "/run/devplug-kubelet",
                "/etc/systemd/system/kubelet.service")
     machine.do("sh", "-c", "rm -f /var/lib/kubelet/device-plugins/*")
-    machine.do("dpkg", "-P", "devplugd", "devplug-kubelet")
+    machine.do("dpkg", "-P", "devplugd-dra", "devplugd-exporter", "devplugd", "devplug-kubelet")
     # Users stay, by policy: their number may own files anywhere.
     users = {f"/etc/{name}{suffix}" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid")
              for suffix in ("", "-")} | {"/etc/.pwd.lock"}
@@ -326,10 +447,11 @@ def removed_then_purged(machine, packages):
 
 
 def main():
-    tree, folder = sys.argv[1:]
+    tree, folder, hostile = sys.argv[1:]
     packages = sorted(p for p in glob.glob(os.path.join(folder, "*.deb")) if "dbgsym" not in p)
 
     def story(machine):
+        machine.hostile = hostile
         for function in steps:
             print(function.__name__.replace("_", " "), flush=True)
             function(machine, packages)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pod of the DaemonSet, run by podman: it serves this host's devices with what the manifest allows it.
+"""The pod of the DaemonSet with its metrics, run by podman: it serves this host's devices with what the manifest allows it.
 
 Usage: pod.py BIN_FOLDER WORK_FOLDER IMAGE. Of the manifest only the places change that the host has but once: the
 plugin directory and the state. Exit status 77: podman cannot run containers here.
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import yaml
 
@@ -18,6 +19,9 @@ from waiting import Failure, check, until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BASE = os.path.join(HERE, "../container/base")
+METRICS = os.path.join(HERE, "../container/components/metrics")
+# Unpacked, with its base.
+IMAGE_MAX = 100e6
 
 RESOURCES = """resources = (
     { name = "vendor.example/full"; driver = "path"; match = "/dev/full"; share = { replicas = %d; };
@@ -68,18 +72,22 @@ class Pod:
                               capture_output=True, text=True)
 
     def start(self):
-        self.kubelet = subprocess.Popen(
-            [os.path.join(self.bin, "devplug-kubelet"), "run", "--plugin-dir", self.plugins, "--state-dir",
-             self.scratch + "/kubelet"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.events = os.path.join(self.scratch, "events")
+        with open(self.events, "w") as file:
+            self.kubelet = subprocess.Popen(
+                [os.path.join(self.bin, "devplug-kubelet"), "run", "--json", "--plugin-dir", self.plugins, "--state-dir",
+                 self.scratch + "/kubelet"], stdout=file, stderr=subprocess.DEVNULL)
         with open(os.path.join(BASE, "daemonset.yaml")) as file:
             pod, self.probes = pod_of(yaml.safe_load(file), self.image, self.scratch)
+        with open(os.path.join(METRICS, "metrics.conf")) as file:
+            metrics = file.read()
         volume = next(v for v in pod["spec"]["volumes"] if "configMap" in v)["configMap"]["name"]
         configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": volume},
-                         "data": {"resources.conf": RESOURCES % 3}}
-        path = os.path.join(self.scratch, "pod.yaml")
-        with open(path, "w") as file:
+                         "data": {"resources.conf": RESOURCES % 3, "metrics.conf": metrics}}
+        self.manifest = os.path.join(self.scratch, "pod.yaml")
+        with open(self.manifest, "w") as file:
             yaml.safe_dump_all([configuration, pod], file)
-        self.do("play", "kube", "--network", "none", path)
+        self.do("play", "kube", "--network", "none", self.manifest)
         self.configuration = os.path.join(
             self.do("volume", "inspect", "--format", "{{.Mountpoint}}", volume).strip(), "resources.conf")
 
@@ -143,19 +151,59 @@ def children_have_no_privilege(pod):
     """And the probe of one of them, which is healthy, has tried."""
     pids = pod.pids()
     check(len(pids) == 3, f"processes: {pids}")
+    users = []
     for name, pid in pids.items():
         with open(f"/proc/{pid}/status") as file:
             fields = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
-        check(fields["Uid"].split() == ["65534"] * 4, f"{name}: Uid {fields['Uid']}")
+        users.append(set(fields["Uid"].split()))
+        check(len(users[-1]) == 1 and 60706 <= int(min(users[-1])) <= 65519, f"{name}: Uid {fields['Uid']}")
         check(all(int(fields[key], 16) == 0 for key in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")),
               f"{name} has capabilities")
         check((fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2"), f"{name}: {fields['NoNewPrivs']}, {fields['Seccomp']}")
+    check(len(set.union(*users)) == len(pids), f"users of the processes: {users}")
 
 
 @step
 def probes_of_the_manifest(pod):
+    """They pass, and fail while the daemon is stuck."""
     for command in pod.probes:
         pod.do("exec", "devplugd-devplugd", *command)
+    daemon = int(pod.do("inspect", "--format", "{{.State.Pid}}", "devplugd-devplugd"))
+    os.kill(daemon, signal.SIGSTOP)
+    for command in pod.probes:
+        check(pod.podman("exec", "devplugd-devplugd", *command).returncode != 0, f"{command} passes for a daemon that hangs")
+    os.kill(daemon, signal.SIGCONT)
+    for command in pod.probes:
+        until(lambda: pod.podman("exec", "devplugd-devplugd", *command).returncode == 0, f"{command} to pass")
+
+
+@step
+def the_image_is_small(pod):
+    size = int(pod.do("image", "inspect", "--format", "{{.Size}}", pod.image))
+    print(f"  {size / 1e6:.0f} MB unpacked")
+    check(size <= IMAGE_MAX, f"the image has {size / 1e6:.0f} MB")
+
+
+@step
+def looks_at_the_host(pod):
+    """With what is mounted of it: /dev/fuse or /dev/kvm, where there are such."""
+    found = pod.devplugctl("discover")
+    check(found.returncode == 0, found.stderr)
+    for preset in ("fuse", "kvm"):
+        check((f'preset = "{preset}"' in found.stdout) == os.path.exists("/dev/" + preset), found.stdout)
+    shown = pod.devplugctl("preview", "vendor.example/full")
+    check(shown.returncode == 0 and "/dev/full" in shown.stdout, shown.stdout + shown.stderr)
+
+
+@step
+def metrics(pod):
+    """Of the exporter, from the pod's network."""
+    pid = pod.do("inspect", "--format", "{{.State.Pid}}", "devplugd-devplugd").strip()
+    text = until(lambda: subprocess.run(
+        ["nsenter", "-t", pid, "-n", sys.executable, "-c", "import urllib.request as r; "
+         "print(r.urlopen('http://127.0.0.1:10970/metrics').read().decode())"], capture_output=True, text=True).stdout,
+        lambda: "metrics: " + pod.log())
+    check('devplugd_device_healthy{resource="vendor.example/token"' in text, text)
 
 
 @step
@@ -193,6 +241,30 @@ def restarted(pod):
     until(lambda: pod.do("inspect", "--format", "{{.State.Pid}}", "devplugd-devplugd").strip() not in ("0", before.strip()),
           lambda: "the container to be restarted: " + pod.podman("ps", "-a", "--pod").stdout)
     pod.allocatable(full=5, token=2)
+
+
+@step
+def replaced(pod):
+    """As a DaemonSet does it when its template changes: the new pod is created when the old one has ended."""
+    def events():
+        with open(pod.events) as file:
+            return [json.loads(line) for line in file]
+
+    before = len(events())
+    started = time.monotonic()
+    pod.do("stop", "-t", "15", "devplugd-devplugd")
+    ended = time.monotonic()
+    pod.do("pod", "rm", "-f", "-t", "0", "devplugd")
+    pod.do("volume", "rm", "devplugd")
+    removed = time.monotonic()
+    pod.do("play", "kube", "--network", "none", pod.manifest)
+    created = time.monotonic()
+    pod.allocatable(full=3, token=2, zero=1)
+    back = time.monotonic()
+    news = [e for e in events()[before:] if e.get("event") == "registered"]
+    check(sorted(e["resource"] for e in news) == ["vendor.example/" + name for name in ("full", "token", "zero")], f"{news}")
+    print(f"  {back - started:.1f} s without devices: {ended - started:.1f} s until the daemon has ended, {removed - ended:.1f} s and "
+          f"{created - removed:.1f} s until podman has removed the pod and created another, {back - created:.1f} s until all is back")
 
 
 @step

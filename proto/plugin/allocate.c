@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each call keeps the offer it came with, so a reload meanwhile changes nothing about it. What
- * devices a container is given is built when all programs have answered, or not at all.
+ * Each call keeps the offer it came with, so a reload meanwhile does not affect it. The container's
+ * devices are built when all programs have answered, or not at all.
  */
 #include "proto/plugin/allocate.h"
 
+#include "common/counters.h"
 #include "common/log.h"
-#include "drivers/allocation-inquiry.h"
+#include "drivers/allocation/allocation-inquiry.h"
 #include "proto/plugin/response.h"
 
 struct allocate {
@@ -21,7 +22,7 @@ struct allocate {
 	struct inquiry **inquiries;              /* for each container of the request */
 	size_t n_open;                           /* of them, not answered */
 	uint64_t since;                          /* CLOCK_MONOTONIC microseconds */
-	bool running;
+	bool running, answered;
 };
 
 struct cancel_letter {
@@ -50,9 +51,38 @@ static struct allocate *allocate_free(struct allocate *allocate)
 	free(allocate);
 	return NULL;
 }
+
+static int add_pending(const struct allocate *allocate, struct bookings *pending)
+{
+	const V1beta1__AllocateRequest *request = allocate->request;
+	int r = 0;
+
+	for (size_t i = 0; i < request->n_container_requests && r >= 0; i++)
+		r = snapshot_add_bookings(allocate->offer->snapshot,
+			(const char *const *)request->container_requests[i]->devices_ids,
+			request->container_requests[i]->n_devices_ids, 0, pending);
+	return r;
+}
+
+/* After every change of the list of calls. */
+static void report_pending(const struct allocates *allocates)
+{
+	_cleanup_bookings_ struct bookings *pending = NULL;
+	int r = 0;
+
+	if (allocates->first)
+		r = bookings_new(&pending);
+	for (const struct allocate *a = allocates->first; a && r >= 0; a = a->next)
+		r = add_pending(a, pending);
+	if (pending && r >= 0)
+		r = bookings_sort(pending);
+	if (r >= 0)
+		allocates->on_pending(pending, allocates->userdata);
+}
+
 static void refuse(struct allocate *allocate, const struct error *error)
 {
-	response_refuse(TAKE_PTR(allocate->call), error);
+	response_refuse(TAKE_PTR(allocate->call), allocate->request, error);
 }
 
 static void answer(struct allocate *allocate)
@@ -74,11 +104,12 @@ static void answer(struct allocate *allocate)
 		refuse(allocate, &error);
 		return;
 	}
-	rpc_reply(TAKE_PTR(allocate->call), reply, size);
 	for (size_t i = 0; i < n; i++)
 		allocates->on_allocated(
 			(const char *const *)request->container_requests[i]->devices_ids,
 			request->container_requests[i]->n_devices_ids, allocates->userdata);
+	rpc_reply(TAKE_PTR(allocate->call), reply, size);
+	allocate->answered = true;
 }
 
 static void start_waiting(struct allocates *allocates);
@@ -88,6 +119,7 @@ static void end(struct allocate *allocate)
 {
 	struct allocates *allocates = allocate->allocates;
 
+	counters_add_allocation(allocate->answered, now_usec(CLOCK_MONOTONIC) - allocate->since);
 	for (struct allocate **a = &allocates->first; *a; a = &(*a)->next)
 		if (*a == allocate) {
 			*a = allocate->next;
@@ -95,6 +127,7 @@ static void end(struct allocate *allocate)
 		}
 	allocates->n_running -= allocate->running;
 	(void)allocate_free(allocate);
+	report_pending(allocates);
 }
 
 static void on_answers(int status, const struct error *error, void *userdata)
@@ -115,13 +148,13 @@ static void on_answers(int status, const struct error *error, void *userdata)
 static int ask(struct allocate *allocate, struct error *error)
 {
 	const V1beta1__AllocateRequest *request = allocate->request;
-	const struct declaration *declaration = allocate->offer->edition->declaration;
+	const struct declaration *declaration = allocate->offer->applied_config->declaration;
 	int r;
 
 	allocate->inquiries = calloc(request->n_container_requests, sizeof(*allocate->inquiries));
 	if (!allocate->inquiries)
 		return error_set(error, -ENOMEM, "out of memory");
-	/* All are looked at before any program runs. */
+	/* All are checked before any program runs. */
 	for (size_t i = 0; i < request->n_container_requests; i++) {
 		const V1beta1__ContainerAllocateRequest *container = request->container_requests[i];
 
@@ -186,6 +219,7 @@ static void deliver_allocate(struct letter *base, void *userdata)
 		last = &(*last)->next;
 	*last = allocate;
 	allocate->since = now_usec(CLOCK_MONOTONIC);
+	report_pending(allocates);
 	start_waiting(allocates);
 }
 
@@ -204,12 +238,12 @@ void allocate_post(struct allocates *allocates, struct mailbox *mailbox, struct 
 		atomic_fetch_sub(&allocates->n_bytes, size);
 		if (too_many)
 			(void)error_set(&error, -EBUSY,
-				"programs of %s are being asked for %zu other containers: let the "
-				"pod be created again later",
-				offer->edition->declaration->name, n_calls);
+				"programs of %s are running for %zu other containers: create the pod again later",
+				offer->applied_config->declaration->name, n_calls);
 		else
 			(void)error_set(&error, -ENOMEM, "out of memory");
-		response_refuse(call, &error);
+		counters_add_allocation(false, 0);
+		response_refuse(call, (const void *)request->base, &error);
 		return;
 	}
 	*allocate = (struct allocate){
@@ -229,7 +263,7 @@ static void cancel(struct allocates *allocates, const struct rpc_call *call)
 {
 	for (struct allocate *a = allocates->first; a; a = a->next)
 		if (a->call == call) {
-			log_info("the kubelet gave up an allocation; its programs are ended");
+			log_info("the kubelet cancelled an allocation; its programs are killed");
 			rpc_fail(TAKE_PTR(a->call), RPC_CANCELLED, "cancelled");
 			end(a);
 			start_waiting(allocates);

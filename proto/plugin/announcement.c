@@ -9,7 +9,7 @@
 
 #include "pluginregistration.pb-c.h"
 #include "proto/message.h"
-#include "proto/methods.h"
+#include "proto/plugin/api-version.h"
 
 #define PLUGIN_TYPE "DevicePlugin"
 
@@ -59,7 +59,6 @@ struct announcement *announcement_free(struct announcement *announcement)
 int announcement_set(struct announcement *announcement, const char *resource, const char *endpoint)
 {
 	Pluginregistration__PluginInfo info = PLUGINREGISTRATION__PLUGIN_INFO__INIT;
-	char *versions[] = { (char *)(uintptr_t)DEVICE_PLUGIN_VERSION };
 	_cleanup_free_ uint8_t *data = NULL;
 	uint8_t *old;
 	size_t size = 0;
@@ -69,8 +68,9 @@ int announcement_set(struct announcement *announcement, const char *resource, co
 		info.type = (char *)(uintptr_t)PLUGIN_TYPE;
 		info.name = (char *)(uintptr_t)resource;
 		info.endpoint = (char *)(uintptr_t)endpoint;
-		info.supported_versions = versions;
-		info.n_supported_versions = ARRAY_SIZE(versions);
+		info.supported_versions = (char **)(uintptr_t)api_versions;
+		while (api_versions[info.n_supported_versions])
+			info.n_supported_versions++;
 		r = message_pack(&info.base, &data, &size);
 		if (r < 0)
 			return r;
@@ -95,8 +95,7 @@ void announcement_get_info(struct announcement *announcement, struct rpc_call *c
 	(void)pthread_mutex_unlock(&announcement->lock);
 	if (!known)
 		rpc_fail(call, RPC_FAILED_PRECONDITION,
-			"this socket is not for the plugin watcher: the resource registers by a "
-			"call on kubelet.sock");
+			"this socket is not for the plugin watcher: the resource registers through kubelet.sock");
 }
 
 static void deliver_verdict(struct letter *base, void *userdata)
@@ -119,11 +118,11 @@ void announcement_take_verdict(
 	struct verdict_letter *letter;
 
 	if (!status) {
-		rpc_fail(call, RPC_INVALID_ARGUMENT, "the request is not a message of this method");
+		rpc_fail(call, RPC_INVALID_ARGUMENT, "the request is not valid for this method");
 		return;
 	}
 	letter = malloc(sizeof(*letter));
-	/* The kubelet takes back what it could not tell, and tries again. */
+	/* The kubelet reverts what it could not report, and tries again. */
 	if (!letter) {
 		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
 		return;

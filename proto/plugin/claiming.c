@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Health does not change what hardware is there, so only a device that comes, goes or is another
- * than before has a new text made, and only a text that differs is sent.
+ * Health does not change the hardware, so a new text is made only when a device is added, removed
+ * or replaced, and sent only if it differs.
  */
 #include "proto/plugin/claiming.h"
 
 #include "common/log.h"
 #include "common/sealed.h"
-#include "drivers/claims.h"
+#include "drivers/inventory/claims.h"
 #include "proto/plugin/plugin.h"
 
 /* Of an answer. */
@@ -23,8 +23,8 @@ static int send_claims(struct plugin *plugin, const char *text)
 	if (r < 0)
 		return r;
 	message.fds[0] = r;
-	message.session = ++plugin->claiming.number;
-	plugin_tell(plugin, &message);
+	message.number = ++plugin->claiming.number;
+	plugin_send(plugin, &message);
 	return 0;
 }
 
@@ -34,7 +34,7 @@ static int propose(struct plugin *plugin, struct snapshot *snapshot)
 	_cleanup_free_ char *text = NULL;
 	int r;
 
-	r = claims_text(snapshot, declaration_root(plugin->edition->declaration), &text);
+	r = claims_text(snapshot, declaration_root(plugin->applied_config->declaration), &text);
 	if (r < 0)
 		return r;
 	if (!claiming->text || !streq(claiming->text, text)) {
@@ -50,12 +50,12 @@ static int propose(struct plugin *plugin, struct snapshot *snapshot)
 	return 0;
 }
 
-/* Says the same only once. */
+/* Logs the same only once. */
 static void note(struct claiming *claiming, int r)
 {
 	if (r < 0 && !claiming->failed)
-		log_error("the supervisor cannot be asked whose the devices are: %s; until it can, "
-			  "those that are new are offered even if another resource offers them",
+		log_error(
+			"cannot ask the supervisor for the owners of devices: %s; until then, new devices are offered even if another resource offers them",
 			strerror(-r));
 	claiming->failed = r < 0;
 }
@@ -112,7 +112,7 @@ int claiming_answered(struct plugin *plugin, const struct control_message *messa
 	int r;
 
 	/* Of what has changed meanwhile. */
-	if (message->session != claiming->number)
+	if (message->number != claiming->number)
 		return 0;
 	r = read_owners(message, &owners);
 	if (r >= 0) {
@@ -121,7 +121,14 @@ int claiming_answered(struct plugin *plugin, const struct control_message *messa
 		r = inventory_set_owners(plugin->inventory, owners);
 	}
 	if (r < 0) {
-		log_error("it cannot be learned whose the devices are: %s", strerror(-r));
+		log_error(
+			"cannot determine the owners of devices: %s; next automatic retry in 10 s",
+			strerror(-r));
+		/* The supervisor answers new claims only. */
+		claiming->snapshot = snapshot_unref(claiming->snapshot);
+		free(claiming->text);
+		claiming->text = NULL;
+		try_again(plugin);
 		return 0;
 	}
 	claiming->waiting = false;

@@ -2,12 +2,12 @@
 #pragma once
 
 /*
- * Telling the supervisor what hardware is behind the devices, and learning from it which of them
- * belong to another resource, before they are offered. See drivers/claims.h.
+ * Inside of plugin: sends the supervisor the claims of the devices, and receives which devices
+ * belong to another resource, before they are offered. See drivers/inventory/claims.h.
  */
 
 #include "common/control.h"
-#include "drivers/inventory.h"
+#include "drivers/inventory/inventory.h"
 
 struct plugin;
 
@@ -21,14 +21,14 @@ struct claiming {
 	sd_event_source *retry;
 };
 
-/* Sends what is behind the devices of the snapshot, unless it was sent. Returns 1 if the answer has
- * to be waited for, or 0. */
+/* Sends the claims of the snapshot's devices, unless they were sent. Returns 1 if the answer has to
+ * be waited for, or 0. */
 int claiming_propose(struct plugin *plugin, struct snapshot *snapshot);
 
-/* The supervisor's answer, or news. Returns 1 if there is something to be offered. */
+/* Takes the supervisor's answer, or an update. Returns 1 if there are devices to offer. */
 int claiming_answered(struct plugin *plugin, const struct control_message *message);
 
-/* A new inventory is in force: tells it what is known. */
+/* A new inventory is in force: passes the known owners to it. */
 void claiming_renew(struct plugin *plugin);
 
 void claiming_done(struct claiming *claiming);

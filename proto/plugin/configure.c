@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Putting a configuration into force. The new state is built completely beside the old one and
- * replaces it only when it works, so a refusal costs nothing, and the kubelet sees at most one new
- * list.
+ * Applies a configuration. The new state is built completely beside the old one and replaces it
+ * only when it works, so a refusal costs nothing, and the kubelet gets at most one new list.
  */
-#include <malloc.h>
 #include <sys/stat.h>
 
+#include "common/child-sandbox.h"
 #include "common/log.h"
-#include "config/text.h"
-#include "proto/plugin/changes.h"
+#include "configuration/libconfig-text.h"
+#include "proto/plugin/log-changes.h"
 #include "proto/plugin/plugin.h"
 
 #define CONFIGURATION_MAX (4U << 20)
@@ -21,7 +20,7 @@ static int read_text(int fd, char **ret, struct error *error)
 	ssize_t n;
 
 	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > CONFIGURATION_MAX)
-		return error_set(error, -EBADMSG, "the configuration did not arrive");
+		return error_set(error, -EBADMSG, "the configuration was not received");
 	text = malloc((size_t)st.st_size + 1);
 	if (!text)
 		return error_set(error, -ENOMEM, "out of memory");
@@ -33,7 +32,7 @@ static int read_text(int fd, char **ret, struct error *error)
 	return 0;
 }
 
-static int load(int fd, struct edition **ret, struct error *error)
+static int load(int fd, struct applied_config **ret, struct error *error)
 {
 	_cleanup_free_ char *text = NULL;
 	_cleanup_config_ struct config *config = NULL;
@@ -50,7 +49,7 @@ static int load(int fd, struct edition **ret, struct error *error)
 	report_done(&report);
 	if (r < 0)
 		return r;
-	r = edition_new(config, ret);
+	r = applied_config_new(config, ret);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	TAKE_PTR(config);
@@ -63,10 +62,10 @@ static int offer(struct plugin *plugin, struct snapshot *snapshot)
 	_cleanup_offer_ struct offer *new_offer = NULL;
 	int r;
 
-	r = offer_new(plugin->edition, snapshot, &new_offer);
+	r = offer_new(plugin->applied_config, snapshot, &new_offer);
 	if (r < 0)
 		return r;
-	if (plugin->edition->declaration->cdi_spec.kind && plugin->publishing.made) {
+	if (plugin->applied_config->declaration->cdi_spec.kind && plugin->publishing.made) {
 		r = offer_use_cdi(new_offer, &plugin->publishing.left_out);
 		if (r < 0)
 			return r;
@@ -74,34 +73,34 @@ static int offer(struct plugin *plugin, struct snapshot *snapshot)
 	return service_offer(plugin->service, new_offer);
 }
 
-static void tell_ready(struct plugin *plugin)
+static void report_ready(struct plugin *plugin)
 {
 	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_READY);
 
 	if (plugin->ready_owed)
-		plugin_tell(plugin, &message);
+		plugin_send(plugin, &message);
 	plugin->ready_owed = false;
 }
 
 /* Logs what differs from what was logged last. */
 static void say_changes(struct plugin *plugin, struct snapshot *snapshot)
 {
-	changes_log(plugin->said, snapshot);
-	snapshot_unref(plugin->said);
-	plugin->said = snapshot_ref(snapshot);
+	changes_log(plugin->logged, snapshot);
+	snapshot_unref(plugin->logged);
+	plugin->logged = snapshot_ref(snapshot);
 }
 
-/* Somebody has to find out when they may be forgotten. */
-static void tell_gone(struct plugin *plugin, const struct snapshot *snapshot)
+/* The supervisor has to find out when they may leave the list. */
+static void report_gone(struct plugin *plugin, const struct snapshot *snapshot)
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_GONE);
 
 	for (size_t i = 0; i < snapshot->n_units; i++)
 		message.devices += !snapshot->units[i].present || snapshot->units[i].may_be_gone;
-	if (message.devices == plugin->gone_told)
+	if (message.devices == plugin->gone_reported)
 		return;
-	plugin->gone_told = message.devices;
-	plugin_tell(plugin, &message);
+	plugin->gone_reported = message.devices;
+	plugin_send(plugin, &message);
 }
 
 void plugin_offer(struct plugin *plugin)
@@ -116,13 +115,13 @@ void plugin_offer(struct plugin *plugin)
 	r = offer(plugin, snapshot);
 	if (r < 0) {
 		log_error(
-			"a change of devices cannot be told to the kubelet: %s; the last list stays",
-			r == -E2BIG ? "the list would pass 4 MiB" : strerror(-r));
+			"cannot send a change of devices to the kubelet: %s; the last list stays in use",
+			r == -E2BIG ? "the list would exceed 4 MiB" : strerror(-r));
 		return;
 	}
 	plugin->offered = true;
-	tell_ready(plugin);
-	tell_gone(plugin, snapshot);
+	report_ready(plugin);
+	report_gone(plugin, snapshot);
 	say_changes(plugin, snapshot);
 }
 
@@ -137,8 +136,8 @@ static void on_inventory_changed(struct inventory *inventory, void *userdata)
 	plugin_report(plugin);
 }
 
-/* What the declaration looks for, and where. */
-static char *sought_text(const struct declaration *declaration)
+/* The keys of the declaration that select devices, and the root. */
+static char *match_text(const struct declaration *declaration)
 {
 	char *text = NULL;
 	size_t size;
@@ -157,17 +156,17 @@ static char *sought_text(const struct declaration *declaration)
 	return text;
 }
 
-/* Whether both look for the same devices: then one that has vanished may come back. */
-static bool same_sought(const struct declaration *a, const struct declaration *b)
+/* Whether both select the same devices: then a removed one may come back. */
+static bool same_match_fingerprint(const struct declaration *a, const struct declaration *b)
 {
-	_cleanup_free_ char *a_text = sought_text(a), *b_text = sought_text(b);
+	_cleanup_free_ char *a_text = match_text(a), *b_text = match_text(b);
 
 	return a_text && b_text && streq(a_text, b_text);
 }
 
-uint64_t plugin_sought(const struct declaration *declaration)
+uint64_t plugin_match_fingerprint(const struct declaration *declaration)
 {
-	_cleanup_free_ char *text = sought_text(declaration);
+	_cleanup_free_ char *text = match_text(declaration);
 
 	return text ? hash_string(text) : 0;
 }
@@ -175,22 +174,22 @@ uint64_t plugin_sought(const struct declaration *declaration)
 /* Without memory, or with one that cannot be read, devices are probed like new ones. */
 static int recall(struct inventory *inventory, const struct declaration *declaration, int fd)
 {
-	struct memory *memory;
-	uint64_t sought;
-	int r = memory_read(fd, &memory);
+	struct saved_state *saved;
+	uint64_t match_fingerprint;
+	int r = saved_state_read(fd, &saved);
 
 	if (r < 0) {
 		if (r != -ESTALE)
 			log_warning(
-				"what was known of the devices' health cannot be read: %s; they "
-				"are probed anew",
+				"cannot read the saved health state: %s; the devices are probed "
+				"again",
 				strerror(-r));
 		return 0;
 	}
-	sought = memory->sought;
-	inventory_recall(inventory, memory);
-	return sought != 0 && sought == plugin_sought(declaration)
-		? inventory_recall_list(inventory)
+	match_fingerprint = saved->match_fingerprint;
+	inventory_restore(inventory, saved);
+	return match_fingerprint != 0 && match_fingerprint == plugin_match_fingerprint(declaration)
+		? inventory_restore_list(inventory)
 		: 0;
 }
 
@@ -210,29 +209,47 @@ static int check_root(const struct declaration *declaration, struct error *error
 	return 0;
 }
 
-static int configure(struct plugin *plugin, int fd, int memory_fd, struct error *error)
+/* Once, before gRPC has threads. A process whose resource is to run programs later is replaced. */
+static int confine(
+	const struct plugin *plugin, const struct declaration *declaration, struct error *error)
 {
-	_cleanup_(edition_unrefp) struct edition *edition = NULL;
+	int r;
+
+	if (plugin->service || geteuid() == 0 || declaration_runs_programs(declaration))
+		return 0;
+	r = sandbox_give_up_programs(false);
+	return r < 0 ? error_set(error, r, "cannot set up the sandbox: %s", strerror(-r)) : 0;
+}
+
+static int configure(struct plugin *plugin, int fd, int saved_state_fd, struct error *error)
+{
+	_cleanup_(applied_config_unrefp) struct applied_config *applied_config = NULL;
 	_cleanup_(inventory_freep) struct inventory *inventory = NULL;
 	int r;
 
-	r = load(fd, &edition, error);
+	r = load(fd, &applied_config, error);
 	if (r < 0)
 		return r;
-	r = check_root(edition->declaration, error);
+	r = confine(plugin, applied_config->declaration, error);
+	if (r >= 0)
+		r = check_root(applied_config->declaration, error);
 	if (r < 0)
 		return r;
-	r = inventory_new(plugin->event, edition->declaration,
-		declaration_root(edition->declaration), on_inventory_changed, plugin, &inventory);
+	r = inventory_new(plugin->event, applied_config->declaration,
+		declaration_root(applied_config->declaration), on_inventory_changed, plugin,
+		&inventory);
 	if (r < 0)
 		return error_set(error, r, "cannot watch for devices: %s", strerror(-r));
 	if (plugin->inventory) {
 		r = inventory_inherit(inventory, plugin->inventory,
-			same_sought(edition->declaration, plugin->edition->declaration));
-	} else if (memory_fd >= 0) {
-		plugin->remembers = true;
-		r = recall(inventory, edition->declaration, memory_fd);
+			same_match_fingerprint(
+				applied_config->declaration, plugin->applied_config->declaration));
+	} else if (saved_state_fd >= 0) {
+		plugin->saves_state = true;
+		r = recall(inventory, applied_config->declaration, saved_state_fd);
 	}
+	if (r >= 0 && !plugin->inventory)
+		r = inventory_set_booked(inventory, plugin->booked, 0, 0);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	r = inventory_start(inventory, error);
@@ -244,35 +261,34 @@ static int configure(struct plugin *plugin, int fd, int memory_fd, struct error 
 			return error_set(error, r, "cannot start gRPC: %s", strerror(-r));
 	}
 	inventory_free(plugin->inventory);
-	edition_unref(plugin->edition);
+	applied_config_unref(plugin->applied_config);
 	plugin->inventory = TAKE_PTR(inventory);
-	plugin->edition = TAKE_PTR(edition);
+	plugin->applied_config = TAKE_PTR(applied_config);
 	claiming_renew(plugin);
 	return 0;
 }
 
-void plugin_configure(struct plugin *plugin, int fd, int memory_fd)
+void plugin_configure(struct plugin *plugin, int fd, int saved_state_fd)
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_REFUSED);
 	struct error error = {};
 
-	if (configure(plugin, fd, memory_fd, &error) < 0) {
+	if (configure(plugin, fd, saved_state_fd, &error) < 0) {
 		(void)snprintf(message.text, sizeof(message.text), "%s", error.message);
-		plugin_tell(plugin, &message);
+		plugin_send(plugin, &message);
 		return;
 	}
-	/* READY says that the kubelet's calls can be answered, from the old offer or the first. */
+	/* READY means that the kubelet's calls can be answered, from the old offer or the first. */
 	plugin->ready_owed = true;
 	plugin_offer(plugin);
 	if (plugin->offered) {
-		tell_ready(plugin);
+		report_ready(plugin);
 		plugin_report(plugin);
 	}
 	/* The kubelet reads options at registration only. The other way round needs nothing: a
 	 * PreStartContainer without a command is answered OK. */
 	if (plugin->session && !plugin->session_pre_starts &&
-		plugin->edition->declaration->prestart.command.count > 0)
-		plugin_end_session(plugin,
-			"prestart was added, which the kubelet learns at registration only");
-	(void)malloc_trim(0);
+		plugin->applied_config->declaration->prestart.command.count > 0)
+		plugin_end_session(
+			plugin, "prestart was added, which the kubelet reads only at registration");
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Wire format (protobuf encoding, messages of deviceplugin v1beta1): ListAndWatchResponse.devices =
- * 1, Device{ID = 1, health = 2, topology = 3}, TopologyInfo.nodes = 1, NUMANode.ID = 1. A number 0
- * is not written, as proto3 wants it.
+ * 1, Device{ID = 1, health = 2, topology = 3}, TopologyInfo.nodes = 1, NUMANode.ID = 1. As in
+ * proto3, a number 0 is not written.
  */
 #include "proto/plugin/list-encoder.h"
 
+#include "common/kubelet.h"
 #include "proto/methods.h"
 #include "proto/rpc.h"
 
@@ -15,6 +16,9 @@
 #define TAG_TOPOLOGY 0x1a
 #define TAG_NODES    0x0a
 #define TAG_NODE_ID  0x08
+
+/* Bytes of a device with a short id. */
+#define RECORD_USUAL 48
 
 static size_t varint_size(uint64_t value)
 {
@@ -51,169 +55,103 @@ static size_t node_size(int numa)
 	return numa > 0 ? 1 + varint_size((uint64_t)numa) : 0;
 }
 
-static size_t topology_size(const struct device *device)
-{
-	size_t size = 0;
+/* One device of the message. */
+struct record {
+	const char *id, *health;
+	size_t id_length, health_length;
+	const int *numa;
+	size_t n_numa;
+	size_t topology_size, size;
+};
 
-	for (size_t i = 0; i < device->n_numa; i++)
-		size += string_size(node_size(device->numa[i]));
-	return size;
+static struct record measure(const struct snapshot *snapshot, size_t unit, const char *id)
+{
+	const char *health = snapshot->units[unit].healthy ? DEVICE_HEALTHY : DEVICE_UNHEALTHY;
+	struct record record = {
+		.id = id,
+		.id_length = strlen(id),
+		.health = health,
+		.health_length = strlen(health),
+	};
+
+	record.numa = snapshot_numa(snapshot, unit, id, &record.n_numa);
+	for (size_t i = 0; i < record.n_numa; i++)
+		record.topology_size += string_size(node_size(record.numa[i]));
+	record.size = string_size(record.id_length) + string_size(record.health_length) +
+		(record.n_numa > 0 ? string_size(record.topology_size) : 0);
+	return record;
 }
 
-static const char *health_text(const struct snapshot_unit *unit)
+static void put_record(uint8_t *p, const struct record *record)
 {
-	return unit->healthy ? DEVICE_HEALTHY : DEVICE_UNHEALTHY;
-}
-
-static size_t device_size(const struct snapshot_unit *unit, size_t id_length)
-{
-	size_t size = string_size(id_length) + string_size(strlen(health_text(unit)));
-
-	if (unit->device->n_numa > 0)
-		size += string_size(topology_size(unit->device));
-	return size;
-}
-
-static uint8_t *put_device(uint8_t *p, const struct snapshot_unit *unit, const char *id)
-{
-	const struct device *device = unit->device;
-	const char *health = health_text(unit);
-	size_t id_length = strlen(id);
-
 	*p++ = TAG_DEVICES;
-	p = put_varint(p, device_size(unit, id_length));
-	p = put_string(p, TAG_ID, id, id_length);
-	p = put_string(p, TAG_HEALTH, health, strlen(health));
-	if (device->n_numa == 0)
-		return p;
+	p = put_varint(p, record->size);
+	p = put_string(p, TAG_ID, record->id, record->id_length);
+	p = put_string(p, TAG_HEALTH, record->health, record->health_length);
+	if (record->n_numa == 0)
+		return;
 	*p++ = TAG_TOPOLOGY;
-	p = put_varint(p, topology_size(device));
-	for (size_t i = 0; i < device->n_numa; i++) {
+	p = put_varint(p, record->topology_size);
+	for (size_t i = 0; i < record->n_numa; i++) {
 		*p++ = TAG_NODES;
-		p = put_varint(p, node_size(device->numa[i]));
-		if (device->numa[i] > 0) {
+		p = put_varint(p, node_size(record->numa[i]));
+		if (record->numa[i] > 0) {
 			*p++ = TAG_NODE_ID;
-			p = put_varint(p, (uint64_t)device->numa[i]);
+			p = put_varint(p, (uint64_t)record->numa[i]);
 		}
 	}
-	return p;
 }
 
-/* How many ids a unit is listed with. */
-static unsigned n_offered(const struct snapshot *snapshot, size_t unit)
-{
-	return snapshot->units[unit].foreign ? 0 : snapshot->units[unit].replicas;
-}
+struct list {
+	uint8_t *data;
+	size_t size, capacity;
+};
 
-static int check_size(size_t size)
+static int append(struct list *list, const struct record *record)
 {
-	return size > RPC_KUBELET_MESSAGE_MAX ? -E2BIG : 0;
-}
+	size_t size = list->size + string_size(record->size);
 
-static size_t unit_size(const struct snapshot *snapshot, size_t unit)
-{
-	char id[OFFERED_ID_MAX + 1];
-	size_t size = 0;
+	if (size > KUBELET_MESSAGE_MAX)
+		return -E2BIG;
+	if (size > list->capacity) {
+		size_t capacity = MAX_OF(2 * list->capacity, size);
+		uint8_t *data = realloc(list->data, capacity);
 
-	for (unsigned replica = 0; replica < n_offered(snapshot, unit); replica++) {
-		snapshot_offered_id(snapshot, unit, replica, id);
-		size += string_size(device_size(&snapshot->units[unit], strlen(id)));
+		if (!data)
+			return -ENOMEM;
+		list->data = data;
+		list->capacity = capacity;
 	}
-	return size;
-}
-
-static uint8_t *put_unit(uint8_t *p, const struct snapshot *snapshot, size_t unit)
-{
-	char id[OFFERED_ID_MAX + 1];
-
-	for (unsigned replica = 0; replica < n_offered(snapshot, unit); replica++) {
-		snapshot_offered_id(snapshot, unit, replica, id);
-		p = put_device(p, &snapshot->units[unit], id);
-	}
-	return p;
+	put_record(list->data + list->size, record);
+	list->size = size;
+	return 0;
 }
 
 int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret_size)
 {
-	size_t size = 0;
-	uint8_t *data, *p;
+	struct list list = { .capacity = RECORD_USUAL * (snapshot->n_units + 1) };
+	char buffer[OFFERED_ID_MAX + 1];
+	int r = 0;
 
-	for (size_t i = 0; i < snapshot->n_units; i++)
-		size += unit_size(snapshot, i);
-	if (check_size(size) < 0)
-		return -E2BIG;
-	p = data = malloc(size ? size : 1);
-	if (!data)
-		return -ENOMEM;
-	for (size_t i = 0; i < snapshot->n_units; i++)
-		p = put_unit(p, snapshot, i);
-	assert(p == data + size);
-	*ret_data = data;
-	*ret_size = size;
-	return 0;
-}
-
-/* Of the same device. */
-static bool looks_the_same(const struct snapshot *a, const struct snapshot *b, size_t unit)
-{
-	return a->units[unit].healthy == b->units[unit].healthy &&
-		n_offered(a, unit) == n_offered(b, unit);
-}
-
-/* Behind the records of a unit in a list of ours. */
-static const uint8_t *skip_records(const uint8_t *p, unsigned n)
-{
-	for (; n > 0; n--) {
-		size_t size = 0;
-		unsigned shift = 0;
-
-		assert(*p == TAG_DEVICES);
-		for (p++; *p & 0x80; p++, shift += 7)
-			size |= (size_t)(*p & 0x7f) << shift;
-		size |= (size_t)*p++ << shift;
-		p += size;
-	}
-	return p;
-}
-
-static uint8_t *put_bytes(uint8_t *p, const uint8_t *begin, const uint8_t *end)
-{
-	memcpy(p, begin, (size_t)(end - begin));
-	return p + (end - begin);
-}
-
-int list_encode_change(const struct snapshot *before, const uint8_t *list, size_t size,
-	const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret_size)
-{
-	const uint8_t *old = list, *kept = list, *end = list + size;
-	uint8_t *data, *p;
-
-	if (!snapshot_shares_devices(before, snapshot) || before->shared != snapshot->shared)
-		return list_encode(snapshot, ret_data, ret_size);
-	for (size_t i = 0; i < snapshot->n_units; i++)
-		if (!looks_the_same(before, snapshot, i))
-			size += unit_size(snapshot, i) - unit_size(before, i);
-	if (check_size(size) < 0)
-		return -E2BIG;
-	p = data = malloc(size ? size : 1);
-	if (!data)
+	list.data = malloc(list.capacity);
+	if (!list.data)
 		return -ENOMEM;
 	for (size_t i = 0; i < snapshot->n_units; i++) {
-		bool same = looks_the_same(before, snapshot, i);
+		const struct snapshot_unit *unit = &snapshot->units[i];
+		unsigned n_offered = unit->claimed_by_other ? 0 : unit->replicas;
 
-		/* What is alike is copied in one go, when something comes that is not. */
-		if (!same)
-			p = put_bytes(p, kept, old);
-		old = skip_records(old, n_offered(before, i));
-		if (!same) {
-			p = put_unit(p, snapshot, i);
-			kept = old;
+		for (unsigned replica = 0; replica < n_offered && r >= 0; replica++) {
+			struct record record = measure(
+				snapshot, i, snapshot_offered_id(snapshot, i, replica, buffer));
+
+			r = append(&list, &record);
 		}
 	}
-	assert(old == end);
-	p = put_bytes(p, kept, end);
-	assert(p == data + size);
-	*ret_data = data;
-	*ret_size = size;
+	if (r < 0) {
+		free(list.data);
+		return r;
+	}
+	*ret_data = list.data;
+	*ret_size = list.size;
 	return 0;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devplugd-plugin: serves one resource. Started by devplugd with the control socket as descriptor 3
- * and told everything through it; ends when it is told to or when the supervisor is gone. Needs no
- * privilege: sockets arrive as descriptors, bound and connected.
+ * devplugd-plugin: serves one resource. Started by devplugd with the control socket as descriptor
+ * 3, through which all settings arrive; ends on CONTROL_STOP or when the supervisor has ended.
+ * Needs no privilege: sockets arrive as descriptors, bound and connected.
  */
+#include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
@@ -11,31 +12,32 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
+#include "common/counters.h"
 #include "common/log.h"
 #include "common/sealed.h"
 #include "common/spawn-request.h"
-#include "common/unused-code.h"
+#include "proto/plugin/edits.h"
 #include "proto/plugin/memory-limit.h"
 #include "proto/plugin/plugin.h"
 #include "proto/plugin/pod-reader.h"
-#include "proto/plugin/spawn-template.h"
+#include "proto/plugin/template-process.h"
 
 /* Calls get this long to be answered when the process stops. */
 #define STOP_GRACE (300 * USEC_PER_MSEC)
 /* A handler on gRPC's thread never takes this long unless the host hangs. */
-#define HANDLER_MAX       (5 * USEC_PER_SEC)
-#define TELL_TIMEOUT_MSEC 1000
-/* Growth beyond this makes it look for what can go back to the kernel. */
-#define UNUSED_MEMORY_MAX (512UL << 10)
+#define HANDLER_MAX (5 * USEC_PER_SEC)
+/* After one that did: the host may have been paused. */
+#define HANDLER_CHECK_AGAIN (500 * USEC_PER_MSEC)
+#define TELL_TIMEOUT_MSEC   1000
 
-/* Of CONTROL_IN_USE. */
-#define IN_USE_MAX RPC_REQUEST_MAX
+/* Of CONTROL_BOOKED. */
+#define BOOKED_MAX RPC_REQUEST_MAX
 
-/* Of the leak sanitizer, where the build has it: it looks for leaks in exit(), which is not called.
- */
+/* Of the leak sanitizer, where the build has it, which otherwise checks in exit(); that is not
+ * called. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
-void plugin_tell(struct plugin *plugin, const struct control_message *message)
+void plugin_send(struct plugin *plugin, const struct control_message *message)
 {
 	struct pollfd pollfd = { .fd = CONTROL_FD, .events = POLLOUT };
 	int r = control_send(CONTROL_FD, message);
@@ -43,41 +45,44 @@ void plugin_tell(struct plugin *plugin, const struct control_message *message)
 	if (r == -EAGAIN && RETRY_ON_EINTR(poll(&pollfd, 1, TELL_TIMEOUT_MSEC)) > 0)
 		r = control_send(CONTROL_FD, message);
 	if (r < 0) {
-		log_error("the supervisor does not listen (%s); ending", strerror(-r));
+		log_error("the supervisor does not listen (%s); exiting", strerror(-r));
 		(void)sd_event_exit(plugin->event, r);
 	}
 }
 
-static void tell_session(
+static void report_session(
 	struct plugin *plugin, enum control_type type, uint64_t number, const char *text)
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(type);
 
 	message.session = number;
 	(void)snprintf(message.text, sizeof(message.text), "%s", text);
-	plugin_tell(plugin, &message);
+	plugin_send(plugin, &message);
 }
 
-void plugin_end_session(struct plugin *plugin, const char *why)
+static void close_session(struct plugin *plugin, enum control_type type, const char *why)
 {
 	uint64_t number = session_number(plugin->session);
 
 	plugin->session = session_free(plugin->session);
-	(void)malloc_trim(0);
-	tell_session(plugin, CONTROL_SESSION_ENDED, number, why);
+	report_session(plugin, type, number, why);
+}
+
+void plugin_end_session(struct plugin *plugin, const char *why)
+{
+	close_session(plugin, CONTROL_SESSION_ENDED, why);
 }
 
 static void on_registered(struct session *session, void *userdata)
 {
 	struct plugin *plugin = userdata;
 
-	plugin->code_unused = true;
-	tell_session(plugin, CONTROL_REGISTERED, session_number(session), "");
+	report_session(plugin, CONTROL_REGISTERED, session_number(session), "");
 }
 
 static void on_serving(struct session *session, void *userdata)
 {
-	tell_session(userdata, CONTROL_SERVING, session_number(session), "");
+	report_session(userdata, CONTROL_SERVING, session_number(session), "");
 }
 
 static void on_session_ended(struct session *session, const char *why, void *userdata)
@@ -85,10 +90,16 @@ static void on_session_ended(struct session *session, const char *why, void *use
 	plugin_end_session(userdata, why);
 }
 
+static void on_session_unsupported(struct session *session, const char *why, void *userdata)
+{
+	close_session(userdata, CONTROL_VERSION_REFUSED, why);
+}
+
 static const struct session_events session_events = {
 	.on_registered = on_registered,
 	.on_serving = on_serving,
 	.on_ended = on_session_ended,
+	.on_unsupported = on_session_unsupported,
 };
 
 static void on_stream(uint64_t label, bool opened, void *userdata)
@@ -111,12 +122,24 @@ static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
 {
 	struct plugin *plugin = userdata;
 
-	tally_add(&plugin->tally, ids, n_ids);
+	allocation_count_add(&plugin->allocation_count, ids, n_ids);
+	if (inventory_note_allocated(plugin->inventory, ids, n_ids) < 0)
+		log_warning(
+			"out of memory; the allocation is not reported until the kubelet has saved it");
 	if (n_ids > 1)
 		log_info("allocated %s and %zu more", ids[0], n_ids - 1);
 	else
 		log_info("allocated %s", ids[0]);
 	plugin_report(plugin);
+}
+
+static void on_pending(struct bookings *pending, void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	if (inventory_set_pending(plugin->inventory, pending) < 0)
+		log_warning(
+			"out of memory; the devices of running allocations may leave the list until they are allocated");
 }
 
 static void on_allocate(struct mailbox *mailbox, struct offer *offer, struct rpc_call *call,
@@ -140,7 +163,7 @@ static void on_pre_start(
 	struct plugin *plugin = userdata;
 	_cleanup_offer_ struct offer *offer = service_current(plugin->service);
 
-	pre_start_run(&plugin->pre_starts, plugin->event, offer, call, ids, n_ids);
+	pre_start_answer(&plugin->pre_starts, plugin->event, offer, call, ids, n_ids);
 }
 
 const struct service_events plugin_service_events = {
@@ -160,7 +183,7 @@ static void handle_configure(struct plugin *plugin, struct control_message *mess
 static void handle_session(struct plugin *plugin, struct control_message *message)
 {
 	const struct declaration *declaration =
-		plugin->edition ? plugin->edition->declaration : NULL;
+		plugin->applied_config ? plugin->applied_config->declaration : NULL;
 	struct session_parameters parameters = {
 		.number = message->session,
 		.resource = plugin->resource,
@@ -171,7 +194,7 @@ static void handle_session(struct plugin *plugin, struct control_message *messag
 	int r;
 
 	if (!declaration || plugin->session) {
-		tell_session(plugin, CONTROL_SESSION_ENDED, message->session,
+		report_session(plugin, CONTROL_SESSION_ENDED, message->session,
 			declaration ? "another session is open" : "there is no configuration yet");
 		return;
 	}
@@ -179,7 +202,7 @@ static void handle_session(struct plugin *plugin, struct control_message *messag
 	r = session_new(plugin->event, plugin->service, &parameters, TAKE_FD(message->fds[0]),
 		TAKE_FD(message->fds[1]), &session_events, plugin, &plugin->session);
 	if (r < 0)
-		tell_session(plugin, CONTROL_SESSION_ENDED, message->session, strerror(-r));
+		report_session(plugin, CONTROL_SESSION_ENDED, message->session, strerror(-r));
 }
 
 static void handle_end_session(struct plugin *plugin, struct control_message *message)
@@ -187,7 +210,7 @@ static void handle_end_session(struct plugin *plugin, struct control_message *me
 	if (plugin->session && session_number(plugin->session) == message->session)
 		plugin_end_session(plugin, "the supervisor asked for it");
 	else
-		tell_session(plugin, CONTROL_SESSION_ENDED, message->session, "it was not open");
+		report_session(plugin, CONTROL_SESSION_ENDED, message->session, "it was not open");
 }
 
 static void handle_stop(struct plugin *plugin, struct control_message *message)
@@ -195,35 +218,76 @@ static void handle_stop(struct plugin *plugin, struct control_message *message)
 	(void)sd_event_exit(plugin->event, 0);
 }
 
+static void offer_again(struct plugin *plugin, int changed)
+{
+	if (changed <= 0)
+		return;
+	plugin_offer(plugin);
+	plugin_report(plugin);
+}
+
 static void handle_published(struct plugin *plugin, struct control_message *message)
 {
-	if (publish_answered(plugin, message) > 0) {
-		plugin_offer(plugin);
-		plugin_report(plugin);
-	}
+	offer_again(plugin, publish_answered(plugin, message));
 }
 
 static void handle_owners(struct plugin *plugin, struct control_message *message)
 {
-	if (claiming_answered(plugin, message) > 0) {
-		plugin_offer(plugin);
-		plugin_report(plugin);
-	}
+	offer_again(plugin, claiming_answered(plugin, message));
 }
 
-static void handle_in_use(struct plugin *plugin, struct control_message *message)
+static void handle_resend(struct plugin *plugin, struct control_message *message)
 {
-	_cleanup_free_ char *ids = NULL;
-	size_t size;
-	int r = plugin->inventory ? sealed_read(message->fds[0], IN_USE_MAX, &ids, &size)
-				  : -ENODATA;
+	if (plugin->service && service_resend(plugin->service) < 0)
+		log_warning("the list cannot be sent again: out of memory");
+}
 
+static void handle_booked(struct plugin *plugin, struct control_message *message)
+{
+	struct bookings *booked;
+	_cleanup_free_ char *text = NULL;
+	size_t size;
+	int r;
+
+	r = sealed_read(message->fds[0], BOOKED_MAX, &text, &size);
 	if (r >= 0)
-		r = inventory_drop_gone(plugin->inventory, ids, message->session);
-	if (r > 0) {
-		plugin_offer(plugin);
-		plugin_report(plugin);
+		r = bookings_read(text, size, &booked);
+	if (r < 0) {
+		log_error("cannot determine the devices that the kubelet has assigned: %s",
+			strerror(-r));
+		return;
 	}
+	(void)bookings_unref(plugin->booked);
+	plugin->booked = booked;
+	if (plugin->inventory)
+		offer_again(plugin,
+			inventory_set_booked(plugin->inventory, booked, message->gone_by,
+				message->allocated_before));
+}
+
+static void handle_forget(struct plugin *plugin, struct control_message *message)
+{
+	if (plugin->inventory)
+		offer_again(plugin, inventory_forget(plugin->inventory, message->text));
+}
+
+static void handle_release(struct plugin *plugin, struct control_message *message)
+{
+	if (plugin->inventory)
+		(void)inventory_release(plugin->inventory, message->code == CONTROL_RELEASE_BEGIN);
+}
+
+static void handle_counters(struct plugin *plugin, struct control_message *message)
+{
+	int r = counters_use(message->fds[0]);
+
+	if (r < 0)
+		log_warning("the metrics do not include this process: %s", strerror(-r));
+}
+
+static void handle_edit(struct plugin *plugin, struct control_message *message)
+{
+	edits_begin(plugin, message);
 }
 
 static void (*const handlers[])(struct plugin *plugin, struct control_message *message) = {
@@ -233,7 +297,12 @@ static void (*const handlers[])(struct plugin *plugin, struct control_message *m
 	[CONTROL_STOP] = handle_stop,
 	[CONTROL_PUBLISHED] = handle_published,
 	[CONTROL_OWNERS] = handle_owners,
-	[CONTROL_IN_USE] = handle_in_use,
+	[CONTROL_BOOKED] = handle_booked,
+	[CONTROL_FORGET] = handle_forget,
+	[CONTROL_RESEND] = handle_resend,
+	[CONTROL_RELEASE] = handle_release,
+	[CONTROL_COUNTERS] = handle_counters,
+	[CONTROL_EDIT] = handle_edit,
 };
 
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -247,7 +316,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 		return 0;
 	if (r < 0) {
 		if (r != -ECONNRESET)
-			log_error("the supervisor sent something that is no message; ending");
+			log_error("the supervisor sent a malformed message; exiting");
 		return sd_event_exit(plugin->event, r == -ECONNRESET ? 0 : r);
 	}
 	if ((size_t)message.type < ARRAY_SIZE(handlers) && handlers[message.type])
@@ -255,52 +324,31 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 	return 0;
 }
 
-/* Memory of our own, in bytes. */
-static size_t private_memory(void)
-{
-	_cleanup_fclose_ FILE *stream = fopen("/proc/self/statm", "re");
-	unsigned long size, resident, shared;
-
-	if (!stream || fscanf(stream, "%lu %lu %lu", &size, &resident, &shared) != 3)
-		return 0;
-	return (resident - shared) * (size_t)sysconf(_SC_PAGESIZE);
-}
-
-/* What floods of frames took is freed by gRPC, but kept by malloc. It may still be in use when it
- * is looked for the first time. */
-static void return_memory(struct plugin *plugin)
-{
-	size_t now = private_memory(), in_use = mallinfo2().uordblks;
-
-	if (now > plugin->memory_kept + UNUSED_MEMORY_MAX ||
-		plugin->memory_in_use > in_use + UNUSED_MEMORY_MAX) {
-		(void)malloc_trim(0);
-		plugin->memory_kept = private_memory();
-		plugin->memory_in_use = in_use;
-	} else {
-		plugin->memory_kept = MIN_OF(now, plugin->memory_kept);
-		plugin->memory_in_use = MAX_OF(in_use, plugin->memory_in_use);
-	}
-}
-
 static int on_alive_due(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct plugin *plugin = userdata;
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
+	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
 	uint64_t since = plugin->service ? service_busy_since(plugin->service) : 0;
+	/* This thread alone would not notice a handler that hangs. */
+	bool alive = since == 0 || now_usec(CLOCK_MONOTONIC) - since < HANDLER_MAX;
 
-	/* A handler that hangs would go unnoticed: this thread would keep saying all is well. */
-	if (since == 0 || now_usec(CLOCK_MONOTONIC) - since < HANDLER_MAX)
-		plugin_tell(plugin, &message);
-	plugin_report_overdue(plugin);
-	return_memory(plugin);
-	if (plugin->code_unused)
-		release_unused_code();
-	plugin->code_unused = false;
-	if (plugin->service && rpc_is_held_up() && plugin->session)
-		session_free_the_way(plugin->session);
-	(void)sd_event_source_set_time_relative(source, CONTROL_ALIVE_INTERVAL);
+	/* A full socket has messages enough for a supervisor that reads none now. */
+	if (alive)
+		(void)control_send(CONTROL_FD, &message);
+	(void)sd_event_source_set_time_relative(
+		source, alive ? CONTROL_ALIVE_INTERVAL : HANDLER_CHECK_AGAIN);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+/* The supervisor may not be able to open the files: /proc may be hidden from it. */
+static void report_started(struct plugin *plugin)
+{
+	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_STARTED);
+
+	message.fds[0] = open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
+	message.fds[1] = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+	if (message.fds[0] >= 0 && message.fds[1] >= 0)
+		plugin_send(plugin, &message);
 }
 
 static void reduce_footprint(void)
@@ -325,7 +373,7 @@ static int run(struct plugin *plugin)
 	int r;
 
 	if (getsockopt(CONTROL_FD, SOL_SOCKET, SO_PEERCRED, &supervisor, &size) < 0) {
-		log_error("descriptor %d is no control socket; this program is started by devplugd",
+		log_error("descriptor %d is not a control socket; devplugd starts this program",
 			CONTROL_FD);
 		return -EBADF;
 	}
@@ -337,30 +385,37 @@ static int run(struct plugin *plugin)
 		r = sd_event_add_time_relative(plugin->event, &plugin->alive_source,
 			CLOCK_MONOTONIC, CONTROL_ALIVE_INTERVAL, USEC_PER_SEC, on_alive_due,
 			plugin);
+	if (r >= 0)
+		r = housekeeping_start(&plugin->housekeeping, plugin);
 	plugin->allocates.event = plugin->event;
 	plugin->allocates.on_allocated = on_allocated;
+	plugin->allocates.on_pending = on_pending;
 	plugin->allocates.userdata = plugin;
 	if (r < 0) {
 		log_error("cannot set up the event loop: %s", strerror(-r));
 		return r;
 	}
+	report_started(plugin);
 	return sd_event_loop(plugin->event);
 }
 
 static void plugin_done(struct plugin *plugin)
 {
 	pre_starts_done(&plugin->pre_starts);
+	edits_done(plugin);
 	allocates_done(&plugin->allocates);
 	if (plugin->service)
 		service_stop(plugin->service, STOP_GRACE);
 	plugin->inventory = inventory_free(plugin->inventory);
-	plugin->edition = edition_unref(plugin->edition);
-	snapshot_unref(plugin->said);
+	plugin->booked = bookings_unref(plugin->booked);
+	plugin->applied_config = applied_config_unref(plugin->applied_config);
+	snapshot_unref(plugin->logged);
 	claiming_done(&plugin->claiming);
 	publish_done(&plugin->publishing);
-	tally_done(&plugin->tally);
+	allocation_count_done(&plugin->allocation_count);
 	reported_done(&plugin->reported);
 	sd_event_source_disable_unref(plugin->alive_source);
+	housekeeping_done(&plugin->housekeeping);
 	sd_event_source_disable_unref(plugin->report_source);
 	sd_event_unref(plugin->event);
 }
@@ -379,8 +434,7 @@ int main(int argc, char *argv[])
 		plugin.resource = argv[1];
 	} else {
 		log_error(
-			"usage: devplugd-plugin RESOURCE, with the control socket as descriptor %d; "
-			"started by devplugd",
+			"usage: devplugd-plugin RESOURCE, with the control socket as descriptor %d; devplugd starts this program",
 			CONTROL_FD);
 		return 2;
 	}
@@ -392,8 +446,8 @@ int main(int argc, char *argv[])
 		_exit(pod_reader_run() < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 	r = run(&plugin);
 	plugin_done(&plugin);
-	/* The kernel closes connections and ends gRPC's threads sooner than gRPC would, and the
-	 * kubelet is told the same by it: the end of the stream. */
+	/* The kernel closes connections and ends gRPC's threads faster than gRPC would, and the
+	 * kubelet notices the same: the end of the stream. */
 	if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check() != 0)
 		r = -ENOTRECOVERABLE;
 	_exit(r < 0 ? EXIT_FAILURE : EXIT_SUCCESS);

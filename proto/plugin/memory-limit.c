@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Only the soft limit is set, so that it can be lifted again. The handler runs in a process that is
- * out of memory and may hold any lock: system calls only, on a message that was made before.
+ * out of memory and may hold any lock: system calls only, with a message that was made before.
  */
 #include "proto/plugin/memory-limit.h"
 
@@ -38,7 +38,7 @@ static size_t memory_in_use(void)
 	return pages * page_size;
 }
 
-/* Of libraries that look at what they were given, and of those that do not. */
+/* For libraries that check the result of malloc(), and for those that do not. */
 static void on_crash(int number, siginfo_t *info, void *context)
 {
 	bool fault = info->si_code > 0;
@@ -46,7 +46,7 @@ static void on_crash(int number, siginfo_t *info, void *context)
 	/* The supervisor asks by SIGABRT for the core of a process that hangs. */
 	if ((fault || info->si_pid == getpid()) && memory_in_use() > MEMORY_MUCH) {
 		(void)RETRY_ON_EINTR(write(STDERR_FILENO, complaint, complaint_length));
-		/* Without a core, which would be large and tell no more. */
+		/* Without a core, which would be large and add nothing. */
 		_exit(EXIT_FAILURE);
 	}
 	/* The default action is in force again, and a fault repeats itself. */

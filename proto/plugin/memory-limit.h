@@ -2,16 +2,16 @@
 #pragma once
 
 /*
- * The ceiling of the memory of a process that serves a resource. gRPC buffers what a peer sends of
- * a call's headers for as long as it goes on (CVE-2023-33953) and offers no bound. The kernel has
- * one: beyond it an allocation fails. Our own code bears that. gRPC does not: it aborts or uses the
- * pointer, which is turned into a message and an exit here, and the supervisor starts another
- * process.
+ * The memory limit of a process that serves a resource. gRPC buffers the headers of a call for as
+ * long as the peer sends them (CVE-2023-33953) and has no limit. The kernel has one: above it an
+ * allocation fails. Our own code handles that. gRPC does not: it aborts or uses the pointer, which
+ * this file turns into a message and an exit, and the supervisor starts another process.
  */
 
-/* Bytes of private writable memory, in use or not; see docs/limits.md for how it was chosen. */
+/* Bytes of private writable memory, used or not; docs/limits.md explains the choice. */
 #define MEMORY_MAX (512UL << 20)
 
-/* Bounds this process and what it forks; drivers/command-spawn.c lifts it for programs. Does
- * nothing in a build with sanitizers, which reserve more than any bound. */
+/* Limits this process and the processes that it forks; drivers/host/command-spawn.c removes the
+ * limit for programs. Does nothing in a build with sanitizers, which reserve more than any
+ * limit. */
 void memory_limit_set(void);

@@ -1,47 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reference counts of what both threads of a child look at. The last one to let go frees it,
- * whichever thread that is.
+ * Reference counts of the objects that both threads of a child read. The last user frees them, on
+ * any thread.
  */
 #include "proto/plugin/offer.h"
 
-int edition_new(struct config *config, struct edition **ret)
+int applied_config_new(struct config *config, struct applied_config **ret)
 {
-	struct edition *edition = malloc(sizeof(*edition));
+	struct applied_config *applied_config = malloc(sizeof(*applied_config));
 
-	if (!edition)
+	if (!applied_config)
 		return -ENOMEM;
 	assert(config->n_resources == 1);
-	atomic_init(&edition->references, 1);
-	edition->config = config;
-	edition->declaration = &config->resources[0].declaration;
-	*ret = edition;
+	atomic_init(&applied_config->references, 1);
+	applied_config->config = config;
+	applied_config->declaration = &config->resources[0].declaration;
+	*ret = applied_config;
 	return 0;
 }
 
-struct edition *edition_ref(struct edition *edition)
+struct applied_config *applied_config_ref(struct applied_config *applied_config)
 {
-	atomic_fetch_add(&edition->references, 1);
-	return edition;
+	atomic_fetch_add(&applied_config->references, 1);
+	return applied_config;
 }
 
-struct edition *edition_unref(struct edition *edition)
+struct applied_config *applied_config_unref(struct applied_config *applied_config)
 {
-	if (edition && atomic_fetch_sub(&edition->references, 1) == 1) {
-		config_free(edition->config);
-		free(edition);
+	if (applied_config && atomic_fetch_sub(&applied_config->references, 1) == 1) {
+		config_free(applied_config->config);
+		free(applied_config);
 	}
 	return NULL;
 }
 
-int offer_new(struct edition *edition, struct snapshot *snapshot, struct offer **ret)
+int offer_new(struct applied_config *applied_config, struct snapshot *snapshot, struct offer **ret)
 {
 	struct offer *offer = calloc(1, sizeof(*offer));
 
 	if (!offer)
 		return -ENOMEM;
 	atomic_init(&offer->references, 1);
-	offer->edition = edition_ref(edition);
+	offer->applied_config = applied_config_ref(applied_config);
 	offer->snapshot = snapshot_ref(snapshot);
 	*ret = offer;
 	return 0;
@@ -83,7 +83,7 @@ struct offer *offer_ref(struct offer *offer)
 struct offer *offer_unref(struct offer *offer)
 {
 	if (offer && atomic_fetch_sub(&offer->references, 1) == 1) {
-		edition_unref(offer->edition);
+		applied_config_unref(offer->applied_config);
 		snapshot_unref(offer->snapshot);
 		map_done(&offer->no_cdi);
 		strings_done(&offer->no_cdi_ids);

@@ -2,44 +2,44 @@
 #pragma once
 
 /*
- * What the kubelet is offered at one moment: a configuration and a snapshot of its devices,
- * together and immutable, so that a handler on gRPC's thread sees one consistent state while the
- * main thread goes on.
+ * The kubelet's offer at one moment: a configuration and a snapshot of its devices, together and
+ * immutable, so that a handler on gRPC's thread sees one consistent state while the main thread
+ * goes on.
  */
 
-#include "config/config.h"
-#include "drivers/inventory.h"
-#include "drivers/map.h"
+#include "common/map.h"
+#include "configuration/config.h"
+#include "drivers/inventory/inventory.h"
 
 /* A configuration that several offers share. */
-struct edition {
+struct applied_config {
 	atomic_uint references;
 	struct config *config;
 	const struct declaration *declaration; /* its only resource */
 };
 
 /* Takes the configuration on success. */
-int edition_new(struct config *config, struct edition **ret);
-struct edition *edition_ref(struct edition *edition);
-struct edition *edition_unref(struct edition *edition);
-DEFINE_CLEANUP(struct edition *, edition_unref)
+int applied_config_new(struct config *config, struct applied_config **ret);
+struct applied_config *applied_config_ref(struct applied_config *applied_config);
+struct applied_config *applied_config_unref(struct applied_config *applied_config);
+DEFINE_CLEANUP(struct applied_config *, applied_config_unref)
 
 struct offer {
 	atomic_uint references;
-	struct edition *edition;
+	struct applied_config *applied_config;
 	struct snapshot *snapshot;
-	bool cdi;          /* devices are given to containers by their CDI names */
+	bool cdi;          /* containers get devices by their CDI names */
 	struct map no_cdi; /* but not these */
 	struct strings no_cdi_ids;
 };
 
 /* Takes a reference of each. */
-int offer_new(struct edition *edition, struct snapshot *snapshot, struct offer **ret);
+int offer_new(struct applied_config *applied_config, struct snapshot *snapshot, struct offer **ret);
 
-/* Has devices given by their CDI names, but for those of these ids. Returns 0 or -ENOMEM. */
+/* Uses CDI names for all devices except those with these ids. Returns 0 or -ENOMEM. */
 int offer_use_cdi(struct offer *offer, const struct strings *but_for);
 
-/* Whether all of the offered ids may be given by CDI name. */
+/* Whether CDI names may be used for all of the offered ids. */
 bool offer_has_cdi(const struct offer *offer, const char *const *ids, size_t n_ids);
 struct offer *offer_ref(struct offer *offer);
 struct offer *offer_unref(struct offer *offer);

@@ -9,82 +9,82 @@
 #include <systemd/sd-event.h>
 
 #include "common/control.h"
+#include "common/pace.h"
 #include "proto/plugin/allocate.h"
+#include "proto/plugin/allocation-count.h"
 #include "proto/plugin/claiming.h"
+#include "proto/plugin/housekeeping.h"
+#include "proto/plugin/plugin-session.h"
 #include "proto/plugin/pre-start.h"
-#include "proto/plugin/publish.h"
+#include "proto/plugin/propose-files.h"
 #include "proto/plugin/service.h"
-#include "proto/plugin/session.h"
-#include "proto/plugin/tally.h"
 
-/* What the supervisor has been told of the devices. */
+/* What the supervisor knows of the devices. */
 struct reported {
-	struct snapshot *snapshot; /* NULL: all of it has to be told */
-	uint64_t allocations;      /* that were counted by then */
-	int devices_fd, memory_fd; /* the files it was told in; the second only with probes */
-	off_t whole, size;         /* of the first file: at its begin, and now */
+	struct snapshot *snapshot;      /* NULL: everything has to be reported */
+	uint64_t allocations;           /* that were counted by then */
+	int devices_fd, saved_state_fd; /* the files of the reports; the second only with probes */
+	off_t whole, size;              /* of the first file: at its begin, and now */
 };
 
-#define REPORTED_INIT ((struct reported){ .devices_fd = -EBADF, .memory_fd = -EBADF })
+#define REPORTED_INIT ((struct reported){ .devices_fd = -EBADF, .saved_state_fd = -EBADF })
 
 struct plugin {
 	sd_event *event;
 	const char *resource;
 	uid_t supervisor_uid;
 	sd_event_source *alive_source, *report_source;
-	size_t memory_kept;   /* private memory after the last look for what can be given back */
-	size_t memory_in_use; /* the most that malloc had given out since */
-	bool code_unused;     /* what only a registration needs is in memory since the last one */
-	uint64_t report_due;  /* CLOCK_MONOTONIC microseconds before which devices are not reported
-				 again */
+	struct pace reporting; /* devices to the supervisor */
 
+	struct housekeeping housekeeping;
 	struct reported reported;
 
 	/* In force together, or all NULL before the first configuration was accepted. */
-	struct edition *edition;
+	struct applied_config *applied_config;
 	struct inventory *inventory;
 	struct service *service;
+	struct bookings *booked; /* the supervisor's last bookings; NULL: none yet */
 	struct claiming claiming;
-	uint64_t gone_told; /* how many vanished devices the supervisor knows of */
+	uint64_t gone_reported; /* how many removed devices the supervisor knows of */
 	struct publishing publishing;
-	bool remembers;  /* something that the next process is to know */
-	bool offered;    /* something; else the supervisor is not told yet that it may register */
-	bool ready_owed; /* the answer to a configuration that was accepted */
-	struct snapshot *said; /* the one whose state was logged last */
+	bool saves_state; /* something that the next process is to know */
+	bool offered;     /* whether anything was offered; before that, the supervisor may not
+			     register */
+	bool ready_owed;  /* the answer to a configuration that was accepted */
+	struct snapshot *logged; /* the one whose state was logged last */
 
 	struct session *session;
-	bool session_pre_starts; /* the kubelet was told that PreStartContainer is required */
+	bool session_pre_starts; /* the kubelet knows that PreStartContainer is required */
 	struct pre_starts pre_starts;
+	struct edits *edits; /* the first of those that are being built */
 	struct allocates allocates;
-	struct tally tally;
+	struct allocation_count allocation_count;
 };
 
 extern const struct service_events plugin_service_events;
 
-/* Sends to the supervisor; a supervisor that does not read for a second is not there: the loop
- * ends. */
-void plugin_tell(struct plugin *plugin, const struct control_message *message);
+/* Sends to the supervisor. If it does not read for a second, the loop ends. */
+void plugin_send(struct plugin *plugin, const struct control_message *message);
 
-/* Puts the configuration in the descriptor into force, or refuses it and keeps what is in force;
- * tells the supervisor which. The first one begins with what is remembered in `memory_fd`, if that
+/* Applies the configuration in the descriptor, or refuses it and keeps the one in force; reports
+ * which to the supervisor. The first one begins with the saved state in `saved_state_fd`, if that
  * is a descriptor. */
-void plugin_configure(struct plugin *plugin, int fd, int memory_fd);
+void plugin_configure(struct plugin *plugin, int fd, int saved_state_fd);
 
-/* A hash of what the declaration looks for, and where; 0 if memory is short. */
-uint64_t plugin_sought(const struct declaration *declaration);
+/* A hash of the keys that select devices, and the root; 0 if memory is short. */
+uint64_t plugin_match_fingerprint(const struct declaration *declaration);
 
-/* Offers the kubelet what is in force, as soon as the supervisor has done its part. */
+/* Offers the kubelet the devices in force, as soon as the supervisor has answered. */
 void plugin_offer(struct plugin *plugin);
 
-/* Has the inventory reported to the supervisor: the first time at once, later after what is
- * pressing. */
+/* Reports the inventory to the supervisor: the first time at once, later after urgent work. */
 void plugin_report(struct plugin *plugin);
 
-/* Called now and then: whatever presses, a report that waits does not wait for ever. */
+/* Called from time to time: sends a report that has waited too long, urgent work or not. */
 void plugin_report_overdue(struct plugin *plugin);
 
 /* Frees what was kept of the last report. */
 void reported_done(struct reported *reported);
 
-/* Ends the session on our side and tells the supervisor why. */
+/* Ends the session on our side and sends the reason to the supervisor. */
 void plugin_end_session(struct plugin *plugin, const char *why);

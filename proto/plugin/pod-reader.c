@@ -1,85 +1,165 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One question and one answer, so the main thread just waits. The supervisor ends a process that
- * takes too long.
+ * One question and one answer, so the main thread just waits, with a time limit of its own. The
+ * kubelet refuses a question when its clients together ask more than 100 in a second; only that
+ * failure is tried again.
  */
 #include "proto/plugin/pod-reader.h"
 
 #include <poll.h>
 #include <pthread.h>
+#include <strings.h>
 
 #include "common/control.h"
 #include "common/log.h"
 #include "common/sealed.h"
+#include "common/spawn-request.h"
 #include "podresources.pb-c.h"
 #include "proto/message.h"
 #include "proto/methods.h"
+#include "proto/plugin/pod-answer.h"
 #include "proto/rpc.h"
 
-#define CALL_TIMEOUT (10 * USEC_PER_SEC)
+#define RETRY_DELAY_MIN (100 * USEC_PER_MSEC)
+
+/* gRPC has one code for both; only the text distinguishes them. */
+#define TEXT_RATE_LIMIT "rate limit"
+#define TEXT_TOO_LARGE  "larger than max"
+
+enum outcome {
+	OUTCOME_NONE,
+	OUTCOME_ANSWER,
+	OUTCOME_AGAIN, /* the rate limit */
+	OUTCOME_FAILURE,
+};
 
 struct reader {
 	pthread_mutex_t lock;
 	pthread_cond_t answered;
-	bool done;
-	char *text; /* the answer */
-	size_t size;
+	enum pod_question question;
+	const char *method;
+	uint8_t *request;
+	size_t request_size;
+	uint64_t deadline; /* CLOCK_MONOTONIC */
+	enum outcome outcome;
+	int memfd;         /* the answer */
 	char failure[480]; /* if there is none */
 };
 
-static bool is_plain(const char *text)
+/* --- the question --- */
+
+static int make_get(const char *pod, struct reader *reader)
 {
-	for (; *text; text++)
-		if ((unsigned char)*text < ' ')
-			return false;
-	return true;
+	V1__GetPodResourcesRequest request = V1__GET_POD_RESOURCES_REQUEST__INIT;
+	_cleanup_free_ char *copy = strdup(pod);
+	char *slash = copy ? strchr(copy, '/') : NULL;
+
+	if (!slash)
+		return copy ? -EBADMSG : -ENOMEM;
+	*slash = '\0';
+	request.pod_namespace = copy;
+	request.pod_name = slash + 1;
+	return message_pack(&request.base, &reader->request, &reader->request_size);
 }
 
-static void write_container(FILE *stream, const V1__ContainerResources *container)
+static int understand(struct reader *reader, const char *text)
 {
-	for (size_t i = 0; i < container->n_devices; i++) {
-		const V1__ContainerDevices *devices = container->devices[i];
+	static const struct {
+		const char *text, *method;
+	} questions[] = {
+		[POD_LIST] = { POD_QUESTION_LIST, METHOD_POD_RESOURCES_LIST },
+		[POD_ALLOCATABLE] = { POD_QUESTION_ALLOCATABLE,
+			METHOD_POD_RESOURCES_GET_ALLOCATABLE },
+		[POD_GET] = { POD_QUESTION_GET, METHOD_POD_RESOURCES_GET },
+	};
 
-		for (size_t k = 0; k < devices->n_device_ids; k++)
-			if (is_plain(devices->resource_name) && is_plain(devices->device_ids[k]))
-				(void)fprintf(stream, "%s\t%s\n", devices->resource_name,
-					devices->device_ids[k]);
+	for (size_t i = 0; i < ARRAY_SIZE(questions); i++) {
+		const char *rest = startswith(text, questions[i].text);
+
+		if (!rest || (i != POD_GET && *rest))
+			continue;
+		reader->question = (enum pod_question)i;
+		reader->method = questions[i].method;
+		return i == POD_GET ? make_get(rest, reader) : 0;
 	}
+	return -EBADMSG;
 }
 
-static int write_answer(struct reader *reader, const uint8_t *data, size_t size)
-{
-	_cleanup_message_ struct message message =
-		message_unpack(&v1__list_pod_resources_response__descriptor, data, size);
-	const V1__ListPodResourcesResponse *response = (const void *)message.base;
-	FILE *stream;
+/* --- the answer; on gRPC's thread --- */
 
-	if (!response)
-		return -EBADMSG;
-	stream = open_memstream(&reader->text, &reader->size);
+static int write_answer(struct reader *reader, const struct rpc_result *result)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&text, &size);
+	int r;
+
 	if (!stream)
 		return -ENOMEM;
-	for (size_t i = 0; i < response->n_pod_resources; i++)
-		for (size_t k = 0; k < response->pod_resources[i]->n_containers; k++)
-			write_container(stream, response->pod_resources[i]->containers[k]);
-	return fclose(stream) != 0 ? -ENOMEM : 0;
+	r = pod_answer_write(reader->question, result->data, result->size, stream);
+	if (fclose(stream) != 0 || r < 0)
+		return r < 0 ? r : -ENOMEM;
+	r = sealed_new("pod-resources", text, size);
+	if (r >= 0)
+		reader->memfd = r;
+	return r;
 }
 
-/* gRPC's thread. */
+static enum outcome fail(struct reader *reader, const char *text)
+{
+	(void)snprintf(reader->failure, sizeof(reader->failure), "%s", text);
+	return OUTCOME_FAILURE;
+}
+
+static enum outcome judge(struct reader *reader, const struct rpc_result *result)
+{
+	int r;
+
+	if (result->status == RPC_OK) {
+		r = write_answer(reader, result);
+		if (r == -EBADMSG)
+			return fail(reader, "the kubelet's answer cannot be read");
+		return r < 0 ? fail(reader, strerror(-r)) : OUTCOME_ANSWER;
+	}
+	if (result->status == RPC_RESOURCE_EXHAUSTED && strcasestr(result->text, TEXT_TOO_LARGE))
+		return fail(reader, "the kubelet's answer has more than 16 MiB");
+	(void)fail(reader, result->text);
+	return result->status == RPC_RESOURCE_EXHAUSTED && strcasestr(result->text, TEXT_RATE_LIMIT)
+		? OUTCOME_AGAIN
+		: OUTCOME_FAILURE;
+}
+
 static void on_result(const struct rpc_result *result, void *userdata)
 {
 	struct reader *reader = userdata;
+
+	(void)pthread_mutex_lock(&reader->lock);
+	reader->outcome = judge(reader, result);
+	(void)pthread_cond_signal(&reader->answered);
+	(void)pthread_mutex_unlock(&reader->lock);
+}
+
+/* --- --- */
+
+static enum outcome await_outcome(struct reader *reader)
+{
+	const struct timespec until = {
+		.tv_sec = (time_t)(reader->deadline / USEC_PER_SEC),
+		.tv_nsec = (long)(reader->deadline % USEC_PER_SEC) * 1000,
+	};
+	enum outcome outcome;
 	int r = 0;
 
 	(void)pthread_mutex_lock(&reader->lock);
-	if (result->status == RPC_OK)
-		r = write_answer(reader, result->data, result->size);
-	if (result->status != RPC_OK || r < 0)
-		(void)snprintf(reader->failure, sizeof(reader->failure), "%s",
-			r < 0 ? "the kubelet's answer cannot be read" : result->text);
-	reader->done = true;
-	(void)pthread_cond_signal(&reader->answered);
+	while (reader->outcome == OUTCOME_NONE && r == 0)
+		r = pthread_cond_timedwait(&reader->answered, &reader->lock, &until);
+	if (reader->outcome == OUTCOME_NONE)
+		(void)snprintf(reader->failure, sizeof(reader->failure),
+			"the kubelet did not answer within %llu s",
+			POD_READER_DEADLINE / USEC_PER_SEC);
+	outcome = reader->outcome;
 	(void)pthread_mutex_unlock(&reader->lock);
+	return outcome;
 }
 
 static int ask(struct reader *reader, int fd)
@@ -93,40 +173,49 @@ static int ask(struct reader *reader, int fd)
 		return r;
 	}
 	r = rpc_client_new_large(fd, &client);
-	if (r >= 0)
-		r = rpc_client_call(client, METHOD_POD_RESOURCES_LIST, NULL, 0, CALL_TIMEOUT,
-			on_result, reader);
-	if (r < 0)
-		return r;
-	(void)pthread_mutex_lock(&reader->lock);
-	while (!reader->done)
-		(void)pthread_cond_wait(&reader->answered, &reader->lock);
-	(void)pthread_mutex_unlock(&reader->lock);
-	return 0;
+	for (uint64_t delay = RETRY_DELAY_MIN; r >= 0; delay *= 2) {
+		reader->outcome = OUTCOME_NONE;
+		r = rpc_client_call(client, reader->method, reader->request, reader->request_size,
+			0, on_result, reader);
+		if (r < 0 || await_outcome(reader) != OUTCOME_AGAIN ||
+			now_usec(CLOCK_MONOTONIC) + delay >= reader->deadline)
+			break;
+		(void)usleep((useconds_t)delay);
+	}
+	return r;
 }
 
 static int answer(struct reader *reader)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_REFUSED);
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_REFUSED);
 	int r;
 
+	/* A late result may still come. */
+	(void)pthread_mutex_lock(&reader->lock);
 	(void)snprintf(message.text, sizeof(message.text), "%s", reader->failure);
-	if (!reader->failure[0]) {
-		r = sealed_new("assigned", reader->text, reader->size);
-		if (r < 0)
-			return r;
-		message.type = CONTROL_ASSIGNED;
-		message.fds[0] = r;
+	if (reader->memfd >= 0) {
+		message = CONTROL_MESSAGE_INIT(CONTROL_POD_ANSWER);
+		message.fds[0] = reader->memfd;
 	}
-	return control_send(CONTROL_FD, &message);
+	r = control_send(CONTROL_FD, &message);
+	(void)pthread_mutex_unlock(&reader->lock);
+	return r;
+}
+
+static int init(struct reader *reader)
+{
+	pthread_condattr_t attributes;
+
+	reader->memfd = -EBADF;
+	reader->deadline = now_usec(CLOCK_MONOTONIC) + POD_READER_DEADLINE;
+	(void)pthread_condattr_init(&attributes);
+	(void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	return -pthread_cond_init(&reader->answered, &attributes);
 }
 
 int pod_reader_run(void)
 {
-	static struct reader reader = {
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.answered = PTHREAD_COND_INITIALIZER,
-	};
+	static struct reader reader = { .lock = PTHREAD_MUTEX_INITIALIZER };
 	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
 	struct pollfd pollfd = { .fd = CONTROL_FD, .events = POLLIN };
 	int r;
@@ -136,14 +225,17 @@ int pod_reader_run(void)
 	r = control_receive(CONTROL_FD, &message);
 	if (r == -ECONNRESET)
 		return 0;
-	if (r >= 0 && message.type != CONTROL_LOOK)
+	if (r >= 0 && message.type != CONTROL_POD_QUESTION)
 		r = -EBADMSG;
+	if (r >= 0)
+		r = init(&reader);
+	if (r >= 0)
+		r = understand(&reader, message.text);
 	if (r >= 0)
 		r = ask(&reader, TAKE_FD(message.fds[0]));
 	if (r >= 0)
 		r = answer(&reader);
 	if (r < 0)
-		log_error("the kubelet cannot be asked which devices are in use: %s", strerror(-r));
-	free(reader.text);
+		log_error("cannot ask the kubelet about its pods: %s", strerror(-r));
 	return r;
 }

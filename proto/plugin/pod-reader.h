@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * The other thing that devplugd-plugin can be: a process that asks the kubelet once which container
- * has which device, tells the supervisor, and ends. The supervisor does not know gRPC, and a
- * resource's process has nothing to do with the devices of others.
+ * The other mode of devplugd-plugin: a process that asks the kubelet one question about its pods,
+ * passes the answer to the supervisor, and ends. The supervisor does not know gRPC, and a
+ * resource's process must not learn about the devices of others.
  */
 
-/* Waits for CONTROL_LOOK, answers with CONTROL_ASSIGNED, or with CONTROL_REFUSED and why. Returns 0
- * or negative errno. Logs. */
+/* Waits for CONTROL_POD_QUESTION, answers with CONTROL_POD_ANSWER, or with CONTROL_REFUSED and the
+ * reason. Returns 0 or negative errno. Logs. */
 int pod_reader_run(void);

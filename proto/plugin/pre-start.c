@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each call keeps the offer it came with, so a reload meanwhile changes nothing about it. The
- * kubelet calls for several pods at once; a command is never shared between calls.
+ * Each call keeps the offer it came with, so a reload meanwhile does not affect it. The kubelet
+ * calls for several pods at once; a command is never shared between calls.
  */
 #include "proto/plugin/pre-start.h"
 
-#include "common/log.h"
+#include "common/counters.h"
 #include "deviceplugin.pb-c.h"
-#include "drivers/command.h"
-#include "drivers/template.h"
-#include "drivers/values.h"
+#include "drivers/host/command.h"
+#include "drivers/host/device-values.h"
+#include "drivers/model/template.h"
 #include "proto/message.h"
+#include "proto/plugin/call-failed.h"
 
 struct pre_start {
 	struct pre_start *next;
 	struct pre_starts *running;
 	sd_event *event;
 	struct offer *offer;
-	struct rpc_call *call; /* NULL once answered */
+	pre_start_handler on_end; /* NULL after the call */
+	void *userdata;
 	struct command *command;
 	uint64_t deadline; /* CLOCK_MONOTONIC microseconds */
 	const struct device **devices;
@@ -36,8 +38,6 @@ static struct pre_start *pre_start_free(struct pre_start *run)
 			break;
 		}
 	command_free(run->command);
-	if (run->call)
-		rpc_fail(run->call, RPC_UNAVAILABLE, "the plugin stops; the kubelet tries again");
 	offer_unref(run->offer);
 	free(run->devices);
 	free(run->units);
@@ -46,18 +46,34 @@ static struct pre_start *pre_start_free(struct pre_start *run)
 }
 DEFINE_CLEANUP(struct pre_start *, pre_start_free)
 
+static void finish(struct pre_start *run, int status, const struct error *error)
+{
+	pre_start_handler on_end = TAKE_PTR(run->on_end);
+
+	on_end(status, error, run->userdata);
+}
+
 static void succeed(struct pre_start *run)
 {
-	V1beta1__PreStartContainerResponse response = V1BETA1__PRE_START_CONTAINER_RESPONSE__INIT;
+	counters_add(COUNTER_PRESTARTS_OK, 1);
+	finish(run, 0, NULL);
+}
 
-	message_reply(TAKE_PTR(run->call), &response.base);
+static void report_failure(const struct pre_start *run, const char *text)
+{
+	_cleanup_free_ const char **ids = calloc(run->n_units + 1, sizeof(*ids));
+
+	for (size_t i = 0; ids && i < run->n_units; i++)
+		ids[i] = run->devices[i]->id;
+	call_failed(CONTROL_CALL_PRESTART, ids, ids ? run->n_units : 0, text);
 }
 
 static void fail(struct pre_start *run, struct error *error)
 {
-	error_prefix(error, "prestart of %s", run->offer->edition->declaration->name);
-	log_error("%s", error->message);
-	rpc_fail(TAKE_PTR(run->call), RPC_FAILED_PRECONDITION, error->message);
+	error_prefix(error, "prestart of %s", run->offer->applied_config->declaration->name);
+	counters_add(COUNTER_PRESTARTS_FAILED, 1);
+	report_failure(run, error->message);
+	finish(run, error->code, error);
 }
 
 static void argv_free(char **argv)
@@ -74,7 +90,7 @@ static void argv_freep(char ***argv)
 
 static int expand(struct pre_start *run, char ***ret_argv, struct error *error)
 {
-	const struct declaration *declaration = run->offer->edition->declaration;
+	const struct declaration *declaration = run->offer->applied_config->declaration;
 	const struct strings *words = &declaration->prestart.command;
 	_cleanup_(argv_freep) char **argv = calloc(words->count + 1, sizeof(*argv));
 	struct device_values values = { .root = declaration_root(declaration) };
@@ -167,20 +183,20 @@ static int find_units(
 		run->devices[run->n_units++] = snapshot->units[unit].device;
 	}
 	if (run->n_units == 0)
-		return error_set(error, -EINVAL, "the request names no device");
+		return error_set(error, -EINVAL, "the request has no device");
 	return 0;
 }
 
 void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *offer,
-	struct rpc_call *call, const char *const *ids, size_t n_ids)
+	const char *const *ids, size_t n_ids, pre_start_handler on_end, void *userdata)
 {
-	const struct prestart *prestart = &offer->edition->declaration->prestart;
+	const struct prestart *prestart = &offer->applied_config->declaration->prestart;
 	_cleanup_(pre_start_freep) struct pre_start *run = calloc(1, sizeof(*run));
 	struct error error = {};
 	int r;
 
 	if (!run) {
-		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
+		on_end(-ENOMEM, &(const struct error){ -ENOMEM, "out of memory" }, userdata);
 		return;
 	}
 	run->running = running;
@@ -188,7 +204,8 @@ void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *of
 	running->first = run;
 	run->event = event;
 	run->offer = offer_ref(offer);
-	run->call = call;
+	run->on_end = on_end;
+	run->userdata = userdata;
 	run->deadline = now_usec(CLOCK_MONOTONIC) + prestart->timeout;
 	/* The command may have been taken away by a reload while the call was on its way here. */
 	if (prestart->command.count == 0) {
@@ -207,8 +224,34 @@ void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *of
 	TAKE_PTR(run);
 }
 
+static void answer(int status, const struct error *error, void *userdata)
+{
+	V1beta1__PreStartContainerResponse response = V1BETA1__PRE_START_CONTAINER_RESPONSE__INIT;
+	struct rpc_call *call = userdata;
+
+	if (status >= 0)
+		message_reply(call, &response.base);
+	else
+		rpc_fail(call,
+			status == -ENOMEM              ? RPC_RESOURCE_EXHAUSTED
+				: status == -ESHUTDOWN ? RPC_UNAVAILABLE
+						       : RPC_FAILED_PRECONDITION,
+			error->message);
+}
+
+void pre_start_answer(struct pre_starts *running, sd_event *event, struct offer *offer,
+	struct rpc_call *call, const char *const *ids, size_t n_ids)
+{
+	pre_start_run(running, event, offer, ids, n_ids, answer, call);
+}
+
 void pre_starts_done(struct pre_starts *running)
 {
-	while (running->first)
+	struct error error = { 0 };
+
+	(void)error_set(&error, -ESHUTDOWN, "the plugin stops; the kubelet retries");
+	while (running->first) {
+		finish(running->first, error.code, &error);
 		pre_start_free(running->first);
+	}
 }

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * PreStartContainer: the resource's command runs before a container starts, and its last words
- * reach the pod if it fails. A command that uses variables of one device runs once for each device,
- * one after the other; else it runs once. All of it shares one time limit, below the kubelet's 30
- * s.
+ * PreStartContainer: the resource's command runs before a container starts, and its last log line
+ * reaches the pod if it fails. A command that uses variables of one device runs once for each
+ * device, one after the other; else it runs once. All runs share one time limit, below the
+ * kubelet's 30 s.
  */
 
 #include <systemd/sd-event.h>
@@ -20,9 +20,17 @@ struct pre_starts {
 	struct pre_start *first;
 };
 
-/* Answers the call when the command has ended. Main thread. */
+/* Called once: 0, or negative errno with a sentence that is meant for the pod; -ESHUTDOWN: the
+ * process is about to end. */
+typedef void (*pre_start_handler)(int status, const struct error *error, void *userdata);
+
+/* Calls the handler when the command has ended, which may be at once. Main thread. */
 void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *offer,
+	const char *const *ids, size_t n_ids, pre_start_handler on_end, void *userdata);
+
+/* Answers a PreStartContainer call in the same way. */
+void pre_start_answer(struct pre_starts *running, sd_event *event, struct offer *offer,
 	struct rpc_call *call, const char *const *ids, size_t n_ids);
 
-/* Kills what runs and answers UNAVAILABLE. */
+/* Kills what runs. */
 void pre_starts_done(struct pre_starts *running);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kubelet asks for a part of what is available; what it asks is input like any other, so a wish
- * that is negative or larger than what it offers has no answer instead of an error.
+ * The kubelet asks for a part of the available devices. Its request is checked like any input: a
+ * size that is negative or above the number of devices gets an empty answer instead of an error.
  */
 #include "proto/plugin/preferred.h"
 
-#include "drivers/preference.h"
+#include "drivers/allocation/preference.h"
 #include "proto/message.h"
 
 static int choose(const struct offer *offer,
 	const V1beta1__ContainerPreferredAllocationRequest *wish,
 	V1beta1__ContainerPreferredAllocationResponse *answer)
 {
-	const struct declaration *declaration = offer->edition->declaration;
+	const struct declaration *declaration = offer->applied_config->declaration;
 
 	v1beta1__container_preferred_allocation_response__init(answer);
 	if (declaration->prefer == PREFER_NONE || wish->allocation_size <= 0 ||

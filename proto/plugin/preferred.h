@@ -9,6 +9,6 @@
 #include "proto/plugin/offer.h"
 
 /* Packs one answer for each container of the request (NULL: none), empty where the resource has no
- * preference or the wish cannot be met. Returns 0 or -ENOMEM. */
+ * preference or the request cannot be met. Returns 0 or -ENOMEM. */
 int preferred_pack(const struct offer *offer, const V1beta1__PreferredAllocationRequest *request,
 	uint8_t **ret_data, size_t *ret_size);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The structures of protobuf-c point into the allocations, so nothing is copied before it is
- * packed. All of them for one container come from one block that holds objects and the arrays of
+ * packed. All structures for one container come from one block that holds objects and the arrays of
  * pointers to them.
  */
 #include "proto/plugin/response.h"
 
-#include "common/log.h"
+#include "common/kubelet.h"
 #include "common/utf8.h"
 #include "proto/message.h"
+#include "proto/plugin/call-failed.h"
 
 struct container_block {
 	V1beta1__ContainerAllocateResponse response;
@@ -138,11 +139,10 @@ static int pack(struct container_block *blocks, const struct allocation *allocat
 	response.n_container_responses = n;
 	response.container_responses = pointers;
 	size = protobuf_c_message_get_packed_size(&response.base);
-	if (size > RPC_KUBELET_MESSAGE_MAX)
+	if (size > KUBELET_MESSAGE_MAX)
 		return error_set(error, -E2BIG,
-			"the container edits take %zu bytes, the kubelet accepts %u; give the container "
-			"fewer devices",
-			size, RPC_KUBELET_MESSAGE_MAX);
+			"the container edits take %zu bytes, the kubelet accepts %zu; request fewer devices for the container",
+			size, KUBELET_MESSAGE_MAX);
 	if (message_pack(&response.base, ret_data, ret_size) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	return 0;
@@ -179,13 +179,17 @@ int response_allocate(const struct offer *offer, const V1beta1__AllocateRequest 
 
 		r = (offer_has_cdi(offer, ids, container->n_devices_ids)
 				? allocation_build_cdi
-				: allocation_build)(offer->edition->declaration, offer->snapshot,
-			declaration_root(offer->edition->declaration), ids,
+				: allocation_build)(offer->applied_config->declaration,
+			offer->snapshot, declaration_root(offer->applied_config->declaration), ids,
 			container->n_devices_ids, answers ? answers[i] : NULL, &allocations[i],
 			error);
 	}
 	if (r >= 0)
 		r = response_pack(allocations, n, ret_data, ret_size, error);
+	for (size_t i = 0; i < n && r >= 0; i++)
+		allocation_note(offer->snapshot,
+			(const char *const *)request->container_requests[i]->devices_ids,
+			request->container_requests[i]->n_devices_ids);
 	for (size_t i = 0; i < n; i++)
 		allocation_done(&allocations[i]);
 	return r;
@@ -208,8 +212,18 @@ static enum rpc_status status_of(int code)
 	}
 }
 
-void response_refuse(struct rpc_call *call, const struct error *error)
+void response_refuse(
+	struct rpc_call *call, const V1beta1__AllocateRequest *request, const struct error *error)
 {
-	log_warning("allocation refused: %s", error->message);
+	size_t n_ids = 0, n = 0;
+	_cleanup_free_ const char **ids = NULL;
+
+	for (size_t i = 0; request && i < request->n_container_requests; i++)
+		n_ids += request->container_requests[i]->n_devices_ids;
+	ids = calloc(n_ids + 1, sizeof(*ids));
+	for (size_t i = 0; ids && n_ids > 0 && i < request->n_container_requests; i++)
+		for (size_t k = 0; k < request->container_requests[i]->n_devices_ids; k++)
+			ids[n++] = request->container_requests[i]->devices_ids[k];
+	call_failed(CONTROL_CALL_ALLOCATE, ids, n, error->message);
 	rpc_fail(call, status_of(error->code), error->message);
 }

@@ -6,22 +6,25 @@
  */
 
 #include "deviceplugin.pb-c.h"
-#include "drivers/allocation.h"
+#include "drivers/allocation/allocation.h"
 #include "proto/plugin/offer.h"
 #include "proto/rpc.h"
 
 /* Packs one container response for each allocation. Returns 0, -ENOMEM, -EILSEQ for text that is
- * not UTF-8 (a kubelet refuses the whole message), or -E2BIG beyond what a kubelet accepts. */
+ * not UTF-8 (a kubelet refuses the whole message), or -E2BIG above the size that a kubelet
+ * accepts. */
 int response_pack(const struct allocation *allocations, size_t n, uint8_t **ret_data,
 	size_t *ret_size, struct error *error);
 
 /* Allocates for every container of the request and packs the answers. All or nothing: an error of
- * one container is the error of the call. `answers` has what programs answered for each of the
- * containers; NULL: none was asked. Errors are those of allocation_build() and
+ * one container is the error of the call. `answers` has the programs' answers for each of the
+ * containers; NULL: no program was run. Errors are those of allocation_build() and
  * response_pack(). */
 int response_allocate(const struct offer *offer, const V1beta1__AllocateRequest *request,
 	const struct allocation_answers *const *answers, uint8_t **ret_data, size_t *ret_size,
 	struct error *error);
 
-/* Answers a call with why not, which the pod shows, and logs it. */
-void response_refuse(struct rpc_call *call, const struct error *error);
+/* Answers an Allocate call with the reason of a failure, which the pod shows, and reports it.
+ * `request` may be NULL. */
+void response_refuse(
+	struct rpc_call *call, const V1beta1__AllocateRequest *request, const struct error *error);

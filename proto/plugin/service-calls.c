@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The methods of v1beta1.DevicePlugin that have one answer. Each handler holds a reference of the
- * current offer while it runs; nothing here waits. GetPreferredAllocation is always offered, so
- * that a reload may switch the preference without a new registration (the kubelet reads the options
- * only then), and never fails.
+ * current offer while it runs, and none blocks. GetPreferredAllocation is always offered, so that a
+ * reload may change the preference without a new registration (the kubelet reads the options only
+ * then), and never fails.
  */
 #include "proto/plugin/service-calls.h"
 
+#include "common/counters.h"
 #include "deviceplugin.pb-c.h"
-#include "drivers/allocation-inquiry.h"
+#include "drivers/allocation/allocation-inquiry.h"
 #include "proto/message.h"
+#include "proto/plugin/call-failed.h"
 #include "proto/plugin/preferred.h"
 #include "proto/plugin/response.h"
 
@@ -23,7 +25,7 @@ struct ids_letter {
 
 static void fail_malformed(struct rpc_call *call)
 {
-	rpc_fail(call, RPC_INVALID_ARGUMENT, "the request is not a message of this method");
+	rpc_fail(call, RPC_INVALID_ARGUMENT, "the request is not valid for this method");
 }
 
 /* A letter with a copy of the ids, or NULL. */
@@ -70,8 +72,7 @@ static void deliver_pre_start(struct letter *base, void *userdata)
 		service->events->on_pre_start(
 			letter->call, letter->ids, letter->n_ids, service->userdata);
 	else
-		rpc_fail(
-			letter->call, RPC_UNAVAILABLE, "the plugin stops; the kubelet tries again");
+		rpc_fail(letter->call, RPC_UNAVAILABLE, "the plugin stops; the kubelet retries");
 	free(letter);
 }
 
@@ -80,7 +81,7 @@ static void handle_options(struct service *service, struct rpc_call *call, const
 {
 	V1beta1__DevicePluginOptions options = V1BETA1__DEVICE_PLUGIN_OPTIONS__INIT;
 
-	options.pre_start_required = offer->edition->declaration->prestart.command.count > 0;
+	options.pre_start_required = offer->applied_config->declaration->prestart.command.count > 0;
 	options.get_preferred_allocation_available = true;
 	message_reply(call, &options.base);
 }
@@ -99,6 +100,7 @@ static void handle_allocate(struct service *service, struct rpc_call *call, cons
 		message_unpack(&v1beta1__allocate_request__descriptor, data, size);
 	const V1beta1__AllocateRequest *request = (const void *)message.base;
 	_cleanup_free_ uint8_t *reply = NULL;
+	uint64_t begin = now_usec(CLOCK_MONOTONIC);
 	struct error error = {};
 	size_t reply_size;
 	int r;
@@ -108,10 +110,15 @@ static void handle_allocate(struct service *service, struct rpc_call *call, cons
 		return;
 	}
 	if (request->n_container_requests == 0) {
-		rpc_fail(call, RPC_INVALID_ARGUMENT, "the request names no container");
+		rpc_fail(call, RPC_INVALID_ARGUMENT, "the request has no container");
 		return;
 	}
-	if (inquiry_is_possible(offer->edition->declaration)) {
+	if (request->n_container_requests > SERVICE_CONTAINERS_MAX) {
+		rpc_fail(call, RPC_INVALID_ARGUMENT,
+			"the request has more than 1024 containers; a kubelet sends one");
+		return;
+	}
+	if (inquiry_is_possible(offer->applied_config->declaration)) {
 		_cleanup_offer_ struct offer *current = service_current(service);
 
 		rpc_call_watch(call, on_allocate_cancelled);
@@ -120,11 +127,12 @@ static void handle_allocate(struct service *service, struct rpc_call *call, cons
 		return;
 	}
 	r = response_allocate(offer, request, NULL, &reply, &reply_size, &error);
+	counters_add_allocation(r >= 0, now_usec(CLOCK_MONOTONIC) - begin);
 	if (r < 0) {
-		response_refuse(call, &error);
+		response_refuse(call, request, &error);
 		return;
 	}
-	rpc_reply(call, reply, reply_size);
+	/* Before the answer: what the kubelet books is known to be. */
 	for (size_t i = 0; i < request->n_container_requests; i++) {
 		const V1beta1__ContainerAllocateRequest *container = request->container_requests[i];
 		struct ids_letter *letter = ids_letter_new(service, container->devices_ids,
@@ -133,6 +141,7 @@ static void handle_allocate(struct service *service, struct rpc_call *call, cons
 		if (letter)
 			mailbox_post(service->mailbox, &letter->letter);
 	}
+	rpc_reply(call, reply, reply_size);
 }
 
 static void handle_preferred(struct service *service, struct rpc_call *call, const uint8_t *data,
@@ -143,11 +152,13 @@ static void handle_preferred(struct service *service, struct rpc_call *call, con
 	_cleanup_free_ uint8_t *reply = NULL;
 	size_t reply_size;
 
+	counters_add(COUNTER_PREFERRED_ALLOCATIONS, 1);
 	/* An error would reject the pod and leak devices: what cannot be answered is answered
 	 * empty. */
-	if (preferred_pack(offer, (const void *)message.base, &reply, &reply_size) < 0)
+	if (preferred_pack(offer, (const void *)message.base, &reply, &reply_size) < 0) {
+		call_failed(CONTROL_CALL_PREFER, NULL, 0, "out of memory");
 		rpc_reply(call, (const uint8_t *)"", 0);
-	else
+	} else
 		rpc_reply(call, reply, reply_size);
 }
 
@@ -164,7 +175,7 @@ static void handle_pre_start(struct service *service, struct rpc_call *call, con
 		fail_malformed(call);
 		return;
 	}
-	if (offer->edition->declaration->prestart.command.count == 0) {
+	if (offer->applied_config->declaration->prestart.command.count == 0) {
 		message_reply(call, &response.base);
 		return;
 	}
@@ -190,7 +201,7 @@ static void with_offer(struct service *service, struct rpc_call *call, const uin
 	if (offer)
 		handle(service, call, data, size, offer);
 	else
-		rpc_fail(call, RPC_UNAVAILABLE, "the plugin starts; try again");
+		rpc_fail(call, RPC_UNAVAILABLE, "the plugin is starting; retry");
 	atomic_store(&service->busy_since, 0);
 }
 

@@ -2,13 +2,16 @@
 #pragma once
 
 /*
- * How a service answers calls, on gRPC's thread. `userdata` is the service.
+ * Inside of service: how it answers calls, on gRPC's thread. `userdata` is the service.
  */
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "proto/plugin/service.h"
+
+/* Of one Allocate; a kubelet asks for one. */
+#define SERVICE_CONTAINERS_MAX 1024
 
 struct service {
 	struct rpc_server *server;
@@ -25,11 +28,11 @@ struct service {
 /* GetDevicePluginOptions */
 void service_on_options(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata);
 
-/* Allocate. Where programs are asked first, the call goes to the main loop. */
+/* Allocate. If programs run first, the call goes to the main loop. */
 void service_on_allocate(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata);
 
 /* GetPreferredAllocation */
 void service_on_preferred(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata);
 
-/* PreStartContainer. Where there is a program to run, the call goes to the main loop. */
+/* PreStartContainer. If there is a program to run, the call goes to the main loop. */
 void service_on_pre_start(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A resource's server: what it offers now, the streams of its list, and the plugin watcher's
+ * A resource's server: its current offer, the streams of its list, and the plugin watcher's
  * questions. Its calls are answered in service-calls.c.
  */
 #include "proto/plugin/service.h"
+
+#include "common/counters.h"
 
 #include "proto/methods.h"
 #include "proto/plugin/announcement.h"
@@ -156,9 +158,7 @@ int service_offer(struct service *service, struct offer *offer)
 	size_t size, newest_size;
 	int r;
 
-	newest = rpc_newest(service->server, &newest_size);
-	r = list_encode_change(previous ? previous->snapshot : NULL, newest, newest_size,
-		offer->snapshot, &list, &size);
+	r = list_encode(offer->snapshot, &list, &size);
 	if (r < 0)
 		return r;
 	/* Handlers see the new state before the kubelet can act on the new list. */
@@ -167,12 +167,32 @@ int service_offer(struct service *service, struct offer *offer)
 	(void)pthread_mutex_unlock(&service->lock);
 	offer_unref(previous);
 
+	newest = rpc_newest(service->server, &newest_size);
 	if (newest && newest_size == size && memcmp(newest, list, size) == 0) {
 		free(list);
 		return 0;
 	}
+	counters_add(COUNTER_LIST_UPDATES, 1);
 	rpc_publish(service->server, list, size);
 	return 1;
+}
+
+int service_resend(struct service *service)
+{
+	const uint8_t *newest;
+	uint8_t *list;
+	size_t size;
+
+	newest = rpc_newest(service->server, &size);
+	if (!newest)
+		return 0;
+	list = malloc(MAX_OF(size, 1U));
+	if (!list)
+		return -ENOMEM;
+	memcpy(list, newest, size);
+	counters_add(COUNTER_LIST_UPDATES, 1);
+	rpc_publish(service->server, list, size);
+	return 0;
 }
 
 void service_stop(struct service *service, uint64_t grace)

@@ -3,7 +3,7 @@
 
 /*
  * The DevicePlugin service: answers the kubelet's calls from the current offer, inline on gRPC's
- * thread. What takes time (PreStartContainer, programs at Allocate) or changes state (counting
+ * thread. Work that takes time (PreStartContainer, programs at Allocate) or changes state (counting
  * allocations) goes to the main loop as a letter.
  */
 
@@ -14,24 +14,24 @@
 
 struct service;
 
-/* What the service tells the main loop; called there. */
+/* The service's events, called in the main loop. */
 struct service_events {
 	/* The kubelet opened or closed a ListAndWatch stream on a connection of that label. */
 	void (*on_stream)(uint64_t label, bool opened, void *userdata);
 	/* Devices went to a container; offered ids. */
 	void (*on_allocated)(const char *const *ids, size_t n_ids, void *userdata);
-	/* The kubelet's plugin watcher has registered the socket, or (`text` says why) has not. */
+	/* The kubelet's plugin watcher has registered the socket, or has not (`text` is the
+	 * reason). */
 	void (*on_verdict)(uint64_t label, bool registered, const char *text, void *userdata);
 	/* A container is about to start: answer the call, now or later. */
 	void (*on_pre_start)(
 		struct rpc_call *call, const char *const *ids, size_t n_ids, void *userdata);
 
-	/* These two on gRPC's thread, with the way to the loop. Programs are to be asked what
-	 * containers are given: answer the AllocateRequest of `size` bytes, which may be taken,
-	 * later. */
+	/* These two are called on gRPC's thread, with the mailbox of the loop. Programs add to what
+	 * containers get: answer the AllocateRequest of `size` bytes, which may be taken, later. */
 	void (*on_allocate)(struct mailbox *mailbox, struct offer *offer, struct rpc_call *call,
 		struct message *request, size_t size, void *userdata);
-	/* Nobody waits for that answer any more. */
+	/* The caller no longer waits for that answer. */
 	void (*on_cancelled)(struct mailbox *mailbox, const struct rpc_call *call, void *userdata);
 };
 
@@ -39,9 +39,12 @@ struct service_events {
 int service_new(
 	sd_event *event, const struct service_events *events, void *userdata, struct service **ret);
 
-/* Offers this from now on; the list is sent if its bytes differ from what was sent last. Takes its
+/* Offers this from now on; the list is sent if its bytes differ from the last one sent. Takes its
  * own reference. Returns 1 if a list was sent, 0 if not, or negative errno. */
 int service_offer(struct service *service, struct offer *offer);
+
+/* Sends the list again, although it has not changed. Returns 0 or -ENOMEM. */
+int service_resend(struct service *service);
 
 /* The current offer as a new reference, or NULL before the first. */
 struct offer *service_current(struct service *service);
@@ -49,8 +52,8 @@ struct offer *service_current(struct service *service);
 /* Where connections are added, with a label of the caller's choice as their session. */
 struct rpc_server *service_server(struct service *service);
 
-/* What the kubelet's plugin watcher is told about the socket from now on, see announcement.h;
- * `resource` NULL: nothing. Returns 0 or -ENOMEM. */
+/* The answer to the kubelet's plugin watcher from now on, see announcement.h; `resource` NULL:
+ * none. Returns 0 or -ENOMEM. */
 int service_announce(struct service *service, const char *resource, const char *endpoint);
 
 /* The way to the main loop for others who wait for gRPC. */
@@ -60,7 +63,7 @@ struct mailbox *service_mailbox(struct service *service);
  */
 uint64_t service_busy_since(struct service *service);
 
-/* Waits at most `grace` microseconds for the answers to calls: the last thing before _exit(),
- * nothing is freed, and no event comes any more. Calls that on_pre_start() and
- * on_allocate() were given must have been answered. */
+/* Waits at most `grace` microseconds for the answers to calls. It is the last call before _exit():
+ * nothing is freed, and no event follows. Calls passed to on_pre_start() and on_allocate() must
+ * have been answered. */
 void service_stop(struct service *service, uint64_t grace);

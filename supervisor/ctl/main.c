@@ -1,230 +1,179 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devplugctl, the person's tool. To show something it reads state files and nothing else, so that
- * works for everybody who may read them, also while the daemon is down.
+ * devplugctl: the table of its commands, and how those that show something get and print a
+ * snapshot.
  */
-#include <getopt.h>
+#include <locale.h>
 
-#include "ctl/command.h"
-#include "ctl/show.h"
+#include "supervisor/ctl/command-line.h"
+#include "supervisor/ctl/show.h"
 
-/* Either shows a snapshot or runs. */
-struct command {
-	const char *name;
-	int (*show)(const struct snapshot *snapshot);
-	int (*run)(const struct request *request);
-	bool json;           /* one that runs has a form for programs, as all that show have */
-	int least, most;     /* words behind the name */
-	const char *missing; /* what the first of them is */
+const struct command commands[] = {
+	{ "status", "[RESOURCE]", "Show the resources and their problems",
+		"OFFERED is the number of devices in the kubelet's list, with replicas; HEALTHY,\n"
+		"the number that it can allocate; IN USE, the number assigned to containers; FREE,\n"
+		"the number of healthy devices that are not assigned.",
+		show_status, NULL, ARGUMENT_JSON, 0, 1, NULL },
+	{ "devices", "[RESOURCE]", "Show each device, its health, and its containers", NULL,
+		show_devices, NULL, ARGUMENT_JSON | ARGUMENT_POD, 0, 1, NULL },
+	{ "top", "[RESOURCE]", "Show resources, devices and pods, live",
+		"Keys: up and down select a row, enter opens or closes the devices of a resource, s\n"
+		"sorts by the next column, r reverses the order, q quits.",
+		NULL, command_top, 0, 0, 1, NULL },
+	{ "explain", "RESOURCE", "Explain the state of a resource, and what to do", NULL,
+		show_explanation, NULL, ARGUMENT_JSON, 1, 1, "a resource" },
+	{ "events", "[RESOURCE]", "Show events: health, sessions, restarts, refusals", NULL, NULL,
+		command_events, ARGUMENT_JSON | ARGUMENT_FOLLOW | ARGUMENT_JOURNAL, 0, 1, NULL },
+	{ "wait", "RESOURCE", "Wait until a resource is served, or has devices",
+		"Exits with status 1 on a timeout.", NULL, command_wait,
+		ARGUMENT_FOR | ARGUMENT_TIMEOUT, 1, 1, "a resource" },
+	{ "check", "[RESOURCE]", "Print one line for monitoring: problem or not",
+		"For node-problem-detector. A cordoned device is not a problem, nor is a kubelet\n"
+		"that does not run. Exits with status 0 (no problem), 1 (a problem) or 2 (not\n"
+		"known).",
+		NULL, command_check, ARGUMENT_JSON, 0, 1, NULL },
+	{ "presets", "[PRESET]", "List the presets, or print one", NULL, NULL, command_presets,
+		ARGUMENT_JSON, 0, 1, NULL },
+	{ "discover", "[PRESET]", "Scan this host with the presets, print a configuration", NULL,
+		NULL, command_discover, ARGUMENT_JSON | ARGUMENT_ROOT, 0, 1, NULL },
+	{ "preview", "RESOURCE [IDS]", "Show what a resource of the file finds and passes", NULL,
+		NULL, command_preview, ARGUMENT_JSON | ARGUMENT_ROOT | ARGUMENT_ALLOCATE, 1, 2,
+		"a resource" },
+	{ "reload", "", "Check the configuration and apply it",
+		"Prints the changes, and returns when each changed resource has applied them. Needs\n"
+		"root.",
+		NULL, command_reload, 0, 0, 0, NULL },
+	{ "rescan", "[RESOURCE]", "Scan for devices and probe their health now",
+		"Returns when the scan is done. Needs root.", NULL, command_rescan, 0, 0, 1, NULL },
+	{ "cordon", "DEVICE [REASON]", "Exclude a device from new allocations",
+		"Returns when the cordon is in force. Containers that have the device keep it.\n"
+		"Needs root.",
+		NULL, command_cordon, ARGUMENT_LIST | ARGUMENT_FORCE | ARGUMENT_JSON, 1, 2,
+		"a device, DEVICE or RESOURCE/DEVICE" },
+	{ "release", "RESOURCE", "Close devices, to unload or reset their driver",
+		"The resource is still served, and its devices keep their health.\n"
+		"Ends with \"resume\", or when the driver is loaded again. Needs root.",
+		NULL, command_release, 0, 1, 1, "a resource" },
+	{ "resume", "RESOURCE", "End a release", "Needs root.", NULL, command_resume, 0, 1, 1,
+		"a resource" },
+	{ "uncordon", "DEVICE", "Offer a device again", "Needs root.", NULL, command_uncordon, 0, 1,
+		1, "a device, DEVICE or RESOURCE/DEVICE" },
+	{ "dra", "classes|slices", "DeviceClasses for the cluster, or this node's ResourceSlices",
+		"Prints JSON for kubectl. The classes are those of the resources in the file with\n"
+		"serve = \"dra\": create them once for a cluster, and again when a resource is added.\n"
+		"The slices are made from the devices that devplugd has found on this node.",
+		NULL, command_dra, 0, 1, 1, "classes or slices" },
+	{ "forget", "RESOURCE/DEVICE", "Forget a device that only the kubelet's data have",
+		"The device counts as not assigned to a pod until the kubelet's data about it\n"
+		"change. If the pod exists, the kubelet may panic or fail it when it starts again.\n"
+		"Needs root.",
+		NULL, command_forget, 0, 1, 1, "a device, RESOURCE/DEVICE" },
+	{ "allow", "DIRECTORY", "Let the service write to a directory",
+		"Writes a drop-in for devplugd.service that creates the directory and makes it\n"
+		"writable for devplugd, and has systemd read it. It is in force after \"systemctl\n"
+		"restart devplugd\". With --root, only writes the file below DIR. Needs root.",
+		NULL, command_allow, ARGUMENT_ROOT, 1, 1, "a directory" },
 };
+const size_t n_commands = ARRAY_SIZE(commands);
 
-static const struct command commands[] = {
-	{ "status", show_status, NULL, false, 0, 1, NULL },
-	{ "devices", show_devices, NULL, false, 0, 1, NULL },
-	{ "explain", show_explanation, NULL, false, 1, 1, "a resource" },
-	{ "presets", NULL, command_presets, false, 0, 1, NULL },
-	{ "discover", NULL, command_discover, false, 0, 1, NULL },
-	{ "preview", NULL, command_preview, true, 1, 2, "a resource" },
-	{ "reload", NULL, command_reload, false, 0, 0, NULL },
-	{ "cordon", NULL, command_cordon, false, 1, 2, "a device, DEVICE or RESOURCE/DEVICE" },
-	{ "uncordon", NULL, command_uncordon, false, 1, 1, "a device, DEVICE or RESOURCE/DEVICE" },
-};
-
-static struct request arg_request = { .root = "" };
-static const struct command *arg_command;
-
-static void print_help(void)
+static int show(const struct command *command, const struct request *request,
+	const struct snapshot *snapshot)
 {
-	(void)puts(
-		"devplugctl [-c FILE | --runtime-dir=DIR] COMMAND\n"
-		"\n"
-		"Shows what devplugd does, and has it do something.\n"
-		"\n"
-		"  status [RESOURCE]         Resources, and what is wrong with them\n"
-		"  devices [RESOURCE]        Each device and its health\n"
-		"  explain RESOURCE          Why a resource is as it is, and what to do\n"
-		"  presets [PRESET]          The presets there are, or what is in one\n"
-		"  discover [PRESET]         What presets find on this host, as a configuration\n"
-		"  preview RESOURCE [IDS]    What a resource of the file would find and give\n"
-		"  reload                    Check the configuration and take it into force\n"
-		"  cordon DEVICE [REASON]    Give a device to no new container\n"
-		"  uncordon DEVICE           Offer it again\n"
-		"\n"
-		"DEVICE is the id of a device, or RESOURCE/ID; * ? [] match as in a shell. A cordon\n"
-		"holds until it is lifted or the host restarts; containers keep what they have.\n"
-		"\n"
-		"  -c, --config=FILE      The configuration file of the daemon\n"
-		"      --runtime-dir=DIR  Where the daemon keeps its state\n"
-		"      --json             Print JSON, for programs (status, devices, explain,\n"
-		"                         preview)\n"
-		"      --root=DIR         Where the files of the host are (discover, preview)\n"
-		"      --allocate         Run the programs that are asked when a container is given\n"
-		"                         devices (preview)\n"
-		"      --version          Print the version and exit\n"
-		"  -h, --help             Print this text and exit\n"
-		"\n"
-		"Exit status: 0 done, 1 failure, 2 usage, 3 devplugd is not running, 78 the\n"
-		"configuration is not valid.\n"
-		"\n"
-		"See devplugctl(1).");
-}
+	int r = 0;
 
-static const struct command *find_command(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		if (streq(commands[i].name, name))
-			return &commands[i];
-	return NULL;
-}
-
-/* "status, devices or explain" */
-static void print_names(void)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		(void)fprintf(stderr, "%s%s",
-			i == 0                                 ? ""
-				: i + 1 < ARRAY_SIZE(commands) ? ", "
-							       : " or ",
-			commands[i].name);
-	(void)fputc('\n', stderr);
-}
-
-static int parse_words(int count, char *words[])
-{
-	if (count == 0) {
-		(void)fputs("devplugctl: say what to do: ", stderr);
-		print_names();
-		return -EINVAL;
-	}
-	arg_command = find_command(words[0]);
-	if (!arg_command) {
-		(void)fprintf(stderr, "devplugctl: unknown command \"%s\"; say ", words[0]);
-		print_names();
-		return -EINVAL;
-	}
-	if (count - 1 < arg_command->least) {
-		(void)fprintf(
-			stderr, "devplugctl: \"%s\" needs %s\n", words[0], arg_command->missing);
-		return -EINVAL;
-	}
-	if (count - 1 > arg_command->most) {
-		(void)fprintf(stderr, "devplugctl: unexpected argument \"%s\"\n",
-			words[1 + arg_command->most]);
-		return -EINVAL;
-	}
-	if (arg_request.json && !arg_command->show && !arg_command->json) {
-		(void)fprintf(stderr, "devplugctl: \"%s\" has no --json\n", words[0]);
-		return -EINVAL;
-	}
-	arg_request.subject = count > 1 ? words[1] : NULL;
-	arg_request.reason = count > 2 ? words[2] : NULL;
-	return 1;
-}
-
-/* Returns 1 to go on, 0 when all is done, -EINVAL for a wrong command line. */
-static int parse_argv(int argc, char *argv[])
-{
-	enum {
-		OPTION_RUNTIME_DIR = 0x100,
-		OPTION_JSON,
-		OPTION_ROOT,
-		OPTION_ALLOCATE,
-		OPTION_VERSION
-	};
-	static const struct option options[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "runtime-dir", required_argument, NULL, OPTION_RUNTIME_DIR },
-		{ "json", no_argument, NULL, OPTION_JSON },
-		{ "root", required_argument, NULL, OPTION_ROOT },
-		{ "allocate", no_argument, NULL, OPTION_ALLOCATE },
-		{ "version", no_argument, NULL, OPTION_VERSION },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int c;
-
-	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) >= 0)
-		switch (c) {
-		case 'c':
-			arg_request.config_file = optarg;
-			break;
-		case OPTION_RUNTIME_DIR:
-			arg_request.runtime_dir = optarg;
-			break;
-		case OPTION_JSON:
-			arg_request.json = true;
-			break;
-		case OPTION_ROOT:
-			arg_request.root = optarg;
-			break;
-		case OPTION_ALLOCATE:
-			arg_request.allocate = true;
-			break;
-		case OPTION_VERSION:
-			(void)puts("devplugctl " DEVPLUGD_VERSION);
-			return 0;
-		case 'h':
-			print_help();
-			return 0;
-		default:
-			return -EINVAL;
-		}
-	if (arg_request.config_file && arg_request.runtime_dir) {
-		(void)fputs("devplugctl: use either --config or --runtime-dir\n", stderr);
-		return -EINVAL;
-	}
-	return parse_words(argc - optind, argv + optind);
-}
-
-static int print_json(const struct snapshot *snapshot)
-{
-	if (json_dumpf(snapshot->root, stdout, JSON_INDENT(2)) < 0)
-		return -EIO;
-	(void)putchar('\n');
-	return 0;
-}
-
-static int show(const struct snapshot *snapshot)
-{
-	int r;
-
-	if (arg_request.json)
-		r = print_json(snapshot);
+	if (request->json)
+		r = json_dumpf(snapshot->root, stdout, JSON_INDENT(2)) < 0 || puts("") < 0 ? -EIO
+											   : 0;
 	else if (snapshot->known)
-		r = arg_command->show(snapshot);
-	else
-		r = 0;
+		r = command->show(snapshot, request);
 	return r < 0 || fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static int run_show(void)
+/* "5 s", "3 min" */
+static void describe_age(uint64_t since, char *ret, size_t size)
+{
+	static const struct {
+		unsigned seconds;
+		const char *unit;
+	} units[] = { { 86400, "d" }, { 3600, "h" }, { 60, "min" }, { 1, "s" } };
+	uint64_t now = now_usec(CLOCK_REALTIME);
+	uint64_t seconds = (now - MIN_OF(since, now)) / USEC_PER_SEC;
+	size_t i = 0;
+
+	while (i + 1 < ARRAY_SIZE(units) && seconds < 2 * units[i].seconds)
+		i++;
+	(void)snprintf(ret, size, "%llu %s", (unsigned long long)(seconds / units[i].seconds),
+		units[i].unit);
+}
+
+/* Why this is the state of the file, and how old it is. */
+static void print_unanswered(const struct snapshot *snapshot)
+{
+	bool dead = !snapshot->running;
+	char age[32];
+
+	describe_age(snapshot->written, age, sizeof(age));
+	(void)fprintf(stderr, "devplugctl: %s",
+		dead ? "devplugd is not running" : snapshot->unanswered.message);
+	if (snapshot->known)
+		(void)fprintf(stderr, "; this is the %sstate that it wrote %s ago",
+			dead ? "last " : "", age);
+	(void)fputc('\n', stderr);
+}
+
+int snapshot_status(const struct snapshot *snapshot)
+{
+	if (snapshot->unanswered.code < 0)
+		print_unanswered(snapshot);
+	if (snapshot->unanswered.code == 0)
+		return EXIT_SUCCESS;
+	if (!snapshot->running)
+		return EXIT_NOT_RUNNING;
+	return snapshot->unanswered.code == -EACCES ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static int run_show(const struct command *command, const struct request *request)
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	struct error error = { 0 };
-	int r;
+	int r, status;
 
-	r = snapshot_read(arg_request.config_file, arg_request.runtime_dir, &snapshot, &error);
-	if (r >= 0 && arg_request.subject && snapshot.known)
-		r = snapshot_select(&snapshot, arg_request.subject, &error);
+	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, &error);
+	if (r >= 0 && request->subject && snapshot.known)
+		r = snapshot_select(&snapshot, request->subject, &error);
+	if (r >= 0 && request->pod)
+		r = snapshot_select_pod(&snapshot, request->pod, &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
-	if (!snapshot.running)
-		(void)fprintf(stderr, "devplugctl: devplugd is not running%s\n",
-			snapshot.known ? "; this is the last state it wrote" : "");
-	else if (!snapshot.known)
-		(void)fputs("devplugctl: devplugd is starting\n", stderr);
-	r = show(&snapshot);
-	return r == EXIT_SUCCESS && !snapshot.running ? EXIT_NOT_RUNNING : r;
+	status = snapshot_status(&snapshot);
+	r = show(command, request, &snapshot);
+	return r == EXIT_SUCCESS ? status : r;
+}
+
+/* A file that was named must be there; without a name, what is missing has a default. */
+static bool check_file(const struct request *request)
+{
+	if (!request->config_file || access(request->config_file, R_OK) == 0)
+		return true;
+	(void)fprintf(
+		stderr, "devplugctl: cannot read %s: %s\n", request->config_file, strerror(errno));
+	return false;
 }
 
 int main(int argc, char *argv[])
 {
+	struct request request = { 0 };
+	const struct command *command;
 	int r;
 
-	r = parse_argv(argc, argv);
+	/* How wide characters are, and nothing else. */
+	(void)setlocale(LC_CTYPE, "");
+	r = arguments_parse(argc, argv, &request, &command);
 	if (r <= 0)
 		return r < 0 ? EXIT_USAGE : EXIT_SUCCESS;
-	return arg_command->run ? arg_command->run(&arg_request) : run_show();
+	if (!check_file(&request))
+		return EXIT_FAILURE;
+	return command->run ? command->run(&request) : run_show(command, &request);
 }

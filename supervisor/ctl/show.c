@@ -1,21 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables first, troubles after them, each with its reason: the answer to "what is wrong" must not
- * need a second command.
+ * Tables first, problems after them, each with its reason, so that "what is wrong" needs no second
+ * command.
  */
-#include "ctl/show.h"
-#include "ctl/table.h"
+#include "supervisor/ctl/show.h"
+#include "supervisor/ctl/holders.h"
+#include "supervisor/ctl/table.h"
+#include "supervisor/ctl/wrap.h"
+
+/* Of the continuation lines of a reason. */
+#define INDENT 4
+/* Of those that share a reason. */
+#define NAMES_SHOWN 3
 
 static const json_t *resources_of(const struct snapshot *snapshot)
 {
 	return json_object_get(snapshot->root, "resources");
 }
 
-static enum colour colour_of_state(const char *state)
+enum colour colour_of_state(const char *state)
 {
 	return streq(state, "serving")                              ? COLOUR_GOOD
 		: streq(state, "failed") || streq(state, "backoff") ? COLOUR_BAD
 								    : COLOUR_BETWEEN;
+}
+
+enum colour colour_of_health(const char *health)
+{
+	return streq(health, "Healthy")    ? COLOUR_GOOD
+		: streq(health, "Claimed") ? COLOUR_NONE
+					   : COLOUR_BAD;
 }
 
 static bool is_healthy(const json_t *device)
@@ -23,7 +37,7 @@ static bool is_healthy(const json_t *device)
 	return streq(snapshot_string(device, "health"), "Healthy");
 }
 
-/* By another resource, which is nobody's trouble. */
+/* By another resource, which is not a problem. */
 static bool is_claimed(const json_t *device)
 {
 	return streq(snapshot_string(device, "health"), "Claimed");
@@ -37,8 +51,8 @@ static void add_heading(struct table *table, const char *const *words, size_t co
 
 static void add_resource(struct table *table, const json_t *resource)
 {
-	static const char *const numbers[] = { "devices_total", "devices_healthy", "pid", "session",
-		"restarts", "allocations" };
+	static const char *const numbers[] = { "offered", "healthy", "in_use", "free", "pid",
+		"session", "restarts" };
 	const char *state = snapshot_string(resource, "state");
 
 	table_add(table, COLOUR_NONE, "%s", snapshot_string(resource, "name"));
@@ -46,10 +60,131 @@ static void add_resource(struct table *table, const json_t *resource)
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
 		long long number = snapshot_integer(resource, numbers[i]);
 
-		if (number == 0 && (streq(numbers[i], "pid") || streq(numbers[i], "session")))
+		if (json_is_null(json_object_get(resource, numbers[i])) ||
+			(number == 0 && (streq(numbers[i], "pid") || streq(numbers[i], "session"))))
 			table_add(table, COLOUR_NONE, "-");
 		else
 			table_add(table, COLOUR_NONE, "%lld", number);
+	}
+}
+
+/* A failure that is older than the last success of the same kind is history, for "explain"; that
+ * is known of registrations only. */
+static bool is_over(const json_t *resource, const json_t *failure)
+{
+	return streq(snapshot_string(failure, "call"), "registration") &&
+		json_is_true(json_object_get(resource, "registered"));
+}
+
+static void print_failures(const json_t *resource, const char **gap)
+{
+	const json_t *failures = json_object_get(resource, "failures"), *failure;
+	size_t i;
+
+	json_array_foreach(failures, i, failure)
+	{
+		if (is_over(resource, failure))
+			continue;
+		(void)fputs(*gap, stdout);
+		print_wrapped(INDENT, "%s, last failed %s (%s, %lld in all): %s",
+			snapshot_string(resource, "name"), snapshot_string(failure, "call"),
+			snapshot_string(failure, "last"),
+			(long long)snapshot_integer(failure, "count"),
+			snapshot_string(failure, "text"));
+		*gap = "";
+	}
+}
+
+/* Adds to `groups`, which has the names that share a text, and since when the earliest of them has
+ * it: {TEXT: {"names": [NAME], "since": TIME}}. */
+static void add_to_group(json_t *groups, const char *text, const char *name, const char *since)
+{
+	json_t *group = json_object_get(groups, text);
+
+	if (!group) {
+		group = json_pack("{s:[], s:s}", "names", "since", since);
+		(void)json_object_set_new(groups, text, group);
+	}
+	if (strcmp(since, snapshot_string(group, "since")) < 0)
+		(void)json_object_set_new(group, "since", json_string(since));
+	(void)json_array_append_new(json_object_get(group, "names"), json_string(name));
+}
+
+/* "gpu-0, gpu-1, gpu-2 and 5 more" (malloc'ed) */
+static char *join_names(const json_t *group)
+{
+	const json_t *names = json_object_get(group, "names");
+	size_t n = json_array_size(names), size;
+	char *text = NULL;
+	FILE *stream = open_memstream(&text, &size);
+
+	if (!stream)
+		return NULL;
+	for (size_t i = 0; i < n && i < NAMES_SHOWN; i++)
+		(void)fprintf(stream, "%s%s", i > 0 ? ", " : "",
+			json_string_value(json_array_get(names, i)));
+	if (n > NAMES_SHOWN)
+		(void)fprintf(stream, " and %zu more", n - NAMES_SHOWN);
+	(void)fclose(stream);
+	return text;
+}
+
+/* Why resources are not as they should be; a kubelet that does not run is a reason of all. */
+static void print_reasons(const json_t *resources, const char **gap)
+{
+	json_auto_t *groups = json_object();
+	const char *text;
+	json_t *group;
+
+	for (size_t i = 0; i < json_array_size(resources); i++) {
+		const json_t *resource = json_array_get(resources, i);
+		const char *reason = snapshot_string(resource, "reason");
+		_cleanup_free_ char *key = NULL;
+
+		if (!*reason)
+			continue;
+		if (asprintf(&key, "%s\n%s", snapshot_string(resource, "state"), reason) < 0)
+			key = NULL;
+		if (key)
+			add_to_group(groups, key, snapshot_string(resource, "name"),
+				snapshot_string(resource, "since"));
+	}
+	json_object_foreach(groups, text, group)
+	{
+		_cleanup_free_ char *names = join_names(group);
+		const char *reason = strchr(text, '\n') + 1;
+
+		(void)fputs(*gap, stdout);
+		print_wrapped(INDENT, "%s (%.*s since %s): %s", names ?: "",
+			(int)(reason - 1 - text), text, snapshot_string(group, "since"), reason);
+		*gap = "";
+	}
+}
+
+static void print_unhealthy(const json_t *resource, const char **gap)
+{
+	const json_t *devices = json_object_get(resource, "devices");
+	json_auto_t *groups = json_object();
+	const char *reason;
+	json_t *group;
+
+	for (size_t i = 0; i < json_array_size(devices); i++) {
+		const json_t *device = json_array_get(devices, i);
+
+		if (!is_healthy(device) && !is_claimed(device))
+			add_to_group(groups, snapshot_string(device, "reason"),
+				snapshot_string(device, "id"), snapshot_string(device, "since"));
+	}
+	json_object_foreach(groups, reason, group)
+	{
+		_cleanup_free_ char *names = join_names(group);
+		bool many = json_array_size(json_object_get(group, "names")) > 1;
+
+		(void)fputs(*gap, stdout);
+		print_wrapped(INDENT, "%s, device%s %s (unhealthy since %s): %s",
+			snapshot_string(resource, "name"), many ? "s" : "", names ?: "",
+			snapshot_string(group, "since"), reason);
+		*gap = "";
 	}
 }
 
@@ -57,36 +192,57 @@ static void add_resource(struct table *table, const json_t *resource)
 static void print_troubles(const json_t *resource, const char **gap)
 {
 	const char *name = snapshot_string(resource, "name");
-	const char *reason = snapshot_string(resource, "reason");
 	const json_t *devices = json_object_get(resource, "devices");
 	const json_t *notes = json_object_get(resource, "scan_notes");
 
-	if (*reason) {
-		(void)printf("%s%s (%s since %s): %s\n", *gap, name,
-			snapshot_string(resource, "state"), snapshot_string(resource, "since"),
-			reason);
-		*gap = "";
-	}
+	print_failures(resource, gap);
 	for (size_t i = 0; i < json_array_size(notes); i++) {
-		(void)printf("%s%s: %s\n", *gap, name, json_string_value(json_array_get(notes, i)));
+		(void)fputs(*gap, stdout);
+		print_wrapped(INDENT, "%s: %s", name, json_string_value(json_array_get(notes, i)));
 		*gap = "";
 	}
 	for (size_t i = 0; i < json_array_size(devices); i++) {
 		const json_t *device = json_array_get(devices, i);
+		_cleanup_free_ char *conflict = holders_find_conflict(device);
 
-		if (is_healthy(device) || is_claimed(device))
-			continue;
-		(void)printf("%s%s, device %s (unhealthy since %s): %s\n", *gap, name,
-			snapshot_string(device, "id"), snapshot_string(device, "since"),
-			snapshot_string(device, "reason"));
-		*gap = "";
+		if (conflict) {
+			(void)fputs(*gap, stdout);
+			print_wrapped(INDENT,
+				"%s, device %s: two pods have it, %s; this is an error of the kubelet, and you must recreate one of them",
+				name, snapshot_string(device, "id"), conflict);
+			*gap = "";
+		}
 	}
+	print_unhealthy(resource, gap);
 }
 
-int show_status(const struct snapshot *snapshot)
+void show_dra(const struct snapshot *snapshot, const char *gap)
 {
-	static const char *const heading[] = { "RESOURCE", "STATE", "DEVICES", "HEALTHY", "PID",
-		"SESSION", "RESTARTS", "ALLOCATIONS" };
+	const json_t *dra = json_object_get(snapshot->root, "dra");
+	const char *registration = snapshot_string(dra, "registration_failure");
+	const char *api = snapshot_string(dra, "api_failure");
+	long long slices = snapshot_integer(dra, "slices"),
+		  claims = snapshot_integer(dra, "claims");
+
+	if (!dra)
+		return;
+	(void)printf(
+		"%sDRA driver %s on node %s: %s, %lld ResourceSlice%s of generation %lld, %lld "
+		"claim%s prepared.\n",
+		gap, snapshot_string(dra, "driver"), snapshot_string(dra, "node"),
+		json_is_true(json_object_get(dra, "registered")) ? "registered" : "not registered",
+		slices, slices == 1 ? "" : "s", (long long)snapshot_integer(dra, "generation"),
+		claims, claims == 1 ? "" : "s");
+	if (*registration)
+		(void)printf("  registration: %s\n", registration);
+	if (*api)
+		(void)printf("  api: %s\n", api);
+}
+
+int show_status(const struct snapshot *snapshot, const struct request *request)
+{
+	static const char *const heading[] = { "RESOURCE", "STATE", "OFFERED", "HEALTHY", "IN USE",
+		"FREE", "PID", "SESSION", "RESTARTS" };
 	_cleanup_(table_freep) struct table *table = NULL;
 	const json_t *resources = resources_of(snapshot);
 	const char *gap = "\n";
@@ -98,11 +254,17 @@ int show_status(const struct snapshot *snapshot)
 	add_heading(table, heading, ARRAY_SIZE(heading));
 	for (size_t i = 0; i < json_array_size(resources); i++)
 		add_resource(table, json_array_get(resources, i));
-	r = table_print(table);
+	if (json_array_size(resources) > 0)
+		r = table_print(table);
+	else
+		(void)puts("no resources are configured; \"devplugctl discover\" prints those "
+			   "that find devices on this host");
 	if (r < 0)
 		return r;
+	print_reasons(resources, &gap);
 	for (size_t i = 0; i < json_array_size(resources); i++)
 		print_troubles(json_array_get(resources, i), &gap);
+	show_dra(snapshot, "\n");
 	if (json_is_true(json_object_get(snapshot->root, "on_last_accepted")))
 		(void)printf(
 			"\n%s is not valid; devplugd runs on the last accepted configuration. See "
@@ -128,26 +290,24 @@ static void join_numa(const json_t *device, char *ret, size_t size)
 
 static void add_device(struct table *table, const json_t *resource, const json_t *device)
 {
+	_cleanup_free_ char *holders = holders_describe(resource, device);
 	char numa[64];
 
 	join_numa(device, numa, sizeof(numa));
 	table_add(table, COLOUR_NONE, "%s", snapshot_string(resource, "name"));
 	table_add(table, COLOUR_NONE, "%s", snapshot_string(device, "id"));
-	table_add(table,
-		is_healthy(device)           ? COLOUR_GOOD
-			: is_claimed(device) ? COLOUR_NONE
-					     : COLOUR_BAD,
-		"%s", snapshot_string(device, "health"));
+	table_add(table, colour_of_health(snapshot_string(device, "health")), "%s",
+		snapshot_string(device, "health"));
 	table_add(table, COLOUR_NONE, "%s", numa);
-	table_add(table, COLOUR_NONE, "%lld", (long long)snapshot_integer(device, "allocations"));
+	table_add(table, COLOUR_NONE, "%s", holders ?: "");
 	table_add(table, COLOUR_NONE, "%s", snapshot_string(device, "since"));
 	table_add(table, COLOUR_NONE, "%s", snapshot_string(device, "reason"));
 }
 
-int show_devices(const struct snapshot *snapshot)
+int show_devices(const struct snapshot *snapshot, const struct request *request)
 {
-	static const char *const heading[] = { "RESOURCE", "DEVICE", "HEALTH", "NUMA",
-		"ALLOCATIONS", "SINCE", "REASON" };
+	static const char *const heading[] = { "RESOURCE", "DEVICE", "HEALTH", "NUMA", "USED BY",
+		"SINCE", "REASON" };
 	_cleanup_(table_freep) struct table *table = NULL;
 	const json_t *resources = resources_of(snapshot);
 	int r;

@@ -3,9 +3,14 @@
  * Numbers and words are both left-aligned: the tables are short, and such lines are easy to cut
  * with awk.
  */
-#include "ctl/table.h"
+#include "supervisor/ctl/table.h"
+
+#include "supervisor/ctl/wrap.h"
 
 #define GAP 2
+/* Columns in which the last cell of a row is wrapped; with fewer, it is below the others. */
+#define LAST_MIN 20
+#define INDENT   4
 
 struct cell {
 	char *text;
@@ -55,43 +60,74 @@ void table_add(struct table *table, enum colour colour, const char *format, ...)
 		table->cells[table->count++] = cell;
 }
 
-/* Characters rather than bytes; a name in another script still lines up nearly. */
-static int text_width(const char *text)
+bool terminal_wants_colours(void)
 {
-	int width = 0;
+	const char *no = getenv("NO_COLOR");
 
-	for (; *text; text++)
-		width += ((unsigned char)*text & 0xc0) != 0x80;
-	return width;
+	return isatty(STDOUT_FILENO) && (!no || *no == '\0');
 }
 
-static void print_cell(const struct cell *cell, int width, bool last, bool colours)
+/* `spaces`: those in front of it. Returns how many are to follow: a line does not end in spaces, so
+ * an empty cell leaves them to the next one. */
+static int print_cell(const struct cell *cell, int spaces, int width, bool colours)
 {
 	bool coloured = colours && cell->colour != COLOUR_NONE;
 
-	(void)printf("%s%s%s", coloured ? colour_codes[cell->colour] : "", cell->text,
-		coloured ? colour_end : "");
-	if (last)
+	if (*cell->text == '\0')
+		return spaces + width + GAP;
+	(void)printf("%*s%s%s%s", spaces, "", coloured ? colour_codes[cell->colour] : "",
+		cell->text, coloured ? colour_end : "");
+	return width - text_width(cell->text) + GAP;
+}
+
+/* `before`: columns in front of it; `width`: of the terminal, 0: none. Without room beside the
+ * other cells, it follows below them. */
+static void print_last_cell(
+	const struct cell *cell, int spaces, int before, int width, bool colours)
+{
+	bool coloured = colours && cell->colour != COLOUR_NONE;
+	bool wrapped = width > 0 && before + text_width(cell->text) > width;
+	const char *line = cell->text, *next = NULL;
+	int indent = width - before < LAST_MIN ? INDENT : before, here = spaces;
+
+	if (*line == '\0') {
 		(void)putchar('\n');
-	else
-		(void)printf("%*s", width - text_width(cell->text) + GAP, "");
+		return;
+	}
+	if (wrapped && indent == INDENT) {
+		(void)putchar('\n');
+		here = indent;
+	}
+	for (; line; line = next, here = indent) {
+		size_t length = wrapped ? wrap_line(line, width - indent, &next) : strlen(line);
+
+		(void)printf("%*s%s%.*s%s\n", here, "", coloured ? colour_codes[cell->colour] : "",
+			(int)length, line, coloured ? colour_end : "");
+	}
 }
 
 int table_print(const struct table *table)
 {
-	bool colours = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
-	int widths[TABLE_COLUMNS_MAX] = { 0 };
+	bool colours = terminal_wants_colours();
+	int widths[TABLE_COLUMNS_MAX] = { 0 }, before = 0, terminal = terminal_width();
+	int spaces = 0;
 
 	for (size_t i = 0; i < table->count; i++) {
 		int *width = &widths[i % table->n_columns];
 
 		*width = MAX_OF(*width, text_width(table->cells[i].text));
 	}
+	for (size_t i = 0; i + 1 < table->n_columns; i++)
+		before += widths[i] + GAP;
 	for (size_t i = 0; i < table->count; i++) {
 		size_t column = i % table->n_columns;
 
-		print_cell(
-			&table->cells[i], widths[column], column + 1 == table->n_columns, colours);
+		if (column + 1 < table->n_columns) {
+			spaces = print_cell(&table->cells[i], spaces, widths[column], colours);
+			continue;
+		}
+		print_last_cell(&table->cells[i], spaces, before, terminal, colours);
+		spaces = 0;
 	}
 	return table->error;
 }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same steps as in a child, nearly without time: one scan, merged into an empty list, is a
- * snapshot, and a snapshot is all that an allocation is made from.
+ * The same steps as in a child, without waiting: one scan, merged into an empty list, is a
+ * snapshot, which is all that an allocation needs.
  */
-#include "ctl/try-out.h"
+#include "supervisor/ctl/try-out.h"
+#include "supervisor/ctl/members.h"
 
-#include "drivers/allocation-inquiry.h"
-#include "drivers/scan.h"
-#include "drivers/units.h"
+#include "drivers/allocation/allocation-inquiry.h"
+#include "drivers/host/scan-run.h"
+#include "drivers/inventory/claims.h"
+#include "drivers/inventory/listing.h"
+#include "drivers/inventory/units.h"
 
 /* The most a program of driver "exec" may take for its first answer, and a little more. */
 #define PATIENCE (310 * USEC_PER_SEC)
@@ -28,8 +31,9 @@ static int pack_devices(const struct snapshot *snapshot, json_t *target)
 			if (json_array_append_new(numa, json_integer(unit->device->numa[k])) < 0)
 				break;
 		if (json_array_append_new(target,
-			    json_pack("{s:s, s:b, s:s*, s:o}", "id", unit->device->id, "healthy",
-				    unit->healthy, "reason", unit->reason, "numa", numa)) < 0)
+			    json_pack("{s:s, s:s, s:s, s:o}", "id", unit->device->id, "health",
+				    unit->healthy ? "Healthy" : "Unhealthy", "reason",
+				    unit->reason ?: "", "numa", numa)) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -100,12 +104,14 @@ static int split_ids(const char *text, struct strings *ids)
 
 static int first_healthy(const struct snapshot *snapshot, struct strings *ids)
 {
-	char id[OFFERED_ID_MAX + 1];
+	char buffer[OFFERED_ID_MAX + 1];
 
 	for (size_t i = 0; i < snapshot->n_units; i++) {
+		const char *id;
+
 		if (!snapshot->units[i].healthy)
 			continue;
-		snapshot_offered_id(snapshot, i, 0, id);
+		id = snapshot_offered_id(snapshot, i, 0, buffer);
 		return strings_add(ids, id, strlen(id));
 	}
 	return 0;
@@ -154,8 +160,7 @@ static int note_programs(const struct inquiry *inquiry, json_t *notes)
 {
 	for (size_t i = 0; i < inquiry_count(inquiry); i++)
 		if (json_array_append_new(notes,
-			    json_sprintf("%s was not asked what the container is given besides, as "
-					 "it is at Allocate: with --allocate it is",
+			    json_sprintf("%s was not run; use --allocate to include its output",
 				    inquiry_program(inquiry, i))) < 0)
 			return -ENOMEM;
 	return 0;
@@ -167,7 +172,7 @@ static int add_answer(const struct declaration *declaration, const struct snapsh
 	_cleanup_allocation_ struct allocation allocation = { 0 };
 	_cleanup_(inquiry_freep) struct inquiry *inquiry = NULL;
 	_cleanup_strings_ struct strings ids = { 0 };
-	json_t *answer, *names = json_array();
+	json_t *answer, *names = json_array(), *prestart;
 	int r;
 
 	if (json_object_set_new(target, "ids", names) < 0 ||
@@ -188,8 +193,13 @@ static int add_answer(const struct declaration *declaration, const struct snapsh
 		inquiry_answers(inquiry), &allocation, error);
 	if (r < 0)
 		return r;
-	if (pack_allocation(&allocation, &answer) < 0 ||
-		json_object_set_new(target, "answer", answer) < 0)
+	if (pack_allocation(&allocation, &answer) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	prestart = json_array();
+	if (json_object_set_new(target, "answer", answer) < 0 ||
+		json_object_set_new(answer, "prestart", prestart) < 0 ||
+		pack_strings(declaration->prestart.command.items,
+			declaration->prestart.command.count, prestart) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	return 0;
 }
@@ -213,7 +223,7 @@ static int await_answers(const struct declaration *declaration, const char *root
 			*changed = false;
 			scan_done(scan);
 			*scan = (struct scan){ .root = root, .state = state };
-			r = declaration->driver->list(declaration, scan, error);
+			r = list_devices(declaration, scan, error);
 			if (r < 0 || !scan->incomplete || scan->notes.count > 0)
 				return r;
 		}
@@ -261,7 +271,7 @@ static int look(const struct declaration *declaration, const char *root, struct 
 	int r;
 
 	r = declaration->driver->start ? list_with_state(declaration, root, &scan, error)
-				       : declaration->driver->list(declaration, &scan, error);
+				       : list_devices(declaration, &scan, error);
 	if (r >= 0)
 		r = unit_list_merge(&list, &scan, error);
 	if (r >= 0 &&
@@ -276,8 +286,9 @@ int try_out(const struct declaration *declaration, const char *root, const char 
 	json_t **ret, struct error *error)
 {
 	json_t *devices = json_array(), *notes = json_array();
-	json_auto_t *result = json_pack("{s:s, s:s, s:o, s:o}", "resource", declaration->name,
-		"driver", declaration->driver->name, "devices", devices, "notes", notes);
+	json_auto_t *result = json_pack("{s:i, s:s, s:s, s:o, s:o}", "version", SNAPSHOT_VERSION,
+		"resource", declaration->name, "driver", declaration->driver->name, "devices",
+		devices, "notes", notes);
 	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
 	int r;
 
@@ -293,4 +304,40 @@ int try_out(const struct declaration *declaration, const char *root, const char 
 		return r;
 	*ret = TAKE_PTR(result);
 	return 0;
+}
+
+/* The claims of all lines, without the ids in front. */
+static int split_claims(const char *text, struct strings *claims)
+{
+	for (const char *line = text, *end; *line; line = *end ? end + 1 : end) {
+		const char *word = line + strcspn(line, "\t\n");
+
+		end = line + strcspn(line, "\n");
+		while (word < end) {
+			size_t length = strcspn(++word, "\t\n");
+
+			if (strings_add(claims, word, length) < 0)
+				return -ENOMEM;
+			word += length;
+		}
+	}
+	return 0;
+}
+
+int try_out_claims(const struct declaration *declaration, struct scan *scan, struct strings *claims,
+	struct error *error)
+{
+	struct unit_list list = { .declaration = declaration };
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	_cleanup_free_ char *text = NULL;
+	int r;
+
+	r = unit_list_merge(&list, scan, error);
+	if (r >= 0 &&
+		(unit_list_snapshot(&list, NULL, &snapshot) < 0 ||
+			claims_text(snapshot, scan->root, &text) < 0 ||
+			split_claims(text, claims) < 0))
+		r = error_set(error, -ENOMEM, "out of memory");
+	unit_list_done(&list);
+	return r < 0 ? r : 0;
 }

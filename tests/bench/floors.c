@@ -29,7 +29,7 @@ static void echo(int fd)
 	_exit(EXIT_SUCCESS);
 }
 
-/* Sends what is in the file whenever somebody has written it. */
+/* Sends the content of the file after each change. */
 static void tell_changes(int fd, const char *path)
 {
 	char buffer[sizeof(struct inotify_event) + NAME_MAX + 1];
@@ -49,7 +49,7 @@ static void tell_changes(int fd, const char *path)
 	_exit(EXIT_SUCCESS);
 }
 
-/* Starts a process that echoes, or that tells changes of the file. */
+/* Starts a process that echoes, or that sends the file after each change. */
 static int start_peer(const char *file, int *ret_fd, pid_t *ret_pid)
 {
 	int fds[2];

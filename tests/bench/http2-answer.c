@@ -18,7 +18,7 @@
 #define HEADER_SIZE   9
 #define STREAM_OFFSET 5
 #define PING_SIZE     8
-/* The greatest frame is one of 16384 bytes: nothing else was agreed on. */
+/* The largest frame has 16384 bytes: no other size was negotiated. */
 #define BUFFER_SIZE (64 << 10)
 
 enum {

@@ -6,5 +6,5 @@
  */
 
 /* SOCKET: listens there and serves each connection in a process of its own, until it is killed.
- * Says that it listens by a line on standard output. Returns negative errno. */
+ * Prints a line when it listens. Returns negative errno. */
 int run_answer(int argc, char *argv[]);

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * How everything here is timed and told.
+ * Timing and printing for all benchmarks here.
  */
 
 #include <stddef.h>

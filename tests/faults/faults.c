@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loaded with LD_PRELOAD, makes a program's system calls fail as $DEVPLUGD_FAULTS says: words
+ * Loaded with LD_PRELOAD, makes a program's system calls fail as set in $DEVPLUGD_FAULTS: words
  * "CALL=N%" (each call fails with that probability), "CALL@N" (the Nth call fails), "CALL@N+" (it
- * and all after it), "seed=N" and "no-death-signal". In a child, $DEVPLUGD_MISCHIEF names a
- * directory: the file TYPE.KIND in it, TYPE being the last part of the resource's name, makes the
- * child go mad in the way of that kind.
+ * and all after it), "seed=N", "no-death-signal" and "hang-entry". In a child, $DEVPLUGD_MISCHIEF
+ * names a directory: the file TYPE.KIND in it, TYPE being the last part of the resource's name,
+ * makes the child misbehave in the way of that kind.
  */
 /* Its wrappers call functions of the same names as those below. */
 #undef _FORTIFY_SOURCE
@@ -62,7 +62,7 @@ static struct {
 	unsigned first[_CALL_MAX]; /* number of the call that fails, 0: none */
 	bool onward[_CALL_MAX];
 	uint64_t seed;
-	bool no_death_signal;
+	bool no_death_signal, hang_entry;
 } rules;
 
 /* Shared with forked processes, so that a call between fork() and exec() counts. */
@@ -96,6 +96,10 @@ static void parse_word(const char *word)
 
 	if (strcmp(word, "no-death-signal") == 0) {
 		rules.no_death_signal = true;
+		return;
+	}
+	if (strcmp(word, "hang-entry") == 0) {
+		rules.hang_entry = true;
 		return;
 	}
 	if (sscanf(word, "%31[a-z0-9_]%c%u%c", name, &sign, &number, &mark) < 3)
@@ -311,6 +315,8 @@ int prctl(int option, ...)
 	va_end(ap);
 	if (option == PR_SET_PDEATHSIG && rules.no_death_signal)
 		return 0;
+	if (rules.hang_entry && option == PR_SET_NO_NEW_PRIVS)
+		(void)pause();
 	return REAL(prctl)(option, arguments[0], arguments[1], arguments[2], arguments[3]);
 }
 

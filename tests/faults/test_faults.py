@@ -22,6 +22,9 @@ NO_CHILD = {
     "memfd_create": "cannot create a memfd for the configuration: Too many open files in system",
 }
 
+# Earlier uses of a call, which have nothing to do with starting a child: what counts events of all, and of each resource.
+EARLIER = {"memfd_create": 3}
+
 
 class Faults(NodeTest):
     def begin(self, *resources):
@@ -54,7 +57,7 @@ class Faults(NodeTest):
     def test_P6_each_call_fails_once(self):
         for call in NO_CHILD:
             with self.subTest(call):
-                self.node.inject(f"{call}@1")
+                self.node.inject(f"{call}@{1 + EARLIER.get(call, 0)}")
                 self.begin(static("a", 1), static("b", 1))
                 self.node.await_allocatable(a=1, b=1)
                 self.assertIn(NO_CHILD[call], self.node.output())
@@ -72,7 +75,7 @@ class Faults(NodeTest):
                                                               for r in s["resources"]), "both to wait")
                 self.node.start_kubelet()
                 self.node.await_allocatable(a=1, b=1)
-                self.assertIn("looking for the kubelet every second instead", self.node.output())
+                self.assertIn("checking for the kubelet every second instead", self.node.output())
                 for _ in range(3):
                     self.node.stop_kubelet()
                     self.node.start_kubelet()
@@ -82,7 +85,7 @@ class Faults(NodeTest):
                 os.unlink(self.node.path("devplugd.log"))
                 shutil.rmtree(self.node.plugins)
 
-    def test_P6_child_without_inotify_looks_from_time_to_time(self):
+    def test_P6_child_without_inotify_polls(self):
         self.node.prepare_children("inotify_init1=100%")
         folder = self.node.path("dev")
         os.mkdir(folder)
@@ -96,14 +99,14 @@ class Faults(NodeTest):
         self.node.prepare_children("accept4@1")
         self.begin(static("a", 1))
         self.node.await_allocatable(a=1)
-        self.assertIn("connections cannot be accepted", self.node.output())
+        self.assertIn("cannot accept connections", self.node.output())
         self.assertEqual(self.node.resource("vendor.example/a")["restarts"], 0)
 
     def test_P12_child_that_cannot_report_serves(self):
         self.node.prepare_children("memfd_create=100%")
         self.begin(static("a", 1))
         self.node.await_allocatable(a=1)
-        until(lambda: "cannot be reported" in self.node.output(), "the child to say so")
+        until(lambda: "cannot report devices" in self.node.output(), "the child to say so")
         self.node.await_serving()
 
 

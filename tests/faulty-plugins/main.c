@@ -4,7 +4,7 @@
  * Without arguments it lists the faults. $FAULTY_PLUGIN_DELAY: microseconds that slow-allocate
  * takes.
  */
-#include "plugin-run.h"
+#include "small-plugin-run.h"
 
 #define DEFAULT_DELAY (10 * USEC_PER_SEC)
 

@@ -3,13 +3,14 @@
  * Any bytes as what a child claims: refused or read, and if read, decided upon like any other.
  */
 #include "common/sealed.h"
-#include "ownership.h"
+#include "supervisor/ownership.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	_cleanup_(claims_list_freep) struct claims_list *list = NULL;
+	_cleanup_(ownership_freep) struct ownership *ownership = NULL;
 	_cleanup_close_ int fd = sealed_new("claims", data, size);
 	struct claimant claimants[2] = { { .name = "a" }, { .name = "b" } };
 
@@ -18,9 +19,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (claims_list_read(fd, &list) < 0)
 		return 0;
 	claimants[0].list = claimants[1].list = list;
-	if (ownership_decide(claimants, ARRAY_SIZE(claimants)) < 0 || claimants[0].owners)
+	if (ownership_new(claimants, ARRAY_SIZE(claimants), &ownership) < 0 ||
+		ownership_run(ownership, SIZE_MAX) != 0 || claimants[0].owners)
 		abort();
-	/* Whatever has a claim is the first one's. */
+	/* Every claim belongs to the first one. */
 	if (!claimants[1].owners != (list->n_claims == 0))
 		abort();
 	claimants_done(claimants, ARRAY_SIZE(claimants));

@@ -5,7 +5,7 @@
  */
 #include <sys/mman.h>
 
-#include "config/config.h"
+#include "configuration/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * What must be so of every device, whoever named it.
+ * What must hold for every device, from any driver.
  */
 
-#include "drivers/device.h"
-#include "drivers/sysfs.h"
+#include "drivers/host/sysfs.h"
+#include "drivers/model/device.h"
 
 static inline void demand_device(const struct device *device)
 {

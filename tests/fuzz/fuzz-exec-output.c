@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as what a program of driver "exec" wrote: a list, or an answer at Allocate, within its
- * bounds, or an error that is one line of text. The first byte chooses which, and what becomes of
- * properties. What was read is told to a program of Allocate, which is JSON of ours.
+ * Any bytes as the output of a program of driver "exec": a list, or an answer at Allocate, within
+ * its bounds, or an error that is one line of text. The first byte selects which, and how
+ * properties are read. The devices that were read are then sent to a program of Allocate, in our
+ * own JSON.
  */
 #include <jansson.h>
 
 #include "common/sealed.h"
 #include "common/utf8.h"
-#include "drivers/exec-answer.h"
-#include "drivers/exec-document.h"
+#include "drivers/allocation/inquiry-documents.h"
+#include "drivers/exec/exec-document.h"
 
 #define ANSWER (PROPERTIES_AKRI + 1)
 
@@ -45,7 +46,7 @@ static void check_device(const struct device *device)
 		abort();
 }
 
-/* That a request about the device can be read, and says what was read. */
+/* Checks that a request about the device can be read, and has the same members. */
 static void check_request(const struct device *device)
 {
 	struct snapshot_unit unit = { .device = device, .replicas = 1 };

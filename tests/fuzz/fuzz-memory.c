@@ -5,7 +5,7 @@
  */
 #include <sys/mman.h>
 
-#include "drivers/memory.h"
+#include "drivers/health/saved-state.h"
 #include "fuzz-device.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -22,7 +22,7 @@ static char *boot_id(void)
 	return text;
 }
 
-static int memory_fd(void)
+static int saved_state_fd(void)
 {
 	int fd = memfd_create("memory", MFD_CLOEXEC);
 
@@ -31,25 +31,25 @@ static int memory_fd(void)
 	return fd;
 }
 
-static void check_device(const struct memory_unit *unit)
+static void check_device(const struct saved_unit *unit)
 {
 	const struct device *device = unit->device;
 
-	if (!unit->lent || !streq(device->id, unit->id))
+	if (!unit->assigned || !streq(device->id, unit->id))
 		abort();
 	demand_device(device);
 }
 
-/* Whether both remember the same. */
-static void compare(const struct memory *memory, const struct memory *again)
+/* Whether both have the same state. */
+static void compare(const struct saved_state *saved, const struct saved_state *again)
 {
-	if (memory->n_units != again->n_units)
+	if (saved->n_units != again->n_units)
 		abort();
-	for (size_t i = 0; i < memory->n_units; i++) {
-		const struct memory_unit *a = memory->units[i], *b = again->units[i];
+	for (size_t i = 0; i < saved->n_units; i++) {
+		const struct saved_unit *a = saved->units[i], *b = again->units[i];
 
 		if (!streq(a->id, b->id) || a->healthy != b->healthy || a->since != b->since ||
-			a->lent != b->lent || a->n_verdicts != b->n_verdicts ||
+			a->assigned != b->assigned || a->n_verdicts != b->n_verdicts ||
 			!a->device != !b->device)
 			abort();
 		if (!a->device)
@@ -62,18 +62,18 @@ static void compare(const struct memory *memory, const struct memory *again)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	_cleanup_memory_ struct memory *memory = NULL, *again = NULL;
-	int fd = memory_fd();
+	_cleanup_saved_state_ struct saved_state *saved = NULL, *again = NULL;
+	int fd = saved_state_fd();
 
 	(void)dprintf(fd, "{\"boot\": \"%s\", \"sought\": \"12ab\", \"units\": ", boot_id());
 	(void)!write(fd, data, size);
 	(void)!write(fd, "}", 1);
-	if (memory_read(fd, &memory) >= 0) {
+	if (saved_state_read(fd, &saved) >= 0) {
 		(void)close(fd);
-		fd = memory_fd();
-		if (memory_write(memory, fd) < 0 || memory_read(fd, &again) < 0)
+		fd = saved_state_fd();
+		if (saved_state_write(saved, fd) < 0 || saved_state_read(fd, &again) < 0)
 			abort();
-		compare(memory, again);
+		compare(saved, again);
 	}
 	(void)close(fd);
 	return 0;

@@ -3,8 +3,8 @@
  * Any JSON as what a child wants published: nothing that passes has a hook, or names anything but
  * absolute paths.
  */
-#include "drivers/publication.h"
-#include "publication-check.h"
+#include "drivers/allocation/publication.h"
+#include "supervisor/publication-form.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

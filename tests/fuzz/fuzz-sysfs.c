@@ -15,11 +15,12 @@
 #include <ftw.h>
 #include <sys/stat.h>
 
-#include "config/config.h"
-#include "config/preset.h"
-#include "drivers/scan.h"
-#include "drivers/sysfs.h"
-#include "drivers/sysroot.h"
+#include "configuration/config.h"
+#include "configuration/preset.h"
+#include "drivers/host/scan-run.h"
+#include "drivers/host/sysfs.h"
+#include "drivers/host/sysroot.h"
+#include "drivers/model/driver.h"
 #include "fuzz-device.h"
 
 #define LINES_MAX 600
@@ -173,8 +174,8 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
-/* Opens the directory that the last component of the path belongs in, after making those above.
- * Nothing leads out of the root, whatever links are in it. */
+/* Opens the directory of the last component of the path after making those above. No link leads out
+ * of the root. */
 static int open_parent(char *path, const char **ret_name)
 {
 	char *slash = path;

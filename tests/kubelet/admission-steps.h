@@ -7,7 +7,7 @@
  */
 
 #include "choice.h"
-#include "manager.h"
+#include "kubelet-manager.h"
 
 struct control_request;
 

@@ -8,12 +8,13 @@
 
 #include "admission-steps.h"
 #include "connection.h"
-#include "control.h"
+#include "control-socket.h"
 #include "deviceplugin.pb-c.h"
+#include "missing-device.h"
+#include "plugin-text.h"
 #include "pod-file.h"
 #include "proto/message.h"
 #include "proto/methods.h"
-#include "text.h"
 #include "utf8-message.h"
 #include "view.h"
 
@@ -125,7 +126,7 @@ static void tell_call(
 			error ? text_json(error) : NULL));
 }
 
-/* Unpacks an answer; if that fails the message is empty and the text says why. */
+/* Unpacks an answer; if that fails the message is empty and the text has the reason. */
 static struct message unpack_answer(const struct manager *manager, const struct answer *answer,
 	const ProtobufCMessageDescriptor *type, char *text, size_t size)
 {
@@ -133,7 +134,7 @@ static struct message unpack_answer(const struct manager *manager, const struct 
 
 	if (!message.base)
 		answer_describe_unreadable(text, size, -EBADMSG);
-	else if (manager->model->behaviour >= BEHAVIOUR_1_36 && !message_is_utf8(message.base)) {
+	else if (manager->model->version->needs_utf8 && !message_is_utf8(message.base)) {
 		message_done(&message);
 		answer_describe_unreadable(text, size, -EILSEQ);
 	}
@@ -152,6 +153,26 @@ static int record(struct admission *admission, const V1beta1__ContainerAllocateR
 	return model_record_allocation(admission->manager->model, admission->pod->uid,
 		admission_container(admission)->name, admission_limit(admission)->resource,
 		admission->choice.taken, admission->choice.n_taken, data, size);
+}
+
+/* The kubelet notes down on which nodes the devices are. Returns whether that ends it. */
+static bool looks_up_missing(struct admission *admission)
+{
+	struct manager *manager = admission->manager;
+	const char *name = admission_limit(admission)->resource;
+	const struct resource *resource = model_find_resource(manager->model, name);
+	_cleanup_id_set_ struct id_set taken = {};
+	struct error error = {};
+
+	for (size_t i = 0; i < admission->choice.n_taken; i++)
+		if (id_set_insert(&taken, admission->choice.taken[i]) < 0)
+			return false;
+	if (!resource ||
+		missing_device_check(manager->model, resource, &taken, "allocateContainerResources",
+			&error) >= 0)
+		return false;
+	manager_panic(manager, error.message);
+	return true;
 }
 
 static void on_allocated(struct manager *manager, const struct answer *answer, void *userdata)
@@ -179,6 +200,8 @@ static void on_allocated(struct manager *manager, const struct answer *answer, v
 		fail(admission, "no containers return in allocation response");
 		return;
 	}
+	if (looks_up_missing(admission))
+		return;
 	if (record(admission, reply->container_responses[0]) < 0) {
 		fail(admission, "out of memory");
 		return;
@@ -307,9 +330,9 @@ static int find_nodes(struct admission *admission, struct error *error)
 
 	if (admission->admitted || admission->position > 0)
 		return 0;
-	r = topology_admit(admission->manager->model, admission->pod, admission->container);
+	r = topology_admit(admission->manager->model, admission->pod, admission->container, error);
 	if (r < 0)
-		return error_set(error, r, "out of memory");
+		return r;
 	return r > 0 ? 0 : error_set(error, -EXDEV, TOPOLOGY_MESSAGE);
 }
 
@@ -339,7 +362,9 @@ void admission_next_resource(struct admission *admission)
 	struct error error = {};
 	int r = find_next_choice(admission, &error);
 
-	if (r == -EXDEV)
+	if (r == -EFAULT)
+		manager_panic(admission->manager, error.message);
+	else if (r == -EXDEV)
 		reject(admission, TOPOLOGY_REASON, error.message);
 	else if (r < 0)
 		fail(admission, error.message);

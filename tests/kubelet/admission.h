@@ -7,7 +7,7 @@
  * it stops a kubelet's; containers start independently.
  */
 
-#include "manager.h"
+#include "kubelet-manager.h"
 
 struct control_request;
 

@@ -10,7 +10,7 @@
 #include "base64.h"
 #include "checkpoint-checksum.h"
 #include "file.h"
-#include "text.h"
+#include "plugin-text.h"
 
 #define CHECKPOINT_MAX (256U << 20)
 #define WRITTEN_BY     "WrittenBy"

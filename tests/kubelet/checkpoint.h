@@ -3,8 +3,8 @@
 
 /*
  * The kubelet's checkpoint: which devices which container has, the plugins' answers, and which
- * resources were registered. A real kubelet reads what we write, and we what it writes; a member
- * that it ignores tells whose it is.
+ * resources were registered. A real kubelet reads our file, and we read its files; a member that it
+ * ignores marks ours.
  */
 
 #include "model.h"

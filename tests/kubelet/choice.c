@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kubelet's checks in the kubelet's order, with its words. What is taken is marked as allocated
- * at once and stays marked if the admission fails later, until somebody recounts.
+ * The kubelet's checks in the kubelet's order, with its messages. Devices are marked as allocated
+ * at once and stay marked if the admission fails later, until the next recount.
  */
 #include "choice.h"
 
@@ -52,7 +52,7 @@ static int add_available(struct choice *choice, size_t at, const char *id)
 	return choice->available[at] ? 0 : -ENOMEM;
 }
 
-/* Their health is not looked at again. */
+/* Their health is not checked again. */
 static int reuse(const struct id_set *reusable, struct choice *choice)
 {
 	int r = 0;
@@ -86,7 +86,7 @@ static int find_available(struct model *model, const struct resource *resource,
 		const struct listed_device *device = &devices->devices[i];
 		size_t n = choice->n_available - choice->n_must;
 
-		/* Shuffled while it is filled: the newcomer changes places with anybody. */
+		/* Shuffled while it is filled: the new element changes places with any other. */
 		if (device->healthy && !id_set_contains(&resource->allocated, device->id))
 			r = add_available(
 				choice, choice->n_must + model_random(model, n + 1), device->id);
@@ -119,7 +119,7 @@ enum nearness {
 	ON_NO_NODE,
 };
 
-/* A node -1 is none, whatever the plugin means by it. */
+/* A node -1 is none, although a plugin may mean something by it. */
 static enum nearness find_nearness(const struct listed_device *device, uint64_t wanted)
 {
 	enum nearness nearness = ON_NO_NODE;
@@ -241,7 +241,7 @@ int choice_begin(struct model *model, const char *pod_uid, const char *container
 	struct choice choice = { .required = required };
 	int r;
 
-	/* Nobody's resource: the container starts without it. */
+	/* No plugin's resource: the container starts without it. */
 	if (!resource || !resource_is_device_plugin(resource))
 		return CHOICE_NOTHING;
 	r = begin(model, pod_uid, container, resource, reusable, hint, &choice, error);

@@ -20,7 +20,7 @@ struct choice {
 	size_t required;
 	char **available;
 	size_t n_available;
-	size_t n_offered; /* the first of `available`: the candidates that the plugin is told */
+	size_t n_offered; /* the first of `available`: the candidates that are sent to the plugin */
 	size_t n_must;    /* the first of them, which it must include; they are taken already */
 	char **taken;     /* of `available` */
 	size_t n_taken;

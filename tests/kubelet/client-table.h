@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * Which connection the kubelet takes for "the" client of a resource, and whom it therefore
+ * Which connection the kubelet takes for "the" client of a resource, and which one it therefore
  * disconnects when a ListAndWatch stream has ended. Up to 1.36 a resource has one entry, which the
- * latest Register overwrites: the end of an older stream hits the newer client, and a failed
- * Register leaves nobody to hit. Later kubelets tell clients apart by the path of their socket.
+ * latest Register overwrites: the end of an older stream hits the newer client, and after a failed
+ * Register there is no client to hit. Later kubelets identify clients by the path of their socket.
  */
 
 #include "common/util.h"

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dialling, the options call, and the law of what happens when a stream ends. A connection's memory
- * lives until the last letter that names it was delivered. As in the kubelet, a connection that
- * nobody disconnects stays open until it has been idle for half an hour.
+ * Dialling, the options call, and what happens when a stream ends. A connection's memory lives
+ * until the last letter that names it was delivered. As in the kubelet, a connection that is not
+ * disconnected stays open until it has been idle for half an hour.
  */
 #include "connection.h"
 
 #include "list-message.h"
 #include "plugin-call.h"
 #include "plugin-dir.h"
+#include "plugin-text.h"
+#include "pod-readmission.h"
 #include "proto/message.h"
 #include "proto/methods.h"
 #include "registrar.h"
-#include "text.h"
 #include "utf8-message.h"
 
 #define DIAL_TIMEOUT (10 * USEC_PER_SEC)
@@ -51,7 +52,7 @@ static int on_idle(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-/* Nobody will disconnect it: the binding of a kubelet closes it when it has been idle. */
+/* Nothing disconnects it: the gRPC binding of a kubelet closes it when it has been idle. */
 static void let_idle(struct connection *connection)
 {
 	struct manager *manager = connection->manager;
@@ -64,8 +65,8 @@ static void let_idle(struct connection *connection)
 		connection_close(connection);
 }
 
-/* Disconnects the client of that number: the kubelet closes its connection and has no devices of
- * the resource any more, whoever sent them. */
+/* Disconnects the client of that number: the kubelet closes its connection and drops all devices of
+ * the resource, from any client. */
 static void disconnect(struct manager *manager, const char *resource, uint64_t number)
 {
 	struct connection *connection = connection_find(manager, number);
@@ -145,7 +146,7 @@ static int take_list(struct connection *connection, const struct list *list)
 
 	if (!message.base)
 		return -EBADMSG;
-	if (manager->model->behaviour >= BEHAVIOUR_1_36 && !message_is_utf8(message.base))
+	if (manager->model->version->needs_utf8 && !message_is_utf8(message.base))
 		return -EILSEQ;
 	r = device_table_from_message(
 		(const V1beta1__ListAndWatchResponse *)message.base, &devices);
@@ -159,6 +160,7 @@ static int take_list(struct connection *connection, const struct list *list)
 	accept_registration(connection);
 	manager_save_soon(manager);
 	manager_changed(manager);
+	pod_readmission_run(manager);
 	return 0;
 }
 

@@ -9,7 +9,7 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-#include "manager.h"
+#include "kubelet-manager.h"
 #include "proto/rpc.h"
 
 struct register_request;
@@ -24,7 +24,7 @@ struct answer {
 typedef void (*answer_handler)(
 	struct manager *manager, const struct answer *answer, void *userdata);
 
-/* What grpc-go says of a message that cannot be decoded. */
+/* grpc-go's error for a message that cannot be decoded. */
 extern const char *const answer_unreadable;
 
 /* The same for a reason: -EILSEQ for text that is not UTF-8, -EBADMSG for malformed bytes. */
@@ -35,7 +35,7 @@ void answer_describe_unreadable(char *buffer, size_t size, int code);
 int connection_start(struct manager *manager, const char *resource, const char *endpoint,
 	const char *path, struct register_request *request);
 
-/* The connection of that number; NULL if it is gone or was closed. */
+/* The connection of that number; NULL if it was closed. */
 struct connection *connection_find(struct manager *manager, uint64_t number);
 
 /* Calls a unary method; `timeout` in microseconds, 0: none. The handler is called once, later, on
@@ -46,7 +46,7 @@ int connection_call(struct connection *connection, const char *method,
 /* The caller of a Register hung up: kubelets from 1.36 on then give up what it started. */
 void connection_caller_gone(struct manager *manager, uint64_t caller);
 
-/* Disconnects whatever client is registered for the resource, as the kubelet does when a socket
+/* Disconnects the client that is registered for the resource, as the kubelet does when a socket
  * that its watcher has registered is removed. */
 void connection_deregister(struct manager *manager, const char *resource);
 
@@ -58,6 +58,6 @@ int connection_drop(struct manager *manager, const char *resource);
 /* What speaks to the plugin on the connection of the resource's endpoint; NULL if there is none. */
 struct rpc_client *connection_client(struct manager *manager, const char *resource);
 
-/* Closes and frees what no call refers to any more; for manager_free(). */
+/* Closes connections and frees those without a call; for manager_free(). */
 void connection_close_all(struct manager *manager);
 void connection_free_all(struct manager *manager);

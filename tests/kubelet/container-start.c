@@ -7,10 +7,10 @@
 #include "admission-steps.h"
 #include "connection.h"
 #include "container.h"
-#include "control.h"
+#include "control-socket.h"
+#include "plugin-text.h"
 #include "proto/message.h"
 #include "proto/methods.h"
-#include "text.h"
 #include "view.h"
 
 #define PRE_START_TIMEOUT (30 * USEC_PER_SEC)

@@ -5,7 +5,7 @@
  */
 #include "container.h"
 
-#include "text.h"
+#include "plugin-text.h"
 
 enum part {
 	PART_DEVICES,

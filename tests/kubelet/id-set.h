@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * A set of strings: device ids, pod uids. It only grows; whoever wants it smaller builds a new one,
+ * A set of strings: device ids, pod uids. It only grows; to remove an element, build a new set,
  * which is what the kubelet does.
  */
 

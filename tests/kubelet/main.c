@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The command line. "run" is the kubelet; every other verb is a question to a running one. Exit
- * codes: 0 done, 1 failed or refused, 2 wrong usage.
+ * codes: 0 done, 1 failed or refused, 2 wrong usage, 3 a kubelet would have panicked.
  */
 #include <getopt.h>
 #include <limits.h>
@@ -10,12 +10,12 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
-#include "arguments.h"
-#include "client.h"
 #include "common/log.h"
-#include "manager.h"
+#include "control-client.h"
+#include "kubelet-arguments.h"
+#include "kubelet-manager.h"
+#include "plugin-text.h"
 #include "print.h"
-#include "text.h"
 
 #define WAIT_RETRY (20 * USEC_PER_MSEC)
 
@@ -128,7 +128,7 @@ static int verb_run(char **arguments, int n)
 		(void)error_set(&error, r, "the event loop failed: %s", strerror(-r));
 		return fail(&error);
 	}
-	return 0;
+	return r;
 }
 
 static int verb_status(char **arguments, int n)
@@ -177,14 +177,31 @@ static int remove_pod(const char *name)
 	return 0;
 }
 
+/* NULL if the container has nothing else; -EINVAL if it is not JSON. */
+static int find_others(const char *name, json_t **ret)
+{
+	size_t size = strlen(name);
+
+	for (size_t i = 0; i < arg_n_others; i++) {
+		const char *text = arg_others[i].text;
+
+		if (strncmp(text, name, size) != 0 || text[size] != ':')
+			continue;
+		*ret = json_loads(text + size + 1, JSON_REJECT_DUPLICATES, NULL);
+		return *ret ? 0 : -EINVAL;
+	}
+	return 0;
+}
+
 static int add_container(json_t *containers, const char *kind, const char *name, const char *counts)
 {
-	json_t *limits = parse_counts(counts);
+	_cleanup_json_ json_t *limits = parse_counts(counts), *others = NULL;
 
-	if (!limits)
+	if (!limits || find_others(name, &others) < 0)
 		return -EINVAL;
 	return json_array_append_new(containers,
-		json_pack("{s:s, s:s, s:o}", "name", name, "kind", kind, "limits", limits));
+		json_pack("{s:s, s:s, s:O, s:O*}", "name", name, "kind", kind, "limits", limits,
+			"others", others));
 }
 
 /* Those that are admitted first come first, each kind in the order given; "main" if there is no
@@ -228,11 +245,13 @@ static int verb_pod(char **arguments, int n)
 		return arguments_refuse("pod takes NAME, rm NAME or restart NAME");
 	containers = make_containers();
 	free(arg_containers);
+	free(arg_others);
 	if (!containers)
 		return arguments_refuse(
-			"--limits takes RESOURCE=N,..., a container NAME:RESOURCE=N,...");
-	return show_pod(json_pack("{s:s, s:s, s:s, s:o}", "command", "pod", "name", arguments[0],
-		"namespace", arg_namespace, "containers", containers));
+			"--limits takes RESOURCE=N,..., a container NAME:RESOURCE=N,..., --other NAME:JSON");
+	return show_pod(json_pack("{s:s, s:s, s:s, s:b, s:o}", "command", "pod", "name",
+		arguments[0], "namespace", arg_namespace, "static", arg_static, "containers",
+		containers));
 }
 
 /* A kubelet that is not there yet, or restarts, is waited for too. */
@@ -301,9 +320,10 @@ static int verb_conformance(char **arguments, int n)
 	choose_seed();
 	arg_conformance.plugin_dir = arg_run.plugin_dir;
 	arg_conformance.plugins_registry = arg_run.plugins_registry;
-	arg_conformance.behaviour = arg_run.behaviour;
+	arg_conformance.version = arg_run.version;
 	arg_conformance.seed = arg_run.seed;
 	arg_conformance.timeout = (uint64_t)(arg_timeout * USEC_PER_SEC);
+	arg_conformance.register_timeout = (uint64_t)(arg_register_timeout * USEC_PER_SEC);
 	r = conformance_run(&arg_conformance, &error);
 	free(arg_conformance.resources);
 	return r < 0 ? fail(&error) : r > 0 ? EXIT_FAILED : 0;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The life of a model and its source of arbitrary order: where the kubelet iterates over a Go map,
- * nobody may rely on an order, so plugins under test get a different one each time.
+ * no order is guaranteed, so plugins under test get a different one each time.
  */
 #include "model.h"
 
-#include "resource.h"
+#include "plugin-resource.h"
 
-int model_new(enum behaviour behaviour, bool stale_stream_race, uint64_t grace, uint64_t seed,
-	struct model **ret)
+int model_new(const struct kubelet_version *version, bool stale_stream_race, uint64_t grace,
+	uint64_t seed, struct model **ret)
 {
 	struct model *model = calloc(1, sizeof(*model));
 
 	if (!model)
 		return -ENOMEM;
-	model->behaviour = behaviour;
+	model->version = version;
 	model->grace = grace;
 	model->random = seed;
 	model->clients.stale_stream_race = stale_stream_race;
@@ -36,6 +36,7 @@ struct model *model_free(struct model *model)
 		model_remove_pod(model, model->pods[model->n_pods - 1]);
 	free(model->pods);
 	client_table_done(&model->clients);
+	json_decref(model->others);
 	free(model);
 	return NULL;
 }

@@ -7,19 +7,17 @@
  * feeds it with what happened and asks it what to do. Times are microseconds of any steady clock.
  */
 
+#include <jansson.h>
+
 #include "client-table.h"
 #include "common/error.h"
 #include "device-table.h"
 #include "id-set.h"
+#include "kubelet-version.h"
 #include "topology.h"
 
 /* How long the devices of a resource without a plugin still count. */
 #define KUBELET_GRACE (5 * 60 * USEC_PER_SEC)
-
-enum behaviour {
-	BEHAVIOUR_1_32,
-	BEHAVIOUR_1_36,
-};
 
 /* What GetDevicePluginOptions answered. */
 struct plugin_options {
@@ -30,7 +28,7 @@ struct plugin_options {
 /* The endpoint table's entry of a resource: whom to call. */
 struct endpoint {
 	bool present;
-	bool options_known; /* false: nobody has registered since the kubelet's start */
+	bool options_known; /* false: no registration since the kubelet's start */
 	struct plugin_options options;
 	uint64_t connection; /* the wire part's number of it, 0: none */
 	char *path;          /* NULL without a connection */
@@ -57,7 +55,7 @@ struct allocated_device {
 };
 #define NODE_NONE (-1)
 
-/* The devices of one resource that a container was given, and the plugin's answer. */
+/* The devices of one resource that a container has, and the plugin's answer. */
 struct allocation {
 	char *pod_uid;
 	char *container;
@@ -90,7 +88,8 @@ struct pod_container {
 	enum container_kind kind;
 	struct pod_limit *limits;
 	size_t n_limits;
-	struct topology_hint topology; /* of its admission; nothing after a restart */
+	struct topology_hint topology; /* of its last admission */
+	json_t *others;                /* other-resources.h; NULL: nothing */
 };
 
 /* Its containers are in the order in which they are admitted: init containers and sidecars first.
@@ -102,14 +101,17 @@ struct pod {
 	struct pod_container *containers;
 	size_t n_containers;
 	enum pod_phase phase;
-	char *reason;  /* NULL, or why it failed or waits */
-	char *message; /* NULL, or the sentence for it */
+	bool is_static;     /* the kubelet has it from a file, not from the API server */
+	bool is_readmitted; /* or was admitted by this kubelet, not by one before its restart */
+	char *reason;       /* NULL, or why it failed or waits */
+	char *message;      /* NULL, or the sentence for it */
 };
-#define POD_CONTAINER "main" /* the container of a pod whose limits were given without one */
+#define POD_CONTAINER "main" /* the container of a pod whose limits were set without one */
 
 struct model {
-	enum behaviour behaviour;
+	const struct kubelet_version *version;
 	struct topology_rules topology;
+	json_t *others; /* what the node has: other-resources.h; NULL: nothing */
 	uint64_t grace;
 	uint64_t random; /* state of the generator behind every arbitrary order */
 	struct client_table clients;
@@ -122,8 +124,8 @@ struct model {
 };
 
 /* `seed` makes the arbitrary choices repeatable. */
-int model_new(enum behaviour behaviour, bool stale_stream_race, uint64_t grace, uint64_t seed,
-	struct model **ret);
+int model_new(const struct kubelet_version *version, bool stale_stream_race, uint64_t grace,
+	uint64_t seed, struct model **ret);
 struct model *model_free(struct model *model);
 DEFINE_CLEANUP(struct model *, model_free)
 
@@ -132,7 +134,7 @@ size_t model_random(struct model *model, size_t bound);
 
 /* --- resources (resource.c) --- */
 
-/* NULL if nobody ever spoke of it. */
+/* NULL if it was never registered or asked for. */
 struct resource *model_find_resource(const struct model *model, const char *name);
 
 /* Finds or makes it. */
@@ -155,8 +157,8 @@ bool model_plugin_disconnected(struct model *model, const char *resource, uint64
 /* A message of ListAndWatch: takes the table. */
 int model_replace_devices(struct model *model, const char *resource, struct device_table *devices);
 
-/* The devices that containers were given and that are not in the list any more. Returns how many;
- * `ret_example` is one of them, valid until the model changes. */
+/* The devices of containers that are no longer in the list. Returns how many; `ret_example` is one
+ * of them, valid until the model changes. */
 size_t model_missing_devices(
 	const struct model *model, const struct resource *resource, const char **ret_example);
 
@@ -209,15 +211,15 @@ DEFINE_CLEANUP(struct allocation *, allocation_free)
 /* The distinct ids of an allocation. */
 int allocation_ids(const struct allocation *allocation, struct id_set *ret);
 
-/* Drops the allocations of pods that are neither pending nor running. If there were any, what
- * counts as allocated is derived anew, which is also when leaked devices come back. */
+/* Drops the allocations of pods that are neither pending nor running. If there were any, the set of
+ * allocated devices is computed again, which is also when leaked devices come back. */
 int model_collect_allocations(struct model *model);
 
 /* Derives what counts as allocated from the recorded allocations. */
 int model_recount_allocated(struct model *model);
 
 /* Why the kubelet's own predicates refuse a pod that the device manager accepted: the Node knows
- * the resource, but none is left of it. Returns 1 and fills reason and message, 0 if there is
- * nothing to say. */
+ * the resource, but has none left. Returns 1 and fills reason and message, or 0 if they do not
+ * refuse it. */
 int model_check_node_fits(const struct model *model, const struct pod *pod, char *reason,
 	size_t reason_size, struct error *ret_message);

@@ -27,7 +27,7 @@ struct output {
 	char last[LAST_MAX]; /* event, for the table */
 };
 
-/* Writes one piece. Returns 0 when the reader is gone. */
+/* Writes one piece. Returns 0 when the reader has closed. */
 static int write_piece(struct output *output)
 {
 	size_t piece = MIN_OF(output->end - output->begin, (size_t)PIPE_BUF);
@@ -43,7 +43,7 @@ static int on_ready(sd_event_source *source, int fd, uint32_t revents, void *use
 {
 	struct output *output = userdata;
 
-	/* Whoever hung up will not read the rest. */
+	/* A reader that hung up will not read the rest. */
 	if ((revents & EPOLLOUT) == 0 || write_piece(output) == 0)
 		output->begin = output->end;
 	if (output->begin < output->end)

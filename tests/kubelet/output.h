@@ -6,7 +6,7 @@
  * redrawn. A reader that does not read costs bounded memory and never stops the kubelet.
  */
 
-#include "manager.h"
+#include "kubelet-manager.h"
 
 int output_new(struct manager *manager, bool force_json, struct output **ret);
 

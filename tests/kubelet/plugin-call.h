@@ -16,7 +16,7 @@ struct list {
 	struct connection *connection;
 	uint8_t *data;
 	size_t size;
-	uint64_t merged; /* older messages that this one replaced because nobody had read them */
+	uint64_t merged; /* older messages that this one replaced before they were read */
 };
 typedef void (*list_handler)(struct connection *connection, const struct list *list);
 

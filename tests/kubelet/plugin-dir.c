@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a kubelet does to its directory before it serves. Links are followed to tell what an entry
- * is, but it is the entry that goes.
+ * What a kubelet does to its directory before it serves. Links are followed to find the type of an
+ * entry, but the entry itself is removed.
  */
 #include "plugin-dir.h"
 
@@ -20,12 +20,12 @@ static void closedirp(DIR **dir)
 		(void)closedir(*dir);
 }
 
-static bool is_removed(enum behaviour behaviour, mode_t mode)
+static bool is_removed(const struct kubelet_version *version, mode_t mode)
 {
-	return behaviour == BEHAVIOUR_1_32 ? !S_ISDIR(mode) : S_ISSOCK(mode);
+	return version->removes_all_files ? !S_ISDIR(mode) : S_ISSOCK(mode);
 }
 
-static int clean(const char *path, enum behaviour behaviour,
+static int clean(const char *path, const struct kubelet_version *version,
 	void (*on_removed)(const char *name, void *userdata), void *userdata, struct error *error)
 {
 	_cleanup_(closedirp) DIR *dir = opendir(path);
@@ -38,7 +38,7 @@ static int clean(const char *path, enum behaviour behaviour,
 
 		if (streq(entry->d_name, CHECKPOINT_NAME) ||
 			fstatat(dirfd(dir), entry->d_name, &st, 0) < 0 ||
-			!is_removed(behaviour, st.st_mode))
+			!is_removed(version, st.st_mode))
 			continue;
 		if (unlinkat(dirfd(dir), entry->d_name, 0) < 0 && errno != ENOENT)
 			return error_set(error, -errno, "cannot remove %s/%s: %s", path,
@@ -48,7 +48,7 @@ static int clean(const char *path, enum behaviour behaviour,
 	return 0;
 }
 
-int plugin_dir_prepare(const char *dir, enum behaviour behaviour,
+int plugin_dir_prepare(const char *dir, const struct kubelet_version *version,
 	void (*on_removed)(const char *name, void *userdata), void *userdata, struct error *error)
 {
 	int r;
@@ -56,7 +56,7 @@ int plugin_dir_prepare(const char *dir, enum behaviour behaviour,
 	r = make_directory(dir, 0755);
 	if (r < 0)
 		return error_set(error, r, "cannot make %s: %s", dir, strerror(-r));
-	return clean(dir, behaviour, on_removed, userdata, error);
+	return clean(dir, version, on_removed, userdata, error);
 }
 
 /* A socket, and the address that belongs to the path. */

@@ -12,10 +12,10 @@
 /* Makes the directory if it is missing and removes what that version of the kubelet removes: 1.36
  * sockets, 1.32 everything but directories; both keep the checkpoint. `on_removed` is called for
  * each name. */
-int plugin_dir_prepare(const char *dir, enum behaviour behaviour,
+int plugin_dir_prepare(const char *dir, const struct kubelet_version *version,
 	void (*on_removed)(const char *name, void *userdata), void *userdata, struct error *error);
 
-/* -EADDRINUSE if somebody serves dir/kubelet.sock: a kubelet, whose plugins would be disturbed. */
+/* -EADDRINUSE if a process serves dir/kubelet.sock: a kubelet, whose plugins would be disturbed. */
 int plugin_dir_check_unused(const char *dir, struct error *error);
 
 /* Binds dir/kubelet.sock with the mode that the umask gives and listens. */
@@ -28,5 +28,5 @@ int socket_connect(const char *path, int *ret_fd);
  * refuses connections, as a kubelet's own is. */
 int socket_listen(const char *path, int *ret_fd);
 
-/* Like socket_listen(), in place of what is at the path; whoever finds the path is let in. */
+/* Like socket_listen(), in place of the file at the path; every client may connect. */
 int socket_publish(const char *path, int *ret_fd);

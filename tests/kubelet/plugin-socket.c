@@ -9,11 +9,11 @@
 #include "connection.h"
 #include "plugin-call.h"
 #include "plugin-dir.h"
+#include "plugin-text.h"
 #include "pluginregistration.pb-c.h"
 #include "proto/message.h"
 #include "proto/methods.h"
-#include "registration.h"
-#include "text.h"
+#include "registration-check.h"
 
 /* Of grpc-go: within a dial it tries again, each time after a longer pause. */
 #define DIAL_TIMEOUT     (10 * USEC_PER_SEC)
@@ -88,7 +88,7 @@ static int notify(struct plugin_socket *socket, const char *error, answer_handle
 		NOTIFY_TIMEOUT, handler, socket);
 }
 
-/* The plugin is told why; the operation ends when it has taken note. */
+/* The plugin gets the reason; the operation ends when the plugin has received it. */
 static void refuse(struct plugin_socket *socket, const char *why, const char *words)
 {
 	char text[640];
@@ -105,10 +105,14 @@ static void on_connected(struct register_request *request, const char *error)
 
 	if (socket->stopping)
 		return;
-	if (error)
+	if (error) {
+		/* Older kubelets take it for registered until its file is removed. */
+		if (!socket->manager->model->version->repeats_registration)
+			socket->current = socket->trying;
 		refuse(socket, "plugin registration failed with err", error);
-	else if (notify(socket, NULL, on_success_told) < 0)
+	} else if (notify(socket, NULL, on_success_told) < 0) {
 		fail(socket, "out of memory");
+	}
 }
 
 static void register_plugin(
@@ -221,7 +225,7 @@ static int on_dial_again(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-/* A file that nobody listens on yet, or no more, is tried again within the time of one dial. */
+/* A file without a listener is tried again within the time of one dial. */
 static void dial(struct plugin_socket *socket)
 {
 	uint64_t now = manager_now(), again = MIN_OF(now + socket->dial_pause, socket->dial_until);

@@ -6,7 +6,7 @@
  * GetInfo, connect to the plugin, NotifyRegistrationStatus.
  */
 
-#include "manager.h"
+#include "kubelet-manager.h"
 #include "registrar.h"
 
 /* A socket that was seen. Outlives its file until the reconciler has taken note of that. */
@@ -29,5 +29,5 @@ struct plugin_socket {
 /* Begins the operation for the incarnation that is wanted. */
 void plugin_socket_register(struct plugin_socket *socket);
 
-/* Tells the outside about the socket. */
+/* Reports an event about the socket. */
 void plugin_socket_emit(const struct plugin_socket *socket, const char *event, const char *error);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files say what is wanted, a reconciler brings it about: every second, unregistrations first, one
- * operation at a time for each socket. A socket that is removed and made again is another one. What
- * happens to the plugin's stream is of no interest here, as in the kubelet.
+ * The files are the wanted state, and a reconciler applies it: every second, unregistrations first,
+ * one operation at a time for each socket. A socket that is removed and made again is another one.
+ * As in the kubelet, the plugin's stream plays no part here.
  */
 #include "plugin-watcher.h"
 
@@ -151,7 +151,7 @@ static int walk(const struct watched_directory *directory)
 	const struct dirent *entry;
 	int r = 0;
 
-	/* It may be gone already. */
+	/* It may have been removed. */
 	if (!dir)
 		return 0;
 	while (r >= 0 && (entry = readdir(dir)))

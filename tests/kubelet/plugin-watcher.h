@@ -3,11 +3,11 @@
 
 /*
  * The kubelet's plugin watcher: sockets that appear in plugins_registry are asked what they are
- * (GetInfo), registered, and told of it (NotifyRegistrationStatus); what was registered through a
- * socket is deregistered when the socket is removed.
+ * (GetInfo), registered, and sent the result (NotifyRegistrationStatus); what was registered
+ * through a socket is deregistered when the socket is removed.
  */
 
-#include "manager.h"
+#include "kubelet-manager.h"
 
 /* Makes the directory if it is missing, and begins with what is in it. */
 int plugin_watcher_new(struct manager *manager, const char *directory, struct plugin_watcher **ret,

@@ -7,7 +7,8 @@
 #include <limits.h>
 
 #include "file.h"
-#include "text.h"
+#include "other-resources.h"
+#include "plugin-text.h"
 
 #define POD_FILE     "pods.json"
 #define POD_FILE_MAX (64U << 20)
@@ -20,8 +21,9 @@ static json_t *container_to_json_object(const struct pod_container *container)
 		if (json_object_set_new(limits, container->limits[i].resource,
 			    json_integer((json_int_t)container->limits[i].count)) < 0)
 			return NULL;
-	return json_pack("{s:s, s:s, s:O}", "name", container->name, "kind",
-		container_kind_to_string(container->kind), "limits", limits);
+	return json_pack("{s:s, s:s, s:O, s:O*}", "name", container->name, "kind",
+		container_kind_to_string(container->kind), "limits", limits, "others",
+		container->others);
 }
 
 static json_t *pod_to_json(const struct pod *pod)
@@ -32,10 +34,11 @@ static json_t *pod_to_json(const struct pod *pod)
 		if (json_array_append_new(
 			    containers, container_to_json_object(&pod->containers[i])) < 0)
 			return NULL;
-	return json_pack("{s:s, s:s, s:s, s:s, s:O, s:o*, s:o*}", "uid", pod->uid, "namespace",
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:O, s:o*, s:o*}", "uid", pod->uid, "namespace",
 		pod->namespace, "name", pod->name, "phase", pod_phase_to_string(pod->phase),
-		"containers", containers, "reason", pod->reason ? text_json(pod->reason) : NULL,
-		"message", pod->message ? text_json(pod->message) : NULL);
+		"static", pod->is_static, "containers", containers, "reason",
+		pod->reason ? text_json(pod->reason) : NULL, "message",
+		pod->message ? text_json(pod->message) : NULL);
 }
 
 int pod_file_write(const struct model *model, const char *state_dir, struct error *error)
@@ -59,18 +62,20 @@ int pod_file_write(const struct model *model, const char *state_dir, struct erro
 int pod_read_container(struct pod *pod, json_t *json)
 {
 	const char *name, *kind_name, *resource;
+	json_t *limits, *count, *others = NULL;
 	struct pod_container *container;
 	enum container_kind kind;
-	json_t *limits, *count;
 	int r;
 
-	if (json_unpack(json, "{s:s, s:s, s:o}", "name", &name, "kind", &kind_name, "limits",
-		    &limits) < 0 ||
-		container_kind_from_string(kind_name, &kind) < 0)
+	if (json_unpack(json, "{s:s, s:s, s:o, s?o}", "name", &name, "kind", &kind_name, "limits",
+		    &limits, "others", &others) < 0 ||
+		container_kind_from_string(kind_name, &kind) < 0 ||
+		(others && other_resources_check(others) < 0))
 		return -EBADMSG;
 	r = pod_add_container(pod, name, kind, &container);
 	if (r < 0)
 		return r;
+	container->others = json_incref(others);
 	json_object_foreach(limits, resource, count)
 	{
 		r = container_add_limit(container, resource, (uint64_t)json_integer_value(count));
@@ -86,12 +91,12 @@ static int read_pod(struct model *model, json_t *json)
 	json_t *containers, *container;
 	enum pod_phase phase;
 	struct pod *pod;
+	int is_static = false, r;
 	size_t i;
-	int r;
 
-	if (json_unpack(json, "{s:s, s:s, s:s, s:s, s:o, s?s, s?s}", "uid", &uid, "namespace",
-		    &namespace, "name", &name, "phase", &phase_name, "containers", &containers,
-		    "reason", &reason, "message", &message) < 0 ||
+	if (json_unpack(json, "{s:s, s:s, s:s, s:s, s?b, s:o, s?s, s?s}", "uid", &uid, "namespace",
+		    &namespace, "name", &name, "phase", &phase_name, "static", &is_static,
+		    "containers", &containers, "reason", &reason, "message", &message) < 0 ||
 		pod_phase_from_string(phase_name, &phase) < 0)
 		return -EBADMSG;
 	if (phase == POD_PENDING)
@@ -99,6 +104,8 @@ static int read_pod(struct model *model, json_t *json)
 	r = model_add_pod(model, uid, namespace, name, &pod);
 	if (r < 0)
 		return r;
+	pod->is_static = is_static;
+	pod->is_readmitted = false;
 	json_array_foreach(containers, i, container)
 	{
 		r = pod_read_container(pod, container);

@@ -6,12 +6,12 @@
  */
 #include "pod-resources-message.h"
 
-#include "podresources.pb-c.h"
+#include "other-resources.h"
 #include "proto/message.h"
 
-/* What a version of the API tells. */
+/* What a version of the API has. */
 struct version {
-	bool topology, sidecars, failed_pods;
+	bool topology, sidecars, failed_pods, others, claims;
 };
 
 /* An entry for a device with what it refers to. */
@@ -21,31 +21,6 @@ struct device_entry {
 	V1__NUMANode node, *nodes[1];
 	char *ids[1];
 };
-
-/* Entries never move: messages point to them. */
-struct pool {
-	void **blocks;
-	size_t n_blocks;
-};
-
-static void pool_done(struct pool *pool)
-{
-	for (size_t i = 0; i < pool->n_blocks; i++)
-		free(pool->blocks[i]);
-	free(pool->blocks);
-}
-
-static void *pool_alloc(struct pool *pool, size_t count, size_t size)
-{
-	void *block;
-
-	if (array_reserve((void **)&pool->blocks, pool->n_blocks, sizeof(void *)) < 0)
-		return NULL;
-	block = calloc(count + 1, size);
-	if (block)
-		pool->blocks[pool->n_blocks++] = block;
-	return block;
-}
 
 static void fill_device(
 	struct device_entry *entry, const char *resource, const char *id, const int64_t *node)
@@ -67,10 +42,10 @@ static void fill_device(
 }
 
 /* Entries and pointers to them, with room for `n`. */
-static int make_entries(struct pool *pool, size_t n, V1__ContainerDevices ***ret)
+static int make_entries(struct message_pool *pool, size_t n, V1__ContainerDevices ***ret)
 {
-	struct device_entry *entries = pool_alloc(pool, n, sizeof(*entries));
-	V1__ContainerDevices **devices = pool_alloc(pool, n, sizeof(*devices));
+	struct device_entry *entries = message_pool_alloc(pool, n, sizeof(*entries));
+	V1__ContainerDevices **devices = message_pool_alloc(pool, n, sizeof(*devices));
 
 	if (!entries || !devices)
 		return -ENOMEM;
@@ -86,7 +61,7 @@ static struct device_entry *entry_of(V1__ContainerDevices *device)
 	return (struct device_entry *)device;
 }
 
-static int fill_container(struct pool *pool, const struct version *version,
+static int fill_container(struct message_pool *pool, const struct version *version,
 	const struct model *model, const struct pod *pod, const struct pod_container *from,
 	V1__ContainerResources *to)
 {
@@ -117,19 +92,19 @@ static int fill_container(struct pool *pool, const struct version *version,
 				device->id, has_node ? &device->node : NULL);
 		}
 	}
-	return 0;
+	return version->others ? other_resources_fill(pool, from->others, version->claims, to) : 0;
 }
 
-static int fill_pod(struct pool *pool, const struct version *version, const struct model *model,
-	const struct pod *pod, V1__PodResources *to)
+static int fill_pod(struct message_pool *pool, const struct version *version,
+	const struct model *model, const struct pod *pod, V1__PodResources *to)
 {
 	V1__ContainerResources *containers =
-		pool_alloc(pool, pod->n_containers, sizeof(*containers));
+		message_pool_alloc(pool, pod->n_containers, sizeof(*containers));
 
 	v1__pod_resources__init(to);
 	to->name = pod->name;
 	to->namespace_ = pod->namespace;
-	to->containers = pool_alloc(pool, pod->n_containers, sizeof(*to->containers));
+	to->containers = message_pool_alloc(pool, pod->n_containers, sizeof(*to->containers));
 	if (!containers || !to->containers)
 		return -ENOMEM;
 	for (size_t i = 0; i < pod->n_containers; i++) {
@@ -150,11 +125,11 @@ static int fill_pod(struct pool *pool, const struct version *version, const stru
 static int encode_list(
 	const struct model *model, const struct version *version, uint8_t **ret, size_t *ret_size)
 {
-	_cleanup_(pool_done) struct pool pool = {};
+	_cleanup_message_pool_ struct message_pool pool = {};
 	V1__ListPodResourcesResponse list = V1__LIST_POD_RESOURCES_RESPONSE__INIT;
-	V1__PodResources *pods = pool_alloc(&pool, model->n_pods, sizeof(*pods));
+	V1__PodResources *pods = message_pool_alloc(&pool, model->n_pods, sizeof(*pods));
 
-	list.pod_resources = pool_alloc(&pool, model->n_pods, sizeof(*list.pod_resources));
+	list.pod_resources = message_pool_alloc(&pool, model->n_pods, sizeof(*list.pod_resources));
 	if (!pods || !list.pod_resources)
 		return -ENOMEM;
 	for (size_t i = 0; i < model->n_pods; i++) {
@@ -174,7 +149,9 @@ int pod_resources_encode_list(const struct model *model, uint8_t **ret, size_t *
 	const struct version version = {
 		.topology = true,
 		.sidecars = true,
-		.failed_pods = model->behaviour == BEHAVIOUR_1_32,
+		.failed_pods = model->version->pod_resources_of_failed,
+		.others = true,
+		.claims = model->version->pod_resources_claims,
 	};
 
 	return encode_list(model, &version, ret, ret_size);
@@ -200,13 +177,14 @@ static size_t count_healthy(const struct device_table *devices)
 
 int pod_resources_encode_allocatable(const struct model *model, uint8_t **ret, size_t *ret_size)
 {
-	_cleanup_(pool_done) struct pool pool = {};
+	_cleanup_message_pool_ struct message_pool pool = {};
 	V1__AllocatableResourcesResponse response = V1__ALLOCATABLE_RESOURCES_RESPONSE__INIT;
 	size_t n = 0;
 
 	for (size_t i = 0; i < model->n_resources; i++)
 		n += count_healthy(model->resources[i]->devices);
-	if (make_entries(&pool, n, &response.devices) < 0)
+	if (make_entries(&pool, n, &response.devices) < 0 ||
+		other_resources_fill_node(&pool, model->others, &response) < 0)
 		return -ENOMEM;
 	for (size_t i = 0; i < model->n_resources; i++) {
 		const struct resource *resource = model->resources[i];
@@ -227,10 +205,15 @@ int pod_resources_encode_allocatable(const struct model *model, uint8_t **ret, s
 int pod_resources_encode_pod(const struct model *model, const char *namespace, const char *name,
 	uint8_t **ret, size_t *ret_size)
 {
-	_cleanup_(pool_done) struct pool pool = {};
+	_cleanup_message_pool_ struct message_pool pool = {};
 	V1__GetPodResourcesResponse response = V1__GET_POD_RESOURCES_RESPONSE__INIT;
 	const struct pod *pod = model_find_pod(model, namespace, name);
-	const struct version version = { .topology = true, .sidecars = true };
+	const struct version version = {
+		.topology = true,
+		.sidecars = true,
+		.others = true,
+		.claims = model->version->pod_resources_claims,
+	};
 	V1__PodResources to;
 
 	if (!pod || pod->phase == POD_FAILED)

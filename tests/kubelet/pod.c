@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods and what they were given. The recorded allocations are the truth; the per-resource sets of
- * allocated devices run ahead of them while a pod is admitted and are derived anew from them, so
- * that what a failed admission took is lost until then, as in the kubelet.
+ * Pods and their devices. The recorded allocations are the truth; the per-resource sets of
+ * allocated devices run ahead of them while a pod is admitted and are computed again from them, so
+ * that the devices of a failed admission are lost until then, as in the kubelet.
  */
-#include "resource.h"
+#include "plugin-resource.h"
 
 static const char *const phase_names[] = {
 	[POD_PENDING] = "Pending",
@@ -70,6 +70,7 @@ static void container_free_members(struct pod_container *container)
 	for (size_t i = 0; i < container->n_limits; i++)
 		free(container->limits[i].resource);
 	free(container->limits);
+	json_decref(container->others);
 	free(container->name);
 }
 
@@ -105,6 +106,7 @@ int model_add_pod(struct model *model, const char *uid, const char *namespace, c
 		pod_free(pod);
 		return -ENOMEM;
 	}
+	pod->is_readmitted = true;
 	model->pods[model->n_pods++] = pod;
 	*ret = pod;
 	return 0;

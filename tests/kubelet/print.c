@@ -40,7 +40,7 @@ void print_status(const json_t *status)
 	const json_t *resources = json_object_get(status, "resources"), *resource, *device;
 	size_t i, k;
 
-	(void)printf("kubelet %s, plugins in %s\n", MEMBER(status, "behaviour"),
+	(void)printf("kubelet %s, plugins in %s\n", MEMBER(status, "version"),
 		MEMBER(status, "plugin_dir"));
 	json_array_foreach(resources, i, resource)
 	{

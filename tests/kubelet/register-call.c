@@ -7,9 +7,9 @@
 
 #include "connection.h"
 #include "deviceplugin.pb-c.h"
+#include "plugin-text.h"
 #include "proto/message.h"
-#include "registration.h"
-#include "text.h"
+#include "registration-check.h"
 #include "utf8-message.h"
 
 static struct register_call *from_letter(struct letter *letter)
@@ -145,7 +145,7 @@ static void deliver(struct letter *letter, void *userdata)
 	if (!message.base)
 		finish(request, RPC_INTERNAL,
 			"grpc: error unmarshalling request: proto: cannot parse invalid wire-format data");
-	else if (manager->model->behaviour >= BEHAVIOUR_1_36 && !message_is_utf8(message.base))
+	else if (manager->model->version->needs_utf8 && !message_is_utf8(message.base))
 		finish(request, RPC_INTERNAL,
 			"grpc: error unmarshalling request: string field contains invalid UTF-8");
 	else

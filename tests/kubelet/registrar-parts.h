@@ -16,7 +16,7 @@ struct register_call {
 	struct letter letter;
 	struct registrar *registrar;
 	struct register_call *next, *next_held;
-	struct rpc_call *call; /* NULL once the registrar is gone */
+	struct rpc_call *call; /* NULL after the registrar was freed */
 	uint8_t *data;
 	size_t size;
 };
@@ -33,7 +33,7 @@ struct caller {
 	struct caller *next;
 	uint64_t number;
 	size_t slot;
-	int duplicate; /* tells when the caller hangs up */
+	int duplicate; /* notices when the caller hangs up */
 	sd_event_source *source;
 };
 

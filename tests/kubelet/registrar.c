@@ -41,7 +41,7 @@ static int on_hangup(sd_event_source *source, int fd, uint32_t revents, void *us
 	uint64_t number = caller->number;
 
 	caller_free(caller);
-	if (manager->model->behaviour >= BEHAVIOUR_1_36)
+	if (manager->model->version->register_follows_caller)
 		connection_caller_gone(manager, number);
 	return 0;
 }

@@ -5,10 +5,10 @@
  * The Registration service on kubelet.sock.
  */
 
-#include "manager.h"
+#include "kubelet-manager.h"
 
-/* Somebody who wants a plugin to be registered and waits for the outcome; embedded as first member.
- * `answer` is called once and frees it; `error` is NULL on success. */
+/* A caller that wants a plugin to be registered and waits for the outcome; embedded as first
+ * member. `answer` is called once and frees it; `error` is NULL on success. */
 struct register_request {
 	void (*answer)(struct register_request *request, const char *error);
 	uint64_t caller; /* number of the connection a Register call came on, 0: none */

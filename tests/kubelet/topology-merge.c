@@ -10,7 +10,7 @@
 
 /* Outcomes of combining the hints of the resources so far. */
 struct outcomes {
-	bool open[2];           /* nobody named nodes; [1]: all hints are preferred */
+	bool open[2];           /* no provider named nodes; [1]: all hints are preferred */
 	bool nodes[2][N_MASKS]; /* [1]: all are preferred and name the same nodes */
 };
 

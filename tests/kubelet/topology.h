@@ -9,6 +9,7 @@
 
 #include "common/util.h"
 
+struct error;
 struct model;
 struct pod;
 
@@ -16,7 +17,7 @@ struct pod;
 #define TOPOLOGY_MAX_NODES 8
 
 enum topology_policy {
-	TOPOLOGY_NONE, /* nobody is asked */
+	TOPOLOGY_NONE, /* no provider is asked */
 	TOPOLOGY_BEST_EFFORT,
 	TOPOLOGY_RESTRICTED,
 	TOPOLOGY_SINGLE_NUMA_NODE,
@@ -33,7 +34,7 @@ struct topology_rules {
 	unsigned n_nodes; /* of the machine, numbered from 0; 1 to TOPOLOGY_MAX_NODES */
 };
 
-/* What an adviser says, and what comes of all advice. */
+/* One provider's hint, and the result of merging all hints. */
 struct topology_hint {
 	bool aligned;   /* `nodes` counts; else any node will do */
 	bool preferred; /* nothing narrower could ever do */
@@ -45,9 +46,11 @@ struct topology_hint {
 #define TOPOLOGY_MESSAGE "Resources cannot be allocated with Topology locality"
 
 /* Finds the nodes for a container of the pod, before its devices are chosen, and keeps them in it;
- * containers are asked for in their order. Returns 1, 0 if the policy refuses the pod, or -ENOMEM.
- */
-int topology_admit(const struct model *model, struct pod *pod, size_t container);
+ * containers are handled in their order. Devices that are recorded already, because the kubelet has
+ * been restarted, are used as they are listed now. Returns 1, 0 if the policy refuses the pod,
+ * -ENOMEM, or -EFAULT if a kubelet of this release panics: the message has the cause. */
+int topology_admit(
+	const struct model *model, struct pod *pod, size_t container, struct error *error);
 
 /* Applies the policy to what `n` resources advise: `hints[i]` are the `n_hints[i]` possibilities of
  * one of them. Returns whether the pod is admitted; `ret` is set in any case. */

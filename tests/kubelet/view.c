@@ -4,7 +4,7 @@
  */
 #include "view.h"
 
-#include "text.h"
+#include "plugin-text.h"
 
 /* {id: "namespace/name"} of the devices of a resource that pods have. */
 static json_t *view_holders(const struct model *model, const struct resource *resource)
@@ -46,7 +46,8 @@ static json_t *view_device(const struct listed_device *device, const json_t *hol
 			return NULL;
 	holder = json_object_get(holders, json_string_value(id));
 
-	/* What the kubelet believes: a device of a dead plugin is unhealthy whatever it said. */
+	/* The kubelet's view: a device of a dead plugin is unhealthy, independent of its last
+	 * health. */
 	return json_pack("{s:O, s:o, s:b, s:O, s:O?}", "id", id, "health",
 		text_json(device->health), "healthy", device->healthy, "numa", numa, "pod", holder);
 }
@@ -102,9 +103,8 @@ json_t *view_status(const struct manager *manager)
 	for (size_t i = 0; i < model->n_resources; i++)
 		if (json_array_append_new(resources, view_resource(model, model->resources[i])) < 0)
 			return NULL;
-	return json_pack("{s:s, s:o, s:b, s:{s:s, s:s, s:i}, s:O}", "behaviour",
-		model->behaviour == BEHAVIOUR_1_32 ? "1.32" : "1.36", "plugin_dir",
-		text_json(manager->options->plugin_dir), "stale_stream_race",
+	return json_pack("{s:s, s:o, s:b, s:{s:s, s:s, s:i}, s:O}", "version", model->version->name,
+		"plugin_dir", text_json(manager->options->plugin_dir), "stale_stream_race",
 		model->clients.stale_stream_race, "topology", "policy",
 		topology_policy_to_string(model->topology.policy), "scope",
 		topology_scope_to_string(model->topology.scope), "nodes",
@@ -191,11 +191,11 @@ json_t *view_pod(const struct model *model, const struct pod *pod)
 			    containers, view_container(model, pod, &pod->containers[i])) < 0)
 			return NULL;
 	first = json_array_get(containers, main_container(pod));
-	return json_pack("{s:s, s:s, s:s, s:s, s:O, s:O, s:O, s:O, s:o*, s:o*}", "name", pod->name,
-		"namespace", pod->namespace, "uid", pod->uid, "phase",
-		pod_phase_to_string(pod->phase), "limits", json_object_get(first, "limits"),
-		"resources", json_object_get(first, "resources"), "ignored",
-		json_object_get(first, "ignored"), "containers", containers, "reason",
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:O, s:O, s:O, s:O, s:o*, s:o*}", "name",
+		pod->name, "namespace", pod->namespace, "uid", pod->uid, "phase",
+		pod_phase_to_string(pod->phase), "static", pod->is_static, "limits",
+		json_object_get(first, "limits"), "resources", json_object_get(first, "resources"),
+		"ignored", json_object_get(first, "ignored"), "containers", containers, "reason",
 		pod->reason ? text_json(pod->reason) : NULL, "message",
 		pod->message ? text_json(pod->message) : NULL);
 }

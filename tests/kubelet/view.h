@@ -5,9 +5,9 @@
  * The node as JSON, for the control socket. All return NULL without memory.
  */
 
-#include "manager.h"
+#include "kubelet-manager.h"
 
-/* {"behaviour", "plugin_dir", "stale_stream_race", "resources": [...]} */
+/* {"version", "plugin_dir", "stale_stream_race", "resources": [...]} */
 json_t *view_status(const struct manager *manager);
 
 /* {"name", "namespace", "uid", "phase", "containers": [{"name", "kind", "limits": {}, "resources":

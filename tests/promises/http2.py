@@ -60,7 +60,44 @@ def call(stream, path, payload=b""):
 def connect(path, *frames):
     """A connection that has said hello and sent the frames."""
     peer = socket.socket(socket.AF_UNIX)
-    peer.connect(path)  # before the limit: with one it does not wait for room in the listener's queue
-    peer.settimeout(60)
-    peer.sendall(PREFACE + frame(SETTINGS, 0, 0) + b"".join(frames))
+    try:
+        peer.connect(path)  # before the limit: with one it does not wait for room in the listener's queue
+        peer.settimeout(60)
+        peer.sendall(PREFACE + frame(SETTINGS, 0, 0) + b"".join(frames))
+    except OSError:
+        peer.close()
+        raise
     return peer
+
+
+def receive_exactly(peer, size):
+    """None if the peer closes before."""
+    data = b""
+    while len(data) < size:
+        piece = peer.recv(size - len(data))
+        if not piece:
+            return None
+        data += piece
+    return data
+
+
+def answer_call(peer, payload):
+    """Plays the server: answers the first call on the connection. Returns whether there was one."""
+    peer.sendall(frame(SETTINGS, 0, 0))
+    if receive_exactly(peer, len(PREFACE)) is None:
+        return False
+    while True:
+        head = receive_exactly(peer, 9)
+        if head is None:
+            return False
+        size, kind, flags, stream = int.from_bytes(head[:3], "big"), head[3], head[4], struct.unpack(">I", head[5:])[0]
+        if receive_exactly(peer, size) is None:
+            return False
+        if kind == SETTINGS and flags == 0:
+            peer.sendall(frame(SETTINGS, 1, 0))
+        if kind == DATA and flags & END_STREAM:
+            break
+    fields = literal(":status", "200") + literal("content-type", "application/grpc")
+    peer.sendall(frame(HEADERS, END_HEADERS, stream, fields) + message(stream, payload, 0) +
+                 frame(HEADERS, END_HEADERS | END_STREAM, stream, literal("grpc-status", "0")))
+    return True

@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 from http2 import ALLOCATE, RST_STREAM, call, connect, frame
-from node import NodeTest, children_of, command_line, process_status, program, until
+from node import NodeTest, children_of, command_line, is_gone, process_status, program, until
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 EXAMPLES = os.path.join(ROOT, "docs/examples/exec")
@@ -27,13 +27,6 @@ def request(*ids):
     """An AllocateRequest for a container."""
     container = b"".join(b"\x0a" + bytes([len(i)]) + i.encode() for i in ids)
     return b"\x0a" + bytes([len(container)]) + container
-
-
-def is_gone(pid):
-    try:
-        return process_status(pid)["State"][0] in "ZX"
-    except (FileNotFoundError, ProcessLookupError, KeyError):
-        return True
 
 
 class Allocate(NodeTest):
@@ -142,7 +135,7 @@ class Allocate(NodeTest):
         self.assertEqual(self.read("words"), "a word\n")
         until(lambda: re.search(r"allocated front-door-[0-9a-f]+#\d and 1 more", self.node.output()), "it to be said")
 
-    def test_each_program_is_told_of_its_own(self):
+    def test_each_program_gets_its_own_devices(self):
         self.tell("other", document("c"))
         self.script("discover-other", "cat ../other")
         for name, value in (("allocate", "1"), ("allocate-other", "2")):
@@ -201,15 +194,14 @@ class Allocate(NodeTest):
         path = re.escape(self.node.path("allocate"))
         for n, (text, expected) in enumerate((
                 ("echo first >&2; echo 'no lease left' >&2; exit 4",
-                 f'FailedPrecondition desc = device "[ab]" of {NAME}: {path} failed with exit status 4: no lease left; '
-                 'mend that and let the pod be created again'),
-                ("echo leased", f"what {path} answered is of no use: line 1, column .* is not JSON: .*; correct the program"),
+                 f'FailedPrecondition desc = device "[ab]" of {NAME}: {path} failed with exit status 4: no lease left; correct this and create the pod again'),
+                ("echo leased", f"the answer of {path} is invalid: line 1, column .* is not valid JSON: .*; correct the program"),
                 ("""echo '{"version": 1, "mounts": [{"host": "/"}, {"host": "x"}]}'""",
-                 r'is of no use: mounts\[1\]: "host" must be an absolute path beginning with "/", not "x"'),
+                 r'is invalid: mounts\[1\]: "host" must be an absolute path beginning with "/", not "x"'),
                 ("""echo '{"version": 1, "nodes": [{"host": "/dev/none"}]}'""",
                  f"NotFound desc = {path} gives a container of {NAME} /dev/none, which is missing on the host"),
-                ("exec yes", f"{path} was killed: it answered more than 4194304 bytes; correct the program"),
-                ("kill -9 $$", "was ended by signal 9"))):
+                ("exec yes", f"{path} was killed: its answer exceeded 4194304 bytes; correct the program"),
+                ("kill -9 $$", "was killed by signal 9"))):
             with self.subTest(text):
                 self.script("allocate", text)
                 message = self.refused(f"p{n}")
@@ -231,7 +223,7 @@ class Allocate(NodeTest):
     def test_time_is_over(self):
         self.script("allocate", "echo waiting >&2; sleep 1000 & echo $$ $! > pids; wait")
         self.begin(self.entry(keys="allocate_timeout = 0.5;"))
-        self.assertIn(f"{self.node.path('allocate')} did not end within 0.5 s and was killed: waiting; make it faster or "
+        self.assertIn(f"{self.node.path('allocate')} did not exit within 0.5 s and was killed: waiting; make it faster or "
                       "raise allocate_timeout", self.refused("p1"))
         self.assert_gone([int(word) for word in self.read("pids").split()])
         self.assertIn("code = DeadlineExceeded", self.refused("p2"))
@@ -276,7 +268,7 @@ class Allocate(NodeTest):
         self.begin()
         few = self.peer(*(call(1 + 2 * i, ALLOCATE, request("a")) for i in range(RUNNING_MAX + 4)))
         until(lambda: len(self.running()) == RUNNING_MAX, "programs to run")
-        refusal = f"allocation refused: programs of {NAME} are being asked for {CALLS_MAX} other containers"
+        refusal = f"allocation refused: programs of {NAME} are running for {CALLS_MAX} other containers"
         many = self.peer(*(call(1 + 2 * i, ALLOCATE, request("b")) for i in range(CALLS_MAX - RUNNING_MAX - 4 + 1)))
         until(lambda: refusal in self.node.output(), "one to be refused")
         self.assertEqual(len(self.running()), RUNNING_MAX)
@@ -310,7 +302,7 @@ class Allocate(NodeTest):
         peer, pids = self.endless()
         peer.close()
         self.assert_gone(pids)
-        until(lambda: self.node.output().count("the kubelet gave up an allocation") == 2, "it to be said")
+        until(lambda: self.node.output().count("the kubelet cancelled an allocation") == 2, "it to be said")
         self.script("allocate", """echo '{"version": 1}'""")
         self.assertIsNotNone(self.node.pod("p1", cam=2)[0])
 
@@ -339,6 +331,9 @@ class Allocate(NodeTest):
         def descriptors():
             return len(os.listdir(f"/proc/{pid}/fd"))
 
+        # What is saved of the first container's device.
+        until(lambda: any("health" in os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")),
+              "the allocation to be saved")
         before = descriptors()
         for i in range(20):
             if i % 2:
@@ -363,7 +358,7 @@ class Allocate(NodeTest):
 
         code, out, _ = preview()
         self.assertEqual(code, 0)
-        self.assertIn(f"{self.node.path('allocate')} was not asked what the container is given besides", out)
+        self.assertIn(f"{self.node.path('allocate')} was not run; use --allocate to include its output", out)
         self.assertNotIn("TOKEN", out)
         self.assertEqual(self.read("ran"), "")
         code, out, _ = preview("--allocate", "--json", "a,b")

@@ -54,7 +54,7 @@ class BadConfiguration(NodeTest):
                         self.assertIn(word, said)
                 self.assertFalse(os.path.exists(self.node.run + "/state.json"))
 
-    def test_every_problem_is_told_at_once(self):
+    def test_every_problem_is_reported_at_once(self):
         self.node.configure('{ name = "gpu"; driver = "statik"; }', static("a", 0))
         said = self.run_daemon("--check").stderr
         self.assertGreaterEqual(said.count(self.node.config + ":"), 3, said)

@@ -21,15 +21,23 @@ class Catalog(unittest.TestCase):
 
     def test_identities(self):
         declared = re.findall(r'#define MESSAGE_ID_\w+\s+"([0-9a-f]{32})"',
-                              read("supervisor/common/message-id.h"))
+                              read("common/message-id.h"))
         explained = re.findall(r"^-- ([0-9a-f]{32})$", self.text, re.M)
         self.assertGreater(len(declared), 5)
         self.assertEqual(len(set(declared)), len(declared))
         self.assertEqual(sorted(explained), sorted(declared))
 
+    def test_events(self):
+        """Each is of a kind, and docs/monitoring.md has both."""
+        declared = dict(re.findall(r'#define (MESSAGE_ID_\w+)\s+"([0-9a-f]{32})"', read("common/message-id.h")))
+        kinds = re.findall(r'\{ (MESSAGE_ID_\w+), "(\w+)" \}', read("supervisor/ctl/event-kind.c"))
+        documented = re.findall(r"^\| (\w+) \| `([0-9a-f]{32})` \|", read("docs/monitoring.md"), re.M)
+        self.assertEqual({declared[name]: kind for name, kind in kinds}, {number: kind for kind, number in documented})
+        self.assertEqual({name for name, _ in kinds}, set(declared))
+
     def test_fields_are_ours(self):
         for field in re.findall(r"@(\w+)@", self.text):
-            self.assertIn(f'"{field}=%', read("supervisor/common/log.c"))
+            self.assertIn(f'"{field}=%', read("common/log.c"))
 
     def test_entries(self):
         for entry in re.split(r"^-- ", self.text, flags=re.M)[1:]:

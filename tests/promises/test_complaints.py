@@ -37,7 +37,7 @@ class Complaints(NodeTest):
         os.makedirs(os.path.dirname(self.node.path(name)), exist_ok=True)
         os.mknod(self.node.path(name), stat.S_IFCHR | 0o600, os.makedev(1, minor))
 
-    def test_R3_M5_health_recovers_as_said_and_no_restart_is_an_amnesty(self):
+    def test_R3_M5_health_recovers_as_configured_and_survives_a_restart(self):
         probe = 'health = ( { probe = "file"; path = "%s/health-%%s"; missing = "healthy"; recover = "%%s"; } );' % self.node.dir
         self.serve(static("returns", 1, probe % ("a", "probe")), static("stays", 1, probe % ("b", "never")))
         self.node.await_allocatable(returns=1, stays=1)
@@ -59,7 +59,7 @@ class Complaints(NodeTest):
         until(lambda: [d["reason"] for d in self.node.resource("vendor.example/stays")["devices"]] == ["hot"],
               "the device to be remembered as hot")
 
-    def test_R4_flapping_is_told_ten_times_a_second_at_most(self):
+    def test_R4_flapping_is_sent_ten_times_a_second_at_most(self):
         self.write("gpu-0", "ok")
         self.serve(static("gpu", 2, f'health = ( {{ probe = "file"; path = "{self.node.dir}/${{id}}"; missing = "healthy"; }} );'))
         self.node.await_allocatable(gpu=2)
@@ -117,7 +117,7 @@ class Complaints(NodeTest):
         self.node.reload()
         self.node.await_allocatable(gpu=8)
 
-    def test_R14_a_container_sees_what_it_was_given_and_nothing_else(self):
+    def test_R14_a_container_gets_its_devices_and_no_others(self):
         for minor, name in ((3, "card0"), (5, "card1"), (7, "control")):
             self.make_node(f"dev/{name}", minor)
         self.serve(path("card", f"{self.node.dir}/dev/card[0-9]",
@@ -130,7 +130,7 @@ class Complaints(NodeTest):
         self.assertEqual(names[1], "control")
         self.assertEqual(got["env"], {})
 
-    def test_R19_R23_what_is_said_twice_is_there_once_and_numbers_follow_ids(self):
+    def test_R19_R23_duplicates_are_merged_and_numbers_follow_ids(self):
         self.serve(static("card", 12, 'container = { nodes = ( "/dev/null", "/dev/null" ); '
                                       'env = ( "CARD${position}=${id}", "COUNT=${n}" ); };'))
         self.node.await_allocatable(card=12)
@@ -188,7 +188,7 @@ class Page(unittest.TestCase):
                 if re.match(r"\| [RWM]\d+ ", line):
                     yield [cell.strip() for cell in line.strip().strip("|").split("|")]
 
-    def test_each_complaint_has_tests_that_bear_its_number(self):
+    def test_each_complaint_has_tests_with_its_number(self):
         numbers = []
         for number, complaint, answer, tests in self.rows():
             numbers.append(number)

@@ -13,7 +13,7 @@ from node import LIMIT, NodeTest, program, static
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 COMPLETION = os.path.join(ROOT, "packaging/completion")
-FILES = {name: (f"{COMPLETION}/bash/{name}", f"{COMPLETION}/zsh/_{name}") for name in ("devplugd", "devplugctl")}
+FILES = {name: (f"{COMPLETION}/bash/{name}", f"{COMPLETION}/zsh/_{name}") for name in ("devplugd", "devplugctl", "devplug-kubelet")}
 BASH_LIBRARY = "/usr/share/bash-completion/bash_completion"
 
 BASH = r"""
@@ -70,7 +70,7 @@ class Bash(NodeTest):
 
     def complete(self, *words, part=False):
         name = words[0]
-        script = BASH % (BASH_LIBRARY, FILES[name][0], name)
+        script = BASH % (BASH_LIBRARY, FILES[name][0], name.replace("-", "_"))
         environment = {**os.environ, "PATH": os.path.dirname(program(name)) + ":" + os.environ["PATH"],
                        "PART": "1" if part else ""}
         answer = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, env=environment,
@@ -89,6 +89,12 @@ class Bash(NodeTest):
         self.assertEqual(self.complete(*place, "cordon"), {"gpu-0", "gpu-1", "fpga-0"})
         self.assertIn("kvm", self.complete(*place, "discover"))
         self.assertEqual(self.complete("devplugd", "--wa", part=True), {"--watch"})
+        kubelet = ("devplug-kubelet", "--state-dir", self.node.kubelet_state)
+        self.node.pod("train", gpu=1)
+        self.assertIn("conformance", self.complete(*kubelet))
+        self.assertEqual(self.complete(*kubelet, "pod", "rm"), {"train"})
+        self.assertEqual(self.complete(*kubelet, "fault", "vendor.example/g", part=True), {"vendor.example/gpu"})
+        self.assertEqual(self.complete(*kubelet, "fault", "vendor.example/gpu"), {"end-stream", "close"})
 
 
 class Zsh(NodeTest):
@@ -145,6 +151,11 @@ class Zsh(NodeTest):
         self.assertEqual(self.complete(place + "cordon "), {"gpu-0", "gpu-1", "fpga-0"})
         self.assertIn("kvm", self.complete(place + "discover k"))
         self.assertEqual(self.complete("devplugd --wa"), {"--watch"})
+        kubelet = f"devplug-kubelet --state-dir {self.node.kubelet_state} "
+        self.node.pod("train", gpu=1)
+        self.assertEqual(self.complete("devplug-kubelet conf"), {"conformance"})
+        self.assertEqual(self.complete(kubelet + "pod rm "), {"train"})
+        self.assertEqual(self.complete(kubelet + "fault vendor.example/g"), {"vendor.example/gpu"})
 
 
 if __name__ == "__main__":

@@ -56,11 +56,68 @@ class Cordon(ToolTest):
                 self.assertEqual(answer.returncode, 1, answer.stdout)
                 self.assertEqual(answer.stdout, "")
         self.assertEqual(self.health("a")["a-0"][0], "Healthy")
-        # A broken file keeps it from taking effect, which is said.
+
+    def test_typing_errors(self):
+        self.serve(static("a", 3), static("b", 1))
+        self.assertEqual(self.ctl("cordon", "a-1").returncode, 0)
+        for typed, meant in (("a1", "a-1"), ("vendor.example/a/a_1", "vendor.example/a/a-1"), ("b0", "b-0")):
+            with self.subTest(typed):
+                answer = self.ctl("uncordon", typed)
+                self.assertEqual((answer.returncode, answer.stdout), (1, ""))
+                self.assertIn(f'{typed} is not cordoned, did you mean "{meant}"?', answer.stderr)
+        # The name is right.
+        for there in ("b-0", "a-2"):
+            self.assertIn(f'{there} is not cordoned; see', self.ctl("uncordon", there).stderr)
+
+    def test_beside_files_that_are_not_valid(self):
+        """A cordon takes effect, and nothing else of the files does, not even after a restart."""
+        self.serve(static("a", 3, 'cordon = ( { id = "a-0"; reason = "slow"; } );'))
+        self.node.await_allocatable(a=2)
+        self.node.configure(static("a", 7))
+        self.assertEqual(self.ctl("cordon", "a-1", "dust").returncode, 0)
+        self.node.await_allocatable(a=1)
         self.breaks()
-        answer = self.ctl("cordon", "a-0")
-        self.assertEqual(answer.returncode, 1)
-        self.assertIn("not in force", answer.stderr)
+        with open(os.path.join(self.node.config + ".d", "other.conf"), "w") as file:
+            file.write("zork;")
+        answer = self.ctl("cordon", "vendor.example/a/a-2")
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        self.node.await_allocatable(a=0)
+        self.assertFalse(self.node.state()["reload_failed"])
+        answer = self.ctl("cordon", "--list")
+        self.assertEqual(answer.returncode, 0)
+        self.assertIn("other.conf:1: ", answer.stderr)
+        self.assertEqual(sorted(line.split()[0] for line in answer.stdout.splitlines()[1:]),
+                         [f"vendor.example/a/a-{number}" for number in range(3)])
+        self.assertIn("other files cannot be searched", self.ctl("uncordon", "a-0").stderr)
+
+        self.node.daemon.kill()
+        self.node.daemon.wait()
+        self.assertEqual(self.ctl("uncordon", "a-1").returncode, 0)
+        self.node.start()
+        self.node.await_allocatable(a=1)
+        self.assertEqual(self.ctl("uncordon", "*").returncode, 0)
+        self.node.await_allocatable(a=2)
+        self.assertTrue(self.node.state()["on_last_accepted"])
+
+    def test_list_and_force(self):
+        self.serve(static("a", 3, 'cordon = ( { id = "a-0"; reason = "slow"; } );'))
+        self.node.await_allocatable(a=2)
+        answer = self.ctl("cordon", "vendor.example/a/a-9")
+        self.assertEqual((answer.returncode, answer.stdout), (1, ""))
+        self.assertIn("does not exist", answer.stderr)
+        self.assertEqual(self.ctl("cordon", "--force", "vendor.example/a/a-9", "to come").returncode, 0)
+        self.assertEqual(self.ctl("cordon", "a-1").returncode, 0)
+        self.assertEqual(self.ctl("cordon", "a-2", "dust").returncode, 0)
+        lines = [line.split() for line in self.ctl("cordon", "--list").stdout.splitlines()]
+        self.assertEqual(sorted((line[0], " ".join(line[2:])) for line in lines[1:]),
+                         [("vendor.example/a/a-0", "slow"), ("vendor.example/a/a-1", ""),
+                          ("vendor.example/a/a-2", "dust"), ("vendor.example/a/a-9", "to come")])
+        # A pattern lifts what it matches, and nothing of the file.
+        answer = self.ctl("uncordon", "a-[12]")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.node.await_allocatable(a=2)
+        self.assertEqual(self.ctl("uncordon", "*").returncode, 0)
+        self.assertEqual(len(self.ctl("cordon", "--list").stdout.splitlines()), 2)
 
     def test_in_the_file(self):
         self.serve(static("a", 2, 'cordon = ( { id = "a-0"; reason = "slow"; } );'))

@@ -3,22 +3,26 @@
 files that are damaged."""
 import json
 import os
+import re
 import signal
 import subprocess
 import unittest
 
 from node import program, static, until
-from tool import ToolTest
+from tool import ToolTest, run_as_nobody
+
+# Not known while no kubelet can be asked.
+NUMBER = "a number or null"
 
 RESOURCE_MEMBERS = {
     "name": str, "driver": str, "state": str, "reason": str, "pid": int, "session": int, "restarts": int,
     "registered": bool, "devices_total": int, "devices_healthy": int, "since": str, "next_try": str,
     "registration": str, "refused": bool, "note": str, "allocations": int, "last_allocation": str, "devices": list,
-    "scan_notes": list,
+    "scan_notes": list, "failures": list, "offered": int, "healthy": int, "in_use": NUMBER, "free": NUMBER,
 }
-DEVICE_MEMBERS = {"id": str, "health": str, "reason": str, "since": str, "numa": list, "allocations": int}
-MEMBERS = {"generation": int, "pid": int, "config_file": str, "running": bool, "reloads": int,
-           "reload_failed": bool, "on_last_accepted": bool, "resources": list}
+DEVICE_MEMBERS = {"id": str, "health": str, "reason": str, "since": str, "numa": list, "allocations": int, "replicas": int, "pods": list, "booked": list}
+MEMBERS = {"version": int, "generation": int, "pid": int, "config_file": str, "running": bool, "reloads": int,
+           "reload_failed": bool, "on_last_accepted": bool, "pods_failure": str, "resources": list}
 
 
 class Preview(ToolTest):
@@ -28,27 +32,27 @@ class Preview(ToolTest):
                             ' container = { env = "UNIT=${id}"; mounts = ({ host = "/usr"; read_only = true; }); }; }',
                             '{ name = "vendor.example/none"; driver = "path"; match = "/dev/none*"; }')
 
-    def test_what_a_container_would_be_given(self):
+    def test_what_a_container_would_get(self):
         answer = self.ctl("preview", "vendor.example/zero")
         self.assertEqual((answer.returncode, answer.stderr), (0, ""))
-        for line in ("A container with zero#0 is given:", "/dev/zero rw (/dev/zero)", "UNIT=zero", "/usr ro (/usr)"):
+        for line in ("A container with zero#0 gets:", "/dev/zero rw (/dev/zero)", "UNIT=zero", "/usr ro (/usr)"):
             self.assertIn(line, answer.stdout)
         result = json.loads(self.ctl("--json", "preview", "vendor.example/zero", "zero#1").stdout)
-        self.assertEqual(result["devices"], [{"id": "zero", "healthy": True, "numa": []}])
+        self.assertEqual(result["devices"], [{"id": "zero", "health": "Healthy", "reason": "", "numa": []}])
         self.assertEqual(result["ids"], ["zero#1"])
         self.assertEqual(result["answer"]["envs"], {"UNIT": "zero"})
 
     def test_nothing_here(self):
         answer = self.ctl("preview", "vendor.example/none")
-        self.assertEqual((answer.returncode, answer.stdout), (0, "vendor.example/none: no device is found here.\n"))
+        self.assertEqual((answer.returncode, answer.stdout), (0, "vendor.example/none: no device found.\n"))
 
     def test_what_is_wrong(self):
         answer = self.ctl("preview", "vendor.example/zero", "one")
         self.assertEqual(answer.returncode, 1)
-        self.assertIn('device "one" is not one of vendor.example/zero', answer.stderr)
+        self.assertIn('device "one" does not exist in vendor.example/zero', answer.stderr)
         answer = self.ctl("preview", "vendor.example/other")
         self.assertEqual(answer.returncode, 1)
-        self.assertIn('declares no "vendor.example/other"', answer.stderr)
+        self.assertIn('has no enabled resource "vendor.example/other"', answer.stderr)
         self.breaks()
         answer = self.ctl("preview", "vendor.example/zero")
         self.assertEqual(answer.returncode, 78)
@@ -86,19 +90,30 @@ class Reload(ToolTest):
         self.node.await_allocatable(a=1, c=4, d=1)
         self.assertEqual(self.ctl("reload").stdout.splitlines()[-1], "Reloaded; nothing has changed.")
 
-    def test_runtime_dir_at_the_next_start(self):
+    def test_another_runtime_dir_is_refused(self):
+        """The daemon's state is where it is; each way to reload says so, with the remedy, and nothing is lost."""
         self.serve(static("a", 1))
-        before = len(self.node.output())
         with open(self.node.config) as file:
             text = file.read()
         with open(self.node.config, "w") as file:
             file.write(text.replace(self.node.run, self.node.run + "2"))
+        before = len(self.node.output())
         self.node.daemon.send_signal(signal.SIGHUP)
-        until(lambda: self.plan_in_log(before), "the plan to be logged")
-        self.assertIn("! change runtime_dir (takes effect at the next start)", self.plan_in_log(before))
-        answer = subprocess.run([program("devplugctl"), "--runtime-dir", self.node.run, "status"],
-                                capture_output=True)
-        self.assertEqual(answer.returncode, 0)
+        until(lambda: "rejected" in self.node.output()[before:], "the reload to be refused")
+        remedy = f'runtime_dir: devplugd runs with "{self.node.run}", and this changes only with a restart: run "systemctl restart devplugd"'
+        self.assertIn(remedy, self.node.output()[before:])
+        here = ("--runtime-dir", self.node.run)
+        status = self.run_tool("devplugctl", *here, "status", config=False)
+        self.assertEqual((status.returncode, "vendor.example/a" in status.stdout), (0, True))
+        answer = self.run_tool("devplugctl", *here, "reload", config=False)
+        self.assertEqual((answer.returncode, remedy in answer.stderr), (78, True))
+        # As ExecReload= of the service runs it.
+        service = {"RUNTIME_DIRECTORY": self.node.run}
+        answer = self.run_tool("devplugd", "--check", environment=service)
+        self.assertEqual((answer.returncode, remedy in answer.stderr), (78, True))
+        self.assertEqual(self.run_tool("devplugd", "--diff", environment=service).stdout.splitlines(),
+                         ["! change runtime_dir (refused: it needs a restart)", "= keep vendor.example/a"])
+        self.assertEqual(self.run_tool("devplugd", "--check").returncode, 0)
 
     def test_bad_file_is_not_sent(self):
         self.serve(static("a", 1))
@@ -121,6 +136,136 @@ class Reload(ToolTest):
         self.assertIn("not running", answer.stderr)
 
 
+class Troubles(ToolTest):
+    def test_shared_reasons_are_printed_once(self):
+        """A reason of several resources, or of several devices."""
+        probe = f'health = ( {{ probe = "file"; path = "{self.node.path("health")}"; missing = "healthy"; healthy = "ok"; }} );'
+        self.serve(static("a", 5, probe), static("b", 1))
+        with open(self.node.path("health"), "w") as file:
+            file.write("hot")
+        self.node.await_allocatable(a=0, b=1)
+        until(lambda: re.search(r"(?m)^vendor.example/a, devices a-0, a-1, a-2 and 2 more \(unhealthy since .*Z\): hot$",
+                                self.ctl("status").stdout), "the reason of five devices")
+        self.node.stop_kubelet(signal.SIGKILL)
+        for name in "ab":
+            self.node.await_state(f"vendor.example/{name}", "waiting")
+        until(lambda: re.search(r"(?m)^vendor.example/a, vendor.example/b \(waiting since .*Z\): .*: Connection refused$",
+                                self.ctl("status").stdout), "the reason of both")
+        self.assertIn("No kubelet listens on that socket", self.ctl("explain", "vendor.example/b").stdout)
+
+
+    def test_a_full_disk(self):
+        """What status shows of devices cannot be written any more, which it says, until there is room again."""
+        os.mkdir(self.node.run)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=755", "tmpfs", self.node.run], check=True)
+        self.addCleanup(subprocess.run, ["umount", "--lazy", self.node.run], check=True)
+        self.serve(static("a", 2, f'health = ( {{ probe = "file"; path = "{self.node.path("health")}"; missing = "healthy"; '
+                          'healthy = "ok"; } );'))
+        filler = os.path.join(self.node.run, "filler")
+        with open(filler, "wb", buffering=0) as file, self.assertRaises(OSError):
+            while True:
+                file.write(bytes(1024))
+        with open(self.node.path("health"), "w") as file:
+            file.write("hot")
+        self.node.await_allocatable(a=0)
+        until(lambda: "what is shown of them may be old: No space left on device; correct that and run \"devplugctl rescan "
+              "vendor.example/a\"" in " ".join(self.ctl("status").stdout.split()), "status to say so")
+        os.unlink(filler)
+        self.assertEqual(self.ctl("rescan", "vendor.example/a").returncode, 0)
+        until(lambda: self.health("a") == {"a-0": ("Unhealthy", "hot"), "a-1": ("Unhealthy", "hot")}, "the devices")
+        self.assertNotIn("may be old", self.ctl("status").stdout)
+
+
+class WaitAndCheck(ToolTest):
+    def test_wait(self):
+        self.node.configure(static("a", 2))
+        answer = self.ctl("wait", "vendor.example/a", "--timeout", "0")
+        self.assertEqual(answer.returncode, 1)
+        self.node.start()
+        self.node.await_state("vendor.example/a", "waiting")
+        answer = self.ctl("wait", "vendor.example/a", "--timeout", "0")
+        self.assertEqual(answer.returncode, 1)
+        self.assertRegex(answer.stderr, "^devplugctl: vendor.example/a: waited 0 s; it is waiting: ")
+        waiter = subprocess.Popen([program("devplugctl"), "-c", self.node.config, "wait", "vendor.example/a"])
+        self.node.start_kubelet()
+        self.assertEqual(waiter.wait(timeout=60), 0)
+        self.assertEqual(self.ctl("wait", "vendor.example/a", "--for", "healthy=2").returncode, 0)
+        answer = self.ctl("wait", "vendor.example/a", "--for", "healthy=3", "--timeout", "0")
+        self.assertEqual((answer.returncode, answer.stderr), (1, "devplugctl: vendor.example/a: waited 0 s; 2 are healthy, at least 3 wanted\n"))
+        answer = self.ctl("wait", "vendor.example/aa")
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn('did you mean "vendor.example/a"?', answer.stderr)
+        for words in (["--for", "wealthy=1"], ["--for", "healthy=x"], ["--timeout", "soon"]):
+            self.assertEqual(self.ctl("wait", "vendor.example/a", *words).returncode, 2)
+
+    def test_check(self):
+        self.serve(static("a", 2, 'health = ( { probe = "file"; path = "%s/${id}"; missing = "healthy"; healthy = "ok"; } );'
+                          % self.node.dir), static("b", 1))
+        answer = self.ctl("check")
+        self.assertEqual((answer.returncode, answer.stdout), (0, "2 resources, 3 devices: no problem\n"))
+        with open(self.node.path("a-1"), "w") as file:
+            file.write("too hot")
+        until(lambda: self.health("a")["a-1"][0] == "Unhealthy", "the device to fail")
+        answer = self.ctl("check", "vendor.example/a")
+        self.assertEqual(answer.returncode, 1)
+        self.assertRegex(answer.stdout, "^vendor.example/a/a-1: .*too hot.*\n$")
+        self.assertEqual(self.ctl("check", "vendor.example/b").returncode, 0)
+        self.assertEqual(self.ctl("check", "vendor.example/c").returncode, 2)
+        # Somebody has decided that.
+        self.assertEqual(self.ctl("cordon", "a-1").returncode, 0)
+        self.assertEqual(self.ctl("check").returncode, 0)
+        self.node.stop()
+        answer = self.ctl("check")
+        self.assertEqual((answer.returncode, answer.stdout), (2, "devplugd is not running\n"))
+
+    def test_rescan(self):
+        """Finds what nobody has told of, and probes now; the process and its stream stay."""
+        verdict = self.node.path("verdict")
+        with open(verdict, "w") as file:
+            file.write("exit 0")
+        before = self.serve(static("a", 1, f'health = ( {{ probe = "exec"; command = [ "/bin/sh", "{verdict}" ]; '
+                                   'interval = 3600; } );'), static("b", 1))
+        until(lambda: self.health("a")["a-0"][0] == "Healthy", "the first probe")
+        with open(verdict, "w") as file:
+            file.write("echo broken >&2; exit 1")
+        answer = self.ctl("rescan", "vendor.example/a")
+        self.assertEqual((answer.returncode, answer.stdout), (0, "vendor.example/a has been scanned\n"), answer.stderr)
+        until(lambda: self.health("a")["a-0"][0] == "Unhealthy", "the second probe")
+        after = self.node.await_serving()
+        for key in ("pid", "session"):
+            self.assertEqual(after["vendor.example/a"][key], before["vendor.example/a"][key])
+        self.assertEqual(self.ctl("rescan").stdout.count("has been scanned"), 2)
+        answer = self.ctl("rescan", "vendor.example/z")
+        self.assertEqual(answer.returncode, 1)
+
+
+class Mistakes(ToolTest):
+    """What was probably meant, and who may do it."""
+
+    def test_typos(self):
+        self.serve(static("gpu", 2), static("b", 1))
+        for words, meant in ((["statsu"], "status"), (["status", "vendor.example/gp"], "vendor.example/gpu"),
+                             (["cordon", "gpu-11"], "gpu-1"), (["cordon", "vendor.example/gpu/gpu1"], "vendor.example/gpu/gpu-1"),
+                             (["preview", "vendor.example/gqu"], "vendor.example/gpu"),
+                             (["rescan", "vendor.example/gqu"], "vendor.example/gpu"),
+                             (["release", "vendor.example/gqu"], "vendor.example/gpu"),
+                             (["forget", "vendor.example/gqu/gpu-1"], "vendor.example/gpu"),
+                             (["discover", "kvn"], "kvm"), (["presets", "kvn"], "kvm")):
+            with self.subTest(words):
+                answer = self.ctl(*words)
+                self.assertNotEqual(answer.returncode, 0)
+                self.assertIn(f'did you mean "{meant}"?', answer.stderr)
+
+    def test_needs_root(self):
+        self.serve(static("a", 1))
+        for words in (["reload"], ["rescan"], ["cordon", "a-0"], ["uncordon", "a-0"], ["forget", "vendor.example/a/a-0"],
+                      ["release", "vendor.example/a"], ["resume", "vendor.example/a"]):
+            with self.subTest(words):
+                answer = run_as_nobody("devplugctl", "-c", self.node.config, *words)
+                self.assertEqual((answer.returncode, answer.stdout, answer.stderr),
+                                 (1, "", f'devplugctl: "{words[0]}" needs root\n'))
+
+
 class Damaged(ToolTest):
     """Files that are not what devplugd writes are shown as far as they go, and never crash a tool."""
 
@@ -133,7 +278,8 @@ class Damaged(ToolTest):
     def check_shape(self, document):
         self.assertEqual({key: type(value) for key, value in document.items()}, MEMBERS)
         for resource in document["resources"]:
-            self.assertEqual({key: type(value) for key, value in resource.items()}, RESOURCE_MEMBERS)
+            self.assertEqual({key: NUMBER if key in ("in_use", "free") and (value is None or type(value) is int)
+                              else type(value) for key, value in resource.items()}, RESOURCE_MEMBERS)
             for device in resource["devices"]:
                 self.assertEqual({key: type(value) for key, value in device.items()}, DEVICE_MEMBERS)
 

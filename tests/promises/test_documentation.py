@@ -113,6 +113,69 @@ class Documentation(unittest.TestCase):
                     self.check(config)
         self.assertGreater(n, 10)
 
+    def test_links(self):
+        """Each leads to a file and a heading that exist."""
+        for path in TEXTS + sorted(glob.glob(ROOT + "/docs/peers/*.md")):
+            with open(path, encoding="utf-8") as file:
+                links = re.findall(r"\]\(([^)\s]+)\)", file.read())
+            for link in (link for link in links if "://" not in link):
+                with self.subTest(f"{os.path.relpath(path, ROOT)}: {link}"):
+                    target, _, anchor = link.partition("#")
+                    target = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target else path
+                    self.assertTrue(os.path.exists(target))
+                    if anchor:
+                        with open(target, encoding="utf-8") as file:
+                            headings = re.findall(r"^#+ (.*)$", file.read(), re.M)
+                        self.assertIn(anchor, [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings])
+
+    def test_installed_pages(self):
+        """Their links lead to what is installed with them, and examples that are programs can be run."""
+        with tempfile.TemporaryDirectory() as directory:
+            subprocess.run([ROOT + "/docs/install-pages", directory], check=True)
+            pages = glob.glob(directory + "/**/*.md", recursive=True)
+            self.assertGreater(len(pages), 30)
+            for path in pages:
+                with open(path, encoding="utf-8") as file:
+                    links = re.findall(r"\]\(([^)\s#]+)[^)]*\)", file.read())
+                for link in (link for link in links if "://" not in link):
+                    with self.subTest(f"{os.path.relpath(path, directory)}: {link}"):
+                        self.assertTrue(os.path.exists(os.path.join(os.path.dirname(path), link)))
+            for path in glob.glob(EXAMPLES + "/**/*", recursive=True):
+                installed = os.path.join(directory, "examples", os.path.relpath(path, EXAMPLES))
+                self.assertEqual(os.access(path, os.X_OK), os.access(installed, os.X_OK), path)
+
+    def test_index_is_whole(self):
+        with open(ROOT + "/docs/README.md") as file:
+            index = file.read()
+        self.assertEqual([name for name in sorted(os.listdir(ROOT + "/docs"))
+                          if name.endswith(".md") and name != "README.md" and f"]({name}" not in index], [])
+
+    def test_compared_interface(self):
+        """tests/compare-api, on a tree like Kubernetes', and on one that differs."""
+        paths = [("deviceplugin", "deviceplugin/v1beta1"), ("podresources", "podresources/v1"),
+                 ("pluginregistration", "pluginregistration/v1"), ("dra", "dra/v1"), ("dra", "dra/v1beta1")]
+
+        def compare(directory):
+            return subprocess.run([ROOT + "/tests/compare-api", directory], capture_output=True, text=True)
+
+        with tempfile.TemporaryDirectory() as directory:
+            for name, path in paths:
+                os.makedirs(f"{directory}/pkg/apis/{path}")
+                shutil.copy(f"{ROOT}/proto/{name}.proto", f"{directory}/pkg/apis/{path}/api.proto")
+            answer = compare(directory)
+            self.assertEqual((answer.returncode, answer.stdout), (0, "0 differences on the wire\n"), answer.stderr)
+            path = f"{directory}/pkg/apis/deviceplugin/v1beta1/api.proto"
+            with open(path) as file:
+                text = file.read()
+            with open(path, "w") as file:
+                file.write(text.replace("string ID = 1;", "int64 ID = 1; string class = 9;").replace("bool read_only = 3;", ""))
+            answer = compare(directory)
+            self.assertEqual(answer.returncode, 1)
+            self.assertEqual(answer.stdout.splitlines(), [
+                "! deviceplugin.proto: Device: field 1 is string ID, upstream int64 ID",
+                "+ deviceplugin.proto: upstream also has Device.class = 9",
+                "! deviceplugin.proto: Mount.read_only = 3 is not upstream", "2 differences on the wire"])
+
     def test_shipped_file(self):
         """As it is, and with its examples taken out of their comments."""
         with open(ROOT + "/etc/devplugd.conf") as file:
@@ -123,6 +186,41 @@ class Documentation(unittest.TestCase):
             with open(config, "w") as file:
                 file.write(re.sub(r"^( *)#(?=[a-z{}]|  )", r"\1", text, flags=re.M))
             self.check(config)
+
+    def test_words_that_are_rejected(self):
+        """tests/words/check-words finds a planted word in each kind of text, and nowhere else."""
+        planted = {
+            "README.md": ("A device vanishes.\n", "`vanishes`, and [a link](vanishes.md)\n```\nvanishes\n```\n"),
+            "docs/devplugd.8": (".B devplugd\nlends a device.\n", '.\\" lends\n.nf\nlends\n.fi\n'),
+            "common/text.c": ('f("the kubelet" "\\n"\n  " is told");\n', "/* is sent */ f(\"told\"); int told;\n"),
+            "common/text.h": ("/* It\n * vanishes. */\n", "int vanishes;\n"),
+            "etc/devplugd.conf": ("# A stranger.\n", 'path = "stranger";\n'),
+            "tests/unit/test-text.c": ("/* is told */\n", 'f("the kubelet is told");\n'),
+            "tests/unit/test-log.c": ("static void test_is_told(void **state)\n", "static void is_told(void)\n"),
+            "tests/promises/test_text.py": ("    def test_is_told(self):\n", "    # is told\n    def is_told(self):\n"),
+        }
+        with tempfile.TemporaryDirectory() as directory:
+            words = os.path.join(directory, "tests/words")
+            shutil.copytree(os.path.join(ROOT, "tests/words"), words)
+            with open(os.path.join(words, "exceptions"), "w") as file:
+                file.write("README.md\ta verdict of a court\tthe word is meant\n")
+
+            def check(path, text):
+                full = os.path.join(directory, path)
+                os.makedirs(os.path.dirname(full), exist_ok=True)
+                with open(full, "w") as file:
+                    file.write(text)
+                return subprocess.run([os.path.join(words, "check-words"), path], capture_output=True, text=True)
+
+            for path, (bad, good) in planted.items():
+                with self.subTest(path):
+                    self.assertEqual((check(path, good).stdout, check(path, good).returncode), ("", 0))
+                    if bad:
+                        answer = check(path, good + bad)
+                        self.assertEqual(answer.returncode, 1)
+                        self.assertRegex(answer.stdout, rf"^{path}:\d+: .*: write ")
+            self.assertEqual(check("README.md", "a verdict\nof a court\n").returncode, 0)
+            self.assertEqual(check("README.md", "a verdict of a judge\n").returncode, 1)
 
 
 if __name__ == "__main__":

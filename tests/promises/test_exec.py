@@ -75,10 +75,10 @@ class Exec(NodeTest):
         self.begin("discover")
         self.node.await_allocatable(cam=2)
         os.unlink(self.node.path("list"))
-        until(lambda: "failed with exit status 1: no server; the last list stays in force" in self.node.output(),
+        until(lambda: "failed with exit status 1: no server; the last list stays in use" in self.node.output(),
               "the failure to be said")
         self.tell("list", "nonsense")
-        until(lambda: "is of no use: line 1" in self.node.output(), "the nonsense to be said")
+        until(lambda: "is invalid: line 1" in self.node.output(), "the nonsense to be said")
         self.tell("list", document("front", "back") + "\x00")
         self.tell("list", '{"version": 1, "devices": [{"id": "front"}, {"id": 7}]}')
         until(lambda: 'devices[1]: "id" must be a string' in self.node.output(), "the field to be said")
@@ -86,7 +86,7 @@ class Exec(NodeTest):
         self.tell("list", document("front", healthy=False, reason="lens cap on"))
         resource = self.await_devices(front="Unhealthy", back="Unhealthy")
         self.assertEqual({d["id"]: d["reason"] for d in resource["devices"]},
-                         {"front": "lens cap on", "back": "back is gone"})
+                         {"front": "lens cap on", "back": "back has disappeared"})
         # Once for each, and it ran many times.
         self.assertEqual(self.node.output().count("failed with exit status 1"), 1)
 
@@ -106,7 +106,7 @@ class Exec(NodeTest):
         # Started again, it says what is so now.
         self.await_devices(front="Healthy", back="Unhealthy", side="Unhealthy")
         self.assertNotEqual(self.program_pids(), first)
-        self.assertIn("was ended by signal 9", self.node.output())
+        self.assertIn("was killed by signal 9", self.node.output())
 
     def test_program_has_no_privilege(self):
         self.script("watch", "cat list; exec sleep 1000")

@@ -2,10 +2,14 @@
 """devplugctl explain: why a resource is not served, and why its devices are not found."""
 import json
 import os
+import sys
 import unittest
 
-from node import static, until
-from tool import ToolTest
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../peers"))
+from node import BIN, static, until  # noqa: E402
+from tool import ToolTest  # noqa: E402
+os.environ.setdefault("DEVPLUGD_BIN", BIN)
+from test_peers import HERE as TREES, plant  # noqa: E402
 
 
 class Explain(ToolTest):
@@ -27,15 +31,18 @@ class Explain(ToolTest):
         self.node.await_state("vendor.example/f", "backoff")
         said = self.explain("f")
         self.assertIn("nobody-of-that-name", said)
-        self.assertIn("again at", said)
+        self.assertIn("Next automatic restart at", said)
 
         self.node.start_kubelet()
         self.node.await_state("vendor.example/a", "serving")
-        self.assertIn("session with the kubelet is number", self.explain("a"))
+        self.assertIn(" with session ", self.explain("a"))
+        self.assertIn("the kubelet can allocate its healthy devices", self.explain("a"))
+        self.assertEqual(self.ctl("cordon", "vendor.example/a/a-0", "test").returncode, 0)
+        until(lambda: "it is registered, but none of its devices is healthy" in self.explain("a"), "no healthy device")
         self.node.stop()
         self.explain("a", 3)
 
-    def test_start_that_fails_is_said_once(self):
+    def test_failed_start_is_reported_once(self):
         self.node.configure(static("a", 1, 'user = "no-such-user";'))
         self.node.start()
         tries = set()
@@ -57,7 +64,7 @@ class Explain(ToolTest):
         self.node.await_state("vendor.example/a", "serving")
         trouble = "no server; there is no list yet"
         said = until(lambda: trouble in (text := self.explain("a")) and text, "the reason")
-        self.assertIn("The last look for devices met with a problem: /bin/sh failed with exit status 3", said)
+        self.assertIn("The last scan for devices had a problem: /bin/sh failed with exit status 3", said)
         self.assertNotIn("No device matches", said)
         self.assertRegex(self.ctl("status").stdout, f"vendor.example/a: /bin/sh failed .*{trouble}")
         with open(good + ".new", "w") as file:
@@ -65,6 +72,28 @@ class Explain(ToolTest):
         os.rename(good + ".new", good)
         until(lambda: "No device matches" in self.explain("a"), "the end of the trouble")
         self.assertNotIn("no server", self.ctl("status").stdout)
+
+    def test_way_into_a_pod(self):
+        """What an interface needs beside the device: docs/networking.md."""
+        root = self.node.path("host")
+        os.mkdir(root)
+        plant(root, os.path.join(TREES, "sriov-netdevice.tree"))
+        match = '{ name = "vendor.example/%s"; driver = "net"; match = ( { pf = "%s"; functions = "0-3"; } ); }'
+        self.node.configure(match % ("nic", "ens785f0"), match % ("none", "ens785f1"), static("a", 1),
+                            text=f'host_root = "{root}"; device_info_dir = "{self.node.dir}/info";')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_serving()
+        said = until(lambda: "4 of 4 files" in (text := self.explain("nic")) and text, "the files")
+        self.assertIn(f"Device information for CNI: 4 of 4 files in {self.node.dir}/info.", said)
+        self.assertIn("0000:3b:02.2 is bound to vfio-pci, not to a driver of network interfaces", said)
+        self.assertIn("No CNI plugin that moves interfaces (host-device, sriov) is in /opt/cni/bin", said)
+        os.makedirs(root + "/opt/cni/bin")
+        with open(root + "/opt/cni/bin/host-device", "w") as file:
+            os.fchmod(file.fileno(), 0o755)
+        self.assertIn("CNI plugins that move interfaces: /opt/cni/bin/host-device.\n", self.explain("nic"))
+        self.assertIn("ens785f1 can have 64 virtual functions and has none", self.explain("none"))
+        self.assertNotIn("CNI", self.explain("a"))
 
     def test_unknown(self):
         self.serve(static("a", 1))

@@ -60,6 +60,23 @@ class HostRoot(NodeTest):
         os.unlink(f"{self.host}/dev/by-id/serial-0")
         self.node.await_allocatable(x=2)
 
+    def test_programs_are_the_containers_own(self):
+        """Those that name devices, and those that are asked at Allocate; neither is below the host's root."""
+        tools = self.node.path("tools")
+        os.mkdir(tools)
+        for name, text in (("list", '{"version": 1, "devices": [{"id": "cam", "nodes": [{"host": "/dev/x0"}]}]}'),
+                           ("give", '{"version": 1, "env": {"LEASE": "7"}}')):
+            with open(f"{tools}/{name}", "w") as stream:
+                stream.write(f"#!/bin/sh\ncat >/dev/null\necho '{text}'\n")
+            os.chmod(f"{tools}/{name}", 0o755)
+        self.serve(f"""{{ name = "vendor.example/cam"; driver = "exec";
+            match = ( {{ command = [ "{tools}/list" ]; allocate = [ "{tools}/give" ]; }} ); }}""")
+        self.node.await_allocatable(cam=1)
+        got, why = self.node.pod("p", cam=1)
+        self.assertIsNone(why)
+        self.assertEqual(got["env"], {"LEASE": "7"})
+        self.assertEqual([d["host_path"] for d in got["devices"]], ["/dev/x0"])
+
     def test_health_file(self):
         self.make("/srv/health/t-0", "too hot\n")
         self.serve("""{ name = "vendor.example/t"; driver = "static"; match = ( { count = 2; } ); health =

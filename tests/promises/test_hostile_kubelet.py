@@ -6,7 +6,7 @@ import socket
 import threading
 import unittest
 
-from http2 import CONTINUATION, DATA, END_HEADERS, HEADERS, PING, SETTINGS, frame, literal, literal_head, send_without_end
+from http2 import CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, SETTINGS, frame, literal, literal_head, send_without_end
 from node import SANITIZED, NodeTest, children_of, process_status, static, until
 
 GROWTH_KB = 8192
@@ -43,7 +43,7 @@ class FalseKubelet:
             peer.settimeout(5)
             try:
                 if self.answer:
-                    peer.recv(24)
+                    self.await_request(peer)
                     peer.sendall(self.answer)
             except OSError:
                 pass
@@ -54,6 +54,13 @@ class FalseKubelet:
                 peer.close()
             else:
                 self.open.append(peer)
+
+    @staticmethod
+    def await_request(peer):
+        """What comes before a stream was opened is ignored, as by any HTTP/2 client."""
+        seen = b""
+        while b"v1beta1" not in seen and (part := peer.recv(65536)):
+            seen += part
 
     def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)
@@ -97,7 +104,7 @@ class HostileKubelet(NodeTest):
         try:
             until(lambda: kubelet.calls >= len(NAMES), "all to register")
             memory = self.memory()
-            until(until_this or (lambda: kubelet.calls >= TRIES * len(NAMES)), "all to register again")
+            until(lambda: until_this and until_this() or kubelet.calls >= TRIES * len(NAMES), "all to register again")
             if not SANITIZED:
                 for pid, now in self.memory().items():
                     self.assertLess(now - memory[pid], growth)
@@ -108,13 +115,31 @@ class HostileKubelet(NodeTest):
         for name, resource in self.node.await_serving().items():
             self.assertEqual((resource["pid"], resource["restarts"]), (self.pids[name], 0), name)
 
+    def test_kubelet_of_another_api_version(self):
+        refusal = 'requested API version "v1beta1" is not supported by kubelet. Supported version is ["v2"]'
+        trailers = frame(HEADERS, END_HEADERS | END_STREAM, 1, literal(":status", "200") + literal(
+            "content-type", "application/grpc") + literal("grpc-status", "2") + literal("grpc-message", refusal))
+        kubelet = FalseKubelet(self.node.plugins + "/kubelet.sock", BEGIN + trailers)
+        try:
+            words = "this kubelet supports v2 of the device plugin API, this devplugd supports v1beta1: upgrade devplugd"
+            until(lambda: all(r["state"] == "waiting" and r["reason"] == words and r["next_try"]
+                              for r in self.resources().values()), "every resource to know the reason")
+        finally:
+            kubelet.close()
+        self.assertEqual(kubelet.calls, len(NAMES))
+        # A new kubelet is not kept waiting for the minute that the next attempt is away.
+        self.node.start_kubelet()
+        self.node.await_allocatable(**{name: 4 for name in NAMES})
+
     def test_P16_never_answers(self):
         self.bears(until_this=self.nobody_was_answered)
+        self.assertTrue(self.nobody_was_answered())
 
     def test_P16_resets(self):
         self.bears(b"\0", rude=True)
 
     def test_P16_a_header_that_never_ends(self):
+        # gRPC before 1.60 waits for its end; later releases refuse the answer at once.
         self.bears(BEGIN + frame(HEADERS, 0, 1, literal_head("x", 1 << 30)), more=frame(CONTINUATION, 0, 1, b"a" * 16384),
                    until_this=self.nobody_was_answered, growth=FLOOD_KB)
 

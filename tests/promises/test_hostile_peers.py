@@ -19,8 +19,9 @@ DEVICES = 5000
 GROWTH_KB = 24576
 # While gRPC has more to do than it can: less than the ceiling (test_memory_ceiling.py).
 FLOOD_KB = 500 << 10
-# After any burst.
-KEPT_KB = 1024
+# After any burst: pages that malloc cannot return, because some of each is in use. Measured: 3.1 MB after 4000 connections with
+# garbage (gRPC 1.46) and after 12,000 idle ones (1.51), 2.6 MB after 20,000 calls (1.76). More bursts do not add to it.
+KEPT_KB = 4096
 # gRPC starts some more threads where work piles up, and keeps them.
 MORE_THREADS = 6
 NOBODY = 65534
@@ -175,8 +176,8 @@ class HostilePeers(NodeTest):
         self.under_attack(lambda: [self.send_raw(choice.choice(kinds)()) for _ in range(scaled(500))])
 
     def test_P16_more_calls_than_may_be(self):
-        def until_closed(count):
-            """Whether the connection ends by itself once so many calls have begun."""
+        def is_refused(count):
+            """Whether the connection ends by itself once so many calls have begun, or the last of them is reset."""
             # The limit is in force once the settings are acknowledged. The answer to the ping comes after all calls.
             peer = self.open()
             seen = peer.recv(65536)
@@ -187,11 +188,12 @@ class HostilePeers(NodeTest):
                 if not part:
                     return True
                 seen += part
-            return False
+            # All releases of gRPC but the newest end the connection.
+            return frame(RST_STREAM, 0, 1 + 2 * (count - 1), b"\0\0\0\x07") in seen
 
         def attack():
-            self.assertFalse(until_closed(CALLS_MAX))
-            self.assertTrue(until_closed(CALLS_MAX + 1))
+            self.assertFalse(is_refused(CALLS_MAX))
+            self.assertTrue(is_refused(CALLS_MAX + 1))
 
         self.under_attack(attack)
 

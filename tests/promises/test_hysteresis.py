@@ -55,7 +55,7 @@ class Hysteresis(NodeTest):
         # The very first one may be sent before the first result.
         self.assertEqual(lists()[int(lists()[0] == 0):], transitions)
 
-    def test_P14_exec_blips_are_not_told(self):
+    def test_P14_exec_blips_are_not_sent(self):
         self.run_pattern("G B G B B G B B G G B G", [1], fail_after=3)
 
     def test_P14_exec_fails_and_recovers(self):

@@ -25,7 +25,7 @@ def text_field(number, text):
 class Behaviour(NodeTest):
     def begin(self, *options):
         before = len(self.events("listening"))
-        self.node.start_kubelet(*(options or ("--behaviour", "1.36")))
+        self.node.start_kubelet(*(options or ("--as", "1.36")))
         until(lambda: len(self.events("listening")) > before, "the kubelet to listen")
 
     def plugin(self, fault="none"):
@@ -126,6 +126,21 @@ class Behaviour(NodeTest):
         self.begin()
         self.assertFalse(os.path.exists(kept))
 
+    def test_bookings_of_removed_pods_stay_until_the_next_admission(self):
+        def booked():
+            with open(os.path.join(self.node.plugins, "kubelet_internal_checkpoint")) as file:
+                entries = json.load(file)["Data"]["PodDeviceEntries"]
+            return [id for entry in entries for ids in entry["DeviceIDs"].values() for id in ids]
+
+        self.begin()
+        self.plugin()
+        self.await_event("list", healthy=4)
+        self.assertEqual(self.node.ask_kubelet("pod", "a", "--limits", f"{NAME}=4").returncode, 0)
+        self.assertEqual(self.node.ask_kubelet("pod", "rm", "a").returncode, 0)
+        self.assertEqual((len(booked()), self.resource()["allocated"]), (4, 4))
+        self.assertEqual(self.node.ask_kubelet("pod", "b", "--limits", f"{NAME}=1").returncode, 0)
+        self.assertEqual((len(booked()), self.resource()["allocated"]), (1, 1))
+
     # --- Register
 
     def assert_refused(self, said, **arguments):
@@ -146,7 +161,7 @@ class Behaviour(NodeTest):
         self.assertEqual(self.events("registered"), [])
 
     def test_register_dials_for_ten_seconds(self):
-        self.begin("--behaviour", "1.32")
+        self.begin("--as", "1.32")
         peer = self.register()
         registered = self.await_event("register")
         # The caller is of no interest in 1.32.
@@ -156,7 +171,7 @@ class Behaviour(NodeTest):
         self.assertGreaterEqual(refused["time"] - registered["time"], 10_000_000)
 
     def test_register_ends_with_its_caller(self):
-        self.begin("--behaviour", "1.36")
+        self.begin("--as", "1.36")
         peer = self.register()
         self.await_event("register")
         peer.close()
@@ -178,7 +193,44 @@ class Behaviour(NodeTest):
         self.assertEqual(self.two_plugins("on")["disconnects"], 2)
         self.await_event("disconnected", connection=2)
 
-    def test_later_kubelets_tell_registrations_apart(self):
+    def test_end_of_the_newer_plugin_leaves_the_older_stream_open(self):
+        self.begin()
+        older = self.plugin()
+        self.await_event("list", connection=1)
+        newer = self.plugin()
+        self.await_event("list", connection=2)
+        newer.kill()
+        self.await_event("disconnected", connection=2)
+        self.assertEqual((self.resource()["capacity"], self.resource()["allocatable"]), (4, 0))
+        self.assertEqual(self.events("stream-ended", connection=1), [])
+        # A list of the older one is read, and its devices are healthy; but it is not called.
+        older.send_signal(signal.SIGUSR1)
+        self.await_event("list", connection=1, healthy=3)
+        self.assertEqual(self.resource()["allocatable"], 3)
+        answer = self.node.ask_kubelet("pod", "one", "--limits", f"{NAME}=1", "--json")
+        self.assertRegex(json.loads(answer.stdout)["message"], "endpoint .* has been stopped")
+
+    def test_kubelet_beside_one_that_hangs(self):
+        self.begin()
+        older = self.plugin()
+        self.await_event("list", connection=1)
+        path = os.path.join(self.node.plugins, "kubelet.sock")
+        before = os.stat(path).st_ino
+        refused = subprocess.run([program("devplug-kubelet"), "run", "--plugin-dir", self.node.plugins, "--state-dir",
+                                  self.node.path("other")], capture_output=True, text=True, timeout=LIMIT)
+        self.assertEqual(refused.returncode, 1)
+        hanging = self.node.replace_kubelet()
+        until(lambda: len(self.events("listening")) == 2, "the second kubelet to listen")
+        self.assertNotEqual(os.stat(path).st_ino, before)
+        # Another plugin comes to the new one; the first has its stream still, to the old one.
+        self.plugin()
+        until(lambda: len(self.events("list")) == 2, "another plugin's list")
+        self.assertEqual(len(self.events("register")), 2)
+        self.assertIsNone(older.poll())
+        hanging.kill()
+        until(lambda: len(self.events("list")) == 3, "the first plugin's list")
+
+    def test_later_kubelets_distinguish_registrations(self):
         self.assertEqual(self.two_plugins("off")["disconnects"], 1)
         self.assertEqual((self.resource()["allocatable"], self.resource()["state"]), (4, "serving"))
         self.assertEqual(self.events("disconnected"), [])
@@ -200,6 +252,85 @@ class Behaviour(NodeTest):
             self.assertIsNone(self.node.kubelet.poll(), "devplug-kubelet died")
         self.node.await_allocatable(**names)
 
+    # --- restarts with devices that are booked
+
+    def book(self, *options, fault="drops-device", pod=()):
+        """All devices are on node 0 and booked by one pod; d2 is then unplugged, which the kubelet bears."""
+        self.begin("--topology-policy", "restricted", *options)
+        plugin = self.plugin(fault)
+        self.await_event("list", healthy=4)
+        self.assertEqual(self.node.ask_kubelet("pod", "holder", *pod, "--limits", f"{NAME}=4").returncode, 0)
+        plugin.send_signal(signal.SIGHUP)
+        self.await_event("list", healthy=3)
+        self.node.stop_kubelet(signal.SIGKILL)
+        return plugin
+
+    def await_panic(self):
+        self.assertEqual(self.node.kubelet.wait(timeout=LIMIT), 3)
+        self.node.kubelet = None
+
+    def test_booked_device_that_is_not_listed_ends_the_kubelet(self):
+        plugin = self.book()
+        self.await_event("allocated-device-missing", devices=1, example="d2")
+        # At each start, until it is back.
+        for _ in range(2):
+            self.begin("--topology-policy", "restricted")
+            self.await_panic()
+        self.assertEqual(len(self.events("panic")), 2)
+        with open(self.node.path("kubelet.log")) as file:
+            self.assertIn('kubelet 1.36 panics here: nil pointer in generateDeviceTopologyHints(): '
+                          f'device "d2" of {NAME} is booked and not listed', file.read())
+        plugin.send_signal(signal.SIGWINCH)
+        self.begin("--topology-policy", "restricted")
+        self.await_event("pod-readmitted", pod="holder")
+
+    def test_booked_device_that_is_not_listed_fails_the_pod_up_to_1_33(self):
+        self.book("--as", "1.33")
+        self.begin("--topology-policy", "restricted", "--as", "1.33")
+        refused = self.await_event("pod-rejected", pod="holder")
+        self.assertEqual((refused["reason"], refused["message"]),
+                         ("TopologyAffinityError",
+                          "Pod was rejected: Resources cannot be allocated with Topology locality"))
+        shown = json.loads(self.node.ask_kubelet("pods", "--json").stdout)["pods"][0]
+        self.assertEqual((shown["phase"], shown["reason"]), ("Failed", "TopologyAffinityError"))
+        # Its devices are free for the next one.
+        self.assertEqual(self.node.ask_kubelet("pod", "next", "--limits", f"{NAME}=3").returncode, 0)
+
+    def test_booked_device_that_is_listed_as_unhealthy_leaves_the_pod_alone(self):
+        self.book(fault="none")
+        self.begin("--topology-policy", "restricted")
+        self.await_event("pod-readmitted", pod="holder")
+        pod = json.loads(self.node.ask_kubelet("pods", "--json").stdout)["pods"][0]
+        self.assertEqual((pod["phase"], len(pod["resources"][NAME])), ("Running", 4))
+        self.assertEqual(pod["containers"][0]["topology"], {"nodes": [0], "preferred": True})
+
+    def test_device_that_leaves_the_list_during_allocate_ends_the_kubelet(self):
+        # All devices are on the only node, so that the plugin is not asked what it prefers.
+        self.begin("--topology-policy", "restricted")
+        first = self.plugin()
+        self.await_event("list", connection=1)
+        os.kill(first.pid, signal.SIGSTOP)
+        pod = subprocess.Popen([program("devplug-kubelet"), "pod", "one", "--limits", f"{NAME}=4",
+                                "--state-dir", self.node.kubelet_state],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(lambda: (pod.kill(), pod.wait()))
+        until(lambda: self.resource()["allocated"] == 4, "the devices to be taken")
+        # Another plugin's list, without d2; the first one is still asked to allocate.
+        second = self.plugin("drops-device")
+        self.await_event("list", connection=2)
+        second.send_signal(signal.SIGHUP)
+        self.await_event("list", devices=3)
+        os.kill(first.pid, signal.SIGCONT)
+        self.await_panic()
+        self.assertIn("allocateContainerResources", self.events("panic")[0]["error"])
+
+    def test_static_pods_up_to_1_33_need_healthy_devices(self):
+        self.book("--as", "1.33", fault="none", pod=["--static"])
+        self.begin("--as", "1.33")
+        refused = self.await_event("pod-rejected", pod="holder")
+        self.assertEqual(refused["reason"], "UnexpectedAdmissionError")
+        self.assertIn("previously allocated devices are no longer healthy", refused["message"])
+
     # --- ListAndWatch
 
     def test_list_that_is_too_large_ends_the_stream(self):
@@ -209,12 +340,12 @@ class Behaviour(NodeTest):
         self.assertEqual(self.resource()["lists"], 0)
 
     def test_list_that_is_not_utf8(self):
-        self.begin("--behaviour", "1.36")
+        self.begin("--as", "1.36")
         self.plugin("not-utf8")
         self.assertIn("UTF-8", self.await_event("stream-ended")["error"])
         self.node.stop_kubelet()
         # It is no matter for 1.32.
-        self.begin("--behaviour", "1.32")
+        self.begin("--as", "1.32")
         self.plugin("not-utf8")
         self.await_event("list", healthy=4)
 

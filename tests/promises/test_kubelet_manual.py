@@ -38,7 +38,7 @@ class Manual(unittest.TestCase):
         documented = set(re.findall(r"Fl -([a-z-]+)", section(self.page, "DESCRIPTION") + section(self.page, "SYNOPSIS") +
                                     section(self.page, "CONFORMANCE")))
         self.assertEqual(documented, set(re.findall(r"--([a-z][a-z-]+)", self.help)))
-        table = read(os.path.join(ROOT, "tests/kubelet/arguments.c"))
+        table = read(os.path.join(ROOT, "tests/kubelet/kubelet-arguments.c"))
         self.assertEqual(documented, set(re.findall(r'\{ \{ "([a-z-]+)", (?:required|no)_argument', table)))
 
     def test_commands(self):
@@ -59,8 +59,17 @@ class Manual(unittest.TestCase):
         self.assertEqual(documented - {"events-lost"}, emitted)
         self.assertIn("events-lost", read(os.path.join(ROOT, "tests/kubelet/output.c")))
 
+    def test_releases(self):
+        table = read(os.path.join(ROOT, "tests/kubelet/kubelet-version.c"))
+        known = re.findall(r'\.name = "([0-9.]+)"', table)
+        self.assertEqual(known, sorted(known))
+        words = "%s or %s" % (", ".join(known[:-1]), known[-1])
+        self.assertIn(f"imitate: {words}, the default", self.page)
+        self.assertIn(words, re.sub(r"\s+", " ", self.help))
+
     def test_each_behaviour_is_tested(self):
-        items = re.split(r"^\.It\n", section(self.page, "WHAT IS REPRODUCED"), flags=re.M)[1:]
+        items = [item for name in ("RELEASES", "WHAT IS REPRODUCED")
+                 for item in re.split(r"^\.It\n", section(self.page, name), flags=re.M)[1:]]
         self.assertGreater(len(items), 15)
         for item in items:
             references = re.findall(r'^\.\\" tests: (\S+) (.*)$', item, re.M)

@@ -6,34 +6,8 @@ import os
 import time
 import unittest
 
-import http2
 from node import NodeTest, static, until
-
-SERVICE = ".PodResourcesLister/"
-
-
-def field(number, value):
-    return bytes([number << 3 | 2, len(value)]) + value
-
-
-def fields(data):
-    """The members of a message, strings and messages alike as bytes."""
-    found, at = {}, 0
-    while at < len(data):
-        number, kind = data[at] >> 3, data[at] & 7
-        at += 1
-        size = shift = 0
-        while True:
-            size |= (data[at] & 0x7F) << shift
-            shift += 7
-            at += 1
-            if data[at - 1] < 0x80:
-                break
-        value = size
-        if kind == 2:
-            value, at = data[at:at + size], at + size
-        found.setdefault(number, []).append(value)
-    return found
+from pod_resources import ask, field, fields
 
 
 class Pods(NodeTest):
@@ -47,27 +21,7 @@ class Pods(NodeTest):
         return json.loads(answer.stdout) if answer.stdout else answer.stderr
 
     def ask(self, method, request=b"", version="/v1"):
-        """The answer of a call: (message, None) or (None, all bytes that came instead)."""
-        peer = http2.connect(os.path.join(self.node.kubelet_state, "pod-resources/kubelet.sock"),
-                             http2.call(1, version + SERVICE + method, request))
-        with peer:
-            received = b""
-            while True:
-                part = peer.recv(65536)
-                received += part
-                at, data, ended = 0, b"", not part
-                while at + 9 <= len(received):
-                    size = int.from_bytes(received[at:at + 3], "big")
-                    kind, flags = received[at + 3], received[at + 4]
-                    stream = int.from_bytes(received[at + 5:at + 9], "big")
-                    if at + 9 + size > len(received):
-                        break
-                    if stream == 1:
-                        data += received[at + 9:at + 9 + size] if kind == http2.DATA else b""
-                        ended = ended or bool(flags & http2.END_STREAM)
-                    at += 9 + size
-                if ended:
-                    return (data[5:], None) if data else (None, received)
+        return ask(os.path.join(self.node.kubelet_state, "pod-resources/kubelet.sock"), method, request, version)
 
     def listed(self, version="/v1"):
         """{pod: {container: {ids}}}"""
@@ -80,7 +34,7 @@ class Pods(NodeTest):
                     fields(device)[2][0].decode() for device in container.get(2, [])}
         return pods
 
-    def test_containers_and_what_the_api_says(self):
+    def test_containers_and_what_the_api_reports(self):
         self.begin(static("gpu", 5, 'container = { env = ( "GPUS=${ids:,}" ); };'))
         self.node.await_allocatable(gpu=5)
         got = self.pod("one", "--init", "prep:vendor.example/gpu=2", "--sidecar", "log:vendor.example/gpu=1",
@@ -115,6 +69,40 @@ class Pods(NodeTest):
         self.assertEqual(self.node.ask_kubelet("pod", "rm", "one").returncode, 0)
         self.assertEqual(self.listed(), {})
         self.assertEqual(self.node.node_resources()["vendor.example/gpu"]["allocated"], 0)
+
+    def test_cpus_memory_and_claims(self):
+        memory = {"memory_type": "memory", "size": 1 << 30, "nodes": [0]}
+        claim = {"claim_name": "claim", "claim_namespace": "default", "claim_resources": [
+            {"driver_name": "driver", "pool_name": "pool", "device_name": "device", "cdi_devices": ["v.e/c=1"]}]}
+        self.node.kubelet_options = ["--node-other", json.dumps({"cpu_ids": [0, 1, 2, 3], "memory": [memory]})]
+        self.begin(static("gpu", 1))
+        self.node.await_allocatable(gpu=1)
+        got = self.pod("one", "--limits", "vendor.example/gpu=1", "--container", "idle", "--other",
+                       "main:" + json.dumps({"cpu_ids": [2, 3], "memory": [memory], "dynamic_resources": [claim]}))
+        self.assertEqual(got["phase"], "Running")
+        # With the pod they outlive a restart.
+        for _ in range(2):
+            message, _ = self.ask("List")
+            containers = {c[1][0]: c for c in map(fields, fields(fields(message)[1][0])[3])}
+            main, idle = containers[b"main"], containers[b"idle"]
+            self.assertEqual((main[3], idle.get(3)), ([b"\2\3"], None))
+            self.assertEqual(fields(main[4][0])[1], [b"memory"])
+            self.assertEqual(fields(main[5][0])[2], [b"claim"])
+            message, _ = self.ask("GetAllocatableResources")
+            self.assertEqual((fields(message)[2], len(fields(message)[3])), ([b"\0\1\2\3"], 1))
+            self.node.stop_kubelet()
+            self.node.start_kubelet()
+            self.node.await_allocatable(gpu=1)
+        self.assertIn("see devplug-kubelet(1)", self.pod("two", "--other", 'main:{"cpu_ids": 1}'))
+        for words in (("run", "--node-other", "[]"), ("pod", "two", "--other", "main:{"), ("pod", "two", "--other", "{}")):
+            self.assertEqual(self.node.ask_kubelet(*words).returncode, 2, words)
+
+    def test_get_is_off_before_1_34(self):
+        self.node.start_kubelet("--as", "1.33")
+        until(lambda: self.node.ask_kubelet("status").returncode == 0, "the kubelet to listen")
+        message, refused = self.ask("Get", field(1, b"one") + field(2, b"default"))
+        self.assertIsNone(message)
+        self.assertIn(b"PodResources API Get method disabled", refused)
 
     def test_rate_limit(self):
         self.begin(static("gpu", 1))

@@ -34,7 +34,7 @@ class KubeletRestarts(NodeTest):
             if choice.random() < 0.3:
                 # Also after everybody has noticed.
                 until(lambda: all(r["state"] == "waiting" for r in self.node.state()["resources"]), "all to wait")
-            self.node.start_kubelet("--behaviour", behaviour, "--stale-stream-race", "on")
+            self.node.start_kubelet("--as", behaviour, "--stale-stream-race", "on")
             if choice.random() < 0.2:
                 # And before anybody could register.
                 continue

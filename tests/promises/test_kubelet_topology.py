@@ -52,7 +52,7 @@ class Topology(NodeTest):
         self.assertEqual(self.pod("three", "--limits", "vendor.example/gpu=3")["reason"], "TopologyAffinityError")
         self.assertIn(self.gpus(self.pod("two", "--limits", "vendor.example/gpu=2")), [{"gpu-0", "gpu-1"}])
 
-    def test_best_effort_tells_the_plugin_what_must_be(self):
+    def test_best_effort_sends_the_plugin_what_must_be(self):
         self.begin("best-effort", more='prefer = "packed";')
         self.assertEqual(self.gpus(self.pod("one", "--limits", "vendor.example/gpu=1")) & {"gpu-2", "gpu-3"}, set())
         pod = self.pod("three", "--limits", "vendor.example/gpu=3")

@@ -5,9 +5,11 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 import unittest
 
+import http2
 from node import LIMIT, NodeTest, program, static, until
 from tool import ToolTest
 
@@ -106,8 +108,100 @@ class Watcher(NodeTest):
         failed = until(lambda: self.events("watcher-failed"), "the attempt to fail, because nobody answered")
         self.assertIn("failed to get plugin info using RPC GetInfo", failed[0]["error"])
 
+    def closing(self, path):
+        """A socket on which whoever connects is cut off."""
+        return self.serving(path, lambda peer: None)
+
+    def serving(self, path, serve):
+        bound = socket.socket(socket.AF_UNIX)
+        bound.bind(path)
+        bound.listen()
+
+        def run():
+            while True:
+                try:
+                    peer = bound.accept()[0]
+                except OSError:
+                    return
+                with peer:
+                    serve(peer)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+
+        def end():
+            bound.shutdown(socket.SHUT_RDWR)
+            bound.close()
+            thread.join()
+
+        self.addCleanup(end)
+
+    def test_failed_registration_is_repeated_from_1_36_on(self):
+        """The plugin cannot be connected. What fails before that is repeated by every release."""
+        self.registry = self.node.path("registry")
+        os.makedirs(self.registry)
+        endpoint = self.node.path("endpoint.sock")
+        self.closing(endpoint)
+
+        def field(number, text):
+            return bytes([number << 3 | 2, len(text)]) + text.encode()
+
+        def give_info(peer):
+            peer.settimeout(LIMIT)
+            if not http2.answer_call(peer, field(1, "DevicePlugin") + field(2, "vendor.example/gpu") +
+                                     field(3, endpoint) + field(4, "v1beta1")):
+                return
+            # Nobody takes note of the failure that follows.
+            peer.shutdown(socket.SHUT_WR)
+            while peer.recv(4096):
+                pass
+
+        for number, version in enumerate(("1.35", "1.36")):
+            with self.subTest(version):
+                self.node.kubelet_options = ["--plugins-registry", self.registry, "--as", version]
+                before = len(self.node.kubelet_events()) if number else 0
+                self.node.start_kubelet()
+                paths = [os.path.join(self.registry, f"{name}{number}.sock") for name in ("refused", "cut")]
+                self.serving(paths[0], give_info)
+                self.closing(paths[1])
+
+                def failures(path):
+                    return [e for e in self.node.kubelet_events()[before:]
+                            if e["event"] == "watcher-failed" and e["socket"] == path]
+
+                until(lambda: len(failures(paths[1])) >= 3, "the third attempt to ask for the plugin's information")
+                self.assertIn("plugin registration failed with err", failures(paths[0])[0]["error"])
+                self.assertEqual(len(failures(paths[0])) > 1, version == "1.36")
+                self.node.stop_kubelet()
+                for path in paths:
+                    os.unlink(path)
+
 
 class Registry(ToolTest):
+    def test_removed_socket_is_made_again(self):
+        registry = self.node.path("registry")
+        os.mkdir(registry)
+        with open(self.node.config, "w") as file:
+            file.write(f'runtime_dir = "{self.node.run}";\n'
+                       f'kubelet = {{ plugins_registry_dir = "{registry}"; registration = "watcher"; }};\n'
+                       f'resources = ( {static("a", 1)} );\n')
+        self.node.start()
+
+        def sockets():
+            # Without the one that is not published yet.
+            return [name for name in os.listdir(registry) if not name.startswith(".")]
+
+        before = until(sockets, "a socket")
+        pid = self.node.await_state("vendor.example/a", "registering")["pid"]
+        os.unlink(os.path.join(registry, before[0]))
+        after = until(sockets, "another socket")
+        self.assertNotEqual(after, before)
+        # "kubeadm reset" removes the whole directory.
+        os.rename(registry, registry + ".old")
+        os.mkdir(registry)
+        until(lambda: os.listdir(registry), "a socket in the new directory")
+        self.assertEqual(self.node.await_state("vendor.example/a", "registering")["pid"], pid)
+
     def test_socket_in_the_registry(self):
         registry = self.node.path("registry")
         text = f'kubelet = {{ plugins_registry_dir = "{registry}"; registration = "watcher"; }};'

@@ -50,7 +50,8 @@ class LastAccepted(ToolTest):
         with open(self.last()) as file:
             text = file.read()
         for what, left in (("another boot", re.sub("boot [0-9a-f]{4}", "boot zzzz", text)),
-                           ("damaged", text.replace("resources", "resauces")), ("empty", ""), ("none", None)):
+                           ("damaged", text.replace("resources", "resauces")), ("another valid value", text.replace("plugins", "plugint")),
+                           ("cut", text[:-20]), ("another checksum", text.replace("follows: ", "follows: 0", 1)), ("empty", ""), ("none", None)):
             with self.subTest(what):
                 if left is None:
                     os.unlink(self.last())
@@ -60,6 +61,25 @@ class LastAccepted(ToolTest):
                 answer = self.run_tool("devplugd")
                 self.assertEqual(answer.returncode, 78, answer.stderr)
                 self.assertRegex(answer.stderr, rf"{self.node.config}:\d+: ")
+
+    def test_P1_largest_configuration(self):
+        # More than one file may have, because it is of several files, all accepted.
+        self.node.configure(static("a", 2))
+        os.mkdir(self.node.config + ".d")
+        long = "x" * 1000
+        for number in range(5):
+            with open(f"{self.node.config}.d/{number}.conf", "w") as file:
+                env = ", ".join(f'"N{i}={long}"' for i in range(500))
+                file.write("resources = (" + ", ".join(
+                    static(f"r{number}-{i}", 1, f"container = {{ env = ( {env} ); }};") for i in range(2)) + ");\n")
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(a=2)
+        self.assertGreater(os.path.getsize(self.last()), 4 << 20)
+        self.node.stop()
+        self.breaks()
+        self.node.start()
+        self.node.await_allocatable(**{"a": 2, "r4-1": 1})
 
 
 if __name__ == "__main__":

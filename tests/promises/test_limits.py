@@ -45,7 +45,7 @@ def constant(name, path):
 
 
 class Page(unittest.TestCase):
-    """docs/limits.md: a row is | limit | value | beyond it | set by | tests |."""
+    """docs/limits.md: a row is | limit | value | when exceeded | set by | tests |."""
 
     def rows(self):
         with open(os.path.join(ROOT, "docs/limits.md")) as file:
@@ -106,7 +106,7 @@ class Limits(NodeTest):
         self.node.configure(*(static(f"r{i}", 1) for i in range(1001)))
         self.assert_refused("1000")
 
-    def test_P10_greatest_numbers(self):
+    def test_P10_maximum_numbers(self):
         # The greatest count passes where its list is short enough, which it is for replicas alone.
         for most, text, words in ((200000, "match = ( { count = %d; } );", str(LIST_MAX)),
                                   (100000, 'match = "x"; share = { replicas = %d; };', None)):

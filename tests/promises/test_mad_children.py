@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P8 and P12: a child that stands still, spins, floods its control socket or babbles without end is replaced or
+"""P8 and P12: a child that stands still, spins, sent too many messages or babbles without end is replaced or
 borne, and neither its siblings nor the supervisor's memory notice. tests/faults drives children mad.
 
 docs/complaints.md: R2.
@@ -9,7 +9,7 @@ import signal
 import unittest
 
 from load import Load
-from node import SANITIZED, SEED, NodeTest, process_status, static, until
+from node import LIMIT, SANITIZED, SEED, NodeTest, process_status, static, until
 
 N = 4
 MAD = "vendor.example/r0"
@@ -57,25 +57,26 @@ class MadChildren(NodeTest):
             self.assertEqual(self.node.node_resources()[name]["connection"], streams[name])
 
     def await_replacement(self, kind, words):
-        until(lambda: words in self.node.output(), f"the supervisor to say \"{words}\"")
+        # Time in which the child waits for a processor does not count for the supervisor.
+        until(lambda: words in self.node.output(), f"the supervisor to say \"{words}\"", limit=5 * LIMIT)
         if kind != "stop":
             self.node.forgive("r0", kind)
         until(self.is_replaced, "the mad child to be replaced")
         self.node.await_allocatable(**self.names)
 
     def test_P8_stopped_child(self):
-        self.rage("stop", lambda: self.await_replacement("stop", "no sign of life"))
+        self.rage("stop", lambda: self.await_replacement("stop", "sent no heartbeat"))
 
     def test_P8_spinning_child(self):
-        self.rage("spin", lambda: self.await_replacement("spin", "no sign of life"))
+        self.rage("spin", lambda: self.await_replacement("spin", "sent no heartbeat"))
 
     def test_P12_flood_of_messages(self):
-        self.rage("flood", lambda: self.await_replacement("flood", "floods its control socket"))
+        self.rage("flood", lambda: self.await_replacement("flood", "sent too many messages"))
 
     def test_P12_flood_of_output(self):
         def bear():
             # It is borne: told once in a while, and its reader is still a daemon that does its work.
-            until(lambda: "lines of the child's output were left out" in self.node.output(), "the flood to be told")
+            until(lambda: "lines of the child's output" in self.node.output(), "the flood to be told")
             generation = self.node.state()["generation"]
             self.node.reload()
             self.assertEqual(self.node.generation(), generation + 1)

@@ -76,7 +76,7 @@ class NetworkInterfaces(NodeTest):
         for number in (given, 1 - given):
             answer = ip("link", "set", f"{PREFIX}x{number}", "netns", str(namespace))
             self.assertEqual(answer.returncode, 0, answer.stderr)
-        self.assertIn("is gone", self.await_health(1 - given, "Unhealthy")["reason"])
+        self.assertIn("has disappeared", self.await_health(1 - given, "Unhealthy")["reason"])
         self.assertEqual(self.device(given)["health"], "Healthy")
 
         # Nor can the next process of the resource see it, or the next devplugd.

@@ -3,10 +3,11 @@
 import os
 import signal
 import socket
+import subprocess
 import time
 import unittest
 
-from node import LIMIT, NodeTest, static, until
+from node import LIMIT, NodeTest, program, static, until
 
 
 class Notification(NodeTest):
@@ -51,6 +52,11 @@ class Notification(NodeTest):
         self.assertGreaterEqual(int(message["MONOTONIC_USEC"]), before)
         self.assertEqual(self.await_message("READY")["READY"], "1")
         self.await_status("1 resource:")
+        self.node.configure()
+        self.node.daemon.send_signal(signal.SIGHUP)
+        self.await_status("no resources are configured")
+        answer = subprocess.run([program("devplugctl"), "-c", self.node.config, "status"], capture_output=True, text=True)
+        self.assertIn("no resources are configured", answer.stdout)
 
     def test_P5_P1_reload_that_fails(self):
         self.node.start()

@@ -100,7 +100,7 @@ class Presets(unittest.TestCase):
 
     def test_driver_without_match(self):
         self.assertEqual(self.problems('preset = "fpga";\ndriver = "static";')[0].split("driver: ")[1],
-                         'is "static", but "match" of the preset is for driver "path": remove "driver", or set "match", too')
+                         'is "static", but "match" of the preset is for driver "path": remove "driver", or also set "match"')
 
     def test_list(self):
         self.preset("plain", 'driver = "path";\n')

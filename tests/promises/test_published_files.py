@@ -88,6 +88,30 @@ class PublishedFiles(NodeTest):
         self.node.reload()
         until(lambda: not os.path.exists(self.file), "the file to go with its resource")
 
+    def test_P20_another_process_removes_files(self):
+        self.add_card(0)
+        self.configure(self.cards(), static("other", 1))
+        self.start()
+        self.node.await_allocatable(card=1, other=1)
+        pid = self.node.resource("vendor.example/card")["pid"]
+        wanted = self.devices()
+
+        def is_whole():
+            try:
+                return self.devices() == wanted
+            except (FileNotFoundError, ValueError):
+                return False
+
+        os.unlink(self.file)
+        until(is_whole, "the file to be written again")
+        shutil.rmtree(self.folder)
+        until(is_whole, "the directory to be made again")
+        with open(self.file, "w") as file:
+            file.write("other")
+        until(is_whole, "the file to be as it was written")
+        self.assertIn(f"another process has removed or changed {self.file}", self.node.output())
+        self.assertEqual(self.node.resource("vendor.example/card")["pid"], pid)
+
     def test_removed_key(self):
         self.add_card(0)
         self.configure(self.cards())
@@ -146,7 +170,7 @@ class PublishedFiles(NodeTest):
         given, _ = self.node.pod("direct", card=1)
         self.assertEqual(([d["container_path"] for d in given["devices"]], given["cdi"]),
                          ([self.node.path("dev/card0")], []))
-        self.assertIn("files for the devices cannot be published: cannot write", self.node.output())
+        self.assertIn("cannot publish the files for the devices: cannot write", self.node.output())
         self.assertEqual(self.node.ask_kubelet("pod", "rm", "direct").returncode, 0)
         os.unlink(self.folder)
         # A change of devices tries at once.

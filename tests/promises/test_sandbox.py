@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 
-from node import NodeTest, process_status, program, static, template_of, until
+from node import UNIT_CAPABILITIES, UNIT_UID, NodeTest, as_unit, process_status, program, static, template_of, until
 
 PROBED = 'health = ( { probe = "exec"; command = ( "%s" ); interval = 0.2; } );'
 
@@ -46,11 +46,16 @@ class Sandbox(NodeTest):
     def check_fields(self, pid):
         fields = process_status(pid)
         for key in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
-            self.assertEqual(int(fields[key], 16), 0, key)
+            # Without CAP_SETPCAP, which the unit does not have, the bounding set cannot be changed.
+            if key != "CapBnd" or not self.node.prefix:
+                self.assertEqual(int(fields[key], 16), 0, key)
         self.assertEqual(fields["NoNewPrivs"], "1")
         self.assertEqual(fields["Seccomp"], "2")
         self.assertGreaterEqual(int(fields["Seccomp_filters"]), 1)
         self.assertNotIn("0", fields["Uid"].split())
+        self.assertEqual(fields["Groups"].strip(), "")
+        uid, = set(fields["Uid"].split() + fields["Gid"].split())
+        return int(uid)
 
     def test_fields(self):
         """Of a copy of the template, and of a child that was executed."""
@@ -61,6 +66,40 @@ class Sandbox(NodeTest):
         executed = until(lambda: (r := self.node.resource("vendor.example/a"))["state"] == "serving"
                          and r["pid"] != pid and r["pid"], "the child to be replaced")
         self.check_fields(executed)
+
+    def check_users(self):
+        """P18: no child has a user that another child or the supervisor has; it keeps it when it is replaced."""
+        pids = self.begin(static("a", 1), static("b", 1))
+        users = {name: self.check_fields(pid) for name, pid in pids.items()}
+        uids = {*users.values(), *(int(word) for word in process_status(self.node.daemon.pid)["Uid"].split())}
+        self.assertEqual(len(uids), 3, uids)
+        os.kill(pids["a"], signal.SIGKILL)
+        again = until(lambda: (r := self.node.resource("vendor.example/a"))["state"] == "serving"
+                      and r["pid"] != pids["a"] and r["pid"], "the child to be replaced")
+        self.assertEqual(self.check_fields(again), users["a"])
+
+    def test_P18_users(self):
+        self.check_users()
+
+    def test_P18_users_under_the_unit(self):
+        self.node.prefix = as_unit()
+        self.check_users()
+        self.assertIn(str(UNIT_UID), process_status(self.node.daemon.pid)["Uid"].split())
+        # A child that does not end by itself is ended.
+        pid = self.node.resource("vendor.example/b")["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: self.node.resource("vendor.example/b")["pid"] != pid, "the stopped child to be replaced")
+        # What makes the children has what that takes, and no more.
+        fields = process_status(template_of(self.node.daemon.pid))
+        self.assertEqual(bin(int(fields["CapEff"], 16)).count("1"), len(UNIT_CAPABILITIES) - 2)
+        self.assertFalse(int(fields["CapEff"], 16) & 1 << 1, "CAP_DAC_OVERRIDE")
+
+    def test_P18_the_user_of_the_supervisor(self):
+        self.node.prefix = as_unit()
+        self.node.configure(static("a", 1, f'user = "{UNIT_UID}";'))
+        self.node.start_kubelet()
+        self.node.start()
+        until(lambda: "is the user of devplugd, so" in self.node.output(), "the user to be refused")
 
     def test_trials(self):
         pids = self.begin(static("sibling", 1))
@@ -89,6 +128,13 @@ class Sandbox(NodeTest):
         os.chmod(script, 0o755)
         self.begin(static("a", 1, PROBED % script))
         until(lambda: self.reason("a") == "Healthy", "the probe to succeed")
+
+    def test_root_under_the_unit(self):
+        """It has the files of root and the capabilities of the service."""
+        self.node.prefix = as_unit()
+        fields = process_status(self.begin(static("root", 1, 'user = "root";'))["root"])
+        self.assertEqual(fields["Uid"].split(), ["0"] * 4)
+        self.assertEqual(fields["CapEff"], process_status(self.node.daemon.pid)["CapEff"])
 
     def test_root_that_was_asked_for(self):
         """It has what the service has; what the others have does not change."""

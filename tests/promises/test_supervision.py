@@ -6,12 +6,13 @@ docs/complaints.md: R1, W1, M13.
 """
 import contextlib
 import os
+import shutil
 import signal
 import socket
-import stat
+import subprocess
 import unittest
 
-from node import NodeTest, plugins_of, process_status, static, template_of, until
+from node import NodeTest, is_gone, plugins_of, static, template_of, until
 
 N = 5
 
@@ -26,9 +27,11 @@ class Supervision(NodeTest):
         return {name: r["pid"] for name, r in self.node.await_serving().items()}
 
     def sockets(self):
-        return [name for name in os.listdir(self.node.plugins)
-                if stat.S_ISSOCK(os.lstat(os.path.join(self.node.plugins, name)).st_mode)
-                and name != "kubelet.sock"]
+        with os.scandir(self.node.plugins) as entries:
+            # The type comes with the name: one may be removed meanwhile.
+            return [entry.name for entry in entries
+                    if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False)
+                    and entry.name != "kubelet.sock"]
 
     def test_P5_starts_before_the_kubelet(self):
         self.node.start()
@@ -45,7 +48,7 @@ class Supervision(NodeTest):
         pids = self.pids()
         for round_ in range(12):
             self.node.stop_kubelet(signal.SIGKILL if round_ % 2 else signal.SIGTERM)
-            self.node.start_kubelet("--behaviour", ("1.32", "1.36")[round_ // 2 % 2])
+            self.node.start_kubelet("--as", ("1.32", "1.36")[round_ // 2 % 2])
             self.node.await_allocatable(**self.names)
         # A kubelet restart costs a session, never a process.
         self.assertEqual(self.pids(), pids)
@@ -148,7 +151,7 @@ class Supervision(NodeTest):
             os.kill(child, signal.SIGSTOP)
         self.node.daemon.send_signal(signal.SIGTERM)
         until(lambda: self.inotify_watches() == 0, "the watches to be taken away")
-        until(lambda: process_status(template)["State"].startswith("Z"), "the template to have ended")
+        until(lambda: is_gone(template), "the template to have ended")
         for child in children:
             os.kill(child, signal.SIGCONT)
         self.assertEqual(self.node.stop(), 0)
@@ -164,6 +167,34 @@ class Supervision(NodeTest):
             except (ProcessLookupError, IndexError):
                 continue  # dead already, and not back yet
         self.node.await_allocatable(**self.names)
+
+    def test_runtime_directory_is_restored(self):
+        """Removed by another process, with all or only with the lock: it comes back, and a second daemon is refused."""
+        self.node.configure(static("a", 2))
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(a=2)
+        pid = self.node.resource("vendor.example/a")["pid"]
+        files = {"lock", "control", "state.json", "last-good.conf", "devices", "health"}
+
+        def second():
+            result = subprocess.run([self.node.daemon_program, "-c", self.node.config], capture_output=True, text=True)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("another devplugd already uses", result.stderr)
+
+        until(lambda: files <= set(os.listdir(self.node.run)), "the files")
+        for count, victim in enumerate((self.node.run, os.path.join(self.node.run, "lock"),
+                                        os.path.join(self.node.run, "devices")), 1):
+            if os.path.isdir(victim):
+                shutil.rmtree(victim)
+            else:
+                os.unlink(victim)
+            until(lambda: self.node.output().count("they are restored") == count, "the directory to be restored")
+            until(lambda: files <= set(os.listdir(self.node.run)), "the files to be written again")
+            second()
+            until(lambda: len((self.node.resource("vendor.example/a") or {"devices": []})["devices"]) == 2, "the devices")
+        self.assertEqual(self.node.resource("vendor.example/a")["pid"], pid)
+        self.node.reload()
 
     def test_second_daemon_is_refused(self):
         self.node.start_kubelet()

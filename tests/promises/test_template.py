@@ -9,7 +9,7 @@ import shutil
 import signal
 import unittest
 
-from node import NodeTest, command_line, process_status, program, static, template_of, until
+from node import NodeTest, children_of, command_line, process_status, program, static, template_of, until
 
 # Of /proc/PID/status: what a child may do and has.
 SAME = ("Uid", "Gid", "Groups", "NoNewPrivs", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "Seccomp",
@@ -77,7 +77,14 @@ class Template(NodeTest):
         self.assertIsNotNone(template)
         status = process_status(template)
         self.assertEqual(status["Threads"], "1")
-        self.assertEqual(status["NoNewPrivs"], "1")
+        self.assertEqual((status["NoNewPrivs"], status["Seccomp"]), ("1", "2"))
+        # When memory runs out, children go first.
+        adjustment = {}
+        for pid in (self.node.daemon.pid, template, resources["vendor.example/a"]["pid"]):
+            with open(f"/proc/{pid}/oom_score_adj") as file:
+                adjustment[pid] = int(file.read())
+        own = adjustment.pop(self.node.daemon.pid)
+        self.assertEqual(set(adjustment.values()), {min(own + 100, 1000)})
         self.assertEqual(sorted(map(int, os.listdir(f"/proc/{template}/fd"))), [0, 1, 2, 3])
         with open(f"/proc/{template}/maps") as maps, open(f"/proc/{resources['vendor.example/a']['pid']}/maps") as own:
             places = {line.split("-")[0] for line in maps if "libgrpc" in line}
@@ -118,6 +125,20 @@ class Template(NodeTest):
         until(lambda: self.template() is None, "the hung template to be gone")
         self.respawn("vendor.example/b")
         self.assertIn("executing the program instead", self.node.output())
+
+    def test_late_answer(self):
+        """A child that the template has made when devplugd does not wait for it any more is reaped."""
+        self.node.prepare_children()
+        late = os.path.join(os.path.dirname(self.node.daemon_program), "late")
+        with open(late, "w"):
+            pass
+        self.begin(static("a", 1))
+        self.assertIn("executing the program instead", self.node.output())
+        with open(late) as file:
+            made = int(file.read())
+        until(lambda: made not in children_of(self.node.daemon.pid), "the other child to be reaped")
+        until(lambda: children_of(self.node.daemon.pid) == [self.node.resource("vendor.example/a")["pid"]],
+              "the template to be reaped")
 
     def test_program_that_is_no_template(self):
         self.replace_plugin(program("devplugd-plugin"))
@@ -167,6 +188,22 @@ class Template(NodeTest):
             states = [process_status(int(pid))["State"][0] for pid in file.read().split()]
         self.assertEqual(len(states), 2)
         self.assertNotIn("Z", states)
+
+    def test_process_that_hangs_before_it_runs(self):
+        """As in a file system that does not answer: neither the template nor a child stops devplugd for long."""
+        self.node.inject("hang-entry")
+        self.node.configure(static("a", 1))
+        self.node.start()
+        until(lambda: self.node.output().count("was not executed within 2 s") > 1, "devplugd to give up a child")
+        self.assertIsNotNone(self.node.status())
+
+        def hung():
+            return [pid for pid in children_of(self.node.daemon.pid)
+                    if process_status(pid)["State"][0] == "Z" or len(os.listdir(f"/proc/{pid}/fd")) > 0]
+
+        self.node.configure()
+        self.node.reload()
+        until(lambda: not hung(), "those that hung to be ended and reaped")
 
 
 if __name__ == "__main__":

@@ -106,6 +106,20 @@ class UnitExamples(unittest.TestCase):
         self.assertEqual(self.read("/run/qat/0000:6b:00.0"), "-1\n")
         self.assertEqual(self.read("/run/qat/0000:70:00.0"), "0\n")
 
+    def test_quickassist_rule(self):
+        """What udev's rule prints of the card of a virtual function: the peer's getDeviceCapabilities()."""
+        with open(os.path.join(EXAMPLES, "70-qat-services.rules")) as file:
+            program = re.search(r'IMPORT\{program\}="(.*)"$', file.read(), re.M)[1]
+        program = program.replace('\\"', '"').replace("$$", "$").replace("$devpath", "/devices/0000:6b:00.1")
+        command = shlex.split(program.replace("/sys/", self.dir + "/sys/"))
+        os.makedirs(self.dir + "/sys/devices/0000:6b:00.1")
+        os.symlink("../0000:6b:00.0", self.dir + "/sys/devices/0000:6b:00.1/physfn")
+        self.write("/sys/kernel/debug/qat_c6xx_0000:6b:00.0/dev_cfg",
+                   "[GENERAL]\nServicesEnabled = sym;asym\nConfigVersion = 2\n[KERNEL]\nNumberCyInstances = 0\n")
+        self.write("/sys/kernel/debug/qat_c6xx_0000:70:00.0/dev_cfg", "[GENERAL]\nServicesEnabled = dc\n")
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        self.assertEqual(answer.stdout, "QAT_SERVICES=sym;asym\n")
+
     def test_can(self):
         """With a program in the place of ip(8) that writes down what it is asked."""
         self.write("/bin/ip", f'#!/bin/sh\necho "$*" >>{self.dir}/asked\n')

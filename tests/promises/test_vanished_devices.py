@@ -73,12 +73,14 @@ class VanishedDevices(NodeTest):
         for number, sentence in ((held, "is unhealthy: "), (free, "is no longer offered")):
             self.assertRegex(self.node.output(), f'device ".*card{number}" {sentence}')
         self.assertEqual(self.node.ask_kubelet("pod", "rm", "holder").returncode, 0)
+        # The kubelet's checkpoint has it until the next pod is admitted.
+        self.node.pod("next", card=1)
         self.await_listed(**{"_" + rest: "Healthy"})
 
     def test_replica_in_use(self):
-        self.configure(path("card", self.node.path("dev/card[01]"), "share = { replicas = 3; };"))
+        self.configure(path("card", self.node.path("dev/card[01]"), "share = { replicas = 3; };"), static("other", 1))
         self.start()
-        self.node.await_allocatable(card=6)
+        self.node.await_allocatable(card=6, other=1)
         given, _ = self.node.pod("holder", card=1)
         held = given["resources"]["vendor.example/card"][0].split("#")[0][-1]
         other = "1" if held == "0" else "0"
@@ -87,6 +89,7 @@ class VanishedDevices(NodeTest):
         # All replicas of a unit, or none.
         self.await_listed(**{f"_{held}#{n}": "Unhealthy" for n in range(3)})
         self.assertEqual(self.node.ask_kubelet("pod", "rm", "holder").returncode, 0)
+        self.node.pod("next", other=1)
         self.await_listed()
 
     def test_switched_off(self):
@@ -109,7 +112,7 @@ class VanishedDevices(NodeTest):
         # It appears later.
         os.symlink(os.path.dirname(self.socket), self.node.path("none"))
         self.await_listed(_0="Healthy", _2="Healthy")
-        self.assertNotIn("does not tell which devices", self.node.output())
+        self.assertNotIn("does not report which devices", self.node.output())
 
     def test_wrong_answer(self):
         """What is there does not speak as a kubelet does: nothing is forgotten, and that is said once."""
@@ -117,7 +120,7 @@ class VanishedDevices(NodeTest):
         self.start()
         self.node.await_allocatable(card=3)
         self.remove_card(1)
-        sentence = "the kubelet does not tell which devices are in use: "
+        sentence = "the kubelet does not report which devices are in use: "
         until(lambda: sentence in self.node.output(), "the warning")
         self.await_listed(_0="Healthy", _1="Unhealthy", _2="Healthy")
         self.assertEqual(self.node.output().count(sentence), 1)

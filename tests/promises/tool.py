@@ -1,15 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a person runs beside the daemon, with a node around it."""
+import json
+import os
 import re
 import subprocess
 
 from node import NodeTest, program
 
+NOBODY = {"user": 65534, "group": 65534, "extra_groups": []}
+
+
+def run_as_nobody(name, *words):
+    """Nobody need not be able to enter the folder of the programs, which may be in root's home."""
+    fd = os.open(program(name), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return subprocess.run([name, *words], executable=f"/proc/self/fd/{fd}", pass_fds=[fd], capture_output=True, text=True,
+                              timeout=60, **NOBODY)
+    finally:
+        os.close(fd)
+
 
 class ToolTest(NodeTest):
-    def run_tool(self, name, *words):
-        return subprocess.run([program(name), "-c", self.node.config, *words],
-                              capture_output=True, text=True, timeout=60)
+    def run_tool(self, name, *words, config=True, environment=None):
+        return subprocess.run([program(name), *(("-c", self.node.config) if config else ()), *words],
+                              capture_output=True, text=True, timeout=60, env={**os.environ, **(environment or {})})
 
     def ctl(self, *words):
         return self.run_tool("devplugctl", *words)
@@ -33,6 +47,16 @@ class ToolTest(NodeTest):
         self.node.start_kubelet()
         self.node.start()
         return self.node.await_serving()
+
+    def change_checkpoint(self, change):
+        """Writes the kubelet's checkpoint as a kubelet does; this one does not notice."""
+        path = os.path.join(self.node.plugins, "kubelet_internal_checkpoint")
+        with open(path) as file:
+            document = json.load(file)
+        change(document["Data"]["PodDeviceEntries"])
+        with open(path + ".new", "w") as file:
+            json.dump(document, file)
+        os.rename(path + ".new", path)
 
     def breaks(self):
         with open(self.node.config, "a") as file:

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * try-sandbox DIRECTORY [PID]: tries what a child of devplugd must not be able to do, looking into
- * the plugin directory and meddling with the process among it. Prints what was possible, one name
- * each; "-" stands for nothing, so that an answer can be told from none. Exit status 1: something
- * was.
+ * try-sandbox DIRECTORY [PID]: tries what a child of devplugd must not be able to do, including
+ * reading the plugin directory and signalling the process. Prints one name for each success, or "-"
+ * for none, so that an empty answer is noticed. Exit status 1: something succeeded.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -72,7 +71,7 @@ static bool can_clone(void)
 	return pid > 0;
 }
 
-/* Of the calls below, none must get as far as looking at its arguments. */
+/* None of the calls below may get as far as reading its arguments. */
 static bool is_known(long number)
 {
 	return syscall(number, -1, -1, -1, -1, -1) >= 0 || errno != EPERM;

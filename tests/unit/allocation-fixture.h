@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * What a container is given, as text.
+ * What a container gets, as text.
  */
 
-#include "drivers/allocation.h"
+#include "drivers/allocation/allocation.h"
 
 /* Everything but nodes and mounts, a line each. */
 static inline void print_allocation_texts(const struct allocation *allocation, FILE *stream)

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "config/config.h"
+#include "configuration/config.h"
 
 /* libconfig 1.5 loses the string before a syntax error. */
 const char *__lsan_default_suppressions(void);
@@ -71,7 +71,7 @@ static inline struct config *load(const char *text)
 	return config;
 }
 
-/* What is said of the file, "LINE: TEXT" each with a newline behind it. */
+/* The problems of the file, "LINE: TEXT" each with a newline behind it. */
 static inline char *problems(const char *path, int expected)
 {
 	_cleanup_report_ struct report report = { 0 };

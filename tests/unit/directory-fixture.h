@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * A directory of its own for each test, gone afterwards.
+ * A directory of its own for each test, removed afterwards.
  */
 
 #include <ftw.h>

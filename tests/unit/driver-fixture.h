@@ -7,7 +7,7 @@
 
 #include "inventory-fixture.h"
 
-#include "drivers/scan.h"
+#include "drivers/host/scan-run.h"
 
 static struct scan scan;
 

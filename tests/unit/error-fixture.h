@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What may stand in any error, whatever bytes it speaks of.
+ * What must hold for every error text, with any bytes in names.
  */
 
 #include "common/utf8.h"

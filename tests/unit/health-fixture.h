@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What the units of an inventory are said to lack.
+ * The problems of an inventory's units.
  */
 
 #include "inventory-fixture.h"

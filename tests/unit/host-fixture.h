@@ -19,8 +19,8 @@
 #include <sys/sysmacros.h>
 #include <systemd/sd-event.h>
 
-#include "config/config.h"
-#include "drivers/inventory.h"
+#include "configuration/config.h"
+#include "drivers/inventory/inventory.h"
 
 /* libconfig 1.5 loses the string before a syntax error. */
 const char *__lsan_default_suppressions(void);
@@ -131,7 +131,7 @@ static inline int host_teardown(void **state)
 	return nftw(host_root, host_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Reads "driver = ...; match = ...;" and whatever else; the name is vendor.example/unit. */
+/* Reads "driver = ...; match = ...;" and further keys; the name is vendor.example/unit. */
 static inline struct config *declare(const char *text)
 {
 	_cleanup_report_ struct report report = { 0 };
@@ -163,7 +163,27 @@ static inline const struct declaration *declaration_of(const struct config *conf
 	return &config->resources[0].declaration;
 }
 
-/* "id", "id!" if unhealthy, and "id?" if gone, each with a space behind it. */
+/* Has the kubelet book offered ids: lines of "ID", or "ID NODE". */
+static inline int set_booked(struct inventory *inventory, const char *lines, uint64_t until)
+{
+	_cleanup_bookings_ struct bookings *bookings = NULL;
+	char text[1024], *rest = NULL;
+
+	(void)snprintf(text, sizeof(text), "%s", lines);
+	assert_int_equal(bookings_new(&bookings), 0);
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		char *space = strchr(line, ' ');
+		int node = space ? atoi(space + 1) : -1;
+
+		if (space)
+			*space = '\0';
+		assert_int_equal(bookings_add(bookings, line, &node, 1, 0), 0);
+	}
+	assert_int_equal(bookings_sort(bookings), 0);
+	return inventory_set_booked(inventory, bookings, until, 0);
+}
+
+/* "id", "id!" if unhealthy, and "id?" if removed, each with a space behind it. */
 static inline const char *seen_in(struct inventory *inventory)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);

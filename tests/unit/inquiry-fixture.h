@@ -8,7 +8,7 @@
 
 #include "inventory-fixture.h"
 
-#include "drivers/allocation-inquiry.h"
+#include "drivers/allocation/allocation-inquiry.h"
 
 static struct inquiry *inquiry;
 static struct snapshot *snapshot;

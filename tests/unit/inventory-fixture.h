@@ -26,7 +26,7 @@ static inline void on_change(struct inventory *changed, void *userdata)
 	told++;
 }
 
-/* Starts the inventory of "driver = ...; match = ...;" and whatever else, in place of an earlier
+/* Starts the inventory of "driver = ...; match = ...;" and further keys, in place of an earlier
  * one. */
 static inline void start(const char *text)
 {

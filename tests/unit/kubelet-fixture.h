@@ -20,7 +20,8 @@ static inline struct model *make_model(void)
 {
 	struct model *model;
 
-	assert_int_equal(model_new(BEHAVIOUR_1_36, true, KUBELET_GRACE, 1, &model), 0);
+	assert_int_equal(
+		model_new(kubelet_version_find("1.36"), true, KUBELET_GRACE, 1, &model), 0);
 	return model;
 }
 

@@ -9,7 +9,7 @@
 
 #include "host-fixture.h"
 
-#include "drivers/scan.h"
+#include "drivers/host/scan-run.h"
 
 #define BRIDGE "/sys/devices/pci0000:3a/0000:3a:00.0"
 #define NET    "driver = \"net\"; match = "

@@ -3,7 +3,7 @@
 
 /*
  * A machine of functions: a bridge, an accelerator with a physical function and two virtual ones, a
- * GPU with its sound, and what driver "pci" says of them.
+ * GPU with its sound, and the devices that driver "pci" finds in it.
  */
 
 #include "pci-fixture.h"

@@ -7,7 +7,7 @@
 
 #include "host-fixture.h"
 
-#include "drivers/preference.h"
+#include "drivers/allocation/preference.h"
 
 static struct device **devices;
 static struct snapshot snapshot;

@@ -2,9 +2,8 @@
 #pragma once
 
 /*
- * A resource in a world that is made of numbers: the clock, the child, the kubelet and chance are
- * all set by the test. The fake operations check what must hold whatever happens: one child, one
- * session.
+ * A resource in a simulated world: the clock, the child, the kubelet and chance are all set by the
+ * test. The fake operations check the invariants: one child, one session.
  */
 
 #include <setjmp.h>
@@ -17,7 +16,7 @@
 
 #include "common/control.h"
 #include "common/log.h"
-#include "resource.h"
+#include "supervisor/resource.h"
 
 static struct {
 	uint64_t now;
@@ -224,7 +223,7 @@ static inline void bring_to(enum resource_state state)
 	expect(state);
 }
 
-/* Without a child nobody says anything, and nobody dies. */
+/* Without a child there is no message and no exit. */
 static inline bool possible(enum resource_event event)
 {
 	return world.child_runs || event < RESOURCE_READY;

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * A server and a client of the gRPC binding with a socket pair between them. What gRPC's thread
- * says arrives as letters, so that a test sees it only while it runs the loop.
+ * A server and a client of the gRPC binding with a socket pair between them. Events of gRPC's
+ * thread arrive as letters, so that a test sees them only while it runs the loop.
  */
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocate calls that wait for programs: how many, how large, given up before their turn, and what
- * they are told when the process stops.
+ * Allocate calls that wait for programs: how many, how large, cancelled before their turn, and
+ * their answers when the process stops.
  */
 #include "host-fixture.h"
 
@@ -33,6 +33,11 @@ static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
 	n_allocated++;
 }
 
+static void on_pending(struct bookings *pending, void *userdata)
+{
+	assert_int_equal(inventory_set_pending(inventory, pending), 0);
+}
+
 static void on_stream(uint64_t label, bool opened, void *userdata)
 {
 }
@@ -60,7 +65,7 @@ static void on_result(const struct rpc_result *result, void *userdata)
 	atomic_fetch_add(&n_ok, result->status == RPC_OK);
 	atomic_fetch_add(&n_refused,
 		result->status == RPC_RESOURCE_EXHAUSTED &&
-			strstr(result->text, "programs of vendor.example/unit are being asked"));
+			strstr(result->text, "programs of vendor.example/unit are running for"));
 	atomic_fetch_add(&n_cancelled, result->status == RPC_CANCELLED);
 	atomic_fetch_add(&n_stopped, result->status == RPC_UNAVAILABLE);
 	atomic_fetch_add(&n_results, 1);
@@ -95,7 +100,7 @@ static void offer_device(void)
 {
 	_cleanup_offer_ struct offer *offer = NULL;
 	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
-	_cleanup_(edition_unrefp) struct edition *edition = NULL;
+	_cleanup_(applied_config_unrefp) struct applied_config *applied_config = NULL;
 	_cleanup_free_ char *text = NULL;
 	struct error error;
 
@@ -114,8 +119,8 @@ static void offer_device(void)
 		fail_msg("%s", error.message);
 	RUN_UNTIL(streq(seen_in(inventory), "a "));
 	snapshot = inventory_snapshot(inventory);
-	assert_int_equal(edition_new(declare(text), &edition), 0);
-	assert_int_equal(offer_new(edition, snapshot, &offer), 0);
+	assert_int_equal(applied_config_new(declare(text), &applied_config), 0);
+	assert_int_equal(offer_new(applied_config, snapshot, &offer), 0);
 	assert_true(service_offer(service, offer) >= 0);
 }
 
@@ -136,6 +141,7 @@ static int setup(void **state)
 		return -1;
 	allocates.event = host_event;
 	allocates.on_allocated = on_allocated;
+	allocates.on_pending = on_pending;
 	offer_device();
 	connect_client();
 	return 0;
@@ -150,8 +156,9 @@ static int teardown(void **state)
 	return host_teardown(state);
 }
 
-/* Asks for a device, or for many that nobody has. */
-static void call(size_t n_long_ids)
+/* Asks for a device, or for many that no scan found; `userdata` is what the call is cancelled
+ * by. */
+static void call_as(size_t n_long_ids, void *userdata)
 {
 	V1beta1__ContainerAllocateRequest container = V1BETA1__CONTAINER_ALLOCATE_REQUEST__INIT;
 	V1beta1__ContainerAllocateRequest *containers[] = { &container };
@@ -174,7 +181,12 @@ static void call(size_t n_long_ids)
 	request.n_container_requests = 1;
 	assert_int_equal(message_pack(&request.base, &data, &size), 0);
 	assert_int_equal(
-		rpc_client_call(client, METHOD_ALLOCATE, data, size, 0, on_result, NULL), 0);
+		rpc_client_call(client, METHOD_ALLOCATE, data, size, 0, on_result, userdata), 0);
+}
+
+static void call(size_t n_long_ids)
+{
+	call_as(n_long_ids, NULL);
 }
 
 static void fill(void)
@@ -200,7 +212,7 @@ static void test_large_requests(void **state)
 	RUN_UNTIL(n_results == 1);
 	assert_int_equal(n_refused, 1);
 	let_go();
-	/* All answered, the large one by what is to be said of it. */
+	/* All are answered, the large one with an error of its own. */
 	RUN_UNTIL(n_results == ALLOCATE_RUNNING_MAX + 2);
 	assert_int_equal(n_ok, ALLOCATE_RUNNING_MAX);
 	assert_int_equal(n_allocated, ALLOCATE_RUNNING_MAX);
@@ -219,11 +231,14 @@ static void test_given_up(void **state)
 
 	host_write("/started", "");
 	fill();
-	call(0);
-	call(0);
+	call_as(0, &ok);
+	call_as(0, &ok);
 	RUN_UNTIL(allocates.n_calls == ALLOCATE_RUNNING_MAX + 2);
+	/* First those whose turn has not come: where one that runs is cancelled, they are started.
+	 */
+	rpc_client_cancel(client, &ok);
+	RUN_UNTIL(allocates.n_calls == ALLOCATE_RUNNING_MAX);
 	client = rpc_client_free(client);
-	/* Also those whose turn did not come. */
 	RUN_UNTIL(n_cancelled == ALLOCATE_RUNNING_MAX + 2);
 	RUN_UNTIL(allocates.n_calls == 0);
 	assert_int_equal(allocates.n_running, 0);
@@ -232,6 +247,33 @@ static void test_given_up(void **state)
 	assert_int_equal(count_programs(), ALLOCATE_RUNNING_MAX);
 	assert_int_equal(n_ok, ok);
 	connect_client();
+}
+
+static bool is_offered(void)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+
+	return !snapshot->units[0].claimed_by_other;
+}
+
+/* What a running call asks for stays listed, also if it becomes another resource's meanwhile. */
+static void test_P17_pending(void **state)
+{
+	unsigned results = n_results;
+
+	host_write("/started", "");
+	call(0);
+	call(0);
+	RUN_UNTIL(count_programs() == 2);
+	assert_int_equal(inventory_set_owners(inventory, "a\tv.e/other\n"), 1);
+	assert_true(is_offered());
+	let_go();
+	RUN_UNTIL(n_results == results + 2);
+	/* It was not noted here that the container has it. */
+	RUN_UNTIL(!is_offered());
+	host_remove("/go");
+	assert_int_equal(inventory_set_owners(inventory, ""), 0);
+	RUN_UNTIL(is_offered());
 }
 
 static void test_stop(void **state)
@@ -243,7 +285,7 @@ static void test_stop(void **state)
 	call(0);
 	RUN_UNTIL(allocates.n_calls == ALLOCATE_RUNNING_MAX + 1);
 	allocates_done(&allocates);
-	/* Calls that come later, or are on their way, find nobody. */
+	/* Calls that come later, or are on their way, find no service. */
 	service_stop(service, PATIENCE);
 	call(0);
 	for (uint64_t end = now_usec(CLOCK_MONOTONIC) + PATIENCE;
@@ -257,6 +299,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_large_requests),
 		cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_P17_pending),
 		cmocka_unit_test(test_stop),
 	};
 	int failed = cmocka_run_group_tests(tests, setup, teardown);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that are asked at Allocate and do not answer: what is said then, and that none of them
- * outlives the inquiry.
+ * Programs that fail at Allocate: the errors, and that none of them outlives the inquiry.
  */
 #include "inquiry-fixture.h"
 
@@ -21,17 +20,17 @@ static void test_failures(void **state)
 		const char *message;
 	} cases[] = {
 		{ "echo one >&2; echo no seat left >&2; exit 3", -EIO,
-			"/allocate failed with exit status 3: no seat left; mend that and let" },
-		{ "kill -SEGV $$", -EIO, "/allocate was ended by signal 11" },
+			"/allocate failed with exit status 3: no seat left; correct this and" },
+		{ "kill -SEGV $$", -EIO, "/allocate was killed by signal 11" },
 		{ "echo waiting >&2; exec sleep 100", -ETIMEDOUT,
-			"/allocate did not end within 0.2 s and was killed: waiting; make it faster "
+			"/allocate did not exit within 0.2 s and was killed: waiting; make it faster "
 			"or raise allocate_timeout" },
-		{ "echo ready", -EBADMSG, "/allocate answered is of no use: line 1" },
-		{ ":", -EBADMSG, "/allocate answered is of no use: line 1" },
+		{ "echo ready", -EBADMSG, "/allocate is invalid: line 1" },
+		{ ":", -EBADMSG, "/allocate is invalid: line 1" },
 		{ "echo '{\"version\": 1, \"mounts\": [{\"host\": \"x\"}]}'", -EBADMSG,
-			"is of no use: mounts[0]: \"host\" must be an absolute path" },
+			"is invalid: mounts[0]: \"host\" must be an absolute path" },
 		{ "exec tr '\\000' ' ' < /dev/zero", -EBADMSG,
-			"/allocate was killed: it answered more than 4194304 bytes" },
+			"/allocate was killed: its answer exceeded 4194304 bytes" },
 		/* A good answer of a program that fails is none. */
 		{ "echo '{\"version\": 1}'; exit 1", -EIO, "/allocate failed with exit status 1" },
 	};
@@ -51,7 +50,7 @@ static void test_failures(void **state)
 			fail_msg("\"%s\" is not in \"%s\"", cases[i].message, end_error.message);
 		assert_non_null(
 			startswith(end_error.message, "device \"a\" of vendor.example/unit: "));
-		/* Whatever happened, it is told once. */
+		/* After any result, the handler is called once. */
 		run_for(50 * USEC_PER_MSEC);
 		assert_int_equal(ended, i + 1);
 		inquiry = inquiry_free(inquiry);

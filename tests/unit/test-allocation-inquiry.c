@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that are asked at Allocate: whom they are told of, and what becomes of their answers.
+ * Programs that run at Allocate: the devices that each is sent, and how their answers are used.
  */
 #include "allocation-fixture.h"
 #include "inquiry-fixture.h"
@@ -97,7 +97,7 @@ static void test_each_program_has_its_own_devices(void **state)
 	expect_given(all, 4, "env X=1,2\nenv Y=y\n");
 	run_for(200 * USEC_PER_MSEC);
 	assert_int_equal(ended, 1);
-	/* Nobody is to be asked about the last. */
+	/* The last has no program. */
 	inquiry = inquiry_free(inquiry);
 	ASK("d");
 	assert_int_equal(inquiry_count(inquiry), 0);
@@ -112,10 +112,11 @@ static void test_device_changes_its_entry(void **state)
 		"{ command = \"/other-list\"; interval = 0.1; allocate = \"/other\"; }";
 
 	names("/list", "{\"id\": \"a\"}");
-	names("/other-list", "{\"id\": \"a\"}");
+	names("/other-list", "");
 	writes("/other", "{\"version\": 1}");
 	begin(entries, "", 1);
 	assert_int_equal(snapshot->units[0].device->entry, 0);
+	names("/other-list", "{\"id\": \"a\"}");
 	names("/list", "{\"id\": \"b\"}");
 	RUN_UNTIL(renewed_snapshot()->units[0].device->entry == 1);
 	ASK("a");
@@ -138,9 +139,9 @@ static void test_conflicts(void **state)
 	ASK("a", "b");
 	RUN_UNTIL(ended > 0);
 	expect_given(ids, 2,
-		"error /dev/z in the container would be /dev/x (program \"/allocate\") and /dev/y "
-		"(program \"/other\") at once: give each a path of its own, or ask for one device of "
-		"vendor.example/unit in a container\n");
+		"error /dev/z in the container would be both /dev/x (program \"/allocate\") and /dev/y "
+		"(program \"/other\"): set a different path for each, or request one device of "
+		"vendor.example/unit for a container\n");
 	host_remove("/dev/x");
 	expect_given(ids, 2,
 		"error /allocate gives a container of vendor.example/unit /dev/x, which is missing on "
@@ -187,7 +188,7 @@ static void test_configuration(void **state)
 	}
 }
 
-static void test_nobody_is_asked(void **state)
+static void test_no_program_is_asked(void **state)
 {
 	static const char *const ids[] = { "a" };
 	struct error error;
@@ -204,6 +205,61 @@ static void test_nobody_is_asked(void **state)
 	assert_true(inquiry_is_possible(declaration_of(config)));
 }
 
+#define LEASES "allocate = { command = [ \"/allocate\", \"word\" ]; timeout = 10; };"
+
+/* Any driver's devices. */
+static void test_program_of_the_resource(void **state)
+{
+	static const char *const ids[] = { "x", "y" };
+
+	host_mknod("/dev/x");
+	host_mknod("/dev/y");
+	writes("/allocate", "{\"version\": 1, \"env\": {\"LEASE\": \"7\"}}");
+	start("driver = \"path\"; match = ( \"/dev/x\", \"/dev/y\" ); " LEASES);
+	assert_true(inquiry_is_possible(declaration_of(config)));
+	(void)renewed_snapshot();
+	ASK("x", "y");
+	assert_int_equal(inquiry_count(inquiry), 1);
+	RUN_UNTIL(ended > 0);
+	assert_int_equal(end_status, 0);
+	assert_non_null(strstr(read_file("/toldallocate"),
+		"{\"id\": \"x\", \"device_id\": \"x\", \"offered_ids\": [\"x\"], "));
+	assert_non_null(strstr(read_file("/toldallocate"), "\"device_id\": \"y\""));
+	expect_given(ids, 2, "mount /dev/x /dev/x \nmount /dev/y /dev/y \nenv LEASE=7\n");
+}
+
+static void test_program_reads_what_a_driver_found(void **state)
+{
+	host_mkdir("/sys/devices/platform/can/net/can0");
+	host_write("/sys/devices/platform/can/net/can0/type", "280\n");
+	host_mkdir("/sys/class/net");
+	host_symlink("../../devices/platform/can/net/can0", "/sys/class/net/can0");
+	writes("/allocate", "{\"version\": 1}");
+	start("driver = \"net\"; match = ( { type = \"interface\"; kind = \"can\"; } ); " LEASES);
+	(void)renewed_snapshot();
+	ASK("can0");
+	RUN_UNTIL(ended > 0);
+	assert_int_equal(end_status, 0);
+	assert_non_null(strstr(read_file("/toldallocate"), "\"interface\": \"can0\""));
+}
+
+/* An entry of "exec" may have a program of its own. */
+static void test_program_of_an_entry_comes_first(void **state)
+{
+	names("/list", "{\"id\": \"a\"}");
+	names("/other-list", "{\"id\": \"b\", \"properties\": {\"P\": \"p\"}}");
+	writes("/allocate", "{\"version\": 1}");
+	writes("/other", "{\"version\": 1}");
+	begin("{ command = \"/list\"; interval = 3600; }, " OTHER_ENTRY, LEASES, 2);
+	ASK("a", "b");
+	assert_int_equal(inquiry_count(inquiry), 2);
+	RUN_UNTIL(ended > 0);
+	assert_int_equal(end_status, 0);
+	assert_non_null(strstr(read_file("/toldallocate"), "\"device_id\": \"a\""));
+	assert_null(strstr(read_file("/toldallocate"), "\"device_id\": \"b\""));
+	assert_non_null(strstr(read_file("/toldother"), "\"properties\": {\"P\": \"p\"}"));
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, inquiry_teardown)
 
 int main(void)
@@ -215,7 +271,10 @@ int main(void)
 		TEST(test_conflicts),
 		TEST(test_bad_ids),
 		TEST(test_configuration),
-		TEST(test_nobody_is_asked),
+		TEST(test_no_program_is_asked),
+		TEST(test_program_of_the_resource),
+		TEST(test_program_reads_what_a_driver_found),
+		TEST(test_program_of_an_entry_comes_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kubelet's plugin watcher against a session without a connection to kubelet.sock: it asks what
- * the socket is, opens ListAndWatch, and says whether it registered the resource.
+ * the socket is, opens ListAndWatch, and reports whether it registered the resource.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #include "pluginregistration.pb-c.h"
 #include "proto/message.h"
 #include "proto/methods.h"
-#include "proto/plugin/session.h"
+#include "proto/plugin/plugin-session.h"
 
 #define RESOURCE "vendor.example/gpu"
 #define ENDPOINT "/var/lib/kubelet/plugins_registry/devplugd-1.sock"
@@ -194,7 +194,7 @@ static void test_get_info(void **state)
 	close_session();
 }
 
-/* Without such a session there is nothing to say. */
+/* Without such a session there is no status. */
 static void test_not_announced(void **state)
 {
 	open_session(2);

@@ -7,8 +7,8 @@
 #include "inventory-fixture.h"
 
 #include "common/log.h"
-#include "drivers/cdi.h"
-#include "drivers/publication.h"
+#include "drivers/allocation/cdi.h"
+#include "drivers/allocation/publication.h"
 
 static int setup(void **state)
 {
@@ -76,8 +76,6 @@ static void test_kinds(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_free_ char *text = NULL;
 
-		assert_int_equal(cdi_kind_is_valid(cases[i].kind), cases[i].valid);
-		/* The configuration says the same. */
 		assert_true(
 			asprintf(&text,
 				"driver = \"static\"; match = ( { count = 1; } ); cdi_spec = { kind "
@@ -198,8 +196,8 @@ static void test_left_out(void **state)
 	assert_string_equal(left_out.items[0], "card0");
 }
 
-/* What has gone is in no document, what is only unhealthy is. */
-static void test_gone(void **state)
+/* A removed device is in no document, one that is only unhealthy is. */
+static void test_removed(void **state)
 {
 	_cleanup_strings_ struct strings left_out = { 0 };
 
@@ -213,6 +211,42 @@ static void test_gone(void **state)
 	run_for(300 * USEC_PER_MSEC);
 	assert_null(build_spec(&left_out));
 	assert_int_equal(left_out.count, 0);
+}
+
+static bool finds_excluded(void)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+
+	return snapshot->units[1].excluded;
+}
+
+/* The container of a pod that has an excluded device may be started again. */
+static void test_P17_excluded(void **state)
+{
+	static const char whole[] =
+		"{'cdiVersion':'0.3.0','devices':[{'containerEdits':{'deviceNodes':[{'path':'/dev/"
+		"card1','permissions':'rw'}]},'name':'card1'},{'containerEdits':{'deviceNodes':[{"
+		"'path':'/dev/card0','permissions':'rw'}]},'name':'card0'}],'kind':'vendor.example/card'}";
+
+	host_mknod("/dev/card0");
+	host_mknod("/dev/card1");
+	start(CARDS KIND "exclude = \"card0\";");
+	assert_int_equal(set_booked(inventory, "card0\n", 0), 1);
+	expect_spec(whole);
+	assert_int_equal(set_booked(inventory, "", 0), 1);
+	expect_spec(
+		"{'cdiVersion':'0.3.0','devices':[{'containerEdits':{'deviceNodes':[{'path':'/dev/"
+		"card1','permissions':'rw'}]},'name':'card1'}],'kind':'vendor.example/card'}");
+	/* Once, for any number of its ids that pods have. */
+	start(CARDS KIND "exclude = \"card0\"; share = { replicas = 3; };");
+	assert_int_equal(set_booked(inventory, "card0#0\ncard0#2\ncard0#10\n", 0), 1);
+	expect_spec(whole);
+	/* It leaves the host. */
+	host_remove("/dev/card0");
+	RUN_UNTIL(!finds_excluded());
+	expect_spec(
+		"{'cdiVersion':'0.3.0','devices':[{'containerEdits':{'deviceNodes':[{'path':'/dev/"
+		"card1','permissions':'rw'}]},'name':'card1'}],'kind':'vendor.example/card'}");
 }
 
 static void test_nothing(void **state)
@@ -295,6 +329,8 @@ static void test_answer(void **state)
 	host_mknod("/dev/card1");
 	host_mkdir("/opt/tool");
 	host_mkdir("/dev/dir");
+	host_mkdir("/etc/cdi");
+	host_write("/etc/cdi/other.yaml", "kind: other.example/a\ndevices:\n- name: b\n");
 	start(CARDS KIND
 		"container = { nodes = ( \"/dev/dir\" ); "
 		"mounts = ( { host = \"/opt/tool\"; } ); "
@@ -319,6 +355,17 @@ static void test_answer(void **state)
 		"'mounts':[{'containerPath':'/opt/tool','hostPath':'/opt/tool',"
 		"'options':['rbind','rprivate','rw']}]},'name':'card1'}],"
 		"'kind':'vendor.example/card'}");
+}
+
+static void test_owner(void **state)
+{
+	host_mknod("/dev/card0");
+	start(CARDS "cdi_spec = { kind = \"vendor.example/card\"; uid = 107; gid = 0; mode = "
+		    "\"0640\"; };\n");
+	expect_spec("{'cdiVersion':'0.3.0','devices':[{'containerEdits':{"
+		    "'deviceNodes':[{'fileMode':416,'gid':0,'path':'/dev/card0',"
+		    "'permissions':'rw','uid':107}]},'name':'card0'}],"
+		    "'kind':'vendor.example/card'}");
 }
 
 static void test_answer_with_annotations(void **state)
@@ -346,12 +393,11 @@ static void test_answer_errors(void **state)
 	start("driver = \"path\"; match = ( { path = \"/dev/card*\"; type = \"device\"; as = "
 	      "\"/dev/card\"; } );" KIND);
 	expect_answer(both, 2,
-		"/dev/card in the container would be /dev/card0 (device \"card0\") and /dev/card1 "
-		"(device \"card1\") at once: give each a path of its own, or ask for one device of "
-		"vendor.example/unit in a container");
+		"/dev/card in the container would be both /dev/card0 (device \"card0\") and /dev/card1 "
+		"(device \"card1\"): set a different path for each, or request one device of "
+		"vendor.example/unit for a container");
 	expect_answer(unknown, 1,
-		"device \"card7\" is not one of vendor.example/unit on this node: let the pod be "
-		"created again, it will get one that is");
+		"device \"card7\" does not exist in vendor.example/unit on this node: create the pod again to get another device");
 }
 
 /* A device without edits is in no document, so it must not be named. */
@@ -373,11 +419,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_document, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_versions, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_left_out, setup, inventory_teardown),
-		cmocka_unit_test_setup_teardown(test_gone, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_removed, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_P17_excluded, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_nothing, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_publication, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_too_long, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_answer, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_owner, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_answer_with_annotations, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_answer_errors, setup, inventory_teardown),

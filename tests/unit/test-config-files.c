@@ -4,6 +4,7 @@
  * be read as one.
  */
 #include "config-fixture.h"
+#include "configuration/source.h"
 
 #include <sys/stat.h>
 #include <syslog.h>
@@ -67,7 +68,7 @@ static void test_include(void **state)
 	} cases[] = {
 		{ "/", "is a directory, not a file" },
 		{ "/no/such/file", "does not exist" },
-		{ "/dev/zero", "is larger than 4 MiB, the most that is read" },
+		{ "/dev/zero", "is not a regular file" },
 	};
 
 	write_file("part.conf", "\n{ name = \"v.e/a\"; driver = \"static\"; match = \"a\"; }");
@@ -90,6 +91,164 @@ static void test_include(void **state)
 	}
 }
 
+/* Relative to the file, not to where the program runs. */
+static void test_relative_include(void **state)
+{
+	_cleanup_config_ struct config *config = NULL;
+
+	write_file("part.conf", "\n{ name = \"v.e/a\"; driver = \"static\"; match = \"a\"; }");
+	write_file("more.conf", "\n{ name = \"v.e/b\"; driver = \"static\"; match = \"b\"; }");
+	config = load("resources = (\n@include \"part.conf\"\n,\n@include \"./more.conf\"\n);");
+	assert_int_equal(config->n_resources, 2);
+	assert_non_null(strstr(config->resources[0].declaration.origin.file, "/part.conf"));
+	assert_int_equal(config->resources[1].declaration.origin.line, 2);
+}
+
+static void make_subdirectory(const char *name)
+{
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", directory, name);
+	assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
+}
+
+/* Each is relative to the file that includes it, and each line is that of its own file. */
+static void test_nested_includes(void **state)
+{
+	static const char *const main_text =
+		"resources = (\n  @include \"one/a.conf\" # the first\n"
+		", { name = \"v.e/last\"; driver = \"static\"; match = \"last\"; }\n);\n";
+	static const struct {
+		const char *name, *file;
+		unsigned line;
+	} expected[] = {
+		{ "v.e/a", "/one/a.conf", 1 },
+		{ "v.e/b", "/one/../two/b.conf", 2 },
+		{ "v.e/c", "/one/../two/./three/c.conf", 3 },
+		{ "v.e/b2", "/one/../two/b.conf", 6 },
+		{ "v.e/a2", "/one/a.conf", 5 },
+		{ "v.e/last", "/main.conf", 3 },
+	};
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_free_ char *key = NULL, *syntax = NULL, *outer = NULL;
+
+	make_subdirectory("one");
+	make_subdirectory("two");
+	make_subdirectory("two/three");
+	write_file("one/a.conf",
+		"{ name = \"v.e/a\"; driver = \"static\"; match = \"a\"; },\n\n"
+		"@include \"../two/b.conf\"\n,\n"
+		"{ name = \"v.e/a2\"; driver = \"static\"; match = \"a2\"; }\n");
+	write_file("two/b.conf",
+		"# b\n{ name = \"v.e/b\"; driver = \"static\"; match = \"b\"; },\n"
+		"@include \"./three/c.conf\"\n"
+		"@include \"three/empty.conf\"\n,\n"
+		"{ name = \"v.e/b2\"; driver = \"static\"; match = \"b2\"; }");
+	write_file("two/three/empty.conf", "");
+	write_file("two/three/c.conf",
+		"\n\n{ name = \"v.e/c\"; driver = \"static\"; match = \"c\"; }");
+	config = load(main_text);
+	assert_int_equal(config->n_resources, ARRAY_SIZE(expected));
+	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
+		const struct declaration *declaration = &config->resources[i].declaration;
+
+		assert_string_equal(declaration->name, expected[i].name);
+		assert_string_equal(declaration->origin.file + strlen(directory), expected[i].file);
+		assert_int_equal(declaration->origin.line, expected[i].line);
+	}
+
+	write_file("two/three/c.conf",
+		"\n{ name = \"v.e/c\"; driver = \"static\";\n  matc = \"c\"; }\n");
+	key = problems(main_file, -EINVAL);
+	assert_non_null(strstr(key, "c.conf:3: resources[2] \"v.e/c\": unknown key \"matc\""));
+
+	write_file("two/three/c.conf", "\n\n\n{ name = \"v.e/c\" = }\n");
+	syntax = problems(main_file, -EINVAL);
+	assert_non_null(strstr(syntax, "c.conf:4: syntax error"));
+
+	/* Behind an include; libconfig 1.7 takes two commas for one. */
+	write_file("two/three/c.conf",
+		"\n\n{ name = \"v.e/c\"; driver = \"static\"; match = \"c\"; }");
+	write_file("two/b.conf",
+		"{ name = \"v.e/b\"; driver = \"static\"; match = \"b\"; },\n"
+		"@include \"./three/c.conf\"\n,\n\n{ name = \"v.e/b2\" = }\n");
+	outer = problems(main_file, -EINVAL);
+	assert_non_null(strstr(outer, "b.conf:5: syntax error"));
+}
+
+static void test_include_after_a_value(void **state)
+{
+	_cleanup_free_ char *found = NULL, *name = NULL;
+	static const char inline_include[] = "\nlog_level = \"info\"; @include \"part.conf\"\n";
+	static const char long_name[] = "\n@include \"part\n.conf\"\n";
+
+	write_file("part.conf", "");
+	write_bytes(main_file, inline_include, strlen(inline_include));
+	found = problems(main_file, -EINVAL);
+	assert_string_equal(found, "2: @include must be at the beginning of a line\n");
+	write_bytes(main_file, long_name, strlen(long_name));
+	name = problems(main_file, -EINVAL);
+	assert_string_equal(
+		name, "2: @include: the file's name must not contain a backslash or a line end\n");
+}
+
+/* 30 files in each, 8 deep, would be more than there is time for. */
+static void test_many_includes(void **state)
+{
+	_cleanup_free_ char *found = NULL;
+	char name[32], line[512];
+
+	for (unsigned depth = 0; depth < 8; depth++) {
+		_cleanup_free_ char *text = NULL;
+		size_t size;
+		FILE *stream = open_memstream(&text, &size);
+
+		(void)snprintf(
+			line, sizeof(line), "@include \"%s/%u.conf\"\n", directory, depth + 1);
+		for (unsigned i = 0; i < 30; i++)
+			(void)fputs(line, stream);
+		(void)fclose(stream);
+		(void)snprintf(name, sizeof(name), "%u.conf", depth);
+		write_file(name, text);
+	}
+	write_file("8.conf", "");
+	(void)snprintf(line, sizeof(line), "@include \"%s/0.conf\"\n", directory);
+	write_bytes(main_file, line, strlen(line));
+	found = problems(main_file, -EINVAL);
+	assert_non_null(strstr(found, "is one of more than 256 included files"));
+}
+
+/* Every user that can write the configuration is as powerful as root. */
+static void test_P18_files_of_others(void **state)
+{
+	static const char good[] = "resources = ( );\n";
+	char path[256], other[512];
+
+	(void)snprintf(path, sizeof(path), "%s/part.conf", directory);
+	(void)snprintf(other, sizeof(other), "@include \"%s\"\n", path);
+	for (unsigned i = 0; i < 4; i++) {
+		_cleanup_free_ char *found = NULL;
+		const char *file = i == 3 ? directory : i == 2 ? path : main_file;
+
+		write_file("part.conf", good);
+		write_bytes(main_file, i == 2 ? other : good, strlen(i == 2 ? other : good));
+		if (i == 0 && geteuid() == 0)
+			assert_int_equal(chown(file, 12345, 0), 0);
+		else
+			assert_int_equal(chmod(file, i == 3 ? 0777 : 0666), 0);
+		found = problems(main_file, i == 2 ? -EINVAL : -EPERM);
+		assert_non_null(strstr(found, "others must not be able to write to it"));
+		assert_int_equal(chmod(file, i == 3 ? 0755 : 0644), 0);
+		if (geteuid() == 0)
+			assert_int_equal(chown(file, 0, 0), 0);
+	}
+	/* In a sticky directory no user can replace another user's file. */
+	assert_int_equal(chmod(directory, 01777), 0);
+	write_bytes(main_file, good, strlen(good));
+	(void)config_free(load(good));
+	assert_int_equal(chmod(directory, 0755), 0);
+}
+
 static void test_include_of_itself(void **state)
 {
 	_cleanup_free_ char *found = NULL, *inner = NULL;
@@ -98,8 +257,7 @@ static void test_include_of_itself(void **state)
 	(void)snprintf(text, sizeof(text), "@include \"%s\"\n", main_file);
 	write_bytes(main_file, text, strlen(text));
 	found = problems(main_file, -EINVAL);
-	assert_non_null(
-		strstr(found, "is included by files that are included more than 10 deep\n"));
+	assert_non_null(strstr(found, "is included more than 10 levels deep\n"));
 
 	write_file("part.conf", "\n\nrun = (");
 	(void)snprintf(text, sizeof(text), "@include \"%s/part.conf\"\n", directory);
@@ -115,10 +273,10 @@ static void test_not_text(void **state)
 		size_t size;
 		const char *problems;
 	} cases[] = {
-		{ "# a\n\n\0", 6, "3: holds a byte 0: not a text\n" },
-		{ "# a\n# \xff\n", 8, "2: holds the byte 0xff, which is not UTF-8\n" },
-		{ "# \xed\xa0\x80\n", 6, "1: holds the byte 0xed, which is not UTF-8\n" },
-		{ "# \xc3", 3, "1: holds the byte 0xc3, which is not UTF-8\n" },
+		{ "# a\n\n\0", 6, "3: contains a byte 0, so it is not text\n" },
+		{ "# a\n# \xff\n", 8, "2: contains the byte 0xff, which is not UTF-8\n" },
+		{ "# \xed\xa0\x80\n", 6, "1: contains the byte 0xed, which is not UTF-8\n" },
+		{ "# \xc3", 3, "1: contains the byte 0xc3, which is not UTF-8\n" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -133,6 +291,7 @@ static void test_not_text(void **state)
 static void test_unreadable(void **state)
 {
 	_cleanup_free_ char *missing = NULL, *is_directory = NULL, *large = NULL, *empty = NULL;
+	_cleanup_free_ char *whole = NULL;
 	_cleanup_free_ char *blank = malloc(CONFIG_FILE_MAX + 1);
 	char path[256];
 
@@ -147,10 +306,16 @@ static void test_unreadable(void **state)
 	memset(blank, '\n', CONFIG_FILE_MAX + 1);
 	write_bytes(main_file, blank, CONFIG_FILE_MAX + 1);
 	large = problems(main_file, -EFBIG);
-	assert_string_equal(large, "0: is larger than 4 MiB, the most that is read\n");
+	assert_string_equal(large, "0: is larger than 4 MiB, the maximum\n");
 	blank[CONFIG_FILE_MAX] = '\0';
 	memcpy(blank, "#", 1);
 	assert_null(config_free(load(blank)));
+	write_file("part.conf", "# one of two files that are too large together\n");
+	memcpy(blank, "@include \"part.conf\"\n", strlen("@include \"part.conf\"\n"));
+	write_bytes(main_file, blank, CONFIG_FILE_MAX);
+	whole = problems(main_file, -EFBIG);
+	assert_string_equal(
+		whole, "0: is too large: a file and what it includes have at most 4 MiB\n");
 
 	/* As an editor leaves it that truncates before it writes. */
 	write_bytes(main_file, "\n", 1);
@@ -166,6 +331,11 @@ int main(void)
 		cmocka_unit_test(test_not_text),
 		cmocka_unit_test(test_unreadable),
 		cmocka_unit_test(test_include_of_itself),
+		cmocka_unit_test(test_relative_include),
+		cmocka_unit_test(test_nested_includes),
+		cmocka_unit_test(test_include_after_a_value),
+		cmocka_unit_test(test_many_includes),
+		cmocka_unit_test(test_P18_files_of_others),
 	};
 
 	return cmocka_run_group_tests(tests, make_directory, remove_directory);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The configuration as it is meant: what a good file says, and when two texts are the same
- * resource. docs/complaints.md: R24.
+ * Valid configurations: the result of a good file, and when two texts are the same resource.
+ * docs/complaints.md: R24.
  */
 #include "config-fixture.h"
 
 #include <syslog.h>
 
-#include "drivers/driver.h"
+#include "drivers/model/driver.h"
 
 static void test_defaults(void **state)
 {
@@ -63,6 +63,34 @@ static void test_defaults(void **state)
 	assert_null(node->path);
 	assert_false(node->optional);
 	assert_false(mount->read_only);
+}
+
+static void test_kubelet_root(void **state)
+{
+	static const struct {
+		const char *text, *registry, *pods;
+	} cases[] = {
+		{ "# nothing", "/var/lib/kubelet/plugins_registry",
+			"/var/lib/kubelet/pod-resources/kubelet.sock" },
+		{ "kubelet = { root_dir = \"/var/lib/k0s/kubelet/\"; };",
+			"/var/lib/k0s/kubelet/plugins_registry",
+			"/var/lib/k0s/kubelet/pod-resources/kubelet.sock" },
+		{ "kubelet = { root_dir = \"/\"; };", "/plugins_registry",
+			"/pod-resources/kubelet.sock" },
+		{ "kubelet = { root_dir = \"/k\"; plugins_registry_dir = \"/r/\"; "
+		  "pod_resources_socket = \"/p\"; };",
+			"/r", "/p" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_config_ struct config *config = load(cases[i].text);
+
+		assert_string_equal(config->kubelet.plugins_registry_dir, cases[i].registry);
+		assert_string_equal(config->kubelet.pod_resources_socket, cases[i].pods);
+		/* A kubelet has it there under any root directory. */
+		assert_string_equal(
+			config->kubelet.device_plugin_dir, "/var/lib/kubelet/device-plugins");
+	}
 }
 
 static const char example[] =
@@ -186,12 +214,20 @@ static void test_dump_of_nothing(void **state)
 		"cdi_dir = \"/var/run/cdi\";\n"
 		"device_info_dir = \"/var/run/k8s.cni.cncf.io/devinfo/dp\";\n"
 		"kubelet = {\n"
+		"\troot_dir = \"/var/lib/kubelet\";\n"
 		"\tdevice_plugin_dir = \"/var/lib/kubelet/device-plugins\";\n"
 		"\tregistration = \"socket\";\n"
 		"\tplugins_registry_dir = \"/var/lib/kubelet/plugins_registry\";\n"
 		"\tpod_resources = true;\n"
 		"\tpod_resources_socket = \"/var/lib/kubelet/pod-resources/kubelet.sock\";\n"
 		"\tpod_resources_interval = 10;\n"
+		"};\n"
+		"metrics = {\n"
+		"\tinterval = 15;\n"
+		"\tpods = false;\n"
+		"};\n"
+		"dra = {\n"
+		"\tkubeconfig = \"/etc/kubernetes/kubelet.conf\";\n"
 		"};\n"
 		"resources = ( );\n");
 	again = load(text);
@@ -315,14 +351,15 @@ static void test_many_resources(void **state)
 	}
 	write_bytes(main_file, too_many, strlen(too_many));
 	found = problems(main_file, -EINVAL);
-	assert_string_equal(found, "0: resources: 1001 are declared, the most is 1000\n");
+	assert_string_equal(found, "0: resources: 1001 are declared, the maximum is 1000\n");
 }
 
 static void test_bounds(void **state)
 {
 	/* The last values that are accepted. */
 	static const char *const texts[] = {
-		"kubelet = { device_plugin_dir = \"/123456789123456789123456789123456789123456789\"; };",
+		"kubelet = { device_plugin_dir = \"/1234567891234567891234567891234567891234567891234567891234567\"; };",
+		"kubelet = { root_dir = \"/12345678912345678912345678912345678912345678\"; };",
 		ONE("share = { replicas = 100000; max_per_container = 100000; };"),
 		ONE("prestart = { command = \"/x\"; timeout = 25.0; };"),
 		ONE("prestart = { command = \"/x\"; timeout = 0.1; };"),
@@ -357,6 +394,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_kubelet_root),
 		cmocka_unit_test(test_example),
 		cmocka_unit_test(test_dump_of_nothing),
 		cmocka_unit_test(test_canonical_text),

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control socket against a peer that has gone mad: whatever arrives, the answer is an error and
- * no descriptor is left behind.
+ * The control socket against a misbehaving peer: the answer to any message is an error, and no
+ * descriptor is left behind.
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,11 +17,16 @@
 #include <cmocka.h>
 
 #include "common/control.h"
+#include "common/foreign.h"
+#include "common/sealed.h"
+#include "tests/unit/lingering-fixture.h"
 
-/* The header on the wire, as a stranger would write it. */
+/* The header on the wire, as an untrusted peer would write it. */
 struct wire {
 	uint32_t type, text_length;
-	uint64_t session, devices, healthy;
+	uint64_t session, number, code, count;
+	uint64_t gone_by, allocated_before;
+	uint64_t devices, healthy, healthy_ids;
 };
 
 static int pair[2];
@@ -48,7 +55,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void send_raw(const void *data, size_t size, size_t n_fds)
+static void send_fds(const void *data, size_t size, int fd, size_t n_fds)
 {
 	int fds[8];
 	union {
@@ -60,7 +67,7 @@ static void send_raw(const void *data, size_t size, size_t n_fds)
 
 	assert_true(n_fds <= ARRAY_SIZE(fds));
 	for (size_t i = 0; i < n_fds; i++)
-		fds[i] = STDERR_FILENO;
+		fds[i] = fd;
 	if (n_fds > 0) {
 		struct cmsghdr *cmsg;
 
@@ -73,6 +80,91 @@ static void send_raw(const void *data, size_t size, size_t n_fds)
 		memcpy(CMSG_DATA(cmsg), fds, sizeof(int) * n_fds);
 	}
 	assert_int_equal(sendmsg(pair[0], &msg, 0), size);
+}
+
+static void send_raw(const void *data, size_t size, size_t n_fds)
+{
+	send_fds(data, size, STDERR_FILENO, n_fds);
+}
+
+static size_t count_sockets(void)
+{
+	DIR *stream = opendir("/proc/self/fd");
+	struct dirent *entry;
+	size_t count = 0;
+
+	assert_non_null(stream);
+	while ((entry = readdir(stream))) {
+		char target[64] = "";
+
+		if (readlinkat(dirfd(stream), entry->d_name, target, sizeof(target) - 1) > 0)
+			count += startswith(target, "socket:") != NULL;
+	}
+	(void)closedir(stream);
+	return count;
+}
+
+/* What is refused is closed by another process, in its own time. */
+static void await_sockets(size_t count)
+{
+	while (count_sockets() != count)
+		(void)poll(NULL, 0, 1);
+}
+
+/* The test ends by its time limit if a close() is waited for. */
+static void test_descriptors_that_block(void **state)
+{
+	static const struct {
+		struct wire wire;
+		size_t n_fds;
+	} cases[] = {
+		{ { .type = CONTROL_CLAIMS, .number = 1 }, 1 },   /* in the place of a memfd */
+		{ { .type = CONTROL_SESSION, .session = 1 }, 1 }, /* not for a child to send */
+		{ { .type = CONTROL_ALIVE }, 8 },                 /* more than a message has */
+	};
+	struct control_message got;
+	size_t before = count_sockets();
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		int peer, fd = lingering_socket(&peer);
+
+		send_fds(&cases[i].wire, sizeof(cases[i].wire), fd, cases[i].n_fds);
+		(void)close(fd); /* it is not the last one */
+		assert_int_equal(control_receive_from_child(pair[1], &got), -EBADMSG);
+		await_sockets(before + 1);
+		(void)close(peer);
+	}
+}
+
+/* Messages that were not received have descriptors, too. */
+static void test_unread_descriptors_that_block(void **state)
+{
+	const struct wire claims = { .type = CONTROL_CLAIMS, .number = 1 };
+	size_t before = count_sockets();
+	int peer, fd = lingering_socket(&peer);
+
+	send_raw("", 0, 0);
+	send_fds(&claims, sizeof(claims), fd, 1);
+	(void)close(fd); /* it is not the last one */
+	pair[1] = foreign_close_socket(pair[1]);
+	await_sockets(before); /* without ours, with the peer's */
+	(void)close(peer);
+}
+
+static void test_from_child(void **state)
+{
+	const struct control_message stop = CONTROL_MESSAGE_INIT(CONTROL_STOP);
+	struct control_message claims = CONTROL_MESSAGE_INIT(CONTROL_CLAIMS), got;
+
+	assert_int_equal(control_send(pair[0], &stop), 0);
+	assert_int_equal(control_receive_from_child(pair[1], &got), -EBADMSG);
+	claims.number = 1;
+	claims.fds[0] = sealed_new("claims", "", 0);
+	assert_int_equal(control_send(pair[0], &claims), 0);
+	assert_int_equal(control_receive_from_child(pair[1], &got), 0);
+	assert_true(got.fds[0] >= 0);
+	control_message_done(&got);
+	control_message_done(&claims);
 }
 
 static void test_round_trip(void **state)
@@ -89,19 +181,25 @@ static void test_round_trip(void **state)
 			.fds = { STDERR_FILENO, -EBADF } },
 		{ .type = CONTROL_END_SESSION, .session = UINT64_MAX, .fds = { -EBADF, -EBADF } },
 		{ .type = CONTROL_STOP, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_PUBLISHED, .session = 7, .fds = { -EBADF, -EBADF } },
+		{ .type = CONTROL_PUBLISHED, .number = 7, .fds = { -EBADF, -EBADF } },
 		{ .type = CONTROL_PUBLISHED,
-			.session = 7,
+			.number = 7,
 			.text = "disk full",
 			.fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_PUBLISH, .session = 7, .fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_OWNERS, .session = 7, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_OWNERS, .session = 7, .fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_CLAIMS, .session = 7, .fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_IN_USE, .session = 7, .fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_LOOK, .fds = { STDERR_FILENO, -EBADF } },
+		{ .type = CONTROL_PUBLISH, .number = 7, .fds = { STDERR_FILENO, -EBADF } },
+		{ .type = CONTROL_OWNERS, .number = 7, .fds = { -EBADF, -EBADF } },
+		{ .type = CONTROL_OWNERS, .number = 7, .fds = { STDERR_FILENO, -EBADF } },
+		{ .type = CONTROL_CLAIMS, .number = 7, .fds = { STDERR_FILENO, -EBADF } },
+		{ .type = CONTROL_BOOKED, .fds = { STDERR_FILENO, -EBADF } },
+		{ .type = CONTROL_BOOKED,
+			.gone_by = 7,
+			.allocated_before = 8,
+			.fds = { STDERR_FILENO, -EBADF } },
+		{ .type = CONTROL_POD_QUESTION, .text = "list", .fds = { STDERR_FILENO, -EBADF } },
 		{ .type = CONTROL_GONE, .devices = 3, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_ASSIGNED, .fds = { STDERR_FILENO, -EBADF } },
+		{ .type = CONTROL_POD_ANSWER, .fds = { STDERR_FILENO, -EBADF } },
+		{ .type = CONTROL_RELEASE, .code = 1, .fds = { -EBADF, -EBADF } },
+		{ .type = CONTROL_COUNTERS, .fds = { STDERR_FILENO, -EBADF } },
 		{ .type = CONTROL_READY, .fds = { -EBADF, -EBADF } },
 		{ .type = CONTROL_REFUSED, .text = "no n\xc3\xb6", .fds = { -EBADF, -EBADF } },
 		{ .type = CONTROL_REGISTERED, .session = 1, .fds = { -EBADF, -EBADF } },
@@ -110,8 +208,14 @@ static void test_round_trip(void **state)
 		{ .type = CONTROL_DEVICES,
 			.devices = 9,
 			.healthy = 9,
+			.healthy_ids = 90,
 			.fds = { STDERR_FILENO, -EBADF } },
 		{ .type = CONTROL_DEVICES, .fds = { STDERR_FILENO, STDERR_FILENO } },
+		{ .type = CONTROL_CALL_FAILED,
+			.code = CONTROL_CALL_PREFER,
+			.count = 3,
+			.text = "a,b why",
+			.fds = { -EBADF, -EBADF } },
 		{ .type = CONTROL_ALIVE, .fds = { -EBADF, -EBADF } },
 	};
 	size_t before = count_fds();
@@ -123,8 +227,14 @@ static void test_round_trip(void **state)
 		assert_int_equal(control_receive(pair[1], &got), 0);
 		assert_int_equal(got.type, sent[i].type);
 		assert_int_equal(got.session, sent[i].session);
+		assert_int_equal(got.number, sent[i].number);
+		assert_int_equal(got.code, sent[i].code);
+		assert_int_equal(got.count, sent[i].count);
+		assert_int_equal(got.gone_by, sent[i].gone_by);
+		assert_int_equal(got.allocated_before, sent[i].allocated_before);
 		assert_int_equal(got.devices, sent[i].devices);
 		assert_int_equal(got.healthy, sent[i].healthy);
+		assert_int_equal(got.healthy_ids, sent[i].healthy_ids);
 		assert_string_equal(got.text, sent[i].text);
 		for (size_t k = 0; k < CONTROL_FDS_MAX; k++) {
 			assert_int_equal(got.fds[k] >= 0, sent[i].fds[k] >= 0);
@@ -165,16 +275,25 @@ static void test_malformed(void **state)
 		{ { .type = CONTROL_ALIVE, .session = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_ALIVE, .devices = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_REGISTERED }, sizeof(struct wire), 0 },
+		{ { .type = CONTROL_REGISTERED, .session = 1, .number = 1 }, sizeof(struct wire),
+			0 },
+		{ { .type = CONTROL_RELEASE }, sizeof(struct wire), 0 },
+		{ { .type = CONTROL_RELEASE, .session = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CONTROL_CALL_FAILED, .code = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CONTROL_CALL_FAILED, .count = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CONTROL_ALIVE, .gone_by = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CONTROL_ALIVE, .allocated_before = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CONTROL_GONE, .devices = 1, .healthy = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_DEVICES }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_PUBLISH, .session = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_PUBLISH, .session = 1 }, sizeof(struct wire), 2 },
+		{ { .type = CONTROL_PUBLISH, .number = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CONTROL_PUBLISH, .number = 1 }, sizeof(struct wire), 2 },
 		{ { .type = CONTROL_PUBLISH }, sizeof(struct wire), 1 },
-		{ { .type = CONTROL_IN_USE, .session = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_LOOK }, sizeof(struct wire), 0 },
+		{ { .type = CONTROL_BOOKED, .number = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CONTROL_POD_QUESTION }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_GONE, .devices = 1 }, sizeof(struct wire), 1 },
-		{ { .type = CONTROL_ASSIGNED, .session = 1 }, sizeof(struct wire), 1 },
-		{ { .type = CONTROL_CLAIMS, .session = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_OWNERS, .session = 1 }, sizeof(struct wire), 2 },
+		{ { .type = CONTROL_POD_ANSWER, .session = 1 }, sizeof(struct wire), 1 },
+		{ { .type = CONTROL_CLAIMS, .number = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CONTROL_OWNERS, .number = 1 }, sizeof(struct wire), 2 },
 		{ { .type = CONTROL_OWNERS }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_DEVICES }, sizeof(struct wire), 3 },
 		{ { .type = CONTROL_DEVICES, .healthy = 1 }, sizeof(struct wire), 1 },
@@ -229,7 +348,7 @@ static void test_text_is_harmless(void **state)
 	assert_int_equal(control_receive(pair[1], &got), -EBADMSG);
 }
 
-static void test_nothing_and_nobody(void **state)
+static void test_no_message_and_no_peer(void **state)
 {
 	const struct control_message alive = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
 	struct control_message got;
@@ -261,10 +380,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_round_trip, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_from_child, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_descriptors_that_block, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_unread_descriptors_that_block, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_longest_text, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_malformed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_text_is_harmless, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_nothing_and_nobody, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_message_and_no_peer, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refuses_to_send_nonsense, setup, teardown),
 	};
 

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "drivers/device.h"
-#include "drivers/list-size.h"
-#include "drivers/map.h"
+#include "common/map.h"
+#include "drivers/inventory/list-size.h"
+#include "drivers/model/device.h"
 
 static void test_id_kept(void **state)
 {

@@ -6,6 +6,8 @@
  */
 #include "driver-fixture.h"
 
+#include "drivers/allocation/preference.h"
+
 #define TOPOLOGY "/sys/class/kfd/kfd/topology/nodes"
 
 static void plant_entry(const char *directory, const char *name)
@@ -135,6 +137,31 @@ static void test_choosing(void **state)
 	expect_ids("drm", "{ vendor = 0x8086; split = true; }", "0000:03:00.0 0000:04:00.0 ");
 }
 
+/* Intel's -deny-ids, which takes numbers of devices. */
+static void test_intel_deny_ids(void **state)
+{
+	_cleanup_free_ char *problem = NULL;
+
+	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
+	plant_gpu("0000:04:00.0", "0x8086\n", "xe", 1);
+	plant_gpu("0000:05:00.0", "0x8086\n", "xe", 2);
+	plant_file(GPU("0000:04:00.0"), "device", "0xe20b\n");
+	start("driver = \"drm\"; match = ( { vendor = 0x8086; } ); "
+	      "exclude = ( { match = ( { vendor = 0x8086; device = 0xe20b; } ); }, \"*:05:*\" );");
+	assert_string_equal(seen(), "0000:03:00.0! ");
+	problem = declare_problem("driver = \"drm\"; match = ( {} ); exclude = \"0xe20b\";");
+	assert_non_null(
+		strstr(problem, "exclude[0]: \"0xe20b\" can never match: ids are addresses"));
+	free(problem);
+	problem = declare_problem(
+		"driver = \"drm\"; match = ( {} ); exclude = ( { match = ( { device = 0xe20b; } ); } );");
+	assert_non_null(strstr(problem, "device: has no meaning without \"vendor\""));
+	free(problem);
+	problem = declare_problem("driver = \"exec\"; match = ( { command = [ \"/bin/x\" ]; } ); "
+				  "exclude = ( { match = ( { command = [ \"/bin/y\" ]; } ); } );");
+	assert_non_null(strstr(problem, "driver \"exec\" does not support \"match\" here"));
+}
+
 static void test_nodes(void **state)
 {
 	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
@@ -145,7 +172,7 @@ static void test_nodes(void **state)
 		found("0000:03:00.0")->nodes[1].path, "/dev/dri/by-path/pci-0000:03:00.0-card");
 	host_remove("/sys/class/drm/renderD128");
 	list_entries("drm", "{ nodes = \"render\"; }");
-	assert_string_equal(found("0000:03:00.0")->problem, "its driver xe makes no render node");
+	assert_string_equal(found("0000:03:00.0")->problem, "its driver xe creates no render node");
 }
 
 static void test_not_on_a_bus(void **state)
@@ -182,6 +209,17 @@ static void test_partitions(void **state)
 	expect_ids("drm", "{ partition = \"spx_*\"; }", "");
 }
 
+/* Two GPUs in one slot are no parts of one. */
+static void test_functions(void **state)
+{
+	plant_gpu("0000:03:00.0", "0x1002\n", "amdgpu", 0);
+	plant_gpu("0000:03:00.1", "0x1002\n", "amdgpu", 1);
+	plant_node(1, 64, 128, 0x0300);
+	plant_node(2, 64, 129, 0x0301);
+	expect_ids("drm", "{ compute = true; }", "0000:03:00.0 0000:03:00.1 ");
+	expect_variable("0000:03:00.1", "bdf", "0000:03:00.1");
+}
+
 static unsigned distance(const char *from, const char *to)
 {
 	const struct device *device = found(from);
@@ -203,10 +241,74 @@ static void test_links(void **state)
 	plant_link(3, "io_links", 0, 1, 11);
 	plant_link(3, "p2p_links", 0, 4, 2);
 	list_entries("drm", "{ compute = true; }");
-	assert_in_range(distance("0000:19:00.0-p0", "0000:19:00.0-p1"), 1, 9);
-	assert_int_equal(distance("0000:19:00.0-p0", "0000:49:00.0"), 10);
-	assert_int_equal(distance("0000:49:00.0", "0000:50:00.0"), 40);
+	assert_int_equal(distance("0000:19:00.0-p0", "0000:19:00.0-p1"), 10);
+	assert_int_equal(distance("0000:19:00.0-p0", "0000:49:00.0"), 20);
+	assert_int_equal(distance("0000:49:00.0", "0000:50:00.0"), 50);
 	assert_int_equal(distance("0000:50:00.0", "0000:19:00.0-p0"), 0);
+	plant_file(GPU("0000:49:00.0"), "numa_node", "0\n");
+	list_entries("drm", "{ compute = true; }");
+	assert_int_equal(distance("0000:19:00.0-p0", "0000:49:00.0"), 30);
+	assert_int_equal(distance("0000:49:00.0", "0000:50:00.0"), 60);
+}
+
+/* Eight GPUs with an XGMI link between any two, as on an MI300X; `numa` has a digit for each. */
+static void plant_hive(const char *numa)
+{
+	for (int i = 0; i < 8; i++) {
+		char address[] = "0000:01:00.0", path[128];
+		const char node[] = { numa[i], '\n', '\0' };
+
+		address[6] = (char)('1' + i);
+		plant_gpu(address, "0x1002\n", "amdgpu", i);
+		(void)snprintf(path, sizeof(path), GPU("%s"), address);
+		plant_file(path, "numa_node", node);
+		(void)snprintf(path, sizeof(path), "/dev/dri/card%d", i);
+		host_mkdir("/dev/dri");
+		host_mknod(path);
+		(void)snprintf(path, sizeof(path), "/dev/dri/renderD%d", 128 + i);
+		host_mknod(path);
+		plant_node(2 + i, 304, 128 + i, (unsigned)(i + 1) << 8);
+		for (int k = 0; k < 8; k++)
+			if (k != i)
+				plant_link(2 + i, "io_links", k, 2 + k, 11);
+	}
+}
+
+/* Chooses of the GPUs from number `first` to `last`, "test1" and so on, `size`; "5 6 7". */
+static const char *prefer(unsigned first, unsigned last, const char *must, size_t size)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	const char *available[8], *answer[8], *musts[] = { must };
+	static char text[32];
+	size_t n = 0;
+
+	for (unsigned i = first; i <= last; i++)
+		available[n++] = snapshot->units[i - 1].device->id;
+	assert_int_equal(preference_choose(declaration_of(config), snapshot, available, n, musts,
+				 must ? 1 : 0, size, answer),
+		size);
+	text[0] = '\0';
+	for (size_t i = 0; i < size; i++)
+		(void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%c",
+			i > 0 ? " " : "", answer[i][6]);
+	return text;
+}
+
+/* Cases of AMD's TestBestPolicyAllocator (besteffort_policy_test.go), by their descriptions. */
+static void test_amd_best_policy_allocator(void **state)
+{
+	plant_hive("00001111");
+	start("driver = \"drm\"; match = ( { compute = true; } ); prefer = \"links\";");
+	print_message("Allocate 3 - same numa\n");
+	assert_string_equal(prefer(3, 8, NULL, 3), "5 6 7");
+	print_message("Allocate 3 - with required and same numa\n");
+	assert_string_equal(prefer(3, 8, "0000:05:00.0", 3), "5 6 7");
+	print_message("Allocate 3 devices\n");
+	assert_string_equal(prefer(1, 8, NULL, 3), "1 2 3");
+	print_message("Allocate 5 devices\n");
+	assert_string_equal(prefer(1, 8, NULL, 5), "1 2 3 4 5");
+	/* One of node 0 and four of node 1 are free, four are wanted. */
+	assert_string_equal(prefer(4, 8, NULL, 4), "5 6 7 8");
 }
 
 static void expect_permissions(const char *id, const char *expected)
@@ -236,13 +338,13 @@ static void test_combined(void **state)
 	assert_non_null(strstr(problem, "combine: only one entry"));
 	free(problem);
 	problem = declare_problem("driver = \"drm\"; match = ( { device = 0x56c0; } );");
-	assert_non_null(strstr(problem, "device: means nothing without its \"vendor\""));
+	assert_non_null(strstr(problem, "device: has no meaning without \"vendor\""));
 	free(problem);
 	problem = declare_problem("driver = \"drm\"; match = ( { address = \"03:00.0\"; } );");
 	assert_non_null(strstr(problem, "must be a whole PCI address with its domain"));
 	free(problem);
 	problem = declare_problem("driver = \"drm\"; match = ( { permissions = \"x\"; } );");
-	assert_non_null(strstr(problem, "permissions: must be made of"));
+	assert_non_null(strstr(problem, "permissions: must consist of"));
 }
 
 static void test_hostile(void **state)
@@ -291,9 +393,19 @@ static size_t count_healthy(void)
 static void test_plugged_and_unplugged(void **state)
 {
 	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
+	host_mkdir("/dev/dri");
+	host_mknod("/dev/dri/card0");
+	host_mknod("/dev/dri/renderD128");
 	start("driver = \"drm\"; match = ( {} );");
 	assert_int_equal(count_healthy(), 1);
 	plant_gpu("0000:04:00.0", "0x8086\n", "xe", 1);
+	RUN_UNTIL(strlen(seen()) == strlen("0000:03:00.0 0000:04:00.0! "));
+	host_mknod("/dev/dri/renderD129");
+	host_mknod("/dev/dri/card1");
+	RUN_UNTIL(count_healthy() == 2);
+	host_remove("/dev/dri/card0");
+	RUN_UNTIL(count_healthy() == 1);
+	host_mknod("/dev/dri/card0");
 	RUN_UNTIL(count_healthy() == 2);
 	host_remove("/sys/class/drm/card0");
 	host_remove("/sys/class/drm/renderD128");
@@ -305,10 +417,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_identity, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_choosing, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_intel_deny_ids, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_nodes, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_not_on_a_bus, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_partitions, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_functions, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_links, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_amd_best_policy_allocator, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_combined, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_hostile, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(

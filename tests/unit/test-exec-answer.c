@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What programs are told at Allocate, and what is read of their answers.
+ * The documents for programs at Allocate, and reading their answers.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "common/sealed.h"
-#include "drivers/exec-answer.h"
-#include "drivers/exec-document.h"
+#include "drivers/allocation/inquiry-documents.h"
+#include "drivers/exec/exec-document.h"
 #include "error-fixture.h"
 
 /* --- requests --- */
@@ -126,10 +126,11 @@ static void test_bad_answers(void **state)
 		const char *message;
 	} cases[] = {
 		{ "", "line 1" },
-		{ "done", "is not JSON: " },
+		{ "done", "is not valid JSON: " },
 		{ "[]", "must be an object" },
 		{ "{}", "\"version\" is missing" },
-		{ "{\"version\": 2, \"things\": 1}", "version 2 of the protocol is not known" },
+		{ "{\"version\": 2, \"things\": 1}",
+			"unsupported version 2 of the protocol (expected 1)" },
 		{ "{\"version\": \"1\"}", "\"version\" must be a whole number" },
 		{ "{\"version\": 1, \"devices\": []}", "unknown field \"devices\"" },
 		{ "{\"version\": 1, \"id\": \"a\"}", "unknown field \"id\"" },
@@ -162,7 +163,7 @@ static void test_bounds(void **state)
 	expect_bad(text, "more than 4194304 bytes");
 	memset(text, '[', 1000);
 	text[1000] = '\0';
-	expect_bad(text, "deeper than the protocol goes");
+	expect_bad(text, "deeper than the protocol allows");
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Documents of programs: what is read of good ones, what is said of others.
+ * Documents of programs: reading good ones, and the errors about others.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "drivers/exec-document.h"
+#include "drivers/exec/exec-document.h"
 #include "error-fixture.h"
 
 #define DOCUMENT(devices) "{\"version\": 1, \"devices\": [" devices "]}"
@@ -91,7 +91,7 @@ static void test_health(void **state)
 
 	assert_string_equal(list->devices[0]->problem, "too hot");
 	assert_string_equal(
-		list->devices[1]->problem, "its program says that it is not healthy, and not why");
+		list->devices[1]->problem, "its program reports it as unhealthy without a reason");
 }
 
 static void test_properties(void **state)
@@ -167,11 +167,12 @@ static void test_bad_documents(void **state)
 		const char *message;
 	} cases[] = {
 		{ "", "line 1" },
-		{ "hello", "is not JSON: " },
+		{ "hello", "is not valid JSON: " },
 		{ "[]", "must be an object" },
 		{ "{}", "\"version\" is missing" },
 		{ "{\"version\": 1}", "\"devices\" is missing" },
-		{ "{\"version\": 2, \"things\": []}", "version 2 of the protocol is not known" },
+		{ "{\"version\": 2, \"things\": []}",
+			"unsupported version 2 of the protocol (expected 1)" },
 		{ "{\"version\": \"1\", \"devices\": []}", "\"version\" must be a whole number" },
 		{ "{\"version\": 1, \"devices\": {}}", "\"devices\" must be a list" },
 		{ "{\"version\": 1, \"device\": []}", "did you mean \"devices\"?" },
@@ -206,7 +207,7 @@ static void test_bad_documents(void **state)
 		{ DEVICE("\"nodes\": [{\"host\": \"/dev/../etc\"}]"), "must not contain \"..\"" },
 		{ DEVICE("\"nodes\": [{\"host\": \"/dev/x\", \"path\": \"x\"}]"), "\"path\" must" },
 		{ DEVICE("\"nodes\": [{\"host\": \"/dev/x\", \"permissions\": \"rx\"}]"),
-			"\"permissions\" must be made of" },
+			"\"permissions\" must consist of" },
 		{ DEVICE("\"nodes\": [{\"host\": \"/dev/x\", \"permissions\": \"\"}]"),
 			"\"permissions\" must not be empty" },
 		{ DEVICE("\"nodes\": [{\"host\": \"/dev/x\", \"read_only\": true}]"),
@@ -225,7 +226,7 @@ static void test_bad_documents(void **state)
 		{ DEVICE("\"cdi\": [\"gpu\"]"), "cdi[0]: \"cdi\" must be a CDI device name" },
 		{ DEVICE("\"cdi\": [\"v.e/c=${id}\"]"), "must be a CDI device name" },
 		{ DEVICE("\"cdi\": [[]]"), "\"cdi\" must be a string" },
-		{ DEVICE("\"nodes\": [{\"host\": [[]]}]"), "deeper than the protocol goes" },
+		{ DEVICE("\"nodes\": [{\"host\": [[]]}]"), "deeper than the protocol allows" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
@@ -257,16 +258,16 @@ static void test_bounds(void **state)
 		size_t n;
 		const char *message;
 	} cases[] = {
-		{ "", "[", "", "", 4000000, "deeper than the protocol goes" },
-		{ "{\"a\":", "{\"a\":", "", "", 4000, "deeper than the protocol goes" },
+		{ "", "[", "", "", 4000000, "deeper than the protocol allows" },
+		{ "{\"a\":", "{\"a\":", "", "", 4000, "deeper than the protocol allows" },
 		{ "{\"version\": 1, \"devices\": [", "[]", ",", "]}", 600000,
 			"more than 500000 values" },
 		{ "", " ", "", "", EXEC_DOCUMENT_MAX + 1, "more than 4194304 bytes" },
 		{ "{\"version\": 1, \"devices\": [{\"id\": \"", "x", "", "\"}]}", 4097,
-			"\"id\" has 4097 bytes, the most is 4096" },
+			"\"id\" has 4097 bytes, the maximum is 4096" },
 		{ "{\"version\": 1, \"devices\": [{\"id\": \"x\", \"nodes\": [",
 			"{\"host\": \"/dev/x\"}", ",", "]}]}", 65,
-			"\"nodes\" has 65 entries, the most is 64" },
+			"\"nodes\" has 65 entries, the maximum is 64" },
 		{ "{\"version\": 1, \"devices\": [{\"id\": \"x\", \"nodes\": [{\"host\": \"/",
 			"\xc3\xa4", "", "/../x\"}]}]}", 2000, "must not contain" },
 	};
@@ -290,7 +291,7 @@ static void test_too_many_variables(void **state)
 		(void)fprintf(stream, "%s\"V%u\": \"\"", i > 0 ? "," : "", i);
 	(void)fputs("}}]}", stream);
 	assert_int_equal(fclose(stream), 0);
-	expect_bad_bytes(text, size, "\"env\" has 65 members, the most is 64");
+	expect_bad_bytes(text, size, "\"env\" has 65 members, the maximum is 64");
 	free(text);
 }
 

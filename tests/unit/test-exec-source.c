@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that tell which devices there are, and programs that behave badly.
+ * Programs that list devices, and programs that behave badly.
  */
 #include "host-fixture.h"
 
 #include <signal.h>
 
-#include "drivers/exec-source.h"
+#include "drivers/exec/exec-source.h"
 
 #define FIRST  "{\"version\": 1, \"devices\": [{\"id\": \"first\"}]}"
 #define SECOND "{\"version\": 1, \"devices\": [{\"id\": \"second\"}]}"
@@ -120,11 +120,12 @@ static void test_bad_runs_keep_the_list(void **state)
 			"/bin/sh failed with exit status 3: no such server" },
 		{ "cat list; exit 1", "failed with exit status 1" },
 		{ "kill -KILL $$", "signal 9" },
-		{ "echo hello", "what /bin/sh wrote is of no use: line 1, column 5 is not JSON" },
-		{ ":", "is of no use" },
-		{ "cat list list", "is of no use: line 1" },
-		{ "head -c 1000 /dev/zero", "is of no use" },
-		{ "head -c 100000 /bin/sh", "is of no use" },
+		{ "echo hello",
+			"the output of /bin/sh is invalid: line 1, column 5 is not valid JSON" },
+		{ ":", "is invalid" },
+		{ "cat list list", "is invalid: line 1" },
+		{ "head -c 1000 /dev/zero", "is invalid" },
+		{ "head -c 100000 /bin/sh", "is invalid" },
 		{ "exec yes '['", "/bin/sh was killed: it wrote more than 4194304 bytes" },
 		{ "exec cat /dev/zero", "/bin/sh was killed: it wrote more than 4194304 bytes" },
 	};
@@ -156,7 +157,7 @@ static void test_poll_out_of_time(void **state)
 	match.timeout = USEC_PER_SEC;
 	RUN_UNTIL(exec_source_failure(source));
 	assert_string_equal(exec_source_failure(source),
-		"/bin/sh did not end within 1 s and was killed: thinking");
+		"/bin/sh did not exit within 1 s and was killed: thinking");
 	assert_false(exec_source_answered(source));
 }
 
@@ -196,7 +197,7 @@ static void test_watch_lines(void **state)
 	host_write("/lines", FIRST "\n" NONE "\n{}\n" SECOND "\n");
 	begin(EXEC_WATCH, "cat lines; exec sleep 1000", NULL);
 	RUN_UNTIL(exec_source_list(source));
-	/* All came at once: the newest says all. */
+	/* All came at once: the newest has everything. */
 	assert_string_equal(ids(), "second ");
 	assert_null(exec_source_failure(source));
 
@@ -208,7 +209,7 @@ static void test_watch_lines(void **state)
 	host_write("/go", "");
 	RUN_UNTIL(exec_source_failure(source));
 	assert_string_equal(exec_source_failure(source),
-		"line 4 of /bin/sh is of no use: devices[0]: \"id\" is missing");
+		"line 4 of /bin/sh is invalid: devices[0]: \"id\" is missing");
 	assert_string_equal(ids(), "second ");
 }
 
@@ -222,7 +223,7 @@ static void test_watch_starts_again(void **state)
 		NULL);
 	RUN_UNTIL(exec_source_failure(source));
 	assert_string_equal(exec_source_failure(source),
-		"/bin/sh ended, it is to go on and write a line for every change");
+		"/bin/sh exited; it must keep running and write a line for every change");
 	assert_string_equal(ids(), "first ");
 	/* One by one later: 0.1, 0.2 and 0.4 s. */
 	RUN_UNTIL(!exec_source_failure(source) &&
@@ -231,7 +232,7 @@ static void test_watch_starts_again(void **state)
 	assert_null(exec_source_failure(source));
 }
 
-/* The distances between starts, which nothing but a bound from below can be said of. */
+/* The delays between starts, of which only a lower bound can be tested. */
 static void test_backoff(void **state)
 {
 	uint64_t begun = now_usec(CLOCK_MONOTONIC), took;
@@ -266,7 +267,7 @@ static void test_watch_killed(void **state)
 	RUN_UNTIL(is_there("/pid2") && !exec_source_failure(source));
 }
 
-static void test_watch_says_nothing(void **state)
+static void test_watch_without_output(void **state)
 {
 	begin(EXEC_WATCH, "printf '" FIRST "'; exec sleep 1000", NULL);
 	match.timeout = 200 * USEC_PER_MSEC;
@@ -284,7 +285,7 @@ static void test_watch_says_nothing(void **state)
 static void test_watch_ends_within_a_line(void **state)
 {
 	begin(EXEC_WATCH, "echo '" FIRST "'; printf '" SECOND "'", NULL);
-	RUN_UNTIL(failed_with("/bin/sh ended within a line"));
+	RUN_UNTIL(failed_with("/bin/sh exited within a line"));
 	assert_string_equal(ids(), "first ");
 }
 
@@ -295,7 +296,7 @@ static void test_watch_without_newline(void **state)
 	assert_string_equal(ids(), "first ");
 }
 
-/* Each line of nonsense bears another number, the fault in it is the same. */
+/* Each malformed line has another number, the fault in it is the same. */
 static void test_watch_same_fault_again(void **state)
 {
 	begin(EXEC_WATCH,
@@ -305,7 +306,7 @@ static void test_watch_same_fault_again(void **state)
 	assert_int_equal(changes, 2);
 }
 
-/* Of a program that never stops writing all is read, but little of it is looked at. */
+/* All output of a program that never stops writing is read, but little of it is parsed. */
 static void test_watch_flood(void **state)
 {
 	uint64_t begun, took;
@@ -318,7 +319,7 @@ static void test_watch_flood(void **state)
 	begun = now_usec(CLOCK_MONOTONIC);
 	run_for(USEC_PER_SEC);
 	took = now_usec(CLOCK_MONOTONIC) - begun;
-	assert_in_range(changes, 1, 1 + took / (100 * USEC_PER_MSEC));
+	assert_true(changes >= 1 && changes <= 1 + took / (100 * USEC_PER_MSEC));
 	source = exec_source_free(source);
 	strings_done(&match.command);
 	begin(EXEC_WATCH, "exec yes >&2", NULL);
@@ -327,7 +328,7 @@ static void test_watch_flood(void **state)
 }
 
 /* Failures that are never the same twice are not each worth a sentence. */
-static void test_failures_are_told_rarely(void **state)
+static void test_failures_are_reported_rarely(void **state)
 {
 	uint64_t begun = now_usec(CLOCK_MONOTONIC), took;
 
@@ -340,7 +341,7 @@ static void test_failures_are_told_rarely(void **state)
 	run_for(900 * USEC_PER_MSEC);
 	took = now_usec(CLOCK_MONOTONIC) - begun;
 	/* The first good answer; each sentence has another. */
-	assert_in_range(changes, 1, 1 + 2 * (took / USEC_PER_SEC));
+	assert_true(changes >= 1 && changes <= 1 + 2 * (took / USEC_PER_SEC));
 	RUN_UNTIL(exec_source_failure(source));
 }
 
@@ -376,12 +377,12 @@ int main(void)
 		TEST(test_watch_starts_again),
 		TEST(test_backoff),
 		TEST(test_watch_killed),
-		TEST(test_watch_says_nothing),
+		TEST(test_watch_without_output),
 		TEST(test_watch_ends_within_a_line),
 		TEST(test_watch_without_newline),
 		TEST(test_watch_same_fault_again),
 		TEST(test_watch_flood),
-		TEST(test_failures_are_told_rarely),
+		TEST(test_failures_are_reported_rarely),
 		TEST(test_list_of_before),
 	};
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Driver "exec" within an inventory: what a container gets of what a program says, and that neither
- * a reload nor a restart loses anything.
+ * Driver "exec" within an inventory: what a container gets from a program's output, and that
+ * neither a reload nor a restart loses anything.
  */
 #include "allocation-fixture.h"
 #include "host-fixture.h"
 
 #include "common/log.h"
-#include "drivers/memory.h"
+#include "drivers/health/saved-state.h"
 
 struct side {
 	struct config *config;
@@ -112,7 +112,7 @@ static void test_changes(void **state)
 	assert_string_equal(seen(&old), "a! b? c ");
 	assert_int_equal(inventory_notes(old.inventory)->count, 1);
 	assert_non_null(
-		strstr(inventory_notes(old.inventory)->items[0], "the last list stays in force"));
+		strstr(inventory_notes(old.inventory)->items[0], "the last list stays in use"));
 	write_devices("/list", "");
 	RUN_UNTIL(old.told == 4);
 	assert_string_equal(seen(&old), "a? b? c? ");
@@ -163,6 +163,8 @@ static void test_containers(void **state)
 	host_mknod("/dev/x");
 	host_mkdir("/srv/data");
 	host_symlink("data", "/srv/link");
+	host_mkdir("/etc/cdi");
+	host_write("/etc/cdi/c.yaml", "kind: v.e/c\ndevices:\n- name: \"1\"\n- name: ours\n");
 	write_devices("/list",
 		"{\"id\": \"a\", \"nodes\": [{\"host\": \"/dev/x\", \"path\": \"/dev/y\"},"
 		"{\"host\": \"/dev/missing\", \"optional\": true}],"
@@ -184,11 +186,12 @@ static void test_containers(void **state)
 		"env OURS=p-a,p-b\nenv ID_DD0F69=a\nenv ID_DE1240=b\nenv URL=one,two\nenv SAME=s\n"
 		"annotation v.e/ours=2\nannotation v.e/theirs=1\ncdi v.e/c=ours\ncdi v.e/c=1\n");
 	expect((const char *[]){ "c" }, 1,
-		"error device \"c\" of vendor.example/unit needs /dev/missing, which is missing on the host: "
-		"load its driver, or correct match in the configuration\n");
+		"error device \"c\" of vendor.example/unit is unhealthy: needs /dev/missing, which is missing "
+		"on the host: load its driver, or correct match in the configuration; repair it or drain the "
+		"pod to another node\n");
 	expect((const char *[]){ "d" }, 1,
-		"error device \"d\" of vendor.example/unit: \"OURS=${property:P}\": \"${property:P}\" has no "
-		"value here\n");
+		"error device \"d\" of vendor.example/unit is unhealthy: \"OURS=${property:P}\": "
+		"\"${property:P}\" has no value here; repair it or drain the pod to another node\n");
 }
 
 /* --- one inventory after another --- */
@@ -250,36 +253,36 @@ static void test_the_old_one_goes_on(void **state)
 	"health = ( { probe = \"file\"; path = \"/health/${id}\"; healthy = \"ok\"; missing = " \
 	"\"healthy\"; recover = \"never\"; } );"
 
-/* What is remembered of devices waits until the program has named them. */
+/* The saved state of devices waits until the program has named them. */
 static void test_memory_waits(void **state)
 {
-	struct memory *memory, *again;
-	struct memory_unit *unit;
+	struct saved_state *saved, *again;
+	struct saved_unit *unit;
 	struct verdict verdict = { .known = true, .reason = (char[]){ "ECC error" } };
 
 	write_devices("/list", "{\"id\": \"a\"}, {\"id\": \"b\"}");
 	begin(&old, POLL("list") RECOVERS_NEVER, host_root);
-	assert_int_equal(memory_new(&memory), 0);
-	assert_int_equal(memory_add(memory, "b", false, 1, &unit), 0);
+	assert_int_equal(saved_state_new(&saved), 0);
+	assert_int_equal(saved_state_add(saved, "b", false, 1, &unit), 0);
 	assert_int_equal(
-		memory_unit_add(unit, probe_key(groups_get(&declaration_of(old.config)->health, 0)),
+		saved_unit_add(unit, probe_key(groups_get(&declaration_of(old.config)->health, 0)),
 			&verdict),
 		0);
-	inventory_recall(old.inventory, memory);
+	inventory_restore(old.inventory, saved);
 	start(&old);
 	/* Asked too early, the answer must not be "nothing". */
-	assert_int_equal(inventory_remember(old.inventory, &again), 0);
-	assert_non_null(memory_find(again, "b"));
-	assert_int_equal(memory_find(again, "b")->n_verdicts, 1);
-	(void)memory_free(again);
+	assert_int_equal(inventory_save(old.inventory, &again), 0);
+	assert_non_null(saved_state_find(again, "b"));
+	assert_int_equal(saved_state_find(again, "b")->n_verdicts, 1);
+	(void)saved_state_free(again);
 	RUN_UNTIL(old.told > 0);
 	assert_string_equal(seen(&old), "a b! ");
 	/* And is not kept for longer than needed. */
 	write_devices("/list", "");
 	RUN_UNTIL(streq(seen(&old), "a? b? "));
-	assert_int_equal(inventory_remember(old.inventory, &again), 0);
+	assert_int_equal(inventory_save(old.inventory, &again), 0);
 	assert_int_equal(again->n_units, 2);
-	(void)memory_free(again);
+	(void)saved_state_free(again);
 }
 
 static void expect_problem(const char *text, const char *expected)
@@ -308,11 +311,11 @@ static void test_configuration(void **state)
 	expect_problem(
 		"driver = \"exec\"; match = ( { command = [ \"/x\" ]; } ); container = { env = ( "
 		"\"A=${property}\" ); };",
-		"has \"${property}\", which needs more: \"${property:NAME}\"");
+		"has \"${property}\", which needs an argument: \"${property:NAME}\"");
 	expect_problem(
 		"driver = \"exec\"; match = ( { command = [ \"/x\" ]; } ); container = { env = ( "
 		"\"A=${hash:1}\" ); };",
-		"takes nothing after a \":\"");
+		"takes no argument after a \":\"");
 	expect_problem(
 		"driver = \"static\"; match = \"a\"; container = { env = ( \"A=${property:x}\" ); };",
 		"unknown variable");

@@ -4,8 +4,8 @@
  */
 #include "host-fixture.h"
 
-#include "drivers/glob.h"
-#include "drivers/scan.h"
+#include "drivers/host/glob.h"
+#include "drivers/host/scan-run.h"
 
 /* All matches with a space behind each. */
 static char *matches(struct scan *scan, const char *pattern)
@@ -61,6 +61,23 @@ static void test_matching(void **state)
 	expect("/*/ttyACM0", "/dev/ttyACM0 ");
 	expect("/dev/a\\*b", "/dev/a*b ");
 	expect("/dev/[", "");
+}
+
+/* It must not hide the others, nor reach the kubelet or a JSON document. */
+static void test_name_that_is_not_text(void **state)
+{
+	_cleanup_scan_ struct scan scan = { 0 };
+	_cleanup_free_ char *found = NULL;
+
+	host_mkdir("/dev");
+	host_mknod("/dev/card0");
+	host_mknod("/dev/card\xff");
+	host_mknod("/dev/card\xc3\xa4");
+	found = matches(&scan, "/dev/card*");
+	assert_string_equal(found, "/dev/card0 /dev/card\xc3\xa4 ");
+	assert_int_equal(scan.notes.count, 1);
+	assert_string_equal(scan.notes.items[0],
+		"/dev/card? is left out: its name is not valid UTF-8; rename it");
 }
 
 static void test_too_many(void **state)
@@ -140,6 +157,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_matching, host_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_name_that_is_not_text, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_too_many, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_links_stay_inside, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_unreadable, host_setup, host_teardown),

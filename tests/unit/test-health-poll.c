@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Probes that look once in an interval: "exists", "sysfs" and "pci", of a card in a tree.
+ * Probes that read once in an interval: "exists", "sysfs" and "pci", of a card in a tree.
  * docs/complaints.md: W6.
  */
 #include "inventory-fixture.h"
 
 #include "common/log.h"
+#include "drivers/host/sysfs.h"
 
 #define CARD "/sys/devices/pci0000:00/0000:03:00.0"
 
@@ -17,6 +18,8 @@ static int setup(void **state)
 	host_mkdir(CARD "/drm/card0");
 	host_symlink("../..", CARD "/drm/card0/device");
 	host_write(CARD "/drm/card0/uevent", "DEVNAME=dri/card0\n");
+	host_mkdir("/dev/dri");
+	host_mknod("/dev/dri/card0");
 	host_mkdir("/sys/class/drm");
 	host_symlink("../../devices/pci0000:00/0000:03:00.0/drm/card0", "/sys/class/drm/card0");
 	host_mkdir("/sys/bus/pci/devices");
@@ -92,12 +95,71 @@ static void test_bad_content(void **state)
 	RUN_UNTIL(streq(reason(), ""));
 }
 
+/* AMD's counters of uncorrectable errors: drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c. */
+static void test_patterns(void **state)
+{
+	start_probe("probe = \"sysfs\"; file = \"ras/*_err_count\"; healthy = \"ue: 0 *\";");
+	assert_string_equal(reason(), "ras/*_err_count is missing");
+	host_mkdir(CARD "/ras");
+	host_write(CARD "/ras/gfx_err_count", "ue: 0\nce: 12\n");
+	host_write(CARD "/ras/umc_err_count", "ue: 0\nce: 0\n");
+	host_write(CARD "/ras/features", "feature mask: 0x0\n");
+	RUN_UNTIL(streq(reason(), ""));
+	host_write(CARD "/ras/umc_err_count", "ue: 1\nce: 0\n");
+	RUN_UNTIL(streq(reason(), "ras/umc_err_count is ue: 1 ce: 0"));
+	host_write(CARD "/ras/umc_err_count", "ue: 0\nce: 0\n");
+	RUN_UNTIL(streq(reason(), ""));
+}
+
+/* Errors of the link to a card: Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats. */
+static void test_bad_pattern(void **state)
+{
+	start_probe("probe = \"sysfs\"; file = \"aer_dev_fatal\"; unhealthy = \"*TOTAL_ERR_FATAL "
+		    "[1-9]*\"; missing = \"healthy\";");
+	assert_string_equal(reason(), "");
+	host_write(CARD "/aer_dev_fatal", "Undefined 0\nDLP 0\nTOTAL_ERR_FATAL 0\n");
+	RUN_UNTIL(streq(reason(), ""));
+	host_write(CARD "/aer_dev_fatal", "Undefined 0\nDLP 1\nTOTAL_ERR_FATAL 1\n");
+	RUN_UNTIL(streq(reason(), "aer_dev_fatal is Undefined 0 DLP 1 TOTAL_ERR_FATAL 1"));
+}
+
+static void test_too_many_files(void **state)
+{
+	host_mkdir(CARD "/counters");
+	for (int i = 0; i <= SYSFS_MATCHES_MAX; i++) {
+		char name[128];
+
+		(void)snprintf(name, sizeof(name), CARD "/counters/c%d", i);
+		host_write(name, "0\n");
+	}
+	start_probe("probe = \"sysfs\"; file = \"counters/c*\"; healthy = \"0\";");
+	assert_string_equal(reason(), "counters/c* cannot be listed: Argument list too long");
+	host_remove(CARD "/counters/c0");
+	RUN_UNTIL(streq(reason(), ""));
+}
+
+/* Limits of Intel's GPU plugin: -temp-limit. */
+static void test_maximum(void **state)
+{
+	start_probe("probe = \"sysfs\"; file = \"hwmon/hwmon*/temp*_input\"; maximum = 100000;");
+	assert_string_equal(reason(), "hwmon/hwmon*/temp*_input is missing");
+	host_mkdir(CARD "/hwmon/hwmon2");
+	RUN_UNTIL(streq(reason(), "hwmon/hwmon*/temp*_input is missing"));
+	host_write(CARD "/hwmon/hwmon2/temp2_input", "100000\n");
+	host_write(CARD "/hwmon/hwmon2/temp3_input", "-5000\n");
+	RUN_UNTIL(streq(reason(), ""));
+	host_write(CARD "/hwmon/hwmon2/temp3_input", "100001\n");
+	RUN_UNTIL(streq(reason(), "hwmon/hwmon2/temp3_input is 100001, the maximum is 100000"));
+	host_write(CARD "/hwmon/hwmon2/temp3_input", "hot\n");
+	RUN_UNTIL(streq(reason(), "hwmon/hwmon2/temp3_input is hot, the maximum is 100000"));
+	host_remove(CARD "/hwmon/hwmon2/temp3_input");
+	RUN_UNTIL(streq(reason(), ""));
+}
+
 static void test_without_directory(void **state)
 {
 	start_with("driver = \"static\"; match = \"a\";", "probe = \"sysfs\"; file = \"x\";");
 	assert_string_equal(reason(), "it has no directory in /sys");
-	start_with("driver = \"static\"; match = \"a\";", "probe = \"pci\";");
-	assert_string_equal(reason(), "it has no PCI address");
 }
 
 #define FELL_OFF \
@@ -157,6 +219,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_exists, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_attribute, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_bad_content, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_patterns, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_bad_pattern, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_maximum, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_too_many_files, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_without_directory, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_pci, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_keys, setup, inventory_teardown),

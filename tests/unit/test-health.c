@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Verdicts by the law alone, then of units that come and go and of programs, through an inventory.
- * docs/complaints.md: W6, M5.
+ * Probe results counted alone, then of units that come and go and of programs, through an
+ * inventory. docs/complaints.md: W6, M5.
  */
 #include "health-fixture.h"
 
 #include "common/log.h"
-#include "drivers/probe.h"
+#include "drivers/health/probe-result.h"
 
 static int setup(void **state)
 {
@@ -17,7 +17,7 @@ static int setup(void **state)
 	return r;
 }
 
-/* Feeds '+' and '-' and compares the verdicts after each. */
+/* Feeds '+' and '-' and compares the state after each. */
 static void expect_verdicts(
 	const struct declared_probe *probe, const char *results, const char *expected)
 {
@@ -70,7 +70,7 @@ static void test_reason_is_presentable(void **state)
 	assert_null(strchr(text, '?'));
 }
 
-static void test_gone_and_back(void **state)
+static void test_removed_and_back(void **state)
 {
 	host_mkdir("/run/h");
 	host_mknod("/dev/x");
@@ -79,7 +79,7 @@ static void test_gone_and_back(void **state)
 	      "path = \"/run/h/${id}\"; healthy = \"ok\"; recover = \"never\"; } );");
 	assert_string_equal(reason(0), "bad");
 	host_remove("/dev/x");
-	RUN_UNTIL(streq(reason(0), "/dev/x is gone"));
+	RUN_UNTIL(streq(reason(0), "/dev/x has disappeared"));
 	host_write("/run/h/x", "ok");
 	host_mknod("/dev/x");
 	RUN_UNTIL(streq(reason(0), "bad"));
@@ -116,7 +116,70 @@ static void test_exec_hangs(void **state)
 {
 	start("driver = \"static\"; match = ( { count = 5; } );\n" EXEC_PROBE("sleep 1000"));
 	for (size_t i = 0; i < 5; i++)
-		RUN_UNTIL(strstr(reason(i), "did not end within 1 s"));
+		RUN_UNTIL(strstr(reason(i), "did not exit within 1 s"));
+}
+
+static size_t lines_of_log(void)
+{
+	char path[512];
+	size_t n = 0;
+	FILE *stream;
+
+	host_path(path, "/run/log");
+	stream = fopen(path, "re");
+	for (int c = stream ? fgetc(stream) : EOF; c != EOF; c = fgetc(stream))
+		n += c == '\n';
+	if (stream)
+		(void)fclose(stream);
+	return n;
+}
+
+/* The next process of the resource. */
+static void restart(void)
+{
+	struct saved_state *saved;
+	struct error error;
+
+	assert_int_equal(inventory_save(inventory, &saved), 0);
+	inventory = inventory_free(inventory);
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 &told, &inventory),
+		0);
+	inventory_restore(inventory, saved);
+	assert_int_equal(inventory_start(inventory, &error), 0);
+}
+
+/* A program that initialises a device, such as one that programs an FPGA. */
+static void test_once(void **state)
+{
+	static char text[1024];
+	size_t n;
+
+	(void)snprintf(text, sizeof(text),
+		"driver = \"path\"; match = \"/dev/x\"; health = ( { probe = \"exec\"; once = true; "
+		"interval = 0.2; command = [ \"/bin/sh\", \"-c\", \"cd %s/run; echo >> log; test -e "
+		"ready\" ]; } );",
+		host_root);
+	host_mknod("/dev/x");
+	start(text);
+	assert_string_equal(reason(0), "not probed yet");
+	RUN_UNTIL(lines_of_log() >= 2);
+	assert_string_equal(reason(0), "/bin/sh failed with exit status 1");
+	host_write("/run/ready", "");
+	RUN_UNTIL(streq(reason(0), ""));
+	/* It does not run again, also not for the next process, unless the device was away. */
+	n = lines_of_log();
+	host_remove("/run/ready");
+	run_for(USEC_PER_SEC);
+	restart();
+	run_for(USEC_PER_SEC);
+	assert_string_equal(reason(0), "");
+	assert_int_equal(lines_of_log(), n);
+	host_remove("/dev/x");
+	RUN_UNTIL(streq(reason(0), "/dev/x has disappeared"));
+	host_mknod("/dev/x");
+	RUN_UNTIL(streq(reason(0), "/bin/sh failed with exit status 1"));
+	assert_true(lines_of_log() > n);
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, inventory_teardown)
@@ -126,9 +189,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hysteresis),
 		cmocka_unit_test(test_reason_is_presentable),
-		TEST(test_gone_and_back),
+		TEST(test_removed_and_back),
 		TEST(test_exec),
 		TEST(test_exec_hangs),
+		TEST(test_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

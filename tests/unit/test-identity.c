@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of devices of /sys: the same whatever numbers the kernel counted out at this boot, and
- * different for different devices.
- * docs/complaints.md: W3, M3.
+ * Names of devices of /sys: the same at every boot, independent of the kernel's numbers, and
+ * different for different devices. docs/complaints.md: W3, M3.
  */
 #include "sysfs-fixture.h"
 
-#include "drivers/identity.h"
+#include "drivers/host/identity.h"
 
 #define PCI "pci0000:00/0000:00:14.0"
 

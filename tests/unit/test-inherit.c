@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One inventory taking the place of another, as at a reload: health found by the same probes goes
- * on, and what had vanished is remembered or forgotten as asked.
+ * on, and removed devices stay listed or are dropped as asked.
  */
 #include "host-fixture.h"
 
 #include <sys/mman.h>
 
 #include "common/log.h"
-#include "drivers/inventory.h"
+#include "drivers/inventory/inventory.h"
 
 struct side {
 	struct config *config;
@@ -96,7 +96,7 @@ static void test_probed_devices_stay_healthy(void **state)
 	RUN_UNTIL(count_healthy(&new) == 4);
 }
 
-static void test_other_probe_begins_anew(void **state)
+static void test_other_probe_starts_again(void **state)
 {
 	begin(&old,
 		"driver = \"static\"; match = ( { count = 1; } ); health = ( " TRUE_PROBE "} );");
@@ -108,7 +108,7 @@ static void test_other_probe_begins_anew(void **state)
 	assert_int_equal(count_healthy(&new), 0);
 }
 
-static void test_never_is_remembered(void **state)
+static void test_recover_never_survives(void **state)
 {
 	static const char text[] =
 		"driver = \"static\"; match = ( { count = 1; } ); health = ( { probe = \"file\"; path "
@@ -123,7 +123,7 @@ static void test_never_is_remembered(void **state)
 	assert_int_equal(count_healthy(&new), 0);
 }
 
-static void test_gone_devices(void **state)
+static void test_removed_devices(void **state)
 {
 	static const char text[] = "driver = \"path\"; match = \"/dev/tty*\";";
 
@@ -141,7 +141,7 @@ static void test_gone_devices(void **state)
 	assert_int_equal(count(&new), 2);
 }
 
-static void test_gone_devices_are_forgotten(void **state)
+static void test_removed_devices_are_dropped(void **state)
 {
 	host_mknod("/dev/tty0");
 	host_mknod("/dev/tty1");
@@ -154,26 +154,26 @@ static void test_gone_devices_are_forgotten(void **state)
 }
 
 /* Through the file that survives a process. */
-static void pass_on(struct memory **ret)
+static void pass_on(struct saved_state **ret)
 {
-	_cleanup_memory_ struct memory *memory = NULL;
+	_cleanup_saved_state_ struct saved_state *saved = NULL;
 	_cleanup_close_ int fd = memfd_create("memory", MFD_CLOEXEC);
 
 	assert_true(fd >= 0);
-	assert_int_equal(inventory_remember(old.inventory, &memory), 0);
-	assert_int_equal(memory_write(memory, fd), 0);
+	assert_int_equal(inventory_save(old.inventory, &saved), 0);
+	assert_int_equal(saved_state_write(saved, fd), 0);
 	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
-	assert_int_equal(memory_read(fd, ret), 0);
+	assert_int_equal(saved_state_read(fd, ret), 0);
 }
 
-static void test_next_process_remembers(void **state)
+static void test_next_process_restores(void **state)
 {
 	static const char text[] =
 		"driver = \"static\"; match = ( { count = 2; } ); health = ( { probe = \"file\"; path "
 		"= \"/health/${id}\"; healthy = \"ok\"; recover = \"reboot\"; missing = "
 		"\"healthy\"; } );";
 	_cleanup_snapshot_ struct snapshot *before = NULL, *after = NULL;
-	struct memory *memory;
+	struct saved_state *saved;
 
 	host_mkdir("/health");
 	host_write("/health/unit-1", "ECC error");
@@ -182,8 +182,8 @@ static void test_next_process_remembers(void **state)
 	assert_int_equal(count_healthy(&old), 1);
 	host_remove("/health/unit-1");
 	begin(&new, text);
-	pass_on(&memory);
-	inventory_recall(new.inventory, memory);
+	pass_on(&saved);
+	inventory_restore(new.inventory, saved);
 	start(&new);
 	before = inventory_snapshot(old.inventory);
 	after = inventory_snapshot(new.inventory);
@@ -193,42 +193,42 @@ static void test_next_process_remembers(void **state)
 	assert_int_equal(after->units[1].since, before->units[1].since);
 }
 
-/* A program that takes long to speak again is no reason to doubt what it said. */
+/* A program that takes long to answer again is no reason to doubt its last answer. */
 static void test_next_process_trusts_what_works(void **state)
 {
 	static const char text[] =
 		"driver = \"static\"; match = ( { count = 1; } ); health = ( { probe = \"exec\"; "
 		"command = [ \"/bin/true\" ]; interval = 3600; } );";
-	struct memory *memory;
+	struct saved_state *saved;
 
 	begin(&old, text);
 	start(&old);
 	RUN_UNTIL(count_healthy(&old) == 1);
 	begin(&new, text);
-	pass_on(&memory);
-	inventory_recall(new.inventory, memory);
+	pass_on(&saved);
+	inventory_restore(new.inventory, saved);
 	start(&new);
 	assert_int_equal(count_healthy(&new), 1);
 }
 
 static size_t remember_changes(int fd)
 {
-	_cleanup_memory_ struct memory *memory = NULL;
+	_cleanup_saved_state_ struct saved_state *saved = NULL;
 
-	assert_int_equal(inventory_remember_changes(old.inventory, &memory), 0);
-	if (memory->n_units > 0)
-		assert_int_equal(memory_write(memory, fd), 0);
-	return memory->n_units;
+	assert_int_equal(inventory_save_changes(old.inventory, &saved), 0);
+	if (saved->n_units > 0)
+		assert_int_equal(saved_state_write(saved, fd), 0);
+	return saved->n_units;
 }
 
 static void assert_remembered(int fd, const char *id, bool healthy, const char *reason)
 {
-	_cleanup_memory_ struct memory *memory = NULL;
-	const struct memory_unit *unit;
+	_cleanup_saved_state_ struct saved_state *saved = NULL;
+	const struct saved_unit *unit;
 
-	assert_int_equal(memory_read(fd, &memory), 0);
-	assert_int_equal(memory->n_units, 3);
-	unit = memory_find(memory, id);
+	assert_int_equal(saved_state_read(fd, &saved), 0);
+	assert_int_equal(saved->n_units, 3);
+	unit = saved_state_find(saved, id);
 	assert_non_null(unit);
 	assert_int_equal(unit->n_verdicts, 1);
 	assert_int_equal(unit->healthy, healthy);
@@ -243,7 +243,7 @@ static void assert_remembered(int fd, const char *id, bool healthy, const char *
 static void test_only_changes_are_added(void **state)
 {
 	_cleanup_close_ int fd = memfd_create("memory", MFD_CLOEXEC);
-	_cleanup_memory_ struct memory *all = NULL;
+	_cleanup_saved_state_ struct saved_state *all = NULL;
 
 	assert_int_equal(fcntl(fd, F_SETFL, O_APPEND), 0);
 	host_mkdir("/health");
@@ -253,9 +253,9 @@ static void test_only_changes_are_added(void **state)
 		"path = \"/health/${id}\"; healthy = \"ok\"; missing = \"healthy\"; "
 		"recover_after = 2; interval = 3600; } );");
 	start(&old);
-	assert_int_equal(inventory_remember(old.inventory, &all), 0);
-	assert_int_equal(memory_write(all, fd), 0);
-	inventory_note_remembered(old.inventory);
+	assert_int_equal(inventory_save(old.inventory, &all), 0);
+	assert_int_equal(saved_state_write(all, fd), 0);
+	inventory_note_saved(old.inventory);
 	assert_int_equal(remember_changes(fd), 0);
 
 	host_replace("/health/unit-0", "ECC error");
@@ -283,23 +283,23 @@ static void test_only_changes_are_added(void **state)
 	assert_remembered(fd, "unit-0", true, NULL);
 }
 
-/* Until a scan has been complete, devices may be remembered that are not there yet. */
+/* Until a scan has been complete, saved devices may be missing from it. */
 static void test_what_is_not_found_is_not_left_out(void **state)
 {
-	struct memory *remembered, *changes = NULL;
-	struct memory_unit *unit;
+	struct saved_state *remembered, *changes = NULL;
+	struct saved_unit *unit;
 
 	begin(&old, "driver = \"static\"; match = ( { count = 1; } );");
-	assert_int_equal(memory_new(&remembered), 0);
-	assert_int_equal(memory_add(remembered, "later", true, 1, &unit), 0);
-	inventory_recall(old.inventory, remembered);
-	assert_int_equal(inventory_remember_changes(old.inventory, &changes), -ESTALE);
-	inventory_note_remembered(old.inventory);
+	assert_int_equal(saved_state_new(&remembered), 0);
+	assert_int_equal(saved_state_add(remembered, "later", true, 1, &unit), 0);
+	inventory_restore(old.inventory, remembered);
+	assert_int_equal(inventory_save_changes(old.inventory, &changes), -ESTALE);
+	inventory_note_saved(old.inventory);
 	start(&old);
-	assert_int_equal(inventory_remember_changes(old.inventory, &changes), -ESTALE);
-	inventory_note_remembered(old.inventory);
-	assert_int_equal(inventory_remember_changes(old.inventory, &changes), 0);
-	memory_free(changes);
+	assert_int_equal(inventory_save_changes(old.inventory, &changes), -ESTALE);
+	inventory_note_saved(old.inventory);
+	assert_int_equal(inventory_save_changes(old.inventory, &changes), 0);
+	saved_state_free(changes);
 }
 
 static void test_hysteresis_goes_on(void **state)
@@ -307,15 +307,15 @@ static void test_hysteresis_goes_on(void **state)
 	static const char text[] =
 		"driver = \"static\"; match = ( { count = 1; } ); health = ( { probe = \"file\"; path "
 		"= \"/health\"; healthy = \"ok\"; recover_after = 2; interval = 3600; } );";
-	struct memory *memory;
+	struct saved_state *saved;
 
 	host_write("/health", "broken");
 	begin(&old, text);
 	start(&old);
 	host_replace("/health", "ok");
 	begin(&new, text);
-	pass_on(&memory);
-	inventory_recall(new.inventory, memory);
+	pass_on(&saved);
+	inventory_restore(new.inventory, saved);
 	start(&new);
 	/* One good result is not two. */
 	assert_int_equal(count_healthy(&new), 0);
@@ -337,13 +337,13 @@ static void test_foreign_memory_is_refused(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_close_ int fd = memfd_create("memory", MFD_CLOEXEC);
-		struct memory *memory = NULL;
+		struct saved_state *saved = NULL;
 
 		assert_int_equal(
 			write(fd, cases[i].text, strlen(cases[i].text)), strlen(cases[i].text));
 		assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
-		assert_int_equal(memory_read(fd, &memory), cases[i].result);
-		assert_null(memory);
+		assert_int_equal(saved_state_read(fd, &saved), cases[i].result);
+		assert_null(saved);
 	}
 }
 
@@ -351,11 +351,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_probed_devices_stay_healthy, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_other_probe_begins_anew, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_never_is_remembered, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_gone_devices, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_gone_devices_are_forgotten, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_next_process_remembers, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_other_probe_starts_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_recover_never_survives, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_removed_devices, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_removed_devices_are_dropped, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_next_process_restores, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_next_process_trusts_what_works, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_only_changes_are_added, setup, teardown),

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inventories over real directories and real inotify: what is told, when, and what a snapshot says.
- * docs/complaints.md: R8.
+ * Inventories over real directories and real inotify: what is reported, when, and what a snapshot
+ * has. docs/complaints.md: R8.
  */
 #include "inventory-fixture.h"
 
 #include <sys/resource.h>
 
 #include "common/log.h"
-#include "drivers/list-size.h"
+#include "drivers/inventory/list-size.h"
 
 static int setup(void **state)
 {
@@ -33,21 +33,21 @@ static void test_hotplug(void **state)
 	RUN_UNTIL(told == 2);
 	assert_string_equal(seen(), "tty0 tty1? ");
 	after = inventory_snapshot(inventory);
-	assert_string_equal(after->units[1].reason, "/dev/tty1 is gone");
+	assert_string_equal(after->units[1].reason, "/dev/tty1 has disappeared");
 	assert_true(after->units[1].since >= before->units[0].since);
 	assert_int_equal(after->generation, before->generation + 2);
 
 	host_mknod("/dev/tty1");
 	RUN_UNTIL(told == 3);
 	assert_string_equal(seen(), "tty0 tty1 ");
-	/* What was given out stays as it was. */
+	/* An older snapshot stays as it was. */
 	assert_int_equal(before->n_units, 1);
 	assert_false(after->units[1].healthy);
 }
 
-/* What has vanished leaves when nobody has it, and not before it is sure that nobody got it last.
- */
-static void test_drop_gone(void **state)
+/* A removed device leaves the list when no container has it, and not before it is certain that none
+ * got it last. */
+static void test_drop_removed(void **state)
 {
 	uint64_t before;
 
@@ -60,15 +60,12 @@ static void test_drop_gone(void **state)
 	host_remove("/dev/tty1");
 	host_remove("/dev/tty2");
 	RUN_UNTIL(streq(seen(), "tty1? tty2? tty3 "));
-	assert_int_equal(inventory_drop_gone(inventory, "", before), 0);
-	assert_int_equal(inventory_drop_gone(
-				 inventory, "tty1#0\ntty2#1\nother\n", now_usec(CLOCK_MONOTONIC)),
-		0);
+	assert_int_equal(set_booked(inventory, "", before), 0);
+	assert_int_equal(set_booked(inventory, "tty1#0\ntty2#1\n", now_usec(CLOCK_MONOTONIC)), 0);
 	assert_string_equal(seen(), "tty1? tty2? tty3 ");
-	assert_int_equal(
-		inventory_drop_gone(inventory, "tty2#1\ntty2#0\n", now_usec(CLOCK_MONOTONIC)), 1);
+	assert_int_equal(set_booked(inventory, "tty2#1\ntty2#0\n", now_usec(CLOCK_MONOTONIC)), 1);
 	assert_string_equal(seen(), "tty2? tty3 ");
-	assert_int_equal(inventory_drop_gone(inventory, "", now_usec(CLOCK_MONOTONIC)), 1);
+	assert_int_equal(set_booked(inventory, "", now_usec(CLOCK_MONOTONIC)), 1);
 	assert_string_equal(seen(), "tty3 ");
 	host_mknod("/dev/tty1");
 	RUN_UNTIL(streq(seen(), "tty1 tty3 "));
@@ -126,7 +123,7 @@ static void test_exclusion_and_topology(void **state)
 static void test_replicas(void **state)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
-	char id[OFFERED_ID_MAX + 1];
+	char buffer[OFFERED_ID_MAX + 1];
 	unsigned replica;
 	size_t unit;
 
@@ -134,7 +131,8 @@ static void test_replicas(void **state)
 	snapshot = inventory_snapshot(inventory);
 	for (size_t i = 0; i < snapshot->n_units; i++)
 		for (unsigned k = 0; k < 12; k++) {
-			snapshot_offered_id(snapshot, i, k, id);
+			const char *id = snapshot_offered_id(snapshot, i, k, buffer);
+
 			assert_int_equal(snapshot_find(snapshot, id, &unit, &replica), 0);
 			assert_int_equal(unit, i);
 			assert_int_equal(replica, k);
@@ -149,22 +147,21 @@ static void test_replicas(void **state)
 static void test_unshared_ids(void **state)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
-	char id[OFFERED_ID_MAX + 1];
+	char buffer[OFFERED_ID_MAX + 1];
 	unsigned replica = 7;
 	size_t unit;
 
 	start("driver = \"static\"; match = ( \"a\", \"b\" );");
 	snapshot = inventory_snapshot(inventory);
-	snapshot_offered_id(snapshot, 1, 0, id);
-	assert_string_equal(id, "b");
+	assert_string_equal(snapshot_offered_id(snapshot, 1, 0, buffer), "b");
 	assert_int_equal(snapshot_find(snapshot, "b", &unit, &replica), 0);
 	assert_int_equal(unit, 1);
 	assert_int_equal(replica, 0);
 	assert_int_equal(snapshot_find(snapshot, "b#0", &unit, &replica), -ENOENT);
 }
 
-/* The law of telling: at once, then never twice within the quiet time, and the last state always.
- */
+/* The rule of reporting: at once, then never twice within the quiet time, and the last state
+ * always. */
 static void test_coalescing(void **state)
 {
 	uint64_t begin;
@@ -231,7 +228,7 @@ static void test_too_many_later(void **state)
 	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
 	assert_int_equal(snapshot->n_units, 30);
 
-	/* What is gone gives way. */
+	/* Removed devices make room. */
 	for (unsigned i = 0; i < 30; i++) {
 		(void)snprintf(name, sizeof(name), "/dev/x%u", i);
 		host_remove(name);
@@ -239,7 +236,7 @@ static void test_too_many_later(void **state)
 	RUN_UNTIL(startswith(seen(), "x30 "));
 }
 
-/* Where no descriptor is left for inotify, looking from time to time must do, until there is. */
+/* Without a descriptor for inotify, periodic scans must do, until there is one. */
 static void test_without_inotify(void **state)
 {
 	struct rlimit limit, none;
@@ -275,7 +272,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_hotplug),
-		TEST(test_drop_gone),
+		TEST(test_drop_removed),
 		TEST(test_nothing_there_yet),
 		TEST(test_link_to_elsewhere),
 		TEST(test_exclusion_and_topology),

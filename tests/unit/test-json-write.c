@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "drivers/json-write.h"
+#include "common/json-write.h"
 
 /* Writes an array of the string and reads it back. */
 static json_t *round_trip(const char *string)

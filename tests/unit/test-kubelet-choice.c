@@ -26,7 +26,7 @@ static void test_choice_refuses(void **state)
 	struct choice choice = {};
 	struct error error = {};
 
-	/* Nobody's resource is not the device manager's business. */
+	/* A resource of no plugin does not concern the device manager. */
 	assert_int_equal(begin(model, 1, &choice, &error), CHOICE_NOTHING);
 
 	serve(model, 3, false);
@@ -63,7 +63,7 @@ static void test_choice_of_recorded(void **state)
 	assert_refused(model, 1,
 		"previously allocated devices are no longer healthy; cannot allocate unhealthy devices " GPU);
 
-	/* Forgotten by the kubelet, remembered by the allocation. */
+	/* Dropped by the kubelet, kept by the allocation. */
 	assert_int_equal(model_recount_allocated(model), 0);
 	model_find_resource(model, GPU)->known = false;
 	assert_refused(model, 1, "cannot allocate unregistered device " GPU);

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/kubelet/container.h"
-#include "tests/kubelet/text.h"
+#include "tests/kubelet/plugin-text.h"
 #include "tests/kubelet/utf8-message.h"
 
 static void merge(struct container *container, char *host_path, char *value)

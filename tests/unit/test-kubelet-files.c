@@ -25,7 +25,8 @@ static struct model *make_model(void)
 {
 	struct model *model;
 
-	assert_int_equal(model_new(BEHAVIOUR_1_36, true, KUBELET_GRACE, 1, &model), 0);
+	assert_int_equal(
+		model_new(kubelet_version_find("1.36"), true, KUBELET_GRACE, 1, &model), 0);
 	return model;
 }
 
@@ -93,7 +94,7 @@ static void test_checkpoint_text(void **state)
 		"\"Checksum\":2278209908,\"WrittenBy\":\"devplug-kubelet\"}");
 }
 
-/* The sums are those of kubelets, and of go-spew for what no kubelet writes. */
+/* The sums are those of kubelets, and of go-spew for values that no kubelet writes. */
 static void test_checksum(void **state)
 {
 	static const struct {

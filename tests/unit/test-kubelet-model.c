@@ -4,7 +4,7 @@
  * when a stream ends, what counts as capacity, and in which words it refuses.
  */
 #include "kubelet-fixture.h"
-#include "tests/kubelet/registration.h"
+#include "tests/kubelet/registration-check.h"
 
 static void test_resource_names(void **state)
 {
@@ -56,7 +56,7 @@ static void test_registration_texts(void **state)
 	struct error error = {};
 
 	assert_int_equal(registration_check("v1beta1", GPU, &error), 0);
-	/* The version is looked at first. */
+	/* The version is checked first. */
 	assert_true(registration_check("v1", "bad", &error) < 0);
 	assert_string_equal(error.message,
 		"requested API version \"v1\" is not supported by kubelet. Supported version is [\"v1beta1\"]");
@@ -105,12 +105,12 @@ static void test_old_stream_hits_newer_client(void **state)
 	assert_int_equal(client_table_put(&table, GPU, "/p/new", 2), 0);
 	assert_int_equal(client_table_find(&table, GPU), 2);
 	assert_int_equal(client_table_end(&table, GPU, "/p/old"), 2);
-	/* The newer stream, cancelled by that, finds nobody. */
+	/* The newer stream, cancelled by that, finds no client. */
 	assert_int_equal(client_table_end(&table, GPU, "/p/new"), 0);
 	client_table_done(&table);
 }
 
-static void test_later_kubelets_tell_clients_apart(void **state)
+static void test_later_kubelets_distinguish_clients(void **state)
 {
 	struct client_table table = { .stale_stream_race = false };
 
@@ -132,7 +132,7 @@ static void test_failed_duplicate_register(void **state)
 {
 	struct client_table table = { .stale_stream_race = true };
 
-	/* The entry of the living plugin is gone: nobody notices its end. */
+	/* The entry of the living plugin was removed, so its end is not noticed. */
 	assert_int_equal(client_table_put(&table, GPU, "/p/alive", 1), 0);
 	assert_int_equal(client_table_put(&table, GPU, "/p/dead", 2), 0);
 	client_table_drop(&table, GPU, "/p/dead");
@@ -247,7 +247,7 @@ static void test_node_out_of_resource(void **state)
 	assert_int_equal(model_add_pod(model, "uid", "default", "a", &pod), 0);
 	assert_int_equal(pod_add_container(pod, "main", CONTAINER_MAIN, &container), 0);
 	assert_int_equal(container_add_limit(container, GPU, 2), 0);
-	/* A name the Node never had is ignored, even if somebody tried to register it. */
+	/* A name the Node never had is ignored, even if a plugin tried to register it. */
 	assert_int_equal(model_get_resource(model, GPU, &resource), 0);
 	assert_int_equal(model_check_node_fits(model, pod, reason, sizeof(reason), &error), 0);
 	serve(model, 3, false);
@@ -260,6 +260,29 @@ static void test_node_out_of_resource(void **state)
 		"Node didn't have enough resource: " GPU ", requested: 2, used: 0, capacity: 0");
 }
 
+static void test_versions(void **state)
+{
+	assert_string_equal(kubelet_version_newest()->name, "1.36");
+	assert_null(kubelet_version_find("1.30"));
+	assert_null(kubelet_version_find(""));
+	for (const struct kubelet_version *v = kubelet_versions; v->name; v++) {
+		bool since_1_34 = strcmp(v->name, "1.34") >= 0;
+		bool since_1_36 = strcmp(v->name, "1.36") >= 0;
+
+		assert_ptr_equal(kubelet_version_find(v->name), v);
+		assert_int_equal(v->missing_device_panics, since_1_34);
+		assert_int_equal(v->needs_utf8, since_1_34);
+		assert_int_equal(v->static_pods_need_health, !since_1_34);
+		assert_int_equal(v->pod_resources_get, since_1_34);
+		assert_int_equal(v->pod_resources_claims, since_1_34);
+		assert_int_equal(v->pod_resources_of_failed, !since_1_34);
+		assert_int_equal(v->register_follows_caller, since_1_36);
+		assert_int_equal(v->repeats_registration, since_1_36);
+		assert_int_equal(v->removes_all_files, !since_1_36);
+		assert_int_equal(v->hints_for_all_nodes, !since_1_36);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -268,12 +291,13 @@ int main(void)
 		cmocka_unit_test(test_watched_plugins),
 		cmocka_unit_test(test_endpoint_path),
 		cmocka_unit_test(test_old_stream_hits_newer_client),
-		cmocka_unit_test(test_later_kubelets_tell_clients_apart),
+		cmocka_unit_test(test_later_kubelets_distinguish_clients),
 		cmocka_unit_test(test_failed_duplicate_register),
 		cmocka_unit_test(test_health),
 		cmocka_unit_test(test_grace),
 		cmocka_unit_test(test_missing_devices),
 		cmocka_unit_test(test_node_out_of_resource),
+		cmocka_unit_test(test_versions),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pods with several containers: which devices of init containers are used again, and what the
- * PodResources API says of them.
+ * PodResources API reports of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,11 +13,12 @@
 #include "podresources.pb-c.h"
 #include "proto/message.h"
 #include "tests/kubelet/choice.h"
+#include "tests/kubelet/other-resources.h"
 #include "tests/kubelet/pod-resources-message.h"
 
 #define GPU "vendor.example/gpu"
 
-static struct model *make_model(enum behaviour behaviour)
+static struct model *make_model(const char *version)
 {
 	static const int64_t nodes[] = { 0, 1 };
 	struct plugin_options options = { .preferred_allocation = true };
@@ -25,7 +26,8 @@ static struct model *make_model(enum behaviour behaviour)
 	struct model *model;
 	char id[8];
 
-	assert_int_equal(model_new(behaviour, true, KUBELET_GRACE, 1, &model), 0);
+	assert_int_equal(
+		model_new(kubelet_version_find(version), true, KUBELET_GRACE, 1, &model), 0);
 	assert_int_equal(device_table_new(4, &table), 0);
 	for (int i = 0; i < 4; i++) {
 		(void)snprintf(id, sizeof(id), "d%d", i);
@@ -88,7 +90,7 @@ static void assert_reusable(
 
 static void test_reusable_devices(void **state)
 {
-	_cleanup_(model_freep) struct model *model = make_model(BEHAVIOUR_1_36);
+	_cleanup_(model_freep) struct model *model = make_model("1.36");
 	const struct pod *pod = make_pod(model);
 
 	assert_reusable(model, pod, 0, NULL);
@@ -119,7 +121,7 @@ static enum choice_step begin(
 
 static void test_reused_devices_come_first(void **state)
 {
-	_cleanup_(model_freep) struct model *model = make_model(BEHAVIOUR_1_36);
+	_cleanup_(model_freep) struct model *model = make_model("1.36");
 	_cleanup_id_set_ struct id_set reusable = {};
 	char other[] = "d2";
 	char *preferred[] = { other };
@@ -130,7 +132,7 @@ static void test_reused_devices_come_first(void **state)
 	record(model, "first", "d0");
 	assert_int_equal(id_set_insert(&reusable, "d0"), 1);
 
-	/* Enough: nobody is asked what is preferred. */
+	/* Enough: the plugin is not asked for a preference. */
 	assert_int_equal(begin(model, 1, &reusable, &choice), CHOICE_ALLOCATE);
 	assert_int_equal(choice.n_taken, 1);
 	assert_string_equal(choice.taken[0], "d0");
@@ -169,7 +171,7 @@ static const V1__PodResources *list_pods(const struct model *model, struct messa
 
 static void test_list(void **state)
 {
-	_cleanup_(model_freep) struct model *model = make_model(BEHAVIOUR_1_36);
+	_cleanup_(model_freep) struct model *model = make_model("1.36");
 	_cleanup_message_ struct message message = {};
 	const V1__PodResources *pod;
 
@@ -199,7 +201,7 @@ static void test_list(void **state)
 
 static void test_list_of_v1alpha1(void **state)
 {
-	_cleanup_(model_freep) struct model *model = make_model(BEHAVIOUR_1_36);
+	_cleanup_(model_freep) struct model *model = make_model("1.36");
 	_cleanup_message_ struct message message = {};
 	_cleanup_free_ uint8_t *data = NULL;
 	const V1__ListPodResourcesResponse *list;
@@ -224,10 +226,10 @@ static void test_list_of_v1alpha1(void **state)
 
 static void test_rejected_pods(void **state)
 {
-	static const enum behaviour behaviours[] = { BEHAVIOUR_1_32, BEHAVIOUR_1_36 };
+	static const char *const versions[] = { "1.33", "1.34" };
 
-	for (size_t i = 0; i < ARRAY_SIZE(behaviours); i++) {
-		_cleanup_(model_freep) struct model *model = make_model(behaviours[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
+		_cleanup_(model_freep) struct model *model = make_model(versions[i]);
 		_cleanup_message_ struct message message = {};
 		_cleanup_free_ uint8_t *data = NULL;
 		struct pod *pod = make_pod(model);
@@ -238,13 +240,13 @@ static void test_rejected_pods(void **state)
 		assert_int_equal(pod_set_status(pod, POD_FAILED, "x", "y"), 0);
 		assert_int_equal(
 			pod_resources_encode_pod(model, "default", "a", &data, &size), -ENOENT);
-		assert_int_equal(!list_pods(model, &message), behaviours[i] == BEHAVIOUR_1_36);
+		assert_int_equal(!list_pods(model, &message), i == 1);
 	}
 }
 
 static void test_allocatable(void **state)
 {
-	_cleanup_(model_freep) struct model *model = make_model(BEHAVIOUR_1_36);
+	_cleanup_(model_freep) struct model *model = make_model("1.36");
 	const V1__AllocatableResourcesResponse *response;
 
 	(void)make_pod(model);
@@ -270,6 +272,70 @@ static void test_allocatable(void **state)
 	}
 }
 
+static void test_other_resources(void **state)
+{
+	static const char text[] =
+		"{\"cpu_ids\": [1, 3], \"memory\": [{\"memory_type\": \"hugepages-2Mi\", "
+		"\"size\": 4194304, \"nodes\": [0, 1]}], \"dynamic_resources\": [{"
+		"\"claim_name\": \"c\", \"claim_namespace\": \"n\", \"claim_resources\": [{"
+		"\"driver_name\": \"d\", \"pool_name\": \"p\", \"device_name\": \"x\", "
+		"\"cdi_devices\": [\"v.e/c=1\", \"v.e/c=2\"]}]}]}";
+	static const char *const versions[] = { "1.33", "1.34" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
+		_cleanup_(model_freep) struct model *model = make_model(versions[i]);
+		_cleanup_message_ struct message message = {};
+		const V1__ContainerResources *main_container;
+		const V1__DynamicResource *claim;
+		struct pod *pod = make_pod(model);
+
+		pod->containers[3].others = json_loads(text, 0, NULL);
+		assert_int_equal(other_resources_check(pod->containers[3].others), 0);
+		main_container = list_pods(model, &message)->containers[1];
+		assert_string_equal(main_container->name, "main");
+		assert_int_equal(main_container->n_cpu_ids, 2);
+		assert_int_equal(main_container->cpu_ids[1], 3);
+		assert_int_equal(main_container->n_memory, 1);
+		assert_string_equal(main_container->memory[0]->memory_type, "hugepages-2Mi");
+		assert_int_equal(main_container->memory[0]->size, 4194304);
+		assert_int_equal(main_container->memory[0]->topology->n_nodes, 2);
+		assert_int_equal(main_container->memory[0]->topology->nodes[1]->id, 1);
+		assert_int_equal(main_container->n_dynamic_resources, i);
+		if (i == 0)
+			continue;
+		claim = main_container->dynamic_resources[0];
+		assert_string_equal(claim->claim_name, "c");
+		assert_string_equal(claim->claim_namespace, "n");
+		assert_string_equal(claim->claim_resources[0]->driver_name, "d");
+		assert_string_equal(claim->claim_resources[0]->pool_name, "p");
+		assert_string_equal(claim->claim_resources[0]->device_name, "x");
+		assert_string_equal(claim->claim_resources[0]->cdi_devices[1]->name, "v.e/c=2");
+	}
+}
+
+static void test_other_resources_that_are_none(void **state)
+{
+	static const char *const texts[] = {
+		"[]",
+		"{\"cpu_ids\": 1}",
+		"{\"cpu_ids\": [\"1\"]}",
+		"{\"memory\": [{\"memory_type\": \"memory\"}]}",
+		"{\"memory\": [{\"size\": -1}]}",
+		"{\"memory\": [{\"size\": 1, \"nodes\": [true]}]}",
+		"{\"dynamic_resources\": [{\"claim_name\": 1}]}",
+		"{\"dynamic_resources\": [{\"claim_resources\": [{\"cdi_devices\": [1]}]}]}",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		json_t *json = json_loads(texts[i], 0, NULL);
+
+		assert_non_null(json);
+		assert_int_equal(other_resources_check(json), -EBADMSG);
+		json_decref(json);
+	}
+	assert_int_equal(other_resources_check(NULL), -EBADMSG);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -279,6 +345,8 @@ int main(void)
 		cmocka_unit_test(test_list_of_v1alpha1),
 		cmocka_unit_test(test_rejected_pods),
 		cmocka_unit_test(test_allocatable),
+		cmocka_unit_test(test_other_resources),
+		cmocka_unit_test(test_other_resources_that_are_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,8 +67,9 @@ static void assert_admits(struct model *model, uint64_t gpus, uint64_t nics, boo
 	struct pod *pod = make_pod(model);
 	const struct pod_container *container =
 		add_container(pod, "main", CONTAINER_MAIN, gpus, nics);
+	struct error error = {};
 
-	assert_int_equal(topology_admit(model, pod, 0), admitted);
+	assert_int_equal(topology_admit(model, pod, 0, &error), admitted);
 	assert_int_equal(container->topology.aligned, nodes != 0);
 	if (nodes != 0)
 		assert_int_equal(container->topology.nodes, nodes);
@@ -98,7 +99,7 @@ static void test_names(void **state)
 	assert_int_equal(topology_scope_from_string("", &scope), -EINVAL);
 }
 
-static void test_none_asks_nobody(void **state)
+static void test_policy_none_asks_no_provider(void **state)
 {
 	_cleanup_(model_freep) struct model *model = make_node(TOPOLOGY_NONE, 2);
 
@@ -177,15 +178,15 @@ static void test_resources_must_agree(void **state)
 	assert_admits(model, 1, 1, true, 1, true);
 }
 
-/* A wide and a narrow wish: 1.32 knows the narrow one's wider sets, too. */
-static void test_versions_differ_in_nodes_looked_at(void **state)
+/* A wide and a narrow wish: 1.35 knows the narrow one's wider sets, too. */
+static void test_versions_differ_in_nodes_considered(void **state)
 {
 	_cleanup_(model_freep) struct model *model = make_node(TOPOLOGY_BEST_EFFORT, 2);
 
 	LIST_ON(model, GPU, 0);
 	LIST_ON(model, NIC, 0, 1);
 	assert_admits(model, 1, 2, true, 1, false);
-	model->behaviour = BEHAVIOUR_1_32;
+	model->version = kubelet_version_find("1.35");
 	assert_admits(model, 1, 2, true, 3, false);
 }
 
@@ -224,6 +225,7 @@ static void test_reused_devices_bind_the_set(void **state)
 	_cleanup_(model_freep) struct model *model = make_node(TOPOLOGY_RESTRICTED, 2);
 	char *ids[] = { (char[]){ "d2" } };
 	struct pod *pod = make_pod(model);
+	struct error error = {};
 
 	LIST_ON(model, GPU, 0, 0, 1, 1);
 	(void)add_container(pod, "init", CONTAINER_INIT, 1, 0);
@@ -232,14 +234,20 @@ static void test_reused_devices_bind_the_set(void **state)
 		model_record_allocation(model, "uid", "init", GPU, ids, 1, (const uint8_t *)"", 0),
 		0);
 	assert_int_equal(model_recount_allocated(model), 0);
-	assert_int_equal(topology_admit(model, pod, 1), 1);
+	assert_int_equal(topology_admit(model, pod, 1, &error), 1);
 	assert_int_equal(pod->containers[1].topology.nodes, 2);
+	/* One that is not listed any more. */
+	LIST_ON(model, GPU, 0, 0);
+	assert_int_equal(topology_admit(model, pod, 1, &error), -EFAULT);
+	model->version = kubelet_version_find("1.33");
+	assert_int_equal(topology_admit(model, pod, 1, &error), 1);
 }
 
 static void test_scope_pod(void **state)
 {
 	_cleanup_(model_freep) struct model *model = make_node(TOPOLOGY_SINGLE_NUMA_NODE, 2);
 	struct pod *pod = make_pod(model);
+	struct error error = {};
 
 	LIST_ON(model, GPU, 0, 0, 1, 1, 1);
 	(void)add_container(pod, "sidecar", CONTAINER_SIDECAR, 1, 0);
@@ -247,18 +255,18 @@ static void test_scope_pod(void **state)
 	(void)add_container(pod, "a", CONTAINER_MAIN, 1, 0);
 	(void)add_container(pod, "b", CONTAINER_MAIN, 1, 0);
 	/* Each alone fits on node 0. */
-	assert_int_equal(topology_admit(model, pod, 2), 1);
+	assert_int_equal(topology_admit(model, pod, 2, &error), 1);
 	assert_int_equal(pod->containers[2].topology.nodes, 1);
 	assert_false(pod->containers[3].topology.aligned);
 	/* Together they are three, and the init container is over by then. */
 	model->topology.scope = TOPOLOGY_SCOPE_POD;
-	assert_int_equal(topology_admit(model, pod, 0), 1);
+	assert_int_equal(topology_admit(model, pod, 0, &error), 1);
 	for (size_t i = 0; i < pod->n_containers; i++)
 		assert_int_equal(pod->containers[i].topology.nodes, 2);
 	occupy(model, GPU, "d4");
-	assert_int_equal(topology_admit(model, pod, 0), 0);
+	assert_int_equal(topology_admit(model, pod, 0, &error), 0);
 	/* For the containers behind the first one it was decided with it. */
-	assert_int_equal(topology_admit(model, pod, 1), 1);
+	assert_int_equal(topology_admit(model, pod, 1, &error), 1);
 }
 
 /* What without a preferred outcome comes closest to the resource that needs most. */
@@ -283,7 +291,7 @@ static void test_merging_without_preference(void **state)
 	assert_false(merged.preferred);
 }
 
-/* Eight nodes and six resources: the kubelet would look at 255^6 combinations. */
+/* Eight nodes and six resources: the kubelet would try 255^6 combinations. */
 static void test_merging_is_bounded(void **state)
 {
 	static const struct topology_rules rules = { .policy = TOPOLOGY_RESTRICTED, .n_nodes = 8 };
@@ -310,7 +318,7 @@ static void test_choice_is_aligned(void **state)
 {
 	struct error error = {};
 
-	/* Whatever the arbitrary order is. */
+	/* With any arbitrary order. */
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		_cleanup_(model_freep) struct model *model = make_node(TOPOLOGY_BEST_EFFORT, 2);
 		char *preferred[] = { (char[]){ "d0" }, (char[]){ "d5" } };
@@ -327,7 +335,7 @@ static void test_choice_is_aligned(void **state)
 			assert_non_null(strstr("d2 d3 d4", choice.taken[i]));
 		choice_done(&choice);
 
-		/* Exactly enough: nobody is asked. */
+		/* Exactly enough: the plugin is not asked. */
 		assert_int_equal(model_recount_allocated(model), 0);
 		assert_int_equal(begin(model, 3, 2, &choice), CHOICE_ALLOCATE);
 		for (size_t i = 0; i < 3; i++)
@@ -380,12 +388,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_none_asks_nobody),
+		cmocka_unit_test(test_policy_none_asks_no_provider),
 		cmocka_unit_test(test_smallest_set_is_preferred),
 		cmocka_unit_test(test_policies_differ),
 		cmocka_unit_test(test_single_node_machine_has_no_alignment),
 		cmocka_unit_test(test_resources_must_agree),
-		cmocka_unit_test(test_versions_differ_in_nodes_looked_at),
+		cmocka_unit_test(test_versions_differ_in_nodes_considered),
 		cmocka_unit_test(test_node_minus_one_never_matches),
 		cmocka_unit_test(test_sick_devices_count_for_preference_only),
 		cmocka_unit_test(test_reused_devices_bind_the_set),

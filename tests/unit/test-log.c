@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a log record goes and what it looks like there.
+ * Where a log record goes and its form there.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -62,12 +62,16 @@ static void test_text(void **state)
 static void test_parent(void **state)
 {
 	const struct log_fields fields = { .resource = "vendor.example/gpu", .device = "a" };
+	const struct log_fields event = { .device = "a", .message_id = "0123" };
 
 	log_setup("devplugd-plugin", LOG_TARGET_PARENT, LOG_INFO);
 	begin();
 	log_full(LOG_WARNING, &fields, "it burns");
 	log_error("and\n<0>breaks\033[31m lines\xff");
 	assert_string_equal(end(), "<4>it burns\n<3>and?<0>breaks?[31m lines?\n");
+	begin();
+	log_full(LOG_WARNING, &event, "it burns");
+	assert_string_equal(end(), "<4;a>it burns\n");
 }
 
 static void test_long_record(void **state)
@@ -87,6 +91,23 @@ static void test_long_record(void **state)
 }
 
 /* JOURNAL_STREAM is inherited by programs whose stderr has been redirected since. */
+static void test_budget(void **state)
+{
+	struct log_budget budget = { 0 };
+	unsigned admitted = 0;
+
+	log_setup("devplugd", LOG_TARGET_TEXT, LOG_INFO);
+	begin();
+	for (unsigned i = 0; i < 3 * LOG_BUDGET_BURST; i++)
+		admitted += log_budget_admits(&budget, NULL);
+	assert_int_equal(admitted, LOG_BUDGET_BURST);
+	assert_string_equal(end(),
+		"devplugd: more than 100 messages of this kind in 10 s: further ones are not "
+		"logged\n");
+	budget.begun -= LOG_BUDGET_INTERVAL;
+	assert_true(log_budget_admits(&budget, NULL));
+}
+
 static void test_journal_only_if_connected(void **state)
 {
 	struct stat st;
@@ -120,17 +141,6 @@ static void test_errno_is_kept(void **state)
 	log_info("lost");
 	assert_int_equal(errno, ENOSPC);
 	assert_string_equal(end(), "devplugd: No space left on device\n");
-}
-
-static void test_levels(void **state)
-{
-	assert_int_equal(log_level_from_string("error"), LOG_ERR);
-	assert_int_equal(log_level_from_string("warning"), LOG_WARNING);
-	assert_int_equal(log_level_from_string("notice"), LOG_NOTICE);
-	assert_int_equal(log_level_from_string("info"), LOG_INFO);
-	assert_int_equal(log_level_from_string("debug"), LOG_DEBUG);
-	assert_int_equal(log_level_from_string("Debug"), -EINVAL);
-	assert_int_equal(log_level_from_string(""), -EINVAL);
 }
 
 static void test_sanitize(void **state)
@@ -167,9 +177,9 @@ int main(void)
 		cmocka_unit_test(test_text),
 		cmocka_unit_test(test_parent),
 		cmocka_unit_test(test_long_record),
+		cmocka_unit_test(test_budget),
 		cmocka_unit_test(test_journal_only_if_connected),
 		cmocka_unit_test(test_errno_is_kept),
-		cmocka_unit_test(test_levels),
 		cmocka_unit_test(test_sanitize),
 	};
 

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "common/log.h"
-#include "drivers/allocation.h"
+#include "drivers/allocation/allocation.h"
 
 static void allocate(const char *id)
 {
@@ -20,6 +20,7 @@ static void allocate(const char *id)
 	if (allocation_build(declaration_of(config), snapshot, host_root, &id, 1, NULL, &allocation,
 		    &error) < 0)
 		fail_msg("%s", error.message);
+	allocation_note(snapshot, &id, 1);
 }
 
 /* Something else comes, so that a scan is known to have been. */
@@ -41,7 +42,7 @@ static void test_function_stays(void **state)
 	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 vcan0 vcan1 ");
 }
 
-static void test_lent_stays(void **state)
+static void test_assigned_stays(void **state)
 {
 	start(NET
 		"( { type = \"interface\"; kind = \"can\"; }, { interface = \"ens785f0v*\"; } );");
@@ -52,7 +53,7 @@ static void test_lent_stays(void **state)
 	unplant_interface("/sys/devices/virtual", "vcan0");
 	unplant_interface(SPI, "can0");
 	unplant_interface(BRIDGE "/0000:3b:02.0", "ens785f0v0");
-	/* Nobody was given this one: it is not in a container. */
+	/* This one was not allocated: it is not in a container. */
 	unplant_interface(BRIDGE "/0000:3b:02.1", "ens785f0v1");
 	pass_scan("vcan1");
 	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1? can0 vcan0 vcan1 ");
@@ -62,7 +63,7 @@ static void test_lent_stays(void **state)
 	pass_scan("vcan2");
 	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1? can0? vcan0 vcan1 vcan2 ");
 
-	/* Back from the container; when it goes then, it is gone. */
+	/* Back from the container; when it disappears then, it was removed. */
 	host_rename("/sys/devices/virtual/moved-vcan0", "/sys/devices/virtual/net/vcan0");
 	host_symlink("../../devices/virtual/net/vcan0", "/sys/class/net/vcan0");
 	pass_scan("vcan3");
@@ -71,7 +72,7 @@ static void test_lent_stays(void **state)
 	assert_string_equal(
 		seen(), "0000:3b:02.0 0000:3b:02.1? can0? vcan0? vcan1 vcan2 vcan3 vcan4 ");
 
-	/* Plugged in again, it is nobody's. */
+	/* Plugged in again, it belongs to no container. */
 	host_rename("/sys/devices/gone", SPI);
 	host_rename(SPI "/moved-can0", SPI "/net/can0");
 	host_symlink(SPI "/net/can0", "/sys/class/net/can0");
@@ -81,7 +82,7 @@ static void test_lent_stays(void **state)
 }
 
 /* The kubelet knows when a pod that took an interface along has ended. */
-static void test_lent_is_dropped(void **state)
+static void test_assigned_is_dropped(void **state)
 {
 	start(NET "( { type = \"interface\"; kind = \"can\"; } );");
 	allocate("vcan0");
@@ -89,20 +90,20 @@ static void test_lent_is_dropped(void **state)
 	unplant_interface("/sys/devices/virtual", "vcan0");
 	unplant_interface(SPI, "can0");
 	pass_scan("vcan1");
-	assert_int_equal(inventory_drop_gone(inventory, "vcan0\n", now_usec(CLOCK_MONOTONIC)), 0);
+	assert_int_equal(set_booked(inventory, "vcan0\n", now_usec(CLOCK_MONOTONIC)), 0);
 	assert_string_equal(seen(), "can0 vcan0 vcan1 ");
 	/* The controller is still there. */
-	assert_int_equal(inventory_drop_gone(inventory, "", now_usec(CLOCK_MONOTONIC)), 1);
+	assert_int_equal(set_booked(inventory, "", now_usec(CLOCK_MONOTONIC)), 1);
 	assert_string_equal(seen(), "can0 vcan1 ");
 }
 
-/* A reload, and a restart of the process that remembers. */
-static void test_lent_is_remembered(void **state)
+/* A reload, and a restart of the process, which has the saved state. */
+static void test_assigned_is_saved(void **state)
 {
 	static const char *const text = NET "( { type = \"interface\"; kind = \"can\"; } );";
 	struct inventory *previous;
 	struct config *previous_config;
-	struct memory *memory;
+	struct saved_state *saved;
 	struct error error;
 	int fd;
 
@@ -129,13 +130,13 @@ static void test_lent_is_remembered(void **state)
 
 	/* The file keeps it. */
 	fd = memfd_create("memory", MFD_CLOEXEC);
-	assert_int_equal(inventory_remember(inventory, &memory), 0);
-	assert_int_equal(memory_write(memory, fd), 0);
-	memory_free(memory);
-	assert_int_equal(memory_read(fd, &memory), 0);
-	assert_true(memory_find(memory, "can0")->lent);
-	assert_false(memory_find(memory, "vcan1")->lent);
-	memory_free(memory);
+	assert_int_equal(inventory_save(inventory, &saved), 0);
+	assert_int_equal(saved_state_write(saved, fd), 0);
+	saved_state_free(saved);
+	assert_int_equal(saved_state_read(fd, &saved), 0);
+	assert_true(saved_state_find(saved, "can0")->assigned);
+	assert_false(saved_state_find(saved, "vcan1")->assigned);
+	saved_state_free(saved);
 	(void)close(fd);
 }
 
@@ -171,11 +172,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_function_stays, net_setup, inventory_teardown),
-		cmocka_unit_test_setup_teardown(test_lent_stays, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_assigned_stays, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(
-			test_lent_is_dropped, net_setup, inventory_teardown),
+			test_assigned_is_dropped, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(
-			test_lent_is_remembered, net_setup, inventory_teardown),
+			test_assigned_is_saved, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_hotplug, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_link, net_setup, inventory_teardown),
 	};

@@ -213,7 +213,7 @@ static void test_checks(void **state)
 		{ "( { functions = \"1,,2\"; } )", "must be numbers and ranges" },
 		{ "( { functions = \" 1\"; } )", "must be numbers and ranges" },
 		{ "( { functions = \"1x\"; } )", "must be numbers and ranges" },
-		{ "( { device = 0x154c; } )", "device: means nothing without its \"vendor\"" },
+		{ "( { device = 0x154c; } )", "device: has no meaning without \"vendor\"" },
 		{ "( { kind = \"cam\"; } )", "did you mean \"can\"?" },
 		{ "( { type = \"interface\"; } )", "needs \"interface\" or \"kind\"" },
 		{ "( { type = \"interface\"; kind = \"can\"; rdma = true; } )",
@@ -231,11 +231,11 @@ static void test_checks(void **state)
 		{ "( { type = \"subfunction\"; address = \"mlx5_core.sf\"; } )",
 			"the name of a sub-function, such as" },
 		{ "( { address = \"mlx5_core.sf.4\"; } )",
-			"is a sub-function: say type = \"subfunction\"" },
+			"is a sub-function: set type = \"subfunction\"" },
 		{ "( { type = \"subfunction\"; address = \"0000:3b:02.1\"; } )",
 			"is a PCI address, and sub-functions have names" },
 		{ "( { pf = \"3b:00.0\"; } )", "must be a whole PCI address with its domain" },
-		{ "( { permissions = \"x\"; } )", "permissions: must be made of" },
+		{ "( { permissions = \"x\"; } )", "permissions: must consist of" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

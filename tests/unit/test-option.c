@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "drivers/option.h"
+#include "drivers/model/option.h"
 
 struct inner {
 	struct origin origin;
@@ -261,7 +261,7 @@ static void test_report(void **state)
 	assert_int_equal(report_add(&report, &origin, "key", "is wrong"), -EINVAL);
 	report.context = NULL;
 	assert_int_equal(report_add(&report, NULL, "key", "is wrong"), -EINVAL);
-	/* The report outlives what it was told about. */
+	/* The report outlives the file name that it was made with. */
 	memset(file, 'x', strlen(file));
 
 	assert_int_equal(report.count, 3);

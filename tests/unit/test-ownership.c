@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose devices are: what is claimed, how it is read from a stranger, and what is decided. The
- * decision is compared with its definition on small cases made at random.
+ * Whose devices are: claims, reading them from an untrusted process, and the decision. The decision
+ * is compared with its definition on small cases made at random.
  */
 #include "host-fixture.h"
 
@@ -10,8 +10,8 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
-#include "drivers/claims.h"
-#include "ownership.h"
+#include "drivers/inventory/claims.h"
+#include "supervisor/ownership.h"
 
 #define MAX 6
 
@@ -45,6 +45,18 @@ static void add(const char *name, bool overlap, const char *text)
 	n_claimants++;
 }
 
+/* In pieces of any size. */
+static void decide(void)
+{
+	_cleanup_(ownership_freep) struct ownership *ownership = NULL;
+	int r;
+
+	assert_int_equal(ownership_new(claimants, n_claimants, &ownership), 0);
+	while ((r = ownership_run(ownership, 1 + (size_t)rand() % 8)) > 0)
+		;
+	assert_int_equal(r, 0);
+}
+
 static void expect(size_t index, const char *owners)
 {
 	assert_string_equal(claimants[index].owners ?: "", owners);
@@ -56,7 +68,7 @@ static void test_decision(void **state)
 	add("b", false, "y\t/dev/2\nz\t/dev/3\n");
 	add("c", false, NULL);
 	add("d", false, "p\t/dev/3\nq\t/dev/4\nr\n");
-	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	decide();
 	expect(0, "");
 	expect(1, "y\ta\n");
 	expect(2, "");
@@ -67,14 +79,14 @@ static void test_decision(void **state)
 	add("a", false, "x\t/dev/0\n");
 	add("b", false, "x\t/dev/0\t/dev/1\n");
 	add("c", false, "x\t/dev/1\n");
-	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	decide();
 	expect(1, "x\ta\n");
 	expect(2, "");
 	clear();
 
 	/* A resource is not in its own way. */
 	add("a", false, "x\t/dev/0\ny\t/dev/0\n");
-	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	decide();
 	expect(0, "");
 	clear();
 }
@@ -85,7 +97,7 @@ static void test_overlap(void **state)
 	add("b", true, "x\t/dev/0\n");
 	add("c", false, "x\t/dev/0\n");
 	add("d", true, "x\t/dev/0\n");
-	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	decide();
 	expect(1, "");
 	expect(2, "x\ta\n");
 	expect(3, "");
@@ -93,8 +105,59 @@ static void test_overlap(void **state)
 
 	add("a", false, "x\t/dev/0\n");
 	add("b", true, "x\t/dev/0\n");
-	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	decide();
 	expect(1, "x\ta\n");
+	clear();
+}
+
+static struct bookings *bookings_of(const char *const *ids)
+{
+	struct bookings *bookings;
+
+	assert_int_equal(bookings_new(&bookings), 0);
+	for (; *ids; ids++)
+		assert_int_equal(bookings_add(bookings, *ids, NULL, 0, 0), 0);
+	assert_int_equal(bookings_sort(bookings), 0);
+	return bookings;
+}
+
+/* Not two pods with one device: the owner waits, and so does every claimant before the holder. */
+static void test_P17_booked(void **state)
+{
+	_cleanup_bookings_ struct bookings *plain = bookings_of((const char *[]){ "p", NULL });
+	_cleanup_bookings_ struct bookings *shared = bookings_of((const char *[]){ "p#3", NULL });
+
+	for (unsigned round = 0; round < 3; round++) {
+		add("a", false, "x\t/dev/0\ny\t/dev/1\nw\t/dev/9\n");
+		add("b", false, "z\t/dev/2\n");
+		add("c", false, "p\t/dev/1\t/dev/2\t/dev/3\nq\t/dev/0\n");
+		add("d", false, "v\t/dev/3\n");
+		claimants[2].booked = round == 0 ? NULL : round == 1 ? plain : shared;
+		decide();
+		expect(0, round == 0 ? "" : "y\tc, where a pod still uses it\n");
+		expect(1, round == 0 ? "" : "z\tc, where a pod still uses it\n");
+		expect(2, "p\ta\nq\ta\n");
+		expect(3, round == 0 ? "" : "v\tc\n");
+		for (size_t i = 0; i < n_claimants; i++)
+			assert_null(claimants[i].note);
+		clear();
+	}
+
+	/* Pods of both have it: neither gives it to another one. */
+	add("a", false, "p\t/dev/0\n");
+	add("b", false, "p\t/dev/0\n");
+	claimants[0].booked = claimants[1].booked = plain;
+	decide();
+	expect(0, "p\tb, where a pod still uses it\n");
+	expect(1, "p\ta\n");
+	clear();
+
+	add("a", true, "p\t/dev/0\n");
+	add("b", true, "p\t/dev/0\n");
+	claimants[1].booked = plain;
+	decide();
+	expect(0, "");
+	expect(1, "");
 	clear();
 }
 
@@ -103,11 +166,11 @@ static void test_ids(void **state)
 	add("a", false, "x\t/dev/0\ny\nz\n");
 	add("b", false, "x\t/dev/1\ny\n");
 	add("c", false, "x\t/dev/0\n");
-	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	decide();
 	assert_null(claimants[0].note);
 	assert_non_null(claimants[1].note);
 	assert_non_null(strstr(claimants[1].note,
-		"the id \"x\" is also that of another device, of a (and 1 more such)"));
+		"the id \"x\" also belongs to another device, of a (and 1 more)"));
 	/* The same device is not another one. */
 	assert_null(claimants[2].note);
 	expect(1, "");
@@ -115,13 +178,13 @@ static void test_ids(void **state)
 
 	add("a", true, "x\t/dev/0\n");
 	add("b", true, "x\t/dev/0\n");
-	assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+	decide();
 	assert_null(claimants[1].note);
 	clear();
 }
 
-/* The definition, by itself: a device is offered unless a resource before offers one of the same
- * hardware, and not both say overlap. */
+/* The definition alone: a device is offered unless a resource before offers one of the same
+ * hardware, and not both set overlap. */
 static bool have_common(const struct claims_device *a, const struct claims_device *b)
 {
 	for (const char *const *x = a->claims; *x; x++)
@@ -158,7 +221,7 @@ static void test_definition(void **state)
 			}
 			add(names[i], rand() % 2, text);
 		}
-		assert_int_equal(ownership_decide(claimants, n_claimants), 0);
+		decide();
 		for (size_t i = 0; i < n_claimants; i++)
 			for (size_t k = 0; k < lists[i]->n_devices; k++) {
 				char line[64];
@@ -269,8 +332,8 @@ static void test_owners(void **state)
 		inventory_set_owners(inventory, "card1\tv.e/other\nnone\tv.e/x\nodd\n"), 1);
 	assert_int_equal(inventory_set_owners(inventory, "card1\tv.e/other\n"), 0);
 	snapshot = inventory_snapshot(inventory);
-	assert_false(snapshot->units[0].foreign);
-	assert_true(snapshot->units[1].foreign);
+	assert_false(snapshot->units[0].claimed_by_other);
+	assert_true(snapshot->units[1].claimed_by_other);
 	assert_false(snapshot->units[1].healthy);
 	assert_string_equal(snapshot->units[1].reason, "claimed by v.e/other");
 
@@ -283,7 +346,7 @@ static void test_owners(void **state)
 	assert_int_equal(inventory_set_owners(inventory, "card0\tv.e/other\n"), 1);
 	assert_int_equal(inventory_set_owners(inventory, ""), 0);
 	RUN_UNTIL((snapshot = snapshot_unref(snapshot), snapshot = inventory_snapshot(inventory),
-		!snapshot->units[0].foreign));
+		!snapshot->units[0].claimed_by_other));
 	assert_true(snapshot->units[0].healthy);
 
 	/* The other one has seen it go first, and lets it go. */
@@ -293,7 +356,7 @@ static void test_owners(void **state)
 	snapshot = snapshot_unref(snapshot);
 	snapshot = inventory_snapshot(inventory);
 	assert_int_equal(snapshot->n_units, 2);
-	assert_true(snapshot->units[0].foreign);
+	assert_true(snapshot->units[0].claimed_by_other);
 	RUN_UNTIL((snapshot = snapshot_unref(snapshot), snapshot = inventory_snapshot(inventory),
 		snapshot->n_units == 1));
 	assert_string_equal(snapshot->units[0].device->id, "card1");
@@ -305,6 +368,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_decision),
 		cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_P17_booked),
 		cmocka_unit_test(test_ids),
 		cmocka_unit_test(test_definition),
 		cmocka_unit_test(test_hostile),

@@ -160,6 +160,11 @@ static void test_zip_optional(void **state)
 		"{ path = \"/dev/b*\"; optional = true; } ); }",
 		"a0+b0 a1+b1 a2 ");
 	expect_ids("path", "{ path = \"/dev/none\"; optional = true; }", "");
+	/* TestDiscoverPaths of generic-device-plugin: "optional paths - all missing". */
+	expect_ids("path",
+		"{ paths = ( { path = \"/dev/ttyS0\"; optional = true; }, "
+		"{ path = \"/dev/ttyUSB0\"; optional = true; } ); }",
+		"");
 }
 
 static void expect_problem(const char *match, const char *expected)

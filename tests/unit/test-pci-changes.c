@@ -4,9 +4,20 @@
  */
 #include "pci-machine-fixture.h"
 
+static void plant_vfio_nodes(void)
+{
+	host_mkdir("/dev/vfio");
+	host_mknod("/dev/vfio/vfio");
+	host_mknod("/dev/vfio/12");
+	host_mknod("/dev/vfio/13");
+	host_mknod("/dev/vfio/200");
+	host_mknod("/dev/vfio/201");
+}
+
 static void test_changes(void **state)
 {
 	plant_group();
+	plant_vfio_nodes();
 	start("driver = \"pci\"; match = ( { access = \"vfio\"; vendor = 0x10de; } );");
 	assert_string_equal(seen(), "0000:03:00.0! ");
 	pci_bind("0000:03:00.1", "vfio-pci");
@@ -29,10 +40,11 @@ static void test_changes(void **state)
 	RUN_UNTIL(streq(seen(), "0000:02:00.0 0000:03:00.0? 0000:04:00.0? "));
 }
 
-/* One file for each card says how all its functions are. */
+/* One file for each card is the health of all its functions. */
 static void test_health_of_the_card(void **state)
 {
 	plant_host();
+	plant_vfio_nodes();
 	pci_bind("0000:6b:00.1", "vfio-pci");
 	pci_bind("0000:6b:00.2", "vfio-pci");
 	pci_join_group("0000:6b:00.1", "200");

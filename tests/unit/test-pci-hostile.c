@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Driver "pci" where /sys holds what no kernel puts there.
+ * Driver "pci" with contents of /sys that no kernel makes.
  */
+#include "drivers/model/form.h"
 #include "pci-machine-fixture.h"
 
-#include "drivers/sysfs.h"
+#include "drivers/host/sysfs.h"
 
 static void test_hostile(void **state)
 {
@@ -71,7 +72,7 @@ static void spoil(unsigned long kind, const char *path)
 		host_write(path, kind / 4 % 2 ? "\xff\x1b[2J\n" : "99999999999999999999\n");
 }
 
-/* Trees with pieces that do not fit: whatever is found, nothing of it is in an id. */
+/* Trees with pieces that do not fit: a scan may find anything, but none of it may be in an id. */
 static void test_spoilt(void **state)
 {
 	static const char *const functions[] = { "0000:03:00.0", "0000:6b:00.0", "0000:6b:00.1" };
@@ -96,7 +97,7 @@ static void test_spoilt(void **state)
 			"vendor = 0x8086; }, { access = \"mdev\"; vendor = 0x10de; }, "
 			"{ access = \"vdpa\"; class = 0x12; }, { vendor = 0x8086; }");
 		for (size_t k = 0; k < scan.n_devices; k++)
-			assert_true(pci_address_is_valid(scan.devices[k]->id) ||
+			assert_true(form_is_pci_address(scan.devices[k]->id) ||
 				streq(scan.devices[k]->id, UUID_1));
 	}
 }

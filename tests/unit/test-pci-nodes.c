@@ -13,9 +13,9 @@ static void test_nodes(void **state)
 	pci_write("0000:03:00.0", "0000:04:00.0/uevent", "PCI_SLOT_NAME=0000:04:00.0\n");
 	pci_write("0000:03:00.0", "0000:04:00.0/nvme/nvme0/uevent", "DEVNAME=nvme0\n");
 	expect("{ vendor = 0x10de; }",
-		"0000:03:00.0: /dev/dri/card0 /dev/dri/renderD128\n"
-		"0000:03:00.1! 0000:03:00.1 is bound to no driver, so it has no device node: load its "
-		"driver, or see what the kernel says of it in its log\n");
+		"0000:03:00.0: /dev/dri/card0 /dev/dri/renderD128\n0000:03:00.1! 0000:03:00.1 is "
+		"bound to no driver, so it has no device node: load its driver, or read the "
+		"kernel's log\n");
 	expect("{ class = 0x0302; nodes = \"/dev/dri/renderD*\"; permissions = \"rwm\"; }",
 		"0000:03:00.0: /dev/dri/renderD128\n");
 	assert_string_equal(scan.devices[0]->nodes[0].permissions, "rwm");
@@ -30,8 +30,7 @@ static void test_uio(void **state)
 {
 	plant_host();
 	expect("{ access = \"uio\"; functions = \"0\"; vendor = 0x8086; }",
-		"0000:6b:00.1! 0000:6b:00.1 is bound to no driver, which makes no UIO device of it: "
-		"driverctl set-override 0000:6b:00.1 uio_pci_generic\n");
+		"0000:6b:00.1! 0000:6b:00.1 is bound to no driver, which creates no UIO device: driverctl set-override 0000:6b:00.1 uio_pci_generic\n");
 	pci_bind("0000:6b:00.1", "igb_uio");
 	pci_write("0000:6b:00.1", "uio/uio3/uevent", "DEVNAME=uio3\n");
 	expect("{ access = \"uio\"; functions = \"0\"; vendor = 0x8086; }",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Driver "pci": functions by their IOMMU groups, and why one cannot be given away.
+ * Driver "pci": functions by their IOMMU groups, and why one cannot be assigned.
  * docs/complaints.md: W10.
  */
 #include "pci-machine-fixture.h"
@@ -53,21 +53,21 @@ static void test_vfio_drivers(void **state)
 	pci_bind("0000:6b:00.0", "vfio-pci");
 	pci_join_group("0000:6b:00.0", "202");
 	expect("{ access = \"vfio\"; vendor = 0x8086; role = \"pf\"; }",
-		"0000:6b:00.0! 0000:6b:00.0 has 2 virtual functions, which would go with it: write 0 "
+		"0000:6b:00.0! 0000:6b:00.0 has 2 virtual functions, which would be assigned with it: write 0 "
 		"to its sriov_numvfs, or match them instead with role = \"vf\"\n");
 }
 
 static void test_group_viable(void **state)
 {
 	plant_group();
-	/* A bridge with its driver and a function without one are in nobody's way. */
+	/* A bridge with its driver and a function without one do not block the group. */
 	expect(GPU, "0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
 	pci_bind("0000:03:00.1", "snd_hda_intel");
 	expect(GPU,
-		"0000:03:00.0! IOMMU group 12 cannot be given away, its member 0000:03:00.1 is bound "
+		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:03:00.1 is bound "
 		"to snd_hda_intel: driverctl set-override 0000:03:00.1 vfio-pci\n");
 	expect("{ access = \"vfio\"; class = 0x0302; iommu_group = \"ignore\"; }",
-		"0000:03:00.0! IOMMU group 12 cannot be given away, its member 0000:03:00.1 is bound "
+		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:03:00.1 is bound "
 		"to snd_hda_intel: driverctl set-override 0000:03:00.1 vfio-pci\n");
 	pci_bind("0000:03:00.1", NULL);
 	pci_bind("0000:03:00.1", "pci-stub");
@@ -86,11 +86,10 @@ static void test_group_policies(void **state)
 		"0000:03:00.1: /dev/vfio/12 /dev/vfio/vfio\n");
 	expect_variable_of(1, "addresses", "0000:03:00.1");
 	expect("{ access = \"vfio\"; class = 0x0302; iommu_group = \"refuse\"; }",
-		"0000:03:00.0! 0000:03:00.0 shares IOMMU group 12 with 1 more (0000:03:00.1 ...), "
-		"which would go with it: iommu_group = \"fold\" makes one device of them\n");
+		"0000:03:00.0! 0000:03:00.0 shares IOMMU group 12 with 1 more (0000:03:00.1 ...), which would be assigned with it: iommu_group = \"fold\" combines them into one device\n");
 
-	/* The id is the group's, whichever function of it is meant, so that no other resource has
-	 * the same group under another id. */
+	/* The id is the group's, for any function of it, so that no other resource has the same
+	 * group under another id. */
 	expect("{ access = \"vfio\"; class = 0x0403; }",
 		"0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
 	expect_variable_of(0, "bdf", "0000:03:00.1");
@@ -108,7 +107,7 @@ static void test_group_policies(void **state)
 	expect_variable_of(0, "addresses", "0000:10:00.0,0000:9a:00.0");
 }
 
-static void test_fold_tells_of_all(void **state)
+static void test_fold_names_all(void **state)
 {
 	plant_group();
 	expect("{ access = \"vfio\"; vendor = 0x10de; }",
@@ -116,7 +115,7 @@ static void test_fold_tells_of_all(void **state)
 		"vfio-pci\n");
 }
 
-/* Own nodes and what is claimed beside them; nobody owns the node that all groups need. */
+/* Own nodes and claims; no device owns the node that all groups need. */
 static void expect_own(size_t index, const char *expected)
 {
 	const struct device *device = scan.devices[index];
@@ -167,7 +166,7 @@ int main(void)
 		TEST(test_vfio_drivers),
 		TEST(test_group_viable),
 		TEST(test_group_policies),
-		TEST(test_fold_tells_of_all),
+		TEST(test_fold_names_all),
 		TEST(test_what_is_its_own),
 		TEST(test_vfio_cdev),
 	};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Driver "pci": which functions it takes, and what it refuses to be told.
+ * Driver "pci": which functions it selects, and which declarations it refuses.
  */
 #include "pci-machine-fixture.h"
 
@@ -81,10 +81,10 @@ static void test_check(void **state)
 		const char *match, *problem;
 	} cases[] = {
 		{ "{ access = \"vfio\"; }",
-			"match[0]: would take any function of the bus: name a vendor" },
-		{ "{ device = 0x10; class = 3; }", "device: means nothing without its \"vendor\"" },
+			"match[0]: would match any function of the bus: add a vendor" },
+		{ "{ device = 0x10; class = 3; }", "device: has no meaning without \"vendor\"" },
 		{ "{ subsystem_device = 0x10; class = 3; }",
-			"subsystem_device: means nothing without its \"subsystem_vendor\"" },
+			"subsystem_device: has no meaning without \"subsystem_vendor\"" },
 		{ "{ vendor = 0x10000; }", "vendor: must be from 0 to 65535, not 65536" },
 		{ "{ vendor = \"8086\"; }", "vendor: must be a whole number or a list of them" },
 		{ "{ class = 0; }", "class: must be from 1 to 16777215, not 0" },
@@ -112,7 +112,7 @@ static void test_check(void **state)
 		{ "{ vendor = 1; attributes = ( \"a\", { } ); }",
 			"match[0].attributes[1]: an entry has either" },
 		{ "{ pf = \"3b:00.0\"; }", "must be a whole PCI address with its domain" },
-		{ "{ vendor = 1; permissions = \"x\"; }", "permissions: must be made of" },
+		{ "{ vendor = 1; permissions = \"x\"; }", "permissions: must consist of" },
 		{ "{ vendor = 1; access = \"vfoi\"; }", "did you mean \"vfio\"?" },
 	};
 

@@ -3,11 +3,12 @@
  * What differs between two configurations, the last accepted one, and where it is found for a file
  * that is broken.
  */
+#include <sys/stat.h>
 #include <syslog.h>
 
 #include "config-fixture.h"
-#include "config/last-accepted.h"
-#include "config/plan.h"
+#include "configuration/last-accepted.h"
+#include "configuration/plan.h"
 
 #define A(more) "{ name = \"v.e/a\"; driver = \"static\"; match = ( { count = 1; } );" more "}"
 #define B(more) "{ name = \"v.e/b\"; driver = \"static\"; match = ( { count = 2; } );" more "}"
@@ -59,12 +60,16 @@ static void test_lines(void **state)
 			"~ change kubelet.registration\n~ change v.e/a: registration\n= keep v.e/b\n",
 			2 },
 		{ "# nothing", "runtime_dir = \"/run/x\"; log_level = \"debug\";",
-			"! change runtime_dir (takes effect at the next start)\n~ change log_level\n",
+			"! change runtime_dir (refused: it needs a restart)\n~ change log_level\n",
 			2 },
 		{ "kubelet = { device_plugin_dir = \"/a\"; };",
 			"kubelet = { plugins_registry_dir = \"/b\"; };",
 			"~ change kubelet.device_plugin_dir\n~ change kubelet.plugins_registry_dir\n",
 			2 },
+		{ "# nothing", "kubelet = { root_dir = \"/a\"; };",
+			"~ change kubelet.root_dir\n~ change kubelet.plugins_registry_dir\n"
+			"~ change kubelet.pod_resources_socket\n",
+			3 },
 		{ "resources = (" A("") "," B("") ");",
 			"cordon = ( { id = \"v.e/b/b-0\"; reason = \"dust\"; } );"
 			"resources = (" A("") "," B("") ");",
@@ -127,6 +132,7 @@ static void test_last_accepted(void **state)
 	_cleanup_config_ struct config *config = load(text), *again = NULL, *none = NULL;
 	_cleanup_free_ char *plan = NULL;
 	struct error error = { 0 };
+	char path[512];
 	size_t changes;
 
 	assert_int_equal(last_accepted_load(directory, &none, &error), -ENOENT);
@@ -137,6 +143,18 @@ static void test_last_accepted(void **state)
 	assert_int_equal(again->log_level, LOG_DEBUG);
 	plan = plan_text(config, again, &changes);
 	assert_string_equal(plan, "= keep v.e/a\n= keep v.e/b\n");
+
+	/* Nor is it read where others can write. */
+	assert_int_equal(chmod(directory, 0777), 0);
+	assert_int_equal(last_accepted_load(directory, &none, &error), -EPERM);
+	assert_int_equal(chmod(directory, 0700), 0);
+	(void)snprintf(path, sizeof(path), "%s/%s", directory, LAST_ACCEPTED_FILE);
+	assert_int_equal(chmod(path, 0666), 0);
+	assert_int_equal(last_accepted_load(directory, &none, &error), -EPERM);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(symlink("/etc/hostname", path), 0);
+	assert_int_equal(last_accepted_load(directory, &none, &error), -ELOOP);
+	assert_int_equal(unlink(path), 0);
 
 	keep(text, "xxxx");
 	assert_int_equal(last_accepted_load(directory, &none, &error), -ESTALE);

@@ -30,10 +30,12 @@ static void ask(struct question *question, size_t n_units, unsigned replicas)
 	for (size_t i = 0; i < n_units; i++)
 		for (unsigned k = 0; k < replicas; k++) {
 			size_t n = question->n;
+			char buffer[OFFERED_ID_MAX + 1];
 
 			if (roll(4) == 0)
 				continue;
-			snapshot_offered_id(&snapshot, i, k, question->ids[n]);
+			(void)strcpy(
+				question->ids[n], snapshot_offered_id(&snapshot, i, k, buffer));
 			question->units[n] = i;
 			question->available[n] = question->ids[n];
 			question->n++;

@@ -10,7 +10,7 @@
 
 static void test_what_others_use(void **state)
 {
-	/* Unit 0 is untouched, two of unit 1 are given out, one of unit 2 is. */
+	/* Unit 0 is untouched, two replicas of unit 1 are allocated, one of unit 2 is. */
 	static const char *const available[] = { "u000000#0", "u000000#1", "u000000#2", "u000001#2",
 		"u000002#1", "u000002#2", "unknown", "u000009#0", "u000000#3" };
 
@@ -20,6 +20,96 @@ static void test_what_others_use(void **state)
 	choose(PREFER_PACKED, available, ARRAY_SIZE(available), 3, "u000000#0");
 	choose(PREFER_SPREAD, available, ARRAY_SIZE(available), 1, "u000000#0");
 	choose(PREFER_SPREAD, available, ARRAY_SIZE(available), 6, "u000000#0");
+	unmake();
+}
+
+/* As Intel's GPU plugin without a policy: shares of one card only where there is no other. */
+static void test_intel_none_policy(void **state)
+{
+	static const char *const available[] = { "u000000#1", "u000001#0", "u000001#1", "u000002#0",
+		"u000002#1", "u000002#2" };
+	const char *answer[4];
+
+	make(3, 3, NULL);
+	declaration.prefer = PREFER_DISTINCT;
+	assert_int_equal(preference_choose(&declaration, &snapshot, available,
+				 ARRAY_SIZE(available), NULL, 0, 2, answer),
+		2);
+	assert_string_equal(answer[0], "u000000#1");
+	assert_string_equal(answer[1], "u000001#0");
+	assert_int_equal(
+		preference_choose(&declaration, &snapshot, available, ARRAY_SIZE(available),
+			(const char *[]){ "u000002#0" }, 1, 4, answer),
+		4);
+	assert_string_equal(answer[1], "u000000#1");
+	assert_string_equal(answer[2], "u000001#0");
+	assert_string_equal(answer[3], "u000001#1");
+	unmake();
+}
+
+/* Intel's QAT plugin: TestGetPreferredAllocation. 20 virtual functions of 4 cards are free. */
+static void test_intel_qat_balanced(void **state)
+{
+	static const char *const available[] = { "u000004", "u000006", "u000013", "u000014",
+		"u000011", "u000005", "u000009", "u000019", "u000007", "u000001", "u000010",
+		"u000012", "u000008", "u000002", "u000015", "u000018", "u000003", "u000000",
+		"u000016", "u000017" };
+	static const char *const pf[] = { "0000:03", "0000:04", "0000:05", "0000:06" };
+	const char *answer[6];
+
+	make(20, 1, NULL);
+	for (size_t i = 0; i < 20; i++)
+		assert_int_equal(device_add_variable(devices[i], "pf", pf[i / 5]), 0);
+	declaration.prefer = PREFER_PACKED;
+	assert_int_equal(preference_choose(&declaration, &snapshot, available,
+				 ARRAY_SIZE(available), NULL, 0, 4, answer),
+		4);
+	assert_string_equal(answer[0], "u000000");
+	assert_string_equal(answer[1], "u000001");
+	assert_string_equal(answer[2], "u000002");
+	assert_string_equal(answer[3], "u000003");
+	declaration.prefer = PREFER_SPREAD;
+	assert_int_equal(preference_choose(&declaration, &snapshot, available,
+				 ARRAY_SIZE(available), NULL, 0, 4, answer),
+		4);
+	assert_string_equal(answer[0], "u000000");
+	assert_string_equal(answer[1], "u000005");
+	assert_string_equal(answer[2], "u000010");
+	assert_string_equal(answer[3], "u000015");
+	/* What must be included counts; then comes the card of which most is free. */
+	assert_int_equal(
+		preference_choose(&declaration, &snapshot, available, ARRAY_SIZE(available) - 2,
+			(const char *[]){ "u000006" }, 1, 6, answer),
+		6);
+	assert_string_equal(answer[0], "u000006");
+	assert_string_equal(answer[1], "u000000");
+	assert_string_equal(answer[2], "u000010");
+	assert_string_equal(answer[3], "u000015");
+	assert_string_equal(answer[4], "u000001");
+	assert_string_equal(answer[5], "u000005");
+	assert_int_equal(preference_choose(&declaration, &snapshot, available,
+				 ARRAY_SIZE(available), NULL, 0, 32, answer),
+		0);
+	unmake();
+}
+
+/* Parts of two GPUs, which have the PCI address of their GPU. */
+static void test_spread_over_functions(void **state)
+{
+	static const char *const available[] = { "u000000", "u000001", "u000002", "u000003" };
+	const char *answer[2];
+
+	make(4, 1, NULL);
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(device_add_variable(devices[i], "bdf",
+					 i < 2 ? "0000:19:00.0" : "0000:49:00.0"),
+			0);
+	declaration.prefer = PREFER_SPREAD;
+	assert_int_equal(preference_choose(&declaration, &snapshot, available,
+				 ARRAY_SIZE(available), NULL, 0, 2, answer),
+		2);
+	assert_string_equal(answer[0], "u000000");
+	assert_string_equal(answer[1], "u000002");
 	unmake();
 }
 
@@ -109,6 +199,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_others_use),
+		cmocka_unit_test(test_intel_none_policy),
+		cmocka_unit_test(test_intel_qat_balanced),
+		cmocka_unit_test(test_spread_over_functions),
 		cmocka_unit_test(test_more_nodes_than_tried),
 		cmocka_unit_test(test_nonsense),
 		cmocka_unit_test(test_many),

@@ -9,8 +9,9 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
-#include "drivers/device-info.h"
-#include "published.h"
+#include "drivers/model/device-info.h"
+#include "supervisor/published-table.h"
+#include "supervisor/published.h"
 
 static char cdi_dir[128], info_dir[128], run_dir[128];
 static struct config *config;
@@ -142,7 +143,7 @@ static void test_come_and_go(void **state)
 	assert_int_equal(stat(path, &first), 0);
 	assert_int_equal(first.st_mode & 07777, 0644);
 
-	/* Unchanged: not written; gone: written again. */
+	/* Unchanged: not written; removed: written again. */
 	take_well("vendor.example/card", "{'cdi':" SPEC "}");
 	assert_int_equal(stat(path, &second), 0);
 	assert_int_equal(first.st_ino, second.st_ino);
@@ -207,7 +208,7 @@ static void test_restart(void **state)
 	take_well("vendor.example/card", "{'cdi':" SPEC "}");
 	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
 
-	/* Killed: what its resources have stays until they say otherwise. */
+	/* Killed: the files of its resources stay until these publish others. */
 	restart();
 	configure(CARD "," NIC, cdi_dir, info_dir);
 	assert_true(is_there(cdi_dir, CARD_FILE));
@@ -222,13 +223,133 @@ static void test_restart(void **state)
 	assert_true(is_there(cdi_dir, CARD_FILE));
 	assert_false(is_there(info_dir, "vendor.example-nic-other-device.json"));
 
-	/* Stopped: containers may be started again, but no pods. */
+	/* Stopped: containers may be started again, and the networks of their pods set up. */
 	configure(CARD "," NIC, cdi_dir, info_dir);
 	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
 	published_stop(published);
 	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_true(is_there(info_dir, NIC_FILE));
+
+	/* systemd removes runtime_dir; the next daemon still knows which files are its own. */
+	state_remove(opened, PUBLISHED_LIST_FILE);
+	restart();
+	configure(CARD "," NIC, cdi_dir, info_dir);
+	assert_true(is_there(info_dir, NIC_FILE));
+	assert_false(is_there(info_dir, PUBLISHED_LEFT_FILE));
+	assert_true(is_there(run_dir, PUBLISHED_LIST_FILE));
+	published_stop(published);
+	state_remove(opened, PUBLISHED_LIST_FILE);
+	restart();
+	configure(CARD, cdi_dir, info_dir);
 	assert_false(is_there(info_dir, NIC_FILE));
-	assert_false(is_there(run_dir, PUBLISHED_LIST_FILE));
+	assert_false(is_there(info_dir, PUBLISHED_LEFT_FILE));
+}
+
+/* A list in a directory that others may write to names nothing elsewhere. */
+static void test_P18_list_that_was_left(void **state)
+{
+	char line[512], path[256];
+
+	(void)snprintf(line, sizeof(line),
+		"vendor.example/gone %s/vendor.example-gone-a-device.json\n"
+		"vendor.example/gone %s/vendor.example-gone-a-device.json\n",
+		cdi_dir, info_dir);
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
+	put(cdi_dir, "vendor.example-gone-a-device.json");
+	put(info_dir, "vendor.example-gone-a-device.json");
+	(void)snprintf(path, sizeof(path), "%s/" PUBLISHED_LEFT_FILE, info_dir);
+	assert_int_equal(published_write_file(path, line), 0);
+	restart();
+	configure(CARD, cdi_dir, info_dir);
+	assert_true(is_there(cdi_dir, "vendor.example-gone-a-device.json"));
+	assert_false(is_there(info_dir, "vendor.example-gone-a-device.json"));
+	/* Not through a link. */
+	put(info_dir, "vendor.example-gone-a-device.json");
+	(void)snprintf(line, sizeof(line), "%s/list", info_dir);
+	assert_int_equal(published_write_file(line,
+				 "vendor.example/gone /none/vendor.example-gone-a-device.json\n"),
+		0);
+	assert_int_equal(symlink(line, path), 0);
+	restart();
+	configure(CARD, cdi_dir, info_dir);
+	assert_true(is_there(info_dir, "vendor.example-gone-a-device.json"));
+}
+
+/* After a change by any process, and at any age of the file. */
+static void test_P18_content_is_compared(void **state)
+{
+	struct stat before, after;
+	char path[512];
+	json_t *spec;
+
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	(void)snprintf(path, sizeof(path), "%s/" CARD_FILE, cdi_dir);
+	assert_int_equal(stat(path, &before), 0);
+	put(cdi_dir, CARD_FILE);
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	spec = json_load_file(path, 0, NULL);
+	assert_non_null(spec);
+	json_decref(spec);
+
+	assert_int_equal(stat(path, &before), 0);
+	assert_int_equal(truncate(path, before.st_size - 1), 0);
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	assert_int_equal(stat(path, &after), 0);
+	assert_int_equal(before.st_size, after.st_size);
+	assert_int_equal(chmod(path, 0666), 0);
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	assert_int_equal(stat(path, &after), 0);
+	assert_int_equal(after.st_mode & 07777, 0644);
+}
+
+/* What the list names is removed, so it must be what we would have written. */
+static void test_P18_list_is_checked(void **state)
+{
+	static const char *const names[] = {
+		"vendor.example/nic %s/victim",
+		"vendor.example/nic %s/victim-device.json",
+		"vendor.example/nic %s/x/../vendor.example-nic-a-device.json",
+		"vendor.example/nic %s//vendor.example-nic-a-device.json",
+		"vendor.example/nic %s/vendor.example-other-a-device.json",
+		"vendor.example/nic %s/vendor.example-nic--device.json",
+		"../nic %s/..-nic-a-device.json",
+		"%s/vendor.example-nic-a-device.json",
+		"",
+	};
+	char *text = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&text, &size);
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const char *hole = strstr(names[i], "%s") ?: names[i];
+
+		(void)fprintf(stream, "%.*s%s%s\n", (int)(hole - names[i]), names[i], info_dir,
+			*hole ? hole + 2 : "");
+	}
+	(void)fprintf(
+		stream, "vendor.example/gone %s/vendor.example-gone-a-device.json\n", info_dir);
+	(void)fclose(stream);
+	host_mkdir("/info/x/");
+	put(info_dir, "victim");
+	put(info_dir, "victim-device.json");
+	put(info_dir, "x/y");
+	put(info_dir, "vendor.example-nic-a-device.json");
+	put(info_dir, "vendor.example-other-a-device.json");
+	put(info_dir, "vendor.example-nic--device.json");
+	put(info_dir, "..-nic-a-device.json");
+	put(info_dir, "vendor.example-gone-a-device.json");
+	assert_int_equal(state_write_private(opened, PUBLISHED_LIST_FILE, text, size), 0);
+	free(text);
+	restart();
+	configure(CARD, cdi_dir, info_dir);
+	assert_true(is_there(info_dir, "victim"));
+	assert_true(is_there(info_dir, "victim-device.json"));
+	assert_true(is_there(info_dir, "vendor.example-nic-a-device.json"));
+	assert_true(is_there(info_dir, "vendor.example-other-a-device.json"));
+	assert_true(is_there(info_dir, "vendor.example-nic--device.json"));
+	assert_true(is_there(info_dir, "..-nic-a-device.json"));
+	assert_false(is_there(info_dir, "vendor.example-gone-a-device.json"));
 }
 
 #define DEVICE(edits)                                                                   \
@@ -299,9 +420,91 @@ static void test_hostile(void **state)
 		assert_true(error.message[0] != '\0');
 		assert_true(is_there(cdi_dir, CARD_FILE));
 	}
-	/* A resource without a kind, and one that is not there. */
+	/* A resource without a kind. */
 	assert_int_equal(take("vendor.example/nic", "{'cdi':" SPEC "}", NULL), -EBADMSG);
-	assert_int_equal(take("vendor.example/x", "{'cdi':" SPEC "}", NULL), -EBADMSG);
+	assert_int_equal(published_failures(published), ARRAY_SIZE(hostile) + 1);
+}
+
+static void test_undeclared(void **state)
+{
+	assert_int_equal(take("vendor.example/x", "{'cdi':" SPEC "}", NULL), 0);
+	assert_false(is_there(cdi_dir, CARD_FILE));
+	assert_int_equal(published_failures(published), 0);
+}
+
+#define GIVING                                                                                                               \
+	"{ name = \"vendor.example/card\"; driver = \"static\"; match = ( { count = 1; } ); "                                \
+	"cdi_spec = { kind = \"vendor.example/card\"; gid = 44; mode = \"0660\"; }; container = { nodes = ( \"/x/node\" ); " \
+	"mounts = ( { host = \"/opt/lib\"; read_only = true; }, { host = \"/data/${id}/x\"; } ); "                           \
+	"env = ( \"CARD=${id}\", \"V_${id}=1\" ); }; }"
+#define MOUNT(host, option) \
+	DEVICE("'mounts':[{'hostPath':'" host "','containerPath':'/b','options':['" option "']}]")
+#define OWNED_NODE(path, owner) \
+	DEVICE("'deviceNodes':[{'path':'" path "','permissions':'rw'," owner "}]")
+#define NODE(path) OWNED_NODE(path, "'gid':44,'fileMode':432")
+
+#define BRINGING                                                                        \
+	"{ name = \"vendor.example/card\"; driver = \"path\"; match = \"/dev/card*\"; " \
+	"cdi_spec = { kind = \"vendor.example/card\"; }; container = { env = ( \"${name}=1\" ); }; }"
+
+/* What the configuration of the resource does not name. */
+static void test_P18_policy(void **state)
+{
+	static const struct {
+		const char *text;
+		bool good;
+	} cases[] = {
+		{ DEVICE("'env':['CARD=card-0','V_card=1']"), true },
+		{ DEVICE("'env':['LD_PRELOAD=/x']"), false },
+		{ DEVICE("'env':['CARDS=1']"), false },
+		{ NODE("/dev/x"), true },
+		{ NODE("/x/node"), true },
+		{ NODE("/x/other"), false },
+		{ NODE("/dev/../x"), false },
+		{ DEVICE("'deviceNodes':[{'path':'/dev/x','permissions':'rw'}]"), false },
+		{ OWNED_NODE("/dev/x", "'gid':0,'fileMode':432"), false },
+		{ OWNED_NODE("/dev/x", "'gid':44,'fileMode':438"), false },
+		{ OWNED_NODE("/dev/x", "'gid':44,'fileMode':432,'uid':0"), false },
+		{ NODE("/dev/.."), false },
+		{ MOUNT("/opt/lib", "ro"), true },
+		{ MOUNT("/opt/lib", "rw"), false },
+		{ MOUNT("/data/a/x", "rw"), true },
+		{ MOUNT("/data/../etc", "rw"), false },
+		{ MOUNT("/data/a/..", "rw"), false },
+		{ MOUNT("/etc", "ro"), false },
+		{ MOUNT("/", "rw"), false },
+		{ MOUNT("//", "rw"), false },
+	};
+	/* A driver that brings mounts of its own, and a name that is a variable. */
+	static const struct {
+		const char *text;
+		bool good;
+	} of_driver[] = {
+		{ MOUNT("/etc", "rw"), true },
+		{ MOUNT("//", "rw"), false },
+		{ MOUNT("/.", "rw"), false },
+		{ MOUNT("/etc/..", "rw"), false },
+		{ DEVICE("'deviceNodes':[{'path':'/srv/node','permissions':'rw'}]"), true },
+		{ DEVICE("'env':['ANY=1']"), true },
+		{ DEVICE("'env':['LD_PRELOAD=/x']"), false },
+	};
+
+	configure(GIVING, cdi_dir, info_dir);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct error error = { 0 };
+		int r = take("vendor.example/card", cases[i].text, &error);
+
+		if (cases[i].good ? r < 0 : r != -EPERM)
+			fail_msg("%d: %s: %s", r, cases[i].text, error.message);
+	}
+	configure(BRINGING, cdi_dir, info_dir);
+	for (size_t i = 0; i < ARRAY_SIZE(of_driver); i++) {
+		struct error error = { 0 };
+		int r = take("vendor.example/card", of_driver[i].text, &error);
+
+		if (of_driver[i].good ? r < 0 : r != -EPERM)
+			fail_msg("%d: %s: %s", r, of_driver[i].text, error.message);
+	}
 }
 
 static void test_descriptors(void **state)
@@ -386,7 +589,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_come_and_go, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_configuration, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_list_that_was_left, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_content_is_compared, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_list_is_checked, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_undeclared, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_policy, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_directory, setup, teardown),
 		cmocka_unit_test(test_device_info),

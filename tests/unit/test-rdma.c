@@ -98,6 +98,26 @@ static void test_missing_modules(void **state)
 	assert_string_equal(net_found(RDMA "( { name = \"irdma0\"; } );"), "0000:5e:00.0! ");
 }
 
+/* As long as the node of the adapter itself is not there, either. */
+static void test_P20_missing_uverbs(void **state)
+{
+	_cleanup_config_ struct config *config = declare(RDMA "( { name = \"irdma0\"; } );");
+	_cleanup_(inventory_freep) struct inventory *inventory = NULL;
+	struct error error;
+
+	host_write("/dev/infiniband/issm1", "");
+	host_write("/dev/infiniband/umad1", "");
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
+				 &inventory),
+		0);
+	assert_int_equal(inventory_start(inventory, &error), 0);
+	assert_string_equal(seen_in(inventory), "0000:5e:00.0! ");
+	host_write("/dev/infiniband/uverbs1", "");
+	RUN_UNTIL(streq(seen_in(inventory), "0000:5e:00.0 "));
+	host_remove("/dev/infiniband/uverbs1");
+	RUN_UNTIL(streq(seen_in(inventory), "0000:5e:00.0! "));
+}
+
 static void test_checks(void **state)
 {
 	static const struct {
@@ -110,7 +130,7 @@ static void test_checks(void **state)
 		{ "( { address = \"mlx5_0\"; } )", "the name of a sub-function, such as" },
 		{ "( { kind = \"roce\"; } )",
 			"unknown kind \"roce\", the kinds are: ether, infiniband" },
-		{ "( { device = 0x1017; } )", "device: means nothing without its \"vendor\"" },
+		{ "( { device = 0x1017; } )", "device: has no meaning without \"vendor\"" },
 		{ "( { vendor = ( ); } )",
 			"vendor: must not be empty; without it, anything is admitted" },
 		{ "( { name = ( ); } )", "name: must not be empty; without it" },
@@ -145,6 +165,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_selection, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_nodes, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_missing_modules, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_P20_missing_uverbs, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_checks, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_hostile, setup, host_teardown),
 	};

@@ -3,6 +3,7 @@
  * When a resource's child is started, started again, given up and stopped.
  */
 #include "resource-fixture.h"
+#include "supervisor/retry-delay.h"
 
 static void test_delay_law(void **state)
 {
@@ -11,9 +12,9 @@ static void test_delay_law(void **state)
 	for (unsigned i = 0; i < 20; i++) {
 		uint64_t low = delay, high = delay, least, most;
 
-		least = resource_delay_next(&low, 100, 60000, 0);
-		most = resource_delay_next(&high, 100, 60000, UINT32_MAX);
-		(void)resource_delay_next(&delay, 100, 60000, 12345);
+		least = retry_delay_next(&low, 100, 60000, 0);
+		most = retry_delay_next(&high, 100, 60000, UINT32_MAX);
+		(void)retry_delay_next(&delay, 100, 60000, 12345);
 		assert_int_equal(delay, expected);
 		assert_int_equal(least, expected * 9 / 10);
 		assert_int_equal(most, expected * 9 / 10 + expected / 5);
@@ -40,16 +41,48 @@ static void test_crash_backoff(void **state)
 		assert_int_equal(world.resource->restarts, i + 1);
 		expected = MIN_OF(expected * 2, 60 * USEC_PER_SEC);
 	}
-	/* Not quite a minute of service proves nothing. */
-	for (unsigned proven = 0; proven < 2; proven++) {
-		tell(RESOURCE_READY);
-		tell(RESOURCE_REGISTERED);
-		tell(RESOURCE_WATCHED);
-		world.now += 60 * USEC_PER_SEC - (proven ? 0 : 1);
-		tell(RESOURCE_EXIT);
-		assert_int_equal(wait_of(RESOURCE_TIMER_STATE) <= 110 * USEC_PER_MSEC, proven == 1);
-		fire(RESOURCE_TIMER_STATE);
-	}
+	end();
+}
+
+/* Serves for that long, dies, and is started again. Returns the delay in between. */
+static uint64_t serve_and_die(uint64_t served)
+{
+	uint64_t delay;
+
+	tell(RESOURCE_READY);
+	tell(RESOURCE_REGISTERED);
+	tell(RESOURCE_WATCHED);
+	expect(RESOURCE_SERVING);
+	world.now += served;
+	tell(RESOURCE_EXIT);
+	delay = wait_of(RESOURCE_TIMER_STATE);
+	fire(RESOURCE_TIMER_STATE);
+	return delay;
+}
+
+/* P4: each second of service halves the delay before it doubles. */
+static void test_delay_falls_with_service(void **state)
+{
+	begin();
+	tell(RESOURCE_START);
+	for (unsigned i = 0; i < 15; i++)
+		(void)serve_and_die(USEC_PER_SEC - 1);
+	assert_int_equal(serve_and_die(USEC_PER_SEC - 1), 60 * USEC_PER_SEC - 1);
+	assert_int_equal(serve_and_die(USEC_PER_SEC) / USEC_PER_SEC, 59);
+	assert_int_equal(serve_and_die(4 * USEC_PER_SEC) / USEC_PER_MSEC, 7499);
+	assert_int_equal(serve_and_die(100 * USEC_PER_SEC) / USEC_PER_MSEC, 99);
+	end();
+}
+
+/* A child that had served for some seconds is killed again and again. */
+static void test_kill_storm_is_over_soon(void **state)
+{
+	begin();
+	tell(RESOURCE_START);
+	for (unsigned i = 0; i < 15; i++)
+		(void)serve_and_die(0);
+	for (unsigned i = 0; i < 300; i++)
+		assert_true(serve_and_die((2 + i % 5) * USEC_PER_SEC) <= 5 * USEC_PER_SEC || i < 3);
 	end();
 }
 
@@ -83,7 +116,7 @@ static void test_hung_child(void **state)
 	assert_int_equal(world.last_signal, SIGKILL);
 	tell(RESOURCE_EXIT);
 	expect(RESOURCE_BACKOFF);
-	assert_non_null(strstr(world.resource->reason, "no sign of life; because"));
+	assert_non_null(strstr(world.resource->reason, "no heartbeat; because"));
 	assert_false(world.session_open);
 	end();
 
@@ -123,7 +156,7 @@ static void test_stop(void **state)
 	bring_to(RESOURCE_SERVING);
 	tell(RESOURCE_STOP);
 	assert_int_equal(world.stops, 1);
-	assert_true(world.session_open); /* the child still serves until it is gone */
+	assert_true(world.session_open); /* the child still serves until it has ended */
 	fire(RESOURCE_TIMER_STATE);
 	assert_int_equal(world.last_signal, SIGKILL);
 	tell(RESOURCE_EXIT);
@@ -154,6 +187,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_delay_law),
 		cmocka_unit_test(test_crash_backoff),
+		cmocka_unit_test(test_delay_falls_with_service),
+		cmocka_unit_test(test_kill_storm_is_over_soon),
 		cmocka_unit_test(test_start_failure_backs_off),
 		cmocka_unit_test(test_hung_child),
 		cmocka_unit_test(test_refused_start),

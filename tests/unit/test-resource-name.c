@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rule for resource names: whatever passes must pass in a kubelet, and whatever does not is
- * told why.
- * docs/complaints.md: R11.
+ * The rule for resource names: an accepted name must be valid for a kubelet, and a refusal has a
+ * reason. docs/complaints.md: R11.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/error.h"
-#include "drivers/declaration.h"
+#include "drivers/model/declaration.h"
 
 static void test_valid(void **state)
 {
@@ -46,8 +45,8 @@ static void test_valid(void **state)
 #define BAD_TYPE "must have only letters, digits, \"-\", \"_\" and \".\" after the \"/\""
 #define BAD_ENDS "must have a letter or digit first and last after the \"/\""
 #define MANY     "has more than one \"/\": write DOMAIN/TYPE, such as \"vendor.example/gpu\""
-#define OF_OTHERS                                                                              \
-	"is under kubernetes.io, which belongs to Kubernetes: use a domain of yours, such as " \
+#define OF_OTHERS                                                                                  \
+	"is under kubernetes.io, which belongs to Kubernetes: use a domain that you own, such as " \
 	"\"vendor.example\""
 
 static void test_invalid(void **state)
@@ -56,8 +55,7 @@ static void test_invalid(void **state)
 		const char *name, *message;
 	} cases[] = {
 		{ "gpu",
-			"\"gpu\" has no \"/\": write DOMAIN/TYPE with a domain of yours, such as "
-			"\"vendor.example/gpu\"" },
+			"\"gpu\" has no \"/\": write DOMAIN/TYPE with a domain that you own, such as \"vendor.example/gpu\"" },
 		{ "a/b/c", "\"a/b/c\" " MANY },
 		{ "a//", "\"a//\" " MANY },
 		{ "kubernetes.io/x", "\"kubernetes.io/x\" " OF_OTHERS },
@@ -67,11 +65,9 @@ static void test_invalid(void **state)
 			"\"requests.a/b\" begins with \"requests.\", which quotas of Kubernetes "
 			"use: choose another domain" },
 		{ "/gpu",
-			"\"/gpu\" has nothing before the \"/\": write a domain of yours there, "
-			"such as \"vendor.example/gpu\"" },
+			"\"/gpu\" has nothing before the \"/\": add a domain that you own, such as \"vendor.example/gpu\"" },
 		{ "Vendor.example/gpu",
-			"\"Vendor.example/gpu\" has an upper-case letter before the \"/\": a "
-			"domain is written in lower case there" },
+			"\"Vendor.example/gpu\" has an upper-case letter before the \"/\": write the domain in lower case" },
 		{ "a_b/c", "\"a_b/c\" " BAD_PREFIX },
 		{ "a b/c", "\"a b/c\" " BAD_PREFIX },
 		{ "\xc3\xa4/c", "\"\xc3\xa4/c\" " BAD_PREFIX },
@@ -84,9 +80,7 @@ static void test_invalid(void **state)
 		{ "a..b/c", "\"a..b/c\" " BAD_LABEL },
 		{ "-/c", "\"-/c\" " BAD_LABEL },
 		{ "./c", "\"./c\" " BAD_LABEL },
-		{ "a/",
-			"\"a/\" has nothing after the \"/\": write the type of device there, such "
-			"as \"gpu\"" },
+		{ "a/", "\"a/\" has nothing after the \"/\": add the type of device, such as \"gpu\"" },
 		{ "a/b c", "\"a/b c\" " BAD_TYPE },
 		{ "a/b#c", "\"a/b#c\" " BAD_TYPE },
 		{ "a/\xc3\xa4", "\"a/\xc3\xa4\" " BAD_TYPE },
@@ -94,7 +88,7 @@ static void test_invalid(void **state)
 		{ "a/b.", "\"a/b.\" " BAD_ENDS },
 		{ "a/_", "\"a/_\" " BAD_ENDS },
 		{ "v/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-			"the part after the \"/\" has 64 bytes, the most is 63" },
+			"the part after the \"/\" has 64 bytes, the maximum is 63" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -119,7 +113,7 @@ static void test_prefix_length(void **state)
 	(void)strcpy(name + 245, "/b");
 	assert_int_equal(resource_name_check(name, &error), -EINVAL);
 	assert_string_equal(
-		error.message, "the part before the \"/\" has 245 bytes, the most is 244");
+		error.message, "the part before the \"/\" has 245 bytes, the maximum is 244");
 }
 
 static void test_type(void **state)

@@ -85,7 +85,7 @@ static void test_refused_after_a_crash(void **state)
 	tell(RESOURCE_REFUSED);
 	expect(RESOURCE_STARTING);
 	assert_string_equal(world.text, "one");
-	tell(RESOURCE_REFUSED); /* the hardware is gone, too */
+	tell(RESOURCE_REFUSED); /* the hardware was removed, too */
 	expect(RESOURCE_FAILED);
 	fire(RESOURCE_TIMER_STATE);
 	expect(RESOURCE_STARTING);
@@ -129,7 +129,7 @@ static void be_refused(const char *why)
 	resource_handle(world.resource, RESOURCE_REFUSED, why);
 }
 
-static void test_refusal_is_said_once(void **state)
+static void test_refusal_is_logged_once(void **state)
 {
 	begin_log();
 	bring_to(RESOURCE_FAILED);
@@ -138,7 +138,7 @@ static void test_refusal_is_said_once(void **state)
 		tell(RESOURCE_REFUSED);
 		expect(RESOURCE_FAILED);
 	}
-	assert_int_equal(end_log("configuration refused: because; tried again every 60 s"), 1);
+	assert_int_equal(end_log("configuration refused: because; retried every 60 s"), 1);
 
 	begin_log();
 	fire(RESOURCE_TIMER_STATE);
@@ -146,7 +146,7 @@ static void test_refusal_is_said_once(void **state)
 	assert_int_equal(end_log("refused"), 1);
 
 	begin_log();
-	update("one", NULL); /* whoever reloads is told */
+	update("one", NULL); /* the caller of the reload gets the reason */
 	be_refused("another cause");
 	assert_int_equal(end_log("refused"), 1);
 
@@ -183,7 +183,7 @@ int main(void)
 		cmocka_unit_test(test_reload_keeps_the_child),
 		cmocka_unit_test(test_refused_reload_keeps_the_old),
 		cmocka_unit_test(test_refused_after_a_crash),
-		cmocka_unit_test(test_refusal_is_said_once),
+		cmocka_unit_test(test_refusal_is_logged_once),
 		cmocka_unit_test(test_configuration_cannot_be_sent),
 		cmocka_unit_test(test_another_user_needs_another_process),
 	};

@@ -92,23 +92,30 @@ static void test_kubelet_never_disturbs(void **state)
 	end();
 }
 
-/* A kubelet that comes by itself may come in an hour. */
-static void test_watched_session_waits(void **state)
+/* A kubelet with a plugin watcher may connect in an hour, or have abandoned the socket: there is
+ * always one for it, and none is older than the limit. */
+static void test_watched_session_is_made_again(void **state)
 {
 	begin();
 	world.session_result = 1;
 	tell(RESOURCE_START);
 	tell(RESOURCE_READY);
 	expect(RESOURCE_REGISTERING);
-	assert_int_equal(wait_of(RESOURCE_TIMER_STATE), USEC_INFINITY);
+	for (unsigned i = 1; i < 10; i++) {
+		assert_int_equal(world.sessions, i);
+		assert_int_equal(wait_of(RESOURCE_TIMER_STATE), RESOURCE_REGISTER_TIMEOUT);
+		fire(RESOURCE_TIMER_STATE);
+		expect(RESOURCE_ENDING);
+		tell(RESOURCE_SESSION_ENDED);
+		expect(RESOURCE_REGISTERING); /* at once */
+	}
 	tell(RESOURCE_WATCHED);
 	expect(RESOURCE_REGISTERING);
 	tell(RESOURCE_REGISTERED);
 	expect(RESOURCE_SERVING);
 	tell(RESOURCE_SESSION_ENDED);
 	expect(RESOURCE_REGISTERING);
-	assert_int_equal(world.sessions, 2);
-	assert_int_equal(wait_of(RESOURCE_TIMER_STATE), USEC_INFINITY);
+	assert_int_equal(world.sessions, 11);
 	/* Registered, but not watched: that has a limit. */
 	tell(RESOURCE_REGISTERED);
 	assert_int_equal(wait_of(RESOURCE_TIMER_STATE), RESOURCE_WATCH_TIMEOUT);
@@ -157,6 +164,64 @@ static void test_new_directory(void **state)
 	end();
 }
 
+/* The old one hangs: it does not end the session, nor answer Register. */
+static void test_replaced_kubelet(void **state)
+{
+	static const enum resource_state states[] = { RESOURCE_SERVING, RESOURCE_REGISTERING };
+
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
+		bring_to(states[i]);
+		world.resource->session_delay = RESOURCE_SESSION_DELAY_MAX;
+		tell(RESOURCE_KUBELET_REPLACED);
+		expect(RESOURCE_ENDING);
+		assert_int_equal(world.sessions, 1);
+		tell(RESOURCE_KUBELET_REPLACED);
+		assert_int_equal(world.ends, 1);
+		tell(RESOURCE_SESSION_ENDED);
+		expect(RESOURCE_REGISTERING);
+		assert_int_equal(world.sessions, 2);
+		end();
+	}
+}
+
+static void test_lost_socket(void **state)
+{
+	bring_to(RESOURCE_SERVING);
+	world.now += RESOURCE_SESSION_PROVEN;
+	tell(RESOURCE_SOCKET_LOST);
+	expect(RESOURCE_ENDING);
+	tell(RESOURCE_SESSION_ENDED);
+	expect(RESOURCE_REGISTERING); /* at once */
+	/* A process that removes every new one does not keep us busy. */
+	for (unsigned i = 0; i < 5; i++) {
+		tell(RESOURCE_SOCKET_LOST);
+		tell(RESOURCE_SESSION_ENDED);
+		expect(RESOURCE_WAITING);
+		assert_true(wait_of(RESOURCE_TIMER_STATE) >= 90 * USEC_PER_MSEC << i);
+		fire(RESOURCE_TIMER_STATE);
+		expect(RESOURCE_REGISTERING);
+	}
+	end();
+}
+
+/* The kubelet does not support the version of the API. */
+static void test_refused_version(void **state)
+{
+	bring_to(RESOURCE_REGISTERING);
+	for (unsigned i = 0; i < 3; i++) {
+		tell(RESOURCE_VERSION_REFUSED);
+		expect(RESOURCE_WAITING);
+		assert_int_equal(wait_of(RESOURCE_TIMER_STATE), RESOURCE_REFUSED_RETRY);
+		assert_string_equal(world.resource->reason, "because");
+		fire(RESOURCE_TIMER_STATE);
+		expect(RESOURCE_REGISTERING);
+	}
+	tell(RESOURCE_VERSION_REFUSED);
+	tell(RESOURCE_KUBELET);
+	expect(RESOURCE_REGISTERING); /* at once */
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,7 +229,10 @@ int main(void)
 		cmocka_unit_test(test_short_sessions),
 		cmocka_unit_test(test_kubelet_away),
 		cmocka_unit_test(test_kubelet_never_disturbs),
-		cmocka_unit_test(test_watched_session_waits),
+		cmocka_unit_test(test_watched_session_is_made_again),
+		cmocka_unit_test(test_replaced_kubelet),
+		cmocka_unit_test(test_lost_socket),
+		cmocka_unit_test(test_refused_version),
 		cmocka_unit_test(test_both_orders_of_registration),
 		cmocka_unit_test(test_new_directory),
 	};

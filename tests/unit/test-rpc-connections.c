@@ -5,6 +5,8 @@
  */
 #include "rpc-fixture.h"
 
+#include <sys/ioctl.h>
+
 static void test_garbage_peer(void **state)
 {
 	struct fixture *f = *state;
@@ -21,7 +23,7 @@ static void test_garbage_peer(void **state)
 		assert_int_equal(
 			socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
 			0);
-		assert_int_equal(rpc_server_add_stranger(f->server, pair[0], 7), 0);
+		assert_int_equal(rpc_server_add_unknown(f->server, pair[0], 7), 0);
 		assert_true(send(pair[1], garbage[i], strlen(garbage[i]), MSG_NOSIGNAL) > 0);
 		(void)recv(pair[1], buffer, sizeof(buffer), 0);
 		close_fd(pair[1]);
@@ -31,7 +33,7 @@ static void test_garbage_peer(void **state)
 	assert_string_equal(f->reply, "fine");
 }
 
-static void test_strangers_are_served(void **state)
+static void test_other_clients_are_served(void **state)
 {
 	struct fixture *f = *state;
 	struct rpc_client *client;
@@ -39,7 +41,7 @@ static void test_strangers_are_served(void **state)
 
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
-	assert_int_equal(rpc_server_add_stranger(f->server, pair[0], 7), 0);
+	assert_int_equal(rpc_server_add_unknown(f->server, pair[0], 7), 0);
 	assert_int_equal(rpc_client_new(pair[1], &client), 0);
 	assert_int_equal(
 		rpc_client_call(client, "/t.T/Echo", (const uint8_t *)"hello", 5, 0, on_result, f),
@@ -48,10 +50,10 @@ static void test_strangers_are_served(void **state)
 	assert_string_equal(f->reply, "hello");
 	assert_false(rpc_is_held_up());
 	rpc_client_free(client);
-	/* Another one may not have been given to gRPC when the server is freed. */
+	/* Another one may not have been passed to gRPC when the server is freed. */
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
-	assert_int_equal(rpc_server_add_stranger(f->server, pair[0], 7), 0);
+	assert_int_equal(rpc_server_add_unknown(f->server, pair[0], 7), 0);
 	close_fd(pair[1]);
 }
 
@@ -97,12 +99,43 @@ static void test_connections_are_bounded(void **state)
 	assert_int_equal(r, 0);
 }
 
+/* The server cannot write its answers, and its end does not wait for that. */
+static void test_stop_beside_a_peer_that_does_not_read(void **state)
+{
+	enum { PINGS = 2000, SMALL = 2048 };
+	static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+	static const char settings[] = { 0, 0, 0, 4, 0, 0, 0, 0, 0 };
+	static const char ping[17] = { 0, 0, 8, 6 };
+	struct fixture *f = *state;
+	char flood[PINGS * sizeof(ping)];
+	const int size = SMALL;
+	int pair[2], waiting = 0;
+
+	for (size_t i = 0; i < PINGS; i++)
+		memcpy(flood + i * sizeof(ping), ping, sizeof(ping));
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
+	assert_int_equal(rpc_server_add(f->server, pair[0], 8), 0);
+	assert_true(send(pair[1], preface, strlen(preface), 0) > 0);
+	assert_true(send(pair[1], settings, sizeof(settings), 0) > 0);
+	assert_int_equal(send(pair[1], flood, sizeof(flood), 0), sizeof(flood));
+	while (waiting < SMALL / 2) {
+		assert_true(sd_event_run(f->event, USEC_PER_MSEC) >= 0);
+		assert_int_equal(ioctl(pair[1], FIONREAD, &waiting), 0);
+	}
+	rpc_server_stop(f->server, 0);
+	close_fd(pair[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_garbage_peer, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_strangers_are_served, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_other_clients_are_served, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_connections_are_bounded, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_stop_beside_a_peer_that_does_not_read, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

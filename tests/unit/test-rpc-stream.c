@@ -76,7 +76,7 @@ static void test_client_end_closes_stream(void **state)
 	assert_int_equal(f->status, RPC_CANCELLED);
 }
 
-static void test_server_end_tells_stream(void **state)
+static void test_server_end_ends_stream(void **state)
 {
 	struct fixture *f = *state;
 
@@ -97,7 +97,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_burst_is_coalesced, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_session_end_closes_stream, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_client_end_closes_stream, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_server_end_tells_stream, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_server_end_ends_stream, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

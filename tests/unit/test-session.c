@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "session.h"
+#include "supervisor/session.h"
 
 #define RESOURCE "vendor.example/gpu"
 
@@ -195,7 +195,7 @@ static void test_longest_name(void **state)
 	(void)close_fd(kubelet);
 }
 
-static void test_stranger_in_our_place(void **state)
+static void test_other_socket_in_our_place(void **state)
 {
 	int kubelet = bind_at(KUBELET_SOCKET_NAME, true), stranger;
 	struct session session = SESSION_INIT;
@@ -270,7 +270,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_watched, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sweep_hidden, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_longest_name, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_stranger_in_our_place, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_other_socket_in_our_place, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sweep, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_path_too_long, setup, teardown),
 	};

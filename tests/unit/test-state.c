@@ -9,10 +9,11 @@
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <cmocka.h>
 
-#include "state.h"
+#include "supervisor/state.h"
 
 static char directory[64];
 static struct state *opened;
@@ -105,8 +106,81 @@ static void test_does_not_follow_links(void **state)
 	(void)snprintf(victim, sizeof(victim), "%s/victim", directory);
 	(void)snprintf(path, sizeof(path), "%s/" STATE_FILE ".tmp", directory);
 	assert_int_equal(symlink(victim, path), 0);
-	assert_true(state_write(opened, STATE_FILE, "x", 1) < 0);
+	assert_int_equal(state_write(opened, STATE_FILE, "x", 1), 0);
 	assert_null(contents("victim"));
+	assert_int_equal(stat_of(STATE_FILE).st_size, 1);
+}
+
+/* In the place of a directory, before a start and while it runs. */
+static void test_P18_does_not_follow_links_to_directories(void **state)
+{
+	char path[128], victim[128], command[512];
+
+	(void)snprintf(victim, sizeof(victim), "%s/victim", directory);
+	(void)snprintf(path, sizeof(path), "%s/" STATE_DEVICES_DIR, directory);
+	(void)snprintf(command, sizeof(command), "rm -rf %s && mkdir %s && ln -s victim %s", path,
+		victim, path);
+	assert_int_equal(system(command), 0);
+	(void)state_write(opened, STATE_DEVICES_DIR "/a.json", "x", 1);
+	assert_null(contents("victim/a.json"));
+	opened = state_free(opened);
+	assert_int_equal(state_open(directory, &opened, NULL), 0);
+	assert_int_equal(state_write(opened, STATE_DEVICES_DIR "/a.json", "x", 1), 0);
+	assert_null(contents("victim/a.json"));
+	assert_non_null(contents(STATE_DEVICES_DIR "/a.json"));
+}
+
+static void test_P18_directories_of_others(void **state)
+{
+	struct state *other = NULL;
+	struct error error = { 0 };
+	char path[128];
+
+	opened = state_free(opened);
+	assert_int_equal(chmod(directory, 0777), 0);
+	assert_int_equal(state_open(directory, &other, &error), -EPERM);
+	assert_non_null(strstr(error.message, "runtime_dir"));
+	assert_int_equal(chmod(directory, 0755), 0);
+	if (geteuid() == 0) {
+		assert_int_equal(chown(directory, 12345, 0), 0);
+		assert_int_equal(state_open(directory, &other, &error), -EPERM);
+		assert_int_equal(chown(directory, 0, 0), 0);
+	}
+	(void)snprintf(path, sizeof(path), "%s/" STATE_HEALTH_DIR, directory);
+	assert_int_equal(chmod(path, 0757), 0);
+	assert_int_equal(state_open(directory, &other, &error), -EPERM);
+	assert_null(other);
+}
+
+static void test_P18_reads_its_own_files_only(void **state)
+{
+	char path[128];
+	int fd;
+
+	assert_int_equal(state_write(opened, STATE_HEALTH_DIR "/a.json", "x", 1), 0);
+	fd = state_open_file(opened, STATE_HEALTH_DIR "/a.json");
+	assert_true(fd >= 0);
+	(void)close_fd(fd);
+	(void)snprintf(path, sizeof(path), "%s/" STATE_HEALTH_DIR "/a.json", directory);
+	assert_int_equal(chmod(path, 0666), 0);
+	assert_int_equal(state_open_file(opened, STATE_HEALTH_DIR "/a.json"), -EPERM);
+	(void)unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(state_open_file(opened, STATE_HEALTH_DIR "/a.json"), -EPERM);
+}
+
+/* The file system is not only ours. */
+static void test_leaves_room(void **state)
+{
+	struct statvfs st;
+	size_t size = 0;
+	int fd = memfd_create("devices", MFD_CLOEXEC);
+
+	assert_int_equal(statvfs(directory, &st), 0);
+	assert_int_equal(ftruncate(fd, (off_t)(st.f_bavail * st.f_frsize - (1 << 20))), 0);
+	assert_int_equal(state_copy(opened, "devices/a.json", fd, SIZE_MAX, &size), -ENOSPC);
+	assert_null(contents("devices/a.json"));
+	(void)close_fd(fd);
 }
 
 static void test_copy_is_bounded(void **state)
@@ -145,7 +219,7 @@ static void test_follows_a_file_that_grows(void **state)
 	assert_int_equal(written, 8);
 	assert_string_equal(contents(name), "01234567");
 
-	/* Whoever removed it: it is whole again. */
+	/* After the removal of any file: it is whole again. */
 	state_remove(opened, name);
 	assert_int_equal(write(fd, "89", 2), 2);
 	assert_int_equal(state_follow(opened, name, fd, 12, &written), 10);
@@ -198,7 +272,7 @@ static void test_one_daemon(void **state)
 	assert_string_equal(contents(STATE_FILE), "x");
 	opened = state_free(opened);
 	assert_int_equal(state_open(directory, &opened, NULL), 0);
-	assert_null(contents(STATE_FILE)); /* what a dead daemon said is not true any more */
+	assert_null(contents(STATE_FILE)); /* the state of a dead daemon is no longer true */
 }
 
 static void test_makes_directories(void **state)
@@ -217,8 +291,9 @@ static void test_makes_directories(void **state)
 	assert_int_equal(st.st_mode & 07777, 0755);
 	st = stat_of("a/b/c/" STATE_DEVICES_DIR);
 	assert_int_equal(st.st_mode & 07777, 0755);
+	/* A process that can open it can lock it. */
 	st = stat_of("a/b/c/" STATE_LOCK_FILE);
-	assert_int_equal(st.st_mode & 07777, 0644);
+	assert_int_equal(st.st_mode & 07777, 0600);
 }
 
 static void test_clear(void **state)
@@ -232,13 +307,47 @@ static void test_clear(void **state)
 	assert_non_null(contents("kept"));
 }
 
+static void write_state(const char *name)
+{
+	assert_int_equal(state_write(opened, name, "x", 1), 0);
+}
+
+/* The resource was removed from the configuration while no daemon ran. */
+static void test_removed_resources(void **state)
+{
+	const char *const kept[] = { "vendor.example/a", "vendor.example/b" };
+	char names[4][STATE_NAME_MAX];
+
+	state_devices_name("vendor.example/a", names[0]);
+	state_health_name("vendor.example/a", names[1]);
+	state_devices_name("vendor.example/removed", names[2]);
+	state_health_name("vendor.example/removed", names[3]);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		write_state(names[i]);
+	write_state("last-good.conf");
+	state_keep_only(opened, kept, ARRAY_SIZE(kept));
+	assert_non_null(contents(names[0]));
+	assert_non_null(contents(names[1]));
+	assert_null(contents(names[2]));
+	assert_null(contents(names[3]));
+	assert_non_null(contents("last-good.conf"));
+	state_keep_only(opened, NULL, 0);
+	assert_null(contents(names[1]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_removed_resources, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_replaces, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_private, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_failure_keeps_the_old, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_does_not_follow_links, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_P18_does_not_follow_links_to_directories, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_directories_of_others, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_reads_its_own_files_only, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_leaves_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_copy_is_bounded, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_follows_a_file_that_grows, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_names, setup, teardown),

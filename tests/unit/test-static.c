@@ -5,8 +5,8 @@
  */
 #include "host-fixture.h"
 
-#include "drivers/list-size.h"
-#include "drivers/scan.h"
+#include "drivers/host/scan-run.h"
+#include "drivers/inventory/list-size.h"
 
 static void test_list(void **state)
 {
@@ -73,9 +73,9 @@ static void test_limit(void **state)
 
 	for (unsigned replicas = 1; replicas <= 3; replicas += 2) {
 		count = 1;
-		/* The greatest list that fits. */
+		/* The largest list that fits. */
 		for (unsigned step = 1 << 17; step > 0; step /= 2)
-			if (size_of(count + step, replicas) <= DEVICE_LIST_MAX)
+			if (size_of(count + step, replicas) <= KUBELET_MESSAGE_MAX)
 				count += step;
 		(void)snprintf(text, sizeof(text),
 			"driver = \"static\"; share = { replicas = %u; };\n"

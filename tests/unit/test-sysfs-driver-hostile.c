@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Driver "sysfs" where a tree says what no kernel would, has no end, or may not be read.
+ * Driver "sysfs" on a tree that no kernel would make, that has no end, or that may not be read.
  */
 #include "sysfs-driver-fixture.h"
 
@@ -37,7 +37,7 @@ static void test_hostile(void **state)
 	assert_non_null(scan.devices[0]->problem);
 }
 
-/* What has no end is cut off, and said. */
+/* What has no end is cut off, and noted. */
 static void test_limits(void **state)
 {
 	_cleanup_free_ char *large = malloc(1 << 17);
@@ -50,7 +50,7 @@ static void test_limits(void **state)
 	}
 	sys_device("platform/board/port9", "bus/platform", "");
 	list("driver = \"sysfs\"; match = ( { subsystem = \"platform\"; child_nodes = true; } );");
-	assert_string_equal(found("board")->problem, "too many devices are below it");
+	assert_string_equal(found("board")->problem, "it has too many devices below it");
 	/* Not counted among so many. */
 	assert_null(found("board:port9")->problem);
 

@@ -50,8 +50,10 @@ static void test_rules(void **state)
 		{ "{ file = \"state\"; is_not = \"dis*\"; }", true },
 		{ "{ file = \"state\"; is_not = ( \"x\", \"enabled\" ); }", false },
 		{ "{ file = \"state\"; is = \"*\"; is_not = \"enabled\"; }", false },
-		/* What is not there says nothing, so it is not something else either. */
-		{ "{ file = \"absent\"; is_not = \"x\"; }", false },
+		/* What is not there is not that value, unless it must be there. */
+		{ "{ file = \"absent\"; is_not = \"x\"; }", true },
+		{ "{ file = \"absent\"; is = \"*\"; is_not = \"x\"; }", false },
+		{ "{ property = \"ABSENT\"; is_not = \"x\"; }", true },
 		{ "{ file = \"number\"; is = \"16\"; }", true },
 		{ "{ file = \"number\"; is = \"0x10\"; }", true },
 		{ "{ file = \"number\"; is = \"0X010\"; }", true },
@@ -69,12 +71,27 @@ static void test_rules(void **state)
 		{ "{ property = \"TAGS\"; is = \"*:seat:*\"; }", true },
 		{ "{ property = \"TAGS\"; is = \"*:eat:*\"; }", false },
 		{ "{ file = \"state\"; }, { file = \"absent\"; }", false },
+		/* A pattern is about all files that match it, at least one. */
+		{ "{ file = \"rom*/VBNV\"; }", true },
+		{ "{ file = \"rom*/VBNV\"; exists = false; }", false },
+		{ "{ file = \"rom*/absent\"; exists = false; }", true },
+		{ "{ file = \"rom*/VBNV\"; is = \"shell-?\"; }", true },
+		{ "{ file = \"r?m.[01]/VBN*\"; is = \"shell-2\"; }", true },
+		{ "{ file = \"rom*/VBNV\"; is = \"shell-3\"; }", false },
+		{ "{ file = \"rom*/VBNV\"; is_not = \"shell-2\"; }", false },
+		{ "{ file = \"rom*/VBNV\"; is_not = \"shell-3\"; }", true },
+		{ "{ file = \"mor*/VBNV\"; is_not = \"shell-3\"; }", true },
 	};
 
 	make_queue(0, "enabled\n", "user\n", "shared\n");
 	sys_write(DSA "/dsa0/wq0.0", "number", "0x10\n");
 	host_mkdir("/sys/devices/" DSA "/dsa0/wq0.0/power");
 	sys_write(DSA "/dsa0/wq0.0", "power/control", "auto\n");
+	host_mkdir("/sys/devices/" DSA "/dsa0/wq0.0/rom.0");
+	host_mkdir("/sys/devices/" DSA "/dsa0/wq0.0/rom.1");
+	host_mkdir("/sys/devices/" DSA "/dsa0/wq0.0/rom.2");
+	sys_write(DSA "/dsa0/wq0.0", "rom.0/VBNV", "shell-1\n");
+	sys_write(DSA "/dsa0/wq0.0", "rom.1/VBNV", "shell-2\n");
 	host_mkdir("/run/udev/data");
 	host_write("/run/udev/data/+dsa:wq0.0",
 		"I:123\nE:MODELL=other\nE:MODEL=queue 1\nG:seat\nG:systemd\n");
@@ -230,7 +247,7 @@ static void test_group(void **state)
 	expect_variable("0000:00:0b.0", "kernel_name", "0000:00:0b.0");
 }
 
-/* Devices that say the same of themselves are never one, whichever was there first. */
+/* Devices with the same values never become one, in any order. */
 static void test_ids(void **state)
 {
 	static const char match[] = "driver = \"sysfs\"; match = ( { subsystem = \"tty\"; id = "
@@ -247,7 +264,7 @@ static void test_ids(void **state)
 		"usb-0000:00:14.0-0:1:1.0:ttyUSB.0 usb-0000:00:14.0-0:2:1.0:ttyUSB.0 "
 		"port-other ");
 	assert_int_equal(scan.notes.count, 2);
-	assert_non_null(strstr(scan.notes.items[0], "not the only one that would be port-same"));
+	assert_non_null(strstr(scan.notes.items[0], "because several devices would be port-same"));
 
 	/* One that has none is called after its place. */
 	host_remove("/sys/devices/pci0000:00/0000:00:14.0/usb1/1-2/serial");
@@ -285,12 +302,17 @@ static void test_check(void **state)
 		"has both");
 	expect_problem("{ subsystem = \"a\"; attributes = ( { file = \"f\"; exists = false; is = "
 		       "\"1\"; } ); }",
-		"says nothing");
+		"has no value");
 	expect_problem(
 		"{ subsystem = \"a\"; attributes = \"/etc/shadow\"; }", "not \"/etc/shadow\"");
 	expect_problem("{ subsystem = \"a\"; attributes = \"a/../b\"; }", "\"..\"");
-	expect_problem("{ subsystem = \"a\"; parents = ( { } ); }", "without any condition");
-	expect_problem("{ subsystem = \"a\"; children = ( { } ); }", "without any condition");
+	expect_problem("{ subsystem = \"a\"; parents = ( { } ); }", "without a condition");
+	expect_problem("{ subsystem = \"a\"; not = ( { } ); }", "match[0].not[0]: an entry");
+	expect_problem(
+		"{ subsystem = \"a\"; not = ( { name = \"x\"; exists = false; } ); }", "exists");
+	expect_problem(
+		"{ subsystem = \"a\"; upwards = ( { } ); }", "match[0].upwards[0]: an entry");
+	expect_problem("{ subsystem = \"a\"; children = ( { } ); }", "without a condition");
 	expect_problem("{ subsystem = \"a\"; attributes = ( \"f\", { } ); }",
 		"match[0].attributes[1]: an");
 	expect_problem("{ subsystem = \"a\"; parents = ( \"b\", { } ); }",
@@ -298,7 +320,7 @@ static void test_check(void **state)
 	expect_problem(
 		"{ subsystem = \"a\"; parents = ( \"b\", { name = \"c\"; attributes = ( \"f\", { file = "
 		"\"g\"; is = \"1\"; exists = false; } ); } ); }",
-		"match[0].parents[1].attributes[1].exists: what is not there");
+		"match[0].parents[1].attributes[1].exists: an absent file");
 	expect_problem(
 		"{ subsystem = \"a\"; children = ( { attributes = ( \"f\", \"g\", { } ); } ); }",
 		"match[0].children[0].attributes[2]: an entry");
@@ -308,13 +330,13 @@ static void test_check(void **state)
 		"{ subsystem = \"a\"; path = \"/sys/class/tty/*\"; }", "path: must be a pattern");
 	expect_problem("{ subsystem = \"a\"; id = \"${id}\"; }", "must not use ${id}");
 	expect_problem("{ subsystem = \"a\"; id = \"${index}\"; }", "must not use ${index}");
-	expect_problem("{ subsystem = \"a\"; id = \"a\"; }", "must tell devices apart");
+	expect_problem("{ subsystem = \"a\"; id = \"a\"; }", "must distinguish devices");
 	expect_problem("{ subsystem = \"a\"; id = \"${seral}\"; }", "did you mean \"${serial}\"");
 	expect_problem("{ subsystem = \"a\"; id = \"${n}\"; }", "must not use ${ids}");
 	expect_problem("{ subsystem = \"a\"; nodes = \"dev/x\"; }", "absolute path");
 	expect_problem(
 		"{ subsystem = \"a\"; nodes = \"/dev/${replica}\"; }", "must not use ${ids}");
-	expect_problem("{ subsystem = \"a\"; permissions = \"x\"; }", "must be made of");
+	expect_problem("{ subsystem = \"a\"; permissions = \"x\"; }", "must consist of");
 }
 
 int main(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading /sys: what a kernel writes, and what only somebody hostile would.
- * docs/complaints.md: R18.
+ * Reading /sys: what a kernel writes, and what only a hostile tree has. docs/complaints.md: R18.
  */
-#include "drivers/sysfs.h"
+#include "drivers/host/sysfs.h"
+#include "drivers/model/form.h"
 
 #include "host-fixture.h"
 
@@ -166,9 +166,9 @@ static void test_pci_address(void **state)
 		"pci0000:00", "123456789:03:00.0", "0000:0A:00.0" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(valid); i++)
-		assert_true(pci_address_is_valid(valid[i]));
+		assert_true(form_is_pci_address(valid[i]));
 	for (size_t i = 0; i < ARRAY_SIZE(invalid); i++)
-		assert_false(pci_address_is_valid(invalid[i]));
+		assert_false(form_is_pci_address(invalid[i]));
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Templates: what is accepted, what is said about the rest, and what comes out.
+ * Templates: what is accepted, the errors about the rest, and the results.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "drivers/driver.h"
-#include "drivers/template.h"
+#include "drivers/model/driver.h"
+#include "drivers/model/template.h"
 
 static const struct driver_variable extra[] = { { "serial", "A." }, { "port", "B." },
 	{ "property:NAME", "C." }, { 0 } };
@@ -52,14 +52,15 @@ static void test_check(void **state)
 		{ "a${id", NULL, "has \"${\" without \"}\" in \"${id\"" },
 		{ "a${}", NULL,
 			"has \"${}\" without a variable's name: \"${id}\" is the device's id" },
-		{ "${id:x}", NULL, "has \"${id:x}\", but \"${id}\" takes nothing after a \":\"" },
+		{ "${id:x}", NULL,
+			"has \"${id:x}\", but \"${id}\" takes no argument after a \":\"" },
 		{ "${port:1}", &driver,
-			"has \"${port:1}\", but \"${port}\" takes nothing after a \":\"" },
+			"has \"${port:1}\", but \"${port}\" takes no argument after a \":\"" },
 		{ "${property:A}${property:a b:c}", &driver, NULL },
 		{ "${property}", &driver,
-			"has \"${property}\", which needs more: \"${property:NAME}\"" },
+			"has \"${property}\", which needs an argument: \"${property:NAME}\"" },
 		{ "${property:}", &driver,
-			"has \"${property:}\", which needs more: \"${property:NAME}\"" },
+			"has \"${property:}\", which needs an argument: \"${property:NAME}\"" },
 		{ "${property:A}", NULL,
 			"unknown variable \"${property}\"; \"${id}\" is the device's id, the manual "
 			"has the others" },
@@ -79,7 +80,7 @@ static void test_check(void **state)
 			"has \"${attr:..}\", which must name a file in the device's directory, "
 			"such as \"${attr:serial}\"" },
 		{ long_variable, NULL,
-			"has a variable of 146 bytes between \"${\" and \"}\", the most is 127" },
+			"has a variable of 146 bytes between \"${\" and \"}\", the maximum is 127" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -183,8 +184,9 @@ static void test_expand(void **state)
 	assert_int_equal(template_expand("x${id}", &context, &text, NULL), -ENOENT);
 	context.devices = NULL;
 	assert_int_equal(template_expand("x${n}", &context, &text, &error), -ENOENT);
-	assert_string_equal(
-		error.message, "\"${n}\" has a value only while a container is given devices");
+	assert_string_equal(error.message,
+		"\"${n}\" has a value only while devices are assigned to a "
+		"container");
 	assert_int_equal(template_expand("${info}", &context, &text, NULL), -ENOENT);
 	context.name = "a.b/C-d_1";
 	assert_int_equal(template_expand("${env_name}", &context, &text, NULL), 0);

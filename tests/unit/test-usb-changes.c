@@ -8,7 +8,7 @@
 
 #include "usb-fixture.h"
 
-#include "drivers/memory.h"
+#include "drivers/health/saved-state.h"
 
 /* What the device has for its variable, or NULL if it is not there. */
 static bool says(const char *id, const char *name, const char *value)
@@ -37,7 +37,7 @@ static void test_plugging(void **state)
 	add_interface("1-2.3", 0, "ff\n");
 	add_child("1-2.3", 0, "tty", "ttyUSB0/tty/ttyUSB0");
 	RUN_UNTIL(says(id, "tty", "/dev/ttyUSB0"));
-	/* Only the tree of /sys tells of this one. */
+	/* Only the tree of /sys shows this one. */
 	host_node("/dev/video0");
 	run_for(3 * INVENTORY_QUIET);
 	usb_path("1-2.3", path);
@@ -71,7 +71,7 @@ static void plug_back(const char *name, int number)
 	host_symlink(target, link);
 }
 
-/* What a pod holds keeps its name, whatever is plugged in or out beside it. */
+/* A device that a pod has keeps its name while others are plugged in or out. */
 static void test_names_stay(void **state)
 {
 	static const char match[] = USB("vendor = 0x0951;");
@@ -103,14 +103,14 @@ static void test_names_stay(void **state)
 /* The next process of the resource; it knows what the last one listed. */
 static void restart(const char *text)
 {
-	struct memory *memory;
+	struct saved_state *saved;
 	struct error error;
 	int fd = memfd_create("memory", MFD_CLOEXEC);
 
-	assert_int_equal(inventory_remember(inventory, &memory), 0);
-	assert_int_equal(memory_write(memory, fd), 0);
-	memory_free(memory);
-	assert_int_equal(memory_read(fd, &memory), 0);
+	assert_int_equal(inventory_save(inventory, &saved), 0);
+	assert_int_equal(saved_state_write(saved, fd), 0);
+	saved_state_free(saved);
+	assert_int_equal(saved_state_read(fd, &saved), 0);
 	(void)close(fd);
 	inventory = inventory_free(inventory);
 	config = config_free(config);
@@ -118,8 +118,8 @@ static void restart(const char *text)
 	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
 				 &inventory),
 		0);
-	inventory_recall(inventory, memory);
-	assert_int_equal(inventory_recall_list(inventory), 0);
+	inventory_restore(inventory, saved);
+	assert_int_equal(inventory_restore_list(inventory), 0);
 	if (inventory_start(inventory, &error) < 0)
 		fail_msg("%s", error.message);
 }
@@ -136,7 +136,7 @@ static void test_names_stay_over_restarts(void **state)
 	restart(match);
 	assert_true(says(FIRST, "port", PORT(4)));
 	assert_true(says(FIRST "@" PORT(1), "port", PORT(1)));
-	/* One that was plugged in while nobody looked has been there for less time. */
+	/* One that was plugged in between two scans has been there for less time. */
 	host_mkdir("/sys/devices/" HUB "/1-4/power");
 	usb_write("1-4", "power/connected_duration", "70000\n");
 	plug("1-3", 6, "0951\n", "1666\n", "1\n");
@@ -151,7 +151,7 @@ static void test_names_stay_over_restarts(void **state)
 	restart(match);
 	assert_true(says(FIRST "@" PORT(1), "port", PORT(1)));
 	assert_true(says(FIRST, "port", NULL));
-	/* Another declaration names anew. */
+	/* Another declaration assigns new names. */
 	inventory = inventory_free(inventory);
 	config = config_free(config);
 	start(match);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Driver "usb": which devices meet the conditions, what they are called whatever the order they
- * were plugged in, their nodes, and devices that are several together.
- * docs/complaints.md: W3, W4, M2, M3.
+ * Driver "usb": which devices meet the conditions, their names in any order of plugging, their
+ * nodes, and devices that are several together. docs/complaints.md: W3, W4, M2, M3.
  */
 #include "usb-fixture.h"
 
@@ -83,7 +82,7 @@ static void test_nodes_and_variables(void **state)
 	expect_nodes("usb-0000:00:14.0-0:2", "/dev/bus/usb/001/002 ");
 }
 
-/* Two equal sticks are two devices, called the same in whatever order they are found. */
+/* Two equal sticks are two devices, with the same names in any order. */
 static void test_equal_devices(void **state)
 {
 	static const char match[] = USB("vendor = 0x0951;");
@@ -94,7 +93,7 @@ static void test_equal_devices(void **state)
 	plug("1-4", 4, "0951\n", "1666\n", "1\n");
 	expect_found(match, "usb-0951-1666-1@" PORT(1) " usb-0951-1666-1@" PORT(4) " ");
 	assert_int_equal(scan.notes.count, 2);
-	assert_non_null(strstr(scan.notes.items[0], "is called after its port, too"));
+	assert_non_null(strstr(scan.notes.items[0], "includes its port"));
 	/* The same number on another product is another device's. */
 	plug("1-5", 5, "0951\n", "1667\n", "1\n");
 	expect_found(
@@ -110,7 +109,7 @@ static void test_equal_devices(void **state)
 }
 
 /* The number is new when it is plugged in again, the id is not. */
-static void test_numbered_anew(void **state)
+static void test_numbered_again(void **state)
 {
 	make_devices();
 	list(USB("vendor = 0x0951;"));
@@ -146,7 +145,7 @@ static void test_links(void **state)
 	expect_variable(id, "tty", "/dev/ttyUSB0");
 	list(USB("vendor = 0x0403; nodes = \"tty\"; identity = \"port\";"));
 	expect_nodes(port_id, "/dev/serial/by-path/pci-0>/dev/ttyUSB0 ");
-	/* One that leads to another device by now is of no use. */
+	/* One that leads to another device by now is invalid. */
 	host_remove("/dev/serial/by-id/usb-A9");
 	host_symlink("../../video0", "/dev/serial/by-id/usb-A9");
 	list(USB("vendor = 0x0403; nodes = \"tty\";"));
@@ -238,11 +237,11 @@ static void expect_problem(const char *match, const char *expected)
 
 static void test_check(void **state)
 {
-	expect_problem("match = ( { } );", "met by every USB device");
-	expect_problem("match = ( { nodes = \"usb\"; } );", "met by every USB device");
-	expect_problem("match = ( { devices = ( { } ); } );", "met by every USB device");
+	expect_problem("match = ( { } );", "matches every USB device");
+	expect_problem("match = ( { nodes = \"usb\"; } );", "matches every USB device");
+	expect_problem("match = ( { devices = ( { } ); } );", "matches every USB device");
 	expect_problem("match = ( { vendor = 1; devices = ( { vendor = 1; } ); } );",
-		"go into each of the \"devices\"");
+		"set the conditions in each of the \"devices\"");
 	expect_problem("match = ( { vendor = 0x10000; } );", "must be from 0 to 65535");
 	expect_problem("match = ( { vendor = \"046d\"; } );", "not the string");
 	expect_problem("match = ( { class = 256; } );", "must be from 0 to 255");
@@ -258,23 +257,23 @@ static void test_check(void **state)
 	expect_problem(
 		"match = ( { devices = ( { attributes = ( { is = \"x\"; } ); } ); } );", "neither");
 	expect_problem("match = ( { product = 1; } );",
-		"match[0].product: means nothing without its \"vendor\"");
+		"match[0].product: has no meaning without \"vendor\"");
 }
 
-/* Which of several is meant is said. */
-static void test_check_says_which(void **state)
+/* The message names the entry among several. */
+static void test_check_names_the_entry(void **state)
 {
 	expect_problem(
 		"match = ( { port = \"*\"; }, { devices = ( { vendor = 1; }, { product = 1; } ); } );",
-		"match[1].devices[1].product: means nothing");
+		"match[1].devices[1].product: has no meaning");
 	expect_problem("match = ( { devices = ( { vendor = 1; }, { } ); } );",
-		"match[0].devices[1]: an entry without any condition");
+		"match[0].devices[1]: an entry without a condition");
 	expect_problem("match = ( { vendor = 1; attributes = ( \"a\", { is = \"x\"; } ); } );",
 		"match[0].attributes[1]: an entry has either");
 	expect_problem(
 		"match = ( { devices = ( { vendor = 1; }, { attributes = ( \"a\", { file = \"b\"; "
 		"is = \"x\"; exists = false; } ); } ); } );",
-		"match[0].devices[1].attributes[1].exists: what is not there");
+		"match[0].devices[1].attributes[1].exists: an absent file");
 }
 
 int main(void)
@@ -283,13 +282,13 @@ int main(void)
 		HOST_TEST(test_conditions),
 		HOST_TEST(test_nodes_and_variables),
 		HOST_TEST(test_equal_devices),
-		HOST_TEST(test_numbered_anew),
+		HOST_TEST(test_numbered_again),
 		HOST_TEST(test_links),
 		HOST_TEST(test_together),
 		HOST_TEST(test_unusable),
 		HOST_TEST(test_hostile),
 		HOST_TEST(test_check),
-		HOST_TEST(test_check_says_which),
+		HOST_TEST(test_check_names_the_entry),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

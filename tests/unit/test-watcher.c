@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A kubelet's plugin watcher against the whole daemon: it finds the socket, asks, watches, and says
- * that the resource is registered; then it goes, and there is a new socket for its successor.
+ * A kubelet's plugin watcher against the whole daemon: it finds the socket, asks, watches, and
+ * reports that the resource is registered; then it ends, and there is a new socket for its
+ * successor.
  */
 #include <dirent.h>
 #include <setjmp.h>

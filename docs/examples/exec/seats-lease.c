@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes a lease for each seat that a container is given: a file with a token in a directory of the
- * licence server, which is mounted into the container as /run/seats/ID. The lease that the seat had
- * before is no longer valid then: nobody tells when a container ends. For driver "exec", allocate.
+ * Makes a lease for each seat of a container: a file with a token in a directory of the licence
+ * server, which is mounted into the container as /run/seats/ID. The earlier lease of the seat is no
+ * longer valid then, because no event reports the end of a container. For driver "exec", allocate.
  *
  * Build: cc -O2 -Wall -o seats-lease seats-lease.c
  */
@@ -43,7 +43,7 @@ static void write_lease(const char *path)
 	char beside[4096];
 	FILE *stream;
 
-	/* In one step, so that nobody reads half of it. */
+	/* In one step, so that no reader sees half of it. */
 	if (snprintf(beside, sizeof(beside), "%s.new", path) >= (int)sizeof(beside) ||
 		getrandom(token, sizeof(token), 0) != sizeof(token) ||
 		!(stream = fopen(beside, "we"))) {

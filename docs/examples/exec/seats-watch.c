@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names a device for each file in a directory, and again whenever one of them changes: seats of a
- * licence server that keeps their state there. A file that says "ok" is a healthy one, any other
- * text is the reason why it is not. For driver "exec", mode = "watch".
+ * licence server that keeps their state there. A file with the text "ok" is a healthy seat, any
+ * other text is the reason why it is not. For driver "exec", mode = "watch".
  *
  * Build: cc -O2 -Wall -o seats-watch seats-watch.c
  */

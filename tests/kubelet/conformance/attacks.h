@@ -30,8 +30,8 @@ void attack_settings_flood(struct bytes *bytes);
 /* 64 streams that may never send anything. */
 void attack_closed_windows(struct bytes *bytes);
 
-/* 64 streams with open windows, on a socket that nobody reads. */
+/* 64 streams with open windows, on a socket without a reader. */
 void attack_slow_reader(struct bytes *bytes);
 
-/* A message that says it has 1 GiB. */
+/* A message with a length of 1 GiB in its prefix. */
 void attack_huge_message(struct bytes *bytes);

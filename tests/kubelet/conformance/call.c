@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The result arrives on gRPC's thread and is picked up by the waiting loop. Whoever comes last of
- * the two, result and owner, frees the call.
+ * The result arrives on gRPC's thread and the waiting loop picks it up. The last of result and
+ * owner frees the call.
  */
 #include "call.h"
 
@@ -53,6 +53,8 @@ static void on_result(const struct rpc_result *result, void *userdata)
 	(void)pthread_mutex_unlock(&lock);
 	if (abandoned)
 		call_free(call);
+	else
+		trial_wake();
 }
 
 static struct rpc_client *client_of(struct trial *trial)

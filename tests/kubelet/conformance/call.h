@@ -41,6 +41,6 @@ void call_bytes(struct trial *trial, const char *method, const void *data, size_
 void call_message(struct trial *trial, const char *method, const ProtobufCMessage *request,
 	struct reply *ret);
 
-/* Whether the plugin still does its work: the stream of the resource lives and a call is answered.
- * The verdict is not ok with a message if not. */
+/* Whether the plugin still works: the stream of the resource lives and a call is answered. If not,
+ * returns another result than VERDICT_OK, with a message. */
 enum verdict trial_check_alive(struct trial *trial, const char *after);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Peers that are broken, slow or malicious, each on a connection of its own. Whatever happens to
- * that connection, the kubelet's must go on, with bounded memory, and what the peer cost is given
- * back when it goes.
+ * Peers that are broken, slow or malicious, each on a connection of its own. Only that connection
+ * may suffer: the kubelet's must go on, with bounded memory, and the memory of the peer is freed
+ * when it closes.
  */
 #include "conformance.h"
 
@@ -113,7 +113,8 @@ static enum verdict refuses_compression(struct trial *trial, const struct confor
 	raw_receive(fd, &received, RECEIVE_LIMIT);
 	fd = close_fd(fd);
 	if (raw_has_frame(&received, FRAME_DATA, 1, 5))
-		return trial_fail(trial, "a message that says it is compressed was taken as it is");
+		return trial_fail(trial,
+			"a message that is marked as compressed was accepted without decompression");
 	return trial_check_alive(trial, "a compressed message");
 }
 
@@ -268,10 +269,10 @@ static const struct conformance_case cases[] = {
 		any_root_process, "a flood of CONTINUATION frames", attack_continuation_flood),
 	ATTACK(70, "reset-flood", "goes on beside 5000 calls that are reset at once",
 		any_root_process, "a flood of RST_STREAM frames", attack_reset_flood),
-	ATTACK(71, "ping-flood", "bounds answers that nobody reads", any_root_process,
+	ATTACK(71, "ping-flood", "limits answers that the peer does not read", any_root_process,
 		"a flood of PING frames", attack_ping_flood),
-	ATTACK(72, "settings-flood", "bounds acknowledgements that nobody reads", any_root_process,
-		"a flood of SETTINGS frames", attack_settings_flood),
+	ATTACK(72, "settings-flood", "limits acknowledgements that the peer does not read",
+		any_root_process, "a flood of SETTINGS frames", attack_settings_flood),
 	ATTACK(73, "closed-windows", "goes on beside streams that may not send",
 		"a kubelet that is stopped (SIGSTOP, swapping) reads nothing for a long time",
 		"64 streams with closed windows", attack_closed_windows),
@@ -280,11 +281,11 @@ static const struct conformance_case cases[] = {
 		"64 streams that are not read", attack_slow_reader),
 	ATTACK(75, "huge-message", "does not believe a length of 1 GiB", any_root_process,
 		"a message of 1 GiB", attack_huge_message),
-	{ 76, "bears-idle-peers", "goes on beside 300 idle connections", any_root_process, 0,
+	{ 76, "tolerates-idle-peers", "goes on beside 300 idle connections", any_root_process, 0,
 		NEEDS_SERVING, bears_idle_peers, NULL },
 	{ 77, "refuses-others", "serves root alone",
-		"whoever can call Allocate learns paths and may start the plugin's commands", 0,
-		NEEDS_SERVING | NEEDS_ROOT, refuses_others, NULL },
+		"a process that can call Allocate learns paths and may start the plugin's commands",
+		0, NEEDS_SERVING | NEEDS_ROOT, refuses_others, NULL },
 };
 
 const struct case_table hostile_cases = { cases, ARRAY_SIZE(cases) };

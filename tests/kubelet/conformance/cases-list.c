@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the list says, and when it changes. Whether the kubelet can read it at all is looked at in
- * cases-registration.c.
+ * The contents of the list, and when it changes. Whether the kubelet can read it at all is checked
+ * in cases-registration.c.
  */
 #include "conformance.h"
 
@@ -19,7 +19,7 @@ static enum verdict has_unique_ids(struct trial *trial, const struct conformance
 {
 	const struct device_table *devices = trial_devices(trial);
 
-	/* A list of n entries was told with n; the table has each id once. */
+	/* A list of n entries was reported with n; the table has each id once. */
 	if (devices->n_entries != devices->count)
 		return trial_fail(trial, "%zu entries have %zu different ids", devices->n_entries,
 			devices->count);
@@ -104,7 +104,7 @@ static enum verdict health_changes(struct trial *trial, const struct conformance
 	if (!trial_hook(trial, hooks->fail))
 		return VERDICT_NOT_OK;
 	if (!trial_await(trial, has_fewer_healthy, &healthy))
-		return lost(trial, "a device failed, but no list says so");
+		return lost(trial, "a device failed, but no list reports it");
 	verdict = check_same_stream(trial, &counts, "when a device failed");
 	if (verdict != VERDICT_OK)
 		return verdict;
@@ -113,7 +113,7 @@ static enum verdict health_changes(struct trial *trial, const struct conformance
 	if (!trial_hook(trial, hooks->heal))
 		return VERDICT_NOT_OK;
 	if (!trial_await(trial, has_healthy, &healthy))
-		return lost(trial, "the device is well again, but no list says so");
+		return lost(trial, "the device recovered, but no list reports it");
 	return check_same_stream(trial, &counts, "when a device was well again");
 }
 
@@ -153,6 +153,19 @@ static enum verdict allocate_each(struct trial *trial)
 	return VERDICT_OK;
 }
 
+static enum verdict check_unplugged(struct trial *trial, size_t healthy, size_t count)
+{
+	if (!trial_await(trial, has_fewer_healthy, &healthy))
+		return lost(trial, "a device was unplugged, but no list reports it");
+	if (check_same_stream(trial, &trial->before, "when a device was unplugged") != VERDICT_OK)
+		return VERDICT_NOT_OK;
+	if (trial_devices(trial)->count < count)
+		return trial_fail(trial,
+			"the unplugged device, which a container may hold, is not listed as unhealthy: %zu devices of %zu",
+			trial_devices(trial)->count, count);
+	return VERDICT_OK;
+}
+
 static enum verdict device_vanishes(struct trial *trial, const struct conformance_case *self)
 {
 	const struct conformance_hooks *hooks = &trial->options->hooks;
@@ -160,21 +173,15 @@ static enum verdict device_vanishes(struct trial *trial, const struct conformanc
 	size_t healthy = trial_healthy(trial), count = trial_devices(trial)->count;
 	enum verdict verdict = allocate_each(trial);
 
+	trial->before = counts;
 	if (verdict != VERDICT_OK || !trial_hook(trial, hooks->unplug))
 		return VERDICT_NOT_OK;
-	if (!trial_await(trial, has_fewer_healthy, &healthy))
-		return lost(trial, "a device was unplugged, but no list says so");
-	verdict = check_same_stream(trial, &counts, "when a device was unplugged");
-	if (verdict != VERDICT_OK)
-		return verdict;
-	if (trial_devices(trial)->count < count)
-		return trial_fail(trial,
-			"the unplugged device, which a container may hold, is not listed as unhealthy: %zu devices of %zu",
-			trial_devices(trial)->count, count);
-	if (!trial_hook(trial, hooks->plug))
+	verdict = check_unplugged(trial, healthy, count);
+	/* Plugged in again after any result; of two failures the first is reported. */
+	if (!trial_plug_again(trial) || verdict != VERDICT_OK)
 		return VERDICT_NOT_OK;
 	if (!trial_await(trial, has_healthy, &healthy))
-		return lost(trial, "the device was plugged in again, but no list says so");
+		return lost(trial, "the device was plugged in again, but no list reports it");
 	if (trial_devices(trial)->count != count)
 		return trial_fail(trial,
 			"the device came back under another id: %zu devices of %zu",
@@ -195,6 +202,7 @@ static void on_message(const uint8_t *data, size_t size, void *userdata)
 
 	__atomic_store_n(&stream->size, size, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&stream->messages, 1, __ATOMIC_RELEASE);
+	trial_wake();
 }
 
 static void on_end(const struct rpc_result *result, void *userdata)
@@ -202,6 +210,7 @@ static void on_end(const struct rpc_result *result, void *userdata)
 	struct second_stream *stream = userdata;
 
 	__atomic_store_n(&stream->done, true, __ATOMIC_RELEASE);
+	trial_wake();
 }
 
 static bool has_message_or_end(struct trial *trial, const void *data)
@@ -237,7 +246,7 @@ static enum verdict serves_two_streams(struct trial *trial, const struct conform
 	client = connection_client(trial->manager, trial->resource);
 	if (client)
 		rpc_client_cancel(client, stream);
-	/* Whoever does not end it keeps its memory, too. */
+	/* A plugin that does not end it keeps its memory, too. */
 	if (trial_await(trial, has_end, stream))
 		free(stream);
 	if (!served)
@@ -250,21 +259,21 @@ static const struct conformance_case cases[] = {
 	{ 14, "ids-are-unique", "lists every device once, with an id",
 		"duplicates collapse, or count twice if their health differs", 0, NEEDS_SERVING,
 		has_unique_ids, NULL },
-	{ 15, "health-is-known", "says Healthy or Unhealthy and nothing else",
-		"to the kubelet every other word is unhealthy", 0, NEEDS_SERVING, has_known_health,
-		NULL },
+	{ 15, "health-is-known", "reports health as Healthy or Unhealthy only",
+		"the kubelet takes any other value for unhealthy", 0, NEEDS_SERVING,
+		has_known_health, NULL },
 	{ 16, "numa-nodes-are-real", "names NUMA nodes from 0 to 63, each once, or none",
-		"-1, which sysfs says for none, switches alignment on and never matches: pods are refused",
+		"-1, which sysfs has for no node, enables alignment and never matches: pods are refused",
 		135541, NEEDS_SERVING, has_real_nodes, NULL },
-	{ 17, "health-changes", "tells that a device fails and recovers, in the same stream",
+	{ 17, "health-changes", "reports the failure and recovery of a device in the same stream",
 		"a stream that ends to refresh the list is an outage; a device that never recovers is lost",
 		60388, NEEDS_SERVING | NEEDS_HEALTH | NEEDS_DEVICE, health_changes, NULL },
-	{ 18, "health-flaps", "puts many changes into few lists, and ends with the right one",
+	{ 18, "health-flaps", "sends many changes in few lists, and ends with the right one",
 		"each list makes the kubelet write its checkpoint to disk under a global lock", 0,
 		NEEDS_SERVING | NEEDS_HEALTH | NEEDS_DEVICE, health_flaps, NULL },
-	{ 19, "device-vanishes",
-		"keeps an allocated device that vanishes in the list, as unhealthy",
-		"pods that hold a device the list does not name crash kubelets of 1.36, and look healthy",
+	{ 19, "device-disappears",
+		"keeps an allocated device that disappears in the list, as unhealthy",
+		"pods with a device that is not in the list crash kubelets of 1.36, and are shown as healthy",
 		130050, NEEDS_SERVING | NEEDS_PLUG | NEEDS_DEVICE, device_vanishes, NULL },
 	{ 20, "serves-two-streams", "serves a second ListAndWatch beside the first",
 		"after a duplicate registration the kubelet follows two streams", 121994,

@@ -144,7 +144,7 @@ static enum verdict prefers(struct trial *trial, const struct conformance_case *
 				(int32_t)half },
 			{ "devices with the last one", ids.list, ids.list + ids.n - 1, ids.n, 1,
 				(int32_t)half },
-			{ "devices that are all given", ids.list, ids.list, ids.n, half,
+			{ "devices that must all be included", ids.list, ids.list, ids.n, half,
 				(int32_t)half },
 		};
 
@@ -189,7 +189,7 @@ static enum verdict prefers_the_impossible(struct trial *trial, const struct con
 					wishes[i].what, reply.text);
 		}
 	}
-	return trial_check_alive(trial, "impossible wishes");
+	return trial_check_alive(trial, "impossible requests");
 }
 
 static enum verdict prefers_of_many(struct trial *trial, const struct conformance_case *self)
@@ -286,8 +286,8 @@ static const struct conformance_case cases[] = {
 		"the request carries all available ids, and those that must be included again",
 		109304, NEEDS_SERVING, prefers_of_many, NULL },
 	{ 31, "keeps-its-options", "implements what its options offer",
-		"the kubelet calls what the options say, and fails the pod if it is not there", 0,
-		NEEDS_SERVING, keeps_its_options, NULL },
+		"the kubelet calls what the options offer, and fails the pod if it is not implemented",
+		0, NEEDS_SERVING, keeps_its_options, NULL },
 	{ 32, "starts-containers", "answers PreStartContainer for each start of a container",
 		"it is called before every restart; an error keeps the container from starting", 0,
 		NEEDS_SERVING | NEEDS_DEVICE, starts_containers, NULL },

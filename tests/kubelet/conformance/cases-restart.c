@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What breaks while a plugin serves: the kubelet, the directory, the stream, the plugin. After each
- * the same devices must be offered again, without help.
+ * Failures while a plugin serves: of the kubelet, the directory, the stream, the plugin. After each
+ * the same devices must be offered again automatically.
  */
 #include "conformance.h"
 
@@ -15,13 +15,15 @@
 #include "../connection.h"
 #include "../id-set.h"
 #include "../plugin-dir.h"
-#include "call.h"
+#include "../pod-file.h"
+#include "devices.h"
 
 #define RESTARTS      5
 #define CRASHES       10
 #define CRASH_LATEST  (60 * USEC_PER_MSEC)
 #define GHOST_LIFE    (200 * USEC_PER_MSEC)
 #define PLUGIN_DEATHS 3
+#define POD_NAME      "conformance"
 
 static int take_ids(struct trial *trial, struct id_set *ret)
 {
@@ -106,6 +108,13 @@ static void remove_sockets(const char *path)
 	(void)closedir(dir);
 }
 
+/* Tried more than once, because a plugin may bind a new socket in between. */
+static bool directory_is_removed(struct trial *trial, const void *data)
+{
+	remove_sockets(data);
+	return rmdir(data) >= 0;
+}
+
 static enum verdict directory_is_wiped(struct trial *trial, const struct conformance_case *self)
 {
 	const char *dir = trial->options->plugin_dir;
@@ -114,16 +123,11 @@ static enum verdict directory_is_wiped(struct trial *trial, const struct conform
 	if (take_ids(trial, &before) < 0)
 		return trial_fail(trial, "out of memory");
 	trial_kill_kubelet(trial);
-	remove_sockets(dir);
-	/* A plugin may bind a new socket in between. */
-	if (rmdir(dir) < 0) {
-		remove_sockets(dir);
-		if (rmdir(dir) < 0) {
-			int code = errno;
+	if (!trial_await(trial, directory_is_removed, dir)) {
+		int code = errno;
 
-			(void)trial_start_kubelet(trial);
-			return trial_skip(trial, "cannot remove %s: %s", dir, strerror(code));
-		}
+		(void)trial_start_kubelet(trial);
+		return trial_skip(trial, "cannot remove %s: %s", dir, strerror(code));
 	}
 	trial_pass(trial, GHOST_LIFE);
 	if (!trial_start_kubelet(trial))
@@ -171,7 +175,7 @@ static enum verdict socket_is_removed(struct trial *trial, const struct conforma
 	if (!path || unlink(path) < 0)
 		return trial_skip(trial, "the plugin's socket cannot be removed");
 	trial_pass(trial, GHOST_LIFE);
-	/* From here on nobody can dial it: only a new socket helps. */
+	/* From here on no client can dial it: only a new socket helps. */
 	trial_kill_kubelet(trial);
 	if (!trial_start_kubelet(trial))
 		return VERDICT_NOT_OK;
@@ -196,21 +200,129 @@ static enum verdict plugin_is_killed(struct trial *trial, const struct conforman
 	return verdict;
 }
 
+/* The kubelet stood still while plugins came and went: of them only the first and the last one have
+ * a stream. */
+static bool has_noticed_the_end(struct trial *trial, const void *data)
+{
+	const struct trial_counts *before = data, *now = &trial->counts;
+	unsigned ended = now->ended - before->ended;
+
+	return ended > 0 && now->registered - before->registered == ended;
+}
+
 /* The new one registers while the kubelet has not noticed the end of the old one. */
 static enum verdict plugin_is_replaced(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_id_set_ struct id_set before = {};
+	const struct trial_counts counts = trial->counts;
 
 	if (take_ids(trial, &before) < 0)
 		return trial_fail(trial, "out of memory");
 	for (unsigned i = 0; i < PLUGIN_DEATHS; i++) {
-		plugin_process_kill(&trial->plugin);
+		trial_end_plugin(trial);
 		if (!trial_start_plugin(trial))
 			return VERDICT_NOT_OK;
 		(void)usleep((useconds_t)(GHOST_LIFE / 2));
 	}
-	trial_pass(trial, GHOST_LIFE);
+	/* A plugin may go on with two streams; what counts is that it is back. */
+	(void)trial_await(trial, has_noticed_the_end, &counts);
 	return check_back(trial, &before, "the plugin was replaced three times in a row");
+}
+
+/* Allocates each device and notes that a container of a running pod has it. */
+static bool book_each(struct trial *trial, const struct ids *ids)
+{
+	struct model *model = trial->manager->model;
+	struct pod *pod;
+
+	if (model_add_pod(model, POD_NAME, POD_NAME, POD_NAME, &pod) < 0 ||
+		pod_set_status(pod, POD_RUNNING, NULL, NULL) < 0)
+		return false;
+	for (size_t i = 0; i < ids->n; i++) {
+		_cleanup_reply_ struct reply reply = {};
+		struct pod_container *container;
+		char name[32];
+
+		allocate(trial, ids->list + i, 1, 1, trial->options->timeout, &reply);
+		if (reply.status != RPC_OK) {
+			(void)trial_fail(
+				trial, "Allocate of \"%.100s\": %s", ids->list[i], reply.text);
+			return false;
+		}
+		(void)snprintf(name, sizeof(name), "c%zu", i);
+		if (pod_add_container(pod, name, CONTAINER_MAIN, &container) < 0 ||
+			container_add_limit(container, trial->resource, 1) < 0 ||
+			model_record_allocation(model, POD_NAME, name, trial->resource,
+				ids->list + i, 1, (const uint8_t *)"", 0) < 0)
+			return false;
+	}
+	return model_recount_allocated(model) >= 0;
+}
+
+static bool keep_state(struct trial *trial)
+{
+	struct error error = {};
+
+	if (manager_save(trial->manager, &error) >= 0 &&
+		pod_file_write(trial->manager->model, trial->kubelet_options.state_dir, &error) >=
+			0)
+		return true;
+	(void)trial_fail(trial, "the tool cannot play the kubelet: %s", error.message);
+	return false;
+}
+
+static bool restart_kubelet(struct trial *trial, enum topology_policy policy)
+{
+	trial_kill_kubelet(trial);
+	trial->kubelet_options.topology =
+		(struct topology_rules){ .policy = policy, .n_nodes = TOPOLOGY_MAX_NODES };
+	return trial_start_kubelet(trial);
+}
+
+static bool has_other_healthy(struct trial *trial, const void *data)
+{
+	return trial_healthy(trial) != *(const size_t *)data;
+}
+
+/* A device is unplugged while a pod has it, and the kubelet is restarted. */
+static enum verdict lose_booked(struct trial *trial)
+{
+	_cleanup_ids_ struct ids ids = {};
+	const struct pod *pod;
+
+	if (!ids_take(trial, &ids) || !book_each(trial, &ids) ||
+		!trial_hook(trial, trial->options->hooks.unplug))
+		return VERDICT_NOT_OK;
+	if (!trial_await(trial, has_other_healthy, &ids.n))
+		return trial_fail(trial, "a device was unplugged, but no list reports it");
+	if (!keep_state(trial) || !restart_kubelet(trial, TOPOLOGY_RESTRICTED) ||
+		!trial_await_serving(trial))
+		return VERDICT_NOT_OK;
+	pod = model_find_pod(trial->manager->model, POD_NAME, POD_NAME);
+	if (!pod || pod->phase == POD_RUNNING)
+		return VERDICT_OK;
+	return trial_fail(trial, "after a restart of the kubelet the pod has failed: %s: %s",
+		pod->reason ? pod->reason : "", pod->message ? pod->message : "");
+}
+
+static enum verdict booked_device_vanishes(struct trial *trial, const struct conformance_case *self)
+{
+	enum verdict verdict = lose_booked(trial);
+	struct pod *pod;
+
+	if (verdict != VERDICT_OK && trial->message[0] == '\0')
+		(void)trial_fail(trial, "out of memory");
+	if (!trial_plug_again(trial))
+		verdict = VERDICT_NOT_OK;
+	/* A kubelet that has died stays dead in this case. */
+	trial->panic[0] = '\0';
+	if (!restart_kubelet(trial, TOPOLOGY_NONE))
+		return VERDICT_NOT_OK;
+	pod = model_find_pod(trial->manager->model, POD_NAME, POD_NAME);
+	if (pod)
+		model_remove_pod(trial->manager->model, pod);
+	(void)model_collect_allocations(trial->manager->model);
+	return keep_state(trial) ? verdict : VERDICT_NOT_OK;
 }
 
 static const struct conformance_case cases[] = {
@@ -218,7 +330,7 @@ static const struct conformance_case cases[] = {
 		"a restart removes all sockets and forgets every plugin; ids are the key of what pods hold",
 		138446, NEEDS_SERVING, kubelet_restarts, NULL },
 	{ 41, "kubelet-crash-loops", "ends up registered after ten crashes of the kubelet in a row",
-		"a half-finished registration with a kubelet that is gone must not block the next",
+		"an unfinished registration with a kubelet that has ended must not block the next one",
 		0, NEEDS_SERVING, kubelet_crash_loops, NULL },
 	{ 42, "directory-is-wiped",
 		"registers after the plugin directory was removed and made again",
@@ -228,7 +340,7 @@ static const struct conformance_case cases[] = {
 		"the kubelet cancels the live stream when an older one ends, and never asks again",
 		127803, NEEDS_SERVING, stream_is_cancelled, NULL },
 	{ 44, "connection-is-lost", "registers again when its connection is closed",
-		"a stream that ends is for ever 0 devices, unless the plugin registers by itself",
+		"after the stream ends, the node has 0 devices until the plugin registers again",
 		121994, NEEDS_SERVING, connection_is_lost, NULL },
 	{ 45, "socket-is-removed", "makes a new socket when its socket was removed",
 		"the kubelet removes the sockets of all plugins when it starts", 0,
@@ -239,6 +351,10 @@ static const struct conformance_case cases[] = {
 	{ 47, "plugin-is-replaced", "ends up registered after it was replaced in quick succession",
 		"if it registers before the kubelet has seen the end of the old stream, that end hits the new one",
 		127803, NEEDS_SERVING | NEEDS_COMMAND, plugin_is_replaced, NULL },
+	{ 48, "booked-device-disappears",
+		"keeps a removed device that a pod has in the list, with its NUMA node",
+		"without it, a kubelet from 1.34 on panics at each start, before it fails the pod",
+		130050, NEEDS_SERVING | NEEDS_PLUG | NEEDS_DEVICE, booked_device_vanishes, NULL },
 };
 
 const struct case_table restart_cases = { cases, ARRAY_SIZE(cases) };

@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "report.h"
+#include "trial-report.h"
 
 static const struct case_table *const tables[] = {
 	&registration_cases,
@@ -30,7 +30,7 @@ static bool parse_number(const char **text, unsigned long *ret)
 	return true;
 }
 
-/* Whether "3,7-9" has the number; -EINVAL if it is no such list. */
+/* Whether "3,7-9" has the number; -EINVAL if the list is malformed. */
 static int is_selected(const char *list, unsigned number)
 {
 	int selected = 0;
@@ -127,6 +127,8 @@ static void run_case(struct run *run, const struct conformance_case *self)
 
 	if (run->trial.interrupted)
 		return;
+	if (run->trial.panic[0])
+		verdict = trial_fail(&run->trial, "%s", run->trial.panic);
 	if (verdict == VERDICT_NOT_OK) {
 		trial_mention_end(&run->trial);
 		run->failed = run->trial.plugin_is_suspect = true;

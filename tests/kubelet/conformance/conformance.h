@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Black-box cases for device plugins: each brings about one situation that a kubelet brings about
- * on real nodes, and looks at what the plugin makes of it. The cases are tables, one for each
- * subject; a case's number is its name for people and never changes.
+ * Black-box cases for device plugins: each creates one situation that occurs on real nodes, and
+ * checks the plugin's reaction. The cases are tables, one for each subject; a case is known by its
+ * number, which never changes.
  */
 
 #include "trial.h"
@@ -25,7 +25,7 @@ struct conformance_case {
 	const char *name;
 	const char *title;  /* what holds if it is ok */
 	const char *reason; /* why it matters */
-	unsigned issue;     /* of kubernetes/kubernetes; 0: none tells of it */
+	unsigned issue;     /* of kubernetes/kubernetes; 0: there is none */
 	unsigned needs;
 	enum verdict (*run)(struct trial *trial, const struct conformance_case *self);
 	const void *data; /* for run() */

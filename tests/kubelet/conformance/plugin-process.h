@@ -11,27 +11,34 @@
 #include "common/error.h"
 
 struct plugin_process {
-	pid_t pid;  /* 0: not running */
+	pid_t pid; /* the shell, or what it has become by exec; 0: not running */
+	const char *command;
 	int status; /* of waitpid(), once it has ended */
-	bool ended; /* by itself */
+	bool ended; /* without a request of the trial */
+	uint64_t started;
 };
 
 /* What a process and its descendants use together. */
 struct process_usage {
 	size_t descriptors;
-	size_t memory; /* resident bytes */
-	uint64_t cpu;  /* microseconds */
+	size_t memory;   /* resident bytes */
+	uint64_t cpu;    /* microseconds */
+	uint64_t waited; /* for a processor, microseconds; 0 where the kernel does not count it */
 };
 
-/* Runs "exec env COMMAND" in a shell. Output goes to standard error. */
+/* Runs the command, which must outlive the process, in a shell. Output goes to standard error. */
 int plugin_process_start(const char *command, const char *plugin_dir, struct plugin_process *ret,
 	struct error *error);
 
 /* Whether it runs; notes its end. */
 bool plugin_process_is_running(struct plugin_process *process);
 
-/* Signals the process alone, not what it has started. */
+/* Signals the plugin alone, not what it has started. That is the only process of a shell that waits
+ * for it; a plugin that is none of these, the shell has to exec. */
 void plugin_process_signal(const struct plugin_process *process, int number);
+
+/* Waits until it has been started for more than a second. */
+void plugin_process_let_age(const struct plugin_process *process);
 
 /* Kills the session and waits for the process. */
 void plugin_process_kill(struct plugin_process *process);

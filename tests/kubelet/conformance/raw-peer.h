@@ -34,13 +34,13 @@ void bytes_add_head(
 void bytes_add_frame(struct bytes *bytes, enum frame_type type, uint8_t flags, uint32_t stream,
 	const void *data, size_t size);
 
-/* What a client says first, with the size of the windows it grants for each stream. */
+/* The first bytes of a client, with the size of the windows for each stream. */
 void bytes_add_preface(struct bytes *bytes, uint32_t window);
 
 /* The headers of a call; `encoding` is that of its messages, NULL: they are plain. */
 void bytes_add_call(struct bytes *bytes, uint32_t stream, const char *method, const char *encoding);
 
-/* A message in a DATA frame that ends the stream; `length` is what its prefix says. */
+/* A message in a DATA frame that ends the stream; `length` is the length in its prefix. */
 void bytes_add_message(struct bytes *bytes, uint32_t stream, uint8_t compressed, uint32_t length,
 	const void *data, size_t size);
 

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The two directories of a trial's kubelet: the plugin directory, which nobody else may use
- * meanwhile, and one below /tmp for the files that only the kubelet looks at.
+ * The two directories of a trial's kubelet: the plugin directory, which no other process may use
+ * meanwhile, and one below /tmp for the files that only the kubelet reads.
  */
 
 #include "common/error.h"

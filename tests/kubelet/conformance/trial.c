@@ -4,6 +4,8 @@
  */
 #include "trial.h"
 
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 
 #include "../connection.h"
@@ -41,7 +43,8 @@ enum verdict trial_skip(struct trial *trial, const char *format, ...)
 
 void trial_forget(struct trial *trial)
 {
-	trial->message[0] = '\0';
+	trial->message[0] = trial->panic[0] = '\0';
+	trial->before = trial->counts;
 	for (size_t i = 0; i < TRACE_MAX; i++) {
 		free(trial->trace[i]);
 		trial->trace[i] = NULL;
@@ -75,6 +78,8 @@ static void on_event(const json_t *event, void *userdata)
 	struct trial_counts *counts = &trial->counts;
 
 	remember(trial, event);
+	if (streq(name, "panic"))
+		copy_member(event, "error", trial->panic, sizeof(trial->panic));
 	if (!resource)
 		return;
 	if (!trial->resource && streq(name, "register"))
@@ -113,7 +118,7 @@ int trial_init(struct trial *trial, const struct conformance_options *options, s
 		.plugin_dir = options->plugin_dir,
 		.plugins_registry = options->plugins_registry,
 		.state_dir = state_dir,
-		.behaviour = options->behaviour,
+		.version = options->version,
 		.stale_stream_race = true,
 		.time_scale = 1,
 		.seed = options->seed,
@@ -130,26 +135,56 @@ void trial_done(struct trial *trial)
 
 	trial_kill_kubelet(trial);
 	plugin_process_kill(&trial->plugin);
-	/* If no kubelet ever started, its files are somebody else's. */
+	/* If no kubelet ever started, its files belong to another process. */
 	trial_directories_clean(trial->played ? trial->options->plugin_dir : NULL, state_dir);
 	free(state_dir);
 	trial_forget(trial);
 	free(trial->resource);
 }
 
+static int bell = -EBADF;
+
+void trial_wake(void)
+{
+	(void)eventfd_write(bell, 1);
+}
+
+static int on_bell(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	eventfd_t rings;
+
+	(void)eventfd_read(fd, &rings);
+	return 0;
+}
+
+/* Waits check their condition when gRPC's thread has posted. The loop owns the source. */
+static int listen_to_bell(struct manager *manager)
+{
+	if (bell < 0)
+		bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (bell < 0)
+		return -errno;
+	return sd_event_add_io(manager->event, NULL, bell, EPOLLIN, on_bell, NULL);
+}
+
 bool trial_start_kubelet(struct trial *trial)
 {
 	struct error error = {};
+	int r;
 
 	if (trial->manager)
 		return true;
-	if (manager_new(&trial->kubelet_options, &trial->manager, &error) >= 0) {
+	r = manager_new(&trial->kubelet_options, &trial->manager, &error);
+	if (r >= 0) {
 		trial->played = true;
 		trial->listed_by = 0;
-		return true;
+		r = listen_to_bell(trial->manager);
+		if (r < 0)
+			(void)error_set(&error, r, "cannot wait for events: %s", strerror(-r));
 	}
-	(void)trial_fail(trial, "the tool cannot play the kubelet: %s", error.message);
-	return false;
+	if (r < 0)
+		(void)trial_fail(trial, "the tool cannot play the kubelet: %s", error.message);
+	return r >= 0;
 }
 
 void trial_kill_kubelet(struct trial *trial)
@@ -167,11 +202,13 @@ static void step(struct trial *trial, uint64_t limit)
 		(void)usleep((useconds_t)slice);
 		return;
 	}
-	/* The loop has ended: a signal came. */
+	/* The loop has ended: a signal came, or the kubelet has died. */
 	if (sd_event_get_state(trial->manager->event) == SD_EVENT_FINISHED ||
 		sd_event_run(trial->manager->event, slice) < 0 ||
-		sd_event_get_state(trial->manager->event) == SD_EVENT_FINISHED)
-		trial->interrupted = true;
+		sd_event_get_state(trial->manager->event) == SD_EVENT_FINISHED) {
+		trial->interrupted = trial->panic[0] == '\0';
+		trial_kill_kubelet(trial);
+	}
 }
 
 bool trial_await_within(
@@ -182,6 +219,8 @@ bool trial_await_within(
 	for (;;) {
 		uint64_t now;
 
+		if (trial->panic[0])
+			return false;
 		if (condition(trial, data))
 			return true;
 		now = manager_now();
@@ -194,6 +233,11 @@ bool trial_await_within(
 bool trial_await(struct trial *trial, trial_condition condition, const void *data)
 {
 	return trial_await_within(trial, condition, data, trial->options->timeout);
+}
+
+bool trial_await_register(struct trial *trial, trial_condition condition, const void *data)
+{
+	return trial_await_within(trial, condition, data, trial->options->register_timeout);
 }
 
 static bool never(struct trial *trial, const void *data)
@@ -233,6 +277,18 @@ bool trial_hook(struct trial *trial, const char *command)
 	return false;
 }
 
+bool trial_plug_again(struct trial *trial)
+{
+	char message[sizeof(trial->message)];
+	bool done;
+
+	memcpy(message, trial->message, sizeof(message));
+	done = trial_hook(trial, trial->options->hooks.plug);
+	if (message[0])
+		memcpy(trial->message, message, sizeof(message));
+	return done;
+}
+
 static const struct resource *find_resource(struct trial *trial)
 {
 	if (!trial->manager || !trial->resource)
@@ -249,22 +305,43 @@ bool trial_is_serving(struct trial *trial, const void *data)
 		connection_client(trial->manager, trial->resource);
 }
 
+/* " (why)" if there was any. */
+static void describe_why(char *text, size_t size, unsigned n, const char *why)
+{
+	text[0] = '\0';
+	if (n > 0)
+		(void)snprintf(text, size, " (%s)", why);
+}
+
 static void describe_progress(struct trial *trial)
 {
-	const struct trial_counts *counts = &trial->counts;
 	const struct resource *resource = find_resource(trial);
+	/* Of this case. */
+	const struct trial_counts counts = {
+		.registers = trial->counts.registers - trial->before.registers,
+		.registered = trial->counts.registered - trial->before.registered,
+		.refused = trial->counts.refused - trial->before.refused,
+		.ended = trial->counts.ended - trial->before.ended,
+	};
+	unsigned seconds = (unsigned)(trial->options->register_timeout / USEC_PER_SEC);
+	char refused[sizeof(trial->refused_by) + 4], ended[sizeof(trial->ended_by) + 4];
 
-	if (counts->registers == 0)
-		(void)trial_fail(trial, "no Register call came to %s/" KUBELET_SOCKET_NAME,
-			trial->options->plugin_dir);
+	describe_why(refused, sizeof(refused), counts.refused, trial->refused_by);
+	describe_why(ended, sizeof(ended), counts.ended, trial->ended_by);
+	if (trial->panic[0])
+		(void)trial_fail(trial, "%s", trial->panic);
+	else if (counts.registers == 0)
+		(void)trial_fail(trial,
+			"no Register call came to %s/" KUBELET_SOCKET_NAME " within %u s",
+			trial->options->plugin_dir, seconds);
 	else if (!resource || !resource->endpoint.present || resource->endpoint.stopped)
 		(void)trial_fail(trial,
-			"not registered: %u Register calls, %u accepted, %u refused (%s), %u streams ended (%s)",
-			counts->registers, counts->registered, counts->refused, trial->refused_by,
-			counts->ended, trial->ended_by);
+			"not registered within %u s: %u Register calls, %u accepted, %u refused%s, %u streams ended%s",
+			seconds, counts.registers, counts.registered, counts.refused, refused,
+			counts.ended, ended);
 	else
-		(void)trial_fail(trial, "registered, but no list came; %u streams ended (%s)",
-			counts->ended, trial->ended_by);
+		(void)trial_fail(trial, "registered, but no list came; %u streams ended%s",
+			counts.ended, ended);
 }
 
 void trial_mention_end(struct trial *trial)
@@ -282,7 +359,7 @@ void trial_mention_end(struct trial *trial)
 
 bool trial_await_serving(struct trial *trial)
 {
-	if (trial_await(trial, trial_is_serving, NULL))
+	if (trial_await_register(trial, trial_is_serving, NULL))
 		return true;
 	describe_progress(trial);
 	return false;
@@ -293,9 +370,15 @@ static bool is_not_serving(struct trial *trial, const void *data)
 	return !trial_is_serving(trial, NULL);
 }
 
+void trial_end_plugin(struct trial *trial)
+{
+	plugin_process_let_age(&trial->plugin);
+	plugin_process_kill(&trial->plugin);
+}
+
 bool trial_kill_plugin(struct trial *trial)
 {
-	plugin_process_kill(&trial->plugin);
+	trial_end_plugin(trial);
 	if (trial_await(trial, is_not_serving, NULL))
 		return true;
 	(void)trial_fail(trial,

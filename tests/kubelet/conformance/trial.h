@@ -3,12 +3,12 @@
 
 /*
  * What a case of the conformance run works with: a kubelet in this process that can be stopped,
- * started and made to misbehave, the plugin's process if the tool started it, the resource that is
- * looked at, and calls to the plugin. A case waits for conditions, with a limit that only a fault
- * reaches; while it waits, the kubelet lives.
+ * started and made to misbehave, the plugin's process if the tool started it, the resource in
+ * question, and calls to the plugin. A case waits for conditions, with a limit that only a fault
+ * reaches; while it waits, the kubelet runs.
  */
 
-#include "../manager.h"
+#include "../kubelet-manager.h"
 #include "plugin-process.h"
 #include "proto/rpc.h"
 
@@ -17,22 +17,23 @@ struct conformance_case;
 /* Shell commands that make something happen to the plugin's devices; NULL: cannot be done. */
 struct conformance_hooks {
 	const char *fail, *heal;   /* one device becomes unhealthy, and healthy again */
-	const char *unplug, *plug; /* one device vanishes, and is back */
+	const char *unplug, *plug; /* one device is removed, and is back */
 };
 
 struct conformance_options {
 	const char *plugin_dir;
 	const char *plugins_registry; /* NULL: none is watched */
-	enum behaviour behaviour;
+	const struct kubelet_version *version;
 	uint64_t seed;
-	const char *plugin_command; /* NULL: started by somebody else */
+	const char *plugin_command; /* NULL: started by another process */
 	struct conformance_hooks hooks;
 	const char **resources;
-	size_t n_resources; /* 0: the first that registers */
-	const char *cases;  /* "3,7-9", NULL: all */
-	const char *junit;  /* file, "-": instead of TAP; NULL: none */
-	uint64_t timeout;   /* microseconds that a plugin may take for anything */
-	size_t memory;      /* bytes that a hostile peer may cost it */
+	size_t n_resources;        /* 0: the first that registers */
+	const char *cases;         /* "3,7-9", NULL: all */
+	const char *junit;         /* file, "-": instead of TAP; NULL: none */
+	uint64_t timeout;          /* microseconds that a plugin may take for anything else than: */
+	uint64_t register_timeout; /* microseconds until a plugin registers, first or again */
+	size_t memory;             /* bytes that a hostile peer may cost it */
 };
 
 enum verdict {
@@ -43,7 +44,7 @@ enum verdict {
 
 /* What has happened to the resource since the run began. */
 struct trial_counts {
-	unsigned registers; /* Register calls, whatever became of them */
+	unsigned registers; /* Register calls, with any result */
 	unsigned registered, refused, lists, ended;
 };
 
@@ -61,9 +62,11 @@ struct trial {
 	char endpoint[128], version[32];     /* of the last Register */
 	bool watched;                        /* it came from plugins_registry */
 	json_int_t listed_by;                /* the connection of the last list */
-	bool plugin_is_suspect;              /* the last case failed: start it anew */
+	bool plugin_is_suspect;              /* the last case failed: start it again */
 	bool interrupted;                    /* a signal asks to stop */
 	bool played;                         /* a kubelet has run: its files are ours */
+	struct trial_counts before;          /* when the case began */
+	char panic[320];                     /* over what a kubelet died in this case, or empty */
 
 	char message[720];      /* why the case failed or is skipped */
 	char *trace[TRACE_MAX]; /* a ring of the last events as JSON */
@@ -81,7 +84,7 @@ _printf_(2, 3) enum verdict trial_skip(struct trial *trial, const char *format, 
 
 /* --- the kubelet --- */
 
-/* Starts the kubelet. A failure is the tool's, not the plugin's: the message says so. */
+/* Starts the kubelet. A failure is the tool's, not the plugin's, and the message shows that. */
 bool trial_start_kubelet(struct trial *trial);
 
 /* The kubelet dies as by SIGKILL: connections break, kubelet.sock stays and refuses. */
@@ -91,12 +94,19 @@ void trial_kill_kubelet(struct trial *trial);
 
 typedef bool (*trial_condition)(struct trial *trial, const void *data);
 
-/* Lets the kubelet live until the condition is true or the limit is over. Returns whether it is. */
+/* Lets the kubelet live until the condition is true, the limit is over or the kubelet has died of
+ * what the plugin does. Returns whether the condition is true. */
 bool trial_await_within(
 	struct trial *trial, trial_condition condition, const void *data, uint64_t limit);
 
 /* The same with the limit of the run. */
 bool trial_await(struct trial *trial, trial_condition condition, const void *data);
+
+/* The same with the limit for registrations. */
+bool trial_await_register(struct trial *trial, trial_condition condition, const void *data);
+
+/* From any thread: a condition may have become true. */
+void trial_wake(void);
 
 /* Lets so much time go by. */
 void trial_pass(struct trial *trial, uint64_t usec);
@@ -107,19 +117,26 @@ void trial_pass(struct trial *trial, uint64_t usec);
 bool trial_start_plugin(struct trial *trial);
 bool trial_owns_plugin(const struct trial *trial);
 
-/* Kills it and waits until the kubelet has noticed. */
+/* Kills it, but not in the second in which it was started: plugins name their sockets after that.
+ * The kubelet stands still meanwhile. */
+void trial_end_plugin(struct trial *trial);
+
+/* The same, and waits until the kubelet has noticed. */
 bool trial_kill_plugin(struct trial *trial);
 
-/* Adds to the message that the plugin's process has ended by itself, if it has. */
+/* Adds to the message that the plugin's process has ended on its own, if it has. */
 void trial_mention_end(struct trial *trial);
 
 /* Runs a hook, for as long as the run's limit. Sets the message on failure. */
 bool trial_hook(struct trial *trial, const char *command);
 
+/* Runs the hook that plugs the device in, and keeps a message that there is already. */
+bool trial_plug_again(struct trial *trial);
+
 /* Whether the resource is registered, its stream lives and has brought a list. */
 bool trial_is_serving(struct trial *trial, const void *data);
 
-/* Waits for that; otherwise a message tells how far it came. */
+/* Waits for that; otherwise the message describes how far it came. */
 bool trial_await_serving(struct trial *trial);
 
 /* Brings everything into the state that most cases begin with: kubelet and plugin run, the resource

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a new process does to itself before it is a child: between fork and exec in the supervisor,
+ * and in the copies that the template forks (see spawn-template.h), so that both are set up in the
+ * same way. Only async-signal-safe calls.
+ */
+
+#include <sys/types.h>
+
+#include "common/util.h"
+
+struct identity {
+	bool change; /* we may change the user, and do */
+	uid_t uid;
+	gid_t gid;
+	bool own; /* no other process has the uid, so the kernel's counts for it are the child's */
+};
+
+/* A resource that asks for root gets what the service may do; all others get no capability. */
+static inline bool identity_is_root(const struct identity *identity)
+{
+	return identity->change && identity->uid == 0;
+}
+
+/* Descriptors of a new process, moved away from the numbers that they replace. */
+struct child_ends {
+	int null;    /* becomes stdin */
+	int output;  /* becomes stdout and stderr */
+	int control; /* becomes CONTROL_FD */
+	int status;  /* receives a struct entry_failure; end of file means success */
+	int program; /* what will be executed, or -EBADF */
+};
+
+enum entry_step {
+	ENTRY_DESCRIPTORS,
+	ENTRY_BOUNDING,
+	ENTRY_GROUPS,
+	ENTRY_USER,
+	ENTRY_CAPABILITIES,
+	ENTRY_NO_NEW_PRIVS,
+	ENTRY_SANDBOX,
+	ENTRY_DEATH_SIGNAL,
+	ENTRY_EXECUTE,
+};
+
+struct entry_failure {
+	enum entry_step step;
+	int code; /* positive errno */
+};
+
+/* Sets signals, descriptors, limits, the user, the sandbox and the death signal, in this order.
+ * exec closes descriptors above CONTROL_FD. `identity` NULL, for the template: keeps the user, and
+ * only the capabilities that starting children takes. Ends the process if `parent` is no longer its
+ * parent. Returns 0 or negative errno with the failure filled. */
+int entry_prepare(struct child_ends *ends, const struct identity *identity, pid_t parent,
+	struct entry_failure *ret_failure);
+
+/* Gives every signal its default action and blocks none. System calls only: safe after vfork(). */
+void signals_reset(void);
+
+/* "cannot %s NAME": for messages about a failure. */
+const char *entry_step_name(enum entry_step step);

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One datagram is one message: both ends run on one machine and come from one package, so the
+ * header is a plain structure. Each row of the table below has the rules for one type. A received
+ * message that breaks one is dropped whole: its descriptors are closed.
+ */
+#include <sys/socket.h>
+
+#include "common/control.h"
+#include "common/descriptors.h"
+#include "common/foreign.h"
+#include "common/text.h"
+
+/* What a message of a type has. */
+enum {
+	SESSION = 1 << 0,
+	NUMBER = 1 << 1,
+	CODE = 1 << 2,
+	COUNT = 1 << 3,
+	TIMES = 1 << 4,
+	DEVICES = 1 << 5,
+	HEALTH = 1 << 6,
+	TEXT = 1 << 7,
+};
+
+struct header {
+	uint32_t type;
+	uint32_t text_length;
+	uint64_t session, number, code, count;
+	uint64_t gone_by, allocated_before;
+	uint64_t devices, healthy, healthy_ids;
+};
+
+struct rule {
+	bool known;
+	unsigned has;
+	size_t n_fds, n_optional_fds;
+};
+
+static const struct rule rules[] = {
+	[CONTROL_CONFIGURE] = { .known = true, .n_fds = 1, .n_optional_fds = 1 },
+	[CONTROL_SESSION] = { .known = true,
+		.has = SESSION | TEXT,
+		.n_fds = 1,
+		.n_optional_fds = 1 },
+	[CONTROL_END_SESSION] = { .known = true, .has = SESSION },
+	[CONTROL_STOP] = { .known = true },
+	[CONTROL_PUBLISHED] = { .known = true, .has = NUMBER | TEXT },
+	[CONTROL_OWNERS] = { .known = true, .has = NUMBER, .n_optional_fds = 1 },
+	[CONTROL_BOOKED] = { .known = true, .has = TIMES, .n_fds = 1 },
+	[CONTROL_FORGET] = { .known = true, .has = TEXT },
+	[CONTROL_RESEND] = { .known = true },
+	[CONTROL_POD_QUESTION] = { .known = true, .has = TEXT, .n_fds = 1 },
+	[CONTROL_STARTED] = { .known = true, .n_fds = 2 },
+	[CONTROL_RELEASE] = { .known = true, .has = CODE },
+	[CONTROL_COUNTERS] = { .known = true, .n_fds = 1 },
+	[CONTROL_SNAPSHOT] = { .known = true, .n_fds = 2 },
+	[CONTROL_EDIT] = { .known = true, .has = NUMBER, .n_fds = 1 },
+	[CONTROL_INVENTORY] = { .known = true, .has = TEXT, .n_fds = 1 },
+	[CONTROL_FILE] = { .known = true, .has = TEXT, .n_optional_fds = 1 },
+	[CONTROL_PREPARED] = { .known = true, .has = NUMBER | TEXT, .n_optional_fds = 1 },
+	[CONTROL_READY] = { .known = true },
+	[CONTROL_REFUSED] = { .known = true, .has = TEXT },
+	[CONTROL_REGISTERED] = { .known = true, .has = SESSION },
+	[CONTROL_SERVING] = { .known = true, .has = SESSION },
+	[CONTROL_SESSION_ENDED] = { .known = true, .has = SESSION | TEXT },
+	[CONTROL_VERSION_REFUSED] = { .known = true, .has = SESSION | TEXT },
+	[CONTROL_DEVICES] = { .known = true,
+		.has = DEVICES | HEALTH,
+		.n_fds = 1,
+		.n_optional_fds = 1 },
+	[CONTROL_CHANGES] = { .known = true,
+		.has = DEVICES | HEALTH,
+		.n_fds = 1,
+		.n_optional_fds = 1 },
+	[CONTROL_PUBLISH] = { .known = true, .has = NUMBER, .n_fds = 1 },
+	[CONTROL_CLAIMS] = { .known = true, .has = NUMBER, .n_fds = 1 },
+	[CONTROL_GONE] = { .known = true, .has = DEVICES },
+	[CONTROL_POD_ANSWER] = { .known = true, .n_fds = 1 },
+	[CONTROL_CALL_FAILED] = { .known = true, .has = CODE | COUNT | TEXT },
+	[CONTROL_EDITS] = { .known = true, .has = NUMBER | TEXT, .n_optional_fds = 1 },
+	[CONTROL_FILE_WANTED] = { .known = true, .has = TEXT },
+	[CONTROL_PREPARE] = { .known = true, .has = NUMBER, .n_fds = 1 },
+	[CONTROL_UNPREPARE] = { .known = true, .has = NUMBER | TEXT },
+	[CONTROL_POOL] = { .known = true, .has = DEVICES | HEALTH | TEXT },
+	[CONTROL_ALIVE] = { .known = true },
+	[CONTROL_SCRAPE] = { .known = true },
+	[CONTROL_TEXTFILE] = { .known = true, .n_fds = 1 },
+};
+
+static bool header_is_valid(const struct header *header, size_t n_fds)
+{
+	const struct rule *rule;
+
+	if (header->type >= ARRAY_SIZE(rules) || !rules[header->type].known)
+		return false;
+	rule = &rules[header->type];
+	return n_fds >= rule->n_fds && n_fds <= rule->n_fds + rule->n_optional_fds &&
+		(header->session != 0) == ((rule->has & SESSION) != 0) &&
+		(header->number != 0) == ((rule->has & NUMBER) != 0) &&
+		(header->code != 0) == ((rule->has & CODE) != 0) &&
+		(header->count != 0) == ((rule->has & COUNT) != 0) &&
+		(rule->has & TIMES || (header->gone_by == 0 && header->allocated_before == 0)) &&
+		(rule->has & DEVICES || header->devices == 0) &&
+		(rule->has & HEALTH || (header->healthy == 0 && header->healthy_ids == 0)) &&
+		(rule->has & TEXT || header->text_length == 0) &&
+		header->healthy <= header->devices;
+}
+
+void control_message_done(struct control_message *message)
+{
+	for (size_t i = 0; i < CONTROL_FDS_MAX; i++)
+		message->fds[i] = close_fd(message->fds[i]);
+}
+
+int control_send(int fd, const struct control_message *message)
+{
+	struct header header = {
+		.type = (uint32_t)message->type,
+		.text_length = (uint32_t)strnlen(message->text, sizeof(message->text)),
+		.session = message->session,
+		.number = message->number,
+		.code = message->code,
+		.count = message->count,
+		.gone_by = message->gone_by,
+		.allocated_before = message->allocated_before,
+		.devices = message->devices,
+		.healthy = message->healthy,
+		.healthy_ids = message->healthy_ids,
+	};
+	struct iovec iov[] = {
+		{ .iov_base = &header, .iov_len = sizeof(header) },
+		{ .iov_base = (void *)message->text, .iov_len = header.text_length },
+	};
+	size_t n_fds = 0;
+
+	while (n_fds < CONTROL_FDS_MAX && message->fds[n_fds] >= 0)
+		n_fds++;
+	if (header.text_length >= CONTROL_TEXT_MAX || !header_is_valid(&header, n_fds))
+		return -EBADMSG;
+
+	return descriptors_send(fd, iov, ARRAY_SIZE(iov), message->fds, n_fds);
+}
+
+static int discard_fd(int fd, bool from_child)
+{
+	return from_child ? foreign_close(fd) : close_fd(fd);
+}
+
+/* Moves received descriptors into the message, closing those beyond its room. */
+static void take_fds(
+	const struct descriptors *received, bool from_child, struct control_message *message)
+{
+	for (size_t i = 0; i < received->count; i++)
+		if (i < CONTROL_FDS_MAX)
+			message->fds[i] = received->fds[i];
+		else
+			(void)discard_fd(received->fds[i], from_child);
+}
+
+static int refuse(struct control_message *message, bool from_child, int code)
+{
+	for (size_t i = 0; i < CONTROL_FDS_MAX; i++)
+		message->fds[i] = discard_fd(message->fds[i], from_child);
+	return code;
+}
+
+static bool is_from_child(uint32_t type, const struct control_message *message)
+{
+	if (type < CONTROL_FROM_CHILD)
+		return false;
+	for (size_t i = 0; i < CONTROL_FDS_MAX; i++)
+		if (type != CONTROL_STARTED && message->fds[i] >= 0 &&
+			!foreign_is_memory(message->fds[i]))
+			return false;
+	return true;
+}
+
+static int receive(int fd, bool from_child, struct control_message *ret_message)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(0);
+	struct header header;
+	struct iovec iov[] = {
+		{ .iov_base = &header, .iov_len = sizeof(header) },
+		{ .iov_base = message.text, .iov_len = sizeof(message.text) - 1 },
+	};
+	struct descriptors received;
+	ssize_t n = descriptors_receive(fd, iov, ARRAY_SIZE(iov), MSG_DONTWAIT, &received);
+
+	if (n < 0)
+		return (int)n;
+	take_fds(&received, from_child, &message);
+	if (n == 0)
+		return refuse(&message, from_child, -ECONNRESET);
+	if (received.truncated || (size_t)n < sizeof(header) ||
+		(size_t)n - sizeof(header) != header.text_length ||
+		strlen(message.text) != header.text_length ||
+		!header_is_valid(&header, received.count) ||
+		(from_child && !is_from_child(header.type, &message)))
+		return refuse(&message, from_child, -EBADMSG);
+
+	message.type = (enum control_type)header.type;
+	message.session = header.session;
+	message.number = header.number;
+	message.code = header.code;
+	message.count = header.count;
+	message.gone_by = header.gone_by;
+	message.allocated_before = header.allocated_before;
+	message.devices = header.devices;
+	message.healthy = header.healthy;
+	message.healthy_ids = header.healthy_ids;
+	text_sanitize(message.text);
+
+	*ret_message = message;
+	return 0;
+}
+
+int control_receive(int fd, struct control_message *ret_message)
+{
+	return receive(fd, false, ret_message);
+}
+
+int control_receive_from_child(int fd, struct control_message *ret_message)
+{
+	return receive(fd, true, ret_message);
+}

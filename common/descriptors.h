@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Messages with descriptors (SCM_RIGHTS) over a local socket. The receiver always has room for as
+ * many as the kernel allows in a message: the kernel would close the others itself and block the
+ * receiver meanwhile.
+ */
+
+#include <sys/uio.h>
+
+#include "common/util.h"
+
+#define DESCRIPTORS_MAX 253 /* SCM_MAX_FD of the kernel */
+
+/* What came with a message. */
+struct descriptors {
+	int fds[DESCRIPTORS_MAX]; /* CLOEXEC; the receiver's */
+	size_t count;
+	bool ancillary; /* anything came beside the bytes, for example credentials */
+	bool truncated; /* something had no room */
+};
+
+/* Sends one message without blocking; the descriptors stay the caller's. Returns 0 or negative
+ * errno. */
+int descriptors_send(int socket_fd, struct iovec *iov, size_t n_iov, const int *fds, size_t n_fds);
+
+/* Receives one message; `flags` as for recvmsg(). Returns its size or negative errno, after which
+ * there are no descriptors. */
+ssize_t descriptors_receive(
+	int socket_fd, struct iovec *iov, size_t n_iov, int flags, struct descriptors *ret);

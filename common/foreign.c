@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The other process shares our table of descriptors and nothing else: its close() acts on our
+ * descriptor, but only that process waits for it. It dies with us.
+ */
+#include "common/foreign.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "common/descriptors.h"
+
+#ifndef P_PIDFD
+	#define P_PIDFD 3
+#endif
+
+/* Processes that may wait at a time. */
+#define CLOSERS_MAX 32
+#define STACK_SIZE  16384
+/* Freeing more memory than this takes time, too. */
+#define MEMORY_MAX (64 << 20)
+/* More messages do not fit into a socket with the limits that an unprivileged process has. */
+#define UNREAD_MAX 4096
+
+bool foreign_is_memory(int fd)
+{
+	struct stat st;
+
+	return fcntl(fd, F_GET_SEALS) >= 0 && fstat(fd, &st) >= 0 && S_ISREG(st.st_mode);
+}
+
+static bool is_large(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) < 0 || st.st_blocks > MEMORY_MAX / 512;
+}
+
+/* Runs on a copy of our memory, but with our descriptors. */
+static int close_and_end(void *userdata)
+{
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	(void)close(*(const int *)userdata);
+	return EXIT_SUCCESS;
+}
+
+/* Frees the slots of processes that have ended. Returns a free one, or NULL. */
+static int *find_slot(void)
+{
+	static int pidfds[CLOSERS_MAX];
+	static bool initialized;
+	int *found = NULL;
+
+	for (size_t i = 0; i < CLOSERS_MAX; i++) {
+		siginfo_t info = { 0 };
+
+		if (!initialized)
+			pidfds[i] = -EBADF;
+		else if (pidfds[i] >= 0 &&
+			(waitid((idtype_t)P_PIDFD, (id_t)pidfds[i], &info, WEXITED | WNOHANG) < 0 ||
+				info.si_pid != 0))
+			pidfds[i] = close_fd(pidfds[i]);
+		if (pidfds[i] < 0)
+			found = &pidfds[i];
+	}
+	initialized = true;
+	return found;
+}
+
+static void close_apart(int fd)
+{
+	static char stack[STACK_SIZE] __attribute__((aligned(16)));
+	int *slot = find_slot(), pidfd = -EBADF;
+
+	if (slot &&
+		clone(close_and_end, stack + sizeof(stack), CLONE_FILES | CLONE_PIDFD | SIGCHLD,
+			&fd, &pidfd) > 0)
+		*slot = pidfd;
+}
+
+int foreign_close(int fd)
+{
+	int saved = errno;
+
+	if (fd >= 0 && foreign_is_memory(fd) && !is_large(fd))
+		(void)close(fd);
+	else if (fd >= 0)
+		close_apart(fd);
+	errno = saved;
+	return -EBADF;
+}
+
+/* Closes the descriptors of a message. Returns whether there was a message: the end has no
+ * credentials. */
+static bool discard(int fd)
+{
+	char byte;
+	struct iovec iov = { .iov_base = &byte, .iov_len = sizeof(byte) };
+	struct descriptors received;
+
+	if (descriptors_receive(fd, &iov, 1, MSG_DONTWAIT, &received) < 0)
+		return false;
+	for (size_t i = 0; i < received.count; i++)
+		(void)foreign_close(received.fds[i]);
+	return received.ancillary;
+}
+
+int foreign_close_socket(int fd)
+{
+	const int yes = 1;
+	unsigned n = 0;
+
+	if (fd < 0)
+		return -EBADF;
+	(void)shutdown(fd, SHUT_RDWR);
+	(void)setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes));
+	while (n < UNREAD_MAX && discard(fd))
+		n++;
+	if (n < UNREAD_MAX)
+		return close_fd(fd);
+	close_apart(fd);
+	return -EBADF;
+}

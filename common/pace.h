@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Keeps work whose cost depends on other processes' input from taking all of a thread's time: after
+ * each piece of work, none is due for PACE_FACTOR times as long as it took.
+ */
+
+#include "common/util.h"
+
+#define PACE_FACTOR 4
+
+/* All times are CLOCK_MONOTONIC microseconds. Zeroed: work is due at once. */
+struct pace {
+	uint64_t begun;
+	uint64_t not_before; /* the earliest time of the next piece */
+};
+
+static inline void pace_begin(struct pace *pace)
+{
+	pace->begun = now_usec(CLOCK_MONOTONIC);
+}
+
+/* `spacing`: the minimum length of the pause. Returns the current time. */
+static inline uint64_t pace_end(struct pace *pace, uint64_t spacing)
+{
+	uint64_t end = now_usec(CLOCK_MONOTONIC);
+
+	pace->not_before = end + MAX_OF(spacing, PACE_FACTOR * (end - pace->begun));
+	return end;
+}
+
+/* When work may begin: now or later. */
+static inline uint64_t pace_next(const struct pace *pace)
+{
+	return MAX_OF(now_usec(CLOCK_MONOTONIC), pace->not_before);
+}

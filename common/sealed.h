@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Texts that are too long for a message and go from one process to another: a memfd that cannot be
+ * changed any more, so that the text that was checked is the text that is used.
+ */
+
+#include "common/util.h"
+
+/* Makes a sealed memfd of the bytes. Returns the descriptor or negative errno. */
+int sealed_new(const char *name, const void *data, size_t size);
+
+/* The same in steps: sealed_begin() makes an empty memfd for the caller to write to, the other call
+ * seals it. They return the descriptor, or 0, or negative errno. */
+int sealed_begin(const char *name);
+int sealed_end(int fd);
+
+/* Reads all of a descriptor that an untrusted process sent; the text is malloc'ed and ends in a NUL
+ * that is not counted. -EBADMSG: it is not a memfd or not sealed, -EFBIG: more than `limit`
+ * bytes. */
+int sealed_read(int fd, size_t limit, char **ret_text, size_t *ret_size);

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The configuration: reading files, checking them, and holding the result. Loading has no side
+ * effects: a configuration object is either complete and valid or was never made. The parser is
+ * driven by the option tables (drivers/model/option.h) and is the only code that knows libconfig.
+ */
+
+#include "common/error.h"
+#include "drivers/model/declaration.h"
+
+/* Where the kubelet expects plugins: constants of pkg/kubelet/apis/deviceplugin/v1beta1. */
+#define DEFAULT_CONFIG_FILE "/etc/devplugd.conf"
+#define DEFAULT_RUNTIME_DIR "/run/devplugd"
+#define DEFAULT_PLUGIN_DIR  "/var/lib/kubelet/device-plugins"
+/* The kubelet's --root-dir, and two paths below it: the directory of its plugin watcher, and the
+ * socket that reports which container has which device (pkg/kubelet/config/defaults.go). */
+#define DEFAULT_KUBELET_ROOT  "/var/lib/kubelet"
+#define KUBELET_REGISTRY      "/plugins_registry"
+#define KUBELET_POD_RESOURCES "/pod-resources/kubelet.sock"
+/* Where container runtimes read CDI files that are made at run time (CDI's SPEC.md,
+ * pkg/cdi/doc.go). */
+#define DEFAULT_CDI_DIR "/var/run/cdi"
+/* Section 4.1 of the Device Information Specification of the Network Plumbing Working Group. */
+#define DEFAULT_DEVICE_INFO_DIR "/var/run/k8s.cni.cncf.io/devinfo/dp"
+/* Where kubeadm writes the kubelet's credentials. */
+#define DEFAULT_KUBECONFIG  "/etc/kubernetes/kubelet.conf"
+#define RUNTIME_DROP_IN_DIR "/run/devplugd.conf.d"
+/* What "devplugctl cordon" writes there. */
+#define CORDON_FILE "cordon.conf"
+
+/* struct sockaddr_un has room for 107 bytes and a NUL. */
+#define SOCKET_PATH_MAX 107
+/* The bytes of it that names of our sockets take, see session.h. */
+#define SOCKET_NAME_MAX 44
+
+#define RESOURCES_MAX 1000
+
+struct kubelet_config {
+	struct origin origin;
+	char *root_dir;
+	char *device_plugin_dir;
+	char *plugins_registry_dir; /* default: below root_dir */
+	int registration;           /* enum registration_way: SOCKET or WATCHER */
+	bool pod_resources;
+	char *pod_resources_socket;      /* as plugins_registry_dir */
+	uint64_t pod_resources_interval; /* microseconds */
+};
+
+struct metrics_config {
+	struct origin origin;
+	char *listen, *textfile; /* NULL: not wanted */
+	uint64_t interval;       /* microseconds */
+	bool pods;
+};
+
+struct dra_config {
+	struct origin origin;
+	char *driver; /* NULL: no resource may be served by DRA */
+	char *kubeconfig;
+	char *node; /* NULL: the host's name */
+};
+
+struct resource_config {
+	struct declaration declaration;
+	enum registration_way registration; /* DRA, the declaration's, or else the kubelet's */
+	char *text; /* canonical libconfig text of the declaration: it is sent to the child, and two
+		       configurations are compared by it. Equal declarations have equal texts: it
+		       holds only what differs from the defaults, in the tables' order. It has
+		       nothing about registration, which does not concern the child */
+};
+
+struct config {
+	struct origin origin;
+	char *runtime_dir;
+	int log_level;   /* syslog level */
+	char *host_root; /* resources have it, unless they have their own */
+	char *cdi_dir, *device_info_dir;
+	struct kubelet_config kubelet;
+	struct metrics_config metrics;
+	struct dra_config dra;
+	struct groups cordon; /* struct cordon, ids as written; each resource has a copy of its
+				 part */
+	struct resource_config *resources; /* enabled ones only, in file order, names unique */
+	size_t n_resources;
+	/* private */
+	struct groups declared; /* struct declaration: while loading, those not in `resources` after
+				   that */
+	struct source *sources; /* names of the files that were read: origins point to them */
+};
+
+/* The keys of a configuration file, for the manual. */
+extern const struct option_table config_table;
+extern const struct option_table config_cordon_table;
+extern const struct option_table config_metrics_table;
+extern const struct option_table config_dra_table;
+
+/* Reads `path` and its drop-ins, each directory in lexical order: `path`.d/ *.conf, then
+ * RUNTIME_DROP_IN_DIR/ *.conf if `path` is DEFAULT_CONFIG_FILE. A drop-in's resources are appended,
+ * its other keys override. Checks everything, disabled resources too. Problems are added to the
+ * report, as many as can be found. Returns 0, -EINVAL if there were any, -ENOMEM, or another
+ * negative errno with a report entry about why the file could not be read. */
+int config_load(const char *path, struct report *report, struct config **ret);
+
+/* As config_load(), but no drop-ins. */
+int config_load_alone(const char *path, struct report *report, struct config **ret);
+
+/* A configuration with the cordons that CORDON_FILE has now, and otherwise what `config` has: no
+ * other file is read, so that none can keep a cordon from taking effect. `path` and the result are
+ * those of config_load(). */
+int config_load_cordons(
+	const struct config *config, const char *path, struct report *report, struct config **ret);
+
+/* As config_load(), but from a NUL-terminated text that includes nothing, as config_dump() writes
+ * it; `name` is what problems are reported for. */
+int config_load_text(const char *name, const char *text, size_t size, struct report *report,
+	struct config **ret);
+
+/* Reads the text of one resource as config_load() wrote it to resource_config.text. Used by the
+ * child. */
+int config_load_resource(const char *text, struct report *report, struct config **ret);
+
+struct config *config_free(struct config *config);
+DEFINE_CLEANUP(struct config *, config_free)
+#define _cleanup_config_ _cleanup_(config_freep)
+
+/* Writes the configuration in force as text: defaults filled in, drop-ins merged. The cordons that
+ * are set by command are a list of their own; each resource has the others that are about it. */
+int config_dump(const struct config *config, FILE *stream);
+
+/* The runtime_dir of a file that may be partly invalid or missing: the value in the file if it can
+ * be read, else $RUNTIME_DIRECTORY (systemd's), else the default. `ret` is malloc'ed. Returns 0 or
+ * -ENOMEM. */
+int config_find_runtime_dir(const char *path, char **ret);
+
+/* Adds the paths of the drop-ins of `path`, in the order in which they are read. Returns 0, or
+ * negative errno with a report entry. */
+int config_list_drop_ins(const char *path, struct report *report, struct strings *paths);
+
+/* The directory for drop-ins of `path` that are made at run time (malloc'ed). Returns 0 or -ENOMEM.
+ */
+int config_runtime_drop_in_dir(const char *path, char **ret);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keys of the dra group. They only have an effect while a resource has serve = "dra".
+ */
+#include "configuration/config.h"
+#include "drivers/model/form.h"
+
+/* k8s.io/api/resource/v1, DriverNameMaxLength. */
+#define DRIVER_NAME_MAX 63
+/* A node's name is a DNS subdomain. */
+#define NODE_NAME_MAX 253
+
+static bool is_subdomain(const char *name)
+{
+	for (const char *label = name;; label++) {
+		size_t length = strspn(label, "abcdefghijklmnopqrstuvwxyz0123456789-");
+
+		if (length == 0 || label[0] == '-' || label[length - 1] == '-')
+			return false;
+		label += length;
+		if (*label != '.')
+			return *label == '\0';
+	}
+}
+
+static int check_subdomain(const char *value, struct error *error)
+{
+	if (is_subdomain(value))
+		return 0;
+	return error_set(error, -EINVAL,
+		"must be a DNS name in lower case, such as \"devices.vendor.example\", not \"%s\"",
+		value);
+}
+
+static const struct option dra_options[] = {
+	{
+		.key = "driver",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct dra_config, driver),
+		.maximum = DRIVER_NAME_MAX,
+		.check = check_subdomain,
+		.help = "Name of the DRA driver: a DNS name in a domain of yours, such as "
+			"\"devices.vendor.example\", the same on all nodes of a cluster.",
+	},
+	{
+		.key = "kubeconfig",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct dra_config, kubeconfig),
+		.maximum = 1000,
+		.default_string = DEFAULT_KUBECONFIG,
+		.check = form_absolute_path,
+		.help = "The kubeconfig file with the address of the API server and the credentials "
+			"for it: the kubelet's own, or another with the same rights.",
+	},
+	{
+		.key = "node",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct dra_config, node),
+		.maximum = NODE_NAME_MAX,
+		.check = check_subdomain,
+		.help = "Name of the Node object; the host's name in lower case if absent, as the "
+			"kubelet has it without --hostname-override.",
+	},
+};
+
+const struct option_table config_dra_table = {
+	.name = "dra",
+	.size = sizeof(struct dra_config),
+	.options = dra_options,
+	.count = ARRAY_SIZE(dra_options),
+};

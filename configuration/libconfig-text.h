@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Writes structures back as libconfig text, by the option tables. Reading the text gives the same
+ * structure.
+ */
+
+#include "drivers/model/option.h"
+
+enum text_extent {
+	TEXT_CANONICAL, /* what differs from the defaults, so that equal structures give equal text
+			 */
+	TEXT_FULL,      /* everything that has a value */
+};
+
+/* Writes the keys of a structure, each in a line of its own, behind `depth` tabs. Errors are left
+ * to ferror(). */
+void text_write(FILE *stream, const struct option_table *table, const void *structure,
+	enum text_extent extent, unsigned depth);

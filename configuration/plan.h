@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What accepting a configuration would change: one line per resource and per key of the daemon's
+ * own. The daemon logs these lines when it reloads, and the tools print the same ones.
+ */
+
+#include "configuration/config.h"
+
+struct plan_line {
+	char *text; /* "~ change vendor.example/gpu: share, health" */
+	char *name; /* of the resource, NULL: it is about a key of the daemon's own */
+};
+
+struct plan {
+	struct plan_line *lines; /* the daemon's keys, resources in the new file's order, and
+				    removed ones */
+	size_t count;
+	size_t n_changes; /* number of lines that describe a change */
+};
+
+/* Compares the configuration in force (NULL: none) with the new one. Returns 0 or -ENOMEM. */
+int plan_make(const struct config *from, const struct config *to, struct plan *ret);
+
+/* Whether a daemon can change from one to the other without a restart: not its runtime_dir, where
+ * its state, its control socket and the last accepted configuration are. Returns 0, or -EINVAL with
+ * a report entry for `file`. */
+int plan_check_kept(const struct config *from, const struct config *to, const char *file,
+	struct report *report);
+
+void plan_done(struct plan *plan);
+#define _cleanup_plan_ _cleanup_(plan_done)

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs and patterns are found by the option tables, so a driver's own keys are checked, too.
+ */
+#include "configuration/warnings.h"
+
+#include <ctype.h>
+#include <pwd.h>
+#include <sys/stat.h>
+
+#include "drivers/model/driver.h"
+
+#define CONTEXT_MAX 400
+#define KEY_MAX     200
+
+struct walk {
+	const struct declaration *declaration;
+	struct report *report;
+};
+
+/* A program whose name depends on the device cannot be checked. */
+static void check_program(
+	struct walk *walk, const struct origin *origin, const char *key, const char *program)
+{
+	struct stat st;
+
+	if (program[0] != '/' || strstr(program, "${"))
+		return;
+	if (stat(program, &st) < 0)
+		(void)report_add(walk->report, origin, key, "cannot run \"%s\": %s", program,
+			strerror(errno));
+	else if (!S_ISREG(st.st_mode) || !(st.st_mode & 0111))
+		(void)report_add(walk->report, origin, key,
+			"cannot run \"%s\": not an executable file", program);
+}
+
+static bool has_open_bracket(const char *pattern)
+{
+	for (const char *p = strchr(pattern, '['); p; p = strchr(p, '[')) {
+		/* "]" as the first member is one, and so is it behind "!". */
+		const char *first = p + 1 + (p[1] == '!' || p[1] == '^');
+		const char *end = *first ? strchr(first + 1, ']') : NULL;
+
+		if (!end)
+			return true;
+		p = end;
+	}
+	return false;
+}
+
+static void check_pattern(
+	struct walk *walk, const struct origin *origin, const char *key, const char *pattern)
+{
+	const char *brace = strchr(pattern, '{');
+	const char *comma = brace ? strchr(brace, ',') : NULL;
+
+	if (has_open_bracket(pattern))
+		(void)report_add(walk->report, origin, key,
+			"the \"[\" in \"%s\" is never closed, so it stands for itself", pattern);
+	if (comma && strchr(comma, '}') && (brace == pattern || brace[-1] != '$'))
+		(void)report_add(walk->report, origin, key,
+			"\"{\" and \"}\" in \"%s\" stand for themselves: write an entry of `match` for "
+			"each, or a pattern with \"*\", \"?\" and \"[ ]\"",
+			pattern);
+}
+
+static void check_options(struct walk *walk, const struct option_table *table,
+	const void *structure, const char *prefix);
+
+static void check_groups(struct walk *walk, const struct groups *groups, const char *key)
+{
+	for (size_t i = 0; i < groups->count; i++) {
+		char element[KEY_MAX];
+
+		(void)snprintf(element, sizeof(element), "%.100s[%zu].", key, i);
+		check_options(walk, groups->table, groups_get(groups, i), element);
+	}
+}
+
+static void check_options(struct walk *walk, const struct option_table *table,
+	const void *structure, const char *prefix)
+{
+	bool patterns =
+		streq(walk->declaration->driver->name, "path") && startswith(prefix, "match[");
+
+	for (size_t i = 0; i < table->count; i++) {
+		const struct option *option = &table->options[i];
+		const void *member = (const char *)structure + option->offset;
+		const struct strings *strings = member;
+		char key[KEY_MAX];
+
+		(void)snprintf(key, sizeof(key), "%.100s%s", prefix, option->key);
+		if (option->type == OPTION_GROUPS || option->type == OPTION_DRIVER) {
+			check_groups(walk, member, key);
+		} else if (option->type == OPTION_GROUP) {
+			(void)snprintf(key, sizeof(key), "%.100s%s.", prefix, option->key);
+			check_options(walk, option->table, member, key);
+		} else if (option->type == OPTION_STRINGS && streq(option->key, "command") &&
+			strings->count > 0) {
+			check_program(walk, structure, key, strings->items[0]);
+		} else if (option->type == OPTION_STRING && patterns &&
+			streq(option->key, "path") && *(char *const *)member) {
+			check_pattern(walk, structure, key, *(char *const *)member);
+		}
+	}
+}
+
+static void check_user(struct walk *walk)
+{
+	const char *user = walk->declaration->user;
+
+	if (user && !isdigit((unsigned char)*user) && !getpwnam(user))
+		(void)report_add(walk->report, &walk->declaration->origin, "user",
+			"this host has no user \"%s\", so the process of the resource cannot start",
+			user);
+}
+
+static void check_mounts(struct walk *walk)
+{
+	const struct groups *mounts = &walk->declaration->container.mounts;
+
+	for (size_t i = 0; i < mounts->count; i++)
+		for (size_t k = 0; k < i; k++) {
+			const struct declared_mount *first = groups_get(mounts, k);
+			const struct declared_mount *second = groups_get(mounts, i);
+			char key[KEY_MAX];
+
+			if (!streq(first->path ?: first->host, second->path ?: second->host))
+				continue;
+			(void)snprintf(key, sizeof(key), "container.mounts[%zu]", i);
+			(void)report_add(walk->report, &second->origin, key,
+				"is mounted at \"%s\", as container.mounts[%zu] is: only one of "
+				"them will be there",
+				second->path ?: second->host, k);
+			break;
+		}
+}
+
+/* Devices that are only names have no directory in /sys. */
+static void check_probes(struct walk *walk)
+{
+	const struct groups *probes = &walk->declaration->health;
+
+	for (size_t i = 0; i < probes->count; i++) {
+		const struct declared_probe *probe = groups_get(probes, i);
+		char key[KEY_MAX];
+
+		if (probe->kind != PROBE_SYSFS || !streq(walk->declaration->driver->name, "static"))
+			continue;
+		(void)snprintf(key, sizeof(key), "health[%zu].probe", i);
+		(void)report_add(walk->report, &probe->origin, key,
+			"\"sysfs\" will always fail: devices of driver \"static\" have no "
+			"directory in /sys; use \"file\" or \"exec\"");
+	}
+}
+
+int config_warnings(const struct config *config, struct report *report)
+{
+	for (size_t i = 0; i < config->n_resources; i++) {
+		const struct declaration *declaration = &config->resources[i].declaration;
+		struct walk walk = { .declaration = declaration, .report = report };
+		char context[CONTEXT_MAX];
+
+		(void)snprintf(context, sizeof(context), "resources[%zu] \"%s\"",
+			declaration->position, declaration->name);
+		report->context = context;
+		check_user(&walk);
+		check_mounts(&walk);
+		check_probes(&walk);
+		check_options(&walk, &declaration_table, declaration, "");
+		report->context = NULL;
+	}
+	return report->incomplete ? -ENOMEM : 0;
+}

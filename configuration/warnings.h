@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Configurations that are valid but cannot work, on this host or at all. They are accepted, because
+ * a program, a user or a device may be added later; --check prints warnings.
+ */
+
+#include "configuration/config.h"
+
+/* Adds a warning for each program or user that does not exist, pattern that matches only itself,
+ * pair of mounts at one path, and probe of a file that no device has. Returns 0 or -ENOMEM. */
+int config_warnings(const struct config *config, struct report *report);

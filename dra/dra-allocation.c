@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Results of other drivers are ignored. A request with alternatives is named "request/alternative"
+ * in a result; containers name the request.
+ */
+#include "dra/dra-allocation.h"
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key)) ?: "";
+}
+
+static int add_result(json_t *devices, const json_t *result, const char *pool, const json_t *names,
+	struct error *error)
+{
+	const char *name = text_of(result, "device"), *request = text_of(result, "request");
+	const json_t *known = json_object_get(names, name);
+	json_t *device;
+
+	if (!streq(text_of(result, "pool"), pool))
+		return error_set(error, -EXDEV, "device %s is of the pool %s, this node has %s",
+			name, text_of(result, "pool"), pool);
+	if (!known)
+		return error_set(error, -ENODEV,
+			"device %s is not on this node any more; delete the pod, so that another "
+			"device is allocated",
+			name);
+	device = json_pack("{s:o, s:s, s:s, s:O, s:O, s:b}", "request",
+		json_stringn(request, strcspn(request, "/")), "pool", pool, "name", name,
+		"resource", json_object_get(known, "resource"), "id", json_object_get(known, "id"),
+		"admin", (int)json_is_true(json_object_get(result, "adminAccess")));
+	return json_array_append_new(devices, device) < 0
+		? error_set(error, -ENOMEM, "out of memory")
+		: 0;
+}
+
+int dra_allocation_read(const json_t *claim, const char *uid, const char *driver, const char *pool,
+	const json_t *names, json_t **ret, struct error *error)
+{
+	const json_t *metadata = json_object_get(claim, "metadata");
+	const json_t *allocation = json_object_get(json_object_get(claim, "status"), "allocation");
+	const json_t *results = json_object_get(json_object_get(allocation, "devices"), "results");
+	json_auto_t *devices = json_array();
+	const json_t *result;
+	size_t i;
+	int r;
+
+	if (!streq(text_of(metadata, "uid"), uid))
+		return error_set(error, -ESTALE,
+			"the claim was deleted and created again: its uid is %s now",
+			text_of(metadata, "uid"));
+	if (!allocation)
+		return error_set(error, -ENODATA, "the claim is not allocated");
+	json_array_foreach(results, i, result)
+	{
+		if (!streq(text_of(result, "driver"), driver))
+			continue;
+		r = add_result(devices, result, pool, names, error);
+		if (r < 0)
+			return r;
+	}
+	*ret = json_pack("{s:s, s:s, s:s, s:O}", "uid", uid, "namespace",
+		text_of(metadata, "namespace"), "name", text_of(metadata, "name"), "devices",
+		devices);
+	return *ret ? 0 : error_set(error, -ENOMEM, "out of memory");
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Requests to the API server, on the event loop. The supervisor reads the credentials when they are
+ * needed first, again after a minute, and when the server refuses them; a request waits for that.
+ * Nothing secret is logged.
+ */
+
+#include <jansson.h>
+#include <systemd/sd-event.h>
+
+#include "common/control.h"
+#include "common/error.h"
+
+#define DRA_API_TIMEOUT      (10 * USEC_PER_SEC)
+#define DRA_API_ANSWER_MAX   (64U << 20)
+#define DRA_CREDENTIALS_AGE  (60 * USEC_PER_SEC)
+#define DRA_CREDENTIALS_WAIT (5 * USEC_PER_SEC)
+
+struct dra_api;
+
+struct dra_answer {
+	int code;             /* of HTTP; 0: there was none */
+	json_t *body;         /* NULL: not JSON */
+	uint64_t retry_after; /* seconds, 0: not in the answer */
+	const char *failure;  /* for people: why it is not 2xx; NULL: it is */
+};
+
+typedef void (*dra_answer_handler)(const struct dra_answer *answer, void *userdata);
+
+int dra_api_new(sd_event *event, struct dra_api **ret);
+
+/* CONTROL_FILE of the supervisor. */
+void dra_api_take_file(struct dra_api *api, struct control_message *message);
+
+/* `path` begins with "/". `body`: sent as JSON, or NULL; the reference stays the caller's. The
+ * handler is called once, later, unless the request is cancelled. Returns 0 or -ENOMEM. */
+int dra_api_request(struct dra_api *api, const char *method, const char *path, const json_t *body,
+	dra_answer_handler on_answer, void *userdata);
+
+/* A GET whose answer is a stream of events, one JSON document a line, that lasts until the server
+ * ends it. `on_event` is called for each, and may not start or cancel requests; then `on_end`. */
+typedef void (*dra_event_handler)(const json_t *event, void *userdata);
+int dra_api_watch(struct dra_api *api, const char *path, dra_event_handler on_event,
+	dra_answer_handler on_end, void *userdata);
+
+/* Ends the requests with this userdata; their handlers are not called. */
+void dra_api_cancel(struct dra_api *api, const void *userdata);
+
+struct dra_api *dra_api_free(struct dra_api *api);
+DEFINE_CLEANUP(struct dra_api *, dra_api_free)

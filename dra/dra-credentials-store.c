@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files are memfds, which libcurl opens by their number. It compares connections by the path, so a
+ * new text gets a number that the old one did not have.
+ */
+#include "dra/dra-credentials-store.h"
+
+#include <fcntl.h>
+
+#include "common/sealed.h"
+
+#define FILE_MAX     (1U << 20)
+#define FIRST_NUMBER 64
+#define NUMBERS      64
+
+static void set_failure(struct dra_credentials *credentials, const char *text)
+{
+	(void)snprintf(credentials->failure, sizeof(credentials->failure), "%s", text);
+	credentials->loading = false;
+	credentials->loaded_at = 0;
+}
+
+static struct dra_secret *secret_of(struct dra_credentials *credentials, enum dra_file file)
+{
+	struct dra_secret *const secrets[_DRA_FILE_MAX] = {
+		[DRA_FILE_CA] = &credentials->config.ca,
+		[DRA_FILE_CERTIFICATE] = &credentials->config.certificate,
+		[DRA_FILE_KEY] = &credentials->config.key,
+		[DRA_FILE_TOKEN] = &credentials->config.token,
+	};
+
+	return secrets[file];
+}
+
+static void want(const char *word)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_FILE_WANTED);
+
+	(void)snprintf(message.text, sizeof(message.text), "%s", word);
+	(void)control_send(CONTROL_FD, &message);
+}
+
+void dra_credentials_load(struct dra_credentials *credentials)
+{
+	if (credentials->loading)
+		return;
+	credentials->loading = true;
+	credentials->at = _DRA_FILE_MAX;
+	want("");
+}
+
+static void forget_text(struct dra_credentials *credentials, enum dra_file file)
+{
+	if (credentials->texts[file])
+		explicit_bzero(credentials->texts[file], credentials->sizes[file]);
+	free(credentials->texts[file]);
+	credentials->texts[file] = NULL;
+	credentials->sizes[file] = 0;
+	credentials->fds[file] = close_fd(credentials->fds[file]);
+}
+
+static int make_file(struct dra_credentials *credentials, enum dra_file file)
+{
+	_cleanup_close_ int fd = -EBADF;
+	int minimum = FIRST_NUMBER + (int)(credentials->generation % NUMBERS) * _DRA_FILE_MAX;
+
+	if (file == DRA_FILE_TOKEN)
+		return 0;
+	fd = sealed_new("credentials", credentials->texts[file], credentials->sizes[file]);
+	if (fd < 0)
+		return fd;
+	credentials->fds[file] = fcntl(fd, F_DUPFD_CLOEXEC, minimum);
+	return credentials->fds[file] < 0 ? -errno : 0;
+}
+
+/* Takes the text, which is malloc'ed; NULL: there is no such file. */
+static int put(struct dra_credentials *credentials, enum dra_file file, char *text, size_t size)
+{
+	const char *old = credentials->texts[file];
+
+	if (text && old && credentials->sizes[file] == size && memcmp(old, text, size) == 0) {
+		explicit_bzero(text, size);
+		free(text);
+		return 0;
+	}
+	if (text || old)
+		credentials->generation++;
+	forget_text(credentials, file);
+	credentials->texts[file] = text;
+	credentials->sizes[file] = size;
+	return text ? make_file(credentials, file) : 0;
+}
+
+/* What stands in the kubeconfig file itself. */
+static int put_inline(struct dra_credentials *credentials, enum dra_file file)
+{
+	const struct dra_secret *secret = secret_of(credentials, file);
+	char *copy = NULL;
+
+	if (secret->data) {
+		copy = malloc(secret->size + 1);
+		if (!copy)
+			return -ENOMEM;
+		memcpy(copy, secret->data, secret->size);
+		copy[secret->size] = '\0';
+	}
+	return put(credentials, file, copy, secret->data ? secret->size : 0);
+}
+
+/* Goes on with `at`. Returns whether all is done. */
+static bool advance(struct dra_credentials *credentials)
+{
+	for (; credentials->at < _DRA_FILE_MAX; credentials->at++) {
+		const struct dra_secret *secret = secret_of(credentials, credentials->at);
+
+		if (secret->file) {
+			want(secret->file);
+			return false;
+		}
+		if (put_inline(credentials, credentials->at) < 0) {
+			set_failure(credentials, "out of memory");
+			return true;
+		}
+	}
+	credentials->loading = false;
+	credentials->failure[0] = '\0';
+	credentials->loaded_at = now_usec(CLOCK_MONOTONIC);
+	return true;
+}
+
+static bool take_kubeconfig(struct dra_credentials *credentials, const char *text, size_t size)
+{
+	struct error error = { 0 };
+
+	dra_kubeconfig_done(&credentials->config);
+	if (dra_kubeconfig_read(text, size, &credentials->config, &error) < 0) {
+		error_prefix(&error, "the kubeconfig file");
+		set_failure(credentials, error.message);
+		return true;
+	}
+	credentials->at = 0;
+	return advance(credentials);
+}
+
+static void strip_end(char *text, size_t *size)
+{
+	while (*size > 0 && strchr(" \t\r\n", text[*size - 1]))
+		text[--*size] = '\0';
+}
+
+bool dra_credentials_take(struct dra_credentials *credentials, struct control_message *message)
+{
+	bool kubeconfig = credentials->at == _DRA_FILE_MAX, done;
+	const char *expected =
+		kubeconfig ? "" : secret_of(credentials, credentials->at)->file ?: "";
+	char *text, reason[256];
+	size_t size;
+
+	if (!credentials->loading || !streq(message->text, expected))
+		return false;
+	if (message->fds[0] < 0 || sealed_read(message->fds[0], FILE_MAX, &text, &size) < 0) {
+		(void)snprintf(reason, sizeof(reason), "%.180s cannot be read; see devplugd's log",
+			kubeconfig ? "the kubeconfig file" : expected);
+		set_failure(credentials, reason);
+		return true;
+	}
+	if (kubeconfig) {
+		done = take_kubeconfig(credentials, text, size);
+		explicit_bzero(text, size);
+		free(text);
+		return done;
+	}
+	if (credentials->at == DRA_FILE_TOKEN)
+		strip_end(text, &size);
+	if (put(credentials, credentials->at, text, size) < 0) {
+		set_failure(credentials, "out of memory");
+		return true;
+	}
+	credentials->at++;
+	return advance(credentials);
+}
+
+const char *dra_credentials_path(
+	const struct dra_credentials *credentials, enum dra_file file, char buffer[static 32])
+{
+	if (credentials->fds[file] < 0)
+		return NULL;
+	(void)snprintf(buffer, 32, "/proc/self/fd/%d", credentials->fds[file]);
+	return buffer;
+}
+
+void dra_credentials_done(struct dra_credentials *credentials)
+{
+	for (enum dra_file file = 0; file < _DRA_FILE_MAX; file++)
+		forget_text(credentials, file);
+	dra_kubeconfig_done(&credentials->config);
+}

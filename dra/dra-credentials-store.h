@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The credentials in the form that libcurl takes. The supervisor reads them, one file after the
+ * other; unchanged files stay as they are, so that connections are used again.
+ */
+
+#include "common/control.h"
+#include "dra/dra-kubeconfig.h"
+
+enum dra_file { DRA_FILE_CA, DRA_FILE_CERTIFICATE, DRA_FILE_KEY, DRA_FILE_TOKEN, _DRA_FILE_MAX };
+
+struct dra_credentials {
+	struct dra_kubeconfig config;
+	char *texts[_DRA_FILE_MAX];
+	size_t sizes[_DRA_FILE_MAX];
+	int fds[_DRA_FILE_MAX]; /* memfds of the first three; -EBADF: none */
+	bool loading;
+	enum dra_file at;    /* the file that is awaited */
+	uint64_t loaded_at;  /* CLOCK_MONOTONIC; 0: not, or not to be used any more */
+	char failure[480];   /* why there are none */
+	unsigned generation; /* counts changes */
+};
+
+#define DRA_CREDENTIALS_INIT ((struct dra_credentials){ .fds = { -EBADF, -EBADF, -EBADF, -EBADF } })
+
+/* Begins to read them. */
+void dra_credentials_load(struct dra_credentials *credentials);
+
+/* Takes a CONTROL_FILE. Returns whether that was the last one: they are loaded, or `failure` is the
+ * reason why not. */
+bool dra_credentials_take(struct dra_credentials *credentials, struct control_message *message);
+
+/* The path by which libcurl reads a file, or NULL if there is none. */
+const char *dra_credentials_path(
+	const struct dra_credentials *credentials, enum dra_file file, char buffer[static 32]);
+
+void dra_credentials_done(struct dra_credentials *credentials);

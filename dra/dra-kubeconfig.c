@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The YAML becomes a tree of JSON, without anchors, so that a small file stays a small tree.
+ */
+#include "dra/dra-kubeconfig.h"
+
+#include <jansson.h>
+#include <yaml.h>
+
+#define DEPTH_MAX 16
+
+/* --- YAML --- */
+
+static json_t *read_node(yaml_parser_t *parser, const yaml_event_t *event, unsigned depth);
+
+static int next_event(yaml_parser_t *parser, yaml_event_t *event)
+{
+	return yaml_parser_parse(parser, event) ? 0 : -EBADMSG;
+}
+
+static json_t *read_sequence(yaml_parser_t *parser, unsigned depth)
+{
+	json_t *array = json_array();
+
+	for (;;) {
+		yaml_event_t event;
+		json_t *value;
+
+		if (next_event(parser, &event) < 0)
+			break;
+		if (event.type == YAML_SEQUENCE_END_EVENT) {
+			yaml_event_delete(&event);
+			return array;
+		}
+		value = read_node(parser, &event, depth);
+		yaml_event_delete(&event);
+		if (!value || json_array_append_new(array, value) < 0)
+			break;
+	}
+	json_decref(array);
+	return NULL;
+}
+
+static json_t *read_mapping(yaml_parser_t *parser, unsigned depth)
+{
+	json_t *object = json_object();
+
+	for (;;) {
+		yaml_event_t key, event;
+		json_t *value;
+		int r;
+
+		if (next_event(parser, &key) < 0)
+			break;
+		if (key.type == YAML_MAPPING_END_EVENT) {
+			yaml_event_delete(&key);
+			return object;
+		}
+		if (key.type != YAML_SCALAR_EVENT || next_event(parser, &event) < 0) {
+			yaml_event_delete(&key);
+			break;
+		}
+		value = read_node(parser, &event, depth);
+		yaml_event_delete(&event);
+		r = value ? json_object_set_new(object, (const char *)key.data.scalar.value, value)
+			  : -1;
+		yaml_event_delete(&key);
+		if (r < 0)
+			break;
+	}
+	json_decref(object);
+	return NULL;
+}
+
+/* Scalars are strings, even if they could be numbers. */
+static json_t *read_node(yaml_parser_t *parser, const yaml_event_t *event, unsigned depth)
+{
+	if (depth > DEPTH_MAX)
+		return NULL;
+	switch (event->type) {
+	case YAML_SCALAR_EVENT:
+		return json_stringn(
+			(const char *)event->data.scalar.value, event->data.scalar.length);
+	case YAML_SEQUENCE_START_EVENT:
+		return read_sequence(parser, depth + 1);
+	case YAML_MAPPING_START_EVENT:
+		return read_mapping(parser, depth + 1);
+	default:
+		return NULL;
+	}
+}
+
+static json_t *read_document(const char *text, size_t size)
+{
+	yaml_parser_t parser;
+	json_t *root = NULL;
+	bool done = false;
+
+	if (!yaml_parser_initialize(&parser))
+		return NULL;
+	yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+	while (!done && !root) {
+		yaml_event_t event;
+
+		if (next_event(&parser, &event) < 0)
+			break;
+		if (event.type == YAML_MAPPING_START_EVENT)
+			root = read_mapping(&parser, 0);
+		done = event.type != YAML_STREAM_START_EVENT &&
+			event.type != YAML_DOCUMENT_START_EVENT;
+		yaml_event_delete(&event);
+	}
+	yaml_parser_delete(&parser);
+	return root;
+}
+
+/* --- the file --- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+/* The member `key` of the entry of that name in a list such as "users". */
+static const json_t *find_entry(
+	const json_t *root, const char *list, const char *name, const char *key)
+{
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach(json_object_get(root, list), i, entry)
+	{
+		const char *found = text_of(entry, "name");
+
+		if (found && name && streq(found, name))
+			return json_object_get(entry, key);
+	}
+	return NULL;
+}
+
+static int digit_of(char c)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const char *found = c ? strchr(digits, c) : NULL;
+
+	return found ? (int)(found - digits) : -1;
+}
+
+/* Base64, of which white space is passed over. */
+static int decode(const char *text, struct dra_secret *ret)
+{
+	char *data = malloc(strlen(text) * 3 / 4 + 4);
+	unsigned bits = 0, n = 0;
+	size_t size = 0;
+
+	if (!data)
+		return -ENOMEM;
+	for (; *text && *text != '='; text++) {
+		int digit = digit_of(*text);
+
+		if (strchr(" \t\r\n", *text))
+			continue;
+		if (digit < 0) {
+			free(data);
+			return -EBADMSG;
+		}
+		bits = bits << 6 | (unsigned)digit;
+		n += 6;
+		if (n >= 8) {
+			n -= 8;
+			data[size++] = (char)(bits >> n & 0xff);
+		}
+	}
+	data[size] = '\0';
+	ret->data = data;
+	ret->size = size;
+	return 0;
+}
+
+/* `key`-data has the text, `key` the name of a file. */
+static int take_secret(const json_t *object, const char *key, struct dra_secret *ret)
+{
+	const char *data, *file = text_of(object, key);
+	char name[64];
+
+	(void)snprintf(name, sizeof(name), "%s-data", key);
+	data = text_of(object, name);
+	if (data)
+		return decode(data, ret);
+	ret->file = file ? strdup(file) : NULL;
+	return file && !ret->file ? -ENOMEM : 0;
+}
+
+static int take_user(const json_t *user, struct dra_kubeconfig *config, struct error *error)
+{
+	const char *token = text_of(user, "token"), *file = text_of(user, "tokenFile");
+
+	if (take_secret(user, "client-certificate", &config->certificate) < 0 ||
+		take_secret(user, "client-key", &config->key) < 0)
+		return error_set(error, -EBADMSG, "the client certificate is not valid base64");
+	if (file)
+		config->token.file = strdup(file);
+	else if (token) {
+		config->token.data = strdup(token);
+		config->token.size = strlen(token);
+	}
+	if (json_object_get(user, "exec") || json_object_get(user, "auth-provider"))
+		return error_set(error, -EBADMSG,
+			"the user's credentials come from a program (\"exec\"), which devplugd "
+			"does not run: use a client certificate, a token or a tokenFile");
+	if (!config->token.data && !config->token.file && !config->certificate.data &&
+		!config->certificate.file)
+		return error_set(
+			error, -EBADMSG, "the user has no client certificate, token or tokenFile");
+	return 0;
+}
+
+static int take(const json_t *root, struct dra_kubeconfig *config, struct error *error)
+{
+	const json_t *context =
+		find_entry(root, "contexts", text_of(root, "current-context"), "context");
+	const json_t *cluster =
+		find_entry(root, "clusters", text_of(context, "cluster"), "cluster");
+	const json_t *user = find_entry(root, "users", text_of(context, "user"), "user");
+	const char *server = text_of(cluster, "server");
+	const char *insecure = text_of(cluster, "insecure-skip-tls-verify");
+
+	if (!context)
+		return error_set(error, -EBADMSG, "\"current-context\" names no context");
+	if (!server || !startswith(server, "https://") || strpbrk(server, " \t\r\n"))
+		return error_set(error, -EBADMSG,
+			"the cluster of the current context has no server that begins with "
+			"https://");
+	if (json_object_get(cluster, "tls-server-name") || json_object_get(cluster, "proxy-url"))
+		return error_set(error, -EBADMSG,
+			"the cluster has tls-server-name or proxy-url, which devplugd does not "
+			"know: use an address that the server's certificate has");
+	if (!user)
+		return error_set(error, -EBADMSG, "the current context names no user");
+	config->server = strdup(server);
+	config->insecure = insecure && streq(insecure, "true");
+	if (!config->server || take_secret(cluster, "certificate-authority", &config->ca) < 0)
+		return error_set(error, -EBADMSG, "the certificate authority is not valid base64");
+	return take_user(user, config, error);
+}
+
+int dra_kubeconfig_read(
+	const char *text, size_t size, struct dra_kubeconfig *ret, struct error *error)
+{
+	struct dra_kubeconfig config = { 0 };
+	json_t *root = read_document(text, size);
+	int r;
+
+	if (!root)
+		return error_set(error, -EBADMSG,
+			"it is not valid YAML, or has anchors, which are not read");
+	r = take(root, &config, error);
+	json_decref(root);
+	if (r < 0)
+		dra_kubeconfig_done(&config);
+	else
+		*ret = config;
+	return r;
+}
+
+void dra_secret_done(struct dra_secret *secret)
+{
+	if (secret->data)
+		explicit_bzero(secret->data, secret->size);
+	free(secret->data);
+	free(secret->file);
+	*secret = (struct dra_secret){ 0 };
+}
+
+void dra_kubeconfig_done(struct dra_kubeconfig *config)
+{
+	free(config->server);
+	dra_secret_done(&config->ca);
+	dra_secret_done(&config->certificate);
+	dra_secret_done(&config->key);
+	dra_secret_done(&config->token);
+	*config = (struct dra_kubeconfig){ 0 };
+}

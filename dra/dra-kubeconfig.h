@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The kubeconfig file: the address of the API server, and our credentials for it. Files that it
+ * refers to are only named here.
+ */
+
+#include "common/error.h"
+
+/* A secret that is in the file itself (decoded), or in another: then `file` is its name as written.
+ * At most one of them is set. */
+struct dra_secret {
+	char *data;
+	size_t size;
+	char *file;
+};
+
+struct dra_kubeconfig {
+	char *server; /* "https://10.0.0.1:6443" */
+	bool insecure;
+	struct dra_secret ca, certificate, key, token;
+};
+
+/* Reads the current context of a file. Returns 0, or -EBADMSG with the error filled, which contains
+ * no secret. */
+int dra_kubeconfig_read(
+	const char *text, size_t size, struct dra_kubeconfig *ret, struct error *error);
+
+void dra_secret_done(struct dra_secret *secret);
+void dra_kubeconfig_done(struct dra_kubeconfig *config);

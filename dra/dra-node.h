@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The kubelet's side: registration through its plugin watcher, and the DRA services v1 and v1beta1.
+ * Calls are handled one after the other, claim by claim, as the kubelet's own helper does.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/control.h"
+#include "dra/dra-api.h"
+
+struct dra_node;
+
+struct dra_node_options {
+	sd_event *event;
+	struct dra_api *api;
+	const char *driver;   /* outlives the node */
+	uid_t supervisor_uid; /* may call, as root may */
+	/* The names of devices as published, see struct dra_inventory. */
+	const json_t *(*names)(void *userdata);
+	const char *(*pool)(void *userdata);
+	/* The kubelet has registered the driver, perhaps not for the first time. */
+	void (*on_registered)(void *userdata);
+	void *userdata;
+};
+
+int dra_node_new(const struct dra_node_options *options, struct dra_node **ret);
+
+/* Serves the socket of a CONTROL_SESSION in place of an earlier one. Takes its descriptor. */
+void dra_node_open_session(struct dra_node *node, struct control_message *message);
+
+/* Takes a CONTROL_PREPARED. */
+void dra_node_take_prepared(struct dra_node *node, struct control_message *message);
+
+/* Waits for calls that are being answered; for the end of the process. */
+void dra_node_stop(struct dra_node *node, uint64_t grace);

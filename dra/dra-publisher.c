@@ -1,0 +1,678 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A round reads the slices and the node's uid if they are not known, compares, and writes one
+ * object after the other. The server's answer to a write is kept, so the next change needs no
+ * reading; a failed write, an unexpected event of the watch, or the end of the watch make the next
+ * round read again. All slices of a pool have one generation: it stays where one slice changes, and
+ * grows where several do or their number does.
+ */
+#include "dra/dra-publisher.h"
+
+#include <sys/random.h>
+
+#include "common/log.h"
+#include "dra/model/dra-slices.h"
+
+#define SLICES_PATH "/apis/" DRA_API_VERSION "/resourceslices"
+
+#define COALESCE_TIME (500 * USEC_PER_MSEC)
+/* What our own writes cause is seen by then. */
+#define SUSPICION_TIME  (1 * USEC_PER_SEC)
+#define RETRY_MIN       (1 * USEC_PER_SEC)
+#define RETRY_MAX       (60 * USEC_PER_SEC)
+#define RETRY_AFTER_MAX 300ULL
+#define WATCH_SECONDS   300
+#define SLICES_MAX      4096 /* more of ours are not read */
+
+enum step { STEP_IDLE, STEP_NODE, STEP_LIST, STEP_WRITE };
+
+/* A write that is to be done. */
+struct write {
+	const char *method;
+	json_t *object; /* NULL: DELETE */
+	char *name;     /* NULL: POST */
+};
+
+struct dra_publisher {
+	sd_event *event;
+	struct dra_api *api;
+	const char *driver, *node;
+	dra_pool_handler on_change;
+	void *userdata;
+
+	struct dra_inventory inventory;
+	json_t *resources; /* what it was made of; NULL: not known yet */
+	bool no_taints;    /* the server drops them */
+
+	enum step step;
+	bool again;  /* something has come up during a round */
+	bool reread; /* and it needs the list */
+	char *node_uid;
+	json_t *stored;  /* by name, as the server has them; NULL: not known */
+	json_t *pending; /* of a list that is being made */
+	char *version;   /* resourceVersion of the list */
+	json_int_t generation, highest;
+	struct write *writes;
+	size_t n_writes, at;
+
+	bool watching;
+	json_t *seen; /* by name: the last resourceVersion of the watch, or null */
+	sd_event_source *round_timer, *suspicion_timer;
+	uint64_t delay; /* before the next try, 0: none failed */
+};
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key)) ?: "";
+}
+
+static const char *name_of(const json_t *object)
+{
+	return text_of(json_object_get(object, "metadata"), "name");
+}
+
+static const char *version_of(const json_t *object)
+{
+	return text_of(json_object_get(object, "metadata"), "resourceVersion");
+}
+
+static void plan(sd_event_source *timer, uint64_t delay)
+{
+	(void)sd_event_source_set_time(timer, now_usec(CLOCK_MONOTONIC) + delay);
+	(void)sd_event_source_set_enabled(timer, SD_EVENT_ONESHOT);
+}
+
+static void forget_writes(struct dra_publisher *publisher)
+{
+	for (size_t i = 0; i < publisher->n_writes; i++) {
+		json_decref(publisher->writes[i].object);
+		free(publisher->writes[i].name);
+	}
+	free(publisher->writes);
+	publisher->writes = NULL;
+	publisher->n_writes = publisher->at = 0;
+}
+
+static void forget_stored(struct dra_publisher *publisher)
+{
+	json_decref(publisher->stored);
+	publisher->stored = NULL;
+	(void)json_object_clear(publisher->seen);
+}
+
+static void report(struct dra_publisher *publisher, const char *failure)
+{
+	bool known = publisher->stored && json_object_size(publisher->stored) > 0;
+
+	publisher->on_change(known ? (uint64_t)publisher->generation : 0,
+		json_object_size(publisher->stored), failure, publisher->userdata);
+}
+
+/* --- the end of a round --- */
+
+static void start_watch(struct dra_publisher *publisher);
+
+static void end_round(struct dra_publisher *publisher)
+{
+	publisher->step = STEP_IDLE;
+	publisher->delay = 0;
+	forget_writes(publisher);
+	report(publisher, "");
+	if (publisher->again)
+		plan(publisher->round_timer, COALESCE_TIME);
+	publisher->again = false;
+	if (!publisher->watching)
+		start_watch(publisher);
+}
+
+/* What the server has may be anything now. */
+static void fail_round(struct dra_publisher *publisher, const struct dra_answer *answer)
+{
+	uint64_t wait = MIN_OF(answer->retry_after, RETRY_AFTER_MAX) * USEC_PER_SEC;
+	uint32_t number = (uint32_t)now_usec(CLOCK_MONOTONIC) * 2654435761U;
+
+	(void)!getrandom(&number, sizeof(number), GRND_NONBLOCK);
+	publisher->delay =
+		publisher->delay == 0 ? RETRY_MIN : MIN_OF(publisher->delay * 2, RETRY_MAX);
+	wait = MAX_OF(wait, publisher->delay);
+	/* The nodes of a cluster must not come back at one moment. */
+	wait += (uint64_t)((double)wait / 4 * number / UINT32_MAX);
+	publisher->step = STEP_IDLE;
+	publisher->again = false;
+	forget_writes(publisher);
+	/* A node that was deleted and created again has another one. */
+	free(publisher->node_uid);
+	publisher->node_uid = NULL;
+	report(publisher, answer->failure);
+	forget_stored(publisher);
+	plan(publisher->round_timer, wait);
+}
+
+static void fail_round_text(struct dra_publisher *publisher, const char *failure)
+{
+	const struct dra_answer answer = { .failure = failure };
+
+	fail_round(publisher, &answer);
+}
+
+/* --- writes --- */
+
+static void next_write(struct dra_publisher *publisher);
+
+/* Whether a device that we sent with a taint has none: the server does not know taints. */
+static bool lost_taints(const json_t *sent, const json_t *stored)
+{
+	const json_t *ours = json_object_get(json_object_get(sent, "spec"), "devices");
+	const json_t *theirs = json_object_get(json_object_get(stored, "spec"), "devices");
+
+	for (size_t i = 0; i < json_array_size(ours); i++)
+		if (json_object_get(json_array_get(ours, i), "taints") &&
+			!json_object_get(json_array_get(theirs, i), "taints"))
+			return true;
+	return false;
+}
+
+static int rebuild(struct dra_publisher *publisher)
+{
+	struct dra_inventory inventory;
+	int r;
+
+	r = dra_inventory_build(
+		publisher->resources, publisher->driver, !publisher->no_taints, &inventory);
+	if (r < 0)
+		return r;
+	dra_inventory_done(&publisher->inventory);
+	publisher->inventory = inventory;
+	return 0;
+}
+
+static void on_written(const struct dra_answer *answer, void *userdata)
+{
+	struct dra_publisher *publisher = userdata;
+	const struct write *write = &publisher->writes[publisher->at];
+
+	/* Who deletes finds nothing: that is what was wanted. */
+	if (answer->failure && (write->object || answer->code != 404)) {
+		fail_round(publisher, answer);
+		return;
+	}
+	if (!write->object)
+		(void)json_object_del(publisher->stored, write->name);
+	else if (json_object_set(publisher->stored, name_of(answer->body), answer->body) < 0) {
+		fail_round_text(publisher, "out of memory");
+		return;
+	} else if (!publisher->no_taints && lost_taints(write->object, answer->body)) {
+		log_notice("the API server has no device taints: devices that are not healthy are "
+			   "left out of the ResourceSlices");
+		publisher->no_taints = true;
+		publisher->again = true;
+		(void)rebuild(publisher);
+	}
+	publisher->at++;
+	next_write(publisher);
+}
+
+static void next_write(struct dra_publisher *publisher)
+{
+	const struct write *write;
+	char path[400];
+	int r;
+
+	if (publisher->at == publisher->n_writes) {
+		end_round(publisher);
+		return;
+	}
+	write = &publisher->writes[publisher->at];
+	(void)snprintf(
+		path, sizeof(path), SLICES_PATH "%s%s", write->name ? "/" : "", write->name ?: "");
+	r = dra_api_request(
+		publisher->api, write->method, path, write->object, on_written, publisher);
+	if (r < 0)
+		fail_round_text(publisher, "out of memory");
+}
+
+/* Takes the object, which is NULL for a deletion. */
+static int add_write(
+	struct dra_publisher *publisher, const char *method, json_t *object, const char *name)
+{
+	struct write write = { .method = method, .object = object };
+
+	write.name = name ? strdup(name) : NULL;
+	if ((name && !write.name) ||
+		array_reserve((void **)&publisher->writes, publisher->n_writes, sizeof(write)) <
+			0) {
+		json_decref(object);
+		free(write.name);
+		return -ENOMEM;
+	}
+	publisher->writes[publisher->n_writes++] = write;
+	return 0;
+}
+
+/* --- comparison --- */
+
+/* Taints have the time when they were added, by the server. */
+static json_t *comparable_devices(const json_t *devices)
+{
+	json_t *copy = json_deep_copy(devices), *device, *taint;
+	size_t i, k;
+
+	json_array_foreach(copy, i, device) json_array_foreach(json_object_get(device, "taints"), k,
+		taint)(void) json_object_del(taint, "timeAdded");
+	return copy;
+}
+
+static bool is_same(const json_t *stored, const json_t *wanted)
+{
+	static const char *const members[] = { "driver", "nodeName", "pool" };
+	const json_t *a = json_object_get(stored, "spec"), *b = json_object_get(wanted, "spec");
+	json_auto_t *ours = comparable_devices(json_object_get(b, "devices"));
+	json_auto_t *theirs = comparable_devices(json_object_get(a, "devices"));
+
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+		if (!json_equal(json_object_get(a, members[i]), json_object_get(b, members[i])))
+			return false;
+	/* An empty list may not be stored. */
+	return json_array_size(theirs) == 0 ? json_array_size(ours) == 0 : json_equal(ours, theirs);
+}
+
+/* The stored slice with that number, which its name begins with, or NULL. `taken` has the names of
+ * those that have been found. */
+static json_t *find_stored(
+	const struct dra_publisher *publisher, size_t number, const json_t *taken)
+{
+	json_t *object;
+	const char *name;
+	char prefix[24];
+
+	(void)snprintf(prefix, sizeof(prefix), "%05zx-", number);
+	json_object_foreach(publisher->stored, name, object) if (startswith(name, prefix) &&
+		!json_object_get(taken, name)) return object;
+	return NULL;
+}
+
+/* Members that are not ours stay as they are stored. */
+static json_t *update_object(const json_t *stored, const json_t *wanted)
+{
+	json_t *object = json_deep_copy(stored);
+	const json_t *owners =
+		json_object_get(json_object_get(wanted, "metadata"), "ownerReferences");
+
+	if (!object ||
+		json_object_update(
+			json_object_get(object, "spec"), json_object_get(wanted, "spec")) < 0 ||
+		(owners &&
+			json_object_set(json_object_get(object, "metadata"), "ownerReferences",
+				(json_t *)(uintptr_t)owners) < 0)) {
+		json_decref(object);
+		return NULL;
+	}
+	return object;
+}
+
+struct comparison {
+	json_t *taken; /* names of stored slices that stay */
+	size_t different, missing;
+};
+
+/* Adds what makes one slice as it should be; with `count` only counts. */
+static int compare_slice(struct dra_publisher *publisher, const struct dra_pool *pool,
+	size_t number, struct comparison *comparison, bool count)
+{
+	json_auto_t *wanted = dra_slice_object(pool, &publisher->inventory, number);
+	json_t *stored = find_stored(publisher, number, comparison->taken), *object;
+
+	if (!wanted)
+		return -ENOMEM;
+	if (stored && json_object_set_new(comparison->taken, name_of(stored), json_true()) < 0)
+		return -ENOMEM;
+	if (stored && is_same(stored, wanted))
+		return 0;
+	comparison->different += stored != NULL;
+	comparison->missing += stored == NULL;
+	if (count)
+		return 0;
+	if (!stored)
+		return add_write(publisher, "POST", json_incref(wanted), NULL);
+	object = update_object(stored, wanted);
+	return object ? add_write(publisher, "PUT", object, name_of(stored)) : -ENOMEM;
+}
+
+/* What is stored and is no slice of the pool any more is deleted first. */
+static int delete_others(struct dra_publisher *publisher, const json_t *taken)
+{
+	const char *name;
+	json_t *object;
+	int r = 0;
+
+	json_object_foreach(publisher->stored, name, object) if (r >= 0 &&
+		!json_object_get(taken, name)) r = add_write(publisher, "DELETE", NULL, name);
+	return r;
+}
+
+static int compare_all(struct dra_publisher *publisher, const struct dra_pool *pool, bool count,
+	struct comparison *ret)
+{
+	struct comparison comparison = { .taken = json_object() };
+	size_t n = json_array_size(publisher->inventory.slices);
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = compare_slice(publisher, pool, i, &comparison, true);
+	/* In this order: a pool is never complete with an obsolete slice. */
+	if (r >= 0 && !count) {
+		r = delete_others(publisher, comparison.taken);
+		(void)json_object_clear(comparison.taken);
+		for (size_t i = 0; i < n && r >= 0; i++)
+			r = compare_slice(publisher, pool, i, &comparison, false);
+	}
+	*ret = comparison;
+	return r;
+}
+
+static int make_writes(struct dra_publisher *publisher)
+{
+	struct dra_pool pool = {
+		.driver = publisher->driver,
+		.node = publisher->node,
+		.node_uid = publisher->node_uid,
+		.generation = MAX_OF(publisher->generation, (json_int_t)1),
+	};
+	struct comparison comparison;
+	size_t kept;
+	int r;
+
+	r = compare_all(publisher, &pool, true, &comparison);
+	kept = json_object_size(comparison.taken);
+	json_decref(comparison.taken);
+	if (r < 0)
+		return r;
+	if (comparison.missing > 0 || comparison.different > 1 ||
+		kept < json_object_size(publisher->stored))
+		pool.generation = publisher->highest + 1;
+	publisher->generation = pool.generation;
+	publisher->highest = MAX_OF(publisher->highest, pool.generation);
+	r = compare_all(publisher, &pool, false, &comparison);
+	json_decref(comparison.taken);
+	return r;
+}
+
+static void write_changes(struct dra_publisher *publisher)
+{
+	publisher->step = STEP_WRITE;
+	if (make_writes(publisher) < 0)
+		fail_round_text(publisher, "out of memory");
+	else
+		next_write(publisher);
+}
+
+/* --- reading --- */
+
+static int take_slice(struct dra_publisher *publisher, json_t *slice)
+{
+	const json_t *spec = json_object_get(slice, "spec");
+	json_int_t generation =
+		json_integer_value(json_object_get(json_object_get(spec, "pool"), "generation"));
+
+	/* The server was asked for these only. */
+	if (!*name_of(slice) || strchr(name_of(slice), '/') ||
+		!streq(text_of(spec, "driver"), publisher->driver) ||
+		!streq(text_of(spec, "nodeName"), publisher->node) ||
+		json_object_size(publisher->pending) >= SLICES_MAX)
+		return 0;
+	publisher->highest = MAX_OF(publisher->highest, generation);
+	return json_object_set(publisher->pending, name_of(slice), slice);
+}
+
+static void read_list(struct dra_publisher *publisher, const char *continuation);
+
+static void on_list(const struct dra_answer *answer, void *userdata)
+{
+	struct dra_publisher *publisher = userdata;
+	const json_t *metadata = json_object_get(answer->body, "metadata");
+	const char *more = text_of(metadata, "continue");
+	json_t *slice;
+	size_t i;
+
+	if (answer->failure) {
+		fail_round(publisher, answer);
+		return;
+	}
+	json_array_foreach(json_object_get(answer->body, "items"), i, slice)(void)
+		take_slice(publisher, slice);
+	if (*more) {
+		read_list(publisher, more);
+		return;
+	}
+	free(publisher->version);
+	publisher->version = strdup(text_of(metadata, "resourceVersion"));
+	forget_stored(publisher);
+	publisher->stored = TAKE_PTR(publisher->pending);
+	publisher->generation = publisher->highest;
+	write_changes(publisher);
+}
+
+static void read_list(struct dra_publisher *publisher, const char *continuation)
+{
+	char path[2048];
+
+	publisher->step = STEP_LIST;
+	if (!*continuation) {
+		json_decref(publisher->pending);
+		publisher->pending = json_object();
+		publisher->highest = 0;
+	}
+	/* A token is base64; any other form is refused. */
+	if (strlen(continuation) > 1024 || strpbrk(continuation, " &#?\r\n")) {
+		fail_round_text(publisher, "the list of ResourceSlices cannot be read to its end");
+		return;
+	}
+	(void)snprintf(path, sizeof(path),
+		SLICES_PATH "?fieldSelector=spec.driver%%3D%s,spec.nodeName%%3D%s&limit=500%s%s",
+		publisher->driver, publisher->node, *continuation ? "&continue=" : "",
+		continuation);
+	if (dra_api_request(publisher->api, "GET", path, NULL, on_list, publisher) < 0)
+		fail_round_text(publisher, "out of memory");
+}
+
+static void on_node(const struct dra_answer *answer, void *userdata)
+{
+	struct dra_publisher *publisher = userdata;
+	const char *uid = text_of(json_object_get(answer->body, "metadata"), "uid");
+
+	if (answer->failure) {
+		fail_round(publisher, answer);
+		return;
+	}
+	free(publisher->node_uid);
+	publisher->node_uid = strdup(uid);
+	read_list(publisher, "");
+}
+
+static void read_node(struct dra_publisher *publisher)
+{
+	char path[320];
+
+	publisher->step = STEP_NODE;
+	(void)snprintf(path, sizeof(path), "/api/v1/nodes/%s", publisher->node);
+	if (dra_api_request(publisher->api, "GET", path, NULL, on_node, publisher) < 0)
+		fail_round_text(publisher, "out of memory");
+}
+
+static int on_round(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct dra_publisher *publisher = userdata;
+
+	if (publisher->step != STEP_IDLE) {
+		publisher->again = true;
+		return 0;
+	}
+	if (publisher->reread)
+		forget_stored(publisher);
+	publisher->reread = false;
+	if (!publisher->resources)
+		return 0;
+	if (!publisher->node_uid)
+		read_node(publisher);
+	else if (!publisher->stored)
+		read_list(publisher, "");
+	else
+		write_changes(publisher);
+	return 0;
+}
+
+/* --- the watch --- */
+
+/* Whether another client has changed or deleted an object. */
+static bool is_suspicious(const struct dra_publisher *publisher)
+{
+	json_t *version;
+	const char *name;
+
+	json_object_foreach(publisher->seen, name, version)
+	{
+		const json_t *stored = json_object_get(publisher->stored, name);
+
+		if (json_is_string(version)
+				? !stored || !streq(version_of(stored), json_string_value(version))
+				: stored != NULL)
+			return true;
+	}
+	return false;
+}
+
+static int on_suspicion(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct dra_publisher *publisher = userdata;
+
+	if (publisher->step != STEP_IDLE || !publisher->stored) {
+		plan(publisher->suspicion_timer, SUSPICION_TIME);
+		return 0;
+	}
+	if (is_suspicious(publisher))
+		dra_publisher_check(publisher);
+	(void)json_object_clear(publisher->seen);
+	return 0;
+}
+
+static void on_event(const json_t *event, void *userdata)
+{
+	struct dra_publisher *publisher = userdata;
+	const json_t *object = json_object_get(event, "object");
+	const char *type = text_of(event, "type"), *name = name_of(object);
+
+	if (streq(type, "BOOKMARK") || streq(type, "ERROR") || !*name ||
+		json_object_size(publisher->seen) >= SLICES_MAX)
+		return;
+	(void)json_object_set_new(publisher->seen, name,
+		streq(type, "DELETED") ? json_null() : json_string(version_of(object)));
+	plan(publisher->suspicion_timer, SUSPICION_TIME);
+}
+
+/* Between two watches anything may have happened. */
+static void on_watch_end(const struct dra_answer *answer, void *userdata)
+{
+	struct dra_publisher *publisher = userdata;
+
+	publisher->watching = false;
+	if (answer->failure && publisher->step == STEP_IDLE && publisher->delay == 0)
+		fail_round(publisher, answer);
+	else
+		dra_publisher_check(publisher);
+}
+
+static void start_watch(struct dra_publisher *publisher)
+{
+	char path[1024];
+
+	(void)snprintf(path, sizeof(path),
+		SLICES_PATH "?fieldSelector=spec.driver%%3D%s,spec.nodeName%%3D%s&watch=1"
+			    "&allowWatchBookmarks=true&resourceVersion=%s&timeoutSeconds=%d",
+		publisher->driver, publisher->node, publisher->version ?: "", WATCH_SECONDS);
+	publisher->watching =
+		dra_api_watch(publisher->api, path, on_event, on_watch_end, publisher) >= 0;
+}
+
+/* --- --- */
+
+int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources)
+{
+	json_t *copy;
+	int r;
+
+	if (publisher->resources && json_equal(publisher->resources, resources))
+		return 0;
+	copy = json_deep_copy(resources);
+	if (!copy)
+		return -ENOMEM;
+	json_decref(publisher->resources);
+	publisher->resources = copy;
+	r = rebuild(publisher);
+	if (r < 0)
+		return r;
+	if (publisher->step != STEP_IDLE)
+		publisher->again = true;
+	else if (publisher->delay == 0)
+		plan(publisher->round_timer, COALESCE_TIME);
+	return 0;
+}
+
+void dra_publisher_check(struct dra_publisher *publisher)
+{
+	publisher->reread = true;
+	if (publisher->step != STEP_IDLE)
+		publisher->again = true;
+	else if (publisher->delay == 0)
+		plan(publisher->round_timer, COALESCE_TIME);
+}
+
+const json_t *dra_publisher_names(const struct dra_publisher *publisher)
+{
+	return publisher->inventory.names;
+}
+
+int dra_publisher_new(sd_event *event, struct dra_api *api, const char *driver, const char *node,
+	dra_pool_handler on_change, void *userdata, struct dra_publisher **ret)
+{
+	_cleanup_(dra_publisher_freep) struct dra_publisher *publisher =
+		calloc(1, sizeof(*publisher));
+	int r;
+
+	if (!publisher)
+		return -ENOMEM;
+	publisher->event = event;
+	publisher->api = api;
+	publisher->driver = driver;
+	publisher->node = node;
+	publisher->on_change = on_change;
+	publisher->userdata = userdata;
+	publisher->seen = json_object();
+	r = sd_event_add_time(event, &publisher->round_timer, CLOCK_MONOTONIC, USEC_INFINITY,
+		USEC_PER_MSEC, on_round, publisher);
+	if (r >= 0)
+		r = sd_event_add_time(event, &publisher->suspicion_timer, CLOCK_MONOTONIC,
+			USEC_INFINITY, 100 * USEC_PER_MSEC, on_suspicion, publisher);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(publisher);
+	return 0;
+}
+
+struct dra_publisher *dra_publisher_free(struct dra_publisher *publisher)
+{
+	if (!publisher)
+		return NULL;
+	dra_api_cancel(publisher->api, publisher);
+	forget_writes(publisher);
+	dra_inventory_done(&publisher->inventory);
+	sd_event_source_disable_unref(publisher->round_timer);
+	sd_event_source_disable_unref(publisher->suspicion_timer);
+	json_decref(publisher->resources);
+	json_decref(publisher->stored);
+	json_decref(publisher->pending);
+	json_decref(publisher->seen);
+	free(publisher->node_uid);
+	free(publisher->version);
+	free(publisher);
+	return NULL;
+}

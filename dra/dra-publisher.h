@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Keeps the ResourceSlices of this node in the API server equal to what the resources have, also
+ * after another client has changed or deleted them. A change is written half a second after it was
+ * seen, all changes of that time together; after a failure it is tried again after 1 s to a minute.
+ */
+
+#include <jansson.h>
+#include <systemd/sd-event.h>
+
+#include "dra/dra-api.h"
+
+struct dra_publisher;
+
+/* Of what is published: "" or what fails, see CONTROL_POOL. */
+typedef void (*dra_pool_handler)(
+	uint64_t generation, uint64_t slices, const char *failure, void *userdata);
+
+/* `driver` and `node` outlive the publisher. */
+int dra_publisher_new(sd_event *event, struct dra_api *api, const char *driver, const char *node,
+	dra_pool_handler on_change, void *userdata, struct dra_publisher **ret);
+
+/* The current devices; `resources` as dra_inventory_build() takes them. The reference stays the
+ * caller's. Returns 0 or -ENOMEM. */
+int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources);
+
+/* The kubelet may have deleted the slices, as it does when it starts. */
+void dra_publisher_check(struct dra_publisher *publisher);
+
+/* For each device its resource and id, see struct dra_inventory; the publisher's. */
+const json_t *dra_publisher_names(const struct dra_publisher *publisher);
+
+struct dra_publisher *dra_publisher_free(struct dra_publisher *publisher);
+DEFINE_CLEANUP(struct dra_publisher *, dra_publisher_free)

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Names of Kubernetes objects that are made from our names. Each depends only on its original, so
+ * that it is the same after a restart and on every node; a name whose characters had to be changed
+ * or left out ends in a hash of the original.
+ */
+
+#include "common/util.h"
+
+/* k8s.io/api/resource/v1: a DNS label; the longest string of an attribute. */
+#define DRA_DEVICE_NAME_MAX 63
+#define DRA_ATTRIBUTE_MAX   64
+/* A DNS subdomain. */
+#define DRA_CLASS_NAME_MAX 253
+
+/* The name of an offered id ("gpu-0", or "gpu-0#3") of a resource in a ResourceSlice; no two of a
+ * node have the same one. */
+void dra_device_name(
+	const char *resource, const char *offered_id, char ret[static DRA_DEVICE_NAME_MAX + 1]);
+
+/* The value of the attribute `resource` of its devices: its name, if that is short enough. */
+void dra_resource_value(const char *resource, char ret[static DRA_ATTRIBUTE_MAX + 1]);
+
+/* The DeviceClass of a resource: "gpu.vendor.example" for vendor.example/gpu. */
+void dra_class_name(const char *resource, char ret[static DRA_CLASS_NAME_MAX + 1]);

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Builds ResourceSlices from devices. Which slice a device is in depends on its place among all
+ * listed devices, healthy or not, so it stays there when its health changes. Attributes are
+ * permanent properties of the device: every scheduler of the cluster reads them, so values that
+ * change, and names that the kernel assigns in the order of probing, are left out.
+ */
+#include "dra/model/dra-slices.h"
+
+#include "dra/model/dra-names.h"
+#include "drivers/inventory/device-documents.h"
+
+/* k8s.io/api/resource/v1: ResourceSliceMaxAttributesAndCapacitiesPerDevice and
+ * DeviceMaxIDLength. */
+#define ATTRIBUTES_MAX     32
+#define ATTRIBUTE_NAME_MAX 32
+#define TAINT_VALUE_MAX    63
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key)) ?: "";
+}
+
+/* --- attributes --- */
+
+static bool is_name(const char *name)
+{
+	size_t length = strlen(name);
+
+	if (length == 0 || length > ATTRIBUTE_NAME_MAX || (name[0] >= '0' && name[0] <= '9'))
+		return false;
+	return strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") ==
+		length;
+}
+
+/* Not for values that are published otherwise, or that change when the host restarts. */
+static bool is_published(const char *name)
+{
+	static const char *const hidden[] = { "bdf", "devpath", "hash", "id", "info", "interface",
+		"kernel_name", "major", "minor", "original_id", "resource", "sysfs" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(hidden); i++)
+		if (streq(name, hidden[i]))
+			return false;
+	return is_name(name);
+}
+
+static void add_string(json_t *attributes, const char *name, const char *value)
+{
+	if (*value && strlen(value) <= DRA_ATTRIBUTE_MAX &&
+		json_object_size(attributes) < ATTRIBUTES_MAX)
+		(void)json_object_set_new(attributes, name, json_pack("{s:s}", "string", value));
+}
+
+/* "pci0000:00" of "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0". */
+static void add_pcie_root(json_t *attributes, const char *sysfs)
+{
+	const char *root = strstr(sysfs, "/devices/pci");
+	char name[DRA_ATTRIBUTE_MAX + 1];
+
+	if (!root)
+		return;
+	root += strlen("/devices/");
+	(void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(root, "/"), root);
+	add_string(attributes, "resource.kubernetes.io/pcieRoot", name);
+}
+
+static json_t *make_attributes(const char *resource, const json_t *device)
+{
+	json_t *variables = json_object_get(device, "attributes"), *value;
+	const json_t *numa = json_object_get(device, "numa");
+	char name[DRA_ATTRIBUTE_MAX + 1];
+	json_t *attributes = json_object();
+	const char *key;
+
+	dra_resource_value(resource, name);
+	add_string(attributes, "resource", name);
+	add_string(attributes, "id", text_of(device, "id"));
+	add_string(attributes, "resource.kubernetes.io/pciBusID", text_of(variables, "bdf"));
+	add_pcie_root(attributes, text_of(variables, "sysfs"));
+	if (json_array_size(numa) == 1)
+		(void)json_object_set_new(attributes, "resource.kubernetes.io/numaNode",
+			json_pack("{s:O}", "int", json_array_get(numa, 0)));
+	json_object_foreach(variables, key, value) if (is_published(key))
+		add_string(attributes, key, json_string_value(value) ?: "");
+	return attributes;
+}
+
+/* --- devices --- */
+
+/* Lower-case words of our own, see unit_cause_name(). */
+static json_t *make_taint(const char *driver, const json_t *device)
+{
+	char key[160], value[TAINT_VALUE_MAX + 1];
+
+	(void)snprintf(key, sizeof(key), "%s/unhealthy", driver);
+	(void)snprintf(value, sizeof(value), "%s", text_of(device, "cause"));
+	return json_pack("[{s:s, s:s, s:s}]", "key", key, "value", value, "effect", "NoSchedule");
+}
+
+/* A device that is not there, or belongs to another resource, cannot be offered at all. */
+static bool is_offered(const json_t *device)
+{
+	static const char *const absent[] = { "gone", "claimed", "booked" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(absent); i++)
+		if (streq(text_of(device, "cause"), absent[i]))
+			return false;
+	return !streq(text_of(device, "health"), "Claimed");
+}
+
+static bool is_healthy(const json_t *device)
+{
+	return streq(text_of(device, "health"), "Healthy");
+}
+
+struct building {
+	const char *driver, *resource;
+	bool taints;
+	size_t n_devices;
+	struct dra_inventory *inventory;
+};
+
+static int add_replica(struct building *building, const json_t *device, json_int_t replica)
+{
+	struct dra_inventory *inventory = building->inventory;
+	char offered[128], name[DRA_DEVICE_NAME_MAX + 1];
+	size_t slice = building->n_devices / DRA_SLICE_DEVICES_MAX;
+	json_t *made, *devices;
+
+	if (json_is_true(json_object_get(device, "shared")))
+		(void)snprintf(offered, sizeof(offered), "%s#%lld", text_of(device, "id"),
+			(long long)replica);
+	else
+		(void)snprintf(offered, sizeof(offered), "%s", text_of(device, "id"));
+	dra_device_name(building->resource, offered, name);
+	if (json_object_get(inventory->names, name))
+		return 0;
+	if (json_object_set_new(inventory->names, name,
+		    json_pack("{s:s, s:s}", "resource", building->resource, "id", offered)) < 0)
+		return -ENOMEM;
+	building->n_devices++;
+	if (slice >= json_array_size(inventory->slices) &&
+		json_array_append_new(inventory->slices, json_array()) < 0)
+		return -ENOMEM;
+	if (!is_offered(device) || (!is_healthy(device) && !building->taints)) {
+		inventory->left_out++;
+		return 0;
+	}
+	made = json_pack("{s:s, s:o}", "name", name, "attributes",
+		make_attributes(building->resource, device));
+	if (!is_healthy(device))
+		(void)json_object_set_new(made, "taints", make_taint(building->driver, device));
+	devices = json_array_get(inventory->slices, slice);
+	return json_array_append_new(devices, made) < 0 ? -ENOMEM : 0;
+}
+
+static json_int_t replicas_of(const json_t *device)
+{
+	const json_t *replicas = json_object_get(device, "replicas");
+
+	return replicas ? json_integer_value(replicas) : 1;
+}
+
+static int add_resource(struct building *building, const json_t *resource)
+{
+	const json_t *devices = json_object_get(resource, "devices"), *device;
+	size_t i;
+	int r = 0;
+
+	building->resource = text_of(resource, "name");
+	json_array_foreach(devices, i,
+		device) for (json_int_t replica = 0; replica < replicas_of(device) && r >= 0;
+			     replica++) r = add_replica(building, device, replica);
+	return r;
+}
+
+static size_t count_devices(const json_t *resources)
+{
+	const json_t *resource, *device;
+	size_t i, k, count = 0;
+
+	json_array_foreach(resources, i, resource)
+		json_array_foreach(json_object_get(resource, "devices"), k, device) count +=
+		(size_t)MAX_OF(replicas_of(device), (json_int_t)0);
+	return count;
+}
+
+int dra_inventory_build(
+	const json_t *resources, const char *driver, bool taints, struct dra_inventory *ret)
+{
+	struct dra_inventory inventory = { .slices = json_array(), .names = json_object() };
+	struct building building = {
+		.driver = driver,
+		.taints = taints && count_devices(resources) <= DRA_SLICE_TAINTED_DEVICES_MAX,
+		.inventory = &inventory,
+	};
+	const json_t *resource;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(resources, i, resource) if (r >= 0) r =
+		add_resource(&building, resource);
+	if (r >= 0 && json_array_size(inventory.slices) == 0 &&
+		json_array_append_new(inventory.slices, json_array()) < 0)
+		r = -ENOMEM;
+	if (r < 0) {
+		dra_inventory_done(&inventory);
+		return r;
+	}
+	*ret = inventory;
+	return 0;
+}
+
+void dra_inventory_done(struct dra_inventory *inventory)
+{
+	json_decref(inventory->slices);
+	json_decref(inventory->names);
+	*inventory = (struct dra_inventory){ 0 };
+}
+
+/* --- objects --- */
+
+json_t *dra_slice_object(
+	const struct dra_pool *pool, const struct dra_inventory *inventory, size_t number)
+{
+	char prefix[400];
+	json_t *object;
+
+	(void)snprintf(prefix, sizeof(prefix), "%05zx-%s-%s-", number, pool->driver, pool->node);
+	object = json_pack("{s:s, s:s, s:{s:s}, s:{s:s, s:s, s:{s:s, s:I, s:I}, s:O}}",
+		"apiVersion", DRA_API_VERSION, "kind", "ResourceSlice", "metadata", "generateName",
+		prefix, "spec", "driver", pool->driver, "nodeName", pool->node, "pool", "name",
+		pool->node, "generation", pool->generation, "resourceSliceCount",
+		(json_int_t)json_array_size(inventory->slices), "devices",
+		json_array_get(inventory->slices, number));
+	if (object && pool->node_uid &&
+		json_object_set_new(json_object_get(object, "metadata"), "ownerReferences",
+			json_pack("[{s:s, s:s, s:s, s:s, s:b}]", "apiVersion", "v1", "kind", "Node",
+				"name", pool->node, "uid", pool->node_uid, "controller", 1)) < 0) {
+		json_decref(object);
+		return NULL;
+	}
+	return object;
+}
+
+json_t *dra_class_object(const char *driver, const char *resource)
+{
+	char name[DRA_CLASS_NAME_MAX + 1], value[DRA_ATTRIBUTE_MAX + 1], expression[512];
+
+	dra_class_name(resource, name);
+	dra_resource_value(resource, value);
+	(void)snprintf(expression, sizeof(expression),
+		"device.driver == \"%s\" && device.attributes[\"%s\"].resource == \"%s\"", driver,
+		driver, value);
+	return json_pack("{s:s, s:s, s:{s:s}, s:{s:s, s:[{s:{s:s}}]}}", "apiVersion",
+		DRA_API_VERSION, "kind", "DeviceClass", "metadata", "name", name, "spec",
+		"extendedResourceName", resource, "selectors", "cel", "expression", expression);
+}
+
+/* --- what was reported --- */
+
+json_t *dra_devices_read(const char *text, size_t size)
+{
+	_cleanup_fclose_ FILE *stream =
+		size > 0 ? fmemopen((void *)(uintptr_t)text, size, "r") : NULL;
+	json_auto_t *document = stream ? device_documents_read(stream) : NULL;
+
+	return json_incref(json_object_get(document, "devices"));
+}

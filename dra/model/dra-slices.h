@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * ResourceSlices and DeviceClasses (resource.k8s.io/v1) made from the reports of the resources'
+ * processes. A device stays in its slice when only its health changes, so that one change is one
+ * request.
+ */
+
+#include <jansson.h>
+
+#include "common/util.h"
+
+#define DRA_API_VERSION "resource.k8s.io/v1"
+
+/* k8s.io/api/resource/v1: ResourceSliceMaxDevices, and the same where any device has a taint. */
+#define DRA_SLICE_DEVICES_MAX         128
+#define DRA_SLICE_TAINTED_DEVICES_MAX 64
+
+/* What a node offers. */
+struct dra_inventory {
+	json_t *slices;  /* an array of the devices of each slice; at least one, which may be empty
+			  */
+	json_t *names;   /* for each device: {"resource", "id"} */
+	size_t left_out; /* devices that are not healthy and are not in their slice */
+};
+
+/* `resources`: array of {"name", "devices"}, the latter with the members of
+ * proto/plugin/plugin-report.c. With `taints` unhealthy devices have one, as long as all are few
+ * enough (DRA_SLICE_TAINTED_DEVICES_MAX); else they are left out. Returns 0 or -ENOMEM. */
+int dra_inventory_build(
+	const json_t *resources, const char *driver, bool taints, struct dra_inventory *ret);
+void dra_inventory_done(struct dra_inventory *inventory);
+
+struct dra_pool {
+	const char *driver, *node;
+	const char *node_uid; /* NULL: not known, there is no owner reference */
+	json_int_t generation;
+};
+
+/* The object of the slice with that number, without a name. NULL if memory is short. */
+json_t *dra_slice_object(
+	const struct dra_pool *pool, const struct dra_inventory *inventory, size_t number);
+
+/* The class by which pods ask for a resource. NULL if memory is short. */
+json_t *dra_class_object(const char *driver, const char *resource);
+
+/* Merges the output of a resource's process: a document with all devices, followed by documents
+ * with changed ones, of which the last may be incomplete. Returns its devices (a new reference), or
+ * NULL if there is no document yet. */
+json_t *dra_devices_read(const char *text, size_t size);

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From offered ids to what the container gets: find the units, collect the parts of devices and
+ * templates, and merge duplicates. A variable, annotation or CDI name appears once; if devices set
+ * different values, it has all of them, in the order of devices. Called on any thread; all state is
+ * in `struct build`.
+ */
+#include "drivers/allocation/allocation.h"
+
+#include "common/map.h"
+#include "drivers/allocation/allocation-build.h"
+
+void build_done(struct build *build)
+{
+	build_nodes_done(build);
+	free(build->chosen);
+	free(build->devices);
+}
+
+int build_out_of_memory(struct build *build)
+{
+	return error_set(build->error, -ENOMEM, "out of memory");
+}
+
+/* An excluded one only where a file for container runtimes is made. */
+static const struct device *chosen_device(const struct build *build, size_t index)
+{
+	const struct snapshot_unit *unit = &build->snapshot->units[build->chosen[index].unit];
+
+	return unit->excluded ?: unit->device;
+}
+
+/* --- which units --- */
+
+static int check_unit(struct build *build, const char *id, struct chosen *ret)
+{
+	const char *name = build->declaration->name;
+	const struct snapshot_unit *unit;
+	struct chosen chosen;
+	int r;
+
+	r = snapshot_find(build->snapshot, id, &chosen.unit, &chosen.replica);
+	if (r < 0 || build->snapshot->units[chosen.unit].cause == CAUSE_BOOKED)
+		return error_set(build->error, -ENOENT,
+			"device \"%s\" does not exist in %s on this node: create the pod again to get another device",
+			id, name);
+	unit = &build->snapshot->units[chosen.unit];
+	if (unit->claimed_by_other)
+		return error_set(build->error, -ENOENT,
+			"device \"%s\" no longer belongs to %s, it is %s: create the pod again to get another device",
+			unit->device->id, name, unit->reason);
+	if (!unit->healthy)
+		return error_set(build->error, -EIO,
+			"device \"%s\" of %s is unhealthy: %s; %s or drain the pod to another node",
+			unit->device->id, name, unit->reason,
+			unit->present ? "repair it" : "plug it in again");
+	*ret = chosen;
+	return 0;
+}
+
+static int compare_chosen(const void *a, const void *b)
+{
+	const struct chosen *x = a, *y = b;
+
+	if (x->unit != y->unit)
+		return x->unit < y->unit ? -1 : 1;
+	return (x->replica > y->replica) - (x->replica < y->replica);
+}
+
+int build_choose(struct build *build, const char *const *ids, size_t n_ids)
+{
+	const struct declaration *declaration = build->declaration;
+	int64_t limit = declaration->share.max_per_container;
+	int r;
+
+	if (n_ids == 0)
+		return error_set(build->error, -EINVAL, "the request for %s has no device",
+			declaration->name);
+	if (limit > 0 && n_ids > (size_t)limit)
+		return error_set(build->error, -EINVAL,
+			"the container requests %zu of %s, the maximum for one container is %lld: lower its limit or raise share.max_per_container",
+			n_ids, declaration->name, (long long)limit);
+	build->chosen = calloc(n_ids, sizeof(*build->chosen));
+	build->devices = calloc(n_ids, sizeof(*build->devices));
+	if (!build->chosen || !build->devices)
+		return build_out_of_memory(build);
+	for (; build->n_chosen < n_ids; build->n_chosen++) {
+		r = check_unit(build, ids[build->n_chosen], &build->chosen[build->n_chosen]);
+		if (r < 0)
+			return r;
+	}
+	qsort(build->chosen, n_ids, sizeof(*build->chosen), compare_chosen);
+	for (size_t i = 0; i < n_ids; i++) {
+		if (i > 0 && compare_chosen(&build->chosen[i - 1], &build->chosen[i]) == 0)
+			return error_set(build->error, -EINVAL,
+				"the request has device \"%s\" of %s twice",
+				chosen_device(build, i)->id, declaration->name);
+		if (i == 0 || build->chosen[i - 1].unit != build->chosen[i].unit)
+			build->devices[build->n_devices++] = chosen_device(build, i);
+	}
+	return 0;
+}
+
+/* --- templates --- */
+
+int build_expand(struct build *build, const char *text, char **ret)
+{
+	int r;
+
+	r = template_expand(text, &build->context, ret, build->error);
+	if (r < 0 && build->context.device_value)
+		error_prefix(build->error, "device \"%s\" of %s: \"%s\"", build->values.device->id,
+			build->declaration->name, text);
+	else if (r < 0)
+		error_prefix(build->error, "%s: \"%s\"", build->declaration->name, text);
+	return r;
+}
+
+int build_for_devices(struct build *build, bool per_device, collect_function collect,
+	const void *item, void *target)
+{
+	int r = 0;
+
+	build->context.device_value = NULL;
+	if (!per_device)
+		return collect(build, item, NULL, target);
+	build->context.device_value = device_values_get;
+	for (size_t i = 0; i < build->n_chosen && r >= 0; i++) {
+		build->values.device = chosen_device(build, i);
+		build->values.index = build->chosen[i].unit;
+		build->values.replica = build->chosen[i].replica;
+		build->values.position = i;
+		r = collect(build, item, build->values.device->id, target);
+	}
+	return r;
+}
+
+size_t build_n_answers(const struct build *build)
+{
+	return build->answers ? build->answers->count : 0;
+}
+
+/* --- the whole --- */
+
+/* --- variables, annotations and names --- */
+
+/* A variable or annotation, and the distinct values that devices want it to have. */
+struct assigned {
+	char *name;
+	bool configured; /* set by the resource's templates, so the devices' own values do not
+			    count */
+	struct strings values;
+	struct map seen;
+};
+
+struct assignments {
+	struct assigned **items;
+	size_t count;
+	struct map by_name;
+};
+
+static struct assigned *assigned_free(struct assigned *assigned)
+{
+	free(assigned->name);
+	strings_done(&assigned->values);
+	map_done(&assigned->seen);
+	free(assigned);
+	return NULL;
+}
+
+static void assignments_done(struct assignments *assignments)
+{
+	for (size_t i = 0; i < assignments->count; i++)
+		(void)assigned_free(assignments->items[i]);
+	free(assignments->items);
+	map_done(&assignments->by_name);
+}
+
+static int assigned_get(struct assignments *assignments, const char *name, struct assigned **ret)
+{
+	struct assigned *assigned = map_get(&assignments->by_name, name);
+	int r;
+
+	if (!assigned) {
+		r = array_reserve((void **)&assignments->items, assignments->count,
+			sizeof(*assignments->items));
+		if (r < 0)
+			return r;
+		assigned = calloc(1, sizeof(*assigned));
+		if (!assigned)
+			return -ENOMEM;
+		assigned->name = strdup(name);
+		r = assigned->name ? map_put(&assignments->by_name, assigned->name, assigned)
+				   : -ENOMEM;
+		if (r < 0) {
+			(void)assigned_free(assigned);
+			return r;
+		}
+		assignments->items[assignments->count++] = assigned;
+	}
+	*ret = assigned;
+	return 0;
+}
+
+/* Adds a string unless it is among them. */
+static int add_distinct(struct strings *strings, struct map *seen, const char *text)
+{
+	char *copy;
+	int r;
+
+	if (map_get(seen, text))
+		return 0;
+	r = strings_add(strings, text, strlen(text));
+	if (r < 0)
+		return r;
+	copy = strings->items[strings->count - 1];
+	return map_put(seen, copy, copy);
+}
+
+/* Takes "NAME=value", which it cuts. */
+static int assign(struct build *build, struct assignments *assignments, char *text, bool configured)
+{
+	struct assigned *assigned;
+	char *equals = strchr(text, '=');
+
+	*equals = '\0';
+	if (assigned_get(assignments, text, &assigned) < 0)
+		return build_out_of_memory(build);
+	if (assigned->configured && !configured)
+		return 0;
+	assigned->configured = configured;
+	if (add_distinct(&assigned->values, &assigned->seen, equals + 1) < 0)
+		return build_out_of_memory(build);
+	return 0;
+}
+
+static int collect_assignment(
+	struct build *build, const void *item, const char *device_id, void *target)
+{
+	_cleanup_free_ char *text = NULL;
+	const char *equals;
+	int r;
+
+	r = build_expand(build, item, &text);
+	if (r < 0)
+		return r;
+	equals = strchr(text, '=');
+	if (!equals || equals == text)
+		return error_set(build->error, -EINVAL,
+			"%s: \"%s\" became \"%s\", which is not NAME=value",
+			build->declaration->name, (const char *)item, text);
+	return assign(build, target, text, true);
+}
+
+/* Values that devices bring; `item` is the offset of their list in struct device. */
+static const struct strings *strings_of(const struct device *device, const void *item)
+{
+	const size_t *offset = item;
+
+	return (const void *)((const char *)device + *offset);
+}
+
+/* What the device in hand adds, and then what each program's answer does. */
+static int for_devices_and_answers(
+	struct build *build, collect_function collect, const size_t *of_device, void *target)
+{
+	int r = build_for_devices(build, true, collect, of_device, target);
+
+	for (size_t i = 0; i < build_n_answers(build) && r >= 0; i++) {
+		build->values.device = build->answers->items[i].edits;
+		r = collect(build, of_device, NULL, target);
+	}
+	return r;
+}
+
+static int collect_device_assignments(
+	struct build *build, const void *item, const char *device_id, void *target)
+{
+	const struct strings *strings = strings_of(build->values.device, item);
+	int r = 0;
+
+	for (size_t i = 0; i < strings->count && r >= 0; i++) {
+		_cleanup_free_ char *text = strdup(strings->items[i]);
+
+		r = text ? assign(build, target, text, false) : build_out_of_memory(build);
+	}
+	return r;
+}
+
+static char *join(const struct strings *strings)
+{
+	char *joined, *end;
+	size_t size = 1;
+
+	for (size_t i = 0; i < strings->count; i++)
+		size += strlen(strings->items[i]) + 1;
+	joined = malloc(size);
+	if (!joined)
+		return NULL;
+	end = joined;
+	*end = '\0';
+	for (size_t i = 0; i < strings->count; i++) {
+		if (i > 0)
+			*end++ = ',';
+		end = stpcpy(end, strings->items[i]);
+	}
+	return joined;
+}
+
+static void pairs_free(struct pair *pairs, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(pairs[i].name);
+		free(pairs[i].value);
+	}
+	free(pairs);
+}
+
+/* Whether "NAME=value" is independent of the other devices of a container. A name to which devices
+ * give different values is not, because the values are joined. */
+static bool pair_is_of_device(const char *template)
+{
+	_cleanup_free_ char *name = strndup(template, declaration_assigned_name(template));
+
+	return name && !template_is_per_allocation(template) &&
+		(template_is_per_device(name) || !template_is_per_device(template + strlen(name)));
+}
+
+static int build_pairs(struct build *build, const struct strings *templates, size_t of_device,
+	struct pair **ret, size_t *ret_n)
+{
+	_cleanup_(assignments_done) struct assignments assignments = { 0 };
+	struct pair *pairs;
+	int r = 0;
+
+	for (size_t i = 0; i < templates->count; i++) {
+		if (!build_wants(build,
+			    templates == &build->declaration->container.env &&
+				    pair_is_of_device(templates->items[i])))
+			continue;
+		r = build_for_devices(build, template_is_per_device(templates->items[i]),
+			collect_assignment, templates->items[i], &assignments);
+		if (r < 0)
+			return r;
+	}
+	/* Other devices may give the same names other values. */
+	if (build->part != BUILD_DEVICE)
+		r = for_devices_and_answers(
+			build, collect_device_assignments, &of_device, &assignments);
+	if (r < 0)
+		return r;
+	pairs = calloc(assignments.count + 1, sizeof(*pairs));
+	if (!pairs)
+		return build_out_of_memory(build);
+	for (size_t i = 0; i < assignments.count; i++) {
+		pairs[i].name = TAKE_PTR(assignments.items[i]->name);
+		pairs[i].value = join(&assignments.items[i]->values);
+		if (!pairs[i].value) {
+			pairs_free(pairs, i + 1);
+			return build_out_of_memory(build);
+		}
+	}
+	*ret = pairs;
+	*ret_n = assignments.count;
+	return 0;
+}
+
+struct names {
+	struct strings strings;
+	struct map seen;
+};
+
+static int collect_name(struct build *build, const void *item, const char *device_id, void *target)
+{
+	_cleanup_free_ char *text = NULL;
+	struct names *names = target;
+	int r;
+
+	r = build_expand(build, item, &text);
+	if (r < 0)
+		return r;
+	if (add_distinct(&names->strings, &names->seen, text) < 0)
+		return build_out_of_memory(build);
+	return 0;
+}
+
+static int collect_device_names(
+	struct build *build, const void *item, const char *device_id, void *target)
+{
+	const struct strings *strings = strings_of(build->values.device, item);
+	struct names *names = target;
+
+	for (size_t i = 0; i < strings->count; i++)
+		if (add_distinct(&names->strings, &names->seen, strings->items[i]) < 0)
+			return build_out_of_memory(build);
+	return 0;
+}
+
+static int build_names(struct build *build, const struct strings *templates, size_t of_device,
+	char ***ret, size_t *ret_n)
+{
+	struct names names = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < templates->count && r >= 0; i++)
+		r = build_for_devices(build, template_is_per_device(templates->items[i]),
+			collect_name, templates->items[i], &names);
+	if (r >= 0)
+		r = for_devices_and_answers(build, collect_device_names, &of_device, &names);
+	map_done(&names.seen);
+	if (r < 0) {
+		strings_done(&names.strings);
+		return r;
+	}
+	*ret = names.strings.items;
+	*ret_n = names.strings.count;
+	return 0;
+}
+
+static int build_texts(struct build *build, struct allocation *allocation)
+{
+	const struct container *container = &build->declaration->container;
+	int r;
+
+	r = build_pairs(build, &container->env, offsetof(struct device, env), &allocation->env,
+		&allocation->n_env);
+	/* No CDI file has the rest. */
+	if (r < 0 || build->part == BUILD_DEVICE)
+		return r;
+	r = build_pairs(build, &container->annotations, offsetof(struct device, annotations),
+		&allocation->annotations, &allocation->n_annotations);
+	if (r < 0)
+		return r;
+	return build_names(build, &container->cdi, offsetof(struct device, cdi), &allocation->cdi,
+		&allocation->n_cdi);
+}
+
+int build_allocation(struct build *build, struct allocation *ret)
+{
+	_cleanup_allocation_ struct allocation allocation = { 0 };
+	int r;
+
+	build->values.root = build->root;
+	build->context = (struct template_context){
+		.name = build->declaration->name,
+		.devices = build->devices,
+		.n_devices = build->n_devices,
+		.userdata = &build->values,
+	};
+	r = build_nodes(build, &allocation);
+	if (r < 0)
+		return r;
+	r = build_texts(build, &allocation);
+	if (r < 0)
+		return r;
+	*ret = allocation;
+	allocation = (struct allocation){ 0 };
+	return 0;
+}
+
+int allocation_build(const struct declaration *declaration, const struct snapshot *snapshot,
+	const char *root, const char *const *ids, size_t n_ids,
+	const struct allocation_answers *answers, struct allocation *ret, struct error *error)
+{
+	_cleanup_build_ struct build build = {
+		.answers = answers,
+		.declaration = declaration,
+		.snapshot = snapshot,
+		.root = root,
+		.error = error,
+	};
+	int r;
+
+	r = build_choose(&build, ids, n_ids);
+	return r < 0 ? r : build_allocation(&build, ret);
+}
+
+void allocation_note(const struct snapshot *snapshot, const char *const *ids, size_t n_ids)
+{
+	unsigned replica;
+	size_t unit;
+
+	for (size_t i = 0; i < n_ids; i++)
+		if (snapshot_find(snapshot, ids[i], &unit, &replica) >= 0)
+			device_note_assigned(snapshot->units[unit].device);
+}
+
+bool allocation_is_empty(const struct allocation *allocation)
+{
+	return allocation->n_nodes + allocation->n_env + allocation->n_annotations +
+		allocation->n_cdi ==
+		0;
+}
+
+void allocation_done(struct allocation *allocation)
+{
+	for (size_t i = 0; i < allocation->n_nodes; i++) {
+		free(allocation->nodes[i].host);
+		free(allocation->nodes[i].path);
+	}
+	free(allocation->nodes);
+	pairs_free(allocation->env, allocation->n_env);
+	pairs_free(allocation->annotations, allocation->n_annotations);
+	for (size_t i = 0; i < allocation->n_cdi; i++)
+		free(allocation->cdi[i]);
+	free(allocation->cdi);
+	*allocation = (struct allocation){ 0 };
+}

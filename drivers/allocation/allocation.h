@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a container gets with the devices that it was allocated: pure functions of a snapshot and a
+ * declaration, safe on any thread. Nodes and mounts are sorted by path in the container and each
+ * appears once; two devices that need different things at one path are an error with that reason.
+ */
+
+#include "drivers/inventory/inventory.h"
+
+struct pair {
+	char *name;
+	char *value;
+};
+
+struct allocation {
+	struct device_node *nodes; /* nodes and mounts */
+	size_t n_nodes;
+	struct pair *env;
+	size_t n_env;
+	struct pair *annotations;
+	size_t n_annotations;
+	char **cdi;
+	size_t n_cdi;
+};
+
+/* A program's additions, see allocation-inquiry.h: nodes, mounts, variables, annotations and CDI
+ * names, which count like those of one more device. */
+struct allocation_answer {
+	const char *program; /* its path */
+	const struct device *edits;
+};
+
+struct allocation_answers {
+	struct allocation_answer *items;
+	size_t count;
+};
+
+/* Builds the edits for the offered ids; `answers` NULL: no program was run. Errors name the device,
+ * the fault and the remedy, because the pod shows the text: -ENOENT (unknown id, or a required node
+ * is missing), -EIO (unhealthy), -EINVAL (no ids, an id twice, over share.max_per_container),
+ * -EEXIST (conflict), -ENOMEM. */
+int allocation_build(const struct declaration *declaration, const struct snapshot *snapshot,
+	const char *root, const char *const *ids, size_t n_ids,
+	const struct allocation_answers *answers, struct allocation *ret, struct error *error);
+
+/* Notes that the devices of these offered ids were allocated: called once the answer to the call is
+ * complete. */
+void allocation_note(const struct snapshot *snapshot, const char *const *ids, size_t n_ids);
+
+/* The edits that belong to one device alone, independent of other devices of a container, and that
+ * a CDI file can express: the edits of its CDI device. Health is ignored. A device node has the
+ * path with symbolic links resolved. Errors are -ENOENT (a required node is missing), -EEXIST,
+ * -ENOMEM. */
+int allocation_build_device(const struct declaration *declaration, const struct snapshot *snapshot,
+	const char *root, size_t unit, struct allocation *ret, struct error *error);
+
+/* The same as allocation_build() for a resource with a CDI file: names in place of the edits in the
+ * file. Fails where allocation_build() would. */
+int allocation_build_cdi(const struct declaration *declaration, const struct snapshot *snapshot,
+	const char *root, const char *const *ids, size_t n_ids,
+	const struct allocation_answers *answers, struct allocation *ret, struct error *error);
+
+/* Whether a container would notice nothing of it. */
+bool allocation_is_empty(const struct allocation *allocation);
+
+void allocation_done(struct allocation *allocation);
+#define _cleanup_allocation_ _cleanup_(allocation_done)

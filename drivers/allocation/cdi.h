@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The Container Device Interface (github.com/cncf-tags/container-device-interface, SPEC.md): a JSON
+ * file that maps the name of a device to what a container runtime adds to a container. Ours has one
+ * device for each unit of a resource, with the results of its templates for that unit.
+ */
+
+#include <jansson.h>
+
+#include "drivers/allocation/allocation.h"
+
+/* The name of a device within its kind. Characters of ids that CDI does not allow are replaced, and
+ * a changed name ends in a hash of the id. */
+#define CDI_DEVICE_NAME_MAX (DEVICE_ID_MAX + 16)
+void cdi_device_name(const char *id, char ret_name[static CDI_DEVICE_NAME_MAX + 1]);
+
+/* Whether a string is a device's name by the rules of CDI. */
+bool cdi_device_name_is_valid(const char *name);
+
+/* The key of the annotation in which older runtimes expect the names of a kind's devices: the
+ * prefix that they all know and at most 63 bytes made from the kind. */
+#define CDI_ANNOTATION_PREFIX  "cdi.k8s.io/"
+#define CDI_ANNOTATION_KEY_MAX (sizeof(CDI_ANNOTATION_PREFIX) - 1 + 63)
+void cdi_annotation_key(const char *kind, char ret_key[static CDI_ANNOTATION_KEY_MAX + 1]);
+
+/* The container edits of an allocation: its nodes, mounts and variables. NULL if a text is not
+ * UTF-8, or without memory. */
+json_t *cdi_edits(const struct cdi_spec *spec, const struct allocation *allocation);
+
+/* The lowest version of CDI that has all members of the document. */
+const char *cdi_version(const json_t *spec);
+
+/* What the nodes' "fileMode" is to be, or CDI_UNSET. */
+int64_t cdi_file_mode(const struct cdi_spec *spec);
+
+/* Makes the document for all existing devices (snapshot_existing()). A device that lacks a node now
+ * is left out, and its id is added to `left_out`. NULL if no device remains, which CDI does not
+ * allow. Returns 0 or -ENOMEM. */
+int cdi_spec_build(const struct declaration *declaration, const struct snapshot *snapshot,
+	const char *root, json_t **ret_spec, struct strings *left_out);

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Which of the available devices a container should get. Pure, bounded, and without a way to fail:
+ * an invalid request gets an empty answer, because the kubelet leaks devices on an error
+ * (kubernetes#130172).
+ */
+
+#include "drivers/inventory/inventory.h"
+
+/* Chooses `size` of the available ids by the declaration's preference, all of `must` among them.
+ * `ret` has room for `size` pointers, which point into `available` or `must`. Returns how many were
+ * chosen: `size`, or 0 if the request cannot be met (size above the number of available ids, must
+ * not part of available, unknown ids). */
+size_t preference_choose(const struct declaration *declaration, const struct snapshot *snapshot,
+	const char *const *available, size_t n_available, const char *const *must, size_t n_must,
+	size_t size, const char **ret);

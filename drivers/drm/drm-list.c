@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From GPUs to devices: each that an entry of `match` wants, with its nodes, its variables and its
+ * distance to the others.
+ */
+#include <inttypes.h>
+
+#include "drivers/drm/drm.h"
+#include "drivers/host/selector.h"
+#include "drivers/model/declaration.h"
+
+static bool is_wanted(const struct drm_match *match, const struct gpu *gpu)
+{
+	return integers_admit(&match->vendors, gpu->vendor) &&
+		integers_admit(&match->models, gpu->model) &&
+		patterns_match(&match->drivers, gpu->driver) &&
+		patterns_match(&match->addresses, gpu->address) &&
+		patterns_match(&match->partitions, gpu->partition) &&
+		(!match->compute || gpu->kfd) && (match->split || !gpu->split);
+}
+
+static void make_id(const struct gpu *gpu, char ret_id[static DEVICE_ID_MAX + 1])
+{
+	char text[64];
+
+	if (*gpu->address && gpu->kfd && gpu->kfd->partition >= 0) {
+		(void)snprintf(text, sizeof(text), "%s-p%d", gpu->address, gpu->kfd->partition);
+		device_id_make(text, ret_id);
+	} else
+		device_id_make(
+			*gpu->address ? gpu->address : strrchr(gpu->directory, '/') + 1, ret_id);
+}
+
+/* Links that udev makes: "pci-0000:03:00.0-render", "platform-fd4a0000.gpu-card". */
+static int add_by_path(struct device *device, const struct drm_match *match, const struct gpu *gpu,
+	const char *node, const char *kind)
+{
+	const char *name = strrchr(gpu->directory, '/') + 1;
+	_cleanup_free_ char *path = NULL;
+
+	/* Of a part there is none. */
+	if (gpu->kfd && gpu->kfd->partition >= 0)
+		return 0;
+	if (asprintf(&path, "/dev/dri/by-path/%s-%s-%s", *gpu->address ? "pci" : "platform",
+		    *gpu->address ? gpu->address : name, kind) < 0)
+		return -ENOMEM;
+	return device_add_node(device, node, path, match->permissions);
+}
+
+static int add_nodes(struct device *device, const struct drm_match *match, const struct gpu *gpu)
+{
+	const struct {
+		const char *node, *kind;
+		bool wanted;
+	} nodes[] = {
+		{ gpu->card, "card", match->nodes != DRM_NODES_RENDER },
+		{ gpu->render, "render", match->nodes != DRM_NODES_CARD },
+	};
+	bool any = false;
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(nodes) && r >= 0; i++) {
+		if (!nodes[i].node || !nodes[i].wanted)
+			continue;
+		any = true;
+		r = device_add_node(device, nodes[i].node, NULL, match->permissions);
+		if (r >= 0 && match->by_path)
+			r = add_by_path(device, match, gpu, nodes[i].node, nodes[i].kind);
+	}
+	if (r >= 0 && !any)
+		r = device_set_problem(device, "its driver %s creates no %s node",
+			*gpu->driver ? gpu->driver : "(none)",
+			match->nodes == DRM_NODES_RENDER ? "render" : "card");
+	return r;
+}
+
+static int add_number(struct device *device, const char *name, int64_t value)
+{
+	char text[32];
+
+	if (value < 0)
+		return 0;
+	(void)snprintf(text, sizeof(text), "0x%04" PRIx64, (uint64_t)value);
+	return device_add_variable(device, name, text);
+}
+
+static int add_variables(struct device *device, const struct gpu *gpu)
+{
+	const struct {
+		const char *name, *value;
+	} variables[] = { { "card", gpu->card }, { "render", gpu->render },
+		{ "driver", gpu->driver }, { "partition", gpu->partition } };
+	int r;
+
+	r = add_number(device, "vendor", gpu->vendor);
+	if (r >= 0)
+		r = add_number(device, "device", gpu->model);
+	for (size_t i = 0; i < ARRAY_SIZE(variables) && r >= 0; i++)
+		if (variables[i].value && *variables[i].value)
+			r = device_add_variable(device, variables[i].name, variables[i].value);
+	return r;
+}
+
+static int add_gpu(struct scan *scan, const struct drm_match *match, struct gpu *gpu)
+{
+	_cleanup_free_ char *directory = NULL;
+	char id[DEVICE_ID_MAX + 1];
+	struct device *device;
+	int r;
+
+	/* Another entry has it. */
+	if (gpu->device)
+		return 0;
+	make_id(gpu, id);
+	r = scan_add(scan, id, &device);
+	if (r == -EEXIST)
+		return 0;
+	if (r < 0)
+		return r;
+	gpu->device = device;
+	if (*gpu->address ? asprintf(&directory, PCI_DEVICES "/%s", gpu->address) < 0
+			  : !(directory = strdup(gpu->directory)))
+		return -ENOMEM;
+	r = sysfs_describe(scan_root(scan), directory, device);
+	if (r < 0 && r != -ENOMEM)
+		r = device_set_problem(device, "%s cannot be read: %s", directory, strerror(-r));
+	if (r >= 0)
+		r = add_nodes(device, match, gpu);
+	return r < 0 ? r : add_variables(device, gpu);
+}
+
+/* The nodes of a GPU's management engine, "i915.mei-gscfi.768/mei/mei1" below it. */
+static int add_management(struct scan *scan, struct device *device, const struct drm_match *match,
+	const struct gpu *gpu)
+{
+	_cleanup_strings_ struct strings names = { 0 };
+	int r = 0;
+
+	if (sysfs_list(scan_root(scan), gpu->directory, &names) < 0)
+		return 0;
+	for (size_t i = 0; i < names.count; i++) {
+		_cleanup_strings_ struct strings engines = { 0 };
+		_cleanup_free_ char *directory = NULL;
+
+		if (!strstr(names.items[i], ".mei-"))
+			continue;
+		if (asprintf(&directory, "%s/%s/mei", gpu->directory, names.items[i]) < 0)
+			return -ENOMEM;
+		if (sysfs_list(scan_root(scan), directory, &engines) < 0)
+			continue;
+		for (size_t k = 0; k < engines.count && r >= 0; k++) {
+			_cleanup_free_ char *path = NULL;
+
+			if (asprintf(&path, "/dev/%s", engines.items[k]) < 0)
+				return -ENOMEM;
+			r = device_add_node(device, path, NULL, match->permissions);
+		}
+	}
+	return r;
+}
+
+static int add_combined(struct scan *scan, const struct drm_match *match, struct gpus *gpus)
+{
+	struct device *device = NULL;
+	int r = 0;
+
+	for (size_t i = 0; i < gpus->count && r >= 0; i++) {
+		if (!is_wanted(match, &gpus->items[i]))
+			continue;
+		if (!device)
+			r = scan_add(scan, DRM_COMBINED_ID, &device);
+		if (r >= 0)
+			r = add_nodes(device, match, &gpus->items[i]);
+		if (r >= 0)
+			r = add_management(scan, device, match, &gpus->items[i]);
+	}
+	if (device)
+		device_share_nodes(device, 0);
+	return r == -EEXIST ? 0 : r;
+}
+
+static bool share_numa(const struct device *a, const struct device *b)
+{
+	return a->n_numa == 0 || b->n_numa == 0 || a->numa[0] == b->numa[0];
+}
+
+/* 0: no link is known. Parts of one GPU are as close as a link can make them. */
+static unsigned distance_between(const struct gpu *from, const struct gpu *to)
+{
+	bool same = streq(from->address, to->address);
+	unsigned distance = same ? KFD_DISTANCE_XGMI : 0;
+
+	for (size_t n = 0; n < from->kfd->n_links && distance == 0; n++)
+		if (from->kfd->links[n].to == to->kfd->number)
+			distance = from->kfd->links[n].distance;
+	if (distance == 0)
+		return 0;
+	return distance + (same ? 0 : KFD_DISTANCE_GPU) +
+		(share_numa(from->device, to->device) ? 0 : KFD_DISTANCE_NUMA);
+}
+
+/* Adds to the devices their distances to each other, as far as the compute driver knows them. */
+static int add_distances(struct gpus *gpus)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < gpus->count; i++)
+		for (size_t k = 0; k < gpus->count && r >= 0; k++) {
+			const struct gpu *from = &gpus->items[i], *to = &gpus->items[k];
+			unsigned distance;
+
+			if (i == k || !from->device || !to->device || !from->kfd || !to->kfd)
+				continue;
+			distance = distance_between(from, to);
+			if (distance > 0)
+				r = device_add_distance(from->device, to->device->id, distance);
+		}
+	return r;
+}
+
+int drm_list(const struct declaration *declaration, struct scan *scan, struct error *error)
+{
+	_cleanup_(gpus_done) struct gpus gpus = { 0 };
+	int r;
+
+	r = gpus_find(scan, &gpus, error);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < declaration->match.count && r >= 0; i++) {
+		const struct drm_match *match = groups_get(&declaration->match, i);
+
+		if (match->combine)
+			r = add_combined(scan, match, &gpus);
+		for (size_t k = 0; k < gpus.count && r >= 0 && !match->combine; k++)
+			if (is_wanted(match, &gpus.items[k]))
+				r = add_gpu(scan, match, &gpus.items[k]);
+	}
+	if (r >= 0)
+		r = add_distances(&gpus);
+	return r < 0 ? error_set(error, r, "out of memory") : 0;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GPUs and other devices of the kernel's direct rendering manager. The entries of /sys/class/drm
+ * (cardN, renderDN) are grouped by the device they belong to, because their numbers depend on the
+ * order of probing: the id is the PCI address. Each partition of an AMD GPU is a device, see
+ * drm-kfd.h. The scan is in drm-list.c.
+ */
+#include "drivers/drm/drm.h"
+#include "drivers/model/declaration.h"
+
+#include "drivers/model/driver.h"
+#include "drivers/model/form.h"
+
+static const char *const node_choices[] = { "all", "render", "card", NULL };
+
+static const struct option drm_options[] = {
+	{
+		.key = "vendor",
+		.type = OPTION_INTEGERS,
+		.offset = offsetof(struct drm_match, vendors),
+		.maximum = UINT16_MAX,
+		.help = "PCI vendors, such as 0x8086; any if absent.",
+	},
+	{
+		.key = "device",
+		.type = OPTION_INTEGERS,
+		.offset = offsetof(struct drm_match, models),
+		.maximum = UINT16_MAX,
+		.help = "PCI device numbers; any if absent.",
+	},
+	{
+		.key = "driver",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct drm_match, drivers),
+		.maximum = NAME_MAX,
+		.help = "Patterns, as in a shell, of the kernel driver that is bound, such as \"xe\"; any if absent.",
+	},
+	{
+		.key = "address",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct drm_match, addresses),
+		.maximum = NAME_MAX,
+		.check = form_pci_address,
+		.help = "Patterns, as in a shell, of the PCI address: \"0000:00:*\" are the GPUs within "
+			"the processor.",
+	},
+	{
+		.key = "partition",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct drm_match, partitions),
+		.maximum = PARTITION_MAX,
+		.help = "Patterns, as in a shell, of the partitioning mode of an AMD GPU: \"cpx_nps4\". A GPU that is not partitioned has \"spx_nps1\".",
+	},
+	{
+		.key = "nodes",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct drm_match, nodes),
+		.choices = node_choices,
+		.help = "Nodes of a GPU that a container gets: the node for computing and rendering (\"render\"), the node that also sets display modes (\"card\"), or both.",
+	},
+	{
+		.key = "by_path",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct drm_match, by_path),
+		.help = "Also give the nodes their names in /dev/dri/by-path, which media libraries "
+			"use.",
+	},
+	{
+		.key = "compute",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct drm_match, compute),
+		.help = "Only GPUs of AMD's compute driver (/dev/kfd).",
+	},
+	{
+		.key = "split",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct drm_match, split),
+		.help = "Also GPUs whose virtual functions are in use (sriov_numvfs is not 0); without it, they "
+			"are left out.",
+	},
+	{
+		.key = "combine",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct drm_match, combine),
+		.help = "All GPUs of the entry are one device, \"all\", for monitoring, with the nodes of each GPU and of its management engine (/dev/mei*).",
+	},
+	{
+		.key = "permissions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct drm_match, permissions),
+		.default_string = "rw",
+		.check = form_permissions,
+		.help = "Permissions of the container on the nodes: r, w, m (mknod).",
+	},
+};
+
+static const struct option_table drm_match_table = {
+	.name = "match entry",
+	.shorthand = "driver",
+	.size = sizeof(struct drm_match),
+	.options = drm_options,
+	.count = ARRAY_SIZE(drm_options),
+};
+
+static const struct driver_variable drm_variables[] = {
+	{ "card", "Path of the GPU's card node." },
+	{ "render", "Path of the GPU's render node." },
+	{ "vendor", "PCI vendor, such as 0x1002." },
+	{ "device", "PCI device number, such as 0x74a1." },
+	{ "driver", "Driver in the kernel." },
+	{ "partition", "Partitioning mode of an AMD GPU, such as cpx_nps4." },
+	{ 0 },
+};
+
+static int drm_check(const struct declaration *declaration, struct report *report)
+{
+	size_t before = report->count;
+	bool combined = false;
+
+	if (declaration->match.count == 0)
+		(void)report_add(report, &declaration->origin, "match",
+			"driver \"drm\" needs at least one entry; { } matches every GPU");
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct drm_match *match = groups_get(&declaration->match, i);
+
+		report->entry = i + 1;
+		if (match->models.count > 0 && match->vendors.count == 0)
+			(void)report_add(report, &match->origin, "device",
+				"has no meaning without \"vendor\"");
+		if (match->combine && combined)
+			(void)report_add(report, &match->origin, "combine",
+				"only one entry can have it, because both would be the device "
+				"\"%s\"",
+				DRM_COMBINED_ID);
+		combined = combined || match->combine;
+	}
+	report->entry = 0;
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+const struct driver drm_driver = {
+	.name = "drm",
+	.summary = "GPUs, by the kernel's direct rendering manager",
+	.match = &drm_match_table,
+	.variables = drm_variables,
+	.check = drm_check,
+	.list = drm_list,
+};

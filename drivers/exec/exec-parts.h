@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of exec-document and exec-answer: the members about what a container gets.
+ */
+
+#include "drivers/exec/exec-fields.h"
+
+/* Those members. They come first in the table of any object that may have them. */
+enum { EXEC_NODES, EXEC_MOUNTS, EXEC_ENV, EXEC_ANNOTATIONS, EXEC_CDI, EXEC_N_PARTS };
+
+#define EXEC_PART_FIELDS                                            \
+	[EXEC_NODES] = { "nodes", KIND_LIST, false },               \
+	[EXEC_MOUNTS] = { "mounts", KIND_LIST, false },             \
+	[EXEC_ENV] = { "env", KIND_OBJECT, false },                 \
+	[EXEC_ANNOTATIONS] = { "annotations", KIND_OBJECT, false }, \
+	[EXEC_CDI] = { "cdi", KIND_LIST, false }
+
+/* Adds to the reader's device those that exec_read_fields() has found. */
+int exec_read_parts(struct exec_reader *reader, const json_t *const values[static EXEC_N_PARTS]);
+
+/* Adds a variable of the environment, whose name was checked. */
+int exec_add_env(struct exec_reader *reader, const char *name, const char *value);

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A source is either between two runs or has a program running, and one timer is enough for both:
+ * it starts the next run, or takes the line that a watching program wrote last. Lines in between
+ * are dropped, because each line is complete, so a program that writes without end costs a bounded
+ * share of a processor. Neither starting nor reading blocks.
+ */
+#include "drivers/exec/exec-source.h"
+
+#include "common/pace.h"
+#include "drivers/exec/exec-program.h"
+
+/* Watching programs that end are started again like children of the supervisor. */
+#define BACKOFF_FIRST (100 * USEC_PER_MSEC)
+#define BACKOFF_MAX   (60 * USEC_PER_SEC)
+#define STABLE_AFTER  (60 * USEC_PER_SEC)
+/* Between two documents, so that reading them takes a fifth of a processor at most. */
+#define READ_SPACING (100 * USEC_PER_MSEC)
+/* Between two sentences about failures: garbage is never the same twice. */
+#define FAILURE_QUIET USEC_PER_SEC
+
+struct exec_source {
+	sd_event *event;
+	const struct exec_match *match;
+	const char *program_root;
+	void (*on_change)(void *userdata);
+	void *userdata;
+
+	struct exec_list *list;
+	bool answered;
+	char *failure;
+	char *useless; /* the fault of a document, if the failure is about it */
+	uint64_t failure_reported;
+
+	sd_event_source *timer;
+	struct command *command;
+	uint64_t started;
+	uint64_t backoff;
+	struct pace reading;
+	struct exec_text text; /* poll: all so far; watch: the line that is not complete */
+	bool too_long;
+	/* watch */
+	size_t line; /* number of lines read */
+	struct exec_text complete;
+	size_t complete_line; /* its number; 0: none waits */
+};
+
+static void arm(struct exec_source *source, uint64_t at)
+{
+	(void)sd_event_source_set_time(source->timer, at);
+	(void)sd_event_source_set_enabled(source->timer, SD_EVENT_ONESHOT);
+}
+
+/* --- what came of it --- */
+
+/* Returns whether the sentence is new and was taken. */
+_printf_(2, 3) static bool fail(struct exec_source *source, const char *format, ...)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	char *failure = NULL;
+	va_list ap;
+	int n;
+
+	if (source->failure_reported > 0 && now - source->failure_reported < FAILURE_QUIET)
+		return false;
+	va_start(ap, format);
+	n = vasprintf(&failure, format, ap);
+	va_end(ap);
+	/* Without memory the next run reports it. */
+	if (n < 0)
+		return false;
+	if (source->failure && streq(source->failure, failure)) {
+		free(failure);
+		return false;
+	}
+	free(source->failure);
+	source->failure = failure;
+	free(source->useless);
+	source->useless = NULL;
+	source->failure_reported = now;
+	source->on_change(source->userdata);
+	return true;
+}
+
+/* Takes the list, which is good. */
+static void succeed(struct exec_source *source, struct exec_list *list)
+{
+	bool same = source->list && exec_list_equal(source->list, list);
+	bool changed = !same || !source->answered || source->failure;
+
+	source->answered = true;
+	free(source->failure);
+	source->failure = NULL;
+	free(source->useless);
+	source->useless = NULL;
+	(void)exec_list_unref(source->list);
+	source->list = list;
+	if (changed)
+		source->on_change(source->userdata);
+}
+
+/* The same fault in successive lines is reported for the first only. */
+static void fail_by_document(struct exec_source *source, size_t line, const char *what)
+{
+	const char *program = source->match->command.items[0];
+	bool taken;
+
+	if (source->useless && streq(source->useless, what))
+		return;
+	if (line > 0)
+		taken = fail(source, "line %zu of %s is invalid: %s", line, program, what);
+	else
+		taken = fail(source, "the output of %s is invalid: %s", program, what);
+	/* Without memory it is logged again. */
+	if (taken)
+		source->useless = strdup(what);
+}
+
+static void read_document(struct exec_source *source, const struct exec_text *text, size_t line)
+{
+	struct exec_list *list;
+	struct error error;
+	int r;
+
+	pace_begin(&source->reading);
+	r = exec_document_read(text->data ?: "", text->size,
+		(enum exec_properties)source->match->properties, &list, &error);
+	if (r >= 0)
+		succeed(source, list);
+	else
+		fail_by_document(source, line, error.message);
+	(void)pace_end(&source->reading, READ_SPACING);
+}
+
+static void read_complete_line(struct exec_source *source)
+{
+	size_t line = source->complete_line;
+
+	source->complete_line = 0;
+	read_document(source, &source->complete, line);
+	exec_text_done(&source->complete);
+}
+
+/* --- what it writes --- */
+
+static bool is_blank(const struct exec_text *text)
+{
+	for (size_t i = 0; i < text->size; i++)
+		if (!strchr(" \t\r", text->data[i]) || text->data[i] == '\0')
+			return false;
+	return true;
+}
+
+static void end_line(struct exec_source *source)
+{
+	struct exec_text line = source->text;
+
+	source->line++;
+	source->text = (struct exec_text){ 0 };
+	if (source->match->heartbeat > 0)
+		command_set_timeout(source->command, source->match->heartbeat);
+	else
+		command_forget_timeout(source->command);
+	if (is_blank(&line)) {
+		exec_text_done(&line);
+		return;
+	}
+	exec_text_done(&source->complete);
+	source->complete = line;
+	source->complete_line = source->line;
+	arm(source, pace_next(&source->reading));
+}
+
+static bool on_data(const char *data, size_t size, void *userdata)
+{
+	struct exec_source *source = userdata;
+
+	while (size > 0) {
+		const char *newline =
+			source->match->mode == EXEC_WATCH ? memchr(data, '\n', size) : NULL;
+		size_t length = newline ? (size_t)(newline - data) : size;
+
+		source->too_long = source->text.size + length > EXEC_DOCUMENT_MAX;
+		if (source->too_long || !exec_text_add(&source->text, data, length))
+			return false;
+		if (newline) {
+			end_line(source);
+			length++;
+		}
+		data += length;
+		size -= length;
+	}
+	return true;
+}
+
+/* --- runs --- */
+
+static void plan_next(struct exec_source *source)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	if (source->match->mode == EXEC_POLL) {
+		arm(source, MAX_OF(now + source->match->interval, source->reading.not_before));
+		return;
+	}
+	if (source->backoff == 0 || now - source->started >= STABLE_AFTER)
+		source->backoff = BACKOFF_FIRST;
+	arm(source, now + source->backoff);
+	source->backoff = MIN_OF(2 * source->backoff, BACKOFF_MAX);
+}
+
+static void end_of_poll(struct exec_source *source, int status, const struct error *error)
+{
+	if (status < 0)
+		(void)fail(source, "%s", error->message);
+	else
+		read_document(source, &source->text, 0);
+}
+
+static void end_of_watch(struct exec_source *source, int status, const struct error *error)
+{
+	const char *program = source->match->command.items[0];
+
+	if (source->complete_line > 0)
+		read_complete_line(source);
+	if (status == -ETIMEDOUT)
+		(void)fail(source, "%s wrote no line within %g s and was killed", program,
+			(double)(source->line > 0 ? source->match->heartbeat
+						  : source->match->timeout) /
+				(double)USEC_PER_SEC);
+	else if (status < 0)
+		(void)fail(source, "%s", error->message);
+	else
+		(void)fail(source,
+			"%s exited%s; it must keep running and write a line for every change",
+			program, source->text.size > 0 ? " within a line" : "");
+}
+
+static void on_end(int status, const struct error *error, void *userdata)
+{
+	struct exec_source *source = userdata;
+
+	source->command = command_free(source->command);
+	if (source->too_long)
+		(void)fail(source, "%s was killed: it wrote more than %zu bytes%s",
+			source->match->command.items[0], EXEC_DOCUMENT_MAX,
+			source->match->mode == EXEC_WATCH ? " without a newline" : "");
+	else if (source->match->mode == EXEC_WATCH)
+		end_of_watch(source, status, error);
+	else
+		end_of_poll(source, status, error);
+	exec_text_done(&source->text);
+	plan_next(source);
+}
+
+static int start(struct exec_source *source, struct error *error)
+{
+	_cleanup_free_ char **argv =
+		exec_program_words(&source->match->command, source->program_root);
+
+	if (!argv)
+		return error_set(error, -ENOMEM, "out of memory");
+	return command_start_reading(source->event, argv, -EBADF, source->match->timeout, on_data,
+		on_end, source, &source->command, error);
+}
+
+static void run(struct exec_source *source)
+{
+	struct error error;
+
+	source->started = now_usec(CLOCK_MONOTONIC);
+	source->line = 0;
+	source->too_long = false;
+	if (start(source, &error) < 0) {
+		(void)fail(source, "%s", error.message);
+		plan_next(source);
+	}
+}
+
+static int on_timer(sd_event_source *timer, uint64_t usec, void *userdata)
+{
+	struct exec_source *source = userdata;
+
+	if (source->complete_line > 0)
+		read_complete_line(source);
+	else if (!source->command)
+		run(source);
+	return 0;
+}
+
+/* --- the whole --- */
+
+int exec_source_new(sd_event *event, const struct exec_match *match, const char *program_root,
+	struct exec_list *list, void (*on_change)(void *userdata), void *userdata,
+	struct exec_source **ret)
+{
+	struct exec_source *source = calloc(1, sizeof(*source));
+	int r;
+
+	if (!source)
+		return -ENOMEM;
+	source->event = event;
+	source->match = match;
+	source->program_root = program_root;
+	source->on_change = on_change;
+	source->userdata = userdata;
+	source->list = list ? exec_list_ref(list) : NULL;
+	r = sd_event_add_time(event, &source->timer, CLOCK_MONOTONIC, 0, 1, on_timer, source);
+	if (r < 0) {
+		(void)exec_source_free(source);
+		return r;
+	}
+	*ret = source;
+	return 0;
+}
+
+struct exec_source *exec_source_free(struct exec_source *source)
+{
+	if (!source)
+		return NULL;
+	(void)command_free(source->command);
+	(void)sd_event_source_disable_unref(source->timer);
+	(void)exec_list_unref(source->list);
+	exec_text_done(&source->text);
+	exec_text_done(&source->complete);
+	free(source->failure);
+	free(source->useless);
+	free(source);
+	return NULL;
+}
+
+const struct exec_match *exec_source_match(const struct exec_source *source)
+{
+	return source->match;
+}
+
+struct exec_list *exec_source_list(const struct exec_source *source)
+{
+	return source->list;
+}
+
+bool exec_source_answered(const struct exec_source *source)
+{
+	return source->answered;
+}
+
+const char *exec_source_failure(const struct exec_source *source)
+{
+	return source->failure;
+}

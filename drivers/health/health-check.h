@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of health: one check is one probe of one unit. It is in exactly one list at a time, which
+ * decides what happens to it next, so that ten thousand checks need neither ten thousand timers nor
+ * a search.
+ */
+
+#include "common/map.h"
+#include "drivers/health/health.h"
+#include "drivers/health/probe-result.h"
+#include "drivers/host/command.h"
+
+/* Programs of one resource that run at a time. */
+#define PROGRAMS_MAX 4
+
+struct check;
+struct check_queue;
+
+struct check_list {
+	struct check *first, *last;
+};
+
+struct check_type {
+	/* Prepares a check for a device, and undoes that (NULL: there is nothing to undo). */
+	int (*attach)(struct check *check);
+	void (*detach)(struct check *check);
+	/* Runs what is due. */
+	void (*on_due)(struct check_queue *queue, uint64_t now);
+};
+
+/* All checks of one declared probe. */
+struct check_queue {
+	struct health *health;
+	const struct declared_probe *probe;
+	uint64_t key; /* probe_key() */
+	const struct check_type *type;
+	struct check_list fresh;   /* without a first result; programs only */
+	struct check_list waiting; /* by due time */
+	struct check_list resting; /* by due time; files whose changes are all reported */
+	size_t n_checks;
+	uint64_t next_start; /* programs: spread over the interval */
+	sd_event_source *timer;
+};
+
+struct check {
+	struct check_list *list; /* NULL: in none */
+	struct check *previous, *next;
+	uint64_t due; /* CLOCK_MONOTONIC, in `waiting`, `resting` and `settling` */
+	struct health_unit *unit;
+	struct check_queue *queue;
+	struct verdict verdict;
+	uint64_t period; /* finding_period of the device that the result is about */
+	/* files */
+	char *path;
+	const char *name; /* last component of `path` */
+	struct file_directory *directory;
+	struct check *next_same; /* that reads the same file */
+	bool is_link;
+	/* programs */
+	struct command *command;
+	uint64_t started; /* CLOCK_MONOTONIC */
+};
+
+struct health_unit {
+	struct health *health;
+	struct device *device; /* NULL: removed */
+	size_t index;
+	void *userdata;
+	bool ready; /* changes are reported */
+	size_t n_checks;
+	struct check checks[];
+};
+
+struct health {
+	sd_event *event;
+	const struct declaration *declaration;
+	const char *root;
+	struct watcher *watcher;
+	health_handler handler;
+	/* files */
+	struct map directories;
+	struct check_list urgent; /* a file changed */
+	struct check_list settling;
+	sd_event_source *urgent_source;
+	sd_event_source *settling_timer;
+	/* programs */
+	size_t n_running;
+	size_t n_queues;
+	struct check_queue queues[];
+};
+
+extern const struct check_type file_check_type;
+extern const struct check_type exec_check_type;
+extern const struct check_type poll_check_type;
+
+/* Moves a check to the end of a list, or before those that are due later. */
+void check_move(struct check *check, struct check_list *list, uint64_t due);
+void check_leave(struct check *check);
+
+/* Makes a check wait for `delay`, in the list of checks that wait as long. */
+void check_wait(struct check *check, uint64_t delay);
+void check_rest(struct check *check, uint64_t delay);
+
+/* Sets the timer of a queue by what is in it. */
+void check_queue_arm(struct check_queue *queue);
+
+/* Takes a result and calls the unit's handler if that changes anything. */
+void check_result(struct check *check, bool healthy, const char *reason);
+
+/* Expands a template of the probe for the check's device. */
+int check_expand(const struct check *check, const char *text, char **ret, struct error *error);
+
+/* Frees what files need, once no unit is left. */
+void file_checks_done(struct health *health);

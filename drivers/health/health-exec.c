@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checks by programs. A few run at a time, and their starts are spread evenly over an interval, so
+ * that probing a hundred devices does not start a hundred processes at once. First results are
+ * wanted as soon as possible and only wait for a free slot.
+ */
+#include "common/counters.h"
+#include "drivers/health/health-check.h"
+
+static void argv_free(char **argv)
+{
+	for (char **p = argv; p && *p; p++)
+		free(*p);
+	free(argv);
+}
+
+static void argv_freep(char ***argv)
+{
+	argv_free(*argv);
+}
+
+static int make_argv(const struct check *check, char ***ret, struct error *error)
+{
+	const struct strings *command = &check->queue->probe->command;
+	_cleanup_(argv_freep) char **argv = calloc(command->count + 1, sizeof(char *));
+	int r;
+
+	if (!argv)
+		return error_set(error, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < command->count; i++) {
+		r = check_expand(check, command->items[i], &argv[i], error);
+		if (r < 0)
+			return r;
+	}
+	*ret = TAKE_PTR(argv);
+	return 0;
+}
+
+static void arm_all(struct health *health)
+{
+	for (size_t i = 0; i < health->n_queues; i++)
+		check_queue_arm(&health->queues[i]);
+}
+
+/* Whether the program has initialised the device. */
+static bool is_done(const struct check *check)
+{
+	return check->queue->probe->once && check->verdict.known && check->verdict.healthy;
+}
+
+static void on_program_end(int status, const struct error *error, void *userdata)
+{
+	struct check *check = userdata;
+	struct health *health = check->unit->health;
+
+	check->command = command_free(check->command);
+	health->n_running--;
+	counters_add_probe_time(
+		(unsigned)check->queue->probe->kind, now_usec(CLOCK_MONOTONIC) - check->started);
+	check_wait(check, check->queue->probe->interval);
+	arm_all(health);
+	check_result(check, status >= 0, status >= 0 ? NULL : error->message);
+}
+
+static void exec_run(struct check *check)
+{
+	struct health *health = check->unit->health;
+	_cleanup_(argv_freep) char **argv = NULL;
+	struct error error;
+	int r;
+
+	r = make_argv(check, &argv, &error);
+	check->started = now_usec(CLOCK_MONOTONIC);
+	if (r >= 0)
+		r = command_start(health->event, argv, check->queue->probe->timeout, on_program_end,
+			check, &check->command, &error);
+	if (r < 0) {
+		check_wait(check, check->queue->probe->interval);
+		check_result(check, false, error.message);
+		return;
+	}
+	health->n_running++;
+	check_leave(check);
+}
+
+static int exec_attach(struct check *check)
+{
+	if (is_done(check))
+		return 0;
+	if (check->verdict.known)
+		check_wait(check, 0);
+	else {
+		check_move(check, &check->queue->fresh, 0);
+		check_queue_arm(check->queue);
+	}
+	return 0;
+}
+
+static void exec_detach(struct check *check)
+{
+	struct health *health = check->unit->health;
+
+	/* A device that was removed comes back as it is made. */
+	if (check->queue->probe->once && !check->unit->device)
+		verdict_done(&check->verdict);
+	if (!check->command)
+		return;
+	check->command = command_free(check->command);
+	health->n_running--;
+	arm_all(health);
+}
+
+static void exec_on_due(struct check_queue *queue, uint64_t now)
+{
+	struct health *health = queue->health;
+
+	while (health->n_running < PROGRAMS_MAX && queue->fresh.first)
+		exec_run(queue->fresh.first);
+	while (health->n_running < PROGRAMS_MAX && queue->waiting.first &&
+		queue->waiting.first->due <= now && queue->next_start <= now) {
+		if (is_done(queue->waiting.first)) {
+			check_leave(queue->waiting.first);
+			continue;
+		}
+		queue->next_start = now + queue->probe->interval / (queue->n_checks + 1);
+		exec_run(queue->waiting.first);
+	}
+}
+
+const struct check_type exec_check_type = {
+	.attach = exec_attach,
+	.detach = exec_detach,
+	.on_due = exec_on_due,
+};

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checks that read once in an interval, because no event reports a change: whether a file exists,
+ * the content of an attribute of the device, whether the device answers on the PCI bus. Reading
+ * takes microseconds, so it is done directly in the event loop.
+ */
+#include <fnmatch.h>
+#include <inttypes.h>
+
+#include "drivers/health/health-check.h"
+#include "drivers/host/sysfs.h"
+#include "drivers/host/sysroot.h"
+#include "drivers/model/form.h"
+
+/* Of one turn of the event loop. */
+#define LOOKS_AT_ONCE 256
+
+static const char *device_directory(const struct check *check)
+{
+	return device_variable(check->unit->device, "sysfs");
+}
+
+/* Each returns 1 for healthy, 0 for unhealthy with the reason, or -EAGAIN if the state is
+ * unknown. */
+
+static int look_exists(struct check *check, char reason[static REASON_MAX])
+{
+	const char *root = check->unit->health->root;
+	_cleanup_free_ char *path = NULL;
+	struct error error;
+	struct stat st;
+	int r;
+
+	r = check_expand(check, check->queue->probe->path, &path, &error);
+	if (r < 0) {
+		reason_copy(error.message, reason);
+		return 0;
+	}
+	r = sysroot_stat(root, path, &st);
+	if (r >= 0)
+		return 1;
+	(void)snprintf(reason, REASON_MAX, "%s %s", path,
+		sysroot_is_absent(r) ? "is missing" : strerror(-r));
+	return 0;
+}
+
+/* Whether the content of a file means healthy to the probe. */
+static bool means_healthy(const struct declared_probe *probe, const char *value)
+{
+	char *end;
+	long long number;
+
+	if (probe->maximum >= 0) {
+		errno = 0;
+		number = strtoll(value, &end, 10);
+		return end != value && !*end && errno == 0 && number <= probe->maximum;
+	}
+	if (probe->unhealthy)
+		return !streq(value, probe->unhealthy) && fnmatch(probe->unhealthy, value, 0) != 0;
+	return streq(value, probe->healthy) || fnmatch(probe->healthy, value, 0) == 0;
+}
+
+/* -ENOENT: it does not exist. */
+static int look_at_file(struct check *check, const char *file, char reason[static REASON_MAX])
+{
+	const struct declared_probe *probe = check->queue->probe;
+	char value[SYSFS_VALUE_MAX + 1], text[REASON_MAX + SYSFS_VALUE_MAX + 64];
+	int r;
+
+	r = sysfs_read_lines(check->unit->health->root, device_directory(check), file, value);
+	if (r >= 0 && means_healthy(probe, value))
+		return 1;
+	if (sysroot_is_absent(r))
+		return -ENOENT;
+	if (r >= 0 && probe->maximum >= 0)
+		(void)snprintf(text, sizeof(text), "%.*s is %s, the maximum is %" PRId64,
+			REASON_MAX, file, *value ? value : "empty", probe->maximum);
+	else if (r >= 0)
+		(void)snprintf(text, sizeof(text), "%.*s is %s", REASON_MAX, file,
+			*value ? value : "empty");
+	else
+		(void)snprintf(text, sizeof(text), "%.*s cannot be read: %s", REASON_MAX / 2, file,
+			strerror(-r));
+	reason_copy(text, reason);
+	return 0;
+}
+
+static int look_sysfs(struct check *check, char reason[static REASON_MAX])
+{
+	const struct declared_probe *probe = check->queue->probe;
+	const char *directory = device_directory(check);
+	_cleanup_strings_ struct strings files = { 0 };
+	_cleanup_free_ char *file = NULL;
+	size_t n_present = 0;
+	struct error error;
+	int r;
+
+	if (!directory) {
+		(void)snprintf(reason, REASON_MAX, "it has no directory in /sys");
+		return 0;
+	}
+	r = check_expand(check, probe->attribute, &file, &error);
+	if (r < 0) {
+		reason_copy(error.message, reason);
+		return 0;
+	}
+	r = sysfs_expand(check->unit->health->root, directory, file, &files);
+	if (r < 0) {
+		(void)snprintf(reason, REASON_MAX, "%.*s cannot be listed: %s", REASON_MAX / 2,
+			file, strerror(-r));
+		return 0;
+	}
+	for (size_t i = 0; i < files.count; i++) {
+		r = look_at_file(check, files.items[i], reason);
+		if (r == 0)
+			return 0;
+		n_present += r > 0;
+	}
+	if (n_present > 0 || probe->missing)
+		return 1;
+	(void)snprintf(reason, REASON_MAX, "%.*s is missing", REASON_MAX / 2, file);
+	return 0;
+}
+
+static bool is_asleep(const char *root, const char *directory)
+{
+	char status[SYSFS_VALUE_MAX + 1];
+
+	return sysfs_read(root, directory, "power/runtime_status", status) >= 0 &&
+		streq(status, "suspended");
+}
+
+/* A read of a missing device returns only ones (PCI Local Bus Specification); the attribute
+ * `vendor` does not show that, because the kernel caches it. */
+static int look_pci(struct check *check, char reason[static REASON_MAX])
+{
+	const char *address = device_variable(check->unit->device, "bdf");
+	const char *root = check->unit->health->root;
+	char directory[64], path[72], number[5];
+	ssize_t n;
+
+	if (!address || !form_is_pci_address(address)) {
+		(void)snprintf(reason, REASON_MAX, "it has no PCI address");
+		return 0;
+	}
+	(void)snprintf(directory, sizeof(directory), "/sys/bus/pci/devices/%s", address);
+	(void)snprintf(path, sizeof(path), "%s/config", directory);
+	/* Reading would wake it. */
+	if (is_asleep(root, directory))
+		return 1;
+	n = sysroot_read(root, path, number, sizeof(number));
+	if (n >= 2 && ((unsigned char)number[0] != 0xff || (unsigned char)number[1] != 0xff))
+		return 1;
+	if (n < 0)
+		(void)snprintf(
+			reason, REASON_MAX, "%s cannot be read: %s", path, strerror((int)-n));
+	else
+		(void)snprintf(reason, REASON_MAX,
+			"%s does not answer on the PCI bus: reseat it or power the host off and on",
+			address);
+	return 0;
+}
+
+/* What the driver found the last time it scanned. */
+static int look_finding(struct check *check, char reason[static REASON_MAX])
+{
+	const struct device *device = check->unit->device;
+	const struct verdict *verdict = &check->verdict;
+
+	switch (device->finding) {
+	case FINDING_GOOD:
+		return 1;
+	case FINDING_BAD:
+		reason_copy(device->finding_reason, reason);
+		return 0;
+	case FINDING_QUIET:
+		return verdict->known && !verdict->healthy &&
+				startswith(verdict->reason, LASTING_FAULT)
+			? -EAGAIN
+			: 1;
+	case FINDING_UNKNOWN:
+		return verdict->known ? -EAGAIN : 1;
+	case FINDING_NONE:
+		break;
+	}
+	return -EAGAIN;
+}
+
+static void look(struct check *check)
+{
+	static int (*const looks[])(struct check * check, char reason[static REASON_MAX]) = {
+		[PROBE_EXISTS] = look_exists,
+		[PROBE_SYSFS] = look_sysfs,
+		[PROBE_PCI] = look_pci,
+		[PROBE_NVML] = look_finding,
+	};
+	char reason[REASON_MAX];
+	int healthy = looks[check->queue->probe->kind](check, reason);
+
+	check_wait(check, check->queue->probe->interval);
+	if (healthy >= 0)
+		check_result(check, healthy > 0, reason);
+}
+
+static int poll_attach(struct check *check)
+{
+	const struct device *device = check->unit->device;
+
+	if (check->queue->probe->kind == PROBE_NVML && check->period != device->finding_period) {
+		verdict_done(&check->verdict);
+		check->period = device->finding_period;
+	}
+	look(check);
+	return 0;
+}
+
+static void poll_on_due(struct check_queue *queue, uint64_t now)
+{
+	for (size_t i = 0; i < LOOKS_AT_ONCE; i++) {
+		if (!queue->waiting.first || queue->waiting.first->due > now)
+			break;
+		look(queue->waiting.first);
+	}
+}
+
+const struct check_type poll_check_type = {
+	.attach = poll_attach,
+	.on_due = poll_on_due,
+};

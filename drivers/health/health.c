@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs the probes of a resource in order and in time, and combines them: a unit is healthy if all
+ * of its probes agree. The kinds of probes are in health-file.c, health-exec.c and health-poll.c;
+ * this file has what they share: order, time, and the health of a unit.
+ */
+#include "drivers/health/health.h"
+
+#include "drivers/health/health-check.h"
+#include "drivers/host/device-values.h"
+#include "drivers/model/template.h"
+
+static const struct check_type *const check_types[] = {
+	[PROBE_FILE] = &file_check_type,
+	[PROBE_EXEC] = &exec_check_type,
+	[PROBE_EXISTS] = &poll_check_type,
+	[PROBE_SYSFS] = &poll_check_type,
+	[PROBE_PCI] = &poll_check_type,
+	[PROBE_NVML] = &poll_check_type,
+};
+
+void check_leave(struct check *check)
+{
+	if (!check->list)
+		return;
+	if (check->previous)
+		check->previous->next = check->next;
+	else
+		check->list->first = check->next;
+	if (check->next)
+		check->next->previous = check->previous;
+	else
+		check->list->last = check->previous;
+	check->previous = check->next = NULL;
+	check->list = NULL;
+}
+
+void check_move(struct check *check, struct check_list *list, uint64_t due)
+{
+	struct check *before;
+
+	check_leave(check);
+	/* Delays within a list are equal but for rare cases, so this ends at once. */
+	before = list->last;
+	while (before && before->due > due)
+		before = before->previous;
+	check->due = due;
+	check->list = list;
+	check->previous = before;
+	check->next = before ? before->next : list->first;
+	if (check->next)
+		check->next->previous = check;
+	else
+		list->last = check;
+	if (before)
+		before->next = check;
+	else
+		list->first = check;
+}
+
+void check_wait(struct check *check, uint64_t delay)
+{
+	check_move(check, &check->queue->waiting, now_usec(CLOCK_MONOTONIC) + delay);
+	check_queue_arm(check->queue);
+}
+
+void check_rest(struct check *check, uint64_t delay)
+{
+	check_move(check, &check->queue->resting, now_usec(CLOCK_MONOTONIC) + delay);
+	check_queue_arm(check->queue);
+}
+
+void check_queue_arm(struct check_queue *queue)
+{
+	const struct check *first = queue->waiting.first;
+	bool exec = queue->probe->kind == PROBE_EXEC;
+	uint64_t next;
+
+	if (exec && queue->health->n_running >= PROGRAMS_MAX)
+		next = USEC_INFINITY;
+	else if (queue->fresh.first)
+		next = 0;
+	else if (first)
+		next = exec ? MAX_OF(first->due, queue->next_start) : first->due;
+	else
+		next = USEC_INFINITY;
+	if (queue->resting.first)
+		next = MIN_OF(next, queue->resting.first->due);
+	(void)sd_event_source_set_time(queue->timer, next);
+	(void)sd_event_source_set_enabled(
+		queue->timer, next == USEC_INFINITY ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+}
+
+static int on_queue_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct check_queue *queue = userdata;
+
+	queue->type->on_due(queue, now_usec(CLOCK_MONOTONIC));
+	check_queue_arm(queue);
+	return 0;
+}
+
+void check_result(struct check *check, bool healthy, const char *reason)
+{
+	struct health_unit *unit = check->unit;
+	unsigned streak = check->verdict.streak;
+	int r;
+
+	/* Without memory the result is lost and the next one is taken. */
+	r = verdict_feed(&check->verdict, check->queue->probe, healthy, reason);
+	if ((r > 0 || check->verdict.streak != streak) && unit->ready)
+		unit->health->handler(unit->userdata);
+}
+
+int check_expand(const struct check *check, const char *text, char **ret, struct error *error)
+{
+	const struct health *health = check->unit->health;
+	struct device_values values = {
+		.root = health->root,
+		.device = check->unit->device,
+		.index = check->unit->index,
+	};
+	struct template_context context = {
+		.name = health->declaration->name,
+		.device_value = device_values_get,
+		.userdata = &values,
+	};
+
+	return template_expand(text, &context, ret, error);
+}
+
+int health_new(sd_event *event, const struct declaration *declaration, const char *root,
+	struct watcher *watcher, health_handler handler, struct health **ret)
+{
+	_cleanup_(health_freep) struct health *health = NULL;
+	size_t n = declaration->health.count;
+	int r;
+
+	health = calloc(1, sizeof(*health) + n * sizeof(health->queues[0]));
+	if (!health)
+		return -ENOMEM;
+	health->event = sd_event_ref(event);
+	health->declaration = declaration;
+	health->root = root;
+	health->watcher = watcher;
+	health->handler = handler;
+	for (size_t i = 0; i < n; i++) {
+		struct check_queue *queue = &health->queues[i];
+
+		queue->health = health;
+		queue->probe = groups_get(&declaration->health, i);
+		queue->key = probe_key(queue->probe);
+		queue->type = check_types[queue->probe->kind];
+		r = sd_event_add_time(event, &queue->timer, CLOCK_MONOTONIC, 0,
+			MAX_OF(queue->probe->interval / 10, (uint64_t)1), on_queue_due, queue);
+		if (r < 0)
+			return r;
+		health->n_queues++;
+		r = sd_event_source_set_enabled(queue->timer, SD_EVENT_OFF);
+		if (r < 0)
+			return r;
+	}
+	*ret = TAKE_PTR(health);
+	return 0;
+}
+
+struct health *health_free(struct health *health)
+{
+	if (!health)
+		return NULL;
+	for (size_t i = 0; i < health->n_queues; i++) {
+		assert(health->queues[i].n_checks == 0);
+		(void)sd_event_source_disable_unref(health->queues[i].timer);
+	}
+	file_checks_done(health);
+	sd_event_unref(health->event);
+	free(health);
+	return NULL;
+}
+
+static int unit_attach(struct health_unit *unit)
+{
+	int r;
+
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		r = unit->checks[i].queue->type->attach(&unit->checks[i]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void unit_detach(struct health_unit *unit)
+{
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		const struct check_type *type = unit->checks[i].queue->type;
+
+		check_leave(&unit->checks[i]);
+		if (type->detach)
+			type->detach(&unit->checks[i]);
+	}
+}
+
+/* What was found before a reset is another matter. */
+static uint64_t saved_key(const struct check *check)
+{
+	return check->queue->key == 0 ? 0 : check->queue->key ^ check->period;
+}
+
+static int recall(struct check *check, const struct saved_unit *memory)
+{
+	const struct verdict *verdict = saved_state_result(memory, saved_key(check));
+	char *reason = NULL;
+
+	if (!verdict)
+		return 0;
+	if (verdict->reason) {
+		reason = strdup(verdict->reason);
+		if (!reason)
+			return -ENOMEM;
+	}
+	check->verdict = *verdict;
+	check->verdict.reason = reason;
+	return 0;
+}
+
+int health_unit_save(const struct health_unit *unit, struct saved_unit *memory)
+{
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		const struct check *check = &unit->checks[i];
+		int r = 0;
+
+		if (check->verdict.known)
+			r = saved_unit_add(memory, saved_key(check), &check->verdict);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int health_unit_new(struct health *health, struct device *device, size_t index,
+	const struct saved_unit *memory, void *userdata, struct health_unit **ret)
+{
+	_cleanup_(health_unit_freep) struct health_unit *unit = NULL;
+	int r;
+
+	unit = calloc(1, sizeof(*unit) + health->n_queues * sizeof(unit->checks[0]));
+	if (!unit)
+		return -ENOMEM;
+	unit->health = health;
+	unit->device = device_ref(device);
+	unit->index = index;
+	unit->userdata = userdata;
+	for (; unit->n_checks < health->n_queues; unit->n_checks++) {
+		unit->checks[unit->n_checks] = (struct check){
+			.unit = unit,
+			.queue = &health->queues[unit->n_checks],
+		};
+		if (health->queues[unit->n_checks].probe->kind == PROBE_NVML)
+			unit->checks[unit->n_checks].period = device->finding_period;
+		health->queues[unit->n_checks].n_checks++;
+	}
+	for (size_t i = 0; memory && i < unit->n_checks; i++) {
+		r = recall(&unit->checks[i], memory);
+		if (r < 0)
+			return r;
+	}
+	r = unit_attach(unit);
+	if (r < 0)
+		return r;
+	unit->ready = true;
+	*ret = TAKE_PTR(unit);
+	return 0;
+}
+
+struct health_unit *health_unit_free(struct health_unit *unit)
+{
+	if (!unit)
+		return NULL;
+	unit_detach(unit);
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		unit->checks[i].queue->n_checks--;
+		verdict_done(&unit->checks[i].verdict);
+	}
+	(void)device_unref(unit->device);
+	free(unit);
+	return NULL;
+}
+
+/* Whether the target of a check depends on the place in the list; commands are expanded when
+ * run. */
+static bool uses_index(const struct health_unit *unit)
+{
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		const struct declared_probe *probe = unit->checks[i].queue->probe;
+
+		if (probe->kind == PROBE_FILE && strstr(probe->path, "${index}"))
+			return true;
+	}
+	return false;
+}
+
+int health_unit_update(struct health_unit *unit, struct device *device, size_t index)
+{
+	bool moved = unit->index != index && uses_index(unit);
+	int r = 0;
+
+	unit->index = index;
+	if (unit->device == device && (!moved || !device))
+		return 0;
+	if (device)
+		(void)device_ref(device);
+	(void)device_unref(unit->device);
+	unit->device = device;
+	unit_detach(unit);
+	if (device) {
+		unit->ready = false;
+		r = unit_attach(unit);
+		unit->ready = true;
+	}
+	return r;
+}
+
+bool health_unit_verdict(const struct health_unit *unit, const char **ret_reason)
+{
+	for (size_t i = 0; i < unit->n_checks; i++) {
+		const struct verdict *verdict = &unit->checks[i].verdict;
+
+		if (verdict->known && verdict->healthy)
+			continue;
+		*ret_reason = verdict->known ? verdict->reason : "not probed yet";
+		return false;
+	}
+	return true;
+}

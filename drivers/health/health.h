@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The probes of a resource and their results for each unit. For them, a unit is healthy if every
+ * probe finds it so, and unhealthy until each probe has a result; unit_evaluate() in units.c
+ * decides by all other causes first.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "drivers/health/saved-state.h"
+#include "drivers/host/watch.h"
+#include "drivers/model/driver.h"
+
+struct health;
+struct health_unit;
+
+/* Called when the health of a unit, its reason, or the number of failures in a row has changed;
+ * `userdata` is the unit's. May not free units. */
+typedef void (*health_handler)(void *userdata);
+
+/* `declaration`, `root` and `watcher` must outlive it. */
+int health_new(sd_event *event, const struct declaration *declaration, const char *root,
+	struct watcher *watcher, health_handler handler, struct health **ret);
+
+/* All units must have been freed. */
+struct health *health_free(struct health *health);
+DEFINE_CLEANUP(struct health *, health_free)
+
+/* Begins to probe a device. Results that are known at once (files) are there when it returns; the
+ * handler is called for later changes only. `memory` (or NULL) is the saved state of the device,
+ * with which probes of the same target begin. */
+int health_unit_new(struct health *health, struct device *device, size_t index,
+	const struct saved_unit *memory, void *userdata, struct health_unit **ret);
+
+/* Adds the results to the saved state of the device. Returns 0 or -ENOMEM. */
+int health_unit_save(const struct health_unit *unit, struct saved_unit *memory);
+
+struct health_unit *health_unit_free(struct health_unit *unit);
+DEFINE_CLEANUP(struct health_unit *, health_unit_free)
+
+/* The device or its place in the list has changed. NULL: it was removed, nothing is probed, and the
+ * results are kept. The handler is not called from here. */
+int health_unit_update(struct health_unit *unit, struct device *device, size_t index);
+
+/* The result of all probes together; `ret_reason` (kept by the unit until the next change) is why
+ * it is unhealthy. */
+bool health_unit_verdict(const struct health_unit *unit, const char **ret_reason);

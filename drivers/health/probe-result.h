@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * From single results of a probe to the health of a unit: it changes only after as many equal
+ * results in a row as the probe asks for, and with recover = "never" it does not become healthy
+ * again. Pure, so that this can be tested without a clock.
+ */
+
+#include "drivers/model/declaration.h"
+
+/* Longest reason kept. */
+#define REASON_MAX 240
+
+struct verdict {
+	bool known; /* a first result was seen; it counts at once */
+	bool healthy;
+	unsigned streak; /* results in a row against the current state */
+	char *reason;    /* why unhealthy */
+};
+
+/* Takes one result; `reason` is why it is unhealthy. Returns 1 if the state or its reason changed,
+ * 0 if not, -ENOMEM. */
+int verdict_feed(struct verdict *verdict, const struct declared_probe *probe, bool healthy,
+	const char *reason);
+void verdict_done(struct verdict *verdict);
+
+/* Copies untrusted text: cut to REASON_MAX between characters, with '?' for anything that a line of
+ * UTF-8 may not have. */
+void reason_copy(const char *text, char ret_reason[static REASON_MAX]);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A device in the file that outlives a process: one that is in a container and so cannot be seen on
+ * the host. It is saved as it was found last, because it cannot be scanned again.
+ */
+
+#include <jansson.h>
+
+#include "common/json-write.h"
+#include "drivers/model/device.h"
+
+/* Whether the file can hold the whole device: nodes, variables, claims, information for CNI, a
+ * problem; not mounts, nor what a program adds to containers. */
+bool saved_device_is_plain(const struct device *device);
+
+/* Writes such a device as an object, without its id. */
+void saved_device_write(struct json_writer *writer, const struct device *device);
+
+/* Makes a mobile device (device_set_mobile()). Returns 0, -EBADMSG if the entry is not a device, or
+ * -ENOMEM. */
+int saved_device_read(const char *id, const json_t *json, struct device **ret);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What probes found about the devices of a resource, kept apart from the inventory that found it:
+ * for the next configuration of a process, and as a file for the next process. After a restart, a
+ * failed device stays unhealthy and a working one healthy. After a reboot nothing is restored: the
+ * file of another boot is not read.
+ */
+
+#include "common/map.h"
+#include "drivers/health/probe-result.h"
+#include "drivers/model/bookings.h"
+#include "drivers/model/device.h"
+
+struct saved_result {
+	uint64_t probe; /* what was probed, see probe_key() */
+	struct verdict verdict;
+};
+
+struct saved_unit {
+	char *id;
+	bool healthy;
+	uint64_t since;   /* CLOCK_REALTIME microseconds of the last change */
+	uint64_t changes; /* of health */
+	bool assigned;    /* device_was_assigned() */
+	/* The device as it was found last, if it is assigned; NULL: it is not assigned, or has
+	 * members that the file cannot hold. */
+	struct device *device;
+	struct saved_result *verdicts;
+	size_t n_verdicts;
+};
+
+struct saved_state {
+	struct saved_unit **units;
+	size_t n_units;
+	struct map by_id;
+	uint64_t match_fingerprint; /* a hash of the keys that the devices were found by; 0:
+				       unknown */
+	/* Allocations that the kubelet's data do not show yet; NULL: none. */
+	struct bookings *allocations;
+};
+
+int saved_state_new(struct saved_state **ret);
+struct saved_state *saved_state_free(struct saved_state *saved);
+DEFINE_CLEANUP(struct saved_state *, saved_state_free)
+#define _cleanup_saved_state_ _cleanup_(saved_state_freep)
+
+/* Adds a unit; -EEXIST, -ENOMEM. It belongs to the memory. */
+int saved_state_add(struct saved_state *saved, const char *id, bool healthy, uint64_t since,
+	struct saved_unit **ret);
+
+/* Adds a copy of a probe's state. */
+int saved_unit_add(struct saved_unit *unit, uint64_t probe, const struct verdict *verdict);
+
+/* The unit of that id, or NULL; `memory` may be NULL. */
+const struct saved_unit *saved_state_find(const struct saved_state *saved, const char *id);
+
+/* Adds copies of those units of another saved state that this one lacks. Returns 0 or -ENOMEM. */
+int saved_state_merge(struct saved_state *saved, const struct saved_state *other);
+
+/* The saved state of the probe, or NULL; `unit` may be NULL. */
+const struct verdict *saved_state_result(const struct saved_unit *unit, uint64_t probe);
+
+/* Identifies what a probe checks: its kind and target, not its thresholds or intervals. 0: its
+ * state is not saved. */
+uint64_t probe_key(const struct declared_probe *probe);
+
+/* Writes the state as JSON, at the descriptor's position: a document after another one holds only
+ * changes. Returns 0 or negative errno. */
+int saved_state_write(const struct saved_state *saved, int fd);
+
+/* Reads all documents of the file, from its beginning. -ESTALE: it is of another boot, -EBADMSG: it
+ * is not a saved state, -ENOMEM. */
+int saved_state_read(int fd, struct saved_state **ret);

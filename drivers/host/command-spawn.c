@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vfork() and not posix_spawn(), which cannot set a parent-death signal: a program that runs as
+ * long as this process must not outlive a SIGKILL. Between vfork() and execve() the program's
+ * process runs in our memory while the calling thread waits: system calls only, no locks.
+ */
+#include "drivers/host/command-spawn.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "common/child-entry.h"
+
+/* What a process that serves a resource may have itself is nothing to measure programs by. */
+static void lift_memory_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_DATA, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_DATA, &limit);
+}
+
+/* Returns only if it fails, with errno set. */
+static void become_program(char *const *argv, int input, int output, int error_output, pid_t parent)
+{
+	static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+	static char language[] = "LANG=C.UTF-8";
+	static char *const environment[] = { path, language, NULL };
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+		return;
+	if (getppid() != parent) {
+		errno = ESRCH;
+		return;
+	}
+	if (input < 0)
+		input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (input < 0 || setsid() < 0 || dup2(input, STDIN_FILENO) < 0 ||
+		dup2(output, STDOUT_FILENO) < 0 || dup2(error_output, STDERR_FILENO) < 0)
+		return;
+	/* All are born close-on-exec here; libraries are not trusted to do the same. */
+	if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0 && errno != ENOSYS &&
+		errno != EINVAL)
+		return;
+	signals_reset();
+	lift_memory_limit();
+	(void)execve(argv[0], argv, environment);
+}
+
+int command_spawn(char *const *argv, int input, int output, int error_output, pid_t *ret_pid)
+{
+	/* Written by the other process, too. */
+	volatile int failure = 0;
+	pid_t parent = getpid(), pid;
+	sigset_t all, before;
+
+	/* No handler of ours may run in the other process. */
+	(void)sigfillset(&all);
+	(void)sigprocmask(SIG_SETMASK, &all, &before);
+	pid = vfork();
+	if (pid == 0) {
+		become_program(argv, input, output, error_output, parent);
+		failure = errno;
+		_exit(EXIT_FAILURE);
+	}
+	if (pid < 0)
+		failure = errno;
+	else if (failure != 0)
+		(void)RETRY_ON_EINTR(waitpid(pid, NULL, 0));
+	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	if (failure != 0)
+		return -failure;
+	*ret_pid = pid;
+	return 0;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Running a configured program from the main loop: health probes, prestart and programs that list
+ * devices or add to what a container gets. Never through a shell, never blocking: a program that
+ * exceeds its time, or whose owner dies, is killed with everything it started.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/error.h"
+
+struct command;
+
+/* `status` is 0 if the program exited 0, else negative; the error then describes how it ended, with
+ * the last line it wrote. */
+typedef void (*command_handler)(int status, const struct error *error, void *userdata);
+
+/* Takes the program's standard output as it arrives. Returns false to stop: the program is killed
+ * and no more of its output is read. Must not free the command. */
+typedef bool (*command_reader)(const char *data, size_t size, void *userdata);
+
+/* Starts `argv` (absolute path first, NULL-terminated) with a minimal environment and standard
+ * input from /dev/null. `on_end` is called once, from the loop, unless the command is freed before.
+ */
+int command_start(sd_event *event, char *const *argv, uint64_t timeout, command_handler on_end,
+	void *userdata, struct command **ret, struct error *error);
+
+/* The same, but only the error output is kept for the error, and standard input is `input`, which
+ * stays the caller's; -EBADF: /dev/null. */
+int command_start_reading(sd_event *event, char *const *argv, int input, uint64_t timeout,
+	command_reader on_data, command_handler on_end, void *userdata, struct command **ret,
+	struct error *error);
+
+/* Lets the program run for as long as it wants. */
+void command_forget_timeout(struct command *command);
+
+/* Lets the program run for so long from now on. */
+void command_set_timeout(struct command *command, uint64_t timeout);
+
+/* Kills the program if it runs. Returns NULL. */
+struct command *command_free(struct command *command);
+DEFINE_CLEANUP(struct command *, command_free)
+
+/* Kills processes that programs left behind; call it from time to time, because a killed process
+ * may have had children. Returns whether any were killed since the last call, also by the end of a
+ * program. Does nothing where the kernel does not list the children of a process
+ * (CONFIG_PROC_CHILDREN). */
+bool command_end_orphans(void);

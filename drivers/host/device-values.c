@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The core's variables are in a table; those of the driver come from the device. Attributes are
+ * read on demand, because they may change while the device stays the same.
+ */
+#include "drivers/host/device-values.h"
+
+#include <ctype.h>
+
+#include "drivers/host/sysfs.h"
+
+static const char *get_id(struct device_values *values)
+{
+	return values->device->id;
+}
+
+static const char *get_index(struct device_values *values)
+{
+	(void)snprintf(values->buffer, sizeof(values->buffer), "%zu", values->index);
+	return values->buffer;
+}
+
+static const char *get_node(struct device_values *values)
+{
+	return values->device->n_nodes > 0 ? values->device->nodes[0].host : NULL;
+}
+
+static const char *get_number(struct device_values *values)
+{
+	const char *node = get_node(values), *number;
+
+	if (!node)
+		return NULL;
+	number = node + strlen(node);
+	while (number > node && isdigit((unsigned char)number[-1]))
+		number--;
+	return *number ? number : NULL;
+}
+
+static const char *get_numa(struct device_values *values)
+{
+	if (values->device->n_numa == 0)
+		return "";
+	(void)snprintf(values->buffer, sizeof(values->buffer), "%d", values->device->numa[0]);
+	return values->buffer;
+}
+
+static const char *get_replica(struct device_values *values)
+{
+	(void)snprintf(values->buffer, sizeof(values->buffer), "%u", values->replica);
+	return values->buffer;
+}
+
+static const char *get_position(struct device_values *values)
+{
+	(void)snprintf(values->buffer, sizeof(values->buffer), "%zu", values->position);
+	return values->buffer;
+}
+
+/* A program's devices have digits of what the program calls them. */
+static const char *get_hash(struct device_values *values)
+{
+	const char *own = device_variable(values->device, "hash");
+	uint64_t hash = hash_string(values->device->id);
+
+	if (own)
+		return own;
+	(void)snprintf(values->buffer, sizeof(values->buffer), "%06X",
+		(unsigned)((hash ^ hash >> 24 ^ hash >> 48) & 0xffffff));
+	return values->buffer;
+}
+
+static const struct {
+	const char *name;
+	const char *(*get)(struct device_values *values);
+} core_values[] = {
+	{ "id", get_id },
+	{ "hash", get_hash },
+	{ "index", get_index },
+	{ "node", get_node },
+	{ "number", get_number },
+	{ "numa", get_numa },
+	{ "replica", get_replica },
+	{ "position", get_position },
+};
+
+/* Where a device number leads, the device itself is one step further. */
+static const char *get_attribute(struct device_values *values, const char *file)
+{
+	static const char *const places[] = { "", "/device" };
+	const char *sysfs = device_variable(values->device, "sysfs");
+
+	for (size_t i = 0; sysfs && i < ARRAY_SIZE(places); i++) {
+		_cleanup_free_ char *directory = NULL;
+
+		if (asprintf(&directory, "%s%s", sysfs, places[i]) < 0)
+			return NULL;
+		if (sysfs_read(values->root, directory, file, values->buffer) >= 0)
+			return values->buffer;
+	}
+	return NULL;
+}
+
+const char *device_values_get(void *userdata, const char *variable)
+{
+	struct device_values *values = userdata;
+	const char *file = startswith(variable, "attr:");
+
+	if (file)
+		return get_attribute(values, file);
+	for (size_t i = 0; i < ARRAY_SIZE(core_values); i++)
+		if (streq(core_values[i].name, variable))
+			return core_values[i].get(values);
+	return device_variable(values->device, variable);
+}

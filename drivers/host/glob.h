@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Shell patterns over the host's paths, one component at a time: * ? [...] match within a
+ * component, a leading dot only explicitly. Every directory is watched before it is read, which
+ * glob(3) cannot do.
+ */
+
+#include "common/error.h"
+#include "drivers/host/scan.h"
+
+/* Maximum number of paths that a pattern may match; far above any kubelet's list. */
+#define GLOB_MATCHES_MAX 100000
+
+/* Adds to `ret_paths` the existing paths, in natural order ("tty2" before "tty10"). Directories
+ * that may not be read are noted in the scan. Returns 0, -E2BIG for more than GLOB_MATCHES_MAX, or
+ * another negative errno if reading fails; the error is filled. */
+int glob_expand(
+	struct scan *scan, const char *pattern, struct strings *ret_paths, struct error *error);

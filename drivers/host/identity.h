@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Names for devices of /sys that are the same after every boot. The kernel's own are not: card0,
+ * ttyUSB3 and usb2 are numbered in the order of discovery. So a name is made from the device's
+ * location: the PCI address or the USB port above it, and its position among devices of its kind
+ * there.
+ */
+
+#include "drivers/host/sysfs.h"
+
+/* Longer ones are cut, and end in a hash once they are an id. */
+#define IDENTITY_MAX 255
+
+/* Name of the device whose directory sysfs_resolve() gave:
+ *   0000:03:00.0                      a PCI device
+ *   0000:03:00.0:accel.0              the first accel device of it
+ *   0000:6a:01.0:dsa.0:wq.3           the fourth queue
+ *   usb-0000:00:14.0-0:1.4:1.0:video.0
+ *   misc:kvm                          a device that is software, by its own name
+ * Returns 0, or -EXDEV if it is not below /sys/devices. */
+int identity_of(
+	const char *root, const char *directory, char ret_identity[static IDENTITY_MAX + 1]);
+
+/* The location of a USB device (not an interface or a root hub): "0000:00:14.0-0:1.4", that is its
+ * controller, which of the controller's root hubs, and the ports from there. Returns 0, or -ENOENT
+ * for a directory of anything else. */
+int identity_usb_port(
+	const char *root, const char *directory, char ret_port[static IDENTITY_MAX + 1]);

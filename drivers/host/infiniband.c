@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A container with an RDMA device needs its uverbs node and the connection manager's; umad and issm
+ * are for subnet management and are added where they exist.
+ */
+#include "drivers/host/infiniband.h"
+
+#include "drivers/host/sysroot.h"
+
+#define NODE_DIRECTORY "/dev/infiniband"
+#define CM_NODE        NODE_DIRECTORY "/rdma_cm"
+
+const char *const infiniband_node_names[INFINIBAND_NODES] = {
+	[INFINIBAND_CM] = "rdma_cm",
+	[INFINIBAND_VERBS] = "uverbs",
+	[INFINIBAND_UMAD] = "umad",
+	[INFINIBAND_ISSM] = "issm",
+	[INFINIBAND_UCM] = "ucm",
+};
+
+static const struct {
+	const char *directory;
+	unsigned nodes; /* which kinds are in it */
+} classes[] = {
+	{ "/sys/class/infiniband_verbs", 1U << INFINIBAND_VERBS },
+	{ "/sys/class/infiniband_mad", 1U << INFINIBAND_UMAD | 1U << INFINIBAND_ISSM },
+	{ "/sys/class/infiniband_cm", 1U << INFINIBAND_UCM },
+};
+
+static int watch(struct scan *scan)
+{
+	static const char *const subsystems[] = { "infiniband", "infiniband_verbs",
+		"infiniband_mad" };
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(subsystems) && r >= 0; i++)
+		r = scan_events(scan, subsystems[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(classes) && r >= 0; i++)
+		r = scan_watch(scan, classes[i].directory);
+	return r < 0 ? r : scan_watch(scan, NODE_DIRECTORY);
+}
+
+/* Which kind of node an entry of a class is, or INFINIBAND_NODES. */
+static unsigned kind_of(unsigned nodes, const char *entry)
+{
+	for (unsigned i = 0; i < INFINIBAND_NODES; i++) {
+		const char *number = startswith(entry, infiniband_node_names[i]);
+
+		if (nodes & 1U << i && number && *number &&
+			number[strspn(number, "0123456789")] == '\0')
+			return i;
+	}
+	return INFINIBAND_NODES;
+}
+
+static int read_entry(
+	const char *root, const char *class, const char *entry, struct infiniband_table *table)
+{
+	_cleanup_free_ char *directory = NULL;
+	char owner[SYSFS_VALUE_MAX + 1];
+	int r;
+
+	if (asprintf(&directory, "%s/%s", class, entry) < 0) {
+		directory = NULL;
+		return -ENOMEM;
+	}
+	if (sysfs_read(root, directory, "ibdev", owner) < 0)
+		return 0;
+	r = strings_add(&table->owners, owner, strlen(owner));
+	return r < 0 ? r : strings_add(&table->nodes, entry, strlen(entry));
+}
+
+static int read_class(const char *root, size_t class, struct infiniband_table *table)
+{
+	_cleanup_strings_ struct strings entries = { 0 };
+	int r;
+
+	r = sysfs_list(root, classes[class].directory, &entries);
+	if (r < 0)
+		return sysroot_is_shortage(r) ? r : 0;
+	for (size_t i = 0; i < entries.count && r >= 0; i++)
+		if (kind_of(classes[class].nodes, entries.items[i]) < INFINIBAND_NODES)
+			r = read_entry(root, classes[class].directory, entries.items[i], table);
+	return r;
+}
+
+int infiniband_table_read(struct scan *scan, struct infiniband_table *ret)
+{
+	_cleanup_infiniband_table_ struct infiniband_table table = { 0 };
+	struct stat st;
+	int r;
+
+	r = watch(scan);
+	for (size_t i = 0; i < ARRAY_SIZE(classes) && r >= 0; i++)
+		r = read_class(scan_root(scan), i, &table);
+	if (r < 0)
+		return r;
+	table.has_cm = sysroot_stat(scan_root(scan), CM_NODE, &st) >= 0;
+	*ret = table;
+	table = (struct infiniband_table){ 0 };
+	return 0;
+}
+
+void infiniband_table_done(struct infiniband_table *table)
+{
+	strings_done(&table->nodes);
+	strings_done(&table->owners);
+}
+
+/* --- of one device --- */
+
+static int add_node(
+	const char *name, const char *permissions, struct device *device, char **ret_path)
+{
+	char *path;
+
+	if (asprintf(&path, "%s/%s", NODE_DIRECTORY, name) < 0)
+		return -ENOMEM;
+	free(*ret_path);
+	*ret_path = path;
+	return device_add_node(device, path, NULL, permissions);
+}
+
+int infiniband_add_nodes(const struct infiniband_table *table, const struct strings *names,
+	const char *permissions, struct device *device, struct infiniband_nodes *nodes)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < table->nodes.count && r >= 0; i++)
+		if (strings_contain(names, table->owners.items[i]))
+			r = add_node(table->nodes.items[i], permissions, device,
+				&nodes->paths[kind_of(~0U, table->nodes.items[i])]);
+	if (r >= 0 && table->has_cm)
+		r = add_node("rdma_cm", permissions, device, &nodes->paths[INFINIBAND_CM]);
+	if (r >= 0 && table->has_cm)
+		device_share_nodes(device, device->n_nodes - 1);
+	if (r >= 0 && !nodes->paths[INFINIBAND_VERBS])
+		r = device_set_problem(device,
+			"has no uverbs node: load the module ib_uverbs and the RDMA driver of the "
+			"card");
+	if (r >= 0 && !table->has_cm)
+		r = device_set_problem(device, "%s is missing: load the module rdma_ucm", CM_NODE);
+	return r;
+}
+
+void infiniband_nodes_done(struct infiniband_nodes *nodes)
+{
+	for (size_t i = 0; i < INFINIBAND_NODES; i++)
+		free(nodes->paths[i]);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each note of a scan is logged once: it is compared with the notes of the scan before.
+ */
+#include "drivers/host/scan-notes.h"
+#include "common/error.h"
+
+bool scan_notes_take(struct scan_notes *notes, struct scan *scan)
+{
+	struct strings old = notes->notes;
+
+	for (size_t i = 0; i < scan->notes.count; i++)
+		if (!strings_contain(&old, scan->notes.items[i]))
+			log_full(LOG_WARNING, &notes->fields, "%s", scan->notes.items[i]);
+	notes->notes = scan->notes;
+	scan->notes = old;
+	return !strings_equal(&notes->notes, &old);
+}
+
+void scan_notes_take_missing(struct scan_notes *notes, const struct scan *scan, uint64_t interval)
+{
+	unsigned long long seconds = interval / USEC_PER_SEC;
+
+	if (scan->watch_error < 0 && !notes->watches_missing)
+		log_full(LOG_WARNING, &notes->fields,
+			"Directories cannot be watched (%s), so they are scanned every %llu s; raise "
+			"fs.inotify.max_user_instances and fs.inotify.max_user_watches",
+			strerror(-scan->watch_error), seconds);
+	if (scan->events_error < 0 && !notes->events_missing)
+		log_full(LOG_WARNING, &notes->fields,
+			"Device events of the kernel cannot be received (%s), so devices are scanned every "
+			"%llu s; the service needs RestrictAddressFamilies= with AF_NETLINK",
+			strerror(-scan->events_error), seconds);
+	notes->watches_missing = scan->watch_error < 0;
+	notes->events_missing = scan->events_error < 0;
+}
+
+bool scan_notes_take_end(struct scan_notes *notes, const struct error *error)
+{
+	if (!notes->failure && !error)
+		return false;
+	if (notes->failure && error && streq(notes->failure, error->message))
+		return false;
+	if (error)
+		log_full(LOG_ERR, &notes->fields,
+			"Devices could not be listed, the last list stays in use: %s",
+			error->message);
+	else
+		log_full(LOG_NOTICE, &notes->fields, "Devices can be listed again");
+	free(notes->failure);
+	/* Without memory the same failure is logged again. */
+	notes->failure = error ? strdup(error->message) : NULL;
+	return true;
+}
+
+void scan_notes_done(struct scan_notes *notes)
+{
+	strings_done(&notes->notes);
+	free(notes->failure);
+	*notes = (struct scan_notes){ 0 };
+}

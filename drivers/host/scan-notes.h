@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Problems of a resource's scans, for the log and for `devplugctl explain`. A problem is logged
+ * when it begins, and not again while it lasts. The end of a failure to scan is logged, too.
+ */
+
+#include "common/log.h"
+#include "drivers/host/scan-run.h"
+
+struct scan_notes {
+	struct strings notes;     /* of the last good scan */
+	char *failure;            /* of the last scan; NULL: it went well */
+	bool watches_missing;     /* changes of directories are not reported */
+	bool events_missing;      /* nor those of devices, so scans run at intervals */
+	struct log_fields fields; /* of what is logged */
+};
+
+/* Takes over the notes of a good scan. Returns whether they differ from the last one's. */
+bool scan_notes_take(struct scan_notes *notes, struct scan *scan);
+
+/* Notes what a good scan could not have watched. `interval` is the time between scans instead, in
+ * microseconds. */
+void scan_notes_take_missing(struct scan_notes *notes, const struct scan *scan, uint64_t interval);
+
+/* Notes how a scan ended: `error` NULL means success. Returns whether that has changed. */
+bool scan_notes_take_end(struct scan_notes *notes, const struct error *error);
+
+void scan_notes_done(struct scan_notes *notes);

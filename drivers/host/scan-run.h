@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of scan: one run of a driver's list(), what it found, which directories it read, and what
+ * it could not read. The driver's interface to it is scan.h.
+ */
+
+#include "common/map.h"
+#include "drivers/host/scan.h"
+#include "drivers/host/uevent.h"
+#include "drivers/host/watch.h"
+
+/* Maximum number of notes kept of one scan; more would repeat the same. */
+#define SCAN_NOTES_MAX 32
+
+struct scan {
+	const char *root;
+	void *state;             /* the driver's */
+	bool incomplete;         /* more devices will be known later */
+	struct watcher *watcher; /* NULL: nothing is watched */
+	watch_handler on_change;
+	void *userdata;
+	struct uevents *uevents; /* NULL: no events are listened for */
+	/* See scan_lists(); NULL: nothing is listed. */
+	bool (*lists)(const void *userdata, const char *id, const struct device **ret_device);
+
+	struct device **devices;
+	size_t n_devices;
+	struct map by_id;
+	struct watch **watches;
+	size_t n_watches;
+	/* Directory to its name in watched_names. */
+	struct map watched, watched_content;
+	struct strings watched_names;
+	int watch_error;  /* why some directory is not watched, 0: all are */
+	int events_error; /* why events are not received, 0: they are */
+	struct strings notes;
+};
+
+void scan_done(struct scan *scan);
+#define _cleanup_scan_ _cleanup_(scan_done)
+
+/* Orders the devices by id. */
+void scan_sort(struct scan *scan);

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collecting what a driver finds. The scan owns everything until the inventory takes it over, so a
+ * scan that fails half way leaves no trace.
+ */
+#include "drivers/host/scan-run.h"
+
+int scan_add(struct scan *scan, const char *id, struct device **ret_device)
+{
+	_cleanup_device_ struct device *device = NULL;
+	int r;
+
+	if (map_get(&scan->by_id, id)) {
+		scan_note(scan, "device \"%s\" appears twice; the first is used", id);
+		return -EEXIST;
+	}
+	r = array_reserve((void **)&scan->devices, scan->n_devices, sizeof(*scan->devices));
+	if (r < 0)
+		return r;
+	r = device_new(id, &device);
+	if (r < 0)
+		return r;
+	r = map_put(&scan->by_id, device->id, device);
+	if (r < 0)
+		return r;
+	scan->devices[scan->n_devices++] = device;
+	*ret_device = TAKE_PTR(device);
+	return 0;
+}
+
+bool scan_lists(const struct scan *scan, const char *id, const struct device **ret_device)
+{
+	*ret_device = NULL;
+	return scan->lists && scan->lists(scan->userdata, id, ret_device);
+}
+
+static int watch(
+	struct scan *scan, const char *directory, enum watch_kind kind, struct map *watched)
+{
+	struct watch *watch;
+	char *name;
+	int r;
+
+	if (!scan->watcher || map_get(watched, directory))
+		return 0;
+	r = strings_add(&scan->watched_names, directory, strlen(directory));
+	if (r < 0)
+		return r;
+	name = scan->watched_names.items[scan->watched_names.count - 1];
+	r = map_put(watched, name, name);
+	if (r < 0)
+		return r;
+	r = array_reserve((void **)&scan->watches, scan->n_watches, sizeof(*scan->watches));
+	if (r < 0)
+		return r;
+	r = watch_add(scan->watcher, directory, kind, scan->on_change, scan->userdata, &watch);
+	if (r < 0)
+		scan->watch_error = r;
+	else
+		scan->watches[scan->n_watches++] = watch;
+	return 0;
+}
+
+int scan_watch(struct scan *scan, const char *directory)
+{
+	return watch(scan, directory, WATCH_ENTRIES, &scan->watched);
+}
+
+int scan_watch_content(struct scan *scan, const char *directory)
+{
+	return watch(scan, directory, WATCH_CONTENT, &scan->watched_content);
+}
+
+int scan_events(struct scan *scan, const char *subsystem)
+{
+	int r;
+
+	if (!scan->uevents)
+		return 0;
+	r = uevents_want(scan->uevents, subsystem);
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0)
+		scan->events_error = r;
+	return 0;
+}
+
+const char *scan_root(const struct scan *scan)
+{
+	return scan->root;
+}
+
+void *scan_state(const struct scan *scan)
+{
+	return scan->state;
+}
+
+void scan_incomplete(struct scan *scan)
+{
+	scan->incomplete = true;
+}
+
+void scan_note(struct scan *scan, const char *format, ...)
+{
+	char text[480];
+	va_list ap;
+
+	if (scan->notes.count >= SCAN_NOTES_MAX)
+		return;
+	va_start(ap, format);
+	(void)vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	/* A note that finds no memory is added again by the next scan. */
+	(void)strings_add(&scan->notes, text, strlen(text));
+}
+
+static int compare_devices(const void *a, const void *b)
+{
+	return strcmp((*(struct device *const *)a)->id, (*(struct device *const *)b)->id);
+}
+
+void scan_sort(struct scan *scan)
+{
+	if (scan->n_devices > 0)
+		qsort(scan->devices, scan->n_devices, sizeof(*scan->devices), compare_devices);
+}
+
+void scan_done(struct scan *scan)
+{
+	for (size_t i = 0; i < scan->n_devices; i++)
+		(void)device_unref(scan->devices[i]);
+	free(scan->devices);
+	for (size_t i = 0; i < scan->n_watches; i++)
+		(void)watch_free(scan->watches[i]);
+	free(scan->watches);
+	map_done(&scan->by_id);
+	map_done(&scan->watched);
+	map_done(&scan->watched_content);
+	strings_done(&scan->watched_names);
+	strings_done(&scan->notes);
+	*scan = (struct scan){ 0 };
+}

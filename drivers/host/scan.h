@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a driver calls while its list() runs: it adds the devices that exist, and names what it
+ * read, so that a change makes the core scan again. A driver never sees what is behind it
+ * (scan-run.h).
+ */
+
+#include "drivers/model/device.h"
+
+struct scan;
+
+/* Adds a device with that id. An id that was added before is refused with -EEXIST (and reported by
+ * the core). Ids that the exclusions name are accepted and dropped later. The device belongs to the
+ * scan. */
+int scan_add(struct scan *scan, const char *id, struct device **ret_device);
+
+/* Scans again when entries of the directory (a host path) are added, removed or changed. A
+ * directory that does not exist is watched through its nearest existing parent. */
+int scan_watch(struct scan *scan, const char *directory);
+
+/* The same, also when files in it are written. */
+int scan_watch_content(struct scan *scan, const char *directory);
+
+/* Scans again when udev or the kernel report that a device of the subsystem ("pci"), or any device
+ * with NULL, was added, removed or changed. Events are those of the real host, also under another
+ * root. */
+int scan_events(struct scan *scan, const char *subsystem);
+
+/* Whether the resource lists a device of that id, for drivers whose names depend on earlier scans:
+ * one that an earlier scan found and that is still listed, or that the previous process found for
+ * the same declaration. Of the latter only the id is known, and `ret_device` is NULL. */
+bool scan_lists(const struct scan *scan, const char *id, const struct device **ret_device);
+
+/* The directory that stands for "/" (normally an empty string), a prefix for every path that is
+ * opened. */
+const char *scan_root(const struct scan *scan);
+
+/* The return value of start(); NULL where the host is only listed (devplugctl discover). */
+void *scan_state(const struct scan *scan);
+
+/* Marks the scan as incomplete: some devices are not known yet, so the saved health state of
+ * missing devices is kept. */
+void scan_incomplete(struct scan *scan);
+
+/* Adds a note about a problem that does not stop the scan (a directory that may not be read). The
+ * core logs each note once for as long as the problem lasts. */
+_printf_(2, 3) void scan_note(struct scan *scan, const char *format, ...);

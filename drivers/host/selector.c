@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * If a condition cannot be read, neither it nor its negation holds: a device is left out rather
+ * than assigned to the wrong container. Values that may not be read are noted, once. A missing
+ * value differs from every value, as in udev's enumeration.
+ */
+#include "drivers/host/selector.h"
+
+#include <fnmatch.h>
+
+#include "drivers/host/sysfs-walk.h"
+#include "drivers/host/udev-database.h"
+
+static int check_file(const char *value, struct error *error)
+{
+	if (value[0] == '/')
+		return error_set(error, -EINVAL,
+			"must name a file in the device's directory, such as \"device/vendor\", "
+			"not \"%s\"",
+			value);
+	for (const char *p = value; p; p = strchr(p, '/') ? strchr(p, '/') + 1 : NULL)
+		if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || p[2] == '\0'))
+			return error_set(error, -EINVAL,
+				"must not contain \"..\" as \"%s\" does: use \"parents\" for the "
+				"attributes of parent devices",
+				value);
+	return 0;
+}
+
+int form_subsystem(const char *value, struct error *error)
+{
+	static const char characters[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+*?[]!";
+
+	if (value[strspn(value, characters)])
+		return error_set(error, -EINVAL,
+			"must be a directory of /sys/class or /sys/bus, such as \"accel\", or a "
+			"pattern of several, not \"%s\"",
+			value);
+	return 0;
+}
+
+int form_device_directory(const char *value, struct error *error)
+{
+	if (strchr("*?[", value[0]) || startswith(value, "/sys/devices/"))
+		return 0;
+	return error_set(error, -EINVAL,
+		"must be a pattern of a directory below /sys/devices, the target of links in /sys/class and /sys/bus, not \"%s\"",
+		value);
+}
+
+static const struct option attribute_rule_options[] = {
+	{
+		.key = "file",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct attribute_rule, file),
+		.maximum = 255,
+		.check = check_file,
+		.help = "File in the device's directory: \"state\", \"device/vendor\". With a pattern, as in \"rom*/VBNV\", one of the files must match `is`, and none `is_not`.",
+	},
+	{
+		.key = "property",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct attribute_rule, property),
+		.maximum = 255,
+		.help = "Instead of a file, a key of the device's uevent file, or a property from udev's rules, such as \"ID_MODEL\"; \"TAGS\" is \":first:second:\".",
+	},
+	{
+		.key = "is",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct attribute_rule, is),
+		.help = "Shell pattern of its value; several are alternatives. Numbers are "
+			"compared by value, so 0x10 equals 16; a USB attribute such as 046d, "
+			"without 0x, is text.",
+	},
+	{
+		.key = "is_not",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct attribute_rule, is_not),
+		.help = "Patterns of which its value must match none. A device without the file or "
+			"property meets this; with is = \"*\" it must have it.",
+	},
+	{
+		.key = "exists",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct attribute_rule, exists),
+		.default_integer = 1,
+		.help = "Whether it must exist, or must not.",
+	},
+};
+
+const struct option_table attribute_rule_table = {
+	.name = "attribute",
+	.shorthand = "file",
+	.size = sizeof(struct attribute_rule),
+	.options = attribute_rule_options,
+	.count = ARRAY_SIZE(attribute_rule_options),
+};
+
+static const struct option selector_options[] = {
+	{
+		.key = "subsystem",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct selector, subsystem),
+		.check = form_subsystem,
+		.help = "Class or bus it belongs to, or a pattern of several.",
+	},
+	SELECTOR_OPTIONS(0),
+	{
+		.key = "exists",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct selector, exists),
+		.default_integer = 1,
+		.help = "Whether there must be such a device, or must not.",
+	},
+};
+
+const struct option_table selector_table = {
+	.name = "device",
+	.shorthand = "subsystem",
+	.size = sizeof(struct selector),
+	.options = selector_options,
+	.count = ARRAY_SIZE(selector_options),
+};
+
+/* Without the last one. */
+const struct option_table plain_selector_table = {
+	.name = "device",
+	.shorthand = "subsystem",
+	.size = sizeof(struct selector),
+	.options = selector_options,
+	.count = ARRAY_SIZE(selector_options) - 1,
+};
+
+/* Room for "children[NUMBER].attributes[NUMBER].exists". */
+#define KEY_MAX 96
+
+void attribute_rules_check(const struct groups *rules, const char *prefix, struct report *report)
+{
+	for (size_t i = 0; i < rules->count; i++) {
+		const struct attribute_rule *rule = groups_get(rules, i);
+		bool ambiguous = !rule->file == !rule->property;
+		char key[KEY_MAX];
+
+		(void)snprintf(key, sizeof(key), "%sattributes[%zu]%s", prefix, i,
+			ambiguous ? "" : ".exists");
+		if (ambiguous)
+			(void)report_add(report, &rule->origin, key,
+				"an entry has either \"file\" or \"property\", this one has %s",
+				rule->file ? "both" : "neither");
+		else if (!rule->exists && (rule->is.count > 0 || rule->is_not.count > 0))
+			(void)report_add(report, &rule->origin, key,
+				"an absent file has no value: remove \"is\" and \"is_not\", or "
+				"\"exists");
+	}
+}
+
+void selectors_check(const struct groups *selectors, const char *key, struct report *report)
+{
+	for (size_t i = 0; i < selectors->count; i++) {
+		const struct selector *selector = groups_get(selectors, i);
+		char place[KEY_MAX / 2];
+
+		(void)snprintf(place, sizeof(place), "%s[%zu]", key, i);
+		if (!selector->subsystem && selector->name.count == 0 &&
+			selector->devtype.count == 0 && selector->driver.count == 0 &&
+			selector->path.count == 0 && selector->attributes.count == 0)
+			(void)report_add(report, &selector->origin, place,
+				"an entry without a condition matches every device: add one");
+		(void)strcat(place, ".");
+		attribute_rules_check(&selector->attributes, place, report);
+	}
+}
+
+bool patterns_match(const struct strings *patterns, const char *text)
+{
+	for (size_t i = 0; i < patterns->count; i++)
+		if (fnmatch(patterns->items[i], text, 0) == 0)
+			return true;
+	return patterns->count == 0;
+}
+
+static bool parse_number(const char *text, long long *ret)
+{
+	bool hexadecimal = startswith(text, "0x") || startswith(text, "0X");
+	char *end;
+
+	/* strtoll() would take white space, and signs behind "0x". */
+	if (!*text || text[strspn(text, "0123456789abcdefABCDEFxX-")])
+		return false;
+	errno = 0;
+	*ret = strtoll(text, &end, hexadecimal ? 16 : 10);
+	return end != text && !*end && errno == 0;
+}
+
+static bool says(const struct strings *wanted, const char *value)
+{
+	for (size_t i = 0; i < wanted->count; i++) {
+		long long a, b;
+
+		if (fnmatch(wanted->items[i], value, 0) == 0 ||
+			(parse_number(wanted->items[i], &a) && parse_number(value, &b) && a == b))
+			return true;
+	}
+	return false;
+}
+
+/* What the conditions give for one device. A negative value is -ENOMEM. */
+enum answer { NO, YES, UNKNOWN };
+
+/* The values of the files that a rule names, or of the property, taken together. */
+struct findings {
+	bool exists, is, is_not, unknown;
+};
+
+static int find_value(struct scan *scan, const struct attribute_rule *rule, const char *directory,
+	const char *file, struct findings *findings)
+{
+	const char *root = scan_root(scan);
+	char value[SYSFS_VALUE_MAX + 1];
+	int r;
+
+	r = file ? sysfs_read(root, directory, file, value)
+		 : udev_read_property(root, directory, rule->property, value);
+	if (r == -ENOMEM)
+		return r;
+	if (r == -ENOENT || r == -ENOTDIR || r == -ENODEV)
+		return 0;
+	/* A directory exists, but its value cannot be known. */
+	if (r < 0 && !(r == -EINVAL && file && rule->is.count == 0 && rule->is_not.count == 0)) {
+		scan_note(scan, "%s of %s cannot be read, the device is left out: %s",
+			file ?: rule->property, directory, strerror(-r));
+		findings->unknown = true;
+		return 0;
+	}
+	findings->exists = true;
+	findings->is |= rule->is.count == 0 || (r >= 0 && says(&rule->is, value));
+	findings->is_not |= r >= 0 && says(&rule->is_not, value);
+	return 0;
+}
+
+static int find_values(struct scan *scan, const struct attribute_rule *rule, const char *directory,
+	struct findings *findings)
+{
+	_cleanup_strings_ struct strings files = { 0 };
+	int r;
+
+	if (!rule->file)
+		return find_value(scan, rule, directory, NULL, findings);
+	r = sysfs_expand(scan_root(scan), directory, rule->file, &files);
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0) {
+		scan_note(scan, "%s of %s cannot be listed, the device is left out: %s", rule->file,
+			directory, strerror(-r));
+		findings->unknown = true;
+		return 0;
+	}
+	for (size_t i = 0; i < files.count && r >= 0; i++)
+		r = find_value(scan, rule, directory, files.items[i], findings);
+	return r;
+}
+
+static int rule_matches(struct scan *scan, const struct attribute_rule *rule, const char *directory)
+{
+	struct findings findings = { 0 };
+	int r;
+
+	r = find_values(scan, rule, directory, &findings);
+	if (r < 0)
+		return r;
+	if (findings.is_not)
+		return NO;
+	if (findings.unknown)
+		return UNKNOWN;
+	if (!findings.exists)
+		return !rule->exists || (rule->is.count == 0 && rule->is_not.count > 0) ? YES : NO;
+	return rule->exists && findings.is ? YES : NO;
+}
+
+static int rules_match(struct scan *scan, const struct groups *rules, const char *directory)
+{
+	int answer = YES;
+
+	for (size_t i = 0; i < rules->count; i++) {
+		int r = rule_matches(scan, groups_get(rules, i), directory);
+
+		if (r < 0 || r == NO)
+			return r;
+		if (r == UNKNOWN)
+			answer = UNKNOWN;
+	}
+	return answer;
+}
+
+int attribute_rules_match(struct scan *scan, const struct groups *rules, const char *directory)
+{
+	int r = rules_match(scan, rules, directory);
+
+	return r < 0 ? r : r == YES;
+}
+
+static bool driver_matches(const char *root, const struct strings *patterns, const char *directory)
+{
+	char name[NAME_MAX + 1];
+
+	if (patterns->count == 0)
+		return true;
+	return (sysfs_read_link(root, directory, "driver", name) >= 0 ||
+		       sysfs_read_link(root, directory, "device/driver", name) >= 0) &&
+		patterns_match(patterns, name);
+}
+
+static int answer_of(struct scan *scan, const struct selector *selector, const char *directory)
+{
+	const char *root = scan_root(scan);
+	char value[SYSFS_VALUE_MAX + 1];
+
+	if (!patterns_match(&selector->name, strrchr(directory, '/') + 1) ||
+		!patterns_match(&selector->path, directory))
+		return NO;
+	if (selector->subsystem &&
+		(sysfs_read_link(root, directory, "subsystem", value) < 0 ||
+			fnmatch(selector->subsystem, value, 0) != 0))
+		return NO;
+	if (selector->devtype.count > 0 &&
+		(sysfs_read_uevent(root, directory, "DEVTYPE", value) < 0 ||
+			!patterns_match(&selector->devtype, value)))
+		return NO;
+	if (!driver_matches(root, &selector->driver, directory))
+		return NO;
+	return rules_match(scan, &selector->attributes, directory);
+}
+
+int selector_matches(struct scan *scan, const struct selector *selector, const char *directory)
+{
+	int r = answer_of(scan, selector, directory);
+
+	return r < 0 ? r : r == YES;
+}
+
+int selectors_match_none(struct scan *scan, const struct groups *selectors, const char *directory)
+{
+	for (size_t i = 0; i < selectors->count; i++) {
+		int r = answer_of(scan, groups_get(selectors, i), directory);
+
+		if (r != NO)
+			return MIN_OF(r, 0);
+	}
+	return 1;
+}
+
+/* A search for a device that meets the conditions. */
+struct search {
+	struct scan *scan;
+	const struct selector *selector;
+	bool unknown; /* one that was met may be one */
+};
+
+/* Returns whether it is found, or -ENOMEM. */
+static int search_one(struct search *search, const char *directory)
+{
+	int r = answer_of(search->scan, search->selector, directory);
+
+	if (r == UNKNOWN)
+		search->unknown = true;
+	return r < 0 ? r : r == YES;
+}
+
+/* Whether what was found is what is wanted. */
+static bool search_succeeds(const struct search *search, bool found)
+{
+	return search->selector->exists ? found : !found && !search->unknown;
+}
+
+static int match_above(
+	struct scan *scan, const struct selector *selector, const char *directory, bool own)
+{
+	struct search search = { .scan = scan, .selector = selector };
+	_cleanup_free_ char *path = strdup(directory);
+	int r = 0;
+
+	if (!path)
+		return -ENOMEM;
+	if (own)
+		r = search_one(&search, path);
+	while (r == 0 && sysfs_ascend(path))
+		if (sysfs_is_device(scan_root(scan), path))
+			r = search_one(&search, path);
+	return r < 0 ? r : search_succeeds(&search, r > 0);
+}
+
+int selectors_match_above(
+	struct scan *scan, const struct groups *selectors, const char *directory, bool own)
+{
+	for (size_t i = 0; i < selectors->count; i++) {
+		int r = match_above(scan, groups_get(selectors, i), directory, own);
+
+		if (r <= 0)
+			return r;
+	}
+	return 1;
+}
+
+static int on_device_below(const char *directory, void *userdata)
+{
+	int r = search_one(userdata, directory);
+
+	return r > 0 ? SYSFS_WALK_STOP : r;
+}
+
+int selectors_match_below(struct scan *scan, const struct groups *selectors, const char *directory)
+{
+	for (size_t i = 0; i < selectors->count; i++) {
+		struct search search = { .scan = scan, .selector = groups_get(selectors, i) };
+		int r = sysfs_walk(scan_root(scan), directory, on_device_below, &search);
+
+		if (r == -ENOMEM)
+			return r;
+		/* Of more than a walk enters, the rest is not known. */
+		search.unknown |= r < 0;
+		if (!search_succeeds(&search, r == SYSFS_WALK_STOP))
+			return 0;
+	}
+	return 1;
+}

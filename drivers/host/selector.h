@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Conditions on a device of /sys and on those above and below it: what rules of udev(7) match
+ * with ATTR, ATTRS, DRIVER, ENV, KERNEL, SUBSYSTEM, TAG and their plurals. All conditions of one
+ * selector are about one and the same device.
+ */
+
+#include "drivers/host/scan.h"
+
+/* A condition on a file of the device's directory or on a property. */
+struct attribute_rule {
+	struct origin origin;
+	char *file;     /* NULL: `property` instead */
+	char *property; /* of the uevent file or from udev's rules */
+	struct strings is, is_not;
+	bool exists;
+};
+
+struct selector {
+	struct origin origin;
+	char *subsystem; /* pattern; NULL: any */
+	struct strings name, devtype, driver, path;
+	struct groups attributes; /* struct attribute_rule */
+	bool exists;              /* false: no such device may be there */
+};
+
+extern const struct option_table attribute_rule_table;
+
+/* Selector of other devices, which must or must not exist. */
+extern const struct option_table selector_table;
+/* The same without `exists`. */
+extern const struct option_table plain_selector_table;
+
+/* The options of a selector that is part of a larger structure. */
+/* clang-format off */
+#define SELECTOR_OPTIONS(base)                                                                     \
+	{                                                                                          \
+		.key = "name",                                                                     \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = (base) + offsetof(struct selector, name),                                \
+		.help = "Its name in the kernel, \"wq0.*\"; several are alternatives.",            \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "devtype",                                                                  \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = (base) + offsetof(struct selector, devtype),                             \
+		.help = "DEVTYPE of its uevent file, \"disk\"; several are alternatives.",         \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "driver",                                                                   \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = (base) + offsetof(struct selector, driver),                              \
+		.help = "Driver it is bound to, or the device that it is the interface of; "       \
+			"several are alternatives.",                                               \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "path",                                                                     \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = (base) + offsetof(struct selector, path),                                \
+		.check = form_device_directory,                                                    \
+		.help = "Its directory, \"/sys/devices/pci*/0000:03:00.0/*\"; here a \"*\" "       \
+			"matches slashes, too; several are alternatives.",                         \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "attributes",                                                               \
+		.type = OPTION_GROUPS,                                                             \
+		.offset = (base) + offsetof(struct selector, attributes),                          \
+		.table = &attribute_rule_table,                                                    \
+		.help = "Its files and properties must match all of these.",                       \
+	}
+/* clang-format on */
+
+/* The name of a subsystem, as a directory of /sys/class or /sys/bus has it, or a pattern. */
+int form_subsystem(const char *value, struct error *error);
+
+/* A shell pattern of a directory below /sys/devices, where all devices are. */
+int form_device_directory(const char *value, struct error *error);
+
+/* Adds what is wrong with a list of attribute rules; `prefix` is what stands before the list's key,
+ * "parents[0]." or nothing. */
+void attribute_rules_check(const struct groups *rules, const char *prefix, struct report *report);
+/* The same of the list of selectors that is the value of `key`, of at most 15 letters. */
+void selectors_check(const struct groups *selectors, const char *key, struct report *report);
+
+/* Whether all rules hold for the device; what may not be read is noted. Returns 1, 0 or -ENOMEM. */
+int attribute_rules_match(struct scan *scan, const struct groups *rules, const char *directory);
+
+/* Whether the device (whose directory sysfs_resolve() gave) meets the conditions. Returns 1, 0 or
+ * -ENOMEM. */
+int selector_matches(struct scan *scan, const struct selector *selector, const char *directory);
+
+/* Whether the device meets none of the selectors. Returns 1, 0 (also where one of them cannot be
+ * read) or -ENOMEM. */
+int selectors_match_none(struct scan *scan, const struct groups *selectors, const char *directory);
+
+/* Whether for each of the selectors there is a device above this one that matches (or, with `own`,
+ * the device itself), or none where `exists` is false. Returns 1, 0 or -ENOMEM. */
+int selectors_match_above(
+	struct scan *scan, const struct groups *selectors, const char *directory, bool own);
+
+/* The same for those below it. */
+int selectors_match_below(struct scan *scan, const struct groups *selectors, const char *directory);
+
+/* Whether any of the shell patterns matches, or there is none. */
+bool patterns_match(const struct strings *patterns, const char *text);

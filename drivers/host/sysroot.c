@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * With a root, the kernel resolves the path (openat2 with RESOLVE_IN_ROOT): our own resolver could
+ * not avoid races with a changing tree.
+ */
+#include "drivers/host/sysroot.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+
+static bool is_own(const char *root)
+{
+	return !*root || streq(root, "/");
+}
+
+int sysroot_open(const char *root, const char *path, int flags)
+{
+	struct open_how how = { .flags = (uint64_t)flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
+	_cleanup_close_ int root_fd = -EBADF;
+	long fd;
+
+	if (is_own(root))
+		fd = RETRY_ON_EINTR(open(path, flags | O_CLOEXEC));
+	else {
+		root_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (root_fd < 0)
+			return -errno;
+		do
+			fd = syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
+		while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+	}
+	return fd < 0 ? -errno : (int)fd;
+}
+
+int sysroot_stat(const char *root, const char *path, struct stat *ret)
+{
+	_cleanup_close_ int fd = -EBADF;
+	struct stat st;
+
+	if (is_own(root))
+		return stat(path, ret) < 0 ? -errno : 0;
+	fd = sysroot_open(root, path, O_PATH);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	*ret = st;
+	return 0;
+}
+
+static int descriptor_path(int fd, char **ret)
+{
+	char link[64], path[PATH_MAX];
+	ssize_t length;
+
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	length = readlink(link, path, sizeof(path) - 1);
+	if (length < 0)
+		return -errno;
+	path[length] = '\0';
+	*ret = strdup(path);
+	return *ret ? 0 : -ENOMEM;
+}
+
+int sysroot_resolve(const char *root, const char *path, char **ret)
+{
+	_cleanup_free_ char *full = NULL, *real_root = NULL;
+	_cleanup_close_ int fd = -EBADF;
+	const char *inside;
+	char *resolved;
+	int r;
+
+	if (is_own(root)) {
+		resolved = realpath(path, NULL);
+		if (!resolved)
+			return -errno;
+		*ret = resolved;
+		return 0;
+	}
+	real_root = realpath(root, NULL);
+	if (!real_root)
+		return -errno;
+	fd = sysroot_open(root, path, O_PATH);
+	if (fd < 0)
+		return fd;
+	r = descriptor_path(fd, &full);
+	if (r < 0)
+		return r;
+	inside = startswith(full, real_root);
+	if (!inside || (*inside && *inside != '/'))
+		return -EXDEV;
+	resolved = strdup(*inside ? inside : "/");
+	if (!resolved)
+		return -ENOMEM;
+	*ret = resolved;
+	return 0;
+}
+
+int sysroot_opendir(const char *root, const char *path, DIR **ret)
+{
+	_cleanup_close_ int fd = -EBADF;
+	DIR *directory;
+
+	fd = sysroot_open(root, path, O_RDONLY | O_DIRECTORY);
+	if (fd < 0)
+		return fd;
+	directory = fdopendir(fd);
+	if (!directory)
+		return -errno;
+	(void)TAKE_FD(fd);
+	*ret = directory;
+	return 0;
+}
+
+ssize_t sysroot_read(const char *root, const char *path, char *buffer, size_t size)
+{
+	_cleanup_close_ int fd = -EBADF;
+	size_t length = 0;
+	struct stat st;
+	int r;
+
+	/* The type is checked before open(), because opening some devices has effects. */
+	r = sysroot_stat(root, path, &st);
+	if (r < 0)
+		return r;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	fd = sysroot_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+
+	while (length < size - 1) {
+		ssize_t n = RETRY_ON_EINTR(read(fd, buffer + length, size - 1 - length));
+
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		length += (size_t)n;
+	}
+	buffer[length] = '\0';
+	return (ssize_t)length;
+}
+
+bool sysroot_is_absent(int error)
+{
+	return error == -ENOENT || error == -ENOTDIR || error == -ELOOP || error == -ENAMETOOLONG;
+}
+
+bool sysroot_is_shortage(int error)
+{
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}

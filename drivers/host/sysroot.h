@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Reads the host through a directory that stands for "/", so that a tree can be a machine in tests
+ * and a container can mount the host. Paths are those of the host; symbolic links in them are
+ * followed within the root and cannot leave it. An empty root is the process's own.
+ */
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include "common/util.h"
+
+/* Opens with `flags` and O_CLOEXEC. Returns a descriptor or negative errno. */
+int sysroot_open(const char *root, const char *path, int flags);
+
+/* What the path is, behind symbolic links. */
+int sysroot_stat(const char *root, const char *path, struct stat *ret);
+
+/* The path without symbolic links, as the host sees it. */
+int sysroot_resolve(const char *root, const char *path, char **ret);
+
+/* Opens a directory for reading. */
+int sysroot_opendir(const char *root, const char *path, DIR **ret);
+
+/* Reads a regular file up to `size` - 1 bytes and ends it with a NUL; a longer file is cut. Never
+ * blocks; anything but a regular file is -EINVAL. Returns the length. */
+ssize_t sysroot_read(const char *root, const char *path, char *buffer, size_t size);
+
+/* Whether such an error means that the file does not exist, rather than that this is unknown. */
+bool sysroot_is_absent(int error);
+
+/* Whether it means that this process lacks memory or descriptors, so that nothing is known about
+ * the file. */
+bool sysroot_is_shortage(int error);

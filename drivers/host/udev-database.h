@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What udev stores about a device in /run/udev/data (its own format, stable since systemd 183): the
+ * properties that rules set (E:), its tags (G:) and the links to its node (S:). Without udev there
+ * is none. Read through the root, and trusted as little as /sys.
+ */
+
+#include "drivers/host/sysfs.h"
+
+/* Reads a property of the device: a key of its `uevent` file, or what udev's rules gave it; "TAGS"
+ * is ":first:second:". Returns 0, -ENOENT, or as sysfs_read(). */
+int udev_read_property(const char *root, const char *directory, const char *key,
+	char ret_value[static SYSFS_VALUE_MAX + 1]);
+
+/* Adds the paths of the links to the device's node ("/dev/serial/by-id/..."). Without udev there
+ * are none. Returns 0 or -ENOMEM. */
+int udev_read_links(const char *root, const char *directory, struct strings *links);

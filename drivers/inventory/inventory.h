@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The devices of a resource and their health: the driver's scans merged with the results of the
+ * health probes. It is level-triggered: events only make a scan run sooner, a scan finds the
+ * current state, a failed scan keeps the last good one. A device that disappears stays, unhealthy,
+ * until it returns or no container has it. Every id that the kubelet has booked is listed even if
+ * its device was removed (promise P17), because a kubelet that starts panics, or fails the pod, if
+ * one is missing. The main thread owns the inventory; other threads see it only through snapshots,
+ * which never change.
+ */
+
+#include <stdatomic.h>
+#include <systemd/sd-event.h>
+
+#include "drivers/health/saved-state.h"
+#include "drivers/model/bookings.h"
+#include "drivers/model/driver.h"
+
+/* Why a unit is not healthy, for programs. */
+enum unit_cause {
+	CAUSE_NONE,     /* it is healthy */
+	CAUSE_GONE,     /* no scan finds it */
+	CAUSE_CLAIMED,  /* it belongs to another resource */
+	CAUSE_CORDONED, /* by an administrator */
+	CAUSE_DEVICE,   /* the driver found that it cannot be used */
+	CAUSE_PROBE,    /* a health probe */
+	CAUSE_BOOKED,   /* it is listed only because the kubelet has booked it */
+	_CAUSE_MAX,
+};
+
+/* The name of a cause, "" for CAUSE_NONE. */
+const char *unit_cause_name(enum unit_cause cause);
+
+struct snapshot_unit {
+	const struct device *device;
+	const struct device *excluded; /* of a held unit: the device behind it, if there is one */
+	unsigned replicas;             /* offered ids */
+	bool present;                  /* the last scan found it; if not it is not healthy either */
+	bool may_be_gone;              /* see unit_may_be_gone() */
+	bool healthy;
+	bool claimed_by_other; /* it belongs to another resource and is not offered */
+	bool numa_kept;        /* some ids are listed with other NUMA nodes, see snapshot_numa() */
+	enum unit_cause cause;
+	const char *reason; /* why not, for people; NULL if healthy */
+	uint64_t changes;   /* of health, since the device was found first */
+	uint64_t since;     /* CLOCK_REALTIME microseconds of the last change of health */
+};
+
+struct snapshot_devices;
+
+struct snapshot {
+	atomic_uint references;
+	uint64_t generation; /* grows by one with every change */
+	bool shared;         /* offered ids are "<id>#<n>", from 0, else "<id>" */
+	/* Sorted by id (strcmp). After them, also sorted, `n_held` units that are not devices of
+	 * the resource now: each is listed once, under its unchanged id, because the kubelet has
+	 * booked it. */
+	struct snapshot_unit *units;
+	size_t n_units; /* all of them */
+	size_t n_held;
+	/* private */
+	struct snapshot_devices *devices; /* keeps them alive; NULL: the devices are kept alive
+					     otherwise */
+	char *reasons;                    /* keeps them alive, in one block */
+	struct bookings *bookings;        /* where units have numa_kept; NULL: none has */
+};
+
+struct snapshot *snapshot_ref(struct snapshot *snapshot);
+struct snapshot *snapshot_unref(struct snapshot *snapshot);
+DEFINE_CLEANUP(struct snapshot *, snapshot_unref)
+#define _cleanup_snapshot_ _cleanup_(snapshot_unrefp)
+
+/* Makes a complete snapshot keep its devices alive, together with `previous` if that has exactly
+ * the same ones. Called once for each snapshot. Returns 0 or -ENOMEM. */
+int snapshot_keep_devices(struct snapshot *snapshot, const struct snapshot *previous);
+
+/* Whether for all i, unit i is the same device in both, which is so where only health has changed.
+ * Takes constant time; false if it is not known. `a` NULL: no. */
+bool snapshot_shares_devices(const struct snapshot *a, const struct snapshot *b);
+
+/* Whether both have the same devices, and the same of them exist; `a` NULL: no. */
+bool snapshot_same_devices(const struct snapshot *a, const struct snapshot *b);
+
+/* Finds the unit behind an offered id. Returns 0, or -ENOENT if this resource never offered it. */
+int snapshot_find(
+	const struct snapshot *snapshot, const char *id, size_t *ret_unit, unsigned *ret_replica);
+
+/* The offered id of a unit's replica: written to the buffer, or the unit's own id. */
+#define OFFERED_ID_MAX (DEVICE_ID_MAX + 1 + 10)
+const char *snapshot_offered_id(const struct snapshot *snapshot, size_t unit, unsigned replica,
+	char buffer[static OFFERED_ID_MAX + 1]);
+
+/* The NUMA nodes that an offered id of the unit is listed with: those of the device, or, while the
+ * kubelet has it booked, those that it was booked with. */
+const int *snapshot_numa(
+	const struct snapshot *snapshot, size_t unit, const char *offered_id, size_t *ret_n);
+
+/* Adds bookings of these offered ids, with the NUMA nodes that they are listed with; an id that is
+ * not there has none. Returns 0 or -ENOMEM. */
+int snapshot_add_bookings(const struct snapshot *snapshot, const char *const *ids, size_t n_ids,
+	uint64_t allocated_at, struct bookings *bookings);
+
+/* The device of a unit that files describe and claims are made for: one that exists, even if it is
+ * excluded, as long as a pod has it; then it is returned for one of the ids that the pod has. NULL:
+ * none. */
+const struct device *snapshot_existing(const struct snapshot *snapshot, size_t unit);
+
+struct inventory;
+
+/* Called on the main thread after a change; changes within INVENTORY_QUIET of a call are collected
+ * for the next. */
+#define INVENTORY_QUIET (100 * USEC_PER_MSEC)
+typedef void (*inventory_handler)(struct inventory *inventory, void *userdata);
+
+/* Prepares an inventory; the declaration must outlive it. `root` is the directory that stands for
+ * "/" ("" on a real host). Nothing is read yet. */
+int inventory_new(sd_event *event, const struct declaration *declaration, const char *root,
+	inventory_handler on_change, void *userdata, struct inventory **ret);
+
+/* Before inventory_start(): this inventory replaces `previous`. Devices begin with the health that
+ * the same probes found there, bookings stay, also pending ones, and with `keep_gone` the removed
+ * devices stay listed. Returns 0 or -ENOMEM. */
+int inventory_inherit(
+	struct inventory *inventory, const struct inventory *previous, bool keep_gone);
+
+/* Before inventory_start(): devices begin with the saved state, which becomes the inventory's. */
+void inventory_restore(struct inventory *inventory, struct saved_state *saved);
+
+/* After inventory_restore(): the declaration finds the same devices as the one of the saved state.
+ * Devices that were listed then count as listed (scan_lists()), and devices in containers stay
+ * listed although no scan finds them. Returns 0 or -ENOMEM. */
+int inventory_restore_list(struct inventory *inventory);
+
+/* What probes have found so far, and which devices are in containers, for inventory_restore().
+ * Returns 0 or -ENOMEM. */
+int inventory_save(const struct inventory *inventory, struct saved_state **ret);
+
+/* The same, only for devices whose health has changed since the last call of this or of
+ * inventory_note_saved(). Returns 0, -ESTALE if devices may have been added or removed since, or
+ * -ENOMEM; after a failure, and after allocations, the complete state must be saved. */
+int inventory_save_changes(struct inventory *inventory, struct saved_state **ret);
+
+/* The caller has saved the complete state. */
+void inventory_note_saved(struct inventory *inventory);
+
+/* First scan and first probes, then watching. When it returns 0 the snapshot is complete. Returns
+ * negative errno with the error filled if the first scan fails for a permanent reason (a limit, a
+ * contradiction); a scan that fails for another reason is retried in the background and the list is
+ * empty. */
+int inventory_start(struct inventory *inventory, struct error *error);
+
+/* Sets which devices belong to other resources: lines of "ID<TAB>RESOURCE". All other devices are
+ * ours: one that belonged to another resource before is ours after the next scan, which is made
+ * soon, if it still exists. The snapshot is renewed at once, without on_change(). Returns 1 if
+ * anything changed, 0 if not, or -ENOMEM. */
+int inventory_set_owners(struct inventory *inventory, const char *owners);
+
+/* Sets which offered ids the kubelet has booked; takes a reference. All of them stay listed until a
+ * later call lacks them, even before inventory_start(). Devices that were removed at `gone_until`
+ * (CLOCK_MONOTONIC microseconds) or earlier and are not booked leave the list. Allocations noted
+ * until then, or before `allocated_until`, no longer count. The snapshot is renewed at once,
+ * without on_change(). Returns 1 if anything changed, 0 if not, or -ENOMEM. */
+int inventory_set_booked(struct inventory *inventory, struct bookings *booked, uint64_t gone_until,
+	uint64_t allocated_until);
+
+/* Notes that these offered ids were allocated: they count as booked until inventory_set_booked()
+ * has them, or is sure that no container does. Returns 0 or -ENOMEM. */
+int inventory_note_allocated(struct inventory *inventory, const char *const *ids, size_t n_ids);
+
+/* Sets the bookings for Allocate calls without an answer, of which a reference is taken; NULL:
+ * none. They count until the next call of this function. Returns 0 or -ENOMEM. */
+int inventory_set_pending(struct inventory *inventory, struct bookings *pending);
+
+/* Drops the noted allocations of an offered id, or of all replicas of a unit of that id, and drops
+ * the unit if it was removed. Returns as inventory_set_booked(). */
+int inventory_forget(struct inventory *inventory, const char *id);
+
+/* Whether some allocation is noted only here, see inventory_note_allocated(). */
+bool inventory_has_allocations(const struct inventory *inventory);
+
+/* Has the driver close the devices, or open them again. Returns 0, or -EOPNOTSUPP if it keeps none
+ * open. */
+int inventory_release(struct inventory *inventory, bool released);
+
+/* Why the last scan failed, so that the list before it stays; NULL if it did not fail. Belongs to
+ * the inventory until the next scan; a change calls on_change(). */
+const char *inventory_failure(const struct inventory *inventory);
+
+/* What the last good scan could not read. Belongs to the inventory in the same way. */
+const struct strings *inventory_notes(const struct inventory *inventory);
+
+/* The newest snapshot, as a new reference. */
+struct snapshot *inventory_snapshot(struct inventory *inventory);
+
+struct inventory *inventory_free(struct inventory *inventory);
+DEFINE_CLEANUP(struct inventory *, inventory_free)

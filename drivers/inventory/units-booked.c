@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps listed what the kubelet has booked (promise P17). If a unit still offers the id, only its
+ * NUMA nodes must be kept. If none does, a held unit takes its place, with nothing but the id, the
+ * nodes and a reason. Held units are computed again whenever units or bookings change, so no
+ * cause of a device's removal needs a case of its own.
+ */
+#include "drivers/inventory/units.h"
+
+/* What bookings mean to one unit. */
+struct cover {
+	bool booked;
+	uint64_t numa_kept;
+};
+
+static int index_of(const struct unit_list *list, const char *id, size_t length, size_t *ret)
+{
+	char unit_id[DEVICE_ID_MAX + 1];
+
+	if (length > DEVICE_ID_MAX)
+		return -ENOENT;
+	memcpy(unit_id, id, length);
+	unit_id[length] = '\0';
+	return unit_list_find(list, unit_id, ret) ? 0 : -ENOENT;
+}
+
+/* Finds the unit that offers the id, in the form that the declaration gives it now. */
+static int find_offering(const struct unit_list *list, const char *id, size_t *ret)
+{
+	size_t length = strlen(id);
+	unsigned replica = 0;
+
+	if (declaration_is_shared(list->declaration) && !offered_id_split(id, &length, &replica))
+		return -ENOENT;
+	if (index_of(list, id, length, ret) < 0)
+		return -ENOENT;
+	return replica < declaration_replicas(list->declaration, list->units[*ret]->device->id)
+		? 0
+		: -ENOENT;
+}
+
+static uint64_t hash_of(const struct booking *booking)
+{
+	uint64_t hash = hash_string(booking->id);
+
+	for (size_t i = 0; i < booking->n_numa; i++)
+		hash = hash * 31 + (uint64_t)booking->numa[i];
+	return hash | 1;
+}
+
+static void add_booking(const struct unit *unit, const struct booking *booking, struct cover *cover)
+{
+	cover->booked = true;
+	if (booking->n_numa > 0 &&
+		!booking_has_numa(booking, unit->device->numa, unit->device->n_numa))
+		cover->numa_kept = cover->numa_kept * 31 + hash_of(booking);
+}
+
+/* Returns 1 if the list changes, 0 if not, or -ENOMEM. */
+static int apply(struct unit *unit, const struct cover *cover)
+{
+	bool changed = unit->numa_kept != cover->numa_kept;
+	int r = 0;
+
+	unit->numa_kept = cover->numa_kept;
+	if (unit->booked != cover->booked) {
+		unit->booked = cover->booked;
+		r = unit->owner_name ? unit_evaluate(unit) : 0;
+		changed = changed || unit->owner_name;
+	}
+	return r < 0 ? r : changed;
+}
+
+/* --- ids that no unit offers --- */
+
+static int compare_excluded(const void *id, const void *element)
+{
+	const struct device *const *device = element;
+
+	return strcmp(id, (*device)->id);
+}
+
+static struct device *find_excluded(const struct unit_list *list, const char *id, size_t length)
+{
+	char unit_id[DEVICE_ID_MAX + 1];
+	struct device **found;
+
+	if (length > DEVICE_ID_MAX || list->n_excluded == 0)
+		return NULL;
+	memcpy(unit_id, id, length);
+	unit_id[length] = '\0';
+	found = bsearch(unit_id, list->excluded, list->n_excluded, sizeof(list->excluded[0]),
+		compare_excluded);
+	return found ? *found : NULL;
+}
+
+/* Why no unit offers the id, and the excluded device that it stands for, or NULL. */
+static const char *reason_of(
+	const struct unit_list *list, const char *id, struct device **ret_excluded)
+{
+	size_t length = strlen(id), index;
+	struct device *excluded = find_excluded(list, id, length);
+	unsigned replica;
+
+	if (!excluded && offered_id_split(id, &length, &replica))
+		excluded = find_excluded(list, id, length);
+	*ret_excluded = excluded;
+	if (excluded)
+		return "excluded by the configuration, but assigned to a pod";
+	if (index_of(list, id, length, &index) >= 0)
+		return "not offered under this id, because `share` has changed, but assigned to a pod";
+	return "not found with the applied configuration, but assigned to a pod";
+}
+
+static int hold_new(struct unit_list *list, const struct booking *booking, const char *reason,
+	struct device *excluded, struct unit **ret)
+{
+	_cleanup_(unit_freep) struct unit *unit = calloc(1, sizeof(*unit));
+	int r;
+
+	if (!unit)
+		return -ENOMEM;
+	unit->owner = list->owner;
+	unit->list = list;
+	unit->booked = true;
+	unit->since = now_usec(CLOCK_REALTIME);
+	unit->excluded = excluded ? device_ref(excluded) : NULL;
+	unit->reason = strdup(reason);
+	r = unit->reason ? device_new(booking->id, &unit->device) : -ENOMEM;
+	for (size_t i = 0; i < booking->n_numa && r >= 0; i++)
+		r = device_add_numa(unit->device, booking->numa[i]);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(unit);
+	return 0;
+}
+
+static int compare_held(const void *id, const void *element)
+{
+	const struct unit *const *unit = element;
+
+	return strcmp(id, (*unit)->device->id);
+}
+
+static bool same_device(const struct device *a, const struct device *b)
+{
+	return a == b || (a && b && device_equal(a, b));
+}
+
+/* Holds the id as it was held before, or for the first time. */
+static int hold(struct unit_list *list, const struct booking *booking, struct unit **ret)
+{
+	struct device *excluded;
+	const char *reason = reason_of(list, booking->id, &excluded);
+	struct unit **old = list->n_held > 0
+		? bsearch(booking->id, list->held, list->n_held, sizeof(*old), compare_held)
+		: NULL;
+
+	if (old && streq((*old)->reason, reason) && same_device((*old)->excluded, excluded) &&
+		booking_has_numa(booking, (*old)->device->numa, (*old)->device->n_numa)) {
+		*ret = *old;
+		return 0;
+	}
+	return hold_new(list, booking, reason, excluded, ret);
+}
+
+static void free_held(struct unit **held, size_t n_held, struct unit **but_for, size_t n_but_for)
+{
+	for (size_t i = 0, k = 0; i < n_held; i++) {
+		while (k < n_but_for && strcmp(but_for[k]->device->id, held[i]->device->id) < 0)
+			k++;
+		if (k == n_but_for || but_for[k] != held[i])
+			(void)unit_free(held[i]);
+	}
+	free(held);
+}
+
+/* Takes the new list of held units. Returns whether it differs from the old one. */
+static bool replace_held(struct unit_list *list, struct unit **held, size_t n_held)
+{
+	bool changed = n_held != list->n_held;
+
+	for (size_t i = 0; i < n_held && !changed; i++)
+		changed = held[i] != list->held[i];
+	free_held(list->held, list->n_held, held, n_held);
+	list->held = held;
+	list->n_held = n_held;
+	return changed;
+}
+
+static int sort_out(
+	struct unit_list *list, struct cover *covers, struct unit **held, size_t *ret_n_held)
+{
+	size_t n_held = 0, index;
+	int r = 0;
+
+	for (size_t i = 0; list->booked && i < list->booked->count && r >= 0; i++) {
+		const struct booking *booking = &list->booked->items[i];
+
+		if (find_offering(list, booking->id, &index) >= 0) {
+			add_booking(list->units[index], booking, &covers[index]);
+			continue;
+		}
+		r = hold(list, booking, &held[n_held]);
+		n_held += r >= 0;
+	}
+	*ret_n_held = n_held;
+	return r;
+}
+
+/* If any device of the resource has NUMA nodes, a starting kubelet requires a common set of nodes
+ * for the devices of a container, and finds none if one of them has no nodes. A device that was
+ * booked without nodes is therefore listed with all of them, which suits any set. */
+static int collect_nodes(const struct unit_list *list, struct booking *all)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < list->n_units && r >= 0; i++)
+		r = booking_add_numa(
+			all, list->units[i]->device->numa, list->units[i]->device->n_numa);
+	for (size_t i = 0; i < list->joined->count && r >= 0; i++)
+		r = booking_add_numa(
+			all, list->joined->items[i].numa, list->joined->items[i].n_numa);
+	return r;
+}
+
+static int add_completed(
+	const struct unit_list *list, const struct booking *all, struct bookings *bookings)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < list->joined->count && r >= 0; i++) {
+		const struct booking *booking = &list->joined->items[i];
+		const struct booking *nodes = booking->n_numa > 0 ? booking : all;
+
+		r = bookings_add(
+			bookings, booking->id, nodes->numa, nodes->n_numa, booking->allocated_at);
+	}
+	return r < 0 ? r : bookings_sort(bookings);
+}
+
+static int complete_nodes(struct unit_list *list)
+{
+	_cleanup_bookings_ struct bookings *completed = NULL;
+	struct booking all = { 0 };
+	int r;
+
+	list->booked = bookings_unref(list->booked);
+	if (!list->joined)
+		return 0;
+	r = collect_nodes(list, &all);
+	if (r >= 0)
+		r = bookings_new(&completed);
+	if (r >= 0)
+		r = add_completed(list, &all, completed);
+	free(all.numa);
+	if (r < 0)
+		return r;
+	list->booked = TAKE_PTR(completed);
+	return 0;
+}
+
+static int cover(struct unit_list *list)
+{
+	size_t n_booked = list->booked ? list->booked->count : 0, n_held = 0;
+	_cleanup_free_ struct cover *covers = calloc(list->n_units + 1, sizeof(*covers));
+	struct unit **held = calloc(n_booked + 1, sizeof(struct unit *));
+	bool changed = false;
+	int r = covers && held ? sort_out(list, covers, held, &n_held) : -ENOMEM;
+
+	if (r < 0) {
+		free_held(held, n_held, list->held, list->n_held);
+		return r;
+	}
+	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
+		r = apply(list->units[i], &covers[i]);
+		changed = changed || r > 0;
+	}
+	changed = replace_held(list, held, n_held) || changed;
+	if (changed)
+		unit_list_disturb(list);
+	return r < 0 ? r : changed;
+}
+
+int unit_list_cover_booked(struct unit_list *list)
+{
+	int r = complete_nodes(list);
+
+	return r < 0 ? r : cover(list);
+}
+
+/* --- what is booked --- */
+
+static int join(struct unit_list *list)
+{
+	_cleanup_bookings_ struct bookings *allocated = NULL;
+	struct bookings *joined;
+	int r;
+
+	r = bookings_merge(list->allocations, list->pending, &allocated);
+	if (r >= 0)
+		r = bookings_merge(list->kubelet_booked, allocated, &joined);
+	if (r < 0)
+		return r;
+	(void)bookings_unref(list->joined);
+	list->joined = joined->count > 0 ? joined : bookings_unref(joined);
+	return unit_list_cover_booked(list);
+}
+
+/* Replaces the allocations by those that `stays` is true of. */
+static int keep_allocations(struct unit_list *list,
+	bool (*stays)(const struct booking *booking, const void *argument), const void *argument)
+{
+	const struct bookings *old = list->allocations;
+	struct bookings *kept;
+	int r;
+
+	if (!old)
+		return 0;
+	r = bookings_new(&kept);
+	for (size_t i = 0; i < old->count && r >= 0; i++)
+		if (stays(&old->items[i], argument))
+			r = bookings_add(kept, old->items[i].id, old->items[i].numa,
+				old->items[i].n_numa, old->items[i].allocated_at);
+	if (r < 0) {
+		(void)bookings_unref(kept);
+		return r;
+	}
+	if (kept->count == 0)
+		kept = bookings_unref(kept);
+	(void)bookings_unref(list->allocations);
+	list->allocations = kept;
+	return 0;
+}
+
+static bool is_later(const struct booking *booking, const void *argument)
+{
+	const uint64_t *until = argument;
+
+	return booking->allocated_at > *until;
+}
+
+static bool drop_gone(struct unit_list *list, uint64_t until)
+{
+	size_t kept = 0, n_dropped;
+
+	for (size_t i = 0; i < list->n_units; i++) {
+		struct unit *unit = list->units[i];
+
+		if ((!unit->present || unit_may_be_gone(unit)) && unit->gone_since <= until &&
+			!unit->booked)
+			(void)unit_free(unit);
+		else
+			list->units[kept++] = unit;
+	}
+	n_dropped = list->n_units - kept;
+	list->n_units = kept;
+	if (n_dropped > 0)
+		unit_list_disturb(list);
+	return n_dropped > 0;
+}
+
+int unit_list_set_booked(struct unit_list *list, struct bookings *booked, uint64_t gone_until,
+	uint64_t allocated_until)
+{
+	const uint64_t until = MAX_OF(gone_until, allocated_until);
+	int r;
+
+	/* Also those that the message lists: they may belong to an earlier pod. */
+	r = keep_allocations(list, is_later, &until);
+	if (r < 0)
+		return r;
+	(void)bookings_unref(list->kubelet_booked);
+	list->kubelet_booked = bookings_ref(booked);
+	r = join(list);
+	if (r < 0)
+		return r;
+	return drop_gone(list, gone_until) || r > 0;
+}
+
+int unit_list_note_allocated(
+	struct unit_list *list, const struct snapshot *shown, const char *const *ids, size_t n_ids)
+{
+	_cleanup_bookings_ struct bookings *new = NULL;
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	struct bookings *merged;
+	int r;
+
+	r = bookings_new(&new);
+	if (r >= 0)
+		r = snapshot_add_bookings(shown, ids, n_ids, now, new);
+	if (r >= 0)
+		r = bookings_sort(new);
+	if (r >= 0)
+		r = bookings_merge(list->allocations, new, &merged);
+	if (r < 0)
+		return r;
+	(void)bookings_unref(list->allocations);
+	list->allocations = merged;
+	return join(list);
+}
+
+int unit_list_set_pending(struct unit_list *list, struct bookings *pending)
+{
+	if (!pending && !list->pending)
+		return 0;
+	(void)bookings_unref(list->pending);
+	list->pending = bookings_ref(pending);
+	return join(list);
+}
+
+/* Whether the offered id is that one, or of the unit of that id. */
+static bool is_of(const char *offered_id, const char *id)
+{
+	unsigned replica;
+	size_t length;
+
+	return streq(offered_id, id) ||
+		(offered_id_split(offered_id, &length, &replica) && strlen(id) == length &&
+			strncmp(offered_id, id, length) == 0);
+}
+
+static bool is_of_another(const struct booking *booking, const void *argument)
+{
+	return !is_of(booking->id, argument);
+}
+
+int unit_list_forget(struct unit_list *list, const char *id)
+{
+	int r;
+
+	r = keep_allocations(list, is_of_another, id);
+	if (r >= 0)
+		r = join(list);
+	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
+		struct unit *unit = list->units[i];
+
+		if (unit->present || !streq(unit->device->id, id))
+			continue;
+		unit_list_disturb(list);
+		(void)unit_free(unit);
+		list->n_units--;
+		memmove(&list->units[i], &list->units[i + 1],
+			(list->n_units - i) * sizeof(struct unit *));
+		r = 1;
+		break;
+	}
+	return r;
+}
+
+void unit_list_booked_done(struct unit_list *list)
+{
+	free_held(list->held, list->n_held, NULL, 0);
+	list->held = NULL;
+	list->n_held = 0;
+	list->kubelet_booked = bookings_unref(list->kubelet_booked);
+	list->allocations = bookings_unref(list->allocations);
+	list->pending = bookings_unref(list->pending);
+	list->joined = bookings_unref(list->joined);
+	list->booked = bookings_unref(list->booked);
+}

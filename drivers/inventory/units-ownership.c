@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ownership: which units belong to other resources, as the supervisor decides. It arrives as a text
+ * of many lines, which is made into a map first.
+ */
+#include "drivers/inventory/units.h"
+
+#include "common/map.h"
+
+static int set_owner(struct unit *unit, const char *owner)
+{
+	char *copy;
+
+	/* A removed unit keeps its owner. */
+	if (!unit->present)
+		return 0;
+	/* An owner also releases a removed device, and may be the first to see the removal. */
+	unit->let_go = !owner && unit->owner_name;
+	unit->list->let_go = unit->list->let_go || unit->let_go;
+	if (!owner || (unit->owner_name && streq(owner, unit->owner_name)))
+		return 0;
+	copy = strdup(owner);
+	if (!copy)
+		return -ENOMEM;
+	free(unit->owner_name);
+	unit->owner_name = copy;
+	return unit_evaluate(unit) < 0 ? -ENOMEM : 1;
+}
+
+int unit_list_set_owners(struct unit_list *list, const char *owners)
+{
+	_cleanup_(map_done) struct map by_id = { 0 };
+	_cleanup_free_ char *text = strdup(owners);
+	bool changed = false;
+	int r = text ? 0 : -ENOMEM;
+	char *rest = NULL;
+
+	unit_list_disturb(list);
+	list->let_go = false;
+	for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line && r >= 0;
+		line = strtok_r(NULL, "\n", &rest)) {
+		char *tab = strchr(line, '\t');
+
+		if (!tab)
+			continue;
+		*tab = '\0';
+		r = map_put(&by_id, line, tab + 1);
+		if (r == -EEXIST)
+			r = 0;
+	}
+	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
+		r = set_owner(list->units[i], map_get(&by_id, list->units[i]->device->id));
+		changed = changed || r > 0;
+	}
+	return r < 0 ? r : changed;
+}
+
+int unit_list_take_let_go(struct unit_list *list)
+{
+	if (!list->let_go)
+		return 0;
+	unit_list_disturb(list);
+	for (size_t i = 0; i < list->n_units; i++) {
+		struct unit *unit = list->units[i];
+
+		if (!unit->let_go)
+			continue;
+		free(unit->owner_name);
+		unit->owner_name = NULL;
+		unit->let_go = false;
+		if (unit_evaluate(unit) < 0)
+			return -ENOMEM;
+	}
+	list->let_go = false;
+	return 1;
+}

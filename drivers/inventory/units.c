@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Merges what a scan found into the units that are known, and decides whether each of them is
+ * healthy (unit_evaluate()). Merging happens in two passes. The first pairs old units with found
+ * devices and allocates what is new, so that it can fail without effect. The second changes units;
+ * it fails only for single units, which the next scan repairs.
+ */
+#include "drivers/inventory/units.h"
+
+#include <inttypes.h>
+
+#include "common/log.h"
+#include "drivers/health/saved-device.h"
+#include "drivers/host/sysroot.h"
+#include "drivers/inventory/list-size.h"
+#include "drivers/inventory/needs.h"
+
+struct pair_of {
+	struct unit *unit;
+	struct device *device; /* NULL: removed */
+	bool is_new;
+};
+
+struct unit *unit_free(struct unit *unit)
+{
+	if (!unit)
+		return NULL;
+	(void)health_unit_free(unit->health);
+	(void)device_unref(unit->device);
+	(void)device_unref(unit->excluded);
+	free(unit->owner_name);
+	free(unit->reason);
+	free(unit);
+	return NULL;
+}
+
+int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
+{
+	const struct saved_unit *memory = saved_state_find(list->saved, device->id);
+	_cleanup_(unit_freep) struct unit *unit = NULL;
+	int r;
+
+	unit = calloc(1, sizeof(*unit));
+	if (!unit)
+		return -ENOMEM;
+	unit->owner = list->owner;
+	unit->list = list;
+	unit->device = device_ref(device);
+	unit->present = true;
+	unit->healthy = true;
+	unit->since = now_usec(CLOCK_REALTIME);
+	unit->cordon = declaration_cordon(list->declaration, device->id);
+	if (memory && memory->assigned)
+		device_note_assigned(device);
+	if (list->health) {
+		r = health_unit_new(list->health, device, index, memory, unit, &unit->health);
+		if (r < 0)
+			return r;
+	}
+	r = unit_evaluate(unit);
+	if (r < 0)
+		return r;
+	unit->changes = memory ? memory->changes + (memory->healthy != unit->healthy) : 0;
+	if (memory && memory->healthy == unit->healthy)
+		unit->since = memory->since;
+	*ret = TAKE_PTR(unit);
+	return 0;
+}
+
+static const char *device_place(const struct device *device)
+{
+	return device->n_nodes > 0 ? device->nodes[0].host : device->id;
+}
+
+int unit_evaluate(struct unit *unit)
+{
+	_cleanup_free_ char *copy = NULL;
+	enum unit_cause cause = CAUSE_NONE;
+	const char *reason = NULL;
+	bool healthy = true;
+
+	if (!unit->present) {
+		healthy = false;
+		cause = CAUSE_GONE;
+		if (asprintf(&copy, "%s has disappeared", device_place(unit->device)) < 0) {
+			copy = NULL;
+			return -ENOMEM;
+		}
+		reason = copy;
+	} else if (unit->owner_name) {
+		healthy = false;
+		cause = CAUSE_CLAIMED;
+		if (asprintf(&copy, "claimed by %s%s", unit->owner_name,
+			    unit->booked ? ", but assigned to a pod" : "") < 0) {
+			copy = NULL;
+			return -ENOMEM;
+		}
+		reason = copy;
+	} else if (unit->cordon) {
+		healthy = false;
+		cause = CAUSE_CORDONED;
+		if (asprintf(&copy, "cordoned%s%s", unit->cordon->reason ? ": " : "",
+			    unit->cordon->reason ?: "") < 0) {
+			copy = NULL;
+			return -ENOMEM;
+		}
+		reason = copy;
+	} else if (unit->device->problem) {
+		healthy = false;
+		cause = CAUSE_DEVICE;
+		reason = unit->device->problem;
+	} else if (unit->health) {
+		healthy = health_unit_verdict(unit->health, &reason);
+		cause = healthy ? CAUSE_NONE : CAUSE_PROBE;
+	}
+
+	if (unit->healthy == healthy && (healthy || streq(unit->reason, reason)))
+		return 0;
+	if (!healthy && !copy) {
+		copy = strdup(reason);
+		if (!copy)
+			return -ENOMEM;
+	}
+	if (unit->healthy != healthy) {
+		unit->since = now_usec(CLOCK_REALTIME);
+		unit->changes++;
+	}
+	unit->healthy = healthy;
+	unit->cause = cause;
+	free(unit->reason);
+	unit->reason = TAKE_PTR(copy);
+	unit_mark(unit, UNIT_SHOWN);
+	unit_mark(unit, UNIT_SAVED);
+	return 1;
+}
+
+static void forget_excluded(struct unit_list *list)
+{
+	for (size_t i = 0; i < list->n_excluded; i++)
+		(void)device_unref(list->excluded[i]);
+	free(list->excluded);
+	list->excluded = NULL;
+	list->n_excluded = 0;
+}
+
+/* Applies the declaration's keys that are common to all drivers. The scan is sorted. */
+static int filter(struct unit_list *list, struct scan *scan)
+{
+	const struct declaration *declaration = list->declaration;
+	size_t kept = 0;
+
+	forget_excluded(list);
+	list->excluded = calloc(scan->n_devices + 1, sizeof(list->excluded[0]));
+	if (!list->excluded)
+		return -ENOMEM;
+	for (size_t i = 0; i < scan->n_devices; i++) {
+		struct device *device = scan->devices[i];
+
+		if (!declaration->topology)
+			device->n_numa = 0;
+		if (declaration_excludes(declaration, device)) {
+			(void)map_remove(&scan->by_id, device->id);
+			list->excluded[list->n_excluded++] = device;
+			continue;
+		}
+		scan->devices[kept++] = device;
+	}
+	scan->n_devices = kept;
+	return 0;
+}
+
+static uint64_t device_size(const struct unit_list *list, const struct device *device)
+{
+	return device_list_unit_size(strlen(device->id), declaration_is_shared(list->declaration),
+		declaration_replicas(list->declaration, device->id), device->numa, device->n_numa);
+}
+
+/* What is booked is listed in any case; most of it is found, so only its rest counts. */
+static uint64_t held_size(const struct unit_list *list)
+{
+	uint64_t size = 0;
+
+	for (size_t i = 0; i < list->n_held; i++) {
+		const struct device *device = list->held[i]->device;
+
+		size += device_list_entry_size(strlen(device->id), device->numa, device->n_numa);
+	}
+	return size;
+}
+
+static int check_size(
+	const struct unit_list *list, const struct scan *scan, bool *ret_drop, struct error *error)
+{
+	uint64_t found = 0, gone = 0;
+
+	for (size_t i = 0; i < scan->n_devices; i++)
+		found += device_size(list, scan->devices[i]);
+	for (size_t i = 0; i < list->n_units; i++)
+		if (!map_get(&scan->by_id, list->units[i]->device->id))
+			gone += device_size(list, list->units[i]->device);
+	if (found > KUBELET_MESSAGE_MAX)
+		return error_set(error, -E2BIG,
+			"the list of %zu devices would be %" PRIu64
+			" bytes, the kubelet accepts at most %zu: lower share.replicas, match fewer devices, or use two resources",
+			scan->n_devices, found, KUBELET_MESSAGE_MAX);
+	*ret_drop = gone > 0 && found + gone + held_size(list) > KUBELET_MESSAGE_MAX;
+	return 0;
+}
+
+static void forget_new(struct pair_of *pairs, size_t n)
+{
+	while (n-- > 0)
+		if (pairs[n].is_new)
+			(void)unit_free(pairs[n].unit);
+}
+
+/* Pairs both sorted lists. Returns how many pairs, or -ENOMEM; new units are marked. */
+static ssize_t pair_up(struct unit_list *list, struct scan *scan, bool drop, struct pair_of *pairs)
+{
+	_cleanup_needs_ struct needs needs = { .declaration = list->declaration, .scan = scan };
+	size_t i = 0, k = 0, n = 0;
+	int order, r;
+
+	while (i < list->n_units || k < scan->n_devices) {
+		if (i == list->n_units)
+			order = 1;
+		else if (k == scan->n_devices)
+			order = -1;
+		else
+			order = strcmp(list->units[i]->device->id, scan->devices[k]->id);
+		if (order < 0 && (drop || list->units[i]->owner_name)) {
+			i++;
+			continue;
+		}
+		pairs[n] = (struct pair_of){ .is_new = order > 0 };
+		if (order <= 0)
+			pairs[n].unit = list->units[i++];
+		r = 0;
+		if (order >= 0) {
+			pairs[n].device = scan->devices[k++];
+			r = needs_check(&needs, pairs[n].device, n);
+		}
+		if (order > 0 && r >= 0)
+			r = unit_new(list, pairs[n].device, n, &pairs[n].unit);
+		if (r < 0) {
+			forget_new(pairs, n);
+			return r;
+		}
+		n++;
+	}
+	return (ssize_t)n;
+}
+
+/* Whether a unit that the scan did not find is in a container. */
+static bool is_away(const struct unit *unit, const char *root)
+{
+	const char *anchor = unit->device->anchor;
+	struct stat st;
+
+	return unit->present && device_was_assigned(unit->device) &&
+		(!anchor || sysroot_stat(root, anchor, &st) >= 0);
+}
+
+bool unit_may_be_gone(const struct unit *unit)
+{
+	return unit->away && !unit->device->anchor;
+}
+
+/* Brings an old unit up to date. Returns whether anything changed. */
+static bool apply(const struct pair_of *pair, const char *root, size_t index)
+{
+	struct unit *unit = pair->unit;
+	bool changed = false, was_away;
+
+	if (pair->device) {
+		changed = !device_equal(unit->device, pair->device);
+		/* A device that was away, or removed, is in no container any more. */
+		if (unit->present && !unit->away && device_was_assigned(unit->device))
+			device_note_assigned(pair->device);
+		if (changed || unit->away || !unit->present) {
+			(void)device_unref(unit->device);
+			unit->device = device_ref(pair->device);
+		}
+	}
+	was_away = unit->away;
+	unit->away = !pair->device && is_away(unit, root);
+	if (unit->present && !was_away && !pair->device)
+		unit->gone_since = now_usec(CLOCK_MONOTONIC);
+	unit->present = pair->device || unit->away;
+	changed = changed || unit->away != was_away;
+	/* Where memory is short the unit is as it was; the next scan tries again. */
+	if (unit->health)
+		(void)health_unit_update(unit->health, unit->present ? unit->device : NULL, index);
+	return unit_evaluate(unit) > 0 || changed;
+}
+
+/* Frees those that pair_up() left out. Returns how many. */
+static size_t forget_gone(struct unit_list *list, const struct scan *scan, bool drop)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < list->n_units; i++)
+		if ((drop || list->units[i]->owner_name) &&
+			!map_get(&scan->by_id, list->units[i]->device->id)) {
+			(void)unit_free(list->units[i]);
+			n++;
+		}
+	if (drop)
+		log_full(LOG_NOTICE, &(struct log_fields){ .resource = list->declaration->name },
+			"removed %zu device%s that had disappeared, because the list was too long for the kubelet",
+			n, n == 1 ? "" : "s");
+	return n;
+}
+
+int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *error)
+{
+	_cleanup_free_ struct pair_of *pairs = NULL;
+	struct unit **units;
+	bool drop = false, changed;
+	ssize_t n;
+	int r;
+
+	unit_list_disturb(list);
+	scan_sort(scan);
+	r = filter(list, scan);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	r = check_size(list, scan, &drop, error);
+	if (r < 0)
+		return r;
+	pairs = calloc(list->n_units + scan->n_devices + 1, sizeof(*pairs));
+	units = calloc(list->n_units + scan->n_devices + 1, sizeof(*units));
+	n = pairs && units ? pair_up(list, scan, drop, pairs) : -ENOMEM;
+	if (n < 0) {
+		free(units);
+		return error_set(error, (int)n, "out of memory");
+	}
+
+	changed = forget_gone(list, scan, drop) > 0;
+	for (size_t i = 0; i < (size_t)n; i++) {
+		units[i] = pairs[i].unit;
+		changed = (pairs[i].is_new || apply(&pairs[i], scan->root, i)) || changed;
+	}
+	free(list->units);
+	list->units = units;
+	list->n_units = (size_t)n;
+	/* Excluded devices come and go, too. Without memory, the next snapshot has it. */
+	return (list->joined && unit_list_cover_booked(list) > 0) || changed;
+}
+
+void unit_list_done(struct unit_list *list)
+{
+	for (size_t i = 0; i < list->n_units; i++)
+		(void)unit_free(list->units[i]);
+	free(list->units);
+	list->units = NULL;
+	list->n_units = 0;
+	unit_list_booked_done(list);
+	forget_excluded(list);
+	list->saved = saved_state_free(list->saved);
+	for (size_t mark = 0; mark < _UNIT_MARKS_MAX; mark++)
+		free(list->marks[mark].units);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of inventory: its units, devices that scans found, merged over time, each with its health.
+ * Sorted by id. A unit stays when its device disappears, so that the kubelet learns that it is
+ * unhealthy. It leaves when no container has it, or if the list would otherwise exceed the
+ * kubelet's limit. An id that the kubelet has booked stays listed even then.
+ */
+
+#include "drivers/health/health.h"
+#include "drivers/host/scan-run.h"
+#include "drivers/inventory/inventory.h"
+
+/* The readers for which changed units are marked, so that they need not read all units. */
+enum unit_mark {
+	UNIT_SHOWN, /* in a snapshot */
+	UNIT_SAVED, /* see inventory_save_changes() */
+	_UNIT_MARKS_MAX,
+};
+
+struct unit_marks {
+	bool complete; /* no other unit has changed */
+	struct unit **units;
+	size_t count;
+};
+
+struct unit {
+	void *owner; /* the list's */
+	struct device *device;
+	struct device *excluded;     /* of a held unit: the device that it stands for, if a scan
+				      * found it; else NULL */
+	struct health_unit *health;  /* NULL: no probes */
+	const struct cordon *cordon; /* NULL: none */
+	char *owner_name;            /* the resource that it belongs to; NULL: ours */
+	bool let_go;                 /* not its any more: ours, if the next scan finds it */
+	bool present;                /* the last scan found it, or it is away */
+	bool away;                   /* moved out of the host's view into its container */
+	uint64_t gone_since;         /* CLOCK_MONOTONIC microseconds; while no scan finds it */
+	bool healthy;
+	enum unit_cause cause;
+	char *reason;       /* why not; NULL if healthy */
+	uint64_t changes;   /* of health */
+	uint64_t since;     /* CLOCK_REALTIME */
+	bool booked;        /* the kubelet has booked one of its offered ids */
+	uint64_t numa_kept; /* a hash of the other NUMA nodes with which ids of the unit were
+			       booked; 0: none */
+	struct unit_list *list;
+	size_t index; /* there, as the last snapshot has it */
+	bool marked[_UNIT_MARKS_MAX];
+};
+
+struct unit_list {
+	const struct declaration *declaration;
+	struct health *health; /* NULL: no probes */
+	void *owner;
+	struct unit **units;
+	size_t n_units;
+	struct device **excluded; /* found by the last scan, but excluded; sorted by id */
+	size_t n_excluded;
+	struct unit **held; /* booked ids that no unit offers, sorted; see inventory_set_booked() */
+	size_t n_held;
+	struct bookings *kubelet_booked; /* what the kubelet has booked; NULL: not known */
+	struct bookings *allocations;    /* allocations since then; NULL: none */
+	struct bookings *pending;        /* for Allocate calls without an answer; NULL: none */
+	struct bookings *joined;         /* all three together; NULL: nothing */
+	struct bookings *booked;      /* the same, as it is listed: all with NUMA nodes, or none */
+	bool let_go;                  /* some units are */
+	struct saved_state *saved;    /* where units begin, until a scan has been complete */
+	const struct snapshot *shown; /* the last one; compared only */
+	struct unit_marks marks[_UNIT_MARKS_MAX];
+};
+
+struct unit *unit_free(struct unit *unit);
+DEFINE_CLEANUP(struct unit *, unit_free)
+
+/* Makes a unit of a device, with its saved state; `index` is its place in the list. */
+int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret);
+
+/* Notes that a unit has changed. */
+void unit_mark(struct unit *unit, enum unit_mark mark);
+
+/* The reader of the mark has read all units, or those that were marked. */
+void unit_list_unmark(struct unit_list *list, enum unit_mark mark);
+
+/* Any unit may change, be added or removed now: all marks are incomplete. */
+void unit_list_disturb(struct unit_list *list);
+
+/* Saves the units' health, and the units in containers. Returns 0 or -ENOMEM. */
+int unit_list_save(const struct unit_list *list, struct saved_state **ret);
+
+/* See inventory_save_changes() and inventory_note_saved(). */
+int unit_list_save_changes(struct unit_list *list, struct saved_state **ret);
+void unit_list_note_saved(struct unit_list *list);
+
+/* Copies the units of another list that are removed, or away, into this one, which is empty; they
+ * stay so until a scan finds them. Returns 0 or -ENOMEM. */
+int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous);
+
+/* Adds the units that are assigned in the saved state to this list, which is empty, as if a scan
+ * had just found them. Returns 0 or -ENOMEM. */
+int unit_list_restore_assigned(struct unit_list *list);
+
+/* Merges a complete scan. Returns 1 if that changed anything, 0 if not, -E2BIG if the list would
+ * not fit the kubelet's limit, or -ENOMEM; on failure the list stays as it was. */
+int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *error);
+
+/* The unit of that id, or NULL; `ret_index`, if not NULL: its place in the list. */
+const struct unit *unit_list_find(const struct unit_list *list, const char *id, size_t *ret_index);
+
+/* See inventory_set_owners(). */
+int unit_list_set_owners(struct unit_list *list, const char *owners);
+
+/* After a scan: units that their owner released and that the scan found are ours. Returns 1 if
+ * there was any, 0 if not, or -ENOMEM. */
+int unit_list_take_let_go(struct unit_list *list);
+
+/* Computes which units are booked, with which NUMA nodes, and which booked ids no unit offers.
+ * Returns 1 if the list changes, 0 if not, or -ENOMEM. */
+int unit_list_cover_booked(struct unit_list *list);
+
+/* See inventory_set_booked(), inventory_note_allocated(), inventory_set_pending() and
+ * inventory_forget(); all return 1 if the list changes, 0 if not, or -ENOMEM. */
+int unit_list_set_booked(struct unit_list *list, struct bookings *booked, uint64_t gone_until,
+	uint64_t allocated_until);
+int unit_list_note_allocated(
+	struct unit_list *list, const struct snapshot *shown, const char *const *ids, size_t n_ids);
+int unit_list_set_pending(struct unit_list *list, struct bookings *pending);
+int unit_list_forget(struct unit_list *list, const char *id);
+
+/* What is booked is freed. */
+void unit_list_booked_done(struct unit_list *list);
+
+/* Whether the unit is away and nothing on the host shows if it exists; for hardware that is always
+ * known. */
+bool unit_may_be_gone(const struct unit *unit);
+
+/* Computes the state of the unit. Returns 1 if that changed, 0 or -ENOMEM. */
+int unit_evaluate(struct unit *unit);
+
+/* The list as it is now. `previous` is the snapshot before, or NULL. Returns 0 or -ENOMEM. */
+int unit_list_snapshot(
+	struct unit_list *list, const struct snapshot *previous, struct snapshot **ret);
+void unit_list_done(struct unit_list *list);

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keys of what a container gets: the groups `container` and `cdi_spec` of a resource.
+ */
+#include "drivers/model/declaration-tables.h"
+#include "drivers/model/form.h"
+
+static const struct option node_options[] = {
+	{
+		.key = "host",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_node, host),
+		.required = true,
+		.template = true,
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_node_path,
+		.help = "Device node on the host; a leading \"?\" marks one that may be missing.",
+	},
+	{
+		.key = "path",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_node, path),
+		.template = true,
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_template_path,
+		.help = "Path of the node in the container; the host's path if absent.",
+	},
+	{
+		.key = "permissions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_node, permissions),
+		.default_string = "rw",
+		.check = form_permissions,
+		.help = "Permissions of the container: \"r\" read, \"w\" write, \"m\" mknod.",
+	},
+	{
+		.key = "optional",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declared_node, optional),
+		.help = "Omit the node if the host does not have it, instead of failing.",
+	},
+};
+static const struct option_table node_table = {
+	.name = "device node",
+	.shorthand = "host",
+	.size = sizeof(struct declared_node),
+	.options = node_options,
+	.count = ARRAY_SIZE(node_options),
+};
+
+static const struct option mount_options[] = {
+	{
+		.key = "host",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_mount, host),
+		.required = true,
+		.template = true,
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_template_path,
+		.help = "File or directory on the host.",
+	},
+	{
+		.key = "path",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_mount, path),
+		.template = true,
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_template_path,
+		.help = "Path in the container; the host's path if absent.",
+	},
+	{
+		.key = "read_only",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declared_mount, read_only),
+		.help = "Whether the mount is read-only.",
+	},
+};
+static const struct option_table mount_table = {
+	.name = "mount",
+	.size = sizeof(struct declared_mount),
+	.options = mount_options,
+	.count = ARRAY_SIZE(mount_options),
+};
+
+static const struct option container_options[] = {
+	{
+		.key = "nodes",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct container, nodes),
+		.table = &node_table,
+		.help = "Device nodes that the container gets in addition to those of the device. "
+			"A device is unhealthy while a node that it needs is missing.",
+	},
+	{
+		.key = "mounts",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct container, mounts),
+		.table = &mount_table,
+		.help = "Files and directories of the host mounted into the container. A device "
+			"is unhealthy while one that it needs is missing.",
+	},
+	{
+		.key = "env",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct container, env),
+		.template = true,
+		.check = form_environment,
+		.help = "Environment of the container, as \"NAME=value\".",
+	},
+	{
+		.key = "annotations",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct container, annotations),
+		.template = true,
+		.check = form_annotation,
+		.help = "Annotations for the container runtime, as \"name=value\".",
+	},
+	{
+		.key = "cdi",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct container, cdi),
+		.template = true,
+		.check = form_cdi,
+		.help = "Devices of the Container Device Interface, as \"vendor/class=device\". A device is "
+			"unhealthy while no CDI file defines one that it needs.",
+	},
+	{
+		.key = "cdi_dirs",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct container, cdi_dirs),
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_absolute_path,
+		.help = "Directories where these are defined, if the container runtime is set to others than "
+			"/etc/cdi and /run/cdi.",
+	},
+};
+const struct option_table container_table = {
+	.name = "container",
+	.size = sizeof(struct container),
+	.options = container_options,
+	.count = ARRAY_SIZE(container_options),
+};
+
+static const struct option cdi_spec_options[] = {
+	{
+		.key = "kind",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct cdi_spec, kind),
+		.required = true,
+		.maximum = 200,
+		.check = form_cdi_kind,
+		.help = "Kind of the names, as \"vendor/class\"; each resource has its own.",
+	},
+	{
+		.key = "annotations",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct cdi_spec, annotations),
+		.help = "Whether the names are also passed as an annotation, for runtimes that do not read the CRI's field.",
+	},
+	{
+		.key = "uid",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct cdi_spec, uid),
+		.maximum = UINT32_MAX - 1,
+		.default_integer = CDI_UNSET,
+		.help = "User id that owns the nodes in the container; as on the host if absent.",
+	},
+	{
+		.key = "gid",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct cdi_spec, gid),
+		.maximum = UINT32_MAX - 1,
+		.default_integer = CDI_UNSET,
+		.help = "Group id of the nodes in the container; as on the host if absent.",
+	},
+	{
+		.key = "mode",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct cdi_spec, mode),
+		.check = form_node_mode,
+		.help = "Mode of the nodes in the container, in octal, such as \"0660\"; as on the host if "
+			"absent.",
+	},
+};
+const struct option_table cdi_spec_table = {
+	.name = "CDI file",
+	.size = sizeof(struct cdi_spec),
+	.options = cdi_spec_options,
+	.count = ARRAY_SIZE(cdi_spec_options),
+};

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The parts of a resource's option table, one part in each file.
+ */
+
+#include "drivers/model/declaration.h"
+
+/* PATH_MAX without the NUL. */
+#define PATH_LENGTH_MAX 4095
+
+extern const struct option_table container_table; /* struct container */
+extern const struct option_table cdi_spec_table;
+extern const struct option_table probe_table; /* struct declared_probe */

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The checks of a declaration that concern more than one option. The form of one option alone is in
+ * its row of the tables (resource-keys.c) and checked while it is read.
+ */
+#include "drivers/model/declaration.h"
+
+#include <fnmatch.h>
+
+#include "drivers/model/driver.h"
+#include "drivers/model/template.h"
+
+const char *declaration_type(const struct declaration *declaration)
+{
+	return strchr(declaration->name, '/') + 1;
+}
+
+const char *declaration_root(const struct declaration *declaration)
+{
+	const char *root = declaration->host_root;
+
+	return !root || streq(root, "/") ? "" : root;
+}
+
+const char *declaration_program_root(const struct declaration *declaration, const char *root)
+{
+	return streq(root, declaration_root(declaration)) ? "" : root;
+}
+
+size_t declaration_assigned_name(const char *assignment)
+{
+	const char *p = assignment;
+
+	while (*p != '=') {
+		const char *end = startswith(p, "${") ? strchr(p, '}') : NULL;
+
+		p = end ? end + 1 : p + 1;
+	}
+	return (size_t)(p - assignment);
+}
+
+static void check_assigned_once(const struct strings *assignments, const struct origin *origin,
+	const char *key, struct report *report)
+{
+	for (size_t i = 0; i < assignments->count; i++) {
+		const char *item = assignments->items[i];
+		size_t length = declaration_assigned_name(item) + 1;
+
+		for (size_t k = 0; k < i; k++)
+			if (strncmp(assignments->items[k], item, length) == 0)
+				(void)report_add(report, origin, key,
+					"\"%.*s\" is set twice, remove one", (int)length - 1, item);
+	}
+}
+
+static void check_program(const struct strings *command, const struct origin *origin,
+	const char *key, struct report *report)
+{
+	if (command->count > 0 && command->items[0][0] != '/')
+		(void)report_add(report, origin, key,
+			"must begin with the absolute path of a program, not \"%s\"",
+			command->items[0]);
+}
+
+/* An id that no device can have: what device_id_make() replaces, and a number where ids are
+ * addresses. */
+static void check_excluded_id(const struct exclusion *exclusion, const struct driver *driver,
+	const char *key, struct report *report)
+{
+	static const char characters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+					 "0123456789._:@+=-*?[]!^\\";
+
+	if (exclusion->id[strspn(exclusion->id, characters)])
+		(void)report_add(report, &exclusion->origin, key,
+			"\"%s\" can never match: ids of devices consist of letters, digits and "
+			"\"._:@+=-\"",
+			exclusion->id);
+	else if (startswith(exclusion->id, "0x") && option_table_find(driver->match, "address"))
+		(void)report_add(report, &exclusion->origin, key,
+			"\"%s\" can never match: ids are addresses such as 0000:03:00.0; write "
+			"exclude = ( { match = ( { vendor = ...; device = ...; } ); } )",
+			exclusion->id);
+}
+
+/* What the driver finds wrong with the selectors, as it does of those of `match`. */
+static void check_excluded_match(const struct exclusion *exclusion,
+	const struct declaration *declaration, const char *key, struct report *report)
+{
+	struct declaration selected = *declaration;
+
+	selected.match = exclusion->match;
+	if (exclusion->id || exclusion->where.count > 0)
+		(void)report_add(report, &exclusion->origin, key,
+			"has \"match\" and \"id\" or \"where\": use two entries");
+	else if (declaration->driver->start)
+		(void)report_add(report, &exclusion->origin, key,
+			"driver \"%s\" does not support \"match\" here: use \"id\" or \"where\"",
+			declaration->driver->name);
+	else if (declaration->driver->check)
+		(void)declaration->driver->check(&selected, report);
+}
+
+static void check_exclusion(const struct exclusion *exclusion,
+	const struct declaration *declaration, const char *key, struct report *report)
+{
+	const struct driver *driver = declaration->driver;
+
+	if (!exclusion->id && exclusion->where.count == 0 && exclusion->match.count == 0)
+		(void)report_add(
+			report, &exclusion->origin, key, "needs \"id\", \"where\" or \"match\"");
+	if (exclusion->id)
+		check_excluded_id(exclusion, driver, key, report);
+	if (exclusion->match.count > 0)
+		check_excluded_match(exclusion, declaration, key, report);
+	for (size_t i = 0; i < exclusion->where.count; i++) {
+		const char *condition = exclusion->where.items[i];
+		char variable[256];
+		struct error error;
+
+		(void)snprintf(variable, sizeof(variable), "${%.*s}", (int)strcspn(condition, "="),
+			condition);
+		if (template_check(variable, driver, &error) < 0)
+			(void)report_add(report, &exclusion->origin, key, "%s", error.message);
+	}
+}
+
+/* What the interfaces of the kubelet have no place for. */
+static void check_served_by_dra(const struct declaration *declaration, struct report *report)
+{
+	const struct container *container = &declaration->container;
+
+	if (container->annotations.count > 0)
+		(void)report_add(report, &container->origin, "container.annotations",
+			"cannot be set by serve = \"dra\": remove them, or use container.env");
+	if (declaration->registration != REGISTRATION_DEFAULT)
+		(void)report_add(report, &declaration->origin, "registration",
+			"is only for serve = \"plugin\", remove it: DRA drivers are found by the "
+			"kubelet's plugin watcher");
+}
+
+int declaration_check(const struct declaration *declaration, struct report *report)
+{
+	const struct container *container = &declaration->container;
+	size_t before = report->count;
+	char key[64];
+
+	check_assigned_once(&container->env, &container->origin, "container.env", report);
+	check_assigned_once(
+		&container->annotations, &container->origin, "container.annotations", report);
+	for (size_t i = 0; i < declaration->health.count; i++) {
+		const struct declared_probe *probe = groups_get(&declaration->health, i);
+
+		(void)snprintf(key, sizeof(key), "health[%zu].command", i);
+		check_program(&probe->command, &probe->origin, key, report);
+		(void)snprintf(key, sizeof(key), "health[%zu].probe", i);
+		if (probe->kind == PROBE_NVML && declaration->driver->probe != PROBE_NVML)
+			(void)report_add(report, &probe->origin, key,
+				"\"nvml\" needs driver \"nvidia\", this is \"%s\"",
+				declaration->driver->name);
+		if (probe->kind == PROBE_PCI && declaration->driver->without_pci)
+			(void)report_add(report, &probe->origin, key,
+				"\"pci\" would always fail: devices of driver \"%s\" have no PCI "
+				"address; use driver \"pci\"",
+				declaration->driver->name);
+	}
+	for (size_t i = 0; i < declaration->exclude.count; i++) {
+		(void)snprintf(key, sizeof(key), "exclude[%zu]", i);
+		check_exclusion(groups_get(&declaration->exclude, i), declaration, key, report);
+	}
+	check_program(&declaration->allocate.command, &declaration->allocate.origin,
+		"allocate.command", report);
+	check_program(&declaration->prestart.command, &declaration->prestart.origin,
+		"prestart.command", report);
+	if (declaration->serve == SERVE_DRA)
+		check_served_by_dra(declaration, report);
+	if (declaration->driver->check)
+		(void)declaration->driver->check(declaration, report);
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+const struct allocate_program *declaration_allocate(
+	const struct declaration *declaration, size_t entry)
+{
+	const struct driver *driver = declaration->driver;
+	const struct allocate_program *program = NULL;
+
+	if (driver->allocate && entry < declaration->match.count)
+		program = driver->allocate(declaration, entry);
+	if (!program && declaration->allocate.command.count > 0)
+		program = &declaration->allocate;
+	return program;
+}
+
+bool declaration_runs_programs(const struct declaration *declaration)
+{
+	if ((declaration->driver && declaration->driver->runs_programs) ||
+		declaration->allocate.command.count > 0 || declaration->prestart.command.count > 0)
+		return true;
+	for (size_t i = 0; i < declaration->health.count; i++) {
+		const struct declared_probe *probe = groups_get(&declaration->health, i);
+
+		/* The library of NVIDIA is loaded by a program, devplugd-nvml. */
+		if (probe->kind == PROBE_EXEC || probe->kind == PROBE_NVML)
+			return true;
+	}
+	return false;
+}
+
+/* Whether the device has the variable of "variable=pattern", with a value that matches. */
+static bool condition_holds(const char *condition, const struct device *device)
+{
+	const char *equals = strchr(condition, '=');
+
+	for (size_t i = 0; equals && i < device->n_variables; i++) {
+		const char *rest = startswith(condition, device->variables[i].name);
+
+		if (rest == equals && fnmatch(equals + 1, device->variables[i].value, 0) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool exclusion_holds(const struct exclusion *exclusion, const struct device *device)
+{
+	/* By the selectors of its own, see list_devices(). */
+	if (exclusion->match.count > 0)
+		return false;
+	if (exclusion->id && fnmatch(exclusion->id, device->id, 0) != 0)
+		return false;
+	for (size_t i = 0; i < exclusion->where.count; i++)
+		if (!condition_holds(exclusion->where.items[i], device))
+			return false;
+	return true;
+}
+
+bool declaration_excludes(const struct declaration *declaration, const struct device *device)
+{
+	for (size_t i = 0; i < declaration->exclude.count; i++)
+		if (exclusion_holds(groups_get(&declaration->exclude, i), device))
+			return true;
+	return false;
+}
+
+const struct cordon *declaration_cordon(const struct declaration *declaration, const char *id)
+{
+	for (size_t i = 0; i < declaration->cordon.count; i++) {
+		const struct cordon *cordon = groups_get(&declaration->cordon, i);
+
+		if (fnmatch(cordon->id, id, 0) == 0)
+			return cordon;
+	}
+	return NULL;
+}
+
+unsigned declaration_replicas(const struct declaration *declaration, const char *id)
+{
+	const struct share *share = &declaration->share;
+
+	for (size_t i = 0; i < share->devices.count; i++) {
+		const struct share_rule *rule = groups_get(&share->devices, i);
+
+		if (fnmatch(rule->id, id, 0) == 0)
+			return (unsigned)rule->replicas;
+	}
+	return (unsigned)share->replicas;
+}
+
+bool declaration_is_shared(const struct declaration *declaration)
+{
+	const struct share *share = &declaration->share;
+
+	for (size_t i = 0; i < share->devices.count; i++)
+		if (((const struct share_rule *)groups_get(&share->devices, i))->replicas > 1)
+			return true;
+	return share->replicas > 1;
+}
+
+void declaration_done(struct declaration *declaration)
+{
+	option_table_done(&declaration_table, declaration);
+}

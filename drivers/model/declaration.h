@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A resource as the administrator declared it: the result of reading one entry of `resources`, with
+ * every default filled in. Drivers and the core read it; only the parser writes it. It does not
+ * know libconfig.
+ */
+
+#include "drivers/model/option.h"
+
+struct device;
+struct driver;
+
+enum preference {
+	PREFER_NONE,
+	PREFER_PACKED,
+	PREFER_SPREAD,
+	PREFER_DISTINCT,
+	PREFER_NUMA,
+	PREFER_LINKS
+};
+
+struct share_rule {
+	struct origin origin;
+	char *id; /* shell pattern over device ids */
+	int64_t replicas;
+};
+
+struct share {
+	struct origin origin;
+	int64_t replicas;          /* how often each physical unit is offered; 1: not shared */
+	struct groups devices;     /* struct share_rule: units with another number */
+	int64_t max_per_container; /* 0: no limit */
+};
+
+/* Entries of `container`: strings are templates, expanded at Allocate. */
+struct declared_node {
+	struct origin origin;
+	char *host; /* a leading '?' marks a node that may be missing; the parser turns it into
+		       `optional` */
+	char *path; /* in the container; NULL: as on the host */
+	char *permissions; /* of "rwm" */
+	bool optional;
+};
+
+struct declared_mount {
+	struct origin origin;
+	char *host;
+	char *path; /* NULL: as on the host */
+	bool read_only;
+};
+
+struct container {
+	struct origin origin;
+	struct groups nodes;        /* struct declared_node */
+	struct groups mounts;       /* struct declared_mount */
+	struct strings env;         /* "NAME=value" */
+	struct strings annotations; /* "name=value" */
+	struct strings cdi;         /* "vendor.example/class=device" */
+	struct strings cdi_dirs;    /* where files define these; none: the usual ones */
+};
+
+/* A file for container runtimes in which the devices are found by name, see cdi.h. */
+struct cdi_spec {
+	struct origin origin;
+	char *kind;       /* "vendor.example/class"; NULL: no file */
+	bool annotations; /* names also go into the annotations that runtimes use before Kubernetes
+			     1.28 */
+	int64_t uid, gid; /* of the nodes in a container; CDI_UNSET: as on the host */
+	char *mode;       /* octal; NULL: as on the host */
+};
+#define CDI_UNSET (-1)
+
+enum probe_kind { PROBE_FILE, PROBE_EXEC, PROBE_EXISTS, PROBE_SYSFS, PROBE_PCI, PROBE_NVML };
+enum row_remapping { REMAPPING_FAILURE, REMAPPING_PENDING, REMAPPING_IGNORE };
+/* The names of the kinds, NULL at the end. */
+extern const char *const probe_kinds[];
+enum probe_recovery { RECOVER_PROBE, RECOVER_NEVER, RECOVER_REBOOT };
+
+struct declared_probe {
+	struct origin origin;
+	int kind;               /* enum probe_kind */
+	char *path;             /* file, exists: template */
+	char *attribute;        /* sysfs: file in the device's directory */
+	char *healthy;          /* file, sysfs: trimmed content that means healthy */
+	char *unhealthy;        /* sysfs: content that means unhealthy; any other content means
+				   healthy; or NULL */
+	int64_t maximum;        /* sysfs: largest healthy number, instead of these; or below 0 */
+	int missing;            /* file, sysfs: what a missing file means, 0 unhealthy, 1 healthy */
+	struct strings command; /* exec: templates */
+	uint64_t timeout;       /* exec: microseconds */
+	bool once;              /* exec: not again after it succeeded */
+	struct integers ignore_xids, fatal_xids; /* nvml */
+	int row_remapping;                       /* nvml: enum row_remapping */
+	bool fabric;                             /* nvml */
+	uint64_t hang_after;                     /* nvml: microseconds */
+	uint64_t interval;                       /* microseconds */
+	int64_t fail_after, recover_after;       /* consecutive results */
+	int recover;                             /* enum probe_recovery */
+};
+
+/* A program that is asked what a container gets with devices of the resource, or of an entry of
+ * `match` with a program of its own. */
+struct allocate_program {
+	struct origin origin;   /* of the resource's */
+	struct strings command; /* absolute path first; empty: none is asked */
+	uint64_t timeout;       /* microseconds */
+};
+
+struct prestart {
+	struct origin origin;
+	struct strings command; /* templates; empty: no PreStartContainer */
+	uint64_t timeout;       /* microseconds */
+};
+
+/* How a resource is announced to the kubelet. DEFAULT: as configured in the section `kubelet`. DRA:
+ * together with all other resources of SERVE_DRA, as those of one driver. */
+enum registration_way {
+	REGISTRATION_SOCKET,
+	REGISTRATION_WATCHER,
+	REGISTRATION_DEFAULT,
+	REGISTRATION_DRA,
+	_REGISTRATION_MAX,
+};
+
+/* Which of the kubelet's interfaces a resource is served through. */
+enum serving { SERVE_PLUGIN, SERVE_DRA };
+
+struct declaration {
+	struct origin origin;
+	char *name;   /* "vendor.example/gpu" */
+	char *preset; /* while it is being read: the preset file, which supplies the keys that the
+			 block lacks */
+	char *driver_name;
+	bool enabled;
+	bool overlap;          /* may offer hardware that another resource offers too */
+	bool topology;         /* report NUMA nodes */
+	int prefer;            /* enum preference */
+	int registration;      /* enum registration_way */
+	int serve;             /* enum serving */
+	char *user;            /* whom the child runs as; NULL: the daemon's choice */
+	char *host_root;       /* see declaration_root() */
+	struct groups match;   /* entries of the driver's match table, any of which may match */
+	struct groups exclude; /* struct exclusion: devices left out */
+	struct groups cordon;  /* struct cordon: devices that are listed as unhealthy */
+	struct share share;
+	struct container container;
+	struct cdi_spec cdi_spec;
+	struct groups health; /* struct declared_probe */
+	struct allocate_program allocate;
+	struct prestart prestart;
+
+	const struct driver *driver; /* found by driver_name; NULL while the declaration
+					has problems */
+	size_t position;             /* in the list it was declared in, for messages */
+};
+
+struct exclusion {
+	struct origin origin;
+	char *id;             /* shell pattern over device ids; NULL: any */
+	struct strings where; /* "variable=pattern", all of which must match */
+	struct groups match;  /* entries of the driver's match table; a device must match any of
+				 them */
+};
+
+#define CORDON_REASON_MAX 200
+
+struct cordon {
+	struct origin origin;
+	char *id;            /* shell pattern over device ids */
+	char *reason;        /* NULL: none given */
+	bool set_by_command; /* "devplugctl cordon" wrote it, and may lift it */
+};
+
+/* Whether the declaration leaves the device out. */
+bool declaration_excludes(const struct declaration *declaration, const struct device *device);
+
+/* The cordon that the id is under, or NULL. */
+const struct cordon *declaration_cordon(const struct declaration *declaration, const char *id);
+
+/* How often the device is offered: the first rule whose pattern matches its id decides, else the
+ * resource. */
+unsigned declaration_replicas(const struct declaration *declaration, const char *id);
+
+/* Whether offered ids are "<id>#<n>": some device may be offered more than once. */
+bool declaration_is_shared(const struct declaration *declaration);
+
+extern const struct option_table declaration_table;
+
+/* The program that is asked about devices which that entry of `match` found, or NULL. What is
+ * saved by an earlier configuration may name an entry that no longer exists. */
+const struct allocate_program *declaration_allocate(
+	const struct declaration *declaration, size_t entry);
+
+/* The directory that stands for the host's "/" (sysroot.h): "" for the process's own. */
+const char *declaration_root(const struct declaration *declaration);
+
+/* The directory below which the programs of `match` are searched while the host is read through
+ * `root`: "" for the process's own, because programs that devplugd runs are the container's. If a
+ * root other than the declared one stands for the host (devplugctl preview --root), they are
+ * searched there. */
+const char *declaration_program_root(const struct declaration *declaration, const char *root);
+
+/* The part of a resource's name after the slash ("gpu"), which ids and socket names are made from.
+ */
+const char *declaration_type(const struct declaration *declaration);
+
+/* The length of the part before '=', outside of variables, in the template of an assignment
+ * (container.env, container.annotations). */
+size_t declaration_assigned_name(const char *assignment);
+
+/* Checks the resource-name rule of the kubelet (IsExtendedResourceName in
+ * k8s.io/component-helpers). Returns 0, or -EINVAL with the fault and a valid form. */
+int resource_name_check(const char *name, struct error *error);
+
+/* The checks that concern more than one option and so cannot be in the option tables, and the
+ * driver's. The declaration must have been read without a problem. Adds to the report. Returns 0 or
+ * -EINVAL. */
+int declaration_check(const struct declaration *declaration, struct report *report);
+
+/* Whether the resource's process executes programs: for its driver, a probe, or prestart. */
+bool declaration_runs_programs(const struct declaration *declaration);
+
+/* Frees what the declaration holds, not itself. */
+void declaration_done(struct declaration *declaration);

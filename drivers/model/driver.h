@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The contract of a driver: a const table of which keys a match entry has and how the host is
+ * scanned for devices. A driver returns the truth about what exists now; health, sharing,
+ * templates, allocation, preference and the protocol are the core's, so that every driver has all
+ * of them.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/error.h"
+#include "drivers/model/device.h"
+#include "drivers/model/option.h"
+
+struct declaration;
+struct scan;
+
+/* A template variable that a driver gives every device it can; the value is the device's variable
+ * of that name. */
+struct driver_variable {
+	const char *name;
+	const char *help; /* one sentence for the manual */
+};
+
+/* The context of a driver with a state. */
+struct driver_context {
+	sd_event *event;
+	const struct declaration *declaration;
+	const char *root; /* as scan_root() */
+	/* Has the core scan again soon. */
+	void (*changed)(void *userdata);
+	void *userdata;
+};
+
+/* What mounts the driver's devices bring, in addition to those of container.mounts. */
+enum driver_mounts { DRIVER_NO_MOUNTS, DRIVER_MOUNTS_READ_ONLY, DRIVER_MOUNTS };
+
+struct driver {
+	const char *name;                 /* the value of `driver` */
+	const char *summary;              /* one line for the manual */
+	const struct option_table *match; /* keys of one entry of `match` */
+
+	/* What the driver adds to the variables of the core; the last has no name. NULL: none. One
+	 * that takes an argument is listed with its name, "property:NAME"; devices have it under
+	 * each argument they have a value for ("property:serial"). */
+	const struct driver_variable *variables;
+
+	/* The kind of probe (enum probe_kind) that reads what list() found (device_set_finding());
+	 * 0: none. */
+	int probe;
+
+	/* Its devices never have a PCI address, so ${bdf} and the probe "pci" are refused. */
+	bool without_pci;
+
+	/* The name of a device depends on what is listed (scan_lists()), so the next process must
+	 * know the list. */
+	bool names_by_list;
+
+	/* It executes programs, so its process must be allowed to (declaration_runs_programs()). */
+	bool runs_programs;
+
+	enum driver_mounts mounts;
+
+	/* Checks a declaration without touching the host: combinations of keys, limits, patterns.
+	 * Adds to the report. Returns 0 or -EINVAL. */
+	int (*check)(const struct declaration *declaration, struct report *report);
+
+	/* Lists what the declaration claims, without reading the host: a static id or a literal
+	 * path. Two resources (or two entries) with the same claim are a configuration error unless
+	 * both set overlap. Returns 0 or -ENOMEM. NULL: no claims are known before a scan. */
+	int (*claims)(const struct declaration *declaration, struct strings *ret_claims);
+
+	/* For a driver that learns of devices between scans, from programs or a library: called
+	 * once, before the first list(). `previous` is the state of the inventory that this one
+	 * replaces, or NULL. Its findings may be copied. It works on until it is stopped, and stays
+	 * in force if the new inventory fails; so anything that the two could compete for must
+	 * begin only after the event loop runs again. Returns 0 or negative errno with the error
+	 * filled. NULL: the driver has no state. */
+	int (*start)(const struct driver_context *context, const void *previous, void **ret_state,
+		struct error *error);
+	/* Ends what start() began. Returns NULL. */
+	void *(*stop)(void *state);
+
+	/* For a driver that keeps devices open between scans: closes them all, and opens none until
+	 * it is called with false or the kernel's driver was loaded again. Earlier findings stay in
+	 * force. NULL: nothing is kept open. */
+	void (*release)(void *state, bool released);
+
+	/* Finds all devices that exist now and adds them with scan_add(). It calls scan_watch() for
+	 * a directory before it reads it, and scan_events() for a subsystem before it asks the
+	 * kernel for devices, so that no change is lost between reading and watching. A failure
+	 * keeps the last good inventory. Returns 0 or negative errno with the error filled. */
+	int (*list)(const struct declaration *declaration, struct scan *scan, struct error *error);
+
+	/* For a driver whose entries of `match` may name a program to run at Allocate
+	 * (allocation-inquiry.h): returns that of an entry, NULL if it has none. list() records for
+	 * each device the entry that found it. Called on any thread. NULL: no program is ever
+	 * run. */
+	const struct allocate_program *(*allocate)(
+		const struct declaration *declaration, size_t entry);
+};
+
+/* The driver of that name, or NULL. */
+const struct driver *driver_find(const char *name);
+
+/* All drivers, NULL-terminated, in the manual's order. */
+extern const struct driver *const drivers[];
+
+extern const struct driver drm_driver;
+extern const struct driver net_driver;
+extern const struct driver nvidia_driver;
+extern const struct driver path_driver;
+extern const struct driver pci_driver;
+extern const struct driver rdma_driver;
+extern const struct driver static_driver;
+extern const struct driver exec_driver;
+extern const struct driver sysfs_driver;
+extern const struct driver usb_driver;

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Forms of configured strings, for the `check` member of option tables. Each returns 0, or -EINVAL
+ * with a sentence that follows the option's key and describes the valid form.
+ */
+
+#include "common/error.h"
+
+/* Whether a shell pattern can match anything but itself. */
+bool form_is_pattern(const char *pattern);
+
+/* "0000:03:00.0" (and "10000:03:00.0" behind a VMD), lower case, ended by a NUL. */
+#define PCI_ADDRESS_SIZE 17
+bool form_is_pci_address(const char *text);
+
+/* "/dev/kvm": absolute, without "..". */
+int form_absolute_path(const char *value, struct error *error);
+
+/* A template of such a path; it may begin with a variable: "${node}". */
+int form_template_path(const char *value, struct error *error);
+
+/* As form_template_path(), but without variables that only an allocation has, for paths that are
+ * read without one. */
+int form_device_path(const char *value, struct error *error);
+
+/* Variables, but none that only an allocation knows. */
+int form_device_text(const char *value, struct error *error);
+
+/* As form_template_path(), and may begin with "?", which marks it optional. */
+int form_node_path(const char *value, struct error *error);
+
+/* "0000:03:00.0", or a shell pattern of such an address. */
+int form_pci_address(const char *value, struct error *error);
+
+/* The same for a text with a colon, which no name of an interface or device has; any other text is
+ * valid. */
+int form_pci_address_or_name(const char *value, struct error *error);
+
+/* "rwm" or a part of it. */
+int form_permissions(const char *value, struct error *error);
+/* Permissions of a node in octal, "660" or "0660", without set-user-ID and the like. */
+int form_node_mode(const char *value, struct error *error);
+
+/* Name of a variable of the environment, and of an annotation. */
+int form_environment_name(const char *value, struct error *error);
+int form_annotation_name(const char *value, struct error *error);
+
+/* "vendor.example/class=device" without variables. */
+int form_cdi_name(const char *value, struct error *error);
+
+/* Template of "NAME=value" of the environment. */
+int form_environment(const char *value, struct error *error);
+
+/* Template of "name=value" of an annotation. */
+int form_annotation(const char *value, struct error *error);
+
+/* Template of "vendor.example/class=device", a qualified name of the Container Device Interface. */
+int form_cdi(const char *value, struct error *error);
+
+/* "vendor.example/class", what all names of a CDI file begin with. */
+int form_cdi_kind(const char *value, struct error *error);
+
+/* Name or number of a user. */
+int form_user(const char *value, struct error *error);

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keys of a health probe. Which of them it has depends on its kind.
+ */
+#include "drivers/model/declaration-tables.h"
+#include "drivers/model/form.h"
+
+#define DAY_MSEC (24LL * 60 * 60 * 1000)
+
+const char *const probe_kinds[] = {
+	[PROBE_FILE] = "file",
+	[PROBE_EXEC] = "exec",
+	[PROBE_EXISTS] = "exists",
+	[PROBE_SYSFS] = "sysfs",
+	[PROBE_PCI] = "pci",
+	[PROBE_NVML] = "nvml",
+	NULL,
+};
+static const char *const recoveries[] = {
+	[RECOVER_PROBE] = "probe", [RECOVER_NEVER] = "never", [RECOVER_REBOOT] = "reboot", NULL
+};
+static const char *const remappings[] = {
+	[REMAPPING_FAILURE] = "failure",
+	[REMAPPING_PENDING] = "pending",
+	[REMAPPING_IGNORE] = "ignore",
+	NULL,
+};
+static const char *const verdicts[] = { "unhealthy", "healthy", NULL };
+
+static const struct option probe_options[] = {
+	{
+		.key = "probe",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declared_probe, kind),
+		.required = true,
+		.choices = probe_kinds,
+		.help = "\"file\" watches a file's content, \"exec\" runs a program that exits 0 "
+			"for a healthy device, \"exists\" checks whether a file exists, \"sysfs\" "
+			"reads a file in the device's directory in /sys, and \"pci\" reads the device's "
+			"ids on the PCI bus, which fails for a device that fell off the bus. A "
+			"suspended PCI device is not woken and counts as healthy. \"nvml\" is for the "
+			"driver \"nvidia\": a separate process queries NVIDIA's library.",
+	},
+	{
+		.key = "path",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_probe, path),
+		.required = true,
+		.template = true,
+		.variant = "file exists",
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_device_path,
+		.help = "File whose content, or existence, is the health of the device.",
+	},
+	{
+		.key = "file",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_probe, attribute),
+		.required = true,
+		.template = true,
+		.variant = "sysfs",
+		.maximum = PATH_LENGTH_MAX,
+		.check = form_device_text,
+		.help = "The file, relative to the device's directory in /sys; it may lead out of it, as in "
+			"\"physfn/enable\". With a pattern, as in \"hwmon/hwmon*/temp1_input\", all "
+			"files that match it are read, and each must mean healthy.",
+	},
+	{
+		.key = "healthy",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_probe, healthy),
+		.variant = "file sysfs",
+		.maximum = 1024,
+		.default_string = "ok",
+		.help = "Content, without white space around it, that means healthy. With \"sysfs\", a "
+			"shell pattern; several lines are read as one with spaces between them.",
+	},
+	{
+		.key = "unhealthy",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_probe, unhealthy),
+		.variant = "sysfs",
+		.maximum = 1024,
+		.help = "Shell pattern of content that means unhealthy. With it, any other content means healthy, "
+			"regardless of `healthy`.",
+	},
+	{
+		.key = "maximum",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct declared_probe, maximum),
+		.variant = "sysfs",
+		.maximum = INT32_MAX,
+		.default_integer = -1,
+		.help = "Largest number that means healthy, such as a temperature. With it, the file "
+			"must contain a number, and `healthy` and `unhealthy` have no effect.",
+	},
+	{
+		.key = "missing",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declared_probe, missing),
+		.variant = "file sysfs",
+		.choices = verdicts,
+		.help = "Result if the file does not exist.",
+	},
+	{
+		.key = "command",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct declared_probe, command),
+		.required = true,
+		.template = true,
+		.variant = "exec",
+		.check = form_device_text,
+		.help = "Program, by its absolute path, and its arguments; no shell is involved.",
+	},
+	{
+		.key = "timeout",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct declared_probe, timeout),
+		.variant = "exec",
+		.minimum = 100,
+		.maximum = 300 * 1000,
+		.default_integer = 5 * 1000,
+		.unit = "seconds",
+		.help = "Time limit of the program; a program that takes longer has failed.",
+	},
+	{
+		.key = "once",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declared_probe, once),
+		.variant = "exec",
+		.help = "Whether the program initialises the device: the device is unhealthy until it "
+			"exits 0, and then the program does not run again, unless the device was "
+			"removed, the host was rebooted, or the command changed. It must leave a device "
+			"alone that is initialised already.",
+	},
+	{
+		.key = "ignore_xids",
+		.type = OPTION_INTEGERS,
+		.offset = offsetof(struct declared_probe, ignore_xids),
+		.variant = "nvml",
+		.maximum = 9999,
+		.help = "Errors of NVIDIA's driver (Xids) that never make a GPU unhealthy, in addition to those that applications cause.",
+	},
+	{
+		.key = "fatal_xids",
+		.type = OPTION_INTEGERS,
+		.offset = offsetof(struct declared_probe, fatal_xids),
+		.variant = "nvml",
+		.maximum = 9999,
+		.help = "Xids that make a GPU unhealthy until it is reset, even if the driver recommends "
+			"otherwise.",
+	},
+	{
+		.key = "row_remapping",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declared_probe, row_remapping),
+		.variant = "nvml",
+		.choices = remappings,
+		.help = "Remapping of memory rows that makes a GPU unhealthy: a failed one, also one that waits for a reset (\"pending\"), or none.",
+	},
+	{
+		.key = "fabric",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declared_probe, fabric),
+		.variant = "nvml",
+		.default_integer = true,
+		.help = "Whether a GPU with NVSwitch is unhealthy while it has not joined the fabric.",
+	},
+	{
+		.key = "hang_after",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct declared_probe, hang_after),
+		.variant = "nvml",
+		.minimum = 100,
+		.maximum = 600 * 1000,
+		.default_integer = 60 * 1000,
+		.unit = "seconds",
+		.help = "Time limit of an answer of the library, after which its process is replaced. Devices keep their health meanwhile.",
+	},
+	{
+		.key = "interval",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct declared_probe, interval),
+		.minimum = 100,
+		.maximum = DAY_MSEC,
+		.default_integer = 10 * 1000,
+		.unit = "seconds",
+		.help = "Interval between probes. Files are watched, so that a change takes effect at once; a file whose changes are always seen is read at most once a minute.",
+	},
+	{
+		.key = "fail_after",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct declared_probe, fail_after),
+		.minimum = 1,
+		.maximum = 1000,
+		.default_integer = 1,
+		.unit = "results",
+		.help = "Consecutive bad results that make a healthy device unhealthy.",
+	},
+	{
+		.key = "recover_after",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct declared_probe, recover_after),
+		.minimum = 1,
+		.maximum = 1000,
+		.default_integer = 1,
+		.unit = "results",
+		.help = "Consecutive good results that make an unhealthy device healthy.",
+	},
+	{
+		.key = "recover",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declared_probe, recover),
+		.choices = recoveries,
+		.help = "Condition for an unhealthy device to become healthy again: good results (\"probe\"), none (\"never\"), or a reboot of the host and good results (\"reboot\").",
+	},
+};
+const struct option_table probe_table = {
+	.name = "health probe",
+	.selector = "probe",
+	.size = sizeof(struct declared_probe),
+	.options = probe_options,
+	.count = ARRAY_SIZE(probe_options),
+};

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The keys of a resource, with defaults, bounds and help. The parser, the writer and the manual all
+ * follow these tables.
+ */
+#include "drivers/model/declaration-tables.h"
+#include "drivers/model/driver.h"
+#include "drivers/model/form.h"
+
+static const char *const preferences[] = { [PREFER_NONE] = "none",
+	[PREFER_PACKED] = "packed",
+	[PREFER_SPREAD] = "spread",
+	[PREFER_DISTINCT] = "distinct",
+	[PREFER_NUMA] = "numa",
+	[PREFER_LINKS] = "links",
+	NULL };
+
+static int check_driver(const char *value, struct error *error)
+{
+	const char *names[16];
+	const char *suggestion;
+	char list[256] = "";
+	size_t n = 0;
+
+	if (driver_find(value))
+		return 0;
+	for (size_t i = 0; drivers[i] && n < ARRAY_SIZE(names); i++) {
+		size_t length = strlen(list);
+
+		names[n++] = drivers[i]->name;
+		(void)snprintf(list + length, sizeof(list) - length, "%s\"%s\"", i > 0 ? ", " : "",
+			drivers[i]->name);
+	}
+	suggestion = suggest_word(value, names, n);
+	if (suggestion)
+		return error_set(error, -EINVAL, "unknown driver \"%s\", did you mean \"%s\"?",
+			value, suggestion);
+	return error_set(error, -EINVAL, "unknown driver \"%s\", the drivers are: %s", value, list);
+}
+
+#define REPLICAS_MAX 100000
+
+static const struct option share_rule_options[] = {
+	{
+		.key = "id",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct share_rule, id),
+		.required = true,
+		.maximum = 400,
+		.help = "Pattern, as in a shell, of device ids.",
+	},
+	{
+		.key = "replicas",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct share_rule, replicas),
+		.minimum = 1,
+		.maximum = REPLICAS_MAX,
+		.default_integer = 1,
+		.unit = "replicas",
+		.help = "Number of containers that may use each of these devices at a time.",
+	},
+};
+
+static const struct option_table share_rule_table = {
+	.name = "device to be shared otherwise",
+	.size = sizeof(struct share_rule),
+	.options = share_rule_options,
+	.count = ARRAY_SIZE(share_rule_options),
+};
+
+static const struct option share_options[] = {
+	{
+		.key = "replicas",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct share, replicas),
+		.minimum = 1,
+		.maximum = REPLICAS_MAX,
+		.default_integer = 1,
+		.unit = "replicas",
+		.help = "Number of containers that may use each physical device at a time; with 1, devices are not shared.",
+	},
+	{
+		.key = "devices",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct share, devices),
+		.table = &share_rule_table,
+		.help = "Devices with another number of replicas; the first entry that matches applies.",
+	},
+	{
+		.key = "max_per_container",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct share, max_per_container),
+		.minimum = 0,
+		.maximum = REPLICAS_MAX,
+		.unit = "devices",
+		.help = "Maximum number of devices or replicas that one container may request; 0 sets no limit.",
+	},
+};
+static const struct option_table share_table = {
+	.name = "share",
+	.size = sizeof(struct share),
+	.options = share_options,
+	.count = ARRAY_SIZE(share_options),
+};
+
+static const struct option allocate_options[] = {
+	{
+		.key = "command",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct allocate_program, command),
+		.required = true,
+		.help = "Program, by its absolute path, and its arguments; no shell is involved. It reads "
+			"the devices, and prints what else the container gets. If it fails, the pod "
+			"fails. See docs/exec-protocol.md.",
+	},
+	{
+		/* The kubelet sets no limit to Allocate, and admits no other pod meanwhile. */
+		.key = "timeout",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct allocate_program, timeout),
+		.minimum = 100,
+		.maximum = 10 * 1000,
+		.default_integer = 3 * 1000,
+		.unit = "seconds",
+		.help = "Time limit of the program, from the kubelet's call; no other pod starts on the "
+			"node meanwhile.",
+	},
+};
+static const struct option_table allocate_table = {
+	.name = "allocate",
+	.size = sizeof(struct allocate_program),
+	.options = allocate_options,
+	.count = ARRAY_SIZE(allocate_options),
+};
+
+static const struct option prestart_options[] = {
+	{
+		.key = "command",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct prestart, command),
+		.required = true,
+		.template = true,
+		.help = "Program, by its absolute path, and its arguments; no shell is involved. The "
+			"container starts if it exits 0.",
+	},
+	{
+		/* The kubelet waits 30 s for PreStartContainer; ours must be over before. */
+		.key = "timeout",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct prestart, timeout),
+		.minimum = 100,
+		.maximum = 25 * 1000,
+		.default_integer = 20 * 1000,
+		.unit = "seconds",
+		.help = "Time limit of the program.",
+	},
+};
+static const struct option_table prestart_table = {
+	.name = "prestart",
+	.size = sizeof(struct prestart),
+	.options = prestart_options,
+	.count = ARRAY_SIZE(prestart_options),
+};
+
+static int check_condition(const char *value, struct error *error)
+{
+	const char *equals = strchr(value, '=');
+
+	if (!equals || equals == value)
+		return error_set(error, -EINVAL,
+			"must be \"VARIABLE=PATTERN\", such as \"bdf=0000:3b:*\", not \"%s\"",
+			value);
+	return 0;
+}
+
+static const struct option exclusion_options[] = {
+	{
+		.key = "id",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct exclusion, id),
+		.maximum = 255,
+		.help = "Pattern, as in a shell, of device ids that are left out.",
+	},
+	{
+		.key = "where",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct exclusion, where),
+		.maximum = 255,
+		.check = check_condition,
+		.help = "Conditions \"VARIABLE=PATTERN\" on the variables of a device (\"bdf=0000:3b:*\"); a device is left out if all of them, and `id`, match.",
+	},
+	{
+		.key = "match",
+		.type = OPTION_DRIVER,
+		.offset = offsetof(struct exclusion, match),
+		.help = "Instead of `id` and `where`, entries as in the resource's `match`: a device that matches one of them is left out. Not for drivers that run programs.",
+	},
+};
+static const struct option_table exclusion_table = {
+	.name = "exclusion",
+	.shorthand = "id",
+	.size = sizeof(struct exclusion),
+	.options = exclusion_options,
+	.count = ARRAY_SIZE(exclusion_options),
+};
+
+static int check_device_pattern(const char *value, struct error *error)
+{
+	if (strchr(value, '/'))
+		return error_set(error, -EINVAL,
+			"must be the id of a device of this resource, without \"/\", not \"%s\"",
+			value);
+	return 0;
+}
+
+static const struct option cordon_options[] = {
+	{
+		.key = "id",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct cordon, id),
+		.required = true,
+		.maximum = 255,
+		.check = check_device_pattern,
+		.help = "Pattern, as in a shell, of device ids.",
+	},
+	{
+		.key = "reason",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct cordon, reason),
+		.maximum = CORDON_REASON_MAX,
+		.help = "Reason, shown to users.",
+	},
+};
+static const struct option_table cordon_table = {
+	.name = "cordon",
+	.shorthand = "id",
+	.size = sizeof(struct cordon),
+	.options = cordon_options,
+	.count = ARRAY_SIZE(cordon_options),
+};
+
+static const char *const registrations[] = { [REGISTRATION_SOCKET] = "socket",
+	[REGISTRATION_WATCHER] = "watcher",
+	[REGISTRATION_DEFAULT] = "default",
+	NULL };
+
+static const char *const servings[] = { [SERVE_PLUGIN] = "plugin", [SERVE_DRA] = "dra", NULL };
+
+static int check_preset(const char *value, struct error *error)
+{
+	if (value[0] == '.' || strchr(value, '/'))
+		return error_set(error, -EINVAL,
+			"must be the name of a preset, such as \"kvm\", not \"%s\"", value);
+	return 0;
+}
+
+static const struct option declaration_options[] = {
+	{
+		.key = "name",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declaration, name),
+		.required = true,
+		.check = resource_name_check,
+		.help = "The resource that pods ask for, such as \"vendor.example/gpu\".",
+	},
+	{
+		.key = "preset",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declaration, preset),
+		.maximum = 200,
+		.check = check_preset,
+		.help = "Name of a file with keys for a kind of device; \"devplugctl presets\" lists them. The resource's own keys take precedence, also within groups; lists are not joined.",
+	},
+	{
+		.key = "driver",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declaration, driver_name),
+		.required = true,
+		.check = check_driver,
+		.help = "Driver that finds the devices.",
+	},
+	{
+		.key = "enabled",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declaration, enabled),
+		.default_integer = true,
+		.help = "Whether the resource is served; if not, it is only checked.",
+	},
+	{
+		.key = "overlap",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declaration, overlap),
+		.help = "Whether the resource may offer devices of other resources that also set this; otherwise a device belongs to the first resource that finds it.",
+	},
+	{
+		.key = "topology",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declaration, topology),
+		.default_integer = true,
+		.help = "Whether the NUMA nodes of the devices are sent to the kubelet.",
+	},
+	{
+		.key = "prefer",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declaration, prefer),
+		.choices = preferences,
+		.help = "Devices that a container should preferably get: those with the most replicas in use (\"packed\"), with the fewest in use, and of different cards (\"spread\"), the first ones without two replicas of one device (\"distinct\"), of one NUMA node (\"numa\"), or closest to each other (\"links\": by the links that the driver knows, otherwise by PCI buses). With \"none\" the kubelet chooses, and may assign two replicas of one device to a container.",
+	},
+	{
+		.key = "registration",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declaration, registration),
+		.default_integer = REGISTRATION_DEFAULT,
+		.choices = registrations,
+		.help = "How the resource registers with the kubelet: by a call on its "
+			"\"socket\", through its plugin \"watcher\", or, with \"default\", as set "
+			"by kubelet.registration.",
+	},
+	{
+		.key = "serve",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declaration, serve),
+		.default_integer = SERVE_PLUGIN,
+		.choices = servings,
+		.help = "How the kubelet gets the devices: from a device \"plugin\", or by Dynamic "
+			"Resource Allocation (\"dra\"), which needs the package devplugd-dra and "
+			"dra.driver. See docs/dra.md.",
+	},
+	{
+		.key = "user",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declaration, user),
+		.maximum = 255,
+		.check = form_user,
+		.help = "User of the resource's process, by name or number; if absent, a user id that no other process has. With \"root\" the process may do what the service may do.",
+	},
+	{
+		.key = "host_root",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declaration, host_root),
+		.maximum = 4000,
+		.check = form_absolute_path,
+		.help = "Root directory of the host's files for this resource; the default is the host_root of the file.",
+	},
+	{
+		.key = "match",
+		.type = OPTION_DRIVER,
+		.offset = offsetof(struct declaration, match),
+		.required = true,
+		.help = "Devices of the resource: all that match one of the entries.",
+	},
+	{
+		.key = "exclude",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct declaration, exclude),
+		.table = &exclusion_table,
+		.help = "Devices that are left out although they match.",
+	},
+	{
+		.key = "cordon",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct declaration, cordon),
+		.table = &cordon_table,
+		.help = "Devices that are not assigned to new containers: they are listed as "
+			"unhealthy, and containers that hold them keep them.",
+	},
+	{
+		.key = "share",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct declaration, share),
+		.table = &share_table,
+		.help = "Sharing of a device by several containers.",
+	},
+	{
+		.key = "container",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct declaration, container),
+		.table = &container_table,
+		.help = "What a container gets in addition to the device's own nodes.",
+	},
+	{
+		.key = "cdi_spec",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct declaration, cdi_spec),
+		.table = &cdi_spec_table,
+		.help = "A file in cdi_dir that describes each device to the container runtime, "
+			"so that containers only get names. Environment variables that several devices share, and values with ${ids}, ${n} or ${replica}, are still passed directly.",
+	},
+	{
+		.key = "health",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct declaration, health),
+		.table = &probe_table,
+		.help = "Probes; a device is healthy if all of them succeed.",
+	},
+	{
+		.key = "allocate",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct declaration, allocate),
+		.table = &allocate_table,
+		.help = "A program that runs whenever devices are assigned to a container, and adds to what the container gets.",
+	},
+	{
+		.key = "prestart",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct declaration, prestart),
+		.table = &prestart_table,
+		.help = "A program that runs before a container with these devices starts.",
+	},
+};
+const struct option_table declaration_table = {
+	.name = "resource",
+	.size = sizeof(struct declaration),
+	.options = declaration_options,
+	.count = ARRAY_SIZE(declaration_options),
+};

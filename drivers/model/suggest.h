@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a mistyped word most likely meant.
+ */
+
+#include <stddef.h>
+
+/* The nearest of `count` words (edit distance, bounded by the word's length), or NULL. */
+const char *suggest_word(const char *word, const char *const *words, size_t count);

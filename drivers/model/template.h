@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * ${variables} in configured strings. Checked when the configuration is read, so that expansion at
+ * allocation time can fail only for what the host lacks. "$$" is a plain "$".
+ *
+ * Of one device: ${id} (physical unit, without the replica), ${index} (position in the resource's
+ * list, from 0), ${node} (first node's host path), ${bdf}, ${numa} (first NUMA node, or empty),
+ * ${attr:FILE}, ${replica} (0 without sharing), ${position} (among the container's devices), and
+ * what the driver adds. Of the allocation: ${ids:SEP} (ids of all units, each once, joined by SEP,
+ * "," if absent), ${n} (how many units), ${info} (JSON, see DEVICE_INFO). Of the resource: ${name},
+ * ${env_name}.
+ */
+
+#include "common/error.h"
+
+struct device;
+struct driver;
+
+/* What the variables of one expansion are taken from. Members may be NULL; a variable whose source
+ * is missing is an error at expansion. */
+struct template_context {
+	const char *name; /* the resource's */
+	/* one device */
+	/* `variable` as written between the braces ("id", "attr:vendor"); NULL: has none */
+	const char *(*device_value)(void *userdata, const char *variable);
+	/* the allocation */
+	const struct device *const *devices; /* the units, each once, in the order of their ids */
+	size_t n_devices;
+	void *userdata;
+};
+
+/* A variable of the core as the manual shows it. */
+struct template_variable {
+	const char *form; /* "${ids:SEPARATOR}" */
+	const char *help;
+};
+
+/* The variable at that position, from 0; NULL behind the last. */
+const struct template_variable *template_variable_get(size_t index);
+
+/* Checks syntax and that every variable is one of the core or of the driver (NULL: core only).
+ * Returns 0, or -EINVAL with the nearest valid variable named in the error. */
+int template_check(const char *text, const struct driver *driver, struct error *error);
+
+/* Whether the text uses a variable whose value belongs to one device. */
+bool template_is_per_device(const char *text);
+
+/* Whether the text uses a variable that has a value only during an allocation: ${ids}, ${n},
+ * ${info}, ${replica}, ${position}. */
+bool template_is_per_allocation(const char *text);
+
+/* Copies a text with every variable replaced by the letter "x", so that the form of what surrounds
+ * them can be checked. Returns 0, -EINVAL if template_check() would refuse the syntax, or -ENOMEM.
+ */
+int template_blank(const char *text, char **ret);
+
+/* Expands. Returns 0, -ENOENT if a variable has no value here, or -ENOMEM. */
+int template_expand(
+	const char *text, const struct template_context *context, char **ret, struct error *error);

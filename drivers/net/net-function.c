@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions as /sys/bus shows them (Documentation/ABI/testing/sysfs-bus-pci: physfn, virtfnN,
+ * sriov_numvfs; sysfs-class-net: type, phys_port_name). Attributes that cannot be read count as
+ * missing; only a function's class and ids are required.
+ */
+#include "drivers/net/net-function.h"
+#include "drivers/host/sysroot.h"
+
+#define CLASS_NETWORK 0x02
+
+/* sriov_numvfs is 16 bits wide in the SR-IOV capability. */
+#define VFS_MAX 65535
+
+void net_function_done(struct net_function *function)
+{
+	free(function->name);
+	free(function->directory);
+	strings_done(&function->interfaces);
+	strings_done(&function->pf_interfaces);
+	strings_done(&function->infiniband);
+	*function = (struct net_function){ 0 };
+}
+
+static void reader_forget(struct function_reader *reader)
+{
+	reader->pf_address[0] = '\0';
+	strings_done(&reader->vfs);
+	strings_done(&reader->pf_interfaces);
+}
+
+void function_reader_done(struct function_reader *reader)
+{
+	reader_forget(reader);
+}
+
+static int join(const char *directory, const char *name, char **ret)
+{
+	char *path;
+
+	if (asprintf(&path, "%s/%s", directory, name) < 0)
+		return -ENOMEM;
+	*ret = path;
+	return 0;
+}
+
+static int copy_strings(const struct strings *from, struct strings *to)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->count && r >= 0; i++)
+		r = strings_add(to, from->items[i], strlen(from->items[i]));
+	return r;
+}
+
+/* Names in a subdirectory; without one there are none. */
+static int list_below(
+	const char *root, const char *directory, const char *name, struct strings *names)
+{
+	_cleanup_strings_ struct strings found = { 0 };
+	_cleanup_free_ char *path = NULL;
+	int r;
+
+	r = join(directory, name, &path);
+	if (r < 0)
+		return r;
+	r = sysfs_list(root, path, &found);
+	if (r < 0)
+		return sysroot_is_shortage(r) ? r : 0;
+	return copy_strings(&found, names);
+}
+
+/* A function's interfaces; those of a virtio card hang one step below. */
+static int list_interfaces(const char *root, const char *directory, struct strings *names)
+{
+	_cleanup_strings_ struct strings entries = { 0 };
+	int r;
+
+	r = list_below(root, directory, "net", names);
+	if (r < 0 || names->count > 0)
+		return r;
+	r = list_below(root, directory, "", &entries);
+	for (size_t i = 0; i < entries.count && r >= 0; i++) {
+		_cleanup_free_ char *below = NULL;
+
+		if (!startswith(entries.items[i], "virtio"))
+			continue;
+		r = join(entries.items[i], "net", &below);
+		if (r >= 0)
+			r = list_below(root, directory, below, names);
+	}
+	return r;
+}
+
+/* In switchdev mode a physical function has the interfaces of its ports beside its uplink's. */
+static bool is_uplink(const char *root, const char *directory, const char *interface)
+{
+	char path[64], port[SYSFS_VALUE_MAX + 1];
+
+	(void)snprintf(path, sizeof(path), "net/%.20s/phys_port_name", interface);
+	if (sysfs_read(root, directory, path, port) < 0 || !*port)
+		return true;
+	return port[0] == 'p' && port[1 + strspn(port + 1, "0123456789")] == '\0';
+}
+
+static int list_uplinks(const char *root, const char *directory, struct strings *names)
+{
+	_cleanup_strings_ struct strings all = { 0 };
+	int r;
+
+	r = list_interfaces(root, directory, &all);
+	for (size_t i = 0; i < all.count && r >= 0; i++)
+		if (is_uplink(root, directory, all.items[i]))
+			r = strings_add(names, all.items[i], strlen(all.items[i]));
+	return r;
+}
+
+static int list_vfs(const char *root, const char *directory, struct strings *vfs)
+{
+	int64_t count;
+	int r;
+
+	r = sysfs_read_number(root, directory, "sriov_numvfs", &count);
+	if (r < 0)
+		return sysroot_is_shortage(r) ? r : 0;
+	for (int64_t i = 0; i < MIN_OF(count, (int64_t)VFS_MAX) && r >= 0; i++) {
+		char link[32], address[NAME_MAX + 1] = "";
+
+		(void)snprintf(link, sizeof(link), "virtfn%d", (int)i);
+		r = sysfs_read_link(root, directory, link, address);
+		if (!sysroot_is_shortage(r))
+			r = strings_add(vfs, address, strlen(address));
+	}
+	return r;
+}
+
+/* Has the reader know the physical function of that address. */
+static int reader_turn_to(struct function_reader *reader, const char *address)
+{
+	_cleanup_free_ char *directory = NULL;
+	int r;
+
+	if (streq(reader->pf_address, address))
+		return 0;
+	reader_forget(reader);
+	r = join(FUNCTION_PCI, address, &directory);
+	if (r < 0)
+		return r;
+	r = list_vfs(reader->root, directory, &reader->vfs);
+	if (r >= 0)
+		r = list_uplinks(reader->root, directory, &reader->pf_interfaces);
+	if (r < 0)
+		return r;
+	(void)strcpy(reader->pf_address, address);
+	return 0;
+}
+
+static int64_t vf_number(const struct function_reader *reader, const char *address)
+{
+	for (size_t i = 0; i < reader->vfs.count; i++)
+		if (streq(reader->vfs.items[i], address))
+			return (int64_t)i;
+	return -1;
+}
+
+/* What is the function's own, wherever it is. `directory` is that of the PCI function. */
+static int read_pci(
+	struct function_reader *reader, const char *directory, struct net_function *function)
+{
+	char pf[NAME_MAX + 1];
+	int64_t class;
+	int r;
+
+	r = sysfs_read_number(reader->root, directory, "class", &class);
+	if (r < 0)
+		return r;
+	if (class >> 16 != CLASS_NETWORK)
+		return -ENODEV;
+	r = sysfs_read_number(reader->root, directory, "vendor", &function->vendor);
+	if (r >= 0)
+		r = sysfs_read_number(reader->root, directory, "device", &function->device);
+	if (r < 0)
+		return r;
+	(void)strcpy(function->pf_address, function->address);
+	r = sysfs_read_link(reader->root, directory, "physfn", pf);
+	if (sysroot_is_shortage(r))
+		return r;
+	if (r >= 0 && form_is_pci_address(pf)) {
+		function->is_vf = true;
+		(void)stpcpy(function->pf_address, pf);
+	}
+	return reader_turn_to(reader, function->pf_address);
+}
+
+/* "mlx5_core.sf.4": the second part is the kind of device. */
+static bool is_subfunction(const char *name)
+{
+	const char *dot = strchr(name, '.');
+
+	return dot && startswith(dot, ".sf.");
+}
+
+static int read_subfunction(struct function_reader *reader, struct net_function *function)
+{
+	_cleanup_free_ char *parent = NULL;
+	int r;
+
+	r = sysfs_pci_address(reader->root, function->directory, function->address);
+	if (r < 0)
+		return r;
+	r = join(FUNCTION_PCI, function->address, &parent);
+	if (r >= 0)
+		r = read_pci(reader, parent, function);
+	if (r < 0)
+		return r;
+	if (sysfs_read_number(reader->root, function->directory, "sfnum", &function->number) < 0)
+		function->number = -1;
+	return 0;
+}
+
+int net_function_read(
+	struct function_reader *reader, const char *bus, const char *name, struct net_function *ret)
+{
+	_cleanup_net_function_ struct net_function function = { .number = -1 };
+	_cleanup_free_ char *path = NULL;
+	bool auxiliary = streq(bus, FUNCTION_AUXILIARY);
+	int r;
+
+	if (auxiliary ? !is_subfunction(name) : !form_is_pci_address(name))
+		return -ENODEV;
+	r = join(bus, name, &path);
+	if (r < 0)
+		return r;
+	r = sysfs_resolve(reader->root, path, &function.directory);
+	if (r < 0)
+		return r;
+	function.name = strdup(name);
+	if (!function.name)
+		return -ENOMEM;
+	if (auxiliary)
+		r = read_subfunction(reader, &function);
+	else {
+		(void)stpcpy(function.address, name);
+		r = read_pci(reader, function.directory, &function);
+		if (r >= 0 && function.is_vf)
+			function.number = vf_number(reader, name);
+		function.has_vfs = r >= 0 && !function.is_vf && reader->vfs.count > 0;
+	}
+	if (r < 0)
+		return r;
+	r = sysfs_read_link(reader->root, function.directory, "driver", function.driver);
+	if (sysroot_is_shortage(r))
+		return r;
+	if (r < 0)
+		function.driver[0] = '\0';
+	r = list_interfaces(reader->root, function.directory, &function.interfaces);
+	if (r >= 0)
+		r = list_below(
+			reader->root, function.directory, "infiniband", &function.infiniband);
+	if (r >= 0)
+		r = copy_strings(&reader->pf_interfaces, &function.pf_interfaces);
+	if (r < 0)
+		return r;
+	*ret = function;
+	function = (struct net_function){ 0 };
+	return 0;
+}
+
+int net_function_describe(
+	const char *root, const struct net_function *function, struct device *device)
+{
+	bool is_sf = !form_is_pci_address(function->name);
+	char number[24] = "";
+	const struct {
+		const char *name, *value;
+	} variables[] = {
+		{ "interface",
+			function->interfaces.count > 0 ? function->interfaces.items[0] : "" },
+		{ "driver", function->driver },
+		{ "pf", function->pf_address },
+		{ "pf_interface",
+			function->pf_interfaces.count > 0 ? function->pf_interfaces.items[0] : "" },
+		{ "vf", is_sf ? "" : number },
+		{ "sf", is_sf ? number : "" },
+		{ "rdma", function->infiniband.count > 0 ? function->infiniband.items[0] : "" },
+	};
+	int r;
+
+	if (function->number >= 0)
+		(void)snprintf(number, sizeof(number), "%lld", (long long)function->number);
+	r = sysfs_describe(root, function->directory, device);
+	for (size_t i = 0; i < ARRAY_SIZE(variables) && r >= 0; i++)
+		r = device_add_variable(device, variables[i].name, variables[i].value);
+	return r;
+}

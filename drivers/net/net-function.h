@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A network function: a PCI function of class 02, or a sub-function of one on the auxiliary bus. It
+ * stays in /sys when its interface is moved into a container, so conditions use the function and
+ * not the interface where possible. Shared by drivers "net" and "rdma".
+ */
+
+#include "drivers/host/ranges.h"
+#include "drivers/host/sysfs.h"
+#include "drivers/model/form.h"
+
+#define FUNCTION_PCI       "/sys/bus/pci/devices"
+#define FUNCTION_AUXILIARY "/sys/bus/auxiliary/devices"
+
+enum function_role { ROLE_ANY, ROLE_PF, ROLE_VF };
+
+/* The conditions of a match entry on a function; within a list any one value is enough, and every
+ * key that is set must match. Begins with the origin, so an entry can begin with it. */
+struct function_match {
+	struct origin origin;
+	struct integers vendor, device;
+	struct strings driver, address, pf, interface, kind;
+	char *functions; /* ranges such as "0-3,5" */
+	int role;        /* enum function_role */
+};
+
+extern const char *const function_roles[];
+int function_check_kind(const char *value, struct error *error);
+
+/* "0000:3b:02.1", "mlx5_core.sf.4", or a shell pattern of one. */
+int function_check_address(const char *value, struct error *error);
+
+/* Adds what is wrong with an entry beyond its single keys. */
+void function_match_check(const struct function_match *match, struct report *report);
+
+/* The options of a function_match at the beginning of an entry's structure. */
+/* clang-format off */
+#define FUNCTION_OPTIONS                                                                           \
+	{                                                                                          \
+		.key = "vendor",                                                                   \
+		.type = OPTION_INTEGERS,                                                           \
+		.offset = offsetof(struct function_match, vendor),                                 \
+		.maximum = 0xffff,                                                                 \
+		.help = "PCI vendor of the function, such as 0x8086.",                             \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "device",                                                                   \
+		.type = OPTION_INTEGERS,                                                           \
+		.offset = offsetof(struct function_match, device),                                 \
+		.maximum = 0xffff,                                                                 \
+		.help = "PCI device number of the function, such as 0x154c.",                      \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "driver",                                                                   \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = offsetof(struct function_match, driver),                                 \
+		.help = "Driver it is bound to, such as \"mlx5_core\"; a shell pattern.",          \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "address",                                                                  \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = offsetof(struct function_match, address),                                \
+		.check = function_check_address,                                                   \
+		.help = "PCI address of the function, or name of the sub-function on the "         \
+			"auxiliary bus; a shell pattern.",                                         \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "pf",                                                                       \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = offsetof(struct function_match, pf),                                     \
+		.check = form_pci_address_or_name,                                                 \
+		.help = "Interface or PCI address of the physical function it is, or is a part "   \
+			"of; a shell pattern.",                                                    \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "functions",                                                                \
+		.type = OPTION_STRING,                                                             \
+		.offset = offsetof(struct function_match, functions),                              \
+		.check = ranges_check,                                                             \
+		.help = "Only these numbers of virtual functions or sub-functions of their "       \
+			"physical function, such as \"0-3,5\".",                                   \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "role",                                                                     \
+		.type = OPTION_CHOICE,                                                             \
+		.offset = offsetof(struct function_match, role),                                   \
+		.choices = function_roles,                                                         \
+		.help = "Physical or virtual function; \"any\" leaves out physical functions "     \
+			"that have virtual ones.",                                                 \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "interface",                                                                \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = offsetof(struct function_match, interface),                              \
+		.help = "Name of its network interface; a shell pattern.",                         \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "kind",                                                                     \
+		.type = OPTION_STRINGS,                                                            \
+		.offset = offsetof(struct function_match, kind),                                   \
+		.check = function_check_kind,                                                      \
+		.help = "What its interface speaks: \"ether\", \"infiniband\", \"can\", "          \
+			"\"ieee802154\" or \"none\".",                                             \
+	}
+/* clang-format on */
+
+#define FUNCTION_VARIABLES                                                                       \
+	{ "interface", "Name of the interface, empty while it is in a container." },             \
+		{ "driver", "Driver that the device is bound to, empty if none." },              \
+		{ "pf", "PCI address of the physical function, empty if there is none." },       \
+		{ "pf_interface",                                                                \
+			"Interface of the physical function, empty if it is not on the host." }, \
+		{ "vf", "Number of the virtual function, empty if it is none." },                \
+		{ "sf", "Number of the sub-function, empty if it is none." },                    \
+	{                                                                                        \
+		"rdma", "Name of the RDMA device, empty if it has none on the host."             \
+	}
+
+/* One function as the host shows it. */
+struct net_function {
+	char *name;                        /* "0000:3b:02.1", "mlx5_core.sf.4" */
+	char *directory;                   /* without symbolic links */
+	char address[PCI_ADDRESS_SIZE];    /* of the PCI function: itself or its parent */
+	char pf_address[PCI_ADDRESS_SIZE]; /* of the physical function: itself if it is one */
+	char driver[NAME_MAX + 1];         /* "" if it is bound to none */
+	int64_t vendor, device;
+	int64_t number; /* of the virtual function or sub-function; -1: it is none, or unknown */
+	bool is_vf, has_vfs;
+	struct strings interfaces;    /* that are in this network namespace */
+	struct strings pf_interfaces; /* those of the physical function */
+	struct strings infiniband;    /* its InfiniBand devices */
+};
+
+void net_function_done(struct net_function *function);
+#define _cleanup_net_function_ _cleanup_(net_function_done)
+
+/* Reads functions one after the other and keeps what the functions of one physical function have
+ * in common. */
+struct function_reader {
+	const char *root;
+	char pf_address[PCI_ADDRESS_SIZE];
+	struct strings vfs; /* addresses of its virtual functions by number, "" if unknown */
+	struct strings pf_interfaces;
+};
+
+void function_reader_done(struct function_reader *reader);
+#define _cleanup_function_reader_ _cleanup_(function_reader_done)
+
+/* Reads the entry `name` of FUNCTION_PCI or FUNCTION_AUXILIARY. Returns 0, -ENODEV if it is not a
+ * network function, -ENOMEM, or the error of reading it (it may have been removed). */
+int net_function_read(struct function_reader *reader, const char *bus, const char *name,
+	struct net_function *ret);
+
+/* Whether the function is what the entry asks for. */
+bool net_function_matches(
+	const char *root, const struct net_function *function, const struct function_match *match);
+
+/* Whether the entry has conditions that cannot be checked while an interface is in a container. */
+bool function_match_sees_interfaces(const struct function_match *match);
+
+/* Sets on a device the values of its function: sysfs_describe(), and the variables of
+ * FUNCTION_VARIABLES, empty where there is none. */
+int net_function_describe(
+	const char *root, const struct net_function *function, struct device *device);
+
+/* The protocol of an interface (a directory of /sys/class/net), in the words of `kind`: from
+ * ARPHRD_* of <linux/if_arp.h>. NULL: unknown, or the loopback. */
+const char *interface_kind(const char *root, const char *directory);

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Routes are read as text (/proc/net/route, /proc/net/ipv6_route), bounded, because a node may have
+ * as many as it has pods.
+ */
+#include "drivers/net/net-uplink.h"
+
+#include <fcntl.h>
+#include <linux/ipv6_route.h>
+#include <linux/route.h>
+
+#include "drivers/host/sysfs.h"
+#include "drivers/host/sysroot.h"
+
+#define LINES_MAX 100000
+#define NAME_SIZE 32
+/* Maximum number of interfaces above one that are checked. */
+#define VISITS_MAX 64
+
+/* "eth0 00000000 0100000A 0003 0 0 100 00000000 ..." in hexadecimal: name, destination, gateway,
+ * flags, ..., mask */
+static bool parse_route(const char *line, char ret_name[static NAME_SIZE])
+{
+	unsigned destination, mask, flags;
+
+	return sscanf(line, "%31s %x %*x %x %*u %*u %*u %x", ret_name, &destination, &flags,
+		       &mask) == 4 &&
+		destination == 0 && mask == 0 && (flags & RTF_UP) && !(flags & RTF_REJECT);
+}
+
+/* "0...0 00 0...0 00 gateway metric references used flags eth0": destination and its length first
+ */
+static bool parse_ipv6_route(const char *line, char ret_name[static NAME_SIZE])
+{
+	unsigned length, flags;
+
+	return sscanf(line, "%*s %x %*s %*x %*s %*x %*x %*x %x %31s", &length, &flags, ret_name) ==
+		3 &&
+		length == 0 && (flags & RTF_UP) && !(flags & RTF_REJECT);
+}
+
+static int read_routes(const char *root, const char *path,
+	bool (*parse)(const char *line, char *ret_name), struct strings *names)
+{
+	_cleanup_fclose_ FILE *stream = NULL;
+	_cleanup_close_ int fd = -EBADF;
+	char line[512], name[NAME_SIZE];
+	struct stat st;
+	int r = 0;
+
+	if (sysroot_stat(root, path, &st) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	fd = sysroot_open(root, path, O_RDONLY | O_NONBLOCK);
+	if (fd < 0)
+		return 0;
+	stream = fdopen(fd, "re");
+	if (!stream)
+		return -ENOMEM;
+	(void)TAKE_FD(fd);
+	for (unsigned i = 0; i < LINES_MAX && r >= 0 && fgets(line, sizeof(line), stream); i++)
+		if (parse(line, name))
+			r = strings_add(names, name, strlen(name));
+	return r;
+}
+
+int net_uplinks_read(const char *root, struct strings *ret_names)
+{
+	_cleanup_strings_ struct strings names = { 0 };
+	int r;
+
+	r = read_routes(root, "/proc/net/route", parse_route, &names);
+	if (r >= 0)
+		r = read_routes(root, "/proc/net/ipv6_route", parse_ipv6_route, &names);
+	if (r < 0)
+		return r;
+	*ret_names = names;
+	names = (struct strings){ 0 };
+	return 0;
+}
+
+static bool carries(
+	const char *root, const struct strings *uplinks, const char *interface, unsigned *visits)
+{
+	_cleanup_strings_ struct strings entries = { 0 };
+	char directory[128];
+
+	if (strings_contain(uplinks, interface))
+		return true;
+	if (++*visits > VISITS_MAX)
+		return false;
+	(void)snprintf(directory, sizeof(directory), "/sys/class/net/%.31s", interface);
+	if (uplinks->count == 0 || sysfs_list(root, directory, &entries) < 0)
+		return false;
+	for (size_t i = 0; i < entries.count; i++) {
+		const char *upper = startswith(entries.items[i], "upper_");
+
+		if (upper && carries(root, uplinks, upper, visits))
+			return true;
+	}
+	return false;
+}
+
+const char *net_uplink_reason(
+	const char *root, const struct strings *uplinks, const char *interface)
+{
+	char directory[128], master[NAME_MAX + 1];
+	unsigned visits = 0;
+
+	if (carries(root, uplinks, interface, &visits))
+		return "the host's default route leads through it";
+	(void)snprintf(directory, sizeof(directory), "/sys/class/net/%.31s", interface);
+	if (sysfs_read_link(root, directory, "master", master) >= 0)
+		return "it is a port of a bridge or bond";
+	return NULL;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Which interfaces the host uses itself. Moving one of them into a container would cut off the
+ * node, including its kubelet, so they are never devices.
+ */
+
+#include "drivers/host/scan.h"
+
+/* Names of the interfaces of the host's default routes. Files that cannot be read have none.
+ * Returns 0 or -ENOMEM. */
+int net_uplinks_read(const char *root, struct strings *ret_names);
+
+/* Why the host needs the interface: a default route uses it, or an interface above it (a VLAN), or
+ * it is a port of a bridge or bond. NULL: the host does not need it. */
+const char *net_uplink_reason(
+	const char *root, const struct strings *uplinks, const char *interface);

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Network hardware that a container gets as a whole. CNI moves the interface of a function, or the
+ * container drives the function itself. In both cases the interface leaves the host's network
+ * namespace, but the device still exists.
+ */
+#include "drivers/net/net.h"
+#include "drivers/model/declaration.h"
+#include "drivers/model/driver.h"
+
+#include "drivers/host/glob.h"
+#include "drivers/host/selector.h"
+#include "drivers/host/sysroot.h"
+#include "drivers/model/form.h"
+#include "drivers/net/net-uplink.h"
+
+#define INTERFACES "/sys/class/net"
+
+static const char *const net_types[] = { [NET_FUNCTION] = "function",
+	[NET_SUBFUNCTION] = "subfunction",
+	[NET_INTERFACE] = "interface",
+	NULL };
+
+static const struct option net_options[] = {
+	{
+		.key = "type",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct net_match, type),
+		.choices = net_types,
+		.help = "What is a device: a PCI function of class 02, a sub-function of one on "
+			"the auxiliary bus, or an interface of any kind. The id is the PCI address, "
+			"the name on that bus, or the interface's name. A device that is assigned "
+			"to a container keeps its state while the host does not see its interface, "
+			"until the interface is back or the hardware is removed. Interfaces with "
+			"the host's default route, and ports of bridges and bonds, are left out.",
+	},
+	FUNCTION_OPTIONS,
+	{
+		.key = "rdma",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct net_match, rdma),
+		.help = "Only devices with an RDMA device, whose nodes are added.",
+	},
+	{
+		.key = "vhost_net",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct net_match, vhost_net),
+		.help = "Adds /dev/vhost-net and /dev/net/tun.",
+	},
+	{
+		.key = "permissions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct net_match, permissions),
+		.default_string = "rw",
+		.check = form_permissions,
+		.help = "Permissions of the container on these nodes: r, w, m (mknod).",
+	},
+};
+
+static const struct option_table net_match_table = {
+	.name = "match entry",
+	.size = sizeof(struct net_match),
+	.options = net_options,
+	.count = ARRAY_SIZE(net_options),
+};
+
+/* --- checks --- */
+
+/* Keys that ask for what only a function has. */
+static const char *function_key(const struct net_match *match)
+{
+	const struct function_match *function = &match->function;
+
+	if (function->vendor.count > 0)
+		return "vendor";
+	if (function->device.count > 0)
+		return "device";
+	if (function->address.count > 0)
+		return "address";
+	if (function->pf.count > 0)
+		return "pf";
+	if (function->functions)
+		return "functions";
+	if (match->rdma)
+		return "rdma";
+	return match->vhost_net ? "vhost_net" : NULL;
+}
+
+/* An address of the other bus would never be met. */
+static void check_addresses(const struct net_match *match, struct report *report)
+{
+	const struct strings *addresses = &match->function.address;
+	bool auxiliary = match->type == NET_SUBFUNCTION;
+
+	for (size_t i = 0; i < addresses->count; i++) {
+		const char *address = addresses->items[i];
+
+		if (auxiliary ? strchr(address, ':') != NULL
+			      : !strchr(address, ':') && !form_is_pattern(address))
+			(void)report_add(report, &match->function.origin, "address", "\"%s\" is %s",
+				address,
+				auxiliary ? "a PCI address, and sub-functions have names such as "
+					    "\"mlx5_core.sf.4\": \"pf\" is their PCI function"
+					  : "a sub-function: set type = \"subfunction\"");
+	}
+}
+
+static void check_entry(const struct net_match *match, struct report *report)
+{
+	const struct function_match *function = &match->function;
+	const char *key = match->type == NET_INTERFACE ? function_key(match) : NULL;
+
+	if (key)
+		(void)report_add(report, &function->origin, key,
+			"is not for type = \"interface\": use type = \"function\", whose devices "
+			"are PCI functions");
+	if (match->type == NET_INTERFACE && function->interface.count == 0 &&
+		function->kind.count == 0)
+		(void)report_add(report, &function->origin, "interface",
+			"is missing: type = \"interface\" needs \"interface\" or \"kind\"; otherwise every interface of the host would be a device");
+	if (!key) {
+		function_match_check(function, report);
+		check_addresses(match, report);
+	}
+	if (match->type != NET_FUNCTION && function->role != ROLE_ANY)
+		(void)report_add(report, &function->origin, "role",
+			"is for type = \"function\" only: nothing else is a physical or virtual "
+			"function");
+}
+
+static int net_check(const struct declaration *declaration, struct report *report)
+{
+	size_t before = report->count;
+
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		report->entry = i + 1;
+		check_entry(groups_get(&declaration->match, i), report);
+	}
+	report->entry = 0;
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+/* --- the host --- */
+
+struct net_scan {
+	const struct declaration *declaration;
+	struct scan *scan;
+	struct strings uplinks;
+	struct infiniband_table infiniband;
+};
+
+static void net_scan_done(struct net_scan *net)
+{
+	strings_done(&net->uplinks);
+	infiniband_table_done(&net->infiniband);
+}
+
+static bool wants(const struct declaration *declaration, enum net_type type)
+{
+	for (size_t i = 0; i < declaration->match.count; i++)
+		if (((const struct net_match *)groups_get(&declaration->match, i))->type ==
+			(int)type)
+			return true;
+	return false;
+}
+
+/* Whether the host needs the interface itself. */
+static bool is_spared(struct net_scan *net, const char *id, const char *interface)
+{
+	const char *reason = net_uplink_reason(scan_root(net->scan), &net->uplinks, interface);
+
+	if (reason)
+		scan_note(net->scan, "\"%s\" is left out, because the host needs interface %s: %s",
+			id, interface, reason);
+	return !reason;
+}
+
+/* The first entry that asks for the function. */
+static const struct net_match *find_match(
+	const struct net_scan *net, enum net_type type, const struct net_function *function)
+{
+	for (size_t i = 0; i < net->declaration->match.count; i++) {
+		const struct net_match *match = groups_get(&net->declaration->match, i);
+
+		if (match->type == (int)type && (!match->rdma || function->infiniband.count > 0) &&
+			net_function_matches(scan_root(net->scan), function, &match->function))
+			return match;
+	}
+	return NULL;
+}
+
+static int list_function(struct net_scan *net, enum net_type type, const char *bus,
+	const char *name, struct function_reader *reader)
+{
+	_cleanup_net_function_ struct net_function function = { 0 };
+	const struct net_match *match;
+	int r;
+
+	r = net_function_read(reader, bus, name, &function);
+	if (r < 0)
+		return sysroot_is_shortage(r) ? r : 0;
+	match = find_match(net, type, &function);
+	if (!match)
+		return 0;
+	for (size_t i = 0; i < function.interfaces.count; i++)
+		if (!is_spared(net, name, function.interfaces.items[i]))
+			return 0;
+	return net_add_function(match, &function, &net->infiniband, net->scan);
+}
+
+static int list_functions(struct net_scan *net, enum net_type type, const char *bus)
+{
+	_cleanup_function_reader_ struct function_reader reader = { .root = scan_root(net->scan) };
+	_cleanup_strings_ struct strings names = { 0 };
+	int r;
+
+	r = scan_watch(net->scan, bus);
+	if (r < 0)
+		return r;
+	r = sysfs_list(reader.root, bus, &names);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	for (size_t i = 0; i < names.count && r >= 0; i++)
+		r = list_function(net, type, bus, names.items[i], &reader);
+	return r;
+}
+
+static bool interface_matches(
+	const char *root, const char *name, const char *directory, const struct net_match *match)
+{
+	const char *kind = interface_kind(root, directory);
+	char driver[NAME_MAX + 1];
+
+	if (match->type != NET_INTERFACE || !kind ||
+		!patterns_match(&match->function.interface, name) ||
+		!patterns_match(&match->function.kind, kind))
+		return false;
+	if (sysfs_read_link(root, directory, "device/driver", driver) < 0)
+		driver[0] = '\0';
+	return patterns_match(&match->function.driver, driver);
+}
+
+static int list_interface(struct net_scan *net, const char *name)
+{
+	_cleanup_free_ char *directory = NULL;
+
+	if (asprintf(&directory, INTERFACES "/%s", name) < 0) {
+		directory = NULL;
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < net->declaration->match.count; i++)
+		if (interface_matches(scan_root(net->scan), name, directory,
+			    groups_get(&net->declaration->match, i)))
+			return is_spared(net, name, name)
+				? net_add_interface(name, directory, net->scan)
+				: 0;
+	return 0;
+}
+
+static int list_interfaces(struct net_scan *net)
+{
+	_cleanup_strings_ struct strings names = { 0 };
+	int r;
+
+	r = sysfs_list(scan_root(net->scan), INTERFACES, &names);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	for (size_t i = 0; i < names.count && r >= 0; i++)
+		r = list_interface(net, names.items[i]);
+	return r;
+}
+
+static int list_all(struct net_scan *net)
+{
+	int r;
+
+	r = scan_events(net->scan, "net");
+	if (r >= 0)
+		r = scan_events(net->scan, "pci");
+	if (r >= 0)
+		r = scan_events(net->scan, "auxiliary");
+	if (r >= 0)
+		r = scan_watch(net->scan, INTERFACES);
+	if (r >= 0)
+		r = infiniband_table_read(net->scan, &net->infiniband);
+	if (r >= 0)
+		r = net_uplinks_read(scan_root(net->scan), &net->uplinks);
+	if (r >= 0 && wants(net->declaration, NET_FUNCTION))
+		r = list_functions(net, NET_FUNCTION, FUNCTION_PCI);
+	if (r >= 0 && wants(net->declaration, NET_SUBFUNCTION))
+		r = list_functions(net, NET_SUBFUNCTION, FUNCTION_AUXILIARY);
+	if (r >= 0 && wants(net->declaration, NET_INTERFACE))
+		r = list_interfaces(net);
+	return r;
+}
+
+static int net_list(const struct declaration *declaration, struct scan *scan, struct error *error)
+{
+	_cleanup_(net_scan_done) struct net_scan net = { .declaration = declaration, .scan = scan };
+	int r = list_all(&net);
+
+	return r < 0 ? error_set(error, r, "cannot list network devices in /sys: %s", strerror(-r))
+		     : 0;
+}
+
+static const struct driver_variable net_variables[] = {
+	FUNCTION_VARIABLES,
+	{ 0 },
+};
+
+const struct driver net_driver = {
+	.name = "net",
+	.summary = "network functions, sub-functions and interfaces that CNI moves into pods",
+	.match = &net_match_table,
+	.variables = net_variables,
+	.check = net_check,
+	.list = net_list,
+};

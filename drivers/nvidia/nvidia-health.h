@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What NVIDIA's library reports of GPUs, as its helper (nvml/) writes it, and what that means for
+ * the health of a device. The reports are the only state.
+ */
+
+#include "drivers/nvidia/nvidia.h"
+
+/* How much is known from the library. */
+enum nvidia_knowledge {
+	NVIDIA_UNASKED, /* the resource has no probe "nvml" */
+	NVIDIA_AWAITED, /* the helper has not answered yet */
+	NVIDIA_NOTHING, /* no report: `trouble` is the reason */
+	NVIDIA_KNOWN,
+};
+
+struct nvidia_reports {
+	enum nvidia_knowledge knowledge;
+	const struct declared_probe *probe; /* NULL: NVIDIA_UNASKED */
+	bool resumed; /* the helper was released and runs again: lasting faults are over */
+	char trouble[320];
+	/* One for each GPU and each instance; properties are variables "property:NAME". */
+	struct device *const *items;
+	size_t count;
+};
+
+const struct device *nvidia_report_of_instance(const struct nvidia_reports *reports,
+	const char *address, const struct nvidia_instance *instance);
+
+/* A property of a report, or NULL. */
+const char *nvidia_report_property(const struct device *report, const char *name);
+
+/* Describes why the helper had nothing to report: its document has a "library" with the problem.
+ * Returns false if it has none. */
+bool nvidia_report_problem(const struct nvidia_reports *reports, const char *kernel_version,
+	char *ret_text, size_t size);
+
+/* Sets the finding of a device; `instance` NULL: a whole GPU. Returns 0 or -ENOMEM. */
+int nvidia_find(const struct nvidia_reports *reports, const struct nvidia_gpu *gpu,
+	const struct nvidia_instance *instance, struct device *device);
+
+/* Distance of two GPUs by NVLink: 2 (18 links) to 19 (one link), 10 behind a switch, 0 if no link
+ * is known. */
+unsigned nvidia_link_distance(
+	const struct nvidia_reports *reports, const char *from, const char *to);

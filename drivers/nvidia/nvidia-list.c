@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From GPUs and their instances to devices. The id is the UUID, which monitoring and NVIDIA's own
+ * plugin use. The kernel driver does not know it before the first use of the GPU after the driver
+ * was loaded; until then the id is the PCI address.
+ */
+#include "drivers/host/cdi-files.h"
+#include "drivers/host/selector.h"
+#include "drivers/host/sysroot.h"
+#include "drivers/nvidia/nvidia-health.h"
+#include "drivers/nvidia/nvidia.h"
+
+#define PCI_DEVICES "/sys/bus/pci/devices"
+#define GPUS        "/proc/driver/nvidia/gpus"
+#define INSTANCES   "/proc/driver/nvidia/capabilities/gpu%u/mig/gi%u/ci%u"
+
+/* One entry of `match` while its devices are made. */
+struct entry {
+	struct scan *scan;
+	const struct nvidia_match *match;
+	const struct nvidia_host *host;
+	const struct nvidia_reports *reports;
+	size_t number;
+	struct nvidia_libraries libraries;
+	const char *dev_root;  /* in front of /dev */
+	struct cdi_files *cdi; /* of the scan */
+};
+
+/* --- which --- */
+
+static bool gpu_is_wanted(const struct nvidia_match *match, const struct nvidia_gpu *gpu)
+{
+	/* Their name for a card that only drives the display. */
+	return !gpu->excluded && !strstr(gpu->model, "DGX Display") &&
+		integers_admit(&match->minors, gpu->minor) &&
+		patterns_match(&match->addresses, gpu->address) &&
+		patterns_match(&match->models, gpu->model);
+}
+
+/* The GPU's id stays its address for as long as a container has it under that name. */
+static void choose_gpu_id(
+	struct scan *scan, const struct nvidia_gpu *gpu, char ret_id[static DEVICE_ID_MAX + 1])
+{
+	const struct device *by_uuid, *by_address;
+	bool keeps_address;
+
+	keeps_address = !*gpu->uuid ||
+		(!scan_lists(scan, gpu->uuid, &by_uuid) &&
+			scan_lists(scan, gpu->address, &by_address) &&
+			(!by_address || device_was_assigned(by_address)));
+	device_id_make(keeps_address ? gpu->address : gpu->uuid, ret_id);
+}
+
+/* The instance's own UUID, which only the library knows. Without it, GPU and numbers. */
+static void make_instance_id(const struct nvidia_gpu *gpu, const struct nvidia_instance *instance,
+	const char *uuid, char ret_id[static DEVICE_ID_MAX + 1])
+{
+	char text[96];
+
+	if (*uuid)
+		(void)snprintf(text, sizeof(text), "%s", uuid);
+	else
+		(void)snprintf(text, sizeof(text), "MIG-%s:%u:%u",
+			*gpu->uuid ? gpu->uuid : gpu->address, instance->gi, instance->ci);
+	device_id_make(text, ret_id);
+}
+
+/* --- nodes --- */
+
+/* `maker` is the command that makes a node that must be there; NULL: it need not. */
+static int add_node(struct entry *entry, struct device *device, const char *name, const char *maker)
+{
+	char host[PATH_MAX], path[64];
+	struct stat st;
+	int r;
+
+	(void)snprintf(path, sizeof(path), "/dev/%s", name);
+	(void)snprintf(host, sizeof(host), "%s%s", entry->dev_root, path);
+	r = sysroot_stat(scan_root(entry->scan), host, &st);
+	if (sysroot_is_absent(r) && maker)
+		return device_set_problem(device, "%s is missing: run \"%s\"", host, maker);
+	if (sysroot_is_absent(r))
+		return 0;
+	r = device_add_node(device, host, path, entry->match->permissions);
+	if (r >= 0 && !maker)
+		device->nodes[device->n_nodes - 1].optional = true;
+	return r;
+}
+
+static int add_gpu_node(struct entry *entry, struct device *device, const struct nvidia_gpu *gpu)
+{
+	char name[32], maker[64];
+
+	(void)snprintf(name, sizeof(name), "nvidia%u", gpu->minor);
+	(void)snprintf(maker, sizeof(maker), "nvidia-modprobe -c %u", gpu->minor);
+	return add_node(entry, device, name, maker);
+}
+
+/* What every container needs, with any GPU. */
+static int add_common_nodes(struct entry *entry, struct device *device)
+{
+	static const struct {
+		const char *name, *maker;
+	} nodes[] = {
+		{ "nvidiactl", "nvidia-modprobe" },
+		{ "nvidia-uvm", "nvidia-modprobe -u -c 0" },
+		{ "nvidia-uvm-tools", NULL },
+		{ "nvidia-modeset", NULL },
+	};
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(nodes) && r >= 0; i++)
+		r = add_node(entry, device, nodes[i].name, nodes[i].maker);
+	return r;
+}
+
+/* `instance` is the directory's name below that of the GPU, "gi1/ci0". */
+static int add_capability_node(struct entry *entry, struct device *device,
+	const struct nvidia_gpu *gpu, const char *instance, unsigned number)
+{
+	char name[64], maker[128];
+
+	(void)snprintf(name, sizeof(name), "nvidia-caps/nvidia-cap%u", number);
+	(void)snprintf(maker, sizeof(maker),
+		"nvidia-modprobe -f /proc/driver/nvidia/capabilities/gpu%u/mig/%s/access",
+		gpu->minor, instance);
+	return add_node(entry, device, name, maker);
+}
+
+static int add_instance_node(struct entry *entry, struct device *device,
+	const struct nvidia_gpu *gpu, const struct nvidia_instance *instance)
+{
+	char name[32];
+
+	(void)snprintf(name, sizeof(name), "gi%u/ci%u", instance->gi, instance->ci);
+	return add_capability_node(entry, device, gpu, name, instance->ci_cap);
+}
+
+/* Instances of one GPU share it, and so do compute instances of one GPU instance. */
+static int add_nodes_above(struct entry *entry, struct device *device, const struct nvidia_gpu *gpu,
+	const struct nvidia_instance *instance)
+{
+	char name[32];
+	int r;
+
+	(void)snprintf(name, sizeof(name), "gi%u", instance->gi);
+	r = add_capability_node(entry, device, gpu, name, instance->gi_cap);
+	return r < 0 ? r : add_gpu_node(entry, device, gpu);
+}
+
+static int add_nodes(struct entry *entry, struct device *device, const struct nvidia_gpu *gpu,
+	const struct nvidia_instance *instance)
+{
+	size_t own;
+	int r = 0;
+
+	/* What is the device's own comes first. */
+	r = instance ? add_instance_node(entry, device, gpu, instance)
+		     : add_gpu_node(entry, device, gpu);
+	own = device->n_nodes;
+	if (r >= 0 && instance)
+		r = add_nodes_above(entry, device, gpu, instance);
+	if (r >= 0)
+		r = add_common_nodes(entry, device);
+	if (r >= 0 && entry->match->libraries)
+		r = nvidia_libraries_mount(
+			entry->scan, &entry->libraries, entry->match->library_path, device);
+	/* Keeps NVIDIA's runtime, if it is the default, from giving the container all GPUs because
+	 * an image asks for that. */
+	if (r >= 0)
+		r = strings_add(&device->env, "NVIDIA_VISIBLE_DEVICES=void",
+			strlen("NVIDIA_VISIBLE_DEVICES=void"));
+	device_share_nodes(device, own);
+	return r;
+}
+
+/* --- ways in --- */
+
+static int add_cdi_name(struct entry *entry, struct device *device, const char *uuid)
+{
+	const char *kind = entry->match->cdi_kind;
+	char name[128];
+	int r;
+
+	(void)snprintf(name, sizeof(name), "%s=%s", kind, uuid);
+	r = cdi_files_read(entry->cdi, entry->scan, NULL);
+	if (r >= 0 && !cdi_files_define(entry->cdi, kind, uuid))
+		return device_set_problem(device,
+			"%s is in no file of " CDI_DIRECTORIES ": run \"systemctl restart "
+			"nvidia-cdi-refresh\" or \"nvidia-ctk cdi generate\"",
+			name);
+	return r < 0 ? r : strings_add(&device->cdi, name, strlen(name));
+}
+
+static int add_visible(struct device *device, const char *uuid)
+{
+	char text[96];
+	int n = snprintf(text, sizeof(text), "NVIDIA_VISIBLE_DEVICES=%s", uuid);
+
+	return strings_add(&device->env, text, (size_t)n);
+}
+
+static int expose(struct entry *entry, struct device *device, const struct nvidia_gpu *gpu,
+	const struct nvidia_instance *instance, const char *uuid)
+{
+	if (entry->match->expose == NVIDIA_EXPOSE_NODES)
+		return add_nodes(entry, device, gpu, instance);
+	if (!*uuid)
+		return device_set_problem(device,
+			"its UUID is not known before its first use: start nvidia-persistenced, or run nvidia-smi");
+	return entry->match->expose == NVIDIA_EXPOSE_CDI ? add_cdi_name(entry, device, uuid)
+							 : add_visible(device, uuid);
+}
+
+/* A library of another version fails in every program that loads it. */
+static int check_versions(struct entry *entry, struct device *device)
+{
+	if (!entry->match->libraries || entry->match->expose != NVIDIA_EXPOSE_NODES ||
+		!*entry->libraries.other)
+		return 0;
+	return device_set_problem(device,
+		"the kernel driver is %s, but the libraries on the host are %s: load the new driver (stop the programs that use the GPUs, then \"modprobe -r nvidia-uvm nvidia; modprobe "
+		"nvidia\"), or reboot the host",
+		entry->host->version, entry->libraries.other);
+}
+
+/* --- devices --- */
+
+static int add_number(struct device *device, const char *name, unsigned value)
+{
+	char text[16];
+
+	(void)snprintf(text, sizeof(text), "%u", value);
+	return device_add_variable(device, name, text);
+}
+
+static int add_identity(struct device *device, const struct nvidia_gpu *gpu,
+	const struct nvidia_instance *instance, const char *uuid, const char *profile)
+{
+	int r = 0;
+
+	if (*uuid)
+		r = device_add_variable(device, "uuid", uuid);
+	if (r >= 0 && *gpu->uuid)
+		r = device_add_variable(device, "gpu_uuid", gpu->uuid);
+	if (r >= 0)
+		r = device_add_variable(device, "model", gpu->model);
+	if (r >= 0)
+		r = add_number(device, "minor", gpu->minor);
+	if (r >= 0 && instance)
+		r = add_number(device, "gi", instance->gi);
+	if (r >= 0 && instance)
+		r = add_number(device, "ci", instance->ci);
+	if (r >= 0 && *profile)
+		r = device_add_variable(device, "profile", profile);
+	return r;
+}
+
+static int describe(struct entry *entry, struct device *device, const struct nvidia_gpu *gpu,
+	const struct nvidia_instance *instance)
+{
+	char directory[64], claim[96];
+	int r;
+
+	(void)snprintf(directory, sizeof(directory), PCI_DEVICES "/%s", gpu->address);
+	r = sysfs_describe(scan_root(entry->scan), directory, device);
+	if (r < 0 && r != -ENOMEM)
+		r = device_add_variable(device, "bdf", gpu->address);
+	if (r >= 0)
+		r = device_add_variable(device, "driver_version", entry->host->version);
+	if (instance)
+		(void)snprintf(claim, sizeof(claim), "nvidia:%s:%u:%u", gpu->address, instance->gi,
+			instance->ci);
+	else
+		(void)snprintf(claim, sizeof(claim), "pci:%s", gpu->address);
+	if (r >= 0)
+		r = device_add_claim(device, claim);
+	if (r >= 0)
+		r = check_versions(entry, device);
+	device->entry = entry->number;
+	device->finding_period = gpu->period;
+	return r < 0 ? r : nvidia_find(entry->reports, gpu, instance, device);
+}
+
+/* Its name changes when its UUID is known, unless a container has it. */
+static int add_gpu(struct entry *entry, struct nvidia_gpu *gpu)
+{
+	char id[DEVICE_ID_MAX + 1], anchor[64];
+	struct device *device;
+	int r;
+
+	choose_gpu_id(entry->scan, gpu, id);
+	r = scan_add(entry->scan, id, &device);
+	if (r < 0)
+		return r == -EEXIST ? 0 : r;
+	gpu->device = device;
+	(void)snprintf(anchor, sizeof(anchor), GPUS "/%s", gpu->address);
+	if (streq(id, gpu->address))
+		r = device_set_mobile(device, anchor);
+	if (r >= 0)
+		r = describe(entry, device, gpu, NULL);
+	if (r >= 0)
+		r = add_identity(device, gpu, NULL, gpu->uuid, "");
+	return r < 0 ? r : expose(entry, device, gpu, NULL, gpu->uuid);
+}
+
+/* An instance is not offered under a name that it will not keep. */
+static int explain_missing_uuid(const struct nvidia_reports *reports, struct device *device)
+{
+	if (reports->knowledge == NVIDIA_UNASKED)
+		return 0;
+	if (reports->knowledge == NVIDIA_KNOWN)
+		return device_set_problem(device,
+			"its UUID is not known: devplugd-nvml may not open "
+			"/dev/nvidia-caps/nvidia-cap2 (MIG monitor); if the driver was loaded after "
+			"devplugd, run \"systemctl daemon-reload\"");
+	return device_set_problem(device, "its UUID is not known: %s",
+		*reports->trouble ? reports->trouble : "devplugd-nvml has not answered yet");
+}
+
+static int add_instance(
+	struct entry *entry, const struct nvidia_gpu *gpu, struct nvidia_instance *instance)
+{
+	const struct device *report =
+		nvidia_report_of_instance(entry->reports, gpu->address, instance);
+	const char *profile = report ? nvidia_report_property(report, "profile") ?: "" : "";
+	const char *uuid = report ? report->id : "";
+	char id[DEVICE_ID_MAX + 1], anchor[96];
+	struct device *device;
+	int r;
+
+	if (entry->match->profiles.count > 0 && !patterns_match(&entry->match->profiles, profile))
+		return 0;
+	make_instance_id(gpu, instance, uuid, id);
+	r = scan_add(entry->scan, id, &device);
+	if (r < 0)
+		return r == -EEXIST ? 0 : r;
+	instance->device = device;
+	/* A container keeps it while the library cannot be asked for its name. */
+	(void)snprintf(anchor, sizeof(anchor), INSTANCES, gpu->minor, instance->gi, instance->ci);
+	r = *uuid ? device_set_mobile(device, anchor)
+		  : explain_missing_uuid(entry->reports, device);
+	if (r >= 0)
+		r = describe(entry, device, gpu, instance);
+	if (r >= 0)
+		r = add_identity(device, gpu, instance, uuid, profile);
+	return r < 0 ? r : expose(entry, device, gpu, instance, uuid);
+}
+
+static int add_instances(struct entry *entry, struct nvidia_gpu *gpu)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < gpu->n_instances && r >= 0; i++)
+		if (!gpu->instances[i].device)
+			r = add_instance(entry, gpu, &gpu->instances[i]);
+	return r;
+}
+
+static int add_wanted(struct entry *entry, struct nvidia_gpu *gpu)
+{
+	const struct nvidia_match *match = entry->match;
+
+	if (!gpu_is_wanted(match, gpu) || !patterns_match(&match->uuids, gpu->uuid))
+		return 0;
+	if (gpu->n_instances > 0)
+		return match->mig == NVIDIA_MIG_NONE ? 0 : add_instances(entry, gpu);
+	if (match->mig == NVIDIA_MIG_ONLY || match->profiles.count > 0 || gpu->device)
+		return 0;
+	return add_gpu(entry, gpu);
+}
+
+/* A driver in a container makes the nodes in its own /dev. */
+static int find_dev_root(struct entry *entry)
+{
+	static const char in_container[] = "/run/nvidia/driver";
+	struct stat st;
+	int r;
+
+	entry->dev_root = entry->match->driver_root ?: in_container;
+	r = scan_watch(entry->scan, "/dev");
+	if (r >= 0)
+		r = scan_watch(entry->scan, "/dev/nvidia-caps");
+	if (r >= 0) {
+		char path[PATH_MAX];
+
+		(void)snprintf(path, sizeof(path), "%s/dev/nvidiactl", entry->dev_root);
+		if (sysroot_stat(scan_root(entry->scan), "/dev/nvidiactl", &st) >= 0 ||
+			sysroot_stat(scan_root(entry->scan), path, &st) < 0)
+			entry->dev_root = "";
+	}
+	return r;
+}
+
+static int list_entry(struct entry *entry, struct nvidia_host *host)
+{
+	int r;
+
+	r = find_dev_root(entry);
+	if (r >= 0 && entry->match->expose == NVIDIA_EXPOSE_NODES && entry->match->libraries) {
+		r = nvidia_libraries_find(
+			entry->scan, entry->match->driver_root, host->version, &entry->libraries);
+		if (r >= 0 && !entry->libraries.directory && !*entry->libraries.other)
+			scan_note(entry->scan,
+				"no libraries of NVIDIA's driver %s were found, so containers "
+				"only get nodes: set \"driver_root\" to where it is installed, or "
+				"\"libraries = false\" if images have them",
+				host->version);
+	}
+	for (size_t i = 0; i < host->n_gpus && r >= 0; i++)
+		r = add_wanted(entry, &host->gpus[i]);
+	return r;
+}
+
+/* Of whole GPUs only: instances of two GPUs cannot use links. */
+static int add_distances(const struct nvidia_host *host, const struct nvidia_reports *reports)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < host->n_gpus; i++)
+		for (size_t k = 0; k < host->n_gpus && r >= 0; k++) {
+			const struct nvidia_gpu *from = &host->gpus[i], *to = &host->gpus[k];
+			unsigned distance;
+
+			if (i == k || !from->device || !to->device)
+				continue;
+			distance = nvidia_link_distance(reports, from->address, to->address);
+			if (distance > 0)
+				r = device_add_distance(from->device, to->device->id, distance);
+		}
+	return r;
+}
+
+int nvidia_list(const struct declaration *declaration, struct scan *scan, struct nvidia_host *host,
+	const struct nvidia_reports *reports, struct error *error)
+{
+	_cleanup_cdi_files_ struct cdi_files cdi = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < declaration->match.count && host->n_gpus > 0 && r >= 0; i++) {
+		struct entry entry = {
+			.scan = scan,
+			.match = groups_get(&declaration->match, i),
+			.host = host,
+			.reports = reports,
+			.number = i,
+			.cdi = &cdi,
+		};
+
+		r = list_entry(&entry, host);
+		nvidia_libraries_done(&entry.libraries);
+	}
+	if (r >= 0)
+		r = add_distances(host, reports);
+	return r < 0 ? error_set(error, r, "out of memory") : 0;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices that are known by their path: every match of a pattern, or one match of each of several
+ * patterns zipped by position. The id comes from paths alone, never from the order of discovery, so
+ * it is the same after a reboot.
+ */
+#include "drivers/path/path.h"
+#include "drivers/host/glob.h"
+#include "drivers/model/form.h"
+
+#define MEMBER_LIMIT_MAX 100000
+
+static const char *const member_types[] = { "auto", "device", "mount", NULL };
+
+/* Variables are not known here, so a "$" is nothing special. */
+static int check_absolute(const char *value, struct error *error)
+{
+	if (value[0] != '/')
+		return error_set(error, -EINVAL,
+			"must be an absolute path beginning with \"/\", not \"%s\"", value);
+	return form_absolute_path(value, error);
+}
+
+static int check_pattern(const char *value, struct error *error)
+{
+	int r = check_absolute(value, error);
+
+	if (r < 0)
+		return r;
+	if (value[strspn(value, "/")] == '\0')
+		return error_set(error, -EINVAL, "must name something below \"/\"");
+	if (strstr(value, "**"))
+		return error_set(error, -EINVAL,
+			"has \"**\" in \"%s\", but a \"*\" stays within one directory: write one "
+			"\"*\" for each level",
+			value);
+	return 0;
+}
+
+/* clang-format off */
+#define MEMBER_OPTIONS(path_required)                                                              \
+	{                                                                                          \
+		.key = "path",                                                                     \
+		.type = OPTION_STRING,                                                             \
+		.offset = offsetof(struct path_member, path),                                      \
+		.required = path_required,                                                         \
+		.maximum = 4095,                                                                   \
+		.check = check_pattern,                                                            \
+		.help = "Shell pattern (* ? [...]) of paths on the host; each match is a device.", \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "as",                                                                       \
+		.type = OPTION_STRING,                                                             \
+		.offset = offsetof(struct path_member, as),                                        \
+		.maximum = 4095,                                                                   \
+		.check = check_absolute,                                                       \
+		.help = "Path in the container if it differs; with a final \"/\", the "            \
+			"directory.",                                                              \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "permissions",                                                              \
+		.type = OPTION_STRING,                                                             \
+		.offset = offsetof(struct path_member, permissions),                               \
+		.default_string = "rw",                                                            \
+		.check = form_permissions,                                                         \
+		.help = "Permissions of the container on a device node: r, w, m (mknod).",         \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "optional",                                                                 \
+		.type = OPTION_BOOL,                                                               \
+		.offset = offsetof(struct path_member, optional),                                  \
+		.help = "The device is complete without this path.",                               \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "type",                                                                     \
+		.type = OPTION_CHOICE,                                                             \
+		.offset = offsetof(struct path_member, type),                                      \
+		.choices = member_types,                                                           \
+		.help = "Device node, bind mount, or the type that fits the path.",                \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "read_only",                                                                \
+		.type = OPTION_BOOL,                                                               \
+		.offset = offsetof(struct path_member, read_only),                                 \
+		.help = "The mount is read-only.",                                                 \
+	},                                                                                         \
+	{                                                                                          \
+		.key = "limit",                                                                    \
+		.type = OPTION_INTEGER,                                                            \
+		.offset = offsetof(struct path_member, limit),                                     \
+		.minimum = 1,                                                                      \
+		.maximum = MEMBER_LIMIT_MAX,                                                       \
+		.default_integer = 1,                                                              \
+		.unit = "devices",                                                                 \
+		.help = "Maximum number of devices that may share one match.",                     \
+	}
+/* clang-format on */
+
+static const struct option member_options[] = { MEMBER_OPTIONS(true) };
+
+static const struct option_table member_table = {
+	.name = "path",
+	.shorthand = "path",
+	.size = sizeof(struct path_member),
+	.options = member_options,
+	.count = ARRAY_SIZE(member_options),
+};
+
+static const struct option match_options[] = {
+	MEMBER_OPTIONS(false),
+	{
+		.key = "paths",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct path_match, members),
+		.table = &member_table,
+		.help = "Patterns of paths that form one device: the first matches of all patterns form the first device, and so on.",
+	},
+};
+
+static const struct option_table match_table = {
+	.name = "match entry",
+	.shorthand = "path",
+	.size = sizeof(struct path_match),
+	.options = match_options,
+	.count = ARRAY_SIZE(match_options),
+};
+
+static bool member_is_plain(const struct path_member *member)
+{
+	return !member->as && streq(member->permissions, "rw") && !member->optional &&
+		member->type == MEMBER_AUTO && !member->read_only && member->limit == 1;
+}
+
+static int path_check(const struct declaration *declaration, struct report *report)
+{
+	size_t before = report->count;
+
+	if (declaration->match.count == 0)
+		return report_add(report, &declaration->origin, "match",
+			"driver \"path\" needs at least one entry with \"path\" or \"paths\"");
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct path_match *match = groups_get(&declaration->match, i);
+		const struct origin *origin = &match->single.origin;
+
+		report->entry = i + 1;
+		if (!match->single.path == (match->members.count == 0)) {
+			(void)report_add(report, origin, "match",
+				"an entry has either \"path\" or \"paths\", this one has %s",
+				match->single.path ? "both" : "neither");
+			continue;
+		}
+		if (!match->single.path && !member_is_plain(&match->single))
+			(void)report_add(report, origin, "paths",
+				"set the other keys in each of the \"paths\", not beside them");
+		for (size_t k = 0; k < path_member_count(match); k++) {
+			const struct path_member *member = path_member_get(match, k);
+			char key[64] = "read_only";
+
+			if (!match->single.path)
+				(void)snprintf(key, sizeof(key), "paths[%zu].read_only", k);
+			if (member->read_only && member->type == MEMBER_DEVICE)
+				(void)report_add(report, &member->origin, key,
+					"is for mounts; for a device use permissions = \"r\"");
+		}
+	}
+	report->entry = 0;
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+static int path_claims(const struct declaration *declaration, struct strings *ret_claims)
+{
+	_cleanup_strings_ struct strings claims = { 0 };
+	int r;
+
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct path_match *match = groups_get(&declaration->match, i);
+
+		for (size_t k = 0; k < path_member_count(match); k++) {
+			const struct path_member *member = path_member_get(match, k);
+
+			/* One with a limit is meant to be shared. */
+			if (form_is_pattern(member->path) || member->limit > 1)
+				continue;
+			r = strings_add(&claims, member->path, strlen(member->path));
+			if (r < 0)
+				return r;
+		}
+	}
+	*ret_claims = claims;
+	claims = (struct strings){ 0 };
+	return 0;
+}
+
+static int path_list(const struct declaration *declaration, struct scan *scan, struct error *error)
+{
+	int r;
+
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		r = path_list_match(scan, groups_get(&declaration->match, i), error);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+const struct driver path_driver = {
+	.name = "path",
+	.summary = "device nodes, directories and sockets, found by their paths",
+	.match = &match_table,
+	.mounts = DRIVER_MOUNTS,
+	.without_pci = true,
+	.check = path_check,
+	.claims = path_claims,
+	.list = path_list,
+};

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lists the PCI devices of a resource: goes through the functions of the host, and makes devices
+ * of those that an entry of `match` selects (pci-function.c). A table has, for each kind of
+ * access, the events and directories that report a change.
+ */
+#include <inttypes.h>
+#include <jansson.h>
+
+#include "drivers/host/sysroot.h"
+#include "drivers/model/declaration.h"
+#include "drivers/model/form.h"
+#include "drivers/pci/pci.h"
+
+/* Subsystems whose events are about nodes, in addition to "pci" itself, and directories where the
+ * nodes are. */
+static const struct {
+	const char *subsystems[4];
+	const char *directory;
+	int (*list)(struct pci_scan *pci, const struct pci_match *match,
+		const struct pci_function *function); /* NULL: not found by functions */
+} ways[] = {
+	[PCI_NODES] = { { "drm", "accel", "misc" }, NULL, pci_list_nodes },
+	[PCI_VFIO] = { { "vfio" }, "/dev/vfio", pci_list_vfio },
+	[PCI_VFIO_CDEV] = { { "vfio-dev" }, "/dev/vfio/devices", pci_list_vfio },
+	[PCI_UIO] = { { "uio" }, NULL, pci_list_uio },
+	[PCI_MDEV] = { { "mdev" }, PCI_MDEVS, NULL },
+	[PCI_VDPA] = { { "vdpa", "vhost-vdpa" }, NULL, pci_list_vdpa },
+};
+
+int pci_add_variable(
+	struct pci_scan *pci, struct device *device, const char *name, const char *value)
+{
+	int r = device_add_variable(device, name, value);
+
+	return r < 0 ? pci_shortage(pci, r) : 0;
+}
+
+int pci_add_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
+	const char *path)
+{
+	int r = device_add_node(device, path, NULL, match->permissions);
+
+	return r < 0 ? pci_shortage(pci, r) : 0;
+}
+
+int pci_add_shared_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
+	const char *path)
+{
+	int r = pci_add_node(pci, device, match, path);
+
+	if (r >= 0)
+		device_share_nodes(device, device->n_nodes - 1);
+	return r;
+}
+
+int pci_claim(struct pci_scan *pci, struct device *device, const char *address)
+{
+	char claim[sizeof("pci:") + PCI_ADDRESS_SIZE];
+	int r;
+
+	(void)snprintf(claim, sizeof(claim), "pci:%s", address);
+	r = device_add_claim(device, claim);
+	return r < 0 ? pci_shortage(pci, r) : 0;
+}
+
+int pci_add_info(struct pci_scan *pci, struct device *device, const char *group, const char *mount,
+	const char *dev_mount)
+{
+	_cleanup_free_ char *text = NULL;
+	json_t *info;
+
+	/* A NULL with "*" leaves the member out. */
+	info = json_pack("{s:{s:s},s:{s:s,s:s*}}", "generic", "deviceID", device->id, group,
+		"mount", mount, "dev-mount", dev_mount);
+	if (info)
+		text = json_dumps(info, JSON_COMPACT | JSON_SORT_KEYS);
+	json_decref(info);
+	return text ? pci_add_variable(pci, device, DEVICE_INFO, text) : pci_shortage(pci, -ENOMEM);
+}
+
+static int add_variables(
+	struct pci_scan *pci, struct device *device, const struct pci_function *function)
+{
+	char vendor[24], number[24], class[24], vf[24];
+	const struct {
+		const char *name, *value;
+		bool known;
+	} variables[] = {
+		{ "vendor", vendor, true },
+		{ "device", number, true },
+		{ "class", class, true },
+		{ "driver", function->driver, function->driver[0] },
+		{ "pf", function->pf, function->pf[0] },
+		{ "vf", vf, function->vf >= 0 },
+	};
+	int r = 0;
+
+	(void)snprintf(vendor, sizeof(vendor), "0x%04" PRIx64, function->vendor);
+	(void)snprintf(number, sizeof(number), "0x%04" PRIx64, function->device);
+	(void)snprintf(class, sizeof(class), "0x%06" PRIx64, function->class);
+	(void)snprintf(vf, sizeof(vf), "%" PRId64, function->vf);
+	for (size_t i = 0; i < ARRAY_SIZE(variables) && r >= 0; i++)
+		if (variables[i].known)
+			r = pci_add_variable(pci, device, variables[i].name, variables[i].value);
+	return r;
+}
+
+int pci_add_device(struct pci_scan *pci, const char *id, const char *directory,
+	const struct pci_function *function, struct device **ret_device)
+{
+	struct device *device;
+	int r;
+
+	r = scan_add(pci->scan, id, &device);
+	if (r == -EEXIST)
+		return 0;
+	if (r < 0)
+		return pci_shortage(pci, r);
+	/* If it is disappearing, the next scan does not find it. */
+	r = sysfs_describe(pci->root, directory, device);
+	if (sysroot_is_shortage(r))
+		return pci_shortage(pci, r);
+	r = add_variables(pci, device, function);
+	/* A mediated device is a part of its function only. */
+	if (r >= 0 && form_is_pci_address(id))
+		r = pci_claim(pci, device, function->address);
+	if (r < 0)
+		return r;
+	*ret_device = device;
+	return 1;
+}
+
+/* Watches for changes before anything is read. */
+static int watch(struct pci_scan *pci)
+{
+	int r;
+
+	r = scan_watch(pci->scan, PCI_DEVICES);
+	if (r >= 0)
+		r = scan_events(pci->scan, "pci");
+	for (size_t i = 0; i < pci->declaration->match.count && r >= 0; i++) {
+		const struct pci_match *match = groups_get(&pci->declaration->match, i);
+		const char *directory = ways[match->access].directory;
+		const char *const *subsystems = ways[match->access].subsystems;
+
+		if (directory)
+			r = scan_watch(pci->scan, directory);
+		for (size_t k = 0; subsystems[k] && r >= 0; k++)
+			r = scan_events(pci->scan, subsystems[k]);
+	}
+	return r < 0 ? pci_shortage(pci, r) : 0;
+}
+
+static int compare_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int list_functions(struct pci_scan *pci)
+{
+	_cleanup_strings_ struct strings addresses = { 0 };
+	int r;
+
+	r = sysfs_list(pci->root, PCI_DEVICES, &addresses);
+	if (sysroot_is_absent(r))
+		return 0;
+	if (r < 0)
+		return error_set(pci->error, r, "cannot read " PCI_DEVICES ": %s", strerror(-r));
+	if (addresses.count > 0)
+		qsort(addresses.items, addresses.count, sizeof(*addresses.items), compare_text);
+	for (size_t i = 0; i < addresses.count; i++) {
+		const struct pci_match *match;
+		struct pci_function function;
+
+		r = pci_function_find(pci, addresses.items[i], NULL, &function, &match);
+		if (r > 0)
+			r = ways[match->access].list(pci, match, &function);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void pci_scan_done(struct pci_scan *pci)
+{
+	for (size_t i = 0; i < pci->n_folds; i++) {
+		free(pci->folds[i].group);
+		free(pci->folds[i].addresses);
+	}
+	free(pci->folds);
+	map_done(&pci->vf_numbers);
+	strings_done(&pci->addresses);
+}
+
+int pci_list(const struct declaration *declaration, struct scan *scan, struct error *error)
+{
+	_cleanup_(pci_scan_done) struct pci_scan pci = {
+		.declaration = declaration,
+		.scan = scan,
+		.root = scan_root(scan),
+		.error = error,
+	};
+	int r;
+
+	r = watch(&pci);
+	if (r >= 0)
+		r = list_functions(&pci);
+	if (r >= 0)
+		r = pci_finish_folds(&pci);
+	if (r >= 0)
+		r = pci_list_mdevs(&pci);
+	return r;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ways of access that end at nodes of the kernel's own devices below a function: its driver's,
+ * UIO's and vDPA's, and mediated devices, which are functions' children with VFIO nodes.
+ */
+#include <fnmatch.h>
+
+#include "drivers/host/sysfs-walk.h"
+#include "drivers/host/sysroot.h"
+#include "drivers/model/declaration.h"
+#include "drivers/model/form.h"
+#include "drivers/pci/pci.h"
+
+struct search {
+	const char *root;
+	struct strings *nodes;
+};
+
+static int on_device(const char *directory, void *userdata)
+{
+	const struct search *search = userdata;
+	_cleanup_free_ char *node = NULL;
+	int r;
+
+	/* Functions behind a bridge have devices of their own. */
+	if (form_is_pci_address(strrchr(directory, '/') + 1))
+		return SYSFS_WALK_NOT_BELOW;
+	r = sysfs_read_node(search->root, directory, &node);
+	if (r >= 0)
+		r = strings_add(search->nodes, node, strlen(node));
+	return sysroot_is_shortage(r) ? r : SYSFS_WALK_ON;
+}
+
+int pci_find_nodes(struct pci_scan *pci, const char *directory, struct strings *ret_nodes)
+{
+	struct search search = { .root = pci->root, .nodes = ret_nodes };
+	_cleanup_free_ char *resolved = NULL;
+	int r;
+
+	r = sysfs_resolve(pci->root, directory, &resolved);
+	if (r >= 0)
+		r = sysfs_walk(pci->root, resolved, on_device, &search);
+	if (r == -E2BIG)
+		scan_note(pci->scan,
+			"%s has more than %d directories below it, and only some are read",
+			directory, SYSFS_WALK_MAX);
+	return sysroot_is_shortage(r) ? pci_shortage(pci, r) : 0;
+}
+
+static bool is_wanted(const struct pci_match *match, const char *node)
+{
+	for (size_t i = 0; i < match->nodes.count; i++)
+		if (fnmatch(match->nodes.items[i], node, FNM_PATHNAME) == 0)
+			return true;
+	return match->nodes.count == 0;
+}
+
+static int set_no_nodes(
+	struct device *device, const struct pci_match *match, const struct pci_function *function)
+{
+	if (!function->driver[0])
+		return device_set_problem(device,
+			"%s is bound to no driver, so it has no device node: load its driver, or "
+			"read the kernel's log",
+			function->address);
+	return device_set_problem(device, "%s has no device node%s from its driver %.64s",
+		function->address, match->nodes.count > 0 ? " that match.nodes names" : "",
+		function->driver);
+}
+
+int pci_list_nodes(
+	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function)
+{
+	_cleanup_strings_ struct strings nodes = { 0 };
+	struct device *device;
+	int r;
+
+	r = pci_add_device(pci, function->address, function->directory, function, &device);
+	if (r <= 0)
+		return r;
+	r = pci_find_nodes(pci, function->directory, &nodes);
+	for (size_t i = 0; i < nodes.count && r >= 0; i++)
+		if (is_wanted(match, nodes.items[i]))
+			r = pci_add_node(pci, device, match, nodes.items[i]);
+	if (r >= 0 && device->n_nodes == 0 && set_no_nodes(device, match, function) < 0)
+		r = pci_shortage(pci, -ENOMEM);
+	return r;
+}
+
+int pci_list_uio(
+	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function)
+{
+	char directory[sizeof(function->directory) + 8];
+	_cleanup_strings_ struct strings nodes = { 0 };
+	struct device *device;
+	int r;
+
+	r = pci_add_device(pci, function->address, function->directory, function, &device);
+	if (r <= 0)
+		return r;
+	(void)snprintf(directory, sizeof(directory), "%s/uio", function->directory);
+	r = pci_find_nodes(pci, directory, &nodes);
+	if (r < 0)
+		return r;
+	if (nodes.count == 0) {
+		r = device_set_problem(device,
+			"%s is bound to %s, which creates no UIO device: driverctl set-override %s uio_pci_generic",
+			function->address, function->driver[0] ? function->driver : "no driver",
+			function->address);
+		return r < 0 ? pci_shortage(pci, r) : 0;
+	}
+	r = pci_add_node(pci, device, match, nodes.items[0]);
+	if (r >= 0)
+		r = pci_add_variable(pci, device, "uio", strrchr(nodes.items[0], '/') + 1);
+	if (r >= 0)
+		r = pci_add_network_info(pci, device, function, NULL, NULL);
+	return r < 0 ? r : pci_add_info(pci, device, "uio", nodes.items[0], NULL);
+}
+
+/* --- vDPA --- */
+
+/* Adds the nodes of one vDPA device of the function, or the reason why there is none. */
+static int add_vdpa(struct pci_scan *pci, const struct pci_match *match,
+	const struct pci_function *function, const char *name, struct device *device)
+{
+	char directory[sizeof(function->directory) + NAME_MAX + 1], driver[NAME_MAX + 1];
+	_cleanup_strings_ struct strings nodes = { 0 };
+	int r;
+
+	(void)snprintf(directory, sizeof(directory), "%s/%s", function->directory, name);
+	r = pci_find_nodes(pci, directory, &nodes);
+	for (size_t i = 0; i < nodes.count && r >= 0; i++) {
+		r = pci_add_node(pci, device, match, nodes.items[i]);
+		if (r >= 0 && device->n_nodes == 1)
+			r = pci_add_info(pci, device, "vdpa", nodes.items[i], NULL);
+		if (r >= 0 && device->n_nodes == 1)
+			r = pci_add_network_info(pci, device, function, name, nodes.items[i]);
+	}
+	if (r < 0 || nodes.count > 0)
+		return r;
+	r = pci_read_driver(pci, directory, driver);
+	if (r < 0)
+		return r;
+	r = device_set_problem(device,
+		"%.32s of %s is bound to %.64s, not to vhost_vdpa: driverctl -b vdpa set-override "
+		"%.32s vhost_vdpa",
+		name, function->address, driver[0] ? driver : "no driver", name);
+	return r < 0 ? pci_shortage(pci, r) : 0;
+}
+
+int pci_list_vdpa(
+	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function)
+{
+	_cleanup_strings_ struct strings children = { 0 };
+	struct device *device;
+	bool found = false;
+	int r;
+
+	r = pci_add_device(pci, function->address, function->directory, function, &device);
+	if (r <= 0)
+		return r;
+	r = sysfs_list_directories(pci->root, function->directory, &children);
+	if (sysroot_is_shortage(r))
+		return pci_shortage(pci, r);
+	for (size_t i = 0; i < children.count; i++) {
+		char directory[sizeof(function->directory) + NAME_MAX + 1], bus[NAME_MAX + 1];
+
+		(void)snprintf(directory, sizeof(directory), "%s/%s", function->directory,
+			children.items[i]);
+		if (sysfs_read_link(pci->root, directory, "subsystem", bus) < 0 ||
+			!streq(bus, "vdpa"))
+			continue;
+		found = true;
+		r = add_vdpa(pci, match, function, children.items[i], device);
+		if (r < 0)
+			return r;
+	}
+	if (found)
+		return 0;
+	r = device_set_problem(device,
+		"%s has no vDPA device: vdpa dev add name vdpa-%s mgmtdev pci/%s",
+		function->address, function->address, function->address);
+	return r < 0 ? pci_shortage(pci, r) : 0;
+}
+
+/* --- mediated devices --- */
+
+static int add_mdev(struct pci_scan *pci, const char *uuid, const struct pci_mdev *mdev,
+	const struct pci_match *match, const struct pci_function *function)
+{
+	char id[DEVICE_ID_MAX + 1], group[NAME_MAX + 1];
+	struct device *device;
+	int r;
+
+	device_id_make(uuid, id);
+	r = pci_add_device(pci, id, mdev->directory, function, &device);
+	if (r <= 0)
+		return r;
+	r = pci_add_variable(pci, device, "mdev_type", mdev->type);
+	if (r < 0)
+		return r;
+	r = sysfs_read_link(pci->root, mdev->directory, "iommu_group", group);
+	if (sysroot_is_shortage(r))
+		return pci_shortage(pci, r);
+	if (r < 0 || strspn(group, "0123456789") != strlen(group)) {
+		r = device_set_problem(device,
+			"it has no IOMMU group: the module of %s for VFIO must be loaded",
+			function->driver[0] ? function->driver : function->address);
+		return r < 0 ? pci_shortage(pci, r) : 0;
+	}
+	r = pci_add_variable(pci, device, "iommu_group", group);
+	return r < 0 ? r : pci_add_group_nodes(pci, device, match, group, false);
+}
+
+static int list_mdev(struct pci_scan *pci, const char *uuid)
+{
+	struct pci_mdev mdev = { 0 };
+	const struct pci_match *match;
+	struct pci_function function;
+	char address[PCI_ADDRESS_SIZE];
+	int r;
+
+	(void)snprintf(mdev.directory, sizeof(mdev.directory), PCI_MDEVS "/%s", uuid);
+	r = sysfs_pci_address(pci->root, mdev.directory, address);
+	if (r >= 0)
+		r = sysfs_read_link(pci->root, mdev.directory, "mdev_type", mdev.type);
+	/* One of another bus, or one that is just being made or removed. */
+	if (r < 0)
+		return sysroot_is_shortage(r) ? pci_shortage(pci, r) : 0;
+	if (sysfs_read(pci->root, mdev.directory, "mdev_type/name", mdev.name) < 0)
+		mdev.name[0] = '\0';
+	r = pci_function_find(pci, address, &mdev, &function, &match);
+	return r <= 0 ? r : add_mdev(pci, uuid, &mdev, match, &function);
+}
+
+int pci_list_mdevs(struct pci_scan *pci)
+{
+	_cleanup_strings_ struct strings uuids = { 0 };
+	bool wanted = false;
+	int r;
+
+	for (size_t i = 0; i < pci->declaration->match.count; i++) {
+		const struct pci_match *match = groups_get(&pci->declaration->match, i);
+
+		wanted = wanted || match->access == PCI_MDEV;
+	}
+	if (!wanted)
+		return 0;
+	r = sysfs_list(pci->root, PCI_MDEVS, &uuids);
+	if (sysroot_is_absent(r))
+		return 0;
+	if (r < 0)
+		return error_set(pci->error, r, "cannot read " PCI_MDEVS ": %s", strerror(-r));
+	for (size_t i = 0; i < uuids.count && r >= 0; i++)
+		r = list_mdev(pci, uuids.items[i]);
+	return r;
+}

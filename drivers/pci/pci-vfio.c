@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kernel gives user space an IOMMU group as a whole, or not at all while a driver of the
+ * kernel's own has hold of a member (Documentation/driver-api/vfio.rst). The driver that is in the
+ * way is named here, because the only error that VFIO returns to the container is "Operation not
+ * permitted".
+ */
+#include "drivers/host/sysroot.h"
+#include "drivers/model/form.h"
+#include "drivers/pci/pci.h"
+
+#define GROUPS       "/sys/kernel/iommu_groups"
+#define CLASS_BRIDGE 0x06
+#define REMEDY       "driverctl set-override %s vfio-pci"
+
+struct group {
+	char name[NAME_MAX + 1]; /* "" if there is none */
+	bool no_iommu;
+	/* Functions that are not bridges, without the one in question. */
+	size_t n_others;
+	char other[NAME_MAX + 1];      /* the first of them */
+	char first[PCI_ADDRESS_SIZE];  /* of all, including the one in question */
+	char in_the_way[NAME_MAX + 1]; /* member bound to a driver of the kernel's; "" if none */
+	char its_driver[NAME_MAX + 1];
+};
+
+/* vfio-pci and its variants (mlx5_vfio_pci, qat_vfio_pci, ...), and a virtual function that
+ * NVIDIA's driver has made a virtual GPU of. */
+static bool is_vfio(const struct pci_scan *pci, const char *directory, const char *driver)
+{
+	int64_t type;
+
+	return strstr(driver, "vfio") ||
+		(sysfs_read_number(pci->root, directory, "nvidia/current_vgpu_type", &type) >= 0 &&
+			type != 0);
+}
+
+/* Drivers that leave a member alone, or that must stay on a bridge. */
+static bool is_harmless(const char *driver)
+{
+	return !*driver || streq(driver, "pci-stub") || streq(driver, "pcieport");
+}
+
+static int read_member(struct pci_scan *pci, const struct pci_function *function,
+	const char *member, struct group *group)
+{
+	char directory[sizeof(GROUPS) + 2 * NAME_MAX + 16], driver[NAME_MAX + 1];
+	int64_t class;
+	int r;
+
+	(void)snprintf(directory, sizeof(directory), GROUPS "/%s/devices/%s", group->name, member);
+	r = sysfs_read_number(pci->root, directory, "class", &class);
+	if (sysroot_is_shortage(r))
+		return pci_shortage(pci, r);
+	if (r >= 0 && class >> 16 == CLASS_BRIDGE)
+		return 0;
+	r = pci_read_driver(pci, directory, driver);
+	if (r < 0)
+		return r;
+	if (!group->in_the_way[0] && !is_vfio(pci, directory, driver) && !is_harmless(driver)) {
+		(void)stpcpy(group->in_the_way, member);
+		(void)stpcpy(group->its_driver, driver);
+	}
+	if (group->n_others++ == 0)
+		(void)stpcpy(group->other, member);
+	if (!form_is_pci_address(member))
+		return 0;
+	if (strcmp(member, group->first) < 0)
+		(void)stpcpy(group->first, member);
+	(void)snprintf(directory, sizeof(directory), PCI_DEVICES "/%s", member);
+	r = scan_watch(pci->scan, directory);
+	return r < 0 ? pci_shortage(pci, r) : 0;
+}
+
+static int read_group(
+	struct pci_scan *pci, const struct pci_function *function, struct group *group)
+{
+	_cleanup_strings_ struct strings members = { 0 };
+	char directory[sizeof(GROUPS) + NAME_MAX + 16], value[SYSFS_VALUE_MAX + 1];
+	int r;
+
+	(void)stpcpy(group->first, function->address);
+	r = sysfs_read_link(pci->root, function->directory, "iommu_group", group->name);
+	if (sysroot_is_shortage(r))
+		return pci_shortage(pci, r);
+	/* The kernel numbers them. */
+	if (r < 0 || strspn(group->name, "0123456789") != strlen(group->name)) {
+		group->name[0] = '\0';
+		return 0;
+	}
+	(void)snprintf(directory, sizeof(directory), GROUPS "/%s", group->name);
+	group->no_iommu = sysfs_read(pci->root, directory, "name", value) >= 0 &&
+		streq(value, "vfio-noiommu");
+	(void)strcat(directory, "/devices");
+	r = sysfs_list(pci->root, directory, &members);
+	if (sysroot_is_shortage(r))
+		return pci_shortage(pci, r);
+	for (size_t i = 0; r >= 0 && i < members.count; i++) {
+		if (streq(members.items[i], function->address))
+			continue;
+		r = read_member(pci, function, members.items[i], group);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Sets the reason why a function cannot be assigned, if there is one. */
+static int set_problem(struct pci_scan *pci, const struct pci_match *match,
+	const struct pci_function *function, const struct group *group, struct device *device)
+{
+	const char *address = function->address;
+
+	if (function->vfs > 0)
+		return device_set_problem(device,
+			"%s has %lld virtual functions, which would be assigned with it: write 0 to its sriov_numvfs, or match them instead with role = \"vf\"",
+			address, (long long)function->vfs);
+	if (!function->driver[0])
+		return device_set_problem(
+			device, "%s is bound to no driver: " REMEDY, address, address);
+	if (!is_vfio(pci, function->directory, function->driver))
+		return device_set_problem(device, "%s is bound to %.64s, not to vfio-pci: " REMEDY,
+			address, function->driver, address);
+	if (!group->name[0])
+		return device_set_problem(device,
+			"%s has no IOMMU group: enable the IOMMU in the firmware and the kernel "
+			"(intel_iommu=on), or VFIO without it (enable_unsafe_noiommu_mode)",
+			address);
+	if (group->in_the_way[0])
+		return device_set_problem(device,
+			"IOMMU group %.12s cannot be assigned: its member %.64s is bound to "
+			"%.64s: " REMEDY,
+			group->name, group->in_the_way, group->its_driver, group->in_the_way);
+	if (match->iommu_group == PCI_GROUP_REFUSE && group->n_others > 0)
+		return device_set_problem(device,
+			"%s shares IOMMU group %.12s with %zu more (%.64s ...), which would be assigned with it: iommu_group = \"fold\" combines them into one device",
+			address, group->name, group->n_others, group->other);
+	return 0;
+}
+
+/* --- nodes --- */
+
+int pci_add_group_nodes(struct pci_scan *pci, struct device *device, const struct pci_match *match,
+	const char *group, bool no_iommu)
+{
+	char path[NAME_MAX + 32];
+	int r;
+
+	(void)snprintf(path, sizeof(path), "/dev/vfio/%s%s", no_iommu ? "noiommu-" : "", group);
+	r = pci_add_node(pci, device, match, path);
+	if (r >= 0)
+		r = pci_add_shared_node(pci, device, match, "/dev/vfio/vfio");
+	if (r >= 0)
+		r = pci_add_info(pci, device, "vfio", "/dev/vfio/vfio", path);
+	return r;
+}
+
+/* The function's own node of VFIO, beside which "iommufd" is needed. */
+static int add_character_device(struct pci_scan *pci, struct device *device,
+	const struct pci_match *match, const struct pci_function *function)
+{
+	_cleanup_strings_ struct strings nodes = { 0 };
+	char directory[sizeof(function->directory) + 16];
+	int r;
+
+	(void)snprintf(directory, sizeof(directory), "%s/vfio-dev", function->directory);
+	r = pci_find_nodes(pci, directory, &nodes);
+	if (r < 0)
+		return r;
+	if (nodes.count == 0) {
+		r = device_set_problem(device,
+			"%s has no node in /dev/vfio/devices: the kernel needs "
+			"CONFIG_VFIO_DEVICE_CDEV, or use access = \"vfio\"",
+			function->address);
+		return r < 0 ? pci_shortage(pci, r) : 0;
+	}
+	r = pci_add_node(pci, device, match, nodes.items[0]);
+	return r < 0 ? r : pci_add_shared_node(pci, device, match, "/dev/iommu");
+}
+
+/* --- whole groups --- */
+
+static struct pci_fold *find_fold(struct pci_scan *pci, const char *group)
+{
+	for (size_t i = 0; i < pci->n_folds; i++)
+		if (streq(pci->folds[i].group, group))
+			return &pci->folds[i];
+	return NULL;
+}
+
+static int add_fold(
+	struct pci_scan *pci, const char *group, const char *address, struct device *device)
+{
+	struct pci_fold *fold;
+
+	if (array_reserve((void **)&pci->folds, pci->n_folds, sizeof(*pci->folds)) < 0)
+		return pci_shortage(pci, -ENOMEM);
+	fold = &pci->folds[pci->n_folds++];
+	*fold = (struct pci_fold){
+		.group = strdup(group), .device = device, .addresses = strdup(address)
+	};
+	return fold->group && fold->addresses ? 0 : pci_shortage(pci, -ENOMEM);
+}
+
+static int extend_fold(struct pci_scan *pci, struct pci_fold *fold, const char *address)
+{
+	char *addresses;
+
+	if (asprintf(&addresses, "%s,%s", fold->addresses, address) < 0)
+		return pci_shortage(pci, -ENOMEM);
+	free(fold->addresses);
+	fold->addresses = addresses;
+	return 0;
+}
+
+int pci_finish_folds(struct pci_scan *pci)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < pci->n_folds && r >= 0; i++)
+		r = pci_add_variable(
+			pci, pci->folds[i].device, "addresses", pci->folds[i].addresses);
+	return r;
+}
+
+int pci_list_vfio(
+	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function)
+{
+	bool fold = match->iommu_group == PCI_GROUP_FOLD;
+	struct group group = { 0 };
+	struct pci_fold *known;
+	struct device *device;
+	int r;
+
+	r = read_group(pci, function, &group);
+	if (r < 0)
+		return r;
+	known = fold && group.name[0] ? find_fold(pci, group.name) : NULL;
+	if (known) {
+		device = known->device;
+		r = extend_fold(pci, known, function->address);
+		if (r >= 0)
+			r = pci_claim(pci, device, function->address);
+	} else {
+		r = pci_add_device(pci, fold ? group.first : function->address, function->directory,
+			function, &device);
+		if (r <= 0)
+			return r;
+		r = fold && group.name[0]
+			? add_fold(pci, group.name, function->address, device)
+			: pci_add_variable(pci, device, "addresses", function->address);
+		if (r >= 0 && group.name[0])
+			r = pci_add_variable(pci, device, "iommu_group", group.name);
+		if (r >= 0 && group.name[0] && match->access == PCI_VFIO)
+			r = pci_add_group_nodes(pci, device, match, group.name, group.no_iommu);
+	}
+	if (r >= 0 && set_problem(pci, match, function, &group, device) < 0)
+		r = pci_shortage(pci, -ENOMEM);
+	if (r >= 0 && match->access == PCI_VFIO_CDEV)
+		r = add_character_device(pci, device, match, function);
+	return r < 0 ? r : pci_add_network_info(pci, device, function, NULL, NULL);
+}

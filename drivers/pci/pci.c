@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions of the PCI bus, selected by type and location, for any use in user space: through the
+ * nodes of their driver, or with VFIO, UIO or vDPA instead of one. The id is the address, which
+ * stays the same while the card stays in its slot.
+ */
+#include "drivers/pci/pci.h"
+#include "drivers/model/declaration.h"
+#include "drivers/model/driver.h"
+
+#include "drivers/host/glob.h"
+#include "drivers/host/ranges.h"
+#include "drivers/model/form.h"
+
+static const char *const accesses[] = { "nodes", "vfio", "vfio-cdev", "uio", "mdev", "vdpa", NULL };
+static const char *const roles[] = { "any", "pf", "vf", "plain", NULL };
+static const char *const policies[] = { "fold", "refuse", "ignore", NULL };
+
+#define ID_OPTION(name, what)                                                                      \
+	{                                                                                          \
+		.key = #name, .type = OPTION_INTEGERS, .offset = offsetof(struct pci_match, name), \
+		.maximum = 0xffff, .help = what                                                    \
+	}
+
+static const struct option match_options[] = {
+	{
+		.key = "access",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct pci_match, access),
+		.choices = accesses,
+		.help = "Part of a function that a container gets: the \"nodes\" of its driver; its IOMMU group for \"vfio\"; its own VFIO node and iommufd (\"vfio-cdev\"); its node of \"uio\"; its mediated devices, each as a device (\"mdev\"); or the nodes of its \"vdpa\" devices.",
+	},
+	ID_OPTION(vendor, "Vendors of the functions, such as 0x8086."),
+	ID_OPTION(device, "Device numbers of that vendor."),
+	{
+		.key = "class",
+		.type = OPTION_INTEGERS,
+		.offset = offsetof(struct pci_match, class),
+		.minimum = 1,
+		.maximum = 0xffffff,
+		.help = "Class codes: the base class alone (0x12), with the subclass (0x0302), or with both the subclass and the programming interface (0x010802).",
+	},
+	ID_OPTION(subsystem_vendor, "Vendors of the card."),
+	ID_OPTION(subsystem_device, "Numbers of the card."),
+	{
+		.key = "driver",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct pci_match, driver),
+		.maximum = 255,
+		.help = "Patterns, as in a shell, of the kernel driver that is bound.",
+	},
+	{
+		.key = "address",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct pci_match, address),
+		.maximum = 255,
+		.check = form_pci_address,
+		.help = "Patterns of the address: \"0000:03:00.0\", \"0000:8[0-9a-f]:*\".",
+	},
+	{
+		.key = "role",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct pci_match, role),
+		.choices = roles,
+		.help = "Role in SR-IOV: physical functions (\"pf\"), virtual functions (\"vf\"), neither (\"plain\"), or all except physical functions that have virtual ones (\"any\").",
+	},
+	{
+		.key = "pf",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct pci_match, pf),
+		.maximum = 255,
+		.check = form_pci_address_or_name,
+		.help = "Virtual functions of these physical functions: patterns of an address or of the name of a network interface.",
+	},
+	{
+		.key = "functions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct pci_match, functions),
+		.maximum = 1023,
+		.check = ranges_check,
+		.help = "Virtual functions with these numbers, which start at 0: \"0-3,5\".",
+	},
+	{
+		.key = "attributes",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct pci_match, attributes),
+		.table = &attribute_rule_table,
+		.help = "Conditions on the files of the function's directory and its properties; "
+			"all must hold.",
+	},
+	{
+		.key = "iommu_group",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct pci_match, iommu_group),
+		.choices = policies,
+		.help = "For \"vfio\" and \"vfio-cdev\", when functions share an IOMMU group, which only "
+			"one container can have: \"fold\" makes one device of the group, with the "
+			"address of its first function as the id; \"refuse\" lists such functions as "
+			"unhealthy; \"ignore\" lists them as separate devices.",
+	},
+	{
+		.key = "nodes",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct pci_match, nodes),
+		.variant = "nodes",
+		.maximum = 4095,
+		.check = form_absolute_path,
+		.help = "Patterns of the nodes that the container gets, such as "
+			"\"/dev/dri/renderD*\"; all of the function's if absent.",
+	},
+	{
+		.key = "mdev_type",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct pci_match, mdev_type),
+		.variant = "mdev",
+		.maximum = 1023,
+		.help = "Patterns of the type's id or name: \"nvidia-233\", \"GRID T4-2Q\".",
+	},
+	{
+		.key = "permissions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct pci_match, permissions),
+		.default_string = "rw",
+		.check = form_permissions,
+		.help = "Permissions of the container on a device node: r, w, m (mknod).",
+	},
+};
+
+static const struct option_table match_table = {
+	.name = "match entry",
+	.selector = "access",
+	.size = sizeof(struct pci_match),
+	.options = match_options,
+	.count = ARRAY_SIZE(match_options),
+};
+
+static const struct driver_variable variables[] = {
+	{ "vendor",
+		"Vendor of the function, as 0x8086. For a mediated device, this and the following "
+		"keys apply to its parent function." },
+	{ "device", "Device number of the function, as 0x4941." },
+	{ "class", "Class code of the function, as 0x0b4000." },
+	{ "driver", "Kernel driver of the function; no value if none is bound." },
+	{ "pf", "Address of the physical function that a virtual one belongs to." },
+	{ "vf", "Number of the virtual function, from 0." },
+	{ "iommu_group", "Number of the IOMMU group; only with VFIO." },
+	{ "addresses",
+		"Addresses of the functions of the device, separated by commas; only with VFIO." },
+	{ "uio", "Name of the UIO device, as uio0." },
+	{ "mdev_type", "Id of the mediated device's type, as nvidia-233." },
+	{ 0 },
+};
+
+/* Whether the entry has no condition on functions. */
+static bool names_nothing(const struct pci_match *match)
+{
+	return match->vendor.count == 0 && match->class.count == 0 &&
+		match->subsystem_vendor.count == 0 && match->driver.count == 0 &&
+		match->address.count == 0 && match->pf.count == 0 && match->mdev_type.count == 0;
+}
+
+static int pci_check(const struct declaration *declaration, struct report *report)
+{
+	size_t before = report->count;
+
+	if (declaration->match.count == 0)
+		return report_add(report, &declaration->origin, "match",
+			"driver \"pci\" needs at least one entry, such as ( { vendor = 0x8086; } )");
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct pci_match *match = groups_get(&declaration->match, i);
+		bool vfio = match->access == PCI_VFIO || match->access == PCI_VFIO_CDEV;
+
+		report->entry = i + 1;
+		if (names_nothing(match))
+			(void)report_add(report, &match->origin, "match",
+				"would match any function of the bus: add a vendor, a class, a subsystem_vendor, a driver, an address, a pf or an mdev_type");
+		if (match->device.count > 0 && match->vendor.count == 0)
+			(void)report_add(report, &match->origin, "device",
+				"has no meaning without \"vendor\"");
+		if (match->subsystem_device.count > 0 && match->subsystem_vendor.count == 0)
+			(void)report_add(report, &match->origin, "subsystem_device",
+				"has no meaning without \"subsystem_vendor\"");
+		if ((match->pf.count > 0 || match->functions) && match->role != PCI_ROLE_ANY &&
+			match->role != PCI_ROLE_VF)
+			(void)report_add(report, &match->origin, "role",
+				"must be \"vf\" or absent if \"pf\" or \"functions\" is set, because these select virtual functions");
+		attribute_rules_check(&match->attributes, "", report);
+		if (match->iommu_group != PCI_GROUP_FOLD && !vfio)
+			(void)report_add(report, &match->origin, "iommu_group",
+				"is only for access = \"vfio\" and \"vfio-cdev\", remove it");
+	}
+	report->entry = 0;
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+/* Whether addresses are the only conditions of the entry. */
+static bool names_addresses(const struct pci_match *match)
+{
+	return match->access != PCI_MDEV && match->role == PCI_ROLE_ANY && !match->functions &&
+		match->vendor.count == 0 && match->class.count == 0 &&
+		match->subsystem_vendor.count == 0 && match->driver.count == 0 &&
+		match->attributes.count == 0 && match->pf.count == 0;
+}
+
+static int pci_claims(const struct declaration *declaration, struct strings *ret_claims)
+{
+	_cleanup_strings_ struct strings claims = { 0 };
+	int r;
+
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct pci_match *match = groups_get(&declaration->match, i);
+
+		for (size_t k = 0; names_addresses(match) && k < match->address.count; k++) {
+			const char *address = match->address.items[k];
+
+			if (form_is_pattern(address))
+				continue;
+			r = strings_add(&claims, address, strlen(address));
+			if (r < 0)
+				return r;
+		}
+	}
+	*ret_claims = claims;
+	claims = (struct strings){ 0 };
+	return 0;
+}
+
+const struct driver pci_driver = {
+	.name = "pci",
+	.summary =
+		"functions of the PCI bus: through their driver's nodes, VFIO, UIO, mediated devices "
+		"or vDPA",
+	.match = &match_table,
+	.variables = variables,
+	.check = pci_check,
+	.claims = pci_claims,
+	.list = pci_list,
+};

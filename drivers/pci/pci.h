@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of driver "pci": a match entry as it was declared, and a function of the host as
+ * /sys/bus/pci shows it (Documentation/ABI/testing/sysfs-bus-pci). Shared by pci.c (keys, checks),
+ * pci-function.c (reading a function and finding its entry), pci-list.c (from functions to
+ * devices), pci-vfio.c (IOMMU groups) and pci-nodes.c (every other way of access).
+ */
+
+#include "common/map.h"
+#include "drivers/host/selector.h"
+#include "drivers/host/sysfs.h"
+#include "drivers/model/form.h"
+
+enum pci_access {
+	PCI_NODES,
+	PCI_VFIO,
+	PCI_VFIO_CDEV,
+	PCI_UIO,
+	PCI_MDEV,
+	PCI_VDPA,
+};
+enum pci_role { PCI_ROLE_ANY, PCI_ROLE_PF, PCI_ROLE_VF, PCI_ROLE_PLAIN };
+enum pci_group_policy { PCI_GROUP_FOLD, PCI_GROUP_REFUSE, PCI_GROUP_IGNORE };
+
+struct pci_match {
+	struct origin origin;
+	int access; /* enum pci_access */
+	struct integers vendor, device, class;
+	struct integers subsystem_vendor, subsystem_device;
+	struct strings driver;    /* patterns */
+	struct strings address;   /* patterns */
+	int role;                 /* enum pci_role */
+	struct strings pf;        /* patterns of its address or of its network interface */
+	char *functions;          /* ranges, see drivers/host/ranges.h */
+	int iommu_group;          /* enum pci_group_policy */
+	struct strings nodes;     /* patterns; empty: all */
+	struct groups attributes; /* struct attribute_rule */
+	struct strings mdev_type;
+	char *permissions;
+};
+
+#define PCI_DEVICES "/sys/bus/pci/devices"
+#define PCI_MDEVS   "/sys/bus/mdev/devices"
+
+struct pci_function {
+	char address[PCI_ADDRESS_SIZE];
+	char directory[sizeof(PCI_DEVICES) + PCI_ADDRESS_SIZE];
+	int64_t vendor, device, class;
+	int64_t subsystem_vendor, subsystem_device; /* -1: not known */
+	char driver[NAME_MAX + 1];                  /* "" if none is bound */
+	char pf[PCI_ADDRESS_SIZE];                  /* of a virtual function; else "" */
+	int64_t vf;                                 /* its number; -1: none */
+	int64_t total_vfs, vfs; /* of a physical function: how many it can have, and has */
+};
+
+/* A mediated device (Documentation/driver-api/vfio-mediated-device.rst). */
+struct pci_mdev {
+	char directory[sizeof(PCI_MDEVS) + NAME_MAX + 1];
+	char type[NAME_MAX + 1];        /* "nvidia-233" */
+	char name[SYSFS_VALUE_MAX + 1]; /* "GRID T4-2Q"; "" if it has none */
+};
+
+/* Functions of one IOMMU group that make one device. */
+struct pci_fold {
+	char *group;
+	struct device *device; /* the scan's */
+	char *addresses;       /* of the functions, "," between them */
+};
+
+/* One scan. */
+struct pci_scan {
+	const struct declaration *declaration;
+	struct scan *scan;
+	const char *root;
+	struct error *error;
+	/* Virtual function's address to its number + 1; and each physical function whose virtual
+	 * functions are in it. The names are kept in `addresses`. */
+	struct map vf_numbers;
+	struct strings addresses;
+	struct pci_fold *folds;
+	size_t n_folds;
+};
+
+/* Fills the error of a scan that runs out of memory or descriptors. */
+int pci_shortage(struct pci_scan *pci, int error);
+
+/* Reads what the function at an address of /sys/bus/pci is, and finds the first entry that it
+ * belongs to; of a mediated device that is one with access = "mdev", else (`mdev` NULL) another.
+ * Returns 1 with both, 0 if there is none or the function was removed, or negative errno with the
+ * error filled. */
+int pci_function_find(struct pci_scan *pci, const char *address, const struct pci_mdev *mdev,
+	struct pci_function *ret_function, const struct pci_match **ret_match);
+
+/* Driver that is bound to the device in a directory; "" if none is. Returns 0, or negative errno
+ * with the error filled. */
+int pci_read_driver(
+	struct pci_scan *pci, const char *directory, char ret_driver[static NAME_MAX + 1]);
+
+/* Adds a device that is in a directory and belongs to a function. Returns 1, 0 if that id is there
+ * already, or negative errno with the error filled. */
+int pci_add_device(struct pci_scan *pci, const char *id, const char *directory,
+	const struct pci_function *function, struct device **ret_device);
+
+/* Adds the variable, or fills the error. Returns 0 or -ENOMEM. */
+int pci_add_variable(
+	struct pci_scan *pci, struct device *device, const char *name, const char *value);
+
+/* Finds the nodes of the devices below a directory, other functions aside. Returns 0, or negative
+ * errno with the error filled. */
+int pci_find_nodes(struct pci_scan *pci, const char *directory, struct strings *ret_nodes);
+
+/* Adds a node with the entry's permissions, or fills the error. Returns 0 or -ENOMEM. */
+int pci_add_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
+	const char *path);
+
+/* The same of a node that other devices need, too. */
+int pci_add_shared_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
+	const char *path);
+
+/* Claims the function for the device, so that no other resource offers it. Returns 0, or -ENOMEM
+ * with the error filled. */
+int pci_claim(struct pci_scan *pci, struct device *device, const char *address);
+
+/* Describes the device for ${info}: in addition to "generic", the group has "mount", and
+ * "dev-mount" unless that is NULL. Returns 0, or -ENOMEM with the error filled. */
+int pci_add_info(struct pci_scan *pci, struct device *device, const char *group, const char *mount,
+	const char *dev_mount);
+
+/* Describes to CNI plugins a network function that user space drives (device-info.h); does nothing
+ * for others. `vdpa` is the name of its vDPA device and `path` the node of that; NULL: it has none.
+ * Returns 0, or negative errno with the error filled. */
+int pci_add_network_info(struct pci_scan *pci, struct device *device,
+	const struct pci_function *function, const char *vdpa, const char *path);
+
+/* Adds the device that a function is by one way of access. */
+int pci_list_vfio(
+	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function);
+int pci_list_nodes(
+	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function);
+int pci_list_uio(
+	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function);
+int pci_list_vdpa(
+	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function);
+
+/* Adds the nodes of a VFIO group. */
+int pci_add_group_nodes(struct pci_scan *pci, struct device *device, const struct pci_match *match,
+	const char *group, bool no_iommu);
+
+/* Adds the mediated devices. */
+int pci_list_mdevs(struct pci_scan *pci);
+
+/* Completes the devices that are whole IOMMU groups. */
+int pci_finish_folds(struct pci_scan *pci);
+
+/* Finds all devices of a declaration: the driver's list(). */
+int pci_list(const struct declaration *declaration, struct scan *scan, struct error *error);

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One device: its name, its variables and its nodes, all from its directory in /sys. If a
+ * configured name is not available, the device's location is used instead, never another device's
+ * name.
+ */
+#include <sys/sysmacros.h>
+
+#include "drivers/host/device-values.h"
+#include "drivers/host/identity.h"
+#include "drivers/host/sysfs-walk.h"
+#include "drivers/host/sysroot.h"
+#include "drivers/model/declaration.h"
+#include "drivers/model/template.h"
+#include "drivers/sysfs-class/sysfs-driver.h"
+
+/* --- the values of a device --- */
+
+static int add_serial(const char *root, const char *directory, struct device *device)
+{
+	_cleanup_free_ char *path = strdup(directory);
+	char serial[SYSFS_VALUE_MAX + 1];
+
+	if (!path)
+		return -ENOMEM;
+	do
+		if (sysfs_read(root, path, "serial", serial) >= 0 && *serial)
+			return device_add_variable(device, "serial", serial);
+	while (sysfs_ascend(path));
+	return 0;
+}
+
+static int add_number(struct device *device, dev_t number)
+{
+	char text[16];
+	int r;
+
+	if (device_variable(device, "major"))
+		return 0;
+	(void)snprintf(text, sizeof(text), "%u", major(number));
+	r = device_add_variable(device, "major", text);
+	if (r < 0)
+		return r;
+	(void)snprintf(text, sizeof(text), "%u", minor(number));
+	return device_add_variable(device, "minor", text);
+}
+
+static int describe(const char *root, const struct candidate *candidate, struct device *device)
+{
+	const char *directory = candidate->directory;
+	char number[SYSFS_VALUE_MAX + 1];
+	unsigned major_number, minor_number;
+	int r;
+
+	r = sysfs_describe(root, directory, device);
+	if (r < 0)
+		return r;
+	r = device_add_variable(device, "kernel_name", strrchr(directory, '/') + 1);
+	if (r >= 0)
+		r = device_add_variable(device, "subsystem", candidate->subsystem);
+	if (r >= 0)
+		r = device_add_variable(device, "devpath", directory + strlen("/sys"));
+	if (r >= 0)
+		r = add_serial(root, directory, device);
+	if (r >= 0 && sysfs_read(root, directory, "dev", number) >= 0 &&
+		sscanf(number, "%8u:%8u", &major_number, &minor_number) == 2)
+		r = add_number(device, makedev(major_number, minor_number));
+	return r;
+}
+
+/* Expands a template for a device that is being made. -ENOENT: something in it has no value. */
+static int expand(const struct candidates *candidates, const struct device *device,
+	const char *template, char **ret, struct error *error)
+{
+	struct device_values values = {
+		.root = scan_root(candidates->scan),
+		.device = device,
+	};
+	struct template_context context = {
+		.name = candidates->declaration->name,
+		.device_value = device_values_get,
+		.userdata = &values,
+	};
+
+	return template_expand(template, &context, ret, error);
+}
+
+/* --- nodes --- */
+
+struct node_target {
+	struct scan *scan;
+	struct device *device;
+	const char *permissions;
+};
+
+static int watch_parent(struct scan *scan, const char *path)
+{
+	_cleanup_free_ char *directory = strdup(path);
+	char *slash;
+
+	if (!directory)
+		return -ENOMEM;
+	slash = strrchr(directory, '/');
+	slash[slash == directory ? 1 : 0] = '\0';
+	return scan_watch(scan, directory);
+}
+
+static int add_node(const struct node_target *target, const char *path, bool optional)
+{
+	struct stat st;
+	int r;
+
+	r = watch_parent(target->scan, path);
+	if (r < 0)
+		return r;
+	r = sysroot_stat(scan_root(target->scan), path, &st);
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0 && optional)
+		return 0;
+	if (sysroot_is_absent(r))
+		return device_set_problem(target->device, "its node %s is missing", path);
+	if (r >= 0 && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))) {
+		r = add_number(target->device, st.st_rdev);
+		if (r < 0)
+			return r;
+	}
+	return device_add_node(target->device, path, NULL, target->permissions);
+}
+
+static int add_own_node(const struct node_target *target, const char *directory)
+{
+	_cleanup_free_ char *path = NULL;
+	int r;
+
+	r = sysfs_read_node(scan_root(target->scan), directory, &path);
+	if (r == -ENOMEM)
+		return r;
+	if (r >= 0)
+		return add_node(target, path, false);
+	if (r == -EBADMSG || r == -EFBIG)
+		return device_set_problem(target->device, "its uevent file has no valid node");
+	return 0;
+}
+
+static int on_child(const char *directory, void *userdata)
+{
+	return add_own_node(userdata, directory);
+}
+
+static int add_declared_node(
+	const struct candidates *candidates, const struct node_target *target, const char *template)
+{
+	bool optional = template[0] == '?';
+	_cleanup_free_ char *path = NULL;
+	struct error error = { 0 };
+	int r;
+
+	r = expand(candidates, target->device, template + optional, &path, &error);
+	if (r == -ENOMEM)
+		return r;
+	if (r >= 0 && path[0] != '/')
+		r = error_set(&error, -EINVAL, "\"%s\" is not a path", path);
+	if (r >= 0)
+		return add_node(target, path, optional);
+	return optional
+		? 0
+		: device_set_problem(target->device, "node \"%s\": %s", template, error.message);
+}
+
+static int add_nodes(const struct candidates *candidates, const struct candidate *candidate,
+	struct device *device)
+{
+	const struct sysfs_match *match = candidate->match;
+	struct node_target target = { candidates->scan, device, match->permissions };
+	int r = 0;
+
+	for (size_t i = 0; i < match->nodes.count && r >= 0; i++)
+		r = add_declared_node(candidates, &target, match->nodes.items[i]);
+	for (size_t i = 0; i < candidate->members.count && r >= 0; i++) {
+		const char *directory = candidate->members.items[i];
+
+		if (match->nodes.count == 0)
+			r = add_own_node(&target, directory);
+		if (r >= 0 && match->child_nodes)
+			r = sysfs_walk(scan_root(candidates->scan), directory, on_child, &target);
+	}
+	return r == -E2BIG ? device_set_problem(device, "it has too many devices below it") : r;
+}
+
+/* --- what it is called --- */
+
+static int make_declared_id(
+	const struct candidates *candidates, struct candidate *candidate, struct error *error)
+{
+	_cleanup_device_ struct device *device = NULL;
+	_cleanup_free_ char *text = NULL;
+	int r;
+
+	r = device_new("", &device);
+	if (r >= 0)
+		r = describe(scan_root(candidates->scan), candidate, device);
+	if (r < 0)
+		return error_set(error, r, "it cannot be read: %s", strerror(-r));
+	r = expand(candidates, device, candidate->match->id, &text, error);
+	if (r < 0)
+		return r;
+	if (!*text)
+		return error_set(error, -ENOENT, "\"%s\" is empty", candidate->match->id);
+	device_id_make(text, candidate->id);
+	return 0;
+}
+
+int candidate_make_ids(const struct candidates *candidates, struct candidate *candidate)
+{
+	char identity[IDENTITY_MAX + 1];
+	struct error error = { 0 };
+	int r;
+
+	r = identity_of(scan_root(candidates->scan), candidate->directory, identity);
+	if (r == -ENOMEM)
+		return r;
+	/* A tree without /sys/devices. */
+	if (r < 0)
+		(void)snprintf(identity, sizeof(identity), "%s:%s", candidate->subsystem,
+			strrchr(candidate->directory, '/') + 1);
+	device_id_make(identity, candidate->default_id);
+	(void)strcpy(candidate->id, candidate->default_id);
+	if (!candidate->match->id)
+		return 0;
+	r = make_declared_id(candidates, candidate, &error);
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0)
+		scan_note(candidates->scan, "%s has the id %s, not \"%s\": %s",
+			candidate->directory, candidate->default_id, candidate->match->id,
+			error.message);
+	return 0;
+}
+
+int candidate_describe(const struct candidates *candidates, const struct candidate *candidate,
+	struct device *device)
+{
+	int r;
+
+	r = describe(scan_root(candidates->scan), candidate, device);
+	if (r == -ENOMEM)
+		return r;
+	/* It is disappearing; the event is on its way. */
+	if (r < 0)
+		return device_set_problem(device, "it cannot be read: %s", strerror(-r));
+	return add_nodes(candidates, candidate, device);
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two passes: the first lists the devices and their possible names, the second makes devices, so
+ * that a name that belongs to several is used for none of them, independent of the order.
+ */
+#include <fnmatch.h>
+
+#include "drivers/host/sysfs-walk.h"
+#include "drivers/host/sysroot.h"
+#include "drivers/model/declaration.h"
+#include "drivers/sysfs-class/sysfs-driver.h"
+
+#define CLASSES "/sys/class"
+#define BUSES   "/sys/bus"
+
+static struct candidate *candidate_free(struct candidate *candidate)
+{
+	if (!candidate)
+		return NULL;
+	free(candidate->directory);
+	free(candidate->subsystem);
+	strings_done(&candidate->members);
+	free(candidate);
+	return NULL;
+}
+DEFINE_CLEANUP(struct candidate *, candidate_free)
+
+static void candidates_done(struct candidates *candidates)
+{
+	for (size_t i = 0; i < candidates->count; i++)
+		(void)candidate_free(candidates->items[i]);
+	free(candidates->items);
+	map_done(&candidates->by_directory);
+	map_done(&candidates->seen);
+}
+
+static int directory_of_group(const char *root, const char *member, char **ret)
+{
+	_cleanup_free_ char *directory = strdup(member), *own = strdup(member);
+	char subsystem[NAME_MAX + 1];
+
+	if (!directory || !own)
+		return -ENOMEM;
+	while (sysfs_ascend(directory))
+		if (sysfs_is_device(root, directory) &&
+			sysfs_read_link(root, directory, "subsystem", subsystem) >= 0) {
+			*ret = TAKE_PTR(directory);
+			return 0;
+		}
+	*ret = TAKE_PTR(own);
+	return 0;
+}
+
+static int candidate_get(struct candidates *candidates, const struct sysfs_match *match,
+	char *directory, struct candidate **ret)
+{
+	_cleanup_(candidate_freep) struct candidate *candidate = NULL;
+	_cleanup_free_ char *owned = directory;
+	int r;
+
+	*ret = map_get(&candidates->by_directory, directory);
+	if (*ret)
+		return 0;
+	r = array_reserve(
+		(void **)&candidates->items, candidates->count, sizeof(*candidates->items));
+	if (r < 0)
+		return r;
+	candidate = calloc(1, sizeof(*candidate));
+	if (!candidate)
+		return -ENOMEM;
+	candidate->match = match;
+	candidate->directory = TAKE_PTR(owned);
+	candidate->subsystem = strdup(candidates->subsystem);
+	if (!candidate->subsystem)
+		return -ENOMEM;
+	r = candidate_make_ids(candidates, candidate);
+	if (r < 0)
+		return r;
+	r = map_put(&candidates->by_directory, candidate->directory, candidate);
+	if (r < 0)
+		return r;
+	*ret = candidates->items[candidates->count++] = TAKE_PTR(candidate);
+	return 0;
+}
+
+static int add_member(
+	struct candidates *candidates, const struct sysfs_match *match, const char *directory)
+{
+	struct candidate *candidate;
+	char *owner = NULL;
+	int r;
+
+	if (map_get(&candidates->seen, directory))
+		return 0;
+	if (match->group == GROUP_PARENT)
+		r = directory_of_group(scan_root(candidates->scan), directory, &owner);
+	else
+		r = (owner = strdup(directory)) ? 0 : -ENOMEM;
+	if (r >= 0)
+		r = candidate_get(candidates, match, owner, &candidate);
+	if (r >= 0)
+		r = strings_add(&candidate->members, directory, strlen(directory));
+	if (r >= 0) {
+		char *member = candidate->members.items[candidate->members.count - 1];
+
+		r = map_put(&candidates->seen, member, candidate);
+	}
+	return r;
+}
+
+static int match_one(
+	struct candidates *candidates, const struct sysfs_match *match, const char *directory)
+{
+	struct scan *scan = candidates->scan;
+	int r;
+
+	if (!patterns_match(&match->own.name, strrchr(directory, '/') + 1))
+		return 0;
+	/* Here the link to its driver comes and goes. */
+	r = scan_watch(scan, directory);
+	if (r < 0)
+		return r;
+	r = selector_matches(scan, &match->own, directory);
+	if (r > 0)
+		r = selectors_match_none(scan, &match->not, directory);
+	if (r > 0)
+		r = selectors_match_above(scan, &match->upwards, directory, true);
+	if (r > 0)
+		r = selectors_match_above(scan, &match->parents, directory, false);
+	if (r > 0)
+		r = selectors_match_below(scan, &match->children, directory);
+	return r > 0 ? add_member(candidates, match, directory) : r;
+}
+
+/* Goes through the directory of a class or bus. Returns 0 or negative errno with the error filled.
+ */
+static int match_all(struct candidates *candidates, const struct sysfs_match *match,
+	const char *place, struct error *error)
+{
+	_cleanup_strings_ struct strings names = { 0 };
+	const char *root = scan_root(candidates->scan);
+	int r;
+
+	r = scan_watch(candidates->scan, place);
+	if (r >= 0)
+		r = sysfs_list(root, place, &names);
+	if (sysroot_is_absent(r))
+		return 0;
+	if (r == -EACCES || r == -EPERM) {
+		scan_note(candidates->scan, "%s cannot be read, so its content is unknown: %s",
+			place, strerror(-r));
+		return 0;
+	}
+	for (size_t i = 0; i < names.count && r >= 0; i++) {
+		_cleanup_free_ char *path = NULL, *directory = NULL;
+
+		if (asprintf(&path, "%s/%s", place, names.items[i]) < 0)
+			return error_set(error, -ENOMEM, "out of memory");
+		r = sysfs_resolve(root, path, &directory);
+		if (r >= 0)
+			r = match_one(candidates, match, directory);
+		else if (r != -ENOMEM)
+			/* It disappeared, or the link leads elsewhere. */
+			r = 0;
+	}
+	return r < 0 ? error_set(error, r, "cannot read %s: %s", place, strerror(-r)) : 0;
+}
+
+/* Goes through a class and a bus of that name. */
+static int match_subsystem(struct candidates *candidates, const struct sysfs_match *match,
+	const char *subsystem, struct error *error)
+{
+	_cleanup_free_ char *class = NULL, *bus = NULL;
+	int r;
+
+	if (asprintf(&class, CLASSES "/%s", subsystem) < 0 ||
+		asprintf(&bus, BUSES "/%s/devices", subsystem) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	candidates->subsystem = subsystem;
+	r = match_all(candidates, match, class, error);
+	return r < 0 ? r : match_all(candidates, match, bus, error);
+}
+
+/* The host's classes and buses that match the pattern, each once. */
+static int list_subsystems(const char *root, const char *pattern, struct strings *ret)
+{
+	static const char *const places[] = { CLASSES, BUSES };
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(places) && r >= 0; i++) {
+		_cleanup_strings_ struct strings names = { 0 };
+
+		r = sysfs_list(root, places[i], &names);
+		if (r < 0 && r != -ENOMEM)
+			r = 0;
+		for (size_t k = 0; k < names.count && r >= 0; k++)
+			if (fnmatch(pattern, names.items[k], 0) == 0 &&
+				!strings_contain(ret, names.items[k]))
+				r = strings_add(ret, names.items[k], strlen(names.items[k]));
+	}
+	return r;
+}
+
+static int find_one(
+	struct candidates *candidates, const struct sysfs_match *match, struct error *error)
+{
+	_cleanup_strings_ struct strings subsystems = { 0 };
+	bool pattern = form_is_pattern(match->subsystem);
+	int r;
+
+	/* What comes later may be of another one that matches. */
+	r = scan_events(candidates->scan, pattern ? NULL : match->subsystem);
+	if (r >= 0 && pattern)
+		r = list_subsystems(scan_root(candidates->scan), match->subsystem, &subsystems);
+	else if (r >= 0)
+		r = strings_add(&subsystems, match->subsystem, strlen(match->subsystem));
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	for (size_t i = 0; i < subsystems.count && r >= 0; i++)
+		r = match_subsystem(candidates, match, subsystems.items[i], error);
+	return r;
+}
+
+static int find(struct candidates *candidates, struct error *error)
+{
+	const struct groups *matches = &candidates->declaration->match;
+	int r = 0;
+
+	for (size_t i = 0; i < matches->count && r >= 0; i++)
+		r = find_one(candidates, groups_get(matches, i), error);
+	return r;
+}
+
+/* Takes from all that would be called the same the name that they share. */
+static int settle_ids(struct candidates *candidates)
+{
+	struct map by_id = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < candidates->count && r >= 0; i++) {
+		struct candidate *candidate = candidates->items[i];
+		struct candidate *other = map_get(&by_id, candidate->id);
+
+		if (other)
+			candidate->shares_id = other->shares_id = true;
+		else
+			r = map_put(&by_id, candidate->id, candidate);
+	}
+	map_done(&by_id);
+	for (size_t i = 0; i < candidates->count && r >= 0; i++) {
+		struct candidate *candidate = candidates->items[i];
+
+		if (!candidate->shares_id)
+			continue;
+		if (candidate->match->id)
+			scan_note(candidates->scan,
+				"%s has the id %s, because several devices would be %s",
+				candidate->directory, candidate->default_id, candidate->id);
+		(void)strcpy(candidate->id, candidate->default_id);
+	}
+	return r;
+}
+
+static int add_device(const struct candidates *candidates, struct candidate *candidate)
+{
+	struct device *device;
+	int r;
+
+	r = scan_add(candidates->scan, candidate->id, &device);
+	if (r == -EEXIST)
+		return 0;
+	return r < 0 ? r : candidate_describe(candidates, candidate, device);
+}
+
+int sysfs_driver_list(const struct declaration *declaration, struct scan *scan, struct error *error)
+{
+	_cleanup_(candidates_done) struct candidates candidates = {
+		.declaration = declaration,
+		.scan = scan,
+	};
+	int r;
+
+	r = find(&candidates, error);
+	if (r < 0)
+		return r;
+	r = settle_ids(&candidates);
+	for (size_t i = 0; i < candidates.count && r >= 0; i++)
+		r = add_device(&candidates, candidates.items[i]);
+	return r < 0
+		? error_set(error, r, "cannot add the devices that were found: %s", strerror(-r))
+		: 0;
+}

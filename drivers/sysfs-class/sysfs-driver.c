@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices of any class or bus of /sys that meet conditions: work queues, accelerators, ports,
+ * cameras. This is the driver for hardware that has none of its own here.
+ */
+#include "drivers/sysfs-class/sysfs-driver.h"
+#include "drivers/model/declaration.h"
+#include "drivers/model/driver.h"
+
+#include "drivers/model/form.h"
+#include "drivers/model/template.h"
+
+static const char *const group_names[] = { "none", "parent", NULL };
+
+static int check_id(const char *value, struct error *error)
+{
+	static const char *const unknown[] = { "${id}", "${index}", "${node}" };
+	int r = form_device_text(value, error);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < ARRAY_SIZE(unknown); i++)
+		if (strstr(value, unknown[i]))
+			return error_set(error, -EINVAL, "must not use %s, which depends on the id",
+				unknown[i]);
+	if (!template_is_per_device(value))
+		return error_set(error, -EINVAL,
+			"must distinguish devices, such as \"${serial}\", but \"%s\" is the same "
+			"for all",
+			value);
+	return 0;
+}
+
+static int check_node(const char *value, struct error *error)
+{
+	return form_device_path(value[0] == '?' ? value + 1 : value, error);
+}
+
+/* clang-format off */
+static const struct option match_options[] = {
+	{
+		.key = "subsystem",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct sysfs_match, subsystem),
+		.required = true,
+		.check = form_subsystem,
+		.help = "Directory of /sys/class or /sys/bus with the devices: \"accel\", \"dsa\", \"tty\". A pattern "
+			"means several, \"*\" all devices of the host.",
+	},
+	SELECTOR_OPTIONS(offsetof(struct sysfs_match, own)),
+	{
+		.key = "not",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct sysfs_match, not),
+		.table = &plain_selector_table,
+		.help = "Conditions on the device itself; it must meet none of these entries.",
+	},
+	{
+		.key = "upwards",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct sysfs_match, upwards),
+		.table = &selector_table,
+		.help = "For each of these, the device itself or one above it must meet the conditions: what ATTRS, DRIVERS, "
+			"KERNELS, SUBSYSTEMS and TAGS are in rules of udev.",
+	},
+	{
+		.key = "parents",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct sysfs_match, parents),
+		.table = &selector_table,
+		.help = "Each of these must match a device above it, such as the USB device of a serial port, or the PCI device of an accelerator.",
+	},
+	{
+		.key = "children",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct sysfs_match, children),
+		.table = &selector_table,
+		.help = "Each of these must match a device below it.",
+	},
+	{
+		.key = "group",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct sysfs_match, group),
+		.choices = group_names,
+		.help = "With \"parent\", all matches below one device form one device, such as the nodes of a card.",
+	},
+	{
+		.key = "id",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct sysfs_match, id),
+		.template = true,
+		.maximum = 255,
+		.check = check_id,
+		.help = "Id of the device. The default is derived from its place, which is the same after every boot. Devices that would have the same id get the default.",
+	},
+	{
+		.key = "nodes",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct sysfs_match, nodes),
+		.template = true,
+		.check = check_node,
+		.help = "Its nodes, if they differ from its uevent file; a node that begins with \"?\" may be missing.",
+	},
+	{
+		.key = "child_nodes",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct sysfs_match, child_nodes),
+		.help = "Whether the nodes of all devices below it belong to it.",
+	},
+	{
+		.key = "permissions",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct sysfs_match, permissions),
+		.default_string = "rw",
+		.check = form_permissions,
+		.help = "Permissions of the container on the nodes: r, w, m (mknod).",
+	},
+};
+/* clang-format on */
+
+static const struct option_table match_table = {
+	.name = "match entry",
+	.shorthand = "subsystem",
+	.size = sizeof(struct sysfs_match),
+	.options = match_options,
+	.count = ARRAY_SIZE(match_options),
+};
+
+static const struct driver_variable variables[] = {
+	{ "kernel_name", "Name of the device in the kernel, `wq0.1`." },
+	{ "subsystem", "Its class or bus." },
+	{ "sysfs", "Its directory in /sys, without symbolic links." },
+	{ "devpath", "The same without /sys, as in udev." },
+	{ "major", "Major number of its first node." },
+	{ "minor", "Minor number of its first node." },
+	{ "serial",
+		"Serial number of the device, or of the nearest device above it that has one." },
+	{ NULL, NULL },
+};
+
+static int sysfs_driver_check(const struct declaration *declaration, struct report *report)
+{
+	size_t before = report->count;
+
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct sysfs_match *match = groups_get(&declaration->match, i);
+
+		report->entry = i + 1;
+		attribute_rules_check(&match->own.attributes, "", report);
+		selectors_check(&match->not, "not", report);
+		selectors_check(&match->upwards, "upwards", report);
+		selectors_check(&match->parents, "parents", report);
+		selectors_check(&match->children, "children", report);
+	}
+	report->entry = 0;
+	return report->count > before || report->incomplete ? -EINVAL : 0;
+}
+
+const struct driver sysfs_driver = {
+	.name = "sysfs",
+	.summary =
+		"devices of any class or bus, found by their attributes and those of the devices "
+		"above and below them",
+	.match = &match_table,
+	.variables = variables,
+	.check = sysfs_driver_check,
+	.list = sysfs_driver_list,
+};

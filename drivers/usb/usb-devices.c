@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All devices that are plugged in, not only those of a resource: only from all of them is it known
+ * whether a serial number is unique.
+ */
+#include "common/map.h"
+#include "drivers/host/sysfs-walk.h"
+#include "drivers/host/sysroot.h"
+#include "drivers/usb/usb.h"
+
+#define CLASS_HUB 9
+
+static const char place[] = "/sys/bus/usb/devices";
+
+/* Reads "046d". */
+static int read_hexadecimal(const char *root, const char *directory, const char *file, int *ret)
+{
+	char value[SYSFS_VALUE_MAX + 1];
+	int r;
+
+	r = sysfs_read(root, directory, file, value);
+	if (r < 0)
+		return r;
+	if (!*value || strlen(value) > 4 || value[strspn(value, "0123456789abcdefABCDEF")])
+		return -EBADMSG;
+	*ret = (int)strtol(value, NULL, 16);
+	return 0;
+}
+
+/* Text that a device may lack, and whose bytes are the device maker's. */
+static int read_string(const char *root, const char *directory, const char *file, char **ret)
+{
+	char value[SYSFS_VALUE_MAX + 1];
+	int r;
+
+	r = sysfs_read(root, directory, file, value);
+	if (r < 0 || !*value)
+		return r == -ENOMEM ? r : 0;
+	*ret = strdup(value);
+	return *ret ? 0 : -ENOMEM;
+}
+
+static void usb_device_done(struct usb_device *device)
+{
+	free(device->directory);
+	free(device->serial);
+	free(device->manufacturer);
+	free(device->product_name);
+}
+
+static void make_ids(struct usb_device *device)
+{
+	char text[SYSFS_VALUE_MAX + IDENTITY_MAX + 32];
+
+	(void)snprintf(text, sizeof(text), "usb-%s", device->port);
+	device_id_make(text, device->port_id);
+	(void)strcpy(device->id, device->port_id);
+	if (!device->serial)
+		return;
+	(void)snprintf(text, sizeof(text), "usb-%04x-%04x-%s", (unsigned)device->vendor,
+		(unsigned)device->product, device->serial);
+	device_id_make(text, device->id);
+	(void)strcat(strcat(text, "@"), device->port);
+	device_id_make(text, device->both_id);
+	device->has_serial_id = true;
+}
+
+/* Returns -ENOENT for what is no device, or none any more. */
+static int read_device(const char *root, const char *name, struct usb_device *device)
+{
+	_cleanup_free_ char *path = NULL;
+	int r;
+
+	if (strchr(name, ':'))
+		return -ENOENT;
+	if (asprintf(&path, "%s/%s", place, name) < 0)
+		return -ENOMEM;
+	r = sysfs_resolve(root, path, &device->directory);
+	if (r >= 0)
+		r = identity_usb_port(root, device->directory, device->port);
+	if (r >= 0)
+		r = read_hexadecimal(root, device->directory, "idVendor", &device->vendor);
+	if (r >= 0)
+		r = read_hexadecimal(root, device->directory, "idProduct", &device->product);
+	if (r >= 0)
+		r = read_hexadecimal(root, device->directory, "bDeviceClass", &device->class);
+	if (r >= 0)
+		r = sysfs_read_number(root, device->directory, "busnum", &device->bus);
+	if (r >= 0)
+		r = sysfs_read_number(root, device->directory, "devnum", &device->number);
+	if (r < 0)
+		return r == -ENOMEM ? r : -ENOENT;
+	r = read_string(root, device->directory, "serial", &device->serial);
+	if (r >= 0)
+		r = read_string(root, device->directory, "manufacturer", &device->manufacturer);
+	if (r >= 0)
+		r = read_string(root, device->directory, "product", &device->product_name);
+	if (r >= 0)
+		make_ids(device);
+	return r;
+}
+
+static int add_device(const char *root, const char *name, struct usb_devices *devices)
+{
+	struct usb_device device = { 0 };
+	int r;
+
+	r = array_reserve((void **)&devices->items, devices->count, sizeof(*devices->items));
+	if (r >= 0)
+		r = read_device(root, name, &device);
+	if (r < 0) {
+		usb_device_done(&device);
+		return r;
+	}
+	devices->items[devices->count++] = device;
+	return 0;
+}
+
+/* --- names --- */
+
+static int note_shared(const char *root, struct usb_devices *devices)
+{
+	struct map by_id = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < devices->count && r >= 0; i++) {
+		struct usb_device *device = &devices->items[i];
+		struct usb_device *other = map_get(&by_id, device->id);
+
+		if (!device->has_serial_id)
+			continue;
+		if (other)
+			device->shares_serial = other->shares_serial = true;
+		else
+			r = map_put(&by_id, device->id, device);
+	}
+	map_done(&by_id);
+	for (size_t i = 0; i < devices->count && r >= 0; i++) {
+		struct usb_device *device = &devices->items[i];
+
+		if (device->shares_serial &&
+			sysfs_read_number(root, device->directory, "power/connected_duration",
+				&device->connected) < 0)
+			device->connected = 0;
+	}
+	return r;
+}
+
+static bool is_listed_by_both(const struct scan *scan, const struct usb_device *device)
+{
+	const struct device *listed;
+
+	return scan_lists(scan, device->both_id, &listed);
+}
+
+/* Whether another that may be called after the number has been there for longer. */
+static bool has_elder(
+	const struct scan *scan, const struct usb_devices *devices, const struct usb_device *device)
+{
+	for (const struct usb_device *other = devices->items;
+		other < devices->items + devices->count; other++)
+		if (other != device && other->shares_serial && streq(other->id, device->id) &&
+			(other->connected > device->connected ||
+				(other->connected == device->connected && other < device)) &&
+			!is_listed_by_both(scan, other))
+			return true;
+	return false;
+}
+
+/* Whether the device, one of several with its number, was called after it before the others came.
+ * After a boot none of them was. */
+static bool is_first(
+	const struct scan *scan, const struct usb_devices *devices, const struct usb_device *device)
+{
+	const struct device *listed;
+	const char *port;
+
+	if (!scan_lists(scan, device->id, &listed))
+		return false;
+	port = listed ? device_variable(listed, "port") : NULL;
+	return port ? streq(port, device->port) : !has_elder(scan, devices, device);
+}
+
+/* A container keeps the id of its device, so a device keeps its name for as long as it is listed,
+ * independent of other devices. */
+static int settle_ids(struct scan *scan, struct usb_devices *devices)
+{
+	_cleanup_free_ bool *by_both = calloc(devices->count, sizeof(*by_both));
+	int r;
+
+	if (!by_both)
+		return -ENOMEM;
+	r = note_shared(scan_root(scan), devices);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < devices->count; i++) {
+		const struct usb_device *device = &devices->items[i];
+
+		by_both[i] = device->has_serial_id &&
+			(is_listed_by_both(scan, device) ||
+				(device->shares_serial && !is_first(scan, devices, device)));
+	}
+	for (size_t i = 0; i < devices->count; i++) {
+		struct usb_device *device = &devices->items[i];
+
+		device->shares_serial = device->shares_serial && by_both[i];
+		if (!by_both[i])
+			continue;
+		device->has_serial_id = false;
+		(void)strcpy(device->id, device->both_id);
+	}
+	return 0;
+}
+
+static int compare_ports(const void *a, const void *b)
+{
+	const struct usb_device *x = a, *y = b;
+	int order = strverscmp(x->port, y->port);
+
+	return order ? order : strcmp(x->directory, y->directory);
+}
+
+int usb_devices_read(struct scan *scan, struct usb_devices *ret, struct error *error)
+{
+	_cleanup_strings_ struct strings names = { 0 };
+	struct usb_devices devices = { 0 };
+	int r;
+
+	r = scan_watch(scan, place);
+	if (r >= 0)
+		r = sysfs_list(scan_root(scan), place, &names);
+	if (sysroot_is_absent(r))
+		return 0;
+	if (r == -EACCES || r == -EPERM) {
+		scan_note(scan, "%s cannot be read, so no USB device is known: %s", place,
+			strerror(-r));
+		return 0;
+	}
+	for (size_t i = 0; i < names.count && r >= 0; i++) {
+		r = add_device(scan_root(scan), names.items[i], &devices);
+		if (r == -ENOENT)
+			r = 0;
+	}
+	if (r >= 0 && devices.count > 0) {
+		qsort(devices.items, devices.count, sizeof(*devices.items), compare_ports);
+		r = settle_ids(scan, &devices);
+	}
+	if (r < 0) {
+		usb_devices_done(&devices);
+		return error_set(error, r, "cannot read %s: %s", place, strerror(-r));
+	}
+	*ret = devices;
+	return 0;
+}
+
+void usb_devices_done(struct usb_devices *devices)
+{
+	for (size_t i = 0; i < devices->count; i++)
+		usb_device_done(&devices->items[i]);
+	free(devices->items);
+	*devices = (struct usb_devices){ 0 };
+}
+
+/* --- conditions --- */
+
+static bool is_among(const struct integers *numbers, int number)
+{
+	for (size_t i = 0; i < numbers->count; i++)
+		if (numbers->items[i] == number)
+			return true;
+	return numbers->count == 0;
+}
+
+static bool text_matches(const struct strings *patterns, const char *text)
+{
+	return patterns->count == 0 || (text && patterns_match(patterns, text));
+}
+
+static int has_interface(
+	const char *root, const struct integers *classes, const struct usb_device *device)
+{
+	_cleanup_strings_ struct strings names = { 0 };
+	int r;
+
+	if (classes->count == 0)
+		return 1;
+	r = sysfs_list_directories(root, device->directory, &names);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	for (size_t i = 0; i < names.count; i++) {
+		_cleanup_free_ char *path = NULL;
+		int class;
+
+		if (!strchr(names.items[i], ':'))
+			continue;
+		if (asprintf(&path, "%s/%s", device->directory, names.items[i]) < 0)
+			return -ENOMEM;
+		if (read_hexadecimal(root, path, "bInterfaceClass", &class) >= 0 &&
+			is_among(classes, class))
+			return 1;
+	}
+	return 0;
+}
+
+int usb_device_matches(
+	struct scan *scan, const struct usb_selector *selector, const struct usb_device *device)
+{
+	int r;
+
+	if (device->class == CLASS_HUB && selector->class.count == 0)
+		return 0;
+	if (!is_among(&selector->vendor, device->vendor) ||
+		!is_among(&selector->product, device->product) ||
+		!is_among(&selector->class, device->class) ||
+		!text_matches(&selector->serial, device->serial) ||
+		!text_matches(&selector->manufacturer, device->manufacturer) ||
+		!text_matches(&selector->product_name, device->product_name) ||
+		!text_matches(&selector->port, device->port))
+		return 0;
+	r = has_interface(scan_root(scan), &selector->interface_class, device);
+	return r <= 0 ? r : attribute_rules_match(scan, &selector->attributes, device->directory);
+}

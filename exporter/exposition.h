@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The text format of Prometheus, version 0.0.4. A family is begun once, and its samples follow; a
+ * family without samples is left out. If memory is short, the whole text fails.
+ */
+
+#include "common/util.h"
+
+#define EXPOSITION_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+struct exposition {
+	char *text;
+	size_t size, capacity;
+	bool failed; /* out of memory */
+	/* The family that was begun. */
+	const char *name, *type, *help;
+	bool shown; /* it has a sample */
+};
+
+struct label {
+	const char *name, *value; /* a value NULL or "" is left out */
+};
+
+/* `type` is "counter", "gauge", "summary" or "histogram". The texts must outlive the family. */
+void exposition_begin(
+	struct exposition *exposition, const char *name, const char *type, const char *help);
+
+/* Adds a sample of the family, with `suffix` ("_sum", or "") behind its name. */
+void exposition_add(struct exposition *exposition, const char *suffix, const struct label *labels,
+	size_t n_labels, uint64_t value);
+
+/* The same of a number of microseconds, as seconds. */
+void exposition_add_seconds(struct exposition *exposition, const char *suffix,
+	const struct label *labels, size_t n_labels, uint64_t usec);
+
+/* Frees the text. */
+void exposition_done(struct exposition *exposition);

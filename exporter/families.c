@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every family is written by a function of its own or is a row of a table; a family begins once,
+ * and goes through all resources.
+ */
+#include "exporter/families.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+
+#define LABELS(...)                            \
+	(const struct label[]){ __VA_ARGS__ }, \
+		sizeof((const struct label[]){ __VA_ARGS__ }) / sizeof(struct label)
+
+/* For each: the variable, in all resources of a picture. */
+/* An empty list is NULL, and adding even 0 to NULL is undefined. */
+#define FOR_EACH_RESOURCE(resource, picture)                         \
+	for (const struct resource *resource = (picture)->resources; \
+		resource && resource < (picture)->resources + (picture)->n_resources; resource++)
+#define FOR_EACH_UNIT(unit, resource)                     \
+	for (const struct unit *unit = (resource)->units; \
+		unit && unit < (resource)->units + (resource)->n_units; unit++)
+
+enum scale { SCALE_ONE, SCALE_SECONDS /* of microseconds */ };
+
+/* A number of the daemon or of a resource. */
+struct number {
+	const char *name, *type, *help;
+	size_t offset;
+	enum scale scale;
+	bool if_known; /* left out while it is 0 */
+};
+
+static void add_scaled(struct exposition *out, const struct number *number, const void *from,
+	const struct label *labels, size_t n_labels)
+{
+	uint64_t value = *(const uint64_t *)(const void *)((const char *)from + number->offset);
+
+	if (number->if_known && value == 0)
+		return;
+	if (number->scale == SCALE_SECONDS)
+		exposition_add_seconds(out, "", labels, n_labels, value);
+	else
+		exposition_add(out, "", labels, n_labels, value);
+}
+
+/* --- the daemon --- */
+
+#define OF(name) .offset = offsetof(struct picture, name)
+static const struct number daemon_numbers[] = {
+	{ "devplugd_kubelet_up", "gauge", "Whether the socket of the kubelet exists.",
+		OF(kubelet_up) },
+	{ "devplugd_config_generation", "gauge",
+		"Number of configurations accepted since devplugd started.", OF(generation) },
+	{ "devplugd_config_pending_changes", "gauge",
+		"Number of resources that have not applied the configuration in force: they start, "
+		"stop, or have refused it.",
+		OF(pending_changes) },
+	{ "devplugd_config_last_reload_successful", "gauge",
+		"Whether the configuration files are applied; 0 after a failed reload.",
+		OF(reload_successful) },
+	{ "devplugd_config_last_reload_success_timestamp_seconds", "gauge",
+		"Time when the applied configuration was accepted.", OF(accepted_at),
+		.scale = SCALE_SECONDS },
+	{ "devplugd_pod_resources_request_errors_total", "counter",
+		"Scrapes without an answer of the kubelet about its pods.", OF(pod_errors) },
+	{ "devplugd_published_files_errors_total", "counter",
+		"Failures to write CDI or device information files.", OF(publication_errors) },
+	{ "devplugd_supervisor_resident_memory_bytes", "gauge",
+		"Resident memory of the devplugd process.", OF(resident_bytes), .if_known = true },
+	{ "devplugd_supervisor_cpu_seconds_total", "counter",
+		"Processor time of the devplugd process.", OF(processor_usec),
+		.scale = SCALE_SECONDS },
+	{ "devplugd_children_resident_memory_bytes", "gauge",
+		"Resident memory of all processes that serve resources; shared memory counts for "
+		"each.",
+		OF(children_bytes), .if_known = true },
+};
+#undef OF
+
+static void write_daemon(const struct picture *picture, struct exposition *out)
+{
+	exposition_begin(out, "devplugd_build_info", "gauge", "The version of devplugd; always 1.");
+	exposition_add(out, "", LABELS({ "version", picture->version }), 1);
+	for (size_t i = 0; i < ARRAY_SIZE(daemon_numbers); i++) {
+		const struct number *number = &daemon_numbers[i];
+
+		exposition_begin(out, number->name, number->type, number->help);
+		add_scaled(out, number, picture, NULL, 0);
+	}
+	if (!picture->pods_wanted)
+		return;
+	exposition_begin(out, "devplugd_pod_resources_up", "gauge",
+		"Whether the kubelet reported which pod has which device.");
+	exposition_add(out, "", NULL, 0, picture->pods != NULL);
+}
+
+/* --- resources --- */
+
+#define OF(name) .offset = offsetof(struct resource, name)
+static const struct number resource_numbers[] = {
+	{ "devplugd_registrations_total", "counter", "Registrations that the kubelet accepted.",
+		OF(registrations) },
+	{ "devplugd_registration_failures_total", "counter",
+		"Registrations that failed or were not answered.", OF(registration_failures) },
+	{ "devplugd_last_registration_timestamp_seconds", "gauge",
+		"Time of the last registration that the kubelet accepted.", OF(last_registration),
+		.scale = SCALE_SECONDS, .if_known = true },
+	{ "devplugd_list_updates_total", "counter", "Device lists sent to the kubelet.",
+		OF(list_updates) },
+	{ "devplugd_preferred_allocations_total", "counter",
+		"Calls of GetPreferredAllocation by the kubelet.", OF(preferred_allocations) },
+	{ "devplugd_scan_errors_total", "counter", "Scans for devices that failed.",
+		OF(scans_failed) },
+};
+#undef OF
+
+static void write_numbers(const struct picture *picture, struct exposition *out)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(resource_numbers); i++) {
+		const struct number *number = &resource_numbers[i];
+
+		exposition_begin(out, number->name, number->type, number->help);
+		FOR_EACH_RESOURCE(resource, picture)
+		add_scaled(out, number, resource, LABELS({ "resource", resource->name }));
+	}
+}
+
+#define KUBE_NAME_MAX 320
+
+/* As kube-state-metrics writes it: letters, digits and "_". */
+static void kube_name(const char *resource, char ret[static KUBE_NAME_MAX])
+{
+	(void)snprintf(ret, KUBE_NAME_MAX, "%s", resource);
+	for (char *c = ret; *c; c++)
+		if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+			    (*c >= '0' && *c <= '9')))
+			*c = '_';
+}
+
+static void write_state(const struct picture *picture, struct exposition *out)
+{
+	static const char *const states[] = { "waiting", "registering", "serving", "stopping",
+		"backoff", "failed" };
+
+	exposition_begin(out, "devplugd_resource_state", "gauge",
+		"The state of a resource: 1 for the current state, 0 for the others.");
+	FOR_EACH_RESOURCE(resource, picture)
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++)
+		exposition_add(out, "",
+			LABELS({ "resource", resource->name }, { "state", states[i] }),
+			streq(resource->state, states[i]));
+	exposition_begin(out, "devplugd_resource_info", "gauge",
+		"Information about a resource; always 1. kube_resource is its name in kube-state-metrics.");
+	FOR_EACH_RESOURCE(resource, picture)
+	{
+		char name[KUBE_NAME_MAX];
+
+		kube_name(resource->name, name);
+		exposition_add(out, "",
+			LABELS({ "resource", resource->name }, { "driver", resource->driver },
+				{ "kube_resource", name }),
+			1);
+	}
+	exposition_begin(out, "devplugd_registered", "gauge",
+		"Whether the resource is registered with the kubelet.");
+	FOR_EACH_RESOURCE(resource, picture)
+	exposition_add(out, "", LABELS({ "resource", resource->name }), resource->registered);
+}
+
+/* What is offered: with replicas, and without what belongs to another resource. */
+static void write_devices(const struct picture *picture, struct exposition *out)
+{
+	exposition_begin(out, "devplugd_resource_devices", "gauge",
+		"Devices offered to the kubelet, counting each replica.");
+	FOR_EACH_RESOURCE(resource, picture)
+	{
+		uint64_t healthy = 0, unhealthy = 0;
+
+		FOR_EACH_UNIT(unit, resource)
+		*(unit->healthy ? &healthy : &unhealthy) += unit->claimed ? 0 : unit->replicas;
+		exposition_add(out, "",
+			LABELS({ "resource", resource->name }, { "health", "healthy" }), healthy);
+		exposition_add(out, "",
+			LABELS({ "resource", resource->name }, { "health", "unhealthy" }),
+			unhealthy);
+	}
+	if (!picture->pods)
+		return;
+	exposition_begin(out, "devplugd_resource_assigned_devices", "gauge",
+		"Devices assigned to containers, counting each replica, as reported by the kubelet.");
+	FOR_EACH_RESOURCE(resource, picture)
+	exposition_add(out, "", LABELS({ "resource", resource->name }), resource->assigned);
+}
+
+/* In each state, one of: */
+static const char *const unit_states[] = { "healthy", "unhealthy", "cordoned", "gone", "claimed" };
+
+static bool unit_has_state(const struct unit *unit, const char *state)
+{
+	if (unit->healthy || streq(unit->cause, "cordoned") || streq(unit->cause, "gone") ||
+		unit->claimed)
+		return streq(state,
+			unit->healthy           ? "healthy"
+				: unit->claimed ? "claimed"
+						: unit->cause);
+	return streq(state, "unhealthy");
+}
+
+static void write_units(const struct picture *picture, struct exposition *out)
+{
+	exposition_begin(out, "devplugd_resource_units", "gauge",
+		"Physical units of a resource by state; each has one state.");
+	FOR_EACH_RESOURCE(resource, picture)
+	for (size_t i = 0; i < ARRAY_SIZE(unit_states); i++) {
+		uint64_t count = 0;
+
+		FOR_EACH_UNIT(unit, resource)
+		count += unit_has_state(unit, unit_states[i]);
+		exposition_add(out, "",
+			LABELS({ "resource", resource->name }, { "state", unit_states[i] }), count);
+	}
+}
+
+static void write_histogram(const struct resource *resource, struct exposition *out)
+{
+	static const char *const bounds[ALLOCATION_BUCKETS] = { "0.001", "0.0025", "0.005", "0.01",
+		"0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf" };
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < ALLOCATION_BUCKETS; i++) {
+		sum += resource->allocation_buckets[i];
+		exposition_add(out, "_bucket",
+			LABELS({ "resource", resource->name }, { "le", bounds[i] }), sum);
+	}
+	exposition_add_seconds(
+		out, "_sum", LABELS({ "resource", resource->name }), resource->allocation_usec);
+	exposition_add(out, "_count", LABELS({ "resource", resource->name }), sum);
+}
+
+static void write_outcomes(
+	struct exposition *out, const struct resource *resource, uint64_t ok, uint64_t failed)
+{
+	exposition_add(out, "", LABELS({ "resource", resource->name }, { "outcome", "ok" }), ok);
+	exposition_add(
+		out, "", LABELS({ "resource", resource->name }, { "outcome", "failed" }), failed);
+}
+
+static void write_calls(const struct picture *picture, struct exposition *out)
+{
+	exposition_begin(out, "devplugd_allocations_total", "counter",
+		"Calls of Allocate by the kubelet, answered or refused.");
+	FOR_EACH_RESOURCE(resource, picture)
+	write_outcomes(out, resource, resource->allocations_ok, resource->allocations_failed);
+	exposition_begin(out, "devplugd_allocation_duration_seconds", "histogram",
+		"Duration of Allocate; the kubelet starts no other container meanwhile.");
+	FOR_EACH_RESOURCE(resource, picture)
+	write_histogram(resource, out);
+	exposition_begin(out, "devplugd_prestarts_total", "counter",
+		"Calls of PreStartContainer that had a command to run, answered or refused.");
+	FOR_EACH_RESOURCE(resource, picture)
+	write_outcomes(out, resource, resource->prestarts_ok, resource->prestarts_failed);
+}
+
+static void write_processes(const struct picture *picture, struct exposition *out)
+{
+	static const char *const causes[_EXIT_KIND_MAX] = { "crash", "hang", "killed" };
+
+	exposition_begin(out, "devplugd_child_restarts_total", "counter",
+		"Processes of a resource that ended unexpectedly.");
+	FOR_EACH_RESOURCE(resource, picture)
+	for (size_t i = 0; i < _EXIT_KIND_MAX; i++)
+		exposition_add(out, "",
+			LABELS({ "resource", resource->name }, { "cause", causes[i] }),
+			resource->exits[i]);
+	exposition_begin(
+		out, "devplugd_scan_duration_seconds", "summary", "Duration of scans for devices.");
+	FOR_EACH_RESOURCE(resource, picture)
+	{
+		exposition_add_seconds(
+			out, "_sum", LABELS({ "resource", resource->name }), resource->scan_usec);
+		exposition_add(
+			out, "_count", LABELS({ "resource", resource->name }), resource->scans);
+	}
+	exposition_begin(out, "devplugd_probe_runs_total", "counter",
+		"Results of health probes, before fail_after and recover_after apply.");
+	FOR_EACH_RESOURCE(resource, picture)
+	for (size_t i = 0; i < resource->n_probes; i++) {
+		const struct probe_counts *probe = &resource->probes[i];
+
+		exposition_add(out, "",
+			LABELS({ "resource", resource->name }, { "probe", probe->kind },
+				{ "outcome", "healthy" }),
+			probe->healthy);
+		exposition_add(out, "",
+			LABELS({ "resource", resource->name }, { "probe", probe->kind },
+				{ "outcome", "unhealthy" }),
+			probe->unhealthy);
+	}
+	exposition_begin(out, "devplugd_probe_duration_seconds", "summary",
+		"Duration of the probes that run programs.");
+	FOR_EACH_RESOURCE(resource, picture)
+	for (size_t i = 0; i < resource->n_probes; i++) {
+		const struct probe_counts *probe = &resource->probes[i];
+
+		if (probe->timed == 0)
+			continue;
+		exposition_add_seconds(out, "_sum",
+			LABELS({ "resource", resource->name }, { "probe", probe->kind }),
+			probe->usec);
+		exposition_add(out, "_count",
+			LABELS({ "resource", resource->name }, { "probe", probe->kind }),
+			probe->timed);
+	}
+}
+
+/* --- devices; those that belong to another resource are shown there --- */
+
+#define UNIT_LABELS(resource, unit)       \
+	{ "resource", (resource)->name }, \
+	{                                 \
+		"device", (unit)->id      \
+	}
+#define FOR_EACH_OWN_UNIT(unit, resource, picture) \
+	FOR_EACH_RESOURCE(resource, picture)       \
+	FOR_EACH_UNIT(unit, resource)              \
+	if (!unit->claimed)
+
+static const char *unit_cause(const struct unit *unit)
+{
+	static const char *const causes[] = { "gone", "cordoned", "device", "probe", "booked" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
+		if (streq(unit->cause, causes[i]))
+			return causes[i];
+	return "other";
+}
+
+static void write_health(const struct picture *picture, struct exposition *out)
+{
+	exposition_begin(out, "devplugd_device_healthy", "gauge", "Whether a device is healthy.");
+	FOR_EACH_OWN_UNIT(unit, resource, picture)
+	exposition_add(out, "", LABELS(UNIT_LABELS(resource, unit)), unit->healthy);
+	exposition_begin(out, "devplugd_device_unhealthy_reason_info", "gauge",
+		"Why a device is unhealthy: gone, cordoned, device (its driver found it unusable), "
+		"probe, booked (only the kubelet has it), or other; always 1. The text is in devplugctl status.");
+	FOR_EACH_OWN_UNIT(unit, resource, picture)
+	if (!unit->healthy)
+		exposition_add(out, "",
+			LABELS(UNIT_LABELS(resource, unit), { "reason", unit_cause(unit) }), 1);
+	exposition_begin(out, "devplugd_device_health_changes_total", "counter",
+		"Changes of the health of a device.");
+	FOR_EACH_OWN_UNIT(unit, resource, picture)
+	exposition_add(out, "", LABELS(UNIT_LABELS(resource, unit)), unit->changes);
+	exposition_begin(out, "devplugd_device_last_change_timestamp_seconds", "gauge",
+		"Time of the last change of the health of a device.");
+	FOR_EACH_OWN_UNIT(unit, resource, picture)
+	if (unit->since > 0)
+		exposition_add(out, "", LABELS(UNIT_LABELS(resource, unit)), unit->since);
+}
+
+static void write_info(const struct picture *picture, struct exposition *out)
+{
+	exposition_begin(
+		out, "devplugd_device_info", "gauge", "Information about a device; always 1.");
+	FOR_EACH_OWN_UNIT(unit, resource, picture)
+	exposition_add(out, "",
+		LABELS(UNIT_LABELS(resource, unit), { "driver", resource->driver },
+			{ "numa_node", unit->numa }, { "pci_address", unit->pci_address },
+			{ "model", unit->model }, { "serial", unit->serial }),
+		1);
+}
+
+/* A container may have several replicas of a unit, and an id may have several rows: one sample. */
+static int write_assigned(const struct picture *picture, struct exposition *out)
+{
+	struct map seen = { 0 };
+	char **keys = calloc(picture->pods->n_devices + 1, sizeof(*keys));
+	size_t n_keys = 0;
+	int r = keys ? 0 : -ENOMEM;
+
+	exposition_begin(out, "devplugd_device_assigned", "gauge",
+		"The container that has a device, as reported by the kubelet; always 1.");
+	for (size_t i = 0; r >= 0 && i < picture->pods->n_devices; i++) {
+		const struct pod_device *row = &picture->pods->devices[i];
+		const struct resource *resource = map_get(&picture->by_name, row->resource);
+		const struct unit *unit = resource ? picture_unit(resource, row->id) : NULL;
+		const struct pod_container *container = row->container;
+
+		if (!unit)
+			continue;
+		if (asprintf(&keys[n_keys], "%s\t%s\t%s\t%s\t%s", row->resource, unit->id,
+			    container->namespace, container->pod, container->name) < 0) {
+			r = -ENOMEM;
+			break;
+		}
+		r = map_put(&seen, keys[n_keys++], keys);
+		if (r == 0)
+			exposition_add(out, "",
+				LABELS(UNIT_LABELS(resource, unit),
+					{ "namespace", container->namespace },
+					{ "pod", container->pod },
+					{ "container", container->name }),
+				1);
+		r = r == -EEXIST ? 0 : r;
+	}
+	map_done(&seen);
+	for (size_t i = 0; keys && i < n_keys; i++)
+		free(keys[i]);
+	free(keys);
+	return r;
+}
+
+/* --- the exporter itself: the names that all exporters have --- */
+
+static uint64_t count_descriptors(void)
+{
+	DIR *stream = opendir("/proc/self/fd");
+	uint64_t count = 0;
+
+	while (stream && readdir(stream))
+		count++;
+	if (stream)
+		(void)closedir(stream);
+	/* ".", ".." and the directory. */
+	return count > 3 ? count - 3 : 0;
+}
+
+static void write_process(struct exposition *out)
+{
+	FILE *stream = fopen("/proc/self/statm", "re");
+	unsigned long size = 0, resident = 0;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct rlimit limit = { 0 };
+	struct rusage usage = { 0 };
+
+	if (stream) {
+		(void)!fscanf(stream, "%lu %lu", &size, &resident);
+		(void)fclose(stream);
+	}
+	(void)getrusage(RUSAGE_SELF, &usage);
+	(void)getrlimit(RLIMIT_NOFILE, &limit);
+	exposition_begin(
+		out, "process_cpu_seconds_total", "counter", "Processor time of the exporter.");
+	exposition_add_seconds(out, "", NULL, 0,
+		(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * USEC_PER_SEC +
+			(uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec));
+	exposition_begin(
+		out, "process_resident_memory_bytes", "gauge", "Resident memory of the exporter.");
+	exposition_add(out, "", NULL, 0, resident * page);
+	exposition_begin(
+		out, "process_virtual_memory_bytes", "gauge", "Virtual memory of the exporter.");
+	exposition_add(out, "", NULL, 0, size * page);
+	exposition_begin(out, "process_open_fds", "gauge", "Open descriptors of the exporter.");
+	exposition_add(out, "", NULL, 0, count_descriptors());
+	exposition_begin(out, "process_max_fds", "gauge",
+		"Maximum number of open descriptors of the exporter.");
+	exposition_add(out, "", NULL, 0, limit.rlim_cur);
+}
+
+int families_write(const struct picture *picture, const struct families_options *options,
+	struct exposition *out)
+{
+	int r = 0;
+
+	write_daemon(picture, out);
+	write_state(picture, out);
+	write_devices(picture, out);
+	write_units(picture, out);
+	write_numbers(picture, out);
+	write_calls(picture, out);
+	write_processes(picture, out);
+	write_health(picture, out);
+	write_info(picture, out);
+	if (options->assigned && picture->pods)
+		r = write_assigned(picture, out);
+	if (options->process)
+		write_process(out);
+	return out->failed ? -ENOMEM : r;
+}

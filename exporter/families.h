@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The families of metrics, in one table each for the daemon, its resources and their devices. There
+ * is a series for each physical unit, never for a replica, and a unit's text is never a label: the
+ * words are a fixed set.
+ */
+
+#include "exporter/exposition.h"
+#include "exporter/picture.h"
+
+struct families_options {
+	bool assigned; /* name the pods that have devices */
+	bool process;  /* the exporter's own process_* */
+};
+
+/* Writes all families. Returns 0 or -ENOMEM. */
+int families_write(const struct picture *picture, const struct families_options *options,
+	struct exposition *exposition);

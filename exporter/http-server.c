@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libmicrohttpd in the caller's loop: an epoll descriptor and a timeout show when it has work. Its
+ * own timeout restarts with every byte of a client, so each connection also has a final deadline.
+ */
+#include "exporter/http-server.h"
+
+#include <microhttpd.h>
+#include <sys/socket.h>
+
+#include "common/log.h"
+#include "exporter/exposition.h"
+
+/* Headers of a request, the answer's, and what the library keeps of a connection. */
+#define CONNECTION_MEMORY (HTTP_REQUEST_MAX + 2048)
+#define TEXT_UNAVAILABLE  "devplugd does not answer; see devplugctl status\n"
+#define TEXT_ROOT         "devplugd-exporter: see /metrics\n"
+#define TEXT_NOT_FOUND    "not found: see /metrics\n"
+#define TEXT_METHOD       "only GET and HEAD\n"
+#define TEXT_HEALTHY      "ok\n"
+
+struct client {
+	struct MHD_Connection *connection; /* NULL: this one is free */
+	struct http_server *server;
+	uint64_t end; /* CLOCK_MONOTONIC */
+	bool waits;   /* for the metrics */
+	bool asked;
+};
+
+struct http_server {
+	struct MHD_Daemon *daemon;
+	http_wanted_handler on_wanted;
+	void *userdata;
+	bool wanted; /* an answer is on its way */
+	bool ended;  /* a connection has, since the library ran */
+	struct MHD_Response *answer;
+	sd_event_source *io, *timer;
+	struct client clients[HTTP_CLIENTS_MAX];
+};
+
+/* --- requests --- */
+
+static enum MHD_Result respond(struct MHD_Connection *connection, unsigned status,
+	const char *content_type, const char *text)
+{
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+		strlen(text), (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
+	enum MHD_Result result;
+
+	if (!response)
+		return MHD_NO;
+	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+	result = MHD_queue_response(connection, status, response);
+	MHD_destroy_response(response);
+	return result;
+}
+
+static enum MHD_Result respond_plain(
+	struct MHD_Connection *connection, unsigned status, const char *text)
+{
+	return respond(connection, status, "text/plain; charset=utf-8", text);
+}
+
+static enum MHD_Result handle_metrics(struct client *client)
+{
+	struct http_server *server = client->server;
+
+	client->end = now_usec(CLOCK_MONOTONIC) + HTTP_REQUEST_TIME;
+	if (!client->asked) {
+		client->asked = client->waits = true;
+		MHD_suspend_connection(client->connection);
+		if (!server->wanted) {
+			server->wanted = true;
+			server->on_wanted(server->userdata);
+		}
+		return MHD_YES;
+	}
+	if (!server->answer)
+		return respond_plain(
+			client->connection, MHD_HTTP_SERVICE_UNAVAILABLE, TEXT_UNAVAILABLE);
+	return MHD_queue_response(client->connection, MHD_HTTP_OK, server->answer);
+}
+
+static struct client *client_of(struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
+
+static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection,
+	const char *url, const char *method, const char *version, const char *upload_data,
+	size_t *upload_data_size, void **request)
+{
+	static int seen;
+	struct client *client = client_of(connection);
+
+	/* The headers first; an answer is possible when all of the request is there. */
+	if (!*request) {
+		*request = &seen;
+		return client ? MHD_YES : MHD_NO;
+	}
+	if (*upload_data_size > 0 ||
+		(!streq(method, MHD_HTTP_METHOD_GET) && !streq(method, MHD_HTTP_METHOD_HEAD))) {
+		*upload_data_size = 0;
+		return respond_plain(connection, MHD_HTTP_METHOD_NOT_ALLOWED, TEXT_METHOD);
+	}
+	if (streq(url, "/metrics"))
+		return handle_metrics(client);
+	if (streq(url, "/healthz"))
+		return respond_plain(connection, MHD_HTTP_OK, TEXT_HEALTHY);
+	return streq(url, "/") ? respond_plain(connection, MHD_HTTP_OK, TEXT_ROOT)
+			       : respond_plain(connection, MHD_HTTP_NOT_FOUND, TEXT_NOT_FOUND);
+}
+
+/* --- connections --- */
+
+static void begin_client(
+	struct http_server *server, struct MHD_Connection *connection, void **context)
+{
+	for (size_t i = 0; i < HTTP_CLIENTS_MAX; i++) {
+		struct client *client = &server->clients[i];
+
+		if (client->connection)
+			continue;
+		*client = (struct client){
+			.connection = connection,
+			.server = server,
+			.end = now_usec(CLOCK_MONOTONIC) + HTTP_REQUEST_TIME,
+		};
+		*context = client;
+		return;
+	}
+}
+
+static void on_connection(void *userdata, struct MHD_Connection *connection, void **context,
+	enum MHD_ConnectionNotificationCode code)
+{
+	struct http_server *server = userdata;
+	struct client *client = *context;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED)
+		begin_client(server, connection, context);
+	else if (client)
+		*client = (struct client){ 0 };
+	server->ended |= code != MHD_CONNECTION_NOTIFY_STARTED;
+}
+
+/* Ends those whose time is over. Returns when the next one's is, or USEC_INFINITY. */
+static uint64_t end_overdue(struct http_server *server)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC), next = USEC_INFINITY;
+
+	for (size_t i = 0; i < HTTP_CLIENTS_MAX; i++) {
+		struct client *client = &server->clients[i];
+		const union MHD_ConnectionInfo *info;
+
+		/* One that waits is answered in bounded time, and cannot be ended before. */
+		if (!client->connection || client->waits)
+			continue;
+		if (client->end > now) {
+			next = MIN_OF(next, client->end);
+			continue;
+		}
+		info = MHD_get_connection_info(
+			client->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+		if (info)
+			(void)shutdown(info->connect_fd, SHUT_RDWR);
+		client->end = now + HTTP_REQUEST_TIME;
+		next = MIN_OF(next, now + 10 * USEC_PER_MSEC);
+	}
+	return next;
+}
+
+/* --- the loop --- */
+
+static void plan(struct http_server *server)
+{
+	uint64_t next = end_overdue(server);
+	MHD_UNSIGNED_LONG_LONG milliseconds;
+
+	if (MHD_get_timeout(server->daemon, &milliseconds) == MHD_YES)
+		next = MIN_OF(next, now_usec(CLOCK_MONOTONIC) + milliseconds * USEC_PER_MSEC);
+	if (next != USEC_INFINITY)
+		(void)sd_event_source_set_time(server->timer, next);
+	(void)sd_event_source_set_enabled(
+		server->timer, next == USEC_INFINITY ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+}
+
+static void run(struct http_server *server)
+{
+	/* At the limit of connections the library listens no more, until it runs after one ended.
+	 */
+	do {
+		server->ended = false;
+		(void)MHD_run(server->daemon);
+	} while (server->ended);
+	plan(server);
+}
+
+static int on_io(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	run(userdata);
+	return 0;
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	run(userdata);
+	return 0;
+}
+
+static struct MHD_Response *make_answer(char *text, size_t size)
+{
+	struct MHD_Response *response;
+
+	if (!text)
+		return NULL;
+	response = MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE);
+	if (!response) {
+		free(text);
+		return NULL;
+	}
+	(void)MHD_add_response_header(
+		response, MHD_HTTP_HEADER_CONTENT_TYPE, EXPOSITION_CONTENT_TYPE);
+	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+	return response;
+}
+
+void http_server_answer(struct http_server *server, char *text, size_t size)
+{
+	if (server->answer)
+		MHD_destroy_response(server->answer);
+	server->answer = make_answer(text, size);
+	server->wanted = false;
+	for (size_t i = 0; i < HTTP_CLIENTS_MAX; i++)
+		if (server->clients[i].waits) {
+			server->clients[i].waits = false;
+			MHD_resume_connection(server->clients[i].connection);
+		}
+	/* Those who resume are answered in this turn, and keep the text as long as they need it. */
+	run(server);
+	if (server->answer)
+		MHD_destroy_response(server->answer);
+	server->answer = NULL;
+}
+
+_printf_(2, 0) static void on_library_message(void *userdata, const char *format, va_list ap)
+{
+	char text[256];
+
+	(void)vsnprintf(text, sizeof(text), format, ap);
+	text[strcspn(text, "\n")] = '\0';
+	log_debug("libmicrohttpd: %s", text);
+}
+
+int http_server_new(sd_event *event, int fd, http_wanted_handler on_wanted, void *userdata,
+	struct http_server **ret)
+{
+	_cleanup_(http_server_freep) struct http_server *server = calloc(1, sizeof(*server));
+	const union MHD_DaemonInfo *info;
+	int r;
+
+	if (!server) {
+		(void)close_fd(fd);
+		return -ENOMEM;
+	}
+	server->on_wanted = on_wanted;
+	server->userdata = userdata;
+	server->daemon = MHD_start_daemon(
+		MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+		on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_library_message, server,
+		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, HTTP_CLIENTS_MAX,
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(HTTP_REQUEST_TIME / USEC_PER_SEC),
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_END);
+	if (!server->daemon) {
+		(void)close_fd(fd);
+		return -EIO;
+	}
+	info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+	if (!info)
+		return -EIO;
+	r = sd_event_add_io(event, &server->io, info->epoll_fd, EPOLLIN, on_io, server);
+	if (r >= 0)
+		r = sd_event_add_time(event, &server->timer, CLOCK_MONOTONIC, USEC_INFINITY,
+			10 * USEC_PER_MSEC, on_timer, server);
+	if (r < 0)
+		return r;
+	plan(server);
+	*ret = TAKE_PTR(server);
+	return 0;
+}
+
+struct http_server *http_server_free(struct http_server *server)
+{
+	if (!server)
+		return NULL;
+	server->io = sd_event_source_disable_unref(server->io);
+	server->timer = sd_event_source_disable_unref(server->timer);
+	for (size_t i = 0; i < HTTP_CLIENTS_MAX; i++)
+		if (server->clients[i].waits)
+			MHD_resume_connection(server->clients[i].connection);
+	if (server->daemon)
+		MHD_stop_daemon(server->daemon);
+	if (server->answer)
+		MHD_destroy_response(server->answer);
+	free(server);
+	return NULL;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The HTTP server: GET and HEAD of /metrics and /healthz on a listening socket that others opened.
+ * Each connection serves one request and lives for a bounded time, for any client.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/util.h"
+
+#define HTTP_CLIENTS_MAX  16
+#define HTTP_REQUEST_MAX  4096
+#define HTTP_REQUEST_TIME (5 * USEC_PER_SEC) /* to send a request, and again to take the answer */
+
+struct http_server;
+
+/* A client waits for the metrics: call http_server_answer(). Not called again before that. */
+typedef void (*http_wanted_handler)(void *userdata);
+
+/* Serves a listening, non-blocking socket; takes the descriptor, also on failure. Returns 0 or
+ * negative errno. */
+int http_server_new(sd_event *event, int fd, http_wanted_handler on_wanted, void *userdata,
+	struct http_server **ret);
+
+/* Answers all waiting clients with a text; takes it (malloc'ed), also on failure. NULL: there is
+ * none now, they get 503. */
+void http_server_answer(struct http_server *server, char *text, size_t size);
+
+/* Ends all connections; the socket's other holders keep it. */
+struct http_server *http_server_free(struct http_server *server);
+DEFINE_CLEANUP(struct http_server *, http_server_free)

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * devplugd-exporter: metrics for Prometheus. Started by devplugd with the control socket as
+ * descriptor 3; needs no privilege, opens no socket and no file of the host. Each scrape asks the
+ * supervisor for a picture; simultaneous scrapes share one. Nothing is kept between them, so that
+ * it can be ended at any time.
+ */
+#include <fcntl.h>
+#include <jansson.h>
+#include <malloc.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "common/child-sandbox.h"
+#include "common/control.h"
+#include "common/log.h"
+#include "common/sealed.h"
+#include "exporter/families.h"
+#include "exporter/http-server.h"
+
+#define SETTINGS_MAX 4096
+/* For the supervisor's answer; it waits 2 s for the kubelet at most. */
+#define PICTURE_TIME (4 * USEC_PER_SEC)
+/* Pictures of 1000 resources with 10,000 devices take a quarter of it. */
+#define MEMORY_MAX (512UL << 20)
+
+struct exporter {
+	sd_event *event;
+	struct http_server *server; /* NULL: no listener */
+	sd_event_source *alive, *textfile_due, *patience;
+	bool textfile, pods;
+	uint64_t interval;        /* of the text file, microseconds */
+	bool text_wanted, served; /* the picture that is awaited is for the file; for clients */
+	int pods_fd;              /* of it, or -EBADF */
+};
+
+static void send_simple(struct exporter *exporter, enum control_type type)
+{
+	const struct control_message message = CONTROL_MESSAGE_INIT(type);
+
+	if (control_send(CONTROL_FD, &message) < 0)
+		(void)sd_event_exit(exporter->event, -EPIPE);
+}
+
+/* --- a picture --- */
+
+static void want_picture(struct exporter *exporter, bool *whom)
+{
+	bool waiting = exporter->text_wanted || exporter->served;
+
+	*whom = true;
+	if (waiting)
+		return;
+	send_simple(exporter, CONTROL_SCRAPE);
+	(void)sd_event_source_set_time_relative(exporter->patience, PICTURE_TIME);
+	(void)sd_event_source_set_enabled(exporter->patience, SD_EVENT_ONESHOT);
+}
+
+static void send_textfile(struct exporter *exporter, const char *text, size_t size)
+{
+	_cleanup_close_ int fd = sealed_new("metrics", text, size);
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_TEXTFILE);
+
+	if (fd < 0)
+		return;
+	message.fds[0] = fd;
+	if (control_send(CONTROL_FD, &message) < 0)
+		(void)sd_event_exit(exporter->event, -EPIPE);
+}
+
+static int make_text(struct exporter *exporter, const struct picture *picture, bool process,
+	struct exposition *ret)
+{
+	const struct families_options options = { .assigned = exporter->pods, .process = process };
+	struct exposition text = { 0 };
+	int r;
+
+	r = families_write(picture, &options, &text);
+	if (r < 0)
+		exposition_done(&text);
+	else
+		*ret = text;
+	return r;
+}
+
+/* `picture` NULL: there is none. Clients that come while others are answered want the next one. */
+static void use_picture(struct exporter *exporter, const struct picture *picture)
+{
+	bool for_file = exporter->text_wanted && exporter->textfile;
+	bool for_clients = exporter->served && exporter->server;
+	struct exposition text = { 0 };
+
+	exporter->text_wanted = exporter->served = false;
+	exporter->pods_fd = close_fd(exporter->pods_fd);
+	(void)sd_event_source_set_enabled(exporter->patience, SD_EVENT_OFF);
+	if (picture && for_file && make_text(exporter, picture, false, &text) >= 0) {
+		send_textfile(exporter, text.text, text.size);
+		exposition_done(&text);
+	}
+	if (picture && for_clients)
+		(void)make_text(exporter, picture, true, &text);
+	if (for_clients)
+		http_server_answer(exporter->server, text.text, text.size);
+}
+
+static int on_patience(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	log_warning("devplugd did not answer a scrape within %llu s", PICTURE_TIME / USEC_PER_SEC);
+	use_picture(userdata, NULL);
+	return 0;
+}
+
+static void on_wanted(void *userdata)
+{
+	struct exporter *exporter = userdata;
+
+	want_picture(exporter, &exporter->served);
+}
+
+static int on_textfile_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct exporter *exporter = userdata;
+
+	want_picture(exporter, &exporter->text_wanted);
+	(void)sd_event_source_set_time_relative(source, exporter->interval);
+	return 0;
+}
+
+/* --- messages --- */
+
+static int handle_snapshot(struct exporter *exporter, struct control_message *message)
+{
+	_cleanup_(picture_freep) struct picture *picture = NULL;
+	int r;
+
+	if (!exporter->text_wanted && !exporter->served)
+		return 0;
+	r = picture_read(message->fds[0], message->fds[1], exporter->pods_fd, &picture);
+	if (r < 0)
+		log_warning("cannot read the answer of devplugd: %s", strerror(-r));
+	use_picture(exporter, picture);
+	picture = picture_free(picture);
+	(void)malloc_trim(0);
+	return 0;
+}
+
+static int handle_pods(struct exporter *exporter, struct control_message *message)
+{
+	exporter->pods_fd = close_fd(exporter->pods_fd);
+	exporter->pods_fd = TAKE_FD(message->fds[0]);
+	return 0;
+}
+
+static int plan_textfile(struct exporter *exporter)
+{
+	int r = sd_event_source_set_time_relative(exporter->textfile_due, 0);
+
+	return r < 0 ? r
+		     : sd_event_source_set_enabled(exporter->textfile_due,
+			       exporter->textfile ? SD_EVENT_ON : SD_EVENT_OFF);
+}
+
+static int handle_configure(struct exporter *exporter, struct control_message *message)
+{
+	_cleanup_free_ char *text = NULL;
+	json_t *settings;
+	json_int_t interval;
+	int textfile, pods, r;
+	size_t size;
+
+	r = sealed_read(message->fds[0], SETTINGS_MAX, &text, &size);
+	if (r < 0)
+		return r;
+	settings = json_loadb(text, size, 0, NULL);
+	r = json_unpack(settings, "{s:b, s:I, s:b}", "textfile", &textfile, "interval_usec",
+		&interval, "pods", &pods);
+	json_decref(settings);
+	if (r < 0 || interval <= 0)
+		return -EBADMSG;
+	exporter->textfile = textfile;
+	exporter->interval = (uint64_t)interval;
+	exporter->pods = pods;
+	exporter->server = http_server_free(exporter->server);
+	exporter->served = false;
+	if (message->fds[1] >= 0)
+		r = http_server_new(exporter->event, TAKE_FD(message->fds[1]), on_wanted, exporter,
+			&exporter->server);
+	return r < 0 ? r : plan_textfile(exporter);
+}
+
+static int handle_stop(struct exporter *exporter, struct control_message *message)
+{
+	return sd_event_exit(exporter->event, 0);
+}
+
+static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	static int (*const handlers[])(struct exporter *, struct control_message *) = {
+		[CONTROL_CONFIGURE] = handle_configure,
+		[CONTROL_SNAPSHOT] = handle_snapshot,
+		[CONTROL_POD_ANSWER] = handle_pods,
+		[CONTROL_STOP] = handle_stop,
+	};
+	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
+	struct exporter *exporter = userdata;
+	int r;
+
+	r = control_receive(fd, &message);
+	if (r == -EAGAIN)
+		return 0;
+	if (r == -ECONNRESET)
+		return sd_event_exit(exporter->event, 0);
+	if (r >= 0 && ((size_t)message.type >= ARRAY_SIZE(handlers) || !handlers[message.type]))
+		r = -EBADMSG;
+	if (r >= 0)
+		r = handlers[message.type](exporter, &message);
+	if (r < 0) {
+		log_error("cannot continue: %s", strerror(-r));
+		return sd_event_exit(exporter->event, r);
+	}
+	return 0;
+}
+
+static int on_alive(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	send_simple(userdata, CONTROL_ALIVE);
+	return sd_event_source_set_time_relative(source, CONTROL_ALIVE_INTERVAL);
+}
+
+/* --- --- */
+
+static int add_timer(struct exporter *exporter, sd_event_source **ret,
+	sd_event_time_handler_t handler, int enabled)
+{
+	int r = sd_event_add_time(
+		exporter->event, ret, CLOCK_MONOTONIC, 0, 100 * USEC_PER_MSEC, handler, exporter);
+
+	return r < 0 ? r : sd_event_source_set_enabled(*ret, enabled);
+}
+
+static int run(struct exporter *exporter)
+{
+	int r;
+
+	r = sandbox_give_up_programs(false);
+	if (r < 0) {
+		log_error("cannot set up the sandbox: %s", strerror(-r));
+		return r;
+	}
+	r = sd_event_default(&exporter->event);
+	if (r >= 0)
+		r = sd_event_add_io(
+			exporter->event, NULL, CONTROL_FD, EPOLLIN, on_control, exporter);
+	if (r >= 0)
+		r = add_timer(exporter, &exporter->alive, on_alive, SD_EVENT_ON);
+	if (r >= 0)
+		r = add_timer(exporter, &exporter->textfile_due, on_textfile_due, SD_EVENT_OFF);
+	if (r >= 0)
+		r = add_timer(exporter, &exporter->patience, on_patience, SD_EVENT_OFF);
+	if (r < 0) {
+		log_error("cannot set up the event loop: %s", strerror(-r));
+		return r;
+	}
+	return sd_event_loop(exporter->event);
+}
+
+int main(int argc, char *argv[])
+{
+	struct exporter exporter = { .pods_fd = -EBADF };
+	int r;
+
+	log_setup("devplugd-exporter", LOG_TARGET_PARENT, LOG_INFO);
+	if (argc != 1 || fcntl(CONTROL_FD, F_GETFD) < 0) {
+		log_error("devplugd starts this program if the configuration has metrics");
+		return 2;
+	}
+#ifndef __SANITIZE_ADDRESS__
+	(void)setrlimit(RLIMIT_DATA, &(const struct rlimit){ MEMORY_MAX, MEMORY_MAX });
+#endif
+	(void)signal(SIGPIPE, SIG_IGN);
+	r = run(&exporter);
+	(void)http_server_free(exporter.server);
+	(void)close_fd(exporter.pods_fd);
+	sd_event_source_disable_unref(exporter.alive);
+	sd_event_source_disable_unref(exporter.textfile_due);
+	sd_event_source_disable_unref(exporter.patience);
+	sd_event_unref(exporter.event);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A resource's devices are one document with all of them, and behind it documents with those that
+ * have changed since.
+ */
+#include "exporter/picture.h"
+
+#include "common/sealed.h"
+
+#define STATE_MAX   (64U << 20)
+#define DEVICES_MAX (64U << 20)
+#define ID_MAX      80 /* with a replica's number */
+
+struct member {
+	const char *key;
+	size_t offset;
+};
+
+static uint64_t number_of(const json_t *object, const char *key)
+{
+	json_int_t number = json_integer_value(json_object_get(object, key));
+
+	return number > 0 ? (uint64_t)number : 0;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key)) ?: "";
+}
+
+static void take_numbers(const json_t *object, const struct member *members, size_t count, void *to)
+{
+	for (size_t i = 0; i < count; i++)
+		*(uint64_t *)(void *)((char *)to + members[i].offset) =
+			number_of(object, members[i].key);
+}
+
+static void take_array(const json_t *object, const char *key, uint64_t *to, size_t count)
+{
+	const json_t *array = json_object_get(object, key);
+
+	for (size_t i = 0; i < count; i++) {
+		json_int_t number = json_integer_value(json_array_get(array, i));
+
+		to[i] = number > 0 ? (uint64_t)number : 0;
+	}
+}
+
+/* --- devices --- */
+
+static uint64_t time_of(const json_t *object, const char *key)
+{
+	const char *end, *text = text_of(object, key);
+	struct tm tm = { 0 };
+	time_t seconds;
+
+	end = strptime(text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+	seconds = end && !*end ? timegm(&tm) : 0;
+	return seconds > 0 ? (uint64_t)seconds : 0;
+}
+
+static void take_numa(const json_t *numbers, struct unit *unit)
+{
+	size_t length = 0;
+
+	for (size_t i = 0; i < json_array_size(numbers); i++) {
+		char text[24];
+		int n = snprintf(text, sizeof(text), "%s%lld", i > 0 ? "," : "",
+			(long long)json_integer_value(json_array_get(numbers, i)));
+
+		if (length + (size_t)n >= sizeof(unit->numa_text))
+			break;
+		memcpy(unit->numa_text + length, text, (size_t)n + 1);
+		length += (size_t)n;
+	}
+}
+
+static void take_unit(const json_t *device, struct unit *unit)
+{
+	const char *health = text_of(device, "health");
+
+	*unit = (struct unit){
+		.id = unit->id,
+		.cause = text_of(device, "cause"),
+		.pci_address = text_of(device, "pci_address"),
+		.serial = text_of(device, "serial"),
+		.model = text_of(device, "model"),
+		.healthy = streq(health, "Healthy"),
+		.claimed = streq(health, "Claimed"),
+		.since = time_of(device, "since"),
+		.changes = number_of(device, "changes"),
+		.replicas = number_of(device, "replicas"),
+	};
+	take_numa(json_object_get(device, "numa"), unit);
+	unit->numa = unit->numa_text;
+}
+
+/* The first document: all there are. One id twice is nothing that a process may send. */
+static int take_all(struct resource *resource, const json_t *devices)
+{
+	size_t count = json_array_size(devices);
+
+	resource->units = calloc(count + 1, sizeof(*resource->units));
+	if (!resource->units)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		const json_t *device = json_array_get(devices, i);
+		struct unit *unit = &resource->units[resource->n_units];
+		int r;
+
+		unit->id = text_of(device, "id");
+		if (!*unit->id)
+			continue;
+		r = map_put(&resource->by_id, unit->id, unit);
+		if (r == -ENOMEM)
+			return r;
+		if (r < 0)
+			continue;
+		take_unit(device, unit);
+		resource->n_units++;
+	}
+	return 0;
+}
+
+static void take_changes(struct resource *resource, const json_t *devices)
+{
+	for (size_t i = 0; i < json_array_size(devices); i++) {
+		const json_t *device = json_array_get(devices, i);
+		struct unit *unit = map_get(&resource->by_id, text_of(device, "id"));
+
+		if (unit)
+			take_unit(device, unit);
+	}
+}
+
+static int keep_document(struct picture *picture, json_t *document)
+{
+	if (array_reserve((void **)&picture->documents, picture->n_documents, sizeof(document)) <
+		0) {
+		json_decref(document);
+		return -ENOMEM;
+	}
+	picture->documents[picture->n_documents++] = document;
+	return 0;
+}
+
+/* An incomplete document is one that is being written: what came before it stands. */
+static int take_devices(
+	struct picture *picture, struct resource *resource, const char *text, size_t size)
+{
+	int r = 0;
+
+	while (size > 0 && r >= 0) {
+		json_error_t error;
+		json_t *document = json_loadb(text, size, JSON_DISABLE_EOF_CHECK, &error), *devices;
+
+		if (!document || error.position <= 0 || (size_t)error.position > size) {
+			json_decref(document);
+			break;
+		}
+		text += error.position;
+		size -= (size_t)error.position;
+		if (size == 1 && *text == '\n')
+			size = 0;
+		r = keep_document(picture, document);
+		if (r < 0)
+			return r;
+		devices = json_object_get(document, "devices");
+		if (resource->units)
+			take_changes(resource, devices);
+		else
+			r = take_all(resource, devices);
+	}
+	return r;
+}
+
+/* --- resources --- */
+
+static void take_probes(struct resource *resource, const json_t *probes)
+{
+	const char *kind;
+	json_t *counts;
+
+	json_object_foreach((json_t *)(uintptr_t)probes, kind, counts)
+	{
+		struct probe_counts *probe = &resource->probes[resource->n_probes];
+		uint64_t numbers[4];
+
+		if (resource->n_probes == COUNTED_PROBES)
+			return;
+		for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+			numbers[i] = (uint64_t)json_integer_value(json_array_get(counts, i));
+		*probe = (struct probe_counts){ kind, numbers[0], numbers[1], numbers[2],
+			numbers[3] };
+		resource->n_probes++;
+	}
+}
+
+static void take_resource(struct resource *resource, const json_t *object)
+{
+#define MEMBER(name)                                   \
+	{                                              \
+		#name, offsetof(struct resource, name) \
+	}
+	static const struct member members[] = {
+		MEMBER(registrations),
+		MEMBER(registration_failures),
+		MEMBER(last_registration),
+		MEMBER(list_updates),
+		MEMBER(preferred_allocations),
+		MEMBER(prestarts_ok),
+		MEMBER(prestarts_failed),
+		MEMBER(scans),
+		MEMBER(scans_failed),
+		MEMBER(scan_usec),
+		MEMBER(allocations_ok),
+		MEMBER(allocations_failed),
+		MEMBER(allocation_usec),
+	};
+
+	resource->name = text_of(object, "name");
+	resource->driver = text_of(object, "driver");
+	resource->state = text_of(object, "state");
+	resource->registered = number_of(object, "registered") > 0;
+	resource->left_out = number_of(object, "devices_left_out") > 0;
+	take_numbers(object, members, ARRAY_SIZE(members), resource);
+	take_array(object, "exits", resource->exits, _EXIT_KIND_MAX);
+	take_array(object, "allocation_buckets", resource->allocation_buckets, ALLOCATION_BUCKETS);
+	take_probes(resource, json_object_get(object, "probes"));
+#undef MEMBER
+}
+
+static int take_resources(struct picture *picture, const char *devices, size_t devices_size)
+{
+	const json_t *list = json_object_get(picture->root, "resources");
+	size_t count = json_array_size(list);
+	int r = 0;
+
+	picture->resources = calloc(count + 1, sizeof(*picture->resources));
+	if (!picture->resources)
+		return -ENOMEM;
+	for (size_t i = 0; i < count && r >= 0; i++) {
+		const json_t *object = json_array_get(list, i);
+		struct resource *resource = &picture->resources[picture->n_resources];
+		uint64_t offset = number_of(object, "devices_offset");
+		uint64_t size = number_of(object, "devices_size");
+
+		take_resource(resource, object);
+		r = map_put(&picture->by_name, resource->name, resource);
+		/* One that leaves and one that comes may have one name for a moment. */
+		if (r == -EEXIST) {
+			*resource = (struct resource){ 0 };
+			r = 0;
+			continue;
+		}
+		picture->n_resources++;
+		if (r >= 0 && offset <= devices_size && size <= devices_size - offset)
+			r = take_devices(picture, resource, devices + offset, (size_t)size);
+	}
+	return r;
+}
+
+/* --- pods --- */
+
+const struct unit *picture_unit(const struct resource *resource, const char *offered_id)
+{
+	const struct unit *unit = map_get(&resource->by_id, offered_id);
+	const char *end = strrchr(offered_id, '#');
+	char id[ID_MAX];
+
+	if (unit || !end || (size_t)(end - offered_id) >= sizeof(id))
+		return unit;
+	memcpy(id, offered_id, (size_t)(end - offered_id));
+	id[end - offered_id] = '\0';
+	return map_get(&resource->by_id, id);
+}
+
+/* Each offered id once, although it may have a row for each of its NUMA nodes, and several
+ * containers. */
+static int count_assigned(struct picture *picture)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < picture->pods->n_devices && r >= 0; i++) {
+		const struct pod_device *device = &picture->pods->devices[i];
+		struct resource *resource = map_get(&picture->by_name, device->resource);
+
+		if (!resource)
+			continue;
+		r = map_put(&resource->assigned_ids, device->id, resource);
+		if (r == -EEXIST)
+			r = 0;
+		resource->assigned = resource->assigned_ids.count;
+	}
+	return r;
+}
+
+/* --- --- */
+
+static int take_state(struct picture *picture, int state_fd)
+{
+#define MEMBER(name)                                  \
+	{                                             \
+		#name, offsetof(struct picture, name) \
+	}
+	static const struct member members[] = {
+		MEMBER(generation),
+		MEMBER(accepted_at),
+		MEMBER(pending_changes),
+		MEMBER(reload_successful),
+		MEMBER(kubelet_up),
+		MEMBER(pods_wanted),
+		MEMBER(pods_known),
+		MEMBER(pod_errors),
+		MEMBER(publication_errors),
+		MEMBER(resident_bytes),
+		MEMBER(children_bytes),
+		MEMBER(processor_usec),
+	};
+	_cleanup_free_ char *text = NULL;
+	size_t size;
+	int r;
+
+	r = sealed_read(state_fd, STATE_MAX, &text, &size);
+	if (r < 0)
+		return r;
+	picture->root = json_loadb(text, size, 0, NULL);
+	if (!picture->root)
+		return -EBADMSG;
+	picture->version = text_of(picture->root, "version");
+	take_numbers(picture->root, members, ARRAY_SIZE(members), picture);
+	return 0;
+#undef MEMBER
+}
+
+int picture_read(int state_fd, int devices_fd, int pods_fd, struct picture **ret)
+{
+	_cleanup_(picture_freep) struct picture *picture = calloc(1, sizeof(*picture));
+	_cleanup_free_ char *devices = NULL;
+	size_t devices_size;
+	int r;
+
+	if (!picture)
+		return -ENOMEM;
+	r = take_state(picture, state_fd);
+	if (r >= 0)
+		r = sealed_read(devices_fd, DEVICES_MAX, &devices, &devices_size);
+	if (r >= 0)
+		r = take_resources(picture, devices, devices_size);
+	if (r >= 0 && pods_fd >= 0)
+		r = pod_table_read(pods_fd, &picture->pods);
+	if (r >= 0 && picture->pods)
+		r = count_assigned(picture);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(picture);
+	return 0;
+}
+
+struct picture *picture_free(struct picture *picture)
+{
+	if (!picture)
+		return NULL;
+	for (size_t i = 0; i < picture->n_resources; i++) {
+		map_done(&picture->resources[i].by_id);
+		map_done(&picture->resources[i].assigned_ids);
+		free(picture->resources[i].units);
+	}
+	free(picture->resources);
+	map_done(&picture->by_name);
+	(void)pod_table_free(picture->pods);
+	for (size_t i = 0; i < picture->n_documents; i++)
+		json_decref(picture->documents[i]);
+	free(picture->documents);
+	json_decref(picture->root);
+	free(picture);
+	return NULL;
+}

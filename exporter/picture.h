@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The supervisor's picture of the daemon (supervisor/metrics.h) as structures. The supervisor's
+ * part is trusted. What a resource's process reports of its devices is checked, because it may be
+ * anything, and can only affect the metrics of that resource.
+ */
+
+#include <jansson.h>
+
+#include "common/counters.h"
+#include "common/map.h"
+#include "common/pod-table.h"
+
+enum exit_kind {
+	EXIT_CRASH,
+	EXIT_HANG,
+	EXIT_KILLED,
+	_EXIT_KIND_MAX,
+};
+
+struct unit {
+	const char *id, *cause, *numa, *pci_address, *serial, *model; /* "" where there is none */
+	bool healthy, claimed;
+	uint64_t since; /* seconds of CLOCK_REALTIME, 0: not known */
+	uint64_t changes, replicas;
+	char numa_text[32];
+};
+
+struct probe_counts {
+	const char *kind;
+	uint64_t healthy, unhealthy;
+	uint64_t timed, usec; /* of how many the duration is known, and its sum */
+};
+
+struct resource {
+	const char *name, *driver, *state;
+	bool registered, left_out;
+	uint64_t registrations, registration_failures, last_registration;
+	uint64_t exits[_EXIT_KIND_MAX];
+	uint64_t list_updates, preferred_allocations, prestarts_ok, prestarts_failed;
+	uint64_t scans, scans_failed, scan_usec;
+	uint64_t allocations_ok, allocations_failed, allocation_usec;
+	uint64_t allocation_buckets[ALLOCATION_BUCKETS];
+	struct probe_counts probes[COUNTED_PROBES];
+	size_t n_probes;
+
+	struct unit *units;
+	size_t n_units;
+	struct map by_id;        /* struct unit */
+	struct map assigned_ids; /* offered ids that containers have; only if pods are known */
+	uint64_t assigned;       /* how many */
+};
+
+struct picture {
+	const char *version;
+	uint64_t generation, accepted_at, pending_changes, reload_successful, kubelet_up,
+		pods_wanted, pods_known;
+	uint64_t pod_errors, publication_errors, resident_bytes, children_bytes, processor_usec;
+	struct resource *resources;
+	size_t n_resources;
+	struct map by_name;     /* struct resource */
+	struct pod_table *pods; /* NULL: not known */
+	/* private: what the texts belong to */
+	json_t *root;
+	json_t **documents;
+	size_t n_documents;
+};
+
+/* Reads what the supervisor sent; `pods_fd` may be -EBADF. The descriptors stay the caller's.
+ * Returns 0 or negative errno. */
+int picture_read(int state_fd, int devices_fd, int pods_fd, struct picture **ret);
+
+/* The unit behind an offered id, which may end in a replica's "#N"; NULL: none. */
+const struct unit *picture_unit(const struct resource *resource, const char *offered_id);
+
+struct picture *picture_free(struct picture *picture);
+DEFINE_CLEANUP(struct picture *, picture_free)

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The library's reports of the GPUs, read again by each poll, and the events since the start.
+ */
+
+#include "nvml/nvml-library.h"
+
+#define GPUS_MAX      64
+#define INSTANCES_MAX 64
+/* Different Xids of one GPU that are kept; the one that was seen longest ago is replaced. */
+#define XIDS_MAX      64
+#define UUID_MAX      96
+#define NAME_MAX_KEPT 96
+#define ADDRESS_MAX   20
+
+struct xid {
+	unsigned number;
+	unsigned gi; /* UINT_MAX: of the whole GPU */
+	unsigned long long count;
+};
+
+struct instance {
+	char uuid[UUID_MAX];
+	char profile[32];
+	unsigned gi, ci;
+};
+
+/* A value that the library may not have. */
+struct reading {
+	bool known;
+	unsigned long long value;
+};
+
+struct gpu {
+	nvml_device device;
+	char address[ADDRESS_MAX]; /* as in /sys: "0000:3b:00.0" */
+	char uuid[UUID_MAX];
+	bool lost;
+	struct reading recovery, remap_pending, remap_failure, remapped_correctable,
+		remapped_uncorrectable, dbe;
+	struct reading fabric_state, fabric_status;
+	struct reading temperature, power;
+	struct reading mig;
+	struct instance instances[INSTANCES_MAX];
+	unsigned n_instances;
+	struct xid xids[XIDS_MAX]; /* the latest last */
+	unsigned n_xids;
+	char links[512]; /* "0000:86:00.0=4 switch=12" */
+};
+
+struct gpus {
+	const struct nvml *nvml;
+	char driver[80];
+	struct gpu items[GPUS_MAX];
+	unsigned count;
+	nvml_event_set events; /* NULL: there are none */
+};
+
+/* Opens all GPUs that can be opened, and asks for their events. Returns 0, or -EIO with the error
+ * filled; `ret_result` is the library's result, and `ret_call` the call. */
+int gpus_open(
+	struct gpus *gpus, const struct nvml *nvml, unsigned *ret_result, const char **ret_call);
+
+/* Reads all that may change. */
+void gpus_poll(struct gpus *gpus);
+
+/* Waits for an event, takes it and those behind it. Returns whether there was one; returns false at
+ * once where there cannot be any. */
+bool gpus_wait(struct gpus *gpus, unsigned milliseconds);

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each question keeps the offer that it came with. First the programs run, then the edits are
+ * built, then prestart runs; the answer comes last, because the container may be started at once.
+ */
+#include "proto/plugin/edits.h"
+
+#include "common/log.h"
+#include "common/sealed.h"
+#include "drivers/allocation/allocation-inquiry.h"
+#include "drivers/allocation/cdi.h"
+#include "proto/plugin/call-failed.h"
+#include "proto/plugin/plugin.h"
+
+struct edits {
+	struct edits *next;
+	struct plugin *plugin;
+	uint64_t number;
+	struct offer *offer;
+	char *text; /* of the ids */
+	const char **ids;
+	size_t n_ids;
+	struct inquiry *inquiry;
+	char *answer; /* JSON */
+};
+
+static struct edits *edits_free(struct edits *edits)
+{
+	for (struct edits **e = &edits->plugin->edits; *e; e = &(*e)->next)
+		if (*e == edits) {
+			*e = edits->next;
+			break;
+		}
+	(void)inquiry_free(edits->inquiry);
+	offer_unref(edits->offer);
+	free(edits->text);
+	free(edits->ids);
+	free(edits->answer);
+	free(edits);
+	return NULL;
+}
+
+static void refuse(struct edits *edits, const struct error *error)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_EDITS);
+
+	message.number = edits->number;
+	(void)snprintf(message.text, sizeof(message.text), "%s", error->message);
+	call_failed(CONTROL_CALL_ALLOCATE, edits->ids, edits->n_ids, error->message);
+	plugin_send(edits->plugin, &message);
+	(void)edits_free(edits);
+}
+
+static void send_answer(struct edits *edits)
+{
+	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_EDITS);
+	struct error error = { 0 };
+
+	message.number = edits->number;
+	message.fds[0] = sealed_new("edits", edits->answer, strlen(edits->answer));
+	if (message.fds[0] < 0) {
+		(void)error_set(&error, -ENOMEM, "out of memory");
+		refuse(edits, &error);
+		return;
+	}
+	plugin_send(edits->plugin, &message);
+	(void)edits_free(edits);
+}
+
+static void on_prestarted(int status, const struct error *error, void *userdata)
+{
+	struct edits *edits = userdata;
+
+	if (status < 0)
+		refuse(edits, error);
+	else
+		send_answer(edits);
+}
+
+/* Returns the text (malloc'ed), or NULL if a text is not UTF-8 or memory is short. */
+static char *make_text(const struct cdi_spec *spec, const struct allocation *allocation)
+{
+	json_t *root = json_object(), *names = json_array();
+	json_t *made = cdi_edits(spec, allocation);
+	char *text = NULL;
+	int r = 0;
+
+	for (size_t i = 0; i < allocation->n_cdi; i++)
+		r |= json_array_append_new(names, json_string(allocation->cdi[i]));
+	r |= json_object_set_new(root, "cdi", names);
+	if (made && json_object_size(made) > 0)
+		r |= json_object_set(root, "containerEdits", made);
+	if (made && r == 0)
+		text = json_dumps(root, JSON_COMPACT);
+	json_decref(made);
+	json_decref(root);
+	return text;
+}
+
+static int build(struct edits *edits, struct error *error)
+{
+	const struct offer *offer = edits->offer;
+	const struct declaration *declaration = offer->applied_config->declaration;
+	_cleanup_allocation_ struct allocation allocation = { 0 };
+	int r;
+
+	r = (offer_has_cdi(offer, edits->ids, edits->n_ids) ? allocation_build_cdi
+							    : allocation_build)(declaration,
+		offer->snapshot, declaration_root(declaration), edits->ids, edits->n_ids,
+		edits->inquiry ? inquiry_answers(edits->inquiry) : NULL, &allocation, error);
+	if (r < 0)
+		return r;
+	if (allocation.n_annotations > 0)
+		log_warning("annotations of %s are left out: DRA cannot give any", edits->ids[0]);
+	edits->answer = make_text(&declaration->cdi_spec, &allocation);
+	if (!edits->answer)
+		return error_set(error, -EILSEQ, "a path or variable of \"%s\" is not valid UTF-8",
+			edits->ids[0]);
+	if (strlen(edits->answer) > EDITS_BYTES_MAX)
+		return error_set(error, -E2BIG,
+			"the container edits take more than 1 MiB; give the claim fewer devices");
+	return 0;
+}
+
+static void finish(struct edits *edits)
+{
+	struct plugin *plugin = edits->plugin;
+	struct error error = { 0 };
+
+	if (build(edits, &error) < 0) {
+		refuse(edits, &error);
+		return;
+	}
+	if (edits->offer->applied_config->declaration->prestart.command.count == 0)
+		send_answer(edits);
+	else
+		pre_start_run(&plugin->pre_starts, plugin->event, edits->offer, edits->ids,
+			edits->n_ids, on_prestarted, edits);
+}
+
+static void on_inquired(int status, const struct error *error, void *userdata)
+{
+	if (status < 0)
+		refuse(userdata, error);
+	else
+		finish(userdata);
+}
+
+static int inquire(struct edits *edits, struct error *error)
+{
+	const struct declaration *declaration = edits->offer->applied_config->declaration;
+	int r;
+
+	r = inquiry_new(declaration, edits->offer->snapshot, declaration_root(declaration),
+		edits->ids, edits->n_ids, &edits->inquiry, error);
+	if (r < 0 || inquiry_count(edits->inquiry) == 0)
+		return r;
+	r = inquiry_start(edits->inquiry, edits->plugin->event, now_usec(CLOCK_MONOTONIC),
+		on_inquired, edits, error);
+	return r < 0 ? r : 1;
+}
+
+static int read_ids(struct edits *edits, int fd, struct error *error)
+{
+	char *rest, *line;
+	size_t size;
+	int r;
+
+	r = sealed_read(fd, EDITS_IDS_MAX, &edits->text, &size);
+	if (r < 0)
+		return error_set(error, r, "the devices cannot be read: %s", strerror(-r));
+	rest = edits->text;
+	while ((line = strsep(&rest, "\n"))) {
+		if (!*line)
+			continue;
+		r = array_reserve((void **)&edits->ids, edits->n_ids, sizeof(*edits->ids));
+		if (r < 0)
+			return error_set(error, r, "out of memory");
+		edits->ids[edits->n_ids++] = line;
+	}
+	if (!edits->offer || edits->n_ids == 0)
+		return error_set(error, -EAGAIN, "the resource has no devices yet");
+	return 0;
+}
+
+void edits_begin(struct plugin *plugin, struct control_message *message)
+{
+	struct edits *edits = calloc(1, sizeof(*edits));
+	struct error error = { 0 };
+	int r;
+
+	/* The supervisor asks again. */
+	if (!edits)
+		return;
+	edits->plugin = plugin;
+	edits->number = message->number;
+	edits->next = plugin->edits;
+	plugin->edits = edits;
+	edits->offer = plugin->service ? service_current(plugin->service) : NULL;
+	r = read_ids(edits, message->fds[0], &error);
+	if (r >= 0 && inquiry_is_possible(edits->offer->applied_config->declaration))
+		r = inquire(edits, &error);
+	if (r < 0)
+		refuse(edits, &error);
+	else if (r == 0)
+		finish(edits);
+}
+
+void edits_done(struct plugin *plugin)
+{
+	/* Those that wait for prestart are ended with it. */
+	while (plugin->edits)
+		(void)edits_free(plugin->edits);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of plugin: the periodic work of a resource's process, which ends what programs left
+ * behind, returns memory to the kernel, and closes connections that block gRPC.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/util.h"
+
+#define HOUSEKEEPING_INTERVAL (4 * USEC_PER_SEC)
+
+struct plugin;
+
+struct housekeeping {
+	struct plugin *plugin;
+	sd_event_source *timer;
+	size_t memory_kept;   /* private memory after the last return */
+	size_t memory_in_use; /* the most that malloc had given out since */
+	bool orphans_logged;  /* that programs leave processes behind */
+};
+
+/* Returns 0 or negative errno. */
+int housekeeping_start(struct housekeeping *housekeeping, struct plugin *plugin);
+
+void housekeeping_done(struct housekeeping *housekeeping);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Logs which devices appeared, disappeared, failed or recovered between two snapshots; inventory.c
+ * decides when a change is reported. Both snapshots are sorted by id, so one walk finds every
+ * difference. Many changes must not cause many records: after the first few of a kind, only their
+ * number is logged.
+ */
+#include "proto/plugin/log-changes.h"
+
+#include "common/log.h"
+#include "common/message-id.h"
+
+#define SAID_EACH 10
+
+enum change { CAME, WENT, CLAIMED, FAILED, RECOVERED, REASON, CHANGES };
+
+static const struct {
+	int level;
+	const char *one, *many; /* what a device, or several, did */
+} texts[CHANGES] = {
+	[CAME] = { LOG_NOTICE, "is there", "are there" },
+	[WENT] = { LOG_NOTICE, "is no longer offered", "are no longer offered" },
+	[CLAIMED] = { LOG_NOTICE, "is not offered", "are not offered" },
+	[FAILED] = { LOG_WARNING, "is unhealthy", "are unhealthy" },
+	[RECOVERED] = { LOG_NOTICE, "is healthy again", "are healthy again" },
+	[REASON] = { LOG_INFO, "is still unhealthy", "are unhealthy for another reason" },
+};
+
+static void say(enum change change, const struct snapshot_unit *unit, size_t counts[static CHANGES])
+{
+	const char *reason = change == WENT || change == CAME ? NULL : unit->reason;
+	const struct log_fields fields = {
+		.device = unit->device->id,
+		.message_id = MESSAGE_ID_DEVICE_CHANGED,
+	};
+
+	if (counts[change]++ < SAID_EACH)
+		log_full(texts[change].level, &fields, "device \"%s\" %s%s%s", unit->device->id,
+			texts[change].one, reason ? ": " : "", reason ? reason : "");
+}
+
+static bool same_reason(const struct snapshot_unit *a, const struct snapshot_unit *b)
+{
+	return a->reason == b->reason || (a->reason && b->reason && streq(a->reason, b->reason));
+}
+
+static void compare(const struct snapshot_unit *before, const struct snapshot_unit *after,
+	size_t counts[static CHANGES])
+{
+	if (before->claimed_by_other != after->claimed_by_other)
+		say(after->claimed_by_other ? CLAIMED : CAME, after, counts);
+	else if (after->claimed_by_other)
+		return;
+	else if (before->healthy != after->healthy)
+		say(after->healthy ? RECOVERED : FAILED, after, counts);
+	else if (!after->healthy && !same_reason(before, after))
+		say(REASON, after, counts);
+}
+
+void changes_log(const struct snapshot *before, const struct snapshot *after)
+{
+	const struct log_fields fields = { .message_id = MESSAGE_ID_DEVICE_CHANGED };
+	size_t counts[CHANGES] = {}, i = 0, k = 0, n_before = before ? before->n_units : 0;
+	bool shared = snapshot_shares_devices(before, after);
+
+	while (i < n_before || k < after->n_units) {
+		int order = shared      ? 0
+			: i >= n_before ? 1
+			: k >= after->n_units
+			? -1
+			: strcmp(before->units[i].device->id, after->units[k].device->id);
+
+		if (order < 0)
+			say(WENT, &before->units[i++], counts);
+		else if (order == 0)
+			compare(&before->units[i++], &after->units[k++], counts);
+		else {
+			const struct snapshot_unit *unit = &after->units[k++];
+
+			if (before && !unit->claimed_by_other)
+				say(CAME, unit, counts);
+			if (!unit->healthy)
+				say(unit->claimed_by_other ? CLAIMED : FAILED, unit, counts);
+		}
+	}
+	for (size_t change = 0; change < CHANGES; change++)
+		if (counts[change] > SAID_EACH)
+			log_full(texts[change].level, &fields, "%zu more devices %s",
+				counts[change] - SAID_EACH, texts[change].many);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Proposes the files of a resource (CDI, device information); inventory.c decides when the list of
+ * devices is sent. A proposal is made when devices are added, removed or changed, not when only
+ * their health changes; and again after a while, as long as a file could not be made.
+ */
+#include "proto/plugin/propose-files.h"
+
+#include "common/log.h"
+#include "common/sealed.h"
+#include "drivers/allocation/publication.h"
+#include "proto/plugin/plugin.h"
+
+#define RETRY_INTERVAL (10 * USEC_PER_SEC)
+
+static int on_retry(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	plugin->publishing.retry = sd_event_source_disable_unref(plugin->publishing.retry);
+	plugin->publishing.snapshot = snapshot_unref(plugin->publishing.snapshot);
+	plugin_offer(plugin);
+	return 0;
+}
+
+static void try_again(struct plugin *plugin)
+{
+	struct publishing *publishing = &plugin->publishing;
+
+	if (!publishing->retry)
+		(void)sd_event_add_time_relative(plugin->event, &publishing->retry, CLOCK_MONOTONIC,
+			RETRY_INTERVAL, USEC_PER_SEC, on_retry, plugin);
+}
+
+static int send_proposal(struct plugin *plugin, const char *text)
+{
+	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_PUBLISH);
+	int r;
+
+	r = sealed_new("files", text, strlen(text));
+	if (r < 0)
+		return r;
+	message.fds[0] = r;
+	message.number = ++plugin->publishing.number;
+	plugin_send(plugin, &message);
+	return 0;
+}
+
+/* Makes the text and sends it if it is new. Returns 1 if it was sent, or 0. */
+static int propose(struct plugin *plugin, struct snapshot *snapshot)
+{
+	const struct declaration *declaration = plugin->applied_config->declaration;
+	struct publishing *publishing = &plugin->publishing;
+	_cleanup_strings_ struct strings left_out = { 0 };
+	_cleanup_free_ char *text = NULL;
+	struct strings old = publishing->left_out;
+	int r;
+
+	r = publication_build(
+		declaration, snapshot, declaration_root(declaration), &text, &left_out);
+	if (r < 0)
+		return r;
+	publishing->left_out = left_out;
+	left_out = old;
+	if (publishing->left_out.count > 0)
+		try_again(plugin);
+	if (publishing->made && publishing->text && streq(publishing->text, text))
+		return 0;
+	r = send_proposal(plugin, text);
+	if (r < 0)
+		return r;
+	publishing->waiting = true;
+	publishing->made = false;
+	free(publishing->text);
+	publishing->text = TAKE_PTR(text);
+	return 1;
+}
+
+int publish_propose(struct plugin *plugin, struct snapshot *snapshot)
+{
+	struct publishing *publishing = &plugin->publishing;
+	int r;
+
+	if (publishing->applied_config == plugin->applied_config &&
+		snapshot_same_devices(publishing->snapshot, snapshot))
+		return publishing->waiting;
+	/* What was published once has to be taken back, too. */
+	r = publishing->text || publication_is_wanted(plugin->applied_config->declaration, snapshot)
+		? propose(plugin, snapshot)
+		: 0;
+	if (r < 0) {
+		publishing->waiting = publishing->made = false;
+		log_error("cannot build the files for the devices: %s; containers get device "
+			  "nodes instead",
+			r == -E2BIG ? "they would exceed 4 MiB" : strerror(-r));
+		if (r != -E2BIG)
+			try_again(plugin);
+	}
+	(void)snapshot_unref(publishing->snapshot);
+	publishing->snapshot = snapshot_ref(snapshot);
+	(void)applied_config_unref(publishing->applied_config);
+	publishing->applied_config = applied_config_ref(plugin->applied_config);
+	return publishing->waiting;
+}
+
+int publish_answered(struct plugin *plugin, const struct control_message *message)
+{
+	struct publishing *publishing = &plugin->publishing;
+
+	bool made = message->text[0] == '\0';
+
+	/* Also unasked, when files had to be written again. */
+	if (message->number != publishing->number ||
+		(!publishing->waiting && made == publishing->made))
+		return 0;
+	publishing->waiting = false;
+	publishing->made = made;
+	if (!publishing->made)
+		try_again(plugin);
+	return 1;
+}
+
+void publish_done(struct publishing *publishing)
+{
+	(void)snapshot_unref(publishing->snapshot);
+	(void)applied_config_unref(publishing->applied_config);
+	free(publishing->text);
+	strings_done(&publishing->left_out);
+	sd_event_source_disable_unref(publishing->retry);
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The template's side of supervisor/spawn.h. It must run before anything that does not survive a
+ * fork: threads, an event loop, gRPC.
+ */
+
+/* Serves the supervisor's requests with main()'s arguments. Returns 1 in each child, as which the
+ * process has entered and whose name is at `ret_resource`, and 0 or negative errno in the template
+ * when the supervisor has ended. Logs. */
+int spawn_template_serve(int argc, char *argv[], const char **ret_resource);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Collects what children claim, decides whose each device is (ownership.h), and answers them. A
+ * child that asks waits for the answer before it offers its devices. Later it is sent an update
+ * when a device becomes another resource's, or its own again. The claims of a resource stay in
+ * force while its child is replaced.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/util.h"
+
+/* A child is not answered before the resources before it, and those with booked devices, have sent
+ * their claims, so that no device is offered twice even for a moment; but none waits longer than
+ * this. */
+#define ARBITER_PATIENCE (2 * USEC_PER_SEC)
+
+struct bookings;
+struct arbiter; /* one for all resources */
+struct party;   /* one resource before it */
+
+/* What the arbiter needs of the side of a resource. */
+struct party_operations {
+	/* Sends the answer to the claims of that number; `fd`: the devices of other resources, as
+	 * CONTROL_OWNERS has them, or -EBADF. Returns 0 or negative errno, after which the arbiter
+	 * tries again. */
+	int (*answer)(uint64_t number, int fd, void *userdata);
+	/* Whether the child is about to report what it found. */
+	bool (*is_starting)(void *userdata);
+	/* What the child sent are no claims, or too many. */
+	void (*on_malformed)(void *userdata, const char *why);
+	/* What party_note() returns has changed. */
+	void (*on_note)(void *userdata);
+};
+
+/* Both return 0 or -ENOMEM. The name and `userdata` must outlive the party. */
+int arbiter_new(sd_event *event, struct arbiter **ret);
+int arbiter_add(struct arbiter *arbiter, const char *resource,
+	const struct party_operations *operations, void *userdata, struct party **ret);
+
+/* Decides again soon: called when anything has changed that ownership depends on. */
+void arbiter_decide(struct arbiter *arbiter);
+
+/* Decides nothing any more. */
+void arbiter_stop(struct arbiter *arbiter);
+
+struct arbiter *arbiter_free(struct arbiter *arbiter);
+DEFINE_CLEANUP(struct arbiter *, arbiter_free)
+
+/* The place of the resource in the configuration, and whether it shares devices with others that
+ * set `overlap`, too. */
+void party_set_rank(struct party *party, size_t rank);
+void party_set_overlap(struct party *party, bool overlap);
+
+/* Sets what the kubelet has booked of the resource, of which a reference is taken: other resources
+ * do not offer devices that pods have. */
+void party_set_booked(struct party *party, struct bookings *booked);
+
+/* Takes a descriptor with the child's claims, and their number; it is read later. */
+void party_submit(struct party *party, int fd, uint64_t number);
+
+/* Whether the child waits for an answer. */
+bool party_is_waiting(const struct party *party);
+
+/* What people should know of the ids of the resource, or NULL. */
+const char *party_note(const struct party *party);
+
+/* The process has ended; its claims stay its resource's. */
+void party_end_process(struct party *party);
+
+/* The resource has no devices. */
+void party_drop_claims(struct party *party);
+
+/* Its devices are free for others. */
+struct party *party_free(struct party *party);
+DEFINE_CLEANUP(struct party *, party_free)

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the kubelet has booked (promise P17): the union of its checkpoint, which it reads at its own
+ * start, and of its PodResources API. Each child gets the bookings of its resource before its first
+ * list and whenever they change, and lists them until an update lacks them. PodResources is asked
+ * only while a child lists a removed device, or while the checkpoint has an unknown form. A device
+ * leaves its list when neither source has it. Where neither can be read, no device leaves a list.
+ */
+
+#include "common/error.h"
+
+struct booked;
+struct child;
+struct manager;
+struct request;
+
+typedef struct json_t json_t;
+
+int booked_new(struct manager *manager, struct booked **ret);
+
+/* The kubelet has written its checkpoint, or its directory has changed. */
+void booked_checkpoint_changed(struct booked *booked);
+
+/* The number of devices that are listed only because they are booked, the configuration, or the set
+ * of served resources has changed. */
+void booked_changed(struct booked *booked);
+
+/* Sends the bookings to a child that is about to be configured. Returns 0 or negative errno. */
+int booked_send(struct booked *booked, struct child *child);
+
+/* The checkpoint as it is now, valid until the event loop continues; NULL: there is none, or it
+ * cannot be read. Also returns when it was written, CLOCK_MONOTONIC. */
+struct kubelet_checkpoint;
+const struct kubelet_checkpoint *booked_checkpoint(struct booked *booked, uint64_t *ret_written_at);
+
+/* Handles the verb "forget" of the control socket: {"resource", "device"}. An offered id of the
+ * resource, or all of a device, counts as not booked until the kubelet's data about it change.
+ * Answers {"forgotten": [ids]}. */
+int forget_request(struct request *request, json_t **ret_answer, struct error *error);
+
+struct booked *booked_free(struct booked *booked);
+DEFINE_CLEANUP(struct booked *, booked_free)

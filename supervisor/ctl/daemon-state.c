@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files may be missing, of another version, or damaged, and the reader shows as much as possible.
+ * So each member is copied with the type that it must have.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "common/request-message.h"
+#include "configuration/config.h"
+#include "drivers/inventory/device-documents.h"
+#include "drivers/model/suggest.h"
+#include "supervisor/ctl/daemon-state.h"
+#include "supervisor/ctl/holders.h"
+#include "supervisor/daemon.h"
+#include "supervisor/state.h"
+
+#define FILE_SIZE_MAX (128 << 20)
+
+/* The document in a file, or NULL with errno set; -EBADMSG if it is not valid JSON. */
+static json_t *load_file(int directory_fd, const char *name)
+{
+	_cleanup_fclose_ FILE *stream = NULL;
+	struct stat st;
+	json_t *document;
+	int fd;
+
+	/* Non-blocking, in case it is a FIFO. */
+	fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return NULL;
+	stream = fdopen(fd, "re");
+	if (!stream) {
+		close_fd(fd);
+		return NULL;
+	}
+	if (fstat(fd, &st) < 0)
+		return NULL;
+	if (!S_ISREG(st.st_mode) || st.st_size > FILE_SIZE_MAX) {
+		errno = EBADMSG;
+		return NULL;
+	}
+	document = device_documents_read(stream);
+	if (!document)
+		errno = EBADMSG;
+	return document;
+}
+
+static json_t *clean_numa(const json_t *device)
+{
+	const json_t *nodes = json_object_get(device, "numa");
+	json_t *clean = json_array();
+
+	for (size_t i = 0; i < json_array_size(nodes); i++)
+		if (json_is_integer(json_array_get(nodes, i)))
+			(void)json_array_append(clean, json_array_get(nodes, i));
+	return clean;
+}
+
+static json_t *clean_attributes(json_t *attributes)
+{
+	json_t *clean = json_object(), *value;
+	const char *name;
+
+	json_object_foreach(attributes, name, value) if (json_is_string(value))(void)
+		json_object_set_new(clean, name, snapshot_clean_text(json_string_value(value)));
+	return clean;
+}
+
+/* Only devices that are served by DRA have attributes. */
+static json_t *clean_device(const json_t *device)
+{
+	const json_t *replicas = json_object_get(device, "replicas");
+
+	json_t *clean = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "id",
+		snapshot_clean_string(device, "id"), "health",
+		snapshot_clean_string(device, "health"), "reason",
+		snapshot_clean_string(device, "reason"), "since",
+		snapshot_clean_string(device, "since"), "numa", clean_numa(device), "replicas",
+		replicas ? json_integer_value(replicas) : 1, "allocations",
+		snapshot_integer(device, "allocations"));
+	json_t *attributes = json_object_get(device, "attributes");
+
+	if (clean && attributes) {
+		(void)json_object_set_new(clean, "attributes", clean_attributes(attributes));
+		(void)json_object_set_new(clean, "cause", snapshot_clean_string(device, "cause"));
+		(void)json_object_set_new(clean, "shared",
+			json_boolean(json_is_true(json_object_get(device, "shared"))));
+	}
+	return clean;
+}
+
+/* The file named by the daemon, if it is one in the place where such files are. */
+static json_t *load_devices(int directory_fd, const json_t *resource)
+{
+	const char *name = snapshot_string(resource, "devices_file");
+	const char *rest = startswith(name, STATE_DEVICES_DIR "/");
+
+	if (!rest || *rest == '\0' || *rest == '.' || strchr(rest, '/'))
+		return NULL;
+	return load_file(directory_fd, name);
+}
+
+static json_t *clean_devices(const json_t *document)
+{
+	const json_t *devices = json_object_get(document, "devices");
+	json_t *clean = json_array();
+
+	for (size_t i = 0; i < json_array_size(devices); i++)
+		if (json_is_object(json_array_get(devices, i)))
+			(void)json_array_append_new(
+				clean, clean_device(json_array_get(devices, i)));
+	return clean;
+}
+
+static json_t *clean_strings(const json_t *object, const char *key)
+{
+	const json_t *strings = json_object_get(object, key);
+	json_t *clean = json_array();
+
+	for (size_t i = 0; i < json_array_size(strings); i++)
+		if (json_is_string(json_array_get(strings, i)))
+			(void)json_array_append_new(clean,
+				snapshot_clean_text(json_string_value(json_array_get(strings, i))));
+	return clean;
+}
+
+static json_t *clean_failures(const json_t *resource)
+{
+	static const char *const strings[] = { "call", "last", "text" };
+	const json_t *failures = json_object_get(resource, "failures"), *failure;
+	json_t *clean = json_array();
+	size_t i;
+
+	json_array_foreach(failures, i, failure)
+	{
+		json_t *one = json_pack("{s:I, s:o}", "count", snapshot_integer(failure, "count"),
+			"devices", clean_strings(failure, "devices"));
+
+		for (size_t k = 0; k < ARRAY_SIZE(strings); k++)
+			(void)json_object_set_new(
+				one, strings[k], snapshot_clean_string(failure, strings[k]));
+		(void)json_array_append_new(clean, one);
+	}
+	return clean;
+}
+
+static json_t *clean_resource(int directory_fd, const json_t *resource)
+{
+	json_t *document = load_devices(directory_fd, resource), *result;
+
+	result = json_pack(
+		"{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o, s:o, s:b, s:o, s:I, "
+		"s:o, s:o, s:o, s:o}",
+		"name", snapshot_clean_string(resource, "name"), "driver",
+		snapshot_clean_string(resource, "driver"), "state",
+		snapshot_clean_string(resource, "state"), "reason",
+		snapshot_clean_string(resource, "reason"), "pid", snapshot_integer(resource, "pid"),
+		"session", snapshot_integer(resource, "session"), "restarts",
+		snapshot_integer(resource, "restarts"), "registered",
+		(int)json_is_true(json_object_get(resource, "registered")), "devices_total",
+		snapshot_integer(resource, "devices_total"), "devices_healthy",
+		snapshot_integer(resource, "devices_healthy"), "since",
+		snapshot_clean_string(resource, "since"), "next_try",
+		snapshot_clean_string(resource, "next_try"), "registration",
+		snapshot_clean_string(resource, "registration"), "refused",
+		(int)json_is_true(json_object_get(resource, "refused")), "note",
+		snapshot_clean_string(resource, "note"), "allocations",
+		snapshot_integer(document, "allocations"), "last_allocation",
+		snapshot_clean_string(document, "last_allocation"), "devices",
+		clean_devices(document), "scan_notes", clean_strings(document, "scan_notes"),
+		"failures", clean_failures(resource));
+	json_decref(document);
+	return result;
+}
+
+static json_t *clean_resources(int directory_fd, const json_t *state)
+{
+	const json_t *pods_failure = json_object_get(state, "pods_failure");
+	bool known = json_is_string(pods_failure) && *json_string_value(pods_failure) == '\0';
+	json_t *resources = json_array(), *found;
+	size_t i;
+
+	json_array_foreach(json_object_get(state, "resources"), i, found)
+	{
+		json_t *resource;
+
+		if (!json_is_object(found))
+			continue;
+		resource = clean_resource(directory_fd, found);
+		holders_join(resource, found, known);
+		(void)json_array_append_new(resources, resource);
+	}
+	return resources;
+}
+
+/* What serves resources by DRA; NULL where none is. */
+static json_t *clean_dra(const json_t *state)
+{
+	const json_t *dra = json_object_get(state, "dra");
+
+	if (!json_is_object(dra))
+		return NULL;
+	return json_pack("{s:o, s:o, s:I, s:b, s:I, s:I, s:I, s:o, s:o}", "driver",
+		snapshot_clean_string(dra, "driver"), "node", snapshot_clean_string(dra, "node"),
+		"pid", snapshot_integer(dra, "pid"), "registered",
+		(int)json_is_true(json_object_get(dra, "registered")), "generation",
+		snapshot_integer(dra, "generation"), "slices", snapshot_integer(dra, "slices"),
+		"claims", snapshot_integer(dra, "claims"), "registration_failure",
+		snapshot_clean_string(dra, "registration_failure"), "api_failure",
+		snapshot_clean_string(dra, "api_failure"));
+}
+
+static int join(struct snapshot *snapshot, int directory_fd, const json_t *state)
+{
+	json_t *dra;
+
+	snapshot->root = json_pack("{s:i, s:I, s:I, s:o, s:b, s:I, s:b, s:b, s:o, s:o}", "version",
+		SNAPSHOT_VERSION, "generation", snapshot_integer(state, "generation"), "pid",
+		snapshot_integer(state, "pid"), "config_file",
+		snapshot_clean_string(state, "config_file"), "running", (int)snapshot->running,
+		"reloads", snapshot_integer(state, "reloads"), "reload_failed",
+		(int)json_is_true(json_object_get(state, "reload_failed")), "on_last_accepted",
+		(int)json_is_true(json_object_get(state, "on_last_accepted")), "pods_failure",
+		snapshot_clean_string(state, "pods_failure"), "resources",
+		clean_resources(directory_fd, state));
+	dra = clean_dra(state);
+	if (!snapshot->root || (dra && json_object_set_new(snapshot->root, "dra", dra) < 0))
+		return -ENOMEM;
+	return 0;
+}
+
+/* The file that the daemon wrote last. */
+static int load_state(
+	struct snapshot *snapshot, int directory_fd, json_t **ret, struct error *error)
+{
+	struct stat st;
+
+	*ret = load_file(directory_fd, STATE_FILE);
+	if (!*ret && errno == ENOENT)
+		return 0;
+	if (!*ret)
+		return error_set(error, -errno, "cannot read %s/%s: %s", snapshot->runtime_dir,
+			STATE_FILE, errno == EBADMSG ? "not a state file" : strerror(errno));
+	if (fstatat(directory_fd, STATE_FILE, &st, 0) == 0)
+		snapshot->written = (uint64_t)st.st_mtim.tv_sec * USEC_PER_SEC;
+	return 0;
+}
+
+/* Whether the process that wrote the file exists. Only for those who may not ask it. */
+static bool writer_lives(const json_t *state)
+{
+	pid_t pid = (pid_t)snapshot_integer(state, "pid");
+
+	return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
+}
+
+static int read_state(struct snapshot *snapshot, json_t **ret, int *ret_fd, struct error *error)
+{
+	int r;
+
+	*ret_fd = open(snapshot->runtime_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (*ret_fd < 0 && errno != ENOENT)
+		return error_set(error, -errno, "cannot open %s: %s", snapshot->runtime_dir,
+			strerror(errno));
+	r = daemon_ask(snapshot->runtime_dir, "status", json_pack("{s:b}", "pods", 1),
+		DAEMON_ANSWER_TIMEOUT, ret, &snapshot->unanswered);
+	snapshot->running = r != -ESRCH;
+	if (r < 0 && *ret_fd >= 0)
+		r = load_state(snapshot, *ret_fd, ret, error);
+	else
+		r = 0;
+	if (snapshot->unanswered.code == -EACCES)
+		snapshot->running = writer_lives(*ret);
+	snapshot->known = *ret != NULL;
+	return r;
+}
+
+static bool has_daemon(const char *runtime_dir)
+{
+	_cleanup_free_ char *path = NULL;
+
+	if (asprintf(&path, "%s/" REQUEST_SOCKET, runtime_dir) < 0)
+		path = NULL;
+	return path && access(path, F_OK) == 0;
+}
+
+char *runtime_dir_find(const char *config_file, const char *runtime_dir)
+{
+	const char *file = config_file ?: DEFAULT_CONFIG_FILE;
+	char *found;
+
+	if (runtime_dir)
+		return strdup(runtime_dir);
+	if (config_find_runtime_dir(file, &found) < 0)
+		return NULL;
+	/* The file has another one for the next start. */
+	if (streq(file, DEFAULT_CONFIG_FILE) && !has_daemon(found) &&
+		has_daemon(DEFAULT_RUNTIME_DIR)) {
+		free(found);
+		return strdup(DEFAULT_RUNTIME_DIR);
+	}
+	return found;
+}
+
+int snapshot_read(
+	const char *config_file, const char *runtime_dir, struct snapshot *ret, struct error *error)
+{
+	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	_cleanup_close_ int directory_fd = -EBADF;
+	json_auto_t *state = NULL;
+	int r;
+
+	snapshot.runtime_dir = runtime_dir_find(config_file, runtime_dir);
+	if (!snapshot.runtime_dir)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = read_state(&snapshot, &state, &directory_fd, error);
+	if (r < 0)
+		return r;
+	r = join(&snapshot, directory_fd, state);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	*ret = snapshot;
+	snapshot = (struct snapshot){ 0 };
+	return 0;
+}
+
+const char *snapshot_suggest(const json_t *objects, const char *key, const char *word)
+{
+	_cleanup_free_ const char **words = calloc(json_array_size(objects) + 1, sizeof(*words));
+
+	for (size_t i = 0; words && i < json_array_size(objects); i++)
+		words[i] = snapshot_string(json_array_get(objects, i), key);
+	return words ? suggest_word(word, words, json_array_size(objects)) : NULL;
+}
+
+static int unknown_resource(const json_t *resources, const char *name, struct error *error)
+{
+	const char *suggestion = snapshot_suggest(resources, "name", name);
+
+	if (suggestion)
+		return error_set(error, -ENOENT,
+			"devplugd has no resource \"%s\", did you mean \"%s\"?", name, suggestion);
+	return error_set(
+		error, -ENOENT, "devplugd has no resource \"%s\"; see \"devplugctl status\"", name);
+}
+
+int snapshot_select(struct snapshot *snapshot, const char *resource, struct error *error)
+{
+	json_t *resources = json_object_get(snapshot->root, "resources"), *selected = NULL;
+
+	for (size_t i = 0; i < json_array_size(resources); i++)
+		if (streq(snapshot_string(json_array_get(resources, i), "name"), resource))
+			selected = json_incref(json_array_get(resources, i));
+	if (!selected)
+		return unknown_resource(resources, resource, error);
+	(void)json_array_clear(resources);
+	(void)json_array_append_new(resources, selected);
+	return 0;
+}
+
+int snapshot_select_pod(struct snapshot *snapshot, const char *pod, struct error *error)
+{
+	const char *failure = snapshot_string(snapshot->root, "pods_failure");
+	json_t *resource;
+	size_t i, n = 0;
+
+	if (!strchr(pod, '/'))
+		return error_set(error, -EINVAL, "the pod must have the form NAMESPACE/NAME");
+	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource) n +=
+		holders_select_pod(resource, pod);
+	if (n > 0)
+		return 0;
+	if (snapshot->unanswered.code < 0)
+		return error_set(error, -ENODATA, "%s", snapshot->unanswered.message);
+	if (*failure)
+		return error_set(error, -ENODATA,
+			"the kubelet does not report which pod has which device: %s", failure);
+	return error_set(error, -ENOENT, "no pod %s has a device of devplugd", pod);
+}
+
+void snapshot_done(struct snapshot *snapshot)
+{
+	json_decref(snapshot->root);
+	free(snapshot->runtime_dir);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The daemon's answer, or else its state file, and the files of the devices, joined into one
+ * reliable document: every documented member is there and has its type, for any content of the
+ * files.
+ */
+
+#include <jansson.h>
+
+#include "common/error.h"
+#include "supervisor/ctl/members.h"
+
+struct snapshot {
+	/* Why the state comes from the file and not from the daemon, as daemon_ask(): -ESRCH,
+	 * -EACCES, -ETIMEDOUT or another; code 0: it is the daemon's answer. */
+	struct error unanswered;
+	bool running;     /* a daemon uses the directory */
+	bool known;       /* there is an answer or a state file */
+	uint64_t written; /* the file: CLOCK_REALTIME microseconds */
+	char *runtime_dir;
+	json_t *root; /* {"generation", "pid", "running", "resources": [{..., "devices": [...]}]} */
+};
+
+/* `runtime_dir` NULL: from the configuration file; `config_file` NULL: the default one, and a
+ * built-in directory if that cannot be used. Returns 0 or negative errno with the error filled. */
+int snapshot_read(const char *config_file, const char *runtime_dir, struct snapshot *ret,
+	struct error *error);
+
+/* The runtime_dir that these arguments select, as above (malloc'ed), or NULL without memory. */
+char *runtime_dir_find(const char *config_file, const char *runtime_dir);
+
+/* Leaves only the resource of that name. Returns 0, or -ENOENT with the error filled. */
+int snapshot_select(struct snapshot *snapshot, const char *resource, struct error *error);
+
+/* The nearest to a word among the members `key` of the objects, or NULL. */
+const char *snapshot_suggest(const json_t *objects, const char *key, const char *word);
+
+/* Leaves only the devices that the pod "NAMESPACE/NAME" has. Returns 0, or negative errno with the
+ * error filled: -ENOENT: it has none, -ENODATA: the kubelet did not answer. */
+int snapshot_select_pod(struct snapshot *snapshot, const char *pod, struct error *error);
+
+void snapshot_done(struct snapshot *snapshot);

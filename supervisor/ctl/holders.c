@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A kubelet knows offered ids, of which a shared device has several: "ID#0", "ID#1", and so on.
+ */
+#include <ctype.h>
+
+#include "supervisor/ctl/holders.h"
+#include "supervisor/ctl/members.h"
+
+#define HOLDERS_SHOWN 3
+
+static bool is_health(const json_t *device, const char *health)
+{
+	return streq(snapshot_string(device, "health"), health);
+}
+
+/* The device with that offered id, or NULL. `places`: devices by their ids. */
+static json_t *find_device(const json_t *places, const char *offered)
+{
+	json_t *device = json_object_get(places, offered);
+	const char *mark = strrchr(offered, '#');
+	_cleanup_free_ char *id = NULL;
+
+	if (device || !mark || !isdigit((unsigned char)mark[1]) ||
+		strspn(mark + 1, "0123456789") != strlen(mark + 1))
+		return device;
+	id = strndup(offered, (size_t)(mark - offered));
+	return id ? json_object_get(places, id) : NULL;
+}
+
+static json_t *clean_holder(const json_t *holder)
+{
+	return json_pack("{s:o, s:o, s:o, s:o}", "id", snapshot_clean_string(holder, "id"),
+		"namespace", snapshot_clean_string(holder, "namespace"), "pod",
+		snapshot_clean_string(holder, "pod"), "container",
+		snapshot_clean_string(holder, "container"));
+}
+
+static json_t *clean_booking(const json_t *booking)
+{
+	return json_pack("{s:o, s:o, s:o}", "id", snapshot_clean_string(booking, "id"), "pod_uid",
+		snapshot_clean_string(booking, "pod_uid"), "container",
+		snapshot_clean_string(booking, "container"));
+}
+
+/* Puts each holder with its device. Returns how many different ids containers have. */
+static json_int_t place_holders(json_t *devices, const json_t *assigned, const json_t *booked)
+{
+	json_auto_t *places = json_object(), *ids = json_object();
+	json_t *device, *holder;
+	size_t i;
+
+	json_array_foreach(devices, i, device)
+	{
+		(void)json_object_set_new(device, "pods", json_array());
+		(void)json_object_set_new(device, "booked", json_array());
+		(void)json_object_set(places, snapshot_string(device, "id"), device);
+	}
+	json_array_foreach(assigned, i, holder)
+	{
+		const char *id = snapshot_string(holder, "id");
+
+		device = find_device(places, id);
+		(void)json_object_set_new(ids, id, json_true());
+		if (device)
+			(void)json_array_append_new(
+				json_object_get(device, "pods"), clean_holder(holder));
+	}
+	json_array_foreach(booked, i, holder)
+	{
+		device = find_device(places, snapshot_string(holder, "id"));
+		if (device)
+			(void)json_array_append_new(
+				json_object_get(device, "booked"), clean_booking(holder));
+	}
+	return (json_int_t)json_object_size(ids);
+}
+
+/* Different ids: containers of one pod may share one. */
+static json_int_t count_ids(const json_t *device)
+{
+	json_auto_t *ids = json_object();
+	json_t *holder;
+	size_t i;
+
+	json_array_foreach(json_object_get(device, "pods"), i, holder)(void)
+		json_object_set_new(ids, snapshot_string(holder, "id"), json_true());
+	return (json_int_t)json_object_size(ids);
+}
+
+void holders_join(json_t *resource, const json_t *found, bool known)
+{
+	json_t *devices = json_object_get(resource, "devices"), *device;
+	json_int_t offered = 0, healthy = 0, free_ones = 0, in_use;
+	size_t i;
+
+	in_use = place_holders(
+		devices, json_object_get(found, "assigned"), json_object_get(found, "booked"));
+	json_array_foreach(devices, i, device)
+	{
+		json_int_t replicas = snapshot_integer(device, "replicas");
+
+		if (is_health(device, "Claimed"))
+			continue;
+		offered += replicas;
+		if (!is_health(device, "Healthy"))
+			continue;
+		healthy += replicas;
+		free_ones += MAX_OF(replicas - count_ids(device), 0);
+	}
+	(void)json_object_set_new(resource, "offered", json_integer(offered));
+	(void)json_object_set_new(resource, "healthy", json_integer(healthy));
+	(void)json_object_set_new(resource, "in_use", known ? json_integer(in_use) : json_null());
+	(void)json_object_set_new(resource, "free", known ? json_integer(free_ones) : json_null());
+}
+
+static bool has_pod(const json_t *device, const char *pod)
+{
+	json_t *holder;
+	size_t i;
+
+	json_array_foreach(json_object_get(device, "pods"), i, holder)
+	{
+		const char *namespace = snapshot_string(holder, "namespace");
+		const char *rest = startswith(pod, namespace);
+
+		if (rest && *rest == '/' && streq(rest + 1, snapshot_string(holder, "pod")))
+			return true;
+	}
+	return false;
+}
+
+size_t holders_select_pod(json_t *resource, const char *pod)
+{
+	json_t *devices = json_object_get(resource, "devices");
+	size_t i = 0;
+
+	while (i < json_array_size(devices)) {
+		if (has_pod(json_array_get(devices, i), pod))
+			i++;
+		else
+			(void)json_array_remove(devices, i);
+	}
+	return i;
+}
+
+/* Containers, in the order of the holders, with the number of the device's ids that each has. */
+static json_t *count_containers(const json_t *holders)
+{
+	json_t *counts = json_object(), *holder;
+	size_t i;
+
+	json_array_foreach(holders, i, holder)
+	{
+		_cleanup_free_ char *name = NULL;
+
+		if (asprintf(&name, "%s/%s/%s", snapshot_string(holder, "namespace"),
+			    snapshot_string(holder, "pod"),
+			    snapshot_string(holder, "container")) < 0)
+			name = NULL;
+		if (name)
+			(void)json_object_set_new(
+				counts, name, json_integer(snapshot_integer(counts, name) + 1));
+	}
+	return counts;
+}
+
+static void write_containers(FILE *stream, const json_t *holders)
+{
+	json_auto_t *counts = count_containers(holders);
+	size_t n = json_object_size(counts), shown = 0;
+	const char *name;
+	json_t *count;
+
+	json_object_foreach(counts, name, count)
+	{
+		if (shown == HOLDERS_SHOWN)
+			break;
+		(void)fprintf(stream, "%s%s", shown > 0 ? ", " : "", name);
+		if (json_integer_value(count) > 1)
+			(void)fprintf(stream, " (%lld)", (long long)json_integer_value(count));
+		shown++;
+	}
+	if (n > shown)
+		(void)fprintf(stream, " and %zu more", n - shown);
+}
+
+char *holders_describe(const json_t *resource, const json_t *device)
+{
+	const json_t *holders = json_object_get(device, "pods");
+	size_t n = json_array_size(holders), size;
+	char *text = NULL;
+	FILE *stream;
+
+	if (n == 0 && json_array_size(json_object_get(device, "booked")) > 0)
+		return strdup("booked, pod gone");
+	if (n == 0)
+		return strdup(json_is_null(json_object_get(resource, "in_use")) ? "-" : "free");
+	stream = open_memstream(&text, &size);
+	if (!stream)
+		return NULL;
+	write_containers(stream, holders);
+	(void)fclose(stream);
+	return text;
+}
+
+static bool conflict(const json_t *a, const json_t *b)
+{
+	return streq(snapshot_string(a, "id"), snapshot_string(b, "id")) &&
+		!(streq(snapshot_string(a, "pod"), snapshot_string(b, "pod")) &&
+			streq(snapshot_string(a, "namespace"), snapshot_string(b, "namespace")));
+}
+
+char *holders_find_conflict(const json_t *device)
+{
+	const json_t *holders = json_object_get(device, "pods");
+	size_t n = json_array_size(holders);
+	char *text;
+
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = i + 1; k < n; k++) {
+			const json_t *a = json_array_get(holders, i);
+			const json_t *b = json_array_get(holders, k);
+
+			if (!conflict(a, b))
+				continue;
+			if (asprintf(&text, "%s/%s and %s/%s", snapshot_string(a, "namespace"),
+				    snapshot_string(a, "pod"), snapshot_string(b, "namespace"),
+				    snapshot_string(b, "pod")) < 0)
+				return NULL;
+			return text;
+		}
+	return NULL;
+}

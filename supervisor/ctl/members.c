@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "supervisor/ctl/members.h"
+
+#include "common/text.h"
+
+const char *snapshot_string(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key)) ?: "";
+}
+
+json_int_t snapshot_integer(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+json_t *snapshot_clean_text(const char *text)
+{
+	_cleanup_free_ char *clean = strdup(text);
+
+	if (!clean)
+		return NULL;
+	text_sanitize(clean);
+	return json_string(clean);
+}
+
+json_t *snapshot_clean_string(const json_t *object, const char *key)
+{
+	return snapshot_clean_text(snapshot_string(object, key));
+}

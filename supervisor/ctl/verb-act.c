@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests that the daemon carries out alone, without a check or comparison here.
+ */
+#include "supervisor/ctl/verb.h"
+#include "supervisor/daemon.h"
+
+#define ACT_TIMEOUT 35 /* seconds; the daemon gives up after 30 */
+
+void request_explain(const struct request *request, const char *resource, struct error *error)
+{
+	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	struct error other = { 0 };
+
+	if (error->code == -EACCES || error->code == -EPERM)
+		(void)error_set(error, error->code, "\"%s\" needs root", request->verb);
+	if (error->code == -ENOENT && resource &&
+		snapshot_read(request->config_file, request->runtime_dir, &snapshot, &other) >= 0)
+		(void)snapshot_select(&snapshot, resource, error);
+}
+
+static int act(
+	const struct request *request, json_t *arguments, const char *result, const char *sentence)
+{
+	_cleanup_free_ char *runtime_dir = NULL;
+	json_auto_t *answer = NULL;
+	struct error error = { 0 };
+	json_t *name;
+	size_t i;
+	int r;
+
+	r = request_runtime_dir(request, &runtime_dir, &error);
+	if (r >= 0)
+		r = daemon_ask(runtime_dir, request->verb, arguments, ACT_TIMEOUT, &answer, &error);
+	else
+		json_decref(arguments);
+	if (r < 0)
+		request_explain(request, request->subject, &error);
+	if (r < 0) {
+		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+		return r == -ESRCH ? EXIT_NOT_RUNNING : EXIT_FAILURE;
+	}
+	json_array_foreach(json_object_get(answer, result), i, name)(void)
+		printf("%s %s\n", json_string_value(name) ?: "", sentence);
+	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int command_rescan(const struct request *request)
+{
+	json_t *arguments = json_object();
+
+	if (request->subject)
+		(void)json_object_set_new(arguments, "resource", json_string(request->subject));
+	return act(request, arguments, "resources", "has been scanned");
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The service sees the host read-only except for the paths in its unit. A kubelet with another root
+ * directory, or files in other places, need a drop-in; this command writes it, so that messages can
+ * name one command.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "supervisor/ctl/verb.h"
+
+#define DROP_IN_DIR "/etc/systemd/system/devplugd.service.d"
+#define DROP_IN     DROP_IN_DIR "/60-allow.conf"
+#define HEAD        "# Written by \"devplugctl allow\".\n[Service]\n"
+#define LINE        "ReadWritePaths=-%s\n"
+
+/* What systemd's unit files take as it is: no blanks, quotes, "%" or "\". */
+#define SAFE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@,=~"
+
+static int check_directory(const char *directory, struct error *error)
+{
+	const char *dots = strstr(directory, "/..");
+
+	if (*directory != '/' || directory[strspn(directory, "/")] == '\0' ||
+		(dots && (dots[3] == '/' || dots[3] == '\0')))
+		return error_set(error, -EINVAL,
+			"must be an absolute path without \"..\", and not \"/\": %s", directory);
+	if (strlen(directory) >= PATH_MAX || directory[strspn(directory, SAFE)] != '\0')
+		return error_set(error, -EINVAL,
+			"has characters that need quoting in a unit: %s; write the drop-in with "
+			"\"systemctl edit devplugd\"",
+			directory);
+	return 0;
+}
+
+static int make_directories(char *path)
+{
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		int r;
+
+		*slash = '\0';
+		r = mkdir(path, 0755) < 0 && errno != EEXIST ? -errno : 0;
+		*slash = '/';
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* The text of the drop-in that is there, or of a new one (malloc'ed). */
+static int read_drop_in(const char *path, char **ret)
+{
+	_cleanup_fclose_ FILE *stream = fopen(path, "re");
+	char *text = NULL;
+	size_t size = 0;
+
+	if (!stream && errno != ENOENT)
+		return -errno;
+	if (stream && getdelim(&text, &size, '\0', stream) < 0) {
+		free(text);
+		return -EIO;
+	}
+	if (!text)
+		text = strdup(HEAD);
+	*ret = text;
+	return text ? 0 : -ENOMEM;
+}
+
+/* Replaces the file as a whole. */
+static int write_drop_in(const char *path, const char *text, const char *directory)
+{
+	_cleanup_free_ char *temporary = NULL;
+	FILE *stream;
+	bool failed;
+
+	if (asprintf(&temporary, "%s.new", path) < 0) {
+		temporary = NULL;
+		return -ENOMEM;
+	}
+	stream = fopen(temporary, "we");
+	if (!stream)
+		return -errno;
+	/* A command with "+" may write anywhere, but gets the same mounts: "-" lets it start. */
+	(void)fprintf(
+		stream, "%sExecStartPre=+/usr/bin/mkdir -p %s\n" LINE, text, directory, directory);
+	failed = fchmod(fileno(stream), 0644) < 0 || ferror(stream);
+	failed = fclose(stream) != 0 || failed;
+	if (failed || rename(temporary, path) < 0) {
+		(void)unlink(temporary);
+		return -EIO;
+	}
+	return 0;
+}
+
+/* Returns 1 if the directory was allowed before. */
+static int add(const char *root, const char *directory, struct error *error)
+{
+	_cleanup_free_ char *path = NULL, *text = NULL, *line = NULL;
+	int r;
+
+	if (asprintf(&path, "%s" DROP_IN, root) < 0)
+		path = NULL;
+	if (!path || asprintf(&line, "\n" LINE, directory) < 0) {
+		line = NULL;
+		return error_set(error, -ENOMEM, "out of memory");
+	}
+	r = make_directories(path);
+	if (r >= 0)
+		r = read_drop_in(path, &text);
+	if (r >= 0 && strstr(text, line))
+		return 1;
+	if (r >= 0)
+		r = write_drop_in(path, text, directory);
+	if (r < 0)
+		return error_set(error, r, "cannot write %s: %s", path, strerror(-r));
+	(void)printf("%s allows %s\n", path, directory);
+	return 0;
+}
+
+static int run_systemctl(struct error *error)
+{
+	char program[] = "systemctl", verb[] = "daemon-reload";
+	char *const words[] = { program, verb, NULL };
+	int status = 0, r;
+	pid_t pid;
+
+	r = posix_spawnp(&pid, program, NULL, NULL, words, environ);
+	if (r == 0 && RETRY_ON_EINTR(waitpid(pid, &status, 0)) < 0)
+		r = errno;
+	if (r != 0 || status != 0)
+		return error_set(error, -EIO,
+			"the file is written, but \"systemctl daemon-reload\" failed: run it");
+	return 0;
+}
+
+int command_allow(const struct request *request)
+{
+	_cleanup_free_ char *directory = strdup(request->subject);
+	struct error error = { 0 };
+	int r = 0;
+
+	for (size_t n = directory ? strlen(directory) : 0; n > 1 && directory[n - 1] == '/';)
+		directory[--n] = '\0';
+	r = directory ? check_directory(directory, &error)
+		      : error_set(&error, -ENOMEM, "out of memory");
+	if (r >= 0)
+		r = add(request->root ?: "", directory, &error);
+	if (r > 0)
+		(void)printf("%s is allowed already\n", directory);
+	if (r >= 0 && !request->root)
+		r = run_systemctl(&error);
+	if (r < 0) {
+		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+		return EXIT_FAILURE;
+	}
+	if (!request->root)
+		(void)puts("It is in force after \"systemctl restart devplugd\".");
+	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

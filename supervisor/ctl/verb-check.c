@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One line and an exit status for node-problem-detector's custom plugins: 0 no problem, 1 a
+ * problem, 2 not known. Its default limit for the line is 80 characters, so the worst comes first.
+ */
+#include "supervisor/ctl/verb.h"
+
+#define EXIT_PROBLEM 1
+#define EXIT_UNKNOWN 2
+
+struct findings {
+	size_t resources, failed, devices, unhealthy;
+	char first[512]; /* problem */
+};
+
+static void note(struct findings *findings, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void note(struct findings *findings, const char *format, ...)
+{
+	va_list ap;
+
+	if (*findings->first)
+		return;
+	va_start(ap, format);
+	(void)vsnprintf(findings->first, sizeof(findings->first), format, ap);
+	va_end(ap);
+}
+
+static void check_devices(struct findings *findings, const json_t *resource)
+{
+	json_t *device;
+	size_t i;
+
+	json_array_foreach(json_object_get(resource, "devices"), i, device)
+	{
+		const char *health = snapshot_string(device, "health");
+		const char *reason = snapshot_string(device, "reason");
+
+		findings->devices += !streq(health, "Claimed");
+		/* A cordon is an administrator's decision. */
+		if (!streq(health, "Unhealthy") || startswith(reason, "cordoned"))
+			continue;
+		findings->unhealthy++;
+		note(findings, "%s/%s: %s", snapshot_string(resource, "name"),
+			snapshot_string(device, "id"), *reason ? reason : "unhealthy");
+	}
+}
+
+/* A resource that waits for the kubelet, or is about to register, is no problem of its own. */
+static void check_resource(struct findings *findings, const json_t *resource)
+{
+	const char *state = snapshot_string(resource, "state");
+
+	findings->resources++;
+	if (streq(state, "failed") || streq(state, "backoff")) {
+		findings->failed++;
+		note(findings, "%s is %s: %s", snapshot_string(resource, "name"), state,
+			snapshot_string(resource, "reason"));
+	}
+	check_devices(findings, resource);
+}
+
+static int report(const struct findings *findings)
+{
+	size_t problems = findings->failed + findings->unhealthy;
+
+	if (problems == 0)
+		(void)printf("%zu resource%s, %zu device%s: no problem\n", findings->resources,
+			findings->resources == 1 ? "" : "s", findings->devices,
+			findings->devices == 1 ? "" : "s");
+	else if (problems == 1)
+		(void)printf("%s\n", findings->first);
+	else
+		(void)printf("%zu problems: %s\n", problems, findings->first);
+	return problems == 0 ? EXIT_SUCCESS : EXIT_PROBLEM;
+}
+
+static int report_json(const struct findings *findings, int status)
+{
+	json_auto_t *root = json_pack("{s:i, s:i, s:s, s:I, s:I, s:I, s:I}", "version",
+		SNAPSHOT_VERSION, "status", status, "problem", findings->first, "resources",
+		(json_int_t)findings->resources, "failed", (json_int_t)findings->failed, "devices",
+		(json_int_t)findings->devices, "unhealthy", (json_int_t)findings->unhealthy);
+
+	if (!root || json_dumpf(root, stdout, JSON_INDENT(2)) < 0)
+		return EXIT_UNKNOWN;
+	(void)puts("");
+	return status;
+}
+
+int command_check(const struct request *request)
+{
+	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	struct findings findings = { 0 };
+	struct error error = { 0 };
+	json_t *resource;
+	size_t i;
+	int r;
+
+	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, &error);
+	if (r >= 0 && snapshot.unanswered.code < 0)
+		r = error_set(&error, snapshot.unanswered.code, "%s", snapshot.unanswered.message);
+	if (r >= 0 && request->subject)
+		r = snapshot_select(&snapshot, request->subject, &error);
+	if (r < 0) {
+		(void)printf("%s\n", error.message);
+		return EXIT_UNKNOWN;
+	}
+	json_array_foreach(json_object_get(snapshot.root, "resources"), i, resource)
+		check_resource(&findings, resource);
+	if (request->json)
+		return report_json(&findings,
+			findings.failed + findings.unhealthy > 0 ? EXIT_PROBLEM : EXIT_SUCCESS);
+	return report(&findings);
+}

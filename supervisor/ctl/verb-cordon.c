@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cordons are configuration: a drop-in that only this file writes, kept until the host reboots. The
+ * daemon applies it alone, so that no other file can keep a cordon from taking effect. A daemon
+ * that starts reads it with the other drop-ins.
+ */
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "common/utf8.h"
+#include "configuration/last-accepted.h"
+#include "configuration/libconfig-text.h"
+#include "supervisor/ctl/table.h"
+#include "supervisor/ctl/verb.h"
+
+#define TEMPORARY_NAME ".cordon.conf.tmp" /* not a drop-in: it begins with a dot */
+
+struct drop_in {
+	char *directory, *path;
+	int directory_fd; /* locked */
+	struct groups cordons;
+};
+
+static void drop_in_done(struct drop_in *drop_in)
+{
+	free(drop_in->directory);
+	free(drop_in->path);
+	(void)close_fd(drop_in->directory_fd);
+	groups_done(&drop_in->cordons);
+}
+
+static int read_cordons(struct drop_in *drop_in, struct error *error)
+{
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_report_ struct report report = { 0 };
+	int r;
+
+	if (faccessat(drop_in->directory_fd, CORDON_FILE, F_OK, 0) < 0 && errno == ENOENT)
+		return 0;
+	r = config_load_alone(drop_in->path, &report, &config);
+	if (r < 0)
+		return error_set(error, r, "%s:%u: %s; correct or remove that file", drop_in->path,
+			report.count > 0 ? report.entries[0].origin.line : 0,
+			report.count > 0 ? report.entries[0].text : strerror(-r));
+	drop_in->cordons = config->cordon;
+	config->cordon = (struct groups){ .table = drop_in->cordons.table };
+	return 0;
+}
+
+static int open_drop_in(const char *config_file, struct drop_in *drop_in, struct error *error)
+{
+	if (config_runtime_drop_in_dir(config_file, &drop_in->directory) < 0 ||
+		asprintf(&drop_in->path, "%s/" CORDON_FILE, drop_in->directory) < 0) {
+		drop_in->path = NULL;
+		return error_set(error, -ENOMEM, "out of memory");
+	}
+	if (mkdir(drop_in->directory, 0755) == 0)
+		(void)chmod(drop_in->directory, 0755);
+	else if (errno != EEXIST)
+		return error_set(
+			error, -errno, "cannot create %s: %s", drop_in->directory, strerror(errno));
+	drop_in->directory_fd = open(drop_in->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (drop_in->directory_fd < 0 || RETRY_ON_EINTR(flock(drop_in->directory_fd, LOCK_EX)) < 0)
+		return error_set(
+			error, -errno, "cannot open %s: %s", drop_in->directory, strerror(errno));
+	return read_cordons(drop_in, error);
+}
+
+static int write_text(int fd, const struct groups *cordons)
+{
+	const struct option *option = option_table_find(&config_table, "cordon");
+	const struct option_table table = { .name = "drop-in", .options = option, .count = 1 };
+	const struct config holder = { .cordon = *cordons };
+	FILE *stream = fdopen(fd, "w");
+	bool failed;
+
+	if (!stream) {
+		(void)close_fd(fd);
+		return -ENOMEM;
+	}
+	(void)fputs(
+		"# Written by \"devplugctl cordon\"; \"devplugctl uncordon\" removes entries.\n",
+		stream);
+	text_write(stream, &table, &holder, TEXT_CANONICAL, 0);
+	failed = ferror(stream);
+	failed = fclose(stream) != 0 || failed;
+	return failed ? -EIO : 0;
+}
+
+static int write_cordons(const struct drop_in *drop_in, struct error *error)
+{
+	int directory_fd = drop_in->directory_fd, fd, r;
+
+	if (drop_in->cordons.count == 0) {
+		if (unlinkat(directory_fd, CORDON_FILE, 0) < 0 && errno != ENOENT)
+			return error_set(error, -errno, "cannot remove %s: %s", drop_in->path,
+				strerror(errno));
+		return 0;
+	}
+	fd = openat(directory_fd, TEMPORARY_NAME,
+		O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd < 0)
+		return error_set(
+			error, -errno, "cannot write %s: %s", drop_in->path, strerror(errno));
+	(void)fchmod(fd, 0644);
+	r = write_text(fd, &drop_in->cordons);
+	if (r >= 0 && renameat(directory_fd, TEMPORARY_NAME, directory_fd, CORDON_FILE) < 0)
+		r = -errno;
+	if (r < 0) {
+		(void)unlinkat(directory_fd, TEMPORARY_NAME, 0);
+		return error_set(error, r, "cannot write %s: %s", drop_in->path, strerror(-r));
+	}
+	return 0;
+}
+
+static int set_cordon(struct drop_in *drop_in, const char *id, const char *reason)
+{
+	struct cordon *cordon = NULL;
+	void *element;
+
+	for (size_t i = 0; i < drop_in->cordons.count && !cordon; i++) {
+		struct cordon *there = groups_get(&drop_in->cordons, i);
+
+		if (streq(there->id, id))
+			cordon = there;
+	}
+	if (!cordon) {
+		if (groups_add(&drop_in->cordons, &element) < 0)
+			return -ENOMEM;
+		cordon = element;
+		cordon->id = strdup(id);
+	}
+	free(cordon->reason);
+	cordon->reason = reason ? strdup(reason) : NULL;
+	return cordon->id && (!reason || cordon->reason) ? 0 : -ENOMEM;
+}
+
+static bool has_device(const json_t *resource, const char *pattern)
+{
+	const json_t *devices = json_object_get(resource, "devices");
+
+	for (size_t i = 0; i < json_array_size(devices); i++)
+		if (fnmatch(pattern, snapshot_string(json_array_get(devices, i), "id"), 0) == 0)
+			return true;
+	return false;
+}
+
+/* ", did you mean \"gpu-1\"?" (malloc'ed), or NULL. */
+static char *suggest(const json_t *names, const char *subject)
+{
+	const char *suggestion = snapshot_suggest(names, "id", subject);
+	char *text = NULL;
+
+	if (suggestion && asprintf(&text, ", did you mean \"%s\"?", suggestion) < 0)
+		text = NULL;
+	return text;
+}
+
+/* A subject with a resource is compared with such names. */
+static char *suggest_cordon(const struct drop_in *drop_in, const char *subject)
+{
+	json_auto_t *names = json_array();
+
+	for (size_t i = 0; i < drop_in->cordons.count; i++) {
+		const char *id = ((struct cordon *)groups_get(&drop_in->cordons, i))->id;
+		const char *slash = strchr(subject, '/') ? NULL : strrchr(id, '/');
+
+		(void)json_array_append_new(
+			names, json_pack("{s:s}", "id", slash ? slash + 1 : id));
+	}
+	return suggest(names, subject);
+}
+
+/* The same of devices. */
+static char *suggest_device(const struct snapshot *snapshot, const char *subject)
+{
+	json_auto_t *names = json_array();
+	json_t *resource, *device;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource)
+	{
+		json_array_foreach(json_object_get(resource, "devices"), k, device)
+		{
+			const char *id = snapshot_string(device, "id");
+
+			(void)json_array_append_new(names,
+				strchr(subject, '/')
+					? json_pack("{s:o}", "id",
+						  json_sprintf("%s/%s",
+							  snapshot_string(resource, "name"), id))
+					: json_pack("{s:s}", "id", id));
+		}
+	}
+	return suggest(names, subject);
+}
+
+/* Cordons a device that was named without its resource, in each resource that has it. */
+static int cordon_found(struct drop_in *drop_in, const struct request *request,
+	const struct snapshot *snapshot, struct error *error)
+{
+	const json_t *resources = json_object_get(snapshot->root, "resources");
+	unsigned found = 0;
+
+	for (size_t i = 0; i < json_array_size(resources); i++) {
+		const json_t *resource = json_array_get(resources, i);
+		_cleanup_free_ char *id = NULL;
+
+		if (!has_device(resource, request->subject))
+			continue;
+		if (asprintf(&id, "%s/%s", snapshot_string(resource, "name"), request->subject) < 0)
+			id = NULL;
+		if (!id || set_cordon(drop_in, id, request->reason) < 0)
+			return error_set(error, -ENOMEM, "out of memory");
+		(void)printf("%s is cordoned\n", id);
+		found++;
+	}
+	if (found == 0) {
+		_cleanup_free_ char *hint = suggest_device(snapshot, request->subject);
+
+		return error_set(error, -ENOENT,
+			"no resource has a device \"%s\"%s Use --force with RESOURCE/DEVICE to cordon a device that does not exist yet",
+			request->subject, hint ?: "; see \"devplugctl devices\".");
+	}
+	return 0;
+}
+
+/* Whether a resource of the snapshot has a device that "RESOURCE/ID" or "ID" can mean. */
+static bool is_there(const struct snapshot *snapshot, const char *subject)
+{
+	const char *slash = strrchr(subject, '/');
+	json_t *resource;
+	size_t i;
+
+	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource)
+	{
+		const char *rest = startswith(subject, snapshot_string(resource, "name"));
+
+		if (slash ? rest && rest == slash && has_device(resource, slash + 1)
+			  : has_device(resource, subject))
+			return true;
+	}
+	return false;
+}
+
+static int cordon_named(struct drop_in *drop_in, const struct request *request,
+	const struct snapshot *snapshot, struct error *error)
+{
+	/* Without a state, there is nothing to compare with. */
+	if (!request->force && snapshot->known && !is_there(snapshot, request->subject)) {
+		_cleanup_free_ char *hint = suggest_device(snapshot, request->subject);
+
+		return error_set(error, -ENOENT,
+			"%s does not exist%s Use --force to cordon a device that does not exist yet",
+			request->subject, hint ?: "; see \"devplugctl devices\".");
+	}
+	if (set_cordon(drop_in, request->subject, request->reason) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	(void)printf("%s is cordoned\n", request->subject);
+	return 0;
+}
+
+static int add_cordons(struct drop_in *drop_in, const struct request *request,
+	const struct snapshot *snapshot, struct error *error)
+{
+	const struct option *id = option_table_find(&config_cordon_table, "id");
+	const char *reason = request->reason;
+	struct error form = { 0 };
+
+	if (id->check(request->subject, &form) < 0 || !utf8_is_valid(request->subject) ||
+		strlen(request->subject) > (size_t)id->maximum || *request->subject == '\0')
+		return error_set(error, -EINVAL, "a device %s",
+			form.code < 0 ? form.message : "must be named by its id");
+	if (reason &&
+		(*reason == '\0' || !utf8_is_valid(reason) || strlen(reason) > CORDON_REASON_MAX))
+		return error_set(error, -EINVAL, "the reason must be UTF-8 of 1 to %d bytes",
+			CORDON_REASON_MAX);
+	if (strchr(request->subject, '/'))
+		return cordon_named(drop_in, request, snapshot, error);
+	return cordon_found(drop_in, request, snapshot, error);
+}
+
+/* Reports where a cordon is set that this command cannot remove. */
+static int explain_missing(const struct drop_in *drop_in, const char *config_file,
+	const char *subject, const struct snapshot *snapshot, struct error *error)
+{
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_report_ struct report report = { 0 };
+	const char *slash = strrchr(subject, '/');
+	const char *id = slash ? slash + 1 : subject;
+	_cleanup_free_ char *hint = NULL;
+
+	if (config_load(config_file, &report, &config) < 0)
+		return error_set(error, -EINVAL,
+			"%s is not in %s; \"devplugd --check\" shows why the other files cannot be searched",
+			subject, drop_in->path);
+	for (size_t i = 0; i < config->n_resources; i++) {
+		const struct declaration *declaration = &config->resources[i].declaration;
+		const struct cordon *cordon = declaration_cordon(declaration, id);
+		const char *rest = startswith(subject, declaration->name);
+
+		if (cordon && (!slash || (rest && rest == slash)))
+			return error_set(error, -ENOENT,
+				"%s is cordoned by \"%s\" at %s:%u: remove that entry", subject,
+				cordon->id, cordon->origin.file, cordon->origin.line);
+	}
+	if (!is_there(snapshot, subject))
+		hint = suggest_cordon(drop_in, subject) ?: suggest_device(snapshot, subject);
+	return error_set(error, -ENOENT, "%s is not cordoned%s", subject,
+		hint ?: "; see \"devplugctl cordon --list\"");
+}
+
+/* A device without its resource is meant wherever it is. A cordon that is a pattern itself is meant
+ * by the same pattern, and by one that matches its text. */
+static bool is_meant(const char *id, const char *subject)
+{
+	const char *slash = strrchr(id, '/');
+
+	return streq(id, subject) || fnmatch(subject, id, 0) == 0 ||
+		(slash && !strchr(subject, '/') &&
+			(streq(slash + 1, subject) || fnmatch(subject, slash + 1, 0) == 0));
+}
+
+static int remove_cordons(struct drop_in *drop_in, const struct request *request,
+	const struct snapshot *snapshot, struct error *error)
+{
+	size_t removed = 0;
+
+	for (size_t i = 0; i < drop_in->cordons.count; i++) {
+		struct cordon *cordon = groups_get(&drop_in->cordons, i);
+		struct cordon *place = groups_get(&drop_in->cordons, i - removed);
+
+		if (is_meant(cordon->id, request->subject)) {
+			(void)printf("%s is not cordoned any more\n", cordon->id);
+			option_table_done(drop_in->cordons.table, cordon);
+			removed++;
+		} else if (place != cordon) {
+			*place = *cordon;
+		}
+	}
+	drop_in->cordons.count -= removed;
+	if (removed == 0)
+		return explain_missing(drop_in, request_config_file(request, snapshot),
+			request->subject, snapshot, error);
+	return 0;
+}
+
+static int change(const struct request *request,
+	int (*edit)(struct drop_in *drop_in, const struct request *request,
+		const struct snapshot *snapshot, struct error *error),
+	struct snapshot *snapshot, struct error *error)
+{
+	_cleanup_(drop_in_done) struct drop_in drop_in = {
+		.directory_fd = -EBADF,
+		.cordons.table = &config_cordon_table,
+	};
+	int r;
+
+	r = snapshot_read(request->config_file, request->runtime_dir, snapshot, error);
+	if (r >= 0)
+		r = require_root(snapshot, request->verb, error);
+	if (r < 0)
+		return r;
+	r = open_drop_in(request_config_file(request, snapshot), &drop_in, error);
+	if (r >= 0)
+		r = edit(&drop_in, request, snapshot, error);
+	return r < 0 ? r : write_cordons(&drop_in, error);
+}
+
+static int run(const struct request *request,
+	int (*edit)(struct drop_in *drop_in, const struct request *request,
+		const struct snapshot *snapshot, struct error *error))
+{
+	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	struct error error = { 0 };
+	int r;
+
+	r = change(request, edit, &snapshot, &error);
+	if (r < 0) {
+		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+		return EXIT_FAILURE;
+	}
+	(void)fflush(stdout);
+	if (!snapshot.running) {
+		(void)fputs("devplugctl: devplugd is not running; this takes effect when it "
+			    "starts\n",
+			stderr);
+		return EXIT_SUCCESS;
+	}
+	r = have_applied(&snapshot, "cordons", &error);
+	if (r < 0)
+		(void)fprintf(stderr, "devplugctl: the change is saved, but not applied yet: %s\n",
+			error.message);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static bool is_listed(const json_t *array, const char *file, unsigned line)
+{
+	json_t *cordon;
+	size_t i;
+
+	json_array_foreach(array, i, cordon)
+	{
+		if (file && streq(snapshot_string(cordon, "file"), file) &&
+			snapshot_integer(cordon, "line") == (json_int_t)line)
+			return true;
+	}
+	return false;
+}
+
+static void list_cordon(
+	struct table *table, json_t *array, const struct cordon *cordon, const char *id)
+{
+	(void)json_array_append_new(array,
+		json_pack("{s:s, s:s, s:s, s:i}", "id", id, "reason", cordon->reason ?: "", "file",
+			cordon->origin.file ?: "", "line", (int)cordon->origin.line));
+	table_add(table, COLOUR_NONE, "%s", id);
+	table_add(table, COLOUR_NONE, "%s:%u", cordon->origin.file ?: "", cordon->origin.line);
+	table_add(table, COLOUR_NONE, "%s", cordon->reason ?: "");
+}
+
+/* Those of the whole file, and those of a resource under its name. */
+static void list_all(struct table *table, json_t *array, const struct config *config)
+{
+	for (size_t i = 0; i < config->cordon.count; i++) {
+		const struct cordon *cordon = groups_get(&config->cordon, i);
+
+		list_cordon(table, array, cordon, cordon->id);
+	}
+	for (size_t i = 0; i < config->n_resources; i++) {
+		const struct declaration *declaration = &config->resources[i].declaration;
+
+		for (size_t k = 0; k < declaration->cordon.count; k++) {
+			const struct cordon *cordon = groups_get(&declaration->cordon, k);
+			_cleanup_free_ char *id = NULL;
+
+			/* Copies of the above have their ids without the resource. */
+			if (is_listed(array, cordon->origin.file, cordon->origin.line))
+				continue;
+			if (asprintf(&id, "%s/%s", declaration->name, cordon->id) < 0)
+				id = NULL;
+			list_cordon(table, array, cordon, id ?: cordon->id);
+		}
+	}
+}
+
+/* Of the files, or, if they are not valid, of what is in force. */
+static int load_listed(const struct request *request, struct config **ret)
+{
+	const char *file = request->config_file ?: DEFAULT_CONFIG_FILE;
+	_cleanup_report_ struct report report = { 0 };
+	_cleanup_free_ char *runtime_dir = NULL;
+	struct error error = { 0 };
+	int r;
+
+	r = config_load(file, &report, ret);
+	if (r >= 0)
+		return 0;
+	print_report(&report, file);
+	if (request_runtime_dir(request, &runtime_dir, &error) < 0 ||
+		last_accepted_load(runtime_dir, ret, &error) < 0)
+		return r;
+	(void)fputs("devplugctl: the files are not valid; this is what is in force:\n", stderr);
+	return 0;
+}
+
+static int list_cordons(const struct request *request)
+{
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_(table_freep) struct table *table = NULL;
+	json_auto_t *array = json_array();
+	json_auto_t *root = json_pack("{s:i, s:O}", "version", SNAPSHOT_VERSION, "cordons", array);
+
+	if (load_listed(request, &config) < 0)
+		return EXIT_CONFIG;
+	if (!root || table_new(3, &table) < 0)
+		return EXIT_FAILURE;
+	table_add(table, COLOUR_NONE, "DEVICE");
+	table_add(table, COLOUR_NONE, "WHERE");
+	table_add(table, COLOUR_NONE, "REASON");
+	list_all(table, array, config);
+	if (request->json)
+		(void)(json_dumpf(root, stdout, JSON_INDENT(2)) >= 0 && puts(""));
+	else
+		(void)table_print(table);
+	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int command_cordon(const struct request *request)
+{
+	if (request->list)
+		return list_cordons(request);
+	return run(request, add_cordons);
+}
+
+int command_uncordon(const struct request *request)
+{
+	return run(request, remove_cordons);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The objects of DRA as JSON for kubectl: the classes that an administrator creates once for a
+ * cluster, made from the file, and the slices of this node, made from what the daemon has found.
+ */
+#include "configuration/config.h"
+#include "dra/model/dra-slices.h"
+#include "supervisor/ctl/verb.h"
+
+/* Takes the items. Returns the exit status. */
+static int print_list(json_t *items)
+{
+	json_t *list =
+		json_pack("{s:s, s:s, s:o}", "apiVersion", "v1", "kind", "List", "items", items);
+	bool failed = !list || json_dumpf(list, stdout, JSON_INDENT(2)) < 0 || puts("") < 0 ||
+		fflush(stdout) != 0;
+
+	json_decref(list);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static int print_classes(const struct request *request)
+{
+	const char *file = request->config_file ?: DEFAULT_CONFIG_FILE;
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_report_ struct report report = { 0 };
+	json_t *items;
+
+	if (config_load(file, &report, &config) < 0) {
+		print_report(&report, file);
+		return EXIT_CONFIG;
+	}
+	items = json_array();
+	for (size_t i = 0; i < config->n_resources; i++)
+		if (config->resources[i].registration == REGISTRATION_DRA)
+			(void)json_array_append_new(items,
+				dra_class_object(
+					config->dra.driver, config->resources[i].declaration.name));
+	if (json_array_size(items) == 0)
+		(void)fprintf(stderr, "devplugctl: no resource in %s has serve = \"dra\"\n", file);
+	return print_list(items);
+}
+
+/* The daemon's resources that are served by DRA. */
+static json_t *find_resources(const struct snapshot *snapshot)
+{
+	json_t *found = json_array(), *resource;
+	size_t i;
+
+	json_array_foreach(json_object_get(snapshot->root, "resources"), i,
+		resource) if (streq(snapshot_string(resource, "registration"), "dra"))(void)
+		json_array_append(found, resource);
+	return found;
+}
+
+static json_t *make_slices(const struct snapshot *snapshot, const json_t *dra)
+{
+	const struct dra_pool pool = {
+		.driver = snapshot_string(dra, "driver"),
+		.node = snapshot_string(dra, "node"),
+		.generation = MAX_OF(snapshot_integer(dra, "generation"), (json_int_t)1),
+	};
+	json_auto_t *resources = find_resources(snapshot);
+	json_t *items = json_array();
+	struct dra_inventory inventory;
+
+	if (dra_inventory_build(resources, pool.driver, true, &inventory) < 0) {
+		json_decref(items);
+		return NULL;
+	}
+	for (size_t i = 0; i < json_array_size(inventory.slices); i++)
+		(void)json_array_append_new(items, dra_slice_object(&pool, &inventory, i));
+	dra_inventory_done(&inventory);
+	return items;
+}
+
+static int print_slices(const struct request *request)
+{
+	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	struct error error = { 0 };
+	const json_t *dra;
+	json_t *items;
+	int status;
+
+	if (snapshot_read(request->config_file, request->runtime_dir, &snapshot, &error) < 0) {
+		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+		return EXIT_FAILURE;
+	}
+	status = snapshot_status(&snapshot);
+	if (status != EXIT_SUCCESS)
+		return status;
+	dra = json_object_get(snapshot.root, "dra");
+	if (!dra) {
+		(void)fputs("devplugctl: no resource of the daemon has serve = \"dra\"\n", stderr);
+		return EXIT_FAILURE;
+	}
+	items = make_slices(&snapshot, dra);
+	return items ? print_list(items) : EXIT_FAILURE;
+}
+
+int command_dra(const struct request *request)
+{
+	if (streq(request->subject, "classes"))
+		return print_classes(request);
+	if (streq(request->subject, "slices"))
+		return print_slices(request);
+	(void)fprintf(stderr, "devplugctl: \"dra\" needs classes or slices, not \"%s\"\n",
+		request->subject);
+	return EXIT_USAGE;
+}

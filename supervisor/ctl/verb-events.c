@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The journal has the events of earlier daemons, too, so it is preferred where the daemon logs to
+ * it and this user may read it. Otherwise there are those that the daemon keeps.
+ */
+#include "common/message-id.h"
+#include "supervisor/ctl/event-kind.h"
+#include "supervisor/ctl/journal.h"
+#include "supervisor/ctl/verb.h"
+#include "supervisor/daemon.h"
+
+/* The daemon answers within 30 s when it is asked for new events. */
+#define FOLLOW_TIMEOUT 40
+
+/* The members that are documented, each with its type. */
+static json_t *clean_event(const json_t *event)
+{
+	json_t *clean = json_pack("{s:I, s:s}", "number", snapshot_integer(event, "number"), "kind",
+		event_kind_of(snapshot_string(event, "message_id")));
+	static const char *const strings[] = {
+		"time",
+		"level",
+		"resource",
+		"device",
+		"message_id",
+		"text",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(strings); i++)
+		(void)json_object_set_new(
+			clean, strings[i], snapshot_clean_string(event, strings[i]));
+	return clean;
+}
+
+static void print_event(const json_t *event)
+{
+	const char *resource = snapshot_string(event, "resource");
+	const char *text = snapshot_string(event, "text");
+
+	/* A line of a plan names its resource. */
+	if (streq(snapshot_string(event, "message_id"), MESSAGE_ID_CONFIG_PLAN))
+		resource = "";
+	(void)printf("%s  %-13s  %s%s%s\n", snapshot_string(event, "time"),
+		snapshot_string(event, "kind"), resource, *resource ? ": " : "", text);
+}
+
+/* Followed events are printed one a line, so that a program can read them as they come; the others
+ * go to `array`. */
+static void print_one(const struct request *request, const json_t *event, json_t *array)
+{
+	json_t *one = clean_event(event);
+
+	if (!request->json)
+		print_event(one);
+	else if (request->follow)
+		(void)(json_dumpf(one, stdout, JSON_COMPACT) >= 0 && puts(""));
+	if (request->json && !request->follow)
+		(void)json_array_append(array, one);
+	json_decref(one);
+}
+
+static void print_array(const struct request *request, json_t *array)
+{
+	json_auto_t *root = json_pack("{s:i, s:O}", "version", SNAPSHOT_VERSION, "events", array);
+
+	if (request->json && !request->follow)
+		(void)(json_dumpf(root, stdout, JSON_INDENT(2)) >= 0 && puts(""));
+	(void)fflush(stdout);
+}
+
+/* --- from the journal --- */
+
+/* Prints all that there is, and waits for more if that is wanted. Returns how many were printed, or
+ * negative errno. */
+static int print_journal(const struct request *request, struct journal *journal, bool empty_too)
+{
+	json_auto_t *array = json_array();
+	int count = 0, r;
+
+	for (;;) {
+		json_auto_t *event = NULL;
+
+		r = journal_next(journal, &event);
+		if (r < 0)
+			return r;
+		if (r > 0) {
+			print_one(request, event, array);
+			count++;
+			continue;
+		}
+		if (count == 0 && !empty_too)
+			return 0;
+		if (!request->follow || ferror(stdout))
+			break;
+		(void)fflush(stdout);
+		r = journal_wait(journal);
+		if (r < 0)
+			return r;
+	}
+	print_array(request, array);
+	return count;
+}
+
+/* Returns how many events were printed; 0: the journal has none that this user may see. */
+static int show_journal(const struct request *request, const char *runtime_dir)
+{
+	_cleanup_(journal_freep) struct journal *journal = NULL;
+	struct error error;
+	int count = 0;
+
+	if (journal_open(
+		    NULL, runtime_dir, request->subject, JOURNAL_EVENTS_MAX, &journal, &error) >= 0)
+		count = print_journal(request, journal, false);
+	return count > 0 ? count : 0;
+}
+
+static int show_directory(const struct request *request)
+{
+	_cleanup_(journal_freep) struct journal *journal = NULL;
+	struct error error = { 0 };
+	int r;
+
+	r = journal_open(
+		request->journal, NULL, request->subject, JOURNAL_EVENTS_MAX, &journal, &error);
+	if (r >= 0) {
+		r = print_journal(request, journal, true);
+		if (r < 0)
+			(void)error_set(&error, r, "cannot read the journal in %s: %s",
+				request->journal, strerror(-r));
+	}
+	if (r < 0)
+		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+	return r < 0 || ferror(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* --- from the daemon --- */
+
+static int ask(const struct request *request, const char *runtime_dir, json_int_t after,
+	bool follow, json_t **ret, struct error *error)
+{
+	json_t *arguments = json_pack("{s:I, s:b}", "after", after, "follow", (int)follow);
+
+	if (arguments && request->subject)
+		(void)json_object_set_new(arguments, "resource", json_string(request->subject));
+	return daemon_ask(runtime_dir, "events", arguments,
+		follow ? FOLLOW_TIMEOUT : DAEMON_ANSWER_TIMEOUT, ret, error);
+}
+
+static json_int_t print_answer(const struct request *request, const json_t *answer)
+{
+	json_auto_t *array = json_array();
+	json_t *event;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "events"), i, event)
+	{
+		print_one(request, event, array);
+	}
+	print_array(request, array);
+	return snapshot_integer(answer, "last");
+}
+
+/* Without an event, the resource must exist at least. */
+static int check_resource(const struct request *request, struct error *error)
+{
+	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	int r;
+
+	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, error);
+	return r < 0 ? r : snapshot_select(&snapshot, request->subject, error);
+}
+
+/* Returns negative errno with the error filled, or 0 when stdout takes no more, or without
+ * --follow, when all was printed. */
+static int show_daemon(
+	const struct request *request, const char *runtime_dir, json_t *answer, struct error *error)
+{
+	json_auto_t *next = json_incref(answer);
+	json_int_t last;
+	int r;
+
+	if (request->subject && json_array_size(json_object_get(answer, "events")) == 0) {
+		r = check_resource(request, error);
+		if (r < 0)
+			return r;
+	}
+	for (;;) {
+		last = print_answer(request, next);
+		if (!request->follow || ferror(stdout))
+			return 0;
+		json_decref(next);
+		next = NULL;
+		r = ask(request, runtime_dir, last, true, &next, error);
+		if (r < 0)
+			return r;
+	}
+}
+
+int command_events(const struct request *request)
+{
+	_cleanup_free_ char *runtime_dir = NULL;
+	json_auto_t *answer = NULL;
+	struct error error = { 0 };
+	bool stopped;
+	int r;
+
+	if (request->journal)
+		return show_directory(request);
+	r = request_runtime_dir(request, &runtime_dir, &error);
+	if (r >= 0)
+		r = ask(request, runtime_dir, 0, false, &answer, &error);
+	stopped = r == -ESRCH;
+	if ((stopped || json_is_true(json_object_get(answer, "journal"))) &&
+		show_journal(request, runtime_dir) > 0 && !stopped)
+		return ferror(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+	if (r >= 0)
+		r = show_daemon(request, runtime_dir, answer, &error);
+	if (r >= 0)
+		return ferror(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+	(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+	return stopped || r == -ESRCH ? EXIT_NOT_RUNNING : EXIT_FAILURE;
+}

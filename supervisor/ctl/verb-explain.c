@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One resource in words. Each state has its paragraph: why, since when, what happens next
+ * automatically, and what the user can do about it.
+ */
+#include "common/text.h"
+#include "supervisor/ctl/holders.h"
+#include "supervisor/ctl/network-path.h"
+#include "supervisor/ctl/show.h"
+#include "supervisor/ctl/wrap.h"
+
+static const char *text_of(const json_t *resource, const char *key)
+{
+	return snapshot_string(resource, key);
+}
+
+static bool is_watched(const json_t *resource)
+{
+	return streq(text_of(resource, "registration"), "watcher");
+}
+
+/* "Its process is 123 with session 4; restarted 2 times." */
+static void explain_child(const json_t *resource)
+{
+	long long pid = snapshot_integer(resource, "pid");
+	long long session = snapshot_integer(resource, "session");
+	long long restarts = snapshot_integer(resource, "restarts");
+
+	char process[64] = "The resource has no process", number[64] = "";
+
+	if (pid > 0)
+		(void)snprintf(process, sizeof(process), "Its process is %lld", pid);
+	if (session > 0)
+		(void)snprintf(number, sizeof(number), " with session %lld", session);
+	print_wrapped(0, "%s%s; restarted %lld time%s.", process, number, restarts,
+		restarts == 1 ? "" : "s");
+}
+
+static void explain_next_try(const json_t *resource, const char *what)
+{
+	const char *when = text_of(resource, "next_try");
+
+	if (*when)
+		print_wrapped(0, "%s at %s.", what, when);
+}
+
+static void explain_scan(const json_t *notes)
+{
+	for (size_t i = 0; i < json_array_size(notes); i++)
+		print_wrapped(0, "The last scan for devices had a problem: %s.",
+			json_string_value(json_array_get(notes, i)));
+	print_wrapped(0, "devplugd scans for devices again automatically, without a reload.");
+}
+
+static bool is_of_dra(const json_t *resource)
+{
+	return streq(text_of(resource, "registration"), "dra");
+}
+
+static void explain_serving(const json_t *resource)
+{
+	char use[96] = "";
+
+	if (!json_is_null(json_object_get(resource, "in_use")))
+		(void)snprintf(use, sizeof(use), ", %lld in use, %lld free",
+			(long long)snapshot_integer(resource, "in_use"),
+			(long long)snapshot_integer(resource, "free"));
+	print_wrapped(0, "The kubelet has registered %s: %lld offered, %lld healthy%s.",
+		is_of_dra(resource) ? "the DRA driver"
+			: is_watched(resource)
+			? "it through its plugin watcher and watches its devices"
+			: "it by a call on its socket and watches its devices",
+		(long long)snapshot_integer(resource, "offered"),
+		(long long)snapshot_integer(resource, "healthy"), use);
+	explain_child(resource);
+	if (snapshot_integer(resource, "devices_total") == 0 &&
+		json_array_size(json_object_get(resource, "devices")) > 0)
+		print_wrapped(0, "All matching devices belong to other resources, see below.");
+	else if (json_array_size(json_object_get(resource, "scan_notes")) > 0)
+		explain_scan(json_object_get(resource, "scan_notes"));
+	else if (snapshot_integer(resource, "devices_total") == 0)
+		print_wrapped(0,
+			"No device matches. Check that the hardware is present and that `match` "
+			"names it; a device is offered as soon as it appears.");
+}
+
+static void explain_waiting(const json_t *resource)
+{
+	if (snapshot_integer(resource, "pid") == 0)
+		print_wrapped(0, "Its process is being started.");
+	else
+		explain_child(resource);
+	explain_next_try(resource, "Next automatic retry");
+	if (strstr(text_of(resource, "reason"), strerror(ECONNREFUSED)))
+		print_wrapped(0,
+			"No kubelet listens on that socket: it does not run, or hangs in its start. "
+			"Try \"systemctl status kubelet\" and read its log.");
+	if (is_of_dra(resource))
+		print_wrapped(
+			0, "It is served as soon as the kubelet has registered the DRA driver.");
+	else if (is_watched(resource))
+		print_wrapped(0,
+			"If the kubelet runs, set kubelet.root_dir to the kubelet's "
+			"--root-dir.");
+	else
+		print_wrapped(0,
+			"It registers as soon as the kubelet's socket answers. If the kubelet runs, "
+			"remove kubelet.device_plugin_dir if the configuration sets it: a kubelet "
+			"always has its socket in /var/lib/kubelet/device-plugins, even with another "
+			"--root-dir. In a container, mount that directory of the host at the same "
+			"path.");
+}
+
+static void explain_registering(const json_t *resource)
+{
+	explain_child(resource);
+	if (is_watched(resource))
+		print_wrapped(0,
+			"A running kubelet connects to the socket within seconds. If it does not, "
+			"set kubelet.root_dir to the kubelet's --root-dir.");
+	else
+		print_wrapped(0,
+			"The kubelet has 30 seconds; then devplugd opens a new session. If this "
+			"repeats, read the kubelet's log.");
+}
+
+static void explain_stopping(const json_t *resource)
+{
+	explain_child(resource);
+	print_wrapped(0,
+		"A process that does not exit within 5 seconds is killed. You need not do anything.");
+}
+
+static void explain_backoff(const json_t *resource)
+{
+	explain_child(resource);
+	explain_next_try(resource, "Next automatic restart");
+	print_wrapped(0,
+		"The pause doubles with each failure, up to a minute, and each second of service "
+		"halves it. Meanwhile the kubelet shows the devices as unhealthy; containers "
+		"that have them go on. The log has details: journalctl -u devplugd. After a change "
+		"of the resource's configuration, \"devplugctl reload\" retries at once.");
+}
+
+static void explain_failed(const json_t *resource)
+{
+	explain_child(resource);
+	explain_next_try(resource, "Next automatic retry of the same configuration");
+	print_wrapped(
+		0, "Correct the resource in the configuration file and run \"devplugctl reload\".");
+}
+
+static const struct {
+	const char *state, *headline;
+	void (*explain)(const json_t *resource);
+} states[] = {
+	{ "serving", "the kubelet can allocate its healthy devices", explain_serving },
+	{ "waiting", "it has no session with the kubelet", explain_waiting },
+	{ "registering", "the kubelet has not registered it yet", explain_registering },
+	{ "stopping", "its process is being stopped", explain_stopping },
+	{ "backoff", "its process failed and will be restarted", explain_backoff },
+	{ "failed", "it cannot use its configuration", explain_failed },
+};
+
+static void explain_holders(const json_t *resource, const json_t *device)
+{
+	_cleanup_free_ char *holders = holders_describe(resource, device);
+
+	if (holders && json_array_size(json_object_get(device, "pods")) > 0)
+		print_wrapped(0, "It is in use by %s.", holders);
+}
+
+static void explain_bookings(const json_t *device)
+{
+	const json_t *bookings = json_object_get(device, "booked"), *booking;
+	size_t i;
+
+	json_array_foreach(bookings, i, booking)
+	{
+		(void)puts("");
+		print_wrapped(0,
+			"Device %s is booked for container %s of the pod with the UID %s, which the "
+			"kubelet does not list: the pod was removed, or only its init containers "
+			"have devices. The kubelet frees the device of a removed pod when it admits "
+			"the next pod.",
+			text_of(booking, "id"), text_of(booking, "container"),
+			text_of(booking, "pod_uid"));
+	}
+}
+
+static void explain_device(const json_t *resource, const json_t *device)
+{
+	bool claimed = streq(text_of(device, "health"), "Claimed");
+	const char *reason = text_of(device, "reason");
+
+	if (streq(text_of(device, "health"), "Healthy"))
+		return;
+	(void)puts("");
+	print_wrapped(0, "Device %s is %s since %s: %s.", text_of(device, "id"),
+		claimed ? "not offered" : "unhealthy", text_of(device, "since"),
+		*reason ? reason : "no reason is known");
+	explain_holders(resource, device);
+	if (claimed)
+		print_wrapped(0,
+			"A device belongs to the first resource, in the order of the configuration, "
+			"that finds it, and is not in the list of others. To offer it in both, set "
+			"overlap = true in both.");
+	else if (startswith(reason, "cordoned"))
+		print_wrapped(0,
+			"New containers do not get it. \"devplugctl uncordon\" offers it again.");
+	else if (strstr(reason, "but assigned to a pod"))
+		print_wrapped(0,
+			"It leaves the list when no container has it. It is offered again when it is "
+			"found again: check the hardware, and what has changed in the configuration.");
+	else
+		print_wrapped(0,
+			"New containers do not get it; containers that hold it keep it. It is "
+			"offered again automatically when the cause is removed.");
+}
+
+static void explain_failures(const json_t *failures)
+{
+	static const struct {
+		const char *call, *words;
+	} calls[] = {
+		{ "registration", "registration" },
+		{ "allocation", "allocation" },
+		{ "preferred_allocation", "preferred allocation" },
+		{ "prestart", "preparation of a container" },
+	};
+	const json_t *failure;
+	size_t i;
+
+	json_array_foreach(failures, i, failure)
+	{
+		long long count = snapshot_integer(failure, "count");
+		const char *words = text_of(failure, "call");
+
+		for (size_t k = 0; k < ARRAY_SIZE(calls); k++)
+			if (streq(calls[k].call, words))
+				words = calls[k].words;
+		print_wrapped(0, "The last %s that failed, at %s (%lld in all): %s.", words,
+			text_of(failure, "last"), count, text_of(failure, "text"));
+	}
+}
+
+static const char *headline_of(const json_t *resource, size_t state)
+{
+	if (!streq(states[state].state, "serving") ||
+		snapshot_integer(resource, "devices_healthy") > 0)
+		return states[state].headline;
+	return snapshot_integer(resource, "devices_total") > 0
+		? "it is registered, but none of its devices is healthy"
+		: "it is registered, but has no device";
+}
+
+int show_explanation(const struct snapshot *snapshot, const struct request *request)
+{
+	const json_t *resource = json_array_get(json_object_get(snapshot->root, "resources"), 0);
+	const json_t *devices = json_object_get(resource, "devices");
+	const char *state = text_of(resource, "state"), *reason = text_of(resource, "reason");
+
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
+		if (!streq(states[i].state, state))
+			continue;
+		print_wrapped(0, "%s is in state \"%s\" since %s: %s.", text_of(resource, "name"),
+			state, text_of(resource, "since"), headline_of(resource, i));
+		if (*reason)
+			print_wrapped(0, "The reason: %s.", reason);
+		states[i].explain(resource);
+	}
+	if (*text_of(resource, "note"))
+		print_wrapped(0, "Note: %s.", text_of(resource, "note"));
+	if (json_is_true(json_object_get(resource, "refused")))
+		print_wrapped(0,
+			"Its new configuration was refused, and the previous one stays applied. Correct it and run \"devplugctl reload\".");
+	if (is_of_dra(resource))
+		show_dra(snapshot, "");
+	explain_failures(json_object_get(resource, "failures"));
+	network_path_explain(resource, request);
+	for (size_t i = 0; i < json_array_size(devices); i++)
+		explain_device(resource, json_array_get(devices, i));
+	for (size_t i = 0; i < json_array_size(devices); i++)
+		explain_bookings(json_array_get(devices, i));
+	return 0;
+}

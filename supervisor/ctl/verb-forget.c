@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The remedy where the kubelet's data are permanently wrong: a device that is listed only because
+ * they assign it to a pod leaves the list.
+ */
+#include "supervisor/ctl/verb.h"
+#include "supervisor/daemon.h"
+
+/* Splits "vendor.example/gpu/DEVICE"; what is behind the second slash may have more. */
+static int split(const char *subject, char **ret_resource, const char **ret_device)
+{
+	const char *slash = strchr(subject, '/');
+
+	slash = slash ? strchr(slash + 1, '/') : NULL;
+	if (!slash || !slash[1])
+		return -EINVAL;
+	*ret_resource = strndup(subject, (size_t)(slash - subject));
+	*ret_device = slash + 1;
+	return *ret_resource ? 0 : -ENOMEM;
+}
+
+static int forget(const struct request *request, struct error *error)
+{
+	_cleanup_free_ char *runtime_dir = NULL, *resource = NULL;
+	json_auto_t *answer = NULL;
+	const json_t *ids, *id;
+	const char *device;
+	size_t i;
+	int r;
+
+	r = split(request->subject, &resource, &device);
+	if (r < 0)
+		return error_set(error, r, "\"%s\" is not RESOURCE/DEVICE", request->subject);
+	r = request_runtime_dir(request, &runtime_dir, error);
+	if (r < 0)
+		return r;
+	r = daemon_ask(runtime_dir, request->verb,
+		json_pack("{s:s, s:s}", "resource", resource, "device", device),
+		DAEMON_ANSWER_TIMEOUT, &answer, error);
+	if (r < 0) {
+		request_explain(request, resource, error);
+		return r;
+	}
+	ids = json_object_get(answer, "forgotten");
+	json_array_foreach(ids, i, id)(void) printf("%s of %s counts as not assigned to a pod\n",
+		json_string_value(id) ?: "", resource);
+	if (json_array_size(ids) == 0)
+		(void)printf(
+			"the kubelet's data do not assign %s of %s to a pod\n", device, resource);
+	return 0;
+}
+
+int command_forget(const struct request *request)
+{
+	struct error error = { 0 };
+	int r = forget(request, &error);
+
+	if (r < 0) {
+		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+		return r == -ESRCH ? EXIT_NOT_RUNNING : EXIT_FAILURE;
+	}
+	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A configuration can be tried before it is in force, and a stanza for other hardware on a tree
+ * that stands for a host: the output is what a child would find and answer.
+ */
+#include "configuration/config.h"
+#include "drivers/model/suggest.h"
+#include "supervisor/ctl/table.h"
+#include "supervisor/ctl/try-out.h"
+#include "supervisor/ctl/verb.h"
+
+static const struct declaration *find_resource(const struct config *config, const char *name)
+{
+	for (size_t i = 0; i < config->n_resources; i++)
+		if (streq(config->resources[i].declaration.name, name))
+			return &config->resources[i].declaration;
+	return NULL;
+}
+
+static int say_unknown(const struct config *config, const char *file, const char *name)
+{
+	_cleanup_free_ const char **names = calloc(config->n_resources + 1, sizeof(*names));
+	const char *suggestion = NULL;
+
+	for (size_t i = 0; names && i < config->n_resources; i++)
+		names[i] = config->resources[i].declaration.name;
+	if (names)
+		suggestion = suggest_word(name, names, config->n_resources);
+	(void)fprintf(stderr, "devplugctl: %s has no enabled resource \"%s\"", file, name);
+	if (suggestion)
+		(void)fprintf(stderr, ", did you mean \"%s\"?", suggestion);
+	(void)fputc('\n', stderr);
+	return EXIT_FAILURE;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+static void print_devices(const json_t *result)
+{
+	const json_t *devices = json_object_get(result, "devices"), *device, *numa, *note;
+	_cleanup_(table_freep) struct table *table = NULL;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(result, "notes"), i, note)(void)
+		printf("Note: %s\n", json_string_value(note));
+	if (json_array_size(devices) == 0) {
+		(void)printf("%s: no device found.\n",
+			json_string_value(json_object_get(result, "resource")));
+		return;
+	}
+	if (table_new(4, &table) < 0)
+		return;
+	table_add(table, COLOUR_NONE, "DEVICE");
+	table_add(table, COLOUR_NONE, "HEALTH");
+	table_add(table, COLOUR_NONE, "NUMA");
+	table_add(table, COLOUR_NONE, "REASON");
+	json_array_foreach(devices, i, device)
+	{
+		const char *reason = text_of(device, "reason");
+		char nodes[128] = "";
+		size_t length = 0;
+
+		json_array_foreach(json_object_get(device, "numa"), k,
+			numa) if (length < sizeof(nodes)) length +=
+			(size_t)snprintf(nodes + length, sizeof(nodes) - length, "%s%lld",
+				k > 0 ? "," : "", (long long)json_integer_value(numa));
+		table_add(table, COLOUR_NONE, "%s", text_of(device, "id"));
+		table_add(
+			table, *reason ? COLOUR_BAD : COLOUR_GOOD, "%s", text_of(device, "health"));
+		table_add(table, COLOUR_NONE, "%s", *nodes ? nodes : "-");
+		table_add(table, COLOUR_NONE, "%s", reason);
+	}
+	(void)table_print(table);
+}
+
+static void print_pairs(const char *what, json_t *pairs)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach(pairs, name, value)(void)
+		printf("  %-11s%s=%s\n", what, name, json_string_value(value));
+}
+
+static void print_answer(const json_t *result)
+{
+	const json_t *answer = json_object_get(result, "answer"), *item;
+	size_t i;
+
+	if (!answer)
+		return;
+	(void)fputs("\nA container with", stdout);
+	json_array_foreach(json_object_get(result, "ids"), i, item)(void)
+		printf("%s %s", i > 0 ? "," : "", json_string_value(item));
+	(void)puts(" gets:");
+	json_array_foreach(json_object_get(answer, "devices"), i, item)(void)
+		printf("  %-11s%s %s (%s)\n", "device", text_of(item, "container_path"),
+			text_of(item, "permissions"), text_of(item, "host_path"));
+	json_array_foreach(json_object_get(answer, "mounts"), i, item)(void)
+		printf("  %-11s%s %s (%s)\n", "mount", text_of(item, "container_path"),
+			json_is_true(json_object_get(item, "read_only")) ? "ro" : "rw",
+			text_of(item, "host_path"));
+	print_pairs("env", json_object_get(answer, "envs"));
+	print_pairs("annotation", json_object_get(answer, "annotations"));
+	json_array_foreach(json_object_get(answer, "cdi_devices"), i, item)(void)
+		printf("  %-11s%s\n", "cdi", json_string_value(item));
+	if (json_array_size(json_object_get(answer, "prestart")) > 0) {
+		(void)printf("  %-11s", "prestart");
+		json_array_foreach(json_object_get(answer, "prestart"), i, item)(void)
+			printf("%s%s", i > 0 ? " " : "", json_string_value(item));
+		(void)putchar('\n');
+	}
+}
+
+int command_preview(const struct request *request)
+{
+	const char *file = request->config_file ?: DEFAULT_CONFIG_FILE;
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_report_ struct report report = { 0 };
+	const struct declaration *declaration;
+	struct error error = { 0 };
+	json_t *result;
+
+	if (config_load(file, &report, &config) < 0) {
+		print_report(&report, file);
+		return EXIT_CONFIG;
+	}
+	declaration = find_resource(config, request->subject);
+	if (!declaration)
+		return say_unknown(config, file, request->subject);
+	if (try_out(declaration, request->root ?: declaration_root(declaration), request->reason,
+		    request->allocate, &result, &error) < 0) {
+		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+		return EXIT_FAILURE;
+	}
+	if (request->json)
+		(void)(json_dumpf(result, stdout, JSON_INDENT(2)) >= 0 && puts(""));
+	else {
+		print_devices(result);
+		if (declaration->health.count > 0)
+			(void)puts("The probes of the resource were not run.");
+		print_answer(result);
+	}
+	json_decref(result);
+	return fflush(stdout) != 0 || ferror(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+}

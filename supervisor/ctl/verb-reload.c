@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The effects of a reload are computed here, from the configuration in force and the file; the
+ * daemon's answer confirms the change.
+ */
+#include <sys/stat.h>
+
+#include "configuration/last-accepted.h"
+#include "configuration/plan.h"
+#include "supervisor/ctl/holders.h"
+#include "supervisor/ctl/verb.h"
+#include "supervisor/daemon.h"
+#include "supervisor/removal-warning.h"
+
+const char *request_config_file(const struct request *request, const struct snapshot *snapshot)
+{
+	const char *used = snapshot_string(snapshot->root, "config_file");
+
+	if (request->config_file)
+		return request->config_file;
+	return *used ? used : DEFAULT_CONFIG_FILE;
+}
+
+int request_runtime_dir(const struct request *request, char **ret, struct error *error)
+{
+	*ret = runtime_dir_find(request->config_file, request->runtime_dir);
+	return *ret ? 0 : error_set(error, -ENOMEM, "out of memory");
+}
+
+int require_root(const struct snapshot *snapshot, const char *verb, struct error *error)
+{
+	struct stat st;
+
+	/* Who owns the directory is root, or the daemon's own user. */
+	if (geteuid() == 0 || (stat(snapshot->runtime_dir, &st) == 0 && st.st_uid == geteuid()))
+		return 0;
+	return error_set(error, -EPERM, "\"%s\" needs root", verb);
+}
+
+void print_report(const struct report *report, const char *file)
+{
+	for (size_t i = 0; i < report->count; i++) {
+		const struct report_entry *entry = &report->entries[i];
+
+		(void)fputs(entry->origin.file ?: file, stderr);
+		if (entry->origin.line > 0)
+			(void)fprintf(stderr, ":%u", entry->origin.line);
+		(void)fprintf(stderr, ": %s\n", entry->text);
+	}
+}
+
+int have_applied(const struct snapshot *snapshot, const char *verb, struct error *error)
+{
+	json_auto_t *answer = NULL;
+
+	return daemon_ask(snapshot->runtime_dir, verb, NULL, RELOAD_TIMEOUT, &answer, error);
+}
+
+/* The containers that have devices of a resource that is changed or removed. */
+static void print_affected(const struct plan_line *line, const struct snapshot *snapshot)
+{
+	json_t *resource, *device;
+	size_t i, k;
+
+	if (!line->name || (*line->text != '~' && *line->text != '-'))
+		return;
+	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource)
+	{
+		if (!streq(snapshot_string(resource, "name"), line->name))
+			continue;
+		json_array_foreach(json_object_get(resource, "devices"), k, device)
+		{
+			_cleanup_free_ char *holders = holders_describe(resource, device);
+
+			if (holders && json_array_size(json_object_get(device, "pods")) > 0)
+				(void)printf("    %s is in use by %s\n",
+					snapshot_string(device, "id"), holders);
+		}
+	}
+}
+
+static void print_plan(const struct plan *plan, const struct snapshot *snapshot)
+{
+	for (size_t i = 0; i < plan->count; i++) {
+		(void)puts(plan->lines[i].text);
+		print_affected(&plan->lines[i], snapshot);
+	}
+	(void)printf("%s\n", plan->n_changes > 0 ? "Reloaded." : "Reloaded; nothing has changed.");
+}
+
+int command_reload(const struct request *request)
+{
+	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	_cleanup_config_ struct config *config = NULL, *in_force = NULL;
+	_cleanup_report_ struct report report = { 0 };
+	_cleanup_plan_ struct plan plan = { 0 };
+	json_auto_t *state = NULL;
+	struct error error = { 0 };
+	const char *file;
+	int r;
+
+	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, &error);
+	if (r >= 0)
+		r = require_root(&snapshot, "reload", &error);
+	if (r < 0) {
+		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+		return EXIT_FAILURE;
+	}
+	file = request_config_file(request, &snapshot);
+	if (config_load(file, &report, &config) < 0) {
+		print_report(&report, file);
+		(void)fprintf(stderr, "%s: not valid, %zu problem%s; nothing was changed\n", file,
+			report.count, report.count == 1 ? "" : "s");
+		return EXIT_CONFIG;
+	}
+	if (!snapshot.running) {
+		(void)fputs("devplugctl: devplugd is not running\n", stderr);
+		return EXIT_NOT_RUNNING;
+	}
+	/* Before the request: afterwards the new one is the last accepted. */
+	r = last_accepted_load(snapshot.runtime_dir, &in_force, &error);
+	if (r >= 0)
+		r = plan_make(in_force, config, &plan);
+	if (r < 0)
+		(void)fprintf(stderr, "devplugctl: cannot determine what will change: %s\n",
+			error.code < 0 ? error.message : strerror(-r));
+	if (in_force && plan_check_kept(in_force, config, file, &report) < 0) {
+		print_report(&report, file);
+		return EXIT_CONFIG;
+	}
+	(void)daemon_ask(snapshot.runtime_dir, "status", json_pack("{s:b}", "pods", 1),
+		DAEMON_ANSWER_TIMEOUT, &state, &error);
+	removed_devices_warn(in_force, config, state, stderr);
+	r = have_applied(&snapshot, "reload", &error);
+	if (r < 0) {
+		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+		return EXIT_FAILURE;
+	}
+	print_plan(&plan, &snapshot);
+	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The commands that do something. Each prints on stdout what it did and on stderr why not, and
+ * returns the exit status.
+ */
+
+#include "supervisor/ctl/daemon-state.h"
+
+struct report;
+
+#define EXIT_USAGE       2
+#define EXIT_NOT_RUNNING 3
+#define EXIT_CONFIG      78
+
+/* Seconds; the daemon gives up after 30. */
+#define RELOAD_TIMEOUT 35
+
+/* The command line; absent members are NULL. */
+struct request {
+	const char *config_file, *runtime_dir;
+	const char *verb;
+	const char *subject;   /* resource, device or preset */
+	const char *reason;    /* or the ids of devices */
+	const char *root;      /* of the host's files, or NULL */
+	const char *pod;       /* "NAMESPACE/NAME" */
+	const char *condition; /* of "wait" */
+	const char *timeout;   /* seconds */
+	const char *journal;   /* a directory with files of a journal */
+	bool json;
+	bool allocate; /* programs of Allocate are run */
+	bool follow, list, force;
+};
+
+/* Lists the presets, or prints the file of one. */
+int command_presets(const struct request *request);
+
+/* Prints, ready to be pasted, a resource for each preset (or the one) that finds devices. */
+int command_discover(const struct request *request);
+
+/* Prints what a resource of the file would find and what a container would get. */
+int command_preview(const struct request *request);
+
+/* Shows resources, devices and pods until it is ended. */
+int command_top(const struct request *request);
+
+/* Prints the events that are in the journal, or else those that the daemon keeps. */
+int command_events(const struct request *request);
+
+/* Waits until a resource meets request->condition. */
+int command_wait(const struct request *request);
+
+/* Prints in one line whether there is a problem; exits with what node-problem-detector expects. */
+int command_check(const struct request *request);
+
+/* Has the daemon scan for devices. */
+int command_rescan(const struct request *request);
+
+/* Checks the file, makes the daemon reload it, and prints what that changed. */
+int command_reload(const struct request *request);
+
+/* Makes the daemon close the files of the host's driver that a resource keeps open, or open them
+ * again. */
+int command_release(const struct request *request);
+int command_resume(const struct request *request);
+
+/* Lists devices as unhealthy for new containers, or no longer. */
+int command_cordon(const struct request *request);
+int command_uncordon(const struct request *request);
+
+/* Has a device count as not assigned to a pod. */
+int command_forget(const struct request *request);
+
+/* Has the service's unit allow a directory to be written. */
+int command_allow(const struct request *request);
+
+/* Prints objects of Dynamic Resource Allocation for kubectl. */
+int command_dra(const struct request *request);
+
+/* --- shared by them --- */
+
+/* The runtime_dir of the daemon in question (malloc'ed). Returns 0 or -ENOMEM with the error
+ * filled. */
+int request_runtime_dir(const struct request *request, char **ret, struct error *error);
+
+/* Adds to the error of a request the remedy, if there is one: that it needs root, or the nearest
+ * name of a resource. `resource` may be NULL. */
+void request_explain(const struct request *request, const char *resource, struct error *error);
+
+/* Prints on stderr why a snapshot is not the daemon's answer. Returns the exit status that follows
+ * from it. */
+int snapshot_status(const struct snapshot *snapshot);
+
+/* Returns 0, or -EPERM with the error filled if only root can do what the verb does to the daemon
+ * of the snapshot. */
+int require_root(const struct snapshot *snapshot, const char *verb, struct error *error);
+
+/* The file of the daemon that runs, if none was named. */
+const char *request_config_file(const struct request *request, const struct snapshot *snapshot);
+
+/* Prints the problems of a configuration; `file` is the name for entries without one. */
+void print_report(const struct report *report, const char *file);
+
+/* Makes the daemon of the snapshot apply its files (the verb "reload" or "cordons" of the control
+ * socket), and waits until that is in force. Returns 0, or negative errno with the error filled:
+ * -ESRCH: it has ended, -EINVAL: it refused, -ETIMEDOUT: it did not answer, or a resource needs
+ * longer. */
+int have_applied(const struct snapshot *snapshot, const char *verb, struct error *error);

@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The top of the daemon: it knows all parts, and no part knows it. No failure after the start ends
+ * it: an action that fails is repeated later or logged. Children are freed only when their resource
+ * has stopped, from the flush and never from one of their own callbacks.
+ */
+#include "supervisor/daemon-loop.h"
+
+#include <malloc.h>
+#include <signal.h>
+#include <systemd/sd-daemon.h>
+
+#include "common/log.h"
+#include "common/message-id.h"
+#include "supervisor/arbiter.h"
+#include "supervisor/assignments.h"
+#include "supervisor/auxiliary.h"
+#include "supervisor/booked.h"
+#include "supervisor/child-user.h"
+#include "supervisor/child.h"
+#include "supervisor/config-watch.h"
+#include "supervisor/dra.h"
+#include "supervisor/events.h"
+#include "supervisor/keep-configuration.h"
+#include "supervisor/kubelet-watch.h"
+#include "supervisor/manager.h"
+#include "supervisor/metrics.h"
+#include "supervisor/offer-check.h"
+#include "supervisor/orphans.h"
+#include "supervisor/plugin-directory.h"
+#include "supervisor/pod-resources.h"
+#include "supervisor/published-watch.h"
+#include "supervisor/published.h"
+#include "supervisor/reload.h"
+#include "supervisor/request-server.h"
+#include "supervisor/runtime-watch.h"
+#include "supervisor/session-check.h"
+#include "supervisor/spawn.h"
+#include "supervisor/state.h"
+#include "supervisor/status.h"
+
+/* A child has RESOURCE_END_TIMEOUT before it is killed. */
+#define STOP_DEADLINE (RESOURCE_END_TIMEOUT + 3 * USEC_PER_SEC)
+
+static bool all_stopped(const struct manager *manager)
+{
+	for (size_t i = 0; i < manager->n_children; i++)
+		if (manager->children[i]->resource->state != RESOURCE_STOPPED)
+			return false;
+	return auxiliaries_stopped(manager);
+}
+
+static bool anybody_waits(const struct manager *manager)
+{
+	for (size_t i = 0; i < manager->n_children; i++)
+		if (manager->children[i]->resource->state == RESOURCE_WAITING)
+			return true;
+	return false;
+}
+
+static void free_left(struct manager *manager)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < manager->n_children; i++) {
+		struct child *child = manager->children[i];
+
+		if (child->leaving && child->resource->state == RESOURCE_STOPPED) {
+			child_forget_health(child);
+			(void)child_free(child);
+		} else
+			manager->children[kept++] = child;
+	}
+	manager->n_children = kept;
+}
+
+static void plan(sd_event_source *timer, uint64_t at)
+{
+	(void)sd_event_source_set_time(timer, at);
+	(void)sd_event_source_set_enabled(timer, SD_EVENT_ONESHOT);
+}
+
+static void write_state(struct manager *manager)
+{
+	_cleanup_free_ char *text = NULL;
+	char summary[256];
+	int r;
+
+	status_summary(manager, summary, sizeof(summary));
+	(void)sd_notifyf(false, "STATUS=%s", summary);
+	r = status_json(manager, &text);
+	if (r >= 0)
+		r = state_write(manager->state, STATE_FILE, text, strlen(text));
+	if (r < 0 && !manager->flush_failed)
+		log_warning("cannot write %s/%s: %s; \"devplugctl status\" may show an old state",
+			manager->config->runtime_dir, STATE_FILE, strerror(-r));
+	manager->flush_failed = r < 0;
+}
+
+/* A resource that could not take up its configuration has no devices. */
+static void drop_claims_of_failed(struct manager *manager)
+{
+	for (size_t i = 0; i < manager->n_children; i++)
+		if (manager->children[i]->resource->state == RESOURCE_FAILED)
+			party_drop_claims(manager->children[i]->party);
+}
+
+static void flush(struct manager *manager)
+{
+	uint64_t again = USEC_INFINITY;
+
+	drop_claims_of_failed(manager);
+	kubelet_watch_set_waiting(manager->watch, anybody_waits(manager));
+	offer_check_plan(manager->offer_check);
+	for (size_t i = 0; i < manager->n_children; i++)
+		again = MIN_OF(again, child_write_state(manager->children[i]));
+	write_state(manager);
+	manager->last_flush = now_usec(CLOCK_MONOTONIC);
+	manager->n_flushes++;
+	if (again != USEC_INFINITY)
+		plan(manager->flush, again);
+}
+
+static int on_flush(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct manager *manager = userdata;
+
+	free_left(manager);
+	if (!manager->stopping)
+		flush(manager);
+	else if (all_stopped(manager))
+		return sd_event_exit(manager->event, 0);
+	request_server_changed(manager->requests);
+	return 0;
+}
+
+static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct manager *manager = userdata;
+
+	log_warning("some children could not be stopped; leaving them to the kernel");
+	return sd_event_exit(manager->event, 0);
+}
+
+static void stop(struct manager *manager)
+{
+	if (manager->stopping)
+		return;
+	manager->stopping = true;
+	log_notice("stopping");
+	(void)sd_notify(false, "STOPPING=1\nSTATUS=stopping");
+	kubelet_watch_stop(manager->watch);
+	session_check_stop(manager->session_check);
+	published_watch_stop(manager->published_watch);
+	manager->runtime_watch = runtime_watch_free(manager->runtime_watch);
+	config_watch_stop(manager->config_watch);
+	arbiter_stop(manager->arbiter);
+	for (size_t i = 0; i < manager->n_children; i++)
+		resource_handle(manager->children[i]->resource, RESOURCE_STOP, NULL);
+	auxiliaries_stop(manager);
+	spawn_template_dismiss(manager->template);
+	plan(manager->deadline, now_usec(CLOCK_MONOTONIC) + STOP_DEADLINE);
+	manager_changed(manager);
+}
+
+static int on_stop(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
+{
+	stop(userdata);
+	return 0;
+}
+
+static int on_end(sd_event_source *source, void *userdata)
+{
+	stop(userdata);
+	return 0;
+}
+
+static int on_reload(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
+{
+	struct manager *manager = userdata;
+
+	if (!manager->stopping) {
+		config_watch_seen(manager->config_watch);
+		reload_run(manager);
+	}
+	return 0;
+}
+
+static void on_configuration_changed(void *userdata)
+{
+	(void)on_reload(NULL, NULL, userdata);
+}
+
+int daemon_loop_watch_configuration(struct manager *manager)
+{
+	return config_watch_new(manager->event, manager->config_file, on_configuration_changed,
+		manager, &manager->config_watch);
+}
+
+static int add_sources(struct manager *manager)
+{
+	static const struct {
+		int signal;
+		sd_event_signal_handler_t handler;
+	} signals[] = {
+		{ SIGTERM, on_stop },
+		{ SIGINT, on_stop },
+		{ SIGHUP, on_reload },
+	};
+	const struct {
+		sd_event_source **source;
+		uint64_t accuracy;
+		sd_event_time_handler_t handler;
+	} timers[] = {
+		{ &manager->flush, USEC_PER_MSEC, on_flush },
+		{ &manager->deadline, 100 * USEC_PER_MSEC, on_deadline },
+	};
+	int r;
+
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+		r = sd_event_add_signal(manager->event, NULL,
+			signals[i].signal | SD_EVENT_SIGNAL_PROCMASK, signals[i].handler, manager);
+		if (r < 0)
+			return r;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(timers); i++) {
+		r = sd_event_add_time(manager->event, timers[i].source, CLOCK_MONOTONIC,
+			USEC_INFINITY, timers[i].accuracy, timers[i].handler, manager);
+		if (r < 0)
+			return r;
+	}
+	r = sd_event_add_defer(manager->event, &manager->end, on_end, manager);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(manager->end, SD_EVENT_OFF);
+	if (r < 0)
+		return r;
+	r = sd_event_set_watchdog(manager->event, true);
+	if (r < 0)
+		log_warning("cannot serve the watchdog of systemd: %s", strerror(-r));
+	return 0;
+}
+
+/* --- what children need --- */
+
+static int on_open_session(enum registration_way way, const char *resource, struct session *ret,
+	void *userdata, struct error *error)
+{
+	struct manager *manager = userdata;
+
+	return way == REGISTRATION_DRA
+		? dra_open_session(manager->dra, ret, error)
+		: plugin_directory_open_session(manager, way, resource, ret, error);
+}
+
+static void on_end_session(void *userdata)
+{
+	const struct manager *manager = userdata;
+
+	dra_end_session(manager->dra);
+}
+
+static void on_devices_written(const struct child *child, void *userdata)
+{
+	const struct manager *manager = userdata;
+
+	dra_devices_changed(manager->dra, child);
+}
+
+static void on_edits(const struct child *child, struct control_message *message, void *userdata)
+{
+	const struct manager *manager = userdata;
+
+	if (message)
+		dra_take_edits(manager->dra, child, message);
+	else
+		dra_child_gone(manager->dra, child);
+}
+
+static void on_session_check(void *userdata)
+{
+	const struct manager *manager = userdata;
+
+	dra_check_session(manager->dra);
+}
+
+static int on_send_booked(struct child *child, void *userdata)
+{
+	const struct manager *manager = userdata;
+
+	return booked_send(manager->booked, child);
+}
+
+static void on_child_changed(void *userdata)
+{
+	manager_changed(userdata);
+}
+
+static void on_devices(void *userdata)
+{
+	struct manager *manager = userdata;
+
+	assignments_outdated(manager->assignments);
+	manager_changed(manager);
+	published_watch_check(manager->published_watch);
+}
+
+static void on_gone(void *userdata)
+{
+	const struct manager *manager = userdata;
+
+	booked_changed(manager->booked);
+}
+
+static int make_child_host(struct manager *manager)
+{
+	manager->child_host = malloc(sizeof(struct child_host));
+	if (!manager->child_host)
+		return -ENOMEM;
+	*manager->child_host = (struct child_host){
+		.event = manager->event,
+		.state = manager->state,
+		.arbiter = manager->arbiter,
+		.published = manager->published,
+		.program = { .executable_fd = manager->executable_fd,
+			.executable = manager->executable,
+			.template = manager->template },
+		.generation = &manager->generation,
+		.open_session = on_open_session,
+		.end_session = on_end_session,
+		.send_booked = on_send_booked,
+		.on_changed = on_child_changed,
+		.on_devices = on_devices,
+		.on_devices_written = on_devices_written,
+		.on_edits = on_edits,
+		.on_gone = on_gone,
+		.userdata = manager,
+	};
+	return 0;
+}
+
+static int add_children(struct manager *manager)
+{
+	const struct config *config = manager->config;
+
+	manager->children = calloc(MAX_OF(config->n_resources, 1U), sizeof(struct child *));
+	if (!manager->children)
+		return -ENOMEM;
+	for (size_t i = 0; i < config->n_resources; i++) {
+		int r = child_new(
+			manager->child_host, &config->resources[i], &manager->children[i]);
+
+		if (r < 0)
+			return r;
+		party_set_rank(manager->children[i]->party, i);
+		manager->n_children++;
+	}
+	return 0;
+}
+
+static void watch_runtime_dir(struct manager *manager)
+{
+	int r = runtime_watch_new(manager, &manager->runtime_watch);
+
+	if (r < 0)
+		log_warning(
+			"cannot watch %s: %s; if another process removes it, it is not restored",
+			manager->config->runtime_dir, strerror(-r));
+}
+
+int daemon_loop_new(const char *config_file, struct config *config, bool last_accepted,
+	struct manager **ret, struct error *error)
+{
+	_cleanup_(daemon_loop_freep) struct manager *manager = NULL;
+	_cleanup_config_ struct config *owned = config;
+	int r;
+
+	manager = calloc(1, sizeof(*manager));
+	if (!manager)
+		return error_set(error, -ENOMEM, "out of memory");
+	manager->executable_fd = -EBADF;
+	manager->config_file = config_file;
+	manager->config = TAKE_PTR(owned);
+	manager->on_last_accepted = last_accepted;
+	manager->generation = 1;
+	session_instance(manager->instance);
+
+	r = state_open(manager->config->runtime_dir, &manager->state, error);
+	if (r < 0)
+		return r;
+	r = published_new(manager->state, &manager->published);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	r = spawn_open_executable(NULL, &manager->executable, error);
+	if (r < 0)
+		return r;
+	manager->executable_fd = r;
+	r = sd_event_default(&manager->event);
+	if (r >= 0)
+		r = orphans_reap(manager->event);
+	if (r >= 0)
+		r = spawn_template_new(manager->event, manager->executable_fd, manager->executable,
+			&manager->template);
+	if (r >= 0)
+		r = arbiter_new(manager->event, &manager->arbiter);
+	if (r >= 0)
+		r = pod_resources_new(manager, &manager->pods);
+	if (r >= 0)
+		r = assignments_new(manager, &manager->assignments);
+	if (r >= 0)
+		r = booked_new(manager, &manager->booked);
+	if (r >= 0)
+		r = published_watch_new(manager, &manager->published_watch);
+	if (r >= 0)
+		r = offer_check_new(manager, &manager->offer_check);
+	if (r >= 0)
+		r = session_check_new(manager, &manager->session_check);
+	if (r >= 0)
+		r = metrics_new(manager, &manager->metrics);
+	if (r >= 0)
+		r = dra_new(manager, &manager->dra);
+	if (r >= 0)
+		session_check_others(manager->session_check, on_session_check, manager);
+	if (r >= 0)
+		r = add_sources(manager);
+	if (r >= 0)
+		r = events_new(manager, &manager->events);
+	if (r >= 0)
+		r = plugin_directory_init(manager);
+	if (r >= 0)
+		r = make_child_host(manager);
+	if (r >= 0)
+		r = add_children(manager);
+	if (r < 0)
+		return error_set(error, r, "cannot set up the event loop: %s", strerror(-r));
+	r = request_server_new(manager, &manager->requests, error);
+	if (r < 0)
+		return r;
+	watch_runtime_dir(manager);
+	*ret = TAKE_PTR(manager);
+	return 0;
+}
+
+/* What was found out about resources that were removed while no daemon ran. */
+static void forget_removed_resources(struct manager *manager)
+{
+	size_t n = manager->config->n_resources;
+	_cleanup_free_ const char **names = calloc(MAX_OF(n, (size_t)1), sizeof(*names));
+
+	for (size_t i = 0; names && i < n; i++)
+		names[i] = manager->config->resources[i].declaration.name;
+	if (names)
+		state_keep_only(manager->state, names, n);
+}
+
+static void log_start(const struct manager *manager)
+{
+	const char *plural = manager->n_children == 1 ? "" : "s";
+	const bool last = manager->on_last_accepted;
+	const struct log_fields fields = {
+		.message_id = last ? MESSAGE_ID_CONFIG_LAST_ACCEPTED : MESSAGE_ID_CONFIG_ACCEPTED,
+		.generation = manager->generation,
+		.config_file = manager->config_file,
+	};
+
+	if (last)
+		log_full(LOG_ERR, &fields,
+			"%s is not valid; the last accepted configuration is used, %zu "
+			"resource%s. Correct the file and reload",
+			manager->config_file, manager->n_children, plural);
+	else
+		log_full(LOG_NOTICE, &fields, "%s accepted, %zu resource%s", manager->config_file,
+			manager->n_children, plural);
+}
+
+int daemon_loop_run(struct manager *manager)
+{
+	int r;
+
+	r = plugin_directory_watch(manager);
+	if (r < 0)
+		return r;
+	log_start(manager);
+	write_access_log(manager->config);
+	manager_check_view(manager);
+	forget_removed_resources(manager);
+	child_user_log_isolation();
+	manager->accepted_at = now_usec(CLOCK_REALTIME);
+	published_configure(manager->published, manager->config);
+	published_watch_configure(manager->published_watch);
+	metrics_configure(manager->metrics);
+	dra_configure(manager->dra);
+	if (!manager->on_last_accepted)
+		keep_configuration(manager);
+	for (size_t i = 0; i < manager->n_children; i++)
+		resource_handle(manager->children[i]->resource, RESOURCE_START, NULL);
+	manager_changed(manager);
+	/* What the configuration was parsed with is free: megabytes with 1000 resources. */
+	(void)malloc_trim(0);
+	(void)sd_notify(false, "READY=1");
+	r = sd_event_loop(manager->event);
+	published_stop(manager->published);
+	state_clear(manager->state);
+	if (r < 0)
+		log_error("the event loop failed: %s", strerror(-r));
+	else
+		log_notice("stopped");
+	return r >= 0 && manager->view_lost ? -ESTALE : r;
+}
+
+struct manager *daemon_loop_free(struct manager *manager)
+{
+	if (!manager)
+		return NULL;
+	for (size_t i = 0; i < manager->n_children; i++)
+		(void)child_free(manager->children[i]);
+	free(manager->children);
+	free(manager->child_host);
+	(void)request_server_free(manager->requests);
+	(void)events_free(manager->events);
+	(void)spawn_template_free(manager->template);
+	(void)arbiter_free(manager->arbiter);
+	(void)kubelet_watch_free(manager->watch);
+	(void)session_check_free(manager->session_check);
+	(void)offer_check_free(manager->offer_check);
+	(void)config_watch_free(manager->config_watch);
+	(void)metrics_free(manager->metrics);
+	(void)dra_free(manager->dra);
+	(void)booked_free(manager->booked);
+	(void)assignments_free(manager->assignments);
+	(void)pod_resources_free(manager->pods);
+	(void)runtime_watch_free(manager->runtime_watch);
+	(void)published_watch_free(manager->published_watch);
+	(void)published_free(manager->published);
+	(void)state_free(manager->state);
+	sd_event_source_disable_unref(manager->flush);
+	sd_event_source_disable_unref(manager->deadline);
+	sd_event_source_disable_unref(manager->end);
+	sd_event_source_disable_unref(manager->sweep);
+	(void)close_fd(manager->executable_fd);
+	free(manager->executable);
+	(void)config_free(manager->config);
+	sd_event_unref(manager->event);
+	free(manager);
+	return NULL;
+}

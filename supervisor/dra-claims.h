@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The ResourceClaims that are prepared on this node, and the CDI file of each. They outlive the
+ * daemon, because containers may be started while it is away: in runtime_dir and the directory of
+ * CDI files, which both go with a restart of the host, after which the kubelet prepares all claims
+ * again. A claim is
+ *
+ *   { "uid", "namespace", "name": strings,
+ *     "devices": [ { "request", "pool", "name", "resource", "id": strings, "admin": boolean,
+ *                    "cdi": [ NAME, ... ] }, ... ],
+ *     "spec": the CDI document, absent if containers get nothing but names of others }
+ *
+ * devplugd-dra asks for it with uid, namespace, name and devices without "cdi"; "id" is an offered
+ * id of the resource.
+ */
+
+#include <jansson.h>
+
+#include "common/error.h"
+
+struct manager;
+struct dra_claims;
+
+#define DRA_CDI_KIND   "devplugd/claim"
+#define DRA_CDI_PREFIX "devplugd.dra-"
+
+/* Of what devplugd-dra sends. The API allows 32 devices in a claim. */
+#define DRA_REQUEST_MAX  (256U << 10)
+#define DRA_DEVICES_MAX  128
+#define DRA_CLAIM_ID_MAX 64
+
+/* Reads what an earlier daemon has saved. Returns 0 or negative errno. */
+int dra_claims_new(struct manager *manager, struct dra_claims **ret);
+
+/* Brings the files in cdi_dir in step with the claims: writes what is missing, removes what is of
+ * no claim. Logs. */
+void dra_claims_configure(struct dra_claims *claims, const char *cdi_dir);
+
+size_t dra_claims_count(const struct dra_claims *claims);
+
+/* The claim, which stays the table's, or NULL. Its file is restored if it is missing or was
+ * changed. */
+const json_t *dra_claims_find(struct dra_claims *claims, const char *uid);
+
+/* Whether a claim as devplugd-dra sends it is well-formed. */
+bool dra_claims_is_valid(const json_t *claim);
+
+/* Returns 0, or -EBUSY with the error filled if another claim has one of its devices. */
+int dra_claims_check_devices(
+	const struct dra_claims *claims, const json_t *claim, struct error *error);
+
+/* Writes the file and saves the claim. Takes the reference on success. Returns 0, or negative errno
+ * with the error filled; then there is neither. */
+int dra_claims_add(struct dra_claims *claims, json_t *claim, struct error *error);
+
+/* Drops the claim and removes its file; a claim that is not known is no error. Returns 0, or
+ * negative errno with the error filled: then both are still there. */
+int dra_claims_remove(struct dra_claims *claims, const char *uid, struct error *error);
+
+struct dra_claims *dra_claims_free(struct dra_claims *claims);
+DEFINE_CLEANUP(struct dra_claims *, dra_claims_free)

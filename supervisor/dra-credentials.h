@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The files that devplugd-dra may read although its user may not: the kubeconfig file, and the
+ * files that it names. devplugd-dra, which reads YAML, decides which of its words are files; here
+ * the only condition is that the kubeconfig file contains the word.
+ */
+
+#include "common/error.h"
+
+/* Opens the kubeconfig file (`word` empty), or a file named by a word in it, relative to its
+ * directory, and copies it into a sealed memfd. Returns the descriptor, or negative errno with the
+ * error filled: -EPERM: the file does not contain the word. */
+int dra_credentials_open(const char *kubeconfig, const char *word, struct error *error);

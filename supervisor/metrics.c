@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs the exporter and answers its requests; metrics-snapshot.c and exporter/families.c have what
+ * is counted. A scrape waits at most POD_PATIENCE for the kubelet's answer about its pods, and the
+ * next picture is delayed by the cost of the last one, so that a faulty exporter cannot keep the
+ * loop busy.
+ */
+#include "supervisor/metrics.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+
+#include "common/control.h"
+#include "common/log.h"
+#include "common/pace.h"
+#include "common/sealed.h"
+#include "supervisor/auxiliary.h"
+#include "supervisor/manager.h"
+#include "supervisor/metrics-snapshot.h"
+#include "supervisor/metrics-socket.h"
+#include "supervisor/pod-resources.h"
+
+#define EXPORTER_NAME      "devplugd-exporter"
+#define SOCKET_NAME        "metrics" /* FileDescriptorName= of devplugd-metrics.socket */
+#define POD_PATIENCE       (2 * USEC_PER_SEC)
+#define SNAPSHOT_SPACING   (10 * USEC_PER_MSEC)
+#define TEXTFILE_MAX       (64U << 20)
+#define TEXTFILE_SPACING   (500 * USEC_PER_MSEC)
+#define TEXTFILE_MODE      0644
+#define TEXTFILE_TEMPORARY ".devplugd-tmp"
+
+struct metrics {
+	struct manager *manager;
+	struct auxiliary *exporter;
+	int activated_fd;               /* systemd's, or -EBADF */
+	struct metrics_socket listener; /* our own */
+	char *textfile;                 /* as it is in force */
+	char *settings;                 /* the settings that the exporter was sent */
+
+	bool scraping; /* the exporter waits for a picture */
+	bool asking;   /* and it for the pods */
+	int pods_fd;   /* the answer, or -EBADF */
+	uint64_t pod_errors;
+	struct pace pace;
+	uint64_t textfile_not_before;
+	sd_event_source *timer;
+	char *textfile_failure; /* the last one that was logged */
+};
+
+/* --- a scrape --- */
+
+static void forget_scrape(struct metrics *metrics)
+{
+	pod_resources_cancel(metrics->manager->pods, metrics);
+	metrics->scraping = metrics->asking = false;
+	metrics->pods_fd = close_fd(metrics->pods_fd);
+	(void)sd_event_source_set_enabled(metrics->timer, SD_EVENT_OFF);
+}
+
+static int send_snapshot(struct metrics *metrics, const struct metrics_facts *facts)
+{
+	_cleanup_control_ struct control_message pods = CONTROL_MESSAGE_INIT(CONTROL_POD_ANSWER);
+	_cleanup_control_ struct control_message snapshot = CONTROL_MESSAGE_INIT(CONTROL_SNAPSHOT);
+	int r;
+
+	r = metrics_snapshot(metrics->manager, facts, &snapshot.fds[0], &snapshot.fds[1]);
+	if (r < 0)
+		return r;
+	if (metrics->pods_fd >= 0) {
+		pods.fds[0] = TAKE_FD(metrics->pods_fd);
+		r = auxiliary_send(metrics->exporter, &pods);
+	}
+	return r < 0 ? r : auxiliary_send(metrics->exporter, &snapshot);
+}
+
+static void finish_scrape(struct metrics *metrics)
+{
+	const struct metrics_facts facts = {
+		.pods_wanted = metrics->manager->config->kubelet.pod_resources,
+		.pods_known = metrics->pods_fd >= 0,
+		.pod_errors = metrics->pod_errors,
+	};
+	int r;
+
+	pace_begin(&metrics->pace);
+	r = send_snapshot(metrics, &facts);
+	/* The exporter then answers its clients that there are no metrics now. */
+	if (r < 0)
+		log_warning("metrics are not available now: %s", strerror(-r));
+	(void)pace_end(&metrics->pace, SNAPSHOT_SPACING);
+	forget_scrape(metrics);
+}
+
+static void finish_when_allowed(struct metrics *metrics)
+{
+	if (metrics->pace.not_before <= now_usec(CLOCK_MONOTONIC)) {
+		finish_scrape(metrics);
+		return;
+	}
+	(void)sd_event_source_set_time(metrics->timer, metrics->pace.not_before);
+	(void)sd_event_source_set_enabled(metrics->timer, SD_EVENT_ONESHOT);
+}
+
+static void on_pods(const struct pod_answer *answer, void *userdata)
+{
+	struct metrics *metrics = userdata;
+
+	metrics->asking = false;
+	if (answer->table)
+		metrics->pods_fd = fcntl(answer->table_fd, F_DUPFD_CLOEXEC, 3);
+	else
+		metrics->pod_errors++;
+	finish_when_allowed(metrics);
+}
+
+/* The kubelet took too long, or the next picture may be made. */
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct metrics *metrics = userdata;
+
+	if (metrics->asking) {
+		metrics->asking = false;
+		metrics->pod_errors++;
+		pod_resources_cancel(metrics->manager->pods, metrics);
+	}
+	finish_when_allowed(metrics);
+	return 0;
+}
+
+static bool begin_scrape(struct metrics *metrics)
+{
+	const struct manager *manager = metrics->manager;
+
+	if (metrics->scraping)
+		return false;
+	metrics->scraping = true;
+	metrics->asking = manager->config->kubelet.pod_resources &&
+		pod_resources_ask(
+			manager->pods, POD_QUESTION_LIST, POD_ANSWER_AGE, on_pods, metrics) >= 0;
+	if (!metrics->asking) {
+		finish_when_allowed(metrics);
+		return true;
+	}
+	(void)sd_event_source_set_time(metrics->timer, now_usec(CLOCK_MONOTONIC) + POD_PATIENCE);
+	(void)sd_event_source_set_enabled(metrics->timer, SD_EVENT_ONESHOT);
+	return true;
+}
+
+/* --- the text file --- */
+
+static int write_textfile(const char *path, const char *text, size_t size)
+{
+	_cleanup_free_ char *temporary = NULL;
+	_cleanup_close_ int fd = -EBADF;
+	int r;
+
+	if (asprintf(&temporary, "%s" TEXTFILE_TEMPORARY, path) < 0)
+		return -ENOMEM;
+	(void)unlink(temporary);
+	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, TEXTFILE_MODE);
+	if (fd < 0)
+		return -errno;
+	r = fchmod(fd, TEXTFILE_MODE) < 0 ? -errno : write_all(fd, text, size);
+	if (r >= 0 && rename(temporary, path) < 0)
+		r = -errno;
+	if (r < 0)
+		(void)unlink(temporary);
+	return r;
+}
+
+static void note_textfile(struct metrics *metrics, int r)
+{
+	const char *failure = r < 0 ? strerror(-r) : NULL;
+
+	if (failure && (!metrics->textfile_failure || !streq(failure, metrics->textfile_failure)))
+		log_warning("cannot write the metrics to %s: %s; the directory must exist and be "
+			    "among the ReadWritePaths= of the service",
+			metrics->textfile, failure);
+	free(metrics->textfile_failure);
+	metrics->textfile_failure = failure ? strdup(failure) : NULL;
+}
+
+static void take_textfile(struct metrics *metrics, const struct control_message *message)
+{
+	_cleanup_free_ char *text = NULL;
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	size_t size;
+	int r;
+
+	/* Its path may have been taken out of the configuration meanwhile. */
+	if (!metrics->textfile || now < metrics->textfile_not_before)
+		return;
+	r = sealed_read(message->fds[0], TEXTFILE_MAX, &text, &size);
+	if (r >= 0)
+		r = write_textfile(metrics->textfile, text, size);
+	note_textfile(metrics, r);
+	metrics->textfile_not_before = now_usec(CLOCK_MONOTONIC) + TEXTFILE_SPACING;
+}
+
+/* --- the exporter --- */
+
+static bool on_message(struct control_message *message, void *userdata)
+{
+	struct metrics *metrics = userdata;
+
+	if (message->type == CONTROL_SCRAPE)
+		return begin_scrape(metrics);
+	if (message->type != CONTROL_TEXTFILE)
+		return false;
+	take_textfile(metrics, message);
+	return true;
+}
+
+static void on_ended(void *userdata)
+{
+	forget_scrape(userdata);
+}
+
+static int make_settings(const struct metrics *metrics, char **ret)
+{
+	const struct metrics_config *config = &metrics->manager->config->metrics;
+	json_t *json = json_pack("{s:s, s:b, s:I, s:b}", "listen",
+		metrics->activated_fd >= 0 ? "systemd" : metrics->listener.address ?: "",
+		"textfile", metrics->textfile != NULL, "interval_usec", (json_int_t)config->interval, "pods",
+		(int)config->pods);
+
+	*ret = json ? json_dumps(json, JSON_COMPACT) : NULL;
+	json_decref(json);
+	return *ret ? 0 : -ENOMEM;
+}
+
+static int send_settings(struct metrics *metrics)
+{
+	_cleanup_close_ int fd =
+		sealed_new("settings", metrics->settings, strlen(metrics->settings));
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CONFIGURE);
+
+	if (fd < 0)
+		return fd;
+	message.fds[0] = fd;
+	message.fds[1] = metrics->activated_fd >= 0 ? metrics->activated_fd : metrics->listener.fd;
+	return auxiliary_send(metrics->exporter, &message);
+}
+
+static int on_started(struct auxiliary *exporter, void *userdata)
+{
+	return send_settings(userdata);
+}
+
+/* --- the configuration --- */
+
+static void open_socket(struct metrics *metrics, const char *address)
+{
+	struct error error = { 0 };
+
+	if (address && metrics->activated_fd >= 0) {
+		log_notice("metrics.listen is not used: systemd passed a socket");
+		address = NULL;
+	}
+	if (address && metrics->listener.address && streq(address, metrics->listener.address))
+		return;
+	metrics_socket_done(&metrics->listener);
+	if (address && metrics_socket_open(address, &metrics->listener, &error) < 0)
+		log_error("no metrics: %s", error.message);
+}
+
+void metrics_configure(struct metrics *metrics)
+{
+	const struct metrics_config *config = &metrics->manager->config->metrics;
+	_cleanup_free_ char *before = TAKE_PTR(metrics->settings);
+	bool wanted;
+
+	open_socket(metrics, config->listen);
+	free(metrics->textfile);
+	metrics->textfile = config->textfile ? strdup(config->textfile) : NULL;
+	wanted = metrics->activated_fd >= 0 || metrics->listener.fd >= 0 || metrics->textfile;
+	if (make_settings(metrics, &metrics->settings) < 0)
+		wanted = false;
+	if (wanted && auxiliary_is_running(metrics->exporter) &&
+		(!before || !streq(before, metrics->settings)))
+		(void)send_settings(metrics);
+	auxiliary_set_wanted(metrics->exporter, wanted);
+}
+
+/* --- --- */
+
+static int find_activated(void)
+{
+	char **names = NULL;
+	int n = sd_listen_fds_with_names(true, &names), found = -EBADF;
+
+	for (int i = 0; i < n; i++) {
+		if (found < 0 && streq(names[i], SOCKET_NAME))
+			found = SD_LISTEN_FDS_START + i;
+		free(names[i]);
+	}
+	free(names);
+	if (found >= 0)
+		(void)fcntl(found, F_SETFL, O_NONBLOCK);
+	return found;
+}
+
+int metrics_new(struct manager *manager, struct metrics **ret)
+{
+	_cleanup_(metrics_freep) struct metrics *metrics = calloc(1, sizeof(*metrics));
+	const struct auxiliary_options options = {
+		.program = EXPORTER_NAME,
+		.on_started = on_started,
+		.on_message = on_message,
+		.on_ended = on_ended,
+		.userdata = metrics,
+	};
+	int r;
+
+	if (!metrics)
+		return -ENOMEM;
+	metrics->manager = manager;
+	metrics->pods_fd = -EBADF;
+	metrics->listener = METRICS_SOCKET_INIT;
+	metrics->activated_fd = find_activated();
+	r = sd_event_add_time(manager->event, &metrics->timer, CLOCK_MONOTONIC, USEC_INFINITY,
+		USEC_PER_MSEC, on_timer, metrics);
+	if (r >= 0)
+		r = auxiliary_new(manager, &options, &metrics->exporter);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(metrics);
+	return 0;
+}
+
+struct metrics *metrics_free(struct metrics *metrics)
+{
+	if (!metrics)
+		return NULL;
+	if (metrics->timer)
+		forget_scrape(metrics);
+	sd_event_source_disable_unref(metrics->timer);
+	(void)auxiliary_free(metrics->exporter);
+	metrics_socket_done(&metrics->listener);
+	(void)close_fd(metrics->activated_fd);
+	free(metrics->textfile);
+	free(metrics->textfile_failure);
+	free(metrics->settings);
+	free(metrics);
+	return NULL;
+}

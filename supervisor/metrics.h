@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the exporter (exporter/) needs of the daemon: the socket that it listens on, and for each
+ * scrape a picture of the daemon, its resources and their devices, and which pod has what. There is
+ * an exporter only while `metrics` in the configuration names a socket or a text file, or systemd
+ * passed a socket with the name "metrics".
+ *
+ * The picture is two sealed memfds. The first is JSON: the members of metrics-snapshot.c. The
+ * second has the files of devices, one behind the other, as their processes sent them;
+ * "devices_offset" and "devices_size" of a resource locate its part.
+ */
+
+#include "common/util.h"
+
+struct manager;
+struct metrics;
+
+int metrics_new(struct manager *manager, struct metrics **ret);
+
+/* Brings the configuration in force into effect. Logs. */
+void metrics_configure(struct metrics *metrics);
+
+struct metrics *metrics_free(struct metrics *metrics);
+DEFINE_CLEANUP(struct metrics *, metrics_free)

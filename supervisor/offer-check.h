@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Whether the kubelet offers what is listed. Another plugin can register the same resource name and
+ * end: the kubelet then marks all devices unhealthy, although our stream is open, and sends us
+ * nothing. After each registration, and once a minute, the number of healthy devices is compared
+ * with GetAllocatableResources. On a difference that lasts, the list is sent again; if that does
+ * not help, the session is renewed.
+ */
+
+#include "common/pod-table.h"
+#include "common/util.h"
+
+#define OFFER_CHECK_INTERVAL (60 * USEC_PER_SEC)
+/* From a registration, or from the first difference, to the next check. */
+#define OFFER_CHECK_DELAY (2 * USEC_PER_SEC)
+/* From the repeated list to the renewal of the session: a kubelet with many devices and pods needs
+ * time for each list. */
+#define OFFER_RESENT_DELAY (10 * USEC_PER_SEC)
+/* Between two renewals of one resource that do not help; doubles. */
+#define OFFER_RENEWAL_MIN (60 * USEC_PER_SEC)
+#define OFFER_RENEWAL_MAX (3600 * USEC_PER_SEC)
+
+struct manager;
+struct offer_check;
+
+int offer_check_new(struct manager *manager, struct offer_check **ret);
+
+/* Resources, sessions or the configuration have changed: plans the next check. */
+void offer_check_plan(struct offer_check *check);
+
+/* How many devices of a resource the answer to GetAllocatableResources has. A device on several
+ * NUMA nodes has rows that follow one another. */
+uint64_t offer_count(const struct pod_table *table, const char *resource);
+
+struct offer_check *offer_check_free(struct offer_check *check);
+DEFINE_CLEANUP(struct offer_check *, offer_check_free)

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The state of offer-check.h for each resource.
+ */
+
+#include "common/util.h"
+
+/* How often in a row the kubelet offered something else. */
+enum offer_step {
+	OFFER_AGREES,
+	OFFER_SUSPECT, /* a change may have been on its way */
+	OFFER_RESENT,  /* the list was sent again; the session is renewed if that does not help */
+};
+
+/* Of one resource. */
+struct offer_state {
+	enum offer_step step;
+	uint64_t session;      /* the last one that was checked */
+	uint64_t changed_at;   /* CLOCK_MONOTONIC of the last change of healthy_ids */
+	uint64_t check_at;     /* CLOCK_MONOTONIC, if `step` is not OFFER_AGREES */
+	uint64_t next_renewal; /* CLOCK_MONOTONIC before which there is none */
+	uint64_t delay;        /* from the last one to that; 0: there was none */
+};

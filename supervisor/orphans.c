@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs after everything else, so a watched child has been reaped by its own handler. If one has
+ * not, the rest waits for the next signal. Each process that is killed here causes one more signal,
+ * by which time its own children have become ours.
+ */
+#include "supervisor/orphans.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "common/util.h"
+#include "supervisor/child-user.h"
+
+/* Processes that end one after the other must not keep the loop busy. */
+#define SIGNALS_INTERVAL (100 * USEC_PER_MSEC)
+#define SIGNALS_MAX      20
+
+static int on_exit_of_nobody(sd_event_source *source, const siginfo_t *info, void *userdata)
+{
+	return 0;
+}
+
+/* The loop has at most one source for each process. */
+static bool is_watched(sd_event *event, pid_t pid)
+{
+	sd_event_source *source = NULL;
+	int r;
+
+	r = sd_event_add_child(event, &source, pid, WEXITED, on_exit_of_nobody, NULL);
+	sd_event_source_disable_unref(source);
+	return r == -EBUSY;
+}
+
+static void reap(sd_event *event)
+{
+	for (;;) {
+		siginfo_t info = { 0 };
+
+		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0 ||
+			is_watched(event, info.si_pid))
+			return;
+		(void)waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG);
+	}
+}
+
+/* Whether it has a user of our children, and so was started by one of them. */
+static bool is_of_children(pid_t pid)
+{
+	char path[32];
+	struct stat st;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	return stat(path, &st) >= 0 && child_user_is_given(st.st_uid);
+}
+
+/* Ends processes whose parent, a child of ours, has ended. */
+static void end_left(sd_event *event)
+{
+	_cleanup_fclose_ FILE *stream = NULL;
+	char path[64];
+	int pid;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	stream = fopen(path, "re");
+	while (stream && fscanf(stream, "%d", &pid) == 1)
+		if (!is_watched(event, pid) && is_of_children(pid))
+			(void)kill(pid, SIGKILL);
+}
+
+static int on_sigchld(
+	sd_event_source *source, const struct signalfd_siginfo *signal, void *userdata)
+{
+	sd_event *event = sd_event_source_get_event(source);
+
+	reap(event);
+	end_left(event);
+	return 0;
+}
+
+int orphans_reap(sd_event *event)
+{
+	sd_event_source *source;
+	int r;
+
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+		return -errno;
+	r = sd_event_add_signal(event, &source, SIGCHLD, on_sigchld, NULL);
+	if (r < 0)
+		return r;
+	r = sd_event_source_set_priority(source, SD_EVENT_PRIORITY_IDLE);
+	if (r >= 0)
+		r = sd_event_source_set_ratelimit(source, SIGNALS_INTERVAL, SIGNALS_MAX);
+	if (r >= 0)
+		r = sd_event_source_set_floating(source, true);
+	sd_event_source_unref(source);
+	return r < 0 ? r : 0;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading a proposal takes time that grows with its size, so after each one, the loop is free for
+ * other work for a multiple of that time. A proposal that is replaced meanwhile is never answered,
+ * and its child no longer waits for it.
+ */
+#include "supervisor/proposal.h"
+
+#include "common/foreign.h"
+#include "common/log.h"
+#include "common/pace.h"
+#include "supervisor/published.h"
+
+#define ANSWER_RETRY (100 * USEC_PER_MSEC)
+
+struct proposal {
+	struct published *published;
+	const char *resource;
+	proposal_answer_t answer;
+	void *userdata;
+
+	int fd;          /* the newest, or -EBADF */
+	uint64_t number; /* of it */
+	char *failure;   /* logged last; NULL: nothing */
+	struct log_budget log_budget;
+	struct pace pace;
+	sd_event_source *timer;
+};
+
+static void come_again(struct proposal *proposal, uint64_t at)
+{
+	(void)sd_event_source_set_time(proposal->timer, at);
+	(void)sd_event_source_set_enabled(proposal->timer, SD_EVENT_ONESHOT);
+}
+
+/* Logs the same only once. */
+static void note(struct proposal *proposal, const struct error *error)
+{
+	const struct log_fields fields = { .resource = proposal->resource };
+
+	if (error && proposal->failure && streq(error->message, proposal->failure))
+		return;
+	if ((error || proposal->failure) && !log_budget_admits(&proposal->log_budget, &fields))
+		return;
+	if (error)
+		log_full(LOG_ERR, &fields,
+			"cannot publish the files for the devices: %s; until then containers get "
+			"device nodes instead of CDI names",
+			error->message);
+	else if (proposal->failure)
+		log_full(LOG_NOTICE, &fields, "files for the devices are published again");
+	free(proposal->failure);
+	proposal->failure = error ? strdup(error->message) : NULL;
+}
+
+static void publish(struct proposal *proposal)
+{
+	struct error error = { 0 };
+	uint64_t end;
+	int r;
+
+	pace_begin(&proposal->pace);
+	r = published_take(proposal->published, proposal->resource, proposal->fd, &error);
+	note(proposal, r < 0 ? &error : NULL);
+	end = pace_end(&proposal->pace, 0);
+	if (proposal->answer(proposal->number, r < 0 ? error.message : "", proposal->userdata) ==
+		-EAGAIN)
+		come_again(proposal, MAX_OF(proposal->pace.not_before, end + ANSWER_RETRY));
+}
+
+static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	publish(userdata);
+	return 0;
+}
+
+int proposal_new(sd_event *event, struct published *published, const char *resource,
+	proposal_answer_t answer, void *userdata, struct proposal **ret)
+{
+	_cleanup_(proposal_freep) struct proposal *proposal = malloc(sizeof(*proposal));
+	int r;
+
+	if (!proposal)
+		return -ENOMEM;
+	*proposal = (struct proposal){
+		.published = published,
+		.resource = resource,
+		.answer = answer,
+		.userdata = userdata,
+		.fd = -EBADF,
+	};
+	r = sd_event_add_time(event, &proposal->timer, CLOCK_MONOTONIC, USEC_INFINITY,
+		USEC_PER_MSEC, on_due, proposal);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(proposal);
+	return 0;
+}
+
+void proposal_submit(struct proposal *proposal, int fd, uint64_t number)
+{
+	(void)foreign_close(proposal->fd);
+	proposal->fd = fd;
+	proposal->number = number;
+	if (now_usec(CLOCK_MONOTONIC) >= proposal->pace.not_before)
+		publish(proposal);
+	else
+		come_again(proposal, proposal->pace.not_before);
+}
+
+void proposal_publish_again(struct proposal *proposal)
+{
+	if (proposal->fd >= 0)
+		publish(proposal);
+}
+
+void proposal_end_process(struct proposal *proposal)
+{
+	proposal->fd = foreign_close(proposal->fd);
+	(void)sd_event_source_set_enabled(proposal->timer, SD_EVENT_OFF);
+	free(proposal->failure);
+	proposal->failure = NULL;
+}
+
+struct proposal *proposal_free(struct proposal *proposal)
+{
+	if (!proposal)
+		return NULL;
+	sd_event_source_disable_unref(proposal->timer);
+	(void)close_fd(proposal->fd);
+	free(proposal->failure);
+	free(proposal);
+	return NULL;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Whether a CDI document gives containers only what the resource's own configuration names. The
+ * child that made it may have been compromised, and the container runtime follows the document with
+ * the rights of root, for every container that names the device.
+ */
+
+#include <jansson.h>
+
+#include "drivers/model/declaration.h"
+
+/* A document that publication_check_cdi() has passed. Refuses:
+ * - mounts whose source is not below what container.mounts names, unless the driver brings mounts
+ *   of its own (struct driver, `mounts`); "/" only if container.mounts names it;
+ * - variables that container.env does not name, unless the driver runs programs that may; never
+ *   those of the dynamic loader (LD_...);
+ * - nodes outside of /dev that container.nodes does not name.
+ * Returns 0, -EPERM with the error filled, or -ENOMEM. */
+int publication_policy_check(
+	const struct declaration *declaration, const json_t *spec, struct error *error);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The process of the resource does it and does not answer: a program that it kills keeps the files
+ * open.
+ */
+#include "supervisor/release.h"
+
+#include "common/control.h"
+#include "drivers/model/driver.h"
+#include "supervisor/child.h"
+#include "supervisor/manager.h"
+
+/* NULL: it leaves. */
+static const struct driver *find_driver(const struct config *config, const char *name)
+{
+	for (size_t i = 0; i < config->n_resources; i++)
+		if (streq(config->resources[i].declaration.name, name))
+			return config->resources[i].declaration.driver;
+	return NULL;
+}
+
+int release_request(struct request *request, json_t **ret_answer, struct error *error)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_RELEASE);
+	const json_t *end = json_object_get(request->arguments, "end");
+	const char *name;
+	const struct driver *driver;
+	const struct child *child;
+	int r;
+
+	r = request_string(request, "resource", &name, error);
+	if (r < 0)
+		return r;
+	if (end && !json_is_boolean(end))
+		return error_set(error, -EINVAL, "\"end\" must be true or false");
+	child = name ? manager_find_child(request->manager, name) : NULL;
+	driver = name ? find_driver(request->manager->config, name) : NULL;
+	if (!child || !driver)
+		return error_set(error, -ENOENT, "there is no resource \"%s\"", name ?: "");
+	if (!driver->release)
+		return error_set(error, -EOPNOTSUPP,
+			"%s has nothing to release: driver \"%s\" keeps no device open", name,
+			driver->name);
+	if (child->control_fd < 0)
+		return error_set(
+			error, -ESRCH, "%s has nothing to release: its process does not run", name);
+	message.code = json_is_true(end) ? CONTROL_RELEASE_END : CONTROL_RELEASE_BEGIN;
+	r = control_send(child->control_fd, &message);
+	if (r < 0)
+		return error_set(
+			error, r, "cannot send to the process of %s: %s", name, strerror(-r));
+	*ret_answer = json_object();
+	return *ret_answer ? 0 : error_set(error, -ENOMEM, "out of memory");
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Warns, before a change is applied, of devices that pods hold and that the change would remove.
+ * To know what a resource would offer, it is scanned once here, as its child would do it. If the
+ * scan fails, there is no warning.
+ */
+#include "supervisor/removal-warning.h"
+
+#include "common/text.h"
+#include "drivers/host/scan-run.h"
+#include "drivers/inventory/units.h"
+#include "supervisor/kubelet-checkpoint.h"
+
+/* Named in a warning. */
+#define NAMED_MAX 10
+/* NAMESPACE/NAME: the longest that Kubernetes has. */
+#define POD_NAME_MAX (63 + 1 + 253)
+/* How long the kubelet holds its lock for each pair of a new id and an id in use (1.36). */
+#define NSEC_PER_PAIR 100
+
+/* What the resource would offer on this host, or NULL if that is not known. */
+static struct snapshot *scan_once(const struct declaration *declaration)
+{
+	_cleanup_scan_ struct scan scan = { .root = declaration_root(declaration) };
+	struct unit_list list = { .declaration = declaration };
+	struct snapshot *snapshot = NULL;
+	struct error error;
+
+	if (!declaration->driver->start &&
+		declaration->driver->list(declaration, &scan, &error) >= 0 &&
+		unit_list_merge(&list, &scan, &error) >= 0 &&
+		unit_list_snapshot(&list, NULL, &snapshot) < 0)
+		snapshot = NULL;
+	unit_list_done(&list);
+	return snapshot;
+}
+
+static const struct resource_config *find(const struct config *config, const char *name)
+{
+	for (size_t i = 0; config && i < config->n_resources; i++)
+		if (streq(config->resources[i].declaration.name, name))
+			return &config->resources[i];
+	return NULL;
+}
+
+/* Of one resource, before and after; `to` NULL: it is removed. */
+struct change {
+	const struct resource_config *from, *to;
+	struct snapshot *before, *after;
+};
+
+/* Without a scan: whether the id alone shows that the device is not offered. */
+static bool is_refused(const struct declaration *declaration, const char *id)
+{
+	_cleanup_free_ char *unit_id = NULL;
+	struct device *device = NULL;
+	size_t length = strlen(id);
+	unsigned replica = 0;
+	bool refused;
+
+	if (declaration_is_shared(declaration) && !offered_id_split(id, &length, &replica))
+		return true;
+	unit_id = strndup(id, length);
+	if (!unit_id || device_new(unit_id, &device) < 0)
+		return false;
+	refused = declaration_excludes(declaration, device) ||
+		replica >= declaration_replicas(declaration, unit_id);
+	(void)device_unref(device);
+	return refused;
+}
+
+static bool offers(const struct snapshot *snapshot, const char *id)
+{
+	unsigned replica;
+	size_t unit;
+
+	return snapshot_find(snapshot, id, &unit, &replica) >= 0;
+}
+
+/* The kubelet has the id from this resource, so it was offered even where that cannot be seen. */
+static bool is_removed(const struct change *change, const char *id)
+{
+	const struct declaration *from = &change->from->declaration, *to;
+
+	if (!change->to)
+		return true;
+	to = &change->to->declaration;
+	if (change->after)
+		return (!change->before || offers(change->before, id)) &&
+			!offers(change->after, id);
+	return from->driver != to->driver ||
+		declaration_is_shared(from) != declaration_is_shared(to) || is_refused(to, id);
+}
+
+struct warning {
+	const json_t *state;
+	struct map pods;    /* UIDs */
+	char *text;         /* the devices */
+	size_t size, count; /* of the text; of devices */
+	FILE *stream;
+};
+
+static const char *member(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key)) ?: "";
+}
+
+/* {"namespace", "pod", ...} of a booked id, or NULL. */
+static const json_t *find_pod(const json_t *state, const struct kubelet_checkpoint_row *row)
+{
+	const json_t *resources = json_object_get(state, "resources"), *resource, *holder;
+	size_t i, k;
+
+	json_array_foreach(resources, i, resource)
+	{
+		if (!streq(member(resource, "name"), row->resource))
+			continue;
+		json_array_foreach(json_object_get(resource, "assigned"), k,
+			holder) if (streq(member(holder, "id"), row->id) &&
+			streq(member(holder, "container"), row->container)) return holder;
+	}
+	return NULL;
+}
+
+static void add_row(struct warning *warning, const struct kubelet_checkpoint_row *row)
+{
+	const json_t *pod = find_pod(warning->state, row);
+	char name[POD_NAME_MAX + 1];
+
+	(void)map_put(&warning->pods, row->pod_uid, warning);
+	if (warning->count++ >= NAMED_MAX)
+		return;
+	if (pod)
+		(void)snprintf(
+			name, sizeof(name), "%s/%s", member(pod, "namespace"), member(pod, "pod"));
+	else
+		(void)snprintf(name, sizeof(name), "%s", row->pod_uid);
+	text_sanitize(name);
+	(void)fprintf(warning->stream, "%s%s of %s (pod %s, container %s)",
+		warning->count > 1 ? ", " : "", row->id, row->resource, name, row->container);
+}
+
+static void add_resource(struct warning *warning, const struct kubelet_checkpoint *checkpoint,
+	const struct resource_config *from, const struct resource_config *to)
+{
+	struct change change = { .from = from, .to = to };
+	bool looked = false;
+
+	if (to && streq(from->text, to->text))
+		return;
+	for (size_t i = 0; i < checkpoint->count; i++) {
+		if (!streq(checkpoint->rows[i].resource, from->declaration.name))
+			continue;
+		if (to && !looked) {
+			change.before = scan_once(&from->declaration);
+			change.after = scan_once(&to->declaration);
+			looked = true;
+		}
+		if (is_removed(&change, checkpoint->rows[i].id))
+			add_row(warning, &checkpoint->rows[i]);
+	}
+	(void)snapshot_unref(change.before);
+	(void)snapshot_unref(change.after);
+}
+
+void removed_devices_warn(
+	const struct config *from, const struct config *to, const json_t *state, FILE *stream)
+{
+	_cleanup_kubelet_checkpoint_ struct kubelet_checkpoint *checkpoint = NULL;
+	struct warning warning = { .state = state };
+	struct error error;
+
+	if (!from ||
+		kubelet_checkpoint_read(to->kubelet.device_plugin_dir, &checkpoint, &error) < 0)
+		return;
+	warning.stream = open_memstream(&warning.text, &warning.size);
+	if (!warning.stream)
+		return;
+	for (size_t i = 0; i < from->n_resources; i++)
+		add_resource(&warning, checkpoint, &from->resources[i],
+			find(to, from->resources[i].declaration.name));
+	if (fclose(warning.stream) == 0 && warning.count > 0) {
+		(void)fprintf(stream, "warning: %zu pod%s devices that this change removes: %s",
+			warning.pods.count, warning.pods.count == 1 ? " holds" : "s hold",
+			warning.text);
+		if (warning.count > NAMED_MAX)
+			(void)fprintf(stream, ", and %zu more", warning.count - NAMED_MAX);
+		(void)fputs("\n", stream);
+	}
+	free(warning.text);
+	map_done(&warning.pods);
+}
+
+/* --- how many ids there are --- */
+
+static uint64_t count_ids(const struct declaration *declaration)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = scan_once(declaration);
+	uint64_t count = 0;
+
+	for (size_t i = 0; snapshot && i < snapshot->n_units; i++)
+		count += snapshot->units[i].replicas;
+	return count;
+}
+
+void offered_ids_warn(const struct config *config, FILE *stream)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < config->n_resources; i++)
+		count += count_ids(&config->resources[i].declaration);
+	if (count <= OFFERED_IDS_MANY)
+		return;
+	(void)fprintf(stream,
+		"warning: the resources offer %llu ids on this host. After a restart, the kubelet is busy for about %.1f s if 1000 of them are in use, and for %.1f s if all are; lower share.replicas or match fewer devices\n",
+		(unsigned long long)count, (double)count * 1000 * NSEC_PER_PAIR / 1e9,
+		(double)count * (double)count * NSEC_PER_PAIR / 1e9);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * For the tools that show a change before it is applied: which devices of pods it removes, and how
+ * many ids the kubelet would have to handle. Each resource in question is scanned once, in this
+ * process; programs of the driver "exec" are not run.
+ */
+
+#include <jansson.h>
+
+#include "configuration/config.h"
+
+/* Warns on the stream of devices that the kubelet's checkpoint assigns to pods, and that `from`
+ * (the configuration in force) offers and `to` does not. Without a readable checkpoint there is no
+ * warning. `state`: the daemon's answer to "status" with "pods", which has the names of pods,
+ * because the checkpoint has UIDs only; NULL: there is none. A pod that is not in the answer, such
+ * as one whose init container alone has the device, is named by its UID. */
+void removed_devices_warn(
+	const struct config *from, const struct config *to, const json_t *state, FILE *stream);
+
+/* More ids than this on a node are worth a warning, see docs/limits.md. */
+#define OFFERED_IDS_MANY 10000
+
+/* Warns on the stream if the resources together offer more than OFFERED_IDS_MANY ids on this
+ * host. */
+void offered_ids_warn(const struct config *config, FILE *stream);

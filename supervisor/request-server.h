@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The control socket: how devplugctl and the exporter reach the daemon. Clients are not trusted:
+ * their number, the size and rate of their requests, and the time that they may be silent are
+ * bounded, and one that does not read its answer is disconnected.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/error.h"
+
+/* Clients at once, and how many of them may be other users than root and the daemon's own. */
+#define REQUEST_CLIENTS_MAX       32
+#define REQUEST_OTHER_CLIENTS_MAX 16
+/* Requests of one client within a second. More of them wait. */
+#define REQUEST_RATE 50
+/* Connections that are accepted within a second. */
+#define REQUEST_CONNECTION_RATE 200
+/* Without a request. */
+#define REQUEST_IDLE_TIMEOUT (10 * USEC_PER_SEC)
+
+struct manager;
+struct request_server;
+
+/* Listens in the directory of the state. Returns 0 or negative errno with the error filled. */
+int request_server_new(struct manager *manager, struct request_server **ret, struct error *error);
+
+/* Makes the socket again, because it was removed; clients that are connected stay. Returns 0 or
+ * negative errno. */
+int request_server_listen(struct request_server *server);
+
+/* The state files are up to date: waiting requests are handled again. */
+void request_server_changed(struct request_server *server);
+
+struct request_server *request_server_free(struct request_server *server);
+DEFINE_CLEANUP(struct request_server *, request_server_free)

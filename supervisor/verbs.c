@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One row for each verb of the control socket, documented in docs/control-socket.md. Verbs with
+ * `.needs_root` are for root and the daemon's own user only.
+ */
+#include "supervisor/booked.h"
+#include "supervisor/events.h"
+#include "supervisor/release.h"
+#include "supervisor/reload.h"
+#include "supervisor/request.h"
+#include "supervisor/status.h"
+
+const struct verb verbs[] = {
+	{ "status", .timeout = 2, .handle = status_request },
+	{ "events", .timeout = EVENTS_FOLLOW_TIMEOUT, .handle = events_request },
+	{ "rescan", .needs_root = true, .timeout = 30, .handle = rescan_request },
+	{ "release", .needs_root = true, .timeout = 2, .handle = release_request },
+	{ "forget", .needs_root = true, .timeout = 2, .handle = forget_request },
+	{ "reload", .needs_root = true, .timeout = 30, .handle = reload_request },
+	{ "cordons", .needs_root = true, .timeout = 30, .handle = cordons_request },
+};
+const size_t n_verbs = ARRAY_SIZE(verbs);

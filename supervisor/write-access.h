@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Whether devplugd can write to the configured directories. The service sees the host through
+ * mounts of its own (ProtectSystem=), a container through those of its pod: a directory may be
+ * read-only there although it is not on the host, and a directory that is removed on the host and
+ * made again is not the one that was mounted.
+ */
+
+#include <stdio.h>
+
+#include "configuration/config.h"
+
+/* The remedy for a directory that is read-only: a format for its path, twice. */
+#define WRITE_ACCESS_REMEDY                                                               \
+	"for the service of the package, run \"devplugctl allow %s && systemctl restart " \
+	"devplugd\"; for a container, mount the host's %s at the same path, writable"
+
+/* Called for each directory that is read-only. */
+typedef void (*write_access_handler)(const char *directory, const char *purpose, void *userdata);
+
+/* Checks each directory that devplugd has to write to. `root` is put in front of the paths: "" for
+ * the paths of this process. */
+void write_access_check(const struct config *config, const char *root,
+	write_access_handler on_refused, void *userdata);
+
+/* Prints a warning for each directory that is read-only for this process or for the daemon that
+ * runs with the configuration's runtime_dir, as far as this process may see that. */
+void write_access_warn(const struct config *config, FILE *stream);
+
+/* Logs such warnings for this process. */
+void write_access_log(const struct config *config);
+
+/* What was writable once, see write_access_lost(). */
+struct write_access {
+	bool writable[2];
+};
+
+/* The kubelet directory that was writable and, although it exists, no longer is, because it was
+ * removed on the host and made again; or NULL. Only a new mount namespace helps. To be called
+ * whenever one of the directories may have changed; `access` is zero at first, and after the
+ * directories of the configuration have changed. */
+const char *write_access_lost(struct write_access *access, const struct kubelet_config *kubelet);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a device plugin can notice of a kubelet's release. Code asks for a property, never for a
+ * release. Where the release that changed something is not known, every release before the first
+ * one that was read or tried without it has the older behaviour.
+ */
+
+#include "common/util.h"
+
+struct kubelet_version {
+	const char *name; /* "1.36" */
+	/* Devices are kept by pointer: one that is booked and not listed ends the kubelet. Before,
+	 * it is a device without topology. */
+	bool missing_device_panics;
+	bool needs_utf8;              /* other text ends a stream, a call or a registration */
+	bool register_follows_caller; /* a Register whose caller hangs up is cancelled */
+	bool removes_all_files;       /* from the plugin directory at its start, not sockets only */
+	bool hints_for_all_nodes;     /* of the machine, not only for those that have devices */
+	bool repeats_registration;    /* of a watched socket whose plugin could not be connected */
+	bool static_pods_need_health; /* a static pod's devices are checked again at a restart */
+	bool pod_resources_get;       /* PodResources answers Get */
+	bool pod_resources_claims;    /* PodResources names dynamic resources */
+	bool pod_resources_of_failed; /* PodResources lists pods that have failed */
+};
+
+/* NULL if the release is not known. */
+const struct kubelet_version *kubelet_version_find(const char *name);
+
+/* The newest release that is known. */
+const struct kubelet_version *kubelet_version_newest(void);
+
+/* All of them, the oldest first; the last has no name. */
+extern const struct kubelet_version kubelet_versions[];

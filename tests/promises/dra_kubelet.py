@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kubelet does to a DRA driver: finds its socket in plugins_registry, asks what it is, tells it that it is
+registered, has claims prepared and unprepared."""
+import contextlib
+import os
+import stat
+import struct
+
+import http2
+
+GET_INFO = "/pluginregistration.Registration/GetInfo"
+NOTIFY = "/pluginregistration.Registration/NotifyRegistrationStatus"
+SERVICE = "/k8s.io.kubelet.pkg.apis.dra.{}.DRAPlugin/{}"
+
+
+def varint(number):
+    data = b""
+    while number > 127:
+        data += bytes([128 | number & 127])
+        number >>= 7
+    return data + bytes([number])
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def parse(data):
+    """Values by the number of the field, in their order."""
+    fields, at = {}, 0
+
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        key = number()
+        value = number()
+        if key & 7 == 2:
+            value, at = data[at:at + value], at + value
+        fields.setdefault(key >> 3, []).append(value)
+    return fields
+
+
+def text(fields, number):
+    return fields.get(number, [b""])[0].decode()
+
+
+class Call(Exception):
+    """The call as a whole failed."""
+
+
+def call(path, method, payload=b"", limit=60):
+    """The answer to a unary call on a connection of its own."""
+    with http2.connect(path, http2.call(1, method, payload)) as peer:
+        peer.settimeout(limit)
+        data, ended = b"", False
+        while not ended:
+            head = http2.receive_exactly(peer, 9)
+            if head is None:
+                break
+            size, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
+            stream = struct.unpack(">I", head[5:])[0]
+            frame = http2.receive_exactly(peer, size) if size else b""
+            if frame is None:
+                break
+            if kind == http2.SETTINGS and not flags & 1:
+                peer.sendall(http2.frame(http2.SETTINGS, 1, 0))
+            if kind == http2.PING and not flags & 1:
+                peer.sendall(http2.frame(http2.PING, 1, 0, frame))
+            if kind == http2.DATA:
+                data += frame
+            ended = stream == 1 and (kind == http2.RST_STREAM or bool(flags & http2.END_STREAM and kind != http2.SETTINGS))
+    if len(data) < 5:
+        raise Call(f"{method} failed")
+    return data[5:5 + struct.unpack(">I", data[1:5])[0]]
+
+
+class Kubelet:
+    """Of a plugins_registry directory."""
+
+    def __init__(self, registry):
+        self.registry = registry
+        os.makedirs(registry, exist_ok=True)
+
+    def sockets(self):
+        found = []
+        for name in sorted(os.listdir(self.registry)):
+            path = os.path.join(self.registry, name)
+            # It may be gone by now.
+            with contextlib.suppress(FileNotFoundError):
+                if not name.startswith(".") and stat.S_ISSOCK(os.lstat(path).st_mode):
+                    found.append(path)
+        return found
+
+    def info(self, path):
+        fields = parse(call(path, GET_INFO))
+        return {"type": text(fields, 1), "name": text(fields, 2), "endpoint": text(fields, 3),
+                "versions": [version.decode() for version in fields.get(4, [])]}
+
+    def find(self):
+        """The socket that a driver listens on now, or None."""
+        for path in self.sockets():
+            try:
+                if self.info(path)["type"] == "DRAPlugin":
+                    return path
+            except (OSError, Call):
+                continue
+        return None
+
+    def find_other(self, than):
+        """One that is not this one."""
+        path = self.find()
+        return path if path != than else None
+
+    def register(self, path, error=""):
+        call(path, NOTIFY, field(2, error) if error else field(1, 1))
+
+    def prepare(self, path, *claims, version="v1"):
+        """`claims` are (namespace, name, uid). By uid: the error as a string, or the devices."""
+        request = b"".join(field(1, field(1, namespace) + field(2, uid) + field(3, name)) for namespace, name, uid in claims)
+        answer = parse(call(path, SERVICE.format(version, "NodePrepareResources"), request))
+        result = {}
+        for entry in answer.get(1, []):
+            pair = parse(entry)
+            value = parse(pair.get(2, [b""])[0])
+            devices = [parse(device) for device in value.get(1, [])]
+            result[text(pair, 1)] = text(value, 2) or [
+                {"requests": [r.decode() for r in device.get(1, [])], "pool": text(device, 2), "device": text(device, 3),
+                 "cdi": [name.decode() for name in device.get(4, [])]} for device in devices]
+        return result
+
+    def unprepare(self, path, *claims, version="v1"):
+        """By uid: the error."""
+        request = b"".join(field(1, field(1, namespace) + field(2, uid) + field(3, name)) for namespace, name, uid in claims)
+        answer = parse(call(path, SERVICE.format(version, "NodeUnprepareResources"), request))
+        return {text(parse(e), 1): text(parse(parse(e).get(2, [b""])[0]), 1) for e in answer.get(1, [])}

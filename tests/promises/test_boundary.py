@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P18: a child that has been taken over can falsify what concerns its own resource, and nothing else. A program that
+takes the place of a child tries it (tests/sandbox/hostile-child.c), with devplugd started by root and as by the unit,
+with and without Landlock."""
+import os
+import shutil
+import unittest
+
+from node import NodeTest, as_unit, program, static, until
+
+CARD = 'cdi_spec = { kind = "vendor.example/card"; }; container = { env = ( "CARD=${id}" ); };'
+
+
+class Boundary(NodeTest):
+    def begin(self, kind, prefix):
+        self.node.prefix = prefix
+        folder = self.node.path("bin")
+        os.mkdir(folder)
+        self.node.daemon_program = shutil.copy(program("devplugd"), folder)
+        shutil.copy(program("devplugd-hostile-child"), os.path.join(folder, "devplugd-plugin"))
+        # Where its user may enter: the build may be in root's home.
+        honest = shutil.copy(program("devplugd-plugin"), os.path.join(folder, "honest"))
+        with open(os.path.join(folder, "hostile"), "w") as file:
+            file.write(f"{honest}\n{kind}\n{self.node.run}\n{self.node.dir}/cdi\n")
+        self.node.configure(static("card", 1, CARD), static("sibling", 1), static("evil", 1),
+                            text=f'cdi_dir = "{self.node.dir}/cdi"; device_info_dir = "{self.node.dir}/info";')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(card=1, sibling=1)
+        self.before = {name: self.node.resource(f"vendor.example/{name}")["pid"] for name in ("card", "sibling")}
+
+    def await_words(self, words):
+        """Logged once for each attempt, of which there is one by each process that takes the place of the last one."""
+        until(lambda: self.node.output().count("evil: attempt:") > 1, "another attempt")
+        until(lambda: words in self.node.output(), f"devplugd to log \"{words}\"")
+        self.assertIn(self.node.output().count("evil: attempt:") - self.node.output().count(words), (0, 1))
+        for name, pid in self.before.items():
+            self.assertEqual(self.node.resource(f"vendor.example/{name}")["pid"], pid)
+        # The loop goes round: a reload is answered.
+        self.node.reload()
+
+    def touch(self, prefix):
+        self.begin("touch", prefix)
+        until(lambda: "possible:" in self.node.output(), "the attempts")
+        self.assertIn("possible: -\n", self.node.output())
+
+    def test_P18_by_root(self):
+        self.touch([])
+
+    def test_P18_by_the_unit(self):
+        self.touch(as_unit())
+
+    def test_P18_without_landlock(self):
+        self.touch([program("devplugd-without-landlock")])
+        self.assertIn("this kernel has no Landlock", self.node.output())
+
+    def test_P18_by_the_unit_without_landlock(self):
+        self.touch([*as_unit(), program("devplugd-without-landlock")])
+        self.assertEqual(self.node.output().count("this kernel has no Landlock"), 1)
+
+    def test_P18_descriptor_that_blocks(self):
+        self.begin("linger", as_unit())
+        self.await_words("the child sent a malformed message")
+
+    def test_P18_descriptor_that_blocks_root(self):
+        self.begin("linger", [])
+        self.await_words("the child sent a malformed message")
+
+    def test_P18_many_claims(self):
+        self.begin("claims", as_unit())
+        self.await_words("the child sent claims that are not valid")
+
+    def test_P18_many_claims_root(self):
+        self.begin("claims", [program("devplugd-without-landlock")])
+        self.await_words("the child sent claims that are not valid")
+
+    def test_P18_as_many_claims_as_are_allowed(self):
+        """Again and again: others are answered between the slices."""
+        self.begin("most", as_unit())
+        until(lambda: self.node.output().count("evil: attempt:") > 3, "some of them")
+        for _ in range(5):
+            self.node.reload()
+            self.assertIsNotNone(self.node.status())
+        self.assertEqual({name: self.node.resource(f"vendor.example/{name}")["pid"] for name in self.before}, self.before)
+
+    def test_P18_much_to_log(self):
+        self.begin("complain", as_unit())
+        until(lambda: "further ones are not logged" in self.node.output(), "the end of its messages")
+        until(lambda: next(r for r in self.node.state()["resources"] if r["name"] == "vendor.example/evil")
+              ["failures"][0]["count"] >= 3000, "all of them to be counted")
+        # 100 in each 10 s.
+        self.assertLess(self.node.output().count("allocation refused: complaint"), 1000)
+
+    def test_P18_much_to_store(self):
+        self.begin("store", as_unit())
+        words = "cannot write the state of the devices: File too large"
+        until(lambda: words in self.node.output(), "devplugd to refuse it")
+        self.node.reload()
+        self.assertEqual(self.node.output().count(words), 1)
+        size = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(self.node.run)
+                   for name in names if not name.endswith(".sock"))
+        self.assertLess(size, 1 << 20)
+
+
+if __name__ == "__main__":
+    unittest.main()

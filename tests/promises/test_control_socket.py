@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control socket: what is answered is in force, a daemon that hangs is seen, and clients cannot harm it.
+
+The bounds themselves are in unit/test-request-server, any bytes in fuzz/request.
+"""
+import json
+import os
+import signal
+import socket
+import time
+import unittest
+
+from node import scaled, static, until
+from tool import ToolTest, run_as_nobody
+
+STATUS = b'{"version": 1, "verb": "status"}'
+
+
+class ControlSocket(ToolTest):
+    def connect(self):
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        client.settimeout(60)
+        client.connect(os.path.join(self.node.run, "control"))
+        self.addCleanup(client.close)
+        return client
+
+    def ask(self, verb, **members):
+        client = self.connect()
+        client.send(json.dumps({"version": 1, "verb": verb, **members}).encode())
+        return json.loads(client.recv(1 << 20))
+
+    def as_nobody(self, *words):
+        return run_as_nobody("devplugctl", "-c", self.node.config, *words)
+
+
+class InForce(ControlSocket):
+    def test_status_after_a_change(self):
+        """No old state is shown after a verb has returned."""
+        self.serve(static("a", 3), static("b", 1))
+        for i in range(scaled(10)):
+            self.assertEqual(self.ctl("cordon", "vendor.example/a/a-1", f"round {i}").returncode, 0)
+            self.assertEqual(self.health("a")["a-1"], ("Unhealthy", f"cordoned: round {i}"))
+            self.assertEqual(self.ctl("uncordon", "vendor.example/a/a-1").returncode, 0)
+            self.assertEqual(self.health("a")["a-1"][0], "Healthy")
+        for count in (5, 2, 4):
+            self.node.configure(static("a", count), static("b", 1))
+            self.assertEqual(self.ctl("reload").returncode, 0)
+            self.assertEqual(len(self.health("a")), count)
+        self.node.configure(static("b", 1), static("c", 2))
+        self.assertEqual(self.ctl("reload").returncode, 0)
+        self.assertEqual([r["name"] for r in self.node.status()["resources"]],
+                         ["vendor.example/b", "vendor.example/c"])
+        self.assertEqual(len(self.health("c")), 2)
+
+    def test_a_resource_that_fails_holds_up_nothing(self):
+        self.serve(static("a", 1))
+        self.node.configure(static("a", 2), static("f", 1, 'user = "nobody-of-that-name";'))
+        self.assertEqual(self.ctl("reload").returncode, 0)
+        self.assertEqual(len(self.health("a")), 2)
+
+
+class Liveness(ControlSocket):
+    def test_a_daemon_that_hangs(self):
+        self.serve(static("a", 1))
+        self.node.daemon.send_signal(signal.SIGSTOP)
+        self.addCleanup(self.node.daemon.send_signal, signal.SIGCONT)
+        begin = time.monotonic()
+        answer = self.ctl("status")
+        self.assertLess(time.monotonic() - begin, 5)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("does not answer", answer.stderr)
+        self.assertRegex(answer.stderr, r"wrote \d+ (s|min) ago")
+        self.assertIn("vendor.example/a", answer.stdout)
+        self.node.daemon.send_signal(signal.SIGCONT)
+        self.assertEqual(self.ctl("status").returncode, 0)
+
+    def test_a_daemon_that_was_killed(self):
+        self.serve(static("a", 1))
+        self.node.stop(signal.SIGKILL)
+        answer = self.ctl("status")
+        self.assertEqual(answer.returncode, 3)
+        self.assertIn("devplugd is not running; this is the last state that it wrote", answer.stderr)
+        self.node.start()
+        until(lambda: self.ctl("status").returncode == 0, "the daemon to answer")
+
+
+class Clients(ControlSocket):
+    def test_other_users(self):
+        self.serve(static("a", 1))
+        answer = self.as_nobody("status")
+        self.assertEqual(answer.returncode, 0)
+        self.assertIn("only root and members of the group devplugd-view", answer.stderr)
+        self.assertIn("vendor.example/a", answer.stdout)
+        for words in (["reload"], ["cordon", "a-0"], ["uncordon", "a-0"]):
+            answer = self.as_nobody(*words)
+            self.assertEqual(answer.returncode, 1, answer.stdout)
+            self.assertEqual(answer.stderr, f'devplugctl: "{words[0]}" needs root\n')
+        self.assertEqual(self.health("a")["a-0"][0], "Healthy")
+
+    def test_clients_that_misbehave(self):
+        """One that is silent, one that floods, one that does not read, one that leaves while it waits."""
+        self.serve(static("a", 1))
+        self.connect()
+        flood, leaves = self.connect(), self.connect()
+        flood.setblocking(False)
+        leaves.send(b'{"version": 1, "verb": "reload"}')
+        leaves.close()
+        for _ in range(scaled(20)):
+            try:
+                for _ in range(1000):
+                    flood.send(STATUS)
+            except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+                pass
+            answer = self.ctl("status")
+            self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        self.assertEqual(self.ask("dance")["errno"], "EOPNOTSUPP")
+        self.node.await_allocatable(a=1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resources that are served by Dynamic Resource Allocation: what the kubelet and the API server see of them."""
+import json
+import os
+import random
+import signal
+import unittest
+
+from api_server import ApiServer, Authority
+from dra_kubelet import Kubelet
+from node import SEED, children_of, command_line, runs_no_programs, scaled, until
+from tool import ToolTest
+
+DRIVER = "devices.vendor.example"
+
+
+class Dra(ToolTest):
+    def setUp(self):
+        super().setUp()
+        os.makedirs(self.node.plugins, exist_ok=True)
+        self.registry, self.cdi, self.kubeconfig = (self.node.path(name) for name in ("registry", "cdi", "kubeconfig"))
+        self.kubelet = Kubelet(self.registry)
+        self.socket = None
+
+    def serve_api(self, **options):
+        self.api = ApiServer(self.node.path("api"), **options)
+        self.addCleanup(self.api.stop)
+        self.api.kubeconfig(self.kubeconfig)
+
+    def resource(self, name, more="", count=3, serve="dra"):
+        return (f'{{ name = "vendor.example/{name}"; driver = "static"; match = ( {{ count = {count}; }} ); '
+                f'serve = "{serve}"; container = {{ env = "{name.upper()}=${{ids:,}}"; }}; {more} }}')
+
+    def configure(self, *resources, dra="", text=""):
+        super_text = (f'cdi_dir = "{self.cdi}"; dra = {{ driver = "{DRIVER}"; kubeconfig = "{self.kubeconfig}"; '
+                      f'node = "node-a"; {dra} }}; {text}')
+        self.node.configure(*resources, kubelet=f'plugins_registry_dir = "{self.registry}";', text=super_text)
+
+    def register(self):
+        self.socket = until(self.kubelet.find, "the driver's socket")
+        self.kubelet.register(self.socket)
+
+    def begin(self, *resources, **options):
+        self.configure(*resources, **options)
+        self.node.start()
+        self.register()
+
+    def dra(self):
+        status = self.node.status()
+        return status and status.get("dra")
+
+    def await_pool(self, condition=lambda pool: True):
+        return until(lambda: (lambda pool: pool is not None and condition(pool) and (pool or True))(self.api.pool()),
+                     "the pool")
+
+    def specification(self, uid):
+        """The container edits of a claim by CDI name, or None."""
+        try:
+            with open(os.path.join(self.cdi, f"devplugd.dra-{uid}.json")) as file:
+                document = json.load(file)
+        except FileNotFoundError:
+            return None
+        return {f"{document['kind']}={device['name']}": device["containerEdits"] for device in document["devices"]}
+
+    def files(self):
+        return sorted(name for name in os.listdir(self.cdi) if name.startswith("devplugd.dra-")) if os.path.isdir(self.cdi) else []
+
+    def process(self):
+        """The pid of devplugd-dra, or None."""
+        return next((pid for pid in children_of(self.node.daemon.pid)
+                     if os.path.basename(command_line(pid)[:1][0] if command_line(pid) else "") == "devplugd-dra"), None)
+
+    def prepare(self, *claims, **options):
+        return self.kubelet.prepare(self.socket, *claims, **options)
+
+    def unprepare(self, *claims, **options):
+        return self.kubelet.unprepare(self.socket, *claims, **options)
+
+    # --- the tests
+
+    def test_claims(self):
+        """From the file to a container and back."""
+        self.serve_api()
+        self.begin(self.resource("gpu", "share = { replicas = 2; };"), self.resource("fpga"),
+                   self.resource("plain", serve="plugin"))
+        info = self.kubelet.info(self.socket)
+        self.assertEqual((info["type"], info["name"], info["endpoint"]), ("DRAPlugin", DRIVER, self.socket))
+        self.assertEqual(info["versions"], ["v1.DRAPlugin", "v1beta1.DRAPlugin"])
+        pool = self.await_pool()
+        self.assertEqual(len(pool), 9)
+        until(lambda: self.dra()["registered"], "the registration to be seen")
+        slices = list(self.api.slices.values())
+        self.assertEqual(slices[0]["metadata"]["ownerReferences"][0]["uid"], self.api.nodes["node-a"]["metadata"]["uid"])
+        states = {r["name"]: r["state"] for r in self.node.status()["resources"]}
+        self.assertEqual(states["vendor.example/gpu"], "serving")
+        self.assertEqual(states["vendor.example/plain"], "waiting")
+
+        gpus = [self.api.device_named("vendor.example/gpu", i) for i in range(4)]
+        fpga = self.api.device_named("vendor.example/fpga", 0)
+        uid = self.api.allocate("both", DRIVER, [("a", gpus[0]), ("b", fpga), ("a", gpus[2])])
+        claim = ("default", "both", uid)
+        answer = self.prepare(claim)
+        devices = answer[uid]
+        self.assertEqual([(d["requests"], d["pool"], d["device"]) for d in devices],
+                         [(["a"], "node-a", gpus[0]), (["b"], "node-a", fpga), (["a"], "node-a", gpus[2])])
+        edits = self.specification(uid)
+        # One name for each request: its devices are given to a container together.
+        self.assertEqual([len(d["cdi"]) for d in devices], [1, 1, 0])
+        self.assertEqual(edits[devices[0]["cdi"][0]], {"env": ["GPU=gpu-0,gpu-1"]})
+        self.assertEqual(edits[devices[1]["cdi"][0]], {"env": ["FPGA=fpga-0"]})
+        self.assertEqual(self.prepare(claim, version="v1beta1"), answer)
+        self.assertEqual(self.dra()["claims"], 1)
+
+        # Nobody else gets what a claim has, also not the other one of a call that is in order.
+        thief = ("default", "thief", self.api.allocate("thief", DRIVER, [("a", gpus[0])]))
+        other = ("default", "other", self.api.allocate("other", DRIVER, [("a", gpus[1])]))
+        answer = self.prepare(thief, other)
+        self.assertIn("still prepared for the claim default/both", answer[thief[2]])
+        self.assertEqual([d["device"] for d in answer[other[2]]], [gpus[1]])
+        self.assertEqual(self.unprepare(claim, ("x", "never-seen", "0-0")), {uid: "", "0-0": ""})
+        self.assertIsNone(self.specification(uid))
+        self.assertNotIsInstance(self.prepare(thief)[thief[2]], str)
+        self.unprepare(thief, other)
+        self.assertEqual(self.files(), [])
+
+    def test_refusals(self):
+        """What a claim may not be, each with the reason."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        self.await_pool()
+        device = self.api.device_named("vendor.example/gpu", 0)
+        uid = self.api.allocate("c", DRIVER, [("a", device)])
+        self.api.allocate("d", DRIVER, [("a", "no-such-device")])
+        self.api.allocate("e", DRIVER, [("a", device)], pool="node-b")
+        claims = self.api.claims
+        self.assertIn("uid is", self.prepare(("default", "c", "other-uid"))["other-uid"])
+        self.assertIn("404", self.prepare(("default", "gone", "u"))["u"])
+        d, e = (claims["default", name]["metadata"]["uid"] for name in "de")
+        self.assertIn("not on this node any more", self.prepare(("default", "d", d))[d])
+        self.assertIn("node-b", self.prepare(("default", "e", e))[e])
+        self.assertIn("no valid namespace", self.prepare(("default", "../x", "u"))["u"])
+        self.assertIn("no valid namespace", self.prepare(("default", "c", "../../x"))["../../x"])
+        del claims["default", "c"]["status"]["allocation"]
+        self.assertIn("not allocated", self.prepare(("default", "c", uid))[uid])
+        self.assertEqual(self.files(), [])
+
+    def test_health_and_changes(self):
+        """Devices that are not healthy are tainted, or left out where the server has no taints; one change is one
+        request."""
+        for taints in (True, False):
+            with self.subTest(taints=taints):
+                self.serve_api(taints=taints)
+                marker = self.node.path(f"sick-{taints}")
+                probe = f'health = ( {{ probe = "file"; path = "{marker}"; healthy = "ok"; missing = "healthy"; }} );'
+                self.begin(self.resource("gpu", probe))
+                self.await_pool(lambda pool: len(pool) == 3)
+                name = self.api.device_named("vendor.example/gpu", 1)
+                self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-1", "why").returncode, 0)
+                if taints:
+                    pool = self.await_pool(lambda pool: "taints" in pool.get(name, {}))
+                    self.assertEqual(pool[name]["taints"], [
+                        {"key": f"{DRIVER}/unhealthy", "value": "cordoned", "effect": "NoSchedule"}])
+                else:
+                    self.await_pool(lambda pool: name not in pool)
+                before = self.api.writes()
+                self.assertEqual(self.ctl("uncordon", "vendor.example/gpu/gpu-1").returncode, 0)
+                self.await_pool(lambda pool: len(pool) == 3 and "taints" not in pool[name])
+                self.assertEqual([r[0] for r in self.api.writes()[len(before):]], ["PUT"])
+                # A resource more concerns the pool, so its generation grows.
+                self.assertEqual(self.dra()["generation"], 1)
+                self.configure(self.resource("gpu"), self.resource("more", count=200))
+                self.node.reload()
+                self.await_pool(lambda pool: len(pool) == 203)
+                until(lambda: self.dra()["generation"] == 2 and self.dra()["slices"] == 2, "the new generation")
+                self.configure(self.resource("gpu"))
+                self.node.reload()
+                self.await_pool(lambda pool: len(pool) == 3)
+                self.node.stop()
+
+    def test_kills(self):
+        """devplugd-dra and devplugd can be killed at any time; what is prepared stays so without the API server."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        self.await_pool()
+        claim = ("default", "c", self.api.allocate("c", DRIVER, [("a", self.api.device_named("vendor.example/gpu", 0))]))
+        answer = self.prepare(claim)
+        before = self.specification(claim[2])
+        pid = until(self.process, "devplugd-dra")
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: self.process() not in (None, pid), "another devplugd-dra")
+        self.register()
+        self.api.stop()
+        self.assertEqual(self.prepare(claim), answer)
+        self.node.daemon.kill()
+        self.node.daemon.wait()
+        self.assertEqual(self.specification(claim[2]), before)
+        stray = os.path.join(self.cdi, "devplugd.dra-0-1.json")
+        with open(stray, "w") as file:
+            file.write("{}")
+        self.node.start()
+        until(lambda: self.kubelet.find_other(self.socket), "a new socket")
+        self.register()
+        self.assertEqual(self.prepare(claim), answer)
+        os.unlink(os.path.join(self.cdi, f"devplugd.dra-{claim[2]}.json"))
+        self.assertEqual(self.prepare(claim), answer)
+        self.assertEqual(self.specification(claim[2]), before)
+        self.assertFalse(os.path.exists(stray))
+        self.assertEqual(self.unprepare(claim)[claim[2]], "")
+        self.assertEqual(self.files(), [])
+        self.api.start()
+
+    def test_api_failures(self):
+        """Whatever the API server does, status names it, and all is well when it is over."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        self.await_pool()
+        name = next(iter(self.api.slices))
+
+        def fails(fault, what):
+            self.api.faults = [lambda method, path: fault if "/api" in path else None]
+            self.api.change("DELETED", name) if name in self.api.slices else None
+            until(lambda: what in self.dra()["api_failure"], what)
+            self.api.faults = []
+            self.await_pool()
+            until(lambda: not self.dra()["api_failure"], "the failure to be over")
+
+        for code in (401, 403, 409, 410, 429, 500, 503):
+            with self.subTest(code):
+                name = next(iter(self.api.slices))
+                fails(code, f": {code}")
+        name = next(iter(self.api.slices))
+        fails("garbage", "not JSON")
+        name = next(iter(self.api.slices))
+        fails("close", "GET")
+
+        with self.subTest("another certificate"):
+            self.api.stop()
+            trusted, self.api.certificate = self.api.certificate, self.api.issue_server(Authority(self.node.path("other")))
+            self.api.start()
+            until(lambda: "certificate" in self.dra()["api_failure"].lower(), "the certificate to be refused")
+            self.api.stop()
+            self.api.certificate = trusted
+            self.api.start()
+            until(lambda: not self.dra()["api_failure"], "the failure to be over")
+
+    def test_repairs(self):
+        """Slices that others change, delete or add are put right; an outage and a wiped list lose nothing."""
+        self.serve_api()
+        self.begin(self.resource("gpu", count=200))
+        wanted = self.await_pool(lambda pool: len(pool) == 200)
+
+        def repaired():
+            return self.api.pool() == wanted and len(self.api.slices) == 2
+
+        name = next(iter(self.api.slices))
+        self.api.change("DELETED", name)
+        until(repaired, "the deleted slice")
+        name = next(iter(self.api.slices))
+        changed = json.loads(json.dumps(self.api.slices[name]))
+        changed["spec"]["devices"] = changed["spec"]["devices"][1:]
+        self.api.change("MODIFIED", name, changed)
+        until(repaired, "the changed slice")
+        self.api.change("ADDED", "00000-foreign", json.loads(json.dumps({
+            **changed, "metadata": {"name": "00000-foreign"}})))
+        until(repaired, "the foreign slice to be deleted")
+        self.api.stop()
+        self.api.slices.clear()
+        self.api.start()
+        until(repaired, "the slices after an outage")
+        # A kubelet that starts deletes all, and registers the driver again.
+        with self.api.lock:
+            for name in list(self.api.slices):
+                self.api.store("DELETED", name, self.api.slices[name])
+        self.kubelet.register(self.socket)
+        until(repaired, "the slices after a restart of the kubelet")
+
+    def test_credentials(self):
+        """Files beside the kubeconfig, inside of it, and tokens; they rotate; they are in no log; other files stay out of
+        reach."""
+        self.serve_api()
+        token = self.node.path("token")
+        with open(token, "w") as file:
+            file.write("secret-token\n")
+        for options in ({"inline": True}, {"token": "secret-token"}, {"token_file": token}, {"token_file": "token"}):
+            with self.subTest(options):
+                self.api.kubeconfig(self.kubeconfig, **options)
+                self.begin(self.resource("gpu"))
+                until(lambda: self.dra()["slices"] == 1, "the slice")
+                self.assertEqual(self.dra()["api_failure"], "")
+                self.node.stop()
+        self.begin(self.resource("gpu"))
+        until(lambda: self.dra()["slices"] == 1, "the slice")
+        self.api.tokens = {"newer-token": "system:node:node-a"}
+        with open(token, "w") as file:
+            file.write("newer-token")
+        self.api.change("DELETED", next(iter(self.api.slices)))
+        self.await_pool()
+        os.unlink(token)
+        self.assertTrue(runs_no_programs(self.process()))
+        os.kill(self.process(), signal.SIGKILL)
+        until(lambda: "no credentials" in self.dra()["api_failure"], "the missing token to be named")
+        self.assertIn(f"cannot read {token}", self.node.output())
+        self.assertNotIn("secret-token", self.node.output())
+        self.assertNotIn("newer-token", self.node.output())
+
+    def test_registration(self):
+        """A kubelet that refuses, a removed socket, a directory that is not there yet."""
+        self.serve_api()
+        os.rmdir(self.registry)
+        self.configure(self.resource("gpu"))
+        self.node.start()
+        until(lambda: self.dra() and "does not exist" in self.dra()["registration_failure"], "the reason")
+        os.mkdir(self.registry)
+        first = until(self.kubelet.find, "the socket")
+        self.kubelet.register(first, error="wrong version")
+        second = until(lambda: self.kubelet.find_other(first), "another socket")
+        os.unlink(second)
+        until(lambda: self.kubelet.find_other(second), "a third socket")
+        self.register()
+        until(lambda: self.dra()["registered"], "the registration")
+        self.assertEqual(self.node.status()["resources"][0]["state"], "serving")
+
+    def test_moves(self):
+        """A resource moves from plugin to DRA and back by a reload; without DRA there is no process."""
+        self.serve_api()
+        self.configure(self.resource("gpu", serve="plugin"))
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_serving()
+        self.assertIsNone(self.process())
+        self.assertIsNone(self.dra())
+        self.configure(self.resource("gpu"))
+        self.node.reload()
+        self.register()
+        until(lambda: (r := self.node.status()["resources"][0])["state"] == "serving" and r["registration"] == "dra", "DRA")
+        self.await_pool(lambda pool: len(pool) == 3)
+        self.assertEqual(self.node.sockets(), [])
+        self.configure(self.resource("gpu", serve="plugin"))
+        self.node.reload()
+        until(lambda: (r := self.node.status()["resources"][0])["state"] == "serving" and r["registration"] == "socket",
+              "the plugin")
+        until(lambda: not self.process(), "the end of devplugd-dra")
+        self.assertEqual(self.kubelet.sockets(), [])
+
+    def test_programs(self):
+        """prestart runs before a claim is prepared; where it fails, the pod is told why."""
+        self.serve_api()
+        done = self.node.path("done")
+        os.mkdir(done, 0o777)
+        os.chmod(done, 0o777)
+        self.begin(self.resource("gpu", f'prestart = {{ command = [ "/bin/mkdir", "{done}/${{id}}" ]; }};'))
+        self.await_pool()
+        claims = [("default", f"c{i}", self.api.allocate(
+            f"c{i}", DRIVER, [("a", self.api.device_named("vendor.example/gpu", i))])) for i in range(2)]
+        os.mkdir(os.path.join(done, "gpu-1"))
+        answer = self.prepare(*claims)
+        self.assertNotIsInstance(answer[claims[0][2]], str)
+        self.assertEqual(sorted(os.listdir(done)), ["gpu-0", "gpu-1"])
+        self.assertIn("prestart", answer[claims[1][2]])
+        self.assertIn("File exists", answer[claims[1][2]])
+        os.rmdir(os.path.join(done, "gpu-1"))
+        self.assertNotIsInstance(self.prepare(claims[1])[claims[1][2]], str)
+
+    def test_objects(self):
+        """What devplugctl prints for kubectl is what the node publishes."""
+        self.serve_api()
+        self.begin(self.resource("gpu"), self.resource("plain", serve="plugin"))
+        self.await_pool()
+        until(lambda: self.dra()["slices"] == 1, "the slice to be known")
+        printed = json.loads(self.ctl("dra", "slices").stdout)["items"]
+        stored = list(self.api.slices.values())
+        self.assertEqual([s["spec"] for s in printed], [s["spec"] for s in stored])
+        classes = json.loads(self.ctl("dra", "classes").stdout)["items"]
+        self.assertEqual([c["spec"]["extendedResourceName"] for c in classes], ["vendor.example/gpu"])
+        self.assertEqual(classes[0]["metadata"]["name"], "gpu.vendor.example")
+        self.assertIn('.resource == "vendor.example/gpu"', classes[0]["spec"]["selectors"][0]["cel"]["expression"])
+        self.assertEqual(self.ctl("dra", "zork").returncode, 2)
+        line = f"DRA driver {DRIVER} on node node-a: registered, 1 ResourceSlice of generation 1, 0 claims prepared."
+        for words in (("status",), ("explain", "vendor.example/gpu")):
+            self.assertIn(line, self.ctl(*words).stdout)
+        self.assertNotIn(line, self.ctl("explain", "vendor.example/plain").stdout)
+
+    def test_steps(self):
+        """Claims, kills and outages in any order: no device is ever prepared for two claims, no file is left over."""
+        self.serve_api()
+        self.begin(self.resource("gpu", "share = { replicas = 3; };"))
+        self.await_pool(lambda pool: len(pool) == 9)
+        names = sorted(self.api.pool())
+        chance, prepared, known = random.Random(SEED), {}, {}
+        print(f"DEVPLUGD_TEST_SEED={SEED}")
+
+        def claim():
+            name, devices = f"c{len(known)}", chance.sample(names, chance.randint(1, 3))
+            uid = self.api.allocate(name, DRIVER, [("r", device) for device in devices])
+            known[uid] = ("default", name, uid), set(devices)
+
+        def prepare():
+            uid = chance.choice(list(known))
+            answer = self.prepare(known[uid][0])[uid]
+            taken = set().union(*(known[other][1] for other in prepared if other != uid))
+            if known[uid][1] & taken:
+                self.assertRegex(answer, "still prepared|cannot read the claim" if self.away else "still prepared")
+            elif uid in prepared or not self.away:
+                self.assertEqual({d["device"] for d in answer}, known[uid][1])
+                prepared[uid] = True
+            else:
+                self.assertIsInstance(answer, str)
+
+        def unprepare():
+            uid = chance.choice(list(known))
+            self.assertEqual(self.unprepare(known[uid][0])[uid], "")
+            prepared.pop(uid, None)
+
+        def kill():
+            pid = self.process()
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: self.process() not in (None, pid), "another devplugd-dra")
+            until(lambda: self.kubelet.find_other(self.socket), "its socket")
+            self.register()
+
+        def restart():
+            self.node.daemon.kill()
+            self.node.daemon.wait()
+            self.node.start()
+            until(lambda: self.kubelet.find_other(self.socket), "its socket")
+            self.register()
+            # What devices there are is told with the slices.
+            until(lambda: self.node.status() and self.node.status()["resources"][0]["state"] == "serving", "the resource")
+
+        def outage():
+            (self.api.start if self.away else self.api.stop)()
+            self.away = not self.away
+
+        self.away = False
+        for _ in range(int(os.environ.get("DEVPLUGD_TEST_DRA_STEPS") or scaled(60))):
+            if not known:
+                claim()
+            chance.choices([claim, prepare, unprepare, kill, restart, outage], [5, 10, 6, 1, 1, 1])[0]()
+            self.assertEqual(self.files(), sorted(f"devplugd.dra-{uid}.json" for uid in prepared))
+        if self.away:
+            outage()
+
+
+if __name__ == "__main__":
+    unittest.main()

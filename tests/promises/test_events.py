@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What failed and what has happened: the last refusal of each kind, and the daemon's events."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import unittest
+
+from node import program, static, until
+from tool import ToolTest
+
+JOURNALD = "/lib/systemd/systemd-journald"
+
+
+class Failures(ToolTest):
+    def failures(self, name):
+        return {f["call"]: f for f in self.node.resource(f"vendor.example/{name}")["failures"]}
+
+    def test_refused_calls(self):
+        self.serve(static("a", 2, 'share = { max_per_container = 1; };'),
+                   static("p", 1, 'prestart = { command = [ "/bin/sh", "-c", "echo not today >&2; exit 3" ]; };'))
+        self.assertEqual((self.failures("a"), self.failures("p")), ({}, {}))
+        for n in range(3):
+            _, refusal = self.node.pod(f"p{n}", a=2)
+            self.assertIn("raise share.max_per_container", json.dumps(refusal))
+        failure = until(lambda: self.failures("a").get("allocation"), "the refusal to be known")
+        self.assertEqual(failure["count"], 3)
+        self.assertEqual(sorted(failure["devices"]), ["a-0", "a-1"])
+        self.assertIn("raise share.max_per_container", failure["text"])
+        self.assertRegex(failure["last"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        _, refusal = self.node.pod("q", p=1)
+        failure = until(lambda: self.failures("p").get("prestart"), "the failure to be known")
+        self.assertEqual((failure["count"], failure["devices"]), (1, ["p-0"]))
+        self.assertIn("not today", failure["text"])
+
+        # They outlive the process.
+        os.kill(self.node.resource("vendor.example/a")["pid"], signal.SIGKILL)
+        until(lambda: self.node.resource("vendor.example/a")["restarts"] == 1, "the process to be replaced")
+        self.assertEqual(self.failures("a")["allocation"]["count"], 3)
+        self.assertRegex(self.ctl("status").stdout,
+                         r"vendor.example/a, last failed allocation \(.*, 3 in all\): .*raise share.max_per_container")
+        self.assertIn("The last preparation of a container that failed", self.ctl("explain", "vendor.example/p").stdout)
+
+    def test_registration(self):
+        """With a kubelet that closes each connection."""
+        os.mkdir(self.node.plugins)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(os.path.join(self.node.plugins, "kubelet.sock"))
+            listener.listen()
+            self.node.configure(static("a", 1))
+            self.node.start()
+            listener.accept()[0].close()
+            until(lambda: self.node.status(), "the daemon to answer")
+            failure = until(lambda: self.failures("a").get("registration"), "the failure to be known")
+            self.assertEqual(failure["devices"], [])
+            self.assertIn(", last failed registration (", self.ctl("status").stdout)
+        os.unlink(os.path.join(self.node.plugins, "kubelet.sock"))
+        self.node.start_kubelet()
+        self.node.await_serving()
+        # It is over, and still known.
+        self.assertNotIn("last failed", self.ctl("status").stdout)
+        self.assertIn("The last registration that failed", self.ctl("explain", "vendor.example/a").stdout)
+
+
+class Events(ToolTest):
+    def events(self, *words):
+        answer = self.ctl("events", "--json", *words)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        document = json.loads(answer.stdout)
+        self.assertEqual(document["version"], 1)
+        return document["events"]
+
+    def test_events(self):
+        healthy = self.node.path("health")
+        with open(healthy, "w") as file:
+            file.write("ok")
+        self.serve(static("a", 1, f'health = ( {{ probe = "file"; path = "{healthy}"; healthy = "ok"; }} );'),
+                   static("b", 1))
+        follower = subprocess.Popen([program("devplugctl"), "-c", self.node.config, "events", "-f", "vendor.example/a"],
+                                    stdout=subprocess.PIPE, text=True)
+        self.addCleanup(follower.stdout.close)
+        self.addCleanup(follower.wait)
+        self.addCleanup(follower.kill)
+        with open(healthy, "w") as file:
+            file.write("too hot")
+        line = next(line for line in follower.stdout if "unhealthy" in line)
+        self.assertRegex(line, r'^\d{4}-\S+Z  device +vendor.example/a: device "a-0" is unhealthy: .*too hot')
+        with open(healthy, "w") as file:
+            file.write("ok")
+        next(line for line in follower.stdout if "healthy again" in line)
+
+        events = self.events()
+        self.assertEqual([e["number"] for e in events], list(range(1, len(events) + 1)))
+        self.assertEqual({e["kind"] for e in events}, {"configuration", "process", "session", "device", "kubelet"})
+        device = [e for e in events if e["kind"] == "device"]
+        self.assertEqual({(e["resource"], e["device"]) for e in device}, {("vendor.example/a", "a-0")})
+        self.assertEqual({e["resource"] for e in self.events("vendor.example/b")}, {"vendor.example/b"})
+
+    def start_journal(self):
+        """A journal in a mount namespace; returns what runs a command there, with stderr connected to it."""
+        journal = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "private", "sh", "-c",
+             "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal /run/log/journal && exec " + JOURNALD],
+            stderr=subprocess.DEVNULL)
+        self.addCleanup(journal.wait)
+        self.addCleanup(journal.terminate)
+        until(lambda: os.path.exists(f"/proc/{journal.pid}/root/run/systemd/journal/socket"), "the journal to listen")
+        return ["nsenter", f"--mount=/proc/{journal.pid}/ns/mnt", "sh", "-c",
+                'JOURNAL_STREAM=$(stat -Lc %d:%i /proc/self/fd/2) exec "$@"', "sh"]
+
+    @unittest.skipUnless(os.path.exists(JOURNALD), "needs systemd-journald")
+    def test_journal(self):
+        """Events of earlier daemons are there, too, and what others write under our name is not."""
+        within = self.start_journal()
+        self.node.prefix = within
+        self.serve(static("a", 1), static("b", 1))
+        self.node.stop()
+        self.node.start()
+        self.node.await_serving()
+
+        def ask(*words, more=()):
+            return subprocess.run([*within, *more, program("devplugctl"), "-c", self.node.config, "events", *words],
+                                  capture_output=True, text=True, timeout=60)
+
+        def events(*words):
+            answer = ask("--json", *words)
+            self.assertIn(answer.returncode, (0, 3), answer.stderr)
+            return json.loads(answer.stdout)["events"]
+
+        forged = "import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); " \
+            "s.connect('/run/systemd/journal/socket'); s.send(b'MESSAGE=forged\\nSYSLOG_IDENTIFIER=devplugd\\n" \
+            "MESSAGE_ID=e081b006335a4b24bdf7af3a41b96c89\\nDEVPLUGD_RESOURCE=vendor.example/a\\n')"
+        subprocess.run([*within, "setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-c", forged], check=True)
+        follower = subprocess.Popen([*within, program("devplugctl"), "-c", self.node.config, "events", "-f"],
+                                    stdout=subprocess.PIPE, text=True)
+        self.addCleanup(follower.stdout.close)
+        self.addCleanup(follower.wait)
+        self.addCleanup(follower.kill)
+        next(line for line in follower.stdout if "vendor.example/b" in line)
+        self.assertEqual(self.ctl("cordon", "vendor.example/b/b-0", "broken").returncode, 0)
+        line = next(line for line in follower.stdout if "broken" in line)
+        self.assertRegex(line, r'Z  device +vendor.example/b: device "b-0" is unhealthy: cordoned: broken')
+
+        # The daemon keeps fewer than the journal has.
+        both = until(lambda: (e := events()) and e[-1]["kind"] == "device" and e, "the journal to be written")
+        self.assertEqual(len([e for e in both if "accepted, 2 resources" in e["text"]]), 2)
+        self.assertNotIn("forged", {e["text"] for e in both})
+        self.assertEqual({e["kind"] for e in both} - {"refusal"}, {"configuration", "process", "session", "device", "kubelet"})
+        self.assertEqual([e["number"] for e in both], list(range(1, len(both) + 1)))
+        self.assertEqual({e["resource"] for e in events("vendor.example/b")}, {"vendor.example/b"})
+        kept = json.loads(self.ctl("events", "--json").stdout)["events"]
+        self.assertEqual([(e["text"], e["resource"], e["level"]) for e in both[-len(kept):]],
+                         [(e["text"], e["resource"], e["level"]) for e in kept])
+        # Who may not read the journal gets the latter, and files can be read without a daemon.
+        empty = self.node.path("empty")
+        os.mkdir(empty)
+        self.assertEqual(events("--journal", empty), [])
+        self.node.stop()
+        self.assertEqual(len(events("--journal", "/run/log/journal")) > len(both), True)
+        answer = ask()
+        self.assertEqual((answer.returncode, answer.stderr), (3, "devplugctl: devplugd is not running\n"))
+        self.assertIn("accepted, 2 resources", answer.stdout)
+
+    def test_unknown_resource(self):
+        self.serve(static("a", 1))
+        answer = self.ctl("events", "vendor.example/aa")
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn('did you mean "vendor.example/a"?', answer.stderr)
+
+    def test_without_a_daemon(self):
+        self.node.configure(static("a", 1))
+        answer = self.ctl("events")
+        self.assertEqual((answer.returncode, answer.stderr), (3, "devplugctl: devplugd is not running\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()

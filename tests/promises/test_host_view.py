@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service sees the host through mounts of its own: where they are read-only, devplugd names the command that changes it, and
+where the kubelet's directory was removed and made again, it ends to be started with a new view."""
+import os
+import shutil
+import unittest
+
+from node import LIMIT, static, until
+from tool import ToolTest
+
+# As ProtectSystem=strict does: all of HOST read-only, what is named behind it writable.
+SANDBOX = """set -e
+host=$1 writable=$2
+shift 2
+mount --bind "$host" "$host"
+mount -o remount,bind,ro "$host"
+[ -z "$writable" ] || { mount --bind "$writable" "$writable"; mount -o remount,bind,rw "$writable"; }
+exec "$@"
+"""
+
+
+class HostView(ToolTest):
+    def setUp(self):
+        super().setUp()
+        self.host = self.node.path("host")
+        self.root = os.path.join(self.host, "kubelet")
+        self.node.plugins = os.path.join(self.root, "device-plugins")
+        os.makedirs(self.node.plugins)
+
+    def start(self, writable):
+        self.node.prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c", SANDBOX, "sandbox", self.host, writable]
+        self.node.start()
+
+    def test_read_only(self):
+        self.node.configure(static("a", 1), static("b", 1, 'registration = "watcher";'), kubelet=f'root_dir = "{self.root}";')
+        registry = os.path.join(self.root, "plugins_registry")
+        os.makedirs(registry)
+        self.node.start_kubelet("--plugins-registry", registry)
+        until(lambda: os.path.isdir(registry) and os.path.exists(self.node.plugins + "/kubelet.sock"), "the kubelet")
+        self.start("")
+        for name, directory in (("a", self.node.plugins), ("b", registry)):
+            remedy = f'run "devplugctl allow {directory} && systemctl restart devplugd"'
+            until(lambda: remedy in self.ctl("explain", f"vendor.example/{name}").stdout, "the remedy in explain")
+            self.assertIn(f"{directory} is read-only for devplugd, so there will be no sockets for the kubelet", self.node.output())
+            # Outside of the sandbox, by the eyes of the daemon.
+            answer = self.run_tool("devplugd", "--check")
+            self.assertEqual(answer.returncode, 0)
+            self.assertIn(remedy, answer.stderr)
+        self.node.stop()
+        self.start(self.root)
+        self.node.await_serving()
+        self.assertEqual(self.run_tool("devplugd", "--check").stderr, "")
+
+    def test_replaced(self):
+        self.node.configure(static("a", 2))
+        self.node.start_kubelet()
+        self.start(self.root)
+        self.node.await_serving()
+        self.node.stop_kubelet()
+        shutil.rmtree(self.root)
+        # Nobody has made it again yet.
+        self.node.await_state("vendor.example/a", "waiting")
+        self.assertIsNone(self.node.daemon.poll())
+        os.makedirs(self.node.plugins)
+        self.node.start_kubelet()
+        self.assertEqual(self.node.daemon.wait(timeout=LIMIT), 1)
+        self.assertIn(f"{self.node.plugins} was removed on the host and created again", self.node.output())
+        # As Restart=always does.
+        self.start(self.root)
+        self.node.await_serving()
+        self.node.await_allocatable(a=2)
+
+    def test_removed_mount(self):
+        """A container: the directory itself is mounted, and the host has another one now."""
+        self.node.configure(static("a", 2))
+        self.node.start_kubelet()
+        self.start(self.node.plugins)
+        self.node.await_serving()
+        self.node.stop_kubelet()
+        shutil.rmtree(self.root)
+        os.makedirs(self.node.plugins)
+        self.assertEqual(self.node.daemon.wait(timeout=LIMIT), 1)
+
+
+class Allow(ToolTest):
+    def allow(self, *words):
+        return self.run_tool("devplugctl", "allow", "--root", self.node.dir, *words, config=False)
+
+    def test_drop_in(self):
+        path = os.path.join(self.node.dir, "etc/systemd/system/devplugd.service.d/60-allow.conf")
+        registry = "/var/lib/k0s/kubelet/plugins_registry"
+        self.assertEqual(self.allow(registry + "/").stdout, f"{path} allows {registry}\n")
+        self.assertEqual(self.allow(registry).stdout, f"{registry} is allowed already\n")
+        self.assertEqual(self.allow("/srv/cdi").returncode, 0)
+        with open(path) as file:
+            self.assertEqual(file.read(), '# Written by "devplugctl allow".\n[Service]\n' + "".join(
+                f"ExecStartPre=+/usr/bin/mkdir -p {directory}\nReadWritePaths=-{directory}\n" for directory in (registry, "/srv/cdi")))
+        for bad in ("/", "//", "var", "/a/../b", "/a/..", "/a b", "/a%b", "/a\nb"):
+            answer = self.allow(bad)
+            self.assertEqual((answer.returncode, answer.stdout), (1, ""), bad)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA GPUs on a host that is a directory, with a stand-in for NVIDIA's library (tests/nvml): what an error, a restart,
+and an upgrade of the driver do to the node and its pods."""
+import os
+import shutil
+import stat
+import subprocess
+import unittest
+
+from node import BIN, NodeTest, command_line, program, until
+
+PROC = "/proc/driver/nvidia"
+
+
+def address(number):
+    return f"0000:{0x10 + number:02x}:00.0"
+
+
+def uuid(number):
+    return f"GPU-{number:08x}-483b-b48f-d7e5-75fb19a52b76"
+
+
+class Nvidia(NodeTest):
+    GPUS = 8
+
+    def setUp(self):
+        super().setUp()
+        self.host = self.node.path("host")
+        self.load_driver("535.54.03")
+        self.install("535.54.03")
+        self.report()
+        # A child starts the helper as its own user, who may not be able to enter the folder of the build.
+        folder = self.node.path("bin")
+        os.mkdir(folder)
+        for name in ("devplugd-plugin", "devplugd-nvml"):
+            shutil.copy(program(name), folder)
+        self.node.daemon_program = shutil.copy(program("devplugd"), folder)
+
+    def make(self, name, text):
+        file = self.host + name
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with open(file + ".new", "w") as stream:
+            stream.write(text)
+        os.chmod(file + ".new", 0o644)
+        os.rename(file + ".new", file)
+
+    def make_node(self, name, major, minor):
+        os.makedirs(self.host + "/dev", exist_ok=True)
+        os.mknod(f"{self.host}/dev/{name}", 0o666 | stat.S_IFCHR, os.makedev(major, minor))
+
+    def load_driver(self, version):
+        self.make(PROC + "/version", f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Release Build\n")
+        for number in range(self.GPUS):
+            self.make(f"{PROC}/gpus/{address(number)}/information",
+                      f"Model: \t\t NVIDIA A100\nGPU UUID: \t {uuid(number)}\nDevice Minor: \t {number}\nGPU Excluded:\t No\n")
+            self.make_node(f"nvidia{number}", 195, number)
+        self.make_node("nvidiactl", 195, 255)
+        self.make_node("nvidia-uvm", 511, 0)
+        os.makedirs(self.host + "/sys/module/nvidia")
+
+    def unload_driver(self):
+        shutil.rmtree(self.host + PROC)
+        # So that the next one is another.
+        os.rename(self.host + "/sys/module/nvidia", self.host + "/sys/module/unloaded")
+        for name in os.listdir(self.host + "/dev"):
+            os.unlink(f"{self.host}/dev/{name}")
+
+    def install(self, version):
+        folder = self.host + "/usr/lib64"
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        for name in ("libcuda", "libnvidia-ml"):
+            shutil.copy(os.path.join(BIN, "nvml-stub.so"), f"{folder}/{name}.so.{version}")
+            os.symlink(f"{name}.so.{version}", f"{folder}/{name}.so.1")
+
+    def report(self, *lines):
+        gpus = [f"gpu {address(number)} {uuid(number)}" for number in range(self.GPUS)]
+        self.make("/usr/lib64/nvml-state", "\n".join(gpus + list(lines)) + "\n")
+
+    def serve(self, more=""):
+        self.node.configure(
+            '{ name = "vendor.example/gpu"; driver = "nvidia"; match = ( { } ); '
+            'health = ( { probe = "nvml"; interval = 0.2; hang_after = 1; } ); ' + more + "}",
+            text=f'host_root = "{self.host}";')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(gpu=self.GPUS)
+
+    def unhealthy(self):
+        resource = self.node.resource("vendor.example/gpu") or {"devices": []}
+        return {d["id"]: d["reason"] for d in resource["devices"] if d["health"] != "Healthy"}
+
+    def test_one_of_eight_is_lost(self):
+        """Its pod stays, the others are not disturbed, and a hanging library changes nothing."""
+        self.serve()
+        got, why = self.node.pod("trainer", gpu=self.GPUS)
+        self.assertIsNone(why)
+        self.assertEqual(len([d for d in got["devices"] if d["host_path"].startswith("/dev/nvidia")]), self.GPUS + 2)
+        before = self.node.resource("vendor.example/gpu")
+        self.report(f"lost {address(3)}")
+        until(lambda: list(self.unhealthy()) == [uuid(3)], "the GPU, and no other, to be unhealthy")
+        self.assertIn("fell off the bus", self.unhealthy()[uuid(3)])
+        self.node.await_allocatable(gpu=self.GPUS - 1)
+        self.report("hang nvmlDeviceGetFieldValues")
+        until(lambda: "was killed" in self.node.output(), "the helper to be replaced")
+        self.assertEqual(list(self.unhealthy()), [uuid(3)])
+        self.report()
+        self.node.await_allocatable(gpu=self.GPUS)
+        after = self.node.resource("vendor.example/gpu")
+        self.assertEqual((after["pid"], after["session"]), (before["pid"], before["session"]))
+
+    def test_an_error_outlives_a_restart(self):
+        """A driver that recommends nothing: until it is loaded again, also while devplugd does not run."""
+        self.serve()
+        self.report(f"xid 1 {address(2)} 79 -1 1000", f"xid 2 {address(4)} 13 -1 1000")
+        self.node.await_allocatable(gpu=self.GPUS - 1)
+        until(lambda: list(self.unhealthy()) == [uuid(2)], "the GPU, and no other, to be unhealthy")
+        self.assertTrue(self.unhealthy()[uuid(2)].startswith("Xid 79 (the GPU fell off the bus): "))
+        self.node.stop()
+        self.report()
+        self.node.start()
+        self.node.await_state("vendor.example/gpu", "serving")
+        until(lambda: list(self.unhealthy()) == [uuid(2)], "the GPU, and no other, to be unhealthy")
+        self.node.await_allocatable(gpu=self.GPUS - 1)
+        self.node.stop()
+        self.unload_driver()
+        self.load_driver("535.54.03")
+        self.node.start()
+        self.node.await_allocatable(gpu=self.GPUS)
+
+    def helpers(self):
+        """Processes that have the library of this host open."""
+        return [pid for pid in os.listdir("/proc") if pid.isdigit() and self.host in " ".join(command_line(int(pid)))
+                and "devplugd-nvml" in command_line(int(pid))[0]]
+
+    def ctl(self, *words):
+        return subprocess.run([program("devplugctl"), "-c", self.node.config, *words], capture_output=True, text=True)
+
+    def test_release(self):
+        """Nothing is open, and nothing changes for the kubelet."""
+        self.serve()
+        before = self.node.resource("vendor.example/gpu")
+        self.assertEqual(len(self.helpers()), 1)
+        answer = self.ctl("release", "vendor.example/gpu")
+        self.assertEqual((answer.returncode, answer.stdout), (0, "vendor.example/gpu is released\n"), answer.stderr)
+        until(lambda: not self.helpers(), "the helper to end")
+        until(lambda: "devplugctl resume vendor.example/gpu" in self.ctl("explain", "vendor.example/gpu").stdout,
+              "the release to be explained")
+        self.assertIsNone(self.node.pod("p", gpu=1)[1])
+        answer = self.ctl("resume", "vendor.example/gpu")
+        self.assertEqual((answer.returncode, answer.stdout), (0, "vendor.example/gpu is resumed\n"), answer.stderr)
+        until(self.helpers, "the helper to run again")
+        after = self.node.resource("vendor.example/gpu")
+        self.assertEqual((after["pid"], after["session"]), (before["pid"], before["session"]))
+        self.assertIn("has no resource", self.ctl("release", "vendor.example/x").stderr)
+
+    def test_upgrade_under_running_pods(self):
+        """New libraries under the old driver are given to no one; with the new driver all is as before."""
+        self.serve()
+        got, why = self.node.pod("old", gpu=1)
+        self.assertIsNone(why)
+        self.assertIn("/usr/lib64/libcuda.so.1", {m["host_path"].replace(".535.54.03", ".1") for m in got["mounts"]})
+        self.install("550.90.07")
+        self.report()
+        self.node.await_allocatable(gpu=0)
+        until(lambda: len(self.unhealthy()) == self.GPUS, "all GPUs to be unhealthy")
+        self.assertIn("the kernel driver is 535.54.03, but the libraries on the host are 550.90.07",
+                      self.unhealthy()[uuid(0)])
+        self.unload_driver()
+        until(lambda: all("has disappeared" in reason for reason in self.unhealthy().values()), "the GPUs to disappear")
+        self.load_driver("550.90.07")
+        self.node.await_allocatable(gpu=self.GPUS)
+        got, why = self.node.pod("new", gpu=self.GPUS - 1)
+        self.assertIsNone(why)
+        self.assertIn("libcuda.so.550.90.07", str(got["mounts"]))
+
+
+if __name__ == "__main__":
+    unittest.main()

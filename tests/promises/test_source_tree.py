@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Includes point downwards: from a directory to those below it, never back, and in no circle; docs/architecture.md has
+every directory and file."""
+import collections
+import fnmatch
+import glob
+import os
+import re
+import unittest
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
+
+# From the ground up. A directory includes what stands above it in this list. A driver with a directory of its own includes
+# no other driver.
+GROUND = ["common", "drivers/model", "drivers/host", "drivers/health", "drivers/inventory"]
+DRIVERS = [os.path.relpath(path, ROOT) for path in sorted(glob.glob(ROOT + "/drivers/*/"))]
+DRIVERS = [path for path in DRIVERS if path not in GROUND and path != "drivers/allocation"]
+ABOVE = ["drivers/allocation", "drivers", "configuration", "dra/model", "supervisor", "supervisor/ctl", "proto", "proto/plugin", "nvml",
+         "exporter", "dra"]
+
+
+def sources(*tops):
+    for top in tops:
+        for path in sorted(glob.glob(f"{ROOT}/{top}/**/*.[ch]", recursive=True)):
+            yield os.path.relpath(path, ROOT)
+
+
+def includes(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return re.findall(r'^#include "([^"]+)"', file.read(), re.M)
+
+
+def part(path):
+    return os.path.splitext(os.path.basename(path))[0]
+
+
+def functions(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+    return re.findall(r"^(?!typedef|static|#)[a-z_][\w \t*]*?\b(\w+)\(", text, re.M)
+
+
+def inside_of(header):
+    """The names in "Inside of allocation:" and "Inside of exec-document and exec-answer:" at the head of a header."""
+    if not os.path.exists(os.path.join(ROOT, header)):
+        return []
+    with open(os.path.join(ROOT, header), encoding="utf-8") as file:
+        head = re.search(r"^/\*\n \* Inside of ([^:]*):", file.read(), re.M)
+    return re.findall(r"[a-z0-9-]+", head.group(1)) if head else []
+
+
+def rank(directory):
+    if directory in GROUND:
+        return GROUND.index(directory)
+    return len(GROUND) + (0 if directory in DRIVERS else 1 + ABOVE.index(directory))
+
+
+class SourceTree(unittest.TestCase):
+    def setUp(self):
+        self.sources = list(sources("common", "drivers", "configuration", "supervisor", "proto", "nvml", "exporter", "dra"))
+        self.assertGreater(len(self.sources), 200)
+
+    def test_directories(self):
+        for path in self.sources:
+            here = os.path.dirname(path)
+            for name in includes(path):
+                there = os.path.dirname(name)
+                if name.endswith(".pb-c.h") or there == here:
+                    continue
+                with self.subTest(f"{path} includes {name}"):
+                    self.assertLess(rank(there), rank(here))
+                    self.assertFalse(here == "exporter" and there != "common", "the exporter knows the messages only")
+                    self.assertFalse(here.startswith("proto") and there.startswith("supervisor"),
+                                     "a child knows nothing of the supervisor's code")
+
+    def test_no_file_includes_itself_through_others(self):
+        graph = {path: [name for name in includes(path) if "/" in name] for path in self.sources}
+        done = set()
+
+        def visit(path, chain):
+            self.assertNotIn(path, chain, " -> ".join(chain + [path]))
+            if path not in done:
+                for name in graph.get(path, []):
+                    visit(name, chain + [path])
+                done.add(path)
+
+        for path in self.sources:
+            visit(path, [])
+
+    def test_no_parts_know_each_other(self):
+        """Here a part is a .c file with its header, so that a part that makes another one is not known by it. A header
+        whose head says "Inside of NAME" is a piece of that part, and may know it."""
+        graph = collections.defaultdict(set)
+        for path in self.sources:
+            whole = os.path.splitext(path)[0]
+            inside = inside_of(whole + ".h")
+            for name in includes(path):
+                other = os.path.splitext(name)[0]
+                if "/" in name and other != whole and os.path.basename(other) not in inside:
+                    graph[whole].add(other)
+        done = set()
+
+        def visit(name, chain):
+            self.assertNotIn(name, chain, " -> ".join(chain + [name]))
+            if name not in done:
+                for other in graph[name]:
+                    visit(other, chain + [name])
+                done.add(name)
+
+        for name in list(graph):
+            visit(name, [])
+
+    def test_functions_have_the_prefix_of_their_file(self):
+        headers = [path for path in self.sources if os.path.dirname(path) == "supervisor" and path.endswith(".h")]
+        prefixes = {part(path).replace("-", "_") for path in headers}
+        for path in headers:
+            own = part(path).replace("-", "_")
+            for name in functions(path):
+                of = max((prefix for prefix in prefixes if (name + "_").startswith(prefix + "_")), key=len, default=own)
+                with self.subTest(f"{path}: {name}()"):
+                    self.assertEqual(of, own)
+
+    def test_every_file_is_on_the_page(self):
+        with open(ROOT + "/docs/architecture.md", encoding="utf-8") as file:
+            rows = re.findall(r"^\| `([a-z/-]+)` \| [^|]*\? \| (.*) \|$", file.read(), re.M)
+        patterns = {directory: re.findall(r"`([^`]+)`", files) for directory, files in rows}
+        missing = [path for path in self.sources
+                   if not any(fnmatch.fnmatch(os.path.splitext(os.path.basename(path))[0], pattern)
+                              for pattern in patterns.get(os.path.dirname(path), []))]
+        self.assertEqual(missing, [])
+        names = {os.path.splitext(path)[0] for path in self.sources}
+        for directory, found in patterns.items():
+            for pattern in found:
+                with self.subTest(f"{directory}: {pattern}"):
+                    self.assertTrue(fnmatch.filter(names, f"{directory}/{pattern}"), "no such file")
+
+    def test_names_are_unique(self):
+        names = collections.defaultdict(list)
+        for path in sources("common", "drivers", "configuration", "supervisor", "proto", "nvml", "exporter", "dra", "tests", "docs"):
+            names[os.path.basename(path)].append(path)
+        shared = {name: paths for name, paths in names.items() if len(paths) > 1 and name != "main.c"}
+        self.assertEqual(shared, {})
+
+
+if __name__ == "__main__":
+    unittest.main()

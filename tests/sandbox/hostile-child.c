@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Takes the place of devplugd-plugin as a child that has been taken over. The file "hostile" beside
+ * it has four lines: the path of the real program, which serves every resource but
+ * vendor.example/evil, the kind of attack, runtime_dir, and cdi_dir. On its standard error it
+ * prints "attempt:" and the kind before each attack, and "possible:" and what was, or "-" for
+ * nothing.
+ */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/control.h"
+#include "common/sealed.h"
+
+#define LINE_LENGTH 4096
+
+static char lines[4][LINE_LENGTH];
+
+static bool read_lines(void)
+{
+	char path[LINE_LENGTH];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 16);
+	bool complete = n > 0;
+	FILE *file;
+
+	if (n < 0)
+		return false;
+	path[n] = '\0';
+	(void)strcpy(strrchr(path, '/'), "/hostile");
+	file = fopen(path, "re");
+	for (size_t i = 0; file && i < ARRAY_SIZE(lines); i++) {
+		complete = complete && fgets(lines[i], LINE_LENGTH, file);
+		lines[i][strcspn(lines[i], "\n")] = '\0';
+	}
+	if (file)
+		(void)fclose(file);
+	return file && complete;
+}
+
+/* --- what must not be within reach --- */
+
+static const char *path_in(const char *directory, const char *name)
+{
+	static char path[2 * LINE_LENGTH];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return path;
+}
+
+static const char *in_run(const char *name)
+{
+	return path_in(lines[2], name);
+}
+
+static const char *in_cdi(const char *name)
+{
+	return path_in(lines[3], name);
+}
+
+static bool can_open(const char *path, int flags)
+{
+	return open(path, flags | O_CLOEXEC, 0600) >= 0;
+}
+
+static bool can_change_cdi(void)
+{
+	return can_open(in_cdi("devplugd-vendor.example=card.json"), O_WRONLY);
+}
+
+static bool can_add_cdi(void)
+{
+	return can_open(in_cdi("x.json"), O_WRONLY | O_CREAT);
+}
+
+static bool can_replace_directory(void)
+{
+	char from[LINE_LENGTH + 16];
+
+	(void)strcpy(from, in_run("devices"));
+	return rename(from, in_run("x")) == 0 || symlink("/etc", in_run("y")) == 0;
+}
+
+static bool can_change_list(void)
+{
+	return can_open(in_run("published"), O_WRONLY | O_APPEND | O_CREAT);
+}
+
+static bool can_change_configuration(void)
+{
+	return can_open(in_run("last-good.conf"), O_WRONLY);
+}
+
+static bool can_change_state(void)
+{
+	return can_open(in_run("state.json"), O_WRONLY);
+}
+
+static bool can_lock(void)
+{
+	return can_open(in_run("lock"), O_RDONLY);
+}
+
+static bool can_limit(void)
+{
+	const struct rlimit limit = { 0, 0 };
+
+	return syscall(SYS_prlimit64, getppid(), RLIMIT_FSIZE, &limit, NULL) == 0;
+}
+
+static bool can_move(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	return sched_setaffinity(getppid(), sizeof(set), &set) == 0;
+}
+
+static bool can_slow_down(void)
+{
+	return setpriority(PRIO_PROCESS, (id_t)getppid(), 19) == 0;
+}
+
+static bool can_signal(void)
+{
+	return kill(getppid(), 0) == 0;
+}
+
+static bool can_trace(void)
+{
+	return ptrace(PTRACE_SEIZE, getppid(), NULL, NULL) == 0;
+}
+
+static bool can_write_proc(const char *name)
+{
+	char path[64];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)getppid(), name);
+	return can_open(path, O_RDWR);
+}
+
+static bool can_score(void)
+{
+	return can_write_proc("oom_score_adj");
+}
+
+static bool can_write_memory(void)
+{
+	return can_write_proc("mem");
+}
+
+/* By what was inherited or can be found. */
+static bool can_become_root(void)
+{
+	return setresuid(0, 0, 0) == 0 || setgid(0) == 0;
+}
+
+static bool can_reopen(void)
+{
+	return can_open("/proc/self/exe", O_WRONLY) || can_open("/proc/self/fd/3", O_RDWR);
+}
+
+/* Files of root and of siblings: what a child reads is what every user of the host may read. */
+static bool can_read_secret(void)
+{
+	return can_open("/etc/shadow", O_RDONLY);
+}
+
+static bool can_read_configuration(void)
+{
+	return can_open(in_run("last-good.conf"), O_RDONLY);
+}
+
+static bool can_read_list(void)
+{
+	return can_open(in_run("published"), O_RDONLY);
+}
+
+static bool can_read_health(void)
+{
+	return can_open(in_run("health"), O_RDONLY | O_DIRECTORY);
+}
+
+/* A process that has ended can be opened, but has nothing to read. */
+static bool can_read_process(const char *pid)
+{
+	static const char *const names[] = { "environ", "maps", "mem", "auxv" };
+	char path[PATH_MAX], byte;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		int fd;
+
+		(void)snprintf(path, sizeof(path), "/proc/%s/%s", pid, names[i]);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd >= 0 && read(fd, &byte, 1) > 0)
+			return true;
+		if (fd >= 0)
+			(void)close(fd);
+	}
+	(void)snprintf(path, sizeof(path), "/proc/%s/fd/0", pid);
+	return readlink(path, &byte, 1) > 0;
+}
+
+static bool is_supervisor_or_sibling(const char *pid)
+{
+	char path[PATH_MAX];
+	int parent = 0;
+	FILE *stream;
+
+	(void)snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+	stream = fopen(path, "re");
+	if (!stream || fscanf(stream, "%*d (%*[^)]) %*c %d", &parent) != 1)
+		parent = 0;
+	if (stream)
+		(void)fclose(stream);
+	return atoi(pid) > 0 &&
+		(atoi(pid) == getppid() || (parent == getppid() && atoi(pid) != getpid()));
+}
+
+/* What the supervisor and the other children have in memory and open. */
+static bool can_read_others(void)
+{
+	struct dirent *entry;
+	DIR *stream = opendir("/proc");
+	bool some = false;
+
+	while (stream && (entry = readdir(stream)))
+		some = some ||
+			(is_supervisor_or_sibling(entry->d_name) &&
+				can_read_process(entry->d_name));
+	if (stream)
+		(void)closedir(stream);
+	return some;
+}
+
+static const struct {
+	const char *name;
+	bool (*possible)(void);
+} attempts[] = {
+	{ "change-cdi", can_change_cdi },
+	{ "add-cdi", can_add_cdi },
+	{ "replace-directory", can_replace_directory },
+	{ "change-list", can_change_list },
+	{ "change-configuration", can_change_configuration },
+	{ "change-state", can_change_state },
+	{ "lock", can_lock },
+	{ "limit", can_limit },
+	{ "affinity", can_move },
+	{ "priority", can_slow_down },
+	{ "signal", can_signal },
+	{ "trace", can_trace },
+	{ "oom-score", can_score },
+	{ "memory", can_write_memory },
+	{ "root", can_become_root },
+	{ "reopen", can_reopen },
+	{ "read-secret", can_read_secret },
+	{ "read-configuration", can_read_configuration },
+	{ "read-list", can_read_list },
+	{ "read-health", can_read_health },
+	{ "read-others", can_read_others },
+};
+
+static void try_all(void)
+{
+	char line[1024] = "possible:";
+
+	for (size_t i = 0; i < ARRAY_SIZE(attempts); i++)
+		if (attempts[i].possible())
+			(void)strcat(strcat(line, " "), attempts[i].name);
+	(void)fprintf(stderr, "%s%s\n", line, line[9] ? "" : " -");
+}
+
+/* --- what is sent to the supervisor --- */
+
+static void say(enum control_type type, uint64_t number, int fd)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(type);
+
+	message.number = number;
+	message.fds[0] = fd;
+	if (control_send(CONTROL_FD, &message) < 0)
+		perror("control_send");
+}
+
+/* Closing the last descriptor of it takes an hour. The peer stays with us until we are killed. */
+static int lingering_socket(void)
+{
+	const struct linger linger = { .l_onoff = 1, .l_linger = 3600 };
+	struct sockaddr_in address = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	static const char data[1 << 20];
+	socklen_t size = sizeof(address);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	/* The unit allows no TCP: some other descriptor that is not memory. */
+	if (listener < 0 || fd < 0)
+		return socket(AF_UNIX, SOCK_STREAM, 0);
+	if (bind(listener, (struct sockaddr *)&address, size) < 0 || listen(listener, 1) < 0 ||
+		getsockname(listener, (struct sockaddr *)&address, &size) < 0 ||
+		connect(fd, (struct sockaddr *)&address, size) < 0)
+		perror("a connection");
+	(void)fcntl(fd, F_SETFL, O_NONBLOCK);
+	while (send(fd, data, sizeof(data), MSG_NOSIGNAL) > 0)
+		;
+	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	return fd;
+}
+
+static void linger(void)
+{
+	int fd = lingering_socket();
+
+	say(CONTROL_CLAIMS, 1, fd);
+	(void)close(fd);
+}
+
+static void claim(unsigned n)
+{
+	static char line[64];
+	int fd = sealed_begin("claims");
+	FILE *stream = fdopen(dup(fd), "w");
+
+	for (unsigned i = 0; i < n; i++) {
+		(void)snprintf(line, sizeof(line), "i%u\tc%u\n", i, i);
+		(void)fputs(line, stream);
+	}
+	(void)fclose(stream);
+	(void)sealed_end(fd);
+	say(CONTROL_CLAIMS, 1, fd);
+}
+
+static void store_much(void)
+{
+	int fd = memfd_create("devices", MFD_CLOEXEC);
+
+	if (ftruncate(fd, 1LL << 40) < 0)
+		perror("ftruncate");
+	say(CONTROL_DEVICES, 0, fd);
+}
+
+static void claim_too_much(void)
+{
+	claim(500000);
+}
+
+/* As much as is allowed, with ids of our own. */
+static void claim_most(void)
+{
+	claim(150000);
+}
+
+/* Each is another one, and would be logged. */
+static void complain(void)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CALL_FAILED);
+
+	message.code = CONTROL_CALL_ALLOCATE;
+	message.count = 1;
+	for (unsigned i = 0; i < 3000; i++) {
+		(void)snprintf(message.text, sizeof(message.text), "id complaint %u", i);
+		while (control_send(CONTROL_FD, &message) == -EAGAIN)
+			(void)usleep(1000);
+	}
+}
+
+static const struct {
+	const char *name;
+	void (*attack)(void);
+	bool repeat; /* because it is allowed */
+} kinds[] = {
+	{ "touch", try_all, false },
+	{ "linger", linger, false },
+	{ "claims", claim_too_much, false },
+	{ "most", claim_most, true },
+	{ "store", store_much, false },
+	{ "complain", complain, false },
+};
+
+int main(int argc, char *argv[])
+{
+	const char *program = lines[0], *kind = lines[1];
+	size_t chosen = 0;
+	bool again = true;
+
+	/* No template, which would make the children of all resources. */
+	if (!read_lines() || argc < 2 || streq(argv[1], "--template"))
+		return EXIT_FAILURE;
+	if (!streq(argv[1], "vendor.example/evil")) {
+		(void)execv(program, argv);
+		return EXIT_FAILURE;
+	}
+	while (chosen < ARRAY_SIZE(kinds) && !streq(kind, kinds[chosen].name))
+		chosen++;
+	if (chosen == ARRAY_SIZE(kinds))
+		return EXIT_FAILURE;
+	for (;;) {
+		const struct control_message alive = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
+
+		if (again) {
+			(void)fprintf(stderr, "attempt: %s\n", kind);
+			kinds[chosen].attack();
+		}
+		again = kinds[chosen].repeat;
+		(void)control_send(CONTROL_FD, &alive);
+		(void)sleep(1);
+	}
+}

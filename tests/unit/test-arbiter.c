@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whose devices are, asked by several resources whose claims come, grow and go while a decision is
+ * being made: the answers are those of the last claims, and large claims do not hold up the loop.
+ */
+#include "host-fixture.h"
+
+#include "common/log.h"
+#include "common/sealed.h"
+#include "drivers/model/bookings.h"
+#include "supervisor/arbiter.h"
+
+#define PARTIES 10
+#define MANY    150000
+
+static sd_event *event;
+static struct arbiter *arbiter;
+static unsigned turns;
+
+static struct seat {
+	struct party *party;
+	char *owners; /* of the last answer */
+	uint64_t number;
+	unsigned malformed;
+	bool starting;
+} seats[PARTIES];
+
+static int answer(uint64_t number, int fd, void *userdata)
+{
+	struct seat *seat = userdata;
+	size_t size;
+
+	free(seat->owners);
+	seat->owners = NULL;
+	if (fd >= 0)
+		assert_int_equal(sealed_read(fd, 64 << 20, &seat->owners, &size), 0);
+	else
+		seat->owners = strdup("");
+	seat->number = number;
+	return 0;
+}
+
+static bool is_starting(void *userdata)
+{
+	return ((struct seat *)userdata)->starting;
+}
+
+static void on_malformed(void *userdata, const char *why)
+{
+	((struct seat *)userdata)->malformed++;
+}
+
+static void on_note(void *userdata)
+{
+}
+
+static const struct party_operations operations = {
+	.answer = answer,
+	.is_starting = is_starting,
+	.on_malformed = on_malformed,
+	.on_note = on_note,
+};
+
+static int setup(void **state)
+{
+	static const char *const names[PARTIES] = { "v.example/a", "v.example/b", "v.example/c",
+		"v.example/d", "v.example/e", "v.example/f", "v.example/g", "v.example/h",
+		"v.example/i", "v.example/j" };
+
+	log_setup("test-arbiter", LOG_TARGET_TEXT, LOG_CRIT);
+	assert_int_equal(sd_event_new(&event), 0);
+	assert_int_equal(arbiter_new(event, &arbiter), 0);
+	for (size_t i = 0; i < PARTIES; i++) {
+		seats[i] = (struct seat){ 0 };
+		assert_int_equal(
+			arbiter_add(arbiter, names[i], &operations, &seats[i], &seats[i].party), 0);
+		party_set_rank(seats[i].party, i);
+	}
+	turns = 0;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	for (size_t i = 0; i < PARTIES; i++) {
+		seats[i].party = party_free(seats[i].party);
+		free(seats[i].owners);
+	}
+	arbiter = arbiter_free(arbiter);
+	event = sd_event_unref(event);
+	return 0;
+}
+
+static void submit(size_t i, uint64_t number, const char *text)
+{
+	int fd = sealed_new("claims", text, strlen(text));
+
+	assert_true(fd >= 0);
+	party_submit(seats[i].party, fd, number);
+}
+
+/* Devices "PREFIX-0", ..., each with the claim of its number. */
+static void submit_many(size_t i, uint64_t number, const char *prefix)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&text, &size);
+
+	for (unsigned n = 0; n < MANY; n++)
+		(void)fprintf(stream, "%s-%u\t%u\n", prefix, n, n);
+	(void)fclose(stream);
+	submit(i, number, text);
+	free(text);
+}
+
+static void turn(void)
+{
+	assert_true(sd_event_run(event, USEC_PER_SEC) >= 0);
+	turns++;
+}
+
+static void await(size_t i, uint64_t number)
+{
+	while (seats[i].number != number)
+		turn();
+}
+
+static void test_answers(void **state)
+{
+	submit(0, 1, "x\t1\n");
+	submit(1, 1, "y\t1\nz\t2\n");
+	submit(2, 1, "p\t2\n");
+	await(2, 1);
+	assert_string_equal(seats[0].owners, "");
+	assert_string_equal(seats[1].owners, "y\tv.example/a\n");
+	assert_string_equal(seats[2].owners, "p\tv.example/b\n");
+	submit(0, 2, "x\t2\n");
+	await(0, 2);
+	while (strcmp(seats[1].owners, "z\tv.example/a\n") != 0)
+		turn();
+	submit(2, 2, "\t\n");
+	while (seats[2].malformed == 0)
+		turn();
+}
+
+static void test_P18_slices(void **state)
+{
+	submit_many(0, 1, "a");
+	submit(1, 1, "y\t7\n");
+	await(1, 1);
+	assert_string_equal(seats[1].owners, "y\tv.example/a\n");
+	/* Others had their turn meanwhile. */
+	assert_true(turns > 5);
+}
+
+/* Each is allowed, all together are not: the largest is ended, and only that. */
+static void test_P18_no_room(void **state)
+{
+	size_t size = 15 << 20;
+	_cleanup_free_ char *text = malloc(size + 1024 + 1);
+
+	assert_non_null(text);
+	memset(text, 'c', size + 1024);
+	memcpy(text, "id\t", strlen("id\t"));
+	submit(0, 1, "x\t1\n");
+	for (size_t i = 1; i < PARTIES; i++) {
+		size_t end = size + (i == 4 ? 1024 : i);
+
+		text[end - 1] = '\n';
+		text[end] = '\0';
+		submit(i, 1, text);
+		text[end - 1] = text[end] = 'c';
+	}
+	for (size_t i = 0; i < PARTIES; i++)
+		if (i != 4)
+			await(i, 1);
+	for (size_t i = 0; i < PARTIES; i++)
+		assert_int_equal(seats[i].malformed, i == 4);
+}
+
+static void test_changes_meanwhile(void **state)
+{
+	submit_many(0, 1, "a");
+	submit(1, 1, "y\t7\n");
+	for (unsigned i = 0; i < 4; i++)
+		turn();
+	/* The pass is under way: these wait for the next one, and are not answered by this one. */
+	submit(0, 2, "x\t1\n");
+	await(0, 2);
+	assert_string_equal(seats[0].owners, "");
+	while (strcmp(seats[1].owners ?: "-", "") != 0)
+		turn();
+
+	submit_many(0, 3, "a");
+	for (unsigned i = 0; i < 4; i++)
+		turn();
+	seats[0].party = party_free(seats[0].party);
+	submit(1, 2, "y\t7\n");
+	await(1, 2);
+	assert_string_equal(seats[1].owners, "");
+
+	submit_many(1, 3, "b");
+	submit(2, 1, "z\t7\n");
+	for (unsigned i = 0; i < 4; i++)
+		turn();
+	party_drop_claims(seats[1].party);
+	party_end_process(seats[1].party);
+	await(2, 1);
+	while (strcmp(seats[2].owners, "") != 0)
+		turn();
+}
+
+static void book(size_t i, const char *id)
+{
+	_cleanup_bookings_ struct bookings *bookings = NULL;
+
+	assert_int_equal(bookings_new(&bookings), 0);
+	if (*id)
+		assert_int_equal(bookings_add(bookings, id, NULL, 0, 0), 0);
+	party_set_booked(seats[i].party, bookings);
+}
+
+/* A pod has a device that becomes another resource's. */
+static void test_P17_booked(void **state)
+{
+	const char *kept = "x\tv.example/b, where a pod still uses it\n";
+
+	/* The owner has to wait for the one that might have it. */
+	seats[1].starting = true;
+	book(1, "y");
+	submit(0, 1, "x\t1\n");
+	for (unsigned i = 0; i < 4; i++)
+		turn();
+	assert_int_equal(seats[0].number, 0);
+	submit(1, 1, "y\t1\n");
+	await(0, 1);
+	assert_string_equal(seats[0].owners, kept);
+	await(1, 1);
+	assert_string_equal(seats[1].owners, "y\tv.example/a\n");
+	/* The pod ends; another one begins. */
+	book(1, "z");
+	while (strcmp(seats[0].owners, "") != 0)
+		turn();
+	book(1, "y");
+	while (strcmp(seats[0].owners, kept) != 0)
+		turn();
+	/* While a decision is made. */
+	submit_many(2, 1, "c");
+	for (unsigned i = 0; i < 4; i++)
+		turn();
+	book(1, "");
+	while (strcmp(seats[0].owners, "") != 0)
+		turn();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_answers, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_slices, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_no_room, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_changes_meanwhile, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P17_booked, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kubelet's checkpoint: what is read of it, and that anything else is refused as a whole.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "supervisor/kubelet-checkpoint.h"
+
+static char directory[64], path[128];
+static struct error error;
+
+static int setup(void **state)
+{
+	(void)strcpy(directory, "/tmp/devplugd-test-checkpoint.XXXXXX");
+	if (!mkdtemp(directory))
+		return -1;
+	(void)snprintf(path, sizeof(path), "%s/" CHECKPOINT_FILE, directory);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)remove(path);
+	return remove(directory);
+}
+
+static void write_file(const char *text)
+{
+	FILE *stream = fopen(path, "we");
+
+	assert_non_null(stream);
+	(void)fputs(text, stream);
+	assert_int_equal(fclose(stream), 0);
+}
+
+static int read_text(const char *text, struct kubelet_checkpoint **ret)
+{
+	write_file(text);
+	return kubelet_checkpoint_read(directory, ret, &error);
+}
+
+#define ENTRY(devices)                                                                        \
+	"{\"PodUID\":\"u\",\"ContainerName\":\"c\",\"ResourceName\":\"v.e/a\",\"DeviceIDs\":" \
+	"{" devices "},\"AllocResp\":\"CgA=\"}"
+#define DOCUMENT(entries)                                                                         \
+	"{\"Data\":{\"PodDeviceEntries\":" entries ",\"RegisteredDevices\":{\"v.e/a\":[\"x\"]}}," \
+	"\"Checksum\":4294967295}"
+
+static void test_good(void **state)
+{
+	_cleanup_kubelet_checkpoint_ struct kubelet_checkpoint *checkpoint = NULL;
+
+	assert_int_equal(
+		read_text(DOCUMENT("[" ENTRY("\"-1\":[\"n#1\"],\"1\":[\"a\",\"b\"]") "," ENTRY(
+				  "\"0\":null") "]"),
+			&checkpoint),
+		0);
+	assert_int_equal(checkpoint->count, 3);
+	for (size_t i = 0; i < checkpoint->count; i++) {
+		const struct kubelet_checkpoint_row *row = &checkpoint->rows[i];
+
+		assert_string_equal(row->resource, "v.e/a");
+		assert_string_equal(row->pod_uid, "u");
+		assert_string_equal(row->container, "c");
+		assert_int_equal(row->node, row->id[0] == 'n' ? -1 : 1);
+	}
+}
+
+/* As a kubelet writes it that has no pod yet. */
+static void test_empty(void **state)
+{
+	static const char *const texts[] = {
+		DOCUMENT("null"),
+		DOCUMENT("[]"),
+		"{\"Data\":{\"PodDeviceEntries\":null,\"RegisteredDevices\":null},\"Checksum\":1}",
+		("{\"Data\":{\"PodDeviceEntries\":null,\"RegisteredDevices\":{}},\"Checksum\":1,"
+		 "\"Later\":true}"),
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		_cleanup_kubelet_checkpoint_ struct kubelet_checkpoint *checkpoint = NULL;
+
+		assert_int_equal(read_text(texts[i], &checkpoint), 0);
+		assert_int_equal(checkpoint->count, 0);
+	}
+}
+
+static void test_unknown_form(void **state)
+{
+	static const char *const texts[] = {
+		"",
+		"{",
+		"[]",
+		"7",
+		"{}",
+		"{\"Data\":{}}",
+		"{\"Data\":[],\"Checksum\":1}",
+		"{\"Data\":{\"PodDeviceEntries\":{},\"RegisteredDevices\":{}},\"Checksum\":1}",
+		"{\"Data\":{\"PodDeviceEntries\":[],\"RegisteredDevices\":[]},\"Checksum\":1}",
+		"{\"Data\":{\"PodDeviceEntries\":[],\"RegisteredDevices\":{}},\"Checksum\":\"1\"}",
+		"{\"Data\":{\"PodDeviceEntries\":[],\"RegisteredDevices\":{}}}",
+		DOCUMENT("[7]"),
+		DOCUMENT("[{}]"),
+		DOCUMENT("[" ENTRY("\"0\":[7]") "]"),
+		DOCUMENT("[" ENTRY("\"0\":{}") "]"),
+		DOCUMENT("[" ENTRY("\"0\":\"a\"") "]"),
+		DOCUMENT("[" ENTRY("\"\":[\"a\"]") "]"),
+		DOCUMENT("[" ENTRY("\"x\":[\"a\"]") "]"),
+		DOCUMENT("[" ENTRY("\" 1\":[\"a\"]") "]"),
+		DOCUMENT("[" ENTRY("\"1 \":[\"a\"]") "]"),
+		DOCUMENT("[" ENTRY("\"-2\":[\"a\"]") "]"),
+		DOCUMENT("[" ENTRY("\"65536\":[\"a\"]") "]"),
+		DOCUMENT("[" ENTRY("\"0\":[\"a\"]},\"DeviceIDs\":{") "]"),
+		/* Before Kubernetes 1.20. */
+		DOCUMENT("[{\"PodUID\":\"u\",\"ContainerName\":\"c\",\"ResourceName\":\"v.e/a\","
+			 "\"DeviceIDs\":[\"a\"],\"AllocResp\":\"\"}]"),
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct kubelet_checkpoint *checkpoint = NULL;
+
+		if (read_text(texts[i], &checkpoint) != -EBADMSG)
+			fail_msg("accepted: %s", texts[i]);
+		assert_null(checkpoint);
+		assert_non_null(strstr(error.message, CHECKPOINT_FILE));
+	}
+}
+
+static void test_files(void **state)
+{
+	struct kubelet_checkpoint *checkpoint = NULL;
+	int fd;
+
+	assert_int_equal(kubelet_checkpoint_read(directory, &checkpoint, &error), -ENOENT);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(kubelet_checkpoint_read(directory, &checkpoint, &error), -EBADMSG);
+	assert_int_equal(remove(path), 0);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(kubelet_checkpoint_read(directory, &checkpoint, &error), -EBADMSG);
+	assert_int_equal(remove(path), 0);
+	assert_int_equal(symlink("/proc/kcore", path), 0);
+	assert_int_equal(kubelet_checkpoint_read(directory, &checkpoint, &error), -ELOOP);
+	assert_int_equal(remove(path), 0);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(ftruncate(fd, CHECKPOINT_SIZE_MAX + 1), 0);
+	(void)close(fd);
+	assert_int_equal(kubelet_checkpoint_read(directory, &checkpoint, &error), -EFBIG);
+	assert_null(checkpoint);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_good),
+		TEST(test_empty),
+		TEST(test_unknown_form),
+		TEST(test_files),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

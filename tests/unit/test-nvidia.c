@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver "nvidia": what it finds without a library, and what a container gets.
+ */
+#include "nvidia-fixture.h"
+
+#include "drivers/allocation/cdi.h"
+
+#define ENTRY "{ libraries = false; }"
+
+/* Each is made and undone again, which are two changes. */
+#define CHANGES 50
+
+static void test_identity(void **state)
+{
+	expect_ids("nvidia", ENTRY, "");
+	plant_driver("535.54.03");
+	expect_ids("nvidia", ENTRY, "");
+	/* The node's number is not the order on the bus. */
+	plant_gpu("0000:3b:00.0", 1, GPU_A, "1\n");
+	plant_gpu("0000:86:00.0", 0, GPU_B, "-1\n");
+	expect_ids("nvidia", ENTRY, GPU_A " " GPU_B " ");
+	expect_variable(GPU_A, "uuid", GPU_A);
+	expect_variable(GPU_A, "gpu_uuid", GPU_A);
+	expect_variable(GPU_A, "bdf", "0000:3b:00.0");
+	expect_variable(GPU_A, "model", "NVIDIA A100-SXM4-80GB");
+	expect_variable(GPU_A, "minor", "1");
+	expect_variable(GPU_A, "driver_version", "535.54.03");
+	expect_variable(GPU_A, "gi", NULL);
+	expect_nodes(GPU_A, "/dev/nvidia1 /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia-uvm-tools ");
+	assert_false(found(GPU_A)->nodes[0].shared);
+	assert_true(found(GPU_A)->nodes[1].shared && found(GPU_A)->nodes[2].shared);
+	assert_int_equal(found(GPU_A)->n_numa, 1);
+	assert_int_equal(found(GPU_A)->numa[0], 1);
+	assert_int_equal(found(GPU_B)->n_numa, 0);
+	assert_null(found(GPU_A)->problem);
+	assert_true(strings_contain(&found(GPU_A)->env, "NVIDIA_VISIBLE_DEVICES=void"));
+	assert_true(strings_contain(&found(GPU_A)->claims, "pci:0000:3b:00.0"));
+	assert_int_equal(scan.notes.count, 0);
+}
+
+static void test_choosing(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 1, GPU_A, "1\n");
+	plant_gpu("0000:86:00.0", 0, GPU_B, "1\n");
+	write_gpu("0000:86:00.0", 0, GPU_B, "Tesla T4", "No");
+	expect_ids("nvidia", "{ uuid = \"GPU-8dcd*\"; libraries = false; }", GPU_A " ");
+	expect_ids("nvidia", "{ bdf = \"0000:8*\"; libraries = false; }", GPU_B " ");
+	expect_ids("nvidia", "{ model = \"*A100*\"; libraries = false; }", GPU_A " ");
+	expect_ids("nvidia", "{ minor = [ 0, 7 ]; libraries = false; }", GPU_B " ");
+	expect_ids("nvidia", "{ mig = \"only\"; libraries = false; }", "");
+	/* One that the driver leaves alone, and one that only drives a display. */
+	write_gpu("0000:3b:00.0", 1, GPU_A, "NVIDIA A100-SXM4-80GB", "Yes");
+	write_gpu("0000:86:00.0", 0, GPU_B, "NVIDIA DGX Display", "No");
+	expect_ids("nvidia", ENTRY, "");
+}
+
+static void test_excluding(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 1, GPU_A, "1\n");
+	plant_gpu("0000:86:00.0", 0, GPU_B, "1\n");
+	start("driver = \"nvidia\"; match = ( " ENTRY
+	      " ); exclude = ( { where = \"minor=1\"; } );");
+	assert_string_equal(seen(), GPU_B " ");
+	start("driver = \"nvidia\"; match = ( " ENTRY " ); exclude = \"GPU-13*\";");
+	assert_string_equal(seen(), GPU_A " ");
+	start("driver = \"nvidia\"; match = ( " ENTRY " ); "
+	      "exclude = ( { where = ( \"model=*A100*\", \"bdf=0000:8*\" ); } );");
+	assert_string_equal(seen(), GPU_A " ");
+	/* A GPU that does not have the variable is not meant. */
+	start("driver = \"nvidia\"; match = ( " ENTRY " ); exclude = ( { where = \"gi=*\"; } );");
+	assert_string_equal(seen(), GPU_B " " GPU_A " ");
+}
+
+/* Nothing distinguishes a node of another GPU from this one's when the driver counts again. */
+static void test_missing_nodes(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 3, GPU_A, "1\n");
+	host_remove("/dev/nvidia-uvm");
+	list_entries("nvidia", ENTRY);
+	assert_string_equal(found(GPU_A)->problem,
+		"/dev/nvidia-uvm is missing: run \"nvidia-modprobe -u -c 0\"");
+	host_mknod("/dev/nvidia-uvm");
+	host_remove("/dev/nvidia3");
+	list_entries("nvidia", ENTRY);
+	assert_string_equal(
+		found(GPU_A)->problem, "/dev/nvidia3 is missing: run \"nvidia-modprobe -c 3\"");
+	/* Others make the nodes in these cases. */
+	list_entries("nvidia", "{ expose = \"runtime\"; }");
+	assert_null(found(GPU_A)->problem);
+	assert_true(strings_contain(&found(GPU_A)->env, "NVIDIA_VISIBLE_DEVICES=" GPU_A));
+}
+
+static void test_instances(void **state)
+{
+	const struct device *device;
+
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	plant_gpu("0000:86:00.0", 1, GPU_B, "1\n");
+	host_mkdir(PROC "/capabilities/gpu1/mig");
+	plant_instance(0, 1, 0);
+	plant_instance(0, 2, 0);
+	expect_ids("nvidia", ENTRY, "MIG-" GPU_A ":1:0 MIG-" GPU_A ":2:0 " GPU_B " ");
+	expect_ids("nvidia", "{ libraries = false; mig = \"only\"; }",
+		"MIG-" GPU_A ":1:0 MIG-" GPU_A ":2:0 ");
+	expect_variable("MIG-" GPU_A ":2:0", "gi", "2");
+	expect_variable("MIG-" GPU_A ":2:0", "ci", "0");
+	expect_variable("MIG-" GPU_A ":2:0", "gpu_uuid", GPU_A);
+	expect_nodes("MIG-" GPU_A ":2:0",
+		"/dev/nvidia-caps/nvidia-cap22 /dev/nvidia-caps/nvidia-cap21 /dev/nvidia0 "
+		"/dev/nvidiactl /dev/nvidia-uvm /dev/nvidia-uvm-tools ");
+	device = found("MIG-" GPU_A ":2:0");
+	assert_false(device->nodes[0].shared);
+	assert_true(device->nodes[1].shared && device->nodes[2].shared);
+	expect_ids("nvidia", "{ libraries = false; mig = \"none\"; }", GPU_B " ");
+	host_remove("/dev/nvidia-caps/nvidia-cap22");
+	list_entries("nvidia", ENTRY);
+	assert_string_equal(found("MIG-" GPU_A ":2:0")->problem,
+		"/dev/nvidia-caps/nvidia-cap22 is missing: run \"nvidia-modprobe -f "
+		"/proc/driver/nvidia/capabilities/gpu0/mig/gi2/ci0/access\"");
+	assert_null(found("MIG-" GPU_A ":1:0")->problem);
+}
+
+static void test_geometry_changes(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	plant_gpu("0000:86:00.0", 1, GPU_B, "1\n");
+	start("driver = \"nvidia\"; match = ( " ENTRY " );");
+	assert_string_equal(seen(), GPU_B " " GPU_A " ");
+	for (unsigned i = 0; i < CHANGES; i++) {
+		unsigned gi = 1 + i % 7;
+		char id[64];
+
+		plant_instance(0, gi, 0);
+		(void)snprintf(id, sizeof(id), "MIG-" GPU_A ":%u:0", gi);
+		RUN_UNTIL(is_present(id));
+		/* Never both. */
+		assert_false(is_present(GPU_A));
+		remove_instance(0, gi, 0);
+		RUN_UNTIL(is_present(GPU_A));
+		assert_false(is_present(id));
+		assert_true(is_present(GPU_B));
+	}
+}
+
+static void test_unknown_uuid(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, UNKNOWN, "1\n");
+	expect_ids("nvidia", ENTRY, "0000:3b:00.0 ");
+	assert_null(device_variable(found("0000:3b:00.0"), "uuid"));
+	list_entries("nvidia", "{ expose = \"runtime\"; }");
+	assert_non_null(strstr(found("0000:3b:00.0")->problem, "its UUID is not known"));
+}
+
+/* One and the same GPU is never offered under two names. */
+static void test_uuid_becomes_known(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, UNKNOWN, "1\n");
+	start("driver = \"nvidia\"; match = ( " ENTRY " );");
+	write_gpu("0000:3b:00.0", 0, GPU_A, "NVIDIA A100-SXM4-80GB", "No");
+	RUN_UNTIL(is_present(GPU_A));
+	assert_false(is_present("0000:3b:00.0"));
+
+	/* A container has it. */
+	write_gpu("0000:3b:00.0", 0, UNKNOWN, "NVIDIA A100-SXM4-80GB", "No");
+	start("driver = \"nvidia\"; match = ( " ENTRY " );");
+	snapshot = inventory_snapshot(inventory);
+	device_note_assigned(snapshot->units[0].device);
+	write_gpu("0000:3b:00.0", 0, GPU_A, "NVIDIA A100-SXM4-80GB", "No");
+	plant_gpu("0000:86:00.0", 1, GPU_B, "1\n");
+	RUN_UNTIL(is_present(GPU_B));
+	assert_true(is_present("0000:3b:00.0"));
+	assert_false(is_present(GPU_A));
+}
+
+static bool mounts(const char *id, const char *host, const char *path)
+{
+	const struct device *device = found(id);
+
+	for (size_t i = 0; i < device->n_nodes; i++)
+		if (device->nodes[i].mount && streq(device->nodes[i].host, host) &&
+			streq(device->nodes[i].path, path))
+			return device->nodes[i].read_only && device->nodes[i].shared;
+	return false;
+}
+
+static size_t n_mounts(const char *id)
+{
+	const struct device *device = found(id);
+	size_t n = 0;
+
+	for (size_t i = 0; i < device->n_nodes; i++)
+		n += device->nodes[i].mount;
+	return n;
+}
+
+static void test_libraries(void **state)
+{
+	static const char directory[] = "/usr/lib/x86_64-linux-gnu";
+
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	list_entries("nvidia", "{}");
+	assert_int_equal(scan.notes.count, 1);
+	assert_int_equal(n_mounts(GPU_A), 0);
+	assert_null(found(GPU_A)->problem);
+
+	plant_library(directory, "libcuda", "535.54.03");
+	plant_library(directory, "libnvidia-ml", "535.54.03");
+	host_write("/usr/lib/x86_64-linux-gnu/libnvidia-glcore.so.535.54.03", "");
+	host_symlink("libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so");
+	host_write("/usr/lib/x86_64-linux-gnu/libcudart.so.1", "");
+	plant_library(directory, "libnvidia-old", "470.1");
+	host_mkdir("/usr/bin");
+	host_write("/usr/bin/nvidia-smi", "");
+	list_entries("nvidia", "{}");
+	assert_int_equal(scan.notes.count, 0);
+	assert_int_equal(n_mounts(GPU_A), 5);
+	assert_true(mounts(GPU_A, "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+		"/usr/local/nvidia/lib64/libcuda.so.1"));
+	assert_true(mounts(GPU_A, "/usr/lib/x86_64-linux-gnu/libcuda.so",
+		"/usr/local/nvidia/lib64/libcuda.so"));
+	assert_true(mounts(GPU_A, "/usr/lib/x86_64-linux-gnu/libnvidia-glcore.so.535.54.03",
+		"/usr/local/nvidia/lib64/libnvidia-glcore.so.535.54.03"));
+	assert_true(mounts(GPU_A, "/usr/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi"));
+	list_entries("nvidia", "{ library_path = \"/opt/gpu\"; }");
+	assert_true(mounts(GPU_A, "/usr/bin/nvidia-smi", "/opt/gpu/bin/nvidia-smi"));
+}
+
+/* Whether the GPU's entry of the CDI file mounts that file of the host. */
+static bool cdi_mounts(const char *host)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	_cleanup_strings_ struct strings left_out = { 0 };
+	const json_t *mounts;
+	json_t *spec = NULL;
+	bool found = false;
+
+	assert_int_equal(
+		cdi_spec_build(declaration_of(config), snapshot, host_root, &spec, &left_out), 0);
+	assert_non_null(spec);
+	mounts =
+		json_object_get(json_object_get(json_array_get(json_object_get(spec, "devices"), 0),
+					"containerEdits"),
+			"mounts");
+	for (size_t i = 0; i < json_array_size(mounts); i++)
+		found |= streq(
+			json_string_value(json_object_get(json_array_get(mounts, i), "hostPath")),
+			host);
+	json_decref(spec);
+	return found;
+}
+
+/* A CDI file of our own is kept current over an upgrade of the driver. */
+static void test_cdi_spec(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	plant_library("/usr/lib64", "libcuda", "535.54.03");
+	start("driver = \"nvidia\"; match = ( {} ); cdi_spec = { kind = \"vendor.example/gpu\"; };");
+	assert_string_equal(seen(), GPU_A " ");
+	assert_true(cdi_mounts("/usr/lib64/libcuda.so.535.54.03"));
+	plant_version("550.90.07");
+	host_remove("/usr/lib64/libcuda.so.1");
+	host_remove("/usr/lib64/libcuda.so.535.54.03");
+	plant_library("/usr/lib64", "libcuda", "550.90.07");
+	RUN_UNTIL(cdi_mounts("/usr/lib64/libcuda.so.550.90.07"));
+	assert_false(cdi_mounts("/usr/lib64/libcuda.so.535.54.03"));
+}
+
+/* The package was upgraded while the module is the old one. */
+static void test_mismatch(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	plant_library("/usr/lib64", "libnvidia-ml", "550.90.07");
+	list_entries("nvidia", "{}");
+	assert_non_null(strstr(found(GPU_A)->problem,
+		"the kernel driver is 535.54.03, but the libraries on the host are 550.90.07"));
+	list_entries("nvidia", ENTRY);
+	assert_null(found(GPU_A)->problem);
+}
+
+static void test_driver_in_a_container(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	for (size_t i = 0; i < 3; i++)
+		host_remove((const char *const[]){
+			"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0" }[i]);
+	host_mkdir("/run/nvidia/driver/dev");
+	host_mknod("/run/nvidia/driver/dev/nvidiactl");
+	host_mknod("/run/nvidia/driver/dev/nvidia-uvm");
+	host_mknod("/run/nvidia/driver/dev/nvidia0");
+	plant_library("/run/nvidia/driver/usr/lib64", "libcuda", "535.54.03");
+	list_entries("nvidia", "{}");
+	expect_nodes(GPU_A,
+		"/run/nvidia/driver/dev/nvidia0>/dev/nvidia0 "
+		"/run/nvidia/driver/dev/nvidiactl>/dev/nvidiactl "
+		"/run/nvidia/driver/dev/nvidia-uvm>/dev/nvidia-uvm "
+		"/run/nvidia/driver/usr/lib64/libcuda.so.1>/usr/local/nvidia/lib64/libcuda.so.1 ");
+	assert_null(found(GPU_A)->problem);
+}
+
+static void test_cdi(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	list_entries("nvidia", "{ expose = \"cdi\"; }");
+	assert_non_null(strstr(found(GPU_A)->problem,
+		"nvidia.com/gpu=" GPU_A " is in no file of /etc/cdi or /run/cdi"));
+	host_mkdir("/run/cdi");
+	host_write("/run/cdi/nvidia.yaml",
+		"---\ncdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n    - name: \"0\"\n"
+		"      containerEdits:\n        deviceNodes:\n            - path: /dev/nvidia0\n"
+		"    - name: " GPU_A "\n");
+	list_entries("nvidia", "{ expose = \"cdi\"; }");
+	assert_null(found(GPU_A)->problem);
+	assert_true(strings_contain(&found(GPU_A)->cdi, "nvidia.com/gpu=" GPU_A));
+	assert_int_equal(found(GPU_A)->n_nodes, 0);
+	list_entries("nvidia", "{ expose = \"cdi\"; cdi_kind = \"vendor.example/gpu\"; }");
+	assert_non_null(found(GPU_A)->problem);
+	/* Not the same name, and not a name. */
+	host_write("/run/cdi/nvidia.yaml",
+		"kind: nvidia.com/gpu\ndevices:\n- name: " GPU_A "0\n- hostname: " GPU_A "\n");
+	list_entries("nvidia", "{ expose = \"cdi\"; }");
+	assert_non_null(found(GPU_A)->problem);
+	host_write("/run/cdi/nvidia.json",
+		"{\"cdiVersion\":\"0.5.0\",\"kind\":\"nvidia.com/gpu\",\"devices\":[{\"name\":\"" GPU_A
+		"\",\"containerEdits\":{}}]}");
+	list_entries("nvidia", "{ expose = \"cdi\"; }");
+	assert_null(found(GPU_A)->problem);
+}
+
+/* Files that no driver writes. */
+static void test_nonsense(void **state)
+{
+	plant_driver("535.54.03");
+	host_mkdir(PROC "/gpus/not-an-address");
+	host_mkdir(PROC "/gpus/0000:3b:00.0");
+	expect_ids("nvidia", ENTRY, "");
+	host_write(PROC "/gpus/0000:3b:00.0/information", "Model: \t\t\n\n:::\nDevice Minor: x\n");
+	expect_ids("nvidia", ENTRY, "");
+	host_write(PROC "/gpus/0000:3b:00.0/information",
+		"Device Minor: 0\nGPU UUID: GPU-../../../etc/passwd\nModel: \x01\x02\n");
+	expect_ids("nvidia", ENTRY, "0000:3b:00.0 ");
+	expect_variable("0000:3b:00.0", "model", "Unknown");
+	host_mkdir(PROC "/capabilities/gpu0/mig/gi");
+	host_mkdir(PROC "/capabilities/gpu0/mig/gi1x");
+	host_mkdir(PROC "/capabilities/gpu0/mig/gi99999999");
+	host_mkdir(PROC "/capabilities/gpu0/mig/gi3");
+	expect_ids("nvidia", ENTRY, "0000:3b:00.0 ");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HOST_TEST(test_identity),
+		HOST_TEST(test_choosing),
+		HOST_TEST(test_excluding),
+		HOST_TEST(test_missing_nodes),
+		HOST_TEST(test_instances),
+		HOST_TEST(test_geometry_changes),
+		HOST_TEST(test_unknown_uuid),
+		HOST_TEST(test_uuid_becomes_known),
+		HOST_TEST(test_libraries),
+		cmocka_unit_test_setup_teardown(test_cdi_spec, host_setup, inventory_teardown),
+		HOST_TEST(test_mismatch),
+		HOST_TEST(test_driver_in_a_container),
+		HOST_TEST(test_cdi),
+		HOST_TEST(test_nonsense),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

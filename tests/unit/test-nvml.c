@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Health from NVIDIA's library: devplugd-nvml with a stand-in for the library (tests/nvml), which
+ * reports errors, hangs, crashes, and lacks functions, as set in its file.
+ */
+#include "nvidia-fixture.h"
+
+#define LIBRARY "/usr/lib64/libnvidia-ml.so.1"
+#define A       "0000:3b:00.0"
+#define B       "0000:86:00.0"
+#define MIG_A   "MIG-11111111-483b-b48f-d7e5-75fb19a52b76"
+#define MIG_B   "MIG-22222222-483b-b48f-d7e5-75fb19a52b76"
+
+#define TWO_GPUS "gpu " A " " GPU_A "\ngpu " B " " GPU_B "\n"
+/* As a driver that reports recovery actions does. */
+#define RECOVERS "field " A " 230 0\nfield " B " 230 0\n"
+
+#define RESOURCE(keys)                                                 \
+	"driver = \"nvidia\"; match = ( { expose = \"runtime\"; } ); " \
+	"health = ( { probe = \"nvml\"; interval = 0.2; hang_after = 5; " keys " } );"
+
+#define BOTH GPU_B " " GPU_A " "
+
+static void report(const char *text)
+{
+	host_replace("/usr/lib64/nvml-state", text);
+}
+
+static void plant_stub(const char *name)
+{
+	char self[4096], path[512], command[8192];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	assert_true(n > 0);
+	self[n] = '\0';
+	*strrchr(self, '/') = '\0';
+	host_mkdir("/usr/lib64");
+	host_path(path, LIBRARY);
+	(void)snprintf(command, sizeof(command), "cp %s/%s.so %s", self, name, path);
+	assert_int_equal(system(command), 0);
+}
+
+static void plant_two(void)
+{
+	plant_driver("535.54.03");
+	plant_gpu(A, 0, GPU_A, "0\n");
+	plant_gpu(B, 1, GPU_B, "1\n");
+	plant_stub("nvml-stub");
+}
+
+static const char *reason_of(const char *id)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	static char text[512];
+	unsigned replica;
+	size_t unit;
+
+	assert_int_equal(snapshot_find(snapshot, id, &unit, &replica), 0);
+	(void)snprintf(text, sizeof(text), "%s", snapshot->units[unit].reason ?: "");
+	return text;
+}
+
+static bool says(const char *id, const char *words)
+{
+	return strstr(reason_of(id), words);
+}
+
+static const char *first_note(void)
+{
+	const struct strings *notes = inventory_notes(inventory);
+
+	return notes->count > 0 ? notes->items[0] : "";
+}
+
+static void test_recovery_action(void **state)
+{
+	plant_two();
+	report(TWO_GPUS RECOVERS);
+	start(RESOURCE(""));
+	RUN_UNTIL(streq(seen(), BOTH));
+	/* The driver reports the recovery action, and when it was done. */
+	report(TWO_GPUS "field " A " 230 1\nfield " B " 230 0\nxid 1 " A " 95 -1 1\n");
+	RUN_UNTIL(says(GPU_A,
+		"after Xid 95 (uncontained memory error), NVIDIA's driver "
+		"recommends: drain the GPU and reset it"));
+	assert_string_equal(seen(), GPU_B " " GPU_A "! ");
+	report(TWO_GPUS RECOVERS);
+	RUN_UNTIL(streq(seen(), BOTH));
+	/* One that we do not know. */
+	report(TWO_GPUS "field " A " 230 77\nfield " B " 230 0\n");
+	RUN_UNTIL(says(GPU_A, "see \"nvidia-smi -q\""));
+	assert_string_equal(seen(), GPU_B " " GPU_A "! ");
+}
+
+/* 1000 of each, without one change of health. */
+static void test_application_faults(void **state)
+{
+	static const unsigned harmless[] = { 13, 31, 43, 45, 68, 109, 94, 63 };
+	char text[2048] = TWO_GPUS;
+
+	plant_two();
+	report(TWO_GPUS);
+	start(RESOURCE(""));
+	RUN_UNTIL(streq(seen(), BOTH));
+	for (unsigned i = 0; i < ARRAY_SIZE(harmless); i++)
+		(void)sprintf(text + strlen(text), "xid %u " A " %u -1 1000\n", i + 1, harmless[i]);
+	/* The last one shows that all were taken. */
+	(void)sprintf(text + strlen(text), "xid 100 " B " 48 -1 1\n");
+	report(text);
+	RUN_UNTIL(says(GPU_B, "Xid 48 (uncorrectable memory error)"));
+	assert_string_equal(seen(), GPU_B "! " GPU_A " ");
+}
+
+/* A driver that does not report recovery actions: the error lasts until the driver is loaded
+ * again. */
+static void test_lasting_faults(void **state)
+{
+	plant_two();
+	host_mkdir("/sys/module/nvidia");
+	report(TWO_GPUS);
+	start(RESOURCE(""));
+	RUN_UNTIL(streq(seen(), BOTH));
+	report(TWO_GPUS "xid 1 " A " 79 -1 1\n");
+	RUN_UNTIL(says(GPU_A, "Xid 79 (the GPU fell off the bus): reboot the host"));
+	/* Time does not heal it, nor does another helper. */
+	report(TWO_GPUS "xid 1 " A " 79 -1 1\ncrash nvmlDeviceGetPowerUsage\n");
+	RUN_UNTIL(*first_note());
+	report(TWO_GPUS);
+	RUN_UNTIL(inventory_notes(inventory)->count == 0);
+	run_for(300 * USEC_PER_MSEC);
+	assert_string_equal(seen(), GPU_B " " GPU_A "! ");
+	/* An instance of the same module would have the same inode. */
+	host_mkdir("/sys/module/other");
+	host_remove("/sys/module/nvidia");
+	host_rename("/sys/module/other", "/sys/module/nvidia");
+	host_mkdir("/dev/shm");
+	RUN_UNTIL(streq(seen(), BOTH));
+}
+
+static void test_policy(void **state)
+{
+	plant_two();
+	report(TWO_GPUS);
+	start(RESOURCE("ignore_xids = [ 79 ]; fatal_xids = 31;"));
+	RUN_UNTIL(streq(seen(), BOTH));
+	report(TWO_GPUS "xid 1 " B " 79 -1 1\nxid 2 " A " 31 -1 1\n");
+	RUN_UNTIL(says(GPU_A, "Xid 31"));
+	assert_string_equal(seen(), GPU_B " " GPU_A "! ");
+}
+
+static void test_memory_and_fabric(void **state)
+{
+	plant_two();
+	report(TWO_GPUS RECOVERS);
+	start(RESOURCE(""));
+	RUN_UNTIL(streq(seen(), BOTH));
+	report(TWO_GPUS RECOVERS "field " A " 145 1\nfield " B " 144 1\n");
+	RUN_UNTIL(says(GPU_A, "memory rows could not be remapped: replace the GPU"));
+	assert_string_equal(seen(), GPU_B " " GPU_A "! ");
+	report(TWO_GPUS RECOVERS "fabric " A " 3 0\nfabric " B " 2 0\n");
+	RUN_UNTIL(says(GPU_B, "it has not joined the NVSwitch fabric (state 2, status 0)"));
+	RUN_UNTIL(streq(seen(), GPU_B "! " GPU_A " "));
+	start(RESOURCE("row_remapping = \"pending\"; fabric = false;"));
+	report(TWO_GPUS RECOVERS "fabric " A " 2 0\nfield " B " 144 1\n");
+	RUN_UNTIL(says(GPU_B, "a memory row waits to be remapped"));
+	RUN_UNTIL(streq(seen(), GPU_B "! " GPU_A " "));
+}
+
+/* One of eight: the others do not change. */
+static void test_lost(void **state)
+{
+	char text[2048] = "", address[32], uuid[64], expected[1024] = "";
+
+	plant_driver("535.54.03");
+	plant_stub("nvml-stub");
+	for (unsigned i = 0; i < 8; i++) {
+		(void)snprintf(address, sizeof(address), "0000:%02x:00.0", 0x10 + i);
+		(void)snprintf(uuid, sizeof(uuid), "GPU-%08x-483b-b48f-d7e5-75fb19a52b76", i);
+		plant_gpu(address, i, uuid, "0\n");
+		(void)sprintf(text + strlen(text), "gpu %s %s\n", address, uuid);
+		(void)sprintf(expected + strlen(expected), "%s%s ", uuid, i == 3 ? "!" : "");
+	}
+	report(text);
+	start(RESOURCE(""));
+	RUN_UNTIL(!strchr(seen(), '!'));
+	(void)strcat(text, "lost 0000:13:00.0\n");
+	report(text);
+	RUN_UNTIL(says("GPU-00000003-483b-b48f-d7e5-75fb19a52b76",
+		"0000:13:00.0 fell off the bus: reboot the host"));
+	assert_string_equal(seen(), expected);
+}
+
+/* While the library does not answer, everything stays as it is. */
+static void test_hanging_library(void **state)
+{
+	plant_two();
+	report(TWO_GPUS RECOVERS);
+	start("driver = \"nvidia\"; match = ( { expose = \"runtime\"; } ); "
+	      "health = ( { probe = \"nvml\"; interval = 0.2; hang_after = 0.5; } );");
+	RUN_UNTIL(streq(seen(), BOTH));
+	report(TWO_GPUS "field " A " 230 1\nfield " B " 230 0\n");
+	RUN_UNTIL(streq(seen(), GPU_B " " GPU_A "! "));
+	report(TWO_GPUS RECOVERS "hang nvmlDeviceGetFieldValues\n");
+	RUN_UNTIL(strstr(first_note(), "was killed"));
+	assert_string_equal(seen(), GPU_B " " GPU_A "! ");
+	report(TWO_GPUS RECOVERS);
+	RUN_UNTIL(streq(seen(), BOTH));
+	RUN_UNTIL(inventory_notes(inventory)->count == 0);
+	/* From the start on, too: then the kernel decides. */
+	report(TWO_GPUS "hang nvmlInit_v2\n");
+	start("driver = \"nvidia\"; match = ( { expose = \"runtime\"; } ); "
+	      "health = ( { probe = \"nvml\"; interval = 0.2; hang_after = 0.5; } );");
+	assert_string_equal(seen(), GPU_B "! " GPU_A "! ");
+	RUN_UNTIL(streq(seen(), BOTH));
+	assert_non_null(strstr(first_note(), "was killed"));
+}
+
+static void test_leaking_library(void **state)
+{
+#ifdef __SANITIZE_ADDRESS__
+	skip();
+#endif
+	plant_two();
+	report(TWO_GPUS "leak nvmlDeviceGetPowerUsage\ncrash nvmlEventSetWait_v2\n");
+	start(RESOURCE(""));
+	RUN_UNTIL(streq(seen(), BOTH));
+	RUN_UNTIL(*first_note());
+}
+
+static void test_problems(void **state)
+{
+	static const struct {
+		const char *state, *note;
+	} problems[] = {
+		{ TWO_GPUS "fail nvmlInit_v2 18\n",
+			"nvmlInit_v2 with driver 535.54.03: Driver/library version mismatch; the "
+			"library was upgraded while the old driver is loaded" },
+		{ TWO_GPUS "fail nvmlInit_v2 4\n",
+			"Insufficient Permissions; the service may not open the nodes" },
+		{ TWO_GPUS "fail nvmlDeviceGetCount_v2 9\n", "Driver Not Loaded" },
+	};
+
+	plant_two();
+	for (size_t i = 0; i < ARRAY_SIZE(problems); i++) {
+		report(problems[i].state);
+		start(RESOURCE(""));
+		RUN_UNTIL(strstr(first_note(), problems[i].note));
+		RUN_UNTIL(streq(seen(), BOTH));
+	}
+	/* It is tried again. */
+	report(TWO_GPUS "field " A " 230 2\n");
+	RUN_UNTIL(says(GPU_A, "reboot the host"));
+	RUN_UNTIL(inventory_notes(inventory)->count == 0);
+}
+
+static void test_old_library(void **state)
+{
+	plant_two();
+	plant_stub("nvml-stub-old");
+	report(TWO_GPUS);
+	start(RESOURCE(""));
+	RUN_UNTIL(streq(seen(), BOTH));
+	assert_int_equal(inventory_notes(inventory)->count, 0);
+	host_write(LIBRARY, "not a library");
+	start(RESOURCE(""));
+	RUN_UNTIL(strstr(first_note(), "libnvidia-ml.so.1: file too short"));
+	RUN_UNTIL(streq(seen(), BOTH));
+	host_remove(LIBRARY);
+	start(RESOURCE(""));
+	assert_string_equal(seen(), BOTH);
+	assert_non_null(strstr(first_note(), "libnvidia-ml.so.1 was not found"));
+}
+
+static void test_instances(void **state)
+{
+	plant_two();
+	report(TWO_GPUS "mig " A " 1\n");
+	start(RESOURCE(""));
+	RUN_UNTIL(says(GPU_A, "it is in MIG mode and has no instances"));
+	assert_string_equal(seen(), GPU_B " " GPU_A "! ");
+	plant_instance(0, 1, 0);
+	plant_instance(0, 2, 0);
+	report(TWO_GPUS "mig " A " 1\ninstance " A " 1 0 " MIG_A " 1g.10gb\n"
+			"instance " A " 2 0 " MIG_B " 2g.20gb\nevent 1 " A " 100\n");
+	RUN_UNTIL(is_present(MIG_A) && is_present(MIG_B));
+	RUN_UNTIL(streq(seen(),
+			  GPU_B " " GPU_A "? " MIG_A " " MIG_B " MIG-" GPU_A ":1:0? MIG-" GPU_A
+				":2:0? ") ||
+		streq(seen(), GPU_B " " GPU_A "? " MIG_A " " MIG_B " "));
+	/* An error of one instance is not the other's. */
+	report(TWO_GPUS "mig " A " 1\ninstance " A " 1 0 " MIG_A " 1g.10gb\n"
+			"instance " A " 2 0 " MIG_B " 2g.20gb\nxid 2 " A " 48 2 1\n");
+	RUN_UNTIL(says(MIG_B, "Xid 48"));
+	assert_string_equal(reason_of(MIG_A), "");
+
+	start("driver = \"nvidia\"; match = ( { expose = \"runtime\"; profile = \"1g.*\"; } ); "
+	      "health = ( { probe = \"nvml\"; interval = 0.2; } );");
+	RUN_UNTIL(streq(seen(), MIG_A " "));
+	/* Without the right to see instances. */
+	start(RESOURCE(""));
+	report(TWO_GPUS "mig " A " 1\n");
+	RUN_UNTIL(says("MIG-" GPU_A ":1:0", "/dev/nvidia-caps/nvidia-cap2 (MIG monitor)"));
+}
+
+static unsigned distance(const char *from, const char *to)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	const struct device *device;
+	unsigned replica;
+	size_t unit;
+
+	assert_int_equal(snapshot_find(snapshot, from, &unit, &replica), 0);
+	device = snapshot->units[unit].device;
+	for (size_t i = 0; i < device->n_distances; i++)
+		if (streq(device->distances[i].id, to))
+			return device->distances[i].distance;
+	return 0;
+}
+
+static void test_links(void **state)
+{
+	plant_two();
+	plant_gpu("0000:90:00.0", 2, "GPU-00000002-483b-b48f-d7e5-75fb19a52b76", "1\n");
+	report(TWO_GPUS "gpu 0000:90:00.0 GPU-00000002-483b-b48f-d7e5-75fb19a52b76\n"
+			"link " A " 0 " B "\nlink " A " 1 " B "\nlink " A " 5 switch\n"
+			"link 0000:90:00.0 0 switch\n");
+	start(RESOURCE(""));
+	RUN_UNTIL(distance(GPU_A, GPU_B) > 0);
+	assert_int_equal(distance(GPU_A, GPU_B), 18);
+	assert_int_equal(distance(GPU_A, "GPU-00000002-483b-b48f-d7e5-75fb19a52b76"), 10);
+	assert_int_equal(distance(GPU_B, "GPU-00000002-483b-b48f-d7e5-75fb19a52b76"), 0);
+}
+
+/* For a reset: nothing is open, everything stays as it is, and then faults are over. */
+static void test_release(void **state)
+{
+	plant_two();
+	report(TWO_GPUS);
+	start(RESOURCE(""));
+	RUN_UNTIL(streq(seen(), BOTH));
+	report(TWO_GPUS "xid 1 " A " 48 -1 1\n");
+	RUN_UNTIL(streq(seen(), GPU_B " " GPU_A "! "));
+	assert_int_equal(inventory_release(inventory, true), 0);
+	RUN_UNTIL(strstr(first_note(), "released: devplugd-nvml is started when"));
+	/* The GPU was unhealthy without a reader. */
+	report(TWO_GPUS "lost " B "\n");
+	run_for(500 * USEC_PER_MSEC);
+	assert_string_equal(seen(), GPU_B " " GPU_A "! ");
+	report(TWO_GPUS);
+	assert_int_equal(inventory_release(inventory, false), 0);
+	RUN_UNTIL(streq(seen(), BOTH));
+	/* A driver that comes and goes ends it, too. */
+	assert_int_equal(inventory_release(inventory, true), 0);
+	RUN_UNTIL(*first_note());
+	host_rename("/proc/driver/nvidia", "/proc/driver/away");
+	RUN_UNTIL(streq(seen(), GPU_B "? " GPU_A "? "));
+	host_rename("/proc/driver/away", "/proc/driver/nvidia");
+	RUN_UNTIL(streq(seen(), BOTH));
+	report(TWO_GPUS "lost " B "\n");
+	RUN_UNTIL(streq(seen(), GPU_B "! " GPU_A " "));
+	start("driver = \"path\"; match = \"/dev/nvidia0\";");
+	assert_int_equal(inventory_release(inventory, true), -EOPNOTSUPP);
+}
+
+/* The driver is unloaded and comes back in another version, with the library. */
+static void test_driver_comes_and_goes(void **state)
+{
+	plant_stub("nvml-stub");
+	report(TWO_GPUS RECOVERS);
+	start(RESOURCE(""));
+	assert_string_equal(seen(), "");
+	plant_driver("535.54.03");
+	plant_gpu(A, 0, GPU_A, "0\n");
+	plant_gpu(B, 1, GPU_B, "1\n");
+	host_write("/dev/touched", "");
+	RUN_UNTIL(streq(seen(), BOTH));
+	host_rename("/proc/driver/nvidia", "/proc/driver/away");
+	RUN_UNTIL(streq(seen(), GPU_B "? " GPU_A "? "));
+	host_rename("/proc/driver/away", "/proc/driver/nvidia");
+	RUN_UNTIL(streq(seen(), BOTH));
+}
+
+static void expect_problem(const char *text, const char *expected)
+{
+	_cleanup_free_ char *problem = declare_problem(text);
+
+	assert_string_equal(problem, expected);
+}
+
+#define RESOURCE_PLACE "resource \"vendor.example/unit\": "
+
+static void test_declarations(void **state)
+{
+	expect_problem("driver = \"nvidia\"; match = ( { profile = \"1g.*\"; } );",
+		RESOURCE_PLACE
+		"match[0].profile: needs a probe \"nvml\" in \"health\", because only NVIDIA's "
+		"library knows it");
+	expect_problem("driver = \"nvidia\"; match = ( {} ); "
+		       "health = ( { probe = \"nvml\"; }, { probe = \"nvml\"; } );",
+		RESOURCE_PLACE "health: has two probes \"nvml\": merge their keys");
+	expect_problem(
+		"driver = \"path\"; match = \"/dev/null\"; health = ( { probe = \"nvml\"; } );",
+		RESOURCE_PLACE
+		"health[0].probe: \"nvml\" needs driver \"nvidia\", this is \"path\"");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HOST_TEST(test_recovery_action),
+		HOST_TEST(test_application_faults),
+		HOST_TEST(test_lasting_faults),
+		HOST_TEST(test_policy),
+		HOST_TEST(test_memory_and_fabric),
+		HOST_TEST(test_lost),
+		HOST_TEST(test_hanging_library),
+		HOST_TEST(test_leaking_library),
+		HOST_TEST(test_problems),
+		HOST_TEST(test_old_library),
+		HOST_TEST(test_instances),
+		HOST_TEST(test_links),
+		HOST_TEST(test_release),
+		HOST_TEST(test_driver_comes_and_goes),
+		HOST_TEST(test_declarations),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

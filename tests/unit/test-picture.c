@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The exporter reads what a resource's process reports of its devices: growing files, and malformed
+ * ones, which only affect that resource.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/sealed.h"
+#include "exporter/families.h"
+
+#define DEVICE(id, health, more) "{\"id\":\"" id "\",\"health\":\"" health "\"" more "}"
+#define ALL(devices)             "{\"devices\":[" devices "]}\n"
+
+/* One resource "a/x" with that text, and "a/y" with one device behind it. */
+static struct picture *read_picture(const char *text, const char *pods)
+{
+	static const char other[] = ALL(DEVICE("y-0", "Healthy", ",\"replicas\":1"));
+	_cleanup_close_ int state_fd = -EBADF, devices_fd = -EBADF, pods_fd = -EBADF;
+	_cleanup_free_ char *state = NULL, *devices = NULL;
+	struct picture *picture = NULL;
+
+	assert_true(asprintf(&devices, "%s%s", text, other) > 0);
+	assert_true(
+		asprintf(&state,
+			"{\"version\":\"1\",\"resources\":[{\"name\":\"a/x\",\"driver\":\"static\","
+			"\"state\":\"serving\",\"devices_offset\":0,\"devices_size\":%zu},"
+			"{\"name\":\"a/y\",\"devices_offset\":%zu,\"devices_size\":%zu}]}",
+			strlen(text), strlen(text), strlen(other)) > 0);
+	state_fd = sealed_new("state", state, strlen(state));
+	devices_fd = sealed_new("devices", devices, strlen(devices));
+	if (pods)
+		pods_fd = sealed_new("pods", pods, strlen(pods));
+	assert_int_equal(picture_read(state_fd, devices_fd, pods_fd, &picture), 0);
+	assert_int_equal(picture->n_resources, 2);
+	assert_int_equal(picture->resources[1].n_units, 1);
+	return picture;
+}
+
+static void test_changes(void **state)
+{
+	_cleanup_(picture_freep) struct picture *picture = read_picture(
+		ALL(DEVICE("x-0", "Healthy", "") "," DEVICE("x-1", "Healthy", ",\"numa\":[0,1]"))
+			ALL(DEVICE("x-1", "Unhealthy",
+				",\"cause\":\"probe\",\"changes\":3,"
+				"\"since\":\"2026-11-22T09:30:00Z\""))
+				ALL(DEVICE("x-2", "Healthy", "")) "{\"devices\":[",
+		NULL);
+	const struct resource *resource = &picture->resources[0];
+
+	assert_int_equal(resource->n_units, 2);
+	assert_true(resource->units[0].healthy);
+	assert_false(resource->units[1].healthy);
+	assert_string_equal(resource->units[1].cause, "probe");
+	assert_int_equal(resource->units[1].changes, 3);
+	assert_int_equal(resource->units[1].since, 1795339800);
+	assert_string_equal(resource->units[1].numa, "");
+}
+
+static void test_nonsense(void **state)
+{
+	static const char *const texts[] = {
+		"",
+		"\n",
+		"{",
+		"[]\n",
+		"{\"devices\":7}\n",
+		ALL("7,{},[],null"),
+		ALL(DEVICE("x-0", "Healthy", "") "," DEVICE("x-0", "Unhealthy", "")),
+		"{\"devices\":[{\"id\":7,\"numa\":{},\"changes\":-1,\"replicas\":\"x\"}]}\n",
+		"\xff\xfe{\"devices\":[]}",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		_cleanup_(picture_freep) struct picture *picture = read_picture(texts[i], NULL);
+		const struct families_options options = { .assigned = true };
+		struct exposition out = { 0 };
+
+		assert_true(picture->resources[0].n_units <= 1);
+		assert_int_equal(families_write(picture, &options, &out), 0);
+		exposition_done(&out);
+	}
+}
+
+static size_t count_of(const char *text, size_t size, const char *needle)
+{
+	size_t count = 0, length = strlen(needle);
+
+	for (const char *p = text; (p = memmem(p, size - (size_t)(p - text), needle, length)); p++)
+		count++;
+	return count;
+}
+
+static void test_assigned(void **state)
+{
+	_cleanup_(picture_freep) struct picture *picture =
+		read_picture(ALL(DEVICE("x-0", "Healthy", ",\"replicas\":4")),
+			"container\tteam\ttrain\tmain\t\n"
+			"device\ta/x\t0\nid\tx-0#1\nid\tx-0#2\n"
+			"device\ta/x\t1\nid\tx-0#1\n"
+			"device\tother/z\t\nid\tz\n"
+			"container\tteam\tother\tmain\t\n"
+			"device\ta/x\t0\nid\tx-0#3\nid\tunknown\n");
+	const struct families_options options = { .assigned = true };
+	struct exposition out = { 0 };
+
+	/* Allocated ids; that they are no longer offered does not change their number. */
+	assert_int_equal(picture->resources[0].assigned, 4);
+	assert_int_equal(families_write(picture, &options, &out), 0);
+	assert_int_equal(count_of(out.text, out.size, "devplugd_device_assigned{"), 2);
+	assert_int_equal(count_of(out.text, out.size,
+				 "devplugd_device_assigned{resource=\"a/x\",device=\"x-0\","
+				 "namespace=\"team\",pod=\"train\",container=\"main\"} 1\n"),
+		1);
+	assert_int_equal(
+		count_of(out.text, out.size,
+			"devplugd_resource_devices{resource=\"a/x\",health=\"healthy\"} 4\n"),
+		1);
+	exposition_done(&out);
+}
+
+/* Each unit is in one state. */
+static void test_unit_states(void **state)
+{
+	_cleanup_(picture_freep) struct picture *picture =
+		read_picture(ALL(DEVICE("a", "Healthy", "") "," DEVICE(
+				     "b", "Unhealthy", ",\"cause\":\"gone\"") "," DEVICE("c",
+				     "Unhealthy", ",\"cause\":\"cordoned\"") "," DEVICE("d",
+				     "Claimed", ",\"cause\":\"claimed\"") "," DEVICE("e",
+				     "Unhealthy", ",\"cause\":\"of a later version\"")),
+			NULL);
+	const struct families_options options = { 0 };
+	static const char *const states[] = { "healthy", "gone", "cordoned", "claimed",
+		"unhealthy" };
+	struct exposition out = { 0 };
+
+	assert_int_equal(families_write(picture, &options, &out), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
+		char text[128];
+
+		(void)snprintf(text, sizeof(text),
+			"devplugd_resource_units{resource=\"a/x\",state=\"%s\"} 1\n", states[i]);
+		assert_int_equal(count_of(out.text, out.size, text), 1);
+	}
+	assert_int_equal(count_of(out.text, out.size, "device=\"e\",reason=\"other\"} 1\n"), 1);
+	assert_int_equal(count_of(out.text, out.size, "device=\"d\""), 0);
+	exposition_done(&out);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_changes),
+		cmocka_unit_test(test_nonsense),
+		cmocka_unit_test(test_assigned),
+		cmocka_unit_test(test_unit_states),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control socket against clients that send garbage, too much, or nothing, and that do not read:
+ * each gets an error or is disconnected, and the others are served.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "common/request-message.h"
+#include "supervisor/events.h"
+#include "supervisor/manager.h"
+#include "supervisor/request-server.h"
+#include "supervisor/request.h"
+#include "supervisor/state.h"
+#include "tests/unit/lingering-fixture.h"
+
+static const char status_text[] = "{\"version\":1,\"verb\":\"status\"}";
+
+static char directory[64];
+static struct config config;
+static struct manager manager;
+
+static int setup(void **state)
+{
+	(void)snprintf(directory, sizeof(directory), "/tmp/test-request-XXXXXX");
+	if (!mkdtemp(directory))
+		return -1;
+	config = (struct config){ .runtime_dir = directory };
+	manager = (struct manager){
+		.config = &config,
+		.config_file = "/etc/devplugd.conf",
+		.generation = 7,
+		.stopping = true, /* a reload is refused */
+	};
+	if (sd_event_new(&manager.event) < 0 || state_open(directory, &manager.state, NULL) < 0)
+		return -1;
+	if (events_new(&manager, &manager.events) < 0)
+		return -1;
+	return request_server_new(&manager, &manager.requests, NULL);
+}
+
+static int teardown(void **state)
+{
+	char command[128];
+
+	manager.requests = request_server_free(manager.requests);
+	manager.events = events_free(manager.events);
+	manager.state = state_free(manager.state);
+	manager.event = sd_event_unref(manager.event);
+	(void)snprintf(command, sizeof(command), "rm -rf %s", directory);
+	return system(command);
+}
+
+/* Lets the server do all that it can do now. */
+static void turn(void)
+{
+	while (sd_event_run(manager.event, 0) > 0)
+		;
+}
+
+static int open_client(void)
+{
+	int fd = request_connect(state_directory(manager.state), REQUEST_SOCKET, 10, 10);
+
+	assert_true(fd >= 0);
+	turn();
+	return fd;
+}
+
+static void send_text(int fd, const char *text)
+{
+	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+	turn();
+}
+
+/* The answer to the text; the caller's. */
+static json_t *ask(int fd, const char *text)
+{
+	_cleanup_free_ char *answer = NULL;
+	json_t *document;
+	size_t size;
+
+	send_text(fd, text);
+	assert_int_equal(request_receive_answer(fd, &answer, &size), 0);
+	document = json_loadb(answer, size, 0, NULL);
+	assert_true(json_is_object(document));
+	assert_int_equal(json_integer_value(json_object_get(document, "version")), 1);
+	return document;
+}
+
+static void assert_served(int fd)
+{
+	json_t *document = ask(fd, status_text);
+
+	assert_int_equal(json_integer_value(json_object_get(document, "generation")), 7);
+	json_decref(document);
+}
+
+static void assert_disconnected(int fd)
+{
+	char byte;
+
+	assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 0);
+	(void)close_fd(fd);
+}
+
+static void test_answers_one_after_another(void **state)
+{
+	int fd = open_client();
+
+	assert_served(fd);
+	assert_served(fd);
+	(void)close_fd(fd);
+	turn();
+}
+
+static void test_refuses_what_is_no_request(void **state)
+{
+	static const struct {
+		const char *text, *number;
+	} cases[] = {
+		{ "hello", "EPROTO" },
+		{ "[1]", "EPROTO" },
+		{ "{}", "EPROTO" },
+		{ "{\"version\":2,\"verb\":\"status\"}", "EPROTO" },
+		{ "{\"version\":1,\"version\":1,\"verb\":\"status\"}", "EPROTO" },
+		{ "{\"version\":1}", "EOPNOTSUPP" },
+		{ "{\"version\":1,\"verb\":7}", "EOPNOTSUPP" },
+		{ "{\"version\":1,\"verb\":\"Status\"}", "EOPNOTSUPP" },
+		{ "{\"version\":1,\"verb\":\"reload\"}", "ESHUTDOWN" },
+	};
+	int fd = open_client();
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		json_t *document = ask(fd, cases[i].text);
+
+		assert_string_equal(
+			json_string_value(json_object_get(document, "errno")), cases[i].number);
+		assert_non_null(json_string_value(json_object_get(document, "error")));
+		json_decref(document);
+	}
+	assert_served(fd);
+	(void)close_fd(fd);
+}
+
+static void test_disconnects_who_sends_too_much(void **state)
+{
+	char text[REQUEST_MAX + 2];
+	int fd = open_client(), other = open_client();
+
+	memset(text, ' ', sizeof(text));
+	memcpy(text, status_text, strlen(status_text));
+	text[REQUEST_MAX] = '\0';
+	assert_served(fd);
+	json_decref(ask(fd, text));
+	text[REQUEST_MAX] = ' ';
+	text[REQUEST_MAX + 1] = '\0';
+	send_text(fd, text);
+	assert_disconnected(fd);
+	assert_served(other);
+	(void)close_fd(other);
+}
+
+static bool send_with(int fd, int descriptor)
+{
+	struct iovec iov = { .iov_base = (void *)status_text, .iov_len = strlen(status_text) };
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SCM_RIGHTS;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(cmsg), &descriptor, sizeof(int));
+	return sendmsg(fd, &msg, MSG_NOSIGNAL) >= 0;
+}
+
+/* The test ends by its time limit if a close() is waited for. */
+static void test_descriptors_that_block(void **state)
+{
+	int fd = open_client(), unread = open_client(), other = open_client();
+	int peer, descriptor = lingering_socket(&peer);
+
+	if (!send_with(fd, descriptor)) {
+		/* Since Linux 6.16 it cannot even be sent. */
+		assert_int_equal(errno, EPERM);
+		(void)close_fd(peer);
+		(void)close_fd(descriptor);
+		(void)close_fd(fd);
+		(void)close_fd(unread);
+		turn();
+		assert_served(other);
+		(void)close_fd(other);
+		return;
+	}
+	/* The second one is not read before the end of its client. */
+	(void)send_with(unread, descriptor);
+	(void)send_with(unread, descriptor);
+	(void)close_fd(descriptor); /* it is not the last one */
+	turn();
+	assert_disconnected(fd);
+	assert_disconnected(unread);
+	assert_served(other);
+	(void)close_fd(other);
+	(void)close_fd(peer);
+}
+
+static void test_disconnects_who_does_not_read(void **state)
+{
+	int fd = open_client(), other;
+	unsigned sent = 0;
+
+	/* Its socket takes some hundred answers. */
+	while (send(fd, status_text, strlen(status_text), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) {
+		assert_true(++sent < 100000);
+		(void)sd_event_run(manager.event, 10000);
+	}
+	other = open_client();
+	assert_served(other);
+	(void)close_fd(fd);
+	(void)close_fd(other);
+}
+
+static void test_bounds_clients(void **state)
+{
+	int fds[REQUEST_CLIENTS_MAX], one_more;
+
+	for (size_t i = 0; i < REQUEST_CLIENTS_MAX; i++)
+		fds[i] = open_client();
+	one_more = open_client();
+	assert_disconnected(one_more);
+	assert_served(fds[0]);
+	assert_served(fds[REQUEST_CLIENTS_MAX - 1]);
+	(void)close_fd(fds[3]);
+	turn();
+	one_more = open_client();
+	assert_served(one_more);
+	(void)close_fd(one_more);
+	for (size_t i = 0; i < REQUEST_CLIENTS_MAX; i++)
+		if (i != 3)
+			(void)close_fd(fds[i]);
+	turn();
+}
+
+static void test_replaces_a_socket_that_was_left(void **state)
+{
+	int fd;
+
+	/* As a daemon that was killed leaves it. */
+	manager.requests = request_server_free(manager.requests);
+	(void)close_fd(request_bind(state_directory(manager.state), REQUEST_SOCKET));
+	assert_int_equal(request_connect(state_directory(manager.state), REQUEST_SOCKET, 10, 10),
+		-ECONNREFUSED);
+	assert_int_equal(request_server_new(&manager, &manager.requests, NULL), 0);
+	fd = open_client();
+	assert_served(fd);
+	(void)close_fd(fd);
+}
+
+static void test_is_private(void **state)
+{
+	struct stat st;
+
+	assert_int_equal(fstatat(state_directory(manager.state), REQUEST_SOCKET, &st, 0), 0);
+	assert_true(S_ISSOCK(st.st_mode));
+	assert_int_equal(st.st_mode & 07, 0);
+	manager.requests = request_server_free(manager.requests);
+	assert_int_equal(fstatat(state_directory(manager.state), REQUEST_SOCKET, &st, 0), -1);
+	assert_int_equal(request_server_new(&manager, &manager.requests, NULL), 0);
+}
+
+/* In a process that is neither root nor the daemon's user; returns what it exits with. */
+static int as_another_user(int (*step)(void))
+{
+	char path[96];
+	int status;
+	pid_t pid;
+
+	/* As with the group, whose users have no other way in. */
+	(void)snprintf(path, sizeof(path), "%s/%s", directory, REQUEST_SOCKET);
+	assert_int_equal(chmod(directory, 0755), 0);
+	assert_int_equal(chmod(path, 0666), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(setgid(65534) < 0 || setuid(65534) < 0 ? 99 : step());
+	while (waitpid(pid, &status, WNOHANG) == 0)
+		(void)sd_event_run(manager.event, 10000);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+}
+
+static int try_verbs(void)
+{
+	static const char reload_text[] = "{\"version\":1,\"verb\":\"reload\"}";
+	int fd = request_connect(state_directory(manager.state), REQUEST_SOCKET, 10, 10);
+	_cleanup_free_ char *reloaded = NULL, *status = NULL;
+	size_t size;
+
+	if (request_send(fd, reload_text, strlen(reload_text)) < 0 ||
+		request_receive_answer(fd, &reloaded, &size) < 0 || !strstr(reloaded, "EPERM"))
+		return 1;
+	if (request_send(fd, status_text, strlen(status_text)) < 0 ||
+		request_receive_answer(fd, &status, &size) < 0 || strstr(status, "errno"))
+		return 2;
+	return 0;
+}
+
+static int take_all_places(void)
+{
+	int fds[REQUEST_OTHER_CLIENTS_MAX + 1];
+	char byte;
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		fds[i] = request_connect(state_directory(manager.state), REQUEST_SOCKET, 10, 10);
+	return recv(fds[REQUEST_OTHER_CLIENTS_MAX], &byte, 1, 0) == 0 &&
+			recv(fds[0], &byte, 1, MSG_DONTWAIT) < 0
+		? 0
+		: 1;
+}
+
+static void test_others_may_only_read(void **state)
+{
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(as_another_user(try_verbs), 0);
+}
+
+static void test_others_leave_places_for_root(void **state)
+{
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(as_another_user(take_all_places), 0);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_answers_one_after_another),
+		TEST(test_refuses_what_is_no_request),
+		TEST(test_disconnects_who_sends_too_much),
+		TEST(test_descriptors_that_block),
+		TEST(test_disconnects_who_does_not_read),
+		TEST(test_bounds_clients),
+		TEST(test_replaces_a_socket_that_was_left),
+		TEST(test_is_private),
+		TEST(test_others_may_only_read),
+		TEST(test_others_leave_places_for_root),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

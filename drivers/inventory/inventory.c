@@ -373,18 +373,21 @@ int inventory_set_booked(struct inventory *inventory, struct bookings *booked, u
 		unit_list_set_booked(&inventory->list, booked, gone_until, allocated_until));
 }
 
-/* A device may have left the list while it was being allocated. */
+/* A device may have left the list while it was being allocated: no older snapshot may be offered.
+ */
 static int report_bookings(struct inventory *inventory, int r)
 {
 	if (r > 0)
 		plan_report(inventory);
+	r = show_booked(inventory, r);
 	return r < 0 ? r : 0;
 }
 
-int inventory_note_allocated(struct inventory *inventory, const char *const *ids, size_t n_ids)
+int inventory_note_allocated(struct inventory *inventory, const struct snapshot *listed,
+	const char *const *ids, size_t n_ids)
 {
-	return report_bookings(inventory,
-		unit_list_note_allocated(&inventory->list, inventory->snapshot, ids, n_ids));
+	return report_bookings(
+		inventory, unit_list_note_allocated(&inventory->list, listed, ids, n_ids));
 }
 
 int inventory_set_pending(struct inventory *inventory, struct bookings *pending)

@@ -165,9 +165,11 @@ int inventory_set_owners(struct inventory *inventory, const char *owners);
 int inventory_set_booked(struct inventory *inventory, struct bookings *booked, uint64_t gone_until,
 	uint64_t allocated_until);
 
-/* Notes that these offered ids were allocated: they count as booked until inventory_set_booked()
- * has them, or is sure that no container does. Returns 0 or -ENOMEM. */
-int inventory_note_allocated(struct inventory *inventory, const char *const *ids, size_t n_ids);
+/* Notes that these offered ids were allocated, with the NUMA nodes that `listed` had for them: they
+ * count as booked until inventory_set_booked() has them, or is sure that no container does. Returns
+ * 0 or -ENOMEM. */
+int inventory_note_allocated(struct inventory *inventory, const struct snapshot *listed,
+	const char *const *ids, size_t n_ids);
 
 /* Sets the bookings for Allocate calls without an answer, of which a reference is taken; NULL:
  * none. They count until the next call of this function. Returns 0 or -ENOMEM. */

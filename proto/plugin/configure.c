@@ -113,6 +113,8 @@ void plugin_offer(struct plugin *plugin)
 	if (waits > 0)
 		return;
 	r = offer(plugin, snapshot);
+	if (r == -EBUSY)
+		return;
 	if (r < 0) {
 		log_error(
 			"cannot send a change of devices to the kubelet: %s; the last list stays in use",

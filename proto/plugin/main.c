@@ -121,9 +121,10 @@ static void on_verdict(uint64_t label, bool registered, const char *text, void *
 static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
 {
 	struct plugin *plugin = userdata;
+	_cleanup_offer_ struct offer *listed = service_current(plugin->service);
 
 	allocation_count_add(&plugin->allocation_count, ids, n_ids);
-	if (inventory_note_allocated(plugin->inventory, ids, n_ids) < 0)
+	if (inventory_note_allocated(plugin->inventory, listed->snapshot, ids, n_ids) < 0)
 		log_warning(
 			"out of memory; the allocation is not reported until the kubelet has saved it");
 	if (n_ids > 1)
@@ -131,6 +132,11 @@ static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
 	else
 		log_info("allocated %s", ids[0]);
 	plugin_report(plugin);
+}
+
+static void on_offer_possible(void *userdata)
+{
+	plugin_offer(userdata);
 }
 
 static void on_pending(struct bookings *pending, void *userdata)
@@ -170,6 +176,7 @@ const struct service_events plugin_service_events = {
 	.on_stream = on_stream,
 	.on_verdict = on_verdict,
 	.on_allocated = on_allocated,
+	.on_offer_possible = on_offer_possible,
 	.on_allocate = on_allocate,
 	.on_cancelled = on_cancelled,
 	.on_pre_start = on_pre_start,

@@ -18,7 +18,8 @@
 struct ids_letter {
 	struct letter letter;
 	struct service *service;
-	struct rpc_call *call; /* PreStartContainer only */
+	struct rpc_call *call;             /* PreStartContainer only */
+	struct ids_letter *next_unsettled; /* Allocate only */
 	size_t n_ids;
 	const char *ids[]; /* the strings follow the array */
 };
@@ -28,39 +29,40 @@ static void fail_malformed(struct rpc_call *call)
 	rpc_fail(call, RPC_INVALID_ARGUMENT, "the request is not valid for this method");
 }
 
-/* A letter with a copy of the ids, or NULL. */
-static struct ids_letter *ids_letter_new(struct service *service, char *const *ids, size_t n_ids,
+/* A letter with room for so many ids of so many bytes, or NULL. */
+static struct ids_letter *ids_letter_new(struct service *service, size_t n_ids, size_t bytes,
 	void (*deliver)(struct letter *letter, void *userdata))
 {
-	struct ids_letter *letter;
-	size_t bytes = 0;
-	char *p;
+	struct ids_letter *letter =
+		malloc(sizeof(*letter) + n_ids * sizeof(letter->ids[0]) + bytes);
 
-	for (size_t i = 0; i < n_ids; i++)
-		bytes += strlen(ids[i]) + 1;
-	letter = malloc(sizeof(*letter) + n_ids * sizeof(letter->ids[0]) + bytes);
 	if (!letter)
 		return NULL;
 	letter->letter.deliver = deliver;
 	letter->service = service;
 	letter->call = NULL;
-	letter->n_ids = n_ids;
-	p = (char *)&letter->ids[n_ids];
-	for (size_t i = 0; i < n_ids; i++) {
-		letter->ids[i] = p;
-		p = stpcpy(p, ids[i]) + 1;
-	}
+	letter->next_unsettled = NULL;
+	letter->n_ids = 0;
 	return letter;
 }
 
-static void deliver_allocated(struct letter *base, void *userdata)
+static size_t ids_bytes(char *const *ids, size_t n_ids)
 {
-	struct ids_letter *letter = (struct ids_letter *)(void *)base;
-	struct service *service = letter->service;
+	size_t bytes = 0;
 
-	if (userdata)
-		service->events->on_allocated(letter->ids, letter->n_ids, service->userdata);
-	free(letter);
+	for (size_t i = 0; i < n_ids; i++)
+		bytes += strlen(ids[i]) + 1;
+	return bytes;
+}
+
+/* Copies the ids, their strings to `p`. Returns where the next may be copied to. */
+static char *ids_letter_add(struct ids_letter *letter, char *const *ids, size_t n_ids, char *p)
+{
+	for (size_t i = 0; i < n_ids; i++) {
+		letter->ids[letter->n_ids++] = p;
+		p = stpcpy(p, ids[i]) + 1;
+	}
+	return p;
 }
 
 static void deliver_pre_start(struct letter *base, void *userdata)
@@ -86,11 +88,162 @@ static void handle_options(struct service *service, struct rpc_call *call, const
 	message_reply(call, &options.base);
 }
 
+/* --- Allocate --- */
+
+static bool is_listed(const struct snapshot *snapshot, const char *id)
+{
+	unsigned replica;
+	size_t unit;
+
+	return snapshot_find(snapshot, id, &unit, &replica) >= 0 &&
+		!snapshot->units[unit].claimed_by_other;
+}
+
+bool service_drops_unsettled(const struct service *service, const struct snapshot *snapshot)
+{
+	for (const struct ids_letter *letter = service->unsettled; letter;
+		letter = letter->next_unsettled)
+		for (size_t i = 0; i < letter->n_ids; i++)
+			if (is_listed(service->offer->snapshot, letter->ids[i]) &&
+				!is_listed(snapshot, letter->ids[i]))
+				return true;
+	return false;
+}
+
+/* From now on no offer lacks what the call got, unless there is another offer already. */
+static bool begin_settling(
+	struct service *service, const struct offer *offer, struct ids_letter *letter)
+{
+	bool current;
+
+	(void)pthread_mutex_lock(&service->lock);
+	current = service->offer == offer;
+	if (current) {
+		letter->next_unsettled = service->unsettled;
+		service->unsettled = letter;
+	}
+	(void)pthread_mutex_unlock(&service->lock);
+	return current;
+}
+
+static void end_settling(struct service *service, const struct ids_letter *letter)
+{
+	struct ids_letter **p = &service->unsettled;
+
+	(void)pthread_mutex_lock(&service->lock);
+	while (*p != letter)
+		p = &(*p)->next_unsettled;
+	*p = letter->next_unsettled;
+	(void)pthread_mutex_unlock(&service->lock);
+}
+
+/* By now its ids are booked or, while programs run, pending. */
+static void deliver_settled(struct letter *base, void *userdata)
+{
+	struct ids_letter *letter = (struct ids_letter *)(void *)base;
+	struct service *service = letter->service;
+
+	end_settling(service, letter);
+	free(letter);
+	if (!userdata || !service->offer_owed)
+		return;
+	service->offer_owed = false;
+	service->events->on_offer_possible(service->userdata);
+}
+
+static void deliver_allocated(struct letter *base, void *userdata)
+{
+	struct ids_letter *letter = (struct ids_letter *)(void *)base;
+	struct service *service = letter->service;
+
+	if (userdata)
+		service->events->on_allocated(letter->ids, letter->n_ids, service->userdata);
+	deliver_settled(base, userdata);
+}
+
+static struct ids_letter *allocate_letter(struct service *service,
+	const V1beta1__AllocateRequest *request,
+	void (*deliver)(struct letter *letter, void *userdata))
+{
+	size_t n = request->n_container_requests, n_ids = 0, bytes = 0;
+	struct ids_letter *letter;
+	char *p;
+
+	for (size_t i = 0; i < n; i++) {
+		const V1beta1__ContainerAllocateRequest *container = request->container_requests[i];
+
+		n_ids += container->n_devices_ids;
+		bytes += ids_bytes(container->devices_ids, container->n_devices_ids);
+	}
+	letter = ids_letter_new(service, n_ids, bytes, deliver);
+	p = letter ? (char *)&letter->ids[n_ids] : NULL;
+	for (size_t i = 0; letter && i < n; i++)
+		p = ids_letter_add(letter, request->container_requests[i]->devices_ids,
+			request->container_requests[i]->n_devices_ids, p);
+	return letter;
+}
+
 static void on_allocate_cancelled(struct rpc_call *call, void *userdata)
 {
 	struct service *service = userdata;
 
 	service->events->on_cancelled(service->mailbox, call, service->userdata);
+}
+
+/* Returns false if the offer was replaced meanwhile. */
+static bool allocate_with_programs(struct service *service, struct offer *offer,
+	struct rpc_call *call, struct message *message, size_t size)
+{
+	_cleanup_free_ struct ids_letter *letter =
+		allocate_letter(service, (const void *)message->base, deliver_settled);
+
+	if (!letter) {
+		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
+		return true;
+	}
+	if (!begin_settling(service, offer, letter))
+		return false;
+	rpc_call_watch(call, on_allocate_cancelled);
+	service->events->on_allocate(
+		service->mailbox, offer, call, message, size, service->userdata);
+	mailbox_post(service->mailbox, &TAKE_PTR(letter)->letter);
+	return true;
+}
+
+/* Returns false if the offer was replaced meanwhile. */
+static bool allocate_now(struct service *service, struct offer *offer, struct rpc_call *call,
+	const V1beta1__AllocateRequest *request, uint64_t since)
+{
+	_cleanup_free_ struct ids_letter *letter =
+		allocate_letter(service, request, deliver_allocated);
+	_cleanup_free_ uint8_t *reply = NULL;
+	struct error error = {};
+	size_t size;
+	int r;
+
+	r = letter ? response_allocate(offer, request, NULL, &reply, &size, &error)
+		   : error_set(&error, -ENOMEM, "out of memory");
+	if (r >= 0 && !begin_settling(service, offer, letter))
+		return false;
+	counters_add_allocation(r >= 0, now_usec(CLOCK_MONOTONIC) - since);
+	if (r < 0) {
+		response_refuse(call, request, &error);
+		return true;
+	}
+	/* Before the answer: what the kubelet books is known to be. */
+	mailbox_post(service->mailbox, &TAKE_PTR(letter)->letter);
+	rpc_reply(call, reply, size);
+	return true;
+}
+
+static bool try_allocate(struct service *service, struct rpc_call *call, struct message *message,
+	size_t size, uint64_t since)
+{
+	_cleanup_offer_ struct offer *offer = service_current(service);
+
+	if (inquiry_is_possible(offer->applied_config->declaration))
+		return allocate_with_programs(service, offer, call, message, size);
+	return allocate_now(service, offer, call, (const void *)message->base, since);
 }
 
 static void handle_allocate(struct service *service, struct rpc_call *call, const uint8_t *data,
@@ -99,50 +252,21 @@ static void handle_allocate(struct service *service, struct rpc_call *call, cons
 	_cleanup_message_ struct message message =
 		message_unpack(&v1beta1__allocate_request__descriptor, data, size);
 	const V1beta1__AllocateRequest *request = (const void *)message.base;
-	_cleanup_free_ uint8_t *reply = NULL;
-	uint64_t begin = now_usec(CLOCK_MONOTONIC);
-	struct error error = {};
-	size_t reply_size;
-	int r;
+	uint64_t since = now_usec(CLOCK_MONOTONIC);
 
-	if (!request) {
+	if (!request)
 		fail_malformed(call);
-		return;
-	}
-	if (request->n_container_requests == 0) {
+	else if (request->n_container_requests == 0)
 		rpc_fail(call, RPC_INVALID_ARGUMENT, "the request has no container");
-		return;
-	}
-	if (request->n_container_requests > SERVICE_CONTAINERS_MAX) {
+	else if (request->n_container_requests > SERVICE_CONTAINERS_MAX)
 		rpc_fail(call, RPC_INVALID_ARGUMENT,
 			"the request has more than 1024 containers; a kubelet sends one");
-		return;
-	}
-	if (inquiry_is_possible(offer->applied_config->declaration)) {
-		_cleanup_offer_ struct offer *current = service_current(service);
-
-		rpc_call_watch(call, on_allocate_cancelled);
-		service->events->on_allocate(
-			service->mailbox, current, call, &message, size, service->userdata);
-		return;
-	}
-	r = response_allocate(offer, request, NULL, &reply, &reply_size, &error);
-	counters_add_allocation(r >= 0, now_usec(CLOCK_MONOTONIC) - begin);
-	if (r < 0) {
-		response_refuse(call, request, &error);
-		return;
-	}
-	/* Before the answer: what the kubelet books is known to be. */
-	for (size_t i = 0; i < request->n_container_requests; i++) {
-		const V1beta1__ContainerAllocateRequest *container = request->container_requests[i];
-		struct ids_letter *letter = ids_letter_new(service, container->devices_ids,
-			container->n_devices_ids, deliver_allocated);
-
-		if (letter)
-			mailbox_post(service->mailbox, &letter->letter);
-	}
-	rpc_reply(call, reply, reply_size);
+	else
+		while (!try_allocate(service, call, &message, size, since))
+			;
 }
+
+/* --- the other methods --- */
 
 static void handle_preferred(struct service *service, struct rpc_call *call, const uint8_t *data,
 	size_t size, const struct offer *offer)
@@ -179,12 +303,14 @@ static void handle_pre_start(struct service *service, struct rpc_call *call, con
 		message_reply(call, &response.base);
 		return;
 	}
-	letter = ids_letter_new(
-		service, request->devices_ids, request->n_devices_ids, deliver_pre_start);
+	letter = ids_letter_new(service, request->n_devices_ids,
+		ids_bytes(request->devices_ids, request->n_devices_ids), deliver_pre_start);
 	if (!letter) {
 		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
 		return;
 	}
+	(void)ids_letter_add(letter, request->devices_ids, request->n_devices_ids,
+		(char *)&letter->ids[request->n_devices_ids]);
 	letter->call = call;
 	mailbox_post(service->mailbox, &letter->letter);
 }

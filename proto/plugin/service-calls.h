@@ -23,7 +23,14 @@ struct service {
 
 	pthread_mutex_t lock;
 	struct offer *offer;
+	struct ids_letter *unsettled; /* Allocate calls that the main loop does not know of yet */
+
+	bool offer_owed; /* main thread: one waits for them */
 };
+
+/* Whether the snapshot lacks a listed device that a call has got without the main loop's
+ * knowledge. The lock is held. */
+bool service_drops_unsettled(const struct service *service, const struct snapshot *snapshot);
 
 /* GetDevicePluginOptions */
 void service_on_options(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata);

@@ -163,8 +163,14 @@ int service_offer(struct service *service, struct offer *offer)
 		return r;
 	/* Handlers see the new state before the kubelet can act on the new list. */
 	(void)pthread_mutex_lock(&service->lock);
-	service->offer = offer_ref(offer);
+	service->offer_owed = service_drops_unsettled(service, offer->snapshot);
+	if (!service->offer_owed)
+		service->offer = offer_ref(offer);
 	(void)pthread_mutex_unlock(&service->lock);
+	if (service->offer_owed) {
+		free(list);
+		return -EBUSY;
+	}
 	offer_unref(previous);
 
 	newest = rpc_newest(service->server, &newest_size);

@@ -20,6 +20,8 @@ struct service_events {
 	void (*on_stream)(uint64_t label, bool opened, void *userdata);
 	/* Devices went to a container; offered ids. */
 	void (*on_allocated)(const char *const *ids, size_t n_ids, void *userdata);
+	/* After service_offer() has returned -EBUSY. */
+	void (*on_offer_possible)(void *userdata);
 	/* The kubelet's plugin watcher has registered the socket, or has not (`text` is the
 	 * reason). */
 	void (*on_verdict)(uint64_t label, bool registered, const char *text, void *userdata);
@@ -40,7 +42,8 @@ int service_new(
 	sd_event *event, const struct service_events *events, void *userdata, struct service **ret);
 
 /* Offers this from now on; the list is sent if its bytes differ from the last one sent. Takes its
- * own reference. Returns 1 if a list was sent, 0 if not, or negative errno. */
+ * own reference. Returns 1 if a list was sent, 0 if not, -EBUSY if it lacks a device that is
+ * allocated at this moment (on_offer_possible() follows on_allocated()), or negative errno. */
 int service_offer(struct service *service, struct offer *offer);
 
 /* Sends the list again, although it has not changed. Returns 0 or -ENOMEM. */

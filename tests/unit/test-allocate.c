@@ -23,7 +23,7 @@ static struct inventory *inventory;
 static struct service *service;
 static struct rpc_client *client;
 static struct allocates allocates;
-static unsigned n_allocated;
+static unsigned n_allocated, n_offers_possible;
 
 /* Written on gRPC's thread. */
 static atomic_uint n_results, n_ok, n_refused, n_cancelled, n_stopped;
@@ -31,6 +31,11 @@ static atomic_uint n_results, n_ok, n_refused, n_cancelled, n_stopped;
 static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
 {
 	n_allocated++;
+}
+
+static void on_offer_possible(void *userdata)
+{
+	n_offers_possible++;
 }
 
 static void on_pending(struct bookings *pending, void *userdata)
@@ -56,6 +61,7 @@ static void on_cancelled(struct mailbox *mailbox, const struct rpc_call *call, v
 static const struct service_events service_events = {
 	.on_stream = on_stream,
 	.on_allocated = on_allocated,
+	.on_offer_possible = on_offer_possible,
 	.on_allocate = on_allocate,
 	.on_cancelled = on_cancelled,
 };
@@ -95,33 +101,47 @@ static size_t count_programs(void)
 	return n;
 }
 
+/* A resource whose devices a program lists, and another one prepares, or none. */
+static char *settings(bool prepares)
+{
+	char *text;
+
+	assert_true(asprintf(&text,
+			    "driver = \"exec\"; match = ( { command = \"%s/list\"; "
+			    "interval = 3600; %s%s%s } );",
+			    host_root, prepares ? "allocate = \"" : "", prepares ? host_root : "",
+			    prepares ? "/allocate\"; allocate_timeout = 10;" : "") > 0);
+	return text;
+}
+
+static int offer(bool prepares)
+{
+	_cleanup_(applied_config_unrefp) struct applied_config *applied_config = NULL;
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	_cleanup_offer_ struct offer *offer = NULL;
+	_cleanup_free_ char *text = settings(prepares);
+
+	assert_int_equal(applied_config_new(declare(text), &applied_config), 0);
+	assert_int_equal(offer_new(applied_config, snapshot, &offer), 0);
+	return service_offer(service, offer);
+}
+
 /* Device "a", whose program ends when there is a file. */
 static void offer_device(void)
 {
-	_cleanup_offer_ struct offer *offer = NULL;
-	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
-	_cleanup_(applied_config_unrefp) struct applied_config *applied_config = NULL;
-	_cleanup_free_ char *text = NULL;
+	_cleanup_free_ char *text = settings(true);
 	struct error error;
 
 	script("/list", "echo '{\"version\": 1, \"devices\": [{\"id\": \"a\"}]}'");
 	script("/allocate",
 		"echo >> started; until [ -e go ]; do sleep 0.05; done; echo '{\"version\": 1}'");
-	assert_true(
-		asprintf(&text,
-			"driver = \"exec\"; match = ( { command = \"%s/list\"; interval = 3600; "
-			"allocate = \"%s/allocate\"; allocate_timeout = 10; } );",
-			host_root, host_root) > 0);
 	config = declare(text);
 	assert_int_equal(
 		inventory_new(host_event, declaration_of(config), "", NULL, NULL, &inventory), 0);
 	if (inventory_start(inventory, &error) < 0)
 		fail_msg("%s", error.message);
 	RUN_UNTIL(streq(seen_in(inventory), "a "));
-	snapshot = inventory_snapshot(inventory);
-	assert_int_equal(applied_config_new(declare(text), &applied_config), 0);
-	assert_int_equal(offer_new(applied_config, snapshot, &offer), 0);
-	assert_true(service_offer(service, offer) >= 0);
+	assert_true(offer(true) >= 0);
 }
 
 static void connect_client(void)
@@ -276,6 +296,59 @@ static void test_P17_pending(void **state)
 	RUN_UNTIL(is_offered());
 }
 
+static void lose_device(void)
+{
+	assert_int_equal(inventory_set_owners(inventory, "a\tv.e/other\n"), 1);
+	assert_false(is_offered());
+}
+
+static void return_device(void)
+{
+	assert_int_equal(inventory_set_owners(inventory, ""), 0);
+	RUN_UNTIL(is_offered());
+	assert_true(offer(true) >= 0);
+}
+
+/* Without the main loop, for as long as a machine may take. */
+#define WAIT_UNTIL(condition)                                                     \
+	for (uint64_t _end = now_usec(CLOCK_MONOTONIC) + PATIENCE; !(condition);) \
+	assert_true(now_usec(CLOCK_MONOTONIC) < _end && usleep(1000) == 0)
+
+/* No list may lack a device that gRPC's thread has just given to a container. */
+static void test_P17_unsettled(void **state)
+{
+	unsigned allocated = n_allocated, ok = n_ok;
+
+	assert_true(offer(false) >= 0);
+	call(0);
+	WAIT_UNTIL(n_ok == ok + 1);
+	lose_device();
+	assert_int_equal(offer(false), -EBUSY);
+	RUN_UNTIL(n_offers_possible == 1);
+	assert_int_equal(n_allocated, allocated + 1);
+	assert_true(offer(false) >= 0);
+	return_device();
+}
+
+/* Nor one for which programs are about to start. */
+static void test_P17_unsettled_programs(void **state)
+{
+	unsigned ok = n_ok;
+
+	call(0);
+	WAIT_UNTIL(allocates.n_calls == 1);
+	lose_device();
+	assert_int_equal(offer(true), -EBUSY);
+	RUN_UNTIL(n_offers_possible == 2);
+	/* It counts as booked now. */
+	assert_true(is_offered());
+	assert_true(offer(true) >= 0);
+	let_go();
+	RUN_UNTIL(n_ok == ok + 1);
+	host_remove("/go");
+	return_device();
+}
+
 static void test_stop(void **state)
 {
 	unsigned results = n_results;
@@ -288,9 +361,7 @@ static void test_stop(void **state)
 	/* Calls that come later, or are on their way, find no service. */
 	service_stop(service, PATIENCE);
 	call(0);
-	for (uint64_t end = now_usec(CLOCK_MONOTONIC) + PATIENCE;
-		n_results < results + ALLOCATE_RUNNING_MAX + 2 || allocates.n_calls > 0;)
-		assert_true(now_usec(CLOCK_MONOTONIC) < end && usleep(1000) == 0);
+	WAIT_UNTIL(n_results == results + ALLOCATE_RUNNING_MAX + 2 && allocates.n_calls == 0);
 	assert_int_equal(n_stopped, ALLOCATE_RUNNING_MAX + 2);
 }
 
@@ -300,6 +371,8 @@ int main(void)
 		cmocka_unit_test(test_large_requests),
 		cmocka_unit_test(test_given_up),
 		cmocka_unit_test(test_P17_pending),
+		cmocka_unit_test(test_P17_unsettled),
+		cmocka_unit_test(test_P17_unsettled_programs),
 		cmocka_unit_test(test_stop),
 	};
 	int failed = cmocka_run_group_tests(tests, setup, teardown);

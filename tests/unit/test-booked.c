@@ -188,7 +188,9 @@ static void test_claimed(void **state)
 
 static void allocate(const char *id)
 {
-	assert_int_equal(inventory_note_allocated(inventory, &id, 1), 0);
+	_cleanup_snapshot_ struct snapshot *listed = inventory_snapshot(inventory);
+
+	assert_int_equal(inventory_note_allocated(inventory, listed, &id, 1), 0);
 }
 
 /* From Allocate until the kubelet is known to have booked it, or not. */

@@ -115,25 +115,55 @@ static void check_user(struct walk *walk)
 			user);
 }
 
+static const char *mount_target(const struct groups *mounts, size_t i)
+{
+	const struct declared_mount *mount = groups_get(mounts, i);
+
+	return mount->path ?: mount->host;
+}
+
+static const char *node_target(const struct groups *nodes, size_t i)
+{
+	const struct declared_node *node = groups_get(nodes, i);
+
+	return node->path ?: node->host;
+}
+
+/* Of the first COUNT groups, the one with that TARGET; COUNT: none has it. */
+static size_t find_target(const struct groups *groups, size_t count,
+	const char *(*target_of)(const struct groups *, size_t), const char *target)
+{
+	size_t i = 0;
+
+	while (i < count && !streq(target_of(groups, i), target))
+		i++;
+	return i;
+}
+
 static void check_mounts(struct walk *walk)
 {
-	const struct groups *mounts = &walk->declaration->container.mounts;
+	const struct container *container = &walk->declaration->container;
+	const struct groups *mounts = &container->mounts, *nodes = &container->nodes;
 
-	for (size_t i = 0; i < mounts->count; i++)
-		for (size_t k = 0; k < i; k++) {
-			const struct declared_mount *first = groups_get(mounts, k);
-			const struct declared_mount *second = groups_get(mounts, i);
-			char key[KEY_MAX];
+	for (size_t i = 0; i < mounts->count; i++) {
+		const struct declared_mount *mount = groups_get(mounts, i);
+		const char *target = mount_target(mounts, i);
+		size_t other = find_target(mounts, i, mount_target, target);
+		const char *kind = "mounts";
+		char key[KEY_MAX];
 
-			if (!streq(first->path ?: first->host, second->path ?: second->host))
+		if (other == i) {
+			kind = "nodes";
+			other = find_target(nodes, nodes->count, node_target, target);
+			if (other == nodes->count)
 				continue;
-			(void)snprintf(key, sizeof(key), "container.mounts[%zu]", i);
-			(void)report_add(walk->report, &second->origin, key,
-				"is mounted at \"%s\", as container.mounts[%zu] is: only one of "
-				"them will be there",
-				second->path ?: second->host, k);
-			break;
 		}
+		(void)snprintf(key, sizeof(key), "container.mounts[%zu]", i);
+		(void)report_add(walk->report, &mount->origin, key,
+			"is at \"%s\" in the container, as container.%s[%zu] is: only one of them will "
+			"be there",
+			target, kind, other);
+	}
 }
 
 /* Devices that are only names have no directory in /sys. */

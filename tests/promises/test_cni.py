@@ -56,7 +56,8 @@ class Host:
         test.addCleanup(self.process.kill)
         if self.process.stdout.readline() != "ready\n":
             test.skipTest("needs network and mount namespaces")
-        self.enter = ["nsenter", "-t", str(self.process.pid), "--net", "--mount", "--"]
+        # With the root directory, too: that of the mount namespace may be another (a chroot).
+        self.enter = ["nsenter", "-t", str(self.process.pid), "--net", "--mount", "--root", "--"]
 
     def run(self, *words, check=True):
         return subprocess.run([*self.enter, *words], capture_output=True, text=True, check=check).stdout

@@ -106,7 +106,7 @@ class Events(ToolTest):
         self.addCleanup(journal.wait)
         self.addCleanup(journal.terminate)
         until(lambda: os.path.exists(f"/proc/{journal.pid}/root/run/systemd/journal/socket"), "the journal to listen")
-        return ["nsenter", f"--mount=/proc/{journal.pid}/ns/mnt", "sh", "-c",
+        return ["nsenter", "-t", str(journal.pid), "--mount", "--root", "sh", "-c",
                 'JOURNAL_STREAM=$(stat -Lc %d:%i /proc/self/fd/2) exec "$@"', "sh"]
 
     @unittest.skipUnless(os.path.exists(JOURNALD), "needs systemd-journald")

@@ -364,7 +364,7 @@ static void claim_too_much(void)
 /* As much as is allowed, with ids of our own. */
 static void claim_most(void)
 {
-	claim(150000);
+	claim(CLAIMS_ALLOWED);
 }
 
 /* Each is another one, and would be logged. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Works around two properties of gRPC that no option changes. They only cost memory and CPU time:
- * -DDEVPLUGD_GRPC_WORKAROUNDS=OFF builds without this file. The rest of the binding uses only what
- * gRPC documents.
+ * Works around two properties of gRPC that no option changes. They cost memory and CPU time, and a
+ * debug build of Abseil can end the process: -DDEVPLUGD_GRPC_WORKAROUNDS=OFF builds without this
+ * file. The rest of the binding uses only what gRPC documents.
  */
 #include <dlfcn.h>
 
@@ -40,7 +40,8 @@ long sysconf(int name)
 /*
  * Abseil, where it is built without NDEBUG (Debian), detects deadlocks in a graph of all locks. A
  * C++ function disables that; the build finds its name in the library, or leaves this out. Without
- * it: a tenth of the CPU time of a call, and 70 kB of memory in each process.
+ * it: a tenth of the CPU time of a call, and 70 kB of memory in each process; and it ends a process
+ * in which gRPC takes two locks in both orders, as seen with 1.76.
  */
 static void leave_deadlocks_alone(void)
 {

@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from node import NodeTest, plugins_of, process_status, program, static, until
+from node import NodeTest, plugins_of, process_status, program, scaled, static, until
 
 LIST_MAX = 4194304
 MANY = 50000
@@ -33,7 +33,7 @@ class Scale(NodeTest):
         return {r["name"]: r for r in self.node.call_kubelet("status")["resources"]}
 
     def test_100_resources_of_1000_devices(self):
-        resources, devices = 100, 1000
+        resources, devices = scaled(100), 1000
         names = [f"r{i}" for i in range(resources)]
         wanted = {f"vendor.example/{name}": devices for name in names}
         self.node.configure(*(static(name, devices) for name in names))

@@ -219,10 +219,11 @@ static struct rpc_client *take_up(const char *path)
 	return client;
 }
 
+/* Of the socket that a kubelet has taken up last: each test awaits another one. */
+static char path[256];
+
 static void test_kubelets_come_and_go(void **state)
 {
-	char path[256] = "";
-
 	for (unsigned i = 0; i < 3; i++) {
 		struct rpc_client *client;
 
@@ -237,7 +238,6 @@ static void test_kubelets_come_and_go(void **state)
 /* A kubelet that refuses: with a pause, another socket. */
 static void test_refusal(void **state)
 {
-	char path[256] = "";
 	struct rpc_client *client;
 
 	await_socket(path);

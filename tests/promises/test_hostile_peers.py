@@ -206,7 +206,7 @@ class HostilePeers(NodeTest):
                 for _ in range(20):
                     self.open(*(headers(1 + 2 * i, ALLOCATE) for i in range(250)))
 
-        self.under_attack(attack, 20 * 250 * 16)
+        self.under_attack(attack, 20 * 250 * 24)
 
     def test_P16_floods_of_frames(self):
         """Of each kind that costs the sender next to nothing; nobody reads what is answered."""

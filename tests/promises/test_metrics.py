@@ -97,7 +97,7 @@ class Metrics(NodeTest):
         until(answers, "the exporter to answer")
 
     def exporters(self):
-        return [p for p in children_of(self.node.daemon.pid) if command_line(p)[0] == "devplugd-exporter"]
+        return [p for p in children_of(self.node.daemon.pid) if command_line(p)[:1] == ["devplugd-exporter"]]
 
     def start(self, **counts):
         self.node.start_kubelet()

@@ -131,7 +131,7 @@ class Nvidia(NodeTest):
     def helpers(self):
         """Processes that have the library of this host open."""
         return [pid for pid in os.listdir("/proc") if pid.isdigit() and self.host in " ".join(command_line(int(pid)))
-                and "devplugd-nvml" in command_line(int(pid))[0]]
+                and "devplugd-nvml" in "".join(command_line(int(pid))[:1])]
 
     def ctl(self, *words):
         return subprocess.run([program("devplugctl"), "-c", self.node.config, *words], capture_output=True, text=True)

@@ -6,11 +6,15 @@
 #include "call.h"
 
 #include <pthread.h>
+#include <string.h>
+#include <time.h>
 
 #include "../connection.h"
 #include "deviceplugin.pb-c.h"
 #include "proto/message.h"
 #include "proto/methods.h"
+
+#define REFUSAL_PAUSE (10 * USEC_PER_MSEC)
 
 struct call {
 	bool done, abandoned;
@@ -153,14 +157,27 @@ void call_message(
 	call_bytes(trial, method, data, size, trial->options->timeout, ret);
 }
 
+/* By HTTP/2, before the plugin has begun with it: the kubelet's gRPC repeats such a call. */
+static bool is_refused_stream(const struct reply *reply)
+{
+	return reply->status == RPC_UNAVAILABLE &&
+		strstr(reply->text, "RST_STREAM with error code 7");
+}
+
 enum verdict trial_check_alive(struct trial *trial, const char *after)
 {
+	uint64_t end = now_usec(CLOCK_MONOTONIC) + trial->options->timeout;
 	V1beta1__Empty empty = V1BETA1__EMPTY__INIT;
 	_cleanup_reply_ struct reply reply = {};
 
 	if (trial_owns_plugin(trial) && !plugin_process_is_running(&trial->plugin))
 		return trial_fail(trial, "after %s the plugin's process has ended", after);
 	call_message(trial, METHOD_OPTIONS, &empty.base, &reply);
+	while (is_refused_stream(&reply) && now_usec(CLOCK_MONOTONIC) < end) {
+		trial_pass(trial, REFUSAL_PAUSE);
+		reply_done(&reply);
+		call_message(trial, METHOD_OPTIONS, &empty.base, &reply);
+	}
 	if (reply.status == RPC_OK)
 		return VERDICT_OK;
 	return trial_fail(trial, "after %s GetDevicePluginOptions on the kubelet's connection: %s",

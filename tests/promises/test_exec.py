@@ -8,7 +8,7 @@ import signal
 import subprocess
 import unittest
 
-from node import NodeTest, children_of, process_status, until
+from node import NodeTest, children_of, command_line, process_status, until
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 EXAMPLES = os.path.join(ROOT, "docs/examples/exec")
@@ -113,6 +113,8 @@ class Exec(NodeTest):
         self.begin("watch", 'mode = "watch";')
         self.node.await_allocatable(cam=2)
         pid = until(self.program_pids, "the program to run")[0]
+        # The shell before it has a descriptor for the script.
+        until(lambda: command_line(pid)[:1] == ["sleep"], "the shell to be replaced")
         status = process_status(pid)
         self.assertEqual((status["CapEff"], status["CapPrm"], status["CapBnd"], status["NoNewPrivs"]),
                          ("0" * 16, "0" * 16, "0" * 16, "1"))

@@ -13,7 +13,7 @@ import time
 import unittest
 
 import http2
-from node import LIMIT, NodeTest, program, static, until
+from node import LIMIT, NodeTest, process_status, program, static, until
 
 NAME = "vendor.example/test"
 
@@ -281,6 +281,8 @@ class Behaviour(NodeTest):
             self.assertIn('kubelet 1.36 panics here: nil pointer in generateDeviceTopologyHints(): '
                           f'device "d2" of {NAME} is booked and not listed', file.read())
         plugin.send_signal(signal.SIGWINCH)
+        # Registering before it is back would end the kubelet again.
+        until(lambda: int(process_status(plugin.pid)["ShdPnd"], 16) == 0, "the plugin to take the signal")
         self.begin("--topology-policy", "restricted")
         self.await_event("pod-readmitted", pod="holder")
 

@@ -49,11 +49,12 @@ void method_arm(struct armed_method *armed)
 	(void)e;
 }
 
-static void count_calls(struct rpc_server *server, int change)
+static void count_calls(struct rpc_server *server, int calls, int answers)
 {
 	(void)pthread_mutex_lock(&server->lock);
-	server->n_calls += (size_t)change;
-	if (server->n_calls == 0)
+	server->n_calls += (size_t)calls;
+	server->n_answers += (size_t)answers;
+	if (server->n_calls == 0 || server->n_answers == 0)
 		(void)pthread_cond_broadcast(&server->changed);
 	(void)pthread_mutex_unlock(&server->lock);
 }
@@ -69,7 +70,7 @@ static void on_answered(struct tag *tag, bool ok)
 {
 	struct rpc_call *call = TAG_OWNER(tag, struct rpc_call, tag);
 
-	count_calls(call->server, -1);
+	count_calls(call->server, -1, -1);
 	call->answered = true;
 	if (!call->on_cancelled || call->closed)
 		call_free(call);
@@ -106,6 +107,7 @@ static void answer(
 	size_t n = 0;
 	grpc_call_error e;
 
+	count_calls(call->server, 0, 1);
 	call->details = grpc_slice_from_copied_string(text);
 	ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
 	if (payload) {
@@ -154,7 +156,7 @@ static struct rpc_call *call_new(struct connection *connection, grpc_call *core)
 		grpc_call_unref(core);
 		return NULL;
 	}
-	count_calls(connection->server, 1);
+	count_calls(connection->server, 1, 0);
 	call->tag.on_event = on_answered;
 	call->server = connection->server;
 	call->call = core;
@@ -296,9 +298,9 @@ void rpc_server_stop(struct rpc_server *server, uint64_t grace)
 		connection_break(c);
 	end = time_in(BREAK_LIMIT);
 	r = 0;
-	while (server->connections && r != ETIMEDOUT)
+	while ((server->connections || server->n_answers > 0) && r != ETIMEDOUT)
 		r = pthread_cond_timedwait(&server->changed, &server->lock, &end);
-	if (server->connections) {
+	if (server->connections || server->n_answers > 0) {
 		log_error("gRPC does not end a connection that was shut down; aborting");
 		abort();
 	}

@@ -55,7 +55,8 @@ struct rpc_server {
 	pthread_mutex_t lock; /* everything below */
 	pthread_cond_t changed;
 	bool stopping;
-	size_t n_calls; /* unary ones whose answer is not out yet */
+	size_t n_calls;   /* unary ones whose answer is not out yet */
+	size_t n_answers; /* that gRPC is sending: their completion uses the server */
 	struct connection *connections;
 	size_t n_connections; /* without those that are ending */
 	struct stream *streams;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which devices the kubelet has booked, from its checkpoint and PodResources; units-booked.c keeps
+ * Which devices the kubelet has booked, from its checkpoint and PodResources; keep-booked.c keeps
  * them listed. A checkpoint has all bookings of the time when it was written, so it replaces
  * earlier answers of PodResources. The children know the later allocations. An answer of
  * PodResources counts only for devices that were removed a certain time before the question, and

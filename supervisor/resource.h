@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The life of one resource as a table of states and events (resource.c). This part does not know
- * processes, sockets or clocks: actions go through `struct resource_operations`, and what has
- * happened arrives as events. A resource has at most one child and at most one session, and the
+ * The life of one resource as a table of states and events (resource-lifecycle.c). This part does
+ * not know processes, sockets or clocks: actions go through `struct resource_operations`, and what
+ * has happened arrives as events. A resource has at most one child and at most one session, and the
  * next session begins only when the last has ended or its child is dead.
  */
 

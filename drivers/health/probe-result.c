@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Turns the results of one probe into healthy or unhealthy, after as many in a row as the probe
- * asks for, and counts them for the metrics. health.c combines the probes of a device,
- * unit_evaluate() in units.c all other causes.
+ * asks for, and counts them for the metrics. probes.c combines the probes of a device,
+ * device-health.c all other causes.
  */
 #include "drivers/health/probe-result.h"
 

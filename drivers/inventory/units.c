@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Merges what a scan found into the units that are known, and decides whether each of them is
- * healthy (unit_evaluate()). Merging happens in two passes. The first pairs old units with found
+ * Decides which devices the list has after a scan: new ones, changed ones, and those that have
+ * disappeared but stay listed. Merging happens in two passes. The first pairs old units with found
  * devices and allocates what is new, so that it can fail without effect. The second changes units;
- * it fails only for single units, which the next scan repairs.
+ * it fails only for single units, which the next scan repairs. Units are also saved here for the
+ * next configuration or process, which begins with them.
  */
 #include "drivers/inventory/units.h"
 
@@ -32,6 +33,38 @@ struct unit *unit_free(struct unit *unit)
 	free(unit->reason);
 	free(unit);
 	return NULL;
+}
+
+void unit_mark(struct unit *unit, enum unit_mark mark)
+{
+	struct unit_marks *marks = &unit->list->marks[mark];
+
+	if (!marks->complete || unit->marked[mark])
+		return;
+	if (array_reserve((void **)&marks->units, marks->count, sizeof(marks->units[0])) < 0) {
+		marks->complete = false;
+		return;
+	}
+	marks->units[marks->count++] = unit;
+	unit->marked[mark] = true;
+}
+
+void unit_list_unmark(struct unit_list *list, enum unit_mark mark)
+{
+	struct unit_marks *marks = &list->marks[mark];
+
+	for (size_t i = 0; marks->complete && i < marks->count; i++)
+		marks->units[i]->marked[mark] = false;
+	for (size_t i = 0; !marks->complete && i < list->n_units; i++)
+		list->units[i]->marked[mark] = false;
+	marks->count = 0;
+	marks->complete = true;
+}
+
+void unit_list_disturb(struct unit_list *list)
+{
+	for (size_t mark = 0; mark < _UNIT_MARKS_MAX; mark++)
+		list->marks[mark].complete = false;
 }
 
 int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
@@ -65,73 +98,6 @@ int unit_new(struct unit_list *list, struct device *device, size_t index, struct
 		unit->since = memory->since;
 	*ret = TAKE_PTR(unit);
 	return 0;
-}
-
-static const char *device_place(const struct device *device)
-{
-	return device->n_nodes > 0 ? device->nodes[0].host : device->id;
-}
-
-int unit_evaluate(struct unit *unit)
-{
-	_cleanup_free_ char *copy = NULL;
-	enum unit_cause cause = CAUSE_NONE;
-	const char *reason = NULL;
-	bool healthy = true;
-
-	if (!unit->present) {
-		healthy = false;
-		cause = CAUSE_GONE;
-		if (asprintf(&copy, "%s has disappeared", device_place(unit->device)) < 0) {
-			copy = NULL;
-			return -ENOMEM;
-		}
-		reason = copy;
-	} else if (unit->owner_name) {
-		healthy = false;
-		cause = CAUSE_CLAIMED;
-		if (asprintf(&copy, "claimed by %s%s", unit->owner_name,
-			    unit->booked ? ", but assigned to a pod" : "") < 0) {
-			copy = NULL;
-			return -ENOMEM;
-		}
-		reason = copy;
-	} else if (unit->cordon) {
-		healthy = false;
-		cause = CAUSE_CORDONED;
-		if (asprintf(&copy, "cordoned%s%s", unit->cordon->reason ? ": " : "",
-			    unit->cordon->reason ?: "") < 0) {
-			copy = NULL;
-			return -ENOMEM;
-		}
-		reason = copy;
-	} else if (unit->device->problem) {
-		healthy = false;
-		cause = CAUSE_DEVICE;
-		reason = unit->device->problem;
-	} else if (unit->health) {
-		healthy = health_unit_verdict(unit->health, &reason);
-		cause = healthy ? CAUSE_NONE : CAUSE_PROBE;
-	}
-
-	if (unit->healthy == healthy && (healthy || streq(unit->reason, reason)))
-		return 0;
-	if (!healthy && !copy) {
-		copy = strdup(reason);
-		if (!copy)
-			return -ENOMEM;
-	}
-	if (unit->healthy != healthy) {
-		unit->since = now_usec(CLOCK_REALTIME);
-		unit->changes++;
-	}
-	unit->healthy = healthy;
-	unit->cause = cause;
-	free(unit->reason);
-	unit->reason = TAKE_PTR(copy);
-	unit_mark(unit, UNIT_SHOWN);
-	unit_mark(unit, UNIT_SAVED);
-	return 1;
 }
 
 static void forget_excluded(struct unit_list *list)
@@ -346,6 +312,147 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 	list->n_units = (size_t)n;
 	/* Excluded devices come and go, too. Without memory, the next snapshot has it. */
 	return (list->joined && unit_list_cover_booked(list) > 0) || changed;
+}
+
+int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous)
+{
+	assert(list->n_units == 0 && !list->units);
+	unit_list_disturb(list);
+
+	list->units = calloc(previous->n_units + 1, sizeof(list->units[0]));
+	if (!list->units)
+		return -ENOMEM;
+	for (size_t i = 0; i < previous->n_units; i++) {
+		const struct unit *old = previous->units[i];
+		struct unit **unit = &list->units[list->n_units];
+		int r;
+
+		if ((old->present && !old->away) ||
+			declaration_excludes(list->declaration, old->device))
+			continue;
+		r = unit_new(list, old->device, list->n_units, unit);
+		if (r < 0)
+			return r;
+		list->n_units++;
+		(*unit)->present = old->away;
+		(*unit)->away = old->away;
+		(*unit)->gone_since = old->gone_since;
+		if ((*unit)->health && !old->away)
+			(void)health_unit_update((*unit)->health, NULL, list->n_units - 1);
+		r = unit_evaluate(*unit);
+		if (r < 0)
+			return r;
+		(*unit)->since = old->since;
+		(*unit)->changes = old->changes;
+	}
+	return 0;
+}
+
+static int compare_units(const void *a, const void *b)
+{
+	const struct unit *const *x = a, *const *y = b;
+
+	return strcmp((*x)->device->id, (*y)->device->id);
+}
+
+static int compare_id(const void *id, const void *element)
+{
+	const struct unit *const *unit = element;
+
+	return strcmp(id, (*unit)->device->id);
+}
+
+const struct unit *unit_list_find(const struct unit_list *list, const char *id, size_t *ret_index)
+{
+	struct unit **found = list->n_units > 0
+		? bsearch(id, list->units, list->n_units, sizeof(list->units[0]), compare_id)
+		: NULL;
+
+	if (found && ret_index)
+		*ret_index = (size_t)(found - list->units);
+	return found ? *found : NULL;
+}
+
+int unit_list_restore_assigned(struct unit_list *list)
+{
+	assert(list->n_units == 0 && !list->units);
+	unit_list_disturb(list);
+
+	if (!list->saved)
+		return 0;
+	list->units = calloc(list->saved->n_units + 1, sizeof(list->units[0]));
+	if (!list->units)
+		return -ENOMEM;
+	for (size_t i = 0; i < list->saved->n_units; i++) {
+		struct device *device = list->saved->units[i]->device;
+		struct unit **unit = &list->units[list->n_units];
+		int r;
+
+		if (!device || declaration_excludes(list->declaration, device))
+			continue;
+		r = unit_new(list, device, list->n_units, unit);
+		if (r < 0)
+			return r;
+		list->n_units++;
+	}
+	qsort(list->units, list->n_units, sizeof(list->units[0]), compare_units);
+	return 0;
+}
+
+static int save_unit(const struct unit *unit, struct saved_state *saved)
+{
+	struct saved_unit *saved_unit;
+	int r;
+
+	r = saved_state_add(saved, unit->device->id, unit->healthy, unit->since, &saved_unit);
+	if (r < 0)
+		return r;
+	saved_unit->changes = unit->changes;
+	saved_unit->assigned = device_was_assigned(unit->device);
+	/* It cannot be scanned again. */
+	if (saved_unit->assigned && unit->present && saved_device_is_plain(unit->device))
+		saved_unit->device = device_ref(unit->device);
+	return unit->health ? health_unit_save(unit->health, saved_unit) : 0;
+}
+
+int unit_list_save(const struct unit_list *list, struct saved_state **ret)
+{
+	_cleanup_saved_state_ struct saved_state *saved = NULL;
+	int r;
+
+	r = saved_state_new(&saved);
+	for (size_t i = 0; r >= 0 && i < list->n_units; i++)
+		r = save_unit(list->units[i], saved);
+	if (r >= 0 && list->saved)
+		r = saved_state_merge(saved, list->saved);
+	if (r < 0)
+		return r;
+	saved->allocations = bookings_ref(list->allocations);
+	*ret = TAKE_PTR(saved);
+	return 0;
+}
+
+int unit_list_save_changes(struct unit_list *list, struct saved_state **ret)
+{
+	const struct unit_marks *marks = &list->marks[UNIT_SAVED];
+	_cleanup_saved_state_ struct saved_state *saved = NULL;
+	int r;
+
+	if (!marks->complete)
+		return -ESTALE;
+	r = saved_state_new(&saved);
+	for (size_t i = 0; r >= 0 && i < marks->count; i++)
+		r = save_unit(marks->units[i], saved);
+	if (r < 0)
+		return r;
+	unit_list_unmark(list, UNIT_SAVED);
+	*ret = TAKE_PTR(saved);
+	return 0;
+}
+
+void unit_list_note_saved(struct unit_list *list)
+{
+	unit_list_unmark(list, UNIT_SAVED);
 }
 
 void unit_list_done(struct unit_list *list)

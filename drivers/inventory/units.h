@@ -8,7 +8,7 @@
  * kubelet's limit. An id that the kubelet has booked stays listed even then.
  */
 
-#include "drivers/health/health.h"
+#include "drivers/health/probes.h"
 #include "drivers/host/scan-run.h"
 #include "drivers/inventory/inventory.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Proposes the files of a resource (CDI, device information); inventory.c decides when the list of
- * devices is sent. A proposal is made when devices are added, removed or changed, not when only
+ * Proposes the files of a resource (CDI, device information); scan-timing.c decides when the list
+ * of devices is sent. A proposal is made when devices are added, removed or changed, not when only
  * their health changes; and again after a while, as long as a file could not be made.
  */
 #include "proto/plugin/propose-files.h"

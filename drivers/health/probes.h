@@ -3,8 +3,8 @@
 
 /*
  * The probes of a resource and their results for each unit. For them, a unit is healthy if every
- * probe finds it so, and unhealthy until each probe has a result; unit_evaluate() in units.c
- * decides by all other causes first.
+ * probe finds it so, and unhealthy until each probe has a result; unit_evaluate() in
+ * drivers/inventory/device-health.c decides by all other causes first.
  */
 
 #include <systemd/sd-event.h>

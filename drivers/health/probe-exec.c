@@ -5,7 +5,7 @@
  * wanted as soon as possible and only wait for a free slot.
  */
 #include "common/counters.h"
-#include "drivers/health/health-check.h"
+#include "drivers/health/probe-check.h"
 
 static void argv_free(char **argv)
 {

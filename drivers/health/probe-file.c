@@ -11,7 +11,7 @@
 #include <sys/vfs.h>
 
 #include "common/text.h"
-#include "drivers/health/health-check.h"
+#include "drivers/health/probe-check.h"
 #include "drivers/host/sysroot.h"
 
 #define CONTENT_MAX 4096

@@ -2,14 +2,14 @@
 #pragma once
 
 /*
- * Inside of health: one check is one probe of one unit. It is in exactly one list at a time, which
+ * Inside of probes: one check is one probe of one unit. It is in exactly one list at a time, which
  * decides what happens to it next, so that ten thousand checks need neither ten thousand timers nor
  * a search.
  */
 
 #include "common/map.h"
-#include "drivers/health/health.h"
 #include "drivers/health/probe-result.h"
+#include "drivers/health/probes.h"
 #include "drivers/host/command.h"
 
 /* Programs of one resource that run at a time. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs the probes of a resource in order and in time, and combines them: a unit is healthy if all
- * of its probes agree. The kinds of probes are in health-file.c, health-exec.c and health-poll.c;
+ * of its probes agree. The kinds of probes are in probe-file.c, probe-exec.c and probe-poll.c;
  * this file has what they share: order, time, and the health of a unit.
  */
-#include "drivers/health/health.h"
+#include "drivers/health/probes.h"
 
-#include "drivers/health/health-check.h"
+#include "drivers/health/probe-check.h"
 #include "drivers/host/device-values.h"
 #include "drivers/model/template.h"
 

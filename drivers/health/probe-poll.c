@@ -7,7 +7,7 @@
 #include <fnmatch.h>
 #include <inttypes.h>
 
-#include "drivers/health/health-check.h"
+#include "drivers/health/probe-check.h"
 #include "drivers/host/sysfs.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/form.h"

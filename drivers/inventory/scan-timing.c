@@ -2,7 +2,7 @@
 /*
  * When to scan and when to report a change. Events bring the next scan forward, but not more often
  * than its cost allows; a change is reported at once, or after INVENTORY_QUIET. Drivers find the
- * devices (list()), units.c merges them, scan-notes.c logs problems, health.c probes.
+ * devices (list()), units.c merges them, scan-notes.c logs problems, probes.c probes.
  */
 #include "drivers/inventory/inventory.h"
 

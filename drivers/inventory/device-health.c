@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides whether a device is healthy, and for what reason it is not: the first cause in the order
+ * below. Probes are the last one (drivers/health/probes.c).
+ */
+#include "drivers/inventory/units.h"
+
+const char *unit_cause_name(enum unit_cause cause)
+{
+	static const char *const names[_CAUSE_MAX] = {
+		[CAUSE_NONE] = "",
+		[CAUSE_GONE] = "gone",
+		[CAUSE_CLAIMED] = "claimed",
+		[CAUSE_CORDONED] = "cordoned",
+		[CAUSE_DEVICE] = "device",
+		[CAUSE_PROBE] = "probe",
+		[CAUSE_BOOKED] = "booked",
+	};
+
+	return names[cause];
+}
+
+static const char *device_place(const struct device *device)
+{
+	return device->n_nodes > 0 ? device->nodes[0].host : device->id;
+}
+
+int unit_evaluate(struct unit *unit)
+{
+	_cleanup_free_ char *copy = NULL;
+	enum unit_cause cause = CAUSE_NONE;
+	const char *reason = NULL;
+	bool healthy = true;
+
+	if (!unit->present) {
+		healthy = false;
+		cause = CAUSE_GONE;
+		if (asprintf(&copy, "%s has disappeared", device_place(unit->device)) < 0) {
+			copy = NULL;
+			return -ENOMEM;
+		}
+		reason = copy;
+	} else if (unit->owner_name) {
+		healthy = false;
+		cause = CAUSE_CLAIMED;
+		if (asprintf(&copy, "claimed by %s%s", unit->owner_name,
+			    unit->booked ? ", but assigned to a pod" : "") < 0) {
+			copy = NULL;
+			return -ENOMEM;
+		}
+		reason = copy;
+	} else if (unit->cordon) {
+		healthy = false;
+		cause = CAUSE_CORDONED;
+		if (asprintf(&copy, "cordoned%s%s", unit->cordon->reason ? ": " : "",
+			    unit->cordon->reason ?: "") < 0) {
+			copy = NULL;
+			return -ENOMEM;
+		}
+		reason = copy;
+	} else if (unit->device->problem) {
+		healthy = false;
+		cause = CAUSE_DEVICE;
+		reason = unit->device->problem;
+	} else if (unit->health) {
+		healthy = health_unit_verdict(unit->health, &reason);
+		cause = healthy ? CAUSE_NONE : CAUSE_PROBE;
+	}
+
+	if (unit->healthy == healthy && (healthy || streq(unit->reason, reason)))
+		return 0;
+	if (!healthy && !copy) {
+		copy = strdup(reason);
+		if (!copy)
+			return -ENOMEM;
+	}
+	if (unit->healthy != healthy) {
+		unit->since = now_usec(CLOCK_REALTIME);
+		unit->changes++;
+	}
+	unit->healthy = healthy;
+	unit->cause = cause;
+	free(unit->reason);
+	unit->reason = TAKE_PTR(copy);
+	unit_mark(unit, UNIT_SHOWN);
+	unit_mark(unit, UNIT_SAVED);
+	return 1;
+}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order matters: what needs privilege comes before it is dropped, and what a change of user
- * undoes comes after it.
+ * Turns a forked process into a confined child: descriptors, limits, user, capabilities, death
+ * signal. This file decides the order of these steps: what needs privilege comes before it is
+ * dropped, and what a change of user undoes comes after it.
  */
 #include <fcntl.h>
 #include <grp.h>

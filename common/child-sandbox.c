@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Restricts a child with two mechanisms, because neither is enough alone: seccomp sees the number
- * of a system call but not the process it targets, Landlock sees relations between processes and,
- * in a child that runs no programs, keeps files from being made, written or removed by path. Where
- * probes and commands run, seccomp has a list of what is denied, because they are other people's
- * programs, and a new or rare call must not break them. Where none run, it has a list of what is
- * allowed.
+ * Decides what a child may ask of the kernel, so that a compromised child cannot reach other
+ * processes or the rest of the host. Two mechanisms are combined, because neither is enough alone:
+ * seccomp sees the number of a system call but not the process it targets; Landlock sees relations
+ * between processes and, in a child that runs no programs, keeps files from being made, written or
+ * removed by path. Where probes and commands run, seccomp has a list of what is denied, because
+ * they are other people's programs, and a new or rare call must not break them. Where none run, it
+ * has a list of what is allowed.
  */
 #include "common/child-sandbox.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One datagram is one message: both ends run on one machine and come from one package, so the
- * header is a plain structure. Each row of the table below has the rules for one type. A received
- * message that breaks one is dropped whole: its descriptors are closed.
+ * Decides which messages between the supervisor and a child are valid. Each row of the table below
+ * has the rules for one type; a received message that breaks one is dropped whole and its
+ * descriptors are closed. One datagram is one message: both ends run on one machine and come from
+ * one package, so the header is a plain structure.
  */
 #include <sys/socket.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The size is sealed, so that a truncated page cannot end a reader. A reader copies the page and
- * never maps memory that another process writes.
+ * Lets a child count events for metrics without a message for each: it writes to a page of memory
+ * that the supervisor reads. The size is sealed, so that a truncated page cannot end a reader. A
+ * reader copies the page and never maps memory that another process writes.
  */
 #include "common/counters.h"
 

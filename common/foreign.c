@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The other process shares our table of descriptors and nothing else: its close() acts on our
- * descriptor, but only that process waits for it. It dies with us.
+ * Closes untrusted descriptors without blocking: a helper process that shares our table of
+ * descriptors and nothing else does it. Its close() acts on our descriptor, but only that process
+ * waits for it. It dies with us.
  */
 #include "common/foreign.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first error is kept, and later calls do nothing, so callers check only at the end.
+ * Writes JSON for long lists, where jansson costs too much. The first error is kept, and later
+ * calls do nothing, so callers check only at the end.
  */
 #include "common/json-write.h"
 

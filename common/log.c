@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One record, one system call: a line is written whole or not at all, so records of several
- * processes on one stderr never mix. Untrusted text is made harmless here.
+ * Decides where a log record goes (journal, terminal, supervisor) and in which form. One record is
+ * one system call: a line is written whole or not at all, so records of several processes on one
+ * stderr never mix. Untrusted text is made harmless here.
  */
 #include <sys/stat.h>
 #include <sys/uio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linear probing needs no tombstones if a removal moves later entries of the run back into the gap.
- * At most two thirds of the slots are in use, so every run ends.
+ * Finds thousands of names without a linear search. Linear probing needs no tombstones if a removal
+ * moves later entries of the run back into the gap. At most two thirds of the slots are in use, so
+ * every run ends.
  */
 #include "common/map.h"
 

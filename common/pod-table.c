@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lines are counted first, so that the rows never move and can point to each other.
+ * Writes and checks the text in which one process sends another which container has what: any line
+ * that breaks the form makes the whole table invalid. The lines are counted first, so that the rows
+ * never move and can point to each other.
  */
 #include "common/pod-table.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A packet with a descriptor has its text there. Nothing else about a text is checked here.
+ * Sends and receives one request or answer on the control socket of devplugctl. A text that is too
+ * long for a packet travels in a descriptor. Only size and seals are checked here, not the text.
  */
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Only a memfd has seals; reading any other file could block.
+ * Makes texts that a receiver can check once and then trust, because they cannot change, and
+ * refuses every other descriptor: only a memfd has seals, and reading any other file could block.
  */
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words are little-endian, as the reference values are.
+ * The hash of all tables whose keys an attacker may choose. Words are little-endian, as the
+ * reference values are.
  */
 #include "common/siphash.h"
 

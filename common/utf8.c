@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of well-formed byte sequences in the Unicode standard (table 3-7): what may follow the
- * first byte is narrower for E0, ED, F0 and F4, which excludes overlong forms, surrogates and code
- * points above U+10FFFF.
+ * Decides whether bytes are UTF-8, by the table of well-formed sequences in the Unicode standard
+ * (table 3-7): what may follow the first byte is narrower for E0, ED, F0 and F4, which excludes
+ * overlong forms, surrogates and code points above U+10FFFF.
  */
 #include "common/utf8.h"
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names and claims are compared after sorting, equal ones in the order of declaration, so that the
- * later of two is reported, and a thousand resources with many devices take little time.
+ * Decides whether the resources of a configuration fit together: their number, and names or devices
+ * that two of them may not both have. Names and claims are compared after sorting, equal ones in
+ * the order of declaration, so that the later of two is reported, and a thousand resources with
+ * many devices take little time.
  */
 #include "configuration/check.h"
 

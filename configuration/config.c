@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loading: the file and its drop-ins are read into one structure, checked together, and only then
- * become a configuration, which never changes.
+ * Loads a configuration: the file and its drop-ins are read into one structure, checked together,
+ * and only then become a configuration, which never changes.
  */
 #include "configuration/config.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keys of a configuration file apart from those of its resources
- * (drivers/model/resource-keys.c), with defaults, bounds and help.
+ * Which keys a configuration file has apart from its resources (drivers/model/resource-keys.c),
+ * with their defaults, bounds and help.
  */
 #include <syslog.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keys of the dra group. They only have an effect while a resource has serve = "dra".
+ * Which keys the group dra has. They only have an effect while a resource has serve = "dra".
  */
 #include "configuration/config.h"
 #include "drivers/model/form.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing libconfig text. Order, spelling and white space depend only on the tables and the values,
- * because configurations are compared by it.
+ * Writes a configuration as libconfig text, which is sent to children and stored. Order, spelling
+ * and white space depend only on the tables and the values, because configurations are compared by
+ * it.
  */
 #include "configuration/libconfig-text.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * getaddrinfo() would do the same, but it reads files and loads libraries.
+ * Decides whether an address to listen on is valid, and makes a socket address of it. getaddrinfo()
+ * would do the same, but it reads files and loads libraries.
  */
 #include "configuration/listen-address.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keys of the metrics group: metrics are off unless an address or a file is configured.
+ * Which keys the group metrics has: metrics are off unless an address or a file is configured.
  */
 #include "configuration/config.h"
 #include "configuration/listen-address.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One resource: its own keys and those of its preset, read as if they stood in one block, and then
- * checked. After that, the two sources are no longer distinguished.
+ * Decides how a resource's own keys override those of its preset: both are read as if they stood in
+ * one block, and then checked. After that, the two sources are no longer distinguished.
  */
 #include "common/utf8.h"
 #include "configuration/parse.h"

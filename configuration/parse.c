@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reader that follows the option tables. Options are taken in the table's order, not the
- * file's, so that what selects others (a driver, a kind of probe) is known before them.
+ * Decides which keys of a file are known, and reads each by its row of the option tables. Options
+ * are taken in the table's order, not the file's, so that what selects others (a driver, a kind of
+ * probe) is known before them.
  */
 #include "configuration/parse.h"
 #include "drivers/model/declaration.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values are compared by their text form, key by key of the option tables, so a new key takes part
- * without a change here.
+ * Decides which resources and keys a new configuration changes. Values are compared by their text
+ * form, key by key of the option tables, so a new key takes part without a change here.
  */
 #include "configuration/plan.h"
 

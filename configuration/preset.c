@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finding the files of presets. The parser (parse.c) reads their content.
+ * Finds the file of a preset. The parser (parse.c) reads its content.
  */
 #include <dirent.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading the files of a configuration. A file is read once and whole, and an included one takes
- * the place of its "@include", so that what was checked is what is parsed. libconfig 1.5 would read
- * it again, and search for it in the working directory.
+ * Decides which files make up a configuration, and reads them. A file is read once and whole, and
+ * an included one takes the place of its "@include", so that what was checked is what is parsed.
+ * libconfig 1.5 would read it again, and search for it in the working directory.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values of single options: a setting's type, bounds and form are checked against its row of a
- * table. A wrong value is reported together with the valid form, and the option keeps its value.
+ * Decides whether the value of one key is valid: its type, bounds and form are checked against its
+ * row of a table. A wrong value is reported together with the valid form, and the option keeps its
+ * value.
  */
 #include "common/utf8.h"
 #include "configuration/parse.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs and patterns are found by the option tables, so a driver's own keys are checked, too.
+ * Decides what --check warns about although it is valid: programs and paths that are missing on
+ * this host. They are found by the option tables, so a driver's own keys are checked, too.
  */
 #include "configuration/warnings.h"
 

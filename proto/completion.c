@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of gRPC in a process: one initialisation, one completion queue, one thread that drains
- * it. Handlers run on that thread, because passing events to another one costs 70 % more CPU for
- * each call.
+ * Starts and stops gRPC in a process, and decides on which thread handlers run: one initialisation,
+ * one completion queue, one thread that drains it. Handlers run on that thread, because passing
+ * events to another one costs 70 % more CPU for each call.
  */
 #include <grpc/byte_buffer_reader.h>
 #include <pthread.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Unpacking into one block that is sized by the message: protobuf-c asks for memory piece by piece,
- * the pieces are cut from the block, and when it is used up the message is refused.
+ * Decides how much memory one message may take. Unpacking uses one block that is sized by the
+ * message: protobuf-c asks for memory piece by piece, the pieces are cut from the block, and when
+ * it is used up the message is refused.
  */
 #include "proto/message.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The connections of a server. The core owns a connection's descriptor and does not report its end;
- * a duplicate does. Invariants: connections are added and ended by the thread that runs the loop;
- * one leaves the list when the core has returned every tag of it, on the core's thread.
+ * Decides when a connection of a server is closed and freed. The core owns a connection's
+ * descriptor and does not report its end; a duplicate does. Invariants: connections are added and
+ * ended by the thread that runs the loop; one leaves the list when the core has returned every tag
+ * of it, on the core's thread.
  */
 #include "proto/server.h"
 

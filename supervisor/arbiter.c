@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything is decided again at every change, in a pass over data in memory. The pass is divided
+ * Decides when the owners of devices are decided again, and which children are sent the result.
+ * Every decision is a complete pass over the claims in memory (ownership.c). The pass is divided
  * into slices with pauses between them, so that children with many claims cannot hold up the loop.
  * Messages that arrive meanwhile wait for the next pass; a change of the resources themselves
  * restarts the pass.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options of devplugd. Errors name the option, they do not print the whole help.
+ * Reads the options of devplugd. An error names the option and does not print the whole help.
  */
 #include <errno.h>
 #include <getopt.h>

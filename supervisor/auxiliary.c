@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Three conditions decide the next step, in settle(): a process runs, it was asked to stop, one is
- * wanted. One timer is enough for what comes next: the next start, or the end of a process.
+ * Decides when a process without a resource (exporter, devplugd-dra) is started, stopped and
+ * killed. Three conditions decide the next step, in settle(): a process runs, it was asked to stop,
+ * one is wanted. One timer is enough for what comes next: the next start, or the end of a process.
  */
 #include "supervisor/auxiliary.h"
 

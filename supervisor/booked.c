@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which devices the kubelet has booked, from its checkpoint and PodResources; keep-booked.c keeps
- * them listed. A checkpoint has all bookings of the time when it was written, so it replaces
+ * Decides which devices the kubelet has booked, from its checkpoint and PodResources; keep-booked.c
+ * keeps them listed. A checkpoint has all bookings of the time when it was written, so it replaces
  * earlier answers of PodResources. The children know the later allocations. An answer of
  * PodResources counts only for devices that were removed a certain time before the question, and
  * for resources that were served by then: allocations have reached their containers by then, and

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process of a resource and its sockets. resource-lifecycle.c decides when it starts, gets a
- * session and is killed. All event sources of a child have one priority, so that a child that
- * floods its control socket or its output cannot starve the others. Its last messages are therefore
- * read when its exit is handled.
+ * Carries out what resource-lifecycle.c decides about a child, and receives its messages, output
+ * and exit. Decides only whether a message is acceptable. All event sources of a child have one
+ * priority, so that a child that floods its control socket or its output cannot starve the others.
+ * Its last messages are therefore read when its exit is handled.
  */
 #include <fcntl.h>
 #include <signal.h>

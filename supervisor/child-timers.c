@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time limits of a child and what is not counted in them, see child-timers.h;
- * resource-lifecycle.c decides what a missed one means. When a timer fires, the messages of the
- * child are read first: they may have waited in the socket while the supervisor did not run.
- * Descriptors from the child are read only if they are the child's own /proc/PID/schedstat and
- * /proc/PID/stat, because reading any other file could block.
+ * Decides when a child counts as hung, without counting the time in which it could not run; what
+ * follows is decided in resource-lifecycle.c. When a timer fires, the messages of the child are
+ * read first: they may have waited in the socket while the supervisor did not run. Descriptors from
+ * the child are read only if they are the child's own /proc/PID/schedstat and /proc/PID/stat,
+ * because reading any other file could block.
  */
 #include <fcntl.h>
 #include <linux/magic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chooses the user of a child, see child-user.h. An id that a resource has got stays reserved for
- * it until devplugd ends.
+ * Decides which user a child runs as, so that no two resources share one. An id that a resource has
+ * got stays reserved for it until devplugd ends.
  */
 #include "supervisor/child-user.h"
 

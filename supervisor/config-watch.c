@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An event only starts a check. Whether there is a change is decided by a fingerprint of the files,
- * with symbolic links followed, so that the temporary files of editors do not count.
+ * Decides whether the files of the configuration have changed (--watch). An event only starts a
+ * check: a fingerprint of the files decides, with symbolic links followed, so that the temporary
+ * files of editors do not count.
  */
 #include "supervisor/config-watch.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One connection for each request: devplugctl rarely has a second one.
+ * Asks the daemon for devplugctl. One connection for each request: devplugctl rarely has a second
+ * one.
  */
 #include <fcntl.h>
 

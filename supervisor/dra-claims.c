@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file is written before the claim is saved, and removed after it: whenever the daemon is
- * killed, a file without a claim may be left, which the next start removes, but never a claim
- * without its file.
+ * Stores which DRA claims are prepared, and decides in which order files are written: the CDI file
+ * before the claim is saved, and removed after it. Whenever the daemon is killed, a file without a
+ * claim may be left, which the next start removes, but never a claim without its file.
  */
 #include "supervisor/dra-claims.h"
 

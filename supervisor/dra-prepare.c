@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All devices of one request and one resource are sent together, as the devices of a container are
- * at Allocate, so that ${ids} names all of them. They share one CDI device, which is in the answer
- * for the first of them: a runtime would apply a repeated name twice.
+ * Decides which resource is asked for the edits of which device when a claim is prepared. All
+ * devices of one request and one resource are sent together, as the devices of a container are at
+ * Allocate, so that ${ids} names all of them. They share one CDI device, which is in the answer for
+ * the first of them: a runtime would apply a repeated name twice.
  */
 #include "supervisor/dra-prepare.h"
 

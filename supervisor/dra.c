@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A resource of DRA has sessions like others, but without a socket: they begin when the kubelet has
- * registered the driver and end with devplugd-dra. The prepared claims are stored here, so
- * devplugd-dra can be replaced at any time.
+ * Decides when devplugd-dra runs and which resources are served by DRA. Such a resource has
+ * sessions like others, but without a socket: they begin when the kubelet has registered the driver
+ * and end with devplugd-dra. The prepared claims are stored here, so devplugd-dra can be replaced
+ * at any time.
  */
 #include "supervisor/dra.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events are kept in the order of their numbers in one array; a thousand short entries need no
- * cleverer structure.
+ * Decides which events are kept for hosts without a journal, and which are dropped. They are in the
+ * order of their numbers in one array; a thousand short entries need no cleverer structure.
  */
 #include "supervisor/events.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A failure that finds no memory is counted without its text.
+ * Keeps the last failure of each kind of call, so that devplugctl can show it after the process has
+ * ended. A failure that finds no memory is counted without its text.
  */
 #include "supervisor/failure.h"
 #include "common/message-id.h"

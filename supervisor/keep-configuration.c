@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes the configuration in force to the file that a daemon uses when its own file is broken; see
- * configuration/last-accepted.h.
+ * Stores the configuration in force in the file that a daemon uses when its own file is broken
+ * (configuration/last-accepted.h).
  */
 #include "supervisor/keep-configuration.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the kubelet's checkpoint. Parts of it that are not needed (the answers of Allocate, the
- * registered devices) are freed before the rows are made. The checksum is not compared: it covers
- * how Go prints its structures.
+ * Reads which devices the kubelet has booked from its checkpoint, and decides whether the file has
+ * a known form. Parts of it that are not needed (the answers of Allocate, the registered devices)
+ * are freed before the rows are made. The checksum is not compared: it covers how Go prints its
+ * structures.
  */
 #include "supervisor/kubelet-checkpoint.h"
 

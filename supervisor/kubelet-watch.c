@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Notices by kubelet.sock that a kubelet has started, restarted or ended. Every event, every poll
- * and every overflow of the event queue leads to the same two steps: make sure that the watch is
- * on the right directory, then compare kubelet.sock with its last state. They run from a deferred
- * source, so a burst of events is one check.
+ * Decides whether there is a kubelet, and whether it is a new one, by kubelet.sock. Every event,
+ * every poll and every overflow of the event queue leads to the same two steps: make sure that the
+ * watch is on the right directory, then compare kubelet.sock with its last state. They run from a
+ * deferred source, so a burst of events is one check.
  */
 #include <fcntl.h>
 #include <sys/epoll.h>

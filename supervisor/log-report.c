@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One record for each problem, with file and line as fields, so that an editor or a program can go
- * there.
+ * Logs the problems of a configuration, one record for each, with file and line as fields, so that
+ * an editor or a program can go there.
  */
 #include "supervisor/log-report.h"
 

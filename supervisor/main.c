@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line of devplugd. A configuration is checked completely before anything is started;
- * its problems go to stderr as FILE:LINE: TEXT, a form that editors understand.
+ * The command line of devplugd: decides which mode runs. A configuration is checked completely
+ * before anything is started; its problems go to stderr as FILE:LINE: TEXT, a form that editors
+ * understand.
  */
 #include <fcntl.h>
 #include <signal.h>

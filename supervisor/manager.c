@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds a child by name and plans the next writing of state, for all parts of the daemon. Also ends
+ * the daemon when its view of the configured directories is out of date, because only a new start
+ * can renew it.
+ */
 #include "supervisor/manager.h"
 
 #include "common/log.h"

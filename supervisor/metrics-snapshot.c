@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices are copied from the state files without a check: their content is for the exporter to
- * check.
+ * Decides what the exporter learns about the daemon and its resources. Devices are copied from the
+ * state files without a check: their content is for the exporter to check.
  */
 #include "supervisor/metrics-snapshot.h"
 

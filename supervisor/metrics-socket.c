@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Only a socket on which no process listens is ever removed.
+ * Makes the socket for scrapes, and decides whether an existing one may be replaced: only a socket
+ * on which no process listens is ever removed.
  */
 #include "supervisor/metrics-socket.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs the exporter and answers its requests; metrics-snapshot.c and exporter/families.c have what
- * is counted. A scrape waits at most POD_PATIENCE for the kubelet's answer about its pods, and the
- * next picture is delayed by the cost of the last one, so that a faulty exporter cannot keep the
- * loop busy.
+ * Decides when the exporter runs, and answers its requests; metrics-snapshot.c and
+ * exporter/families.c have what is counted. A scrape waits at most POD_PATIENCE for the kubelet's
+ * answer about its pods, and the next picture is delayed by the cost of the last one, so that a
+ * faulty exporter cannot keep the loop busy.
  */
 #include "supervisor/metrics.h"
 

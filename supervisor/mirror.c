@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file never has more than the process has sent.
+ * Copies the state that a child sent into a file in runtime_dir. The file never has more than the
+ * process has sent.
  */
 #include "supervisor/mirror.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session is renewed rarely, because the kubelet marks the devices unhealthy meanwhile. If the
- * kubelet cannot be asked, nothing is concluded.
+ * Decides whether the kubelet offers what a child lists, and what to do if not. A session is
+ * renewed rarely, because the kubelet marks the devices unhealthy meanwhile. If the kubelet cannot
+ * be asked, nothing is concluded.
  */
 #include "supervisor/offer-check.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs after everything else, so a watched child has been reaped by its own handler. If one has
- * not, the rest waits for the next signal. Each process that is killed here causes one more signal,
- * by which time its own children have become ours.
+ * Reaps and kills processes that a child or a program left behind. It runs after everything else,
+ * so a watched child has been reaped by its own handler. If one has not, the rest waits for the
+ * next signal. Each process that is killed here causes one more signal, by which time its own
+ * children have become ours.
  */
 #include "supervisor/orphans.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which resource owns a device, see ownership.h. One pass over all devices with two
- * tables: the holder of each claim, and the holder of each id. A device that already belongs to
- * another resource claims nothing here, so one pass is enough even where A overlaps B, and B
- * overlaps C. If a pod has it, it holds its claims all the same, and a second pass reports that to
- * the resources before it. Passes can be interrupted after every claim, because children decide how
- * many there are.
+ * Decides which resource owns a device that several match: the first in the order of the
+ * configuration. One pass over all devices with two tables: the holder of each claim, and the
+ * holder of each id. A device that already belongs to another resource claims nothing here, so one
+ * pass is enough even where A overlaps B, and B overlaps C. If a pod has it, it holds its claims
+ * all the same, and a second pass reports that to the resources before it. Passes can be
+ * interrupted after every claim, because children decide how many there are.
  */
 #include "supervisor/ownership.h"
 

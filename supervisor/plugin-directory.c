@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sockets that a dead daemon left are removed twice, because its children may outlive it for a
- * moment.
+ * Follows the kubelet's directories, opens sessions there, and decides which old sockets are
+ * removed. Sockets that a dead daemon left are removed twice, because its children may outlive it
+ * for a moment.
  */
 #include "supervisor/plugin-directory.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading a proposal takes time that grows with its size, so after each one, the loop is free for
+ * Decides when the files that a child proposes are read and written, and when the child gets its
+ * answer. Reading takes time that grows with the size, so after each proposal the loop is free for
  * other work for a multiple of that time. A proposal that is replaced meanwhile is never answered,
  * and its child no longer waits for it.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks the form of what a child proposes to publish; publication-policy.c checks the values. The
- * shape of a CDI document as tables of members: each object must have the required ones, may have
- * the optional ones, and no others.
+ * Decides whether a document that a child proposes to publish has the permitted form;
+ * publication-policy.c checks the values. The shape of a CDI document is a set of tables of
+ * members: each object must have the required ones, may have the optional ones, and no others.
  */
 #include "supervisor/publication-form.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list has a line for each file: the resource, a blank, and the path. It is checked like any
- * input, because the files that it names may be removed.
+ * Decides which published files are ours and may be removed, also after a crash. The list has a
+ * line for each file: the resource, a blank, and the path. It is checked like any input, because
+ * the files that it names may be removed.
  */
 #include "supervisor/published-table.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Our own writing leads to a check, too, which finds no difference. A process that removes files
- * again and again costs one round of writing in each interval.
+ * Decides when published files are written again because another process removed them. Our own
+ * writing leads to a check, too, which finds no difference. A process that removes files again and
+ * again costs one round of writing in each interval.
  */
 #include "supervisor/published-watch.h"
 

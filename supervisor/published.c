@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file is written only if it differs. Only checked documents get here, so the names of files are
+ * Writes and removes the files that describe devices to other programs, and decides their names. A
+ * file is written only if it differs. Only checked documents get here, so the names of files are
  * made from a kind or an id and cannot lead elsewhere.
  */
 #include "supervisor/published.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pipe is read even where lines are too many: they are counted and left out, and the child goes
- * on. Only a flood of bytes makes the child wait for moments, so that reading cannot starve the
- * event loop.
+ * Decides which lines of a child's output reach the log, so that a child cannot flood it. The pipe
+ * is read even where lines are too many: they are counted and left out, and the child goes on. Only
+ * a flood of bytes makes the child wait for moments, so that reading cannot starve the event loop.
  */
 #include "supervisor/relay.h"
 #include "common/log.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process of the resource does it and does not answer: a program that it kills keeps the files
+ * Has a resource close its devices (devplugctl release), so that a driver can be unloaded. The
+ * process of the resource does it and does not answer: a program that it kills keeps the files
  * open.
  */
 #include "supervisor/release.h"

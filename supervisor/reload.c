@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reloads the configuration in three steps: load and check it; allocate everything that it needs;
- * apply it. After the second step a reload cannot fail as a whole. A resource is compared with the
- * one of the same name (resource_update() in resource-update.c); plan.c lists the keys that
- * differ, for the log and --diff.
+ * Applies a new configuration in three steps: load and check it; allocate everything that it needs;
+ * apply it. After the second step a reload cannot fail as a whole. What happens to one resource is
+ * decided in resource-update.c; plan.c lists the keys that differ, for the log and --diff.
  */
 #include <malloc.h>
 #include <systemd/sd-daemon.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Warns, before a change is applied, of devices that pods hold and that the change would remove.
- * To know what a resource would offer, it is scanned once here, as its child would do it. If the
- * scan fails, there is no warning.
+ * Warns, before a change is applied, of devices that pods hold and that the change would remove. To
+ * know what a resource would offer, it is scanned once here, as its child would do it. If the scan
+ * fails, there is no warning.
  */
 #include "supervisor/removal-warning.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mode of the socket decides who can connect; the peer's credentials from the kernel decide who
- * may change something. A client has one request at a time; while it waits for its answer nothing
- * is read from it. Clients are freed from their own callbacks or from request_server_changed(), so
- * no pointer to one may be kept over such a call.
+ * Decides who may connect to the control socket and which requests are answered. The mode of the
+ * socket decides who can connect; the peer's credentials from the kernel decide who may change
+ * something. A client has one request at a time; while it waits for its answer nothing is read from
+ * it. Clients are freed from their own callbacks or from request_server_changed(), so no pointer to
+ * one may be kept over such a call.
  */
 #include <fcntl.h>
 #include <grp.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when the child of a resource is started, configured, given a session, stopped and
- * killed: each pair of state and event has one action in the state table; an empty one means that
- * the event changes nothing there. Every visible change has a reason, as a sentence.
+ * Decides when the child of a resource is started, configured, given a session, stopped and killed:
+ * each pair of state and event has one action in the state table; an empty one means that the event
+ * changes nothing there. Every visible change has a reason, as a sentence.
  */
 #include "supervisor/resource.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making, updating, describing and freeing a resource. It keeps copies of what it needs, so that
- * configurations can be replaced.
+ * Decides what a changed configuration does to a resource: nothing, a new configuration for the
+ * live process, or a new process. It also makes, describes and frees a resource, which keeps copies
+ * of what it needs, so that configurations can be replaced.
  */
 #include "supervisor/resource.h"
 

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides how long a retry waits: twice as long as the last one, up to a maximum, and less again
+ * after a time of service.
+ */
 #include "supervisor/retry-delay.h"
 
 void retry_delay_credit(uint64_t *delay, uint64_t served)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Our own writing leads to a check, too, which compares a few inodes and finds no difference. The
- * first check after a pause is made at once, so that a second daemon has little time to start
- * meanwhile.
+ * Decides when runtime_dir is made again because another process removed it. Our own writing leads
+ * to a check, too, which compares a few inodes and finds no difference. The first check after a
+ * pause is made at once, so that a second daemon has little time to start meanwhile.
  */
 #include "supervisor/runtime-watch.h"
 

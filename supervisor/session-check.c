@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A check that finds nothing costs one lstat() for each session. Only when a session is stale, a
- * connection to the kubelet is tried, with the same growing delays as when a resource connects.
+ * Decides whether an open session still works or must be renewed. A check that finds nothing costs
+ * one lstat() for each session. Only when a session is stale, a connection to the kubelet is tried,
+ * with the same growing delays as when a resource connects.
  */
 #include "supervisor/session-check.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each session has a name of its own, never used again: kubelets identify plugins by their path,
- * and the end of an old session must not harm a new one. A path is unlinked only while device and
- * inode are those that were bound.
+ * Opens the socket of a session and the connection to the kubelet, and decides which socket may be
+ * removed. Each session has a name of its own, never used again: kubelets identify plugins by their
+ * path, and the end of an old session must not harm a new one. A path is unlinked only while device
+ * and inode are those that were bound.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Starts a child, and decides whether it is a copy of the template or executes the program.
  * Everything that needs memory or the user database happens before fork(); between fork() and
  * execveat() only async-signal-safe calls are made. If a child fails there, or in the template, it
  * reports the step and its errno through a pipe; end of file means that the program runs.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How state files are written; daemon-loop.c decides when. Files are written under a temporary name
- * and renamed, with modes that do not depend on the umask. Content from a child is not read here
- * and has a size limit. The lock is an open-file-description lock, which always ends with the
- * process.
+ * Writes the state files in runtime_dir, and decides which daemon may: the one that holds the lock.
+ * daemon-loop.c decides when. Files are written under a temporary name and renamed, with modes that
+ * do not depend on the umask. Content from a child is not read here and has a size limit. The lock
+ * is an open-file-description lock, which always ends with the process.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The current state of the resources. Each file of devices is named in the state file, so that
- * readers need not know how names are made.
+ * Describes the current state of the resources for systemd, devplugctl and other programs. Each
+ * file of devices is named in the state file, so that readers need not know how names are made.
  */
 #include <jansson.h>
 

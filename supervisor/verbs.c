@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One row for each verb of the control socket, documented in docs/control-socket.md. Verbs with
- * `.needs_root` are for root and the daemon's own user only.
+ * Which requests the control socket accepts, one row for each verb, documented in
+ * docs/control-socket.md. Verbs with `.needs_root` are for root and the daemon's own user only.
  */
 #include "supervisor/booked.h"
 #include "supervisor/events.h"

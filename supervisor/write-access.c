@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modes and owners are not checked: those of the kubelet's directories are root's, and devplugd has
- * CAP_DAC_OVERRIDE. What a service or container cannot bypass is a read-only mount.
+ * Decides whether devplugd can write to the configured directories. Modes and owners are not
+ * checked: those of the kubelet's directories are root's, and devplugd has CAP_DAC_OVERRIDE. What a
+ * service or container cannot bypass is a read-only mount.
  */
 #include "supervisor/write-access.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An entry of `match` with a program is one question, the resource's own another one. The snapshot
+ * Decides which programs are asked what a container gets, and with which of its devices: an entry
+ * of `match` with a program is one question, the resource's own program another one. The snapshot
  * decides the devices; a question stores its program and needs no search later.
  */
 #include "drivers/allocation/allocation-inquiry.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From offered ids to what the container gets: find the units, collect the parts of devices and
- * templates, and merge duplicates. A variable, annotation or CDI name appears once; if devices set
- * different values, it has all of them, in the order of devices. Called on any thread; all state is
- * in `struct build`.
+ * Decides what a container gets for the ids that were allocated to it: finds the units, collects
+ * the parts of devices and templates, and merges duplicates. A variable, annotation or CDI name
+ * appears once; if devices set different values, it has all of them, in the order of devices.
+ * Called on any thread; all state is in `struct build`.
  */
 #include "drivers/allocation/allocation.h"
 

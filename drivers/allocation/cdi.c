@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device without edits is an error to readers of CDI, so it is left out, and
+ * Decides what the CDI file of a resource has for each device, and what is left for the answer of
+ * Allocate. A device without edits is an error to readers of CDI, so it is left out, and
  * allocation_build_cdi() does not name it. Types and numbers of device nodes are left to the
- * runtime, which reads them when it creates the container.
- *
- * With a CDI file an allocation has two parts: the entries in the file, and the rest of the answer,
- * with the devices' names. Everything is first built as if there were no file, so that the same
- * errors occur with and without one.
+ * runtime, which reads them when it creates the container. Everything is first built as if there
+ * were no file, so that the same errors occur with and without one.
  */
 #include "drivers/allocation/cdi.h"
 

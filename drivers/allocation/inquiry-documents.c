@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The documents that devplugd and the program of a device exchange at Allocate (docs/exec-
- * protocol.md). A device has the same members as in the list that the program printed, so one
- * reader serves for both. The answer to the kubelet is made in allocation.c.
+ * Writes the question and reads the answer of a program that runs at Allocate
+ * (docs/exec-protocol.md), and decides whether the answer is valid. A device has the same members
+ * as in the list that the program printed, so one reader serves for both. The answer to the kubelet
+ * is made in allocation.c.
  */
 #include "drivers/allocation/inquiry-documents.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The closest units: those with the smallest sum of distances. With few units, every set is tried.
- * With more, sets are grown from as many units as the budget of steps allows, which gives a good
- * answer and not always the best. Among equally close sets, the one farthest from the remaining
- * units is taken, so that these stay close to each other, too.
+ * Decides which devices are closest to each other (`prefer = "links"`): those with the smallest sum
+ * of distances. With few units, every set is tried. With more, sets are grown from as many units as
+ * the budget of steps allows, which gives a good answer and not always the best. Among equally
+ * close sets, the one farthest from the remaining units is taken, so that these stay close to each
+ * other, too.
  */
 #include "drivers/allocation/preference-choice.h"
 

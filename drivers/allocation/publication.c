@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Removed devices are in no file. Unhealthy ones are, because containers that have them may be
- * started again; so are excluded ones, for as long as a pod has them.
+ * Decides which devices the files for other programs describe. Removed devices are in no file.
+ * Unhealthy ones are, because containers that have them may be started again; so are excluded ones,
+ * for as long as a pod has them.
  */
 #include "drivers/allocation/publication.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the entries of the class to GPUs. A GPU is the directory that its entries call their device;
- * for a partition that is a platform device of its own, whose PCI address the compute driver knows.
+ * Decides which entries of /sys/class/drm are one GPU: a GPU is the directory that its entries call
+ * their device. For a partition that is a platform device of its own, whose PCI address the compute
+ * driver knows.
  */
 #include <ctype.h>
 

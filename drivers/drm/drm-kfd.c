@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A node's `properties` are lines of a key and a number. The location of a partition has the number
- * of the part where a whole GPU has that of its PCI function, so the two can be distinguished only
- * when all nodes are known.
+ * Reads which partitions AMD's compute driver has made and how GPUs are linked. A node's
+ * `properties` are lines of a key and a number. The location of a partition has the number of the
+ * part where a whole GPU has that of its PCI function, so the two can be distinguished only when
+ * all nodes are known.
  */
 #include "drivers/drm/drm-kfd.h"
 

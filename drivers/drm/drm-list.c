@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From GPUs to devices: each that an entry of `match` wants, with its nodes, its variables and its
- * distance to the others.
+ * Makes the devices of driver "drm": each GPU that an entry of `match` selects, with its nodes, its
+ * variables and its distance to the others.
  */
 #include <inttypes.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which document a discovery program may print, and the devices that are made of it. exec-fields.c
- * has the limits of the text, exec-parts.c the members that an answer at Allocate may have, too.
- * Errors get their context on the way out, from the field to the device.
+ * Decides whether the list that a discovery program printed is accepted, and makes devices of it.
+ * exec-fields.c has the limits of the text, exec-parts.c the members that an answer at Allocate may
+ * have, too. Errors get their context on the way out, from the field to the device.
  */
 #include "drivers/exec/exec-document.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The members that a device and an answer have in common, checked in one place.
+ * Reads the members that a listed device and an answer at Allocate have in common, so that one set
+ * of rules holds for both.
  */
 #include "drivers/exec/exec-parts.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keys of driver "exec" for a program, and starting one.
+ * The options of a program (arguments, environment, time limit) and how one is started, the same
+ * for programs that list devices and programs that run at Allocate.
  */
 #include "drivers/exec/exec-program.h"
 

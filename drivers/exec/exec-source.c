@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A source is either between two runs or has a program running, and one timer is enough for both:
- * it starts the next run, or takes the line that a watching program wrote last. Lines in between
- * are dropped, because each line is complete, so a program that writes without end costs a bounded
- * share of a processor. Neither starting nor reading blocks.
+ * Decides when a discovery program runs and which of its outputs counts. A source is either between
+ * two runs or has a program running, and one timer is enough for both: it starts the next run, or
+ * takes the line that a watching program wrote last. Lines in between are dropped, because each
+ * line is complete, so a program that writes without end costs a bounded share of a processor.
+ * Neither starting nor reading blocks.
  */
 #include "drivers/exec/exec-source.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks by programs. A few run at a time, and their starts are spread evenly over an interval, so
- * that probing a hundred devices does not start a hundred processes at once. First results are
- * wanted as soon as possible and only wait for a free slot.
+ * Decides when a probe's program runs. A few run at a time, and their starts are spread evenly over
+ * an interval, so that probing a hundred devices does not start a hundred processes at once. First
+ * results are wanted as soon as possible and only wait for a free slot.
  */
 #include "common/counters.h"
 #include "drivers/health/probe-check.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Health files: when they are read, and what their content means. Files of one directory share one
+ * Decides when a health file is read and what its content means. Files of one directory share one
  * watch; an event is passed to the checks of that file by name. Reading is delayed for a moment
  * while a file is being written. Every file is also read at intervals, but rarely where all its
  * changes are reported. A health file is untrusted: it may be huge, a FIFO, or contain terminal

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks that read once in an interval, because no event reports a change: whether a file exists,
- * the content of an attribute of the device, whether the device answers on the PCI bus. Reading
- * takes microseconds, so it is done directly in the event loop.
+ * Runs the probes that read once in an interval, because no event reports a change, and decides
+ * what the values mean: whether a file exists, the content of an attribute of the device, whether
+ * the device answers on the PCI bus. Reading takes microseconds, so it is done directly in the
+ * event loop.
  */
 #include <fnmatch.h>
 #include <inttypes.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns the results of one probe into healthy or unhealthy, after as many in a row as the probe
- * asks for, and counts them for the metrics. probes.c combines the probes of a device,
- * device-health.c all other causes.
+ * Decides when the results of one probe make a unit unhealthy or healthy: after as many in a row as
+ * the probe asks for. Counts them for the metrics. probes.c combines the probes of a unit.
  */
 #include "drivers/health/probe-result.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs the probes of a resource in order and in time, and combines them: a unit is healthy if all
- * of its probes agree. The kinds of probes are in probe-file.c, probe-exec.c and probe-poll.c;
- * this file has what they share: order, time, and the health of a unit.
+ * Runs the probes of a resource in order and in time, and combines their results for each unit. The
+ * kinds of probes are in probe-file.c, probe-exec.c and probe-poll.c; probe-result.c decides when
+ * results become a change. Whether a device is healthy as a whole is decided in
+ * drivers/inventory/device-health.c.
  */
 #include "drivers/health/probes.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file was written by another process, so it is untrusted: a device with any member that no
- * scan would make is dropped.
+ * Saves a device that is in a container, and decides whether a saved one can be trusted. The file
+ * was written by another process: a device with any member that no scan would make is dropped.
  */
 #include "drivers/health/saved-device.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file is written by a child, kept by the supervisor and read by the next child, and none of
- * them trusts it. Entries that are not understood are left out, and a device without an entry is
- * probed like a new one. The keys "lent" (assigned) and "sought" (match fingerprint) keep
- * their names, because an older version reads the file after a downgrade.
+ * Keeps what probes found over a restart of the child, so that a failed device does not become
+ * healthy by a restart. The file is written by a child, kept by the supervisor and read by the next
+ * child, and none of them trusts it. Entries that are not understood are left out, and a device
+ * without an entry is probed like a new one. The keys "lent" (assigned) and "sought" (match
+ * fingerprint) keep their names, because an older version reads the file after a downgrade.
  */
 #include "drivers/health/saved-state.h"
 

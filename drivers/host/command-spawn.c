@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vfork() and not posix_spawn(), which cannot set a parent-death signal: a program that runs as
- * long as this process must not outlive a SIGKILL. Between vfork() and execve() the program's
- * process runs in our memory while the calling thread waits: system calls only, no locks.
+ * Starts a program that cannot outlive this process. vfork() and not posix_spawn(), which cannot
+ * set a parent-death signal. Between vfork() and execve() the program's process runs in our memory
+ * while the calling thread waits: system calls only, no locks.
  */
 #include "drivers/host/command-spawn.h"
 

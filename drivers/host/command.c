@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program's life: watched by its pidfd, killed as a group. A program that a signal cannot end
- * (stuck in the kernel) is abandoned after a grace period and reaped whenever it ends; while too
- * many hang like that, no more are started.
+ * Decides when a running program is killed, and what is done with one that cannot be. A program is
+ * watched by its pidfd and killed as a group. One that a signal cannot end (stuck in the kernel) is
+ * abandoned after a grace period and reaped whenever it ends; while too many hang like that, no
+ * more are started.
  *
  * A process that has left the group, for example with setsid(1), would stay, and accumulate with
  * each run. This process is therefore made a subreaper when it runs its first program, so that such

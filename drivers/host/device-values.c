@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The core's variables are in a table; those of the driver come from the device. Attributes are
- * read on demand, because they may change while the device stays the same.
+ * The values of the variables in a template for one device. The core's variables are in a table;
+ * those of the driver come from the device. Attributes are read on demand, because they may change
+ * while the device stays the same.
  */
 #include "drivers/host/device-values.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walker keeps the paths that match the components seen so far. Literal components are appended
- * unseen; existence is checked at the next pattern or at the end, so that a directory which may be
- * entered but not read does not hide what is in it.
+ * Finds the paths that match a pattern and watches every directory on the way. The walker keeps the
+ * paths that match the components seen so far. Literal components are appended unseen; existence is
+ * checked at the next pattern or at the end, so that a directory which may be entered but not read
+ * does not hide what is in it.
  */
 #include "drivers/host/glob.h"
 #include "drivers/model/form.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The path below /sys/devices is read from the top. Each device on the way adds a part that differs
- * from its siblings'; a device with a permanent name (a PCI address) restarts the name.
+ * Decides the id of a device that has no permanent name, from its location. The path below
+ * /sys/devices is read from the top. Each device on the way adds a part that differs from its
+ * siblings'; a device with a permanent name (a PCI address) restarts the name.
  */
 #include "drivers/host/identity.h"
 #include "drivers/model/form.h"

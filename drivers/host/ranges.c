@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The check and the query use one reader, so that both read a text in the same way.
+ * Decides whether a number is in a range such as "0-3,5". The check of a configuration and the
+ * query use one reader, so that both read a text in the same way.
  */
 #include "drivers/host/ranges.h"
 

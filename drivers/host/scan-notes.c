@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each note of a scan is logged once: it is compared with the notes of the scan before.
+ * Decides which problems of scans are logged, and when: each note of a scan is compared with those
+ * of the scan before, so that it is logged once.
  */
 #include "drivers/host/scan-notes.h"
 #include "common/error.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collecting what a driver finds. The scan owns everything until the inventory takes it over, so a
- * scan that fails half way leaves no trace.
+ * Collects what a driver finds in one scan. The scan owns everything until the inventory takes it
+ * over, so a scan that fails half way leaves no trace.
  */
 #include "drivers/host/scan-run.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * If a condition cannot be read, neither it nor its negation holds: a device is left out rather
- * than assigned to the wrong container. Values that may not be read are noted, once. A missing
- * value differs from every value, as in udev's enumeration.
+ * Decides whether a device in /sys meets the conditions of an entry. If a condition cannot be read,
+ * neither it nor its negation holds: a device is left out rather than assigned to the wrong
+ * container. Values that may not be read are noted, once. A missing value differs from every value,
+ * as in udev's enumeration.
  */
 #include "drivers/host/selector.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One recursion over real directories. Between two devices there may be directories that only name
- * a class ("tty"), which are entered but not reported.
+ * Lists the devices below a device. Between two devices there may be directories that only name a
+ * class ("tty"), which are entered but not reported.
  */
 #include "drivers/host/sysfs-walk.h"
 

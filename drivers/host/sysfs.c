@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One function reads files and one follows links. All other functions use these two, which make all
- * checks.
+ * Reads attributes and links in /sys, with bounds. One function reads files and one follows links.
+ * All other functions use these two, which make all checks.
  */
 #include "drivers/host/sysfs.h"
 #include "drivers/model/form.h"

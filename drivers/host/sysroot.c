@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * With a root, the kernel resolves the path (openat2 with RESOLVE_IN_ROOT): our own resolver could
- * not avoid races with a changing tree.
+ * Opens paths of the host below the directory that stands for "/". With a root, the kernel resolves
+ * the path (openat2 with RESOLVE_IN_ROOT): our own resolver could not avoid races with a changing
+ * tree.
  */
 #include "drivers/host/sysroot.h"
 

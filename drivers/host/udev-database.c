@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file of a device is named after its number, its network interface, or its subsystem and name
+ * Reads the properties, tags and links that udev stores about a device. The file of a device is
+ * named after its number, its network interface, or its subsystem and name
  * (sd_device_get_device_id(3)). Each line of it is a letter, a colon and a value.
  */
 #include "drivers/host/udev-database.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * udev's monitor filters in the kernel, so that a resource wakes only for its own subsystems. The
- * kernel's own events cannot be filtered there; only a host without udev pays for that. The source
- * changes at most once, when udev starts after us.
+ * Decides where events about devices come from: udev where it runs, else the kernel. udev's monitor
+ * filters in the kernel, so that a resource wakes only for its own subsystems. The kernel's own
+ * events cannot be filtered there; only a host without udev pays for that. The source changes at
+ * most once, when udev starts after us.
  */
 #include "drivers/host/uevent.h"
 

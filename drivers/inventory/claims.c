@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Characters that have a meaning in the form of the text are replaced, in paths and claims in the
- * same way.
+ * Writes which hardware is behind each device, as a text that the supervisor compares
+ * (ownership.h). Characters that have a meaning in the form of the text are replaced, in paths and
+ * claims in the same way.
  */
 #include "drivers/inventory/claims.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The places of the devices in the first document are stored by id, so that a change costs no
- * search.
+ * Reads the state file that a child writes about its devices, for devplugctl and the exporter: the
+ * first document, with later changes applied. The places of the devices in the first document are
+ * stored by id, so that a change costs no search.
  */
 #include "drivers/inventory/device-documents.h"
 

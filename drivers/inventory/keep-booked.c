@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps listed what the kubelet has booked (promise P17). If a unit still offers the id, only its
- * NUMA nodes must be kept. If none does, a held unit takes its place, with nothing but the id, the
- * nodes and a reason. Held units are computed again whenever units or bookings change, so no
- * cause of a device's removal needs a case of its own.
+ * Decides how a device that the kubelet has booked stays in the list (promise P17) although it was
+ * removed, excluded or changed. If a unit still offers the id, only its NUMA nodes must be kept. If
+ * none does, a held unit takes its place, with nothing but the id, the nodes and a reason. Held
+ * units are computed again whenever units or bookings change, so no cause of a device's removal
+ * needs a case of its own. What is booked is decided in supervisor/booked.c.
  */
 #include "drivers/inventory/units.h"
 

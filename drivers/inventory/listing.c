@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An entry of `exclude` is a `match` of its own: the driver lists what it finds, and devices with
- * the same ids are dropped. Both lists read the same host, so the watches of the first serve both.
+ * Decides which of the devices that a driver finds are left out by `exclude`. An entry of `exclude`
+ * is a `match` of its own: the driver lists what it finds, and devices with the same ids are
+ * dropped. Both lists read the same host, so the watches of the first serve both.
  */
 #include "drivers/inventory/listing.h"
 

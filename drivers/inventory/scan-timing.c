@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When to scan and when to report a change. Events bring the next scan forward, but not more often
- * than its cost allows; a change is reported at once, or after INVENTORY_QUIET. Drivers find the
- * devices (list()), units.c merges them, scan-notes.c logs problems, probes.c probes.
+ * Decides when devices are scanned and when a change is sent. Events bring the next scan forward,
+ * but not more often than its cost allows; a change is sent at once, or after INVENTORY_QUIET.
+ * Drivers find the devices (list()), units.c merges them, device-health.c decides their health,
+ * scan-notes.c logs problems.
  */
 #include "drivers/inventory/inventory.h"
 

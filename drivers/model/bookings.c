@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NUL ends an entry of the text because it is the one byte that no id contains.
+ * A set of booked ids with their NUMA nodes, and its text form between processes. NUL ends an entry
+ * of the text because it is the one byte that no id contains.
  */
 #include "drivers/model/bookings.h"
 

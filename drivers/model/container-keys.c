@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keys of what a container gets: the groups `container` and `cdi_spec` of a resource.
+ * Which keys describe what a container gets: the groups `container` and `cdi_spec` of a resource,
+ * with their bounds and defaults.
  */
 #include "drivers/model/declaration-tables.h"
 #include "drivers/model/form.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checks of a declaration that concern more than one option. The form of one option alone is in
- * its row of the tables (resource-keys.c) and checked while it is read.
+ * Decides whether the options of one resource fit together. The form of one option alone is in its
+ * row of the tables (resource-keys.c) and checked while it is read.
  */
 #include "drivers/model/declaration.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The types of the specification as a table, which is used both to make documents and to check
- * them.
+ * Makes and checks the file that describes a device to CNI plugins. The types of the specification
+ * are a table, which is used for both.
  */
 #include "drivers/model/device-info.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Building and comparing devices. Ids contain only characters that need no quoting in a shell, a
- * journal field, a file name or a pod's annotation. An id that had to be changed for that ends in a
- * hash of the original, so that two hostile names never become one id.
+ * Builds and compares devices, and decides which ids are valid. Ids contain only characters that
+ * need no quoting in a shell, a journal field, a file name or a pod's annotation. An id that had to
+ * be changed for that ends in a hash of the original, so that two hostile names never become one
+ * id.
  */
 #include "drivers/model/device.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The forms of configured strings. The syntax of templates is checked before (template_check()), so
- * here each variable stands for one letter, and only the text around them is checked.
+ * Decides whether a configured string (path, variable name, CDI name and others) is valid. The
+ * syntax of templates is checked before (template_check()), so here each variable stands for one
+ * letter, and only the text around them is checked.
  */
 #include <ctype.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keys of a health probe. Which of them it has depends on its kind.
+ * Which keys a health probe has, with their bounds and defaults. That depends on its kind.
  */
 #include "drivers/model/declaration-tables.h"
 #include "drivers/model/form.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What can be done with any structure that an option table describes: filling it with defaults and
- * freeing it. Members are reached by offset alone, so the type in the table must be the member's;
+ * Fills, checks and frees any structure that an option table describes, so that no key needs code
+ * of its own. Members are reached by offset alone, so the type in the table must be the member's;
  * the tables are the only place where the two meet.
  */
 #include "drivers/model/option.h"

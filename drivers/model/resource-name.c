@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rule for names of extended resources, as the kubelet applies it to a registration: a name
- * that passes here is never refused there. The prefix is bounded because "requests." + prefix must
- * be a DNS subdomain of at most 253 bytes.
+ * Decides whether a resource name is valid: the rule for names of extended resources, as the
+ * kubelet applies it to a registration, so that a name that passes here is never refused there. The
+ * prefix is bounded because "requests." + prefix must be a DNS subdomain of at most 253 bytes.
  */
 #include "common/error.h"
 #include "drivers/model/declaration.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a function meets the conditions of an entry, and whether the conditions are consistent.
+ * Decides whether a network function meets the conditions of an entry, and whether the conditions
+ * are consistent.
  */
 #include <fnmatch.h>
 #include <linux/if_arp.h>

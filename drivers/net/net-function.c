@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions as /sys/bus shows them (Documentation/ABI/testing/sysfs-bus-pci: physfn, virtfnN,
- * sriov_numvfs; sysfs-class-net: type, phys_port_name). Attributes that cannot be read count as
- * missing; only a function's class and ids are required.
+ * Reads one network function from /sys/bus (Documentation/ABI/testing/sysfs-bus-pci: physfn,
+ * virtfnN, sriov_numvfs; sysfs-class-net: type, phys_port_name). Attributes that cannot be read
+ * count as missing; only a function's class and ids are required.
  */
 #include "drivers/net/net-function.h"
 #include "drivers/host/sysroot.h"

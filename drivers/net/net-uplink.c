@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Routes are read as text (/proc/net/route, /proc/net/ipv6_route), bounded, because a node may have
- * as many as it has pods.
+ * Decides which interfaces the host needs itself and no container may get: those that its default
+ * routes lead through, and ports of bridges and bonds. Routes are read as text (/proc/net/route,
+ * /proc/net/ipv6_route), bounded, because a node may have as many as it has pods.
  */
 #include "drivers/net/net-uplink.h"
 

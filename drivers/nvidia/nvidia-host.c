@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /proc/driver/nvidia, as NVIDIA's open kernel modules write it (kernel-open/nvidia/nv-procfs.c,
- * nv-caps.c; src/nvidia/arch/nvalloc/unix/src/os.c). A change causes no event, so events of the
- * module and of the bus start a scan.
+ * Reads which GPUs and instances (MIG) the kernel driver reports in /proc/driver/nvidia, as
+ * NVIDIA's open kernel modules write it (kernel-open/nvidia/nv-procfs.c, nv-caps.c;
+ * src/nvidia/arch/nvalloc/unix/src/os.c). A change causes no event, so events of the module and of
+ * the bus start a scan.
  */
 #include "drivers/nvidia/nvidia.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The user space of NVIDIA's driver on the host. The name of every library ends in the version of
- * the kernel driver, which refuses any other version. So the files are found by version, and a
- * container gets each under the names of its soname links. No hook, and no ldconfig in the
- * container.
+ * Decides which files of NVIDIA's driver on the host a container gets. The name of every library
+ * ends in the version of the kernel driver, which refuses any other version. So the files are found
+ * by version, and a container gets each under the names of its soname links. No hook, and no
+ * ldconfig in the container.
  */
 #include "drivers/nvidia/nvidia.h"
 

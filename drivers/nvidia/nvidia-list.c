@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From GPUs and their instances to devices. The id is the UUID, which monitoring and NVIDIA's own
- * plugin use. The kernel driver does not know it before the first use of the GPU after the driver
- * was loaded; until then the id is the PCI address.
+ * Makes the devices of driver "nvidia" of GPUs and their instances, and decides their ids. The id
+ * is the UUID, which monitoring and NVIDIA's own plugin use. The kernel driver does not know it
+ * before the first use of the GPU after the driver was loaded; until then the id is the PCI
+ * address.
  */
 #include "drivers/host/cdi-files.h"
 #include "drivers/host/selector.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From patterns to devices: expand each member's pattern, zip the matches by position, make an id
- * of the paths, and read the type of each path.
+ * Makes the devices of driver "path": expands each member's pattern, zips the matches by position,
+ * makes an id of the paths, and reads the type of each path.
  */
 #include <sys/sysmacros.h>
 

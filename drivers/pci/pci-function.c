@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a PCI function from sysfs, and finds the entry of `match` that selects it. A host may have
- * thousands of functions and a resource selects a few, so attributes are read one after the other,
- * until no entry can match the function.
+ * Decides which entry of `match` selects a PCI function, and reads what that takes from sysfs. A
+ * host may have thousands of functions and a resource selects a few, so attributes are read one
+ * after the other, until no entry can match the function.
  */
 #include "drivers/host/ranges.h"
 #include "drivers/host/sysroot.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists the PCI devices of a resource: goes through the functions of the host, and makes devices
- * of those that an entry of `match` selects (pci-function.c). A table has, for each kind of
- * access, the events and directories that report a change.
+ * Makes the devices of driver "pci": goes through the functions of the host, and makes devices of
+ * those that an entry of `match` selects (pci-function.c). A table has, for each kind of access,
+ * the events and directories that report a change.
  */
 #include <inttypes.h>
 #include <jansson.h>

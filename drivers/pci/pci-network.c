@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Network functions that a container drives itself are announced to CNI plugins like any other:
- * they find in a file what a device is, because the host has no interface for it.
+ * Describes a network function that a container drives itself for CNI plugins, which find in a file
+ * what a device is, because the host has no interface for it.
  */
 #include "drivers/model/device-info.h"
 #include "drivers/pci/pci.h"

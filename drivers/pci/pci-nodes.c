@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ways of access that end at nodes of the kernel's own devices below a function: its driver's,
- * UIO's and vDPA's, and mediated devices, which are functions' children with VFIO nodes.
+ * Decides which nodes a container gets of a PCI function that keeps a kernel driver: the driver's
+ * own, UIO's and vDPA's, and mediated devices, which are functions' children with VFIO nodes.
  */
 #include <fnmatch.h>
 

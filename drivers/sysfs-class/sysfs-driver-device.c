@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One device: its name, its variables and its nodes, all from its directory in /sys. If a
- * configured name is not available, the device's location is used instead, never another device's
- * name.
+ * Makes one device of driver "sysfs": its name, its variables and its nodes, all from its directory
+ * in /sys. If a configured name is not available, the device's location is used instead, never
+ * another device's name.
  */
 #include <sys/sysmacros.h>
 

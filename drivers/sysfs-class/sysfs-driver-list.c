@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two passes: the first lists the devices and their possible names, the second makes devices, so
- * that a name that belongs to several is used for none of them, independent of the order.
+ * Finds the devices of driver "sysfs" and decides which names are unique. Two passes: the first
+ * lists the devices and their possible names, the second makes devices, so that a name that belongs
+ * to several is used for none of them, independent of the order.
  */
 #include <fnmatch.h>
 

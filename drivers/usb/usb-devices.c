@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All devices that are plugged in, not only those of a resource: only from all of them is it known
- * whether a serial number is unique.
+ * Reads all USB devices that are plugged in, and decides which serial numbers are unique: that is
+ * known only from all of them, not from those of one resource.
  */
 #include "common/map.h"
 #include "drivers/host/sysfs-walk.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From USB devices to devices. A container keeps the paths of its first start for all its restarts
- * (the kubelet stores the reply), while the kernel renumbers nodes when something is plugged in
- * again: so nodes are found by the links that udev keeps for them, where there are any, and get the
- * kernel's names in the container.
+ * Makes the devices of driver "usb", and decides under which paths a container gets their nodes. A
+ * container keeps the paths of its first start for all its restarts (the kubelet stores the reply),
+ * while the kernel renumbers nodes when something is plugged in again: so nodes are found by the
+ * links that udev keeps for them, where there are any, and get the kernel's names in the container.
  */
 #include "drivers/host/sysfs-walk.h"
 #include "drivers/host/sysroot.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sorted array: searched once per device of a report, grown once per device ever allocated.
+ * Counts allocations for each device. A sorted array: searched once per device of a report, grown
+ * once per device ever allocated.
  */
 #include "proto/plugin/allocation-count.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The answer is packed when it is set, so that GetInfo copies bytes under a lock and does nothing
- * that could take time.
+ * Answers the kubelet's plugin watcher, which asks what a socket is. The answer is packed when it
+ * is set, so that GetInfo copies bytes under a lock and does nothing that could take time.
  */
 #include "proto/plugin/announcement.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kubelet's versions are found by the words before and after them. The rest of the text is not
- * repeated: it comes from another process, and may be long.
+ * Decides whether a kubelet refused the registration because of the API's version, by its error
+ * text. The kubelet's versions are found by the words before and after them. The rest of the text
+ * is not repeated: it comes from another process, and may be long.
  */
 #include "proto/plugin/api-version.h"
 

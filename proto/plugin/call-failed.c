@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text of the message is the ids, separated by commas, a space, and the sentence. Our ids have
- * no comma and no space, but a kubelet may send anything.
+ * Reports a refused call to the supervisor, with the devices that it was for. The text of the
+ * message is the ids, separated by commas, a space, and the sentence. Our ids have no comma and no
+ * space, but a kubelet may send anything.
  */
 #include <stdatomic.h>
 

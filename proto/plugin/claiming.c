@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Health does not change the hardware, so a new text is made only when a device is added, removed
- * or replaced, and sent only if it differs.
+ * Decides when a child sends the supervisor its claims, and waits for the owners before devices are
+ * offered. Health does not change the hardware, so a new text is made only when a device is added,
+ * removed or replaced, and sent only if it differs.
  */
 #include "proto/plugin/claiming.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nothing here is urgent, so one timer, which fires together with the heartbeat, is enough.
+ * Decides when a child returns memory to the kernel, ends what programs left behind, and closes
+ * connections that block gRPC. Nothing here is urgent, so one timer, which fires together with the
+ * heartbeat, is enough.
  */
 #include "proto/plugin/housekeeping.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wire format (protobuf encoding, messages of deviceplugin v1beta1): ListAndWatchResponse.devices =
- * 1, Device{ID = 1, health = 2, topology = 3}, TopologyInfo.nodes = 1, NUMANode.ID = 1. As in
- * proto3, a number 0 is not written.
+ * Writes the list of devices as the kubelet receives it, without protobuf-c, which would make an
+ * object for each device. Wire format (protobuf encoding, messages of deviceplugin v1beta1):
+ * ListAndWatchResponse.devices = 1, Device{ID = 1, health = 2, topology = 3}, TopologyInfo.nodes =
+ * 1, NUMANode.ID = 1. As in proto3, a number 0 is not written.
  */
 #include "proto/plugin/list-encoder.h"
 

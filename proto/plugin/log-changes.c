@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Logs which devices appeared, disappeared, failed or recovered between two snapshots;
- * scan-timing.c decides when a change is reported. Both snapshots are sorted by id, so one walk
- * finds every difference. Many changes must not cause many records: after the first few of a kind,
- * only their number is logged.
+ * Decides which changes of devices are logged: those that appeared, disappeared, failed or
+ * recovered between two snapshots; scan-timing.c decides when a change is reported. Both snapshots
+ * are sorted by id, so one walk finds every difference. Many changes must not cause many records:
+ * after the first few of a kind, only their number is logged.
  */
 #include "proto/plugin/log-changes.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Only the soft limit is set, so that it can be lifted again. The handler runs in a process that is
- * out of memory and may hold any lock: system calls only, with a message that was made before.
+ * Decides how much memory a child may use, and ends it with a message when gRPC has no more. Only
+ * the soft limit is set, so that it can be lifted again. The handler runs in a process that is out
+ * of memory and may hold any lock: system calls only, with a message that was made before.
  */
 #include "proto/plugin/memory-limit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reference counts of the objects that both threads of a child read. The last user frees them, on
- * any thread.
+ * Keeps a configuration and a snapshot alive for as long as a call uses them. The last user of
+ * either thread frees them.
  */
 #include "proto/plugin/offer.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reports the devices to the supervisor: counts in the message, the inventory as JSON in a memfd
- * that the supervisor stores without reading it. Where only health has changed, a document with the
- * changes is appended to that file, until half of it consists of changes. The more a report costs,
- * the rarer it is sent.
+ * Decides when and how a child reports its devices to the supervisor: counts in the message, the
+ * inventory as JSON in a memfd that the supervisor stores without reading it. Where only health has
+ * changed, a document with the changes is appended to that file, until half of it consists of
+ * changes. The more a report costs, the rarer it is sent.
  */
 #include <fcntl.h>
 #include <sys/mman.h>

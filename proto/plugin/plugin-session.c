@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections are labelled with the session's number and whether they come from the process that
- * listens on kubelet.sock: a session lives as long as the kubelet's streams, independent of other
- * root processes. Where process ids do not help (another pid namespace, a kubelet that connects on
- * its own), it lives as long as any stream.
+ * Decides when a registration begins and ends in the child. Connections are labelled with the
+ * session's number and whether they come from the process that listens on kubelet.sock: a session
+ * lives as long as the kubelet's streams, independent of other root processes. Where process ids do
+ * not help (another pid namespace, a kubelet that connects on its own), it lives as long as any
+ * stream.
  */
 #include "proto/plugin/plugin-session.h"
 

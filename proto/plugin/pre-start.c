@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each call keeps the offer it came with, so a reload meanwhile does not affect it. The kubelet
- * calls for several pods at once; a command is never shared between calls.
+ * Runs the resource's command before a container starts, and decides what the pod shows if it
+ * fails. Each call keeps the offer it came with, so a reload meanwhile does not affect it. The
+ * kubelet calls for several pods at once; a command is never shared between calls.
  */
 #include "proto/plugin/pre-start.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Proposes the files of a resource (CDI, device information); scan-timing.c decides when the list
- * of devices is sent. A proposal is made when devices are added, removed or changed, not when only
- * their health changes; and again after a while, as long as a file could not be made.
+ * Decides when the files of a resource (CDI, device information) are proposed: when devices are
+ * added, removed or changed, not when only their health changes; and again after a while, as long
+ * as a file could not be made. scan-timing.c decides when the list of devices is sent.
  */
 #include "proto/plugin/propose-files.h"
 

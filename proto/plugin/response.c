@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The structures of protobuf-c point into the allocations, so nothing is copied before it is
- * packed. All structures for one container come from one block that holds objects and the arrays of
- * pointers to them.
+ * Packs allocations into the kubelet's AllocateResponse. The structures of protobuf-c point into
+ * the allocations, so nothing is copied before it is packed. All structures for one container come
+ * from one block that holds objects and the arrays of pointers to them.
  */
 #include "proto/plugin/response.h"
 

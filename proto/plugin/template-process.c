@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The template makes a process that forks the child and ends, so that the child becomes the
+ * Starts children as copies of one prepared process, which is faster and shares its memory. The
+ * template makes a process that forks the child and ends, so that the child becomes the
  * supervisor's. The child waits until that is done, because only then is its parent the one whose
  * death must end it. The process between shares the template's memory, which is therefore copied
  * only once for each child. Everything is single-threaded and holds nothing but the socket, so a

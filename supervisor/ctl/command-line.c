@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An option that a command does not use is an error rather than ignored.
+ * Reads the command line of devplugctl by the table of commands and makes the help from it. An
+ * option that a command does not use is an error rather than ignored.
  */
 #include <getopt.h>
 

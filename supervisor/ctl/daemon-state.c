@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files may be missing, of another version, or damaged, and the reader shows as much as possible.
- * So each member is copied with the type that it must have.
+ * Collects what devplugctl shows: the daemon's answer, or the files that it wrote. Files may be
+ * missing, of another version, or damaged, and the reader shows as much as possible. So each member
+ * is copied with the type that it must have.
  */
 #include <fcntl.h>
 #include <signal.h>

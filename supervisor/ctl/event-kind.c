@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides of which kind an event is, by the identity of its message.
+ */
 #include "supervisor/ctl/event-kind.h"
 
 #include "common/message-id.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A kubelet knows offered ids, of which a shared device has several: "ID#0", "ID#1", and so on.
+ * Decides which container has which device, and counts the ids in use and free. A kubelet knows
+ * offered ids, of which a shared device has several: "ID#0", "ID#1", and so on.
  */
 #include <ctype.h>
 

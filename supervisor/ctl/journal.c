@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fields are those that common/log.c writes.
+ * Reads the events of devplugd from the journal. The fields are those that common/log.c writes.
  */
 #include "supervisor/ctl/journal.h"
 

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads members of the daemon's documents; a text is made safe for a terminal.
+ */
 #include "supervisor/ctl/members.h"
 
 #include "common/text.h"

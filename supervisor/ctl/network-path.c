@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Read here, and not in the daemon, because it does not change what the kubelet is offered.
+ * Decides what else an interface needs to get into a pod, such as a CNI plugin
+ * (docs/networking.md). The files are read here and not in the daemon, because they do not change
+ * what the kubelet is offered.
  */
 #include "supervisor/ctl/network-path.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables first, problems after them, each with its reason, so that "what is wrong" needs no second
- * command.
+ * Prints the state for people ("devplugctl status" and others). Tables first, problems after them,
+ * each with its reason, so that "what is wrong" needs no second command.
  */
 #include "supervisor/ctl/show.h"
 #include "supervisor/ctl/holders.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers and words are both left-aligned: the tables are short, and such lines are easy to cut
- * with awk.
+ * Prints columns as wide as their contents. Numbers and words are both left-aligned: the tables are
+ * short, and such lines are easy to cut with awk.
  */
 #include "supervisor/ctl/table.h"
 

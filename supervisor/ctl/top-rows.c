@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Equal resources stay in the order of the configuration and equal devices in that of their ids, so
- * that a refresh moves nothing without need.
+ * Decides which rows "devplugctl top" shows, and in which order. Equal resources stay in the order
+ * of the configuration and equal devices in that of their ids, so that a refresh moves nothing
+ * without need.
  */
 #include "supervisor/ctl/top-rows.h"
 

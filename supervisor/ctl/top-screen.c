@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the top: a line about the node, a line about what is wrong with it, the table, some lines
- * about the selected row, and the keys. Everything fits 80 columns; a wider terminal leaves more to
- * names and reasons.
+ * Draws "devplugctl top". From the top: a line about the node, a line about what is wrong with it,
+ * the table, some lines about the selected row, and the keys. Everything fits 80 columns; a wider
+ * terminal leaves more to names and reasons.
  */
 #include "supervisor/ctl/top-screen.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same steps as in a child, without waiting: one scan, merged into an empty list, is a
- * snapshot, which is all that an allocation needs.
+ * Computes what a declared resource would find and allocate, for preview and presets. The steps are
+ * those of a child, without waiting: one scan, merged into an empty list, is a snapshot, which is
+ * all that an allocation needs.
  */
 #include "supervisor/ctl/try-out.h"
 #include "supervisor/ctl/members.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests that the daemon carries out alone, without a check or comparison here.
+ * The commands that the daemon carries out alone, without a check or comparison here.
  */
 #include "supervisor/ctl/verb.h"
 #include "supervisor/daemon.h"

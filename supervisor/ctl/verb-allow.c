@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The service sees the host read-only except for the paths in its unit. A kubelet with another root
- * directory, or files in other places, need a drop-in; this command writes it, so that messages can
- * name one command.
+ * Writes the drop-in that lets the service write to directories in other places than the usual ones
+ * ("devplugctl allow"). The service sees the host read-only except for the paths in its unit, so a
+ * kubelet with another root directory needs one; messages can name this one command.
  */
 #include <fcntl.h>
 #include <limits.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One line and an exit status for node-problem-detector's custom plugins: 0 no problem, 1 a
- * problem, 2 not known. Its default limit for the line is 80 characters, so the worst comes first.
+ * Decides whether the node has a problem that node-problem-detector should report: one line and an
+ * exit status for its custom plugins, 0 no problem, 1 a problem, 2 not known. Its default limit for
+ * the line is 80 characters, so the worst comes first.
  */
 #include "supervisor/ctl/verb.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cordons are configuration: a drop-in that only this file writes, kept until the host reboots. The
- * daemon applies it alone, so that no other file can keep a cordon from taking effect. A daemon
- * that starts reads it with the other drop-ins.
+ * Cordons devices: a drop-in that only this file writes, kept until the host reboots. The daemon
+ * applies it alone, so that no other file can keep a cordon from taking effect. A daemon that
+ * starts reads it with the other drop-ins.
  */
 #include <fcntl.h>
 #include <fnmatch.h>

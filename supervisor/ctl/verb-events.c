@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal has the events of earlier daemons, too, so it is preferred where the daemon logs to
- * it and this user may read it. Otherwise there are those that the daemon keeps.
+ * Prints the last events, and decides where they come from. The journal has the events of earlier
+ * daemons, too, so it is preferred where the daemon logs to it and this user may read it. Otherwise
+ * there are those that the daemon keeps.
  */
 #include "common/message-id.h"
 #include "supervisor/ctl/event-kind.h"

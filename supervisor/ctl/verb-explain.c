@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One resource in words. Each state has its paragraph: why, since when, what happens next
+ * Explains one resource in words. Each state has its paragraph: why, since when, what happens next
  * automatically, and what the user can do about it.
  */
 #include "common/text.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The remedy where the kubelet's data are permanently wrong: a device that is listed only because
- * they assign it to a pod leaves the list.
+ * Drops a device that is listed only because the kubelet's data assign it to a pod: the remedy
+ * where these data are permanently wrong.
  */
 #include "supervisor/ctl/verb.h"
 #include "supervisor/daemon.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A preset is tried by declaring a resource that has nothing else, and running its driver's scan:
- * the output is what devplugd would offer.
+ * Lists the presets and decides which of them find hardware on this host. A preset is tried by
+ * declaring a resource that has nothing else, and running its driver's scan: the output is what
+ * devplugd would offer.
  */
 #include <jansson.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A configuration can be tried before it is in force, and a stanza for other hardware on a tree
- * that stands for a host: the output is what a child would find and answer.
+ * Shows what a configuration would find and allocate before it is in force. A stanza for other
+ * hardware can be tried on a tree that stands for a host. The output is what a child would find and
+ * answer.
  */
 #include "configuration/config.h"
 #include "drivers/model/suggest.h"

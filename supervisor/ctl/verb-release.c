@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Both commands are one request to the daemon.
+ * Closes and reopens a resource's devices. Both commands are one request to the daemon.
  */
 #include "supervisor/ctl/verb.h"
 #include "supervisor/daemon.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The effects of a reload are computed here, from the configuration in force and the file; the
- * daemon's answer confirms the change.
+ * Reloads the configuration and shows the effects, or with --diff only shows them. They are
+ * computed here, from the configuration in force and the file; the daemon's answer confirms the
+ * change.
  */
 #include <sys/stat.h>
 

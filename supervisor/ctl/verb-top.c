@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread reads the state, because a hanging daemon or kubelet may delay it for seconds, and keys
- * must work meanwhile. What it has read goes through a pipe and belongs to the main thread from
- * then on; they share nothing else.
+ * Keeps "devplugctl top" responsive while the daemon is slow. A thread reads the state, because a
+ * hanging daemon or kubelet may delay it for seconds, and keys must work meanwhile. What it has
+ * read goes through a pipe and belongs to the main thread from then on; they share nothing else.
  */
 #include <curses.h>
 #include <fcntl.h>

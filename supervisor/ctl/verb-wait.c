@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the state twice a second: pods come and go without the daemon's knowledge, and the daemon
- * itself may be started meanwhile.
+ * Waits until a condition holds. Reads the state twice a second: pods come and go without the
+ * daemon's knowledge, and the daemon itself may be started meanwhile.
  */
 #include "supervisor/ctl/verb.h"
 

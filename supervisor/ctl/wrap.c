@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Texts are UTF-8 without control characters (common/text.h). Without a locale that knows the width
- * of a character, each takes one column.
+ * Breaks text into lines that fit a terminal. Texts are UTF-8 without control characters
+ * (common/text.h). Without a locale that knows the width of a character, each takes one column.
  */
 #include "supervisor/ctl/wrap.h"
 

@@ -127,6 +127,13 @@ class SourceTree(unittest.TestCase):
                 with self.subTest(f"{path}: {name}()"):
                     self.assertEqual(of, own)
 
+    def test_every_file_has_a_head(self):
+        """A short comment before the first include: why the file exists and what it decides."""
+        for path in self.sources:
+            if path.endswith(".c"):
+                with self.subTest(path), open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                    self.assertRegex(file.read(), r"\A/\* SPDX[^\n]*\n/\*\n( \*[^\n]*\n){2,15}#?[^ ]")
+
     def test_every_file_is_on_the_page(self):
         with open(ROOT + "/docs/architecture.md", encoding="utf-8") as file:
             rows = re.findall(r"^\| `([a-z/-]+)` \| [^|]*\? \| (.*) \|$", file.read(), re.M)

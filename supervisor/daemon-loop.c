@@ -30,11 +30,10 @@
 #include "supervisor/orphans.h"
 #include "supervisor/plugin-directory.h"
 #include "supervisor/pod-resources.h"
-#include "supervisor/published-watch.h"
 #include "supervisor/published.h"
 #include "supervisor/reload.h"
 #include "supervisor/request-server.h"
-#include "supervisor/runtime-watch.h"
+#include "supervisor/restore-watch.h"
 #include "supervisor/session-check.h"
 #include "supervisor/spawn.h"
 #include "supervisor/state.h"
@@ -152,8 +151,7 @@ static void stop(struct manager *manager)
 	(void)sd_notify(false, "STOPPING=1\nSTATUS=stopping");
 	kubelet_watch_stop(manager->watch);
 	session_check_stop(manager->session_check);
-	published_watch_stop(manager->published_watch);
-	manager->runtime_watch = runtime_watch_free(manager->runtime_watch);
+	restore_watch_stop(manager->restore_watch);
 	config_watch_stop(manager->config_watch);
 	arbiter_stop(manager->arbiter);
 	for (size_t i = 0; i < manager->n_children; i++)
@@ -302,7 +300,7 @@ static void on_devices(void *userdata)
 
 	assignments_outdated(manager->assignments);
 	manager_changed(manager);
-	published_watch_check(manager->published_watch);
+	restore_watch_check(manager->restore_watch);
 }
 
 static void on_gone(void *userdata)
@@ -358,16 +356,6 @@ static int add_children(struct manager *manager)
 	return 0;
 }
 
-static void watch_runtime_dir(struct manager *manager)
-{
-	int r = runtime_watch_new(manager, &manager->runtime_watch);
-
-	if (r < 0)
-		log_warning(
-			"cannot watch %s: %s; if another process removes it, it is not restored",
-			manager->config->runtime_dir, strerror(-r));
-}
-
 int daemon_loop_new(const char *config_file, struct config *config, bool last_accepted,
 	struct manager **ret, struct error *error)
 {
@@ -410,7 +398,7 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 	if (r >= 0)
 		r = booked_new(manager, &manager->booked);
 	if (r >= 0)
-		r = published_watch_new(manager, &manager->published_watch);
+		r = restore_watch_new(manager, &manager->restore_watch);
 	if (r >= 0)
 		r = offer_check_new(manager, &manager->offer_check);
 	if (r >= 0)
@@ -436,7 +424,6 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 	r = request_server_new(manager, &manager->requests, error);
 	if (r < 0)
 		return r;
-	watch_runtime_dir(manager);
 	*ret = TAKE_PTR(manager);
 	return 0;
 }
@@ -487,7 +474,7 @@ int daemon_loop_run(struct manager *manager)
 	child_user_log_isolation();
 	manager->accepted_at = now_usec(CLOCK_REALTIME);
 	published_configure(manager->published, manager->config);
-	published_watch_configure(manager->published_watch);
+	restore_watch_configure(manager->restore_watch);
 	metrics_configure(manager->metrics);
 	dra_configure(manager->dra);
 	if (!manager->on_last_accepted)
@@ -529,8 +516,7 @@ struct manager *daemon_loop_free(struct manager *manager)
 	(void)booked_free(manager->booked);
 	(void)assignments_free(manager->assignments);
 	(void)pod_resources_free(manager->pods);
-	(void)runtime_watch_free(manager->runtime_watch);
-	(void)published_watch_free(manager->published_watch);
+	(void)restore_watch_free(manager->restore_watch);
 	(void)published_free(manager->published);
 	(void)state_free(manager->state);
 	sd_event_source_disable_unref(manager->flush);

@@ -20,9 +20,9 @@
 #include "supervisor/manager.h"
 #include "supervisor/metrics.h"
 #include "supervisor/plugin-directory.h"
-#include "supervisor/published-watch.h"
 #include "supervisor/published.h"
 #include "supervisor/reload.h"
+#include "supervisor/restore-watch.h"
 
 /* What becomes of one resource; there are as many as the old and the new list have together. */
 struct change {
@@ -206,7 +206,7 @@ static int take_over(struct manager *manager, struct config *config)
 	}
 	write_access_log(config);
 	published_configure(manager->published, config);
-	published_watch_configure(manager->published_watch);
+	restore_watch_configure(manager->restore_watch);
 	if (!streq(config->cdi_dir, old->cdi_dir) ||
 		!streq(config->device_info_dir, old->device_info_dir))
 		for (size_t i = 0; i < manager->n_children; i++)

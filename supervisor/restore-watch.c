@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides when runtime_dir and published files are written again because another process removed
+ * them. Our own writing leads to a check, too, which finds no difference. A process that removes
+ * files again and again costs one round of writing in each interval. The first check after a pause
+ * is made at once, so that a second daemon has little time to start meanwhile.
+ */
+#include "supervisor/restore-watch.h"
+
+#include "common/log.h"
+#include "drivers/host/watch.h"
+#include "supervisor/child.h"
+#include "supervisor/keep-configuration.h"
+#include "supervisor/manager.h"
+#include "supervisor/published.h"
+#include "supervisor/request-server.h"
+
+#define CHECK_INTERVAL USEC_PER_SEC
+
+struct restore_watch {
+	struct manager *manager;
+	struct watcher *watcher; /* NULL: stopped */
+	struct watch *runtime_dir;
+	struct watch *published[2];
+	sd_event_source *timer;
+	uint64_t not_before; /* CLOCK_MONOTONIC */
+	bool waiting;        /* for the timer */
+	bool check_published;
+	bool failed; /* to restore runtime_dir, and logged */
+};
+
+/* The files of devices come with the next report of their children. */
+static void write_again(struct manager *manager)
+{
+	int r;
+
+	r = request_server_listen(manager->requests);
+	if (r < 0)
+		log_error(
+			"cannot listen in %s: %s; restart devplugd, or devplugctl will not reach it",
+			manager->config->runtime_dir, strerror(-r));
+	published_write_list(manager->published);
+	if (!manager->on_last_accepted)
+		keep_configuration(manager);
+	for (size_t i = 0; i < manager->n_children; i++) {
+		mirror_write_again(&manager->children[i]->saved_state);
+		(void)resource_reopen(manager->children[i]->resource);
+	}
+	manager_changed(manager);
+}
+
+static void restore_runtime_dir(struct restore_watch *watch)
+{
+	struct manager *manager = watch->manager;
+	struct error error = { 0 };
+	int r;
+
+	r = state_restore(manager->state, &error);
+	if (r < 0 && !watch->failed)
+		log_error("another process removed %s or files in it, and they cannot be restored: "
+			  "%s; restart devplugd",
+			manager->config->runtime_dir, error.message);
+	if (r > 0) {
+		log_warning("another process removed %s or files in it; they are restored",
+			manager->config->runtime_dir);
+		write_again(manager);
+	}
+	watch->failed = r < 0;
+}
+
+static void restore_published(struct manager *manager)
+{
+	const char *path = published_find_damage(manager->published);
+
+	if (!path)
+		return;
+	log_warning("another process has removed or changed %s; published files are written again",
+		path);
+	for (size_t i = 0; i < manager->n_children; i++)
+		proposal_publish_again(manager->children[i]->proposal);
+}
+
+static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct restore_watch *watch = userdata;
+
+	watch->waiting = false;
+	watch->not_before = now_usec(CLOCK_MONOTONIC) + CHECK_INTERVAL;
+	restore_runtime_dir(watch);
+	if (watch->check_published)
+		restore_published(watch->manager);
+	watch->check_published = false;
+	return 0;
+}
+
+static void check_soon(struct restore_watch *watch)
+{
+	if (watch->waiting || !watch->watcher)
+		return;
+	watch->waiting = sd_event_source_set_time(watch->timer, watch->not_before) >= 0 &&
+		sd_event_source_set_enabled(watch->timer, SD_EVENT_ONESHOT) >= 0;
+}
+
+void restore_watch_check(struct restore_watch *watch)
+{
+	watch->check_published = true;
+	check_soon(watch);
+}
+
+/* A file that is being written is checked when it is complete. */
+static void on_runtime_dir(enum watch_change change, const char *name, void *userdata)
+{
+	if (change != WATCH_WRITING)
+		check_soon(userdata);
+}
+
+static void on_published(enum watch_change change, const char *name, void *userdata)
+{
+	if (change != WATCH_WRITING)
+		restore_watch_check(userdata);
+}
+
+static void stop_published(struct restore_watch *watch)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(watch->published); i++)
+		watch->published[i] = watch_free(watch->published[i]);
+}
+
+void restore_watch_configure(struct restore_watch *watch)
+{
+	const struct config *config = watch->manager->config;
+	const char *directories[] = { config->cdi_dir, config->device_info_dir };
+
+	if (!watch->watcher)
+		return;
+	stop_published(watch);
+	for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
+		int r;
+
+		if (i > 0 && streq(directories[i], directories[0]))
+			continue;
+		r = watch_add(watch->watcher, directories[i], WATCH_CONTENT, on_published, watch,
+			&watch->published[i]);
+		if (r < 0)
+			log_notice("cannot watch %s: %s; published files are checked at each "
+				   "allocation and reload only",
+				directories[i], strerror(-r));
+	}
+	restore_watch_check(watch);
+}
+
+static void watch_runtime_dir(struct restore_watch *watch)
+{
+	const char *runtime_dir = watch->manager->config->runtime_dir;
+	int r;
+
+	r = watch_add(watch->watcher, runtime_dir, WATCH_ENTRIES, on_runtime_dir, watch,
+		&watch->runtime_dir);
+	if (r < 0)
+		log_warning(
+			"cannot watch %s: %s; if another process removes it, it is not restored",
+			runtime_dir, strerror(-r));
+}
+
+int restore_watch_new(struct manager *manager, struct restore_watch **ret)
+{
+	_cleanup_(restore_watch_freep) struct restore_watch *watch = calloc(1, sizeof(*watch));
+	int r;
+
+	if (!watch)
+		return -ENOMEM;
+	watch->manager = manager;
+	r = sd_event_add_time(
+		manager->event, &watch->timer, CLOCK_MONOTONIC, 0, USEC_PER_MSEC, on_due, watch);
+	if (r < 0)
+		return r;
+	(void)sd_event_source_set_enabled(watch->timer, SD_EVENT_OFF);
+	r = watcher_new(manager->event, "/", &watch->watcher);
+	if (r < 0)
+		return r;
+	watch_runtime_dir(watch);
+	*ret = TAKE_PTR(watch);
+	return 0;
+}
+
+void restore_watch_stop(struct restore_watch *watch)
+{
+	watch->runtime_dir = watch_free(watch->runtime_dir);
+	stop_published(watch);
+	watch->watcher = watcher_free(watch->watcher);
+	(void)sd_event_source_set_enabled(watch->timer, SD_EVENT_OFF);
+}
+
+struct restore_watch *restore_watch_free(struct restore_watch *watch)
+{
+	if (!watch)
+		return NULL;
+	restore_watch_stop(watch);
+	sd_event_source_disable_unref(watch->timer);
+	free(watch);
+	return NULL;
+}

@@ -8,6 +8,7 @@ import subprocess
 import unittest
 
 from node import program, static, until
+from printed import commands, pattern
 from terminal import Terminal
 from tool import ToolTest
 
@@ -19,22 +20,7 @@ def examples():
     with open(PAGE) as file:
         text = file.read().replace("\\&", "").replace("\\-", "-").replace("\\(aq", "'")
     for block in re.findall(r"^\.nf\n\.RS\n(.*?)^\.RE\n\.fi$", text, re.M | re.S):
-        for part in re.split(r"^[$#] ", block, flags=re.M)[1:]:
-            command, _, output = part.partition("\n")
-            if command.startswith("devplugctl "):
-                yield command, output
-
-
-def pattern(shown):
-    """Columns are as wide as what is in them; a line of dots stands for any lines."""
-    lines = []
-    for line in shown.splitlines():
-        if line.strip() == "...":
-            lines.append(r"(?:.*\n)*?")
-        else:
-            words = [".*".join(map(re.escape, word.split("..."))) for word in line.split()]
-            lines.append(r"\s*" + r"\s+".join(words) + r"\s*?\n")
-    return "".join(lines)
+        yield from (pair for pair in commands(block) if pair[0].startswith("devplugctl "))
 
 
 class Examples(ToolTest):

@@ -15,6 +15,7 @@ import time
 import unittest
 
 from node import BIN, LIMIT, NodeTest, program
+from printed import commands, pattern
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 TUTORIAL = os.path.join(ROOT, "docs/tutorial.md")
@@ -29,25 +30,6 @@ SYSTEMCTL = f"""#!/bin/sh
 def blocks():
     with open(TUTORIAL) as file:
         return re.findall(r"^```(\w*) ?([^\n]*)\n(.*?)^```$", file.read(), re.M | re.S)
-
-
-def commands(text):
-    """Pairs of a command and what it prints."""
-    for part in re.split(r"^\$ ", text, flags=re.M)[1:]:
-        command, _, output = part.partition("\n")
-        yield command, output
-
-
-def pattern(shown):
-    """Columns are as wide as what is in them."""
-    lines = []
-    for line in shown.splitlines():
-        if line.strip() == "...":
-            lines.append(r"(?:.*\n)*?")
-        else:
-            words = [".*".join(map(re.escape, word.split("..."))) for word in line.split()]
-            lines.append(r"\s*" + r"\s+".join(words) + r"\s*?\n")
-    return "".join(lines)
 
 
 class Tutorial(NodeTest):

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which resources and keys a new configuration changes. Values are compared by their text
- * form, key by key of the option tables, so a new key takes part without a change here.
+ * Decides what a reload changes: which resources and which keys of the daemon. Values are compared
+ * by their text form, key by key of the option tables, so a new key takes part without a change
+ * here.
  */
 #include "configuration/plan.h"
 

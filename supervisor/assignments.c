@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when the kubelet is asked which pod has which device, for clients of the control socket.
- * A failed question is not repeated within the age of an answer, so that a kubelet that does not
- * answer delays one request and not each.
+ * Which container has which device, for clients of the control socket: decides when the kubelet is
+ * asked. A failed question is not repeated within the age of an answer, so that a kubelet that does
+ * not answer delays one request and not each.
  */
 #include "supervisor/assignments.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when a process without a resource (exporter, devplugd-dra) is started, stopped and
- * killed. Three conditions decide the next step, in settle(): a process runs, it was asked to stop,
- * one is wanted. One timer is enough for what comes next: the next start, or the end of a process.
+ * Runs a process that serves no resource (exporter, devplugd-dra): decides when it is started,
+ * stopped and killed. Three conditions decide the next step, in settle(): a process runs, it was
+ * asked to stop, one is wanted. One timer is enough for what comes next: the next start, or the end
+ * of a process.
  */
 #include "supervisor/auxiliary.h"
 

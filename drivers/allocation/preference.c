@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chooses devices by `prefer`. The available ids are grouped by unit and the groups are sorted,
- * which costs a few sorts for any number of ids. Ties are decided by the place in the snapshot, so
- * the same request always has the same answer. Ids that must be included come first, and their
- * units and NUMA nodes are preferred.
+ * Decides which devices are preferred for a container, by `prefer`. The available ids are grouped
+ * by unit and the groups are sorted, which costs a few sorts for any number of ids. Ties are
+ * decided by the place in the snapshot, so the same request always has the same answer. Ids that
+ * must be included come first, and their units and NUMA nodes are preferred.
  */
 #include "drivers/allocation/preference.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which problems of scans are logged, and when: each note of a scan is compared with those
- * of the scan before, so that it is logged once.
+ * Collects what a scan could not read, and decides which of these problems are logged, and when:
+ * each note is compared with those of the scan before, so that it is logged once.
  */
 #include "drivers/host/scan-notes.h"
 #include "common/error.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opens paths of the host below the directory that stands for "/". With a root, the kernel resolves
- * the path (openat2 with RESOLVE_IN_ROOT): our own resolver could not avoid races with a changing
- * tree.
+ * Opens the host's files, in a container below the directory that `host_root` names. With a root,
+ * the kernel resolves the path (openat2 with RESOLVE_IN_ROOT): our own resolver could not avoid
+ * races with a changing tree.
  */
 #include "drivers/host/sysroot.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides ahead of time whether allocating a device would fail because the host lacks a node, mount
- * or CDI name; such a device is listed as unhealthy with that reason. The rules are those of
- * drivers/allocation, applied to one device: an optional node may be missing, a path that may not
- * be read counts as present, and variables of the allocation (${ids}) are expanded for a container
- * with that device alone. A path is watched through its directory, missing or present; for a
- * symbolic link, also through the target's directory.
+ * Decides whether everything is there that Allocate will need for a device. A device for which the
+ * host lacks a node, mount or CDI name is listed as unhealthy with that reason. The rules are those
+ * of drivers/allocation, applied to one device: an optional node may be missing, a path that may
+ * not be read counts as present, and variables of the allocation (${ids}) are expanded for a
+ * container with that device alone. A path is watched through its directory, missing or present;
+ * for a symbolic link, also through the target's directory.
  */
 #include "drivers/inventory/needs.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers which of the available devices a container should get; drivers/allocation/preference.c
- * decides. The kubelet's request is checked like any input: a size that is negative or above the
- * number of devices gets an empty answer instead of an error.
+ * Checks a GetPreferredAllocation call and packs its answer; drivers/allocation/preference.c
+ * decides. A size that is negative or above the number of devices gets an empty answer instead of
+ * an error.
  */
 #include "proto/plugin/preferred.h"
 

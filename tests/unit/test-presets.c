@@ -8,12 +8,12 @@
 #include "configuration/preset.h"
 #include "drivers/host/scan-run.h"
 
-#define NODES_MAX 8
+#define ENTRIES_MAX 8
 
 static const struct {
 	const char *preset;
-	const char *nodes[NODES_MAX]; /* on the host */
-	const char *ids;              /* what is found, each with a space behind it */
+	const char *host[ENTRIES_MAX]; /* "PATH" is a node, "PATH = TEXT" a file */
+	const char *ids;               /* what is found, each with a space behind it */
 } cases[] = {
 	{ "fuse", { "/dev/fuse" }, "fuse " },
 	{ "gpio", { "/dev/gpiochip0", "/dev/gpiomem" }, "gpiochip0 " },
@@ -29,6 +29,8 @@ static const struct {
 		"sgx_enclave " },
 	{ "sgx-provision", { "/dev/sgx_enclave", "/dev/sgx_provision" }, "sgx_provision " },
 	{ "snd", { "/dev/snd/controlC0", "/dev/snd/pcmC0D0p" }, "snd " },
+	{ "socketcan", { "/sys/class/net/can0/type = 280", "/sys/class/net/eth0/type = 1" },
+		"can0 " },
 	{ "spi", { "/dev/spidev0.0", "/dev/spidev0.1" }, "spidev0.0 spidev0.1 " },
 	{ "tpm", { "/dev/tpm0", "/dev/tpmrm0" }, "tpmrm0 " },
 	{ "tun", { "/dev/net/tun" }, "net:tun " },
@@ -42,14 +44,20 @@ static const struct {
 	{ "watchdog", { "/dev/watchdog", "/dev/watchdog0" }, "watchdog0 " },
 };
 
-static void make_node(const char *path)
+static void make_entry(const char *entry)
 {
-	char directory[256];
+	const char *text = strstr(entry, " = ");
+	int length = (int)(text ? (size_t)(text - entry) : strlen(entry));
+	char path[256], directory[256];
 
+	(void)snprintf(path, sizeof(path), "%.*s", length, entry);
 	(void)snprintf(
 		directory, sizeof(directory), "%.*s", (int)(strrchr(path, '/') - path), path);
 	host_mkdir(directory);
-	host_mknod(path);
+	if (text)
+		host_write(path, text + 3);
+	else
+		host_mknod(path);
 }
 
 static void list(const struct config *config, struct scan *scan)
@@ -77,8 +85,8 @@ static void test_case(size_t i)
 
 	list(config, &empty);
 	assert_int_equal(empty.n_devices, 0);
-	for (size_t k = 0; k < NODES_MAX && cases[i].nodes[k]; k++)
-		make_node(cases[i].nodes[k]);
+	for (size_t k = 0; k < ENTRIES_MAX && cases[i].host[k]; k++)
+		make_entry(cases[i].host[k]);
 	list(config, &scan);
 	for (size_t k = 0; k < scan.n_devices; k++) {
 		(void)strcat(ids, scan.devices[k]->id);

@@ -180,9 +180,6 @@ static int nvidia_check(const struct declaration *declaration, struct report *re
 {
 	size_t before = report->count, n = 0;
 
-	if (declaration->match.count == 0)
-		(void)report_add(report, &declaration->origin, "match",
-			"driver \"nvidia\" needs at least one entry; { } matches every GPU");
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct nvidia_match *match = groups_get(&declaration->match, i);
 

@@ -109,9 +109,6 @@ static int static_check(const struct declaration *declaration, struct report *re
 	uint64_t total = 0;
 	bool counted = false;
 
-	if (declaration->match.count == 0)
-		return report_add(report, &declaration->origin, "match",
-			"driver \"static\" needs at least one entry with \"id\" or \"count\"");
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct static_match *match = groups_get(&declaration->match, i);
 

@@ -117,9 +117,6 @@ static int drm_check(const struct declaration *declaration, struct report *repor
 	size_t before = report->count;
 	bool combined = false;
 
-	if (declaration->match.count == 0)
-		(void)report_add(report, &declaration->origin, "match",
-			"driver \"drm\" needs at least one entry; { } matches every GPU");
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct drm_match *match = groups_get(&declaration->match, i);
 

@@ -64,7 +64,8 @@ struct driver {
 	enum driver_mounts mounts;
 
 	/* Checks a declaration without touching the host: combinations of keys, limits, patterns.
-	 * Adds to the report. Returns 0 or -EINVAL. */
+	 * `match` has at least one entry. Adds to the report. Returns 0 or -EINVAL. NULL: nothing
+	 * to check. */
 	int (*check)(const struct declaration *declaration, struct report *report);
 
 	/* Lists what the declaration claims, without reading the host: a static id or a literal

@@ -135,9 +135,6 @@ static int path_check(const struct declaration *declaration, struct report *repo
 {
 	size_t before = report->count;
 
-	if (declaration->match.count == 0)
-		return report_add(report, &declaration->origin, "match",
-			"driver \"path\" needs at least one entry with \"path\" or \"paths\"");
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct path_match *match = groups_get(&declaration->match, i);
 		const struct origin *origin = &match->single.origin;

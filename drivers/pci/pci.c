@@ -163,9 +163,6 @@ static int pci_check(const struct declaration *declaration, struct report *repor
 {
 	size_t before = report->count;
 
-	if (declaration->match.count == 0)
-		return report_add(report, &declaration->origin, "match",
-			"driver \"pci\" needs at least one entry, such as ( { vendor = 0x8086; } )");
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct pci_match *match = groups_get(&declaration->match, i);
 		bool vfio = match->access == PCI_VFIO || match->access == PCI_VFIO_CDEV;

@@ -70,7 +70,10 @@ struct dra_node {
 	size_t info_size;
 };
 
-static const char *const versions[] = { "v1.DRAPlugin", "v1beta1.DRAPlugin" };
+/* A kubelet takes the first one that it knows for the service of claims, also up to 1.36 if that is
+ * the one of health. */
+static const char *const versions[] = { "v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth",
+	"v1alpha1.DRAResourceHealth" };
 
 static void next_claim(struct dra_node *node);
 
@@ -512,6 +515,8 @@ static const struct rpc_method methods[] = {
 	{ .path = METHOD_DRA("v1", DRA_UNPREPARE), .on_call = on_unprepare },
 	{ .path = METHOD_DRA("v1beta1", DRA_PREPARE), .on_call = on_prepare },
 	{ .path = METHOD_DRA("v1beta1", DRA_UNPREPARE), .on_call = on_unprepare },
+	{ .path = METHOD_DRA_HEALTH("v1") },
+	{ .path = METHOD_DRA_HEALTH("v1alpha1") },
 };
 
 /* --- the socket --- */
@@ -611,6 +616,11 @@ int dra_node_new(const struct dra_node_options *options, struct dra_node **ret)
 	}
 	*ret = node;
 	return 0;
+}
+
+struct rpc_server *dra_node_server(const struct dra_node *node)
+{
+	return node->server;
 }
 
 void dra_node_stop(struct dra_node *node, uint64_t grace)

@@ -34,5 +34,8 @@ void dra_node_open_session(struct dra_node *node, struct control_message *messag
 /* Takes a CONTROL_PREPARED. */
 void dra_node_take_prepared(struct dra_node *node, struct control_message *message);
 
+/* Where the health of devices is published. */
+struct rpc_server *dra_node_server(const struct dra_node *node);
+
 /* Waits for calls that are being answered; for the end of the process. */
 void dra_node_stop(struct dra_node *node, uint64_t grace);

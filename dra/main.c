@@ -13,6 +13,7 @@
 #include "common/child-sandbox.h"
 #include "common/log.h"
 #include "common/sealed.h"
+#include "dra/dra-health.h"
 #include "dra/dra-node.h"
 #include "dra/dra-publisher.h"
 #include "dra/model/dra-slices.h"
@@ -30,8 +31,9 @@ struct driver_process {
 	sd_event_source *alive;
 	uid_t supervisor_uid;
 	struct dra_api *api;
-	struct dra_publisher *publisher; /* with the next: NULL before the first settings */
+	struct dra_publisher *publisher; /* with the next two: NULL before the first settings */
 	struct dra_node *node;
+	struct dra_health *health;
 	char *driver, *node_name;
 	json_t *resources; /* names of the settings, in their order */
 	json_t *devices;   /* by resource, as far as they are known */
@@ -57,6 +59,7 @@ static void publish(struct driver_process *process)
 	}
 	if (dra_publisher_set(process->publisher, resources) < 0)
 		log_error("the devices cannot be published: out of memory");
+	dra_health_set(process->health, dra_publisher_names(process->publisher));
 }
 
 static void on_pool(uint64_t generation, uint64_t slices, const char *failure, void *userdata)
@@ -108,7 +111,11 @@ static int start(struct driver_process *process)
 
 	r = dra_publisher_new(process->event, process->api, process->driver, process->node_name,
 		on_pool, process, &process->publisher);
-	return r < 0 ? r : dra_node_new(&options, &process->node);
+	if (r >= 0)
+		r = dra_node_new(&options, &process->node);
+	return r < 0 ? r
+		     : dra_health_new(process->event, dra_node_server(process->node),
+			       process->node_name, &process->health);
 }
 
 static int handle_configure(struct driver_process *process, struct control_message *message)
@@ -269,6 +276,7 @@ static void process_done(struct driver_process *process)
 {
 	if (process->node)
 		dra_node_stop(process->node, STOP_GRACE);
+	(void)dra_health_free(process->health);
 	(void)dra_publisher_free(process->publisher);
 	(void)dra_api_free(process->api);
 	json_decref(process->resources);

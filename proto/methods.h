@@ -31,3 +31,5 @@
 #define METHOD_DRA(version, name) "/k8s.io.kubelet.pkg.apis.dra." version ".DRAPlugin/" name
 #define DRA_PREPARE               "NodePrepareResources"
 #define DRA_UNPREPARE             "NodeUnprepareResources"
+
+#define METHOD_DRA_HEALTH(version) "/" version ".DRAResourceHealth/NodeWatchResources"

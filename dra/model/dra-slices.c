@@ -137,7 +137,9 @@ static int add_replica(struct building *building, const json_t *device, json_int
 	if (json_object_get(inventory->names, name))
 		return 0;
 	if (json_object_set_new(inventory->names, name,
-		    json_pack("{s:s, s:s}", "resource", building->resource, "id", offered)) < 0)
+		    json_pack("{s:s, s:s, s:b, s:s}", "resource", building->resource, "id", offered,
+			    "healthy", (int)is_healthy(device), "reason",
+			    text_of(device, "reason"))) < 0)
 		return -ENOMEM;
 	building->n_devices++;
 	if (slice >= json_array_size(inventory->slices) &&

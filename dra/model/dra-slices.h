@@ -21,7 +21,7 @@
 struct dra_inventory {
 	json_t *slices;  /* an array of the devices of each slice; at least one, which may be empty
 			  */
-	json_t *names;   /* for each device: {"resource", "id"} */
+	json_t *names;   /* for each device: {"resource", "id", "healthy", "reason"} */
 	size_t left_out; /* devices that are not healthy and are not in their slice */
 };
 

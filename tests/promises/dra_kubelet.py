@@ -10,6 +10,7 @@ import http2
 
 GET_INFO = "/pluginregistration.Registration/GetInfo"
 NOTIFY = "/pluginregistration.Registration/NotifyRegistrationStatus"
+HEALTH = "/{}.DRAResourceHealth/NodeWatchResources"
 SERVICE = "/k8s.io.kubelet.pkg.apis.dra.{}.DRAPlugin/{}"
 
 
@@ -84,6 +85,45 @@ def call(path, method, payload=b"", limit=60):
     if len(data) < 5:
         raise Call(f"{method} failed")
     return data[5:5 + struct.unpack(">I", data[1:5])[0]]
+
+
+class HealthStream:
+    """NodeWatchResources, on a connection of its own."""
+
+    def __init__(self, path, version):
+        self.peer = http2.connect(path, http2.call(1, HEALTH.format(version)))
+        self.data = b""
+
+    def close(self):
+        self.peer.close()
+
+    def next(self):
+        """The next message, by device: (pool, health, message, last update, time-out). None: the stream has ended."""
+        while len(self.data) < 5 or len(self.data) < 5 + struct.unpack(">I", self.data[1:5])[0]:
+            head = http2.receive_exactly(self.peer, 9)
+            size = int.from_bytes(head[:3], "big") if head else 0
+            frame = http2.receive_exactly(self.peer, size) if size else b""
+            if head is None or frame is None or head[3] == http2.RST_STREAM:
+                return None
+            kind, flags = head[3], head[4]
+            if kind in (http2.SETTINGS, http2.PING) and not flags & 1:
+                self.peer.sendall(http2.frame(kind, 1, 0, frame if kind == http2.PING else b""))
+            if kind == http2.DATA:
+                self.data += frame
+                # Both windows stay as they were.
+                for stream in (0, 1):
+                    self.peer.sendall(http2.frame(http2.WINDOW_UPDATE, 0, stream, struct.pack(">I", size)) if size else b"")
+            elif kind == http2.HEADERS and flags & http2.END_STREAM:
+                return None
+        size = struct.unpack(">I", self.data[1:5])[0]
+        message, self.data = self.data[5:5 + size], self.data[5 + size:]
+        devices = {}
+        for device in parse(message).get(1, []):
+            fields = parse(device)
+            name = parse(fields[1][0])
+            devices[text(name, 2)] = (text(name, 1), ("UNKNOWN", "HEALTHY", "UNHEALTHY")[fields.get(2, [0])[0]],
+                                      text(fields, 5), fields.get(3, [0])[0], fields.get(4, [0])[0])
+        return devices
 
 
 class Kubelet:

@@ -153,7 +153,8 @@ class Documentation(unittest.TestCase):
     def test_compared_interface(self):
         """tests/compare-api, on a tree like Kubernetes', and on one that differs."""
         paths = [("deviceplugin", "deviceplugin/v1beta1"), ("podresources", "podresources/v1"),
-                 ("pluginregistration", "pluginregistration/v1"), ("dra", "dra/v1"), ("dra", "dra/v1beta1")]
+                 ("pluginregistration", "pluginregistration/v1"), ("dra", "dra/v1"), ("dra", "dra/v1beta1"),
+                 ("drahealth", "dra-health/v1alpha1"), ("drahealth", "dra-health/v1")]
 
         def compare(directory):
             return subprocess.run([ROOT + "/tests/compare-api", directory], capture_output=True, text=True)
@@ -175,6 +176,10 @@ class Documentation(unittest.TestCase):
                 "! deviceplugin.proto: Device: field 1 is string ID, upstream int64 ID",
                 "+ deviceplugin.proto: upstream also has Device.class = 9",
                 "! deviceplugin.proto: Mount.read_only = 3 is not upstream", "2 differences on the wire"])
+            # Interfaces come and go with releases; a tree without any is another one.
+            os.unlink(f"{directory}/pkg/apis/dra-health/v1/api.proto")
+            self.assertIn("+ drahealth.proto: not in this release: pkg/apis/dra-health/v1/api.proto", compare(directory).stdout)
+            self.assertIn("has none of the files", compare(directory + "/pkg").stderr)
 
     def test_shipped_file(self):
         """As it is, and with its examples taken out of their comments."""

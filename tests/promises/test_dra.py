@@ -7,7 +7,7 @@ import signal
 import unittest
 
 from api_server import ApiServer, Authority
-from dra_kubelet import Kubelet
+from dra_kubelet import HealthStream, Kubelet
 from node import SEED, children_of, command_line, runs_no_programs, scaled, until
 from tool import ToolTest
 
@@ -85,7 +85,9 @@ class Dra(ToolTest):
                    self.resource("plain", serve="plugin"))
         info = self.kubelet.info(self.socket)
         self.assertEqual((info["type"], info["name"], info["endpoint"]), ("DRAPlugin", DRIVER, self.socket))
-        self.assertEqual(info["versions"], ["v1.DRAPlugin", "v1beta1.DRAPlugin"])
+        # Kubelets up to 1.36 take the first one for the service of claims.
+        self.assertEqual(info["versions"], ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth",
+                                            "v1alpha1.DRAResourceHealth"])
         pool = self.await_pool()
         self.assertEqual(len(pool), 9)
         until(lambda: self.dra()["registered"], "the registration to be seen")
@@ -176,6 +178,58 @@ class Dra(ToolTest):
                 self.node.reload()
                 self.await_pool(lambda pool: len(pool) == 3)
                 self.node.stop()
+
+    def test_health_streams(self):
+        """The reason of each unhealthy device reaches the kubelet, in both versions of the service; health is repeated
+        before the kubelet takes it as unknown."""
+        self.serve_api()
+        marker = self.node.path("marker")
+        with open(marker, "w") as file:
+            file.write("ok")
+        probe = f'health = ( {{ probe = "file"; path = "{marker}"; healthy = "ok"; }} );'
+        self.begin(self.resource("gpu", probe + " share = { replicas = 2; };", count=1),
+                   self.resource("fpga", count=2))
+        self.await_pool(lambda pool: len(pool) == 4)
+        fpga = self.api.device_named("vendor.example/fpga", 1)
+        gpus = [self.api.device_named("vendor.example/gpu", i) for i in range(2)]
+        streams = [HealthStream(self.socket, version) for version in ("v1alpha1", "v1")]
+        for stream in streams:
+            self.addCleanup(stream.close)
+
+        def unhealthy(devices):
+            return {name: message for name, (_, health, message, _, _) in devices.items() if health == "UNHEALTHY"}
+
+        def read_until(condition, what):
+            for stream in streams:
+                while True:
+                    devices = stream.next()
+                    self.assertIsNotNone(devices, what)
+                    if condition(devices):
+                        break
+            return devices
+
+        first = read_until(lambda devices: len(devices) == 4 and not unhealthy(devices), "all are healthy")
+        self.assertEqual({(pool, health, message) for pool, health, message, _, _ in first.values()},
+                         {("node-a", "HEALTHY", "")})
+        self.assertEqual(set(first), set(self.api.pool()))
+        with open(marker + ".new", "w") as file:
+            file.write("bad")
+        os.rename(marker + ".new", marker)
+        found = unhealthy(read_until(lambda devices: len(unhealthy(devices)) == 2, "both replicas are unhealthy"))
+        self.assertEqual(set(found), set(gpus))
+        reason = self.node.resource("vendor.example/gpu")["devices"][0]["reason"]
+        self.assertIn("bad", reason)
+        self.assertEqual(set(found.values()), {reason})
+        self.assertEqual(self.ctl("cordon", "vendor.example/fpga/fpga-1", "new firmware").returncode, 0)
+        found = unhealthy(read_until(lambda devices: fpga in unhealthy(devices), "the cordoned device"))
+        self.assertIn("new firmware", found[fpga])
+        self.assertEqual(self.ctl("uncordon", "vendor.example/fpga/fpga-1").returncode, 0)
+        last = read_until(lambda devices: fpga not in unhealthy(devices), "the device that is back")
+        # Nothing changes any more: the same health comes with a newer time.
+        times = [time for _, _, _, time, _ in last.values()]
+        again = read_until(lambda devices: min(d[3] for d in devices.values()) > max(times), "the same again")
+        self.assertEqual(set(unhealthy(again)), set(gpus))
+        self.assertEqual({timeout for _, _, _, _, timeout in again.values()}, {60})
 
     def test_kills(self):
         """devplugd-dra and devplugd can be killed at any time; what is prepared stays so without the API server."""

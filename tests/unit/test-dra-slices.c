@@ -154,6 +154,25 @@ static void test_taints(void **state)
 	check_taint("claimed", true, 1, NULL);
 }
 
+/* With one device more than a slice with taints may have, a device that is not healthy is left out.
+ */
+static void test_many_taints(void **state)
+{
+	for (size_t more = 0; more < 2; more++) {
+		json_auto_t *resources = many(DRA_SLICE_TAINTED_DEVICES_MAX + more, 1, "probe");
+		struct dra_inventory inventory;
+		const json_t *devices;
+
+		assert_int_equal(dra_inventory_build(resources, DRIVER, true, &inventory), 0);
+		devices = json_array_get(inventory.slices, 0);
+		assert_int_equal(json_array_size(devices), DRA_SLICE_TAINTED_DEVICES_MAX);
+		assert_int_equal(inventory.left_out, more);
+		assert_int_equal(
+			json_object_get(json_array_get(devices, 1), "taints") == NULL, more);
+		dra_inventory_done(&inventory);
+	}
+}
+
 static void test_nothing(void **state)
 {
 	const struct dra_pool pool = { .driver = DRIVER, .node = "n", .generation = 3 };
@@ -233,6 +252,7 @@ int main(void)
 		cmocka_unit_test(test_attributes),
 		cmocka_unit_test(test_slices),
 		cmocka_unit_test(test_taints),
+		cmocka_unit_test(test_many_taints),
 		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_reports),
 		cmocka_unit_test(test_allocation),

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dra/dra-health.h"
+
+#include "common/kubelet.h"
+#include "common/log.h"
+#include "drahealth.pb-c.h"
+#include "proto/message.h"
+
+/* A kubelet that does not know the time-out of a message has 30 s. */
+#define REPEAT_INTERVAL (10 * USEC_PER_SEC)
+#define TIMEOUT_SECONDS 60
+
+struct dra_health {
+	struct rpc_server *server;
+	const char *pool;
+	json_t *names; /* NULL: not known yet */
+	sd_event_source *timer;
+};
+
+struct device_block {
+	Drahealth__DeviceHealth health;
+	Drahealth__DeviceIdentifier id;
+};
+
+static void fill_device(struct device_block *block, const char *pool, const char *name,
+	const json_t *device, int64_t now, bool reasons)
+{
+	bool healthy = json_is_true(json_object_get(device, "healthy"));
+	const char *reason = json_string_value(json_object_get(device, "reason"));
+
+	drahealth__device_health__init(&block->health);
+	drahealth__device_identifier__init(&block->id);
+	block->id.pool_name = (char *)(uintptr_t)pool;
+	block->id.device_name = (char *)(uintptr_t)name;
+	block->health.device = &block->id;
+	block->health.health =
+		healthy ? DRAHEALTH__HEALTH_STATUS__HEALTHY : DRAHEALTH__HEALTH_STATUS__UNHEALTHY;
+	block->health.last_updated_time = now;
+	block->health.health_check_timeout_seconds = TIMEOUT_SECONDS;
+	if (!healthy && reasons && reason)
+		block->health.message = (char *)(uintptr_t)reason;
+}
+
+static int encode(const json_t *names, const char *pool, int64_t now, bool reasons,
+	uint8_t **ret_data, size_t *ret_size)
+{
+	Drahealth__NodeWatchResourcesResponse response =
+		DRAHEALTH__NODE_WATCH_RESOURCES_RESPONSE__INIT;
+	size_t n = json_object_size(names);
+	_cleanup_free_ struct device_block *blocks = calloc(n + 1, sizeof(*blocks));
+	_cleanup_free_ Drahealth__DeviceHealth **devices = calloc(n + 1, sizeof(*devices));
+	const char *name;
+	json_t *device;
+
+	if (!blocks || !devices)
+		return -ENOMEM;
+	json_object_foreach((json_t *)(uintptr_t)names, name, device)
+	{
+		struct device_block *block = &blocks[response.n_devices];
+
+		fill_device(block, pool, name, device, now, reasons);
+		devices[response.n_devices++] = &block->health;
+	}
+	response.devices = devices;
+	return message_pack(&response.base, ret_data, ret_size);
+}
+
+int dra_health_encode(
+	const json_t *names, const char *pool, int64_t now, uint8_t **ret_data, size_t *ret_size)
+{
+	uint8_t *data;
+	size_t size;
+	int r;
+
+	r = encode(names, pool, now, true, &data, &size);
+	if (r < 0)
+		return r;
+	if (size > KUBELET_MESSAGE_MAX) {
+		free(data);
+		return encode(names, pool, now, false, ret_data, ret_size);
+	}
+	*ret_data = data;
+	*ret_size = size;
+	return 0;
+}
+
+static void publish(struct dra_health *health)
+{
+	uint8_t *data;
+	size_t size;
+
+	if (dra_health_encode(health->names, health->pool,
+		    (int64_t)(now_usec(CLOCK_REALTIME) / USEC_PER_SEC), &data, &size) < 0)
+		log_warning("the kubelet does not get the health of devices: out of memory");
+	else
+		rpc_publish(health->server, data, size);
+}
+
+static int on_repeat(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct dra_health *health = userdata;
+
+	if (health->names)
+		publish(health);
+	return sd_event_source_set_time_relative(source, REPEAT_INTERVAL);
+}
+
+void dra_health_set(struct dra_health *health, const json_t *names)
+{
+	json_t *copy;
+
+	if (health->names && json_equal(health->names, names))
+		return;
+	copy = json_deep_copy(names);
+	if (!copy) {
+		log_warning("the kubelet does not get the health of devices: out of memory");
+		return;
+	}
+	json_decref(health->names);
+	health->names = copy;
+	publish(health);
+}
+
+int dra_health_new(
+	sd_event *event, struct rpc_server *server, const char *pool, struct dra_health **ret)
+{
+	_cleanup_(dra_health_freep) struct dra_health *health = calloc(1, sizeof(*health));
+	int r;
+
+	if (!health)
+		return -ENOMEM;
+	health->server = server;
+	health->pool = pool;
+	r = sd_event_add_time_relative(event, &health->timer, CLOCK_MONOTONIC, REPEAT_INTERVAL,
+		USEC_PER_SEC, on_repeat, health);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(health->timer, SD_EVENT_ON);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(health);
+	return 0;
+}
+
+struct dra_health *dra_health_free(struct dra_health *health)
+{
+	if (!health)
+		return NULL;
+	json_decref(health->names);
+	sd_event_source_disable_unref(health->timer);
+	free(health);
+	return NULL;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The DRAResourceHealth streams: the kubelet shows the health of a pod's devices, and the reason,
+ * in the status of the pod. Each message has all devices. It is sent at each change, and repeated,
+ * because the kubelet takes a health that is not repeated in time as unknown.
+ */
+
+#include <jansson.h>
+#include <systemd/sd-event.h>
+
+#include "proto/rpc.h"
+
+struct dra_health;
+
+/* `pool` outlives it. */
+int dra_health_new(
+	sd_event *event, struct rpc_server *server, const char *pool, struct dra_health **ret);
+
+/* The current devices by name, see struct dra_inventory. */
+void dra_health_set(struct dra_health *health, const json_t *names);
+
+/* The message. Without the reasons if it is larger than the kubelet accepts otherwise. `now`:
+ * seconds since the epoch. Returns 0 or -ENOMEM. */
+int dra_health_encode(
+	const json_t *names, const char *pool, int64_t now, uint8_t **ret_data, size_t *ret_size);
+
+struct dra_health *dra_health_free(struct dra_health *health);
+DEFINE_CLEANUP(struct dra_health *, dra_health_free)

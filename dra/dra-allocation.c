@@ -17,6 +17,9 @@ static int add_result(json_t *devices, const json_t *result, const char *pool, c
 	const json_t *known = json_object_get(names, name);
 	json_t *device;
 
+	if (!names)
+		return error_set(error, -EAGAIN,
+			"devplugd has just started and does not know its devices yet");
 	if (!streq(text_of(result, "pool"), pool))
 		return error_set(error, -EXDEV, "device %s is of the pool %s, this node has %s",
 			name, text_of(result, "pool"), pool);

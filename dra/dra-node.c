@@ -70,8 +70,7 @@ struct dra_node {
 	size_t info_size;
 };
 
-/* A kubelet takes the first one that it knows for the service of claims, also up to 1.36 if that is
- * the one of health. */
+/* A kubelet takes the first service of claims that it knows. */
 static const char *const versions[] = { "v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth",
 	"v1alpha1.DRAResourceHealth" };
 

@@ -49,7 +49,7 @@ static void reject(struct admission *admission, const char *reason, const char *
 		json_pack("{s:s, s:s, s:s, s:s, s:o}", "event", "pod-rejected", "pod", pod->name,
 			"namespace", pod->namespace, "reason", reason, "message",
 			text_json(message ? message : "Pod was rejected")));
-	control_reply(admission->requester, view_pod(manager->model, pod));
+	control_reply(admission->requester, view_pod(manager, pod));
 	admission_free(admission);
 	manager_changed(manager);
 	admission_admit_next(manager);

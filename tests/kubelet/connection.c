@@ -185,7 +185,7 @@ static void start_stream(struct connection *connection)
 	int r;
 
 	connection->streaming = true;
-	r = connection_stream(connection, on_list, on_stream_result);
+	r = connection_stream(connection, METHOD_LIST_AND_WATCH, on_list, on_stream_result);
 	if (r >= 0)
 		return;
 	/* Closed after the plugin had answered, and before that was known here. */

@@ -5,9 +5,11 @@
  * restart" does.
  */
 #include "admission-steps.h"
+#include "claim-table.h"
 #include "connection.h"
 #include "container.h"
 #include "control-socket.h"
+#include "dra-operation.h"
 #include "plugin-text.h"
 #include "proto/message.h"
 #include "proto/methods.h"
@@ -17,18 +19,23 @@
 
 static void next_pre_start(struct admission *admission);
 
-void admission_fail_start(struct admission *admission, const char *why)
+static void fail_with_reason(struct admission *admission, const char *reason, const char *why)
 {
 	struct manager *manager = admission->manager;
 	const struct pod *pod = admission->pod;
 
-	admission_set_status(admission, POD_RUNNING, "CreateContainerConfigError", why);
+	admission_set_status(admission, POD_RUNNING, reason, why);
 	manager_emit(manager,
 		json_pack("{s:s, s:s, s:s, s:s, s:o}", "event", "pod-start-failed", "pod",
-			pod->name, "namespace", pod->namespace, "reason",
-			"CreateContainerConfigError", "message", text_json(why)));
-	control_reply(admission->requester, view_pod(manager->model, pod));
+			pod->name, "namespace", pod->namespace, "reason", reason, "message",
+			text_json(why)));
+	control_reply(admission->requester, view_pod(manager, pod));
 	admission_free(admission);
+}
+
+void admission_fail_start(struct admission *admission, const char *why)
+{
+	fail_with_reason(admission, "CreateContainerConfigError", why);
 }
 
 _printf_(2, 3) static void fail_format(struct admission *admission, const char *format, ...)
@@ -68,6 +75,31 @@ static int merge(const struct admission *admission, struct container *container)
 	return 0;
 }
 
+/* What the container gets by claims; PodResources shows it, too. */
+static int merge_claims(const struct admission *admission, struct container *container)
+{
+	struct pod_container *to = &admission->pod->containers[admission->container];
+	_cleanup_json_ json_t *cdi = NULL, *dynamic = NULL;
+	const json_t *name;
+	size_t i;
+	int r;
+
+	if (!admission->pod->claims)
+		return 0;
+	r = claim_table_container(
+		admission->manager->claims, admission->pod, admission->container, &cdi, &dynamic);
+	json_array_foreach(cdi, i, name)
+	{
+		if (r >= 0)
+			r = container_add_cdi(container, json_string_value(name));
+	}
+	if (r < 0)
+		return r;
+	if (!to->others)
+		to->others = json_object();
+	return json_object_set(to->others, "dynamic_resources", dynamic) < 0 ? -ENOMEM : 0;
+}
+
 static void finish(struct admission *admission)
 {
 	struct manager *manager = admission->manager;
@@ -75,7 +107,7 @@ static void finish(struct admission *admission)
 	json_t *reply;
 
 	admission_set_status(admission, POD_RUNNING, NULL, NULL);
-	reply = view_pod(manager->model, pod);
+	reply = view_pod(manager, pod);
 	if (reply)
 		(void)view_add_started(reply, pod, admission->started);
 	control_reply(admission->requester, reply);
@@ -91,6 +123,8 @@ static void create_container(struct admission *admission)
 	r = container_init(&container);
 	if (r >= 0)
 		r = merge(admission, &container);
+	if (r >= 0)
+		r = merge_claims(admission, &container);
 	if (r >= 0 && json_array_append_new(admission->started, container_to_json(&container)) < 0)
 		r = -ENOMEM;
 	if (r < 0) {
@@ -227,10 +261,26 @@ static void next_pre_start(struct admission *admission)
 	create_container(admission);
 }
 
+static void on_prepared(struct manager *manager, struct pod *pod, const char *error, void *userdata)
+{
+	struct admission *admission = userdata;
+	_cleanup_free_ char *text = NULL;
+
+	if (!error) {
+		next_pre_start(admission);
+		return;
+	}
+	if (asprintf(&text, "Failed to prepare dynamic resources: %s", error) < 0)
+		text = NULL;
+	fail_with_reason(admission, "FailedPrepareDynamicResources", text ? text : error);
+}
+
 void admission_start(struct admission *admission)
 {
 	if (admission_turn_to(admission, 0) < 0)
 		fail_format(admission, "out of memory");
+	else if (admission->pod->claims)
+		dra_prepare(admission->manager, admission->pod, on_prepared, admission);
 	else
 		next_pre_start(admission);
 }

@@ -97,6 +97,11 @@ int container_merge(struct container *container, const V1beta1__ContainerAllocat
 	return r;
 }
 
+int container_add_cdi(struct container *container, const char *name)
+{
+	return put(container, PART_CDI, name, text_json(name));
+}
+
 json_t *container_to_json(const struct container *container)
 {
 	json_t *json = json_object();

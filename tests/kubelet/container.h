@@ -25,6 +25,9 @@ void container_done(struct container *container);
 int container_merge(
 	struct container *container, const V1beta1__ContainerAllocateResponse *response);
 
+/* Adds a CDI name. 0 or -ENOMEM. */
+int container_add_cdi(struct container *container, const char *name);
+
 /* {"devices": [{"container_path", "host_path", "permissions"}], "mounts": [{"container_path",
  * "host_path", "read_only"}], "env": {}, "annotations": {}, "cdi": []}. NULL: no memory. */
 json_t *container_to_json(const struct container *container);

@@ -8,7 +8,9 @@
 #include <systemd/sd-id128.h>
 
 #include "admission.h"
+#include "claim-table.h"
 #include "connection.h"
+#include "dra-operation.h"
 #include "plugin-text.h"
 #include "pod-file.h"
 #include "registration-check.h"
@@ -31,7 +33,7 @@ static void on_status(
 static void on_pods(
 	struct manager *manager, struct control_request *request, const json_t *arguments)
 {
-	control_reply(request, view_pods(manager->model));
+	control_reply(request, view_pods(manager));
 }
 
 /* Whether it is an object of resource names with counts; replies if not. */
@@ -140,6 +142,16 @@ static json_t *containers_argument(const json_t *arguments)
 		container_kind_to_string(CONTAINER_MAIN), "limits", limits);
 }
 
+static int add_claims(struct control_request *request, struct pod *pod, const json_t *claims)
+{
+	struct error error = {};
+	int r = json_array_size(claims) > 0 ? pod_read_claims(pod, claims, &error) : 0;
+
+	if (r < 0)
+		control_fail(request, "%s", error.message);
+	return r;
+}
+
 static void on_pod(
 	struct manager *manager, struct control_request *request, const json_t *arguments)
 {
@@ -168,7 +180,8 @@ static void on_pod(
 		return;
 	}
 	pod->is_static = json_is_true(json_object_get(arguments, "static"));
-	if (add_containers(request, pod, containers) < 0) {
+	if (add_containers(request, pod, containers) < 0 ||
+		add_claims(request, pod, json_object_get(arguments, "claims")) < 0) {
 		model_remove_pod(manager->model, pod);
 		return;
 	}
@@ -190,21 +203,18 @@ static struct pod *find_quiet_pod(
 	if (!pod)
 		control_fail(request, "there is no pod %s/%s", namespace ? namespace : "",
 			name ? name : "");
-	else if (admission_is_under_way(manager, pod)) {
-		control_fail(request, "pod %s/%s is being admitted or started", namespace, name);
+	else if (admission_is_under_way(manager, pod) || dra_is_under_way(manager, pod)) {
+		control_fail(request, "pod %s/%s is being admitted, started or removed", namespace,
+			name);
 		pod = NULL;
 	}
 	return pod;
 }
 
-static void on_pod_rm(
-	struct manager *manager, struct control_request *request, const json_t *arguments)
+static void remove_pod(struct manager *manager, struct control_request *request, struct pod *pod)
 {
-	struct pod *pod = find_quiet_pod(manager, request, arguments);
 	struct error error = {};
 
-	if (!pod)
-		return;
 	manager_emit(manager,
 		json_pack("{s:s, s:s, s:s}", "event", "pod-removed", "pod", pod->name, "namespace",
 			pod->namespace));
@@ -214,6 +224,32 @@ static void on_pod_rm(
 	else
 		control_reply(request, json_object());
 	manager_changed(manager);
+}
+
+/* A pod whose claims cannot be unprepared stays; a kubelet tries again and again, here the next
+ * "pod rm" does. */
+static void on_unprepared(
+	struct manager *manager, struct pod *pod, const char *error, void *userdata)
+{
+	struct control_request *request = userdata;
+
+	if (error)
+		control_fail(request, "%s", error);
+	else
+		remove_pod(manager, request, pod);
+}
+
+static void on_pod_rm(
+	struct manager *manager, struct control_request *request, const json_t *arguments)
+{
+	struct pod *pod = find_quiet_pod(manager, request, arguments);
+
+	if (!pod)
+		return;
+	if (pod->claims)
+		dra_unprepare(manager, pod, on_unprepared, request);
+	else
+		remove_pod(manager, request, pod);
 }
 
 static void on_pod_restart(

@@ -25,6 +25,7 @@ bool arg_version;
 const char *arg_limits = "";
 struct container_argument *arg_containers, *arg_others;
 size_t arg_n_containers, arg_n_others;
+json_t *arg_claims;
 bool arg_static;
 const char *arg_namespace = "default";
 double arg_timeout = 30, arg_register_timeout = 60;
@@ -61,13 +62,14 @@ const char arguments_help[] =
 	"                          unit of alignment, default container\n"
 	"  --numa-nodes N          number of NUMA nodes, 1 to 8, default 2\n"
 	"  --replace               start although another kubelet serves the directories\n"
-	"  --time-scale N          divide the grace period (5 min), the status tick (10 s) and the\n"
-	"                          idle time (30 min) by N\n"
+	"  --time-scale N          divide the grace period (5 min), the status tick (10 s), the\n"
+	"                          idle time (30 min) and the pause of DRA's health (5 s) by N\n"
 	"  --seed N                make arbitrary choices repeatable\n"
 	"  --limits RESOURCE=N,... request of the pod's container \"main\"\n"
 	"  --container, --init, --sidecar NAME:RESOURCE=N,...\n"
 	"                          a container of the pod; may be repeated, in the pod's order\n"
 	"  --other NAME:JSON       CPUs, memory and claims of the container in PodResources\n"
+	"  --claim FILE            a ResourceClaim as JSON, which is allocated; may be repeated\n"
 	"  --node-other JSON       CPUs and memory of the node\n"
 	"  --static                the pod is a static pod\n"
 	"  --namespace NAME        namespace of the pod, default \"default\"\n"
@@ -155,6 +157,15 @@ static int add_others(const char *value, void *target)
 		return r;
 	arg_others[arg_n_others++] = (struct container_argument){ .text = value };
 	return strchr(value, ':') ? 0 : -EINVAL;
+}
+
+static int add_claim(const char *value, void *target)
+{
+	json_t *claim = json_load_file(value, JSON_REJECT_DUPLICATES, NULL);
+
+	if (!arg_claims)
+		arg_claims = json_array();
+	return claim && json_array_append_new(arg_claims, claim) == 0 ? 0 : -EINVAL;
 }
 
 static int set_others(const char *value, void *target)
@@ -263,6 +274,7 @@ static const struct {
 	{ { "sidecar", required_argument, NULL, 0 }, add_container, kind_sidecar },
 	{ { "container", required_argument, NULL, 0 }, add_container, kind_main },
 	{ { "other", required_argument, NULL, 0 }, add_others, NULL },
+	{ { "claim", required_argument, NULL, 0 }, add_claim, NULL },
 	{ { "node-other", required_argument, NULL, 0 }, set_others, &arg_run.others },
 	{ { "static", no_argument, NULL, 0 }, set_true, &arg_static },
 	{ { "namespace", required_argument, NULL, 0 }, set_text, &arg_namespace },

@@ -27,6 +27,8 @@ struct container_argument {
 extern struct container_argument *arg_containers, *arg_others;
 extern size_t arg_n_containers, arg_n_others;
 
+extern json_t *arg_claims; /* ResourceClaims */
+
 extern bool arg_static;
 extern const char *arg_namespace;
 extern double arg_timeout, arg_register_timeout; /* seconds */

@@ -10,9 +10,12 @@
 
 #include "admission.h"
 #include "checkpoint.h"
+#include "claim-table.h"
 #include "common/log.h"
 #include "connection.h"
 #include "control-socket.h"
+#include "dra-driver.h"
+#include "dra-operation.h"
 #include "file.h"
 #include "output.h"
 #include "plugin-dir.h"
@@ -175,7 +178,8 @@ static int read_state(struct manager *manager, struct error *error)
 	/* Resources without a plugin have been so since now. */
 	for (size_t i = 0; i < model->n_resources; i++)
 		model->resources[i]->endpoint.stop_time = manager_now();
-	return pod_file_read(model, options->state_dir, error);
+	r = claim_table_read(options->state_dir, &manager->claims, error);
+	return r < 0 ? r : pod_file_read(model, options->state_dir, error);
 }
 
 static void on_removed(const char *name, void *userdata)
@@ -290,11 +294,14 @@ struct manager *manager_free(struct manager *manager)
 	manager->pod_resources = pod_resources_free(manager->pod_resources);
 	rpc_stop();
 	manager->mailbox = mailbox_free(manager->mailbox);
+	dra_operation_free_all(manager);
+	dra_driver_free_all(manager);
 	admission_free_all(manager);
 	connection_free_all(manager);
 	manager->plugin_watcher = plugin_watcher_free(manager->plugin_watcher);
 	manager->control = control_free(manager->control);
 	manager->model = model_free(manager->model);
+	json_decref(manager->claims);
 	sd_event_source_disable_unref(manager->checkpoint_source);
 	sd_event_source_disable_unref(manager->tick_source);
 	sd_event_source_disable_unref(manager->sigterm_source);

@@ -15,6 +15,8 @@
 struct admission;
 struct connection;
 struct control;
+struct dra_driver;
+struct dra_operation;
 struct output;
 struct plugin_watcher;
 struct pod_resources;
@@ -63,8 +65,11 @@ struct manager {
 	struct pod_resources *pod_resources;
 	struct control *control;
 	struct connection *connections;
-	uint64_t last_connection;     /* numbers count from 1 */
-	bool connections_ended;       /* since the last tick */
+	uint64_t last_connection;   /* numbers count from 1 */
+	bool connections_ended;     /* since the last tick */
+	struct dra_driver *drivers; /* the newest first */
+	struct dra_operation *dra_operations;
+	json_t *claims;               /* of claim-table.h */
 	struct admission *admissions; /* in the order of arrival */
 	bool admitting;               /* inside the loop that admits */
 	sd_event_source *tick_source, *checkpoint_source, *sigterm_source, *sigint_source;

@@ -13,7 +13,7 @@
 /* Of 1.34 and all later ones. */
 #define SINCE_1_34                                                                    \
 	.missing_device_panics = true, .needs_utf8 = true, .pod_resources_get = true, \
-	.pod_resources_claims = true
+	.pod_resources_claims = true, .dra = true
 
 const struct kubelet_version kubelet_versions[] = {
 	{ .name = "1.31", BEFORE_1_34 },
@@ -24,7 +24,8 @@ const struct kubelet_version kubelet_versions[] = {
 	{ .name = "1.36",
 		SINCE_1_34,
 		.register_follows_caller = true,
-		.repeats_registration = true },
+		.repeats_registration = true,
+		.resource_health = true },
 	{},
 };
 

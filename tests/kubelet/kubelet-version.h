@@ -23,6 +23,8 @@ struct kubelet_version {
 	bool pod_resources_get;       /* PodResources answers Get */
 	bool pod_resources_claims;    /* PodResources names dynamic resources */
 	bool pod_resources_of_failed; /* PodResources lists pods that have failed */
+	bool dra;                     /* drivers of Dynamic Resource Allocation are registered */
+	bool resource_health;         /* their devices' health is followed, as v1alpha1 */
 };
 
 /* NULL if the release is not known. */

@@ -249,9 +249,9 @@ static int verb_pod(char **arguments, int n)
 	if (!containers)
 		return arguments_refuse(
 			"--limits takes RESOURCE=N,..., a container NAME:RESOURCE=N,..., --other NAME:JSON");
-	return show_pod(json_pack("{s:s, s:s, s:s, s:b, s:o}", "command", "pod", "name",
+	return show_pod(json_pack("{s:s, s:s, s:s, s:b, s:o, s:o*}", "command", "pod", "name",
 		arguments[0], "namespace", arg_namespace, "static", arg_static, "containers",
-		containers));
+		containers, "claims", arg_claims));
 }
 
 /* A kubelet that is not there yet, or restarts, is waited for too. */

@@ -105,6 +105,7 @@ struct pod {
 	bool is_readmitted; /* or was admitted by this kubelet, not by one before its restart */
 	char *reason;       /* NULL, or why it failed or waits */
 	char *message;      /* NULL, or the sentence for it */
+	json_t *claims;     /* of claim-table.h; NULL: none */
 };
 #define POD_CONTAINER "main" /* the container of a pod whose limits were set without one */
 

@@ -285,7 +285,8 @@ static void on_message(const uint8_t *bytes, size_t size, void *userdata)
 	(void)pthread_mutex_unlock(&connection->lock);
 }
 
-int connection_stream(struct connection *connection, list_handler on_list, answer_handler handler)
+int connection_stream(struct connection *connection, const char *method, list_handler on_list,
+	answer_handler handler)
 {
 	struct result *result;
 	int r;
@@ -297,8 +298,8 @@ int connection_stream(struct connection *connection, list_handler on_list, answe
 		return r;
 	connection->on_list = on_list;
 	/* The request is an Empty, which is no bytes. */
-	r = rpc_client_stream(connection->client, METHOD_LIST_AND_WATCH, (const uint8_t *)"", 0,
-		on_message, on_result, result);
+	r = rpc_client_stream(
+		connection->client, method, (const uint8_t *)"", 0, on_message, on_result, result);
 	if (r < 0) {
 		free(result);
 		return r;

@@ -48,6 +48,7 @@ void connection_release(struct connection *connection);
 /* Closes; what is outstanding ends with Canceled. */
 void connection_close(struct connection *connection);
 
-/* Opens ListAndWatch. -ENOTCONN: the connection was closed. */
-int connection_stream(
-	struct connection *connection, list_handler on_list, answer_handler on_result);
+/* Opens a stream, whose messages are complete lists; on_result gets the connection. -ENOTCONN: it
+ * was closed. */
+int connection_stream(struct connection *connection, const char *method, list_handler on_list,
+	answer_handler on_result);

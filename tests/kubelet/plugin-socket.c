@@ -7,6 +7,7 @@
 #include "plugin-socket.h"
 
 #include "connection.h"
+#include "dra-driver.h"
 #include "plugin-call.h"
 #include "plugin-dir.h"
 #include "plugin-text.h"
@@ -23,6 +24,7 @@
 #define BACKOFF_FIRST    (500 * USEC_PER_MSEC)
 #define BACKOFF_MAX      (122 * USEC_PER_SEC)
 #define PLUGIN_TYPE      "DevicePlugin"
+#define DRIVER_TYPE      "DRAPlugin"
 
 void plugin_socket_emit(const struct plugin_socket *socket, const char *event, const char *error)
 {
@@ -30,6 +32,14 @@ void plugin_socket_emit(const struct plugin_socket *socket, const char *event, c
 		json_pack("{s:s, s:o, s:s?, s:o*}", "event", event, "socket",
 			text_json(socket->path), "resource", socket->resource, "error",
 			error ? text_json(error) : NULL));
+}
+
+void plugin_socket_deregister(struct plugin_socket *socket)
+{
+	if (socket->driver_endpoint)
+		dra_driver_remove(socket->manager, socket->resource, socket->driver_endpoint);
+	else
+		connection_deregister(socket->manager, socket->resource);
 }
 
 static void end_operation(struct plugin_socket *socket)
@@ -67,7 +77,7 @@ static void on_success_told(struct manager *manager, const struct answer *answer
 	struct plugin_socket *socket = userdata;
 
 	if (answer->error) {
-		connection_deregister(manager, socket->resource);
+		plugin_socket_deregister(socket);
 		fail(socket, answer->error);
 		return;
 	}
@@ -115,6 +125,29 @@ static void on_connected(struct register_request *request, const char *error)
 	}
 }
 
+static void register_driver(
+	struct plugin_socket *socket, const Pluginregistration__PluginInfo *info)
+{
+	const char *endpoint = info->endpoint[0] ? info->endpoint : socket->path;
+	struct error error = {};
+	int r;
+
+	free(socket->resource);
+	free(socket->driver_endpoint);
+	socket->resource = strdup(info->name);
+	socket->driver_endpoint = strdup(endpoint);
+	r = socket->resource && socket->driver_endpoint
+		? dra_driver_add(socket->manager, info->name, endpoint, info->supported_versions,
+			  info->n_supported_versions, &error)
+		: error_set(&error, -ENOMEM, "out of memory");
+	if (r < 0)
+		refuse(socket, "plugin validation failed with err", error.message);
+	else if (notify(socket, NULL, on_success_told) < 0) {
+		plugin_socket_deregister(socket);
+		fail(socket, "out of memory");
+	}
+}
+
 static void register_plugin(
 	struct plugin_socket *socket, const Pluginregistration__PluginInfo *info)
 {
@@ -124,6 +157,10 @@ static void register_plugin(
 	struct error error = {};
 	char words[480];
 
+	if (manager->model->version->dra && streq(info->type, DRIVER_TYPE)) {
+		register_driver(socket, info);
+		return;
+	}
 	if (!streq(info->type, PLUGIN_TYPE)) {
 		(void)snprintf(
 			words, sizeof(words), "%.160s at socket %.240s", info->type, socket->path);
@@ -136,6 +173,8 @@ static void register_plugin(
 		return;
 	}
 	free(socket->resource);
+	free(socket->driver_endpoint);
+	socket->driver_endpoint = NULL;
 	socket->resource = strdup(info->name);
 	manager_emit(manager,
 		json_pack("{s:s, s:s, s:o, s:s, s:o}", "event", "register", "resource", info->name,

@@ -19,6 +19,7 @@ struct plugin_socket {
 	uint64_t current;              /* which one is registered, 0: none */
 	uint64_t trying;               /* which one an operation works on, 0: none is under way */
 	char *resource;                /* as registered, or while that is tried */
+	char *driver_endpoint;         /* NULL, or of a DRA driver; `resource` is its name */
 	struct connection *connection; /* to this socket, during an operation */
 	uint64_t backoff, not_before;
 	uint64_t dial_until, dial_pause; /* while the socket does not accept */
@@ -28,6 +29,9 @@ struct plugin_socket {
 
 /* Begins the operation for the incarnation that is wanted. */
 void plugin_socket_register(struct plugin_socket *socket);
+
+/* Deregisters what is registered. */
+void plugin_socket_deregister(struct plugin_socket *socket);
 
 /* Reports an event about the socket. */
 void plugin_socket_emit(const struct plugin_socket *socket, const char *event, const char *error);

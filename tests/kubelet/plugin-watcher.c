@@ -11,7 +11,6 @@
 #include <sys/inotify.h>
 #include <sys/stat.h>
 
-#include "connection.h"
 #include "file.h"
 #include "plugin-socket.h"
 
@@ -44,6 +43,7 @@ static void socket_free(struct plugin_watcher *watcher, struct plugin_socket *so
 	sd_event_source_disable_unref(socket->dial_source);
 	free(socket->path);
 	free(socket->resource);
+	free(socket->driver_endpoint);
 	free(socket);
 }
 
@@ -53,7 +53,7 @@ static void reconcile_socket(struct plugin_watcher *watcher, struct plugin_socke
 		return;
 	if (socket->current > 0 && socket->current != socket->wanted) {
 		plugin_socket_emit(socket, "watcher-unregistered", NULL);
-		connection_deregister(watcher->manager, socket->resource);
+		plugin_socket_deregister(socket);
 		socket->current = 0;
 		return;
 	}

@@ -34,11 +34,11 @@ static json_t *pod_to_json(const struct pod *pod)
 		if (json_array_append_new(
 			    containers, container_to_json_object(&pod->containers[i])) < 0)
 			return NULL;
-	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:O, s:o*, s:o*}", "uid", pod->uid, "namespace",
-		pod->namespace, "name", pod->name, "phase", pod_phase_to_string(pod->phase),
-		"static", pod->is_static, "containers", containers, "reason",
-		pod->reason ? text_json(pod->reason) : NULL, "message",
-		pod->message ? text_json(pod->message) : NULL);
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:O, s:O*, s:o*, s:o*}", "uid", pod->uid,
+		"namespace", pod->namespace, "name", pod->name, "phase",
+		pod_phase_to_string(pod->phase), "static", pod->is_static, "containers", containers,
+		"claims", pod->claims, "reason", pod->reason ? text_json(pod->reason) : NULL,
+		"message", pod->message ? text_json(pod->message) : NULL);
 }
 
 int pod_file_write(const struct model *model, const char *state_dir, struct error *error)
@@ -88,15 +88,16 @@ int pod_read_container(struct pod *pod, json_t *json)
 static int read_pod(struct model *model, json_t *json)
 {
 	const char *uid, *namespace, *name, *phase_name, *reason = NULL, *message = "";
-	json_t *containers, *container;
+	json_t *containers, *container, *claims = NULL;
 	enum pod_phase phase;
 	struct pod *pod;
 	int is_static = false, r;
 	size_t i;
 
-	if (json_unpack(json, "{s:s, s:s, s:s, s:s, s?b, s:o, s?s, s?s}", "uid", &uid, "namespace",
-		    &namespace, "name", &name, "phase", &phase_name, "static", &is_static,
-		    "containers", &containers, "reason", &reason, "message", &message) < 0 ||
+	if (json_unpack(json, "{s:s, s:s, s:s, s:s, s?b, s:o, s?o, s?s, s?s}", "uid", &uid,
+		    "namespace", &namespace, "name", &name, "phase", &phase_name, "static",
+		    &is_static, "containers", &containers, "claims", &claims, "reason", &reason,
+		    "message", &message) < 0 ||
 		pod_phase_from_string(phase_name, &phase) < 0)
 		return -EBADMSG;
 	if (phase == POD_PENDING)
@@ -106,6 +107,7 @@ static int read_pod(struct model *model, json_t *json)
 		return r;
 	pod->is_static = is_static;
 	pod->is_readmitted = false;
+	pod->claims = json_incref(claims);
 	json_array_foreach(containers, i, container)
 	{
 		r = pod_read_container(pod, container);

@@ -79,6 +79,7 @@ static void pod_free(struct pod *pod)
 	for (size_t i = 0; i < pod->n_containers; i++)
 		container_free_members(&pod->containers[i]);
 	free(pod->containers);
+	json_decref(pod->claims);
 	free(pod->uid);
 	free(pod->namespace);
 	free(pod->name);

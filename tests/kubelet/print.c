@@ -118,6 +118,21 @@ static void print_container(const json_t *container)
 	json_array_foreach(list, i, item)(void) printf("    %s\n", TEXT(item));
 }
 
+static void print_claims(const json_t *claims)
+{
+	const json_t *claim, *device;
+	size_t i, k;
+
+	json_array_foreach(claims, i, claim)
+	{
+		(void)printf("  claim %s%s\n", MEMBER(claim, "name"),
+			json_is_true(json_object_get(claim, "prepared")) ? "" : ", not prepared");
+		json_array_foreach(json_object_get(claim, "devices"), k, device)(void) printf(
+			"    %s of %s: %s %s\n", MEMBER(device, "device"), MEMBER(device, "driver"),
+			MEMBER(device, "health"), MEMBER(device, "message"));
+	}
+}
+
 void print_pod(const json_t *pod)
 {
 	const json_t *containers = json_object_get(pod, "containers"), *container;
@@ -127,6 +142,7 @@ void print_pod(const json_t *pod)
 		"%s/%s: %s\n", MEMBER(pod, "namespace"), MEMBER(pod, "name"), MEMBER(pod, "phase"));
 	if (json_object_get(pod, "reason"))
 		(void)printf("  %s: %s\n", MEMBER(pod, "reason"), MEMBER(pod, "message"));
+	print_claims(json_object_get(pod, "claims"));
 	json_array_foreach(containers, i, container)
 	{
 		if (json_array_size(containers) > 1)

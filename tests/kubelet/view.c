@@ -4,6 +4,8 @@
  */
 #include "view.h"
 
+#include "claim-table.h"
+#include "dra-driver.h"
 #include "plugin-text.h"
 
 /* {id: "namespace/name"} of the devices of a resource that pods have. */
@@ -103,12 +105,13 @@ json_t *view_status(const struct manager *manager)
 	for (size_t i = 0; i < model->n_resources; i++)
 		if (json_array_append_new(resources, view_resource(model, model->resources[i])) < 0)
 			return NULL;
-	return json_pack("{s:s, s:o, s:b, s:{s:s, s:s, s:i}, s:O}", "version", model->version->name,
-		"plugin_dir", text_json(manager->options->plugin_dir), "stale_stream_race",
-		model->clients.stale_stream_race, "topology", "policy",
+	return json_pack("{s:s, s:o, s:b, s:{s:s, s:s, s:i}, s:O, s:o}", "version",
+		model->version->name, "plugin_dir", text_json(manager->options->plugin_dir),
+		"stale_stream_race", model->clients.stale_stream_race, "topology", "policy",
 		topology_policy_to_string(model->topology.policy), "scope",
 		topology_scope_to_string(model->topology.scope), "nodes",
-		(int)model->topology.n_nodes, "resources", resources);
+		(int)model->topology.n_nodes, "resources", resources, "drivers",
+		dra_driver_view(manager));
 }
 
 static json_t *view_ids(const struct allocation *allocation)
@@ -181,9 +184,62 @@ static size_t main_container(const struct pod *pod)
 	return 0;
 }
 
-json_t *view_pod(const struct model *model, const struct pod *pod)
+/* A device of a claim, with its health. */
+static json_t *view_claimed(const struct manager *manager, const char *driver, const json_t *device)
+{
+	const char *pool = json_string_value(json_object_get(device, "pool"));
+	const char *name = json_string_value(json_object_get(device, "device"));
+	json_t *view = dra_driver_health(manager, driver, pool, name);
+
+	if (!view || json_object_set_new(view, "driver", json_string(driver)) < 0 ||
+		json_object_set_new(view, "pool", json_string(pool)) < 0 ||
+		json_object_set_new(view, "device", json_string(name)) < 0 ||
+		json_object_set(view, "cdi", json_object_get(device, "cdi")) < 0) {
+		json_decref(view);
+		return NULL;
+	}
+	return view;
+}
+
+static json_t *view_claim(const struct manager *manager, const struct pod *pod, const json_t *claim)
+{
+	const json_t *entry = claim_table_find(manager->claims, pod, claim), *list;
+	_cleanup_json_ json_t *devices = json_array();
+	const char *driver;
+
+	json_object_foreach(json_object_get(entry, "drivers"), driver, list)
+	{
+		const json_t *device;
+		size_t i;
+
+		json_array_foreach(list, i, device)
+		{
+			if (json_array_append_new(devices, view_claimed(manager, driver, device)) <
+				0)
+				return NULL;
+		}
+	}
+	return json_pack("{s:O, s:O, s:b, s:O}", "name", json_object_get(claim, "name"), "uid",
+		json_object_get(claim, "uid"), "prepared",
+		(int)json_is_true(json_object_get(entry, "prepared")), "devices", devices);
+}
+
+/* NULL if the pod has none. */
+static json_t *view_claims(const struct manager *manager, const struct pod *pod)
+{
+	json_t *claims = pod->claims ? json_array() : NULL;
+	const json_t *claim;
+	size_t i;
+
+	json_array_foreach(pod->claims, i, claim)(void)
+		json_array_append_new(claims, view_claim(manager, pod, claim));
+	return claims;
+}
+
+json_t *view_pod(const struct manager *manager, const struct pod *pod)
 {
 	_cleanup_json_ json_t *containers = json_array();
+	const struct model *model = manager->model;
 	const json_t *first;
 
 	for (size_t i = 0; i < pod->n_containers; i++)
@@ -191,13 +247,13 @@ json_t *view_pod(const struct model *model, const struct pod *pod)
 			    containers, view_container(model, pod, &pod->containers[i])) < 0)
 			return NULL;
 	first = json_array_get(containers, main_container(pod));
-	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:O, s:O, s:O, s:O, s:o*, s:o*}", "name",
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:O, s:O, s:O, s:O, s:o*, s:o*, s:o*}", "name",
 		pod->name, "namespace", pod->namespace, "uid", pod->uid, "phase",
 		pod_phase_to_string(pod->phase), "static", pod->is_static, "limits",
 		json_object_get(first, "limits"), "resources", json_object_get(first, "resources"),
-		"ignored", json_object_get(first, "ignored"), "containers", containers, "reason",
-		pod->reason ? text_json(pod->reason) : NULL, "message",
-		pod->message ? text_json(pod->message) : NULL);
+		"ignored", json_object_get(first, "ignored"), "containers", containers, "claims",
+		view_claims(manager, pod), "reason", pod->reason ? text_json(pod->reason) : NULL,
+		"message", pod->message ? text_json(pod->message) : NULL);
 }
 
 int view_add_started(json_t *view, const struct pod *pod, const json_t *started)
@@ -213,12 +269,13 @@ int view_add_started(json_t *view, const struct pod *pod, const json_t *started)
 	return json_object_set(view, "container", json_array_get(started, main_container(pod)));
 }
 
-json_t *view_pods(const struct model *model)
+json_t *view_pods(const struct manager *manager)
 {
 	_cleanup_json_ json_t *pods = json_array();
+	const struct model *model = manager->model;
 
 	for (size_t i = 0; i < model->n_pods; i++)
-		if (json_array_append_new(pods, view_pod(model, model->pods[i])) < 0)
+		if (json_array_append_new(pods, view_pod(manager, model->pods[i])) < 0)
 			return NULL;
 	return json_pack("{s:O}", "pods", pods);
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small API server: TLS with client certificates or tokens, Nodes, ResourceClaims and ResourceSlices with
 resourceVersion, conflicts and watches, what the Node authorizer allows to a kubelet, the rules of ResourceSlices that the
-real one checks, and faults on demand."""
+real one checks, and faults on demand. Beside it what the scheduler does: it allocates devices of the slices to claims."""
 import base64
 import copy
 import http.server
@@ -18,6 +18,8 @@ import uuid
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIM = re.compile(r"/apis/resource\.k8s\.io/v1/namespaces/([^/]+)/resourceclaims/([^/]+)$")
 NODE = re.compile(r"/api/v1/nodes/([^/]+)$")
+# What "devplugctl dra classes" prints, as far as the scheduler here knows CEL.
+EXPRESSION = re.compile(r'device\.driver == "(?P<driver>[^"]+)" && device\.attributes\["(?P=driver)"\]\.resource == "([^"]+)"$')
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 
 
@@ -90,7 +92,7 @@ class ApiServer:
         self.node, self.taints = node, taints
         self.lock = threading.Condition()
         self.version = 100
-        self.slices, self.claims = {}, {}
+        self.slices, self.claims, self.classes = {}, {}, {}
         self.nodes = {node: {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "uid": str(uuid.uuid4())}}}
         self.events = []  # (version, type, object)
         self.requests = []  # (method, path, code)
@@ -198,6 +200,48 @@ class ApiServer:
     def writes(self):
         with self.lock:
             return [r for r in self.requests if r[0] != "GET"]
+
+    # --- the scheduler
+
+    def apply(self, text):
+        """Creates the DeviceClasses of a list, as "kubectl apply" does."""
+        for item in json.loads(text)["items"]:
+            self.classes[item["metadata"]["name"]] = item["spec"]
+
+    def free_devices(self, class_name):
+        """(driver, device) of the class that no claim has and that no taint keeps pods from, in their order."""
+        driver, resource = EXPRESSION.match(self.classes[class_name]["selectors"][0]["cel"]["expression"]).groups()
+        taken = {(r["driver"], r["device"]) for claim in self.claims.values()
+                 for r in claim["status"]["allocation"]["devices"]["results"]}
+        return [(driver, name) for name, device in sorted((self.pool() or {}).items())
+                if device["attributes"]["resource"]["string"] == resource and (driver, name) not in taken
+                and not any(taint["effect"] in ("NoSchedule", "NoExecute") for taint in device.get("taints", []))]
+
+    def schedule(self, name, requests, namespace="default", annotations=None):
+        """Allocates a claim: `requests` are (request, class, number of devices). Returns it, or None: the pod stays pending."""
+        results = []
+        for request, class_name, count in requests:
+            free = [pair for pair in self.free_devices(class_name)
+                    if pair not in [(driver, device) for _, driver, device in results]]
+            if len(free) < count:
+                return None
+            results += [(request, *pair) for pair in free[:count]]
+        self.allocate(name, results[0][1], [(request, device) for request, _, device in results], namespace)
+        self.claims[namespace, name]["metadata"]["annotations"] = annotations or {}
+        return self.claims[namespace, name]
+
+    def schedule_limits(self, pod, limits, namespace="default"):
+        """The claim that the scheduler makes for the `limits` of the containers of a pod (a list), by the
+        extendedResourceName of the classes."""
+        names = {spec["extendedResourceName"]: name for name, spec in self.classes.items()}
+        requests = [(f"container-{i}-request-{k}", names[resource], count) for i, container in enumerate(limits)
+                    for k, (resource, count) in enumerate(container.items())]
+        return self.schedule(f"{pod}-extended-resources-{uuid.uuid4().hex[:5]}", requests, namespace,
+                             {"resource.kubernetes.io/extended-resource-claim": "true"})
+
+    def release(self, claim):
+        """The pod is gone, and with it the claim."""
+        del self.claims[claim["metadata"]["namespace"], claim["metadata"]["name"]]
 
     def allocate(self, name, driver, devices, namespace="default", pool=None):
         """A claim that the scheduler has allocated: `devices` are (request, device). Returns its uid."""

@@ -20,7 +20,7 @@ class Dra(DraTest):
                    self.resource("plain", serve="plugin"))
         info = self.kubelet.info(self.socket)
         self.assertEqual((info["type"], info["name"], info["endpoint"]), ("DRAPlugin", DRIVER, self.socket))
-        # Kubelets up to 1.36 take the first one for the service of claims.
+        # A kubelet takes the first service of claims that it knows.
         self.assertEqual(info["versions"], ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth",
                                             "v1alpha1.DRAResourceHealth"])
         pool = self.await_pool()

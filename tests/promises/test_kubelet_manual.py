@@ -50,7 +50,7 @@ class Manual(unittest.TestCase):
     def test_events(self):
         emitted = set()
         for path in glob.glob(os.path.join(ROOT, "tests/kubelet/*.c")):
-            emitted |= set(re.findall(r'"event",\s*"([a-z-]+)"|tell_call\(\s*admission, "([a-z-]+)"'
+            emitted |= set(re.findall(r'"event",\s*"([a-z-]+)"|tell_call\(\s*admission, "([a-z-]+)"|emit_call\(\s*operation, "([a-z-]+)"'
                                       r'|plugin_socket_emit\(\s*socket, "([a-z-]+)"', read(path)))
         emitted = {name for names in emitted for name in names if name}
         documented = {name.strip() for line in re.findall(r"^\.It ([a-z ,-]+)$", section(self.page, "EVENTS"), re.M)

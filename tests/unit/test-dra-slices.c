@@ -244,6 +244,17 @@ static void test_allocation(void **state)
 	assert_int_equal(read_claim("{\"metadata\": {\"uid\": \"u-1\"}}", &none, &error), -ENODATA);
 }
 
+/* The driver has just started: the device may be there. */
+static void test_unknown_devices(void **state)
+{
+	json_auto_t *claim = parse(CLAIM("u-1", RESULT("r", DRIVER, "n", "gpu-a")));
+	struct error error = { 0 };
+	json_t *none;
+
+	assert_int_equal(
+		dra_allocation_read(claim, "u-1", DRIVER, "n", NULL, &none, &error), -EAGAIN);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -256,6 +267,7 @@ int main(void)
 		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_reports),
 		cmocka_unit_test(test_allocation),
+		cmocka_unit_test(test_unknown_devices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that get their devices by DRA, from the file to the container: the scheduler of api_server.py allocates,
+devplug-kubelet registers the driver, prepares and unprepares."""
+import json
+import os
+import signal
+import unittest
+
+from dra_node import DRIVER, DraTest
+from node import until
+from pod_resources import ask, fields
+
+
+class DraPods(DraTest):
+    def setUp(self):
+        super().setUp()
+        self.node.kubelet_options = ["--plugins-registry", self.registry, "--time-scale", "20"]
+
+    def begin(self, *resources, **options):
+        """With the kubelet and the DeviceClasses; no other kubelet is played."""
+        self.configure(*resources, **options)
+        self.node.start_kubelet()
+        self.node.start()
+        self.await_driver()
+        self.await_pool()
+        self.api.apply(self.ctl("dra", "classes").stdout)
+
+    def await_driver(self):
+        until(lambda: (dra := self.dra()) and dra["registered"], "the driver to be registered")
+
+    def await_registration(self):
+        """By the kubelet that runs now."""
+        def look():
+            answer = self.node.ask_kubelet("status", "--json")
+            return answer.returncode == 0 and json.loads(answer.stdout)["drivers"]
+
+        until(look, "the driver to be registered")
+
+    def count_events(self, *names):
+        return len([event for event in self.node.kubelet_events() if event["event"] in names])
+
+    def pod(self, name, *claims, limits=None):
+        """Returns the answer of devplug-kubelet."""
+        files = []
+        for claim in claims:
+            files.append(self.node.path(f"claim-{claim['metadata']['name']}.json"))
+            with open(files[-1], "w") as file:
+                json.dump(claim, file)
+        words = [word for file in files for word in ("--claim", file)]
+        for container in limits or []:
+            words += ["--container", container]
+        answer = self.node.ask_kubelet("pod", name, *words, "--json")
+        return json.loads(answer.stdout) if answer.stdout else answer.stderr
+
+    def restart(self, name):
+        return json.loads(self.node.ask_kubelet("pod", "restart", name, "--json").stdout)
+
+    def remove(self, name):
+        """Returns why the pod stays, or an empty string."""
+        return self.node.ask_kubelet("pod", "rm", name).stderr
+
+    def find_pod(self, name):
+        pods = json.loads(self.node.ask_kubelet("pods", "--json").stdout)["pods"]
+        return next(pod for pod in pods if pod["name"] == name)
+
+    def edits(self, container):
+        """What the runtime makes of the CDI names of a container: its environment."""
+        environment = {}
+        documents = []
+        for file in self.files():
+            with open(os.path.join(self.cdi, file)) as stream:
+                documents.append(json.load(stream))
+        for name in container["cdi"]:
+            found = [device["containerEdits"] for document in documents for device in document["devices"]
+                     if f"{document['kind']}={device['name']}" == name]
+            self.assertEqual(len(found), 1, name)
+            environment.update(variable.split("=", 1) for variable in found[0]["env"])
+        return environment
+
+    def dynamic_resources(self):
+        """Of each pod's first container, as PodResources lists them: [(claim, driver, pool, device, CDI names)]."""
+        message, refused = ask(os.path.join(self.node.kubelet_state, "pod-resources", "kubelet.sock"), "List")
+        self.assertIsNone(refused)
+        found = {}
+        for pod in map(fields, fields(message).get(1, [])):
+            container = fields(pod[3][0])
+            found[pod[1][0].decode()] = [
+                (claim[2][0].decode(), part[2][0].decode(), part[3][0].decode(), part[4][0].decode(),
+                 [fields(cdi)[1][0].decode() for cdi in part.get(1, [])])
+                for claim in map(fields, container.get(5, [])) for part in map(fields, claim[4])]
+        return found
+
+    # --- the tests
+
+    def test_unchanged_limits(self):
+        """A pod with unchanged limits gets its devices by a claim that the scheduler makes; each container its own."""
+        self.serve_api()
+        self.begin(self.resource("gpu"), self.resource("fpga"))
+        limits = [{"vendor.example/gpu": 2}, {"vendor.example/gpu": 1, "vendor.example/fpga": 1}]
+        words = ["a:vendor.example/gpu=2", "b:vendor.example/gpu=1,vendor.example/fpga=1"]
+        claim = self.api.schedule_limits("trainer", limits)
+        pod = self.pod("trainer", claim, limits=words)
+        self.assertEqual((pod["phase"], pod.get("reason")), ("Running", None))
+        a, b = (container["container"] for container in pod["containers"])
+        self.assertEqual(len(self.edits(a)["GPU"].split(",")), 2)
+        self.assertEqual(set(self.edits(b)), {"GPU", "FPGA"})
+        self.assertEqual({*self.edits(a)["GPU"].split(","), self.edits(b)["GPU"]}, {"gpu-0", "gpu-1", "gpu-2"})
+        # The node has no more of them, so the next pod is not scheduled.
+        self.assertIsNone(self.api.schedule_limits("second", [{"vendor.example/gpu": 1}]))
+        until(lambda: self.dra()["claims"] == 1, "the claim in the status")
+        self.assertEqual(self.remove("trainer"), "")
+        self.api.release(claim)
+        self.assertEqual(self.files(), [])
+        until(lambda: self.dra()["claims"] == 0, "the claim to leave the status")
+        claim = self.api.schedule_limits("second", [{"vendor.example/gpu": 1}])
+        self.assertEqual(self.pod("second", claim, limits=["a:vendor.example/gpu=1"])["phase"], "Running")
+
+    def test_shared_claim(self):
+        """Two pods use one claim: it is prepared once, and unprepared after the last of them."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        claim = self.api.schedule("both", [("gpu", "gpu.vendor.example", 1)])
+        first, second = self.pod("first", claim), self.pod("second", claim)
+        self.assertEqual(first["container"]["cdi"], second["container"]["cdi"])
+        self.assertEqual(self.edits(first["container"]), {"GPU": "gpu-0"})
+        device = claim["status"]["allocation"]["devices"]["results"][0]["device"]
+        shown = [("both", DRIVER, "node-a", device, first["container"]["cdi"])]
+        self.assertEqual(self.dynamic_resources(), {"first": shown, "second": shown})
+        self.assertEqual(self.count_events("prepare"), 1)
+        self.assertEqual(self.remove("first"), "")
+        self.assertEqual(len(self.files()), 1)
+        self.assertEqual(self.remove("second"), "")
+        self.assertEqual(self.files(), [])
+
+    def test_health_reaches_the_pod(self):
+        """The reason of an unhealthy device is shown at the pod that has it, and goes when it is healthy again."""
+        self.serve_api()
+        marker = self.node.path("marker")
+
+        def write(text):
+            with open(marker + ".new", "w") as file:
+                file.write(text)
+            os.rename(marker + ".new", marker)
+
+        def health():
+            return [(d["health"], d["message"]) for d in self.find_pod("trainer")["claims"][0]["devices"]]
+
+        write("ok")
+        self.begin(self.resource("gpu", f'health = ( {{ probe = "file"; path = "{marker}"; healthy = "ok"; }} );', count=1))
+        self.pod("trainer", self.api.schedule("c", [("gpu", "gpu.vendor.example", 1)]))
+        until(lambda: health() == [("Healthy", "")], "the health")
+        write("fan 3 has stopped")
+        until(lambda: health()[0][0] == "Unhealthy", "the pod's status")
+        self.assertRegex(self.node.ask_kubelet("pods").stdout, r"  claim c\n +\S+ of .*: Unhealthy .*fan 3 has stopped")
+        self.assertIn("fan 3 has stopped", health()[0][1])
+        # The next process of the driver goes on.
+        ended = self.count_events("driver-health-ended", "driver-removed")
+        os.kill(self.process(), signal.SIGKILL)
+        until(lambda: self.count_events("driver-health-ended", "driver-removed") > ended, "the end of the stream")
+        until(lambda: health()[0][0] == "Unhealthy", "the next stream")
+        write("ok")
+        until(lambda: health() == [("Healthy", "")], "the device to be healthy again")
+
+    def test_retries_and_restarts(self):
+        """A pod waits with the reason until its claim can be prepared; kubelet and driver restart in between."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        claim = self.api.schedule("c", [("gpu", "gpu.vendor.example", 2)])
+        self.api.stop()
+        pod = self.pod("trainer", claim)
+        self.assertEqual(pod["reason"], "FailedPrepareDynamicResources")
+        self.assertIn("NodePrepareResources failed for ResourceClaim c: cannot read the claim", pod["message"])
+        self.api.start()
+        pod = self.restart("trainer")
+        self.assertEqual(self.edits(pod["container"])["GPU"].count(","), 1)
+        # A kubelet that has restarted prepares again what runs, and gets the same.
+        self.node.stop_kubelet(signal.SIGKILL)
+        self.node.start_kubelet()
+        self.await_registration()
+        before = self.count_events("prepare")
+        for _ in range(2):
+            self.assertEqual(self.restart("trainer")["container"]["cdi"], pod["container"]["cdi"])
+            self.assertEqual(self.count_events("prepare"), before + 1)
+        # Without the driver a pod can be neither removed nor started.
+        self.node.stop()
+        until(lambda: "is not registered" in self.remove("trainer"), "the driver to be deregistered")
+        late = self.api.schedule("d", [("gpu", "gpu.vendor.example", 1)])
+        self.assertIn(f"DRA driver {DRIVER} is not registered", self.pod("late", late)["message"])
+        self.node.start()
+        self.await_registration()
+        self.assertEqual(self.remove("trainer"), "")
+        self.assertIsNone(self.specification(claim["metadata"]["uid"]))
+        until(lambda: self.dra()["slices"] == 1, "the devices to be known")
+        self.assertEqual(self.edits(self.restart("late")["container"])["GPU"].count(","), 0)
+
+    def test_device_of_another_claim(self):
+        """What the API server has given to two claims is prepared for one of them; the other pod waits for it."""
+        self.serve_api()
+        self.begin(self.resource("gpu", count=1))
+        first = self.api.schedule("first", [("gpu", "gpu.vendor.example", 1)])
+        device = first["status"]["allocation"]["devices"]["results"][0]["device"]
+        self.api.allocate("second", DRIVER, [("gpu", device)])
+        second = self.api.claims["default", "second"]
+        self.assertEqual(self.pod("first", first).get("reason"), None)
+        self.assertIn("still prepared for the claim default/first", self.pod("second", second)["message"])
+        self.assertEqual(self.remove("first"), "")
+        self.assertEqual(self.edits(self.restart("second")["container"]), {"GPU": "gpu-0"})
+
+    def test_release_without_dra(self):
+        self.node.kubelet_options += ["--as", "1.33"]
+        self.serve_api()
+        self.configure(self.resource("gpu"))
+        self.node.start_kubelet()
+        self.node.start()
+        until(lambda: (dra := self.dra()) and "no handler registered for plugin type: DRAPlugin" in dra["registration_failure"],
+              "the refusal")
+
+    def test_release_without_health(self):
+        self.node.kubelet_options += ["--as", "1.35"]
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        self.pod("trainer", self.api.schedule("c", [("gpu", "gpu.vendor.example", 3)]))
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-0", "why").returncode, 0)
+        self.await_pool(lambda pool: any("taints" in device for device in pool.values()))
+        self.assertEqual({d["health"] for d in self.find_pod("trainer")["claims"][0]["devices"]}, {"Unknown"})
+        self.assertEqual(self.count_events("driver-health"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -85,14 +85,17 @@ static bool has_device(const json_t *claim, const json_t *wanted)
 	return false;
 }
 
-int dra_claims_check_devices(
-	const struct dra_claims *claims, const json_t *claim, struct error *error)
+int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struct error *error)
 {
 	const json_t *device;
 	const char *uid;
 	json_t *other;
 	size_t i;
 
+	if (json_object_size(claims->by_uid) >= DRA_CLAIMS_MAX)
+		return error_set(error, -ENOSPC,
+			"%d claims are prepared on this node; more are not accepted",
+			DRA_CLAIMS_MAX);
 	json_array_foreach(json_object_get(claim, "devices"), i, device)
 	{
 		if (json_is_true(json_object_get(device, "admin")))

@@ -30,6 +30,8 @@ struct dra_claims;
 #define DRA_REQUEST_MAX  (256U << 10)
 #define DRA_DEVICES_MAX  128
 #define DRA_CLAIM_ID_MAX 64
+/* Prepared at a time; a kubelet has a few hundred pods at most. */
+#define DRA_CLAIMS_MAX 1024
 
 /* Reads what an earlier daemon has saved. Returns 0 or negative errno. */
 int dra_claims_new(struct manager *manager, struct dra_claims **ret);
@@ -47,9 +49,9 @@ const json_t *dra_claims_find(struct dra_claims *claims, const char *uid);
 /* Whether a claim as devplugd-dra sends it is well-formed. */
 bool dra_claims_is_valid(const json_t *claim);
 
-/* Returns 0, or -EBUSY with the error filled if another claim has one of its devices. */
-int dra_claims_check_devices(
-	const struct dra_claims *claims, const json_t *claim, struct error *error);
+/* Returns 0, or with the error filled -EBUSY if another claim has one of its devices, -ENOSPC if
+ * there are too many claims. */
+int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struct error *error);
 
 /* Writes the file and saves the claim. Takes the reference on success. Returns 0, or negative errno
  * with the error filled; then there is neither. */

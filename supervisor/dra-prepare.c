@@ -317,7 +317,7 @@ int dra_prepare(struct manager *manager, struct dra_claims *claims, json_t *clai
 	preparation->spec_devices = json_array();
 	preparation->on_end = on_end;
 	preparation->userdata = userdata;
-	r = dra_claims_check_devices(claims, claim, error);
+	r = dra_claims_check(claims, claim, error);
 	if (r < 0)
 		return r;
 	r = sd_event_add_defer(manager->event, &preparation->step, on_step, preparation);

@@ -40,11 +40,19 @@ struct dra {
 	uint64_t generation, slices;
 	char api_failure[CONTROL_TEXT_MAX];
 	char *credentials_failure; /* the last one that was logged */
+	struct log_budget log_budget;
 };
 
 static const char *text_of(const json_t *object, const char *key)
 {
 	return json_string_value(json_object_get(object, key)) ?: "";
+}
+
+/* Whether the process may have another record logged. */
+static bool may_log(struct dra *dra)
+{
+	return log_budget_admits(
+		&dra->log_budget, &(struct log_fields){ .child_pid = auxiliary_pid(dra->process) });
 }
 
 /* --- sessions of resources --- */
@@ -201,7 +209,9 @@ static void on_prepared(const json_t *claim, const struct error *error, void *us
 	struct dra *dra = userdata;
 
 	dra->preparation = NULL;
-	if (claim)
+	if (!may_log(dra))
+		;
+	else if (claim)
 		log_info("prepared the claim %s/%s: %zu devices", text_of(claim, "namespace"),
 			text_of(claim, "name"), json_array_size(json_object_get(claim, "devices")));
 	else
@@ -245,7 +255,8 @@ static bool handle_prepare(struct dra *dra, struct control_message *message)
 	r = dra_prepare(
 		dra->manager, dra->claims, claim, on_prepared, dra, &dra->preparation, &error);
 	if (r < 0) {
-		log_warning("cannot prepare a claim: %s", error.message);
+		if (may_log(dra))
+			log_warning("cannot prepare a claim: %s", error.message);
 		send_prepared(dra, message->number, NULL, error.message);
 	}
 	return true;
@@ -258,7 +269,7 @@ static bool handle_unprepare(struct dra *dra, struct control_message *message)
 	if (dra->preparation || strlen(message->text) > DRA_CLAIM_ID_MAX ||
 		strpbrk(message->text, "/."))
 		return false;
-	if (dra_claims_remove(dra->claims, message->text, &error) < 0)
+	if (dra_claims_remove(dra->claims, message->text, &error) < 0 && may_log(dra))
 		log_warning("cannot unprepare a claim: %s", error.message);
 	manager_changed(dra->manager);
 	send_prepared(dra, message->number, NULL, error.message);
@@ -279,7 +290,8 @@ void dra_child_gone(struct dra *dra, const struct child *child)
 
 static void note_credentials(struct dra *dra, const char *failure)
 {
-	if (failure && (!dra->credentials_failure || !streq(failure, dra->credentials_failure)))
+	if (failure && (!dra->credentials_failure || !streq(failure, dra->credentials_failure)) &&
+		may_log(dra))
 		log_error("no credentials for the API server: %s", failure);
 	free(dra->credentials_failure);
 	dra->credentials_failure = failure ? strdup(failure) : NULL;
@@ -325,9 +337,9 @@ static bool handle_pool(struct dra *dra, struct control_message *message)
 {
 	bool failure = message->text[0] && !streq(message->text, dra->api_failure);
 
-	if (failure)
+	if (failure && may_log(dra))
 		log_warning("API server: %s", message->text);
-	else if (dra->api_failure[0] && !message->text[0])
+	else if (dra->api_failure[0] && !message->text[0] && may_log(dra))
 		log_notice("the API server answers again");
 	dra->generation = message->devices;
 	dra->slices = message->healthy_ids;

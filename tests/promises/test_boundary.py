@@ -2,11 +2,12 @@
 """P18: a child that has been taken over can falsify what concerns its own resource, and nothing else. A program that
 takes the place of a child tries it (tests/sandbox/hostile-child.c), with devplugd started by root and as by the unit,
 with and without Landlock."""
+import json
 import os
 import shutil
 import unittest
 
-from node import NodeTest, as_unit, program, static, until
+from node import UNIT_UID, NodeTest, as_unit, program, static, until
 
 CARD = 'cdi_spec = { kind = "vendor.example/card"; }; container = { env = ( "CARD=${id}" ); };'
 
@@ -100,6 +101,73 @@ class Boundary(NodeTest):
         size = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(self.node.run)
                    for name in names if not name.endswith(".sock"))
         self.assertLess(size, 1 << 20)
+
+
+class DraBoundary(NodeTest):
+    """The same for a program in the place of devplugd-dra: it gains what it has to do, and nothing of devplugd, of the
+    other processes, and of resources that are not served by DRA."""
+
+    def begin(self, kind, claims=0):
+        """With as many claims that are prepared already."""
+        self.node.prefix = as_unit()
+        folder = self.node.path("bin")
+        os.mkdir(folder)
+        self.node.daemon_program = shutil.copy(program("devplugd"), folder)
+        shutil.copy(program("devplugd-plugin"), folder)
+        if claims:
+            os.mkdir(self.node.run)
+            prepared = {f"old-{i}": {"uid": f"old-{i}", "namespace": "n", "name": "c", "devices": []} for i in range(claims)}
+            with open(os.path.join(self.node.run, "dra-claims"), "w") as file:
+                json.dump({"version": 1, "claims": prepared}, file)
+            for path in (self.node.run, file.name):
+                os.chown(path, UNIT_UID, UNIT_UID)
+        shutil.copy(program("devplugd-hostile-child"), os.path.join(folder, "devplugd-dra"))
+        with open(os.path.join(folder, "hostile"), "w") as file:
+            file.write(f"-\n{kind}\n{self.node.run}\n{self.node.dir}/cdi\n")
+        kubeconfig = self.node.path("kubeconfig")
+        with open(kubeconfig, "w") as file:
+            file.write("users:\n- user: {tokenFile: token}\n")
+        os.chmod(kubeconfig, 0o644)
+        self.node.configure(static("card", 1, CARD), static("sibling", 1), static("evil", 1, 'serve = "dra";'),
+                            kubelet=f'plugins_registry_dir = "{self.node.dir}/registry";',
+                            text=f'cdi_dir = "{self.node.dir}/cdi"; device_info_dir = "{self.node.dir}/info"; '
+                                 f'dra = {{ driver = "d.example"; kubeconfig = "{kubeconfig}"; node = "n"; }};')
+        os.mkdir(self.node.path("registry"))
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(card=1, sibling=1)
+        self.before = {name: self.node.resource(f"vendor.example/{name}")["pid"] for name in ("card", "sibling", "evil")}
+
+    def tearDown(self):
+        self.assertEqual({name: self.node.resource(f"vendor.example/{name}")["pid"] for name in self.before}, self.before)
+        self.node.reload()
+        super().tearDown()
+
+    def test_P18_reach(self):
+        self.begin("touch")
+        until(lambda: "possible:" in self.node.output(), "the attempts")
+        self.assertIn("possible: -\n", self.node.output())
+
+    def test_P18_questions(self):
+        self.begin("dra-questions")
+        until(lambda: "possible:" in self.node.output(), "the attempts")
+        self.assertIn("possible: -\n", self.node.output())
+        self.assertIn("vendor.example/card is not served by DRA on this node", self.node.output())
+        self.assertIn("does not name /etc/shadow", self.node.output())
+
+    def test_P18_path(self):
+        self.begin("dra-path")
+        until(lambda: "devplugd-dra sent a message that it may not send" in self.node.output(), "the end of the process")
+
+    def test_P18_claims_without_end(self):
+        self.begin("dra-claims", claims=1000)
+        until(lambda: "prepared: 24: 1024 claims are prepared on this node" in self.node.output(), "the limit")
+        self.assertEqual(self.node.status()["dra"]["claims"], 1024)
+
+    def test_P18_much_to_log(self):
+        self.begin("dra-complain")
+        until(lambda: self.node.status()["dra"]["api_failure"] == "complaint 899", "all of it")
+        self.assertLess(self.node.output().count("API server: complaint"), 600)
 
 
 if __name__ == "__main__":

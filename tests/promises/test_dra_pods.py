@@ -20,6 +20,8 @@ class DraPods(DraTest):
         """With the kubelet and the DeviceClasses; no other kubelet is played."""
         self.configure(*resources, **options)
         self.node.start_kubelet()
+        # A socket that appears while the kubelet's watcher starts may be registered twice.
+        until(lambda: self.node.ask_kubelet("status").returncode == 0, "the kubelet to listen")
         self.node.start()
         self.await_driver()
         self.await_pool()

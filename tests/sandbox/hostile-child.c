@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Takes the place of devplugd-plugin as a child that has been taken over. The file "hostile" beside
- * it has four lines: the path of the real program, which serves every resource but
- * vendor.example/evil, the kind of attack, runtime_dir, and cdi_dir. On its standard error it
- * prints "attempt:" and the kind before each attack, and "possible:" and what was, or "-" for
- * nothing.
+ * Takes the place of devplugd-plugin, or of devplugd-dra, as a child that has been taken over. The
+ * file "hostile" beside it has four lines: the path of the real program, which serves every
+ * resource but vendor.example/evil, the kind of attack, runtime_dir, and cdi_dir. On its standard
+ * error it prints "attempt:" and the kind before each attack, and "possible:" and what was, or "-"
+ * for nothing.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -381,6 +382,115 @@ static void complain(void)
 	}
 }
 
+/* --- of devplugd-dra --- */
+
+/* Sends and waits for the answer of that type. False: there is none within 10 s. */
+static bool ask(
+	struct control_message *question, enum control_type type, struct control_message *answer)
+{
+	struct pollfd control = { .fd = CONTROL_FD, .events = POLLIN };
+
+	if (control_send(CONTROL_FD, question) < 0)
+		return false;
+	while (poll(&control, 1, 10000) > 0) {
+		*answer = CONTROL_MESSAGE_INIT(0);
+		if (control_receive(CONTROL_FD, answer) < 0)
+			return false;
+		if (answer->type == type)
+			return true;
+		control_message_done(answer);
+	}
+	return false;
+}
+
+static bool is_given_file(const char *path)
+{
+	struct control_message question = CONTROL_MESSAGE_INIT(CONTROL_FILE_WANTED);
+	_cleanup_control_ struct control_message answer = CONTROL_MESSAGE_INIT(0);
+
+	(void)snprintf(question.text, sizeof(question.text), "%s", path);
+	return !ask(&question, CONTROL_FILE, &answer) || answer.fds[0] >= 0;
+}
+
+static char refusal[CONTROL_TEXT_MAX];
+
+/* `devices`: JSON. If not, `refusal` has the reason. */
+static bool is_prepared(const char *uid, const char *devices)
+{
+	_cleanup_control_ struct control_message question = CONTROL_MESSAGE_INIT(CONTROL_PREPARE);
+	_cleanup_control_ struct control_message answer = CONTROL_MESSAGE_INIT(0);
+	char text[1024];
+
+	(void)snprintf(text, sizeof(text),
+		"{\"uid\":\"%s\",\"namespace\":\"n\",\"name\":\"c\",\"devices\":[%s]}", uid,
+		devices);
+	question.number = 1;
+	question.fds[0] = sealed_new("claim", text, strlen(text));
+	if (!ask(&question, CONTROL_PREPARED, &answer))
+		return true;
+	(void)strcpy(refusal, answer.text);
+	return answer.fds[0] >= 0;
+}
+
+#define DEVICE(resource, id)                                                                       \
+	"{\"request\":\"r\",\"pool\":\"p\",\"name\":\"d\",\"admin\":true,\"resource\":\"" resource \
+	"\",\"id\":\"" id "\"}"
+
+/* What is refused, and leaves the process as it is. */
+static void try_questions(void)
+{
+	char line[1024] = "possible:";
+
+	if (is_given_file("/etc/shadow"))
+		(void)strcat(line, " shadow");
+	if (is_given_file("../../../../../../etc/shadow"))
+		(void)strcat(line, " relative-shadow");
+	if (is_given_file("/proc/self/environ"))
+		(void)strcat(line, " environ");
+	if (is_given_file(in_run("last-good.conf")))
+		(void)strcat(line, " configuration");
+	if (is_prepared("u-1", DEVICE("vendor.example/card", "card-0")))
+		(void)strcat(line, " plugin-device");
+	if (is_prepared("u-2", DEVICE("vendor.example/nothing", "x")))
+		(void)strcat(line, " no-resource");
+	if (is_prepared("u-3", DEVICE("vendor.example/evil", "no-such-id")))
+		(void)strcat(line, " no-device");
+	(void)fprintf(stderr, "%s%s\n", line, line[9] ? "" : " -");
+}
+
+static void try_path(void)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_UNPREPARE);
+
+	message.number = 1;
+	(void)snprintf(message.text, sizeof(message.text), "/../../vendor.example-card");
+	(void)control_send(CONTROL_FD, &message);
+}
+
+static void prepare_without_end(void)
+{
+	char uid[32];
+
+	for (unsigned i = 0; i < 1000; i++) {
+		(void)snprintf(uid, sizeof(uid), "u-%u", i);
+		if (is_prepared(uid, ""))
+			continue;
+		(void)fprintf(stderr, "prepared: %u: %s\n", i, refusal);
+		return;
+	}
+}
+
+static void complain_of_api(void)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_POOL);
+
+	for (unsigned i = 0; i < 900; i++) {
+		(void)snprintf(message.text, sizeof(message.text), "complaint %u", i);
+		while (control_send(CONTROL_FD, &message) == -EAGAIN)
+			(void)usleep(1000);
+	}
+}
+
 static const struct {
 	const char *name;
 	void (*attack)(void);
@@ -392,6 +502,10 @@ static const struct {
 	{ "most", claim_most, true },
 	{ "store", store_much, false },
 	{ "complain", complain, false },
+	{ "dra-questions", try_questions, false },
+	{ "dra-path", try_path, false },
+	{ "dra-claims", prepare_without_end, false },
+	{ "dra-complain", complain_of_api, false },
 };
 
 int main(int argc, char *argv[])
@@ -401,9 +515,10 @@ int main(int argc, char *argv[])
 	bool again = true;
 
 	/* No template, which would make the children of all resources. */
-	if (!read_lines() || argc < 2 || streq(argv[1], "--template"))
+	if (!read_lines() || (argc >= 2 && streq(argv[1], "--template")))
 		return EXIT_FAILURE;
-	if (!streq(argv[1], "vendor.example/evil")) {
+	if (!streq(argv[0], "devplugd-dra") &&
+		(argc < 2 || !streq(argv[1], "vendor.example/evil"))) {
 		(void)execv(program, argv);
 		return EXIT_FAILURE;
 	}

@@ -206,14 +206,15 @@ static void send_prepared(struct dra *dra, uint64_t number, const json_t *claim,
 
 static void on_prepared(const json_t *claim, const struct error *error, void *userdata)
 {
+	size_t n_devices = json_array_size(json_object_get(claim, "devices"));
 	struct dra *dra = userdata;
 
 	dra->preparation = NULL;
 	if (!may_log(dra))
 		;
 	else if (claim)
-		log_info("prepared the claim %s/%s: %zu devices", text_of(claim, "namespace"),
-			text_of(claim, "name"), json_array_size(json_object_get(claim, "devices")));
+		log_info("prepared the claim %s/%s: %zu device%s", text_of(claim, "namespace"),
+			text_of(claim, "name"), n_devices, n_devices == 1 ? "" : "s");
 	else
 		log_warning("cannot prepare a claim: %s", error->message);
 	manager_changed(dra->manager);

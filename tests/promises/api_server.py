@@ -86,7 +86,8 @@ def slice_error(spec):
 
 
 class ApiServer:
-    """`faults`: callables that are given (method, path) and return None, or a status code, "hang", "close" or "garbage"."""
+    """`faults`: callables that are given (method, path) and return None, or a status code, "hang", "close" or "garbage", or
+    as a float the seconds after which the request is served."""
 
     def __init__(self, folder, node="node-a", taints=True):
         self.node, self.taints = node, taints
@@ -316,6 +317,9 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(size)) if size else None
         fault = self.api.fault(self.command, self.path)
+        if isinstance(fault, float):
+            time.sleep(fault)
+            fault = None
         if fault == "hang":
             time.sleep(30)
             self.close_connection = True

@@ -6,7 +6,6 @@ import random
 import signal
 import unittest
 
-from api_server import Authority
 from dra_kubelet import HealthStream
 from dra_node import DRIVER, DraTest
 from node import SEED, runs_no_programs, scaled, until
@@ -197,40 +196,6 @@ class Dra(DraTest):
         self.assertEqual(self.unprepare(claim)[claim[2]], "")
         self.assertEqual(self.files(), [])
         self.api.start()
-
-    def test_api_failures(self):
-        """Whatever the API server does, status names it, and all is well when it is over."""
-        self.serve_api()
-        self.begin(self.resource("gpu"))
-        self.await_pool()
-        name = next(iter(self.api.slices))
-
-        def fails(fault, what):
-            self.api.faults = [lambda method, path: fault if "/api" in path else None]
-            self.api.change("DELETED", name) if name in self.api.slices else None
-            until(lambda: what in self.dra()["api_failure"], what)
-            self.api.faults = []
-            self.await_pool()
-            until(lambda: not self.dra()["api_failure"], "the failure to be over")
-
-        for code in (401, 403, 409, 410, 429, 500, 503):
-            with self.subTest(code):
-                name = next(iter(self.api.slices))
-                fails(code, f": {code}")
-        name = next(iter(self.api.slices))
-        fails("garbage", "not JSON")
-        name = next(iter(self.api.slices))
-        fails("close", "GET")
-
-        with self.subTest("another certificate"):
-            self.api.stop()
-            trusted, self.api.certificate = self.api.certificate, self.api.issue_server(Authority(self.node.path("other")))
-            self.api.start()
-            until(lambda: "certificate" in self.dra()["api_failure"].lower(), "the certificate to be refused")
-            self.api.stop()
-            self.api.certificate = trusted
-            self.api.start()
-            until(lambda: not self.dra()["api_failure"], "the failure to be over")
 
     def test_repairs(self):
         """Slices that others change, delete or add are put right; an outage and a wiped list lose nothing."""

@@ -3,11 +3,12 @@
 devplug-kubelet registers the driver, prepares and unprepares."""
 import json
 import os
+import random
 import signal
 import unittest
 
 from dra_node import DRIVER, DraTest
-from node import until
+from node import SEED, scaled, until
 from pod_resources import ask, fields
 
 
@@ -226,6 +227,99 @@ class DraPods(DraTest):
         self.await_pool(lambda pool: any("taints" in device for device in pool.values()))
         self.assertEqual({d["health"] for d in self.find_pod("trainer")["claims"][0]["devices"]}, {"Unknown"})
         self.assertEqual(self.count_events("driver-health"), 0)
+
+    def await_all(self, process=None):
+        """The kubelet that runs now has registered the driver's socket, and the devices are known; `process`: of an older
+        driver, which has been killed."""
+        def look():
+            answer = self.node.ask_kubelet("status", "--json")
+            drivers = json.loads(answer.stdout)["drivers"] if answer.returncode == 0 else []
+            status = self.node.status()
+            return (drivers and [driver["endpoint"] for driver in drivers] == self.kubelet.sockets() and status
+                    and status["dra"]["registered"] and status["dra"]["pid"] not in (0, process)
+                    and status["resources"][0]["state"] == "serving")
+
+        until(look, "all to be back")
+
+    def test_steps(self):
+        """Pods, kills, restarts and outages in any order: no device is prepared for two claims, each pod that runs has its
+        file, and no other file is left."""
+        self.serve_api()
+        self.begin(self.resource("gpu", "share = { replicas = 2; };", count=4))
+        self.await_pool(lambda pool: len(pool) == 8)
+        chance, pods, running, number = random.Random(SEED), {}, set(), 0
+        print(f"DEVPLUGD_TEST_SEED={SEED}")
+
+        def add():
+            nonlocal number
+            name, count, number = f"p{number}", chance.randint(1, 3), number + 1
+            words = [f"a:vendor.example/gpu={count}"] if chance.random() < 0.5 else None
+            claim = (self.api.schedule_limits(name, [{"vendor.example/gpu": count}]) if words else
+                     self.api.schedule(f"c-{name}", [("r", "gpu.vendor.example", count)]))
+            if claim:
+                pods[name] = claim
+                note(name, self.pod(name, claim, limits=words))
+
+        def note(name, pod):
+            if not pod.get("reason"):
+                self.assertTrue(pod["container"]["cdi"])
+                running.add(name)
+            else:
+                self.assertTrue(self.away, pod)
+                self.assertNotIn(name, running)
+
+        def retry():
+            if pods:
+                name = chance.choice(list(pods))
+                note(name, self.restart(name))
+
+        def remove():
+            if pods:
+                name = chance.choice(list(pods))
+                self.assertEqual(self.remove(name), "")
+                self.api.release(pods.pop(name))
+                running.discard(name)
+
+        def steal():
+            """The API server gives a device away that a pod has."""
+            nonlocal number
+            if running and not self.away:
+                name, number = f"thief{number}", number + 1
+                owner = pods[chance.choice(sorted(running))]
+                self.api.allocate(name, DRIVER, [("r", owner["status"]["allocation"]["devices"]["results"][0]["device"])])
+                claim = self.api.claims["default", name]
+                self.assertIn("still prepared for the claim", self.pod(name, claim)["message"])
+                self.assertEqual(self.remove(name), "")
+                self.api.release(claim)
+
+        def kill_driver():
+            pid = self.process()
+            os.kill(pid, signal.SIGKILL)
+            self.await_all(pid)
+
+        def kill_daemon():
+            pid = self.process()
+            self.node.daemon.kill()
+            self.node.daemon.wait()
+            self.node.start()
+            self.await_all(pid)
+
+        def kill_kubelet():
+            self.node.stop_kubelet(signal.SIGKILL)
+            self.node.start_kubelet()
+            self.await_all()
+
+        def outage():
+            (self.api.start if self.away else self.api.stop)()
+            self.away = not self.away
+
+        self.away = False
+        for _ in range(int(os.environ.get("DEVPLUGD_TEST_DRA_STEPS") or scaled(100))):
+            chance.choices([add, retry, remove, steal, kill_driver, kill_daemon, kill_kubelet, outage],
+                           [10, 6, 6, 2, 1, 1, 1, 2])[0]()
+            self.assertEqual(self.files(), sorted(f"devplugd.dra-{pods[name]['metadata']['uid']}.json" for name in running))
+        if self.away:
+            outage()
 
 
 if __name__ == "__main__":

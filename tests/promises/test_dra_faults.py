@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API server is slow, away, or answers with each kind of failure: what is prepared goes on."""
+import os
+import time
+import unittest
+
+from api_server import Authority
+from dra_node import DRIVER, DraTest
+from node import until
+
+
+class DraFaults(DraTest):
+    def test_api_failures(self):
+        """Whatever the API server does, status names it, what is prepared goes on, a new claim waits with the reason, and all
+        is well when it is over."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        self.await_pool()
+        devices = [self.api.device_named("vendor.example/gpu", i) for i in range(2)]
+        known, new = (("default", name, self.api.allocate(name, DRIVER, [("a", device)]))
+                      for name, device in zip(("known", "new"), devices))
+        answer = self.prepare(known)
+
+        def check(what):
+            until(lambda: what in self.dra()["api_failure"].lower(), what)
+            self.assertEqual(self.prepare(known), answer)
+            self.assertIn("cannot read the claim: ", self.prepare(new)[new[2]])
+
+        def recover():
+            self.await_pool()
+            until(lambda: not self.dra()["api_failure"], "the failure to be over")
+
+        faults = {code: f": {code}" for code in (401, 403, 409, 410, 429, 500, 503)}
+        for fault, what in {**faults, "garbage": "not json", "close": "get", "hang": "timed out"}.items():
+            with self.subTest(fault):
+                self.api.faults = [lambda method, path: fault if "/api" in path else None]
+                self.api.change("DELETED", next(iter(self.api.slices)))
+                check(what)
+                self.api.faults = []
+                recover()
+
+        with self.subTest("another certificate"):
+            self.api.stop()
+            trusted, self.api.certificate = self.api.certificate, self.api.issue_server(Authority(self.node.path("other")))
+            self.api.start()
+            check("certificate")
+            self.api.stop()
+            self.api.certificate = trusted
+            self.api.start()
+            recover()
+        self.assertNotIsInstance(self.prepare(new)[new[2]], str)
+
+    def test_slow_server(self):
+        """Each answer takes a second: all works, and nothing is a failure."""
+        self.serve_api()
+        self.api.faults = [lambda method, path: 1.0]
+        self.begin(self.resource("gpu"))
+        self.await_pool()
+        name = self.api.device_named("vendor.example/gpu", 0)
+        claims = [("default", f"c{i}", self.api.allocate(
+            f"c{i}", DRIVER, [("a", self.api.device_named("vendor.example/gpu", i))])) for i in range(2)]
+        answer = self.prepare(*claims)
+        self.assertEqual([len(answer[uid]) for _, _, uid in claims], [1, 1])
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-0").returncode, 0)
+        self.await_pool(lambda pool: "taints" in pool[name])
+        self.assertEqual(self.unprepare(*claims), {uid: "" for _, _, uid in claims})
+        self.assertNotIn("API server: ", self.node.output())
+
+    def test_outage(self):
+        """An outage, as long as DEVPLUGD_TEST_DRA_OUTAGE says: nothing is lost, and what changed meanwhile is published."""
+        self.serve_api()
+        self.begin(self.resource("gpu", count=4))
+        self.await_pool()
+        names = [self.api.device_named("vendor.example/gpu", i) for i in range(4)]
+        first, second, new = (("default", name, self.api.allocate(name, DRIVER, [("a", device)]))
+                              for name, device in zip(("first", "second", "new"), names))
+        answer = self.prepare(first, second)
+        self.api.stop()
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-3").returncode, 0)
+        until(lambda: self.dra()["api_failure"], "the outage to be noticed")
+        end = time.monotonic() + float(os.environ.get("DEVPLUGD_TEST_DRA_OUTAGE") or 0)
+        while True:
+            self.assertEqual(self.prepare(first), {first[2]: answer[first[2]]})
+            self.assertIn("cannot read the claim", self.prepare(new)[new[2]])
+            if time.monotonic() >= end:
+                break
+            time.sleep(5)
+        self.assertEqual(self.unprepare(second), {second[2]: ""})
+        self.assertEqual(self.files(), [f"devplugd.dra-{first[2]}.json"])
+        pid = self.process()
+        self.api.start()
+        self.await_pool(lambda pool: "taints" in pool[names[3]])
+        self.assertEqual(self.prepare(first), {first[2]: answer[first[2]]})
+        self.assertNotIsInstance(self.prepare(new)[new[2]], str)
+        self.assertEqual(self.process(), pid)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -53,8 +53,8 @@ static void sweep(const struct manager *manager)
 		unsigned removed = session_sweep(directories[i], manager->instance);
 
 		if (removed > 0)
-			log_notice("removed %u sockets from %s that a killed devplugd left",
-				removed, directories[i]);
+			log_notice("removed %u socket%s from %s that a killed devplugd left",
+				removed, removed == 1 ? "" : "s", directories[i]);
 	}
 }
 

@@ -7,14 +7,18 @@
  */
 #include "dra/model/dra-slices.h"
 
+#include <inttypes.h>
+
 #include "dra/model/dra-names.h"
 #include "drivers/inventory/device-documents.h"
 
-/* k8s.io/api/resource/v1: ResourceSliceMaxAttributesAndCapacitiesPerDevice and
+/* k8s.io/api/resource/v1: ResourceSliceMaxAttributesAndCapacitiesPerDevice (32) and
  * DeviceMaxIDLength. */
-#define ATTRIBUTES_MAX     32
+#define ATTRIBUTES_MAX     31 /* and a capacity */
 #define ATTRIBUTE_NAME_MAX 32
 #define TAINT_VALUE_MAX    63
+/* The variable that is a capacity. */
+#define CAPACITY_MEMORY "memory"
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -65,6 +69,75 @@ static void add_pcie_root(json_t *attributes, const char *sysfs)
 	add_string(attributes, "resource.kubernetes.io/pcieRoot", name);
 }
 
+/* --- capacity --- */
+
+/* "80Gi", "16384" or "5k" as a number. */
+static int read_quantity(const char *text, uint64_t *ret)
+{
+	static const char suffixes[] = "kMGTPE";
+	const char *suffix;
+	uint64_t number = 0;
+	size_t factors = 0;
+
+	for (; *text >= '0' && *text <= '9'; text++)
+		if (__builtin_mul_overflow(number, 10, &number) ||
+			__builtin_add_overflow(number, (uint64_t)(*text - '0'), &number))
+			return -ERANGE;
+	if (number == 0)
+		return -EINVAL;
+	suffix = *text ? strchr(suffixes, *text == 'K' ? 'k' : *text) : NULL;
+	if (suffix) {
+		bool binary = text[1] == 'i';
+
+		factors = (size_t)(suffix - suffixes) + 1;
+		if (*text == (binary ? 'k' : 'K'))
+			return -EINVAL;
+		for (size_t i = 0; i < factors; i++)
+			if (__builtin_mul_overflow(number, binary ? 1024U : 1000U, &number))
+				return -ERANGE;
+		text += binary ? 2 : 1;
+	}
+	if (*text || number > INT64_MAX)
+		return -EINVAL;
+	*ret = number;
+	return 0;
+}
+
+static bool is_capacity(const char *name, const json_t *value)
+{
+	uint64_t number;
+
+	return streq(name, CAPACITY_MEMORY) &&
+		read_quantity(json_string_value(value) ?: "", &number) >= 0;
+}
+
+/* As the API server stores it. It would be written again and again in another form. */
+static void write_quantity(uint64_t number, char *buffer, size_t size)
+{
+	bool binary = number % 1024 == 0;
+	unsigned base = binary ? 1024 : 1000;
+	size_t factors = 0;
+
+	for (; factors < 6 && number % base == 0; factors++)
+		number /= base;
+	(void)snprintf(buffer, size, "%" PRIu64 "%.1s%s", number,
+		factors == 0 ? "" : &(binary ? "KMGTPE" : "kMGTPE")[factors - 1],
+		factors > 0 && binary ? "i" : "");
+}
+
+/* NULL if none is known. */
+static json_t *make_capacity(const json_t *device)
+{
+	const char *text = text_of(json_object_get(device, "attributes"), CAPACITY_MEMORY);
+	char value[32];
+	uint64_t number;
+
+	if (read_quantity(text, &number) < 0)
+		return NULL;
+	write_quantity(number, value, sizeof(value));
+	return json_pack("{s:{s:s}}", CAPACITY_MEMORY, "value", value);
+}
+
 static json_t *make_attributes(const char *resource, const json_t *device)
 {
 	json_t *variables = json_object_get(device, "attributes"), *value;
@@ -81,7 +154,8 @@ static json_t *make_attributes(const char *resource, const json_t *device)
 	if (json_array_size(numa) == 1)
 		(void)json_object_set_new(attributes, "resource.kubernetes.io/numaNode",
 			json_pack("{s:O}", "int", json_array_get(numa, 0)));
-	json_object_foreach(variables, key, value) if (is_published(key))
+	json_object_foreach(
+		variables, key, value) if (is_published(key) && !is_capacity(key, value))
 		add_string(attributes, key, json_string_value(value) ?: "");
 	return attributes;
 }
@@ -126,7 +200,7 @@ static int add_replica(struct building *building, const json_t *device, json_int
 	struct dra_inventory *inventory = building->inventory;
 	char offered[128], name[DRA_DEVICE_NAME_MAX + 1];
 	size_t slice = building->n_devices / DRA_SLICE_DEVICES_MAX;
-	json_t *made, *devices;
+	json_t *made, *devices, *capacity;
 
 	if (json_is_true(json_object_get(device, "shared")))
 		(void)snprintf(offered, sizeof(offered), "%s#%lld", text_of(device, "id"),
@@ -151,6 +225,9 @@ static int add_replica(struct building *building, const json_t *device, json_int
 	}
 	made = json_pack("{s:s, s:o}", "name", name, "attributes",
 		make_attributes(building->resource, device));
+	capacity = make_capacity(device);
+	if (capacity)
+		(void)json_object_set_new(made, "capacity", capacity);
 	if (!is_healthy(device))
 		(void)json_object_set_new(made, "taints", make_taint(building->driver, device));
 	devices = json_array_get(inventory->slices, slice);

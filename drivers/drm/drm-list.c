@@ -101,6 +101,18 @@ static int add_variables(struct device *device, const struct gpu *gpu)
 	return r;
 }
 
+/* The file has the memory of the whole GPU. */
+static int add_memory(
+	const char *root, const char *directory, struct device *device, const struct gpu *gpu)
+{
+	char memory[SYSFS_VALUE_MAX + 1];
+
+	if ((*gpu->partition && !startswith(gpu->partition, "spx_")) ||
+		sysfs_read(root, directory, "mem_info_vram_total", memory) < 0)
+		return 0;
+	return device_add_variable(device, "memory", memory);
+}
+
 static int add_gpu(struct scan *scan, const struct drm_match *match, struct gpu *gpu)
 {
 	_cleanup_free_ char *directory = NULL;
@@ -126,6 +138,8 @@ static int add_gpu(struct scan *scan, const struct drm_match *match, struct gpu 
 		r = device_set_problem(device, "%s cannot be read: %s", directory, strerror(-r));
 	if (r >= 0)
 		r = add_nodes(device, match, gpu);
+	if (r >= 0)
+		r = add_memory(scan_root(scan), directory, device, gpu);
 	return r < 0 ? r : add_variables(device, gpu);
 }
 

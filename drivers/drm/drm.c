@@ -108,6 +108,7 @@ static const struct driver_variable drm_variables[] = {
 	{ "vendor", "PCI vendor, such as 0x1002." },
 	{ "device", "PCI device number, such as 0x74a1." },
 	{ "driver", "Driver in the kernel." },
+	{ "memory", "Bytes of an AMD GPU's own memory, unless it is partitioned." },
 	{ "partition", "Partitioning mode of an AMD GPU, such as cpx_nps4." },
 	{ 0 },
 };

@@ -17,6 +17,7 @@ import http2
 import processes
 from hotplug import hotplug
 from node import until
+from prepare import prepare
 from scrapes import scrapes
 from subjects import SHARED, Resource, open_run, tokens
 
@@ -323,4 +324,5 @@ def claims(subject, quick):
             "claims: longest time without a pause": (cost["longest"], "ms")}
 
 
-ROWS = (memory, idle, start, one_more, calls, changes, hotplug, storm, hostile, claims, scrapes, reload, stop, sizes)
+ROWS = (memory, idle, start, one_more, calls, changes, hotplug, storm, hostile, claims, scrapes, prepare,
+        reload, stop, sizes)

@@ -64,8 +64,11 @@ class DraTest(ToolTest):
 
     def process(self):
         """The pid of devplugd-dra, or None."""
-        return next((pid for pid in children_of(self.node.daemon.pid)
-                     if os.path.basename(command_line(pid)[:1][0] if command_line(pid) else "") == "devplugd-dra"), None)
+        for pid in children_of(self.node.daemon.pid):
+            words = command_line(pid)
+            if words and os.path.basename(words[0]) == "devplugd-dra":
+                return pid
+        return None
 
     def prepare(self, *claims, **options):
         return self.kubelet.prepare(self.socket, *claims, **options)

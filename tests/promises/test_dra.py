@@ -113,6 +113,20 @@ class Dra(DraTest):
                 self.await_pool(lambda pool: len(pool) == 3)
                 self.node.stop()
 
+    def test_many_devices(self):
+        """1000 devices are 8 slices; when the health of one changes, one request is written."""
+        self.serve_api()
+        self.begin(self.resource("gpu", count=1000))
+        self.await_pool(lambda pool: len(pool) == 1000)
+        self.assertEqual(len(self.api.slices), 8)
+        until(lambda: self.dra()["slices"] == 8, "the slices to be known")
+        before = len(self.api.writes())
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-500").returncode, 0)
+        self.await_pool(lambda pool: len(pool) == 999)
+        self.assertEqual(self.ctl("uncordon", "vendor.example/gpu/gpu-500").returncode, 0)
+        self.await_pool(lambda pool: len(pool) == 1000)
+        self.assertEqual([method for method, _, _ in self.api.writes()[before:]], ["PUT", "PUT"])
+
     def test_health_streams(self):
         """The reason of each unhealthy device reaches the kubelet, in both versions of the service; health is repeated
         before the kubelet takes it as unknown."""

@@ -88,6 +88,36 @@ static void test_attributes(void **state)
 	dra_inventory_done(&inventory);
 }
 
+/* A quantity has one form only, in which the API server stores it. */
+static void test_capacity(void **state)
+{
+	static const struct {
+		const char *memory, *capacity; /* NULL: none; then it is an attribute */
+	} cases[] = { { "80Gi", "80Gi" }, { "85899345920", "80Gi" }, { "1536", "1536" },
+		{ "2048", "2Ki" }, { "1536Mi", "1536Mi" }, { "5000", "5k" }, { "2M", "2M" },
+		{ "1000Ki", "1000Ki" }, { "7Ei", "7Ei" }, { "8Ei", NULL }, { "0", NULL },
+		{ "", NULL }, { "80GiB", NULL }, { "Gi", NULL }, { "-1", NULL }, { "2K", NULL },
+		{ "2ki", NULL }, { "99999999999999999999", NULL }, { "DDR4", NULL } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		json_auto_t *resources = json_pack(
+			"[{s:s, s:[{s:s, s:s, s:s, s:[], s:i, s:b, s:{s:s}}]}]", "name", "v.e/gpu",
+			"devices", "id", "gpu-0", "health", "Healthy", "cause", "", "numa",
+			"replicas", 1, "shared", 0, "attributes", "memory", cases[i].memory);
+		struct dra_inventory inventory;
+		const json_t *device, *capacity, *attribute;
+
+		assert_int_equal(dra_inventory_build(resources, DRIVER, true, &inventory), 0);
+		device = json_array_get(json_array_get(inventory.slices, 0), 0);
+		capacity = json_object_get(
+			json_object_get(json_object_get(device, "capacity"), "memory"), "value");
+		attribute = json_object_get(json_object_get(device, "attributes"), "memory");
+		assert_string_equal(json_string_value(capacity) ?: "", cases[i].capacity ?: "");
+		assert_int_equal(attribute != NULL, !cases[i].capacity && *cases[i].memory);
+		dra_inventory_done(&inventory);
+	}
+}
+
 /* `unhealthy`: the device that is, or -1. */
 static json_t *many(size_t count, long unhealthy, const char *cause)
 {
@@ -261,6 +291,7 @@ int main(void)
 		cmocka_unit_test(test_device_names),
 		cmocka_unit_test(test_class_names),
 		cmocka_unit_test(test_attributes),
+		cmocka_unit_test(test_capacity),
 		cmocka_unit_test(test_slices),
 		cmocka_unit_test(test_taints),
 		cmocka_unit_test(test_many_taints),

@@ -93,6 +93,7 @@ static void test_identity(void **state)
 	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 7);
 	plant_gpu("0000:0a:00.0", "0x1002\n", "amdgpu", 0);
 	plant_entry(GPU("0000:03:00.0"), "controlD71");
+	plant_file(GPU("0000:0a:00.0"), "mem_info_vram_total", "206141652992\n");
 	host_mkdir(GPU("0000:03:00.0") "/drm/card7/card7-DP-1");
 	host_symlink("card7/card7-DP-1", "/sys/class/drm/card7-DP-1");
 	expect_ids("drm", "{}", "0000:0a:00.0 0000:03:00.0 ");
@@ -103,6 +104,8 @@ static void test_identity(void **state)
 	expect_variable("0000:03:00.0", "device", "0x1234");
 	expect_variable("0000:03:00.0", "driver", "xe");
 	assert_null(device_variable(found("0000:03:00.0"), "partition"));
+	assert_null(device_variable(found("0000:03:00.0"), "memory"));
+	expect_variable("0000:0a:00.0", "memory", "206141652992");
 	assert_int_equal(found("0000:03:00.0")->n_numa, 1);
 	assert_int_equal(found("0000:03:00.0")->n_nodes, 2);
 	assert_string_equal(found("0000:03:00.0")->nodes[0].host, "/dev/dri/card7");
@@ -189,6 +192,7 @@ static void plant_cut(void)
 	plant_gpu("0000:19:00.0", "0x1002\n", "amdgpu", 0);
 	plant_file(GPU("0000:19:00.0"), "current_compute_partition", "CPX\n");
 	plant_file(GPU("0000:19:00.0"), "current_memory_partition", "NPS4\n");
+	plant_file(GPU("0000:19:00.0"), "mem_info_vram_total", "206141652992\n");
 	plant_entry("/sys/devices/platform/amdgpu_xcp_0", "renderD129");
 	plant_entry("/sys/devices/platform/amdgpu_xcp_1", "renderD130");
 	plant_node(0, 0, 0, 0);
@@ -203,6 +207,7 @@ static void test_partitions(void **state)
 	expect_ids("drm", "{ compute = true; partition = \"cpx_*\"; }",
 		"0000:19:00.0-p0 0000:19:00.0-p1 ");
 	expect_variable("0000:19:00.0-p1", "partition", "cpx_nps4");
+	assert_null(device_variable(found("0000:19:00.0-p1"), "memory"));
 	expect_variable("0000:19:00.0-p1", "bdf", "0000:19:00.0");
 	assert_int_equal(found("0000:19:00.0-p1")->numa[0], 1);
 	assert_string_equal(found("0000:19:00.0-p1")->nodes[0].host, "/dev/dri/renderD129");

@@ -7,6 +7,7 @@
 #include "supervisor/assignments.h"
 
 #include "supervisor/booked.h"
+#include "supervisor/dra-claims.h"
 #include "supervisor/kubelet-checkpoint.h"
 #include "supervisor/manager.h"
 #include "supervisor/pod-resources.h"
@@ -25,11 +26,10 @@ struct assignments {
 	char failure[256];
 };
 
-static json_t *describe(const struct pod_device *device)
+static json_t *describe(const struct pod_container *container, const char *id)
 {
-	return json_pack("{s:s, s:s, s:s, s:s}", "id", device->id, "namespace",
-		device->container->namespace, "pod", device->container->pod, "container",
-		device->container->name);
+	return json_pack("{s:s, s:s, s:s, s:s}", "id", id, "namespace", container->namespace, "pod",
+		container->pod, "container", container->name);
 }
 
 /* Tabs are in no field of a pod table (common/pod-table.h). */
@@ -82,9 +82,28 @@ static void collect(const struct pod_table *table, json_t *resources, json_t *li
 		/* What a pod has as a whole is what its containers have. */
 		if (!*device->container->name || is_repeated(device, i > 0 ? device - 1 : NULL))
 			continue;
-		row = describe(device);
+		row = describe(device->container, device->id);
 		set_by_key(listed, device->resource, device->id, device->container->name, row);
 		add_row(resources, device->resource, row);
+	}
+}
+
+/* The same of claims, which have devices by the names that the cluster knows. */
+static void collect_claimed(
+	const struct manager *manager, const struct pod_table *table, json_t *resources)
+{
+	json_auto_t *devices = manager->dra_claims ? dra_claims_devices(manager->dra_claims) : NULL;
+
+	for (size_t i = 0; i < table->n_claims; i++) {
+		const struct pod_claim *claim = &table->claims[i];
+		const json_t *device = devices && streq(claim->driver, manager->config->dra.driver)
+			? get_by_key(devices, claim->namespace, claim->name, claim->device)
+			: NULL;
+
+		if (device)
+			add_row(resources, json_string_value(json_object_get(device, "resource")),
+				describe(claim->container,
+					json_string_value(json_object_get(device, "id"))));
 	}
 }
 
@@ -140,6 +159,7 @@ static void take_table(struct assignments *assignments, const struct pod_answer 
 	assignments->resources = json_object();
 	assignments->booked = json_object();
 	collect(answer->table, assignments->resources, listed);
+	collect_claimed(assignments->manager, answer->table, assignments->resources);
 	checkpoint = booked_checkpoint(assignments->manager->booked, &written_at);
 	/* What was booked since may be of pods that are not in the answer yet. */
 	if (checkpoint && written_at <= answer->asked_at)

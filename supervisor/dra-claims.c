@@ -219,6 +219,32 @@ const json_t *dra_claims_find(struct dra_claims *claims, const char *uid)
 	return claim && write_spec(claims, claim) >= 0 ? claim : NULL;
 }
 
+static void add_devices(json_t *devices, const json_t *claim)
+{
+	json_t *device;
+	size_t i;
+
+	json_array_foreach(json_object_get(claim, "devices"), i, device)
+	{
+		_cleanup_free_ char *key = NULL;
+
+		if (asprintf(&key, "%s\t%s\t%s", text_of(claim, "namespace"),
+			    text_of(claim, "name"), text_of(device, "name")) < 0)
+			key = NULL;
+		else
+			(void)json_object_set(devices, key, device);
+	}
+}
+
+json_t *dra_claims_devices(const struct dra_claims *claims)
+{
+	json_t *devices = json_object(), *claim;
+	const char *uid;
+
+	json_object_foreach(claims->by_uid, uid, claim) add_devices(devices, claim);
+	return devices;
+}
+
 static void remove_file(const struct dra_claims *claims, const char *uid)
 {
 	_cleanup_free_ char *path = path_of(claims, uid);

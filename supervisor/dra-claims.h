@@ -46,6 +46,10 @@ size_t dra_claims_count(const struct dra_claims *claims);
  * changed. */
 const json_t *dra_claims_find(struct dra_claims *claims, const char *uid);
 
+/* All prepared devices, by "NAMESPACE\tCLAIM\tNAME OF THE DEVICE", a new reference. NULL: no
+ * memory. */
+json_t *dra_claims_devices(const struct dra_claims *claims);
+
 /* Whether a claim as devplugd-dra sends it is well-formed. */
 bool dra_claims_is_valid(const json_t *claim);
 

@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
+#include "supervisor/assignments.h"
 #include "supervisor/auxiliary.h"
 #include "supervisor/child.h"
 #include "supervisor/dra-claims.h"
@@ -218,6 +219,7 @@ static void on_prepared(const json_t *claim, const struct error *error, void *us
 	else
 		log_warning("cannot prepare a claim: %s", error->message);
 	manager_changed(dra->manager);
+	assignments_outdated(dra->manager->assignments);
 	send_prepared(dra, dra->preparation_number, claim, claim ? "" : error->message);
 }
 
@@ -273,6 +275,7 @@ static bool handle_unprepare(struct dra *dra, struct control_message *message)
 	if (dra_claims_remove(dra->claims, message->text, &error) < 0 && may_log(dra))
 		log_warning("cannot unprepare a claim: %s", error.message);
 	manager_changed(dra->manager);
+	assignments_outdated(dra->manager->assignments);
 	send_prepared(dra, message->number, NULL, error.message);
 	return true;
 }
@@ -536,6 +539,7 @@ int dra_new(struct manager *manager, struct dra **ret)
 	dra->manager = manager;
 	dra->session = SESSION_INIT;
 	r = dra_claims_new(manager, &dra->claims);
+	manager->dra_claims = dra->claims;
 	if (r >= 0)
 		r = auxiliary_new(manager, &options, &dra->process);
 	if (r >= 0)
@@ -558,6 +562,7 @@ struct dra *dra_free(struct dra *dra)
 	(void)dra_prepare_free(dra->preparation);
 	session_done(&dra->session);
 	(void)auxiliary_free(dra->process);
+	dra->manager->dra_claims = NULL;
 	(void)dra_claims_free(dra->claims);
 	sd_event_source_disable_unref(dra->session_timer);
 	sd_event_source_disable_unref(dra->resources_source);

@@ -21,6 +21,7 @@ struct child;
 struct child_host;
 struct config_watch;
 struct dra;
+struct dra_claims;
 struct events;
 struct kubelet_watch;
 struct metrics;
@@ -50,6 +51,7 @@ struct manager {
 	struct auxiliary *auxiliaries; /* the first of a list */
 	struct metrics *metrics;
 	struct dra *dra;
+	struct dra_claims *dra_claims; /* those of dra; NULL without it */
 	struct booked *booked;
 	struct published *published;
 	struct restore_watch *restore_watch;

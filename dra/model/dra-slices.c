@@ -125,17 +125,21 @@ static void write_quantity(uint64_t number, char *buffer, size_t size)
 		factors > 0 && binary ? "i" : "");
 }
 
-/* NULL if none is known. */
+/* NULL if none is known. Other properties that a program prints are not published: they are made
+ * for containers, and may be secret. */
 static json_t *make_capacity(const json_t *device)
 {
-	const char *text = text_of(json_object_get(device, "attributes"), CAPACITY_MEMORY);
-	char value[32];
+	static const char *const names[] = { CAPACITY_MEMORY, "property:" CAPACITY_MEMORY };
+	const json_t *variables = json_object_get(device, "attributes");
 	uint64_t number;
+	char value[32];
 
-	if (read_quantity(text, &number) < 0)
-		return NULL;
-	write_quantity(number, value, sizeof(value));
-	return json_pack("{s:{s:s}}", CAPACITY_MEMORY, "value", value);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (read_quantity(text_of(variables, names[i]), &number) >= 0) {
+			write_quantity(number, value, sizeof(value));
+			return json_pack("{s:{s:s}}", CAPACITY_MEMORY, "value", value);
+		}
+	return NULL;
 }
 
 static json_t *make_attributes(const char *resource, const json_t *device)

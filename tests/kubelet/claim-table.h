@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The ResourceClaims of pods, as a kubelet remembers them: which driver has prepared what, and
+ * The ResourceClaims of pods, as a kubelet keeps them: which driver has prepared what, and
  * which pods use it. The table is a JSON object by "NAMESPACE/NAME":
  *
  *   {"namespace", "name", "uid": strings, "prepared": boolean, "pods": [uid, ...],

@@ -354,9 +354,12 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
         elif path == SLICES and self.command == "GET":
             self.list_slices(query)
         elif path == SLICES and self.command == "POST":
-            self.create(body)
+            # Who sees the change sees the request, too.
+            with self.api.lock:
+                self.create(body)
         elif path.startswith(SLICES + "/"):
-            self.write(path[len(SLICES) + 1:], body)
+            with self.api.lock:
+                self.write(path[len(SLICES) + 1:], body)
         else:
             self.status(403, f"{self.command} {path} is forbidden")
 

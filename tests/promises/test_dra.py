@@ -127,6 +127,20 @@ class Dra(DraTest):
         self.await_pool(lambda pool: len(pool) == 1000)
         self.assertEqual([method for method, _, _ in self.api.writes()[before:]], ["PUT", "PUT"])
 
+    def test_capacity(self):
+        """A program prints how much memory a device has. What else it prints stays on the node."""
+        self.serve_api()
+        document = {"version": 1, "devices": [{"id": "a", "properties": {"memory": "85899345920", "URL": "rtsp://me:secret@x"}}]}
+        program = self.node.path("list")
+        with open(program, "w") as file:
+            file.write(f"#!/bin/sh\necho '{json.dumps(document)}'\n")
+        os.chmod(program, 0o755)
+        self.begin(f'{{ name = "vendor.example/gpu"; driver = "exec"; serve = "dra"; match = ( {{ command = [ "{program}" ]; }} ); }}')
+        pool = self.await_pool(lambda pool: len(pool) == 1)
+        device = next(iter(pool.values()))
+        self.assertEqual(device["capacity"], {"memory": {"value": "80Gi"}})
+        self.assertNotIn("secret", json.dumps(device))
+
     def test_health_streams(self):
         """The reason of each unhealthy device reaches the kubelet, in both versions of the service; health is repeated
         before the kubelet takes it as unknown."""
@@ -308,7 +322,7 @@ class Dra(DraTest):
         until(lambda: (r := self.node.status()["resources"][0])["state"] == "serving" and r["registration"] == "socket",
               "the plugin")
         until(lambda: not self.process(), "the end of devplugd-dra")
-        self.assertEqual(self.kubelet.sockets(), [])
+        until(lambda: self.kubelet.sockets() == [], "its socket to be removed")
 
     def test_programs(self):
         """prestart runs before a claim is prepared; where it fails, the pod is told why."""

@@ -17,9 +17,15 @@ class DraPods(DraTest):
         super().setUp()
         self.node.kubelet_options = ["--plugins-registry", self.registry, "--time-scale", "20"]
 
-    def begin(self, *resources, **options):
-        """With the kubelet and the DeviceClasses; no other kubelet is played."""
-        self.configure(*resources, **options)
+    def begin(self, *resources, pods=False):
+        """With the kubelet and the DeviceClasses; no other kubelet is played. `pods`: devplugd asks which pod has what."""
+        self.configure(*resources)
+        if pods:
+            with open(self.node.config) as file:
+                text = file.read()
+            with open(self.node.config, "w") as file:
+                file.write(text.replace("kubelet = {", "kubelet = { pod_resources_socket = "
+                                        f'"{self.node.kubelet_state}/pod-resources/kubelet.sock";', 1))
         self.node.start_kubelet()
         # A socket that appears while the kubelet's watcher starts may be registered twice.
         until(lambda: self.node.ask_kubelet("status").returncode == 0, "the kubelet to listen")
@@ -98,7 +104,7 @@ class DraPods(DraTest):
     def test_unchanged_limits(self):
         """A pod with unchanged limits gets its devices by a claim that the scheduler makes; each container its own."""
         self.serve_api()
-        self.begin(self.resource("gpu"), self.resource("fpga"))
+        self.begin(self.resource("gpu"), self.resource("fpga"), pods=True)
         limits = [{"vendor.example/gpu": 2}, {"vendor.example/gpu": 1, "vendor.example/fpga": 1}]
         words = ["a:vendor.example/gpu=2", "b:vendor.example/gpu=1,vendor.example/fpga=1"]
         claim = self.api.schedule_limits("trainer", limits)
@@ -108,6 +114,16 @@ class DraPods(DraTest):
         self.assertEqual(len(self.edits(a)["GPU"].split(",")), 2)
         self.assertEqual(set(self.edits(b)), {"GPU", "FPGA"})
         self.assertEqual({*self.edits(a)["GPU"].split(","), self.edits(b)["GPU"]}, {"gpu-0", "gpu-1", "gpu-2"})
+        # The same for people.
+        resource = until(lambda: (r := self.node.resource("vendor.example/gpu"))["in_use"] == 3 and r, "the pods of devices")
+        holders = {pod["container"]: [] for device in resource["devices"] for pod in device["pods"]}
+        for device in resource["devices"]:
+            for pod in device["pods"]:
+                self.assertEqual((pod["namespace"], pod["pod"]), ("default", "trainer"))
+                holders[pod["container"]].append(device["id"])
+        self.assertEqual({name: ",".join(ids) for name, ids in holders.items()},
+                         {"a": self.edits(a)["GPU"], "b": self.edits(b)["GPU"]})
+        self.assertEqual(resource["free"], 0)
         # The node has no more of them, so the next pod is not scheduled.
         self.assertIsNone(self.api.schedule_limits("second", [{"vendor.example/gpu": 1}]))
         until(lambda: self.dra()["claims"] == 1, "the claim in the status")

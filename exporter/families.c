@@ -371,6 +371,91 @@ static void write_info(const struct picture *picture, struct exposition *out)
 		1);
 }
 
+/* --- what drivers measure (drivers/model/measurement.h) --- */
+
+static const struct {
+	const char *name, *type, *help;
+	const char *measurement;
+	const char *label; /* of a code; NULL: it has none */
+	uint64_t scale;    /* millionths that one is; 0: as it is */
+} measured[] = {
+	{ "devplugd_gpu_monitored", "gauge",
+		"Whether NVIDIA's library reports on the GPU; if not, its health comes from the kernel alone.",
+		.measurement = "gpu_monitored" },
+	{ "devplugd_gpu_xid_errors_total", "counter", "Xid errors since devplugd-nvml was started.",
+		.measurement = "gpu_xids", .label = "xid" },
+	{ "devplugd_gpu_recovery_action", "gauge",
+		"What NVIDIA's driver recommends: 0 nothing, 1 reset, 2 reboot, 3 drain peers, 4 drain and reset.",
+		.measurement = "gpu_recovery_action" },
+	{ "devplugd_gpu_correctable_remapped_rows", "gauge",
+		"Memory rows that were remapped because of correctable errors.",
+		.measurement = "gpu_remapped_correctable" },
+	{ "devplugd_gpu_uncorrectable_remapped_rows", "gauge",
+		"Memory rows that were remapped because of uncorrectable errors.",
+		.measurement = "gpu_remapped_uncorrectable" },
+	{ "devplugd_gpu_row_remap_pending", "gauge",
+		"Whether rows are to be remapped at the next reset.",
+		.measurement = "gpu_remap_pending" },
+	{ "devplugd_gpu_row_remap_failure", "gauge", "Whether rows could not be remapped.",
+		.measurement = "gpu_remap_failure" },
+	{ "devplugd_gpu_uncorrected_ecc_errors_total", "counter",
+		"Uncorrected memory errors since the driver was loaded.",
+		.measurement = "gpu_ecc_uncorrected" },
+	{ "devplugd_gpu_fabric_state", "gauge",
+		"Whether the GPU has joined the NVSwitch fabric: 1 not begun, 2 begun, 3 complete.",
+		.measurement = "gpu_fabric_state" },
+	{ "devplugd_gpu_temperature_celsius", "gauge", "Temperature of the GPU.",
+		.measurement = "gpu_temperature" },
+	{ "devplugd_gpu_power_watts", "gauge", "Power that the GPU draws.",
+		.measurement = "gpu_power", .scale = 1000 },
+};
+
+static void write_value(struct exposition *out, const struct label *labels, size_t n_labels,
+	const json_t *value, uint64_t scale)
+{
+	json_int_t number = json_integer_value(value);
+
+	if (!json_is_integer(value) || number < 0)
+		return;
+	if (scale == 0)
+		exposition_add(out, "", labels, n_labels, (uint64_t)number);
+	else
+		exposition_add_seconds(out, "", labels, n_labels, (uint64_t)number * scale);
+}
+
+/* Up to 5 digits, so that a malicious process cannot make labels of any kind. */
+static bool is_code(const char *text)
+{
+	size_t length = strlen(text);
+
+	return length > 0 && length <= 5 && !text[strspn(text, "0123456789")];
+}
+
+static void write_measured(const struct picture *picture, struct exposition *out)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(measured); i++) {
+		exposition_begin(out, measured[i].name, measured[i].type, measured[i].help);
+		FOR_EACH_OWN_UNIT(unit, resource, picture)
+		{
+			json_t *value =
+				json_object_get(json_object_get(resource->measurements, unit->id),
+					measured[i].measurement);
+			json_t *part;
+			const char *code;
+
+			if (!measured[i].label)
+				write_value(out, LABELS(UNIT_LABELS(resource, unit)), value,
+					measured[i].scale);
+			else
+				json_object_foreach(value, code, part) if (is_code(code))
+					write_value(out,
+						LABELS(UNIT_LABELS(resource, unit),
+							{ measured[i].label, code }),
+						part, measured[i].scale);
+		}
+	}
+}
+
 /* A container may have several replicas of a unit, and an id may have several rows: one sample. */
 static int write_assigned(const struct picture *picture, struct exposition *out)
 {
@@ -472,6 +557,7 @@ int families_write(const struct picture *picture, const struct families_options 
 	write_processes(picture, out);
 	write_health(picture, out);
 	write_info(picture, out);
+	write_measured(picture, out);
 	if (options->assigned && picture->pods)
 		r = write_assigned(picture, out);
 	if (options->process)

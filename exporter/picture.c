@@ -166,6 +166,7 @@ static int take_devices(
 		if (r < 0)
 			return r;
 		devices = json_object_get(document, "devices");
+		resource->measurements = json_object_get(document, "measurements");
 		if (resource->units)
 			take_changes(resource, devices);
 		else

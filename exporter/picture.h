@@ -48,9 +48,10 @@ struct resource {
 
 	struct unit *units;
 	size_t n_units;
-	struct map by_id;        /* struct unit */
-	struct map assigned_ids; /* offered ids that containers have; only if pods are known */
-	uint64_t assigned;       /* how many */
+	const json_t *measurements; /* by unit and name: a number, or numbers by code */
+	struct map by_id;           /* struct unit */
+	struct map assigned_ids;    /* offered ids that containers have; only if pods are known */
+	uint64_t assigned;          /* how many */
 };
 
 struct picture {

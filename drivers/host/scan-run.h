@@ -36,6 +36,7 @@ struct scan {
 	int watch_error;  /* why some directory is not watched, 0: all are */
 	int events_error; /* why events are not received, 0: they are */
 	struct strings notes;
+	struct measurements measurements;
 };
 
 void scan_done(struct scan *scan);

@@ -100,6 +100,22 @@ void scan_incomplete(struct scan *scan)
 	scan->incomplete = true;
 }
 
+int scan_measure(
+	struct scan *scan, const char *device, const char *name, unsigned code, uint64_t value)
+{
+	struct measurements *measurements = &scan->measurements;
+	struct measurement *measurement;
+	int r;
+
+	r = array_reserve((void **)&measurements->items, measurements->count, sizeof(*measurement));
+	if (r < 0)
+		return r;
+	measurement = &measurements->items[measurements->count++];
+	*measurement = (struct measurement){ .name = name, .code = code, .value = value };
+	(void)snprintf(measurement->device, sizeof(measurement->device), "%s", device);
+	return 0;
+}
+
 void scan_note(struct scan *scan, const char *format, ...)
 {
 	char text[480];
@@ -138,5 +154,6 @@ void scan_done(struct scan *scan)
 	map_done(&scan->watched_content);
 	strings_done(&scan->watched_names);
 	strings_done(&scan->notes);
+	free(scan->measurements.items);
 	*scan = (struct scan){ 0 };
 }

@@ -7,7 +7,7 @@
  * (scan-run.h).
  */
 
-#include "drivers/model/device.h"
+#include "drivers/model/measurement.h"
 
 struct scan;
 
@@ -39,6 +39,11 @@ const char *scan_root(const struct scan *scan);
 
 /* The return value of start(); NULL where the host is only listed (devplugctl discover). */
 void *scan_state(const struct scan *scan);
+
+/* Adds a number for metrics; calls for one device, and for one name of it, follow each other.
+ * `name` is a literal, `code` as in struct measurement. Returns 0 or -ENOMEM. */
+int scan_measure(
+	struct scan *scan, const char *device, const char *name, unsigned code, uint64_t value);
 
 /* Marks the scan as incomplete: some devices are not known yet, so the saved health state of
  * missing devices is kept. */

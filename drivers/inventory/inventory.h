@@ -17,6 +17,7 @@
 #include "drivers/health/saved-state.h"
 #include "drivers/model/bookings.h"
 #include "drivers/model/driver.h"
+#include "drivers/model/measurement.h"
 
 /* Why a unit is not healthy, for programs. */
 enum unit_cause {
@@ -185,6 +186,12 @@ bool inventory_has_allocations(const struct inventory *inventory);
 /* Has the driver close the devices, or open them again. Returns 0, or -EOPNOTSUPP if it keeps none
  * open. */
 int inventory_release(struct inventory *inventory, bool released);
+
+/* Sets the handler of changed measurements; the list does not change with them. */
+void inventory_on_measured(struct inventory *inventory, inventory_handler on_measured);
+
+/* What the last good scan measured. Belongs to the inventory until the next scan. */
+const struct measurements *inventory_measurements(const struct inventory *inventory);
 
 /* Why the last scan failed, so that the list before it stays; NULL if it did not fail. Belongs to
  * the inventory until the next scan; a change calls on_change(). */

@@ -26,7 +26,7 @@ struct inventory {
 	sd_event *event;
 	const struct declaration *declaration;
 	char *root;
-	inventory_handler on_change;
+	inventory_handler on_change, on_measured;
 	void *userdata;
 
 	struct watcher *watcher;
@@ -46,6 +46,7 @@ struct inventory {
 	bool report_planned;
 
 	struct scan_notes notes;
+	struct measurements measurements;
 	bool restores_list; /* the saved state was found by the same declaration */
 	bool started;
 };
@@ -116,6 +117,31 @@ static bool lists(const void *userdata, const char *id, const struct device **re
 	return unit || (inventory->restores_list && saved_state_find(inventory->list.saved, id));
 }
 
+static bool measurements_equal(const struct measurements *a, const struct measurements *b)
+{
+	if (a->count != b->count)
+		return false;
+	for (size_t i = 0; i < a->count; i++) {
+		const struct measurement *x = &a->items[i], *y = &b->items[i];
+
+		if (x->value != y->value || x->code != y->code || !streq(x->name, y->name) ||
+			!streq(x->device, y->device))
+			return false;
+	}
+	return true;
+}
+
+static void take_measurements(struct inventory *inventory, struct scan *scan)
+{
+	struct measurements before = inventory->measurements;
+
+	inventory->measurements = scan->measurements;
+	scan->measurements = before;
+	if (inventory->started && inventory->on_measured &&
+		!measurements_equal(&before, &inventory->measurements))
+		inventory->on_measured(inventory, inventory->userdata);
+}
+
 /* Scans once and plans the next. Returns 1 if something changed, 0 if not, or negative errno. */
 static int scan_now(struct inventory *inventory, struct error *error)
 {
@@ -140,6 +166,7 @@ static int scan_now(struct inventory *inventory, struct error *error)
 		if (unit_list_take_let_go(&inventory->list) != 0)
 			r = 1;
 		swap_watches(inventory, &scan);
+		take_measurements(inventory, &scan);
 		if (scan_notes_take(&inventory->notes, &scan))
 			r = 1;
 		scan_notes_take_missing(&inventory->notes, &scan, POLL_INTERVAL);
@@ -417,6 +444,16 @@ int inventory_release(struct inventory *inventory, bool released)
 	return 0;
 }
 
+void inventory_on_measured(struct inventory *inventory, inventory_handler on_measured)
+{
+	inventory->on_measured = on_measured;
+}
+
+const struct measurements *inventory_measurements(const struct inventory *inventory)
+{
+	return &inventory->measurements;
+}
+
 const char *inventory_failure(const struct inventory *inventory)
 {
 	return inventory->notes.failure;
@@ -451,6 +488,7 @@ struct inventory *inventory_free(struct inventory *inventory)
 	(void)sd_event_source_disable_unref(inventory->report_timer);
 	(void)snapshot_unref(inventory->snapshot);
 	scan_notes_done(&inventory->notes);
+	free(inventory->measurements.items);
 	free(inventory->root);
 	sd_event_unref(inventory->event);
 	free(inventory);

@@ -128,7 +128,7 @@ const char *nvidia_report_property(const struct device *report, const char *name
 	return device_variable(report, variable);
 }
 
-static bool property_number(const struct device *report, const char *name, unsigned long *ret)
+bool nvidia_report_number(const struct device *report, const char *name, unsigned long *ret)
 {
 	const char *text = nvidia_report_property(report, name);
 
@@ -142,10 +142,10 @@ static bool property_is(const struct device *report, const char *name, unsigned 
 {
 	unsigned long number;
 
-	return property_number(report, name, &number) && number == value;
+	return nvidia_report_number(report, name, &number) && number == value;
 }
 
-static const struct device *report_of_gpu(const struct nvidia_reports *reports, const char *address)
+const struct device *nvidia_report_of_gpu(const struct nvidia_reports *reports, const char *address)
 {
 	for (size_t i = 0; i < reports->count; i++)
 		if (streq(reports->items[i]->id, address))
@@ -171,11 +171,11 @@ bool nvidia_report_problem(const struct nvidia_reports *reports, const char *ker
 	char *ret_text, size_t size)
 {
 	enum { NO_PERMISSION = 4, NOT_LOADED = 9, BLOCKED = 17, MISMATCH = 18 };
-	const struct device *library = report_of_gpu(reports, "library");
+	const struct device *library = nvidia_report_of_gpu(reports, "library");
 	const char *call, *message, *remedy;
 	unsigned long problem;
 
-	if (!library || !property_number(library, "problem", &problem))
+	if (!library || !nvidia_report_number(library, "problem", &problem))
 		return false;
 	call = nvidia_report_property(library, "call") ?: "";
 	message = nvidia_report_property(library, "message") ?: "";
@@ -203,13 +203,13 @@ bool nvidia_report_problem(const struct nvidia_reports *reports, const char *ker
 
 /* --- errors --- */
 
-/* Takes the next of "79:-:1 13:2:1000". Returns false at the end. */
-static bool next_xid(const char **cursor, unsigned *ret_xid, int *ret_gi)
+bool nvidia_next_xid(
+	const char **cursor, unsigned *ret_xid, int *ret_gi, unsigned long long *ret_count)
 {
 	char gi[8];
 	int n = 0;
 
-	if (sscanf(*cursor, " %u:%7[-0-9]:%*u%n", ret_xid, gi, &n) < 2 || n == 0)
+	if (sscanf(*cursor, " %u:%7[-0-9]:%llu%n", ret_xid, gi, ret_count, &n) < 3 || n == 0)
 		return false;
 	*ret_gi = *gi == '-' ? -1 : atoi(gi);
 	*cursor += n;
@@ -223,10 +223,11 @@ static unsigned last_xid(const struct declared_probe *probe, const struct device
 	bool (*counts)(const struct declared_probe *probe, unsigned xid))
 {
 	const char *cursor = nvidia_report_property(report, "xids") ?: "";
+	unsigned long long count;
 	unsigned xid, last = 0;
 	int gi;
 
-	while (next_xid(&cursor, &xid, &gi))
+	while (nvidia_next_xid(&cursor, &xid, &gi, &count))
 		if ((gi < 0 || !instance || (unsigned)gi == instance->gi) && counts(probe, xid))
 			last = xid;
 	return last;
@@ -304,9 +305,9 @@ static int find_fabric_fault(
 	unsigned long state, status = 0;
 	int r;
 
-	if (!reports->probe->fabric || !property_number(report, "fabric_state", &state))
+	if (!reports->probe->fabric || !nvidia_report_number(report, "fabric_state", &state))
 		return 0;
-	(void)property_number(report, "fabric_status", &status);
+	(void)nvidia_report_number(report, "fabric_status", &status);
 	if (state == COMPLETE && status == 0)
 		return 0;
 	r = device_set_finding(device, FINDING_BAD,
@@ -329,7 +330,7 @@ static int find_present_fault(const struct nvidia_reports *reports, const struct
 	else if (!instance && property_is(report, "mig", 1))
 		r = device_set_finding(device, FINDING_BAD,
 			"it is in MIG mode and has no instances: create some (nvidia-smi mig -cgi), or leave MIG mode (nvidia-smi -mig 0)");
-	else if (property_number(report, "recovery", &recovery) && recovery != 0)
+	else if (nvidia_report_number(report, "recovery", &recovery) && recovery != 0)
 		r = find_recovery(reports, report, instance, recovery, device);
 	else {
 		r = find_memory_fault(reports, report, device);
@@ -341,7 +342,7 @@ static int find_present_fault(const struct nvidia_reports *reports, const struct
 int nvidia_find(const struct nvidia_reports *reports, const struct nvidia_gpu *gpu,
 	const struct nvidia_instance *instance, struct device *device)
 {
-	const struct device *report = report_of_gpu(reports, gpu->address);
+	const struct device *report = nvidia_report_of_gpu(reports, gpu->address);
 	bool knows_recovery;
 	unsigned xid;
 	int r;
@@ -386,8 +387,8 @@ unsigned nvidia_link_distance(
 	const struct nvidia_reports *reports, const char *from, const char *to)
 {
 	enum { SWITCHED = 10, FARTHEST = 20, LINKS_MAX = 18 };
-	const struct device *a = report_of_gpu(reports, from);
-	const struct device *b = report_of_gpu(reports, to);
+	const struct device *a = nvidia_report_of_gpu(reports, from);
+	const struct device *b = nvidia_report_of_gpu(reports, to);
 	unsigned n;
 
 	if (!a || !b)

@@ -26,11 +26,17 @@ struct nvidia_reports {
 	size_t count;
 };
 
+/* NULL: the library does not list it. */
+const struct device *nvidia_report_of_gpu(
+	const struct nvidia_reports *reports, const char *address);
 const struct device *nvidia_report_of_instance(const struct nvidia_reports *reports,
 	const char *address, const struct nvidia_instance *instance);
 
 /* A property of a report, or NULL. */
 const char *nvidia_report_property(const struct device *report, const char *name);
+
+/* Returns whether it is there and a number. */
+bool nvidia_report_number(const struct device *report, const char *name, unsigned long *ret);
 
 /* Describes why the helper had nothing to report: its document has a "library" with the problem.
  * Returns false if it has none. */
@@ -40,6 +46,21 @@ bool nvidia_report_problem(const struct nvidia_reports *reports, const char *ker
 /* Sets the finding of a device; `instance` NULL: a whole GPU. Returns 0 or -ENOMEM. */
 int nvidia_find(const struct nvidia_reports *reports, const struct nvidia_gpu *gpu,
 	const struct nvidia_instance *instance, struct device *device);
+
+/* Takes the next of the errors of a report, "79:-:1 13:2:1000": number, GPU instance (-1: the whole
+ * GPU) and count. Returns false at the end. */
+bool nvidia_next_xid(
+	const char **cursor, unsigned *ret_xid, int *ret_gi, unsigned long long *ret_count);
+
+/* --- nvidia-measure.c --- */
+
+/* Adds the numbers of a device for metrics, if the reports are new. Those of an instance are those
+ * of its GPU, without errors of other instances. Returns 0 or -ENOMEM. */
+int nvidia_measure(struct scan *scan, const struct nvidia_reports *reports,
+	const struct nvidia_gpu *gpu, const struct nvidia_instance *instance,
+	const struct device *device);
+
+/* --- nvidia-health.c --- */
 
 /* Distance of two GPUs by NVLink: 2 (18 links) to 19 (one link), 10 behind a switch, 0 if no link
  * is known. */

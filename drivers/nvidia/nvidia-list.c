@@ -302,6 +302,8 @@ static int add_gpu(struct entry *entry, struct nvidia_gpu *gpu)
 		r = describe(entry, device, gpu, NULL);
 	if (r >= 0)
 		r = add_identity(device, gpu, NULL, gpu->uuid, "");
+	if (r >= 0)
+		r = nvidia_measure(entry->scan, entry->reports, gpu, NULL, device);
 	return r < 0 ? r : expose(entry, device, gpu, NULL, gpu->uuid);
 }
 
@@ -345,6 +347,8 @@ static int add_instance(
 		r = describe(entry, device, gpu, instance);
 	if (r >= 0)
 		r = add_identity(device, gpu, instance, uuid, profile);
+	if (r >= 0)
+		r = nvidia_measure(entry->scan, entry->reports, gpu, instance, device);
 	return r < 0 ? r : expose(entry, device, gpu, instance, uuid);
 }
 

@@ -138,6 +138,14 @@ static void on_inventory_changed(struct inventory *inventory, void *userdata)
 	plugin_report(plugin);
 }
 
+static void on_measured(struct inventory *inventory, void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	if (inventory == plugin->inventory)
+		plugin_report(plugin);
+}
+
 /* The keys of the declaration that select devices, and the root. */
 static char *match_text(const struct declaration *declaration)
 {
@@ -242,6 +250,7 @@ static int configure(struct plugin *plugin, int fd, int saved_state_fd, struct e
 		&inventory);
 	if (r < 0)
 		return error_set(error, r, "cannot watch for devices: %s", strerror(-r));
+	inventory_on_measured(inventory, on_measured);
 	if (plugin->inventory) {
 		r = inventory_inherit(inventory, plugin->inventory,
 			same_match_fingerprint(

@@ -157,6 +157,39 @@ static void write_notes(struct json_writer *writer, const struct inventory *inve
 	}
 }
 
+/* {"GPU":{"temperature":41,"xids":{"79":1,"13":2}}}. */
+static void write_measurements(struct json_writer *writer, const struct measurements *measurements)
+{
+	const struct measurement *last = NULL;
+
+	for (size_t i = 0; i < measurements->count; i++) {
+		const struct measurement *now = &measurements->items[i];
+		bool same_device = last && streq(last->device, now->device);
+		bool same_name = same_device && streq(last->name, now->name);
+		char code[16];
+
+		if (!same_name) {
+			json_write_text(writer, last && last->code > 0 ? "}" : "");
+			json_write_text(writer, !last ? "" : same_device ? "," : "},");
+			if (!same_device) {
+				json_write_string(writer, now->device);
+				json_write_text(writer, ":{");
+			}
+			json_write_string(writer, now->name);
+			json_write_text(writer, now->code > 0 ? ":{" : ":");
+		}
+		if (now->code > 0) {
+			(void)snprintf(
+				code, sizeof(code), "%s\"%u\":", same_name ? "," : "", now->code);
+			json_write_text(writer, code);
+		}
+		json_write_number(writer, now->value);
+		last = now;
+	}
+	json_write_text(writer, last && last->code > 0 ? "}" : "");
+	json_write_text(writer, last ? "}" : "");
+}
+
 /* `before`: what has been written; NULL: nothing. */
 static int write_inventory(int fd, const struct plugin *plugin, const struct snapshot *before,
 	const struct snapshot *snapshot)
@@ -179,7 +212,9 @@ static int write_inventory(int fd, const struct plugin *plugin, const struct sna
 	}
 	json_write_text(&writer, "],\"scan_notes\":[");
 	write_notes(&writer, plugin->inventory);
-	json_write_text(&writer, "]}\n");
+	json_write_text(&writer, "],\"measurements\":{");
+	write_measurements(&writer, inventory_measurements(plugin->inventory));
+	json_write_text(&writer, "}}\n");
 	return json_writer_finish(&writer);
 }
 

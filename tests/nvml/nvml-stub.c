@@ -9,6 +9,7 @@
  *   fabric ADDRESS STATE STATUS        mig ADDRESS MODE
  *   instance ADDRESS GI CI UUID PROFILE
  *   link ADDRESS LINK REMOTE           (an address, or "switch")
+ *   power ADDRESS MILLIWATTS           (without it: 65000)
  *   xid SERIAL ADDRESS NUMBER GI COUNT (serials ascend, each is delivered once; GI -1: the whole
  * GPU) event SERIAL ADDRESS TYPE
  */
@@ -300,7 +301,12 @@ EXPORT unsigned nvmlDeviceGetTemperature(void *device, unsigned sensor, unsigned
 EXPORT unsigned nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts);
 EXPORT unsigned nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts)
 {
-	*milliwatts = 65000;
+	static struct state state;
+	const struct handle *handle = device;
+	char *words[WORDS_MAX];
+
+	*milliwatts = find(&state, "power", handle->address, words) == 3 ? (unsigned)atoi(words[2])
+									 : 65000;
 	return enter_gpu("nvmlDeviceGetPowerUsage", device);
 }
 

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA GPUs on a host that is a directory, with a stand-in for NVIDIA's library (tests/nvml): what an error, a restart,
 and an upgrade of the driver do to the node and its pods."""
+import http.client
 import os
+import re
 import shutil
+import socket
 import stat
 import subprocess
 import unittest
@@ -32,7 +35,7 @@ class Nvidia(NodeTest):
         # A child starts the helper as its own user, who may not be able to enter the folder of the build.
         folder = self.node.path("bin")
         os.mkdir(folder)
-        for name in ("devplugd-plugin", "devplugd-nvml"):
+        for name in ("devplugd-plugin", "devplugd-nvml", "devplugd-exporter"):
             shutil.copy(program(name), folder)
         self.node.daemon_program = shutil.copy(program("devplugd"), folder)
 
@@ -77,11 +80,11 @@ class Nvidia(NodeTest):
         gpus = [f"gpu {address(number)} {uuid(number)}" for number in range(self.GPUS)]
         self.make("/usr/lib64/nvml-state", "\n".join(gpus + list(lines)) + "\n")
 
-    def serve(self, more=""):
+    def serve(self, more="", text=""):
         self.node.configure(
             '{ name = "vendor.example/gpu"; driver = "nvidia"; match = ( { } ); '
             'health = ( { probe = "nvml"; interval = 0.2; hang_after = 1; } ); ' + more + "}",
-            text=f'host_root = "{self.host}";')
+            text=f'host_root = "{self.host}"; {text}')
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(gpu=self.GPUS)
@@ -153,6 +156,44 @@ class Nvidia(NodeTest):
         after = self.node.resource("vendor.example/gpu")
         self.assertEqual((after["pid"], after["session"]), (before["pid"], before["session"]))
         self.assertIn("has no resource", self.ctl("release", "vendor.example/x").stderr)
+
+    def scrape(self):
+        """The metrics of GPUs: a number by the name, the device and the number of an error."""
+        connection = http.client.HTTPConnection("localhost", timeout=20)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        try:
+            connection.sock.settimeout(20)
+            connection.sock.connect(self.node.path("metrics.sock"))
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        except OSError:
+            return {}
+        finally:
+            connection.close()
+        found = re.findall(r'^devplugd_gpu_([a-z_]+)\{resource="vendor.example/gpu",device="([^"]*)"(?:,xid="(\d+)")?\} (\S+)$',
+                           text, re.M)
+        return {(name, device, xid): float(value) for name, device, xid, value in found}
+
+    def test_metrics(self):
+        """Prometheus gets what the library reports, for as long as it reports."""
+        self.serve(text=f'metrics = {{ listen = "{self.node.path("metrics.sock")}"; }};')
+        until(lambda: self.scrape().get(("temperature_celsius", uuid(0), "")) == 41, "a temperature")
+        before = self.node.resource("vendor.example/gpu")
+        self.report(f"xid 1 {address(2)} 95 -1 1", f"xid 2 {address(2)} 13 -1 1000", f"field {address(2)} 230 1",
+                    f"field {address(2)} 143 2", f"field {address(2)} 144 1", f"power {address(5)} 301500")
+        until(lambda: self.scrape().get(("xid_errors_total", uuid(2), "13")) == 1000, "the errors to be counted")
+        samples = self.scrape()
+        self.assertEqual({key[0] + key[2]: value for key, value in samples.items() if key[1] == uuid(2)}, {
+            "monitored": 1, "temperature_celsius": 41, "power_watts": 65, "recovery_action": 1, "row_remap_pending": 1,
+            "uncorrectable_remapped_rows": 2, "xid_errors_total95": 1, "xid_errors_total13": 1000})
+        self.assertEqual(samples[("power_watts", uuid(5), "")], 301.5)
+        self.assertEqual([value for (name, _, _), value in samples.items() if name == "monitored"], [1] * self.GPUS)
+        until(lambda: list(self.unhealthy()) == [uuid(2)], "the GPU, and no other, to be unhealthy")
+        self.ctl("release", "vendor.example/gpu")
+        until(lambda: set(self.scrape().values()) == {0}, "no old numbers to be reported")
+        self.assertEqual({name for name, _, _ in self.scrape()}, {"monitored"})
+        after = self.node.resource("vendor.example/gpu")
+        self.assertEqual((after["pid"], after["session"]), (before["pid"], before["session"]))
 
     def test_upgrade_under_running_pods(self):
         """New libraries under the old driver are given to no one; with the new driver all is as before."""

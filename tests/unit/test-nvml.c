@@ -331,6 +331,87 @@ static void test_links(void **state)
 	assert_int_equal(distance(GPU_B, "GPU-00000002-483b-b48f-d7e5-75fb19a52b76"), 0);
 }
 
+/* What was measured of a device, as "name=value" and "name:code=value"; the text is the caller's.
+ */
+static char *measured(const char *id)
+{
+	const struct measurements *measurements = inventory_measurements(inventory);
+	char *text = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&text, &size);
+
+	for (size_t i = 0; i < measurements->count; i++) {
+		const struct measurement *item = &measurements->items[i];
+
+		if (!streq(item->device, id))
+			continue;
+		(void)fprintf(stream, "%s", item->name);
+		if (item->code > 0)
+			(void)fprintf(stream, ":%u", item->code);
+		(void)fprintf(stream, "=%llu ", (unsigned long long)item->value);
+	}
+	(void)fclose(stream);
+	return text;
+}
+
+static bool has_measured(const char *id, const char *expected)
+{
+	_cleanup_free_ char *text = measured(id);
+
+	return streq(text, expected);
+}
+
+#define SENSORS "gpu_temperature=41 gpu_power=65000 "
+
+static unsigned n_measured;
+
+static void on_measured(struct inventory *changed, void *userdata)
+{
+	n_measured++;
+}
+
+static void test_measurements(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *before = NULL, *after = NULL;
+	static const char readings[] = TWO_GPUS RECOVERS
+		"field " A " 142 2\nfield " A " 143 1\nfield " A " 144 0\nfield " A
+		" 145 0\nfield " A " 4 7\nfabric " A " 3 0\nxid 1 " A " 13 -1 1000\nxid 2 " A
+		" 31 2 3\nxid 3 " A " 31 -1 1\n";
+	char text[2048];
+
+	plant_two();
+	report(TWO_GPUS RECOVERS);
+	start(RESOURCE(""));
+	inventory_on_measured(inventory, on_measured);
+	RUN_UNTIL(has_measured(GPU_A, "gpu_monitored=1 " SENSORS "gpu_recovery_action=0 "));
+	report(readings);
+	RUN_UNTIL(has_measured(GPU_A,
+		"gpu_monitored=1 " SENSORS "gpu_recovery_action=0 gpu_remap_pending=0 "
+		"gpu_remap_failure=0 gpu_remapped_correctable=2 gpu_remapped_uncorrectable=1 "
+		"gpu_ecc_uncorrected=7 gpu_fabric_state=3 gpu_xids:13=1000 gpu_xids:31=4 "));
+	/* The list stays as it is. */
+	before = inventory_snapshot(inventory);
+	(void)snprintf(text, sizeof(text), "%spower " B " 70000\n", readings);
+	n_measured = 0;
+	report(text);
+	RUN_UNTIL(n_measured > 0);
+	assert_true(has_measured(GPU_B,
+		"gpu_monitored=1 gpu_temperature=41 gpu_power=70000 gpu_recovery_action=0 "));
+	after = inventory_snapshot(inventory);
+	assert_ptr_equal(before, after);
+	/* Without a report there are no old numbers. */
+	report(TWO_GPUS "fail nvmlInit_v2 9\ncrash nvmlEventSetWait_v2\n");
+	RUN_UNTIL(
+		has_measured(GPU_A, "gpu_monitored=0 ") && has_measured(GPU_B, "gpu_monitored=0 "));
+	report(TWO_GPUS);
+	RUN_UNTIL(has_measured(GPU_A, "gpu_monitored=1 " SENSORS));
+	/* Errors of other instances are not an instance's. */
+	plant_instance(0, 1, 0);
+	report(TWO_GPUS "mig " A " 1\ninstance " A " 1 0 " MIG_A " 1g.10gb\nxid 4 " A
+			" 13 1 5\nxid 5 " A " 13 2 7\nxid 6 " A " 13 -1 1\nevent 7 " A " 100\n");
+	RUN_UNTIL(has_measured(MIG_A, "gpu_monitored=1 " SENSORS "gpu_xids:13=6 "));
+}
+
 /* For a reset: nothing is open, everything stays as it is, and then faults are over. */
 static void test_release(void **state)
 {
@@ -419,6 +500,7 @@ int main(void)
 		HOST_TEST(test_old_library),
 		HOST_TEST(test_instances),
 		HOST_TEST(test_links),
+		HOST_TEST(test_measurements),
 		HOST_TEST(test_release),
 		HOST_TEST(test_driver_comes_and_goes),
 		HOST_TEST(test_declarations),

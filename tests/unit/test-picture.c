@@ -151,6 +151,56 @@ static void test_unit_states(void **state)
 	exposition_done(&out);
 }
 
+static bool has_line(const char *measurements, const char *line)
+{
+	_cleanup_free_ char *text = NULL;
+	_cleanup_(picture_freep) struct picture *picture = NULL;
+	const struct families_options options = { 0 };
+	struct exposition out = { 0 };
+	bool found;
+
+	assert_true(asprintf(&text,
+			    "{\"devices\":[" DEVICE("g", "Healthy", "") "," DEVICE(
+				    "o", "Claimed", "") "],\"measurements\":%s}\n",
+			    measurements) > 0);
+	picture = read_picture(text, NULL);
+	assert_int_equal(families_write(picture, &options, &out), 0);
+	found = count_of(out.text, out.size, line) == 1;
+	exposition_done(&out);
+	return found;
+}
+
+#define GPU_LABELS "{resource=\"a/x\",device=\"g\""
+
+static void test_measured(void **state)
+{
+	assert_true(has_line("{\"g\":{\"gpu_temperature\":41}}",
+		"devplugd_gpu_temperature_celsius" GPU_LABELS "} 41\n"));
+	assert_true(has_line("{\"g\":{\"gpu_power\":65250}}",
+		"devplugd_gpu_power_watts" GPU_LABELS "} 65.25\n"));
+	assert_true(has_line("{\"g\":{\"gpu_xids\":{\"79\":1,\"13\":1000}}}",
+		"devplugd_gpu_xid_errors_total" GPU_LABELS ",xid=\"13\"} 1000\n"));
+	/* The newest document counts. */
+	assert_true(has_line("{\"g\":{\"gpu_power\":1000}}}\n{\"devices\":[],"
+			     "\"measurements\":{\"g\":{\"gpu_power\":2000}}",
+		"devplugd_gpu_power_watts" GPU_LABELS "} 2\n"));
+}
+
+static void test_measured_nonsense(void **state)
+{
+	static const char *const nonsense[] = { "7", "[]", "{\"g\":7}", "{\"g\":[1]}",
+		"{\"g\":{\"gpu_power\":-1,\"gpu_xids\":7}}",
+		"{\"g\":{\"gpu_power\":\"1\",\"gpu_xids\":{\"79\":-1,\"7\":\"x\"}}}",
+		"{\"g\":{\"gpu_power\":{\"1\":2},\"gpu_xids\":{\"\":1,\"x\":1,\"123456\":1}}}",
+		"{\"unknown\":{\"gpu_power\":1}}", "{\"o\":{\"gpu_power\":1}}",
+		"{\"g\":{\"other\":1}}" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(nonsense); i++) {
+		assert_false(has_line(nonsense[i], "# TYPE devplugd_gpu_power_watts"));
+		assert_false(has_line(nonsense[i], "# TYPE devplugd_gpu_xid_errors_total"));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -158,6 +208,8 @@ int main(void)
 		cmocka_unit_test(test_nonsense),
 		cmocka_unit_test(test_assigned),
 		cmocka_unit_test(test_unit_states),
+		cmocka_unit_test(test_measured),
+		cmocka_unit_test(test_measured_nonsense),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

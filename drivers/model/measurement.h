@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Numbers that a driver measures of its devices, for metrics. They are not a part of a device,
+ * which does not change when it gets warmer, and nothing is decided by them.
+ */
+
+#include "drivers/model/device.h"
+
+struct measurement {
+	char device[DEVICE_ID_MAX + 1];
+	const char *name; /* a literal; exporter/families.c has the metric */
+	unsigned code;    /* which of several: the number of an error; 0: there is one only */
+	uint64_t value;
+};
+
+/* By device, then by name. */
+struct measurements {
+	struct measurement *items;
+	size_t count;
+};

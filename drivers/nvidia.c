@@ -315,6 +315,18 @@ static int direct_helper(struct nvidia_state *state, struct scan *scan,
 	return r == -ENOMEM ? r : 0;
 }
 
+/* A GPU that was lost before the library was loaded has no name there. */
+static bool rest_is_lost(const struct nvidia_host *host, const struct nvidia_reports *reports)
+{
+	const struct device *library = nvidia_report_of_gpu(reports, "library");
+	unsigned long n_lost, n_missing = 0;
+
+	for (size_t i = 0; i < host->n_gpus; i++)
+		n_missing += !host->gpus[i].excluded &&
+			!nvidia_report_of_gpu(reports, host->gpus[i].address);
+	return library && nvidia_report_number(library, "lost", &n_lost) && n_lost == n_missing;
+}
+
 /* What the helper has reported. */
 static void take_reports(const struct nvidia_state *state, const struct nvidia_host *host,
 	struct nvidia_reports *reports)
@@ -328,6 +340,7 @@ static void take_reports(const struct nvidia_state *state, const struct nvidia_h
 		reports->items = list->devices;
 		reports->count = list->n_devices;
 		reports->knowledge = NVIDIA_KNOWN;
+		reports->rest_is_lost = rest_is_lost(host, reports);
 	}
 	if (state->released) {
 		(void)snprintf(reports->trouble, sizeof(reports->trouble),

@@ -127,6 +127,7 @@ static int report(const struct gpus *gpus)
 
 	begin_document(&output);
 	write_text_property(&output, "driver", gpus->driver);
+	write_number_property(&output, "lost", gpus->n_lost);
 	end_device(&output);
 	for (unsigned i = 0; i < gpus->count; i++)
 		write_gpu(&output, &gpus->items[i]);

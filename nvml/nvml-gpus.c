@@ -91,9 +91,11 @@ static void open_gpu(struct gpus *gpus, unsigned index)
 	struct nvml_pci_info info = { 0 };
 
 	*gpu = (struct gpu){ 0 };
-	if (nvml->by_index(index, &gpu->device) != NVML_OK ||
-		nvml->pci_info(gpu->device, &info) != NVML_OK)
+	if (!went_well(gpu, nvml->by_index(index, &gpu->device)) ||
+		!went_well(gpu, nvml->pci_info(gpu->device, &info))) {
+		gpus->n_lost += gpu->lost;
 		return;
+	}
 	make_address(&info, gpu->address);
 	if (nvml->uuid(gpu->device, gpu->uuid, sizeof(gpu->uuid)) != NVML_OK)
 		gpu->uuid[0] = '\0';

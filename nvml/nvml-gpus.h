@@ -55,6 +55,7 @@ struct gpus {
 	char driver[80];
 	struct gpu items[GPUS_MAX];
 	unsigned count;
+	unsigned n_lost; /* that could not be opened, because they are lost; they have no name */
 	nvml_event_set events; /* NULL: there are none */
 };
 

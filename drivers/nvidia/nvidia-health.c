@@ -317,6 +317,12 @@ static int find_fabric_fault(
 	return r < 0 ? r : 1;
 }
 
+static int find_lost(const struct nvidia_gpu *gpu, struct device *device)
+{
+	return device_set_finding(device, FINDING_BAD,
+		"%s fell off the bus: reboot the host, or reseat the GPU", gpu->address);
+}
+
 /* Returns 1 if there is a fault that is reported for as long as it lasts, 0 if not, or -ENOMEM. */
 static int find_present_fault(const struct nvidia_reports *reports, const struct device *report,
 	const struct nvidia_gpu *gpu, const struct nvidia_instance *instance, struct device *device)
@@ -325,8 +331,7 @@ static int find_present_fault(const struct nvidia_reports *reports, const struct
 	int r;
 
 	if (property_is(report, "lost", 1))
-		r = device_set_finding(device, FINDING_BAD,
-			"%s fell off the bus: reboot the host, or reseat the GPU", gpu->address);
+		r = find_lost(gpu, device);
 	else if (!instance && property_is(report, "mig", 1))
 		r = device_set_finding(device, FINDING_BAD,
 			"it is in MIG mode and has no instances: create some (nvidia-smi mig -cgi), or leave MIG mode (nvidia-smi -mig 0)");
@@ -349,6 +354,8 @@ int nvidia_find(const struct nvidia_reports *reports, const struct nvidia_gpu *g
 
 	if (reports->knowledge == NVIDIA_UNASKED || reports->knowledge == NVIDIA_AWAITED)
 		return 0;
+	if (reports->knowledge == NVIDIA_KNOWN && !report && reports->rest_is_lost)
+		return find_lost(gpu, device);
 	/* For a GPU that the library does not list, only the kernel's data count. */
 	if (reports->knowledge == NVIDIA_NOTHING || !report) {
 		device->finding = FINDING_UNKNOWN;

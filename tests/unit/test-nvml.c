@@ -190,6 +190,20 @@ static void test_lost(void **state)
 	assert_string_equal(seen(), expected);
 }
 
+/* Before the library was loaded: it cannot be opened, so it has no name there. */
+static void test_lost_before(void **state)
+{
+	plant_two();
+	report(TWO_GPUS "lost " B "\n");
+	start(RESOURCE(""));
+	RUN_UNTIL(says(GPU_B, B " fell off the bus: reboot the host"));
+	RUN_UNTIL(streq(seen(), GPU_B "! " GPU_A " "));
+	/* One that the library does not list for another reason. */
+	plant_gpu("0000:90:00.0", 2, "GPU-00000002-483b-b48f-d7e5-75fb19a52b76", "1\n");
+	start(RESOURCE(""));
+	RUN_UNTIL(streq(seen(), "GPU-00000002-483b-b48f-d7e5-75fb19a52b76 " BOTH));
+}
+
 /* While the library does not answer, everything stays as it is. */
 static void test_hanging_library(void **state)
 {
@@ -494,6 +508,7 @@ int main(void)
 		HOST_TEST(test_policy),
 		HOST_TEST(test_memory_and_fabric),
 		HOST_TEST(test_lost),
+		HOST_TEST(test_lost_before),
 		HOST_TEST(test_hanging_library),
 		HOST_TEST(test_leaking_library),
 		HOST_TEST(test_problems),

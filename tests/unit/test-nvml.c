@@ -316,6 +316,37 @@ static void test_instances(void **state)
 	RUN_UNTIL(says("MIG-" GPU_A ":1:0", "/dev/nvidia-caps/nvidia-cap2 (MIG monitor)"));
 }
 
+static void write_cdi(const char *uuid)
+{
+	char text[512];
+
+	(void)snprintf(text, sizeof(text),
+		"---\ncdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n    - name: \"0:0\"\n"
+		"    - name: %s\n",
+		uuid);
+	host_replace("/run/cdi/nvidia.yaml", text);
+}
+
+/* The container toolkit does not write its file again when the geometry changes. */
+static void test_stale_cdi_name(void **state)
+{
+	plant_two();
+	host_mkdir("/run/cdi");
+	write_cdi(MIG_A);
+	plant_instance(0, 1, 0);
+	report(TWO_GPUS "mig " A " 1\ninstance " A " 1 0 " MIG_A " 1g.10gb\n");
+	start("driver = \"nvidia\"; match = ( { mig = \"only\"; expose = \"cdi\"; } ); "
+	      "health = ( { probe = \"nvml\"; interval = 0.2; hang_after = 5; } );");
+	RUN_UNTIL(is_present(MIG_A) && !*reason_of(MIG_A));
+	report(TWO_GPUS "mig " A " 1\ninstance " A " 1 0 " MIG_B " 1g.10gb\nevent 1 " A " 100\n");
+	RUN_UNTIL(is_present(MIG_B));
+	assert_non_null(strstr(reason_of(MIG_B),
+		"nvidia.com/gpu=" MIG_B " is in no file of /etc/cdi or /run/cdi: run \"systemctl "
+		"restart nvidia-cdi-refresh\""));
+	write_cdi(MIG_B);
+	RUN_UNTIL(!*reason_of(MIG_B));
+}
+
 static unsigned distance(const char *from, const char *to)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
@@ -514,6 +545,7 @@ int main(void)
 		HOST_TEST(test_problems),
 		HOST_TEST(test_old_library),
 		HOST_TEST(test_instances),
+		HOST_TEST(test_stale_cdi_name),
 		HOST_TEST(test_links),
 		HOST_TEST(test_measurements),
 		HOST_TEST(test_release),

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import unittest
 
-from node import BIN, NodeTest, command_line, program, until
+from node import BIN, NodeTest, command_line, program, scaled, until
 
 PROC = "/proc/driver/nvidia"
 
@@ -179,6 +179,9 @@ class Nvidia(NodeTest):
         self.serve(text=f'metrics = {{ listen = "{self.node.path("metrics.sock")}"; }};')
         until(lambda: self.scrape().get(("temperature_celsius", uuid(0), "")) == 41, "a temperature")
         before = self.node.resource("vendor.example/gpu")
+        # Nothing but this changes: neither the list nor any health.
+        self.report(f"power {address(5)} 300000")
+        until(lambda: self.scrape().get(("power_watts", uuid(5), "")) == 300, "another power draw")
         self.report(f"xid 1 {address(2)} 95 -1 1", f"xid 2 {address(2)} 13 -1 1000", f"field {address(2)} 230 1",
                     f"field {address(2)} 143 2", f"field {address(2)} 144 1", f"power {address(5)} 301500")
         until(lambda: self.scrape().get(("xid_errors_total", uuid(2), "13")) == 1000, "the errors to be counted")
@@ -214,6 +217,127 @@ class Nvidia(NodeTest):
         got, why = self.node.pod("new", gpu=self.GPUS - 1)
         self.assertIsNone(why)
         self.assertIn("libcuda.so.550.90.07", str(got["mounts"]))
+
+
+    # --- instances
+
+    def make_access(self, folder, number):
+        self.make(f"{PROC}/capabilities/{folder}/access",
+                  f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
+        os.makedirs(self.host + "/dev/nvidia-caps", exist_ok=True)
+        os.mknod(f"{self.host}/dev/nvidia-caps/nvidia-cap{number}", 0o444 | stat.S_IFCHR, os.makedev(237, number))
+
+    def split(self, *instances):
+        """Gives the first GPU a new geometry of (number, UUID), as "nvidia-smi mig" does: what was there goes first."""
+        self.serial += 1
+        shutil.rmtree(f"{self.host}{PROC}/capabilities/gpu0", ignore_errors=True)
+        shutil.rmtree(f"{self.host}/dev/nvidia-caps", ignore_errors=True)
+        for number, _ in instances:
+            self.make_access(f"gpu0/mig/gi{number}", 3 + 9 * number)
+            self.make_access(f"gpu0/mig/gi{number}/ci0", 4 + 9 * number)
+        self.report(f"mig {address(0)} 1", *(f"instance {address(0)} {number} 0 {name} 1g.10gb" for number, name in instances),
+                    f"event {self.serial} {address(0)} 100")
+
+    def listed(self):
+        resources = {r["name"]: r for r in self.node.call_kubelet("status")["resources"]}
+        return resources["vendor.example/gpu"]["devices"]
+
+    def offered(self):
+        return {d["id"] for d in self.listed() if d["health"] == "Healthy"}
+
+    def test_100_geometries(self):
+        """Each is offered without a restart. The GPU is never offered whole, and no other GPU changes."""
+        self.serial = 0
+        self.serve()
+        # devplugctl hears of a change after the kubelet.
+        until(lambda: not self.unhealthy(), "all GPUs to be shown as healthy")
+        before = self.node.resource("vendor.example/gpu")
+        others = {uuid(number) for number in range(1, self.GPUS)}
+        self.split()
+        until(lambda: self.offered() == others, "the GPU that is to be split to be withdrawn")
+        for step in range(scaled(100)):
+            instances = [(1 + (step + i) % 6, f"MIG-{step:08x}-483b-b48f-d7e5-{i:012x}") for i in range(step % 4)]
+            names = {name for _, name in instances}
+            self.split(*instances)
+
+            def is_complete():
+                found = self.offered()
+                self.assertEqual(found & others, others)
+                self.assertNotIn(uuid(0), found)
+                return found - others == names
+            until(is_complete, f"geometry {step} to be offered: {names}")
+        self.split((3, "MIG-ffffffff-483b-b48f-d7e5-75fb19a52b76"))
+        until(lambda: len(self.offered()) == self.GPUS, "the last geometry to be offered")
+        got, why = self.node.pod("all", gpu=self.GPUS)
+        self.assertIsNone(why)
+        nodes = {d["host_path"].replace(self.host, "") for d in got["devices"]}
+        self.assertLessEqual({"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap30", "/dev/nvidia-caps/nvidia-cap31"}, nodes)
+        after = self.node.resource("vendor.example/gpu")
+        self.assertEqual((after["pid"], after["session"]), (before["pid"], before["session"]))
+        since = {d["id"]: d["since"] for d in before["devices"]}
+        self.assertEqual([d["id"] for d in after["devices"] if d["id"] in others and d["since"] != since[d["id"]]], [])
+
+    # --- moving
+
+    def old_plugin(self, ids):
+        """A plugin that offers these ids, as NVIDIA's does; pods take the first two."""
+        entries = ", ".join(f'{{ id = "{name}"; }}' for name in ids)
+        self.node.configure(f'{{ name = "vendor.example/gpu"; driver = "static"; match = ( {entries} ); }}')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(gpu=len(ids))
+        held = {}
+        for name in ("a", "b"):
+            got, why = self.node.pod(name, gpu=1)
+            self.assertIsNone(why)
+            held[name], = got["resources"]["vendor.example/gpu"]
+        self.node.stop()
+        self.node.run = self.node.path("run-of-devplugd")
+        return held
+
+    def move(self, more=""):
+        """The rest of docs/moving.md: devplugd under the same name, with the preset's health."""
+        self.node.configure(
+            '{ name = "vendor.example/gpu"; driver = "nvidia"; match = ( { } ); '
+            'health = ( { probe = "nvml"; interval = 0.2; } ); ' + more + "}",
+            text=f'host_root = "{self.host}";')
+        self.node.start()
+        self.node.await_state("vendor.example/gpu", "serving")
+
+    def restart_kubelet(self, offered):
+        """Returns what each pod has afterwards, by its name."""
+        self.node.stop_kubelet()
+        self.node.start_kubelet()
+        self.node.await_allocatable(gpu=offered)
+        pods = self.node.call_kubelet("pods")["pods"]
+        self.assertEqual({pod["name"]: pod["phase"] for pod in pods}, dict.fromkeys((pod["name"] for pod in pods), "Running"))
+        return {pod["name"]: pod["resources"]["vendor.example/gpu"] for pod in pods}
+
+    def test_moving_from_nvidias_plugin(self):
+        """Ids are the same: pods keep their GPUs, also over a restart of the kubelet, and no one else gets these."""
+        held = self.old_plugin([uuid(number) for number in range(self.GPUS)])
+        self.move()
+        self.node.await_allocatable(gpu=self.GPUS)
+        got, why = self.node.pod("c", gpu=self.GPUS - 2)
+        self.assertIsNone(why)
+        rest = set(got["resources"]["vendor.example/gpu"])
+        self.assertEqual(rest & set(held.values()), set())
+        pods = self.restart_kubelet(self.GPUS)
+        self.assertEqual({name: pods[name] for name in held}, {name: [device] for name, device in held.items()})
+        self.assertEqual(set(pods["c"]), rest)
+
+    def test_moving_with_shares(self):
+        """Ids differ in the number of the share: pods keep theirs, also over a restart of the kubelet; new pods get new ones."""
+        held = self.old_plugin([f"{uuid(number)}::{share}" for number in range(self.GPUS) for share in range(2)])
+        self.move("share = { replicas = 2; };")
+        self.node.await_allocatable(gpu=2 * self.GPUS)
+        pods = self.restart_kubelet(2 * self.GPUS)
+        self.assertEqual(pods, {name: [device] for name, device in held.items()})
+        # A kubelet that starts fails pods whose devices are not listed.
+        self.assertLessEqual(set(held.values()), {d["id"] for d in self.listed()})
+        got, why = self.node.pod("c", gpu=1)
+        self.assertIsNone(why)
+        self.assertRegex(got["resources"]["vendor.example/gpu"][0], r"^GPU-.*#[01]$")
 
 
 if __name__ == "__main__":

@@ -264,6 +264,13 @@ static int list_with_state(const struct declaration *declaration, const char *ro
 	return r;
 }
 
+int try_out_list(const struct declaration *declaration, const char *root, struct scan *scan,
+	struct error *error)
+{
+	return declaration->driver->start ? list_with_state(declaration, root, scan, error)
+					  : list_devices(declaration, scan, error);
+}
+
 static int look(const struct declaration *declaration, const char *root, struct snapshot **ret,
 	json_t *notes, struct error *error)
 {
@@ -271,8 +278,7 @@ static int look(const struct declaration *declaration, const char *root, struct 
 	struct unit_list list = { .declaration = declaration };
 	int r;
 
-	r = declaration->driver->start ? list_with_state(declaration, root, &scan, error)
-				       : list_devices(declaration, &scan, error);
+	r = try_out_list(declaration, root, &scan, error);
 	if (r >= 0)
 		r = unit_list_merge(&list, &scan, error);
 	if (r >= 0 &&

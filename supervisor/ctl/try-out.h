@@ -29,6 +29,12 @@ int try_out(const struct declaration *declaration, const char *root, const char 
 
 struct scan;
 
+/* Lists the devices into a scan of that root, and waits for what the driver learns between scans:
+ * answers of programs, or of NVIDIA's library. Returns 0 or negative errno with the error filled.
+ */
+int try_out_list(const struct declaration *declaration, const char *root, struct scan *scan,
+	struct error *error);
+
 /* Adds the hardware behind the devices of the scan (claims.h), to find out which resources have the
  * same hardware. Returns 0 or negative errno with the error filled. */
 int try_out_claims(const struct declaration *declaration, struct scan *scan, struct strings *claims,

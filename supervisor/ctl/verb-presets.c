@@ -179,7 +179,8 @@ struct finding {
 	json_t *cdi, *prestart; /* as in the preset */
 	bool general;           /* it takes the devices of any vendor */
 	size_t n_devices;
-	struct strings claims; /* what is behind the devices, see drivers/inventory/claims.h */
+	struct strings profiles; /* of instances (MIG), each once */
+	struct strings claims;   /* what is behind the devices, see drivers/inventory/claims.h */
 };
 
 struct findings {
@@ -195,6 +196,7 @@ static void findings_done(struct findings *findings)
 		json_decref(findings->items[i].ids);
 		json_decref(findings->items[i].cdi);
 		json_decref(findings->items[i].prestart);
+		strings_done(&findings->items[i].profiles);
 		strings_done(&findings->items[i].claims);
 	}
 	free(findings->items);
@@ -218,6 +220,25 @@ static json_t *list_strings(const struct strings *strings)
 	return list;
 }
 
+/* "1g.10gb", "1g.10gb+me". */
+static bool is_profile(const char *text)
+{
+	return *text && !text[strspn(text, "0123456789abcdefghijklmnopqrstuvwxyz.+-")];
+}
+
+static int list_profiles(const struct scan *scan, struct strings *profiles)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < scan->n_devices && r >= 0; i++) {
+		const char *profile = device_variable(scan->devices[i], "profile");
+
+		if (profile && is_profile(profile) && !strings_contain(profiles, profile))
+			r = strings_add(profiles, profile, strlen(profile));
+	}
+	return r;
+}
+
 /* Adds what the preset finds, if it is something. */
 static int discover_one(
 	const char *name, const char *root, struct findings *findings, struct error *error)
@@ -235,7 +256,7 @@ static int discover_one(
 	if (r < 0)
 		return r;
 	declaration = &config->resources[0].declaration;
-	r = declaration->driver->list(declaration, &scan, error);
+	r = try_out_list(declaration, root, &scan, error);
 	if (r < 0) {
 		error_prefix(error, "preset \"%s\"", name);
 		return r;
@@ -256,7 +277,8 @@ static int discover_one(
 		.general = !strstr(config->resources[0].text, "vendor = "),
 		.n_devices = scan.n_devices,
 	};
-	if (!finding->name || !finding->ids || !finding->cdi || !finding->prestart)
+	if (list_profiles(&scan, &finding->profiles) < 0 || !finding->name || !finding->ids ||
+		!finding->cdi || !finding->prestart)
 		return error_set(error, -ENOMEM, "out of memory");
 	return try_out_claims(declaration, &scan, &finding->claims, error);
 }
@@ -309,6 +331,24 @@ static void print_list(const char *what, const char *separator, const json_t *li
 	(void)putchar('\n');
 }
 
+/* A resource for whole GPUs, and one for each profile, as NVIDIA's plugin names them. */
+static void print_profiles(const struct finding *finding)
+{
+	(void)printf(
+		"    # One resource for all: { name = \"vendor.example/%s\"; preset = \"%s\"; }\n"
+		"    { name = \"vendor.example/%s\"; preset = \"%s\"; match = ( { mig = \"none\"; } ); }",
+		finding->name, finding->name, finding->name, finding->name);
+	for (size_t i = 0; i < finding->profiles.count; i++) {
+		const char *profile = finding->profiles.items[i];
+
+		(void)fputs(",\n    { name = \"vendor.example/mig-", stdout);
+		for (const char *c = profile; *c; c++)
+			(void)putchar(*c == '+' ? '.' : *c);
+		(void)printf("\"; preset = \"%s\"; match = ( { profile = \"%s\"; } ); }",
+			finding->name, profile);
+	}
+}
+
 static void print_finding(const struct findings *findings, size_t i)
 {
 	const struct finding *finding = &findings->items[i];
@@ -319,8 +359,11 @@ static void print_finding(const struct findings *findings, size_t i)
 	print_list("CDI names", ", ", finding->cdi, SIZE_MAX);
 	print_list("Before a container starts", " ", finding->prestart, SIZE_MAX);
 	print_list("Also finds devices of these, which come first", ", ", overlaps, SIZE_MAX);
-	(void)printf("    { name = \"vendor.example/%s\"; preset = \"%s\"; }", finding->name,
-		finding->name);
+	if (finding->profiles.count > 0)
+		print_profiles(finding);
+	else
+		(void)printf("    { name = \"vendor.example/%s\"; preset = \"%s\"; }",
+			finding->name, finding->name);
 }
 
 static int print_findings_json(const struct findings *findings, struct error *error)

@@ -13,6 +13,7 @@ import unittest
 from node import BIN, NodeTest, command_line, program, scaled, until
 
 PROC = "/proc/driver/nvidia"
+PRESETS = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../etc/presets")
 
 
 def address(number):
@@ -42,7 +43,7 @@ class Nvidia(NodeTest):
     def make(self, name, text):
         file = self.host + name
         os.makedirs(os.path.dirname(file), exist_ok=True)
-        with open(file + ".new", "w") as stream:
+        with open(file + ".new", "w", encoding="latin-1") as stream:
             stream.write(text)
         os.chmod(file + ".new", 0o644)
         os.rename(file + ".new", file)
@@ -56,6 +57,8 @@ class Nvidia(NodeTest):
         for number in range(self.GPUS):
             self.make(f"{PROC}/gpus/{address(number)}/information",
                       f"Model: \t\t NVIDIA A100\nGPU UUID: \t {uuid(number)}\nDevice Minor: \t {number}\nGPU Excluded:\t No\n")
+            # The first bytes of its configuration space: the vendor, not 0xffff.
+            self.make(f"/sys/bus/pci/devices/{address(number)}/config", "\xde\x10\xb0\x20" + 60 * "\0")
             self.make_node(f"nvidia{number}", 195, number)
         self.make_node("nvidiactl", 195, 255)
         self.make_node("nvidia-uvm", 511, 0)
@@ -276,6 +279,32 @@ class Nvidia(NodeTest):
         self.assertEqual((after["pid"], after["session"]), (before["pid"], before["session"]))
         since = {d["id"]: d["since"] for d in before["devices"]}
         self.assertEqual([d["id"] for d in after["devices"] if d["id"] in others and d["since"] != since[d["id"]]], [])
+
+    def test_a_resource_for_each_profile(self):
+        """devplugctl writes the resources for the profiles that are present; each offers its own instances."""
+        self.serial = 0
+        profiles = {1: "1g.10gb", 2: "1g.10gb+me", 3: "1g.10gb", 4: "3g.40gb"}
+        self.split(*((number, "") for number in profiles))
+        self.report(f"mig {address(0)} 1", *(
+            f"instance {address(0)} {number} 0 MIG-{number:08x}-483b-b48f-d7e5-75fb19a52b76 {profile}"
+            for number, profile in profiles.items()))
+        answer = subprocess.run([program("devplugctl"), "discover", "nvidia", "--root", self.host], capture_output=True,
+                                text=True)
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""), answer.stdout)
+        names = re.findall(r'^    { name = "vendor.example/([^"]*)"', answer.stdout, re.M)
+        self.assertEqual(sorted(names), ["mig-1g.10gb", "mig-1g.10gb.me", "mig-3g.40gb", "nvidia"])
+        # devplugd finds presets beside itself.
+        shutil.copytree(PRESETS, self.node.path("share/devplugd/presets"))
+        with open(self.node.path("resources.conf"), "w") as file:
+            file.write(answer.stdout)
+        self.node.configure(text=f'host_root = "{self.host}";')
+        with open(self.node.config) as file:
+            text = file.read()
+        with open(self.node.config, "w") as file:
+            file.write(text[:text.index("resources = (")] + f'@include "{self.node.path("resources.conf")}"\n')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(**{"nvidia": self.GPUS - 1, "mig-1g.10gb": 2, "mig-1g.10gb.me": 1, "mig-3g.40gb": 1})
 
     # --- moving
 

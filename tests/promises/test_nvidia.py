@@ -221,7 +221,6 @@ class Nvidia(NodeTest):
         self.assertIsNone(why)
         self.assertIn("libcuda.so.550.90.07", str(got["mounts"]))
 
-
     # --- instances
 
     def make_access(self, folder, number):
@@ -269,8 +268,9 @@ class Nvidia(NodeTest):
                 self.assertNotIn(uuid(0), found)
                 return found - others == names
             until(is_complete, f"geometry {step} to be offered: {names}")
-        self.split((3, "MIG-ffffffff-483b-b48f-d7e5-75fb19a52b76"))
-        until(lambda: len(self.offered()) == self.GPUS, "the last geometry to be offered")
+        last = "MIG-ffffffff-483b-b48f-d7e5-75fb19a52b76"
+        self.split((3, last))
+        until(lambda: self.offered() == others | {last}, "the last geometry to be offered")
         got, why = self.node.pod("all", gpu=self.GPUS)
         self.assertIsNone(why)
         nodes = {d["host_path"].replace(self.host, "") for d in got["devices"]}

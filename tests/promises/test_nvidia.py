@@ -10,78 +10,16 @@ import stat
 import subprocess
 import unittest
 
-from node import BIN, NodeTest, command_line, program, scaled, until
+from node import NodeTest, command_line, program, scaled, until
+from nvidia_host import PROC, NvidiaHost, address, uuid
 
-PROC = "/proc/driver/nvidia"
 PRESETS = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../etc/presets")
 
 
-def address(number):
-    return f"0000:{0x10 + number:02x}:00.0"
-
-
-def uuid(number):
-    return f"GPU-{number:08x}-483b-b48f-d7e5-75fb19a52b76"
-
-
-class Nvidia(NodeTest):
-    GPUS = 8
-
+class Nvidia(NvidiaHost, NodeTest):
     def setUp(self):
         super().setUp()
-        self.host = self.node.path("host")
-        self.load_driver("535.54.03")
-        self.install("535.54.03")
-        self.report()
-        # A child starts the helper as its own user, who may not be able to enter the folder of the build.
-        folder = self.node.path("bin")
-        os.mkdir(folder)
-        for name in ("devplugd-plugin", "devplugd-nvml", "devplugd-exporter"):
-            shutil.copy(program(name), folder)
-        self.node.daemon_program = shutil.copy(program("devplugd"), folder)
-
-    def make(self, name, text):
-        file = self.host + name
-        os.makedirs(os.path.dirname(file), exist_ok=True)
-        with open(file + ".new", "w", encoding="latin-1") as stream:
-            stream.write(text)
-        os.chmod(file + ".new", 0o644)
-        os.rename(file + ".new", file)
-
-    def make_node(self, name, major, minor):
-        os.makedirs(self.host + "/dev", exist_ok=True)
-        os.mknod(f"{self.host}/dev/{name}", 0o666 | stat.S_IFCHR, os.makedev(major, minor))
-
-    def load_driver(self, version):
-        self.make(PROC + "/version", f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Release Build\n")
-        for number in range(self.GPUS):
-            self.make(f"{PROC}/gpus/{address(number)}/information",
-                      f"Model: \t\t NVIDIA A100\nGPU UUID: \t {uuid(number)}\nDevice Minor: \t {number}\nGPU Excluded:\t No\n")
-            # The first bytes of its configuration space: the vendor, not 0xffff.
-            self.make(f"/sys/bus/pci/devices/{address(number)}/config", "\xde\x10\xb0\x20" + 60 * "\0")
-            self.make_node(f"nvidia{number}", 195, number)
-        self.make_node("nvidiactl", 195, 255)
-        self.make_node("nvidia-uvm", 511, 0)
-        os.makedirs(self.host + "/sys/module/nvidia")
-
-    def unload_driver(self):
-        shutil.rmtree(self.host + PROC)
-        # So that the next one is another.
-        os.rename(self.host + "/sys/module/nvidia", self.host + "/sys/module/unloaded")
-        for name in os.listdir(self.host + "/dev"):
-            os.unlink(f"{self.host}/dev/{name}")
-
-    def install(self, version):
-        folder = self.host + "/usr/lib64"
-        shutil.rmtree(folder, ignore_errors=True)
-        os.makedirs(folder)
-        for name in ("libcuda", "libnvidia-ml"):
-            shutil.copy(os.path.join(BIN, "nvml-stub.so"), f"{folder}/{name}.so.{version}")
-            os.symlink(f"{name}.so.{version}", f"{folder}/{name}.so.1")
-
-    def report(self, *lines):
-        gpus = [f"gpu {address(number)} {uuid(number)}" for number in range(self.GPUS)]
-        self.make("/usr/lib64/nvml-state", "\n".join(gpus + list(lines)) + "\n")
+        self.prepare_host(self.node)
 
     def serve(self, more="", text=""):
         self.node.configure(

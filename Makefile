@@ -6,9 +6,11 @@ PRESET ?= dev
 BUILD = $(if $(filter dev,$(PRESET)),build,build-$(PRESET))
 JOBS ?= $(shell nproc)
 MINUTES ?= 60
+STEPS ?= 10000
+SEED ?= 1
 VERSION = $(shell sed -n 's/^project(devplugd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
-.PHONY: all help dependencies test-dependencies build demo test test-system test-minimal bench soak fuzz dist deb rpm \
+.PHONY: all help dependencies test-dependencies build demo test test-system test-minimal bench random soak fuzz dist deb rpm \
 	test-rpm image test-container check-style clean
 
 all: build
@@ -26,6 +28,7 @@ help:
 	@echo "make image       build the container image (podman)"
 	@echo "make test-container run the DaemonSet's pod with it (root)"
 	@echo "make bench       measure it on this machine (root; ARGS=\"--only memory\", see tests/bench/bench --help)"
+	@echo "make random      STEPS=10000 random steps of kills, reloads and unplugging (root; SEED=1)"
 	@echo "make fuzz        each fuzzer for MINUTES=60 minutes"
 	@echo "make soak        whether anything leaks in an hour of restarts, kills and reloads (root; MINUTES=60)"
 	@echo "make check-style check the style of the sources (formatting, scripts, spelling)"
@@ -89,7 +92,14 @@ bench: test-dependencies
 	@$(CMAKE) --preset release -DBUILD_TESTING=ON >/dev/null
 	@$(CMAKE) --build --preset release -j $(JOBS) -- --quiet
 	@go=; tests/bench/go/build $(CURDIR)/build-release/go && go="--go build-release/go"; \
-		tests/bench/bench --bin build-release/bin $$go $(ARGS)
+		tests/bench/bench --bin build-release/bin $$go --json build-release/bench.json $(ARGS)
+
+# The suite runs a few of these steps (tests/promises/test_random_steps.py).
+random: test-dependencies
+	@$(CMAKE) --preset $(PRESET) >/dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS) -- --quiet
+	@DEVPLUGD_BIN=$(CURDIR)/$(BUILD)/bin DEVPLUGD_TEST_STEPS=$(STEPS) DEVPLUGD_TEST_SEED=$(SEED) \
+		python3 -B tests/promises/test_random_steps.py
 
 # Of the build that is installed, and of one that is looked after by LeakSanitizer.
 soak: test-dependencies

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random steps of what happens to a node: processes are killed, the configuration is reloaded, the kubelet is restarted or
+replaced while it hangs, devices are unplugged, fail, are cordoned and released. After each step a model knows how many
+devices of each resource the kubelet offers, that a pod gets one, and that no device of a pod has left the list.
+
+The sequence depends on the seed alone. $DEVPLUGD_TEST_STEPS sets the number of steps: `make random` runs 10,000."""
+import os
+import random
+import signal
+import unittest
+
+from node import SEED, NodeTest, path, scaled, static, until
+from nvidia_host import NvidiaHost, address, uuid
+from tool import ToolTest
+
+STEPS = int(os.environ.get("DEVPLUGD_TEST_STEPS") or scaled(60))
+# The back-off of a child that dies doubles with each kill, and begins again with devplugd.
+KILLS = 2
+PODS = 4
+GONE = ConnectionError, FileNotFoundError
+
+
+class Resource:
+    """What the model knows: the devices that exist, and which of them are sick or cordoned."""
+
+    def __init__(self, kind, number, ids):
+        self.name, self.kind, self.version, self.kills = f"{kind}{number}", kind, 0, 0
+        self.replicas = 2 if kind == "shared" else 1
+        self.ids, self.sick, self.cordoned = list(ids), set(), set()
+
+    @property
+    def full(self):
+        return f"vendor.example/{self.name}"
+
+    def offered(self):
+        return self.replicas * len(set(self.ids) - self.sick - self.cordoned)
+
+
+class RandomSteps(NvidiaHost, ToolTest):
+    GPUS = 3
+
+    def setUp(self):
+        NodeTest.setUp(self)
+        self.prepare_host(self.node)
+        self.choice = random.Random(SEED)
+        self.health, self.devices = self.node.path("health"), self.node.path("dev")
+        for folder in (self.health, self.devices, self.node.plugins):
+            os.mkdir(folder)
+        self.resources = [Resource("static", i, [f"static{i}-{k}" for k in range(3)]) for i in range(3)]
+        self.resources += [Resource("path", i, [f"path{i}-{k}" for k in range(3)]) for i in range(2)]
+        self.resources += [Resource("shared", 0, [f"shared0-{k}" for k in range(2)]),
+                           Resource("gpu", 0, map(uuid, range(self.GPUS)))]
+        for resource in self.of_kind("path"):
+            for device in resource.ids:
+                os.mkfifo(f"{self.devices}/{device}")
+        self.guests, self.pods, self.serial, self.hanging, self.down = 0, {}, 0, None, False
+        self.write_configuration()
+
+    def of_kind(self, *kinds):
+        return [resource for resource in self.resources if resource.kind in kinds]
+
+    def stanza(self, resource):
+        more = f'container = {{ env = ( "VERSION={resource.version}" ); }}; share = {{ replicas = {resource.replicas}; }};'
+        if resource.kind == "path":
+            return path(resource.name, f"{self.devices}/{resource.name}-*", more)
+        if resource.kind == "gpu":
+            return (f'{{ name = "{resource.full}"; driver = "nvidia"; match = ( {{ }} ); host_root = "{self.host}"; {more}'
+                    ' health = ( { probe = "nvml"; interval = 0.2; hang_after = 10; } ); }')
+        return static(resource.name, len(resource.ids), more + f' health = ( {{ probe = "file"; missing = "healthy"; '
+                      f'path = "{self.health}/${{id}}"; healthy = "ok"; }} );')
+
+    def write_configuration(self):
+        self.node.configure(*map(self.stanza, self.resources), *(static(f"guest{i}", 1) for i in range(self.guests)))
+
+    # --- what happens
+
+    def do_health(self):
+        resource = self.choice.choice(self.of_kind("static", "shared"))
+        device = self.choice.choice(resource.ids)
+        with open(f"{self.health}/{device}", "w") as file:
+            file.write("ok\n" if device in resource.sick else "hot\n")
+        resource.sick ^= {device}
+
+    def do_lose_gpu(self):
+        gpu, = self.of_kind("gpu")
+        gpu.sick = set(self.choice.sample(gpu.ids, self.choice.randint(0, 2)))
+        self.report(*(f"lost {address(number)}" for number in range(self.GPUS) if uuid(number) in gpu.sick))
+
+    def do_release(self):
+        """It changes nothing for the kubelet. A process that was killed has to run again first."""
+        until(lambda: self.ctl("release", "vendor.example/gpu0").returncode == 0, "the release to be sent")
+        until(lambda: "devplugctl resume" in str(self.node.resource("vendor.example/gpu0")["scan_notes"]), "the release")
+        self.assertEqual(self.ctl("resume", "vendor.example/gpu0").returncode, 0)
+
+    def do_plug(self):
+        resource = self.choice.choice(self.of_kind("path"))
+        device = f"{resource.name}-{self.choice.randrange(3)}"
+        if device in resource.ids:
+            os.unlink(f"{self.devices}/{device}")
+            resource.ids.remove(device)
+        else:
+            os.mkfifo(f"{self.devices}/{device}")
+            resource.ids.append(device)
+
+    def do_cordon(self):
+        resource = self.choice.choice(self.of_kind("static", "path"))
+        lifted = bool(resource.cordoned) and self.choice.random() < 0.6
+        device = self.choice.choice(sorted(resource.cordoned) or [""]) if lifted else f"{resource.name}-{self.choice.randrange(3)}"
+        words = ["uncordon"] if lifted else ["cordon", "--force"]
+        # The id of a device node is its path.
+        id_ = f"{self.devices}/{device}"[1:].replace("/", ":") if resource.kind == "path" else device
+        answer = self.ctl(*words, f"{resource.full}/{id_}")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        (resource.cordoned.discard if lifted else resource.cordoned.add)(device)
+
+    def do_reload(self):
+        resource = self.choice.choice(self.resources)
+        resource.version += 1
+        if resource.kind == "static":
+            resource.ids = [f"{resource.name}-{k}" for k in range(self.choice.randint(2, 5))]
+        self.guests = self.choice.randint(0, 3)
+        self.write_configuration()
+        answer = self.ctl("reload")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+
+    def do_kill_child(self):
+        resource = self.choice.choice(self.resources)
+        if resource.kills < KILLS:
+            pid = until(lambda: {name: pid for pid, name in self.node.processes().items()}.get(resource.full), "the child")
+            resource.kills += 1
+            os.kill(pid, self.choice.choice((signal.SIGKILL, signal.SIGABRT, signal.SIGTERM)))
+            until(lambda: self.served().get(resource.full, {}).get("pid") != pid, "devplugd to notice")
+
+    def do_restart_devplugd(self):
+        self.node.stop(self.choice.choice((signal.SIGKILL, signal.SIGTERM)))
+        self.start()
+
+    def start(self):
+        self.node.start()
+        for resource in self.resources:
+            resource.kills = 0
+        until(lambda: self.ctl("status").returncode == 0, "devplugd to answer")
+
+    def do_restart_kubelet(self):
+        if not self.down:
+            self.node.stop_kubelet(self.choice.choice((signal.SIGKILL, signal.SIGTERM)))
+        self.down = self.choice.random() < 0.5
+        if not self.down:
+            self.start_kubelet()
+
+    def do_replace_kubelet(self):
+        """The one before hangs until the next is replaced."""
+        if not self.down:
+            until(self.kubelet_pods, "the kubelet to listen")
+            self.end_hanging()
+            before = self.control_socket()
+            self.hanging = self.node.replace_kubelet(*self.kubelet_options())
+            until(lambda: self.control_socket() not in (None, before), "the new kubelet to listen")
+
+    def control_socket(self):
+        try:
+            return os.stat(os.path.join(self.node.kubelet_state, "control")).st_ino
+        except FileNotFoundError:
+            return None
+
+    def end_hanging(self):
+        if self.hanging:
+            self.hanging.kill()
+            self.hanging.wait()
+            self.hanging = None
+
+    def kubelet_options(self):
+        return "--seed", str(self.choice.randrange(1000)), "--as", self.choice.choice(("1.32", "1.36"))
+
+    def start_kubelet(self):
+        # The sockets may still be those of the one that hangs.
+        self.node.start_kubelet("--replace", *self.kubelet_options())
+        self.down = False
+
+    def do_end_stream(self):
+        if not self.down:
+            resource = self.choice.choice(self.resources)
+            try:
+                self.node.call_kubelet("fault", resource=resource.full, fault=self.choice.choice(("end-stream", "close")))
+            except GONE:
+                pass  # it only starts
+
+    def do_remove_pod(self):
+        if self.pods and not self.down:
+            self.remove_pod(self.choice.choice(sorted(self.pods)))
+
+    def remove_pod(self, name):
+        until(self.kubelet_pods, "the kubelet to listen")
+        self.node.call_kubelet("pod-rm", name=name, namespace="default")
+        del self.pods[name]
+
+    ACTIONS = {"health": 20, "plug": 20, "cordon": 10, "reload": 15, "remove_pod": 15, "end_stream": 4, "lose_gpu": 3,
+               "kill_child": 6, "restart_kubelet": 6, "replace_kubelet": 3, "restart_devplugd": 4, "release": 2}
+
+    # --- what must hold
+
+    def kubelet_pods(self):
+        try:
+            return {"pods": {pod["name"]: pod for pod in self.node.call_kubelet("pods")["pods"]}}
+        except GONE:
+            return None
+
+    def kubelet_resources(self):
+        try:
+            return {resource["name"]: resource for resource in self.node.call_kubelet("status")["resources"]}
+        except GONE:
+            return {}
+
+    def served(self):
+        """Resources by name, of the devplugd that runs now."""
+        state = self.node.state()
+        return {r["name"]: r for r in state["resources"]} if state and state["pid"] == self.node.daemon.pid else {}
+
+    def difference(self):
+        """What the kubelet has that the model has not; empty if they agree."""
+        served, sockets, found, lines = self.served(), self.node.sockets(), self.kubelet_resources(), []
+        for resource in self.resources:
+            seen = found.get(resource.full, {"state": "unknown", "endpoint": None, "allocatable": 0, "devices": []})
+            session = served.get(resource.full, {}).get("session", 0)
+            # It may not know yet that a session has ended.
+            if seen["endpoint"] not in sockets or not seen["endpoint"].endswith(f"-{session}.sock"):
+                lines.append(f"{resource.full}: {seen['endpoint']}, not session {session}")
+            if (seen["state"], seen["allocatable"]) != ("serving", resource.offered()):
+                lines.append(f"{resource.full}: {seen['state']}, offers {seen['allocatable']}, not {resource.offered()}")
+            listed = {device["id"] for device in seen["devices"]}
+            lines += [f"{name}: {held} is not listed" for name, ids in self.pods.items()
+                      for held in set(ids.get(resource.full, ())) - listed]
+        return lines
+
+    def settle(self):
+        if self.down:
+            self.start_kubelet()
+        until(lambda: not self.difference(), "the kubelet to know the devices", 60)
+
+    def add_pod(self):
+        """A pod gets what is free, as the newest configuration says."""
+        resource = self.choice.choice(self.resources)
+        free = sum(device["healthy"] and not device.get("pod") for device in self.kubelet_resources()[resource.full]["devices"])
+        if not free or len(self.pods) >= PODS:
+            return
+        self.serial += 1
+        name = f"pod-{self.serial}"
+        reply = self.node.call_kubelet("pod", name=name, namespace="default", limits={resource.full: self.choice.randint(1, free)})
+        self.assertIn("container", reply, reply)
+        self.assertEqual(reply["container"]["env"].get("VERSION"), str(resource.version), reply)
+        self.pods[name] = reply["resources"]
+
+    def drop_refused(self):
+        """A kubelet that has restarted admits pods again, and refuses one whose devices have all failed."""
+        for name, pod in until(self.kubelet_pods, "the kubelet to listen")["pods"].items():
+            if pod["phase"] != "Running" and name in self.pods:
+                self.remove_pod(name)
+
+    def step(self):
+        actions = self.choice.choices(list(self.ACTIONS), self.ACTIONS.values(), k=self.choice.choice((1, 1, 1, 2, 4)))
+        self.done.append(actions)
+        for action in actions:
+            getattr(self, "do_" + action)()
+        self.settle()
+        self.drop_refused()
+        self.add_pod()
+        self.assertIsNone(self.node.daemon.poll(), "devplugd died")
+        self.assertIsNone(self.node.kubelet.poll(), "devplug-kubelet died")
+
+    def test_random_steps(self):
+        print(f"seed {SEED}, {STEPS} steps", end=" ", flush=True)
+        self.done = []
+        self.node.start_kubelet("--seed", str(SEED))
+        self.start()
+        self.settle()
+        for number in range(STEPS):
+            try:
+                self.step()
+            except Exception as error:
+                raise AssertionError(f"seed {SEED}, step {number}: {self.done[-3:]}: {self.difference()}: {error}") from error
+        self.end_hanging()
+        self.assertEqual(self.node.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

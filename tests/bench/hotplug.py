@@ -51,7 +51,7 @@ def hotplug(subject, quick):
                            f' match = ( {{ type = "interface"; interface = "{name}"; }} ); }}')
         run.serve()
         lists, fd = len(run.events("list")), None
-        for _ in range(20 if quick else 100):
+        for _ in range(10 if quick else 30):
             for action in samples:
                 time.sleep(0.15)
                 if fd is None:

@@ -76,7 +76,7 @@ def measure(subject, resources, pods, count):
         cpu = [(processes.cpu_usec([pid]) - before) / count / 1000 for pid, before in zip((exporter, daemon), cpu)]
         return {"time to the answer, p50": (statistics.median(took), "ms"), "time to the answer, most": (max(took), "ms"),
                 "CPU of the exporter": (cpu[0], "ms"), "CPU of devplugd": (cpu[1], "ms"),
-                "PSS of the exporter": (processes.memory(exporter)[0], "kB")}
+                "PSS of the exporter": (processes.memory(exporter)["pss"], "kB")}
 
 
 SCRAPING = """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured: devplugd, or the Go peer as one process for each resource ("Go") or one for all ("gdp", the way of
+"""What is measured: devplugd, or the Go peer as one process for each resource ("Go") or one for all ("one", the way of
 generic-device-plugin), each with a devplug-kubelet in a folder of its own. The rows ask all of them the same."""
 import json
 import os
@@ -12,7 +12,7 @@ import node as harness
 import processes
 from node import Node, children_of, static, template_of, until
 
-# `folder` has the programs; `kind` is devplugd, Go or gdp.
+# `folder` has the programs; `kind` is devplugd, Go or one.
 Subject = namedtuple("Subject", "name kind folder")
 # `health`: a folder with a file for each device that says "ok" or not, or None.
 Resource = namedtuple("Resource", "name devices health")
@@ -151,7 +151,7 @@ class Go(Run):
         began = time.monotonic() * 1e6
         self.shell = subprocess.Popen(
             ["/bin/sh", "-c", self.SCRIPT, os.path.join(self.subject.folder, "go-plugin"), str(first.devices), health,
-             self.node.plugins, *([" ".join(names)] if self.subject.kind == "gdp" else names)])
+             self.node.plugins, *([" ".join(names)] if self.subject.kind == "one" else names)])
         return began
 
     def everybody(self):

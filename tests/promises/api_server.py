@@ -285,7 +285,8 @@ class ApiServer:
 
 class RequestHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # as Go's servers do; else head and body of an answer are 40 ms apart
+    # As Go's servers do; otherwise an answer may wait 40 ms for the client's acknowledgement.
+    disable_nagle_algorithm = True
     api = None
 
     def log_message(self, *words):

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a large node: which pod has which device, the check of a configuration, devplugctl, claims of DRA."""
+import json
+import os
+import statistics
+import subprocess
+import time
+
+import processes
+from api_server import ApiServer
+from dra_kubelet import Kubelet
+from node import children_of, command_line, until
+from scrapes import Scraped
+from subjects import Devplugd, Resource, open_run, tokens
+
+
+def run_timed(*words):
+    """How long a program took, in milliseconds."""
+    began = time.monotonic()
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    return (time.monotonic() - began) * 1000
+
+
+def pods(subject, quick):
+    """The CPU of devplugd, and of the process that asks the kubelet, for one question: which pod has which device?"""
+    if subject.kind != "devplugd":
+        return {}
+    count, questions = 250, 4 if quick else 16
+    with Scraped(subject, tokens(50, 200)) as run:
+        run.serve()
+        for number in range(count):
+            run.node.pod(f"pod-{number}", **{f"r{number % 50}": 1})
+        tool = [os.path.join(subject.folder, "devplugctl"), "-c", run.node.config, "devices", "--json"]
+
+        def held():
+            answer = subprocess.run(tool, stdout=subprocess.PIPE, check=True)
+            return sum(bool(device["pods"]) for r in json.loads(answer.stdout)["resources"] for device in r["devices"])
+        until(lambda: held() == count, "every pod")
+        daemon, used = run.node.daemon.pid, []
+        ended = processes.ended_children_cpu_msec(daemon)
+        for number in range(questions):
+            # Each question is a new one, because the kubelet has written its checkpoint.
+            run.node.call_kubelet("pod-rm", name=f"pod-{number}", namespace="default")
+            run.node.pod(f"pod-{number}", **{f"r{number}": 1})
+            time.sleep(0.6)
+            before = processes.cpu_usec([daemon])
+            run_timed(*tool)
+            used.append((processes.cpu_usec([daemon]) - before) / 1000)
+        reader = (processes.ended_children_cpu_msec(daemon) - ended) / questions
+        return {"pods: CPU of devplugd for an answer": (statistics.median(used), "ms"),
+                "pods: CPU of the reader for an answer": (reader, "ms"),
+                "pods: CPU for an answer, 250 pods, 10,000 devices": (statistics.median(used) + reader, "ms")}
+
+
+def tools(subject, quick):
+    if subject.kind != "devplugd":
+        return {}
+    times = 3 if quick else 9
+    with open_run(subject, tokens(1000), kubelet=False) as run:
+        check = [run_timed(os.path.join(subject.folder, "devplugd"), "-c", run.node.config, "--check") for _ in range(times)]
+    with open_run(subject, [Resource("r0", 10000, None)]) as run:
+        run.serve()
+        status = [run_timed(os.path.join(subject.folder, "devplugctl"), "-c", run.node.config, "status") for _ in range(times)]
+    return {"--check of 1000 resources": (statistics.median(check), "ms"),
+            "devplugctl status, 10,000 devices": (statistics.median(status), "ms")}
+
+
+class Dra(Devplugd):
+    def configure(self, resources):
+        self.api = ApiServer(self.node.path("api"))
+        self.api.kubeconfig(self.node.path("kubeconfig"))
+        self.registry, self.health = self.node.path("registry"), self.node.path("health")
+        os.mkdir(self.health)
+        self.node.configure(
+            '{ name = "vendor.example/r0"; driver = "static"; match = ( { count = 60; } ); serve = "dra"; '
+            f'health = ( {{ probe = "file"; path = "{self.health}/${{id}}"; healthy = "ok"; missing = "healthy"; }} ); }}',
+            kubelet=f'plugins_registry_dir = "{self.registry}";',
+            text=f'cdi_dir = "{self.node.path("cdi")}"; dra = {{ driver = "devices.vendor.example"; '
+                 f'kubeconfig = "{self.node.path("kubeconfig")}"; node = "{self.api.node}"; }};')
+
+    def close(self):
+        self.api.stop()
+        super().close()
+
+    def process(self):
+        return next((pid for pid in children_of(self.node.daemon.pid)
+                     if os.path.basename(command_line(pid)[0]) == "devplugd-dra"), None)
+
+
+def dra(subject, quick):
+    """Preparing a claim, with the answer of the API server and without; requests for a change; memory."""
+    if subject.kind != "devplugd":
+        return {}
+    # In a slice of more devices none can be tainted.
+    count, changes = (20, 5) if quick else (200, 20)
+    with Dra(subject, tokens(1)) as run:
+        run.start()
+        kubelet = Kubelet(run.registry)
+        path = until(kubelet.find, "the socket of the driver")
+        kubelet.register(path)
+        until(lambda: len(run.api.pool() or {}) == 60, "the pool")
+        device = run.api.device_named("vendor.example/r0", 0)
+        prepares, again = [], []
+        for number in range(count):
+            name = f"claim-{number}"
+            claim = "default", name, run.api.allocate(name, "devices.vendor.example", [("a", device)])
+            # A claim that is prepared is answered without the API server.
+            for samples in (prepares, again):
+                began = time.monotonic()
+                answer = kubelet.prepare(path, claim)
+                samples.append((time.monotonic() - began) * 1000)
+                assert not isinstance(answer[claim[2]], str), answer
+            kubelet.unprepare(path, claim)
+        writes, name = len(run.api.writes()), run.api.device_named("vendor.example/r0", 1)
+        for number in range(changes):
+            with open(os.path.join(run.health, "r0-1"), "w") as file:
+                file.write("ok\n" if number % 2 else "hot\n")
+            until(lambda: bool((run.api.pool() or {}).get(name, {}).get("taints")) == (number % 2 == 0), "the change")
+        requests = (len(run.api.writes()) - writes) / changes
+        memory = processes.memory(run.process())
+        return {"DRA: prepare of a claim, p50": (statistics.median(prepares), "ms"),
+                "floor: DRA: claim that is prepared, p50": (statistics.median(again), "ms"),
+                "DRA: requests for a change": (requests, ""),
+                "DRA: PSS of devplugd-dra": (memory["pss"], "kB"),
+                "DRA: dirty memory of devplugd-dra": (memory["dirty"], "kB")}

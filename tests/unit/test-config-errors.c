@@ -428,7 +428,8 @@ static void test_warnings(void **state)
 			"container.mounts[1]: is at \"/m\" in the container, as container.mounts[0] is: only one of them will be there" },
 		{ "container = { nodes = ( \"/dev/b\", { host = \"/dev/c\"; path = \"/m\"; } ); mounts = ( { host = \"/m\"; } ); };",
 			"container.mounts[0]: is at \"/m\" in the container, as container.nodes[1] is: only one of them will be there" },
-		{ "container = { nodes = ( { host = \"/m\"; path = \"/dev/b\"; } ); mounts = ( { host = \"/m\"; } ); };", NULL },
+		{ "container = { nodes = ( { host = \"/m\"; path = \"/dev/b\"; } ); mounts = ( { host = \"/m\"; } ); };",
+			NULL },
 		{ "exclude = ( { match = \"/dev/a[0-9\"; } );", NULL },
 	};
 	static const struct {

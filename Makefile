@@ -94,7 +94,6 @@ bench: test-dependencies
 	@go=; tests/bench/go/build $(CURDIR)/build-release/go && go="--go build-release/go"; \
 		tests/bench/bench --bin build-release/bin $$go --json build-release/bench.json $(ARGS)
 
-# The suite runs a few of these steps (tests/promises/test_random_steps.py).
 random: test-dependencies
 	@$(CMAKE) --preset $(PRESET) >/dev/null
 	@$(CMAKE) --build $(BUILD) -j $(JOBS) -- --quiet

@@ -9,11 +9,11 @@ import random
 import signal
 import unittest
 
-from node import SEED, NodeTest, path, scaled, static, until
+from node import SEED, NodeTest, path, static, until
 from nvidia_host import NvidiaHost, address, uuid
 from tool import ToolTest
 
-STEPS = int(os.environ.get("DEVPLUGD_TEST_STEPS") or scaled(60))
+STEPS = int(os.environ.get("DEVPLUGD_TEST_STEPS") or 0)
 # The back-off of a child that dies doubles with each kill, and begins again with devplugd.
 KILLS = 2
 PODS = 4
@@ -267,6 +267,7 @@ class RandomSteps(NvidiaHost, ToolTest):
         self.assertIsNone(self.node.daemon.poll(), "devplugd died")
         self.assertIsNone(self.node.kubelet.poll(), "devplug-kubelet died")
 
+    @unittest.skipIf(STEPS == 0, "make random runs it")
     def test_random_steps(self):
         print(f"seed {SEED}, {STEPS} steps", end=" ", flush=True)
         self.done = []

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides what the kubelet is told of the health of DRA devices, and when: at each change, and
+ * again before it would take what it was told for out of date.
+ */
 #include "dra/dra-health.h"
 
 #include "common/kubelet.h"

@@ -382,10 +382,10 @@ class NodeTest(unittest.TestCase):
                 self.fail("devplugd did not stop")
         if os.path.exists(self.node.path("devplugd.log")):
             self.said = self.node.output()
-        if self.node.kubelet and self.node.kubelet.poll():
-            self.said += f"devplug-kubelet ended with status {self.node.kubelet.returncode}:\n"
-            with open(self.node.path("kubelet.log"), errors="replace") as file:
-                self.said += "".join(collections.deque(file, 5))
+            if self.node.kubelet and (self.node.kubelet.poll() or 0) > 0:
+                self.said += f"devplug-kubelet ended with status {self.node.kubelet.returncode}:\n"
+                with open(self.node.path("kubelet.log"), errors="replace") as file:
+                    self.said += "".join(collections.deque(file, 5))
         for word in ("AddressSanitizer", "LeakSanitizer", "runtime error:"):
             self.assertNotIn(word, self.said)
 

@@ -74,7 +74,9 @@ static int take_lock(struct state *state, const char *runtime_dir, struct error 
 	if (state->lock_fd < 0)
 		return error_set(error, -errno, "cannot open %s/%s: %s", runtime_dir,
 			STATE_LOCK_FILE, strerror(errno));
-	if (fcntl(state->lock_fd, F_OFD_SETLK, &lock) == 0)
+	/* Of the process, not of the open file: a child that was just forked when devplugd was
+	 * killed does not hold it. */
+	if (fcntl(state->lock_fd, F_SETLK, &lock) == 0)
 		return 0;
 	if (errno == EAGAIN || errno == EACCES)
 		return error_set(error, -EBUSY,
@@ -224,7 +226,7 @@ int state_restore(struct state *state, struct error *error)
 	fresh = allocate(state->path);
 	if (!fresh)
 		return error_set(error, -ENOMEM, "out of memory");
-	/* It may be the same file, which would be locked for us, too. */
+	/* It may be the same file, and closing it later would unlock it. */
 	state->lock_fd = close_fd(state->lock_fd);
 	r = open_all(fresh, error);
 	if (r < 0)

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -260,19 +261,57 @@ static void test_names(void **state)
 	assert_string_not_equal(names[0], names[1]);
 }
 
-static void test_one_daemon(void **state)
+/* In another process. Returns whether it is refused. */
+static bool is_refused_to_another(void)
 {
 	struct state *second = NULL;
 	struct error error = { 0 };
+	int status;
+	pid_t pid = fork();
 
+	if (pid == 0)
+		_exit(state_open(directory, &second, &error) == -EBUSY && !second &&
+					strstr(error.message, directory)
+				? 0
+				: 1);
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status == 0;
+}
+
+static void test_one_daemon(void **state)
+{
 	assert_int_equal(state_write(opened, STATE_FILE, "x", 1), 0);
-	assert_int_equal(state_open(directory, &second, &error), -EBUSY);
-	assert_non_null(strstr(error.message, directory));
-	assert_null(second);
+	assert_true(is_refused_to_another());
 	assert_string_equal(contents(STATE_FILE), "x");
 	opened = state_free(opened);
 	assert_int_equal(state_open(directory, &opened, NULL), 0);
 	assert_null(contents(STATE_FILE)); /* the state of a dead daemon is no longer true */
+}
+
+/* A child that was forked and does not run its own program yet has all descriptors of devplugd. */
+static void test_forked_child(void **state)
+{
+	_cleanup_close_ int read_fd = -EBADF;
+	int pipe_fds[2];
+	char c;
+	pid_t pid;
+
+	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
+	read_fd = pipe_fds[0];
+	pid = fork();
+	if (pid == 0) {
+		/* Until the other end is closed. */
+		(void)close(pipe_fds[1]);
+		(void)!read(read_fd, &c, 1);
+		_exit(0);
+	}
+	assert_true(pid > 0);
+	opened = state_free(opened);
+	assert_false(is_refused_to_another());
+	(void)close(pipe_fds[1]);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(state_open(directory, &opened, NULL), 0);
 }
 
 static void test_makes_directories(void **state)
@@ -352,6 +391,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_follows_a_file_that_grows, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_names, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_daemon, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_forked_child, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_makes_directories, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_clear, setup, teardown),
 	};

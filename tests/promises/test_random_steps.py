@@ -83,8 +83,12 @@ class RandomSteps(NvidiaHost, ToolTest):
 
     def do_lose_gpu(self):
         gpu, = self.of_kind("gpu")
+        before = gpu.sick
         gpu.sick = set(self.choice.sample(gpu.ids, self.choice.randint(0, 2)))
         self.report(*(f"lost {address(number)}" for number in range(self.GPUS) if uuid(number) in gpu.sick))
+        # One that is back after a reset, for which all handles have to be closed.
+        if before - gpu.sick:
+            self.do_release()
 
     def do_release(self):
         """It changes nothing for the kubelet. A process that was killed has to run again first."""

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what the kubelet is told of the health of DRA devices, and when: at each change, and
- * again before it would take what it was told for out of date.
+ * Decides which health of DRA devices is sent to the kubelet, and when: at each change, and again
+ * before the kubelet would take the last message for out of date.
  */
 #include "dra/dra-health.h"
 

@@ -3,7 +3,8 @@
  * Makes the text of the last accepted configuration, and decides whether a saved one may be used:
  * it is trusted like any configuration file, of this boot, and has the right checksum. Its first
  * lines are comments with the boot and the checksum of what follows, so the file is an ordinary
- * configuration. It is read once, and what was read is what is checked and used.
+ * configuration. supervisor/main.c uses it at a start; after a reload that fails, reload.c keeps
+ * what is in use. It is read once, and what was read is what is checked and used.
  */
 #include "configuration/last-accepted.h"
 

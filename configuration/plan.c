@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what a reload changes: which resources and which keys of the daemon. Values are compared
- * by their text form, key by key of the option tables, so a new key takes part without a change
- * here.
+ * Finds what a reload changes, for the log and `--diff`: which resources and which keys of the
+ * daemon; supervisor/reload.c applies it. Values are compared by their text form, key by key of the
+ * option tables, so a new key takes part without a change here.
  */
 #include "configuration/plan.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which container has which device, for clients of the control socket: decides when the kubelet is
- * asked. A failed question is not repeated within the age of an answer, so that a kubelet that does
- * not answer delays one request and not each.
+ * Which container has which device, for clients of the control socket: joins what the kubelet
+ * answers, its checkpoint and DRA claims, and decides when the kubelet is asked. A failed question
+ * is not repeated within the age of an answer, so that a kubelet that does not answer delays one
+ * request and not each.
  */
 #include "supervisor/assignments.h"
 

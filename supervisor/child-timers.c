@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when a child that does not answer is hung, without counting the time in which it could
- * not run; it is killed by resource-lifecycle.c. When a timer fires, the messages of the child are
- * read first: they may have waited in the socket while the supervisor did not run. Descriptors from
- * the child are read only if they are the child's own /proc/PID/schedstat and /proc/PID/stat,
- * because reading any other file could block.
+ * not run; it is killed by resource-lifecycle.c, which has the limits of other answers. When a
+ * timer fires, the messages of the child are read first: they may have waited in the socket while
+ * the supervisor did not run. Descriptors from the child are read only if they are the child's own
+ * /proc/PID/schedstat and /proc/PID/stat, because reading any other file could block.
  */
 #include <fcntl.h>
 #include <linux/magic.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides whether the values in a document that a child proposes are within the configuration of
- * its resource; publication-form.c has checked the form before. Configured paths are templates and
- * may contain symbolic links, which are resolved in the document. So the part before the first
- * variable is compared, as written and resolved.
+ * its resource; publication-form.c has checked the form before, and published.c decides about names
+ * of files. Configured paths are templates and may contain symbolic links, which are resolved in
+ * the document. So the part before the first variable is compared, as written and resolved.
  */
 #include "supervisor/publication-policy.h"
 

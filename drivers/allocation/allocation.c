@@ -140,8 +140,6 @@ size_t build_n_answers(const struct build *build)
 	return build->answers ? build->answers->count : 0;
 }
 
-/* --- the whole --- */
-
 /* --- variables, annotations and names --- */
 
 /* A variable or annotation, and the distinct values that devices want it to have. */

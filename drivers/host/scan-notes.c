@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collects what a scan could not read, and decides which of these problems are logged, and when:
- * each note is compared with those of the scan before, so that it is logged once.
+ * Decides which problems of a scan are logged, and when: the notes that scan.c collected are
+ * compared with those of the scan before, so that each is logged once.
  */
 #include "drivers/host/scan-notes.h"
 #include "common/error.h"

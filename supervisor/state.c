@@ -3,7 +3,7 @@
  * Writes the state files in runtime_dir, and decides which daemon may: the one that holds the lock.
  * daemon-loop.c decides when. Files are written under a temporary name and renamed, with modes that
  * do not depend on the umask. Content from a child is not read here and has a size limit. The lock
- * is an open-file-description lock, which always ends with the process.
+ * is the process's own, so that a child which was just forked does not hold it.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -74,8 +74,6 @@ static int take_lock(struct state *state, const char *runtime_dir, struct error 
 	if (state->lock_fd < 0)
 		return error_set(error, -errno, "cannot open %s/%s: %s", runtime_dir,
 			STATE_LOCK_FILE, strerror(errno));
-	/* Of the process, not of the open file: a child that was just forked when devplugd was
-	 * killed does not hold it. */
 	if (fcntl(state->lock_fd, F_SETLK, &lock) == 0)
 		return 0;
 	if (errno == EAGAIN || errno == EACCES)

@@ -407,7 +407,8 @@ static int report_bookings(struct inventory *inventory, int r)
 {
 	if (r > 0)
 		plan_report(inventory);
-	r = show_booked(inventory, r);
+	/* With a report planned, the snapshot may lack a device that the units have. */
+	r = show_booked(inventory, r >= 0 && inventory->report_planned ? 1 : r);
 	return r < 0 ? r : 0;
 }
 

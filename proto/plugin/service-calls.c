@@ -119,8 +119,8 @@ static bool begin_settling(
 	(void)pthread_mutex_lock(&service->lock);
 	current = service->offer == offer;
 	if (current) {
-		letter->next_unsettled = service->unsettled;
-		service->unsettled = letter;
+		*service->unsettled_end = letter;
+		service->unsettled_end = &letter->next_unsettled;
 	}
 	(void)pthread_mutex_unlock(&service->lock);
 	return current;
@@ -134,6 +134,8 @@ static void end_settling(struct service *service, const struct ids_letter *lette
 	while (*p != letter)
 		p = &(*p)->next_unsettled;
 	*p = letter->next_unsettled;
+	if (!*p)
+		service->unsettled_end = p;
 	(void)pthread_mutex_unlock(&service->lock);
 }
 
@@ -230,9 +232,9 @@ static bool allocate_now(struct service *service, struct offer *offer, struct rp
 		response_refuse(call, request, &error);
 		return true;
 	}
-	/* Before the answer: what the kubelet books is known to be. */
-	mailbox_post(service->mailbox, &TAKE_PTR(letter)->letter);
+	/* In this order: the letter ends what keeps the devices listed until they are booked. */
 	rpc_reply(call, reply, size);
+	mailbox_post(service->mailbox, &TAKE_PTR(letter)->letter);
 	return true;
 }
 

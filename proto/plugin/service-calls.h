@@ -23,7 +23,8 @@ struct service {
 
 	pthread_mutex_t lock;
 	struct offer *offer;
-	struct ids_letter *unsettled; /* Allocate calls that the main loop does not know of yet */
+	/* Allocate calls that the main loop does not know of yet, the oldest first. */
+	struct ids_letter *unsettled, **unsettled_end;
 
 	bool offer_owed; /* main thread: one waits for them */
 };

@@ -123,6 +123,7 @@ int service_new(
 	if (!service)
 		return -ENOMEM;
 	(void)pthread_mutex_init(&service->lock, NULL);
+	service->unsettled_end = &service->unsettled;
 	service->events = events;
 	service->userdata = userdata;
 	r = mailbox_new(event, service, &service->mailbox);

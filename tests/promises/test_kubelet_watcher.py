@@ -109,7 +109,7 @@ class Watcher(NodeTest):
         self.assertIn("failed to get plugin info using RPC GetInfo", failed[0]["error"])
 
     def closing(self, path):
-        """A socket on which whoever connects is cut off."""
+        """A socket on which each client is disconnected."""
         return self.serving(path, lambda peer: None)
 
     def serving(self, path, serve):

@@ -275,7 +275,7 @@ class Metrics(NodeTest):
         self.node.reload()
         self.await_socket()
 
-    # --- what it bears
+    # --- clients that misbehave
 
     def test_too_many_devices(self):
         """A resource whose devices take more than there is room for is told without them, others with theirs."""

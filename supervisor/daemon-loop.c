@@ -151,13 +151,14 @@ static void stop(struct manager *manager)
 	(void)sd_notify(false, "STOPPING=1\nSTATUS=stopping");
 	kubelet_watch_stop(manager->watch);
 	session_check_stop(manager->session_check);
-	restore_watch_stop(manager->restore_watch);
-	config_watch_stop(manager->config_watch);
 	arbiter_stop(manager->arbiter);
 	for (size_t i = 0; i < manager->n_children; i++)
 		resource_handle(manager->children[i]->resource, RESOURCE_STOP, NULL);
 	auxiliaries_stop(manager);
 	spawn_template_dismiss(manager->template);
+	/* The kernel takes 20 ms to close an inotify instance: after the children were told. */
+	restore_watch_stop(manager->restore_watch);
+	config_watch_stop(manager->config_watch);
 	plan(manager->deadline, now_usec(CLOCK_MONOTONIC) + STOP_DEADLINE);
 	manager_changed(manager);
 }

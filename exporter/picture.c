@@ -89,7 +89,7 @@ static void take_unit(const json_t *device, struct unit *unit)
 		.claimed = streq(health, "Claimed"),
 		.since = time_of(device, "since"),
 		.changes = number_of(device, "changes"),
-		.replicas = number_of(device, "replicas"),
+		.replicas = json_object_get(device, "replicas") ? number_of(device, "replicas") : 1,
 	};
 	take_numa(json_object_get(device, "numa"), unit);
 	unit->numa = unit->numa_text;

@@ -102,6 +102,25 @@ static void write_attributes(struct json_writer *writer, const struct device *de
 	json_write_text(writer, "}");
 }
 
+static void write_numa(struct json_writer *writer, const struct device *device)
+{
+	for (size_t k = 0; k < device->n_numa; k++) {
+		json_write_text(writer, k > 0 ? "," : ",\"numa\":[");
+		json_write_number(writer, (uint64_t)device->numa[k]);
+	}
+	json_write_text(writer, device->n_numa > 0 ? "]" : "");
+}
+
+/* Unless it has the value that a reader assumes. */
+static void write_count(
+	struct json_writer *writer, const char *key, uint64_t number, uint64_t assumed)
+{
+	if (number == assumed)
+		return;
+	json_write_text(writer, key);
+	json_write_number(writer, number);
+}
+
 static void write_device(struct json_writer *writer, const struct plugin *plugin,
 	const struct snapshot *snapshot, size_t i, bool first, struct last_time *last)
 {
@@ -111,26 +130,24 @@ static void write_device(struct json_writer *writer, const struct plugin *plugin
 	json_write_string(writer, unit->device->id);
 	json_write_text(writer, ",\"health\":");
 	json_write_string(writer, health_text(unit));
-	json_write_text(writer, ",\"reason\":");
-	json_write_string(writer, unit->reason);
+	if (unit->reason) {
+		json_write_text(writer, ",\"reason\":");
+		json_write_string(writer, unit->reason);
+	}
 	json_write_text(writer, ",\"since\":");
 	json_write_string(writer, time_text(last, unit->since));
-	json_write_text(writer, ",\"numa\":[");
-	for (size_t k = 0; k < unit->device->n_numa; k++) {
-		json_write_text(writer, k > 0 ? "," : "");
-		json_write_number(writer, (uint64_t)unit->device->numa[k]);
+	write_numa(writer, unit->device);
+	if (unit->cause != CAUSE_NONE) {
+		json_write_text(writer, ",\"cause\":");
+		json_write_string(writer, unit_cause_name(unit->cause));
 	}
-	json_write_text(writer, "],\"cause\":");
-	json_write_string(writer, unit_cause_name(unit->cause));
-	json_write_text(writer, ",\"changes\":");
-	json_write_number(writer, unit->changes);
-	json_write_text(writer, ",\"replicas\":");
-	json_write_number(writer, unit->replicas);
+	write_count(writer, ",\"changes\":", unit->changes, 0);
+	write_count(writer, ",\"replicas\":", unit->replicas, 1);
 	write_identity(writer, unit->device);
 	if (plugin->applied_config->declaration->serve == SERVE_DRA)
 		write_attributes(writer, unit->device, snapshot->shared);
-	json_write_text(writer, ",\"allocations\":");
-	json_write_number(writer, allocations_of(&plugin->allocation_count, snapshot, i));
+	write_count(writer,
+		",\"allocations\":", allocations_of(&plugin->allocation_count, snapshot, i), 0);
 	json_write_text(writer, "}");
 }
 

@@ -10,7 +10,7 @@ import struct
 import termios
 import time
 
-LIMIT = float(os.environ.get("DEVPLUGD_TEST_LIMIT") or 60)
+LIMIT = float(os.environ.get("DEVPLUGD_TEST_LIMIT") or 120)
 SEQUENCE = re.compile(r"\x1b(?:\[([?>]?)([0-9;]*)([@-~])|[()][0-9A-B]|[=>78M])|\x1b\][^\x07]*\x07")
 
 

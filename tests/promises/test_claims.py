@@ -125,7 +125,7 @@ class Claims(NodeTest):
         self.start()
         self.node.await_allocatable(a=1, b=1)
         sentence = 'the id "null" also belongs to another device, of vendor.example/a'
-        until(lambda: sentence in self.explain("b"), "the explanation")
+        until(lambda: sentence in self.explain("b") and sentence in self.node.output(), "the explanation")
         self.assertEqual(self.node.output().count(sentence), 1)
         self.assertNotIn("Note:", self.explain("a"))
 

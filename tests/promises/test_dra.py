@@ -281,7 +281,7 @@ class Dra(DraTest):
         self.assertTrue(runs_no_programs(self.process()))
         os.kill(self.process(), signal.SIGKILL)
         until(lambda: "no credentials" in self.dra()["api_failure"], "the missing token to be named")
-        self.assertIn(f"cannot read {token}", self.node.output())
+        until(lambda: f"cannot read {token}" in self.node.output(), "the log to name it")
         self.assertNotIn("secret-token", self.node.output())
         self.assertNotIn("newer-token", self.node.output())
 

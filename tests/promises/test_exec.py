@@ -106,7 +106,7 @@ class Exec(NodeTest):
         # Started again, it says what is so now.
         self.await_devices(front="Healthy", back="Unhealthy", side="Unhealthy")
         self.assertNotEqual(self.program_pids(), first)
-        self.assertIn("was killed by signal 9", self.node.output())
+        until(lambda: "was killed by signal 9" in self.node.output(), "the log to say so")
 
     def test_program_has_no_privilege(self):
         self.script("watch", "cat list; exec sleep 1000")

@@ -290,7 +290,7 @@ class HostilePeers(NodeTest):
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
 
         self.under_attack(attack)
-        self.assertIn(f"of user {NOBODY}: only root may call", self.node.output())
+        until(lambda: f"of user {NOBODY}: only root may call" in self.node.output(), "the log to name the user")
 
     def served_as_nobody(self):
         """How many of its calls were answered; in a process of its own."""

@@ -16,8 +16,8 @@ import xml.etree.ElementTree
 from node import LIMIT, SANITIZED, NodeTest, program, static
 
 # Seconds that a plugin may take for anything in a case that has to hold, and in one that has to fail and takes so long.
-PATIENCE = LIMIT / 2
-BRIEF = LIMIT / 12
+PATIENCE = LIMIT / 4
+BRIEF = LIMIT / 24
 RUN_LIMIT = 500
 # A sanitizer keeps what was freed, and adds to each allocation.
 MEMORY = ("--memory", "600") if SANITIZED else ()

@@ -144,7 +144,7 @@ class Limits(NodeTest):
         self.node.configure(static("a", most_devices("a") + 1), static("b", 1))
         self.node.daemon.send_signal(1)
         until(lambda: self.node.state()["reload_failed"], "the reload to be refused")
-        self.assertIn(str(LIST_MAX), self.node.output())
+        until(lambda: str(LIST_MAX) in self.node.output(), "the limit to be named")
         self.assertEqual(self.node.await_serving(), before)
 
     def test_P10_size_of_the_file(self):

@@ -3,6 +3,7 @@
 registered the same name has ended. devplugd notices, says so, and has the devices offered again.
 """
 import os
+import signal
 import socket
 import stat
 import unittest
@@ -31,9 +32,15 @@ class Offered(ToolTest):
         self.node.start()
         self.node.await_allocatable(gpu=5, fpga=2, shared=20)
         before = self.node.await_serving()
+        # Otherwise it may already notice the 3 devices of the other plugin.
+        self.node.daemon.send_signal(signal.SIGSTOP)
+        self.addCleanup(self.node.daemon.send_signal, signal.SIGCONT)
         other.start()
         self.node.await_allocatable(gpu=3)
         other.stop()
+        self.node.await_allocatable(gpu=0)
+        self.node.daemon.send_signal(signal.SIGCONT)
+        # It asks once a minute.
         until(lambda: "the kubelet offers 0 of 5 healthy devices; the list is sent again" in self.node.output(),
               "the difference to be noticed")
         self.node.await_allocatable(gpu=5, fpga=2)

@@ -176,7 +176,7 @@ class PublishedFiles(NodeTest):
         # A change of devices tries at once.
         self.add_card(1)
         until(lambda: os.path.exists(self.file), "the file")
-        self.assertIn("files for the devices are published again", self.node.output())
+        until(lambda: "files for the devices are published again" in self.node.output(), "the log to say so")
         self.node.await_allocatable(card=2)
         given, _ = self.node.pod("named", card=1)
         self.assertEqual((given["devices"], len(given["cdi"])), ([], 1))

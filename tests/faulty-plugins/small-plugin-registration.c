@@ -112,6 +112,7 @@ struct answer {
 	struct letter letter;
 	struct plugin *plugin;
 	unsigned socket; /* plugin->sockets when the call was made */
+	unsigned ended;  /* plugin->ended then: the answer can come after the end of the stream */
 	int status;
 };
 
@@ -124,7 +125,8 @@ static void deliver_answer(struct letter *letter, void *userdata)
 
 	if (userdata) {
 		plugin->kubelet = rpc_client_free(plugin->kubelet);
-		plugin->registered = answer->status == RPC_OK && answer->socket == plugin->sockets;
+		plugin->registered = answer->status == RPC_OK &&
+			answer->socket == plugin->sockets && answer->ended == plugin->ended;
 		if (answer->status == RPC_UNKNOWN && plugin->fault == FAULT_GIVES_UP)
 			(void)sd_event_exit(plugin->event, 1);
 		else if (plugin->streams == 0)
@@ -158,6 +160,7 @@ static int send_register(struct plugin *plugin)
 	answer->letter.deliver = deliver_answer;
 	answer->plugin = plugin;
 	answer->socket = plugin->sockets;
+	answer->ended = plugin->ended;
 	r = rpc_client_call(plugin->kubelet, METHOD_REGISTER, data, size, 0, on_answer, answer);
 	if (r < 0)
 		free(answer);
@@ -219,8 +222,10 @@ void registration_on_stream(struct plugin *plugin, uint64_t session, bool opened
 	if (plugin->streams > 0)
 		return;
 	rpc_server_end_session(plugin->server, session);
-	if (!believes_files(plugin))
+	if (!believes_files(plugin)) {
 		plugin->registered = false;
+		plugin->ended++;
+	}
 	try_later(plugin);
 }
 

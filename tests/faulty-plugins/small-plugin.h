@@ -35,6 +35,7 @@ struct plugin {
 	bool bound;       /* the socket has a name in the directory */
 	unsigned tries;   /* Register calls */
 	unsigned sockets; /* of kubelets that were seen to appear */
+	unsigned ended;   /* sessions, by the end of their stream */
 	uint64_t session;
 	sd_event_source *accept_source, *retry_source, *watch_source;
 	struct rpc_client *kubelet; /* while Register is pending, or the fault keeps it */

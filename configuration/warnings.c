@@ -9,6 +9,7 @@
 #include <pwd.h>
 #include <sys/stat.h>
 
+#include "configuration/same-path.h"
 #include "drivers/model/driver.h"
 
 #define CONTEXT_MAX 400
@@ -116,57 +117,6 @@ static void check_user(struct walk *walk)
 			user);
 }
 
-static const char *mount_target(const struct groups *mounts, size_t i)
-{
-	const struct declared_mount *mount = groups_get(mounts, i);
-
-	return mount->path ?: mount->host;
-}
-
-static const char *node_target(const struct groups *nodes, size_t i)
-{
-	const struct declared_node *node = groups_get(nodes, i);
-
-	return node->path ?: node->host;
-}
-
-/* Of the first COUNT groups, the one with that TARGET; COUNT: none has it. */
-static size_t find_target(const struct groups *groups, size_t count,
-	const char *(*target_of)(const struct groups *, size_t), const char *target)
-{
-	size_t i = 0;
-
-	while (i < count && !streq(target_of(groups, i), target))
-		i++;
-	return i;
-}
-
-static void check_mounts(struct walk *walk)
-{
-	const struct container *container = &walk->declaration->container;
-	const struct groups *mounts = &container->mounts, *nodes = &container->nodes;
-
-	for (size_t i = 0; i < mounts->count; i++) {
-		const struct declared_mount *mount = groups_get(mounts, i);
-		const char *target = mount_target(mounts, i);
-		size_t other = find_target(mounts, i, mount_target, target);
-		const char *kind = "mounts";
-		char key[KEY_MAX];
-
-		if (other == i) {
-			kind = "nodes";
-			other = find_target(nodes, nodes->count, node_target, target);
-			if (other == nodes->count)
-				continue;
-		}
-		(void)snprintf(key, sizeof(key), "container.mounts[%zu]", i);
-		(void)report_add(walk->report, &mount->origin, key,
-			"is at \"%s\" in the container, as container.%s[%zu] is: only one of them will "
-			"be there",
-			target, kind, other);
-	}
-}
-
 /* Devices that are only names have no directory in /sys. */
 static void check_probes(struct walk *walk)
 {
@@ -187,7 +137,9 @@ static void check_probes(struct walk *walk)
 
 int config_warnings(const struct config *config, struct report *report)
 {
-	for (size_t i = 0; i < config->n_resources; i++) {
+	int r = 0;
+
+	for (size_t i = 0; i < config->n_resources && r >= 0; i++) {
 		const struct declaration *declaration = &config->resources[i].declaration;
 		struct walk walk = { .declaration = declaration, .report = report };
 		char context[CONTEXT_MAX];
@@ -196,10 +148,10 @@ int config_warnings(const struct config *config, struct report *report)
 			declaration->position, declaration->name);
 		report->context = context;
 		check_user(&walk);
-		check_mounts(&walk);
+		r = same_path_warnings(declaration, report);
 		check_probes(&walk);
 		check_options(&walk, &declaration_table, declaration, "");
 		report->context = NULL;
 	}
-	return report->incomplete ? -ENOMEM : 0;
+	return r < 0 || report->incomplete ? -ENOMEM : 0;
 }

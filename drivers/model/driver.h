@@ -73,6 +73,12 @@ struct driver {
 	 * both set overlap. Returns 0 or -ENOMEM. NULL: no claims are known before a scan. */
 	int (*claims)(const struct declaration *declaration, struct strings *ret_claims);
 
+	/* Lists what a device of an entry of `match` has: shell patterns of paths on the host, and
+	 * as many of its paths in a container, as far as they are known without a scan. Returns 0
+	 * or -ENOMEM. NULL: none are known. */
+	int (*paths)(const struct declaration *declaration, size_t entry, struct strings *ret_hosts,
+		struct strings *ret_paths);
+
 	/* For a driver that learns of devices between scans, from programs or a library: called
 	 * once, before the first list(). `previous` is the state of the inventory that this one
 	 * replaces, or NULL. Its findings may be copied. It works on until it is stopped, and stays

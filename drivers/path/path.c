@@ -188,6 +188,41 @@ static int path_claims(const struct declaration *declaration, struct strings *re
 	return 0;
 }
 
+/* A path in a container is no pattern, so one that could be taken for it is left out. */
+static int add_container_path(
+	const struct path_member *member, struct strings *hosts, struct strings *paths)
+{
+	const char *as = member->as ?: member->path, *name = "";
+	_cleanup_free_ char *path = NULL;
+	int r;
+
+	if (member->as && form_is_pattern(member->as))
+		return 0;
+	if (as[strlen(as) - 1] == '/')
+		name = strrchr(member->path, '/') + 1;
+	if (asprintf(&path, "%s%s", as, name) < 0)
+		return -ENOMEM;
+	r = strings_add(hosts, member->path, strlen(member->path));
+	return r < 0 ? r : strings_add(paths, path, strlen(path));
+}
+
+static int path_paths(const struct declaration *declaration, size_t entry,
+	struct strings *ret_hosts, struct strings *ret_paths)
+{
+	const struct path_match *match = groups_get(&declaration->match, entry);
+	_cleanup_strings_ struct strings hosts = { 0 }, paths = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < path_member_count(match) && r >= 0; i++)
+		r = add_container_path(path_member_get(match, i), &hosts, &paths);
+	if (r < 0)
+		return r;
+	*ret_hosts = hosts;
+	*ret_paths = paths;
+	hosts = paths = (struct strings){ 0 };
+	return 0;
+}
+
 static int path_list(const struct declaration *declaration, struct scan *scan, struct error *error)
 {
 	int r;
@@ -208,5 +243,6 @@ const struct driver path_driver = {
 	.without_pci = true,
 	.check = path_check,
 	.claims = path_claims,
+	.paths = path_paths,
 	.list = path_list,
 };

@@ -89,9 +89,12 @@ int main(int argc, char *argv[])
 		return 2;
 	}
 	fd = inotify_init1(IN_CLOEXEC);
-	if (fd < 0 ||
-		inotify_add_watch(fd, argv[1],
-			IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE) < 0) {
+	if (fd < 0) {
+		perror("inotify, see fs.inotify.max_user_instances");
+		return EXIT_FAILURE;
+	}
+	if (inotify_add_watch(
+		    fd, argv[1], IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE) < 0) {
 		perror(argv[1]);
 		return EXIT_FAILURE;
 	}

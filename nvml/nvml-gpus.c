@@ -28,49 +28,6 @@ static bool went_well(struct gpu *gpu, unsigned result)
 
 /* --- what is there --- */
 
-static int compare_links(const char *a, const char *b)
-{
-	return strncmp(a, b, ADDRESS_MAX);
-}
-
-/* Where the links of a GPU lead to, counted; they do not change while the driver runs. */
-static void read_links(const struct nvml *nvml, struct gpu *gpu)
-{
-	char remotes[NVML_LINKS_MAX][ADDRESS_MAX];
-	unsigned n = 0;
-	size_t used = 0;
-
-	for (unsigned link = 0; nvml->link_state && nvml->link_remote && link < NVML_LINKS_MAX;
-		link++) {
-		struct nvml_pci_info info = { 0 };
-		unsigned active = 0, type = NVML_REMOTE_GPU;
-
-		if (nvml->link_state(gpu->device, link, &active) != NVML_OK || !active)
-			continue;
-		if (nvml->link_type)
-			(void)nvml->link_type(gpu->device, link, &type);
-		if (type == NVML_REMOTE_SWITCH)
-			(void)strcpy(remotes[n++], "switch");
-		else if (type == NVML_REMOTE_GPU &&
-			nvml->link_remote(gpu->device, link, &info) == NVML_OK)
-			make_address(&info, remotes[n++]);
-	}
-	for (unsigned i = 0; i < n && used < sizeof(gpu->links); i++) {
-		unsigned count = 0;
-		bool first = true;
-
-		for (unsigned k = 0; k < n; k++) {
-			if (compare_links(remotes[i], remotes[k]) != 0)
-				continue;
-			first = first && k >= i;
-			count++;
-		}
-		if (first)
-			used += (size_t)snprintf(gpu->links + used, sizeof(gpu->links) - used,
-				"%s%s=%u", used > 0 ? " " : "", remotes[i], count);
-	}
-}
-
 static void register_events(struct gpus *gpus, struct gpu *gpu)
 {
 	unsigned long long types = NVML_EVENT_DOUBLE_BIT_ECC | NVML_EVENT_XID |
@@ -101,7 +58,6 @@ static void open_gpu(struct gpus *gpus, unsigned index)
 		gpu->uuid[0] = '\0';
 	gpu->uuid[sizeof(gpu->uuid) - 1] = '\0';
 	register_events(gpus, gpu);
-	read_links(nvml, gpu);
 	gpus->count++;
 }
 
@@ -233,6 +189,50 @@ static void read_sensors(const struct nvml *nvml, struct gpu *gpu)
 	gpu->power.value = value;
 }
 
+static int compare_links(const char *a, const char *b)
+{
+	return strncmp(a, b, ADDRESS_MAX);
+}
+
+/* Where the links of a GPU that are up lead to, counted. */
+static void read_links(const struct nvml *nvml, struct gpu *gpu)
+{
+	char remotes[NVML_LINKS_MAX][ADDRESS_MAX];
+	unsigned n = 0;
+	size_t used = 0;
+
+	gpu->links[0] = '\0';
+	for (unsigned link = 0; nvml->link_state && nvml->link_remote && link < NVML_LINKS_MAX;
+		link++) {
+		struct nvml_pci_info info = { 0 };
+		unsigned active = 0, type = NVML_REMOTE_GPU;
+
+		if (nvml->link_state(gpu->device, link, &active) != NVML_OK || !active)
+			continue;
+		if (nvml->link_type)
+			(void)nvml->link_type(gpu->device, link, &type);
+		if (type == NVML_REMOTE_SWITCH)
+			(void)strcpy(remotes[n++], "switch");
+		else if (type == NVML_REMOTE_GPU &&
+			nvml->link_remote(gpu->device, link, &info) == NVML_OK)
+			make_address(&info, remotes[n++]);
+	}
+	for (unsigned i = 0; i < n && used < sizeof(gpu->links); i++) {
+		unsigned count = 0;
+		bool first = true;
+
+		for (unsigned k = 0; k < n; k++) {
+			if (compare_links(remotes[i], remotes[k]) != 0)
+				continue;
+			first = first && k >= i;
+			count++;
+		}
+		if (first)
+			used += (size_t)snprintf(gpu->links + used, sizeof(gpu->links) - used,
+				"%s%s=%u", used > 0 ? " " : "", remotes[i], count);
+	}
+}
+
 void gpus_poll(struct gpus *gpus)
 {
 	for (unsigned i = 0; i < gpus->count; i++) {
@@ -243,6 +243,7 @@ void gpus_poll(struct gpus *gpus)
 		read_fabric(gpus->nvml, gpu);
 		read_instances(gpus->nvml, gpu);
 		read_sensors(gpus->nvml, gpu);
+		read_links(gpus->nvml, gpu);
 	}
 }
 

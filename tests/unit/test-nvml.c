@@ -374,6 +374,12 @@ static void test_links(void **state)
 	assert_int_equal(distance(GPU_A, GPU_B), 18);
 	assert_int_equal(distance(GPU_A, "GPU-00000002-483b-b48f-d7e5-75fb19a52b76"), 10);
 	assert_int_equal(distance(GPU_B, "GPU-00000002-483b-b48f-d7e5-75fb19a52b76"), 0);
+	/* They are read again by each scan: one goes down, then the other. */
+	report(TWO_GPUS "gpu 0000:90:00.0 GPU-00000002-483b-b48f-d7e5-75fb19a52b76\n"
+			"link " A " 1 " B "\n");
+	RUN_UNTIL(distance(GPU_A, GPU_B) == 19);
+	report(TWO_GPUS);
+	RUN_UNTIL(distance(GPU_A, GPU_B) == 0);
 }
 
 /* What was measured of a device, as "name=value" and "name:code=value"; the text is the caller's.

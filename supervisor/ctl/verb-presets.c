@@ -374,9 +374,10 @@ static int print_findings_json(const struct findings *findings, struct error *er
 		const struct finding *finding = &findings->items[i];
 
 		(void)json_array_append_new(presets,
-			json_pack("{s:s, s:s, s:O, s:O, s:O, s:o}", "name", finding->name,
+			json_pack("{s:s, s:s, s:O, s:O, s:O, s:o, s:o}", "name", finding->name,
 				"summary", finding->summary, "ids", finding->ids, "cdi_devices",
-				finding->cdi, "prestart", finding->prestart, "overlaps",
+				finding->cdi, "prestart", finding->prestart, "profiles",
+				list_strings(&finding->profiles), "overlaps",
 				list_overlaps(findings, i)));
 	}
 	return print_json(root, error);

@@ -2,6 +2,7 @@
 """NVIDIA GPUs on a host that is a directory, with a stand-in for NVIDIA's library (tests/nvml): what an error, a restart,
 and an upgrade of the driver do to the node and its pods."""
 import http.client
+import json
 import os
 import re
 import shutil
@@ -218,6 +219,12 @@ class Nvidia(NvidiaHost, NodeTest):
         since = {d["id"]: d["since"] for d in before["devices"]}
         self.assertEqual([d["id"] for d in after["devices"] if d["id"] in others and d["since"] != since[d["id"]]], [])
 
+    def discover(self, *words):
+        answer = subprocess.run([program("devplugctl"), "discover", "nvidia", "--root", self.host, *words],
+                                capture_output=True, text=True)
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""), answer.stdout)
+        return answer.stdout
+
     def test_a_resource_for_each_profile(self):
         """devplugctl writes the resources for the profiles that are present; each offers its own instances."""
         self.serial = 0
@@ -226,15 +233,15 @@ class Nvidia(NvidiaHost, NodeTest):
         self.report(f"mig {address(0)} 1", *(
             f"instance {address(0)} {number} 0 MIG-{number:08x}-483b-b48f-d7e5-75fb19a52b76 {profile}"
             for number, profile in profiles.items()))
-        answer = subprocess.run([program("devplugctl"), "discover", "nvidia", "--root", self.host], capture_output=True,
-                                text=True)
-        self.assertEqual((answer.returncode, answer.stderr), (0, ""), answer.stdout)
-        names = re.findall(r'^    { name = "vendor.example/([^"]*)"', answer.stdout, re.M)
+        text = self.discover()
+        names = re.findall(r'^    { name = "vendor.example/([^"]*)"', text, re.M)
         self.assertEqual(sorted(names), ["mig-1g.10gb", "mig-1g.10gb.me", "mig-3g.40gb", "nvidia"])
+        document = json.loads(self.discover("--json"))
+        self.assertEqual([preset["profiles"] for preset in document["presets"]], [["1g.10gb", "1g.10gb+me", "3g.40gb"]])
         # devplugd finds presets beside itself.
         shutil.copytree(PRESETS, self.node.path("share/devplugd/presets"))
         with open(self.node.path("resources.conf"), "w") as file:
-            file.write(answer.stdout)
+            file.write(text)
         self.node.configure(text=f'host_root = "{self.host}";')
         with open(self.node.config) as file:
             text = file.read()

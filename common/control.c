@@ -53,7 +53,7 @@ static const struct rule rules[] = {
 	[CONTROL_RESEND] = { .known = true },
 	[CONTROL_POD_QUESTION] = { .known = true, .has = TEXT, .n_fds = 1 },
 	[CONTROL_STARTED] = { .known = true, .n_fds = 2 },
-	[CONTROL_RELEASE] = { .known = true, .has = CODE },
+	[CONTROL_RELEASE] = { .known = true, .has = CODE | TEXT },
 	[CONTROL_COUNTERS] = { .known = true, .n_fds = 1 },
 	[CONTROL_SNAPSHOT] = { .known = true, .n_fds = 2 },
 	[CONTROL_EDIT] = { .known = true, .has = NUMBER, .n_fds = 1 },

@@ -39,7 +39,7 @@ enum control_type {
 	CONTROL_RESEND,       /* send the list to the kubelet again */
 	CONTROL_POD_QUESTION, /* to the reader of pod resources; text: the question, see
 				 spawn-request.h; fd 0: connection to the kubelet */
-	CONTROL_RELEASE,      /* code: enum control_release */
+	CONTROL_RELEASE,  /* code: enum control_release; text: a device that was reset, or empty */
 	CONTROL_COUNTERS, /* fd 0: the page that a resource's process counts into, see counters.h */
 	CONTROL_SNAPSHOT, /* to the exporter; fd 0: sealed memfd with the daemon's state as JSON, fd
 			     1: sealed memfd with the devices of all resources, see

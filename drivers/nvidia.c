@@ -29,7 +29,7 @@ struct nvidia_state {
 	/* The helper does not run, until this is taken back or the driver is another. */
 	bool released;
 	uint64_t released_target; /* 0: not known yet */
-	bool resumed;             /* since the helper last answered: GPUs may have been reset */
+	struct strings reset;     /* ids of devices that were reset since the helper answered */
 };
 
 static const char *const mig_choices[] = {
@@ -315,6 +315,18 @@ static int direct_helper(struct nvidia_state *state, struct scan *scan,
 	return r == -ENOMEM ? r : 0;
 }
 
+/* The last report stays in use until a new helper answers. */
+static void keep_list(struct nvidia_state *state)
+{
+	struct exec_list *list = state->source ? exec_source_list(state->source) : NULL;
+
+	if (!list)
+		return;
+	(void)exec_list_unref(state->previous);
+	state->previous = exec_list_ref(list);
+	state->previous_target = state->target;
+}
+
 /* A GPU that was lost before the library was loaded has no name there. */
 static bool rest_is_lost(const struct nvidia_host *host, const struct nvidia_reports *reports)
 {
@@ -350,7 +362,8 @@ static void take_reports(const struct nvidia_state *state, const struct nvidia_h
 		if (!list)
 			reports->knowledge = NVIDIA_NOTHING;
 	}
-	reports->resumed = state->resumed && state->source && exec_source_answered(state->source);
+	if (state->source && exec_source_answered(state->source))
+		reports->reset = &state->reset;
 	if (failure)
 		(void)snprintf(reports->trouble, sizeof(reports->trouble), "%s", failure);
 	if (list &&
@@ -375,8 +388,6 @@ static int ask_library(
 	if (r < 0)
 		return r;
 	take_reports(state, host, reports);
-	if (reports->resumed)
-		state->resumed = false;
 	if (reports->knowledge == NVIDIA_AWAITED && host->n_gpus > 0)
 		scan_incomplete(scan);
 	if (*reports->trouble)
@@ -395,27 +406,33 @@ static void *nvidia_stop(void *userdata)
 
 	stop_helper(state);
 	(void)exec_list_unref(state->previous);
+	strings_done(&state->reset);
 	free(state);
 	return NULL;
 }
 
-static void nvidia_release(void *userdata, bool released)
+static void clear_reset(struct nvidia_state *state)
+{
+	strings_done(&state->reset);
+	state->reset = (struct strings){ 0 };
+}
+
+/* A helper that runs while a device was reset is replaced: it has errors from before. */
+static int nvidia_release(void *userdata, bool released, const char *reset)
 {
 	struct nvidia_state *state = userdata;
-	struct exec_list *list = state->source ? exec_source_list(state->source) : NULL;
+	int r = 0;
 
-	if (released == state->released)
-		return;
-	if (released && list) {
-		(void)exec_list_unref(state->previous);
-		state->previous = exec_list_ref(list);
-		state->previous_target = state->target;
-	}
+	if (*reset)
+		r = strings_add(&state->reset, reset, strlen(reset));
+	if (released || *reset)
+		keep_list(state);
+	if (released != state->released)
+		state->released_target = state->target;
 	state->released = released;
-	state->released_target = state->target;
-	state->resumed = !released;
-	if (released)
+	if (released || *reset)
 		stop_helper(state);
+	return r;
 }
 
 /* The first list() starts the helper, if there is something to ask. */
@@ -456,7 +473,11 @@ static int list(const struct declaration *declaration, struct scan *scan, struct
 	r = ask_library(scan, &host, &reports);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
-	return nvidia_list(declaration, scan, &host, &reports, error);
+	r = nvidia_list(declaration, scan, &host, &reports, error);
+	/* Each reset is reported once: a later error counts again. */
+	if (r >= 0 && reports.reset)
+		clear_reset(scan_state(scan));
+	return r;
 }
 
 const struct driver nvidia_driver = {

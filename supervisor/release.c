@@ -24,14 +24,18 @@ int release_request(struct request *request, json_t **ret_answer, struct error *
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_RELEASE);
 	const json_t *end = json_object_get(request->arguments, "end");
-	const char *name;
+	const char *name, *reset;
 	const struct driver *driver;
 	const struct child *child;
 	int r;
 
 	r = request_string(request, "resource", &name, error);
+	if (r >= 0)
+		r = request_string(request, "reset", &reset, error);
 	if (r < 0)
 		return r;
+	if (reset && (!json_is_true(end) || strlen(reset) > DEVICE_ID_MAX))
+		return error_set(error, -EINVAL, "\"reset\" must be a device, and needs \"end\"");
 	if (end && !json_is_boolean(end))
 		return error_set(error, -EINVAL, "\"end\" must be true or false");
 	child = name ? manager_find_child(request->manager, name) : NULL;
@@ -46,6 +50,7 @@ int release_request(struct request *request, json_t **ret_answer, struct error *
 		return error_set(
 			error, -ESRCH, "%s has nothing to release: its process does not run", name);
 	message.code = json_is_true(end) ? CONTROL_RELEASE_END : CONTROL_RELEASE_BEGIN;
+	(void)snprintf(message.text, sizeof(message.text), "%s", reset ?: "");
 	r = control_send(child->control_fd, &message);
 	if (r < 0)
 		return error_set(

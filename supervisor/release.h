@@ -8,7 +8,7 @@
 
 #include "supervisor/request.h"
 
-/* The verb "release": {"resource": NAME, "end": true}; the optional `end` takes the release back.
- * Answers {} when the process of the resource has been sent the message. A release ends with that
- * process. */
+/* The verb "release": {"resource": NAME, "end": true, "reset": DEVICE}; the optional `end` takes
+ * the release back, and `reset` names a device whose lasting faults are over. Answers {} when the
+ * process of the resource has been sent the message. A release ends with that process. */
 int release_request(struct request *request, json_t **ret_answer, struct error *error);

@@ -183,9 +183,9 @@ int inventory_forget(struct inventory *inventory, const char *id);
 /* Whether some allocation is noted only here, see inventory_note_allocated(). */
 bool inventory_has_allocations(const struct inventory *inventory);
 
-/* Has the driver close the devices, or open them again. Returns 0, or -EOPNOTSUPP if it keeps none
- * open. */
-int inventory_release(struct inventory *inventory, bool released);
+/* Has the driver close the devices, or open them again, when the device `reset` was reset (an id,
+ * empty: none was). Returns 0, -ENOMEM, or -EOPNOTSUPP if it keeps none open. */
+int inventory_release(struct inventory *inventory, bool released, const char *reset);
 
 /* Sets the handler of changed measurements; the list does not change with them. */
 void inventory_on_measured(struct inventory *inventory, inventory_handler on_measured);

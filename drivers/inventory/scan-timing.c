@@ -434,15 +434,16 @@ bool inventory_has_allocations(const struct inventory *inventory)
 	return inventory->list.allocations;
 }
 
-int inventory_release(struct inventory *inventory, bool released)
+int inventory_release(struct inventory *inventory, bool released, const char *reset)
 {
 	const struct driver *driver = inventory->declaration->driver;
+	int r;
 
 	if (!driver->release || !inventory->driver_state)
 		return -EOPNOTSUPP;
-	driver->release(inventory->driver_state, released);
+	r = driver->release(inventory->driver_state, released, reset);
 	on_event(inventory);
-	return 0;
+	return r;
 }
 
 void inventory_on_measured(struct inventory *inventory, inventory_handler on_measured)

@@ -92,8 +92,9 @@ struct driver {
 
 	/* For a driver that keeps devices open between scans: closes them all, and opens none until
 	 * it is called with false or the kernel's driver was loaded again. Earlier findings stay in
-	 * force. NULL: nothing is kept open. */
-	void (*release)(void *state, bool released);
+	 * force, but with false, those of the device `reset` (an id, empty: none) are over, because
+	 * it was reset. Returns 0 or -ENOMEM. NULL: nothing is kept open. */
+	int (*release)(void *state, bool released, const char *reset);
 
 	/* Finds all devices that exist now and adds them with scan_add(). It calls scan_watch() for
 	 * a directory before it reads it, and scan_events() for a subsystem before it asks the

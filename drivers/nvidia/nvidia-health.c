@@ -348,7 +348,7 @@ int nvidia_find(const struct nvidia_reports *reports, const struct nvidia_gpu *g
 	const struct nvidia_instance *instance, struct device *device)
 {
 	const struct device *report = nvidia_report_of_gpu(reports, gpu->address);
-	bool knows_recovery;
+	bool knows_recovery, is_reset;
 	unsigned xid;
 	int r;
 
@@ -370,8 +370,8 @@ int nvidia_find(const struct nvidia_reports *reports, const struct nvidia_gpu *g
 		xid = last_xid(reports->probe, report, instance, is_fatal);
 	if (xid != 0)
 		return find_xid(xid, device);
-	device->finding =
-		reports->resumed || (knows_recovery && reports->probe->fatal_xids.count == 0)
+	is_reset = reports->reset && strings_contain(reports->reset, device->id);
+	device->finding = is_reset || (knows_recovery && reports->probe->fatal_xids.count == 0)
 		? FINDING_GOOD
 		: FINDING_QUIET;
 	return 0;

@@ -20,7 +20,8 @@ struct nvidia_reports {
 	enum nvidia_knowledge knowledge;
 	const struct declared_probe *probe; /* NULL: NVIDIA_UNASKED */
 	bool rest_is_lost;                  /* the library lost as many GPUs as it does not list */
-	bool resumed; /* the helper was released and runs again: lasting faults are over */
+	/* Ids of devices whose lasting faults are over, because they were reset; NULL: none. */
+	const struct strings *reset;
 	char trouble[320];
 	/* One for each GPU and each instance; properties are variables "property:NAME". */
 	struct device *const *items;

@@ -281,7 +281,8 @@ static void handle_forget(struct plugin *plugin, struct control_message *message
 static void handle_release(struct plugin *plugin, struct control_message *message)
 {
 	if (plugin->inventory)
-		(void)inventory_release(plugin->inventory, message->code == CONTROL_RELEASE_BEGIN);
+		(void)inventory_release(
+			plugin->inventory, message->code == CONTROL_RELEASE_BEGIN, message->text);
 }
 
 static void handle_counters(struct plugin *plugin, struct control_message *message)

@@ -54,8 +54,9 @@ const struct command commands[] = {
 		"The resource is still served, and its devices keep their health.\n"
 		"Ends with \"resume\", or when the driver is loaded again. Needs root.",
 		NULL, command_release, 0, 1, 1, "a resource" },
-	{ "resume", "RESOURCE", "End a release", "Needs root.", NULL, command_resume, 0, 1, 1,
-		"a resource" },
+	{ "resume", "RESOURCE [DEVICE]", "End a release",
+		"A DEVICE has been reset: its faults that last until then are over. Needs root.",
+		NULL, command_resume, 0, 1, 2, "a resource" },
 	{ "uncordon", "DEVICE", "Offer a device again", "Needs root.", NULL, command_uncordon, 0, 1,
 		1, "a device, DEVICE or RESOURCE/DEVICE" },
 	{ "dra", "classes|slices", "DeviceClasses for the cluster, or this node's ResourceSlices",

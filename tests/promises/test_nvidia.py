@@ -99,6 +99,24 @@ class Nvidia(NvidiaHost, NodeTest):
         self.assertEqual((after["pid"], after["session"]), (before["pid"], before["session"]))
         self.assertIn("has no resource", self.ctl("release", "vendor.example/x").stderr)
 
+    def test_reset_of_one(self):
+        """A driver that recommends nothing: the GPU that was reset is back, the other keeps its fault."""
+        self.serve()
+        before = self.node.resource("vendor.example/gpu")
+        self.report(f"xid 1 {address(2)} 48 -1 1", f"xid 2 {address(5)} 48 -1 1")
+        until(lambda: sorted(self.unhealthy()) == [uuid(2), uuid(5)], "two GPUs, and no other, to be unhealthy")
+        self.ctl("release", "vendor.example/gpu")
+        self.report()
+        answer = self.ctl("resume", "vendor.example/gpu", uuid(2)[:-1])
+        self.assertEqual((answer.returncode, answer.stderr), (
+            1, f'devplugctl: vendor.example/gpu has no device "{uuid(2)[:-1]}", did you mean "{uuid(2)}"?\n'))
+        answer = self.ctl("resume", "vendor.example/gpu", uuid(2))
+        self.assertEqual((answer.returncode, answer.stdout), (0, "vendor.example/gpu is resumed\n"), answer.stderr)
+        self.node.await_allocatable(gpu=self.GPUS - 1)
+        until(lambda: list(self.unhealthy()) == [uuid(5)], "the other one, and no other, to be unhealthy")
+        after = self.node.resource("vendor.example/gpu")
+        self.assertEqual((after["pid"], after["session"]), (before["pid"], before["session"]))
+
     def scrape(self):
         """The metrics of GPUs: a number by the name, the device and the number of an error."""
         connection = http.client.HTTPConnection("localhost", timeout=20)

@@ -463,26 +463,45 @@ static void test_measurements(void **state)
 	RUN_UNTIL(has_measured(MIG_A, "gpu_monitored=1 " SENSORS "gpu_xids:13=6 "));
 }
 
-/* For a reset: nothing is open, everything stays as it is, and then faults are over. */
+/* For a reset: nothing is open, and everything stays as it is. Then faults are over of what was
+ * reset, and of nothing else. */
 static void test_release(void **state)
 {
 	plant_two();
 	report(TWO_GPUS);
 	start(RESOURCE(""));
 	RUN_UNTIL(streq(seen(), BOTH));
-	report(TWO_GPUS "xid 1 " A " 48 -1 1\n");
-	RUN_UNTIL(streq(seen(), GPU_B " " GPU_A "! "));
-	assert_int_equal(inventory_release(inventory, true), 0);
+	report(TWO_GPUS "xid 1 " A " 48 -1 1\nxid 2 " B " 79 -1 1\n");
+	RUN_UNTIL(streq(seen(), GPU_B "! " GPU_A "! "));
+	assert_int_equal(inventory_release(inventory, true, ""), 0);
 	RUN_UNTIL(strstr(first_note(), "released: devplugd-nvml is started when"));
-	/* The GPU was unhealthy without a reader. */
-	report(TWO_GPUS "lost " B "\n");
-	run_for(500 * USEC_PER_MSEC);
-	assert_string_equal(seen(), GPU_B " " GPU_A "! ");
 	report(TWO_GPUS);
-	assert_int_equal(inventory_release(inventory, false), 0);
+	run_for(500 * USEC_PER_MSEC);
+	assert_string_equal(seen(), GPU_B "! " GPU_A "! ");
+	/* Nothing was reset. */
+	report(TWO_GPUS "power " A " 1\n");
+	assert_int_equal(inventory_release(inventory, false, ""), 0);
+	RUN_UNTIL(has_measured(GPU_A, "gpu_monitored=1 gpu_temperature=41 gpu_power=1 "));
+	assert_string_equal(seen(), GPU_B "! " GPU_A "! ");
+	assert_int_equal(inventory_release(inventory, true, ""), 0);
+	assert_int_equal(inventory_release(inventory, false, GPU_A), 0);
+	RUN_UNTIL(streq(seen(), GPU_B "! " GPU_A " "));
+	assert_true(says(GPU_B, "Xid 79"));
+	/* Also without a release, and only once. */
+	assert_int_equal(inventory_release(inventory, false, GPU_B), 0);
 	RUN_UNTIL(streq(seen(), BOTH));
+	report(TWO_GPUS "xid 3 " A " 48 -1 1\n");
+	RUN_UNTIL(streq(seen(), GPU_B " " GPU_A "! "));
+	report(TWO_GPUS "crash nvmlDeviceGetPowerUsage\n");
+	RUN_UNTIL(*first_note());
+	report(TWO_GPUS "power " A " 2\n");
+	RUN_UNTIL(has_measured(GPU_A, "gpu_monitored=1 gpu_temperature=41 gpu_power=2 "));
+	assert_string_equal(seen(), GPU_B " " GPU_A "! ");
+	assert_int_equal(inventory_release(inventory, false, GPU_A), 0);
+	RUN_UNTIL(streq(seen(), BOTH));
+	report(TWO_GPUS);
 	/* A driver that comes and goes ends it, too. */
-	assert_int_equal(inventory_release(inventory, true), 0);
+	assert_int_equal(inventory_release(inventory, true, ""), 0);
 	RUN_UNTIL(*first_note());
 	host_rename("/proc/driver/nvidia", "/proc/driver/away");
 	RUN_UNTIL(streq(seen(), GPU_B "? " GPU_A "? "));
@@ -491,7 +510,7 @@ static void test_release(void **state)
 	report(TWO_GPUS "lost " B "\n");
 	RUN_UNTIL(streq(seen(), GPU_B "! " GPU_A " "));
 	start("driver = \"path\"; match = \"/dev/nvidia0\";");
-	assert_int_equal(inventory_release(inventory, true), -EOPNOTSUPP);
+	assert_int_equal(inventory_release(inventory, true, ""), -EOPNOTSUPP);
 }
 
 /* The driver is unloaded and comes back in another version, with the library. */

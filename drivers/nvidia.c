@@ -16,6 +16,12 @@
 
 #define HELPER "devplugd-nvml"
 
+/* A GPU that has had instances since the driver was loaded. */
+struct split {
+	char address[PCI_ADDRESS_SIZE];
+	uint64_t period;
+};
+
 struct nvidia_state {
 	struct driver_context context;
 	const struct declared_probe *probe;
@@ -30,6 +36,8 @@ struct nvidia_state {
 	bool released;
 	uint64_t released_target; /* 0: not known yet */
 	struct strings reset;     /* ids of devices that were reset since the helper answered */
+	struct split *splits;
+	size_t n_splits;
 };
 
 static const char *const mig_choices[] = {
@@ -398,6 +406,63 @@ static int ask_library(
 	return 0;
 }
 
+/* --- GPUs that were split --- */
+
+static struct split *find_split(struct nvidia_state *state, const struct nvidia_gpu *gpu)
+{
+	for (size_t i = 0; i < state->n_splits; i++)
+		if (streq(state->splits[i].address, gpu->address))
+			return &state->splits[i];
+	return NULL;
+}
+
+static int add_split(struct nvidia_state *state, const char *address, uint64_t period)
+{
+	struct split *split;
+	int r = array_reserve((void **)&state->splits, state->n_splits, sizeof(*split));
+
+	if (r < 0)
+		return r;
+	split = &state->splits[state->n_splits++];
+	*split = (struct split){ .period = period };
+	(void)snprintf(split->address, sizeof(split->address), "%s", address);
+	return 0;
+}
+
+static int copy_splits(struct nvidia_state *state, const struct nvidia_state *before)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < before->n_splits && r >= 0; i++)
+		r = add_split(state, before->splits[i].address, before->splits[i].period);
+	return r;
+}
+
+/* Until the driver is loaded again, or the library reports that it has left MIG mode. */
+static int note_splits(
+	struct nvidia_state *state, struct nvidia_host *host, const struct nvidia_reports *reports)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < host->n_gpus && r >= 0; i++) {
+		struct nvidia_gpu *gpu = &host->gpus[i];
+		struct split *split = find_split(state, gpu);
+		bool enabled;
+
+		if (gpu->n_instances > 0 && split)
+			split->period = gpu->period;
+		else if (gpu->n_instances > 0)
+			r = add_split(state, gpu->address, gpu->period);
+		else if (split &&
+			(split->period != gpu->period ||
+				(nvidia_mig_mode(reports, gpu, &enabled) && !enabled)))
+			*split = state->splits[--state->n_splits];
+		else
+			gpu->was_split = split;
+	}
+	return r;
+}
+
 /* --- the driver --- */
 
 static void *nvidia_stop(void *userdata)
@@ -407,6 +472,7 @@ static void *nvidia_stop(void *userdata)
 	stop_helper(state);
 	(void)exec_list_unref(state->previous);
 	strings_done(&state->reset);
+	free(state->splits);
 	free(state);
 	return NULL;
 }
@@ -457,6 +523,10 @@ static int nvidia_start(const struct driver_context *context, const void *previo
 		state->released = before->released;
 		state->released_target = before->released_target;
 	}
+	if (before && copy_splits(state, before) < 0) {
+		(void)nvidia_stop(state);
+		return error_set(error, -ENOMEM, "out of memory");
+	}
 	*ret_state = state;
 	return 0;
 }
@@ -471,6 +541,8 @@ static int list(const struct declaration *declaration, struct scan *scan, struct
 	if (r < 0)
 		return r;
 	r = ask_library(scan, &host, &reports);
+	if (r >= 0 && scan_state(scan))
+		r = note_splits(scan_state(scan), &host, &reports);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	r = nvidia_list(declaration, scan, &host, &reports, error);

@@ -167,6 +167,19 @@ const struct device *nvidia_report_of_instance(const struct nvidia_reports *repo
 	return NULL;
 }
 
+bool nvidia_mig_mode(
+	const struct nvidia_reports *reports, const struct nvidia_gpu *gpu, bool *ret_enabled)
+{
+	const struct device *report = nvidia_report_of_gpu(reports, gpu->address);
+	unsigned long mode;
+
+	if (reports->knowledge != NVIDIA_KNOWN || !report ||
+		!nvidia_report_number(report, "mig", &mode))
+		return false;
+	*ret_enabled = mode != 0;
+	return true;
+}
+
 bool nvidia_report_problem(const struct nvidia_reports *reports, const char *kernel_version,
 	char *ret_text, size_t size)
 {

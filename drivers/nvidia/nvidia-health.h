@@ -45,6 +45,10 @@ bool nvidia_report_number(const struct device *report, const char *name, unsigne
 bool nvidia_report_problem(const struct nvidia_reports *reports, const char *kernel_version,
 	char *ret_text, size_t size);
 
+/* Whether the library reports if the GPU is in MIG mode; the kernel driver does not. */
+bool nvidia_mig_mode(
+	const struct nvidia_reports *reports, const struct nvidia_gpu *gpu, bool *ret_enabled);
+
 /* Sets the finding of a device; `instance` NULL: a whole GPU. Returns 0 or -ENOMEM. */
 int nvidia_find(const struct nvidia_reports *reports, const struct nvidia_gpu *gpu,
 	const struct nvidia_instance *instance, struct device *device);

@@ -283,6 +283,21 @@ static int describe(struct entry *entry, struct device *device, const struct nvi
 	return r < 0 ? r : nvidia_find(entry->reports, gpu, instance, device);
 }
 
+/* Without instances it is whole again only if it has left MIG mode, which the kernel driver does
+ * not show. */
+static int check_split(
+	const struct entry *entry, const struct nvidia_gpu *gpu, struct device *device)
+{
+	bool enabled;
+
+	if (!gpu->was_split || nvidia_mig_mode(entry->reports, gpu, &enabled))
+		return 0;
+	return device_set_problem(device,
+		"its instances were removed, and only NVIDIA's library reports whether it is still in "
+		"MIG mode: create instances, add a probe \"nvml\" to \"health\", or load the driver "
+		"again");
+}
+
 /* Its name changes when its UUID is known, unless a container has it. */
 static int add_gpu(struct entry *entry, struct nvidia_gpu *gpu)
 {
@@ -300,6 +315,8 @@ static int add_gpu(struct entry *entry, struct nvidia_gpu *gpu)
 		r = device_set_mobile(device, anchor);
 	if (r >= 0)
 		r = describe(entry, device, gpu, NULL);
+	if (r >= 0)
+		r = check_split(entry, gpu, device);
 	if (r >= 0)
 		r = add_identity(device, gpu, NULL, gpu->uuid, "");
 	if (r >= 0)

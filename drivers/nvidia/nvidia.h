@@ -48,6 +48,7 @@ struct nvidia_gpu {
 			    again */
 	struct nvidia_instance *instances;
 	size_t n_instances;
+	bool was_split; /* it had instances in this period; set by nvidia.c */
 	struct device *device;
 };
 

@@ -141,11 +141,19 @@ static void test_geometry_changes(void **state)
 		RUN_UNTIL(is_present(id));
 		/* Never both. */
 		assert_false(is_present(GPU_A));
+		assert_non_null(strstr(seen(), GPU_B " "));
 		remove_instance(0, gi, 0);
+		/* It may still be in MIG mode. */
 		RUN_UNTIL(is_present(GPU_A));
+		assert_non_null(strstr(seen(), GPU_A "! "));
+		assert_non_null(strstr(seen(), GPU_B " "));
 		assert_false(is_present(id));
-		assert_true(is_present(GPU_B));
 	}
+	/* Until the driver is loaded again. */
+	host_mkdir("/sys/module/nvidia");
+	host_mkdir("/dev/shm");
+	RUN_UNTIL(strstr(seen(), GPU_A " "));
+	assert_non_null(strstr(seen(), GPU_B " "));
 }
 
 static void test_unknown_uuid(void **state)

@@ -36,6 +36,7 @@ struct nvidia_state {
 	bool released;
 	uint64_t released_target; /* 0: not known yet */
 	struct strings reset;     /* ids of devices that were reset since the helper answered */
+	bool blind;               /* the helper was started when it could not see instances */
 	struct split *splits;
 	size_t n_splits;
 };
@@ -317,6 +318,7 @@ static int direct_helper(struct nvidia_state *state, struct scan *scan,
 	if (target == state->target)
 		return 0;
 	stop_helper(state);
+	state->blind = nvidia_try_monitor(scan) < 0;
 	r = start_helper(state, library, target);
 	if (r >= 0)
 		state->target = target;
@@ -382,6 +384,32 @@ static void take_reports(const struct nvidia_state *state, const struct nvidia_h
 		reports->knowledge = NVIDIA_NOTHING;
 }
 
+static bool lacks_instances(const struct nvidia_host *host, const struct nvidia_reports *reports)
+{
+	for (size_t i = 0; i < host->n_gpus; i++)
+		for (size_t k = 0; k < host->gpus[i].n_instances; k++)
+			if (!host->gpus[i].excluded &&
+				!nvidia_report_of_instance(reports, host->gpus[i].address,
+					&host->gpus[i].instances[k]))
+				return true;
+	return false;
+}
+
+/* The node that shows instances may be made, or allowed, after the library was loaded, which may
+ * try to open it only once. Returns 0 or -ENOMEM. */
+static int check_monitor(struct nvidia_state *state, struct scan *scan,
+	const struct nvidia_host *host, struct nvidia_reports *reports)
+{
+	if (reports->knowledge != NVIDIA_KNOWN || !state->source || !lacks_instances(host, reports))
+		return 0;
+	reports->monitor = nvidia_try_monitor(scan);
+	if (reports->monitor < 0 || !state->blind)
+		return 0;
+	keep_list(state);
+	stop_helper(state);
+	return direct_helper(state, scan, host, reports);
+}
+
 static int ask_library(
 	struct scan *scan, const struct nvidia_host *host, struct nvidia_reports *reports)
 {
@@ -396,6 +424,9 @@ static int ask_library(
 	if (r < 0)
 		return r;
 	take_reports(state, host, reports);
+	r = check_monitor(state, scan, host, reports);
+	if (r < 0)
+		return r;
 	if (reports->knowledge == NVIDIA_AWAITED && host->n_gpus > 0)
 		scan_incomplete(scan);
 	if (*reports->trouble)

@@ -22,6 +22,7 @@ struct nvidia_reports {
 	bool rest_is_lost;                  /* the library lost as many GPUs as it does not list */
 	/* Ids of devices whose lasting faults are over, because they were reset; NULL: none. */
 	const struct strings *reset;
+	int monitor; /* why the library may not see instances, as negative errno; 0: it may */
 	char trouble[320];
 	/* One for each GPU and each instance; properties are variables "property:NAME". */
 	struct device *const *items;

@@ -8,6 +8,7 @@
 #include "drivers/nvidia/nvidia.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 
 #include "common/text.h"
 #include "drivers/host/sysroot.h"
@@ -263,6 +264,17 @@ static void read_period(struct scan *scan, struct nvidia_gpu *gpu)
 	(void)snprintf(text, sizeof(text), "%llu %llu", (unsigned long long)module.st_ino,
 		(unsigned long long)device.st_ino);
 	gpu->period = hash_string(text);
+}
+
+/* The number is that of a table in the driver, as those of instances are (nv-caps.c). */
+int nvidia_try_monitor(const struct scan *scan)
+{
+	int fd = sysroot_open(scan_root(scan), NVIDIA_MONITOR, O_RDONLY | O_NONBLOCK);
+
+	if (fd < 0)
+		return fd;
+	(void)close(fd);
+	return 0;
 }
 
 int nvidia_host_read(struct scan *scan, struct nvidia_host *host, struct error *error)

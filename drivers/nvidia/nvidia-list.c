@@ -329,13 +329,22 @@ static int explain_missing_uuid(const struct nvidia_reports *reports, struct dev
 {
 	if (reports->knowledge == NVIDIA_UNASKED)
 		return 0;
-	if (reports->knowledge == NVIDIA_KNOWN)
+	if (reports->knowledge != NVIDIA_KNOWN)
+		return device_set_problem(device, "its UUID is not known: %s",
+			*reports->trouble ? reports->trouble
+					  : "devplugd-nvml has not answered yet");
+	if (sysroot_is_absent(reports->monitor))
 		return device_set_problem(device,
-			"its UUID is not known: devplugd-nvml may not open "
-			"/dev/nvidia-caps/nvidia-cap2 (MIG monitor); if the driver was loaded after "
-			"devplugd, run \"systemctl daemon-reload\"");
-	return device_set_problem(device, "its UUID is not known: %s",
-		*reports->trouble ? reports->trouble : "devplugd-nvml has not answered yet");
+			"its UUID is not known: " NVIDIA_MONITOR " (MIG monitor) is missing: run "
+			"\"nvidia-modprobe -f /proc/driver/nvidia/capabilities/mig/monitor\"");
+	if (reports->monitor < 0)
+		return device_set_problem(device,
+			"its UUID is not known: " NVIDIA_MONITOR
+			" (MIG monitor): %s; run \"systemctl "
+			"daemon-reload\", or see DeviceAllow= in devplugd.service",
+			strerror(-reports->monitor));
+	return device_set_problem(
+		device, "its UUID is not known: NVIDIA's library does not list it yet");
 }
 
 static int add_instance(

@@ -15,6 +15,9 @@
 #define NVIDIA_NAME_SIZE    128
 #define NVIDIA_VERSION_SIZE 32
 
+/* Capability "mig/monitor": to see the instances of all GPUs. */
+#define NVIDIA_MONITOR "/dev/nvidia-caps/nvidia-cap2"
+
 enum nvidia_mig { NVIDIA_MIG_ANY, NVIDIA_MIG_NONE, NVIDIA_MIG_ONLY };
 enum nvidia_expose { NVIDIA_EXPOSE_NODES, NVIDIA_EXPOSE_CDI, NVIDIA_EXPOSE_RUNTIME };
 
@@ -63,6 +66,10 @@ struct nvidia_host {
  * case. */
 int nvidia_host_read(struct scan *scan, struct nvidia_host *host, struct error *error);
 void nvidia_host_done(struct nvidia_host *host);
+
+/* Opens, and closes again, the node that a process without privilege needs to see instances.
+ * Returns 0 or negative errno. */
+int nvidia_try_monitor(const struct scan *scan);
 
 /* --- nvidia-libraries.c --- */
 

@@ -30,10 +30,29 @@ for what in "ls /var/lib/kubelet/device-plugins" "ls /var/lib/kubelet/plugins_re
 done
 """
 
+# Which of NVIDIA's nodes a child may open, as its last line: "No such device or address" is the kernel's answer without a
+# driver, so behind the device policy.
+NODES = r"""#!/bin/sh
+try() {
+	case $(LC_ALL=C dd "$2=/dev/$1" count=0 conv=notrunc 2>&1 </dev/null) in
+	*"No such device or address"*) echo "$1 $2 allowed," ;;
+	*"Operation not permitted"*) echo "$1 $2 denied," ;;
+	*) echo "$1 $2 fails," ;;
+	esac
+}
+echo $(try nvidiactl if; try nvidiactl of; try nvidia7 of; try nvidia-caps/nvidia-cap2 if; try nvidia-caps/nvidia-cap2 of; try neighbour if)
+exit 1
+"""
+NODES_SHOWN = ("nvidiactl if allowed, nvidiactl of allowed, nvidia7 of allowed, nvidia-caps/nvidia-cap2 if %s, "
+               "nvidia-caps/nvidia-cap2 of denied, neighbour if denied,")
+UDEV_RULES = "/usr/lib/udev/rules.d/60-devplugd.rules"
+
 TOKEN = """{ name = "vendor.example/token"; driver = "static"; match = ( { count = %d; } ); }"""
 NODE = """{ name = "vendor.example/full"; driver = "path"; match = "/dev/full"; share = { replicas = 3; }; }"""
 JAILED = """{ name = "vendor.example/jail"; driver = "static"; match = ( { id = "jail"; } );
   health = ( { probe = "exec"; command = [ "/usr/local/bin/jail" ]; interval = 1; } ); }"""
+NVIDIA = """{ name = "vendor.example/nodes"; driver = "static"; match = ( { id = "all"; } );
+  health = ( { probe = "exec"; command = [ "/usr/local/bin/nodes" ]; interval = 1; } ); }"""
 AS_ROOT = """{ name = "vendor.example/root"; driver = "static"; match = ( { id = "root"; } ); user = "root";
   health = ( { probe = "exec"; command = [ "/usr/bin/test", "-O", "/etc/passwd" ]; interval = 1; } ); }"""
 
@@ -136,6 +155,43 @@ def a_child_may_not(machine, packages):
         return next(r for r in machine.status()["resources"] if r["name"].endswith("/jail"))["devices"][0]
 
     until(lambda: jail()["health"] == "Healthy", jail)
+
+
+@step
+def nvidias_nodes_are_allowed_when_their_driver_comes(machine, packages):
+    """The number of the MIG nodes is assigned when the driver is loaded, and udev's rule has systemd read it then."""
+    def reason():
+        resource = next((r for r in machine.status()["resources"] if r["name"].endswith("/nodes")), {"devices": []})
+        return resource["devices"][0]["reason"] if resource["devices"] else ""
+
+    before = {name: machine.pids()[name] for name in ("token", "full", "jail")}, machine.property("MainPID")
+    taken = {line.split()[0] for line in machine.do("cat", "/proc/devices").splitlines() if line[:3].strip().isdigit()}
+    number = next(str(n) for n in range(511, 384, -1) if str(n) not in taken)
+    machine.write("/usr/local/bin/nodes", NODES, "755")
+    machine.do("mkdir", "/dev/nvidia-caps")
+    for node, major, minor in (("nvidiactl", "195", "255"), ("nvidia7", "195", "7"), ("nvidia-caps/nvidia-cap2", number, "2"),
+                               ("neighbour", str(int(number) - 1), "2")):
+        machine.do("mknod", "-m", "666", f"/dev/{node}", "c", major, minor)
+    machine.configure(TOKEN % 4, NODE, JAILED, NVIDIA)
+    machine.do("systemctl", "reload", "devplugd")
+    until(lambda: NODES_SHOWN % "denied" in reason(), reason)
+    # As if the driver were loaded.
+    machine.write("/run/devices", machine.do("cat", "/proc/devices").replace(
+        "Character devices:\n", f"Character devices:\n{number} nvidia-caps\n"))
+    machine.do("mount", "--bind", "/run/devices", "/proc/devices")
+    command = machine.do("sed", "-n", 's/^.*RUN+="\\(.*\\)"$/\\1/p', UDEV_RULES)
+    machine.do("sh", "-ec", command)
+    until(lambda: NODES_SHOWN % "allowed" in reason(), reason)
+    machine.do("umount", "/proc/devices")
+    check(({name: machine.pids()[name] for name in ("token", "full", "jail")}, machine.property("MainPID")) == before,
+          "processes were restarted")
+    machine.configure(TOKEN % 4, NODE, JAILED)
+    machine.do("systemctl", "reload", "devplugd")
+    machine.allocatable(token=4, full=3, jail=1)
+    until(lambda: set(machine.pids()) == {"token", "full", "jail"}, lambda: f"{machine.pids()}")
+    machine.do("rm", "-r", "/run/systemd/system.control/devplugd.service.d", "/dev/nvidia-caps", "/dev/nvidiactl", "/dev/nvidia7",
+               "/dev/neighbour", "/run/devices", "/usr/local/bin/nodes")
+    machine.do("systemctl", "daemon-reload")
 
 
 @step

@@ -316,6 +316,34 @@ static void test_instances(void **state)
 	RUN_UNTIL(says("MIG-" GPU_A ":1:0", "/dev/nvidia-caps/nvidia-cap2 (MIG monitor)"));
 }
 
+/* The library may see instances only if it may when it is loaded. */
+static void test_monitor(void **state)
+{
+	plant_two();
+	plant_instance(0, 1, 0);
+	report(TWO_GPUS "mig " A " 1\ninstance " A " 1 0 " MIG_A " 1g.10gb\nblind\n");
+	start(RESOURCE(""));
+	RUN_UNTIL(is_present("MIG-" GPU_A ":1:0") &&
+		says("MIG-" GPU_A ":1:0",
+			"its UUID is not known: /dev/nvidia-caps/nvidia-cap2 (MIG monitor) is missing: run \"nvidia-modprobe -f /proc/driver/nvidia/capabilities/mig/monitor\""));
+	assert_string_equal(reason_of(GPU_B), "");
+	report(TWO_GPUS "mig " A " 1\ninstance " A " 1 0 " MIG_A " 1g.10gb\n");
+	host_mknod("/dev/nvidia-caps/nvidia-cap2");
+	RUN_UNTIL(is_present(MIG_A) && !*reason_of(MIG_A));
+	assert_false(is_present("MIG-" GPU_A ":1:0"));
+	assert_string_equal(reason_of(GPU_B), "");
+	/* Also if there are no instances yet when the node comes. */
+	remove_instance(0, 1, 0);
+	host_remove("/dev/nvidia-caps/nvidia-cap2");
+	report(TWO_GPUS "mig " A " 1\nblind\n");
+	start(RESOURCE(""));
+	RUN_UNTIL(says(GPU_A, "it is in MIG mode and has no instances"));
+	host_mknod("/dev/nvidia-caps/nvidia-cap2");
+	report(TWO_GPUS "mig " A " 1\ninstance " A " 2 0 " MIG_B " 1g.10gb\n");
+	plant_instance(0, 2, 0);
+	RUN_UNTIL(is_present(MIG_B) && !*reason_of(MIG_B));
+}
+
 static void write_cdi(const char *uuid)
 {
 	char text[512];
@@ -570,6 +598,7 @@ int main(void)
 		HOST_TEST(test_problems),
 		HOST_TEST(test_old_library),
 		HOST_TEST(test_instances),
+		HOST_TEST(test_monitor),
 		HOST_TEST(test_stale_cdi_name),
 		HOST_TEST(test_links),
 		HOST_TEST(test_measurements),

@@ -478,6 +478,11 @@ static void test_measurements(void **state)
 		"gpu_monitored=1 gpu_temperature=41 gpu_power=70000 gpu_recovery_action=0 "));
 	after = inventory_snapshot(inventory);
 	assert_ptr_equal(before, after);
+	/* While the last report stays in use, it is none for metrics. */
+	report(TWO_GPUS RECOVERS "crash nvmlDeviceGetPowerUsage\n");
+	RUN_UNTIL(
+		has_measured(GPU_A, "gpu_monitored=0 ") && has_measured(GPU_B, "gpu_monitored=0 "));
+	assert_string_equal(seen(), BOTH);
 	/* Without a report there are no old numbers. */
 	report(TWO_GPUS "fail nvmlInit_v2 9\ncrash nvmlEventSetWait_v2\n");
 	RUN_UNTIL(

@@ -35,13 +35,25 @@ class Nvidia(NvidiaHost, NodeTest):
         resource = self.node.resource("vendor.example/gpu") or {"devices": []}
         return {d["id"]: d["reason"] for d in resource["devices"] if d["health"] != "Healthy"}
 
+    def shown(self):
+        """The resource as devplugctl shows it, when it knows that all GPUs are healthy: it hears of a change after the kubelet."""
+        until(lambda: not self.unhealthy(), "all GPUs to be shown as healthy")
+        return self.node.resource("vendor.example/gpu")
+
+    def check_others(self, before, *but):
+        """Process and session are the same, and the health of no other device has changed, not even for a moment."""
+        after = self.node.resource("vendor.example/gpu")
+        self.assertEqual((after["pid"], after["session"]), (before["pid"], before["session"]))
+        since = {d["id"]: d["since"] for d in before["devices"] if d["id"] not in but}
+        self.assertEqual({d["id"]: d["since"] for d in after["devices"] if d["id"] in since}, since)
+
     def test_one_of_eight_is_lost(self):
         """Its pod stays, the others are not disturbed, and a hanging library changes nothing."""
         self.serve()
         got, why = self.node.pod("trainer", gpu=self.GPUS)
         self.assertIsNone(why)
         self.assertEqual(len([d for d in got["devices"] if d["host_path"].startswith("/dev/nvidia")]), self.GPUS + 2)
-        before = self.node.resource("vendor.example/gpu")
+        before = self.shown()
         self.report(f"lost {address(3)}")
         until(lambda: list(self.unhealthy()) == [uuid(3)], "the GPU, and no other, to be unhealthy")
         self.assertIn("fell off the bus", self.unhealthy()[uuid(3)])
@@ -51,15 +63,17 @@ class Nvidia(NvidiaHost, NodeTest):
         self.assertEqual(list(self.unhealthy()), [uuid(3)])
         self.report()
         self.node.await_allocatable(gpu=self.GPUS)
-        after = self.node.resource("vendor.example/gpu")
-        self.assertEqual((after["pid"], after["session"]), (before["pid"], before["session"]))
+        self.check_others(before, uuid(3))
 
     def test_an_error_outlives_a_restart(self):
-        """A driver that recommends nothing: until it is loaded again, also while devplugd does not run."""
+        """1000 errors of a driver that recommends nothing: until it is loaded again, also while devplugd does not run."""
         self.serve()
-        self.report(f"xid 1 {address(2)} 79 -1 1000", f"xid 2 {address(4)} 13 -1 1000")
+        before = self.shown()
+        # Serials ascend: the 1000 errors of applications are taken first.
+        self.report(f"xid 1 {address(4)} 13 -1 1000", f"xid 2 {address(2)} 79 -1 1000")
         self.node.await_allocatable(gpu=self.GPUS - 1)
         until(lambda: list(self.unhealthy()) == [uuid(2)], "the GPU, and no other, to be unhealthy")
+        self.check_others(before, uuid(2))
         self.assertTrue(self.unhealthy()[uuid(2)].startswith("Xid 79 (the GPU fell off the bus): "))
         self.node.stop()
         self.report()
@@ -102,7 +116,7 @@ class Nvidia(NvidiaHost, NodeTest):
     def test_reset_of_one(self):
         """A driver that recommends nothing: the GPU that was reset is back, the other keeps its fault."""
         self.serve()
-        before = self.node.resource("vendor.example/gpu")
+        before = self.shown()
         self.report(f"xid 1 {address(2)} 48 -1 1", f"xid 2 {address(5)} 48 -1 1")
         until(lambda: sorted(self.unhealthy()) == [uuid(2), uuid(5)], "two GPUs, and no other, to be unhealthy")
         self.ctl("release", "vendor.example/gpu")
@@ -114,8 +128,7 @@ class Nvidia(NvidiaHost, NodeTest):
         self.assertEqual((answer.returncode, answer.stdout), (0, "vendor.example/gpu is resumed\n"), answer.stderr)
         self.node.await_allocatable(gpu=self.GPUS - 1)
         until(lambda: list(self.unhealthy()) == [uuid(5)], "the other one, and no other, to be unhealthy")
-        after = self.node.resource("vendor.example/gpu")
-        self.assertEqual((after["pid"], after["session"]), (before["pid"], before["session"]))
+        self.check_others(before, uuid(2), uuid(5))
 
     def scrape(self):
         """The metrics of GPUs: a number by the name, the device and the number of an error."""
@@ -163,6 +176,7 @@ class Nvidia(NvidiaHost, NodeTest):
         self.serve()
         got, why = self.node.pod("old", gpu=1)
         self.assertIsNone(why)
+        before = got["resources"]
         self.assertIn("/usr/lib64/libcuda.so.1", {m["host_path"].replace(".535.54.03", ".1") for m in got["mounts"]})
         self.install("550.90.07")
         self.report()
@@ -177,6 +191,8 @@ class Nvidia(NvidiaHost, NodeTest):
         got, why = self.node.pod("new", gpu=self.GPUS - 1)
         self.assertIsNone(why)
         self.assertIn("libcuda.so.550.90.07", str(got["mounts"]))
+        pods = {pod["name"]: pod for pod in self.node.call_kubelet("pods")["pods"]}
+        self.assertEqual((pods["old"]["phase"], pods["old"]["resources"]), ("Running", before))
 
     # --- instances
 
@@ -208,9 +224,7 @@ class Nvidia(NvidiaHost, NodeTest):
         """Each is offered without a restart. The GPU is never offered whole, and no other GPU changes."""
         self.serial = 0
         self.serve()
-        # devplugctl hears of a change after the kubelet.
-        until(lambda: not self.unhealthy(), "all GPUs to be shown as healthy")
-        before = self.node.resource("vendor.example/gpu")
+        before = self.shown()
         others = {uuid(number) for number in range(1, self.GPUS)}
         self.split()
         until(lambda: self.offered() == others, "the GPU that is to be split to be withdrawn")
@@ -232,10 +246,7 @@ class Nvidia(NvidiaHost, NodeTest):
         self.assertIsNone(why)
         nodes = {d["host_path"].replace(self.host, "") for d in got["devices"]}
         self.assertLessEqual({"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap30", "/dev/nvidia-caps/nvidia-cap31"}, nodes)
-        after = self.node.resource("vendor.example/gpu")
-        self.assertEqual((after["pid"], after["session"]), (before["pid"], before["session"]))
-        since = {d["id"]: d["since"] for d in before["devices"]}
-        self.assertEqual([d["id"] for d in after["devices"] if d["id"] in others and d["since"] != since[d["id"]]], [])
+        self.check_others(before, uuid(0))
 
     def discover(self, *words):
         answer = subprocess.run([program("devplugctl"), "discover", "nvidia", "--root", self.host, *words],
@@ -313,7 +324,8 @@ class Nvidia(NvidiaHost, NodeTest):
         got, why = self.node.pod("c", gpu=self.GPUS - 2)
         self.assertIsNone(why)
         rest = set(got["resources"]["vendor.example/gpu"])
-        self.assertEqual(rest & set(held.values()), set())
+        self.assertEqual(rest, {uuid(number) for number in range(self.GPUS)} - set(held.values()))
+        self.assertEqual({d["id"] for d in self.listed()}, rest | set(held.values()))
         pods = self.restart_kubelet(self.GPUS)
         self.assertEqual({name: pods[name] for name in held}, {name: [device] for name, device in held.items()})
         self.assertEqual(set(pods["c"]), rest)
@@ -329,7 +341,8 @@ class Nvidia(NvidiaHost, NodeTest):
         self.assertLessEqual(set(held.values()), {d["id"] for d in self.listed()})
         got, why = self.node.pod("c", gpu=1)
         self.assertIsNone(why)
-        self.assertRegex(got["resources"]["vendor.example/gpu"][0], r"^GPU-.*#[01]$")
+        new, = got["resources"]["vendor.example/gpu"]
+        self.assertIn(new, {f"{uuid(number)}#{share}" for number in range(self.GPUS) for share in range(2)})
 
 
 if __name__ == "__main__":

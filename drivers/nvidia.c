@@ -35,7 +35,7 @@ struct nvidia_state {
 	/* The helper does not run, until this is taken back or the driver is another. */
 	bool released;
 	uint64_t released_target; /* 0: not known yet */
-	struct strings reset;     /* ids of devices that were reset since the helper answered */
+	struct strings reset;     /* ids of devices that were reset, without an error since */
 	bool blind;               /* the helper was started when it could not see instances */
 	struct split *splits;
 	size_t n_splits;
@@ -508,19 +508,13 @@ static void *nvidia_stop(void *userdata)
 	return NULL;
 }
 
-static void clear_reset(struct nvidia_state *state)
-{
-	strings_done(&state->reset);
-	state->reset = (struct strings){ 0 };
-}
-
 /* A helper that runs while a device was reset is replaced: it has errors from before. */
 static int nvidia_release(void *userdata, bool released, const char *reset)
 {
 	struct nvidia_state *state = userdata;
 	int r = 0;
 
-	if (*reset)
+	if (*reset && !strings_contain(&state->reset, reset))
 		r = strings_add(&state->reset, reset, strlen(reset));
 	if (released || *reset)
 		keep_list(state);
@@ -576,11 +570,7 @@ static int list(const struct declaration *declaration, struct scan *scan, struct
 		r = note_splits(scan_state(scan), &host, &reports);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
-	r = nvidia_list(declaration, scan, &host, &reports, error);
-	/* Each reset is reported once: a later error counts again. */
-	if (r >= 0 && reports.reset)
-		clear_reset(scan_state(scan));
-	return r;
+	return nvidia_list(declaration, scan, &host, &reports, error);
 }
 
 const struct driver nvidia_driver = {

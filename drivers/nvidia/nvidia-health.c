@@ -357,11 +357,20 @@ static int find_present_fault(const struct nvidia_reports *reports, const struct
 	return r < 0 ? r : 1;
 }
 
+static void forget_reset(struct strings *reset, const char *id)
+{
+	for (size_t i = 0; reset && i < reset->count; i++)
+		if (streq(reset->items[i], id)) {
+			free(reset->items[i]);
+			reset->items[i--] = reset->items[--reset->count];
+		}
+}
+
 int nvidia_find(const struct nvidia_reports *reports, const struct nvidia_gpu *gpu,
 	const struct nvidia_instance *instance, struct device *device)
 {
 	const struct device *report = nvidia_report_of_gpu(reports, gpu->address);
-	bool knows_recovery, is_reset;
+	bool knows_recovery;
 	unsigned xid;
 	int r;
 
@@ -381,10 +390,12 @@ int nvidia_find(const struct nvidia_reports *reports, const struct nvidia_gpu *g
 	xid = last_xid(reports->probe, report, instance, is_declared_fatal);
 	if (xid == 0 && !knows_recovery)
 		xid = last_xid(reports->probe, report, instance, is_fatal);
-	if (xid != 0)
+	if (xid != 0) {
+		forget_reset(reports->reset, device->id);
 		return find_xid(xid, device);
-	is_reset = reports->reset && strings_contain(reports->reset, device->id);
-	device->finding = is_reset || (knows_recovery && reports->probe->fatal_xids.count == 0)
+	}
+	device->finding = (reports->reset && strings_contain(reports->reset, device->id)) ||
+			(knows_recovery && reports->probe->fatal_xids.count == 0)
 		? FINDING_GOOD
 		: FINDING_QUIET;
 	return 0;

@@ -20,8 +20,9 @@ struct nvidia_reports {
 	enum nvidia_knowledge knowledge;
 	const struct declared_probe *probe; /* NULL: NVIDIA_UNASKED */
 	bool rest_is_lost;                  /* the library lost as many GPUs as it does not list */
-	/* Ids of devices whose lasting faults are over, because they were reset; NULL: none. */
-	const struct strings *reset;
+	/* Ids of devices that were reset: their lasting faults are over until there is another,
+	 * which removes the id. NULL: none is known. */
+	struct strings *reset;
 	int monitor; /* why the library may not see instances, as negative errno; 0: it may */
 	char trouble[320];
 	/* One for each GPU and each instance; properties are variables "property:NAME". */

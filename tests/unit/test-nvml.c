@@ -502,7 +502,8 @@ static void test_release(void **state)
 {
 	plant_two();
 	report(TWO_GPUS);
-	start(RESOURCE(""));
+	/* Several good reports in a row are needed. */
+	start(RESOURCE("recover_after = 3;"));
 	RUN_UNTIL(streq(seen(), BOTH));
 	report(TWO_GPUS "xid 1 " A " 48 -1 1\nxid 2 " B " 79 -1 1\n");
 	RUN_UNTIL(streq(seen(), GPU_B "! " GPU_A "! "));
@@ -515,6 +516,7 @@ static void test_release(void **state)
 	report(TWO_GPUS "power " A " 1\n");
 	assert_int_equal(inventory_release(inventory, false, ""), 0);
 	RUN_UNTIL(has_measured(GPU_A, "gpu_monitored=1 gpu_temperature=41 gpu_power=1 "));
+	run_for(USEC_PER_SEC);
 	assert_string_equal(seen(), GPU_B "! " GPU_A "! ");
 	assert_int_equal(inventory_release(inventory, true, ""), 0);
 	assert_int_equal(inventory_release(inventory, false, GPU_A), 0);
@@ -529,6 +531,7 @@ static void test_release(void **state)
 	RUN_UNTIL(*first_note());
 	report(TWO_GPUS "power " A " 2\n");
 	RUN_UNTIL(has_measured(GPU_A, "gpu_monitored=1 gpu_temperature=41 gpu_power=2 "));
+	run_for(USEC_PER_SEC);
 	assert_string_equal(seen(), GPU_B " " GPU_A "! ");
 	assert_int_equal(inventory_release(inventory, false, GPU_A), 0);
 	RUN_UNTIL(streq(seen(), BOTH));

@@ -19,6 +19,7 @@ def uuid(number):
 
 class NvidiaHost:
     GPUS = 8
+    serial = 0  # of the last event
 
     def prepare_host(self, node):
         self.host = node.path("host")
@@ -74,3 +75,23 @@ class NvidiaHost:
     def report(self, *lines):
         gpus = [f"gpu {address(number)} {uuid(number)}" for number in range(self.GPUS)]
         self.make("/usr/lib64/nvml-state", "\n".join(gpus + list(lines)) + "\n")
+
+    # --- instances
+
+    def make_access(self, folder, number):
+        self.make(f"{PROC}/capabilities/{folder}/access",
+                  f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
+        os.makedirs(self.host + "/dev/nvidia-caps", exist_ok=True)
+        os.mknod(f"{self.host}/dev/nvidia-caps/nvidia-cap{number}", 0o444 | stat.S_IFCHR, os.makedev(237, number))
+
+    def split(self, *instances, lines=()):
+        """Gives the first GPU a new geometry of (number, UUID), as "nvidia-smi mig" does: what was there goes first. `lines`: what
+        the library reports in addition."""
+        self.serial += 1
+        shutil.rmtree(f"{self.host}{PROC}/capabilities/gpu0", ignore_errors=True)
+        shutil.rmtree(f"{self.host}/dev/nvidia-caps", ignore_errors=True)
+        for number, _ in instances:
+            self.make_access(f"gpu0/mig/gi{number}", 3 + 9 * number)
+            self.make_access(f"gpu0/mig/gi{number}/ci0", 4 + 9 * number)
+        self.report(f"mig {address(0)} 1", *(f"instance {address(0)} {number} 0 {name} 1g.10gb" for number, name in instances),
+                    f"event {self.serial} {address(0)} 100", *lines)

@@ -11,21 +11,11 @@ import threading
 import time
 import unittest
 
-from node import LIMIT, NodeTest, children_of, command_line, path, program, runs_no_programs, static, until
+from node import NodeTest, children_of, command_line, path, program, runs_no_programs, static, until
+from unix_http import UnixConnection, get
 
 SAMPLE = re.compile(r'^([a-z_]+)(?:\{(.*)\})? ([0-9.]+)$')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
-
-
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, address):
-        super().__init__("localhost", timeout=LIMIT)
-        self.address = address
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(LIMIT)
-        self.sock.connect(self.address)
 
 
 def parse(text):
@@ -66,13 +56,7 @@ class Metrics(NodeTest):
                       f'missing = "healthy"; }} ); {more}')
 
     def get(self, url="/metrics", method="GET", address=None):
-        connection = UnixConnection(address or self.socket)
-        try:
-            connection.request(method, url)
-            answer = connection.getresponse()
-            return answer, answer.read().decode()
-        finally:
-            connection.close()
+        return get(address or self.socket, url, method)
 
     def scrape(self):
         answer, text = self.get()

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA GPUs on a host that is a directory, with a stand-in for NVIDIA's library (tests/nvml): what an error, a restart,
 and an upgrade of the driver do to the node and its pods."""
-import http.client
 import json
 import os
 import re
 import shutil
-import socket
-import stat
 import subprocess
 import unittest
 
 from node import NodeTest, command_line, program, scaled, until
-from nvidia_host import PROC, NvidiaHost, address, uuid
+from nvidia_host import NvidiaHost, address, uuid
+from unix_http import get
 
 PRESETS = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../etc/presets")
 
@@ -132,17 +130,10 @@ class Nvidia(NvidiaHost, NodeTest):
 
     def scrape(self):
         """The metrics of GPUs: a number by the name, the device and the number of an error."""
-        connection = http.client.HTTPConnection("localhost", timeout=20)
-        connection.sock = socket.socket(socket.AF_UNIX)
         try:
-            connection.sock.settimeout(20)
-            connection.sock.connect(self.node.path("metrics.sock"))
-            connection.request("GET", "/metrics")
-            text = connection.getresponse().read().decode()
+            text = get(self.node.path("metrics.sock"))[1]
         except OSError:
             return {}
-        finally:
-            connection.close()
         found = re.findall(r'^devplugd_gpu_([a-z_]+)\{resource="vendor.example/gpu",device="([^"]*)"(?:,xid="(\d+)")?\} (\S+)$',
                            text, re.M)
         return {(name, device, xid): float(value) for name, device, xid, value in found}
@@ -196,23 +187,6 @@ class Nvidia(NvidiaHost, NodeTest):
 
     # --- instances
 
-    def make_access(self, folder, number):
-        self.make(f"{PROC}/capabilities/{folder}/access",
-                  f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
-        os.makedirs(self.host + "/dev/nvidia-caps", exist_ok=True)
-        os.mknod(f"{self.host}/dev/nvidia-caps/nvidia-cap{number}", 0o444 | stat.S_IFCHR, os.makedev(237, number))
-
-    def split(self, *instances):
-        """Gives the first GPU a new geometry of (number, UUID), as "nvidia-smi mig" does: what was there goes first."""
-        self.serial += 1
-        shutil.rmtree(f"{self.host}{PROC}/capabilities/gpu0", ignore_errors=True)
-        shutil.rmtree(f"{self.host}/dev/nvidia-caps", ignore_errors=True)
-        for number, _ in instances:
-            self.make_access(f"gpu0/mig/gi{number}", 3 + 9 * number)
-            self.make_access(f"gpu0/mig/gi{number}/ci0", 4 + 9 * number)
-        self.report(f"mig {address(0)} 1", *(f"instance {address(0)} {number} 0 {name} 1g.10gb" for number, name in instances),
-                    f"event {self.serial} {address(0)} 100")
-
     def listed(self):
         resources = {r["name"]: r for r in self.node.call_kubelet("status")["resources"]}
         return resources["vendor.example/gpu"]["devices"]
@@ -222,7 +196,6 @@ class Nvidia(NvidiaHost, NodeTest):
 
     def test_100_geometries(self):
         """Each is offered without a restart. The GPU is never offered whole, and no other GPU changes."""
-        self.serial = 0
         self.serve()
         before = self.shown()
         others = {uuid(number) for number in range(1, self.GPUS)}
@@ -256,7 +229,6 @@ class Nvidia(NvidiaHost, NodeTest):
 
     def test_a_resource_for_each_profile(self):
         """devplugctl writes the resources for the profiles that are present; each offers its own instances."""
-        self.serial = 0
         profiles = {1: "1g.10gb", 2: "1g.10gb+me", 3: "1g.10gb", 4: "3g.40gb"}
         self.split(*((number, "") for number in profiles))
         self.report(f"mig {address(0)} 1", *(

@@ -30,7 +30,7 @@ help:
 	@echo "make bench       measure it on this machine (root; ARGS=\"--only memory\", see tests/bench/bench --help)"
 	@echo "make random      STEPS=10000 random steps of kills, reloads and unplugging (root; SEED=1)"
 	@echo "make fuzz        each fuzzer for MINUTES=60 minutes"
-	@echo "make soak        whether anything leaks in an hour of restarts, kills and reloads (root; MINUTES=60)"
+	@echo "make soak        whether anything leaks in an hour of restarts, kills, reloads and GPU errors (root; MINUTES=60)"
 	@echo "make check-style check the style of the sources (formatting, scripts, spelling)"
 	@echo "make clean       remove the build folders"
 

@@ -364,14 +364,6 @@ static void take_reports(const struct nvidia_state *state, const struct nvidia_h
 		reports->knowledge = NVIDIA_KNOWN;
 		reports->rest_is_lost = rest_is_lost(host, reports);
 	}
-	if (state->released) {
-		(void)snprintf(reports->trouble, sizeof(reports->trouble),
-			"released: " HELPER " is started when the driver is loaded again, or with "
-			"\"devplugctl resume %s\"",
-			state->context.declaration->name);
-		if (!list)
-			reports->knowledge = NVIDIA_NOTHING;
-	}
 	if (state->source && exec_source_answered(state->source))
 		reports->reset = &state->reset;
 	if (failure)
@@ -380,8 +372,13 @@ static void take_reports(const struct nvidia_state *state, const struct nvidia_h
 		nvidia_report_problem(
 			reports, host->version, reports->trouble, sizeof(reports->trouble)))
 		reports->knowledge = NVIDIA_NOTHING;
-	else if (!list && failure)
+	else if (!list && (failure || state->released))
 		reports->knowledge = NVIDIA_NOTHING;
+	if (state->released)
+		(void)snprintf(reports->trouble, sizeof(reports->trouble),
+			"released: " HELPER " is started when the driver is loaded again, or with "
+			"\"devplugctl resume %s\"",
+			state->context.declaration->name);
 }
 
 static bool lacks_instances(const struct nvidia_host *host, const struct nvidia_reports *reports)

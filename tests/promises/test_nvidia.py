@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import unittest
 
@@ -127,6 +128,20 @@ class Nvidia(NvidiaHost, NodeTest):
         self.node.await_allocatable(gpu=self.GPUS - 1)
         until(lambda: list(self.unhealthy()) == [uuid(5)], "the other one, and no other, to be unhealthy")
         self.check_others(before, uuid(2), uuid(5))
+
+    def test_release_after_a_failure(self):
+        """What the library reported last does not hide the release."""
+        self.serve()
+        self.report("fail nvmlInit_v2 9")
+        os.kill(int(until(self.helpers, "the helper")[0]), signal.SIGKILL)
+        until(lambda: "Driver Not Loaded" in self.ctl("explain", "vendor.example/gpu").stdout, "the failure to be explained")
+        self.assertEqual(self.ctl("release", "vendor.example/gpu").returncode, 0)
+        until(lambda: "devplugctl resume vendor.example/gpu" in self.ctl("explain", "vendor.example/gpu").stdout,
+              "the release to be explained")
+        self.report()
+        self.assertEqual(self.ctl("resume", "vendor.example/gpu").returncode, 0)
+        until(lambda: "devplugctl resume" not in self.ctl("explain", "vendor.example/gpu").stdout, "the release to end")
+        self.node.await_allocatable(gpu=self.GPUS)
 
     def scrape(self):
         """The metrics of GPUs: a number by the name, the device and the number of an error."""

@@ -132,7 +132,8 @@ struct ownership {
 	size_t reported; /* holdings that the second pass has read */
 
 	/* Of the claimant: */
-	FILE *owners; /* NULL: it is not begun */
+	bool begun;
+	FILE *owners; /* NULL: nothing is written yet */
 	char *text;   /* what is written there in the second pass */
 	size_t owners_size;
 	const char *first_same; /* an id that another resource has for other hardware */
@@ -178,26 +179,29 @@ static int make_note(const struct ownership *ownership, struct claimant *claiman
 	return 0;
 }
 
-static int begin_claimant(struct ownership *ownership, struct claimant *claimant)
+static void begin_claimant(struct ownership *ownership)
 {
+	ownership->begun = true;
 	ownership->device = 0;
 	ownership->claim = NULL;
 	ownership->n_same = 0;
-	ownership->owners = open_memstream(&claimant->owners, &ownership->owners_size);
-	return ownership->owners ? 0 : -ENOMEM;
+}
+
+static int close_owners(struct ownership *ownership)
+{
+	FILE *stream = TAKE_PTR(ownership->owners);
+	bool failed = stream && ferror(stream);
+
+	return stream && (fclose(stream) != 0 || failed) ? -ENOMEM : 0;
 }
 
 static int end_claimant(struct ownership *ownership, struct claimant *claimant)
 {
-	FILE *stream = TAKE_PTR(ownership->owners);
-	bool failed = ferror(stream);
+	int r = close_owners(ownership);
 
-	if (fclose(stream) != 0 || failed)
-		return -ENOMEM;
-	if (ownership->owners_size == 0) {
-		free(claimant->owners);
-		claimant->owners = NULL;
-	}
+	if (r < 0)
+		return r;
+	ownership->begun = false;
 	ownership->claimant++;
 	return ownership->n_same > 0 ? make_note(ownership, claimant) : 0;
 }
@@ -208,24 +212,41 @@ static void end_device(struct ownership *ownership)
 	ownership->claim = NULL;
 }
 
+/* A stream that stays empty would leave a hole of 8 KiB in the heap. */
+static int write_owner(
+	struct ownership *ownership, struct claimant *claimant, const char *id, const char *owner)
+{
+	if (!ownership->owners)
+		ownership->owners = open_memstream(&claimant->owners, &ownership->owners_size);
+	if (!ownership->owners)
+		return -ENOMEM;
+	(void)fprintf(ownership->owners, "%s\t%s\n", id, owner);
+	return 0;
+}
+
 /* Who holds the next claim of the device. */
-static void look_up(struct ownership *ownership, const struct claimant *claimant,
-	const struct claims_device *device)
+static int look_up(
+	struct ownership *ownership, struct claimant *claimant, const struct claims_device *device)
 {
 	struct holding *holding = map_get(&ownership->claims, *ownership->claim++);
+	int r;
 
 	if (!holding || share(holding->claimant, claimant))
-		return;
-	if (!ownership->contested)
-		(void)fprintf(ownership->owners, "%s\t%s\n", device->id, holding->claimant->name);
+		return 0;
+	if (!ownership->contested) {
+		r = write_owner(ownership, claimant, device->id, holding->claimant->name);
+		if (r < 0)
+			return r;
+	}
 	ownership->contested = true;
 	if (!bookings_have_unit(claimant->booked, device->id)) {
 		end_device(ownership);
-		return;
+		return 0;
 	}
 	ownership->any_kept = true;
 	if (!holding->kept_by)
 		holding->kept_by = claimant;
+	return 0;
 }
 
 /* One claim of the device, or the device after its last one. */
@@ -251,7 +272,7 @@ static int step_device(struct ownership *ownership, struct claimant *claimant)
 			&ownership->holdings[ownership->n_holdings - 1]);
 		r = r == -EEXIST ? 0 : r;
 	} else {
-		look_up(ownership, claimant, device);
+		r = look_up(ownership, claimant, device);
 	}
 	return r;
 }
@@ -261,11 +282,10 @@ static int step_device(struct ownership *ownership, struct claimant *claimant)
 /* Takes what was written as the owners of the last claimant. */
 static int end_report(struct ownership *ownership, struct claimant *claimant)
 {
-	FILE *stream = TAKE_PTR(ownership->owners);
-	bool failed = ferror(stream);
+	int r = close_owners(ownership);
 
-	if (fclose(stream) != 0 || failed)
-		return -ENOMEM;
+	if (r < 0)
+		return r;
 	free(claimant->owners);
 	claimant->owners = TAKE_PTR(ownership->text);
 	return 0;
@@ -304,8 +324,8 @@ static int step(struct ownership *ownership)
 		ownership->claimant++;
 		return 0;
 	}
-	if (!ownership->owners)
-		return begin_claimant(ownership, claimant);
+	if (!ownership->begun)
+		begin_claimant(ownership);
 	if (ownership->device == claimant->list->n_devices)
 		return end_claimant(ownership, claimant);
 	return step_device(ownership, claimant);

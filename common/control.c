@@ -50,7 +50,6 @@ static const struct rule rules[] = {
 	[CONTROL_OWNERS] = { .known = true, .has = NUMBER, .n_optional_fds = 1 },
 	[CONTROL_BOOKED] = { .known = true, .has = TIMES, .n_fds = 1 },
 	[CONTROL_FORGET] = { .known = true, .has = TEXT },
-	[CONTROL_RESEND] = { .known = true },
 	[CONTROL_POD_QUESTION] = { .known = true, .has = TEXT, .n_fds = 1 },
 	[CONTROL_STARTED] = { .known = true, .n_fds = 2 },
 	[CONTROL_RELEASE] = { .known = true, .has = CODE | TEXT },

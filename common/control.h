@@ -36,7 +36,6 @@ enum control_type {
 				 allocated_before. Sent before CONFIGURE if there are any, so that
 				 the first list has them */
 	CONTROL_FORGET,       /* text: an id that counts as not booked, see inventory_forget() */
-	CONTROL_RESEND,       /* send the list to the kubelet again */
 	CONTROL_POD_QUESTION, /* to the reader of pod resources; text: the question, see
 				 spawn-request.h; fd 0: connection to the kubelet */
 	CONTROL_RELEASE,  /* code: enum control_release; text: a device that was reset, or empty */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides whether the kubelet offers what a child lists, and what to do if not. A session is
- * renewed rarely, because the kubelet marks the devices unhealthy meanwhile. If the kubelet cannot
- * be asked, nothing is concluded.
+ * renewed rarely, because the kubelet marks the devices unhealthy meanwhile. Sending the list again
+ * would hide the difference and not help: the kubelet would count the devices, and refuse each pod,
+ * because Allocate goes to the plugin that registered last, even if that has ended. If the kubelet
+ * cannot be asked, nothing is concluded.
  */
 #include "supervisor/offer-check.h"
 
 #include <dirent.h>
 
-#include "common/control.h"
 #include "common/log.h"
 #include "supervisor/child.h"
 #include "supervisor/manager.h"
@@ -88,22 +89,13 @@ static void explain(const struct manager *manager, struct child *child, uint64_t
 		resource_explain(resource, "%s", text);
 }
 
-static void log_step(const struct child *child, uint64_t offered, const char *what)
-{
-	const struct log_fields fields = { .resource = child->resource->name };
-
-	log_full(LOG_WARNING, &fields, OFFER_PREFIX "%llu of %llu healthy devices; %s",
-		(unsigned long long)offered, (unsigned long long)child->resource->healthy_ids,
-		what);
-}
-
 /* --- what is done --- */
 
 static void on_agreement(struct child *child)
 {
 	const struct log_fields fields = { .resource = child->resource->name };
 
-	if (child->offer.step >= OFFER_RESENT)
+	if (child->offer.step == OFFER_DIFFERS)
 		log_full(LOG_NOTICE, &fields, OFFER_PREFIX "all %llu healthy devices again",
 			(unsigned long long)child->resource->healthy_ids);
 	if (startswith(child->resource->reason, OFFER_PREFIX))
@@ -112,18 +104,14 @@ static void on_agreement(struct child *child)
 	child->offer.delay = 0;
 }
 
-static void resend(const struct child *child)
-{
-	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_RESEND);
-
-	(void)control_send(child->control_fd, &message);
-}
-
 static void renew(struct child *child, uint64_t offered, uint64_t now)
 {
+	const struct log_fields fields = { .resource = child->resource->name };
 	struct offer_state *offer = &child->offer;
 
-	log_step(child, offered, "the resource is registered again");
+	log_full(LOG_WARNING, &fields,
+		OFFER_PREFIX "%llu of %llu healthy devices; the resource is registered again",
+		(unsigned long long)offered, (unsigned long long)child->resource->healthy_ids);
 	offer->delay =
 		offer->delay == 0 ? OFFER_RENEWAL_MIN : MIN_OF(2 * offer->delay, OFFER_RENEWAL_MAX);
 	offer->next_renewal = now + offer->delay;
@@ -143,14 +131,10 @@ static void on_difference(
 	}
 	explain(manager, child, offered);
 	if (offer->step == OFFER_SUSPECT) {
-		offer->step = OFFER_RESENT;
-		log_step(child, offered, "the list is sent again");
-		resend(child);
-		offer->next_renewal = MAX_OF(offer->next_renewal, now + OFFER_RESENT_DELAY);
+		offer->step = OFFER_DIFFERS;
+		offer->next_renewal = MAX_OF(offer->next_renewal, now + OFFER_PATIENCE);
 	} else if (now >= offer->next_renewal) {
 		renew(child, offered, now);
-	} else if (offer->delay > 0) {
-		resend(child);
 	}
 }
 

@@ -5,8 +5,7 @@
  * Whether the kubelet offers what is listed. Another plugin can register the same resource name and
  * end: the kubelet then marks all devices unhealthy, although our stream is open, and sends us
  * nothing. After each registration, and once a minute, the number of healthy devices is compared
- * with GetAllocatableResources. On a difference that lasts, the list is sent again; if that does
- * not help, the session is renewed.
+ * with GetAllocatableResources. On a difference that lasts, the session is renewed.
  */
 
 #include "common/pod-table.h"
@@ -15,9 +14,9 @@
 #define OFFER_CHECK_INTERVAL (60 * USEC_PER_SEC)
 /* From a registration, or from the first difference, to the next check. */
 #define OFFER_CHECK_DELAY (2 * USEC_PER_SEC)
-/* From the repeated list to the renewal of the session: a kubelet with many devices and pods needs
- * time for each list. */
-#define OFFER_RESENT_DELAY (10 * USEC_PER_SEC)
+/* For which a difference must last: a kubelet with many devices and pods needs time for each list.
+ */
+#define OFFER_PATIENCE (10 * USEC_PER_SEC)
 /* Between two renewals of one resource that do not help; doubles. */
 #define OFFER_RENEWAL_MIN (60 * USEC_PER_SEC)
 #define OFFER_RENEWAL_MAX (3600 * USEC_PER_SEC)

@@ -11,7 +11,7 @@
 enum offer_step {
 	OFFER_AGREES,
 	OFFER_SUSPECT, /* a change may have been on its way */
-	OFFER_RESENT,  /* the list was sent again; the session is renewed if that does not help */
+	OFFER_DIFFERS, /* the session is renewed if this lasts */
 };
 
 /* Of one resource. */

@@ -243,12 +243,6 @@ static void handle_owners(struct plugin *plugin, struct control_message *message
 	offer_again(plugin, claiming_answered(plugin, message));
 }
 
-static void handle_resend(struct plugin *plugin, struct control_message *message)
-{
-	if (plugin->service && service_resend(plugin->service) < 0)
-		log_warning("the list cannot be sent again: out of memory");
-}
-
 static void handle_booked(struct plugin *plugin, struct control_message *message)
 {
 	struct bookings *booked;
@@ -307,7 +301,6 @@ static void (*const handlers[])(struct plugin *plugin, struct control_message *m
 	[CONTROL_OWNERS] = handle_owners,
 	[CONTROL_BOOKED] = handle_booked,
 	[CONTROL_FORGET] = handle_forget,
-	[CONTROL_RESEND] = handle_resend,
 	[CONTROL_RELEASE] = handle_release,
 	[CONTROL_COUNTERS] = handle_counters,
 	[CONTROL_EDIT] = handle_edit,

@@ -46,9 +46,6 @@ int service_new(
  * allocated at this moment (on_offer_possible() follows on_allocated()), or negative errno. */
 int service_offer(struct service *service, struct offer *offer);
 
-/* Sends the list again, although it has not changed. Returns 0 or -ENOMEM. */
-int service_resend(struct service *service);
-
 /* The current offer as a new reference, or NULL before the first. */
 struct offer *service_current(struct service *service);
 

@@ -8,7 +8,7 @@ import socket
 import stat
 import unittest
 
-from node import Node, path, static, until
+from node import LIMIT, Node, path, static, until
 from tool import ToolTest
 
 GPU = "vendor.example/gpu"
@@ -41,14 +41,19 @@ class Offered(ToolTest):
         self.node.await_allocatable(gpu=0)
         self.node.daemon.send_signal(signal.SIGCONT)
         # It asks once a minute.
-        until(lambda: "the kubelet offers 0 of 5 healthy devices; the list is sent again" in self.node.output(),
-              "the difference to be noticed")
+        until(lambda: "the kubelet offers 0 of 5 healthy devices; the resource is registered again" in self.node.output(),
+              "the difference to be noticed", limit=3 * LIMIT)
         self.node.await_allocatable(gpu=5, fpga=2)
         until(lambda: "the kubelet offers all 5 healthy devices again" in self.node.output(), "the end to be noticed")
         after = self.node.await_serving()
         self.assertEqual(after[GPU]["reason"], "")
         for name, resource in after.items():
             self.assertEqual(resource["pid"], before[name]["pid"])
+        # The kubelet calls the plugin that registered last; the list alone would only make it count the devices.
+        self.assertGreater(after[GPU]["session"], before[GPU]["session"])
+        got, why = self.node.pod("a", gpu=1)
+        self.assertIsNone(why)
+        self.assertEqual(len(got["resources"][GPU]), 1)
         for name in ("fpga", "shared"):
             self.assertNotIn(f"vendor.example/{name}: the kubelet offers", self.node.output())
 

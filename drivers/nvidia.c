@@ -107,9 +107,10 @@ static const struct option nvidia_options[] = {
 		.offset = offsetof(struct nvidia_match, expose),
 		.choices = expose_choices,
 		.default_integer = NVIDIA_EXPOSE_NODES,
-		.help = "What a container gets: the nodes and the driver's libraries (\"nodes\"), a name "
-			"from the file that NVIDIA's container toolkit keeps (\"cdi\"), or "
-			"NVIDIA_VISIBLE_DEVICES for NVIDIA's container runtime (\"runtime\").",
+		.help = "How a container gets the GPU: the nodes and the driver's libraries "
+			"(\"nodes\"), a name from the file that NVIDIA's container toolkit "
+			"keeps (\"cdi\"), or NVIDIA_VISIBLE_DEVICES for NVIDIA's container "
+			"runtime (\"runtime\").",
 	},
 	{
 		.key = "libraries",

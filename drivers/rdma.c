@@ -33,7 +33,9 @@ static const struct option rdma_options[] = {
 		.key = "combine",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct rdma_match, combine),
-		.help = "All matches form one device with the name of the resource and the nodes of all matches; share.replicas sets how many containers may have it. It has none of the variables.",
+		.help = "All matches form one device with the name of the resource and the "
+			"nodes of all matches; share.replicas sets how many containers may "
+			"have it. The variables have no values for it.",
 	},
 	{
 		.key = "permissions",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Examples are files that a test tries; here they are shown, each under its first comment.
+ * Examples are files that a test tries; here they are shown, each under the comment at its
+ * beginning.
  */
 #include "docs/manual/examples.h"
 
@@ -34,32 +35,43 @@ static int compare_files(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* Shows a file: its licence line is left out, its first comment is what it is about. */
+/* The next line of the file, without the licence. */
+static bool next_line(FILE *stream, char line[static LINE_MAX_LENGTH])
+{
+	do {
+		if (!fgets(line, LINE_MAX_LENGTH, stream))
+			return false;
+	} while (startswith(line, "# SPDX-"));
+	return true;
+}
+
+/* Shows a file: the comment at its beginning, which may have several lines, is a paragraph. */
 static int write_example(const struct manual_format *format, const char *path)
 {
 	_cleanup_fclose_ FILE *stream = fopen(path, "re");
-	_cleanup_free_ char *code = NULL;
+	_cleanup_free_ char *comment = NULL, *code = NULL;
 	char line[LINE_MAX_LENGTH];
-	bool titled = false;
-	FILE *buffer;
 	size_t size;
+	FILE *buffer;
+	bool more;
 
 	if (!stream)
 		return -errno;
+	buffer = open_memstream(&comment, &size);
+	if (!buffer)
+		return -ENOMEM;
+	while ((more = next_line(stream, line)) && startswith(line, "# ")) {
+		line[strcspn(line, "\n")] = '\0';
+		(void)fprintf(buffer, "%s%s", ftell(buffer) > 0 ? " " : "", line + 2);
+	}
+	if (fclose(buffer) != 0)
+		return -ENOMEM;
+	format->paragraph(stdout, comment);
 	buffer = open_memstream(&code, &size);
 	if (!buffer)
 		return -ENOMEM;
-	while (fgets(line, sizeof(line), stream)) {
-		if (startswith(line, "# SPDX-"))
-			continue;
-		if (!titled && startswith(line, "# ")) {
-			line[strcspn(line, "\n")] = '\0';
-			format->paragraph(stdout, line + 2);
-			titled = true;
-			continue;
-		}
+	for (; more; more = next_line(stream, line))
 		(void)fputs(line, buffer);
-	}
 	if (fclose(buffer) != 0)
 		return -ENOMEM;
 	format->code(stdout, code);

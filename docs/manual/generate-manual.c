@@ -12,17 +12,18 @@ static const struct manual_format *arg_format;
 static const char *arg_examples;
 
 static const char *const introduction[] = {
-	"The file is in the syntax of libconfig: `key = value;`, lists in `( )`, groups in "
-	"`{ }`, comments after `#`. A key that is not listed here is an error, and so is "
-	"a value that is out of bounds; `devplugd --check` names every problem with file and "
-	"line. A file with a problem changes nothing, and so does an empty one.",
+	"The file is in the syntax of libconfig: `key = value;`, lists in `( )`, groups in `{ "
+	"}`, comments after `#`. An unknown key and a value out of bounds are errors; "
+	"`devplugd --check` prints every problem with its file and line. An empty file, or "
+	"one with a problem, changes nothing.",
 	"After the file, the drop-ins `/etc/devplugd.conf.d/*.conf` and then "
-	"`/run/devplugd.conf.d/*.conf` are read, each directory in lexical order. For `devplugd "
-	"-c FILE`, they are `FILE.d/*.conf`. The resources in a drop-in are added to those "
-	"before; its other keys override.",
+	"`/run/devplugd.conf.d/*.conf` are read, each directory in lexical order. For "
+	"`devplugd -c FILE`, they are `FILE.d/*.conf`. The resources in a drop-in are added "
+	"to the earlier ones; its other keys override earlier values.",
 	"A line `@include \"FILE\"` stands for the content of that file. A relative path begins in "
 	"the directory of the file with this line, also in a file that is itself included.",
-	"Strings that are marked as templates may contain variables, see below.",
+	"A string that is marked as a template may contain variables: see the section "
+	"Variables.",
 	NULL,
 };
 
@@ -93,7 +94,7 @@ static void describe_value(FILE *stream, const struct option *option)
 	}
 	if (option->variant) {
 		option_variants(option, variants);
-		(void)fprintf(stream, "; only for `%s`", variants);
+		(void)fprintf(stream, "; only for %s", variants);
 	}
 }
 
@@ -224,8 +225,8 @@ static void write_variables(void)
 
 	arg_format->heading(stdout, 1, "Variables");
 	arg_format->paragraph(stdout,
-		"In templates; a `$$` is a plain dollar sign. An unknown variable is an error, and "
-		"drivers may add more.");
+		"A template may contain these variables and those of the driver. An unknown "
+		"variable is an error. `$$` is a plain dollar sign.");
 	arg_format->terms_begin(stdout);
 	for (size_t i = 0; (variable = template_variable_get(i)); i++)
 		arg_format->term(stdout, variable->form, variable->help);
@@ -245,7 +246,7 @@ static int write_keys(void)
 	if (r < 0)
 		return r;
 	arg_format->heading(stdout, 1, "Keys of a resource");
-	arg_format->paragraph(stdout, "Of each group in the list `resources`:");
+	arg_format->paragraph(stdout, "Each group in the list `resources` has these keys:");
 	return write_table(&declaration_table, "");
 }
 
@@ -271,10 +272,11 @@ static int write_drivers(void)
 
 	arg_format->heading(stdout, 1, "Description");
 	arg_format->paragraph(stdout,
-		"A driver finds the devices of a resource, and knows what a container needs to use "
-		"them. A resource names it with `driver`; what may stand in an entry of the "
-		"resource's list `match` depends on it. Everything else, such as sharing, health and "
-		"mounts, is the same for all, see devplugd.conf(5).");
+		"A driver finds the devices of a resource, and the nodes and mounts that a "
+		"container needs to use them. A resource selects it with `driver`. The keys "
+		"of an entry in the resource's list `match` depend on the driver. All other "
+		"keys, such as those for sharing, health and mounts, are the same for all "
+		"drivers: see devplugd.conf(5).");
 	for (size_t i = 0; drivers[i] && r >= 0; i++) {
 		r = write_driver(drivers[i]);
 		if (r < 0)

@@ -70,7 +70,10 @@ static const struct option exec_options[] = {
 		.key = "allocate",
 		.type = OPTION_STRINGS,
 		.offset = offsetof(struct exec_match, allocate.command),
-		.help = "Program, by its absolute path, and its arguments, that runs whenever devices of this entry are assigned to a container. It reads the devices, and prints what else the container gets. If it fails, the pod fails. See docs/exec-protocol.md.",
+		.help = "Program, by its absolute path, and its arguments, that runs whenever "
+			"devices of this entry are assigned to a container. It reads the "
+			"devices, and prints additions for the container, such as nodes or "
+			"variables. If it fails, the pod fails. See docs/exec-protocol.md.",
 	},
 	{
 		/* The kubelet sets no limit to Allocate, and admits no other pod meanwhile. */

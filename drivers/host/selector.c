@@ -78,15 +78,15 @@ static const struct option attribute_rule_options[] = {
 		.key = "is_not",
 		.type = OPTION_STRINGS,
 		.offset = offsetof(struct attribute_rule, is_not),
-		.help = "Patterns of which its value must match none. A device without the file or "
-			"property meets this; with is = \"*\" it must have it.",
+		.help = "Patterns, none of which its value may match. A device without the "
+			"file or property meets this condition; add is = \"*\" to require it.",
 	},
 	{
 		.key = "exists",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct attribute_rule, exists),
 		.default_integer = 1,
-		.help = "Whether it must exist, or must not.",
+		.help = "Whether the file or property must exist; with false, it must not.",
 	},
 };
 
@@ -104,7 +104,7 @@ static const struct option selector_options[] = {
 		.type = OPTION_STRING,
 		.offset = offsetof(struct selector, subsystem),
 		.check = form_subsystem,
-		.help = "Class or bus it belongs to, or a pattern of several.",
+		.help = "Its class or bus, or a pattern of several.",
 	},
 	SELECTOR_OPTIONS(0),
 	{
@@ -112,7 +112,7 @@ static const struct option selector_options[] = {
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct selector, exists),
 		.default_integer = 1,
-		.help = "Whether there must be such a device, or must not.",
+		.help = "Whether such a device must exist; with false, none may.",
 	},
 };
 

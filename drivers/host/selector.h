@@ -52,7 +52,7 @@ extern const struct option_table plain_selector_table;
 		.key = "driver",                                                                   \
 		.type = OPTION_STRINGS,                                                            \
 		.offset = (base) + offsetof(struct selector, driver),                              \
-		.help = "Driver it is bound to, or the device that it is the interface of; "       \
+		.help = "Its driver, or the driver of the device whose interface it is; "          \
 			"several are alternatives.",                                               \
 	},                                                                                         \
 	{                                                                                          \

@@ -128,10 +128,11 @@ static const struct option probe_options[] = {
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct declared_probe, once),
 		.variant = "exec",
-		.help = "Whether the program initialises the device: the device is unhealthy until it "
-			"exits 0, and then the program does not run again, unless the device was "
-			"removed, the host was rebooted, or the command changed. It must leave a device "
-			"alone that is initialised already.",
+		.help = "Whether the program initialises the device: the device is unhealthy "
+			"until it exits 0, and then the program does not run again, unless "
+			"the device was removed, the host was rebooted, or the command "
+			"changed. The program must not change a device that is already "
+			"initialised.",
 	},
 	{
 		.key = "ignore_xids",
@@ -156,7 +157,9 @@ static const struct option probe_options[] = {
 		.offset = offsetof(struct declared_probe, row_remapping),
 		.variant = "nvml",
 		.choices = remappings,
-		.help = "Remapping of memory rows that makes a GPU unhealthy: a failed one, also one that waits for a reset (\"pending\"), or none.",
+		.help = "Row remapping that makes a GPU unhealthy: only a failed one "
+			"(\"failure\"), also one that waits for a reset (\"pending\"), or "
+			"none (\"ignore\").",
 	},
 	{
 		.key = "fabric",
@@ -175,7 +178,8 @@ static const struct option probe_options[] = {
 		.maximum = 600 * 1000,
 		.default_integer = 60 * 1000,
 		.unit = "seconds",
-		.help = "Time limit of an answer of the library, after which its process is replaced. Devices keep their health meanwhile.",
+		.help = "Time limit for an answer of the library; then its process is "
+			"replaced. Devices keep their health meanwhile.",
 	},
 	{
 		.key = "interval",

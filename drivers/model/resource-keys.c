@@ -109,9 +109,10 @@ static const struct option allocate_options[] = {
 		.type = OPTION_STRINGS,
 		.offset = offsetof(struct allocate_program, command),
 		.required = true,
-		.help = "Program, by its absolute path, and its arguments; no shell is involved. It reads "
-			"the devices, and prints what else the container gets. If it fails, the pod "
-			"fails. See docs/exec-protocol.md.",
+		.help = "Program, by its absolute path, and its arguments; no shell is "
+			"involved. It reads the devices, and prints additions for the "
+			"container, such as nodes or variables. If it fails, the pod fails. "
+			"See docs/exec-protocol.md.",
 	},
 	{
 		/* The kubelet sets no limit to Allocate, and admits no other pod meanwhile. */

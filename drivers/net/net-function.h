@@ -71,8 +71,8 @@ void function_match_check(const struct function_match *match, struct report *rep
 		.type = OPTION_STRINGS,                                                            \
 		.offset = offsetof(struct function_match, pf),                                     \
 		.check = form_pci_address_or_name,                                                 \
-		.help = "Interface or PCI address of the physical function it is, or is a part "   \
-			"of; a shell pattern.",                                                    \
+		.help = "Interface or PCI address of its physical function, or its own "           \
+			"if it is one; a shell pattern.",                                          \
 	},                                                                                         \
 	{                                                                                          \
 		.key = "functions",                                                                \
@@ -101,8 +101,8 @@ void function_match_check(const struct function_match *match, struct report *rep
 		.type = OPTION_STRINGS,                                                            \
 		.offset = offsetof(struct function_match, kind),                                   \
 		.check = function_check_kind,                                                      \
-		.help = "What its interface speaks: \"ether\", \"infiniband\", \"can\", "          \
-			"\"ieee802154\" or \"none\".",                                             \
+		.help = "Link type of its interface: \"ether\", \"infiniband\", "                  \
+			"\"can\", \"ieee802154\" or \"none\".",                                    \
 	}
 /* clang-format on */
 

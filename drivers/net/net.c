@@ -27,12 +27,13 @@ static const struct option net_options[] = {
 		.type = OPTION_CHOICE,
 		.offset = offsetof(struct net_match, type),
 		.choices = net_types,
-		.help = "What is a device: a PCI function of class 02, a sub-function of one on "
-			"the auxiliary bus, or an interface of any kind. The id is the PCI address, "
-			"the name on that bus, or the interface's name. A device that is assigned "
-			"to a container keeps its state while the host does not see its interface, "
-			"until the interface is back or the hardware is removed. Interfaces with "
-			"the host's default route, and ports of bridges and bonds, are left out.",
+		.help = "Kind of device: a PCI function of class 02, a sub-function of one on "
+			"the auxiliary bus, or an interface of any kind. The id is the PCI "
+			"address, the name on that bus, or the interface's name. A device "
+			"that is assigned to a container keeps its state while the host does "
+			"not see its interface, until the interface is back or the hardware "
+			"is removed. Interfaces with the host's default route, and ports of "
+			"bridges and bonds, are left out.",
 	},
 	FUNCTION_OPTIONS,
 	{

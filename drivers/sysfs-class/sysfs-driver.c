@@ -60,8 +60,9 @@ static const struct option match_options[] = {
 		.type = OPTION_GROUPS,
 		.offset = offsetof(struct sysfs_match, upwards),
 		.table = &selector_table,
-		.help = "For each of these, the device itself or one above it must meet the conditions: what ATTRS, DRIVERS, "
-			"KERNELS, SUBSYSTEMS and TAGS are in rules of udev.",
+		.help = "For each of these, the device itself or one above it must meet the "
+			"conditions, as with ATTRS, DRIVERS, KERNELS, SUBSYSTEMS and TAGS in "
+			"udev rules.",
 	},
 	{
 		.key = "parents",

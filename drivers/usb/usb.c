@@ -71,9 +71,9 @@ static const char *const identities[] = { "serial", "port", NULL };
 		.type = OPTION_STRINGS,                                                            \
 		.offset = (base) + offsetof(struct usb_selector, port),                            \
 		.check = check_port,                                                               \
-		.help = "Shell pattern of where it is plugged in, \"0000:00:14.0-0:1.4\": the "    \
-			"controller, which of its root hubs, and the ports from there; several "   \
-			"are alternatives.",                                                       \
+		.help = "Shell pattern of its port, \"0000:00:14.0-0:1.4\": the "                  \
+			"controller, the number of the root hub, and the ports from "              \
+			"there; several are alternatives.",                                        \
 	},                                                                                         \
 	{                                                                                          \
 		.key = "class",                                                                    \
@@ -96,7 +96,8 @@ static const char *const identities[] = { "serial", "port", NULL };
 		.type = OPTION_GROUPS,                                                             \
 		.offset = (base) + offsetof(struct usb_selector, attributes),                      \
 		.table = &attribute_rule_table,                                                    \
-		.help = "Conditions on its files and properties; all must hold.",                   \
+		.help = "Conditions on its files and properties; it must meet all of "             \
+			"them.",                                                                   \
 	}
 /* clang-format on */
 
@@ -123,12 +124,12 @@ static const struct option match_options[] = {
 		.type = OPTION_CHOICE,
 		.offset = offsetof(struct usb_match, identity),
 		.choices = identities,
-		.help = "What the id is made of. With \"serial\", a device without a serial number "
-			"gets the id of its port. If several devices of one kind have the same "
-			"number, the first one gets the number, and later ones the number and the "
-			"port; those present together when the host starts get both. An id stays "
-			"the same for as long as the device is listed, even if others are plugged "
-			"in or out.",
+		.help = "Source of the id. With \"serial\", a device without a serial number "
+			"gets the id of its port. If several devices of one kind have the "
+			"same number, the first one gets the number, and later ones the "
+			"number and the port; those present together when the host starts get "
+			"both. An id stays the same for as long as the device is listed, even "
+			"if others are plugged in or out.",
 	},
 	{
 		.key = "nodes",
@@ -159,7 +160,7 @@ static const struct driver_variable variables[] = {
 		"Bus and number as `bus:number`, `1:7`; the number changes each time the device is plugged in." },
 	{ "bus", "Number of the bus." },
 	{ "devnum", "Number of the device on the bus." },
-	{ "port", "Where it is plugged in." },
+	{ "port", "Port where it is plugged in, as in `match`." },
 	{ "serial", "Serial number." },
 	{ "vendor", "Number of the vendor, four hexadecimal digits." },
 	{ "product", "Number of the product, four hexadecimal digits." },

@@ -166,8 +166,9 @@ static int parse_words(int count, char *words[], unsigned given, struct request 
 		return -EINVAL;
 	}
 	if (count - 1 > command->most) {
-		(void)fprintf(stderr, "devplugctl: unexpected argument \"%s\"\n",
-			words[1 + command->most]);
+		(void)fprintf(stderr, "devplugctl: unexpected argument \"%s\"%s\n",
+			words[1 + command->most],
+			command->most > 1 ? "; put an argument of several words in quotes" : "");
 		return -EINVAL;
 	}
 	if (check_options(command, given) < 0)

@@ -239,6 +239,24 @@ void show_dra(const struct snapshot *snapshot, const char *gap)
 		(void)printf("  api: %s\n", api);
 }
 
+/* Of interest only if a kubelet runs. */
+static void show_pods_failure(const struct snapshot *snapshot)
+{
+	const char *failure = snapshot_string(snapshot->root, "pods_failure");
+	const json_t *resources = resources_of(snapshot), *resource;
+	bool served = false;
+	size_t i;
+
+	json_array_foreach(resources, i, resource) served |=
+		streq(snapshot_string(resource, "state"), "serving");
+	if (!served || !*failure)
+		return;
+	(void)puts("");
+	(void)printf("IN USE and FREE are not known, because the kubelet does not report which pod "
+		     "has which device: %s\n",
+		failure);
+}
+
 int show_status(const struct snapshot *snapshot, const struct request *request)
 {
 	static const char *const heading[] = { "RESOURCE", "STATE", "OFFERED", "HEALTHY", "IN USE",
@@ -264,6 +282,7 @@ int show_status(const struct snapshot *snapshot, const struct request *request)
 	print_reasons(resources, &gap);
 	for (size_t i = 0; i < json_array_size(resources); i++)
 		print_troubles(json_array_get(resources, i), &gap);
+	show_pods_failure(snapshot);
 	show_dra(snapshot, "\n");
 	if (json_is_true(json_object_get(snapshot->root, "on_last_accepted")))
 		(void)printf(

@@ -339,6 +339,7 @@ class Damaged(ToolTest):
                       ["cordon", "a", "b", "c"], ["reload", "--json"], ["--runtime-dir", "/x", "status"]):
             with self.subTest(words):
                 self.assertEqual(self.ctl(*words).returncode, 2)
+        self.assertIn("in quotes", self.ctl("cordon", "gpu-1", "being", "repaired").stderr)
         for tool in ("devplugctl", "devplugd"):
             self.assertEqual(self.run_tool(tool, "--help").returncode, 0)
             self.assertRegex(self.run_tool(tool, "--version").stdout, rf"^{tool} \d")

@@ -84,6 +84,13 @@ class Troubleshooting(NodeTest):
             self.assertIn(words, answer.stdout)
             self.assertIn(words, self.page)
 
+    def test_pods_are_not_known(self):
+        self.node.configure(static("gpu", 2), kubelet=f'pod_resources_socket = "{self.node.path("none.sock")}";')
+        self.node.start_kubelet()
+        self.node.start()
+        self.shown("IN USE and FREE are not known", "status")
+        self.assertIn("none.sock", self.run_tool("devplugctl", "status"))
+
     @unittest.skipUnless(os.geteuid() == 0, "needs root")
     def test_backoff(self):
         self.node.configure(static("gpu", 2, 'user = "nobody-has-this-name";'))

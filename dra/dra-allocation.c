@@ -25,8 +25,8 @@ static int add_result(json_t *devices, const json_t *result, const char *pool, c
 			name, text_of(result, "pool"), pool);
 	if (!known)
 		return error_set(error, -ENODEV,
-			"device %s is not on this node any more; delete the pod, so that another "
-			"device is allocated",
+			"device %s is not on this node any more, or its resource has not reported "
+			"it yet; if this lasts, delete the pod, so that another device is allocated",
 			name);
 	device = json_pack("{s:o, s:s, s:s, s:O, s:O, s:b}", "request",
 		json_stringn(request, strcspn(request, "/")), "pool", pool, "name", name,

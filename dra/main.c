@@ -21,6 +21,8 @@
 #define SETTINGS_MAX (1U << 20)
 #define MEMORY_MAX   (768UL << 20)
 #define STOP_GRACE   (300 * USEC_PER_MSEC)
+/* How long the first publication waits for resources that have not reported their devices. */
+#define REPORT_WAIT (10 * USEC_PER_SEC)
 
 /* Of the leak sanitizer, where the build has it, which otherwise checks in exit(); that is not
  * called. */
@@ -37,11 +39,14 @@ struct driver_process {
 	char *driver, *node_name;
 	json_t *resources; /* names of the settings, in their order */
 	json_t *devices;   /* by resource, as far as they are known */
+	sd_event_source *report_wait;
+	bool waited; /* what is known is published, although a resource has not reported */
 };
 
 /* --- what is published --- */
 
-/* Nothing is published before each resource has reported its devices once. */
+/* After a start, slices that are published already stay until each resource has reported its
+ * devices, because devices that are left out cannot be allocated meanwhile. */
 static void publish(struct driver_process *process)
 {
 	json_auto_t *resources = json_array();
@@ -52,14 +57,30 @@ static void publish(struct driver_process *process)
 	{
 		json_t *devices = json_object_get(process->devices, json_string_value(name));
 
-		if (!devices)
+		if (!devices && !process->waited)
 			return;
+		if (!devices)
+			continue;
 		(void)json_array_append_new(
 			resources, json_pack("{s:O, s:O}", "name", name, "devices", devices));
 	}
+	process->waited = true;
 	if (dra_publisher_set(process->publisher, resources) < 0)
 		log_error("the devices cannot be published: out of memory");
 	dra_health_set(process->health, dra_publisher_names(process->publisher));
+}
+
+static int on_report_wait(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct driver_process *process = userdata;
+
+	if (process->waited)
+		return 0;
+	process->waited = true;
+	log_notice("not all resources have reported their devices: those of the others are "
+		   "published now");
+	publish(process);
+	return 0;
 }
 
 static void on_pool(uint64_t generation, uint64_t slices, const char *failure, void *userdata)
@@ -113,6 +134,9 @@ static int start(struct driver_process *process)
 		on_pool, process, &process->publisher);
 	if (r >= 0)
 		r = dra_node_new(&options, &process->node);
+	if (r >= 0)
+		r = sd_event_add_time_relative(process->event, &process->report_wait,
+			CLOCK_MONOTONIC, REPORT_WAIT, USEC_PER_SEC, on_report_wait, process);
 	return r < 0 ? r
 		     : dra_health_new(process->event, dra_node_server(process->node),
 			       process->node_name, &process->health);
@@ -284,6 +308,7 @@ static void process_done(struct driver_process *process)
 	free(process->driver);
 	free(process->node_name);
 	sd_event_source_disable_unref(process->alive);
+	sd_event_source_disable_unref(process->report_wait);
 	sd_event_unref(process->event);
 }
 

@@ -80,6 +80,20 @@ class Dra(DraTest):
         self.assertIn("not allocated", self.prepare(("default", "c", uid))[uid])
         self.assertEqual(self.files(), [])
 
+    def test_resource_that_never_reports(self):
+        """One resource without a list of devices does not keep those of the others from the cluster."""
+        self.serve_api()
+        # It fails, because its host is not mounted.
+        silent = (f'{{ name = "vendor.example/silent"; driver = "path"; match = "/dev/null"; serve = "dra"; '
+                  f'host_root = "{self.node.path("absent")}"; }}')
+        self.begin(self.resource("gpu"), silent)
+        pool = self.await_pool()
+        self.assertEqual({device["attributes"]["resource"]["string"] for device in pool.values()}, {"vendor.example/gpu"})
+        uid = self.api.allocate("c", DRIVER, [("a", self.api.device_named("vendor.example/gpu", 0))])
+        self.assertNotIsInstance(self.prepare(("default", "c", uid))[uid], str)
+        other = self.api.allocate("d", DRIVER, [("a", "silent-0")])
+        self.assertIn("has not reported it yet", self.prepare(("default", "d", other))[other])
+
     def test_health_and_changes(self):
         """Devices that are not healthy are tainted, or left out where the server has no taints; one change is one
         request."""

@@ -245,6 +245,40 @@ json_t *dra_claims_devices(const struct dra_claims *claims)
 	return devices;
 }
 
+/* Adds the devices of the resource that the claim has. Returns 0 or -ENOMEM. */
+static int add_rows(json_t *rows, const json_t *claim, const char *resource)
+{
+	json_t *device;
+	size_t i;
+
+	json_array_foreach(json_object_get(claim, "devices"), i, device)
+	{
+		if (!streq(text_of(device, "resource"), resource))
+			continue;
+		if (json_array_append_new(rows,
+			    json_pack("{s:O, s:O, s:O, s:O}", "id", json_object_get(device, "id"),
+				    "namespace", json_object_get(claim, "namespace"), "name",
+				    json_object_get(claim, "name"), "uid",
+				    json_object_get(claim, "uid"))) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+json_t *dra_claims_of(const struct dra_claims *claims, const char *resource)
+{
+	json_auto_t *rows = json_array();
+	const char *uid;
+	json_t *claim;
+
+	json_object_foreach(claims->by_uid, uid, claim)
+	{
+		if (add_rows(rows, claim, resource) < 0)
+			return NULL;
+	}
+	return json_incref(rows);
+}
+
 static void remove_file(const struct dra_claims *claims, const char *uid)
 {
 	_cleanup_free_ char *path = path_of(claims, uid);

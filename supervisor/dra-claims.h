@@ -50,6 +50,10 @@ const json_t *dra_claims_find(struct dra_claims *claims, const char *uid);
  * memory. */
 json_t *dra_claims_devices(const struct dra_claims *claims);
 
+/* The prepared devices of a resource: an array of {"id", "namespace", "name", "uid"} with the
+ * offered id and the claim, a new reference. NULL: no memory. */
+json_t *dra_claims_of(const struct dra_claims *claims, const char *resource);
+
 /* Whether a claim as devplugd-dra sends it is well-formed. */
 bool dra_claims_is_valid(const json_t *claim);
 

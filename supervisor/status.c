@@ -9,6 +9,7 @@
 #include "supervisor/arbiter.h"
 #include "supervisor/assignments.h"
 #include "supervisor/child.h"
+#include "supervisor/dra-claims.h"
 #include "supervisor/dra.h"
 #include "supervisor/manager.h"
 #include "supervisor/state.h"
@@ -124,7 +125,18 @@ static json_t *describe(const struct child *child)
 		party_note(child->party) ?: "", "failures", failure_describe(resource->failures));
 }
 
-/* Adds which pod has which device. It is restricted, so it is not in the state file. */
+static int add_claims(const struct manager *manager, const struct child *child, json_t *resource)
+{
+	json_t *claims;
+
+	if (child->registration != REGISTRATION_DRA || !manager->dra_claims)
+		return 0;
+	claims = dra_claims_of(manager->dra_claims, child->resource->name);
+	return json_object_set_new(resource, "claims", claims) < 0 ? -ENOMEM : 0;
+}
+
+/* Adds which pod and which claim has which device. It is restricted, so it is not in the state
+ * file. */
 static int add_assignments(const struct manager *manager, json_t *root)
 {
 	json_t *resources = json_object_get(root, "resources");
@@ -136,7 +148,8 @@ static int add_assignments(const struct manager *manager, json_t *root)
 		json_t *booked = assignments_booked(manager->assignments, name);
 
 		if ((assigned && json_object_set(resource, "assigned", assigned) < 0) ||
-			(booked && json_object_set(resource, "booked", booked) < 0))
+			(booked && json_object_set(resource, "booked", booked) < 0) ||
+			add_claims(manager, manager->children[i], resource) < 0)
 			return -ENOMEM;
 	}
 	return json_object_set_new(

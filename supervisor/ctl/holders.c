@@ -44,6 +44,34 @@ static json_t *clean_booking(const json_t *booking)
 		snapshot_clean_string(booking, "container"));
 }
 
+static json_t *clean_claim(const json_t *claim)
+{
+	return json_pack("{s:o, s:o, s:o, s:o}", "id", snapshot_clean_string(claim, "id"),
+		"namespace", snapshot_clean_string(claim, "namespace"), "name",
+		snapshot_clean_string(claim, "name"), "uid", snapshot_clean_string(claim, "uid"));
+}
+
+/* Puts each prepared claim with its device. */
+static void place_claims(json_t *devices, const json_t *claims)
+{
+	json_auto_t *places = json_object();
+	json_t *device, *claim;
+	size_t i;
+
+	json_array_foreach(devices, i, device)
+	{
+		(void)json_object_set_new(device, "claims", json_array());
+		(void)json_object_set(places, snapshot_string(device, "id"), device);
+	}
+	json_array_foreach(claims, i, claim)
+	{
+		device = find_device(places, snapshot_string(claim, "id"));
+		if (device)
+			(void)json_array_append_new(
+				json_object_get(device, "claims"), clean_claim(claim));
+	}
+}
+
 /* Puts each holder with its device. Returns how many different ids containers have. */
 static json_int_t place_holders(json_t *devices, const json_t *assigned, const json_t *booked)
 {
@@ -97,6 +125,8 @@ void holders_join(json_t *resource, const json_t *found, bool known)
 
 	in_use = place_holders(
 		devices, json_object_get(found, "assigned"), json_object_get(found, "booked"));
+	if (streq(snapshot_string(found, "registration"), "dra"))
+		place_claims(devices, json_object_get(found, "claims"));
 	json_array_foreach(devices, i, device)
 	{
 		json_int_t replicas = snapshot_integer(device, "replicas");
@@ -186,21 +216,41 @@ static void write_containers(FILE *stream, const json_t *holders)
 		(void)fprintf(stream, " and %zu more", n - shown);
 }
 
+/* "BEFOREclaim default/a, claim default/bAFTER"; nothing if there are no claims. */
+static void write_claims(FILE *stream, const json_t *claims, const char *before, const char *after)
+{
+	size_t n = json_array_size(claims);
+
+	for (size_t i = 0; i < MIN_OF(n, (size_t)HOLDERS_SHOWN); i++) {
+		const json_t *claim = json_array_get(claims, i);
+
+		(void)fprintf(stream, "%sclaim %s/%s", i > 0 ? ", " : before,
+			snapshot_string(claim, "namespace"), snapshot_string(claim, "name"));
+	}
+	if (n > HOLDERS_SHOWN)
+		(void)fprintf(stream, " and %zu more", n - HOLDERS_SHOWN);
+	if (n > 0)
+		(void)fputs(after, stream);
+}
+
 char *holders_describe(const json_t *resource, const json_t *device)
 {
 	const json_t *holders = json_object_get(device, "pods");
+	const json_t *claims = json_object_get(device, "claims");
 	size_t n = json_array_size(holders), size;
 	char *text = NULL;
 	FILE *stream;
 
-	if (n == 0 && json_array_size(json_object_get(device, "booked")) > 0)
+	if (n + json_array_size(claims) == 0 &&
+		json_array_size(json_object_get(device, "booked")) > 0)
 		return strdup("booked, pod gone");
-	if (n == 0)
+	if (n + json_array_size(claims) == 0)
 		return strdup(json_is_null(json_object_get(resource, "in_use")) ? "-" : "free");
 	stream = open_memstream(&text, &size);
 	if (!stream)
 		return NULL;
 	write_containers(stream, holders);
+	write_claims(stream, claims, n > 0 ? " (" : "", n > 0 ? ")" : "");
 	(void)fclose(stream);
 	return text;
 }

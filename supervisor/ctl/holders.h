@@ -10,18 +10,19 @@
 
 #include "common/util.h"
 
-/* Adds "pods" and "booked" to each device of a resource, and "offered", "healthy", "in_use" and
- * "free" to the resource. `found`: the resource in the daemon's answer, whose "assigned" and
- * "booked" list which container has which device, and what only the kubelet's checkpoint has. If
- * that is not `known`, "in_use" and "free" are null. */
+/* Adds "pods" and "booked" to each device of a resource, "claims" if it is served by DRA, and
+ * "offered", "healthy", "in_use" and "free" to the resource. `found`: the resource in the daemon's
+ * answer, whose "assigned", "booked" and "claims" list which container has which device, what only
+ * the kubelet's checkpoint has, and what is prepared. If that is not `known`, "in_use" and "free"
+ * are null. */
 void holders_join(json_t *resource, const json_t *found, bool known);
 
 /* Leaves only the devices that the pod "NAMESPACE/NAME" has. Returns how many. */
 size_t holders_select_pod(json_t *resource, const char *pod);
 
-/* "default/p1/main, default/p2/main (2)", where the number is that of the ids that a container has;
- * the text for a device that only the checkpoint assigns; "free"; or "-" if it is not known
- * (malloc'ed). */
+/* "default/p1/main, default/p2/main (2)", where the number is that of the ids that a container has,
+ * with " (claim default/c)" if it is prepared for a claim; that alone if no pod is known; the text
+ * for a device that only the checkpoint assigns; "free"; or "-" if it is not known (malloc'ed). */
 char *holders_describe(const json_t *resource, const json_t *device);
 
 /* The two pods, as "a/b and c/d", that have the same offered id, which a kubelet must never do

@@ -188,6 +188,17 @@ static void explain_bookings(const json_t *device)
 	}
 }
 
+/* A healthy device is not explained, but its claim is. */
+static void explain_claims(const json_t *resource, const json_t *device)
+{
+	_cleanup_free_ char *holders = NULL;
+
+	if (json_array_size(json_object_get(device, "claims")) == 0)
+		return;
+	holders = holders_describe(resource, device);
+	print_wrapped(0, "Device %s is prepared for %s.", text_of(device, "id"), holders ?: "");
+}
+
 static void explain_device(const json_t *resource, const json_t *device)
 {
 	bool claimed = streq(text_of(device, "health"), "Claimed");
@@ -278,6 +289,8 @@ int show_explanation(const struct snapshot *snapshot, const struct request *requ
 		show_dra(snapshot, "");
 	explain_failures(json_object_get(resource, "failures"));
 	network_path_explain(resource, request);
+	for (size_t i = 0; i < json_array_size(devices); i++)
+		explain_claims(resource, json_array_get(devices, i));
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		explain_device(resource, json_array_get(devices, i));
 	for (size_t i = 0; i < json_array_size(devices); i++)

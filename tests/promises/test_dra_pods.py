@@ -124,6 +124,12 @@ class DraPods(DraTest):
         self.assertEqual({name: ",".join(ids) for name, ids in holders.items()},
                          {"a": self.edits(a)["GPU"], "b": self.edits(b)["GPU"]})
         self.assertEqual(resource["free"], 0)
+        shown = {(c["namespace"], c["name"], c["uid"]) for device in resource["devices"] for c in device["claims"]}
+        self.assertEqual(shown, {("default", claim["metadata"]["name"], claim["metadata"]["uid"])})
+        self.assertEqual({c["id"] for device in resource["devices"] for c in device["claims"]}, {"gpu-0", "gpu-1", "gpu-2"})
+        text = f"default/trainer/b (claim default/{claim['metadata']['name']})"
+        for words in (["devices", "vendor.example/gpu"], ["explain", "vendor.example/gpu"]):
+            self.assertIn(text, " ".join(self.ctl(*words).stdout.split()))
         # The node has no more of them, so the next pod is not scheduled.
         self.assertIsNone(self.api.schedule_limits("second", [{"vendor.example/gpu": 1}]))
         until(lambda: self.dra()["claims"] == 1, "the claim in the status")

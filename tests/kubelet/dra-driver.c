@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * As with a kubelet's gRPC, one connection has the calls and the stream; it is made when it is
- * needed. The stream is opened again 5 s after its end, as long as the driver is registered, also
- * if the driver does not announce the service.
+ * needed. The stream is opened again 5 s after its end, as long as the driver is registered; up to
+ * 1.36 also if the driver does not announce the service.
  */
 #include "dra-driver.h"
 
@@ -17,13 +17,13 @@
 #define CALL_TIMEOUT    (45 * USEC_PER_SEC)
 #define STREAM_PAUSE    (5 * USEC_PER_SEC)
 #define DEFAULT_TIMEOUT 30
-#define HEALTH_METHOD   METHOD_DRA_HEALTH("v1alpha1")
 
 struct dra_driver {
 	struct dra_driver *next;
 	struct manager *manager;
 	char *name, *endpoint;
 	const char *version;           /* of the service for claims */
+	const char *health_version;    /* NULL: its health is not followed */
 	struct connection *connection; /* NULL: there is none */
 	sd_event_source *stream_timer;
 	json_t *health; /* by "POOL/DEVICE": {"health", "message", "updated", "timeout"} */
@@ -54,7 +54,7 @@ static struct dra_driver *find_connection(
 
 static void plan_stream(struct dra_driver *driver, uint64_t delay)
 {
-	if (!driver->manager->model->version->resource_health)
+	if (!driver->health_version)
 		return;
 	(void)sd_event_source_set_time(driver->stream_timer, manager_now() + delay);
 	(void)sd_event_source_set_enabled(driver->stream_timer, SD_EVENT_ONESHOT);
@@ -175,8 +175,10 @@ static int on_stream_due(sd_event_source *source, uint64_t usec, void *userdata)
 	struct error error = {};
 
 	if (driver_connect(driver, &error) < 0 ||
-		connection_stream(driver->connection, HEALTH_METHOD, on_health, on_stream_result) <
-			0)
+		connection_stream(driver->connection,
+			streq(driver->health_version, "v1") ? METHOD_DRA_HEALTH("v1")
+							    : METHOD_DRA_HEALTH("v1alpha1"),
+			on_health, on_stream_result) < 0)
 		end_stream(driver);
 	return 0;
 }
@@ -213,6 +215,27 @@ static void driver_free(struct dra_driver *driver)
 	free(driver->name);
 	free(driver->endpoint);
 	free(driver);
+}
+
+static bool announces(char *const *services, size_t n_services, const char *service)
+{
+	for (size_t i = 0; i < n_services; i++)
+		if (streq(services[i], service))
+			return true;
+	return false;
+}
+
+/* NULL: none. */
+static const char *choose_health(
+	const struct kubelet_version *version, char *const *services, size_t n_services)
+{
+	if (!version->resource_health)
+		return NULL;
+	if (!version->resource_health_v1)
+		return "v1alpha1";
+	if (announces(services, n_services, "v1.DRAResourceHealth"))
+		return "v1";
+	return announces(services, n_services, "v1alpha1.DRAResourceHealth") ? "v1alpha1" : NULL;
 }
 
 /* The first one of the driver that the kubelet knows; NULL: none. */
@@ -262,6 +285,7 @@ int dra_driver_add(struct manager *manager, const char *name, const char *endpoi
 	driver->name = strdup(name);
 	driver->endpoint = strdup(endpoint);
 	driver->version = version;
+	driver->health_version = choose_health(manager->model->version, services, n_services);
 	driver->health = json_object();
 	driver->next = manager->drivers;
 	manager->drivers = driver;
@@ -274,8 +298,9 @@ int dra_driver_add(struct manager *manager, const char *name, const char *endpoi
 		return error_set(error, r, "%s", strerror(-r));
 	}
 	manager_emit(manager,
-		json_pack("{s:s, s:s, s:o, s:s}", "event", "driver-registered", "driver", name,
-			"endpoint", text_json(endpoint), "version", version));
+		json_pack("{s:s, s:s, s:o, s:s, s:s*}", "event", "driver-registered", "driver",
+			name, "endpoint", text_json(endpoint), "version", version, "health_version",
+			driver->health_version));
 	plan_stream(driver, 0);
 	return 0;
 }

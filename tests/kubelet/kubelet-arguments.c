@@ -51,8 +51,8 @@ const char arguments_help[] =
 	"  --plugins-registry DIR  watch DIR as a kubelet watches plugins_registry; default: none;\n"
 	"                          also for conformance\n"
 	"  --state-dir DIR         pods and control socket, default /run/devplug-kubelet\n"
-	"  --as VERSION            the kubelet to imitate: 1.31, 1.32, 1.33, 1.34, 1.35 or 1.36\n"
-	"                          (default)\n"
+	"  --as VERSION            the kubelet to imitate: 1.31, 1.32, 1.33, 1.34, 1.35, 1.36\n"
+	"                          (default) or 1.37\n"
 	"  --stale-stream-race on|off\n"
 	"                          on (default): the end of an older stream disconnects the newer\n"
 	"                          plugin, as in kubelets up to 1.36; off: as in later ones\n"
@@ -302,7 +302,7 @@ int arguments_parse(int argc, char **argv)
 	struct option list[ARRAY_SIZE(options) + 1] = {};
 	int index, c;
 
-	arg_run.version = kubelet_version_newest();
+	arg_run.version = kubelet_version_default();
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++)
 		list[i] = options[i].option;
 	while ((c = getopt_long(argc, argv, "", list, &index)) >= 0) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One row for each release. Sources: pkg/kubelet of 1.32.10 and 1.36.2; 1.31.14, 1.33.13, 1.34.9,
- * 1.35.6 and 1.36.2 as they ran; for PodResources the stages of KEP-3695.
+ * 1.35.6 and 1.36.2 as they ran; for PodResources the stages of KEP-3695. Of 1.37 only the choice
+ * of the health service was read (pickHealthService in pkg/kubelet/cm/dra/plugin).
  */
 #include "kubelet-version.h"
 
@@ -15,17 +16,19 @@
 	.missing_device_panics = true, .needs_utf8 = true, .pod_resources_get = true, \
 	.pod_resources_claims = true, .dra = true
 
+/* Of 1.36 and all later ones. */
+#define SINCE_1_36                                                                 \
+	SINCE_1_34, .register_follows_caller = true, .repeats_registration = true, \
+		    .resource_health = true
+
 const struct kubelet_version kubelet_versions[] = {
 	{ .name = "1.31", BEFORE_1_34 },
 	{ .name = "1.32", BEFORE_1_34 },
 	{ .name = "1.33", BEFORE_1_34 },
 	{ .name = "1.34", SINCE_1_34, .removes_all_files = true, .hints_for_all_nodes = true },
 	{ .name = "1.35", SINCE_1_34, .removes_all_files = true, .hints_for_all_nodes = true },
-	{ .name = "1.36",
-		SINCE_1_34,
-		.register_follows_caller = true,
-		.repeats_registration = true,
-		.resource_health = true },
+	{ .name = "1.36", SINCE_1_36 },
+	{ .name = "1.37", SINCE_1_36, .resource_health_v1 = true },
 	{},
 };
 
@@ -37,7 +40,7 @@ const struct kubelet_version *kubelet_version_find(const char *name)
 	return NULL;
 }
 
-const struct kubelet_version *kubelet_version_newest(void)
+const struct kubelet_version *kubelet_version_default(void)
 {
-	return &kubelet_versions[ARRAY_SIZE(kubelet_versions) - 2];
+	return kubelet_version_find("1.36");
 }

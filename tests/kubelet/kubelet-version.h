@@ -24,14 +24,15 @@ struct kubelet_version {
 	bool pod_resources_claims;    /* PodResources names dynamic resources */
 	bool pod_resources_of_failed; /* PodResources lists pods that have failed */
 	bool dra;                     /* drivers of Dynamic Resource Allocation are registered */
-	bool resource_health;         /* their devices' health is followed, as v1alpha1 */
+	bool resource_health;         /* their devices' health is followed */
+	bool resource_health_v1;      /* as v1 where that is announced; v1alpha1 must be, too */
 };
 
 /* NULL if the release is not known. */
 const struct kubelet_version *kubelet_version_find(const char *name);
 
-/* The newest release that is known. */
-const struct kubelet_version *kubelet_version_newest(void);
+/* The newest release that was seen running. */
+const struct kubelet_version *kubelet_version_default(void);
 
 /* All of them, the oldest first; the last has no name. */
 extern const struct kubelet_version kubelet_versions[];

@@ -231,6 +231,21 @@ class DraPods(DraTest):
         self.assertEqual(self.remove("first"), "")
         self.assertEqual(self.edits(self.restart("second")["container"]), {"GPU": "gpu-0"})
 
+    def check_version_of_health(self, release, version):
+        self.node.kubelet_options += ["--as", release]
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        self.pod("trainer", self.api.schedule("c", [("gpu", "gpu.vendor.example", 1)]))
+        until(lambda: self.find_pod("trainer")["claims"][0]["devices"][0]["health"] == "Healthy", "the health")
+        registered = [event for event in self.node.kubelet_events() if event["event"] == "driver-registered"]
+        self.assertEqual(registered[-1]["health_version"], version)
+
+    def test_version_of_health_up_to_1_36(self):
+        self.check_version_of_health("1.36", "v1alpha1")
+
+    def test_version_of_health_from_1_37_on(self):
+        self.check_version_of_health("1.37", "v1")
+
     def test_release_without_dra(self):
         self.node.kubelet_options += ["--as", "1.33"]
         self.serve_api()

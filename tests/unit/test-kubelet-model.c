@@ -262,7 +262,7 @@ static void test_node_out_of_resource(void **state)
 
 static void test_versions(void **state)
 {
-	assert_string_equal(kubelet_version_newest()->name, "1.36");
+	assert_string_equal(kubelet_version_default()->name, "1.36");
 	assert_null(kubelet_version_find("1.30"));
 	assert_null(kubelet_version_find(""));
 	for (const struct kubelet_version *v = kubelet_versions; v->name; v++) {
@@ -280,6 +280,8 @@ static void test_versions(void **state)
 		assert_int_equal(v->repeats_registration, since_1_36);
 		assert_int_equal(v->removes_all_files, !since_1_36);
 		assert_int_equal(v->hints_for_all_nodes, !since_1_36);
+		assert_int_equal(v->resource_health, since_1_36);
+		assert_int_equal(v->resource_health_v1, strcmp(v->name, "1.37") >= 0);
 	}
 }
 

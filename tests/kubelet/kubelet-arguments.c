@@ -45,7 +45,7 @@ const char arguments_help[] =
 	"  wait RESOURCE=N,...     wait until exactly N devices are allocatable\n"
 	"  fault RESOURCE KIND     \"end-stream\": cancel the oldest ListAndWatch stream; \"close\":\n"
 	"                          close the connection to the plugin\n"
-	"  conformance             test a device plugin, and report\n"
+	"  conformance             test a device plugin or a DRA driver, and report\n"
 	"\n"
 	"  --plugin-dir DIR        default /var/lib/kubelet/device-plugins\n"
 	"  --plugins-registry DIR  watch DIR as a kubelet watches plugins_registry; default: none;\n"
@@ -77,6 +77,9 @@ const char arguments_help[] =
 	"  --register-timeout SECONDS\n"
 	"                          time limit of a registration in conformance, default 60\n"
 	"  --plugin-command CMD    command that starts the plugin, for conformance\n"
+	"  --dra                   conformance tests a DRA driver, with the claims of --claim\n"
+	"  --cdi-dir DIR           where the driver describes CDI devices; may be repeated;\n"
+	"                          default: /etc/cdi and /var/run/cdi\n"
 	"  --resource NAME         resource that conformance tests; may be repeated; default: the\n"
 	"                          first that registers\n"
 	"  --case N,N-N            run only these cases; --list-cases prints all\n"
@@ -116,6 +119,18 @@ static int add_resource(const char *value, void *target)
 		return r;
 	options->resources[options->n_resources++] = value;
 	return 0;
+}
+
+static int add_cdi_dir(const char *value, void *target)
+{
+	struct conformance_options *options = target;
+	int r;
+
+	r = array_reserve((void **)&options->cdi_dirs, options->n_cdi_dirs, sizeof(char *));
+	if (r < 0)
+		return r;
+	options->cdi_dirs[options->n_cdi_dirs++] = value;
+	return *value ? 0 : -EINVAL;
 }
 
 static int set_cases(const char *value, void *target)
@@ -284,6 +299,8 @@ static const struct {
 		&arg_conformance.plugin_command },
 	{ { "resource", required_argument, NULL, 0 }, add_resource, &arg_conformance },
 	{ { "case", required_argument, NULL, 0 }, set_cases, &arg_conformance.cases },
+	{ { "dra", no_argument, NULL, 0 }, set_true, &arg_conformance.dra },
+	{ { "cdi-dir", required_argument, NULL, 0 }, add_cdi_dir, &arg_conformance },
 	{ { "memory", required_argument, NULL, 0 }, set_mebibytes, &arg_conformance.memory },
 	{ { "junit", required_argument, NULL, 0 }, set_text, &arg_conformance.junit },
 	{ { "fail-command", required_argument, NULL, 0 }, set_text, &arg_conformance.hooks.fail },

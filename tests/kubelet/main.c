@@ -317,7 +317,10 @@ static int verb_conformance(char **arguments, int n)
 	r = make_plugin_dir_absolute();
 	if (r != 0)
 		return r;
+	if (arg_conformance.dra && !arg_run.plugins_registry)
+		return arguments_refuse("conformance --dra needs --plugins-registry");
 	choose_seed();
+	arg_conformance.claims = arg_claims;
 	arg_conformance.plugin_dir = arg_run.plugin_dir;
 	arg_conformance.plugins_registry = arg_run.plugins_registry;
 	arg_conformance.version = arg_run.version;
@@ -326,6 +329,8 @@ static int verb_conformance(char **arguments, int n)
 	arg_conformance.register_timeout = (uint64_t)(arg_register_timeout * USEC_PER_SEC);
 	r = conformance_run(&arg_conformance, &error);
 	free(arg_conformance.resources);
+	free(arg_conformance.cdi_dirs);
+	json_decref(arg_claims);
 	return r < 0 ? fail(&error) : r > 0 ? EXIT_FAILED : 0;
 }
 

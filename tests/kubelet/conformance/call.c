@@ -9,7 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "../connection.h"
 #include "deviceplugin.pb-c.h"
 #include "proto/message.h"
 #include "proto/methods.h"
@@ -61,16 +60,9 @@ static void on_result(const struct rpc_result *result, void *userdata)
 		trial_wake();
 }
 
-static struct rpc_client *client_of(struct trial *trial)
-{
-	return trial->manager && trial->resource
-		? connection_client(trial->manager, trial->resource)
-		: NULL;
-}
-
 struct call *call_start(struct trial *trial, const char *method, const void *data, size_t size)
 {
-	struct rpc_client *client = client_of(trial);
+	struct rpc_client *client = trial_client(trial);
 	struct call *call = client ? calloc(1, sizeof(*call)) : NULL;
 
 	if (!call)
@@ -85,7 +77,7 @@ struct call *call_start(struct trial *trial, const char *method, const void *dat
 
 void call_cancel(struct trial *trial, struct call *call)
 {
-	struct rpc_client *client = client_of(trial);
+	struct rpc_client *client = trial_client(trial);
 
 	if (client)
 		rpc_client_cancel(client, call);
@@ -118,6 +110,13 @@ void call_abandon(struct trial *trial, struct call *call)
 	(void)pthread_mutex_unlock(&lock);
 	if (done)
 		call_free(call);
+}
+
+const char *call_dra_method(const struct trial *trial, const char *name, char *buffer)
+{
+	(void)snprintf(buffer, CALL_METHOD_MAX, "/k8s.io.kubelet.pkg.apis.dra.%.16s.DRAPlugin/%s",
+		trial->version, name);
+	return buffer;
 }
 
 static bool is_done(struct trial *trial, const void *data)
@@ -166,20 +165,24 @@ static bool is_refused_stream(const struct reply *reply)
 
 enum verdict trial_check_alive(struct trial *trial, const char *after)
 {
+	char buffer[CALL_METHOD_MAX];
+	const char *method = trial->options->dra ? call_dra_method(trial, DRA_UNPREPARE, buffer)
+						 : METHOD_OPTIONS;
 	uint64_t end = now_usec(CLOCK_MONOTONIC) + trial->options->timeout;
+	/* A message without fields, as a request without claims is. */
 	V1beta1__Empty empty = V1BETA1__EMPTY__INIT;
 	_cleanup_reply_ struct reply reply = {};
 
 	if (trial_owns_plugin(trial) && !plugin_process_is_running(&trial->plugin))
 		return trial_fail(trial, "after %s the plugin's process has ended", after);
-	call_message(trial, METHOD_OPTIONS, &empty.base, &reply);
+	call_message(trial, method, &empty.base, &reply);
 	while (is_refused_stream(&reply) && now_usec(CLOCK_MONOTONIC) < end) {
 		trial_pass(trial, REFUSAL_PAUSE);
 		reply_done(&reply);
-		call_message(trial, METHOD_OPTIONS, &empty.base, &reply);
+		call_message(trial, method, &empty.base, &reply);
 	}
 	if (reply.status == RPC_OK)
 		return VERDICT_OK;
-	return trial_fail(trial, "after %s GetDevicePluginOptions on the kubelet's connection: %s",
-		after, reply.text);
+	return trial_fail(trial, "after %s %s on the kubelet's connection: %s", after,
+		trial->options->dra ? DRA_UNPREPARE : "GetDevicePluginOptions", reply.text);
 }

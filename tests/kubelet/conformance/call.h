@@ -22,6 +22,11 @@ struct reply {
 void reply_done(struct reply *reply);
 #define _cleanup_reply_ _cleanup_(reply_done)
 
+/* The full name of a method of the version that the kubelet has chosen. Returns the buffer, of
+ * CALL_METHOD_MAX. */
+#define CALL_METHOD_MAX 96
+const char *call_dra_method(const struct trial *trial, const char *name, char *buffer);
+
 /* Begins a call; NULL: no connection. */
 struct call *call_start(struct trial *trial, const char *method, const void *data, size_t size);
 void call_cancel(struct trial *trial, struct call *call);

@@ -8,9 +8,10 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "dra-calls.h"
 #include "trial-report.h"
 
-static const struct case_table *const tables[] = {
+static const struct case_table *const plugin_tables[] = {
 	&registration_cases,
 	&list_cases,
 	&allocation_cases,
@@ -18,6 +19,24 @@ static const struct case_table *const tables[] = {
 	&restart_cases,
 	&hostile_cases,
 };
+static const struct case_table *const driver_tables[] = {
+	&dra_registration_cases,
+	&dra_claim_cases,
+	&dra_health_cases,
+};
+
+/* The next case of the kind that is tested, beginning with number `*at` of all of them. */
+static const struct conformance_case *next_case(bool dra, size_t *at)
+{
+	const struct case_table *const *tables = dra ? driver_tables : plugin_tables;
+	size_t n_tables = dra ? ARRAY_SIZE(driver_tables) : ARRAY_SIZE(plugin_tables);
+	size_t before = 0;
+
+	for (size_t i = 0; i < n_tables; before += tables[i++]->n)
+		if (*at - before < tables[i]->n)
+			return &tables[i]->cases[(*at)++ - before];
+	return NULL;
+}
 
 static bool parse_number(const char **text, unsigned long *ret)
 {
@@ -57,19 +76,20 @@ static int is_selected(const char *list, unsigned number)
 	}
 }
 
-static size_t count_selected(const char *list)
+static size_t count_selected(bool dra, const char *list)
 {
-	size_t n = 0;
+	const struct conformance_case *one;
+	size_t at = 0, n = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
-		for (size_t k = 0; k < tables[i]->n; k++)
-			n += is_selected(list, tables[i]->cases[k].number) > 0;
+	while ((one = next_case(dra, &at)))
+		n += is_selected(list, one->number) > 0;
 	return n;
 }
 
 bool conformance_selects(const char *list)
 {
-	return is_selected(list, 0) >= 0 && count_selected(list) > 0;
+	return is_selected(list, 0) >= 0 &&
+		count_selected(false, list) + count_selected(true, list) > 0;
 }
 
 struct run {
@@ -112,6 +132,8 @@ static enum verdict judge(struct run *run, const struct conformance_case *self)
 	if (self->needs & NEEDS_REGISTER && trial->watched)
 		return trial_skip(trial, "the plugin is found in %s and does not call Register",
 			trial->options->plugins_registry);
+	if (self->needs & NEEDS_CLAIM && claims_count(trial) == 0)
+		return trial_skip(trial, "give a --claim that has a device of the driver");
 	if (self->needs & NEEDS_DEVICE && trial_healthy(trial) == 0)
 		return trial_skip(trial, "the resource has no healthy device");
 	return self->run(trial, self);
@@ -139,16 +161,17 @@ static void run_case(struct run *run, const struct conformance_case *self)
 static void run_resource(struct run *run, const char *resource)
 {
 	struct trial *trial = &run->trial;
+	const struct conformance_case *one;
+	size_t at = 0;
 
 	if (resource) {
 		free(trial->resource);
 		trial->resource = strdup(resource);
 		trial->counts = (struct trial_counts){};
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
-		for (size_t k = 0; k < tables[i]->n && !trial->interrupted; k++)
-			if (is_selected(trial->options->cases, tables[i]->cases[k].number) > 0)
-				run_case(run, &tables[i]->cases[k]);
+	while (!trial->interrupted && (one = next_case(trial->options->dra, &at)))
+		if (is_selected(trial->options->cases, one->number) > 0)
+			run_case(run, one);
 }
 
 static void use_all_descriptors(void)
@@ -169,11 +192,14 @@ int conformance_run(const struct conformance_options *options, struct error *err
 
 	(void)signal(SIGPIPE, SIG_IGN);
 	use_all_descriptors();
+	r = claims_check(options->claims, error);
+	if (r < 0)
+		return r;
 	r = trial_init(&run.trial, options, error);
 	if (r < 0)
 		return r;
-	r = report_new(
-		options->junit, count_selected(options->cases) * n_resources, &run.report, error);
+	r = report_new(options->junit, count_selected(options->dra, options->cases) * n_resources,
+		&run.report, error);
 	if (r >= 0) {
 		for (size_t i = 0; i < n_resources; i++)
 			run_resource(&run, options->n_resources > 0 ? options->resources[i] : NULL);
@@ -186,17 +212,22 @@ int conformance_run(const struct conformance_options *options, struct error *err
 	return r < 0 ? r : run.failed || run.trial.interrupted;
 }
 
+static void list_cases_of(bool dra)
+{
+	const struct conformance_case *self;
+	size_t at = 0;
+
+	while ((self = next_case(dra, &at))) {
+		(void)printf(
+			"%u %s: %s\n    %s\n", self->number, self->name, self->title, self->reason);
+		if (self->issue > 0)
+			(void)printf("    https://github.com/kubernetes/kubernetes/issues/%u\n",
+				self->issue);
+	}
+}
+
 void conformance_list(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
-		for (size_t k = 0; k < tables[i]->n; k++) {
-			const struct conformance_case *self = &tables[i]->cases[k];
-
-			(void)printf("%u %s: %s\n    %s\n", self->number, self->name, self->title,
-				self->reason);
-			if (self->issue > 0)
-				(void)printf(
-					"    https://github.com/kubernetes/kubernetes/issues/%u\n",
-					self->issue);
-		}
+	list_cases_of(false);
+	list_cases_of(true);
 }

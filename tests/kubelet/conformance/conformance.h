@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Black-box cases for device plugins: each creates one situation that occurs on real nodes, and
- * checks the plugin's reaction. The cases are tables, one for each subject; a case is known by its
- * number, which never changes.
+ * Black-box cases for device plugins and DRA drivers: each creates one situation that occurs on
+ * real nodes, and checks the plugin's reaction. The cases are tables, one for each subject; a case
+ * is known by its number, which never changes.
  */
 
 #include "trial.h"
@@ -17,6 +17,7 @@ enum {
 	NEEDS_HEALTH = 1 << 3,  /* the hooks fail and heal */
 	NEEDS_PLUG = 1 << 4,    /* the hooks unplug and plug */
 	NEEDS_ROOT = 1 << 5,
+	NEEDS_CLAIM = 1 << 7,    /* a claim with a device of the driver */
 	NEEDS_REGISTER = 1 << 6, /* the plugin calls Register, and is not found by the watcher */
 };
 
@@ -39,6 +40,9 @@ struct case_table {
 /* Each in a file of its name: cases-registration.c, ... */
 extern const struct case_table registration_cases, list_cases, allocation_cases, preference_cases,
 	restart_cases, hostile_cases;
+
+/* Of DRA drivers. */
+extern const struct case_table dra_registration_cases, dra_claim_cases, dra_health_cases;
 
 /* Runs the cases and reports. Returns 0 if none was not ok, 1 if some were, or a negative errno if
  * the run could not take place. */

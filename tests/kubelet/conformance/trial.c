@@ -70,6 +70,50 @@ static void copy_member(const json_t *event, const char *key, char *to, size_t s
 	(void)snprintf(to, size, "%s", text ? text : "");
 }
 
+static void forget_driver(struct trial *trial)
+{
+	trial->driver = rpc_client_free(trial->driver);
+	trial->endpoint[0] = '\0';
+	trial->watched = false;
+}
+
+static void on_driver_event(struct trial *trial, const json_t *event, const char *name)
+{
+	const char *driver = json_string_value(json_object_get(event, "driver"));
+	const char *endpoint = json_string_value(json_object_get(event, "endpoint"));
+	const char *resource = json_string_value(json_object_get(event, "resource"));
+	struct trial_counts *counts = &trial->counts;
+
+	if (streq(name, "watcher-failed")) {
+		counts->refused++;
+		copy_member(event, "error", trial->refused_by, sizeof(trial->refused_by));
+		copy_member(event, "socket", trial->socket, sizeof(trial->socket));
+	} else if (streq(name, "watcher-registered") && trial->resource && resource &&
+		streq(resource, trial->resource)) {
+		copy_member(event, "socket", trial->socket, sizeof(trial->socket));
+		trial->watched = true;
+	}
+	if (!driver)
+		return;
+	if (!trial->resource && streq(name, "driver-registered"))
+		trial->resource = strdup(driver);
+	if (!trial->resource || !streq(driver, trial->resource))
+		return;
+	if (streq(name, "driver-registered")) {
+		forget_driver(trial);
+		counts->registered++;
+		copy_member(event, "endpoint", trial->endpoint, sizeof(trial->endpoint));
+		copy_member(event, "version", trial->version, sizeof(trial->version));
+	} else if (streq(name, "driver-removed") && endpoint && streq(endpoint, trial->endpoint)) {
+		forget_driver(trial);
+	} else if (streq(name, "driver-health")) {
+		counts->lists++;
+	} else if (streq(name, "driver-health-ended")) {
+		counts->ended++;
+		copy_member(event, "error", trial->ended_by, sizeof(trial->ended_by));
+	}
+}
+
 static void on_event(const json_t *event, void *userdata)
 {
 	struct trial *trial = userdata;
@@ -80,6 +124,10 @@ static void on_event(const json_t *event, void *userdata)
 	remember(trial, event);
 	if (streq(name, "panic"))
 		copy_member(event, "error", trial->panic, sizeof(trial->panic));
+	if (trial->options->dra) {
+		on_driver_event(trial, event, name);
+		return;
+	}
 	if (!resource)
 		return;
 	if (!trial->resource && streq(name, "register"))
@@ -189,6 +237,8 @@ bool trial_start_kubelet(struct trial *trial)
 
 void trial_kill_kubelet(struct trial *trial)
 {
+	if (trial->options->dra)
+		forget_driver(trial);
 	trial->manager = manager_free(trial->manager);
 }
 
@@ -300,9 +350,36 @@ bool trial_is_serving(struct trial *trial, const void *data)
 {
 	const struct resource *resource = find_resource(trial);
 
+	if (trial->options->dra)
+		return trial->manager && trial->endpoint[0] && trial->watched;
 	return resource && resource->lists > 0 &&
 		trial->listed_by == (json_int_t)resource->endpoint.connection &&
 		connection_client(trial->manager, trial->resource);
+}
+
+void trial_ask_socket(struct trial *trial, bool ask)
+{
+	trial->driver = rpc_client_free(trial->driver);
+	trial->asks_socket = ask;
+}
+
+static struct rpc_client *driver_client(struct trial *trial)
+{
+	const char *path = trial->asks_socket ? trial->socket : trial->endpoint;
+	int fd;
+
+	if (!trial->driver && *path && socket_connect(path, &fd) >= 0)
+		(void)rpc_client_new(fd, &trial->driver);
+	return trial->driver;
+}
+
+struct rpc_client *trial_client(struct trial *trial)
+{
+	if (!trial->manager)
+		return NULL;
+	if (trial->options->dra)
+		return driver_client(trial);
+	return trial->resource ? connection_client(trial->manager, trial->resource) : NULL;
 }
 
 /* " (why)" if there was any. */
@@ -311,6 +388,17 @@ static void describe_why(char *text, size_t size, unsigned n, const char *why)
 	text[0] = '\0';
 	if (n > 0)
 		(void)snprintf(text, size, " (%s)", why);
+}
+
+static void describe_driver_progress(struct trial *trial)
+{
+	unsigned refusals = trial->counts.refused - trial->before.refused;
+	char refused[sizeof(trial->refused_by) + 4];
+
+	describe_why(refused, sizeof(refused), refusals, trial->refused_by);
+	(void)trial_fail(trial, "no DRA driver was registered from %s within %u s%s",
+		trial->options->plugins_registry,
+		(unsigned)(trial->options->register_timeout / USEC_PER_SEC), refused);
 }
 
 static void describe_progress(struct trial *trial)
@@ -361,7 +449,10 @@ bool trial_await_serving(struct trial *trial)
 {
 	if (trial_await_register(trial, trial_is_serving, NULL))
 		return true;
-	describe_progress(trial);
+	if (trial->options->dra)
+		describe_driver_progress(trial);
+	else
+		describe_progress(trial);
 	return false;
 }
 
@@ -379,6 +470,9 @@ void trial_end_plugin(struct trial *trial)
 bool trial_kill_plugin(struct trial *trial)
 {
 	trial_end_plugin(trial);
+	/* The kubelet notices when the next one makes its socket. */
+	if (trial->options->dra)
+		forget_driver(trial);
 	if (trial_await(trial, is_not_serving, NULL))
 		return true;
 	(void)trial_fail(trial,

@@ -34,6 +34,10 @@ struct conformance_options {
 	uint64_t timeout;          /* microseconds that a plugin may take for anything else than: */
 	uint64_t register_timeout; /* microseconds until a plugin registers, first or again */
 	size_t memory;             /* bytes that a hostile peer may cost it */
+	bool dra;                  /* a DRA driver is tested, and not a device plugin */
+	const json_t *claims;      /* ResourceClaims that the driver finds; NULL: none */
+	const char **cdi_dirs;     /* that a runtime would read */
+	size_t n_cdi_dirs;         /* 0: /etc/cdi and /var/run/cdi */
 };
 
 enum verdict {
@@ -56,17 +60,21 @@ struct trial {
 	struct kubelet_faults faults;
 	struct manager *manager; /* NULL: no kubelet runs */
 	struct plugin_process plugin;
-	char *resource; /* NULL: none has registered yet */
+	char *resource; /* or the driver; NULL: none has registered yet */
 	struct trial_counts counts;
 	char ended_by[320], refused_by[320]; /* the last error of a stream, of a registration */
-	char endpoint[128], version[32];     /* of the last Register */
-	bool watched;                        /* it came from plugins_registry */
-	json_int_t listed_by;                /* the connection of the last list */
-	bool plugin_is_suspect;              /* the last case failed: start it again */
-	bool interrupted;                    /* a signal asks to stop */
-	bool played;                         /* a kubelet has run: its files are ours */
-	struct trial_counts before;          /* when the case began */
-	char panic[320];                     /* over what a kubelet died in this case, or empty */
+	/* Of the last Register. A driver whose endpoint is empty is not registered. */
+	char endpoint[256], version[32];
+	bool watched;               /* it came from plugins_registry */
+	char socket[256];           /* of the driver, in plugins_registry */
+	struct rpc_client *driver;  /* the connection to it; NULL: there is none */
+	bool asks_socket;           /* that goes to `socket` */
+	json_int_t listed_by;       /* the connection of the last list */
+	bool plugin_is_suspect;     /* the last case failed: start it again */
+	bool interrupted;           /* a signal asks to stop */
+	bool played;                /* a kubelet has run: its files are ours */
+	struct trial_counts before; /* when the case began */
+	char panic[320];            /* over what a kubelet died in this case, or empty */
 
 	char message[720];      /* why the case failed or is skipped */
 	char *trace[TRACE_MAX]; /* a ring of the last events as JSON */
@@ -142,6 +150,13 @@ bool trial_await_serving(struct trial *trial);
 /* Brings everything into the state that most cases begin with: kubelet and plugin run, the resource
  * is served, no fault is in force. */
 bool trial_prepare(struct trial *trial);
+
+/* Whether calls go to the driver's socket in plugins_registry, and not to its endpoint. */
+void trial_ask_socket(struct trial *trial, bool ask);
+
+/* The connection to the resource's endpoint, or to the driver's, which is made if there is none.
+ * NULL: there can be none. */
+struct rpc_client *trial_client(struct trial *trial);
 
 /* The newest list; NULL: none. */
 const struct device_table *trial_devices(struct trial *trial);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A DRA driver in its simplest form: every call is handled on gRPC's thread, one after the other,
+ * and reads or writes files. Only the health belongs to the main thread.
+ */
+
+#include <jansson.h>
+#include <systemd/sd-event.h>
+
+#include "common/error.h"
+#include "driver-faults.h"
+#include "proto/rpc.h"
+
+#define DRIVER_NAME    "test.vendor.example"
+#define DRIVER_POOL    "node-a"
+#define DRIVER_DEVICES 4 /* "d0" to "d3" */
+
+struct driver {
+	enum driver_fault fault;
+	const char *dir;
+	char socket[128];
+	sd_event *event;
+	struct rpc_server *server;
+	int listen_fd;
+	bool failed, ever_failed; /* device d0 */
+
+	/* Of gRPC's thread. */
+	json_t *prepared; /* by uid: [{"request", "pool", "device", "cdi"}, ...] */
+	json_t *late;     /* files that are written at the next call: uid: devices */
+	json_t *calls;    /* by uid: how often it was prepared */
+	unsigned infos, ids;
+};
+
+/* Serves until SIGTERM. Returns 0 or negative errno with the error filled. */
+int driver_run(enum driver_fault fault, const char *dir, struct error *error);
+
+/* The methods that the server offers. */
+extern const struct rpc_method driver_methods[];
+size_t driver_count_methods(enum driver_fault fault);
+
+/* Encodes the health of all devices and has it sent. */
+void driver_publish(struct driver *driver);
+
+/* Reads what an earlier process has prepared. */
+void driver_load(struct driver *driver);
+
+/* Removes all CDI files. */
+void driver_clean(const struct driver *driver);
+
+/* The devices of the claim, which stay the driver's; NULL with an error. */
+const json_t *driver_prepare(struct driver *driver, const char *namespace, const char *name,
+	const char *uid, struct error *error);
+
+/* Returns 0 or negative errno with the error filled. */
+int driver_unprepare(struct driver *driver, const char *uid, struct error *error);

@@ -33,7 +33,7 @@ class Resource:
         return f"vendor.example/{self.name}"
 
     def offered(self):
-        return self.replicas * len(set(self.ids) - self.sick - self.cordoned)
+        return sorted(self.replicas * list(set(self.ids) - self.sick - self.cordoned))
 
 
 class RandomSteps(NvidiaHost, ToolTest):
@@ -74,15 +74,25 @@ class RandomSteps(NvidiaHost, ToolTest):
 
     # --- what happens
 
+    def is_untouched(self, name):
+        """Whether it has not changed in this step. What comes and goes in one step leaves nothing that a test could wait for."""
+        found = name not in self.touched
+        self.touched.add(name)
+        return found
+
     def do_health(self):
         resource = self.choice.choice(self.of_kind("static", "shared"))
         device = self.choice.choice(resource.ids)
+        if not self.is_untouched(device):
+            return
         with open(f"{self.health}/{device}", "w") as file:
             file.write("ok\n" if device in resource.sick else "hot\n")
         resource.sick ^= {device}
 
     def do_lose_gpu(self):
         gpu, = self.of_kind("gpu")
+        if not self.is_untouched(gpu.name):
+            return
         before = gpu.sick
         gpu.sick = set(self.choice.sample(gpu.ids, self.choice.randint(0, 2)))
         self.report(*(f"lost {address(number)}" for number in range(self.GPUS) if uuid(number) in gpu.sick))
@@ -99,6 +109,8 @@ class RandomSteps(NvidiaHost, ToolTest):
     def do_plug(self):
         resource = self.choice.choice(self.of_kind("path"))
         device = f"{resource.name}-{self.choice.randrange(3)}"
+        if not self.is_untouched(device):
+            return
         if device in resource.ids:
             os.unlink(f"{self.devices}/{device}")
             resource.ids.remove(device)
@@ -110,17 +122,17 @@ class RandomSteps(NvidiaHost, ToolTest):
         resource = self.choice.choice(self.of_kind("static", "path"))
         lifted = bool(resource.cordoned) and self.choice.random() < 0.6
         device = self.choice.choice(sorted(resource.cordoned) or [""]) if lifted else f"{resource.name}-{self.choice.randrange(3)}"
+        if not self.is_untouched(device):
+            return
         words = ["uncordon"] if lifted else ["cordon", "--force"]
-        # The id of a device node is its path.
-        id_ = f"{self.devices}/{device}"[1:].replace("/", ":") if resource.kind == "path" else device
-        answer = self.ctl(*words, f"{resource.full}/{id_}")
+        answer = self.ctl(*words, f"{resource.full}/{self.prefix(resource)}{device}")
         self.assertEqual(answer.returncode, 0, answer.stderr)
         (resource.cordoned.discard if lifted else resource.cordoned.add)(device)
 
     def do_reload(self):
         resource = self.choice.choice(self.resources)
         resource.version += 1
-        if resource.kind == "static":
+        if resource.kind == "static" and self.is_untouched(resource.name):
             resource.ids = [f"{resource.name}-{k}" for k in range(self.choice.randint(2, 5))]
         self.guests = self.choice.randint(0, 3)
         self.write_configuration()
@@ -215,6 +227,10 @@ class RandomSteps(NvidiaHost, ToolTest):
         except GONE:
             return {}
 
+    def prefix(self, resource):
+        """The id of a device node is its path."""
+        return f"{self.devices}/"[1:].replace("/", ":") if resource.kind == "path" else ""
+
     def served(self):
         """Resources by name, of the devplugd that runs now."""
         state = self.node.state()
@@ -224,13 +240,15 @@ class RandomSteps(NvidiaHost, ToolTest):
         """What the kubelet has that the model has not; empty if they agree."""
         served, sockets, found, lines = self.served(), self.node.sockets(), self.kubelet_resources(), []
         for resource in self.resources:
-            seen = found.get(resource.full, {"state": "unknown", "endpoint": None, "allocatable": 0, "devices": []})
+            seen = found.get(resource.full, {"state": "unknown", "endpoint": None, "devices": []})
             session = served.get(resource.full, {}).get("session", 0)
             # It may not know yet that a session has ended.
             if seen["endpoint"] not in sockets or not seen["endpoint"].endswith(f"-{session}.sock"):
                 lines.append(f"{resource.full}: {seen['endpoint']}, not session {session}")
-            if (seen["state"], seen["allocatable"]) != ("serving", resource.offered()):
-                lines.append(f"{resource.full}: {seen['state']}, offers {seen['allocatable']}, not {resource.offered()}")
+            healthy = sorted(device["id"].removeprefix(self.prefix(resource)).split("#")[0]
+                             for device in seen["devices"] if device["healthy"])
+            if seen["state"] != "serving" or healthy != resource.offered():
+                lines.append(f"{resource.full}: {seen['state']}, offers {healthy}, not {resource.offered()}")
             listed = {device["id"] for device in seen["devices"]}
             lines += [f"{name}: {held} is not listed" for name, ids in self.pods.items()
                       for held in set(ids.get(resource.full, ())) - listed]
@@ -263,6 +281,7 @@ class RandomSteps(NvidiaHost, ToolTest):
     def step(self):
         actions = self.choice.choices(list(self.ACTIONS), self.ACTIONS.values(), k=self.choice.choice((1, 1, 1, 2, 4)))
         self.done.append(actions)
+        self.touched = set()
         for action in actions:
             getattr(self, "do_" + action)()
         self.settle()

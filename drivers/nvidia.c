@@ -351,8 +351,8 @@ static bool rest_is_lost(const struct nvidia_host *host, const struct nvidia_rep
 }
 
 /* What the helper has reported. */
-static void take_reports(const struct nvidia_state *state, const struct nvidia_host *host,
-	struct nvidia_reports *reports)
+static void take_reports(
+	struct nvidia_state *state, const struct nvidia_host *host, struct nvidia_reports *reports)
 {
 	const struct exec_list *list = state->source ? exec_source_list(state->source)
 		: state->released                    ? state->previous

@@ -156,7 +156,7 @@ static void stop(struct manager *manager)
 		resource_handle(manager->children[i]->resource, RESOURCE_STOP, NULL);
 	auxiliaries_stop(manager);
 	spawn_template_dismiss(manager->template);
-	/* The kernel takes 20 ms to close an inotify instance: after the children were told. */
+	/* The kernel takes 20 ms to close an inotify instance: only now, as the children end. */
 	restore_watch_stop(manager->restore_watch);
 	config_watch_stop(manager->config_watch);
 	plan(manager->deadline, now_usec(CLOCK_MONOTONIC) + STOP_DEADLINE);

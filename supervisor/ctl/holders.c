@@ -51,82 +51,60 @@ static json_t *clean_claim(const json_t *claim)
 		snapshot_clean_string(claim, "name"), "uid", snapshot_clean_string(claim, "uid"));
 }
 
-/* Puts each prepared claim with its device. */
-static void place_claims(json_t *devices, const json_t *claims)
+/* What may have a device: the key of its list in `found`, and of that in each device. */
+static const struct relation {
+	const char *list, *key;
+	json_t *(*clean)(const json_t *entry);
+} relations[] = {
+	{ "assigned", "pods", clean_holder },
+	{ "booked", "booked", clean_booking },
+	{ "claims", "claims", clean_claim },
+};
+
+/* Puts each entry of a list with its device. */
+static void place(json_t *places, const json_t *found, const struct relation *relation)
 {
-	json_auto_t *places = json_object();
-	json_t *device, *claim;
+	json_t *device, *entry;
+	const char *id;
 	size_t i;
 
-	json_array_foreach(devices, i, device)
+	json_object_foreach(places, id, device)(void)
+		json_object_set_new(device, relation->key, json_array());
+	json_array_foreach(json_object_get(found, relation->list), i, entry)
 	{
-		(void)json_object_set_new(device, "claims", json_array());
-		(void)json_object_set(places, snapshot_string(device, "id"), device);
-	}
-	json_array_foreach(claims, i, claim)
-	{
-		device = find_device(places, snapshot_string(claim, "id"));
+		device = find_device(places, snapshot_string(entry, "id"));
 		if (device)
 			(void)json_array_append_new(
-				json_object_get(device, "claims"), clean_claim(claim));
+				json_object_get(device, relation->key), relation->clean(entry));
 	}
-}
-
-/* Puts each holder with its device. Returns how many different ids containers have. */
-static json_int_t place_holders(json_t *devices, const json_t *assigned, const json_t *booked)
-{
-	json_auto_t *places = json_object(), *ids = json_object();
-	json_t *device, *holder;
-	size_t i;
-
-	json_array_foreach(devices, i, device)
-	{
-		(void)json_object_set_new(device, "pods", json_array());
-		(void)json_object_set_new(device, "booked", json_array());
-		(void)json_object_set(places, snapshot_string(device, "id"), device);
-	}
-	json_array_foreach(assigned, i, holder)
-	{
-		const char *id = snapshot_string(holder, "id");
-
-		device = find_device(places, id);
-		(void)json_object_set_new(ids, id, json_true());
-		if (device)
-			(void)json_array_append_new(
-				json_object_get(device, "pods"), clean_holder(holder));
-	}
-	json_array_foreach(booked, i, holder)
-	{
-		device = find_device(places, snapshot_string(holder, "id"));
-		if (device)
-			(void)json_array_append_new(
-				json_object_get(device, "booked"), clean_booking(holder));
-	}
-	return (json_int_t)json_object_size(ids);
 }
 
 /* Different ids: containers of one pod may share one. */
-static json_int_t count_ids(const json_t *device)
+static json_int_t count_ids(const json_t *holders)
 {
 	json_auto_t *ids = json_object();
 	json_t *holder;
 	size_t i;
 
-	json_array_foreach(json_object_get(device, "pods"), i, holder)(void)
+	json_array_foreach(holders, i, holder)(void)
 		json_object_set_new(ids, snapshot_string(holder, "id"), json_true());
 	return (json_int_t)json_object_size(ids);
 }
 
 void holders_join(json_t *resource, const json_t *found, bool known)
 {
+	bool has_claims = streq(snapshot_string(found, "registration"), "dra");
+	json_int_t in_use = count_ids(json_object_get(found, "assigned"));
+	json_int_t offered = 0, healthy = 0, free_ones = 0;
+	json_auto_t *places = json_object();
 	json_t *devices = json_object_get(resource, "devices"), *device;
-	json_int_t offered = 0, healthy = 0, free_ones = 0, in_use;
 	size_t i;
 
-	in_use = place_holders(
-		devices, json_object_get(found, "assigned"), json_object_get(found, "booked"));
-	if (streq(snapshot_string(found, "registration"), "dra"))
-		place_claims(devices, json_object_get(found, "claims"));
+	json_array_foreach(devices, i, device)(void)
+		json_object_set(places, snapshot_string(device, "id"), device);
+	for (size_t k = 0; k < ARRAY_SIZE(relations); k++)
+		if (has_claims || !streq(relations[k].list, "claims"))
+			place(places, found, &relations[k]);
 	json_array_foreach(devices, i, device)
 	{
 		json_int_t replicas = snapshot_integer(device, "replicas");
@@ -137,7 +115,7 @@ void holders_join(json_t *resource, const json_t *found, bool known)
 		if (!is_health(device, "Healthy"))
 			continue;
 		healthy += replicas;
-		free_ones += MAX_OF(replicas - count_ids(device), 0);
+		free_ones += MAX_OF(replicas - count_ids(json_object_get(device, "pods")), 0);
 	}
 	(void)json_object_set_new(resource, "offered", json_integer(offered));
 	(void)json_object_set_new(resource, "healthy", json_integer(healthy));

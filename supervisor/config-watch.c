@@ -97,7 +97,7 @@ static void add_directory(struct config_watch *watch, const char *directory)
 	}
 	if (!watch->blind)
 		log_warning("cannot watch %s: %s; checking it every %llu s instead", directory,
-			strerror(-r), POLL_BLIND / USEC_PER_SEC);
+			watch_strerror(r), POLL_BLIND / USEC_PER_SEC);
 	watch->blind = true;
 }
 

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "common/log.h"
+#include "drivers/host/watch.h"
 #include "supervisor/kubelet-checkpoint.h"
 #include "supervisor/kubelet-watch.h"
 #include "supervisor/session.h"
@@ -196,7 +197,7 @@ static void arm(struct kubelet_watch *watch)
 	watch->blind = !settled;
 	if (watch->blind && !was_blind)
 		log_warning("cannot watch %s: %s; checking for the kubelet every second instead",
-			watch->directory, r < 0 ? strerror(-r) : "it changes constantly");
+			watch->directory, r < 0 ? watch_strerror(r) : "it changes constantly");
 	if (watch->blind != was_blind)
 		schedule_poll(watch);
 }

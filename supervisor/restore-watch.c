@@ -144,7 +144,7 @@ void restore_watch_configure(struct restore_watch *watch)
 		if (r < 0)
 			log_notice("cannot watch %s: %s; published files are checked at each "
 				   "allocation and reload only",
-				directories[i], strerror(-r));
+				directories[i], watch_strerror(r));
 	}
 	restore_watch_check(watch);
 }
@@ -159,7 +159,7 @@ static void watch_runtime_dir(struct restore_watch *watch)
 	if (r < 0)
 		log_warning(
 			"cannot watch %s: %s; if another process removes it, it is not restored",
-			runtime_dir, strerror(-r));
+			runtime_dir, watch_strerror(r));
 }
 
 int restore_watch_new(struct manager *manager, struct restore_watch **ret)

@@ -5,6 +5,7 @@
  */
 #include "drivers/host/scan-notes.h"
 #include "common/error.h"
+#include "drivers/host/watch.h"
 
 bool scan_notes_take(struct scan_notes *notes, struct scan *scan)
 {
@@ -24,9 +25,8 @@ void scan_notes_take_missing(struct scan_notes *notes, const struct scan *scan, 
 
 	if (scan->watch_error < 0 && !notes->watches_missing)
 		log_full(LOG_WARNING, &notes->fields,
-			"Directories cannot be watched (%s), so they are scanned every %llu s; raise "
-			"fs.inotify.max_user_instances and fs.inotify.max_user_watches",
-			strerror(-scan->watch_error), seconds);
+			"Directories cannot be watched (%s), so they are scanned every %llu s",
+			watch_strerror(scan->watch_error), seconds);
 	if (scan->events_error < 0 && !notes->events_missing)
 		log_full(LOG_WARNING, &notes->fields,
 			"Device events of the kernel cannot be received (%s), so devices are scanned every "

@@ -319,6 +319,18 @@ struct watcher *watcher_free(struct watcher *watcher)
 	return NULL;
 }
 
+const char *watch_strerror(int r)
+{
+	switch (-r) {
+	case EMFILE:
+		return "too many inotify instances, raise fs.inotify.max_user_instances";
+	case ENOSPC:
+		return "too many inotify watches, raise fs.inotify.max_user_watches";
+	default:
+		return strerror(-r);
+	}
+}
+
 static int open_inotify(struct watcher *watcher)
 {
 	_cleanup_close_ int fd = -EBADF;

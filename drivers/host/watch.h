@@ -41,4 +41,8 @@ DEFINE_CLEANUP(struct watcher *, watcher_free)
 int watch_add(struct watcher *watcher, const char *directory, enum watch_kind kind,
 	watch_handler handler, void *userdata, struct watch **ret);
 struct watch *watch_free(struct watch *watch);
+
+/* Describes an error of watch_add() or inotify, with the setting to raise where that is a limit. The
+ * text is not to be freed. */
+const char *watch_strerror(int r);
 DEFINE_CLEANUP(struct watch *, watch_free)

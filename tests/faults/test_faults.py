@@ -76,6 +76,7 @@ class Faults(NodeTest):
                 self.node.start_kubelet()
                 self.node.await_allocatable(a=1, b=1)
                 self.assertIn("checking for the kubelet every second instead", self.node.output())
+                self.assertRegex(self.node.output(), f"cannot watch {self.node.plugins}: .*raise fs.inotify.max_user_")
                 for _ in range(3):
                     self.node.stop_kubelet()
                     self.node.start_kubelet()
@@ -90,7 +91,7 @@ class Faults(NodeTest):
         folder = self.node.path("dev")
         os.mkdir(folder)
         self.begin(path("a", folder + "/*"))
-        until(lambda: "Directories cannot be watched" in self.node.output(), "the child to say so")
+        until(lambda: "raise fs.inotify.max_user_instances), so they are scanned" in self.node.output(), "the child to say so")
         self.node.await_allocatable(a=0)
         os.mknod(folder + "/x", 0o666 | 0o020000, os.makedev(1, 3))
         self.node.await_allocatable(a=1)

@@ -288,14 +288,14 @@ static int describe(struct entry *entry, struct device *device, const struct nvi
 static int check_split(
 	const struct entry *entry, const struct nvidia_gpu *gpu, struct device *device)
 {
-	bool enabled;
+	bool asked = entry->reports->knowledge != NVIDIA_UNASKED, enabled;
 
 	if (!gpu->was_split || nvidia_mig_mode(entry->reports, gpu, &enabled))
 		return 0;
 	return device_set_problem(device,
 		"its instances were removed, and only NVIDIA's library reports whether it is still in "
-		"MIG mode: create instances, add a probe \"nvml\" to \"health\", or load the driver "
-		"again");
+		"MIG mode: create instances, %s, or load the driver again",
+		asked ? "make the library available" : "add a probe \"nvml\" to \"health\"");
 }
 
 /* Its name changes when its UUID is known, unless a container has it. */

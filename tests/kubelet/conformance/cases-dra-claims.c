@@ -422,11 +422,6 @@ static enum verdict check_described(
 		when, n, wanted);
 }
 
-static bool driver_ended(struct trial *trial, const void *data)
-{
-	return trial->plugin.pid == 0;
-}
-
 static enum verdict stop_keeps_files(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message message = {};
@@ -437,9 +432,8 @@ static enum verdict stop_keeps_files(struct trial *trial, const struct conforman
 	if (!prepare_first(trial, &claim, &message))
 		return VERDICT_NOT_OK;
 	prepared = dra_find_prepared(&message, claim.uid);
-	plugin_process_signal(&trial->plugin, SIGTERM);
-	if (!trial_await(trial, driver_ended, NULL))
-		return trial_fail(trial, "the driver still runs after SIGTERM");
+	if (!trial_stop_plugin(trial))
+		return VERDICT_NOT_OK;
 	(void)trial_kill_plugin(trial);
 	verdict = check_described(trial, prepared, "while the driver is stopped,");
 	if (!trial_start_plugin(trial) || !trial_await_serving(trial))

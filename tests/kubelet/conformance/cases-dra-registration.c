@@ -149,17 +149,9 @@ static enum verdict driver_restarts(struct trial *trial, const struct conformanc
 	return trial_check_alive(trial, "a restart of the driver");
 }
 
-static bool driver_ended(struct trial *trial, const void *data)
-{
-	return trial->plugin.pid == 0;
-}
-
 static enum verdict stops(struct trial *trial, const struct conformance_case *self)
 {
-	plugin_process_signal(&trial->plugin, SIGTERM);
-	if (!trial_await(trial, driver_ended, NULL))
-		return trial_fail(trial, "the driver still runs after SIGTERM");
-	return VERDICT_OK;
+	return trial_stop_plugin(trial) ? VERDICT_OK : VERDICT_NOT_OK;
 }
 
 static const struct conformance_case cases[] = {

@@ -256,17 +256,9 @@ static enum verdict stays_registered(struct trial *trial, const struct conforman
 	return trial_check_alive(trial, "a flood of files in the directory");
 }
 
-static bool plugin_ended(struct trial *trial, const void *data)
-{
-	return trial->plugin.pid == 0;
-}
-
 static enum verdict stops(struct trial *trial, const struct conformance_case *self)
 {
-	plugin_process_signal(&trial->plugin, SIGTERM);
-	if (!trial_await(trial, plugin_ended, NULL))
-		return trial_fail(trial, "the plugin still runs after SIGTERM");
-	return VERDICT_OK;
+	return trial_stop_plugin(trial) ? VERDICT_OK : VERDICT_NOT_OK;
 }
 
 static const enum register_fault refused = REGISTER_REFUSED, unavailable = REGISTER_UNAVAILABLE,

@@ -467,6 +467,21 @@ void trial_end_plugin(struct trial *trial)
 	plugin_process_kill(&trial->plugin);
 }
 
+static bool has_ended(struct trial *trial, const void *data)
+{
+	return trial->plugin.pid == 0;
+}
+
+bool trial_stop_plugin(struct trial *trial)
+{
+	plugin_process_signal(&trial->plugin, SIGTERM);
+	if (trial_await(trial, has_ended, NULL))
+		return true;
+	(void)trial_fail(trial, "the %s still runs after SIGTERM",
+		trial->options->dra ? "driver" : "plugin");
+	return false;
+}
+
 bool trial_kill_plugin(struct trial *trial)
 {
 	trial_end_plugin(trial);

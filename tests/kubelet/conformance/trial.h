@@ -132,6 +132,9 @@ void trial_end_plugin(struct trial *trial);
 /* The same, and waits until the kubelet has noticed. */
 bool trial_kill_plugin(struct trial *trial);
 
+/* Sends SIGTERM and waits until the process has ended; otherwise sets the message. */
+bool trial_stop_plugin(struct trial *trial);
+
 /* Adds to the message that the plugin's process has ended on its own, if it has. */
 void trial_mention_end(struct trial *trial);
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections import namedtuple
+from unittest.mock import patch
 
 import node as harness
 import processes
@@ -46,7 +47,8 @@ class Run:
 
     def start_kubelet(self):
         harness.BIN = SHARED["kubelet"]
-        self.node.start_kubelet()
+        with patch.dict(os.environ, LD_LIBRARY_PATH=SHARED["kubelet's libraries"]):
+            self.node.start_kubelet()
         until(lambda: self.events("listening"), "the kubelet to listen")
 
     def events(self, kind):

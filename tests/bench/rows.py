@@ -251,11 +251,11 @@ def stop(subject, quick):
             run.serve()
             time.sleep(0.5)
             row[f"floor: SIGKILL of as many such children, {count} resources"] = end_by_kernel(run), "ms"
-    for count, strangers in ((8, False), (50, False), (8, True)):
+    for count, silent in ((8, False), (50, False), (8, True)):
         peers = []
         with open_run(subject, tokens(count)) as run:
             run.serve()
-            for i in range(count * strangers):
+            for i in range(count * silent):
                 for begin in (b"", b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)):
                     peer = socket.socket(socket.AF_UNIX)
                     peer.connect(run.socket_of(f"r{i}"))
@@ -266,7 +266,7 @@ def stop(subject, quick):
             # Not with a limit: Python would poll, with growing pauses.
             run.node.daemon.terminate()
             run.node.daemon.wait()
-            name = ", silent strangers connected" if strangers else ""
+            name = ", silent clients connected" if silent else ""
             row[f"SIGTERM to exit, {count} resources{name}"] = (time.monotonic() - began) * 1000, "ms"
             for peer in peers:
                 peer.close()

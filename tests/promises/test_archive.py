@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The release archive: the same bytes of the same commit, whoever makes it."""
+"""The release archive: the same bytes of the same commit, from every clone."""
 import os
 import shutil
 import subprocess

@@ -42,7 +42,7 @@ int watch_add(struct watcher *watcher, const char *directory, enum watch_kind ki
 	watch_handler handler, void *userdata, struct watch **ret);
 struct watch *watch_free(struct watch *watch);
 
-/* Describes an error of watch_add() or inotify, with the setting to raise where that is a limit. The
- * text is not to be freed. */
+/* Describes an error of watch_add() or inotify, with the setting to raise where that is a limit.
+ * The text is not to be freed. */
 const char *watch_strerror(int r);
 DEFINE_CLEANUP(struct watch *, watch_free)

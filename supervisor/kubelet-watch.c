@@ -79,13 +79,15 @@ static void cut_to_existing(char *path, struct identity *ret)
 	}
 }
 
-/* kubelet.sock in any case, sockets of ours when they go. */
+/* kubelet.sock in any case, other sockets when they go: one of ours, or that of a plugin that had
+ * the name of one of our resources. */
 static bool is_of_interest(const struct inotify_event *event)
 {
-	return event->len > 0 &&
-		(streq(event->name, KUBELET_SOCKET_NAME) ||
-			(event->mask & (IN_DELETE | IN_MOVED_FROM) &&
-				startswith(event->name, SESSION_SOCKET_PREFIX)));
+	const char *end = event->len > 0 ? strrchr(event->name, '.') : NULL;
+
+	return end && streq(end, ".sock") &&
+		(event->mask & (IN_DELETE | IN_MOVED_FROM) ||
+			streq(event->name, KUBELET_SOCKET_NAME));
 }
 
 static void checkpoint_changed(const struct kubelet_watch *watch)

@@ -21,8 +21,9 @@
 struct offer_check {
 	struct manager *manager;
 	sd_event_source *timer;
-	bool waiting;     /* for an answer */
-	uint64_t last_at; /* CLOCK_MONOTONIC of the last question */
+	bool waiting;       /* for an answer */
+	uint64_t last_at;   /* CLOCK_MONOTONIC of the last question */
+	uint64_t wanted_at; /* the same of an early one; USEC_INFINITY: none */
 };
 
 /* What DRA offers is not in the answer. */
@@ -101,7 +102,7 @@ static void on_agreement(struct child *child)
 	if (startswith(child->resource->reason, OFFER_PREFIX))
 		resource_explain(child->resource, "%s", "");
 	child->offer.step = OFFER_AGREES;
-	child->offer.delay = 0;
+	child->offer.none_at = child->offer.delay = 0;
 }
 
 static void renew(struct child *child, uint64_t offered, uint64_t now)
@@ -130,12 +131,24 @@ static void on_difference(
 		return;
 	}
 	explain(manager, child, offered);
+	if (offered > 0)
+		offer->none_at = 0;
+	else if (offer->none_at == 0)
+		offer->none_at = now;
 	if (offer->step == OFFER_SUSPECT) {
 		offer->step = OFFER_DIFFERS;
 		offer->next_renewal = MAX_OF(offer->next_renewal, now + OFFER_PATIENCE);
 	} else if (now >= offer->next_renewal) {
 		renew(child, offered, now);
 	}
+}
+
+/* The kubelet counts the devices of a later list although it sends each Allocate to the plugin that
+ * has ended. */
+static bool is_hidden(const struct offer_state *offer)
+{
+	return offer->step == OFFER_DIFFERS && offer->none_at > 0 &&
+		offer->reported_at > offer->none_at;
 }
 
 static void on_answer(const struct pod_answer *answer, void *userdata)
@@ -152,13 +165,17 @@ static void on_answer(const struct pod_answer *answer, void *userdata)
 		if (!is_checked(child) ||
 			child->resource->serving_since + OFFER_CHECK_DELAY > answer->asked_at)
 			continue;
+		if (child->offer.session != child->resource->session)
+			child->offer.none_at = 0;
 		child->offer.session = child->resource->session;
 		child->offer.check_at = now + OFFER_CHECK_INTERVAL;
 		/* The kubelet may not have had the list yet when it was asked. */
 		if (!answer->table ||
 			child->offer.changed_at + OFFER_CHECK_DELAY > answer->asked_at)
 			continue;
-		offered = offer_count(answer->table, child->resource->name);
+		offered = is_hidden(&child->offer)
+			? 0
+			: offer_count(answer->table, child->resource->name);
 		if (offered == child->resource->healthy_ids)
 			on_agreement(child);
 		else
@@ -175,7 +192,7 @@ static uint64_t due_of(const struct offer_check *check, const struct child *chil
 		return child->resource->serving_since + OFFER_CHECK_DELAY;
 	if (child->offer.step != OFFER_AGREES)
 		return child->offer.check_at;
-	return check->last_at + OFFER_CHECK_INTERVAL;
+	return MIN_OF(check->last_at + OFFER_CHECK_INTERVAL, check->wanted_at);
 }
 
 static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
@@ -183,6 +200,7 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 	struct offer_check *check = userdata;
 
 	check->last_at = now_usec(CLOCK_MONOTONIC);
+	check->wanted_at = USEC_INFINITY;
 	check->waiting = pod_resources_ask(check->manager->pods, POD_QUESTION_ALLOCATABLE, 0,
 				 on_answer, check) >= 0;
 	/* If it cannot be asked now: there will be another time. */
@@ -207,6 +225,12 @@ void offer_check_plan(struct offer_check *check)
 		(void)sd_event_source_set_enabled(check->timer, SD_EVENT_ONESHOT);
 }
 
+void offer_check_soon(struct offer_check *check)
+{
+	check->wanted_at = MIN_OF(check->wanted_at, now_usec(CLOCK_MONOTONIC) + OFFER_CHECK_DELAY);
+	offer_check_plan(check);
+}
+
 int offer_check_new(struct manager *manager, struct offer_check **ret)
 {
 	_cleanup_(offer_check_freep) struct offer_check *check = calloc(1, sizeof(*check));
@@ -215,6 +239,7 @@ int offer_check_new(struct manager *manager, struct offer_check **ret)
 	if (!check)
 		return -ENOMEM;
 	check->manager = manager;
+	check->wanted_at = USEC_INFINITY;
 	r = sd_event_add_time(manager->event, &check->timer, CLOCK_MONOTONIC, USEC_INFINITY,
 		100 * USEC_PER_MSEC, on_due, check);
 	if (r < 0)

@@ -13,6 +13,7 @@
 #include "supervisor/child.h"
 #include "supervisor/kubelet-watch.h"
 #include "supervisor/manager.h"
+#include "supervisor/offer-check.h"
 #include "supervisor/session-check.h"
 
 /* By then the kernel has ended the children of a daemon that was killed just before our start. */
@@ -39,6 +40,7 @@ static void on_sockets_changed(void *userdata)
 		return;
 	manager_check_view(manager);
 	session_check_run(manager->session_check);
+	offer_check_soon(manager->offer_check);
 }
 
 static void sweep(const struct manager *manager)

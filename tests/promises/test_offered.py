@@ -57,6 +57,36 @@ class Offered(ToolTest):
         for name in ("fpga", "shared"):
             self.assertNotIn(f"vendor.example/{name}: the kubelet offers", self.node.output())
 
+    def test_P6_a_later_list_does_not_hide_it(self):
+        """The kubelet counts what our stream lists, but still sends each pod's Allocate to the plugin that has ended."""
+        other = Node()
+        self.addCleanup(other.close)
+        other.plugins = self.node.plugins
+        answers = os.path.join(self.node.kubelet_state, "pod-resources/kubelet.sock")
+        self.node.configure(
+            static("gpu", 5, f'health = ( {{ probe = "file"; missing = "healthy"; path = "{self.node.dir}/${{id}}"; }} );'),
+            kubelet=f'pod_resources_socket = "{answers}";')
+        other.configure(static("gpu", 3))
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(gpu=5)
+        self.node.await_serving()
+        other.start()
+        self.node.await_allocatable(gpu=3)
+        other.stop()
+        until(lambda: self.node.resource(GPU)["reason"].startswith("the kubelet offers 0 of 5"), "the difference to be noticed",
+              limit=3 * LIMIT)
+        sick = self.node.path("gpu-0")
+        with open(sick, "w") as file:
+            file.write("hot\n")
+        self.node.await_allocatable(gpu=4)
+        os.unlink(sick)
+        self.node.await_allocatable(gpu=5)
+        until(lambda: "the resource is registered again" in self.node.output(), "the session to be renewed", limit=3 * LIMIT)
+        self.node.await_serving()
+        self.node.await_allocatable(gpu=5)
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+
     def test_P6_what_does_not_help_is_not_repeated(self):
         # PodResources of a kubelet that never hears of the resource.
         other = Node()

@@ -6,6 +6,8 @@
  */
 #include "supervisor/publication-form.h"
 
+#include <limits.h>
+
 #include "drivers/allocation/cdi.h"
 #include "drivers/allocation/publication.h"
 #include "drivers/model/device-info.h"
@@ -44,9 +46,12 @@ static bool is_array_of(const json_t *array, value_check check)
 	return json_array_size(array) > 0;
 }
 
+/* A longer one cannot be opened. */
 static bool is_path(const json_t *value)
 {
-	return json_string_length(value) > 0 && json_string_value(value)[0] == '/';
+	size_t length = json_string_length(value);
+
+	return length > 0 && length < PATH_MAX && json_string_value(value)[0] == '/';
 }
 
 static bool is_assignment(const json_t *value)

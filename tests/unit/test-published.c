@@ -359,6 +359,8 @@ static void test_P18_list_is_checked(void **state)
 	"{'cdi':{'cdiVersion':'0.3.0','kind':'vendor.example/card','devices':[{'name':'" name \
 	"','containerEdits':{'env':['A=b']}}]}}"
 
+#define TIMES_16(x) x x x x x x x x x x x x x x x x
+
 static const char *const hostile[] = {
 	"",
 	"[]",
@@ -402,6 +404,10 @@ static const char *const hostile[] = {
 	DEVICE("'mounts':[{'hostPath':'/a','containerPath':'/b'}]"),
 	DEVICE("'mounts':[{'hostPath':'/a','containerPath':'/b','options':['suid']}]"),
 	DEVICE("'mounts':[{'hostPath':'a','containerPath':'/b','options':['rbind']}]"),
+	/* PATH_MAX bytes with the zero byte are one too many. */
+	DEVICE("'mounts':[{'hostPath':'/" TIMES_16(
+		TIMES_16("aaaaaaaaaaaaaaaa")) "',"
+					      "'containerPath':'/b','options':['rbind']}]"),
 	"{'device_info':{'../x':" INFO "}}",
 	"{'device_info':{'a/b':" INFO "}}",
 	"{'device_info':{'a':{}}}",

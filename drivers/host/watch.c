@@ -323,7 +323,8 @@ const char *watch_strerror(int r)
 {
 	switch (-r) {
 	case EMFILE:
-		return "too many inotify instances, raise fs.inotify.max_user_instances";
+		return "too many inotify instances or open files, raise "
+		       "fs.inotify.max_user_instances or LimitNOFILE= of the service";
 	case ENOSPC:
 		return "too many inotify watches, raise fs.inotify.max_user_watches";
 	default:

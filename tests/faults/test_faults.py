@@ -91,7 +91,7 @@ class Faults(NodeTest):
         folder = self.node.path("dev")
         os.mkdir(folder)
         self.begin(path("a", folder + "/*"))
-        until(lambda: "raise fs.inotify.max_user_instances), so they are scanned" in self.node.output(), "the child to say so")
+        until(lambda: "raise fs.inotify.max_user_instances or LimitNOFILE= of the service), so they are scanned" in self.node.output(), "the child to say so")
         self.node.await_allocatable(a=0)
         os.mknod(folder + "/x", 0o666 | 0o020000, os.makedev(1, 3))
         self.node.await_allocatable(a=1)

@@ -4,6 +4,7 @@
  * each with its reason, so that "what is wrong" needs no second command.
  */
 #include "supervisor/ctl/show.h"
+#include "configuration/config.h"
 #include "supervisor/ctl/holders.h"
 #include "supervisor/ctl/table.h"
 #include "supervisor/ctl/wrap.h"
@@ -257,6 +258,23 @@ static void show_pods_failure(const struct snapshot *snapshot)
 		failure);
 }
 
+static void print_reload_failure(const json_t *root)
+{
+	const char *file = snapshot_string(root, "config_file");
+	bool other = !streq(file, DEFAULT_CONFIG_FILE);
+	const char *option = other ? " -c " : "", *path = other ? file : "";
+
+	if (json_is_true(json_object_get(root, "on_last_accepted")))
+		(void)printf("\n%s is not valid; devplugd runs on the last accepted configuration. "
+			     "See \"devplugd%s%s --check\", correct it and run "
+			     "\"devplugctl%s%s reload\".\n",
+			file, option, path, option, path);
+	else if (json_is_true(json_object_get(root, "reload_failed")))
+		(void)printf("\nThe last reload failed; generation %lld is in force. See the log, "
+			     "or \"devplugd%s%s --check\".\n",
+			(long long)snapshot_integer(root, "generation"), option, path);
+}
+
 int show_status(const struct snapshot *snapshot, const struct request *request)
 {
 	static const char *const heading[] = { "RESOURCE", "STATE", "OFFERED", "HEALTHY", "IN USE",
@@ -284,15 +302,7 @@ int show_status(const struct snapshot *snapshot, const struct request *request)
 		print_troubles(json_array_get(resources, i), &gap);
 	show_pods_failure(snapshot);
 	show_dra(snapshot, "\n");
-	if (json_is_true(json_object_get(snapshot->root, "on_last_accepted")))
-		(void)printf(
-			"\n%s is not valid; devplugd runs on the last accepted configuration. See "
-			"\"devplugd --check\", correct it and run \"devplugctl reload\".\n",
-			snapshot_string(snapshot->root, "config_file"));
-	else if (json_is_true(json_object_get(snapshot->root, "reload_failed")))
-		(void)printf("\nThe last reload failed; generation %lld is in force. See the log, "
-			     "or \"devplugd --check\".\n",
-			(long long)snapshot_integer(snapshot->root, "generation"));
+	print_reload_failure(snapshot->root);
 	return 0;
 }
 

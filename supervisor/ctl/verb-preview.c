@@ -39,7 +39,7 @@ static const char *text_of(const json_t *object, const char *key)
 	return json_string_value(json_object_get(object, key));
 }
 
-static void print_devices(const json_t *result)
+static void print_devices(const json_t *result, bool probed)
 {
 	const json_t *devices = json_object_get(result, "devices"), *device, *numa, *note;
 	_cleanup_(table_freep) struct table *table = NULL;
@@ -69,8 +69,11 @@ static void print_devices(const json_t *result)
 			(size_t)snprintf(nodes + length, sizeof(nodes) - length, "%s%lld",
 				k > 0 ? "," : "", (long long)json_integer_value(numa));
 		table_add(table, COLOUR_NONE, "%s", text_of(device, "id"));
-		table_add(
-			table, *reason ? COLOUR_BAD : COLOUR_GOOD, "%s", text_of(device, "health"));
+		if (probed && !*reason)
+			table_add(table, COLOUR_NONE, "not probed");
+		else
+			table_add(table, *reason ? COLOUR_BAD : COLOUR_GOOD, "%s",
+				text_of(device, "health"));
 		table_add(table, COLOUR_NONE, "%s", *nodes ? nodes : "-");
 		table_add(table, COLOUR_NONE, "%s", reason);
 	}
@@ -140,7 +143,7 @@ int command_preview(const struct request *request)
 	if (request->json)
 		(void)(json_dumpf(result, stdout, JSON_INDENT(2)) >= 0 && puts(""));
 	else {
-		print_devices(result);
+		print_devices(result, declaration->health.count > 0);
 		if (declaration->health.count > 0)
 			(void)puts("The probes of the resource were not run.");
 		print_answer(result);

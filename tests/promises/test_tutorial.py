@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/tutorial.md, done as it is written: its files are put in place, its commands run, and what they print is what
-it shows. All in a mount namespace, where /etc, /run and the kubelet's directory are the test's own.
+it shows. All in a mount namespace, where /etc, /run and the kubelet's directory are the test's own. What is "built" is
+run in the sources, without the build itself.
 
 In it, "..." stands for any text, also of several lines where it is a line of its own. Blocks of the kind "fails" exit
 with an error; "installed" and "cluster" need packages and clusters, and are not run.
@@ -46,7 +47,7 @@ class Tutorial(NodeTest):
     def test_kinds(self):
         """No block is left out unseen."""
         kinds = {(language, kind.split(" ")[0] if language == "console" else "") for language, kind, _ in blocks()}
-        self.assertEqual(kinds, {("console", ""), ("console", "fails"), ("console", "installed"), ("console", "cluster"),
+        self.assertEqual(kinds, {("console", ""), ("console", "fails"), ("console", "built"), ("console", "installed"), ("console", "cluster"),
                                  ("conf", ""), ("yaml", "")})
 
 
@@ -79,9 +80,13 @@ class Player:
             sys.exit(77)
         shutil.rmtree("/etc/devplugd.conf.d", ignore_errors=True)
         os.mkdir("/etc/devplugd.conf.d")
-        shutil.copy(os.path.join(ROOT, "etc/devplugd.conf"), "/etc/devplugd.conf")
-        self.start(program("devplugd"))
-        self.wait(program("devplugctl"), "status")
+        text, = (text for language, kind, text in blocks() if kind == "built")
+        for command, _ in commands(text):
+            if command.endswith(" &"):
+                self.start(*shlex.split(command[:-2]))
+                self.wait("devplugctl", "status")
+            elif not command.startswith(("make", "export PATH=")):
+                subprocess.run(["sh", "-c", command], check=True, cwd=ROOT)
 
     def start(self, *words):
         with open(self.directory + "/log", "ab") as log:

@@ -237,6 +237,29 @@ void option_variants(const struct option *option, char ret_text[static OPTION_VA
 	}
 }
 
+/* Shortest ending that is taken for an abbreviation. */
+#define ENDING_MIN 5
+
+/* The only key that ends in the word, as "device_plugin_dir" does in "plugin_dir". */
+static const char *find_ending(const struct option_table *table, const char *word)
+{
+	size_t length = strlen(word);
+	const char *found = NULL;
+
+	for (size_t i = 0; i < table->count && length >= ENDING_MIN; i++) {
+		const char *key = table->options[i].key;
+		size_t size = strlen(key);
+
+		if (size <= length || key[size - length - 1] != '_' ||
+			!streq(key + size - length, word))
+			continue;
+		if (found)
+			return NULL;
+		found = key;
+	}
+	return found;
+}
+
 const char *option_table_suggest(const struct option_table *table, const char *key)
 {
 	const char *best = NULL;
@@ -250,5 +273,5 @@ const char *option_table_suggest(const struct option_table *table, const char *k
 		if (found)
 			best = found;
 	}
-	return best;
+	return best ?: find_ending(table, key);
 }

@@ -200,6 +200,19 @@ static void test_variants_of_words(void **state)
 	}
 }
 
+static const struct option ending_options[] = {
+	{ .key = "root_dir" },
+	{ .key = "device_plugin_dir" },
+	{ .key = "fail_after" },
+	{ .key = "recover_after" },
+	{ .key = "pci_numa_unit" },
+};
+
+static const struct option_table endings_table = {
+	.options = ending_options,
+	.count = ARRAY_SIZE(ending_options),
+};
+
 static void test_suggestions(void **state)
 {
 	static const char *const words[] = { "name", "driver", "match", "fail_after",
@@ -248,6 +261,12 @@ static void test_suggestions(void **state)
 	assert_string_equal(option_table_suggest(&outer_table, "nunber"), "number");
 	assert_string_equal(option_table_suggest(&outer_table, "group"), "groups");
 	assert_null(option_table_suggest(&outer_table, "elsewhere"));
+	assert_string_equal(
+		option_table_suggest(&endings_table, "plugin_dir"), "device_plugin_dir");
+	assert_string_equal(option_table_suggest(&endings_table, "root"), "root_dir");
+	assert_null(option_table_suggest(&endings_table, "after"));
+	assert_null(option_table_suggest(&endings_table, "in_dir"));
+	assert_null(option_table_suggest(&endings_table, "unit"));
 }
 
 static void test_report(void **state)

@@ -2,7 +2,9 @@
 /*
  * Checks a configuration's text before libconfig reads it, one token at a time. An unclosed bracket
  * or quote is reported with the line where it was opened, and numbers that libconfig 1.5 would cut
- * to 32 or 64 bits are refused. Grammar is left to libconfig.
+ * to 32 or 64 bits are refused. Grammar is left to libconfig, except for common mistakes that it
+ * only calls a syntax error: the first is reported if all brackets and quotes are closed, because
+ * otherwise it may be a consequence.
  */
 #include <ctype.h>
 #include <limits.h>
@@ -36,7 +38,11 @@ struct lexer {
 		unsigned line;
 	} names[NAMES_MAX]; /* of the groups that are open */
 	size_t n_names;
+	char mistake[128];     /* the first one of grammar that has a hint */
+	unsigned mistake_line; /* 0: none */
 };
+
+static const char pairs[] = "(){}[]";
 
 #define lexer_complain(lexer, at_line, ...)                                                       \
 	report_add((lexer)->report, &(struct origin){ .file = (lexer)->file, .line = (at_line) }, \
@@ -197,7 +203,6 @@ static int open_bracket(struct lexer *lexer)
 
 static int close_bracket(struct lexer *lexer)
 {
-	static const char pairs[] = "(){}[]";
 	char found = *lexer->cursor;
 	char open = lexer->depth > 0 ? lexer->open[lexer->depth - 1].bracket : '\0';
 
@@ -283,6 +288,53 @@ static int check_foreign(struct lexer *lexer, const char *text)
 	return 0;
 }
 
+#define lexer_note(lexer, ...)                                                           \
+	do {                                                                             \
+		if ((lexer)->mistake_line > 0)                                           \
+			break;                                                           \
+		(lexer)->mistake_line = (lexer)->line;                                   \
+		(void)snprintf((lexer)->mistake, sizeof((lexer)->mistake), __VA_ARGS__); \
+	} while (0)
+
+/* Separators and groups where libconfig allows none. */
+static void note_misplaced(struct lexer *lexer)
+{
+	static const struct {
+		const char *brackets;
+		char found;
+		const char *hint;
+	} misplaced[] = {
+		{ "([", ';', "write \",\" between elements, and nothing after the last one" },
+		{ "([", '=', "settings belong in { }, and strings in quotes" },
+		{ "[", '{', "groups need ( ), as in ( { ... }, { ... } )" },
+	};
+	char open = lexer->depth > 0 ? lexer->open[lexer->depth - 1].bracket : '{';
+
+	for (size_t i = 0; i < ARRAY_SIZE(misplaced); i++)
+		if (*lexer->cursor == misplaced[i].found && strchr(misplaced[i].brackets, open))
+			lexer_note(lexer, "\"%c\" cannot stand in %c %c: %s", misplaced[i].found,
+				open, strchr(pairs, open)[1], misplaced[i].hint);
+}
+
+/* "yes" where a value begins. */
+static void note_boolean(struct lexer *lexer)
+{
+	static const struct {
+		const char *word, *meant;
+	} booleans[] = { { "yes", "true" }, { "on", "true" }, { "no", "false" },
+		{ "off", "false" } };
+	const char *word = lexer->cursor + 1 + strspn(lexer->cursor + 1, " \t");
+	size_t length = strcspn(word, " \t\r\n;,}");
+
+	if (!strchr("=:", *lexer->cursor))
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(booleans); i++)
+		if (strlen(booleans[i].word) == length &&
+			strncasecmp(booleans[i].word, word, length) == 0)
+			lexer_note(lexer, "%.*s is not a value: write %s, or \"%.*s\" for a string",
+				(int)length, word, booleans[i].meant, (int)length, word);
+}
+
 /* Passes over one token or one character between tokens. */
 static int skip_token(struct lexer *lexer, const char *text)
 {
@@ -303,6 +355,8 @@ static int skip_token(struct lexer *lexer, const char *text)
 	r = check_foreign(lexer, text);
 	if (r < 0)
 		return r;
+	note_misplaced(lexer);
+	note_boolean(lexer);
 	if (startswith(lexer->cursor, "@include"))
 		return pass_include(lexer, text);
 	if (strchr("({[", c))
@@ -353,5 +407,7 @@ int lexical_check(const char *file, const char *text, size_t size, struct report
 		return lexer_complain(&lexer, lexer.open[lexer.depth - 1].line,
 			"the \"%c\" opened in this line is never closed",
 			lexer.open[lexer.depth - 1].bracket);
+	if (lexer.mistake_line > 0)
+		return lexer_complain(&lexer, lexer.mistake_line, "%s", lexer.mistake);
 	return 0;
 }

@@ -302,6 +302,46 @@ static void test_broken(void **state)
 	}
 }
 
+/* Common mistakes. A bracket that is not closed is reported instead of them. */
+static void test_hints(void **state)
+{
+#define SEPARATOR "write \",\" between elements, and nothing after the last one\n"
+#define SETTING   "\"=\" cannot stand in ( ): settings belong in { }, and strings in quotes\n"
+#define UNKNOWN   "syntax error here or just before: a \";\", \",\" or quote may be missing\n"
+	static const struct {
+		const char *text, *problem;
+	} cases[] = {
+		{ "resources = (\n{ name = \"v.e/x\"; };\n{ name = \"v.e/y\"; } );",
+			"2: \";\" cannot stand in ( ): " SEPARATOR },
+		{ "a = [ 1; 2 ];", "1: \";\" cannot stand in [ ]: " SEPARATOR },
+		{ "resources = [\n{ name = \"v.e/x\"; } ];",
+			"2: \"{\" cannot stand in [ ]: groups need ( ), as in ( { ... }, { ... } )\n" },
+		{ ONE("share = ( replicas = 3; );"), "3: " SETTING },
+		{ ONE("container = { env = ( A = \"1\" ); };"), "3: " SETTING },
+		{ ONE("enabled = yes;"),
+			"3: yes is not a value: write true, or \"yes\" for a string\n" },
+		{ ONE("enabled: Off"),
+			"3: Off is not a value: write false, or \"Off\" for a string\n" },
+		{ "a = ( 1; 2 );\nb = ( {\n );",
+			"3: \")\" cannot close the \"{\" of line 2: a \"}\" is missing\n" },
+		{ "a = ( 1; 2 );\nb = ( {\n",
+			"2: the \"{\" opened in this line is never closed\n" },
+		{ "a = yes_or_no;", "1: " UNKNOWN },
+		{ "match = ( 0000:3b:00.0 );", "1: " UNKNOWN },
+		{ "/* a = yes; */ a = ( \"b = yes; c\" ); # ( ; )\n= 1;", "2: " UNKNOWN },
+		{ "kubelet = { plugin_dir = \"/x\"; };",
+			"1: kubelet: unknown key \"plugin_dir\", did you mean \"device_plugin_dir\"?\n" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *found = NULL;
+
+		write_bytes(main_file, cases[i].text, strlen(cases[i].text));
+		found = problems(main_file, -EINVAL);
+		assert_string_equal(found, cases[i].problem);
+	}
+}
+
 static void test_unknown_driver(void **state)
 {
 	static const char text[] =
@@ -532,6 +572,7 @@ int main(void)
 		cmocka_unit_test(test_warnings),
 		cmocka_unit_test(test_many_conflicts),
 		cmocka_unit_test(test_broken),
+		cmocka_unit_test(test_hints),
 		cmocka_unit_test(test_unknown_driver),
 		cmocka_unit_test(test_one_broken_resource),
 		cmocka_unit_test(test_many_problems),

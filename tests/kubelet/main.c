@@ -232,6 +232,18 @@ static json_t *make_containers(void)
 	return r >= 0 ? json_incref(containers) : NULL;
 }
 
+/* Its name would be accepted as the pod's. */
+static bool is_manifest(const char *name)
+{
+	static const char *const endings[] = { ".yaml", ".yml", ".json" };
+	const char *dot = strrchr(name, '.');
+
+	for (size_t i = 0; dot && i < ARRAY_SIZE(endings); i++)
+		if (strcasecmp(dot, endings[i]) == 0)
+			return true;
+	return false;
+}
+
 static int verb_pod(char **arguments, int n)
 {
 	json_t *containers;
@@ -243,6 +255,9 @@ static int verb_pod(char **arguments, int n)
 			arguments[1], "namespace", arg_namespace));
 	if (n != 1 || streq(arguments[0], "rm") || streq(arguments[0], "restart"))
 		return arguments_refuse("pod takes NAME, rm NAME or restart NAME");
+	if (is_manifest(arguments[0]))
+		return arguments_refuse(
+			"manifests are not read: give the pod's NAME and --limits RESOURCE=N,...");
 	containers = make_containers();
 	free(arg_containers);
 	free(arg_others);

@@ -97,6 +97,15 @@ class Pods(NodeTest):
         for words in (("run", "--node-other", "[]"), ("pod", "two", "--other", "main:{"), ("pod", "two", "--other", "{}")):
             self.assertEqual(self.node.ask_kubelet(*words).returncode, 2, words)
 
+    def test_a_manifest_is_refused(self):
+        self.node.start_kubelet()
+        until(lambda: self.node.ask_kubelet("status").returncode == 0, "the kubelet to listen")
+        for name in ("pod.yaml", "./pod.yml", "pod.JSON"):
+            answer = self.node.ask_kubelet("pod", name)
+            self.assertEqual((answer.returncode, answer.stdout), (2, ""), name)
+            self.assertIn("manifests are not read", answer.stderr)
+        self.assertEqual(self.node.ask_kubelet("pod", "pod.yaml.x").returncode, 0)
+
     def test_get_is_off_before_1_34(self):
         self.node.start_kubelet("--as", "1.33")
         until(lambda: self.node.ask_kubelet("status").returncode == 0, "the kubelet to listen")

@@ -4,8 +4,8 @@
 /*
  * Whether the kubelet offers what is listed. Another plugin can register the same resource name and
  * end: the kubelet then marks all devices unhealthy, although our stream is open, and sends us
- * nothing. After each registration, when a socket has gone from the plugin directory, and once a
- * minute, the number of healthy devices is compared with GetAllocatableResources. On a difference
+ * nothing. After each registration, after a socket was removed from the plugin directory, and once
+ * a minute, the number of healthy devices is compared with GetAllocatableResources. On a difference
  * that lasts, the session is renewed.
  */
 

@@ -59,6 +59,13 @@ class Preview(ToolTest):
         self.assertRegex(answer.stderr, r"devplugd\.conf:\d+: ")
 
 
+    def test_preview_runs_no_probe(self):
+        self.node.configure(static("a", 1, 'health = ( { probe = "file"; path = "/nothing/${id}"; healthy = "ok"; } );'))
+        answer = self.ctl("preview", "vendor.example/a").stdout
+        self.assertRegex(answer, r"\na-0 +not probed ")
+        self.assertIn("The probes of the resource were not run.", answer)
+
+
 class Devices(ToolTest):
     def test_allocations_are_counted(self):
         """For each device, although nothing else of it has changed."""
@@ -127,7 +134,7 @@ class Reload(ToolTest):
         self.node.daemon.send_signal(signal.SIGHUP)
         until(lambda: self.node.status()["reload_failed"], "the reload to be refused")
         self.assertEqual(self.node.generation(), 1)
-        self.assertIn("The last reload failed", self.ctl("status").stdout)
+        self.assertRegex(self.ctl("status").stdout, f"The last reload failed; .*devplugd -c {self.node.config} --check")
 
     def test_without_a_daemon(self):
         self.node.configure(static("a", 1))

@@ -361,6 +361,8 @@ static int change(const struct request *request,
 	r = snapshot_read(request->config_file, request->runtime_dir, snapshot, error);
 	if (r >= 0)
 		r = require_root(snapshot, request->verb, error);
+	if (r >= 0)
+		r = require_config_file(request, snapshot, error);
 	if (r < 0)
 		return r;
 	r = open_drop_in(request_config_file(request, snapshot), &drop_in, error);

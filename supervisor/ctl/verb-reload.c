@@ -28,6 +28,36 @@ int request_runtime_dir(const struct request *request, char **ret, struct error 
 	return *ret ? 0 : error_set(error, -ENOMEM, "out of memory");
 }
 
+/* The daemon's file as it is found from here, or NULL. */
+static char *daemon_config_path(const struct snapshot *snapshot)
+{
+	const char *used = snapshot_string(snapshot->root, "config_file");
+	long long pid = snapshot_integer(snapshot->root, "pid");
+	char *path;
+
+	if (*used == '/')
+		return strdup(used);
+	return asprintf(&path, "/proc/%lld/cwd/%s", pid, used) < 0 ? NULL : path;
+}
+
+int require_config_file(
+	const struct request *request, const struct snapshot *snapshot, struct error *error)
+{
+	const char *used = snapshot_string(snapshot->root, "config_file");
+	_cleanup_free_ char *path = NULL;
+	struct stat in_use, named;
+
+	if (!request->config_file || !snapshot->running || !*used ||
+		streq(used, request->config_file))
+		return 0;
+	path = daemon_config_path(snapshot);
+	if (!path || stat(path, &in_use) < 0 || stat(request->config_file, &named) < 0 ||
+		(in_use.st_dev == named.st_dev && in_use.st_ino == named.st_ino))
+		return 0;
+	return error_set(
+		error, -EINVAL, "devplugd runs with %s, not with %s", used, request->config_file);
+}
+
 int require_root(const struct snapshot *snapshot, const char *verb, struct error *error)
 {
 	struct stat st;
@@ -103,6 +133,8 @@ int command_reload(const struct request *request)
 	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, &error);
 	if (r >= 0)
 		r = require_root(&snapshot, "reload", &error);
+	if (r >= 0)
+		r = require_config_file(request, &snapshot, &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;

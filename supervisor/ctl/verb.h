@@ -96,6 +96,11 @@ int snapshot_status(const struct snapshot *snapshot);
  * of the snapshot. */
 int require_root(const struct snapshot *snapshot, const char *verb, struct error *error);
 
+/* Returns 0, or -EINVAL with the error filled if the file that was named is not the one that the
+ * daemon reads. */
+int require_config_file(
+	const struct request *request, const struct snapshot *snapshot, struct error *error);
+
 /* The file of the daemon that runs, if none was named. */
 const char *request_config_file(const struct request *request, const struct snapshot *snapshot);
 

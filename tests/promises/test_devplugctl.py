@@ -4,6 +4,7 @@ files that are damaged."""
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import unittest
@@ -121,6 +122,40 @@ class Reload(ToolTest):
         self.assertEqual(self.run_tool("devplugd", "--diff", environment=service).stdout.splitlines(),
                          ["! change runtime_dir (refused: it needs a restart)", "= keep vendor.example/a"])
         self.assertEqual(self.run_tool("devplugd", "--check").returncode, 0)
+
+    def test_a_file_that_devplugd_does_not_read_is_refused(self):
+        """Nothing of it would be applied."""
+        self.serve(static("a", 1))
+        with open(self.node.config) as file:
+            text = file.read()
+        other, same = self.node.path("other.conf"), self.node.path("same.conf")
+        with open(other, "w") as file:
+            file.write(text.replace("/a", "/b"))
+        os.symlink(self.node.config, same)
+        for words in (["reload"], ["cordon", "a-0"], ["uncordon", "a-0"]):
+            with self.subTest(words):
+                answer = self.run_tool("devplugctl", "-c", other, *words, config=False)
+                self.assertEqual((answer.returncode, answer.stdout, answer.stderr), (
+                    1, "", f"devplugctl: devplugd runs with {self.node.config}, not with {other}\n"))
+        self.assertFalse(os.path.exists(other + ".d"))
+        answer = self.run_tool("devplugctl", "-c", same, "reload", config=False)
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+
+    def test_a_relative_name_is_found_where_devplugd_runs(self):
+        self.node.configure(static("a", 1))
+        self.node.prefix = ["env", "-C", self.node.dir]
+        self.node.start_kubelet()
+        config, self.node.config = self.node.config, "devplugd.conf"
+        self.node.start()
+        self.node.config = config
+        self.node.await_serving()
+        self.assertEqual(self.node.state()["config_file"], "devplugd.conf")
+        answer = self.ctl("reload")
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        other = shutil.copy(config, self.node.path("other.conf"))
+        answer = self.run_tool("devplugctl", "-c", other, "reload", config=False)
+        self.assertEqual((answer.returncode, answer.stderr), (
+            1, f"devplugctl: devplugd runs with devplugd.conf, not with {other}\n"))
 
     def test_bad_file_is_not_sent(self):
         self.serve(static("a", 1))

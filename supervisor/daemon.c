@@ -22,7 +22,7 @@ static int connect_daemon(
 		? -ENOENT
 		: request_connect(directory_fd, REQUEST_SOCKET, CONNECT_TIMEOUT, timeout);
 	if (r == -ENOENT || r == -ECONNREFUSED)
-		return error_set(error, -ESRCH, "devplugd is not running");
+		return error_set(error, -ESRCH, NOT_RUNNING_FORMAT, runtime_dir);
 	if (r == -EACCES || r == -EPERM)
 		return error_set(error, -EACCES,
 			"only root and members of the group " REQUEST_GROUP

@@ -13,6 +13,8 @@
  * answer is noticed within 5 seconds. */
 #define DAEMON_ANSWER_TIMEOUT 4
 
+#define NOT_RUNNING_FORMAT "devplugd is not running: nothing answers in %s"
+
 /* `arguments`: members of the request beside version and verb, NULL for none; takes the reference.
  * `timeout`: seconds until the answer. Returns 0 with the answer, or negative errno with the error
  * filled: -ESRCH: no daemon listens in `runtime_dir`, -EACCES: this user may not ask, -ETIMEDOUT:

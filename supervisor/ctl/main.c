@@ -7,6 +7,7 @@
 
 #include "supervisor/ctl/command-line.h"
 #include "supervisor/ctl/show.h"
+#include "supervisor/daemon.h"
 
 const struct command commands[] = {
 	{ "status", "[RESOURCE]", "Show the resources and their problems",
@@ -114,8 +115,11 @@ static void print_unanswered(const struct snapshot *snapshot)
 	char age[32];
 
 	describe_age(snapshot->written, age, sizeof(age));
-	(void)fprintf(stderr, "devplugctl: %s",
-		dead ? "devplugd is not running" : snapshot->unanswered.message);
+	(void)fputs("devplugctl: ", stderr);
+	if (dead)
+		(void)fprintf(stderr, NOT_RUNNING_FORMAT, snapshot->runtime_dir);
+	else
+		(void)fputs(snapshot->unanswered.message, stderr);
 	if (snapshot->known)
 		(void)fprintf(stderr, "; this is the %sstate that it wrote %s ago",
 			dead ? "last " : "", age);

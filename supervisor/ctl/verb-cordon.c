@@ -14,6 +14,7 @@
 #include "configuration/libconfig-text.h"
 #include "supervisor/ctl/table.h"
 #include "supervisor/ctl/verb.h"
+#include "supervisor/daemon.h"
 
 #define TEMPORARY_NAME ".cordon.conf.tmp" /* not a drop-in: it begins with a dot */
 
@@ -386,9 +387,9 @@ static int run(const struct request *request,
 	}
 	(void)fflush(stdout);
 	if (!snapshot.running) {
-		(void)fputs("devplugctl: devplugd is not running; this takes effect when it "
-			    "starts\n",
-			stderr);
+		(void)fprintf(stderr,
+			"devplugctl: " NOT_RUNNING_FORMAT "; this takes effect when it starts\n",
+			snapshot.runtime_dir);
 		return EXIT_SUCCESS;
 	}
 	r = have_applied(&snapshot, "cordons", &error);

@@ -147,7 +147,7 @@ int command_reload(const struct request *request)
 		return EXIT_CONFIG;
 	}
 	if (!snapshot.running) {
-		(void)fputs("devplugctl: devplugd is not running\n", stderr);
+		(void)fprintf(stderr, "devplugctl: " NOT_RUNNING_FORMAT "\n", snapshot.runtime_dir);
 		return EXIT_NOT_RUNNING;
 	}
 	/* Before the request: afterwards the new one is the last accepted. */

@@ -69,9 +69,7 @@ static void describe(
 	const json_t *number = json_object_get(resource, condition->member ?: "");
 	const char *reason = snapshot_string(resource, "reason");
 
-	if (!resource)
-		(void)snprintf(ret, size, "devplugd does not answer");
-	else if (!condition->member)
+	if (!condition->member)
 		(void)snprintf(ret, size, "it is %s%s%s", snapshot_string(resource, "state"),
 			*reason ? ": " : "", reason);
 	else if (json_is_integer(number))
@@ -81,21 +79,6 @@ static void describe(
 			(long long)condition->least);
 	else
 		(void)snprintf(ret, size, "the kubelet does not report which are in use");
-}
-
-/* The resource in the snapshot, or NULL. */
-static const json_t *find(const struct snapshot *snapshot, const char *name)
-{
-	json_t *resource;
-	size_t i;
-
-	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource)
-	{
-		if (snapshot->unanswered.code == 0 &&
-			streq(snapshot_string(resource, "name"), name))
-			return resource;
-	}
-	return NULL;
 }
 
 /* Returns 1 if the condition is met, 0 if not, with what there is instead, or negative errno. */
@@ -109,14 +92,16 @@ static int look(const struct request *request, const struct condition *condition
 	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, error);
 	if (r < 0)
 		return r;
-	/* A daemon that answers knows its resources from its start on. */
-	if (snapshot.unanswered.code == 0) {
-		r = snapshot_select(&snapshot, request->subject, error);
-		if (r < 0)
-			return r;
+	if (snapshot.unanswered.code < 0) {
+		(void)snprintf(ret_instead, size, "%s", snapshot.unanswered.message);
+		return 0;
 	}
-	resource = find(&snapshot, request->subject);
-	if (resource && is_met(condition, resource))
+	/* A daemon that answers knows its resources from its start on. */
+	r = snapshot_select(&snapshot, request->subject, error);
+	if (r < 0)
+		return r;
+	resource = json_array_get(json_object_get(snapshot.root, "resources"), 0);
+	if (is_met(condition, resource))
 		return 1;
 	describe(condition, resource, ret_instead, size);
 	return 0;

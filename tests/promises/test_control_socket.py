@@ -77,7 +77,7 @@ class Liveness(ControlSocket):
         self.node.stop(signal.SIGKILL)
         answer = self.ctl("status")
         self.assertEqual(answer.returncode, 3)
-        self.assertIn("devplugd is not running; this is the last state that it wrote", answer.stderr)
+        self.assertIn(f"devplugd is not running: nothing answers in {self.node.run}; this is the last state that it wrote", answer.stderr)
         self.node.start()
         until(lambda: self.ctl("status").returncode == 0, "the daemon to answer")
 

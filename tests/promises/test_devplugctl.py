@@ -173,9 +173,16 @@ class Reload(ToolTest):
 
     def test_without_a_daemon(self):
         self.node.configure(static("a", 1))
-        answer = self.ctl("reload")
-        self.assertEqual(answer.returncode, 3, answer.stderr)
-        self.assertIn("not running", answer.stderr)
+        words = f"devplugd is not running: nothing answers in {self.node.run}"
+        for command in (["status"], ["reload"], ["rescan"]):
+            with self.subTest(command):
+                answer = self.ctl(*command)
+                self.assertEqual((answer.returncode, answer.stderr), (3, f"devplugctl: {words}\n"))
+        answer = self.ctl("cordon", "--force", "vendor.example/a/a-0")
+        self.assertEqual((answer.returncode, answer.stderr),
+                         (0, f"devplugctl: {words}; this takes effect when it starts\n"))
+        answer = self.ctl("wait", "vendor.example/a", "--timeout", "0")
+        self.assertEqual((answer.returncode, answer.stderr), (1, f"devplugctl: vendor.example/a: waited 0 s; {words}\n"))
 
 
 class Troubles(ToolTest):
@@ -258,7 +265,7 @@ class WaitAndCheck(ToolTest):
         self.assertEqual(self.ctl("check").returncode, 0)
         self.node.stop()
         answer = self.ctl("check")
-        self.assertEqual((answer.returncode, answer.stdout), (2, "devplugd is not running\n"))
+        self.assertEqual((answer.returncode, answer.stdout), (2, f"devplugd is not running: nothing answers in {self.node.run}\n"))
 
     def test_rescan(self):
         """Finds what nobody has told of, and probes now; the process and its stream stay."""

@@ -159,7 +159,7 @@ class Events(ToolTest):
         self.node.stop()
         self.assertEqual(len(events("--journal", "/run/log/journal")) > len(both), True)
         answer = ask()
-        self.assertEqual((answer.returncode, answer.stderr), (3, "devplugctl: devplugd is not running\n"))
+        self.assertEqual((answer.returncode, answer.stderr), (3, f"devplugctl: devplugd is not running: nothing answers in {self.node.run}\n"))
         self.assertIn("accepted, 2 resources", answer.stdout)
 
     def test_unknown_resource(self):
@@ -171,7 +171,7 @@ class Events(ToolTest):
     def test_without_a_daemon(self):
         self.node.configure(static("a", 1))
         answer = self.ctl("events")
-        self.assertEqual((answer.returncode, answer.stderr), (3, "devplugctl: devplugd is not running\n"))
+        self.assertEqual((answer.returncode, answer.stderr), (3, f"devplugctl: devplugd is not running: nothing answers in {self.node.run}\n"))
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ class NodeProblemDetector(NodeTest):
         self.assertEqual(status, 1)
         self.assertRegex(line, "^2 problems: vendor.example/gpu/gpu-0: ")
         self.node.stop()
-        self.assertEqual(check(), (2, "devplugd is not running\n"))
+        self.assertEqual(check(), (2, "devplugd is not running: nothing answers in /run/devplugd\n"))
 
 
 class Prometheus(NodeTest):

@@ -283,30 +283,105 @@ static int add_cordons(struct drop_in *drop_in, const struct request *request,
 	return cordon_found(drop_in, request, snapshot, error);
 }
 
-/* Reports where a cordon is set that this command cannot remove. */
-static int explain_missing(const struct drop_in *drop_in, const char *config_file,
+static const char *device_of(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return slash ? slash + 1 : name;
+}
+
+/* The entry of the drop-in that covers "RESOURCE/ID" or "ID", or NULL. */
+static const struct cordon *find_own(const struct drop_in *drop_in, const char *name)
+{
+	for (size_t i = 0; i < drop_in->cordons.count; i++) {
+		const struct cordon *cordon = groups_get(&drop_in->cordons, i);
+		bool whole = strchr(name, '/') && strchr(cordon->id, '/');
+
+		if (fnmatch(whole ? cordon->id : device_of(cordon->id),
+			    whole ? name : device_of(name), 0) == 0)
+			return cordon;
+	}
+	return NULL;
+}
+
+/* The same of the other files. */
+static const struct cordon *find_other(
+	const struct drop_in *drop_in, const struct config *config, const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	for (size_t i = 0; i < config->n_resources; i++) {
+		const struct declaration *declaration = &config->resources[i].declaration;
+		const char *rest = startswith(name, declaration->name);
+
+		if (slash && (!rest || rest != slash))
+			continue;
+		for (size_t k = 0; k < declaration->cordon.count; k++) {
+			const struct cordon *cordon = groups_get(&declaration->cordon, k);
+
+			if (!streq(cordon->origin.file ?: "", drop_in->path) &&
+				fnmatch(cordon->id, device_of(name), 0) == 0)
+				return cordon;
+		}
+	}
+	return NULL;
+}
+
+/* What cordons a device, and how to lift that (malloc'ed), or NULL. `config` may be NULL. */
+static char *describe_cordon(
+	const struct drop_in *drop_in, const struct config *config, const char *name)
+{
+	const struct cordon *own = find_own(drop_in, name);
+	const struct cordon *other = own || !config ? NULL : find_other(drop_in, config, name);
+	char *text = NULL;
+	int r = 0;
+
+	if (own)
+		r = asprintf(&text, "\"%s\": run \"devplugctl uncordon '%s'\"", own->id, own->id);
+	else if (other)
+		r = asprintf(&text, "\"%s\" at %s:%u: remove that entry", other->id,
+			other->origin.file ?: "", other->origin.line);
+	return r < 0 ? NULL : text;
+}
+
+/* The same of a device that may be named without its resource. */
+static char *describe_cordon_of(const struct drop_in *drop_in, const struct config *config,
+	const char *subject, const struct snapshot *snapshot)
+{
+	json_t *resource;
+	size_t i;
+
+	if (strchr(subject, '/') || !snapshot->known)
+		return describe_cordon(drop_in, config, subject);
+	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource)
+	{
+		_cleanup_free_ char *name = NULL;
+		char *text;
+
+		if (!has_device(resource, subject))
+			continue;
+		if (asprintf(&name, "%s/%s", snapshot_string(resource, "name"), subject) < 0)
+			name = NULL;
+		text = name ? describe_cordon(drop_in, config, name) : NULL;
+		if (text)
+			return text;
+	}
+	return NULL;
+}
+
+/* Reports what cordons a device that has no entry of its own in the drop-in. */
+static int explain_missing(const struct drop_in *drop_in, const struct config *config,
 	const char *subject, const struct snapshot *snapshot, struct error *error)
 {
-	_cleanup_config_ struct config *config = NULL;
-	_cleanup_report_ struct report report = { 0 };
-	const char *slash = strrchr(subject, '/');
-	const char *id = slash ? slash + 1 : subject;
+	_cleanup_free_ char *cordon = describe_cordon_of(drop_in, config, subject, snapshot);
 	_cleanup_free_ char *hint = NULL;
 
-	if (config_load(config_file, &report, &config) < 0)
+	if (cordon)
+		return error_set(error, -ENOENT, "%s is cordoned by %s", subject, cordon);
+	if (!config)
 		return error_set(error, -EINVAL,
 			"%s is not in %s; \"devplugd --check\" shows why the other files cannot be searched",
 			subject, drop_in->path);
-	for (size_t i = 0; i < config->n_resources; i++) {
-		const struct declaration *declaration = &config->resources[i].declaration;
-		const struct cordon *cordon = declaration_cordon(declaration, id);
-		const char *rest = startswith(subject, declaration->name);
-
-		if (cordon && (!slash || (rest && rest == slash)))
-			return error_set(error, -ENOENT,
-				"%s is cordoned by \"%s\" at %s:%u: remove that entry", subject,
-				cordon->id, cordon->origin.file, cordon->origin.line);
-	}
 	if (!is_there(snapshot, subject))
 		hint = suggest_cordon(drop_in, subject) ?: suggest_device(snapshot, subject);
 	return error_set(error, -ENOENT, "%s is not cordoned%s", subject,
@@ -324,30 +399,66 @@ static bool is_meant(const char *id, const char *subject)
 			(streq(slash + 1, subject) || fnmatch(subject, slash + 1, 0) == 0));
 }
 
+/* Returns 1 if another cordon covers one of those that were removed, or 0. */
+static int report_removed(
+	const struct drop_in *drop_in, const struct config *config, const struct strings *removed)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < removed->count; i++) {
+		_cleanup_free_ char *cordon = describe_cordon(drop_in, config, removed->items[i]);
+
+		if (cordon)
+			(void)fprintf(stderr, "devplugctl: %s is still cordoned by %s\n",
+				removed->items[i], cordon);
+		else
+			(void)printf("%s is not cordoned any more\n", removed->items[i]);
+		r = cordon ? 1 : r;
+	}
+	return r;
+}
+
+static void drop_meant(struct groups *cordons, const char *subject)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < cordons->count; i++) {
+		struct cordon *cordon = groups_get(cordons, i);
+		struct cordon *place = groups_get(cordons, n);
+
+		if (is_meant(cordon->id, subject)) {
+			option_table_done(cordons->table, cordon);
+			continue;
+		}
+		if (place != cordon)
+			*place = *cordon;
+		n++;
+	}
+	cordons->count = n;
+}
+
 static int remove_cordons(struct drop_in *drop_in, const struct request *request,
 	const struct snapshot *snapshot, struct error *error)
 {
-	size_t removed = 0;
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_report_ struct report report = { 0 };
+	_cleanup_strings_ struct strings removed = { 0 };
 
 	for (size_t i = 0; i < drop_in->cordons.count; i++) {
-		struct cordon *cordon = groups_get(&drop_in->cordons, i);
-		struct cordon *place = groups_get(&drop_in->cordons, i - removed);
+		const struct cordon *cordon = groups_get(&drop_in->cordons, i);
 
-		if (is_meant(cordon->id, request->subject)) {
-			(void)printf("%s is not cordoned any more\n", cordon->id);
-			option_table_done(drop_in->cordons.table, cordon);
-			removed++;
-		} else if (place != cordon) {
-			*place = *cordon;
-		}
+		if (is_meant(cordon->id, request->subject) &&
+			strings_add(&removed, cordon->id, strlen(cordon->id)) < 0)
+			return error_set(error, -ENOMEM, "out of memory");
 	}
-	drop_in->cordons.count -= removed;
-	if (removed == 0)
-		return explain_missing(drop_in, request_config_file(request, snapshot),
-			request->subject, snapshot, error);
-	return 0;
+	drop_meant(&drop_in->cordons, request->subject);
+	(void)config_load(request_config_file(request, snapshot), &report, &config);
+	if (removed.count == 0)
+		return explain_missing(drop_in, config, request->subject, snapshot, error);
+	return report_removed(drop_in, config, &removed);
 }
 
+/* Returns what the edit did, which is not negative, or negative errno. */
 static int change(const struct request *request,
 	int (*edit)(struct drop_in *drop_in, const struct request *request,
 		const struct snapshot *snapshot, struct error *error),
@@ -357,7 +468,7 @@ static int change(const struct request *request,
 		.directory_fd = -EBADF,
 		.cordons.table = &config_cordon_table,
 	};
-	int r;
+	int r, written;
 
 	r = snapshot_read(request->config_file, request->runtime_dir, snapshot, error);
 	if (r >= 0)
@@ -369,7 +480,10 @@ static int change(const struct request *request,
 	r = open_drop_in(request_config_file(request, snapshot), &drop_in, error);
 	if (r >= 0)
 		r = edit(&drop_in, request, snapshot, error);
-	return r < 0 ? r : write_cordons(&drop_in, error);
+	if (r < 0)
+		return r;
+	written = write_cordons(&drop_in, error);
+	return written < 0 ? written : r;
 }
 
 static int run(const struct request *request,
@@ -378,25 +492,26 @@ static int run(const struct request *request,
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	struct error error = { 0 };
-	int r;
+	int r, status;
 
 	r = change(request, edit, &snapshot, &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
+	status = r > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	(void)fflush(stdout);
 	if (!snapshot.running) {
 		(void)fprintf(stderr,
 			"devplugctl: " NOT_RUNNING_FORMAT "; this takes effect when it starts\n",
 			snapshot.runtime_dir);
-		return EXIT_SUCCESS;
+		return status;
 	}
 	r = have_applied(&snapshot, "cordons", &error);
 	if (r < 0)
 		(void)fprintf(stderr, "devplugctl: the change is saved, but not applied yet: %s\n",
 			error.message);
-	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return r < 0 ? EXIT_FAILURE : status;
 }
 
 static bool is_listed(const json_t *array, const char *file, unsigned line)

@@ -42,10 +42,37 @@ class Cordon(ToolTest):
         # One of many cannot be taken out of a pattern.
         answer = self.ctl("uncordon", "b-2")
         self.assertEqual(answer.returncode, 1)
-        self.assertIn("cordon.conf", answer.stderr)
+        self.assertIn("""run "devplugctl uncordon 'vendor.example/b/*'\"""", answer.stderr)
         self.assertEqual(self.ctl("uncordon", "vendor.example/b/*").returncode, 0)
         self.assertEqual(self.ctl("uncordon", "?-0").returncode, 0)
         self.node.await_allocatable(a=3, b=3)
+
+    def test_a_device_that_another_cordon_covers(self):
+        """What still cordons it is named, with how to lift it."""
+        self.serve(static("lic", 2), static("b", 2, 'cordon = ( "b-0" );'), static("c", 1))
+        self.node.await_allocatable(lic=2, b=1, c=1)
+        self.assertEqual(self.ctl("cordon", "lic-0").returncode, 0)
+        self.assertEqual(self.ctl("cordon", "vendor.example/lic/*").returncode, 0)
+        self.assertEqual(self.ctl("cordon", "b-*").returncode, 0)
+        self.node.await_allocatable(lic=0, b=0)
+        remedy = """cordoned by "vendor.example/lic/*": run "devplugctl uncordon 'vendor.example/lic/*'"\n"""
+        for name, is_ in (("vendor.example/lic/lic-0", "is still"), ("vendor.example/lic/lic-0", "is"), ("lic-1", "is")):
+            answer = self.ctl("uncordon", name)
+            self.assertEqual((answer.returncode, answer.stdout, answer.stderr), (1, "", f"devplugctl: {name} {is_} {remedy}"))
+        self.assertEqual(self.health("lic")["lic-0"][0], "Unhealthy")
+        # The pattern is of another resource.
+        self.assertIn("c-0 is not cordoned; see", self.ctl("uncordon", "c-0").stderr)
+        # One entry is lifted, one of the configuration file remains.
+        answer = self.ctl("uncordon", "b-*")
+        self.assertEqual((answer.returncode, answer.stdout, answer.stderr),
+                         (0, "vendor.example/b/b-* is not cordoned any more\n", ""))
+        self.assertEqual(self.ctl("cordon", "b-0").returncode, 0)
+        answer = self.ctl("uncordon", "b-0")
+        self.assertEqual((answer.returncode, answer.stdout), (1, ""))
+        self.assertRegex(answer.stderr, rf'^devplugctl: vendor.example/b/b-0 is still cordoned by "b-0" at {self.node.config}:\d+: '
+                                        'remove that entry\n$')
+        self.assertEqual(self.ctl("uncordon", "vendor.example/lic/*").returncode, 0)
+        self.node.await_allocatable(lic=2, b=1)
 
     def test_refusals(self):
         self.serve(static("a", 1))

@@ -336,10 +336,34 @@ const char *snapshot_suggest(const json_t *objects, const char *key, const char 
 	return words ? suggest_word(word, words, json_array_size(objects)) : NULL;
 }
 
-static int unknown_resource(const json_t *resources, const char *name, struct error *error)
+/* The file that declares the resource for the next reload (malloc'ed), or NULL. */
+static char *find_declaring_file(const struct snapshot *snapshot, const char *name)
 {
-	const char *suggestion = snapshot_suggest(resources, "name", name);
+	const char *file = snapshot_string(snapshot->root, "config_file");
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_report_ struct report report = { 0 };
 
+	if (!snapshot->running || config_load(file, &report, &config) < 0)
+		return NULL;
+	for (size_t i = 0; i < config->n_resources; i++) {
+		const struct declaration *declaration = &config->resources[i].declaration;
+
+		if (streq(declaration->name, name))
+			return strdup(declaration->origin.file ?: file);
+	}
+	return NULL;
+}
+
+static int unknown_resource(const struct snapshot *snapshot, const char *name, struct error *error)
+{
+	const json_t *resources = json_object_get(snapshot->root, "resources");
+	const char *suggestion = snapshot_suggest(resources, "name", name);
+	_cleanup_free_ char *file = find_declaring_file(snapshot, name);
+
+	if (file)
+		return error_set(error, -ENOENT,
+			"devplugd has no resource \"%s\"; %s declares it, but it is not applied: run \"devplugctl reload\"",
+			name, file);
 	if (suggestion)
 		return error_set(error, -ENOENT,
 			"devplugd has no resource \"%s\", did you mean \"%s\"?", name, suggestion);
@@ -355,7 +379,7 @@ int snapshot_select(struct snapshot *snapshot, const char *resource, struct erro
 		if (streq(snapshot_string(json_array_get(resources, i), "name"), resource))
 			selected = json_incref(json_array_get(resources, i));
 	if (!selected)
-		return unknown_resource(resources, resource, error);
+		return unknown_resource(snapshot, resource, error);
 	(void)json_array_clear(resources);
 	(void)json_array_append_new(resources, selected);
 	return 0;

@@ -288,6 +288,26 @@ class WaitAndCheck(ToolTest):
         self.assertEqual(answer.returncode, 1)
 
 
+class NotApplied(ToolTest):
+    def test_a_resource_that_is_not_applied(self):
+        self.serve(static("gpu", 1))
+        self.node.configure(static("gpu", 1), static("gpv", 1), static("off", 1, "enabled = false;"))
+        words = (f'devplugctl: devplugd has no resource "vendor.example/gpv"; {self.node.config} declares it, but it is not '
+                 'applied: run "devplugctl reload"\n')
+        for command in ("status", "devices", "explain", "wait", "rescan"):
+            with self.subTest(command):
+                answer = self.ctl(command, "vendor.example/gpv")
+                self.assertEqual((answer.returncode, answer.stdout, answer.stderr), (1, "", words))
+        self.assertIn('did you mean "vendor.example/gpu"?', self.ctl("status", "vendor.example/gp").stderr)
+        self.assertIn("devplugd has no resource", self.ctl("status", "vendor.example/off").stderr)
+        self.breaks()
+        self.assertIn('did you mean "vendor.example/gpu"?', self.ctl("status", "vendor.example/gpv").stderr)
+        # A reload would not help.
+        self.node.configure(static("gpv", 1))
+        self.node.stop(signal.SIGKILL)
+        self.assertNotIn("reload", self.ctl("status", "vendor.example/gpv").stderr)
+
+
 class Mistakes(ToolTest):
     """What was probably meant, and who may do it."""
 

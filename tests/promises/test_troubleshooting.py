@@ -40,6 +40,7 @@ class Troubleshooting(NodeTest):
         self.node.configure(static("gpu", 2))
         self.shown("no resources are configured", "status")
         self.assertIn("+ add vendor.example/gpu", self.run_tool("devplugd", "--diff"))
+        self.shown("it is not applied", "explain", "vendor.example/gpu")
 
     def test_sessions(self):
         self.node.configure(static("gpu", 2))

@@ -10,7 +10,7 @@
 #define EXIT_UNKNOWN 2
 
 struct findings {
-	size_t resources, failed, devices, unhealthy;
+	size_t resources, failed, undiscovered, devices, unhealthy;
 	char first[512]; /* problem */
 };
 
@@ -48,6 +48,23 @@ static void check_devices(struct findings *findings, const json_t *resource)
 	}
 }
 
+/* The notes of other drivers are also about ids, and devices that are left out on purpose. */
+static void check_discovery(struct findings *findings, const json_t *resource)
+{
+	const json_t *notes = json_object_get(resource, "scan_notes");
+
+	if (!streq(snapshot_string(resource, "driver"), "exec") || json_array_size(notes) == 0)
+		return;
+	findings->undiscovered++;
+	note(findings, "%s: %s", snapshot_string(resource, "name"),
+		json_string_value(json_array_get(notes, 0)));
+}
+
+static size_t count_problems(const struct findings *findings)
+{
+	return findings->failed + findings->undiscovered + findings->unhealthy;
+}
+
 /* A resource that waits for the kubelet, or is about to register, is no problem of its own. */
 static void check_resource(struct findings *findings, const json_t *resource)
 {
@@ -59,12 +76,13 @@ static void check_resource(struct findings *findings, const json_t *resource)
 		note(findings, "%s is %s: %s", snapshot_string(resource, "name"), state,
 			snapshot_string(resource, "reason"));
 	}
+	check_discovery(findings, resource);
 	check_devices(findings, resource);
 }
 
 static int report(const struct findings *findings)
 {
-	size_t problems = findings->failed + findings->unhealthy;
+	size_t problems = count_problems(findings);
 
 	if (problems == 0)
 		(void)printf("%zu resource%s, %zu device%s: no problem\n", findings->resources,
@@ -79,9 +97,10 @@ static int report(const struct findings *findings)
 
 static int report_json(const struct findings *findings, int status)
 {
-	json_auto_t *root = json_pack("{s:i, s:i, s:s, s:I, s:I, s:I, s:I}", "version",
+	json_auto_t *root = json_pack("{s:i, s:i, s:s, s:I, s:I, s:I, s:I, s:I}", "version",
 		SNAPSHOT_VERSION, "status", status, "problem", findings->first, "resources",
-		(json_int_t)findings->resources, "failed", (json_int_t)findings->failed, "devices",
+		(json_int_t)findings->resources, "failed", (json_int_t)findings->failed,
+		"undiscovered", (json_int_t)findings->undiscovered, "devices",
 		(json_int_t)findings->devices, "unhealthy", (json_int_t)findings->unhealthy);
 
 	if (!root || json_dumpf(root, stdout, JSON_INDENT(2)) < 0)
@@ -111,7 +130,7 @@ int command_check(const struct request *request)
 	json_array_foreach(json_object_get(snapshot.root, "resources"), i, resource)
 		check_resource(&findings, resource);
 	if (request->json)
-		return report_json(&findings,
-			findings.failed + findings.unhealthy > 0 ? EXIT_PROBLEM : EXIT_SUCCESS);
+		return report_json(
+			&findings, count_problems(&findings) > 0 ? EXIT_PROBLEM : EXIT_SUCCESS);
 	return report(&findings);
 }

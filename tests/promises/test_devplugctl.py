@@ -267,6 +267,28 @@ class WaitAndCheck(ToolTest):
         answer = self.ctl("check")
         self.assertEqual((answer.returncode, answer.stdout), (2, f"devplugd is not running: nothing answers in {self.node.run}\n"))
 
+    def test_check_of_a_discovery_program(self):
+        """Its failure is a problem, although no device is known that could be unhealthy."""
+        program = self.node.path("discover")
+
+        def write(text):
+            with open(program + ".new", "w") as file:
+                file.write("#!/bin/sh\n" + text + "\n")
+            os.chmod(program + ".new", 0o755)
+            os.rename(program + ".new", program)
+
+        write("exit 3")
+        self.serve(static("a", 1), '{ name = "vendor.example/cam"; driver = "exec"; '
+                   f'match = ( {{ command = [ "{program}" ]; interval = 0.2; }} ); }}')
+        problem = f"vendor.example/cam: {program} failed with exit status 3; there is no list yet"
+        self.assertEqual(until(lambda: (c := self.ctl("check")).returncode == 1 and c.stdout, "the problem"), problem + "\n")
+        document = json.loads(self.ctl("check", "--json").stdout)
+        self.assertEqual({key: document[key] for key in ("status", "problem", "failed", "undiscovered", "unhealthy")},
+                         {"status": 1, "problem": problem, "failed": 0, "undiscovered": 1, "unhealthy": 0})
+        self.assertEqual(self.ctl("check", "vendor.example/a").returncode, 0)
+        write("""echo '{"version": 1, "devices": [{"id": "front"}]}'""")
+        until(lambda: self.ctl("check").stdout == "2 resources, 2 devices: no problem\n", "the program to answer")
+
     def test_rescan(self):
         """Finds what nobody has told of, and probes now; the process and its stream stay."""
         verdict = self.node.path("verdict")

@@ -91,6 +91,8 @@ static bool may_have_node(const struct declaration *declaration, const char *hos
 {
 	const struct container *container = &declaration->container;
 
+	if (is_root(host))
+		return false;
 	if (!has_dots(host) &&
 		(declaration->driver->mounts == DRIVER_MOUNTS || is_below(host, "/dev")))
 		return true;

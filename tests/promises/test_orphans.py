@@ -139,6 +139,8 @@ class Orphans(NodeTest):
         if subprocess.run(["unshare", "--user", "true"], capture_output=True).returncode != 0:
             self.skipTest("needs user namespaces, which the kernel does not give to a chroot")
         self.node.prefix = [sys.executable, "-c", OWN_COUNTS]
+        # LeakSanitizer begins a process at the end of another, for which the bomb has left no room.
+        self.node.environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
         bomb = shutil.copy(program("devplugd-fork-bomb"), self.node.path("fork-bomb"))
         os.chmod(bomb, 0o755)
         self.node.configure(static("sibling", 1), static("a", 1, self.probe(f"exec {bomb} $kept\n", 60)))

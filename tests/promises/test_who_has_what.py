@@ -85,7 +85,7 @@ class WhoHasWhat(ToolTest):
         self.assertEqual(self.node.resource("vendor.example/a")["free"], 0)
         # Pods are not in files that everybody can read.
         with open(os.path.join(self.node.run, "state.json")) as file:
-            self.assertNotIn("p1", file.read())
+            self.assertNotRegex(file.read(), r"\bp1\b")
 
     def users(self):
         """What is in the column USED BY."""

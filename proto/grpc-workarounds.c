@@ -43,13 +43,15 @@ long sysconf(int name)
  * it: a tenth of the CPU time of a call, and 70 kB of memory in each process; and it ends a process
  * in which gRPC takes two locks in both orders, as seen with 1.76.
  */
+#ifdef DEVPLUGD_ABSEIL_DEADLOCKS
+__attribute__((weak)) void set_deadlock_detection(int what) __asm__(DEVPLUGD_ABSEIL_DEADLOCKS);
+#endif
+
 static void leave_deadlocks_alone(void)
 {
 #ifdef DEVPLUGD_ABSEIL_DEADLOCKS
 	enum { IGNORE };
-	void (*set_deadlock_detection)(int what);
 
-	*(void **)&set_deadlock_detection = dlsym(RTLD_DEFAULT, DEVPLUGD_ABSEIL_DEADLOCKS);
 	if (set_deadlock_detection)
 		set_deadlock_detection(IGNORE);
 #endif

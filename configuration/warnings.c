@@ -55,6 +55,8 @@ static void check_pattern(
 {
 	const char *brace = strchr(pattern, '{');
 	const char *comma = brace ? strchr(brace, ',') : NULL;
+	const char *parenthesis = strchr(pattern, '(');
+	const char *bar = parenthesis ? strchr(parenthesis, '|') : NULL;
 
 	if (has_open_bracket(pattern))
 		(void)report_add(walk->report, origin, key,
@@ -63,6 +65,11 @@ static void check_pattern(
 		(void)report_add(walk->report, origin, key,
 			"\"{\" and \"}\" in \"%s\" stand for themselves: write an entry of `match` for "
 			"each, or a pattern with \"*\", \"?\" and \"[ ]\"",
+			pattern);
+	if (bar && strchr(bar, ')'))
+		(void)report_add(walk->report, origin, key,
+			"\"(\", \"|\" and \")\" in \"%s\" stand for themselves: write an entry of `match` "
+			"for each",
 			pattern);
 }
 

@@ -508,6 +508,9 @@ static void test_warnings(void **state)
 			NULL },
 		{ "( \"/dev/a\", { paths = ( { path = \"/dev/b\"; }, { path = \"/dev/{a,b}\"; } ); } )",
 			"match[1].paths[1].path: \"{\" and \"}\" in \"/dev/{a,b}\" stand for themselves: write an entry of `match` for each, or a pattern with \"*\", \"?\" and \"[ ]\"" },
+		{ "\"/dev/(full|zero)\"",
+			"match[0].path: \"(\", \"|\" and \")\" in \"/dev/(full|zero)\" stand for themselves: write an entry of `match` for each" },
+		{ "\"/dev/a(1)\"", NULL },
 	};
 	char text[512];
 

@@ -489,8 +489,9 @@ static const struct party_operations party_operations = {
 static int answer_proposal(uint64_t number, const char *why, void *userdata)
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_PUBLISHED);
-	const struct child *child = userdata;
+	struct child *child = userdata;
 
+	op_changed(child);
 	message.number = number;
 	(void)snprintf(message.text, sizeof(message.text), "%s", why);
 	return control_send(child->control_fd, &message);

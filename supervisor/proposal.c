@@ -115,6 +115,11 @@ void proposal_publish_again(struct proposal *proposal)
 		publish(proposal);
 }
 
+const char *proposal_failure(const struct proposal *proposal)
+{
+	return proposal ? proposal->failure : NULL;
+}
+
 void proposal_end_process(struct proposal *proposal)
 {
 	proposal->fd = foreign_close(proposal->fd);

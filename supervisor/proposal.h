@@ -28,6 +28,10 @@ void proposal_submit(struct proposal *proposal, int fd, uint64_t number);
 /* The directories have changed, or a file is damaged: publishes the newest proposal again. */
 void proposal_publish_again(struct proposal *proposal);
 
+/* Why the newest proposal could not be published, until the call to `answer` that follows a
+ * success; NULL: it could, or there is none. Valid until the next proposal. */
+const char *proposal_failure(const struct proposal *proposal);
+
 /* The process has ended; its files stay. */
 void proposal_end_process(struct proposal *proposal);
 

@@ -112,6 +112,10 @@ static json_t *describe(const struct child *child)
 		(void)snprintf(reason, sizeof(reason),
 			"the state of its devices cannot be written and what is shown of them may be old: %s; correct that and run \"devplugctl rescan %s\"",
 			strerror(-child->write_failure), resource->name);
+	if (!*reason && proposal_failure(child->proposal))
+		(void)snprintf(reason, sizeof(reason),
+			"the files for the container runtime cannot be published: %.500s; until then containers get device nodes instead of CDI names",
+			proposal_failure(child->proposal));
 	text_sanitize(reason);
 	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:I, s:I, s:s, s:s, s:s, s:s, "
 			 "s:b, s:s, s:o}",

@@ -171,6 +171,7 @@ class PublishedFiles(NodeTest):
         self.assertEqual(([d["container_path"] for d in given["devices"]], given["cdi"]),
                          ([self.node.path("dev/card0")], []))
         self.assertIn("cannot publish the files for the devices: cannot write", self.node.output())
+        self.assertIn("cannot be published: cannot write", self.node.resource("vendor.example/card")["reason"])
         self.assertEqual(self.node.ask_kubelet("pod", "rm", "direct").returncode, 0)
         os.unlink(self.folder)
         # A change of devices tries at once.
@@ -178,6 +179,7 @@ class PublishedFiles(NodeTest):
         until(lambda: os.path.exists(self.file), "the file")
         until(lambda: "files for the devices are published again" in self.node.output(), "the log to say so")
         self.node.await_allocatable(card=2)
+        until(lambda: self.node.resource("vendor.example/card")["reason"] == "", "the reason to be removed")
         given, _ = self.node.pod("named", card=1)
         self.assertEqual((given["devices"], len(given["cdi"])), ([], 1))
 

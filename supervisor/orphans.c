@@ -47,14 +47,18 @@ static void reap(sd_event *event)
 	}
 }
 
-/* Whether it has a user of our children, and so was started by one of them. */
+/* Whether it has a user of our children, and so was started by one of them. Where /proc hides the
+ * processes of other users (ProtectProc=), a child of ours that is hidden has another user, and so
+ * one that we gave; what we made ourselves is not hidden. */
 static bool is_of_children(pid_t pid)
 {
 	char path[32];
 	struct stat st;
 
 	(void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-	return stat(path, &st) >= 0 && child_user_is_given(st.st_uid);
+	if (stat(path, &st) < 0)
+		return errno == ENOENT;
+	return child_user_is_given(st.st_uid);
 }
 
 /* Ends processes whose parent, a child of ours, has ended. */

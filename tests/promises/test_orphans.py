@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from node import NodeTest, command_line, process_status, program, static, until
+from node import NodeTest, as_unit, command_line, process_status, program, static, until
 
 N = 4
 # Executes its arguments in a user namespace with the same users.
@@ -123,6 +123,15 @@ class Orphans(NodeTest):
 
     def test_P7_processes_of_a_child_that_was_killed(self):
         """It cannot end them any more, so devplugd does: what its program started, and what that started."""
+        self.check_processes_of_a_killed_child()
+
+    def test_P7_processes_that_proc_hides(self):
+        """As in the unit, with ProtectProc=invisible."""
+        self.node.prefix = ["unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=invisible proc /proc && exec "$@"', "sh",
+                            *as_unit()]
+        self.check_processes_of_a_killed_child()
+
+    def check_processes_of_a_killed_child(self):
         self.node.configure(static("a", 1, self.probe(
             "setsid sh -c 'echo $$ >> '$kept'; setsid sleep 1000 & echo $! >> '$kept'; wait' &\nsleep 1000\n", 60)))
         self.node.start_kubelet()

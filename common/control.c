@@ -109,8 +109,10 @@ static bool header_is_valid(const struct header *header, size_t n_fds)
 
 void control_message_done(struct control_message *message)
 {
+	if (message->is_foreign)
+		foreign_close_all(message->fds, CONTROL_FDS_MAX);
 	for (size_t i = 0; i < CONTROL_FDS_MAX; i++)
-		message->fds[i] = close_fd(message->fds[i]);
+		message->fds[i] = message->is_foreign ? -EBADF : close_fd(message->fds[i]);
 }
 
 int control_send(int fd, const struct control_message *message)
@@ -142,26 +144,21 @@ int control_send(int fd, const struct control_message *message)
 	return descriptors_send(fd, iov, ARRAY_SIZE(iov), message->fds, n_fds);
 }
 
-static int discard_fd(int fd, bool from_child)
+/* Moves received descriptors into the message, unless they are too many: then closes them. */
+static void take_fds(struct descriptors *received, struct control_message *message)
 {
-	return from_child ? foreign_close(fd) : close_fd(fd);
+	if (received->count <= CONTROL_FDS_MAX)
+		memcpy(message->fds, received->fds, received->count * sizeof(*received->fds));
+	else if (message->is_foreign)
+		foreign_close_all(received->fds, received->count);
+	else
+		for (size_t i = 0; i < received->count; i++)
+			(void)close(received->fds[i]);
 }
 
-/* Moves received descriptors into the message, closing those beyond its room. */
-static void take_fds(
-	const struct descriptors *received, bool from_child, struct control_message *message)
+static int refuse(struct control_message *message, int code)
 {
-	for (size_t i = 0; i < received->count; i++)
-		if (i < CONTROL_FDS_MAX)
-			message->fds[i] = received->fds[i];
-		else
-			(void)discard_fd(received->fds[i], from_child);
-}
-
-static int refuse(struct control_message *message, bool from_child, int code)
-{
-	for (size_t i = 0; i < CONTROL_FDS_MAX; i++)
-		message->fds[i] = discard_fd(message->fds[i], from_child);
+	control_message_done(message);
 	return code;
 }
 
@@ -189,15 +186,16 @@ static int receive(int fd, bool from_child, struct control_message *ret_message)
 
 	if (n < 0)
 		return (int)n;
-	take_fds(&received, from_child, &message);
+	message.is_foreign = from_child;
+	take_fds(&received, &message);
 	if (n == 0)
-		return refuse(&message, from_child, -ECONNRESET);
+		return refuse(&message, -ECONNRESET);
 	if (received.truncated || (size_t)n < sizeof(header) ||
 		(size_t)n - sizeof(header) != header.text_length ||
 		strlen(message.text) != header.text_length ||
 		!header_is_valid(&header, received.count) ||
 		(from_child && !is_from_child(header.type, &message)))
-		return refuse(&message, from_child, -EBADMSG);
+		return refuse(&message, -EBADMSG);
 
 	message.type = (enum control_type)header.type;
 	message.session = header.session;

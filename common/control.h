@@ -131,6 +131,7 @@ struct control_message {
 	uint64_t healthy_ids; /* offered ids of healthy devices; a shared device has several */
 	char text[CONTROL_TEXT_MAX]; /* NUL-terminated UTF-8 */
 	int fds[CONTROL_FDS_MAX];    /* -EBADF where absent; owned by the holder of the message */
+	bool is_foreign; /* came from a child: the descriptors must be closed as in foreign.h */
 };
 
 #define CONTROL_MESSAGE_INIT(t) ((struct control_message){ .type = (t), .fds = { -EBADF, -EBADF } })
@@ -148,6 +149,6 @@ int control_send(int fd, const struct control_message *message);
 int control_receive(int fd, struct control_message *ret_message);
 
 /* The same for the supervisor. Also -EBADMSG for a message that a child does not send, and for a
- * descriptor that is not memory (foreign.h); the descriptors of CONTROL_STARTED are left to the
- * caller. Refused descriptors are closed without waiting. */
+ * descriptor that is not memory (foreign.h), except in CONTROL_STARTED. Refused descriptors are
+ * closed without waiting. */
 int control_receive_from_child(int fd, struct control_message *ret_message);

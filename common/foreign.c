@@ -43,11 +43,19 @@ static bool is_large(int fd)
 	return fstat(fd, &st) < 0 || st.st_blocks > MEMORY_MAX / 512;
 }
 
+struct closing {
+	const int *fds;
+	size_t n;
+};
+
 /* Runs on a copy of our memory, but with our descriptors. */
 static int close_and_end(void *userdata)
 {
+	const struct closing *closing = userdata;
+
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	(void)close(*(const int *)userdata);
+	for (size_t i = 0; i < closing->n; i++)
+		(void)close(closing->fds[i]);
 	return EXIT_SUCCESS;
 }
 
@@ -74,32 +82,50 @@ static int *find_slot(void)
 	return found;
 }
 
-static void close_apart(int fd)
+static void close_apart(const int *fds, size_t n)
 {
 	static char stack[STACK_SIZE] __attribute__((aligned(16)));
+	struct closing closing = { .fds = fds, .n = n };
 	int *slot = find_slot(), pidfd = -EBADF;
 
 	if (slot &&
 		clone(close_and_end, stack + sizeof(stack), CLONE_FILES | CLONE_PIDFD | SIGCHLD,
-			&fd, &pidfd) > 0)
+			&closing, &pidfd) > 0)
 		*slot = pidfd;
+}
+
+/* Closes what is memory, and moves the others to the front. Returns their number. */
+static size_t close_memory(int *fds, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (fds[i] >= 0 && foreign_is_memory(fds[i]) && !is_large(fds[i]))
+			(void)close(fds[i]);
+		else if (fds[i] >= 0)
+			fds[kept++] = fds[i];
+	return kept;
+}
+
+void foreign_close_all(int *fds, size_t n)
+{
+	int saved = errno;
+	size_t rest = close_memory(fds, n);
+
+	if (rest > 0)
+		close_apart(fds, rest);
+	errno = saved;
 }
 
 int foreign_close(int fd)
 {
-	int saved = errno;
-
-	if (fd >= 0 && foreign_is_memory(fd) && !is_large(fd))
-		(void)close(fd);
-	else if (fd >= 0)
-		close_apart(fd);
-	errno = saved;
+	foreign_close_all(&fd, 1);
 	return -EBADF;
 }
 
-/* Closes the descriptors of a message. Returns whether there was a message: the end has no
- * credentials. */
-static bool discard(int fd)
+/* Takes a message from the socket; `ret_fds`: its descriptors that are not memory. Returns whether
+ * there was a message: the end has no credentials. */
+static bool discard(int fd, int ret_fds[static DESCRIPTORS_MAX], size_t *ret_n)
 {
 	char byte;
 	struct iovec iov = { .iov_base = &byte, .iov_len = sizeof(byte) };
@@ -107,24 +133,29 @@ static bool discard(int fd)
 
 	if (descriptors_receive(fd, &iov, 1, MSG_DONTWAIT, &received) < 0)
 		return false;
-	for (size_t i = 0; i < received.count; i++)
-		(void)foreign_close(received.fds[i]);
+	*ret_n = close_memory(received.fds, received.count);
+	memcpy(ret_fds, received.fds, *ret_n * sizeof(*ret_fds));
 	return received.ancillary;
 }
 
 int foreign_close_socket(int fd)
 {
+	int fds[DESCRIPTORS_MAX];
 	const int yes = 1;
+	size_t n_fds = 0;
 	unsigned n = 0;
 
 	if (fd < 0)
 		return -EBADF;
 	(void)shutdown(fd, SHUT_RDWR);
 	(void)setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes));
-	while (n < UNREAD_MAX && discard(fd))
+	while (n < UNREAD_MAX && n_fds == 0 && discard(fd, fds, &n_fds))
 		n++;
-	if (n < UNREAD_MAX)
+	if (n < UNREAD_MAX && n_fds == 0)
 		return close_fd(fd);
-	close_apart(fd);
+	if (n_fds > 0)
+		close_apart(fds, n_fds);
+	/* With all further messages. */
+	close_apart(&fd, 1);
 	return -EBADF;
 }

@@ -16,6 +16,10 @@ bool foreign_is_memory(int fd);
  * descriptor". If no process can be made, the descriptor stays open. */
 int foreign_close(int fd);
 
+/* The same for an array, whose elements may be negative and change. All of them need one process.
+ */
+void foreign_close_all(int *fds, size_t n);
+
 /* Closes our end of a socket pair whose other end an untrusted process has; descriptors in messages
- * that were not received are closed as by foreign_close(). Returns -EBADF. */
+ * that were not received are closed in another process, too. Returns -EBADF. */
 int foreign_close_socket(int fd);

@@ -86,8 +86,7 @@ int request_receive(int fd, char ret_text[static REQUEST_MAX + 1], size_t *ret_s
 
 	if (n < 0)
 		return (int)n;
-	for (size_t i = 0; i < received.count; i++)
-		(void)foreign_close(received.fds[i]);
+	foreign_close_all(received.fds, received.count);
 	if (received.count > 0 || received.truncated)
 		return -EBADMSG;
 	if (n == 0)

@@ -116,7 +116,8 @@ static void on_message(struct child *child, struct control_message *message)
 		return;
 	}
 	if (message->type == CONTROL_STARTED) {
-		child_timers_take_proc(&child->timers, message->fds, child->pid);
+		if (!child_timers_take_proc(&child->timers, message->fds, child->pid))
+			on_broken(child, "the child reported its start twice");
 		return;
 	}
 	if (message->type == CONTROL_GONE) {
@@ -502,15 +503,17 @@ static int answer_proposal(uint64_t number, const char *why, void *userdata)
 uint64_t child_write_state(struct child *child)
 {
 	const struct log_fields fields = fields_of(child, NULL);
-	int r;
+	int r = 0;
 
-	if (!child->devices.pending)
+	if (!child->devices.pending && !child->saved_state.pending)
 		return USEC_INFINITY;
 	if (now_usec(CLOCK_MONOTONIC) < child->writing.not_before)
 		return child->writing.not_before;
 	pace_begin(&child->writing);
-	r = mirror_write(&child->devices);
-	child->write_failure = r;
+	if (child->devices.pending) {
+		r = mirror_write(&child->devices);
+		child->write_failure = r;
+	}
 	if (r < 0)
 		log_full(LOG_WARNING, &fields, "cannot write the state of the devices: %s",
 			strerror(-r));

@@ -10,7 +10,6 @@
 #include <linux/magic.h>
 #include <sys/vfs.h>
 
-#include "common/foreign.h"
 #include "supervisor/child-timers.h"
 
 #define TIMER_ACCURACY USEC_PER_MSEC
@@ -39,18 +38,16 @@ static bool is_own(int fd, const char *name, pid_t pid)
 	return streq(path, expected) && fstatfs(fd, &st) >= 0 && st.f_type == PROC_SUPER_MAGIC;
 }
 
-void child_timers_take_proc(struct child_timers *timers, int fds[static 2], pid_t pid)
+bool child_timers_take_proc(struct child_timers *timers, int fds[static 2], pid_t pid)
 {
-	int schedstat_fd = TAKE_FD(fds[0]), stat_fd = TAKE_FD(fds[1]);
-
-	if (timers->schedstat_fd >= 0 || !is_own(schedstat_fd, "schedstat", pid) ||
-		!is_own(stat_fd, "stat", pid)) {
-		(void)foreign_close(schedstat_fd);
-		(void)foreign_close(stat_fd);
-		return;
+	if (timers->started)
+		return false;
+	timers->started = true;
+	if (is_own(fds[0], "schedstat", pid) && is_own(fds[1], "stat", pid)) {
+		timers->schedstat_fd = TAKE_FD(fds[0]);
+		timers->stat_fd = TAKE_FD(fds[1]);
 	}
-	timers->schedstat_fd = schedstat_fd;
-	timers->stat_fd = stat_fd;
+	return true;
 }
 
 static bool read_text(int fd, char *text, size_t size)
@@ -185,6 +182,7 @@ void child_timers_end_process(struct child_timers *timers)
 	timers->schedstat_fd = close_fd(timers->schedstat_fd);
 	timers->stat_fd = close_fd(timers->stat_fd);
 	timers->starvation = (struct starvation){ 0 };
+	timers->started = false;
 }
 
 void child_timers_done(struct child_timers *timers)

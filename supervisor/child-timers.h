@@ -43,7 +43,8 @@ struct child_timer {
 
 struct child_timers {
 	struct child_timer items[_RESOURCE_TIMER_MAX];
-	int schedstat_fd, stat_fd; /* see child_timers_take_proc(), or -EBADF */
+	bool started;              /* child_timers_take_proc() was called for this process */
+	int schedstat_fd, stat_fd; /* see there, or -EBADF */
 	struct starvation starvation;
 	/* Reads the messages of the child that wait. */
 	void (*receive)(void *userdata);
@@ -72,9 +73,10 @@ bool patience_step(struct patience *patience, uint64_t now, uint64_t starved);
 uint64_t starvation_step(
 	struct starvation *starvation, uint64_t now, uint64_t ran, uint64_t waited, bool is_ready);
 
-/* Takes the descriptors of /proc/PID/schedstat and /proc/PID/stat that the child passes; closes any
- * others. Sets both elements of the array to -EBADF. */
-void child_timers_take_proc(struct child_timers *timers, int fds[static 2], pid_t pid);
+/* Takes the descriptors of /proc/PID/schedstat and /proc/PID/stat that the child passes, and sets
+ * both elements of the array to -EBADF. Leaves any others to the caller. Returns whether it was the
+ * first call for this process. */
+bool child_timers_take_proc(struct child_timers *timers, int fds[static 2], pid_t pid);
 
 /* The process has ended. */
 void child_timers_end_process(struct child_timers *timers);

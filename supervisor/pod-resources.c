@@ -86,7 +86,6 @@ static void remove_inquiry(struct inquiry *inquiry)
 			break;
 		}
 	(void)inquiry_free(inquiry);
-#include "common/foreign.h"
 }
 
 /* --- the answer --- */
@@ -161,7 +160,6 @@ static void receive(struct inquiry *inquiry)
 	int r;
 
 	r = control_receive_from_child(inquiry->control_fd, &message);
-#include "common/foreign.h"
 	if (r == -EAGAIN)
 		return;
 	(void)sd_event_source_set_enabled(inquiry->control_source, SD_EVENT_OFF);

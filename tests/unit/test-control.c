@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "common/control.h"
+#include "common/descriptors.h"
 #include "common/foreign.h"
 #include "common/sealed.h"
 #include "tests/unit/lingering-fixture.h"
@@ -148,6 +149,43 @@ static void test_unread_descriptors_that_block(void **state)
 	(void)close(fd); /* it is not the last one */
 	pair[1] = foreign_close_socket(pair[1]);
 	await_sockets(before); /* without ours, with the peer's */
+	(void)close(peer);
+}
+
+/* More than processes that may wait: one of them closes all, so that none stays open. */
+static void test_many_descriptors(void **state)
+{
+	struct descriptors many = { .count = 40 };
+	struct iovec iov = { .iov_base = (void *)"x", .iov_len = 1 };
+	struct control_message got;
+	size_t before = count_sockets();
+	int peers[ARRAY_SIZE(many.fds)];
+
+	for (size_t i = 0; i < many.count; i++)
+		many.fds[i] = lingering_socket(&peers[i]);
+	assert_int_equal(descriptors_send(pair[0], &iov, 1, many.fds, many.count), 0);
+	for (size_t i = 0; i < many.count; i++)
+		(void)close(many.fds[i]); /* it is not the last one */
+	assert_int_equal(control_receive_from_child(pair[1], &got), -EBADMSG);
+	for (size_t i = 0; i < many.count; i++)
+		(void)close(peers[i]);
+	await_sockets(before);
+}
+
+/* What the holder of a message did not take is closed in another process. */
+static void test_descriptors_not_taken(void **state)
+{
+	const struct wire started = { .type = CONTROL_STARTED };
+	struct control_message got;
+	size_t before = count_sockets();
+	int peer, fd = lingering_socket(&peer);
+
+	send_fds(&started, sizeof(started), fd, 2);
+	(void)close(fd); /* it is not the last one */
+	assert_int_equal(control_receive_from_child(pair[1], &got), 0);
+	assert_int_equal(count_sockets(), before + 3);
+	control_message_done(&got);
+	await_sockets(before + 1);
 	(void)close(peer);
 }
 
@@ -384,6 +422,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_descriptors_that_block, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_unread_descriptors_that_block, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_many_descriptors, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_descriptors_not_taken, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_longest_text, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_malformed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_text_is_harmless, setup, teardown),

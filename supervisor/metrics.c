@@ -133,8 +133,10 @@ static bool begin_scrape(struct metrics *metrics)
 {
 	const struct manager *manager = metrics->manager;
 
+	/* The exporter does not wait for ever; the answer to the first is one to the second, too.
+	 */
 	if (metrics->scraping)
-		return false;
+		return true;
 	metrics->scraping = true;
 	metrics->asking = manager->config->kubelet.pod_resources &&
 		pod_resources_ask(

@@ -370,6 +370,19 @@ class Metrics(NodeTest):
         self.assertEqual(samples[("devplugd_pod_resources_up", frozenset())], 0)
         self.assertEqual(samples[("devplugd_pod_resources_request_errors_total", frozenset())], 20)
 
+    def test_paused_devplugd(self):
+        """The exporter gives up and asks again later: one answer is for both questions."""
+        self.configure(self.licence())
+        self.start(licence=3)
+        exporters = until(self.exporters, "the exporter")
+        os.kill(self.node.daemon.pid, signal.SIGSTOP)
+        try:
+            self.assertEqual([self.get()[0].status for _ in range(2)], [503, 503])
+        finally:
+            os.kill(self.node.daemon.pid, signal.SIGCONT)
+        until(lambda: self.get()[0].status == 200, "an answer")
+        self.assertEqual(self.exporters(), exporters, self.node.output())
+
     def test_hang(self):
         self.configure(self.licence())
         self.start(licence=3)

@@ -212,6 +212,7 @@ static int read_answer(
 static int complete(struct dra_preparation *preparation, struct error *error)
 {
 	json_t *claim = preparation->claim, *spec;
+	int r;
 
 	if (json_array_size(preparation->spec_devices) > 0) {
 		spec = json_pack("{s:s, s:s, s:O}", "cdiVersion", "0.3.0", "kind", DRA_CDI_KIND,
@@ -221,7 +222,10 @@ static int complete(struct dra_preparation *preparation, struct error *error)
 		(void)json_object_set_new(spec, "cdiVersion", json_string(cdi_version(spec)));
 		(void)json_object_set_new(claim, "spec", spec);
 	}
-	return dra_claims_add(preparation->claims, json_incref(claim), error);
+	r = dra_claims_add(preparation->claims, json_incref(claim), error);
+	if (r < 0)
+		json_decref(claim);
+	return r;
 }
 
 /* Asks for the next group, or finishes. */

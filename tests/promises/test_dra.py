@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import unittest
 
@@ -79,6 +80,22 @@ class Dra(DraTest):
         del claims["default", "c"]["status"]["allocation"]
         self.assertIn("not allocated", self.prepare(("default", "c", uid))[uid])
         self.assertEqual(self.files(), [])
+
+    def test_unwritable_directory(self):
+        """A claim that cannot be stored is refused, as often as the kubelet asks, and later prepared."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        self.await_pool()
+        uid = self.api.allocate("c", DRIVER, [("a", self.api.device_named("vendor.example/gpu", 0))])
+        if os.path.isdir(self.cdi):
+            shutil.rmtree(self.cdi)
+        with open(self.cdi, "w"):
+            pass
+        for _ in range(3):
+            self.assertIn("cannot", self.prepare(("default", "c", uid))[uid])
+        self.assertEqual(self.dra()["claims"], 0)
+        os.unlink(self.cdi)
+        self.assertNotIsInstance(self.prepare(("default", "c", uid))[uid], str)
 
     def test_resource_that_never_reports(self):
         """One resource without a list of devices does not keep those of the others from the cluster."""

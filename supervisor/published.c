@@ -249,6 +249,13 @@ const char *published_find_damage(const struct published *published)
 	return NULL;
 }
 
+void published_forget_damage(struct published *published)
+{
+	for (size_t i = 0; i < published->table.n_files; i++)
+		if (!is_as_written(published->table.files[i]))
+			published->table.files[i]->inode = 0;
+}
+
 static int put_file(
 	struct published *published, const char *path, const json_t *content, struct error *error)
 {

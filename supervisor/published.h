@@ -39,6 +39,9 @@ void published_write_list(struct published *published);
  * not, which is valid until files change, or NULL. */
 const char *published_find_damage(const struct published *published);
 
+/* Checks files that are damaged now no more, until they are written again. */
+void published_forget_damage(struct published *published);
+
 /* In device_info_dir while no daemon runs: which files there are ours, because runtime_dir goes
  * with a service that is stopped. */
 #define PUBLISHED_LEFT_FILE ".devplugd-left"

@@ -78,6 +78,8 @@ static void restore_published(struct manager *manager)
 		path);
 	for (size_t i = 0; i < manager->n_children; i++)
 		proposal_publish_again(manager->children[i]->proposal);
+	/* Of a resource without a process: its next one proposes the file again. */
+	published_forget_damage(manager->published);
 }
 
 static int on_due(sd_event_source *source, uint64_t usec, void *userdata)

@@ -162,6 +162,24 @@ static void test_come_and_go(void **state)
 	assert_false(is_there(run_dir, PUBLISHED_LIST_FILE));
 }
 
+/* A file of a resource that cannot propose it again is damaged only once. */
+static void test_damage(void **state)
+{
+	char path[512];
+
+	(void)snprintf(path, sizeof(path), "%s/" CARD_FILE, cdi_dir);
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	assert_null(published_find_damage(published));
+	assert_int_equal(unlink(path), 0);
+	assert_string_equal(published_find_damage(published), path);
+	published_forget_damage(published);
+	assert_null(published_find_damage(published));
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_int_equal(unlink(path), 0);
+	assert_string_equal(published_find_damage(published), path);
+}
+
 static void test_configuration(void **state)
 {
 	char other[160];
@@ -593,6 +611,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_come_and_go, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_configuration, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_list_that_was_left, setup, teardown),

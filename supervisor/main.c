@@ -75,19 +75,26 @@ static void set_up_log(const struct config *config)
 	log_setup("devplugd", LOG_TARGET_AUTO, config->log_level);
 }
 
+/* The event loop takes them, also those that come before there is one: a reload must not end it. */
+static void block_signals(void)
+{
+	sigset_t blocked;
+
+	(void)sigemptyset(&blocked);
+	(void)sigaddset(&blocked, SIGCHLD);
+	(void)sigaddset(&blocked, SIGHUP);
+	(void)sigprocmask(SIG_BLOCK, &blocked, NULL);
+}
+
 static int run(struct config *config, bool last_accepted)
 {
 	_cleanup_(daemon_loop_freep) struct manager *manager = NULL;
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct error error = { 0 };
-	sigset_t blocked;
 
 	set_up_log(config);
 	raise_file_limit();
 	(void)sigaction(SIGPIPE, &ignore, NULL);
-	(void)sigemptyset(&blocked);
-	(void)sigaddset(&blocked, SIGCHLD);
-	(void)sigprocmask(SIG_BLOCK, &blocked, NULL);
 	if (daemon_loop_new(arg.config_file, config, last_accepted, &manager, &error) < 0) {
 		log_error("%s", error.message);
 		return EXIT_FAILURE;
@@ -228,6 +235,8 @@ int main(int argc, char *argv[])
 	r = arguments_parse(argc, argv, &arg);
 	if (r <= 0)
 		return r < 0 ? EXIT_USAGE : EXIT_SUCCESS;
+	if (arg.action == ACTION_RUN)
+		block_signals();
 
 	r = config_load(arg.config_file, &report, &config);
 	if (r < 0) {

@@ -384,6 +384,12 @@ static void let_go(struct booked *booked, uint64_t until, bool served)
 	}
 }
 
+/* A reload may have made the interval longer than the host is up. */
+static uint64_t interval_before(const struct booked *booked, uint64_t time)
+{
+	return time - MIN_OF(time, interval_of(booked));
+}
+
 static void on_answer(const struct pod_answer *answer, void *userdata)
 {
 	struct booked *booked = userdata;
@@ -401,7 +407,7 @@ static void on_answer(const struct pod_answer *answer, void *userdata)
 		booked->pods = pod_table_free(booked->pods);
 		(void)pod_table_read(answer->table_fd, &booked->pods);
 		drop_forgotten(booked);
-		let_go(booked, answer->asked_at - interval_of(booked), true);
+		let_go(booked, interval_before(booked, answer->asked_at), true);
 	}
 	send_all(booked);
 	booked_changed(booked);
@@ -418,7 +424,7 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 		return 0;
 	refresh(booked);
 	if (!asks_pods(booked) && checkpoint_decides(booked))
-		let_go(booked, now_usec(CLOCK_MONOTONIC) - interval_of(booked), false);
+		let_go(booked, interval_before(booked, now_usec(CLOCK_MONOTONIC)), false);
 	booked_changed(booked);
 	return 0;
 }

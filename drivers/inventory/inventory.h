@@ -167,8 +167,8 @@ int inventory_set_booked(struct inventory *inventory, struct bookings *booked, u
 	uint64_t allocated_until);
 
 /* Notes that these offered ids were allocated, with the NUMA nodes that `listed` had for them: they
- * count as booked until inventory_set_booked() has them, or is sure that no container does. Returns
- * 0 or -ENOMEM. */
+ * count as booked until inventory_set_booked() has them, or is sure that no container does. Their
+ * devices are marked as assigned. Returns 0 or -ENOMEM. */
 int inventory_note_allocated(struct inventory *inventory, const struct snapshot *listed,
 	const char *const *ids, size_t n_ids);
 

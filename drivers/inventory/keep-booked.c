@@ -379,6 +379,15 @@ int unit_list_set_booked(struct unit_list *list, struct bookings *booked, uint64
 	return drop_gone(list, gone_until) || r > 0;
 }
 
+void unit_list_note_assigned(struct unit_list *list, const char *const *ids, size_t n_ids)
+{
+	size_t index;
+
+	for (size_t i = 0; i < n_ids; i++)
+		if (find_offering(list, ids[i], &index) >= 0)
+			device_note_assigned(list->units[index]->device);
+}
+
 int unit_list_note_allocated(
 	struct unit_list *list, const struct snapshot *shown, const char *const *ids, size_t n_ids)
 {
@@ -387,6 +396,7 @@ int unit_list_note_allocated(
 	struct bookings *merged;
 	int r;
 
+	unit_list_note_assigned(list, ids, n_ids);
 	r = bookings_new(&new);
 	if (r >= 0)
 		r = snapshot_add_bookings(shown, ids, n_ids, now, new);

@@ -119,6 +119,10 @@ int unit_list_take_let_go(struct unit_list *list);
  * Returns 1 if the list changes, 0 if not, or -ENOMEM. */
 int unit_list_cover_booked(struct unit_list *list);
 
+/* Marks the devices that these offered ids have now as assigned: a scan may have replaced those
+ * that the caller was offered. */
+void unit_list_note_assigned(struct unit_list *list, const char *const *ids, size_t n_ids);
+
 /* See inventory_set_booked(), inventory_note_allocated(), inventory_set_pending() and
  * inventory_forget(); all return 1 if the list changes, 0 if not, or -ENOMEM. */
 int unit_list_set_booked(struct unit_list *list, struct bookings *booked, uint64_t gone_until,

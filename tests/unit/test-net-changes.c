@@ -97,6 +97,28 @@ static void test_assigned_is_dropped(void **state)
 	assert_string_equal(seen(), "can0 vcan1 ");
 }
 
+/* A program of Allocate renames the interface, so a scan replaces the device before the answer. */
+static void test_assigned_after_change(void **state)
+{
+	static const char *const id = "0000:3b:02.0";
+	_cleanup_snapshot_ struct snapshot *offered = NULL, *now = NULL;
+
+	start(NET
+		"( { type = \"interface\"; kind = \"can\"; }, { interface = \"ens785f0v*\"; } );");
+	offered = inventory_snapshot(inventory);
+	unplant_interface(BRIDGE "/0000:3b:02.0", "ens785f0v0");
+	plant_interface(BRIDGE "/0000:3b:02.0", "ens785f0v9", 1);
+	pass_scan("vcan1");
+	now = inventory_snapshot(inventory);
+	assert_string_equal(now->units[0].device->id, id);
+	assert_ptr_not_equal(now->units[0].device, offered->units[0].device);
+	allocation_note(offered, &id, 1);
+	assert_int_equal(inventory_note_allocated(inventory, offered, &id, 1), 0);
+	unplant_interface(BRIDGE "/0000:3b:02.0", "ens785f0v9");
+	pass_scan("vcan2");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 can0 vcan0 vcan1 vcan2 ");
+}
+
 /* A reload, and a restart of the process, which has the saved state. */
 static void test_assigned_is_saved(void **state)
 {
@@ -175,6 +197,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_assigned_stays, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_assigned_is_dropped, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_assigned_after_change, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_assigned_is_saved, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_hotplug, net_setup, inventory_teardown),

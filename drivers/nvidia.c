@@ -579,6 +579,7 @@ const struct driver nvidia_driver = {
 	.probe = PROBE_NVML,
 	.names_by_list = true,
 	.mounts = DRIVER_MOUNTS_READ_ONLY,
+	.environment = "NVIDIA_VISIBLE_DEVICES=",
 	.check = nvidia_check,
 	.start = nvidia_start,
 	.stop = nvidia_stop,

@@ -122,7 +122,10 @@ static bool names_variable(const char *template, const char *assignment)
 static bool may_set(const struct declaration *declaration, const char *assignment)
 {
 	const struct strings *env = &declaration->container.env;
+	const char *own = declaration->driver->environment;
 
+	if (own && startswith(assignment, own))
+		return true;
 	for (size_t i = 0; i < env->count; i++)
 		if (names_variable(env->items[i], assignment))
 			return true;

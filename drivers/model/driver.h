@@ -63,6 +63,10 @@ struct driver {
 
 	enum driver_mounts mounts;
 
+	/* The environment variable that its devices may set, as "NAME=", in addition to those of
+	 * container.env. NULL: none, or with runs_programs any. */
+	const char *environment;
+
 	/* Checks a declaration without touching the host: combinations of keys, limits, patterns.
 	 * `match` has at least one entry. Adds to the report. Returns 0 or -EINVAL. NULL: nothing
 	 * to check. */

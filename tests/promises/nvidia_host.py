@@ -48,14 +48,17 @@ class NvidiaHost:
     def load_driver(self, version):
         self.make(PROC + "/version", f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Release Build\n")
         for number in range(self.GPUS):
-            self.make(f"{PROC}/gpus/{address(number)}/information",
-                      f"Model: \t\t NVIDIA A100\nGPU UUID: \t {uuid(number)}\nDevice Minor: \t {number}\nGPU Excluded:\t No\n")
-            # The first bytes of its configuration space: the vendor, not 0xffff.
-            self.make(f"/sys/bus/pci/devices/{address(number)}/config", "\xde\x10\xb0\x20" + 60 * "\0")
-            self.make_node(f"nvidia{number}", 195, number)
+            self.add_gpu(number, uuid(number))
         self.make_node("nvidiactl", 195, 255)
         self.make_node("nvidia-uvm", 511, 0)
         os.makedirs(self.host + "/sys/module/nvidia")
+
+    def add_gpu(self, number, name):
+        self.make(f"{PROC}/gpus/{address(number)}/information",
+                  f"Model: \t\t NVIDIA A100\nGPU UUID: \t {name}\nDevice Minor: \t {number}\nGPU Excluded:\t No\n")
+        # The first bytes of its configuration space: the vendor, not 0xffff.
+        self.make(f"/sys/bus/pci/devices/{address(number)}/config", "\xde\x10\xb0\x20" + 60 * "\0")
+        self.make_node(f"nvidia{number}", 195, number)
 
     def unload_driver(self):
         shutil.rmtree(self.host + PROC)

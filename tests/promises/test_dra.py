@@ -10,6 +10,7 @@ import unittest
 from dra_kubelet import HealthStream
 from dra_node import DRIVER, DraTest
 from node import SEED, runs_no_programs, scaled, until
+from nvidia_host import NvidiaHost, uuid
 
 
 class Dra(DraTest):
@@ -452,6 +453,31 @@ class Dra(DraTest):
             self.assertEqual(self.files(), sorted(f"devplugd.dra-{uid}.json" for uid in prepared))
         if self.away:
             outage()
+
+
+class DraGpus(NvidiaHost, DraTest):
+    GPUS = 0
+
+    def serve_gpus(self, *names):
+        """Prepares a claim for the first of the GPUs. Returns the container edits."""
+        self.host = self.node.path("host")
+        self.load_driver("535.54.03")
+        for number, name in enumerate(names):
+            self.add_gpu(number, name)
+        self.serve_api()
+        self.begin('{ name = "vendor.example/gpu"; driver = "nvidia"; serve = "dra"; match = ( { libraries = false; } ); '
+                   f'host_root = "{self.host}"; }}')
+        self.await_pool(lambda pool: len(pool) == len(names))
+        uid = self.api.allocate("c", DRIVER, [("a", self.api.device_named("vendor.example/gpu", 0))])
+        answer = self.prepare(("default", "c", uid))[uid]
+        self.assertNotIsInstance(answer, str, answer)
+        return self.specification(uid)[answer[0]["cdi"][0]]
+
+    def test_edits(self):
+        edits = self.serve_gpus(uuid(0), uuid(1))
+        self.assertEqual(edits["env"], ["NVIDIA_VISIBLE_DEVICES=void"])
+        self.assertEqual(sorted(node["path"] for node in edits["deviceNodes"]),
+                         ["/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"])
 
 
 if __name__ == "__main__":

@@ -172,6 +172,10 @@ int inventory_set_booked(struct inventory *inventory, struct bookings *booked, u
 int inventory_note_allocated(struct inventory *inventory, const struct snapshot *listed,
 	const char *const *ids, size_t n_ids);
 
+/* Marks the devices of these offered ids as assigned, see device_set_mobile(), without booking
+ * them: the kubelet does not book devices that DRA has allocated. */
+void inventory_note_assigned(struct inventory *inventory, const char *const *ids, size_t n_ids);
+
 /* Sets the bookings for Allocate calls without an answer, of which a reference is taken; NULL:
  * none. They count until the next call of this function. Returns 0 or -ENOMEM. */
 int inventory_set_pending(struct inventory *inventory, struct bookings *pending);

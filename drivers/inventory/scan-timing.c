@@ -419,6 +419,11 @@ int inventory_note_allocated(struct inventory *inventory, const struct snapshot 
 		inventory, unit_list_note_allocated(&inventory->list, listed, ids, n_ids));
 }
 
+void inventory_note_assigned(struct inventory *inventory, const char *const *ids, size_t n_ids)
+{
+	unit_list_note_assigned(&inventory->list, ids, n_ids);
+}
+
 int inventory_set_pending(struct inventory *inventory, struct bookings *pending)
 {
 	return report_bookings(inventory, unit_list_set_pending(&inventory->list, pending));

@@ -16,12 +16,11 @@ struct allocation_count_entry {
 struct allocation_count {
 	struct allocation_count_entry *entries; /* sorted by id */
 	size_t n_entries;
-	uint64_t allocations; /* Allocate answers for a container */
+	uint64_t allocations; /* Allocate answers for a container, edits for a request of a claim */
 	uint64_t last;        /* CLOCK_REALTIME microseconds, 0: never */
 };
 
-/* Counts one allocation of a container. If there is no memory for an id, its count is lost, nothing
- * else. */
+/* Counts one such answer. If there is no memory for an id, its count is lost, nothing else. */
 void allocation_count_add(
 	struct allocation_count *allocation_count, const char *const *ids, size_t n_ids);
 

@@ -55,6 +55,7 @@ static void refuse(struct edits *edits, const struct error *error)
 static void send_answer(struct edits *edits)
 {
 	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_EDITS);
+	struct plugin *plugin = edits->plugin;
 	struct error error = { 0 };
 
 	message.number = edits->number;
@@ -64,7 +65,10 @@ static void send_answer(struct edits *edits)
 		refuse(edits, &error);
 		return;
 	}
-	plugin_send(edits->plugin, &message);
+	inventory_note_assigned(plugin->inventory, edits->ids, edits->n_ids);
+	allocation_count_add(&plugin->allocation_count, edits->ids, edits->n_ids);
+	plugin_send(plugin, &message);
+	plugin_report(plugin);
 	(void)edits_free(edits);
 }
 

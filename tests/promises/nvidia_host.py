@@ -7,6 +7,8 @@ import stat
 from node import BIN, program
 
 PROC = "/proc/driver/nvidia"
+# The UUID of a GPU before its first use.
+UNKNOWN = "GPU-????????-????-????-????-????????????"
 
 
 def address(number):
@@ -53,9 +55,12 @@ class NvidiaHost:
         self.make_node("nvidia-uvm", 511, 0)
         os.makedirs(self.host + "/sys/module/nvidia")
 
-    def add_gpu(self, number, name):
+    def name_gpu(self, number, name):
         self.make(f"{PROC}/gpus/{address(number)}/information",
                   f"Model: \t\t NVIDIA A100\nGPU UUID: \t {name}\nDevice Minor: \t {number}\nGPU Excluded:\t No\n")
+
+    def add_gpu(self, number, name):
+        self.name_gpu(number, name)
         # The first bytes of its configuration space: the vendor, not 0xffff.
         self.make(f"/sys/bus/pci/devices/{address(number)}/config", "\xde\x10\xb0\x20" + 60 * "\0")
         self.make_node(f"nvidia{number}", 195, number)

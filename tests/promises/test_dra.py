@@ -10,7 +10,7 @@ import unittest
 from dra_kubelet import HealthStream
 from dra_node import DRIVER, DraTest
 from node import SEED, runs_no_programs, scaled, until
-from nvidia_host import NvidiaHost, uuid
+from nvidia_host import UNKNOWN, NvidiaHost, address, uuid
 
 
 class Dra(DraTest):
@@ -458,6 +458,12 @@ class Dra(DraTest):
 class DraGpus(NvidiaHost, DraTest):
     GPUS = 0
 
+    def await_ids(self, *ids):
+        def healthy():
+            return [name for name, (health, _) in self.health("gpu").items() if health == "Healthy"]
+
+        until(lambda: healthy() == list(ids), f"the ids {ids}; last {healthy()}")
+
     def serve_gpus(self, *names):
         """Prepares a claim for the first of the GPUs. Returns the container edits."""
         self.host = self.node.path("host")
@@ -478,6 +484,22 @@ class DraGpus(NvidiaHost, DraTest):
         self.assertEqual(edits["env"], ["NVIDIA_VISIBLE_DEVICES=void"])
         self.assertEqual(sorted(node["path"] for node in edits["deviceNodes"]),
                          ["/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"])
+
+    def test_unknown_uuid(self):
+        """A GPU that a claim has keeps its id when its UUID becomes known, also in the next process; the others do not."""
+        self.serve_gpus(UNKNOWN, UNKNOWN)
+        for number in range(2):
+            self.name_gpu(number, uuid(number))
+        self.await_ids(address(0), uuid(1))
+        # The state of the process is saved with this count.
+        until(lambda: self.node.resource("vendor.example/gpu")["devices"][0]["allocations"] == 1, "the claim to be counted")
+        process = self.node.resource("vendor.example/gpu")["pid"]
+        os.kill(process, signal.SIGKILL)
+        until(lambda: self.node.resource("vendor.example/gpu")["pid"] not in (0, process), "another process")
+        # The second scan of it at the latest would find another id.
+        for number in range(2, 4):
+            self.add_gpu(number, uuid(number))
+            self.await_ids(address(0), *(uuid(i) for i in range(1, number + 1)))
 
 
 if __name__ == "__main__":

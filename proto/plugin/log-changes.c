@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which changes of devices are logged: those that appeared, disappeared, failed or
- * recovered between two snapshots; scan-timing.c decides when a change is reported. Both snapshots
- * are sorted by id, so one walk finds every difference. Many changes must not cause many records:
- * after the first few of a kind, only their number is logged.
+ * recovered between two snapshots; scan-timing.c decides when a change is reported. The units of
+ * both snapshots are sorted by id, so one walk finds every difference. Held units follow them, and
+ * a unit may become a held one, so each difference is then searched for in the other snapshot. Many
+ * changes must not cause many records: after the first few of a kind, only their number is logged.
  */
 #include "proto/plugin/log-changes.h"
 
@@ -57,6 +58,32 @@ static void compare(const struct snapshot_unit *before, const struct snapshot_un
 		say(REASON, after, counts);
 }
 
+/* The unit that has one of the unit's offered ids in the other snapshot, or NULL. */
+static const struct snapshot_unit *find_in(
+	const struct snapshot *other, const struct snapshot *snapshot, size_t i)
+{
+	char buffer[OFFERED_ID_MAX + 1];
+	unsigned replica, found_replica;
+	size_t unit;
+
+	if (!other || other->n_held + snapshot->n_held == 0)
+		return NULL;
+	for (replica = 0; replica < snapshot->units[i].replicas; replica++)
+		if (snapshot_find(other, snapshot_offered_id(snapshot, i, replica, buffer), &unit,
+			    &found_replica) >= 0)
+			return &other->units[unit];
+	return NULL;
+}
+
+static void say_new(const struct snapshot *before, const struct snapshot_unit *unit,
+	size_t counts[static CHANGES])
+{
+	if (before && !unit->claimed_by_other)
+		say(CAME, unit, counts);
+	if (!unit->healthy)
+		say(unit->claimed_by_other ? CLAIMED : FAILED, unit, counts);
+}
+
 void changes_log(const struct snapshot *before, const struct snapshot *after)
 {
 	const struct log_fields fields = { .message_id = MESSAGE_ID_DEVICE_CHANGED };
@@ -70,17 +97,20 @@ void changes_log(const struct snapshot *before, const struct snapshot *after)
 			? -1
 			: strcmp(before->units[i].device->id, after->units[k].device->id);
 
-		if (order < 0)
-			say(WENT, &before->units[i++], counts);
-		else if (order == 0)
+		if (order < 0) {
+			if (!find_in(after, before, i))
+				say(WENT, &before->units[i], counts);
+			i++;
+		} else if (order == 0)
 			compare(&before->units[i++], &after->units[k++], counts);
 		else {
-			const struct snapshot_unit *unit = &after->units[k++];
+			const struct snapshot_unit *old = find_in(before, after, k);
 
-			if (before && !unit->claimed_by_other)
-				say(CAME, unit, counts);
-			if (!unit->healthy)
-				say(unit->claimed_by_other ? CLAIMED : FAILED, unit, counts);
+			if (old)
+				compare(old, &after->units[k], counts);
+			else
+				say_new(before, &after->units[k], counts);
+			k++;
 		}
 	}
 	for (size_t change = 0; change < CHANGES; change++)

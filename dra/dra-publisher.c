@@ -3,8 +3,9 @@
  * A round reads the slices and the node's uid if they are not known, compares, and writes one
  * object after the other. The server's answer to a write is kept, so the next change needs no
  * reading; a failed write, an unexpected event of the watch, or the end of the watch make the next
- * round read again. All slices of a pool have one generation: it stays where one slice changes, and
- * grows where several do or their number does.
+ * round read again. A watch that fails, or ends soon, is retried with a delay of its own; until
+ * then changes are published as usual. All slices of a pool have one generation: it stays where one
+ * slice changes, and grows where several do or their number does.
  */
 #include "dra/dra-publisher.h"
 
@@ -22,7 +23,8 @@
 #define RETRY_MAX       (60 * USEC_PER_SEC)
 #define RETRY_AFTER_MAX 300ULL
 #define WATCH_SECONDS   300
-#define SLICES_MAX      4096 /* more of ours are not read */
+#define WATCH_PROVEN    (5 * USEC_PER_SEC) /* a watch that lasts so long works */
+#define SLICES_MAX      4096               /* more of ours are not read */
 
 enum step { STEP_IDLE, STEP_NODE, STEP_LIST, STEP_WRITE };
 
@@ -56,9 +58,12 @@ struct dra_publisher {
 	size_t n_writes, at;
 
 	bool watching;
-	json_t *seen; /* by name: the last resourceVersion of the watch, or null */
+	json_t *seen;                 /* by name: the last resourceVersion of the watch, or null */
+	char *watch_failure;          /* reported until a watch works; NULL: none */
+	uint64_t watch_delay;         /* before the next watch, 0: the last one worked */
+	uint64_t delay;               /* before the next round, 0: none failed */
+	sd_event_source *watch_timer; /* when this watch works, or the next one may begin */
 	sd_event_source *round_timer, *suspicion_timer;
-	uint64_t delay; /* before the next try, 0: none failed */
 };
 
 static const char *text_of(const json_t *object, const char *key)
@@ -80,6 +85,11 @@ static void plan(sd_event_source *timer, uint64_t delay)
 {
 	(void)sd_event_source_set_time(timer, now_usec(CLOCK_MONOTONIC) + delay);
 	(void)sd_event_source_set_enabled(timer, SD_EVENT_ONESHOT);
+}
+
+static bool is_planned(sd_event_source *timer)
+{
+	return sd_event_source_get_enabled(timer, NULL) > 0;
 }
 
 static void forget_writes(struct dra_publisher *publisher)
@@ -117,26 +127,30 @@ static void end_round(struct dra_publisher *publisher)
 	publisher->step = STEP_IDLE;
 	publisher->delay = 0;
 	forget_writes(publisher);
-	report(publisher, "");
+	report(publisher, publisher->watch_failure ?: "");
 	if (publisher->again)
 		plan(publisher->round_timer, COALESCE_TIME);
 	publisher->again = false;
-	if (!publisher->watching)
+	if (!publisher->watching && !is_planned(publisher->watch_timer))
 		start_watch(publisher);
 }
 
-/* What the server has may be anything now. */
-static void fail_round(struct dra_publisher *publisher, const struct dra_answer *answer)
+/* How long to wait after a failure; `delay` is the last such time, 0: none. */
+static uint64_t next_delay(uint64_t *delay, const struct dra_answer *answer)
 {
 	uint64_t wait = MIN_OF(answer->retry_after, RETRY_AFTER_MAX) * USEC_PER_SEC;
 	uint32_t number = (uint32_t)now_usec(CLOCK_MONOTONIC) * 2654435761U;
 
 	(void)!getrandom(&number, sizeof(number), GRND_NONBLOCK);
-	publisher->delay =
-		publisher->delay == 0 ? RETRY_MIN : MIN_OF(publisher->delay * 2, RETRY_MAX);
-	wait = MAX_OF(wait, publisher->delay);
+	*delay = *delay == 0 ? RETRY_MIN : MIN_OF(*delay * 2, RETRY_MAX);
+	wait = MAX_OF(wait, *delay);
 	/* The nodes of a cluster must not come back at one moment. */
-	wait += (uint64_t)((double)wait / 4 * number / UINT32_MAX);
+	return wait + (uint64_t)((double)wait / 4 * number / UINT32_MAX);
+}
+
+/* What the server has may be anything now. */
+static void fail_round(struct dra_publisher *publisher, const struct dra_answer *answer)
+{
 	publisher->step = STEP_IDLE;
 	publisher->again = false;
 	forget_writes(publisher);
@@ -145,7 +159,7 @@ static void fail_round(struct dra_publisher *publisher, const struct dra_answer 
 	publisher->node_uid = NULL;
 	report(publisher, answer->failure);
 	forget_stored(publisher);
-	plan(publisher->round_timer, wait);
+	plan(publisher->round_timer, next_delay(&publisher->delay, answer));
 }
 
 static void fail_round_text(struct dra_publisher *publisher, const char *failure)
@@ -569,16 +583,44 @@ static void on_event(const json_t *event, void *userdata)
 	plan(publisher->suspicion_timer, SUSPICION_TIME);
 }
 
+static void set_watch_failure(struct dra_publisher *publisher, const char *failure)
+{
+	free(publisher->watch_failure);
+	publisher->watch_failure = failure ? strdup(failure) : NULL;
+	/* Otherwise the end of the round reports it. */
+	if (publisher->step == STEP_IDLE && publisher->stored)
+		report(publisher, publisher->watch_failure ?: "");
+}
+
+static int on_watch_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct dra_publisher *publisher = userdata;
+
+	if (!publisher->watching) {
+		dra_publisher_check(publisher);
+		return 0;
+	}
+	publisher->watch_delay = 0;
+	if (publisher->watch_failure)
+		set_watch_failure(publisher, NULL);
+	return 0;
+}
+
 /* Between two watches anything may have happened. */
 static void on_watch_end(const struct dra_answer *answer, void *userdata)
 {
 	struct dra_publisher *publisher = userdata;
+	bool worked = !is_planned(publisher->watch_timer);
 
 	publisher->watching = false;
-	if (answer->failure && publisher->step == STEP_IDLE && publisher->delay == 0)
-		fail_round(publisher, answer);
-	else
+	if (worked && !answer->failure) {
 		dra_publisher_check(publisher);
+		return;
+	}
+	/* If the server is away, the next round fails and reports it. */
+	if (!worked && answer->failure)
+		set_watch_failure(publisher, answer->failure);
+	plan(publisher->watch_timer, next_delay(&publisher->watch_delay, answer));
 }
 
 static void start_watch(struct dra_publisher *publisher)
@@ -591,6 +633,8 @@ static void start_watch(struct dra_publisher *publisher)
 		publisher->driver, publisher->node, publisher->version ?: "", WATCH_SECONDS);
 	publisher->watching =
 		dra_api_watch(publisher->api, path, on_event, on_watch_end, publisher) >= 0;
+	if (publisher->watching)
+		plan(publisher->watch_timer, WATCH_PROVEN);
 }
 
 /* --- --- */
@@ -652,6 +696,11 @@ int dra_publisher_new(sd_event *event, struct dra_api *api, const char *driver, 
 	if (r >= 0)
 		r = sd_event_add_time(event, &publisher->suspicion_timer, CLOCK_MONOTONIC,
 			USEC_INFINITY, 100 * USEC_PER_MSEC, on_suspicion, publisher);
+	if (r >= 0)
+		r = sd_event_add_time(event, &publisher->watch_timer, CLOCK_MONOTONIC,
+			USEC_INFINITY, USEC_PER_MSEC, on_watch_timer, publisher);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(publisher->watch_timer, SD_EVENT_OFF);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(publisher);
@@ -667,12 +716,14 @@ struct dra_publisher *dra_publisher_free(struct dra_publisher *publisher)
 	dra_inventory_done(&publisher->inventory);
 	sd_event_source_disable_unref(publisher->round_timer);
 	sd_event_source_disable_unref(publisher->suspicion_timer);
+	sd_event_source_disable_unref(publisher->watch_timer);
 	json_decref(publisher->resources);
 	json_decref(publisher->stored);
 	json_decref(publisher->pending);
 	json_decref(publisher->seen);
 	free(publisher->node_uid);
 	free(publisher->version);
+	free(publisher->watch_failure);
 	free(publisher);
 	return NULL;
 }

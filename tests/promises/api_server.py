@@ -86,8 +86,8 @@ def slice_error(spec):
 
 
 class ApiServer:
-    """`faults`: callables that are given (method, path) and return None, or a status code, "hang", "close" or "garbage", or
-    as a float the seconds after which the request is served."""
+    """`faults`: callables that are given (method, path) and return None, or a status code, "hang", "close", "garbage" or
+    "empty", or as a float the seconds after which the request is served. `retry_after`: seconds, sent with status code 429."""
 
     def __init__(self, folder, node="node-a", taints=True):
         self.node, self.taints = node, taints
@@ -99,6 +99,7 @@ class ApiServer:
         self.requests = []  # (method, path, code)
         self.spent = []  # (method, path, seconds until the answer was written)
         self.faults = []
+        self.retry_after = 1
         self.tokens = {"secret-token": f"system:node:{node}"}
         self.authority = Authority(os.path.join(folder, "pki"))
         self.client = self.authority.issue("client", f"/O=system:nodes/CN=system:node:{node}", "extendedKeyUsage=clientAuth\n")
@@ -328,10 +329,12 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
         elif fault == "close":
             self.close_connection = True
+        elif fault == "empty":
+            self.answer(200, b"")
         elif fault == "garbage":
             self.answer(200, b"<html>not the API server</html>")
         elif fault:
-            self.status(fault, "as the test demands", [("Retry-After", "1")] if fault == 429 else ())
+            self.status(fault, "as the test demands", [("Retry-After", str(self.api.retry_after))] if fault == 429 else ())
         elif not self.user():
             self.status(401, "Unauthorized")
         elif self.user() != f"system:node:{self.api.node}":

@@ -50,6 +50,70 @@ class DraFaults(DraTest):
             recover()
         self.assertNotIsInstance(self.prepare(new)[new[2]], str)
 
+    def reads(self):
+        """How often the server was asked for the node, for the list of slices, and for a watch of them."""
+        with self.api.lock:
+            paths = [path for method, path, _ in self.api.requests if method == "GET"]
+        watches = [path for path in paths if "watch=1" in path]
+        return (sum("/nodes/" in path for path in paths), sum("/resourceslices?" in path for path in paths) - len(watches),
+                len(watches))
+
+    def test_refused_watch(self):
+        """Where only the watch is refused, changes are published without a new list, and the watch waits as long as the
+        server asks."""
+        self.serve_api()
+        self.api.retry_after = 300
+        self.api.faults = [lambda method, path: 429 if "watch=1" in path else None]
+        self.begin(self.resource("gpu"))
+        self.await_pool()
+        until(lambda: ": 429" in self.dra()["api_failure"], "the reason")
+        # The registration has the list read again; nothing else may.
+        until(lambda: self.dra()["registered"], "the registration")
+        name = self.api.device_named("vendor.example/gpu", 0)
+        for _ in range(3):
+            self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-0").returncode, 0)
+            self.await_pool(lambda pool: "taints" in pool[name])
+            self.assertEqual(self.ctl("uncordon", "vendor.example/gpu/gpu-0").returncode, 0)
+            self.await_pool(lambda pool: "taints" not in pool[name])
+        nodes, lists, watches = self.reads()
+        self.assertEqual((nodes, watches), (1, 1))
+        self.assertLessEqual(lists, 2)
+        self.assertIn(": 429", self.dra()["api_failure"])
+        self.assertNotIn("answers again", self.node.output())
+
+    def check_watches(self, fault, what):
+        began = []
+
+        def end(method, path):
+            if "watch=1" not in path:
+                return None
+            began.append(time.monotonic())
+            return fault
+
+        self.serve_api()
+        self.api.faults = [end]
+        self.begin(self.resource("gpu"))
+        wanted = self.await_pool()
+        until(lambda: len(began) >= 3, "the third watch")
+        # The next delay begins when the answer arrives, so no load makes these times shorter.
+        self.assertGreaterEqual(began[1] - began[0], 1)
+        self.assertGreaterEqual(began[2] - began[1], 2)
+        self.assertEqual(self.reads()[0], 1)
+        until(lambda: what in self.dra()["api_failure"], "the reason")
+        self.api.change("DELETED", next(iter(self.api.slices)))
+        until(lambda: self.api.pool() == wanted, "the deleted slice")
+        self.assertNotIn("answers again", self.node.output())
+        self.api.faults = []
+        until(lambda: not self.dra()["api_failure"], "a watch that works")
+
+    def test_forbidden_watch(self):
+        """Watches that fail are begun ever more rarely; slices are still repaired."""
+        self.check_watches(403, ": 403")
+
+    def test_watch_that_ends(self):
+        """The same for watches that end at once without an error."""
+        self.check_watches("empty", "")
+
     def test_slow_server(self):
         """Each answer takes a second: all works, and nothing is a failure."""
         self.serve_api()

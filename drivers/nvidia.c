@@ -524,6 +524,16 @@ static int nvidia_release(void *userdata, bool released, const char *reset)
 	return r;
 }
 
+static int copy_reset(struct nvidia_state *state, const struct nvidia_state *before)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < before->reset.count && r >= 0; i++)
+		r = strings_add(
+			&state->reset, before->reset.items[i], strlen(before->reset.items[i]));
+	return r;
+}
+
 /* The first list() starts the helper, if there is something to ask. */
 static int nvidia_start(const struct driver_context *context, const void *previous,
 	void **ret_state, struct error *error)
@@ -546,7 +556,7 @@ static int nvidia_start(const struct driver_context *context, const void *previo
 		state->released = before->released;
 		state->released_target = before->released_target;
 	}
-	if (before && copy_splits(state, before) < 0) {
+	if (before && (copy_splits(state, before) < 0 || copy_reset(state, before) < 0)) {
 		(void)nvidia_stop(state);
 		return error_set(error, -ENOMEM, "out of memory");
 	}

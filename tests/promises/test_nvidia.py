@@ -21,11 +21,14 @@ class Nvidia(NvidiaHost, NodeTest):
         super().setUp()
         self.prepare_host(self.node)
 
-    def serve(self, more="", text=""):
+    def configure(self, more="", text=""):
         self.node.configure(
             '{ name = "vendor.example/gpu"; driver = "nvidia"; match = ( { } ); '
             'health = ( { probe = "nvml"; interval = 0.2; hang_after = 1; } ); ' + more + "}",
             text=f'host_root = "{self.host}"; {text}')
+
+    def serve(self, more="", text=""):
+        self.configure(more, text)
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(gpu=self.GPUS)
@@ -128,6 +131,20 @@ class Nvidia(NvidiaHost, NodeTest):
         self.node.await_allocatable(gpu=self.GPUS - 1)
         until(lambda: list(self.unhealthy()) == [uuid(5)], "the other one, and no other, to be unhealthy")
         self.check_others(before, uuid(2), uuid(5))
+
+    def test_reload_after_a_reset(self):
+        """A reload before the library answers keeps what "devplugctl resume" has reported."""
+        self.serve()
+        self.report(f"xid 1 {address(2)} 48 -1 1")
+        until(lambda: list(self.unhealthy()) == [uuid(2)], "the GPU, and no other, to be unhealthy")
+        self.ctl("release", "vendor.example/gpu")
+        self.report("hang nvmlInit_v2")
+        answer = self.ctl("resume", "vendor.example/gpu", uuid(2))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.configure("container = { env = \"GPU=${uuid}\"; };")
+        self.node.reload()
+        self.report()
+        self.node.await_allocatable(gpu=self.GPUS)
 
     def test_release_after_a_failure(self):
         """What the library reported last does not hide the release."""

@@ -19,7 +19,8 @@
 #include "supervisor/retry-delay.h"
 #include "supervisor/spawn.h"
 
-#define MESSAGES_MAX 1000 /* in a second */
+/* In a second. When the kubelet starts, devplugd-dra asks for all of DRA_CLAIMS_MAX claims. */
+#define MESSAGES_MAX 10000
 
 struct auxiliary {
 	struct auxiliary *next;

@@ -61,6 +61,17 @@ class Dra(DraTest):
         self.unprepare(thief, other)
         self.assertEqual(self.files(), [])
 
+    def test_many_claims(self):
+        """After a restart the kubelet may ask for all claims that it knows, and devplugd-dra asks devplugd for each."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        pid = self.process()
+        # Short names, so that a call is one frame.
+        claims = [("a", "a", f"{i:x}") for i in range(1024)]
+        for _ in range(2):
+            self.assertEqual(self.unprepare(*claims), {uid: "" for _, _, uid in claims})
+        self.assertEqual(self.process(), pid)
+
     def test_refusals(self):
         """What a claim may not be, each with the reason."""
         self.serve_api()

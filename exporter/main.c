@@ -134,8 +134,11 @@ static int handle_snapshot(struct exporter *exporter, struct control_message *me
 	_cleanup_(picture_freep) struct picture *picture = NULL;
 	int r;
 
-	if (!exporter->text_wanted && !exporter->served)
+	if (!exporter->text_wanted && !exporter->served) {
+		/* It comes too late, and so do its pods. */
+		exporter->pods_fd = close_fd(exporter->pods_fd);
 		return 0;
+	}
 	r = picture_read(message->fds[0], message->fds[1], exporter->pods_fd, &picture);
 	if (r < 0)
 		log_warning("cannot read the answer of devplugd: %s", strerror(-r));

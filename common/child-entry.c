@@ -163,9 +163,11 @@ static int become_template(enum entry_step *ret_step)
 static int prepare(struct child_ends *ends, const struct identity *identity, pid_t parent,
 	enum entry_step *ret_step)
 {
+	bool copy = ends->program < 0; /* of the template */
+
 	*ret_step = ENTRY_DESCRIPTORS;
-	/* A copy of the template has only handlers that belong to it, such as a sanitizer's. */
-	if (ends->program >= 0) {
+	/* A copy has only handlers that belong to it, such as a sanitizer's. */
+	if (!copy) {
 		signals_reset();
 		go_before_parent();
 	}
@@ -182,7 +184,7 @@ static int prepare(struct child_ends *ends, const struct identity *identity, pid
 
 	*ret_step = ENTRY_SANDBOX;
 	if (!identity || !identity_is_root(identity)) {
-		int r = sandbox_enter();
+		int r = sandbox_enter(copy);
 
 		if (r < 0)
 			return r;

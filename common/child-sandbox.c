@@ -95,13 +95,25 @@ static const int denied[] = {
 	/* Goes on with the next instruction if it is true, else leaves one out. */
 	#define IF(comparison, value) \
 		BPF_JUMP(BPF_JMP | (comparison) | BPF_K, (uint32_t)(value), 0, 1)
-	#define DENY     RETURN(SECCOMP_RET_ERRNO | EPERM)
-	#define HEAD_MAX 16
+	#define DENY RETURN(SECCOMP_RET_ERRNO | EPERM)
 
-static int install_filter(struct sock_filter *filter, size_t size)
+/* The head, then one decision on the number of the system call, which it has loaded. */
+static int install_filter(const struct sock_filter *head, size_t n_head, const int *listed,
+	size_t n_listed, struct sock_filter if_listed, struct sock_filter otherwise)
 {
-	const struct sock_fprog program = { .len = (unsigned short)size, .filter = filter };
+	struct sock_filter filter[UINT8_MAX], *next = filter;
+	const struct sock_fprog program = { .len = (unsigned short)(n_head + n_listed + 2),
+		.filter = filter };
 
+	if (program.len > ARRAY_SIZE(filter)) /* a jump cannot be longer */
+		return -E2BIG;
+	memcpy(next, head, n_head * sizeof(*head));
+	next += n_head;
+	for (size_t i = 0; i < n_listed; i++)
+		*next++ = (struct sock_filter)BPF_JUMP(
+			BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)listed[i], (uint8_t)(n_listed - i), 0);
+	*next++ = otherwise;
+	*next = if_listed;
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0)
 		return errno == EINVAL ? 0 : -errno;
 	return 0;
@@ -128,18 +140,9 @@ static int filter_system_calls(void)
 		DENY,
 		RETURN(SECCOMP_RET_ALLOW),
 	};
-	static const struct sock_filter deny[] = { DENY }, allow[] = { RETURN(SECCOMP_RET_ALLOW) };
-	struct sock_filter filter[ARRAY_SIZE(head) + 2 * ARRAY_SIZE(denied) + 1];
-	struct sock_filter *next = filter;
 
-	memcpy(next, head, sizeof(head));
-	next += ARRAY_SIZE(head);
-	for (size_t i = 0; i < ARRAY_SIZE(denied); i++) {
-		*next++ = (struct sock_filter)IF(BPF_JEQ, denied[i]);
-		*next++ = deny[0];
-	}
-	*next = allow[0];
-	return install_filter(filter, ARRAY_SIZE(filter));
+	return install_filter(head, ARRAY_SIZE(head), denied, ARRAY_SIZE(denied),
+		(struct sock_filter)DENY, (struct sock_filter)RETURN(SECCOMP_RET_ALLOW));
 }
 
 	/* Other architectures have more names for the same, and sanitizers need more calls. */
@@ -326,18 +329,9 @@ static int allow_serving(bool network)
 		IF(BPF_JEQ, SYS_clone3),
 		RETURN(SECCOMP_RET_ERRNO | ENOSYS),
 	};
-	static const struct sock_filter deny[] = { DENY }, allow[] = { RETURN(SECCOMP_RET_ALLOW) };
-	struct sock_filter filter[ARRAY_SIZE(head) + 2 * ARRAY_SIZE(allowed) + 1];
-	struct sock_filter *next = filter;
 
-	memcpy(next, head, sizeof(head));
-	next += ARRAY_SIZE(head);
-	for (size_t i = 0; i < ARRAY_SIZE(allowed); i++) {
-		*next++ = (struct sock_filter)IF(BPF_JEQ, allowed[i]);
-		*next++ = allow[0];
-	}
-	*next = deny[0];
-	return install_filter(filter, ARRAY_SIZE(filter));
+	return install_filter(head, ARRAY_SIZE(head), allowed, ARRAY_SIZE(allowed),
+		(struct sock_filter)RETURN(SECCOMP_RET_ALLOW), (struct sock_filter)DENY);
 }
 	#else
 static int allow_serving(bool network)
@@ -428,11 +422,11 @@ unsigned sandbox_isolation(void)
 	return version <= 0 ? 0 : version < ABI_WITH_SCOPES ? 1 : 2;
 }
 
-int sandbox_enter(void)
+int sandbox_enter(bool filtered)
 {
 	int r = leave_others_alone();
 
-	return r < 0 ? r : filter_system_calls();
+	return r < 0 || filtered ? r : filter_system_calls();
 }
 
 int sandbox_give_up_programs(bool network)

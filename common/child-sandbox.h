@@ -9,10 +9,11 @@
 
 #include <stdbool.h>
 
-/* Confines the process permanently; no-new-privileges must be set. Restrictions that the kernel
+/* Confines the process permanently; no-new-privileges must be set. `filtered`: it is a copy of a
+ * confined process, whose filter of system calls it has inherited. Restrictions that the kernel
  * lacks, or that the parent's sandbox forbids, are left out. Async-signal-safe. Returns 0 or
  * negative errno. */
-int sandbox_enter(void);
+int sandbox_enter(bool filtered);
 
 /* For a process that executes no programs: leaves only the system calls that serving a resource
  * takes. Where the kernel has Landlock, files can be made, removed, executed or written only

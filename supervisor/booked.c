@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which devices the kubelet has booked, from its checkpoint and PodResources; keep-booked.c
- * keeps them listed. A checkpoint has all bookings of the time when it was written, so it replaces
- * earlier answers of PodResources. The children know the later allocations. An answer of
- * PodResources counts only for devices that were removed a certain time before the question, and
- * for resources that were served by then: allocations have reached their containers by then, and
- * after a restart the kubelet knows its pods again.
+ * Decides which devices the kubelet has booked, from its checkpoint, PodResources and the prepared
+ * claims of DRA; keep-booked.c keeps them listed. A checkpoint has all bookings of the time when it
+ * was written, so it replaces earlier answers of PodResources. The children know the later
+ * allocations. An answer of PodResources counts only for devices that were removed a certain time
+ * before the question, and for resources that were served by then: allocations have reached their
+ * containers by then, and after a restart the kubelet knows its pods again.
  */
 #include "supervisor/booked.h"
 
@@ -16,6 +16,7 @@
 #include "common/pace.h"
 #include "common/sealed.h"
 #include "supervisor/child.h"
+#include "supervisor/dra-claims.h"
 #include "supervisor/kubelet-checkpoint.h"
 #include "supervisor/manager.h"
 #include "supervisor/pod-resources.h"
@@ -31,7 +32,7 @@
 /* A booking that counts as none, see forget_request(). */
 struct forgotten {
 	char *resource, *id;
-	char *pod_uid; /* as the checkpoint had it; "": it did not */
+	char *pod_uid; /* as the checkpoint had it, or a claim's uid; "": it is known of neither */
 	bool seen;     /* in the data that are in force now */
 };
 
@@ -108,6 +109,27 @@ static bool is_forgotten(
 	return false;
 }
 
+static json_t *claims_of(const struct booked *booked, const char *resource)
+{
+	return booked->manager->dra_claims ? dra_claims_of(booked->manager->dra_claims, resource)
+					   : json_array();
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key)) ?: "";
+}
+
+static void see_claims(const struct booked *booked, const char *resource)
+{
+	json_auto_t *rows = claims_of(booked, resource);
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)(void)
+		is_forgotten(booked, resource, text_of(row, "id"), text_of(row, "uid"));
+}
+
 /* Once new data are in force: what they do not have need not be forgotten any more. */
 static void drop_forgotten(struct booked *booked)
 {
@@ -123,6 +145,8 @@ static void drop_forgotten(struct booked *booked)
 		i++)
 		(void)is_forgotten(booked, booked->pods->devices[i].resource,
 			booked->pods->devices[i].id, NULL);
+	for (size_t i = 0; i < booked->n_forgotten; i++)
+		see_claims(booked, booked->forgotten[i].resource);
 	for (size_t i = 0; i < booked->n_forgotten; i++)
 		if (booked->forgotten[i].seen)
 			booked->forgotten[kept++] = booked->forgotten[i];
@@ -237,6 +261,24 @@ static int add_checkpoint(
 	return r;
 }
 
+/* Neither the checkpoint nor the devices in an answer of PodResources have those of claims. */
+static int add_claims(const struct booked *booked, const char *resource, struct bookings *bookings)
+{
+	json_auto_t *rows = claims_of(booked, resource);
+	int r = rows ? 0 : -ENOMEM;
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		const char *id = text_of(row, "id");
+
+		if (r >= 0 && !is_forgotten(booked, resource, id, text_of(row, "uid")))
+			r = bookings_add(bookings, id, NULL, 0, 0);
+	}
+	return r;
+}
+
 static int collect(const struct booked *booked, const char *resource, struct bookings **ret)
 {
 	_cleanup_bookings_ struct bookings *bookings = NULL;
@@ -247,6 +289,8 @@ static int collect(const struct booked *booked, const char *resource, struct boo
 		r = add_checkpoint(booked, resource, bookings);
 	if (r >= 0)
 		r = add_pods(booked->pods, booked, resource, bookings);
+	if (r >= 0)
+		r = add_claims(booked, resource, bookings);
 	if (r >= 0)
 		r = bookings_sort(bookings);
 	if (r < 0)
@@ -480,7 +524,10 @@ static int forget_all(struct booked *booked, const char *resource, const char *d
 {
 	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
 	const struct pod_table *pods = booked->pods;
+	json_auto_t *claims = claims_of(booked, resource);
+	const json_t *row;
 	int r = 0;
+	size_t k;
 
 	for (size_t i = 0; checkpoint && i < checkpoint->count && r >= 0; i++)
 		if (streq(checkpoint->rows[i].resource, resource) &&
@@ -491,6 +538,8 @@ static int forget_all(struct booked *booked, const char *resource, const char *d
 		if (streq(pods->devices[i].resource, resource) &&
 			is_of(pods->devices[i].id, device))
 			r = forget(booked, resource, pods->devices[i].id, NULL, ids);
+	json_array_foreach(claims, k, row) if (r >= 0 && is_of(text_of(row, "id"), device)) r =
+		forget(booked, resource, text_of(row, "id"), text_of(row, "uid"), ids);
 	return r;
 }
 

@@ -11,6 +11,7 @@
 #include "common/sealed.h"
 #include "supervisor/assignments.h"
 #include "supervisor/auxiliary.h"
+#include "supervisor/booked.h"
 #include "supervisor/child.h"
 #include "supervisor/dra-claims.h"
 #include "supervisor/dra-credentials.h"
@@ -205,6 +206,13 @@ static void send_prepared(struct dra *dra, uint64_t number, const json_t *claim,
 	(void)auxiliary_send(dra->process, &message);
 }
 
+static void claims_changed(struct dra *dra)
+{
+	manager_changed(dra->manager);
+	assignments_outdated(dra->manager->assignments);
+	booked_checkpoint_changed(dra->manager->booked);
+}
+
 static void on_prepared(const json_t *claim, const struct error *error, void *userdata)
 {
 	size_t n_devices = json_array_size(json_object_get(claim, "devices"));
@@ -218,8 +226,7 @@ static void on_prepared(const json_t *claim, const struct error *error, void *us
 			text_of(claim, "name"), n_devices, n_devices == 1 ? "" : "s");
 	else
 		log_warning("cannot prepare a claim: %s", error->message);
-	manager_changed(dra->manager);
-	assignments_outdated(dra->manager->assignments);
+	claims_changed(dra);
 	send_prepared(dra, dra->preparation_number, claim, claim ? "" : error->message);
 }
 
@@ -274,8 +281,7 @@ static bool handle_unprepare(struct dra *dra, struct control_message *message)
 		return false;
 	if (dra_claims_remove(dra->claims, message->text, &error) < 0 && may_log(dra))
 		log_warning("cannot unprepare a claim: %s", error.message);
-	manager_changed(dra->manager);
-	assignments_outdated(dra->manager->assignments);
+	claims_changed(dra);
 	send_prepared(dra, message->number, NULL, error.message);
 	return true;
 }

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import stat
 import unittest
 
 from dra_node import DRIVER, DraTest
@@ -24,7 +25,7 @@ class DraPods(DraTest):
             with open(self.node.config) as file:
                 text = file.read()
             with open(self.node.config, "w") as file:
-                file.write(text.replace("kubelet = {", "kubelet = { pod_resources_socket = "
+                file.write(text.replace("kubelet = {", "kubelet = { pod_resources_interval = 1; pod_resources_socket = "
                                         f'"{self.node.kubelet_state}/pod-resources/kubelet.sock";', 1))
         self.node.start_kubelet()
         # A socket that appears while the kubelet's watcher starts may be registered twice.
@@ -217,6 +218,43 @@ class DraPods(DraTest):
         self.assertIsNone(self.specification(claim["metadata"]["uid"]))
         until(lambda: self.dra()["slices"] == 1, "the devices to be known")
         self.assertEqual(self.edits(self.restart("late")["container"])["GPU"].count(","), 0)
+
+    def test_device_that_disappears(self):
+        """A device that a claim has stays listed until the claim is unprepared; a free one does not."""
+        self.serve_api()
+        dev = self.node.path("dev")
+        os.mkdir(dev)
+        for number in range(4):
+            os.mknod(f"{dev}/card{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        self.begin('{ name = "vendor.example/gpu"; driver = "path"; match = ( { path = "%s/card*"; } ); serve = "dra"; }' % dev,
+                   pods=True)
+        for name, number in (("a", 0), ("b", 1)):
+            self.api.allocate(name, DRIVER, [("gpu", self.api.device_named("vendor.example/gpu", number))])
+            self.assertEqual(self.pod(name, self.api.claims["default", name])["phase"], "Running")
+
+        def devices():
+            resource = self.node.resource("vendor.example/gpu")
+            return {d["id"]: d["health"] for d in resource["devices"]} if resource else {}
+
+        def health(pod):
+            return [(d["health"], d["message"]) for d in self.find_pod(pod)["claims"][0]["devices"]]
+
+        a, b, free, rest = sorted(devices())
+        for number in (0, 1, 2):
+            os.unlink(f"{dev}/card{number}")
+        until(lambda: devices() == {a: "Unhealthy", b: "Unhealthy", rest: "Healthy"}, "the free device to leave the list")
+        until(lambda: health("a")[0][0] == "Unhealthy", "the pod's status")
+        self.assertIn("has disappeared", health("a")[0][1])
+        self.await_pool(lambda pool: len(pool) == 1)
+        # The next devplugd has the claims.
+        self.node.stop()
+        self.node.start()
+        self.node.await_state("vendor.example/gpu", "serving")
+        until(lambda: devices() == {a: "Unhealthy", b: "Unhealthy", rest: "Healthy"}, "the same list")
+        self.assertEqual(self.remove("a"), "")
+        until(lambda: devices() == {b: "Unhealthy", rest: "Healthy"}, "the device to leave the list")
+        self.assertEqual(self.ctl("forget", f"vendor.example/gpu/{b}").returncode, 0)
+        until(lambda: devices() == {rest: "Healthy"}, "the forgotten device to leave the list")
 
     def test_device_of_another_claim(self):
         """What the API server has given to two claims is prepared for one of them; the other pod waits for it."""

@@ -127,7 +127,7 @@ static const struct declaration *declaration_of(
 	return NULL;
 }
 
-/* Only what the resource could have published itself. */
+/* Only what the resource could have published itself, or its `allocate` program has added. */
 static int check_edits(
 	const struct declaration *declaration, const char *name, json_t *edits, struct error *error)
 {
@@ -139,7 +139,7 @@ static int check_edits(
 		return error_set(error, -ENOMEM, "out of memory");
 	(void)json_object_set_new(spec, "cdiVersion", json_string(cdi_version(spec)));
 	r = publication_check_cdi(spec, DRA_CDI_KIND, error);
-	return r < 0 ? r : publication_policy_check(declaration, spec, error);
+	return r < 0 ? r : publication_policy_check_claim(declaration, spec, error);
 }
 
 static int check_names(const json_t *names, struct error *error)

@@ -11,6 +11,11 @@
 #include "drivers/host/sysroot.h"
 #include "drivers/model/driver.h"
 
+struct policy {
+	const struct declaration *declaration;
+	bool any; /* as with a driver that runs programs and brings mounts */
+};
+
 static bool is_below(const char *path, const char *directory)
 {
 	size_t length = strlen(directory);
@@ -71,8 +76,9 @@ static bool names_path(
 	return whole ? streq(path, resolved) : is_below(path, resolved);
 }
 
-static bool may_mount(const struct declaration *declaration, const char *host, bool read_only)
+static bool may_mount(const struct policy *policy, const char *host, bool read_only)
 {
+	const struct declaration *declaration = policy->declaration;
 	const struct container *container = &declaration->container;
 
 	for (size_t i = 0; i < container->mounts.count; i++) {
@@ -83,18 +89,20 @@ static bool may_mount(const struct declaration *declaration, const char *host, b
 	}
 	if (is_root(host) || has_dots(host))
 		return false;
-	return declaration->driver->mounts == DRIVER_MOUNTS ||
+	return policy->any || declaration->driver->mounts == DRIVER_MOUNTS ||
 		(declaration->driver->mounts == DRIVER_MOUNTS_READ_ONLY && read_only);
 }
 
-static bool may_have_node(const struct declaration *declaration, const char *host)
+static bool may_have_node(const struct policy *policy, const char *host)
 {
+	const struct declaration *declaration = policy->declaration;
 	const struct container *container = &declaration->container;
 
 	if (is_root(host))
 		return false;
 	if (!has_dots(host) &&
-		(declaration->driver->mounts == DRIVER_MOUNTS || is_below(host, "/dev")))
+		(policy->any || declaration->driver->mounts == DRIVER_MOUNTS ||
+			is_below(host, "/dev")))
 		return true;
 	for (size_t i = 0; i < container->nodes.count; i++) {
 		const struct declared_node *node = groups_get(&container->nodes, i);
@@ -119,8 +127,9 @@ static bool names_variable(const char *template, const char *assignment)
 	return strncmp(template, assignment, fixed) == 0;
 }
 
-static bool may_set(const struct declaration *declaration, const char *assignment)
+static bool may_set(const struct policy *policy, const char *assignment)
 {
+	const struct declaration *declaration = policy->declaration;
 	const struct strings *env = &declaration->container.env;
 	const char *own = declaration->driver->environment;
 
@@ -129,7 +138,8 @@ static bool may_set(const struct declaration *declaration, const char *assignmen
 	for (size_t i = 0; i < env->count; i++)
 		if (names_variable(env->items[i], assignment))
 			return true;
-	return declaration->driver->runs_programs && !startswith(assignment, "LD_");
+	return (policy->any || declaration->driver->runs_programs) &&
+		!startswith(assignment, "LD_");
 }
 
 static bool is_read_only(const json_t *mount)
@@ -168,8 +178,7 @@ static int refuse(const char *device, const char *what, const char *value, struc
 		device, what, value);
 }
 
-static int check_device(
-	const struct declaration *declaration, const json_t *device, struct error *error)
+static int check_device(const struct policy *policy, const json_t *device, struct error *error)
 {
 	const char *name = json_string_value(json_object_get(device, "name"));
 	const json_t *edits = json_object_get(device, "containerEdits");
@@ -180,14 +189,14 @@ static int check_device(
 	for (size_t i = 0; i < json_array_size(env); i++) {
 		const char *text = json_string_value(json_array_get(env, i));
 
-		if (!may_set(declaration, text))
+		if (!may_set(policy, text))
 			return refuse(name, "variable", text, error);
 	}
 	for (size_t i = 0; i < json_array_size(mounts); i++) {
 		const json_t *mount = json_array_get(mounts, i);
 		const char *host = json_string_value(json_object_get(mount, "hostPath"));
 
-		if (!may_mount(declaration, host, is_read_only(mount)))
+		if (!may_mount(policy, host, is_read_only(mount)))
 			return refuse(name, "mount of", host, error);
 	}
 	for (size_t i = 0; i < json_array_size(nodes); i++) {
@@ -195,21 +204,37 @@ static int check_device(
 		const char *host = json_string_value(json_object_get(node, "hostPath"));
 
 		host = host ?: json_string_value(json_object_get(node, "path"));
-		if (!may_have_node(declaration, host))
+		if (!may_have_node(policy, host))
 			return refuse(name, "node", host, error);
-		if (!has_owner(&declaration->cdi_spec, node))
+		if (!has_owner(&policy->declaration->cdi_spec, node))
 			return refuse(name, "owner or mode of the node", host, error);
 	}
 	return 0;
 }
 
-int publication_policy_check(
-	const struct declaration *declaration, const json_t *spec, struct error *error)
+static int check_devices(const struct policy *policy, const json_t *spec, struct error *error)
 {
 	const json_t *devices = json_object_get(spec, "devices");
 	int r = 0;
 
 	for (size_t i = 0; i < json_array_size(devices) && r >= 0; i++)
-		r = check_device(declaration, json_array_get(devices, i), error);
+		r = check_device(policy, json_array_get(devices, i), error);
 	return r;
+}
+
+int publication_policy_check(
+	const struct declaration *declaration, const json_t *spec, struct error *error)
+{
+	return check_devices(&(struct policy){ .declaration = declaration }, spec, error);
+}
+
+int publication_policy_check_claim(
+	const struct declaration *declaration, const json_t *spec, struct error *error)
+{
+	const struct policy policy = {
+		.declaration = declaration,
+		.any = declaration->allocate.command.count > 0,
+	};
+
+	return check_devices(&policy, spec, error);
 }

@@ -20,3 +20,8 @@
  * Returns 0, -EPERM with the error filled, or -ENOMEM. */
 int publication_policy_check(
 	const struct declaration *declaration, const json_t *spec, struct error *error);
+
+/* The same of the edits of a claim, which the resource's `allocate` program, if it has one, may
+ * give as much as a driver that runs programs and brings mounts of its own. */
+int publication_policy_check_claim(
+	const struct declaration *declaration, const json_t *spec, struct error *error);

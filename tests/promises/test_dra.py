@@ -386,6 +386,31 @@ class Dra(DraTest):
         os.rmdir(os.path.join(done, "gpu-1"))
         self.assertNotIsInstance(self.prepare(claims[1])[claims[1][2]], str)
 
+    def test_allocate_program(self):
+        """A claim's file has what the resource's `allocate` program prints, but no variable of the dynamic loader."""
+        self.serve_api()
+        answer = {"version": 1, "env": {"LEASE": "7"}, "mounts": [{"host": self.node.dir, "path": "/lease"}]}
+        program = self.node.path("allocate")
+
+        def write():
+            with open(program + ".new", "w") as file:
+                file.write(f"#!/bin/sh\ncat > /dev/null\necho '{json.dumps(answer)}'\n")
+            os.chmod(program + ".new", 0o755)
+            os.rename(program + ".new", program)
+
+        write()
+        self.begin(self.resource("gpu", f'allocate = {{ command = ( "{program}" ); }};'))
+        self.await_pool()
+        claims = [("default", f"c{i}", self.api.allocate(
+            f"c{i}", DRIVER, [("a", self.api.device_named("vendor.example/gpu", i))])) for i in range(2)]
+        self.assertNotIsInstance(self.prepare(claims[0])[claims[0][2]], str)
+        edits, = self.specification(claims[0][2]).values()
+        self.assertEqual(sorted(edits["env"]), ["GPU=gpu-0", "LEASE=7"])
+        self.assertEqual([(m["hostPath"], m["containerPath"]) for m in edits["mounts"]], [(self.node.dir, "/lease")])
+        answer["env"] = {"LD_PRELOAD": "/lease/library"}
+        write()
+        self.assertIn("the variable LD_PRELOAD=/lease/library, which the configuration", self.prepare(claims[1])[claims[1][2]])
+
     def test_objects(self):
         """What devplugctl prints for kubectl is what the node publishes."""
         self.serve_api()

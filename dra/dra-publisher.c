@@ -3,9 +3,9 @@
  * A round reads the slices and the node's uid if they are not known, compares, and writes one
  * object after the other. The server's answer to a write is kept, so the next change needs no
  * reading; a failed write, an unexpected event of the watch, or the end of the watch make the next
- * round read again. A watch that fails, or ends soon, is retried with a delay of its own; until
- * then changes are published as usual. All slices of a pool have one generation: it stays where one
- * slice changes, and grows where several do or their number does.
+ * round read both again. A watch that fails, or ends soon, is retried with a delay of its own;
+ * until then changes are published as usual. All slices of a pool have one generation: it stays
+ * where one slice changes, and grows where several do or their number does.
  */
 #include "dra/dra-publisher.h"
 
@@ -110,6 +110,13 @@ static void forget_stored(struct dra_publisher *publisher)
 	(void)json_object_clear(publisher->seen);
 }
 
+/* A node that was deleted and created again has another one. */
+static void forget_node(struct dra_publisher *publisher)
+{
+	free(publisher->node_uid);
+	publisher->node_uid = NULL;
+}
+
 static void report(struct dra_publisher *publisher, const char *failure)
 {
 	bool known = publisher->stored && json_object_size(publisher->stored) > 0;
@@ -154,9 +161,7 @@ static void fail_round(struct dra_publisher *publisher, const struct dra_answer 
 	publisher->step = STEP_IDLE;
 	publisher->again = false;
 	forget_writes(publisher);
-	/* A node that was deleted and created again has another one. */
-	free(publisher->node_uid);
-	publisher->node_uid = NULL;
+	forget_node(publisher);
 	report(publisher, answer->failure);
 	forget_stored(publisher);
 	plan(publisher->round_timer, next_delay(&publisher->delay, answer));
@@ -521,8 +526,10 @@ static int on_round(sd_event_source *source, uint64_t usec, void *userdata)
 		publisher->again = true;
 		return 0;
 	}
-	if (publisher->reread)
+	if (publisher->reread) {
 		forget_stored(publisher);
+		forget_node(publisher);
+	}
 	publisher->reread = false;
 	if (!publisher->resources)
 		return 0;

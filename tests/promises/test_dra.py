@@ -298,6 +298,18 @@ class Dra(DraTest):
                 self.api.store("DELETED", name, self.api.slices[name])
         self.kubelet.register(self.socket)
         until(repaired, "the slices after a restart of the kubelet")
+        # A Node that was deleted and created again has another uid, and the garbage collector deletes what the old one owned.
+        with self.api.lock:
+            node = self.api.nodes["node-a"]["metadata"]["uid"] = "a-new-node"
+
+        def collected():
+            with self.api.lock:
+                for name, found in list(self.api.slices.items()):
+                    if found["metadata"]["ownerReferences"][0]["uid"] != node:
+                        self.api.store("DELETED", name, found)
+            return repaired()
+
+        until(collected, "slices of the new Node")
 
     def test_credentials(self):
         """Files beside the kubeconfig, inside of it, and tokens; they rotate; they are in no log; other files stay out of

@@ -67,7 +67,7 @@ class DraFaults(DraTest):
         self.begin(self.resource("gpu"))
         self.await_pool()
         until(lambda: ": 429" in self.dra()["api_failure"], "the reason")
-        # The registration has the list read again; nothing else may.
+        # The registration has the node and the list read again; nothing else may.
         until(lambda: self.dra()["registered"], "the registration")
         name = self.api.device_named("vendor.example/gpu", 0)
         for _ in range(3):
@@ -76,8 +76,8 @@ class DraFaults(DraTest):
             self.assertEqual(self.ctl("uncordon", "vendor.example/gpu/gpu-0").returncode, 0)
             self.await_pool(lambda pool: "taints" not in pool[name])
         nodes, lists, watches = self.reads()
-        self.assertEqual((nodes, watches), (1, 1))
-        self.assertLessEqual(lists, 2)
+        self.assertEqual(watches, 1)
+        self.assertLessEqual(max(nodes, lists), 2)
         self.assertIn(": 429", self.dra()["api_failure"])
         self.assertNotIn("answers again", self.node.output())
 
@@ -98,7 +98,9 @@ class DraFaults(DraTest):
         # The next delay begins when the answer arrives, so no load makes these times shorter.
         self.assertGreaterEqual(began[1] - began[0], 1)
         self.assertGreaterEqual(began[2] - began[1], 2)
-        self.assertEqual(self.reads()[0], 1)
+        # The node is read before the list.
+        nodes, lists, _ = self.reads()
+        self.assertLessEqual(nodes, lists + 1)
         until(lambda: what in self.dra()["api_failure"], "the reason")
         self.api.change("DELETED", next(iter(self.api.slices)))
         until(lambda: self.api.pool() == wanted, "the deleted slice")

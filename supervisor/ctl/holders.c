@@ -82,10 +82,13 @@ static void place(json_t *places, const json_t *found, const struct relation *re
 /* Different ids: containers of one pod may share one. */
 static json_int_t count_ids(const json_t *holders)
 {
-	json_auto_t *ids = json_object();
+	json_auto_t *ids = NULL;
 	json_t *holder;
 	size_t i;
 
+	if (json_array_size(holders) < 2)
+		return (json_int_t)json_array_size(holders);
+	ids = json_object();
 	json_array_foreach(holders, i, holder)(void)
 		json_object_set_new(ids, snapshot_string(holder, "id"), json_true());
 	return (json_int_t)json_object_size(ids);

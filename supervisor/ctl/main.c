@@ -139,7 +139,8 @@ int snapshot_status(const struct snapshot *snapshot)
 
 static int run_show(const struct command *command, const struct request *request)
 {
-	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	/* Never freed, which would take a quarter of the time that 10,000 devices take. */
+	static struct snapshot snapshot;
 	struct error error = { 0 };
 	int r, status;
 

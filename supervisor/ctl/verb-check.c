@@ -123,6 +123,10 @@ int command_check(const struct request *request)
 		r = error_set(&error, snapshot.unanswered.code, "%s", snapshot.unanswered.message);
 	if (r >= 0 && request->subject)
 		r = snapshot_select(&snapshot, request->subject, &error);
+	if (r < 0 && request->json) {
+		note(&findings, "%s", error.message);
+		return report_json(&findings, EXIT_UNKNOWN);
+	}
 	if (r < 0) {
 		(void)printf("%s\n", error.message);
 		return EXIT_UNKNOWN;

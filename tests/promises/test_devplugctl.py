@@ -265,7 +265,11 @@ class WaitAndCheck(ToolTest):
         self.assertEqual(self.ctl("check").returncode, 0)
         self.node.stop()
         answer = self.ctl("check")
-        self.assertEqual((answer.returncode, answer.stdout), (2, f"devplugd is not running: nothing answers in {self.node.run}\n"))
+        words = f"devplugd is not running: nothing answers in {self.node.run}"
+        self.assertEqual((answer.returncode, answer.stdout), (2, f"{words}\n"))
+        answer = self.ctl("check", "--json")
+        document = json.loads(answer.stdout)
+        self.assertEqual((answer.returncode, document["status"], document["problem"]), (2, 2, words))
 
     def test_check_of_a_discovery_program(self):
         """Its failure is a problem, although no device is known that could be unhealthy."""

@@ -87,12 +87,17 @@ static int look(const struct request *request, const struct condition *condition
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	const json_t *resource;
+	bool denied;
 	int r;
 
 	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, error);
 	if (r < 0)
 		return r;
-	if (snapshot.unanswered.code < 0) {
+	/* Other users see the state file, which does not have what is in use. */
+	denied = snapshot.unanswered.code == -EACCES && snapshot.running && snapshot.known;
+	if (denied && condition->member && streq(condition->member, "free"))
+		return error_set(error, -EACCES, "%s", snapshot.unanswered.message);
+	if (snapshot.unanswered.code < 0 && !denied) {
 		(void)snprintf(ret_instead, size, "%s", snapshot.unanswered.message);
 		return 0;
 	}

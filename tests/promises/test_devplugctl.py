@@ -247,6 +247,19 @@ class WaitAndCheck(ToolTest):
         for words in (["--for", "wealthy=1"], ["--for", "healthy=x"], ["--timeout", "soon"]):
             self.assertEqual(self.ctl("wait", "vendor.example/a", *words).returncode, 2)
 
+    def test_wait_of_another_user(self):
+        """The state file suffices, except for what is in use."""
+        self.serve(static("a", 2))
+        until(lambda: self.node.state()["resources"][0]["state"] == "serving", "the state file")
+        for words, status, message in (
+                ([], 0, "^$"), (["--for", "healthy=2"], 0, "^$"),
+                (["--for", "healthy=3"], 1, "2 are healthy, at least 3 wanted\n$"),
+                (["--for", "free=2"], 1, "^devplugctl: only root and members of the group devplugd-view ")):
+            with self.subTest(words):
+                answer = run_as_nobody("devplugctl", "-c", self.node.config, "wait", "vendor.example/a", "--timeout", "0", *words)
+                self.assertEqual(answer.returncode, status, answer.stderr)
+                self.assertRegex(answer.stderr, message)
+
     def test_check(self):
         self.serve(static("a", 2, 'health = ( { probe = "file"; path = "%s/${id}"; missing = "healthy"; healthy = "ok"; } );'
                           % self.node.dir), static("b", 1))

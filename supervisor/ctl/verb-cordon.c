@@ -205,6 +205,9 @@ static int cordon_found(struct drop_in *drop_in, const struct request *request,
 	const json_t *resources = json_object_get(snapshot->root, "resources");
 	unsigned found = 0;
 
+	if (!snapshot->known)
+		return error_set(error, -ENODATA, "%s; name the device as RESOURCE/DEVICE",
+			snapshot->unanswered.message);
 	for (size_t i = 0; i < json_array_size(resources); i++) {
 		const json_t *resource = json_array_get(resources, i);
 		_cleanup_free_ char *id = NULL;

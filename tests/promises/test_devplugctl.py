@@ -183,6 +183,11 @@ class Reload(ToolTest):
                          (0, f"devplugctl: {words}; this takes effect when it starts\n"))
         answer = self.ctl("wait", "vendor.example/a", "--timeout", "0")
         self.assertEqual((answer.returncode, answer.stderr), (1, f"devplugctl: vendor.example/a: waited 0 s; {words}\n"))
+        answer = self.ctl("resume", "vendor.example/a", "a-0")
+        self.assertEqual((answer.returncode, answer.stderr), (3, f"devplugctl: {words}\n"))
+        answer = self.ctl("cordon", "a-0")
+        self.assertEqual((answer.returncode, answer.stderr),
+                         (1, f"devplugctl: {words}; name the device as RESOURCE/DEVICE\n"))
 
 
 class Troubles(ToolTest):

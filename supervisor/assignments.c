@@ -7,6 +7,7 @@
  */
 #include "supervisor/assignments.h"
 
+#include "common/control.h"
 #include "supervisor/booked.h"
 #include "supervisor/dra-claims.h"
 #include "supervisor/kubelet-checkpoint.h"
@@ -24,7 +25,7 @@ struct assignments {
 	uint64_t outdated_at; /* CLOCK_MONOTONIC */
 	json_t *resources;    /* object of arrays; NULL: nothing is known */
 	json_t *booked;       /* the same of what only the checkpoint has */
-	char failure[256];
+	char failure[CONTROL_TEXT_MAX];
 };
 
 static json_t *describe(const struct pod_container *container, const char *id)

@@ -162,8 +162,12 @@ static int add_assignments(const struct manager *manager, json_t *root)
 
 static json_t *describe_all(const struct manager *manager)
 {
+	/* Its name can have any bytes, JSON cannot. */
+	_cleanup_free_ char *config_file = strdup(manager->config_file);
 	json_t *resources = json_array();
 
+	if (config_file)
+		text_sanitize(config_file);
 	for (size_t i = 0; i < manager->n_children; i++)
 		if (json_array_append_new(resources, describe(manager->children[i])) < 0) {
 			json_decref(resources);
@@ -172,7 +176,7 @@ static json_t *describe_all(const struct manager *manager)
 	/* Takes the references, also on failure. */
 	return json_pack("{s:I, s:i, s:s, s:I, s:b, s:b, s:o*, s:o}", "generation",
 		(json_int_t)manager->generation, "pid", (int)getpid(), "config_file",
-		manager->config_file, "reloads", (json_int_t)manager->reloads, "reload_failed",
+		config_file ?: "", "reloads", (json_int_t)manager->reloads, "reload_failed",
 		(int)manager->reload_failed, "on_last_accepted", (int)manager->on_last_accepted,
 		"dra", dra_describe(manager->dra), "resources", resources);
 }

@@ -189,6 +189,16 @@ class Reload(ToolTest):
         self.assertEqual((answer.returncode, answer.stderr),
                          (1, f"devplugctl: {words}; name the device as RESOURCE/DEVICE\n"))
 
+    def test_a_file_whose_name_is_not_utf8(self):
+        self.node.configure(static("a", 1))
+        name = os.path.join(self.node.dir.encode(), b"devplugd-\xe9.conf")
+        os.rename(self.node.config, name)
+        self.node.config = os.fsdecode(name)
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_serving()
+        self.assertEqual(os.path.basename(self.node.status()["config_file"]), "devplugd-?.conf")
+
 
 class Troubles(ToolTest):
     def test_shared_reasons_are_printed_once(self):

@@ -177,6 +177,8 @@ static void write_devices(const struct picture *picture, struct exposition *out)
 	{
 		uint64_t healthy = 0, unhealthy = 0;
 
+		if (resource->left_out)
+			continue;
 		FOR_EACH_UNIT(unit, resource)
 		*(unit->healthy ? &healthy : &unhealthy) += unit->claimed ? 0 : unit->replicas;
 		exposition_add(out, "",
@@ -212,7 +214,7 @@ static void write_units(const struct picture *picture, struct exposition *out)
 	exposition_begin(out, "devplugd_resource_units", "gauge",
 		"Physical units of a resource by state; each has one state.");
 	FOR_EACH_RESOURCE(resource, picture)
-	for (size_t i = 0; i < ARRAY_SIZE(unit_states); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(unit_states) && !resource->left_out; i++) {
 		uint64_t count = 0;
 
 		FOR_EACH_UNIT(unit, resource)

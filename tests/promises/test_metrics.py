@@ -274,7 +274,10 @@ class Metrics(NodeTest):
             r["devices_file"] for r in self.node.state()["resources"] if r["name"] == "vendor.example/many"))
         with open(huge, "a") as file:
             file.truncate((16 << 20) + 1)
-        self.assertEqual(self.value("resource_units", resource="many", state="healthy"), 0)
+        samples = self.scrape()
+        of_many = {name for name, labels in samples if ("resource", "vendor.example/many") in labels}
+        self.assertIn("devplugd_resource_state", of_many)
+        self.assertFalse({name for name in of_many if re.match("devplugd_(device|resource_(units|devices))", name)})
         self.assertEqual(self.value("resource_units", resource="licence", state="healthy"), 1)
 
     def test_requests(self):

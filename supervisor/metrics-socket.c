@@ -76,12 +76,18 @@ int metrics_socket_open(const char *text, struct metrics_socket *ret, struct err
 	return 0;
 }
 
-void metrics_socket_done(struct metrics_socket *listener)
+bool metrics_socket_is_there(const struct metrics_socket *listener)
 {
 	struct stat st;
 
-	if (listener->inode > 0 && listener->address && lstat(listener->address, &st) == 0 &&
-		st.st_dev == listener->device && st.st_ino == listener->inode)
+	return listener->inode == 0 ||
+		(lstat(listener->address, &st) == 0 && st.st_dev == listener->device &&
+			st.st_ino == listener->inode);
+}
+
+void metrics_socket_done(struct metrics_socket *listener)
+{
+	if (listener->inode > 0 && metrics_socket_is_there(listener))
 		(void)unlink(listener->address);
 	(void)close_fd(listener->fd);
 	free(listener->address);

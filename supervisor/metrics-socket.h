@@ -24,5 +24,8 @@ struct metrics_socket {
  * error filled. */
 int metrics_socket_open(const char *address, struct metrics_socket *ret, struct error *error);
 
+/* Whether its path, if it has one, still is the one that was bound. */
+bool metrics_socket_is_there(const struct metrics_socket *listener);
+
 /* Closes it, removes its path if that is still the one that was bound, and resets the structure. */
 void metrics_socket_done(struct metrics_socket *listener);

@@ -253,7 +253,8 @@ static int on_started(struct auxiliary *exporter, void *userdata)
 
 /* --- the configuration --- */
 
-static void open_socket(struct metrics *metrics, const char *address)
+/* Returns whether it opened one. */
+static bool open_socket(struct metrics *metrics, const char *address)
 {
 	struct error error = { 0 };
 
@@ -261,29 +262,39 @@ static void open_socket(struct metrics *metrics, const char *address)
 		log_notice("metrics.listen is not used: systemd passed a socket");
 		address = NULL;
 	}
-	if (address && metrics->listener.address && streq(address, metrics->listener.address))
-		return;
+	if (address && metrics->listener.address && streq(address, metrics->listener.address) &&
+		metrics_socket_is_there(&metrics->listener))
+		return false;
 	metrics_socket_done(&metrics->listener);
 	if (address && metrics_socket_open(address, &metrics->listener, &error) < 0)
 		log_error("no metrics: %s", error.message);
+	return metrics->listener.fd >= 0;
 }
 
 void metrics_configure(struct metrics *metrics)
 {
 	const struct metrics_config *config = &metrics->manager->config->metrics;
 	_cleanup_free_ char *before = TAKE_PTR(metrics->settings);
-	bool wanted;
+	bool opened, wanted;
 
-	open_socket(metrics, config->listen);
+	opened = open_socket(metrics, config->listen);
 	free(metrics->textfile);
 	metrics->textfile = config->textfile ? strdup(config->textfile) : NULL;
 	wanted = metrics->activated_fd >= 0 || metrics->listener.fd >= 0 || metrics->textfile;
 	if (make_settings(metrics, &metrics->settings) < 0)
 		wanted = false;
 	if (wanted && auxiliary_is_running(metrics->exporter) &&
-		(!before || !streq(before, metrics->settings)))
+		(opened || !before || !streq(before, metrics->settings)))
 		(void)send_settings(metrics);
 	auxiliary_set_wanted(metrics->exporter, wanted);
+}
+
+void metrics_restore(struct metrics *metrics)
+{
+	if (metrics_socket_is_there(&metrics->listener))
+		return;
+	log_warning("another process removed %s; it is restored", metrics->listener.address);
+	metrics_configure(metrics);
 }
 
 /* --- --- */

@@ -22,5 +22,8 @@ int metrics_new(struct manager *manager, struct metrics **ret);
 /* Brings the configuration in force into effect. Logs. */
 void metrics_configure(struct metrics *metrics);
 
+/* Makes the socket at a path again if another process removed it. Logs. */
+void metrics_restore(struct metrics *metrics);
+
 struct metrics *metrics_free(struct metrics *metrics);
 DEFINE_CLEANUP(struct metrics *, metrics_free)

@@ -339,6 +339,15 @@ int request_server_listen(struct request_server *server)
 	return r < 0 ? r : 0;
 }
 
+bool request_server_is_there(const struct request_server *server)
+{
+	struct stat st;
+
+	return fstatat(state_directory(server->manager->state), REQUEST_SOCKET, &st,
+		       AT_SYMLINK_NOFOLLOW) == 0 &&
+		S_ISSOCK(st.st_mode);
+}
+
 int request_server_new(struct manager *manager, struct request_server **ret, struct error *error)
 {
 	_cleanup_(request_server_freep) struct request_server *server = calloc(1, sizeof(*server));

@@ -31,6 +31,9 @@ int request_server_new(struct manager *manager, struct request_server **ret, str
  * negative errno. */
 int request_server_listen(struct request_server *server);
 
+/* Whether the socket still has its name. */
+bool request_server_is_there(const struct request_server *server);
+
 /* The state files are up to date: waiting requests are handled again. */
 void request_server_changed(struct request_server *server);
 

@@ -12,6 +12,7 @@
 #include "supervisor/child.h"
 #include "supervisor/keep-configuration.h"
 #include "supervisor/manager.h"
+#include "supervisor/metrics.h"
 #include "supervisor/published.h"
 #include "supervisor/request-server.h"
 
@@ -29,8 +30,7 @@ struct restore_watch {
 	bool failed; /* to restore runtime_dir, and logged */
 };
 
-/* The files of devices come with the next report of their children. */
-static void write_again(struct manager *manager)
+static void listen_again(struct manager *manager)
 {
 	int r;
 
@@ -39,6 +39,12 @@ static void write_again(struct manager *manager)
 		log_error(
 			"cannot listen in %s: %s; restart devplugd, or devplugctl will not reach it",
 			manager->config->runtime_dir, strerror(-r));
+}
+
+/* The files of devices come with the next report of their children. */
+static void write_again(struct manager *manager)
+{
+	listen_again(manager);
 	published_write_list(manager->published);
 	if (!manager->on_last_accepted)
 		keep_configuration(manager);
@@ -60,11 +66,15 @@ static void restore_runtime_dir(struct restore_watch *watch)
 		log_error("another process removed %s or files in it, and they cannot be restored: "
 			  "%s; restart devplugd",
 			manager->config->runtime_dir, error.message);
-	if (r > 0) {
+	if (r > 0 || (r == 0 && !request_server_is_there(manager->requests))) {
 		log_warning("another process removed %s or files in it; they are restored",
 			manager->config->runtime_dir);
-		write_again(manager);
+		if (r > 0)
+			write_again(manager);
+		else
+			listen_again(manager);
 	}
+	metrics_restore(manager->metrics);
 	watch->failed = r < 0;
 }
 

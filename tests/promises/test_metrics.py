@@ -262,6 +262,16 @@ class Metrics(NodeTest):
         self.node.reload()
         self.await_socket()
 
+    def test_removed_socket(self):
+        """By another process: it is there again, also for those who read the metrics from then on."""
+        address = os.path.join(self.node.run, "metrics.sock")
+        self.configure(self.licence(), metrics=f'listen = "{address}";')
+        self.node.start()
+        self.await_socket(address)
+        os.unlink(address)
+        self.await_socket(address)
+        self.assertEqual(self.get(address=address)[0].status, 200)
+
     # --- clients that misbehave
 
     def test_too_many_devices(self):

@@ -169,7 +169,7 @@ class Supervision(NodeTest):
         self.node.await_allocatable(**self.names)
 
     def test_runtime_directory_is_restored(self):
-        """Removed by another process, with all or only with the lock: it comes back, and a second daemon is refused."""
+        """Removed by another process, all of it or one file: it comes back, and a second daemon is refused."""
         self.node.configure(static("a", 2))
         self.node.start_kubelet()
         self.node.start()
@@ -184,7 +184,8 @@ class Supervision(NodeTest):
 
         until(lambda: files <= set(os.listdir(self.node.run)), "the files")
         for count, victim in enumerate((self.node.run, os.path.join(self.node.run, "lock"),
-                                        os.path.join(self.node.run, "devices")), 1):
+                                        os.path.join(self.node.run, "devices"),
+                                        os.path.join(self.node.run, "control")), 1):
             if os.path.isdir(victim):
                 shutil.rmtree(victim)
             else:

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The packets between devplugd and its clients (devplugctl, the exporter) on the control socket in
- * runtime_dir: SOCK_SEQPACKET, one JSON document a packet. A client sends a request, reads the
- * answer, and may then send the next. The members are documented in docs/control-socket.md.
+ * The packets between devplugd and its clients (devplugctl) on the control socket in runtime_dir:
+ * SOCK_SEQPACKET, one JSON document a packet. A client sends a request, reads the answer, and may
+ * then send the next. The members are documented in docs/control-socket.md.
  */
 
 #include "common/util.h"

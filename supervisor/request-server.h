@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The control socket: how devplugctl and the exporter reach the daemon. Clients are not trusted:
- * their number, the size and rate of their requests, and the time that they may be silent are
- * bounded, and one that does not read its answer is disconnected.
+ * The control socket: how devplugctl reaches the daemon. Clients are not trusted: their number, the
+ * size and rate of their requests, and the time that they may be silent are bounded, and one that
+ * does not read its answer is disconnected.
  */
 
 #include <systemd/sd-event.h>

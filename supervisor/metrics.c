@@ -37,7 +37,8 @@ struct metrics {
 	int activated_fd;               /* systemd's, or -EBADF */
 	struct metrics_socket listener; /* our own */
 	char *textfile;                 /* as it is in force */
-	char *settings;                 /* the settings that the exporter was sent */
+	bool textfile_written;
+	char *settings; /* the settings that the exporter was sent */
 
 	bool scraping; /* the exporter waits for a picture */
 	bool asking;   /* and it for the pods */
@@ -172,6 +173,14 @@ static int write_textfile(const char *path, const char *text, size_t size)
 	return r;
 }
 
+/* Otherwise node_exporter would report the last metrics for ever. */
+static void remove_textfile(struct metrics *metrics)
+{
+	if (metrics->textfile_written)
+		(void)unlink(metrics->textfile);
+	metrics->textfile_written = false;
+}
+
 static void note_textfile(struct metrics *metrics, int r)
 {
 	const char *failure = r < 0 ? strerror(-r) : NULL;
@@ -197,6 +206,7 @@ static void take_textfile(struct metrics *metrics, const struct control_message 
 	r = sealed_read(message->fds[0], TEXTFILE_MAX, &text, &size);
 	if (r >= 0)
 		r = write_textfile(metrics->textfile, text, size);
+	metrics->textfile_written |= r >= 0;
 	note_textfile(metrics, r);
 	metrics->textfile_not_before = now_usec(CLOCK_MONOTONIC) + TEXTFILE_SPACING;
 }
@@ -278,6 +288,8 @@ void metrics_configure(struct metrics *metrics)
 	bool opened, wanted;
 
 	opened = open_socket(metrics, config->listen);
+	if (!streq(config->textfile ?: "", metrics->textfile ?: ""))
+		remove_textfile(metrics);
 	free(metrics->textfile);
 	metrics->textfile = config->textfile ? strdup(config->textfile) : NULL;
 	wanted = metrics->activated_fd >= 0 || metrics->listener.fd >= 0 || metrics->textfile;
@@ -353,6 +365,7 @@ struct metrics *metrics_free(struct metrics *metrics)
 	(void)auxiliary_free(metrics->exporter);
 	metrics_socket_done(&metrics->listener);
 	(void)close_fd(metrics->activated_fd);
+	remove_textfile(metrics);
 	free(metrics->textfile);
 	free(metrics->textfile_failure);
 	free(metrics->settings);

@@ -231,6 +231,13 @@ class Metrics(NodeTest):
         until(lambda: f"cannot write the metrics to {file}: No such file or directory" in self.node.output(), "a message")
         os.mkdir(os.path.dirname(file))
         until(serving, "the file to be there again")
+        # Nothing is left that looks alive.
+        other = os.path.join(os.path.dirname(file), "other.prom")
+        self.configure(self.licence(), metrics=f'textfile = "{other}"; interval = 1;')
+        self.node.reload()
+        until(lambda: os.listdir(os.path.dirname(file)) == ["other.prom"], "the other file alone")
+        self.node.stop()
+        self.assertEqual(os.listdir(os.path.dirname(file)), [])
 
     def test_socket_of_systemd(self):
         listener = socket.socket()

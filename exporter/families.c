@@ -462,21 +462,21 @@ static void write_measured(const struct picture *picture, struct exposition *out
 static int write_assigned(const struct picture *picture, struct exposition *out)
 {
 	struct map seen = { 0 };
-	char **keys = calloc(picture->pods->n_devices + 1, sizeof(*keys));
+	char **keys = calloc(picture->n_assignments + 1, sizeof(*keys));
 	size_t n_keys = 0;
 	int r = keys ? 0 : -ENOMEM;
 
 	exposition_begin(out, "devplugd_device_assigned", "gauge",
 		"The container that has a device, as reported by the kubelet; always 1.");
-	for (size_t i = 0; r >= 0 && i < picture->pods->n_devices; i++) {
-		const struct pod_device *row = &picture->pods->devices[i];
-		const struct resource *resource = map_get(&picture->by_name, row->resource);
-		const struct unit *unit = resource ? picture_unit(resource, row->id) : NULL;
+	for (size_t i = 0; r >= 0 && i < picture->n_assignments; i++) {
+		const struct assignment *row = &picture->assignments[i];
+		const struct resource *resource = row->resource;
+		const struct unit *unit = picture_unit(resource, row->id);
 		const struct pod_container *container = row->container;
 
 		if (!unit)
 			continue;
-		if (asprintf(&keys[n_keys], "%s\t%s\t%s\t%s\t%s", row->resource, unit->id,
+		if (asprintf(&keys[n_keys], "%s\t%s\t%s\t%s\t%s", resource->name, unit->id,
 			    container->namespace, container->pod, container->name) < 0) {
 			r = -ENOMEM;
 			break;

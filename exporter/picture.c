@@ -276,23 +276,54 @@ const struct unit *picture_unit(const struct resource *resource, const char *off
 	return map_get(&resource->by_id, id);
 }
 
-/* Each offered id once, although it may have a row for each of its NUMA nodes, and several
- * containers. */
-static int count_assigned(struct picture *picture)
+/* Each offered id is counted once, although it may have a row for each of its NUMA nodes, and
+ * several containers. */
+static int take_assignment(struct picture *picture, const struct pod_container *container,
+	const char *resource_name, const char *id)
 {
+	struct resource *resource = map_get(&picture->by_name, resource_name);
+	int r;
+
+	if (!resource)
+		return 0;
+	picture->assignments[picture->n_assignments++] =
+		(struct assignment){ container, resource, id };
+	r = map_put(&resource->assigned_ids, id, resource);
+	resource->assigned = resource->assigned_ids.count;
+	return r == -EEXIST ? 0 : r;
+}
+
+/* The cluster knows the devices of claims by other names. */
+static int take_claim(struct picture *picture, const struct pod_claim *claim)
+{
+	const json_t *claimed = json_object_get(picture->root, "claimed"), *device;
+	_cleanup_free_ char *name = NULL;
+
+	if (!streq(claim->driver, text_of(picture->root, "dra_driver")))
+		return 0;
+	if (asprintf(&name, "%s\t%s\t%s", claim->namespace, claim->name, claim->device) < 0) {
+		name = NULL;
+		return -ENOMEM;
+	}
+	device = json_object_get(claimed, name);
+	return take_assignment(
+		picture, claim->container, text_of(device, "resource"), text_of(device, "id"));
+}
+
+static int take_assignments(struct picture *picture)
+{
+	const struct pod_table *pods = picture->pods;
 	int r = 0;
 
-	for (size_t i = 0; i < picture->pods->n_devices && r >= 0; i++) {
-		const struct pod_device *device = &picture->pods->devices[i];
-		struct resource *resource = map_get(&picture->by_name, device->resource);
-
-		if (!resource)
-			continue;
-		r = map_put(&resource->assigned_ids, device->id, resource);
-		if (r == -EEXIST)
-			r = 0;
-		resource->assigned = resource->assigned_ids.count;
-	}
+	picture->assignments =
+		calloc(pods->n_devices + pods->n_claims + 1, sizeof(*picture->assignments));
+	if (!picture->assignments)
+		return -ENOMEM;
+	for (size_t i = 0; i < pods->n_devices && r >= 0; i++)
+		r = take_assignment(picture, pods->devices[i].container, pods->devices[i].resource,
+			pods->devices[i].id);
+	for (size_t i = 0; i < pods->n_claims && r >= 0; i++)
+		r = take_claim(picture, &pods->claims[i]);
 	return r;
 }
 
@@ -351,7 +382,7 @@ int picture_read(int state_fd, int devices_fd, int pods_fd, struct picture **ret
 	if (r >= 0 && pods_fd >= 0)
 		r = pod_table_read(pods_fd, &picture->pods);
 	if (r >= 0 && picture->pods)
-		r = count_assigned(picture);
+		r = take_assignments(picture);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(picture);
@@ -370,6 +401,7 @@ struct picture *picture_free(struct picture *picture)
 	free(picture->resources);
 	map_done(&picture->by_name);
 	(void)pod_table_free(picture->pods);
+	free(picture->assignments);
 	for (size_t i = 0; i < picture->n_documents; i++)
 		json_decref(picture->documents[i]);
 	free(picture->documents);

@@ -54,6 +54,13 @@ struct resource {
 	uint64_t assigned;          /* how many */
 };
 
+/* What a container has, as a device of a device plugin or by a claim (DRA). */
+struct assignment {
+	const struct pod_container *container;
+	const struct resource *resource;
+	const char *id; /* as it is offered */
+};
+
 struct picture {
 	const char *version;
 	uint64_t generation, accepted_at, pending_changes, reload_successful, kubelet_up,
@@ -63,6 +70,8 @@ struct picture {
 	size_t n_resources;
 	struct map by_name;     /* struct resource */
 	struct pod_table *pods; /* NULL: not known */
+	struct assignment *assignments;
+	size_t n_assignments;
 	/* private: what the texts belong to */
 	json_t *root;
 	json_t **documents;

@@ -13,6 +13,7 @@
 #include "common/json-write.h"
 #include "common/sealed.h"
 #include "supervisor/child.h"
+#include "supervisor/dra-claims.h"
 #include "supervisor/kubelet-watch.h"
 #include "supervisor/manager.h"
 #include "supervisor/published.h"
@@ -239,6 +240,38 @@ static void write_resource(
 	json_write_text(writer, "}");
 }
 
+/* The resource and the id of each device that a claim has by another name. */
+static int write_claimed(struct json_writer *writer, const struct manager *manager,
+	const struct metrics_facts *facts)
+{
+	json_auto_t *devices = NULL;
+	const char *name;
+	json_t *device;
+	bool first = true;
+
+	if (!facts->pods_known || !manager->dra_claims)
+		return 0;
+	devices = dra_claims_devices(manager->dra_claims);
+	if (!devices)
+		return -ENOMEM;
+	json_write_text(writer, ",\"dra_driver\":");
+	json_write_string(writer, manager->config->dra.driver);
+	json_write_text(writer, ",\"claimed\":{");
+	json_object_foreach(devices, name, device)
+	{
+		json_write_text(writer, first ? "" : ",");
+		first = false;
+		json_write_string(writer, name);
+		json_write_text(writer, ":{\"resource\":");
+		json_write_string(writer, json_string_value(json_object_get(device, "resource")));
+		json_write_text(writer, ",\"id\":");
+		json_write_string(writer, json_string_value(json_object_get(device, "id")));
+		json_write_text(writer, "}");
+	}
+	json_write_text(writer, "}");
+	return 0;
+}
+
 int metrics_snapshot(const struct manager *manager, const struct metrics_facts *facts,
 	int *ret_state_fd, int *ret_devices_fd)
 {
@@ -262,7 +295,11 @@ int metrics_snapshot(const struct manager *manager, const struct metrics_facts *
 		json_write_text(&writer, i > 0 ? "," : "");
 		write_resource(&writer, child, &part);
 	}
-	json_write_text(&writer, "]}\n");
+	json_write_text(&writer, "]");
+	r = write_claimed(&writer, manager, facts);
+	if (r < 0)
+		return r;
+	json_write_text(&writer, "}\n");
 	r = json_writer_finish(&writer);
 	if (r >= 0)
 		r = sealed_end(state_fd);

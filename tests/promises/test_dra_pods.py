@@ -4,6 +4,7 @@ devplug-kubelet registers the driver, prepares and unprepares."""
 import json
 import os
 import random
+import re
 import signal
 import stat
 import unittest
@@ -11,6 +12,7 @@ import unittest
 from dra_node import DRIVER, DraTest
 from node import SEED, scaled, until
 from pod_resources import ask, fields
+from unix_http import get
 
 
 class DraPods(DraTest):
@@ -18,9 +20,9 @@ class DraPods(DraTest):
         super().setUp()
         self.node.kubelet_options = ["--plugins-registry", self.registry, "--time-scale", "20"]
 
-    def begin(self, *resources, pods=False):
+    def begin(self, *resources, pods=False, text=""):
         """With the kubelet and the DeviceClasses; no other kubelet is played. `pods`: devplugd asks which pod has what."""
-        self.configure(*resources)
+        self.configure(*resources, text=text)
         if pods:
             with open(self.node.config) as file:
                 text = file.read()
@@ -140,6 +142,24 @@ class DraPods(DraTest):
         until(lambda: self.dra()["claims"] == 0, "the claim to leave the status")
         claim = self.api.schedule_limits("second", [{"vendor.example/gpu": 1}])
         self.assertEqual(self.pod("second", claim, limits=["a:vendor.example/gpu=1"])["phase"], "Running")
+
+    def test_metrics(self):
+        """They have the pod of a device that it got by a claim."""
+        address = self.node.path("metrics.sock")
+        self.serve_api()
+        self.begin(self.resource("gpu"), pods=True, text=f'metrics = {{ listen = "{address}"; pods = true; }};')
+        pod = self.pod("trainer", self.api.schedule_limits("trainer", [{"vendor.example/gpu": 2}]),
+                       limits=["main:vendor.example/gpu=2"])
+        ids = self.edits(pod["containers"][0]["container"])["GPU"].split(",")
+        head = 'devplugd_device_assigned{resource="vendor.example/gpu",device="'
+        wanted = {f'{head}{name}",namespace="default",pod="trainer",container="main"}} 1' for name in ids}
+        wanted.add('devplugd_resource_assigned_devices{resource="vendor.example/gpu"} 2')
+
+        def told():
+            return {line for line in get(address, "/metrics")[1].splitlines()
+                    if re.match("devplugd_(device|resource)_assigned", line)}
+        self.assertEqual(len(ids), 2)
+        until(lambda: told() == wanted, f"the pod in the metrics, not {told()}")
 
     def test_shared_claim(self):
         """Two pods use one claim: it is prepared once, and unprepared after the last of them."""

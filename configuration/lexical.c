@@ -78,7 +78,15 @@ static int skip_comment(struct lexer *lexer)
 	const char *end;
 
 	if (!startswith(lexer->cursor, "/*")) {
-		advance(lexer, strcspn(lexer->cursor, "\n"));
+		size_t length = strcspn(lexer->cursor, "\n");
+		const char *carriage_return = memchr(lexer->cursor, '\r', length);
+
+		/* What follows would be a part of the comment, and so have no effect. */
+		if (carriage_return && carriage_return < lexer->cursor + length - 1)
+			return lexer_complain(lexer, lexer->line,
+				"a carriage return alone does not end a line: save the file with "
+				"Unix line ends");
+		advance(lexer, length);
 		return 0;
 	}
 	end = strstr(lexer->cursor + 2, "*/");
@@ -105,9 +113,16 @@ static bool is_wide(const struct lexer *lexer)
 static int check_number(struct lexer *lexer, const char *number, size_t length)
 {
 	bool is_long = strspn(number, "+-0123456789abcdefABCDEFxX") < length;
+	const char *digits = number + strspn(number, "+-");
 	char *end;
 	long long value;
 
+	/* libconfig 1.5 and 1.8 take it for a decimal number, 1.7 for an octal one. */
+	if (digits[0] == '0' && isdigit((unsigned char)digits[1]) && number[length] != ':')
+		return lexer_complain(lexer, lexer->line,
+			"the number %.*s begins with 0: remove the 0, or write 0x%.*s for a "
+			"hexadecimal number",
+			(int)length, number, (int)(number + length - digits), digits);
 	errno = 0;
 	value = strtoll(
 		number, &end, startswith(number, "0x") || startswith(number, "0X") ? 16 : 10);

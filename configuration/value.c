@@ -18,6 +18,7 @@ struct origin origin_of(struct parser *parser, const config_setting_t *setting)
 static const char *describe(const config_setting_t *setting, char *buffer, size_t size)
 {
 	const char *text;
+	double number;
 
 	switch (config_setting_type(setting)) {
 	case CONFIG_TYPE_INT:
@@ -25,7 +26,9 @@ static const char *describe(const config_setting_t *setting, char *buffer, size_
 		(void)snprintf(buffer, size, "the number %lld", config_setting_get_int64(setting));
 		return buffer;
 	case CONFIG_TYPE_FLOAT:
-		(void)snprintf(buffer, size, "the number %g", config_setting_get_float(setting));
+		number = config_setting_get_float(setting);
+		(void)snprintf(buffer, size, "the number %g%s", number,
+			number > -1e6 && number < 1e6 && number == (double)(int)number ? ".0" : "");
 		return buffer;
 	case CONFIG_TYPE_STRING:
 		text = config_setting_get_string(setting);

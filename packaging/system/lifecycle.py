@@ -17,6 +17,7 @@ from machine import CONFIG, HERE, live
 from waiting import check, until
 
 PLUGINS = "/var/lib/kubelet/device-plugins"
+METRICS = "devplugd-metrics.socket"
 
 # What a child of ours must not be able to do. Run as a health probe, so with exactly what a child may do.
 JAIL = r"""#!/bin/sh
@@ -91,7 +92,9 @@ def installed_enabled_and_waiting(machine, packages):
                             f"cat >/root/packages/{os.path.basename(package)}"], stdin=file, check=True)
     machine.do("sh", "-c", "dpkg -i /root/packages/devplugd_*.deb")
     check_security(machine, 20)
-    machine.do("sh", "-c", "dpkg -i /root/packages/*.deb")
+    machine.do("sh", "-c", "dpkg -i /root/packages/devplugd-*.deb /root/packages/devplug-kubelet_*.deb")
+    machine.do("systemctl", "restart", "devplugd")
+    check("AF_INET" in machine.property("RestrictAddressFamilies").split(), "devplugd-dra may not open network sockets")
     check(machine.property("ActiveState") == "active", "it is not active after installation")
     check(machine.property("UnitFileState") == "enabled", "it is not enabled after installation")
     check(machine.property("StatusText"), "it has no status text")
@@ -479,13 +482,24 @@ def upgraded_under_load(machine, packages):
 
 
 @step
+def the_metrics_socket_survives_an_upgrade(machine, packages):
+    machine.do("systemctl", "enable", METRICS)
+    machine.do("systemctl", "stop", "devplugd")
+    machine.do("systemctl", "start", METRICS, "devplugd")
+    machine.do("sh", "-c", "dpkg -i /root/packages/devplugd*.deb")
+    check(machine.property("ActiveState", METRICS) == "active", "the upgrade stopped the socket")
+    until(lambda: machine.run("pgrep", "-f", "devplugd-exporter").stdout, "the exporter")
+
+
+@step
 def removed_then_purged(machine, packages):
     machine.do("mknod", "-m", "600", "/dev/card0", "c", "1", "3")
     machine.configure(TOKEN % 5, CARD)
     machine.do("systemctl", "reload", "devplugd")
     machine.allocatable(token=5, card=1)
     machine.do("dpkg", "-r", "devplugd-dra", "devplugd-exporter", "devplugd")
-    check(machine.run("systemctl", "is-active", "devplugd").stdout.strip() != "active", "it runs after removal")
+    for unit in ("devplugd", METRICS):
+        check(machine.run("systemctl", "is-active", unit).stdout.strip() != "active", f"{unit} is active after removal")
     sockets = machine.do("ls", PLUGINS).split()
     check(not [s for s in sockets if s.startswith("devplugd")], f"sockets left: {sockets}")
     machine.do("test", "-e", CONFIG)

@@ -61,12 +61,13 @@ static bool any_registers(const struct config *config, enum registration_way way
 	return false;
 }
 
+/* Containers with claims get what they need by CDI files. */
 static bool any_publishes(const struct config *config)
 {
 	for (size_t i = 0; i < config->n_resources; i++)
 		if (config->resources[i].declaration.cdi_spec.kind)
 			return true;
-	return false;
+	return any_registers(config, REGISTRATION_DRA);
 }
 
 void write_access_check(const struct config *config, const char *root,

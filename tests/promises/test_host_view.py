@@ -51,6 +51,17 @@ class HostView(ToolTest):
         self.node.await_serving()
         self.assertEqual(self.run_tool("devplugd", "--check").stderr, "")
 
+    def test_read_only_for_claims(self):
+        cdi = os.path.join(self.host, "cdi")
+        os.makedirs(cdi)
+        self.node.configure(static("a", 1, 'serve = "dra";'), kubelet=f'root_dir = "{self.root}";',
+                            text=f'cdi_dir = "{cdi}"; dra = {{ driver = "devices.vendor.example"; kubeconfig = "{self.host}/x"; }};')
+        self.start(self.root)
+        words = f"{cdi} is read-only for devplugd, so there will be no CDI files (cdi_dir): "
+        until(lambda: words in self.node.output(), "the warning")
+        until(self.node.status, "the daemon")
+        self.assertIn(words, self.run_tool("devplugd", "--check").stderr)
+
     def test_replaced(self):
         self.node.configure(static("a", 2))
         self.node.start_kubelet()

@@ -95,6 +95,7 @@ def installed_enabled_and_waiting(machine, packages):
     machine.do("sh", "-c", "dpkg -i /root/packages/devplugd-*.deb /root/packages/devplug-kubelet_*.deb")
     machine.do("systemctl", "restart", "devplugd")
     check("AF_INET" in machine.property("RestrictAddressFamilies").split(), "devplugd-dra may not open network sockets")
+    check("network-online.target" in machine.property("After").split(), "devplugd-dra may see another name of the host")
     check(machine.property("ActiveState") == "active", "it is not active after installation")
     check(machine.property("UnitFileState") == "enabled", "it is not enabled after installation")
     check(machine.property("StatusText"), "it has no status text")

@@ -121,16 +121,26 @@ bool source_is_trusted(const struct stat *st)
 		(!(st->st_mode & S_IWGRP) || st->st_gid == 0 || st->st_gid == getegid());
 }
 
-/* No one can write to a directory that is mounted read-only, such as a ConfigMap, and in a sticky
- * one no user can replace another user's file. */
-static bool is_trusted_directory(const char *directory)
+/* A directory that is itself mounted read-only, such as a ConfigMap. What the sandbox of our
+ * service makes read-only, others can write to. */
+static bool is_read_only_volume(const char *directory)
 {
 	struct statvfs mount;
+	struct statx status;
+
+	return statvfs(directory, &mount) >= 0 && mount.f_flag & ST_RDONLY &&
+		statx(AT_FDCWD, directory, 0, STATX_TYPE, &status) >= 0 &&
+		status.stx_attributes & STATX_ATTR_MOUNT_ROOT;
+}
+
+/* In a sticky directory, no user can replace another user's file. */
+static bool is_trusted_directory(const char *directory)
+{
 	struct stat st;
 
 	if (stat(directory, &st) < 0)
 		return false;
-	if (statvfs(directory, &mount) >= 0 && mount.f_flag & ST_RDONLY)
+	if (is_read_only_volume(directory))
 		return is_trusted_user(st.st_uid);
 	if (st.st_mode & S_ISVTX)
 		st.st_mode &= ~(mode_t)(S_IWOTH | S_IWGRP);

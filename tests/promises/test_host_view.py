@@ -3,9 +3,10 @@
 where the kubelet's directory was removed and made again, it ends to be started with a new view."""
 import os
 import shutil
+import subprocess
 import unittest
 
-from node import LIMIT, static, until
+from node import LIMIT, program, static, until
 from tool import ToolTest
 
 # As ProtectSystem=strict does: all of HOST read-only, what is named behind it writable.
@@ -61,6 +62,19 @@ class HostView(ToolTest):
         until(lambda: words in self.node.output(), "the warning")
         until(self.node.status, "the daemon")
         self.assertIn(words, self.run_tool("devplugd", "--check").stderr)
+
+    def test_read_only_configuration(self):
+        """A ConfigMap is mounted itself, writable for all. What is read-only in the service, others may write to."""
+        folder = os.path.join(self.host, "etc")
+        path = os.path.join(folder, "devplugd.conf")
+        os.makedirs(folder)
+        with open(path, "w") as file:
+            file.write("resources = ( );\n")
+        os.chmod(folder, 0o777)
+        for host, status in ((self.host, 78), (folder, 0)):
+            answer = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", SANDBOX, "sandbox", host, "",
+                                     program("devplugd"), "-c", path, "--check"], capture_output=True, text=True)
+            self.assertEqual(answer.returncode, status, answer.stderr)
 
     def test_replaced(self):
         self.node.configure(static("a", 2))

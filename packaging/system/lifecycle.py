@@ -183,7 +183,7 @@ def nvidias_nodes_are_allowed_when_their_driver_comes(machine, packages):
     machine.write("/run/devices", machine.do("cat", "/proc/devices").replace(
         "Character devices:\n", f"Character devices:\n{number} nvidia-caps\n"))
     machine.do("mount", "--bind", "/run/devices", "/proc/devices")
-    command = machine.do("sed", "-n", 's/^.*RUN+="\\(.*\\)"$/\\1/p', UDEV_RULES)
+    command = machine.do("sed", "-n", 's/^.*RUN+="\\(.*\\)"$/\\1/p', UDEV_RULES).replace("$$", "$")
     machine.do("sh", "-ec", command)
     until(lambda: NODES_SHOWN % "allowed" in reason(), reason)
     machine.do("umount", "/proc/devices")
@@ -193,6 +193,10 @@ def nvidias_nodes_are_allowed_when_their_driver_comes(machine, packages):
     machine.do("systemctl", "reload", "devplugd")
     machine.allocatable(token=4, full=3, jail=1)
     until(lambda: set(machine.pids()) == {"token", "full", "jail"}, lambda: f"{machine.pids()}")
+    # An administrator's policy stays.
+    machine.do("systemctl", "set-property", "--runtime", "devplugd.service", "DevicePolicy=auto")
+    machine.do("sh", "-ec", command)
+    check(machine.property("DevicePolicy") == "auto", "the rule changed the policy")
     machine.do("rm", "-r", "/run/systemd/system.control/devplugd.service.d", "/dev/nvidia-caps", "/dev/nvidiactl", "/dev/nvidia7",
                "/dev/neighbour", "/run/devices", "/usr/local/bin/nodes")
     machine.do("systemctl", "daemon-reload")

@@ -13,7 +13,8 @@ static const char *arg_examples;
 
 static const char *const introduction[] = {
 	"The file is in the syntax of libconfig: `key = value;`, lists in `( )`, groups in `{ "
-	"}`, comments after `#`. An unknown key and a value out of bounds are errors; "
+	"}`, comments after `#`. Numbers are decimal, or hexadecimal after `0x`; no decimal number "
+	"begins with 0. An unknown key and a value out of bounds are errors; "
 	"`devplugd --check` prints every problem with its file and line. An empty file, or "
 	"one with a problem, changes nothing.",
 	"After the file, the drop-ins `/etc/devplugd.conf.d/*.conf` and then "

@@ -32,7 +32,7 @@
 /* A booking that counts as none, see forget_request(). */
 struct forgotten {
 	char *resource, *id;
-	char *pod_uid; /* as the checkpoint had it, or a claim's uid; "": it is known of neither */
+	char *pod_uid; /* as the checkpoint had it; "": it did not */
 	bool seen;     /* in the data that are in force now */
 };
 
@@ -120,16 +120,6 @@ static const char *text_of(const json_t *object, const char *key)
 	return json_string_value(json_object_get(object, key)) ?: "";
 }
 
-static void see_claims(const struct booked *booked, const char *resource)
-{
-	json_auto_t *rows = claims_of(booked, resource);
-	const json_t *row;
-	size_t i;
-
-	json_array_foreach(rows, i, row)(void)
-		is_forgotten(booked, resource, text_of(row, "id"), text_of(row, "uid"));
-}
-
 /* Once new data are in force: what they do not have need not be forgotten any more. */
 static void drop_forgotten(struct booked *booked)
 {
@@ -145,8 +135,6 @@ static void drop_forgotten(struct booked *booked)
 		i++)
 		(void)is_forgotten(booked, booked->pods->devices[i].resource,
 			booked->pods->devices[i].id, NULL);
-	for (size_t i = 0; i < booked->n_forgotten; i++)
-		see_claims(booked, booked->forgotten[i].resource);
 	for (size_t i = 0; i < booked->n_forgotten; i++)
 		if (booked->forgotten[i].seen)
 			booked->forgotten[kept++] = booked->forgotten[i];
@@ -271,10 +259,8 @@ static int add_claims(const struct booked *booked, const char *resource, struct 
 
 	json_array_foreach(rows, i, row)
 	{
-		const char *id = text_of(row, "id");
-
-		if (r >= 0 && !is_forgotten(booked, resource, id, text_of(row, "uid")))
-			r = bookings_add(bookings, id, NULL, 0, 0);
+		if (r >= 0)
+			r = bookings_add(bookings, text_of(row, "id"), NULL, 0, 0);
 	}
 	return r;
 }
@@ -524,10 +510,7 @@ static int forget_all(struct booked *booked, const char *resource, const char *d
 {
 	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
 	const struct pod_table *pods = booked->pods;
-	json_auto_t *claims = claims_of(booked, resource);
-	const json_t *row;
 	int r = 0;
-	size_t k;
 
 	for (size_t i = 0; checkpoint && i < checkpoint->count && r >= 0; i++)
 		if (streq(checkpoint->rows[i].resource, resource) &&
@@ -538,8 +521,28 @@ static int forget_all(struct booked *booked, const char *resource, const char *d
 		if (streq(pods->devices[i].resource, resource) &&
 			is_of(pods->devices[i].id, device))
 			r = forget(booked, resource, pods->devices[i].id, NULL, ids);
-	json_array_foreach(claims, k, row) if (r >= 0 && is_of(text_of(row, "id"), device)) r =
-		forget(booked, resource, text_of(row, "id"), text_of(row, "uid"), ids);
+	return r;
+}
+
+static int forget_claimed(struct booked *booked, const char *resource, const char *device,
+	json_t *ids, struct error *error)
+{
+	json_auto_t *rows = claims_of(booked, resource);
+	const json_t *row;
+	int r = 0;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		const char *id = text_of(row, "id");
+
+		if (r < 0 || !is_of(id, device))
+			continue;
+		r = dra_claims_forget(
+			booked->manager->dra_claims, text_of(row, "uid"), resource, id, error);
+		if (r >= 0 && json_array_append_new(ids, json_string(id)) < 0)
+			r = error_set(error, -ENOMEM, "out of memory");
+	}
 	return r;
 }
 
@@ -574,6 +577,9 @@ int forget_request(struct request *request, json_t **ret_answer, struct error *e
 	r = ids ? forget_all(booked, resource, device, ids) : -ENOMEM;
 	if (r < 0)
 		return error_set(error, r, "out of memory");
+	r = forget_claimed(booked, resource, device, ids, error);
+	if (r < 0)
+		return r;
 	(void)snprintf(message.text, sizeof(message.text), "%s", device);
 	if (child->pid > 0)
 		r = send_bookings(booked, child, UNTIL_NEVER);

@@ -73,6 +73,11 @@ static bool is_same_device(const json_t *a, const json_t *b)
 		streq(text_of(a, "id"), text_of(b, "id"));
 }
 
+static bool is_forgotten(const json_t *device)
+{
+	return json_is_true(json_object_get(device, "forgotten"));
+}
+
 /* A request with admin access gets a device that another claim may have. */
 static bool has_device(const json_t *claim, const json_t *wanted)
 {
@@ -81,7 +86,7 @@ static bool has_device(const json_t *claim, const json_t *wanted)
 
 	json_array_foreach(json_object_get(claim, "devices"), i,
 		device) if (!json_is_true(json_object_get(device, "admin")) &&
-		is_same_device(device, wanted)) return true;
+		!is_forgotten(device) && is_same_device(device, wanted)) return true;
 	return false;
 }
 
@@ -104,7 +109,8 @@ int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struc
 			claims->by_uid, uid, other) if (!streq(uid, text_of(claim, "uid")) &&
 			has_device(other, device)) return error_set(error, -EBUSY,
 			"device %s of %s is still prepared for the claim %s/%s; it "
-			"is free when the pods of that claim have ended",
+			"is free when the pods of that claim have ended, or after \"devplugctl "
+			"forget\"",
 			text_of(device, "id"), text_of(device, "resource"),
 			text_of(other, "namespace"), text_of(other, "name"));
 	}
@@ -214,8 +220,11 @@ size_t dra_claims_count(const struct dra_claims *claims)
 
 const json_t *dra_claims_find(struct dra_claims *claims, const char *uid)
 {
-	const json_t *claim = json_object_get(claims->by_uid, uid);
+	const json_t *claim = json_object_get(claims->by_uid, uid), *device;
+	size_t i;
 
+	json_array_foreach(
+		json_object_get(claim, "devices"), i, device) if (is_forgotten(device)) return NULL;
 	return claim && write_spec(claims, claim) >= 0 ? claim : NULL;
 }
 
@@ -228,6 +237,8 @@ static void add_devices(json_t *devices, const json_t *claim)
 	{
 		_cleanup_free_ char *key = NULL;
 
+		if (is_forgotten(device))
+			continue;
 		if (asprintf(&key, "%s\t%s\t%s", text_of(claim, "namespace"),
 			    text_of(claim, "name"), text_of(device, "name")) < 0)
 			key = NULL;
@@ -253,7 +264,7 @@ static int add_rows(json_t *rows, const json_t *claim, const char *resource)
 
 	json_array_foreach(json_object_get(claim, "devices"), i, device)
 	{
-		if (!streq(text_of(device, "resource"), resource))
+		if (is_forgotten(device) || !streq(text_of(device, "resource"), resource))
 			continue;
 		if (json_array_append_new(rows,
 			    json_pack("{s:O, s:O, s:O, s:O}", "id", json_object_get(device, "id"),
@@ -324,6 +335,26 @@ int dra_claims_remove(struct dra_claims *claims, const char *uid, struct error *
 	}
 	remove_file(claims, uid);
 	return 0;
+}
+
+int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *resource,
+	const char *id, struct error *error)
+{
+	json_t *claim = json_object_get(claims->by_uid, uid), *device;
+	bool any = false;
+	size_t i;
+	int r;
+
+	json_array_foreach(json_object_get(claim, "devices"), i, device)
+	{
+		if (streq(text_of(device, "resource"), resource) &&
+			streq(text_of(device, "id"), id))
+			any |= json_object_set_new(device, "forgotten", json_true()) >= 0;
+	}
+	r = any ? save(claims) : -ENOMEM;
+	return r < 0
+		? error_set(error, r, "cannot save the claims in runtime_dir: %s", strerror(-r))
+		: 0;
 }
 
 /* --- --- */

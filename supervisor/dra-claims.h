@@ -9,7 +9,7 @@
  *
  *   { "uid", "namespace", "name": strings,
  *     "devices": [ { "request", "pool", "name", "resource", "id": strings, "admin": boolean,
- *                    "cdi": [ NAME, ... ] }, ... ],
+ *                    "cdi": [ NAME, ... ], "forgotten": true or absent }, ... ],
  *     "spec": the CDI document, absent if containers get nothing but names of others }
  *
  * devplugd-dra asks for it with uid, namespace, name and devices without "cdi"; "id" is an offered
@@ -42,8 +42,8 @@ void dra_claims_configure(struct dra_claims *claims, const char *cdi_dir);
 
 size_t dra_claims_count(const struct dra_claims *claims);
 
-/* The claim, which stays the table's, or NULL. Its file is restored if it is missing or was
- * changed. */
+/* The claim, which stays the table's, or NULL, also if one of its devices was forgotten. Its file
+ * is restored if it is missing or was changed. */
 const json_t *dra_claims_find(struct dra_claims *claims, const char *uid);
 
 /* All prepared devices, by "NAMESPACE\tCLAIM\tNAME OF THE DEVICE", a new reference. NULL: no
@@ -68,6 +68,12 @@ int dra_claims_add(struct dra_claims *claims, json_t *claim, struct error *error
 /* Drops the claim and removes its file; a claim that is not known is no error. Returns 0, or
  * negative errno with the error filled: then both are still there. */
 int dra_claims_remove(struct dra_claims *claims, const char *uid, struct error *error);
+
+/* Has a device of a claim count as free, for dra_claims_devices(), dra_claims_of() and
+ * dra_claims_check(). A later preparation of the claim ends that. Returns 0, or negative errno with
+ * the error filled: then it is free until the daemon ends. */
+int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *resource,
+	const char *id, struct error *error);
 
 struct dra_claims *dra_claims_free(struct dra_claims *claims);
 DEFINE_CLEANUP(struct dra_claims *, dra_claims_free)

@@ -289,6 +289,23 @@ class DraPods(DraTest):
         self.assertEqual(self.remove("first"), "")
         self.assertEqual(self.edits(self.restart("second")["container"]), {"GPU": "gpu-0"})
 
+    def test_forgotten_claim(self):
+        """Where the kubelet has lost its data and will not unprepare a claim, an administrator can free its device."""
+        self.serve_api()
+        self.begin(self.resource("gpu", count=1))
+        first = self.api.schedule("first", [("gpu", "gpu.vendor.example", 1)])
+        self.assertEqual(self.pod("first", first)["phase"], "Running")
+        self.api.allocate("second", DRIVER, [("gpu", first["status"]["allocation"]["devices"]["results"][0]["device"])])
+        second = self.api.claims["default", "second"]
+        self.assertIn('or after "devplugctl forget"', self.pod("second", second)["message"])
+        self.assertIn("gpu-0 of vendor.example/gpu counts as not assigned", self.ctl("forget", "vendor.example/gpu/gpu-0").stdout)
+        # The next devplugd knows it, too.
+        self.node.stop()
+        self.node.start()
+        container = until(lambda: self.restart("second").get("container"), "the second pod to start")
+        self.assertEqual(self.edits(container), {"GPU": "gpu-0"})
+        self.assertEqual(self.remove("first"), "")
+
     def check_version_of_health(self, release, version):
         self.node.kubelet_options += ["--as", release]
         self.serve_api()

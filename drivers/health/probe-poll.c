@@ -132,12 +132,21 @@ static bool is_asleep(const char *root, const char *directory)
 }
 
 /* A read of a missing device returns only ones (PCI Local Bus Specification); the attribute
- * `vendor` does not show that, because the kernel caches it. */
+ * `vendor` does not show that, because the kernel caches it. The ids alone do not show it either:
+ * those of a virtual function are always ones (SR-IOV), but not its status or header type. */
+static bool answers(const char *header, ssize_t size)
+{
+	for (ssize_t i = 0; size >= 2 && i < size; i++)
+		if ((unsigned char)header[i] != 0xff)
+			return true;
+	return false;
+}
+
 static int look_pci(struct check *check, char reason[static REASON_MAX])
 {
 	const char *address = device_variable(check->unit->device, "bdf");
 	const char *root = check->unit->health->root;
-	char directory[64], path[72], number[5];
+	char directory[64], path[72], header[16 + 1];
 	ssize_t n;
 
 	if (!address || !form_is_pci_address(address)) {
@@ -149,8 +158,8 @@ static int look_pci(struct check *check, char reason[static REASON_MAX])
 	/* Reading would wake it. */
 	if (is_asleep(root, directory))
 		return 1;
-	n = sysroot_read(root, path, number, sizeof(number));
-	if (n >= 2 && ((unsigned char)number[0] != 0xff || (unsigned char)number[1] != 0xff))
+	n = sysroot_read(root, path, header, sizeof(header));
+	if (answers(header, n))
 		return 1;
 	if (n < 0)
 		(void)snprintf(

@@ -37,7 +37,7 @@ static const struct option probe_options[] = {
 		.help = "\"file\" watches a file's content, \"exec\" runs a program that exits 0 "
 			"for a healthy device, \"exists\" checks whether a file exists, \"sysfs\" "
 			"reads a file in the device's directory in /sys, and \"pci\" reads the device's "
-			"ids on the PCI bus, which fails for a device that fell off the bus. A "
+			"header on the PCI bus, which fails for a device that fell off the bus. A "
 			"suspended PCI device is not woken and counts as healthy. \"nvml\" is for the "
 			"driver \"nvidia\": a separate process queries NVIDIA's library.",
 	},

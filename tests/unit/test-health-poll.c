@@ -174,6 +174,11 @@ static void test_pci(void **state)
 	RUN_UNTIL(streq(reason(), FELL_OFF));
 	host_write(CARD "/config", "\x02\x10\xa1\x74");
 	RUN_UNTIL(streq(reason(), ""));
+	host_write(CARD "/config", "\xff\xff\xff\xff");
+	RUN_UNTIL(streq(reason(), FELL_OFF));
+	/* The ids of a virtual function are ones while it answers. */
+	host_write(CARD "/config", "\xff\xff\xff\xff\x06\x04\x10");
+	RUN_UNTIL(streq(reason(), ""));
 
 	/* One that sleeps is not woken. */
 	host_mkdir(CARD "/power");

@@ -45,6 +45,7 @@ static int read_member(struct pci_scan *pci, const struct pci_function *function
 	const char *member, struct group *group)
 {
 	char directory[sizeof(GROUPS) + 2 * NAME_MAX + 16], driver[NAME_MAX + 1];
+	bool is_bridge;
 	int64_t class;
 	int r;
 
@@ -52,8 +53,7 @@ static int read_member(struct pci_scan *pci, const struct pci_function *function
 	r = sysfs_read_number(pci->root, directory, "class", &class);
 	if (sysroot_is_shortage(r))
 		return pci_shortage(pci, r);
-	if (r >= 0 && class >> 16 == CLASS_BRIDGE)
-		return 0;
+	is_bridge = r >= 0 && class >> 16 == CLASS_BRIDGE;
 	r = pci_read_driver(pci, directory, driver);
 	if (r < 0)
 		return r;
@@ -61,6 +61,8 @@ static int read_member(struct pci_scan *pci, const struct pci_function *function
 		(void)stpcpy(group->in_the_way, member);
 		(void)stpcpy(group->its_driver, driver);
 	}
+	if (is_bridge)
+		return 0;
 	if (group->n_others++ == 0)
 		(void)stpcpy(group->other, member);
 	if (!form_is_pci_address(member))

@@ -72,6 +72,14 @@ static void test_group_viable(void **state)
 	pci_bind("0000:03:00.1", NULL);
 	pci_bind("0000:03:00.1", "pci-stub");
 	expect(GPU, "0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
+	/* The kernel excepts the driver of PCI ports, not all bridges. */
+	pci_plant("0000:00:1f.0", "0x8086", "0x8c54", "0x060100");
+	pci_join_group("0000:00:1f.0", "12");
+	expect(GPU, "0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
+	pci_bind("0000:00:1f.0", "lpc_ich");
+	expect(GPU,
+		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:00:1f.0 is bound "
+		"to lpc_ich: driverctl set-override 0000:00:1f.0 vfio-pci\n");
 }
 
 static void test_group_policies(void **state)

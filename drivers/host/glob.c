@@ -50,9 +50,21 @@ static bool is_text(struct scan *scan, const char *directory, const char *name)
 	return false;
 }
 
-/* Adds the entries of a directory that match. */
-static int match_directory(struct scan *scan, const char *directory, const char *pattern, bool last,
-	struct strings *found, struct error *error)
+/* A directory that cannot be read is noted if others of the pattern can be: one (of a file system
+ * whose server has ended) must not hide the others. */
+static int set_unreadable(
+	struct scan *scan, const char *directory, bool only, int r, struct error *error)
+{
+	if (sysroot_is_shortage(r) || (only && r != -EACCES && r != -EPERM))
+		return error_set(error, r, "cannot read %s: %s", directory, strerror(-r));
+	scan_note(
+		scan, "%s cannot be read, so its content is unknown: %s", directory, strerror(-r));
+	return 0;
+}
+
+/* Adds the entries of a directory that match; `only` if it is not one of several. */
+static int match_directory(struct scan *scan, const char *directory, bool only, const char *pattern,
+	bool last, struct strings *found, struct error *error)
 {
 	const struct dirent *entry;
 	DIR *stream;
@@ -64,13 +76,8 @@ static int match_directory(struct scan *scan, const char *directory, const char 
 	r = sysroot_opendir(scan_root(scan), *directory ? directory : "/", &stream);
 	if (sysroot_is_absent(r))
 		return 0;
-	if (r == -EACCES || r == -EPERM) {
-		scan_note(scan, "%s cannot be read, so its content is unknown: %s", directory,
-			strerror(-r));
-		return 0;
-	}
 	if (r < 0)
-		return error_set(error, r, "cannot read %s: %s", directory, strerror(-r));
+		return set_unreadable(scan, directory, only, r, error);
 
 	while (errno = 0, (entry = readdir(stream))) {
 		bool may_be_directory = entry->d_type == DT_DIR || entry->d_type == DT_LNK ||
@@ -85,7 +92,7 @@ static int match_directory(struct scan *scan, const char *directory, const char 
 		if (r < 0)
 			goto finish;
 	}
-	r = errno ? error_set(error, -errno, "cannot read %s: %s", directory, strerror(errno)) : 0;
+	r = errno ? set_unreadable(scan, directory, only, -errno, error) : 0;
 finish:
 	(void)closedir(stream);
 	return r;
@@ -104,7 +111,8 @@ static int next_component(struct scan *scan, struct strings *paths, const char *
 		return error_set(error, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < paths->count; i++) {
 		if (form_is_pattern(pattern))
-			r = match_directory(scan, paths->items[i], pattern, last, &found, error);
+			r = match_directory(scan, paths->items[i], paths->count == 1, pattern, last,
+				&found, error);
 		else
 			r = add_path(&found, paths->items[i], component, length, error);
 		if (r < 0)

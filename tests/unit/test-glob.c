@@ -4,6 +4,8 @@
  */
 #include "host-fixture.h"
 
+#include <sys/wait.h>
+
 #include "drivers/host/glob.h"
 #include "drivers/host/scan-run.h"
 
@@ -136,6 +138,31 @@ static void test_unreadable(void **state)
 	assert_int_equal(chmod(path, 0700), 0);
 }
 
+/* One of several directories whose content cannot be had: that of a process which has ended. */
+static void test_unreadable_among_others(void **state)
+{
+	_cleanup_strings_ struct strings paths = { 0 };
+	_cleanup_scan_ struct scan scan = { .root = "" };
+	char pattern[64], task[64];
+	struct error error;
+	siginfo_t info;
+	pid_t pid;
+	int r;
+
+	pid = fork();
+	assert_int_not_equal(pid, -1);
+	if (pid == 0)
+		_exit(0);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	(void)snprintf(pattern, sizeof(pattern), "/proc/%d/[nt]*/*", (int)pid);
+	(void)snprintf(task, sizeof(task), "/proc/%d/task/%d", (int)pid, (int)pid);
+	r = glob_expand(&scan, pattern, &paths, &error);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED), 0);
+	if (r < 0)
+		fail_msg("%s", error.message);
+	assert_true(strings_contain(&paths, task));
+}
+
 static void test_watched_before_read(void **state)
 {
 	_cleanup_(watcher_freep) struct watcher *watcher = NULL;
@@ -162,6 +189,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_too_many, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_links_stay_inside, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_unreadable, host_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_unreadable_among_others, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_watched_before_read, host_setup, host_teardown),
 	};

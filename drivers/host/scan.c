@@ -71,18 +71,23 @@ int scan_watch_content(struct scan *scan, const char *directory)
 	return watch(scan, directory, WATCH_CONTENT, &scan->watched_content);
 }
 
-int scan_events(struct scan *scan, const char *subsystem)
+static int note_events(struct scan *scan, int r)
 {
-	int r;
-
-	if (!scan->uevents)
-		return 0;
-	r = uevents_want(scan->uevents, subsystem);
 	if (r == -ENOMEM)
 		return r;
 	if (r < 0)
 		scan->events_error = r;
 	return 0;
+}
+
+int scan_events(struct scan *scan, const char *subsystem)
+{
+	return scan->uevents ? note_events(scan, uevents_want(scan->uevents, subsystem)) : 0;
+}
+
+int scan_default_routes(struct scan *scan)
+{
+	return scan->uevents ? note_events(scan, uevents_want_routes(scan->uevents)) : 0;
 }
 
 const char *scan_root(const struct scan *scan)

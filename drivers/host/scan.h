@@ -28,6 +28,9 @@ int scan_watch_content(struct scan *scan, const char *directory);
  * root. */
 int scan_events(struct scan *scan, const char *subsystem);
 
+/* Scans again when the host gets a default route. */
+int scan_default_routes(struct scan *scan);
+
 /* Whether the resource lists a device of that id, for drivers whose names depend on earlier scans:
  * one that an earlier scan found and that is still listed, or that the previous process found for
  * the same declaration. Of the latter only the id is known, and `ret_device` is NULL. */

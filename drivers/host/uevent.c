@@ -8,6 +8,7 @@
 #include "drivers/host/uevent.h"
 
 #include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <sys/socket.h>
 #include <systemd/sd-device.h>
 
@@ -31,6 +32,8 @@ struct uevents {
 	sd_device_monitor *monitor; /* of udev */
 	int fd;                     /* of the kernel, if there is no udev */
 	sd_event_source *source;
+	int routes_fd;
+	sd_event_source *routes_source;
 };
 
 int uevents_new(sd_event *event, uevent_handler handler, void *userdata, struct uevents **ret)
@@ -43,6 +46,7 @@ int uevents_new(sd_event *event, uevent_handler handler, void *userdata, struct 
 	uevents->handler = handler;
 	uevents->userdata = userdata;
 	uevents->fd = -EBADF;
+	uevents->routes_fd = -EBADF;
 	*ret = uevents;
 	return 0;
 }
@@ -114,27 +118,33 @@ static int on_kernel_event(sd_event_source *source, int fd, uint32_t revents, vo
 	return 0;
 }
 
-static int open_kernel(struct uevents *uevents)
+/* Opens a socket for messages of the kernel to the groups. */
+static int open_netlink(struct uevents *uevents, int protocol, uint32_t groups,
+	sd_event_io_handler_t handler, sd_event_source **ret_source, int *ret_fd)
 {
-	const struct sockaddr_nl address = { .nl_family = AF_NETLINK, .nl_groups = KERNEL_GROUP };
+	const struct sockaddr_nl address = { .nl_family = AF_NETLINK, .nl_groups = groups };
 	const int size = RECEIVE_BUFFER;
 	_cleanup_close_ int fd = -EBADF;
 	int r;
 
-	if (uevents->fd >= 0)
-		return 0;
-	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
+	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
 	if (fd < 0)
 		return -errno;
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
 		return -errno;
-	r = sd_event_add_io(
-		uevents->event, &uevents->source, fd, EPOLLIN, on_kernel_event, uevents);
+	r = sd_event_add_io(uevents->event, ret_source, fd, EPOLLIN, handler, uevents);
 	if (r < 0)
 		return r;
-	uevents->fd = TAKE_FD(fd);
+	*ret_fd = TAKE_FD(fd);
 	return 0;
+}
+
+static int open_kernel(struct uevents *uevents)
+{
+	return uevents->fd >= 0 ? 0
+				: open_netlink(uevents, NETLINK_KOBJECT_UEVENT, KERNEL_GROUP,
+					  on_kernel_event, &uevents->source, &uevents->fd);
 }
 
 static void close_kernel(struct uevents *uevents)
@@ -192,10 +202,46 @@ int uevents_want(struct uevents *uevents, const char *subsystem)
 	return r < 0 ? r : sd_device_monitor_filter_update(uevents->monitor);
 }
 
+static bool is_new_default_route(const struct nlmsghdr *message)
+{
+	const struct rtmsg *route = NLMSG_DATA(message);
+
+	return message->nlmsg_type == RTM_NEWROUTE &&
+		message->nlmsg_len >= NLMSG_LENGTH(sizeof(*route)) && route->rtm_dst_len == 0;
+}
+
+static int on_route(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	struct uevents *uevents = userdata;
+	_Alignas(struct nlmsghdr) char buffer[8192];
+	ssize_t n = RETRY_ON_EINTR(read(fd, buffer, sizeof(buffer)));
+	int rest = (int)n;
+
+	if (n < 0 && errno == ENOBUFS)
+		uevents->handler(uevents->userdata);
+	for (const struct nlmsghdr *message = (const void *)buffer; NLMSG_OK(message, rest);
+		message = NLMSG_NEXT(message, rest))
+		if (is_new_default_route(message)) {
+			uevents->handler(uevents->userdata);
+			break;
+		}
+	return 0;
+}
+
+int uevents_want_routes(struct uevents *uevents)
+{
+	return uevents->routes_fd >= 0
+		? 0
+		: open_netlink(uevents, NETLINK_ROUTE, RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE,
+			  on_route, &uevents->routes_source, &uevents->routes_fd);
+}
+
 struct uevents *uevents_free(struct uevents *uevents)
 {
 	if (!uevents)
 		return NULL;
+	(void)sd_event_source_disable_unref(uevents->routes_source);
+	(void)close_fd(uevents->routes_fd);
 	close_kernel(uevents);
 	(void)sd_device_monitor_unref(uevents->monitor);
 	strings_done(&uevents->subsystems);

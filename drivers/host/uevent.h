@@ -23,6 +23,10 @@ int uevents_new(sd_event *event, uevent_handler handler, void *userdata, struct 
  * intervals. */
 int uevents_want(struct uevents *uevents, const char *subsystem);
 
+/* Calls the handler when the host gets a default route, which no event of a device reports. Fails
+ * as uevents_want(). */
+int uevents_want_routes(struct uevents *uevents);
+
 /* Whether anything is wanted. */
 bool uevents_wanted(const struct uevents *uevents);
 

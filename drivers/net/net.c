@@ -281,6 +281,8 @@ static int list_all(struct net_scan *net)
 	if (r >= 0)
 		r = scan_events(net->scan, "auxiliary");
 	if (r >= 0)
+		r = scan_default_routes(net->scan);
+	if (r >= 0)
 		r = scan_watch(net->scan, INTERFACES);
 	if (r >= 0)
 		r = infiniband_table_read(net->scan, &net->infiniband);

@@ -6,7 +6,13 @@
 #include "inventory-fixture.h"
 #include "net-fixture.h"
 
+#include <net/route.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+
+#include <net/if.h>
 
 #include "common/log.h"
 #include "drivers/allocation/allocation.h"
@@ -190,6 +196,46 @@ static void test_link(void **state)
 	RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1 "));
 }
 
+static void bring_up(int fd)
+{
+	struct ifreq loopback = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+
+	assert_int_equal(ioctl(fd, SIOCSIFFLAGS, &loopback), 0);
+}
+
+static void add_default_route(int fd)
+{
+	static char device[] = "lo";
+	struct rtentry route = {
+		.rt_dst = { .sa_family = AF_INET },
+		.rt_genmask = { .sa_family = AF_INET },
+		.rt_flags = RTF_UP,
+		.rt_dev = device,
+	};
+
+	assert_int_equal(ioctl(fd, SIOCADDRT, &route), 0);
+}
+
+/* When the host boots, interfaces come first, and the route through one of them much later. Tests
+ * after this one have another network. */
+static void test_default_route(void **state)
+{
+	_cleanup_close_ int fd = -EBADF;
+
+	if (unshare(CLONE_NEWNET) < 0)
+		skip();
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_true(fd >= 0);
+	bring_up(fd);
+	start(NET "( { role = \"vf\"; driver = \"iavf\"; } );");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 ");
+	host_write("/proc/net/route",
+		"Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n"
+		"ens785f0v1\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n");
+	add_default_route(fd);
+	RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1? "));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -203,6 +249,7 @@ int main(void)
 			test_assigned_is_saved, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_hotplug, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_link, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_default_route, net_setup, inventory_teardown),
 	};
 
 	log_setup("test-net-changes", LOG_TARGET_TEXT, LOG_CRIT);

@@ -2,7 +2,9 @@
 /*
  * Decides which interfaces the host needs itself and no container may get: those that its default
  * routes lead through, and ports of bridges and bonds. Routes are read as text (/proc/net/route,
- * /proc/net/ipv6_route), bounded, because a node may have as many as it has pods.
+ * /proc/net/ipv6_route), bounded, because a node may have as many as it has pods. Below a root, the
+ * routes are those of process 1: a link leads from /proc/net to the reader's own, which are those
+ * of a pod where devplugd runs in a container.
  */
 #include "drivers/net/net-uplink.h"
 
@@ -64,14 +66,34 @@ static int read_routes(const char *root, const char *path,
 	return r;
 }
 
-int net_uplinks_read(const char *root, struct strings *ret_names)
+static bool has_routes(const char *root, const char *directory)
+{
+	char path[64];
+	struct stat st;
+
+	(void)snprintf(path, sizeof(path), "%s/route", directory);
+	return sysroot_stat(root, path, &st) >= 0;
+}
+
+int net_uplinks_read(struct scan *scan, struct strings *ret_names)
 {
 	_cleanup_strings_ struct strings names = { 0 };
+	const char *root = scan_root(scan), *directory = "/proc/net";
+	char path[64];
 	int r;
 
-	r = read_routes(root, "/proc/net/route", parse_route, &names);
+	if (*root && has_routes(root, "/proc/1/net"))
+		directory = "/proc/1/net";
+	else if (!has_routes(root, directory))
+		scan_note(scan,
+			"the host's routes cannot be read, so interfaces that the host needs may be "
+			"offered: in a container, mount the host's /proc/1/net at %s/proc/1/net",
+			root);
+	(void)snprintf(path, sizeof(path), "%s/route", directory);
+	r = read_routes(root, path, parse_route, &names);
+	(void)snprintf(path, sizeof(path), "%s/ipv6_route", directory);
 	if (r >= 0)
-		r = read_routes(root, "/proc/net/ipv6_route", parse_ipv6_route, &names);
+		r = read_routes(root, path, parse_ipv6_route, &names);
 	if (r < 0)
 		return r;
 	*ret_names = names;

@@ -8,9 +8,9 @@
 
 #include "drivers/host/scan.h"
 
-/* Names of the interfaces of the host's default routes. Files that cannot be read have none.
- * Returns 0 or -ENOMEM. */
-int net_uplinks_read(const char *root, struct strings *ret_names);
+/* Names of the interfaces of the host's default routes. If its routes cannot be read, this is noted
+ * and there are none. Returns 0 or -ENOMEM. */
+int net_uplinks_read(struct scan *scan, struct strings *ret_names);
 
 /* Why the host needs the interface: a default route uses it, or an interface above it (a VLAN), or
  * it is a port of a bridge or bond. NULL: the host does not need it. */

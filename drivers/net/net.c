@@ -287,7 +287,7 @@ static int list_all(struct net_scan *net)
 	if (r >= 0)
 		r = infiniband_table_read(net->scan, &net->infiniband);
 	if (r >= 0)
-		r = net_uplinks_read(scan_root(net->scan), &net->uplinks);
+		r = net_uplinks_read(net->scan, &net->uplinks);
 	if (r >= 0 && wants(net->declaration, NET_FUNCTION))
 		r = list_functions(net, NET_FUNCTION, FUNCTION_PCI);
 	if (r >= 0 && wants(net->declaration, NET_SUBFUNCTION))

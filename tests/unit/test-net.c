@@ -178,6 +178,31 @@ static void test_uplinks(void **state)
 	assert_non_null(strstr(port.notes.items[0], "a port of a bridge or bond"));
 }
 
+/* In a container, /proc/net leads to the routes of the pod. */
+static void test_uplinks_of_host(void **state)
+{
+	_cleanup_config_ struct config *config =
+		declare(NET "( { vendor = 0x1af4; }, { driver = \"iavf\"; } );");
+	_cleanup_scan_ struct scan host = { 0 }, unknown = { 0 };
+
+	host_mkdir("/proc/1/net");
+	host_write("/proc/1/net/route",
+		"ens785f0v1\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n");
+	net_scan(config, &host);
+	assert_int_equal(host.n_devices, 2);
+	assert_string_equal(host.devices[0]->id, "0000:00:03.0");
+	assert_string_equal(host.devices[1]->id, "0000:3b:02.0");
+	assert_int_equal(host.notes.count, 1);
+	assert_non_null(strstr(host.notes.items[0], "needs interface ens785f0v1"));
+
+	host_remove("/proc/1/net/route");
+	host_remove("/proc/net/route");
+	net_scan(config, &unknown);
+	assert_int_equal(unknown.n_devices, 3);
+	assert_int_equal(unknown.notes.count, 1);
+	assert_non_null(strstr(unknown.notes.items[0], "the host's routes cannot be read"));
+}
+
 static void test_problems(void **state)
 {
 	_cleanup_config_ struct config *config = declare(NET "( { role = \"vf\"; rdma = true; }, "
@@ -285,6 +310,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_variables, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_permissions, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_uplinks, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_uplinks_of_host, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_problems, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_checks, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_hostile, net_setup, host_teardown),

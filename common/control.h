@@ -33,8 +33,8 @@ enum control_type {
 				 that the kubelet has booked, see drivers/model/bookings.h. A device
 				 that is not among them may leave the list if it was removed before
 				 gone_by, and is not booked if it was allocated before
-				 allocated_before. Sent before CONFIGURE if there are any, so that
-				 the first list has them */
+				 allocated_before. Sent before CONFIGURE, so that the first list has
+				 them */
 	CONTROL_FORGET,       /* text: an id that counts as not booked, see inventory_forget() */
 	CONTROL_POD_QUESTION, /* to the reader of pod resources; text: the question, see
 				 spawn-request.h; fd 0: connection to the kubelet */

@@ -285,9 +285,10 @@ static int collect(const struct booked *booked, const char *resource, struct boo
 	return 0;
 }
 
+/* Not 0 for no bookings: a new process was sent nothing yet. */
 static uint64_t hash_bytes(const char *data, size_t size)
 {
-	uint64_t hash = 0;
+	uint64_t hash = 1;
 
 	for (size_t i = 0; i < size; i++)
 		hash = (hash ^ (unsigned char)data[i]) * 0x100000001b3ULL + 1;

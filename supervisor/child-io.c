@@ -269,8 +269,10 @@ static int op_configure(const char *text, void *userdata, struct error *error)
 		message.fds[1] = fcntl(child->saved_state.fd, F_DUPFD_CLOEXEC, 3);
 	/* First, so that even the first list has what is booked. */
 	r = child->host->send_booked(child, child->host->userdata);
-	if (r >= 0)
-		r = control_send(child->control_fd, &message);
+	if (r < 0)
+		return error_set(error, r, "cannot send the assigned devices to the child: %s",
+			strerror(-r));
+	r = control_send(child->control_fd, &message);
 	if (r < 0)
 		return error_set(error, r, "cannot send to the child: %s", strerror(-r));
 	return 0;

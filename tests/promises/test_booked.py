@@ -471,6 +471,21 @@ class Kept(NodeTest):
     def test_P17_excluded_for_another_resource(self):
         self.check_move(self.cards("a", 'exclude = "*";'), self.cards("b"))
 
+    def test_P17_pod_ends_while_the_process_restarts(self):
+        """Then the next process of its resource is sent no bookings, and the device moves all the same."""
+        self.start(self.cards("a"), a=3)
+        held = self.take("a")
+        free = {name: "Healthy" for name in {"card0", "card1", "card2"} - {held}}
+        self.configure(self.cards("b"), self.cards("a"))
+        self.node.reload()
+        until(lambda: (self.listed("a"), self.listed("b")) == ({held: "Unhealthy"}, free), "the free devices to move")
+        pid = next(pid for pid, name in self.node.processes().items() if name == "vendor.example/a")
+        self.node.daemon.send_signal(signal.SIGSTOP)
+        os.kill(pid, signal.SIGKILL)
+        self.let_go(b=1)
+        self.node.daemon.send_signal(signal.SIGCONT)
+        self.node.await_allocatable(a=0, b=3)
+
 
 class Warnings(NodeTest):
     """What a person is told before and after a change that takes devices from pods, and what can be done."""

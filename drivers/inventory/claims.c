@@ -1,35 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes which hardware is behind each device, as a text that the supervisor compares
- * (ownership.h). Characters that have a meaning in the form of the text are replaced, in paths and
- * claims in the same way.
+ * (ownership.h). Characters that have a meaning in the form of the text, and bytes that are not
+ * UTF-8 in the target of a link, are replaced, in paths and claims in the same way.
  */
 #include "drivers/inventory/claims.h"
 
+#include "common/text.h"
 #include "drivers/host/sysroot.h"
 
-static void write_claim(FILE *stream, const char *claim)
+static int write_claim(FILE *stream, const char *claim)
 {
-	(void)fputc('\t', stream);
-	for (const char *p = claim; *p; p++)
-		(void)fputc((unsigned char)*p < ' ' ? '?' : *p, stream);
+	_cleanup_free_ char *text = strdup(claim);
+
+	if (!text)
+		return -ENOMEM;
+	text_sanitize(text);
+	(void)fprintf(stream, "\t%s", text);
+	return 0;
 }
 
-static void write_device(FILE *stream, const struct device *device, const char *root)
+static int write_device(FILE *stream, const struct device *device, const char *root)
 {
+	int r = 0;
+
 	(void)fputs(device->id, stream);
-	for (size_t i = 0; i < device->n_nodes; i++) {
+	for (size_t i = 0; i < device->n_nodes && r >= 0; i++) {
 		_cleanup_free_ char *resolved = NULL;
 
 		if (device->nodes[i].shared)
 			continue;
 		if (sysroot_resolve(root, device->nodes[i].host, &resolved) < 0)
 			resolved = NULL;
-		write_claim(stream, resolved ?: device->nodes[i].host);
+		r = write_claim(stream, resolved ?: device->nodes[i].host);
 	}
-	for (size_t i = 0; i < device->claims.count; i++)
-		write_claim(stream, device->claims.items[i]);
+	for (size_t i = 0; i < device->claims.count && r >= 0; i++)
+		r = write_claim(stream, device->claims.items[i]);
 	(void)fputc('\n', stream);
+	return r;
 }
 
 int claims_text(const struct snapshot *snapshot, const char *root, char **ret)
@@ -37,18 +45,19 @@ int claims_text(const struct snapshot *snapshot, const char *root, char **ret)
 	char *text = NULL;
 	size_t size;
 	FILE *stream = open_memstream(&text, &size);
-	bool failed;
+	int r = 0;
 
 	if (!stream)
 		return -ENOMEM;
-	for (size_t i = 0; i < snapshot->n_units; i++) {
+	for (size_t i = 0; i < snapshot->n_units && r >= 0; i++) {
 		const struct device *device = snapshot_existing(snapshot, i);
 
 		if (device)
-			write_device(stream, device, root);
+			r = write_device(stream, device, root);
 	}
-	failed = ferror(stream);
-	if (fclose(stream) != 0 || failed) {
+	if (ferror(stream))
+		r = -ENOMEM;
+	if (fclose(stream) != 0 || r < 0) {
 		free(text);
 		return -ENOMEM;
 	}

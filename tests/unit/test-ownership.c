@@ -291,9 +291,9 @@ static void test_claims(void **state)
 	struct inventory *inventory = NULL;
 	struct device *device;
 
-	host_mknod("/dev/card0");
+	host_mknod("/dev/card\xff");
 	host_mknod("/dev/control");
-	host_symlink("card0", "/dev/by-id");
+	host_symlink("card\xff", "/dev/by-id");
 	config = declare(
 		"driver = \"path\"; match = ( { paths = ( { path = \"/dev/by-id\"; type = "
 		"\"device\"; }, { path = \"/dev/control\"; type = \"device\"; limit = 4; } ); "
@@ -308,7 +308,7 @@ static void test_claims(void **state)
 	assert_int_equal(device_add_claim(device, "pci:0000:03:00.0"), 0);
 	assert_int_equal(device_add_claim(device, "a\tb\nc"), 0);
 	assert_int_equal(claims_text(snapshot, host_root, &text), 0);
-	assert_string_equal(text, "by-id+control\t/dev/card0\tpci:0000:03:00.0\ta?b?c\n");
+	assert_string_equal(text, "by-id+control\t/dev/card?\tpci:0000:03:00.0\ta?b?c\n");
 	(void)inventory_free(inventory);
 }
 

@@ -381,11 +381,15 @@ int unit_list_set_booked(struct unit_list *list, struct bookings *booked, uint64
 
 void unit_list_note_assigned(struct unit_list *list, const char *const *ids, size_t n_ids)
 {
-	size_t index;
+	for (size_t i = 0; i < n_ids; i++) {
+		size_t length = strlen(ids[i]), index;
+		unsigned replica;
 
-	for (size_t i = 0; i < n_ids; i++)
-		if (find_offering(list, ids[i], &index) >= 0)
+		/* `share` may have changed since the id was offered. */
+		(void)offered_id_split(ids[i], &length, &replica);
+		if (index_of(list, ids[i], length, &index) >= 0)
 			device_note_assigned(list->units[index]->device);
+	}
 }
 
 int unit_list_note_allocated(

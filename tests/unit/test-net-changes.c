@@ -125,14 +125,44 @@ static void test_assigned_after_change(void **state)
 	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 can0 vcan0 vcan1 vcan2 ");
 }
 
+static void reload(const char *text)
+{
+	struct inventory *previous = inventory;
+	struct config *previous_config = config;
+	struct error error;
+
+	config = declare(text);
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
+				 &told, &inventory),
+		0);
+	assert_int_equal(inventory_inherit(inventory, previous, true), 0);
+	assert_int_equal(inventory_start(inventory, &error), 0);
+	(void)inventory_free(previous);
+	(void)config_free(previous_config);
+}
+
+/* A reload while a program of Allocate runs gives the device other ids. */
+static void test_assigned_after_reload(void **state)
+{
+	static const char *const id = "can0";
+	_cleanup_snapshot_ struct snapshot *offered = NULL;
+
+	start(NET "( { type = \"interface\"; kind = \"can\"; } );");
+	offered = inventory_snapshot(inventory);
+	reload(NET "( { type = \"interface\"; kind = \"can\"; } ); share = { replicas = 2; };");
+	allocation_note(offered, &id, 1);
+	assert_int_equal(inventory_note_allocated(inventory, offered, &id, 1), 0);
+	unplant_interface(SPI, "can0");
+	plant_interface("/sys/devices/virtual", "vcan1", 280);
+	RUN_UNTIL(strstr(seen(), "vcan1"));
+	assert_string_equal(seen(), "can0 vcan0 vcan1 can0? ");
+}
+
 /* A reload, and a restart of the process, which has the saved state. */
 static void test_assigned_is_saved(void **state)
 {
 	static const char *const text = NET "( { type = \"interface\"; kind = \"can\"; } );";
-	struct inventory *previous;
-	struct config *previous_config;
 	struct saved_state *saved;
-	struct error error;
 	int fd;
 
 	start(text);
@@ -141,17 +171,8 @@ static void test_assigned_is_saved(void **state)
 	unplant_interface("/sys/devices/virtual", "vcan0");
 	pass_scan("vcan1");
 
-	previous = inventory;
-	previous_config = config;
-	config = declare(text);
-	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
-				 &told, &inventory),
-		0);
-	assert_int_equal(inventory_inherit(inventory, previous, true), 0);
-	assert_int_equal(inventory_start(inventory, &error), 0);
+	reload(text);
 	assert_string_equal(seen(), "can0 vcan0 vcan1 ");
-	previous = inventory_free(previous);
-	previous_config = config_free(previous_config);
 	unplant_interface(SPI, "can0");
 	pass_scan("vcan2");
 	assert_string_equal(seen(), "can0 vcan0 vcan1 vcan2 ");
@@ -245,6 +266,8 @@ int main(void)
 			test_assigned_is_dropped, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_assigned_after_change, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_assigned_after_reload, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_assigned_is_saved, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_hotplug, net_setup, inventory_teardown),

@@ -130,6 +130,14 @@ def resources_declared_by_a_reload(machine, packages):
 
 
 @step
+def members_of_the_group_may_look(machine, packages):
+    for group, refused in (("devplugd-view", False), ("nogroup", True)):
+        answer = machine.run("setpriv", "--reuid=nobody", "--regid=nogroup", f"--groups={group}", "devplugctl", "status")
+        check(answer.returncode == 0 and ("only root and members" in answer.stderr) == refused,
+              f"{group}: {answer.returncode}\n{answer.stdout}{answer.stderr}")
+
+
+@step
 def children_have_no_privilege(machine, packages):
     uids = {machine.do("id", "-u", "devplugd").strip(), "0"}
 

@@ -148,6 +148,9 @@ static int configure(struct resource *resource, const char *text)
 		set_timer(resource, RESOURCE_TIMER_ANSWER, RESOURCE_CONFIGURE_RETRY);
 		return r;
 	}
+	/* A child that is not ready yet gives up programs for a text that runs none. */
+	if (resource->state == RESOURCE_STARTING || resource->state == RESOURCE_FAILED)
+		resource->confined |= !resource->runs_programs || text != resource->wanted;
 	resource->sent = TAKE_PTR(copy);
 	set_timer(resource, RESOURCE_TIMER_ANSWER, RESOURCE_READY_TIMEOUT);
 	return 0;
@@ -330,6 +333,10 @@ static void do_retry(struct resource *resource, const char *text)
 	resource->refused = false;
 	if (!resource->child) {
 		start_child(resource);
+		return;
+	}
+	if (resource->runs_programs && resource->confined) {
+		stop_child(resource, RESOURCE_RESTARTING);
 		return;
 	}
 	if (configure(resource, resource->wanted) < 0) {

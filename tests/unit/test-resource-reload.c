@@ -93,6 +93,70 @@ static void test_refused_after_a_crash(void **state)
 	end();
 }
 
+static void update_programs(const char *text, bool runs_programs)
+{
+	struct resource_config config = config_of(text, NULL);
+	int event;
+
+	config.declaration.allocate.command.count = runs_programs;
+	event = resource_update(world.resource, &config);
+	assert_true(event >= 0);
+	if (event != _RESOURCE_EVENT_MAX)
+		tell((enum resource_event)event);
+}
+
+/* A child that was sent a text without programs before it was ready can run none. */
+static void test_programs_after_a_refusal(void **state)
+{
+	bring_to(RESOURCE_SERVING);
+	update_programs("bad", true);
+	expect(RESOURCE_RESTARTING);
+	tell(RESOURCE_EXIT);
+	assert_string_equal(world.text, "bad");
+	tell(RESOURCE_REFUSED);
+	assert_string_equal(world.text, "one");
+	tell(RESOURCE_READY);
+	update_programs("good", true);
+	expect(RESOURCE_RESTARTING);
+	tell(RESOURCE_EXIT);
+	assert_string_equal(world.text, "good");
+	tell(RESOURCE_READY);
+	/* One that was ready before keeps them. */
+	update_programs("two", false);
+	tell(RESOURCE_READY);
+	update_programs("three", true);
+	assert_string_equal(world.text, "three");
+	assert_int_equal(world.starts, 3);
+	end();
+
+	/* The text of before is refused, too. */
+	bring_to(RESOURCE_SERVING);
+	update_programs("bad", true);
+	tell(RESOURCE_EXIT);
+	tell(RESOURCE_REFUSED);
+	assert_string_equal(world.text, "one");
+	tell(RESOURCE_REFUSED);
+	expect(RESOURCE_FAILED);
+	fire(RESOURCE_TIMER_STATE);
+	expect(RESOURCE_RESTARTING);
+	tell(RESOURCE_EXIT);
+	assert_string_equal(world.text, "bad");
+	end();
+
+	/* A reload before the refusal. */
+	begin();
+	update_programs("bad", true);
+	tell(RESOURCE_START);
+	update_programs("one", false);
+	tell(RESOURCE_REFUSED);
+	assert_string_equal(world.text, "one");
+	tell(RESOURCE_READY);
+	update_programs("good", true);
+	expect(RESOURCE_RESTARTING);
+	tell(RESOURCE_EXIT);
+	end();
+}
+
 /* What is logged from here to end_log(). */
 static int saved_stderr, log_fd;
 
@@ -183,6 +247,7 @@ int main(void)
 		cmocka_unit_test(test_reload_keeps_the_child),
 		cmocka_unit_test(test_refused_reload_keeps_the_old),
 		cmocka_unit_test(test_refused_after_a_crash),
+		cmocka_unit_test(test_programs_after_a_refusal),
 		cmocka_unit_test(test_refusal_is_logged_once),
 		cmocka_unit_test(test_configuration_cannot_be_sent),
 		cmocka_unit_test(test_another_user_needs_another_process),

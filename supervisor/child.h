@@ -87,7 +87,7 @@ struct child {
 	struct party *party; /* whose its devices are */
 	struct proposal *proposal;
 	uint64_t gone;        /* removed devices that are still listed */
-	uint64_t booked_sent; /* a hash of the bookings that it was sent last, see booked.h; 0: none */
+	uint64_t booked_sent; /* a hash of the last bookings that it was sent, 0: none */
 	struct offer_state offer;
 };
 

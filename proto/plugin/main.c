@@ -260,6 +260,7 @@ static void handle_booked(struct plugin *plugin, struct control_message *message
 	}
 	(void)bookings_unref(plugin->booked);
 	plugin->booked = booked;
+	plugin->allocated_before = message->allocated_before;
 	if (plugin->inventory)
 		offer_again(plugin,
 			inventory_set_booked(plugin->inventory, booked, message->gone_by,

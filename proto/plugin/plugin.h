@@ -43,7 +43,8 @@ struct plugin {
 	struct applied_config *applied_config;
 	struct inventory *inventory;
 	struct service *service;
-	struct bookings *booked; /* the supervisor's last bookings; NULL: none yet */
+	struct bookings *booked;   /* the supervisor's last bookings; NULL: none yet */
+	uint64_t allocated_before; /* came with them */
 	struct claiming claiming;
 	uint64_t gone_reported; /* how many removed devices the supervisor knows of */
 	struct publishing publishing;

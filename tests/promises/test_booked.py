@@ -15,10 +15,11 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../peers"))
-from node import BIN, NodeTest, SEED, program, scaled, until  # noqa: E402
+from node import BIN, NodeTest, SEED, program, scaled, static, until  # noqa: E402
 os.environ.setdefault("DEVPLUGD_BIN", BIN)
 from test_peers import HERE as TREES, plant, translations  # noqa: E402
 
@@ -470,6 +471,28 @@ class Kept(NodeTest):
 
     def test_P17_excluded_for_another_resource(self):
         self.check_move(self.cards("a", 'exclude = "*";'), self.cards("b"))
+
+    def test_P17_process_restarts_after_the_pod(self):
+        """What the last process had allocated does not count again."""
+        self.start(self.cards("a"), static("x", 1), a=3, x=1)
+        self.take("a")
+        self.node.ask_kubelet("pod", "rm", "holder")
+        allocated = time.time()
+
+        def write_checkpoint():
+            self.node.pod("next", x=1)
+            self.node.ask_kubelet("pod", "rm", "next")
+            return os.stat(os.path.join(self.node.plugins, "kubelet_internal_checkpoint")).st_mtime > allocated + 0.5
+
+        until(write_checkpoint, "a checkpoint that is certain to have all of the allocations before")
+        pid = next(pid for pid, name in self.node.processes().items() if name == "vendor.example/a")
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: self.node.resource("vendor.example/a")["restarts"] == 1, "the next process")
+        self.node.await_serving()
+        self.configure(self.cards("b"), self.cards("a"), static("x", 1))
+        self.node.reload()
+        self.node.await_allocatable(a=0, b=3)
+        until(lambda: self.listed("a") == {}, "the devices to leave the list of their former resource")
 
     def test_P17_pod_ends_while_the_process_restarts(self):
         """Then the next process of its resource is sent no bookings, and the device moves all the same."""

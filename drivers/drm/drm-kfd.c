@@ -3,7 +3,8 @@
  * Reads which partitions AMD's compute driver has made and how GPUs are linked. A node's
  * `properties` are lines of a key and a number. The location of a partition has the number of the
  * part where a whole GPU has that of its PCI function, so the two can be distinguished only when
- * all nodes are known.
+ * all nodes are known. Some releases of the driver have the number of the part in the upper four
+ * bits instead (rsmi_dev_pci_id_get() of AMD's library).
  */
 #include "drivers/drm/drm-kfd.h"
 
@@ -16,6 +17,10 @@
 /* A host has at most 64 GPUs or parts of them; each has a link to every other. */
 #define NODES_MAX 1024
 #define LINKS_MAX 4096
+
+/* Where a location may have the number of the part. */
+#define PART_MASK  0xf0000000LL
+#define PART_SHIFT 28
 
 /* HSA_IOLINKTYPE_* of the kernel's include/uapi/linux/kfd_sysfs.h. */
 enum { LINK_PCIE = 2, LINK_XGMI = 11 };
@@ -106,12 +111,12 @@ static int read_node(const char *root, const char *name, struct kfd_node *node)
 	r = read_properties(root, directory, properties, ARRAY_SIZE(properties));
 	if (r == -ENOMEM)
 		return r;
-	if (r < 0 || simds <= 0 || minor < 0 || location < 0 || location > UINT16_MAX ||
-		domain < 0 || domain > UINT32_MAX)
+	if (r < 0 || simds <= 0 || minor < 0 || location < 0 ||
+		(location & ~PART_MASK) > UINT16_MAX || domain < 0 || domain > UINT32_MAX)
 		return 0;
 	node->number = (unsigned)strtoul(name, NULL, 10);
 	node->render_minor = minor;
-	node->partition = (int)(location & 7);
+	node->partition = (int)((location & PART_MASK) >> PART_SHIFT ?: location & 7);
 	(void)snprintf(node->address, sizeof(node->address), "%04" PRIx32 ":%02x:%02x.0",
 		(uint32_t)domain, (unsigned)location >> 8 & 0xff, (unsigned)location >> 3 & 0x1f);
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
@@ -128,7 +133,7 @@ static int read_node(const char *root, const char *name, struct kfd_node *node)
 
 static void make_whole(struct kfd_node *node)
 {
-	node->address[strlen(node->address) - 1] = (char)('0' + node->partition);
+	node->address[strlen(node->address) - 1] = (char)('0' + (node->partition & 7));
 	node->partition = -1;
 }
 

@@ -214,6 +214,16 @@ static void test_partitions(void **state)
 	expect_ids("drm", "{ partition = \"spx_*\"; }", "");
 }
 
+/* The number of the part in the upper bits of the location, as some releases of the driver have it.
+ */
+static void test_partitions_in_upper_bits(void **state)
+{
+	plant_cut();
+	plant_node(2, 38, 129, 0x10001900);
+	expect_ids("drm", "{ compute = true; }", "0000:19:00.0-p0 0000:19:00.0-p1 ");
+	assert_string_equal(found("0000:19:00.0-p1")->nodes[0].host, "/dev/dri/renderD129");
+}
+
 /* Two GPUs in one slot are no parts of one. */
 static void test_functions(void **state)
 {
@@ -426,6 +436,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_nodes, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_not_on_a_bus, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_partitions, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_partitions_in_upper_bits, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_functions, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_links, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(

@@ -134,6 +134,20 @@ static bool is_nameless(const struct gpu *gpu)
 	return !*gpu->address && strstr(gpu->directory, "/amdgpu_xcp_");
 }
 
+static void note_kfd(struct scan *scan, const struct kfd *kfd)
+{
+	if (kfd->error == -EPERM)
+		scan_note(scan,
+			"AMD's compute driver denies access to GPUs, which are then no compute GPUs: "
+			"allow the service their render nodes (DeviceAllow=char-226 rw), or make the "
+			"container privileged");
+	else if (kfd->error < 0)
+		scan_note(scan,
+			"AMD's compute driver has GPUs that cannot be read, which are then no compute "
+			"GPUs: %s",
+			strerror(-kfd->error));
+}
+
 int gpus_find(struct scan *scan, struct gpus *gpus, struct error *error)
 {
 	_cleanup_strings_ struct strings names = { 0 };
@@ -152,6 +166,7 @@ int gpus_find(struct scan *scan, struct gpus *gpus, struct error *error)
 	if (r < 0)
 		return error_set(error, r, "cannot list %s: %s", CLASS, strerror(-r));
 	r = kfd_read(root, &gpus->kfd);
+	note_kfd(scan, &gpus->kfd);
 	for (size_t i = 0; i < names.count && r >= 0; i++)
 		r = add_entry(root, gpus, names.items[i]);
 	for (size_t i = 0; i < gpus->count && r >= 0; i++)

@@ -4,7 +4,8 @@
  * `properties` are lines of a key and a number. The location of a partition has the number of the
  * part where a whole GPU has that of its PCI function, so the two can be distinguished only when
  * all nodes are known. Some releases of the driver have the number of the part in the upper four
- * bits instead (rsmi_dev_pci_id_get() of AMD's library).
+ * bits instead (rsmi_dev_pci_id_get() of AMD's library). The driver refuses to show a GPU to
+ * processes whose control group denies the render node (kfd_devcgroup_check_permission()).
  */
 #include "drivers/drm/drm-kfd.h"
 
@@ -95,7 +96,7 @@ static int read_links(const char *root, const char *directory, struct kfd_node *
 	return 0;
 }
 
-/* Returns 1 if it is a GPU, 0 if not, or -ENOMEM. */
+/* Returns 1 if it is a GPU, 0 if not, or negative errno. */
 static int read_node(const char *root, const char *name, struct kfd_node *node)
 {
 	static const char *const kinds[] = { "io_links", "p2p_links" };
@@ -109,10 +110,10 @@ static int read_node(const char *root, const char *name, struct kfd_node *node)
 	if (asprintf(&directory, TOPOLOGY "/%s", name) < 0)
 		return -ENOMEM;
 	r = read_properties(root, directory, properties, ARRAY_SIZE(properties));
-	if (r == -ENOMEM)
+	if (r < 0)
 		return r;
-	if (r < 0 || simds <= 0 || minor < 0 || location < 0 ||
-		(location & ~PART_MASK) > UINT16_MAX || domain < 0 || domain > UINT32_MAX)
+	if (simds <= 0 || minor < 0 || location < 0 || (location & ~PART_MASK) > UINT16_MAX ||
+		domain < 0 || domain > UINT32_MAX)
 		return 0;
 	node->number = (unsigned)strtoul(name, NULL, 10);
 	node->render_minor = minor;
@@ -185,11 +186,13 @@ int kfd_read(const char *root, struct kfd *ret)
 		r = read_node(root, names.items[i], node);
 		if (r > 0)
 			kfd.n_nodes++;
-		if (r < 0) {
+		if (r == -ENOMEM) {
 			free(node->links);
 			kfd_done(&kfd);
 			return r;
 		}
+		if (r < 0 && !sysroot_is_absent(r))
+			kfd.error = r;
 	}
 	mark_partitions(root, &kfd);
 	*ret = kfd;

@@ -27,6 +27,7 @@ struct kfd_node {
 struct kfd {
 	struct kfd_node *nodes; /* with processors, not those of the CPU */
 	size_t n_nodes;
+	int error; /* why nodes could not be read, as negative errno; 0: all were read */
 };
 
 /* The distance of two GPUs, or parts of them: the sum of their link, whether they are parts of one

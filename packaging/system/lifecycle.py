@@ -36,16 +36,16 @@ done
 NODES = r"""#!/bin/sh
 try() {
 	case $(LC_ALL=C dd "$2=/dev/$1" count=0 conv=notrunc 2>&1 </dev/null) in
-	*"No such device or address"*) echo "$1 $2 allowed," ;;
-	*"Operation not permitted"*) echo "$1 $2 denied," ;;
-	*) echo "$1 $2 fails," ;;
+	*"No such device"*) echo "${1#*/} $2 allowed," ;;
+	*"Operation not permitted"*) echo "${1#*/} $2 denied," ;;
+	*) echo "${1#*/} $2 fails," ;;
 	esac
 }
-echo $(try nvidiactl if; try nvidiactl of; try nvidia7 of; try nvidia-caps/nvidia-cap2 if; try nvidia-caps/nvidia-cap2 of; try neighbour if)
+echo $(try nvidiactl if; try nvidiactl of; try nvidia7 of; try nvidia-caps/nvidia-cap2 if; try nvidia-caps/nvidia-cap2 of; try render of; try neighbour if)
 exit 1
 """
-NODES_SHOWN = ("nvidiactl if allowed, nvidiactl of allowed, nvidia7 of allowed, nvidia-caps/nvidia-cap2 if %s, "
-               "nvidia-caps/nvidia-cap2 of denied, neighbour if denied,")
+NODES_SHOWN = ("nvidiactl if allowed, nvidiactl of allowed, nvidia7 of allowed, nvidia-cap2 if %s, "
+               "nvidia-cap2 of denied, render of allowed, neighbour if denied,")
 UDEV_RULES = "/usr/lib/udev/rules.d/60-devplugd.rules"
 
 TOKEN = """{ name = "vendor.example/token"; driver = "static"; match = ( { count = %d; } ); }"""
@@ -170,8 +170,8 @@ def a_child_may_not(machine, packages):
 
 
 @step
-def nvidias_nodes_are_allowed_when_their_driver_comes(machine, packages):
-    """The number of the MIG nodes is assigned when the driver is loaded, and udev's rule has systemd read it then."""
+def nodes_of_gpus_are_allowed_when_their_driver_comes(machine, packages):
+    """The number of NVIDIA's MIG nodes is assigned when the driver is loaded, and udev's rule has systemd read it then."""
     def reason():
         resource = next((r for r in machine.status()["resources"] if r["name"].endswith("/nodes")), {"devices": []})
         return resource["devices"][0]["reason"] if resource["devices"] else ""
@@ -182,7 +182,7 @@ def nvidias_nodes_are_allowed_when_their_driver_comes(machine, packages):
     machine.write("/usr/local/bin/nodes", NODES, "755")
     machine.do("mkdir", "/dev/nvidia-caps")
     for node, major, minor in (("nvidiactl", "195", "255"), ("nvidia7", "195", "7"), ("nvidia-caps/nvidia-cap2", number, "2"),
-                               ("neighbour", str(int(number) - 1), "2")):
+                               ("render", "226", "191"), ("neighbour", str(int(number) - 1), "2")):
         machine.do("mknod", "-m", "666", f"/dev/{node}", "c", major, minor)
     machine.configure(TOKEN % 4, NODE, JAILED, NVIDIA)
     machine.do("systemctl", "reload", "devplugd")
@@ -206,7 +206,7 @@ def nvidias_nodes_are_allowed_when_their_driver_comes(machine, packages):
     machine.do("sh", "-ec", command)
     check(machine.property("DevicePolicy") == "auto", "the rule changed the policy")
     machine.do("rm", "-r", "/run/systemd/system.control/devplugd.service.d", "/dev/nvidia-caps", "/dev/nvidiactl", "/dev/nvidia7",
-               "/dev/neighbour", "/run/devices", "/usr/local/bin/nodes")
+               "/dev/render", "/dev/neighbour", "/run/devices", "/usr/local/bin/nodes")
     machine.do("systemctl", "daemon-reload")
 
 

@@ -224,6 +224,20 @@ static void test_partitions_in_upper_bits(void **state)
 	assert_string_equal(found("0000:19:00.0-p1")->nodes[0].host, "/dev/dri/renderD129");
 }
 
+/* As the compute driver does under a control group without the render node. */
+static void test_hidden_compute(void **state)
+{
+	plant_cut();
+	list_entries("drm", "{ compute = true; }");
+	assert_int_equal(scan.notes.count, 0);
+	host_remove(TOPOLOGY "/1/properties");
+	host_mkdir(TOPOLOGY "/1/properties");
+	expect_ids("drm", "{ compute = true; }", "0000:19:00.1 ");
+	assert_int_equal(scan.notes.count, 1);
+	assert_non_null(
+		strstr(scan.notes.items[0], "AMD's compute driver has GPUs that cannot be read"));
+}
+
 /* Two GPUs in one slot are no parts of one. */
 static void test_functions(void **state)
 {
@@ -438,6 +452,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_partitions, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_partitions_in_upper_bits, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_hidden_compute, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_functions, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_links, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(

@@ -338,16 +338,17 @@ static void keep_list(struct nvidia_state *state)
 	state->previous_target = state->target;
 }
 
-/* A GPU that was lost before the library was loaded has no name there. */
-static bool rest_is_lost(const struct nvidia_host *host, const struct nvidia_reports *reports)
+/* A GPU that the library could not open has no name there. */
+static bool rest_is_unopened(const struct nvidia_host *host, const struct nvidia_reports *reports)
 {
 	const struct device *library = nvidia_report_of_gpu(reports, "library");
-	unsigned long n_lost, n_missing = 0;
+	unsigned long n_unopened, n_missing = 0;
 
 	for (size_t i = 0; i < host->n_gpus; i++)
 		n_missing += !host->gpus[i].excluded &&
 			!nvidia_report_of_gpu(reports, host->gpus[i].address);
-	return library && nvidia_report_number(library, "lost", &n_lost) && n_lost == n_missing;
+	return library && nvidia_report_number(library, "unopened", &n_unopened) &&
+		n_unopened == n_missing;
 }
 
 /* What the helper has reported. */
@@ -363,7 +364,7 @@ static void take_reports(
 		reports->items = list->devices;
 		reports->count = list->n_devices;
 		reports->knowledge = NVIDIA_KNOWN;
-		reports->rest_is_lost = rest_is_lost(host, reports);
+		reports->rest_is_unopened = rest_is_unopened(host, reports);
 	}
 	if (state->source && exec_source_answered(state->source))
 		reports->reset = &state->reset;

@@ -127,7 +127,10 @@ static int report(const struct gpus *gpus)
 
 	begin_document(&output);
 	write_text_property(&output, "driver", gpus->driver);
-	write_number_property(&output, "lost", gpus->n_lost);
+	write_number_property(&output, "unopened", gpus->n_unopened);
+	if (gpus->failure != NVML_OK)
+		write_text_property(
+			&output, "failure", nvml_result_text(gpus->nvml, gpus->failure));
 	end_device(&output);
 	for (unsigned i = 0; i < gpus->count; i++)
 		write_gpu(&output, &gpus->items[i]);

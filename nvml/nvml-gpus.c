@@ -18,11 +18,19 @@ static void make_address(const struct nvml_pci_info *info, char ret[static ADDRE
 		info->device & 0x1f);
 }
 
-/* Whether the call succeeded; a GPU that was removed is noted. */
+/* A failing GPU takes long to open, and the kernel logs each failure. */
+#define POLLS_PER_REOPEN 6
+
+/* Of the driver's recovery actions. */
+#define RECOVERY_RESET 1
+
+/* Whether the call succeeded; what a failure means for the GPU is noted. */
 static bool went_well(struct gpu *gpu, unsigned result)
 {
 	if (result == NVML_GPU_IS_LOST)
 		gpu->lost = true;
+	else if (result == NVML_RESET_REQUIRED)
+		gpu->needs_reset = true;
 	return result == NVML_OK;
 }
 
@@ -41,16 +49,29 @@ static void register_events(struct gpus *gpus, struct gpu *gpu)
 		(void)nvml->register_events(gpu->device, types & supported, gpus->events);
 }
 
+/* Without permission nothing is known of the GPU. */
+static void note_unopened(struct gpus *gpus, unsigned index, unsigned result)
+{
+	if (result == NVML_NO_PERMISSION)
+		return;
+	gpus->unopened[gpus->n_unopened++] = index;
+	if (result != NVML_GPU_IS_LOST)
+		gpus->failure = result;
+}
+
 static void open_gpu(struct gpus *gpus, unsigned index)
 {
 	const struct nvml *nvml = gpus->nvml;
 	struct gpu *gpu = &gpus->items[gpus->count];
 	struct nvml_pci_info info = { 0 };
+	unsigned result;
 
 	*gpu = (struct gpu){ 0 };
-	if (!went_well(gpu, nvml->by_index(index, &gpu->device)) ||
-		!went_well(gpu, nvml->pci_info(gpu->device, &info))) {
-		gpus->n_lost += gpu->lost;
+	result = nvml->by_index(index, &gpu->device);
+	if (result == NVML_OK)
+		result = nvml->pci_info(gpu->device, &info);
+	if (result != NVML_OK) {
+		note_unopened(gpus, index, result);
 		return;
 	}
 	make_address(&info, gpu->address);
@@ -233,17 +254,31 @@ static void read_links(const struct nvml *nvml, struct gpu *gpu)
 	}
 }
 
+static void open_rest(struct gpus *gpus)
+{
+	unsigned n = gpus->n_unopened;
+
+	gpus->n_unopened = 0;
+	gpus->failure = NVML_OK;
+	for (unsigned i = 0; i < n; i++)
+		open_gpu(gpus, gpus->unopened[i]);
+}
+
 void gpus_poll(struct gpus *gpus)
 {
+	if (++gpus->n_polls % POLLS_PER_REOPEN == 0)
+		open_rest(gpus);
 	for (unsigned i = 0; i < gpus->count; i++) {
 		struct gpu *gpu = &gpus->items[i];
 
-		gpu->lost = false;
+		gpu->lost = gpu->needs_reset = false;
 		read_fields(gpus->nvml, gpu);
 		read_fabric(gpus->nvml, gpu);
 		read_instances(gpus->nvml, gpu);
 		read_sensors(gpus->nvml, gpu);
 		read_links(gpus->nvml, gpu);
+		if (gpu->needs_reset && !gpu->recovery.known)
+			gpu->recovery = (struct reading){ true, RECOVERY_RESET };
 	}
 }
 

@@ -38,6 +38,7 @@ struct gpu {
 	char address[ADDRESS_MAX]; /* as in /sys: "0000:3b:00.0" */
 	char uuid[UUID_MAX];
 	bool lost;
+	bool needs_reset;
 	struct reading recovery, remap_pending, remap_failure, remapped_correctable,
 		remapped_uncorrectable, dbe;
 	struct reading fabric_state, fabric_status;
@@ -55,7 +56,11 @@ struct gpus {
 	char driver[80];
 	struct gpu items[GPUS_MAX];
 	unsigned count;
-	unsigned n_lost; /* that could not be opened, because they are lost; they have no name */
+	/* Indices of those that could not be opened; they have no name. */
+	unsigned unopened[GPUS_MAX];
+	unsigned n_unopened;
+	unsigned failure; /* why, if not because they are lost */
+	unsigned n_polls;
 	nvml_event_set events; /* NULL: there are none */
 };
 
@@ -64,7 +69,7 @@ struct gpus {
 int gpus_open(
 	struct gpus *gpus, const struct nvml *nvml, unsigned *ret_result, const char **ret_call);
 
-/* Reads all that may change. */
+/* Reads all that may change. Now and then tries again to open the rest. */
 void gpus_poll(struct gpus *gpus);
 
 /* Waits for an event, takes it and those behind it. Returns whether there was one; returns false at

@@ -12,9 +12,11 @@
 enum nvml_result {
 	NVML_OK = 0,
 	NVML_NOT_SUPPORTED = 3,
+	NVML_NO_PERMISSION = 4,
 	NVML_TIMEOUT = 10,
 	NVML_FUNCTION_NOT_FOUND = 13,
 	NVML_GPU_IS_LOST = 15,
+	NVML_RESET_REQUIRED = 16,
 };
 
 typedef void *nvml_device;

@@ -336,6 +336,20 @@ static int find_lost(const struct nvidia_gpu *gpu, struct device *device)
 		"%s fell off the bus: reboot the host, or reseat the GPU", gpu->address);
 }
 
+static int find_unopened(
+	const struct nvidia_reports *reports, const struct nvidia_gpu *gpu, struct device *device)
+{
+	const struct device *library = nvidia_report_of_gpu(reports, "library");
+	const char *failure = library ? nvidia_report_property(library, "failure") : NULL;
+
+	if (!failure)
+		return find_lost(gpu, device);
+	return device_set_finding(device, FINDING_BAD,
+		"NVIDIA's library cannot open it: %s; see \"dmesg\", reset the GPU (nvidia-smi "
+		"--gpu-reset), or reboot the host",
+		failure);
+}
+
 /* Returns 1 if there is a fault that is reported for as long as it lasts, 0 if not, or -ENOMEM. */
 static int find_present_fault(const struct nvidia_reports *reports, const struct device *report,
 	const struct nvidia_gpu *gpu, const struct nvidia_instance *instance, struct device *device)
@@ -376,8 +390,8 @@ int nvidia_find(const struct nvidia_reports *reports, const struct nvidia_gpu *g
 
 	if (reports->knowledge == NVIDIA_UNASKED || reports->knowledge == NVIDIA_AWAITED)
 		return 0;
-	if (reports->knowledge == NVIDIA_KNOWN && !report && reports->rest_is_lost)
-		return find_lost(gpu, device);
+	if (reports->knowledge == NVIDIA_KNOWN && !report && reports->rest_is_unopened)
+		return find_unopened(reports, gpu, device);
 	/* For a GPU that the library does not list, only the kernel's data count. */
 	if (reports->knowledge == NVIDIA_NOTHING || !report) {
 		device->finding = FINDING_UNKNOWN;

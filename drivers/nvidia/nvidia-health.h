@@ -19,7 +19,7 @@ enum nvidia_knowledge {
 struct nvidia_reports {
 	enum nvidia_knowledge knowledge;
 	const struct declared_probe *probe; /* NULL: NVIDIA_UNASKED */
-	bool rest_is_lost;                  /* the library lost as many GPUs as it does not list */
+	bool rest_is_unopened; /* the library could not open as many GPUs as it does not list */
 	/* Ids of devices that were reset: their lasting faults are over until there is another,
 	 * which removes the id. NULL: none is known. */
 	struct strings *reset;

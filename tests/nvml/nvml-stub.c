@@ -5,7 +5,7 @@
  *
  *   driver VERSION                     gpu ADDRESS UUID
  *   fail CALL RESULT                   hang CALL            crash CALL          leak CALL
- *   lost ADDRESS                       field ADDRESS FIELD VALUE
+ *   lost ADDRESS [RESULT]              field ADDRESS FIELD VALUE
  *   fabric ADDRESS STATE STATUS        mig ADDRESS MODE
  *   blind                              (at nvmlInit: no instance is ever listed)
  *   instance ADDRESS GI CI UUID PROFILE
@@ -135,8 +135,10 @@ static unsigned enter_gpu(const char *call, const struct handle *handle)
 	char *words[WORDS_MAX];
 	unsigned r = enter(call);
 
-	if (r == OK && find(&state, "lost", handle->address, words) > 0)
-		r = LOST;
+	int n = r == OK ? find(&state, "lost", handle->address, words) : 0;
+
+	if (n > 0)
+		r = n == 3 ? (unsigned)atoi(words[2]) : LOST;
 	return r;
 }
 
@@ -223,10 +225,11 @@ EXPORT unsigned nvmlDeviceGetPciInfo_v3(void *device, struct pci_info *info)
 EXPORT const char *nvmlErrorString(unsigned result);
 EXPORT const char *nvmlErrorString(unsigned result)
 {
-	return result == 18   ? "Driver/library version mismatch"
-		: result == 9 ? "Driver Not Loaded"
-		: result == 4 ? "Insufficient Permissions"
-			      : "Unknown Error";
+	return result == 18    ? "Driver/library version mismatch"
+		: result == 9  ? "Driver Not Loaded"
+		: result == 4  ? "Insufficient Permissions"
+		: result == 16 ? "GPU requires reset"
+			       : "Unknown Error";
 }
 
 #ifndef STUB_OLD

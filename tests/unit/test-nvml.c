@@ -204,6 +204,38 @@ static void test_lost_before(void **state)
 	RUN_UNTIL(streq(seen(), "GPU-00000002-483b-b48f-d7e5-75fb19a52b76 " BOTH));
 }
 
+/* NVIDIA's usual result for a GPU that fell off the bus, or that the driver cannot start. */
+static void test_unopened(void **state)
+{
+	plant_two();
+	report(TWO_GPUS "lost " B " 999\n");
+	start(RESOURCE(""));
+	RUN_UNTIL(says(GPU_B, "NVIDIA's library cannot open it: Unknown Error; see \"dmesg\""));
+	assert_string_equal(seen(), GPU_B "! " GPU_A " ");
+	/* It is tried again. */
+	report(TWO_GPUS);
+	RUN_UNTIL(streq(seen(), BOTH));
+	/* Without permission nothing is known. */
+	report(TWO_GPUS "lost " B " 4\nfield " A " 230 2\n");
+	start(RESOURCE(""));
+	RUN_UNTIL(says(GPU_A, "reboot the host"));
+	assert_string_equal(seen(), GPU_B " " GPU_A "! ");
+}
+
+/* A driver that cannot recommend a reset may require one. */
+static void test_reset_required(void **state)
+{
+	plant_two();
+	report(TWO_GPUS);
+	start(RESOURCE(""));
+	RUN_UNTIL(streq(seen(), BOTH));
+	report(TWO_GPUS "lost " B " 16\n");
+	RUN_UNTIL(says(GPU_B, "NVIDIA's driver recommends: drain the GPU and reset it"));
+	assert_string_equal(seen(), GPU_B "! " GPU_A " ");
+	report(TWO_GPUS);
+	RUN_UNTIL(streq(seen(), BOTH));
+}
+
 /* While the library does not answer, everything stays as it is. */
 static void test_hanging_library(void **state)
 {
@@ -601,6 +633,8 @@ int main(void)
 		HOST_TEST(test_memory_and_fabric),
 		HOST_TEST(test_lost),
 		HOST_TEST(test_lost_before),
+		HOST_TEST(test_unopened),
+		HOST_TEST(test_reset_required),
 		HOST_TEST(test_hanging_library),
 		HOST_TEST(test_leaking_library),
 		HOST_TEST(test_problems),

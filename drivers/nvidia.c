@@ -479,9 +479,9 @@ static int note_splits(
 		struct split *split = find_split(state, gpu);
 		bool enabled;
 
-		if (gpu->n_instances > 0 && split)
+		if (gpu->is_split && split)
 			split->period = gpu->period;
-		else if (gpu->n_instances > 0)
+		else if (gpu->is_split)
 			r = add_split(state, gpu->address, gpu->period);
 		else if (split &&
 			(split->period != gpu->period ||

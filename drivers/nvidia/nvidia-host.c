@@ -211,6 +211,7 @@ static int read_compute_instances(
 	r = read_access(scan, directory, &instance.gi_cap);
 	if (r < 0)
 		return sysroot_is_absent(r) ? 0 : r;
+	gpu->is_split = true;
 	r = list_watched(scan, directory, &names);
 	for (size_t i = 0; i < names.count && r >= 0; i++) {
 		char path[128];

@@ -283,13 +283,16 @@ static int describe(struct entry *entry, struct device *device, const struct nvi
 	return r < 0 ? r : nvidia_find(entry->reports, gpu, instance, device);
 }
 
-/* Without instances it is whole again only if it has left MIG mode, which the kernel driver does
- * not show. */
+/* Without compute instances it is whole again only if it has left MIG mode, which the kernel driver
+ * does not show. */
 static int check_split(
 	const struct entry *entry, const struct nvidia_gpu *gpu, struct device *device)
 {
 	bool asked = entry->reports->knowledge != NVIDIA_UNASKED, enabled;
 
+	if (gpu->is_split)
+		return device_set_problem(device,
+			"its GPU instances have no compute instances: create some (nvidia-smi mig -cci)");
 	if (!gpu->was_split || nvidia_mig_mode(entry->reports, gpu, &enabled))
 		return 0;
 	return device_set_problem(device,

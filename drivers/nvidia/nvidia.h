@@ -51,6 +51,7 @@ struct nvidia_gpu {
 			    again */
 	struct nvidia_instance *instances;
 	size_t n_instances;
+	bool is_split;  /* it has GPU instances, possibly without compute instances */
 	bool was_split; /* it had instances in this period; set by nvidia.c */
 	struct device *device;
 };

@@ -125,6 +125,19 @@ static void test_instances(void **state)
 	assert_null(found("MIG-" GPU_A ":1:0")->problem);
 }
 
+/* A GPU instance without compute instances: "nvidia-smi mig -cgi" without "-C". */
+static void test_unfinished_instance(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	write_access(PROC "/capabilities/gpu0/mig/gi1", 12);
+	expect_ids("nvidia", ENTRY, GPU_A " ");
+	assert_string_equal(found(GPU_A)->problem,
+		"its GPU instances have no compute instances: create some (nvidia-smi mig -cci)");
+	write_access(PROC "/capabilities/gpu0/mig/gi1/ci0", 13);
+	expect_ids("nvidia", ENTRY, "MIG-" GPU_A ":1:0 ");
+}
+
 static void test_geometry_changes(void **state)
 {
 	plant_driver("535.54.03");
@@ -377,6 +390,7 @@ int main(void)
 		HOST_TEST(test_excluding),
 		HOST_TEST(test_missing_nodes),
 		HOST_TEST(test_instances),
+		HOST_TEST(test_unfinished_instance),
 		HOST_TEST(test_geometry_changes),
 		HOST_TEST(test_unknown_uuid),
 		HOST_TEST(test_uuid_becomes_known),

@@ -245,11 +245,14 @@ static void stop_helper(struct nvidia_state *state)
 /* Of the library that lies at that path on the host. */
 static int start_helper(struct nvidia_state *state, const char *library, uint64_t target)
 {
-	_cleanup_free_ char *helper = helper_path(), *argument = NULL;
+	_cleanup_free_ char *helper = helper_path(), *argument = NULL, *resolved = NULL;
+	const char *root = state->context.root;
 	char interval[32];
 	int r;
 
-	if (asprintf(&argument, "%s%s", state->context.root, library) < 0)
+	/* The loader does not know the root, to which an absolute link leads. */
+	r = sysroot_resolve(root, library, &resolved);
+	if (asprintf(&argument, "%s%s", root, r < 0 ? library : resolved) < 0)
 		argument = NULL;
 	if (!helper || !argument)
 		return -ENOMEM;

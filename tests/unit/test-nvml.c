@@ -317,6 +317,18 @@ static void test_old_library(void **state)
 	assert_non_null(strstr(first_note(), "libnvidia-ml.so.1 was not found"));
 }
 
+/* Debian's alternatives are absolute links, which lead below the root. */
+static void test_linked_library(void **state)
+{
+	plant_two();
+	host_mkdir("/usr/lib/nvidia");
+	host_rename(LIBRARY, "/usr/lib/nvidia/libnvidia-ml.so.535.54.03");
+	host_symlink("/usr/lib/nvidia/libnvidia-ml.so.535.54.03", LIBRARY);
+	host_write("/usr/lib/nvidia/nvml-state", TWO_GPUS "field " A " 230 2\n");
+	start(RESOURCE(""));
+	RUN_UNTIL(says(GPU_A, "reboot the host"));
+}
+
 static void test_instances(void **state)
 {
 	plant_two();
@@ -639,6 +651,7 @@ int main(void)
 		HOST_TEST(test_leaking_library),
 		HOST_TEST(test_problems),
 		HOST_TEST(test_old_library),
+		HOST_TEST(test_linked_library),
 		HOST_TEST(test_instances),
 		HOST_TEST(test_monitor),
 		HOST_TEST(test_stale_cdi_name),

@@ -38,18 +38,24 @@ static bool gpu_is_wanted(const struct nvidia_match *match, const struct nvidia_
 		patterns_match(&match->models, gpu->model);
 }
 
-/* The GPU's id stays its address for as long as a container has it under that name. */
+/* The GPU's id stays its address for as long as a container has it under that name, also if it was
+ * listed by its UUID before the driver was loaded again. */
+static bool keeps_address(struct scan *scan, const struct nvidia_gpu *gpu)
+{
+	const struct device *by_uuid, *by_address;
+
+	if (!*gpu->uuid)
+		return true;
+	if (!scan_lists(scan, gpu->address, &by_address))
+		return false;
+	return by_address ? device_was_assigned(by_address)
+			  : !scan_lists(scan, gpu->uuid, &by_uuid);
+}
+
 static void choose_gpu_id(
 	struct scan *scan, const struct nvidia_gpu *gpu, char ret_id[static DEVICE_ID_MAX + 1])
 {
-	const struct device *by_uuid, *by_address;
-	bool keeps_address;
-
-	keeps_address = !*gpu->uuid ||
-		(!scan_lists(scan, gpu->uuid, &by_uuid) &&
-			scan_lists(scan, gpu->address, &by_address) &&
-			(!by_address || device_was_assigned(by_address)));
-	device_id_make(keeps_address ? gpu->address : gpu->uuid, ret_id);
+	device_id_make(keeps_address(scan, gpu) ? gpu->address : gpu->uuid, ret_id);
 }
 
 /* The instance's own UUID, which only the library knows. Without it, GPU and numbers. */

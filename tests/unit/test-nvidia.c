@@ -203,6 +203,29 @@ static void test_uuid_becomes_known(void **state)
 	assert_false(is_present(GPU_A));
 }
 
+/* The driver is loaded again, and a container gets the GPU before its UUID is known again. */
+static void test_uuid_becomes_known_again(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	unsigned replica;
+	size_t unit;
+
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	start("driver = \"nvidia\"; match = ( " ENTRY " );");
+	assert_string_equal(seen(), GPU_A " ");
+	write_gpu("0000:3b:00.0", 0, UNKNOWN, "NVIDIA A100-SXM4-80GB", "No");
+	RUN_UNTIL(is_present("0000:3b:00.0"));
+	snapshot = inventory_snapshot(inventory);
+	assert_int_equal(snapshot_find(snapshot, "0000:3b:00.0", &unit, &replica), 0);
+	device_note_assigned(snapshot->units[unit].device);
+	write_gpu("0000:3b:00.0", 0, GPU_A, "NVIDIA A100-SXM4-80GB", "No");
+	plant_gpu("0000:86:00.0", 1, GPU_B, "1\n");
+	RUN_UNTIL(is_present(GPU_B));
+	assert_true(is_present("0000:3b:00.0"));
+	assert_false(is_present(GPU_A));
+}
+
 static bool mounts(const char *id, const char *host, const char *path)
 {
 	const struct device *device = found(id);
@@ -394,6 +417,7 @@ int main(void)
 		HOST_TEST(test_geometry_changes),
 		HOST_TEST(test_unknown_uuid),
 		HOST_TEST(test_uuid_becomes_known),
+		HOST_TEST(test_uuid_becomes_known_again),
 		HOST_TEST(test_libraries),
 		cmocka_unit_test_setup_teardown(test_cdi_spec, host_setup, inventory_teardown),
 		HOST_TEST(test_mismatch),

@@ -212,6 +212,10 @@ static int expose(struct entry *entry, struct device *device, const struct nvidi
 {
 	if (entry->match->expose == NVIDIA_EXPOSE_NODES)
 		return add_nodes(entry, device, gpu, instance);
+	if (!*uuid && instance)
+		return device_set_problem(device,
+			"its UUID is not known: add a probe \"nvml\" to \"health\", because only "
+			"NVIDIA's library knows it");
 	if (!*uuid)
 		return device_set_problem(device,
 			"its UUID is not known before its first use: start nvidia-persistenced, or run nvidia-smi");

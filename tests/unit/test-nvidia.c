@@ -123,6 +123,9 @@ static void test_instances(void **state)
 		"/dev/nvidia-caps/nvidia-cap22 is missing: run \"nvidia-modprobe -f "
 		"/proc/driver/nvidia/capabilities/gpu0/mig/gi2/ci0/access\"");
 	assert_null(found("MIG-" GPU_A ":1:0")->problem);
+	list_entries("nvidia", "{ expose = \"runtime\"; mig = \"only\"; }");
+	assert_non_null(strstr(found("MIG-" GPU_A ":1:0")->problem,
+		"its UUID is not known: add a probe \"nvml\""));
 }
 
 /* A GPU instance without compute instances: "nvidia-smi mig -cgi" without "-C". */

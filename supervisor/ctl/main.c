@@ -67,8 +67,8 @@ const struct command commands[] = {
 		NULL, command_dra, 0, 1, 1, "classes or slices" },
 	{ "forget", "RESOURCE/DEVICE", "Forget a device that only the kubelet's data have",
 		"The device counts as not assigned to a pod until the kubelet's data about it\n"
-		"change. If the pod exists, the kubelet may panic or fail it when it starts again.\n"
-		"Needs root.",
+		"change, and other claims (DRA) may have it. If the pod exists, the kubelet may\n"
+		"panic or fail it when it starts again. Needs root.",
 		NULL, command_forget, 0, 1, 1, "a device, RESOURCE/DEVICE" },
 	{ "allow", "DIRECTORY", "Let the service write to a directory",
 		"Writes a drop-in for devplugd.service that creates the directory and makes it\n"

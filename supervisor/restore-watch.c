@@ -86,10 +86,11 @@ static void restore_published(struct manager *manager)
 		return;
 	log_warning("another process has removed or changed %s; published files are written again",
 		path);
+	/* Of a resource without a process, its next one proposes the file again. Before the others
+	 * are written: what is changed from then on is another damage. */
+	published_forget_damage(manager->published);
 	for (size_t i = 0; i < manager->n_children; i++)
 		proposal_publish_again(manager->children[i]->proposal);
-	/* Of a resource without a process: its next one proposes the file again. */
-	published_forget_damage(manager->published);
 }
 
 static int on_due(sd_event_source *source, uint64_t usec, void *userdata)

@@ -209,6 +209,16 @@ static void kubelet_path(const struct kubelet_watch *watch, char ret[static KUBE
 	(void)snprintf(ret, KUBELET_PATH_MAX, "%s/%s", watch->directory, KUBELET_SOCKET_NAME);
 }
 
+/* A removed socket cannot come back. While it is pinned, so is its directory, whose removal the
+ * kernel would report only later. A moved socket has its link, and stays. */
+static void release_removed(struct kubelet_watch *watch)
+{
+	struct stat st;
+
+	if (watch->pinned_fd >= 0 && fstat(watch->pinned_fd, &st) >= 0 && st.st_nlink == 0)
+		watch->pinned_fd = close_fd(watch->pinned_fd);
+}
+
 static bool is_same_inode(int a, int b)
 {
 	struct stat of_a, of_b;
@@ -224,8 +234,10 @@ uint64_t kubelet_watch_number(struct kubelet_watch *watch)
 
 	kubelet_path(watch, path);
 	fd = open(path, O_PATH | O_CLOEXEC);
-	if (fd < 0)
+	if (fd < 0) {
+		release_removed(watch);
 		return watch->number;
+	}
 	if (watch->pinned_fd >= 0 && is_same_inode(fd, watch->pinned_fd)) {
 		(void)close_fd(fd);
 		return watch->number;

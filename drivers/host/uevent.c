@@ -202,29 +202,37 @@ int uevents_want(struct uevents *uevents, const char *subsystem)
 	return r < 0 ? r : sd_device_monitor_filter_update(uevents->monitor);
 }
 
-static bool is_new_default_route(const struct nlmsghdr *message)
+/* Whether one of the messages is about a new default route. */
+static bool has_default_route(const char *messages, size_t size)
 {
-	const struct rtmsg *route = NLMSG_DATA(message);
+	struct nlmsghdr header;
+	struct rtmsg route;
 
-	return message->nlmsg_type == RTM_NEWROUTE &&
-		message->nlmsg_len >= NLMSG_LENGTH(sizeof(*route)) && route->rtm_dst_len == 0;
+	while (size >= NLMSG_LENGTH(sizeof(route))) {
+		size_t step;
+
+		memcpy(&header, messages, sizeof(header));
+		memcpy(&route, messages + NLMSG_HDRLEN, sizeof(route));
+		if (header.nlmsg_len < sizeof(header))
+			return false;
+		if (header.nlmsg_type == RTM_NEWROUTE &&
+			header.nlmsg_len >= NLMSG_LENGTH(sizeof(route)) && route.rtm_dst_len == 0)
+			return true;
+		step = MIN_OF((size_t)NLMSG_ALIGN(header.nlmsg_len), size);
+		messages += step;
+		size -= step;
+	}
+	return false;
 }
 
 static int on_route(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	struct uevents *uevents = userdata;
-	_Alignas(struct nlmsghdr) char buffer[8192];
+	char buffer[8192];
 	ssize_t n = RETRY_ON_EINTR(read(fd, buffer, sizeof(buffer)));
-	int rest = (int)n;
 
-	if (n < 0 && errno == ENOBUFS)
+	if (n < 0 ? errno == ENOBUFS : has_default_route(buffer, (size_t)n))
 		uevents->handler(uevents->userdata);
-	for (const struct nlmsghdr *message = (const void *)buffer; NLMSG_OK(message, rest);
-		message = NLMSG_NEXT(message, rest))
-		if (is_new_default_route(message)) {
-			uevents->handler(uevents->userdata);
-			break;
-		}
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "configuration/plan.h"
 #include "supervisor/arbiter.h"
 #include "supervisor/booked.h"
+#include "supervisor/child-user.h"
 #include "supervisor/child.h"
 #include "supervisor/config-watch.h"
 #include "supervisor/dra.h"
@@ -220,6 +221,25 @@ static int take_over(struct manager *manager, struct config *config)
 	return 0;
 }
 
+/* A process that works must not be stopped for one that cannot be started. */
+static int check_users(
+	const struct manager *manager, const struct config *config, struct report *report)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < config->n_resources; i++) {
+		const struct declaration *wanted = &config->resources[i].declaration;
+		const struct child *child = manager_find_child(manager, wanted->name);
+		struct identity identity;
+		struct error error = { 0 };
+
+		if (child && wanted->user && !streq(wanted->user, child->resource->user ?: "") &&
+			child_user_find(wanted->user, wanted->name, &identity, &error) < 0)
+			r = report_add(report, &wanted->origin, "user", "%s", error.message);
+	}
+	return r;
+}
+
 static int load_files(struct manager *manager, struct report *report)
 {
 	struct config *config = NULL;
@@ -228,6 +248,8 @@ static int load_files(struct manager *manager, struct report *report)
 	r = config_load(manager->config_file, report, &config);
 	if (r >= 0)
 		r = plan_check_kept(manager->config, config, manager->config_file, report);
+	if (r >= 0)
+		r = check_users(manager, config, report);
 	if (r >= 0)
 		r = take_over(manager, config);
 	if (r < 0)

@@ -75,6 +75,7 @@ class BadReload(NodeTest):
             "a directory": os.mkdir,
             "dangling link": lambda path: os.symlink("nowhere", path),
             "link to itself": lambda path: os.symlink(path, path),
+            "a user that does not exist": self.good.replace(static("a", 2), static("a", 2, 'user = "no-such-user";')),
         })
         return kinds
 

@@ -10,6 +10,7 @@
 #include <fnmatch.h>
 
 #include "drivers/host/sysfs-walk.h"
+#include "drivers/host/sysroot.h"
 #include "drivers/host/udev-database.h"
 
 static int check_file(const char *value, struct error *error)
@@ -206,7 +207,7 @@ static bool says(const struct strings *wanted, const char *value)
 	return false;
 }
 
-/* What the conditions give for one device. A negative value is -ENOMEM. */
+/* What the conditions give for one device. A negative value: memory or descriptors are short. */
 enum answer { NO, YES, UNKNOWN };
 
 /* The values of the files that a rule names, or of the property, taken together. */
@@ -223,7 +224,7 @@ static int find_value(struct scan *scan, const struct attribute_rule *rule, cons
 
 	r = file ? sysfs_read(root, directory, file, value)
 		 : udev_read_property(root, directory, rule->property, value);
-	if (r == -ENOMEM)
+	if (sysroot_is_shortage(r))
 		return r;
 	if (r == -ENOENT || r == -ENOTDIR || r == -ENODEV)
 		return 0;
@@ -249,7 +250,7 @@ static int find_values(struct scan *scan, const struct attribute_rule *rule, con
 	if (!rule->file)
 		return find_value(scan, rule, directory, NULL, findings);
 	r = sysfs_expand(scan_root(scan), directory, rule->file, &files);
-	if (r == -ENOMEM)
+	if (sysroot_is_shortage(r))
 		return r;
 	if (r < 0) {
 		scan_note(scan, "%s of %s cannot be listed, the device is left out: %s", rule->file,
@@ -358,7 +359,7 @@ struct search {
 	bool unknown; /* one that was met may be one */
 };
 
-/* Returns whether it is found, or -ENOMEM. */
+/* Returns whether it is found, or negative errno if memory or descriptors are short. */
 static int search_one(struct search *search, const char *directory)
 {
 	int r = answer_of(search->scan, search->selector, directory);
@@ -416,7 +417,7 @@ int selectors_match_below(struct scan *scan, const struct groups *selectors, con
 		struct search search = { .scan = scan, .selector = groups_get(selectors, i) };
 		int r = sysfs_walk(scan_root(scan), directory, on_device_below, &search);
 
-		if (r == -ENOMEM)
+		if (sysroot_is_shortage(r))
 			return r;
 		/* Of more than a walk enters, the rest is not known. */
 		search.unknown |= r < 0;

@@ -84,19 +84,20 @@ void attribute_rules_check(const struct groups *rules, const char *prefix, struc
 /* The same of the list of selectors that is the value of `key`, of at most 15 letters. */
 void selectors_check(const struct groups *selectors, const char *key, struct report *report);
 
-/* Whether all rules hold for the device; what may not be read is noted. Returns 1, 0 or -ENOMEM. */
+/* Whether all rules hold for the device; what may not be read is noted. Returns 1, 0 or a shortage
+ * (sysroot.h). */
 int attribute_rules_match(struct scan *scan, const struct groups *rules, const char *directory);
 
 /* Whether the device (whose directory sysfs_resolve() gave) meets the conditions. Returns 1, 0 or
- * -ENOMEM. */
+ * a shortage (sysroot.h). */
 int selector_matches(struct scan *scan, const struct selector *selector, const char *directory);
 
 /* Whether the device meets none of the selectors. Returns 1, 0 (also where one of them cannot be
- * read) or -ENOMEM. */
+ * read) or a shortage (sysroot.h). */
 int selectors_match_none(struct scan *scan, const struct groups *selectors, const char *directory);
 
 /* Whether for each of the selectors there is a device above this one that matches (or, with `own`,
- * the device itself), or none where `exists` is false. Returns 1, 0 or -ENOMEM. */
+ * the device itself), or none where `exists` is false. Returns 1, 0 or a shortage (sysroot.h). */
 int selectors_match_above(
 	struct scan *scan, const struct groups *selectors, const char *directory, bool own);
 

@@ -348,7 +348,7 @@ int sysfs_add_numa(const char *root, const char *directory, struct device *devic
 
 	r = sysfs_resolve(root, directory, &path);
 	if (r < 0)
-		return r == -ENOMEM ? r : 0;
+		return sysroot_is_shortage(r) ? r : 0;
 	for (unsigned i = 0; i < DEPTH_MAX; i++) {
 		r = sysfs_read_number(root, path, "numa_node", &node);
 		if (r >= 0 && node >= -1 && node <= INT32_MAX)

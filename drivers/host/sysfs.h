@@ -78,7 +78,7 @@ int sysfs_pci_address(
 	const char *root, const char *directory, char ret_address[static PCI_ADDRESS_SIZE]);
 
 /* Adds the NUMA node of the nearest device from the directory up the buses that has one. Returns 0
- * or -ENOMEM. */
+ * or a shortage (sysroot.h). */
 int sysfs_add_numa(const char *root, const char *directory, struct device *device);
 
 /* Adds to a device what the core reads from /sys: the variables ${sysfs} (without symbolic links,

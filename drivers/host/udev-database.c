@@ -101,7 +101,7 @@ int udev_read_links(const char *root, const char *directory, struct strings *lin
 
 	r = read_database(root, directory, &text);
 	if (r < 0)
-		return r == -ENOMEM ? r : 0;
+		return sysroot_is_shortage(r) ? r : 0;
 	for (rest = text; (line = strsep(&rest, "\n"));) {
 		const char *link = startswith(line, "S:");
 		char path[PATH_MAX];

@@ -15,5 +15,5 @@ int udev_read_property(const char *root, const char *directory, const char *key,
 	char ret_value[static SYSFS_VALUE_MAX + 1]);
 
 /* Adds the paths of the links to the device's node ("/dev/serial/by-id/..."). Without udev there
- * are none. Returns 0 or -ENOMEM. */
+ * are none. Returns 0 or a shortage (sysroot.h). */
 int udev_read_links(const char *root, const char *directory, struct strings *links);

@@ -114,7 +114,7 @@ static int add_node(const struct node_target *target, const char *path, bool opt
 	if (r < 0)
 		return r;
 	r = sysroot_stat(scan_root(target->scan), path, &st);
-	if (r == -ENOMEM)
+	if (sysroot_is_shortage(r))
 		return r;
 	if (r < 0 && optional)
 		return 0;
@@ -134,7 +134,7 @@ static int add_own_node(const struct node_target *target, const char *directory)
 	int r;
 
 	r = sysfs_read_node(scan_root(target->scan), directory, &path);
-	if (r == -ENOMEM)
+	if (sysroot_is_shortage(r))
 		return r;
 	if (r >= 0)
 		return add_node(target, path, false);
@@ -157,7 +157,7 @@ static int add_declared_node(
 	int r;
 
 	r = expand(candidates, target->device, template + optional, &path, &error);
-	if (r == -ENOMEM)
+	if (sysroot_is_shortage(r))
 		return r;
 	if (r >= 0 && path[0] != '/')
 		r = error_set(&error, -EINVAL, "\"%s\" is not a path", path);
@@ -218,7 +218,7 @@ int candidate_make_ids(const struct candidates *candidates, struct candidate *ca
 	int r;
 
 	r = identity_of(scan_root(candidates->scan), candidate->directory, identity);
-	if (r == -ENOMEM)
+	if (sysroot_is_shortage(r))
 		return r;
 	/* A tree without /sys/devices. */
 	if (r < 0)
@@ -229,7 +229,7 @@ int candidate_make_ids(const struct candidates *candidates, struct candidate *ca
 	if (!candidate->match->id)
 		return 0;
 	r = make_declared_id(candidates, candidate, &error);
-	if (r == -ENOMEM)
+	if (sysroot_is_shortage(r))
 		return r;
 	if (r < 0)
 		scan_note(candidates->scan, "%s has the id %s, not \"%s\": %s",
@@ -244,7 +244,7 @@ int candidate_describe(const struct candidates *candidates, const struct candida
 	int r;
 
 	r = describe(scan_root(candidates->scan), candidate, device);
-	if (r == -ENOMEM)
+	if (sysroot_is_shortage(r))
 		return r;
 	/* It is disappearing; the event is on its way. */
 	if (r < 0)

@@ -160,7 +160,7 @@ static int match_all(struct candidates *candidates, const struct sysfs_match *ma
 		r = sysfs_resolve(root, path, &directory);
 		if (r >= 0)
 			r = match_one(candidates, match, directory);
-		else if (r != -ENOMEM)
+		else if (!sysroot_is_shortage(r))
 			/* It disappeared, or the link leads elsewhere. */
 			r = 0;
 	}
@@ -192,7 +192,7 @@ static int list_subsystems(const char *root, const char *pattern, struct strings
 		_cleanup_strings_ struct strings names = { 0 };
 
 		r = sysfs_list(root, places[i], &names);
-		if (r < 0 && r != -ENOMEM)
+		if (r < 0 && !sysroot_is_shortage(r))
 			r = 0;
 		for (size_t k = 0; k < names.count && r >= 0; k++)
 			if (fnmatch(pattern, names.items[k], 0) == 0 &&

@@ -50,10 +50,10 @@ struct candidates {
 };
 
 /* Computes the device's name, and the one to use if others would have the same. Values that cannot
- * be read are noted. Returns 0 or -ENOMEM. */
+ * be read are noted. Returns 0 or a shortage (sysroot.h). */
 int candidate_make_ids(const struct candidates *candidates, struct candidate *candidate);
 
 /* Sets on the device what is known: variables, NUMA, nodes, and its problem. Returns 0 or
- * -ENOMEM. */
+ * a shortage (sysroot.h). */
 int candidate_describe(const struct candidates *candidates, const struct candidate *candidate,
 	struct device *device);

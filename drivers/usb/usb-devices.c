@@ -35,7 +35,7 @@ static int read_string(const char *root, const char *directory, const char *file
 
 	r = sysfs_read(root, directory, file, value);
 	if (r < 0 || !*value)
-		return r == -ENOMEM ? r : 0;
+		return sysroot_is_shortage(r) ? r : 0;
 	*ret = strdup(value);
 	return *ret ? 0 : -ENOMEM;
 }
@@ -89,7 +89,7 @@ static int read_device(const char *root, const char *name, struct usb_device *de
 	if (r >= 0)
 		r = sysfs_read_number(root, device->directory, "devnum", &device->number);
 	if (r < 0)
-		return r == -ENOMEM ? r : -ENOENT;
+		return sysroot_is_shortage(r) ? r : -ENOENT;
 	r = read_string(root, device->directory, "serial", &device->serial);
 	if (r >= 0)
 		r = read_string(root, device->directory, "manufacturer", &device->manufacturer);
@@ -286,7 +286,7 @@ static int has_interface(
 		return 1;
 	r = sysfs_list_directories(root, device->directory, &names);
 	if (r < 0)
-		return r == -ENOMEM ? r : 0;
+		return sysroot_is_shortage(r) ? r : 0;
 	for (size_t i = 0; i < names.count; i++) {
 		_cleanup_free_ char *path = NULL;
 		int class;
@@ -295,8 +295,10 @@ static int has_interface(
 			continue;
 		if (asprintf(&path, "%s/%s", device->directory, names.items[i]) < 0)
 			return -ENOMEM;
-		if (read_hexadecimal(root, path, "bInterfaceClass", &class) >= 0 &&
-			is_among(classes, class))
+		r = read_hexadecimal(root, path, "bInterfaceClass", &class);
+		if (sysroot_is_shortage(r))
+			return r;
+		if (r >= 0 && is_among(classes, class))
 			return 1;
 	}
 	return 0;

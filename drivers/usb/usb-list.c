@@ -65,15 +65,15 @@ static int add_node(const struct target *target, const char *directory)
 	struct stat st;
 	int r;
 
-	if (sysfs_read_link(root, directory, "subsystem", subsystem) < 0 ||
-		!patterns_match(&target->match->nodes, subsystem))
-		return 0;
+	r = sysfs_read_link(root, directory, "subsystem", subsystem);
+	if (r < 0 || !patterns_match(&target->match->nodes, subsystem))
+		return sysroot_is_shortage(r) ? r : 0;
 	r = sysfs_read_node(root, directory, &node);
 	if (r == -EBADMSG || r == -EFBIG)
 		return device_set_problem(
 			target->device, "the uevent file of its %s has no node", subsystem);
 	if (r < 0)
-		return r == -ENOMEM ? r : 0;
+		return sysroot_is_shortage(r) ? r : 0;
 	parent = strndup(node, (size_t)(strrchr(node, '/') - node));
 	if (!parent)
 		return -ENOMEM;
@@ -280,7 +280,7 @@ static int add_device(struct scan *scan, const struct usb_match *match,
 		return 0;
 	if (r >= 0)
 		r = add_members(&target, members, n_members);
-	if (r < 0 && r != -ENOMEM && target.device)
+	if (r < 0 && !sysroot_is_shortage(r) && target.device)
 		/* It is disappearing; the event is on its way. */
 		return device_set_problem(target.device, "it cannot be read: %s", strerror(-r));
 	return r;
@@ -288,7 +288,7 @@ static int add_device(struct scan *scan, const struct usb_match *match,
 
 /* --- matching --- */
 
-/* The first that no entry has yet. Returns 1, 0 if there is none, or -ENOMEM. */
+/* The first that no entry has yet. Returns 1, 0 if there is none, or negative errno. */
 static int take_next(struct scan *scan, const struct usb_selector *selector,
 	struct usb_devices *devices, struct usb_device **ret)
 {

@@ -55,7 +55,7 @@ struct usb_devices {
 int usb_devices_read(struct scan *scan, struct usb_devices *ret, struct error *error);
 void usb_devices_done(struct usb_devices *devices);
 
-/* Whether the device meets the conditions. Returns 1, 0 or -ENOMEM. */
+/* Whether the device meets the conditions. Returns 1, 0 or a shortage (sysroot.h). */
 int usb_device_matches(
 	struct scan *scan, const struct usb_selector *selector, const struct usb_device *device);
 

@@ -7,6 +7,8 @@
 
 #include "inventory-fixture.h"
 
+#include <sys/resource.h>
+
 #include "drivers/host/scan-run.h"
 
 static struct scan scan;
@@ -97,4 +99,38 @@ static inline void expect_variable(const char *id, const char *name, const char 
 		return;
 	}
 	assert_string_equal(value, expected);
+}
+
+/* However few descriptors can be opened, a scan finds the same devices, or fails. */
+static inline void expect_whole_or_failure(const char *text)
+{
+	struct rlimit limit, few;
+	struct scan whole;
+	unsigned failures = 0;
+
+	list(text);
+	whole = scan;
+	scan = (struct scan){ 0 };
+	assert_true(whole.n_devices > 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	few = limit;
+	for (few.rlim_cur = 3; few.rlim_cur < 32; few.rlim_cur++) {
+		struct error error;
+		int r;
+
+		scan_done(&scan);
+		scan.root = host_root;
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+		r = declaration_of(config)->driver->list(declaration_of(config), &scan, &error);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+		if (r < 0) {
+			failures++;
+			continue;
+		}
+		assert_int_equal(scan.n_devices, whole.n_devices);
+		for (size_t i = 0; i < scan.n_devices; i++)
+			assert_true(device_equal(scan.devices[i], whole.devices[i]));
+	}
+	assert_true(failures > 0);
+	scan_done(&whole);
 }

@@ -339,6 +339,14 @@ static void test_check(void **state)
 	expect_problem("{ subsystem = \"a\"; permissions = \"x\"; }", "must consist of");
 }
 
+static void test_few_descriptors(void **state)
+{
+	make_npu();
+	expect_whole_or_failure(
+		"driver = \"sysfs\"; match = ( { subsystem = \"acc*\"; attributes = ( { file = "
+		"\"device/vendor\"; is = \"0x8086\"; } ); id = \"${kernel_name}\"; } );");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -351,6 +359,7 @@ int main(void)
 		HOST_TEST(test_group),
 		HOST_TEST(test_ids),
 		HOST_TEST(test_check),
+		HOST_TEST(test_few_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,7 +104,9 @@ class PublishedFiles(NodeTest):
 
         os.unlink(self.file)
         until(is_whole, "the file to be written again")
-        shutil.rmtree(self.folder)
+        # At once: devplugd would restore the file before the directory is removed.
+        os.rename(self.folder, self.node.path("gone"))
+        shutil.rmtree(self.node.path("gone"))
         until(is_whole, "the directory to be made again")
         with open(self.file, "w") as file:
             file.write("other")

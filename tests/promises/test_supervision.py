@@ -176,6 +176,7 @@ class Supervision(NodeTest):
         self.node.await_allocatable(a=2)
         pid = self.node.resource("vendor.example/a")["pid"]
         files = {"lock", "control", "state.json", "last-good.conf", "devices", "health"}
+        gone = self.node.path("gone")
 
         def second():
             result = subprocess.run([self.node.daemon_program, "-c", self.node.config], capture_output=True, text=True)
@@ -186,10 +187,9 @@ class Supervision(NodeTest):
         for count, victim in enumerate((self.node.run, os.path.join(self.node.run, "lock"),
                                         os.path.join(self.node.run, "devices"),
                                         os.path.join(self.node.run, "control")), 1):
-            if os.path.isdir(victim):
-                shutil.rmtree(victim)
-            else:
-                os.unlink(victim)
+            # At once: devplugd would restore the first files before the last are removed.
+            os.rename(victim, gone)
+            (shutil.rmtree if os.path.isdir(gone) else os.unlink)(gone)
             until(lambda: self.node.output().count("they are restored") == count, "the directory to be restored")
             until(lambda: files <= set(os.listdir(self.node.run)), "the files to be written again")
             second()

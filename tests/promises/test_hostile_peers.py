@@ -168,7 +168,7 @@ class HostilePeers(NodeTest):
             lambda: PREFACE + settings + call(1, ALLOCATE, choice.randbytes(100)),
             lambda: PREFACE + settings + call(1, "/v1beta1.DevicePlugin/Nothing"),
             lambda: PREFACE + settings + frame(WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff") * 4,
-            lambda: PREFACE + settings + frame(PING, 0, 0, b"12345678") * 1000,
+            lambda: PREFACE + settings + frame(PING, 0, 0, b"12345678") * 10,
             lambda: PREFACE + settings + frame(SETTINGS, 0, 0, b"\0\4\x7f\xff\xff\xff") * 1000,
             # A length of more than is ever taken.
             lambda: PREFACE + settings + headers(1, ALLOCATE) + frame(0, 0, 1, b"\0\xff\xff\xff\xff"),

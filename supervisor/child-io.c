@@ -326,6 +326,9 @@ static int op_start(const char *text, void *userdata, struct error *error)
 	else {
 		send_counters(child);
 		r = op_configure(text, child, error);
+		/* It has ended already. Its exit, which follows, has the reason. */
+		if (r == -EPIPE || r == -ECONNRESET)
+			r = 0;
 	}
 	if (r < 0) {
 		(void)kill(child->pid, SIGKILL);

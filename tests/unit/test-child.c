@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The process side of a resource, where the time of an exit matters: a program that ends at once
+ * can have ended before its configuration is sent, and the administrator reads the same about it.
+ */
+#include "host-fixture.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "common/log.h"
+#include "supervisor/child.h"
+#include "supervisor/published.h"
+#include "supervisor/state.h"
+
+static struct child_host host;
+
+/* Between the start of a process and its configuration. */
+static int await_exit(struct child *started, void *userdata)
+{
+	siginfo_t info;
+
+	return waitid(P_PID, (id_t)started->pid, &info, WEXITED | WNOWAIT);
+}
+
+static void ignore(void *userdata)
+{
+}
+
+static void ignore_child(const struct child *ended, void *userdata)
+{
+}
+
+static void ignore_answer(
+	const struct child *ended, struct control_message *message, void *userdata)
+{
+}
+
+static int setup(void **state)
+{
+	static const uint64_t generation = 1;
+	char run_dir[128];
+	struct error error;
+	sigset_t mask;
+
+	log_setup("test-child", LOG_TARGET_TEXT, LOG_EMERG);
+	if (host_setup(state) < 0)
+		return -1;
+	(void)snprintf(run_dir, sizeof(run_dir), "%s/run", host_root);
+	host = (struct child_host){
+		/* It complains of its argument, the name of the resource. */
+		.program = { .executable = "/bin/cat",
+			.executable_fd = open("/bin/cat", O_PATH | O_CLOEXEC) },
+		.generation = &generation,
+		.send_booked = await_exit,
+		.on_changed = ignore,
+		.on_devices = ignore,
+		.on_devices_written = ignore_child,
+		.on_edits = ignore_answer,
+		.on_gone = ignore,
+	};
+	/* As the daemon has it: exits are read from a descriptor. */
+	(void)sigemptyset(&mask);
+	(void)sigaddset(&mask, SIGCHLD);
+	if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0 || sd_event_new(&host.event) < 0 ||
+		state_open(run_dir, &host.state, &error) < 0 ||
+		published_new(host.state, &host.published) < 0)
+		return -1;
+	return arbiter_new(host.event, &host.arbiter);
+}
+
+static int teardown(void **state)
+{
+	host.published = published_free(host.published);
+	host.arbiter = arbiter_free(host.arbiter);
+	host.state = state_free(host.state);
+	host.event = sd_event_unref(host.event);
+	(void)close_fd(host.program.executable_fd);
+	return host_teardown(state);
+}
+
+static void test_exit_before_the_configuration(void **state)
+{
+	const struct resource_config config = {
+		.declaration = { .name = (char *)"vendor.example/gpu",
+			.driver_name = (char *)"static",
+			.user = (char *)"0" },
+		.text = (char *)"",
+	};
+	_cleanup_(child_freep) struct child *child = NULL;
+
+	/* A child gets its user. */
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(child_new(&host, &config, &child), 0);
+	resource_handle(child->resource, RESOURCE_START, NULL);
+	while (child->pid > 0)
+		assert_true(sd_event_run(host.event, UINT64_MAX) >= 0);
+	assert_int_equal(child->resource->state, RESOURCE_BACKOFF);
+	assert_int_equal(child->resource->counts.exits[EXIT_CAUSE_CRASH], 1);
+	assert_non_null(strstr(child->resource->reason, ") exited with status 1 after "));
+	assert_non_null(strstr(child->resource->reason,
+		"; its last log line: devplugd-plugin: vendor.example/gpu: No such file"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			test_exit_before_the_configuration, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

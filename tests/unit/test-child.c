@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process side of a resource, where the time of an exit matters: a program that ends at once
- * can have ended before its configuration is sent, and the administrator reads the same about it.
+ * A program that ends at once: whether that is before or after its configuration is sent, the
+ * administrator reads the same reason.
  */
 #include "host-fixture.h"
 
@@ -89,7 +89,7 @@ static void test_exit_before_the_configuration(void **state)
 	};
 	_cleanup_(child_freep) struct child *child = NULL;
 
-	/* A child gets its user. */
+	/* Only root can give a process its user. */
 	if (geteuid() != 0)
 		skip();
 	assert_int_equal(child_new(&host, &config, &child), 0);

@@ -56,7 +56,7 @@ struct check {
 	char *path;
 	const char *name; /* last component of `path` */
 	struct file_directory *directory;
-	struct check *next_same; /* that reads the same file */
+	struct check *next_same, *previous_same; /* that reads the same file */
 	bool is_link;
 	/* programs */
 	struct command *command;

@@ -263,6 +263,8 @@ static int join(struct check *check, struct error *error)
 		return error_set(error, r, "out of memory");
 	}
 	check->next_same = first;
+	if (first)
+		first->previous_same = check;
 	check->directory = directory;
 	check->path = TAKE_PTR(path);
 	directory->n_checks++;
@@ -344,18 +346,20 @@ static int file_attach(struct check *check)
 static void file_detach(struct check *check)
 {
 	struct file_directory *directory = check->directory;
-	struct check *first, **place;
+	struct check *next = check->next_same, *previous = check->previous_same;
 
 	if (!directory)
 		return;
-	/* The map's key is the name in the first check, which may be this one. */
-	first = map_remove(&directory->files, check->name);
-	place = &first;
-	while (*place != check)
-		place = &(*place)->next_same;
-	*place = check->next_same;
-	if (first)
-		(void)map_put(&directory->files, first->name, first);
+	if (next)
+		next->previous_same = previous;
+	if (previous) {
+		previous->next_same = next;
+	} else {
+		/* The map's key is the name in the first check, which is this one. */
+		(void)map_remove(&directory->files, check->name);
+		if (next)
+			(void)map_put(&directory->files, next->name, next);
+	}
 
 	directory->n_links -= (size_t)check->is_link;
 	if (--directory->n_checks == 0)
@@ -365,6 +369,7 @@ static void file_detach(struct check *check)
 	check->name = NULL;
 	check->directory = NULL;
 	check->next_same = NULL;
+	check->previous_same = NULL;
 	check->is_link = false;
 }
 

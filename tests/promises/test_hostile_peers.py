@@ -85,7 +85,8 @@ class HostilePeers(NodeTest):
             # After it, and in spite of what is still open.
             count = len(load.attempts)
             until(lambda: load.error or len(load.attempts) > count + 20, "allocations to go on")
-            self.assertEqual(load.failures(), [])
+            # A kubelet may choose a device and learn just after that it is unhealthy.
+            self.assertEqual([a for a in load.failures() if "is unhealthy: bad" not in a.reply.get("message", "")], [])
         self.assert_untouched()
         growth = self.memory() - memory
         if not SANITIZED:

@@ -56,7 +56,7 @@ def until(condition, what, limit=LIMIT):
             return value
         if time.monotonic() > end:
             raise AssertionError(f"waited {limit:.0f} s in vain for: {what}")
-        time.sleep(0.01)
+        time.sleep(0.025)
 
 
 # How the unit starts devplugd: as a user of its own, with the capabilities that it has there.

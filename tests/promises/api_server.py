@@ -127,6 +127,7 @@ class ApiServer:
 
         class Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
+            stopped = False
 
             def finish_request(self, request, address):
                 # In the connection's own thread.
@@ -135,7 +136,11 @@ class ApiServer:
                     wrapped = context.wrap_socket(request, server_side=True)
                 except OSError:
                     return
-                owner.connections.add(wrapped)
+                with owner.lock:
+                    if self.stopped:
+                        wrapped.close()
+                        return
+                    owner.connections.add(wrapped)
                 try:
                     Handler(wrapped, address, self)
                 except OSError:
@@ -154,8 +159,10 @@ class ApiServer:
         self.server.shutdown()
         self.server.server_close()
         with self.lock:
+            self.server.stopped = True
+            connections = list(self.connections)
             self.lock.notify_all()
-        for connection in list(self.connections):
+        for connection in connections:
             try:
                 connection.shutdown(2)
             except OSError:

@@ -15,6 +15,8 @@
 #define PARALLEL    8
 #define CYCLES      20
 #define FILES_SLACK 4
+/* Between two calls of NodePrepareResources. */
+#define REPEAT_USEC (100 * USEC_PER_MSEC)
 
 /* What is left of an earlier case. Whether that works is the matter of cases of its own. */
 static void unprepare_all(struct trial *trial)
@@ -32,17 +34,25 @@ static bool restart_driver(struct trial *trial)
 	return trial_kill_plugin(trial) && trial_start_plugin(trial) && trial_await_serving(trial);
 }
 
-/* Prepares the first claim. */
+/* Prepares the first claim. The kubelet repeats a call that failed: a driver that has just started
+ * may not know its devices yet. */
 static bool prepare_first(
 	struct trial *trial, struct claim_name *ret_claim, struct message *ret_message)
 {
+	uint64_t end = manager_now() + trial->options->timeout;
 	const Dra__NodePrepareResourceResponse *prepared;
 
 	unprepare_all(trial);
 	*ret_claim = claims_name(trial, 0);
-	if (!dra_prepare_call(trial, ret_claim, 1, ret_message))
-		return false;
-	prepared = dra_find_prepared(ret_message, ret_claim->uid);
+	for (;;) {
+		if (!dra_prepare_call(trial, ret_claim, 1, ret_message))
+			return false;
+		prepared = dra_find_prepared(ret_message, ret_claim->uid);
+		if (!prepared || !*prepared->error || manager_now() >= end || trial->interrupted)
+			break;
+		message_done(ret_message);
+		trial_pass(trial, REPEAT_USEC);
+	}
 	if (!prepared || *prepared->error) {
 		(void)trial_fail(trial, DRA_PREPARE " of %s/%s: %s", ret_claim->namespace,
 			ret_claim->name, prepared ? prepared->error : "the answer lacks the claim");

@@ -14,7 +14,7 @@ from load import Load
 from node import SANITIZED, SEED, NodeTest, process_status, scaled, static, until
 
 UPDATES = scaled(2000)
-DEVICES = 5000
+DEVICES = scaled(5000)
 # Much less than what would be kept for somebody who does not read: a list is 100 kB.
 GROWTH_KB = 24576
 # While gRPC has more to do than it can: less than the ceiling (test_memory_ceiling.py).

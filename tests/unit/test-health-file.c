@@ -310,6 +310,30 @@ static void test_files_by_the_thousand(void **state)
 		RUN_UNTIL(streq(reason(i), "off"));
 }
 
+/* Devices that go leave the others' file watched. */
+static void test_file_of_several_devices(void **state)
+{
+	static const char *const paths[] = { "/dev/p0", "/dev/p1", "/dev/p2", "/dev/p3" };
+
+	host_mkdir("/run/h");
+	host_write("/run/h/all", "ok");
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		host_mknod(paths[i]);
+	start("driver = \"path\"; match = \"/dev/p*\";\n"
+	      "health = ( { probe = \"file\"; path = \"/run/h/all\"; healthy = \"ok\"; "
+	      "interval = 3600; } );");
+	for (size_t left = ARRAY_SIZE(paths); left > 0; left--) {
+		host_write("/run/h/all", "off");
+		for (size_t i = 0; i < left; i++)
+			RUN_UNTIL(streq(reason(i), "off"));
+		host_write("/run/h/all", "ok");
+		for (size_t i = 0; i < left; i++)
+			RUN_UNTIL(streq(reason(i), ""));
+		host_remove(paths[left - 1]);
+		RUN_UNTIL(!is_present(paths[left - 1] + strlen("/dev/")));
+	}
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, inventory_teardown)
 
 int main(void)
@@ -328,6 +352,7 @@ int main(void)
 		TEST(test_file_emptied),
 		TEST(test_file_in_two_steps),
 		TEST(test_files_by_the_thousand),
+		TEST(test_file_of_several_devices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,17 +48,16 @@ static bool prepare_first(
 		if (!dra_prepare_call(trial, ret_claim, 1, ret_message))
 			return false;
 		prepared = dra_find_prepared(ret_message, ret_claim->uid);
-		if (!prepared || !*prepared->error || manager_now() >= end || trial->interrupted)
+		if (prepared && !*prepared->error)
+			return true;
+		if (!prepared || manager_now() >= end || trial->interrupted)
 			break;
 		message_done(ret_message);
 		trial_pass(trial, REPEAT_USEC);
 	}
-	if (!prepared || *prepared->error) {
-		(void)trial_fail(trial, DRA_PREPARE " of %s/%s: %s", ret_claim->namespace,
-			ret_claim->name, prepared ? prepared->error : "the answer lacks the claim");
-		return false;
-	}
-	return true;
+	(void)trial_fail(trial, DRA_PREPARE " of %s/%s: %s", ret_claim->namespace, ret_claim->name,
+		prepared ? prepared->error : "the answer lacks the claim");
+	return false;
 }
 
 static enum verdict end(struct trial *trial, const struct claim_name *claim)

@@ -16,12 +16,41 @@
 #define HELD_UP_MIN USEC_PER_SEC
 
 static grpc_completion_queue *the_queue;
+static grpc_server *ended_server; /* only rpc_queue_post() uses it */
 static pthread_t the_thread;
 static atomic_uint delivered;
 
 grpc_completion_queue *rpc_queue(void)
 {
 	return the_queue;
+}
+
+/* The core has no call that only posts, but a server that has ended returns the tag of each further
+ * shutdown at once. */
+void rpc_queue_post(struct tag *tag)
+{
+	grpc_server_shutdown_and_notify(ended_server, the_queue, tag);
+}
+
+static void on_nothing(struct tag *tag, bool ok)
+{
+}
+
+static void queue_open(void)
+{
+	static struct tag first = { .on_event = on_nothing };
+
+	the_queue = grpc_completion_queue_create_for_next(NULL);
+	ended_server = grpc_server_create(NULL, NULL);
+	grpc_server_register_completion_queue(ended_server, the_queue, NULL);
+	rpc_queue_post(&first);
+}
+
+/* The queue has returned every tag. */
+static void queue_close(void)
+{
+	grpc_server_destroy(TAKE_PTR(ended_server));
+	grpc_completion_queue_destroy(TAKE_PTR(the_queue));
 }
 
 static void *drain(void *arg)
@@ -62,12 +91,12 @@ int rpc_start(void)
 		goto restore_mask;
 	}
 	grpc_init();
-	the_queue = grpc_completion_queue_create_for_next(NULL);
+	queue_open();
 	r = -pthread_create(&the_thread, NULL, drain, NULL);
 	if (r < 0) {
 		grpc_completion_queue_shutdown(the_queue);
-		grpc_completion_queue_destroy(the_queue);
-		the_queue = NULL;
+		(void)drain(NULL);
+		queue_close();
 		grpc_shutdown_blocking();
 	}
 restore_mask:
@@ -100,8 +129,7 @@ void rpc_stop(void)
 		return;
 	grpc_completion_queue_shutdown(the_queue);
 	(void)pthread_join(the_thread, NULL);
-	grpc_completion_queue_destroy(the_queue);
-	the_queue = NULL;
+	queue_close();
 }
 
 void rpc_shutdown(void)

@@ -21,6 +21,9 @@ struct tag {
 /* The process's completion queue; NULL unless between rpc_start() and rpc_stop(). */
 grpc_completion_queue *rpc_queue(void);
 
+/* Calls the tag's handler on the queue's thread. From any thread; not after rpc_stop() began. */
+void rpc_queue_post(struct tag *tag);
+
 /* The bytes of a received message in one slice; the caller unrefs it. -EBADMSG: the message is
  * incomplete, or compressed, which is refused because a small request could become a huge one. */
 int rpc_read_message(grpc_byte_buffer *buffer, grpc_slice *ret);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when a connection of a server is closed and freed. The core owns a connection's
- * descriptor and does not report its end; a duplicate does. Invariants: connections are added and
- * ended by the thread that runs the loop; one leaves the list when the core has returned every tag
- * of it, on the core's thread.
+ * descriptor and does not report its end; a duplicate does. Invariants: the thread that runs the
+ * loop adds connections and decides that they end; the queue's thread ends them, and takes one from
+ * the list when the core has returned every tag of it.
  */
 #include "proto/server.h"
 
@@ -52,9 +52,6 @@ void connection_unref(struct connection *connection)
 	if (--connection->n_pending > 0)
 		return;
 	(void)pthread_mutex_lock(&server->lock);
-	/* Under the lock, because what is in the list is used. */
-	grpc_server_destroy(connection->core);
-	close_fd(connection->duplicate);
 	for (struct connection **c = &server->connections; *c; c = &(*c)->next)
 		if (*c == connection) {
 			*c = connection->next;
@@ -62,6 +59,9 @@ void connection_unref(struct connection *connection)
 		}
 	(void)pthread_cond_broadcast(&server->changed);
 	(void)pthread_mutex_unlock(&server->lock);
+	/* The server may be freed from here on. */
+	grpc_server_destroy(connection->core);
+	close_fd(connection->duplicate);
 	free(connection);
 }
 
@@ -70,9 +70,18 @@ static void on_ended(struct tag *tag, bool ok)
 	connection_unref(TAG_OWNER(tag, struct connection, ended_tag));
 }
 
+static void on_end(struct tag *tag, bool ok)
+{
+	struct connection *connection = TAG_OWNER(tag, struct connection, end_tag);
+
+	grpc_server_shutdown_and_notify(connection->core, rpc_queue(), &connection->ended_tag);
+}
+
+/* On the queue's thread, where the core hands out new calls: one that it hands out while another
+ * thread shuts the server down can stay for good, and the connection with it (seen with 1.51). */
 static void core_end(struct connection *connection)
 {
-	grpc_server_shutdown_and_notify(connection->core, rpc_queue(), &connection->ended_tag);
+	rpc_queue_post(&connection->end_tag);
 }
 
 void connection_end(struct connection *connection)
@@ -141,6 +150,7 @@ static void core_start(struct connection *connection)
 			armed->method->path, NULL, GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0);
 	}
 	grpc_server_start(connection->core);
+	connection->end_tag.on_event = on_end;
 	connection->ended_tag.on_event = on_ended;
 	connection->n_pending = server->n_methods + 2;
 	for (size_t i = 0; i <= server->n_methods; i++)

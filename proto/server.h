@@ -39,7 +39,7 @@ struct connection {
 	grpc_server *core;
 	int duplicate; /* of the descriptor that the core owns; reports the connection's end */
 	sd_event_source *source;
-	struct tag ended_tag;
+	struct tag end_tag, ended_tag;
 	bool adding; /* a thread of its own gives the connection to the core */
 	bool ending;
 	size_t n_pending; /* tags that the core has not returned */

@@ -3,7 +3,9 @@
  * Reaps and kills processes that a child or a program left behind. It runs after everything else,
  * so a watched child has been reaped by its own handler. If one has not, the rest waits for the
  * next signal. Each process that is killed here causes one more signal, by which time its own
- * children have become ours.
+ * children have become ours. The limit is the timer's: sd-event closes the signalfd of a signal
+ * that has reached one, but epoll reports it for as long as a forked process has it, and sd-event
+ * aborts.
  */
 #include "supervisor/orphans.h"
 
@@ -16,8 +18,7 @@
 #include "supervisor/child-user.h"
 
 /* Processes that end one after the other must not keep the loop busy. */
-#define SIGNALS_INTERVAL (100 * USEC_PER_MSEC)
-#define SIGNALS_MAX      20
+#define INTERVAL (5 * USEC_PER_MSEC)
 
 static int on_exit_of_nobody(sd_event_source *source, const siginfo_t *info, void *userdata)
 {
@@ -75,31 +76,50 @@ static void end_left(sd_event *event)
 			(void)kill(pid, SIGKILL);
 }
 
-static int on_sigchld(
-	sd_event_source *source, const struct signalfd_siginfo *signal, void *userdata)
+static int on_time(sd_event_source *timer, uint64_t usec, void *userdata)
 {
-	sd_event *event = sd_event_source_get_event(source);
+	sd_event *event = sd_event_source_get_event(timer);
 
 	reap(event);
 	end_left(event);
+	return sd_event_source_set_time_relative(timer, INTERVAL);
+}
+
+static int on_sigchld(
+	sd_event_source *source, const struct signalfd_siginfo *signal, void *userdata)
+{
+	sd_event_source *timer = userdata;
+
+	return sd_event_source_set_enabled(timer, SD_EVENT_ONESHOT);
+}
+
+static int timer_new(sd_event *event, sd_event_source **ret)
+{
+	_cleanup_(sd_event_source_unrefp) sd_event_source *timer = NULL;
+	int r;
+
+	r = sd_event_add_time(event, &timer, CLOCK_MONOTONIC, 0, USEC_PER_MSEC, on_time, NULL);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(timer, SD_EVENT_OFF);
+	if (r >= 0)
+		r = sd_event_source_set_priority(timer, SD_EVENT_PRIORITY_IDLE);
+	if (r >= 0)
+		r = sd_event_source_set_floating(timer, true);
+	if (r < 0)
+		return r;
+	*ret = timer;
 	return 0;
 }
 
 int orphans_reap(sd_event *event)
 {
-	sd_event_source *source;
+	sd_event_source *timer;
 	int r;
 
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		return -errno;
-	r = sd_event_add_signal(event, &source, SIGCHLD, on_sigchld, NULL);
-	if (r < 0)
-		return r;
-	r = sd_event_source_set_priority(source, SD_EVENT_PRIORITY_IDLE);
+	r = timer_new(event, &timer);
 	if (r >= 0)
-		r = sd_event_source_set_ratelimit(source, SIGNALS_INTERVAL, SIGNALS_MAX);
-	if (r >= 0)
-		r = sd_event_source_set_floating(source, true);
-	sd_event_source_unref(source);
+		r = sd_event_add_signal(event, NULL, SIGCHLD, on_sigchld, timer);
 	return r < 0 ? r : 0;
 }

@@ -3,8 +3,8 @@
  * Reaps and kills processes that a child or a program left behind. It runs after everything else,
  * so a watched child has been reaped by its own handler. If one has not, the rest waits for the
  * next signal. Each process that is killed here causes one more signal, by which time its own
- * children have become ours. The limit is the timer's: sd-event closes the signalfd of a signal
- * that has reached one, but epoll reports it for as long as a forked process has it, and sd-event
+ * children have become ours. A timer limits the rate, not sd-event's limit for the signal, which
+ * closes its descriptor: a forked process that still has it makes epoll report it, and sd-event
  * aborts.
  */
 #include "supervisor/orphans.h"
@@ -17,7 +17,7 @@
 #include "common/util.h"
 #include "supervisor/child-user.h"
 
-/* Processes that end one after the other must not keep the loop busy. */
+/* Between two searches. Processes that end one after the other must not keep the loop busy. */
 #define INTERVAL (5 * USEC_PER_MSEC)
 
 static int on_exit_of_nobody(sd_event_source *source, const siginfo_t *info, void *userdata)

@@ -520,6 +520,17 @@ static const struct rpc_method methods[] = {
 
 /* --- the socket --- */
 
+static int add_connection(struct dra_node *node, int number)
+{
+	_cleanup_close_ int fd = number;
+
+	if (rpc_server_is_behind(node->server))
+		return -EMFILE;
+	if (rpc_server_is_full(node->server))
+		(void)rpc_server_evict(node->server, node->session);
+	return rpc_server_add_unknown(node->server, TAKE_FD(fd), node->session);
+}
+
 /* Returns 1 if a connection was taken or refused, 0 if none waits. */
 static int accept_one(struct dra_node *node)
 {
@@ -536,9 +547,7 @@ static int accept_one(struct dra_node *node)
 			(int)peer.pid, (unsigned)peer.uid);
 		return 1;
 	}
-	if (rpc_server_is_full(node->server))
-		(void)rpc_server_evict(node->server, node->session);
-	if (rpc_server_add_unknown(node->server, TAKE_FD(fd), node->session) < 0)
+	if (add_connection(node, TAKE_FD(fd)) < 0)
 		log_warning("refused a connection from process %d", (int)peer.pid);
 	return 1;
 }

@@ -84,6 +84,10 @@ int rpc_server_add_unknown(struct rpc_server *server, int fd, uint64_t session);
 /* Whether the next connection would be refused. */
 bool rpc_server_is_full(const struct rpc_server *server);
 
+/* Whether RPC_CONNECTIONS_MAX connections have ended and still have their descriptors, because gRPC
+ * frees them later, on its own thread. Refuse clients that are not needed meanwhile. */
+bool rpc_server_is_behind(struct rpc_server *server);
+
 /* Closes the oldest connection of the session to make room. -ENOENT if it has none. */
 int rpc_server_evict(struct rpc_server *server, uint64_t session);
 

@@ -131,6 +131,17 @@ bool rpc_server_is_full(const struct rpc_server *server)
 	return server->n_connections >= RPC_CONNECTIONS_MAX;
 }
 
+bool rpc_server_is_behind(struct rpc_server *server)
+{
+	size_t n_ending = 0;
+
+	(void)pthread_mutex_lock(&server->lock);
+	for (const struct connection *c = server->connections; c; c = c->next)
+		n_ending += c->ending;
+	(void)pthread_mutex_unlock(&server->lock);
+	return n_ending >= RPC_CONNECTIONS_MAX;
+}
+
 static void core_start(struct connection *connection)
 {
 	struct rpc_server *server = connection->server;

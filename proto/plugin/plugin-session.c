@@ -158,6 +158,20 @@ static int register_start(
 	return r;
 }
 
+/* Other clients must not take the kubelet's place; a new one replaces the oldest of them. */
+static int add_connection(struct session *session, enum peer kind, int number)
+{
+	struct rpc_server *server = service_server(session->service);
+	_cleanup_close_ int fd = number;
+
+	if (kind == PEER_OTHER && rpc_server_is_behind(server))
+		return -EMFILE;
+	if (session->kubelet_pid != 0 && rpc_server_is_full(server))
+		(void)rpc_server_evict(server, label_of(session, PEER_OTHER));
+	return (kind == PEER_KUBELET ? rpc_server_add : rpc_server_add_unknown)(
+		server, TAKE_FD(fd), label_of(session, kind));
+}
+
 /* Returns 1 if a connection was taken, 0 if none waits, negative errno if accepting failed. */
 static int accept_one(struct session *session)
 {
@@ -178,13 +192,7 @@ static int accept_one(struct session *session)
 		return 1;
 	}
 	kind = peer.pid != 0 && peer.pid == session->kubelet_pid ? PEER_KUBELET : PEER_OTHER;
-	/* Other clients must not take the kubelet's place; a new one replaces the oldest of
-	 * them. */
-	if (session->kubelet_pid != 0 && rpc_server_is_full(service_server(session->service)))
-		(void)rpc_server_evict(
-			service_server(session->service), label_of(session, PEER_OTHER));
-	r = (kind == PEER_KUBELET ? rpc_server_add : rpc_server_add_unknown)(
-		service_server(session->service), TAKE_FD(fd), label_of(session, kind));
+	r = add_connection(session, kind, TAKE_FD(fd));
 	if (r < 0)
 		log_warning("refused a connection from process %d: %s", (int)peer.pid,
 			r == -EMFILE ? "too many connections" : strerror(-r));

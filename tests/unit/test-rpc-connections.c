@@ -5,7 +5,10 @@
  */
 #include "rpc-fixture.h"
 
+#include <semaphore.h>
 #include <sys/ioctl.h>
+
+#include "proto/rpc-queue.h"
 
 static void test_garbage_peer(void **state)
 {
@@ -99,6 +102,49 @@ static void test_connections_are_bounded(void **state)
 	assert_int_equal(r, 0);
 }
 
+struct holder {
+	struct tag tag;
+	sem_t free;
+};
+
+static void on_hold(struct tag *tag, bool ok)
+{
+	(void)sem_wait(&TAG_OWNER(tag, struct holder, tag)->free);
+}
+
+/* gRPC frees nothing while its thread does something else. */
+static void test_connections_that_end(void **state)
+{
+	struct holder holder = { .tag.on_event = on_hold };
+	struct fixture *f = *state;
+	int ends[RPC_CONNECTIONS_MAX];
+	int pair[2];
+
+	assert_int_equal(sem_init(&holder.free, 0, 0), 0);
+	rpc_queue_post(&holder.tag);
+	for (int i = 0; i < RPC_CONNECTIONS_MAX; i++) {
+		assert_false(rpc_server_is_behind(f->server));
+		assert_int_equal(
+			socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
+			0);
+		assert_int_equal(rpc_server_add(f->server, pair[0], 8), 0);
+		assert_int_equal(rpc_server_evict(f->server, 8), 0);
+		ends[i] = pair[1];
+	}
+	assert_true(rpc_server_is_behind(f->server));
+	/* The kubelet's are still taken. */
+	assert_false(rpc_server_is_full(f->server));
+	(void)sem_post(&holder.free);
+	call(f, "/t.T/Echo", "served again", 0);
+	wait_for(f, &f->results, 1);
+	assert_string_equal(f->reply, "served again");
+	while (rpc_server_is_behind(f->server))
+		assert_true(sd_event_run(f->event, USEC_PER_MSEC) >= 0);
+	for (int i = 0; i < RPC_CONNECTIONS_MAX; i++)
+		close_fd(ends[i]);
+	(void)sem_destroy(&holder.free);
+}
+
 /* The server cannot write its answers, and its end does not wait for that. */
 static void test_stop_beside_a_peer_that_does_not_read(void **state)
 {
@@ -134,6 +180,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_garbage_peer, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_other_clients_are_served, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_connections_are_bounded, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_connections_that_end, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_stop_beside_a_peer_that_does_not_read, setup, teardown),
 	};

@@ -113,6 +113,7 @@ static int timer_new(sd_event *event, sd_event_source **ret)
 
 int orphans_reap(sd_event *event)
 {
+	_cleanup_(sd_event_source_unrefp) sd_event_source *source = NULL;
 	sd_event_source *timer;
 	int r;
 
@@ -120,6 +121,11 @@ int orphans_reap(sd_event *event)
 		return -errno;
 	r = timer_new(event, &timer);
 	if (r >= 0)
-		r = sd_event_add_signal(event, NULL, SIGCHLD, on_sigchld, timer);
+		r = sd_event_add_signal(event, &source, SIGCHLD, on_sigchld, timer);
+	/* Signals that come without end must not keep the timer waiting. */
+	if (r >= 0)
+		r = sd_event_source_set_priority(source, SD_EVENT_PRIORITY_IDLE);
+	if (r >= 0)
+		r = sd_event_source_set_floating(source, true);
 	return r < 0 ? r : 0;
 }

@@ -64,6 +64,7 @@ struct dra_node {
 	uint64_t session;
 	int listener_fd;
 	sd_event_source *accept_source;
+	struct log_budget log_budget; /* of refused connections */
 
 	pthread_mutex_t lock; /* of the answer to GetInfo */
 	uint8_t *info;
@@ -520,6 +521,13 @@ static const struct rpc_method methods[] = {
 
 /* --- the socket --- */
 
+static void log_refused(struct dra_node *node, const struct ucred *peer, const char *why)
+{
+	if (log_budget_admits(&node->log_budget, NULL))
+		log_warning("refused a connection from process %d of user %u: %s", (int)peer->pid,
+			(unsigned)peer->uid, why);
+}
+
 static int add_connection(struct dra_node *node, int number)
 {
 	_cleanup_close_ int fd = number;
@@ -537,18 +545,19 @@ static int accept_one(struct dra_node *node)
 	_cleanup_close_ int fd = -EBADF;
 	struct ucred peer = { 0 };
 	socklen_t size = sizeof(peer);
+	int r;
 
 	fd = accept4(node->listener_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return errno == ECONNABORTED || errno == EINTR;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
 		(peer.uid != 0 && peer.uid != node->options.supervisor_uid)) {
-		log_warning("refused a connection from process %d of user %u: only root may call",
-			(int)peer.pid, (unsigned)peer.uid);
+		log_refused(node, &peer, "only root may call");
 		return 1;
 	}
-	if (add_connection(node, TAKE_FD(fd)) < 0)
-		log_warning("refused a connection from process %d", (int)peer.pid);
+	r = add_connection(node, TAKE_FD(fd));
+	if (r < 0)
+		log_refused(node, &peer, r == -EMFILE ? "too many connections" : strerror(-r));
 	return 1;
 }
 

@@ -36,7 +36,8 @@ struct session {
 	struct registration *registration; /* while Register is pending */
 	unsigned streams[PEERS];
 	bool served, kubelet_served;
-	bool announced; /* to the plugin watcher */
+	bool announced;               /* to the plugin watcher */
+	struct log_budget log_budget; /* of refused connections */
 };
 
 /* A pending Register; outlives the session if the session ends first. */
@@ -158,6 +159,13 @@ static int register_start(
 	return r;
 }
 
+static void log_refused(struct session *session, const struct ucred *peer, const char *why)
+{
+	if (log_budget_admits(&session->log_budget, NULL))
+		log_warning("refused a connection from process %d of user %u: %s", (int)peer->pid,
+			(unsigned)peer->uid, why);
+}
+
 /* Other clients must not take the kubelet's place; a new one replaces the oldest of them. */
 static int add_connection(struct session *session, enum peer kind, int number)
 {
@@ -187,15 +195,13 @@ static int accept_one(struct session *session)
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
 		return 1;
 	if (peer.uid != 0 && peer.uid != session->supervisor_uid) {
-		log_warning("refused a connection from process %d of user %u: only root may call",
-			(int)peer.pid, (unsigned)peer.uid);
+		log_refused(session, &peer, "only root may call");
 		return 1;
 	}
 	kind = peer.pid != 0 && peer.pid == session->kubelet_pid ? PEER_KUBELET : PEER_OTHER;
 	r = add_connection(session, kind, TAKE_FD(fd));
 	if (r < 0)
-		log_warning("refused a connection from process %d: %s", (int)peer.pid,
-			r == -EMFILE ? "too many connections" : strerror(-r));
+		log_refused(session, &peer, r == -EMFILE ? "too many connections" : strerror(-r));
 	return 1;
 }
 

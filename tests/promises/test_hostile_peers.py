@@ -29,6 +29,7 @@ CALLS_MAX = 256
 GPU = "vendor.example/gpu"
 
 
+REFUSALS_LOGGED = 100
 def pieces(data, size=16384):
     return [data[i:i + size] for i in range(0, len(data), size)]
 
@@ -301,6 +302,7 @@ class HostilePeers(NodeTest):
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
             for _ in range(200):
+        self.assertLessEqual(self.node.output().count("refused a connection"), REFUSALS_LOGGED)
                 with socket.socket(socket.AF_UNIX) as peer:
                     peer.connect(self.endpoint)
                     peer.settimeout(60)

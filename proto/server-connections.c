@@ -121,7 +121,9 @@ static int on_hangup(sd_event_source *source, int fd, uint32_t revents, void *us
 	struct rpc_server *server = connection->server;
 
 	(void)pthread_mutex_lock(&server->lock);
-	connection_end(connection);
+	/* A peer that only ends its own direction would keep a core that is writing to it. */
+	(void)pthread_mutex_lock(&server->lock);
+	connection_cut(connection);
 	(void)pthread_mutex_unlock(&server->lock);
 	return 0;
 }

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """P16, first part: root's processes that talk nonsense, much, or never listen, on a child's own socket. Its memory
 stays bounded, and the kubelet's stream, its session and its allocations go on."""
+import fcntl
 import os
 import random
 import socket
+import sys
+import termios
 import threading
 import unittest
 
@@ -32,6 +35,10 @@ GPU = "vendor.example/gpu"
 REFUSALS_LOGGED = 100
 def pieces(data, size=16384):
     return [data[i:i + size] for i in range(0, len(data), size)]
+
+
+def unread(peer):
+    return int.from_bytes(fcntl.ioctl(peer, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 class HostilePeers(NodeTest):
@@ -335,6 +342,20 @@ class HostilePeers(NodeTest):
 
     def test_P16_clients_that_never_read(self):
         # 2000 changes of health, of which the kubelet sees as many lists as the pause between two allows.
+    def test_P16_half_closed_connections(self):
+        """Their peers say no more and do not read what they asked for: more than a socket holds."""
+        wide = frame(SETTINGS, 0, 0, b"\0\4\x7f\xff\xff\xff"), frame(WINDOW_UPDATE, 0, 0, b"\x7f\xff\0\0")
+
+        def attack():
+            descriptors = self.descriptors()
+            for _ in range(20):
+                peer = self.open(*wide, *(call(1 + 2 * i, LIST_AND_WATCH) for i in range(30)))
+                until(lambda: unread(peer) > 65536, "lists to come")
+                peer.shutdown(socket.SHUT_WR)
+                until(lambda: self.descriptors() <= descriptors, "the connection to end")
+
+        self.under_attack(attack)
+
         def attack():
             for _ in range(8):
                 self.open(call(1, LIST_AND_WATCH), frame(WINDOW_UPDATE, 0, 0, b"\x00\x00\x00\x01"))

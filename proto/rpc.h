@@ -84,8 +84,9 @@ int rpc_server_add_unknown(struct rpc_server *server, int fd, uint64_t session);
 /* Whether the next connection would be refused. */
 bool rpc_server_is_full(const struct rpc_server *server);
 
-/* Whether RPC_CONNECTIONS_MAX connections have ended and still have their descriptors, because gRPC
- * frees them later, on its own thread. Refuse clients that are not needed meanwhile. */
+/* Whether RPC_ENDING_MAX connections have ended and still have their descriptors and calls, because
+ * gRPC frees them later, on its own thread. Refuse clients that are not needed meanwhile. */
+#define RPC_ENDING_MAX 16
 bool rpc_server_is_behind(struct rpc_server *server);
 
 /* Closes the oldest connection of the session to make room. -ENOENT if it has none. */

@@ -77,8 +77,9 @@ static void on_end(struct tag *tag, bool ok)
 	grpc_server_shutdown_and_notify(connection->core, rpc_queue(), &connection->ended_tag);
 }
 
-/* On the queue's thread, where the core hands out new calls: one that it hands out while another
- * thread shuts the server down can stay for good, and the connection with it (seen with 1.51). */
+/* On the queue's thread, where the core hands out most new calls: one that it hands out while
+ * another thread shuts the server down can stay for good, and the connection with it (seen with
+ * 1.51). */
 static void core_end(struct connection *connection)
 {
 	rpc_queue_post(&connection->end_tag);
@@ -120,7 +121,6 @@ static int on_hangup(sd_event_source *source, int fd, uint32_t revents, void *us
 	struct connection *connection = userdata;
 	struct rpc_server *server = connection->server;
 
-	(void)pthread_mutex_lock(&server->lock);
 	/* A peer that only ends its own direction would keep a core that is writing to it. */
 	(void)pthread_mutex_lock(&server->lock);
 	connection_cut(connection);
@@ -141,7 +141,7 @@ bool rpc_server_is_behind(struct rpc_server *server)
 	for (const struct connection *c = server->connections; c; c = c->next)
 		n_ending += c->ending;
 	(void)pthread_mutex_unlock(&server->lock);
-	return n_ending >= RPC_CONNECTIONS_MAX;
+	return n_ending >= RPC_ENDING_MAX;
 }
 
 static void core_start(struct connection *connection)

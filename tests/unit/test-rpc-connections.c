@@ -117,12 +117,12 @@ static void test_connections_that_end(void **state)
 {
 	struct holder holder = { .tag.on_event = on_hold };
 	struct fixture *f = *state;
-	int ends[RPC_CONNECTIONS_MAX];
+	int ends[RPC_ENDING_MAX];
 	int pair[2];
 
 	assert_int_equal(sem_init(&holder.free, 0, 0), 0);
 	rpc_queue_post(&holder.tag);
-	for (int i = 0; i < RPC_CONNECTIONS_MAX; i++) {
+	for (int i = 0; i < RPC_ENDING_MAX; i++) {
 		assert_false(rpc_server_is_behind(f->server));
 		assert_int_equal(
 			socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
@@ -140,7 +140,7 @@ static void test_connections_that_end(void **state)
 	assert_string_equal(f->reply, "served again");
 	while (rpc_server_is_behind(f->server))
 		assert_true(sd_event_run(f->event, USEC_PER_MSEC) >= 0);
-	for (int i = 0; i < RPC_CONNECTIONS_MAX; i++)
+	for (int i = 0; i < RPC_ENDING_MAX; i++)
 		close_fd(ends[i]);
 	(void)sem_destroy(&holder.free);
 }

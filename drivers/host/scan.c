@@ -28,6 +28,14 @@ int scan_add(struct scan *scan, const char *id, struct device **ret_device)
 	return 0;
 }
 
+void scan_drop_last(struct scan *scan)
+{
+	struct device *device = scan->devices[--scan->n_devices];
+
+	(void)map_remove(&scan->by_id, device->id);
+	(void)device_unref(device);
+}
+
 bool scan_lists(const struct scan *scan, const char *id, const struct device **ret_device)
 {
 	*ret_device = NULL;

@@ -16,6 +16,9 @@ struct scan;
  * scan. */
 int scan_add(struct scan *scan, const char *id, struct device **ret_device);
 
+/* Takes back the device that was added last. */
+void scan_drop_last(struct scan *scan);
+
 /* Scans again when entries of the directory (a host path) are added, removed or changed. A
  * directory that does not exist is watched through its nearest existing parent. */
 int scan_watch(struct scan *scan, const char *directory);

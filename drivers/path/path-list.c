@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes the devices of driver "path": expands each member's pattern, zips the matches by position,
- * makes an id of the paths, and reads the type of each path.
+ * makes an id of the paths, and reads the type of each path. A device node that several names lead
+ * to (the links of a disk in /dev/disk/by-id) is one device.
  */
 #include <sys/sysmacros.h>
 
+#include "common/map.h"
 #include "drivers/host/glob.h"
 #include "drivers/host/sysfs.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/path/path.h"
+
+/* A path of the device in hand. */
+struct place {
+	const char *host; /* NULL: absent */
+	char *target;     /* without symbolic links; NULL: not known */
+	struct stat st;
+};
 
 /* --- ids --- */
 
@@ -48,16 +57,16 @@ static int append_to_id(char **text, char **original, const char *path)
 	return 0;
 }
 
-static int make_id(const struct path_match *match, const char *const *hosts,
+static int make_id(const struct path_match *match, const struct place *places,
 	char ret_id[static DEVICE_ID_MAX + 1])
 {
 	_cleanup_free_ char *text = NULL, *original = NULL;
 	int r;
 
 	for (size_t i = 0; i < path_member_count(match); i++) {
-		if (!hosts[i] || !names_device(match, path_member_get(match, i)))
+		if (!places[i].host || !names_device(match, path_member_get(match, i)))
 			continue;
-		r = append_to_id(&text, &original, hosts[i]);
+		r = append_to_id(&text, &original, places[i].host);
 		if (r < 0)
 			return r;
 	}
@@ -120,10 +129,11 @@ static int watch_target(struct scan *scan, const char *host, const char *target)
 	return scan_watch(scan, *directory ? directory : "/");
 }
 
+/* `target`: the host path without symbolic links, or NULL if it could not be resolved. */
 static int add_path(struct scan *scan, struct device *device, const struct path_member *member,
-	const char *host, const struct stat *st)
+	const char *host, const char *target, const struct stat *st)
 {
-	_cleanup_free_ char *target = NULL, *joined = NULL;
+	_cleanup_free_ char *joined = NULL;
 	const char *path = member->as ?: host;
 	int r;
 
@@ -132,9 +142,6 @@ static int add_path(struct scan *scan, struct device *device, const struct path_
 			return -ENOMEM;
 		path = joined;
 	}
-	r = sysroot_resolve(scan_root(scan), host, &target);
-	if (r == -ENOMEM)
-		return r;
 	if (target) {
 		r = watch_target(scan, host, target);
 		if (r < 0)
@@ -151,25 +158,34 @@ static int add_path(struct scan *scan, struct device *device, const struct path_
 	return 0;
 }
 
+/* --- zipping --- */
+
+/* Device nodes that devices have for themselves. */
+struct path_nodes {
+	struct strings texts; /* holds the others */
+	struct map names;     /* the name of each, by its path without symbolic links */
+	size_t n_taken;       /* devices that were left out because another has a node of theirs */
+	char example[2 * 256 + 64];
+};
+
+struct zip {
+	const struct declaration *declaration;
+	const struct path_match *match;
+	struct strings *found; /* for each member */
+	struct place *places;  /* the same */
+	struct path_nodes *nodes;
+};
+
 static int add_member(struct scan *scan, struct device *device, const struct path_member *member,
-	const char *host, const struct stat *st)
+	const struct place *place)
 {
 	size_t first = device->n_nodes;
-	int r = add_path(scan, device, member, host, st);
+	int r = add_path(scan, device, member, place->host, place->target, &place->st);
 
 	if (r >= 0 && member->limit > 1)
 		device_share_nodes(device, first);
 	return r;
 }
-
-/* --- zipping --- */
-
-struct zip {
-	const struct path_match *match;
-	struct strings *found; /* for each member */
-	const char **hosts;    /* of the device in hand; NULL: absent */
-	struct stat *stats;
-};
 
 static size_t zip_length(const struct zip *zip)
 {
@@ -186,27 +202,96 @@ static size_t zip_length(const struct zip *zip)
 	return MIN_OF(greatest, least);
 }
 
-/* Takes the device's paths from the matches. Returns whether it is still there. */
-static bool zip_pick(struct scan *scan, struct zip *zip, size_t index)
+static void zip_drop(struct zip *zip)
+{
+	for (size_t i = 0; i < path_member_count(zip->match); i++) {
+		free(zip->places[i].target);
+		zip->places[i].host = zip->places[i].target = NULL;
+	}
+}
+
+/* Takes the device's paths from the matches. Returns whether it is still there, or -ENOMEM. */
+static int zip_pick(struct scan *scan, struct zip *zip, size_t index)
 {
 	bool any = false;
 
 	for (size_t i = 0; i < path_member_count(zip->match); i++) {
 		const struct path_member *member = path_member_get(zip->match, i);
 		const struct strings *found = &zip->found[i];
+		struct place *place = &zip->places[i];
 
-		zip->hosts[i] = NULL;
 		if (index < found->count * (size_t)member->limit) {
 			const char *host = found->items[index % found->count];
 
-			if (sysroot_stat(scan_root(scan), host, &zip->stats[i]) >= 0)
-				zip->hosts[i] = host;
+			if (sysroot_stat(scan_root(scan), host, &place->st) >= 0)
+				place->host = host;
 		}
-		if (!zip->hosts[i] && !member->optional)
+		if (!place->host && !member->optional)
 			return false;
-		any = any || (zip->hosts[i] && names_device(zip->match, member));
+		if (!place->host)
+			continue;
+		if (sysroot_resolve(scan_root(scan), place->host, &place->target) == -ENOMEM)
+			return -ENOMEM;
+		any = any || names_device(zip->match, member);
 	}
 	return any;
+}
+
+/* Whether the device has the node of the member for itself. */
+static bool is_own_node(const struct path_member *member, const struct place *place)
+{
+	return place->target && member->limit == 1 && !is_mount(member, place->host, &place->st);
+}
+
+/* Whether a device before it has one of its nodes, under another name. */
+static bool zip_is_taken(const struct zip *zip)
+{
+	struct path_nodes *nodes = zip->nodes;
+
+	for (size_t i = 0; i < path_member_count(zip->match); i++) {
+		const struct place *place = &zip->places[i];
+		const char *other;
+
+		if (!is_own_node(path_member_get(zip->match, i), place))
+			continue;
+		other = map_get(&nodes->names, place->target);
+		if (!other)
+			continue;
+		if (nodes->n_taken++ > 0)
+			return true;
+		if (streq(other, place->host))
+			(void)snprintf(
+				nodes->example, sizeof(nodes->example), "%s matches twice", other);
+		else
+			(void)snprintf(nodes->example, sizeof(nodes->example),
+				"%s and %s are the same device node", other, place->host);
+		return true;
+	}
+	return false;
+}
+
+static int path_nodes_add(struct path_nodes *nodes, const struct place *place)
+{
+	size_t n = nodes->texts.count;
+	int r;
+
+	r = strings_add(&nodes->texts, place->target, strlen(place->target));
+	if (r >= 0)
+		r = strings_add(&nodes->texts, place->host, strlen(place->host));
+	if (r < 0)
+		return r;
+	r = map_put(&nodes->names, nodes->texts.items[n], nodes->texts.items[n + 1]);
+	return r == -EEXIST ? 0 : r;
+}
+
+static int zip_take_nodes(const struct zip *zip)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < path_member_count(zip->match) && r >= 0; i++)
+		if (is_own_node(path_member_get(zip->match, i), &zip->places[i]))
+			r = path_nodes_add(zip->nodes, &zip->places[i]);
+	return r;
 }
 
 static int zip_add(struct scan *scan, struct zip *zip, size_t index)
@@ -215,31 +300,42 @@ static int zip_add(struct scan *scan, struct zip *zip, size_t index)
 	struct device *device;
 	int r;
 
-	if (!zip_pick(scan, zip, index))
-		return 0;
-	r = make_id(zip->match, zip->hosts, id);
+	r = zip_pick(scan, zip, index);
+	if (r <= 0)
+		return r;
+	r = make_id(zip->match, zip->places, id);
 	if (r < 0)
 		return r;
 	r = scan_add(scan, id, &device);
-	if (r == -EEXIST)
-		return 0;
+	if (r < 0)
+		return r == -EEXIST ? 0 : r;
 	for (size_t i = 0; i < path_member_count(zip->match) && r >= 0; i++)
-		if (zip->hosts[i])
-			r = add_member(scan, device, path_member_get(zip->match, i), zip->hosts[i],
-				&zip->stats[i]);
-	return r;
+		if (zip->places[i].host)
+			r = add_member(
+				scan, device, path_member_get(zip->match, i), &zip->places[i]);
+	/* An excluded name leaves the node to the others. */
+	if (r < 0 || declaration_excludes(zip->declaration, device))
+		return r;
+	if (!zip_is_taken(zip))
+		return zip_take_nodes(zip);
+	scan_drop_last(scan);
+	return 0;
 }
 
-int path_list_match(struct scan *scan, const struct path_match *match, struct error *error)
+static int list_match(const struct declaration *declaration, const struct path_match *match,
+	struct scan *scan, struct path_nodes *nodes, struct error *error)
 {
 	size_t n = path_member_count(match);
 	_cleanup_free_ struct strings *found = calloc(n, sizeof(*found));
-	_cleanup_free_ const char **hosts = calloc(n, sizeof(*hosts));
-	_cleanup_free_ struct stat *stats = calloc(n, sizeof(*stats));
-	struct zip zip = { .match = match, .found = found, .hosts = hosts, .stats = stats };
+	_cleanup_free_ struct place *places = calloc(n, sizeof(*places));
+	struct zip zip = { .declaration = declaration,
+		.match = match,
+		.found = found,
+		.places = places,
+		.nodes = nodes };
 	int r = 0;
 
-	if (!found || !hosts || !stats)
+	if (!found || !places)
 		return error_set(error, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		const char *pattern = path_member_get(match, i)->path;
@@ -250,11 +346,40 @@ int path_list_match(struct scan *scan, const struct path_match *match, struct er
 	}
 	for (size_t i = 0; r >= 0 && i < zip_length(&zip); i++) {
 		r = zip_add(scan, &zip, i);
+		zip_drop(&zip);
 		if (r < 0)
 			(void)error_set(error, r, "cannot add the matches of %s: %s",
 				path_member_get(match, 0)->path, strerror(-r));
 	}
 	for (size_t i = 0; i < n; i++)
 		strings_done(&found[i]);
+	return r;
+}
+
+static void note_taken(struct scan *scan, const struct path_nodes *nodes)
+{
+	char more[64] = "";
+
+	if (nodes->n_taken > 1)
+		(void)snprintf(more, sizeof(more), " (and %zu more)", nodes->n_taken - 1);
+	if (nodes->n_taken > 0)
+		scan_note(scan,
+			"%s%s; a device node is offered once. Use a narrower pattern, or set `limit` "
+			"of a node that several devices may have",
+			nodes->example, more);
+}
+
+int path_list(const struct declaration *declaration, struct scan *scan, struct error *error)
+{
+	const struct groups *matches = &declaration->match;
+	struct path_nodes nodes = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < matches->count && r >= 0; i++)
+		r = list_match(declaration, groups_get(matches, i), scan, &nodes, error);
+	if (r >= 0)
+		note_taken(scan, &nodes);
+	map_done(&nodes.names);
+	strings_done(&nodes.texts);
 	return r;
 }

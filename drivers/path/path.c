@@ -46,7 +46,8 @@ static int check_pattern(const char *value, struct error *error)
 		.required = path_required,                                                         \
 		.maximum = 4095,                                                                   \
 		.check = check_pattern,                                                            \
-		.help = "Shell pattern (* ? [...]) of paths on the host; each match is a device.", \
+		.help = "Shell pattern (* ? [...]) of paths on the host; each match is a device. " \
+			"Names that lead to one device node are one device.",                      \
 	},                                                                                         \
 	{                                                                                          \
 		.key = "as",                                                                       \
@@ -220,18 +221,6 @@ static int path_paths(const struct declaration *declaration, size_t entry,
 	*ret_hosts = hosts;
 	*ret_paths = paths;
 	hosts = paths = (struct strings){ 0 };
-	return 0;
-}
-
-static int path_list(const struct declaration *declaration, struct scan *scan, struct error *error)
-{
-	int r;
-
-	for (size_t i = 0; i < declaration->match.count; i++) {
-		r = path_list_match(scan, groups_get(&declaration->match, i), error);
-		if (r < 0)
-			return r;
-	}
 	return 0;
 }
 

@@ -39,5 +39,6 @@ static inline const struct path_member *path_member_get(
 	return match->single.path ? &match->single : groups_get(&match->members, index);
 }
 
-/* Adds the devices of one entry to the scan. */
-int path_list_match(struct scan *scan, const struct path_match *match, struct error *error);
+/* list() of the driver. A device node that several names lead to is added once, under the first of
+ * them that is not excluded. */
+int path_list(const struct declaration *declaration, struct scan *scan, struct error *error);

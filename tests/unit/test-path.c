@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Driver "path": ids, kinds of nodes, zipping, NUMA, claims, and what the check refuses.
- * docs/complaints.md: M4.
+ * Driver "path": ids, kinds of nodes, several names of one node, zipping, NUMA, claims, and what
+ * the check refuses. docs/complaints.md: M4.
  */
 #include "driver-fixture.h"
 
@@ -99,7 +99,7 @@ static void test_device_nodes(void **state)
 	host_write("/sys/devices/pci0/nvme/numa_node", "-1\n");
 	host_write("/sys/devices/pci0/numa_node", "5\n");
 
-	list_entries("path", "\"/dev/by-path/card\", \"/dev/disk\", \"/dev/card7\"");
+	list_entries("path", "\"/dev/by-path/card\", \"/dev/disk\"");
 	expect_node(0, 0, "/dev/by-path/card", "/dev/by-path/card", "rw");
 	assert_string_equal(scan.devices[0]->id, "by-path:card");
 	assert_int_equal(scan.devices[0]->n_numa, 1);
@@ -107,6 +107,49 @@ static void test_device_nodes(void **state)
 	/* -1 is an answer; a bus further up is not asked. */
 	assert_int_equal(scan.devices[1]->n_numa, 0);
 	assert_string_equal(device_variable(scan.devices[1], "sysfs"), "/sys/dev/block/259:1");
+}
+
+/* A disk has several links in /dev/disk/by-id, and must not be assigned to two pods. */
+static void test_two_names_of_a_node(void **state)
+{
+	char path[512];
+
+	host_path(path, "/dev/sda");
+	if (mknod(path, S_IFBLK | 0600, makedev(8, 0)) < 0)
+		skip();
+	host_path(path, "/dev/sdb");
+	assert_int_equal(mknod(path, S_IFBLK | 0600, makedev(8, 16)), 0);
+	host_mkdir("/dev/by-id");
+	host_symlink("../sda", "/dev/by-id/ata-a");
+	host_symlink("../sdb", "/dev/by-id/ata-b");
+	host_symlink("../sda", "/dev/by-id/wwn-a");
+	expect_ids("path", "\"/dev/by-id/*\"", "by-id:ata-a by-id:ata-b ");
+	assert_int_equal(scan.notes.count, 1);
+	assert_non_null(strstr(scan.notes.items[0],
+		"/dev/by-id/ata-a and /dev/by-id/wwn-a are the same device node; "));
+	/* The order of entries decides, and entries know of each other. */
+	expect_ids("path", "\"/dev/sda\", \"/dev/by-id/*\", \"/dev/sd?\"", "sda by-id:ata-b ");
+	assert_int_equal(scan.notes.count, 2);
+	assert_non_null(strstr(scan.notes.items[0], "\"sda\" appears twice"));
+	assert_non_null(strstr(scan.notes.items[1], "/dev/by-id/ata-a are the same"));
+	assert_non_null(strstr(scan.notes.items[1], "(and 2 more)"));
+	/* A name that is excluded leaves its node to the others. */
+	expect_found(
+		"driver = \"path\"; match = ( \"/dev/by-id/*\" ); exclude = ( \"by-id:ata-*\" );",
+		"by-id:ata-a by-id:ata-b by-id:wwn-a ");
+	assert_int_equal(scan.notes.count, 0);
+	/* A group is left out as a whole, unless what it has in common may be shared. */
+	host_mknod("/dev/a0");
+	host_mknod("/dev/a1");
+	expect_ids("path",
+		"{ paths = ( \"/dev/a0\", \"/dev/sda\" ); }, { paths = ( \"/dev/a1\", \"/dev/sd[a]\" ); }",
+		"a0+sda ");
+	assert_non_null(strstr(scan.notes.items[0], "/dev/sda matches twice"));
+	expect_ids("path",
+		"{ paths = ( \"/dev/a*\", { path = \"/dev/by-id/*-a\"; limit = 2; } ); }, \"/dev/sda\"",
+		"a0+by-id:ata-a a1+by-id:wwn-a sda ");
+	assert_int_equal(scan.notes.count, 0);
+	expect_ids("path", "{ path = \"/dev/by-id/*-a\"; limit = 2; }", "by-id:ata-a by-id:wwn-a ");
 }
 
 static void make_series(const char *name, size_t n)
@@ -217,6 +260,7 @@ int main(void)
 		TEST(test_same_id_twice),
 		TEST(test_kinds),
 		TEST(test_device_nodes),
+		TEST(test_two_names_of_a_node),
 		TEST(test_zip),
 		TEST(test_zip_optional),
 		TEST(test_check),

@@ -4,7 +4,8 @@
  * routes lead through, and ports of bridges and bonds. Routes are read as text (/proc/net/route,
  * /proc/net/ipv6_route), bounded, because a node may have as many as it has pods. Below a root, the
  * routes are those of process 1: a link leads from /proc/net to the reader's own, which are those
- * of a pod where devplugd runs in a container.
+ * of a pod where devplugd runs in a container. There, only the first next hop of an IPv4 route is
+ * known.
  */
 #include "drivers/net/net-uplink.h"
 
@@ -14,6 +15,7 @@
 
 #include "drivers/host/sysfs.h"
 #include "drivers/host/sysroot.h"
+#include "drivers/net/net-next-hops.h"
 
 #define LINES_MAX 100000
 #define NAME_SIZE 32
@@ -75,6 +77,20 @@ static bool has_routes(const char *root, const char *directory)
 	return sysroot_stat(root, path, &st) >= 0;
 }
 
+/* The kernel answers for this process's network namespace, which is not the host's below a root. */
+static int read_next_hops(struct scan *scan, struct strings *names)
+{
+	int r = *scan_root(scan) ? 0 : net_next_hops_read(names);
+
+	if (r >= 0 || r == -ENOMEM)
+		return r;
+	scan_note(scan,
+		"default routes with several next hops cannot be read, so all but the first of "
+		"their interfaces may be offered: %s",
+		strerror(-r));
+	return 0;
+}
+
 int net_uplinks_read(struct scan *scan, struct strings *ret_names)
 {
 	_cleanup_strings_ struct strings names = { 0 };
@@ -94,6 +110,8 @@ int net_uplinks_read(struct scan *scan, struct strings *ret_names)
 	(void)snprintf(path, sizeof(path), "%s/ipv6_route", directory);
 	if (r >= 0)
 		r = read_routes(root, path, parse_ipv6_route, &names);
+	if (r >= 0)
+		r = read_next_hops(scan, &names);
 	if (r < 0)
 		return r;
 	*ret_names = names;

@@ -33,7 +33,8 @@ static const struct option net_options[] = {
 			"that is assigned to a container keeps its state while the host does "
 			"not see its interface, until the interface is back or the hardware "
 			"is removed. Interfaces with the host's default route, and ports of "
-			"bridges and bonds, are left out.",
+			"bridges and bonds, are left out. If that route has several next "
+			"hops and devplugd runs in a container, exclude all but the first.",
 	},
 	FUNCTION_OPTIONS,
 	{

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interfaces of the kernel that runs this are plugged in, given to a pod, moved into a network namespace as CNI does, and
 plugged out (M7)."""
+import json
 import os
 import shutil
 import signal
 import subprocess
 import unittest
 
-from node import NodeTest, until
+from node import NodeTest, program, until
 
 # Names are of 15 letters at most; two runs at a time must not meet.
 PREFIX = f"dp{os.getpid() % 1000000:06d}"
@@ -102,6 +103,25 @@ class NetworkInterfaces(NodeTest):
 
     def test_veth(self):
         self.try_kind("veth")
+
+    def test_default_route_of_two_interfaces(self):
+        """Equal-cost routes: the host needs each interface that its default route leads through."""
+        self.configure()
+        script = f"""
+            set -e
+            mount -t sysfs sysfs /sys
+            for number in 0 1 2; do
+                ip link add {PREFIX}x$number type veth peer name {PREFIX}p$number
+                ip address add 192.0.2.$((number * 16 + 1))/28 dev {PREFIX}x$number
+                ip link set {PREFIX}p$number up
+                ip link set {PREFIX}x$number up
+            done
+            ip route add default nexthop via 192.0.2.2 dev {PREFIX}x0 nexthop via 192.0.2.18 dev {PREFIX}x1
+            exec {program("devplugctl")} -c {self.node.config} --json preview vendor.example/nic
+            """
+        answer = subprocess.run(["unshare", "--net", "--mount", "sh", "-c", script], capture_output=True, text=True)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertEqual([device["id"] for device in json.loads(answer.stdout)["devices"]], [f"{PREFIX}x2"])
 
     def test_dummy(self):
         self.try_kind("dummy")

@@ -70,8 +70,8 @@ void memory_limit_set(void)
 		return;
 	page_size = (size_t)sysconf(_SC_PAGESIZE);
 	complaint_length = (size_t)snprintf(complaint, sizeof(complaint),
-		"<3>more than the %lu MiB of memory that this process may have were needed; a new one "
-		"is started. If no process of root floods the resource's socket, report this\n",
+		"<3>this process needed more than its limit of %lu MiB of memory; a new one is started. "
+		"If no process of root floods the resource's socket, report this\n",
 		MEMORY_MAX >> 20);
 	(void)sigaction(SIGABRT, &action, NULL);
 	(void)sigaction(SIGSEGV, &action, NULL);

@@ -85,8 +85,8 @@ class MemoryCeiling(NodeTest):
             self.assertEqual(self.node.resource(GPU)["restarts"], turn)
             got, error = self.node.pod(f"p{turn}", gpu=2)
             self.assertIsNone(error)
-            self.assertEqual(self.node.output().count(f"more than the {CEILING_MB} MiB of memory that this process may have "
-                                                      "were needed; a new one is started"), 2 * turn)
+            self.assertEqual(self.node.output().count(f"this process needed more than its limit of {CEILING_MB} MiB of memory; "
+                                                      "a new one is started"), 2 * turn)
         self.assertIn("exited with status 1", self.node.output())
         self.assertNotIn("SIG", self.node.output())
         self.assert_untouched(before, OTHER)

@@ -13,16 +13,16 @@ static const char *arg_examples;
 
 static const char *const introduction[] = {
 	"The file is in the syntax of libconfig: `key = value;`, lists in `( )`, groups in `{ "
-	"}`, comments after `#`. Numbers are decimal, or hexadecimal after `0x`; no decimal number "
-	"begins with 0. An unknown key and a value out of bounds are errors; "
+	"}`, comments after `#`. Numbers are decimal, or hexadecimal after `0x`; a decimal number "
+	"must not begin with 0. An unknown key and a value out of bounds are errors; "
 	"`devplugd --check` prints every problem with its file and line. An empty file, or "
 	"one with a problem, changes nothing.",
 	"After the file, the drop-ins `/etc/devplugd.conf.d/*.conf` and then "
 	"`/run/devplugd.conf.d/*.conf` are read, each directory in lexical order. For "
 	"`devplugd -c FILE`, they are `FILE.d/*.conf`. The resources in a drop-in are added "
 	"to the earlier ones; its other keys override earlier values.",
-	"A line `@include \"FILE\"` stands for the content of that file. A relative path begins in "
-	"the directory of the file with this line, also in a file that is itself included.",
+	"A line `@include \"FILE\"` stands for the content of that file. A relative path starts in "
+	"the directory of the file that has this line, even if that file is itself included.",
 	"A string that is marked as a template may contain variables: see the section "
 	"Variables.",
 	NULL,

@@ -40,13 +40,14 @@ extern const struct option_table plain_selector_table;
 		.key = "name",                                                                     \
 		.type = OPTION_STRINGS,                                                            \
 		.offset = (base) + offsetof(struct selector, name),                                \
-		.help = "Its name in the kernel, \"wq0.*\"; several are alternatives.",            \
+		.help = "Its name in the kernel, such as \"wq0.*\"; several are alternatives.",    \
 	},                                                                                         \
 	{                                                                                          \
 		.key = "devtype",                                                                  \
 		.type = OPTION_STRINGS,                                                            \
 		.offset = (base) + offsetof(struct selector, devtype),                             \
-		.help = "DEVTYPE of its uevent file, \"disk\"; several are alternatives.",         \
+		.help = "DEVTYPE of its uevent file, such as \"disk\"; several are "               \
+			"alternatives.",                                                           \
 	},                                                                                         \
 	{                                                                                          \
 		.key = "driver",                                                                   \
@@ -60,8 +61,8 @@ extern const struct option_table plain_selector_table;
 		.type = OPTION_STRINGS,                                                            \
 		.offset = (base) + offsetof(struct selector, path),                                \
 		.check = form_device_directory,                                                    \
-		.help = "Its directory, \"/sys/devices/pci*/0000:03:00.0/*\"; here a \"*\" "       \
-			"matches slashes, too; several are alternatives.",                         \
+		.help = "Its directory, such as \"/sys/devices/pci*/0000:03:00.0/*\"; here a "     \
+			"\"*\" also matches slashes; several are alternatives.",                   \
 	},                                                                                         \
 	{                                                                                          \
 		.key = "attributes",                                                               \

@@ -178,7 +178,7 @@ static const struct option probe_options[] = {
 		.maximum = 600 * 1000,
 		.default_integer = 60 * 1000,
 		.unit = "seconds",
-		.help = "Time limit for an answer of the library; then its process is "
+		.help = "Time limit for an answer of the library, after which its process is "
 			"replaced. Devices keep their health meanwhile.",
 	},
 	{

@@ -84,7 +84,7 @@ static const struct option share_options[] = {
 		.type = OPTION_GROUPS,
 		.offset = offsetof(struct share, devices),
 		.table = &share_rule_table,
-		.help = "Devices with another number of replicas; the first entry that matches applies.",
+		.help = "Devices with a different number of replicas; the first entry that matches applies.",
 	},
 	{
 		.key = "max_per_container",

@@ -112,8 +112,8 @@ void function_match_check(const struct function_match *match, struct report *rep
 		{ "pf", "PCI address of the physical function, empty if there is none." },       \
 		{ "pf_interface",                                                                \
 			"Interface of the physical function, empty if it is not on the host." }, \
-		{ "vf", "Number of the virtual function, empty if it is none." },                \
-		{ "sf", "Number of the sub-function, empty if it is none." },                    \
+		{ "vf", "Number of the virtual function, empty if it is not one." },             \
+		{ "sf", "Number of the sub-function, empty if it is not one." },                 \
 	{                                                                                        \
 		"rdma", "Name of the RDMA device, empty if it has none on the host."             \
 	}

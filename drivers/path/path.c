@@ -47,7 +47,7 @@ static int check_pattern(const char *value, struct error *error)
 		.maximum = 4095,                                                                   \
 		.check = check_pattern,                                                            \
 		.help = "Shell pattern (* ? [...]) of paths on the host; each match is a device. " \
-			"Names that lead to one device node are one device.",                      \
+			"Several names of one device node count as one device.",                   \
 	},                                                                                         \
 	{                                                                                          \
 		.key = "as",                                                                       \

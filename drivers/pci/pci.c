@@ -136,18 +136,18 @@ static const struct option_table match_table = {
 
 static const struct driver_variable variables[] = {
 	{ "vendor",
-		"Vendor of the function, as 0x8086. For a mediated device, this and the following "
-		"keys apply to its parent function." },
-	{ "device", "Device number of the function, as 0x4941." },
-	{ "class", "Class code of the function, as 0x0b4000." },
+		"Vendor of the function, such as 0x8086. For a mediated device, this and the "
+		"following variables apply to its parent function." },
+	{ "device", "Device number of the function, such as 0x4941." },
+	{ "class", "Class code of the function, such as 0x0b4000." },
 	{ "driver", "Kernel driver of the function; no value if none is bound." },
 	{ "pf", "Address of the physical function that a virtual one belongs to." },
 	{ "vf", "Number of the virtual function, from 0." },
 	{ "iommu_group", "Number of the IOMMU group; only with VFIO." },
 	{ "addresses",
 		"Addresses of the functions of the device, separated by commas; only with VFIO." },
-	{ "uio", "Name of the UIO device, as uio0." },
-	{ "mdev_type", "Id of the mediated device's type, as nvidia-233." },
+	{ "uio", "Name of the UIO device, such as uio0." },
+	{ "mdev_type", "Id of the mediated device's type, such as nvidia-233." },
 	{ 0 },
 };
 

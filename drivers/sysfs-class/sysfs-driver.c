@@ -92,7 +92,7 @@ static const struct option match_options[] = {
 		.template = true,
 		.maximum = 255,
 		.check = check_id,
-		.help = "Id of the device. The default is derived from its place, which is the same after every boot. Devices that would have the same id get the default.",
+		.help = "Id of the device. The default is derived from its location, which is the same after every boot. Devices that would have the same id get the default.",
 	},
 	{
 		.key = "nodes",
@@ -128,7 +128,7 @@ static const struct option_table match_table = {
 };
 
 static const struct driver_variable variables[] = {
-	{ "kernel_name", "Name of the device in the kernel, `wq0.1`." },
+	{ "kernel_name", "Name of the device in the kernel, such as `wq0.1`." },
 	{ "subsystem", "Its class or bus." },
 	{ "sysfs", "Its directory in /sys, without symbolic links." },
 	{ "devpath", "The same without /sys, as in udev." },

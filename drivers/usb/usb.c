@@ -39,7 +39,8 @@ static const char *const identities[] = { "serial", "port", NULL };
 		.type = OPTION_INTEGERS,                                                           \
 		.offset = (base) + offsetof(struct usb_selector, vendor),                          \
 		.maximum = 0xffff,                                                                 \
-		.help = "Number of the vendor (idVendor), 0x046d; several are alternatives.",      \
+		.help = "Number of the vendor (idVendor), such as 0x046d; several are "            \
+			"alternatives.",                                                           \
 	},                                                                                         \
 	{                                                                                          \
 		.key = "product",                                                                  \
@@ -71,7 +72,7 @@ static const char *const identities[] = { "serial", "port", NULL };
 		.type = OPTION_STRINGS,                                                            \
 		.offset = (base) + offsetof(struct usb_selector, port),                            \
 		.check = check_port,                                                               \
-		.help = "Shell pattern of its port, \"0000:00:14.0-0:1.4\": the "                  \
+		.help = "Shell pattern of its port, such as \"0000:00:14.0-0:1.4\": the "          \
 			"controller, the number of the root hub, and the ports from "              \
 			"there; several are alternatives.",                                        \
 	},                                                                                         \
@@ -157,7 +158,7 @@ static const struct option_table match_table = {
 
 static const struct driver_variable variables[] = {
 	{ "usb_address",
-		"Bus and number as `bus:number`, `1:7`; the number changes each time the device is plugged in." },
+		"Bus and number as `bus:number`, such as `1:7`; the number changes each time the device is plugged in." },
 	{ "bus", "Number of the bus." },
 	{ "devnum", "Number of the device on the bus." },
 	{ "port", "Port where it is plugged in, as in `match`." },

@@ -222,7 +222,7 @@ int plan_check_kept(
 		return 0;
 	return report_add(report, &origin, "runtime_dir",
 		"devplugd runs with \"%s\", and this changes only with a restart: run \"systemctl "
-		"restart devplugd\", or take the change back",
+		"restart devplugd\", or undo the change",
 		from->runtime_dir);
 }
 

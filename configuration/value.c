@@ -188,7 +188,7 @@ static bool check_list(struct parser *parser, const config_setting_t *setting,
 {
 	if (option->required || option->template || config_setting_length(setting) > 0)
 		return value_check_not_empty(parser, setting, option, key);
-	complain(parser, setting, key, "must not be empty; without it, anything is admitted");
+	complain(parser, setting, key, "must not be empty; remove it to match anything");
 	return false;
 }
 

@@ -21,8 +21,9 @@ static int add_result(json_t *devices, const json_t *result, const char *pool, c
 		return error_set(error, -EAGAIN,
 			"devplugd has just started and does not know its devices yet");
 	if (!streq(text_of(result, "pool"), pool))
-		return error_set(error, -EXDEV, "device %s is of the pool %s, this node has %s",
-			name, text_of(result, "pool"), pool);
+		return error_set(error, -EXDEV,
+			"device %s belongs to the pool %s, but this node has the pool %s", name,
+			text_of(result, "pool"), pool);
 	if (!known)
 		return error_set(error, -ENODEV,
 			"device %s is not on this node any more, or its resource has not reported "

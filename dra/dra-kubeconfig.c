@@ -235,7 +235,7 @@ static int take(const json_t *root, struct dra_kubeconfig *config, struct error 
 	if (json_object_get(cluster, "tls-server-name") || json_object_get(cluster, "proxy-url"))
 		return error_set(error, -EBADMSG,
 			"the cluster has tls-server-name or proxy-url, which devplugd does not "
-			"know: use an address that the server's certificate has");
+			"support: use an address that the server's certificate has");
 	if (!user)
 		return error_set(error, -EBADMSG, "the current context names no user");
 	config->server = strdup(server);
@@ -254,7 +254,7 @@ int dra_kubeconfig_read(
 
 	if (!root)
 		return error_set(error, -EBADMSG,
-			"it is not valid YAML, or has anchors, which are not read");
+			"it is not valid YAML, or has anchors, which devplugd does not support");
 	r = take(root, &config, error);
 	json_decref(root);
 	if (r < 0)

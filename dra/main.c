@@ -77,7 +77,7 @@ static int on_report_wait(sd_event_source *source, uint64_t usec, void *userdata
 	if (process->waited)
 		return 0;
 	process->waited = true;
-	log_notice("not all resources have reported their devices: those of the others are "
+	log_notice("some resources have not reported their devices; those of the others are "
 		   "published now");
 	publish(process);
 	return 0;

@@ -150,7 +150,8 @@ static int check_names(const json_t *names, struct error *error)
 		const char *name = json_string_value(json_array_get(names, i));
 
 		if (!name || form_cdi_name(name, error) < 0)
-			return error_set(error, -EBADMSG, "it names a CDI device that is none");
+			return error_set(
+				error, -EBADMSG, "it names a CDI device that is not valid");
 	}
 	return 0;
 }

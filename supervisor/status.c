@@ -110,7 +110,7 @@ static json_t *describe(const struct child *child)
 	(void)snprintf(reason, sizeof(reason), "%s", resource->reason);
 	if (!*reason && child->write_failure < 0)
 		(void)snprintf(reason, sizeof(reason),
-			"the state of its devices cannot be written and what is shown of them may be old: %s; correct that and run \"devplugctl rescan %s\"",
+			"the state of its devices cannot be written, so their status may be old: %s; correct that and run \"devplugctl rescan %s\"",
 			strerror(-child->write_failure), resource->name);
 	if (!*reason && proposal_failure(child->proposal))
 		(void)snprintf(reason, sizeof(reason),

@@ -138,12 +138,12 @@ static void note_kfd(struct scan *scan, const struct kfd *kfd)
 {
 	if (kfd->error == -EPERM)
 		scan_note(scan,
-			"AMD's compute driver denies access to GPUs, which are then no compute GPUs: "
+			"AMD's compute driver denies access to GPUs, so they are not compute GPUs: "
 			"allow the service their render nodes (DeviceAllow=char-226 rw), or make the "
 			"container privileged");
 	else if (kfd->error < 0)
 		scan_note(scan,
-			"AMD's compute driver has GPUs that cannot be read, which are then no compute "
+			"AMD's compute driver has GPUs that cannot be read, so they are not compute "
 			"GPUs: %s",
 			strerror(-kfd->error));
 }

@@ -116,7 +116,8 @@ static int build(struct edits *edits, struct error *error)
 	if (r < 0)
 		return r;
 	if (allocation.n_annotations > 0)
-		log_warning("annotations of %s are left out: DRA cannot give any", edits->ids[0]);
+		log_warning(
+			"annotations of %s are left out: DRA does not support them", edits->ids[0]);
 	edits->answer = make_text(&declaration->cdi_spec, &allocation);
 	if (!edits->answer)
 		return error_set(error, -EILSEQ, "a path or variable of \"%s\" is not valid UTF-8",

@@ -21,7 +21,7 @@ static void end_orphans(struct housekeeping *housekeeping)
 
 	if (ended && !housekeeping->orphans_logged)
 		log_warning("processes that programs left behind were ended; a program must wait "
-			    "for what it starts. This is logged once");
+			    "for the processes that it starts. This is logged once");
 	housekeeping->orphans_logged = housekeeping->orphans_logged || ended;
 }
 

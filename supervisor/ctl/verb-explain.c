@@ -93,7 +93,7 @@ static void explain_waiting(const json_t *resource)
 	explain_next_try(resource, "Next automatic retry");
 	if (strstr(text_of(resource, "reason"), strerror(ECONNREFUSED)))
 		print_wrapped(0,
-			"No kubelet listens on that socket: it does not run, or hangs in its start. "
+			"No kubelet listens on that socket: it does not run, or hangs during its start. "
 			"Try \"systemctl status kubelet\" and read its log.");
 	if (is_of_dra(resource))
 		print_wrapped(
@@ -127,8 +127,8 @@ static void explain_registering(const json_t *resource)
 static void explain_stopping(const json_t *resource)
 {
 	explain_child(resource);
-	print_wrapped(0,
-		"A process that does not exit within 5 seconds is killed. You need not do anything.");
+	print_wrapped(
+		0, "A process that does not exit within 5 seconds is killed. No action is needed.");
 }
 
 static void explain_backoff(const json_t *resource)
@@ -138,8 +138,8 @@ static void explain_backoff(const json_t *resource)
 	print_wrapped(0,
 		"The pause doubles with each failure, up to a minute, and each second of service "
 		"halves it. Meanwhile the kubelet shows the devices as unhealthy; containers "
-		"that have them go on. The log has details: journalctl -u devplugd. After a change "
-		"of the resource's configuration, \"devplugctl reload\" retries at once.");
+		"that have them keep running. The log has details: journalctl -u devplugd. After a "
+		"change of the resource's configuration, \"devplugctl reload\" retries at once.");
 }
 
 static void explain_failed(const json_t *resource)

@@ -232,7 +232,7 @@ class Troubles(ToolTest):
         with open(self.node.path("health"), "w") as file:
             file.write("hot")
         self.node.await_allocatable(a=0)
-        until(lambda: "what is shown of them may be old: No space left on device; correct that and run \"devplugctl rescan "
+        until(lambda: "so their status may be old: No space left on device; correct that and run \"devplugctl rescan "
               "vendor.example/a\"" in " ".join(self.ctl("status").stdout.split()), "status to say so")
         os.unlink(filler)
         self.assertEqual(self.ctl("rescan", "vendor.example/a").returncode, 0)

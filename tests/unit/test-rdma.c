@@ -132,8 +132,8 @@ static void test_checks(void **state)
 			"unknown kind \"roce\", the kinds are: ether, infiniband" },
 		{ "( { device = 0x1017; } )", "device: has no meaning without \"vendor\"" },
 		{ "( { vendor = ( ); } )",
-			"vendor: must not be empty; without it, anything is admitted" },
-		{ "( { name = ( ); } )", "name: must not be empty; without it" },
+			"vendor: must not be empty; remove it to match anything" },
+		{ "( { name = ( ); } )", "name: must not be empty; remove it" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

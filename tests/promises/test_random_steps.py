@@ -194,12 +194,26 @@ class RandomSteps(NvidiaHost, ToolTest):
         self.down = False
 
     def do_end_stream(self):
-        if not self.down:
-            resource = self.choice.choice(self.resources)
+        """Waits for the end: until then, nothing differs from before."""
+        if self.down:
+            return
+        resource = self.choice.choice(self.resources)
+        fault = self.choice.choice(("end-stream", "close"))
+        with open(self.node.path("kubelet.log")) as log:
+            log.seek(0, os.SEEK_END)
             try:
-                self.node.call_kubelet("fault", resource=resource.full, fault=self.choice.choice(("end-stream", "close")))
+                reply = self.node.call_kubelet("fault", resource=resource.full, fault=fault)
             except GONE:
-                pass  # it only starts
+                return  # it only starts
+            text = ""
+
+            def has_ended():
+                nonlocal text
+                text += log.read()
+                return any('"stream-ended"' in line and f'"{resource.full}"' in line for line in text.splitlines())
+
+            if "error" not in reply:
+                until(has_ended, "the stream to end")
 
     def do_remove_pod(self):
         if self.pods and not self.down:

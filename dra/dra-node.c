@@ -609,6 +609,16 @@ void dra_node_open_session(struct dra_node *node, struct control_message *messag
 		log_error("cannot serve the kubelet: %s", strerror(-r));
 }
 
+/* The kubelet cannot be distinguished from other clients; it connects again. */
+void dra_node_free_the_way(struct dra_node *node)
+{
+	if (!rpc_is_held_up())
+		return;
+	log_warning("a process sends without end and keeps the kubelet from being served; all "
+		    "connections to the DRA driver are closed");
+	rpc_server_end_session(node->server, node->session);
+}
+
 /* --- --- */
 
 int dra_node_new(const struct dra_node_options *options, struct dra_node **ret)

@@ -34,6 +34,9 @@ void dra_node_open_session(struct dra_node *node, struct control_message *messag
 /* Takes a CONTROL_PREPARED. */
 void dra_node_take_prepared(struct dra_node *node, struct control_message *message);
 
+/* To be called from time to time: ends all connections if a peer blocks gRPC (rpc_is_held_up()). */
+void dra_node_free_the_way(struct dra_node *node);
+
 /* Where the health of devices is published. */
 struct rpc_server *dra_node_server(const struct dra_node *node);
 

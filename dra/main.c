@@ -257,8 +257,11 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 static int on_alive(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
+	struct driver_process *process = userdata;
 
 	(void)control_send(CONTROL_FD, &message);
+	if (process->node)
+		dra_node_free_the_way(process->node);
 	return sd_event_source_set_time_relative(source, CONTROL_ALIVE_INTERVAL);
 }
 

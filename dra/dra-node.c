@@ -539,7 +539,8 @@ static int add_connection(struct dra_node *node, int number)
 	return rpc_server_add_unknown(node->server, TAKE_FD(fd), node->session);
 }
 
-/* Returns 1 if a connection was taken or refused, 0 if none waits. */
+/* Returns 1 if a connection was taken or refused, 0 if none waits, negative errno if accepting
+ * failed. */
 static int accept_one(struct dra_node *node)
 {
 	_cleanup_close_ int fd = -EBADF;
@@ -549,7 +550,7 @@ static int accept_one(struct dra_node *node)
 
 	fd = accept4(node->listener_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
-		return errno == ECONNABORTED || errno == EINTR;
+		return errno == EAGAIN ? 0 : errno == ECONNABORTED || errno == EINTR ? 1 : -errno;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
 		(peer.uid != 0 && peer.uid != node->options.supervisor_uid)) {
 		log_refused(node, &peer, "only root may call");
@@ -561,10 +562,32 @@ static int accept_one(struct dra_node *node)
 	return 1;
 }
 
+static void close_session(struct dra_node *node)
+{
+	node->accept_source = sd_event_source_disable_unref(node->accept_source);
+	node->listener_fd = close_fd(node->listener_fd);
+	if (node->session != 0)
+		rpc_server_end_session(node->server, node->session);
+	node->session = 0;
+}
+
 static int on_accept(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
-	for (unsigned i = 0; i < ACCEPTS_AT_ONCE && accept_one(userdata) > 0; i++)
-		;
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_SESSION_ENDED);
+	struct dra_node *node = userdata;
+	unsigned taken = 0;
+	int r = 1;
+
+	while (taken < ACCEPTS_AT_ONCE && (r = accept_one(node)) > 0)
+		taken++;
+	if (r >= 0 || taken > 0)
+		return 0;
+	/* The peer would wait in the backlog, and the loop would not sleep. */
+	message.session = node->session;
+	(void)snprintf(message.text, sizeof(message.text),
+		"cannot accept connections: out of descriptors or memory");
+	close_session(node);
+	(void)control_send(CONTROL_FD, &message);
 	return 0;
 }
 
@@ -595,10 +618,7 @@ void dra_node_open_session(struct dra_node *node, struct control_message *messag
 {
 	int r;
 
-	node->accept_source = sd_event_source_disable_unref(node->accept_source);
-	node->listener_fd = close_fd(node->listener_fd);
-	if (node->session != 0)
-		rpc_server_end_session(node->server, node->session);
+	close_session(node);
 	node->session = message->session;
 	node->listener_fd = TAKE_FD(message->fds[0]);
 	r = make_info(node, message->text);

@@ -5,6 +5,7 @@
  * descriptors are closed. One datagram is one message: both ends run on one machine and come from
  * one package, so the header is a plain structure.
  */
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include "common/control.h"
@@ -173,6 +174,27 @@ static bool is_from_child(uint32_t type, const struct control_message *message)
 	return true;
 }
 
+/* Whether the next message has descriptors for which this process has no room. The kernel would
+ * drop them, and the message would count as malformed. */
+static bool lacks_descriptors(int fd)
+{
+	int fds[CONTROL_FDS_MAX] = { -EBADF, -EBADF };
+	struct msghdr msg = { 0 };
+	bool lacks = false;
+
+	/* Without a buffer for them the kernel reports that there are some, and opens none. */
+	if (RETRY_ON_EINTR(recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT)) < 0 ||
+		!(msg.msg_flags & MSG_CTRUNC))
+		return false;
+	for (size_t i = 0; i < CONTROL_FDS_MAX && !lacks; i++) {
+		fds[i] = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		lacks = fds[i] < 0;
+	}
+	for (size_t i = 0; i < CONTROL_FDS_MAX; i++)
+		(void)close_fd(fds[i]);
+	return lacks;
+}
+
 static int receive(int fd, bool from_child, struct control_message *ret_message)
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(0);
@@ -220,5 +242,7 @@ int control_receive(int fd, struct control_message *ret_message)
 
 int control_receive_from_child(int fd, struct control_message *ret_message)
 {
+	if (lacks_descriptors(fd))
+		return -EMFILE;
 	return receive(fd, true, ret_message);
 }

@@ -150,5 +150,6 @@ int control_receive(int fd, struct control_message *ret_message);
 
 /* The same for the supervisor. Also -EBADMSG for a message that a child does not send, and for a
  * descriptor that is not memory (foreign.h), except in CONTROL_STARTED. Refused descriptors are
- * closed without waiting. */
+ * closed without waiting. -EMFILE: this process has no free descriptors for those of the message,
+ * which stays in the socket. */
 int control_receive_from_child(int fd, struct control_message *ret_message);

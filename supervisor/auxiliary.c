@@ -14,6 +14,7 @@
 #include "common/foreign.h"
 #include "common/log.h"
 #include "supervisor/manager.h"
+#include "supervisor/receive.h"
 #include "supervisor/relay.h"
 #include "supervisor/resource.h"
 #include "supervisor/retry-delay.h"
@@ -33,8 +34,9 @@ struct auxiliary {
 	struct relay *relay;
 	sd_event_source *exit_source, *control_source;
 	sd_event_source *timer, *watchdog;
-	bool stopping; /* the process was asked to */
-	bool missed;   /* its last heartbeat */
+	bool stopping;      /* the process was asked to */
+	bool missed;        /* its last heartbeat */
+	bool messages_wait; /* in its socket, because devplugd has no free descriptors */
 	uint64_t started_at;
 	uint64_t window_start;
 	unsigned in_window;
@@ -64,7 +66,7 @@ static void forget_process(struct auxiliary *auxiliary)
 	auxiliary->control_fd = foreign_close_socket(auxiliary->control_fd);
 	auxiliary->relay = relay_free(auxiliary->relay);
 	auxiliary->pid = 0;
-	auxiliary->stopping = auxiliary->missed = false;
+	auxiliary->stopping = auxiliary->missed = auxiliary->messages_wait = false;
 	set_timer(auxiliary->watchdog, USEC_INFINITY);
 }
 
@@ -106,8 +108,9 @@ static bool receive(struct auxiliary *auxiliary)
 	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
 	int r;
 
-	r = control_receive_from_child(auxiliary->control_fd, &message);
-	if (r == -EAGAIN)
+	r = receive_from_child(auxiliary->control_fd, auxiliary->control_source, &message);
+	auxiliary->messages_wait = r == -EMFILE;
+	if (r == -EAGAIN || r == -EMFILE)
 		return false;
 	if (r == -ECONNRESET) {
 		/* It ends, or is of no more use. */
@@ -145,6 +148,10 @@ static int on_watchdog(sd_event_source *source, uint64_t usec, void *userdata)
 
 	if (auxiliary->stopping)
 		return 0;
+	if (auxiliary->messages_wait) {
+		set_timer(auxiliary->watchdog, CONTROL_ALIVE_TIMEOUT);
+		return 0;
+	}
 	if (!auxiliary->missed) {
 		auxiliary->missed = true;
 		set_timer(auxiliary->watchdog, CONTROL_ALIVE_INTERVAL);

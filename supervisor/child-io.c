@@ -18,6 +18,7 @@
 #include "common/message-id.h"
 #include "common/sealed.h"
 #include "supervisor/child.h"
+#include "supervisor/receive.h"
 
 /* Between two writings of the state files of one child. */
 #define WRITE_INTERVAL (100 * USEC_PER_MSEC)
@@ -40,6 +41,7 @@ static void forget_process(struct child *child)
 	child_timers_end_process(&child->timers);
 	child->relay = relay_free(child->relay);
 	child->pid = 0;
+	child->messages_wait = false;
 	child->gone = child->booked_sent = 0;
 	party_end_process(child->party);
 	proposal_end_process(child->proposal);
@@ -164,8 +166,9 @@ static bool receive(struct child *child)
 	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
 	int r;
 
-	r = control_receive_from_child(child->control_fd, &message);
-	if (r == -EAGAIN)
+	r = receive_from_child(child->control_fd, child->control_source, &message);
+	child->messages_wait = r == -EMFILE;
+	if (r == -EAGAIN || r == -EMFILE)
 		return false;
 	if (r == -ECONNRESET) {
 		stop_listening(child);
@@ -540,9 +543,12 @@ void child_forget_health(struct child *child)
 
 /* --- --- */
 
-static void on_timer_receive(void *userdata)
+static bool on_timer_receive(void *userdata)
 {
-	receive_all(userdata);
+	struct child *child = userdata;
+
+	receive_all(child);
+	return child->messages_wait;
 }
 
 static void on_timer(enum resource_event event, void *userdata)

@@ -3,8 +3,9 @@
  * Decides when a child that does not answer is hung, without counting the time in which it could
  * not run; it is killed by resource-lifecycle.c, which has the limits of other answers. When a
  * timer fires, the messages of the child are read first: they may have waited in the socket while
- * the supervisor did not run. Descriptors from the child are read only if they are the child's own
- * /proc/PID/schedstat and /proc/PID/stat, because reading any other file could block.
+ * the supervisor did not run. While they cannot be read, no child is hung. Descriptors from the
+ * child are read only if they are the child's own /proc/PID/schedstat and /proc/PID/stat, because
+ * reading any other file could block.
  */
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -119,14 +120,17 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	struct child_timer *timer = userdata;
 	struct child_timers *timers = timer->timers;
 	unsigned long set = timer->set;
+	bool unread = timers->receive(timers->userdata);
 	uint64_t now;
 
-	timers->receive(timers->userdata);
 	if (timer->set != set)
 		return 0;
 	now = now_usec(CLOCK_MONOTONIC);
+	/* The answer may be among what cannot be read, so that time does not count. */
+	if (unread)
+		timer->patience.checked = 0;
 	if (timer->patience.limit > 0 &&
-		!patience_step(&timer->patience, now, starved_usec(timers)))
+		(unread || !patience_step(&timer->patience, now, starved_usec(timers))))
 		run_until(timer, now + CHILD_TIMER_STEP);
 	else
 		timers->fire(kinds[timer->kind].event, timers->userdata);
@@ -152,7 +156,7 @@ void child_timers_set(
 	run_until(timer, at);
 }
 
-int child_timers_init(struct child_timers *timers, sd_event *event, void (*receive)(void *userdata),
+int child_timers_init(struct child_timers *timers, sd_event *event, bool (*receive)(void *userdata),
 	void (*fire)(enum resource_event event, void *userdata), void *userdata)
 {
 	*timers = (struct child_timers){

@@ -46,15 +46,15 @@ struct child_timers {
 	bool started;              /* child_timers_take_proc() was called for this process */
 	int schedstat_fd, stat_fd; /* see there, or -EBADF */
 	struct starvation starvation;
-	/* Reads the messages of the child that wait. */
-	void (*receive)(void *userdata);
+	/* Reads the messages of the child that wait. Returns whether some cannot be read now. */
+	bool (*receive)(void *userdata);
 	void (*fire)(enum resource_event event, void *userdata);
 	void *userdata;
 };
 
 /* Makes all timers of a child, not running, so that setting one later cannot fail. Returns 0 or
  * negative errno; child_timers_done() is needed in any case. */
-int child_timers_init(struct child_timers *timers, sd_event *event, void (*receive)(void *userdata),
+int child_timers_init(struct child_timers *timers, sd_event *event, bool (*receive)(void *userdata),
 	void (*fire)(enum resource_event event, void *userdata), void *userdata);
 
 void child_timers_done(struct child_timers *timers);

@@ -66,6 +66,7 @@ struct child {
 	pid_t pid;   /* 0: none */
 	bool killed; /* by us */
 	int control_fd;
+	bool messages_wait; /* in its socket, because devplugd has no free descriptors */
 	struct relay *relay;
 	sd_event_source *exit_source, *control_source;
 	struct child_timers timers;

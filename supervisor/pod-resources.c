@@ -167,6 +167,10 @@ static void receive(struct inquiry *inquiry)
 		take_table(inquiry, &message);
 	else if (r >= 0 && message.type == CONTROL_REFUSED)
 		finish(inquiry, -EIO, message.text);
+	else if (r == -EMFILE)
+		finish(inquiry, r,
+			"devplugd has reached its limit of open files; raise LimitNOFILE= of "
+			"devplugd.service");
 	else if (r != -ECONNRESET)
 		finish(inquiry, -EBADMSG, "devplugd's reader sent a malformed message");
 }

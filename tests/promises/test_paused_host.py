@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P19: a pause of the supervisor, or of the supervisor and its children, replaces no child.
+"""P19: a pause of the supervisor, or of the supervisor and its children, replaces no child. Nor does a lack of descriptors.
 
 The pause must be longer than a child may be silent (10 s). $DEVPLUGD_TEST_PAUSE sets another length in seconds; in more
 than 30, a device whose health changes all the time fills the socket that the paused supervisor does not read.
 """
 import os
+import resource
 import signal
 import time
 import unittest
 
-from node import Node, NodeTest, plugins_of, static
+from node import Node, NodeTest, plugins_of, static, until
 
 PAUSE = float(os.environ.get("DEVPLUGD_TEST_PAUSE") or 12)
 N = 4
@@ -17,7 +18,6 @@ N = 4
 
 class PausedHost(NodeTest):
     def begin(self, node):
-        self.addCleanup(node.close)
         node.configure(*(static(f"r{i}", 2) for i in range(N)),
                        static("flapping", 1, f'health = ( {{ probe = "file"; path = "{node.path("health")}"; '
                                              'healthy = "1"; missing = "healthy"; } );'))
@@ -28,6 +28,7 @@ class PausedHost(NodeTest):
 
     def test_P19_pauses(self):
         alone, together = self.node, Node()
+        self.addCleanup(together.close)
         before = [self.begin(node) for node in (alone, together)]
         children = plugins_of(together.daemon.pid)
         # The supervisor comes first when it goes on, when its children have had no time to send anything.
@@ -50,6 +51,27 @@ class PausedHost(NodeTest):
                  for node in (alone, together)]
         self.assertEqual(after, before)
         self.assertEqual(together.stop(), 0)
+
+    def test_P19_no_free_descriptors(self):
+        before = self.begin(self.node)
+        health = self.node.path("health")
+        daemon = self.node.daemon.pid
+        limits = resource.prlimit(daemon, resource.RLIMIT_NOFILE)
+        # Descriptors that are open stay so, and no further one can be had.
+        resource.prlimit(daemon, resource.RLIMIT_NOFILE, (0, limits[1]))
+        self.addCleanup(lambda: self.node.daemon and resource.prlimit(daemon, resource.RLIMIT_NOFILE, limits))
+        with open(health, "w") as file:
+            file.write("0")
+        words = "devplugd has reached its limit of open files; raise LimitNOFILE="
+        until(lambda: words in self.node.output(), "devplugd to name the shortage")
+        # Longer than a child may be silent: the heartbeats wait behind the message with descriptors.
+        time.sleep(PAUSE)
+        self.assertEqual(self.node.output().count(words), 1)
+        resource.prlimit(daemon, resource.RLIMIT_NOFILE, limits)
+        until(lambda: self.node.resource("vendor.example/flapping")["devices"][0]["health"] == "Unhealthy",
+              "the message that waited to be received")
+        after = {name: (r["pid"], r["session"]) for name, r in self.node.await_serving().items()}
+        self.assertEqual(after, before)
 
 
 if __name__ == "__main__":

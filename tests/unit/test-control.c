@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -203,6 +204,34 @@ static void test_from_child(void **state)
 	assert_true(got.fds[0] >= 0);
 	control_message_done(&got);
 	control_message_done(&claims);
+}
+
+/* A message waits for free descriptors. One that has none does not need any. */
+static void test_no_free_descriptors(void **state)
+{
+	const struct control_message alive = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
+	struct control_message claims = CONTROL_MESSAGE_INIT(CONTROL_CLAIMS), got;
+	size_t before = count_fds();
+	struct rlimit limit, none;
+
+	claims.number = 1;
+	claims.fds[0] = sealed_new("claims", "", 0);
+	assert_int_equal(control_send(pair[0], &alive), 0);
+	assert_int_equal(control_send(pair[0], &claims), 0);
+	control_message_done(&claims);
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){ 0, limit.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(control_receive_from_child(pair[1], &got), 0);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(control_receive_from_child(pair[1], &got), -EMFILE);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+
+	assert_int_equal(control_receive_from_child(pair[1], &got), 0);
+	assert_int_equal(got.type, CONTROL_CLAIMS);
+	control_message_done(&got);
+	assert_int_equal(count_fds(), before);
 }
 
 static void test_round_trip(void **state)
@@ -424,6 +453,7 @@ int main(void)
 			test_unread_descriptors_that_block, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors_not_taken, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_free_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_longest_text, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_malformed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_text_is_harmless, setup, teardown),

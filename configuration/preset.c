@@ -122,6 +122,9 @@ int preset_summary(const char *path, char **ret, struct error *error)
 		text = startswith(line, "# ") ?: "";
 		break;
 	}
+	/* A directory can be opened. */
+	if (ferror(stream))
+		return error_set(error, -EIO, "cannot read %s: %s", path, strerror(errno));
 	summary = strdup(text);
 	if (!summary)
 		return error_set(error, -ENOMEM, "out of memory");

@@ -16,18 +16,23 @@
 
 /* How many ids stand for all in a comment. */
 #define IDS_SHOWN 4
+/* A result that is no error: they are reported already, and do not affect the others. */
+#define UNUSABLE_PRESETS 1
 
 /* The contents of a file (malloc'ed). */
 static int read_file(const char *path, char **ret, struct error *error)
 {
 	_cleanup_fclose_ FILE *stream = fopen(path, "re");
-	_cleanup_free_ char *text = NULL;
-	size_t size = 0;
+	/* For an empty file nothing is written to it. */
+	_cleanup_free_ char *text = strdup("");
+	size_t size = 1;
 
 	if (!stream)
 		return error_set(error, -errno, "cannot read %s: %s", path, strerror(errno));
-	if (getdelim(&text, &size, '\0', stream) < 0)
-		return error_set(error, -EIO, "cannot read %s", path);
+	if (!text)
+		return error_set(error, -ENOMEM, "out of memory");
+	if (getdelim(&text, &size, '\0', stream) < 0 && ferror(stream))
+		return error_set(error, -EIO, "cannot read %s: %s", path, strerror(errno));
 	*ret = TAKE_PTR(text);
 	return 0;
 }
@@ -82,25 +87,35 @@ static int print_table(const json_t *presets, struct error *error)
 	return r < 0 ? error_set(error, r, "out of memory") : 0;
 }
 
+static void print_error(const struct error *error)
+{
+	(void)fprintf(stderr, "devplugctl: %s\n", error->message);
+}
+
 static int show_presets(bool json, struct error *error)
 {
 	_cleanup_strings_ struct strings names = { 0 };
 	json_auto_t *presets = json_array(), *root = document(presets);
-	int r;
+	int r, failed = 0;
 
 	r = preset_list(&names, error);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < names.count; i++) {
 		_cleanup_free_ char *path = NULL, *summary = NULL;
+		struct error one = { 0 };
 
-		r = find_with_summary(names.items[i], &path, &summary, error);
-		if (r < 0)
-			return r;
+		r = find_with_summary(names.items[i], &path, &summary, &one);
+		if (r < 0) {
+			print_error(&one);
+			failed = UNUSABLE_PRESETS;
+			continue;
+		}
 		(void)json_array_append_new(presets,
 			json_pack("{s:s, s:s}", "name", names.items[i], "summary", summary));
 	}
-	return json ? print_json(root, error) : print_table(presets, error);
+	r = json ? print_json(root, error) : print_table(presets, error);
+	return r < 0 ? r : failed;
 }
 
 static int show_preset(const char *name, bool json, struct error *error)
@@ -124,8 +139,8 @@ static int show_preset(const char *name, bool json, struct error *error)
 static int finish(int r, const struct error *error)
 {
 	if (r < 0)
-		(void)fprintf(stderr, "devplugctl: %s\n", error->message);
-	return r < 0 || fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+		print_error(error);
+	return r != 0 || fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 int command_presets(const struct request *request)
@@ -412,13 +427,12 @@ static int discover(const char *name, const char *root, bool json, struct error 
 		struct error one = { 0 };
 
 		r = discover_one(names.items[i], root, &findings, &one);
-		/* One preset that cannot be used does not affect the others. */
-		if (r < 0 && failed == 0) {
-			*error = one;
-			failed = r;
+		if (r < 0) {
+			print_error(&one);
+			failed = UNUSABLE_PRESETS;
 		}
 	}
-	if (names.count == 1 && failed < 0)
+	if (name && failed)
 		return failed;
 	if (findings.count > 0)
 		qsort(findings.items, findings.count, sizeof(struct finding), compare_findings);
@@ -426,7 +440,7 @@ static int discover(const char *name, const char *root, bool json, struct error 
 		r = print_findings_json(&findings, error);
 	else
 		print_findings(&findings);
-	return failed < 0 ? failed : MIN_OF(r, 0);
+	return r < 0 ? r : failed;
 }
 
 int command_discover(const struct request *request)

@@ -107,9 +107,38 @@ class Presets(unittest.TestCase):
         self.assertEqual([line.split(None, 1) for line in self.run_program("devplugctl", "presets").stdout.splitlines()[1:]],
                          [["fpga", "A card. Replaces nothing."], ["plain"]])
         self.assertEqual(self.run_program("devplugctl", "presets", "fpga").stdout, FPGA)
+        self.preset("empty", "")
+        empty = self.run_program("devplugctl", "presets", "empty")
+        self.assertEqual((empty.returncode, empty.stdout), (0, ""))
         answer = self.run_program("devplugctl", "presets", "fpgs")
         self.assertEqual(answer.returncode, 1)
         self.assertIn('did you mean "fpga"', answer.stderr)
+
+    def test_unusable(self):
+        """Each is reported, and the others are listed and tried."""
+        self.preset("card", '# Cards.\ndriver = "path"; match = "/dev/nul[l]";\n')
+        self.preset("malformed", 'driver = "pa\n')
+        self.preset("secret", "")
+        os.chmod(self.presets + "/secret.conf", 0)
+        os.mkdir(self.presets + "/directory.conf")
+        os.symlink("/nowhere", self.presets + "/dangling.conf")
+        user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+        unreadable = [f"devplugctl: cannot read {self.presets}/{name}.conf: {why}" for name, why in (
+            ("dangling", "No such file or directory"), ("directory", "Is a directory"), ("secret", "Permission denied"))]
+        listed = self.run_program("devplugctl", "presets", **user)
+        self.assertEqual(listed.returncode, 1)
+        self.assertEqual(listed.stderr.splitlines(), unreadable)
+        self.assertEqual([line.split()[0] for line in listed.stdout.splitlines()[1:]], ["card", "fpga", "malformed"])
+        found = self.run_program("devplugctl", "discover", **user)
+        self.assertEqual(found.returncode, 1)
+        self.assertIn('preset = "card"', found.stdout)
+        for line in [*unreadable, f"devplugctl: {self.presets}/malformed.conf:1: "]:
+            self.assertEqual(found.stderr.count(line), 1, found.stderr)
+        for name in ("directory", "secret"):
+            for command in ("presets", "discover"):
+                one = self.run_program("devplugctl", command, name, **user)
+                self.assertEqual((one.returncode, one.stdout), (1, ""))
+                self.assertIn(one.stderr.strip(), unreadable)
 
     def test_discover(self):
         """What is printed is a valid configuration, and nobody special is needed to get it."""

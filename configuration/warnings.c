@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides what --check warns about although it is valid: programs and paths that are missing on
- * this host. They are found by the option tables, so a driver's own keys are checked, too.
+ * this host, and patterns that match nothing. They are found by the option tables, so a driver's
+ * own keys are checked, too.
  */
 #include "configuration/warnings.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
+#include <limits.h>
 #include <pwd.h>
 #include <sys/stat.h>
 
@@ -36,18 +39,68 @@ static void check_program(
 			"cannot run \"%s\": not an executable file", program);
 }
 
-static bool has_open_bracket(const char *pattern)
+/* The "]" of a bracket expression, or NULL if it has none in its component of the path. */
+static const char *bracket_end(const char *bracket)
 {
-	for (const char *p = strchr(pattern, '['); p; p = strchr(p, '[')) {
-		/* "]" as the first member is one, and so is it behind "!". */
-		const char *first = p + 1 + (p[1] == '!' || p[1] == '^');
-		const char *end = *first ? strchr(first + 1, ']') : NULL;
+	const char *p = bracket + 1 + (bracket[1] == '!' || bracket[1] == '^');
 
-		if (!end)
-			return true;
+	/* "]" as the first member is one. */
+	for (p += *p == ']'; *p && *p != '/'; p++) {
+		if (*p == ']')
+			return p;
+		if (*p == '\\' && p[1]) {
+			p++;
+		} else if (*p == '[' && (p[1] == ':' || p[1] == '.' || p[1] == '=')) {
+			/* A class such as "[:digit:]". */
+			const char *end = strstr(p + 2, (const char[]){ p[1], ']', '\0' });
+
+			p = end ? end + 1 : p;
+		}
+	}
+	return NULL;
+}
+
+static bool matches_nothing(const char *pattern)
+{
+	char text[2] = "";
+
+	for (unsigned byte = 1; byte <= UCHAR_MAX; byte++) {
+		text[0] = (char)byte;
+		if (fnmatch(pattern, text, 0) == 0)
+			return false;
+	}
+	return true;
+}
+
+static void check_brackets(
+	struct walk *walk, const struct origin *origin, const char *key, const char *pattern)
+{
+	char bracket[256];
+
+	for (const char *p = pattern; *p; p++) {
+		const char *end;
+
+		if (*p == '\\' && p[1]) {
+			p++;
+			continue;
+		}
+		if (*p != '[')
+			continue;
+		end = bracket_end(p);
+		if (!end) {
+			(void)report_add(walk->report, origin, key,
+				"the \"[\" in \"%s\" is never closed, so it stands for itself",
+				pattern);
+			return;
+		}
+		(void)snprintf(bracket, sizeof(bracket), "%.*s", (int)(end + 1 - p), p);
+		if ((size_t)(end + 1 - p) < sizeof(bracket) && matches_nothing(bracket))
+			(void)report_add(walk->report, origin, key,
+				"\"%s\" in \"%s\" matches no character, so no path matches: write a range as in "
+				"\"[0-9]\", a class as in \"[[:digit:]]\"",
+				bracket, pattern);
 		p = end;
 	}
-	return false;
 }
 
 static void check_pattern(
@@ -58,9 +111,7 @@ static void check_pattern(
 	const char *parenthesis = strchr(pattern, '(');
 	const char *bar = parenthesis ? strchr(parenthesis, '|') : NULL;
 
-	if (has_open_bracket(pattern))
-		(void)report_add(walk->report, origin, key,
-			"the \"[\" in \"%s\" is never closed, so it stands for itself", pattern);
+	check_brackets(walk, origin, key, pattern);
 	if (comma && strchr(comma, '}') && (brace == pattern || brace[-1] != '$'))
 		(void)report_add(walk->report, origin, key,
 			"\"{\" and \"}\" in \"%s\" stand for themselves: write an entry of `match` for "

@@ -328,6 +328,7 @@ static void complete(struct request *request, CURLcode result)
 						       : curl_easy_strerror(result));
 		text_sanitize(failure);
 		answer.failure = failure;
+		answer.timed_out = result == CURLE_OPERATION_TIMEDOUT;
 	} else {
 		answer.code = (int)code;
 		if (request->text && !request->on_event)

@@ -22,6 +22,7 @@ struct dra_api;
 
 struct dra_answer {
 	int code;             /* of HTTP; 0: there was none */
+	bool timed_out;       /* there was none in DRA_API_TIMEOUT */
 	json_t *body;         /* NULL: not JSON */
 	uint64_t retry_after; /* seconds, 0: not in the answer */
 	const char *failure;  /* for people: why it is not 2xx; NULL: it is */

@@ -39,6 +39,7 @@ struct dra_call {
 	struct dra_node *node;
 	struct rpc_call *call;
 	bool prepare;
+	uint64_t arrived_at; /* CLOCK_MONOTONIC */
 	struct message message;
 	Dra__Claim **claims; /* in the message */
 	size_t n_claims, at;
@@ -60,6 +61,7 @@ struct dra_node {
 	atomic_size_t n_calls;
 	uint64_t number; /* of the question to the supervisor that is open; 0: none */
 	uint64_t last_number;
+	uint64_t timed_out_at; /* when the API server last did not answer; CLOCK_MONOTONIC */
 
 	uint64_t session;
 	int listener_fd;
@@ -278,6 +280,8 @@ static void on_claim_read(const struct dra_answer *answer, void *userdata)
 	json_auto_t *claim = NULL;
 	int r;
 
+	if (answer->timed_out)
+		node->timed_out_at = now_usec(CLOCK_MONOTONIC);
 	if (answer->failure) {
 		(void)error_set(&error, -EIO, "cannot read the claim: %s", answer->failure);
 		end_claim_error(node, &error);
@@ -295,11 +299,19 @@ static void on_claim_read(const struct dra_answer *answer, void *userdata)
 		end_claim_error(node, &error);
 }
 
+/* Claims that waited while the API server did not answer share that wait, so that it does not last
+ * longer the more there are. The kubelet tries again. */
 static void read_claim(struct dra_node *node)
 {
 	const Dra__Claim *claim = current(node);
 	char path[640];
 
+	if (node->calls->arrived_at < node->timed_out_at) {
+		end_claim(node, NULL,
+			"cannot read the claim: the API server did not answer for another claim "
+			"in time");
+		return;
+	}
 	(void)snprintf(path, sizeof(path),
 		"/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", claim->namespace_,
 		claim->name);
@@ -423,6 +435,7 @@ static void take_call(struct dra_node *node, struct rpc_call *rpc, bool prepare,
 		.node = node,
 		.call = rpc,
 		.prepare = prepare,
+		.arrived_at = now_usec(CLOCK_MONOTONIC),
 		.message = message,
 	};
 	if (prepare) {

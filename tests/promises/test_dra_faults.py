@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API server is slow, away, or answers with each kind of failure: what is prepared goes on."""
+import concurrent.futures
 import os
 import time
 import unittest
@@ -131,6 +132,35 @@ class DraFaults(DraTest):
         self.await_pool(lambda pool: "taints" in pool[name])
         self.assertEqual(self.unprepare(*claims), {uid: "" for _, _, uid in claims})
         self.assertNotIn("API server: ", self.node.output())
+
+    def test_silent_server(self):
+        """The claims of a call, and of calls that wait behind it, share one wait for a server that does not answer."""
+        self.serve_api()
+        self.begin(self.resource("gpu", count=4))
+        self.await_pool()
+        names = [self.api.device_named("vendor.example/gpu", i) for i in range(4)]
+        known, *new = (("default", f"c{i}", self.api.allocate(f"c{i}", DRIVER, [("a", name)]))
+                       for i, name in enumerate(names))
+        devices = self.prepare(known)[known[2]]
+        reads = []
+
+        def hang(method, path):
+            if "/resourceclaims/" not in path:
+                return None
+            reads.append(path)
+            return "hang"
+
+        self.api.faults = [hang]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            calls = [pool.submit(self.prepare, *claims) for claims in (new, [*new, known])]
+            answers = [call.result() for call in calls]
+        for answer in answers:
+            for _, _, uid in new:
+                self.assertIn("cannot read the claim: ", answer[uid])
+        self.assertEqual(answers[1][known[2]], devices)
+        self.assertEqual(len(reads), 1, reads)
+        self.api.faults = []
+        self.assertEqual([len(devices) for devices in self.prepare(*new).values()], [1, 1, 1])
 
     def test_outage(self):
         """An outage, as long as DEVPLUGD_TEST_DRA_OUTAGE says: nothing is lost, and what changed meanwhile is published."""

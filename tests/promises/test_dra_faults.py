@@ -2,6 +2,7 @@
 """The API server is slow, away, or answers with each kind of failure: what is prepared goes on."""
 import concurrent.futures
 import os
+import resource
 import time
 import unittest
 
@@ -161,6 +162,28 @@ class DraFaults(DraTest):
         self.assertEqual(len(reads), 1, reads)
         self.api.faults = []
         self.assertEqual([len(devices) for devices in self.prepare(*new).values()], [1, 1, 1])
+
+    def test_P19_no_free_descriptors(self):
+        """While devplugd is at its limit of open files, a claim waits, and no process is killed."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        self.await_pool()
+        claim = ("default", "c", self.api.allocate("c", DRIVER, [("a", self.api.device_named("vendor.example/gpu", 0))]))
+        pid, daemon = self.process(), self.node.daemon.pid
+        limits = resource.prlimit(daemon, resource.RLIMIT_NOFILE)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            try:
+                # Descriptors that are open stay so, and no further one can be had.
+                resource.prlimit(daemon, resource.RLIMIT_NOFILE, (0, limits[1]))
+                call = pool.submit(self.prepare, claim)
+                until(lambda: "devplugd has reached its limit of open files; raise LimitNOFILE=" in self.node.output(),
+                      "devplugd to name the shortage")
+                # Longer than devplugd-dra may be silent.
+                time.sleep(16)
+            finally:
+                resource.prlimit(daemon, resource.RLIMIT_NOFILE, limits)
+            self.assertEqual(len(call.result()[claim[2]]), 1)
+        self.assertEqual(self.process(), pid)
 
     def test_outage(self):
         """An outage, as long as DEVPLUGD_TEST_DRA_OUTAGE says: nothing is lost, and what changed meanwhile is published."""

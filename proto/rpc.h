@@ -36,8 +36,9 @@ enum rpc_status {
 int rpc_start(void);
 
 /* Whether the queue's thread has worked for a second without delivering anything, since it last did
- * or since this was last true: a peer sends faster than gRPC reads, and while that goes on gRPC
- * reads no other socket. To be called from one thread, from time to time. */
+ * or since this was last true, or gRPC's other threads have worked for a second since the last
+ * call: a peer sends faster than gRPC reads, and while that goes on gRPC serves no other client. To
+ * be called from the thread that runs the loop, every few seconds. */
 bool rpc_is_held_up(void);
 
 /* Ends the queue and its thread; no handler runs any more. Servers and clients must have been

@@ -142,6 +142,21 @@ class HostilePeers(NodeTest):
         self.senders.append(threading.Thread(target=send_without_end, args=(peer, data, self.stopping)))
         self.senders[-1].start()
 
+    def read_without_end(self, peer):
+        def read():
+            try:
+                while not self.stopping.is_set():
+                    try:
+                        if not peer.recv(1 << 20):
+                            return
+                    except socket.timeout:
+                        pass
+            except OSError:
+                pass
+
+        self.senders.append(threading.Thread(target=read))
+        self.senders[-1].start()
+
     def stop_senders(self):
         self.stopping.set()
         for sender in self.senders:
@@ -259,6 +274,23 @@ class HostilePeers(NodeTest):
             for _ in range(2):
                 self.send_without_end(frame(CONTINUATION, 0, 1, b"a" * 16384) * 16,
                                       frame(HEADERS, 0, 1, literal_head("x", 1 << 30)))
+
+        self.under_attack(attack, FLOOD_KB)
+
+    def test_P16_a_header_that_never_ends_beside_lists(self):
+        """gRPC reads such a peer on another thread if a list is sent to it meanwhile. Lists for the kubelet can depend on
+        that thread, too."""
+        wide = frame(SETTINGS, 0, 0, b"\0\4\x7f\xff\xff\xff"), frame(WINDOW_UPDATE, 0, 0, b"\x7f\xff\0\0")
+
+        def attack():
+            for _ in range(2):
+                self.send_without_end(frame(CONTINUATION, 0, 3, b"a" * 16384) * 16, *wide, call(1, LIST_AND_WATCH),
+                                      frame(HEADERS, 0, 3, literal_head("x", 1 << 30)))
+                self.read_without_end(self.peers[-1])
+            while any(sender.is_alive() for sender in self.senders):
+                for content, healthy in (("bad", DEVICES - 1), ("ok", DEVICES)):
+                    self.toggle(content)
+                    until(lambda: self.kubelet()["allocatable"] == healthy, "the kubelet to be told of a change")
 
         self.under_attack(attack, FLOOD_KB)
 

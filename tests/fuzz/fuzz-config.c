@@ -4,6 +4,7 @@
  * to a child, the canonical text, unchanged.
  */
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "configuration/config.h"
 
@@ -38,7 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char path[64];
 	int fd = memfd_create("config", MFD_CLOEXEC);
 
-	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+	/* A file that others can write to is not read. */
+	if (fd < 0 || fchmod(fd, 0600) < 0 || write(fd, data, size) != (ssize_t)size)
 		abort();
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (config_load(path, &report, &config) >= 0)

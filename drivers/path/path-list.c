@@ -243,7 +243,7 @@ static bool is_own_node(const struct path_member *member, const struct place *pl
 	return place->target && member->limit == 1 && !is_mount(member, place->host, &place->st);
 }
 
-/* Whether a device before it has one of its nodes, under another name. */
+/* Whether a device before it has one of its nodes, under any name. */
 static bool zip_is_taken(const struct zip *zip)
 {
 	struct path_nodes *nodes = zip->nodes;

@@ -67,10 +67,8 @@ static void add_row(json_t *resources, const char *resource, json_t *row)
 {
 	json_t *array = json_object_get(resources, resource);
 
-	if (!array) {
-		array = json_array();
-		(void)json_object_set_new(resources, resource, array);
-	}
+	if (!array && json_object_set_new(resources, resource, json_array()) >= 0)
+		array = json_object_get(resources, resource);
 	(void)json_array_append_new(array, row);
 }
 
@@ -90,6 +88,14 @@ static void collect(const struct pod_table *table, json_t *resources, json_t *li
 	}
 }
 
+/* Without a driver of ours, which is optional, each claim is of another one. */
+static bool is_of_our_driver(const struct manager *manager, const struct pod_claim *claim)
+{
+	const char *driver = manager->config->dra.driver;
+
+	return driver && streq(claim->driver, driver);
+}
+
 /* The same of claims, which have devices by the names that the cluster knows. */
 static void collect_claimed(
 	const struct manager *manager, const struct pod_table *table, json_t *resources)
@@ -98,7 +104,7 @@ static void collect_claimed(
 
 	for (size_t i = 0; i < table->n_claims; i++) {
 		const struct pod_claim *claim = &table->claims[i];
-		const json_t *device = devices && streq(claim->driver, manager->config->dra.driver)
+		const json_t *device = devices && is_of_our_driver(manager, claim)
 			? get_by_key(devices, claim->namespace, claim->name, claim->device)
 			: NULL;
 

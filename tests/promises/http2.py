@@ -6,6 +6,7 @@ import struct
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 2, 3, 4, 6, 8, 9
 END_STREAM, END_HEADERS = 1, 4
+FRAME_MAX = 16384  # without a setting of the peer
 LIST_AND_WATCH = "/v1beta1.DevicePlugin/ListAndWatch"
 ALLOCATE = "/v1beta1.DevicePlugin/Allocate"
 
@@ -82,7 +83,7 @@ def receive_exactly(peer, size):
 
 
 def answer_call(peer, payload):
-    """Plays the server: answers the first call on the connection. Returns whether there was one."""
+    """Plays the server: answers the first call on the connection, with up to 64 KiB. Returns whether there was one."""
     peer.sendall(frame(SETTINGS, 0, 0))
     if receive_exactly(peer, len(PREFACE)) is None:
         return False
@@ -98,6 +99,8 @@ def answer_call(peer, payload):
         if kind == DATA and flags & END_STREAM:
             break
     fields = literal(":status", "200") + literal("content-type", "application/grpc")
-    peer.sendall(frame(HEADERS, END_HEADERS, stream, fields) + message(stream, payload, 0) +
+    data = b"\0" + struct.pack(">I", len(payload)) + payload
+    parts = [frame(DATA, 0, stream, data[at:at + FRAME_MAX]) for at in range(0, len(data), FRAME_MAX)]
+    peer.sendall(frame(HEADERS, END_HEADERS, stream, fields) + b"".join(parts) +
                  frame(HEADERS, END_HEADERS | END_STREAM, stream, literal("grpc-status", "0")))
     return True

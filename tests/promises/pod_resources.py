@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of the kubelet's PodResources API, in as few words as its messages need."""
+"""The kubelet's PodResources API: a client, and a kubelet that answers what a test wants, in as few words as its
+messages need."""
+import contextlib
+import os
+import socket
+import threading
+
+import dra_kubelet
 import http2
 
 SERVICE = ".PodResourcesLister/"
@@ -50,3 +57,67 @@ def ask(socket, method, request=b"", version="/v1"):
                 at += 9 + size
             if ended:
                 return (data[5:], None) if data else (None, received)
+
+
+class Lister:
+    """Plays the kubelet: answers each call at the socket with the bytes in `answer`, whatever was asked."""
+
+    def __init__(self, path):
+        self.answer = b""
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen()
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self):
+        while True:
+            try:
+                peer = self.listener.accept()[0]
+            except OSError:
+                return
+            with peer, contextlib.suppress(OSError):
+                http2.answer_call(peer, self.answer)
+                while peer.recv(65536):
+                    pass
+
+    def stop(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.listener.close()
+
+
+# --- messages, of what their members are: (name, namespace, [container]) and so on
+
+
+def topology(nodes):
+    return b"".join(dra_kubelet.field(1, dra_kubelet.field(1, node % 2**64)) for node in nodes)
+
+
+def numbers(number, values):
+    return dra_kubelet.field(number, b"".join(dra_kubelet.varint(value % 2**64) for value in values)) if values else b""
+
+
+def memory(number, parts):
+    return b"".join(dra_kubelet.field(number, dra_kubelet.field(1, kind) + dra_kubelet.field(2, size) +
+                                      dra_kubelet.field(3, topology(nodes))) for kind, size, nodes in parts)
+
+
+def container(name, devices=(), claims=(), cpus=(), memories=()):
+    """devices: (resource, ids, nodes); claims: (namespace, name, [(driver, pool, device)]); memories: (type, size, nodes)."""
+    field = dra_kubelet.field
+    text = field(1, name) + numbers(3, cpus) + memory(4, memories)
+    for resource, ids, nodes in devices:
+        text += field(2, field(1, resource) + b"".join(field(2, one) for one in ids) + field(3, topology(nodes)))
+    for namespace, claim, parts in claims:
+        text += field(5, field(2, claim) + field(3, namespace) + b"".join(
+            field(4, field(2, driver) + field(3, pool) + field(4, device)) for driver, pool, device in parts))
+    return text
+
+
+def pod(namespace, name, containers, cpus=(), memories=()):
+    """An element of the answer to List."""
+    field = dra_kubelet.field
+    return field(1, field(1, name) + field(2, namespace) + b"".join(field(3, one) for one in containers) +
+                 numbers(4, cpus) + memory(5, memories))

@@ -22,11 +22,10 @@
  * resources (proto/plugin/pod-reader.h). */
 #define POD_READER_NAME "pod-resources"
 
-/* The questions to the reader: the pods of the node, the node's allocatable devices, or, followed
- * by "NAMESPACE/NAME", one pod. The reader answers or gives up within the deadline. */
+/* The questions to the reader: the pods of the node, or the node's allocatable devices. The reader
+ * answers or gives up within the deadline. */
 #define POD_QUESTION_LIST        "list"
 #define POD_QUESTION_ALLOCATABLE "allocatable"
-#define POD_QUESTION_GET         "get "
 #define POD_READER_DEADLINE      (8 * USEC_PER_SEC)
 
 /* Descriptors of a request: output, control and status of struct child_ends. */

@@ -33,8 +33,7 @@ typedef void (*pod_answer_handler)(const struct pod_answer *answer, void *userda
 
 int pod_resources_new(struct manager *manager, struct pod_resources **ret);
 
-/* Asks. `question` is POD_QUESTION_LIST, POD_QUESTION_ALLOCATABLE, or POD_QUESTION_GET followed by
- * "NAMESPACE/NAME" (spawn-request.h). It shares the answer to the same question if that was asked
+/* Asks. `question` is POD_QUESTION_LIST or POD_QUESTION_ALLOCATABLE (spawn-request.h). It shares the answer to the same question if that was asked
  * at most `age` microseconds ago (0: none), or is on its way. The handler is called once, later,
  * from the event loop, with an answer or a failure, within POD_ANSWER_TIMEOUT; unless it is
  * cancelled. Returns 0, -ENOMEM, -EINVAL for a question that is too long, or -EBUSY if too many are

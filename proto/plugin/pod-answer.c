@@ -143,14 +143,6 @@ static void write_allocatable(FILE *stream, const ProtobufCMessage *message)
 	write_memory(stream, response->memory, response->n_memory);
 }
 
-static void write_one(FILE *stream, const ProtobufCMessage *message)
-{
-	const V1__GetPodResourcesResponse *response = (const void *)message;
-
-	if (response->pod_resources)
-		write_pod(stream, response->pod_resources);
-}
-
 int pod_answer_write(enum pod_question question, const uint8_t *data, size_t size, FILE *stream)
 {
 	static const struct {
@@ -160,7 +152,6 @@ int pod_answer_write(enum pod_question question, const uint8_t *data, size_t siz
 		[POD_LIST] = { &v1__list_pod_resources_response__descriptor, write_list },
 		[POD_ALLOCATABLE] = { &v1__allocatable_resources_response__descriptor,
 			write_allocatable },
-		[POD_GET] = { &v1__get_pod_resources_response__descriptor, write_one },
 	};
 	_cleanup_message_ struct message message = message_unpack(kinds[question].type, data, size);
 

@@ -11,7 +11,6 @@
 enum pod_question {
 	POD_LIST,
 	POD_ALLOCATABLE,
-	POD_GET,
 };
 
 /* Writes the lines of an answer. Returns 0, or -EBADMSG if the bytes are not such a message. */

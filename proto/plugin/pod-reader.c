@@ -2,8 +2,8 @@
 /*
  * Asks the kubelet which container has which device, in a process of its own: one question and one
  * answer, so the main thread just waits, with a time limit of its own. The kubelet refuses a
- * question when its clients together ask more than 100 in a second; only that failure is tried
- * again.
+ * question when its clients together ask more than 100 in a second; only a failure with that code
+ * is tried again.
  */
 #include "proto/plugin/pod-reader.h"
 
@@ -23,9 +23,9 @@
 
 #define RETRY_DELAY_MIN (100 * USEC_PER_MSEC)
 
-/* gRPC has one code for both; only the text distinguishes them. */
-#define TEXT_RATE_LIMIT "rate limit"
-#define TEXT_TOO_LARGE  "larger than max"
+/* The gRPC of this process reports a message beyond its limit with the code of the kubelet's rate
+ * limit, and this text. */
+#define TEXT_TOO_LARGE "larger than max"
 
 enum outcome {
 	OUTCOME_NONE,
@@ -39,8 +39,6 @@ struct reader {
 	pthread_cond_t answered;
 	enum pod_question question;
 	const char *method;
-	uint8_t *request;
-	size_t request_size;
 	uint64_t deadline; /* CLOCK_MONOTONIC */
 	enum outcome outcome;
 	int memfd;         /* the answer */
@@ -48,20 +46,6 @@ struct reader {
 };
 
 /* --- the question --- */
-
-static int make_get(const char *pod, struct reader *reader)
-{
-	V1__GetPodResourcesRequest request = V1__GET_POD_RESOURCES_REQUEST__INIT;
-	_cleanup_free_ char *copy = strdup(pod);
-	char *slash = copy ? strchr(copy, '/') : NULL;
-
-	if (!slash)
-		return copy ? -EBADMSG : -ENOMEM;
-	*slash = '\0';
-	request.pod_namespace = copy;
-	request.pod_name = slash + 1;
-	return message_pack(&request.base, &reader->request, &reader->request_size);
-}
 
 static int understand(struct reader *reader, const char *text)
 {
@@ -71,17 +55,14 @@ static int understand(struct reader *reader, const char *text)
 		[POD_LIST] = { POD_QUESTION_LIST, METHOD_POD_RESOURCES_LIST },
 		[POD_ALLOCATABLE] = { POD_QUESTION_ALLOCATABLE,
 			METHOD_POD_RESOURCES_GET_ALLOCATABLE },
-		[POD_GET] = { POD_QUESTION_GET, METHOD_POD_RESOURCES_GET },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(questions); i++) {
-		const char *rest = startswith(text, questions[i].text);
-
-		if (!rest || (i != POD_GET && *rest))
+		if (!streq(text, questions[i].text))
 			continue;
 		reader->question = (enum pod_question)i;
 		reader->method = questions[i].method;
-		return i == POD_GET ? make_get(rest, reader) : 0;
+		return 0;
 	}
 	return -EBADMSG;
 }
@@ -125,9 +106,7 @@ static enum outcome judge(struct reader *reader, const struct rpc_result *result
 	if (result->status == RPC_RESOURCE_EXHAUSTED && strcasestr(result->text, TEXT_TOO_LARGE))
 		return fail(reader, "the kubelet's answer has more than 16 MiB");
 	(void)fail(reader, result->text);
-	return result->status == RPC_RESOURCE_EXHAUSTED && strcasestr(result->text, TEXT_RATE_LIMIT)
-		? OUTCOME_AGAIN
-		: OUTCOME_FAILURE;
+	return result->status == RPC_RESOURCE_EXHAUSTED ? OUTCOME_AGAIN : OUTCOME_FAILURE;
 }
 
 static void on_result(const struct rpc_result *result, void *userdata)
@@ -176,8 +155,7 @@ static int ask(struct reader *reader, int fd)
 	r = rpc_client_new_large(fd, &client);
 	for (uint64_t delay = RETRY_DELAY_MIN; r >= 0; delay *= 2) {
 		reader->outcome = OUTCOME_NONE;
-		r = rpc_client_call(client, reader->method, reader->request, reader->request_size,
-			0, on_result, reader);
+		r = rpc_client_call(client, reader->method, NULL, 0, 0, on_result, reader);
 		if (r < 0 || await_outcome(reader) != OUTCOME_AGAIN ||
 			now_usec(CLOCK_MONOTONIC) + delay >= reader->deadline)
 			break;

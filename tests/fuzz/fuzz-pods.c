@@ -26,7 +26,7 @@ static int read_table(const void *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	(void)read_table(data, size);
-	for (int question = POD_LIST; question <= POD_GET; question++) {
+	for (int question = POD_LIST; question <= POD_ALLOCATABLE; question++) {
 		_cleanup_free_ char *text = NULL;
 		size_t length;
 		FILE *stream = open_memstream(&text, &length);

@@ -27,6 +27,7 @@ static struct rpc_server *server;
 static atomic_uint calls, refusals_left;
 /* What the list has: by default little. */
 static size_t n_listed = 2, id_size = 5;
+static atomic_bool is_silent;
 static struct rpc_call *_Atomic unanswered;
 
 /* --- the kubelet --- */
@@ -64,32 +65,25 @@ static void reply_devices(struct rpc_call *call, size_t n)
 static void on_list(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
 {
 	calls++;
-	if (refusals_left > 0) {
+	if (is_silent) {
+		unanswered = call;
+	} else if (refusals_left > 0) {
 		refusals_left--;
-		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "rejected by rate limit");
-		return;
+		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "in the words of any kubelet");
+	} else {
+		reply_devices(call, n_listed);
 	}
-	reply_devices(call, n_listed);
 }
 
-static void on_get(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
+static void on_allocatable(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
 {
-	_cleanup_message_ struct message message =
-		message_unpack(&v1__get_pod_resources_request__descriptor, data, size);
-	const V1__GetPodResourcesRequest *request = (const void *)message.base;
-
 	calls++;
-	if (streq(request->pod_name, "silent"))
-		unanswered = call;
-	else if (streq(request->pod_namespace, "team") && streq(request->pod_name, "train-0"))
-		rpc_fail(call, RPC_UNKNOWN, "that one");
-	else
-		rpc_fail(call, RPC_UNKNOWN, "another one");
+	rpc_fail(call, RPC_UNKNOWN, "not that one");
 }
 
 static const struct rpc_method methods[] = {
 	{ .path = METHOD_POD_RESOURCES_LIST, .on_call = on_list },
-	{ .path = METHOD_POD_RESOURCES_GET, .on_call = on_get },
+	{ .path = METHOD_POD_RESOURCES_GET_ALLOCATABLE, .on_call = on_allocatable },
 };
 
 static int setup(void **state)
@@ -205,12 +199,12 @@ static void test_large(void **state)
 	assert_int_equal(calls, 1);
 }
 
-static void test_get(void **state)
+static void test_failure(void **state)
 {
 	_cleanup_control_ struct control_message message;
 
-	ask(POD_QUESTION_GET "team/train-0", &message);
-	assert_failure(&message, "that one");
+	ask(POD_QUESTION_ALLOCATABLE, &message);
+	assert_failure(&message, "not that one");
 	assert_int_equal(calls, 1);
 }
 
@@ -220,9 +214,11 @@ static void test_silent(void **state)
 	_cleanup_control_ struct control_message message;
 	uint64_t begin = now_usec(CLOCK_MONOTONIC);
 
-	ask(POD_QUESTION_GET "default/silent", &message);
+	is_silent = true;
+	ask(POD_QUESTION_LIST, &message);
 	assert_failure(&message, "the kubelet did not answer within 8 s");
 	assert_true(now_usec(CLOCK_MONOTONIC) - begin >= POD_READER_DEADLINE);
+	is_silent = false;
 	rpc_fail(unanswered, RPC_UNAVAILABLE, "");
 }
 
@@ -231,7 +227,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rate_limit),
 		cmocka_unit_test(test_large),
-		cmocka_unit_test(test_get),
+		cmocka_unit_test(test_failure),
 		cmocka_unit_test(test_silent),
 	};
 

@@ -166,15 +166,16 @@ static void test_list(void **state)
 /* As kubelets from 1.37 on send it. */
 static void test_pod_level(void **state)
 {
-	V1__GetPodResourcesResponse response = V1__GET_POD_RESOURCES_RESPONSE__INIT;
+	V1__ListPodResourcesResponse response = V1__LIST_POD_RESOURCES_RESPONSE__INIT;
 	_cleanup_(pod_table_freep) struct pod_table *table = NULL;
 
 	pod.cpu_ids = cpus;
 	pod.n_cpu_ids = 2;
 	pod.memory = memories;
 	pod.n_memory = 1;
-	response.pod_resources = &pod;
-	table = through(POD_GET, &response.base);
+	response.pod_resources = pods;
+	response.n_pod_resources = 1;
+	table = through(POD_LIST, &response.base);
 	pod.n_cpu_ids = pod.n_memory = 0;
 	assert_int_equal(table->n_containers, 2);
 	assert_container(&table->containers[0], "", "2,3");

@@ -65,7 +65,6 @@ static const struct rule rules[] = {
 	[CONTROL_REGISTERED] = { .known = true, .has = SESSION },
 	[CONTROL_SERVING] = { .known = true, .has = SESSION },
 	[CONTROL_SESSION_ENDED] = { .known = true, .has = SESSION | TEXT },
-	[CONTROL_VERSION_REFUSED] = { .known = true, .has = SESSION | TEXT },
 	[CONTROL_DEVICES] = { .known = true,
 		.has = DEVICES | HEALTH,
 		.n_fds = 1,

@@ -62,9 +62,7 @@ enum control_type {
 			       stays in force */
 	CONTROL_REGISTERED, /* session: the kubelet answered Register with OK */
 	CONTROL_SERVING,    /* session: the kubelet opened ListAndWatch */
-	CONTROL_SESSION_ENDED,   /* session; text: why */
-	CONTROL_VERSION_REFUSED, /* session, which has ended; text: the versions of the API that the
-				    kubelet supports, and we do not */
+	CONTROL_SESSION_ENDED, /* session; text: why */
 	CONTROL_DEVICES, /* devices, healthy, healthy_ids; fd 0: memfd with the inventory as JSON;
 			    fd 1, if any: memfd with the devices' health, to be saved */
 	CONTROL_CHANGES, /* as CONTROL_DEVICES, with the same memfds, to which documents with the

@@ -61,7 +61,6 @@ static const struct {
 	[CONTROL_REGISTERED] = { RESOURCE_REGISTERED, .expected = true, .session = true },
 	[CONTROL_SERVING] = { RESOURCE_WATCHED, .expected = true, .session = true },
 	[CONTROL_SESSION_ENDED] = { RESOURCE_SESSION_ENDED, .expected = true, .session = true },
-	[CONTROL_VERSION_REFUSED] = { RESOURCE_VERSION_REFUSED, .expected = true, .session = true },
 	[CONTROL_ALIVE] = { RESOURCE_ALIVE, .expected = true },
 };
 

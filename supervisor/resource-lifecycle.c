@@ -359,7 +359,6 @@ static void registration_step(struct resource *resource)
 	if (!resource->registered || !resource->watched)
 		return;
 	resource->serving_since = current_time(resource);
-	resource->version_refusal_logged = 0;
 	enter(resource, RESOURCE_SERVING, USEC_INFINITY);
 	resource_explain(resource, "%s", "");
 	log_full(LOG_NOTICE, &fields, "serving %llu device%s to the kubelet (session %llu)",
@@ -458,19 +457,6 @@ static void do_registration_failed(struct resource *resource, const char *text)
 		text, (double)delay / USEC_PER_SEC);
 	forget_session(resource);
 	next_session(resource, delay, text);
-}
-
-/* Nothing changes until a program is upgraded. A new kubelet is tried at once. */
-static void do_version_refused(struct resource *resource, const char *text)
-{
-	struct log_fields fields = fields_of(resource, MESSAGE_ID_SESSION_ENDED);
-	uint64_t hash = hash_string(text);
-
-	if (hash != resource->version_refusal_logged)
-		log_full(LOG_ERR, &fields, "registration failed: %s", text);
-	resource->version_refusal_logged = hash;
-	forget_session(resource);
-	next_session(resource, RESOURCE_REFUSED_RETRY, text);
 }
 
 /* A session that lasted is followed by the next at once. So is the first short one, but not the
@@ -637,7 +623,6 @@ static const action actions[_RESOURCE_STATE_MAX][_RESOURCE_EVENT_MAX] = {
 		[RESOURCE_REGISTERED] = do_registered,
 		[RESOURCE_WATCHED] = do_watched,
 		[RESOURCE_SESSION_ENDED] = do_registration_failed,
-		[RESOURCE_VERSION_REFUSED] = do_version_refused,
 		[RESOURCE_TIMEOUT] = do_end_stalled,
 		[RESOURCE_RENEW] = do_renew,
 		[RESOURCE_KUBELET_REPLACED] = do_kubelet_replaced,
@@ -654,7 +639,6 @@ static const action actions[_RESOURCE_STATE_MAX][_RESOURCE_EVENT_MAX] = {
 	[RESOURCE_ENDING] = {
 		CHILD_IS_READY,
 		[RESOURCE_SESSION_ENDED] = do_session_closed,
-		[RESOURCE_VERSION_REFUSED] = do_version_refused,
 		[RESOURCE_TIMEOUT] = do_end_overdue,
 	},
 	[RESOURCE_FAILED] = {

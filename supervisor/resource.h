@@ -19,7 +19,7 @@
 #define RESOURCE_WATCH_TIMEOUT     (15 * USEC_PER_SEC) /* from then on for its ListAndWatch */
 #define RESOURCE_END_TIMEOUT       (5 * USEC_PER_SEC)  /* for the end of a session or process */
 #define RESOURCE_HANGUP_TIMEOUT    (1 * USEC_PER_SEC)  /* from a closed control socket to exit */
-#define RESOURCE_REFUSED_RETRY     (60 * USEC_PER_SEC) /* of a configuration or the API's version */
+#define RESOURCE_REFUSED_RETRY     (60 * USEC_PER_SEC) /* of a configuration */
 #define RESOURCE_CONFIGURE_RETRY   (10 * USEC_PER_SEC) /* when it could not even be sent */
 #define RESOURCE_SESSION_DELAY_MIN (100 * USEC_PER_MSEC)
 #define RESOURCE_SESSION_DELAY_MAX (10 * USEC_PER_SEC)
@@ -63,7 +63,6 @@ enum resource_event {
 	RESOURCE_REGISTERED,
 	RESOURCE_WATCHED, /* CONTROL_SERVING */
 	RESOURCE_SESSION_ENDED,
-	RESOURCE_VERSION_REFUSED, /* the session has ended because of the API's version */
 	RESOURCE_ALIVE,
 	/* what becomes of it */
 	RESOURCE_BROKEN, /* a malformed message, or a flood */
@@ -139,9 +138,8 @@ struct resource {
 	/* The last logged reason for each consequence of a refusal, as a hash; 0: none since a
 	 * configuration was taken over. */
 	uint64_t refusals_logged[_REFUSAL_MAX];
-	uint64_t version_refusal_logged; /* the text last logged, as a hash; 0: none */
-	bool child;                      /* a process exists */
-	bool started;                    /* one has existed */
+	bool child;   /* a process exists */
+	bool started; /* one has existed */
 	bool registered, watched;
 	bool by_watcher;  /* the session is for the kubelet's plugin watcher */
 	uint64_t session; /* number, 0: none */

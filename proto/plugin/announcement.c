@@ -9,7 +9,7 @@
 
 #include "pluginregistration.pb-c.h"
 #include "proto/message.h"
-#include "proto/plugin/api-version.h"
+#include "proto/methods.h"
 
 #define PLUGIN_TYPE "DevicePlugin"
 
@@ -58,6 +58,7 @@ struct announcement *announcement_free(struct announcement *announcement)
 
 int announcement_set(struct announcement *announcement, const char *resource, const char *endpoint)
 {
+	static char *versions[] = { (char *)DEVICE_PLUGIN_VERSION };
 	Pluginregistration__PluginInfo info = PLUGINREGISTRATION__PLUGIN_INFO__INIT;
 	_cleanup_free_ uint8_t *data = NULL;
 	uint8_t *old;
@@ -68,9 +69,8 @@ int announcement_set(struct announcement *announcement, const char *resource, co
 		info.type = (char *)(uintptr_t)PLUGIN_TYPE;
 		info.name = (char *)(uintptr_t)resource;
 		info.endpoint = (char *)(uintptr_t)endpoint;
-		info.supported_versions = (char **)(uintptr_t)api_versions;
-		while (api_versions[info.n_supported_versions])
-			info.n_supported_versions++;
+		info.supported_versions = versions;
+		info.n_supported_versions = ARRAY_SIZE(versions);
 		r = message_pack(&info.base, &data, &size);
 		if (r < 0)
 			return r;

@@ -60,17 +60,12 @@ static void report_session(
 	plugin_send(plugin, &message);
 }
 
-static void close_session(struct plugin *plugin, enum control_type type, const char *why)
+void plugin_end_session(struct plugin *plugin, const char *why)
 {
 	uint64_t number = session_number(plugin->session);
 
 	plugin->session = session_free(plugin->session);
-	report_session(plugin, type, number, why);
-}
-
-void plugin_end_session(struct plugin *plugin, const char *why)
-{
-	close_session(plugin, CONTROL_SESSION_ENDED, why);
+	report_session(plugin, CONTROL_SESSION_ENDED, number, why);
 }
 
 static void on_registered(struct session *session, void *userdata)
@@ -90,16 +85,10 @@ static void on_session_ended(struct session *session, const char *why, void *use
 	plugin_end_session(userdata, why);
 }
 
-static void on_session_unsupported(struct session *session, const char *why, void *userdata)
-{
-	close_session(userdata, CONTROL_VERSION_REFUSED, why);
-}
-
 static const struct session_events session_events = {
 	.on_registered = on_registered,
 	.on_serving = on_serving,
 	.on_ended = on_session_ended,
-	.on_unsupported = on_session_unsupported,
 };
 
 static void on_stream(uint64_t label, bool opened, void *userdata)

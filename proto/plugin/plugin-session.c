@@ -15,7 +15,6 @@
 #include "deviceplugin.pb-c.h"
 #include "proto/message.h"
 #include "proto/methods.h"
-#include "proto/plugin/api-version.h"
 
 /* The kubelet dials back for up to 10 s inside Register. */
 #define REGISTER_TIMEOUT (20 * USEC_PER_SEC)
@@ -70,12 +69,8 @@ static void forget_registration(struct session *session)
 
 static void end_refused(struct session *session, const char *text)
 {
-	char why[600], unsupported[API_VERSION_TEXT_MAX];
+	char why[600];
 
-	if (api_version_is_refused(text, unsupported)) {
-		session->events->on_unsupported(session, unsupported, session->userdata);
-		return;
-	}
 	(void)snprintf(why, sizeof(why), "the kubelet refused the registration: %s", text);
 	session->events->on_ended(session, why, session->userdata);
 }
@@ -130,7 +125,7 @@ static int register_start(
 
 	options.pre_start_required = parameters->pre_start_required;
 	options.get_preferred_allocation_available = true;
-	request.version = (char *)(uintptr_t)api_versions[0];
+	request.version = (char *)(uintptr_t)DEVICE_PLUGIN_VERSION;
 	request.endpoint = (char *)(uintptr_t)parameters->endpoint;
 	request.resource_name = (char *)(uintptr_t)parameters->resource;
 	request.options = &options;

@@ -17,8 +17,6 @@ struct session_events {
 	void (*on_serving)(struct session *session, void *userdata);
 	/* The session is over; the callee frees it. `why` is for people. */
 	void (*on_ended)(struct session *session, const char *why, void *userdata);
-	/* The same, because the kubelet supports no version of the API that this program does. */
-	void (*on_unsupported)(struct session *session, const char *why, void *userdata);
 };
 
 struct session_parameters {

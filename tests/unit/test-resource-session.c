@@ -204,24 +204,6 @@ static void test_lost_socket(void **state)
 	end();
 }
 
-/* The kubelet does not support the version of the API. */
-static void test_refused_version(void **state)
-{
-	bring_to(RESOURCE_REGISTERING);
-	for (unsigned i = 0; i < 3; i++) {
-		tell(RESOURCE_VERSION_REFUSED);
-		expect(RESOURCE_WAITING);
-		assert_int_equal(wait_of(RESOURCE_TIMER_STATE), RESOURCE_REFUSED_RETRY);
-		assert_string_equal(world.resource->reason, "because");
-		fire(RESOURCE_TIMER_STATE);
-		expect(RESOURCE_REGISTERING);
-	}
-	tell(RESOURCE_VERSION_REFUSED);
-	tell(RESOURCE_KUBELET);
-	expect(RESOURCE_REGISTERING); /* at once */
-	end();
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -232,7 +214,6 @@ int main(void)
 		cmocka_unit_test(test_watched_session_is_made_again),
 		cmocka_unit_test(test_replaced_kubelet),
 		cmocka_unit_test(test_lost_socket),
-		cmocka_unit_test(test_refused_version),
 		cmocka_unit_test(test_both_orders_of_registration),
 		cmocka_unit_test(test_new_directory),
 	};

@@ -31,8 +31,6 @@ static const struct argument arguments[] = {
 		"The root directory of the host's files, instead of host_root" },
 	{ "allocate", NULL, 0, ARGUMENT_ALLOCATE, MEMBER(allocate), "Run the allocate programs" },
 	{ "follow", NULL, 'f', ARGUMENT_FOLLOW, MEMBER(follow), "Keep printing new events" },
-	{ "journal", "DIR", 0, ARGUMENT_JOURNAL, MEMBER(journal),
-		"Read the journal files in DIR, such as another host's" },
 	{ "pod", "NAMESPACE/NAME", 0, ARGUMENT_POD, MEMBER(pod), "Only the devices of this pod" },
 	{ "for", "CONDITION", 0, ARGUMENT_FOR, MEMBER(condition),
 		"serving (default), healthy=N or free=N" },

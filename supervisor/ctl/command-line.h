@@ -20,7 +20,6 @@ enum {
 	ARGUMENT_TIMEOUT = 1 << 6,
 	ARGUMENT_LIST = 1 << 7,
 	ARGUMENT_FORCE = 1 << 8,
-	ARGUMENT_JOURNAL = 1 << 9,
 };
 
 /* A command either shows a snapshot or runs. */

@@ -24,7 +24,7 @@ const struct command commands[] = {
 	{ "explain", "RESOURCE", "Explain the state of a resource, and what to do", NULL,
 		show_explanation, NULL, ARGUMENT_JSON, 1, 1, "a resource" },
 	{ "events", "[RESOURCE]", "Show events: health, sessions, restarts, refusals", NULL, NULL,
-		command_events, ARGUMENT_JSON | ARGUMENT_FOLLOW | ARGUMENT_JOURNAL, 0, 1, NULL },
+		command_events, ARGUMENT_JSON | ARGUMENT_FOLLOW, 0, 1, NULL },
 	{ "wait", "RESOURCE", "Wait until a resource is served, or has devices",
 		"Exits with status 1 on a timeout.", NULL, command_wait,
 		ARGUMENT_FOR | ARGUMENT_TIMEOUT, 1, 1, "a resource" },

@@ -1,23 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the last events, and decides where they come from. The journal has the events of earlier
- * daemons, too, so it is preferred where the daemon logs to it and this user may read it. Otherwise
- * there are those that the daemon keeps.
+ * Prints the last events, which the daemon keeps in memory. The journal has older ones, and those
+ * of earlier daemons: its own tool shows them.
  */
 #include "common/message-id.h"
-#include "supervisor/ctl/event-kind.h"
-#include "supervisor/ctl/journal.h"
 #include "supervisor/ctl/verb.h"
 #include "supervisor/daemon.h"
 
 /* The daemon answers within 30 s when it is asked for new events. */
 #define FOLLOW_TIMEOUT 40
 
+#define JOURNAL_COMMAND "journalctl -u devplugd"
+
+/* What the identities of common/message-id.h mean; docs/monitoring.md has the same table. */
+static const struct {
+	const char *message_id, *kind;
+} event_kinds[] = {
+	{ MESSAGE_ID_DEVICE_CHANGED, "device" },
+	{ MESSAGE_ID_CALL_FAILED, "refusal" },
+	{ MESSAGE_ID_SERVING, "session" },
+	{ MESSAGE_ID_SESSION_ENDED, "session" },
+	{ MESSAGE_ID_KUBELET_APPEARED, "kubelet" },
+	{ MESSAGE_ID_KUBELET_GONE, "kubelet" },
+	{ MESSAGE_ID_CHILD_STARTED, "process" },
+	{ MESSAGE_ID_CHILD_DIED, "process" },
+	{ MESSAGE_ID_CHILD_HUNG, "process" },
+	{ MESSAGE_ID_CONFIG_ACCEPTED, "configuration" },
+	{ MESSAGE_ID_CONFIG_REJECTED, "configuration" },
+	{ MESSAGE_ID_CONFIG_PLAN, "configuration" },
+	{ MESSAGE_ID_CONFIG_LAST_ACCEPTED, "configuration" },
+	{ MESSAGE_ID_RESOURCE_REFUSED, "configuration" },
+};
+
+static const char *kind_of(const char *message_id)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(event_kinds); i++)
+		if (streq(event_kinds[i].message_id, message_id))
+			return event_kinds[i].kind;
+	return "other";
+}
+
 /* The members that are documented, each with its type. */
 static json_t *clean_event(const json_t *event)
 {
 	json_t *clean = json_pack("{s:I, s:s}", "number", snapshot_integer(event, "number"), "kind",
-		event_kind_of(snapshot_string(event, "message_id")));
+		kind_of(snapshot_string(event, "message_id")));
 	static const char *const strings[] = {
 		"time",
 		"level",
@@ -68,73 +95,6 @@ static void print_array(const struct request *request, json_t *array)
 		(void)(json_dumpf(root, stdout, JSON_INDENT(2)) >= 0 && puts(""));
 	(void)fflush(stdout);
 }
-
-/* --- from the journal --- */
-
-/* Prints all that there is, and waits for more if that is wanted. Returns how many were printed, or
- * negative errno. */
-static int print_journal(const struct request *request, struct journal *journal, bool empty_too)
-{
-	json_auto_t *array = json_array();
-	int count = 0, r;
-
-	for (;;) {
-		json_auto_t *event = NULL;
-
-		r = journal_next(journal, &event);
-		if (r < 0)
-			return r;
-		if (r > 0) {
-			print_one(request, event, array);
-			count++;
-			continue;
-		}
-		if (count == 0 && !empty_too)
-			return 0;
-		if (!request->follow || ferror(stdout))
-			break;
-		(void)fflush(stdout);
-		r = journal_wait(journal);
-		if (r < 0)
-			return r;
-	}
-	print_array(request, array);
-	return count;
-}
-
-/* Returns how many events were printed; 0: the journal has none that this user may see. */
-static int show_journal(const struct request *request, const char *runtime_dir)
-{
-	_cleanup_(journal_freep) struct journal *journal = NULL;
-	struct error error;
-	int count = 0;
-
-	if (journal_open(
-		    NULL, runtime_dir, request->subject, JOURNAL_EVENTS_MAX, &journal, &error) >= 0)
-		count = print_journal(request, journal, false);
-	return count > 0 ? count : 0;
-}
-
-static int show_directory(const struct request *request)
-{
-	_cleanup_(journal_freep) struct journal *journal = NULL;
-	struct error error = { 0 };
-	int r;
-
-	r = journal_open(
-		request->journal, NULL, request->subject, JOURNAL_EVENTS_MAX, &journal, &error);
-	if (r >= 0) {
-		r = print_journal(request, journal, true);
-		if (r < 0)
-			(void)error_set(&error, r, "cannot read the journal in %s: %s",
-				request->journal, strerror(-r));
-	}
-	if (r < 0)
-		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
-	return r < 0 || ferror(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
-}
-
-/* --- from the daemon --- */
 
 static int ask(const struct request *request, const char *runtime_dir, json_int_t after,
 	bool follow, json_t **ret, struct error *error)
@@ -205,19 +165,18 @@ int command_events(const struct request *request)
 	bool stopped;
 	int r;
 
-	if (request->journal)
-		return show_directory(request);
 	r = request_runtime_dir(request, &runtime_dir, &error);
 	if (r >= 0)
 		r = ask(request, runtime_dir, 0, false, &answer, &error);
 	stopped = r == -ESRCH;
-	if ((stopped || json_is_true(json_object_get(answer, "journal"))) &&
-		show_journal(request, runtime_dir) > 0 && !stopped)
-		return ferror(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 	if (r >= 0)
 		r = show_daemon(request, runtime_dir, answer, &error);
-	if (r >= 0)
-		return ferror(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
-	(void)fprintf(stderr, "devplugctl: %s\n", error.message);
-	return stopped || r == -ESRCH ? EXIT_NOT_RUNNING : EXIT_FAILURE;
+	if (r < 0)
+		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+	if (stopped ||
+		(r >= 0 && !request->json && json_is_true(json_object_get(answer, "journal"))))
+		(void)fprintf(stderr, "Older events: %s\n", JOURNAL_COMMAND);
+	if (r < 0)
+		return r == -ESRCH ? EXIT_NOT_RUNNING : EXIT_FAILURE;
+	return ferror(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 }

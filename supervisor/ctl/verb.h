@@ -27,7 +27,6 @@ struct request {
 	const char *pod;       /* "NAMESPACE/NAME" */
 	const char *condition; /* of "wait" */
 	const char *timeout;   /* seconds */
-	const char *journal;   /* a directory with files of a journal */
 	bool json;
 	bool allocate; /* programs of Allocate are run */
 	bool follow, list, force;
@@ -45,7 +44,7 @@ int command_preview(const struct request *request);
 /* Shows resources, devices and pods until it is ended. */
 int command_top(const struct request *request);
 
-/* Prints the events that are in the journal, or else those that the daemon keeps. */
+/* Prints the events that the daemon keeps. */
 int command_events(const struct request *request);
 
 /* Waits until a resource meets request->condition. */

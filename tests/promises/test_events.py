@@ -11,6 +11,7 @@ from node import program, static, until
 from tool import ToolTest
 
 JOURNALD = "/lib/systemd/systemd-journald"
+OLDER = "Older events: journalctl -u devplugd\n"
 
 
 class Failures(ToolTest):
@@ -90,6 +91,7 @@ class Events(ToolTest):
             file.write("ok")
         next(line for line in follower.stdout if "healthy again" in line)
 
+        self.assertEqual(self.ctl("events").stderr, "")
         events = self.events()
         self.assertEqual([e["number"] for e in events], list(range(1, len(events) + 1)))
         self.assertEqual({e["kind"] for e in events}, {"configuration", "process", "session", "device", "kubelet"})
@@ -110,57 +112,12 @@ class Events(ToolTest):
                 'JOURNAL_STREAM=$(stat -Lc %d:%i /proc/self/fd/2) exec "$@"', "sh"]
 
     @unittest.skipUnless(os.path.exists(JOURNALD), "needs systemd-journald")
-    def test_journal(self):
-        """Events of earlier daemons are there, too, and what others write under our name is not."""
-        within = self.start_journal()
-        self.node.prefix = within
-        self.serve(static("a", 1), static("b", 1))
-        self.node.stop()
-        self.node.start()
-        self.node.await_serving()
-
-        def ask(*words, more=()):
-            return subprocess.run([*within, *more, program("devplugctl"), "-c", self.node.config, "events", *words],
-                                  capture_output=True, text=True, timeout=60)
-
-        def events(*words):
-            answer = ask("--json", *words)
-            self.assertIn(answer.returncode, (0, 3), answer.stderr)
-            return json.loads(answer.stdout)["events"]
-
-        forged = "import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); " \
-            "s.connect('/run/systemd/journal/socket'); s.send(b'MESSAGE=forged\\nSYSLOG_IDENTIFIER=devplugd\\n" \
-            "MESSAGE_ID=e081b006335a4b24bdf7af3a41b96c89\\nDEVPLUGD_RESOURCE=vendor.example/a\\n')"
-        subprocess.run([*within, "setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-c", forged], check=True)
-        follower = subprocess.Popen([*within, program("devplugctl"), "-c", self.node.config, "events", "-f"],
-                                    stdout=subprocess.PIPE, text=True)
-        self.addCleanup(follower.stdout.close)
-        self.addCleanup(follower.wait)
-        self.addCleanup(follower.kill)
-        next(line for line in follower.stdout if "vendor.example/b" in line)
-        self.assertEqual(self.ctl("cordon", "vendor.example/b/b-0", "broken").returncode, 0)
-        line = next(line for line in follower.stdout if "broken" in line)
-        self.assertRegex(line, r'Z  device +vendor.example/b: device "b-0" is unhealthy: cordoned: broken')
-
-        # The daemon keeps fewer than the journal has.
-        both = until(lambda: (e := events()) and e[-1]["kind"] == "device" and e, "the journal to be written")
-        self.assertEqual(len([e for e in both if "accepted, 2 resources" in e["text"]]), 2)
-        self.assertNotIn("forged", {e["text"] for e in both})
-        self.assertEqual({e["kind"] for e in both} - {"refusal"}, {"configuration", "process", "session", "device", "kubelet"})
-        self.assertEqual([e["number"] for e in both], list(range(1, len(both) + 1)))
-        self.assertEqual({e["resource"] for e in events("vendor.example/b")}, {"vendor.example/b"})
-        kept = json.loads(self.ctl("events", "--json").stdout)["events"]
-        self.assertEqual([(e["text"], e["resource"], e["level"]) for e in both[-len(kept):]],
-                         [(e["text"], e["resource"], e["level"]) for e in kept])
-        # Who may not read the journal gets the latter, and files can be read without a daemon.
-        empty = self.node.path("empty")
-        os.mkdir(empty)
-        self.assertEqual(events("--journal", empty), [])
-        self.node.stop()
-        self.assertEqual(len(events("--journal", "/run/log/journal")) > len(both), True)
-        answer = ask()
-        self.assertEqual((answer.returncode, answer.stderr), (3, f"devplugctl: devplugd is not running: nothing answers in {self.node.run}\n"))
-        self.assertIn("accepted, 2 resources", answer.stdout)
+    def test_older_ones_are_in_the_journal(self):
+        self.node.prefix = self.start_journal()
+        self.serve(static("a", 1))
+        answer = self.ctl("events")
+        self.assertEqual((answer.returncode, answer.stderr), (0, OLDER))
+        self.assertEqual(self.ctl("events", "--json").stderr, "")
 
     def test_unknown_resource(self):
         self.serve(static("a", 1))
@@ -171,7 +128,8 @@ class Events(ToolTest):
     def test_without_a_daemon(self):
         self.node.configure(static("a", 1))
         answer = self.ctl("events")
-        self.assertEqual((answer.returncode, answer.stderr), (3, f"devplugctl: devplugd is not running: nothing answers in {self.node.run}\n"))
+        self.assertEqual((answer.returncode, answer.stderr),
+                         (3, f"devplugctl: devplugd is not running: nothing answers in {self.node.run}\n" + OLDER))
 
 
 if __name__ == "__main__":

@@ -33,11 +33,11 @@ typedef void (*pod_answer_handler)(const struct pod_answer *answer, void *userda
 
 int pod_resources_new(struct manager *manager, struct pod_resources **ret);
 
-/* Asks. `question` is POD_QUESTION_LIST or POD_QUESTION_ALLOCATABLE (spawn-request.h). It shares the answer to the same question if that was asked
- * at most `age` microseconds ago (0: none), or is on its way. The handler is called once, later,
- * from the event loop, with an answer or a failure, within POD_ANSWER_TIMEOUT; unless it is
- * cancelled. Returns 0, -ENOMEM, -EINVAL for a question that is too long, or -EBUSY if too many are
- * asked at once. */
+/* Asks. `question` is POD_QUESTION_LIST or POD_QUESTION_ALLOCATABLE (spawn-request.h). It shares
+ * the answer to the same question if that was asked at most `age` microseconds ago (0: none), or is
+ * on its way. The handler is called once, later, from the event loop, with an answer or a failure,
+ * within POD_ANSWER_TIMEOUT; unless it is cancelled. Returns 0, -ENOMEM, -EINVAL for a question
+ * that is too long, or -EBUSY if too many are asked at once. */
 #define POD_ANSWER_TIMEOUT (POD_READER_DEADLINE + 4 * USEC_PER_SEC)
 int pod_resources_ask(struct pod_resources *pods, const char *question, uint64_t age,
 	pod_answer_handler on_answer, void *userdata);

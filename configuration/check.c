@@ -75,6 +75,7 @@ static void claims_sort(struct claims *claims)
 		(report)->context = NULL;                                           \
 	} while (0)
 
+/* Also those that differ, but are one name in a file of device information. */
 static int check_names(const struct config *config, struct report *report)
 {
 	_cleanup_(claims_done) struct claims names = { 0 };
@@ -89,18 +90,26 @@ static int check_names(const struct config *config, struct report *report)
 		r = strings_add(&name, declaration->name, strlen(declaration->name));
 		if (r < 0)
 			return r;
+		*strchrnul(name.items[0], '/') = '-';
 		r = claims_add(&names, declaration, &name);
 		if (r < 0)
 			return r;
 	}
 	claims_sort(&names);
 	for (size_t i = 1; i < names.count; i++) {
-		const struct origin *first = &names.items[i - 1].declaration->origin;
+		const struct declaration *first = names.items[i - 1].declaration;
+		const struct declaration *second = names.items[i].declaration;
 
-		if (streq(names.items[i].text, names.items[i - 1].text))
-			complain(report, names.items[i].declaration, "name",
+		if (!streq(names.items[i].text, names.items[i - 1].text))
+			continue;
+		if (streq(first->name, second->name))
+			complain(report, second, "name",
 				"already used by resources[%zu] at %s:%u: each resource needs a unique name",
-				names.items[i - 1].declaration->position, first->file, first->line);
+				first->position, first->origin.file, first->origin.line);
+		else
+			complain(report, second, "name",
+				"its files of device information would have the names of those of \"%s\" at %s:%u: choose another name",
+				first->name, first->origin.file, first->origin.line);
 	}
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include "drivers/allocation/cdi.h"
 #include "drivers/allocation/publication.h"
 #include "drivers/model/device-info.h"
+#include "drivers/model/form.h"
 
 #define MEMBERS_MAX 6
 
@@ -177,6 +178,19 @@ int publication_check_cdi(const json_t *spec, const char *kind, struct error *er
 	return 0;
 }
 
+/* Whether the information is about the PCI function that the id names. Ids of another form could
+ * make a file's name that begins with the name of another resource. */
+static bool is_info_of(const char *id, const json_t *info)
+{
+	const char *type = json_string_value(json_object_get(info, "type"));
+	const char *address;
+
+	if (!form_is_pci_address(id) || !device_info_is_valid(info))
+		return false;
+	address = json_string_value(json_object_get(json_object_get(info, type), "pci-address"));
+	return !address || streq(address, id);
+}
+
 static int check_infos(const json_t *infos, struct error *error)
 {
 	const char *id;
@@ -186,12 +200,9 @@ static int check_infos(const json_t *infos, struct error *error)
 		return error_set(error, -EBADMSG, "it has too many devices");
 	json_object_foreach((json_t *)(uintptr_t)infos, id, info)
 	{
-		char valid[DEVICE_ID_MAX + 1];
-
-		/* Part of a file's name: no letter in it leads elsewhere. */
-		device_id_make(id, valid);
-		if (!streq(id, valid) || !device_info_is_valid(info))
-			return error_set(error, -EBADMSG, "it has information without a device");
+		if (!is_info_of(id, info))
+			return error_set(error, -EBADMSG,
+				"it has information of a wrong form, or about another device");
 	}
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "drivers/model/declaration.h"
 #include "drivers/model/device.h"
+#include "drivers/model/form.h"
 
 static struct published_file *file_free(struct published_file *file)
 {
@@ -138,7 +139,7 @@ static bool names_info(const char *resource, const char *path)
 {
 	static const char suffix[] = "-device.json";
 	_cleanup_free_ char *prefix = strdup(resource);
-	char id[DEVICE_ID_MAX + 1], valid[DEVICE_ID_MAX + 1];
+	char id[DEVICE_ID_MAX + 1];
 	const char *name = strrchr(path, '/'), *found;
 	struct error error;
 	size_t length;
@@ -154,8 +155,7 @@ static bool names_info(const char *resource, const char *path)
 		length - 1 - strlen(suffix) > DEVICE_ID_MAX)
 		return false;
 	(void)snprintf(id, sizeof(id), "%.*s", (int)(length - 1 - strlen(suffix)), found + 1);
-	device_id_make(id, valid);
-	return *id && streq(id, valid);
+	return form_is_pci_address(id);
 }
 
 /* Whether the file is in the directory itself. */

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes and checks the file that describes a device to CNI plugins. The types of the specification
- * are a table, which is used for both.
+ * are a table, which is used for both. CNI plugins run as root and make paths of the values, so
+ * each value has the form that its member is for.
  */
 #include "drivers/model/device-info.h"
+
+#include "drivers/model/form.h"
 
 #define MEMBERS_MAX 6
 
@@ -23,6 +26,45 @@ static const struct {
 	{ "memif", 3, { "role", "path", "mode" } },
 };
 
+/* A name of a file in /sys or /dev. */
+static bool is_name(const char *value)
+{
+	return !streq(value, ".") && !streq(value, "..") && !strchr(value, '/');
+}
+
+static bool is_path(const char *value)
+{
+	struct error error;
+
+	return form_absolute_path(value, &error) >= 0;
+}
+
+static const struct {
+	const char *member;
+	bool (*is_valid)(const char *value);
+} forms[] = {
+	{ "pci-address", form_is_pci_address },
+	{ "pf-pci-address", form_is_pci_address },
+	{ "vhost-net", is_path },
+	{ "path", is_path },
+};
+
+/* Whether it is the value of the member: where the table has no form, a name or a word. */
+static bool value_is_valid(const char *member, const json_t *value)
+{
+	const char *text = json_string_value(value);
+
+	if (!text || !*text)
+		return false;
+	for (const char *p = text; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			return false;
+	for (size_t i = 0; i < ARRAY_SIZE(forms); i++)
+		if (streq(forms[i].member, member))
+			return forms[i].is_valid(text);
+	return is_name(text);
+}
+
 static ssize_t find_type(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
@@ -36,9 +78,10 @@ static bool members_are_valid(size_t type, const json_t *members)
 	size_t n = 0;
 
 	for (size_t i = 0; types[type].members[i]; i++) {
-		const json_t *value = json_object_get(members, types[type].members[i]);
+		const char *member = types[type].members[i];
+		const json_t *value = json_object_get(members, member);
 
-		if (value ? json_string_length(value) == 0 : i < types[type].n_required)
+		if (value ? !value_is_valid(member, value) : i < types[type].n_required)
 			return false;
 		n += value != NULL;
 	}

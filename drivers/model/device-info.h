@@ -21,10 +21,10 @@ struct device_info_member {
 };
 
 /* Sets the information. `type` is "pci", "vdpa", "vhost-user" or "memif", the members are those
- * that the specification has for it. Returns 0, -EINVAL for another type or member or where a
- * required one is missing, or -ENOMEM. */
+ * that the specification has for it. Returns 0, -EINVAL for another type or member, a value of
+ * another form, or where a required one is missing, or -ENOMEM. */
 int device_set_info(struct device *device, const char *type,
 	const struct device_info_member *members, size_t n_members);
 
-/* Whether a document has the members of the specification, and no others. */
+/* Whether a document has the members of the specification, each of its form, and no others. */
 bool device_info_is_valid(const json_t *info);

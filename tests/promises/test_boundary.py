@@ -23,7 +23,8 @@ class Boundary(NodeTest):
         honest = shutil.copy(program("devplugd-plugin"), os.path.join(folder, "honest"))
         with open(os.path.join(folder, "hostile"), "w") as file:
             file.write(f"{honest}\n{kind}\n{self.node.run}\n{self.node.dir}/cdi\n")
-        self.node.configure(static("card", 1, CARD), static("sibling", 1), static("evil", 1),
+        self.node.configure(static("card", 1, CARD), static("sibling", 1), static("evil-nic", 1),
+                            static("evil", 1, 'cdi_spec = { kind = "vendor.example/evil"; };'),
                             text=f'cdi_dir = "{self.node.dir}/cdi"; device_info_dir = "{self.node.dir}/info";')
         self.node.start_kubelet()
         self.node.start()
@@ -101,6 +102,15 @@ class Boundary(NodeTest):
         size = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(self.node.run)
                    for name in names if not name.endswith(".sock"))
         self.assertLess(size, 1 << 20)
+
+    def publish(self, kind):
+        self.begin(kind, as_unit())
+        until(lambda: "possible:" in self.node.output(), "the attempts")
+        self.assertIn("possible: -\n", self.node.output())
+
+    def test_P18_device_information(self):
+        self.publish("information")
+        self.assertFalse(os.path.exists(self.node.path("info")) and os.listdir(self.node.path("info")))
 
 
 class DraBoundary(NodeTest):

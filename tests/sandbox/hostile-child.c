@@ -382,8 +382,6 @@ static void complain(void)
 	}
 }
 
-/* --- of devplugd-dra --- */
-
 /* Sends and waits for the answer of that type. False: there is none within 10 s. */
 static bool ask(
 	struct control_message *question, enum control_type type, struct control_message *answer)
@@ -402,6 +400,58 @@ static bool ask(
 	}
 	return false;
 }
+
+/* --- files for others --- */
+
+/* Whether devplugd writes the files of the document. */
+static bool is_published(const char *document)
+{
+	static uint64_t number;
+	_cleanup_control_ struct control_message question = CONTROL_MESSAGE_INIT(CONTROL_PUBLISH);
+	_cleanup_control_ struct control_message answer = CONTROL_MESSAGE_INIT(0);
+
+	question.number = ++number;
+	question.fds[0] = sealed_new("files", document, strlen(document));
+	return ask(&question, CONTROL_PUBLISHED, &answer) && answer.text[0] == '\0';
+}
+
+#define INFORMATION(id, type, members)                                                      \
+	"{\"device_info\":{\"" id "\":{\"version\":\"1.1.0\",\"type\":\"" type "\",\"" type \
+	"\":{" members "}}}}"
+
+/* The file of another resource, whose name begins with ours, and values that lead elsewhere. */
+static void publish_information(void)
+{
+	static const struct {
+		const char *name, *document;
+	} tries[] = {
+		{ "file-of-another",
+			INFORMATION(
+				"nic-0000:3b:02.0", "pci", "\"pci-address\":\"0000:3b:02.0\"") },
+		{ "address", INFORMATION("0000:3b:02.0", "pci", "\"pci-address\":\"../../../x\"") },
+		{ "another-address",
+			INFORMATION("0000:3b:02.0", "pci", "\"pci-address\":\"0000:3b:02.1\"") },
+		{ "address-of-pf",
+			INFORMATION("0000:3b:02.0", "pci",
+				"\"pci-address\":\"0000:3b:02.0\",\"pf-pci-address\":\"../x\"") },
+		{ "rdma-device",
+			INFORMATION("0000:3b:02.0", "pci",
+				"\"pci-address\":\"0000:3b:02.0\",\"rdma-device\":\"../x\"") },
+		{ "path",
+			INFORMATION("0000:3b:02.0", "vdpa",
+				"\"parent-device\":\"vdpa0\",\"driver\":\"vhost\",\"path\":\"/dev/"
+				"../x\"") },
+	};
+	char line[1024] = "possible:";
+
+	say(CONTROL_READY, 0, -EBADF);
+	for (size_t i = 0; i < ARRAY_SIZE(tries); i++)
+		if (is_published(tries[i].document))
+			(void)strcat(strcat(line, " "), tries[i].name);
+	(void)fprintf(stderr, "%s%s\n", line, line[9] ? "" : " -");
+}
+
+/* --- of devplugd-dra --- */
 
 static bool is_given_file(const char *path)
 {
@@ -502,6 +552,7 @@ static const struct {
 	{ "most", claim_most, true },
 	{ "store", store_much, false },
 	{ "complain", complain, false },
+	{ "information", publish_information, false },
 	{ "dra-questions", try_questions, false },
 	{ "dra-path", try_path, false },
 	{ "dra-claims", prepare_without_end, false },

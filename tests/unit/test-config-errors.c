@@ -443,18 +443,22 @@ static void test_names_both_places(void **state)
 		"resources = (\n"
 		"{ name = \"v.e/a\"; driver = \"path\"; match = \"/dev/a\"; cdi_spec = { kind = \"v.e/k\"; }; },\n"
 		"{ name = \"v.e/b\"; driver = \"path\"; match = \"/dev/b\"; overlap = true; cdi_spec = { kind = \"v.e/k\"; }; },\n"
-		"{ name = \"v.e/a\"; driver = \"path\"; match = \"/dev/b\"; }\n"
+		"{ name = \"v.e/a\"; driver = \"path\"; match = \"/dev/b\"; },\n"
+		"{ name = \"v.e-x/a\"; driver = \"path\"; match = \"/dev/c\"; },\n"
+		"{ name = \"v.e/x-a\"; driver = \"path\"; match = \"/dev/d\"; }\n"
 		");\n";
 
 	write_bytes(main_file, text, strlen(text));
 	found = problems(main_file, -EINVAL);
 	(void)snprintf(expected, sizeof(expected),
 		"4: resources[2] \"v.e/a\": name: already used by resources[0] at %s:2: each resource needs a unique name\n"
+		"6: resources[4] \"v.e/x-a\": name: its files of device information would have the "
+		"names of those of \"v.e-x/a\" at %s:5: choose another name\n"
 		"3: resources[1] \"v.e/b\": cdi_spec.kind: is \"v.e/k\", which resources[0] \"v.e/a\" "
 		"at %s:2 also has: each resource needs a unique kind\n"
 		"4: resources[2] \"v.e/a\": match: names \"/dev/b\", as resources[1] \"v.e/b\" at "
 		"%s:3 does: remove one, or set overlap = true in both\n",
-		main_file, main_file, main_file);
+		main_file, main_file, main_file, main_file);
 	assert_string_equal(found, expected);
 }
 

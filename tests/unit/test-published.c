@@ -21,7 +21,8 @@ static struct published *published;
 #define SPEC                                                                             \
 	"{'cdiVersion':'0.3.0','kind':'vendor.example/card','devices':[{'name':'card0'," \
 	"'containerEdits':{'deviceNodes':[{'path':'/dev/card0','permissions':'rw'}]}}]}"
-#define INFO "{'type':'pci','version':'1.1.0','pci':{'pci-address':'0000:03:00.1'}}"
+#define PCI(value) "{'type':'pci','version':'1.1.0','pci':{'pci-address':'" value "'}}"
+#define INFO       PCI("0000:03:00.1")
 
 /* Reads a configuration with these resources and directories. */
 static struct config *load(const char *resources, const char *cdi, const char *info)
@@ -231,15 +232,15 @@ static void test_restart(void **state)
 	configure(CARD "," NIC, cdi_dir, info_dir);
 	assert_true(is_there(cdi_dir, CARD_FILE));
 	assert_true(is_there(info_dir, NIC_FILE));
-	take_well("vendor.example/nic", "{'device_info':{'other':" INFO "}}");
+	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.2':" PCI("0000:03:00.2") "}}");
 	assert_false(is_there(info_dir, NIC_FILE));
-	assert_true(is_there(info_dir, "vendor.example-nic-other-device.json"));
+	assert_true(is_there(info_dir, "vendor.example-nic-0000:03:00.2-device.json"));
 
 	/* Killed, and the resource is no longer declared. */
 	restart();
 	configure(CARD, cdi_dir, info_dir);
 	assert_true(is_there(cdi_dir, CARD_FILE));
-	assert_false(is_there(info_dir, "vendor.example-nic-other-device.json"));
+	assert_false(is_there(info_dir, "vendor.example-nic-0000:03:00.2-device.json"));
 
 	/* Stopped: containers may be started again, and the networks of their pods set up. */
 	configure(CARD "," NIC, cdi_dir, info_dir);
@@ -269,29 +270,30 @@ static void test_P18_list_that_was_left(void **state)
 	char line[512], path[256];
 
 	(void)snprintf(line, sizeof(line),
-		"vendor.example/gone %s/vendor.example-gone-a-device.json\n"
-		"vendor.example/gone %s/vendor.example-gone-a-device.json\n",
+		"vendor.example/gone %s/vendor.example-gone-0000:03:00.2-device.json\n"
+		"vendor.example/gone %s/vendor.example-gone-0000:03:00.2-device.json\n",
 		cdi_dir, info_dir);
 	take_well("vendor.example/card", "{'cdi':" SPEC "}");
 	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
-	put(cdi_dir, "vendor.example-gone-a-device.json");
-	put(info_dir, "vendor.example-gone-a-device.json");
+	put(cdi_dir, "vendor.example-gone-0000:03:00.2-device.json");
+	put(info_dir, "vendor.example-gone-0000:03:00.2-device.json");
 	(void)snprintf(path, sizeof(path), "%s/" PUBLISHED_LEFT_FILE, info_dir);
 	assert_int_equal(published_write_file(path, line), 0);
 	restart();
 	configure(CARD, cdi_dir, info_dir);
-	assert_true(is_there(cdi_dir, "vendor.example-gone-a-device.json"));
-	assert_false(is_there(info_dir, "vendor.example-gone-a-device.json"));
+	assert_true(is_there(cdi_dir, "vendor.example-gone-0000:03:00.2-device.json"));
+	assert_false(is_there(info_dir, "vendor.example-gone-0000:03:00.2-device.json"));
 	/* Not through a link. */
-	put(info_dir, "vendor.example-gone-a-device.json");
+	put(info_dir, "vendor.example-gone-0000:03:00.2-device.json");
 	(void)snprintf(line, sizeof(line), "%s/list", info_dir);
-	assert_int_equal(published_write_file(line,
-				 "vendor.example/gone /none/vendor.example-gone-a-device.json\n"),
+	assert_int_equal(
+		published_write_file(line,
+			"vendor.example/gone /none/vendor.example-gone-0000:03:00.2-device.json\n"),
 		0);
 	assert_int_equal(symlink(line, path), 0);
 	restart();
 	configure(CARD, cdi_dir, info_dir);
-	assert_true(is_there(info_dir, "vendor.example-gone-a-device.json"));
+	assert_true(is_there(info_dir, "vendor.example-gone-0000:03:00.2-device.json"));
 }
 
 /* After a change by any process, and at any age of the file. */
@@ -327,12 +329,12 @@ static void test_P18_list_is_checked(void **state)
 	static const char *const names[] = {
 		"vendor.example/nic %s/victim",
 		"vendor.example/nic %s/victim-device.json",
-		"vendor.example/nic %s/x/../vendor.example-nic-a-device.json",
-		"vendor.example/nic %s//vendor.example-nic-a-device.json",
-		"vendor.example/nic %s/vendor.example-other-a-device.json",
+		"vendor.example/nic %s/x/../vendor.example-nic-0000:03:00.2-device.json",
+		"vendor.example/nic %s//vendor.example-nic-0000:03:00.2-device.json",
+		"vendor.example/nic %s/vendor.example-other-0000:03:00.2-device.json",
 		"vendor.example/nic %s/vendor.example-nic--device.json",
-		"../nic %s/..-nic-a-device.json",
-		"%s/vendor.example-nic-a-device.json",
+		"../nic %s/..-nic-0000:03:00.2-device.json",
+		"%s/vendor.example-nic-0000:03:00.2-device.json",
 		"",
 	};
 	char *text = NULL;
@@ -345,29 +347,29 @@ static void test_P18_list_is_checked(void **state)
 		(void)fprintf(stream, "%.*s%s%s\n", (int)(hole - names[i]), names[i], info_dir,
 			*hole ? hole + 2 : "");
 	}
-	(void)fprintf(
-		stream, "vendor.example/gone %s/vendor.example-gone-a-device.json\n", info_dir);
+	(void)fprintf(stream,
+		"vendor.example/gone %s/vendor.example-gone-0000:03:00.2-device.json\n", info_dir);
 	(void)fclose(stream);
 	host_mkdir("/info/x/");
 	put(info_dir, "victim");
 	put(info_dir, "victim-device.json");
 	put(info_dir, "x/y");
-	put(info_dir, "vendor.example-nic-a-device.json");
-	put(info_dir, "vendor.example-other-a-device.json");
+	put(info_dir, "vendor.example-nic-0000:03:00.2-device.json");
+	put(info_dir, "vendor.example-other-0000:03:00.2-device.json");
 	put(info_dir, "vendor.example-nic--device.json");
-	put(info_dir, "..-nic-a-device.json");
-	put(info_dir, "vendor.example-gone-a-device.json");
+	put(info_dir, "..-nic-0000:03:00.2-device.json");
+	put(info_dir, "vendor.example-gone-0000:03:00.2-device.json");
 	assert_int_equal(state_write_private(opened, PUBLISHED_LIST_FILE, text, size), 0);
 	free(text);
 	restart();
 	configure(CARD, cdi_dir, info_dir);
 	assert_true(is_there(info_dir, "victim"));
 	assert_true(is_there(info_dir, "victim-device.json"));
-	assert_true(is_there(info_dir, "vendor.example-nic-a-device.json"));
-	assert_true(is_there(info_dir, "vendor.example-other-a-device.json"));
+	assert_true(is_there(info_dir, "vendor.example-nic-0000:03:00.2-device.json"));
+	assert_true(is_there(info_dir, "vendor.example-other-0000:03:00.2-device.json"));
 	assert_true(is_there(info_dir, "vendor.example-nic--device.json"));
-	assert_true(is_there(info_dir, "..-nic-a-device.json"));
-	assert_false(is_there(info_dir, "vendor.example-gone-a-device.json"));
+	assert_true(is_there(info_dir, "..-nic-0000:03:00.2-device.json"));
+	assert_false(is_there(info_dir, "vendor.example-gone-0000:03:00.2-device.json"));
 }
 
 #define DEVICE(edits)                                                                   \
@@ -376,6 +378,8 @@ static void test_P18_list_is_checked(void **state)
 #define NAMED(name)                                                                           \
 	"{'cdi':{'cdiVersion':'0.3.0','kind':'vendor.example/card','devices':[{'name':'" name \
 	"','containerEdits':{'env':['A=b']}}]}}"
+
+#define ABOUT(info) "{'device_info':{'0000:03:00.1':" info "}}"
 
 #define TIMES_16(x) x x x x x x x x x x x x x x x x
 
@@ -428,9 +432,34 @@ static const char *const hostile[] = {
 					      "'containerPath':'/b','options':['rbind']}]"),
 	"{'device_info':{'../x':" INFO "}}",
 	"{'device_info':{'a/b':" INFO "}}",
-	"{'device_info':{'a':{}}}",
-	"{'device_info':{'a':{'type':'pci','version':'1.1.0','pci':{}}}}",
-	"{'device_info':{'a':{'type':'usb','version':'1.1.0','usb':{'a':'b'}}}}",
+	ABOUT("{}"),
+	ABOUT("{'type':'pci','version':'1.1.0','pci':{}}"),
+	ABOUT("{'type':'usb','version':'1.1.0','usb':{'a':'b'}}"),
+	/* The file of a resource whose name begins with ours. */
+	"{'device_info':{'2-0000:03:00.1':" INFO "}}",
+	"{'device_info':{'a':" INFO "}}",
+	/* Another device, or no device. */
+	ABOUT(PCI("0000:03:00.2")),
+	ABOUT(PCI("../../../x")),
+	ABOUT(PCI("0000:03:00.1\\u0000")),
+	ABOUT("{'type':'pci','version':'1.1.0','pci':{'pci-address':'0000:03:00.1',"
+	      "'pf-pci-address':'0000:03:00.0/../x'}}"),
+	ABOUT("{'type':'pci','version':'1.1.0','pci':{'pci-address':'0000:03:00.1',"
+	      "'rdma-device':'../mlx5_0'}}"),
+	ABOUT("{'type':'pci','version':'1.1.0','pci':{'pci-address':'0000:03:00.1',"
+	      "'vhost-net':'/dev/../etc/shadow'}}"),
+	ABOUT("{'type':'pci','version':'1.1.0','pci':{'pci-address':'0000:03:00.1',"
+	      "'representor-device':'..'}}"),
+	ABOUT("{'type':'vdpa','version':'1.1.0','vdpa':{'parent-device':'vdpa0',"
+	      "'driver':'vhost','path':'dev/vhost-vdpa-0'}}"),
+	ABOUT("{'type':'vdpa','version':'1.1.0','vdpa':{'parent-device':'a/b',"
+	      "'driver':'vhost','path':'/dev/vhost-vdpa-0'}}"),
+	ABOUT("{'type':'vdpa','version':'1.1.0','vdpa':{'parent-device':'vdpa0',"
+	      "'driver':'vhost','path':'/dev/vhost-vdpa-0','pci-address':'0000:03:00.2'}}"),
+	ABOUT("{'type':'memif','version':'1.1.0','memif':{'role':'a\\nb','path':'/x',"
+	      "'mode':'ip'}}"),
+	ABOUT("{'type':'vhost-user','version':'1.1.0','vhost-user':{'mode':'client',"
+	      "'path':'x'}}"),
 };
 
 static void test_hostile(void **state)
@@ -583,7 +612,8 @@ static void test_device_info(void **state)
 			{ { "parent-device", "vdpa3" }, { "driver", "vhost" },
 				{ "path", "/dev/vhost-vdpa0" } } },
 		{ "pci", NULL, { { "rdma-device", "mlx5_0" } } },
-		{ "pci", NULL, { { "pci-address", "a" }, { "mode", "b" } } },
+		{ "pci", NULL, { { "pci-address", "0000:03:00.1" }, { "mode", "b" } } },
+		{ "pci", NULL, { { "pci-address", "a" } } },
 		{ "vhost-user", NULL, { { "mode", "client" } } },
 		{ "usb", NULL, { { "path", "a" } } },
 	};

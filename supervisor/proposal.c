@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when the files that a child proposes are read and written, and when the child gets its
- * answer. Reading takes time that grows with the size, so after each proposal the loop is free for
- * other work for a multiple of that time. A proposal that is replaced meanwhile is never answered,
- * and its child no longer waits for it.
+ * answer. Files change at most once in WRITE_INTERVAL. Reading takes time that grows with the
+ * size, so after each proposal the loop is free for other work for a multiple of that time. A
+ * proposal that is replaced meanwhile is never answered, and its child no longer waits for it.
  */
 #include "supervisor/proposal.h"
 
@@ -13,6 +13,8 @@
 #include "supervisor/published.h"
 
 #define ANSWER_RETRY (100 * USEC_PER_MSEC)
+/* Each change of a CDI file has the container runtime read all CDI files again. */
+#define WRITE_INTERVAL (100 * USEC_PER_MSEC)
 
 struct proposal {
 	struct published *published;
@@ -63,7 +65,7 @@ static void publish(struct proposal *proposal)
 	pace_begin(&proposal->pace);
 	r = published_take(proposal->published, proposal->resource, proposal->fd, &error);
 	note(proposal, r < 0 ? &error : NULL);
-	end = pace_end(&proposal->pace, 0);
+	end = pace_end(&proposal->pace, WRITE_INTERVAL);
 	if (proposal->answer(proposal->number, r < 0 ? error.message : "", proposal->userdata) ==
 		-EAGAIN)
 		come_again(proposal, MAX_OF(proposal->pace.not_before, end + ANSWER_RETRY));

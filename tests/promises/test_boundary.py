@@ -112,6 +112,9 @@ class Boundary(NodeTest):
         self.publish("information")
         self.assertFalse(os.path.exists(self.node.path("info")) and os.listdir(self.node.path("info")))
 
+    def test_P18_storm_of_files(self):
+        self.publish("storm")
+
 
 class DraBoundary(NodeTest):
     """The same for a program in the place of devplugd-dra: it gains what it has to do, and nothing of devplugd, of the

@@ -33,6 +33,10 @@
 
 #define LINE_LENGTH 4096
 
+/* Changes of a CDI file, and the least time between two of one resource. */
+#define STORM          10
+#define WRITE_INTERVAL (100 * USEC_PER_MSEC)
+
 static char lines[4][LINE_LENGTH];
 
 static bool read_lines(void)
@@ -451,6 +455,28 @@ static void publish_information(void)
 	(void)fprintf(stderr, "%s%s\n", line, line[9] ? "" : " -");
 }
 
+#define DOCUMENT(id)                                                                         \
+	"{\"cdi\":{\"cdiVersion\":\"0.3.0\",\"kind\":\"vendor.example/evil\",\"devices\":[{" \
+	"\"name\":\"" id "\",\"containerEdits\":{\"deviceNodes\":[{\"path\":\"/dev/null\","  \
+	"\"permissions\":\"rw\"}]}}]}}"
+
+/* Each has a runtime read all CDI files again. */
+static void publish_in_a_storm(void)
+{
+	uint64_t begun = now_usec(CLOCK_MONOTONIC);
+	unsigned n = 0;
+
+	say(CONTROL_READY, 0, -EBADF);
+	while (n < STORM && is_published(n % 2 == 0 ? DOCUMENT("a") : DOCUMENT("b")))
+		n++;
+	if (n < STORM)
+		(void)fprintf(stderr, "%u were published\n", n);
+	else
+		(void)fprintf(stderr, "possible: %s\n",
+			now_usec(CLOCK_MONOTONIC) - begun < (STORM - 1) * WRITE_INTERVAL ? "storm"
+											 : "-");
+}
+
 /* --- of devplugd-dra --- */
 
 static bool is_given_file(const char *path)
@@ -553,6 +579,7 @@ static const struct {
 	{ "store", store_much, false },
 	{ "complain", complain, false },
 	{ "information", publish_information, false },
+	{ "storm", publish_in_a_storm, false },
 	{ "dra-questions", try_questions, false },
 	{ "dra-path", try_path, false },
 	{ "dra-claims", prepare_without_end, false },

@@ -171,6 +171,10 @@ static int prepare(struct child_ends *ends, const struct identity *identity, pid
 		signals_reset();
 		go_before_parent();
 	}
+	/* Without the supervisor's terminal, which /dev/tty would be: input for the shell there can
+	 * be written to it, and its ^C and ^Z are for the supervisor. */
+	if (setsid() < 0)
+		return -errno;
 	if (assign_descriptors(ends) < 0)
 		return -errno;
 	reset_file_limit();

@@ -50,10 +50,11 @@ struct entry_failure {
 	int code; /* positive errno */
 };
 
-/* Sets signals, descriptors, limits, the user, the sandbox and the death signal, in this order.
- * exec closes descriptors above CONTROL_FD. `identity` NULL, for the template: keeps the user, and
- * only the capabilities that starting children takes. Ends the process if `parent` is no longer its
- * parent. Returns 0 or negative errno with the failure filled. */
+/* Sets signals, a session without a terminal, descriptors, limits, the user, the sandbox and the
+ * death signal, in this order. exec closes descriptors above CONTROL_FD. `identity` NULL, for the
+ * template: keeps the user, and only the capabilities that starting children takes. Ends the
+ * process if `parent` is no longer its parent. Returns 0 or negative errno with the failure filled.
+ */
 int entry_prepare(struct child_ends *ends, const struct identity *identity, pid_t parent,
 	struct entry_failure *ret_failure);
 

@@ -16,6 +16,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stddef.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -40,8 +41,19 @@
 	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | \
 		CLONE_NEWPID | CLONE_NEWNET)
 
+/* Headers may be older; these numbers are those of all architectures. */
+#ifndef SYS_statmount
+	#define SYS_statmount 457
+#endif
+#ifndef SYS_listmount
+	#define SYS_listmount 458
+#endif
+#ifndef SYS_open_tree_attr
+	#define SYS_open_tree_attr 467
+#endif
+
 #ifdef ARCHITECTURE
-/* clone() that makes namespaces is denied, too. */
+/* clone() that makes namespaces is denied, too, and ioctl() that writes input for a terminal. */
 static const int denied[] = {
 	SYS_acct,
 	SYS_add_key,
@@ -61,11 +73,13 @@ static const int denied[] = {
 	SYS_kcmp,
 	SYS_kexec_load,
 	SYS_keyctl,
+	SYS_listmount,
 	SYS_mount,
 	SYS_mount_setattr,
 	SYS_move_mount,
 	SYS_open_by_handle_at,
 	SYS_open_tree,
+	SYS_open_tree_attr,
 	SYS_perf_event_open,
 	SYS_pidfd_getfd,
 	SYS_pivot_root,
@@ -77,6 +91,7 @@ static const int denied[] = {
 	SYS_setdomainname,
 	SYS_sethostname,
 	SYS_setns,
+	SYS_statmount,
 	SYS_swapoff,
 	SYS_swapon,
 	SYS_syslog,
@@ -137,6 +152,13 @@ static int filter_system_calls(void)
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4),
 		LOAD(args[0]),
 		IF(BPF_JSET, NAMESPACES),
+		DENY,
+		RETURN(SECCOMP_RET_ALLOW),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 6),
+		LOAD(args[1]),
+		IF(BPF_JEQ, TIOCSTI),
+		DENY,
+		IF(BPF_JEQ, TIOCLINUX),
 		DENY,
 		RETURN(SECCOMP_RET_ALLOW),
 	};

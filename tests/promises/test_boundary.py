@@ -60,6 +60,16 @@ class Boundary(NodeTest):
         self.touch([*as_unit(), program("devplugd-without-landlock")])
         self.assertEqual(self.node.output().count("this kernel has no Landlock"), 1)
 
+    def test_P18_from_a_terminal(self):
+        """A shell of root waits there for the next command."""
+        ours, theirs = os.openpty()
+        self.addCleanup(os.close, ours)
+        self.addCleanup(os.close, theirs)
+        self.touch(["setsid", "sh", "-c", '(sh <"$0" &); exec "$@" <"$0"', os.ttyname(theirs)])
+        os.write(ours, f"id >{self.node.dir}/next\n".encode())
+        until(lambda: os.path.exists(self.node.path("next")), "the shell to execute a command")
+        self.assertFalse(os.path.exists(self.node.path("typed")))
+
     def test_P18_descriptor_that_blocks(self):
         self.begin("linger", as_unit())
         self.await_words("the child sent a malformed message")

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -256,6 +257,19 @@ static bool can_read_others(void)
 	return some;
 }
 
+/* For the shell of the terminal that devplugd was started from. */
+static bool can_type(void)
+{
+	char command[3 * LINE_LENGTH];
+	int fd = open("/dev/tty", O_RDONLY | O_CLOEXEC);
+
+	(void)snprintf(command, sizeof(command), " id >%s\n", in_run("../typed"));
+	for (const char *key = command; *key; key++)
+		if (fd < 0 || ioctl(fd, TIOCSTI, key) < 0)
+			return false;
+	return true;
+}
+
 static const struct {
 	const char *name;
 	bool (*possible)(void);
@@ -281,6 +295,7 @@ static const struct {
 	{ "read-list", can_read_list },
 	{ "read-health", can_read_health },
 	{ "read-others", can_read_others },
+	{ "type", can_type },
 };
 
 static void try_all(void)

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
@@ -112,6 +113,44 @@ static bool can_mount(void)
 	return is_known(SYS_mount);
 }
 
+/* Whether the call is within reach; older kernels lack it. */
+static bool is_reachable(long number)
+{
+	return syscall(number, -1, NULL, -1, NULL, -1) >= 0 || (errno != EPERM && errno != ENOSYS);
+}
+
+static bool can_statmount(void)
+{
+	return is_reachable(457);
+}
+
+static bool can_listmount(void)
+{
+	return is_reachable(458);
+}
+
+static bool can_open_tree_attr(void)
+{
+	return is_reachable(467);
+}
+
+/* Each is denied before the kernel sees that the descriptor is not a terminal. */
+static bool can_type(void)
+{
+	char key = 'x';
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	return ioctl(fd, TIOCSTI, &key) == 0 || errno != EPERM;
+}
+
+static bool can_select(void)
+{
+	char code = 3; /* paste */
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	return ioctl(fd, TIOCLINUX, &code) == 0 || errno != EPERM;
+}
+
 /* Those that the process behind the number must be spared. */
 static bool can_trace(void)
 {
@@ -164,6 +203,11 @@ static const struct {
 	{ "io_uring", can_io_uring },
 	{ "keyctl", can_keyctl },
 	{ "mount", can_mount },
+	{ "statmount", can_statmount },
+	{ "listmount", can_listmount },
+	{ "open-tree-attr", can_open_tree_attr },
+	{ "type", can_type },
+	{ "select", can_select },
 	{ "trace", can_trace },
 	{ "read-memory", can_read_memory },
 	{ "signal", can_signal },

@@ -14,6 +14,7 @@
 #include "common/sealed.h"
 #include "dra.pb-c.h"
 #include "dra/dra-allocation.h"
+#include "dra/model/dra-names.h"
 #include "pluginregistration.pb-c.h"
 #include "proto/mailbox.h"
 #include "proto/message.h"
@@ -342,16 +343,6 @@ void dra_node_take_prepared(struct dra_node *node, struct control_message *messa
 	end_claim(node, devices, devices ? NULL : "devplugd sent no devices");
 }
 
-static bool is_word(const char *text, size_t maximum)
-{
-	size_t length = strlen(text);
-
-	return length > 0 && length <= maximum &&
-		strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") ==
-		length &&
-		text[0] != '.';
-}
-
 /* Returns whether its outcome comes later. */
 static bool begin_claim(struct dra_node *node)
 {
@@ -359,8 +350,9 @@ static bool begin_claim(struct dra_node *node)
 	json_auto_t *question = NULL;
 	int r;
 
-	if (!is_word(claim->namespace_, 253) || !is_word(claim->name, 253) ||
-		!is_word(claim->uid, 64) || strchr(claim->uid, '.')) {
+	if (!dra_name_is_valid(claim->namespace_, DRA_OBJECT_NAME_MAX) ||
+		!dra_name_is_valid(claim->name, DRA_OBJECT_NAME_MAX) ||
+		!dra_name_is_valid(claim->uid, DRA_CLAIM_ID_MAX) || strchr(claim->uid, '.')) {
 		set_outcome(node, NULL, "the claim has no valid namespace, name and uid");
 		return false;
 	}

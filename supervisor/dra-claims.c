@@ -11,14 +11,20 @@
 #include <sys/stat.h>
 
 #include "common/log.h"
+#include "drivers/allocation/cdi.h"
 #include "drivers/inventory/inventory.h"
+#include "drivers/model/form.h"
 #include "supervisor/manager.h"
+#include "supervisor/publication-form.h"
+#include "supervisor/publication-policy.h"
 #include "supervisor/published.h"
 #include "supervisor/state.h"
 
-#define CLAIMS_FILE    "dra-claims"
-#define CLAIMS_VERSION 1
-#define NAME_LENGTH    253 /* of a namespace, a claim, a pool */
+#define CLAIMS_FILE     "dra-claims"
+#define CLAIMS_VERSION  1
+#define RESOURCE_LENGTH 317 /* a DNS subdomain, "/", and a label */
+/* As proto/plugin/edits.h. */
+#define NAMES_MAX 64
 
 struct dra_claims {
 	struct manager *manager;
@@ -35,37 +41,191 @@ static const char *text_of(const json_t *object, const char *key)
 
 static bool is_word(const json_t *object, const char *key, size_t maximum)
 {
-	const char *text = text_of(object, key);
-	size_t length = strlen(text);
-
-	/* What names of Kubernetes objects and uids consist of. */
-	return length > 0 && length <= maximum && text[0] != '.' &&
-		strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") ==
-		length;
+	return dra_name_is_valid(text_of(object, key), maximum);
 }
 
 static bool is_device(const json_t *device)
 {
-	const char *id = text_of(device, "id");
+	const char *id = text_of(device, "id"), *resource = text_of(device, "resource");
 
-	return is_word(device, "request", NAME_LENGTH) && is_word(device, "name", NAME_LENGTH) &&
-		*text_of(device, "pool") && strlen(text_of(device, "pool")) <= NAME_LENGTH &&
-		*text_of(device, "resource") && *id && strlen(id) <= OFFERED_ID_MAX &&
-		!strpbrk(id, "\n\r") && json_is_boolean(json_object_get(device, "admin"));
+	return is_word(device, "request", DRA_OBJECT_NAME_MAX) &&
+		is_word(device, "name", DRA_OBJECT_NAME_MAX) && *text_of(device, "pool") &&
+		strlen(text_of(device, "pool")) <= DRA_OBJECT_NAME_MAX && *resource &&
+		strlen(resource) <= RESOURCE_LENGTH && *id && strlen(id) <= OFFERED_ID_MAX &&
+		!strpbrk(id, "\n\r");
 }
 
-bool dra_claims_is_valid(const json_t *claim)
+int dra_claims_check_names(const json_t *names, struct error *error)
 {
-	const json_t *devices = json_object_get(claim, "devices"), *device;
+	if (!json_is_array(names))
+		return error_set(error, -EBADMSG, "it lacks \"cdi\"");
+	if (json_array_size(names) > NAMES_MAX)
+		return error_set(error, -EBADMSG, "it names too many CDI devices");
+	for (size_t i = 0; i < json_array_size(names); i++) {
+		const char *name = json_string_value(json_array_get(names, i));
+
+		if (!name || form_cdi_name(name, error) < 0)
+			return error_set(
+				error, -EBADMSG, "it names a CDI device that is not valid");
+	}
+	return 0;
+}
+
+/* With "!" at the end of the format, a member that the format does not name is an error. */
+#define DEVICE_FORMAT "s:s, s:s, s:s, s:s, s:s, s:b"
+#define CLAIM_FORMAT  "s:s, s:s, s:s, s?o"
+
+/* A new reference, or NULL if the device is malformed. What the format does not name is left out of
+ * a saved device, and refused in one that was sent. */
+static json_t *read_device(json_t *device, bool saved)
+{
+	const char *request, *pool, *name, *resource, *id;
+	json_t *names = NULL, *made;
+	int admin, forgotten = 0;
+
+	if (json_unpack(device, saved ? "{" DEVICE_FORMAT ", s?o, s?b}" : "{" DEVICE_FORMAT "!}",
+		    "request", &request, "pool", &pool, "name", &name, "resource", &resource, "id",
+		    &id, "admin", &admin, "cdi", &names, "forgotten", &forgotten) < 0 ||
+		!is_device(device) || (names && dra_claims_check_names(names, NULL) < 0))
+		return NULL;
+	made = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b}", "request", request, "pool", pool, "name",
+		name, "resource", resource, "id", id, "admin", admin);
+	if (made && names)
+		(void)json_object_set(made, "cdi", names);
+	if (made && forgotten)
+		(void)json_object_set_new(made, "forgotten", json_true());
+	return made;
+}
+
+static json_t *read_claim(json_t *claim, bool saved)
+{
+	const char *uid, *namespace, *name;
+	json_t *devices = NULL, *spec = NULL, *device;
+	json_auto_t *made = NULL, *list = json_array();
 	size_t i;
 
-	if (!is_word(claim, "uid", DRA_CLAIM_ID_MAX) || !is_word(claim, "namespace", NAME_LENGTH) ||
-		!is_word(claim, "name", NAME_LENGTH) || strchr(text_of(claim, "uid"), '.') ||
+	if (json_unpack(claim, saved ? "{" CLAIM_FORMAT ", s?o}" : "{" CLAIM_FORMAT "!}", "uid",
+		    &uid, "namespace", &namespace, "name", &name, "devices", &devices, "spec",
+		    &spec) < 0 ||
+		!is_word(claim, "uid", DRA_CLAIM_ID_MAX) || strchr(uid, '.') ||
+		!is_word(claim, "namespace", DRA_OBJECT_NAME_MAX) ||
+		!is_word(claim, "name", DRA_OBJECT_NAME_MAX) ||
 		(devices && !json_is_array(devices)) || json_array_size(devices) > DRA_DEVICES_MAX)
-		return false;
-	json_array_foreach(devices, i, device) if (!is_device(device)) return false;
-	return true;
+		return NULL;
+	json_array_foreach(devices, i, device)
+	{
+		if (json_array_append_new(list, read_device(device, saved)) < 0)
+			return NULL;
+	}
+	made = json_pack("{s:s, s:s, s:s}", "uid", uid, "namespace", namespace, "name", name);
+	if (made && devices)
+		(void)json_object_set(made, "devices", list);
+	if (made && spec)
+		(void)json_object_set(made, "spec", spec);
+	return json_incref(made);
 }
+
+json_t *dra_claims_read(json_t *sent)
+{
+	return read_claim(sent, false);
+}
+
+/* --- edits --- */
+
+int dra_claims_check_edits(
+	const struct declaration *declaration, const char *name, json_t *edits, struct error *error)
+{
+	json_auto_t *spec = json_pack("{s:s, s:s, s:[{s:s, s:O}]}", "cdiVersion", "0.3.0", "kind",
+		DRA_CDI_KIND, "devices", "name", name, "containerEdits", edits);
+	int r;
+
+	if (!spec)
+		return error_set(error, -ENOMEM, "out of memory");
+	(void)json_object_set_new(spec, "cdiVersion", json_string(cdi_version(spec)));
+	r = publication_check_cdi(spec, DRA_CDI_KIND, error);
+	return r < 0 ? r : publication_policy_check_claim(declaration, spec, error);
+}
+
+/* The resource whose devices in the claim have the edits of that name, or NULL. */
+static const char *resource_of_edits(const json_t *claim, const char *name)
+{
+	const json_t *device, *found;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(claim, "devices"), i, device)
+	{
+		json_array_foreach(json_object_get(device, "cdi"), k, found)
+		{
+			const char *rest = startswith(json_string_value(found), DRA_CDI_KIND "=");
+
+			if (rest && streq(rest, name))
+				return text_of(device, "resource");
+		}
+	}
+	return NULL;
+}
+
+/* Whether the name is one that dra-prepare.c makes for this claim. */
+static bool is_own_name(const json_t *claim, const char *name)
+{
+	const char *rest = startswith(name, text_of(claim, "uid"));
+
+	return rest && *rest == '-' && rest[1] && !rest[1 + strspn(rest + 1, "0123456789")];
+}
+
+static int check_saved_edits(
+	const struct config *config, const json_t *claim, const json_t *device, struct error *error)
+{
+	const char *name = text_of(device, "name"), *resource = resource_of_edits(claim, name);
+	json_t *edits = json_object_get(device, "containerEdits");
+
+	if (!resource || !is_own_name(claim, name))
+		return error_set(error, -EBADMSG, "no device of the claim has them");
+	for (size_t i = 0; i < config->n_resources; i++)
+		if (streq(config->resources[i].declaration.name, resource) &&
+			config->resources[i].registration == REGISTRATION_DRA)
+			return dra_claims_check_edits(
+				&config->resources[i].declaration, name, edits, error);
+	return error_set(error, -ENOENT, "%s is not served by DRA on this node", resource);
+}
+
+static int check_saved_spec(const struct config *config, const json_t *claim, struct error *error)
+{
+	const json_t *spec = json_object_get(claim, "spec"), *device;
+	size_t i;
+	int r;
+
+	if (!spec)
+		return 0;
+	r = publication_check_cdi(spec, DRA_CDI_KIND, error);
+	json_array_foreach(json_object_get(spec, "devices"), i, device)
+	{
+		if (r >= 0)
+			r = check_saved_edits(config, claim, device, error);
+	}
+	return r;
+}
+
+json_t *dra_claims_read_saved(json_t *saved, const struct config *config)
+{
+	json_auto_t *claim = read_claim(saved, true);
+	struct error error = { 0 };
+	json_t *device;
+	size_t i;
+
+	if (!claim || check_saved_spec(config, claim, &error) >= 0)
+		return json_incref(claim);
+	log_warning("the CDI file of the claim %s/%s is removed, because its saved container edits "
+		    "are not permitted: %s. Delete the pods of the claim, so that it is prepared "
+		    "again",
+		text_of(claim, "namespace"), text_of(claim, "name"), error.message);
+	(void)json_object_del(claim, "spec");
+	json_array_foreach(json_object_get(claim, "devices"), i, device)(void)
+		json_object_del(device, "cdi");
+	return json_incref(claim);
+}
+
+/* --- whose devices --- */
 
 static bool is_same_device(const json_t *a, const json_t *b)
 {
@@ -223,8 +383,11 @@ const json_t *dra_claims_find(struct dra_claims *claims, const char *uid)
 	const json_t *claim = json_object_get(claims->by_uid, uid), *device;
 	size_t i;
 
-	json_array_foreach(
-		json_object_get(claim, "devices"), i, device) if (is_forgotten(device)) return NULL;
+	json_array_foreach(json_object_get(claim, "devices"), i, device)
+	{
+		if (is_forgotten(device) || !json_object_get(device, "cdi"))
+			return NULL;
+	}
 	return claim && write_spec(claims, claim) >= 0 ? claim : NULL;
 }
 
@@ -363,27 +526,30 @@ int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *re
 static json_t *load(const struct manager *manager)
 {
 	int fd = state_open_file(manager->state, CLAIMS_FILE);
-	json_t *root, *claims, *claim;
+	json_t *by_uid = json_object(), *claim;
+	json_auto_t *root = NULL;
+	const json_t *claims;
 	const char *uid;
-	void *next;
 
 	if (fd < 0)
-		return json_object();
+		return by_uid;
 	root = json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
 	(void)close_fd(fd);
-	claims = json_integer_value(json_object_get(root, "version")) == CLAIMS_VERSION
-		? json_incref(json_object_get(root, "claims"))
-		: NULL;
-	json_decref(root);
-	if (!json_is_object(claims)) {
-		json_decref(claims);
+	claims = json_object_get(root, "claims");
+	if (json_integer_value(json_object_get(root, "version")) != CLAIMS_VERSION ||
+		!json_is_object(claims)) {
 		log_warning("the saved claims of DRA cannot be read; the kubelet has to prepare "
 			    "them again");
-		return json_object();
+		return by_uid;
 	}
-	json_object_foreach_safe(claims, next, uid, claim) if (!dra_claims_is_valid(claim) ||
-		!streq(text_of(claim, "uid"), uid))(void) json_object_del(claims, uid);
-	return claims;
+	json_object_foreach((json_t *)(uintptr_t)claims, uid, claim)
+	{
+		json_auto_t *made = dra_claims_read_saved(claim, manager->config);
+
+		if (made && streq(text_of(made, "uid"), uid))
+			(void)json_object_set(by_uid, uid, made);
+	}
+	return by_uid;
 }
 
 int dra_claims_new(struct manager *manager, struct dra_claims **ret)

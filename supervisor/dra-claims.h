@@ -19,17 +19,18 @@
 #include <jansson.h>
 
 #include "common/error.h"
+#include "dra/model/dra-names.h"
 
+struct config;
+struct declaration;
 struct manager;
 struct dra_claims;
 
 #define DRA_CDI_KIND   "devplugd/claim"
 #define DRA_CDI_PREFIX "devplugd.dra-"
 
-/* Of what devplugd-dra sends. The API allows 32 devices in a claim. */
-#define DRA_REQUEST_MAX  (256U << 10)
-#define DRA_DEVICES_MAX  128
-#define DRA_CLAIM_ID_MAX 64
+/* Of what devplugd-dra sends. */
+#define DRA_REQUEST_MAX (256U << 10)
 /* Prepared at a time; a kubelet has a few hundred pods at most. */
 #define DRA_CLAIMS_MAX 1024
 
@@ -42,8 +43,8 @@ void dra_claims_configure(struct dra_claims *claims, const char *cdi_dir);
 
 size_t dra_claims_count(const struct dra_claims *claims);
 
-/* The claim, which stays the table's, or NULL, also if one of its devices was forgotten. Its file
- * is restored if it is missing or was changed. */
+/* The claim, which stays the table's, or NULL, also if one of its devices was forgotten or has lost
+ * its "cdi" (dra_claims_read_saved()). Its file is restored if it is missing or was changed. */
 const json_t *dra_claims_find(struct dra_claims *claims, const char *uid);
 
 /* All prepared devices, by "NAMESPACE\tCLAIM\tNAME OF THE DEVICE", a new reference. NULL: no
@@ -54,8 +55,26 @@ json_t *dra_claims_devices(const struct dra_claims *claims);
  * offered id and the claim, a new reference. NULL: no memory. */
 json_t *dra_claims_of(const struct dra_claims *claims, const char *resource);
 
-/* Whether a claim as devplugd-dra sends it is well-formed. */
-bool dra_claims_is_valid(const json_t *claim);
+/* Copies from a claim that devplugd-dra has sent the members that it may have: uid, namespace and
+ * name, and, unless it is only asked for, devices without "cdi". Returns a new reference, or NULL
+ * if it is malformed or has any other member. */
+json_t *dra_claims_read(json_t *sent);
+
+/* Copies the members above from a saved claim. Its edits are checked as when they arrived; if they
+ * are refused, which is logged, "spec" and the devices' "cdi" are left out: the devices still
+ * belong to the claim, and it is prepared again when the kubelet asks for it. Returns a new
+ * reference, or NULL if the claim is malformed. */
+json_t *dra_claims_read_saved(json_t *saved, const struct config *config);
+
+/* Checks the names of CDI devices that a resource's process gives a claim. Returns 0 or -EBADMSG
+ * with the error filled. */
+int dra_claims_check_names(const json_t *names, struct error *error);
+
+/* Checks the edits that a resource's process gives a claim: only what the resource could have
+ * published itself, or its `allocate` program has added. Returns 0, -EBADMSG or -EPERM with the
+ * error filled, or -ENOMEM. */
+int dra_claims_check_edits(const struct declaration *declaration, const char *name, json_t *edits,
+	struct error *error);
 
 /* Returns 0, or with the error filled -EBUSY if another claim has one of its devices, -ENOSPC if
  * there are too many claims. */

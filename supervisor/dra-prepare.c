@@ -9,16 +9,12 @@
 
 #include "common/sealed.h"
 #include "drivers/allocation/cdi.h"
-#include "drivers/model/form.h"
 #include "supervisor/child.h"
 #include "supervisor/dra-claims.h"
 #include "supervisor/manager.h"
-#include "supervisor/publication-form.h"
-#include "supervisor/publication-policy.h"
 
 /* As proto/plugin/edits.h. */
 #define EDITS_MAX (1U << 20)
-#define NAMES_MAX 64
 
 struct dra_preparation {
 	struct manager *manager;
@@ -127,35 +123,6 @@ static const struct declaration *declaration_of(
 	return NULL;
 }
 
-/* Only what the resource could have published itself, or its `allocate` program has added. */
-static int check_edits(
-	const struct declaration *declaration, const char *name, json_t *edits, struct error *error)
-{
-	json_auto_t *spec = json_pack("{s:s, s:s, s:[{s:s, s:O}]}", "cdiVersion", "0.3.0", "kind",
-		DRA_CDI_KIND, "devices", "name", name, "containerEdits", edits);
-	int r;
-
-	if (!spec)
-		return error_set(error, -ENOMEM, "out of memory");
-	(void)json_object_set_new(spec, "cdiVersion", json_string(cdi_version(spec)));
-	r = publication_check_cdi(spec, DRA_CDI_KIND, error);
-	return r < 0 ? r : publication_policy_check_claim(declaration, spec, error);
-}
-
-static int check_names(const json_t *names, struct error *error)
-{
-	if (json_array_size(names) > NAMES_MAX)
-		return error_set(error, -EBADMSG, "it names too many CDI devices");
-	for (size_t i = 0; i < json_array_size(names); i++) {
-		const char *name = json_string_value(json_array_get(names, i));
-
-		if (!name || form_cdi_name(name, error) < 0)
-			return error_set(
-				error, -EBADMSG, "it names a CDI device that is not valid");
-	}
-	return 0;
-}
-
 static int take_answer(struct dra_preparation *preparation, json_t *answer, struct error *error)
 {
 	json_t *device = device_at(preparation, preparation->at);
@@ -171,11 +138,9 @@ static int take_answer(struct dra_preparation *preparation, json_t *answer, stru
 	(void)snprintf(full, sizeof(full), DRA_CDI_KIND "=%s", name);
 	if (!declaration)
 		return error_set(error, -ENOENT, "the resource is not declared any more");
-	if (!json_is_array(names))
-		return error_set(error, -EBADMSG, "it lacks \"cdi\"");
-	r = check_names(names, error);
+	r = dra_claims_check_names(names, error);
 	if (r >= 0 && edits)
-		r = check_edits(declaration, name, edits, error);
+		r = dra_claims_check_edits(declaration, name, edits, error);
 	if (r < 0)
 		return r;
 	if (edits &&
@@ -215,6 +180,7 @@ static int complete(struct dra_preparation *preparation, struct error *error)
 	json_t *claim = preparation->claim, *spec;
 	int r;
 
+	(void)json_object_del(claim, "spec");
 	if (json_array_size(preparation->spec_devices) > 0) {
 		spec = json_pack("{s:s, s:s, s:O}", "cdiVersion", "0.3.0", "kind", DRA_CDI_KIND,
 			"devices", preparation->spec_devices);

@@ -24,7 +24,7 @@ struct manager;
  * the error. The preparation is freed by then. */
 typedef void (*dra_prepare_handler)(const json_t *claim, const struct error *error, void *userdata);
 
-/* Takes the claim, which is well-formed (dra_claims_is_valid()) and not prepared. Returns 0, or
+/* Takes the claim, which is well-formed (dra_claims_read()) and not prepared. Returns 0, or
  * negative errno with the error filled: then the handler is not called. */
 int dra_prepare(struct manager *manager, struct dra_claims *claims, json_t *claim,
 	dra_prepare_handler on_end, void *userdata, struct dra_preparation **ret,

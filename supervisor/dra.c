@@ -233,17 +233,13 @@ static void on_prepared(const json_t *claim, const struct error *error, void *us
 static json_t *read_claim(const struct control_message *message)
 {
 	_cleanup_free_ char *text = NULL;
-	json_t *claim;
+	json_auto_t *sent = NULL;
 	size_t size;
 
 	if (sealed_read(message->fds[0], DRA_REQUEST_MAX, &text, &size) < 0)
 		return NULL;
-	claim = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
-	if (claim && !dra_claims_is_valid(claim)) {
-		json_decref(claim);
-		return NULL;
-	}
-	return claim;
+	sent = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+	return sent ? dra_claims_read(sent) : NULL;
 }
 
 static bool handle_prepare(struct dra *dra, struct control_message *message)

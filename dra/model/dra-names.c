@@ -39,6 +39,15 @@ static uint64_t hash_pair(const char *first, const char *second)
 	return (hash ^ hash >> 33) * 0xff51afd7ed558ccdULL >> (64 - 4 * HASH_CHARS);
 }
 
+bool dra_name_is_valid(const char *text, size_t maximum)
+{
+	size_t length = strlen(text);
+
+	return length > 0 && length <= maximum && text[0] != '.' &&
+		strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") ==
+		length;
+}
+
 void dra_device_name(
 	const char *resource, const char *offered_id, char ret[static DRA_DEVICE_NAME_MAX + 1])
 {

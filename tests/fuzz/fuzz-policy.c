@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any CDI document from the children of three resources: what passes mounts nothing above what the
+ * Any CDI document from the children of these resources: what passes mounts nothing above what the
  * configuration names, opens no node outside of /dev and sets no variable of the dynamic loader.
- * The first byte chooses the resource.
+ * The first byte chooses the resource. A document with "uid" is a claim, as devplugd-dra sends it
+ * and as it was saved: nothing else of it is left than what such a claim may have.
  */
+#include "common/log.h"
 #include "configuration/config.h"
+#include "supervisor/dra-claims.h"
 #include "supervisor/publication-form.h"
 #include "supervisor/publication-policy.h"
 
@@ -17,9 +20,13 @@ static const struct allowed {
 	{ "/opt/vendor", "/dev", "CARD=" },
 	{ "/srv", "/dev", "" },
 	{ "", "", "" },
+	{ "/opt/dra", "/dev", "GPU=" },
 };
 
+#define OF_DRA 3
+
 static const char text[] =
+	"dra = { driver = \"d.example\"; node = \"n\"; };\n"
 	"resources = (\n"
 	"{ name = \"vendor.example/a\"; driver = \"static\"; match = ( { id = \"a\"; } );\n"
 	"  cdi_spec = { kind = \"vendor.example/card\"; };\n"
@@ -30,7 +37,10 @@ static const char text[] =
 	"  container = { mounts = ( { host = \"/srv/${id}\"; path = \"/v\"; } );"
 	" env = ( \"${id}=1\" ); }; },\n"
 	"{ name = \"vendor.example/c\"; driver = \"exec\"; match = ( { command = [ \"/bin/c\" ]; } );\n"
-	"  cdi_spec = { kind = \"vendor.example/c\"; }; }\n"
+	"  cdi_spec = { kind = \"vendor.example/c\"; }; },\n"
+	"{ name = \"vendor.example/d\"; driver = \"static\"; match = ( { id = \"d\"; } );\n"
+	"  serve = \"dra\"; container = { mounts = ( { host = \"/opt/dra\"; path = \"/v\"; } );"
+	" env = ( \"GPU=${id}\" ); }; }\n"
 	");\n";
 
 /* The path without ".", ".." and repeated slashes; "" is the root. */
@@ -100,6 +110,66 @@ static const struct config *configuration(void)
 	return config;
 }
 
+static void demand_members(const json_t *object, const char *const *names)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)(uintptr_t)object, key, value)
+	{
+		const char *const *name = names;
+
+		while (*name && !streq(*name, key))
+			name++;
+		if (!*name)
+			abort();
+	}
+}
+
+static void demand_claim(const json_t *claim, bool saved)
+{
+	static const char *const of_claim[] = { "uid", "namespace", "name", "devices", NULL, NULL };
+	static const char *const of_saved[] = { "uid", "namespace", "name", "devices", "spec",
+		NULL };
+	static const char *const of_device[] = { "request", "pool", "name", "admin", "resource",
+		"id", NULL };
+	static const char *const of_saved_device[] = { "request", "pool", "name", "admin",
+		"resource", "id", "cdi", "forgotten", NULL };
+	const json_t *spec = json_object_get(claim, "spec"), *device;
+	size_t i;
+
+	demand_members(claim, saved ? of_saved : of_claim);
+	json_array_foreach(json_object_get(claim, "devices"), i, device)
+	{
+		demand_members(device, saved ? of_saved_device : of_device);
+	}
+	if (spec && !streq(json_string_value(json_object_get(spec, "kind")), DRA_CDI_KIND))
+		abort();
+	json_array_foreach(json_object_get(spec, "devices"), i, device)
+	{
+		demand_edits(json_object_get(device, "containerEdits"), &allowed[OF_DRA]);
+	}
+}
+
+static void try_claim(json_t *document)
+{
+	json_auto_t *sent = dra_claims_read(document);
+	json_auto_t *saved = dra_claims_read_saved(document, configuration());
+
+	if (sent)
+		demand_claim(sent, false);
+	if (saved)
+		demand_claim(saved, true);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	log_setup("fuzz", LOG_TARGET_TEXT, LOG_CRIT);
+	return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	size_t which = size > 0 ? data[0] % ARRAY_SIZE(allowed) : 0, i;
@@ -109,6 +179,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const json_t *device;
 	struct error error = { 0 };
 
+	if (json_object_get(spec, "uid"))
+		try_claim(spec);
 	if (spec && publication_check_cdi(spec, "vendor.example/card", &error) >= 0 &&
 		publication_policy_check(
 			&configuration()->resources[which].declaration, spec, &error) >= 0)

@@ -126,12 +126,24 @@ class Boundary(NodeTest):
         self.publish("storm")
 
 
+# A runtime runs such a hook as root, for each container that names the device.
+HOOKS = {"cdiVersion": "0.3.0", "kind": "vendor.example/card", "devices": [{"name": "card-0", "containerEdits": {
+    "hooks": [{"hookName": "createRuntime", "path": "/bin/sh", "args": ["sh", "-c", "id"]}],
+    "mounts": [{"hostPath": "/", "containerPath": "/host", "options": ["rbind", "rprivate", "rw"]}]}}]}
+
+
+def device(name, **more):
+    """A device as devplugd-dra sends it, with members that it may not send."""
+    return {"request": "r", "pool": "n", "name": "d", "admin": False, "resource": f"vendor.example/{name}", "id": f"{name}-0",
+            **more}
+
+
 class DraBoundary(NodeTest):
     """The same for a program in the place of devplugd-dra: it gains what it has to do, and nothing of devplugd, of the
     other processes, and of resources that are not served by DRA."""
 
-    def begin(self, kind, claims=0):
-        """With as many claims that are prepared already."""
+    def begin(self, kind, claims=0, claim=None):
+        """With as many claims that are prepared already; `claim` is what the program sends."""
         self.node.prefix = as_unit()
         folder = self.node.path("bin")
         os.mkdir(folder)
@@ -147,6 +159,8 @@ class DraBoundary(NodeTest):
         shutil.copy(program("devplugd-hostile-child"), os.path.join(folder, "devplugd-dra"))
         with open(os.path.join(folder, "hostile"), "w") as file:
             file.write(f"-\n{kind}\n{self.node.run}\n{self.node.dir}/cdi\n")
+        with open(os.path.join(folder, "claim"), "w") as file:
+            json.dump(claim, file)
         kubeconfig = self.node.path("kubeconfig")
         with open(kubeconfig, "w") as file:
             file.write("users:\n- user: {tokenFile: token}\n")
@@ -177,6 +191,30 @@ class DraBoundary(NodeTest):
         self.assertIn("possible: -\n", self.node.output())
         self.assertIn("vendor.example/card is not served by DRA on this node", self.node.output())
         self.assertIn("does not name /etc/shadow", self.node.output())
+
+    def check_claim(self, devices, **more):
+        """A claim with a member that devplugd adds, or with an unknown one, is refused: no CDI file is written or saved."""
+        self.begin("dra-claim", claim={"uid": "u-0", "namespace": "n", "name": "c", "devices": devices, **more})
+        refused = "devplugd-dra sent a message that it may not send"
+        until(lambda: refused in self.node.output() or "possible:" in self.node.output(), "the attempt")
+        folders = [folder for folder in (self.node.path("cdi"), self.node.run) if os.path.isdir(folder)]
+        self.assertEqual([name for folder in folders for name in os.listdir(folder) if "dra-" in name], [])
+        self.assertIn(refused, self.node.output())
+
+    def test_P18_claim_with_hooks(self):
+        self.check_claim([], spec=HOOKS)
+
+    def test_P18_claim_with_hooks_and_a_device(self):
+        self.check_claim([device("evil", cdi=[])], spec=HOOKS)
+
+    def test_P18_claim_with_a_device_of_a_plugin(self):
+        self.check_claim([device("card", cdi=["any.vendor/device=all"])])
+
+    def test_P18_claim_with_an_unknown_member(self):
+        self.check_claim([], more=1)
+
+    def test_P18_device_with_an_unknown_member(self):
+        self.check_claim([device("evil", forgotten=True)])
 
     def test_P18_path(self):
         self.begin("dra-path")

@@ -268,6 +268,52 @@ class Dra(DraTest):
         self.assertEqual(self.files(), [])
         self.api.start()
 
+    def test_saved_claims(self):
+        """Saved claims are checked as new ones are: edits that a resource may not give are not written again. The claim
+        keeps its devices, and is prepared again when the kubelet asks for it."""
+        self.serve_api()
+        self.begin(self.resource("gpu", count=4), self.resource("plain", serve="plugin"))
+        self.await_pool()
+        names = [self.api.device_named("vendor.example/gpu", i) for i in range(4)]
+        good, *bad = (("default", f"c{i}", self.api.allocate(f"c{i}", DRIVER, [("a", name)])) for i, name in enumerate(names))
+        answer = self.prepare(good, *bad)
+        before = {claim[2]: self.specification(claim[2]) for claim in (good, *bad)}
+        self.node.daemon.kill()
+        self.node.daemon.wait()
+        path = os.path.join(self.node.run, "dra-claims")
+        with open(path) as file:
+            document = json.load(file)
+        saved = document["claims"]
+        edits = [saved[claim[2]]["spec"]["devices"][0]["containerEdits"] for claim in bad]
+        edits[0]["hooks"] = [{"hookName": "createRuntime", "path": "/bin/sh"}]
+        edits[1]["mounts"] = [{"hostPath": "/", "containerPath": "/host", "options": ["rbind", "rprivate", "rw"]}]
+        saved[bad[2][2]]["devices"][0]["resource"] = "vendor.example/plain"
+        # These never were a resource's.
+        saved["u-0"] = {"uid": "u-0", "namespace": "n", "name": "c", "devices": [], "spec": {
+            "cdiVersion": "0.3.0", "kind": "vendor.example/card", "devices": [{"name": "card-0", "containerEdits": edits[0]}]}}
+        saved["u-1"] = {"uid": "u-1", "namespace": "n", "name": "c", "devices": [], "spec": {
+            "cdiVersion": "0.3.0", "kind": "devplugd/claim", "devices": [
+                {"name": "another-0", "containerEdits": {"env": ["GPU=gpu-0"]}}]}}
+        with open(path, "w") as file:
+            json.dump(document, file)
+        shutil.rmtree(self.cdi)
+        self.node.start()
+        until(lambda: self.kubelet.find_other(self.socket), "a new socket")
+        self.register()
+        self.assertEqual(self.files(), [f"devplugd.dra-{good[2]}.json"])
+        self.assertEqual(self.specification(good[2]), before[good[2]])
+        words = "saved container edits are not permitted"
+        self.assertEqual(self.node.output().count(words), 5)
+        for reason in ("the mount of /, which", "not a CDI document of devplugd", "vendor.example/plain is not served by DRA",
+                       "its kind is not devplugd/claim", "no device of the claim has them"):
+            self.assertIn(f"{words}: ", self.node.output())
+            self.assertIn(reason, self.node.output())
+        until(lambda: self.dra()["slices"] == 1, "devplugd-dra to know the devices")
+        thief = ("default", "thief", self.api.allocate("thief", DRIVER, [("a", names[1])]))
+        self.assertIn("still prepared for the claim default/c1", self.prepare(thief)[thief[2]])
+        self.assertEqual(self.prepare(good, *bad), answer)
+        self.assertEqual({claim[2]: self.specification(claim[2]) for claim in (good, *bad)}, before)
+
     def test_repairs(self):
         """Slices that others change, delete or add are put right; an outage and a wiped list lose nothing."""
         self.serve_api()

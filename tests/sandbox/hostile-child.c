@@ -2,9 +2,9 @@
 /*
  * Takes the place of devplugd-plugin, or of devplugd-dra, as a child that has been taken over. The
  * file "hostile" beside it has four lines: the path of the real program, which serves every
- * resource but vendor.example/evil, the kind of attack, runtime_dir, and cdi_dir. On its standard
- * error it prints "attempt:" and the kind before each attack, and "possible:" and what was, or "-"
- * for nothing.
+ * resource but vendor.example/evil, the kind of attack, runtime_dir, and cdi_dir. The file "claim"
+ * has the claim that the attack "dra-claim" sends. On its standard error it prints "attempt:" and
+ * the kind before each attack, and "possible:" and what was, or "-" for nothing.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -40,18 +40,23 @@
 
 static char lines[4][LINE_LENGTH];
 
-static bool read_lines(void)
+static FILE *open_beside(const char *name)
 {
 	char path[LINE_LENGTH];
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 16);
-	bool complete = n > 0;
-	FILE *file;
 
 	if (n < 0)
-		return false;
+		return NULL;
 	path[n] = '\0';
-	(void)strcpy(strrchr(path, '/'), "/hostile");
-	file = fopen(path, "re");
+	(void)strcpy(strrchr(path, '/') + 1, name);
+	return fopen(path, "re");
+}
+
+static bool read_lines(void)
+{
+	FILE *file = open_beside("hostile");
+	bool complete = file != NULL;
+
 	for (size_t i = 0; file && i < ARRAY_SIZE(lines); i++) {
 		complete = complete && fgets(lines[i], LINE_LENGTH, file);
 		lines[i][strcspn(lines[i], "\n")] = '\0';
@@ -505,22 +510,42 @@ static bool is_given_file(const char *path)
 
 static char refusal[CONTROL_TEXT_MAX];
 
-/* `devices`: JSON. If not, `refusal` has the reason. */
-static bool is_prepared(const char *uid, const char *devices)
+/* If not, `refusal` has the reason. */
+static bool is_claim_prepared(const char *text)
 {
 	_cleanup_control_ struct control_message question = CONTROL_MESSAGE_INIT(CONTROL_PREPARE);
 	_cleanup_control_ struct control_message answer = CONTROL_MESSAGE_INIT(0);
-	char text[1024];
 
-	(void)snprintf(text, sizeof(text),
-		"{\"uid\":\"%s\",\"namespace\":\"n\",\"name\":\"c\",\"devices\":[%s]}", uid,
-		devices);
 	question.number = 1;
 	question.fds[0] = sealed_new("claim", text, strlen(text));
 	if (!ask(&question, CONTROL_PREPARED, &answer))
 		return true;
 	(void)strcpy(refusal, answer.text);
 	return answer.fds[0] >= 0;
+}
+
+/* `devices`: JSON. */
+static bool is_prepared(const char *uid, const char *devices)
+{
+	char text[1024];
+
+	(void)snprintf(text, sizeof(text),
+		"{\"uid\":\"%s\",\"namespace\":\"n\",\"name\":\"c\",\"devices\":[%s]}", uid,
+		devices);
+	return is_claim_prepared(text);
+}
+
+static void try_claim(void)
+{
+	FILE *file = open_beside("claim");
+	char text[4 * LINE_LENGTH] = "";
+
+	if (!file || fread(text, 1, sizeof(text) - 1, file) == 0)
+		perror("the claim");
+	else
+		(void)fprintf(stderr, "possible: %s\n", is_claim_prepared(text) ? "claim" : "-");
+	if (file)
+		(void)fclose(file);
 }
 
 #define DEVICE(resource, id)                                                                       \
@@ -596,6 +621,7 @@ static const struct {
 	{ "information", publish_information, false },
 	{ "storm", publish_in_a_storm, false },
 	{ "dra-questions", try_questions, false },
+	{ "dra-claim", try_claim, false },
 	{ "dra-path", try_path, false },
 	{ "dra-claims", prepare_without_end, false },
 	{ "dra-complain", complain_of_api, false },

@@ -507,32 +507,40 @@ static int answer_proposal(uint64_t number, const char *why, void *userdata)
 
 /* --- state files --- */
 
-uint64_t child_write_state(struct child *child)
+/* Logs the same failure once. */
+static void write_mirror(
+	const struct child *child, struct mirror *mirror, int *failure, const char *message)
 {
 	const struct log_fields fields = fields_of(child, NULL);
-	int r = 0;
+	int r;
+
+	if (!mirror->pending)
+		return;
+	r = mirror_write(mirror);
+	if (r < 0 && r != *failure)
+		log_full(LOG_WARNING, &fields, "%s: %s", message, strerror(-r));
+	*failure = r;
+}
+
+uint64_t child_write_state(struct child *child)
+{
+	bool pending;
 
 	if (!child->devices.pending && !child->saved_state.pending)
 		return USEC_INFINITY;
 	if (now_usec(CLOCK_MONOTONIC) < child->writing.not_before)
 		return child->writing.not_before;
 	pace_begin(&child->writing);
-	if (child->devices.pending) {
-		r = mirror_write(&child->devices);
-		child->write_failure = r;
-	}
-	if (r < 0)
-		log_full(LOG_WARNING, &fields, "cannot write the state of the devices: %s",
-			strerror(-r));
-	mirror_release(&child->devices);
+	write_mirror(child, &child->devices, &child->write_failure,
+		"cannot write the state of the devices");
+	if (!child->devices.pending)
+		mirror_release(&child->devices);
 	child->host->on_devices_written(child, child->host->userdata);
-	r = mirror_write(&child->saved_state);
-	if (r < 0)
-		log_full(LOG_WARNING, &fields,
-			"cannot save the health of devices for a restart of devplugd: %s",
-			strerror(-r));
-	(void)pace_end(&child->writing, WRITE_INTERVAL);
-	return USEC_INFINITY;
+	write_mirror(child, &child->saved_state, &child->save_failure,
+		"cannot save the health of devices for a restart of devplugd");
+	pending = child->devices.pending || child->saved_state.pending;
+	(void)pace_end(&child->writing, pending ? STATE_RETRY : WRITE_INTERVAL);
+	return pending ? child->writing.not_before : USEC_INFINITY;
 }
 
 void child_forget_health(struct child *child)

@@ -84,6 +84,7 @@ struct child {
 	struct mirror saved_state; /* of the resource: what the next process begins with */
 	struct pace writing;       /* of both */
 	int write_failure;         /* of the last write of `devices`: negative errno, or 0 */
+	int save_failure;          /* the same for `saved_state` */
 
 	struct party *party; /* whose its devices are */
 	struct proposal *proposal;

@@ -20,6 +20,7 @@
 #include "supervisor/child-user.h"
 #include "supervisor/child.h"
 #include "supervisor/config-watch.h"
+#include "supervisor/dra-claims.h"
 #include "supervisor/dra.h"
 #include "supervisor/events.h"
 #include "supervisor/keep-configuration.h"
@@ -105,6 +106,17 @@ static void drop_claims_of_failed(struct manager *manager)
 			party_drop_claims(manager->children[i]->party);
 }
 
+/* Writes what could not be written before, such as with a full disk. Returns whether all is. */
+static bool write_left(struct manager *manager)
+{
+	bool list = published_save_list(manager->published);
+	bool claims = dra_claims_write_left(manager->dra_claims);
+
+	if (manager->keep_failed)
+		keep_configuration(manager);
+	return list && claims && !manager->keep_failed && !manager->flush_failed;
+}
+
 static void flush(struct manager *manager)
 {
 	uint64_t again = USEC_INFINITY;
@@ -117,6 +129,8 @@ static void flush(struct manager *manager)
 	write_state(manager);
 	manager->last_flush = now_usec(CLOCK_MONOTONIC);
 	manager->n_flushes++;
+	if (!write_left(manager))
+		again = MIN_OF(again, manager->last_flush + STATE_RETRY);
 	if (again != USEC_INFINITY)
 		plan(manager->flush, again);
 }

@@ -30,6 +30,7 @@ struct dra_claims {
 	struct manager *manager;
 	json_t *by_uid;
 	char *directory; /* of CDI files; NULL: none is known yet */
+	bool incomplete; /* a file of a claim could not be written */
 };
 
 static const char *text_of(const json_t *object, const char *key)
@@ -305,6 +306,26 @@ static int write_spec(const struct dra_claims *claims, const json_t *claim)
 	return r < 0 ? r : published_write_file(path, text);
 }
 
+/* Logs failures of the first of several attempts. */
+static void write_specs(struct dra_claims *claims)
+{
+	bool again = claims->incomplete;
+	const char *uid;
+	json_t *claim;
+
+	claims->incomplete = false;
+	json_object_foreach(claims->by_uid, uid, claim)
+	{
+		int r = write_spec(claims, claim);
+
+		claims->incomplete |= r < 0;
+		if (r < 0 && !again)
+			log_error("cannot write the CDI file of the claim %s/%s in %s: %s",
+				text_of(claim, "namespace"), text_of(claim, "name"),
+				claims->directory, strerror(-r));
+	}
+}
+
 static int save(const struct dra_claims *claims)
 {
 	json_t *root = json_pack("{s:i, s:O}", "version", CLAIMS_VERSION, "claims", claims->by_uid);
@@ -350,9 +371,6 @@ static void remove_files(const struct dra_claims *claims)
 void dra_claims_configure(struct dra_claims *claims, const char *cdi_dir)
 {
 	_cleanup_free_ char *directory = strdup(cdi_dir);
-	const char *uid;
-	json_t *claim;
-	int r;
 
 	if (!directory)
 		return;
@@ -360,15 +378,16 @@ void dra_claims_configure(struct dra_claims *claims, const char *cdi_dir)
 		remove_files(claims);
 	free(claims->directory);
 	claims->directory = TAKE_PTR(directory);
-	json_object_foreach(claims->by_uid, uid, claim)
-	{
-		r = write_spec(claims, claim);
-		if (r < 0)
-			log_error("cannot write the CDI file of the claim %s/%s in %s: %s",
-				text_of(claim, "namespace"), text_of(claim, "name"), cdi_dir,
-				strerror(-r));
-	}
+	claims->incomplete = false;
+	write_specs(claims);
 	sweep(claims);
+}
+
+bool dra_claims_write_left(struct dra_claims *claims)
+{
+	if (claims && claims->incomplete)
+		write_specs(claims);
+	return !claims || !claims->incomplete;
 }
 
 /* --- the table --- */

@@ -41,6 +41,10 @@ int dra_claims_new(struct manager *manager, struct dra_claims **ret);
  * no claim. Logs. */
 void dra_claims_configure(struct dra_claims *claims, const char *cdi_dir);
 
+/* Writes the files that could not be written then. Returns whether none is left; `claims` may be
+ * NULL. */
+bool dra_claims_write_left(struct dra_claims *claims);
+
 size_t dra_claims_count(const struct dra_claims *claims);
 
 /* The claim, which stays the table's, or NULL, also if one of its devices was forgotten or has lost

@@ -19,12 +19,13 @@ void keep_configuration(struct manager *manager)
 	r = last_accepted_text(manager->config, &text, &size);
 	if (r >= 0)
 		r = state_write_private(manager->state, LAST_ACCEPTED_FILE, text, size);
-	if (r < 0) {
-		/* An older one would be taken for this one. */
+	/* An older one would be taken for this one. */
+	if (r < 0)
 		state_remove(manager->state, LAST_ACCEPTED_FILE);
+	if (r < 0 && !manager->keep_failed)
 		log_warning(
 			"cannot save the configuration in %s/%s: %s; if %s is not valid at the next start, devplugd will not start",
 			manager->config->runtime_dir, LAST_ACCEPTED_FILE, strerror(-r),
 			manager->config_file);
-	}
+	manager->keep_failed = r < 0;
 }

@@ -69,7 +69,8 @@ struct manager {
 	sd_event_source *flush; /* writes the state files */
 	uint64_t last_flush;    /* CLOCK_MONOTONIC */
 	uint64_t n_flushes;
-	bool flush_failed;      /* logged */
+	bool flush_failed;      /* to write the state file, and logged */
+	bool keep_failed;       /* to save the configuration, and logged */
 	uint64_t reloads;       /* attempts */
 	uint64_t accepted_at;   /* CLOCK_REALTIME: when the configuration in force was */
 	bool reload_failed;     /* the last attempt; the file is not what is in force */

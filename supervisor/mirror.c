@@ -35,8 +35,9 @@ int mirror_write(struct mirror *mirror)
 
 	if (!mirror->pending)
 		return 0;
-	mirror->pending = false;
 	r = state_follow(mirror->state, mirror->name, mirror->fd, mirror->limit, &mirror->written);
+	/* What is too large does not become smaller. */
+	mirror->pending = r < 0 && r != -EFBIG;
 	return r < 0 ? (int)r : 0;
 }
 

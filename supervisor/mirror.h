@@ -26,7 +26,8 @@ void mirror_take(struct mirror *mirror, int fd, bool grown);
 /* Takes what an earlier daemon left in the file, if anything. */
 void mirror_restore(struct mirror *mirror);
 
-/* Writes the file if that is pending. Returns 0 or negative errno, see state_follow(). */
+/* Writes the file if that is pending. Returns 0 or negative errno, see state_follow(); writing
+ * stays pending then, except after -EFBIG. */
 int mirror_write(struct mirror *mirror);
 
 /* The file was removed: makes writing it pending, if its descriptor is still there. */

@@ -118,19 +118,18 @@ char *published_table_list(const struct published_table *table)
 void published_table_save(struct published_table *table)
 {
 	_cleanup_free_ char *text = NULL;
-	int r;
+	int r = 0;
 
 	if (!table->list_changed)
 		return;
-	table->list_changed = false;
 	text = published_table_list(table);
-	if (!text || !*text) {
+	if (!text || !*text)
 		state_remove(table->state, PUBLISHED_LIST_FILE);
-		return;
-	}
-	r = state_write_private(table->state, PUBLISHED_LIST_FILE, text, strlen(text));
-	if (r < 0)
+	else
+		r = state_write_private(table->state, PUBLISHED_LIST_FILE, text, strlen(text));
+	if (r < 0 && !table->list_failed)
 		log_warning("cannot save the list of published files: %s", strerror(-r));
+	table->list_changed = table->list_failed = r < 0;
 }
 
 /* Whether it is an absolute path without "." and "..", whose last name is what device information

@@ -31,7 +31,8 @@ struct published_table {
 	struct published_file **files;
 	size_t n_files;
 	struct map by_path;
-	bool list_changed;
+	bool list_changed; /* since it was written */
+	bool list_failed;  /* it could not be written, and that was logged */
 };
 
 /* Starts with what the list has; a line that names no device information is left out. Returns 0 or
@@ -53,7 +54,7 @@ int published_table_add(
 /* Unlinks files that are not kept, all or those of one resource; only regular files of ours. */
 void published_table_remove(struct published_table *table, const char *resource);
 
-/* Writes the list if it has changed. */
+/* Writes the list if it has changed. After a failure, the next call tries it again. */
 void published_table_save(struct published_table *table);
 
 /* Opens the directory of the file, which must not be a symbolic link; `ret_name` is in `path`.

@@ -388,6 +388,12 @@ uint64_t published_failures(const struct published *published)
 	return published->failures;
 }
 
+bool published_save_list(struct published *published)
+{
+	published_table_save(&published->table);
+	return !published->table.list_failed;
+}
+
 void published_write_list(struct published *published)
 {
 	published->table.list_changed = true;

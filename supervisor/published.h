@@ -32,6 +32,9 @@ int published_take(struct published *published, const char *resource, int fd, st
 /* How often published_take() has failed. */
 uint64_t published_failures(const struct published *published);
 
+/* Writes the list of files if it could not be written before. Returns whether it is up to date. */
+bool published_save_list(struct published *published);
+
 /* Writes the list of files again, because it was removed. */
 void published_write_list(struct published *published);
 

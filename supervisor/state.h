@@ -18,6 +18,9 @@
  * it if that is less. */
 #define STATE_RESERVE (256U << 20)
 
+/* After this, what could not be written is written again: there may be space. */
+#define STATE_RETRY USEC_PER_SEC
+
 struct state;
 
 /* Creates the directory if it is missing and takes the lock. -EBUSY: another daemon has it, -EPERM:

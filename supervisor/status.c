@@ -110,8 +110,8 @@ static json_t *describe(const struct child *child)
 	(void)snprintf(reason, sizeof(reason), "%s", resource->reason);
 	if (!*reason && child->write_failure < 0)
 		(void)snprintf(reason, sizeof(reason),
-			"the state of its devices cannot be written, so their status may be old: %s; correct that and run \"devplugctl rescan %s\"",
-			strerror(-child->write_failure), resource->name);
+			"the state of its devices cannot be written, so their status may be old: %s; correct that, and it is written again",
+			strerror(-child->write_failure));
 	if (!*reason && proposal_failure(child->proposal))
 		(void)snprintf(reason, sizeof(reason),
 			"the files for the container runtime cannot be published: %.500s; until then containers get device nodes instead of CDI names",

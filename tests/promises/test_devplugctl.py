@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a person has: --diff is the plan that the reload logs (P3), devplugctl preview and reload, and its answers to state
 files that are damaged."""
+import glob
 import json
 import os
 import re
@@ -217,27 +218,56 @@ class Troubles(ToolTest):
                                 self.ctl("status").stdout), "the reason of both")
         self.assertIn("No kubelet listens on that socket", self.ctl("explain", "vendor.example/b").stdout)
 
+    def mount(self, folder):
+        os.mkdir(folder)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=755", "tmpfs", folder], check=True)
+        self.addCleanup(subprocess.run, ["umount", "--lazy", folder], check=True)
 
-    def test_a_full_disk(self):
-        """What status shows of devices cannot be written any more, which it says, until there is room again."""
-        os.mkdir(self.node.run)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=755", "tmpfs", self.node.run], check=True)
-        self.addCleanup(subprocess.run, ["umount", "--lazy", self.node.run], check=True)
-        self.serve(static("a", 2, f'health = ( {{ probe = "file"; path = "{self.node.path("health")}"; missing = "healthy"; '
-                          'healthy = "ok"; } );'))
-        filler = os.path.join(self.node.run, "filler")
+    def fill(self, folder):
+        """Returns the file that fills it."""
+        filler = os.path.join(folder, "filler")
         with open(filler, "wb", buffering=0) as file, self.assertRaises(OSError):
             while True:
                 file.write(bytes(1024))
+        return filler
+
+    def test_a_full_disk(self):
+        """What status shows of devices cannot be written any more, which it says, until there is room again."""
+        self.mount(self.node.run)
+        self.serve(static("a", 2, f'health = ( {{ probe = "file"; path = "{self.node.path("health")}"; missing = "healthy"; '
+                          'healthy = "ok"; } );'))
+        filler = self.fill(self.node.run)
         with open(self.node.path("health"), "w") as file:
             file.write("hot")
         self.node.await_allocatable(a=0)
-        until(lambda: "so their status may be old: No space left on device; correct that and run \"devplugctl rescan "
-              "vendor.example/a\"" in " ".join(self.ctl("status").stdout.split()), "status to say so")
+        until(lambda: "so their status may be old: No space left on device; correct that, and it is written again"
+              in " ".join(self.ctl("status").stdout.split()), "status to say so")
         os.unlink(filler)
-        self.assertEqual(self.ctl("rescan", "vendor.example/a").returncode, 0)
         until(lambda: self.health("a") == {"a-0": ("Unhealthy", "hot"), "a-1": ("Unhealthy", "hot")}, "the devices")
         self.assertNotIn("may be old", self.ctl("status").stdout)
+
+    def test_a_disk_that_is_full_at_the_start(self):
+        """Every file is written when there is room."""
+        disk = self.node.path("disk")
+        self.mount(disk)
+        self.node.run = os.path.join(disk, "run")
+        filler = self.fill(disk)
+        probe = f'health = ( {{ probe = "file"; path = "{self.node.path("health")}"; missing = "healthy"; }} );'
+        self.node.configure(
+            static("a", 2, f'cdi_spec = {{ kind = "vendor.example/a"; }}; {probe} container = {{ nodes = "/dev/null"; }};'),
+            text=f'cdi_dir = "{disk}/cdi"; metrics = {{ textfile = "{disk}/devplugd.prom"; interval = 1.0; }};')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(a=2)
+        paths = [os.path.join(disk, name) for name in (
+            "run/state.json", "run/last-good.conf", "run/devices/*.json", "run/health/*.json", "cdi/*.json", "devplugd.prom")]
+        until(lambda: "cannot write the metrics" in self.node.output(), "the last of them to fail")
+        self.assertEqual([name for path in paths for name in glob.glob(path)], [])
+        os.unlink(filler)
+        for path in paths:
+            until(lambda path=path: glob.glob(path), path)
+        until(lambda: self.health("a") == {"a-0": ("Healthy", ""), "a-1": ("Healthy", "")}, "the devices")
+        until(lambda: self.node.resource("vendor.example/a")["reason"] == "", "status to report no problem")
 
 
 class WaitAndCheck(ToolTest):

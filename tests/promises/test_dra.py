@@ -108,6 +108,17 @@ class Dra(DraTest):
         self.assertEqual(self.dra()["claims"], 0)
         os.unlink(self.cdi)
         self.assertNotIsInstance(self.prepare(("default", "c", uid))[uid], str)
+        # A kubelet does not prepare the claims of running pods again.
+        before = self.specification(uid)
+        self.node.daemon.kill()
+        self.node.daemon.wait()
+        shutil.rmtree(self.cdi)
+        with open(self.cdi, "w"):
+            pass
+        self.node.start()
+        until(lambda: "cannot write the CDI file of the claim default/c" in self.node.output(), "devplugd to report it")
+        os.unlink(self.cdi)
+        until(lambda: os.path.isdir(self.cdi) and self.specification(uid) == before, "the file of the claim")
 
     def test_resource_that_never_reports(self):
         """One resource without a list of devices does not keep those of the others from the cluster."""

@@ -264,6 +264,22 @@ static void test_restart(void **state)
 	assert_false(is_there(info_dir, PUBLISHED_LEFT_FILE));
 }
 
+/* As with a full disk. */
+static void test_list_is_written_later(void **state)
+{
+	char path[160];
+
+	(void)snprintf(path, sizeof(path), "%s/" PUBLISHED_LIST_FILE, run_dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
+	assert_false(published_save_list(published));
+	assert_int_equal(rmdir(path), 0);
+	assert_true(published_save_list(published));
+	restart();
+	configure(CARD, cdi_dir, info_dir);
+	assert_false(is_there(info_dir, NIC_FILE));
+}
+
 /* A list in a directory that others may write to names nothing elsewhere. */
 static void test_P18_list_that_was_left(void **state)
 {
@@ -644,6 +660,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_configuration, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_list_is_written_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_list_that_was_left, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_content_is_compared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_list_is_checked, setup, teardown),

@@ -1,13 +1,168 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as what the reader of pod resources sends: refused or read. Any bytes as what the
- * kubelet answers: refused, or written as a table that can be read.
+ * Any bytes as what the reader of pod resources sends: refused or read, and if read, shown to
+ * clients and in the metrics, with a driver of claims in the configuration and without one. Any
+ * bytes as what the kubelet answers: refused, or written as a table that can be read.
  */
 #include "common/pod-table.h"
 #include "common/sealed.h"
+#include "exporter/families.h"
 #include "proto/plugin/pod-answer.h"
+#include "supervisor/assignments.h"
+#include "supervisor/booked.h"
+#include "supervisor/dra-claims.h"
+#include "supervisor/kubelet-checkpoint.h"
+#include "supervisor/manager.h"
+#include "supervisor/pod-resources.h"
+#include "supervisor/request-server.h"
+
+#define RESOURCE "vendor.example/gpu"
+#define DRIVER   "devices.vendor.example"
+/* The prepared claim: its namespace and name, and the name of its device. */
+#define CLAIM "team\tc\tx"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct config config;
+static struct manager manager = { .config = &config };
+static struct kubelet_checkpoint checkpoint; /* has the devices of the table, some of others */
+static struct {
+	pod_answer_handler on_answer;
+	void *userdata;
+} asked;
+
+/* These take the place of the parts of the daemon that the assignments are made from. */
+
+int pod_resources_ask(struct pod_resources *pods, const char *question, uint64_t age,
+	pod_answer_handler on_answer, void *userdata)
+{
+	asked.on_answer = on_answer;
+	asked.userdata = userdata;
+	return 0;
+}
+
+void pod_resources_cancel(struct pod_resources *pods, const void *userdata)
+{
+}
+
+void request_server_changed(struct request_server *server)
+{
+}
+
+const struct kubelet_checkpoint *booked_checkpoint(struct booked *booked, uint64_t *ret_written_at)
+{
+	*ret_written_at = 0;
+	return &checkpoint;
+}
+
+json_t *dra_claims_devices(const struct dra_claims *claims)
+{
+	return json_pack("{s:{s:s, s:s}}", CLAIM, "resource", RESOURCE, "id", "gpu-7");
+}
+
+static void book(const struct pod_table *table)
+{
+	checkpoint.rows = calloc(table->n_devices + 1, sizeof(*checkpoint.rows));
+	if (!checkpoint.rows)
+		abort();
+	checkpoint.count = table->n_devices;
+	for (size_t i = 0; i < table->n_devices; i++) {
+		const struct pod_device *device = &table->devices[i];
+
+		checkpoint.rows[i] = (struct kubelet_checkpoint_row){
+			.pod_uid = device->container->pod,
+			.container = i % 3 == 0 ? "another" : device->container->name,
+			.resource = device->resource,
+			.id = i % 4 == 0 ? "another" : device->id,
+		};
+	}
+}
+
+/* The claims in the table that have the device of the prepared one. */
+static size_t count_claimed(const struct pod_table *table)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < table->n_claims; i++) {
+		const struct pod_claim *claim = &table->claims[i];
+
+		count += streq(claim->driver, DRIVER) && streq(claim->namespace, "team") &&
+			streq(claim->name, "c") && streq(claim->device, "x");
+	}
+	return count;
+}
+
+/* How many containers have the device of the prepared claim. */
+static size_t count_holders(const json_t *rows, const char *id)
+{
+	const json_t *row;
+	size_t count = 0, i;
+
+	json_array_foreach(rows, i, row)
+	{
+		if (!json_string_value(json_object_get(row, "namespace")) ||
+			!json_string_value(json_object_get(row, "pod")) ||
+			!json_string_value(json_object_get(row, "container")))
+			abort();
+		count += streq(json_string_value(json_object_get(row, "id")), id);
+	}
+	return count;
+}
+
+static void assign(const struct pod_table *table, const char *driver, size_t *ret_holders)
+{
+	_cleanup_(assignments_freep) struct assignments *assignments = NULL;
+	const struct pod_answer answer = { .table = table, .failure = "" };
+
+	config.dra.driver = (char *)(uintptr_t)driver;
+	/* Not used, and not NULL as in a daemon that has served claims. */
+	manager.dra_claims = (struct dra_claims *)(uintptr_t)&manager;
+	if (assignments_new(&manager, &assignments) < 0 || assignments_ready(assignments))
+		abort();
+	asked.on_answer(&answer, asked.userdata);
+	if (!assignments_ready(assignments) || *assignments_failure(assignments))
+		abort();
+	*ret_holders = count_holders(assignments_of(assignments, RESOURCE), "gpu-7");
+	(void)assignments_booked(assignments, RESOURCE);
+}
+
+static void write_metrics(int pods_fd, const char *driver)
+{
+	static const char device[] = "{\"devices\":[{\"id\":\"gpu-7\"}]}";
+	_cleanup_(picture_freep) struct picture *picture = NULL;
+	_cleanup_close_ int devices_fd = sealed_new("devices", device, strlen(device));
+	_cleanup_close_ int state_fd = -EBADF;
+	const struct families_options options = { .assigned = true };
+	struct exposition out = { 0 };
+	char state[512];
+
+	(void)snprintf(state, sizeof(state),
+		"{\"resources\":[{\"name\":\"" RESOURCE
+		"\",\"devices_offset\":0,\"devices_size\":%zu}],\"dra_driver\":%s,"
+		"\"claimed\":{\"team\\tc\\tx\":{\"resource\":\"" RESOURCE "\",\"id\":\"gpu-7\"}}}",
+		strlen(device), driver ? "\"" DRIVER "\"" : "null");
+	state_fd = sealed_new("state", state, strlen(state));
+	if (devices_fd < 0 || state_fd < 0)
+		abort();
+	if (picture_read(state_fd, devices_fd, pods_fd, &picture) < 0 ||
+		families_write(picture, &options, &out) < 0 || out.text[out.size - 1] != '\n')
+		abort();
+	exposition_done(&out);
+}
+
+static void use_table(const struct pod_table *table, int fd)
+{
+	size_t with, without;
+
+	book(table);
+	assign(table, NULL, &without);
+	assign(table, DRIVER, &with);
+	if (with != without + count_claimed(table))
+		abort();
+	free(checkpoint.rows);
+	write_metrics(fd, NULL);
+	write_metrics(fd, DRIVER);
+}
 
 static int read_table(const void *data, size_t size)
 {
@@ -20,6 +175,8 @@ static int read_table(const void *data, size_t size)
 	r = pod_table_read(fd, &table);
 	if ((r < 0) != !table)
 		abort();
+	if (table)
+		use_table(table, fd);
 	return r;
 }
 

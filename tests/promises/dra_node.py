@@ -28,10 +28,10 @@ class DraTest(ToolTest):
         return (f'{{ name = "vendor.example/{name}"; driver = "static"; match = ( {{ count = {count}; }} ); '
                 f'serve = "{serve}"; container = {{ env = "{name.upper()}=${{ids:,}}"; }}; {more} }}')
 
-    def configure(self, *resources, dra="", text=""):
+    def configure(self, *resources, dra="", text="", kubelet=""):
         super_text = (f'cdi_dir = "{self.cdi}"; dra = {{ driver = "{DRIVER}"; kubeconfig = "{self.kubeconfig}"; '
                       f'node = "node-a"; {dra} }}; {text}')
-        self.node.configure(*resources, kubelet=f'plugins_registry_dir = "{self.registry}";', text=super_text)
+        self.node.configure(*resources, kubelet=f'plugins_registry_dir = "{self.registry}"; {kubelet}', text=super_text)
 
     def register(self):
         self.socket = until(self.kubelet.find, "the driver's socket")

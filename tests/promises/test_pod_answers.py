@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever the kubelet answers about its pods, devplugd and its tools serve on, and count what is in the answer."""
+import json
 import os
+import random
 import unittest
 
-from node import static, until
+from dra_node import DRIVER, DraTest
+from node import SEED, program, scaled, static, until
 from pod_resources import Lister, container, pod
+from terminal import Terminal
+from test_metrics import parse
 from tool import ToolTest
 from unix_http import get
 
@@ -12,7 +17,154 @@ A = "vendor.example/a"
 # Every command that shows what the daemon knows; the first one has the daemon ask.
 COMMANDS = (("status",), ("status", "--json"), ("devices",), ("devices", "--pod", "default/p1"), ("explain", A), ("check",),
             ("check", "--json"), ("wait", A, "--for", "free=0", "--timeout", "0"), ("events",), ("rescan", A),
-            ("cordon", "--list"), ("dra", "slices"), ("forget", A + "/a-0"))
+            ("cordon", "--list"), ("dra", "slices"))
+FORGET = ("forget", A + "/a-0")
+
+
+# Each with probability 1/2.
+GROUPS = ('share = { replicas = 2; };', 'health = ( { probe = "exists"; path = "/dev/null"; } );',
+          'prestart = { command = "/bin/true"; };', 'allocate = { command = "/bin/true"; };', 'overlap = true;',
+          'container = { env = ( "A=${id}" ); };', 'cdi_spec = { kind = "vendor.example/kind"; };', 'topology = false;',
+          'exclude = ( { id = "a-9"; } );', 'cordon = ( { id = "a-1"; } );')
+SETTINGS = (f'dra = {{ driver = "{DRIVER}"; }};', 'metrics = { listen = "METRICS"; pods = true; };',
+            'cordon = ( { id = "vendor.example/a/a-0"; } );')
+KUBELET = ("pod_resources = false;", 'registration = "watcher";')
+# What names may be, and what none is: the last ones are left out by devplugd's reader.
+ODD = (b"", b"x" * 1024, "\u00e4\U0001f600".encode(), "\u202e\u2028".encode(), b"a/b", b"%s%n", b'"\\', b"..", b"{}", b"a\0b",
+       b"x" * 1025, b"a\tb", b"a\nb", b"\x7f", b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\x80")
+NUMBERS = (0, 1, 1, -1, 65536, 2**31, 2**63 - 1, -2**63)
+
+
+def as_read(name):
+    """What devplugd's reader makes of a name: None if it leaves it out."""
+    name = (name.encode() if isinstance(name, str) else name).split(b"\0")[0]
+    if len(name) > 1024 or any(byte < 32 or byte == 127 for byte in name):
+        return None
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+class Answer:
+    """A random answer to List, and which rows are in it."""
+
+    def __init__(self, chance, claims=()):
+        self.chance, self.claims = chance, claims  # (namespace, name, [(driver, pool, device)])
+        self.rows = []  # (resource, id), one for each container that has it
+        self.claimed = []  # (namespace, claim, driver, device), the same
+        self.bytes = b""
+        for _ in range(chance.choice((0, 1, 3, 10))):
+            part = self.pod()
+            if len(self.bytes) + len(part) < 60000:
+                self.bytes += part
+                self.rows += self.new_rows
+                self.claimed += self.new_claimed
+
+    def name(self, *plain):
+        return self.chance.choice(plain) if self.chance.random() < 0.8 else self.chance.choice(ODD)
+
+    def some(self, make, *counts):
+        return [make() for _ in range(self.chance.choice(counts))]
+
+    def nodes(self):
+        return self.some(lambda: self.chance.choice(NUMBERS), 0, 1, 2)
+
+    def memory(self):
+        return self.name("memory", "hugepages-2Mi"), self.chance.choice((0, 1, 2**64 - 1)), self.nodes()
+
+    def device(self):
+        ids = self.some(lambda: self.name("a-0", "a-1", "a-0#0", "a-0#1", "a-1#0", "a-0#99999999999", "a-7"), 0, 1, 2, 5)
+        return self.name(A, A, "nvidia.com/gpu"), ids, self.nodes()
+
+    def claim(self):
+        if self.claims and self.chance.random() < 0.5:
+            return self.chance.choice(self.claims)
+        parts = self.some(lambda: (self.name("gpu.example.com", DRIVER, ""), self.name("node-a"), self.name("gpu-0")), 0, 1, 3)
+        return self.name("default", "other"), self.name("claim", "c0"), parts
+
+    def container(self):
+        name = self.name("main", "second")
+        devices, claims = self.some(self.device, 0, 1, 2, 6), self.some(self.claim, 0, 1, 2)
+        if as_read(name):
+            rows = [(as_read(resource), as_read(one)) for resource, ids, _ in devices for one in ids]
+            rows = [row for row in rows if None not in row]
+            # A device with several NUMA nodes may have a row for each of them.
+            self.new_rows += [row for i, row in enumerate(rows) if i == 0 or rows[i - 1] != row]
+            self.new_claimed += [row for namespace, claim, parts in claims for driver, pool, device in parts
+                                 if None not in (row := tuple(map(as_read, (namespace, claim, driver, device)))) and
+                                 as_read(pool) is not None]
+        return container(name, devices, claims, self.some(lambda: self.chance.choice(NUMBERS), 0, 1, 90),
+                         self.some(self.memory, 0, 1))
+
+    def pod(self):
+        self.new_rows, self.new_claimed = [], []
+        namespace, name = self.name("default", "kube-system"), self.name("p1", "p2")
+        containers = self.some(self.container, 0, 1, 2, 4)
+        if None in (as_read(namespace), as_read(name)):
+            self.new_rows, self.new_claimed = [], []
+        return pod(namespace, name, containers, self.some(lambda: self.chance.choice(NUMBERS), 0, 0, 3),
+                   self.some(self.memory, 0, 0, 2))
+
+    def holders(self, devices):
+        """How many containers have each device, of which a replica's id is "ID#NUMBER"."""
+        counts = dict.fromkeys(devices, 0)
+        for resource, one in self.rows:
+            unit, mark, number = one.rpartition("#")
+            device = one if one in counts else unit if mark and number.isdigit() else None
+            if resource == A and device in counts:
+                counts[device] += 1
+        return counts
+
+    def in_use(self):
+        return len({one for resource, one in self.rows if resource == A})
+
+
+def run_commands(test, *more):
+    """Each command gets its answer."""
+    for words in (*COMMANDS, *more):
+        answer = test.ctl(*words)
+        test.assertIn(answer.returncode, (0, 1), (words, answer.stderr))
+        for text in ("Sanitizer", "runtime error", "not running", "did not answer", "closed the connection"):
+            test.assertNotIn(text, answer.stderr, words)
+    terminal = Terminal([program("devplugctl"), "-c", test.node.config, "top"])
+    try:
+        terminal.until(lambda lines: any(A in line for line in lines), "the resource")
+        terminal.press("q")
+        test.assertEqual(terminal.wait(), 0)
+    finally:
+        terminal.close()
+
+
+def pods_up(address):
+    """What a scrape says of the kubelet's answer; the whole of it is well-formed."""
+    def look():
+        try:
+            answer, text = get(address)
+        except OSError:
+            return None
+        return answer.status == 200 and text
+
+    # Python splits lines where Prometheus does not.
+    samples = parse(until(look, "the metrics").replace("\u2028", " "))
+    return samples.get(("devplugd_pod_resources_up", frozenset()))
+
+
+def write_checkpoint(test, entries):
+    """As the kubelet does when it allocates: devplugd asks again who has what."""
+    path = os.path.join(test.node.plugins, "kubelet_internal_checkpoint")
+    with open(path + ".new", "w") as file:
+        json.dump({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 1}, file)
+    os.rename(path + ".new", path)
+
+
+def check_holders(test, answer):
+    def numbers():
+        resource = test.node.resource(A)
+        return resource["in_use"], {device["id"]: len(device["pods"]) for device in resource["devices"]}
+
+    wanted = answer.in_use(), answer.holders(("a-0", "a-1"))
+    until(lambda: numbers() == wanted, f"{wanted}, not {numbers()}")
 
 
 class PodAnswers(ToolTest):
@@ -23,17 +175,9 @@ class PodAnswers(ToolTest):
         self.addCleanup(self.lister.stop)
         os.makedirs(self.node.plugins)
 
-    def configure(self, *resources, text=""):
+    def configure(self, *resources, text="", kubelet=""):
         self.node.configure(*resources, text=text, kubelet=f'pod_resources_socket = "{self.socket}"; '
-                            f'plugins_registry_dir = "{self.node.path("registry")}";')
-
-    def run_commands(self):
-        """Each command gets its answer."""
-        for words in COMMANDS:
-            answer = self.ctl(*words)
-            self.assertIn(answer.returncode, (0, 1), (words, answer.stderr))
-            for text in ("Sanitizer", "runtime error", "not running", "did not answer", "closed the connection"):
-                self.assertNotIn(text, answer.stderr, words)
+                            f'plugins_registry_dir = "{self.node.path("registry")}"; {kubelet}')
 
     def test_claims_of_other_drivers(self):
         """No resource is served by DRA, and the node's pods have claims of other drivers."""
@@ -44,21 +188,97 @@ class PodAnswers(ToolTest):
             self.configure(static("a", 2), text=f'{text} metrics = {{ listen = "{address}"; pods = true; }};')
             self.node.start()
             self.node.await_state(A, "waiting")
-            self.run_commands()
+            run_commands(self, FORGET)
             resource = self.node.resource(A)
             self.assertEqual((resource["offered"], resource["in_use"], resource["free"]), (2, 0, 2))
-            self.await_scrape(address)
+            self.assertEqual(pods_up(address), 1)
             self.assertEqual(self.node.stop(), 0)
 
-    def await_scrape(self, address):
-        def look():
-            try:
-                answer, text = get(address)
-            except OSError:
-                return None
-            return answer.status == 200 and text
+    def random_checkpoint(self, chance):
+        def name(*plain):
+            return chance.choice(plain) if chance.random() < 0.8 else chance.choice(ODD).decode(errors="replace")
 
-        return until(look, "the metrics")
+        return [{"PodUID": name("u1", "u2"), "ContainerName": name("main", "init"), "ResourceName": name(A),
+                 "DeviceIDs": {str(chance.choice((-1, 0, 1, 65535))): [name("a-0", "a-1", "a-0#1") for _ in range(3)]},
+                 "AllocResp": ""} for _ in range(chance.choice((0, 1, 5)))]
+
+    def random_configuration(self, number, chance):
+        """The first one is without any optional group, the second one has all. Returns whether there are metrics, pods."""
+        def chosen(groups, usual=0.5):
+            return [group for group in groups if number == 1 or (number > 0 and chance.random() < usual)]
+
+        settings, kubelet = chosen(SETTINGS), chosen(KUBELET, 0.1) if number != 1 else []
+        resources = [static("a", 2, " ".join(chosen(GROUPS)))]
+        if SETTINGS[0] in settings and (number == 1 or chance.random() < 0.5):
+            resources.append(static("d", 1, 'serve = "dra";'))
+        self.configure(*resources, text=" ".join(settings).replace("METRICS", self.metrics), kubelet=" ".join(kubelet))
+        return SETTINGS[1] in settings, KUBELET[0] not in kubelet
+
+    def test_generated_answers(self):
+        """With and without each optional group of the configuration."""
+        self.metrics = self.node.path("metrics.sock")
+        for number in range(max(3, scaled(15))):
+            chance = random.Random(f"{SEED} {number}")
+            has_metrics, has_pods = self.random_configuration(number, chance)
+            write_checkpoint(self, [])
+            answer = Answer(chance)
+            self.lister.answer = answer.bytes
+            self.node.start()
+            self.node.await_state(A, "waiting")
+            with self.subTest(number=number):
+                for _ in range(3):
+                    if has_pods:
+                        check_holders(self, answer)
+                    if has_metrics:
+                        self.assertEqual(pods_up(self.metrics), 1 if has_pods else None)
+                    run_commands(self, FORGET)
+                    answer = Answer(chance)
+                    self.lister.answer = answer.bytes
+                    write_checkpoint(self, [])
+                write_checkpoint(self, self.random_checkpoint(chance))
+                run_commands(self, FORGET)
+                self.assertEqual(self.node.resource(A)["restarts"], 0)
+                self.assertEqual(self.node.stop(), 0)
+                self.assertEqual(self.node.output().count("devplugd-exporter started"), has_metrics)
+                os.unlink(self.node.path("devplugd.log"))
+
+
+class ClaimAnswers(DraTest):
+    def test_generated_answers(self):
+        """Claims of devplugd's driver are prepared, and the kubelet lists them among others."""
+        self.serve_api()
+        lister = Lister(self.node.path("pod-resources/kubelet.sock"))
+        self.addCleanup(lister.stop)
+        metrics = self.node.path("metrics.sock")
+        text = f'metrics = {{ listen = "{metrics}"; pods = true; }};'
+        kubelet = f'pod_resources_socket = "{self.node.path("pod-resources/kubelet.sock")}";'
+        self.begin(self.resource("a", count=2), text=text, kubelet=kubelet)
+        self.await_pool()
+        names = [self.api.device_named(A, number) for number in range(2)]
+        claims = [("default", f"c{i}", self.api.allocate(f"c{i}", DRIVER, [("r", name)])) for i, name in enumerate(names)]
+        for namespace, name, uid in claims:
+            self.assertNotIsInstance(self.prepare((namespace, name, uid))[uid], str)
+        listed = [("default", f"c{i}", [(DRIVER, "node-a", name)]) for i, name in enumerate(names)]
+        ids = {("default", f"c{i}", DRIVER, name): f"a-{i}" for i, name in enumerate(names)}
+        chance = random.Random(SEED)
+        for number in range(max(2, scaled(10))):
+            answer = Answer(chance, listed)
+            answer.rows += [(A, ids[claim]) for claim in answer.claimed if claim in ids]
+            lister.answer = answer.bytes
+            write_checkpoint(self, [])
+            with self.subTest(number=number):
+                check_holders(self, answer)
+                self.assertEqual(pods_up(metrics), 1)
+                run_commands(self)
+        # The driver's name leaves the configuration, and the claims stay prepared.
+        self.node.configure(self.resource("a", count=2, serve="plugin"), text=text,
+                            kubelet=f'plugins_registry_dir = "{self.registry}"; {kubelet}')
+        self.node.reload()
+        lister.answer = pod("default", "p1", [container("main", claims=listed)])
+        write_checkpoint(self, [])
+        run_commands(self, FORGET)
+        self.assertEqual(pods_up(metrics), 1)
+        self.assertEqual(self.node.stop(), 0)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,6 @@ static const struct rule rules[] = {
 	[CONTROL_BOOKED] = { .known = true, .has = TIMES, .n_fds = 1 },
 	[CONTROL_FORGET] = { .known = true, .has = TEXT },
 	[CONTROL_POD_QUESTION] = { .known = true, .has = TEXT, .n_fds = 1 },
-	[CONTROL_STARTED] = { .known = true, .n_fds = 2 },
 	[CONTROL_RELEASE] = { .known = true, .has = CODE | TEXT },
 	[CONTROL_COUNTERS] = { .known = true, .n_fds = 1 },
 	[CONTROL_SNAPSHOT] = { .known = true, .n_fds = 2 },
@@ -167,8 +166,7 @@ static bool is_from_child(uint32_t type, const struct control_message *message)
 	if (type < CONTROL_FROM_CHILD)
 		return false;
 	for (size_t i = 0; i < CONTROL_FDS_MAX; i++)
-		if (type != CONTROL_STARTED && message->fds[i] >= 0 &&
-			!foreign_is_memory(message->fds[i]))
+		if (message->fds[i] >= 0 && !foreign_is_memory(message->fds[i]))
 			return false;
 	return true;
 }

@@ -55,8 +55,6 @@ enum control_type {
 			     supervisor/dra-claims.h. Neither: PREPARE named no devices, and the
 			     claim is not known */
 	/* child to supervisor */
-	CONTROL_STARTED,    /* first of all; fd 0: /proc/self/schedstat of the child, fd 1:
-			       /proc/self/stat */
 	CONTROL_READY,      /* configuration accepted and first inventory complete */
 	CONTROL_REFUSED,    /* text: why the last CONFIGURE was refused; the previous configuration
 			       stays in force */
@@ -107,14 +105,14 @@ enum control_call {
 };
 
 /* This one and those behind it. */
-#define CONTROL_FROM_CHILD CONTROL_STARTED
+#define CONTROL_FROM_CHILD CONTROL_READY
 
 /* What the child's memfd of CONTROL_DEVICES may hold at most. */
 #define CONTROL_DEVICES_MAX (64U << 20)
 /* Maximum size of the saved health state. */
 #define CONTROL_SAVED_STATE_MAX (16U << 20)
 #define CONTROL_ALIVE_INTERVAL  (4 * USEC_PER_SEC)
-#define CONTROL_ALIVE_TIMEOUT   (10 * USEC_PER_SEC)
+#define CONTROL_ALIVE_TIMEOUT   (30 * USEC_PER_SEC)
 
 struct control_message {
 	enum control_type type;
@@ -147,7 +145,7 @@ int control_send(int fd, const struct control_message *message);
 int control_receive(int fd, struct control_message *ret_message);
 
 /* The same for the supervisor. Also -EBADMSG for a message that a child does not send, and for a
- * descriptor that is not memory (foreign.h), except in CONTROL_STARTED. Refused descriptors are
+ * descriptor that is not memory (foreign.h). Refused descriptors are
  * closed without waiting. -EMFILE: this process has no free descriptors for those of the message,
  * which stays in the socket. */
 int control_receive_from_child(int fd, struct control_message *ret_message);

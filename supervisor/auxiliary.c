@@ -13,6 +13,7 @@
 
 #include "common/foreign.h"
 #include "common/log.h"
+#include "supervisor/child-timers.h"
 #include "supervisor/manager.h"
 #include "supervisor/receive.h"
 #include "supervisor/relay.h"
@@ -35,7 +36,6 @@ struct auxiliary {
 	sd_event_source *exit_source, *control_source;
 	sd_event_source *timer, *watchdog;
 	bool stopping;      /* the process was asked to */
-	bool missed;        /* its last heartbeat */
 	bool messages_wait; /* in its socket, because devplugd has no free descriptors */
 	uint64_t started_at;
 	uint64_t window_start;
@@ -66,7 +66,7 @@ static void forget_process(struct auxiliary *auxiliary)
 	auxiliary->control_fd = foreign_close_socket(auxiliary->control_fd);
 	auxiliary->relay = relay_free(auxiliary->relay);
 	auxiliary->pid = 0;
-	auxiliary->stopping = auxiliary->missed = auxiliary->messages_wait = false;
+	auxiliary->stopping = auxiliary->messages_wait = false;
 	set_timer(auxiliary->watchdog, USEC_INFINITY);
 }
 
@@ -126,7 +126,6 @@ static bool receive(struct auxiliary *auxiliary)
 		return false;
 	}
 	if (message.type == CONTROL_ALIVE) {
-		auxiliary->missed = false;
 		set_timer(auxiliary->watchdog, CONTROL_ALIVE_TIMEOUT);
 	} else if (!auxiliary->options.on_message(&message, auxiliary->options.userdata)) {
 		replace(auxiliary, SIGKILL, "sent a message that it may not send");
@@ -141,23 +140,20 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 	return 0;
 }
 
-/* The heartbeats of a time in which this process did not run lie in the socket. */
+/* With the rules of child-timers.c. A heartbeat that waited in the socket sets the timer again. */
 static int on_watchdog(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct auxiliary *auxiliary = userdata;
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
-	if (auxiliary->stopping)
+	while (!auxiliary->stopping && receive(auxiliary))
+		;
+	if (auxiliary->stopping || sd_event_source_get_enabled(source, NULL) > 0)
 		return 0;
-	if (auxiliary->messages_wait) {
-		set_timer(auxiliary->watchdog, CONTROL_ALIVE_TIMEOUT);
-		return 0;
-	}
-	if (!auxiliary->missed) {
-		auxiliary->missed = true;
-		set_timer(auxiliary->watchdog, CONTROL_ALIVE_INTERVAL);
-		return 0;
-	}
-	replace(auxiliary, SIGABRT, "sent no heartbeat");
+	if (auxiliary->messages_wait || now > usec + CHILD_TIMER_LATE)
+		set_timer(source, CONTROL_ALIVE_TIMEOUT);
+	else
+		replace(auxiliary, SIGABRT, "sent no heartbeat");
 	return 0;
 }
 

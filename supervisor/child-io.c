@@ -38,7 +38,6 @@ static void forget_process(struct child *child)
 	child->exit_source = sd_event_source_disable_unref(child->exit_source);
 	child->control_source = sd_event_source_disable_unref(child->control_source);
 	child->control_fd = foreign_close_socket(child->control_fd);
-	child_timers_end_process(&child->timers);
 	child->relay = relay_free(child->relay);
 	child->pid = 0;
 	child->messages_wait = false;
@@ -114,11 +113,6 @@ static void on_message(struct child *child, struct control_message *message)
 {
 	if (message->type == CONTROL_DEVICES || message->type == CONTROL_CHANGES) {
 		on_devices(child, message);
-		return;
-	}
-	if (message->type == CONTROL_STARTED) {
-		if (!child_timers_take_proc(&child->timers, message->fds, child->pid))
-			on_broken(child, "the child reported its start twice");
 		return;
 	}
 	if (message->type == CONTROL_GONE) {
@@ -416,7 +410,12 @@ static void op_remove_socket(void *userdata)
 static void op_set_timer(enum resource_timer timer, uint64_t at, void *userdata)
 {
 	struct child *child = userdata;
-	bool limit = timer != RESOURCE_TIMER_STATE || child->resource->state == RESOURCE_ENDING;
+	static const bool limits[_RESOURCE_STATE_MAX] = {
+		[RESOURCE_REGISTERING] = true,
+		[RESOURCE_ENDING] = true,
+		[RESOURCE_DYING] = true,
+	};
+	bool limit = timer != RESOURCE_TIMER_STATE || limits[child->resource->state];
 
 	child_timers_set(&child->timers, timer, at, limit);
 }
@@ -575,7 +574,7 @@ int child_new(
 	if (!child)
 		return -ENOMEM;
 	child->host = host;
-	child->control_fd = child->timers.schedstat_fd = child->timers.stat_fd = -EBADF;
+	child->control_fd = -EBADF;
 	child->counters_fd = counters_new();
 	child->session = SESSION_INIT;
 	child->registration = config->registration;

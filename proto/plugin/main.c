@@ -331,17 +331,6 @@ static int on_alive_due(sd_event_source *source, uint64_t usec, void *userdata)
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
-/* The supervisor may not be able to open the files: /proc may be hidden from it. */
-static void report_started(struct plugin *plugin)
-{
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_STARTED);
-
-	message.fds[0] = open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
-	message.fds[1] = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-	if (message.fds[0] >= 0 && message.fds[1] >= 0)
-		plugin_send(plugin, &message);
-}
-
 static void reduce_footprint(void)
 {
 	pthread_attr_t attributes;
@@ -386,7 +375,6 @@ static int run(struct plugin *plugin)
 		log_error("cannot set up the event loop: %s", strerror(-r));
 		return r;
 	}
-	report_started(plugin);
 	return sd_event_loop(plugin->event);
 }
 

@@ -58,7 +58,6 @@ class MadChildren(NodeTest):
             self.assertEqual(self.node.node_resources()[name]["connection"], streams[name])
 
     def await_replacement(self, kind, words):
-        # Time in which the child waits for a processor does not count for the supervisor.
         until(lambda: words in self.node.output(), f"the supervisor to say \"{words}\"", limit=5 * LIMIT)
         if kind != "stop":
             self.node.forgive("r0", kind)

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P19: a pause of the supervisor, or of the supervisor and its children, replaces no child. Nor does a lack of descriptors.
+"""P19: pauses of the supervisor, or of the supervisor and its children, replace no child. Nor do a lack of descriptors and a
+hundred busy processes.
 
-The pause must be longer than a child may be silent (10 s). $DEVPLUGD_TEST_PAUSE sets another length in seconds; in more
-than 30, a device whose health changes all the time fills the socket that the paused supervisor does not read.
+Each pause is longer than a child may be silent (30 s), so that a device whose health changes all the time fills the socket
+that the paused supervisor does not read.
 """
 import os
 import resource
 import signal
+import subprocess
 import time
 import unittest
 
 from node import Node, NodeTest, plugins_of, static, until
 
-PAUSE = float(os.environ.get("DEVPLUGD_TEST_PAUSE") or 12)
+PAUSE = 40
+BUSY = 100
 N = 4
 
 
@@ -33,16 +36,18 @@ class PausedHost(NodeTest):
         children = plugins_of(together.daemon.pid)
         # The supervisor comes first when it goes on, when its children have had no time to send anything.
         stopped = [together.daemon.pid, *children, alone.daemon.pid]
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
-        end = time.monotonic() + PAUSE
-        while time.monotonic() < end:
-            for healthy in ("0", "1"):
-                with open(alone.path("health"), "w") as file:
-                    file.write(healthy)
-                time.sleep(0.12)
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+        for _ in range(2):
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+            end = time.monotonic() + PAUSE
+            while time.monotonic() < end:
+                for healthy in ("0", "1"):
+                    with open(alone.path("health"), "w") as file:
+                        file.write(healthy)
+                    time.sleep(0.12)
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+            time.sleep(1)
         for node in (alone, together):
             # An answer to a reload shows that the supervisor has handled all that was due.
             node.reload()
@@ -51,6 +56,22 @@ class PausedHost(NodeTest):
                  for node in (alone, together)]
         self.assertEqual(after, before)
         self.assertEqual(together.stop(), 0)
+
+    def test_P19_busy_processes(self):
+        """On one processor, which the daemon and its children share with them."""
+        processor = {max(os.sched_getaffinity(0))}
+        before = self.begin(self.node)
+        for pid in [self.node.daemon.pid, *plugins_of(self.node.daemon.pid)]:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                os.sched_setaffinity(int(thread), processor)
+        for _ in range(BUSY):
+            loop = subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"])
+            self.addCleanup(loop.wait)
+            self.addCleanup(loop.kill)
+            os.sched_setaffinity(loop.pid, processor)
+        time.sleep(PAUSE)
+        after = {name: (r["pid"], r["session"]) for name, r in self.node.await_serving().items()}
+        self.assertEqual(after, before)
 
     def test_P19_no_free_descriptors(self):
         before = self.begin(self.node)

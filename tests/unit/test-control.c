@@ -173,23 +173,6 @@ static void test_many_descriptors(void **state)
 	await_sockets(before);
 }
 
-/* What the holder of a message did not take is closed in another process. */
-static void test_descriptors_not_taken(void **state)
-{
-	const struct wire started = { .type = CONTROL_STARTED };
-	struct control_message got;
-	size_t before = count_sockets();
-	int peer, fd = lingering_socket(&peer);
-
-	send_fds(&started, sizeof(started), fd, 2);
-	(void)close(fd); /* it is not the last one */
-	assert_int_equal(control_receive_from_child(pair[1], &got), 0);
-	assert_int_equal(count_sockets(), before + 3);
-	control_message_done(&got);
-	await_sockets(before + 1);
-	(void)close(peer);
-}
-
 static void test_from_child(void **state)
 {
 	const struct control_message stop = CONTROL_MESSAGE_INIT(CONTROL_STOP);
@@ -452,7 +435,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_unread_descriptors_that_block, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_descriptors, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_descriptors_not_taken, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_free_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_longest_text, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_malformed, setup, teardown),

@@ -5,6 +5,8 @@
  */
 #include "dra/dra-allocation.h"
 
+#include "dra/model/dra-names.h"
+
 static const char *text_of(const json_t *object, const char *key)
 {
 	return json_string_value(json_object_get(object, key)) ?: "";
@@ -14,6 +16,7 @@ static int add_result(json_t *devices, const json_t *result, const char *pool, c
 	struct error *error)
 {
 	const char *name = text_of(result, "device"), *request = text_of(result, "request");
+	_cleanup_free_ char *outer = strndup(request, strcspn(request, "/"));
 	const json_t *known = json_object_get(names, name);
 	json_t *device;
 
@@ -24,15 +27,24 @@ static int add_result(json_t *devices, const json_t *result, const char *pool, c
 		return error_set(error, -EXDEV,
 			"device %s belongs to the pool %s, but this node has the pool %s", name,
 			text_of(result, "pool"), pool);
+	if (!outer || !dra_name_is_valid(outer, DRA_OBJECT_NAME_MAX))
+		return error_set(error, outer ? -EBADMSG : -ENOMEM,
+			"device %s was allocated for a request with the name \"%s\", which is not "
+			"valid",
+			name, request);
+	if (json_array_size(devices) >= DRA_DEVICES_MAX)
+		return error_set(error, -E2BIG,
+			"the claim has more than %d devices of this driver; request fewer",
+			DRA_DEVICES_MAX);
 	if (!known)
 		return error_set(error, -ENODEV,
 			"device %s is not on this node any more, or its resource has not reported "
 			"it yet; if this lasts, delete the pod, so that another device is allocated",
 			name);
-	device = json_pack("{s:o, s:s, s:s, s:O, s:O, s:b}", "request",
-		json_stringn(request, strcspn(request, "/")), "pool", pool, "name", name,
-		"resource", json_object_get(known, "resource"), "id", json_object_get(known, "id"),
-		"admin", (int)json_is_true(json_object_get(result, "adminAccess")));
+	device = json_pack("{s:s, s:s, s:s, s:O, s:O, s:b}", "request", outer, "pool", pool, "name",
+		name, "resource", json_object_get(known, "resource"), "id",
+		json_object_get(known, "id"), "admin",
+		(int)json_is_true(json_object_get(result, "adminAccess")));
 	return json_array_append_new(devices, device) < 0
 		? error_set(error, -ENOMEM, "out of memory")
 		: 0;
@@ -44,6 +56,7 @@ int dra_allocation_read(const json_t *claim, const char *uid, const char *driver
 	const json_t *metadata = json_object_get(claim, "metadata");
 	const json_t *allocation = json_object_get(json_object_get(claim, "status"), "allocation");
 	const json_t *results = json_object_get(json_object_get(allocation, "devices"), "results");
+	const char *namespace = text_of(metadata, "namespace"), *name = text_of(metadata, "name");
 	json_auto_t *devices = json_array();
 	const json_t *result;
 	size_t i;
@@ -55,6 +68,12 @@ int dra_allocation_read(const json_t *claim, const char *uid, const char *driver
 			text_of(metadata, "uid"));
 	if (!allocation)
 		return error_set(error, -ENODATA, "the claim is not allocated");
+	if (!dra_name_is_valid(namespace, DRA_OBJECT_NAME_MAX) ||
+		!dra_name_is_valid(name, DRA_OBJECT_NAME_MAX))
+		return error_set(error, -EBADMSG,
+			"the API server's claim has the namespace \"%s\" and the name \"%s\", which "
+			"are not both valid",
+			namespace, name);
 	json_array_foreach(results, i, result)
 	{
 		if (!streq(text_of(result, "driver"), driver))
@@ -63,8 +82,7 @@ int dra_allocation_read(const json_t *claim, const char *uid, const char *driver
 		if (r < 0)
 			return r;
 	}
-	*ret = json_pack("{s:s, s:s, s:s, s:O}", "uid", uid, "namespace",
-		text_of(metadata, "namespace"), "name", text_of(metadata, "name"), "devices",
-		devices);
+	*ret = json_pack("{s:s, s:s, s:s, s:O}", "uid", uid, "namespace", namespace, "name", name,
+		"devices", devices);
 	return *ret ? 0 : error_set(error, -ENOMEM, "out of memory");
 }

@@ -11,6 +11,7 @@
 
 #include "dra/model/dra-names.h"
 #include "drivers/inventory/device-documents.h"
+#include "drivers/model/device.h"
 
 /* k8s.io/api/resource/v1: ResourceSliceMaxAttributesAndCapacitiesPerDevice (32) and
  * DeviceMaxIDLength. */
@@ -245,6 +246,16 @@ static json_int_t replicas_of(const json_t *device)
 	return replicas ? json_integer_value(replicas) : 1;
 }
 
+/* A process that reports other ids does not get them from device_id_make(). */
+static bool has_valid_id(const json_t *device)
+{
+	const char *id = text_of(device, "id");
+	char valid[DEVICE_ID_MAX + 1];
+
+	device_id_make(id, valid);
+	return streq(id, valid);
+}
+
 static int add_resource(struct building *building, const json_t *resource)
 {
 	const json_t *devices = json_object_get(resource, "devices"), *device;
@@ -252,9 +263,13 @@ static int add_resource(struct building *building, const json_t *resource)
 	int r = 0;
 
 	building->resource = text_of(resource, "name");
-	json_array_foreach(devices, i,
-		device) for (json_int_t replica = 0; replica < replicas_of(device) && r >= 0;
-			     replica++) r = add_replica(building, device, replica);
+	json_array_foreach(devices, i, device)
+	{
+		if (!has_valid_id(device))
+			continue;
+		for (json_int_t k = 0; k < replicas_of(device) && r >= 0; k++)
+			r = add_replica(building, device, k);
+	}
 	return r;
 }
 

@@ -27,7 +27,8 @@ struct dra_inventory {
 
 /* `resources`: array of {"name", "devices"}, the latter with the members of
  * proto/plugin/plugin-report.c. With `taints` unhealthy devices have one, as long as all are few
- * enough (DRA_SLICE_TAINTED_DEVICES_MAX); else they are left out. Returns 0 or -ENOMEM. */
+ * enough (DRA_SLICE_TAINTED_DEVICES_MAX); else they are left out. So is a device whose id is not
+ * valid (device_id_make()), which no claim may have. Returns 0 or -ENOMEM. */
 int dra_inventory_build(
 	const json_t *resources, const char *driver, bool taints, struct dra_inventory *ret);
 void dra_inventory_done(struct dra_inventory *inventory);

@@ -93,6 +93,31 @@ class Dra(DraTest):
         self.assertIn("not allocated", self.prepare(("default", "c", uid))[uid])
         self.assertEqual(self.files(), [])
 
+    def test_odd_claims(self):
+        """A claim that no API server should store fails with the reason, and no process ends for it."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        self.await_pool()
+        device = self.api.device_named("vendor.example/gpu", 0)
+        pid = self.process()
+
+        def check(what, results, **metadata):
+            uid = self.api.allocate("c", DRIVER, results)
+            self.api.claims["default", "c"]["metadata"].update(metadata)
+            self.assertIn(what, self.prepare(("default", "c", uid))[uid])
+
+        for count in (129, 200, 10000):
+            check("more than 128 devices", [("a", device)] * count)
+        for request in ("", "/", "/x", ".", "../x", "a b", "a" * 254, "\u202e"):
+            check("which is not valid", [(request, device)])
+        for name in ("", ".", "../x", "a/b", "a" * 254, "a\nb"):
+            check("not both valid", [("a", device)], namespace=name)
+            check("not both valid", [("a", device)], name=name)
+        self.assertEqual(self.process(), pid)
+        self.assertNotIn("may not send", self.node.output())
+        uid = self.api.allocate("c", DRIVER, [("a", device)])
+        self.assertNotIsInstance(self.prepare(("default", "c", uid))[uid], str)
+
     def test_unwritable_directory(self):
         """A claim that cannot be stored is refused, as often as the kubelet asks, and later prepared."""
         self.serve_api()

@@ -218,6 +218,21 @@ static void test_nothing(void **state)
 	dra_inventory_done(&inventory);
 }
 
+/* devplugd ends devplugd-dra for a claim with such a device. */
+static void test_odd_ids(void **state)
+{
+	json_auto_t *resources =
+		parse("[{\"name\": \"v.e/gpu\", \"devices\": ["
+		      "{\"id\": \"good\"}, {\"id\": \"\"}, {\"id\": \"a\\nb\"}, {}, {\"id\": 1}, "
+		      "{\"id\": \"a/b\"}, {\"id\": \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+		      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}]}]");
+	struct dra_inventory inventory;
+
+	assert_int_equal(dra_inventory_build(resources, DRIVER, true, &inventory), 0);
+	assert_int_equal(json_object_size(inventory.names), 1);
+	dra_inventory_done(&inventory);
+}
+
 static void test_reports(void **state)
 {
 	static const char text[] =
@@ -296,6 +311,7 @@ int main(void)
 		cmocka_unit_test(test_taints),
 		cmocka_unit_test(test_many_taints),
 		cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_odd_ids),
 		cmocka_unit_test(test_reports),
 		cmocka_unit_test(test_allocation),
 		cmocka_unit_test(test_unknown_devices),

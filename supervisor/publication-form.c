@@ -69,20 +69,24 @@ static bool is_permissions(const json_t *value)
 	return text && *text && strlen(text) <= 3 && text[strspn(text, "rwm")] == '\0';
 }
 
-static bool is_mount_option(const json_t *value)
-{
-	static const char *const options[] = { "rbind", "rprivate", "ro", "rw" };
-	const char *text = json_string_value(value);
-
-	for (size_t i = 0; i < ARRAY_SIZE(options) && text; i++)
-		if (streq(text, options[i]))
-			return true;
-	return false;
-}
-
+/* Each at most once, and one of "ro" and "rw": of both, some runtimes follow the last one, and the
+ * policy would judge by the other. */
 static bool is_mount_options(const json_t *value)
 {
-	return is_array_of(value, is_mount_option);
+	static const char *const options[] = { "ro", "rw", "rbind", "rprivate" };
+	bool seen[ARRAY_SIZE(options)] = { false };
+
+	for (size_t i = 0; i < json_array_size(value); i++) {
+		const char *text = json_string_value(json_array_get(value, i));
+		size_t k = 0;
+
+		while (k < ARRAY_SIZE(options) && !(text && streq(text, options[k])))
+			k++;
+		if (k == ARRAY_SIZE(options) || seen[k])
+			return false;
+		seen[k] = true;
+	}
+	return seen[0] != seen[1];
 }
 
 static bool is_id(const json_t *value)

@@ -16,11 +16,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* The maximum that a resource allows, written by hand. */
 static const struct allowed {
 	const char *mount, *node, *variable; /* what it is below, or begins with */
+	bool read_only;                      /* the mounts */
 } allowed[] = {
-	{ "/opt/vendor", "/dev", "CARD=" },
-	{ "/srv", "/dev", "" },
-	{ "", "", "" },
-	{ "/opt/dra", "/dev", "GPU=" },
+	{ "/opt/vendor", "/dev", "CARD=", true },
+	{ "/srv", "/dev", "", false },
+	{ "", "", "", false },
+	{ "/opt/dra", "/dev", "GPU=", false },
 };
 
 #define OF_DRA 3
@@ -77,6 +78,20 @@ static void demand_below(const char *path, const char *directory)
 		abort();
 }
 
+static void demand_read_only(const json_t *options)
+{
+	const json_t *option;
+	size_t i;
+
+	json_array_foreach(options, i, option)
+	{
+		if (streq(json_string_value(option), "rw"))
+			abort();
+	}
+	if (json_array_size(options) == 0)
+		abort();
+}
+
 static void demand_edits(const json_t *edits, const struct allowed *most)
 {
 	const json_t *value;
@@ -85,6 +100,8 @@ static void demand_edits(const json_t *edits, const struct allowed *most)
 	json_array_foreach(json_object_get(edits, "mounts"), i, value)
 	{
 		demand_below(json_string_value(json_object_get(value, "hostPath")), most->mount);
+		if (most->read_only)
+			demand_read_only(json_object_get(value, "options"));
 	}
 	json_array_foreach(json_object_get(edits, "deviceNodes"), i, value)
 	{

@@ -441,11 +441,18 @@ static const char *const hostile[] = {
 	DEVICE("'deviceNodes':[{'path':'/dev/x','permissions':'rw','major':1}]"),
 	DEVICE("'mounts':[{'hostPath':'/a','containerPath':'/b'}]"),
 	DEVICE("'mounts':[{'hostPath':'/a','containerPath':'/b','options':['suid']}]"),
-	DEVICE("'mounts':[{'hostPath':'a','containerPath':'/b','options':['rbind']}]"),
+	DEVICE("'mounts':[{'hostPath':'a','containerPath':'/b','options':['ro']}]"),
+	/* runc follows the last one. */
+	DEVICE("'mounts':[{'hostPath':'/a','containerPath':'/b','options':['ro','rw']}]"),
+	DEVICE("'mounts':[{'hostPath':'/a','containerPath':'/b','options':['rw','rbind','ro']}]"),
+	DEVICE("'mounts':[{'hostPath':'/a','containerPath':'/b','options':['ro','ro']}]"),
+	DEVICE("'mounts':[{'hostPath':'/a','containerPath':'/b','options':['rbind','rprivate']}]"),
+	DEVICE("'mounts':[{'hostPath':'/a','containerPath':'/b','options':['rbind','rbind','ro']}]"),
+	DEVICE("'mounts':[{'hostPath':'/a','containerPath':'/b','options':[]}]"),
 	/* PATH_MAX bytes with the zero byte are one too many. */
 	DEVICE("'mounts':[{'hostPath':'/" TIMES_16(
 		TIMES_16("aaaaaaaaaaaaaaaa")) "',"
-					      "'containerPath':'/b','options':['rbind']}]"),
+					      "'containerPath':'/b','options':['ro']}]"),
 	"{'device_info':{'../x':" INFO "}}",
 	"{'device_info':{'a/b':" INFO "}}",
 	ABOUT("{}"),

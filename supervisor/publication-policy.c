@@ -3,13 +3,15 @@
  * Decides whether the values in a document that a child proposes are within the configuration of
  * its resource; publication-form.c has checked the form before, and published.c decides about names
  * of files. Configured paths are templates and may contain symbolic links, which are resolved in
- * the document. So the part before the first variable is compared, as written and resolved.
+ * the document. So the text before the first variable of a device is compared, as written and with
+ * the links of its directory resolved.
  */
 #include "supervisor/publication-policy.h"
 
 #include "drivers/allocation/cdi.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/driver.h"
+#include "drivers/model/template.h"
 
 struct policy {
 	const struct declaration *declaration;
@@ -44,36 +46,56 @@ static bool is_root(const char *path)
 	return path[strspn(path, "/")] == '\0';
 }
 
-/* The directories of a template before its first variable or pattern, or all of it. */
-static char *fixed_part(const char *template)
+/* Whether the path begins with the prefix, and goes on as the rest of the template can: with
+ * something, and without another "/" if the rest cannot have one. */
+static bool continues(const char *path, const char *prefix, const char *rest)
 {
-	size_t length = strcspn(template, "$*?[{");
+	const char *value = startswith(path, prefix);
+	size_t length = strlen(prefix);
 
-	if (template[length] == '\0')
-		return strdup(template);
-	while (length > 1 && template[length - 1] != '/')
-		length--;
-	return strndup(template, length);
+	if (!value)
+		return false;
+	if (length > 0 && prefix[length - 1] == '/' && (*value == '\0' || *value == '/'))
+		return false;
+	return template_may_have_slash(rest) || !strchr(value, '/');
 }
 
-/* Whether the template can stand for the path: it is the same, or below the fixed part. */
+/* The prefix with the symbolic links of its directory resolved, or of all of it if it is `whole`.
+ */
+static char *resolve(const struct declaration *declaration, const char *prefix, bool whole)
+{
+	_cleanup_free_ char *directory = NULL, *resolved = NULL;
+	const char *slash = whole ? NULL : strrchr(prefix, '/');
+	char *joined;
+
+	directory = slash ? strndup(prefix, (size_t)(slash - prefix) + 1) : strdup(prefix);
+	if (!directory || sysroot_resolve(declaration_root(declaration), directory, &resolved) < 0)
+		return NULL;
+	if (!slash)
+		return TAKE_PTR(resolved);
+	return asprintf(&joined, "%s%s", is_root(resolved) ? "" : resolved, slash) < 0 ? NULL
+										       : joined;
+}
+
+/* Whether the path can be an expansion of the template. */
 static bool names_path(
 	const struct declaration *declaration, const char *template, const char *path)
 {
-	_cleanup_free_ char *fixed = fixed_part(template), *resolved = NULL;
-	bool whole = fixed && streq(fixed, template);
+	_cleanup_free_ char *prefix = NULL, *resolved = NULL;
+	const char *rest;
 
-	if (!fixed)
+	if (template_prefix(template, declaration->name, &prefix, &rest) < 0)
 		return false;
-	if (whole && streq(path, fixed))
+	if (!*rest && streq(path, prefix))
 		return true;
 	if (has_dots(path) || is_root(path))
 		return false;
-	if (!whole && is_below(path, fixed))
+	if (*rest && continues(path, prefix, rest))
 		return true;
-	if (sysroot_resolve(declaration_root(declaration), fixed, &resolved) < 0)
+	resolved = resolve(declaration, prefix, !*rest);
+	if (!resolved)
 		return false;
-	return whole ? streq(path, resolved) : is_below(path, resolved);
+	return *rest ? continues(path, resolved, rest) : streq(path, resolved);
 }
 
 static bool may_mount(const struct policy *policy, const char *host, bool read_only)
@@ -113,18 +135,21 @@ static bool may_have_node(const struct policy *policy, const char *host)
 	return false;
 }
 
-/* Whether the template's name, in which variables stand for anything, can be that of the
- * assignment. */
-static bool names_variable(const char *template, const char *assignment)
+/* Whether the assignment's name can be an expansion of the template's. */
+static bool names_variable(
+	const struct declaration *declaration, const char *template, const char *assignment)
 {
-	size_t length = declaration_assigned_name(template), fixed = strcspn(template, "$");
+	_cleanup_free_ char *name = strndup(template, declaration_assigned_name(template));
+	_cleanup_free_ char *prefix = NULL;
+	const char *rest, *value;
 
 	/* A variable of the template stands for anything but those of the dynamic loader. */
 	if (startswith(assignment, "LD_") && !startswith(template, "LD_"))
 		return false;
-	if (fixed >= length)
-		return strncmp(template, assignment, length) == 0 && assignment[length] == '=';
-	return strncmp(template, assignment, fixed) == 0;
+	if (!name || template_prefix(name, declaration->name, &prefix, &rest) < 0)
+		return false;
+	value = startswith(assignment, prefix);
+	return value && (*rest || *value == '=');
 }
 
 static bool may_set(const struct policy *policy, const char *assignment)
@@ -136,7 +161,7 @@ static bool may_set(const struct policy *policy, const char *assignment)
 	if (own && startswith(assignment, own))
 		return true;
 	for (size_t i = 0; i < env->count; i++)
-		if (names_variable(env->items[i], assignment))
+		if (names_variable(declaration, env->items[i], assignment))
 			return true;
 	return (policy->any || declaration->driver->runs_programs) &&
 		!startswith(assignment, "LD_");

@@ -12,12 +12,14 @@
 #include "drivers/model/declaration.h"
 
 /* A document that publication_check_cdi() has passed. Refuses:
- * - mounts whose source is not below what container.mounts names, unless the driver brings mounts
- *   of its own (struct driver, `mounts`); "/" only if container.mounts names it;
+ * - mounts whose source container.mounts does not name, unless the driver brings mounts of its own
+ *   (struct driver, `mounts`); "/" only if container.mounts names it;
  * - variables that container.env does not name, unless the driver runs programs that may; never
  *   those of the dynamic loader (LD_...);
  * - nodes outside of /dev that container.nodes does not name.
- * Returns 0, -EPERM with the error filled, or -ENOMEM. */
+ * A template names what begins with the text before its first variable of a device. After that, a
+ * path has no "/" unless the template has one or a variable is a path. Returns 0, -EPERM with the
+ * error filled, or -ENOMEM. */
 int publication_policy_check(
 	const struct declaration *declaration, const json_t *spec, struct error *error);
 

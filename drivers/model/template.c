@@ -358,6 +358,60 @@ static int write_variable(FILE *stream, const struct piece *piece,
 	return 0;
 }
 
+int template_prefix(const char *text, const char *name, char **ret_prefix, const char **ret_rest)
+{
+	const struct template_context context = { .name = name };
+	_cleanup_free_ char *prefix = NULL;
+	_cleanup_fclose_ FILE *stream = NULL;
+	const char *rest = text;
+	struct piece piece;
+	size_t size;
+	int r;
+
+	stream = open_memstream(&prefix, &size);
+	if (!stream)
+		return -ENOMEM;
+	while ((r = piece_next(&text, &piece, NULL)) > 0) {
+		if (!piece.is_variable)
+			(void)fwrite(piece.text, 1, piece.length, stream);
+		else if (variable_find(piece.name)->source != FROM_RESOURCE)
+			break;
+		else
+			(void)write_variable(stream, &piece, &context, NULL);
+		rest = text;
+	}
+	if (r < 0)
+		return r;
+	if (ferror(stream) || fclose(TAKE_PTR(stream)) != 0)
+		return -ENOMEM;
+	*ret_prefix = TAKE_PTR(prefix);
+	*ret_rest = rest;
+	return 0;
+}
+
+/* Variables of the core and of drivers whose values have a "/". */
+static bool is_path_variable(const char *name)
+{
+	static const char *const names[] = { "node", "sysfs", "devpath", "tty", "video", "input",
+		"card", "render", "name" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (streq(names[i], name))
+			return true;
+	return false;
+}
+
+bool template_may_have_slash(const char *text)
+{
+	struct piece piece;
+
+	while (piece_next(&text, &piece, NULL) > 0)
+		if (piece.is_variable ? is_path_variable(piece.name)
+				      : memchr(piece.text, '/', piece.length) != NULL)
+			return true;
+	return false;
+}
+
 int template_expand(
 	const char *text, const struct template_context *context, char **ret, struct error *error)
 {

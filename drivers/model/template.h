@@ -56,6 +56,14 @@ bool template_is_per_allocation(const char *text);
  */
 int template_blank(const char *text, char **ret);
 
+/* Expands a template of the resource of that name up to the first variable that belongs to a device
+ * or an allocation. `ret_rest` is what follows in `text`, "" if there is no such variable. Returns
+ * 0, -EINVAL if template_check() would refuse the syntax, or -ENOMEM. */
+int template_prefix(const char *text, const char *name, char **ret_prefix, const char **ret_rest);
+
+/* Whether an expansion of the text may contain "/": it has one itself, or a variable is a path. */
+bool template_may_have_slash(const char *text);
+
 /* Expands. Returns 0, -ENOENT if a variable has no value here, or -ENOMEM. */
 int template_expand(
 	const char *text, const struct template_context *context, char **ret, struct error *error);

@@ -22,6 +22,7 @@ static const struct allowed {
 	{ "/srv", "/dev", "", false },
 	{ "", "", "", false },
 	{ "/opt/dra", "/dev", "GPU=", false },
+	{ "/etc/lic-", "/dev", "", false },
 };
 
 #define OF_DRA 3
@@ -41,7 +42,11 @@ static const char text[] =
 	"  cdi_spec = { kind = \"vendor.example/c\"; }; },\n"
 	"{ name = \"vendor.example/d\"; driver = \"static\"; match = ( { id = \"d\"; } );\n"
 	"  serve = \"dra\"; container = { mounts = ( { host = \"/opt/dra\"; path = \"/v\"; } );"
-	" env = ( \"GPU=${id}\" ); }; }\n"
+	" env = ( \"GPU=${id}\" ); }; },\n"
+	"{ name = \"vendor.example/e\"; driver = \"static\"; match = ( { id = \"e\"; } );\n"
+	"  cdi_spec = { kind = \"vendor.example/e\"; };\n"
+	"  container = { mounts = ( { host = \"/etc/lic-${id}\"; path = \"/v\"; } );"
+	" env = ( \"${id}=1\" ); }; }\n"
 	");\n";
 
 /* The path without ".", ".." and repeated slashes; "" is the root. */
@@ -65,6 +70,11 @@ static void normalize(const char *path, char *ret)
 	}
 }
 
+static bool ends_in_dash(const char *text)
+{
+	return *text && text[strlen(text) - 1] == '-';
+}
+
 static void demand_below(const char *path, const char *directory)
 {
 	char normal[8192];
@@ -74,6 +84,9 @@ static void demand_below(const char *path, const char *directory)
 		abort();
 	normalize(path, normal);
 	rest = startswith(normal, directory);
+	/* The name goes on, and is the last one. */
+	if (rest && ends_in_dash(directory) && !strchr(rest, '/'))
+		return;
 	if (!rest || (*rest && *rest != '/') || !*normal)
 		abort();
 }

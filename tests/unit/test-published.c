@@ -508,11 +508,13 @@ static void test_undeclared(void **state)
 	assert_int_equal(published_failures(published), 0);
 }
 
-#define GIVING                                                                                                               \
-	"{ name = \"vendor.example/card\"; driver = \"static\"; match = ( { count = 1; } ); "                                \
-	"cdi_spec = { kind = \"vendor.example/card\"; gid = 44; mode = \"0660\"; }; container = { nodes = ( \"/x/node\" ); " \
-	"mounts = ( { host = \"/opt/lib\"; read_only = true; }, { host = \"/data/${id}/x\"; } ); "                           \
-	"env = ( \"CARD=${id}\", \"V_${id}=1\" ); }; }"
+#define GIVING                                                                                                                               \
+	"{ name = \"vendor.example/card\"; driver = \"static\"; match = ( { count = 1; } ); "                                                \
+	"cdi_spec = { kind = \"vendor.example/card\"; gid = 44; mode = \"0660\"; }; container = { nodes = ( \"/x/node\", \"/x/n-${id}\" ); " \
+	"mounts = ( { host = \"/opt/lib\"; read_only = true; }, { host = \"/data/${id}/x\"; }, "                                             \
+	"{ host = \"/etc/lic-${id}\"; }, { host = \"/opt/a$$b\"; }, { host = \"/opt/[x]/y\"; }, { host = \"/n/${name}\"; }, "                \
+	"{ host = \"/c/${id}\"; }, { host = \"/s${node}\"; } ); "                                                                            \
+	"env = ( \"CARD=${id}\", \"V_${id}=1\", \"P_${env_name}=1\" ); }; }"
 #define MOUNT(host, option) \
 	DEVICE("'mounts':[{'hostPath':'" host "','containerPath':'/b','options':['" option "']}]")
 #define OWNED_NODE(path, owner) \
@@ -521,7 +523,7 @@ static void test_undeclared(void **state)
 
 #define BRINGING                                                                        \
 	"{ name = \"vendor.example/card\"; driver = \"path\"; match = \"/dev/card*\"; " \
-	"cdi_spec = { kind = \"vendor.example/card\"; }; container = { env = ( \"${name}=1\" ); }; }"
+	"cdi_spec = { kind = \"vendor.example/card\"; }; container = { env = ( \"${id}=1\" ); }; }"
 
 /* What the configuration of the resource does not name. */
 static void test_P18_policy(void **state)
@@ -548,6 +550,36 @@ static void test_P18_policy(void **state)
 		{ MOUNT("/data/../etc", "rw"), false },
 		{ MOUNT("/data/a/..", "rw"), false },
 		{ MOUNT("/etc", "ro"), false },
+		/* Nothing but what begins with the text before the variable. */
+		{ MOUNT("/etc/lic-a", "rw"), true },
+		{ MOUNT("/etc", "rw"), false },
+		{ MOUNT("/etc/ssh", "rw"), false },
+		{ MOUNT("/etc/shadow", "rw"), false },
+		{ MOUNT("/etc/lic", "rw"), false },
+		{ MOUNT("/etc/lic-a/b", "rw"), false },
+		{ MOUNT("/etc/lic-/../ssh", "rw"), false },
+		{ MOUNT("/data", "rw"), false },
+		{ MOUNT("/data/", "rw"), false },
+		{ MOUNT("/data//", "rw"), false },
+		{ MOUNT("/c/a", "rw"), true },
+		{ MOUNT("/c/a/b", "rw"), false },
+		{ MOUNT("/c", "rw"), false },
+		{ MOUNT("/c/", "rw"), false },
+		{ MOUNT("/opt/a$b", "rw"), true },
+		{ MOUNT("/opt/ab", "rw"), false },
+		{ MOUNT("/opt/a", "rw"), false },
+		{ MOUNT("/opt/[x]/y", "rw"), true },
+		{ MOUNT("/opt/x/y", "rw"), false },
+		{ MOUNT("/n/vendor.example/card", "rw"), true },
+		{ MOUNT("/n/vendor.example/nic", "rw"), false },
+		{ MOUNT("/s/dev/card0", "rw"), true },
+		{ NODE("/x/n-1"), true },
+		{ NODE("/x/n-1/y"), false },
+		{ NODE("/x/m"), false },
+		{ NODE("/x"), false },
+		{ DEVICE("'env':['P_VENDOR_EXAMPLE_CARD=1']"), true },
+		{ DEVICE("'env':['P_OTHER=1']"), false },
+		{ DEVICE("'env':['P_VENDOR_EXAMPLE_CARDS=1']"), false },
 		{ MOUNT("/", "rw"), false },
 		{ MOUNT("//", "rw"), false },
 	};
@@ -580,6 +612,48 @@ static void test_P18_policy(void **state)
 
 		if (of_driver[i].good ? r < 0 : r != -EPERM)
 			fail_msg("%d: %s: %s", r, of_driver[i].text, error.message);
+	}
+}
+
+/* Mounts are resolved in the document, so the text before the variable is compared with the links
+ * of its directory resolved, too. */
+static void test_P18_links_in_a_template(void **state)
+{
+	static const struct {
+		const char *path;
+		bool good;
+	} cases[] = {
+		{ "link/p-a", true },
+		{ "real/p-a", true },
+		{ "real/p-a/b", false },
+		{ "real/q", false },
+		{ "real", false },
+		{ "link", false },
+		{ "p-a", false },
+	};
+	char resources[512], text[1024];
+
+	host_mkdir("/real");
+	(void)snprintf(text, sizeof(text), "%s/link", host_root);
+	assert_int_equal(symlink("real", text), 0);
+	(void)snprintf(resources, sizeof(resources),
+		"{ name = \"vendor.example/card\"; driver = \"static\"; match = ( { count = 1; } ); "
+		"cdi_spec = { kind = \"vendor.example/card\"; }; container = { mounts = ( "
+		"{ host = \"%s/link/p-${id}\"; } ); }; }",
+		host_root);
+	configure(resources, cdi_dir, info_dir);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct error error = { 0 };
+		int r;
+
+		(void)snprintf(text, sizeof(text),
+			"{'cdi':{'cdiVersion':'0.3.0','kind':'vendor.example/card','devices':[{'name':"
+			"'card0','containerEdits':{'mounts':[{'hostPath':'%s/%s','containerPath':'/b',"
+			"'options':['rw']}]}}]}}",
+			host_root, cases[i].path);
+		r = take("vendor.example/card", text, &error);
+		if (cases[i].good ? r < 0 : r != -EPERM)
+			fail_msg("%d: %s: %s", r, text, error.message);
 	}
 }
 
@@ -674,6 +748,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_undeclared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_policy, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_links_in_a_template, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_directory, setup, teardown),
 		cmocka_unit_test(test_device_info),

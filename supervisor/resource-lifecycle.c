@@ -352,6 +352,12 @@ static void do_new_kubelet(struct resource *resource, const char *text)
 	do_session(resource, NULL);
 }
 
+/* The session with the last kubelet has not ended yet. */
+static void do_note_kubelet(struct resource *resource, const char *text)
+{
+	resource->session_delay = resource->connect_delay = 0;
+}
+
 static void registration_step(struct resource *resource)
 {
 	struct log_fields fields = fields_of(resource, MESSAGE_ID_SERVING);
@@ -624,6 +630,7 @@ static const action actions[_RESOURCE_STATE_MAX][_RESOURCE_EVENT_MAX] = {
 		[RESOURCE_WATCHED] = do_watched,
 		[RESOURCE_SESSION_ENDED] = do_registration_failed,
 		[RESOURCE_TIMEOUT] = do_end_stalled,
+		[RESOURCE_KUBELET] = do_note_kubelet,
 		[RESOURCE_RENEW] = do_renew,
 		[RESOURCE_KUBELET_REPLACED] = do_kubelet_replaced,
 		[RESOURCE_SOCKET_LOST] = do_socket_lost,
@@ -632,6 +639,7 @@ static const action actions[_RESOURCE_STATE_MAX][_RESOURCE_EVENT_MAX] = {
 		CHILD_IS_READY,
 		[RESOURCE_SESSION_ENDED] = do_session_lost,
 		[RESOURCE_NOT_OFFERED] = do_not_offered,
+		[RESOURCE_KUBELET] = do_note_kubelet,
 		[RESOURCE_RENEW] = do_renew,
 		[RESOURCE_KUBELET_REPLACED] = do_kubelet_replaced,
 		[RESOURCE_SOCKET_LOST] = do_socket_lost,
@@ -640,6 +648,8 @@ static const action actions[_RESOURCE_STATE_MAX][_RESOURCE_EVENT_MAX] = {
 		CHILD_IS_READY,
 		[RESOURCE_SESSION_ENDED] = do_session_closed,
 		[RESOURCE_TIMEOUT] = do_end_overdue,
+		[RESOURCE_KUBELET] = do_note_kubelet,
+		[RESOURCE_RENEW] = do_note_kubelet,
 	},
 	[RESOURCE_FAILED] = {
 		STOP_AND_RESTART,

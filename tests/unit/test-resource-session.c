@@ -184,6 +184,43 @@ static void test_replaced_kubelet(void **state)
 	}
 }
 
+/* The delay after short sessions is not for the next kubelet, however late the session with the
+ * last one ends. */
+static void test_new_kubelet_while_a_session_ends(void **state)
+{
+	static const enum resource_event events[] = { RESOURCE_KUBELET, RESOURCE_RENEW };
+
+	for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+		bring_to(RESOURCE_REGISTERING);
+		world.resource->session_delay = RESOURCE_SESSION_DELAY_MAX / 2;
+		tell(RESOURCE_SOCKET_LOST);
+		expect(RESOURCE_ENDING);
+		tell(events[i]);
+		expect(RESOURCE_ENDING);
+		tell(RESOURCE_SESSION_ENDED);
+		expect(RESOURCE_REGISTERING); /* at once */
+		end();
+	}
+}
+
+/* The new kubelet is noticed before the end of the session with the last one. */
+static void test_new_kubelet_before_a_session_ends(void **state)
+{
+	bring_to(RESOURCE_REGISTERING);
+	world.resource->session_delay = RESOURCE_SESSION_DELAY_MAX;
+	tell(RESOURCE_KUBELET);
+	tell(RESOURCE_SESSION_ENDED);
+	assert_true(wait_of(RESOURCE_TIMER_STATE) <= 110 * USEC_PER_MSEC);
+	end();
+
+	bring_to(RESOURCE_SERVING);
+	world.resource->session_delay = RESOURCE_SESSION_DELAY_MAX;
+	tell(RESOURCE_KUBELET);
+	tell(RESOURCE_SESSION_ENDED);
+	expect(RESOURCE_REGISTERING); /* at once */
+	end();
+}
+
 static void test_lost_socket(void **state)
 {
 	bring_to(RESOURCE_SERVING);
@@ -213,6 +250,8 @@ int main(void)
 		cmocka_unit_test(test_kubelet_never_disturbs),
 		cmocka_unit_test(test_watched_session_is_made_again),
 		cmocka_unit_test(test_replaced_kubelet),
+		cmocka_unit_test(test_new_kubelet_while_a_session_ends),
+		cmocka_unit_test(test_new_kubelet_before_a_session_ends),
 		cmocka_unit_test(test_lost_socket),
 		cmocka_unit_test(test_both_orders_of_registration),
 		cmocka_unit_test(test_new_directory),

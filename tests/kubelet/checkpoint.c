@@ -167,6 +167,14 @@ static int read_devices(const json_t *nodes, struct allocation *allocation)
 	return 0;
 }
 
+static int compare_devices(const void *a, const void *b)
+{
+	const struct allocated_device *x = a, *y = b;
+	int order = strcmp(x->id, y->id);
+
+	return order != 0 ? order : (x->node > y->node) - (x->node < y->node);
+}
+
 static int read_allocation(struct model *model, json_t *entry)
 {
 	_cleanup_(allocation_freep) struct allocation *allocation = NULL;
@@ -194,6 +202,10 @@ static int read_allocation(struct model *model, json_t *entry)
 	r = read_devices(nodes, allocation);
 	if (r < 0)
 		return r;
+	/* The checkpoint has them by node. */
+	if (allocation->n_devices > 0)
+		qsort(allocation->devices, allocation->n_devices, sizeof(*allocation->devices),
+			compare_devices);
 	return model_insert_allocation(model, TAKE_PTR(allocation));
 }
 

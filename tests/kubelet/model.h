@@ -48,7 +48,8 @@ struct resource {
 	uint64_t lists;         /* messages of ListAndWatch since the start */
 };
 
-/* A device of an allocation on one of its NUMA nodes; a device on two nodes has two of these. */
+/* A device of an allocation on one of its NUMA nodes; a device on two nodes has two of these, which
+ * follow one another, as in the kubelet's answers. */
 struct allocated_device {
 	int64_t node; /* NODE_NONE: no topology */
 	char *id;

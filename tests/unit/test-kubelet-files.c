@@ -76,6 +76,36 @@ static void test_checkpoint(void **state)
 	assert_int_equal(resource_capacity(resource), 0);
 }
 
+/* A kubelet lists a device on two nodes in two rows, one after the other, also if it has the device
+ * from its checkpoint, where devices are sorted by node. */
+static void test_rows_of_a_device_are_together(void **state)
+{
+	_cleanup_(model_freep) struct model *written = make_model(), *model = make_model();
+	static const char *const expected[] = { "a", "a", "b", "b" };
+	char *ids[] = { (char[]){ "a" }, (char[]){ "b" } };
+	const struct allocation *allocation;
+	const int64_t nodes[] = { 1, 0 };
+	struct device_table *table;
+	struct error error = {};
+
+	fill(written);
+	assert_int_equal(device_table_new(2, &table), 0);
+	assert_int_equal(device_table_add(table, "a", "Healthy", nodes, 2), 0);
+	assert_int_equal(device_table_add(table, "b", "Healthy", nodes, 2), 0);
+	assert_int_equal(model_replace_devices(written, GPU, table), 0);
+	assert_int_equal(model_record_allocation(written, "uid-1", POD_CONTAINER, GPU, ids, 2,
+				 (const uint8_t *)"", 0),
+		0);
+	assert_int_equal(checkpoint_write(written, dir, &error), 0);
+	assert_int_equal(checkpoint_read(model, dir, &error), 0);
+	allocation = model_find_allocation(model, "uid-1", POD_CONTAINER, GPU);
+	assert_int_equal(allocation->n_devices, ARRAY_SIZE(expected));
+	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
+		assert_string_equal(allocation->devices[i].id, expected[i]);
+		assert_int_equal(allocation->devices[i].node, i % 2);
+	}
+}
+
 static void test_checkpoint_text(void **state)
 {
 	_cleanup_(model_freep) struct model *model = make_model();
@@ -261,6 +291,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_checkpoint),
+		TEST(test_rows_of_a_device_are_together),
 		TEST(test_checkpoint_text),
 		TEST(test_checksum),
 		TEST(test_checkpoint_of_a_kubelet),

@@ -30,7 +30,7 @@ struct header {
 	uint32_t text_length;
 	uint64_t session, number, code, count;
 	uint64_t gone_by, allocated_before;
-	uint64_t devices, healthy, healthy_ids;
+	uint64_t devices, healthy, ids, healthy_ids;
 };
 
 struct rule {
@@ -101,7 +101,8 @@ static bool header_is_valid(const struct header *header, size_t n_fds)
 		(header->count != 0) == ((rule->has & COUNT) != 0) &&
 		(rule->has & TIMES || (header->gone_by == 0 && header->allocated_before == 0)) &&
 		(rule->has & DEVICES || header->devices == 0) &&
-		(rule->has & HEALTH || (header->healthy == 0 && header->healthy_ids == 0)) &&
+		(rule->has & HEALTH ||
+			(header->healthy == 0 && header->ids == 0 && header->healthy_ids == 0)) &&
 		(rule->has & TEXT || header->text_length == 0) &&
 		header->healthy <= header->devices;
 }
@@ -127,6 +128,7 @@ int control_send(int fd, const struct control_message *message)
 		.allocated_before = message->allocated_before,
 		.devices = message->devices,
 		.healthy = message->healthy,
+		.ids = message->ids,
 		.healthy_ids = message->healthy_ids,
 	};
 	struct iovec iov[] = {
@@ -225,6 +227,7 @@ static int receive(int fd, bool from_child, struct control_message *ret_message)
 	message.allocated_before = header.allocated_before;
 	message.devices = header.devices;
 	message.healthy = header.healthy;
+	message.ids = header.ids;
 	message.healthy_ids = header.healthy_ids;
 	text_sanitize(message.text);
 

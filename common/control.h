@@ -61,18 +61,18 @@ enum control_type {
 	CONTROL_REGISTERED, /* session: the kubelet answered Register with OK */
 	CONTROL_SERVING,    /* session: the kubelet opened ListAndWatch */
 	CONTROL_SESSION_ENDED, /* session; text: why */
-	CONTROL_DEVICES, /* devices, healthy, healthy_ids; fd 0: memfd with the inventory as JSON;
-			    fd 1, if any: memfd with the devices' health, to be saved */
-	CONTROL_CHANGES, /* as CONTROL_DEVICES, with the same memfds, to which documents with the
-			    changes were appended */
-	CONTROL_PUBLISH, /* number: of the child's choice; fd 0: sealed memfd with the
-			    files that others find its devices by
-			    (drivers/allocation/publication.h), all of  them */
-	CONTROL_GONE,    /* devices: how many removed devices are still listed */
-	CONTROL_POD_ANSWER,  /* from the reader of pod resources; fd 0: sealed memfd, see
-				pod-table.h */
-	CONTROL_CLAIMS,      /* number: of the child's choice; fd 0: sealed memfd with what it
-				found, see drivers/inventory/claims.h */
+	CONTROL_DEVICES,    /* devices, healthy, ids, healthy_ids; fd 0: memfd with the inventory as
+			       JSON; fd 1, if any: memfd with the devices' health, to be saved */
+	CONTROL_CHANGES,    /* as CONTROL_DEVICES, with the same memfds, to which documents with the
+			       changes were appended */
+	CONTROL_PUBLISH,    /* number: of the child's choice; fd 0: sealed memfd with the
+			       files that others find its devices by
+			       (drivers/allocation/publication.h), all of  them */
+	CONTROL_GONE,       /* devices: how many removed devices are still listed */
+	CONTROL_POD_ANSWER, /* from the reader of pod resources; fd 0: sealed memfd, see
+			       pod-table.h */
+	CONTROL_CLAIMS,     /* number: of the child's choice; fd 0: sealed memfd with what it
+			       found, see drivers/inventory/claims.h */
 	CONTROL_CALL_FAILED, /* code: enum control_call; count: how many failures this stands
 				for; text: ids of devices, separated by commas, a space, and why */
 	CONTROL_SCRAPE,      /* from the exporter: asks for a SNAPSHOT, and before it for a
@@ -124,7 +124,8 @@ struct control_message {
 	/* 0 where the type has none */
 	uint64_t gone_by, allocated_before; /* CLOCK_MONOTONIC */
 	uint64_t devices, healthy;
-	uint64_t healthy_ids; /* offered ids of healthy devices; a shared device has several */
+	uint64_t ids;                /* offered ids; a shared device has several */
+	uint64_t healthy_ids;        /* those of healthy devices */
 	char text[CONTROL_TEXT_MAX]; /* NUL-terminated UTF-8 */
 	int fds[CONTROL_FDS_MAX];    /* -EBADF where absent; owned by the holder of the message */
 	bool is_foreign; /* came from a child: the descriptors must be closed as in foreign.h */

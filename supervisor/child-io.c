@@ -102,6 +102,7 @@ static void on_devices(struct child *child, struct control_message *message)
 	child->reported = true;
 	child->resource->devices = message->devices;
 	child->resource->healthy = message->healthy;
+	child->resource->ids = message->ids;
 	child->offer.reported_at = now_usec(CLOCK_MONOTONIC);
 	if (message->healthy_ids != child->resource->healthy_ids)
 		child->offer.changed_at = child->offer.reported_at;

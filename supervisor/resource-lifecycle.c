@@ -80,7 +80,7 @@ static void forget_child(struct resource *resource)
 	free(resource->sent);
 	resource->sent = NULL;
 	resource->child = false;
-	resource->devices = resource->healthy = resource->healthy_ids = 0;
+	resource->devices = resource->healthy = resource->ids = resource->healthy_ids = 0;
 }
 
 static uint64_t next_delay(
@@ -361,14 +361,18 @@ static void do_note_kubelet(struct resource *resource, const char *text)
 static void registration_step(struct resource *resource)
 {
 	struct log_fields fields = fields_of(resource, MESSAGE_ID_SERVING);
+	char ids[48] = "";
 
 	if (!resource->registered || !resource->watched)
 		return;
 	resource->serving_since = current_time(resource);
 	enter(resource, RESOURCE_SERVING, USEC_INFINITY);
 	resource_explain(resource, "%s", "");
-	log_full(LOG_NOTICE, &fields, "serving %llu device%s to the kubelet (session %llu)",
-		(unsigned long long)resource->devices, resource->devices == 1 ? "" : "s",
+	if (resource->ids != resource->devices)
+		(void)snprintf(ids, sizeof(ids), " as %llu id%s", (unsigned long long)resource->ids,
+			resource->ids == 1 ? "" : "s");
+	log_full(LOG_NOTICE, &fields, "serves %llu device%s%s to the kubelet (session %llu)",
+		(unsigned long long)resource->devices, resource->devices == 1 ? "" : "s", ids,
 		(unsigned long long)resource->session);
 }
 

@@ -152,6 +152,7 @@ struct resource {
 	uint64_t since;    /* CLOCK_REALTIME of the last change of the visible state */
 	char reason[1024]; /* why it does not serve, or what is wrong although it does */
 	uint64_t devices, healthy;
+	uint64_t ids;         /* that are listed for the kubelet */
 	uint64_t healthy_ids; /* that the kubelet is to offer */
 	struct resource_counts counts;
 	struct failure failures[FAILURE_KINDS];

@@ -53,7 +53,9 @@ static int check_unit(struct build *build, const char *id, struct chosen *ret)
 		return error_set(build->error, -EIO,
 			"device \"%s\" of %s is unhealthy: %s; %s or drain the pod to another node",
 			unit->device->id, name, unit->reason,
-			unit->present ? "repair it" : "plug it in again");
+			unit->present                                       ? "repair it"
+				: build->declaration->driver->runs_programs ? "correct its program"
+									    : "plug it in again");
 	*ret = chosen;
 	return 0;
 }

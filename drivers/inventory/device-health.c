@@ -20,9 +20,16 @@ const char *unit_cause_name(enum unit_cause cause)
 	return names[cause];
 }
 
-static const char *device_place(const struct device *device)
+/* Only a program knows whether a device that it left out has disappeared. Returns a negative number
+ * where memory is short. */
+static int gone_reason(const struct unit *unit, char **ret)
 {
-	return device->n_nodes > 0 ? device->nodes[0].host : device->id;
+	const struct device *device = unit->device;
+
+	if (unit->list->declaration->driver->runs_programs)
+		return asprintf(ret, "%s is not listed any more", device->id);
+	return asprintf(ret, "%s has disappeared",
+		device->n_nodes > 0 ? device->nodes[0].host : device->id);
 }
 
 int unit_evaluate(struct unit *unit)
@@ -35,7 +42,7 @@ int unit_evaluate(struct unit *unit)
 	if (!unit->present) {
 		healthy = false;
 		cause = CAUSE_GONE;
-		if (asprintf(&copy, "%s has disappeared", device_place(unit->device)) < 0) {
+		if (gone_reason(unit, &copy) < 0) {
 			copy = NULL;
 			return -ENOMEM;
 		}

@@ -273,7 +273,7 @@ static size_t forget_gone(struct unit_list *list, const struct scan *scan, bool 
 		}
 	if (drop)
 		log_full(LOG_NOTICE, &(struct log_fields){ .resource = list->declaration->name },
-			"removed %zu device%s that had disappeared, because the list was too long for the kubelet",
+			"removed %zu device%s that no scan found any more, because the list was too long for the kubelet",
 			n, n == 1 ? "" : "s");
 	return n;
 }

@@ -13,15 +13,16 @@
 
 #define SAID_EACH 10
 
-enum change { CAME, WENT, CLAIMED, FAILED, RECOVERED, REASON, CHANGES };
+enum change { CAME, WENT, CLAIMED, RELEASED, FAILED, RECOVERED, REASON, CHANGES };
 
 static const struct {
 	int level;
 	const char *one, *many; /* what a device, or several, did */
 } texts[CHANGES] = {
-	[CAME] = { LOG_NOTICE, "is there", "are there" },
+	[CAME] = { LOG_NOTICE, "appeared", "appeared" },
 	[WENT] = { LOG_NOTICE, "is no longer offered", "are no longer offered" },
 	[CLAIMED] = { LOG_NOTICE, "is not offered", "are not offered" },
+	[RELEASED] = { LOG_NOTICE, "is offered", "are offered" },
 	[FAILED] = { LOG_WARNING, "is unhealthy", "are unhealthy" },
 	[RECOVERED] = { LOG_NOTICE, "is healthy again", "are healthy again" },
 	[REASON] = { LOG_INFO, "is still unhealthy", "are unhealthy for another reason" },
@@ -29,7 +30,8 @@ static const struct {
 
 static void say(enum change change, const struct snapshot_unit *unit, size_t counts[static CHANGES])
 {
-	const char *reason = change == WENT || change == CAME ? NULL : unit->reason;
+	const char *reason =
+		change == WENT || change == CAME || change == RELEASED ? NULL : unit->reason;
 	const struct log_fields fields = {
 		.device = unit->device->id,
 		.message_id = MESSAGE_ID_DEVICE_CHANGED,
@@ -49,7 +51,7 @@ static void compare(const struct snapshot_unit *before, const struct snapshot_un
 	size_t counts[static CHANGES])
 {
 	if (before->claimed_by_other != after->claimed_by_other)
-		say(after->claimed_by_other ? CLAIMED : CAME, after, counts);
+		say(after->claimed_by_other ? CLAIMED : RELEASED, after, counts);
 	else if (after->claimed_by_other)
 		return;
 	else if (before->healthy != after->healthy)

@@ -342,10 +342,14 @@ static int report_devices(struct plugin *plugin)
 		message.type = CONTROL_CHANGES;
 
 	for (size_t i = 0; i < snapshot->n_units; i++) {
-		message.devices += !snapshot->units[i].claimed_by_other;
-		message.healthy += snapshot->units[i].healthy;
-		if (snapshot->units[i].healthy && !snapshot->units[i].claimed_by_other)
-			message.healthy_ids += snapshot->units[i].replicas;
+		const struct snapshot_unit *unit = &snapshot->units[i];
+
+		message.healthy += unit->healthy;
+		if (unit->claimed_by_other)
+			continue;
+		message.devices++;
+		message.ids += unit->replicas;
+		message.healthy_ids += unit->healthy ? unit->replicas : 0;
 	}
 	r = write_report(plugin, snapshot, grow);
 	if (r == -ESTALE) {

@@ -70,6 +70,18 @@ class Exec(NodeTest):
         self.await_devices(front="Healthy", side="Healthy", back="Unhealthy")
         self.node.await_allocatable(cam=2)
 
+    def test_log_of_devices(self):
+        shared = '{ name = "vendor.example/slot"; driver = "static"; match = ( "a" ); share = { replicas = 20; }; }'
+        self.script("discover", "cat list")
+        self.node.configure(self.resource("discover"), shared)
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(cam=2, slot=20)
+        until(lambda: "vendor.example/slot: serves 1 device as 20 ids to the kubelet" in self.node.output(), "the log to count")
+        self.tell("list", document("front", "side"))
+        for record in ('device "side" appeared', 'device "back" is unhealthy: back is not listed any more'):
+            until(lambda record=record: record in self.node.output(), record)
+
     def test_failing_program_keeps_the_list(self):
         self.script("discover", "cat list 2>/dev/null || { echo no server >&2; exit 1; }")
         self.begin("discover")
@@ -86,7 +98,7 @@ class Exec(NodeTest):
         self.tell("list", document("front", healthy=False, reason="lens cap on"))
         resource = self.await_devices(front="Unhealthy", back="Unhealthy")
         self.assertEqual({d["id"]: d["reason"] for d in resource["devices"]},
-                         {"front": "lens cap on", "back": "back has disappeared"})
+                         {"front": "lens cap on", "back": "back is not listed any more"})
         # Once for each, and it ran many times.
         self.assertEqual(self.node.output().count("failed with exit status 1"), 1)
 

@@ -57,6 +57,25 @@ static void test_failures(void **state)
 	}
 }
 
+/* Whether the device was unplugged, only the program knows. */
+static void test_device_that_is_not_listed_any_more(void **state)
+{
+	const char *const ids[] = { "b" };
+	struct error error;
+
+	names("/list", "{\"id\": \"a\"}, {\"id\": \"b\", \"nodes\": [{\"host\": \"/dev/b\"}]}");
+	host_write("/dev/b", "");
+	begin("{ command = \"/list\"; interval = 0.1; allocate = \"/allocate\"; }", "", 2);
+	names("/list.new", "{\"id\": \"a\"}");
+	host_rename("/list.new", "/list");
+	RUN_UNTIL(!renewed_snapshot()->units[1].healthy);
+	assert_string_equal(snapshot->units[1].reason, "b is not listed any more");
+	assert_int_equal(ask(ids, 1, &error), -EIO);
+	assert_string_equal(error.message,
+		"device \"b\" of vendor.example/unit is unhealthy: b is not listed any more; "
+		"correct its program or drain the pod to another node");
+}
+
 static void test_cannot_start(void **state)
 {
 	static const char *const ids[] = { "a" };
@@ -134,6 +153,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_failures),
+		TEST(test_device_that_is_not_listed_any_more),
 		TEST(test_cannot_start),
 		TEST(test_out_of_time_before_the_start),
 		TEST(test_programs_are_killed),

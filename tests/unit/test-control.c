@@ -28,7 +28,7 @@ struct wire {
 	uint32_t type, text_length;
 	uint64_t session, number, code, count;
 	uint64_t gone_by, allocated_before;
-	uint64_t devices, healthy, healthy_ids;
+	uint64_t devices, healthy, ids, healthy_ids;
 };
 
 static int pair[2];
@@ -257,8 +257,9 @@ static void test_round_trip(void **state)
 		{ .type = CONTROL_SESSION_ENDED, .session = 1, .fds = { -EBADF, -EBADF } },
 		{ .type = CONTROL_DEVICES,
 			.devices = 9,
-			.healthy = 9,
-			.healthy_ids = 90,
+			.healthy = 8,
+			.ids = 90,
+			.healthy_ids = 80,
 			.fds = { STDERR_FILENO, -EBADF } },
 		{ .type = CONTROL_DEVICES, .fds = { STDERR_FILENO, STDERR_FILENO } },
 		{ .type = CONTROL_CALL_FAILED,
@@ -284,6 +285,7 @@ static void test_round_trip(void **state)
 		assert_int_equal(got.allocated_before, sent[i].allocated_before);
 		assert_int_equal(got.devices, sent[i].devices);
 		assert_int_equal(got.healthy, sent[i].healthy);
+		assert_int_equal(got.ids, sent[i].ids);
 		assert_int_equal(got.healthy_ids, sent[i].healthy_ids);
 		assert_string_equal(got.text, sent[i].text);
 		for (size_t k = 0; k < CONTROL_FDS_MAX; k++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which changes of devices are logged when a configuration excludes devices that pods have.
+ * Which changes of devices are logged, and how.
  */
 #include "inventory-fixture.h"
 
@@ -84,12 +84,28 @@ static void test_exclude_shared(void **state)
 		"changed, but assigned to a pod\n");
 }
 
+/* A device that another resource gives up does not appear: it was there all the time. */
+static void test_owner(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *before = NULL, *after = NULL, *less = NULL;
+
+	less = list(UNITS "exclude = \"unit-0\";", "");
+	before = list(UNITS, "");
+	assert_string_equal(logged(less, before), "t: device \"unit-0\" appeared\n");
+	assert_int_equal(inventory_set_owners(inventory, "unit-1\tv.e/other\n"), 1);
+	after = inventory_snapshot(inventory);
+	assert_string_equal(logged(before, after),
+		"t: device \"unit-1\" is not offered: claimed by v.e/other\n");
+	assert_string_equal(logged(after, before), "t: device \"unit-1\" is offered\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_exclude, host_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_exclude_shared, host_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_owner, host_setup, inventory_teardown),
 	};
 
 	log_setup("t", LOG_TARGET_TEXT, LOG_CRIT);

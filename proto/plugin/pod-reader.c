@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <strings.h>
 
+#include "common/child-sandbox.h"
 #include "common/control.h"
 #include "common/log.h"
 #include "common/sealed.h"
@@ -210,6 +211,9 @@ int pod_reader_run(void)
 		r = init(&reader);
 	if (r >= 0)
 		r = understand(&reader, message.text);
+	/* Before gRPC has threads. */
+	if (r >= 0)
+		r = sandbox_give_up_programs(false);
 	if (r >= 0)
 		r = ask(&reader, TAKE_FD(message.fds[0]));
 	if (r >= 0)

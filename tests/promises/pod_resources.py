@@ -60,10 +60,12 @@ def ask(socket, method, request=b"", version="/v1"):
 
 
 class Lister:
-    """Plays the kubelet: answers each call at the socket with the bytes in `answer`, whatever was asked."""
+    """Plays the kubelet: answers each call at the socket with the bytes in `answer`, whatever was asked, while it may."""
 
     def __init__(self, path):
         self.answer = b""
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         os.makedirs(os.path.dirname(path), exist_ok=True)
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
@@ -78,11 +80,13 @@ class Lister:
             except OSError:
                 return
             with peer, contextlib.suppress(OSError):
+                self.may_answer.wait()
                 http2.answer_call(peer, self.answer)
                 while peer.recv(65536):
                     pass
 
     def stop(self):
+        self.may_answer.set()
         self.listener.shutdown(socket.SHUT_RDWR)
         self.thread.join()
         self.listener.close()

@@ -3,10 +3,11 @@
 import json
 import os
 import random
+import subprocess
 import unittest
 
 from dra_node import DRIVER, DraTest
-from node import SEED, program, scaled, static, until
+from node import SEED, command_line, plugins_of, program, runs_no_programs, scaled, static, until
 from pod_resources import Lister, container, pod
 from terminal import Terminal
 from test_metrics import parse
@@ -193,6 +194,22 @@ class PodAnswers(ToolTest):
             self.assertEqual((resource["offered"], resource["in_use"], resource["free"]), (2, 0, 2))
             self.assertEqual(pods_up(address), 1)
             self.assertEqual(self.node.stop(), 0)
+
+    def test_reader_runs_no_programs(self):
+        """The process that reads the kubelet's answer serves nobody else, and has the sandbox of one that runs no programs."""
+        self.configure(static("a", 1))
+        self.lister.may_answer.clear()
+        self.node.start()
+        # The first question, so no answer is there yet.
+        until(self.node.state, "the state")
+
+        def readers():
+            return [pid for pid in plugins_of(self.node.daemon.pid) if command_line(pid)[1:] == ["pod-resources"]]
+
+        with subprocess.Popen([program("devplugctl"), "-c", self.node.config, "status"], stdout=subprocess.DEVNULL) as asker:
+            until(lambda: [runs_no_programs(pid) for pid in readers()] == [True], "the reader to give up programs")
+            self.lister.may_answer.set()
+            self.assertEqual(asker.wait(), 0)
 
     def random_checkpoint(self, chance):
         def name(*plain):

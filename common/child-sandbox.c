@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -278,7 +279,6 @@ static const int allowed[] = {
 	SYS_gettid,
 	SYS_gettimeofday,
 	SYS_getuid,
-	SYS_prctl,
 	SYS_restart_syscall,
 	SYS_rt_sigaction,
 	SYS_rt_sigpending,
@@ -316,8 +316,8 @@ static const int allowed[] = {
 		#endif
 };
 
-/* Threads may be made, but no processes; signals go to the process itself, and so do limits; the
- * network is within reach of those that need it. */
+/* Threads may be made, but no processes; signals go to the process itself, and so do limits; it
+ * ends with its parent; the network is within reach of those that need it. */
 static int allow_serving(bool network)
 {
 	const struct sock_filter head[] = {
@@ -337,6 +337,11 @@ static int allow_serving(bool network)
 		IF(BPF_JEQ, 0),
 		RETURN(SECCOMP_RET_ALLOW),
 		DENY,
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 4),
+		LOAD(args[0]),
+		IF(BPF_JEQ, PR_SET_PDEATHSIG),
+		DENY,
+		RETURN(SECCOMP_RET_ALLOW),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 10),
 		LOAD(args[0]),
 		IF(BPF_JEQ, AF_UNIX),
@@ -437,6 +442,17 @@ static int leave_files_alone(void)
 	return version <= 0 ? 0 : restrict_self(&ruleset);
 }
 
+/* A program may need more open files than its child; without programs, what there is suffices. */
+static int keep_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return -errno;
+	limit.rlim_max = limit.rlim_cur;
+	return setrlimit(RLIMIT_NOFILE, &limit) < 0 ? -errno : 0;
+}
+
 unsigned sandbox_isolation(void)
 {
 	long version = landlock_version();
@@ -453,7 +469,9 @@ int sandbox_enter(bool filtered)
 
 int sandbox_give_up_programs(bool network)
 {
-	int r = leave_files_alone();
+	int r = keep_file_limit();
 
+	if (r >= 0)
+		r = leave_files_alone();
 	return r < 0 ? r : allow_serving(network);
 }

@@ -18,7 +18,8 @@ int sandbox_enter(bool filtered);
 /* For a process that executes no programs: leaves only the system calls that serving a resource
  * takes. Where the kernel has Landlock, files can be made, removed, executed or written only
  * through descriptors that are already open. Without `network`, it can open local and netlink
- * sockets only. Call it before threads start. Returns 0 or negative errno. */
+ * sockets only. It keeps its limit of open files and its parent-death signal. Call it before
+ * threads start. Returns 0 or negative errno. */
 int sandbox_give_up_programs(bool network);
 
 /* Whether the kernel keeps processes of one user apart: 0 it has no Landlock, 1 it has, 2 it also

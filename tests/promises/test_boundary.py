@@ -41,8 +41,8 @@ class Boundary(NodeTest):
         # The loop goes round: a reload is answered.
         self.node.reload()
 
-    def touch(self, prefix):
-        self.begin("touch", prefix)
+    def touch(self, prefix, kind="touch"):
+        self.begin(kind, prefix)
         until(lambda: "possible:" in self.node.output(), "the attempts")
         self.assertIn("possible: -\n", self.node.output())
 
@@ -59,6 +59,9 @@ class Boundary(NodeTest):
     def test_P18_by_the_unit_without_landlock(self):
         self.touch([*as_unit(), program("devplugd-without-landlock")])
         self.assertEqual(self.node.output().count("this kernel has no Landlock"), 1)
+
+    def test_P18_without_programs(self):
+        self.touch(as_unit(), "serve")
 
     def test_P18_from_a_terminal(self):
         """A shell of root waits there for the next command."""

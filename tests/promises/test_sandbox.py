@@ -3,6 +3,7 @@
 plugin directory or with its siblings. What it executes is held by the same."""
 import ctypes
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,11 @@ def landlock_version():
     """0: this kernel has none, or it is switched off."""
     create_ruleset, tell_version = 444, 1
     return max(0, ctypes.CDLL(None).syscall(create_ruleset, None, 0, tell_version))
+
+
+def file_limits(pid):
+    with open(f"/proc/{pid}/limits") as file:
+        return [int(word) for line in file if line.startswith("Max open files") for word in line.split()[3:5]]
 
 
 class Sandbox(NodeTest):
@@ -37,8 +43,8 @@ class Sandbox(NodeTest):
 
     def reason(self, name):
         """What the probe said, or None until it ended."""
-        resource = self.node.resource(f"vendor.example/{name}")
-        for device in resource["devices"] if resource else []:
+        found = self.node.resource(f"vendor.example/{name}")
+        for device in found["devices"] if found else []:
             if device["reason"] != "not probed yet":
                 return device["reason"] or device["health"]
         return None
@@ -128,6 +134,15 @@ class Sandbox(NodeTest):
         os.chmod(script, 0o755)
         self.begin(static("a", 1, PROBED % script))
         until(lambda: self.reason("a") == "Healthy", "the probe to succeed")
+
+    def test_limits_of_open_files(self):
+        """A child that runs no programs cannot raise its own; a program may need more than its child."""
+        kept = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        if kept <= 1024:
+            self.skipTest("the limit is as low already")
+        pids = self.begin(static("a", 1), static("programs", 1, PROBED % "/bin/true"))
+        self.assertEqual(file_limits(pids["a"]), [1024, 1024])
+        self.assertEqual(file_limits(pids["programs"]), [1024, kept])
 
     def test_root_under_the_unit(self):
         """It has the files of root and the capabilities of the service."""

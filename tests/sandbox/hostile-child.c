@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -29,6 +30,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/child-sandbox.h"
 #include "common/control.h"
 #include "common/sealed.h"
 
@@ -275,10 +277,12 @@ static bool can_type(void)
 	return true;
 }
 
-static const struct {
+struct attempt {
 	const char *name;
 	bool (*possible)(void);
-} attempts[] = {
+};
+
+static const struct attempt attempts[] = {
 	{ "change-cdi", can_change_cdi },
 	{ "add-cdi", can_add_cdi },
 	{ "replace-directory", can_replace_directory },
@@ -303,14 +307,50 @@ static const struct {
 	{ "type", can_type },
 };
 
-static void try_all(void)
+static void try_each(const struct attempt *list, size_t n)
 {
 	char line[1024] = "possible:";
 
-	for (size_t i = 0; i < ARRAY_SIZE(attempts); i++)
-		if (attempts[i].possible())
-			(void)strcat(strcat(line, " "), attempts[i].name);
+	for (size_t i = 0; i < n; i++)
+		if (list[i].possible())
+			(void)strcat(strcat(line, " "), list[i].name);
 	(void)fprintf(stderr, "%s%s\n", line, line[9] ? "" : " -");
+}
+
+static void try_all(void)
+{
+	try_each(attempts, ARRAY_SIZE(attempts));
+}
+
+/* --- what a child that runs no programs has left --- */
+
+static bool can_open_more_files(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return true;
+	limit.rlim_cur++;
+	return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+static bool can_outlive_devplugd(void)
+{
+	return prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0) == 0;
+}
+
+static void try_without_programs(void)
+{
+	static const struct attempt list[] = {
+		{ "more-files", can_open_more_files },
+		{ "outlive", can_outlive_devplugd },
+		{ "type", can_type },
+	};
+
+	if (sandbox_give_up_programs(false) < 0)
+		perror("sandbox_give_up_programs");
+	else
+		try_each(list, ARRAY_SIZE(list));
 }
 
 /* --- what is sent to the supervisor --- */
@@ -613,6 +653,7 @@ static const struct {
 	bool repeat; /* because it is allowed */
 } kinds[] = {
 	{ "touch", try_all, false },
+	{ "serve", try_without_programs, false },
 	{ "linger", linger, false },
 	{ "claims", claim_too_much, false },
 	{ "most", claim_most, true },

@@ -2,8 +2,8 @@
 /*
  * devplugd-nvml LIBRARY SECONDS: the only process that loads NVIDIA's management library. It writes
  * the library's reports as documents of docs/exec-protocol.md, one in a line, after each event and
- * at least every so many seconds. It is killed if it writes nothing, and ending it closes every
- * handle of a GPU; neither loses data.
+ * at least every so many seconds, but at most one in 100 ms. It is killed if it writes nothing, and
+ * ending it closes every handle of a GPU; neither loses data.
  */
 #include <limits.h>
 #include <sys/resource.h>
@@ -13,6 +13,9 @@
 
 /* Far above what the library takes, so that a leak ends this process and no other. */
 #define MEMORY_MAX (1ULL << 30)
+
+/* Between two reports. A pod can cause errors, and so events, without end. */
+#define REPORT_SPACING (100 * USEC_PER_MSEC)
 
 #define EXIT_USAGE 2
 
@@ -152,29 +155,37 @@ static void report_problem(unsigned result, const char *call, const char *messag
 
 /* --- the loop --- */
 
+static void sleep_until(uint64_t time)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	if (now < time)
+		(void)usleep((useconds_t)(time - now));
+}
+
 /* Until an event, or for so long. */
 static void wait_for_change(struct gpus *gpus, uint64_t usec)
 {
-	uint64_t begin = now_usec(CLOCK_MONOTONIC), passed;
+	uint64_t begin = now_usec(CLOCK_MONOTONIC);
 
-	if (gpus_wait(gpus, (unsigned)(usec / USEC_PER_MSEC)))
-		return;
 	/* It comes back early where no event can come, or when a GPU is lost. */
-	passed = now_usec(CLOCK_MONOTONIC) - begin;
-	if (passed < usec)
-		(void)usleep((useconds_t)(usec - passed));
+	if (!gpus_wait(gpus, (unsigned)(usec / USEC_PER_MSEC)))
+		sleep_until(begin + usec);
 }
 
 static int watch(struct gpus *gpus, uint64_t interval)
 {
 	for (;;) {
+		uint64_t reported;
 		int r;
 
 		gpus_poll(gpus);
 		r = report(gpus);
 		if (r < 0)
 			return r;
+		reported = now_usec(CLOCK_MONOTONIC);
 		wait_for_change(gpus, interval);
+		sleep_until(reported + REPORT_SPACING);
 	}
 }
 

@@ -13,6 +13,7 @@
  *   power ADDRESS MILLIWATTS           (without it: 65000)
  *   xid SERIAL ADDRESS NUMBER GI COUNT (serials ascend, each is delivered once; GI -1: the whole
  * GPU) event SERIAL ADDRESS TYPE
+ *   storm ADDRESS NUMBER               (an Xid whenever one is waited for)
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -526,10 +527,30 @@ static bool take_event(struct event *event)
 	return false;
 }
 
+/* The next one comes when it is waited for. */
+static bool take_storm(struct event *event)
+{
+	static struct state state;
+	char *words[WORDS_MAX];
+
+	read_state(&state);
+	if (next_line(&state, "storm", words) != 3)
+		return false;
+	*event = (struct event){ .device = find_handle(words[1]),
+		.type = 0x8,
+		.data = strtoull(words[2], NULL, 10),
+		.gi = (unsigned)-1,
+		.ci = (unsigned)-1 };
+	return true;
+}
+
 EXPORT unsigned nvmlEventSetWait_v2(void *set, struct event *event, unsigned milliseconds);
 EXPORT unsigned nvmlEventSetWait_v2(void *set, struct event *event, unsigned milliseconds)
 {
 	unsigned r = enter("nvmlEventSetWait_v2");
+
+	if (r == OK && milliseconds > 0 && take_storm(event))
+		return OK;
 
 	for (unsigned waited = 0; r == OK; waited += EVENT_STEP / 1000) {
 		if (take_event(event))

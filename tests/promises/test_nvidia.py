@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 import unittest
 
 from node import NodeTest, command_line, program, scaled, until
@@ -66,6 +67,21 @@ class Nvidia(NvidiaHost, NodeTest):
         self.report()
         self.node.await_allocatable(gpu=self.GPUS)
         self.check_others(before, uuid(3))
+
+    def test_event_storm(self):
+        """A library that always has an event: a report takes 100 ms or more, on any machine."""
+        count = 50
+        begin = time.monotonic()
+        helper = subprocess.Popen([program("devplugd-nvml"), f"{self.host}/usr/lib64/libnvidia-ml.so.1", "86400"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(helper.wait)
+        self.addCleanup(helper.kill)
+        self.addCleanup(helper.stdout.close)
+        reports = [json.loads(helper.stdout.readline())]
+        self.report(f"storm {address(2)} 13")
+        reports += [json.loads(helper.stdout.readline()) for _ in range(count)]
+        self.assertGreaterEqual(time.monotonic() - begin, count * 0.1)
+        xids = [device["properties"].get("xids", "") for device in reports[-1]["devices"] if device["id"] == address(2)]
+        self.assertRegex(xids[0], r"^13:-:[0-9]+$")
 
     def test_an_error_outlives_a_restart(self):
         """1000 errors of a driver that recommends nothing: until it is loaded again, also while devplugd does not run."""

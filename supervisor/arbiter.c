@@ -166,22 +166,30 @@ static void make_room(struct arbiter *arbiter)
 		most->userdata, "the child claims more than there is room for");
 }
 
-static void read_list(struct party *party)
+static int read_list(struct party *party)
 {
 	_cleanup_close_ int fd = TAKE_FD(party->fd);
 	struct claims_list *list;
+	int r;
 
 	if (fd < 0)
-		return;
-	if (claims_list_read(fd, &list) < 0) {
+		return 0;
+	r = claims_list_read(fd, &list);
+	if (r < 0 && r != -EBADMSG && r != -EFBIG) {
+		/* Not the child's fault. */
+		party->fd = TAKE_FD(fd);
+		return r;
+	}
+	if (r < 0) {
 		party_end_process(party);
 		party->operations->on_malformed(
 			party->userdata, "the child sent claims that are not valid");
-		return;
+		return 0;
 	}
 	(void)claims_list_free(party->list);
 	party->list = list;
 	make_room(party->arbiter);
+	return 0;
 }
 
 /* --- all of them --- */
@@ -204,13 +212,13 @@ static int begin_pass(struct arbiter *arbiter)
 	return 0;
 }
 
-static void read_next(struct arbiter *arbiter)
+static int read_next(struct arbiter *arbiter)
 {
 	struct party *party = arbiter->all[arbiter->n_read];
 
 	/* First, because what it calls may begin the pass again. */
 	arbiter->n_read++;
-	read_list(party);
+	return read_list(party);
 }
 
 static int begin_decision(struct arbiter *arbiter)
@@ -252,7 +260,7 @@ static int go_on(struct arbiter *arbiter)
 	if (!arbiter->claimants)
 		r = begin_pass(arbiter);
 	else if (arbiter->n_read < arbiter->n_all)
-		read_next(arbiter);
+		r = read_next(arbiter);
 	else if (!arbiter->ownership)
 		r = begin_decision(arbiter);
 	else if ((r = ownership_run(arbiter->ownership, SLICE_STEPS)) == 0) {
@@ -285,10 +293,10 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 	end = pace_end(&arbiter->pace, 0);
 	if (r <= 0)
 		end_pass(arbiter);
-	if (r > 0 || has_news(arbiter))
-		come_again(arbiter, end);
-	else if (r < 0 || arbiter->again)
+	if (r < 0 || (r == 0 && arbiter->again && !has_news(arbiter)))
 		come_again(arbiter, end + LOOK_AGAIN);
+	else if (r > 0 || has_news(arbiter))
+		come_again(arbiter, end);
 	return 0;
 }
 

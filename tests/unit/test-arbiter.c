@@ -5,6 +5,8 @@
  */
 #include "host-fixture.h"
 
+#include <sys/resource.h>
+
 #include "common/log.h"
 #include "common/sealed.h"
 #include "drivers/model/bookings.h"
@@ -178,6 +180,35 @@ static void test_P18_no_room(void **state)
 		assert_int_equal(seats[i].malformed, i == 4);
 }
 
+/* devplugd has no memory for them: the child keeps running, and they are read later. */
+static void test_claims_without_memory(void **state)
+{
+#ifdef __SANITIZE_ADDRESS__
+	skip();
+#endif
+	size_t size = 15 << 20;
+	_cleanup_free_ char *text = malloc(size + 1);
+	struct rlimit limit, none;
+
+	assert_non_null(text);
+	memset(text, 'c', size);
+	memcpy(text, "id\t", strlen("id\t"));
+	text[size - 1] = '\n';
+	text[size] = '\0';
+	submit(0, 1, text);
+	assert_int_equal(getrlimit(RLIMIT_DATA, &limit), 0);
+	none = limit;
+	none.rlim_cur = 1;
+	assert_int_equal(setrlimit(RLIMIT_DATA, &none), 0);
+	for (unsigned i = 0; i < 5; i++)
+		turn();
+	assert_int_equal(seats[0].malformed, 0);
+	assert_null(seats[0].owners);
+	assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+	await(0, 1);
+	assert_int_equal(seats[0].malformed, 0);
+}
+
 static void test_changes_meanwhile(void **state)
 {
 	submit_many(0, 1, "a");
@@ -259,6 +290,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_answers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_slices, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_no_room, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_claims_without_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_changes_meanwhile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P17_booked, setup, teardown),
 	};

@@ -262,14 +262,16 @@ static int op_configure(const char *text, void *userdata, struct error *error)
 		return error_set(
 			error, r, "cannot create a memfd for the configuration: %s", strerror(-r));
 	message.fds[0] = r;
-	if (child->saved_state.fd >= 0)
-		message.fds[1] = fcntl(child->saved_state.fd, F_DUPFD_CLOEXEC, 3);
 	/* First, so that even the first list has what is booked. */
 	r = child->host->send_booked(child, child->host->userdata);
 	if (r < 0)
 		return error_set(error, r, "cannot send the assigned devices to the child: %s",
 			strerror(-r));
+	/* It stays ours. A copy would be missing where there are no free descriptors, and the child
+	 * would take failed devices for healthy ones. */
+	message.fds[1] = child->saved_state.fd;
 	r = control_send(child->control_fd, &message);
+	message.fds[1] = -EBADF;
 	if (r < 0)
 		return error_set(error, r, "cannot send to the child: %s", strerror(-r));
 	return 0;
@@ -596,7 +598,9 @@ int child_new(
 	if (r < 0)
 		return r;
 	party_set_overlap(child->party, config->declaration.overlap);
-	mirror_restore(&child->saved_state);
+	r = mirror_restore(&child->saved_state);
+	if (r < 0)
+		return r;
 	*ret = TAKE_PTR(child);
 	return 0;
 }

@@ -22,11 +22,14 @@ void mirror_take(struct mirror *mirror, int fd, bool grown)
 		mirror->written = 0;
 }
 
-void mirror_restore(struct mirror *mirror)
+int mirror_restore(struct mirror *mirror)
 {
 	int fd = state_open_file(mirror->state, mirror->name);
 
+	if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM)
+		return fd;
 	mirror->fd = fd < 0 ? -EBADF : fd;
+	return 0;
 }
 
 int mirror_write(struct mirror *mirror)

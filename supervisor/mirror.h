@@ -23,8 +23,9 @@ void mirror_init(struct mirror *mirror, struct state *state, const char *name, s
 /* Takes the descriptor. `grown`: it is the file that was sent before, with documents appended. */
 void mirror_take(struct mirror *mirror, int fd, bool grown);
 
-/* Takes what an earlier daemon left in the file, if anything. */
-void mirror_restore(struct mirror *mirror);
+/* Takes what an earlier daemon left in the file, if anything. Returns 0, or negative errno if there
+ * may be something that cannot be opened now. */
+int mirror_restore(struct mirror *mirror);
 
 /* Writes the file if that is pending. Returns 0 or negative errno, see state_follow(); writing
  * stays pending then, except after -EFBIG. */

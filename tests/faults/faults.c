@@ -39,6 +39,7 @@ enum call {
 	CALL_PIPE2,
 	CALL_ACCEPT4,
 	CALL_OPEN_NULL, /* of /dev/null */
+	CALL_DUPFD,     /* fcntl(F_DUPFD_CLOEXEC), but not between fork() and exec() */
 	_CALL_MAX,
 };
 
@@ -55,6 +56,7 @@ static const struct {
 	[CALL_PIPE2] = { "pipe2", EMFILE },
 	[CALL_ACCEPT4] = { "accept4", EMFILE },
 	[CALL_OPEN_NULL] = { "open_null", ENFILE },
+	[CALL_DUPFD] = { "dupfd", EMFILE },
 };
 
 static struct {
@@ -70,6 +72,7 @@ static struct {
 	atomic_uint counts[_CALL_MAX];
 	atomic_uint_fast64_t draws;
 } * shared;
+static pid_t loaded_by;
 static char mischief[512]; /* "DIRECTORY/TYPE." */
 static atomic_bool babbling;
 
@@ -85,6 +88,7 @@ static struct {
 	int (*open)(const char *path, int flags, ...);
 	int (*prctl)(int option, ...);
 	int (*epoll_wait)(int fd, struct epoll_event *events, int n, int timeout);
+	int (*fcntl)(int fd, int command, ...);
 	ssize_t (*sendmsg)(int fd, const struct msghdr *message, int flags);
 } real;
 
@@ -141,6 +145,7 @@ static void find_all(void)
 	FIND(open);
 	FIND(prctl);
 	FIND(epoll_wait);
+	FIND(fcntl);
 	FIND(sendmsg);
 }
 
@@ -152,6 +157,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv)
 	char *copy = words ? strdup(words) : NULL, *save = NULL;
 
 	find_all();
+	loaded_by = getpid();
 	for (char *word = copy ? strtok_r(copy, " ", &save) : NULL; word;
 		word = strtok_r(NULL, " ", &save))
 		parse_word(word);
@@ -302,6 +308,20 @@ int open(const char *path, int flags, ...)
 		strcmp(path, "/dev/null") == 0 && fails(CALL_OPEN_NULL))
 		return -1;
 	return REAL(open)(path, flags, mode);
+}
+
+int fcntl(int fd, int command, ...)
+{
+	void *argument;
+	va_list ap;
+
+	va_start(ap, command);
+	argument = va_arg(ap, void *);
+	va_end(ap);
+	/* From 0: the look for free descriptors before a message is received. */
+	if (command == F_DUPFD_CLOEXEC && argument && getpid() == loaded_by && fails(CALL_DUPFD))
+		return -1;
+	return REAL(fcntl)(fd, command, argument);
 }
 
 int prctl(int option, ...)

@@ -6,6 +6,7 @@ docs/complaints.md: R12.
 """
 import os
 import shutil
+import signal
 import sys
 import unittest
 
@@ -95,6 +96,30 @@ class Faults(NodeTest):
         self.node.await_allocatable(a=0)
         os.mknod(folder + "/x", 0o666 | 0o020000, os.makedev(1, 3))
         self.node.await_allocatable(a=1)
+
+    def test_P14_health_is_sent_without_free_descriptors(self):
+        self.node.inject("dupfd=100%")
+        os.mkdir(self.node.path("health"))
+        self.begin(static("gpu", 3, f'health = ( {{ probe = "file"; path = "{self.node.dir}/health/${{id}}"; '
+                                    'healthy = "ok"; missing = "healthy"; recover = "reboot"; } );'))
+        self.node.await_allocatable(gpu=3)
+        pid = self.node.resource("vendor.example/gpu")["pid"]
+        self.break_device("gpu-1", 2)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: (r := self.node.resource("vendor.example/gpu"))["state"] == "serving" and r["pid"] != pid,
+              "the child to be replaced")
+        # Together with the failure that the new process finds.
+        self.break_device("gpu-2", 1)
+
+    def break_device(self, device, rest):
+        """A failure that is over at once, but has to be remembered."""
+        file = self.node.path(f"health/{device}")
+        with open(file, "w") as stream:
+            stream.write("ECC error")
+        self.node.await_allocatable(gpu=rest)
+        until(lambda: any(d["id"] == device and d["reason"] for d in self.node.resource("vendor.example/gpu")["devices"]),
+              "devplugd to know it")
+        os.unlink(file)
 
     def test_P15_child_that_cannot_accept_asks_for_another_session(self):
         self.node.prepare_children("accept4@1")

@@ -312,8 +312,12 @@ static void admit_group(int directory_fd)
 
 static int listen_there(struct request_server *server, int directory_fd)
 {
+	int r;
+
 	/* The lock of the state shows that no other daemon listens on it. */
-	(void)unlinkat(directory_fd, REQUEST_SOCKET, 0);
+	r = state_remove_any(directory_fd, REQUEST_SOCKET);
+	if (r < 0)
+		return r;
 	server->listener_fd = request_bind(directory_fd, REQUEST_SOCKET);
 	if (server->listener_fd < 0)
 		return server->listener_fd;

@@ -53,27 +53,49 @@ int state_make_directory(const char *path)
 	}
 }
 
+int state_remove_any(int at, const char *name)
+{
+	if (unlinkat(at, name, 0) == 0 || errno == ENOENT)
+		return 0;
+	return unlinkat(at, name, errno == EISDIR ? AT_REMOVEDIR : 0) < 0 ? -errno : 0;
+}
+
+/* Whether the name still is what is open. */
+static bool is_there(int at, const char *name, int fd)
+{
+	struct stat named, open;
+
+	return fstatat(at, name, &named, AT_SYMLINK_NOFOLLOW) >= 0 && fstat(fd, &open) >= 0 &&
+		named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
 /* Any process that can open the file can take the lock, so it is ours alone; a file that others
  * could open before is not used. */
 static int open_lock(const struct state *state)
 {
 	struct stat st;
+	int fd, r = 0;
 
 	if (fstatat(state->directory_fd, STATE_LOCK_FILE, &st, AT_SYMLINK_NOFOLLOW) >= 0 &&
 		(!S_ISREG(st.st_mode) || st.st_mode & 077))
-		(void)unlinkat(state->directory_fd, STATE_LOCK_FILE, 0);
-	return openat(state->directory_fd, STATE_LOCK_FILE,
+		r = state_remove_any(state->directory_fd, STATE_LOCK_FILE);
+	if (r < 0)
+		return r;
+	fd = openat(state->directory_fd, STATE_LOCK_FILE,
 		O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	return fd < 0 ? -errno : fd;
 }
 
 static int take_lock(struct state *state, const char *runtime_dir, struct error *error)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 
+	if (is_there(state->directory_fd, STATE_LOCK_FILE, state->lock_fd))
+		return 0;
 	state->lock_fd = open_lock(state);
 	if (state->lock_fd < 0)
-		return error_set(error, -errno, "cannot open %s/%s: %s", runtime_dir,
-			STATE_LOCK_FILE, strerror(errno));
+		return error_set(error, state->lock_fd, "cannot open %s/%s: %s", runtime_dir,
+			STATE_LOCK_FILE, strerror(-state->lock_fd));
 	if (fcntl(state->lock_fd, F_SETLK, &lock) == 0)
 		return 0;
 	if (errno == EAGAIN || errno == EACCES)
@@ -193,15 +215,6 @@ int state_open(const char *runtime_dir, struct state **ret, struct error *error)
 	return 0;
 }
 
-/* Whether the name still is what is open. */
-static bool is_there(int at, const char *name, int fd)
-{
-	struct stat named, open;
-
-	return fstatat(at, name, &named, AT_SYMLINK_NOFOLLOW) >= 0 && fstat(fd, &open) >= 0 &&
-		named.st_dev == open.st_dev && named.st_ino == open.st_ino;
-}
-
 static bool is_complete(const struct state *state)
 {
 	if (!is_there(AT_FDCWD, state->path, state->directory_fd) ||
@@ -224,14 +237,19 @@ int state_restore(struct state *state, struct error *error)
 	fresh = allocate(state->path);
 	if (!fresh)
 		return error_set(error, -ENOMEM, "out of memory");
-	/* It may be the same file, and closing it later would unlock it. */
-	state->lock_fd = close_fd(state->lock_fd);
+	/* Closing any descriptor of the locked file unlocks it, so both have the same one. */
+	fresh->lock_fd = state->lock_fd;
 	r = open_all(fresh, error);
-	if (r < 0)
+	if (r < 0) {
+		if (fresh->lock_fd == state->lock_fd)
+			fresh->lock_fd = -EBADF;
 		return r;
+	}
 	old = *state;
 	*state = *fresh;
 	*fresh = old;
+	if (fresh->lock_fd == state->lock_fd)
+		fresh->lock_fd = -EBADF;
 	return 1;
 }
 

@@ -32,6 +32,21 @@ class ControlSocket(ToolTest):
         return run_as_nobody("devplugctl", "-c", self.node.config, *words)
 
 
+class Start(ControlSocket):
+    def test_directories_in_the_way(self):
+        for name in ("control", "lock"):
+            os.makedirs(os.path.join(self.node.run, name), 0o755)
+        self.serve(static("a", 1))
+        self.node.stop()
+        file = os.path.join(self.node.run, "control", "file")
+        os.mkdir(os.path.dirname(file))
+        with open(file, "w"):
+            pass
+        self.node.start()
+        self.assertNotEqual(self.node.daemon.wait(), 0)
+        self.assertIn(f"cannot listen on {self.node.run}/control: Directory not empty", self.node.output())
+
+
 class InForce(ControlSocket):
     def test_status_after_a_change(self):
         """No old state is shown after a verb has returned."""

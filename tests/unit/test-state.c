@@ -8,12 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
 
+#include "supervisor/mirror.h"
 #include "supervisor/state.h"
 
 static char directory[64];
@@ -289,6 +291,74 @@ static void test_one_daemon(void **state)
 	assert_null(contents(STATE_FILE)); /* the state of a dead daemon is no longer true */
 }
 
+/* It keeps the lock while it cannot restore the rest. */
+static void test_one_daemon_while_it_is_restored(void **state)
+{
+	char path[128], away[128];
+	struct error error;
+
+	(void)snprintf(path, sizeof(path), "%s/" STATE_HEALTH_DIR, directory);
+	(void)snprintf(away, sizeof(away), "%s/away", directory);
+	assert_int_equal(rename(path, away), 0);
+	assert_int_equal(mkdir(path, 0777), 0);
+	assert_int_equal(chmod(path, 0777), 0);
+	assert_int_equal(state_restore(opened, &error), -EPERM);
+	assert_int_equal(rmdir(path), 0);
+	assert_true(is_refused_to_another());
+	/* Another lock file is locked as well. */
+	(void)snprintf(away, sizeof(away), "%s/" STATE_LOCK_FILE, directory);
+	assert_int_equal(unlink(away), 0);
+	assert_int_equal(state_restore(opened, &error), 1);
+	assert_true(is_refused_to_another());
+	(void)snprintf(away, sizeof(away), "%s/away-too", directory);
+	assert_int_equal(rename(path, away), 0);
+	assert_int_equal(state_restore(opened, &error), 1);
+	assert_true(is_refused_to_another());
+}
+
+/* In the place of a file. */
+static void test_directory_named_lock(void **state)
+{
+	struct error error;
+	char path[128], file[160];
+	int fd;
+
+	opened = state_free(opened);
+	(void)snprintf(path, sizeof(path), "%s/" STATE_LOCK_FILE, directory);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkdir(path, 0755), 0);
+	(void)snprintf(file, sizeof(file), "%s/file", path);
+	fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	(void)close(fd);
+	assert_true(state_open(directory, &opened, &error) < 0);
+	assert_non_null(strstr(error.message, "/lock: Directory not empty"));
+	assert_int_equal(unlink(file), 0);
+	assert_int_equal(state_open(directory, &opened, &error), 0);
+}
+
+/* Health that is not read would be overwritten. */
+static void test_saved_state_without_descriptors(void **state)
+{
+	struct rlimit limit, none;
+	struct mirror mirror;
+
+	assert_int_equal(state_write_private(opened, "saved", "x", 1), 0);
+	mirror_init(&mirror, opened, "saved", 100);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = limit;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(mirror_restore(&mirror), -EMFILE);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(mirror_restore(&mirror), 0);
+	assert_true(mirror.fd >= 0);
+	mirror_release(&mirror);
+	mirror_init(&mirror, opened, "missing", 100);
+	assert_int_equal(mirror_restore(&mirror), 0);
+	assert_int_equal(mirror.fd, -EBADF);
+}
+
 /* A child that was forked and does not run its own program yet has all descriptors of devplugd. */
 static void test_forked_child(void **state)
 {
@@ -391,6 +461,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_follows_a_file_that_grows, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_names, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_daemon, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_one_daemon_while_it_is_restored, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_directory_named_lock, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_saved_state_without_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_forked_child, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_makes_directories, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_clear, setup, teardown),

@@ -66,8 +66,8 @@ void state_devices_name(const char *resource, char ret[static STATE_NAME_MAX]);
 /* The file with the saved health state of a resource's devices; state_clear() leaves it. */
 void state_health_name(const char *resource, char ret[static STATE_NAME_MAX]);
 
-/* Removes what has the name, whatever it is, but no directory that is not empty. Returns 0 or
- * negative errno; it is no failure if there is nothing. */
+/* Removes a file of any type, or an empty directory. Returns 0, also if there is none, or negative
+ * errno. */
 int state_remove_any(int at, const char *name);
 
 /* The directory, for files of other kinds; stays the state's. */

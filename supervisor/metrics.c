@@ -15,6 +15,7 @@
 #include "common/control.h"
 #include "common/log.h"
 #include "common/pace.h"
+#include "common/replace-file.h"
 #include "common/sealed.h"
 #include "supervisor/auxiliary.h"
 #include "supervisor/manager.h"
@@ -22,14 +23,13 @@
 #include "supervisor/metrics-socket.h"
 #include "supervisor/pod-resources.h"
 
-#define EXPORTER_NAME      "devplugd-exporter"
-#define SOCKET_NAME        "metrics" /* FileDescriptorName= of devplugd-metrics.socket */
-#define POD_PATIENCE       (2 * USEC_PER_SEC)
-#define SNAPSHOT_SPACING   (10 * USEC_PER_MSEC)
-#define TEXTFILE_MAX       (64U << 20)
-#define TEXTFILE_SPACING   (500 * USEC_PER_MSEC)
-#define TEXTFILE_MODE      0644
-#define TEXTFILE_TEMPORARY ".devplugd-tmp"
+#define EXPORTER_NAME    "devplugd-exporter"
+#define SOCKET_NAME      "metrics" /* FileDescriptorName= of devplugd-metrics.socket */
+#define POD_PATIENCE     (2 * USEC_PER_SEC)
+#define SNAPSHOT_SPACING (10 * USEC_PER_MSEC)
+#define TEXTFILE_MAX     (64U << 20)
+#define TEXTFILE_SPACING (500 * USEC_PER_MSEC)
+#define TEXTFILE_MODE    0644
 
 struct metrics {
 	struct manager *manager;
@@ -153,26 +153,6 @@ static bool begin_scrape(struct metrics *metrics)
 
 /* --- the text file --- */
 
-static int write_textfile(const char *path, const char *text, size_t size)
-{
-	_cleanup_free_ char *temporary = NULL;
-	_cleanup_close_ int fd = -EBADF;
-	int r;
-
-	if (asprintf(&temporary, "%s" TEXTFILE_TEMPORARY, path) < 0)
-		return -ENOMEM;
-	(void)unlink(temporary);
-	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, TEXTFILE_MODE);
-	if (fd < 0)
-		return -errno;
-	r = fchmod(fd, TEXTFILE_MODE) < 0 ? -errno : write_all(fd, text, size);
-	if (r >= 0 && rename(temporary, path) < 0)
-		r = -errno;
-	if (r < 0)
-		(void)unlink(temporary);
-	return r;
-}
-
 /* Otherwise node_exporter would report the last metrics for ever. */
 static void remove_textfile(struct metrics *metrics)
 {
@@ -205,7 +185,7 @@ static void take_textfile(struct metrics *metrics, const struct control_message 
 		return;
 	r = sealed_read(message->fds[0], TEXTFILE_MAX, &text, &size);
 	if (r >= 0)
-		r = write_textfile(metrics->textfile, text, size);
+		r = replace_file(AT_FDCWD, metrics->textfile, TEXTFILE_MODE, text, size);
 	metrics->textfile_written |= r >= 0;
 	note_textfile(metrics, r);
 	metrics->textfile_not_before = now_usec(CLOCK_MONOTONIC) + TEXTFILE_SPACING;

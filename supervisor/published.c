@@ -12,13 +12,12 @@
 #include <sys/stat.h>
 
 #include "common/log.h"
+#include "common/replace-file.h"
 #include "common/sealed.h"
 #include "drivers/allocation/publication.h"
 #include "supervisor/publication-form.h"
 #include "supervisor/publication-policy.h"
 #include "supervisor/published-table.h"
-
-#define TEMPORARY ".tmp"
 
 struct published {
 	const struct config *config;
@@ -112,11 +111,10 @@ static void sweep(const struct config *config, const char *directory, bool all)
 
 	while (stream && (entry = readdir(stream))) {
 		_cleanup_free_ char *path = NULL;
-		size_t length = strlen(entry->d_name);
-		bool temporary = length > strlen(TEMPORARY) &&
-			streq(entry->d_name + length - strlen(TEMPORARY), TEMPORARY);
+		bool temporary = startswith(entry->d_name, REPLACE_FILE_PREFIX);
+		bool published = startswith(entry->d_name, PUBLISHED_PREFIX);
 
-		if (!startswith(entry->d_name, PUBLISHED_PREFIX) || (!temporary && !all) ||
+		if ((!temporary && !(published && all)) ||
 			asprintf(&path, "%s/%s", directory, entry->d_name) < 0)
 			continue;
 		if (temporary || !is_declared(config, path))
@@ -190,28 +188,13 @@ bool published_has_content(const char *path, const char *text)
 
 int published_write_file(const char *path, const char *text)
 {
-	_cleanup_close_ int directory_fd = -EBADF, fd = -EBADF;
-	char temporary[sizeof(PUBLISHED_PREFIX TEMPORARY) + 16];
+	_cleanup_close_ int directory_fd = -EBADF;
 	const char *name;
-	int r;
 
 	directory_fd = published_table_open_directory(path, &name);
 	if (directory_fd < 0)
 		return directory_fd;
-	(void)snprintf(temporary, sizeof(temporary), PUBLISHED_PREFIX "%016llx" TEMPORARY,
-		(unsigned long long)hash_string(path));
-	(void)unlinkat(directory_fd, temporary, 0);
-	fd = openat(directory_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-		0644);
-	if (fd < 0)
-		return -errno;
-	(void)fchmod(fd, 0644);
-	r = write_all(fd, text, strlen(text));
-	if (r >= 0 && renameat(directory_fd, temporary, directory_fd, name) < 0)
-		r = -errno;
-	if (r < 0)
-		(void)unlinkat(directory_fd, temporary, 0);
-	return r;
+	return replace_file(directory_fd, name, 0644, text, strlen(text));
 }
 
 void published_stop(struct published *published)

@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "common/replace-file.h"
 #include "supervisor/state.h"
 
 #define COPY_CHUNK 65536
-#define TEMPORARY  ".tmp"
 
 /* Files are named relative to runtime_dir. The directories in it are held open like itself, so that
  * no name on the way to a file can be replaced by a link. */
@@ -268,44 +268,12 @@ static int find_directory(const struct state *state, const char *name, const cha
 	return state->directory_fd;
 }
 
-static int open_temporary(
-	int directory_fd, const char *name, mode_t mode, char ret_path[static STATE_NAME_MAX])
-{
-	int fd;
-
-	if (snprintf(ret_path, STATE_NAME_MAX, "%s%s", name, TEMPORARY) >= STATE_NAME_MAX)
-		return -ENAMETOOLONG;
-	/* One that is there is of a daemon that was killed. */
-	(void)unlinkat(directory_fd, ret_path, 0);
-	fd = openat(
-		directory_fd, ret_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-	if (fd < 0)
-		return -errno;
-	(void)fchmod(fd, mode);
-	return fd;
-}
-
-/* Puts a completed file in its place, or removes the incomplete one. */
-static int finish_temporary(int directory_fd, const char *path, const char *name, int r)
-{
-	if (r >= 0 && renameat(directory_fd, path, directory_fd, name) < 0)
-		r = -errno;
-	if (r < 0)
-		(void)unlinkat(directory_fd, path, 0);
-	return r;
-}
-
 static int write_file(
 	struct state *state, const char *name, mode_t mode, const void *data, size_t size)
 {
 	int directory_fd = find_directory(state, name, &name);
-	_cleanup_close_ int fd = -EBADF;
-	char path[STATE_NAME_MAX];
 
-	fd = open_temporary(directory_fd, name, mode, path);
-	if (fd < 0)
-		return fd;
-	return finish_temporary(directory_fd, path, name, write_all(fd, data, size));
+	return replace_file(directory_fd, name, mode, data, size);
 }
 
 int state_write(struct state *state, const char *name, const void *data, size_t size)
@@ -364,13 +332,11 @@ static int copy_bounded(int from, size_t size, int to, size_t limit, size_t *ret
 int state_copy(struct state *state, const char *name, int fd, size_t limit, size_t *ret_size)
 {
 	int directory_fd = find_directory(state, name, &name);
-	_cleanup_close_ int to = -EBADF;
-	char path[STATE_NAME_MAX];
+	_cleanup_close_ int to = replace_file_begin(directory_fd, name, 0644);
 
-	to = open_temporary(directory_fd, name, 0644, path);
 	if (to < 0)
 		return to;
-	return finish_temporary(directory_fd, path, name, copy_bounded(fd, 0, to, limit, ret_size));
+	return replace_file_end(directory_fd, name, copy_bounded(fd, 0, to, limit, ret_size));
 }
 
 static int append(struct state *state, const char *name, int fd, size_t limit, size_t *written)

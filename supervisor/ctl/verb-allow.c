@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "common/replace-file.h"
 #include "supervisor/ctl/verb.h"
 
 #define DROP_IN_DIR "/etc/systemd/system/devplugd.service.d"
@@ -72,27 +73,15 @@ static int read_drop_in(const char *path, char **ret)
 /* Replaces the file as a whole. */
 static int write_drop_in(const char *path, const char *text, const char *directory)
 {
-	_cleanup_free_ char *temporary = NULL;
-	FILE *stream;
-	bool failed;
+	_cleanup_free_ char *all = NULL;
 
-	if (asprintf(&temporary, "%s.new", path) < 0) {
-		temporary = NULL;
+	/* A command with "+" may write anywhere, but gets the same mounts: "-" lets it start. */
+	if (asprintf(&all, "%sExecStartPre=+/usr/bin/mkdir -p %s\n" LINE, text, directory,
+		    directory) < 0) {
+		all = NULL;
 		return -ENOMEM;
 	}
-	stream = fopen(temporary, "we");
-	if (!stream)
-		return -errno;
-	/* A command with "+" may write anywhere, but gets the same mounts: "-" lets it start. */
-	(void)fprintf(
-		stream, "%sExecStartPre=+/usr/bin/mkdir -p %s\n" LINE, text, directory, directory);
-	failed = fchmod(fileno(stream), 0644) < 0 || ferror(stream);
-	failed = fclose(stream) != 0 || failed;
-	if (failed || rename(temporary, path) < 0) {
-		(void)unlink(temporary);
-		return -EIO;
-	}
-	return 0;
+	return replace_file(AT_FDCWD, path, 0644, all, strlen(all));
 }
 
 /* Returns 1 if the directory was allowed before. */

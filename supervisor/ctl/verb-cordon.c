@@ -9,14 +9,13 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "common/replace-file.h"
 #include "common/utf8.h"
 #include "configuration/last-accepted.h"
 #include "configuration/libconfig-text.h"
 #include "supervisor/ctl/table.h"
 #include "supervisor/ctl/verb.h"
 #include "supervisor/daemon.h"
-
-#define TEMPORARY_NAME ".cordon.conf.tmp" /* not a drop-in: it begins with a dot */
 
 struct drop_in {
 	char *directory, *path;
@@ -92,7 +91,7 @@ static int write_text(int fd, const struct groups *cordons)
 
 static int write_cordons(const struct drop_in *drop_in, struct error *error)
 {
-	int directory_fd = drop_in->directory_fd, fd, r;
+	int directory_fd = drop_in->directory_fd, r;
 
 	if (drop_in->cordons.count == 0) {
 		if (unlinkat(directory_fd, CORDON_FILE, 0) < 0 && errno != ENOENT)
@@ -100,19 +99,11 @@ static int write_cordons(const struct drop_in *drop_in, struct error *error)
 				strerror(errno));
 		return 0;
 	}
-	fd = openat(directory_fd, TEMPORARY_NAME,
-		O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-	if (fd < 0)
-		return error_set(
-			error, -errno, "cannot write %s: %s", drop_in->path, strerror(errno));
-	(void)fchmod(fd, 0644);
-	r = write_text(fd, &drop_in->cordons);
-	if (r >= 0 && renameat(directory_fd, TEMPORARY_NAME, directory_fd, CORDON_FILE) < 0)
-		r = -errno;
-	if (r < 0) {
-		(void)unlinkat(directory_fd, TEMPORARY_NAME, 0);
+	r = replace_file_begin(directory_fd, CORDON_FILE, 0644);
+	if (r >= 0)
+		r = replace_file_end(directory_fd, CORDON_FILE, write_text(r, &drop_in->cordons));
+	if (r < 0)
 		return error_set(error, r, "cannot write %s: %s", drop_in->path, strerror(-r));
-	}
 	return 0;
 }
 

@@ -190,16 +190,16 @@ static void test_configuration(void **state)
 	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
 	put(cdi_dir, "vendor.json");
 	put(cdi_dir, "devplugd-left.json");
-	put(cdi_dir, "devplugd-0123.tmp");
-	put(info_dir, "devplugd-0123.tmp");
+	put(cdi_dir, ".devplugd-0123.tmp");
+	put(info_dir, ".devplugd-0123.tmp");
 	put(info_dir, "devplugd-foreign");
 	configure(CARD "," NIC, cdi_dir, info_dir);
 	assert_true(is_there(cdi_dir, CARD_FILE));
 	assert_true(is_there(info_dir, NIC_FILE));
 	assert_true(is_there(cdi_dir, "vendor.json"));
 	assert_false(is_there(cdi_dir, "devplugd-left.json"));
-	assert_false(is_there(cdi_dir, "devplugd-0123.tmp"));
-	assert_false(is_there(info_dir, "devplugd-0123.tmp"));
+	assert_false(is_there(cdi_dir, ".devplugd-0123.tmp"));
+	assert_false(is_there(info_dir, ".devplugd-0123.tmp"));
 	assert_true(is_there(info_dir, "devplugd-foreign"));
 
 	configure(CARD, cdi_dir, info_dir);

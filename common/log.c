@@ -206,3 +206,32 @@ bool log_budget_admits(struct log_budget *budget, const struct log_fields *field
 		LOG_BUDGET_BURST, LOG_BUDGET_INTERVAL / USEC_PER_SEC);
 	return false;
 }
+
+static uint64_t hash_without_line(const char *text)
+{
+	const char *number = startswith(text, "line ");
+	const char *rest = number ? number + strspn(number, "0123456789") : text;
+
+	return hash_string(rest);
+}
+
+bool log_once_admits(struct log_once *once, const char *text)
+{
+	uint64_t hash = text ? hash_without_line(text) : 0, now = now_usec(CLOCK_MONOTONIC);
+	size_t oldest = 0;
+
+	if (!text) {
+		*once = (struct log_once){ 0 };
+		return false;
+	}
+	for (size_t i = 0; i < LOG_ONCE_MAX; i++) {
+		if (once->texts[i].logged_at > 0 && once->texts[i].hash == hash &&
+			now - once->texts[i].logged_at < LOG_ONCE_AGE)
+			return false;
+		if (once->texts[i].logged_at < once->texts[oldest].logged_at)
+			oldest = i;
+	}
+	once->texts[oldest].hash = hash;
+	once->texts[oldest].logged_at = now;
+	return true;
+}

@@ -72,3 +72,19 @@ struct log_budget {
 /* Whether a record may be logged now. The first that may not is replaced by a notice, which
  * is about `fields`. */
 bool log_budget_admits(struct log_budget *budget, const struct log_fields *fields);
+
+/* The last texts of one kind that were logged, so that failures that alternate are logged once
+ * each. Zeroed: none. */
+#define LOG_ONCE_MAX 16
+#define LOG_ONCE_AGE (3600 * USEC_PER_SEC) /* then it is logged again */
+
+struct log_once {
+	struct {
+		uint64_t hash, logged_at; /* CLOCK_MONOTONIC; 0: free */
+	} texts[LOG_ONCE_MAX];
+};
+
+/* Whether the text may be logged: it is none of those. Takes it up then. The number in "line 3 of"
+ * at its beginning does not make it another text. NULL: nothing fails now, and what fails from now
+ * on is logged again; returns false. */
+bool log_once_admits(struct log_once *once, const char *text);

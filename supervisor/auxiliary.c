@@ -43,7 +43,7 @@ struct auxiliary {
 
 	uint64_t delay; /* the last one, 0: none yet */
 	uint64_t retry_at;
-	char *failure; /* the last one that was logged */
+	struct log_once logged; /* failures to start */
 };
 
 static struct log_fields fields_of(const struct auxiliary *auxiliary)
@@ -261,10 +261,8 @@ static int start(struct auxiliary *auxiliary, struct error *error)
 /* Logs the same failure only once. */
 static void note(struct auxiliary *auxiliary, const char *failure)
 {
-	if (failure && (!auxiliary->failure || !streq(failure, auxiliary->failure)))
-		log_error("cannot start %s: %s", auxiliary->options.program, failure);
-	free(auxiliary->failure);
-	auxiliary->failure = failure ? strdup(failure) : NULL;
+	if (log_once_admits(&auxiliary->logged, failure))
+		log_error("cannot start %s: %s", auxiliary->options.program, failure ?: "");
 }
 
 static void try_to_start(struct auxiliary *auxiliary)
@@ -414,7 +412,6 @@ struct auxiliary *auxiliary_free(struct auxiliary *auxiliary)
 	(void)relay_free(auxiliary->relay);
 	sd_event_source_disable_unref(auxiliary->timer);
 	sd_event_source_disable_unref(auxiliary->watchdog);
-	free(auxiliary->failure);
 	free(auxiliary);
 	return NULL;
 }

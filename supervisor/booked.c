@@ -50,29 +50,20 @@ struct booked {
 	int problem;                           /* why; -ENOENT: there is none */
 	uint64_t written_at;                   /* CLOCK_MONOTONIC; 0: no checkpoint */
 	struct file_identity identity;
-	char *checkpoint_failure; /* logged last; NULL: nothing */
+	struct log_once checkpoint_logged; /* failures to read it */
 	struct pace reading;
 	sd_event_source *read_timer;
 
 	struct pod_table *pods; /* the last answer, while one is needed; NULL: none */
 	sd_event_source *timer;
-	bool waiting;       /* the timer is set, or an answer is awaited */
-	char *pods_failure; /* logged last; NULL: nothing */
+	bool waiting;                /* the timer is set, or an answer is awaited */
+	struct log_once pods_logged; /* failures to get it */
 
 	struct forgotten *forgotten;
 	size_t n_forgotten;
 };
 
 static const struct log_fields fields = { 0 };
-
-static bool is_new(char **last, const char *failure)
-{
-	bool differs = failure && (!*last || !streq(failure, *last));
-
-	free(*last);
-	*last = failure ? strdup(failure) : NULL;
-	return differs;
-}
 
 static uint64_t interval_of(const struct booked *booked)
 {
@@ -197,7 +188,7 @@ static void refresh(struct booked *booked)
 		booked->written_at = modification_time(&identity);
 		booked->pods = pod_table_free(booked->pods);
 	}
-	if (is_new(&booked->checkpoint_failure,
+	if (log_once_admits(&booked->checkpoint_logged,
 		    booked->problem < 0 && booked->problem != -ENOENT ? error.message : NULL))
 		log_full(LOG_WARNING, &fields,
 			"%s; devplugd uses PodResources and its own record of allocations to determine the assigned devices",
@@ -428,7 +419,7 @@ static void on_answer(const struct pod_answer *answer, void *userdata)
 	booked->waiting = false;
 	/* A kubelet that is away or does not have it is nothing to warn about. */
 	if (answer->error != -ENOENT && answer->error != -ECONNREFUSED &&
-		is_new(&booked->pods_failure, answer->table ? NULL : answer->failure))
+		log_once_admits(&booked->pods_logged, answer->table ? NULL : answer->failure))
 		log_full(LOG_WARNING, &fields,
 			"the kubelet does not report which devices are in use: %s; devices that "
 			"have disappeared stay listed",
@@ -640,8 +631,6 @@ struct booked *booked_free(struct booked *booked)
 	for (size_t i = 0; i < booked->n_forgotten; i++)
 		forgotten_done(&booked->forgotten[i]);
 	free(booked->forgotten);
-	free(booked->checkpoint_failure);
-	free(booked->pods_failure);
 	free(booked);
 	return NULL;
 }

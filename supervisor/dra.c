@@ -41,7 +41,7 @@ struct dra {
 
 	uint64_t generation, slices;
 	char api_failure[CONTROL_TEXT_MAX];
-	char *credentials_failure; /* the last one that was logged */
+	struct log_once logged; /* failures since the API server answered last */
 	struct log_budget log_budget;
 };
 
@@ -294,15 +294,6 @@ void dra_child_gone(struct dra *dra, const struct child *child)
 
 /* --- the process --- */
 
-static void note_credentials(struct dra *dra, const char *failure)
-{
-	if (failure && (!dra->credentials_failure || !streq(failure, dra->credentials_failure)) &&
-		may_log(dra))
-		log_error("no credentials for the API server: %s", failure);
-	free(dra->credentials_failure);
-	dra->credentials_failure = failure ? strdup(failure) : NULL;
-}
-
 static bool handle_file_wanted(struct dra *dra, struct control_message *message)
 {
 	_cleanup_control_ struct control_message answer = CONTROL_MESSAGE_INIT(CONTROL_FILE);
@@ -311,9 +302,9 @@ static bool handle_file_wanted(struct dra *dra, struct control_message *message)
 	answer.fds[0] = dra_credentials_open(dra->kubeconfig, message->text, &error);
 	if (answer.fds[0] < 0) {
 		answer.fds[0] = -EBADF;
-		note_credentials(dra, error.message);
-	} else
-		note_credentials(dra, NULL);
+		if (log_once_admits(&dra->logged, error.message) && may_log(dra))
+			log_error("no credentials for the API server: %s", error.message);
+	}
 	(void)snprintf(answer.text, sizeof(answer.text), "%s", message->text);
 	(void)auxiliary_send(dra->process, &answer);
 	return true;
@@ -341,11 +332,11 @@ static bool handle_session_ended(struct dra *dra, struct control_message *messag
 
 static bool handle_pool(struct dra *dra, struct control_message *message)
 {
-	bool failure = message->text[0] && !streq(message->text, dra->api_failure);
+	const char *text = message->text[0] ? message->text : NULL;
 
-	if (failure && may_log(dra))
+	if (log_once_admits(&dra->logged, text) && may_log(dra))
 		log_warning("API server: %s", message->text);
-	else if (dra->api_failure[0] && !message->text[0] && may_log(dra))
+	else if (dra->api_failure[0] && !text && may_log(dra))
 		log_notice("the API server answers again");
 	dra->generation = message->devices;
 	dra->slices = message->healthy_ids;
@@ -573,7 +564,6 @@ struct dra *dra_free(struct dra *dra)
 	free(dra->node);
 	free(dra->kubeconfig);
 	free(dra->registry_dir);
-	free(dra->credentials_failure);
 	free(dra);
 	return NULL;
 }

@@ -47,7 +47,7 @@ struct metrics {
 	struct pace pace;
 	uint64_t textfile_not_before;
 	sd_event_source *timer;
-	char *textfile_failure; /* the last one that was logged */
+	struct log_once textfile_logged; /* failures to write it */
 };
 
 /* --- a scrape --- */
@@ -165,12 +165,10 @@ static void note_textfile(struct metrics *metrics, int r)
 {
 	const char *failure = r < 0 ? strerror(-r) : NULL;
 
-	if (failure && (!metrics->textfile_failure || !streq(failure, metrics->textfile_failure)))
+	if (log_once_admits(&metrics->textfile_logged, failure))
 		log_warning("cannot write the metrics to %s: %s; the directory must exist and be "
 			    "among the ReadWritePaths= of the service",
-			metrics->textfile, failure);
-	free(metrics->textfile_failure);
-	metrics->textfile_failure = failure ? strdup(failure) : NULL;
+			metrics->textfile, failure ?: "");
 }
 
 static void take_textfile(struct metrics *metrics, const struct control_message *message)
@@ -347,7 +345,6 @@ struct metrics *metrics_free(struct metrics *metrics)
 	(void)close_fd(metrics->activated_fd);
 	remove_textfile(metrics);
 	free(metrics->textfile);
-	free(metrics->textfile_failure);
 	free(metrics->settings);
 	free(metrics);
 	return NULL;

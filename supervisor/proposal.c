@@ -24,7 +24,8 @@ struct proposal {
 
 	int fd;          /* the newest, or -EBADF */
 	uint64_t number; /* of it */
-	char *failure;   /* logged last; NULL: nothing */
+	char *failure;   /* of the newest; NULL: none */
+	struct log_once logged;
 	struct log_budget log_budget;
 	struct pace pace;
 	sd_event_source *timer;
@@ -36,24 +37,24 @@ static void come_again(struct proposal *proposal, uint64_t at)
 	(void)sd_event_source_set_enabled(proposal->timer, SD_EVENT_ONESHOT);
 }
 
-/* Logs the same only once. */
+/* Logs the same only once, and within the budget. What status shows depends on neither. */
 static void note(struct proposal *proposal, const struct error *error)
 {
 	const struct log_fields fields = { .resource = proposal->resource };
+	_cleanup_free_ char *before = TAKE_PTR(proposal->failure);
+	bool is_new = log_once_admits(&proposal->logged, error ? error->message : NULL);
 
-	if (error && proposal->failure && streq(error->message, proposal->failure))
-		return;
-	if ((error || proposal->failure) && !log_budget_admits(&proposal->log_budget, &fields))
+	proposal->failure = error ? strdup(error->message) : NULL;
+	if (!(error ? is_new : before != NULL) ||
+		!log_budget_admits(&proposal->log_budget, &fields))
 		return;
 	if (error)
 		log_full(LOG_ERR, &fields,
 			"cannot publish the files for the devices: %s; until then containers get "
 			"device nodes instead of CDI names",
 			error->message);
-	else if (proposal->failure)
+	else
 		log_full(LOG_NOTICE, &fields, "files for the devices are published again");
-	free(proposal->failure);
-	proposal->failure = error ? strdup(error->message) : NULL;
 }
 
 static void publish(struct proposal *proposal)

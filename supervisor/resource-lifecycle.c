@@ -116,11 +116,12 @@ static void start_child(struct resource *resource)
 		 : error_set(&error, -ENOMEM, "out of memory");
 	if (r < 0) {
 		/* Each try fails in the same way until an administrator fixes the cause. */
-		if (resource->state != RESOURCE_BACKOFF || !streq(resource->reason, error.message))
+		if (log_once_admits(&resource->starts_logged, error.message))
 			log_full(LOG_ERR, &fields, "%s", error.message);
 		back_off(resource, error.message);
 		return;
 	}
+	(void)log_once_admits(&resource->starts_logged, NULL);
 	resource->sent = TAKE_PTR(copy);
 	resource->confined = !resource->runs_programs || text != resource->wanted;
 	resource->child = true;
@@ -165,12 +166,10 @@ static void log_refusal(struct resource *resource, const char *text, enum refusa
 		[REFUSAL_RETRY] = "retried every 60 s and at the next reload",
 	};
 	struct log_fields fields = fields_of(resource, MESSAGE_ID_RESOURCE_REFUSED);
-	uint64_t hash = hash_string(text);
 
-	if (resource->refusals_logged[refusal] == hash)
-		return;
-	resource->refusals_logged[refusal] = hash;
-	log_full(LOG_ERR, &fields, "configuration refused: %s; %s", text, consequences[refusal]);
+	if (log_once_admits(&resource->refusals_logged[refusal], text))
+		log_full(LOG_ERR, &fields, "configuration refused: %s; %s", text,
+			consequences[refusal]);
 }
 
 /* Brings the child to `wanted`, one configuration at a time. */
@@ -203,6 +202,7 @@ static void do_session(struct resource *resource, const char *text)
 	if (r >= 0) {
 		resource->connect_delay = 0;
 		resource->by_watcher = r > 0;
+		(void)log_once_admits(&resource->sessions_logged, NULL);
 		enter(resource, RESOURCE_REGISTERING, RESOURCE_REGISTER_TIMEOUT);
 		resource_explain(resource,
 			r > 0 ? "the kubelet's plugin watcher has not registered the socket yet"
@@ -215,7 +215,7 @@ static void do_session(struct resource *resource, const char *text)
 	} else if (r != -ENOENT) {
 		delay = next_delay(resource, &resource->session_delay, RESOURCE_SESSION_DELAY_MIN,
 			RESOURCE_SESSION_DELAY_MAX);
-		if (!streq(resource->reason, error.message))
+		if (log_once_admits(&resource->sessions_logged, error.message))
 			log_full(LOG_WARNING, &fields, "%s", error.message);
 	}
 	enter(resource, RESOURCE_WAITING, delay);
@@ -272,7 +272,7 @@ static void do_ready(struct resource *resource, const char *text)
 	free(resource->accepted);
 	resource->accepted = TAKE_PTR(resource->sent);
 	set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
-	resource->refusals_logged[REFUSAL_RETRY] = 0;
+	(void)log_once_admits(&resource->refusals_logged[REFUSAL_RETRY], NULL);
 	if (streq(resource->accepted, resource->wanted)) {
 		resource->refused = false;
 		memset(resource->refusals_logged, 0, sizeof(resource->refusals_logged));

@@ -135,11 +135,11 @@ struct resource {
 	char *sent;     /* text the child has not answered yet, or NULL */
 	char *accepted; /* text of the child's last READY, or NULL */
 	bool refused;   /* `wanted` was refused */
-	/* The last logged reason for each consequence of a refusal, as a hash; 0: none since a
-	 * configuration was taken over. */
-	uint64_t refusals_logged[_REFUSAL_MAX];
-	bool child;   /* a process exists */
-	bool started; /* one has existed */
+	/* Reasons by the consequence of the refusal, since a configuration was taken over. */
+	struct log_once refusals_logged[_REFUSAL_MAX];
+	struct log_once starts_logged, sessions_logged; /* failures to start it, to open one */
+	bool child;                                     /* a process exists */
+	bool started;                                   /* one has existed */
 	bool registered, watched;
 	bool by_watcher;  /* the session is for the kubelet's plugin watcher */
 	uint64_t session; /* number, 0: none */

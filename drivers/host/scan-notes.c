@@ -11,8 +11,11 @@ bool scan_notes_take(struct scan_notes *notes, struct scan *scan)
 {
 	struct strings old = notes->notes;
 
+	if (scan->notes.count == 0)
+		(void)log_once_admits(&notes->logged_notes, NULL);
 	for (size_t i = 0; i < scan->notes.count; i++)
-		if (!strings_contain(&old, scan->notes.items[i]))
+		if (!strings_contain(&old, scan->notes.items[i]) &&
+			log_once_admits(&notes->logged_notes, scan->notes.items[i]))
 			log_full(LOG_WARNING, &notes->fields, "%s", scan->notes.items[i]);
 	notes->notes = scan->notes;
 	scan->notes = old;
@@ -42,14 +45,13 @@ bool scan_notes_take_end(struct scan_notes *notes, const struct error *error)
 		return false;
 	if (notes->failure && error && streq(notes->failure, error->message))
 		return false;
-	if (error)
+	if (log_once_admits(&notes->logged_failures, error ? error->message : NULL))
 		log_full(LOG_ERR, &notes->fields,
 			"Devices could not be listed, the last list stays in use: %s",
 			error->message);
-	else
+	else if (!error)
 		log_full(LOG_NOTICE, &notes->fields, "Devices can be listed again");
 	free(notes->failure);
-	/* Without memory the same failure is logged again. */
 	notes->failure = error ? strdup(error->message) : NULL;
 	return true;
 }

@@ -3,7 +3,8 @@
 
 /*
  * Problems of a resource's scans, for the log and for `devplugctl explain`. A problem is logged
- * when it begins, and not again while it lasts. The end of a failure to scan is logged, too.
+ * when it begins, and not again while it lasts or alternates with others. The end of a failure to
+ * scan is logged, too.
  */
 
 #include "common/log.h"
@@ -15,6 +16,7 @@ struct scan_notes {
 	bool watches_missing;     /* changes of directories are not reported */
 	bool events_missing;      /* nor those of devices, so scans run at intervals */
 	struct log_fields fields; /* of what is logged */
+	struct log_once logged_notes, logged_failures;
 };
 
 /* Takes over the notes of a good scan. Returns whether they differ from the last one's. */

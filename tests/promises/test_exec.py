@@ -60,6 +60,22 @@ class Exec(NodeTest):
         pids = [pid for pid, name in self.node.processes().items() if name == NAME]
         return children_of(pids[0]) if pids else []
 
+    def test_faults_that_alternate_are_logged_once(self):
+        """Also if they are in other lines of the output each time, until a document is valid."""
+        self.tell("first", '{"version": 1, "devices": [{}]}')
+        self.tell("second", "[]")
+        with open(self.node.path("runs"), "w") as file:
+            os.fchmod(file.fileno(), 0o666)
+        self.script("watch", "while [ ! -e good ]; do cat first; sleep 1.2; cat second; sleep 1.2; echo x >> runs; done\n"
+                             "cat list; sleep 1.2; cat first; exec sleep 1000")
+        self.begin("watch", 'mode = "watch";')
+        until(lambda: os.path.getsize(self.node.path("runs")) >= 8, "several rounds")
+        fault = "is invalid: devices[0]"
+        self.assertEqual(self.node.output().count(fault), 1, self.node.output())
+        self.assertEqual(self.node.output().count("is invalid: "), 2, self.node.output())
+        self.tell("good", "")
+        until(lambda: self.node.output().count(fault) == 2, "it to be logged again after a valid list")
+
     def test_polled(self):
         self.script("discover", "cat list")
         self.begin("discover", more='container = { env = ( "CAM=${original_id}" ); };')

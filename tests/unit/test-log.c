@@ -108,6 +108,30 @@ static void test_budget(void **state)
 	assert_true(log_budget_admits(&budget, NULL));
 }
 
+static void test_once(void **state)
+{
+	struct log_once once = { 0 };
+	char text[16];
+
+	assert_true(log_once_admits(&once, "a"));
+	assert_true(log_once_admits(&once, "line 3 of x: b"));
+	assert_false(log_once_admits(&once, "a"));
+	assert_false(log_once_admits(&once, "line 14 of x: b"));
+	assert_true(log_once_admits(&once, "line 3 of x: c"));
+	/* Everything is well in between. */
+	assert_false(log_once_admits(&once, NULL));
+	assert_true(log_once_admits(&once, "a"));
+	/* Something that has long been forgotten, and something old. */
+	for (unsigned i = 0; i < LOG_ONCE_MAX; i++) {
+		(void)snprintf(text, sizeof(text), "%u", i);
+		assert_true(log_once_admits(&once, text));
+	}
+	assert_true(log_once_admits(&once, "a"));
+	for (unsigned i = 0; i < LOG_ONCE_MAX; i++)
+		once.texts[i].logged_at -= MIN_OF(LOG_ONCE_AGE, once.texts[i].logged_at);
+	assert_true(log_once_admits(&once, "a"));
+}
+
 static void test_journal_only_if_connected(void **state)
 {
 	struct stat st;
@@ -178,6 +202,7 @@ int main(void)
 		cmocka_unit_test(test_parent),
 		cmocka_unit_test(test_long_record),
 		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_once),
 		cmocka_unit_test(test_journal_only_if_connected),
 		cmocka_unit_test(test_errno_is_kept),
 		cmocka_unit_test(test_sanitize),

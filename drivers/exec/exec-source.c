@@ -20,6 +20,11 @@
 /* Between two sentences about failures: garbage is never the same twice. */
 #define FAILURE_QUIET USEC_PER_SEC
 
+struct failure {
+	char *text;  /* NULL: there is none */
+	char *fault; /* what is wrong with a document, if the failure is about one */
+};
+
 struct exec_source {
 	sd_event *event;
 	const struct exec_match *match;
@@ -29,11 +34,10 @@ struct exec_source {
 
 	struct exec_list *list;
 	bool answered;
-	char *failure;
-	char *useless; /* the fault of a document, if the failure is about it */
+	struct failure failure, waiting; /* reported; to be reported when that is allowed */
 	uint64_t failure_reported;
 
-	sd_event_source *timer;
+	sd_event_source *timer, *quiet_timer;
 	struct command *command;
 	uint64_t started;
 	uint64_t backoff;
@@ -54,67 +58,93 @@ static void arm(struct exec_source *source, uint64_t at)
 
 /* --- what came of it --- */
 
-/* Returns whether the sentence is new and was taken. */
-_printf_(2, 3) static bool fail(struct exec_source *source, const char *format, ...)
+static void failure_done(struct failure *failure)
 {
-	uint64_t now = now_usec(CLOCK_MONOTONIC);
-	char *failure = NULL;
+	free(failure->text);
+	free(failure->fault);
+	*failure = (struct failure){ 0 };
+}
+
+static void set_failure(struct exec_source *source, struct failure *failure)
+{
+	failure_done(&source->failure);
+	source->failure = *failure;
+	*failure = (struct failure){ 0 };
+	source->failure_reported = now_usec(CLOCK_MONOTONIC);
+	source->on_change(source->userdata);
+}
+
+/* The same fault in successive lines is reported for the first only. */
+static bool is_same(const struct failure *a, const struct failure *b)
+{
+	if (a->fault && b->fault)
+		return streq(a->fault, b->fault);
+	return a->text && streq(a->text, b->text);
+}
+
+/* Reports a failure, or has it wait until the last one was reported long enough ago. `fault`: what
+ * is wrong with a document, or NULL. */
+_printf_(3, 4) static void fail(
+	struct exec_source *source, const char *fault, const char *format, ...)
+{
+	uint64_t allowed = source->failure_reported + FAILURE_QUIET;
+	struct failure failure = { 0 };
 	va_list ap;
 	int n;
 
-	if (source->failure_reported > 0 && now - source->failure_reported < FAILURE_QUIET)
-		return false;
+	failure_done(&source->waiting);
 	va_start(ap, format);
-	n = vasprintf(&failure, format, ap);
+	n = vasprintf(&failure.text, format, ap);
 	va_end(ap);
 	/* Without memory the next run reports it. */
 	if (n < 0)
-		return false;
-	if (source->failure && streq(source->failure, failure)) {
-		free(failure);
-		return false;
+		return;
+	failure.fault = fault ? strdup(fault) : NULL;
+	if (is_same(&source->failure, &failure)) {
+		failure_done(&failure);
+		return;
 	}
-	free(source->failure);
-	source->failure = failure;
-	free(source->useless);
-	source->useless = NULL;
-	source->failure_reported = now;
-	source->on_change(source->userdata);
-	return true;
+	if (source->failure_reported == 0 || allowed <= now_usec(CLOCK_MONOTONIC)) {
+		set_failure(source, &failure);
+		return;
+	}
+	source->waiting = failure;
+	(void)sd_event_source_set_time(source->quiet_timer, allowed);
+	(void)sd_event_source_set_enabled(source->quiet_timer, SD_EVENT_ONESHOT);
+}
+
+static int on_quiet(sd_event_source *timer, uint64_t usec, void *userdata)
+{
+	struct exec_source *source = userdata;
+
+	if (source->waiting.text)
+		set_failure(source, &source->waiting);
+	return 0;
 }
 
 /* Takes the list, which is good. */
 static void succeed(struct exec_source *source, struct exec_list *list)
 {
 	bool same = source->list && exec_list_equal(source->list, list);
-	bool changed = !same || !source->answered || source->failure;
+	bool changed = !same || !source->answered || source->failure.text;
 
 	source->answered = true;
-	free(source->failure);
-	source->failure = NULL;
-	free(source->useless);
-	source->useless = NULL;
+	failure_done(&source->failure);
+	failure_done(&source->waiting);
 	(void)exec_list_unref(source->list);
 	source->list = list;
 	if (changed)
 		source->on_change(source->userdata);
 }
 
-/* The same fault in successive lines is reported for the first only. */
 static void fail_by_document(struct exec_source *source, size_t line, const char *what)
 {
 	const char *program = source->match->command.items[0];
-	bool taken;
 
-	if (source->useless && streq(source->useless, what))
-		return;
 	if (line > 0)
-		taken = fail(source, "line %zu of %s is invalid: %s", line, program, what);
+		fail(source, what, "line %zu of %s is invalid: %s", line, program, what);
 	else
-		taken = fail(source, "the output of %s is invalid: %s", program, what);
-	/* Without memory it is logged again. */
-	if (taken)
-		source->useless = strdup(what);
+		fail(source, what, "the output of %s is invalid: %s", program, what);
 }
 
 static void read_document(struct exec_source *source, const struct exec_text *text, size_t line)
@@ -213,7 +243,7 @@ static void plan_next(struct exec_source *source)
 static void end_of_poll(struct exec_source *source, int status, const struct error *error)
 {
 	if (status < 0)
-		(void)fail(source, "%s", error->message);
+		fail(source, NULL, "%s", error->message);
 	else
 		read_document(source, &source->text, 0);
 }
@@ -225,14 +255,14 @@ static void end_of_watch(struct exec_source *source, int status, const struct er
 	if (source->complete_line > 0)
 		read_complete_line(source);
 	if (status == -ETIMEDOUT)
-		(void)fail(source, "%s wrote no line within %g s and was killed", program,
+		fail(source, NULL, "%s wrote no line within %g s and was killed", program,
 			(double)(source->line > 0 ? source->match->heartbeat
 						  : source->match->timeout) /
 				(double)USEC_PER_SEC);
 	else if (status < 0)
-		(void)fail(source, "%s", error->message);
+		fail(source, NULL, "%s", error->message);
 	else
-		(void)fail(source,
+		fail(source, NULL,
 			"%s exited%s; it must keep running and write a line for every change",
 			program, source->text.size > 0 ? " within a line" : "");
 }
@@ -243,7 +273,7 @@ static void on_end(int status, const struct error *error, void *userdata)
 
 	source->command = command_free(source->command);
 	if (source->too_long)
-		(void)fail(source, "%s was killed: it wrote more than %zu bytes%s",
+		fail(source, NULL, "%s was killed: it wrote more than %zu bytes%s",
 			source->match->command.items[0], EXEC_DOCUMENT_MAX,
 			source->match->mode == EXEC_WATCH ? " without a newline" : "");
 	else if (source->match->mode == EXEC_WATCH)
@@ -273,7 +303,7 @@ static void run(struct exec_source *source)
 	source->line = 0;
 	source->too_long = false;
 	if (start(source, &error) < 0) {
-		(void)fail(source, "%s", error.message);
+		fail(source, NULL, "%s", error.message);
 		plan_next(source);
 	}
 }
@@ -307,6 +337,9 @@ int exec_source_new(sd_event *event, const struct exec_match *match, const char 
 	source->userdata = userdata;
 	source->list = list ? exec_list_ref(list) : NULL;
 	r = sd_event_add_time(event, &source->timer, CLOCK_MONOTONIC, 0, 1, on_timer, source);
+	if (r >= 0)
+		r = sd_event_add_time(event, &source->quiet_timer, CLOCK_MONOTONIC, USEC_INFINITY,
+			1, on_quiet, source);
 	if (r < 0) {
 		(void)exec_source_free(source);
 		return r;
@@ -321,11 +354,12 @@ struct exec_source *exec_source_free(struct exec_source *source)
 		return NULL;
 	(void)command_free(source->command);
 	(void)sd_event_source_disable_unref(source->timer);
+	(void)sd_event_source_disable_unref(source->quiet_timer);
 	(void)exec_list_unref(source->list);
 	exec_text_done(&source->text);
 	exec_text_done(&source->complete);
-	free(source->failure);
-	free(source->useless);
+	failure_done(&source->failure);
+	failure_done(&source->waiting);
 	free(source);
 	return NULL;
 }
@@ -347,5 +381,5 @@ bool exec_source_answered(const struct exec_source *source)
 
 const char *exec_source_failure(const struct exec_source *source)
 {
-	return source->failure;
+	return source->failure.text;
 }

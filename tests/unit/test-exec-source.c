@@ -345,6 +345,30 @@ static void test_failures_are_reported_rarely(void **state)
 	RUN_UNTIL(exec_source_failure(source));
 }
 
+/* A program that fails in another way soon after: nothing runs that would report it later. */
+static void test_the_last_failure_is_reported(void **state)
+{
+	begin(EXEC_WATCH,
+		"echo '{}'; until [ -e go ]; do sleep 0.05; done; echo '{\"version\": 2}'; exec sleep 1000",
+		NULL);
+	RUN_UNTIL(failed_with("line 1 of /bin/sh is invalid"));
+	host_write("/go", "");
+	RUN_UNTIL(failed_with("line 2 of /bin/sh is invalid"));
+	assert_int_equal(changes, 2);
+}
+
+/* One that fails in the first way again has nothing else to report. */
+static void test_a_failure_that_waits_is_overtaken(void **state)
+{
+	begin(EXEC_WATCH,
+		"echo '{}'; sleep 0.2; echo '{\"version\": 2}'; sleep 0.2; echo '{}'; sleep 2; touch ready; "
+		"exec sleep 1000",
+		NULL);
+	RUN_UNTIL(is_there("/ready"));
+	assert_true(failed_with("line 1 of /bin/sh is invalid") ||
+		failed_with("line 3 of /bin/sh is invalid"));
+}
+
 static void test_list_of_before(void **state)
 {
 	struct exec_list *list;
@@ -383,6 +407,8 @@ int main(void)
 		TEST(test_watch_same_fault_again),
 		TEST(test_watch_flood),
 		TEST(test_failures_are_reported_rarely),
+		TEST(test_the_last_failure_is_reported),
+		TEST(test_a_failure_that_waits_is_overtaken),
 		TEST(test_list_of_before),
 	};
 

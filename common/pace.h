@@ -3,26 +3,42 @@
 
 /*
  * Keeps work whose cost depends on other processes' input from taking all of a thread's time: after
- * each piece of work, none is due for PACE_FACTOR times as long as it took.
+ * each piece of work, none is due for PACE_FACTOR times as long as it took. What counts is the
+ * processor time of the thread, because a piece that only waited has taken nothing from others; of
+ * work that writes files, it is the time that passed, because the thread does nothing else while a
+ * disk is slow.
  */
 
 #include "common/util.h"
 
 #define PACE_FACTOR 4
 
-/* All times are CLOCK_MONOTONIC microseconds. Zeroed: work is due at once. */
+/* All times but `processor` are CLOCK_MONOTONIC microseconds. Zeroed: work is due at once. */
 struct pace {
 	uint64_t begun;
+	uint64_t processor;  /* the thread's processor time when the piece was begun */
 	uint64_t not_before; /* the earliest time of the next piece */
 };
 
 static inline void pace_begin(struct pace *pace)
 {
 	pace->begun = now_usec(CLOCK_MONOTONIC);
+	pace->processor = now_usec(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* `spacing`: the minimum length of the pause. Returns the current time. */
+/* `spacing`: the minimum length of the pause. The same thread has called pace_begin(). Returns the
+ * current time. */
 static inline uint64_t pace_end(struct pace *pace, uint64_t spacing)
+{
+	uint64_t end = now_usec(CLOCK_MONOTONIC);
+	uint64_t took = now_usec(CLOCK_THREAD_CPUTIME_ID) - pace->processor;
+
+	pace->not_before = end + MAX_OF(spacing, PACE_FACTOR * took);
+	return end;
+}
+
+/* The same for work that writes files. */
+static inline uint64_t pace_end_of_writing(struct pace *pace, uint64_t spacing)
 {
 	uint64_t end = now_usec(CLOCK_MONOTONIC);
 

@@ -541,7 +541,7 @@ uint64_t child_write_state(struct child *child)
 	write_mirror(child, &child->saved_state, &child->save_failure,
 		"cannot save the health of devices for a restart of devplugd");
 	pending = child->devices.pending || child->saved_state.pending;
-	(void)pace_end(&child->writing, pending ? STATE_RETRY : WRITE_INTERVAL);
+	(void)pace_end_of_writing(&child->writing, pending ? STATE_RETRY : WRITE_INTERVAL);
 	return pending ? child->writing.not_before : USEC_INFINITY;
 }
 

@@ -66,7 +66,7 @@ static void publish(struct proposal *proposal)
 	pace_begin(&proposal->pace);
 	r = published_take(proposal->published, proposal->resource, proposal->fd, &error);
 	note(proposal, r < 0 ? &error : NULL);
-	end = pace_end(&proposal->pace, WRITE_INTERVAL);
+	end = pace_end_of_writing(&proposal->pace, WRITE_INTERVAL);
 	if (proposal->answer(proposal->number, r < 0 ? error.message : "", proposal->userdata) ==
 		-EAGAIN)
 		come_again(proposal, MAX_OF(proposal->pace.not_before, end + ANSWER_RETRY));

@@ -188,6 +188,10 @@ static int list_one(struct rdma_scan *rdma, const char *name)
 		return 0;
 	r = net_function_read(&rdma->reader,
 		form_is_pci_address(parent) ? FUNCTION_PCI : FUNCTION_AUXILIARY, parent, &function);
+	if (r == -EBUSY)
+		scan_note(rdma->scan,
+			"%s is left out: the kernel has locked the network interfaces of its physical function",
+			parent);
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
 	/* A function with several is taken as a whole, at the first. */

@@ -110,7 +110,6 @@ static void read_partition(const char *root, const char *directory, struct gpu *
 static int describe(const char *root, struct gpu *gpu)
 {
 	_cleanup_free_ char *directory = NULL;
-	int64_t functions;
 
 	/* A partition's directory is not below its GPU's. */
 	if (sysfs_pci_address(root, gpu->directory, gpu->address) < 0 && gpu->kfd)
@@ -122,8 +121,7 @@ static int describe(const char *root, struct gpu *gpu)
 	(void)sysfs_read_number(root, directory, "device", &gpu->model);
 	if (sysfs_read_link(root, directory, "driver", gpu->driver) < 0)
 		gpu->driver[0] = '\0';
-	gpu->split = sysfs_read_number(root, directory, "sriov_numvfs", &functions) >= 0 &&
-		functions > 0;
+	gpu->split = sysfs_has_vfs(root, directory);
 	read_partition(root, directory, gpu);
 	return 0;
 }

@@ -75,7 +75,7 @@ static const struct option drm_options[] = {
 		.key = "split",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct drm_match, split),
-		.help = "Also GPUs whose virtual functions are in use (sriov_numvfs is not 0); without it, they "
+		.help = "Also GPUs that have virtual functions (sriov_numvfs is not 0); without it, they "
 			"are left out.",
 	},
 	{

@@ -2,13 +2,14 @@
 /*
  * Runs the probes that read once in an interval, because no event reports a change, and decides
  * what the values mean: whether a file exists, the content of an attribute of the device, whether
- * the device answers on the PCI bus. Reading takes microseconds, so it is done directly in the
- * event loop.
+ * the device answers on the PCI bus. While the kernel or a driver holds up the reader, the last
+ * result stays.
  */
 #include <fnmatch.h>
 #include <inttypes.h>
 
 #include "drivers/health/probe-check.h"
+#include "drivers/host/sysfs-locked.h"
 #include "drivers/host/sysfs.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/form.h"
@@ -61,6 +62,12 @@ static bool means_healthy(const struct declared_probe *probe, const char *value)
 	return streq(value, probe->healthy) || fnmatch(probe->healthy, value, 0) == 0;
 }
 
+/* What to do with a read that the kernel holds up: without a result so far, it is the reason. */
+static bool keeps_result(const struct check *check, ssize_t error)
+{
+	return error == -EBUSY && check->verdict.known;
+}
+
 /* -ENOENT: it does not exist. */
 static int look_at_file(struct check *check, const char *file, char reason[static REASON_MAX])
 {
@@ -73,6 +80,8 @@ static int look_at_file(struct check *check, const char *file, char reason[stati
 		return 1;
 	if (sysroot_is_absent(r))
 		return -ENOENT;
+	if (keeps_result(check, r))
+		return -EAGAIN;
 	if (r >= 0 && probe->maximum >= 0)
 		(void)snprintf(text, sizeof(text), "%.*s is %s, the maximum is %" PRId64,
 			REASON_MAX, file, *value ? value : "empty", probe->maximum);
@@ -113,8 +122,8 @@ static int look_sysfs(struct check *check, char reason[static REASON_MAX])
 	}
 	for (size_t i = 0; i < files.count; i++) {
 		r = look_at_file(check, files.items[i], reason);
-		if (r == 0)
-			return 0;
+		if (r == 0 || r == -EAGAIN)
+			return r;
 		n_present += r > 0;
 	}
 	if (n_present > 0 || probe->missing)
@@ -158,9 +167,11 @@ static int look_pci(struct check *check, char reason[static REASON_MAX])
 	/* Reading would wake it. */
 	if (is_asleep(root, directory))
 		return 1;
-	n = sysroot_read(root, path, header, sizeof(header));
+	n = sysfs_read_locked(root, path, header, sizeof(header));
 	if (answers(header, n))
 		return 1;
+	if (keeps_result(check, n))
+		return -EAGAIN;
 	if (n < 0)
 		(void)snprintf(
 			reason, REASON_MAX, "%s cannot be read: %s", path, strerror((int)-n));

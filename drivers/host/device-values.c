@@ -93,11 +93,14 @@ static const char *get_attribute(struct device_values *values, const char *file)
 
 	for (size_t i = 0; sysfs && i < ARRAY_SIZE(places); i++) {
 		_cleanup_free_ char *directory = NULL;
+		int r;
 
 		if (asprintf(&directory, "%s%s", sysfs, places[i]) < 0)
 			return NULL;
-		if (sysfs_read(values->root, directory, file, values->buffer) >= 0)
+		r = sysfs_read(values->root, directory, file, values->buffer);
+		if (r >= 0)
 			return values->buffer;
+		values->busy |= r == -EBUSY;
 	}
 	return NULL;
 }

@@ -14,6 +14,7 @@ struct device_values {
 	size_t index; /* in the resource's list */
 	unsigned replica;
 	size_t position; /* among the container's devices */
+	bool busy; /* set if an attribute could not be read because the kernel has locked it */
 	char buffer[SYSFS_VALUE_MAX + 1];
 };
 

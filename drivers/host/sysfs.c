@@ -12,6 +12,7 @@
 
 #include "common/text.h"
 #include "common/utf8.h"
+#include "drivers/host/sysfs-locked.h"
 #include "drivers/host/sysroot.h"
 
 /* Deeper than any chain of buses. */
@@ -45,9 +46,10 @@ int sysfs_copy_value(const char *value, char ret_value[static SYSFS_VALUE_MAX + 
 	return 0;
 }
 
-/* Reads a whole file, which is text but for line ends. */
-static int read_text(
-	const char *root, const char *directory, const char *file, char *text, size_t size)
+/* Reads a whole file, which is text but for line ends. `locked`: its name does not show whether
+ * reading it may take long. */
+static int read_text(const char *root, const char *directory, const char *file, bool locked,
+	char *text, size_t size)
 {
 	_cleanup_free_ char *path = NULL;
 	ssize_t length;
@@ -56,7 +58,8 @@ static int read_text(
 	r = join(directory, file, &path);
 	if (r < 0)
 		return r;
-	length = sysroot_read(root, path, text, size);
+	length = locked || sysfs_is_locked(path) ? sysfs_read_locked(root, path, text, size)
+						 : sysroot_read(root, path, text, size);
 	if (length < 0)
 		return (int)length;
 	if ((size_t)length == size - 1)
@@ -70,7 +73,7 @@ int sysfs_read(const char *root, const char *directory, const char *file,
 	char text[SYSFS_VALUE_MAX + 2];
 	int r;
 
-	r = read_text(root, directory, file, text, sizeof(text));
+	r = read_text(root, directory, file, false, text, sizeof(text));
 	return r < 0 ? r : sysfs_copy_value(text_trim(text), ret_value);
 }
 
@@ -80,7 +83,7 @@ int sysfs_read_lines(const char *root, const char *directory, const char *file,
 	char text[SYSFS_VALUE_MAX + 2];
 	int r;
 
-	r = read_text(root, directory, file, text, sizeof(text));
+	r = read_text(root, directory, file, true, text, sizeof(text));
 	if (r < 0)
 		return r;
 	for (char *p = text; *p; p++)
@@ -113,7 +116,7 @@ int sysfs_read_uevent(const char *root, const char *directory, const char *key,
 	char text[8192], *rest = text, *line;
 	int r;
 
-	r = read_text(root, directory, "uevent", text, sizeof(text));
+	r = read_text(root, directory, "uevent", false, text, sizeof(text));
 	if (r < 0)
 		return r;
 	while ((line = strsep(&rest, "\n"))) {
@@ -338,6 +341,14 @@ int sysfs_pci_address(
 		}
 	} while (sysfs_ascend(path));
 	return -ENOENT;
+}
+
+bool sysfs_has_vfs(const char *root, const char *directory)
+{
+	_cleanup_free_ char *path = NULL, *function = NULL;
+
+	return join(directory, "virtfn0", &path) >= 0 &&
+		sysroot_resolve(root, path, &function) >= 0;
 }
 
 int sysfs_add_numa(const char *root, const char *directory, struct device *device)

@@ -27,11 +27,13 @@ bool sysfs_is_text(const char *text);
 int sysfs_copy_value(const char *value, char ret_value[static SYSFS_VALUE_MAX + 1]);
 
 /* Reads an attribute without the white space around it. Returns 0, -EFBIG (longer than
- * SYSFS_VALUE_MAX), -EBADMSG (control characters, or not UTF-8), or the error of reading it. */
+ * SYSFS_VALUE_MAX), -EBADMSG (control characters, or not UTF-8), -EBUSY (the kernel has the reader
+ * wait for a lock, see sysfs-locked.h), or the error of reading it. */
 int sysfs_read(const char *root, const char *directory, const char *file,
 	char ret_value[static SYSFS_VALUE_MAX + 1]);
 
-/* The same of a file of several lines, which are joined by a space each. */
+/* The same of a file of several lines, which are joined by a space each. -EBUSY also if reading any
+ * other file takes long: a sensor's driver may have to ask the hardware. */
 int sysfs_read_lines(const char *root, const char *directory, const char *file,
 	char ret_value[static SYSFS_VALUE_MAX + 1]);
 
@@ -76,6 +78,10 @@ bool sysfs_ascend(char *directory);
 /* Address of the PCI device that the directory is, or is below of; of several the nearest. */
 int sysfs_pci_address(
 	const char *root, const char *directory, char ret_address[static PCI_ADDRESS_SIZE]);
+
+/* Whether the PCI function has virtual functions. Its sriov_numvfs would be read with its lock,
+ * which is held while they are made. */
+bool sysfs_has_vfs(const char *root, const char *directory);
 
 /* Adds the NUMA node of the nearest device from the directory up the buses that has one. Returns 0
  * or a shortage (sysroot.h). */

@@ -6,6 +6,7 @@
  */
 #include "drivers/inventory/listing.h"
 
+#include "drivers/host/sysfs-locked.h"
 #include "drivers/model/driver.h"
 
 static void drop_found(struct scan *scan, const struct scan *excluded)
@@ -35,10 +36,14 @@ static int exclude_selected(const struct declaration *declaration,
 		.lists = scan->lists,
 		.userdata = scan->userdata,
 	};
+	unsigned refusals = sysfs_locked_refusals();
 	int r;
 
 	selected.match = exclusion->match;
 	r = declaration->driver->list(&selected, &excluded, error);
+	/* A device must not be offered while it is unknown whether it is excluded. */
+	if (r >= 0 && sysfs_locked_refusals() != refusals)
+		r = error_set(error, -EBUSY, "the kernel has locked an attribute of a device");
 	if (r < 0) {
 		error_prefix(error, "exclude");
 		return r;

@@ -10,6 +10,7 @@
 #include "common/counters.h"
 #include "common/pace.h"
 #include "drivers/host/scan-notes.h"
+#include "drivers/host/sysfs-locked.h"
 #include "drivers/inventory/listing.h"
 #include "drivers/inventory/units.h"
 
@@ -19,6 +20,8 @@
 /* After a failure, and where inotify is not to be had. */
 #define POLL_INTERVAL (5 * USEC_PER_SEC)
 #define POLL_ACCURACY USEC_PER_SEC
+/* After a scan that could not read what the kernel has locked. */
+#define LOCKED_INTERVAL USEC_PER_SEC
 /* Between two scans, so that a storm of events takes a fifth of a processor at most. */
 #define SCAN_SPACING (20 * USEC_PER_MSEC)
 
@@ -154,12 +157,16 @@ static int scan_now(struct inventory *inventory, struct error *error)
 		.uevents = inventory->uevents,
 		.lists = lists,
 	};
+	unsigned refusals = sysfs_locked_refusals();
 	uint64_t end;
 	int r;
 
 	inventory->scan_at = USEC_INFINITY;
 	pace_begin(&inventory->scanning);
 	r = list_devices(inventory->declaration, &scan, error);
+	refusals = sysfs_locked_refusals() - refusals;
+	if (refusals > 0)
+		scan_incomplete(&scan);
 	if (r >= 0)
 		r = unit_list_merge(&inventory->list, &scan, error);
 	if (r >= 0) {
@@ -177,7 +184,9 @@ static int scan_now(struct inventory *inventory, struct error *error)
 	counters_add(COUNTER_SCANS, 1);
 	counters_add(COUNTER_SCANS_FAILED, r < 0);
 	counters_add(COUNTER_SCAN_USEC, end - inventory->scanning.begun);
-	if (r < 0 || inventory->notes.watches_missing || inventory->notes.events_missing)
+	if (refusals > 0)
+		plan_scan(inventory, end + LOCKED_INTERVAL, POLL_ACCURACY);
+	else if (r < 0 || inventory->notes.watches_missing || inventory->notes.events_missing)
 		plan_scan(inventory, end + POLL_INTERVAL, POLL_ACCURACY);
 	else if (inventory->n_watches > 0 || uevents_wanted(inventory->uevents))
 		plan_scan(inventory, end + RESCAN_INTERVAL, RESCAN_ACCURACY);

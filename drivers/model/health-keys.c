@@ -38,7 +38,8 @@ static const struct option probe_options[] = {
 			"for a healthy device, \"exists\" checks whether a file exists, \"sysfs\" "
 			"reads a file in the device's directory in /sys, and \"pci\" reads the device's "
 			"header on the PCI bus, which fails for a device that fell off the bus. A "
-			"suspended PCI device is not woken and counts as healthy. \"nvml\" is for the "
+			"suspended PCI device is not woken and counts as healthy. If a driver makes the "
+			"reader wait, \"sysfs\" and \"pci\" keep their last result. \"nvml\" is for the "
 			"driver \"nvidia\": a separate process queries NVIDIA's library.",
 	},
 	{

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads one network function from /sys/bus (Documentation/ABI/testing/sysfs-bus-pci: physfn,
- * virtfnN, sriov_numvfs; sysfs-class-net: type, phys_port_name). Attributes that cannot be read
- * count as missing; only a function's class and ids are required.
+ * virtfnN; sysfs-class-net: type, phys_port_name). Attributes that cannot be read count as missing;
+ * only a function's class and ids are required, and what is locked now must be read later.
  */
 #include "drivers/net/net-function.h"
 #include "drivers/host/sysroot.h"
 
 #define CLASS_NETWORK 0x02
 
-/* sriov_numvfs is 16 bits wide in the SR-IOV capability. */
+/* The number of virtual functions is 16 bits wide in the SR-IOV capability. */
 #define VFS_MAX 65535
 
 void net_function_done(struct net_function *function)
@@ -92,14 +92,19 @@ static int list_interfaces(const char *root, const char *directory, struct strin
 	return r;
 }
 
-/* In switchdev mode a physical function has the interfaces of its ports beside its uplink's. */
-static bool is_uplink(const char *root, const char *directory, const char *interface)
+/* In switchdev mode a physical function has the interfaces of its ports beside its uplink's.
+ * Returns 1, 0 or -EBUSY. */
+static int is_uplink(const char *root, const char *directory, const char *interface)
 {
 	char path[64], port[SYSFS_VALUE_MAX + 1];
+	int r;
 
 	(void)snprintf(path, sizeof(path), "net/%.20s/phys_port_name", interface);
-	if (sysfs_read(root, directory, path, port) < 0 || !*port)
-		return true;
+	r = sysfs_read(root, directory, path, port);
+	if (r == -EBUSY)
+		return r;
+	if (r < 0 || !*port)
+		return 1;
 	return port[0] == 'p' && port[1 + strspn(port + 1, "0123456789")] == '\0';
 }
 
@@ -109,25 +114,25 @@ static int list_uplinks(const char *root, const char *directory, struct strings 
 	int r;
 
 	r = list_interfaces(root, directory, &all);
-	for (size_t i = 0; i < all.count && r >= 0; i++)
-		if (is_uplink(root, directory, all.items[i]))
+	for (size_t i = 0; i < all.count && r >= 0; i++) {
+		r = is_uplink(root, directory, all.items[i]);
+		if (r > 0)
 			r = strings_add(names, all.items[i], strlen(all.items[i]));
+	}
 	return r;
 }
 
 static int list_vfs(const char *root, const char *directory, struct strings *vfs)
 {
-	int64_t count;
-	int r;
+	int r = 0;
 
-	r = sysfs_read_number(root, directory, "sriov_numvfs", &count);
-	if (r < 0)
-		return sysroot_is_shortage(r) ? r : 0;
-	for (int64_t i = 0; i < MIN_OF(count, (int64_t)VFS_MAX) && r >= 0; i++) {
+	for (int i = 0; i < VFS_MAX && r >= 0; i++) {
 		char link[32], address[NAME_MAX + 1] = "";
 
-		(void)snprintf(link, sizeof(link), "virtfn%d", (int)i);
+		(void)snprintf(link, sizeof(link), "virtfn%d", i);
 		r = sysfs_read_link(root, directory, link, address);
+		if (sysroot_is_absent(r))
+			return 0;
 		if (!sysroot_is_shortage(r))
 			r = strings_add(vfs, address, strlen(address));
 	}

@@ -199,6 +199,10 @@ static int list_function(struct net_scan *net, enum net_type type, const char *b
 	int r;
 
 	r = net_function_read(reader, bus, name, &function);
+	if (r == -EBUSY)
+		scan_note(net->scan,
+			"%s is left out: the kernel has locked the network interfaces of its physical function",
+			name);
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
 	match = find_match(net, type, &function);

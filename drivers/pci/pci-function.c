@@ -185,8 +185,7 @@ static int read_virtual(struct pci_scan *pci, struct pci_function *function)
 		return 0;
 	}
 	r = read_number(pci, function, "sriov_totalvfs", false, &function->total_vfs);
-	if (r > 0)
-		r = read_number(pci, function, "sriov_numvfs", false, &function->vfs);
+	function->has_vfs = r > 0 && sysfs_has_vfs(pci->root, function->directory);
 	return MIN_OF(r, 0);
 }
 
@@ -203,7 +202,7 @@ static bool admits_role(const struct pci_match *match, const struct pci_function
 		return !is_pf && !is_vf;
 	default:
 		/* Its virtual functions are the devices then. */
-		return function->vfs == 0 || match->access == PCI_MDEV;
+		return !function->has_vfs || match->access == PCI_MDEV;
 	}
 }
 

@@ -113,10 +113,10 @@ static int set_problem(struct pci_scan *pci, const struct pci_match *match,
 {
 	const char *address = function->address;
 
-	if (function->vfs > 0)
+	if (function->has_vfs)
 		return device_set_problem(device,
-			"%s has %lld virtual functions, which would be assigned with it: write 0 to its sriov_numvfs, or match them instead with role = \"vf\"",
-			address, (long long)function->vfs);
+			"%s has virtual functions, which would be assigned with it: write 0 to its sriov_numvfs, or match them instead with role = \"vf\"",
+			address);
 	if (!function->driver[0])
 		return device_set_problem(
 			device, "%s is bound to no driver: " REMEDY, address, address);

@@ -52,7 +52,8 @@ struct pci_function {
 	char driver[NAME_MAX + 1];                  /* "" if none is bound */
 	char pf[PCI_ADDRESS_SIZE];                  /* of a virtual function; else "" */
 	int64_t vf;                                 /* its number; -1: none */
-	int64_t total_vfs, vfs; /* of a physical function: how many it can have, and has */
+	int64_t total_vfs; /* of a physical function: how many it can have */
+	bool has_vfs;
 };
 
 /* A mediated device (Documentation/driver-api/vfio-mediated-device.rst). */

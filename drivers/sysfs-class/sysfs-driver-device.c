@@ -20,13 +20,17 @@ static int add_serial(const char *root, const char *directory, struct device *de
 {
 	_cleanup_free_ char *path = strdup(directory);
 	char serial[SYSFS_VALUE_MAX + 1];
+	int r;
 
 	if (!path)
 		return -ENOMEM;
-	do
-		if (sysfs_read(root, path, "serial", serial) >= 0 && *serial)
+	do {
+		r = sysfs_read(root, path, "serial", serial);
+		if (r == -EBUSY)
+			return r;
+		if (r >= 0 && *serial)
 			return device_add_variable(device, "serial", serial);
-	while (sysfs_ascend(path));
+	} while (sysfs_ascend(path));
 	return 0;
 }
 
@@ -68,7 +72,8 @@ static int describe(const char *root, const struct candidate *candidate, struct 
 	return r;
 }
 
-/* Expands a template for a device that is being made. -ENOENT: something in it has no value. */
+/* Expands a template for a device that is being made. -ENOENT: something in it has no value,
+ * -EBUSY: its value cannot be read now. */
 static int expand(const struct candidates *candidates, const struct device *device,
 	const char *template, char **ret, struct error *error)
 {
@@ -82,7 +87,9 @@ static int expand(const struct candidates *candidates, const struct device *devi
 		.userdata = &values,
 	};
 
-	return template_expand(template, &context, ret, error);
+	int r = template_expand(template, &context, ret, error);
+
+	return r < 0 && values.busy ? -EBUSY : r;
 }
 
 /* --- nodes --- */
@@ -163,7 +170,7 @@ static int add_declared_node(
 		r = error_set(&error, -EINVAL, "\"%s\" is not a path", path);
 	if (r >= 0)
 		return add_node(target, path, optional);
-	return optional
+	return optional && r != -EBUSY
 		? 0
 		: device_set_problem(target->device, "node \"%s\": %s", template, error.message);
 }
@@ -229,7 +236,8 @@ int candidate_make_ids(const struct candidates *candidates, struct candidate *ca
 	if (!candidate->match->id)
 		return 0;
 	r = make_declared_id(candidates, candidate, &error);
-	if (sysroot_is_shortage(r))
+	/* It must not have another id only because a value cannot be read now. */
+	if (r == -EBUSY || sysroot_is_shortage(r))
 		return r;
 	if (r < 0)
 		scan_note(candidates->scan, "%s has the id %s, not \"%s\": %s",

@@ -99,6 +99,11 @@ static int add_member(
 		r = (owner = strdup(directory)) ? 0 : -ENOMEM;
 	if (r >= 0)
 		r = candidate_get(candidates, match, owner, &candidate);
+	if (r == -EBUSY) {
+		scan_note(candidates->scan,
+			"%s is left out: the kernel has locked what its id is made of", directory);
+		return 0;
+	}
 	if (r >= 0)
 		r = strings_add(&candidate->members, directory, strlen(directory));
 	if (r >= 0) {

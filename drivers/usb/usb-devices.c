@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads all USB devices that are plugged in, and decides which serial numbers are unique: that is
- * known only from all of them, not from those of one resource.
+ * known only from all of them, not from those of one resource. Strings are read only of devices
+ * that a resource may have, because the kernel has the reader wait while a driver has the device
+ * locked (sysfs-locked.h).
  */
 #include "common/map.h"
 #include "drivers/host/sysfs-walk.h"
@@ -27,7 +29,8 @@ static int read_hexadecimal(const char *root, const char *directory, const char 
 	return 0;
 }
 
-/* Text that a device may lack, and whose bytes are the device maker's. */
+/* Text that a device may lack, and whose bytes are the device maker's. -EBUSY: it is not known yet.
+ */
 static int read_string(const char *root, const char *directory, const char *file, char **ret)
 {
 	char value[SYSFS_VALUE_MAX + 1];
@@ -35,7 +38,7 @@ static int read_string(const char *root, const char *directory, const char *file
 
 	r = sysfs_read(root, directory, file, value);
 	if (r < 0 || !*value)
-		return sysroot_is_shortage(r) ? r : 0;
+		return r == -EBUSY || sysroot_is_shortage(r) ? r : 0;
 	*ret = strdup(value);
 	return *ret ? 0 : -ENOMEM;
 }
@@ -65,6 +68,47 @@ static void make_ids(struct usb_device *device)
 	device->has_serial_id = true;
 }
 
+static bool is_among(const struct integers *numbers, int number)
+{
+	for (size_t i = 0; i < numbers->count; i++)
+		if (numbers->items[i] == number)
+			return true;
+	return numbers->count == 0;
+}
+
+static bool has_numbers(const struct usb_selector *selector, const struct usb_device *device)
+{
+	return is_among(&selector->vendor, device->vendor) &&
+		is_among(&selector->product, device->product);
+}
+
+/* Whether an entry may match the device, or another one that may have the same serial number. */
+static bool is_of_interest(const struct declaration *declaration, const struct usb_device *device)
+{
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct usb_match *match = groups_get(&declaration->match, i);
+
+		if (match->devices.count == 0 && has_numbers(&match->single, device))
+			return true;
+		for (size_t k = 0; k < match->devices.count; k++)
+			if (has_numbers(groups_get(&match->devices, k), device))
+				return true;
+	}
+	return false;
+}
+
+static int read_strings(const char *root, struct usb_device *device)
+{
+	int r;
+
+	r = read_string(root, device->directory, "serial", &device->serial);
+	if (r >= 0)
+		r = read_string(root, device->directory, "manufacturer", &device->manufacturer);
+	if (r >= 0)
+		r = read_string(root, device->directory, "product", &device->product_name);
+	return r;
+}
+
 /* Returns -ENOENT for what is no device, or none any more. */
 static int read_device(const char *root, const char *name, struct usb_device *device)
 {
@@ -88,26 +132,29 @@ static int read_device(const char *root, const char *name, struct usb_device *de
 		r = sysfs_read_number(root, device->directory, "busnum", &device->bus);
 	if (r >= 0)
 		r = sysfs_read_number(root, device->directory, "devnum", &device->number);
-	if (r < 0)
-		return sysroot_is_shortage(r) ? r : -ENOENT;
-	r = read_string(root, device->directory, "serial", &device->serial);
-	if (r >= 0)
-		r = read_string(root, device->directory, "manufacturer", &device->manufacturer);
-	if (r >= 0)
-		r = read_string(root, device->directory, "product", &device->product_name);
-	if (r >= 0)
-		make_ids(device);
-	return r;
+	return r >= 0 || sysroot_is_shortage(r) ? r : -ENOENT;
 }
 
-static int add_device(const char *root, const char *name, struct usb_devices *devices)
+static int add_device(const struct declaration *declaration, struct scan *scan, const char *name,
+	struct usb_devices *devices)
 {
 	struct usb_device device = { 0 };
 	int r;
 
 	r = array_reserve((void **)&devices->items, devices->count, sizeof(*devices->items));
 	if (r >= 0)
-		r = read_device(root, name, &device);
+		r = read_device(scan_root(scan), name, &device);
+	if (r >= 0 && is_of_interest(declaration, &device))
+		r = read_strings(scan_root(scan), &device);
+	if (r == -EBUSY) {
+		scan_note(scan,
+			"USB device %s (%04x:%04x) is left out until its strings can be read: "
+			"the kernel or a driver has locked it",
+			name, (unsigned)device.vendor, (unsigned)device.product);
+		r = -ENOENT;
+	}
+	if (r >= 0)
+		make_ids(&device);
 	if (r < 0) {
 		usb_device_done(&device);
 		return r;
@@ -220,7 +267,8 @@ static int compare_ports(const void *a, const void *b)
 	return order ? order : strcmp(x->directory, y->directory);
 }
 
-int usb_devices_read(struct scan *scan, struct usb_devices *ret, struct error *error)
+int usb_devices_read(const struct declaration *declaration, struct scan *scan,
+	struct usb_devices *ret, struct error *error)
 {
 	_cleanup_strings_ struct strings names = { 0 };
 	struct usb_devices devices = { 0 };
@@ -237,7 +285,7 @@ int usb_devices_read(struct scan *scan, struct usb_devices *ret, struct error *e
 		return 0;
 	}
 	for (size_t i = 0; i < names.count && r >= 0; i++) {
-		r = add_device(scan_root(scan), names.items[i], &devices);
+		r = add_device(declaration, scan, names.items[i], &devices);
 		if (r == -ENOENT)
 			r = 0;
 	}
@@ -262,14 +310,6 @@ void usb_devices_done(struct usb_devices *devices)
 }
 
 /* --- conditions --- */
-
-static bool is_among(const struct integers *numbers, int number)
-{
-	for (size_t i = 0; i < numbers->count; i++)
-		if (numbers->items[i] == number)
-			return true;
-	return numbers->count == 0;
-}
 
 static bool text_matches(const struct strings *patterns, const char *text)
 {
@@ -311,9 +351,7 @@ int usb_device_matches(
 
 	if (device->class == CLASS_HUB && selector->class.count == 0)
 		return 0;
-	if (!is_among(&selector->vendor, device->vendor) ||
-		!is_among(&selector->product, device->product) ||
-		!is_among(&selector->class, device->class) ||
+	if (!has_numbers(selector, device) || !is_among(&selector->class, device->class) ||
 		!text_matches(&selector->serial, device->serial) ||
 		!text_matches(&selector->manufacturer, device->manufacturer) ||
 		!text_matches(&selector->product_name, device->product_name) ||

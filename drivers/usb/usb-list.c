@@ -361,7 +361,7 @@ int usb_list(const struct declaration *declaration, struct scan *scan, struct er
 	r = want_events(scan, declaration);
 	if (r < 0)
 		return error_set(error, r, "cannot listen for events: %s", strerror(-r));
-	r = usb_devices_read(scan, &devices, error);
+	r = usb_devices_read(declaration, scan, &devices, error);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < declaration->match.count && r >= 0; i++)

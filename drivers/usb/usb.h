@@ -50,9 +50,11 @@ struct usb_devices {
 	size_t count;
 };
 
-/* Reads all that are plugged in, hubs too, but not root hubs. Devices that disappear meanwhile are
- * left out. Returns 0 or negative errno with the error filled. */
-int usb_devices_read(struct scan *scan, struct usb_devices *ret, struct error *error);
+/* Reads all that are plugged in, hubs too, but not root hubs; strings only of those whose vendor
+ * and product an entry may match. Devices that disappear meanwhile are left out, and those whose
+ * strings cannot be read yet. Returns 0 or negative errno with the error filled. */
+int usb_devices_read(const struct declaration *declaration, struct scan *scan,
+	struct usb_devices *ret, struct error *error);
 void usb_devices_done(struct usb_devices *devices);
 
 /* Whether the device meets the conditions. Returns 1, 0 or a shortage (sysroot.h). */

@@ -90,13 +90,12 @@ static void explain_functions(const char *root)
 		return;
 	for (size_t i = 0; i < names.count; i++) {
 		char directory[sizeof(INTERFACES) + NAME_MAX + sizeof("//device")];
-		int64_t most, present;
+		int64_t most;
 
 		(void)snprintf(
 			directory, sizeof(directory), INTERFACES "/%s/device", names.items[i]);
 		if (sysfs_read_number(root, directory, "sriov_totalvfs", &most) >= 0 && most > 0 &&
-			sysfs_read_number(root, directory, "sriov_numvfs", &present) >= 0 &&
-			present == 0)
+			!sysfs_has_vfs(root, directory))
 			(void)printf("%s can have %" PRId64
 				     " virtual functions and has none: a unit "
 				     "such as sriov-vfs@%s.service makes them.\n",

@@ -121,7 +121,6 @@ static inline int net_setup(void **state)
 		return -1;
 	plant_function("0000:3b:00.0", "0x020000", "8086:158b", "i40e");
 	plant_interface(BRIDGE "/0000:3b:00.0", "ens785f0", 1);
-	host_write(BRIDGE "/0000:3b:00.0/sriov_numvfs", "4\n");
 	for (unsigned i = 0; i < 4; i++) {
 		char address[16], directory[128];
 
@@ -137,7 +136,6 @@ static inline int net_setup(void **state)
 	}
 	plant_function("0000:3b:00.1", "0x020000", "8086:158b", "i40e");
 	plant_interface(BRIDGE "/0000:3b:00.1", "ens785f1", 1);
-	host_write(BRIDGE "/0000:3b:00.1/sriov_numvfs", "0\n");
 
 	plant_function("0000:d8:00.0", "0x020700", "15b3:1017", "mlx5_core");
 	plant_interface(MELLANOX, "ib0", 32);

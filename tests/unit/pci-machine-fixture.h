@@ -65,7 +65,6 @@ static inline void plant_host(void)
 	pci_plant("0000:03:00.1", "0x10de", "0x10f8", "0x040300");
 	pci_plant("0000:6b:00.0", "0x8086", "0x4940", "0x0b4000");
 	pci_write("0000:6b:00.0", "sriov_totalvfs", "16\n");
-	pci_write("0000:6b:00.0", "sriov_numvfs", "2\n");
 	pci_write("0000:6b:00.0", "net/ens6f0/mtu", "1500\n");
 	pci_bind("0000:6b:00.0", "4xxx");
 	pci_plant("0000:6b:00.1", "0x8086", "0x4941", "0x0b4000");

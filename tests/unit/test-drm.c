@@ -118,7 +118,6 @@ static void test_choosing(void **state)
 	plant_gpu("0000:04:00.0", "0x8086\n", "i915", 1);
 	plant_gpu("0000:0a:00.0", "0x1002\n", "amdgpu", 2);
 	plant_file(GPU("0000:04:00.0"), "device", "0x7d55\n");
-	plant_file(GPU("0000:03:00.0"), "sriov_numvfs", "0\n");
 	expect_ids("drm", "{ vendor = 0x8086; }", "0000:03:00.0 0000:04:00.0 ");
 	expect_ids("drm", "{ vendor = [ 0x8086, 0x1002 ]; device = 0x1234; }",
 		"0000:03:00.0 0000:0a:00.0 ");
@@ -135,7 +134,8 @@ static void test_choosing(void **state)
 	assert_int_equal(found("0000:03:00.0")->n_nodes, 1);
 	assert_string_equal(found("0000:03:00.0")->nodes[0].host, "/dev/dri/renderD128");
 	assert_int_equal(scan.notes.count, 0);
-	plant_file(GPU("0000:03:00.0"), "sriov_numvfs", "4\n");
+	host_symlink("../0000:03:00.1", GPU("0000:03:00.0") "/virtfn0");
+	host_mkdir(GPU("0000:03:00.1"));
 	expect_ids("drm", "{ vendor = 0x8086; }", "0000:04:00.0 ");
 	expect_ids("drm", "{ vendor = 0x8086; split = true; }", "0000:03:00.0 0000:04:00.0 ");
 }

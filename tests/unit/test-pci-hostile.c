@@ -50,8 +50,8 @@ static void test_hostile(void **state)
 }
 
 static const char *const victims[] = { "vendor", "class", "driver", "iommu_group", "physfn", "uio",
-	"uevent", "numa_node", "sriov_totalvfs", "sriov_numvfs", "vfio-dev", "drm", "vdpa0",
-	"mdev_type", "net" };
+	"uevent", "numa_node", "sriov_totalvfs", "virtfn0", "vfio-dev", "drm", "vdpa0", "mdev_type",
+	"net" };
 
 /* Puts something where the kernel would never have it. */
 static void spoil(unsigned long kind, const char *path)

@@ -57,7 +57,7 @@ static void test_roles(void **state)
 	expect_ids("pci", "{ pf = [ \"eth0\", \"0000:6c:*\" ]; }", "");
 
 	/* Without virtual functions it is a device like others. */
-	pci_write("0000:6b:00.0", "sriov_numvfs", "0\n");
+	host_remove(PCI_ROOT "/0000:6b:00.0/virtfn0");
 	expect_ids("pci", "{ device = 0x4940; vendor = 0x8086; }", "0000:6b:00.0 ");
 }
 

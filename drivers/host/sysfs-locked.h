@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Reads attributes for which the kernel has the reader wait for a lock: that of the device, which
+ * is held while a driver takes it, while it is reset or while it makes virtual functions, or that
+ * of all network interfaces. Each such file is read in a thread of its own, so that the caller
+ * never waits for long.
+ */
+
+#include "common/util.h"
+
+/* Maximum number of reads that wait in the kernel at the same time. */
+#define SYSFS_LOCKED_MAX 4
+
+/* Whether the kernel may hold up the reader of the attribute, by the last component of its path. */
+bool sysfs_is_locked(const char *path);
+
+/* Reads as sysroot_read() does. -EBUSY: the read has not ended in time, or an earlier one of the
+ * file still waits. The strings of a USB device are read once for each time that it is plugged in,
+ * and the name of a network port once for each interface. Any thread may call this. */
+ssize_t sysfs_read_locked(const char *root, const char *path, char *buffer, size_t size);
+
+/* How often sysfs_read_locked() has returned -EBUSY: if the number grows during a scan, what was
+ * found may be incomplete. */
+unsigned sysfs_locked_refusals(void);

@@ -124,8 +124,15 @@ static void flush(struct manager *manager)
 	drop_claims_of_failed(manager);
 	kubelet_watch_set_waiting(manager->watch, anybody_waits(manager));
 	offer_check_plan(manager->offer_check);
-	for (size_t i = 0; i < manager->n_children; i++)
-		again = MIN_OF(again, child_write_state(manager->children[i]));
+	manager->flush_retries = true;
+	for (size_t i = 0; i < manager->n_children; i++) {
+		const struct child *child = manager->children[i];
+		uint64_t at = child_write_state(manager->children[i]);
+
+		again = MIN_OF(again, at);
+		if (at != USEC_INFINITY && child->write_failure >= 0 && child->save_failure >= 0)
+			manager->flush_retries = false;
+	}
 	write_state(manager);
 	manager->last_flush = now_usec(CLOCK_MONOTONIC);
 	manager->n_flushes++;

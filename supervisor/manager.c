@@ -25,6 +25,7 @@ void manager_changed(struct manager *manager)
 
 	(void)sd_event_source_set_time(manager->flush, at);
 	(void)sd_event_source_set_enabled(manager->flush, SD_EVENT_ONESHOT);
+	manager->flush_retries = false;
 }
 
 bool manager_flush_pending(const struct manager *manager)
@@ -32,7 +33,7 @@ bool manager_flush_pending(const struct manager *manager)
 	int enabled = SD_EVENT_OFF;
 
 	return sd_event_source_get_enabled(manager->flush, &enabled) >= 0 &&
-		enabled != SD_EVENT_OFF;
+		enabled != SD_EVENT_OFF && !manager->flush_retries;
 }
 
 void manager_check_view(struct manager *manager)

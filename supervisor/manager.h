@@ -69,6 +69,7 @@ struct manager {
 	sd_event_source *flush; /* writes the state files */
 	uint64_t last_flush;    /* CLOCK_MONOTONIC */
 	uint64_t n_flushes;
+	bool flush_retries;     /* the planned one only tries again what failed */
 	bool flush_failed;      /* to write the state file, and logged */
 	bool keep_failed;       /* to save the configuration, and logged */
 	uint64_t reloads;       /* attempts */
@@ -89,7 +90,7 @@ struct child *manager_find_child(const struct manager *manager, const char *name
 /* A visible value has changed: state files and STATUS= follow within 100 ms. */
 void manager_changed(struct manager *manager);
 
-/* Whether the state files are about to be written again. */
+/* Whether a change is about to be written to the state files. */
 bool manager_flush_pending(const struct manager *manager);
 
 /* Ends the daemon if the kubelet's directories are no longer writable in this process's mount

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import unittest
 
@@ -231,6 +232,13 @@ class Troubles(ToolTest):
                 file.write(bytes(1024))
         return filler
 
+    def ask(self, verb):
+        """The answer over the control socket, to which devplugctl adds nothing."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+            peer.connect(os.path.join(self.node.run, "control"))
+            peer.send(json.dumps({"version": 1, "verb": verb}).encode())
+            return json.loads(peer.recv(1 << 16))
+
     def test_a_full_disk(self):
         """What status shows of devices cannot be written any more, which it says, until there is room again."""
         self.mount(self.node.run)
@@ -242,6 +250,9 @@ class Troubles(ToolTest):
         self.node.await_allocatable(a=0)
         until(lambda: "so their status may be old: No space left on device; correct that, and it is written again"
               in " ".join(self.ctl("status").stdout.split()), "status to say so")
+        # An answer does not wait for the next attempt to write, of which there is one each second.
+        flushes = [self.ask("status")["flushes"] for _ in range(20)]
+        self.assertTrue(any(a == b for a, b in zip(flushes, flushes[1:])), flushes)
         os.unlink(filler)
         until(lambda: self.health("a") == {"a-0": ("Unhealthy", "hot"), "a-1": ("Unhealthy", "hot")}, "the devices")
         self.assertNotIn("may be old", self.ctl("status").stdout)

@@ -3,9 +3,9 @@
 
 /*
  * Replaces a file as a whole: readers find the old content or the new one, never a part. The new
- * content gets a temporary name in the same directory first, which begins with a dot, so that
- * nobody who reads all files of the directory takes it for one of them. Nothing is synchronized to
- * the disk.
+ * content gets a temporary name in the same directory first. That name begins with a dot, so that a
+ * program which reads all files of the directory does not read it. Nothing is synchronized to the
+ * disk.
  */
 
 #include "common/util.h"

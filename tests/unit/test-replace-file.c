@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file is replaced as a whole or not at all, whatever its name, the umask, or a process that was
- * killed before.
+ * A file is replaced as a whole or not at all. Neither the length of its name, nor the umask, nor
+ * what a killed process left changes that.
  */
 #include <dirent.h>
 #include <fcntl.h>

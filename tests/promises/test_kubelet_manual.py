@@ -38,18 +38,18 @@ class Manual(unittest.TestCase):
         documented = set(re.findall(r"Fl -([a-z-]+)", section(self.page, "DESCRIPTION") + section(self.page, "SYNOPSIS") +
                                     section(self.page, "CONFORMANCE")))
         self.assertEqual(documented, set(re.findall(r"--([a-z][a-z-]+)", self.help)))
-        table = read(os.path.join(ROOT, "tests/kubelet/kubelet-arguments.c"))
+        table = read(os.path.join(ROOT, "kubelet/kubelet-arguments.c"))
         self.assertEqual(documented, set(re.findall(r'\{ \{ "([a-z-]+)", (?:required|no)_argument', table)))
 
     def test_commands(self):
-        table = read(os.path.join(ROOT, "tests/kubelet/main.c"))
+        table = read(os.path.join(ROOT, "kubelet/main.c"))
         verbs = set(re.findall(r'\{ "([a-z]+)", \d, \d, verb_', table))
         self.assertGreater(len(verbs), 5)
         self.assertEqual(set(re.findall(r"^\.It Cm ([a-z]+)", section(self.page, "DESCRIPTION"), re.M)), verbs)
 
     def test_events(self):
         emitted = set()
-        for path in glob.glob(os.path.join(ROOT, "tests/kubelet/*.c")):
+        for path in glob.glob(os.path.join(ROOT, "kubelet/*.c")):
             emitted |= set(re.findall(r'"event",\s*"([a-z-]+)"|tell_call\(\s*admission, "([a-z-]+)"|emit_call\(\s*operation, "([a-z-]+)"'
                                       r'|plugin_socket_emit\(\s*socket, "([a-z-]+)"', read(path)))
         emitted = {name for names in emitted for name in names if name}
@@ -57,10 +57,10 @@ class Manual(unittest.TestCase):
                       for name in line.split(",")}
         # Its text is put together by hand, because the reader is slow already.
         self.assertEqual(documented - {"events-lost"}, emitted)
-        self.assertIn("events-lost", read(os.path.join(ROOT, "tests/kubelet/output.c")))
+        self.assertIn("events-lost", read(os.path.join(ROOT, "kubelet/output.c")))
 
     def test_releases(self):
-        table = read(os.path.join(ROOT, "tests/kubelet/kubelet-version.c"))
+        table = read(os.path.join(ROOT, "kubelet/kubelet-version.c"))
         known = re.findall(r'\.name = "([0-9.]+)"', table)
         self.assertEqual(known, sorted(known))
         default = re.search(r'return kubelet_version_find\("([0-9.]+)"\)', table)[1]

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "tests/kubelet/model.h"
+#include "kubelet/model.h"
 
 #define GPU "vendor.example/gpu"
 

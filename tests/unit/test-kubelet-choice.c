@@ -4,7 +4,7 @@
  * asks, and refuses in its words.
  */
 #include "kubelet-fixture.h"
-#include "tests/kubelet/choice.h"
+#include "kubelet/choice.h"
 
 static int begin(struct model *model, size_t n, struct choice *choice, struct error *error)
 {

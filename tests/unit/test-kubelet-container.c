@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "tests/kubelet/container.h"
-#include "tests/kubelet/plugin-text.h"
-#include "tests/kubelet/utf8-message.h"
+#include "kubelet/container.h"
+#include "kubelet/plugin-text.h"
+#include "kubelet/utf8-message.h"
 
 static void merge(struct container *container, char *host_path, char *value)
 {

@@ -12,11 +12,11 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "tests/kubelet/base64.h"
-#include "tests/kubelet/checkpoint-checksum.h"
-#include "tests/kubelet/checkpoint.h"
-#include "tests/kubelet/file.h"
-#include "tests/kubelet/pod-file.h"
+#include "kubelet/base64.h"
+#include "kubelet/checkpoint-checksum.h"
+#include "kubelet/checkpoint.h"
+#include "kubelet/file.h"
+#include "kubelet/pod-file.h"
 #include "tests/unit/directory-fixture.h"
 
 #define GPU "vendor.example/gpu"

@@ -4,7 +4,7 @@
  * when a stream ends, what counts as capacity, and in which words it refuses.
  */
 #include "kubelet-fixture.h"
-#include "tests/kubelet/registration-check.h"
+#include "kubelet/registration-check.h"
 
 static void test_resource_names(void **state)
 {

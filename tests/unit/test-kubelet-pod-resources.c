@@ -10,11 +10,11 @@
 
 #include <cmocka.h>
 
+#include "kubelet/choice.h"
+#include "kubelet/other-resources.h"
+#include "kubelet/pod-resources-message.h"
 #include "podresources.pb-c.h"
 #include "proto/message.h"
-#include "tests/kubelet/choice.h"
-#include "tests/kubelet/other-resources.h"
-#include "tests/kubelet/pod-resources-message.h"
 
 #define GPU "vendor.example/gpu"
 

@@ -4,7 +4,7 @@
  * the devices that they hold are listed then, and on the kubelet's release.
  */
 #include "kubelet-fixture.h"
-#include "tests/kubelet/readmission.h"
+#include "kubelet/readmission.h"
 
 #define NONE INT64_MIN
 

@@ -5,7 +5,7 @@
  * which devices are then chosen.
  */
 #include "kubelet-fixture.h"
-#include "tests/kubelet/choice.h"
+#include "kubelet/choice.h"
 
 #define NIC  "vendor.example/nic"
 #define NONE INT64_MIN

@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "tests/kubelet/checkpoint.h"
-#include "tests/kubelet/plugin-dir.h"
+#include "kubelet/checkpoint.h"
+#include "kubelet/plugin-dir.h"
 #include "tests/unit/directory-fixture.h"
 
 static void make_file(const char *name)

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Calls of a case to the plugin, on the kubelet's own connection, as the kubelet makes them:
+ * without a time limit on the wire. The limit is ours, and what is not answered within it is
+ * cancelled.
+ */
+
+#include "kubelet/conformance/trial.h"
+
+#include <protobuf-c/protobuf-c.h>
+
+struct call;
+
+struct reply {
+	int status; /* enum rpc_status, -ETIMEDOUT: none came, -ENOTCONN: there is no plugin */
+	char text[256];
+	uint8_t *data; /* NULL on failure */
+	size_t size;
+};
+void reply_done(struct reply *reply);
+#define _cleanup_reply_ _cleanup_(reply_done)
+
+/* The full name of a method of the version that the kubelet has chosen. Returns the buffer, of
+ * CALL_METHOD_MAX. */
+#define CALL_METHOD_MAX 96
+const char *call_dra_method(const struct trial *trial, const char *name, char *buffer);
+
+/* Begins a call; NULL: no connection. */
+struct call *call_start(struct trial *trial, const char *method, const void *data, size_t size);
+void call_cancel(struct trial *trial, struct call *call);
+
+/* Whether the answer is there. */
+bool call_is_done(struct call *call);
+
+/* The answer, once it is there; frees the call. */
+void call_take(struct call *call, struct reply *ret);
+
+/* Gives up: the call is cancelled and frees itself. */
+void call_abandon(struct trial *trial, struct call *call);
+
+/* Start, wait, take. */
+void call_bytes(struct trial *trial, const char *method, const void *data, size_t size,
+	uint64_t limit, struct reply *ret);
+void call_message(struct trial *trial, const char *method, const ProtobufCMessage *request,
+	struct reply *ret);
+
+/* Whether the plugin still works: the stream of the resource lives and a call is answered. If not,
+ * returns another result than VERDICT_OK, with a message. */
+enum verdict trial_check_alive(struct trial *trial, const char *after);

@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NodePrepareResources and NodeUnprepareResources. A kubelet repeats both, after failures and
+ * restarts, and knows of a claim only what the driver answers. Each case begins with claims that
+ * are not prepared.
+ */
+#include "kubelet/conformance/conformance.h"
+
+#include <signal.h>
+
+#include "kubelet/conformance/cdi-directories.h"
+#include "kubelet/conformance/dra-calls.h"
+#include "proto/methods.h"
+
+#define PARALLEL    8
+#define CYCLES      20
+#define FILES_SLACK 4
+/* Between two calls of NodePrepareResources. */
+#define REPEAT_USEC (100 * USEC_PER_MSEC)
+
+/* What is left of an earlier case. Whether that works is the matter of cases of its own. */
+static void unprepare_all(struct trial *trial)
+{
+	for (size_t i = 0; i < claims_count(trial); i++) {
+		struct claim_name claim = claims_name(trial, i);
+
+		(void)dra_unprepare_one(trial, &claim);
+	}
+	trial->message[0] = '\0';
+}
+
+static bool restart_driver(struct trial *trial)
+{
+	return trial_kill_plugin(trial) && trial_start_plugin(trial) && trial_await_serving(trial);
+}
+
+/* Prepares the first claim. The kubelet repeats a call that failed: a driver that has just started
+ * may not know its devices yet. */
+static bool prepare_first(
+	struct trial *trial, struct claim_name *ret_claim, struct message *ret_message)
+{
+	uint64_t end = manager_now() + trial->options->timeout;
+	const Dra__NodePrepareResourceResponse *prepared;
+
+	unprepare_all(trial);
+	*ret_claim = claims_name(trial, 0);
+	for (;;) {
+		if (!dra_prepare_call(trial, ret_claim, 1, ret_message))
+			return false;
+		prepared = dra_find_prepared(ret_message, ret_claim->uid);
+		if (prepared && !*prepared->error)
+			return true;
+		if (!prepared || manager_now() >= end || trial->interrupted)
+			break;
+		message_done(ret_message);
+		trial_pass(trial, REPEAT_USEC);
+	}
+	(void)trial_fail(trial, DRA_PREPARE " of %s/%s: %s", ret_claim->namespace, ret_claim->name,
+		prepared ? prepared->error : "the answer lacks the claim");
+	return false;
+}
+
+static enum verdict end(struct trial *trial, const struct claim_name *claim)
+{
+	return dra_unprepare_one(trial, claim) ? VERDICT_OK : VERDICT_NOT_OK;
+}
+
+/* --- what is answered --- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+/* A request with alternatives is named "request/alternative" in a result. */
+static bool is_request(const json_t *result, const char *request)
+{
+	const char *name = text_of(result, "request");
+	size_t length = strcspn(name, "/");
+
+	return strlen(request) == length && strncmp(name, request, length) == 0;
+}
+
+static bool is_of_result(const json_t *result, const Dra__Device *device)
+{
+	if (!streq(text_of(result, "pool"), device->pool_name) ||
+		!streq(text_of(result, "device"), device->device_name))
+		return false;
+	for (size_t i = 0; i < device->n_request_names; i++)
+		if (!is_request(result, device->request_names[i]))
+			return false;
+	return true;
+}
+
+static enum verdict check_names(struct trial *trial, const Dra__Device *device)
+{
+	for (size_t i = 0; i < device->n_cdi_device_ids; i++) {
+		const char *name = device->cdi_device_ids[i];
+		size_t n;
+
+		if (!cdi_is_name(name))
+			return trial_fail(
+				trial, "\"%s\" is not a CDI name VENDOR/CLASS=DEVICE", name);
+		n = cdi_count(trial->options, name);
+		if (n != 1)
+			return trial_fail(trial,
+				"%s is described by %zu files when the answer comes", name, n);
+	}
+	return VERDICT_OK;
+}
+
+static enum verdict check_devices(struct trial *trial, const Dra__NodePrepareResourceResponse *got)
+{
+	json_auto_t *results = claims_results(trial, 0);
+	enum verdict verdict = VERDICT_OK;
+	const json_t *result;
+	size_t i, k;
+
+	for (i = 0; i < got->n_devices && verdict == VERDICT_OK; i++) {
+		const Dra__Device *device = got->devices[i];
+		bool known = false;
+
+		json_array_foreach(results, k, result)
+		{
+			known = known || is_of_result(result, device);
+		}
+		verdict = known
+			? check_names(trial, device)
+			: trial_fail(trial, "%s/%s, or its requests, are not in the allocation",
+				  device->pool_name, device->device_name);
+	}
+	json_array_foreach(results, k, result)
+	{
+		bool answered = false;
+
+		for (i = 0; i < got->n_devices; i++)
+			answered = answered || is_of_result(result, got->devices[i]);
+		if (!answered && verdict == VERDICT_OK)
+			verdict = trial_fail(trial, "the answer lacks %s/%s of the allocation",
+				text_of(result, "pool"), text_of(result, "device"));
+	}
+	return verdict;
+}
+
+static enum verdict prepare_describes(struct trial *trial, const struct conformance_case *self)
+{
+	_cleanup_message_ struct message message = {};
+	struct claim_name claim;
+	enum verdict verdict;
+
+	if (!prepare_first(trial, &claim, &message))
+		return VERDICT_NOT_OK;
+	verdict = check_devices(trial, dra_find_prepared(&message, claim.uid));
+	return verdict == VERDICT_OK ? end(trial, &claim) : verdict;
+}
+
+/* Prepares once more and compares. */
+static enum verdict check_same(struct trial *trial, const struct claim_name *claim,
+	const Dra__NodePrepareResourceResponse *before, const char *after)
+{
+	_cleanup_free_ char *first = dra_describe_devices(before), *second = NULL;
+
+	if (!dra_prepare_one(trial, claim, &second))
+		return VERDICT_NOT_OK;
+	if (!streq(first, second))
+		return trial_fail(
+			trial, "%s the answer is %.300s instead of %.300s", after, second, first);
+	return VERDICT_OK;
+}
+
+static enum verdict prepare_repeats(struct trial *trial, const struct conformance_case *self)
+{
+	_cleanup_message_ struct message message = {};
+	struct claim_name claim;
+	enum verdict verdict;
+
+	if (!prepare_first(trial, &claim, &message))
+		return VERDICT_NOT_OK;
+	verdict = check_same(
+		trial, &claim, dra_find_prepared(&message, claim.uid), "the second time");
+	return verdict == VERDICT_OK ? end(trial, &claim) : verdict;
+}
+
+static enum verdict prepare_answers_all(struct trial *trial, const struct conformance_case *self)
+{
+	_cleanup_message_ struct message message = {};
+	struct claim_name claims[3] = { unknown_claim };
+	const Dra__NodePrepareResourceResponse *result;
+	size_t n = 2, other;
+
+	unprepare_all(trial);
+	claims[1] = claims_name(trial, 0);
+	if (claims_find(trial, false, &other))
+		claims[n++] = claims_name(trial, other);
+	if (!dra_prepare_call(trial, claims, n, &message))
+		return VERDICT_NOT_OK;
+	for (size_t i = 0; i < n; i++) {
+		result = dra_find_prepared(&message, claims[i].uid);
+		if (!result)
+			return trial_fail(trial, "the answer has no entry for %s/%s",
+				claims[i].namespace, claims[i].name);
+		if (i == 0 && !*result->error)
+			return trial_fail(
+				trial, "a claim that the API server does not have was prepared");
+		if (i > 0 && *result->error)
+			return trial_fail(trial, "beside a claim that fails, %s/%s fails too: %s",
+				claims[i].namespace, claims[i].name, result->error);
+	}
+	for (size_t i = 1; i < n; i++)
+		if (!dra_unprepare_one(trial, &claims[i]))
+			return VERDICT_NOT_OK;
+	return VERDICT_OK;
+}
+
+/* --- what is refused --- */
+
+/* The error is in the entry or in the call: the pod waits either way. */
+static enum verdict check_refused(
+	struct trial *trial, const struct claim_name *claim, const char *what)
+{
+	_cleanup_free_ char *devices = NULL;
+
+	if (dra_prepare_one(trial, claim, &devices))
+		return trial_fail(trial, "%s was prepared: %s", what, devices);
+	if (strstr(trial->message, "no answer within"))
+		return VERDICT_NOT_OK;
+	trial->message[0] = '\0';
+	return VERDICT_OK;
+}
+
+static enum verdict refuses_uid(struct trial *trial, const struct conformance_case *self)
+{
+	struct claim_name claim;
+
+	unprepare_all(trial);
+	claim = claims_name(trial, 0);
+	claim.uid = unknown_claim.uid;
+	return check_refused(trial, &claim, "a claim with another uid than the API server's");
+}
+
+static enum verdict refuses_name(struct trial *trial, const struct conformance_case *self)
+{
+	struct claim_name claim;
+
+	unprepare_all(trial);
+	claim = claims_name(trial, 0);
+	claim.name = unknown_claim.name;
+	return check_refused(trial, &claim, "a claim with a name that the API server lacks");
+}
+
+static enum verdict refuses_rival(struct trial *trial, const struct conformance_case *self)
+{
+	_cleanup_message_ struct message message = {};
+	struct claim_name claim, rival;
+	enum verdict verdict;
+	size_t other;
+
+	if (!claims_find(trial, true, &other))
+		return trial_skip(trial, "give two --claim that are allocated the same device");
+	if (!prepare_first(trial, &claim, &message))
+		return VERDICT_NOT_OK;
+	rival = claims_name(trial, other);
+	verdict = check_refused(trial, &rival, "a claim for a device that another claim holds");
+	if (verdict != VERDICT_OK)
+		return verdict;
+	if (!dra_unprepare_one(trial, &claim) || !dra_prepare_one(trial, &rival, NULL))
+		return VERDICT_NOT_OK;
+	return end(trial, &rival);
+}
+
+/* --- many calls --- */
+
+static bool is_done(struct trial *trial, const void *data)
+{
+	return call_is_done((struct call *)(uintptr_t)data);
+}
+
+/* The same call at once; returns how many were answered with the same devices as `wanted`. */
+static size_t prepare_at_once(struct trial *trial, const uint8_t *request, size_t size,
+	const char *uid, const char *wanted)
+{
+	struct call *calls[PARALLEL];
+	char method[CALL_METHOD_MAX];
+	size_t same = 0;
+
+	for (size_t i = 0; i < PARALLEL; i++)
+		calls[i] = call_start(
+			trial, call_dra_method(trial, DRA_PREPARE, method), request, size);
+	for (size_t i = 0; i < PARALLEL; i++) {
+		_cleanup_message_ struct message message = {};
+		const Dra__NodePrepareResourceResponse *result = NULL;
+		_cleanup_reply_ struct reply reply = {};
+		_cleanup_free_ char *got = NULL;
+
+		if (!calls[i])
+			continue;
+		if (!trial_await(trial, is_done, calls[i])) {
+			call_abandon(trial, calls[i]);
+			continue;
+		}
+		call_take(calls[i], &reply);
+		if (reply.status == RPC_OK)
+			message = message_unpack(&dra__node_prepare_resources_response__descriptor,
+				reply.data, reply.size);
+		if (message.base)
+			result = dra_find_prepared(&message, uid);
+		if (result && !*result->error)
+			got = dra_describe_devices(result);
+		same += got && streq(got, wanted);
+	}
+	return same;
+}
+
+static enum verdict prepare_parallel(struct trial *trial, const struct conformance_case *self)
+{
+	Dra__NodePrepareResourcesRequest request = DRA__NODE_PREPARE_RESOURCES_REQUEST__INIT;
+	Dra__Claim packed = DRA__CLAIM__INIT, *claims[] = { &packed };
+	_cleanup_message_ struct message message = {};
+	_cleanup_free_ char *wanted = NULL;
+	_cleanup_free_ uint8_t *data = NULL;
+	struct claim_name claim;
+	size_t size, same;
+
+	if (!prepare_first(trial, &claim, &message))
+		return VERDICT_NOT_OK;
+	wanted = dra_describe_devices(dra_find_prepared(&message, claim.uid));
+	if (!dra_unprepare_one(trial, &claim))
+		return VERDICT_NOT_OK;
+	packed.namespace_ = (char *)(uintptr_t)claim.namespace;
+	packed.name = (char *)(uintptr_t)claim.name;
+	packed.uid = (char *)(uintptr_t)claim.uid;
+	request.claims = claims;
+	request.n_claims = 1;
+	if (message_pack(&request.base, &data, &size) < 0)
+		return trial_fail(trial, "out of memory");
+	same = prepare_at_once(trial, data, size, claim.uid, wanted);
+	if (same != PARALLEL)
+		return trial_fail(trial,
+			"of %d calls at once for one claim, %zu were answered with %.300s",
+			PARALLEL, same, wanted);
+	return end(trial, &claim);
+}
+
+static enum verdict cycles(struct trial *trial, const struct conformance_case *self)
+{
+	struct process_usage before = {}, after = {};
+	struct claim_name claim;
+	bool measured = false;
+
+	unprepare_all(trial);
+	claim = claims_name(trial, 0);
+	for (unsigned i = 0; i < CYCLES; i++) {
+		if (!dra_prepare_one(trial, &claim, NULL) || !dra_unprepare_one(trial, &claim))
+			return VERDICT_NOT_OK;
+		/* The first ones may open what is kept. */
+		if (i == CYCLES / 4)
+			measured = plugin_process_usage(&trial->plugin, &before) >= 0;
+	}
+	if (measured && plugin_process_usage(&trial->plugin, &after) >= 0 &&
+		after.descriptors > before.descriptors + FILES_SLACK)
+		return trial_fail(trial,
+			"%d cycles of prepare and unprepare left %zu descriptors open",
+			CYCLES - CYCLES / 4 - 1, after.descriptors - before.descriptors);
+	return VERDICT_OK;
+}
+
+/* --- unprepare --- */
+
+static enum verdict unprepare_repeats(struct trial *trial, const struct conformance_case *self)
+{
+	_cleanup_message_ struct message message = {};
+	struct claim_name claim;
+
+	if (!prepare_first(trial, &claim, &message) || !dra_unprepare_one(trial, &claim))
+		return VERDICT_NOT_OK;
+	return end(trial, &claim);
+}
+
+static enum verdict unprepare_unknown(struct trial *trial, const struct conformance_case *self)
+{
+	return end(trial, &unknown_claim);
+}
+
+static enum verdict check_removed(struct trial *trial, const struct claim_name *claim,
+	const Dra__NodePrepareResourceResponse *prepared)
+{
+	size_t n;
+
+	if (!dra_unprepare_one(trial, claim))
+		return VERDICT_NOT_OK;
+	n = dra_count_described(trial, prepared);
+	if (n > 0)
+		return trial_fail(trial,
+			"after " DRA_UNPREPARE " %zu CDI devices of the claim are still described",
+			n);
+	return VERDICT_OK;
+}
+
+/* What was described before the claim was prepared is of the driver as a whole. */
+static enum verdict unprepare_removes(struct trial *trial, const struct conformance_case *self)
+{
+	_cleanup_message_ struct message message = {};
+	struct claim_name claim;
+
+	if (!prepare_first(trial, &claim, &message))
+		return VERDICT_NOT_OK;
+	return check_removed(trial, &claim, dra_find_prepared(&message, claim.uid));
+}
+
+/* --- restarts --- */
+
+static size_t count_names(const Dra__NodePrepareResourceResponse *prepared)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < prepared->n_devices; i++)
+		n += prepared->devices[i]->n_cdi_device_ids;
+	return n;
+}
+
+static enum verdict check_described(
+	struct trial *trial, const Dra__NodePrepareResourceResponse *prepared, const char *when)
+{
+	size_t wanted = count_names(prepared), n = dra_count_described(trial, prepared);
+
+	if (n == wanted)
+		return VERDICT_OK;
+	return trial_fail(trial, "%s %zu of the %zu CDI devices of a prepared claim are described",
+		when, n, wanted);
+}
+
+static enum verdict stop_keeps_files(struct trial *trial, const struct conformance_case *self)
+{
+	_cleanup_message_ struct message message = {};
+	const Dra__NodePrepareResourceResponse *prepared;
+	struct claim_name claim;
+	enum verdict verdict;
+
+	if (!prepare_first(trial, &claim, &message))
+		return VERDICT_NOT_OK;
+	prepared = dra_find_prepared(&message, claim.uid);
+	if (!trial_stop_plugin(trial))
+		return VERDICT_NOT_OK;
+	(void)trial_kill_plugin(trial);
+	verdict = check_described(trial, prepared, "while the driver is stopped,");
+	if (!trial_start_plugin(trial) || !trial_await_serving(trial))
+		return VERDICT_NOT_OK;
+	if (verdict == VERDICT_OK)
+		verdict = check_described(trial, prepared, "after the driver has started again,");
+	return verdict == VERDICT_OK ? end(trial, &claim) : verdict;
+}
+
+static enum verdict prepare_after_restart(struct trial *trial, const struct conformance_case *self)
+{
+	_cleanup_message_ struct message message = {};
+	struct claim_name claim;
+	enum verdict verdict;
+
+	if (!prepare_first(trial, &claim, &message) || !restart_driver(trial))
+		return VERDICT_NOT_OK;
+	verdict = check_same(trial, &claim, dra_find_prepared(&message, claim.uid),
+		"after the driver was killed and started again,");
+	return verdict == VERDICT_OK ? end(trial, &claim) : verdict;
+}
+
+static enum verdict unprepare_after_restart(
+	struct trial *trial, const struct conformance_case *self)
+{
+	_cleanup_message_ struct message message = {};
+	struct claim_name claim;
+
+	if (!prepare_first(trial, &claim, &message) || !restart_driver(trial))
+		return VERDICT_NOT_OK;
+	return check_removed(trial, &claim, dra_find_prepared(&message, claim.uid));
+}
+
+static const struct conformance_case cases[] = {
+	{ 110, "dra-prepare-describes",
+		"names the devices of the allocation, with CDI names that are described in one file each",
+		"the runtime resolves the names as soon as the driver has answered; pool and device lead to the health in the pod's status (KEP-4381, KEP-4680)",
+		0, NEEDS_SERVING | NEEDS_CLAIM, prepare_describes, NULL },
+	{ 111, "dra-prepare-repeats", "answers a repeated NodePrepareResources in the same way",
+		"the kubelet calls again after a failure of another claim and after its restart", 0,
+		NEEDS_SERVING | NEEDS_CLAIM, prepare_repeats, NULL },
+	{ 112, "dra-prepare-answers-all",
+		"has an entry for each claim of a call, and only the entry of a claim that fails has an error",
+		"\"NodePrepareResources skipped ResourceClaims\" fails the pod's start (pkg/kubelet/cm/dra/manager.go)",
+		0, NEEDS_SERVING | NEEDS_CLAIM, prepare_answers_all, NULL },
+	{ 113, "dra-wrong-uid", "refuses a claim that has another uid than the API server's",
+		"it was deleted and created again, and its devices may be other ones (k8s.io/dynamic-resource-allocation/kubeletplugin)",
+		0, NEEDS_SERVING | NEEDS_CLAIM, refuses_uid, NULL },
+	{ 114, "dra-wrong-name", "refuses a claim whose name the API server does not have",
+		"only the API server has the allocation (k8s.io/dynamic-resource-allocation/kubeletplugin)",
+		0, NEEDS_SERVING | NEEDS_CLAIM, refuses_name, NULL },
+	{ 115, "dra-rival", "refuses a device that another claim holds until that is unprepared",
+		"the scheduler has allocated devices twice", 136269, NEEDS_SERVING | NEEDS_CLAIM,
+		refuses_rival, NULL },
+	{ 116, "dra-prepare-parallel", "answers calls at once for one claim in the same way",
+		"the kubelet prepares the claims of different pods at once, and a claim may be of several pods",
+		0, NEEDS_SERVING | NEEDS_CLAIM, prepare_parallel, NULL },
+	{ 117, "dra-unprepare-repeats", "succeeds when a claim is unprepared again",
+		"the kubelet repeats it until its own checkpoint is written (pkg/kubelet/cm/dra/manager.go)",
+		0, NEEDS_SERVING | NEEDS_CLAIM, unprepare_repeats, NULL },
+	{ 118, "dra-unprepare-unknown", "succeeds for a claim that it has never seen",
+		"a claim that could not be prepared is unprepared, too; an error keeps the pod from being deleted",
+		0, NEEDS_SERVING, unprepare_unknown, NULL },
+	{ 119, "dra-unprepare-removes", "removes the CDI devices of a claim that is unprepared",
+		"CDI devices of removed claims slow each container start, and a wrong container could name them",
+		0, NEEDS_SERVING | NEEDS_CLAIM, unprepare_removes, NULL },
+	{ 120, "dra-prepare-after-restart",
+		"answers in the same way after it was killed and started again",
+		"the containers of the pod have the old CDI names (KEP-4381)", 0,
+		NEEDS_SERVING | NEEDS_CLAIM | NEEDS_COMMAND, prepare_after_restart, NULL },
+	{ 121, "dra-unprepare-after-restart",
+		"unprepares what it had prepared before it was killed",
+		"another process of the driver may get the call", 0,
+		NEEDS_SERVING | NEEDS_CLAIM | NEEDS_COMMAND, unprepare_after_restart, NULL },
+	{ 122, "dra-stop-keeps-files", "keeps prepared claims described while it is stopped",
+		"a container that is restarted needs its CDI devices, also during an update of the driver",
+		0, NEEDS_SERVING | NEEDS_CLAIM | NEEDS_COMMAND, stop_keeps_files, NULL },
+	{ 123, "dra-cycles", "keeps nothing open over many cycles of prepare and unprepare",
+		"drivers run for months", 0, NEEDS_SERVING | NEEDS_CLAIM, cycles, NULL },
+};
+
+const struct case_table dra_claim_cases = { cases, ARRAY_SIZE(cases) };

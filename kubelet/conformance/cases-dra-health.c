@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The health of devices as it reaches the status of pods, and requests that no kubelet would send.
+ */
+#include "kubelet/conformance/conformance.h"
+
+#include "kubelet/conformance/dra-calls.h"
+#include "kubelet/dra-driver.h"
+#include "proto/methods.h"
+
+/* --- health --- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+static bool has_health(
+	const struct trial *trial, const char *pool, const char *device, const char *wanted)
+{
+	json_auto_t *health = dra_driver_health(trial->manager, trial->resource, pool, device);
+	const char *state = text_of(health, "health");
+
+	return wanted ? streq(state, wanted) : streq(state, "Healthy") || streq(state, "Unhealthy");
+}
+
+/* How many devices of the first claim have that health; NULL: any that is known. */
+static size_t count_health(struct trial *trial, const char *wanted, size_t *ret_total)
+{
+	json_auto_t *results = claims_results(trial, 0);
+	const json_t *result;
+	size_t i, n = 0;
+
+	*ret_total = json_array_size(results);
+	json_array_foreach(results, i, result)
+	{
+		n += has_health(trial, text_of(result, "pool"), text_of(result, "device"), wanted);
+	}
+	return n;
+}
+
+static bool all_have(struct trial *trial, const void *data)
+{
+	size_t total, n;
+
+	if (!trial->manager)
+		return false;
+	n = count_health(trial, data, &total);
+	return n == total;
+}
+
+static bool one_has(struct trial *trial, const void *data)
+{
+	size_t total;
+
+	return trial->manager && count_health(trial, data, &total) > 0;
+}
+
+static bool has_no_service(const struct trial *trial)
+{
+	return trial->counts.lists == 0 && strstr(trial->ended_by, "Unimplemented");
+}
+
+static bool all_have_or_never_will(struct trial *trial, const void *data)
+{
+	return !trial->options->version->resource_health || has_no_service(trial) ||
+		all_have(trial, data);
+}
+
+static enum verdict skip_without_health(struct trial *trial)
+{
+	if (!trial->options->version->resource_health)
+		return trial_skip(trial, "kubelets before 1.36 do not follow it");
+	if (has_no_service(trial))
+		return trial_skip(trial, "the driver has no DRAResourceHealth service");
+	return VERDICT_OK;
+}
+
+static enum verdict health_reports(struct trial *trial, const struct conformance_case *self)
+{
+	size_t total, n;
+
+	if (trial_await(trial, all_have_or_never_will, NULL))
+		return skip_without_health(trial);
+	if (!trial->manager)
+		return VERDICT_NOT_OK;
+	n = count_health(trial, NULL, &total);
+	return trial_fail(trial,
+		"the health of %zu of the %zu devices of the claim is known; %u messages came; the stream: %s",
+		n, total, trial->counts.lists, trial->ended_by[0] ? trial->ended_by : "open");
+}
+
+static enum verdict health_changes(struct trial *trial, const struct conformance_case *self)
+{
+	const struct conformance_hooks *hooks = &trial->options->hooks;
+	enum verdict verdict = VERDICT_OK;
+
+	if (!trial_await(trial, all_have_or_never_will, "Healthy"))
+		return trial_fail(trial, "the devices of the claim are not healthy");
+	if (skip_without_health(trial) == VERDICT_SKIP)
+		return VERDICT_SKIP;
+	if (!trial_hook(trial, hooks->fail))
+		return VERDICT_NOT_OK;
+	if (!trial_await(trial, one_has, "Unhealthy"))
+		verdict = trial_fail(trial,
+			"after --fail-command no device of the claim is unhealthy for the kubelet");
+	if (!trial_hook(trial, hooks->heal))
+		return VERDICT_NOT_OK;
+	if (verdict == VERDICT_OK && !trial_await(trial, all_have, "Healthy"))
+		verdict = trial_fail(trial,
+			"after --heal-command a device of the claim is still unhealthy for the kubelet");
+	return verdict;
+}
+
+/* --- requests that no kubelet would send --- */
+
+static enum verdict refuses_malformed(struct trial *trial, const struct conformance_case *self)
+{
+	/* A field of 127 bytes, of which three come. */
+	static const uint8_t malformed[] = { 0x0a, 0x7f, 'a', 'b', 'c' };
+	static const char *const names[] = { DRA_PREPARE, DRA_UNPREPARE };
+	char method[CALL_METHOD_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		_cleanup_reply_ struct reply reply = {};
+
+		call_bytes(trial, call_dra_method(trial, names[i], method), malformed,
+			sizeof(malformed), trial->options->timeout, &reply);
+		if (reply.status == RPC_OK)
+			return trial_fail(
+				trial, "%s answered bytes that are not a message", names[i]);
+		if (reply.status < 0)
+			return trial_fail(trial, "%s of bytes that are not a message: %s", names[i],
+				reply.text);
+	}
+	return trial_check_alive(trial, "bytes that are not a message");
+}
+
+static enum verdict refuses_paths(struct trial *trial, const struct conformance_case *self)
+{
+	static const struct claim_name claims[] = {
+		{ "default", UNKNOWN_CLAIM, "../../../../tmp/devplug-kubelet-conformance" },
+		{ "default", "../../../api/v1/nodes", "00000000-0000-4000-8000-000000000001" },
+		{ "../kube-system", UNKNOWN_CLAIM, "00000000-0000-4000-8000-000000000002" },
+		{ "", "", "" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(claims); i++) {
+		_cleanup_free_ char *devices = NULL;
+
+		if (dra_prepare_one(trial, &claims[i], &devices))
+			return trial_fail(trial,
+				"the claim \"%s/%s\" with the uid \"%s\" was prepared",
+				claims[i].namespace, claims[i].name, claims[i].uid);
+		if (strstr(trial->message, "no answer within"))
+			return VERDICT_NOT_OK;
+	}
+	trial->message[0] = '\0';
+	return trial_check_alive(trial, "claims whose names are paths");
+}
+
+static const struct conformance_case cases[] = {
+	{ 130, "dra-health-reports", "reports the health of each device of a claim",
+		"a device without it is Unknown in the status of pods (KEP-4680)", 0,
+		NEEDS_SERVING | NEEDS_CLAIM, health_reports, NULL },
+	{ 131, "dra-health-changes", "reports when a device fails and recovers",
+		"people search for the cause of a failed container in the status of its pod (KEP-4680)",
+		0, NEEDS_SERVING | NEEDS_CLAIM | NEEDS_HEALTH, health_changes, NULL },
+	{ 140, "dra-malformed", "refuses bytes that are not a message, and goes on",
+		"any process of root can reach the socket", 0, NEEDS_SERVING, refuses_malformed,
+		NULL },
+	{ 141, "dra-paths", "refuses names of claims that are paths",
+		"the uid is a part of file names, the names are parts of a URL", 0, NEEDS_SERVING,
+		refuses_paths, NULL },
+};
+
+const struct case_table dra_health_cases = { cases, ARRAY_SIZE(cases) };

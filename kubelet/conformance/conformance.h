@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Black-box cases for device plugins and DRA drivers: each creates one situation that occurs on
+ * real nodes, and checks the plugin's reaction. The cases are tables, one for each subject; a case
+ * is known by its number, which never changes.
+ */
+
+#include "kubelet/conformance/trial.h"
+
+/* What a case needs; without it the case is skipped, or, if the plugin owes it, not ok. */
+enum {
+	NEEDS_SERVING = 1 << 0, /* the resource is served when the case begins */
+	NEEDS_COMMAND = 1 << 1, /* the plugin can be started and killed */
+	NEEDS_DEVICE = 1 << 2,  /* a healthy device */
+	NEEDS_HEALTH = 1 << 3,  /* the hooks fail and heal */
+	NEEDS_PLUG = 1 << 4,    /* the hooks unplug and plug */
+	NEEDS_ROOT = 1 << 5,
+	NEEDS_CLAIM = 1 << 7,    /* a claim with a device of the driver */
+	NEEDS_REGISTER = 1 << 6, /* the plugin calls Register, and is not found by the watcher */
+};
+
+struct conformance_case {
+	unsigned number;
+	const char *name;
+	const char *title;  /* what holds if it is ok */
+	const char *reason; /* why it matters */
+	unsigned issue;     /* of kubernetes/kubernetes; 0: there is none */
+	unsigned needs;
+	enum verdict (*run)(struct trial *trial, const struct conformance_case *self);
+	const void *data; /* for run() */
+};
+
+struct case_table {
+	const struct conformance_case *cases;
+	size_t n;
+};
+
+/* Each in a file of its name: cases-registration.c, ... */
+extern const struct case_table registration_cases, list_cases, allocation_cases, preference_cases,
+	restart_cases, hostile_cases;
+
+/* Of DRA drivers. */
+extern const struct case_table dra_registration_cases, dra_claim_cases, dra_health_cases;
+
+/* Runs the cases and reports. Returns 0 if none was not ok, 1 if some were, or a negative errno if
+ * the run could not take place. */
+int conformance_run(const struct conformance_options *options, struct error *error);
+
+/* Whether the list is one of numbers and ranges, "3,7-9", and has a case in it. */
+bool conformance_selects(const char *list);
+
+/* Prints the cases with reasons and links. */
+void conformance_list(void);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The machinery below a connection: its memory, and the letters that carry messages and results
+ * from gRPC's thread to the main loop. For connection.c.
+ */
+
+#include <pthread.h>
+
+#include "kubelet/connection.h"
+
+/* One message of ListAndWatch on its way to the main loop. */
+struct list {
+	struct letter letter;
+	struct connection *connection;
+	uint8_t *data;
+	size_t size;
+	uint64_t merged; /* older messages that this one replaced before they were read */
+};
+typedef void (*list_handler)(struct connection *connection, const struct list *list);
+
+struct connection {
+	struct manager *manager;
+	struct connection *next;
+	uint64_t number;
+	char *resource, *endpoint, *path;
+	struct register_request *request; /* NULL once answered */
+	struct rpc_client *client;        /* NULL: not connected, or closed */
+	bool streaming;                   /* the kubelet reads the list */
+	uint64_t began, backoff;          /* of the dial */
+	sd_event_source *timer;           /* dial again, or close when idle */
+	unsigned outstanding;             /* results that have not been delivered */
+	list_handler on_list;
+	const void *stream; /* names the stream for rpc_client_cancel() */
+
+	pthread_mutex_t lock; /* below: shared with gRPC's thread */
+	unsigned waiting;     /* lists in the mailbox */
+	struct list *newest;  /* the last of them */
+};
+
+int connection_new(struct manager *manager, const char *resource, const char *endpoint,
+	const char *path, struct connection **ret);
+
+/* Frees the connection if it is closed and nothing refers to it. */
+void connection_release(struct connection *connection);
+
+/* Closes; what is outstanding ends with Canceled. */
+void connection_close(struct connection *connection);
+
+/* Opens a stream, whose messages are complete lists; on_result gets the connection. -ENOTCONN: it
+ * was closed. */
+int connection_stream(struct connection *connection, const char *method, list_handler on_list,
+	answer_handler on_result);

@@ -232,7 +232,7 @@ static void start(struct request *request)
 
 static bool are_fresh(const struct dra_credentials *credentials)
 {
-	return !credentials->loading && credentials->loaded_at > 0 &&
+	return !credentials->loading && !credentials->outdated && credentials->loaded_at > 0 &&
 		now_usec(CLOCK_MONOTONIC) - credentials->loaded_at < DRA_CREDENTIALS_AGE;
 }
 
@@ -270,12 +270,8 @@ static int on_patience(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct dra_api *api = userdata;
 
-	if (api->credentials.loading) {
-		api->credentials.loading = false;
-		api->credentials.loaded_at = 0;
-		(void)snprintf(api->credentials.failure, sizeof(api->credentials.failure),
-			"devplugd did not pass them");
-	}
+	if (api->credentials.loading)
+		dra_credentials_fail(&api->credentials, "devplugd did not pass them");
 	start_waiting(api);
 	return 0;
 }
@@ -341,9 +337,11 @@ static void complete(struct request *request, CURLcode result)
 		answer.failure = failure[0] ? failure : NULL;
 		answer.retry_after = retry_after > 0 ? (uint64_t)retry_after : 0;
 	}
-	/* They may have rotated. */
-	if (code == 401 || (result != CURLE_OK && code == 0))
+	if (code == 401)
 		request->api->credentials.loaded_at = 0;
+	/* The server's certificate, or its address, may be another one. */
+	if (result != CURLE_OK && code == 0)
+		request->api->credentials.outdated = true;
 	give_answer(request, &answer);
 	json_decref(answer.body);
 }

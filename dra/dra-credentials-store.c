@@ -7,26 +7,42 @@
 
 #include <fcntl.h>
 
+#include "common/log.h"
 #include "common/sealed.h"
 
 #define FILE_MAX     (1U << 20)
 #define FIRST_NUMBER 64
 #define NUMBERS      64
 
-static void set_failure(struct dra_credentials *credentials, const char *text)
+static void forget_next(struct dra_credentials *credentials)
 {
-	(void)snprintf(credentials->failure, sizeof(credentials->failure), "%s", text);
+	dra_kubeconfig_done(&credentials->next);
+	for (enum dra_file file = 0; file < _DRA_FILE_MAX; file++) {
+		if (credentials->next_texts[file])
+			explicit_bzero(
+				credentials->next_texts[file], credentials->next_sizes[file]);
+		free(credentials->next_texts[file]);
+		credentials->next_texts[file] = NULL;
+		credentials->next_sizes[file] = 0;
+	}
+}
+
+void dra_credentials_fail(struct dra_credentials *credentials, const char *reason)
+{
+	if (credentials->loaded_at > 0 && !streq(reason, credentials->failure))
+		log_warning("the credentials for the API server stay as they were: %s", reason);
+	(void)snprintf(credentials->failure, sizeof(credentials->failure), "%s", reason);
 	credentials->loading = false;
-	credentials->loaded_at = 0;
+	forget_next(credentials);
 }
 
 static struct dra_secret *secret_of(struct dra_credentials *credentials, enum dra_file file)
 {
 	struct dra_secret *const secrets[_DRA_FILE_MAX] = {
-		[DRA_FILE_CA] = &credentials->config.ca,
-		[DRA_FILE_CERTIFICATE] = &credentials->config.certificate,
-		[DRA_FILE_KEY] = &credentials->config.key,
-		[DRA_FILE_TOKEN] = &credentials->config.token,
+		[DRA_FILE_CA] = &credentials->next.ca,
+		[DRA_FILE_CERTIFICATE] = &credentials->next.certificate,
+		[DRA_FILE_KEY] = &credentials->next.key,
+		[DRA_FILE_TOKEN] = &credentials->next.token,
 	};
 
 	return secrets[file];
@@ -92,19 +108,40 @@ static int put(struct dra_credentials *credentials, enum dra_file file, char *te
 }
 
 /* What stands in the kubeconfig file itself. */
-static int put_inline(struct dra_credentials *credentials, enum dra_file file)
+static int take_inline(struct dra_credentials *credentials, enum dra_file file)
 {
 	const struct dra_secret *secret = secret_of(credentials, file);
-	char *copy = NULL;
+	char *copy;
 
-	if (secret->data) {
-		copy = malloc(secret->size + 1);
-		if (!copy)
-			return -ENOMEM;
-		memcpy(copy, secret->data, secret->size);
-		copy[secret->size] = '\0';
+	if (!secret->data)
+		return 0;
+	copy = malloc(secret->size + 1);
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, secret->data, secret->size);
+	copy[secret->size] = '\0';
+	credentials->next_texts[file] = copy;
+	credentials->next_sizes[file] = secret->size;
+	return 0;
+}
+
+/* Uses what was loaded. */
+static int commit(struct dra_credentials *credentials)
+{
+	for (enum dra_file file = 0; file < _DRA_FILE_MAX; file++) {
+		int r = put(credentials, file, TAKE_PTR(credentials->next_texts[file]),
+			credentials->next_sizes[file]);
+
+		if (r < 0)
+			return r;
 	}
-	return put(credentials, file, copy, secret->data ? secret->size : 0);
+	dra_kubeconfig_done(&credentials->config);
+	credentials->config = credentials->next;
+	credentials->next = (struct dra_kubeconfig){ 0 };
+	credentials->loading = credentials->outdated = false;
+	credentials->failure[0] = '\0';
+	credentials->loaded_at = now_usec(CLOCK_MONOTONIC);
+	return 0;
 }
 
 /* Goes on with `at`. Returns whether all is done. */
@@ -117,14 +154,16 @@ static bool advance(struct dra_credentials *credentials)
 			want(secret->file);
 			return false;
 		}
-		if (put_inline(credentials, credentials->at) < 0) {
-			set_failure(credentials, "out of memory");
+		if (take_inline(credentials, credentials->at) < 0) {
+			dra_credentials_fail(credentials, "out of memory");
 			return true;
 		}
 	}
-	credentials->loading = false;
-	credentials->failure[0] = '\0';
-	credentials->loaded_at = now_usec(CLOCK_MONOTONIC);
+	if (commit(credentials) < 0) {
+		/* Some are old, some are new. */
+		credentials->loaded_at = 0;
+		dra_credentials_fail(credentials, "out of memory");
+	}
 	return true;
 }
 
@@ -132,10 +171,10 @@ static bool take_kubeconfig(struct dra_credentials *credentials, const char *tex
 {
 	struct error error = { 0 };
 
-	dra_kubeconfig_done(&credentials->config);
-	if (dra_kubeconfig_read(text, size, &credentials->config, &error) < 0) {
+	forget_next(credentials);
+	if (dra_kubeconfig_read(text, size, &credentials->next, &error) < 0) {
 		error_prefix(&error, "the kubeconfig file");
-		set_failure(credentials, error.message);
+		dra_credentials_fail(credentials, error.message);
 		return true;
 	}
 	credentials->at = 0;
@@ -161,7 +200,7 @@ bool dra_credentials_take(struct dra_credentials *credentials, struct control_me
 	if (message->fds[0] < 0 || sealed_read(message->fds[0], FILE_MAX, &text, &size) < 0) {
 		(void)snprintf(reason, sizeof(reason), "%.180s cannot be read; see devplugd's log",
 			kubeconfig ? "the kubeconfig file" : expected);
-		set_failure(credentials, reason);
+		dra_credentials_fail(credentials, reason);
 		return true;
 	}
 	if (kubeconfig) {
@@ -172,10 +211,8 @@ bool dra_credentials_take(struct dra_credentials *credentials, struct control_me
 	}
 	if (credentials->at == DRA_FILE_TOKEN)
 		strip_end(text, &size);
-	if (put(credentials, credentials->at, text, size) < 0) {
-		set_failure(credentials, "out of memory");
-		return true;
-	}
+	credentials->next_texts[credentials->at] = text;
+	credentials->next_sizes[credentials->at] = size;
 	credentials->at++;
 	return advance(credentials);
 }
@@ -194,4 +231,5 @@ void dra_credentials_done(struct dra_credentials *credentials)
 	for (enum dra_file file = 0; file < _DRA_FILE_MAX; file++)
 		forget_text(credentials, file);
 	dra_kubeconfig_done(&credentials->config);
+	forget_next(credentials);
 }

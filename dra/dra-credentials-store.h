@@ -3,7 +3,8 @@
 
 /*
  * The credentials in the form that libcurl takes. The supervisor reads them, one file after the
- * other; unchanged files stay as they are, so that connections are used again.
+ * other, and they replace the ones in use when all are there: a file that is being rewritten
+ * changes nothing. Unchanged files stay as they are, so that connections are used again.
  */
 
 #include "common/control.h"
@@ -15,11 +16,15 @@ struct dra_credentials {
 	struct dra_kubeconfig config;
 	char *texts[_DRA_FILE_MAX];
 	size_t sizes[_DRA_FILE_MAX];
-	int fds[_DRA_FILE_MAX]; /* memfds of the first three; -EBADF: none */
+	int fds[_DRA_FILE_MAX];     /* memfds of the first three; -EBADF: none */
+	struct dra_kubeconfig next; /* with the next two: what is being loaded */
+	char *next_texts[_DRA_FILE_MAX];
+	size_t next_sizes[_DRA_FILE_MAX];
 	bool loading;
 	enum dra_file at;    /* the file that is awaited */
 	uint64_t loaded_at;  /* CLOCK_MONOTONIC; 0: not, or not to be used any more */
-	char failure[480];   /* why there are none */
+	bool outdated;       /* they may have rotated */
+	char failure[480];   /* why the last attempt failed, "" if it did not */
 	unsigned generation; /* counts changes */
 };
 
@@ -29,8 +34,11 @@ struct dra_credentials {
 void dra_credentials_load(struct dra_credentials *credentials);
 
 /* Takes a CONTROL_FILE. Returns whether that was the last one: they are loaded, or `failure` is the
- * reason why not. */
+ * reason why not. Then those that were in use stay, which is logged. */
 bool dra_credentials_take(struct dra_credentials *credentials, struct control_message *message);
+
+/* Gives up loading for that reason, with the same effect. */
+void dra_credentials_fail(struct dra_credentials *credentials, const char *reason);
 
 /* The path by which libcurl reads a file, or NULL if there is none. */
 const char *dra_credentials_path(

@@ -121,6 +121,14 @@ static const char *text_of(const json_t *object, const char *key)
 	return json_string_value(json_object_get(object, key));
 }
 
+/* As client-go reads it: an empty text is none. */
+static const char *set_text_of(const json_t *object, const char *key)
+{
+	const char *text = text_of(object, key);
+
+	return text && *text ? text : NULL;
+}
+
 /* The member `key` of the entry of that name in a list such as "users". */
 static const json_t *find_entry(
 	const json_t *root, const char *list, const char *name, const char *key)
@@ -181,11 +189,11 @@ static int decode(const char *text, struct dra_secret *ret)
 /* `key`-data has the text, `key` the name of a file. */
 static int take_secret(const json_t *object, const char *key, struct dra_secret *ret)
 {
-	const char *data, *file = text_of(object, key);
+	const char *data, *file = set_text_of(object, key);
 	char name[64];
 
 	(void)snprintf(name, sizeof(name), "%s-data", key);
-	data = text_of(object, name);
+	data = set_text_of(object, name);
 	if (data)
 		return decode(data, ret);
 	ret->file = file ? strdup(file) : NULL;
@@ -194,7 +202,7 @@ static int take_secret(const json_t *object, const char *key, struct dra_secret 
 
 static int take_user(const json_t *user, struct dra_kubeconfig *config, struct error *error)
 {
-	const char *token = text_of(user, "token"), *file = text_of(user, "tokenFile");
+	const char *token = set_text_of(user, "token"), *file = set_text_of(user, "tokenFile");
 
 	if (take_secret(user, "client-certificate", &config->certificate) < 0 ||
 		take_secret(user, "client-key", &config->key) < 0)

@@ -12,13 +12,41 @@
 
 #define FILE_MAX (1U << 20)
 
+static void forget(char *text, size_t size)
+{
+	if (text)
+		explicit_bzero(text, size);
+	free(text);
+}
+
+/* A part of a token cannot be distinguished from a token. */
+static int read_whole(int fd, char *text, size_t size)
+{
+	for (size_t done = 0; done < size;) {
+		ssize_t n = RETRY_ON_EINTR(read(fd, text + done, size - done));
+
+		if (n <= 0)
+			return n < 0 ? -errno : -EAGAIN;
+		done += (size_t)n;
+	}
+	text[size] = '\0';
+	return 0;
+}
+
+static const char *describe(int error)
+{
+	return error == -EBADF     ? "not a file of up to 1 MiB"
+		: error == -EAGAIN ? "it became shorter while it was read"
+				   : strerror(-error);
+}
+
 /* The file's bytes (malloc'ed), with a NUL behind them. */
 static int read_file(const char *path, char **ret, size_t *ret_size)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	_cleanup_free_ char *text = NULL;
-	size_t size = 0;
 	struct stat st;
+	char *text;
+	int r;
 
 	if (fd < 0)
 		return -errno;
@@ -29,24 +57,14 @@ static int read_file(const char *path, char **ret, size_t *ret_size)
 	text = malloc((size_t)st.st_size + 1);
 	if (!text)
 		return -ENOMEM;
-	while (size < (size_t)st.st_size) {
-		ssize_t n = RETRY_ON_EINTR(read(fd, text + size, (size_t)st.st_size - size));
-
-		if (n <= 0)
-			break;
-		size += (size_t)n;
+	r = read_whole(fd, text, (size_t)st.st_size);
+	if (r < 0) {
+		forget(text, (size_t)st.st_size);
+		return r;
 	}
-	text[size] = '\0';
-	*ret = TAKE_PTR(text);
-	*ret_size = size;
+	*ret = text;
+	*ret_size = (size_t)st.st_size;
 	return 0;
-}
-
-static void forget(char *text, size_t size)
-{
-	if (text)
-		explicit_bzero(text, size);
-	free(text);
 }
 
 static bool ends_word(char c)
@@ -92,9 +110,7 @@ static int open_named(
 	if (!found)
 		return error_set(error, -EPERM, "%s does not name %s", kubeconfig, path);
 	r = read_file(path, text, size);
-	return r < 0 ? error_set(error, r, "cannot read %s: %s", path,
-			       r == -EBADF ? "not a file of up to 1 MiB" : strerror(-r))
-		     : 0;
+	return r < 0 ? error_set(error, r, "cannot read %s: %s", path, describe(r)) : 0;
 }
 
 int dra_credentials_open(const char *kubeconfig, const char *word, struct error *error)
@@ -105,8 +121,7 @@ int dra_credentials_open(const char *kubeconfig, const char *word, struct error 
 
 	r = read_file(kubeconfig, &text, &size);
 	if (r < 0)
-		return error_set(error, r, "cannot read %s: %s", kubeconfig,
-			r == -EBADF ? "not a file of up to 1 MiB" : strerror(-r));
+		return error_set(error, r, "cannot read %s: %s", kubeconfig, describe(r));
 	if (*word)
 		r = open_named(kubeconfig, word, &text, &size, error);
 	if (r >= 0) {

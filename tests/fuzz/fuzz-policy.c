@@ -70,9 +70,9 @@ static void normalize(const char *path, char *ret)
 	}
 }
 
-static bool ends_in_dash(const char *text)
+static bool ends_in_dash(const char *word)
 {
-	return *text && text[strlen(text) - 1] == '-';
+	return *word && word[strlen(word) - 1] == '-';
 }
 
 static void demand_below(const char *path, const char *directory)

@@ -87,6 +87,13 @@ static void test_refused(void **state)
 	check_refused(CLUSTER CONTEXT, "user");
 	check_refused(CLUSTER CONTEXT USER("    exec: {command: secret}\n"), "exec");
 	check_refused(CLUSTER CONTEXT USER("    username: secret\n"), "no client certificate");
+	/* Not the file that has no name, which is the kubeconfig file itself. */
+	check_refused(CLUSTER CONTEXT USER("    tokenFile:\n"), "no client certificate");
+	check_refused(CLUSTER CONTEXT USER("    token: \"\"\n"), "no client certificate");
+	check_refused(
+		CLUSTER CONTEXT USER("    client-certificate: \"\"\n"), "no client certificate");
+	check_refused(CLUSTER CONTEXT USER("    client-certificate-data: \"\"\n"),
+		"no client certificate");
 	check_refused(CLUSTER CONTEXT USER("    client-certificate-data: \"sec:ret\"\n"), "base64");
 	memset(deep, '[', sizeof(deep) - 1);
 	deep[sizeof(deep) - 1] = '\0';

@@ -199,6 +199,7 @@ static int set_options(struct request *request)
 		return -ENOMEM;
 	}
 	failed |= SET(easy, CURLOPT_URL, url);
+	failed |= SET(easy, CURLOPT_PATH_AS_IS, 1L);
 	failed |= SET(easy, CURLOPT_CUSTOMREQUEST, request->method);
 	failed |= SET(easy, CURLOPT_NOSIGNAL, 1L);
 	failed |= SET(easy, CURLOPT_PROXY, "");

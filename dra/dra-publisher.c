@@ -12,6 +12,7 @@
 #include <sys/random.h>
 
 #include "common/log.h"
+#include "dra/model/dra-names.h"
 #include "dra/model/dra-slices.h"
 
 #define SLICES_PATH "/apis/" DRA_API_VERSION "/resourceslices"
@@ -25,6 +26,10 @@
 #define WATCH_SECONDS   300
 #define WATCH_PROVEN    (5 * USEC_PER_SEC) /* a watch that lasts so long works */
 #define SLICES_MAX      4096               /* more of ours are not read */
+#define PAGE_SIZE       500
+#define PAGES_MAX       64 /* a page may have fewer than it could */
+/* No pool gets there by changes. A slice of a later one is deleted, and not counted from. */
+#define GENERATION_MAX (INT64_MAX / 2)
 
 enum step { STEP_IDLE, STEP_NODE, STEP_LIST, STEP_WRITE };
 
@@ -52,7 +57,8 @@ struct dra_publisher {
 	char *node_uid;
 	json_t *stored;  /* by name, as the server has them; NULL: not known */
 	json_t *pending; /* of a list that is being made */
-	char *version;   /* resourceVersion of the list */
+	size_t n_pages;
+	char *version; /* resourceVersion of the list */
 	json_int_t generation, highest;
 	struct write *writes;
 	size_t n_writes, at;
@@ -74,6 +80,19 @@ static const char *text_of(const json_t *object, const char *key)
 static const char *name_of(const json_t *object)
 {
 	return text_of(json_object_get(object, "metadata"), "name");
+}
+
+/* A name becomes a part of a path of the API. */
+static bool has_valid_name(const json_t *object)
+{
+	return dra_name_is_valid(name_of(object), DRA_OBJECT_NAME_MAX);
+}
+
+static json_int_t generation_of(const json_t *slice)
+{
+	const json_t *pool = json_object_get(json_object_get(slice, "spec"), "pool");
+
+	return json_integer_value(json_object_get(pool, "generation"));
 }
 
 static const char *version_of(const json_t *object)
@@ -191,17 +210,22 @@ static bool lost_taints(const json_t *sent, const json_t *stored)
 	return false;
 }
 
-static int rebuild(struct dra_publisher *publisher)
+/* Publishes these resources from now on, with or without taints. Returns 0, or -ENOMEM: then all
+ * stays as it was. */
+static int rebuild(struct dra_publisher *publisher, json_t *resources, bool no_taints)
 {
 	struct dra_inventory inventory;
 	int r;
 
-	r = dra_inventory_build(
-		publisher->resources, publisher->driver, !publisher->no_taints, &inventory);
+	r = dra_inventory_build(resources, publisher->driver, !no_taints, &inventory);
 	if (r < 0)
 		return r;
 	dra_inventory_done(&publisher->inventory);
 	publisher->inventory = inventory;
+	(void)json_incref(resources);
+	json_decref(publisher->resources);
+	publisher->resources = resources;
+	publisher->no_taints = no_taints;
 	return 0;
 }
 
@@ -217,15 +241,18 @@ static void on_written(const struct dra_answer *answer, void *userdata)
 	}
 	if (!write->object)
 		(void)json_object_del(publisher->stored, write->name);
-	else if (json_object_set(publisher->stored, name_of(answer->body), answer->body) < 0) {
+	else if (!has_valid_name(answer->body)) {
+		fail_round_text(
+			publisher, "the API server stored a ResourceSlice without a valid name");
+		return;
+	} else if (json_object_set(publisher->stored, name_of(answer->body), answer->body) < 0) {
 		fail_round_text(publisher, "out of memory");
 		return;
 	} else if (!publisher->no_taints && lost_taints(write->object, answer->body)) {
-		log_notice("the API server has no device taints: devices that are not healthy are "
-			   "left out of the ResourceSlices");
-		publisher->no_taints = true;
 		publisher->again = true;
-		(void)rebuild(publisher);
+		if (rebuild(publisher, publisher->resources, true) >= 0)
+			log_notice("the API server has no device taints: devices that are not "
+				   "healthy are left out of the ResourceSlices");
 	}
 	publisher->at++;
 	next_write(publisher);
@@ -305,8 +332,12 @@ static json_t *find_stored(
 	char prefix[24];
 
 	(void)snprintf(prefix, sizeof(prefix), "%05zx-", number);
-	json_object_foreach(publisher->stored, name, object) if (startswith(name, prefix) &&
-		!json_object_get(taken, name)) return object;
+	json_object_foreach(publisher->stored, name, object)
+	{
+		if (startswith(name, prefix) && !json_object_get(taken, name) &&
+			generation_of(object) <= GENERATION_MAX)
+			return object;
+	}
 	return NULL;
 }
 
@@ -430,20 +461,35 @@ static void write_changes(struct dra_publisher *publisher)
 static int take_slice(struct dra_publisher *publisher, json_t *slice)
 {
 	const json_t *spec = json_object_get(slice, "spec");
-	json_int_t generation =
-		json_integer_value(json_object_get(json_object_get(spec, "pool"), "generation"));
 
 	/* The server was asked for these only. */
-	if (!*name_of(slice) || strchr(name_of(slice), '/') ||
-		!streq(text_of(spec, "driver"), publisher->driver) ||
+	if (!has_valid_name(slice) || !streq(text_of(spec, "driver"), publisher->driver) ||
 		!streq(text_of(spec, "nodeName"), publisher->node) ||
 		json_object_size(publisher->pending) >= SLICES_MAX)
 		return 0;
-	publisher->highest = MAX_OF(publisher->highest, generation);
+	if (generation_of(slice) <= GENERATION_MAX)
+		publisher->highest = MAX_OF(publisher->highest, generation_of(slice));
 	return json_object_set(publisher->pending, name_of(slice), slice);
 }
 
 static void read_list(struct dra_publisher *publisher, const char *continuation);
+
+/* Part of a path later; NULL: a watch begins with what is stored then. */
+static char *read_version(const json_t *metadata)
+{
+	const char *version = text_of(metadata, "resourceVersion");
+	size_t length = strspn(version, "0123456789");
+
+	return length > 0 && length <= 20 && version[length] == '\0' ? strdup(version) : NULL;
+}
+
+static bool is_token(const char *text)
+{
+	return strlen(text) <= 1024 &&
+		text[strspn(text,
+			"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+			"+/=_-")] == '\0';
+}
 
 static void on_list(const struct dra_answer *answer, void *userdata)
 {
@@ -464,7 +510,7 @@ static void on_list(const struct dra_answer *answer, void *userdata)
 		return;
 	}
 	free(publisher->version);
-	publisher->version = strdup(text_of(metadata, "resourceVersion"));
+	publisher->version = read_version(metadata);
 	forget_stored(publisher);
 	publisher->stored = TAKE_PTR(publisher->pending);
 	publisher->generation = publisher->highest;
@@ -480,15 +526,16 @@ static void read_list(struct dra_publisher *publisher, const char *continuation)
 		json_decref(publisher->pending);
 		publisher->pending = json_object();
 		publisher->highest = 0;
+		publisher->n_pages = 0;
 	}
 	/* A token is base64; any other form is refused. */
-	if (strlen(continuation) > 1024 || strpbrk(continuation, " &#?\r\n")) {
+	if (!is_token(continuation) || ++publisher->n_pages > PAGES_MAX) {
 		fail_round_text(publisher, "the list of ResourceSlices cannot be read to its end");
 		return;
 	}
 	(void)snprintf(path, sizeof(path),
-		SLICES_PATH "?fieldSelector=spec.driver%%3D%s,spec.nodeName%%3D%s&limit=500%s%s",
-		publisher->driver, publisher->node, *continuation ? "&continue=" : "",
+		SLICES_PATH "?fieldSelector=spec.driver%%3D%s,spec.nodeName%%3D%s&limit=%d%s%s",
+		publisher->driver, publisher->node, PAGE_SIZE, *continuation ? "&continue=" : "",
 		continuation);
 	if (dra_api_request(publisher->api, "GET", path, NULL, on_list, publisher) < 0)
 		fail_round_text(publisher, "out of memory");
@@ -648,17 +695,13 @@ static void start_watch(struct dra_publisher *publisher)
 
 int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources)
 {
-	json_t *copy;
+	json_auto_t *copy = NULL;
 	int r;
 
 	if (publisher->resources && json_equal(publisher->resources, resources))
 		return 0;
 	copy = json_deep_copy(resources);
-	if (!copy)
-		return -ENOMEM;
-	json_decref(publisher->resources);
-	publisher->resources = copy;
-	r = rebuild(publisher);
+	r = copy ? rebuild(publisher, copy, publisher->no_taints) : -ENOMEM;
 	if (r < 0)
 		return r;
 	if (publisher->step != STEP_IDLE)

@@ -100,6 +100,7 @@ class ApiServer:
         self.spent = []  # (method, path, seconds until the answer was written)
         self.faults = []
         self.retry_after = 1
+        self.list_metadata = {}  # of each list of slices, in place of what is true
         self.tokens = {"secret-token": f"system:node:{node}"}
         self.authority = Authority(os.path.join(folder, "pki"))
         self.client = self.authority.issue("client", f"/O=system:nodes/CN=system:node:{node}", "extendedKeyUsage=clientAuth\n")
@@ -395,7 +396,7 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
                 items = [copy.deepcopy(s) for s in self.api.slices.values() if s["spec"]["driver"] == fields["spec.driver"]]
                 version = self.api.version
             self.answer(200, {"kind": "ResourceSliceList", "apiVersion": "resource.k8s.io/v1",
-                              "metadata": {"resourceVersion": str(version)}, "items": items})
+                              "metadata": {"resourceVersion": str(version), **self.api.list_metadata}, "items": items})
 
     def watch(self, version, seconds):
         self.send_response(200)

@@ -6,7 +6,7 @@ import resource
 import time
 import unittest
 
-from api_server import Authority
+from api_server import SLICES, Authority
 from dra_node import DRIVER, DraTest
 from node import until
 
@@ -184,6 +184,69 @@ class DraFaults(DraTest):
                 resource.prlimit(daemon, resource.RLIMIT_NOFILE, limits)
             self.assertEqual(len(call.result()[claim[2]]), 1)
         self.assertEqual(self.process(), pid)
+
+    def plant(self, name, generation=1):
+        """Another client stores a slice of this node and driver."""
+        pool = {"name": "node-a", "generation": generation, "resourceSliceCount": 1}
+        self.api.change("ADDED", name, {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
+                                        "spec": {"driver": DRIVER, "nodeName": "node-a", "pool": pool, "devices": []}})
+
+    def generations(self):
+        with self.api.lock:
+            return {name: found["spec"]["pool"]["generation"] for name, found in self.api.slices.items()}
+
+    def test_last_generation(self):
+        """A stored slice with a generation that has no next one is deleted, and not counted from."""
+        self.serve_api()
+        self.plant("00000-last", 2**63 - 1)
+        self.plant("00001-large", 2**62 + 1)
+        self.plant("other", 7)
+        self.begin(self.resource("gpu"))
+        until(lambda: self.dra()["slices"] == 1, "the slice")
+        self.assertEqual(list(self.generations().values()), [8])
+        self.assertEqual(len(self.await_pool()), 3)
+        self.plant("00000-last", 2**63 - 1)
+        until(lambda: "00000-last" not in self.generations() and self.api.pool(), "the slice to be deleted")
+        self.assertEqual(list(self.generations().values()), [9])
+        self.assertNotIn("devplugd-dra ended", self.node.output())
+
+    def test_odd_names(self):
+        """What the server says is no part of a path of another request."""
+        paths = []
+
+        def note(method, path):
+            paths.append((method, path))
+
+        self.serve_api()
+        self.api.faults = [note]
+        self.api.list_metadata = {"resourceVersion": "1&watch=0"}
+        for name in ("..", ".", "a?x=1", "a#b", "../../../../api/v1/nodes/node-a", "a%2e", "a b", "x" * 254):
+            self.plant(name)
+        self.begin(self.resource("gpu"))
+        until(lambda: any(method != "GET" for method, _ in paths), "a write")
+        until(lambda: any("watch=1" in path for _, path in paths), "a watch")
+        self.assertEqual({(method, path) for method, path in paths if method != "GET"}, {("POST", SLICES)})
+        self.assertFalse([path for _, path in paths if "watch=0" in path])
+        until(lambda: self.dra()["slices"] == 1, "the slice")
+
+    def test_list_without_end(self):
+        """A list that always goes on is given up with the reason, and read again later."""
+        self.serve_api()
+        self.api.list_metadata = {"continue": "bW9yZQ"}
+        lists = []
+
+        def note(method, path):
+            if "limit=" in path:
+                lists.append(path)
+
+        self.api.faults = [note]
+        self.begin(self.resource("gpu"))
+        words = "the list of ResourceSlices cannot be read to its end"
+        until(lambda: len(lists) > 1000 or words in self.dra()["api_failure"], "the reason")
+        self.assertIn(words, self.dra()["api_failure"])
+        self.api.list_metadata = {}
+        self.await_pool()
+        until(lambda: not self.dra()["api_failure"], "the failure to be over")
 
     def test_outage(self):
         """An outage, as long as DEVPLUGD_TEST_DRA_OUTAGE says: nothing is lost, and what changed meanwhile is published."""

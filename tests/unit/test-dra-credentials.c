@@ -32,7 +32,7 @@ static int setup(void **state)
 	log_setup("test-dra-credentials", LOG_TARGET_TEXT, LOG_CRIT);
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
-	/* Nobody reads what is asked for. */
+	/* No process reads what is asked for. */
 	assert_int_equal(dup2(pair[0], CONTROL_FD), CONTROL_FD);
 	credentials = DRA_CREDENTIALS_INIT;
 	return 0;

@@ -127,7 +127,7 @@ static int static_check(const struct declaration *declaration, struct report *re
 		total += match_size(declaration, match);
 	}
 	report->entry = 0;
-	if (total > KUBELET_MESSAGE_MAX)
+	if (total > KUBELET_MESSAGE_MAX && declaration->serve != SERVE_DRA)
 		(void)report_add(report, &declaration->origin, "match",
 			"the list of devices would be %" PRIu64
 			" bytes, the kubelet accepts at most %zu: lower \"count\" or \"share.replicas\", or use two resources",

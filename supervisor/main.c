@@ -126,15 +126,18 @@ static int load_in_force(const struct config *config, struct config **ret, struc
 	return r;
 }
 
-/* Warnings, and with the service's directory (in its ExecReload=) what a reload would refuse. */
+/* Warnings, what a child would refuse on this host, and with the service's directory (in its
+ * ExecReload=) what a reload would refuse. */
 static int check(const struct config *config)
 {
 	_cleanup_config_ struct config *in_force = NULL;
 	_cleanup_report_ struct report report = { 0 };
 	struct error error = { 0 };
+	uint64_t ids;
 
-	if (getenv("RUNTIME_DIRECTORY") && load_in_force(config, &in_force, &error) >= 0 &&
-		plan_check_kept(in_force, config, arg.config_file, &report) < 0) {
+	if ((getenv("RUNTIME_DIRECTORY") && load_in_force(config, &in_force, &error) >= 0 &&
+		    plan_check_kept(in_force, config, arg.config_file, &report) < 0) ||
+		offered_devices_check(config, &report, &ids) < 0) {
 		print_report(&report);
 		return EXIT_CONFIG;
 	}
@@ -142,7 +145,7 @@ static int check(const struct config *config)
 		config->n_resources == 1 ? "" : "s");
 	if (config_warnings(config, &report) >= 0)
 		print_entries(&report, "warning: ");
-	offered_ids_warn(config, stderr);
+	offered_ids_warn(ids, stderr);
 	write_access_warn(config, stderr);
 	return EXIT_SUCCESS;
 }

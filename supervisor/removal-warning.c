@@ -18,21 +18,28 @@
 /* How long the kubelet holds its lock for each pair of a new id and an id in use (1.36). */
 #define NSEC_PER_PAIR 100
 
-/* What the resource would offer on this host, or NULL if that is not known. */
-static struct snapshot *scan_once(const struct declaration *declaration)
+/* What the resource would offer on this host, or NULL if that is not known. Returns negative errno
+ * with the error filled if a scan fails. */
+static int scan_once(
+	const struct declaration *declaration, struct snapshot **ret, struct error *error)
 {
 	_cleanup_scan_ struct scan scan = { .root = declaration_root(declaration) };
 	struct unit_list list = { .declaration = declaration };
 	struct snapshot *snapshot = NULL;
-	struct error error;
+	int r = 0;
 
-	if (!declaration->driver->start &&
-		declaration->driver->list(declaration, &scan, &error) >= 0 &&
-		unit_list_merge(&list, &scan, &error) >= 0 &&
-		unit_list_snapshot(&list, NULL, &snapshot) < 0)
-		snapshot = NULL;
+	if (!declaration->driver->start) {
+		r = declaration->driver->list(declaration, &scan, error);
+		if (r >= 0)
+			r = unit_list_merge(&list, &scan, error);
+		if (r >= 0 && unit_list_snapshot(&list, NULL, &snapshot) < 0)
+			snapshot = NULL;
+	}
 	unit_list_done(&list);
-	return snapshot;
+	if (r < 0)
+		return r;
+	*ret = snapshot;
+	return 0;
 }
 
 static const struct resource_config *find(const struct config *config, const char *name)
@@ -144,6 +151,7 @@ static void add_resource(struct warning *warning, const struct kubelet_checkpoin
 	const struct resource_config *from, const struct resource_config *to)
 {
 	struct change change = { .from = from, .to = to };
+	struct error error;
 	bool looked = false;
 
 	if (to && streq(from->text, to->text))
@@ -152,8 +160,8 @@ static void add_resource(struct warning *warning, const struct kubelet_checkpoin
 		if (!streq(checkpoint->rows[i].resource, from->declaration.name))
 			continue;
 		if (to && !looked) {
-			change.before = scan_once(&from->declaration);
-			change.after = scan_once(&to->declaration);
+			(void)scan_once(&from->declaration, &change.before, &error);
+			(void)scan_once(&to->declaration, &change.after, &error);
 			looked = true;
 		}
 		if (is_removed(&change, checkpoint->rows[i].id))
@@ -191,24 +199,46 @@ void removed_devices_warn(
 	map_done(&warning.pods);
 }
 
-/* --- how many ids there are --- */
+/* --- what is found on this host, and how many ids there are --- */
 
-static uint64_t count_ids(const struct declaration *declaration)
+/* How many ids the kubelet would get in a list. */
+static uint64_t count_ids(const struct declaration *declaration, const struct snapshot *snapshot)
 {
-	_cleanup_snapshot_ struct snapshot *snapshot = scan_once(declaration);
 	uint64_t count = 0;
 
-	for (size_t i = 0; snapshot && i < snapshot->n_units; i++)
+	for (size_t i = 0; snapshot && declaration->serve != SERVE_DRA && i < snapshot->n_units;
+		i++)
 		count += snapshot->units[i].replicas;
 	return count;
 }
 
-void offered_ids_warn(const struct config *config, FILE *stream)
+int offered_devices_check(const struct config *config, struct report *report, uint64_t *ret_ids)
 {
+	size_t before = report->count;
 	uint64_t count = 0;
 
-	for (size_t i = 0; i < config->n_resources; i++)
-		count += count_ids(&config->resources[i].declaration);
+	for (size_t i = 0; i < config->n_resources; i++) {
+		const struct declaration *declaration = &config->resources[i].declaration;
+		_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+		struct error error;
+		int r = scan_once(declaration, &snapshot, &error);
+
+		/* As inventory_start(): after other failures, the next scan tries again. */
+		report->context = declaration->name;
+		if (r == -E2BIG || r == -EINVAL)
+			(void)report_add(
+				report, &declaration->origin, "match", "%s", error.message);
+		report->context = NULL;
+		count += count_ids(declaration, snapshot);
+	}
+	if (report->count > before || report->incomplete)
+		return -EINVAL;
+	*ret_ids = count;
+	return 0;
+}
+
+void offered_ids_warn(uint64_t count, FILE *stream)
+{
 	if (count <= OFFERED_IDS_MANY)
 		return;
 	(void)fprintf(stream,

@@ -22,6 +22,10 @@ void removed_devices_warn(
 /* More ids than this on a node are worth a warning, see docs/limits.md. */
 #define OFFERED_IDS_MANY 10000
 
-/* Warns on the stream if the resources together offer more than OFFERED_IDS_MANY ids on this
- * host. */
-void offered_ids_warn(const struct config *config, FILE *stream);
+/* Reports the resources that a child would refuse because of the devices of this host, such as a
+ * list above 4 MiB. Returns -EINVAL if there is one. `ret_ids`: how many ids all resources together
+ * offer in lists. */
+int offered_devices_check(const struct config *config, struct report *report, uint64_t *ret_ids);
+
+/* Warns on the stream of more than OFFERED_IDS_MANY ids. */
+void offered_ids_warn(uint64_t count, FILE *stream);

@@ -159,6 +159,9 @@ static int check_size(
 {
 	uint64_t found = 0, gone = 0;
 
+	/* DRA has no list: devices are published in slices. */
+	if (list->declaration->serve == SERVE_DRA)
+		return 0;
 	for (size_t i = 0; i < scan->n_devices; i++)
 		found += device_size(list, scan->devices[i]);
 	for (size_t i = 0; i < list->n_units; i++)
@@ -166,9 +169,10 @@ static int check_size(
 			gone += device_size(list, list->units[i]->device);
 	if (found > KUBELET_MESSAGE_MAX)
 		return error_set(error, -E2BIG,
-			"the list of %zu devices would be %" PRIu64
+			"the list of %zu device%s would be %" PRIu64
 			" bytes, the kubelet accepts at most %zu: lower share.replicas, match fewer devices, or use two resources",
-			scan->n_devices, found, KUBELET_MESSAGE_MAX);
+			scan->n_devices, scan->n_devices == 1 ? "" : "s", found,
+			KUBELET_MESSAGE_MAX);
 	*ret_drop = gone > 0 && found + gone + held_size(list) > KUBELET_MESSAGE_MAX;
 	return 0;
 }

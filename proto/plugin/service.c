@@ -151,6 +151,15 @@ int service_announce(struct service *service, const char *resource, const char *
 	return announcement_set(service->announcement, resource, endpoint);
 }
 
+/* A resource that DRA serves has no list, so the limit of a list does not apply to it. */
+static int encode(const struct offer *offer, uint8_t **ret_list, size_t *ret_size)
+{
+	const struct snapshot none = { 0 };
+	bool listed = offer->applied_config->declaration->serve != SERVE_DRA;
+
+	return list_encode(listed ? offer->snapshot : &none, ret_list, ret_size);
+}
+
 int service_offer(struct service *service, struct offer *offer)
 {
 	struct offer *previous = service->offer;
@@ -159,7 +168,7 @@ int service_offer(struct service *service, struct offer *offer)
 	size_t size, newest_size;
 	int r;
 
-	r = list_encode(offer->snapshot, &list, &size);
+	r = encode(offer, &list, &size);
 	if (r < 0)
 		return r;
 	/* Handlers see the new state before the kubelet can act on the new list. */

@@ -461,6 +461,22 @@ class Dra(DraTest):
         until(lambda: not self.process(), "the end of devplugd-dra")
         until(lambda: self.kubelet.sockets() == [], "its socket to be removed")
 
+    def test_no_limit_of_a_list(self):
+        """A resource that would exceed the 4 MiB of a list has no list when DRA serves it."""
+        self.serve_api()
+        device = "x" * 63
+        text = (f'{{ name = "vendor.example/gpu"; driver = "static"; match = "{device}"; '
+                'share = { replicas = 55000; }; serve = "%s"; }')
+        self.configure(text % "plugin")
+        self.assertEqual(self.run_tool("devplugd", "--check").returncode, 78)
+        self.configure(text % "dra")
+        answer = self.run_tool("devplugd", "--check")
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        self.node.start()
+        self.register()
+        until(lambda: self.node.resource("vendor.example/gpu")["state"] == "serving", "the resource to be served")
+        until(lambda: self.api.slices, "the first devices to be published")
+
     def test_programs(self):
         """prestart runs before a claim is prepared; where it fails, the pod is told why."""
         self.serve_api()

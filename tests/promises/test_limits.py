@@ -2,10 +2,11 @@
 """P10: what is too much is refused with a message that says how much is not, and what is just not too much works."""
 import os
 import re
+import stat
 import subprocess
 import unittest
 
-from node import NodeTest, program, static, until
+from node import NodeTest, path, program, static, until
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 LIST_MAX = 4194304
@@ -115,6 +116,19 @@ class Limits(NodeTest):
                 answer = self.check()
                 self.assertEqual(answer.returncode, 78 if refusal else 0, answer.stderr)
                 self.assertIn(refusal or "", answer.stderr)
+
+    def test_P10_list_of_4_MiB_of_found_devices(self):
+        """The check finds what a child would refuse on this host."""
+        os.mkdir(self.node.path("dev"))
+        os.mknod(self.node.path("dev/card0"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        self.node.configure(static("a", 1), path("card", self.node.path("dev/card*"), "share = { replicas = 100000; };"))
+        answer = self.check()
+        self.assertEqual(answer.returncode, 78, answer.stderr)
+        self.assertEqual(answer.stdout, "")
+        self.assertRegex(answer.stderr, rf"^{re.escape(self.node.config)}:\d+: vendor.example/card: match: the list of 1 device "
+                                        rf"would be \d+ bytes, the kubelet accepts at most {LIST_MAX}: lower share.replicas")
+        self.node.configure(path("card", self.node.path("dev/card*"), "share = { replicas = 1000; };"))
+        self.assertEqual(self.check().returncode, 0)
 
     def test_P10_list_of_4_MiB(self):
         count = most_devices("a")

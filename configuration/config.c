@@ -21,6 +21,7 @@ static int config_new(struct config **ret)
 
 	if (!config)
 		return -ENOMEM;
+	config->references = 1;
 	if (option_table_init(&config_table, config) < 0)
 		return -ENOMEM;
 	*ret = TAKE_PTR(config);
@@ -29,7 +30,7 @@ static int config_new(struct config **ret)
 
 struct config *config_free(struct config *config)
 {
-	if (!config)
+	if (!config || --config->references > 0)
 		return NULL;
 	for (size_t i = 0; i < config->n_resources; i++) {
 		declaration_done(&config->resources[i].declaration);
@@ -39,6 +40,20 @@ struct config *config_free(struct config *config)
 	option_table_done(&config_table, config);
 	sources_free(config->sources);
 	free(config);
+	return NULL;
+}
+
+const struct resource_config *resource_config_ref(const struct resource_config *resource)
+{
+	if (resource && resource->config)
+		resource->config->references++;
+	return resource;
+}
+
+const struct resource_config *resource_config_unref(const struct resource_config *resource)
+{
+	if (resource)
+		(void)config_free(resource->config);
 	return NULL;
 }
 
@@ -268,6 +283,7 @@ static int take_enabled(struct config *config)
 			? (enum registration_way)config->kubelet.registration
 			: (enum registration_way)declaration->registration;
 		resource->declaration = *declaration;
+		resource->config = config;
 		memset(declaration, 0, sizeof(*declaration));
 		config->n_resources++;
 	}

@@ -69,6 +69,7 @@ struct resource_config {
 		       configurations are compared by it. Equal declarations have equal texts: it
 		       holds only what differs from the defaults, in the tables' order. It has
 		       nothing about registration, which does not concern the child */
+	struct config *config; /* that it is part of */
 };
 
 struct config {
@@ -85,6 +86,7 @@ struct config {
 	struct resource_config *resources; /* enabled ones only, in file order, names unique */
 	size_t n_resources;
 	/* private */
+	unsigned references;
 	struct groups declared; /* struct declaration: while loading, those not in `resources` after
 				   that */
 	struct source *sources; /* names of the files that were read: origins point to them */
@@ -121,9 +123,17 @@ int config_load_text(const char *name, const char *text, size_t size, struct rep
  * child. */
 int config_load_resource(const char *text, struct report *report, struct config **ret);
 
+/* Drops a reference, which is the only one unless resource_config_ref() made others. */
 struct config *config_free(struct config *config);
 DEFINE_CLEANUP(struct config *, config_free)
 #define _cleanup_config_ _cleanup_(config_freep)
+
+/* Keep a resource's configuration, and the whole that it is part of, while it is still applied. The
+ * second returns NULL; both take NULL. Not for several threads. */
+const struct resource_config *resource_config_ref(const struct resource_config *resource);
+const struct resource_config *resource_config_unref(const struct resource_config *resource);
+DEFINE_CLEANUP(const struct resource_config *, resource_config_unref)
+#define _cleanup_resource_config_ _cleanup_(resource_config_unrefp)
 
 /* Writes the configuration in force as text: defaults filled in, drop-ins merged. The cordons that
  * are set by command are a list of their own; each resource has the others that are about it. */

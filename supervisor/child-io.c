@@ -55,7 +55,6 @@ static const struct {
 	enum resource_event event;
 	bool expected, session;
 } message_events[] = {
-	[CONTROL_READY] = { RESOURCE_READY, .expected = true },
 	[CONTROL_REFUSED] = { RESOURCE_REFUSED, .expected = true },
 	[CONTROL_REGISTERED] = { RESOURCE_REGISTERED, .expected = true, .session = true },
 	[CONTROL_SERVING] = { RESOURCE_WATCHED, .expected = true, .session = true },
@@ -110,6 +109,26 @@ static void on_devices(struct child *child, struct control_message *message)
 	child->host->on_devices(child->host->userdata);
 }
 
+static void on_ready(struct child *child, const char *text)
+{
+	enum registration_way before = child_registration(child);
+	bool first = child->resource->state == RESOURCE_STARTING;
+
+	child->reported = false;
+	resource_handle(child->resource, RESOURCE_READY, text);
+	if (!first && child_registration(child) != before)
+		resource_handle(child->resource, RESOURCE_RENEW, NULL);
+}
+
+static void on_publish(struct child *child, struct control_message *message)
+{
+	/* Its files have been removed. */
+	if (child->leaving)
+		return;
+	resource_publishes(child->resource);
+	proposal_submit(child->proposal, TAKE_FD(message->fds[0]), message->number);
+}
+
 static void on_message(struct child *child, struct control_message *message)
 {
 	if (message->type == CONTROL_DEVICES || message->type == CONTROL_CHANGES) {
@@ -138,7 +157,11 @@ static void on_message(struct child *child, struct control_message *message)
 		return;
 	}
 	if (message->type == CONTROL_PUBLISH) {
-		proposal_submit(child->proposal, TAKE_FD(message->fds[0]), message->number);
+		on_publish(child, message);
+		return;
+	}
+	if (message->type == CONTROL_READY) {
+		on_ready(child, message->text);
 		return;
 	}
 	if ((size_t)message->type >= ARRAY_SIZE(message_events) ||
@@ -146,8 +169,6 @@ static void on_message(struct child *child, struct control_message *message)
 		on_broken(child, "the child sent a message that only devplugd sends");
 		return;
 	}
-	if (message->type == CONTROL_READY)
-		child->reported = false;
 	/* Late words about a session that is over. */
 	if (message_events[message->type].session && message->session != child->resource->session)
 		return;
@@ -251,13 +272,13 @@ static int on_child_exit(sd_event_source *source, const siginfo_t *info, void *u
 
 /* --- the operations of the state table --- */
 
-static int op_configure(const char *text, void *userdata, struct error *error)
+static int op_configure(const struct resource_config *config, void *userdata, struct error *error)
 {
 	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CONFIGURE);
 	struct child *child = userdata;
 	int r;
 
-	r = sealed_new("devplugd-resource", text, strlen(text));
+	r = sealed_new("devplugd-resource", config->text, strlen(config->text));
 	if (r < 0)
 		return error_set(
 			error, r, "cannot create a memfd for the configuration: %s", strerror(-r));
@@ -302,7 +323,7 @@ static int attach_process(struct child *child, int output_fd)
 		event, &child->exit_source, child->pid, WEXITED, on_child_exit, child);
 }
 
-static int op_start(const char *text, void *userdata, struct error *error)
+static int op_start(const struct resource_config *config, void *userdata, struct error *error)
 {
 	struct child *child = userdata;
 	struct log_fields fields;
@@ -311,7 +332,7 @@ static int op_start(const char *text, void *userdata, struct error *error)
 	int r;
 
 	options.resource = child->resource->name;
-	options.user = child->resource->user;
+	options.user = config->declaration.user;
 	r = spawn_child(&options, &spawned, error);
 	if (r < 0)
 		return r;
@@ -324,7 +345,7 @@ static int op_start(const char *text, void *userdata, struct error *error)
 		(void)error_set(error, r, "cannot watch a new child: %s", strerror(-r));
 	else {
 		send_counters(child);
-		r = op_configure(text, child, error);
+		r = op_configure(config, child, error);
 		/* It has ended already. Its exit, which follows, has the reason. */
 		if (r == -EPIPE || r == -ECONNRESET)
 			r = 0;
@@ -340,18 +361,27 @@ static int op_start(const char *text, void *userdata, struct error *error)
 	return 0;
 }
 
+static void op_applied(const struct resource_config *before, void *userdata)
+{
+	struct child *child = userdata;
+
+	/* The child proposes files again, and does not wait for an earlier answer. */
+	proposal_drop_pending(child->proposal);
+	child->host->on_applied(child, before, child->host->userdata);
+}
+
 static int op_open_session(void *userdata, uint64_t *ret_number, struct error *error)
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_SESSION);
 	struct child *child = userdata;
 	const struct child_host *host = child->host;
 	struct session *session = &child->session;
-	bool by_watcher = child->registration == REGISTRATION_WATCHER;
+	enum registration_way registration = child_registration(child);
+	bool by_watcher = registration == REGISTRATION_WATCHER;
 	int r;
 
 	session_done(session);
-	r = host->open_session(
-		child->registration, child->resource->name, session, host->userdata, error);
+	r = host->open_session(registration, child->resource->name, session, host->userdata, error);
 	if (r < 0)
 		return r;
 	*ret_number = session->number;
@@ -447,6 +477,7 @@ static void op_changed(void *userdata)
 static const struct resource_operations operations = {
 	.start = op_start,
 	.configure = op_configure,
+	.applied = op_applied,
 	.open_session = op_open_session,
 	.end_session = op_end_session,
 	.stop = op_stop,
@@ -567,6 +598,16 @@ static void on_timer(enum resource_event event, void *userdata)
 	resource_handle(child->resource, event, NULL);
 }
 
+const struct declaration *child_declaration(const struct child *child)
+{
+	return child->leaving ? NULL : &resource_applied(child->resource)->declaration;
+}
+
+enum registration_way child_registration(const struct child *child)
+{
+	return resource_applied(child->resource)->registration;
+}
+
 int child_new(
 	const struct child_host *host, const struct resource_config *config, struct child **ret)
 {
@@ -580,7 +621,6 @@ int child_new(
 	child->control_fd = -EBADF;
 	child->counters_fd = counters_new();
 	child->session = SESSION_INIT;
-	child->registration = config->registration;
 	state_devices_name(config->declaration.name, name);
 	mirror_init(&child->devices, host->state, name, CONTROL_DEVICES_MAX);
 	state_health_name(config->declaration.name, name);
@@ -590,8 +630,8 @@ int child_new(
 		r = arbiter_add(host->arbiter, child->resource->name, &party_operations, child,
 			&child->party);
 	if (r >= 0)
-		r = proposal_new(host->event, host->published, child->resource->name,
-			answer_proposal, child, &child->proposal);
+		r = proposal_new(host->event, host->published, child->resource, answer_proposal,
+			child, &child->proposal);
 	if (r >= 0)
 		r = child_timers_init(
 			&child->timers, host->event, on_timer_receive, on_timer, child);

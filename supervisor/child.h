@@ -42,6 +42,9 @@ struct child_host {
 	void (*end_session)(void *userdata);
 	/* Sends the child what the kubelet has booked. Returns 0 or negative errno. */
 	int (*send_booked)(struct child *child, void *userdata);
+	/* A child has accepted a configuration, see resource_operations.applied. */
+	void (*on_applied)(
+		struct child *child, const struct resource_config *before, void *userdata);
 	/* What people see of a child has changed. */
 	void (*on_changed)(void *userdata);
 	/* A child has reported its devices: one has changed, or was allocated. */
@@ -71,8 +74,7 @@ struct child {
 	sd_event_source *exit_source, *control_source;
 	struct child_timers timers;
 	struct session session;
-	enum registration_way registration; /* of the next session */
-	uint64_t started_at;                /* CLOCK_MONOTONIC */
+	uint64_t started_at; /* CLOCK_MONOTONIC */
 
 	uint64_t window_start; /* of the count of messages */
 	unsigned in_window;
@@ -96,6 +98,13 @@ struct child {
 /* A resource without a process. Returns 0 or negative errno. */
 int child_new(
 	const struct child_host *host, const struct resource_config *config, struct child **ret);
+
+/* The declaration that the resource is judged by, see resource_applied(); NULL: it is not
+ * configured any more. */
+const struct declaration *child_declaration(const struct child *child);
+
+/* How the resource is announced to the kubelet, in its next session. */
+enum registration_way child_registration(const struct child *child);
 
 /* Writes the newest inventory and health state to their files, if that is pending. Returns when to
  * call again because of pacing (CLOCK_MONOTONIC), or USEC_INFINITY. */

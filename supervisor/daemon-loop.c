@@ -13,6 +13,7 @@
 
 #include "common/log.h"
 #include "common/message-id.h"
+#include "supervisor/applied.h"
 #include "supervisor/arbiter.h"
 #include "supervisor/assignments.h"
 #include "supervisor/auxiliary.h"
@@ -311,6 +312,11 @@ static int on_send_booked(struct child *child, void *userdata)
 	return booked_send(manager->booked, child);
 }
 
+static void on_applied(struct child *child, const struct resource_config *before, void *userdata)
+{
+	applied_changed(userdata, child, before);
+}
+
 static void on_child_changed(void *userdata)
 {
 	manager_changed(userdata);
@@ -349,6 +355,7 @@ static int make_child_host(struct manager *manager)
 		.open_session = on_open_session,
 		.end_session = on_end_session,
 		.send_booked = on_send_booked,
+		.on_applied = on_applied,
 		.on_changed = on_child_changed,
 		.on_devices = on_devices,
 		.on_devices_written = on_devices_written,
@@ -495,7 +502,7 @@ int daemon_loop_run(struct manager *manager)
 	forget_removed_resources(manager);
 	child_user_log_isolation();
 	manager->accepted_at = now_usec(CLOCK_REALTIME);
-	published_configure(manager->published, manager->config);
+	applied_configure(manager);
 	restore_watch_configure(manager->restore_watch);
 	metrics_configure(manager->metrics);
 	dra_configure(manager->dra);

@@ -91,7 +91,7 @@ static int ask(struct dra_preparation *preparation, struct error *error)
 	static uint64_t last_number;
 	int r;
 
-	if (!child || child->leaving || child->registration != REGISTRATION_DRA)
+	if (!child || child->leaving || child_registration(child) != REGISTRATION_DRA)
 		return error_set(error, -ENOENT, "%s is not served by DRA on this node", name);
 	if (child->pid == 0 || !child->resource->accepted)
 		return error_set(error, -EAGAIN, "the process of %s is not ready: %s", name,
@@ -112,22 +112,12 @@ static int ask(struct dra_preparation *preparation, struct error *error)
 
 /* --- an answer --- */
 
-static const struct declaration *declaration_of(
-	const struct dra_preparation *preparation, const char *resource)
-{
-	const struct config *config = preparation->manager->config;
-
-	for (size_t i = 0; i < config->n_resources; i++)
-		if (streq(config->resources[i].declaration.name, resource))
-			return &config->resources[i].declaration;
-	return NULL;
-}
-
 static int take_answer(struct dra_preparation *preparation, json_t *answer, struct error *error)
 {
 	json_t *device = device_at(preparation, preparation->at);
-	const struct declaration *declaration =
-		declaration_of(preparation, text_of(device, "resource"));
+	const struct child *child =
+		manager_find_child(preparation->manager, text_of(device, "resource"));
+	const struct declaration *declaration = child ? child_declaration(child) : NULL;
 	json_t *edits = json_object_get(answer, "containerEdits");
 	json_t *names = json_object_get(answer, "cdi");
 	char name[CDI_DEVICE_NAME_MAX + 1], full[CDI_DEVICE_NAME_MAX + sizeof(DRA_CDI_KIND "=")];

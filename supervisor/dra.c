@@ -117,7 +117,7 @@ static void set_registered(struct dra *dra, bool registered, const char *why)
 
 		if (!registered && session_has_no_socket(&child->session))
 			resource_handle(child->resource, RESOURCE_SESSION_ENDED, why);
-		else if (registered && child->registration == REGISTRATION_DRA)
+		else if (registered && child_registration(child) == REGISTRATION_DRA)
 			resource_handle(child->resource, RESOURCE_KUBELET, NULL);
 	}
 }
@@ -378,7 +378,7 @@ void dra_devices_changed(struct dra *dra, const struct child *child)
 	_cleanup_close_ int fd = -EBADF;
 	char name[STATE_NAME_MAX];
 
-	if (child->registration != REGISTRATION_DRA || !auxiliary_is_running(dra->process))
+	if (child_registration(child) != REGISTRATION_DRA || !auxiliary_is_running(dra->process))
 		return;
 	state_devices_name(child->resource->name, name);
 	fd = state_open_file(dra->manager->state, name);
@@ -437,14 +437,16 @@ static void find_node(const struct dra_config *config, char *ret, size_t size)
 			*p = (char)(*p - 'A' + 'a');
 }
 
-static json_t *list_resources(const struct config *config)
+static json_t *list_resources(const struct manager *manager)
 {
 	json_t *names = json_array();
 
-	for (size_t i = 0; i < config->n_resources; i++)
-		if (config->resources[i].registration == REGISTRATION_DRA)
-			(void)json_array_append_new(
-				names, json_string(config->resources[i].declaration.name));
+	for (size_t i = 0; i < manager->n_children; i++) {
+		const struct child *child = manager->children[i];
+
+		if (!child->leaving && child_registration(child) == REGISTRATION_DRA)
+			(void)json_array_append_new(names, json_string(child->resource->name));
+	}
 	return names;
 }
 
@@ -454,6 +456,9 @@ static int take_names(struct dra *dra, const struct config *config)
 	char node[256];
 	bool other;
 
+	/* The newest file serves nothing by DRA, but not all children have accepted that. */
+	if (!config->dra.driver)
+		return 0;
 	find_node(&config->dra, node, sizeof(node));
 	other = !dra->driver || !streq(dra->driver, config->dra.driver) ||
 		!streq(dra->node, node) || !streq(dra->kubeconfig, config->dra.kubeconfig) ||
@@ -478,7 +483,7 @@ static int make_settings(struct dra *dra, json_t *resources)
 void dra_configure(struct dra *dra)
 {
 	const struct config *config = dra->manager->config;
-	json_auto_t *resources = list_resources(config);
+	json_auto_t *resources = list_resources(dra->manager);
 	_cleanup_free_ char *before = TAKE_PTR(dra->settings);
 	int r;
 

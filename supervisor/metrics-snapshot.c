@@ -119,7 +119,7 @@ static uint64_t pending_changes(const struct manager *manager)
 		const struct resource *resource = manager->children[i]->resource;
 
 		n += manager->children[i]->leaving || !resource->accepted ||
-			!streq(resource->accepted, resource->wanted);
+			!streq(resource->accepted->text, resource->wanted->text);
 	}
 	return n;
 }
@@ -225,7 +225,7 @@ static void write_resource(
 	json_write_text(writer, "{\"name\":");
 	json_write_string(writer, resource->name);
 	json_write_text(writer, ",\"driver\":");
-	json_write_string(writer, resource->driver);
+	json_write_string(writer, resource_applied(resource)->declaration.driver_name);
 	json_write_text(writer, ",\"state\":");
 	json_write_string(writer, resource_state_name(resource));
 	write_member(writer, "registered", resource->registered);

@@ -30,7 +30,7 @@ struct offer_check {
 static bool is_checked(const struct child *child)
 {
 	return child->resource->state == RESOURCE_SERVING && !child->leaving &&
-		child->registration != REGISTRATION_DRA;
+		child_registration(child) != REGISTRATION_DRA;
 }
 
 uint64_t offer_count(const struct pod_table *table, const char *resource)

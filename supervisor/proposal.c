@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/pace.h"
 #include "supervisor/published.h"
+#include "supervisor/resource.h"
 
 #define ANSWER_RETRY (100 * USEC_PER_MSEC)
 /* Each change of a CDI file has the container runtime read all CDI files again. */
@@ -19,6 +20,7 @@
 struct proposal {
 	struct published *published;
 	const char *resource;
+	const struct resource *judge; /* whose applied configuration the files must fit */
 	proposal_answer_t answer;
 	void *userdata;
 
@@ -64,7 +66,8 @@ static void publish(struct proposal *proposal)
 	int r;
 
 	pace_begin(&proposal->pace);
-	r = published_take(proposal->published, proposal->resource, proposal->fd, &error);
+	r = published_take(proposal->published, &resource_applied(proposal->judge)->declaration,
+		proposal->fd, &error);
 	note(proposal, r < 0 ? &error : NULL);
 	end = pace_end_of_writing(&proposal->pace, WRITE_INTERVAL);
 	if (proposal->answer(proposal->number, r < 0 ? error.message : "", proposal->userdata) ==
@@ -78,7 +81,7 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-int proposal_new(sd_event *event, struct published *published, const char *resource,
+int proposal_new(sd_event *event, struct published *published, const struct resource *resource,
 	proposal_answer_t answer, void *userdata, struct proposal **ret)
 {
 	_cleanup_(proposal_freep) struct proposal *proposal = malloc(sizeof(*proposal));
@@ -88,13 +91,16 @@ int proposal_new(sd_event *event, struct published *published, const char *resou
 		return -ENOMEM;
 	*proposal = (struct proposal){
 		.published = published,
-		.resource = resource,
+		.resource = resource->name,
+		.judge = resource,
 		.answer = answer,
 		.userdata = userdata,
 		.fd = -EBADF,
 	};
 	r = sd_event_add_time(event, &proposal->timer, CLOCK_MONOTONIC, USEC_INFINITY,
 		USEC_PER_MSEC, on_due, proposal);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(proposal->timer, SD_EVENT_OFF);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(proposal);
@@ -116,6 +122,17 @@ void proposal_publish_again(struct proposal *proposal)
 {
 	if (proposal->fd >= 0)
 		publish(proposal);
+}
+
+void proposal_drop_pending(struct proposal *proposal)
+{
+	int enabled = SD_EVENT_OFF;
+
+	(void)sd_event_source_get_enabled(proposal->timer, &enabled);
+	if (enabled == SD_EVENT_OFF)
+		return;
+	proposal->fd = foreign_close(proposal->fd);
+	(void)sd_event_source_set_enabled(proposal->timer, SD_EVENT_OFF);
 }
 
 const char *proposal_failure(const struct proposal *proposal)

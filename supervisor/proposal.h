@@ -13,13 +13,14 @@
 
 struct published;
 struct proposal;
+struct resource;
 
 /* Answers the proposal of that number; `why`: why nothing was published, or empty. Returns 0 or
  * negative errno; -EAGAIN is tried again. */
 typedef int (*proposal_answer_t)(uint64_t number, const char *why, void *userdata);
 
-/* Returns 0 or -ENOMEM. The resource's name must outlive it. */
-int proposal_new(sd_event *event, struct published *published, const char *resource,
+/* Returns 0 or -ENOMEM. The resource must outlive it. */
+int proposal_new(sd_event *event, struct published *published, const struct resource *resource,
 	proposal_answer_t answer, void *userdata, struct proposal **ret);
 
 /* Takes a descriptor with the files, and the number of the proposal. */
@@ -27,6 +28,9 @@ void proposal_submit(struct proposal *proposal, int fd, uint64_t number);
 
 /* The directories have changed, or a file is damaged: publishes the newest proposal again. */
 void proposal_publish_again(struct proposal *proposal);
+
+/* The child has accepted another configuration: a proposal that waits is of an earlier one. */
+void proposal_drop_pending(struct proposal *proposal);
 
 /* Why the newest proposal could not be published, until the call to `answer` that follows a
  * success; NULL: it could, or there is none. Valid until the next proposal. */

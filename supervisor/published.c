@@ -22,6 +22,7 @@
 struct published {
 	const struct config *config;
 	struct published_table table;
+	bool complete;
 	uint64_t failures;
 };
 
@@ -40,14 +41,6 @@ int published_new(struct state *state, struct published **ret)
 }
 
 /* --- names --- */
-
-static const struct declaration *find_declaration(const struct config *config, const char *name)
-{
-	for (size_t i = 0; i < config->n_resources; i++)
-		if (streq(config->resources[i].declaration.name, name))
-			return &config->resources[i].declaration;
-	return NULL;
-}
 
 /* "=" is in no kind, so no two kinds have one name. */
 static int cdi_path(const struct config *config, const char *kind, char **ret)
@@ -73,14 +66,13 @@ static int info_path(const struct config *config, const char *resource, const ch
 		: 0;
 }
 
-static bool is_expected(const struct config *config, const struct published_file *file)
+/* Whether the resource with this declaration may have the file. */
+static bool is_expected(const struct config *config, const struct declaration *declaration,
+	const struct published_file *file)
 {
-	const struct declaration *declaration = find_declaration(config, file->resource);
 	_cleanup_free_ char *path = NULL;
 	const char *name;
 
-	if (!declaration)
-		return false;
 	if (file->info) {
 		name = startswith(file->path, config->device_info_dir);
 		return name && name[0] == '/' && !strchr(name + 1, '/');
@@ -89,10 +81,11 @@ static bool is_expected(const struct config *config, const struct published_file
 		cdi_path(config, declaration->cdi_spec.kind, &path) >= 0 && streq(path, file->path);
 }
 
-static bool is_declared(const struct config *config, const char *path)
+static bool is_declared(
+	const struct config *config, const struct published_judges *judges, const char *path)
 {
-	for (size_t i = 0; i < config->n_resources; i++) {
-		const char *kind = config->resources[i].declaration.cdi_spec.kind;
+	for (size_t i = 0; i < judges->count; i++) {
+		const char *kind = judges->declarations[i]->cdi_spec.kind;
 		_cleanup_free_ char *expected = NULL;
 
 		if (kind && cdi_path(config, kind, &expected) >= 0 && streq(expected, path))
@@ -103,8 +96,9 @@ static bool is_declared(const struct config *config, const char *path)
 
 /* --- what a daemon before left, and a configuration before --- */
 
-/* Removes what has our prefix and is half written, or (`all`) is no resource's. */
-static void sweep(const struct config *config, const char *directory, bool all)
+/* Removes what has our prefix and is half written, or no resource's; `judges` NULL: that stays. */
+static void sweep(
+	const struct config *config, const struct published_judges *judges, const char *directory)
 {
 	DIR *stream = opendir(directory);
 	struct dirent *entry;
@@ -114,10 +108,10 @@ static void sweep(const struct config *config, const char *directory, bool all)
 		bool temporary = startswith(entry->d_name, REPLACE_FILE_PREFIX);
 		bool published = startswith(entry->d_name, PUBLISHED_PREFIX);
 
-		if ((!temporary && !(published && all)) ||
+		if ((!temporary && !(published && judges)) ||
 			asprintf(&path, "%s/%s", directory, entry->d_name) < 0)
 			continue;
-		if (temporary || !is_declared(config, path))
+		if (temporary || !is_declared(config, judges, path))
 			(void)unlink(path);
 	}
 	if (stream)
@@ -143,20 +137,51 @@ static void take_left(struct published *published)
 	(void)unlinkat(directory_fd, PUBLISHED_LEFT_FILE, 0);
 }
 
-void published_configure(struct published *published, const struct config *config)
+static const struct declaration *find_judge(const struct published_judges *judges, const char *name)
+{
+	for (size_t i = 0; i < judges->count; i++)
+		if (streq(judges->declarations[i]->name, name))
+			return judges->declarations[i];
+	return NULL;
+}
+
+void published_configure(struct published *published, const struct config *config,
+	const struct published_judges *judges)
 {
 	bool first = !published->config;
 
 	published->config = config;
+	published->complete = judges->complete;
 	if (first)
 		take_left(published);
-	for (size_t i = 0; i < published->table.n_files; i++)
-		published->table.files[i]->kept = is_expected(config, published->table.files[i]);
+	for (size_t i = 0; i < published->table.n_files; i++) {
+		struct published_file *file = published->table.files[i];
+		const struct declaration *judge = find_judge(judges, file->resource);
+
+		file->kept = judge && is_expected(config, judge, file);
+	}
 	published_table_remove(&published->table, NULL);
 	published_table_save(&published->table);
-	sweep(config, config->cdi_dir, true);
+	sweep(config, judges->complete ? judges : NULL, config->cdi_dir);
 	if (!streq(config->cdi_dir, config->device_info_dir))
-		sweep(config, config->device_info_dir, false);
+		sweep(config, NULL, config->device_info_dir);
+}
+
+bool published_is_complete(const struct published *published)
+{
+	return published->complete;
+}
+
+void published_judge(struct published *published, const struct declaration *declaration)
+{
+	for (size_t i = 0; i < published->table.n_files; i++) {
+		struct published_file *file = published->table.files[i];
+
+		if (streq(file->resource, declaration->name))
+			file->kept = is_expected(published->config, declaration, file);
+	}
+	published_table_remove(&published->table, declaration->name);
+	published_table_save(&published->table);
 }
 
 /* --- writing --- */
@@ -357,10 +382,10 @@ static int take(struct published *published, const struct declaration *declarati
 	return r;
 }
 
-int published_take(struct published *published, const char *resource, int fd, struct error *error)
+int published_take(struct published *published, const struct declaration *declaration, int fd,
+	struct error *error)
 {
-	const struct declaration *declaration = find_declaration(published->config, resource);
-	int r = declaration ? take(published, declaration, fd, error) : 0;
+	int r = take(published, declaration, fd, error);
 
 	published->failures += r < 0;
 	return r;

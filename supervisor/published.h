@@ -19,15 +19,30 @@ struct published;
 /* Learns what a daemon before left. Nothing is removed yet. */
 int published_new(struct state *state, struct published **ret);
 
-/* Takes over directories and resources: removes files of ours that are of no resource, or in a
- * directory that is no longer ours. Logs. */
-void published_configure(struct published *published, const struct config *config);
+/* The declarations that resources are judged by, see resource_applied(). */
+struct published_judges {
+	const struct declaration **declarations;
+	size_t count;
+	bool complete; /* each was accepted by a child */
+};
 
-/* Makes the files of a resource exactly those of a publication (sealed memfd); a resource that is
- * no longer declared has none. -EBADMSG means that the document is malformed, and nothing has
- * changed; other errors are those of the file system and may leave some files. The error is
- * filled. */
-int published_take(struct published *published, const char *resource, int fd, struct error *error);
+/* Takes over directories and resources: removes files of ours that are of no resource, or in a
+ * directory that is no longer ours. Unless the judges are complete, CDI files of which no resource
+ * is known stay: they may be of a configuration that will be applied again. Logs. */
+void published_configure(struct published *published, const struct config *config,
+	const struct published_judges *judges);
+
+/* Whether the last judges were complete. */
+bool published_is_complete(const struct published *published);
+
+/* A resource is judged by another declaration: removes those of its files that it has no more. */
+void published_judge(struct published *published, const struct declaration *declaration);
+
+/* Makes the files of a resource exactly those of a publication (sealed memfd). -EBADMSG means that
+ * the document is malformed, and nothing has changed; other errors are those of the file system and
+ * may leave some files. The error is filled. */
+int published_take(struct published *published, const struct declaration *declaration, int fd,
+	struct error *error);
 
 /* How often published_take() has failed. */
 uint64_t published_failures(const struct published *published);

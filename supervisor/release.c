@@ -11,21 +11,12 @@
 #include "supervisor/child.h"
 #include "supervisor/manager.h"
 
-/* NULL: it leaves. */
-static const struct driver *find_driver(const struct config *config, const char *name)
-{
-	for (size_t i = 0; i < config->n_resources; i++)
-		if (streq(config->resources[i].declaration.name, name))
-			return config->resources[i].declaration.driver;
-	return NULL;
-}
-
 int release_request(struct request *request, json_t **ret_answer, struct error *error)
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_RELEASE);
 	const json_t *end = json_object_get(request->arguments, "end");
 	const char *name, *reset;
-	const struct driver *driver;
+	const struct declaration *declaration;
 	const struct child *child;
 	int r;
 
@@ -39,13 +30,13 @@ int release_request(struct request *request, json_t **ret_answer, struct error *
 	if (end && !json_is_boolean(end))
 		return error_set(error, -EINVAL, "\"end\" must be true or false");
 	child = name ? manager_find_child(request->manager, name) : NULL;
-	driver = name ? find_driver(request->manager->config, name) : NULL;
-	if (!child || !driver)
+	declaration = child ? child_declaration(child) : NULL;
+	if (!declaration)
 		return error_set(error, -ENOENT, "there is no resource \"%s\"", name ?: "");
-	if (!driver->release)
+	if (!declaration->driver->release)
 		return error_set(error, -EOPNOTSUPP,
 			"%s has nothing to release: driver \"%s\" keeps no device open", name,
-			driver->name);
+			declaration->driver->name);
 	if (child->control_fd < 0)
 		return error_set(
 			error, -ESRCH, "%s has nothing to release: its process does not run", name);

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/message-id.h"
 #include "configuration/plan.h"
+#include "supervisor/applied.h"
 #include "supervisor/arbiter.h"
 #include "supervisor/booked.h"
 #include "supervisor/child-user.h"
@@ -90,20 +91,15 @@ static int make_changes(
 	return 0;
 }
 
-/* Copies the new text into a resource that stays and learns what that takes. */
+/* Gives a resource that stays its new configuration, and learns what that takes. */
 static void update_child(struct change *change, const struct resource_config *wanted)
 {
-	const struct log_fields fields = { .resource = change->child->resource->name };
-	int r;
+	struct resource *resource = change->child->resource;
+	enum registration_way before = child_registration(change->child);
 
-	r = resource_update(change->child->resource, wanted);
-	if (r < 0)
-		log_full(LOG_ERR, &fields, "out of memory; the resource keeps its configuration");
-	else
-		change->event = r;
-	change->renew = change->child->registration != wanted->registration;
-	change->child->registration = wanted->registration;
-	party_set_overlap(change->child->party, wanted->declaration.overlap);
+	change->event = resource_update(resource, wanted);
+	change->renew = child_registration(change->child) != before;
+	party_set_overlap(change->child->party, resource_applied(resource)->declaration.overlap);
 	/* The resource was being removed, and the file has it again. */
 	if (change->child->leaving)
 		change->event = RESOURCE_START;
@@ -123,6 +119,9 @@ static void update_children(
 			update_child(change, wanted);
 		change->added = false;
 		change->child->leaving = !wanted;
+		/* Its files are removed. */
+		if (!wanted)
+			proposal_end_process(change->child->proposal);
 		party_set_rank(children[i]->party, i);
 	}
 	free(manager->children);
@@ -157,7 +156,7 @@ static void mark_moved(
 	};
 
 	for (size_t i = 0; i < changes->count; i++)
-		changes->items[i].renew |= moved[changes->items[i].child->registration];
+		changes->items[i].renew |= moved[child_registration(changes->items[i].child)];
 }
 
 static void log_plan(const struct manager *manager, const struct plan *plan)
@@ -206,7 +205,7 @@ static int take_over(struct manager *manager, struct config *config)
 		(void)plugin_directory_watch(manager);
 	}
 	write_access_log(config);
-	published_configure(manager->published, config);
+	applied_configure(manager);
 	restore_watch_configure(manager->restore_watch);
 	if (!streq(config->cdi_dir, old->cdi_dir) ||
 		!streq(config->device_info_dir, old->device_info_dir))
@@ -320,7 +319,7 @@ static bool is_settled(const struct child *child)
 		if (resource->refused)
 			return true;
 		return !child->leaving && !party_is_waiting(child->party) && child->reported &&
-			!resource->sent && streq(resource->accepted, resource->wanted);
+			!resource->sent && streq(resource->accepted->text, resource->wanted->text);
 	case RESOURCE_FAILED:
 	case RESOURCE_BACKOFF:
 		return true;

@@ -77,8 +77,7 @@ static void forget_child(struct resource *resource)
 {
 	forget_session(resource);
 	expect_nothing(resource);
-	free(resource->sent);
-	resource->sent = NULL;
+	resource->sent = resource_config_unref(resource->sent);
 	resource->child = false;
 	resource->devices = resource->healthy = resource->ids = resource->healthy_ids = 0;
 }
@@ -105,15 +104,16 @@ static void back_off(struct resource *resource, const char *why)
 static void start_child(struct resource *resource)
 {
 	/* After a crash a refused configuration must not take the place of a good one. */
-	const char *text =
+	const struct resource_config *config =
 		resource->refused && resource->accepted ? resource->accepted : resource->wanted;
-	_cleanup_free_ char *copy = strdup(text);
+	const char *name = config->declaration.user;
+	_cleanup_free_ char *user = name ? strdup(name) : NULL;
 	struct error error = { 0 };
 	struct log_fields fields = fields_of(resource, NULL);
 	int r;
 
-	r = copy ? resource->operations->start(copy, resource->userdata, &error)
-		 : error_set(&error, -ENOMEM, "out of memory");
+	r = name && !user ? error_set(&error, -ENOMEM, "out of memory")
+			  : resource->operations->start(config, resource->userdata, &error);
 	if (r < 0) {
 		/* Each try fails in the same way until an administrator fixes the cause. */
 		if (log_once_admits(&resource->starts_logged, error.message))
@@ -122,8 +122,10 @@ static void start_child(struct resource *resource)
 		return;
 	}
 	(void)log_once_admits(&resource->starts_logged, NULL);
-	resource->sent = TAKE_PTR(copy);
-	resource->confined = !resource->runs_programs || text != resource->wanted;
+	resource->sent = resource_config_ref(config);
+	free(resource->user);
+	resource->user = TAKE_PTR(user);
+	resource->confined = !declaration_runs_programs(&config->declaration);
 	resource->child = true;
 	if (resource->started)
 		resource->restarts++;
@@ -134,15 +136,13 @@ static void start_child(struct resource *resource)
 }
 
 /* Sends a configuration to the live child. If that is impossible now, UNANSWERED will come. */
-static int configure(struct resource *resource, const char *text)
+static int configure(struct resource *resource, const struct resource_config *config)
 {
-	_cleanup_free_ char *copy = strdup(text);
 	struct error error = { 0 };
 	struct log_fields fields = fields_of(resource, NULL);
 	int r;
 
-	r = copy ? resource->operations->configure(copy, resource->userdata, &error)
-		 : error_set(&error, -ENOMEM, "out of memory");
+	r = resource->operations->configure(config, resource->userdata, &error);
 	if (r < 0) {
 		log_full(LOG_WARNING, &fields, "cannot send the configuration to the child: %s",
 			error.message);
@@ -151,8 +151,8 @@ static int configure(struct resource *resource, const char *text)
 	}
 	/* A child that is not ready yet gives up programs for a text that runs none. */
 	if (resource->state == RESOURCE_STARTING || resource->state == RESOURCE_FAILED)
-		resource->confined |= !resource->runs_programs || text != resource->wanted;
-	resource->sent = TAKE_PTR(copy);
+		resource->confined |= !declaration_runs_programs(&config->declaration);
+	resource->sent = resource_config_ref(config);
 	set_timer(resource, RESOURCE_TIMER_ANSWER, RESOURCE_READY_TIMEOUT);
 	return 0;
 }
@@ -175,7 +175,8 @@ static void log_refusal(struct resource *resource, const char *text, enum refusa
 /* Brings the child to `wanted`, one configuration at a time. */
 static void do_configure(struct resource *resource, const char *text)
 {
-	if (!resource->sent && !resource->refused && !streq(resource->wanted, resource->accepted))
+	if (!resource->sent && !resource->refused &&
+		!streq(resource->wanted->text, resource->accepted->text))
 		(void)configure(resource, resource->wanted);
 }
 
@@ -269,11 +270,11 @@ static void do_ready(struct resource *resource, const char *text)
 {
 	if (!resource->sent)
 		return;
-	free(resource->accepted);
-	resource->accepted = TAKE_PTR(resource->sent);
+	resource_accept(resource, resource->sent);
+	resource->sent = resource_config_unref(resource->sent);
 	set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
 	(void)log_once_admits(&resource->refusals_logged[REFUSAL_RETRY], NULL);
-	if (streq(resource->accepted, resource->wanted)) {
+	if (streq(resource->accepted->text, resource->wanted->text)) {
 		resource->refused = false;
 		memset(resource->refusals_logged, 0, sizeof(resource->refusals_logged));
 		if (resource->state == RESOURCE_SERVING)
@@ -292,17 +293,21 @@ static void do_first_ready(struct resource *resource, const char *text)
 
 static void do_first_refused(struct resource *resource, const char *text)
 {
-	_cleanup_free_ char *refused = TAKE_PTR(resource->sent);
+	_cleanup_resource_config_ const struct resource_config *refused = TAKE_PTR(resource->sent);
 
 	if (!refused)
 		return;
 	set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
-	if (!streq(refused, resource->wanted) && !resource->refused) {
+	if (!streq(refused->text, resource->wanted->text) && !resource->refused) {
 		if (configure(resource, resource->wanted) >= 0)
 			return;
-	} else if (resource->accepted && !streq(refused, resource->accepted)) {
+	} else if (resource->accepted && !streq(refused->text, resource->accepted->text)) {
 		resource->refused = true;
 		log_refusal(resource, text, REFUSAL_PREVIOUS_USED);
+		if (resource_needs_process(resource, resource->accepted)) {
+			stop_child(resource, RESOURCE_RESTARTING);
+			return;
+		}
 		if (configure(resource, resource->accepted) >= 0)
 			return;
 	}
@@ -314,12 +319,12 @@ static void do_first_refused(struct resource *resource, const char *text)
 
 static void do_refused(struct resource *resource, const char *text)
 {
-	_cleanup_free_ char *refused = TAKE_PTR(resource->sent);
+	_cleanup_resource_config_ const struct resource_config *refused = TAKE_PTR(resource->sent);
 
 	if (!refused)
 		return;
 	set_timer(resource, RESOURCE_TIMER_ANSWER, USEC_INFINITY);
-	if (!streq(refused, resource->wanted)) {
+	if (!streq(refused->text, resource->wanted->text)) {
 		do_configure(resource, text);
 		return;
 	}
@@ -335,7 +340,7 @@ static void do_retry(struct resource *resource, const char *text)
 		start_child(resource);
 		return;
 	}
-	if (resource->runs_programs && resource->confined) {
+	if (resource_needs_process(resource, resource->wanted)) {
 		stop_child(resource, RESOURCE_RESTARTING);
 		return;
 	}

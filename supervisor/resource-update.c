@@ -20,40 +20,60 @@ static const char *const state_names[_RESOURCE_STATE_MAX] = {
 	[RESOURCE_STOPPING] = "stopping",
 };
 
-static int replace(char **slot, const char *value)
-{
-	char *copy = value ? strdup(value) : NULL;
-
-	if (value && !copy)
-		return -ENOMEM;
-	free(*slot);
-	*slot = copy;
-	return 0;
-}
-
 static bool same(const char *a, const char *b)
 {
 	return a && b ? streq(a, b) : a == b;
 }
 
-int resource_update(struct resource *resource, const struct resource_config *config)
+bool resource_needs_process(const struct resource *resource, const struct resource_config *config)
 {
-	const struct declaration *declaration = &config->declaration;
-	bool text_changed = !same(resource->wanted, config->text);
-	bool user_changed = !same(resource->user, declaration->user);
-	_cleanup_free_ char *driver = strdup(declaration->driver_name);
-	_cleanup_free_ char *text = strdup(config->text);
+	return resource->child &&
+		(!same(resource->user, config->declaration.user) ||
+			(resource->confined && declaration_runs_programs(&config->declaration)));
+}
 
-	if (!driver || !text || replace(&resource->user, declaration->user) < 0)
-		return -ENOMEM;
-	free(resource->driver);
-	resource->driver = TAKE_PTR(driver);
-	free(resource->wanted);
-	resource->wanted = TAKE_PTR(text);
+const struct resource_config *resource_applied(const struct resource *resource)
+{
+	return resource->accepted ?: resource->wanted;
+}
+
+static void take(const struct resource_config **slot, const struct resource_config *config)
+{
+	(void)resource_config_ref(config);
+	(void)resource_config_unref(*slot);
+	*slot = config;
+}
+
+void resource_accept(struct resource *resource, const struct resource_config *config)
+{
+	_cleanup_resource_config_ const struct resource_config *before =
+		resource_config_ref(resource_applied(resource));
+	bool changed = !resource->accepted || !streq(before->text, config->text);
+
+	take(&resource->accepted, config);
+	if (changed)
+		resource->operations->applied(before, resource->userdata);
+}
+
+void resource_publishes(struct resource *resource)
+{
+	if (resource->state == RESOURCE_STARTING && resource->sent)
+		resource_accept(resource, resource->sent);
+}
+
+enum resource_event resource_update(struct resource *resource, const struct resource_config *config)
+{
+	bool text_changed = !streq(resource->wanted->text, config->text);
+
+	take(&resource->wanted, config);
+	/* The same in a newer whole, which may register it in another way. */
+	if (resource->accepted && streq(resource->accepted->text, config->text))
+		take(&resource->accepted, config);
+	if (resource->sent && streq(resource->sent->text, config->text))
+		take(&resource->sent, config);
 	memset(resource->refusals_logged, 0, sizeof(resource->refusals_logged));
 
-	resource->runs_programs = declaration_runs_programs(declaration);
-	if (user_changed || (resource->runs_programs && resource->confined)) {
+	if (resource_needs_process(resource, config)) {
 		resource->refused = false;
 		return RESOURCE_RESTART;
 	}
@@ -75,8 +95,9 @@ int resource_new(const struct resource_config *config, const struct resource_ope
 	resource->userdata = userdata;
 	resource->since = now_usec(CLOCK_REALTIME);
 	resource->name = strdup(config->declaration.name);
-	if (!resource->name || resource_update(resource, config) < 0)
+	if (!resource->name)
 		return -ENOMEM;
+	take(&resource->wanted, config);
 	*ret = TAKE_PTR(resource);
 	return 0;
 }
@@ -101,11 +122,10 @@ struct resource *resource_free(struct resource *resource)
 	if (!resource)
 		return NULL;
 	free(resource->name);
-	free(resource->driver);
 	free(resource->user);
-	free(resource->wanted);
-	free(resource->sent);
-	free(resource->accepted);
+	(void)resource_config_unref(resource->wanted);
+	(void)resource_config_unref(resource->sent);
+	(void)resource_config_unref(resource->accepted);
 	failure_done(resource->failures);
 	free(resource);
 	return NULL;

@@ -90,8 +90,11 @@ enum refusal {
  * returns 0 or negative errno. */
 struct resource_operations {
 	/* Starts a child and sends it the text. After a failure there is no child. */
-	int (*start)(const char *text, void *userdata, struct error *error);
-	int (*configure)(const char *text, void *userdata, struct error *error);
+	int (*start)(const struct resource_config *config, void *userdata, struct error *error);
+	int (*configure)(const struct resource_config *config, void *userdata, struct error *error);
+	/* A child has accepted a configuration: the first, or another than resource_applied()
+	 * returned before. */
+	void (*applied)(const struct resource_config *before, void *userdata);
 	/* Opens a session (errors as session_open()) and sends it to the child. `ret_number`: its
 	 * number, above all earlier ones. Returns 1 instead of 0 if the kubelet will connect on its
 	 * own, in its own time. */
@@ -124,17 +127,17 @@ struct resource_counts {
 };
 
 struct resource {
-	char *name, *driver, *user;
-	bool runs_programs; /* wanted */
-	bool confined;      /* the process can run none */
+	char *name;
+	char *user;    /* of the process, as configured */
+	bool confined; /* the process can run no programs */
 	const struct resource_operations *operations;
 	void *userdata;
 
 	enum resource_state state;
-	char *wanted;   /* text of the newest configuration generation */
-	char *sent;     /* text the child has not answered yet, or NULL */
-	char *accepted; /* text of the child's last READY, or NULL */
-	bool refused;   /* `wanted` was refused */
+	const struct resource_config *wanted;   /* of the newest generation */
+	const struct resource_config *sent;     /* not answered by the child yet, or NULL */
+	const struct resource_config *accepted; /* by a child, last, or NULL */
+	bool refused;                           /* `wanted` was refused */
 	/* Reasons by the consequence of the refusal, since a configuration was taken over. */
 	struct log_once refusals_logged[_REFUSAL_MAX];
 	struct log_once starts_logged, sessions_logged; /* failures to start it, to open one */
@@ -158,13 +161,30 @@ struct resource {
 	struct failure failures[FAILURE_KINDS];
 };
 
-/* Copies what it needs of the configuration. Returns 0 or -ENOMEM. */
+/* Takes a reference to the configuration. Returns 0 or -ENOMEM. */
 int resource_new(const struct resource_config *config, const struct resource_operations *operations,
 	void *userdata, struct resource **ret);
 
-/* Takes over a new configuration. Returns the event that brings it into force (CONFIGURE, RESTART,
- * or _RESOURCE_EVENT_MAX if nothing changes) or -ENOMEM, after which nothing has changed. */
-int resource_update(struct resource *resource, const struct resource_config *config);
+/* Takes over a new configuration. Returns the event that brings it into force: CONFIGURE, RESTART,
+ * or _RESOURCE_EVENT_MAX if nothing changes. */
+enum resource_event resource_update(
+	struct resource *resource, const struct resource_config *config);
+
+/* The configuration that the resource is judged by in everything that devplugd does for it: what
+ * its child has accepted, also while a newer one is tried or was refused, and while the child is
+ * replaced. Before a child has accepted the first one, the one that is to be accepted. */
+const struct resource_config *resource_applied(const struct resource *resource);
+
+/* Whether only a new process can take over the configuration, because the one that runs has another
+ * user or has given up programs. */
+bool resource_needs_process(const struct resource *resource, const struct resource_config *config);
+
+/* The child has accepted the configuration, of which a reference is taken. */
+void resource_accept(struct resource *resource, const struct resource_config *config);
+
+/* The child publishes files. Before its first READY it does that only after it has accepted what it
+ * was sent. */
+void resource_publishes(struct resource *resource);
 
 /* Handles an event. `text`: the sentence that came with it, or NULL. */
 void resource_handle(struct resource *resource, enum resource_event event, const char *text);

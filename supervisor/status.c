@@ -119,13 +119,14 @@ static json_t *describe(const struct child *child)
 	text_sanitize(reason);
 	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:I, s:I, s:s, s:s, s:s, s:s, "
 			 "s:b, s:s, s:o}",
-		"name", resource->name, "driver", resource->driver, "state",
+		"name", resource->name, "driver",
+		resource_applied(resource)->declaration.driver_name, "state",
 		resource_state_name(resource), "reason", reason, "pid", (int)child->pid, "session",
 		(json_int_t)resource->session, "restarts", (json_int_t)resource->restarts,
 		"registered", (int)resource->registered, "devices_total",
 		(json_int_t)resource->devices, "devices_healthy", (json_int_t)resource->healthy,
 		"since", since, "devices_file", file, "next_try", next_try, "registration",
-		registrations[child->registration], "refused", (int)resource->refused, "note",
+		registrations[child_registration(child)], "refused", (int)resource->refused, "note",
 		party_note(child->party) ?: "", "failures", failure_describe(resource->failures));
 }
 
@@ -133,7 +134,7 @@ static int add_claims(const struct manager *manager, const struct child *child, 
 {
 	json_t *claims;
 
-	if (child->registration != REGISTRATION_DRA || !manager->dra_claims)
+	if (child_registration(child) != REGISTRATION_DRA || !manager->dra_claims)
 		return 0;
 	claims = dra_claims_of(manager->dra_claims, child->resource->name);
 	return json_object_set_new(resource, "claims", claims) < 0 ? -ENOMEM : 0;

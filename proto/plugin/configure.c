@@ -289,13 +289,14 @@ void plugin_configure(struct plugin *plugin, int fd, int saved_state_fd)
 		plugin_send(plugin, &message);
 		return;
 	}
-	/* READY means that the kubelet's calls can be answered, from the old offer or the first. */
+	/* READY means that the kubelet's calls can be answered, from the old offer or the first. It
+	 * is sent before the files, which the supervisor judges by what has been accepted. */
 	plugin->ready_owed = true;
-	plugin_offer(plugin);
-	if (plugin->offered) {
+	if (plugin->offered)
 		report_ready(plugin);
+	plugin_offer(plugin);
+	if (plugin->offered)
 		plugin_report(plugin);
-	}
 	/* The kubelet reads options at registration only. The other way round needs nothing: a
 	 * PreStartContainer without a command is answered OK. */
 	if (plugin->session && !plugin->session_pre_starts &&

@@ -461,6 +461,44 @@ class Dra(DraTest):
         until(lambda: not self.process(), "the end of devplugd-dra")
         until(lambda: self.kubelet.sockets() == [], "its socket to be removed")
 
+    def test_P2_refused_reload_changes_nothing(self):
+        """What a child refuses changes neither what its claims may get, nor that it is served by DRA."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        self.await_pool()
+        gpus = [self.api.device_named("vendor.example/gpu", i) for i in range(3)]
+        refused = self.resource("gpu", 'host_root = "/nonexistent";')
+
+        def prepare(i):
+            claim = "default", f"c{i}", self.api.allocate(f"c{i}", DRIVER, [("a", gpus[i])])
+            self.assertNotIsInstance(self.prepare(claim)[claim[2]], str)
+            edits, = self.specification(claim[2]).values()
+            self.assertEqual(edits["env"], [f"GPU=gpu-{i}"])
+
+        def reload():
+            self.node.reload()
+            until(lambda: self.node.resource("vendor.example/gpu")["refused"], "the child to refuse it")
+
+        prepare(0)
+        self.configure(refused.replace("GPU=", "OTHER="))
+        reload()
+        prepare(1)
+        # Without a group `dra`, which is right for what was refused.
+        self.node.configure(refused.replace('serve = "dra";', "").replace("GPU=", "OTHER="), text=f'cdi_dir = "{self.cdi}";',
+                            kubelet=f'plugins_registry_dir = "{self.registry}";')
+        reload()
+        self.assertEqual(self.node.resource("vendor.example/gpu")["registration"], "dra")
+        self.assertTrue(self.dra()["registered"])
+        prepare(2)
+        self.assertEqual(len(self.api.pool()), 3)
+        # Accepted, it leaves DRA.
+        self.node.configure(self.resource("gpu", serve="plugin"), text=f'cdi_dir = "{self.cdi}";')
+        self.node.start_kubelet()
+        self.node.reload()
+        self.node.await_allocatable(gpu=3)
+        self.assertEqual(self.node.resource("vendor.example/gpu")["registration"], "socket")
+        until(lambda: not self.process(), "devplugd-dra to stop")
+
     def test_no_limit_of_a_list(self):
         """A resource that would exceed the 4 MiB of a list has no list when DRA serves it."""
         self.serve_api()
@@ -474,7 +512,7 @@ class Dra(DraTest):
         self.assertEqual((answer.returncode, answer.stderr), (0, ""))
         self.node.start()
         self.register()
-        until(lambda: self.node.resource("vendor.example/gpu")["state"] == "serving", "the resource to be served")
+        until(lambda: (r := self.node.resource("vendor.example/gpu")) and r["state"] == "serving", "the resource to be served")
         until(lambda: self.api.slices, "the first devices to be published")
 
     def test_programs(self):

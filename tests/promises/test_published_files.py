@@ -6,6 +6,7 @@ docs/complaints.md: M9.
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import unittest
@@ -129,6 +130,56 @@ class PublishedFiles(NodeTest):
             return given and given["devices"] and not given["cdi"]
 
         until(look, "containers to be given nodes again")
+
+    def refuse(self, *resources):
+        """Applies a file that the child of the card refuses: its list would exceed 4 MiB."""
+        self.configure(*resources)
+        self.node.reload()
+        until(lambda: self.node.resource("vendor.example/card")["refused"], "the child to refuse it")
+
+    def test_P1_refused_reload_keeps_files(self):
+        """What a child refuses changes neither its files nor what it may publish, not even after a restart of devplugd."""
+        self.add_card(0)
+        self.configure(self.cards('container = { env = "A=b"; };'), static("removed", 1))
+        self.start()
+        self.node.await_allocatable(card=1)
+        before = self.devices()
+        self.refuse(self.cards("share = { replicas = 100000; };", KIND.replace("card", "other") % ""))
+        self.assertEqual(self.devices(), before)
+        # The applied configuration is complete: also new devices are published.
+        self.add_card(1)
+        self.node.await_allocatable(card=2)
+        self.assertEqual(sorted(self.devices()), [self.name(0), self.name(1)])
+        self.assertEqual(self.node.pod("pod", card=1)[0]["cdi"][0].split("=")[0], "vendor.example/card")
+        self.assertNotIn("cannot publish", self.node.output())
+        # Containers with these names may be started again, although the resource cannot be.
+        self.node.stop()
+        self.node.start()
+        until(lambda: (r := self.node.resource("vendor.example/card")) and r["state"] == "failed", "the child to refuse it again")
+        self.assertEqual(sorted(self.devices()), [self.name(0), self.name(1)])
+        # What is accepted removes them.
+        self.configure(self.cards(kind=KIND.replace("card", "other") % ""))
+        self.node.reload()
+        until(lambda: os.listdir(self.folder) == [FILE.replace("=card", "=other")], "the file to have its other name")
+
+    def test_P2_files_before_a_reload_is_accepted(self):
+        """A child that has not read its new configuration yet publishes files of the old one."""
+        self.add_card(0)
+        self.configure(self.cards())
+        self.start()
+        self.node.await_allocatable(card=1)
+        pid = self.node.resource("vendor.example/card")["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        self.add_card(1)
+        self.configure(self.cards(kind=KIND.replace("card", "other") % ""))
+        self.node.reload()
+        self.assertTrue(os.path.exists(self.file))
+        os.kill(pid, signal.SIGCONT)
+        other = os.path.join(self.folder, FILE.replace("=card", "=other"))
+        until(lambda: os.path.exists(other), "the other file")
+        self.node.await_allocatable(card=2)
+        self.assertEqual(os.listdir(self.folder), [os.path.basename(other)])
+        self.assertNotIn("cannot publish", self.node.output())
 
     def test_other_directory(self):
         self.add_card(0)

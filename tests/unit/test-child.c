@@ -27,6 +27,11 @@ static void ignore(void *userdata)
 {
 }
 
+static void ignore_applied(
+	struct child *child, const struct resource_config *before, void *userdata)
+{
+}
+
 static void ignore_child(const struct child *ended, void *userdata)
 {
 }
@@ -57,6 +62,7 @@ static int setup(void **state)
 		.on_devices = ignore,
 		.on_devices_written = ignore_child,
 		.on_edits = ignore_answer,
+		.on_applied = ignore_applied,
 		.on_gone = ignore,
 	};
 	/* As the daemon has it: exits are read from a descriptor. */

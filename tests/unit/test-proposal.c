@@ -8,6 +8,7 @@
 #include "common/sealed.h"
 #include "supervisor/proposal.h"
 #include "supervisor/published.h"
+#include "supervisor/resource.h"
 
 #define NAME "vendor.example/card"
 
@@ -15,6 +16,7 @@ static struct state *opened;
 static struct config *config;
 static struct published *published;
 static sd_event *event;
+static struct resource resource;
 static struct proposal *proposal;
 
 static int answer(uint64_t number, const char *why, void *userdata)
@@ -25,6 +27,10 @@ static int answer(uint64_t number, const char *why, void *userdata)
 static int setup(void **state)
 {
 	_cleanup_report_ struct report report = { 0 };
+	const struct declaration *declaration;
+	struct published_judges judges = {
+		.declarations = &declaration, .count = 1, .complete = true
+	};
 	struct error error;
 	char path[512], text[1024];
 
@@ -39,12 +45,15 @@ static int setup(void **state)
 	host_path(path, "/devplugd.conf");
 	if (config_load(path, &report, &config) < 0)
 		return -1;
+	declaration = &config->resources[0].declaration;
+	resource.name = declaration->name;
+	resource.wanted = &config->resources[0];
 	host_path(path, "/run");
 	if (state_open(path, &opened, &error) < 0 || published_new(opened, &published) < 0 ||
 		sd_event_new(&event) < 0 ||
-		proposal_new(event, published, NAME, answer, NULL, &proposal) < 0)
+		proposal_new(event, published, &resource, answer, NULL, &proposal) < 0)
 		return -1;
-	published_configure(published, config);
+	published_configure(published, config, &judges);
 	return 0;
 }
 

@@ -42,18 +42,40 @@ static struct config *load(const char *resources, const char *cdi, const char *i
 	return loaded;
 }
 
-#define CARD                                                                                  \
+#define CARD_OF(class)                                                                        \
 	"{ name = \"vendor.example/card\"; driver = \"static\"; match = ( { count = 1; } ); " \
-	"cdi_spec = { kind = \"vendor.example/card\"; }; }"
-#define NIC "{ name = \"vendor.example/nic\"; driver = \"static\"; match = ( { id = \"n\"; } ); }"
+	"cdi_spec = { kind = \"vendor.example/" class "\"; }; }"
+#define CARD CARD_OF("card")
+#define NIC  "{ name = \"vendor.example/nic\"; driver = \"static\"; match = ( { id = \"n\"; } ); }"
+
+/* Judges files by the resources of a configuration. */
+static void judge_by(const struct config *accepted, bool complete)
+{
+	const struct declaration *declarations[8];
+	struct published_judges judges = { .declarations = declarations, .complete = complete };
+
+	assert_true(accepted->n_resources <= ARRAY_SIZE(declarations));
+	for (size_t i = 0; i < accepted->n_resources; i++)
+		declarations[judges.count++] = &accepted->resources[i].declaration;
+	published_configure(published, config, &judges);
+}
 
 static void configure(const char *resources, const char *cdi, const char *info)
 {
 	struct config *old = config;
 
 	config = load(resources, cdi, info);
-	published_configure(published, config);
+	judge_by(config, true);
 	(void)config_free(old);
+}
+
+static const struct declaration *find(const char *resource)
+{
+	for (size_t i = 0; i < config->n_resources; i++)
+		if (streq(config->resources[i].declaration.name, resource))
+			return &config->resources[i].declaration;
+	fail_msg("%s is not declared", resource);
+	return NULL;
 }
 
 static int setup(void **state)
@@ -99,7 +121,7 @@ static int take(const char *resource, const char *text, struct error *error)
 {
 	_cleanup_close_ int fd = sealed(text);
 
-	return published_take(published, resource, fd, error);
+	return published_take(published, find(resource), fd, error);
 }
 
 static void take_well(const char *resource, const char *text)
@@ -501,11 +523,27 @@ static void test_hostile(void **state)
 	assert_int_equal(published_failures(published), ARRAY_SIZE(hostile) + 1);
 }
 
-static void test_undeclared(void **state)
+/* Files go when a resource is judged by another declaration, and not before. */
+static void test_judges(void **state)
 {
-	assert_int_equal(take("vendor.example/x", "{'cdi':" SPEC "}", NULL), 0);
+	_cleanup_config_ struct config *before = load(CARD "," NIC, cdi_dir, info_dir);
+
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	put(cdi_dir, "devplugd-vendor.example=old.json");
+	config_free(config);
+	config = load(CARD_OF("other") "," NIC, cdi_dir, info_dir);
+	judge_by(before, false);
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_true(is_there(cdi_dir, "devplugd-vendor.example=old.json"));
+	assert_false(published_is_complete(published));
+	judge_by(before, true);
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_false(is_there(cdi_dir, "devplugd-vendor.example=old.json"));
+	assert_true(published_is_complete(published));
+	published_judge(published, find("vendor.example/nic"));
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	published_judge(published, find("vendor.example/card"));
 	assert_false(is_there(cdi_dir, CARD_FILE));
-	assert_int_equal(published_failures(published), 0);
 }
 
 #define GIVING                                                                                                                               \
@@ -667,7 +705,8 @@ static void test_descriptors(void **state)
 	host_write("/plain", "{}");
 	host_path(path, "/plain");
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	assert_int_equal(published_take(published, "vendor.example/card", fd, NULL), -EBADMSG);
+	assert_int_equal(
+		published_take(published, find("vendor.example/card"), fd, NULL), -EBADMSG);
 	close_fd(fd);
 	fd = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	assert_int_equal(sealed_read(fd, 100, &text, &size), -EBADMSG);
@@ -746,7 +785,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_P18_content_is_compared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_list_is_checked, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_undeclared, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_judges, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_policy, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_links_in_a_template, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),

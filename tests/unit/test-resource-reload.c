@@ -95,14 +95,88 @@ static void test_refused_after_a_crash(void **state)
 
 static void update_programs(const char *text, bool runs_programs)
 {
-	struct resource_config config = config_of(text, NULL);
-	int event;
+	struct resource_config *config = config_of(text, NULL);
+	enum resource_event event;
 
-	config.declaration.allocate.command.count = runs_programs;
-	event = resource_update(world.resource, &config);
-	assert_true(event >= 0);
+	config->declaration.allocate.command.count = runs_programs;
+	event = resource_update(world.resource, config);
 	if (event != _RESOURCE_EVENT_MAX)
-		tell((enum resource_event)event);
+		tell(event);
+}
+
+/* What the resource is judged by is what a child has accepted, also while another is tried. */
+static void test_applied_is_what_was_accepted(void **state)
+{
+	bring_to(RESOURCE_SERVING);
+	assert_string_equal(resource_applied(world.resource)->text, "one");
+	assert_int_equal(world.applied, 1); /* the first */
+	update("bad", NULL);
+	resource_publishes(world.resource); /* still files of "one" */
+	assert_string_equal(resource_applied(world.resource)->text, "one");
+	tell(RESOURCE_REFUSED);
+	assert_string_equal(resource_applied(world.resource)->text, "one");
+	tell(RESOURCE_EXIT);
+	fire(RESOURCE_TIMER_STATE);
+	tell(RESOURCE_READY);
+	update("bad", NULL);
+	tell(RESOURCE_EXIT);
+	fire(RESOURCE_TIMER_STATE);
+	assert_string_equal(world.text, "bad");
+	assert_string_equal(resource_applied(world.resource)->text, "one");
+	assert_int_equal(world.applied, 1);
+	tell(RESOURCE_READY);
+	assert_string_equal(resource_applied(world.resource)->text, "bad");
+	assert_int_equal(world.applied, 2);
+	end();
+
+	/* Before its first READY a process publishes files of what it was sent. */
+	bring_to(RESOURCE_SERVING);
+	tell(RESOURCE_EXIT);
+	update("two", NULL);
+	assert_string_equal(resource_applied(world.resource)->text, "one");
+	resource_publishes(world.resource);
+	assert_string_equal(resource_applied(world.resource)->text, "two");
+	tell(RESOURCE_READY);
+	assert_int_equal(world.applied, 2);
+	end();
+
+	/* Without any, it is the newest. */
+	begin();
+	update("two", NULL);
+	assert_string_equal(resource_applied(world.resource)->text, "two");
+	end();
+}
+
+/* The process was started as another user, for a configuration that it then refused. */
+static void test_refused_user_needs_another_process(void **state)
+{
+	bring_to(RESOURCE_SERVING);
+	update("bad", "nobody");
+	tell(RESOURCE_EXIT);
+	assert_string_equal(world.resource->user, "nobody");
+	assert_string_equal(world.text, "bad");
+	tell(RESOURCE_REFUSED);
+	expect(RESOURCE_RESTARTING);
+	tell(RESOURCE_EXIT);
+	assert_string_equal(world.text, "one");
+	assert_null(world.resource->user);
+	tell(RESOURCE_READY);
+	expect(RESOURCE_REGISTERING);
+	end();
+
+	/* It could not run the programs of the one that is applied. */
+	bring_to(RESOURCE_SERVING);
+	update_programs("one with programs", true);
+	tell(RESOURCE_EXIT);
+	tell(RESOURCE_READY);
+	update("bad", "nobody");
+	tell(RESOURCE_EXIT);
+	tell(RESOURCE_REFUSED);
+	expect(RESOURCE_RESTARTING);
+	tell(RESOURCE_EXIT);
+	assert_string_equal(world.text, "one with programs");
+	assert_false(world.resource->confined);
+	end();
 }
 
 /* A child that was sent a text without programs before it was ready can run none. */
@@ -247,6 +321,8 @@ int main(void)
 		cmocka_unit_test(test_reload_keeps_the_child),
 		cmocka_unit_test(test_refused_reload_keeps_the_old),
 		cmocka_unit_test(test_refused_after_a_crash),
+		cmocka_unit_test(test_applied_is_what_was_accepted),
+		cmocka_unit_test(test_refused_user_needs_another_process),
 		cmocka_unit_test(test_programs_after_a_refusal),
 		cmocka_unit_test(test_refusal_is_logged_once),
 		cmocka_unit_test(test_configuration_cannot_be_sent),

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides by which declaration a resource is judged where its files, its claims and its owners are
+ * concerned: not by the newest file, which its child may refuse, but by the one that the child has
+ * accepted. Files that a resource no longer has are removed when the child accepts, not before.
+ */
+#include "supervisor/applied.h"
+
+#include "common/log.h"
+#include "supervisor/arbiter.h"
+#include "supervisor/child.h"
+#include "supervisor/dra.h"
+#include "supervisor/manager.h"
+#include "supervisor/published.h"
+
+static bool all_accepted(const struct manager *manager)
+{
+	for (size_t i = 0; i < manager->n_children; i++) {
+		const struct child *child = manager->children[i];
+
+		if (!child->leaving && !child->resource->accepted)
+			return false;
+	}
+	return true;
+}
+
+void applied_configure(struct manager *manager)
+{
+	_cleanup_free_ const struct declaration **declarations =
+		calloc(manager->n_children + 1, sizeof(*declarations));
+	struct published_judges judges = {
+		.declarations = declarations,
+		.complete = all_accepted(manager),
+	};
+
+	if (!declarations) {
+		log_error("cannot remove files that are no longer needed: out of memory");
+		return;
+	}
+	for (size_t i = 0; i < manager->n_children; i++) {
+		const struct declaration *judge = child_declaration(manager->children[i]);
+
+		if (judge)
+			declarations[judges.count++] = judge;
+	}
+	published_configure(manager->published, manager->config, &judges);
+}
+
+/* Another resource may have waited for the name of a file. */
+static void publish_failed_again(const struct manager *manager)
+{
+	for (size_t i = 0; i < manager->n_children; i++)
+		if (proposal_failure(manager->children[i]->proposal))
+			proposal_publish_again(manager->children[i]->proposal);
+}
+
+void applied_changed(
+	struct manager *manager, struct child *child, const struct resource_config *before)
+{
+	const struct resource_config *now = resource_applied(child->resource);
+
+	if (child->leaving)
+		return;
+	if (before->declaration.overlap != now->declaration.overlap) {
+		party_set_overlap(child->party, now->declaration.overlap);
+		arbiter_decide(manager->arbiter);
+	}
+	if (!streq(before->text, now->text)) {
+		published_judge(manager->published, &now->declaration);
+		publish_failed_again(manager);
+	}
+	if (before->registration != now->registration) {
+		dra_configure(manager->dra);
+		dra_devices_changed(manager->dra, child);
+	}
+	if (!published_is_complete(manager->published) && all_accepted(manager))
+		applied_configure(manager);
+}

@@ -549,11 +549,9 @@ EXPORT unsigned nvmlEventSetWait_v2(void *set, struct event *event, unsigned mil
 {
 	unsigned r = enter("nvmlEventSetWait_v2");
 
-	if (r == OK && milliseconds > 0 && take_storm(event))
-		return OK;
 
 	for (unsigned waited = 0; r == OK; waited += EVENT_STEP / 1000) {
-		if (take_event(event))
+		if (take_event(event) || (milliseconds > 0 && take_storm(event)))
 			return OK;
 		if (waited >= milliseconds)
 			return TIMED_OUT;

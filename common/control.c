@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "common/control.h"
+#include "common/counters.h"
 #include "common/descriptors.h"
 #include "common/foreign.h"
 #include "common/text.h"
@@ -222,13 +223,13 @@ static int receive(int fd, bool from_child, struct control_message *ret_message)
 	message.session = header.session;
 	message.number = header.number;
 	message.code = header.code;
-	message.count = header.count;
+	message.count = MIN_OF(header.count, COUNT_MAX);
 	message.gone_by = header.gone_by;
 	message.allocated_before = header.allocated_before;
-	message.devices = header.devices;
-	message.healthy = header.healthy;
-	message.ids = header.ids;
-	message.healthy_ids = header.healthy_ids;
+	message.devices = MIN_OF(header.devices, COUNT_MAX);
+	message.healthy = MIN_OF(header.healthy, COUNT_MAX);
+	message.ids = MIN_OF(header.ids, COUNT_MAX);
+	message.healthy_ids = MIN_OF(header.healthy_ids, COUNT_MAX);
 	text_sanitize(message.text);
 
 	*ret_message = message;

@@ -120,7 +120,7 @@ struct control_message {
 	uint64_t session;
 	uint64_t number;
 	uint64_t code;
-	uint64_t count;
+	uint64_t count; /* a count is COUNT_MAX at most when received */
 	/* 0 where the type has none */
 	uint64_t gone_by, allocated_before; /* CLOCK_MONOTONIC */
 	uint64_t devices, healthy;

@@ -69,7 +69,9 @@ int counters_read(int fd, uint64_t ret[static _COUNTER_MAX])
 {
 	ssize_t n = RETRY_ON_EINTR(pread(fd, ret, PAGE_SIZE_BYTES, 0));
 
-	if (n == (ssize_t)PAGE_SIZE_BYTES)
-		return 0;
-	return n < 0 ? -errno : -EBADMSG;
+	if (n != (ssize_t)PAGE_SIZE_BYTES)
+		return n < 0 ? -errno : -EBADMSG;
+	for (size_t i = 0; i < _COUNTER_MAX; i++)
+		ret[i] = MIN_OF(ret[i], COUNT_MAX);
+	return 0;
 }

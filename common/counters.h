@@ -10,6 +10,10 @@
 
 #include "common/util.h"
 
+/* What a count of another process is taken for at most: JSON has room for it, and for the sum of
+ * 32,000. */
+#define COUNT_MAX (1ULL << 48)
+
 /* Upper bounds of the histogram of Allocate, in microseconds; the last bucket has none. */
 #define ALLOCATION_BOUNDS                                                                        \
 	{                                                                                        \
@@ -56,5 +60,5 @@ int counters_new(void);
  * stays the caller's. Returns 0 or negative errno. */
 int counters_use(int fd);
 
-/* Reads a page. Returns 0 or negative errno. */
+/* Reads a page, each number at most COUNT_MAX. Returns 0 or negative errno. */
 int counters_read(int fd, uint64_t ret[static _COUNTER_MAX]);

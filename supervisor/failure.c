@@ -4,6 +4,7 @@
  * ended. A failure that finds no memory is counted without its text.
  */
 #include "supervisor/failure.h"
+#include "common/counters.h"
 #include "common/message-id.h"
 #include "common/text.h"
 
@@ -18,7 +19,7 @@ static const struct {
 
 static void note(struct failure *failure, uint64_t count, char *devices, const char *text)
 {
-	failure->count += count;
+	failure->count = MIN_OF(failure->count + count, COUNT_MAX);
 	failure->last = now_usec(CLOCK_REALTIME);
 	free(failure->devices);
 	failure->devices = devices;

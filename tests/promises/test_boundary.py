@@ -2,6 +2,7 @@
 """P18: a child that has been taken over can falsify what concerns its own resource, and nothing else. A program that
 takes the place of a child tries it (tests/sandbox/hostile-child.c), with devplugd started by root and as by the unit,
 with and without Landlock."""
+import contextlib
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ CARD = 'cdi_spec = { kind = "vendor.example/card"; }; container = { env = ( "CAR
 
 
 class Boundary(NodeTest):
-    def begin(self, kind, prefix):
+    def begin(self, kind, prefix, text="", programs=()):
         self.node.prefix = prefix
         folder = self.node.path("bin")
         os.mkdir(folder)
@@ -25,7 +26,9 @@ class Boundary(NodeTest):
             file.write(f"{honest}\n{kind}\n{self.node.run}\n{self.node.dir}/cdi\n")
         self.node.configure(static("card", 1, CARD), static("sibling", 1), static("evil-nic", 1),
                             static("evil", 1, 'cdi_spec = { kind = "vendor.example/evil"; };'),
-                            text=f'cdi_dir = "{self.node.dir}/cdi"; device_info_dir = "{self.node.dir}/info";')
+                            text=f'cdi_dir = "{self.node.dir}/cdi"; device_info_dir = "{self.node.dir}/info"; {text}')
+        for name in programs:
+            shutil.copy(program(name), folder)
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(card=1, sibling=1)
@@ -127,6 +130,24 @@ class Boundary(NodeTest):
 
     def test_P18_storm_of_files(self):
         self.publish("storm")
+
+    def test_P18_counts(self):
+        """They concern nothing but the resource: the metrics of the others are there, and no sum is negative."""
+        metrics = self.node.path("metrics/devplugd.prom")
+        os.mkdir(os.path.dirname(metrics))
+        os.chown(os.path.dirname(metrics), UNIT_UID, UNIT_UID)
+        self.begin("counts", as_unit(), text=f'metrics = {{ textfile = "{metrics}"; interval = 1.0; }};',
+                   programs=["devplugd-exporter"])
+        failures = until(lambda: next(r for r in self.node.state()["resources"] if r["name"] == "vendor.example/evil")
+                         ["failures"], "the failures")
+        self.assertEqual((failures[0]["text"], failures[0]["count"]), ("complaint", 1 << 48))
+
+        def look():
+            with contextlib.suppress(FileNotFoundError), open(metrics) as file:
+                return 'devplugd_scan_errors_total{resource="vendor.example/evil"} 281474976710656\n' in file.read()
+            return False
+
+        until(look, f"metrics with the counts:\n{self.node.output()}")
 
 
 # A runtime runs such a hook as root, for each container that names the device.

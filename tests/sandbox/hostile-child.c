@@ -32,6 +32,7 @@
 
 #include "common/child-sandbox.h"
 #include "common/control.h"
+#include "common/counters.h"
 #include "common/sealed.h"
 
 #define LINE_LENGTH 4096
@@ -537,6 +538,37 @@ static void publish_in_a_storm(void)
 											 : "-");
 }
 
+/* --- counts --- */
+
+static void fill_counters(void)
+{
+	struct pollfd control = { .fd = CONTROL_FD, .events = POLLIN };
+	uint64_t *page = MAP_FAILED;
+
+	while (page == MAP_FAILED && poll(&control, 1, 10000) > 0) {
+		_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
+
+		if (control_receive(CONTROL_FD, &message) >= 0 && message.type == CONTROL_COUNTERS)
+			page = mmap(NULL, _COUNTER_MAX * sizeof(*page), PROT_READ | PROT_WRITE,
+				MAP_SHARED, message.fds[0], 0);
+	}
+	for (size_t i = 0; page != MAP_FAILED && i < _COUNTER_MAX; i++)
+		page[i] = UINT64_MAX;
+}
+
+/* In numbers that JSON has no room for, and sums that wrap. */
+static void count_too_much(void)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CALL_FAILED);
+
+	fill_counters();
+	message.code = CONTROL_CALL_ALLOCATE;
+	message.count = UINT64_MAX;
+	(void)strcpy(message.text, "id complaint");
+	for (unsigned i = 0; i < 3; i++)
+		(void)control_send(CONTROL_FD, &message);
+}
+
 /* --- of devplugd-dra --- */
 
 static bool is_given_file(const char *path)
@@ -661,6 +693,7 @@ static const struct {
 	{ "complain", complain, false },
 	{ "information", publish_information, false },
 	{ "storm", publish_in_a_storm, false },
+	{ "counts", count_too_much, false },
 	{ "dra-questions", try_questions, false },
 	{ "dra-claim", try_claim, false },
 	{ "dra-path", try_path, false },

@@ -62,7 +62,7 @@ enum control_type {
 	CONTROL_SERVING,    /* session: the kubelet opened ListAndWatch */
 	CONTROL_SESSION_ENDED, /* session; text: why */
 	CONTROL_DEVICES,    /* devices, healthy, ids, healthy_ids; fd 0: memfd with the inventory as
-			       JSON; fd 1, if any: memfd with the devices' health, to be saved */
+			       JSON; fd 1: memfd with the devices' health, to be saved */
 	CONTROL_CHANGES,    /* as CONTROL_DEVICES, with the same memfds, to which documents with the
 			       changes were appended */
 	CONTROL_PUBLISH,    /* number: of the child's choice; fd 0: sealed memfd with the

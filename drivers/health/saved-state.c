@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps what probes found over a restart of the child, so that a failed device does not become
+ * Keeps the health of devices over a restart of the child, so that a failed device does not become
  * healthy by a restart. The file is written by a child, kept by the supervisor and read by the next
  * child, and none of them trusts it. Entries that are not understood are left out, and a device
  * without an entry is probed like a new one. The keys "lent" (assigned) and "sought" (match
@@ -193,9 +193,12 @@ static void write_unit(struct json_writer *writer, const struct saved_unit *unit
 	json_write_text(writer, unit->healthy ? ",\"healthy\":true" : ",\"healthy\":false");
 	json_write_text(writer, ",\"since\":");
 	json_write_number(writer, unit->since);
-	json_write_text(writer, ",\"changes\":");
-	json_write_number(writer, unit->changes);
-	json_write_text(writer, unit->assigned ? ",\"lent\":true" : ",\"lent\":false");
+	/* Short for devices about which there is nothing to know, of which there may be many. */
+	if (unit->changes > 0) {
+		json_write_text(writer, ",\"changes\":");
+		json_write_number(writer, unit->changes);
+	}
+	json_write_text(writer, unit->assigned ? ",\"lent\":true" : "");
 	if (unit->device) {
 		json_write_text(writer, ",\"device\":");
 		saved_device_write(writer, unit->device);

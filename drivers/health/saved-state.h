@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * What probes found about the devices of a resource, kept apart from the inventory that found it:
- * for the next configuration of a process, and as a file for the next process. After a restart, a
- * failed device stays unhealthy and a working one healthy. After a reboot nothing is restored: the
- * file of another boot is not read.
+ * The health of the devices of a resource, and what probes found, kept apart from the inventory
+ * that found it: for the next configuration of a process, and as a file for the next process. After
+ * a restart, a failed device stays unhealthy and a working one healthy. After a reboot nothing is
+ * restored: the file of another boot is not read.
  */
 
 #include "common/map.h"

@@ -134,7 +134,7 @@ void inventory_restore(struct inventory *inventory, struct saved_state *saved);
  * listed although no scan finds them. Returns 0 or -ENOMEM. */
 int inventory_restore_list(struct inventory *inventory);
 
-/* What probes have found so far, and which devices are in containers, for inventory_restore().
+/* The health of the devices, and which of them are in containers, for inventory_restore().
  * Returns 0 or -ENOMEM. */
 int inventory_save(const struct inventory *inventory, struct saved_state **ret);
 
@@ -183,9 +183,6 @@ int inventory_set_pending(struct inventory *inventory, struct bookings *pending)
 /* Drops the noted allocations of an offered id, or of all replicas of a unit of that id, and drops
  * the unit if it was removed. Returns as inventory_set_booked(). */
 int inventory_forget(struct inventory *inventory, const char *id);
-
-/* Whether some allocation is noted only here, see inventory_note_allocated(). */
-bool inventory_has_allocations(const struct inventory *inventory);
 
 /* Has the driver close the devices, or open them again, when the device `reset` was reset (an id,
  * empty: none was). Returns 0, -ENOMEM, or -EOPNOTSUPP if it keeps none open. */

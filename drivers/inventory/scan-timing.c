@@ -443,11 +443,6 @@ int inventory_forget(struct inventory *inventory, const char *id)
 	return show_booked(inventory, unit_list_forget(&inventory->list, id));
 }
 
-bool inventory_has_allocations(const struct inventory *inventory)
-{
-	return inventory->list.allocations;
-}
-
 int inventory_release(struct inventory *inventory, bool released, const char *reset)
 {
 	const struct driver *driver = inventory->declaration->driver;

@@ -255,10 +255,8 @@ static int configure(struct plugin *plugin, int fd, int saved_state_fd, struct e
 		r = inventory_inherit(inventory, plugin->inventory,
 			same_match_fingerprint(
 				applied_config->declaration, plugin->applied_config->declaration));
-	} else if (saved_state_fd >= 0) {
-		plugin->saves_state = true;
+	} else if (saved_state_fd >= 0)
 		r = recall(inventory, applied_config->declaration, saved_state_fd);
-	}
 	if (r >= 0 && !plugin->inventory)
 		r = inventory_set_booked(inventory, plugin->booked, 0, plugin->allocated_before);
 	if (r < 0)

@@ -245,22 +245,7 @@ static int growing_memfd(const char *name)
 	return TAKE_FD(fd);
 }
 
-/* Whether there are probes, devices that leave the host's view, allocations that only we know of,
- * or names to be kept. */
-static bool is_worth_saving(const struct plugin *plugin, const struct snapshot *snapshot)
-{
-	const struct declaration *declaration = plugin->applied_config->declaration;
-
-	if (declaration->health.count > 0 || inventory_has_allocations(plugin->inventory) ||
-		(declaration->driver->names_by_list && snapshot->n_units > 0))
-		return true;
-	for (size_t i = 0; i < snapshot->n_units; i++)
-		if (snapshot->units[i].device->assigned)
-			return true;
-	return false;
-}
-
-/* What probes have found and which devices are in containers, for the next process: all, or what
+/* The health of the devices and which of them are in containers, for the next process: all, or what
  * is new. */
 static int write_memory(int fd, struct plugin *plugin, bool all)
 {
@@ -295,14 +280,12 @@ static int write_report(struct plugin *plugin, struct snapshot *snapshot, bool g
 	if (!grow) {
 		reported_done(reported);
 		reported->devices_fd = growing_memfd("devices");
-		if (plugin->saves_state)
-			reported->saved_state_fd = growing_memfd("health");
-		if (reported->devices_fd < 0 ||
-			(plugin->saves_state && reported->saved_state_fd < 0))
+		reported->saved_state_fd = growing_memfd("health");
+		if (reported->devices_fd < 0 || reported->saved_state_fd < 0)
 			return -EMFILE;
 	}
 	r = write_inventory(reported->devices_fd, plugin, reported->snapshot, snapshot);
-	if (r >= 0 && plugin->saves_state)
+	if (r >= 0)
 		r = write_memory(reported->saved_state_fd, plugin, !grow);
 	if (r >= 0 && fstat(reported->devices_fd, &st) < 0)
 		r = -errno;
@@ -325,7 +308,6 @@ static bool may_grow(const struct plugin *plugin, const struct snapshot *snapsho
 
 	return snapshot_shares_devices(reported->snapshot, snapshot) && snapshot->n_held == 0 &&
 		reported->allocations == plugin->allocation_count.allocations &&
-		plugin->saves_state == (reported->saved_state_fd >= 0) &&
 		reported->size < 2 * reported->whole;
 }
 
@@ -336,7 +318,6 @@ static int report_devices(struct plugin *plugin)
 	bool grow;
 	int r;
 
-	plugin->saves_state = plugin->saves_state || is_worth_saving(plugin, snapshot);
 	grow = may_grow(plugin, snapshot);
 	if (grow)
 		message.type = CONTROL_CHANGES;

@@ -23,7 +23,7 @@
 struct reported {
 	struct snapshot *snapshot;      /* NULL: everything has to be reported */
 	uint64_t allocations;           /* that were counted by then */
-	int devices_fd, saved_state_fd; /* the files of the reports; the second only with probes */
+	int devices_fd, saved_state_fd; /* the files of the reports */
 	off_t whole, size;              /* of the first file: at its begin, and now */
 };
 
@@ -48,10 +48,9 @@ struct plugin {
 	struct claiming claiming;
 	uint64_t gone_reported; /* how many removed devices the supervisor knows of */
 	struct publishing publishing;
-	bool saves_state; /* something that the next process is to know */
-	bool offered;     /* whether anything was offered; before that, the supervisor may not
-			     register */
-	bool ready_owed;  /* the answer to a configuration that was accepted */
+	bool offered;    /* whether anything was offered; before that, the supervisor may not
+			    register */
+	bool ready_owed; /* the answer to a configuration that was accepted */
 	struct snapshot *logged; /* the one whose state was logged last */
 
 	struct session *session;

@@ -5,7 +5,6 @@ Programs come from the folder in $DEVPLUGD_BIN. Waiting is always for a conditio
 only a hang reaches; nothing here asserts how fast something was.
 """
 import collections
-import contextlib
 import json
 import os
 import shutil
@@ -314,15 +313,6 @@ def is_socket(entry):
         return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
     except FileNotFoundError:
         return False  # it was a temporary file
-
-
-def open_files(pid):
-    """What the descriptors of a process refer to; it may open and close some meanwhile."""
-    targets = []
-    for number in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            targets.append(os.readlink(f"/proc/{pid}/fd/{number}"))
-    return targets
 
 
 def children_of(pid):

@@ -3,11 +3,14 @@
 
 docs/complaints.md: R3.
 """
+import json
 import os
 import signal
+import stat
 import unittest
 
-from node import NodeTest, scaled, static, until
+from node import NodeTest, path, scaled, static, until
+from tool import ToolTest
 
 
 class HealthMemory(NodeTest):
@@ -82,10 +85,72 @@ class HealthMemory(NodeTest):
 
     def test_P14_forgotten_with_the_resource(self):
         self.fail_one()
-        until(lambda: os.listdir(self.node.run + "/health"), "the memory to be written")
+        name, = until(lambda: os.listdir(self.node.run + "/health"), "the memory to be written")
         self.node.configure(static("other", 1))
         self.node.reload()
-        until(lambda: not os.listdir(self.node.run + "/health"), "the memory to be removed")
+        until(lambda: name not in os.listdir(self.node.run + "/health"), "the memory to be removed")
+
+
+class HealthWithoutProbes(ToolTest):
+    """Devices that are unplugged, cordoned or reported by a program change their health, too."""
+
+    def test_P14_changes_outlive_the_process(self):
+        os.mkdir(self.node.path("dev"))
+        plug = [self.node.path("dev/card0"), self.node.path("dev/card1")]
+        for device in plug:
+            self.plug(device)
+        program = self.node.path("discover")
+        self.tell(program, healthy=True)
+        self.serve(path("card", self.node.path("dev/card*")), static("slot", 2),
+                   f'{{ name = "vendor.example/cam"; driver = "exec"; '
+                   f'match = ( {{ command = "{program}"; interval = 0.1; }} ); }}')
+        self.node.await_allocatable(card=2, slot=2, cam=1)
+        # The device is back before it leaves the list.
+        os.rename(plug[0], self.node.path("away"))
+        self.node.await_allocatable(card=1)
+        os.rename(self.node.path("away"), plug[0])
+        self.node.await_allocatable(card=2)
+        for verb in ("cordon", "uncordon", "cordon"):
+            self.assertEqual(self.ctl(verb, "slot-0").returncode, 0)
+        self.node.await_allocatable(slot=1)
+        self.tell(program, healthy=False)
+        self.node.await_allocatable(cam=0)
+        expected = {"card0": 2, "card1": 0, "slot-0": 3, "slot-1": 0, "front": 1}
+        until(lambda: {name: device[0] for name, device in self.devices().items()} == expected, f"{expected} changes")
+        before = self.devices()
+
+        pids = {r["name"]: r["pid"] for r in self.node.state()["resources"]}
+        for pid in pids.values():
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: all(r["state"] == "serving" and r["pid"] != pids[r["name"]] for r in self.node.state()["resources"]),
+              "the children to be back")
+        self.node.await_allocatable(card=2, slot=1, cam=0)
+        until(lambda: self.devices() == before, f"{before} after a child's kill; last {self.devices()}")
+        self.node.stop(signal.SIGKILL)
+        self.node.start()
+        self.node.await_serving()
+        until(lambda: self.devices() == before, f"{before} after the daemon's kill; last {self.devices()}")
+
+    def plug(self, device):
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+
+    def tell(self, program, healthy):
+        with open(program + ".new", "w") as file:
+            device = {"id": "front", "healthy": healthy, **({} if healthy else {"reason": "lens cap on"})}
+            file.write("#!/bin/sh\ncat <<'END'\n" + json.dumps({"version": 1, "devices": [device]}) + "\nEND\n")
+        os.chmod(program + ".new", 0o755)
+        os.rename(program + ".new", program)
+
+    def devices(self):
+        """Changes of health, and since when, by resource and device."""
+        found = {}
+        for resource in self.node.state()["resources"]:
+            with open(os.path.join(self.node.run, resource["devices_file"])) as file:
+                documents = [json.loads(line) for line in file]
+            # What comes later replaces what came before.
+            found.update({device["id"].split(":")[-1]: (device.get("changes", 0), device["health"], device["since"])
+                          for document in documents for device in document["devices"]})
+        return found
 
 
 if __name__ == "__main__":

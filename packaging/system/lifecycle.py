@@ -446,7 +446,7 @@ class Load(threading.Thread):
     """Pods that come and go."""
 
     def __init__(self, machine):
-        super().__init__(daemon=True)
+        super().__init__()
         self.machine, self.end, self.results = machine, threading.Event(), []
 
     def run(self):
@@ -459,7 +459,11 @@ class Load(threading.Thread):
             self.results.append((started, answer.returncode, answer.stdout))
             self.machine.run("devplug-kubelet", "pod", "rm", f"load-{number}")
 
-    def finish(self):
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *error):
         self.end.set()
         self.join()
 
@@ -474,16 +478,14 @@ def upgraded_under_load(machine, packages):
         echo '# edited' >>/etc/devplugd.conf""")
     events = len(machine.kubelet_events())
     pid = machine.property("MainPID")
-    load = Load(machine)
-    load.start()
-    until(lambda: len(load.results) > 5, "load")
-    started = time.monotonic()
-    machine.do("dpkg", "-i", "/root/packages/next.deb")
-    machine.allocatable(token=5, full=3, jail=1)
-    took = time.monotonic() - started
-    count = len(load.results)
-    until(lambda: len(load.results) > count + 5, "load")
-    load.finish()
+    with Load(machine) as load:
+        until(lambda: len(load.results) > 5, "load")
+        started = time.monotonic()
+        machine.do("dpkg", "-i", "/root/packages/next.deb")
+        machine.allocatable(token=5, full=3, jail=1)
+        took = time.monotonic() - started
+        count = len(load.results)
+        until(lambda: len(load.results) > count + 5, "load")
     check(machine.property("MainPID") != pid, "the upgrade did not restart the service")
     check(machine.do("tail", "-n", "1", CONFIG) == "# edited\n", "the upgrade touched the configuration")
     news = machine.kubelet_events()[events:]

@@ -16,15 +16,27 @@ class Uevents(threading.Thread):
     """When the kernel told of devices, in microseconds of CLOCK_MONOTONIC: {"add@/devices/...": time}."""
 
     def __init__(self):
-        super().__init__(daemon=True)
-        self.times = {}
+        super().__init__()
+        self.times, self.ending = {}, threading.Event()
         self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15)  # NETLINK_KOBJECT_UEVENT
         self.socket.bind((0, 1))
+        self.socket.settimeout(0.2)
+
+    def __enter__(self):
         self.start()
+        return self
+
+    def __exit__(self, *error):
+        self.ending.set()
+        self.join()
+        self.socket.close()
 
     def run(self):
-        while True:
-            message = self.socket.recv(8192)
+        while not self.ending.is_set():
+            try:
+                message = self.socket.recv(8192)
+            except TimeoutError:
+                continue
             self.times[message.split(b"\0", 1)[0].decode(errors="replace")] = time.monotonic() * 1e6
 
     def await_event(self, event):
@@ -44,9 +56,9 @@ def hotplug(subject, quick):
     lists are collected."""
     if subject.kind != "devplugd" or not os.path.exists("/dev/net/tun"):
         return {}
-    name, uevents = f"bench{os.getpid() % 1000000}", Uevents()
+    name = f"bench{os.getpid() % 1000000}"
     samples = {"add": [], "remove": []}
-    with open_run(subject, [Resource("nic", 0, None)]) as run:
+    with open_run(subject, [Resource("nic", 0, None)]) as run, Uevents() as uevents:
         run.node.configure('{ name = "vendor.example/nic"; driver = "net";'
                            f' match = ( {{ type = "interface"; interface = "{name}"; }} ); }}')
         run.serve()

@@ -3,17 +3,21 @@
 resourceVersion, conflicts and watches, what the Node authorizer allows to a kubelet, the rules of ResourceSlices that the
 real one checks, and faults on demand. Beside it what the scheduler does: it allocates devices of the slices to claims."""
 import base64
+import contextlib
 import copy
 import http.server
 import json
 import os
 import re
+import socket
 import ssl
 import subprocess
 import threading
 import time
 import urllib.parse
 import uuid
+
+from threads import HttpServer
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIM = re.compile(r"/apis/resource\.k8s\.io/v1/namespaces/([^/]+)/resourceclaims/([^/]+)$")
@@ -126,48 +130,39 @@ class ApiServer:
         class Handler(RequestHandler):
             api = owner
 
-        class Server(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-            stopped = False
-
+        class Server(HttpServer):
             def finish_request(self, request, address):
                 # In the connection's own thread.
-                try:
-                    request.settimeout(60)
-                    wrapped = context.wrap_socket(request, server_side=True)
-                except OSError:
-                    return
+                request.settimeout(60)
+                with context.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as wrapped:
+                    with owner.lock:
+                        owner.connections.add(wrapped)
+                        if self.stopping.is_set():
+                            return
+                    try:
+                        wrapped.do_handshake()
+                        Handler(wrapped, address, self)
+                    except OSError:
+                        pass
+                    finally:
+                        with owner.lock:
+                            owner.connections.discard(wrapped)
+
+            def cut_connections(self):
                 with owner.lock:
-                    if self.stopped:
-                        wrapped.close()
-                        return
-                    owner.connections.add(wrapped)
-                try:
-                    Handler(wrapped, address, self)
-                except OSError:
-                    pass
-                finally:
-                    owner.connections.discard(wrapped)
-                    wrapped.close()
+                    connections = list(owner.connections)
+                    owner.lock.notify_all()
+                for connection in connections:
+                    with contextlib.suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
 
         self.connections = set()
         self.server = Server(("127.0.0.1", self.port), Handler)
         self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self):
         """As if the host were gone: connections are cut."""
-        self.server.shutdown()
-        self.server.server_close()
-        with self.lock:
-            self.server.stopped = True
-            connections = list(self.connections)
-            self.lock.notify_all()
-        for connection in connections:
-            try:
-                connection.shutdown(2)
-            except OSError:
-                pass
+        self.server.stop()
 
     def restart(self):
         self.stop()
@@ -330,10 +325,10 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(size)) if size else None
         fault = self.api.fault(self.command, self.path)
         if isinstance(fault, float):
-            time.sleep(fault)
+            self.server.stopping.wait(fault)
             fault = None
         if fault == "hang":
-            time.sleep(30)
+            self.server.stopping.wait(30)
             self.close_connection = True
         elif fault == "close":
             self.close_connection = True
@@ -403,8 +398,8 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        end, server = time.monotonic() + seconds, self.api.server
-        while time.monotonic() < end and server is self.api.server:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self.server.stopping.is_set():
             with self.api.lock:
                 new = [event for event in self.api.events if event[0] > version]
                 if not new:

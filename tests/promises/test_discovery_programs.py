@@ -13,6 +13,7 @@ import subprocess
 import threading
 import unittest
 
+from threads import HttpServer, in_thread
 from tool import ToolTest
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/examples/exec")
@@ -37,12 +38,6 @@ class Camera(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
-
-
-def in_thread(test, function):
-    thread = threading.Thread(target=function, daemon=True)
-    thread.start()
-    test.addCleanup(thread.join, 10)
 
 
 def serve_datagrams(test, answers):
@@ -160,10 +155,8 @@ def devices(*command):
 class Onvif(ToolTest):
     def setUp(self):
         super().setUp()
-        camera = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Camera)
-        in_thread(self, camera.serve_forever)
-        self.addCleanup(camera.server_close)
-        self.addCleanup(camera.shutdown)
+        camera = HttpServer(("127.0.0.1", 0), Camera)
+        self.addCleanup(camera.stop)
         self.url = "http://127.0.0.1:%d/onvif/device_service" % camera.server_address[1]
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))

@@ -151,6 +151,17 @@ class SourceTree(unittest.TestCase):
                 with self.subTest(f"{directory}: {pattern}"):
                     self.assertTrue(fnmatch.filter(names, f"{directory}/{pattern}"), "no such file")
 
+    def test_threads_of_tests_are_joined(self):
+        """Python can crash at its end while a daemon thread runs, after the last test has passed."""
+        found = []
+        for top in ("tests", "packaging", "docs"):
+            for folder, _, names in os.walk(os.path.join(ROOT, top)):
+                for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
+                    with open(path, encoding="utf-8") as file:
+                        found += [os.path.relpath(path, ROOT) for line in file
+                                  if re.search("daemon(_threads)? ?= ?[T]rue|= http.server.[T]hreading", line)]
+        self.assertEqual(found, [])
+
     def test_names_are_unique(self):
         names = collections.defaultdict(list)
         for path in sources("common", "drivers", "configuration", "supervisor", "proto", "nvml", "exporter", "dra", "kubelet", "tests", "docs"):

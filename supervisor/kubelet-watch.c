@@ -79,14 +79,14 @@ static void cut_to_existing(char *path, struct identity *ret)
 	}
 }
 
-/* kubelet.sock in any case, other sockets when they go: one of ours, or that of a plugin that had
- * the name of one of our resources. */
+/* kubelet.sock in any case, other sockets when they come or go: one of ours, or that of a plugin
+ * that takes or had the name of one of our resources. */
 static bool is_of_interest(const struct inotify_event *event)
 {
 	const char *end = event->len > 0 ? strrchr(event->name, '.') : NULL;
 
 	return end && streq(end, ".sock") &&
-		(event->mask & (IN_DELETE | IN_MOVED_FROM) ||
+		(event->mask & (IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM) ||
 			streq(event->name, KUBELET_SOCKET_NAME));
 }
 

@@ -4,9 +4,10 @@
 /*
  * Whether the kubelet offers what is listed. Another plugin can register the same resource name and
  * end: the kubelet then marks all devices unhealthy, although our stream is open, and sends us
- * nothing. After each registration, after a socket was removed from the plugin directory, and once
- * a minute, the number of healthy devices is compared with GetAllocatableResources. On a difference
- * that lasts, the session is renewed.
+ * nothing. While it has the name, the kubelet offers its devices. After each registration, after a
+ * socket was created in the plugin directory or removed from it, and once a minute, the number of
+ * healthy devices is compared with GetAllocatableResources. On a difference that lasts, the session
+ * is renewed.
  */
 
 #include "common/pod-table.h"
@@ -34,7 +35,8 @@ void offer_check_plan(struct offer_check *check);
  * NUMA nodes has rows that follow one another. */
 uint64_t offer_count(const struct pod_table *table, const char *resource);
 
-/* Another plugin may have ended: asks the kubelet soon, and not only when the minute is over. */
+/* Another plugin may have registered or ended: asks the kubelet soon, and not only when the minute
+ * is over. */
 void offer_check_soon(struct offer_check *check);
 
 struct offer_check *offer_check_free(struct offer_check *check);

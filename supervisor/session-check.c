@@ -10,6 +10,7 @@
 #include "supervisor/child.h"
 #include "supervisor/kubelet-watch.h"
 #include "supervisor/manager.h"
+#include "supervisor/offer-check.h"
 #include "supervisor/retry-delay.h"
 
 struct session_check {
@@ -134,6 +135,7 @@ static void on_registry_changed(void *userdata)
 
 	manager_check_view(check->manager);
 	session_check_run(check);
+	offer_check_soon(check->manager->offer_check);
 }
 
 void session_check_watch_registry(struct session_check *check, const char *directory)

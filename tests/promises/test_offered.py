@@ -57,6 +57,24 @@ class Offered(ToolTest):
         for name in ("fpga", "shared"):
             self.assertNotIn(f"vendor.example/{name}: the kubelet offers", self.node.output())
 
+    def test_P6_another_plugin_has_the_name(self):
+        """It is noticed by the socket that the other plugin creates, and shown before the resource is registered again."""
+        other = Node()
+        self.addCleanup(other.close)
+        other.plugins = self.node.plugins
+        answers = os.path.join(self.node.kubelet_state, "pod-resources/kubelet.sock")
+        self.node.configure(static("gpu", 5), kubelet=f'pod_resources_socket = "{answers}";')
+        other.configure(static("gpu", 3))
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(gpu=5)
+        session = self.node.await_serving()[GPU]["session"]
+        other.start()
+        shown = until(lambda: (r := self.node.resource(GPU))["reason"].startswith("the kubelet offers 3 of 5") and r,
+                      "the other plugin to be noticed")
+        self.assertEqual((shown["state"], shown["session"]), ("serving", session))
+        self.assertIn("the kubelet offers 3 of 5", self.ctl("status").stdout)
+
     def test_P6_a_later_list_does_not_hide_it(self):
         """The kubelet counts what our stream lists, but still sends each pod's Allocate to the plugin that has ended."""
         other = Node()

@@ -22,6 +22,7 @@
 static sd_event *event;
 static struct kubelet_watch *watch;
 static bool present;
+static unsigned changes;
 
 static void on_kubelet(bool is_present, void *userdata)
 {
@@ -30,6 +31,7 @@ static void on_kubelet(bool is_present, void *userdata)
 
 static void on_change(void *userdata)
 {
+	changes++;
 	(void)kubelet_watch_number(watch);
 }
 
@@ -93,10 +95,60 @@ static void test_directory_is_removed_after_the_kubelet_has_ended(void **state)
 	stop();
 }
 
+static void bind_other(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	(void)snprintf(
+		address.sun_path, sizeof(address.sun_path), "%.60s/other.sock", in_dir("plugins"));
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+}
+
+static void rename_other(void)
+{
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "%.100s", in_dir("plugins/other.sock"));
+	assert_int_equal(rename(path, in_dir("plugins/next.sock")), 0);
+}
+
+static void remove_other(void)
+{
+	assert_int_equal(unlink(in_dir("plugins/next.sock")), 0);
+}
+
+/* Another plugin may take the name of a resource, and lose it again. */
+static void test_sockets_of_others(void **state)
+{
+	void (*const steps[])(void) = { bind_other, rename_other, remove_other };
+	int fd;
+
+	present = false;
+	start();
+	fd = start_kubelet();
+	await_kubelet(true);
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		uint64_t end = now_usec(CLOCK_MONOTONIC) + PATIENCE;
+
+		while (sd_event_run(event, 0) > 0)
+			;
+		changes = 0;
+		steps[i]();
+		while (changes == 0) {
+			assert_true(sd_event_run(event, USEC_PER_SEC) >= 0);
+			assert_true(now_usec(CLOCK_MONOTONIC) < end);
+		}
+	}
+	(void)close_fd(fd);
+	stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_directory_is_removed_after_the_kubelet_has_ended),
+		TEST(test_sockets_of_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

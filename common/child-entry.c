@@ -160,10 +160,39 @@ static int become_template(enum entry_step *ret_step)
 	return limit_capabilities(MAKES_CHILDREN) < 0 ? -errno : 0;
 }
 
+/* `filtered`: see sandbox_enter(). */
+static int confine(const struct identity *identity, bool filtered, enum entry_step *ret_step)
+{
+	*ret_step = ENTRY_NO_NEW_PRIVS;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -errno;
+	*ret_step = ENTRY_SANDBOX;
+	return identity && identity_is_root(identity) ? 0 : sandbox_enter(filtered);
+}
+
+int entry_confine(const struct identity *identity, struct entry_failure *ret_failure)
+{
+	enum entry_step step = ENTRY_USER;
+	int r = identity->own ? limit_processes() : 0;
+
+	if (r >= 0)
+		r = become(identity, &step);
+	if (r >= 0)
+		r = confine(identity, false, &step);
+	if (r < 0) {
+		*ret_failure = (struct entry_failure){ .step = step, .code = -r };
+		return r;
+	}
+	/* As exec does: the change of user forbade core dumps. */
+	(void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+	return 0;
+}
+
 static int prepare(struct child_ends *ends, const struct identity *identity, pid_t parent,
 	enum entry_step *ret_step)
 {
 	bool copy = ends->program < 0; /* of the template */
+	int r;
 
 	*ret_step = ENTRY_DESCRIPTORS;
 	/* A copy has only handlers that belong to it, such as a sanitizer's. */
@@ -182,17 +211,9 @@ static int prepare(struct child_ends *ends, const struct identity *identity, pid
 		return -errno;
 	if ((identity ? become(identity, ret_step) : become_template(ret_step)) < 0)
 		return -errno;
-	*ret_step = ENTRY_NO_NEW_PRIVS;
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return -errno;
-
-	*ret_step = ENTRY_SANDBOX;
-	if (!identity || !identity_is_root(identity)) {
-		int r = sandbox_enter(copy);
-
-		if (r < 0)
-			return r;
-	}
+	r = confine(identity, copy, ret_step);
+	if (r < 0)
+		return r;
 
 	/* A change of user clears the signal, so it is set last; the parent may have ended by
 	 * then. */

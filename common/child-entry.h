@@ -58,6 +58,10 @@ struct entry_failure {
 int entry_prepare(struct child_ends *ends, const struct identity *identity, pid_t parent,
 	struct entry_failure *ret_failure);
 
+/* Only the user, the limit of processes and the sandbox: for a process that stays what it is and
+ * runs a resource's programs. Returns 0 or negative errno with the failure filled. */
+int entry_confine(const struct identity *identity, struct entry_failure *ret_failure);
+
 /* Gives every signal its default action and blocks none. System calls only: safe after vfork(). */
 void signals_reset(void);
 

@@ -152,6 +152,23 @@ int child_user_find(const char *user, const char *name, struct identity *ret, st
 	return 0;
 }
 
+/* From the end: devplugd assigns its ids from the beginning. */
+int child_user_find_guest(const char *user, struct identity *ret, struct error *error)
+{
+	uid_t uid = CHILD_USER_LAST;
+
+	if (user || !can_change())
+		return child_user_find(user, "", ret, error);
+	while (uid >= CHILD_USER_FIRST && is_in_use(uid))
+		uid--;
+	if (uid < CHILD_USER_FIRST)
+		return error_set(error, -EUSERS,
+			"all user ids from %u to %u are in use; set `user`", CHILD_USER_FIRST,
+			CHILD_USER_LAST);
+	*ret = (struct identity){ .change = true, .uid = uid, .gid = (gid_t)uid, .own = true };
+	return 0;
+}
+
 bool child_user_is_given(uid_t uid)
 {
 	if (uid == geteuid())

@@ -12,6 +12,7 @@
 #include "drivers/inventory/claims.h"
 #include "drivers/inventory/listing.h"
 #include "drivers/inventory/units.h"
+#include "supervisor/child-user.h"
 
 /* The most a program of driver "exec" may take for its first answer, and a little more. */
 #define PATIENCE (310 * USEC_PER_SEC)
@@ -287,6 +288,24 @@ static int look(const struct declaration *declaration, const char *root, struct 
 		r = error_set(error, -ENOMEM, "out of memory");
 	unit_list_done(&list);
 	return r < 0 ? r : 0;
+}
+
+int try_out_confine(const char *user, struct error *error)
+{
+	struct entry_failure failure;
+	struct identity identity;
+	int r;
+
+	if (geteuid() != 0)
+		return 0;
+	r = child_user_find_guest(user, &identity, error);
+	if (r < 0)
+		return r;
+	r = entry_confine(&identity, &failure);
+	if (r < 0)
+		return error_set(error, r, "cannot %s devplugctl: %s",
+			entry_step_name(failure.step), strerror(-r));
+	return 0;
 }
 
 int try_out(const struct declaration *declaration, const char *root, const char *ids, bool ask,

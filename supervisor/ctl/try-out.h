@@ -11,6 +11,11 @@
 
 #include "drivers/model/declaration.h"
 
+/* If we are root, this process becomes for good what a child of a resource with that `user` would
+ * be, so that a scan finds what the child's would, and programs do not run as root. Returns 0 or
+ * negative errno with the error filled. */
+int try_out_confine(const char *user, struct error *error);
+
 /* Scans once, and builds the answer for a container with the devices `ids` (separated by commas;
  * NULL: the first healthy one, if any). Programs that the devices' entries name for Allocate are
  * run if `ask`; if not, a note names what is missing. Returns

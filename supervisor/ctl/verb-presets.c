@@ -454,5 +454,8 @@ int command_discover(const struct request *request)
 	if (!root &&
 		config_load(request->config_file ?: DEFAULT_CONFIG_FILE, &report, &config) >= 0)
 		root = config->host_root;
+	/* A tree that stands for a host may be one that only root can read. */
+	if (!request->root && try_out_confine(NULL, &error) < 0)
+		return finish(-EPERM, &error);
 	return finish(discover(request->subject, root ?: "", request->json, &error), &error);
 }

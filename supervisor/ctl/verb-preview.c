@@ -135,6 +135,12 @@ int command_preview(const struct request *request)
 	declaration = find_resource(config, request->subject);
 	if (!declaration)
 		return say_unknown(config, file, request->subject);
+	/* A tree that stands for a host may be one that only root can read. */
+	if ((!request->root || declaration_runs_programs(declaration)) &&
+		try_out_confine(declaration->user, &error) < 0) {
+		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
+		return EXIT_FAILURE;
+	}
 	if (try_out(declaration, request->root ?: declaration_root(declaration), request->reason,
 		    request->allocate, &result, &error) < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);

@@ -549,7 +549,6 @@ EXPORT unsigned nvmlEventSetWait_v2(void *set, struct event *event, unsigned mil
 {
 	unsigned r = enter("nvmlEventSetWait_v2");
 
-
 	for (unsigned waited = 0; r == OK; waited += EVENT_STEP / 1000) {
 		if (take_event(event) || (milliseconds > 0 && take_storm(event)))
 			return OK;

@@ -76,6 +76,8 @@ class Peers(unittest.TestCase):
 
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="devplugd-test.")
+        # Programs run as another user, who reads the tree.
+        os.chmod(self.dir, 0o755)
         self.addCleanup(shutil.rmtree, self.dir)
         self.root = os.path.join(self.dir, "host")
         os.mkdir(self.root)

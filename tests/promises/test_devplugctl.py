@@ -62,6 +62,27 @@ class Preview(ToolTest):
         self.assertRegex(answer.stderr, r"devplugd\.conf:\d+: ")
 
 
+    def identity_in_preview(self, more="", *options):
+        """User id, kind of seccomp and no-new-privileges of a program that preview runs."""
+        file = self.node.path("identity")
+        with open(file, "w") as stream:
+            stream.write("#!/bin/sh\nfield() { sed -n \"s/^$1:\\t//p\" /proc/self/status; }\n"
+                         "echo '{\"version\":1,\"devices\":[{\"id\":\"'"
+                         "$(id -u)-$(field Seccomp)-$(field NoNewPrivs)'\"}]}'\n")
+        os.chmod(file, 0o755)
+        self.node.configure(f'{{ name = "vendor.example/who"; driver = "exec"; match = ( {{ command = [ "{file}" ]; }} ); {more} }}')
+        answer = self.ctl("preview", "vendor.example/who", "--json", *options)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return json.loads(answer.stdout)["devices"][0]["id"].split("-")
+
+    def test_P18_preview_runs_programs_as_a_child_does(self):
+        uid, *rest = self.identity_in_preview()
+        self.assertTrue(60706 <= int(uid) <= 65519, uid)
+        self.assertEqual(rest, ["2", "1"])
+        self.assertEqual(self.identity_in_preview("", "--root", "/"), [uid, "2", "1"])
+        self.assertEqual(self.identity_in_preview('user = "12345";'), ["12345", "2", "1"])
+        self.assertEqual(self.identity_in_preview('user = "root";')[0], "0")
+
     def test_preview_runs_no_probe(self):
         self.node.configure(static("a", 1, 'health = ( { probe = "file"; path = "/nothing/${id}"; healthy = "ok"; } );'))
         answer = self.ctl("preview", "vendor.example/a").stdout

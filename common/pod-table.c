@@ -7,7 +7,7 @@
 #include "common/pod-table.h"
 
 #include "common/sealed.h"
-#include "common/utf8.h"
+#include "common/text.h"
 
 #define FIELDS_MAX 5
 
@@ -144,17 +144,9 @@ static int count_lines(const char *text, size_t counts[static _WORD_MAX])
 	return 0;
 }
 
-static bool is_printable(const char *text)
-{
-	for (const char *c = text; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			return false;
-	return utf8_is_valid(text);
-}
-
 bool pod_field_is_plain(const char *text)
 {
-	return strlen(text) <= POD_TABLE_WORD_MAX && is_printable(text);
+	return strlen(text) <= POD_TABLE_WORD_MAX && text_is_plain(text);
 }
 
 static int take_line(struct parser *parser, char *line)

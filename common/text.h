@@ -8,8 +8,16 @@
 
 #include "common/util.h"
 
-/* Replaces, in place, control characters and bytes that are not UTF-8 by '?'. The length stays. */
+/* Whether the text is UTF-8 without control characters, and without characters that reorder or
+ * break a line or have no width. */
+bool text_is_plain(const char *text);
+
+/* Replaces, in place, each byte that text_is_plain() does not allow by '?'. The length stays. */
 void text_sanitize(char *text);
+
+/* The same for a buffer of that size which snprintf() has filled: if the end of the buffer splits a
+ * character, its part is dropped. */
+void text_sanitize_cut(char *text, size_t size);
 
 /* Cuts white space off both ends, in place. Returns the first character that is left. */
 char *text_trim(char *text);

@@ -40,6 +40,24 @@ static size_t sequence_length(const unsigned char *p, size_t size)
 	return 0;
 }
 
+size_t utf8_next(const char *data, size_t size, uint32_t *ret_code)
+{
+	static const unsigned char first_bits[] = {
+		[1] = 0x7f, [2] = 0x1f, [3] = 0x0f, [4] = 0x07
+	};
+	const unsigned char *p = (const unsigned char *)data;
+	size_t length = size > 0 ? sequence_length(p, size) : 0;
+	uint32_t code;
+
+	if (length == 0)
+		return 0;
+	code = p[0] & first_bits[length];
+	for (size_t k = 1; k < length; k++)
+		code = code << 6 | (p[k] & 0x3f);
+	*ret_code = code;
+	return length;
+}
+
 size_t utf8_valid_length(const char *data, size_t size)
 {
 	size_t done = 0;

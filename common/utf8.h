@@ -12,6 +12,9 @@
  */
 size_t utf8_valid_length(const char *data, size_t size);
 
+/* Reads the first character. Returns its length, or 0 if there is none or it is not valid. */
+size_t utf8_next(const char *data, size_t size, uint32_t *ret_code);
+
 static inline bool utf8_is_valid(const char *string)
 {
 	size_t size = strlen(string);

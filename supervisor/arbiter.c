@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "common/pace.h"
 #include "common/sealed.h"
+#include "common/text.h"
 #include "supervisor/ownership.h"
 
 /* While a child waits for others, or does not read. */
@@ -135,8 +136,12 @@ static bool answer(struct party *party, const char *owners, bool settled)
 static void note(struct party *party, char *text)
 {
 	const struct log_fields fields = { .resource = party->resource };
-	bool differs = !text != !party->note || (text && !streq(text, party->note));
+	bool differs;
 
+	/* It names devices as the child does. */
+	if (text)
+		text_sanitize(text);
+	differs = !text != !party->note || (text && !streq(text, party->note));
 	if (text && differs && log_budget_admits(&party->log_budget, &fields))
 		log_full(LOG_WARNING, &fields, "%s", text);
 	free(party->note);

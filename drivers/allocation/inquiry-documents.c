@@ -9,7 +9,6 @@
 
 #include "common/json-write.h"
 #include "common/sealed.h"
-#include "common/text.h"
 #include "drivers/exec/exec-parts.h"
 
 #define PROPERTY_PREFIX "property:"
@@ -222,10 +221,8 @@ int exec_answer_read(const char *text, size_t size, struct device **ret, struct 
 		return exec_out_of_memory(&reader);
 	reader.device = answer;
 	r = read_root(&reader, root);
-	if (r < 0) {
-		text_sanitize(error->message);
+	if (r < 0)
 		return r;
-	}
 	*ret = TAKE_PTR(answer);
 	return 0;
 }

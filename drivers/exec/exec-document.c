@@ -6,7 +6,6 @@
  */
 #include "drivers/exec/exec-document.h"
 
-#include "common/text.h"
 #include "drivers/exec/exec-fields.h"
 #include "drivers/exec/exec-parts.h"
 #include "drivers/model/form.h"
@@ -201,10 +200,8 @@ int exec_document_read(const char *text, size_t size, enum exec_properties prope
 		return exec_out_of_memory(&reader);
 	list->references = 1;
 	r = read_root(&reader, root, list);
-	if (r < 0) {
-		text_sanitize(error->message);
+	if (r < 0)
 		return r;
-	}
 	*ret = TAKE_PTR(list);
 	return 0;
 }

@@ -68,12 +68,9 @@ int exec_parse(const char *text, size_t size, json_t **ret, struct error *error)
 	if (r < 0)
 		return r;
 	root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &json_error);
-	if (!root) {
-		(void)error_set(error, -EBADMSG, "line %d, column %d is not valid JSON: %s",
+	if (!root)
+		return error_set(error, -EBADMSG, "line %d, column %d is not valid JSON: %s",
 			json_error.line, json_error.column, json_error.text);
-		text_sanitize(error->message);
-		return -EBADMSG;
-	}
 	*ret = root;
 	return 0;
 }
@@ -106,14 +103,6 @@ static bool is_kind(const json_t *value, enum exec_kind kind)
 	return false;
 }
 
-static bool has_control_character(const char *text)
-{
-	for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-		if (*p < 0x20 || *p == 0x7f || (p[0] == 0xc2 && p[1] < 0xa0))
-			return true;
-	return false;
-}
-
 int exec_check_value(
 	struct exec_reader *reader, const char *name, const json_t *value, enum exec_kind kind)
 {
@@ -132,8 +121,9 @@ int exec_check_value(
 	if (json_string_length(value) > TEXT_MAX)
 		return error_set(reader->error, -EBADMSG, "\"%s\" has %zu bytes, the maximum is %d",
 			name, json_string_length(value), TEXT_MAX);
-	if (has_control_character(json_string_value(value)))
-		return error_set(reader->error, -EBADMSG, "\"%s\" has a control character", name);
+	if (!text_is_plain(json_string_value(value)))
+		return error_set(reader->error, -EBADMSG,
+			"\"%s\" has a control character or an invisible one", name);
 	return 0;
 }
 

@@ -11,7 +11,6 @@
 #include <fnmatch.h>
 
 #include "common/text.h"
-#include "common/utf8.h"
 #include "drivers/host/sysfs-locked.h"
 #include "drivers/host/sysroot.h"
 
@@ -30,10 +29,7 @@ static int join(const char *directory, const char *file, char **ret)
 
 bool sysfs_is_text(const char *text)
 {
-	for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-		if (*p < 0x20 || *p == 0x7f)
-			return false;
-	return utf8_is_valid(text);
+	return text_is_plain(text);
 }
 
 int sysfs_copy_value(const char *value, char ret_value[static SYSFS_VALUE_MAX + 1])

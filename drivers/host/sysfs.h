@@ -19,7 +19,7 @@
 /* Maximum number of entries read of one directory. */
 #define SYSFS_ENTRIES_MAX 100000
 
-/* Whether it is UTF-8 without control characters, as everything from /sys must be. */
+/* Whether it is plain (text_is_plain()), as everything from /sys must be. */
 bool sysfs_is_text(const char *text);
 
 /* Copies a value that was read otherwise. Returns 0, -EFBIG (longer than SYSFS_VALUE_MAX), or
@@ -27,8 +27,8 @@ bool sysfs_is_text(const char *text);
 int sysfs_copy_value(const char *value, char ret_value[static SYSFS_VALUE_MAX + 1]);
 
 /* Reads an attribute without the white space around it. Returns 0, -EFBIG (longer than
- * SYSFS_VALUE_MAX), -EBADMSG (control characters, or not UTF-8), -EBUSY (the kernel has the reader
- * wait for a lock, see sysfs-locked.h), or the error of reading it. */
+ * SYSFS_VALUE_MAX), -EBADMSG (not such text), -EBUSY (the kernel has the reader wait for a lock, see
+ * sysfs-locked.h), or the error of reading it. */
 int sysfs_read(const char *root, const char *directory, const char *file,
 	char ret_value[static SYSFS_VALUE_MAX + 1]);
 

@@ -7,7 +7,7 @@
  */
 #include "drivers/model/device.h"
 
-#include "common/utf8.h"
+#include "common/text.h"
 
 #define HASH_DIGITS 12
 
@@ -210,8 +210,7 @@ int device_set_problem(struct device *device, const char *format, ...)
 	va_start(ap, format);
 	(void)vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
-	/* What was cut may end within a character. */
-	text[utf8_valid_length(text, strlen(text))] = '\0';
+	text_sanitize_cut(text, sizeof(text));
 	device->problem = strdup(text);
 	return device->problem ? 0 : -ENOMEM;
 }
@@ -224,7 +223,7 @@ int device_set_finding(struct device *device, enum device_finding finding, const
 	va_start(ap, format);
 	(void)vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
-	text[utf8_valid_length(text, strlen(text))] = '\0';
+	text_sanitize_cut(text, sizeof(text));
 	free(device->finding_reason);
 	device->finding = finding;
 	device->finding_reason = strdup(text);

@@ -5,13 +5,7 @@
  */
 #include "drivers/model/option.h"
 
-/* What is quoted from a file must not be able to break a line of a log or a terminal. */
-static void make_presentable(char *text)
-{
-	for (; *text; text++)
-		if ((unsigned char)*text < 0x20 || *text == 0x7f)
-			*text = '?';
-}
+#include "common/text.h"
 
 static int entry_make(const struct origin *origin, const char *text, struct report_entry *ret_entry)
 {
@@ -57,7 +51,7 @@ int report_add(struct report *report, const struct origin *origin, const char *k
 		text = NULL;
 		goto incomplete;
 	}
-	make_presentable(text);
+	text_sanitize(text);
 	if (array_reserve((void **)&report->entries, report->count, sizeof(*report->entries)) < 0 ||
 		entry_make(origin, text, &report->entries[report->count]) < 0)
 		goto incomplete;

@@ -5,7 +5,9 @@ with and without Landlock."""
 import contextlib
 import json
 import os
+import re
 import shutil
+import subprocess
 import unittest
 
 from node import UNIT_UID, NodeTest, as_unit, program, static, until
@@ -108,6 +110,19 @@ class Boundary(NodeTest):
               ["failures"][0]["count"] >= 3000, "all of them to be counted")
         # 100 in each 10 s.
         self.assertLess(self.node.output().count("allocation refused: complaint"), 1000)
+
+    def test_P18_text_in_disguise(self):
+        """Neither the log nor what devplugctl prints reorders it, breaks its line, or hides a part."""
+        self.begin("disguise", as_unit())
+
+        def shown(*words):
+            return subprocess.run([program("devplugctl"), "-c", self.node.config, *words], capture_output=True,
+                                  text=True, timeout=60).stdout
+        for where in (self.node.output, lambda: shown("events"), lambda: shown("status"),
+                      lambda: shown("explain", "vendor.example/evil"), lambda: shown("status", "--json")):
+            until(lambda: "reordered" in where(), "the text to be shown")
+            self.assertFalse(re.search("[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]", where()), where())
+            self.assertIn("disguise ???reordered??? in???lines with???no???width???", where())
 
     def test_P18_much_to_store(self):
         self.begin("store", as_unit())

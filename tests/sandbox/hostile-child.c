@@ -447,6 +447,21 @@ static void complain(void)
 	}
 }
 
+/* Texts in disguise: reordered, broken into lines, and with parts that have no
+ * width. */
+static void disguise(void)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CALL_FAILED);
+
+	message.code = CONTROL_CALL_ALLOCATE;
+	message.count = 1;
+	(void)strcpy(message.text,
+		"id disguise \u202ereordered\u2066 in\u2028lines with\u200bno\u2060width\ufeff");
+	if (control_send(CONTROL_FD, &message) < 0)
+		perror("control_send");
+	(void)fprintf(stderr, "<3;id\u202e>%s\n", message.text);
+}
+
 /* Sends and waits for the answer of that type. False: there is none within 10 s. */
 static bool ask(
 	struct control_message *question, enum control_type type, struct control_message *answer)
@@ -694,6 +709,7 @@ static const struct {
 	{ "information", publish_information, false },
 	{ "storm", publish_in_a_storm, false },
 	{ "counts", count_too_much, false },
+	{ "disguise", disguise, false },
 	{ "dra-questions", try_questions, false },
 	{ "dra-claim", try_claim, false },
 	{ "dra-path", try_path, false },

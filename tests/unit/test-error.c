@@ -48,10 +48,20 @@ static void test_short_text_is_kept(void **state)
 	assert_string_equal(error.message, "");
 }
 
+/* A precision cuts bytes, wherever it is. */
+static void test_cut_within(void **state)
+{
+	struct error error = { 0 };
+
+	(void)error_set(&error, -EINVAL, "\"%.2s\" is not known", "x\xc3\xa4");
+	assert_string_equal(error.message, "\"x?\" is not known");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_cut_within),
 		cmocka_unit_test(test_short_text_is_kept),
 	};
 

@@ -136,6 +136,10 @@ static void test_refuses_what_is_no_request(void **state)
 		{ "{\"version\":1,\"verb\":7}", "EOPNOTSUPP" },
 		{ "{\"version\":1,\"verb\":\"Status\"}", "EOPNOTSUPP" },
 		{ "{\"version\":1,\"verb\":\"reload\"}", "ESHUTDOWN" },
+		/* 63 letters and one of two bytes, which the message cuts. */
+		{ "{\"version\":1,\"verb\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+		  "aaaaaaaaaaaaaaa\u00e4\"}",
+			"EOPNOTSUPP" },
 	};
 	int fd = open_client();
 

@@ -64,6 +64,7 @@ struct child {
 	struct resource *resource;
 	bool leaving;        /* not in the configuration any more */
 	uint64_t changed_in; /* the generation that changed it last */
+	uint64_t rescan;     /* the number of the last request that made it scan, 0: none */
 	bool reported;       /* its devices, since its last configuration or answer on owners */
 
 	pid_t pid;   /* 0: none */

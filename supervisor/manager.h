@@ -73,6 +73,7 @@ struct manager {
 	bool flush_failed;      /* to write the state file, and logged */
 	bool keep_failed;       /* to save the configuration, and logged */
 	uint64_t reloads;       /* attempts */
+	uint64_t rescans;       /* requests */
 	uint64_t accepted_at;   /* CLOCK_REALTIME: when the configuration in force was */
 	bool reload_failed;     /* the last attempt; the file is not what is in force */
 	bool on_last_accepted;  /* started so, because the file is not valid */

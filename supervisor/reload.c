@@ -307,6 +307,22 @@ void reload_run(struct manager *manager)
 	(void)sd_notify(false, "READY=1");
 }
 
+/* Whether its process serves, or could, and has opened and scanned what it was sent last. */
+static bool has_opened(const struct child *child)
+{
+	const struct resource *resource = child->resource;
+
+	return (resource->state == RESOURCE_WAITING || resource->state == RESOURCE_REGISTERING ||
+		       resource->state == RESOURCE_SERVING) &&
+		!child->leaving && !party_is_waiting(child->party) && child->reported &&
+		!resource->sent;
+}
+
+static bool has_given_up(const struct resource *resource)
+{
+	return resource->state == RESOURCE_FAILED || resource->state == RESOURCE_BACKOFF;
+}
+
 /* Whether the resource has done, or given up for now, what a reload demands of it. */
 static bool is_settled(const struct child *child)
 {
@@ -316,15 +332,11 @@ static bool is_settled(const struct child *child)
 	case RESOURCE_WAITING:
 	case RESOURCE_REGISTERING:
 	case RESOURCE_SERVING:
-		if (resource->refused)
-			return true;
-		return !child->leaving && !party_is_waiting(child->party) && child->reported &&
-			!resource->sent && streq(resource->accepted->text, resource->wanted->text);
-	case RESOURCE_FAILED:
-	case RESOURCE_BACKOFF:
-		return true;
+		return resource->refused ||
+			(has_opened(child) &&
+				streq(resource->accepted->text, resource->wanted->text));
 	default:
-		return false;
+		return has_given_up(resource);
 	}
 }
 
@@ -400,61 +412,88 @@ int cordons_request(struct request *request, json_t **ret_answer, struct error *
 			      : await_generation(request, ret_answer, error);
 }
 
-/* Has the child open its configuration again. Returns whether it was asked to. */
-static bool begin_rescan(const struct manager *manager, struct child *child)
+/* --- rescans --- */
+
+static bool is_named(const struct child *child, const char *name)
 {
-	if (!resource_reopen(child->resource))
-		return false;
-	child->changed_in = manager->generation;
-	return true;
+	return !name || streq(child->resource->name, name);
 }
 
+/* Has the processes open their configuration again. Those that do have the number of the request.
+ */
 static int begin_rescans(struct request *request, const char *name, struct error *error)
 {
 	struct manager *manager = request->manager;
-	size_t n = 0;
 
 	if (manager->stopping)
 		return error_set(error, -ESHUTDOWN, "devplugd is stopping");
-	for (size_t i = 0; i < manager->n_children; i++)
-		if (!name || streq(manager->children[i]->resource->name, name))
-			n += begin_rescan(manager, manager->children[i]);
 	if (name && !manager_find_child(manager, name))
 		return error_set(error, -ENOENT,
 			"devplugd has no resource \"%s\"; see \"devplugctl status\"", name);
-	if (name && n == 0)
-		return error_set(error, -EAGAIN,
-			"%s has no process that could scan now; see \"devplugctl explain %s\"",
-			name, name);
-	request->memory = manager->generation;
+	request->memory = ++manager->rescans;
+	for (size_t i = 0; i < manager->n_children; i++) {
+		struct child *child = manager->children[i];
+
+		if (is_named(child, name) && resource_reopen(child->resource))
+			child->rescan = request->memory;
+	}
 	manager_changed(manager);
 	return REQUEST_LATER;
 }
 
-int rescan_request(struct request *request, json_t **ret_answer, struct error *error)
+/* A resource that the request made scan and that has neither done it nor given up, or NULL. */
+static const struct child *find_scanning(const struct request *request, const char *name)
 {
 	const struct manager *manager = request->manager;
+
+	for (size_t i = 0; i < manager->n_children; i++) {
+		const struct child *child = manager->children[i];
+
+		if (is_named(child, name) && child->rescan >= request->memory &&
+			!has_opened(child) && !has_given_up(child->resource))
+			return child;
+	}
+	return NULL;
+}
+
+static int answer_rescan(
+	const struct request *request, const char *name, json_t **ret_answer, struct error *error)
+{
+	const struct manager *manager = request->manager;
+	json_auto_t *scanned = json_array(), *not_scanned = json_array();
+
+	for (size_t i = 0; i < manager->n_children; i++) {
+		const struct child *child = manager->children[i];
+		bool done = child->rescan >= request->memory && has_opened(child);
+
+		if (is_named(child, name))
+			(void)json_array_append_new(
+				done ? scanned : not_scanned, json_string(child->resource->name));
+	}
+	if (name && json_array_size(scanned) == 0)
+		return error_set(error, -EAGAIN,
+			"%s has no process that could scan now; see \"devplugctl explain %s\"",
+			name, name);
+	*ret_answer = json_pack("{s:O, s:O}", "resources", scanned, "not_scanned", not_scanned);
+	return *ret_answer ? 0 : error_set(error, -ENOMEM, "out of memory");
+}
+
+int rescan_request(struct request *request, json_t **ret_answer, struct error *error)
+{
 	const struct child *child;
-	json_t *names;
 	const char *name;
 	int r;
 
 	r = request_string(request, "resource", &name, error);
+	if (r >= 0 && request->first)
+		r = begin_rescans(request, name, error);
 	if (r < 0)
 		return r;
-	if (request->first)
-		return begin_rescans(request, name, error);
-	child = find_unsettled(manager, request->memory);
+	child = find_scanning(request, name);
 	if (child && request->expired)
 		return error_set(
 			error, -ETIMEDOUT, "%s has not scanned yet", child->resource->name);
-	if (child || (manager_flush_pending(manager) && !request->expired))
+	if (child || (manager_flush_pending(request->manager) && !request->expired))
 		return REQUEST_LATER;
-	names = json_array();
-	for (size_t i = 0; i < manager->n_children; i++)
-		if (!name || streq(manager->children[i]->resource->name, name))
-			(void)json_array_append_new(
-				names, json_string(manager->children[i]->resource->name));
-	*ret_answer = json_pack("{s:o}", "resources", names);
-	return *ret_answer ? 0 : error_set(error, -ENOMEM, "out of memory");
+	return answer_rescan(request, name, ret_answer, error);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The commands that the daemon carries out alone, without a check or comparison here.
+ * What verbs that change something have in common when they fail, and "devplugctl rescan".
  */
 #include "supervisor/ctl/verb.h"
 #include "supervisor/daemon.h"
@@ -19,15 +19,18 @@ void request_explain(const struct request *request, const char *resource, struct
 		(void)snapshot_select(&snapshot, resource, error);
 }
 
-static int act(
-	const struct request *request, json_t *arguments, const char *result, const char *sentence)
+int command_rescan(const struct request *request)
 {
 	_cleanup_free_ char *runtime_dir = NULL;
+	json_t *arguments = json_object(), *name;
 	json_auto_t *answer = NULL;
+	const json_t *not_scanned;
 	struct error error = { 0 };
-	json_t *name;
 	size_t i;
 	int r;
+
+	if (request->subject)
+		(void)json_object_set_new(arguments, "resource", json_string(request->subject));
 
 	r = request_runtime_dir(request, &runtime_dir, &error);
 	if (r >= 0)
@@ -40,16 +43,12 @@ static int act(
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return r == -ESRCH ? EXIT_NOT_RUNNING : EXIT_FAILURE;
 	}
-	json_array_foreach(json_object_get(answer, result), i, name)(void)
-		printf("%s %s\n", json_string_value(name) ?: "", sentence);
-	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
-}
-
-int command_rescan(const struct request *request)
-{
-	json_t *arguments = json_object();
-
-	if (request->subject)
-		(void)json_object_set_new(arguments, "resource", json_string(request->subject));
-	return act(request, arguments, "resources", "has been scanned");
+	json_array_foreach(json_object_get(answer, "resources"), i, name)(void)
+		printf("%s has been scanned\n", json_string_value(name) ?: "");
+	not_scanned = json_object_get(answer, "not_scanned");
+	json_array_foreach(not_scanned, i, name)(void) fprintf(stderr,
+		"devplugctl: %s has no process that could scan now; see \"devplugctl explain %s\"\n",
+		json_string_value(name) ?: "", json_string_value(name) ?: "");
+	return fflush(stdout) != 0 || json_array_size(not_scanned) > 0 ? EXIT_FAILURE
+								       : EXIT_SUCCESS;
 }

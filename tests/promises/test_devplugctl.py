@@ -403,6 +403,34 @@ class WaitAndCheck(ToolTest):
         answer = self.ctl("rescan", "vendor.example/z")
         self.assertEqual(answer.returncode, 1)
 
+    def test_rescan_without_a_process(self):
+        """Only what was scanned is reported so."""
+        self.serve(static("a", 1))
+        self.node.configure(static("a", 1), static("f", 1, 'user = "nobody-of-that-name";'))
+        self.assertEqual(self.ctl("reload").returncode, 0)
+        words = ('devplugctl: vendor.example/f has no process that could scan now; see "devplugctl explain '
+                 'vendor.example/f"\n')
+        answer = self.ctl("rescan")
+        self.assertEqual((answer.returncode, answer.stdout, answer.stderr),
+                         (1, "vendor.example/a has been scanned\n", words))
+        answer = self.ctl("rescan", "vendor.example/f")
+        self.assertEqual((answer.returncode, answer.stdout, answer.stderr), (1, "", words))
+
+    def test_rescan_beside_a_process_that_hangs(self):
+        """It waits for what it scans, and for nothing else."""
+        before = self.serve(static("a", 1), static("b", 1))
+        hangs = before["vendor.example/b"]["pid"]
+        os.kill(hangs, signal.SIGSTOP)
+        self.addCleanup(lambda: os.path.exists(f"/proc/{hangs}") and os.kill(hangs, signal.SIGCONT))
+        self.node.configure(static("a", 1), static("b", 2))
+        reload = subprocess.Popen([program("devplugctl"), "-c", self.node.config, "reload"],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(reload.wait)
+        until(lambda: "accepted as generation 2" in self.node.output(), "the new configuration")
+        answer = self.ctl("rescan", "vendor.example/a")
+        self.assertEqual((answer.returncode, answer.stdout), (0, "vendor.example/a has been scanned\n"), answer.stderr)
+        self.assertEqual(self.node.processes().get(hangs), "vendor.example/b")
+
 
 class NotApplied(ToolTest):
     def test_a_resource_that_is_not_applied(self):

@@ -38,14 +38,17 @@ static int listen_at(int fd, const union listen_address *address, socklen_t leng
 	return 0;
 }
 
-static void note_path(const union listen_address *address, struct metrics_socket *listener)
+static int note_path(const union listen_address *address, struct metrics_socket *listener)
 {
 	struct stat st;
 
-	if (address->any.sa_family != AF_UNIX || lstat(address->local.sun_path, &st) < 0)
-		return;
+	if (address->any.sa_family != AF_UNIX)
+		return 0;
+	if (lstat(address->local.sun_path, &st) < 0)
+		return -errno;
 	listener->device = st.st_dev;
 	listener->inode = st.st_ino;
+	return 0;
 }
 
 int metrics_socket_open(const char *text, struct metrics_socket *ret, struct error *error)
@@ -65,9 +68,10 @@ int metrics_socket_open(const char *text, struct metrics_socket *ret, struct err
 			"devplugd-metrics.socket instead of metrics.listen",
 			text, strerror(errno));
 	r = listener.fd < 0 ? -errno : listen_at(listener.fd, &address, length);
+	if (r >= 0)
+		r = note_path(&address, &listener);
 	if (r < 0)
 		return error_set(error, r, "cannot listen on %s: %s", text, strerror(-r));
-	note_path(&address, &listener);
 	listener.address = strdup(text);
 	if (!listener.address)
 		return error_set(error, -ENOMEM, "out of memory");

@@ -30,12 +30,15 @@
 #define TEXTFILE_MAX     (64U << 20)
 #define TEXTFILE_SPACING (500 * USEC_PER_MSEC)
 #define TEXTFILE_MODE    0644
+#define LISTEN_INTERVAL  USEC_PER_SEC
 
 struct metrics {
 	struct manager *manager;
 	struct auxiliary *exporter;
 	int activated_fd;               /* systemd's, or -EBADF */
 	struct metrics_socket listener; /* our own */
+	sd_event_source *listen_again;  /* as long as it cannot be opened */
+	char *listen_failure;           /* why; logged */
 	char *textfile;                 /* as it is in force */
 	bool textfile_written;
 	char *settings; /* the settings that the exporter was sent */
@@ -241,6 +244,20 @@ static int on_started(struct auxiliary *exporter, void *userdata)
 
 /* --- the configuration --- */
 
+static void note_listen_failure(struct metrics *metrics, const char *failure)
+{
+	if (failure && (!metrics->listen_failure || !streq(failure, metrics->listen_failure)))
+		log_error("no metrics: %s; devplugd tries again every second", failure);
+	if (!failure && metrics->listen_failure)
+		log_notice("the exporter listens on %s", metrics->listener.address);
+	free(metrics->listen_failure);
+	metrics->listen_failure = failure ? strdup(failure) : NULL;
+	(void)sd_event_source_set_time(
+		metrics->listen_again, now_usec(CLOCK_MONOTONIC) + LISTEN_INTERVAL);
+	(void)sd_event_source_set_enabled(
+		metrics->listen_again, failure ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+}
+
 /* Returns whether it opened one. */
 static bool open_socket(struct metrics *metrics, const char *address)
 {
@@ -254,8 +271,14 @@ static bool open_socket(struct metrics *metrics, const char *address)
 		metrics_socket_is_there(&metrics->listener))
 		return false;
 	metrics_socket_done(&metrics->listener);
-	if (address && metrics_socket_open(address, &metrics->listener, &error) < 0)
-		log_error("no metrics: %s", error.message);
+	if (address)
+		(void)metrics_socket_open(address, &metrics->listener, &error);
+	/* Without an address, nothing has failed. */
+	if (!address) {
+		free(metrics->listen_failure);
+		metrics->listen_failure = NULL;
+	}
+	note_listen_failure(metrics, error.code < 0 ? error.message : NULL);
 	return metrics->listener.fd >= 0;
 }
 
@@ -281,10 +304,18 @@ void metrics_configure(struct metrics *metrics)
 
 void metrics_restore(struct metrics *metrics)
 {
-	if (metrics_socket_is_there(&metrics->listener))
+	if (metrics->listener.fd < 0 || metrics_socket_is_there(&metrics->listener))
 		return;
-	log_warning("another process removed %s; it is restored", metrics->listener.address);
+	log_warning("another process removed %s", metrics->listener.address);
 	metrics_configure(metrics);
+	if (metrics->listener.fd >= 0)
+		log_notice("%s is restored", metrics->listener.address);
+}
+
+static int on_listen_again(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	metrics_configure(userdata);
+	return 0;
 }
 
 /* --- --- */
@@ -326,6 +357,9 @@ int metrics_new(struct manager *manager, struct metrics **ret)
 	r = sd_event_add_time(manager->event, &metrics->timer, CLOCK_MONOTONIC, USEC_INFINITY,
 		USEC_PER_MSEC, on_timer, metrics);
 	if (r >= 0)
+		r = sd_event_add_time(manager->event, &metrics->listen_again, CLOCK_MONOTONIC,
+			USEC_INFINITY, 100 * USEC_PER_MSEC, on_listen_again, metrics);
+	if (r >= 0)
 		r = auxiliary_new(manager, &options, &metrics->exporter);
 	if (r < 0)
 		return r;
@@ -340,11 +374,13 @@ struct metrics *metrics_free(struct metrics *metrics)
 	if (metrics->timer)
 		forget_scrape(metrics);
 	sd_event_source_disable_unref(metrics->timer);
+	sd_event_source_disable_unref(metrics->listen_again);
 	(void)auxiliary_free(metrics->exporter);
 	metrics_socket_done(&metrics->listener);
 	(void)close_fd(metrics->activated_fd);
 	remove_textfile(metrics);
 	free(metrics->textfile);
+	free(metrics->listen_failure);
 	free(metrics->settings);
 	free(metrics);
 	return NULL;

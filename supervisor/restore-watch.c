@@ -8,6 +8,7 @@
 #include "supervisor/restore-watch.h"
 
 #include "common/log.h"
+#include "common/request-message.h"
 #include "drivers/host/watch.h"
 #include "supervisor/child.h"
 #include "supervisor/keep-configuration.h"
@@ -27,24 +28,12 @@ struct restore_watch {
 	uint64_t not_before; /* CLOCK_MONOTONIC */
 	bool waiting;        /* for the timer */
 	bool check_published;
-	bool failed; /* to restore runtime_dir, and logged */
+	bool failed; /* to restore runtime_dir, and logged: it is tried again */
 };
-
-static void listen_again(struct manager *manager)
-{
-	int r;
-
-	r = request_server_listen(manager->requests);
-	if (r < 0)
-		log_error(
-			"cannot listen in %s: %s; restart devplugd, or devplugctl will not reach it",
-			manager->config->runtime_dir, strerror(-r));
-}
 
 /* The files of devices come with the next report of their children. */
 static void write_again(struct manager *manager)
 {
-	listen_again(manager);
 	published_write_list(manager->published);
 	if (!manager->on_last_accepted)
 		keep_configuration(manager);
@@ -55,27 +44,37 @@ static void write_again(struct manager *manager)
 	manager_changed(manager);
 }
 
+/* Returns 1 if something was missing and has been restored, 0 if nothing was, or negative errno. */
+static int restore(struct manager *manager, struct error *error)
+{
+	int restored, r;
+
+	restored = state_restore(manager->state, error);
+	if (restored < 0 || (restored == 0 && request_server_is_there(manager->requests)))
+		return restored;
+	r = request_server_listen(manager->requests);
+	if (restored > 0)
+		write_again(manager);
+	return r < 0 ? error_set(error, r, "cannot listen on " REQUEST_SOCKET ": %s", strerror(-r))
+		     : 1;
+}
+
 static void restore_runtime_dir(struct restore_watch *watch)
 {
-	struct manager *manager = watch->manager;
+	const char *runtime_dir = watch->manager->config->runtime_dir;
 	struct error error = { 0 };
 	int r;
 
-	r = state_restore(manager->state, &error);
-	if (r < 0 && !watch->failed)
-		log_error("another process removed %s or files in it, and they cannot be restored: "
-			  "%s; restart devplugd",
-			manager->config->runtime_dir, error.message);
-	if (r > 0 || (r == 0 && !request_server_is_there(manager->requests))) {
+	r = restore(watch->manager, &error);
+	if (r > 0)
 		log_warning("another process removed %s or files in it; they are restored",
-			manager->config->runtime_dir);
-		if (r > 0)
-			write_again(manager);
-		else
-			listen_again(manager);
-	}
-	metrics_restore(manager->metrics);
+			runtime_dir);
+	else if (r < 0 && !watch->failed)
+		log_error("another process removed %s or files in it, and they cannot be restored: "
+			  "%s; devplugd tries again every second; restart it if that does not help",
+			runtime_dir, error.message);
 	watch->failed = r < 0;
+	metrics_restore(watch->manager->metrics);
 }
 
 static void restore_published(struct manager *manager)
@@ -93,6 +92,14 @@ static void restore_published(struct manager *manager)
 		proposal_publish_again(manager->children[i]->proposal);
 }
 
+static void check_soon(struct restore_watch *watch)
+{
+	if (watch->waiting || !watch->watcher)
+		return;
+	watch->waiting = sd_event_source_set_time(watch->timer, watch->not_before) >= 0 &&
+		sd_event_source_set_enabled(watch->timer, SD_EVENT_ONESHOT) >= 0;
+}
+
 static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct restore_watch *watch = userdata;
@@ -103,15 +110,10 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 	if (watch->check_published)
 		restore_published(watch->manager);
 	watch->check_published = false;
+	/* The cause may be elsewhere, and end without an event here. */
+	if (watch->failed)
+		check_soon(watch);
 	return 0;
-}
-
-static void check_soon(struct restore_watch *watch)
-{
-	if (watch->waiting || !watch->watcher)
-		return;
-	watch->waiting = sd_event_source_set_time(watch->timer, watch->not_before) >= 0 &&
-		sd_event_source_set_enabled(watch->timer, SD_EVENT_ONESHOT) >= 0;
 }
 
 void restore_watch_check(struct restore_watch *watch)

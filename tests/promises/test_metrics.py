@@ -279,6 +279,33 @@ class Metrics(NodeTest):
         self.await_socket(address)
         self.assertEqual(self.get(address=address)[0].status, 200)
 
+    def test_socket_whose_directory_is_removed(self):
+        """It is restored when that is possible, and reported as restored only then."""
+        address = self.node.path("folder/metrics.sock")
+        os.mkdir(os.path.dirname(address))
+        self.configure(self.licence(), metrics=f'listen = "{address}";')
+        self.node.start()
+        self.await_socket(address)
+        os.rename(os.path.dirname(address), self.node.path("removed"))
+        # In runtime_dir, so that devplugd checks its files.
+        os.unlink(os.path.join(self.node.run, "lock"))
+        words = f"no metrics: cannot listen on {address}: No such file or directory"
+        until(lambda: words in self.node.output(), "devplugd to fail to restore it")
+        self.assertNotRegex(self.node.output(), "metrics.sock.* is restored")
+        os.mkdir(os.path.dirname(address))
+        self.await_socket(address)
+        self.assertEqual(self.node.output().count(words), 1)
+
+    def test_address_that_becomes_free(self):
+        """Without a reload."""
+        with open(self.socket, "w"):
+            pass
+        self.configure(self.licence())
+        self.node.start()
+        until(lambda: "Address already in use" in self.node.output(), "devplugd to fail")
+        os.unlink(self.socket)
+        self.await_socket()
+
     # --- clients that misbehave
 
     def test_too_many_devices(self):

@@ -4,6 +4,7 @@
 
 docs/complaints.md: R1, W1, M13.
 """
+import ctypes
 import contextlib
 import os
 import shutil
@@ -196,6 +197,25 @@ class Supervision(NodeTest):
             until(lambda: len((self.node.resource("vendor.example/a") or {"devices": []})["devices"]) == 2, "the devices")
         self.assertEqual(self.node.resource("vendor.example/a")["pid"], pid)
         self.node.reload()
+
+    def test_control_socket_that_cannot_be_restored(self):
+        """It is reported as restored when it is, and the cause of a failure is logged once."""
+        self.node.configure(static("a", 2))
+        self.node.start()
+        control = os.path.join(self.node.run, "control")
+        until(lambda: self.node.resource("vendor.example/a"), "the daemon to answer")
+        os.makedirs(control + ".new/not-empty")
+        # In one step, or devplugd would restore it between two.
+        RENAME_EXCHANGE = 2
+        self.assertEqual(ctypes.CDLL(None, use_errno=True).renameat2(
+            -1, control.encode(), -1, (control + ".new").encode(), RENAME_EXCHANGE), 0)
+        words = "they cannot be restored: cannot listen on control: Directory not empty"
+        until(lambda: words in self.node.output(), "devplugd to fail")
+        self.assertNotIn("they are restored", self.node.output())
+        shutil.rmtree(control)
+        until(lambda: "they are restored" in self.node.output(), "the socket to be restored")
+        self.assertEqual(self.node.output().count(words), 1)
+        self.assertIsNotNone(self.node.resource("vendor.example/a"))
 
     def test_second_daemon_is_refused(self):
         self.node.start_kubelet()

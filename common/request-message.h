@@ -9,11 +9,12 @@
 
 #include "common/util.h"
 
-#define REQUEST_SOCKET  "control"
+#define REQUEST_SOCKET  "control" /* for root and the daemon's own user */
 #define REQUEST_VERSION 1
-/* Users of this group may send reading verbs; changing verbs are for root and the daemon's own
- * user. */
-#define REQUEST_GROUP "devplugd-view"
+/* Users of this group may send reading verbs. Their socket is another one, so that they cannot fill
+ * the queue in which root waits. */
+#define REQUEST_GROUP       "devplugd-view"
+#define REQUEST_VIEW_SOCKET "control-view"
 
 /* What a request may have at most. */
 #define REQUEST_MAX 4096

@@ -14,13 +14,18 @@ static int connect_daemon(
 	const char *runtime_dir, unsigned timeout, int *ret_fd, struct error *error)
 {
 	_cleanup_close_ int directory_fd = open(runtime_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int r;
+	int r, view = -ENOENT;
 
 	if (directory_fd < 0 && errno != ENOENT)
 		return error_set(error, -errno, "cannot open %s: %s", runtime_dir, strerror(errno));
 	r = directory_fd < 0
 		? -ENOENT
 		: request_connect(directory_fd, REQUEST_SOCKET, CONNECT_TIMEOUT, timeout);
+	if (r == -EACCES)
+		view = request_connect(directory_fd, REQUEST_VIEW_SOCKET, CONNECT_TIMEOUT, timeout);
+	/* A daemon of an earlier release has one socket. */
+	if (r == -EACCES && view != -ENOENT)
+		r = view;
 	if (r == -ENOENT || r == -ECONNREFUSED)
 		return error_set(error, -ESRCH, NOT_RUNNING_FORMAT, runtime_dir);
 	if (r == -EACCES || r == -EPERM)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides who may connect to the control socket and which requests are answered. The mode of the
+ * Decides who may connect to the control sockets and which requests are answered. The mode of a
  * socket decides who can connect; the peer's credentials from the kernel decide who may change
  * something. A client has one request at a time; while it waits for its answer nothing is read from
- * it. Clients are freed from their own callbacks or from request_server_changed(), so no pointer to
- * one may be kept over such a call.
+ * it. Clients that may only read take turns, the first that asked first. Clients are freed from
+ * their own callbacks or from request_server_changed(), so no pointer to one may be kept over such
+ * a call.
  */
 #include <fcntl.h>
 #include <grp.h>
@@ -12,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "common/foreign.h"
+#include "common/pace.h"
 #include "common/request-message.h"
 #include "supervisor/manager.h"
 #include "supervisor/request-server.h"
@@ -26,15 +28,25 @@ struct client {
 	int fd;
 	bool privileged;
 	sd_event_source *source, *timer;
+	uint64_t waits_since; /* for its turn; 0: it does not */
+	bool has_turn;
 	const struct verb *verb; /* of the request that waits, NULL: none */
 	struct request request;
 	json_t *arguments;
 };
 
+struct listener {
+	struct request_server *server;
+	const char *name;
+	int fd;
+	sd_event_source *source;
+};
+
 struct request_server {
 	struct manager *manager;
-	int listener_fd;
-	sd_event_source *source;
+	struct listener listeners[2];
+	struct pace others;    /* the requests of all clients that may only read */
+	sd_event_source *turn; /* of the next of them */
 	struct client *clients[REQUEST_CLIENTS_MAX]; /* NULL: free place */
 };
 
@@ -113,7 +125,7 @@ static void answer_error(struct client *client, const struct error *error, int c
 	answer(client, describe_error(error, code));
 }
 
-static void serve(struct client *client)
+static void handle(struct client *client)
 {
 	struct error error = { 0 };
 	json_t *document = NULL;
@@ -137,6 +149,84 @@ static void serve(struct client *client)
 		(set_timer(client, client->verb->timeout * USEC_PER_SEC) < 0 ||
 			sd_event_source_set_io_events(client->source, 0) < 0))
 		(void)client_free(client);
+}
+
+static void serve(struct client *client)
+{
+	struct pace *pace = client->privileged ? NULL : &client->server->others;
+	uint64_t due;
+
+	if (!pace) {
+		handle(client);
+		return;
+	}
+	due = pace->not_before;
+	pace_begin(pace);
+	handle(client);
+	(void)pace_end(pace, USEC_PER_SEC / REQUEST_RATE);
+	/* Several may be answered at once: their pauses add up. */
+	if (due > pace->begun)
+		pace->not_before += due - pace->begun;
+}
+
+/* --- turns --- */
+
+static struct client *find_next(const struct request_server *server)
+{
+	struct client *next = NULL;
+
+	for (size_t i = 0; i < REQUEST_CLIENTS_MAX; i++) {
+		struct client *client = server->clients[i];
+
+		if (client && client->waits_since > 0 &&
+			(!next || client->waits_since < next->waits_since))
+			next = client;
+	}
+	return next;
+}
+
+static int plan_turn(struct request_server *server, uint64_t at)
+{
+	int r = sd_event_source_set_time(server->turn, at);
+
+	return r < 0 ? r : sd_event_source_set_enabled(server->turn, SD_EVENT_ONESHOT);
+}
+
+/* Whether the client has to wait for its turn. */
+static bool must_wait(struct client *client)
+{
+	struct request_server *server = client->server;
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	bool idle = server->others.not_before <= now && !find_next(server);
+
+	if (client->privileged || client->has_turn || idle) {
+		client->has_turn = false;
+		return false;
+	}
+	/* With its source off, not even the end of the connection is reported. */
+	if (plan_turn(server, pace_next(&server->others)) < 0 ||
+		sd_event_source_set_enabled(client->source, SD_EVENT_OFF) < 0)
+		return false;
+	client->waits_since = now;
+	return true;
+}
+
+static int on_turn(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct request_server *server = userdata;
+	uint64_t now = now_usec(CLOCK_MONOTONIC), next_turn = server->others.not_before;
+	struct client *next = find_next(server);
+
+	if (next && next_turn <= now) {
+		next->waits_since = 0;
+		next->has_turn = true;
+		next_turn = now + USEC_PER_SEC / REQUEST_RATE;
+		if (sd_event_source_set_enabled(next->source, SD_EVENT_ON) < 0)
+			(void)client_free(next);
+	}
+	if (find_next(server))
+		(void)plan_turn(server, next_turn);
+	return 0;
 }
 
 /* --- requests --- */
@@ -203,6 +293,8 @@ static int on_client(sd_event_source *source, int fd, uint32_t revents, void *us
 		(void)client_free(client);
 		return 0;
 	}
+	if (must_wait(client))
+		return 0;
 	r = request_receive(fd, text, &size);
 	if (r == -EAGAIN)
 		return 0;
@@ -277,7 +369,7 @@ static int add_client(struct request_server *server, int fd)
 	if (!place)
 		return -EUSERS;
 	r = sd_event_add_io(event, &client->source, fd, EPOLLIN, on_client, client);
-	if (r >= 0)
+	if (r >= 0 && client->privileged)
 		r = sd_event_source_set_ratelimit(client->source, USEC_PER_SEC, REQUEST_RATE);
 	if (r >= 0)
 		r = sd_event_add_time_relative(event, &client->timer, CLOCK_MONOTONIC,
@@ -290,78 +382,97 @@ static int add_client(struct request_server *server, int fd)
 
 static int on_connection(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
-	struct request_server *server = userdata;
+	const struct listener *listener = userdata;
 	int client_fd = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	/* A client that finds no place sees the end of its connection. */
 	if (client_fd >= 0)
-		(void)add_client(server, client_fd);
+		(void)add_client(listener->server, client_fd);
 	return 0;
 }
 
-/* --- the socket --- */
+/* --- the sockets --- */
 
 /* Lets the group connect, where the host has one and we may. */
 static void admit_group(int directory_fd)
 {
 	const struct group *group = getgrnam(REQUEST_GROUP);
 
-	if (group && fchownat(directory_fd, REQUEST_SOCKET, (uid_t)-1, group->gr_gid, 0) == 0)
-		(void)fchmodat(directory_fd, REQUEST_SOCKET, 0660, 0);
+	if (group && fchownat(directory_fd, REQUEST_VIEW_SOCKET, (uid_t)-1, group->gr_gid, 0) == 0)
+		(void)fchmodat(directory_fd, REQUEST_VIEW_SOCKET, 0660, 0);
 }
 
-static int listen_there(struct request_server *server, int directory_fd)
+static int listen_there(struct listener *listener, int directory_fd)
 {
 	int r;
 
 	/* The lock of the state shows that no other daemon listens on it. */
-	r = state_remove_any(directory_fd, REQUEST_SOCKET);
+	r = state_remove_any(directory_fd, listener->name);
 	if (r < 0)
 		return r;
-	server->listener_fd = request_bind(directory_fd, REQUEST_SOCKET);
-	if (server->listener_fd < 0)
-		return server->listener_fd;
-	if (fcntl(server->listener_fd, F_SETFL, O_NONBLOCK) < 0)
+	listener->fd = request_bind(directory_fd, listener->name);
+	if (listener->fd < 0)
+		return listener->fd;
+	if (fcntl(listener->fd, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
-	admit_group(directory_fd);
-	return listen(server->listener_fd, BACKLOG) < 0 ? -errno : 0;
+	return listen(listener->fd, BACKLOG) < 0 ? -errno : 0;
+}
+
+static int listen_at(struct listener *listener)
+{
+	const struct manager *manager = listener->server->manager;
+	int r;
+
+	listener->source = sd_event_source_disable_unref(listener->source);
+	listener->fd = close_fd(listener->fd);
+	r = listen_there(listener, state_directory(manager->state));
+	if (r >= 0)
+		r = sd_event_add_io(manager->event, &listener->source, listener->fd, EPOLLIN,
+			on_connection, listener);
+	if (r >= 0)
+		r = sd_event_source_set_ratelimit(
+			listener->source, USEC_PER_SEC, REQUEST_CONNECTION_RATE);
+	return r < 0 ? r : 0;
 }
 
 int request_server_listen(struct request_server *server)
 {
-	int r;
+	int r = 0;
 
-	server->source = sd_event_source_disable_unref(server->source);
-	server->listener_fd = close_fd(server->listener_fd);
-	r = listen_there(server, state_directory(server->manager->state));
-	if (r >= 0)
-		r = sd_event_add_io(server->manager->event, &server->source, server->listener_fd,
-			EPOLLIN, on_connection, server);
-	if (r >= 0)
-		r = sd_event_source_set_ratelimit(
-			server->source, USEC_PER_SEC, REQUEST_CONNECTION_RATE);
-	return r < 0 ? r : 0;
+	for (size_t i = 0; i < ARRAY_SIZE(server->listeners) && r >= 0; i++)
+		r = listen_at(&server->listeners[i]);
+	admit_group(state_directory(server->manager->state));
+	return r;
 }
 
 bool request_server_is_there(const struct request_server *server)
 {
 	struct stat st;
 
-	return fstatat(state_directory(server->manager->state), REQUEST_SOCKET, &st,
-		       AT_SYMLINK_NOFOLLOW) == 0 &&
-		S_ISSOCK(st.st_mode);
+	for (size_t i = 0; i < ARRAY_SIZE(server->listeners); i++)
+		if (fstatat(state_directory(server->manager->state), server->listeners[i].name, &st,
+			    AT_SYMLINK_NOFOLLOW) < 0 ||
+			!S_ISSOCK(st.st_mode))
+			return false;
+	return true;
 }
 
 int request_server_new(struct manager *manager, struct request_server **ret, struct error *error)
 {
+	static const char *const names[] = { REQUEST_SOCKET, REQUEST_VIEW_SOCKET };
 	_cleanup_(request_server_freep) struct request_server *server = calloc(1, sizeof(*server));
 	int r;
 
 	if (!server)
 		return error_set(error, -ENOMEM, "out of memory");
 	server->manager = manager;
-	server->listener_fd = -EBADF;
-	r = request_server_listen(server);
+	for (size_t i = 0; i < ARRAY_SIZE(server->listeners); i++)
+		server->listeners[i] =
+			(struct listener){ .server = server, .name = names[i], .fd = -EBADF };
+	r = sd_event_add_time(manager->event, &server->turn, CLOCK_MONOTONIC, USEC_INFINITY,
+		USEC_PER_MSEC, on_turn, server);
+	if (r >= 0)
+		r = request_server_listen(server);
 	if (r < 0)
 		return error_set(error, r, "cannot listen on %s/%s: %s",
 			manager->config->runtime_dir, REQUEST_SOCKET, strerror(-r));
@@ -375,10 +486,15 @@ struct request_server *request_server_free(struct request_server *server)
 		return NULL;
 	for (size_t i = 0; i < REQUEST_CLIENTS_MAX; i++)
 		(void)client_free(server->clients[i]);
-	sd_event_source_disable_unref(server->source);
-	if (server->listener_fd >= 0)
-		state_remove(server->manager->state, REQUEST_SOCKET);
-	(void)close_fd(server->listener_fd);
+	for (size_t i = 0; i < ARRAY_SIZE(server->listeners); i++) {
+		struct listener *listener = &server->listeners[i];
+
+		sd_event_source_disable_unref(listener->source);
+		if (listener->fd >= 0)
+			state_remove(server->manager->state, listener->name);
+		(void)close_fd(listener->fd);
+	}
+	sd_event_source_disable_unref(server->turn);
 	free(server);
 	return NULL;
 }

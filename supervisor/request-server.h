@@ -14,9 +14,10 @@
 /* Clients at once, and how many of them may be other users than root and the daemon's own. */
 #define REQUEST_CLIENTS_MAX       32
 #define REQUEST_OTHER_CLIENTS_MAX 16
-/* Requests of one client within a second. More of them wait. */
+/* Requests within a second: of one client of root or the daemon's own user, and of all others
+ * together. More of them wait. Others also get a fifth of the time at most (PACE_FACTOR). */
 #define REQUEST_RATE 50
-/* Connections that are accepted within a second. */
+/* Connections that are accepted within a second at each socket. */
 #define REQUEST_CONNECTION_RATE 200
 /* Without a request. */
 #define REQUEST_IDLE_TIMEOUT (10 * USEC_PER_SEC)
@@ -24,14 +25,15 @@
 struct manager;
 struct request_server;
 
-/* Listens in the directory of the state. Returns 0 or negative errno with the error filled. */
+/* Listens at both sockets in the directory of the state. Returns 0 or negative errno with the error
+ * filled. */
 int request_server_new(struct manager *manager, struct request_server **ret, struct error *error);
 
-/* Makes the socket again, because it was removed; clients that are connected stay. Returns 0 or
+/* Makes the sockets again, because one was removed; clients that are connected stay. Returns 0 or
  * negative errno. */
 int request_server_listen(struct request_server *server);
 
-/* Whether the socket still has its name. */
+/* Whether the sockets still have their names. */
 bool request_server_is_there(const struct request_server *server);
 
 /* The state files are up to date: waiting requests are handled again. */

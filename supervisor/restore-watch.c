@@ -8,7 +8,6 @@
 #include "supervisor/restore-watch.h"
 
 #include "common/log.h"
-#include "common/request-message.h"
 #include "drivers/host/watch.h"
 #include "supervisor/child.h"
 #include "supervisor/keep-configuration.h"
@@ -55,7 +54,7 @@ static int restore(struct manager *manager, struct error *error)
 	r = request_server_listen(manager->requests);
 	if (restored > 0)
 		write_again(manager);
-	return r < 0 ? error_set(error, r, "cannot listen on " REQUEST_SOCKET ": %s", strerror(-r))
+	return r < 0 ? error_set(error, r, "cannot listen on the control sockets: %s", strerror(-r))
 		     : 1;
 }
 

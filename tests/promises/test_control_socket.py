@@ -7,12 +7,42 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import unittest
 
 from node import scaled, static, until
 from tool import ToolTest, run_as_nobody
 
 STATUS = b'{"version": 1, "verb": "status"}'
+
+
+# 600 threads: more wait for a place in the queue than devplugd accepts in two seconds.
+CONNECT_IN_A_LOOP = """
+import os, socket, sys, threading
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+path = os.path.join(sys.argv[1], "control-view")
+path = path if os.path.exists(path) else os.path.join(sys.argv[1], "control")
+
+def attack():
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(path)
+
+threading.stack_size(64 << 10)
+for _ in range(600):
+    threading.Thread(target=attack, daemon=True).start()
+full = 0
+while not full:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.setblocking(False)
+        try:
+            client.connect(path)
+        except BlockingIOError:
+            full = 1
+print("the queue is full", flush=True)
+threading.Event().wait()
+"""
 
 
 class ControlSocket(ToolTest):
@@ -109,6 +139,22 @@ class Clients(ControlSocket):
             self.assertEqual(answer.returncode, 1, answer.stdout)
             self.assertEqual(answer.stderr, f'devplugctl: "{words[0]}" needs root\n')
         self.assertEqual(self.health("a")["a-0"][0], "Healthy")
+
+    def test_others_that_connect_in_a_loop(self):
+        """Those who may only read fill the queue of their socket, and root is served as before."""
+        self.serve(static("a", 1))
+        # As members of the group.
+        path = os.path.join(self.node.run, "control-view")
+        os.chmod(path if os.path.exists(path) else os.path.join(self.node.run, "control"), 0o666)
+        attack = subprocess.Popen([sys.executable, "-c", CONNECT_IN_A_LOOP, self.node.run], stdout=subprocess.PIPE,
+                                  text=True)
+        self.addCleanup(attack.communicate)
+        self.addCleanup(attack.kill)
+        self.assertEqual(attack.stdout.readline(), "the queue is full\n")
+        for _ in range(scaled(10)):
+            answer = self.ctl("status")
+            self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        self.assertIsNone(attack.poll())
 
     def test_clients_that_misbehave(self):
         """One that is silent, one that floods, one that does not read, one that leaves while it waits."""

@@ -209,7 +209,7 @@ class Supervision(NodeTest):
         RENAME_EXCHANGE = 2
         self.assertEqual(ctypes.CDLL(None, use_errno=True).renameat2(
             -1, control.encode(), -1, (control + ".new").encode(), RENAME_EXCHANGE), 0)
-        words = "they cannot be restored: cannot listen on control: Directory not empty"
+        words = "they cannot be restored: cannot listen on the control sockets: Directory not empty"
         until(lambda: words in self.node.output(), "devplugd to fail")
         self.assertNotIn("they are restored", self.node.output())
         shutil.rmtree(control)

@@ -279,13 +279,17 @@ static void test_replaces_a_socket_that_was_left(void **state)
 
 static void test_is_private(void **state)
 {
+	static const char *const names[] = { REQUEST_SOCKET, REQUEST_VIEW_SOCKET };
 	struct stat st;
 
-	assert_int_equal(fstatat(state_directory(manager.state), REQUEST_SOCKET, &st, 0), 0);
-	assert_true(S_ISSOCK(st.st_mode));
-	assert_int_equal(st.st_mode & 07, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		assert_int_equal(fstatat(state_directory(manager.state), names[i], &st, 0), 0);
+		assert_true(S_ISSOCK(st.st_mode));
+		assert_int_equal(st.st_mode & (i == 0 ? 077 : 07), 0);
+	}
 	manager.requests = request_server_free(manager.requests);
-	assert_int_equal(fstatat(state_directory(manager.state), REQUEST_SOCKET, &st, 0), -1);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		assert_int_equal(fstatat(state_directory(manager.state), names[i], &st, 0), -1);
 	assert_int_equal(request_server_new(&manager, &manager.requests, NULL), 0);
 }
 
@@ -297,7 +301,7 @@ static int as_another_user(int (*step)(void))
 	pid_t pid;
 
 	/* As with the group, whose users have no other way in. */
-	(void)snprintf(path, sizeof(path), "%s/%s", directory, REQUEST_SOCKET);
+	(void)snprintf(path, sizeof(path), "%s/%s", directory, REQUEST_VIEW_SOCKET);
 	assert_int_equal(chmod(directory, 0755), 0);
 	assert_int_equal(chmod(path, 0666), 0);
 	pid = fork();
@@ -312,7 +316,7 @@ static int as_another_user(int (*step)(void))
 static int try_verbs(void)
 {
 	static const char reload_text[] = "{\"version\":1,\"verb\":\"reload\"}";
-	int fd = request_connect(state_directory(manager.state), REQUEST_SOCKET, 10, 10);
+	int fd = request_connect(state_directory(manager.state), REQUEST_VIEW_SOCKET, 10, 10);
 	_cleanup_free_ char *reloaded = NULL, *status = NULL;
 	size_t size;
 
@@ -331,11 +335,62 @@ static int take_all_places(void)
 	char byte;
 
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
-		fds[i] = request_connect(state_directory(manager.state), REQUEST_SOCKET, 10, 10);
+		fds[i] = request_connect(
+			state_directory(manager.state), REQUEST_VIEW_SOCKET, 10, 10);
 	return recv(fds[REQUEST_OTHER_CLIENTS_MAX], &byte, 1, 0) == 0 &&
 			recv(fds[0], &byte, 1, MSG_DONTWAIT) < 0
 		? 0
 		: 1;
+}
+
+/* More than 16 clients with 50 requests a second each would be allowed, and fewer than 50 in all.
+ */
+#define ASKED     100
+#define ASKED_MIN ((ASKED - 1) * USEC_PER_SEC / REQUEST_RATE)
+
+static int ask_much(void)
+{
+	int fds[REQUEST_OTHER_CLIENTS_MAX];
+	uint64_t begun = now_usec(CLOCK_MONOTONIC);
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		fds[i] = request_connect(
+			state_directory(manager.state), REQUEST_VIEW_SOCKET, 10, 60);
+	for (size_t i = 0; i < ASKED; i++)
+		if (request_send(fds[i % ARRAY_SIZE(fds)], status_text, strlen(status_text)) < 0)
+			return 1;
+	for (size_t i = 0; i < ASKED; i++) {
+		_cleanup_free_ char *answer = NULL;
+		size_t size;
+
+		if (request_receive_answer(fds[i % ARRAY_SIZE(fds)], &answer, &size) < 0)
+			return 2;
+	}
+	return now_usec(CLOCK_MONOTONIC) < begun + ASKED_MIN ? 3 : 0;
+}
+
+/* As the one that waits for its turn longest, several that leave meanwhile, and one that stays. */
+static int leave_while_waiting(void)
+{
+	_cleanup_free_ char *answer = NULL;
+	size_t size;
+	int fd;
+
+	for (size_t i = 0; i < 100; i++) {
+		fd = request_connect(state_directory(manager.state), REQUEST_VIEW_SOCKET, 10, 60);
+		if (fd < 0)
+			return 1;
+		(void)request_send(fd, status_text, strlen(status_text));
+		(void)close(fd);
+	}
+	/* No place is free before their turns. */
+	do {
+		fd = request_connect(state_directory(manager.state), REQUEST_VIEW_SOCKET, 10, 60);
+		if (fd < 0)
+			return 2;
+	} while (request_send(fd, status_text, strlen(status_text)) < 0 ||
+		request_receive_answer(fd, &answer, &size) < 0);
+	return strstr(answer, "errno") ? 3 : 0;
 }
 
 static void test_others_may_only_read(void **state)
@@ -350,6 +405,20 @@ static void test_others_leave_places_for_root(void **state)
 	if (geteuid() != 0)
 		skip();
 	assert_int_equal(as_another_user(take_all_places), 0);
+}
+
+static void test_others_share_their_requests(void **state)
+{
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(as_another_user(ask_much), 0);
+}
+
+static void test_others_that_leave(void **state)
+{
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(as_another_user(leave_while_waiting), 0);
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
@@ -367,6 +436,8 @@ int main(void)
 		TEST(test_is_private),
 		TEST(test_others_may_only_read),
 		TEST(test_others_leave_places_for_root),
+		TEST(test_others_share_their_requests),
+		TEST(test_others_that_leave),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

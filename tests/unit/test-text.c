@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text that is not what it looks like, and text that no JSON encoder takes, is replaced; everything
+ * Text that could deceive a reader, and text that no JSON encoder takes, is replaced; everything
  * else stays.
  */
 #include <setjmp.h>

@@ -2,6 +2,8 @@
 /*
  * libmicrohttpd in the caller's loop: an epoll descriptor and a timeout show when it has work. Its
  * own timeout restarts with every byte of a client, so each connection also has a final deadline.
+ * While all places are taken and others wait, the oldest connection without a request makes room:
+ * clients that ask for nothing cannot keep out those that do.
  */
 #include "exporter/http-server.h"
 
@@ -22,8 +24,9 @@
 struct client {
 	struct MHD_Connection *connection; /* NULL: this one is free */
 	struct http_server *server;
-	uint64_t end; /* CLOCK_MONOTONIC */
-	bool waits;   /* for the metrics */
+	uint64_t begun, end; /* CLOCK_MONOTONIC */
+	bool idle;           /* it has sent no complete request */
+	bool waits;          /* for the metrics */
 	bool asked;
 };
 
@@ -35,6 +38,7 @@ struct http_server {
 	bool ended;  /* a connection has, since the library ran */
 	struct MHD_Response *answer;
 	sd_event_source *io, *timer;
+	sd_event_source *pressure; /* others wait for a place; while all are taken */
 	struct client clients[HTTP_CLIENTS_MAX];
 };
 
@@ -102,6 +106,7 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
 		*request = &seen;
 		return client ? MHD_YES : MHD_NO;
 	}
+	client->idle = false;
 	if (*upload_data_size > 0 ||
 		(!streq(method, MHD_HTTP_METHOD_GET) && !streq(method, MHD_HTTP_METHOD_HEAD))) {
 		*upload_data_size = 0;
@@ -120,6 +125,8 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
 static void begin_client(
 	struct http_server *server, struct MHD_Connection *connection, void **context)
 {
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
 	for (size_t i = 0; i < HTTP_CLIENTS_MAX; i++) {
 		struct client *client = &server->clients[i];
 
@@ -128,7 +135,9 @@ static void begin_client(
 		*client = (struct client){
 			.connection = connection,
 			.server = server,
-			.end = now_usec(CLOCK_MONOTONIC) + HTTP_REQUEST_TIME,
+			.begun = now,
+			.end = now + HTTP_REQUEST_TIME,
+			.idle = true,
 		};
 		*context = client;
 		return;
@@ -148,6 +157,17 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
 	server->ended |= code != MHD_CONNECTION_NOTIFY_STARTED;
 }
 
+static void end_client(struct client *client)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(client->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	if (info)
+		(void)shutdown(info->connect_fd, SHUT_RDWR);
+	client->end = now_usec(CLOCK_MONOTONIC) + HTTP_REQUEST_TIME;
+	client->idle = false;
+}
+
 /* Ends those whose time is over. Returns when the next one's is, or USEC_INFINITY. */
 static uint64_t end_overdue(struct http_server *server)
 {
@@ -155,7 +175,6 @@ static uint64_t end_overdue(struct http_server *server)
 
 	for (size_t i = 0; i < HTTP_CLIENTS_MAX; i++) {
 		struct client *client = &server->clients[i];
-		const union MHD_ConnectionInfo *info;
 
 		/* One that waits is answered in bounded time, and cannot be ended before. */
 		if (!client->connection || client->waits)
@@ -164,23 +183,47 @@ static uint64_t end_overdue(struct http_server *server)
 			next = MIN_OF(next, client->end);
 			continue;
 		}
-		info = MHD_get_connection_info(
-			client->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-		if (info)
-			(void)shutdown(info->connect_fd, SHUT_RDWR);
-		client->end = now + HTTP_REQUEST_TIME;
+		end_client(client);
 		next = MIN_OF(next, now + 10 * USEC_PER_MSEC);
 	}
 	return next;
 }
 
+/* The one that makes room, or NULL if there is a place or all have sent a request. */
+static struct client *find_oldest_idle(struct http_server *server)
+{
+	struct client *oldest = NULL;
+
+	for (size_t i = 0; i < HTTP_CLIENTS_MAX; i++) {
+		struct client *client = &server->clients[i];
+
+		if (!client->connection)
+			return NULL;
+		if (client->idle && (!oldest || client->begun < oldest->begun))
+			oldest = client;
+	}
+	return oldest;
+}
+
 /* --- the loop --- */
+
+/* Watches for those who wait if one could make room now. Returns when one can. */
+static uint64_t plan_pressure(struct http_server *server)
+{
+	const struct client *oldest = find_oldest_idle(server);
+	uint64_t at = oldest ? oldest->begun + HTTP_REQUEST_TIME_MIN : USEC_INFINITY;
+	bool due = oldest && at <= now_usec(CLOCK_MONOTONIC);
+
+	(void)sd_event_source_set_enabled(server->pressure, due ? SD_EVENT_ON : SD_EVENT_OFF);
+	return due ? USEC_INFINITY : at;
+}
 
 static void plan(struct http_server *server)
 {
-	uint64_t next = end_overdue(server);
+	uint64_t next = end_overdue(server), pressure = plan_pressure(server);
 	MHD_UNSIGNED_LONG_LONG milliseconds;
 
+	next = MIN_OF(next, pressure);
 	if (MHD_get_timeout(server->daemon, &milliseconds) == MHD_YES)
 		next = MIN_OF(next, now_usec(CLOCK_MONOTONIC) + milliseconds * USEC_PER_MSEC);
 	if (next != USEC_INFINITY)
@@ -198,6 +241,21 @@ static void run(struct http_server *server)
 		(void)MHD_run(server->daemon);
 	} while (server->ended);
 	plan(server);
+}
+
+/* What has arrived is read first: those who have sent a request stay. */
+static int on_pressure(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	struct http_server *server = userdata;
+	struct client *oldest;
+
+	run(server);
+	oldest = find_oldest_idle(server);
+	if (oldest && oldest->begun + HTTP_REQUEST_TIME_MIN <= now_usec(CLOCK_MONOTONIC)) {
+		end_client(oldest);
+		run(server);
+	}
+	return 0;
 }
 
 static int on_io(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -285,6 +343,8 @@ int http_server_new(sd_event *event, int fd, http_wanted_handler on_wanted, void
 		return -EIO;
 	r = sd_event_add_io(event, &server->io, info->epoll_fd, EPOLLIN, on_io, server);
 	if (r >= 0)
+		r = sd_event_add_io(event, &server->pressure, fd, EPOLLIN, on_pressure, server);
+	if (r >= 0)
 		r = sd_event_add_time(event, &server->timer, CLOCK_MONOTONIC, USEC_INFINITY,
 			10 * USEC_PER_MSEC, on_timer, server);
 	if (r < 0)
@@ -300,6 +360,7 @@ struct http_server *http_server_free(struct http_server *server)
 		return NULL;
 	server->io = sd_event_source_disable_unref(server->io);
 	server->timer = sd_event_source_disable_unref(server->timer);
+	server->pressure = sd_event_source_disable_unref(server->pressure);
 	for (size_t i = 0; i < HTTP_CLIENTS_MAX; i++)
 		if (server->clients[i].waits)
 			MHD_resume_connection(server->clients[i].connection);

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -35,6 +36,37 @@ def parse(text):
         samples[key] = float(value)
     assert len(heads) == len(set(heads)), heads
     return samples
+
+
+# With 16 places of 5 s each, the last of 1000 clients would wait 5 minutes.
+CONNECT_AND_WAIT = """
+import resource, socket, sys, threading
+limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+def attack():
+    while True:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(sys.argv[1])
+            try:
+                client.recv(1)
+            except OSError:
+                pass
+
+threading.stack_size(64 << 10)
+for _ in range(1000):
+    threading.Thread(target=attack, daemon=True).start()
+full = 0
+while not full:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.setblocking(False)
+        try:
+            client.connect(sys.argv[1])
+        except BlockingIOError:
+            full = 1
+print("the queue is full", flush=True)
+threading.Event().wait()
+"""
 
 
 class Metrics(NodeTest):
@@ -366,6 +398,18 @@ class Metrics(NodeTest):
         self.assertEqual(self.scrape()[("devplugd_kubelet_up", frozenset())], 1)
         for client in clients:
             client.close()
+
+    def test_idle_clients(self):
+        """1000 clients that ask for nothing, and come back when they lose their place: scrapes are answered."""
+        self.configure(self.licence())
+        self.start(licence=3)
+        attack = subprocess.Popen([sys.executable, "-c", CONNECT_AND_WAIT, self.socket], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(attack.communicate)
+        self.addCleanup(attack.kill)
+        self.assertEqual(attack.stdout.readline(), "the queue is full\n")
+        for _ in range(3):
+            self.assertEqual(self.scrape()[("devplugd_kubelet_up", frozenset())], 1)
+        self.assertIsNone(attack.poll())
 
     def test_many_scrapes(self):
         """100 scrapes at once are answered, and share what the kubelet is asked."""

@@ -2,6 +2,7 @@
 """HTTP over a socket in the file system, as devplugd-exporter serves it."""
 import http.client
 import socket
+import struct
 
 from node import LIMIT
 
@@ -13,8 +14,10 @@ class UnixConnection(http.client.HTTPConnection):
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(LIMIT)
+        # With a timeout of Python's, a full queue would be an error.
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(LIMIT), 0))
         self.sock.connect(self.address)
+        self.sock.settimeout(LIMIT)
 
 
 def get(address, url="/metrics", method="GET"):

@@ -21,6 +21,7 @@
 struct assignments {
 	struct manager *manager;
 	bool asking;
+	uint64_t asked_at;    /* CLOCK_MONOTONIC */
 	uint64_t answered_at; /* CLOCK_MONOTONIC, 0: never */
 	uint64_t outdated_at; /* CLOCK_MONOTONIC */
 	json_t *resources;    /* object of arrays; NULL: nothing is known */
@@ -213,6 +214,7 @@ bool assignments_ready(struct assignments *assignments)
 	r = pod_resources_ask(assignments->manager->pods, POD_QUESTION_LIST,
 		MIN_OF(now - assignments->outdated_at, USEC_PER_SEC), on_answer, assignments);
 	assignments->asking = r >= 0;
+	assignments->asked_at = now;
 	if (r < 0)
 		(void)snprintf(
 			assignments->failure, sizeof(assignments->failure), "%s", strerror(-r));
@@ -232,6 +234,15 @@ json_t *assignments_booked(const struct assignments *assignments, const char *re
 const char *assignments_failure(const struct assignments *assignments)
 {
 	return assignments->failure;
+}
+
+uint64_t assignments_waited(const struct assignments *assignments)
+{
+	if (assignments->asking)
+		return now_usec(CLOCK_MONOTONIC) - assignments->asked_at;
+	return *assignments->failure && assignments->answered_at > assignments->asked_at
+		? assignments->answered_at - assignments->asked_at
+		: 0;
 }
 
 int assignments_new(struct manager *manager, struct assignments **ret)

@@ -35,5 +35,8 @@ json_t *assignments_booked(const struct assignments *assignments, const char *re
 /* Why nothing is known, or "". */
 const char *assignments_failure(const struct assignments *assignments);
 
+/* How long the kubelet has not answered the last question, or had not when it failed; 0: it has. */
+uint64_t assignments_waited(const struct assignments *assignments);
+
 struct assignments *assignments_free(struct assignments *assignments);
 DEFINE_CLEANUP(struct assignments *, assignments_free)

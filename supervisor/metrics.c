@@ -51,6 +51,7 @@ struct metrics {
 	uint64_t textfile_not_before;
 	sd_event_source *timer;
 	struct log_once textfile_logged; /* failures to write it */
+	char *textfile_failure;          /* NULL: the last write succeeded */
 };
 
 /* --- a scrape --- */
@@ -166,12 +167,20 @@ static void remove_textfile(struct metrics *metrics)
 
 static void note_textfile(struct metrics *metrics, int r)
 {
-	const char *failure = r < 0 ? strerror(-r) : NULL;
+	_cleanup_free_ char *failure = NULL;
 
+	if (r < 0 &&
+		asprintf(&failure,
+			"cannot write the metrics to %s: %s; the directory must exist and be "
+			"among the ReadWritePaths= of the service",
+			metrics->textfile, strerror(-r)) < 0)
+		failure = NULL;
 	if (log_once_admits(&metrics->textfile_logged, failure))
-		log_warning("cannot write the metrics to %s: %s; the directory must exist and be "
-			    "among the ReadWritePaths= of the service",
-			metrics->textfile, failure ?: "");
+		log_warning("%s", failure ?: "");
+	if (failure || metrics->textfile_failure)
+		manager_changed(metrics->manager);
+	free(metrics->textfile_failure);
+	metrics->textfile_failure = TAKE_PTR(failure);
 }
 
 static void take_textfile(struct metrics *metrics, const struct control_message *message)
@@ -250,6 +259,8 @@ static void note_listen_failure(struct metrics *metrics, const char *failure)
 		log_error("no metrics: %s; devplugd tries again every second", failure);
 	if (!failure && metrics->listen_failure)
 		log_notice("the exporter listens on %s", metrics->listener.address);
+	if (failure || metrics->listen_failure)
+		manager_changed(metrics->manager);
 	free(metrics->listen_failure);
 	metrics->listen_failure = failure ? strdup(failure) : NULL;
 	(void)sd_event_source_set_time(
@@ -291,6 +302,10 @@ void metrics_configure(struct metrics *metrics)
 	opened = open_socket(metrics, config->listen);
 	if (!streq(config->textfile ?: "", metrics->textfile ?: ""))
 		remove_textfile(metrics);
+	if (!config->textfile) {
+		free(metrics->textfile_failure);
+		metrics->textfile_failure = NULL;
+	}
 	free(metrics->textfile);
 	metrics->textfile = config->textfile ? strdup(config->textfile) : NULL;
 	wanted = metrics->activated_fd >= 0 || metrics->listener.fd >= 0 || metrics->textfile;
@@ -316,6 +331,11 @@ static int on_listen_again(sd_event_source *source, uint64_t usec, void *userdat
 {
 	metrics_configure(userdata);
 	return 0;
+}
+
+const char *metrics_failure(const struct metrics *metrics)
+{
+	return metrics ? metrics->listen_failure ?: metrics->textfile_failure : NULL;
 }
 
 /* --- --- */
@@ -380,6 +400,7 @@ struct metrics *metrics_free(struct metrics *metrics)
 	(void)close_fd(metrics->activated_fd);
 	remove_textfile(metrics);
 	free(metrics->textfile);
+	free(metrics->textfile_failure);
 	free(metrics->listen_failure);
 	free(metrics->settings);
 	free(metrics);

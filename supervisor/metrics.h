@@ -22,6 +22,10 @@ int metrics_new(struct manager *manager, struct metrics **ret);
 /* Brings the configuration in force into effect. Logs. */
 void metrics_configure(struct metrics *metrics);
 
+/* Why there are no metrics, or no text file with them: for people; NULL: nothing failed. The
+ * argument may be NULL. */
+const char *metrics_failure(const struct metrics *metrics);
+
 /* Makes the socket at a path again if another process removed it. Logs. */
 void metrics_restore(struct metrics *metrics);
 

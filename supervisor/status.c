@@ -12,6 +12,7 @@
 #include "supervisor/dra-claims.h"
 #include "supervisor/dra.h"
 #include "supervisor/manager.h"
+#include "supervisor/metrics.h"
 #include "supervisor/state.h"
 #include "supervisor/status.h"
 
@@ -157,29 +158,38 @@ static int add_assignments(const struct manager *manager, json_t *root)
 			add_claims(manager, manager->children[i], resource) < 0)
 			return -ENOMEM;
 	}
-	return json_object_set_new(
-		root, "pods_failure", json_string(assignments_failure(manager->assignments)));
+	return json_object_set_new(root, "pods_failure",
+		       json_string(assignments_failure(manager->assignments))) < 0 ||
+			json_object_set_new(root, "pods_waited",
+				json_integer((json_int_t)(assignments_waited(manager->assignments) /
+					USEC_PER_SEC))) < 0
+		? -ENOMEM
+		: 0;
 }
 
 static json_t *describe_all(const struct manager *manager)
 {
-	/* Its name can have any bytes, JSON cannot. */
+	/* Names of files can have any bytes, JSON cannot. */
 	_cleanup_free_ char *config_file = strdup(manager->config_file);
+	_cleanup_free_ char *metrics = strdup(metrics_failure(manager->metrics) ?: "");
 	json_t *resources = json_array();
 
 	if (config_file)
 		text_sanitize(config_file);
+	if (metrics)
+		text_sanitize(metrics);
 	for (size_t i = 0; i < manager->n_children; i++)
 		if (json_array_append_new(resources, describe(manager->children[i])) < 0) {
 			json_decref(resources);
 			return NULL;
 		}
 	/* Takes the references, also on failure. */
-	return json_pack("{s:I, s:i, s:s, s:I, s:b, s:b, s:o*, s:o}", "generation",
+	return json_pack("{s:I, s:i, s:s, s:I, s:b, s:b, s:s, s:o*, s:o}", "generation",
 		(json_int_t)manager->generation, "pid", (int)getpid(), "config_file",
 		config_file ?: "", "reloads", (json_int_t)manager->reloads, "reload_failed",
 		(int)manager->reload_failed, "on_last_accepted", (int)manager->on_last_accepted,
-		"dra", dra_describe(manager->dra), "resources", resources);
+		"metrics_failure", metrics ?: "", "dra", dra_describe(manager->dra), "resources",
+		resources);
 }
 
 int status_json(const struct manager *manager, char **ret)

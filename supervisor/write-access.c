@@ -53,6 +53,18 @@ static bool is_read_only(const char *root, const char *directory)
 	}
 }
 
+static bool is_missing(const char *root, const char *directory)
+{
+	_cleanup_free_ char *path = NULL;
+	struct stat st;
+
+	if (asprintf(&path, "%s%s", root, directory) < 0) {
+		path = NULL;
+		return false;
+	}
+	return stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
 static bool any_registers(const struct config *config, enum registration_way way)
 {
 	for (size_t i = 0; i < config->n_resources; i++)
@@ -80,22 +92,27 @@ void write_access_check(const struct config *config, const char *root,
 	const struct {
 		bool wanted;
 		const char *directory, *purpose;
+		bool must_exist; /* devplugd does not make it */
 	} places[] = {
 		{ any_registers(config, REGISTRATION_SOCKET), kubelet->device_plugin_dir,
-			"sockets for the kubelet (kubelet.device_plugin_dir)" },
+			"sockets for the kubelet (kubelet.device_plugin_dir)", false },
 		{ any_registers(config, REGISTRATION_WATCHER) ||
 				any_registers(config, REGISTRATION_DRA),
 			kubelet->plugins_registry_dir,
-			"sockets for the kubelet's plugin watcher (kubelet.plugins_registry_dir)" },
-		{ any_publishes(config), config->cdi_dir, "CDI files (cdi_dir)" },
-		{ slash && slash > textfile, textfile, "metrics (metrics.textfile)" },
+			"sockets for the kubelet's plugin watcher (kubelet.plugins_registry_dir)",
+			false },
+		{ any_publishes(config), config->cdi_dir, "CDI files (cdi_dir)", false },
+		{ slash && slash > textfile, textfile, "metrics (metrics.textfile)", true },
 	};
 
 	if (slash)
 		*slash = '\0';
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-		if (places[i].wanted && is_read_only(root, places[i].directory))
-			on_refused(places[i].directory, places[i].purpose, userdata);
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		bool missing = places[i].must_exist && is_missing(root, places[i].directory);
+
+		if (places[i].wanted && (missing || is_read_only(root, places[i].directory)))
+			on_refused(places[i].directory, places[i].purpose, missing, userdata);
+	}
 }
 
 /* The process that listens on the control socket of the runtime directory; 0: not known. */
@@ -114,12 +131,16 @@ static pid_t find_daemon(const char *runtime_dir)
 	return peer.pid;
 }
 
-static void print_refused(const char *directory, const char *purpose, void *userdata)
+static void print_refused(const char *directory, const char *purpose, bool missing, void *userdata)
 {
-	(void)fprintf(userdata,
-		"devplugd: warning: %s is read-only for devplugd, so there will be no %s: " WRITE_ACCESS_REMEDY
-		"\n",
-		directory, purpose, directory, directory);
+	if (missing)
+		(void)fprintf(userdata, "%s: warning: " WRITE_ACCESS_MISSING "\n",
+			program_invocation_short_name, directory, purpose);
+	else
+		(void)fprintf(userdata,
+			"%s: warning: %s is read-only for devplugd, so there will be no %s: " WRITE_ACCESS_REMEDY
+			"\n",
+			program_invocation_short_name, directory, purpose, directory, directory);
 }
 
 void write_access_warn(const struct config *config, FILE *stream)
@@ -135,10 +156,14 @@ void write_access_warn(const struct config *config, FILE *stream)
 	write_access_check(config, root, print_refused, stream);
 }
 
-static void log_refused(const char *directory, const char *purpose, void *userdata)
+static void log_refused(const char *directory, const char *purpose, bool missing, void *userdata)
 {
-	log_warning("%s is read-only for devplugd, so there will be no %s: " WRITE_ACCESS_REMEDY,
-		directory, purpose, directory, directory);
+	if (missing)
+		log_warning(WRITE_ACCESS_MISSING, directory, purpose);
+	else
+		log_warning(
+			"%s is read-only for devplugd, so there will be no %s: " WRITE_ACCESS_REMEDY,
+			directory, purpose, directory, directory);
 }
 
 void write_access_log(const struct config *config)

@@ -17,16 +17,20 @@
 	"for the service of the package, run \"devplugctl allow %s && systemctl restart " \
 	"devplugd\"; for a container, mount the host's %s at the same path, writable"
 
-/* Called for each directory that is read-only. */
-typedef void (*write_access_handler)(const char *directory, const char *purpose, void *userdata);
+/* A directory that does not exist, and what is not written to it. */
+#define WRITE_ACCESS_MISSING "%s does not exist, so there will be no %s: create it"
+
+/* Called for each directory that is read-only, or missing although devplugd does not make it. */
+typedef void (*write_access_handler)(
+	const char *directory, const char *purpose, bool missing, void *userdata);
 
 /* Checks each directory that devplugd has to write to. `root` is put in front of the paths: "" for
  * the paths of this process. */
 void write_access_check(const struct config *config, const char *root,
 	write_access_handler on_refused, void *userdata);
 
-/* Prints a warning for each directory that is read-only for this process or for the daemon that
- * runs with the configuration's runtime_dir, as far as this process may see that. */
+/* Prints a warning for each directory that is missing, or read-only for this process or for the
+ * daemon that runs with the configuration's runtime_dir, as far as this process may see that. */
 void write_access_warn(const struct config *config, FILE *stream);
 
 /* Logs such warnings for this process. */

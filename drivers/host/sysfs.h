@@ -27,8 +27,8 @@ bool sysfs_is_text(const char *text);
 int sysfs_copy_value(const char *value, char ret_value[static SYSFS_VALUE_MAX + 1]);
 
 /* Reads an attribute without the white space around it. Returns 0, -EFBIG (longer than
- * SYSFS_VALUE_MAX), -EBADMSG (not such text), -EBUSY (the kernel has the reader wait for a lock, see
- * sysfs-locked.h), or the error of reading it. */
+ * SYSFS_VALUE_MAX), -EBADMSG (not such text), -EBUSY (the kernel has the reader wait for a lock,
+ * see sysfs-locked.h), or the error of reading it. */
 int sysfs_read(const char *root, const char *directory, const char *file,
 	char ret_value[static SYSFS_VALUE_MAX + 1]);
 

@@ -217,14 +217,16 @@ static int join(struct snapshot *snapshot, int directory_fd, const json_t *state
 {
 	json_t *dra;
 
-	snapshot->root = json_pack("{s:i, s:I, s:I, s:o, s:b, s:I, s:b, s:b, s:o, s:o}", "version",
-		SNAPSHOT_VERSION, "generation", snapshot_integer(state, "generation"), "pid",
-		snapshot_integer(state, "pid"), "config_file",
+	snapshot->root = json_pack("{s:i, s:I, s:I, s:o, s:b, s:I, s:b, s:b, s:o, s:I, s:o, s:o}",
+		"version", SNAPSHOT_VERSION, "generation", snapshot_integer(state, "generation"),
+		"pid", snapshot_integer(state, "pid"), "config_file",
 		snapshot_clean_string(state, "config_file"), "running", (int)snapshot->running,
 		"reloads", snapshot_integer(state, "reloads"), "reload_failed",
 		(int)json_is_true(json_object_get(state, "reload_failed")), "on_last_accepted",
 		(int)json_is_true(json_object_get(state, "on_last_accepted")), "pods_failure",
-		snapshot_clean_string(state, "pods_failure"), "resources",
+		snapshot_clean_string(state, "pods_failure"), "pods_waited",
+		snapshot_integer(state, "pods_waited"), "metrics_failure",
+		snapshot_clean_string(state, "metrics_failure"), "resources",
 		clean_resources(directory_fd, state));
 	dra = clean_dra(state);
 	if (!snapshot->root || (dra && json_object_set_new(snapshot->root, "dra", dra) < 0))

@@ -258,6 +258,14 @@ static void show_pods_failure(const struct snapshot *snapshot)
 		failure);
 }
 
+static void show_metrics_failure(const struct snapshot *snapshot)
+{
+	const char *failure = snapshot_string(snapshot->root, "metrics_failure");
+
+	if (*failure)
+		(void)printf("\nMetrics: %s\n", failure);
+}
+
 static void print_reload_failure(const json_t *root)
 {
 	const char *file = snapshot_string(root, "config_file");
@@ -301,6 +309,7 @@ int show_status(const struct snapshot *snapshot, const struct request *request)
 	for (size_t i = 0; i < json_array_size(resources); i++)
 		print_troubles(json_array_get(resources, i), &gap);
 	show_pods_failure(snapshot);
+	show_metrics_failure(snapshot);
 	show_dra(snapshot, "\n");
 	print_reload_failure(snapshot->root);
 	return 0;

@@ -8,9 +8,11 @@
 
 #define EXIT_PROBLEM 1
 #define EXIT_UNKNOWN 2
+/* Seconds in which the kubelet has to answer. */
+#define KUBELET_PATIENCE 5
 
 struct findings {
-	size_t resources, failed, undiscovered, devices, unhealthy;
+	size_t resources, failed, undiscovered, unanswered, devices, unhealthy;
 	char first[512]; /* problem */
 };
 
@@ -62,7 +64,8 @@ static void check_discovery(struct findings *findings, const json_t *resource)
 
 static size_t count_problems(const struct findings *findings)
 {
-	return findings->failed + findings->undiscovered + findings->unhealthy;
+	return findings->failed + findings->undiscovered + findings->unanswered +
+		findings->unhealthy;
 }
 
 /* A resource that waits for the kubelet, or is about to register, is no problem of its own. */
@@ -78,6 +81,54 @@ static void check_resource(struct findings *findings, const json_t *resource)
 	}
 	check_discovery(findings, resource);
 	check_devices(findings, resource);
+}
+
+/* Reads the state. Waits for a kubelet that has not answered yet. */
+static int read_state(
+	const struct request *request, struct snapshot *ret_snapshot, struct error *error)
+{
+	json_int_t waited;
+	int r;
+
+	do {
+		snapshot_done(ret_snapshot);
+		*ret_snapshot = (struct snapshot){ 0 };
+		r = snapshot_read(request->config_file, request->runtime_dir, ret_snapshot, error);
+		if (r >= 0 && ret_snapshot->unanswered.code < 0)
+			r = error_set(error, ret_snapshot->unanswered.code, "%s",
+				ret_snapshot->unanswered.message);
+		waited = r < 0 ? 0 : snapshot_integer(ret_snapshot->root, "pods_waited");
+	} while (waited > 0 && waited < KUBELET_PATIENCE);
+	return r;
+}
+
+static bool any_uses_api(const json_t *resources)
+{
+	const json_t *resource;
+	size_t i;
+
+	json_array_foreach(resources, i, resource)
+	{
+		if (streq(snapshot_string(resource, "registration"), "dra"))
+			return true;
+	}
+	return false;
+}
+
+static void check_servers(struct findings *findings, const struct snapshot *snapshot)
+{
+	const json_t *dra = json_object_get(snapshot->root, "dra");
+	const char *failure = snapshot_string(dra, "api_failure");
+	json_int_t waited = snapshot_integer(snapshot->root, "pods_waited");
+
+	if (waited >= KUBELET_PATIENCE) {
+		findings->unanswered++;
+		note(findings, "the kubelet has not answered for %lld s", (long long)waited);
+	}
+	if (*failure && any_uses_api(json_object_get(snapshot->root, "resources"))) {
+		findings->unanswered++;
+		note(findings, "API server: %s", failure);
+	}
 }
 
 static int report(const struct findings *findings)
@@ -97,11 +148,12 @@ static int report(const struct findings *findings)
 
 static int report_json(const struct findings *findings, int status)
 {
-	json_auto_t *root = json_pack("{s:i, s:i, s:s, s:I, s:I, s:I, s:I, s:I}", "version",
+	json_auto_t *root = json_pack("{s:i, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "version",
 		SNAPSHOT_VERSION, "status", status, "problem", findings->first, "resources",
 		(json_int_t)findings->resources, "failed", (json_int_t)findings->failed,
-		"undiscovered", (json_int_t)findings->undiscovered, "devices",
-		(json_int_t)findings->devices, "unhealthy", (json_int_t)findings->unhealthy);
+		"undiscovered", (json_int_t)findings->undiscovered, "unanswered",
+		(json_int_t)findings->unanswered, "devices", (json_int_t)findings->devices,
+		"unhealthy", (json_int_t)findings->unhealthy);
 
 	if (!root || json_dumpf(root, stdout, JSON_INDENT(2)) < 0)
 		return EXIT_UNKNOWN;
@@ -118,9 +170,7 @@ int command_check(const struct request *request)
 	size_t i;
 	int r;
 
-	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, &error);
-	if (r >= 0 && snapshot.unanswered.code < 0)
-		r = error_set(&error, snapshot.unanswered.code, "%s", snapshot.unanswered.message);
+	r = read_state(request, &snapshot, &error);
 	if (r >= 0 && request->subject)
 		r = snapshot_select(&snapshot, request->subject, &error);
 	if (r < 0 && request->json) {
@@ -131,6 +181,7 @@ int command_check(const struct request *request)
 		(void)printf("%s\n", error.message);
 		return EXIT_UNKNOWN;
 	}
+	check_servers(&findings, &snapshot);
 	json_array_foreach(json_object_get(snapshot.root, "resources"), i, resource)
 		check_resource(&findings, resource);
 	if (request->json)

@@ -12,6 +12,7 @@
 #include "supervisor/ctl/verb.h"
 #include "supervisor/daemon.h"
 #include "supervisor/removal-warning.h"
+#include "supervisor/write-access.h"
 
 const char *request_config_file(const struct request *request, const struct snapshot *snapshot)
 {
@@ -164,6 +165,7 @@ int command_reload(const struct request *request)
 	(void)daemon_ask(snapshot.runtime_dir, "status", json_pack("{s:b}", "pods", 1),
 		DAEMON_ANSWER_TIMEOUT, &state, &error);
 	removed_devices_warn(in_force, config, state, stderr);
+	write_access_warn(config, stderr);
 	r = have_applied(&snapshot, "reload", &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);

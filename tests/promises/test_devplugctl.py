@@ -25,7 +25,8 @@ RESOURCE_MEMBERS = {
 }
 DEVICE_MEMBERS = {"id": str, "health": str, "reason": str, "since": str, "numa": list, "allocations": int, "replicas": int, "pods": list, "booked": list}
 MEMBERS = {"version": int, "generation": int, "pid": int, "config_file": str, "running": bool, "reloads": int,
-           "reload_failed": bool, "on_last_accepted": bool, "pods_failure": str, "resources": list}
+           "reload_failed": bool, "on_last_accepted": bool, "pods_failure": str, "pods_waited": int, "metrics_failure": str,
+           "resources": list}
 
 
 class Preview(ToolTest):
@@ -360,6 +361,22 @@ class WaitAndCheck(ToolTest):
         answer = self.ctl("check", "--json")
         document = json.loads(answer.stdout)
         self.assertEqual((answer.returncode, document["status"], document["problem"]), (2, 2, words))
+
+    def test_check_of_a_kubelet_that_hangs(self):
+        self.node.configure(static("a", 2), kubelet=f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock";')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_serving()
+        self.assertEqual(self.ctl("check").stdout, "1 resource, 2 devices: no problem\n")
+        self.node.kubelet.send_signal(signal.SIGSTOP)
+        self.addCleanup(self.node.kubelet.send_signal, signal.SIGCONT)
+        # An answer is shared for a second.
+        answer = until(lambda: (c := self.ctl("check")).returncode and c, "the problem")
+        self.assertEqual(answer.returncode, 1)
+        self.assertRegex(answer.stdout, r"^the kubelet has not answered for \d+ s\n$")
+        self.assertEqual(json.loads(self.ctl("check", "--json").stdout)["unanswered"], 1)
+        self.node.kubelet.send_signal(signal.SIGCONT)
+        until(lambda: self.ctl("check").stdout == "1 resource, 2 devices: no problem\n", "the kubelet to answer")
 
     def test_check_of_a_discovery_program(self):
         """Its failure is a problem, although no device is known that could be unhealthy."""

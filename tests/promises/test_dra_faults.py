@@ -25,6 +25,9 @@ class DraFaults(DraTest):
 
         def check(what):
             until(lambda: what in self.dra()["api_failure"].lower(), what)
+            reported = self.ctl("check")
+            self.assertEqual(reported.returncode, 1)
+            self.assertRegex(reported.stdout, "^API server: ")
             self.assertEqual(self.prepare(known), answer)
             self.assertIn("cannot read the claim: ", self.prepare(new)[new[2]])
 

@@ -271,6 +271,28 @@ class Metrics(NodeTest):
         self.node.stop()
         self.assertEqual(os.listdir(os.path.dirname(file)), [])
 
+    def test_textfile_in_a_missing_directory(self):
+        """Everything that a person runs reports it."""
+        file = self.node.path("missing/devplugd.prom")
+        self.configure(self.licence(), metrics="")
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(licence=3)
+        self.configure(self.licence(), metrics=f'textfile = "{file}"; interval = 1;')
+
+        def run(name, *words):
+            return subprocess.run([program(name), "-c", self.node.config, *words], capture_output=True, text=True, timeout=60)
+        warning = f"warning: {os.path.dirname(file)} does not exist, so there will be no metrics (metrics.textfile): create it\n"
+        check = run("devplugd", "--check")
+        self.assertEqual((check.returncode, check.stderr), (0, f"devplugd: {warning}"))
+        reload = run("devplugctl", "reload")
+        self.assertEqual((reload.returncode, reload.stderr), (0, f"devplugctl: {warning}"))
+        words = f"Metrics: cannot write the metrics to {file}: No such file or directory"
+        until(lambda: words in run("devplugctl", "status").stdout, "the status to report it")
+        os.mkdir(os.path.dirname(file))
+        until(lambda: "Metrics:" not in run("devplugctl", "status").stdout, "the status to report nothing")
+        self.assertEqual(run("devplugd", "--check").stderr, "")
+
     def test_socket_of_systemd(self):
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))

@@ -242,8 +242,9 @@ static int add_replica(struct building *building, const json_t *device, json_int
 static json_int_t replicas_of(const json_t *device)
 {
 	const json_t *replicas = json_object_get(device, "replicas");
+	json_int_t n = replicas ? json_integer_value(replicas) : 1;
 
-	return replicas ? json_integer_value(replicas) : 1;
+	return MIN_OF(MAX_OF(n, 0), DRA_RESOURCE_DEVICES_MAX);
 }
 
 /* A process that reports other ids does not get them from device_id_make(). */
@@ -259,7 +260,7 @@ static bool has_valid_id(const json_t *device)
 static int add_resource(struct building *building, const json_t *resource)
 {
 	const json_t *devices = json_object_get(resource, "devices"), *device;
-	size_t i;
+	size_t i, left = DRA_RESOURCE_DEVICES_MAX;
 	int r = 0;
 
 	building->resource = text_of(resource, "name");
@@ -267,7 +268,7 @@ static int add_resource(struct building *building, const json_t *resource)
 	{
 		if (!has_valid_id(device))
 			continue;
-		for (json_int_t k = 0; k < replicas_of(device) && r >= 0; k++)
+		for (json_int_t k = 0; k < replicas_of(device) && left > 0 && r >= 0; k++, left--)
 			r = add_replica(building, device, k);
 	}
 	return r;
@@ -280,7 +281,7 @@ static size_t count_devices(const json_t *resources)
 
 	json_array_foreach(resources, i, resource)
 		json_array_foreach(json_object_get(resource, "devices"), k, device) count +=
-		(size_t)MAX_OF(replicas_of(device), (json_int_t)0);
+		(size_t)replicas_of(device);
 	return count;
 }
 

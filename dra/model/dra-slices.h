@@ -17,6 +17,9 @@
 #define DRA_SLICE_DEVICES_MAX         128
 #define DRA_SLICE_TAINTED_DEVICES_MAX 64
 
+/* What a resource may offer, replicas included: its process reports how many there are. */
+#define DRA_RESOURCE_DEVICES_MAX 200000
+
 /* What a node offers. */
 struct dra_inventory {
 	json_t *slices;  /* an array of the devices of each slice; at least one, which may be empty
@@ -28,7 +31,8 @@ struct dra_inventory {
 /* `resources`: array of {"name", "devices"}, the latter with the members of
  * proto/plugin/plugin-report.c. With `taints` unhealthy devices have one, as long as all are few
  * enough (DRA_SLICE_TAINTED_DEVICES_MAX); else they are left out. So is a device whose id is not
- * valid (device_id_make()), which no claim may have. Returns 0 or -ENOMEM. */
+ * valid (device_id_make()), which no claim may have, and what exceeds DRA_RESOURCE_DEVICES_MAX.
+ * Returns 0 or -ENOMEM. */
 int dra_inventory_build(
 	const json_t *resources, const char *driver, bool taints, struct dra_inventory *ret);
 void dra_inventory_done(struct dra_inventory *inventory);

@@ -69,18 +69,24 @@ static json_t *clean_attributes(json_t *attributes)
 	return clean;
 }
 
+/* A process may report any number; the sums over all devices must not overflow. */
+static json_int_t clean_replicas(const json_t *device)
+{
+	const json_t *replicas = json_object_get(device, "replicas");
+	json_int_t n = replicas ? json_integer_value(replicas) : 1;
+
+	return MIN_OF(MAX_OF(n, 0), INT32_MAX);
+}
+
 /* Only devices that are served by DRA have attributes. */
 static json_t *clean_device(const json_t *device)
 {
-	const json_t *replicas = json_object_get(device, "replicas");
-
 	json_t *clean = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "id",
 		snapshot_clean_string(device, "id"), "health",
 		snapshot_clean_string(device, "health"), "reason",
 		snapshot_clean_string(device, "reason"), "since",
 		snapshot_clean_string(device, "since"), "numa", clean_numa(device), "replicas",
-		replicas ? json_integer_value(replicas) : 1, "allocations",
-		snapshot_integer(device, "allocations"));
+		clean_replicas(device), "allocations", snapshot_integer(device, "allocations"));
 	json_t *attributes = json_object_get(device, "attributes");
 
 	if (clean && attributes) {

@@ -41,8 +41,9 @@ def portrait(pid):
         descriptors[int(number)] = (kind, flags)
     fields["descriptors"] = descriptors
     with open(f"/proc/{pid}/stat") as file:
-        words = file.read().rpartition(")")[2].split()
-    fields["parent, group, session"] = words[1:4]
+        parent, group, session = file.read().rpartition(")")[2].split()[1:4]
+    fields["parent"] = parent
+    fields["leads its group and session"] = (group == str(pid), session == str(pid))
     return fields
 
 

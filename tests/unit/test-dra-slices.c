@@ -233,6 +233,22 @@ static void test_odd_ids(void **state)
 	dra_inventory_done(&inventory);
 }
 
+/* A process may report any number of replicas. */
+static void test_many_replicas(void **state)
+{
+	json_auto_t *resources =
+		parse("[{\"name\": \"v.e/evil\", \"devices\": ["
+		      "{\"id\": \"a\", \"shared\": true, \"replicas\": 9223372036854775807}, "
+		      "{\"id\": \"b\", \"shared\": true, \"replicas\": 9223372036854775807}, "
+		      "{\"id\": \"c\", \"shared\": true, \"replicas\": -9223372036854775807}]}, "
+		      "{\"name\": \"v.e/gpu\", \"devices\": [{\"id\": \"good\"}]}]");
+	struct dra_inventory inventory;
+
+	assert_int_equal(dra_inventory_build(resources, DRIVER, true, &inventory), 0);
+	assert_int_equal(json_object_size(inventory.names), DRA_RESOURCE_DEVICES_MAX + 1);
+	dra_inventory_done(&inventory);
+}
+
 static void test_reports(void **state)
 {
 	static const char text[] =
@@ -312,6 +328,7 @@ int main(void)
 		cmocka_unit_test(test_many_taints),
 		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_odd_ids),
+		cmocka_unit_test(test_many_replicas),
 		cmocka_unit_test(test_reports),
 		cmocka_unit_test(test_allocation),
 		cmocka_unit_test(test_unknown_devices),

@@ -26,6 +26,8 @@
 #define READ_SPACING (50 * USEC_PER_MSEC)
 /* From the answer to Allocate until the kubelet has booked it. */
 #define BOOKING_DELAY (200 * USEC_PER_MSEC)
+/* Files have the time of the last tick of the kernel's clock, and clocks are slewed. */
+#define CLOCK_STEP_MIN USEC_PER_SEC
 /* In a message: nothing may leave a list. */
 #define UNTIL_NEVER 1
 
@@ -48,7 +50,7 @@ struct booked {
 
 	struct kubelet_checkpoint *checkpoint; /* NULL: there is none, or it cannot be read */
 	int problem;                           /* why; -ENOENT: there is none */
-	uint64_t written_at;                   /* CLOCK_MONOTONIC; 0: no checkpoint */
+	uint64_t written_at;                   /* CLOCK_MONOTONIC; 0: no checkpoint, or not known */
 	struct file_identity identity;
 	struct log_once checkpoint_logged; /* failures to read it */
 	struct pace reading;
@@ -157,15 +159,17 @@ static struct file_identity identity_of(const char *directory)
 	return (struct file_identity){ st.st_dev, st.st_ino, st.st_size, st.st_mtim };
 }
 
-/* Of a file, in CLOCK_MONOTONIC; after a step of the clock at most the present. */
+/* Of a file, in CLOCK_MONOTONIC. 0: not known, because the clock was set back since. Then it
+ * decides over no allocation. */
 static uint64_t modification_time(const struct file_identity *identity)
 {
 	uint64_t modified = (uint64_t)identity->modified.tv_sec * USEC_PER_SEC +
 		(uint64_t)identity->modified.tv_nsec / 1000;
 	uint64_t realtime = now_usec(CLOCK_REALTIME), monotonic = now_usec(CLOCK_MONOTONIC);
-	uint64_t age = realtime > modified ? realtime - modified : 0;
 
-	return monotonic > age ? monotonic - age : 0;
+	if (modified > realtime + CLOCK_STEP_MIN)
+		return 0;
+	return monotonic - MIN_OF(monotonic, realtime - MIN_OF(realtime, modified));
 }
 
 /* Reads the checkpoint if it is another one than before. */

@@ -424,6 +424,36 @@ class Kept(NodeTest):
         counts = [e["devices"] for e in self.node.kubelet_events() if e["event"] == "list"]
         self.assertEqual(counts[counts.index(3):], [3, 1])
 
+    def test_P17_clock_that_was_set_back(self):
+        """A checkpoint from before seems to be from the future: it does not know the latest pod."""
+        self.node.configure(self.cards("a"), kubelet="pod_resources = false;")
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(a=3)
+        file = os.path.join(self.node.plugins, "kubelet_internal_checkpoint")
+        ids = []
+        for pod in ("first", "latest"):
+            if pod == "latest":
+                shutil.copy(file, file + ".before")
+            ids += self.node.pod(pod, a=1)[0]["resources"]["vendor.example/a"]
+        allocated = time.monotonic()
+        # The kubelet may write the booking so long after the answer to Allocate.
+        until(lambda: time.monotonic() > allocated + 0.3, "the booking to be late")
+        # It would write the checkpoint again.
+        self.node.kubelet.send_signal(signal.SIGSTOP)
+        later = time.time() + 3600
+        os.utime(file + ".before", (later, later))
+        os.rename(file + ".before", file)
+        self.node.configure(self.cards("a", 'exclude = "*";'), kubelet="pod_resources = false;")
+        self.node.reload()
+        # The second time, what the first one changed is in force.
+        self.node.reload()
+        until(lambda: len(self.shown()) < 3, "the other to leave the list")
+        self.assertEqual(self.shown(), set(ids))
+
+    def shown(self):
+        return {device["id"] for device in self.node.resource("vendor.example/a")["devices"]}
+
     def test_P17_description_of_an_excluded_device(self):
         """The container of the pod may be started again, and the runtime needs the file then."""
         kind = 'cdi_spec = { kind = "vendor.example/card"; };'

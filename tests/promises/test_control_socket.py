@@ -31,7 +31,7 @@ def attack():
 
 threading.stack_size(64 << 10)
 for _ in range(600):
-    threading.Thread(target=attack, daemon=True).start()
+    threading.Thread(target=attack).start()
 full = 0
 while not full:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:

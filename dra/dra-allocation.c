@@ -5,12 +5,8 @@
  */
 #include "dra/dra-allocation.h"
 
+#include "common/json-read.h"
 #include "dra/model/dra-names.h"
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key)) ?: "";
-}
 
 static int add_result(json_t *devices, const json_t *result, const char *pool, const json_t *names,
 	struct error *error)

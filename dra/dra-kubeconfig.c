@@ -7,6 +7,9 @@
 #include <jansson.h>
 #include <yaml.h>
 
+#include "common/base64.h"
+#include "common/json-read.h"
+
 #define DEPTH_MAX 16
 
 /* --- YAML --- */
@@ -116,19 +119,6 @@ static json_t *read_document(const char *text, size_t size)
 
 /* --- the file --- */
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key));
-}
-
-/* As client-go reads it: an empty text is none. */
-static const char *set_text_of(const json_t *object, const char *key)
-{
-	const char *text = text_of(object, key);
-
-	return text && *text ? text : NULL;
-}
-
 /* The member `key` of the entry of that name in a list such as "users". */
 static const json_t *find_entry(
 	const json_t *root, const char *list, const char *name, const char *key)
@@ -138,52 +128,20 @@ static const json_t *find_entry(
 
 	json_array_foreach(json_object_get(root, list), i, entry)
 	{
-		const char *found = text_of(entry, "name");
-
-		if (found && name && streq(found, name))
+		if (*name && streq(text_of(entry, "name"), name))
 			return json_object_get(entry, key);
 	}
 	return NULL;
 }
 
-static int digit_of(char c)
-{
-	static const char digits[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	const char *found = c ? strchr(digits, c) : NULL;
-
-	return found ? (int)(found - digits) : -1;
-}
-
-/* Base64, of which white space is passed over. */
 static int decode(const char *text, struct dra_secret *ret)
 {
-	char *data = malloc(strlen(text) * 3 / 4 + 4);
-	unsigned bits = 0, n = 0;
-	size_t size = 0;
+	uint8_t *bytes;
+	int r = base64_decode(text, &bytes, &ret->size);
 
-	if (!data)
-		return -ENOMEM;
-	for (; *text && *text != '='; text++) {
-		int digit = digit_of(*text);
-
-		if (strchr(" \t\r\n", *text))
-			continue;
-		if (digit < 0) {
-			free(data);
-			return -EBADMSG;
-		}
-		bits = bits << 6 | (unsigned)digit;
-		n += 6;
-		if (n >= 8) {
-			n -= 8;
-			data[size++] = (char)(bits >> n & 0xff);
-		}
-	}
-	data[size] = '\0';
-	ret->data = data;
-	ret->size = size;
-	return 0;
+	if (r >= 0)
+		ret->data = (char *)bytes;
+	return r;
 }
 
 /* `key`-data has the text, `key` the name of a file. */
@@ -232,11 +190,10 @@ static int take(const json_t *root, struct dra_kubeconfig *config, struct error 
 		find_entry(root, "clusters", text_of(context, "cluster"), "cluster");
 	const json_t *user = find_entry(root, "users", text_of(context, "user"), "user");
 	const char *server = text_of(cluster, "server");
-	const char *insecure = text_of(cluster, "insecure-skip-tls-verify");
 
 	if (!context)
 		return error_set(error, -EBADMSG, "\"current-context\" names no context");
-	if (!server || !startswith(server, "https://") || strpbrk(server, " \t\r\n"))
+	if (!startswith(server, "https://") || strpbrk(server, " \t\r\n"))
 		return error_set(error, -EBADMSG,
 			"the cluster of the current context has no server that begins with "
 			"https://");
@@ -247,7 +204,7 @@ static int take(const json_t *root, struct dra_kubeconfig *config, struct error 
 	if (!user)
 		return error_set(error, -EBADMSG, "the current context names no user");
 	config->server = strdup(server);
-	config->insecure = insecure && streq(insecure, "true");
+	config->insecure = streq(text_of(cluster, "insecure-skip-tls-verify"), "true");
 	if (!config->server || take_secret(cluster, "certificate-authority", &config->ca) < 0)
 		return error_set(error, -EBADMSG, "the certificate authority is not valid base64");
 	return take_user(user, config, error);

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
+#include "common/json-read.h"
 #include "common/log.h"
 #include "common/sealed.h"
 #include "dra.pb-c.h"
@@ -112,21 +113,16 @@ struct device_block {
 	char *request[1];
 };
 
-static char *member(const json_t *object, const char *key)
-{
-	return (char *)(uintptr_t)(json_string_value(json_object_get(object, key)) ?: "");
-}
-
 static int fill_device(struct device_block *block, const json_t *device)
 {
 	Dra__Device *made = &block->device;
 
 	dra__device__init(made);
-	block->request[0] = member(device, "request");
+	block->request[0] = mutable_text_of(device, "request");
 	made->request_names = block->request;
 	made->n_request_names = 1;
-	made->pool_name = member(device, "pool");
-	made->device_name = member(device, "name");
+	made->pool_name = mutable_text_of(device, "pool");
+	made->device_name = mutable_text_of(device, "name");
 	made->n_cdi_device_ids =
 		take_strings(json_object_get(device, "cdi"), &made->cdi_device_ids);
 	return made->cdi_device_ids ? 0 : -ENOMEM;

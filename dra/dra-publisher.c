@@ -11,6 +11,7 @@
 
 #include <sys/random.h>
 
+#include "common/json-read.h"
 #include "common/log.h"
 #include "dra/model/dra-names.h"
 #include "dra/model/dra-slices.h"
@@ -71,11 +72,6 @@ struct dra_publisher {
 	sd_event_source *watch_timer; /* when this watch works, or the next one may begin */
 	sd_event_source *round_timer, *suspicion_timer;
 };
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key)) ?: "";
-}
 
 static const char *name_of(const json_t *object)
 {

@@ -5,6 +5,7 @@
  */
 #include "exporter/picture.h"
 
+#include "common/json-read.h"
 #include "common/sealed.h"
 
 #define STATE_MAX   (64U << 20)
@@ -21,11 +22,6 @@ static uint64_t number_of(const json_t *object, const char *key)
 	json_int_t number = json_integer_value(json_object_get(object, key));
 
 	return number > 0 ? (uint64_t)number : 0;
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key)) ?: "";
 }
 
 static void take_numbers(const json_t *object, const struct member *members, size_t count, void *to)

@@ -6,7 +6,7 @@
  */
 #include "kubelet/checkpoint-checksum.h"
 
-#include "kubelet/base64.h"
+#include "common/base64.h"
 
 #define FNV_OFFSET 2166136261U
 #define FNV_PRIME  16777619U

@@ -7,7 +7,7 @@
 
 #include <limits.h>
 
-#include "kubelet/base64.h"
+#include "common/base64.h"
 #include "kubelet/checkpoint-checksum.h"
 #include "kubelet/file.h"
 #include "kubelet/plugin-text.h"

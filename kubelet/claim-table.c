@@ -7,16 +7,12 @@
 
 #include <limits.h>
 
+#include "common/json-read.h"
 #include "kubelet/file.h"
 #include "kubelet/plugin-text.h"
 
 #define CLAIM_FILE     "claims.json"
 #define CLAIM_FILE_MAX (16U << 20)
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key));
-}
 
 /* --- claims of a pod --- */
 
@@ -39,9 +35,9 @@ static int read_claim(
 	const json_t *metadata = json_object_get(object, "metadata");
 	const json_t *allocation = json_object_get(json_object_get(object, "status"), "allocation");
 	const json_t *results = json_object_get(json_object_get(allocation, "devices"), "results");
-	const char *name = text_of(metadata, "name"), *uid = text_of(metadata, "uid");
-	const char *namespace = text_of(metadata, "namespace");
-	const char *extended = text_of(json_object_get(metadata, "annotations"),
+	const char *name = set_text_of(metadata, "name"), *uid = set_text_of(metadata, "uid");
+	const char *namespace = set_text_of(metadata, "namespace");
+	const char *extended = set_text_of(json_object_get(metadata, "annotations"),
 		"resource.kubernetes.io/extended-resource-claim");
 	_cleanup_json_ json_t *drivers = json_array();
 	const json_t *result;
@@ -56,7 +52,7 @@ static int read_claim(
 		return error_set(error, -ENODATA, "ResourceClaim %s is not allocated", name);
 	json_array_foreach(results, i, result)
 	{
-		const char *driver = text_of(result, "driver");
+		const char *driver = set_text_of(result, "driver");
 
 		if (!driver || add_driver(drivers, driver) < 0)
 			return error_set(

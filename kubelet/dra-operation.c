@@ -5,6 +5,7 @@
  */
 #include "kubelet/dra-operation.h"
 
+#include "common/json-read.h"
 #include "dra.pb-c.h"
 #include "kubelet/claim-table.h"
 #include "kubelet/dra-driver.h"
@@ -22,16 +23,6 @@ struct dra_operation {
 	dra_operation_handler handler;
 	void *userdata;
 };
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key));
-}
-
-static char *member(const json_t *object, const char *key)
-{
-	return (char *)(uintptr_t)text_of(object, key);
-}
 
 static const char *current_driver(const struct dra_operation *operation)
 {
@@ -252,9 +243,9 @@ static int call(struct dra_operation *operation, struct error *error)
 		const json_t *claim = json_array_get(batch, i);
 
 		dra__claim__init(&claims[i]);
-		claims[i].namespace_ = member(claim, "namespace");
-		claims[i].name = member(claim, "name");
-		claims[i].uid = member(claim, "uid");
+		claims[i].namespace_ = mutable_text_of(claim, "namespace");
+		claims[i].name = mutable_text_of(claim, "name");
+		claims[i].uid = mutable_text_of(claim, "uid");
 		pointers[i] = &claims[i];
 	}
 	prepare.claims = unprepare.claims = pointers;

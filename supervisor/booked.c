@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "common/control.h"
+#include "common/json-read.h"
 #include "common/log.h"
 #include "common/pace.h"
 #include "common/sealed.h"
@@ -106,11 +107,6 @@ static json_t *claims_of(const struct booked *booked, const char *resource)
 {
 	return booked->manager->dra_claims ? dra_claims_of(booked->manager->dra_claims, resource)
 					   : json_array();
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key)) ?: "";
 }
 
 /* Once new data are in force: what they do not have need not be forgotten any more. */

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "common/json-read.h"
 #include "common/log.h"
 #include "drivers/allocation/cdi.h"
 #include "drivers/inventory/inventory.h"
@@ -32,11 +33,6 @@ struct dra_claims {
 	char *directory; /* of CDI files; NULL: none is known yet */
 	bool incomplete; /* a file of a claim could not be written */
 };
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key)) ?: "";
-}
 
 /* --- what is well-formed --- */
 

@@ -7,6 +7,7 @@
  */
 #include "supervisor/dra-prepare.h"
 
+#include "common/json-read.h"
 #include "common/sealed.h"
 #include "drivers/allocation/cdi.h"
 #include "supervisor/child.h"
@@ -29,11 +30,6 @@ struct dra_preparation {
 	dra_prepare_handler on_end;
 	void *userdata;
 };
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key)) ?: "";
-}
 
 static bool is_of_group(const json_t *device, const json_t *first)
 {

@@ -7,6 +7,7 @@
  */
 #include "supervisor/dra.h"
 
+#include "common/json-read.h"
 #include "common/log.h"
 #include "common/sealed.h"
 #include "supervisor/assignments.h"
@@ -44,11 +45,6 @@ struct dra {
 	struct log_once logged; /* failures since the API server answered last */
 	struct log_budget log_budget;
 };
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key)) ?: "";
-}
 
 /* Whether the process may have another record logged. */
 static bool may_log(struct dra *dra)

@@ -6,6 +6,7 @@
  */
 #include "supervisor/removal-warning.h"
 
+#include "common/json-read.h"
 #include "common/text.h"
 #include "drivers/host/scan-run.h"
 #include "drivers/inventory/units.h"
@@ -107,11 +108,6 @@ struct warning {
 	FILE *stream;
 };
 
-static const char *member(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key)) ?: "";
-}
-
 /* {"namespace", "pod", ...} of a booked id, or NULL. */
 static const json_t *find_pod(const json_t *state, const struct kubelet_checkpoint_row *row)
 {
@@ -120,11 +116,11 @@ static const json_t *find_pod(const json_t *state, const struct kubelet_checkpoi
 
 	json_array_foreach(resources, i, resource)
 	{
-		if (!streq(member(resource, "name"), row->resource))
+		if (!streq(text_of(resource, "name"), row->resource))
 			continue;
 		json_array_foreach(json_object_get(resource, "assigned"), k,
-			holder) if (streq(member(holder, "id"), row->id) &&
-			streq(member(holder, "container"), row->container)) return holder;
+			holder) if (streq(text_of(holder, "id"), row->id) &&
+			streq(text_of(holder, "container"), row->container)) return holder;
 	}
 	return NULL;
 }
@@ -138,8 +134,8 @@ static void add_row(struct warning *warning, const struct kubelet_checkpoint_row
 	if (warning->count++ >= NAMED_MAX)
 		return;
 	if (pod)
-		(void)snprintf(
-			name, sizeof(name), "%s/%s", member(pod, "namespace"), member(pod, "pod"));
+		(void)snprintf(name, sizeof(name), "%s/%s", text_of(pod, "namespace"),
+			text_of(pod, "pod"));
 	else
 		(void)snprintf(name, sizeof(name), "%s", row->pod_uid);
 	text_sanitize(name);

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 
+#include "common/json-read.h"
 #include "dra/model/dra-names.h"
 #include "drivers/inventory/device-documents.h"
 #include "drivers/model/device.h"
@@ -20,11 +21,6 @@
 #define TAINT_VALUE_MAX    63
 /* The variable that is a capacity. */
 #define CAPACITY_MEMORY "memory"
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key)) ?: "";
-}
 
 /* --- attributes --- */
 

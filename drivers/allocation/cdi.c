@@ -8,6 +8,7 @@
  */
 #include "drivers/allocation/cdi.h"
 
+#include "common/json-read.h"
 #include "drivers/allocation/allocation-build.h"
 
 #define HASH_DIGITS 12
@@ -101,14 +102,14 @@ static bool any_node_moves(const json_t *device)
 const char *cdi_version(const json_t *spec)
 {
 	const json_t *devices = json_object_get(spec, "devices");
-	const char *kind = json_string_value(json_object_get(spec, "kind")) ?: "";
+	const char *kind = text_of(spec, "kind");
 	const char *class = strchrnul(kind, '/');
 
 	if (strchr(class, '.'))
 		return "0.6.0";
 	for (size_t i = 0; i < json_array_size(devices); i++) {
 		const json_t *device = json_array_get(devices, i);
-		const char *name = json_string_value(json_object_get(device, "name")) ?: "";
+		const char *name = text_of(device, "name");
 
 		if (!is_letter(name[0]) || any_node_moves(device))
 			return "0.5.0";

@@ -6,10 +6,7 @@
  */
 #include "drivers/inventory/device-documents.h"
 
-static const char *id_of(const json_t *device)
-{
-	return json_string_value(json_object_get(device, "id")) ?: "";
-}
+#include "common/json-read.h"
 
 static json_t *find_places(const json_t *devices)
 {
@@ -17,7 +14,7 @@ static json_t *find_places(const json_t *devices)
 	size_t i;
 
 	json_array_foreach(devices, i, device)(void)
-		json_object_set_new(places, id_of(device), json_integer((json_int_t)i));
+		json_object_set_new(places, text_of(device, "id"), json_integer((json_int_t)i));
 	return places;
 }
 
@@ -28,7 +25,7 @@ static void take_changed(json_t *devices, const json_t *changed, const json_t *p
 
 	json_array_foreach(changed, i, device)
 	{
-		const json_t *place = json_object_get(places, id_of(device));
+		const json_t *place = json_object_get(places, text_of(device, "id"));
 
 		if (place)
 			(void)json_array_set(devices, (size_t)json_integer_value(place), device);

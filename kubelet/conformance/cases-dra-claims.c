@@ -4,6 +4,7 @@
  * restarts, and knows of a claim only what the driver answers. Each case begins with claims that
  * are not prepared.
  */
+#include "common/json-read.h"
 #include "kubelet/conformance/conformance.h"
 
 #include <signal.h>
@@ -66,13 +67,6 @@ static enum verdict end(struct trial *trial, const struct claim_name *claim)
 }
 
 /* --- what is answered --- */
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
 
 /* A request with alternatives is named "request/alternative" in a result. */
 static bool is_request(const json_t *result, const char *request)

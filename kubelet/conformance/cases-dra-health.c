@@ -2,6 +2,7 @@
 /*
  * The health of devices as it reaches the status of pods, and requests that no kubelet would send.
  */
+#include "common/json-read.h"
 #include "kubelet/conformance/conformance.h"
 
 #include "kubelet/conformance/dra-calls.h"
@@ -9,13 +10,6 @@
 #include "proto/methods.h"
 
 /* --- health --- */
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
 
 static bool has_health(
 	const struct trial *trial, const char *pool, const char *device, const char *wanted)

@@ -5,6 +5,7 @@
  */
 #include "kubelet/conformance/dra-calls.h"
 
+#include "common/json-read.h"
 #include "kubelet/conformance/cdi-directories.h"
 #include "proto/methods.h"
 
@@ -13,11 +14,6 @@ const struct claim_name unknown_claim = {
 	.name = UNKNOWN_CLAIM,
 	.uid = "00000000-0000-4000-8000-000000000000",
 };
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key));
-}
 
 /* --- the claims --- */
 
@@ -37,8 +33,8 @@ int claims_check(const json_t *claims, struct error *error)
 	{
 		const json_t *metadata = json_object_get(claim, "metadata");
 
-		if (!text_of(metadata, "name") || !text_of(metadata, "namespace") ||
-			!text_of(metadata, "uid"))
+		if (!set_text_of(metadata, "name") || !set_text_of(metadata, "namespace") ||
+			!set_text_of(metadata, "uid"))
 			return error_set(error, -EINVAL,
 				"claim %zu is not a ResourceClaim as the API server prints it",
 				i + 1);
@@ -47,8 +43,8 @@ int claims_check(const json_t *claims, struct error *error)
 				text_of(metadata, "name"));
 		json_array_foreach(results_of(claim), k, result)
 		{
-			if (!text_of(result, "driver") || !text_of(result, "pool") ||
-				!text_of(result, "device") || !text_of(result, "request"))
+			if (!set_text_of(result, "driver") || !set_text_of(result, "pool") ||
+				!set_text_of(result, "device") || !set_text_of(result, "request"))
 				return error_set(error, -EINVAL,
 					"a result of the ResourceClaim %s lacks driver, pool, device or request",
 					text_of(metadata, "name"));

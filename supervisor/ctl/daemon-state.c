@@ -101,7 +101,7 @@ static json_t *clean_device(const json_t *device)
 /* The file named by the daemon, if it is one in the place where such files are. */
 static json_t *load_devices(int directory_fd, const json_t *resource)
 {
-	const char *name = snapshot_string(resource, "devices_file");
+	const char *name = text_of(resource, "devices_file");
 	const char *rest = startswith(name, STATE_DEVICES_DIR "/");
 
 	if (!rest || *rest == '\0' || *rest == '.' || strchr(rest, '/'))
@@ -340,14 +340,14 @@ const char *snapshot_suggest(const json_t *objects, const char *key, const char 
 	_cleanup_free_ const char **words = calloc(json_array_size(objects) + 1, sizeof(*words));
 
 	for (size_t i = 0; words && i < json_array_size(objects); i++)
-		words[i] = snapshot_string(json_array_get(objects, i), key);
+		words[i] = text_of(json_array_get(objects, i), key);
 	return words ? suggest_word(word, words, json_array_size(objects)) : NULL;
 }
 
 /* The file that declares the resource for the next reload (malloc'ed), or NULL. */
 static char *find_declaring_file(const struct snapshot *snapshot, const char *name)
 {
-	const char *file = snapshot_string(snapshot->root, "config_file");
+	const char *file = text_of(snapshot->root, "config_file");
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_report_ struct report report = { 0 };
 
@@ -384,7 +384,7 @@ int snapshot_select(struct snapshot *snapshot, const char *resource, struct erro
 	json_t *resources = json_object_get(snapshot->root, "resources"), *selected = NULL;
 
 	for (size_t i = 0; i < json_array_size(resources); i++)
-		if (streq(snapshot_string(json_array_get(resources, i), "name"), resource))
+		if (streq(text_of(json_array_get(resources, i), "name"), resource))
 			selected = json_incref(json_array_get(resources, i));
 	if (!selected)
 		return unknown_resource(snapshot, resource, error);
@@ -395,7 +395,7 @@ int snapshot_select(struct snapshot *snapshot, const char *resource, struct erro
 
 int snapshot_select_pod(struct snapshot *snapshot, const char *pod, struct error *error)
 {
-	const char *failure = snapshot_string(snapshot->root, "pods_failure");
+	const char *failure = text_of(snapshot->root, "pods_failure");
 	json_t *resource;
 	size_t i, n = 0;
 

@@ -12,7 +12,7 @@
 
 static bool is_health(const json_t *device, const char *health)
 {
-	return streq(snapshot_string(device, "health"), health);
+	return streq(text_of(device, "health"), health);
 }
 
 /* The device with that offered id, or NULL. `places`: devices by their ids. */
@@ -72,7 +72,7 @@ static void place(json_t *places, const json_t *found, const struct relation *re
 		json_object_set_new(device, relation->key, json_array());
 	json_array_foreach(json_object_get(found, relation->list), i, entry)
 	{
-		device = find_device(places, snapshot_string(entry, "id"));
+		device = find_device(places, text_of(entry, "id"));
 		if (device)
 			(void)json_array_append_new(
 				json_object_get(device, relation->key), relation->clean(entry));
@@ -90,13 +90,13 @@ static json_int_t count_ids(const json_t *holders)
 		return (json_int_t)json_array_size(holders);
 	ids = json_object();
 	json_array_foreach(holders, i, holder)(void)
-		json_object_set_new(ids, snapshot_string(holder, "id"), json_true());
+		json_object_set_new(ids, text_of(holder, "id"), json_true());
 	return (json_int_t)json_object_size(ids);
 }
 
 void holders_join(json_t *resource, const json_t *found, bool known)
 {
-	bool has_claims = streq(snapshot_string(found, "registration"), "dra");
+	bool has_claims = streq(text_of(found, "registration"), "dra");
 	json_int_t in_use = count_ids(json_object_get(found, "assigned"));
 	json_int_t offered = 0, healthy = 0, free_ones = 0;
 	json_auto_t *places = json_object();
@@ -104,7 +104,7 @@ void holders_join(json_t *resource, const json_t *found, bool known)
 	size_t i;
 
 	json_array_foreach(devices, i, device)(void)
-		json_object_set(places, snapshot_string(device, "id"), device);
+		json_object_set(places, text_of(device, "id"), device);
 	for (size_t k = 0; k < ARRAY_SIZE(relations); k++)
 		if (has_claims || !streq(relations[k].list, "claims"))
 			place(places, found, &relations[k]);
@@ -133,10 +133,10 @@ static bool has_pod(const json_t *device, const char *pod)
 
 	json_array_foreach(json_object_get(device, "pods"), i, holder)
 	{
-		const char *namespace = snapshot_string(holder, "namespace");
+		const char *namespace = text_of(holder, "namespace");
 		const char *rest = startswith(pod, namespace);
 
-		if (rest && *rest == '/' && streq(rest + 1, snapshot_string(holder, "pod")))
+		if (rest && *rest == '/' && streq(rest + 1, text_of(holder, "pod")))
 			return true;
 	}
 	return false;
@@ -166,9 +166,8 @@ static json_t *count_containers(const json_t *holders)
 	{
 		_cleanup_free_ char *name = NULL;
 
-		if (asprintf(&name, "%s/%s/%s", snapshot_string(holder, "namespace"),
-			    snapshot_string(holder, "pod"),
-			    snapshot_string(holder, "container")) < 0)
+		if (asprintf(&name, "%s/%s/%s", text_of(holder, "namespace"),
+			    text_of(holder, "pod"), text_of(holder, "container")) < 0)
 			name = NULL;
 		if (name)
 			(void)json_object_set_new(
@@ -206,7 +205,7 @@ static void write_claims(FILE *stream, const json_t *claims, const char *before,
 		const json_t *claim = json_array_get(claims, i);
 
 		(void)fprintf(stream, "%sclaim %s/%s", i > 0 ? ", " : before,
-			snapshot_string(claim, "namespace"), snapshot_string(claim, "name"));
+			text_of(claim, "namespace"), text_of(claim, "name"));
 	}
 	if (n > HOLDERS_SHOWN)
 		(void)fprintf(stream, " and %zu more", n - HOLDERS_SHOWN);
@@ -238,9 +237,9 @@ char *holders_describe(const json_t *resource, const json_t *device)
 
 static bool conflict(const json_t *a, const json_t *b)
 {
-	return streq(snapshot_string(a, "id"), snapshot_string(b, "id")) &&
-		!(streq(snapshot_string(a, "pod"), snapshot_string(b, "pod")) &&
-			streq(snapshot_string(a, "namespace"), snapshot_string(b, "namespace")));
+	return streq(text_of(a, "id"), text_of(b, "id")) &&
+		!(streq(text_of(a, "pod"), text_of(b, "pod")) &&
+			streq(text_of(a, "namespace"), text_of(b, "namespace")));
 }
 
 char *holders_find_conflict(const json_t *device)
@@ -256,9 +255,9 @@ char *holders_find_conflict(const json_t *device)
 
 			if (!conflict(a, b))
 				continue;
-			if (asprintf(&text, "%s/%s and %s/%s", snapshot_string(a, "namespace"),
-				    snapshot_string(a, "pod"), snapshot_string(b, "namespace"),
-				    snapshot_string(b, "pod")) < 0)
+			if (asprintf(&text, "%s/%s and %s/%s", text_of(a, "namespace"),
+				    text_of(a, "pod"), text_of(b, "namespace"),
+				    text_of(b, "pod")) < 0)
 				return NULL;
 			return text;
 		}

@@ -6,11 +6,6 @@
 
 #include "common/text.h"
 
-const char *snapshot_string(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key)) ?: "";
-}
-
 json_int_t snapshot_integer(const json_t *object, const char *key)
 {
 	return json_integer_value(json_object_get(object, key));
@@ -28,5 +23,5 @@ json_t *snapshot_clean_text(const char *text)
 
 json_t *snapshot_clean_string(const json_t *object, const char *key)
 {
-	return snapshot_clean_text(snapshot_string(object, key));
+	return snapshot_clean_text(text_of(object, key));
 }

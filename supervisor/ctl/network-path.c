@@ -40,12 +40,12 @@ static void explain_information(const json_t *resource, const char *directory)
 
 	for (size_t i = 0; i < json_array_size(devices); i++) {
 		const json_t *device = json_array_get(devices, i);
-		const char *id = snapshot_string(device, "id");
+		const char *id = text_of(device, "id");
 
-		if (!form_is_pci_address(id) || streq(snapshot_string(device, "health"), "Claimed"))
+		if (!form_is_pci_address(id) || streq(text_of(device, "health"), "Claimed"))
 			continue;
 		wanted++;
-		found += has_information(directory, snapshot_string(resource, "name"), id);
+		found += has_information(directory, text_of(resource, "name"), id);
 	}
 	if (wanted == 0)
 		return;
@@ -109,7 +109,7 @@ void network_path_explain(const json_t *resource, const struct request *request)
 	struct config *config = NULL;
 	const char *root;
 
-	if (!streq(snapshot_string(resource, "driver"), "net") ||
+	if (!streq(text_of(resource, "driver"), "net") ||
 		config_load(request->config_file ?: DEFAULT_CONFIG_FILE, &report, &config) < 0)
 		return;
 	root = streq(config->host_root, "/") ? "" : config->host_root;

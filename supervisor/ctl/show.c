@@ -35,13 +35,13 @@ enum colour colour_of_health(const char *health)
 
 static bool is_healthy(const json_t *device)
 {
-	return streq(snapshot_string(device, "health"), "Healthy");
+	return streq(text_of(device, "health"), "Healthy");
 }
 
 /* By another resource, which is not a problem. */
 static bool is_claimed(const json_t *device)
 {
-	return streq(snapshot_string(device, "health"), "Claimed");
+	return streq(text_of(device, "health"), "Claimed");
 }
 
 static void add_heading(struct table *table, const char *const *words, size_t count)
@@ -54,9 +54,9 @@ static void add_resource(struct table *table, const json_t *resource)
 {
 	static const char *const numbers[] = { "offered", "healthy", "in_use", "free", "pid",
 		"session", "restarts" };
-	const char *state = snapshot_string(resource, "state");
+	const char *state = text_of(resource, "state");
 
-	table_add(table, COLOUR_NONE, "%s", snapshot_string(resource, "name"));
+	table_add(table, COLOUR_NONE, "%s", text_of(resource, "name"));
 	table_add(table, colour_of_state(state), "%s", state);
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
 		long long number = snapshot_integer(resource, numbers[i]);
@@ -73,7 +73,7 @@ static void add_resource(struct table *table, const json_t *resource)
  * is known of registrations only. */
 static bool is_over(const json_t *resource, const json_t *failure)
 {
-	return streq(snapshot_string(failure, "call"), "registration") &&
+	return streq(text_of(failure, "call"), "registration") &&
 		json_is_true(json_object_get(resource, "registered"));
 }
 
@@ -88,10 +88,9 @@ static void print_failures(const json_t *resource, const char **gap)
 			continue;
 		(void)fputs(*gap, stdout);
 		print_wrapped(INDENT, "%s, last failed %s (%s, %lld in all): %s",
-			snapshot_string(resource, "name"), snapshot_string(failure, "call"),
-			snapshot_string(failure, "last"),
-			(long long)snapshot_integer(failure, "count"),
-			snapshot_string(failure, "text"));
+			text_of(resource, "name"), text_of(failure, "call"),
+			text_of(failure, "last"), (long long)snapshot_integer(failure, "count"),
+			text_of(failure, "text"));
 		*gap = "";
 	}
 }
@@ -106,7 +105,7 @@ static void add_to_group(json_t *groups, const char *text, const char *name, con
 		group = json_pack("{s:[], s:s}", "names", "since", since);
 		(void)json_object_set_new(groups, text, group);
 	}
-	if (strcmp(since, snapshot_string(group, "since")) < 0)
+	if (strcmp(since, text_of(group, "since")) < 0)
 		(void)json_object_set_new(group, "since", json_string(since));
 	(void)json_array_append_new(json_object_get(group, "names"), json_string(name));
 }
@@ -139,16 +138,16 @@ static void print_reasons(const json_t *resources, const char **gap)
 
 	for (size_t i = 0; i < json_array_size(resources); i++) {
 		const json_t *resource = json_array_get(resources, i);
-		const char *reason = snapshot_string(resource, "reason");
+		const char *reason = text_of(resource, "reason");
 		_cleanup_free_ char *key = NULL;
 
 		if (!*reason)
 			continue;
-		if (asprintf(&key, "%s\n%s", snapshot_string(resource, "state"), reason) < 0)
+		if (asprintf(&key, "%s\n%s", text_of(resource, "state"), reason) < 0)
 			key = NULL;
 		if (key)
-			add_to_group(groups, key, snapshot_string(resource, "name"),
-				snapshot_string(resource, "since"));
+			add_to_group(
+				groups, key, text_of(resource, "name"), text_of(resource, "since"));
 	}
 	json_object_foreach(groups, text, group)
 	{
@@ -157,7 +156,7 @@ static void print_reasons(const json_t *resources, const char **gap)
 
 		(void)fputs(*gap, stdout);
 		print_wrapped(INDENT, "%s (%.*s since %s): %s", names ?: "",
-			(int)(reason - 1 - text), text, snapshot_string(group, "since"), reason);
+			(int)(reason - 1 - text), text, text_of(group, "since"), reason);
 		*gap = "";
 	}
 }
@@ -173,8 +172,8 @@ static void print_unhealthy(const json_t *resource, const char **gap)
 		const json_t *device = json_array_get(devices, i);
 
 		if (!is_healthy(device) && !is_claimed(device))
-			add_to_group(groups, snapshot_string(device, "reason"),
-				snapshot_string(device, "id"), snapshot_string(device, "since"));
+			add_to_group(groups, text_of(device, "reason"), text_of(device, "id"),
+				text_of(device, "since"));
 	}
 	json_object_foreach(groups, reason, group)
 	{
@@ -183,8 +182,8 @@ static void print_unhealthy(const json_t *resource, const char **gap)
 
 		(void)fputs(*gap, stdout);
 		print_wrapped(INDENT, "%s, device%s %s (unhealthy since %s): %s",
-			snapshot_string(resource, "name"), many ? "s" : "", names ?: "",
-			snapshot_string(group, "since"), reason);
+			text_of(resource, "name"), many ? "s" : "", names ?: "",
+			text_of(group, "since"), reason);
 		*gap = "";
 	}
 }
@@ -192,7 +191,7 @@ static void print_unhealthy(const json_t *resource, const char **gap)
 /* Prints what is wrong with one resource; `*gap` separates the first from the table. */
 static void print_troubles(const json_t *resource, const char **gap)
 {
-	const char *name = snapshot_string(resource, "name");
+	const char *name = text_of(resource, "name");
 	const json_t *devices = json_object_get(resource, "devices");
 	const json_t *notes = json_object_get(resource, "scan_notes");
 
@@ -210,7 +209,7 @@ static void print_troubles(const json_t *resource, const char **gap)
 			(void)fputs(*gap, stdout);
 			print_wrapped(INDENT,
 				"%s, device %s: two pods have it, %s; this is an error of the kubelet, and you must recreate one of them",
-				name, snapshot_string(device, "id"), conflict);
+				name, text_of(device, "id"), conflict);
 			*gap = "";
 		}
 	}
@@ -220,8 +219,8 @@ static void print_troubles(const json_t *resource, const char **gap)
 void show_dra(const struct snapshot *snapshot, const char *gap)
 {
 	const json_t *dra = json_object_get(snapshot->root, "dra");
-	const char *registration = snapshot_string(dra, "registration_failure");
-	const char *api = snapshot_string(dra, "api_failure");
+	const char *registration = text_of(dra, "registration_failure");
+	const char *api = text_of(dra, "api_failure");
 	long long slices = snapshot_integer(dra, "slices"),
 		  claims = snapshot_integer(dra, "claims");
 
@@ -230,7 +229,7 @@ void show_dra(const struct snapshot *snapshot, const char *gap)
 	(void)printf(
 		"%sDRA driver %s on node %s: %s, %lld ResourceSlice%s of generation %lld, %lld "
 		"claim%s prepared.\n",
-		gap, snapshot_string(dra, "driver"), snapshot_string(dra, "node"),
+		gap, text_of(dra, "driver"), text_of(dra, "node"),
 		json_is_true(json_object_get(dra, "registered")) ? "registered" : "not registered",
 		slices, slices == 1 ? "" : "s", (long long)snapshot_integer(dra, "generation"),
 		claims, claims == 1 ? "" : "s");
@@ -243,13 +242,13 @@ void show_dra(const struct snapshot *snapshot, const char *gap)
 /* Of interest only if a kubelet runs. */
 static void show_pods_failure(const struct snapshot *snapshot)
 {
-	const char *failure = snapshot_string(snapshot->root, "pods_failure");
+	const char *failure = text_of(snapshot->root, "pods_failure");
 	const json_t *resources = resources_of(snapshot), *resource;
 	bool served = false;
 	size_t i;
 
 	json_array_foreach(resources, i, resource) served |=
-		streq(snapshot_string(resource, "state"), "serving");
+		streq(text_of(resource, "state"), "serving");
 	if (!served || !*failure)
 		return;
 	(void)puts("");
@@ -268,7 +267,7 @@ static void show_metrics_failure(const struct snapshot *snapshot)
 
 static void print_reload_failure(const json_t *root)
 {
-	const char *file = snapshot_string(root, "config_file");
+	const char *file = text_of(root, "config_file");
 	bool other = !streq(file, DEFAULT_CONFIG_FILE);
 	const char *option = other ? " -c " : "", *path = other ? file : "";
 
@@ -332,14 +331,14 @@ static void add_device(struct table *table, const json_t *resource, const json_t
 	char numa[64];
 
 	join_numa(device, numa, sizeof(numa));
-	table_add(table, COLOUR_NONE, "%s", snapshot_string(resource, "name"));
-	table_add(table, COLOUR_NONE, "%s", snapshot_string(device, "id"));
-	table_add(table, colour_of_health(snapshot_string(device, "health")), "%s",
-		snapshot_string(device, "health"));
+	table_add(table, COLOUR_NONE, "%s", text_of(resource, "name"));
+	table_add(table, COLOUR_NONE, "%s", text_of(device, "id"));
+	table_add(table, colour_of_health(text_of(device, "health")), "%s",
+		text_of(device, "health"));
 	table_add(table, COLOUR_NONE, "%s", numa);
 	table_add(table, COLOUR_NONE, "%s", holders ?: "");
-	table_add(table, COLOUR_NONE, "%s", snapshot_string(device, "since"));
-	table_add(table, COLOUR_NONE, "%s", snapshot_string(device, "reason"));
+	table_add(table, COLOUR_NONE, "%s", text_of(device, "since"));
+	table_add(table, COLOUR_NONE, "%s", text_of(device, "reason"));
 }
 
 int show_devices(const struct snapshot *snapshot, const struct request *request)

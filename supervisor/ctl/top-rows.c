@@ -28,12 +28,12 @@ struct entry {
 
 static bool is_unhealthy(const json_t *device)
 {
-	return streq(snapshot_string(device, "health"), "Unhealthy");
+	return streq(text_of(device, "health"), "Unhealthy");
 }
 
 static size_t count_problems(const json_t *resource)
 {
-	size_t count = !streq(snapshot_string(resource, "state"), "serving"), i;
+	size_t count = !streq(text_of(resource, "state"), "serving"), i;
 	json_t *device;
 
 	json_array_foreach(json_object_get(resource, "devices"), i, device) count +=
@@ -67,7 +67,7 @@ static struct entry resource_entry(
 	};
 
 	if (choice->sort == SORT_NAME || choice->sort == SORT_STATE)
-		entry.text = snapshot_string(resource, members[choice->sort]);
+		entry.text = text_of(resource, members[choice->sort]);
 	else if (choice->sort == SORT_PROBLEMS)
 		entry.number = (json_int_t)count_problems(resource);
 	else if (choice->sort != SORT_CONFIGURATION)
@@ -82,13 +82,13 @@ static struct entry device_entry(
 	struct entry entry = {
 		.row = { .kind = TOP_DEVICE, .resource = resource, .device = device },
 		.place = place,
-		.id = snapshot_string(device, "id"),
+		.id = text_of(device, "id"),
 		.reverse = choice->reverse,
 	};
 	size_t pods = json_array_size(json_object_get(device, "pods"));
 
 	if (choice->sort == SORT_STATE)
-		entry.text = snapshot_string(device, "health");
+		entry.text = text_of(device, "health");
 	else if (choice->sort == SORT_PROBLEMS)
 		entry.number = is_unhealthy(device);
 	else if (streq(top_sorts[choice->sort], "healthy"))
@@ -102,7 +102,7 @@ static struct entry device_entry(
 
 static bool is_open(const json_t *resource, const struct top_choice *choice)
 {
-	return choice->opened && streq(snapshot_string(resource, "name"), choice->opened);
+	return choice->opened && streq(text_of(resource, "name"), choice->opened);
 }
 
 /* Returns how many rows were added; `entries` is working space. */

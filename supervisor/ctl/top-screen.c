@@ -95,8 +95,8 @@ static int name_width(const struct top_picture *picture)
 		others += GAP + columns[i].width;
 	for (size_t i = 0; i < picture->n_rows; i++) {
 		const struct top_row *row = &picture->rows[i];
-		const char *name = row->device ? snapshot_string(row->device, "id")
-					       : snapshot_string(row->resource, "name");
+		const char *name =
+			row->device ? text_of(row->device, "id") : text_of(row->resource, "name");
 
 		widest = MAX_OF(widest, text_width(name) + (row->device ? GAP : 0));
 	}
@@ -122,7 +122,7 @@ static void draw_node(const struct top_picture *picture)
 		json_array_size(resources), json_array_size(resources) == 1 ? "" : "s", sums[0],
 		sums[0] == 1 ? "" : "s", sums[1],
 		picture->snapshot->unanswered.code == 0 &&
-				*snapshot_string(picture->snapshot->root, "pods_failure") == '\0'
+				*text_of(picture->snapshot->root, "pods_failure") == '\0'
 			? numbers
 			: "");
 	put(0, 0, COLS, A_BOLD, text);
@@ -135,7 +135,7 @@ static void draw_node(const struct top_picture *picture)
 static void draw_trouble(const struct top_picture *picture)
 {
 	const struct snapshot *snapshot = picture->snapshot;
-	const char *pods_failure = snapshot_string(snapshot->root, "pods_failure");
+	const char *pods_failure = text_of(snapshot->root, "pods_failure");
 	char text[1280] = "";
 
 	if (*picture->failure)
@@ -169,10 +169,10 @@ static void draw_heading(int width)
 
 static void draw_resource(int y, int width, const json_t *resource, attr_t attributes)
 {
-	const char *state = snapshot_string(resource, "state");
+	const char *state = text_of(resource, "state");
 	int x = width;
 
-	put(y, 0, width, attributes, snapshot_string(resource, "name"));
+	put(y, 0, width, attributes, text_of(resource, "name"));
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {
 		const char *member = columns[i].member;
 		enum colour colour = COLOUR_NONE;
@@ -197,11 +197,11 @@ static void draw_resource(int y, int width, const json_t *resource, attr_t attri
 static void draw_device(int y, int width, const struct top_row *row, attr_t attributes)
 {
 	_cleanup_free_ char *holders = holders_describe(row->resource, row->device);
-	const char *health = snapshot_string(row->device, "health");
-	const char *reason = snapshot_string(row->device, "reason");
+	const char *health = text_of(row->device, "health");
+	const char *reason = text_of(row->device, "reason");
 	int x = width + GAP;
 
-	put(y, GAP, width - GAP, attributes, snapshot_string(row->device, "id"));
+	put(y, GAP, width - GAP, attributes, text_of(row->device, "id"));
 	put(y, x, columns[STATE_COLUMN].width, attributes | attribute_of(colour_of_health(health)),
 		health);
 	x += columns[STATE_COLUMN].width + GAP;
@@ -248,22 +248,20 @@ static void draw_lines(int y, int count, const char *text)
 static void draw_detail(const struct top_row *row)
 {
 	const json_t *subject = row->device ?: row->resource;
-	const char *reason = snapshot_string(subject, "reason");
+	const char *reason = text_of(subject, "reason");
 	_cleanup_free_ char *holders = NULL, *text = NULL;
 	int r;
 
 	if (row->device) {
 		holders = holders_describe(row->resource, row->device);
-		r = asprintf(&text, "%s: %s since %s, used by: %s%s%s",
-			snapshot_string(subject, "id"), snapshot_string(subject, "health"),
-			snapshot_string(subject, "since"), holders ?: "", *reason ? ". " : "",
-			reason);
+		r = asprintf(&text, "%s: %s since %s, used by: %s%s%s", text_of(subject, "id"),
+			text_of(subject, "health"), text_of(subject, "since"), holders ?: "",
+			*reason ? ". " : "", reason);
 	} else {
 		r = asprintf(&text,
 			"%s: %s since %s, process %lld, session %lld, %lld restart%s%s%s",
-			snapshot_string(subject, "name"), snapshot_string(subject, "state"),
-			snapshot_string(subject, "since"),
-			(long long)snapshot_integer(subject, "pid"),
+			text_of(subject, "name"), text_of(subject, "state"),
+			text_of(subject, "since"), (long long)snapshot_integer(subject, "pid"),
 			(long long)snapshot_integer(subject, "session"),
 			(long long)snapshot_integer(subject, "restarts"),
 			snapshot_integer(subject, "restarts") == 1 ? "" : "s", *reason ? ". " : "",

@@ -37,16 +37,16 @@ static void check_devices(struct findings *findings, const json_t *resource)
 
 	json_array_foreach(json_object_get(resource, "devices"), i, device)
 	{
-		const char *health = snapshot_string(device, "health");
-		const char *reason = snapshot_string(device, "reason");
+		const char *health = text_of(device, "health");
+		const char *reason = text_of(device, "reason");
 
 		findings->devices += !streq(health, "Claimed");
 		/* A cordon is an administrator's decision. */
 		if (!streq(health, "Unhealthy") || startswith(reason, "cordoned"))
 			continue;
 		findings->unhealthy++;
-		note(findings, "%s/%s: %s", snapshot_string(resource, "name"),
-			snapshot_string(device, "id"), *reason ? reason : "unhealthy");
+		note(findings, "%s/%s: %s", text_of(resource, "name"), text_of(device, "id"),
+			*reason ? reason : "unhealthy");
 	}
 }
 
@@ -55,10 +55,10 @@ static void check_discovery(struct findings *findings, const json_t *resource)
 {
 	const json_t *notes = json_object_get(resource, "scan_notes");
 
-	if (!streq(snapshot_string(resource, "driver"), "exec") || json_array_size(notes) == 0)
+	if (!streq(text_of(resource, "driver"), "exec") || json_array_size(notes) == 0)
 		return;
 	findings->undiscovered++;
-	note(findings, "%s: %s", snapshot_string(resource, "name"),
+	note(findings, "%s: %s", text_of(resource, "name"),
 		json_string_value(json_array_get(notes, 0)));
 }
 
@@ -71,13 +71,13 @@ static size_t count_problems(const struct findings *findings)
 /* A resource that waits for the kubelet, or is about to register, is no problem of its own. */
 static void check_resource(struct findings *findings, const json_t *resource)
 {
-	const char *state = snapshot_string(resource, "state");
+	const char *state = text_of(resource, "state");
 
 	findings->resources++;
 	if (streq(state, "failed") || streq(state, "backoff")) {
 		findings->failed++;
-		note(findings, "%s is %s: %s", snapshot_string(resource, "name"), state,
-			snapshot_string(resource, "reason"));
+		note(findings, "%s is %s: %s", text_of(resource, "name"), state,
+			text_of(resource, "reason"));
 	}
 	check_discovery(findings, resource);
 	check_devices(findings, resource);

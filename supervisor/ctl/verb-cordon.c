@@ -134,7 +134,7 @@ static bool has_device(const json_t *resource, const char *pattern)
 	const json_t *devices = json_object_get(resource, "devices");
 
 	for (size_t i = 0; i < json_array_size(devices); i++)
-		if (fnmatch(pattern, snapshot_string(json_array_get(devices, i), "id"), 0) == 0)
+		if (fnmatch(pattern, text_of(json_array_get(devices, i), "id"), 0) == 0)
 			return true;
 	return false;
 }
@@ -176,13 +176,13 @@ static char *suggest_device(const struct snapshot *snapshot, const char *subject
 	{
 		json_array_foreach(json_object_get(resource, "devices"), k, device)
 		{
-			const char *id = snapshot_string(device, "id");
+			const char *id = text_of(device, "id");
 
 			(void)json_array_append_new(names,
 				strchr(subject, '/')
 					? json_pack("{s:o}", "id",
-						  json_sprintf("%s/%s",
-							  snapshot_string(resource, "name"), id))
+						  json_sprintf(
+							  "%s/%s", text_of(resource, "name"), id))
 					: json_pack("{s:s}", "id", id));
 		}
 	}
@@ -205,7 +205,7 @@ static int cordon_found(struct drop_in *drop_in, const struct request *request,
 
 		if (!has_device(resource, request->subject))
 			continue;
-		if (asprintf(&id, "%s/%s", snapshot_string(resource, "name"), request->subject) < 0)
+		if (asprintf(&id, "%s/%s", text_of(resource, "name"), request->subject) < 0)
 			id = NULL;
 		if (!id || set_cordon(drop_in, id, request->reason) < 0)
 			return error_set(error, -ENOMEM, "out of memory");
@@ -231,7 +231,7 @@ static bool is_there(const struct snapshot *snapshot, const char *subject)
 
 	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource)
 	{
-		const char *rest = startswith(subject, snapshot_string(resource, "name"));
+		const char *rest = startswith(subject, text_of(resource, "name"));
 
 		if (slash ? rest && rest == slash && has_device(resource, slash + 1)
 			  : has_device(resource, subject))
@@ -354,7 +354,7 @@ static char *describe_cordon_of(const struct drop_in *drop_in, const struct conf
 
 		if (!has_device(resource, subject))
 			continue;
-		if (asprintf(&name, "%s/%s", snapshot_string(resource, "name"), subject) < 0)
+		if (asprintf(&name, "%s/%s", text_of(resource, "name"), subject) < 0)
 			name = NULL;
 		text = name ? describe_cordon(drop_in, config, name) : NULL;
 		if (text)
@@ -515,7 +515,7 @@ static bool is_listed(const json_t *array, const char *file, unsigned line)
 
 	json_array_foreach(array, i, cordon)
 	{
-		if (file && streq(snapshot_string(cordon, "file"), file) &&
+		if (file && streq(text_of(cordon, "file"), file) &&
 			snapshot_integer(cordon, "line") == (json_int_t)line)
 			return true;
 	}

@@ -48,7 +48,7 @@ static json_t *find_resources(const struct snapshot *snapshot)
 	size_t i;
 
 	json_array_foreach(json_object_get(snapshot->root, "resources"), i,
-		resource) if (streq(snapshot_string(resource, "registration"), "dra"))(void)
+		resource) if (streq(text_of(resource, "registration"), "dra"))(void)
 		json_array_append(found, resource);
 	return found;
 }
@@ -56,8 +56,8 @@ static json_t *find_resources(const struct snapshot *snapshot)
 static json_t *make_slices(const struct snapshot *snapshot, const json_t *dra)
 {
 	const struct dra_pool pool = {
-		.driver = snapshot_string(dra, "driver"),
-		.node = snapshot_string(dra, "node"),
+		.driver = text_of(dra, "driver"),
+		.node = text_of(dra, "node"),
 		.generation = MAX_OF(snapshot_integer(dra, "generation"), (json_int_t)1),
 	};
 	json_auto_t *resources = find_resources(snapshot);

@@ -44,7 +44,7 @@ static const char *kind_of(const char *message_id)
 static json_t *clean_event(const json_t *event)
 {
 	json_t *clean = json_pack("{s:I, s:s}", "number", snapshot_integer(event, "number"), "kind",
-		kind_of(snapshot_string(event, "message_id")));
+		kind_of(text_of(event, "message_id")));
 	static const char *const strings[] = {
 		"time",
 		"level",
@@ -62,14 +62,14 @@ static json_t *clean_event(const json_t *event)
 
 static void print_event(const json_t *event)
 {
-	const char *resource = snapshot_string(event, "resource");
-	const char *text = snapshot_string(event, "text");
+	const char *resource = text_of(event, "resource");
+	const char *text = text_of(event, "text");
 
 	/* A line of a plan names its resource. */
-	if (streq(snapshot_string(event, "message_id"), MESSAGE_ID_CONFIG_PLAN))
+	if (streq(text_of(event, "message_id"), MESSAGE_ID_CONFIG_PLAN))
 		resource = "";
-	(void)printf("%s  %-13s  %s%s%s\n", snapshot_string(event, "time"),
-		snapshot_string(event, "kind"), resource, *resource ? ": " : "", text);
+	(void)printf("%s  %-13s  %s%s%s\n", text_of(event, "time"), text_of(event, "kind"),
+		resource, *resource ? ": " : "", text);
 }
 
 /* Followed events are printed one a line, so that a program can read them as they come; the others

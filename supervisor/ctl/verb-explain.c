@@ -3,16 +3,12 @@
  * Explains one resource in words. Each state has its paragraph: why, since when, what happens next
  * automatically, and what the user can do about it.
  */
+#include "common/json-read.h"
 #include "common/text.h"
 #include "supervisor/ctl/holders.h"
 #include "supervisor/ctl/network-path.h"
 #include "supervisor/ctl/show.h"
 #include "supervisor/ctl/wrap.h"
-
-static const char *text_of(const json_t *resource, const char *key)
-{
-	return snapshot_string(resource, key);
-}
 
 static bool is_watched(const json_t *resource)
 {

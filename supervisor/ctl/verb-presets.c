@@ -80,8 +80,8 @@ static int print_table(const json_t *presets, struct error *error)
 	table_add(table, COLOUR_NONE, "FOR");
 	json_array_foreach(presets, i, preset)
 	{
-		table_add(table, COLOUR_NONE, "%s", snapshot_string(preset, "name"));
-		table_add(table, COLOUR_NONE, "%s", snapshot_string(preset, "summary"));
+		table_add(table, COLOUR_NONE, "%s", text_of(preset, "name"));
+		table_add(table, COLOUR_NONE, "%s", text_of(preset, "summary"));
 	}
 	r = table_print(table);
 	return r < 0 ? error_set(error, r, "out of memory") : 0;

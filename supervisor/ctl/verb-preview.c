@@ -4,6 +4,7 @@
  * hardware can be tried on a tree that stands for a host. The output is what a child would find and
  * answer.
  */
+#include "common/json-read.h"
 #include "configuration/config.h"
 #include "drivers/model/suggest.h"
 #include "supervisor/ctl/table.h"
@@ -32,11 +33,6 @@ static int say_unknown(const struct config *config, const char *file, const char
 		(void)fprintf(stderr, ", did you mean \"%s\"?", suggestion);
 	(void)fputc('\n', stderr);
 	return EXIT_FAILURE;
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key));
 }
 
 static void print_devices(const json_t *result, bool probed)

@@ -24,7 +24,7 @@ static int check_device(const struct request *request, struct error *error)
 	devices = json_object_get(
 		json_array_get(json_object_get(snapshot.root, "resources"), 0), "devices");
 	for (size_t i = 0; i < json_array_size(devices); i++)
-		if (streq(snapshot_string(json_array_get(devices, i), "id"), request->reason))
+		if (streq(text_of(json_array_get(devices, i), "id"), request->reason))
 			return 0;
 	near = snapshot_suggest(devices, "id", request->reason);
 	return error_set(error, -ENOENT, "%s has no device \"%s\"%s%s%s", request->subject,

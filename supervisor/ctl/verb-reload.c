@@ -16,7 +16,7 @@
 
 const char *request_config_file(const struct request *request, const struct snapshot *snapshot)
 {
-	const char *used = snapshot_string(snapshot->root, "config_file");
+	const char *used = text_of(snapshot->root, "config_file");
 
 	if (request->config_file)
 		return request->config_file;
@@ -32,7 +32,7 @@ int request_runtime_dir(const struct request *request, char **ret, struct error 
 /* The daemon's file as it is found from here, or NULL. */
 static char *daemon_config_path(const struct snapshot *snapshot)
 {
-	const char *used = snapshot_string(snapshot->root, "config_file");
+	const char *used = text_of(snapshot->root, "config_file");
 	long long pid = snapshot_integer(snapshot->root, "pid");
 	char *path;
 
@@ -44,7 +44,7 @@ static char *daemon_config_path(const struct snapshot *snapshot)
 int require_config_file(
 	const struct request *request, const struct snapshot *snapshot, struct error *error)
 {
-	const char *used = snapshot_string(snapshot->root, "config_file");
+	const char *used = text_of(snapshot->root, "config_file");
 	_cleanup_free_ char *path = NULL;
 	struct stat in_use, named;
 
@@ -98,15 +98,15 @@ static void print_affected(const struct plan_line *line, const struct snapshot *
 		return;
 	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource)
 	{
-		if (!streq(snapshot_string(resource, "name"), line->name))
+		if (!streq(text_of(resource, "name"), line->name))
 			continue;
 		json_array_foreach(json_object_get(resource, "devices"), k, device)
 		{
 			_cleanup_free_ char *holders = holders_describe(resource, device);
 
 			if (holders && json_array_size(json_object_get(device, "pods")) > 0)
-				(void)printf("    %s is in use by %s\n",
-					snapshot_string(device, "id"), holders);
+				(void)printf(
+					"    %s is in use by %s\n", text_of(device, "id"), holders);
 		}
 	}
 }

@@ -75,10 +75,10 @@ static int set_string(char **place, const char *text)
 
 static bool is_selected(const struct top *top, const struct top_row *row)
 {
-	const char *id = row->device ? snapshot_string(row->device, "id") : NULL;
+	const char *id = row->device ? text_of(row->device, "id") : NULL;
 
 	if (row->kind == TOP_HEADING || !top->selected_resource ||
-		!streq(snapshot_string(row->resource, "name"), top->selected_resource))
+		!streq(text_of(row->resource, "name"), top->selected_resource))
 		return false;
 	return id && top->selected_device ? streq(id, top->selected_device)
 					  : !id && !top->selected_device;
@@ -93,10 +93,9 @@ static int select_row(struct top *top, size_t place)
 		return 0;
 	top->selected = MIN_OF(place, top->n_rows - 1);
 	row = &top->rows[top->selected];
-	if (set_string(&top->selected_resource, snapshot_string(row->resource, "name")) < 0)
+	if (set_string(&top->selected_resource, text_of(row->resource, "name")) < 0)
 		return -ENOMEM;
-	return set_string(
-		&top->selected_device, row->device ? snapshot_string(row->device, "id") : NULL);
+	return set_string(&top->selected_device, row->device ? text_of(row->device, "id") : NULL);
 }
 
 static int arrange(struct top *top)
@@ -155,7 +154,7 @@ static int open_or_close(struct top *top)
 
 	if (top->n_rows == 0)
 		return 0;
-	name = snapshot_string(top->rows[top->selected].resource, "name");
+	name = text_of(top->rows[top->selected].resource, "name");
 	if (top->choice.opened && streq(top->choice.opened, name)) {
 		r = set_string(&top->selected_device, NULL);
 		name = NULL;

@@ -57,7 +57,7 @@ static int parse_timeout(const char *text, uint64_t *ret, struct error *error)
 static bool is_met(const struct condition *condition, const json_t *resource)
 {
 	if (!condition->member)
-		return streq(snapshot_string(resource, "state"), "serving");
+		return streq(text_of(resource, "state"), "serving");
 	return json_is_integer(json_object_get(resource, condition->member)) &&
 		snapshot_integer(resource, condition->member) >= condition->least;
 }
@@ -67,10 +67,10 @@ static void describe(
 	const struct condition *condition, const json_t *resource, char *ret, size_t size)
 {
 	const json_t *number = json_object_get(resource, condition->member ?: "");
-	const char *reason = snapshot_string(resource, "reason");
+	const char *reason = text_of(resource, "reason");
 
 	if (!condition->member)
-		(void)snprintf(ret, size, "it is %s%s%s", snapshot_string(resource, "state"),
+		(void)snprintf(ret, size, "it is %s%s%s", text_of(resource, "state"),
 			*reason ? ": " : "", reason);
 	else if (json_is_integer(number))
 		(void)snprintf(ret, size, "%lld %s %s, at least %lld wanted",

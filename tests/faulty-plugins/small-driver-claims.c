@@ -7,16 +7,10 @@
 #include <fcntl.h>
 #include <limits.h>
 
+#include "common/json-read.h"
 #include "small-driver.h"
 
 #define ENOUGH_CALLS 5
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
 
 /* --- files --- */
 

@@ -2,6 +2,7 @@
 /*
  * The services of the driver: Registration, DRAPlugin, DRAResourceHealth.
  */
+#include "common/json-read.h"
 #include "dra.pb-c.h"
 #include "drahealth.pb-c.h"
 #include "pluginregistration.pb-c.h"
@@ -58,11 +59,6 @@ struct entry {
 	struct error error;
 };
 
-static char *member(const json_t *object, const char *key)
-{
-	return mutable(json_string_value(json_object_get(object, key)));
-}
-
 static void fill(struct entry *entry, const Dra__Claim *claim, const json_t *devices)
 {
 	size_t n = json_array_size(devices);
@@ -83,13 +79,13 @@ static void fill(struct entry *entry, const Dra__Claim *claim, const json_t *dev
 		Dra__Device *made = entry->pointers[i] = &entry->devices[i];
 
 		dra__device__init(made);
-		entry->strings[i * 2] = member(device, "request");
-		entry->strings[i * 2 + 1] = member(device, "cdi");
+		entry->strings[i * 2] = mutable_text_of(device, "request");
+		entry->strings[i * 2 + 1] = mutable_text_of(device, "cdi");
 		made->request_names = &entry->strings[i * 2];
 		made->cdi_device_ids = &entry->strings[i * 2 + 1];
 		made->n_request_names = made->n_cdi_device_ids = 1;
-		made->pool_name = member(device, "pool");
-		made->device_name = member(device, "device");
+		made->pool_name = mutable_text_of(device, "pool");
+		made->device_name = mutable_text_of(device, "device");
 	}
 	entry->response.devices = entry->pointers;
 	entry->response.n_devices = n;

@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "kubelet/base64.h"
 #include "kubelet/checkpoint-checksum.h"
 #include "kubelet/checkpoint.h"
 #include "kubelet/file.h"
@@ -232,29 +231,6 @@ static void test_changed_checkpoint(void **state)
 	assert_int_equal(checkpoint_read(model, dir, &error), -EBADMSG);
 }
 
-static void test_base64(void **state)
-{
-	static const char *const bad[] = { "A", "AAA", "A===", "AA=A", "AA-A", "====" };
-	uint8_t bytes[70];
-	size_t size;
-
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (uint8_t)(i * 37);
-	for (size_t n = 0; n < sizeof(bytes); n++) {
-		_cleanup_free_ char *text = base64_encode(bytes, n);
-		_cleanup_free_ uint8_t *back = NULL;
-
-		assert_int_equal(base64_decode(text, &back, &size), 0);
-		assert_int_equal(size, n);
-		assert_memory_equal(back, bytes, n);
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		uint8_t *back = NULL;
-
-		assert_int_equal(base64_decode(bad[i], &back, &size), -EINVAL);
-	}
-}
-
 static void test_pods(void **state)
 {
 	_cleanup_(model_freep) struct model *written = make_model(), *model = make_model();
@@ -298,7 +274,6 @@ int main(void)
 		TEST(test_checkpoint_of_little),
 		TEST(test_corrupt_checkpoint),
 		TEST(test_changed_checkpoint),
-		TEST(test_base64),
 		TEST(test_pods),
 	};
 

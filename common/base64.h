@@ -2,13 +2,14 @@
 #pragma once
 
 /*
- * Bytes in JSON (RFC 4648, with padding), as Go's encoder writes them.
+ * Base64 (RFC 4648, with padding): how Go writes bytes into JSON and YAML.
  */
 
 #include "common/util.h"
 
-/* Malloc'ed text; NULL: no memory. */
+/* Malloc'ed text, or NULL without memory. */
 char *base64_encode(const uint8_t *data, size_t size);
 
-/* Malloc'ed bytes. -EINVAL if the text is not base64. */
+/* Malloc'ed bytes. White space is ignored. -EINVAL if the text is not base64,
+ * -ENOMEM. */
 int base64_decode(const char *text, uint8_t **ret_data, size_t *ret_size);

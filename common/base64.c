@@ -2,7 +2,7 @@
 /*
  * Three bytes are four characters.
  */
-#include "kubelet/base64.h"
+#include "common/base64.h"
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -31,30 +31,28 @@ char *base64_encode(const uint8_t *data, size_t size)
 
 int base64_decode(const char *text, uint8_t **ret_data, size_t *ret_size)
 {
-	size_t length = strlen(text), padding = 0, size = 0;
-	_cleanup_free_ uint8_t *data = malloc(length / 4 * 3 + 1);
+	_cleanup_free_ uint8_t *data = malloc(strlen(text) / 4 * 3 + 4);
+	size_t n = 0, padding = 0, size = 0;
+	uint32_t group = 0;
 
 	if (!data)
 		return -ENOMEM;
-	if (length % 4 != 0)
-		return -EINVAL;
-	while (padding < 2 && padding < length && text[length - padding - 1] == '=')
-		padding++;
-	for (size_t i = 0; i < length; i += 4) {
-		uint32_t group = 0;
+	for (; *text; text++) {
+		const char *at = strchr(alphabet, *text);
 
-		for (size_t k = i; k < i + 4; k++) {
-			const char *at =
-				k < length - padding ? strchr(alphabet, text[k]) : alphabet;
-
-			if (!at)
-				return -EINVAL;
-			group = group << 6 | (uint32_t)(at - alphabet);
-		}
+		if (strchr(" \t\r\n", *text))
+			continue;
+		if (*text == '=' ? ++padding > 2 || n % 4 < 2 : !at || padding > 0)
+			return -EINVAL;
+		group = group << 6 | (at ? (uint32_t)(at - alphabet) : 0);
+		if (++n % 4 != 0)
+			continue;
 		data[size++] = (uint8_t)(group >> 16);
 		data[size++] = (uint8_t)(group >> 8);
 		data[size++] = (uint8_t)group;
 	}
+	if (n % 4 != 0)
+		return -EINVAL;
 	*ret_size = size - padding;
 	*ret_data = TAKE_PTR(data);
 	return 0;

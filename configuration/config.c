@@ -43,6 +43,14 @@ struct config *config_free(struct config *config)
 	return NULL;
 }
 
+const struct resource_config *config_find(const struct config *config, const char *name)
+{
+	for (size_t i = 0; config && i < config->n_resources; i++)
+		if (streq(config->resources[i].declaration.name, name))
+			return &config->resources[i];
+	return NULL;
+}
+
 const struct resource_config *resource_config_ref(const struct resource_config *resource)
 {
 	if (resource && resource->config)

@@ -128,6 +128,9 @@ struct config *config_free(struct config *config);
 DEFINE_CLEANUP(struct config *, config_free)
 #define _cleanup_config_ _cleanup_(config_freep)
 
+/* The enabled resource of that name, or NULL. `config` may be NULL. */
+const struct resource_config *config_find(const struct config *config, const char *name);
+
 /* Keep a resource's configuration, and the whole that it is part of, while it is still applied. The
  * second returns NULL; both take NULL. Not for several threads. */
 const struct resource_config *resource_config_ref(const struct resource_config *resource);

@@ -138,14 +138,6 @@ static int compare_keys(struct plan *plan, const struct option_table *table, con
 
 /* --- resources --- */
 
-static const struct resource_config *find(const struct config *config, const char *name)
-{
-	for (size_t i = 0; config && i < config->n_resources; i++)
-		if (streq(config->resources[i].declaration.name, name))
-			return &config->resources[i];
-	return NULL;
-}
-
 static int list_changes(
 	const struct resource_config *from, const struct resource_config *to, struct keys *keys)
 {
@@ -199,7 +191,7 @@ static int fill(struct plan *plan, const struct config *from, const struct confi
 	}
 	for (size_t i = 0; i < to->n_resources && r >= 0; i++) {
 		const struct resource_config *new = &to->resources[i];
-		const struct resource_config *old = find(from, new->declaration.name);
+		const struct resource_config *old = config_find(from, new->declaration.name);
 
 		r = old ? compare_resources(plan, old, new)
 			: say(plan, true, new->declaration.name, "+ add %s", new->declaration.name);
@@ -207,7 +199,7 @@ static int fill(struct plan *plan, const struct config *from, const struct confi
 	for (size_t i = 0; from && i < from->n_resources && r >= 0; i++) {
 		const char *name = from->resources[i].declaration.name;
 
-		if (!find(to, name))
+		if (!config_find(to, name))
 			r = say(plan, true, name, "- remove %s", name);
 	}
 	return r;

@@ -174,16 +174,15 @@ static int check_saved_edits(
 	const struct config *config, const json_t *claim, const json_t *device, struct error *error)
 {
 	const char *name = text_of(device, "name"), *resource = resource_of_edits(claim, name);
-	json_t *edits = json_object_get(device, "containerEdits");
+	const struct resource_config *found;
 
 	if (!resource || !is_own_name(claim, name))
 		return error_set(error, -EBADMSG, "no device of the claim has them");
-	for (size_t i = 0; i < config->n_resources; i++)
-		if (streq(config->resources[i].declaration.name, resource) &&
-			config->resources[i].registration == REGISTRATION_DRA)
-			return dra_claims_check_edits(
-				&config->resources[i].declaration, name, edits, error);
-	return error_set(error, -ENOENT, "%s is not served by DRA on this node", resource);
+	found = config_find(config, resource);
+	if (!found || found->registration != REGISTRATION_DRA)
+		return error_set(error, -ENOENT, "%s is not served by DRA on this node", resource);
+	return dra_claims_check_edits(
+		&found->declaration, name, json_object_get(device, "containerEdits"), error);
 }
 
 static int check_saved_spec(const struct config *config, const json_t *claim, struct error *error)

@@ -48,14 +48,6 @@ static void changes_done(struct changes *changes)
 	free(changes->items);
 }
 
-static const struct resource_config *find_config(const struct config *config, const char *name)
-{
-	for (size_t i = 0; i < config->n_resources; i++)
-		if (streq(config->resources[i].declaration.name, name))
-			return &config->resources[i];
-	return NULL;
-}
-
 static int make_changes(
 	struct manager *manager, const struct config *config, struct changes *changes)
 {
@@ -82,7 +74,7 @@ static int make_changes(
 		changes->count++;
 	}
 	for (size_t i = 0; i < manager->n_children; i++)
-		if (!find_config(config, manager->children[i]->resource->name))
+		if (!config_find(config, manager->children[i]->resource->name))
 			changes->items[changes->count++] = (struct change){
 				.child = manager->children[i],
 				.event = manager->children[i]->leaving ? _RESOURCE_EVENT_MAX
@@ -112,7 +104,7 @@ static void update_children(
 	for (size_t i = 0; i < changes->count; i++) {
 		struct change *change = &changes->items[i];
 		const struct resource_config *wanted =
-			find_config(manager->config, change->child->resource->name);
+			config_find(manager->config, change->child->resource->name);
 
 		children[i] = change->child;
 		if (wanted && !change->added)

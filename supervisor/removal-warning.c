@@ -43,14 +43,6 @@ static int scan_once(
 	return 0;
 }
 
-static const struct resource_config *find(const struct config *config, const char *name)
-{
-	for (size_t i = 0; config && i < config->n_resources; i++)
-		if (streq(config->resources[i].declaration.name, name))
-			return &config->resources[i];
-	return NULL;
-}
-
 /* Of one resource, before and after; `to` NULL: it is removed. */
 struct change {
 	const struct resource_config *from, *to;
@@ -182,7 +174,7 @@ void removed_devices_warn(
 		return;
 	for (size_t i = 0; i < from->n_resources; i++)
 		add_resource(&warning, checkpoint, &from->resources[i],
-			find(to, from->resources[i].declaration.name));
+			config_find(to, from->resources[i].declaration.name));
 	if (fclose(warning.stream) == 0 && warning.count > 0) {
 		(void)fprintf(stream, "warning: %zu pod%s devices that this change removes: %s",
 			warning.pods.count, warning.pods.count == 1 ? " holds" : "s hold",

@@ -350,16 +350,12 @@ static char *find_declaring_file(const struct snapshot *snapshot, const char *na
 	const char *file = text_of(snapshot->root, "config_file");
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_report_ struct report report = { 0 };
+	const struct resource_config *resource;
 
 	if (!snapshot->running || config_load(file, &report, &config) < 0)
 		return NULL;
-	for (size_t i = 0; i < config->n_resources; i++) {
-		const struct declaration *declaration = &config->resources[i].declaration;
-
-		if (streq(declaration->name, name))
-			return strdup(declaration->origin.file ?: file);
-	}
-	return NULL;
+	resource = config_find(config, name);
+	return resource ? strdup(resource->declaration.origin.file ?: file) : NULL;
 }
 
 static int unknown_resource(const struct snapshot *snapshot, const char *name, struct error *error)

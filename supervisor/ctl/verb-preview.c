@@ -11,14 +11,6 @@
 #include "supervisor/ctl/try-out.h"
 #include "supervisor/ctl/verb.h"
 
-static const struct declaration *find_resource(const struct config *config, const char *name)
-{
-	for (size_t i = 0; i < config->n_resources; i++)
-		if (streq(config->resources[i].declaration.name, name))
-			return &config->resources[i].declaration;
-	return NULL;
-}
-
 static int say_unknown(const struct config *config, const char *file, const char *name)
 {
 	_cleanup_free_ const char **names = calloc(config->n_resources + 1, sizeof(*names));
@@ -120,6 +112,7 @@ int command_preview(const struct request *request)
 	const char *file = request->config_file ?: DEFAULT_CONFIG_FILE;
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_report_ struct report report = { 0 };
+	const struct resource_config *resource;
 	const struct declaration *declaration;
 	struct error error = { 0 };
 	json_t *result;
@@ -128,9 +121,10 @@ int command_preview(const struct request *request)
 		print_report(&report, file);
 		return EXIT_CONFIG;
 	}
-	declaration = find_resource(config, request->subject);
-	if (!declaration)
+	resource = config_find(config, request->subject);
+	if (!resource)
 		return say_unknown(config, file, request->subject);
+	declaration = &resource->declaration;
 	/* A tree that stands for a host may be one that only root can read. */
 	if ((!request->root || declaration_runs_programs(declaration)) &&
 		try_out_confine(declaration->user, &error) < 0) {

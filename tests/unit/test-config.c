@@ -348,6 +348,9 @@ static void test_many_resources(void **state)
 		assert_int_equal(config->n_resources, counts[i]);
 		(void)snprintf(name, sizeof(name), "v.e/r%zu", counts[i] - 1);
 		assert_string_equal(config->resources[counts[i] - 1].declaration.name, name);
+		assert_ptr_equal(config_find(config, name), &config->resources[counts[i] - 1]);
+		assert_null(config_find(config, "v.e/r"));
+		assert_null(config_find(NULL, name));
 	}
 	write_bytes(main_file, too_many, strlen(too_many));
 	found = problems(main_file, -EINVAL);

@@ -71,11 +71,10 @@ static void configure(const char *resources, const char *cdi, const char *info)
 
 static const struct declaration *find(const char *resource)
 {
-	for (size_t i = 0; i < config->n_resources; i++)
-		if (streq(config->resources[i].declaration.name, resource))
-			return &config->resources[i].declaration;
-	fail_msg("%s is not declared", resource);
-	return NULL;
+	const struct resource_config *found = config_find(config, resource);
+
+	assert_non_null(found);
+	return &found->declaration;
 }
 
 static int setup(void **state)

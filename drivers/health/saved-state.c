@@ -3,8 +3,7 @@
  * Keeps the health of devices over a restart of the child, so that a failed device does not become
  * healthy by a restart. The file is written by a child, kept by the supervisor and read by the next
  * child, and none of them trusts it. Entries that are not understood are left out, and a device
- * without an entry is probed like a new one. The keys "lent" (assigned) and "sought" (match
- * fingerprint) keep their names, because an older version reads the file after a downgrade.
+ * without an entry is probed like a new one.
  */
 #include "drivers/health/saved-state.h"
 
@@ -198,7 +197,7 @@ static void write_unit(struct json_writer *writer, const struct saved_unit *unit
 		json_write_text(writer, ",\"changes\":");
 		json_write_number(writer, unit->changes);
 	}
-	json_write_text(writer, unit->assigned ? ",\"lent\":true" : "");
+	json_write_text(writer, unit->assigned ? ",\"assigned\":true" : "");
 	if (unit->device) {
 		json_write_text(writer, ",\"device\":");
 		saved_device_write(writer, unit->device);
@@ -241,7 +240,7 @@ int saved_state_write(const struct saved_state *saved, int fd)
 	json_writer_init(&writer, fd);
 	json_write_text(&writer, "{\"boot\":");
 	json_write_string(&writer, boot);
-	json_write_text(&writer, ",\"sought\":");
+	json_write_text(&writer, ",\"match\":");
 	json_write_hex(&writer, saved->match_fingerprint);
 	json_write_text(&writer, ",\"units\":[");
 	for (size_t i = 0; i < saved->n_units; i++) {
@@ -302,7 +301,7 @@ static int read_unit(struct saved_state *saved, json_t *json)
 	int healthy, assigned = 0, r;
 
 	if (json_unpack(json, "{s:s, s:b, s:I, s?:I, s?:b, s?:o, s:o}", "id", &id, "healthy",
-		    &healthy, "since", &since, "changes", &changes, "lent", &assigned, "device",
+		    &healthy, "since", &since, "changes", &changes, "assigned", &assigned, "device",
 		    &device, "probes", &probes) < 0 ||
 		since < 0 || changes < 0)
 		return 0;
@@ -371,7 +370,7 @@ static int read_units(json_t *root, struct saved_state *saved)
 	size_t i;
 	int r;
 
-	if (json_unpack(root, "{s:s, s?:s, s:o, s?:o}", "boot", &boot, "sought", &match_fingerprint,
+	if (json_unpack(root, "{s:s, s?:s, s:o, s?:o}", "boot", &boot, "match", &match_fingerprint,
 		    "units", &units, "allocations", &allocations) < 0)
 		return -EBADMSG;
 	if (!now || !streq(boot, now))

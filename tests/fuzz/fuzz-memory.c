@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	_cleanup_saved_state_ struct saved_state *saved = NULL, *again = NULL;
 	int fd = saved_state_fd();
 
-	(void)dprintf(fd, "{\"boot\": \"%s\", \"sought\": \"12ab\", \"units\": ", boot_id());
+	(void)dprintf(fd, "{\"boot\": \"%s\", \"match\": \"12ab\", \"units\": ", boot_id());
 	(void)!write(fd, data, size);
 	(void)!write(fd, "}", 1);
 	if (saved_state_read(fd, &saved) >= 0) {

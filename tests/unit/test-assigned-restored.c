@@ -151,7 +151,7 @@ static void test_last_word_counts(void **state)
 	units = json_object_get(file, "units");
 	json_array_foreach(units, i, one)
 	{
-		assert_int_equal(json_object_set_new(one, "lent", json_false()), 0);
+		assert_int_equal(json_object_set_new(one, "assigned", json_false()), 0);
 		(void)json_object_del(one, "device");
 	}
 	assert_int_equal(json_dumpfd(file, fd, 0), 0);

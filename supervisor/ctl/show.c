@@ -259,7 +259,7 @@ static void show_pods_failure(const struct snapshot *snapshot)
 
 static void show_metrics_failure(const struct snapshot *snapshot)
 {
-	const char *failure = snapshot_string(snapshot->root, "metrics_failure");
+	const char *failure = text_of(snapshot->root, "metrics_failure");
 
 	if (*failure)
 		(void)printf("\nMetrics: %s\n", failure);

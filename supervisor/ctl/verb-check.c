@@ -109,7 +109,7 @@ static bool any_uses_api(const json_t *resources)
 
 	json_array_foreach(resources, i, resource)
 	{
-		if (streq(snapshot_string(resource, "registration"), "dra"))
+		if (streq(text_of(resource, "registration"), "dra"))
 			return true;
 	}
 	return false;
@@ -118,7 +118,7 @@ static bool any_uses_api(const json_t *resources)
 static void check_servers(struct findings *findings, const struct snapshot *snapshot)
 {
 	const json_t *dra = json_object_get(snapshot->root, "dra");
-	const char *failure = snapshot_string(dra, "api_failure");
+	const char *failure = text_of(dra, "api_failure");
 	json_int_t waited = snapshot_integer(snapshot->root, "pods_waited");
 
 	if (waited >= KUBELET_PATIENCE) {

@@ -240,8 +240,8 @@ static int add_sources(struct manager *manager)
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
-		r = sd_event_add_signal(manager->event, NULL,
-			signals[i].signal | SD_EVENT_SIGNAL_PROCMASK, signals[i].handler, manager);
+		r = sd_event_add_signal(
+			manager->event, NULL, signals[i].signal, signals[i].handler, manager);
 		if (r < 0)
 			return r;
 	}

@@ -75,14 +75,16 @@ static void set_up_log(const struct config *config)
 	log_setup("devplugd", LOG_TARGET_AUTO, config->log_level);
 }
 
-/* The event loop takes them, also those that come before there is one: a reload must not end it. */
+/* The event loop takes them, also those that come before there is one. They stay blocked to the
+ * end: neither a reload nor a second request to stop may kill the process. */
 static void block_signals(void)
 {
+	static const int numbers[] = { SIGCHLD, SIGHUP, SIGINT, SIGTERM };
 	sigset_t blocked;
 
 	(void)sigemptyset(&blocked);
-	(void)sigaddset(&blocked, SIGCHLD);
-	(void)sigaddset(&blocked, SIGHUP);
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+		(void)sigaddset(&blocked, numbers[i]);
 	(void)sigprocmask(SIG_BLOCK, &blocked, NULL);
 }
 

@@ -52,6 +52,20 @@ class Stop(NodeTest):
     def test_P9_interrupt_under_load(self):
         self.under_load(lambda: self.stop(signal.SIGINT))
 
+    def test_P9_stop_requested_until_the_end(self):
+        """Also after the last child has ended, when nothing but the exit is left to do."""
+        for _ in range(5):
+            while self.node.daemon.poll() is None:
+                for _ in range(100):
+                    os.kill(self.node.daemon.pid, signal.SIGTERM)
+                    os.kill(self.node.daemon.pid, signal.SIGINT)
+                    os.kill(self.node.daemon.pid, signal.SIGHUP)
+            self.assertEqual(self.node.daemon.returncode, 0)
+            self.node.start()
+            self.node.await_serving()
+        self.children = sorted(self.node.processes())
+        self.stop()
+
     def test_P9_stop_with_stopped_children(self):
         for child in self.children[::2]:
             os.kill(child, signal.SIGSTOP)

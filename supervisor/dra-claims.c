@@ -24,7 +24,8 @@
 #define CLAIMS_FILE     "dra-claims"
 #define CLAIMS_VERSION  1
 #define RESOURCE_LENGTH 317 /* a DNS subdomain, "/", and a label */
-/* As proto/plugin/edits.h. */
+/* CDI names in an answer to CONTROL_EDIT. A saved device may have the name of its claim's file as
+ * well. */
 #define NAMES_MAX 64
 
 struct dra_claims {
@@ -52,11 +53,11 @@ static bool is_device(const json_t *device)
 		!strpbrk(id, "\n\r");
 }
 
-int dra_claims_check_names(const json_t *names, struct error *error)
+static int check_names(const json_t *names, size_t maximum, struct error *error)
 {
 	if (!json_is_array(names))
 		return error_set(error, -EBADMSG, "it lacks \"cdi\"");
-	if (json_array_size(names) > NAMES_MAX)
+	if (json_array_size(names) > maximum)
 		return error_set(error, -EBADMSG, "it names too many CDI devices");
 	for (size_t i = 0; i < json_array_size(names); i++) {
 		const char *name = json_string_value(json_array_get(names, i));
@@ -66,6 +67,11 @@ int dra_claims_check_names(const json_t *names, struct error *error)
 				error, -EBADMSG, "it names a CDI device that is not valid");
 	}
 	return 0;
+}
+
+int dra_claims_check_names(const json_t *names, struct error *error)
+{
+	return check_names(names, NAMES_MAX, error);
 }
 
 /* With "!" at the end of the format, a member that the format does not name is an error. */
@@ -83,7 +89,7 @@ static json_t *read_device(json_t *device, bool saved)
 	if (json_unpack(device, saved ? "{" DEVICE_FORMAT ", s?o, s?b}" : "{" DEVICE_FORMAT "!}",
 		    "request", &request, "pool", &pool, "name", &name, "resource", &resource, "id",
 		    &id, "admin", &admin, "cdi", &names, "forgotten", &forgotten) < 0 ||
-		!is_device(device) || (names && dra_claims_check_names(names, NULL) < 0))
+		!is_device(device) || (names && check_names(names, NAMES_MAX + 1, NULL) < 0))
 		return NULL;
 	made = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b}", "request", request, "pool", pool, "name",
 		name, "resource", resource, "id", id, "admin", admin);
@@ -560,8 +566,13 @@ static json_t *load(const struct manager *manager)
 	{
 		json_auto_t *made = dra_claims_read_saved(claim, manager->config);
 
-		if (made && streq(text_of(made, "uid"), uid))
-			(void)json_object_set(by_uid, uid, made);
+		if (!made || !streq(text_of(made, "uid"), uid) ||
+			json_object_set(by_uid, uid, made) < 0)
+			log_warning(
+				"the saved claim %s/%s (UID %s) cannot be read: its CDI file is "
+				"removed, and its devices are free. Delete the pods of the "
+				"claim, so that it is prepared again",
+				text_of(claim, "namespace"), text_of(claim, "name"), uid);
 	}
 	return by_uid;
 }

@@ -350,6 +350,41 @@ class Dra(DraTest):
         self.assertEqual(self.prepare(good, *bad), answer)
         self.assertEqual({claim[2]: self.specification(claim[2]) for claim in (good, *bad)}, before)
 
+    def test_saved_names(self):
+        """A claim with as many CDI names as a resource may give survives a restart; one that is dropped is named."""
+        self.serve_api()
+        names = [f"vendor.example/other=x{i}" for i in range(64)]
+        os.mkdir(self.node.path("other"))
+        with open(self.node.path("other/other.json"), "w") as file:
+            json.dump({"cdiVersion": "0.3.0", "kind": "vendor.example/other", "devices": [
+                {"name": name.partition("=")[2], "containerEdits": {}} for name in names]}, file)
+        listed = ", ".join(f'"{name}"' for name in names)
+        self.begin(f'{{ name = "vendor.example/gpu"; driver = "static"; match = ( {{ count = 2; }} ); serve = "dra"; '
+                   f'container = {{ env = "GPU=${{ids:,}}"; cdi = ( {listed} ); '
+                   f'cdi_dirs = "{self.node.path("other")}"; }}; }}')
+        self.await_pool()
+        kept, dropped = (("default", f"c{i}", self.api.allocate(
+            f"c{i}", DRIVER, [("a", self.api.device_named("vendor.example/gpu", i))])) for i in range(2))
+        answer = self.prepare(kept, dropped)
+        device, = answer[kept[2]]
+        self.assertEqual(len(device["cdi"]), len(names) + 1)
+        self.node.daemon.kill()
+        self.node.daemon.wait()
+        path = os.path.join(self.node.run, "dra-claims")
+        with open(path) as file:
+            document = json.load(file)
+        document["claims"][dropped[2]]["devices"][0]["cdi"] *= 2
+        with open(path, "w") as file:
+            json.dump(document, file)
+        self.node.start()
+        until(lambda: self.kubelet.find_other(self.socket), "a new socket")
+        self.register()
+        self.assertEqual(self.files(), [f"devplugd.dra-{kept[2]}.json"])
+        self.assertIn(f"the saved claim default/c1 (UID {dropped[2]}) cannot be read", self.node.output())
+        self.assertEqual(self.node.output().count("cannot be read"), 1)
+        until(lambda: self.dra()["slices"] == 1, "devplugd-dra to know the devices")
+        self.assertEqual(self.prepare(kept, dropped), answer)
+
     def test_repairs(self):
         """Slices that others change, delete or add are put right; an outage and a wiped list lose nothing."""
         self.serve_api()

@@ -215,7 +215,8 @@ static uint64_t hash_without_line(const char *text)
 	return hash_string(rest);
 }
 
-bool log_once_admits(struct log_once *once, const char *text)
+bool log_once_admits_within(struct log_once *once, struct log_budget *budget,
+	const struct log_fields *fields, const char *text)
 {
 	uint64_t hash = text ? hash_without_line(text) : 0, now = now_usec(CLOCK_MONOTONIC);
 	size_t oldest = 0;
@@ -231,7 +232,14 @@ bool log_once_admits(struct log_once *once, const char *text)
 		if (once->texts[i].logged_at < once->texts[oldest].logged_at)
 			oldest = i;
 	}
+	if (budget && !log_budget_admits(budget, fields))
+		return false;
 	once->texts[oldest].hash = hash;
 	once->texts[oldest].logged_at = now;
 	return true;
+}
+
+bool log_once_admits(struct log_once *once, const char *text)
+{
+	return log_once_admits_within(once, NULL, NULL, text);
 }

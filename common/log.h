@@ -88,3 +88,8 @@ struct log_once {
  * at its beginning does not make it another text. NULL: nothing fails now, and what fails from now
  * on is logged again; returns false. */
 bool log_once_admits(struct log_once *once, const char *text);
+
+/* The same where the record needs room in a budget. A text that finds none is not taken up, so it
+ * is logged when there is room again. */
+bool log_once_admits_within(struct log_once *once, struct log_budget *budget,
+	const struct log_fields *fields, const char *text);

@@ -46,11 +46,25 @@ struct dra {
 	struct log_budget log_budget;
 };
 
+static struct log_fields fields_of(const struct dra *dra)
+{
+	return (struct log_fields){ .child_pid = auxiliary_pid(dra->process) };
+}
+
 /* Whether the process may have another record logged. */
 static bool may_log(struct dra *dra)
 {
-	return log_budget_admits(
-		&dra->log_budget, &(struct log_fields){ .child_pid = auxiliary_pid(dra->process) });
+	const struct log_fields fields = fields_of(dra);
+
+	return log_budget_admits(&dra->log_budget, &fields);
+}
+
+/* The same of a failure, which is logged once. NULL: there is none. */
+static bool may_log_failure(struct dra *dra, const char *failure)
+{
+	const struct log_fields fields = fields_of(dra);
+
+	return log_once_admits_within(&dra->logged, &dra->log_budget, &fields, failure);
 }
 
 /* --- sessions of resources --- */
@@ -298,7 +312,7 @@ static bool handle_file_wanted(struct dra *dra, struct control_message *message)
 	answer.fds[0] = dra_credentials_open(dra->kubeconfig, message->text, &error);
 	if (answer.fds[0] < 0) {
 		answer.fds[0] = -EBADF;
-		if (log_once_admits(&dra->logged, error.message) && may_log(dra))
+		if (may_log_failure(dra, error.message))
 			log_error("no credentials for the API server: %s", error.message);
 	}
 	(void)snprintf(answer.text, sizeof(answer.text), "%s", message->text);
@@ -330,7 +344,7 @@ static bool handle_pool(struct dra *dra, struct control_message *message)
 {
 	const char *text = message->text[0] ? message->text : NULL;
 
-	if (log_once_admits(&dra->logged, text) && may_log(dra))
+	if (may_log_failure(dra, text))
 		log_warning("API server: %s", message->text);
 	else if (dra->api_failure[0] && !text && may_log(dra))
 		log_notice("the API server answers again");

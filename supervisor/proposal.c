@@ -44,11 +44,11 @@ static void note(struct proposal *proposal, const struct error *error)
 {
 	const struct log_fields fields = { .resource = proposal->resource };
 	_cleanup_free_ char *before = TAKE_PTR(proposal->failure);
-	bool is_new = log_once_admits(&proposal->logged, error ? error->message : NULL);
 
 	proposal->failure = error ? strdup(error->message) : NULL;
-	if (!(error ? is_new : before != NULL) ||
-		!log_budget_admits(&proposal->log_budget, &fields))
+	if (error ? !log_once_admits_within(
+			    &proposal->logged, &proposal->log_budget, &fields, error->message)
+		  : !before || !log_budget_admits(&proposal->log_budget, &fields))
 		return;
 	if (error)
 		log_full(LOG_ERR, &fields,

@@ -132,6 +132,28 @@ static void test_once(void **state)
 	assert_true(log_once_admits(&once, "a"));
 }
 
+/* What finds no room in the budget is logged when there is room again. */
+static void test_once_within_a_budget(void **state)
+{
+	struct log_budget budget = { 0 };
+	struct log_once once = { 0 };
+
+	begin();
+	assert_true(log_once_admits_within(&once, &budget, NULL, "a"));
+	assert_false(log_once_admits_within(&once, &budget, NULL, "a"));
+	assert_int_equal(budget.used, 1);
+	while (log_budget_admits(&budget, NULL))
+		;
+	assert_false(log_once_admits_within(&once, &budget, NULL, "b"));
+	budget.begun -= LOG_BUDGET_INTERVAL;
+	assert_false(log_once_admits_within(&once, &budget, NULL, "a"));
+	assert_true(log_once_admits_within(&once, &budget, NULL, "b"));
+	assert_false(log_once_admits_within(&once, &budget, NULL, "b"));
+	assert_false(log_once_admits_within(&once, &budget, NULL, NULL));
+	assert_true(log_once_admits_within(&once, &budget, NULL, "a"));
+	assert_non_null(strstr(end(), "further ones are not logged"));
+}
+
 static void test_journal_only_if_connected(void **state)
 {
 	struct stat st;
@@ -203,6 +225,7 @@ int main(void)
 		cmocka_unit_test(test_long_record),
 		cmocka_unit_test(test_budget),
 		cmocka_unit_test(test_once),
+		cmocka_unit_test(test_once_within_a_budget),
 		cmocka_unit_test(test_journal_only_if_connected),
 		cmocka_unit_test(test_errno_is_kept),
 		cmocka_unit_test(test_sanitize),

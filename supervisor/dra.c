@@ -480,26 +480,26 @@ static int take_names(struct dra *dra, const struct config *config)
 	return other;
 }
 
-static int make_settings(struct dra *dra, json_t *resources)
+static int make_settings(const struct dra *dra, json_t *resources, char **ret)
 {
 	json_auto_t *settings = json_pack("{s:s, s:s, s:O}", "driver", dra->driver, "node",
 		dra->node, "resources", resources);
 
-	free(dra->settings);
-	dra->settings = settings ? json_dumps(settings, JSON_COMPACT) : NULL;
-	return dra->settings ? 0 : -ENOMEM;
+	*ret = settings ? json_dumps(settings, JSON_COMPACT) : NULL;
+	return *ret ? 0 : -ENOMEM;
 }
 
 void dra_configure(struct dra *dra)
 {
 	const struct config *config = dra->manager->config;
 	json_auto_t *resources = list_resources(dra->manager);
-	_cleanup_free_ char *before = TAKE_PTR(dra->settings);
+	_cleanup_free_ char *before = NULL, *settings = NULL;
 	int r;
 
 	dra_claims_configure(dra->claims, config->cdi_dir);
 	if (json_array_size(resources) == 0) {
 		auxiliary_set_wanted(dra->process, false);
+		free(TAKE_PTR(dra->settings));
 		return;
 	}
 	r = take_names(dra, config);
@@ -507,11 +507,13 @@ void dra_configure(struct dra *dra)
 	if (r > 0)
 		auxiliary_set_wanted(dra->process, false);
 	if (r >= 0)
-		r = make_settings(dra, resources);
+		r = make_settings(dra, resources, &settings);
 	if (r < 0) {
 		log_error("DRA cannot be configured: %s", strerror(-r));
 		return;
 	}
+	before = TAKE_PTR(dra->settings);
+	dra->settings = TAKE_PTR(settings);
 	if (auxiliary_is_running(dra->process) && (!before || !streq(before, dra->settings)))
 		(void)send_settings(dra);
 	auxiliary_set_wanted(dra->process, true);

@@ -92,7 +92,7 @@ static void collect(const struct pod_table *table, json_t *resources, json_t *li
 /* Without a driver of ours, which is optional, each claim is of another one. */
 static bool is_of_our_driver(const struct manager *manager, const struct pod_claim *claim)
 {
-	const char *driver = manager->config->dra.driver;
+	const char *driver = manager->dra_driver;
 
 	return driver && streq(claim->driver, driver);
 }

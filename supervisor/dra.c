@@ -489,7 +489,7 @@ static int make_settings(const struct dra *dra, json_t *resources, char **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
-void dra_configure(struct dra *dra)
+static void configure(struct dra *dra)
 {
 	const struct config *config = dra->manager->config;
 	json_auto_t *resources = list_resources(dra->manager);
@@ -517,6 +517,12 @@ void dra_configure(struct dra *dra)
 	if (auxiliary_is_running(dra->process) && (!before || !streq(before, dra->settings)))
 		(void)send_settings(dra);
 	auxiliary_set_wanted(dra->process, true);
+}
+
+void dra_configure(struct dra *dra)
+{
+	configure(dra);
+	dra->manager->dra_driver = dra->driver ?: dra->manager->config->dra.driver;
 }
 
 json_t *dra_describe(const struct dra *dra)

@@ -255,7 +255,7 @@ static int write_claimed(struct json_writer *writer, const struct manager *manag
 	if (!devices)
 		return -ENOMEM;
 	json_write_text(writer, ",\"dra_driver\":");
-	json_write_string(writer, manager->config->dra.driver);
+	json_write_string(writer, manager->dra_driver);
 	json_write_text(writer, ",\"claimed\":{");
 	json_object_foreach(devices, name, device)
 	{

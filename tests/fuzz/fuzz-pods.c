@@ -23,8 +23,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static struct config config;
-static struct manager manager = { .config = &config };
+static struct manager manager;
 static struct kubelet_checkpoint checkpoint; /* has the devices of the table, some of others */
 static struct {
 	pod_answer_handler on_answer;
@@ -114,7 +113,7 @@ static void assign(const struct pod_table *table, const char *driver, size_t *re
 	_cleanup_(assignments_freep) struct assignments *assignments = NULL;
 	const struct pod_answer answer = { .table = table, .failure = "" };
 
-	config.dra.driver = (char *)(uintptr_t)driver;
+	manager.dra_driver = driver;
 	/* Not used, and not NULL as in a daemon that has served claims. */
 	manager.dra_claims = (struct dra_claims *)(uintptr_t)&manager;
 	if (assignments_new(&manager, &assignments) < 0 || assignments_ready(assignments))

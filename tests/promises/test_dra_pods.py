@@ -161,6 +161,25 @@ class DraPods(DraTest):
         self.assertEqual(len(ids), 2)
         until(lambda: told() == wanted, f"the pod in the metrics, not {told()}")
 
+    def test_P2_refused_reload_keeps_the_driver(self):
+        """What a child refuses changes nothing of the pods that are shown, also if the new files name no driver."""
+        address = self.node.path("metrics.sock")
+        self.serve_api()
+        self.begin(self.resource("gpu"), pods=True, text=f'metrics = {{ listen = "{address}"; pods = true; }};')
+        with open(self.node.config) as file:
+            text = file.read()
+        with open(self.node.config, "w") as file:
+            file.write(re.sub(r"dra = \{.*?\};", "", text).replace('serve = "dra";', 'host_root = "/nonexistent";'))
+        self.node.reload()
+        until(lambda: self.node.resource("vendor.example/gpu")["refused"], "the child to refuse it")
+        self.pod("trainer", self.api.schedule_limits("trainer", [{"vendor.example/gpu": 1}]), limits=["main:vendor.example/gpu=1"])
+
+        def shown():
+            return [pod["pod"] for device in self.node.resource("vendor.example/gpu")["devices"] for pod in device["pods"]]
+        until(lambda: shown() == ["trainer"], "the pod of the device")
+        until(lambda: 'namespace="default",pod="trainer",container="main"} 1' in get(address, "/metrics")[1],
+              "the pod in the metrics")
+
     def test_shared_claim(self):
         """Two pods use one claim: it is prepared once, and unprepared after the last of them."""
         self.serve_api()

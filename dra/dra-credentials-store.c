@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
+#include "common/text.h"
 
 #define FILE_MAX     (1U << 20)
 #define FIRST_NUMBER 64
@@ -200,6 +201,8 @@ bool dra_credentials_take(struct dra_credentials *credentials, struct control_me
 	if (message->fds[0] < 0 || sealed_read(message->fds[0], FILE_MAX, &text, &size) < 0) {
 		(void)snprintf(reason, sizeof(reason), "%.180s cannot be read; see devplugd's log",
 			kubeconfig ? "the kubeconfig file" : expected);
+		/* The kubelet is sent it, and would refuse half of a character. */
+		text_sanitize(reason);
 		dra_credentials_fail(credentials, reason);
 		return true;
 	}

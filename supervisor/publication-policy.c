@@ -8,10 +8,14 @@
  */
 #include "supervisor/publication-policy.h"
 
+#include "common/utf8.h"
 #include "drivers/allocation/cdi.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/template.h"
+
+/* Of a value, in a message. */
+#define SHOWN_MAX 200
 
 struct policy {
 	const struct declaration *declaration;
@@ -197,10 +201,12 @@ static bool has_owner(const struct cdi_spec *spec, const json_t *node)
 
 static int refuse(const char *device, const char *what, const char *value, struct error *error)
 {
+	size_t shown = utf8_valid_length(value, strnlen(value, SHOWN_MAX));
+
 	return error_set(error, -EPERM,
-		"it gives containers of the device \"%s\" the %s %.200s, which the configuration "
+		"it gives containers of the device \"%s\" the %s %.*s, which the configuration "
 		"of the resource does not name",
-		device, what, value);
+		device, what, (int)shown, value);
 }
 
 static int check_device(const struct policy *policy, const json_t *device, struct error *error)

@@ -14,6 +14,7 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
+#include "common/utf8.h"
 #include "dra/dra-credentials-store.h"
 #include "supervisor/dra-credentials.h"
 
@@ -129,6 +130,21 @@ static void test_nothing_in_use(void **state)
 
 /* Files of /sys are shorter than they claim to be, and some cannot be read although they can be
  * opened. */
+/* The kubelet takes no answer with half of a character. */
+static void test_failure_is_text(void **state)
+{
+	char name[256] = "x", file[512];
+
+	for (size_t i = 0; i < 100; i++)
+		(void)strcat(name, "\xc3\xa9");
+	(void)snprintf(file, sizeof(file), KUBECONFIG("old", "tokenFile: %s"), name);
+	dra_credentials_load(&credentials);
+	assert_false(answer("", file));
+	assert_true(answer(name, NULL));
+	assert_non_null(strstr(credentials.failure, "cannot be read"));
+	assert_true(utf8_is_valid(credentials.failure));
+}
+
 static void test_half_a_file(void **state)
 {
 	static const char *const paths[] = { "/sys/class/net/lo/mtu", "/sys/class/net/lo/speed" };
@@ -149,6 +165,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_rewritten_kubeconfig, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_file_that_cannot_be_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_in_use, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_failure_is_text, setup, teardown),
 		cmocka_unit_test(test_half_a_file),
 	};
 

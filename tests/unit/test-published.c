@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
+#include "common/utf8.h"
 #include "drivers/model/device-info.h"
 #include "supervisor/published-table.h"
 #include "supervisor/published.h"
@@ -652,6 +653,26 @@ static void test_P18_policy(void **state)
 	}
 }
 
+/* A long value is cut between two characters. */
+static void test_refusal_is_text(void **state)
+{
+	char value[256] = "", text[512];
+	struct error error;
+
+	for (size_t i = 0; i < 110; i++)
+		(void)strcat(value, "\xc3\xa9");
+	(void)snprintf(text, sizeof(text), DEVICE("'env':['X=%s']"), value);
+	configure(CARD, cdi_dir, info_dir);
+	assert_int_equal(take("vendor.example/card", text, &error), -EPERM);
+	assert_non_null(strstr(error.message, "X=\xc3\xa9"));
+	assert_true(utf8_is_valid(error.message));
+	assert_null(strchr(error.message, '?'));
+	(void)snprintf(text, sizeof(text), DEVICE("'env':['XY=%s']"), value);
+	assert_int_equal(take("vendor.example/card", text, &error), -EPERM);
+	assert_true(utf8_is_valid(error.message));
+	assert_null(strchr(error.message, '?'));
+}
+
 /* Mounts are resolved in the document, so the text before the variable is compared with the links
  * of its directory resolved, too. */
 static void test_P18_links_in_a_template(void **state)
@@ -786,6 +807,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_judges, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_policy, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_refusal_is_text, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_links_in_a_template, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_directory, setup, teardown),

@@ -145,8 +145,8 @@ int control_send(int fd, const struct control_message *message);
  * the connection, -EBADMSG: the message is malformed. Descriptors become the caller's (CLOEXEC). */
 int control_receive(int fd, struct control_message *ret_message);
 
-/* The same for the supervisor. Also -EBADMSG for a message that a child does not send, and for a
- * descriptor that is not memory (foreign.h). Refused descriptors are
- * closed without waiting. -EMFILE: this process has no free descriptors for those of the message,
- * which stays in the socket. */
+/* As control_receive(), for the supervisor. Also -EBADMSG for a message that a child does not send,
+ * and for a descriptor that is not memory (foreign.h). Refused descriptors are closed without
+ * waiting. -EMFILE: this process has too few free descriptors for the message, which stays in the
+ * socket. */
 int control_receive_from_child(int fd, struct control_message *ret_message);

@@ -16,7 +16,8 @@ bool foreign_is_memory(int fd);
  * descriptor". If no process can be made, the descriptor stays open. */
 int foreign_close(int fd);
 
-/* The same for an array, whose elements may be negative and change. All of them need one process.
+/* As foreign_close(), for an array with one process. Elements may be negative; their values are
+ * undefined afterwards.
  */
 void foreign_close_all(int *fds, size_t n);
 

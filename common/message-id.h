@@ -8,7 +8,7 @@
 
 /* A child was started. */
 #define MESSAGE_ID_CHILD_STARTED "f3bff417338348599341c84915570c3e"
-/* A child ended (its obituary). */
+/* A child ended (its exit text). */
 #define MESSAGE_ID_CHILD_DIED "e70e904565d2432b81dbca6d1c77b4c7"
 /* A child did not answer and is killed. */
 #define MESSAGE_ID_CHILD_HUNG "510074e453044c5aa39b3ba6574e535e"

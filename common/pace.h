@@ -37,7 +37,7 @@ static inline uint64_t pace_end(struct pace *pace, uint64_t spacing)
 	return end;
 }
 
-/* The same for work that writes files. */
+/* As pace_end(), for work that writes files. */
 static inline uint64_t pace_end_of_writing(struct pace *pace, uint64_t spacing)
 {
 	uint64_t end = now_usec(CLOCK_MONOTONIC);

@@ -18,8 +18,8 @@
  * depend on the umask. Returns 0 or negative errno, after which the old file is as it was. */
 int replace_file(int directory_fd, const char *name, mode_t mode, const void *data, size_t size);
 
-/* The same in two steps, for content that is not one block of memory: returns a descriptor that the
- * caller writes to and closes, or negative errno; */
+/* Replaces a file in two steps, if the content is not one block of memory. This one returns a
+ * descriptor that the caller writes to and closes, or negative errno; */
 int replace_file_begin(int directory_fd, const char *name, mode_t mode);
 /* then ends it: with a negative errno as `r`, the new content is discarded. Returns `r`, or
  * negative errno if the file cannot take its name. */

@@ -11,8 +11,8 @@
 /* Makes a sealed memfd of the bytes. Returns the descriptor or negative errno. */
 int sealed_new(const char *name, const void *data, size_t size);
 
-/* The same in steps: sealed_begin() makes an empty memfd for the caller to write to, the other call
- * seals it. They return the descriptor, or 0, or negative errno. */
+/* Make a sealed memfd in two steps: sealed_begin() returns an empty memfd for the caller to write
+ * to, or negative errno. sealed_end() seals it, and returns 0 or negative errno. */
 int sealed_begin(const char *name);
 int sealed_end(int fd);
 

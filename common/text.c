@@ -60,7 +60,7 @@ void text_sanitize(char *text)
 			memset(text, '?', length);
 }
 
-/* How many bytes at the end are the beginning of a UTF-8 character that a cut has split. */
+/* How many bytes at the end belong to a UTF-8 character that was cut off. */
 static size_t split_character(const char *text, size_t length)
 {
 	static const size_t sizes[] = { [0xc] = 2, [0xd] = 2, [0xe] = 3, [0xf] = 4 };

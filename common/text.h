@@ -15,8 +15,8 @@ bool text_is_plain(const char *text);
 /* Replaces, in place, each byte that text_is_plain() does not allow by '?'. The length stays. */
 void text_sanitize(char *text);
 
-/* The same for a buffer of that size which snprintf() has filled: if the end of the buffer splits a
- * character, its part is dropped. */
+/* As text_sanitize(), for a buffer of that size which snprintf() has filled: if its end splits a
+ * character, the part of the character is dropped. */
 void text_sanitize_cut(char *text, size_t size);
 
 /* Cuts white space off both ends, in place. Returns the first character that is left. */

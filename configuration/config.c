@@ -78,7 +78,7 @@ static void config_parse(struct config *config, const struct source_text *text,
 	config_destroy(&parsed);
 }
 
-/* The same of a text that is called `file` in messages. */
+/* Parses a text; messages name it as `file`. */
 static void config_parse_text(struct config *config, const char *file, const char *text,
 	struct report *report, void (*read)(struct parser *, config_setting_t *, struct config *))
 {

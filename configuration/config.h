@@ -32,7 +32,7 @@
 
 /* struct sockaddr_un has room for 107 bytes and a NUL. */
 #define SOCKET_PATH_MAX 107
-/* The bytes of it that names of our sockets take, see session.h. */
+/* How many of these bytes the names of our sockets need, see session.h. */
 #define SOCKET_NAME_MAX 44
 
 #define RESOURCES_MAX 1000
@@ -76,7 +76,7 @@ struct config {
 	struct origin origin;
 	char *runtime_dir;
 	int log_level;   /* syslog level */
-	char *host_root; /* resources have it, unless they have their own */
+	char *host_root; /* applies to resources that set none */
 	char *cdi_dir, *device_info_dir;
 	struct kubelet_config kubelet;
 	struct metrics_config metrics;

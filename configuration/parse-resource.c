@@ -12,7 +12,7 @@
 /* Where a resource stands and what it is called. */
 #define CONTEXT_MAX (QUOTE_MAX + 40)
 
-/* A leading '?' has done its work once the node is known to be optional. */
+/* Strips a leading '?', which only marks the node as optional. */
 static void settle_nodes(struct groups *nodes)
 {
 	for (size_t i = 0; i < nodes->count; i++) {

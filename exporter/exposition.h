@@ -31,7 +31,7 @@ void exposition_begin(
 void exposition_add(struct exposition *exposition, const char *suffix, const struct label *labels,
 	size_t n_labels, uint64_t value);
 
-/* The same of a number of microseconds, as seconds. */
+/* As exposition_add(); writes microseconds as seconds. */
 void exposition_add_seconds(struct exposition *exposition, const char *suffix,
 	const struct label *labels, size_t n_labels, uint64_t usec);
 

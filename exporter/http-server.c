@@ -298,7 +298,7 @@ void http_server_answer(struct http_server *server, char *text, size_t size)
 			server->clients[i].waits = false;
 			MHD_resume_connection(server->clients[i].connection);
 		}
-	/* Those who resume are answered in this turn, and keep the text as long as they need it. */
+	/* Resumed clients are answered in this turn, and keep the text as long as they need it. */
 	run(server);
 	if (server->answer)
 		MHD_destroy_response(server->answer);

@@ -13,7 +13,7 @@
 #define HTTP_CLIENTS_MAX  16
 #define HTTP_REQUEST_MAX  4096
 #define HTTP_REQUEST_TIME (5 * USEC_PER_SEC) /* to send a request, and again to take the answer */
-/* The same to send a request while others wait for a place. */
+/* The time to send a request while other clients wait for a place. */
 #define HTTP_REQUEST_TIME_MIN (20 * USEC_PER_MSEC)
 
 struct http_server;

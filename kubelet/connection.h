@@ -27,7 +27,8 @@ typedef void (*answer_handler)(
 /* grpc-go's error for a message that cannot be decoded. */
 extern const char *const answer_unreadable;
 
-/* The same for a reason: -EILSEQ for text that is not UTF-8, -EBADMSG for malformed bytes. */
+/* Writes that error with a reason: -EILSEQ for text that is not UTF-8, -EBADMSG for malformed
+ * bytes. */
 void answer_describe_unreadable(char *buffer, size_t size, int code);
 
 /* Begins to dial for a Register call that passed the checks and is in the client table. Takes the

@@ -204,8 +204,8 @@ static int add_container(json_t *containers, const char *kind, const char *name,
 			"others", others));
 }
 
-/* Those that are admitted first come first, each kind in the order given; "main" if there is no
- * other main one. NULL if an argument is not what it should be. */
+/* Containers that are admitted first come first, each kind in the order given; "main" if there is
+ * no other main one. NULL if an argument is not what it should be. */
 static json_t *make_containers(void)
 {
 	_cleanup_json_ json_t *containers = json_array();

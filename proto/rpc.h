@@ -78,8 +78,9 @@ int rpc_server_new(sd_event *event, const struct rpc_method *methods, size_t n_m
 #define RPC_CONNECTIONS_MAX 64
 int rpc_server_add(struct rpc_server *server, int fd, uint64_t session);
 
-/* The same for an unknown peer. gRPC reads the first bytes of a connection on the thread that adds
- * it, and goes on as long as there are more: that is a thread of its own here. */
+/* As rpc_server_add(), for an unknown peer. gRPC reads the first bytes of a connection on the
+ * thread that adds it, and goes on as long as there are more: this function uses a thread of its
+ * own. */
 int rpc_server_add_unknown(struct rpc_server *server, int fd, uint64_t session);
 
 /* Whether the next connection would be refused. */
@@ -149,11 +150,11 @@ struct rpc_result {
  * failure. */
 int rpc_client_new(int fd, struct rpc_client **ret);
 
-/* The same with another :authority than "localhost". */
+/* As rpc_client_new(), with another :authority than "localhost". */
 int rpc_client_new_for(int fd, const char *authority, struct rpc_client **ret);
 
-/* The same for answers of up to RPC_REQUEST_MAX, where others accept KUBELET_MESSAGE_MAX as the
- * kubelet does: all pods of a node are more than a list of devices. */
+/* As rpc_client_new(), for answers of up to RPC_REQUEST_MAX: all pods of a node need more than a
+ * list of devices. Other clients accept KUBELET_MESSAGE_MAX, as the kubelet does. */
 int rpc_client_new_large(int fd, struct rpc_client **ret);
 
 /* For small answers: without the frames that measure the bandwidth, which cost both ends a wakeup.

@@ -25,7 +25,7 @@ struct assignments {
 	uint64_t answered_at; /* CLOCK_MONOTONIC, 0: never */
 	uint64_t outdated_at; /* CLOCK_MONOTONIC */
 	json_t *resources;    /* object of arrays; NULL: nothing is known */
-	json_t *booked;       /* the same of what only the checkpoint has */
+	json_t *booked;       /* like `resources`: devices that only the checkpoint lists */
 	char failure[CONTROL_TEXT_MAX];
 };
 
@@ -97,7 +97,8 @@ static bool is_of_our_driver(const struct manager *manager, const struct pod_cla
 	return driver && streq(claim->driver, driver);
 }
 
-/* The same of claims, which have devices by the names that the cluster knows. */
+/* Adds the devices of claims. A claim has the cluster's name of a device, so the name is looked up.
+ */
 static void collect_claimed(
 	const struct manager *manager, const struct pod_table *table, json_t *resources)
 {

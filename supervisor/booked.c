@@ -389,8 +389,8 @@ static bool is_wanted(const struct booked *booked)
 		(asks_pods(booked) && !checkpoint_decides(booked) && booked->problem != -ENOENT);
 }
 
-/* Devices that were removed before that time and are not booked leave their lists. */
-static void let_go(struct booked *booked, uint64_t until, bool served)
+/* Removes devices from the lists that disappeared before that time and are not booked. */
+static void drop_unbooked(struct booked *booked, uint64_t until, bool served)
 {
 	struct manager *manager = booked->manager;
 
@@ -429,7 +429,7 @@ static void on_answer(const struct pod_answer *answer, void *userdata)
 		booked->pods = pod_table_free(booked->pods);
 		(void)pod_table_read(answer->table_fd, &booked->pods);
 		drop_forgotten(booked);
-		let_go(booked, interval_before(booked, answer->asked_at), true);
+		drop_unbooked(booked, interval_before(booked, answer->asked_at), true);
 	}
 	send_all(booked);
 	booked_changed(booked);
@@ -446,7 +446,7 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 		return 0;
 	refresh(booked);
 	if (!asks_pods(booked) && checkpoint_decides(booked))
-		let_go(booked, interval_before(booked, now_usec(CLOCK_MONOTONIC)), false);
+		drop_unbooked(booked, interval_before(booked, now_usec(CLOCK_MONOTONIC)), false);
 	booked_changed(booked);
 	return 0;
 }

@@ -5,9 +5,9 @@
  * What the kubelet has booked (promise P17): the union of its checkpoint, which it reads at its own
  * start, of its PodResources API, and of the claims that it has had prepared. Each child gets the
  * bookings of its resource before its first list and whenever they change, and lists them until an
- * update lacks them. PodResources is asked only while a child lists a removed device, or while the
- * checkpoint has an unknown form. A device leaves its list when no source has it. Where neither of
- * the first two can be read, no device leaves a list.
+ * update no longer has them. PodResources is asked only while a child lists a removed device, or
+ * while the checkpoint has an unknown form. A device leaves its list when no source has it. If
+ * neither the checkpoint nor PodResources can be read, no device leaves a list.
  */
 
 #include "common/error.h"

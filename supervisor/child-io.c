@@ -62,7 +62,7 @@ static const struct {
 	[CONTROL_ALIVE] = { RESOURCE_ALIVE, .expected = true },
 };
 
-/* More than the socket of a child holds. */
+/* More messages than fit into a child's socket. */
 #define WAITING_MESSAGES_MAX 256
 
 static void stop_listening(struct child *child)
@@ -252,7 +252,7 @@ static int on_child_exit(sd_event_source *source, const siginfo_t *info, void *u
 	struct child *child = userdata;
 	struct log_fields fields = fields_of(child, MESSAGE_ID_CHILD_DIED);
 	bool wanted;
-	char obituary[768];
+	char exit_text[768];
 
 	receive_all(child);
 	if (child->relay)
@@ -263,10 +263,10 @@ static int on_child_exit(sd_event_source *source, const siginfo_t *info, void *u
 		info->si_code == CLD_EXITED && info->si_status == 0;
 	if (!wanted)
 		child->resource->counts.exits[exit_cause(child, info)]++;
-	describe_exit(child, info, obituary, sizeof(obituary));
-	log_full(wanted ? LOG_INFO : LOG_ERR, &fields, "%s", obituary);
+	describe_exit(child, info, exit_text, sizeof(exit_text));
+	log_full(wanted ? LOG_INFO : LOG_ERR, &fields, "%s", exit_text);
 	forget_process(child);
-	resource_handle(child->resource, RESOURCE_EXIT, obituary);
+	resource_handle(child->resource, RESOURCE_EXIT, exit_text);
 	return 0;
 }
 

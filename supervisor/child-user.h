@@ -26,8 +26,8 @@ void child_user_log_isolation(void);
  * filled. */
 int child_user_find(const char *user, const char *name, struct identity *ret, struct error *error);
 
-/* The same for a process that is not the daemon's: the user of a resource, or else an id that
- * no child has, unless thousands of them run. */
+/* The identity of a process that is not the daemon's: the user of a resource, or else an id that no
+ * child uses, unless thousands of them run. */
 int child_user_find_guest(const char *user, struct identity *ret, struct error *error);
 
 /* Whether a child may have it; never our own. */

@@ -44,7 +44,7 @@ struct metrics {
 	char *settings; /* the settings that the exporter was sent */
 
 	bool scraping; /* the exporter waits for a picture */
-	bool asking;   /* and it for the pods */
+	bool asking;   /* waits for the kubelet's answer about pods */
 	int pods_fd;   /* the answer, or -EBADF */
 	uint64_t pod_errors;
 	struct pace pace;

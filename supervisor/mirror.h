@@ -37,5 +37,5 @@ void mirror_write_again(struct mirror *mirror);
 /* Closes the descriptor; the file stays. */
 void mirror_release(struct mirror *mirror);
 
-/* The same, and removes the file. */
+/* Closes the descriptor and removes the file. */
 void mirror_remove(struct mirror *mirror);

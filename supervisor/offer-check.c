@@ -23,7 +23,7 @@ struct offer_check {
 	sd_event_source *timer;
 	bool waiting;       /* for an answer */
 	uint64_t last_at;   /* CLOCK_MONOTONIC of the last question */
-	uint64_t wanted_at; /* the same of an early one; USEC_INFINITY: none */
+	uint64_t wanted_at; /* when an early check is due; USEC_INFINITY: none */
 };
 
 /* What DRA offers is not in the answer. */
@@ -52,7 +52,8 @@ uint64_t offer_count(const struct pod_table *table, const char *resource)
 
 /* --- explanations --- */
 
-/* Appends the sockets of others in the plugin directory, one of which may have the name, too. */
+/* Appends the sockets of others in the plugin directory; one of them may have registered the same
+ * name. */
 static void name_others(const char *directory, char *text, size_t size)
 {
 	DIR *stream = opendir(directory);

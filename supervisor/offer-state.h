@@ -19,7 +19,7 @@ struct offer_state {
 	enum offer_step step;
 	uint64_t session;      /* the last one that was checked */
 	uint64_t reported_at;  /* CLOCK_MONOTONIC of the child's last report, after a list or not */
-	uint64_t changed_at;   /* the same of the last that changed healthy_ids */
+	uint64_t changed_at;   /* CLOCK_MONOTONIC of the last report that changed healthy_ids */
 	uint64_t none_at;      /* CLOCK_MONOTONIC since when it offers none; 0: it offers some */
 	uint64_t check_at;     /* CLOCK_MONOTONIC, if `step` is not OFFER_AGREES */
 	uint64_t next_renewal; /* CLOCK_MONOTONIC before which there is none */

@@ -23,7 +23,7 @@
 int publication_policy_check(
 	const struct declaration *declaration, const json_t *spec, struct error *error);
 
-/* The same of the edits of a claim, which the resource's `allocate` program, if it has one, may
- * give as much as a driver that runs programs and brings mounts of its own. */
+/* As publication_policy_check(), for the edits of a claim. A resource's `allocate` program may add
+ * as much to them as a driver that runs programs and brings mounts of its own. */
 int publication_policy_check_claim(
 	const struct declaration *declaration, const json_t *spec, struct error *error);

@@ -39,8 +39,8 @@ struct published_table {
  * -ENOMEM. Logs. */
 int published_table_load(struct published_table *table, struct state *state);
 
-/* The same of a list with that name, of which only files in the directory count. Closes `fd`; a
- * negative one is no list. */
+/* Adds the files of another list, called `list` in messages; only files in the directory count.
+ * Closes `fd`; if it is negative, there is no list. */
 int published_table_read(
 	struct published_table *table, int fd, const char *directory, const char *list);
 

@@ -66,7 +66,7 @@ enum resource_event resource_update(struct resource *resource, const struct reso
 	bool text_changed = !streq(resource->wanted->text, config->text);
 
 	take(&resource->wanted, config);
-	/* The same in a newer whole, which may register it in another way. */
+	/* An equal text of a newer configuration, which may register it in another way. */
 	if (resource->accepted && streq(resource->accepted->text, config->text))
 		take(&resource->accepted, config);
 	if (resource->sent && streq(resource->sent->text, config->text))

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Starting one child. Here and in common/child-entry.h, and nowhere else, is decided what it
- * inherits: a control socket, an output pipe, /dev/null, a few environment variables, and no
+ * Starts one child. Only this file and common/child-entry.h decide what it inherits: a control
+ * socket, an output pipe, /dev/null, a few environment variables, and no
  * privilege. It is a copy of the template where that works, and executes its program otherwise; a
  * copy starts faster and has less memory of its own.
  */

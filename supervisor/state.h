@@ -38,7 +38,7 @@ int state_make_directory(const char *path);
 /* Replaces a file. */
 int state_write(struct state *state, const char *name, const void *data, size_t size);
 
-/* The same for a file that only the daemon's user may read. */
+/* Replaces a file that only the daemon's user may read. */
 int state_write_private(struct state *state, const char *name, const void *data, size_t size);
 
 /* Replaces a file by a copy of what the descriptor holds. -EFBIG: more than `limit` bytes, -ENOSPC:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which device nodes and mounts a container gets, and when two of them conflict. Those of
- * the devices and those of the container's templates are collected together, then sorted by their
- * path in the container, where two equal ones become one and two different ones are an error.
+ * Decides which device nodes and mounts a container gets, and when two of them conflict. The
+ * nodes of the devices and of the container's templates are collected together, then sorted by
+ * their path in the container, where two equal ones become one and two different ones are an error.
  */
 #include "drivers/allocation/allocation-build.h"
 #include "drivers/host/sysroot.h"

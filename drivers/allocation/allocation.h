@@ -56,8 +56,8 @@ void allocation_note(const struct snapshot *snapshot, const char *const *ids, si
 int allocation_build_device(const struct declaration *declaration, const struct snapshot *snapshot,
 	const char *root, size_t unit, struct allocation *ret, struct error *error);
 
-/* The same as allocation_build() for a resource with a CDI file: names in place of the edits in the
- * file. Fails where allocation_build() would. */
+/* As allocation_build(), for a resource with a CDI file: names in place of the edits that the file
+ * contains. Fails where allocation_build() would. */
 int allocation_build_cdi(const struct declaration *declaration, const struct snapshot *snapshot,
 	const char *root, const char *const *ids, size_t n_ids,
 	const struct allocation_answers *answers, struct allocation *ret, struct error *error);

@@ -28,7 +28,7 @@ struct exec_reader {
 
 int exec_out_of_memory(struct exec_reader *reader);
 
-/* Reads a text as JSON, bounded in size, depth and number of values. The caller lets go of the
+/* Reads a text as JSON, bounded in size, depth and number of values. The caller releases the
  * root. */
 int exec_parse(const char *text, size_t size, json_t **ret, struct error *error);
 

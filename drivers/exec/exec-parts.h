@@ -7,7 +7,7 @@
 
 #include "drivers/exec/exec-fields.h"
 
-/* Those members. They come first in the table of any object that may have them. */
+/* The members that both documents may contain. They come first in the table of such an object. */
 enum { EXEC_NODES, EXEC_MOUNTS, EXEC_ENV, EXEC_ANNOTATIONS, EXEC_CDI, EXEC_N_PARTS };
 
 #define EXEC_PART_FIELDS                                            \
@@ -17,7 +17,7 @@ enum { EXEC_NODES, EXEC_MOUNTS, EXEC_ENV, EXEC_ANNOTATIONS, EXEC_CDI, EXEC_N_PAR
 	[EXEC_ANNOTATIONS] = { "annotations", KIND_OBJECT, false }, \
 	[EXEC_CDI] = { "cdi", KIND_LIST, false }
 
-/* Adds to the reader's device those that exec_read_fields() has found. */
+/* Adds the members that exec_read_fields() has found to the reader's device. */
 int exec_read_parts(struct exec_reader *reader, const json_t *const values[static EXEC_N_PARTS]);
 
 /* Adds a variable of the environment, whose name was checked. */

@@ -355,7 +355,7 @@ static void file_detach(struct check *check)
 	if (previous) {
 		previous->next_same = next;
 	} else {
-		/* The map's key is the name in the first check, which is this one. */
+		/* The map's key is this check's name, because it was the first. */
 		(void)map_remove(&directory->files, check->name);
 		if (next)
 			(void)map_put(&directory->files, next->name, next);

@@ -248,7 +248,7 @@ static int on_program_end(sd_event_source *source, int fd, uint32_t revents, voi
 	command->pid = 0;
 	kill_orphans();
 	if (command->given_up) {
-		/* The loop lets go of the source, and with it goes the command. */
+		/* The loop drops its reference to the source, which frees the command. */
 		(void)sd_event_source_set_floating(source, false);
 		return 0;
 	}

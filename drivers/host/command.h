@@ -27,8 +27,8 @@ typedef bool (*command_reader)(const char *data, size_t size, void *userdata);
 int command_start(sd_event *event, char *const *argv, uint64_t timeout, command_handler on_end,
 	void *userdata, struct command **ret, struct error *error);
 
-/* The same, but only the error output is kept for the error, and standard input is `input`, which
- * stays the caller's; -EBADF: /dev/null. */
+/* As command_start(), but only the error output is kept for the error. Standard input is `input`,
+ * which stays the caller's, or /dev/null if that is -EBADF. */
 int command_start_reading(sd_event *event, char *const *argv, int input, uint64_t timeout,
 	command_reader on_data, command_handler on_end, void *userdata, struct command **ret,
 	struct error *error);

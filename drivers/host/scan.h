@@ -23,7 +23,7 @@ void scan_drop_last(struct scan *scan);
  * directory that does not exist is watched through its nearest existing parent. */
 int scan_watch(struct scan *scan, const char *directory);
 
-/* The same, also when files in it are written. */
+/* As scan_watch(), and also scans when files in the directory are written. */
 int scan_watch_content(struct scan *scan, const char *directory);
 
 /* Scans again when udev or the kernel report that a device of the subsystem ("pci"), or any device

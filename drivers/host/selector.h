@@ -30,7 +30,7 @@ extern const struct option_table attribute_rule_table;
 
 /* Selector of other devices, which must or must not exist. */
 extern const struct option_table selector_table;
-/* The same without `exists`. */
+/* A selector without `exists`. */
 extern const struct option_table plain_selector_table;
 
 /* The options of a selector that is part of a larger structure. */
@@ -82,7 +82,7 @@ int form_device_directory(const char *value, struct error *error);
 /* Adds what is wrong with a list of attribute rules; `prefix` is what stands before the list's key,
  * "parents[0]." or nothing. */
 void attribute_rules_check(const struct groups *rules, const char *prefix, struct report *report);
-/* The same of the list of selectors that is the value of `key`, of at most 15 letters. */
+/* Adds what is wrong with a list of selectors, the value of `key` (at most 15 letters). */
 void selectors_check(const struct groups *selectors, const char *key, struct report *report);
 
 /* Whether all rules hold for the device; what may not be read is noted. Returns 1, 0 or a shortage
@@ -102,7 +102,7 @@ int selectors_match_none(struct scan *scan, const struct groups *selectors, cons
 int selectors_match_above(
 	struct scan *scan, const struct groups *selectors, const char *directory, bool own);
 
-/* The same for those below it. */
+/* As selectors_match_above(), for the devices below this one. */
 int selectors_match_below(struct scan *scan, const struct groups *selectors, const char *directory);
 
 /* Whether any of the shell patterns matches, or there is none. */

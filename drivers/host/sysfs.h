@@ -32,8 +32,8 @@ int sysfs_copy_value(const char *value, char ret_value[static SYSFS_VALUE_MAX + 
 int sysfs_read(const char *root, const char *directory, const char *file,
 	char ret_value[static SYSFS_VALUE_MAX + 1]);
 
-/* The same of a file of several lines, which are joined by a space each. -EBUSY also if reading any
- * other file takes long: a sensor's driver may have to ask the hardware. */
+/* Reads a file of several lines, and joins them by spaces; otherwise as sysfs_read(). -EBUSY also
+ * if reading any other file takes long: a sensor's driver may have to ask the hardware. */
 int sysfs_read_lines(const char *root, const char *directory, const char *file,
 	char ret_value[static SYSFS_VALUE_MAX + 1]);
 
@@ -58,7 +58,7 @@ int sysfs_read_link(const char *root, const char *directory, const char *link,
  * out. -E2BIG: more than SYSFS_ENTRIES_MAX. */
 int sysfs_list(const char *root, const char *directory, struct strings *ret_names);
 
-/* The same for entries that are directories and no links. */
+/* As sysfs_list(), only entries that are directories and not links. */
 int sysfs_list_directories(const char *root, const char *directory, struct strings *ret_names);
 
 /* Names the files below the directory that match a relative pattern ("rom?/VBNV"), in order; a

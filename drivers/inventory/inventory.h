@@ -138,7 +138,7 @@ int inventory_restore_list(struct inventory *inventory);
  * Returns 0 or -ENOMEM. */
 int inventory_save(const struct inventory *inventory, struct saved_state **ret);
 
-/* The same, only for devices whose health has changed since the last call of this or of
+/* As inventory_save(), only devices whose health has changed since the last call of this or of
  * inventory_note_saved(). Returns 0, -ESTALE if devices may have been added or removed since, or
  * -ENOMEM; after a failure, and after allocations, the complete state must be saved. */
 int inventory_save_changes(struct inventory *inventory, struct saved_state **ret);

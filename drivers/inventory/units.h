@@ -33,7 +33,7 @@ struct unit {
 	struct health_unit *health;  /* NULL: no probes */
 	const struct cordon *cordon; /* NULL: none */
 	char *owner_name;            /* the resource that it belongs to; NULL: ours */
-	bool let_go;                 /* not its any more: ours, if the next scan finds it */
+	bool let_go;                 /* released by its owner: ours, if the next scan finds it */
 	bool present;                /* the last scan found it, or it is away */
 	bool away;                   /* moved out of the host's view into its container */
 	uint64_t gone_since;         /* CLOCK_MONOTONIC microseconds; while no scan finds it */
@@ -64,8 +64,8 @@ struct unit_list {
 	struct bookings *allocations;    /* allocations since then; NULL: none */
 	struct bookings *pending;        /* for Allocate calls without an answer; NULL: none */
 	struct bookings *joined;         /* all three together; NULL: nothing */
-	struct bookings *booked;      /* the same, as it is listed: all with NUMA nodes, or none */
-	bool let_go;                  /* some units are */
+	struct bookings *booked; /* the bookings as they are listed: all with NUMA nodes, or none */
+	bool let_go;             /* some units are */
 	struct saved_state *saved;    /* where units begin, until a scan has been complete */
 	const struct snapshot *shown; /* the last one; compared only */
 	struct unit_marks marks[_UNIT_MARKS_MAX];

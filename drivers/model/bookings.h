@@ -45,7 +45,7 @@ int bookings_add(struct bookings *bookings, const char *id, const int *numa, siz
  * the NUMA nodes of all and the latest time. Returns 0 or -ENOMEM. */
 int bookings_sort(struct bookings *bookings);
 
-/* Those of both lists, each of which may be NULL. Returns 0 or -ENOMEM. */
+/* Merges two lists, each of which may be NULL. Returns 0 or -ENOMEM. */
 int bookings_merge(const struct bookings *a, const struct bookings *b, struct bookings **ret);
 
 /* The booking of that id, or NULL; `bookings` may be NULL. */

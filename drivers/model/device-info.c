@@ -12,7 +12,7 @@
 
 static const struct {
 	const char *name;
-	/* Those that must be there come first. */
+	/* Required members come first. */
 	size_t n_required;
 	const char *members[MEMBERS_MAX + 1];
 } types[] = {

@@ -84,8 +84,8 @@ struct device {
  * distinct. `ret_id` has room for DEVICE_ID_MAX + 1 bytes. */
 void device_id_make(const char *text, char ret_id[static DEVICE_ID_MAX + 1]);
 
-/* The same for a text whose characters stand for others of `original`: always ends in a hash of
- * that. */
+/* As device_id_make(), for a text that was derived from `original`: the id always ends in a hash of
+ * `original`. */
 void device_id_make_hashed(
 	const char *text, const char *original, char ret_id[static DEVICE_ID_MAX + 1]);
 

@@ -34,8 +34,8 @@ int form_node_path(const char *value, struct error *error);
 /* "0000:03:00.0", or a shell pattern of such an address. */
 int form_pci_address(const char *value, struct error *error);
 
-/* The same for a text with a colon, which no name of an interface or device has; any other text is
- * valid. */
+/* As form_pci_address() if the text contains a colon. Any other text is a name, and valid: no name
+ * of an interface or device contains a colon. */
 int form_pci_address_or_name(const char *value, struct error *error);
 
 /* "rwm" or a part of it. */

@@ -62,8 +62,8 @@ bool nvidia_next_xid(
 
 /* --- nvidia-measure.c --- */
 
-/* Adds the numbers of a device for metrics, if the reports are new. Those of an instance are those
- * of its GPU, without errors of other instances. Returns 0 or -ENOMEM. */
+/* Adds the numbers of a device for metrics, if the reports are new. An instance has the
+ * numbers of its GPU, without errors of other instances. Returns 0 or -ENOMEM. */
 int nvidia_measure(struct scan *scan, const struct nvidia_reports *reports,
 	const struct nvidia_gpu *gpu, const struct nvidia_instance *instance,
 	const struct device *device);

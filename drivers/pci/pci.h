@@ -116,7 +116,7 @@ int pci_find_nodes(struct pci_scan *pci, const char *directory, struct strings *
 int pci_add_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
 	const char *path);
 
-/* The same of a node that other devices need, too. */
+/* As pci_add_node(), for a node that other devices need, too. */
 int pci_add_shared_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
 	const char *path);
 

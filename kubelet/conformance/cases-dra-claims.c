@@ -271,7 +271,8 @@ static bool is_done(struct trial *trial, const void *data)
 	return call_is_done((struct call *)(uintptr_t)data);
 }
 
-/* The same call at once; returns how many were answered with the same devices as `wanted`. */
+/* Sends many equal calls at once; returns how many were answered with the same devices as `wanted`.
+ */
 static size_t prepare_at_once(struct trial *trial, const uint8_t *request, size_t size,
 	const char *uid, const char *wanted)
 {

@@ -53,7 +53,7 @@ int claims_check(const json_t *claims, struct error *error)
 	return 0;
 }
 
-/* Those of the driver only. */
+/* Counts only claims of the driver. */
 static const json_t *claim_at(const struct trial *trial, size_t wanted)
 {
 	const json_t *claim, *result;

@@ -50,7 +50,7 @@ const Dra__NodeUnprepareResourceResponse *dra_find_unprepared(
 bool dra_prepare_one(struct trial *trial, const struct claim_name *claim, char **ret);
 bool dra_unprepare_one(struct trial *trial, const struct claim_name *claim);
 
-/* The same lines of an answer. */
+/* The lines of dra_prepare_one() for an answer. */
 char *dra_describe_devices(const Dra__NodePrepareResourceResponse *prepared);
 
 /* How many files describe the CDI names of a prepared claim, all together. */

@@ -107,10 +107,10 @@ typedef bool (*trial_condition)(struct trial *trial, const void *data);
 bool trial_await_within(
 	struct trial *trial, trial_condition condition, const void *data, uint64_t limit);
 
-/* The same with the limit of the run. */
+/* As trial_await_within(), with the limit of the run. */
 bool trial_await(struct trial *trial, trial_condition condition, const void *data);
 
-/* The same with the limit for registrations. */
+/* As trial_await_within(), with the limit for registrations. */
 bool trial_await_register(struct trial *trial, trial_condition condition, const void *data);
 
 /* From any thread: a condition may have become true. */
@@ -129,7 +129,7 @@ bool trial_owns_plugin(const struct trial *trial);
  * The kubelet stands still meanwhile. */
 void trial_end_plugin(struct trial *trial);
 
-/* The same, and waits until the kubelet has noticed. */
+/* As trial_end_plugin(), and waits until the kubelet has noticed. */
 bool trial_kill_plugin(struct trial *trial);
 
 /* Sends SIGTERM and waits until the process has ended; otherwise sets the message. */

@@ -214,7 +214,7 @@ void edits_begin(struct plugin *plugin, struct control_message *message)
 
 void edits_done(struct plugin *plugin)
 {
-	/* Those that wait for prestart are ended with it. */
+	/* Edits that wait for prestart end with it. */
 	while (plugin->edits)
 		(void)edits_free(plugin->edits);
 }

@@ -344,7 +344,7 @@ static int report_devices(struct plugin *plugin)
 	message.fds[0] = plugin->reported.devices_fd;
 	message.fds[1] = plugin->reported.saved_state_fd;
 	r = control_send(CONTROL_FD, &message);
-	/* What follows would be changes of something that was never received. */
+	/* The next report must be complete: this one was not received. */
 	if (r < 0)
 		reported_done(&plugin->reported);
 	return r;

@@ -3,9 +3,9 @@
  * Starts children as copies of one prepared process, which is faster and shares its memory. The
  * template makes a process that forks the child and ends, so that the child becomes the
  * supervisor's. The child waits until that is done, because only then is its parent the one whose
- * death must end it. The process between shares the template's memory, which is therefore copied
- * only once for each child. Everything is single-threaded and holds nothing but the socket, so a
- * copy has nothing to undo.
+ * death must end it. The intermediate process shares the template's memory, which is therefore
+ * copied only once for each child. Everything is single-threaded and holds nothing but the socket,
+ * so a copy has nothing to undo.
  */
 #include "proto/plugin/template-process.h"
 
@@ -30,16 +30,16 @@ struct template
 	pid_t supervisor;
 };
 
-struct birth {
+struct start {
 	struct spawn_request request;
 	struct child_ends ends;
 	int gate[2]; /* closed by the template when the child is the supervisor's */
 };
 
-static void birth_done(struct birth *birth)
+static void start_done(struct start *start)
 {
-	int *fds[] = { &birth->ends.output, &birth->ends.control, &birth->ends.status,
-		&birth->gate[0], &birth->gate[1] };
+	int *fds[] = { &start->ends.output, &start->ends.control, &start->ends.status,
+		&start->gate[0], &start->gate[1] };
 
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		*fds[i] = close_fd(*fds[i]);
@@ -68,16 +68,16 @@ static const char *rename_process(const struct template *template, const char *r
 	return template->words + program;
 }
 
-static void enter(const struct template *template, struct birth *birth)
+static void enter(const struct template *template, struct start *start)
 {
 	struct entry_failure failure;
 	char none;
 
-	birth->gate[1] = close_fd(birth->gate[1]);
-	(void)RETRY_ON_EINTR(read(birth->gate[0], &none, sizeof(none)));
-	if (entry_prepare(&birth->ends, &birth->request.identity, template->supervisor, &failure) <
+	start->gate[1] = close_fd(start->gate[1]);
+	(void)RETRY_ON_EINTR(read(start->gate[0], &none, sizeof(none)));
+	if (entry_prepare(&start->ends, &start->request.identity, template->supervisor, &failure) <
 		0) {
-		(void)!write(birth->ends.status, &failure, sizeof(failure));
+		(void)!write(start->ends.status, &failure, sizeof(failure));
 		_exit(EXIT_FAILURE);
 	}
 	/* What exec does: the change of user forbade core dumps. */
@@ -89,77 +89,77 @@ static void enter(const struct template *template, struct birth *birth)
 /* --- in the template --- */
 
 /* Returns 1 in the child, 0 with the reply or negative errno in the template. */
-static int give_birth(const struct template *template, struct birth *birth, struct spawn_reply *ret)
+static int make_child(const struct template *template, struct start *start, struct spawn_reply *ret)
 {
 	volatile struct spawn_reply reply = { .code = ECHILD };
-	pid_t between;
+	pid_t intermediate;
 
-	if (pipe2(birth->gate, O_CLOEXEC) < 0)
+	if (pipe2(start->gate, O_CLOEXEC) < 0)
 		return -errno;
-	between = vfork();
-	if (between < 0)
+	intermediate = vfork();
+	if (intermediate < 0)
 		return -errno;
-	if (between == 0) {
+	if (intermediate == 0) {
 		pid_t child = fork();
 
 		if (child == 0) {
-			enter(template, birth);
+			enter(template, start);
 			return 1;
 		}
 		reply.pid = child < 0 ? 0 : child;
 		reply.code = child < 0 ? errno : 0;
 		_exit(EXIT_SUCCESS);
 	}
-	(void)RETRY_ON_EINTR(waitpid(between, NULL, 0));
+	(void)RETRY_ON_EINTR(waitpid(intermediate, NULL, 0));
 	*ret = (struct spawn_reply){ .pid = reply.pid, .code = reply.code };
 	return 0;
 }
 
 /* Returns 1 with a request, 0 when the supervisor has ended, or negative errno. */
-static int receive_request(struct birth *birth)
+static int receive_request(struct start *start)
 {
-	struct iovec iov = { .iov_base = &birth->request, .iov_len = sizeof(birth->request) };
+	struct iovec iov = { .iov_base = &start->request, .iov_len = sizeof(start->request) };
 	struct descriptors received;
 	ssize_t n = descriptors_receive(CONTROL_FD, &iov, 1, 0, &received);
 
 	if (n <= 0)
 		return (int)n;
 	/* On any other message, this process ends. */
-	if (n != (ssize_t)sizeof(birth->request) || received.truncated ||
+	if (n != (ssize_t)sizeof(start->request) || received.truncated ||
 		received.count != TEMPLATE_FDS)
 		return -EBADMSG;
-	birth->ends.output = received.fds[0];
-	birth->ends.control = received.fds[1];
-	birth->ends.status = received.fds[2];
-	birth->request.resource[sizeof(birth->request.resource) - 1] = '\0';
+	start->ends.output = received.fds[0];
+	start->ends.control = received.fds[1];
+	start->ends.status = received.fds[2];
+	start->request.resource[sizeof(start->request.resource) - 1] = '\0';
 	return 1;
 }
 
 /* Returns 1 in the child, 0 in the template, negative errno if there is no more to be done. */
 static int serve_one(const struct template *template, const char **ret_resource)
 {
-	_cleanup_(birth_done) struct birth birth = {
+	_cleanup_(start_done) struct start start = {
 		.ends = { STDIN_FILENO, -EBADF, -EBADF, -EBADF, -EBADF },
 		.gate = { -EBADF, -EBADF },
 	};
 	struct spawn_reply reply = { 0 };
 	int r;
 
-	r = receive_request(&birth);
+	r = receive_request(&start);
 	if (r <= 0)
 		return r < 0 ? r : -ECONNRESET;
-	r = give_birth(template, &birth, &reply);
+	r = make_child(template, &start, &reply);
 	if (r == 1) {
-		*ret_resource = rename_process(template, birth.request.resource);
+		*ret_resource = rename_process(template, start.request.resource);
 		/* They are closed. */
-		birth = (struct birth){ .ends = { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF },
+		start = (struct start){ .ends = { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF },
 			.gate = { -EBADF, -EBADF } };
 		return 1;
 	}
 	if (r < 0)
 		reply = (struct spawn_reply){ .code = -r };
 	/* Now, because the supervisor waits for the child from the reply on. */
-	birth_done(&birth);
+	start_done(&start);
 	return RETRY_ON_EINTR(send(CONTROL_FD, &reply, sizeof(reply), MSG_NOSIGNAL)) < 0 ? -errno
 											 : 0;
 }

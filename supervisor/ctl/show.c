@@ -9,9 +9,9 @@
 #include "supervisor/ctl/table.h"
 #include "supervisor/ctl/wrap.h"
 
-/* Of the continuation lines of a reason. */
+/* The indent of a reason's continuation lines. */
 #define INDENT 4
-/* Of those that share a reason. */
+/* How many devices or resources that share a reason are named. */
 #define NAMES_SHOWN 3
 
 static const json_t *resources_of(const struct snapshot *snapshot)

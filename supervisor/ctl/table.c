@@ -80,8 +80,8 @@ static int print_cell(const struct cell *cell, int spaces, int width, bool colou
 	return width - text_width(cell->text) + GAP;
 }
 
-/* `before`: columns in front of it; `width`: of the terminal, 0: none. Without room beside the
- * other cells, it follows below them. */
+/* `before`: columns in front of it; `width`: of the terminal, 0: none. If the
+ * cell does not fit beside the others, it is printed below them. */
 static void print_last_cell(
 	const struct cell *cell, int spaces, int before, int width, bool colours)
 {

@@ -165,7 +165,7 @@ static char *suggest_cordon(const struct drop_in *drop_in, const char *subject)
 	return suggest(names, subject);
 }
 
-/* The same of devices. */
+/* Suggests the id of a device. */
 static char *suggest_device(const struct snapshot *snapshot, const char *subject)
 {
 	json_auto_t *names = json_array();
@@ -298,7 +298,7 @@ static const struct cordon *find_own(const struct drop_in *drop_in, const char *
 	return NULL;
 }
 
-/* The same of the other files. */
+/* Finds the cordon of a device in the other files. */
 static const struct cordon *find_other(
 	const struct drop_in *drop_in, const struct config *config, const char *name)
 {
@@ -338,7 +338,7 @@ static char *describe_cordon(
 	return r < 0 ? NULL : text;
 }
 
-/* The same of a device that may be named without its resource. */
+/* Describes the cordon of a device, which may be named without its resource. */
 static char *describe_cordon_of(const struct drop_in *drop_in, const struct config *config,
 	const char *subject, const struct snapshot *snapshot)
 {
@@ -533,7 +533,7 @@ static void list_cordon(
 	table_add(table, COLOUR_NONE, "%s", cordon->reason ?: "");
 }
 
-/* Those of the whole file, and those of a resource under its name. */
+/* Lists the cordons of the file, then those of each resource. */
 static void list_all(struct table *table, json_t *array, const struct config *config)
 {
 	for (size_t i = 0; i < config->cordon.count; i++) {
@@ -548,7 +548,8 @@ static void list_all(struct table *table, json_t *array, const struct config *co
 			const struct cordon *cordon = groups_get(&declaration->cordon, k);
 			_cleanup_free_ char *id = NULL;
 
-			/* Copies of the above have their ids without the resource. */
+			/* A resource's copy of a cordon of the file has an id without the resource.
+			 */
 			if (is_listed(array, cordon->origin.file, cordon->origin.line))
 				continue;
 			if (asprintf(&id, "%s/%s", declaration->name, cordon->id) < 0)

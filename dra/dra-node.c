@@ -635,8 +635,8 @@ void dra_node_free_the_way(struct dra_node *node)
 {
 	if (!rpc_is_held_up())
 		return;
-	log_warning("a process sends without end and keeps the kubelet from being served; all "
-		    "connections to the DRA driver are closed");
+	log_warning("a client floods the socket, so the kubelet cannot be served; closing "
+		    "all connections to the DRA driver");
 	rpc_server_end_session(node->server, node->session);
 }
 

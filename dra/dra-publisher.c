@@ -247,8 +247,8 @@ static void on_written(const struct dra_answer *answer, void *userdata)
 	} else if (!publisher->no_taints && lost_taints(write->object, answer->body)) {
 		publisher->again = true;
 		if (rebuild(publisher, publisher->resources, true) >= 0)
-			log_notice("the API server has no device taints: devices that are not "
-				   "healthy are left out of the ResourceSlices");
+			log_notice("the API server does not support device taints: unhealthy "
+				   "devices are left out of the ResourceSlices");
 	}
 	publisher->at++;
 	next_write(publisher);

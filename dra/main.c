@@ -77,8 +77,8 @@ static int on_report_wait(sd_event_source *source, uint64_t usec, void *userdata
 	if (process->waited)
 		return 0;
 	process->waited = true;
-	log_notice("some resources have not reported their devices; those of the others are "
-		   "published now");
+	log_notice("some resources have not reported their devices; the devices of the "
+		   "other resources are published now");
 	publish(process);
 	return 0;
 }

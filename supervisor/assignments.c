@@ -97,8 +97,7 @@ static bool is_of_our_driver(const struct manager *manager, const struct pod_cla
 	return driver && streq(claim->driver, driver);
 }
 
-/* Adds the devices of claims. A claim has the cluster's name of a device, so the name is looked up.
- */
+/* Adds the devices of claims. A claim has the cluster's name of a device, not the id. */
 static void collect_claimed(
 	const struct manager *manager, const struct pod_table *table, json_t *resources)
 {

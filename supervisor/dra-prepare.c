@@ -239,7 +239,7 @@ void dra_prepare_child_gone(struct dra_preparation *preparation, const struct ch
 	if (!preparation || preparation->child != child)
 		return;
 	(void)error_set(&error, -EAGAIN,
-		"the process of %s ended meanwhile; the kubelet tries again",
+		"the process of %s ended before it answered; the kubelet tries again",
 		child->resource->name);
 	finish(preparation, NULL, &error);
 }

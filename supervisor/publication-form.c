@@ -172,13 +172,14 @@ int publication_check_cdi(const json_t *spec, const char *kind, struct error *er
 	const char *found = json_string_value(json_object_get(spec, "kind"));
 
 	if (!kind || !found || !streq(found, kind))
-		return error_set(error, -EBADMSG, "its kind is not %s", kind ?: "(none)");
+		return error_set(error, -EBADMSG, "the CDI kind must be \"%s\", not \"%s\"",
+			kind ?: "", found ?: "");
 	if (!is_object_of(spec,
 		    (const struct member[MEMBERS_MAX]){ { "cdiVersion", is_text, true },
 			    { "kind", is_text, true }, { "devices", is_devices, true } }))
 		return error_set(error, -EBADMSG, "not a CDI document of devplugd");
 	if (!streq(json_string_value(json_object_get(spec, "cdiVersion")), cdi_version(spec)))
-		return error_set(error, -EBADMSG, "its version is not %s", cdi_version(spec));
+		return error_set(error, -EBADMSG, "the CDI version is not %s", cdi_version(spec));
 	return 0;
 }
 

@@ -199,14 +199,13 @@ static bool has_owner(const struct cdi_spec *spec, const json_t *node)
 	return true;
 }
 
-static int refuse(const char *device, const char *what, const char *value, struct error *error)
+static int refuse(const char *device, const char *what, const char *value, const char *key,
+	struct error *error)
 {
 	size_t shown = utf8_valid_length(value, strnlen(value, SHOWN_MAX));
 
-	return error_set(error, -EPERM,
-		"it gives containers of the device \"%s\" the %s %.*s, which the configuration "
-		"of the resource does not name",
-		device, what, (int)shown, value);
+	return error_set(error, -EPERM, "device \"%s\" %s %.*s, which %s does not name", device,
+		what, (int)shown, value, key);
 }
 
 static int check_device(const struct policy *policy, const json_t *device, struct error *error)
@@ -221,14 +220,14 @@ static int check_device(const struct policy *policy, const json_t *device, struc
 		const char *text = json_string_value(json_array_get(env, i));
 
 		if (!may_set(policy, text))
-			return refuse(name, "variable", text, error);
+			return refuse(name, "sets the variable", text, "container.env", error);
 	}
 	for (size_t i = 0; i < json_array_size(mounts); i++) {
 		const json_t *mount = json_array_get(mounts, i);
 		const char *host = json_string_value(json_object_get(mount, "hostPath"));
 
 		if (!may_mount(policy, host, is_read_only(mount)))
-			return refuse(name, "mount of", host, error);
+			return refuse(name, "mounts", host, "container.mounts", error);
 	}
 	for (size_t i = 0; i < json_array_size(nodes); i++) {
 		const json_t *node = json_array_get(nodes, i);
@@ -236,9 +235,9 @@ static int check_device(const struct policy *policy, const json_t *device, struc
 
 		host = host ?: json_string_value(json_object_get(node, "path"));
 		if (!may_have_node(policy, host))
-			return refuse(name, "node", host, error);
+			return refuse(name, "adds the node", host, "container.nodes", error);
 		if (!has_owner(&policy->declaration->cdi_spec, node))
-			return refuse(name, "owner or mode of the node", host, error);
+			return refuse(name, "sets an owner or mode of", host, "cdi_spec", error);
 	}
 	return 0;
 }

@@ -66,7 +66,7 @@ static void restore_runtime_dir(struct restore_watch *watch)
 
 	r = restore(watch->manager, &error);
 	if (r > 0)
-		log_warning("another process removed %s or files in it; they are restored",
+		log_warning("another process removed %s or files in it; devplugd restored them",
 			runtime_dir);
 	else if (r < 0 && !watch->failed)
 		log_error("another process removed %s or files in it, and they cannot be restored: "
@@ -82,8 +82,8 @@ static void restore_published(struct manager *manager)
 
 	if (!path)
 		return;
-	log_warning("another process has removed or changed %s; published files are written again",
-		path);
+	log_warning(
+		"another process has removed or changed %s; writing published files again", path);
 	/* Of a resource without a process, its next one proposes the file again. Before the others
 	 * are written: what is changed from then on is another damage. */
 	published_forget_damage(manager->published);

@@ -218,17 +218,20 @@ static void forget_process(struct spawn_template *template)
 	template->pid = 0;
 }
 
+#define NOT_AFFECTED "; running children are not affected"
+
 static int on_exit_of_template(sd_event_source *source, const siginfo_t *info, void *userdata)
 {
 	struct spawn_template *template = userdata;
 
 	if (template->relay)
 		relay_drain(template->relay);
-	log_warning("the template of the children (pid %d) %s %d; running children are not "
-		    "affected",
-		(int)template->pid,
-		info->si_code == CLD_EXITED ? "exited with status" : "was killed by signal",
-		info->si_status);
+	if (info->si_code == CLD_EXITED)
+		log_warning("the template process (pid %d) exited with status %d" NOT_AFFECTED,
+			(int)template->pid, info->si_status);
+	else
+		log_warning("the template process (pid %d) was killed by SIG%s" NOT_AFFECTED,
+			(int)template->pid, sigabbrev_np(info->si_status) ?: "?");
 	give_up(template, 0);
 	forget_process(template);
 	return 0;
@@ -246,7 +249,9 @@ static int start_process(struct spawn_template *template)
 	template->useful = false;
 	r = execute_template(&template->options, &spawned, &error);
 	if (r < 0) {
-		log_warning("no template of the children: %s", error.message);
+		log_warning(
+			"cannot start the template process: %s; children execute the program instead",
+			error.message);
 		return r;
 	}
 	template->pid = spawned.pid;
@@ -255,7 +260,7 @@ static int start_process(struct spawn_template *template)
 	r = sd_event_add_child(template->event, &template->exit_source, template->pid, WEXITED,
 		on_exit_of_template, template);
 	if (r < 0) {
-		log_warning("cannot watch the template of the children: %s", strerror(-r));
+		log_warning("cannot watch the template process: %s", strerror(-r));
 		(void)kill(template->pid, SIGKILL);
 		(void)RETRY_ON_EINTR(waitpid(template->pid, NULL, 0));
 		forget_process(template);
@@ -318,7 +323,7 @@ static int fork_template(struct spawn_template *template, const struct identity 
 		return -EAGAIN;
 	r = converse(template, identity, resource, ends, &reply);
 	if (r < 0) {
-		log_warning("the template of the children (pid %d) does not answer: %s; executing "
+		log_warning("the template process (pid %d) does not answer: %s; executing "
 			    "the program instead",
 			(int)template->pid, strerror(-r));
 		give_up(template, r);

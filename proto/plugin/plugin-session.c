@@ -246,12 +246,12 @@ void session_free_the_way(struct session *session)
 
 	if (session->kubelet_pid == 0) {
 		session->events->on_ended(session,
-			"a process sends without end and keeps the kubelet from being served",
+			"a client floods the socket, so the kubelet cannot be served",
 			session->userdata);
 		return;
 	}
-	log_warning("a process sends without end and keeps the kubelet from being served; all "
-		    "connections but the kubelet's are closed");
+	log_warning("a client floods the socket, so the kubelet cannot be served; closing "
+		    "all connections but the kubelet's");
 	rpc_server_end_session(server, label_of(session, PEER_OTHER));
 }
 

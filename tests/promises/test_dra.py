@@ -340,8 +340,8 @@ class Dra(DraTest):
         self.assertEqual(self.specification(good[2]), before[good[2]])
         words = "saved container edits are not permitted"
         self.assertEqual(self.node.output().count(words), 5)
-        for reason in ("the mount of /, which", "not a CDI document of devplugd", "vendor.example/plain is not served by DRA",
-                       "its kind is not devplugd/claim", "no device of the claim has them"):
+        for reason in ("mounts /, which container.mounts does not name", "not a CDI document of devplugd", "vendor.example/plain is not served by DRA",
+                       "the CDI kind must be \"devplugd/claim\"", "no device of the claim has them"):
             self.assertIn(f"{words}: ", self.node.output())
             self.assertIn(reason, self.node.output())
         until(lambda: self.dra()["slices"] == 1, "devplugd-dra to know the devices")
@@ -592,7 +592,7 @@ class Dra(DraTest):
         self.assertEqual([(m["hostPath"], m["containerPath"]) for m in edits["mounts"]], [(self.node.dir, "/lease")])
         answer["env"] = {"LD_PRELOAD": "/lease/library"}
         write()
-        self.assertIn("the variable LD_PRELOAD=/lease/library, which the configuration", self.prepare(claims[1])[claims[1][2]])
+        self.assertIn("sets the variable LD_PRELOAD=/lease/library, which container.env does not name", self.prepare(claims[1])[claims[1][2]])
 
     def test_objects(self):
         """What devplugctl prints for kubectl is what the node publishes."""

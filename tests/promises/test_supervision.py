@@ -191,7 +191,7 @@ class Supervision(NodeTest):
             # At once: devplugd would restore the first files before the last are removed.
             os.rename(victim, gone)
             (shutil.rmtree if os.path.isdir(gone) else os.unlink)(gone)
-            until(lambda: self.node.output().count("they are restored") == count, "the directory to be restored")
+            until(lambda: self.node.output().count("devplugd restored them") == count, "the directory to be restored")
             until(lambda: files <= set(os.listdir(self.node.run)), "the files to be written again")
             second()
             until(lambda: len((self.node.resource("vendor.example/a") or {"devices": []})["devices"]) == 2, "the devices")
@@ -211,9 +211,9 @@ class Supervision(NodeTest):
             -1, control.encode(), -1, (control + ".new").encode(), RENAME_EXCHANGE), 0)
         words = "they cannot be restored: cannot listen on the control sockets: Directory not empty"
         until(lambda: words in self.node.output(), "devplugd to fail")
-        self.assertNotIn("they are restored", self.node.output())
+        self.assertNotIn("devplugd restored them", self.node.output())
         shutil.rmtree(control)
-        until(lambda: "they are restored" in self.node.output(), "the socket to be restored")
+        until(lambda: "devplugd restored them" in self.node.output(), "the socket to be restored")
         self.assertEqual(self.node.output().count(words), 1)
         self.assertIsNotNone(self.node.resource("vendor.example/a"))
 

@@ -152,7 +152,7 @@ class Template(NodeTest):
         self.begin(*(static(f"r{i}", 1) for i in range(3)))
         self.respawn("vendor.example/r1")
         self.assertIsNone(self.template())
-        self.assertEqual(self.node.output().count("the template of the children (pid"), 2)
+        self.assertEqual(self.node.output().count("the template process (pid"), 2)
 
     def test_template_dies_with_the_supervisor(self):
         for number in (signal.SIGKILL, signal.SIGTERM):
@@ -160,7 +160,7 @@ class Template(NodeTest):
             template = self.template()
             self.node.stop(number)
             until(lambda: not os.path.exists(f"/proc/{template}/exe"), "the template to be gone")
-            self.assertNotIn("the template of the children (pid", self.node.output())
+            self.assertNotIn("the template process (pid", self.node.output())
             self.node.stop_kubelet()
 
     def test_P7_copies_die_with_the_supervisor(self):

@@ -6,10 +6,10 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "common/accounts.h"
 #include "configuration/source.h"
 
 #define INCLUDE_DEPTH_MAX 10
@@ -107,12 +107,11 @@ static int complain_errno(const struct request *request, int code)
 /* Also the user of the service, for root who asks what the daemon would do. */
 static bool is_trusted_user(uid_t uid)
 {
-	const struct passwd *service;
+	uid_t service;
+	gid_t group;
 
-	if (uid == 0 || uid == geteuid())
-		return true;
-	service = getpwnam(SERVICE_USER);
-	return service && service->pw_uid == uid;
+	return uid == 0 || uid == geteuid() ||
+		(account_find_user(SERVICE_USER, &service, &group) >= 0 && service == uid);
 }
 
 bool source_is_trusted(const struct stat *st)

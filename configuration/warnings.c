@@ -9,9 +9,9 @@
 #include <ctype.h>
 #include <fnmatch.h>
 #include <limits.h>
-#include <pwd.h>
 #include <sys/stat.h>
 
+#include "common/accounts.h"
 #include "configuration/same-path.h"
 #include "drivers/model/driver.h"
 
@@ -168,8 +168,10 @@ static void check_options(struct walk *walk, const struct option_table *table,
 static void check_user(struct walk *walk)
 {
 	const char *user = walk->declaration->user;
+	uid_t uid;
+	gid_t gid;
 
-	if (user && !isdigit((unsigned char)*user) && !getpwnam(user))
+	if (user && !isdigit((unsigned char)*user) && account_find_any_user(user, &uid, &gid) < 0)
 		(void)report_add(walk->report, &walk->declaration->origin, "user",
 			"this host has no user \"%s\", so the process of the resource cannot start",
 			user);

@@ -5,11 +5,10 @@
  */
 #include "supervisor/child-user.h"
 
-#include <grp.h>
 #include <linux/capability.h>
-#include <pwd.h>
 #include <sys/syscall.h>
 
+#include "common/accounts.h"
 #include "common/child-sandbox.h"
 #include "common/log.h"
 #include "common/map.h"
@@ -56,7 +55,7 @@ static bool is_in_use(uid_t uid)
 	char path[sizeof(DYNAMIC_USERS) + 16];
 
 	(void)snprintf(path, sizeof(path), DYNAMIC_USERS "/%u", (unsigned)uid);
-	return uid == geteuid() || getpwuid(uid) || getgrgid((gid_t)uid) || access(path, F_OK) == 0;
+	return uid == geteuid() || account_has_id(uid) || access(path, F_OK) == 0;
 }
 
 /* The id of that name, the same at every call. */
@@ -101,20 +100,16 @@ static int note_named(uid_t uid)
 
 static int find_named(const char *user, struct identity *identity, struct error *error)
 {
-	struct passwd *entry = getpwnam(user);
 	unsigned long number;
 	char *end;
 
-	if (entry) {
-		identity->uid = entry->pw_uid;
-		identity->gid = entry->pw_gid;
-	} else {
-		number = strtoul(user, &end, 10);
-		if (*user < '0' || *user > '9' || *end || number >= UINT32_MAX)
-			return error_set(error, -ESRCH,
-				"user \"%s\" does not exist; create it or correct `user`", user);
+	number = strtoul(user, &end, 10);
+	if (*user >= '0' && *user <= '9' && !*end && number < UINT32_MAX) {
 		identity->uid = (uid_t)number;
 		identity->gid = (gid_t)number;
+	} else if (account_find_any_user(user, &identity->uid, &identity->gid) < 0) {
+		return error_set(error, -ESRCH,
+			"user \"%s\" does not exist; create it or correct `user`", user);
 	}
 	if (!identity->change && identity->uid != geteuid())
 		return error_set(error, -EPERM,

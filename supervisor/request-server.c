@@ -8,10 +8,10 @@
  * a call.
  */
 #include <fcntl.h>
-#include <grp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "common/accounts.h"
 #include "common/foreign.h"
 #include "common/pace.h"
 #include "common/request-message.h"
@@ -396,9 +396,10 @@ static int on_connection(sd_event_source *source, int fd, uint32_t revents, void
 /* Lets the group connect, where the host has one and we may. */
 static void admit_group(int directory_fd)
 {
-	const struct group *group = getgrnam(REQUEST_GROUP);
+	gid_t group;
 
-	if (group && fchownat(directory_fd, REQUEST_VIEW_SOCKET, (uid_t)-1, group->gr_gid, 0) == 0)
+	if (account_find_group(REQUEST_GROUP, &group) >= 0 &&
+		fchownat(directory_fd, REQUEST_VIEW_SOCKET, (uid_t)-1, group, 0) == 0)
 		(void)fchmodat(directory_fd, REQUEST_VIEW_SOCKET, 0660, 0);
 }
 

@@ -333,7 +333,7 @@ static const struct option declaration_options[] = {
 		.offset = offsetof(struct declaration, user),
 		.maximum = 255,
 		.check = form_user,
-		.help = "User of the resource's process, by name or number; if absent, a user id that no other process has. With \"root\" the process may do what the service may do.",
+		.help = "User of the resource's process, by name or number; use a local user, because devplugd waits while a network directory is asked; if absent, a user id that no other process has. With \"root\" the process may do what the service may do.",
 	},
 	{
 		.key = "host_root",

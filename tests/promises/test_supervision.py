@@ -13,7 +13,7 @@ import socket
 import subprocess
 import unittest
 
-from node import NodeTest, is_gone, plugins_of, static, template_of, until
+from node import NodeTest, is_gone, plugins_of, program, static, template_of, until
 
 N = 5
 
@@ -33,6 +33,23 @@ class Supervision(NodeTest):
             return [entry.name for entry in entries
                     if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False)
                     and entry.name != "kubelet.sock"]
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs a mount namespace")
+    def test_slow_name_service(self):
+        """As with a network directory whose server is unreachable: only a `user` that /etc/passwd lacks may need it."""
+        switch = self.node.path("nsswitch.conf")
+        with open(switch, "w") as file:
+            file.write("passwd: files slow\ngroup: files slow\n")
+        self.node.prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
+                            'mount --bind "$0" /etc/nsswitch.conf && exec "$@"', switch]
+        self.node.environment["LD_LIBRARY_PATH"] = os.path.dirname(program("libnss_slow.so.2"))
+        self.node.configure(static("a", 1), static("named", 1, 'user = "daemon";'), static("number", 1, 'user = "54321";'))
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(a=1, named=1, number=1)
+        self.node.configure(static("a", 2), static("later", 1))
+        self.node.reload()
+        self.node.await_allocatable(a=2, later=1)
 
     def test_P5_starts_before_the_kubelet(self):
         self.node.start()

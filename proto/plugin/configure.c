@@ -83,7 +83,7 @@ static void report_ready(struct plugin *plugin)
 }
 
 /* Logs what differs from what was logged last. */
-static void say_changes(struct plugin *plugin, struct snapshot *snapshot)
+static void report_changes(struct plugin *plugin, struct snapshot *snapshot)
 {
 	changes_log(plugin->logged, snapshot);
 	snapshot_unref(plugin->logged);
@@ -124,7 +124,7 @@ void plugin_offer(struct plugin *plugin)
 	plugin->offered = true;
 	report_ready(plugin);
 	report_gone(plugin, snapshot);
-	say_changes(plugin, snapshot);
+	report_changes(plugin, snapshot);
 }
 
 static void on_inventory_changed(struct inventory *inventory, void *userdata)

@@ -104,7 +104,7 @@ static void on_verdict(uint64_t label, bool registered, const char *text, void *
 	struct plugin *plugin = userdata;
 
 	if (plugin->session)
-		session_on_verdict(plugin->session, label, registered, text);
+		session_on_registration(plugin->session, label, registered, text);
 }
 
 static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)

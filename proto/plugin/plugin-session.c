@@ -255,7 +255,8 @@ void session_free_the_way(struct session *session)
 	rpc_server_end_session(server, label_of(session, PEER_OTHER));
 }
 
-void session_on_verdict(struct session *session, uint64_t label, bool registered, const char *text)
+void session_on_registration(
+	struct session *session, uint64_t label, bool registered, const char *text)
 {
 	if (label / PEERS != session->number || !session->announced)
 		return;

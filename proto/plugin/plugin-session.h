@@ -41,7 +41,8 @@ void session_on_stream(struct session *session, uint64_t label, bool opened);
 
 /* The registration status from the plugin watcher, from service_events.on_verdict. Ignores labels
  * of other sessions. */
-void session_on_verdict(struct session *session, uint64_t label, bool registered, const char *text);
+void session_on_registration(
+	struct session *session, uint64_t label, bool registered, const char *text);
 
 /* A peer blocks gRPC (rpc_is_held_up()): ends all connections but the kubelet's, or, where that is
  * not known, the session. */

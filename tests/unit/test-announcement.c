@@ -71,7 +71,7 @@ static void on_stream(uint64_t label, bool opened, void *userdata)
 static void on_verdict(uint64_t label, bool registered, const char *text, void *userdata)
 {
 	if (world.session)
-		session_on_verdict(world.session, label, registered, text);
+		session_on_registration(world.session, label, registered, text);
 }
 
 static const struct service_events service_events = {

@@ -62,7 +62,7 @@ void applied_changed(
 	if (child->leaving)
 		return;
 	if (before->declaration.overlap != now->declaration.overlap) {
-		party_set_overlap(child->party, now->declaration.overlap);
+		claimant_set_overlap(child->claimant, now->declaration.overlap);
 		arbiter_decide(manager->arbiter);
 	}
 	if (!streq(before->text, now->text)) {

@@ -21,10 +21,10 @@
 #define SLICE       (5 * USEC_PER_MSEC)
 #define SLICE_STEPS 1000
 
-struct party {
+struct claimant {
 	struct arbiter *arbiter;
 	const char *resource;
-	const struct party_operations *operations;
+	const struct claimant_operations *operations;
 	void *userdata;
 	size_t rank;
 	bool overlap;
@@ -45,11 +45,11 @@ struct arbiter {
 	sd_event_source *timer;
 	bool stopped;
 	struct pace pace;
-	struct party **all;
+	struct claimant **all;
 	size_t n_all;
 
 	/* The pass that goes on; NULL: none. */
-	struct claimant *claimants;  /* of `all` */
+	struct decision *decisions;  /* of `all` */
 	struct ownership *ownership; /* NULL: the lists are being read */
 	size_t n_read, n_sent;
 	bool again, settled;
@@ -68,10 +68,10 @@ static void come_again(struct arbiter *arbiter, uint64_t at)
 static void end_pass(struct arbiter *arbiter)
 {
 	arbiter->ownership = ownership_free(arbiter->ownership);
-	if (arbiter->claimants)
-		claimants_done(arbiter->claimants, arbiter->n_all);
-	free(arbiter->claimants);
-	arbiter->claimants = NULL;
+	if (arbiter->decisions)
+		decisions_done(arbiter->decisions, arbiter->n_all);
+	free(arbiter->decisions);
+	arbiter->decisions = NULL;
 }
 
 void arbiter_decide(struct arbiter *arbiter)
@@ -83,23 +83,23 @@ void arbiter_decide(struct arbiter *arbiter)
 /* --- one resource --- */
 
 /* Whether it has sent its claims, or will not send them soon. */
-static bool is_known(const struct party *party)
+static bool is_known(const struct claimant *claimant)
 {
-	return party->list || !party->operations->is_starting(party->userdata);
+	return claimant->list || !claimant->operations->is_starting(claimant->userdata);
 }
 
 static bool all_booked_are_known(const struct arbiter *arbiter)
 {
 	for (size_t i = 0; i < arbiter->n_all; i++) {
-		const struct party *party = arbiter->all[i];
+		const struct claimant *claimant = arbiter->all[i];
 
-		if (party->booked && party->booked->count > 0 && !is_known(party))
+		if (claimant->booked && claimant->booked->count > 0 && !is_known(claimant))
 			return false;
 	}
 	return true;
 }
 
-static int send_owners(const struct party *party, const char *owners)
+static int send_owners(const struct claimant *claimant, const char *owners)
 {
 	_cleanup_close_ int fd = -EBADF;
 
@@ -108,72 +108,73 @@ static int send_owners(const struct party *party, const char *owners)
 		if (fd < 0)
 			return fd;
 	}
-	return party->operations->answer(party->number, fd, party->userdata);
+	return claimant->operations->answer(claimant->number, fd, claimant->userdata);
 }
 
 /* Sends a child an answer that it lacks; `settled`: the claims of those before it are known. What
  * it sent since its last claims were read has to wait. Returns whether to try again. */
-static bool answer(struct party *party, const char *owners, bool settled)
+static bool answer(struct claimant *claimant, const char *owners, bool settled)
 {
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 	char *copy;
 
-	if (party->number == 0 || party->fd >= 0 || (!party->asked && streq(party->sent, owners)))
+	if (claimant->number == 0 || claimant->fd >= 0 ||
+		(!claimant->asked && streq(claimant->sent, owners)))
 		return false;
-	if (party->asked && now < party->asked_at + ARBITER_PATIENCE && !settled)
+	if (claimant->asked && now < claimant->asked_at + ARBITER_PATIENCE && !settled)
 		return true;
 	copy = strdup(owners);
-	if (!copy || send_owners(party, owners) < 0) {
+	if (!copy || send_owners(claimant, owners) < 0) {
 		free(copy);
 		return true;
 	}
-	free(party->sent);
-	party->sent = copy;
-	party->asked = false;
+	free(claimant->sent);
+	claimant->sent = copy;
+	claimant->asked = false;
 	return false;
 }
 
-static void note(struct party *party, char *text)
+static void note(struct claimant *claimant, char *text)
 {
-	const struct log_fields fields = { .resource = party->resource };
+	const struct log_fields fields = { .resource = claimant->resource };
 	bool differs;
 
 	/* It names devices as the child does. */
 	if (text)
 		text_sanitize(text);
-	differs = !text != !party->note || (text && !streq(text, party->note));
-	if (text && differs && log_budget_admits(&party->log_budget, &fields))
+	differs = !text != !claimant->note || (text && !streq(text, claimant->note));
+	if (text && differs && log_budget_admits(&claimant->log_budget, &fields))
 		log_full(LOG_WARNING, &fields, "%s", text);
-	free(party->note);
-	party->note = text;
+	free(claimant->note);
+	claimant->note = text;
 	if (differs)
-		party->operations->on_note(party->userdata);
+		claimant->operations->on_note(claimant->userdata);
 }
 
 /* What one child claims is bounded, and so is what all do: who claims most is the one to go. */
 static void make_room(struct arbiter *arbiter)
 {
-	struct party *most = NULL;
+	struct claimant *most = NULL;
 	size_t cost = 0;
 
 	for (size_t i = 0; i < arbiter->n_all; i++) {
-		struct party *party = arbiter->all[i];
+		struct claimant *claimant = arbiter->all[i];
 
-		cost += party->list ? party->list->cost : 0;
-		if (party->list && (!most || party->list->cost > most->list->cost))
-			most = party;
+		cost += claimant->list ? claimant->list->cost : 0;
+		if (claimant->list && (!most || claimant->list->cost > most->list->cost))
+			most = claimant;
 	}
 	if (cost <= CLAIMS_COST_MAX)
 		return;
 	most->list = claims_list_free(most->list);
-	party_end_process(most);
+	claimant_end_process(most);
 	most->operations->on_malformed(
 		most->userdata, "the child claims more than there is room for");
 }
 
-static int read_list(struct party *party)
+static int read_list(struct claimant *claimant)
 {
-	_cleanup_close_ int fd = TAKE_FD(party->fd);
+	_cleanup_close_ int fd = TAKE_FD(claimant->fd);
 	struct claims_list *list;
 	int r;
 
@@ -182,18 +183,18 @@ static int read_list(struct party *party)
 	r = claims_list_read(fd, &list);
 	if (r < 0 && r != -EBADMSG && r != -EFBIG) {
 		/* Not the child's fault. */
-		party->fd = TAKE_FD(fd);
+		claimant->fd = TAKE_FD(fd);
 		return r;
 	}
 	if (r < 0) {
-		party_end_process(party);
-		party->operations->on_malformed(
-			party->userdata, "the child sent claims that are not valid");
+		claimant_end_process(claimant);
+		claimant->operations->on_malformed(
+			claimant->userdata, "the child sent claims that are not valid");
 		return 0;
 	}
-	(void)claims_list_free(party->list);
-	party->list = list;
-	make_room(party->arbiter);
+	(void)claims_list_free(claimant->list);
+	claimant->list = list;
+	make_room(claimant->arbiter);
 	return 0;
 }
 
@@ -201,17 +202,17 @@ static int read_list(struct party *party)
 
 static int compare_ranks(const void *a, const void *b)
 {
-	const struct party *const *left = a, *const *right = b;
+	const struct claimant *const *left = a, *const *right = b;
 
 	return (*left)->rank < (*right)->rank ? -1 : (*left)->rank > (*right)->rank;
 }
 
 static int begin_pass(struct arbiter *arbiter)
 {
-	arbiter->claimants = calloc(arbiter->n_all + 1, sizeof(*arbiter->claimants));
-	if (!arbiter->claimants)
+	arbiter->decisions = calloc(arbiter->n_all + 1, sizeof(*arbiter->decisions));
+	if (!arbiter->decisions)
 		return -ENOMEM;
-	qsort(arbiter->all, arbiter->n_all, sizeof(struct party *), compare_ranks);
+	qsort(arbiter->all, arbiter->n_all, sizeof(struct claimant *), compare_ranks);
 	arbiter->n_read = arbiter->n_sent = 0;
 	arbiter->again = arbiter->contested = false;
 	return 0;
@@ -219,42 +220,42 @@ static int begin_pass(struct arbiter *arbiter)
 
 static int read_next(struct arbiter *arbiter)
 {
-	struct party *party = arbiter->all[arbiter->n_read];
+	struct claimant *claimant = arbiter->all[arbiter->n_read];
 
 	/* First, because what it calls may begin the pass again. */
 	arbiter->n_read++;
-	return read_list(party);
+	return read_list(claimant);
 }
 
 static int begin_decision(struct arbiter *arbiter)
 {
 	for (size_t i = 0; i < arbiter->n_all; i++) {
-		struct party *party = arbiter->all[i];
+		struct claimant *claimant = arbiter->all[i];
 
-		(void)bookings_unref(party->decided);
-		party->decided = bookings_ref(party->booked);
-		arbiter->claimants[i] = (struct claimant){
-			.name = party->resource,
-			.overlap = party->overlap,
-			.list = party->list,
-			.booked = party->decided,
+		(void)bookings_unref(claimant->decided);
+		claimant->decided = bookings_ref(claimant->booked);
+		arbiter->decisions[i] = (struct decision){
+			.name = claimant->resource,
+			.overlap = claimant->overlap,
+			.list = claimant->list,
+			.booked = claimant->decided,
 		};
 	}
 	arbiter->settled = all_booked_are_known(arbiter);
-	return ownership_new(arbiter->claimants, arbiter->n_all, &arbiter->ownership);
+	return ownership_new(arbiter->decisions, arbiter->n_all, &arbiter->ownership);
 }
 
 static void answer_next(struct arbiter *arbiter)
 {
 	size_t i = arbiter->n_sent++;
-	struct party *party = arbiter->all[i];
-	_cleanup_free_ char *owners = TAKE_PTR(arbiter->claimants[i].owners);
-	char *text = TAKE_PTR(arbiter->claimants[i].note);
+	struct claimant *claimant = arbiter->all[i];
+	_cleanup_free_ char *owners = TAKE_PTR(arbiter->decisions[i].owners);
+	char *text = TAKE_PTR(arbiter->decisions[i].note);
 
 	arbiter->contested = arbiter->contested || owners;
-	arbiter->again = answer(party, owners ?: "", arbiter->settled) || arbiter->again;
-	arbiter->settled = arbiter->settled && is_known(party);
-	note(party, text);
+	arbiter->again = answer(claimant, owners ?: "", arbiter->settled) || arbiter->again;
+	arbiter->settled = arbiter->settled && is_known(claimant);
+	note(claimant, text);
 }
 
 /* Returns 1 if there is more to do, 0 at the end, or negative errno. */
@@ -262,7 +263,7 @@ static int go_on(struct arbiter *arbiter)
 {
 	int r = 0;
 
-	if (!arbiter->claimants)
+	if (!arbiter->decisions)
 		r = begin_pass(arbiter);
 	else if (arbiter->n_read < arbiter->n_all)
 		r = read_next(arbiter);
@@ -340,16 +341,16 @@ struct arbiter *arbiter_free(struct arbiter *arbiter)
 /* --- what a resource does --- */
 
 int arbiter_add(struct arbiter *arbiter, const char *resource,
-	const struct party_operations *operations, void *userdata, struct party **ret)
+	const struct claimant_operations *operations, void *userdata, struct claimant **ret)
 {
-	struct party *party;
+	struct claimant *claimant;
 
-	if (array_reserve((void **)&arbiter->all, arbiter->n_all, sizeof(struct party *)) < 0)
+	if (array_reserve((void **)&arbiter->all, arbiter->n_all, sizeof(struct claimant *)) < 0)
 		return -ENOMEM;
-	party = malloc(sizeof(*party));
-	if (!party)
+	claimant = malloc(sizeof(*claimant));
+	if (!claimant)
 		return -ENOMEM;
-	*party = (struct party){
+	*claimant = (struct claimant){
 		.arbiter = arbiter,
 		.resource = resource,
 		.operations = operations,
@@ -357,90 +358,90 @@ int arbiter_add(struct arbiter *arbiter, const char *resource,
 		.fd = -EBADF,
 	};
 	end_pass(arbiter);
-	arbiter->all[arbiter->n_all++] = party;
-	*ret = party;
+	arbiter->all[arbiter->n_all++] = claimant;
+	*ret = claimant;
 	return 0;
 }
 
-void party_set_rank(struct party *party, size_t rank)
+void claimant_set_rank(struct claimant *claimant, size_t rank)
 {
-	party->rank = rank;
-	end_pass(party->arbiter);
+	claimant->rank = rank;
+	end_pass(claimant->arbiter);
 }
 
-void party_set_overlap(struct party *party, bool overlap)
+void claimant_set_overlap(struct claimant *claimant, bool overlap)
 {
-	party->overlap = overlap;
-	end_pass(party->arbiter);
+	claimant->overlap = overlap;
+	end_pass(claimant->arbiter);
 }
 
-void party_set_booked(struct party *party, struct bookings *booked)
+void claimant_set_booked(struct claimant *claimant, struct bookings *booked)
 {
-	struct arbiter *arbiter = party->arbiter;
+	struct arbiter *arbiter = claimant->arbiter;
 
-	(void)bookings_unref(party->booked);
-	party->booked = bookings_ref(booked);
+	(void)bookings_unref(claimant->booked);
+	claimant->booked = bookings_ref(booked);
 	/* A running pass checks for news at its end. */
-	if (!arbiter->claimants && has_news(arbiter))
+	if (!arbiter->decisions && has_news(arbiter))
 		come_again(arbiter, now_usec(CLOCK_MONOTONIC));
 }
 
-void party_submit(struct party *party, int fd, uint64_t number)
+void claimant_submit(struct claimant *claimant, int fd, uint64_t number)
 {
-	(void)foreign_close(party->fd);
-	party->fd = fd;
-	party->number = number;
-	party->asked = true;
-	party->asked_at = now_usec(CLOCK_MONOTONIC);
-	come_again(party->arbiter, party->asked_at);
+	(void)foreign_close(claimant->fd);
+	claimant->fd = fd;
+	claimant->number = number;
+	claimant->asked = true;
+	claimant->asked_at = now_usec(CLOCK_MONOTONIC);
+	come_again(claimant->arbiter, claimant->asked_at);
 }
 
-bool party_is_waiting(const struct party *party)
+bool claimant_is_waiting(const struct claimant *claimant)
 {
-	return party->asked;
+	return claimant->asked;
 }
 
-const char *party_note(const struct party *party)
+const char *claimant_note(const struct claimant *claimant)
 {
-	return party->note;
+	return claimant->note;
 }
 
-void party_end_process(struct party *party)
+void claimant_end_process(struct claimant *claimant)
 {
-	party->fd = foreign_close(party->fd);
-	party->number = 0;
-	party->asked = false;
-	free(party->sent);
-	party->sent = NULL;
+	claimant->fd = foreign_close(claimant->fd);
+	claimant->number = 0;
+	claimant->asked = false;
+	free(claimant->sent);
+	claimant->sent = NULL;
 }
 
-void party_drop_claims(struct party *party)
+void claimant_drop_claims(struct claimant *claimant)
 {
-	if (!party->list)
+	if (!claimant->list)
 		return;
-	arbiter_decide(party->arbiter);
-	party->list = claims_list_free(party->list);
+	arbiter_decide(claimant->arbiter);
+	claimant->list = claims_list_free(claimant->list);
 }
 
-struct party *party_free(struct party *party)
+struct claimant *claimant_free(struct claimant *claimant)
 {
 	struct arbiter *arbiter;
 	size_t kept = 0;
 
-	if (!party)
+	if (!claimant)
 		return NULL;
-	arbiter = party->arbiter;
+	arbiter = claimant->arbiter;
 	end_pass(arbiter);
 	for (size_t i = 0; i < arbiter->n_all; i++)
-		if (arbiter->all[i] != party)
+		if (arbiter->all[i] != claimant)
 			arbiter->all[kept++] = arbiter->all[i];
 	arbiter->n_all = kept;
 	arbiter_decide(arbiter);
-	party_end_process(party);
-	(void)claims_list_free(party->list);
-	(void)bookings_unref(party->booked);
-	(void)bookings_unref(party->decided);
-	free(party->note);
-	free(party);
+	claimant_end_process(claimant);
+	(void)claims_list_free(claimant->list);
+	(void)bookings_unref(claimant->booked);
+	(void)bookings_unref(claimant->decided);
+	free(claimant->note);
+	free(claimant);
 	return NULL;
 }

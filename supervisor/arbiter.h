@@ -18,11 +18,11 @@
 #define ARBITER_PATIENCE (2 * USEC_PER_SEC)
 
 struct bookings;
-struct arbiter; /* one for all resources */
-struct party;   /* one resource before it */
+struct arbiter;  /* one for all resources */
+struct claimant; /* one resource before it */
 
 /* What the arbiter needs of the side of a resource. */
-struct party_operations {
+struct claimant_operations {
 	/* Sends the answer to the claims of that number; `fd`: the devices of other resources, as
 	 * CONTROL_OWNERS has them, or -EBADF. Returns 0 or negative errno, after which the arbiter
 	 * tries again. */
@@ -31,14 +31,14 @@ struct party_operations {
 	bool (*is_starting)(void *userdata);
 	/* What the child sent are no claims, or too many. */
 	void (*on_malformed)(void *userdata, const char *why);
-	/* What party_note() returns has changed. */
+	/* What claimant_note() returns has changed. */
 	void (*on_note)(void *userdata);
 };
 
-/* Both return 0 or -ENOMEM. The name and `userdata` must outlive the party. */
+/* Both return 0 or -ENOMEM. The name and `userdata` must outlive the claimant. */
 int arbiter_new(sd_event *event, struct arbiter **ret);
 int arbiter_add(struct arbiter *arbiter, const char *resource,
-	const struct party_operations *operations, void *userdata, struct party **ret);
+	const struct claimant_operations *operations, void *userdata, struct claimant **ret);
 
 /* Decides again soon: called when anything has changed that ownership depends on. */
 void arbiter_decide(struct arbiter *arbiter);
@@ -51,28 +51,28 @@ DEFINE_CLEANUP(struct arbiter *, arbiter_free)
 
 /* The place of the resource in the configuration, and whether it shares devices with others that
  * set `overlap`, too. */
-void party_set_rank(struct party *party, size_t rank);
-void party_set_overlap(struct party *party, bool overlap);
+void claimant_set_rank(struct claimant *claimant, size_t rank);
+void claimant_set_overlap(struct claimant *claimant, bool overlap);
 
 /* Sets what the kubelet has booked of the resource, of which a reference is taken: other resources
  * do not offer devices that pods have. */
-void party_set_booked(struct party *party, struct bookings *booked);
+void claimant_set_booked(struct claimant *claimant, struct bookings *booked);
 
 /* Takes a descriptor with the child's claims, and their number; it is read later. */
-void party_submit(struct party *party, int fd, uint64_t number);
+void claimant_submit(struct claimant *claimant, int fd, uint64_t number);
 
 /* Whether the child waits for an answer. */
-bool party_is_waiting(const struct party *party);
+bool claimant_is_waiting(const struct claimant *claimant);
 
 /* What people should know of the ids of the resource, or NULL. */
-const char *party_note(const struct party *party);
+const char *claimant_note(const struct claimant *claimant);
 
 /* The process has ended; its claims stay its resource's. */
-void party_end_process(struct party *party);
+void claimant_end_process(struct claimant *claimant);
 
 /* The resource has no devices. */
-void party_drop_claims(struct party *party);
+void claimant_drop_claims(struct claimant *claimant);
 
 /* Its devices are free for others. */
-struct party *party_free(struct party *party);
-DEFINE_CLEANUP(struct party *, party_free)
+struct claimant *claimant_free(struct claimant *claimant);
+DEFINE_CLEANUP(struct claimant *, claimant_free)

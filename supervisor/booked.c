@@ -303,7 +303,7 @@ static int send_bookings(struct booked *booked, struct child *child, uint64_t un
 		return r;
 	hash = hash_bytes(text, size);
 	if (hash != child->booked_sent)
-		party_set_booked(child->party, bookings);
+		claimant_set_booked(child->claimant, bookings);
 	if (until == UNTIL_NEVER && hash == child->booked_sent && child->gone == 0)
 		return 0;
 	r = sealed_new("booked", text, size);

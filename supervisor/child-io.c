@@ -42,7 +42,7 @@ static void forget_process(struct child *child)
 	child->pid = 0;
 	child->messages_wait = false;
 	child->gone = child->booked_sent = 0;
-	party_end_process(child->party);
+	claimant_end_process(child->claimant);
 	proposal_end_process(child->proposal);
 	mirror_remove(&child->devices);
 	child->host->on_edits(child, NULL, child->host->userdata);
@@ -149,7 +149,7 @@ static void on_message(struct child *child, struct control_message *message)
 		return;
 	}
 	if (message->type == CONTROL_CLAIMS) {
-		party_submit(child->party, TAKE_FD(message->fds[0]), message->number);
+		claimant_submit(child->claimant, TAKE_FD(message->fds[0]), message->number);
 		return;
 	}
 	if (message->type == CONTROL_EDITS) {
@@ -500,7 +500,7 @@ static int answer_claims(uint64_t number, int fd, void *userdata)
 	message.number = number;
 	message.fds[0] = fd;
 	r = control_send(child->control_fd, &message);
-	if (r >= 0 && party_is_waiting(child->party))
+	if (r >= 0 && claimant_is_waiting(child->claimant))
 		child->reported = false;
 	return r;
 }
@@ -520,7 +520,7 @@ static void on_malformed_claims(void *userdata, const char *why)
 	resource_handle(child->resource, RESOURCE_BROKEN, why);
 }
 
-static const struct party_operations party_operations = {
+static const struct claimant_operations claimant_operations = {
 	.answer = answer_claims,
 	.is_starting = is_starting,
 	.on_malformed = on_malformed_claims,
@@ -627,8 +627,8 @@ int child_new(
 	mirror_init(&child->saved_state, host->state, name, CONTROL_SAVED_STATE_MAX);
 	r = resource_new(config, &operations, child, &child->resource);
 	if (r >= 0)
-		r = arbiter_add(host->arbiter, child->resource->name, &party_operations, child,
-			&child->party);
+		r = arbiter_add(host->arbiter, child->resource->name, &claimant_operations, child,
+			&child->claimant);
 	if (r >= 0)
 		r = proposal_new(host->event, host->published, child->resource, answer_proposal,
 			child, &child->proposal);
@@ -637,7 +637,7 @@ int child_new(
 			&child->timers, host->event, on_timer_receive, on_timer, child);
 	if (r < 0)
 		return r;
-	party_set_overlap(child->party, config->declaration.overlap);
+	claimant_set_overlap(child->claimant, config->declaration.overlap);
 	r = mirror_restore(&child->saved_state);
 	if (r < 0)
 		return r;
@@ -654,10 +654,10 @@ struct child *child_free(struct child *child)
 	(void)close_fd(child->counters_fd);
 	mirror_release(&child->saved_state);
 	child_timers_done(&child->timers);
-	if (child->party && child->proposal)
+	if (child->claimant && child->proposal)
 		forget_process(child);
 	(void)proposal_free(child->proposal);
-	(void)party_free(child->party);
+	(void)claimant_free(child->claimant);
 	resource_free(child->resource);
 	free(child);
 	return NULL;

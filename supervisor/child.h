@@ -89,7 +89,7 @@ struct child {
 	int write_failure;         /* of the last write of `devices`: negative errno, or 0 */
 	int save_failure;          /* the same for `saved_state` */
 
-	struct party *party; /* whose its devices are */
+	struct claimant *claimant; /* whose its devices are */
 	struct proposal *proposal;
 	uint64_t gone;        /* removed devices that are still listed */
 	uint64_t booked_sent; /* a hash of the last bookings that it was sent, 0: none */

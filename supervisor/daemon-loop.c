@@ -104,7 +104,7 @@ static void drop_claims_of_failed(struct manager *manager)
 {
 	for (size_t i = 0; i < manager->n_children; i++)
 		if (manager->children[i]->resource->state == RESOURCE_FAILED)
-			party_drop_claims(manager->children[i]->party);
+			claimant_drop_claims(manager->children[i]->claimant);
 }
 
 /* Writes what could not be written before, such as with a full disk. Returns whether all is. */
@@ -379,7 +379,7 @@ static int add_children(struct manager *manager)
 
 		if (r < 0)
 			return r;
-		party_set_rank(manager->children[i]->party, i);
+		claimant_set_rank(manager->children[i]->claimant, i);
 		manager->n_children++;
 	}
 	return 0;

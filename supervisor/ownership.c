@@ -110,76 +110,76 @@ struct claims_list *claims_list_free(struct claims_list *list)
 
 /* A device that holds its claims. */
 struct holding {
-	struct claimant *claimant;
+	struct decision *decision;
 	const struct claims_device *device;
-	const struct claimant *kept_by; /* a pod has it from this one; NULL: none */
+	const struct decision *kept_by; /* a pod has it from this one; NULL: none */
 };
 
 struct ownership {
-	struct claimant *claimants;
+	struct decision *decisions;
 	size_t n;
 	struct map claims; /* to the holding */
-	struct map ids;    /* to the claimant */
+	struct map ids;    /* to the decision */
 	struct holding *holdings;
 	size_t n_holdings;
 
-	/* The place of the pass: a claimant's device, and the claim that is next. All claims of a
+	/* The place of the pass: a decision's device, and the claim that is next. All claims of a
 	 * device are searched for first; they are entered only if none is taken. */
-	size_t claimant, device;
+	size_t decision, device;
 	const char *const *claim; /* NULL: the device is not begun */
 	bool holds, contested;
 	bool any_kept;
 	size_t reported; /* holdings that the second pass has read */
 
-	/* Of the claimant: */
+	/* Of the decision: */
 	bool begun;
 	FILE *owners; /* NULL: nothing is written yet */
 	char *text;   /* what is written there in the second pass */
 	size_t owners_size;
 	const char *first_same; /* an id that another resource has for other hardware */
-	const struct claimant *first_other;
+	const struct decision *first_other;
 	size_t n_same;
 };
 
-static bool share(const struct claimant *a, const struct claimant *b)
+static bool share(const struct decision *a, const struct decision *b)
 {
 	return a == b || (a->overlap && b->overlap);
 }
 
 /* Notes an id that another resource has for other hardware. */
-static int hold_id(struct ownership *ownership, struct claimant *claimant, const char *id)
+static int hold_id(struct ownership *ownership, struct decision *decision, const char *id)
 {
-	const struct claimant *other = map_get(&ownership->ids, id);
+	const struct decision *other = map_get(&ownership->ids, id);
 	int r;
 
-	if (other && !share(other, claimant)) {
+	if (other && !share(other, decision)) {
 		if (ownership->n_same++ == 0) {
 			ownership->first_same = id;
 			ownership->first_other = other;
 		}
 		return 0;
 	}
-	r = map_put(&ownership->ids, id, claimant);
+	r = map_put(&ownership->ids, id, decision);
 	return r == -EEXIST ? 0 : r;
 }
 
-static int make_note(const struct ownership *ownership, struct claimant *claimant)
+static int make_note(const struct ownership *ownership, struct decision *decision)
 {
 	char more[64] = "";
 
 	if (ownership->n_same > 1)
 		(void)snprintf(more, sizeof(more), " (and %zu more)", ownership->n_same - 1);
-	if (asprintf(&claimant->note,
+	if (asprintf(&decision->note,
 		    "the id \"%s\" also belongs to another device, of %s%s: the kubelet tracks "
 		    "the health of devices by id alone, so rename one of them",
 		    ownership->first_same, ownership->first_other->name, more) < 0) {
-		claimant->note = NULL;
+		decision->note = NULL;
 		return -ENOMEM;
 	}
 	return 0;
 }
 
-static void begin_claimant(struct ownership *ownership)
+static void begin_resource(struct ownership *ownership)
 {
 	ownership->begun = true;
 	ownership->device = 0;
@@ -195,15 +195,15 @@ static int close_owners(struct ownership *ownership)
 	return stream && (fclose(stream) != 0 || failed) ? -ENOMEM : 0;
 }
 
-static int end_claimant(struct ownership *ownership, struct claimant *claimant)
+static int end_resource(struct ownership *ownership, struct decision *decision)
 {
 	int r = close_owners(ownership);
 
 	if (r < 0)
 		return r;
 	ownership->begun = false;
-	ownership->claimant++;
-	return ownership->n_same > 0 ? make_note(ownership, claimant) : 0;
+	ownership->decision++;
+	return ownership->n_same > 0 ? make_note(ownership, decision) : 0;
 }
 
 static void end_device(struct ownership *ownership)
@@ -214,10 +214,10 @@ static void end_device(struct ownership *ownership)
 
 /* A stream that stays empty would leave a hole of 8 KiB in the heap. */
 static int write_owner(
-	struct ownership *ownership, struct claimant *claimant, const char *id, const char *owner)
+	struct ownership *ownership, struct decision *decision, const char *id, const char *owner)
 {
 	if (!ownership->owners)
-		ownership->owners = open_memstream(&claimant->owners, &ownership->owners_size);
+		ownership->owners = open_memstream(&decision->owners, &ownership->owners_size);
 	if (!ownership->owners)
 		return -ENOMEM;
 	(void)fprintf(ownership->owners, "%s\t%s\n", id, owner);
@@ -226,33 +226,33 @@ static int write_owner(
 
 /* Who holds the next claim of the device. */
 static int look_up(
-	struct ownership *ownership, struct claimant *claimant, const struct claims_device *device)
+	struct ownership *ownership, struct decision *decision, const struct claims_device *device)
 {
 	struct holding *holding = map_get(&ownership->claims, *ownership->claim++);
 	int r;
 
-	if (!holding || share(holding->claimant, claimant))
+	if (!holding || share(holding->decision, decision))
 		return 0;
 	if (!ownership->contested) {
-		r = write_owner(ownership, claimant, device->id, holding->claimant->name);
+		r = write_owner(ownership, decision, device->id, holding->decision->name);
 		if (r < 0)
 			return r;
 	}
 	ownership->contested = true;
-	if (!bookings_have_unit(claimant->booked, device->id)) {
+	if (!bookings_have_unit(decision->booked, device->id)) {
 		end_device(ownership);
 		return 0;
 	}
 	ownership->any_kept = true;
 	if (!holding->kept_by)
-		holding->kept_by = claimant;
+		holding->kept_by = decision;
 	return 0;
 }
 
 /* One claim of the device, or the device after its last one. */
-static int step_device(struct ownership *ownership, struct claimant *claimant)
+static int step_device(struct ownership *ownership, struct decision *decision)
 {
-	const struct claims_device *device = &claimant->list->devices[ownership->device];
+	const struct claims_device *device = &decision->list->devices[ownership->device];
 	int r = 0;
 
 	if (!ownership->claim) {
@@ -263,43 +263,43 @@ static int step_device(struct ownership *ownership, struct claimant *claimant)
 		ownership->claim = device->claims;
 		ownership->holds = true;
 		ownership->holdings[ownership->n_holdings++] =
-			(struct holding){ .claimant = claimant, .device = device };
+			(struct holding){ .decision = decision, .device = device };
 	} else if (!*ownership->claim) {
-		r = ownership->contested ? 0 : hold_id(ownership, claimant, device->id);
+		r = ownership->contested ? 0 : hold_id(ownership, decision, device->id);
 		end_device(ownership);
 	} else if (ownership->holds) {
 		r = map_put(&ownership->claims, *ownership->claim++,
 			&ownership->holdings[ownership->n_holdings - 1]);
 		r = r == -EEXIST ? 0 : r;
 	} else {
-		r = look_up(ownership, claimant, device);
+		r = look_up(ownership, decision, device);
 	}
 	return r;
 }
 
 /* --- what pods have --- */
 
-/* Takes what was written as the owners of the last claimant. */
-static int end_report(struct ownership *ownership, struct claimant *claimant)
+/* Takes what was written as the owners of the last resource. */
+static int end_report(struct ownership *ownership, struct decision *decision)
 {
 	int r = close_owners(ownership);
 
 	if (r < 0)
 		return r;
-	free(claimant->owners);
-	claimant->owners = TAKE_PTR(ownership->text);
+	free(decision->owners);
+	decision->owners = TAKE_PTR(ownership->text);
 	return 0;
 }
 
-/* Reports to the claimant of the next holding that a pod has it from another. Holdings are in the
- * order of claimants. */
+/* Reports to the resource of the next holding that a pod has it from another. Holdings are in the
+ * order of resources. */
 static int step_report(struct ownership *ownership)
 {
 	struct holding *holding = &ownership->holdings[ownership->reported];
 	bool is_end = ownership->reported == ownership->n_holdings;
 
-	if (ownership->owners && (is_end || holding[-1].claimant != holding->claimant))
-		return end_report(ownership, holding[-1].claimant);
+	if (ownership->owners && (is_end || holding[-1].decision != holding->decision))
+		return end_report(ownership, holding[-1].decision);
 	ownership->reported++;
 	if (is_end || !holding->kept_by)
 		return 0;
@@ -307,7 +307,7 @@ static int step_report(struct ownership *ownership)
 		ownership->owners = open_memstream(&ownership->text, &ownership->owners_size);
 		if (!ownership->owners)
 			return -ENOMEM;
-		(void)fputs(holding->claimant->owners ?: "", ownership->owners);
+		(void)fputs(holding->decision->owners ?: "", ownership->owners);
 	}
 	(void)fprintf(ownership->owners, "%s\t%s, where a pod still uses it\n", holding->device->id,
 		holding->kept_by->name);
@@ -316,22 +316,22 @@ static int step_report(struct ownership *ownership)
 
 static int step(struct ownership *ownership)
 {
-	struct claimant *claimant = &ownership->claimants[ownership->claimant];
+	struct decision *decision = &ownership->decisions[ownership->decision];
 
-	if (ownership->claimant == ownership->n)
+	if (ownership->decision == ownership->n)
 		return step_report(ownership);
-	if (!claimant->list) {
-		ownership->claimant++;
+	if (!decision->list) {
+		ownership->decision++;
 		return 0;
 	}
 	if (!ownership->begun)
-		begin_claimant(ownership);
-	if (ownership->device == claimant->list->n_devices)
-		return end_claimant(ownership, claimant);
-	return step_device(ownership, claimant);
+		begin_resource(ownership);
+	if (ownership->device == decision->list->n_devices)
+		return end_resource(ownership, decision);
+	return step_device(ownership, decision);
 }
 
-int ownership_new(struct claimant *claimants, size_t n, struct ownership **ret)
+int ownership_new(struct decision *decisions, size_t n, struct ownership **ret)
 {
 	_cleanup_(ownership_freep) struct ownership *ownership = calloc(1, sizeof(*ownership));
 	size_t n_devices = 0, n_claims = 0;
@@ -339,11 +339,11 @@ int ownership_new(struct claimant *claimants, size_t n, struct ownership **ret)
 
 	if (!ownership)
 		return -ENOMEM;
-	ownership->claimants = claimants;
+	ownership->decisions = decisions;
 	ownership->n = n;
 	for (size_t i = 0; i < n; i++) {
-		n_devices += claimants[i].list ? claimants[i].list->n_devices : 0;
-		n_claims += claimants[i].list ? claimants[i].list->n_claims : 0;
+		n_devices += decisions[i].list ? decisions[i].list->n_devices : 0;
+		n_claims += decisions[i].list ? decisions[i].list->n_claims : 0;
 	}
 	/* Now, because a table that grows takes as long as all that was put into it. */
 	ownership->holdings = calloc(n_devices + 1, sizeof(*ownership->holdings));
@@ -358,7 +358,7 @@ int ownership_new(struct claimant *claimants, size_t n, struct ownership **ret)
 
 static bool is_done(const struct ownership *ownership)
 {
-	return ownership->claimant == ownership->n &&
+	return ownership->decision == ownership->n &&
 		(!ownership->any_kept || ownership->reported > ownership->n_holdings);
 }
 
@@ -387,11 +387,11 @@ struct ownership *ownership_free(struct ownership *ownership)
 	return NULL;
 }
 
-void claimants_done(struct claimant *claimants, size_t n)
+void decisions_done(struct decision *decisions, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		free(claimants[i].owners);
-		free(claimants[i].note);
-		claimants[i].owners = claimants[i].note = NULL;
+		free(decisions[i].owners);
+		free(decisions[i].note);
+		decisions[i].owners = decisions[i].note = NULL;
 	}
 }

@@ -39,7 +39,7 @@ int claims_list_read(int fd, struct claims_list **ret);
 struct claims_list *claims_list_free(struct claims_list *list);
 DEFINE_CLEANUP(struct claims_list *, claims_list_free)
 
-struct claimant {
+struct decision {
 	const char *name;
 	bool overlap;
 	const struct claims_list *list; /* NULL: nothing is known of it */
@@ -52,7 +52,7 @@ struct claimant {
 /* A pass that decides for all of them, which are in the order of the configuration. They and their
  * lists must not change until it ends. Returns 0 or -ENOMEM. */
 struct ownership;
-int ownership_new(struct claimant *claimants, size_t n, struct ownership **ret);
+int ownership_new(struct decision *decisions, size_t n, struct ownership **ret);
 
 /* Makes so many steps, each of which is a search in a table. Returns 0 at the end, 1 if there is
  * more to do, or -ENOMEM, after which the pass has no result. */
@@ -62,4 +62,4 @@ struct ownership *ownership_free(struct ownership *ownership);
 DEFINE_CLEANUP(struct ownership *, ownership_free)
 
 /* Frees what was filled. */
-void claimants_done(struct claimant *claimants, size_t n);
+void decisions_done(struct decision *decisions, size_t n);

@@ -91,7 +91,8 @@ static void update_child(struct change *change, const struct resource_config *wa
 
 	change->event = resource_update(resource, wanted);
 	change->renew = child_registration(change->child) != before;
-	party_set_overlap(change->child->party, resource_applied(resource)->declaration.overlap);
+	claimant_set_overlap(
+		change->child->claimant, resource_applied(resource)->declaration.overlap);
 	/* The resource was being removed, and the file has it again. */
 	if (change->child->leaving)
 		change->event = RESOURCE_START;
@@ -114,7 +115,7 @@ static void update_children(
 		/* Its files are removed. */
 		if (!wanted)
 			proposal_end_process(change->child->proposal);
-		party_set_rank(children[i]->party, i);
+		claimant_set_rank(children[i]->claimant, i);
 	}
 	free(manager->children);
 	manager->children = children;
@@ -307,7 +308,7 @@ static bool has_opened(const struct child *child)
 
 	return (resource->state == RESOURCE_WAITING || resource->state == RESOURCE_REGISTERING ||
 		       resource->state == RESOURCE_SERVING) &&
-		!child->leaving && !party_is_waiting(child->party) && child->reported &&
+		!child->leaving && !claimant_is_waiting(child->claimant) && child->reported &&
 		!resource->sent;
 }
 

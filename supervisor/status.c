@@ -128,7 +128,8 @@ static json_t *describe(const struct child *child)
 		(json_int_t)resource->devices, "devices_healthy", (json_int_t)resource->healthy,
 		"since", since, "devices_file", file, "next_try", next_try, "registration",
 		registrations[child_registration(child)], "refused", (int)resource->refused, "note",
-		party_note(child->party) ?: "", "failures", failure_describe(resource->failures));
+		claimant_note(child->claimant) ?: "", "failures",
+		failure_describe(resource->failures));
 }
 
 static int add_claims(const struct manager *manager, const struct child *child, json_t *resource)

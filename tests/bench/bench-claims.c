@@ -110,23 +110,23 @@ static struct cost measure_once(int fd)
 	_cleanup_(ownership_freep) struct ownership *ownership = NULL;
 	_cleanup_(claims_list_freep) struct claims_list *list = NULL;
 	struct cost cost = { 0 };
-	struct claimant claimant = { .name = "vendor.example/a" };
+	struct decision decision = { .name = "vendor.example/a" };
 	double began = cpu_msec();
 	int r;
 
 	if (claims_list_read(fd, &list) < 0)
 		abort();
 	note_piece(&cost, began);
-	claimant.list = list;
+	decision.list = list;
 	began = cpu_msec();
-	if (ownership_new(&claimant, 1, &ownership) < 0)
+	if (ownership_new(&decision, 1, &ownership) < 0)
 		abort();
 	do {
 		r = ownership_run(ownership, SLICE_STEPS);
 		note_piece(&cost, began);
 		began = cpu_msec();
 	} while (r > 0);
-	claimants_done(&claimant, 1);
+	decisions_done(&decision, 1);
 	return cost;
 }
 

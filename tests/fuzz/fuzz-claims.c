@@ -12,19 +12,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	_cleanup_(claims_list_freep) struct claims_list *list = NULL;
 	_cleanup_(ownership_freep) struct ownership *ownership = NULL;
 	_cleanup_close_ int fd = sealed_new("claims", data, size);
-	struct claimant claimants[2] = { { .name = "a" }, { .name = "b" } };
+	struct decision decisions[2] = { { .name = "a" }, { .name = "b" } };
 
 	if (fd < 0)
 		abort();
 	if (claims_list_read(fd, &list) < 0)
 		return 0;
-	claimants[0].list = claimants[1].list = list;
-	if (ownership_new(claimants, ARRAY_SIZE(claimants), &ownership) < 0 ||
-		ownership_run(ownership, SIZE_MAX) != 0 || claimants[0].owners)
+	decisions[0].list = decisions[1].list = list;
+	if (ownership_new(decisions, ARRAY_SIZE(decisions), &ownership) < 0 ||
+		ownership_run(ownership, SIZE_MAX) != 0 || decisions[0].owners)
 		abort();
 	/* Every claim belongs to the first one. */
-	if (!claimants[1].owners != (list->n_claims == 0))
+	if (!decisions[1].owners != (list->n_claims == 0))
 		abort();
-	claimants_done(claimants, ARRAY_SIZE(claimants));
+	decisions_done(decisions, ARRAY_SIZE(decisions));
 	return 0;
 }

@@ -12,20 +12,20 @@
 #include "drivers/model/bookings.h"
 #include "supervisor/arbiter.h"
 
-#define PARTIES 10
-#define MANY    150000
+#define CLAIMANTS 10
+#define MANY      150000
 
 static sd_event *event;
 static struct arbiter *arbiter;
 static unsigned turns;
 
 static struct seat {
-	struct party *party;
+	struct claimant *claimant;
 	char *owners; /* of the last answer */
 	uint64_t number;
 	unsigned malformed;
 	bool starting;
-} seats[PARTIES];
+} seats[CLAIMANTS];
 
 static int answer(uint64_t number, int fd, void *userdata)
 {
@@ -56,7 +56,7 @@ static void on_note(void *userdata)
 {
 }
 
-static const struct party_operations operations = {
+static const struct claimant_operations operations = {
 	.answer = answer,
 	.is_starting = is_starting,
 	.on_malformed = on_malformed,
@@ -65,18 +65,19 @@ static const struct party_operations operations = {
 
 static int setup(void **state)
 {
-	static const char *const names[PARTIES] = { "v.example/a", "v.example/b", "v.example/c",
+	static const char *const names[CLAIMANTS] = { "v.example/a", "v.example/b", "v.example/c",
 		"v.example/d", "v.example/e", "v.example/f", "v.example/g", "v.example/h",
 		"v.example/i", "v.example/j" };
 
 	log_setup("test-arbiter", LOG_TARGET_TEXT, LOG_CRIT);
 	assert_int_equal(sd_event_new(&event), 0);
 	assert_int_equal(arbiter_new(event, &arbiter), 0);
-	for (size_t i = 0; i < PARTIES; i++) {
+	for (size_t i = 0; i < CLAIMANTS; i++) {
 		seats[i] = (struct seat){ 0 };
 		assert_int_equal(
-			arbiter_add(arbiter, names[i], &operations, &seats[i], &seats[i].party), 0);
-		party_set_rank(seats[i].party, i);
+			arbiter_add(arbiter, names[i], &operations, &seats[i], &seats[i].claimant),
+			0);
+		claimant_set_rank(seats[i].claimant, i);
 	}
 	turns = 0;
 	return 0;
@@ -84,8 +85,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	for (size_t i = 0; i < PARTIES; i++) {
-		seats[i].party = party_free(seats[i].party);
+	for (size_t i = 0; i < CLAIMANTS; i++) {
+		seats[i].claimant = claimant_free(seats[i].claimant);
 		free(seats[i].owners);
 	}
 	arbiter = arbiter_free(arbiter);
@@ -98,7 +99,7 @@ static void submit(size_t i, uint64_t number, const char *text)
 	int fd = sealed_new("claims", text, strlen(text));
 
 	assert_true(fd >= 0);
-	party_submit(seats[i].party, fd, number);
+	claimant_submit(seats[i].claimant, fd, number);
 }
 
 /* Devices "PREFIX-0", ..., each with the claim of its number. */
@@ -165,7 +166,7 @@ static void test_P18_no_room(void **state)
 	memset(text, 'c', size + 1024);
 	memcpy(text, "id\t", strlen("id\t"));
 	submit(0, 1, "x\t1\n");
-	for (size_t i = 1; i < PARTIES; i++) {
+	for (size_t i = 1; i < CLAIMANTS; i++) {
 		size_t end = size + (i == 4 ? 1024 : i);
 
 		text[end - 1] = '\n';
@@ -173,10 +174,10 @@ static void test_P18_no_room(void **state)
 		submit(i, 1, text);
 		text[end - 1] = text[end] = 'c';
 	}
-	for (size_t i = 0; i < PARTIES; i++)
+	for (size_t i = 0; i < CLAIMANTS; i++)
 		if (i != 4)
 			await(i, 1);
-	for (size_t i = 0; i < PARTIES; i++)
+	for (size_t i = 0; i < CLAIMANTS; i++)
 		assert_int_equal(seats[i].malformed, i == 4);
 }
 
@@ -225,7 +226,7 @@ static void test_changes_meanwhile(void **state)
 	submit_many(0, 3, "a");
 	for (unsigned i = 0; i < 4; i++)
 		turn();
-	seats[0].party = party_free(seats[0].party);
+	seats[0].claimant = claimant_free(seats[0].claimant);
 	submit(1, 2, "y\t7\n");
 	await(1, 2);
 	assert_string_equal(seats[1].owners, "");
@@ -234,8 +235,8 @@ static void test_changes_meanwhile(void **state)
 	submit(2, 1, "z\t7\n");
 	for (unsigned i = 0; i < 4; i++)
 		turn();
-	party_drop_claims(seats[1].party);
-	party_end_process(seats[1].party);
+	claimant_drop_claims(seats[1].claimant);
+	claimant_end_process(seats[1].claimant);
 	await(2, 1);
 	while (strcmp(seats[2].owners, "") != 0)
 		turn();
@@ -248,7 +249,7 @@ static void book(size_t i, const char *id)
 	assert_int_equal(bookings_new(&bookings), 0);
 	if (*id)
 		assert_int_equal(bookings_add(bookings, id, NULL, 0, 0), 0);
-	party_set_booked(seats[i].party, bookings);
+	claimant_set_booked(seats[i].claimant, bookings);
 }
 
 /* A pod has a device that becomes another resource's. */

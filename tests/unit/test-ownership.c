@@ -15,9 +15,9 @@
 
 #define MAX 6
 
-static struct claimant claimants[MAX];
+static struct decision decisions[MAX];
 static struct claims_list *lists[MAX];
-static size_t n_claimants;
+static size_t n_decisions;
 
 static struct claims_list *read_list(const char *text)
 {
@@ -31,18 +31,18 @@ static struct claims_list *read_list(const char *text)
 
 static void clear(void)
 {
-	claimants_done(claimants, n_claimants);
-	for (size_t i = 0; i < n_claimants; i++)
+	decisions_done(decisions, n_decisions);
+	for (size_t i = 0; i < n_decisions; i++)
 		lists[i] = claims_list_free(lists[i]);
-	n_claimants = 0;
+	n_decisions = 0;
 }
 
 static void add(const char *name, bool overlap, const char *text)
 {
-	lists[n_claimants] = text ? read_list(text) : NULL;
-	claimants[n_claimants] =
-		(struct claimant){ .name = name, .overlap = overlap, .list = lists[n_claimants] };
-	n_claimants++;
+	lists[n_decisions] = text ? read_list(text) : NULL;
+	decisions[n_decisions] =
+		(struct decision){ .name = name, .overlap = overlap, .list = lists[n_decisions] };
+	n_decisions++;
 }
 
 /* In pieces of any size. */
@@ -51,7 +51,7 @@ static void decide(void)
 	_cleanup_(ownership_freep) struct ownership *ownership = NULL;
 	int r;
 
-	assert_int_equal(ownership_new(claimants, n_claimants, &ownership), 0);
+	assert_int_equal(ownership_new(decisions, n_decisions, &ownership), 0);
 	while ((r = ownership_run(ownership, 1 + (size_t)rand() % 8)) > 0)
 		;
 	assert_int_equal(r, 0);
@@ -59,7 +59,7 @@ static void decide(void)
 
 static void expect(size_t index, const char *owners)
 {
-	assert_string_equal(claimants[index].owners ?: "", owners);
+	assert_string_equal(decisions[index].owners ?: "", owners);
 }
 
 static void test_decision(void **state)
@@ -121,7 +121,7 @@ static struct bookings *bookings_of(const char *const *ids)
 	return bookings;
 }
 
-/* Not two pods with one device: the owner waits, and so does every claimant before the holder. */
+/* Not two pods with one device: the owner waits, and so does every resource before the holder. */
 static void test_P17_booked(void **state)
 {
 	_cleanup_bookings_ struct bookings *plain = bookings_of((const char *[]){ "p", NULL });
@@ -132,21 +132,21 @@ static void test_P17_booked(void **state)
 		add("b", false, "z\t/dev/2\n");
 		add("c", false, "p\t/dev/1\t/dev/2\t/dev/3\nq\t/dev/0\n");
 		add("d", false, "v\t/dev/3\n");
-		claimants[2].booked = round == 0 ? NULL : round == 1 ? plain : shared;
+		decisions[2].booked = round == 0 ? NULL : round == 1 ? plain : shared;
 		decide();
 		expect(0, round == 0 ? "" : "y\tc, where a pod still uses it\n");
 		expect(1, round == 0 ? "" : "z\tc, where a pod still uses it\n");
 		expect(2, "p\ta\nq\ta\n");
 		expect(3, round == 0 ? "" : "v\tc\n");
-		for (size_t i = 0; i < n_claimants; i++)
-			assert_null(claimants[i].note);
+		for (size_t i = 0; i < n_decisions; i++)
+			assert_null(decisions[i].note);
 		clear();
 	}
 
 	/* Pods of both have it: neither gives it to another one. */
 	add("a", false, "p\t/dev/0\n");
 	add("b", false, "p\t/dev/0\n");
-	claimants[0].booked = claimants[1].booked = plain;
+	decisions[0].booked = decisions[1].booked = plain;
 	decide();
 	expect(0, "p\tb, where a pod still uses it\n");
 	expect(1, "p\ta\n");
@@ -154,7 +154,7 @@ static void test_P17_booked(void **state)
 
 	add("a", true, "p\t/dev/0\n");
 	add("b", true, "p\t/dev/0\n");
-	claimants[1].booked = plain;
+	decisions[1].booked = plain;
 	decide();
 	expect(0, "");
 	expect(1, "");
@@ -167,19 +167,19 @@ static void test_ids(void **state)
 	add("b", false, "x\t/dev/1\ny\n");
 	add("c", false, "x\t/dev/0\n");
 	decide();
-	assert_null(claimants[0].note);
-	assert_non_null(claimants[1].note);
-	assert_non_null(strstr(claimants[1].note,
+	assert_null(decisions[0].note);
+	assert_non_null(decisions[1].note);
+	assert_non_null(strstr(decisions[1].note,
 		"the id \"x\" also belongs to another device, of a (and 1 more)"));
 	/* The same device is not another one. */
-	assert_null(claimants[2].note);
+	assert_null(decisions[2].note);
 	expect(1, "");
 	clear();
 
 	add("a", true, "x\t/dev/0\n");
 	add("b", true, "x\t/dev/0\n");
 	decide();
-	assert_null(claimants[1].note);
+	assert_null(decisions[1].note);
 	clear();
 }
 
@@ -198,7 +198,7 @@ static bool offered(size_t who, size_t device)
 {
 	for (size_t i = 0; i < who; i++)
 		for (size_t k = 0; k < lists[i]->n_devices; k++)
-			if (!(claimants[i].overlap && claimants[who].overlap) && offered(i, k) &&
+			if (!(decisions[i].overlap && decisions[who].overlap) && offered(i, k) &&
 				have_common(&lists[i]->devices[k], &lists[who]->devices[device]))
 				return false;
 	return true;
@@ -222,13 +222,13 @@ static void test_definition(void **state)
 			add(names[i], rand() % 2, text);
 		}
 		decide();
-		for (size_t i = 0; i < n_claimants; i++)
+		for (size_t i = 0; i < n_decisions; i++)
 			for (size_t k = 0; k < lists[i]->n_devices; k++) {
 				char line[64];
 				bool refused;
 
 				(void)snprintf(line, sizeof(line), "%s\t", lists[i]->devices[k].id);
-				refused = claimants[i].owners && strstr(claimants[i].owners, line);
+				refused = decisions[i].owners && strstr(decisions[i].owners, line);
 				assert_int_equal(refused, !offered(i, k));
 			}
 		clear();

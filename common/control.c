@@ -49,7 +49,7 @@ static const struct rule rules[] = {
 	[CONTROL_END_SESSION] = { .known = true, .has = SESSION },
 	[CONTROL_STOP] = { .known = true },
 	[CONTROL_PUBLISHED] = { .known = true, .has = NUMBER | TEXT },
-	[CONTROL_OWNERS] = { .known = true, .has = NUMBER, .n_optional_fds = 1 },
+	[CONTROL_OWNERS] = { .known = true, .has = NUMBER | TEXT, .n_optional_fds = 1 },
 	[CONTROL_BOOKED] = { .known = true, .has = TIMES, .n_fds = 1 },
 	[CONTROL_FORGET] = { .known = true, .has = TEXT },
 	[CONTROL_POD_QUESTION] = { .known = true, .has = TEXT, .n_fds = 1 },

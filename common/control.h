@@ -26,9 +26,10 @@ enum control_type {
 	CONTROL_END_SESSION,  /* session: close it; the child answers SESSION_ENDED */
 	CONTROL_STOP,         /* end all and exit 0 */
 	CONTROL_PUBLISHED,    /* number: of a PUBLISH; text: why nothing came of it, or empty */
-	CONTROL_OWNERS,       /* number: of the newest CLAIMS; fd 0, if any: sealed memfd with the
-				 devices that belong to other resources, see
-				 drivers/inventory/claims.h. Also sent whenever that changes */
+	CONTROL_OWNERS,       /* number: of the newest CLAIMS; text: why they are refused, or empty;
+				 fd 0, if any: sealed memfd with the devices that belong to other
+				 resources, see drivers/inventory/claims.h. Also sent whenever that
+				 changes */
 	CONTROL_BOOKED,       /* gone_by, allocated_before; fd 0: sealed memfd with the offered ids
 				 that the kubelet has booked, see drivers/model/bookings.h. A device
 				 that is not among them may leave the list if it was removed before

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when the owners of devices are decided again, and which children are sent the result.
- * Every decision is a complete pass over the claims in memory (ownership.c). The pass is divided
- * into slices with pauses between them, so that children with many claims cannot hold up the loop.
- * Messages that arrive meanwhile wait for the next pass; a change of the resources themselves
- * restarts the pass.
+ * Every decision is one pass over the claims in memory (ownership.c), whose number is bounded. What
+ * children sent is read before it, in several turns of the loop if that takes long.
  */
 #include "supervisor/arbiter.h"
 
@@ -17,9 +15,15 @@
 
 /* While a child waits for others, or does not read. */
 #define LOOK_AGAIN (20 * USEC_PER_MSEC)
-/* Duration of a slice, and the number of steps between two reads of the clock. */
-#define SLICE       (5 * USEC_PER_MSEC)
-#define SLICE_STEPS 1000
+/* After this time no further list is read in the same turn of the loop. */
+#define READING_TIME (5 * USEC_PER_MSEC)
+
+#define TEXT_OF(number)      TEXT_OF_VALUE(number)
+#define TEXT_OF_VALUE(value) #value
+#define REFUSAL                                                                                \
+	"the devices that were found last are not offered: with them, all resources together " \
+	"would have more than " TEXT_OF(                                                       \
+		CLAIMS_MAX) " device nodes and addresses; match fewer devices"
 
 struct claimant {
 	struct arbiter *arbiter;
@@ -31,12 +35,12 @@ struct claimant {
 
 	struct claims_list *list; /* what it found; NULL: not known */
 	int fd;                   /* the same, newer and not read yet, or -EBADF */
+	bool refused;             /* what was read last; `list` is older */
 	uint64_t number;          /* of what the process sent last; 0: nothing */
 	bool asked;               /* it waits for an answer */
 	uint64_t asked_at;        /* CLOCK_MONOTONIC */
 	char *sent;               /* the process, last; NULL: nothing */
 	struct bookings *booked;  /* NULL: nothing, or not known */
-	struct bookings *decided; /* the same, as the last pass had it */
 	char *note;               /* for people; NULL: none */
 	struct log_budget log_budget;
 };
@@ -47,12 +51,7 @@ struct arbiter {
 	struct pace pace;
 	struct claimant **all;
 	size_t n_all;
-
-	/* The pass that goes on; NULL: none. */
-	struct decision *decisions;  /* of `all` */
-	struct ownership *ownership; /* NULL: the lists are being read */
-	size_t n_read, n_sent;
-	bool again, settled;
+	size_t n_read;  /* of `all`, before the next decision */
 	bool contested; /* some device is claimed by several: what is booked matters */
 };
 
@@ -64,19 +63,8 @@ static void come_again(struct arbiter *arbiter, uint64_t at)
 	(void)sd_event_source_set_enabled(arbiter->timer, SD_EVENT_ONESHOT);
 }
 
-/* Ends the pass, if one goes on. */
-static void end_pass(struct arbiter *arbiter)
-{
-	arbiter->ownership = ownership_free(arbiter->ownership);
-	if (arbiter->decisions)
-		decisions_done(arbiter->decisions, arbiter->n_all);
-	free(arbiter->decisions);
-	arbiter->decisions = NULL;
-}
-
 void arbiter_decide(struct arbiter *arbiter)
 {
-	end_pass(arbiter);
 	come_again(arbiter, now_usec(CLOCK_MONOTONIC));
 }
 
@@ -101,6 +89,7 @@ static bool all_booked_are_known(const struct arbiter *arbiter)
 
 static int send_owners(const struct claimant *claimant, const char *owners)
 {
+	const char *refusal = claimant->refused ? REFUSAL : "";
 	_cleanup_close_ int fd = -EBADF;
 
 	if (*owners) {
@@ -108,7 +97,7 @@ static int send_owners(const struct claimant *claimant, const char *owners)
 		if (fd < 0)
 			return fd;
 	}
-	return claimant->operations->answer(claimant->number, fd, claimant->userdata);
+	return claimant->operations->answer(claimant->number, fd, refusal, claimant->userdata);
 }
 
 /* Sends a child an answer that it lacks; `settled`: the claims of those before it are known. What
@@ -118,10 +107,10 @@ static bool answer(struct claimant *claimant, const char *owners, bool settled)
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 	char *copy;
 
-	if (claimant->number == 0 || claimant->fd >= 0 ||
-		(!claimant->asked && streq(claimant->sent, owners)))
+	if (claimant->number == 0 || (!claimant->asked && streq(claimant->sent, owners)))
 		return false;
-	if (claimant->asked && now < claimant->asked_at + ARBITER_PATIENCE && !settled)
+	if (claimant->fd >= 0 ||
+		(claimant->asked && now < claimant->asked_at + ARBITER_PATIENCE && !settled))
 		return true;
 	copy = strdup(owners);
 	if (!copy || send_owners(claimant, owners) < 0) {
@@ -151,50 +140,45 @@ static void note(struct claimant *claimant, char *text)
 		claimant->operations->on_note(claimant->userdata);
 }
 
-/* What one child claims is bounded, and so is what all do: who claims most is the one to go. */
-static void make_room(struct arbiter *arbiter)
+/* The limit, less what others use, but never less than an equal share: no child can take the room
+ * of others. */
+static size_t room(const struct arbiter *arbiter, size_t limit, size_t used)
 {
-	struct claimant *most = NULL;
-	size_t cost = 0;
-
-	for (size_t i = 0; i < arbiter->n_all; i++) {
-		struct claimant *claimant = arbiter->all[i];
-
-		cost += claimant->list ? claimant->list->cost : 0;
-		if (claimant->list && (!most || claimant->list->cost > most->list->cost))
-			most = claimant;
-	}
-	if (cost <= CLAIMS_COST_MAX)
-		return;
-	most->list = claims_list_free(most->list);
-	claimant_end_process(most);
-	most->operations->on_malformed(
-		most->userdata, "the child claims more than there is room for");
+	return MAX_OF(limit > used ? limit - used : 0, limit / arbiter->n_all);
 }
 
 static int read_list(struct claimant *claimant)
 {
+	const struct arbiter *arbiter = claimant->arbiter;
 	_cleanup_close_ int fd = TAKE_FD(claimant->fd);
+	size_t claims = 0, bytes = 0;
 	struct claims_list *list;
 	int r;
 
-	if (fd < 0)
-		return 0;
-	r = claims_list_read(fd, &list);
+	for (size_t i = 0; i < arbiter->n_all; i++) {
+		const struct claims_list *other = arbiter->all[i]->list;
+
+		if (other && arbiter->all[i] != claimant) {
+			claims += other->n_claims;
+			bytes += other->size;
+		}
+	}
+	r = claims_list_read(fd, room(arbiter, CLAIMS_MAX, claims),
+		room(arbiter, CLAIMS_BYTES_MAX, bytes), &list);
 	if (r < 0 && r != -EBADMSG && r != -EFBIG) {
 		/* Not the child's fault. */
 		claimant->fd = TAKE_FD(fd);
 		return r;
 	}
-	if (r < 0) {
+	claimant->refused = r == -EFBIG;
+	if (r == -EBADMSG) {
 		claimant_end_process(claimant);
-		claimant->operations->on_malformed(
-			claimant->userdata, "the child sent claims that are not valid");
-		return 0;
+		claimant->operations->on_malformed(claimant->userdata);
 	}
+	if (r < 0)
+		return 0;
 	(void)claims_list_free(claimant->list);
 	claimant->list = list;
-	make_room(claimant->arbiter);
 	return 0;
 }
 
@@ -207,102 +191,82 @@ static int compare_ranks(const void *a, const void *b)
 	return (*left)->rank < (*right)->rank ? -1 : (*left)->rank > (*right)->rank;
 }
 
-static int begin_pass(struct arbiter *arbiter)
+/* Returns 1 if there may be more to read, 0 at the end, or negative errno. */
+static int read_next(struct arbiter *arbiter)
 {
-	arbiter->decisions = calloc(arbiter->n_all + 1, sizeof(*arbiter->decisions));
-	if (!arbiter->decisions)
-		return -ENOMEM;
-	qsort(arbiter->all, arbiter->n_all, sizeof(struct claimant *), compare_ranks);
-	arbiter->n_read = arbiter->n_sent = 0;
-	arbiter->again = arbiter->contested = false;
+	while (arbiter->n_read < arbiter->n_all) {
+		struct claimant *claimant = arbiter->all[arbiter->n_read++];
+
+		if (claimant->fd >= 0) {
+			int r = read_list(claimant);
+
+			return r < 0 ? r : 1;
+		}
+	}
 	return 0;
 }
 
-static int read_next(struct arbiter *arbiter)
+static char *note_of(const struct claimant *claimant, char **note)
 {
-	struct claimant *claimant = arbiter->all[arbiter->n_read];
-
-	/* First, because what it calls may begin the pass again. */
-	arbiter->n_read++;
-	return read_list(claimant);
+	return claimant->refused ? strdup(REFUSAL) : TAKE_PTR(*note);
 }
 
-static int begin_decision(struct arbiter *arbiter)
+/* Returns 1 if some child is still to be answered, 0 if not, or -ENOMEM. */
+static int decide(struct arbiter *arbiter)
 {
-	for (size_t i = 0; i < arbiter->n_all; i++) {
+	_cleanup_free_ struct decision *decisions = calloc(arbiter->n_all + 1, sizeof(*decisions));
+	bool again = false, settled = all_booked_are_known(arbiter);
+	const size_t n = arbiter->n_all;
+	int r;
+
+	if (!decisions)
+		return -ENOMEM;
+	qsort(arbiter->all, n, sizeof(struct claimant *), compare_ranks);
+	for (size_t i = 0; i < n; i++) {
 		struct claimant *claimant = arbiter->all[i];
 
-		(void)bookings_unref(claimant->decided);
-		claimant->decided = bookings_ref(claimant->booked);
-		arbiter->decisions[i] = (struct decision){
+		decisions[i] = (struct decision){
 			.name = claimant->resource,
 			.overlap = claimant->overlap,
 			.list = claimant->list,
-			.booked = claimant->decided,
+			.booked = claimant->booked,
 		};
 	}
-	arbiter->settled = all_booked_are_known(arbiter);
-	return ownership_new(arbiter->decisions, arbiter->n_all, &arbiter->ownership);
-}
+	r = ownership_decide(decisions, n);
+	if (r < 0)
+		return r;
+	arbiter->contested = false;
+	for (size_t i = 0; i < n; i++) {
+		struct claimant *claimant = arbiter->all[i];
 
-static void answer_next(struct arbiter *arbiter)
-{
-	size_t i = arbiter->n_sent++;
-	struct claimant *claimant = arbiter->all[i];
-	_cleanup_free_ char *owners = TAKE_PTR(arbiter->decisions[i].owners);
-	char *text = TAKE_PTR(arbiter->decisions[i].note);
-
-	arbiter->contested = arbiter->contested || owners;
-	arbiter->again = answer(claimant, owners ?: "", arbiter->settled) || arbiter->again;
-	arbiter->settled = arbiter->settled && is_known(claimant);
-	note(claimant, text);
-}
-
-/* Returns 1 if there is more to do, 0 at the end, or negative errno. */
-static int go_on(struct arbiter *arbiter)
-{
-	int r = 0;
-
-	if (!arbiter->decisions)
-		r = begin_pass(arbiter);
-	else if (arbiter->n_read < arbiter->n_all)
-		r = read_next(arbiter);
-	else if (!arbiter->ownership)
-		r = begin_decision(arbiter);
-	else if ((r = ownership_run(arbiter->ownership, SLICE_STEPS)) == 0) {
-		if (arbiter->n_sent == arbiter->n_all)
-			return 0;
-		answer_next(arbiter);
+		arbiter->contested = arbiter->contested || decisions[i].owners;
+		again = answer(claimant, decisions[i].owners ?: "", settled) || again;
+		settled = settled && is_known(claimant);
+		note(claimant, note_of(claimant, &decisions[i].note));
 	}
-	return r < 0 ? r : 1;
-}
-
-static bool has_news(const struct arbiter *arbiter)
-{
-	for (size_t i = 0; i < arbiter->n_all; i++)
-		if (arbiter->all[i]->fd >= 0 ||
-			(arbiter->contested && arbiter->all[i]->booked != arbiter->all[i]->decided))
-			return true;
-	return false;
+	decisions_done(decisions, n);
+	return again;
 }
 
 static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct arbiter *arbiter = userdata;
+	bool reads;
 	uint64_t end;
 	int r;
 
 	pace_begin(&arbiter->pace);
 	do
-		r = go_on(arbiter);
-	while (r > 0 && now_usec(CLOCK_MONOTONIC) < arbiter->pace.begun + SLICE);
+		r = read_next(arbiter);
+	while (r > 0 && now_usec(CLOCK_MONOTONIC) < arbiter->pace.begun + READING_TIME);
+	reads = r > 0;
+	if (r == 0)
+		r = decide(arbiter);
+	if (!reads)
+		arbiter->n_read = 0;
 	end = pace_end(&arbiter->pace, 0);
-	if (r <= 0)
-		end_pass(arbiter);
-	if (r < 0 || (r == 0 && arbiter->again && !has_news(arbiter)))
-		come_again(arbiter, end + LOOK_AGAIN);
-	else if (r > 0 || has_news(arbiter))
-		come_again(arbiter, end);
+	if (r != 0)
+		come_again(arbiter, reads ? end : end + LOOK_AGAIN);
 	return 0;
 }
 
@@ -332,7 +296,6 @@ struct arbiter *arbiter_free(struct arbiter *arbiter)
 	if (!arbiter)
 		return NULL;
 	sd_event_source_disable_unref(arbiter->timer);
-	end_pass(arbiter);
 	free(arbiter->all);
 	free(arbiter);
 	return NULL;
@@ -357,7 +320,6 @@ int arbiter_add(struct arbiter *arbiter, const char *resource,
 		.userdata = userdata,
 		.fd = -EBADF,
 	};
-	end_pass(arbiter);
 	arbiter->all[arbiter->n_all++] = claimant;
 	*ret = claimant;
 	return 0;
@@ -366,24 +328,21 @@ int arbiter_add(struct arbiter *arbiter, const char *resource,
 void claimant_set_rank(struct claimant *claimant, size_t rank)
 {
 	claimant->rank = rank;
-	end_pass(claimant->arbiter);
 }
 
 void claimant_set_overlap(struct claimant *claimant, bool overlap)
 {
 	claimant->overlap = overlap;
-	end_pass(claimant->arbiter);
 }
 
 void claimant_set_booked(struct claimant *claimant, struct bookings *booked)
 {
-	struct arbiter *arbiter = claimant->arbiter;
+	bool differs = booked != claimant->booked;
 
 	(void)bookings_unref(claimant->booked);
 	claimant->booked = bookings_ref(booked);
-	/* A running pass checks for news at its end. */
-	if (!arbiter->decisions && has_news(arbiter))
-		come_again(arbiter, now_usec(CLOCK_MONOTONIC));
+	if (differs && claimant->arbiter->contested)
+		arbiter_decide(claimant->arbiter);
 }
 
 void claimant_submit(struct claimant *claimant, int fd, uint64_t number)
@@ -410,7 +369,7 @@ void claimant_end_process(struct claimant *claimant)
 {
 	claimant->fd = foreign_close(claimant->fd);
 	claimant->number = 0;
-	claimant->asked = false;
+	claimant->asked = claimant->refused = false;
 	free(claimant->sent);
 	claimant->sent = NULL;
 }
@@ -431,7 +390,6 @@ struct claimant *claimant_free(struct claimant *claimant)
 	if (!claimant)
 		return NULL;
 	arbiter = claimant->arbiter;
-	end_pass(arbiter);
 	for (size_t i = 0; i < arbiter->n_all; i++)
 		if (arbiter->all[i] != claimant)
 			arbiter->all[kept++] = arbiter->all[i];
@@ -440,7 +398,6 @@ struct claimant *claimant_free(struct claimant *claimant)
 	claimant_end_process(claimant);
 	(void)claims_list_free(claimant->list);
 	(void)bookings_unref(claimant->booked);
-	(void)bookings_unref(claimant->decided);
 	free(claimant->note);
 	free(claimant);
 	return NULL;

@@ -5,7 +5,9 @@
  * Collects what children claim, decides whose each device is (ownership.h), and answers them. A
  * child that asks waits for the answer before it offers its devices. Later it is sent an update
  * when a device becomes another resource's, or its own again. The claims of a resource stay in
- * force while its child is replaced.
+ * force while its child is replaced. Claims that would exceed CLAIMS_MAX or CLAIMS_BYTES_MAX,
+ * together with those of all other resources, are refused, unless they are within an equal share
+ * of it; the resource's previous ones stay in force, and its child claims again later.
  */
 
 #include <systemd/sd-event.h>
@@ -19,18 +21,18 @@
 
 struct bookings;
 struct arbiter;  /* one for all resources */
-struct claimant; /* one resource before it */
+struct claimant; /* one resource */
 
-/* What the arbiter needs of the side of a resource. */
+/* What the arbiter needs of the resource's process and state. */
 struct claimant_operations {
 	/* Sends the answer to the claims of that number; `fd`: the devices of other resources, as
-	 * CONTROL_OWNERS has them, or -EBADF. Returns 0 or negative errno, after which the arbiter
-	 * tries again. */
-	int (*answer)(uint64_t number, int fd, void *userdata);
+	 * CONTROL_OWNERS has them, or -EBADF; `refusal`: why the claims are not accepted, or empty.
+	 * Returns 0 or negative errno, after which the arbiter tries again. */
+	int (*answer)(uint64_t number, int fd, const char *refusal, void *userdata);
 	/* Whether the child is about to report what it found. */
 	bool (*is_starting)(void *userdata);
-	/* What the child sent are no claims, or too many. */
-	void (*on_malformed)(void *userdata, const char *why);
+	/* The child sent claims that are not valid. */
+	void (*on_malformed)(void *userdata);
 	/* What claimant_note() returns has changed. */
 	void (*on_note)(void *userdata);
 };
@@ -64,7 +66,7 @@ void claimant_submit(struct claimant *claimant, int fd, uint64_t number);
 /* Whether the child waits for an answer. */
 bool claimant_is_waiting(const struct claimant *claimant);
 
-/* What people should know of the ids of the resource, or NULL. */
+/* What people should know of the claims of the resource, or NULL. */
 const char *claimant_note(const struct claimant *claimant);
 
 /* The process has ended; its claims stay its resource's. */

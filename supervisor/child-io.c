@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/message-id.h"
 #include "common/sealed.h"
+#include "drivers/model/driver.h"
 #include "supervisor/child.h"
 #include "supervisor/receive.h"
 
@@ -491,7 +492,7 @@ static const struct resource_operations operations = {
 
 /* --- whose its devices are --- */
 
-static int answer_claims(uint64_t number, int fd, void *userdata)
+static int answer_claims(uint64_t number, int fd, const char *refusal, void *userdata)
 {
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_OWNERS);
 	struct child *child = userdata;
@@ -499,25 +500,30 @@ static int answer_claims(uint64_t number, int fd, void *userdata)
 
 	message.number = number;
 	message.fds[0] = fd;
+	(void)snprintf(message.text, sizeof(message.text), "%s", refusal);
 	r = control_send(child->control_fd, &message);
 	if (r >= 0 && claimant_is_waiting(child->claimant))
 		child->reported = false;
 	return r;
 }
 
+/* A resource of the driver static has no claims, and no other resource waits for it. */
 static bool is_starting(void *userdata)
 {
 	const struct child *child = userdata;
 
+	if (resource_applied(child->resource)->declaration.driver == &static_driver)
+		return false;
 	return child->resource->state == RESOURCE_STARTING ||
 		child->resource->state == RESOURCE_RESTARTING;
 }
 
-static void on_malformed_claims(void *userdata, const char *why)
+static void on_malformed_claims(void *userdata)
 {
 	struct child *child = userdata;
 
-	resource_handle(child->resource, RESOURCE_BROKEN, why);
+	resource_handle(
+		child->resource, RESOURCE_BROKEN, "the child sent claims that are not valid");
 }
 
 static const struct claimant_operations claimant_operations = {

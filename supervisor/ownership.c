@@ -2,22 +2,17 @@
 /*
  * Decides which resource owns a device that several match: the first in the order of the
  * configuration. One pass over all devices with two tables: the holder of each claim, and the
- * holder of each id. A device that already belongs to another resource claims nothing here, so one
- * pass is enough even where A overlaps B, and B overlaps C. If a pod has it, it holds its claims
- * all the same, and a second pass reports that to the resources before it. Passes can be
- * interrupted after every claim, because children decide how many there are.
+ * resource of each id. A device that already belongs to another resource claims nothing here, so
+ * one pass is enough even where A overlaps B, and B overlaps C. If a pod has it, it holds its
+ * claims all the same, which is reported to the resources before it at the end.
  */
 #include "supervisor/ownership.h"
 
 #include "common/map.h"
 #include "common/sealed.h"
 #include "common/utf8.h"
-#include "drivers/model/device.h"
 
 /* --- reading --- */
-
-/* Of a device or a claim: pointers to it, and its place in a table that is half full. */
-#define ENTRY_COST 64
 
 static size_t count(const char *text, char c)
 {
@@ -59,31 +54,32 @@ static int split(struct claims_list *list)
 			list->n_claims++;
 		}
 		list->pool[used++] = NULL;
-		if (!id_is_valid(device->id))
+		if (!id_is_valid(device->id) || !device->claims[0])
 			return -EBADMSG;
 		list->n_devices++;
 	}
 	return 0;
 }
 
-int claims_list_read(int fd, struct claims_list **ret)
+int claims_list_read(int fd, size_t max_claims, size_t max_bytes, struct claims_list **ret)
 {
 	_cleanup_(claims_list_freep) struct claims_list *list = calloc(1, sizeof(*list));
-	size_t size, lines, tabs;
+	size_t lines, tabs;
 	int r;
 
 	if (!list)
 		return -ENOMEM;
-	r = sealed_read(fd, CLAIMS_BYTES_MAX, &list->text, &size);
+	r = sealed_read(fd, max_bytes, &list->text, &list->size);
 	if (r < 0)
 		return r;
-	if (strlen(list->text) != size || !utf8_is_valid(list->text))
+	if (strlen(list->text) != list->size || !utf8_is_valid(list->text))
 		return -EBADMSG;
 	lines = count(list->text, '\n');
 	tabs = count(list->text, '\t');
-	if (lines + tabs > CLAIMS_MAX)
+	if (lines > tabs)
+		return -EBADMSG;
+	if (tabs > max_claims)
 		return -EFBIG;
-	list->cost = size + (lines + tabs) * ENTRY_COST;
 	list->devices = calloc(lines + 1, sizeof(*list->devices));
 	list->pool = calloc(lines + tabs + 1, sizeof(*list->pool));
 	if (!list->devices || !list->pool)
@@ -109,36 +105,17 @@ struct claims_list *claims_list_free(struct claims_list *list)
 /* --- deciding --- */
 
 /* A device that holds its claims. */
-struct holding {
+struct holder {
 	struct decision *decision;
 	const struct claims_device *device;
 	const struct decision *kept_by; /* a pod has it from this one; NULL: none */
 };
 
-struct ownership {
-	struct decision *decisions;
-	size_t n;
-	struct map claims; /* to the holding */
+struct tables {
+	struct map claims; /* to the holder */
 	struct map ids;    /* to the decision */
-	struct holding *holdings;
-	size_t n_holdings;
-
-	/* The place of the pass: a decision's device, and the claim that is next. All claims of a
-	 * device are searched for first; they are entered only if none is taken. */
-	size_t decision, device;
-	const char *const *claim; /* NULL: the device is not begun */
-	bool holds, contested;
-	bool any_kept;
-	size_t reported; /* holdings that the second pass has read */
-
-	/* Of the decision: */
-	bool begun;
-	FILE *owners; /* NULL: nothing is written yet */
-	char *text;   /* what is written there in the second pass */
-	size_t owners_size;
-	const char *first_same; /* an id that another resource has for other hardware */
-	const struct decision *first_other;
-	size_t n_same;
+	struct holder *holders;
+	size_t n_holders;
 };
 
 static bool share(const struct decision *a, const struct decision *b)
@@ -146,245 +123,151 @@ static bool share(const struct decision *a, const struct decision *b)
 	return a == b || (a->overlap && b->overlap);
 }
 
-/* Notes an id that another resource has for other hardware. */
-static int hold_id(struct ownership *ownership, struct decision *decision, const char *id)
+/* A stream that stays empty would leave a hole of 8 KiB in the heap. */
+static int write_owner(
+	struct decision *decision, const char *id, const struct decision *owner, const char *more)
 {
-	const struct decision *other = map_get(&ownership->ids, id);
-	int r;
-
-	if (other && !share(other, decision)) {
-		if (ownership->n_same++ == 0) {
-			ownership->first_same = id;
-			ownership->first_other = other;
-		}
-		return 0;
-	}
-	r = map_put(&ownership->ids, id, decision);
-	return r == -EEXIST ? 0 : r;
+	if (!decision->stream)
+		decision->stream = open_memstream(&decision->owners, &decision->size);
+	if (!decision->stream)
+		return -ENOMEM;
+	(void)fprintf(decision->stream, "%s\t%s%s\n", id, owner->name, more);
+	return 0;
 }
 
-static int make_note(const struct ownership *ownership, struct decision *decision)
+/* Reports the holders of the device's claims. Returns whether the device belongs to another
+ * resource, or -ENOMEM; `ret_holds`: it holds its claims, because there is no other, or a pod has
+ * it. */
+static int find_owner(const struct tables *tables, struct decision *decision,
+	const struct claims_device *device, bool *ret_holds)
+{
+	bool booked = bookings_have_unit(decision->booked, device->id), contested = false;
+
+	for (const char *const *claim = device->claims; *claim; claim++) {
+		struct holder *holder = map_get(&tables->claims, *claim);
+
+		if (!holder || share(holder->decision, decision))
+			continue;
+		if (!contested && write_owner(decision, device->id, holder->decision, "") < 0)
+			return -ENOMEM;
+		contested = true;
+		if (!booked)
+			break;
+		holder->kept_by = holder->kept_by ?: decision;
+	}
+	*ret_holds = !contested || booked;
+	return contested;
+}
+
+/* `first`: the first id that another resource has for other hardware, `n`: how many there are. */
+static int make_note(
+	struct decision *decision, const char *first, const struct decision *other, size_t n)
 {
 	char more[64] = "";
 
-	if (ownership->n_same > 1)
-		(void)snprintf(more, sizeof(more), " (and %zu more)", ownership->n_same - 1);
+	if (n == 0)
+		return 0;
+	if (n > 1)
+		(void)snprintf(more, sizeof(more), " (and %zu more)", n - 1);
 	if (asprintf(&decision->note,
 		    "the id \"%s\" also belongs to another device, of %s%s: the kubelet tracks "
 		    "the health of devices by id alone, so rename one of them",
-		    ownership->first_same, ownership->first_other->name, more) < 0) {
+		    first, other->name, more) < 0) {
 		decision->note = NULL;
 		return -ENOMEM;
 	}
 	return 0;
 }
 
-static void begin_resource(struct ownership *ownership)
+static int hold(
+	struct tables *tables, struct decision *decision, const struct claims_device *device)
 {
-	ownership->begun = true;
-	ownership->device = 0;
-	ownership->claim = NULL;
-	ownership->n_same = 0;
+	struct holder *holder = &tables->holders[tables->n_holders++];
+	int r = 0;
+
+	*holder = (struct holder){ .decision = decision, .device = device };
+	for (const char *const *claim = device->claims; *claim && r >= 0; claim++) {
+		r = map_put(&tables->claims, *claim, holder);
+		r = r == -EEXIST ? 0 : r;
+	}
+	return r;
 }
 
-static int close_owners(struct ownership *ownership)
+static int decide(struct tables *tables, struct decision *decision)
 {
-	FILE *stream = TAKE_PTR(ownership->owners);
+	const struct decision *other = NULL;
+	const char *first = NULL;
+	size_t n_same = 0;
+
+	for (size_t i = 0; decision->list && i < decision->list->n_devices; i++) {
+		const struct claims_device *device = &decision->list->devices[i];
+		const struct decision *same;
+		bool holds;
+		int contested = find_owner(tables, decision, device, &holds);
+
+		if (contested < 0 || (holds && hold(tables, decision, device) < 0))
+			return -ENOMEM;
+		if (contested)
+			continue;
+		same = map_get(&tables->ids, device->id);
+		if (same && !share(same, decision)) {
+			first = first ?: device->id;
+			other = other ?: same;
+			n_same++;
+		} else if (map_put(&tables->ids, device->id, decision) == -ENOMEM) {
+			return -ENOMEM;
+		}
+	}
+	return make_note(decision, first, other, n_same);
+}
+
+/* Reports what pods have from another resource. */
+static int report_kept(const struct tables *tables)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < tables->n_holders && r >= 0; i++) {
+		const struct holder *holder = &tables->holders[i];
+
+		if (holder->kept_by)
+			r = write_owner(holder->decision, holder->device->id, holder->kept_by,
+				", where a pod still uses it");
+	}
+	return r;
+}
+
+static int close_stream(struct decision *decision)
+{
+	FILE *stream = TAKE_PTR(decision->stream);
 	bool failed = stream && ferror(stream);
 
 	return stream && (fclose(stream) != 0 || failed) ? -ENOMEM : 0;
 }
 
-static int end_resource(struct ownership *ownership, struct decision *decision)
+int ownership_decide(struct decision *decisions, size_t n)
 {
-	int r = close_owners(ownership);
-
-	if (r < 0)
-		return r;
-	ownership->begun = false;
-	ownership->decision++;
-	return ownership->n_same > 0 ? make_note(ownership, decision) : 0;
-}
-
-static void end_device(struct ownership *ownership)
-{
-	ownership->device++;
-	ownership->claim = NULL;
-}
-
-/* A stream that stays empty would leave a hole of 8 KiB in the heap. */
-static int write_owner(
-	struct ownership *ownership, struct decision *decision, const char *id, const char *owner)
-{
-	if (!ownership->owners)
-		ownership->owners = open_memstream(&decision->owners, &ownership->owners_size);
-	if (!ownership->owners)
-		return -ENOMEM;
-	(void)fprintf(ownership->owners, "%s\t%s\n", id, owner);
-	return 0;
-}
-
-/* Who holds the next claim of the device. */
-static int look_up(
-	struct ownership *ownership, struct decision *decision, const struct claims_device *device)
-{
-	struct holding *holding = map_get(&ownership->claims, *ownership->claim++);
-	int r;
-
-	if (!holding || share(holding->decision, decision))
-		return 0;
-	if (!ownership->contested) {
-		r = write_owner(ownership, decision, device->id, holding->decision->name);
-		if (r < 0)
-			return r;
-	}
-	ownership->contested = true;
-	if (!bookings_have_unit(decision->booked, device->id)) {
-		end_device(ownership);
-		return 0;
-	}
-	ownership->any_kept = true;
-	if (!holding->kept_by)
-		holding->kept_by = decision;
-	return 0;
-}
-
-/* One claim of the device, or the device after its last one. */
-static int step_device(struct ownership *ownership, struct decision *decision)
-{
-	const struct claims_device *device = &decision->list->devices[ownership->device];
+	struct tables tables = { 0 };
+	size_t n_devices = 0;
 	int r = 0;
 
-	if (!ownership->claim) {
-		ownership->claim = device->claims;
-		ownership->holds = ownership->contested = false;
-	}
-	if (!*ownership->claim && !ownership->holds) {
-		ownership->claim = device->claims;
-		ownership->holds = true;
-		ownership->holdings[ownership->n_holdings++] =
-			(struct holding){ .decision = decision, .device = device };
-	} else if (!*ownership->claim) {
-		r = ownership->contested ? 0 : hold_id(ownership, decision, device->id);
-		end_device(ownership);
-	} else if (ownership->holds) {
-		r = map_put(&ownership->claims, *ownership->claim++,
-			&ownership->holdings[ownership->n_holdings - 1]);
-		r = r == -EEXIST ? 0 : r;
-	} else {
-		r = look_up(ownership, decision, device);
-	}
-	return r;
-}
-
-/* --- what pods have --- */
-
-/* Takes what was written as the owners of the last resource. */
-static int end_report(struct ownership *ownership, struct decision *decision)
-{
-	int r = close_owners(ownership);
-
-	if (r < 0)
-		return r;
-	free(decision->owners);
-	decision->owners = TAKE_PTR(ownership->text);
-	return 0;
-}
-
-/* Reports to the resource of the next holding that a pod has it from another. Holdings are in the
- * order of resources. */
-static int step_report(struct ownership *ownership)
-{
-	struct holding *holding = &ownership->holdings[ownership->reported];
-	bool is_end = ownership->reported == ownership->n_holdings;
-
-	if (ownership->owners && (is_end || holding[-1].decision != holding->decision))
-		return end_report(ownership, holding[-1].decision);
-	ownership->reported++;
-	if (is_end || !holding->kept_by)
-		return 0;
-	if (!ownership->owners) {
-		ownership->owners = open_memstream(&ownership->text, &ownership->owners_size);
-		if (!ownership->owners)
-			return -ENOMEM;
-		(void)fputs(holding->decision->owners ?: "", ownership->owners);
-	}
-	(void)fprintf(ownership->owners, "%s\t%s, where a pod still uses it\n", holding->device->id,
-		holding->kept_by->name);
-	return 0;
-}
-
-static int step(struct ownership *ownership)
-{
-	struct decision *decision = &ownership->decisions[ownership->decision];
-
-	if (ownership->decision == ownership->n)
-		return step_report(ownership);
-	if (!decision->list) {
-		ownership->decision++;
-		return 0;
-	}
-	if (!ownership->begun)
-		begin_resource(ownership);
-	if (ownership->device == decision->list->n_devices)
-		return end_resource(ownership, decision);
-	return step_device(ownership, decision);
-}
-
-int ownership_new(struct decision *decisions, size_t n, struct ownership **ret)
-{
-	_cleanup_(ownership_freep) struct ownership *ownership = calloc(1, sizeof(*ownership));
-	size_t n_devices = 0, n_claims = 0;
-	int r;
-
-	if (!ownership)
-		return -ENOMEM;
-	ownership->decisions = decisions;
-	ownership->n = n;
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++)
 		n_devices += decisions[i].list ? decisions[i].list->n_devices : 0;
-		n_claims += decisions[i].list ? decisions[i].list->n_claims : 0;
-	}
-	/* Now, because a table that grows takes as long as all that was put into it. */
-	ownership->holdings = calloc(n_devices + 1, sizeof(*ownership->holdings));
-	r = ownership->holdings ? map_reserve(&ownership->ids, n_devices) : -ENOMEM;
+	tables.holders = calloc(n_devices + 1, sizeof(*tables.holders));
+	if (!tables.holders)
+		return -ENOMEM;
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = decide(&tables, &decisions[i]);
 	if (r >= 0)
-		r = map_reserve(&ownership->claims, n_claims);
+		r = report_kept(&tables);
+	for (size_t i = 0; i < n; i++)
+		if (close_stream(&decisions[i]) < 0)
+			r = -ENOMEM;
 	if (r < 0)
-		return r;
-	*ret = TAKE_PTR(ownership);
-	return 0;
-}
-
-static bool is_done(const struct ownership *ownership)
-{
-	return ownership->decision == ownership->n &&
-		(!ownership->any_kept || ownership->reported > ownership->n_holdings);
-}
-
-int ownership_run(struct ownership *ownership, size_t n_steps)
-{
-	for (; !is_done(ownership) && n_steps > 0; n_steps--) {
-		int r = step(ownership);
-
-		if (r < 0)
-			return r;
-	}
-	return !is_done(ownership);
-}
-
-struct ownership *ownership_free(struct ownership *ownership)
-{
-	if (!ownership)
-		return NULL;
-	if (ownership->owners)
-		(void)fclose(ownership->owners);
-	free(ownership->text);
-	free(ownership->holdings);
-	map_done(&ownership->claims);
-	map_done(&ownership->ids);
-	free(ownership);
-	return NULL;
+		decisions_done(decisions, n);
+	free(tables.holders);
+	map_done(&tables.claims);
+	map_done(&tables.ids);
+	return r;
 }
 
 void decisions_done(struct decision *decisions, size_t n)

@@ -9,15 +9,9 @@
  */
 
 #include "drivers/model/bookings.h"
+#include "drivers/model/device.h"
 
-/* What a child may send at most. */
-#define CLAIMS_BYTES_MAX (16U << 20)
-/* Maximum numbers; each device and each claim costs a search in a table at every decision. A list
- * that the kubelet accepts, of 4 MiB, has fewer devices than half of them. */
-#define CLAIMS_MAX 300000
-/* The same for all children together: the sum of `cost` of their lists. */
-#define CLAIMS_COST_MAX (128U << 20)
-
+/* A device with its claims, at least one. */
 struct claims_device {
 	const char *id;
 	const char *const *claims; /* NULL-terminated */
@@ -25,20 +19,21 @@ struct claims_device {
 
 /* What one resource has found. */
 struct claims_list {
-	char *text; /* holds the strings */
+	char *text;  /* holds the strings */
+	size_t size; /* of the text, as it was sent */
 	struct claims_device *devices;
 	size_t n_devices;
 	const char **pool; /* holds the arrays of claims */
 	size_t n_claims;
-	size_t cost; /* about the bytes that it takes, with its part of the tables of a pass */
 };
 
 /* Reads what a child sent (drivers/inventory/claims.h), a sealed memfd. Returns 0, -EBADMSG for
- * something else, -EFBIG, or -ENOMEM. */
-int claims_list_read(int fd, struct claims_list **ret);
+ * something else, -EFBIG for more than so many claims or bytes, or -ENOMEM. */
+int claims_list_read(int fd, size_t max_claims, size_t max_bytes, struct claims_list **ret);
 struct claims_list *claims_list_free(struct claims_list *list);
 DEFINE_CLEANUP(struct claims_list *, claims_list_free)
 
+/* What is decided about one resource. */
 struct decision {
 	const char *name;
 	bool overlap;
@@ -47,19 +42,14 @@ struct decision {
 	/* out, malloc'ed: */
 	char *owners; /* devices of others, see drivers/inventory/claims.h; NULL: none */
 	char *note;   /* what people should know of its ids; NULL: nothing */
+	/* private: */
+	FILE *stream; /* writes the owners */
+	size_t size;
 };
 
-/* A pass that decides for all of them, which are in the order of the configuration. They and their
- * lists must not change until it ends. Returns 0 or -ENOMEM. */
-struct ownership;
-int ownership_new(struct decision *decisions, size_t n, struct ownership **ret);
+/* Decides about all resources, which are in the order of the configuration. Returns 0 or -ENOMEM,
+ * after which there are no results. */
+int ownership_decide(struct decision *decisions, size_t n);
 
-/* Makes so many steps, each of which is a search in a table. Returns 0 at the end, 1 if there is
- * more to do, or -ENOMEM, after which the pass has no result. */
-int ownership_run(struct ownership *ownership, size_t n_steps);
-
-struct ownership *ownership_free(struct ownership *ownership);
-DEFINE_CLEANUP(struct ownership *, ownership_free)
-
-/* Frees what was filled. */
+/* Frees the results. */
 void decisions_done(struct decision *decisions, size_t n);

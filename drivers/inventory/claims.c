@@ -24,6 +24,8 @@ static int write_device(FILE *stream, const struct device *device, const char *r
 {
 	int r = 0;
 
+	if (device_count_claims(device) == 0)
+		return 0;
 	(void)fputs(device->id, stream);
 	for (size_t i = 0; i < device->n_nodes && r >= 0; i++) {
 		_cleanup_free_ char *resolved = NULL;

@@ -149,7 +149,7 @@ void inventory_note_saved(struct inventory *inventory);
 /* First scan and first probes, then watching. When it returns 0 the snapshot is complete. Returns
  * negative errno with the error filled if the first scan fails for a permanent reason (a limit, a
  * contradiction); a scan that fails for another reason is retried in the background and the list is
- * empty. */
+ * empty. Too many claims are a permanent reason only if the inventory replaces another one. */
 int inventory_start(struct inventory *inventory, struct error *error);
 
 /* Sets which devices belong to other resources: lines of "ID<TAB>RESOURCE". All other devices are

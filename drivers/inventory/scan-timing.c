@@ -50,6 +50,7 @@ struct inventory {
 
 	struct scan_notes notes;
 	struct measurements measurements;
+	bool inherits;      /* an earlier inventory, see inventory_inherit() */
 	bool restores_list; /* the saved state was found by the same declaration */
 	bool started;
 };
@@ -342,6 +343,7 @@ int inventory_inherit(struct inventory *inventory, const struct inventory *previ
 		r = unit_list_set_pending(&inventory->list, previous->list.pending);
 	if (r < 0)
 		return r;
+	inventory->inherits = true;
 	inventory->restores_list = keep_gone;
 	if (inventory->declaration->driver == previous->declaration->driver)
 		inventory->previous_driver_state = previous->driver_state;
@@ -375,7 +377,7 @@ int inventory_start(struct inventory *inventory, struct error *error)
 	if (r < 0)
 		return r;
 	r = scan_now(inventory, &scan_error);
-	if (r == -E2BIG || r == -EINVAL)
+	if (r == -E2BIG || r == -EINVAL || (r == -ENOSPC && inventory->inherits))
 		return error_set(error, r, "%s", scan_error.message);
 	(void)scan_notes_take_end(&inventory->notes, r < 0 ? &scan_error : NULL);
 	r = renew_snapshot(inventory);

@@ -177,6 +177,19 @@ static int check_size(
 	return 0;
 }
 
+static int check_claims(const struct scan *scan, struct error *error)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < scan->n_devices; i++)
+		n += device_count_claims(scan->devices[i]);
+	if (n > CLAIMS_MAX)
+		return error_set(error, -ENOSPC,
+			"the %zu devices found have %zu device nodes and addresses, the limit for all resources together is %d: match fewer devices",
+			scan->n_devices, n, CLAIMS_MAX);
+	return 0;
+}
+
 static void forget_new(struct pair_of *pairs, size_t n)
 {
 	while (n-- > 0)
@@ -296,6 +309,8 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	r = check_size(list, scan, &drop, error);
+	if (r >= 0)
+		r = check_claims(scan, error);
 	if (r < 0)
 		return r;
 	pairs = calloc(list->n_units + scan->n_devices + 1, sizeof(*pairs));

@@ -102,7 +102,8 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 int unit_list_restore_assigned(struct unit_list *list);
 
 /* Merges a complete scan. Returns 1 if that changed anything, 0 if not, -E2BIG if the list would
- * not fit the kubelet's limit, or -ENOMEM; on failure the list stays as it was. */
+ * not fit the kubelet's limit, -ENOSPC for more than CLAIMS_MAX claims, or -ENOMEM; on failure the
+ * list stays as it was. */
 int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *error);
 
 /* The unit of that id, or NULL; `ret_index`, if not NULL: its place in the list. */

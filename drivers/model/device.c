@@ -303,6 +303,15 @@ int device_add_claim(struct device *device, const char *claim)
 	return strings_add(&device->claims, claim, strlen(claim));
 }
 
+size_t device_count_claims(const struct device *device)
+{
+	size_t n = device->claims.count;
+
+	for (size_t i = 0; i < device->n_nodes; i++)
+		n += !device->nodes[i].shared;
+	return n;
+}
+
 void device_share_nodes(struct device *device, size_t first)
 {
 	for (size_t i = first; i < device->n_nodes; i++)

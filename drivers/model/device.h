@@ -145,6 +145,14 @@ bool device_was_assigned(const struct device *device);
  * parts of one GPU. */
 int device_add_claim(struct device *device, const char *claim);
 
+/* How many claims the device has: those, and its nodes that are not shared. */
+size_t device_count_claims(const struct device *device);
+
+/* Maximum numbers of claims, and of bytes in the text of drivers/inventory/claims.h, for all
+ * resources together. */
+#define CLAIMS_MAX       50000
+#define CLAIMS_BYTES_MAX (8U << 20)
+
 /* The nodes and mounts from `first` on are not the device's alone: a control node of a driver, or
  * those of devices that are also offered one by one. */
 void device_share_nodes(struct device *device, size_t first);

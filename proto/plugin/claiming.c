@@ -2,11 +2,13 @@
 /*
  * Decides when a child sends the supervisor its claims, and waits for the owners before devices are
  * offered. Health does not change the hardware, so a new text is made only when a device is added,
- * removed or replaced, and sent only if it differs.
+ * removed or replaced, and sent only if it differs. If the supervisor refuses the claims, only
+ * devices with the claims that it accepted before are offered.
  */
 #include "proto/plugin/claiming.h"
 
 #include "common/log.h"
+#include "common/map.h"
 #include "common/sealed.h"
 #include "drivers/inventory/claims.h"
 #include "proto/plugin/plugin.h"
@@ -14,6 +16,25 @@
 /* Of an answer. */
 #define OWNERS_MAX     (64U << 20)
 #define RETRY_INTERVAL (10 * USEC_PER_SEC)
+
+/* The text is not valid any more; what was accepted is kept. */
+static void replace_text(struct claiming *claiming, char *text)
+{
+	if (claiming->is_accepted) {
+		free(claiming->accepted);
+		claiming->accepted = TAKE_PTR(claiming->text);
+	}
+	free(claiming->text);
+	claiming->text = text;
+	claiming->is_accepted = false;
+}
+
+/* Claims again as soon as devices are offered. */
+static void forget_claims(struct claiming *claiming)
+{
+	claiming->snapshot = snapshot_unref(claiming->snapshot);
+	replace_text(claiming, NULL);
+}
 
 static int send_claims(struct plugin *plugin, const char *text)
 {
@@ -43,8 +64,7 @@ static int propose(struct plugin *plugin, struct snapshot *snapshot)
 		if (r < 0)
 			return r;
 		claiming->waiting = true;
-		free(claiming->text);
-		claiming->text = TAKE_PTR(text);
+		replace_text(claiming, TAKE_PTR(text));
 	}
 	(void)snapshot_unref(claiming->snapshot);
 	claiming->snapshot = snapshot_ref(snapshot);
@@ -66,6 +86,7 @@ static int on_retry(sd_event_source *source, uint64_t usec, void *userdata)
 	struct plugin *plugin = userdata;
 
 	plugin->claiming.retry = sd_event_source_disable_unref(plugin->claiming.retry);
+	forget_claims(&plugin->claiming);
 	plugin_offer(plugin);
 	return 0;
 }
@@ -91,7 +112,7 @@ int claiming_propose(struct plugin *plugin, struct snapshot *snapshot)
 			return 0;
 		}
 	}
-	return claiming->waiting;
+	return claiming->waiting && *claiming->text;
 }
 
 /* The answer as text; empty where it has none. */
@@ -105,34 +126,77 @@ static int read_owners(const struct control_message *message, char **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
+/* Adds the lines of the text that are not among the known ones: those devices are not ours. */
+static int write_refused(FILE *stream, const struct map *known, char *text, const char *resource)
+{
+	char *rest = NULL;
+
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+		if (!map_get(known, line))
+			(void)fprintf(stream, "%.*s\t%s, but refused\n", (int)strcspn(line, "\t"),
+				line, resource);
+	return ferror(stream) ? -ENOMEM : 0;
+}
+
+/* Extends the owners by the devices whose claims are refused. */
+static int add_refused(const struct claiming *claiming, const char *resource, char **owners)
+{
+	_cleanup_free_ char *text = strdup(claiming->text), *new_owners = NULL;
+	_cleanup_free_ char *accepted = strdup(claiming->accepted ?: "");
+	_cleanup_(map_done) struct map known = { 0 };
+	FILE *stream = open_memstream(&new_owners, &(size_t){ 0 });
+	char *rest = NULL;
+	int r = text && accepted && stream ? 0 : -ENOMEM;
+
+	for (char *line = r < 0 ? NULL : strtok_r(accepted, "\n", &rest); line && r >= 0;
+		line = strtok_r(NULL, "\n", &rest)) {
+		r = map_put(&known, line, line);
+		r = r == -EEXIST ? 0 : r;
+	}
+	if (r >= 0 && fputs(*owners, stream) == EOF)
+		r = -ENOMEM;
+	if (r >= 0)
+		r = write_refused(stream, &known, text, resource);
+	if (stream && fclose(stream) != 0)
+		r = -ENOMEM;
+	if (r < 0)
+		return r;
+	free(*owners);
+	*owners = TAKE_PTR(new_owners);
+	return 0;
+}
+
 int claiming_answered(struct plugin *plugin, const struct control_message *message)
 {
 	struct claiming *claiming = &plugin->claiming;
-	bool waited = claiming->waiting;
-	char *owners;
+	bool waited = claiming->waiting, refused = *message->text;
+	_cleanup_free_ char *owners = NULL;
 	int r;
 
 	/* Of what has changed meanwhile. */
-	if (message->number != claiming->number)
+	if (message->number != claiming->number || !claiming->text)
 		return 0;
 	r = read_owners(message, &owners);
+	if (r >= 0 && refused)
+		r = add_refused(claiming, plugin->resource, &owners);
 	if (r >= 0) {
 		free(claiming->owners);
-		claiming->owners = owners;
-		r = inventory_set_owners(plugin->inventory, owners);
+		claiming->owners = TAKE_PTR(owners);
+		r = inventory_set_owners(plugin->inventory, claiming->owners);
 	}
 	if (r < 0) {
 		log_error(
 			"cannot determine the owners of devices: %s; next automatic retry in 10 s",
 			strerror(-r));
 		/* The supervisor answers new claims only. */
-		claiming->snapshot = snapshot_unref(claiming->snapshot);
-		free(claiming->text);
-		claiming->text = NULL;
+		forget_claims(claiming);
 		try_again(plugin);
 		return 0;
 	}
 	claiming->waiting = false;
+	claiming->is_accepted = !refused;
+	if (refused)
+		try_again(plugin);
 	return waited || r > 0;
 }
 
@@ -146,6 +210,7 @@ void claiming_done(struct claiming *claiming)
 {
 	(void)snapshot_unref(claiming->snapshot);
 	free(claiming->text);
+	free(claiming->accepted);
 	free(claiming->owners);
 	sd_event_source_disable_unref(claiming->retry);
 }

@@ -13,7 +13,9 @@ struct plugin;
 
 struct claiming {
 	struct snapshot *snapshot; /* that `text` was made of */
-	char *text;                /* sent last */
+	char *text;                /* sent last; NULL: to be sent again */
+	bool is_accepted;          /* the text */
+	char *accepted;            /* the text before it; NULL: none, or `text` is accepted */
 	char *owners;              /* the newest answer, NULL: none yet */
 	uint64_t number;
 	bool waiting; /* for the answer to `number` */
@@ -22,7 +24,7 @@ struct claiming {
 };
 
 /* Sends the claims of the snapshot's devices, unless they were sent. Returns 1 if the answer has to
- * be waited for, or 0. */
+ * be waited for, which is so if there are any, or 0. */
 int claiming_propose(struct plugin *plugin, struct snapshot *snapshot);
 
 /* Takes the supervisor's answer, or an update. Returns 1 if there are devices to offer. */

@@ -207,7 +207,7 @@ static void explain_device(const json_t *resource, const json_t *device)
 		claimed ? "not offered" : "unhealthy", text_of(device, "since"),
 		*reason ? reason : "no reason is known");
 	explain_holders(resource, device);
-	if (claimed)
+	if (claimed && !strstr(reason, "but refused"))
 		print_wrapped(0,
 			"A device belongs to the first resource, in the order of the configuration, "
 			"that finds it, and is not in the list of others. To offer it in both, set "

@@ -10,17 +10,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	_cleanup_(claims_list_freep) struct claims_list *list = NULL;
-	_cleanup_(ownership_freep) struct ownership *ownership = NULL;
 	_cleanup_close_ int fd = sealed_new("claims", data, size);
 	struct decision decisions[2] = { { .name = "a" }, { .name = "b" } };
 
 	if (fd < 0)
 		abort();
-	if (claims_list_read(fd, &list) < 0)
+	if (claims_list_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list) < 0)
 		return 0;
 	decisions[0].list = decisions[1].list = list;
-	if (ownership_new(decisions, ARRAY_SIZE(decisions), &ownership) < 0 ||
-		ownership_run(ownership, SIZE_MAX) != 0 || decisions[0].owners)
+	if (ownership_decide(decisions, ARRAY_SIZE(decisions)) < 0 || decisions[0].owners)
 		abort();
 	/* Every claim belongs to the first one. */
 	if (!decisions[1].owners != (list->n_claims == 0))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A device belongs to the first resource of the file that finds it, whatever the order in which they find it."""
+import json
 import os
 import random
 import signal
@@ -121,13 +122,62 @@ class Claims(NodeTest):
 
     def test_same_id(self):
         """Two devices of one id are both offered, and people are told."""
-        self.node.configure('{ name = "vendor.example/a"; driver = "static"; match = "null"; }', path("b", "/dev/null"))
+        self.node.configure(self.exec("a", [{"id": "null", "nodes": [{"host": "/dev/full"}]}]), path("b", "/dev/null"))
         self.start()
         self.node.await_allocatable(a=1, b=1)
         sentence = 'the id "null" also belongs to another device, of vendor.example/a'
         until(lambda: sentence in self.explain("b") and sentence in self.node.output(), "the explanation")
         self.assertEqual(self.node.output().count(sentence), 1)
         self.assertNotIn("Note:", self.explain("a"))
+
+    def exec(self, name, devices):
+        with open(self.node.path(name + ".new"), "w") as file:
+            json.dump({"version": 1, "devices": devices}, file)
+        os.rename(file.name, self.node.path(name + ".json"))
+        return (f'{{ name = "vendor.example/{name}"; driver = "exec"; match = ( {{ command = ( "/bin/cat", '
+                f'"{self.node.path(name)}.json" ); interval = 1; }} ); }}')
+
+    def find(self, name, devices, claims):
+        """So many devices that each have so many nodes, which need not exist."""
+        return self.exec(name, [{"id": f"{name}-{device}", "nodes": [
+            {"host": f"{self.node.dir}/none/{name}-{device}-{i}", "optional": True} for i in range(claims)]}
+            for device in range(devices)])
+
+    def test_P10_claims_of_one_resource(self):
+        """The scan is refused, and the list before it stays, even if it is empty."""
+        self.node.configure(self.find("a", 1000, 51), self.cards("b"))
+        self.start()
+        self.node.await_allocatable(a=0, b=3)
+        words = "the limit for all resources together is 50000"
+        until(lambda: words in self.explain("a"), "the reason")
+        pids = {r["pid"] for r in self.node.await_serving().values()}
+        self.find("a", 1000, 2)
+        self.node.await_allocatable(a=1000, b=3)
+        self.find("a", 1001, 51)
+        until(lambda: words in self.explain("a"), "the reason")
+        self.node.await_allocatable(a=1000, b=3)
+        self.node.reload()
+        self.node.await_allocatable(a=1000, b=3)
+        self.assertEqual({r["pid"] for r in self.node.await_serving().values()}, pids)
+
+    def test_P10_claims_of_all_resources(self):
+        """What one finds is refused while there is no room for it, and accepted when there is."""
+        self.node.configure(self.find("a", 800, 50), self.find("b", 100, 60), self.cards("c"))
+        self.start()
+        self.node.await_allocatable(a=800, b=100, c=3)
+        pids = {r["pid"] for r in self.node.await_serving().values()}
+        self.find("b", 300, 60)
+        words = "the devices that were found last are not offered"
+        until(lambda: words in self.explain("b"), "the reason")
+        self.node.await_allocatable(a=800, b=100, c=3)
+        until(lambda: self.reasons("b").get("b-150") == "claimed by vendor.example/b, but refused", "the device's reason")
+        self.assertEqual(self.reasons("b")["b-50"], "")
+        self.assertEqual(self.node.output().count(words), 1)
+        self.assertNotIn("overlap", self.explain("b"))
+        self.find("a", 500, 50)
+        until(lambda: words not in self.explain("b"), "the supervisor to accept them")
+        self.node.await_allocatable(b=300, c=3)
+        self.assertEqual({r["pid"] for r in self.node.await_serving().values()}, pids)
 
     def test_slow_first_resource(self):
         """A resource that has not said yet what it has is waited for, but not for ever."""

@@ -20,7 +20,9 @@
 
 #define COALESCE_TIME (500 * USEC_PER_MSEC)
 /* What our own writes cause is seen by then. */
-#define SUSPICION_TIME  (1 * USEC_PER_SEC)
+#define SUSPICION_TIME (1 * USEC_PER_SEC)
+/* After this, a request that is not answered is reported; it ends after DRA_API_TIMEOUT. */
+#define SLOW_TIME       (5 * USEC_PER_SEC)
 #define RETRY_MIN       (1 * USEC_PER_SEC)
 #define RETRY_MAX       (60 * USEC_PER_SEC)
 #define RETRY_AFTER_MAX 300ULL
@@ -70,7 +72,7 @@ struct dra_publisher {
 	uint64_t watch_delay;         /* before the next watch, 0: the last one worked */
 	uint64_t delay;               /* before the next round, 0: none failed */
 	sd_event_source *watch_timer; /* when this watch works, or the next one may begin */
-	sd_event_source *round_timer, *suspicion_timer;
+	sd_event_source *round_timer, *suspicion_timer, *slow_timer;
 };
 
 static const char *name_of(const json_t *object)
@@ -149,6 +151,7 @@ static void end_round(struct dra_publisher *publisher)
 	publisher->step = STEP_IDLE;
 	publisher->delay = 0;
 	forget_writes(publisher);
+	(void)sd_event_source_set_enabled(publisher->slow_timer, SD_EVENT_OFF);
 	report(publisher, publisher->watch_failure ?: "");
 	if (publisher->again)
 		plan(publisher->round_timer, COALESCE_TIME);
@@ -177,6 +180,7 @@ static void fail_round(struct dra_publisher *publisher, const struct dra_answer 
 	publisher->again = false;
 	forget_writes(publisher);
 	forget_node(publisher);
+	(void)sd_event_source_set_enabled(publisher->slow_timer, SD_EVENT_OFF);
 	report(publisher, answer->failure);
 	forget_stored(publisher);
 	plan(publisher->round_timer, next_delay(&publisher->delay, answer));
@@ -187,6 +191,23 @@ static void fail_round_text(struct dra_publisher *publisher, const char *failure
 	const struct dra_answer answer = { .failure = failure };
 
 	fail_round(publisher, &answer);
+}
+
+/* --- requests --- */
+
+static int on_slow(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	report(userdata, "the API server has not answered for 5 s");
+	return 0;
+}
+
+static void ask(struct dra_publisher *publisher, const char *method, const char *path,
+	const json_t *body, dra_answer_handler on_answer)
+{
+	if (dra_api_request(publisher->api, method, path, body, on_answer, publisher) < 0)
+		fail_round_text(publisher, "out of memory");
+	else
+		plan(publisher->slow_timer, SLOW_TIME);
 }
 
 /* --- writes --- */
@@ -258,7 +279,6 @@ static void next_write(struct dra_publisher *publisher)
 {
 	const struct write *write;
 	char path[400];
-	int r;
 
 	if (publisher->at == publisher->n_writes) {
 		end_round(publisher);
@@ -267,10 +287,7 @@ static void next_write(struct dra_publisher *publisher)
 	write = &publisher->writes[publisher->at];
 	(void)snprintf(
 		path, sizeof(path), SLICES_PATH "%s%s", write->name ? "/" : "", write->name ?: "");
-	r = dra_api_request(
-		publisher->api, write->method, path, write->object, on_written, publisher);
-	if (r < 0)
-		fail_round_text(publisher, "out of memory");
+	ask(publisher, write->method, path, write->object, on_written);
 }
 
 /* Takes the object, which is NULL for a deletion. */
@@ -533,8 +550,7 @@ static void read_list(struct dra_publisher *publisher, const char *continuation)
 		SLICES_PATH "?fieldSelector=spec.driver%%3D%s,spec.nodeName%%3D%s&limit=%d%s%s",
 		publisher->driver, publisher->node, PAGE_SIZE, *continuation ? "&continue=" : "",
 		continuation);
-	if (dra_api_request(publisher->api, "GET", path, NULL, on_list, publisher) < 0)
-		fail_round_text(publisher, "out of memory");
+	ask(publisher, "GET", path, NULL, on_list);
 }
 
 static void on_node(const struct dra_answer *answer, void *userdata)
@@ -557,8 +573,7 @@ static void read_node(struct dra_publisher *publisher)
 
 	publisher->step = STEP_NODE;
 	(void)snprintf(path, sizeof(path), "/api/v1/nodes/%s", publisher->node);
-	if (dra_api_request(publisher->api, "GET", path, NULL, on_node, publisher) < 0)
-		fail_round_text(publisher, "out of memory");
+	ask(publisher, "GET", path, NULL, on_node);
 }
 
 static int on_round(sd_event_source *source, uint64_t usec, void *userdata)
@@ -747,6 +762,9 @@ int dra_publisher_new(sd_event *event, struct dra_api *api, const char *driver, 
 			USEC_INFINITY, USEC_PER_MSEC, on_watch_timer, publisher);
 	if (r >= 0)
 		r = sd_event_source_set_enabled(publisher->watch_timer, SD_EVENT_OFF);
+	if (r >= 0)
+		r = sd_event_add_time(event, &publisher->slow_timer, CLOCK_MONOTONIC, USEC_INFINITY,
+			100 * USEC_PER_MSEC, on_slow, publisher);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(publisher);
@@ -763,6 +781,7 @@ struct dra_publisher *dra_publisher_free(struct dra_publisher *publisher)
 	sd_event_source_disable_unref(publisher->round_timer);
 	sd_event_source_disable_unref(publisher->suspicion_timer);
 	sd_event_source_disable_unref(publisher->watch_timer);
+	sd_event_source_disable_unref(publisher->slow_timer);
 	json_decref(publisher->resources);
 	json_decref(publisher->stored);
 	json_decref(publisher->pending);

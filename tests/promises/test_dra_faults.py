@@ -36,7 +36,7 @@ class DraFaults(DraTest):
             until(lambda: not self.dra()["api_failure"], "the failure to be over")
 
         faults = {code: f": {code}" for code in (401, 403, 409, 410, 429, 500, 503)}
-        for fault, what in {**faults, "garbage": "not json", "close": "get", "hang": "timed out"}.items():
+        for fault, what in {**faults, "garbage": "not json", "close": "get", "hang": "has not answered for 5 s"}.items():
             with self.subTest(fault):
                 self.api.faults = [lambda method, path: fault if "/api" in path else None]
                 self.api.change("DELETED", next(iter(self.api.slices)))

@@ -42,9 +42,11 @@ def as_read(name):
     if len(name) > 1024 or any(byte < 32 or byte == 127 for byte in name):
         return None
     try:
-        return name.decode()
+        text = name.decode()
     except UnicodeDecodeError:
         return None
+    # Characters that reorder or break a line, or cannot be seen.
+    return None if "\u202e" in text or "\u2028" in text else text
 
 
 class Answer:

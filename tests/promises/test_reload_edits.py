@@ -24,7 +24,7 @@ COUNTS = range(16, 25)
 PREFERENCES = ("none", "packed", "spread", "numa")
 # What an admission may say while the devices that it was about go.
 GONE = ("does not exist in", "unavailable for", "no healthy devices", "unregistered device", "has been stopped",
-        "no longer", "error reading from server", "rpc error: code = Unavailable", "transport")
+        "no longer", "error reading from server", "rpc error: code = Unavailable", "transport", "client connection is closing")
 
 
 class Spec:

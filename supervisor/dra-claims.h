@@ -3,9 +3,9 @@
 
 /*
  * The ResourceClaims that are prepared on this node, and the CDI file of each. They outlive the
- * daemon, because containers may be started while it is away: in runtime_dir and the directory of
- * CDI files, which both go with a restart of the host, after which the kubelet prepares all claims
- * again. A claim is
+ * daemon in runtime_dir and the directory of CDI files, because containers may be started while it
+ * is away. A restart of the host removes both, and the kubelet prepares all claims again. A stop of
+ * the service removes runtime_dir, too, and then the claims are lost. A claim is
  *
  *   { "uid", "namespace", "name": strings,
  *     "devices": [ { "request", "pool", "name", "resource", "id": strings, "admin": boolean,

@@ -43,7 +43,7 @@ enum control_type {
 	CONTROL_COUNTERS, /* fd 0: the page that a resource's process counts into, see counters.h */
 	CONTROL_SNAPSHOT, /* to the exporter; fd 0: sealed memfd with the daemon's state as JSON, fd
 			     1: sealed memfd with the devices of all resources, see
-			     supervisor/metrics.h */
+			     supervisor/helpers/metrics.h */
 	CONTROL_EDIT,     /* number: a number; fd 0: sealed memfd with offered ids, one a line. Asks
 			     what a container with these ids gets; the child runs prestart and answers
 			     EDITS */
@@ -53,8 +53,8 @@ enum control_type {
 			     read: sealed memfd with its content */
 	CONTROL_PREPARED, /* to devplugd-dra; session: that of PREPARE or UNPREPARE; text: why not;
 			     fd 0, if the claim is prepared: sealed memfd with JSON, see
-			     supervisor/dra-claims.h. Neither: PREPARE named no devices, and the
-			     claim is not known */
+			     supervisor/books/dra-claims.h. Neither: PREPARE named no devices, and
+			     the claim is not known */
 	/* child to supervisor */
 	CONTROL_READY,      /* configuration accepted and first inventory complete */
 	CONTROL_REFUSED,    /* text: why the last CONFIGURE was refused; the previous configuration
@@ -84,7 +84,7 @@ enum control_type {
 	CONTROL_FILE_WANTED, /* from devplugd-dra; text: the kubeconfig file, if empty, or a path
 				that is in it */
 	CONTROL_PREPARE,     /* from devplugd-dra; session: a number; fd 0: sealed memfd with JSON,
-				see supervisor/dra-claims.h */
+				see supervisor/books/dra-claims.h */
 	CONTROL_UNPREPARE,   /* from devplugd-dra; session: a number; text: uid of the claim */
 	CONTROL_POOL,  /* from devplugd-dra; devices: generation of what is published, healthy_ids:
 			  slices of it; text: what fails, or empty */

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The supervisor's picture of the daemon (supervisor/metrics.h) as structures. The supervisor's
- * part is trusted. What a resource's process reports of its devices is checked, because it may be
- * anything, and can only affect the metrics of that resource.
+ * The supervisor's picture of the daemon (supervisor/helpers/metrics.h) as structures. The
+ * supervisor's part is trusted. What a resource's process reports of its devices is checked,
+ * because it may be anything, and can only affect the metrics of that resource.
  */
 
 #include <jansson.h>

@@ -7,11 +7,11 @@
 #include "supervisor/applied.h"
 
 #include "common/log.h"
-#include "supervisor/arbiter.h"
-#include "supervisor/child.h"
-#include "supervisor/dra.h"
-#include "supervisor/manager.h"
-#include "supervisor/published.h"
+#include "supervisor/children/child.h"
+#include "supervisor/children/manager.h"
+#include "supervisor/files/published.h"
+#include "supervisor/helpers/dra.h"
+#include "supervisor/ownership/arbiter.h"
 
 static bool all_accepted(const struct manager *manager)
 {

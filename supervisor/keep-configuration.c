@@ -7,8 +7,8 @@
 
 #include "common/log.h"
 #include "configuration/last-accepted.h"
-#include "supervisor/manager.h"
-#include "supervisor/state.h"
+#include "supervisor/children/manager.h"
+#include "supervisor/files/state.h"
 
 void keep_configuration(struct manager *manager)
 {

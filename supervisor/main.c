@@ -13,11 +13,11 @@
 #include "configuration/plan.h"
 #include "configuration/warnings.h"
 #include "supervisor/arguments.h"
+#include "supervisor/control/ask.h"
 #include "supervisor/daemon-loop.h"
-#include "supervisor/daemon.h"
+#include "supervisor/kubelet/write-access.h"
 #include "supervisor/log-report.h"
 #include "supervisor/removal-warning.h"
-#include "supervisor/write-access.h"
 
 #define EXIT_USAGE  2
 #define EXIT_CONFIG 78 /* EX_CONFIG of sysexits.h: systemd must not try again */
@@ -181,8 +181,8 @@ static int print_diff(const struct config *config)
 	for (size_t i = 0; i < plan.count; i++)
 		(void)puts(plan.lines[i].text);
 	/* Without an answer, pods are named by their UIDs. */
-	(void)daemon_ask(config->runtime_dir, "status", json_pack("{s:b}", "pods", 1),
-		DAEMON_ANSWER_TIMEOUT, &state, &error);
+	(void)ask_daemon(config->runtime_dir, "status", json_pack("{s:b}", "pods", 1), ASK_TIMEOUT,
+		&state, &error);
 	removed_devices_warn(in_force, config, state, stderr);
 	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

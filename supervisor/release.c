@@ -8,8 +8,8 @@
 
 #include "common/control.h"
 #include "drivers/model/driver.h"
-#include "supervisor/child.h"
-#include "supervisor/manager.h"
+#include "supervisor/children/child.h"
+#include "supervisor/children/manager.h"
 
 int release_request(struct request *request, json_t **ret_answer, struct error *error)
 {

@@ -6,7 +6,7 @@
  * unloaded or a device be reset, without taking the resource from the kubelet.
  */
 
-#include "supervisor/request.h"
+#include "supervisor/control/request.h"
 
 /* The verb "release": {"resource": NAME, "end": true, "reset": DEVICE}; the optional `end` takes
  * the release back, and `reset` names a device whose lasting faults are over. Answers {} when the

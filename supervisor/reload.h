@@ -5,7 +5,7 @@
  * Applying a new configuration while resources are served.
  */
 
-#include "supervisor/request.h"
+#include "supervisor/control/request.h"
 
 struct manager;
 

@@ -10,7 +10,7 @@
 #include "common/text.h"
 #include "drivers/host/scan-run.h"
 #include "drivers/inventory/units.h"
-#include "supervisor/kubelet-checkpoint.h"
+#include "supervisor/kubelet/kubelet-checkpoint.h"
 
 /* Named in a warning. */
 #define NAMED_MAX 10

@@ -9,12 +9,12 @@
 
 #include "common/log.h"
 #include "drivers/host/watch.h"
-#include "supervisor/child.h"
+#include "supervisor/children/child.h"
+#include "supervisor/children/manager.h"
+#include "supervisor/control/request-server.h"
+#include "supervisor/files/published.h"
+#include "supervisor/helpers/metrics.h"
 #include "supervisor/keep-configuration.h"
-#include "supervisor/manager.h"
-#include "supervisor/metrics.h"
-#include "supervisor/published.h"
-#include "supervisor/request-server.h"
 
 #define CHECK_INTERVAL USEC_PER_SEC
 

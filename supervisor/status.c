@@ -6,14 +6,14 @@
 #include <jansson.h>
 
 #include "common/text.h"
-#include "supervisor/arbiter.h"
-#include "supervisor/assignments.h"
-#include "supervisor/child.h"
-#include "supervisor/dra-claims.h"
-#include "supervisor/dra.h"
-#include "supervisor/manager.h"
-#include "supervisor/metrics.h"
-#include "supervisor/state.h"
+#include "supervisor/books/assignments.h"
+#include "supervisor/books/dra-claims.h"
+#include "supervisor/children/child.h"
+#include "supervisor/children/manager.h"
+#include "supervisor/files/state.h"
+#include "supervisor/helpers/dra.h"
+#include "supervisor/helpers/metrics.h"
+#include "supervisor/ownership/arbiter.h"
 #include "supervisor/status.h"
 
 struct totals {

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#include "supervisor/request.h"
+#include "supervisor/control/request.h"
 
 struct manager;
 

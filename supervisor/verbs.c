@@ -3,11 +3,11 @@
  * What clients can ask for over the control socket: one row for each verb, documented in
  * docs/control-socket.md. Verbs with `.needs_root` are for root and the daemon's own user only.
  */
-#include "supervisor/booked.h"
-#include "supervisor/events.h"
+#include "supervisor/books/booked.h"
+#include "supervisor/control/events.h"
+#include "supervisor/control/request.h"
 #include "supervisor/release.h"
 #include "supervisor/reload.h"
-#include "supervisor/request.h"
 #include "supervisor/status.h"
 
 const struct verb verbs[] = {

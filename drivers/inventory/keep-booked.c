@@ -4,7 +4,7 @@
  * removed, excluded or changed. If a unit still offers the id, only its NUMA nodes must be kept. If
  * none does, a held unit takes its place, with nothing but the id, the nodes and a reason. Held
  * units are computed again whenever units or bookings change, so no cause of a device's removal
- * needs a case of its own. What is booked is decided in supervisor/booked.c.
+ * needs a case of its own. What is booked is decided in supervisor/books/booked.c.
  */
 #include "drivers/inventory/units.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Applies the supervisor's decision about which devices belong to other resources
- * (supervisor/ownership.c), and decides when a released device is ours. The decision arrives as a
- * text of many lines, which is made into a map first.
+ * (supervisor/ownership/ownership.c), and decides when a released device is ours. The decision
+ * arrives as a text of many lines, which is made into a map first.
  */
 #include "drivers/inventory/units.h"
 

@@ -12,10 +12,10 @@
 #include "configuration/config.h"
 #include "drivers/inventory/device-documents.h"
 #include "drivers/model/suggest.h"
+#include "supervisor/control/ask.h"
 #include "supervisor/ctl/daemon-state.h"
 #include "supervisor/ctl/holders.h"
-#include "supervisor/daemon.h"
-#include "supervisor/state.h"
+#include "supervisor/files/state.h"
 
 #define FILE_SIZE_MAX (128 << 20)
 
@@ -273,8 +273,8 @@ static int read_state(struct snapshot *snapshot, json_t **ret, int *ret_fd, stru
 	if (*ret_fd < 0 && errno != ENOENT)
 		return error_set(error, -errno, "cannot open %s: %s", snapshot->runtime_dir,
 			strerror(errno));
-	r = daemon_ask(snapshot->runtime_dir, "status", json_pack("{s:b}", "pods", 1),
-		DAEMON_ANSWER_TIMEOUT, ret, &snapshot->unanswered);
+	r = ask_daemon(snapshot->runtime_dir, "status", json_pack("{s:b}", "pods", 1), ASK_TIMEOUT,
+		ret, &snapshot->unanswered);
 	snapshot->running = r != -ESRCH;
 	if (r < 0 && *ret_fd >= 0)
 		r = load_state(snapshot, *ret_fd, ret, error);

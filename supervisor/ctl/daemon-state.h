@@ -13,7 +13,7 @@
 #include "supervisor/ctl/members.h"
 
 struct snapshot {
-	/* Why the state comes from the file and not from the daemon, as daemon_ask(): -ESRCH,
+	/* Why the state comes from the file and not from the daemon, as ask_daemon(): -ESRCH,
 	 * -EACCES, -ETIMEDOUT or another; code 0: it is the daemon's answer. */
 	struct error unanswered;
 	bool running;     /* a daemon uses the directory */

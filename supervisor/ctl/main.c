@@ -5,9 +5,9 @@
  */
 #include <locale.h>
 
+#include "supervisor/control/ask.h"
 #include "supervisor/ctl/command-line.h"
 #include "supervisor/ctl/show.h"
-#include "supervisor/daemon.h"
 
 const struct command commands[] = {
 	{ "status", "[RESOURCE]", "Show the resources and their problems",

@@ -12,7 +12,7 @@
 #include "drivers/inventory/claims.h"
 #include "drivers/inventory/listing.h"
 #include "drivers/inventory/units.h"
-#include "supervisor/child-user.h"
+#include "supervisor/process/child-user.h"
 
 /* The most a program of driver "exec" may take for its first answer, and a little more. */
 #define PATIENCE (310 * USEC_PER_SEC)

@@ -2,8 +2,8 @@
 /*
  * What verbs that change something have in common when they fail, and "devplugctl rescan".
  */
+#include "supervisor/control/ask.h"
 #include "supervisor/ctl/verb.h"
-#include "supervisor/daemon.h"
 
 #define ACT_TIMEOUT 35 /* seconds; the daemon gives up after 30 */
 
@@ -34,7 +34,7 @@ int command_rescan(const struct request *request)
 
 	r = request_runtime_dir(request, &runtime_dir, &error);
 	if (r >= 0)
-		r = daemon_ask(runtime_dir, request->verb, arguments, ACT_TIMEOUT, &answer, &error);
+		r = ask_daemon(runtime_dir, request->verb, arguments, ACT_TIMEOUT, &answer, &error);
 	else
 		json_decref(arguments);
 	if (r < 0)

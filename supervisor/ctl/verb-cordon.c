@@ -13,9 +13,9 @@
 #include "common/utf8.h"
 #include "configuration/last-accepted.h"
 #include "configuration/libconfig-text.h"
+#include "supervisor/control/ask.h"
 #include "supervisor/ctl/table.h"
 #include "supervisor/ctl/verb.h"
-#include "supervisor/daemon.h"
 
 struct drop_in {
 	char *directory, *path;

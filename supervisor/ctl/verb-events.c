@@ -4,8 +4,8 @@
  * of earlier daemons: its own tool shows them.
  */
 #include "common/message-id.h"
+#include "supervisor/control/ask.h"
 #include "supervisor/ctl/verb.h"
-#include "supervisor/daemon.h"
 
 /* The daemon answers within 30 s when it is asked for new events. */
 #define FOLLOW_TIMEOUT 40
@@ -103,8 +103,8 @@ static int ask(const struct request *request, const char *runtime_dir, json_int_
 
 	if (arguments && request->subject)
 		(void)json_object_set_new(arguments, "resource", json_string(request->subject));
-	return daemon_ask(runtime_dir, "events", arguments,
-		follow ? FOLLOW_TIMEOUT : DAEMON_ANSWER_TIMEOUT, ret, error);
+	return ask_daemon(runtime_dir, "events", arguments, follow ? FOLLOW_TIMEOUT : ASK_TIMEOUT,
+		ret, error);
 }
 
 static json_int_t print_answer(const struct request *request, const json_t *answer)

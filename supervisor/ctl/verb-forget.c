@@ -3,8 +3,8 @@
  * Drops a device that is listed only because the kubelet's data assign it to a pod: the remedy
  * where these data are permanently wrong.
  */
+#include "supervisor/control/ask.h"
 #include "supervisor/ctl/verb.h"
-#include "supervisor/daemon.h"
 
 /* Splits "vendor.example/gpu/DEVICE"; what is behind the second slash may have more. */
 static int split(const char *subject, char **ret_resource, const char **ret_device)
@@ -34,9 +34,9 @@ static int forget(const struct request *request, struct error *error)
 	r = request_runtime_dir(request, &runtime_dir, error);
 	if (r < 0)
 		return r;
-	r = daemon_ask(runtime_dir, request->verb,
-		json_pack("{s:s, s:s}", "resource", resource, "device", device),
-		DAEMON_ANSWER_TIMEOUT, &answer, error);
+	r = ask_daemon(runtime_dir, request->verb,
+		json_pack("{s:s, s:s}", "resource", resource, "device", device), ASK_TIMEOUT,
+		&answer, error);
 	if (r < 0) {
 		request_explain(request, resource, error);
 		return r;

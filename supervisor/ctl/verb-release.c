@@ -2,9 +2,9 @@
 /*
  * Closes and reopens a resource's devices. Both commands are one request to the daemon.
  */
+#include "supervisor/control/ask.h"
 #include "supervisor/ctl/daemon-state.h"
 #include "supervisor/ctl/verb.h"
-#include "supervisor/daemon.h"
 
 /* A device that was reset must be one of the resource. */
 static int check_device(const struct request *request, struct error *error)
@@ -43,10 +43,10 @@ static int change(const struct request *request, bool end)
 	if (r >= 0 && request->reason)
 		r = check_device(request, &error);
 	if (r >= 0)
-		r = daemon_ask(runtime_dir, "release",
+		r = ask_daemon(runtime_dir, "release",
 			json_pack("{s:s, s:b, s:s*}", "resource", request->subject, "end", end,
 				"reset", request->reason),
-			DAEMON_ANSWER_TIMEOUT, &answer, &error);
+			ASK_TIMEOUT, &answer, &error);
 	if (r < 0) {
 		request_explain(request, request->subject, &error);
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);

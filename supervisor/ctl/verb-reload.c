@@ -8,11 +8,11 @@
 
 #include "configuration/last-accepted.h"
 #include "configuration/plan.h"
+#include "supervisor/control/ask.h"
 #include "supervisor/ctl/holders.h"
 #include "supervisor/ctl/verb.h"
-#include "supervisor/daemon.h"
+#include "supervisor/kubelet/write-access.h"
 #include "supervisor/removal-warning.h"
-#include "supervisor/write-access.h"
 
 const char *request_config_file(const struct request *request, const struct snapshot *snapshot)
 {
@@ -85,7 +85,7 @@ int have_applied(const struct snapshot *snapshot, const char *verb, struct error
 {
 	json_auto_t *answer = NULL;
 
-	return daemon_ask(snapshot->runtime_dir, verb, NULL, RELOAD_TIMEOUT, &answer, error);
+	return ask_daemon(snapshot->runtime_dir, verb, NULL, RELOAD_TIMEOUT, &answer, error);
 }
 
 /* The containers that have devices of a resource that is changed or removed. */
@@ -162,8 +162,8 @@ int command_reload(const struct request *request)
 		print_report(&report, file);
 		return EXIT_CONFIG;
 	}
-	(void)daemon_ask(snapshot.runtime_dir, "status", json_pack("{s:b}", "pods", 1),
-		DAEMON_ANSWER_TIMEOUT, &state, &error);
+	(void)ask_daemon(snapshot.runtime_dir, "status", json_pack("{s:b}", "pods", 1), ASK_TIMEOUT,
+		&state, &error);
 	removed_devices_warn(in_force, config, state, stderr);
 	write_access_warn(config, stderr);
 	r = have_applied(&snapshot, "reload", &error);

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "common/sealed.h"
-#include "supervisor/ownership.h"
+#include "supervisor/ownership/ownership.h"
 
 #define DEVICES 80000
 /* Each block of a colliding id is one of two: 2^17 ids. */

@@ -3,7 +3,7 @@
  * Any bytes as what a child claims: refused or read, and if read, decided upon like any other.
  */
 #include "common/sealed.h"
-#include "supervisor/ownership.h"
+#include "supervisor/ownership/ownership.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

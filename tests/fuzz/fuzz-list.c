@@ -5,8 +5,8 @@
  */
 #include <fcntl.h>
 
-#include "supervisor/published-table.h"
-#include "supervisor/published.h"
+#include "supervisor/files/published-table.h"
+#include "supervisor/files/published.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

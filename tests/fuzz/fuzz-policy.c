@@ -7,9 +7,9 @@
  */
 #include "common/log.h"
 #include "configuration/config.h"
-#include "supervisor/dra-claims.h"
-#include "supervisor/publication-form.h"
-#include "supervisor/publication-policy.h"
+#include "supervisor/books/dra-claims.h"
+#include "supervisor/files/publication-form.h"
+#include "supervisor/files/publication-policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
  * absolute paths.
  */
 #include "drivers/allocation/publication.h"
-#include "supervisor/publication-form.h"
+#include "supervisor/files/publication-form.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,11 +7,11 @@
 #include <sys/socket.h>
 
 #include "common/request-message.h"
-#include "supervisor/events.h"
-#include "supervisor/manager.h"
-#include "supervisor/request-server.h"
-#include "supervisor/request.h"
-#include "supervisor/state.h"
+#include "supervisor/children/manager.h"
+#include "supervisor/control/events.h"
+#include "supervisor/control/request-server.h"
+#include "supervisor/control/request.h"
+#include "supervisor/files/state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -16,7 +16,7 @@
 
 #include "common/control.h"
 #include "common/log.h"
-#include "supervisor/resource.h"
+#include "supervisor/children/resource.h"
 
 static struct {
 	uint64_t now;

@@ -11,7 +11,7 @@
 #include "common/sealed.h"
 #include "drivers/model/bookings.h"
 #include "drivers/model/device.h"
-#include "supervisor/arbiter.h"
+#include "supervisor/ownership/arbiter.h"
 
 #define CLAIMANTS 10
 #define MANY      20000

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "supervisor/child-timers.h"
+#include "supervisor/children/child-timers.h"
 
 #define LIMIT (30 * USEC_PER_SEC)
 

@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 
 #include "common/log.h"
-#include "supervisor/child.h"
-#include "supervisor/published.h"
-#include "supervisor/state.h"
+#include "supervisor/children/child.h"
+#include "supervisor/files/published.h"
+#include "supervisor/files/state.h"
 
 static struct child_host host;
 

@@ -16,7 +16,7 @@
 #include "common/sealed.h"
 #include "common/utf8.h"
 #include "dra/dra-credentials-store.h"
-#include "supervisor/dra-credentials.h"
+#include "supervisor/helpers/dra-credentials.h"
 
 #define KUBECONFIG(server, user)                                                   \
 	"current-context: c\n"                                                     \

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "supervisor/events.h"
-#include "supervisor/manager.h"
+#include "supervisor/children/manager.h"
+#include "supervisor/control/events.h"
 
 static struct manager manager;
 

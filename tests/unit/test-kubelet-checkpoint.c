@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "supervisor/kubelet-checkpoint.h"
+#include "supervisor/kubelet/kubelet-checkpoint.h"
 
 static char directory[64], path[128];
 static struct error error;

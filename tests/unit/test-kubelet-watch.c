@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "directory-fixture.h"
-#include "supervisor/kubelet-watch.h"
-#include "supervisor/session.h"
+#include "supervisor/kubelet/kubelet-watch.h"
+#include "supervisor/kubelet/session.h"
 
 #define PATIENCE (60 * USEC_PER_SEC)
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "supervisor/offer-check.h"
+#include "supervisor/sessions/offer-check.h"
 
 static void test_count(void **state)
 {

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "common/util.h"
-#include "supervisor/orphans.h"
+#include "supervisor/process/orphans.h"
 
 #define N_ORPHANS 32
 #define N_STORM   50

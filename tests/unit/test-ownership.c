@@ -11,7 +11,7 @@
 #include "common/log.h"
 #include "common/sealed.h"
 #include "drivers/inventory/claims.h"
-#include "supervisor/ownership.h"
+#include "supervisor/ownership/ownership.h"
 
 #define MAX 6
 

@@ -6,9 +6,9 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
-#include "supervisor/proposal.h"
-#include "supervisor/published.h"
-#include "supervisor/resource.h"
+#include "supervisor/children/proposal.h"
+#include "supervisor/children/resource.h"
+#include "supervisor/files/published.h"
 
 #define NAME "vendor.example/card"
 

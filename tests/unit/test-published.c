@@ -11,8 +11,8 @@
 #include "common/sealed.h"
 #include "common/utf8.h"
 #include "drivers/model/device-info.h"
-#include "supervisor/published-table.h"
-#include "supervisor/published.h"
+#include "supervisor/files/published-table.h"
+#include "supervisor/files/published.h"
 
 static char cdi_dir[128], info_dir[128], run_dir[128];
 static struct config *config;

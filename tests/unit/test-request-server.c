@@ -15,11 +15,11 @@
 #include <cmocka.h>
 
 #include "common/request-message.h"
-#include "supervisor/events.h"
-#include "supervisor/manager.h"
-#include "supervisor/request-server.h"
-#include "supervisor/request.h"
-#include "supervisor/state.h"
+#include "supervisor/children/manager.h"
+#include "supervisor/control/events.h"
+#include "supervisor/control/request-server.h"
+#include "supervisor/control/request.h"
+#include "supervisor/files/state.h"
 #include "tests/unit/lingering-fixture.h"
 
 static const char status_text[] = "{\"version\":1,\"verb\":\"status\"}";

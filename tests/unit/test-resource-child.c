@@ -3,7 +3,7 @@
  * When a resource's child is started, started again, given up and stopped.
  */
 #include "resource-fixture.h"
-#include "supervisor/retry-delay.h"
+#include "supervisor/process/retry-delay.h"
 
 static void test_delay_law(void **state)
 {

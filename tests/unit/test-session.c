@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "supervisor/session.h"
+#include "supervisor/kubelet/session.h"
 
 #define RESOURCE "vendor.example/gpu"
 

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "supervisor/mirror.h"
-#include "supervisor/state.h"
+#include "supervisor/files/mirror.h"
+#include "supervisor/files/state.h"
 
 static char directory[64];
 static struct state *opened;

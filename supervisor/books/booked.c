@@ -1,0 +1,636 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides which devices the kubelet has booked, from its checkpoint, PodResources and the prepared
+ * claims of DRA; keep-booked.c keeps them listed. A checkpoint has all bookings of the time when it
+ * was written, so it replaces earlier answers of PodResources. The children know the later
+ * allocations. An answer of PodResources counts only for devices that were removed a certain time
+ * before the question, and for resources that were served by then: allocations have reached their
+ * containers by then, and after a restart the kubelet knows its pods again.
+ */
+#include "supervisor/books/booked.h"
+
+#include <sys/stat.h>
+
+#include "common/control.h"
+#include "common/json-read.h"
+#include "common/log.h"
+#include "common/pace.h"
+#include "common/sealed.h"
+#include "supervisor/books/dra-claims.h"
+#include "supervisor/books/pod-resources.h"
+#include "supervisor/children/child.h"
+#include "supervisor/children/manager.h"
+#include "supervisor/control/request.h"
+#include "supervisor/kubelet/kubelet-checkpoint.h"
+
+/* A checkpoint is read at most so often, and at most a fifth of the time. */
+#define READ_SPACING (50 * USEC_PER_MSEC)
+/* From the answer to Allocate until the kubelet has booked it. */
+#define BOOKING_DELAY (200 * USEC_PER_MSEC)
+/* Files have the time of the last tick of the kernel's clock, and clocks are slewed. */
+#define CLOCK_STEP_MIN USEC_PER_SEC
+/* In a message: nothing may leave a list. */
+#define UNTIL_NEVER 1
+
+/* A booking that counts as none, see forget_request(). */
+struct forgotten {
+	char *resource, *id;
+	char *pod_uid; /* as the checkpoint had it; "": it did not */
+	bool seen;     /* in the data that are in force now */
+};
+
+struct file_identity {
+	dev_t device;
+	ino_t inode;
+	off_t size;
+	struct timespec modified;
+};
+
+struct booked {
+	struct manager *manager;
+
+	struct kubelet_checkpoint *checkpoint; /* NULL: there is none, or it cannot be read */
+	int problem;                           /* why; -ENOENT: there is none */
+	uint64_t written_at;                   /* CLOCK_MONOTONIC; 0: no checkpoint, or not known */
+	struct file_identity identity;
+	struct log_once checkpoint_logged; /* failures to read it */
+	struct pace reading;
+	sd_event_source *read_timer;
+
+	struct pod_table *pods; /* the last answer, while one is needed; NULL: none */
+	sd_event_source *timer;
+	bool waiting;                /* the timer is set, or an answer is awaited */
+	struct log_once pods_logged; /* failures to get it */
+
+	struct forgotten *forgotten;
+	size_t n_forgotten;
+};
+
+static const struct log_fields fields = { 0 };
+
+static uint64_t interval_of(const struct booked *booked)
+{
+	return booked->manager->config->kubelet.pod_resources_interval;
+}
+
+/* Whether a device that the checkpoint does not have is free. */
+static bool checkpoint_decides(const struct booked *booked)
+{
+	return booked->checkpoint;
+}
+
+/* --- what was forgotten --- */
+
+static void forgotten_done(struct forgotten *forgotten)
+{
+	free(forgotten->resource);
+	free(forgotten->id);
+	free(forgotten->pod_uid);
+}
+
+static bool is_forgotten(
+	const struct booked *booked, const char *resource, const char *id, const char *pod_uid)
+{
+	for (size_t i = 0; i < booked->n_forgotten; i++) {
+		struct forgotten *forgotten = &booked->forgotten[i];
+
+		if (!streq(forgotten->id, id) || !streq(forgotten->resource, resource) ||
+			(pod_uid && !streq(forgotten->pod_uid, pod_uid)))
+			continue;
+		forgotten->seen = true;
+		return true;
+	}
+	return false;
+}
+
+static json_t *claims_of(const struct booked *booked, const char *resource)
+{
+	return booked->manager->dra_claims ? dra_claims_of(booked->manager->dra_claims, resource)
+					   : json_array();
+}
+
+/* Once new data are in force: what they do not have need not be forgotten any more. */
+static void drop_forgotten(struct booked *booked)
+{
+	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < booked->n_forgotten; i++)
+		booked->forgotten[i].seen = false;
+	for (size_t i = 0; booked->n_forgotten > 0 && checkpoint && i < checkpoint->count; i++)
+		(void)is_forgotten(booked, checkpoint->rows[i].resource, checkpoint->rows[i].id,
+			checkpoint->rows[i].pod_uid);
+	for (size_t i = 0; booked->n_forgotten > 0 && booked->pods && i < booked->pods->n_devices;
+		i++)
+		(void)is_forgotten(booked, booked->pods->devices[i].resource,
+			booked->pods->devices[i].id, NULL);
+	for (size_t i = 0; i < booked->n_forgotten; i++)
+		if (booked->forgotten[i].seen)
+			booked->forgotten[kept++] = booked->forgotten[i];
+		else
+			forgotten_done(&booked->forgotten[i]);
+	booked->n_forgotten = kept;
+}
+
+/* --- the checkpoint --- */
+
+static bool same_identity(const struct file_identity *a, const struct file_identity *b)
+{
+	return a->device == b->device && a->inode == b->inode && a->size == b->size &&
+		a->modified.tv_sec == b->modified.tv_sec &&
+		a->modified.tv_nsec == b->modified.tv_nsec;
+}
+
+static struct file_identity identity_of(const char *directory)
+{
+	_cleanup_free_ char *path = NULL;
+	struct stat st;
+
+	if (asprintf(&path, "%s/" CHECKPOINT_FILE, directory) < 0) {
+		path = NULL;
+		return (struct file_identity){ 0 };
+	}
+	if (stat(path, &st) < 0)
+		return (struct file_identity){ 0 };
+	return (struct file_identity){ st.st_dev, st.st_ino, st.st_size, st.st_mtim };
+}
+
+/* Of a file, in CLOCK_MONOTONIC. 0: not known, because the clock was set back since. Then it
+ * decides over no allocation. */
+static uint64_t modification_time(const struct file_identity *identity)
+{
+	uint64_t modified = (uint64_t)identity->modified.tv_sec * USEC_PER_SEC +
+		(uint64_t)identity->modified.tv_nsec / 1000;
+	uint64_t realtime = now_usec(CLOCK_REALTIME), monotonic = now_usec(CLOCK_MONOTONIC);
+
+	if (modified > realtime + CLOCK_STEP_MIN)
+		return 0;
+	return monotonic - MIN_OF(monotonic, realtime - MIN_OF(realtime, modified));
+}
+
+/* Reads the checkpoint if it is another one than before. */
+static void refresh(struct booked *booked)
+{
+	const char *directory = booked->manager->config->kubelet.device_plugin_dir;
+	struct file_identity identity = identity_of(directory);
+	struct kubelet_checkpoint *checkpoint;
+	struct error error = { 0 };
+
+	if (same_identity(&identity, &booked->identity))
+		return;
+	booked->identity = identity;
+	pace_begin(&booked->reading);
+	booked->problem = kubelet_checkpoint_read(directory, &checkpoint, &error);
+	(void)kubelet_checkpoint_free(booked->checkpoint);
+	booked->checkpoint = booked->problem < 0 ? NULL : checkpoint;
+	booked->written_at = 0;
+	if (booked->checkpoint) {
+		booked->written_at = modification_time(&identity);
+		booked->pods = pod_table_free(booked->pods);
+	}
+	if (log_once_admits(&booked->checkpoint_logged,
+		    booked->problem < 0 && booked->problem != -ENOENT ? error.message : NULL))
+		log_full(LOG_WARNING, &fields,
+			"%s; devplugd uses PodResources and its own record of allocations to determine the assigned devices",
+			error.message);
+	drop_forgotten(booked);
+	(void)pace_end(&booked->reading, READ_SPACING);
+}
+
+/* --- sending to children --- */
+
+static int add_pods(const struct pod_table *pods, const struct booked *booked, const char *resource,
+	struct bookings *bookings)
+{
+	int r = 0;
+
+	for (size_t i = 0; pods && i < pods->n_devices && r >= 0; i++) {
+		const struct pod_device *device = &pods->devices[i];
+		const char *node = device->nodes;
+		char *end;
+
+		if (!streq(device->resource, resource) ||
+			is_forgotten(booked, resource, device->id, NULL))
+			continue;
+		r = bookings_add(bookings, device->id, NULL, 0, 0);
+		for (; *node && r >= 0; node = *end == ',' ? end + 1 : end) {
+			int number = (int)strtol(node, &end, 10);
+
+			if (end == node)
+				break;
+			r = bookings_add(bookings, device->id, &number, 1, 0);
+		}
+	}
+	return r;
+}
+
+static int add_checkpoint(
+	const struct booked *booked, const char *resource, struct bookings *bookings)
+{
+	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
+	int r = 0;
+
+	for (size_t i = 0; checkpoint && i < checkpoint->count && r >= 0; i++) {
+		const struct kubelet_checkpoint_row *row = &checkpoint->rows[i];
+
+		if (streq(row->resource, resource) &&
+			!is_forgotten(booked, resource, row->id, row->pod_uid))
+			r = bookings_add(bookings, row->id, &row->node, 1, 0);
+	}
+	return r;
+}
+
+/* Neither the checkpoint nor the devices in an answer of PodResources have those of claims. */
+static int add_claims(const struct booked *booked, const char *resource, struct bookings *bookings)
+{
+	json_auto_t *rows = claims_of(booked, resource);
+	int r = rows ? 0 : -ENOMEM;
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		if (r >= 0)
+			r = bookings_add(bookings, text_of(row, "id"), NULL, 0, 0);
+	}
+	return r;
+}
+
+static int collect(const struct booked *booked, const char *resource, struct bookings **ret)
+{
+	_cleanup_bookings_ struct bookings *bookings = NULL;
+	int r;
+
+	r = bookings_new(&bookings);
+	if (r >= 0)
+		r = add_checkpoint(booked, resource, bookings);
+	if (r >= 0)
+		r = add_pods(booked->pods, booked, resource, bookings);
+	if (r >= 0)
+		r = add_claims(booked, resource, bookings);
+	if (r >= 0)
+		r = bookings_sort(bookings);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(bookings);
+	return 0;
+}
+
+/* Not 0 for no bookings: a new process was sent nothing yet. */
+static uint64_t hash_bytes(const char *data, size_t size)
+{
+	uint64_t hash = 1;
+
+	for (size_t i = 0; i < size; i++)
+		hash = (hash ^ (unsigned char)data[i]) * 0x100000001b3ULL + 1;
+	return hash;
+}
+
+/* With UNTIL_NEVER only the bookings that the child lacks, unless it waits for news. */
+static int send_bookings(struct booked *booked, struct child *child, uint64_t until)
+{
+	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_BOOKED);
+	_cleanup_bookings_ struct bookings *bookings = NULL;
+	_cleanup_free_ char *text = NULL;
+	uint64_t hash;
+	size_t size;
+	int r;
+
+	r = collect(booked, child->resource->name, &bookings);
+	if (r >= 0)
+		r = bookings_write(bookings, &text, &size);
+	if (r < 0)
+		return r;
+	hash = hash_bytes(text, size);
+	if (hash != child->booked_sent)
+		claimant_set_booked(child->claimant, bookings);
+	if (until == UNTIL_NEVER && hash == child->booked_sent && child->gone == 0)
+		return 0;
+	r = sealed_new("booked", text, size);
+	if (r < 0)
+		return r;
+	message.fds[0] = r;
+	message.gone_by = until;
+	if (booked->written_at > BOOKING_DELAY)
+		message.allocated_before = booked->written_at - BOOKING_DELAY;
+	r = control_send(child->control_fd, &message);
+	if (r >= 0)
+		child->booked_sent = hash;
+	return r;
+}
+
+static void plan_read(struct booked *booked, uint64_t at)
+{
+	(void)sd_event_source_set_time(booked->read_timer, at);
+	(void)sd_event_source_set_enabled(booked->read_timer, SD_EVENT_ONESHOT);
+}
+
+static void send_all(struct booked *booked)
+{
+	struct manager *manager = booked->manager;
+
+	for (size_t i = 0; i < manager->n_children; i++) {
+		struct child *child = manager->children[i];
+
+		if (child->pid > 0 && send_bookings(booked, child, UNTIL_NEVER) < 0)
+			plan_read(booked, now_usec(CLOCK_MONOTONIC) + USEC_PER_SEC);
+	}
+}
+
+int booked_send(struct booked *booked, struct child *child)
+{
+	refresh(booked);
+	return send_bookings(booked, child, UNTIL_NEVER);
+}
+
+const struct kubelet_checkpoint *booked_checkpoint(struct booked *booked, uint64_t *ret_written_at)
+{
+	refresh(booked);
+	*ret_written_at = booked->written_at;
+	return booked->checkpoint;
+}
+
+static int on_read_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct booked *booked = userdata;
+
+	refresh(booked);
+	send_all(booked);
+	booked_changed(booked);
+	return 0;
+}
+
+void booked_checkpoint_changed(struct booked *booked)
+{
+	if (!booked->manager->stopping)
+		plan_read(booked, pace_next(&booked->reading));
+}
+
+/* --- what may leave a list --- */
+
+static bool has_gone(const struct booked *booked)
+{
+	for (size_t i = 0; i < booked->manager->n_children; i++)
+		if (booked->manager->children[i]->gone > 0)
+			return true;
+	return false;
+}
+
+static bool asks_pods(const struct booked *booked)
+{
+	return booked->manager->config->kubelet.pod_resources;
+}
+
+static bool is_wanted(const struct booked *booked)
+{
+	if (booked->manager->stopping)
+		return false;
+	return has_gone(booked) ||
+		(asks_pods(booked) && !checkpoint_decides(booked) && booked->problem != -ENOENT);
+}
+
+/* Removes devices from the lists that disappeared before that time and are not booked. */
+static void drop_unbooked(struct booked *booked, uint64_t until, bool served)
+{
+	struct manager *manager = booked->manager;
+
+	for (size_t i = 0; i < manager->n_children; i++) {
+		struct child *child = manager->children[i];
+
+		/* If it does not read now: there will be another time. */
+		if (child->pid > 0 && child->gone > 0 &&
+			(!served ||
+				(child->resource->state == RESOURCE_SERVING &&
+					child->resource->serving_since <= until)))
+			(void)send_bookings(booked, child, until);
+	}
+}
+
+/* A reload may have made the interval longer than the host is up. */
+static uint64_t interval_before(const struct booked *booked, uint64_t time)
+{
+	return time - MIN_OF(time, interval_of(booked));
+}
+
+static void on_answer(const struct pod_answer *answer, void *userdata)
+{
+	struct booked *booked = userdata;
+
+	booked->waiting = false;
+	/* A kubelet that is away or does not have it is nothing to warn about. */
+	if (answer->error != -ENOENT && answer->error != -ECONNREFUSED &&
+		log_once_admits(&booked->pods_logged, answer->table ? NULL : answer->failure))
+		log_full(LOG_WARNING, &fields,
+			"the kubelet does not report which devices are in use: %s; devices that "
+			"have disappeared stay listed",
+			answer->failure);
+	refresh(booked);
+	if (answer->table) {
+		booked->pods = pod_table_free(booked->pods);
+		(void)pod_table_read(answer->table_fd, &booked->pods);
+		drop_forgotten(booked);
+		drop_unbooked(booked, interval_before(booked, answer->asked_at), true);
+	}
+	send_all(booked);
+	booked_changed(booked);
+}
+
+static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct booked *booked = userdata;
+
+	booked->waiting = is_wanted(booked) && asks_pods(booked) &&
+		pod_resources_ask(booked->manager->pods, POD_QUESTION_LIST, 0, on_answer, booked) >=
+			0;
+	if (booked->waiting)
+		return 0;
+	refresh(booked);
+	if (!asks_pods(booked) && checkpoint_decides(booked))
+		drop_unbooked(booked, interval_before(booked, now_usec(CLOCK_MONOTONIC)), false);
+	booked_changed(booked);
+	return 0;
+}
+
+void booked_changed(struct booked *booked)
+{
+	if (!asks_pods(booked) || !is_wanted(booked))
+		booked->pods = pod_table_free(booked->pods);
+	if (booked->waiting || !is_wanted(booked))
+		return;
+	if (sd_event_source_set_time(
+		    booked->timer, now_usec(CLOCK_MONOTONIC) + interval_of(booked)) >= 0 &&
+		sd_event_source_set_enabled(booked->timer, SD_EVENT_ONESHOT) >= 0)
+		booked->waiting = true;
+}
+
+/* --- forget --- */
+
+static bool is_of(const char *offered_id, const char *device)
+{
+	unsigned replica;
+	size_t length;
+
+	return streq(offered_id, device) ||
+		(offered_id_split(offered_id, &length, &replica) && strlen(device) == length &&
+			strncmp(offered_id, device, length) == 0);
+}
+
+static int forget(struct booked *booked, const char *resource, const char *id, const char *pod_uid,
+	json_t *ids)
+{
+	struct forgotten forgotten;
+
+	if (is_forgotten(booked, resource, id, pod_uid))
+		return 0;
+	forgotten = (struct forgotten){
+		.resource = strdup(resource),
+		.id = strdup(id),
+		.pod_uid = strdup(pod_uid ?: ""),
+	};
+	if (!forgotten.resource || !forgotten.id || !forgotten.pod_uid ||
+		json_array_append_new(ids, json_string(id)) < 0 ||
+		array_reserve((void **)&booked->forgotten, booked->n_forgotten, sizeof(forgotten)) <
+			0) {
+		forgotten_done(&forgotten);
+		return -ENOMEM;
+	}
+	booked->forgotten[booked->n_forgotten++] = forgotten;
+	return 0;
+}
+
+static int forget_all(struct booked *booked, const char *resource, const char *device, json_t *ids)
+{
+	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
+	const struct pod_table *pods = booked->pods;
+	int r = 0;
+
+	for (size_t i = 0; checkpoint && i < checkpoint->count && r >= 0; i++)
+		if (streq(checkpoint->rows[i].resource, resource) &&
+			is_of(checkpoint->rows[i].id, device))
+			r = forget(booked, resource, checkpoint->rows[i].id,
+				checkpoint->rows[i].pod_uid, ids);
+	for (size_t i = 0; pods && i < pods->n_devices && r >= 0; i++)
+		if (streq(pods->devices[i].resource, resource) &&
+			is_of(pods->devices[i].id, device))
+			r = forget(booked, resource, pods->devices[i].id, NULL, ids);
+	return r;
+}
+
+static int forget_claimed(struct booked *booked, const char *resource, const char *device,
+	json_t *ids, struct error *error)
+{
+	json_auto_t *rows = claims_of(booked, resource);
+	const json_t *row;
+	int r = 0;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		const char *id = text_of(row, "id");
+
+		if (r < 0 || !is_of(id, device))
+			continue;
+		r = dra_claims_forget(
+			booked->manager->dra_claims, text_of(row, "uid"), resource, id, error);
+		if (r >= 0 && json_array_append_new(ids, json_string(id)) < 0)
+			r = error_set(error, -ENOMEM, "out of memory");
+	}
+	return r;
+}
+
+static struct child *find_child(const struct manager *manager, const char *resource)
+{
+	for (size_t i = 0; i < manager->n_children; i++)
+		if (streq(manager->children[i]->resource->name, resource))
+			return manager->children[i];
+	return NULL;
+}
+
+int forget_request(struct request *request, json_t **ret_answer, struct error *error)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_FORGET);
+	struct booked *booked = request->manager->booked;
+	const char *resource, *device;
+	struct child *child;
+	json_auto_t *ids = json_array();
+	int r;
+
+	r = request_string(request, "resource", &resource, error);
+	if (r >= 0)
+		r = request_string(request, "device", &device, error);
+	if (r < 0)
+		return r;
+	child = resource ? find_child(request->manager, resource) : NULL;
+	if (!child)
+		return error_set(error, -ENOENT, "there is no resource \"%s\"", resource ?: "");
+	if (!device || !*device || strlen(device) >= sizeof(message.text))
+		return error_set(error, -EINVAL, "\"device\" is not a device of the resource");
+	refresh(booked);
+	r = ids ? forget_all(booked, resource, device, ids) : -ENOMEM;
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	r = forget_claimed(booked, resource, device, ids, error);
+	if (r < 0)
+		return r;
+	(void)snprintf(message.text, sizeof(message.text), "%s", device);
+	if (child->pid > 0)
+		r = send_bookings(booked, child, UNTIL_NEVER);
+	if (r >= 0 && child->pid > 0)
+		r = control_send(child->control_fd, &message);
+	if (r < 0)
+		return error_set(
+			error, r, "cannot send to the child of %s: %s", resource, strerror(-r));
+	log_full(LOG_NOTICE, &(struct log_fields){ .resource = resource, .device = device },
+		"device \"%s\" counts as not assigned to a pod: forgotten on request", device);
+	*ret_answer = json_pack("{s:O}", "forgotten", ids);
+	return *ret_answer ? 0 : error_set(error, -ENOMEM, "out of memory");
+}
+
+/* --- --- */
+
+static int add_timer(struct booked *booked, uint64_t accuracy, sd_event_time_handler_t handler,
+	sd_event_source **ret)
+{
+	int r;
+
+	r = sd_event_add_time(
+		booked->manager->event, ret, CLOCK_MONOTONIC, 0, accuracy, handler, booked);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(*ret, SD_EVENT_OFF);
+	return r;
+}
+
+int booked_new(struct manager *manager, struct booked **ret)
+{
+	_cleanup_(booked_freep) struct booked *booked = calloc(1, sizeof(*booked));
+	int r;
+
+	if (!booked)
+		return -ENOMEM;
+	booked->manager = manager;
+	booked->problem = -ENOENT;
+	r = add_timer(booked, 100 * USEC_PER_MSEC, on_due, &booked->timer);
+	if (r >= 0)
+		r = add_timer(booked, USEC_PER_MSEC, on_read_due, &booked->read_timer);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(booked);
+	return 0;
+}
+
+struct booked *booked_free(struct booked *booked)
+{
+	if (!booked)
+		return NULL;
+	if (booked->manager->pods)
+		pod_resources_cancel(booked->manager->pods, booked);
+	sd_event_source_disable_unref(booked->timer);
+	sd_event_source_disable_unref(booked->read_timer);
+	(void)kubelet_checkpoint_free(booked->checkpoint);
+	(void)pod_table_free(booked->pods);
+	for (size_t i = 0; i < booked->n_forgotten; i++)
+		forgotten_done(&booked->forgotten[i]);
+	free(booked->forgotten);
+	free(booked);
+	return NULL;
+}

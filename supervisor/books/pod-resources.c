@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Asks the kubelet which container has which device, and decides which callers share an answer. An
+ * inquiry is one question with the process that asks it, its answer, and the callers that wait for
+ * it. It stays as long as its answer may be shared. The process is not trusted: it may send one
+ * message, in a bounded time, and its table is checked line by line.
+ */
+#include "supervisor/books/pod-resources.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "common/control.h"
+#include "common/foreign.h"
+#include "supervisor/children/manager.h"
+#include "supervisor/process/relay.h"
+#include "supervisor/process/spawn.h"
+
+#define INQUIRIES_MAX 16
+
+struct waiter {
+	pod_answer_handler on_answer;
+	void *userdata;
+};
+
+struct inquiry {
+	struct pod_resources *pods;
+	char *question;
+	struct waiter *waiters;
+	size_t n_waiters;
+
+	pid_t pid; /* 0: none */
+	int control_fd;
+	struct relay *relay;
+	sd_event_source *exit_source, *control_source, *deadline;
+
+	bool answered;
+	struct pod_answer answer;
+	struct pod_table *table;
+	char failure[CONTROL_TEXT_MAX];
+	sd_event_source *delivery; /* to those who wait */
+	sd_event_source *expiry;
+};
+
+struct pod_resources {
+	struct manager *manager;
+	struct inquiry *inquiries[INQUIRIES_MAX];
+	size_t n_inquiries;
+};
+
+static void forget_process(struct inquiry *inquiry)
+{
+	inquiry->exit_source = sd_event_source_disable_unref(inquiry->exit_source);
+	inquiry->control_source = sd_event_source_disable_unref(inquiry->control_source);
+	inquiry->deadline = sd_event_source_disable_unref(inquiry->deadline);
+	inquiry->control_fd = foreign_close_socket(inquiry->control_fd);
+	inquiry->relay = relay_free(inquiry->relay);
+	inquiry->pid = 0;
+}
+
+static struct inquiry *inquiry_free(struct inquiry *inquiry)
+{
+	if (!inquiry)
+		return NULL;
+	if (inquiry->exit_source)
+		(void)sd_event_source_send_child_signal(inquiry->exit_source, SIGKILL, NULL, 0);
+	forget_process(inquiry);
+	sd_event_source_disable_unref(inquiry->delivery);
+	sd_event_source_disable_unref(inquiry->expiry);
+	(void)close_fd(inquiry->answer.table_fd);
+	(void)pod_table_free(inquiry->table);
+	free(inquiry->waiters);
+	free(inquiry->question);
+	free(inquiry);
+	return NULL;
+}
+DEFINE_CLEANUP(struct inquiry *, inquiry_free)
+
+static void remove_inquiry(struct inquiry *inquiry)
+{
+	struct pod_resources *pods = inquiry->pods;
+
+	for (size_t i = 0; i < pods->n_inquiries; i++)
+		if (pods->inquiries[i] == inquiry) {
+			pods->inquiries[i] = pods->inquiries[--pods->n_inquiries];
+			break;
+		}
+	(void)inquiry_free(inquiry);
+}
+
+/* --- the answer --- */
+
+static void deliver_soon(struct inquiry *inquiry)
+{
+	(void)sd_event_source_set_enabled(inquiry->delivery, SD_EVENT_ONESHOT);
+}
+
+/* Handlers may ask again and cancel others; who asks again waits for the next delivery. */
+static int on_delivery(sd_event_source *source, void *userdata)
+{
+	struct inquiry *inquiry = userdata;
+
+	for (size_t left = inquiry->n_waiters; left > 0 && inquiry->n_waiters > 0; left--) {
+		struct waiter first = inquiry->waiters[0];
+
+		memmove(inquiry->waiters, inquiry->waiters + 1,
+			--inquiry->n_waiters * sizeof(*inquiry->waiters));
+		first.on_answer(&inquiry->answer, first.userdata);
+	}
+	if (inquiry->n_waiters > 0)
+		deliver_soon(inquiry);
+	return 0;
+}
+
+static int on_expiry(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct inquiry *inquiry = userdata;
+
+	if (inquiry->n_waiters == 0 && inquiry->pid == 0) {
+		remove_inquiry(inquiry);
+		return 0;
+	}
+	if (inquiry->pid > 0)
+		(void)sd_event_source_send_child_signal(inquiry->exit_source, SIGKILL, NULL, 0);
+	(void)sd_event_source_set_time(source, now_usec(CLOCK_MONOTONIC) + USEC_PER_SEC);
+	return 0;
+}
+
+static void finish(struct inquiry *inquiry, int error, const char *failure)
+{
+	if (inquiry->answered)
+		return;
+	inquiry->answered = true;
+	(void)snprintf(inquiry->failure, sizeof(inquiry->failure), "%s", failure);
+	inquiry->answer.error = error;
+	inquiry->answer.failure = inquiry->failure;
+	inquiry->answer.table = inquiry->table;
+	(void)sd_event_source_set_time(inquiry->expiry, now_usec(CLOCK_MONOTONIC) + POD_ANSWER_AGE);
+	(void)sd_event_source_set_enabled(inquiry->expiry, SD_EVENT_ON);
+	deliver_soon(inquiry);
+}
+
+static void take_table(struct inquiry *inquiry, struct control_message *message)
+{
+	int r = pod_table_read(message->fds[0], &inquiry->table);
+
+	if (r < 0) {
+		finish(inquiry, r,
+			r == -EFBIG ? "the kubelet's answer has too many rows"
+				    : "devplugd's reader sent a malformed answer");
+		return;
+	}
+	inquiry->answer.table_fd = TAKE_FD(message->fds[0]);
+	finish(inquiry, 0, "");
+}
+
+static void receive(struct inquiry *inquiry)
+{
+	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
+	int r;
+
+	r = control_receive_from_child(inquiry->control_fd, &message);
+	if (r == -EAGAIN)
+		return;
+	(void)sd_event_source_set_enabled(inquiry->control_source, SD_EVENT_OFF);
+	if (r >= 0 && message.type == CONTROL_POD_ANSWER)
+		take_table(inquiry, &message);
+	else if (r >= 0 && message.type == CONTROL_REFUSED)
+		finish(inquiry, -EIO, message.text);
+	else if (r == -EMFILE)
+		finish(inquiry, r,
+			"devplugd has reached its limit of open files; raise LimitNOFILE= of "
+			"devplugd.service");
+	else if (r != -ECONNRESET)
+		finish(inquiry, -EBADMSG, "devplugd's reader sent a malformed message");
+}
+
+static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	receive(userdata);
+	return 0;
+}
+
+static int on_process_exit(sd_event_source *source, const siginfo_t *info, void *userdata)
+{
+	struct inquiry *inquiry = userdata;
+	int enabled = SD_EVENT_OFF;
+
+	/* What it sent before it ended. */
+	if (sd_event_source_get_enabled(inquiry->control_source, &enabled) >= 0 &&
+		enabled != SD_EVENT_OFF)
+		receive(inquiry);
+	finish(inquiry, -EIO, "devplugd's reader failed");
+	forget_process(inquiry);
+	return 0;
+}
+
+static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct inquiry *inquiry = userdata;
+
+	finish(inquiry, -ETIMEDOUT, "devplugd's reader did not answer in time");
+	(void)sd_event_source_send_child_signal(inquiry->exit_source, SIGKILL, NULL, 0);
+	return 0;
+}
+
+/* --- the question --- */
+
+static int attach(struct inquiry *inquiry)
+{
+	sd_event *event = inquiry->pods->manager->event;
+	int r;
+
+	r = sd_event_add_io(
+		event, &inquiry->control_source, inquiry->control_fd, EPOLLIN, on_control, inquiry);
+	if (r >= 0)
+		r = sd_event_add_time_relative(event, &inquiry->deadline, CLOCK_MONOTONIC,
+			POD_ANSWER_TIMEOUT, USEC_PER_SEC, on_deadline, inquiry);
+	if (r >= 0)
+		r = sd_event_add_child(event, &inquiry->exit_source, inquiry->pid, WEXITED,
+			on_process_exit, inquiry);
+	return r;
+}
+
+static int start_process(struct inquiry *inquiry, int kubelet_fd, struct error *error)
+{
+	const struct manager *manager = inquiry->pods->manager;
+	const struct spawn_options options = {
+		.executable_fd = manager->executable_fd,
+		.executable = manager->executable,
+		.resource = POD_READER_NAME,
+		.template = manager->template,
+	};
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_POD_QUESTION);
+	struct spawned spawned;
+	int r;
+
+	r = spawn_child(&options, &spawned, error);
+	if (r < 0)
+		return r;
+	inquiry->pid = spawned.pid;
+	inquiry->control_fd = spawned.control_fd;
+	(void)relay_new(
+		manager->event, spawned.output_fd, POD_READER_NAME, inquiry->pid, &inquiry->relay);
+	message.fds[0] = kubelet_fd;
+	(void)snprintf(message.text, sizeof(message.text), "%s", inquiry->question);
+	r = attach(inquiry);
+	if (r >= 0)
+		r = control_send(inquiry->control_fd, &message);
+	if (r >= 0)
+		return 0;
+	(void)kill(inquiry->pid, SIGKILL);
+	(void)RETRY_ON_EINTR(waitpid(inquiry->pid, NULL, 0));
+	forget_process(inquiry);
+	return error_set(error, r, "cannot watch a new process: %s", strerror(-r));
+}
+
+static int connect_kubelet(const char *path, int *ret_fd, struct error *error)
+{
+	_cleanup_free_ char *directory = strdup(path);
+	char *slash = directory ? strrchr(directory, '/') : NULL;
+	int r;
+
+	if (!slash)
+		return error_set(error, -ENOMEM, "out of memory");
+	*slash = '\0';
+	r = session_connect(directory, slash + 1, ret_fd);
+	if (r < 0)
+		return error_set(error, r, "cannot connect to %s: %s", path, strerror(-r));
+	return 0;
+}
+
+static int begin(struct inquiry *inquiry, struct error *error)
+{
+	const struct kubelet_config *kubelet = &inquiry->pods->manager->config->kubelet;
+	_cleanup_close_ int fd = -EBADF;
+	int r;
+
+	if (!kubelet->pod_resources)
+		return error_set(error, -EOPNOTSUPP, "pod_resources is false in the configuration");
+	r = connect_kubelet(kubelet->pod_resources_socket, &fd, error);
+	return r < 0 ? r : start_process(inquiry, fd, error);
+}
+
+static int inquiry_new(struct pod_resources *pods, const char *question, struct inquiry **ret)
+{
+	_cleanup_(inquiry_freep) struct inquiry *inquiry = calloc(1, sizeof(*inquiry));
+	sd_event *event = pods->manager->event;
+	int r;
+
+	if (!inquiry)
+		return -ENOMEM;
+	inquiry->pods = pods;
+	inquiry->control_fd = inquiry->answer.table_fd = -EBADF;
+	inquiry->answer.asked_at = now_usec(CLOCK_MONOTONIC);
+	inquiry->question = strdup(question);
+	if (!inquiry->question)
+		return -ENOMEM;
+	r = sd_event_add_defer(event, &inquiry->delivery, on_delivery, inquiry);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(inquiry->delivery, SD_EVENT_OFF);
+	if (r >= 0)
+		r = sd_event_add_time(event, &inquiry->expiry, CLOCK_MONOTONIC, USEC_INFINITY,
+			USEC_PER_SEC, on_expiry, inquiry);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(inquiry);
+	return 0;
+}
+
+static struct inquiry *find_inquiry(
+	const struct pod_resources *pods, const char *question, uint64_t age)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	for (size_t i = 0; i < pods->n_inquiries; i++) {
+		struct inquiry *inquiry = pods->inquiries[i];
+
+		if (streq(inquiry->question, question) &&
+			(!inquiry->answered || now - inquiry->answer.asked_at < age))
+			return inquiry;
+	}
+	return NULL;
+}
+
+/* Drops an answer for which no caller waits. */
+static void make_room(struct pod_resources *pods)
+{
+	for (size_t i = 0; i < pods->n_inquiries && pods->n_inquiries == INQUIRIES_MAX; i++) {
+		const struct inquiry *inquiry = pods->inquiries[i];
+
+		if (inquiry->answered && inquiry->n_waiters == 0 && inquiry->pid == 0)
+			remove_inquiry(pods->inquiries[i]);
+	}
+}
+
+static int add_inquiry(struct pod_resources *pods, const char *question, struct inquiry **ret)
+{
+	struct error error = { 0 };
+	int r;
+
+	if (strlen(question) >= CONTROL_TEXT_MAX)
+		return -EINVAL;
+	make_room(pods);
+	if (pods->n_inquiries == INQUIRIES_MAX)
+		return -EBUSY;
+	r = inquiry_new(pods, question, ret);
+	if (r < 0)
+		return r;
+	pods->inquiries[pods->n_inquiries++] = *ret;
+	r = begin(*ret, &error);
+	if (r < 0)
+		finish(*ret, r, error.message);
+	return 0;
+}
+
+int pod_resources_ask(struct pod_resources *pods, const char *question, uint64_t age,
+	pod_answer_handler on_answer, void *userdata)
+{
+	struct inquiry *inquiry = find_inquiry(pods, question, age);
+	int r;
+
+	if (!inquiry) {
+		r = add_inquiry(pods, question, &inquiry);
+		if (r < 0)
+			return r;
+	}
+	r = array_reserve((void **)&inquiry->waiters, inquiry->n_waiters, sizeof(struct waiter));
+	if (r < 0)
+		return r;
+	inquiry->waiters[inquiry->n_waiters++] =
+		(struct waiter){ .on_answer = on_answer, .userdata = userdata };
+	if (inquiry->answered)
+		deliver_soon(inquiry);
+	return 0;
+}
+
+void pod_resources_cancel(struct pod_resources *pods, const void *userdata)
+{
+	for (size_t i = 0; i < pods->n_inquiries; i++) {
+		struct inquiry *inquiry = pods->inquiries[i];
+		size_t kept = 0;
+
+		for (size_t k = 0; k < inquiry->n_waiters; k++)
+			if (inquiry->waiters[k].userdata != userdata)
+				inquiry->waiters[kept++] = inquiry->waiters[k];
+		inquiry->n_waiters = kept;
+	}
+}
+
+int pod_resources_new(struct manager *manager, struct pod_resources **ret)
+{
+	struct pod_resources *pods = calloc(1, sizeof(*pods));
+
+	if (!pods)
+		return -ENOMEM;
+	pods->manager = manager;
+	*ret = pods;
+	return 0;
+}
+
+struct pod_resources *pod_resources_free(struct pod_resources *pods)
+{
+	if (!pods)
+		return NULL;
+	for (size_t i = 0; i < pods->n_inquiries; i++)
+		(void)inquiry_free(pods->inquiries[i]);
+	free(pods);
+	return NULL;
+}

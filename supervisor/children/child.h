@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The process side of one resource: carries out what the state table decides (processes, control
+ * socket, sessions, timers) and turns what happens into its events. A child is not trusted: its
+ * messages are checked, counted and bounded. This file does not know the manager or another child.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/control.h"
+#include "common/pace.h"
+#include "supervisor/children/child-timers.h"
+#include "supervisor/children/offer-state.h"
+#include "supervisor/children/proposal.h"
+#include "supervisor/children/resource.h"
+#include "supervisor/files/mirror.h"
+#include "supervisor/kubelet/session.h"
+#include "supervisor/ownership/arbiter.h"
+#include "supervisor/process/relay.h"
+#include "supervisor/process/spawn.h"
+
+/* More messages than this in one second are a flood. */
+#define CHILD_MESSAGES_MAX 10000
+
+struct child;
+
+/* What all children need of the daemon. It outlives them. */
+struct child_host {
+	sd_event *event;
+	struct state *state;
+	struct arbiter *arbiter;
+	struct published *published;
+	struct spawn_options program; /* without a resource and its user */
+	const uint64_t *generation;   /* of the configuration in force, for the log */
+
+	/* Opens a session (errors as session_open()). */
+	int (*open_session)(enum registration_way way, const char *resource, struct session *ret,
+		void *userdata, struct error *error);
+	/* Ends a session without a socket of its own: RESOURCE_SESSION_ENDED comes later. */
+	void (*end_session)(void *userdata);
+	/* Sends the child what the kubelet has booked. Returns 0 or negative errno. */
+	int (*send_booked)(struct child *child, void *userdata);
+	/* A child has accepted a configuration, see resource_operations.applied. */
+	void (*on_applied)(
+		struct child *child, const struct resource_config *before, void *userdata);
+	/* What people see of a child has changed. */
+	void (*on_changed)(void *userdata);
+	/* A child has reported its devices: one has changed, or was allocated. */
+	void (*on_devices)(void *userdata);
+	/* The file with its devices was written. */
+	void (*on_devices_written)(const struct child *child, void *userdata);
+	/* It answers a CONTROL_EDIT; NULL: no process can answer any more. */
+	void (*on_edits)(
+		const struct child *child, struct control_message *message, void *userdata);
+	/* The number of removed devices that a child still lists has changed. */
+	void (*on_gone)(void *userdata);
+	void *userdata;
+};
+
+struct child {
+	const struct child_host *host;
+	struct resource *resource;
+	bool leaving;        /* not in the configuration any more */
+	uint64_t changed_in; /* the generation that changed it last */
+	uint64_t rescan;     /* the number of the last request that made it scan, 0: none */
+	bool reported;       /* its devices, since its last configuration or answer on owners */
+
+	pid_t pid;   /* 0: none */
+	bool killed; /* by us */
+	int control_fd;
+	bool messages_wait; /* in its socket, because devplugd has no free descriptors */
+	struct relay *relay;
+	sd_event_source *exit_source, *control_source;
+	struct child_timers timers;
+	struct session session;
+	uint64_t started_at; /* CLOCK_MONOTONIC */
+
+	uint64_t window_start; /* of the count of messages */
+	unsigned in_window;
+	struct log_budget log_budget; /* of failed calls */
+
+	int counters_fd; /* what its processes count, see counters.h; -EBADF: no memory for it */
+
+	struct mirror devices;     /* the inventory, of the process */
+	struct mirror saved_state; /* of the resource: what the next process begins with */
+	struct pace writing;       /* of both */
+	int write_failure;         /* of the last write of `devices`: negative errno, or 0 */
+	int save_failure;          /* the same for `saved_state` */
+
+	struct claimant *claimant; /* whose its devices are */
+	struct proposal *proposal;
+	uint64_t gone;        /* removed devices that are still listed */
+	uint64_t booked_sent; /* a hash of the last bookings that it was sent, 0: none */
+	struct offer_state offer;
+};
+
+/* A resource without a process. Returns 0 or negative errno. */
+int child_new(
+	const struct child_host *host, const struct resource_config *config, struct child **ret);
+
+/* The declaration that the resource is judged by, see resource_applied(); NULL: it is not
+ * configured any more. */
+const struct declaration *child_declaration(const struct child *child);
+
+/* How the resource is announced to the kubelet, in its next session. */
+enum registration_way child_registration(const struct child *child);
+
+/* Writes the newest inventory and health state to their files, if that is pending. Returns when to
+ * call again because of pacing (CLOCK_MONOTONIC), or USEC_INFINITY. */
+uint64_t child_write_state(struct child *child);
+
+/* The resource is no longer declared: its health state is dropped. */
+void child_forget_health(struct child *child);
+
+/* Kills the process, if any is left, without waiting for it. */
+struct child *child_free(struct child *child);
+DEFINE_CLEANUP(struct child *, child_free)

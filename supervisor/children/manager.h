@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the parts of the daemon share: the configuration in force, the children of its resources,
+ * and one part of each kind. It decides nothing: daemon-loop.h makes and runs the parts, and
+ * resource.h decides about a resource.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "configuration/config.h"
+#include "supervisor/kubelet/session.h"
+#include "supervisor/kubelet/write-access.h"
+
+struct arbiter;
+struct assignments;
+struct auxiliary;
+struct booked;
+struct child;
+struct child_host;
+struct config_watch;
+struct dra;
+struct dra_claims;
+struct events;
+struct kubelet_watch;
+struct metrics;
+struct offer_check;
+struct pod_resources;
+struct published;
+struct request_server;
+struct restore_watch;
+struct session_check;
+struct spawn_template;
+struct state;
+
+struct manager {
+	sd_event *event;
+	const char *config_file;
+	struct config *config;
+	uint64_t generation;     /* of the configuration, from 1 */
+	struct child **children; /* in the order of the file; those that leave come last */
+	size_t n_children;
+	struct child_host *child_host;
+
+	struct state *state;
+	struct request_server *requests;
+	struct events *events;
+	struct assignments *assignments;
+	struct pod_resources *pods;
+	struct auxiliary *auxiliaries; /* the first of a list */
+	struct metrics *metrics;
+	struct dra *dra;
+	struct dra_claims *dra_claims; /* those of dra; NULL without it */
+	/* Which claims are ours. Not always that of the newest file, which a child may refuse.
+	 * NULL: none. */
+	const char *dra_driver;
+	struct booked *booked;
+	struct published *published;
+	struct restore_watch *restore_watch;
+	struct kubelet_watch *watch;
+	struct session_check *session_check;
+	struct offer_check *offer_check;
+	struct config_watch *config_watch; /* NULL: only a signal reloads */
+	int executable_fd;
+	char *executable;
+	struct spawn_template *template;
+	struct arbiter *arbiter;
+	char instance[SESSION_INSTANCE_CHARS + 1];
+	uint64_t last_session;
+
+	sd_event_source *flush; /* writes the state files */
+	uint64_t last_flush;    /* CLOCK_MONOTONIC */
+	uint64_t n_flushes;
+	bool flush_retries;     /* the planned one only tries again what failed */
+	bool flush_failed;      /* to write the state file, and logged */
+	bool keep_failed;       /* to save the configuration, and logged */
+	uint64_t reloads;       /* attempts */
+	uint64_t rescans;       /* requests */
+	uint64_t accepted_at;   /* CLOCK_REALTIME: when the configuration in force was */
+	bool reload_failed;     /* the last attempt; the file is not what is in force */
+	bool on_last_accepted;  /* started so, because the file is not valid */
+	sd_event_source *sweep; /* of what a dead daemon's children had still open */
+	struct write_access write_access;
+	sd_event_source *end; /* stops the daemon, to be started with a new view of the host */
+	bool view_lost;       /* it does that */
+	bool stopping;
+	sd_event_source *deadline; /* of the stop */
+};
+
+/* The child that serves the resource of that name, or NULL. */
+struct child *manager_find_child(const struct manager *manager, const char *name);
+
+/* A visible value has changed: state files and STATUS= follow within 100 ms. */
+void manager_changed(struct manager *manager);
+
+/* Whether a change is about to be written to the state files. */
+bool manager_flush_pending(const struct manager *manager);
+
+/* Ends the daemon if the kubelet's directories are no longer writable in this process's mount
+ * namespace, see write_access_lost(). Logs. */
+void manager_check_view(struct manager *manager);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Asks the daemon for devplugctl. One connection for each request: devplugctl rarely has a second
+ * one.
+ */
+#include <fcntl.h>
+
+#include "common/request-message.h"
+#include "supervisor/control/ask.h"
+
+#define CONNECT_TIMEOUT 1 /* seconds; more than none is needed only if many clients connect */
+
+static int connect_daemon(
+	const char *runtime_dir, unsigned timeout, int *ret_fd, struct error *error)
+{
+	_cleanup_close_ int directory_fd = open(runtime_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int r, view = -ENOENT;
+
+	if (directory_fd < 0 && errno != ENOENT)
+		return error_set(error, -errno, "cannot open %s: %s", runtime_dir, strerror(errno));
+	r = directory_fd < 0
+		? -ENOENT
+		: request_connect(directory_fd, REQUEST_SOCKET, CONNECT_TIMEOUT, timeout);
+	if (r == -EACCES)
+		view = request_connect(directory_fd, REQUEST_VIEW_SOCKET, CONNECT_TIMEOUT, timeout);
+	/* A daemon of an earlier release has one socket. */
+	if (r == -EACCES && view != -ENOENT)
+		r = view;
+	if (r == -ENOENT || r == -ECONNREFUSED)
+		return error_set(error, -ESRCH, NOT_RUNNING_FORMAT, runtime_dir);
+	if (r == -EACCES || r == -EPERM)
+		return error_set(error, -EACCES,
+			"only root and members of the group " REQUEST_GROUP
+			" can use the control socket of devplugd");
+	if (r == -EAGAIN)
+		return error_set(error, -ETIMEDOUT, "devplugd accepts no connections");
+	if (r < 0)
+		return error_set(error, r, "cannot connect to %s/%s: %s", runtime_dir,
+			REQUEST_SOCKET, strerror(-r));
+	*ret_fd = r;
+	return 0;
+}
+
+static int exchange(
+	int fd, const char *request, unsigned timeout, char **ret_answer, struct error *error)
+{
+	size_t size;
+	int r;
+
+	r = request_send(fd, request, strlen(request));
+	if (r >= 0)
+		r = request_receive_answer(fd, ret_answer, &size);
+	if (r == -EAGAIN)
+		return error_set(error, -ETIMEDOUT,
+			"devplugd runs, but does not answer within %u s; see its log", timeout);
+	if (r == -ECONNRESET || r == -EPIPE)
+		return error_set(error, -ECONNRESET,
+			"devplugd closed the connection: it is stopping, or has too many clients");
+	if (r < 0)
+		return error_set(error, r, "cannot read devplugd's answer: %s", strerror(-r));
+	return 0;
+}
+
+/* The number of "ENOENT" and the like; negative. */
+static int number_of(const char *name)
+{
+	for (int i = 1; name && i < 200; i++)
+		if (strerrorname_np(i) && streq(strerrorname_np(i), name))
+			return -i;
+	return -EIO;
+}
+
+static int read_answer(const char *text, json_t **ret, struct error *error)
+{
+	json_auto_t *answer = json_loads(text, 0, NULL);
+	const char *failure = json_string_value(json_object_get(answer, "error"));
+
+	if (json_integer_value(json_object_get(answer, "version")) != REQUEST_VERSION)
+		return error_set(error, -EPROTO,
+			"devplugd's answer does not have version %d; devplugctl and devplugd must be of the same release",
+			REQUEST_VERSION);
+	if (failure)
+		return error_set(error,
+			number_of(json_string_value(json_object_get(answer, "errno"))), "%s",
+			failure);
+	*ret = TAKE_PTR(answer);
+	return 0;
+}
+
+int ask_daemon(const char *runtime_dir, const char *verb, json_t *arguments, unsigned timeout,
+	json_t **ret_answer, struct error *error)
+{
+	json_auto_t *request = arguments ?: json_object();
+	_cleanup_free_ char *text = NULL, *answer = NULL;
+	_cleanup_close_ int fd = -EBADF;
+	int r;
+
+	(void)json_object_set_new(request, "version", json_integer(REQUEST_VERSION));
+	(void)json_object_set_new(request, "verb", json_string(verb));
+	text = json_dumps(request, JSON_COMPACT);
+	if (!text)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = connect_daemon(runtime_dir, timeout, &fd, error);
+	if (r >= 0)
+		r = exchange(fd, text, timeout, &answer, error);
+	return r < 0 ? r : read_answer(answer, ret_answer, error);
+}

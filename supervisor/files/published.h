@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Files by which other programs find our devices: CDI documents for the container runtime,
+ * information for CNI plugins. All their names are made here. A file is replaced in one step, and
+ * removed with its resource. All stay when the daemon stops, because containers may be started and
+ * the networks of pods set up while it is away; the next daemon corrects them.
+ */
+
+#include "configuration/config.h"
+#include "supervisor/files/state.h"
+
+/* Prefix of our CDI documents, and of every temporary file. */
+#define PUBLISHED_PREFIX "devplugd-"
+
+struct published;
+
+/* Learns what a daemon before left. Nothing is removed yet. */
+int published_new(struct state *state, struct published **ret);
+
+/* The declarations that resources are judged by, see resource_applied(). */
+struct published_judges {
+	const struct declaration **declarations;
+	size_t count;
+	bool complete; /* each was accepted by a child */
+};
+
+/* Takes over directories and resources: removes files of ours that are of no resource, or in a
+ * directory that is no longer ours. Unless the judges are complete, CDI files of which no resource
+ * is known stay: they may be of a configuration that will be applied again. Logs. */
+void published_configure(struct published *published, const struct config *config,
+	const struct published_judges *judges);
+
+/* Whether the last judges were complete. */
+bool published_is_complete(const struct published *published);
+
+/* A resource is judged by another declaration: removes those of its files that it has no more. */
+void published_judge(struct published *published, const struct declaration *declaration);
+
+/* Makes the files of a resource exactly those of a publication (sealed memfd). -EBADMSG means that
+ * the document is malformed, and nothing has changed; other errors are those of the file system and
+ * may leave some files. The error is filled. */
+int published_take(struct published *published, const struct declaration *declaration, int fd,
+	struct error *error);
+
+/* How often published_take() has failed. */
+uint64_t published_failures(const struct published *published);
+
+/* Writes the list of files if it could not be written before. Returns whether it is up to date. */
+bool published_save_list(struct published *published);
+
+/* Writes the list of files again, because it was removed. */
+void published_write_list(struct published *published);
+
+/* Checks whether each published file still has its content. Returns the path of the first that does
+ * not, which is valid until files change, or NULL. */
+const char *published_find_damage(const struct published *published);
+
+/* Checks files that are damaged now no more, until they are written again. */
+void published_forget_damage(struct published *published);
+
+/* In device_info_dir while no daemon runs: which files there are ours, because runtime_dir goes
+ * with a service that is stopped. */
+#define PUBLISHED_LEFT_FILE ".devplugd-left"
+
+/* Leaves the files to the next daemon. */
+void published_stop(struct published *published);
+
+/* Whether the file has this text: other processes, such as a pod with the directory, may have
+ * changed it. */
+bool published_has_content(const char *path, const char *text);
+
+/* Replaces a file whose directory exists, in one step. Returns 0 or negative errno. */
+int published_write_file(const char *path, const char *text);
+
+struct published *published_free(struct published *published);
+DEFINE_CLEANUP(struct published *, published_free)

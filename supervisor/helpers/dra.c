@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides when devplugd-dra runs and which resources are served by DRA. Such a resource has
+ * sessions like others, but without a socket: they begin when the kubelet has registered the driver
+ * and end with devplugd-dra. The prepared claims are stored here, so devplugd-dra can be replaced
+ * at any time.
+ */
+#include "supervisor/helpers/dra.h"
+
+#include "common/json-read.h"
+#include "common/log.h"
+#include "common/sealed.h"
+#include "supervisor/books/assignments.h"
+#include "supervisor/books/booked.h"
+#include "supervisor/books/dra-claims.h"
+#include "supervisor/children/auxiliary.h"
+#include "supervisor/children/child.h"
+#include "supervisor/children/manager.h"
+#include "supervisor/files/state.h"
+#include "supervisor/helpers/dra-credentials.h"
+#include "supervisor/helpers/dra-prepare.h"
+#include "supervisor/process/retry-delay.h"
+#include "supervisor/sessions/plugin-directory.h"
+
+#define PROGRAM "devplugd-dra"
+
+struct dra {
+	struct manager *manager;
+	struct auxiliary *process;
+	struct dra_claims *claims;
+	char *settings; /* the settings that the process was sent; NULL: it is not wanted */
+	char *driver, *node, *kubeconfig, *registry_dir;
+
+	struct session session; /* the driver's */
+	bool registered;
+	uint64_t session_delay;
+	char registration_failure[CONTROL_TEXT_MAX];
+	sd_event_source *session_timer, *resources_source;
+
+	struct dra_preparation *preparation;
+	uint64_t preparation_number; /* the process's */
+
+	uint64_t generation, slices;
+	char api_failure[CONTROL_TEXT_MAX];
+	struct log_once logged; /* failures since the API server answered last */
+	struct log_budget log_budget;
+};
+
+static struct log_fields fields_of(const struct dra *dra)
+{
+	return (struct log_fields){ .child_pid = auxiliary_pid(dra->process) };
+}
+
+/* Whether the process may have another record logged. */
+static bool may_log(struct dra *dra)
+{
+	const struct log_fields fields = fields_of(dra);
+
+	return log_budget_admits(&dra->log_budget, &fields);
+}
+
+/* The same of a failure, which is logged once. NULL: there is none. */
+static bool may_log_failure(struct dra *dra, const char *failure)
+{
+	const struct log_fields fields = fields_of(dra);
+
+	return log_once_admits_within(&dra->logged, &dra->log_budget, &fields, failure);
+}
+
+/* --- sessions of resources --- */
+
+static void notify_later(struct dra *dra)
+{
+	(void)sd_event_source_set_enabled(dra->resources_source, SD_EVENT_ONESHOT);
+}
+
+int dra_open_session(struct dra *dra, struct session *ret, struct error *error)
+{
+	if (!dra->registered)
+		return error_set(error, -ENOENT,
+			"the kubelet has not registered the DRA driver%s%s",
+			dra->registration_failure[0] ? ": " : " yet", dra->registration_failure);
+	ret->number = ++dra->manager->last_session;
+	notify_later(dra);
+	return 0;
+}
+
+void dra_end_session(struct dra *dra)
+{
+	notify_later(dra);
+}
+
+static int on_resources(sd_event_source *source, void *userdata)
+{
+	struct dra *dra = userdata;
+	struct manager *manager = dra->manager;
+
+	for (size_t i = 0; i < manager->n_children; i++) {
+		struct child *child = manager->children[i];
+
+		if (!session_has_no_socket(&child->session))
+			continue;
+		if (child->resource->state == RESOURCE_REGISTERING) {
+			resource_handle(child->resource, RESOURCE_REGISTERED, NULL);
+			resource_handle(child->resource, RESOURCE_WATCHED, NULL);
+		} else if (child->resource->state == RESOURCE_ENDING)
+			resource_handle(child->resource, RESOURCE_SESSION_ENDED,
+				"the resource is served in another way");
+	}
+	return 0;
+}
+
+static void set_registered(struct dra *dra, bool registered, const char *why)
+{
+	struct manager *manager = dra->manager;
+	bool before = dra->registered;
+
+	dra->registered = registered;
+	(void)snprintf(dra->registration_failure, sizeof(dra->registration_failure), "%s", why);
+	manager_changed(manager);
+	if (registered == before)
+		return;
+	if (registered)
+		log_notice("the kubelet has registered the DRA driver %s", dra->driver);
+	for (size_t i = 0; i < manager->n_children; i++) {
+		struct child *child = manager->children[i];
+
+		if (!registered && session_has_no_socket(&child->session))
+			resource_handle(child->resource, RESOURCE_SESSION_ENDED, why);
+		else if (registered && child_registration(child) == REGISTRATION_DRA)
+			resource_handle(child->resource, RESOURCE_KUBELET, NULL);
+	}
+}
+
+/* --- the driver's session --- */
+
+static void plan_session(struct dra *dra, uint64_t delay)
+{
+	(void)sd_event_source_set_time(dra->session_timer, now_usec(CLOCK_MONOTONIC) + delay);
+	(void)sd_event_source_set_enabled(dra->session_timer, SD_EVENT_ONESHOT);
+}
+
+static void close_session(struct dra *dra, const char *why)
+{
+	session_done(&dra->session);
+	(void)sd_event_source_set_enabled(dra->session_timer, SD_EVENT_OFF);
+	set_registered(dra, false, why);
+}
+
+static void retry_session(struct dra *dra)
+{
+	plan_session(dra,
+		retry_delay_next(&dra->session_delay, RESOURCE_SESSION_DELAY_MIN,
+			RESOURCE_SESSION_DELAY_MAX, UINT32_MAX / 2));
+}
+
+static void open_session(struct dra *dra)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_SESSION);
+	struct manager *manager = dra->manager;
+	struct error error = { 0 };
+	int r;
+
+	session_done(&dra->session);
+	r = plugin_directory_open_session(
+		manager, REGISTRATION_WATCHER, dra->driver, &dra->session, &error);
+	if (r < 0) {
+		set_registered(dra, false, error.message);
+		retry_session(dra);
+		return;
+	}
+	message.session = dra->session.number;
+	message.fds[0] = dra->session.listener_fd;
+	(void)snprintf(message.text, sizeof(message.text), "%s/%s", dra->session.directory,
+		dra->session.name);
+	r = auxiliary_send(dra->process, &message);
+	session_handed_over(&dra->session);
+	/* Up to 1.35 the plugin watcher never tries a socket again that failed. */
+	if (r >= 0)
+		plan_session(dra, RESOURCE_REGISTER_TIMEOUT);
+}
+
+static int on_session_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct dra *dra = userdata;
+
+	if (auxiliary_is_running(dra->process) && !dra->registered)
+		open_session(dra);
+	return 0;
+}
+
+void dra_check_session(struct dra *dra)
+{
+	if (!auxiliary_is_running(dra->process) || dra->session.number == 0 ||
+		session_is_in_place(&dra->session))
+		return;
+	close_session(dra, "the socket of the DRA driver was removed");
+	retry_session(dra);
+}
+
+/* --- claims --- */
+
+static void send_prepared(struct dra *dra, uint64_t number, const json_t *claim, const char *why)
+{
+	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_PREPARED);
+	_cleanup_free_ char *text = NULL;
+
+	message.number = number;
+	(void)snprintf(message.text, sizeof(message.text), "%s", why);
+	if (claim) {
+		text = json_dumps(json_object_get(claim, "devices"), JSON_COMPACT);
+		message.fds[0] = text ? sealed_new("prepared", text, strlen(text)) : -EBADF;
+		if (message.fds[0] < 0)
+			(void)snprintf(message.text, sizeof(message.text), "out of memory");
+	}
+	(void)auxiliary_send(dra->process, &message);
+}
+
+static void claims_changed(struct dra *dra)
+{
+	manager_changed(dra->manager);
+	assignments_outdated(dra->manager->assignments);
+	booked_checkpoint_changed(dra->manager->booked);
+}
+
+static void on_prepared(const json_t *claim, const struct error *error, void *userdata)
+{
+	size_t n_devices = json_array_size(json_object_get(claim, "devices"));
+	struct dra *dra = userdata;
+
+	dra->preparation = NULL;
+	if (!may_log(dra))
+		;
+	else if (claim)
+		log_info("prepared the claim %s/%s: %zu device%s", text_of(claim, "namespace"),
+			text_of(claim, "name"), n_devices, n_devices == 1 ? "" : "s");
+	else
+		log_warning("cannot prepare a claim: %s", error->message);
+	claims_changed(dra);
+	send_prepared(dra, dra->preparation_number, claim, claim ? "" : error->message);
+}
+
+static json_t *read_claim(const struct control_message *message)
+{
+	_cleanup_free_ char *text = NULL;
+	json_auto_t *sent = NULL;
+	size_t size;
+
+	if (sealed_read(message->fds[0], DRA_REQUEST_MAX, &text, &size) < 0)
+		return NULL;
+	sent = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+	return sent ? dra_claims_read(sent) : NULL;
+}
+
+static bool handle_prepare(struct dra *dra, struct control_message *message)
+{
+	json_t *claim = dra->preparation ? NULL : read_claim(message);
+	struct error error = { 0 };
+	const json_t *known;
+	int r;
+
+	if (!claim)
+		return false;
+	known = dra_claims_find(dra->claims, text_of(claim, "uid"));
+	if (known || !json_object_get(claim, "devices")) {
+		send_prepared(dra, message->number, known, "");
+		json_decref(claim);
+		return true;
+	}
+	dra->preparation_number = message->number;
+	r = dra_prepare(
+		dra->manager, dra->claims, claim, on_prepared, dra, &dra->preparation, &error);
+	if (r < 0) {
+		if (may_log(dra))
+			log_warning("cannot prepare a claim: %s", error.message);
+		send_prepared(dra, message->number, NULL, error.message);
+	}
+	return true;
+}
+
+static bool handle_unprepare(struct dra *dra, struct control_message *message)
+{
+	struct error error = { 0 };
+
+	if (dra->preparation || strlen(message->text) > DRA_CLAIM_ID_MAX ||
+		strpbrk(message->text, "/."))
+		return false;
+	if (dra_claims_remove(dra->claims, message->text, &error) < 0 && may_log(dra))
+		log_warning("cannot unprepare a claim: %s", error.message);
+	claims_changed(dra);
+	send_prepared(dra, message->number, NULL, error.message);
+	return true;
+}
+
+void dra_take_edits(struct dra *dra, const struct child *child, struct control_message *message)
+{
+	dra_prepare_take_edits(dra->preparation, child, message);
+}
+
+void dra_child_gone(struct dra *dra, const struct child *child)
+{
+	dra_prepare_child_gone(dra->preparation, child);
+}
+
+/* --- the process --- */
+
+static bool handle_file_wanted(struct dra *dra, struct control_message *message)
+{
+	_cleanup_control_ struct control_message answer = CONTROL_MESSAGE_INIT(CONTROL_FILE);
+	struct error error = { 0 };
+
+	answer.fds[0] = dra_credentials_open(dra->kubeconfig, message->text, &error);
+	if (answer.fds[0] < 0) {
+		answer.fds[0] = -EBADF;
+		if (may_log_failure(dra, error.message))
+			log_error("no credentials for the API server: %s", error.message);
+	}
+	(void)snprintf(answer.text, sizeof(answer.text), "%s", message->text);
+	(void)auxiliary_send(dra->process, &answer);
+	return true;
+}
+
+static bool handle_registered(struct dra *dra, struct control_message *message)
+{
+	if (message->session == dra->session.number) {
+		dra->session_delay = 0;
+		set_registered(dra, true, "");
+	}
+	return true;
+}
+
+static bool handle_session_ended(struct dra *dra, struct control_message *message)
+{
+	if (message->session == dra->session.number) {
+		log_warning("the kubelet has not registered the DRA driver %s: %s", dra->driver,
+			message->text);
+		close_session(dra, message->text);
+		retry_session(dra);
+	}
+	return true;
+}
+
+static bool handle_pool(struct dra *dra, struct control_message *message)
+{
+	const char *text = message->text[0] ? message->text : NULL;
+
+	if (may_log_failure(dra, text))
+		log_warning("API server: %s", message->text);
+	else if (dra->api_failure[0] && !text && may_log(dra))
+		log_notice("the API server answers again");
+	dra->generation = message->devices;
+	dra->slices = message->healthy_ids;
+	(void)snprintf(dra->api_failure, sizeof(dra->api_failure), "%s", message->text);
+	manager_changed(dra->manager);
+	return true;
+}
+
+static bool on_message(struct control_message *message, void *userdata)
+{
+	static bool (*const handlers[])(struct dra * dra, struct control_message * message) = {
+		[CONTROL_FILE_WANTED] = handle_file_wanted,
+		[CONTROL_PREPARE] = handle_prepare,
+		[CONTROL_UNPREPARE] = handle_unprepare,
+		[CONTROL_REGISTERED] = handle_registered,
+		[CONTROL_SESSION_ENDED] = handle_session_ended,
+		[CONTROL_POOL] = handle_pool,
+	};
+
+	if ((size_t)message->type >= ARRAY_SIZE(handlers) || !handlers[message->type])
+		return false;
+	return handlers[message->type](userdata, message);
+}
+
+static int send_settings(struct dra *dra)
+{
+	_cleanup_close_ int fd = sealed_new("settings", dra->settings, strlen(dra->settings));
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CONFIGURE);
+
+	if (fd < 0)
+		return fd;
+	message.fds[0] = fd;
+	return auxiliary_send(dra->process, &message);
+}
+
+void dra_devices_changed(struct dra *dra, const struct child *child)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_INVENTORY);
+	_cleanup_close_ int fd = -EBADF;
+	char name[STATE_NAME_MAX];
+
+	if (child_registration(child) != REGISTRATION_DRA || !auxiliary_is_running(dra->process))
+		return;
+	state_devices_name(child->resource->name, name);
+	fd = state_open_file(dra->manager->state, name);
+	if (fd < 0)
+		return;
+	message.fds[0] = fd;
+	(void)snprintf(message.text, sizeof(message.text), "%s", child->resource->name);
+	(void)auxiliary_send(dra->process, &message);
+}
+
+static int on_started(struct auxiliary *process, void *userdata)
+{
+	struct dra *dra = userdata;
+	int r = send_settings(dra);
+
+	for (size_t i = 0; i < dra->manager->n_children && r >= 0; i++)
+		dra_devices_changed(dra, dra->manager->children[i]);
+	if (r >= 0)
+		open_session(dra);
+	return r;
+}
+
+static void on_ended(void *userdata)
+{
+	struct dra *dra = userdata;
+
+	dra->preparation = dra_prepare_free(dra->preparation);
+	close_session(dra, PROGRAM " does not run");
+}
+
+/* --- the configuration --- */
+
+static int replace(char **slot, const char *value)
+{
+	char *copy = strdup(value);
+
+	if (!copy)
+		return -ENOMEM;
+	free(*slot);
+	*slot = copy;
+	return 0;
+}
+
+/* The node's name as the kubelet finds it without --hostname-override. */
+static void find_node(const struct dra_config *config, char *ret, size_t size)
+{
+	if (config->node) {
+		(void)snprintf(ret, size, "%s", config->node);
+		return;
+	}
+	if (gethostname(ret, size) < 0)
+		ret[0] = '\0';
+	ret[size - 1] = '\0';
+	for (char *p = ret; *p; p++)
+		if (*p >= 'A' && *p <= 'Z')
+			*p = (char)(*p - 'A' + 'a');
+}
+
+static json_t *list_resources(const struct manager *manager)
+{
+	json_t *names = json_array();
+
+	for (size_t i = 0; i < manager->n_children; i++) {
+		const struct child *child = manager->children[i];
+
+		if (!child->leaving && child_registration(child) == REGISTRATION_DRA)
+			(void)json_array_append_new(names, json_string(child->resource->name));
+	}
+	return names;
+}
+
+/* Returns 1 if the process has to be another one. */
+static int take_names(struct dra *dra, const struct config *config)
+{
+	char node[256];
+	bool other;
+
+	/* The newest file serves nothing by DRA, but not all children have accepted that. */
+	if (!config->dra.driver)
+		return 0;
+	find_node(&config->dra, node, sizeof(node));
+	other = !dra->driver || !streq(dra->driver, config->dra.driver) ||
+		!streq(dra->node, node) || !streq(dra->kubeconfig, config->dra.kubeconfig) ||
+		!streq(dra->registry_dir, config->kubelet.plugins_registry_dir);
+	if (replace(&dra->driver, config->dra.driver) < 0 || replace(&dra->node, node) < 0 ||
+		replace(&dra->kubeconfig, config->dra.kubeconfig) < 0 ||
+		replace(&dra->registry_dir, config->kubelet.plugins_registry_dir) < 0)
+		return -ENOMEM;
+	return other;
+}
+
+static int make_settings(const struct dra *dra, json_t *resources, char **ret)
+{
+	json_auto_t *settings = json_pack("{s:s, s:s, s:O}", "driver", dra->driver, "node",
+		dra->node, "resources", resources);
+
+	*ret = settings ? json_dumps(settings, JSON_COMPACT) : NULL;
+	return *ret ? 0 : -ENOMEM;
+}
+
+static void configure(struct dra *dra)
+{
+	const struct config *config = dra->manager->config;
+	json_auto_t *resources = list_resources(dra->manager);
+	_cleanup_free_ char *before = NULL, *settings = NULL;
+	int r;
+
+	dra_claims_configure(dra->claims, config->cdi_dir);
+	if (json_array_size(resources) == 0) {
+		auxiliary_set_wanted(dra->process, false);
+		free(TAKE_PTR(dra->settings));
+		return;
+	}
+	r = take_names(dra, config);
+	/* It is started again with the new names. */
+	if (r > 0)
+		auxiliary_set_wanted(dra->process, false);
+	if (r >= 0)
+		r = make_settings(dra, resources, &settings);
+	if (r < 0) {
+		log_error("DRA cannot be configured: %s", strerror(-r));
+		return;
+	}
+	before = TAKE_PTR(dra->settings);
+	dra->settings = TAKE_PTR(settings);
+	if (auxiliary_is_running(dra->process) && (!before || !streq(before, dra->settings)))
+		(void)send_settings(dra);
+	auxiliary_set_wanted(dra->process, true);
+}
+
+void dra_configure(struct dra *dra)
+{
+	configure(dra);
+	dra->manager->dra_driver = dra->driver ?: dra->manager->config->dra.driver;
+}
+
+json_t *dra_describe(const struct dra *dra)
+{
+	if (!dra || !dra->settings)
+		return NULL;
+	return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:s, s:s}", "driver", dra->driver,
+		"node", dra->node, "pid", (int)auxiliary_pid(dra->process), "registered",
+		(int)dra->registered, "generation", (json_int_t)dra->generation, "slices",
+		(json_int_t)dra->slices, "claims", (json_int_t)dra_claims_count(dra->claims),
+		"registration_failure", dra->registration_failure, "api_failure", dra->api_failure);
+}
+
+/* --- --- */
+
+int dra_new(struct manager *manager, struct dra **ret)
+{
+	_cleanup_(dra_freep) struct dra *dra = calloc(1, sizeof(*dra));
+	const struct auxiliary_options options = {
+		.program = PROGRAM,
+		.on_started = on_started,
+		.on_message = on_message,
+		.on_ended = on_ended,
+		.userdata = dra,
+	};
+	int r;
+
+	if (!dra)
+		return -ENOMEM;
+	dra->manager = manager;
+	dra->session = SESSION_INIT;
+	r = dra_claims_new(manager, &dra->claims);
+	manager->dra_claims = dra->claims;
+	if (r >= 0)
+		r = auxiliary_new(manager, &options, &dra->process);
+	if (r >= 0)
+		r = sd_event_add_time(manager->event, &dra->session_timer, CLOCK_MONOTONIC,
+			USEC_INFINITY, 100 * USEC_PER_MSEC, on_session_timer, dra);
+	if (r >= 0)
+		r = sd_event_add_defer(manager->event, &dra->resources_source, on_resources, dra);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(dra->resources_source, SD_EVENT_OFF);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(dra);
+	return 0;
+}
+
+struct dra *dra_free(struct dra *dra)
+{
+	if (!dra)
+		return NULL;
+	(void)dra_prepare_free(dra->preparation);
+	session_done(&dra->session);
+	(void)auxiliary_free(dra->process);
+	dra->manager->dra_claims = NULL;
+	(void)dra_claims_free(dra->claims);
+	sd_event_source_disable_unref(dra->session_timer);
+	sd_event_source_disable_unref(dra->resources_source);
+	free(dra->settings);
+	free(dra->driver);
+	free(dra->node);
+	free(dra->kubeconfig);
+	free(dra->registry_dir);
+	free(dra);
+	return NULL;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides when the exporter runs, and answers its requests; metrics-snapshot.c and
+ * exporter/families.c have what is counted. A scrape waits at most POD_PATIENCE for the kubelet's
+ * answer about its pods, and the next picture is delayed by the cost of the last one, so that a
+ * faulty exporter cannot keep the loop busy.
+ */
+#include "supervisor/helpers/metrics.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+
+#include "common/control.h"
+#include "common/log.h"
+#include "common/pace.h"
+#include "common/replace-file.h"
+#include "common/sealed.h"
+#include "supervisor/books/pod-resources.h"
+#include "supervisor/children/auxiliary.h"
+#include "supervisor/children/manager.h"
+#include "supervisor/helpers/metrics-snapshot.h"
+#include "supervisor/helpers/metrics-socket.h"
+
+#define EXPORTER_NAME    "devplugd-exporter"
+#define SOCKET_NAME      "metrics" /* FileDescriptorName= of devplugd-metrics.socket */
+#define POD_PATIENCE     (2 * USEC_PER_SEC)
+#define SNAPSHOT_SPACING (10 * USEC_PER_MSEC)
+#define TEXTFILE_MAX     (64U << 20)
+#define TEXTFILE_SPACING (500 * USEC_PER_MSEC)
+#define TEXTFILE_MODE    0644
+#define LISTEN_INTERVAL  USEC_PER_SEC
+
+struct metrics {
+	struct manager *manager;
+	struct auxiliary *exporter;
+	int activated_fd;               /* systemd's, or -EBADF */
+	struct metrics_socket listener; /* our own */
+	sd_event_source *listen_again;  /* as long as it cannot be opened */
+	char *listen_failure;           /* why; logged */
+	char *textfile;                 /* as it is in force */
+	bool textfile_written;
+	char *settings; /* the settings that the exporter was sent */
+
+	bool scraping; /* the exporter waits for a picture */
+	bool asking;   /* waits for the kubelet's answer about pods */
+	int pods_fd;   /* the answer, or -EBADF */
+	uint64_t pod_errors;
+	struct pace pace;
+	uint64_t textfile_not_before;
+	sd_event_source *timer;
+	struct log_once textfile_logged; /* failures to write it */
+	char *textfile_failure;          /* NULL: the last write succeeded */
+};
+
+/* --- a scrape --- */
+
+static void forget_scrape(struct metrics *metrics)
+{
+	pod_resources_cancel(metrics->manager->pods, metrics);
+	metrics->scraping = metrics->asking = false;
+	metrics->pods_fd = close_fd(metrics->pods_fd);
+	(void)sd_event_source_set_enabled(metrics->timer, SD_EVENT_OFF);
+}
+
+static int send_snapshot(struct metrics *metrics, const struct metrics_facts *facts)
+{
+	_cleanup_control_ struct control_message pods = CONTROL_MESSAGE_INIT(CONTROL_POD_ANSWER);
+	_cleanup_control_ struct control_message snapshot = CONTROL_MESSAGE_INIT(CONTROL_SNAPSHOT);
+	int r;
+
+	r = metrics_snapshot(metrics->manager, facts, &snapshot.fds[0], &snapshot.fds[1]);
+	if (r < 0)
+		return r;
+	if (metrics->pods_fd >= 0) {
+		pods.fds[0] = TAKE_FD(metrics->pods_fd);
+		r = auxiliary_send(metrics->exporter, &pods);
+	}
+	return r < 0 ? r : auxiliary_send(metrics->exporter, &snapshot);
+}
+
+static void finish_scrape(struct metrics *metrics)
+{
+	const struct metrics_facts facts = {
+		.pods_wanted = metrics->manager->config->kubelet.pod_resources,
+		.pods_known = metrics->pods_fd >= 0,
+		.pod_errors = metrics->pod_errors,
+	};
+	int r;
+
+	pace_begin(&metrics->pace);
+	r = send_snapshot(metrics, &facts);
+	/* The exporter then answers its clients that there are no metrics now. */
+	if (r < 0)
+		log_warning("metrics are not available now: %s", strerror(-r));
+	(void)pace_end(&metrics->pace, SNAPSHOT_SPACING);
+	forget_scrape(metrics);
+}
+
+static void finish_when_allowed(struct metrics *metrics)
+{
+	if (metrics->pace.not_before <= now_usec(CLOCK_MONOTONIC)) {
+		finish_scrape(metrics);
+		return;
+	}
+	(void)sd_event_source_set_time(metrics->timer, metrics->pace.not_before);
+	(void)sd_event_source_set_enabled(metrics->timer, SD_EVENT_ONESHOT);
+}
+
+static void on_pods(const struct pod_answer *answer, void *userdata)
+{
+	struct metrics *metrics = userdata;
+
+	metrics->asking = false;
+	if (answer->table)
+		metrics->pods_fd = fcntl(answer->table_fd, F_DUPFD_CLOEXEC, 3);
+	else
+		metrics->pod_errors++;
+	finish_when_allowed(metrics);
+}
+
+/* The kubelet took too long, or the next picture may be made. */
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct metrics *metrics = userdata;
+
+	if (metrics->asking) {
+		metrics->asking = false;
+		metrics->pod_errors++;
+		pod_resources_cancel(metrics->manager->pods, metrics);
+	}
+	finish_when_allowed(metrics);
+	return 0;
+}
+
+static bool begin_scrape(struct metrics *metrics)
+{
+	const struct manager *manager = metrics->manager;
+
+	/* The exporter does not wait for ever; the answer to the first is one to the second, too.
+	 */
+	if (metrics->scraping)
+		return true;
+	metrics->scraping = true;
+	metrics->asking = manager->config->kubelet.pod_resources &&
+		pod_resources_ask(
+			manager->pods, POD_QUESTION_LIST, POD_ANSWER_AGE, on_pods, metrics) >= 0;
+	if (!metrics->asking) {
+		finish_when_allowed(metrics);
+		return true;
+	}
+	(void)sd_event_source_set_time(metrics->timer, now_usec(CLOCK_MONOTONIC) + POD_PATIENCE);
+	(void)sd_event_source_set_enabled(metrics->timer, SD_EVENT_ONESHOT);
+	return true;
+}
+
+/* --- the text file --- */
+
+/* Otherwise node_exporter would report the last metrics for ever. */
+static void remove_textfile(struct metrics *metrics)
+{
+	if (metrics->textfile_written)
+		(void)unlink(metrics->textfile);
+	metrics->textfile_written = false;
+}
+
+static void note_textfile(struct metrics *metrics, int r)
+{
+	_cleanup_free_ char *failure = NULL;
+
+	if (r < 0 &&
+		asprintf(&failure,
+			"cannot write the metrics to %s: %s; the directory must exist and be "
+			"among the ReadWritePaths= of the service",
+			metrics->textfile, strerror(-r)) < 0)
+		failure = NULL;
+	if (log_once_admits(&metrics->textfile_logged, failure))
+		log_warning("%s", failure ?: "");
+	if (failure || metrics->textfile_failure)
+		manager_changed(metrics->manager);
+	free(metrics->textfile_failure);
+	metrics->textfile_failure = TAKE_PTR(failure);
+}
+
+static void take_textfile(struct metrics *metrics, const struct control_message *message)
+{
+	_cleanup_free_ char *text = NULL;
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	size_t size;
+	int r;
+
+	/* Its path may have been taken out of the configuration meanwhile. */
+	if (!metrics->textfile || now < metrics->textfile_not_before)
+		return;
+	r = sealed_read(message->fds[0], TEXTFILE_MAX, &text, &size);
+	if (r >= 0)
+		r = replace_file(AT_FDCWD, metrics->textfile, TEXTFILE_MODE, text, size);
+	metrics->textfile_written |= r >= 0;
+	note_textfile(metrics, r);
+	metrics->textfile_not_before = now_usec(CLOCK_MONOTONIC) + TEXTFILE_SPACING;
+}
+
+/* --- the exporter --- */
+
+static bool on_message(struct control_message *message, void *userdata)
+{
+	struct metrics *metrics = userdata;
+
+	if (message->type == CONTROL_SCRAPE)
+		return begin_scrape(metrics);
+	if (message->type != CONTROL_TEXTFILE)
+		return false;
+	take_textfile(metrics, message);
+	return true;
+}
+
+static void on_ended(void *userdata)
+{
+	forget_scrape(userdata);
+}
+
+static int make_settings(const struct metrics *metrics, char **ret)
+{
+	const struct metrics_config *config = &metrics->manager->config->metrics;
+	json_t *json = json_pack("{s:s, s:b, s:I, s:b}", "listen",
+		metrics->activated_fd >= 0 ? "systemd" : metrics->listener.address ?: "",
+		"textfile", metrics->textfile != NULL, "interval_usec", (json_int_t)config->interval, "pods",
+		(int)config->pods);
+
+	*ret = json ? json_dumps(json, JSON_COMPACT) : NULL;
+	json_decref(json);
+	return *ret ? 0 : -ENOMEM;
+}
+
+static int send_settings(struct metrics *metrics)
+{
+	_cleanup_close_ int fd =
+		sealed_new("settings", metrics->settings, strlen(metrics->settings));
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CONFIGURE);
+
+	if (fd < 0)
+		return fd;
+	message.fds[0] = fd;
+	message.fds[1] = metrics->activated_fd >= 0 ? metrics->activated_fd : metrics->listener.fd;
+	return auxiliary_send(metrics->exporter, &message);
+}
+
+static int on_started(struct auxiliary *exporter, void *userdata)
+{
+	return send_settings(userdata);
+}
+
+/* --- the configuration --- */
+
+static void note_listen_failure(struct metrics *metrics, const char *failure)
+{
+	if (failure && (!metrics->listen_failure || !streq(failure, metrics->listen_failure)))
+		log_error("no metrics: %s; devplugd tries again every second", failure);
+	if (!failure && metrics->listen_failure)
+		log_notice("the exporter listens on %s", metrics->listener.address);
+	if (failure || metrics->listen_failure)
+		manager_changed(metrics->manager);
+	free(metrics->listen_failure);
+	metrics->listen_failure = failure ? strdup(failure) : NULL;
+	(void)sd_event_source_set_time(
+		metrics->listen_again, now_usec(CLOCK_MONOTONIC) + LISTEN_INTERVAL);
+	(void)sd_event_source_set_enabled(
+		metrics->listen_again, failure ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+}
+
+/* Returns whether it opened one. */
+static bool open_socket(struct metrics *metrics, const char *address)
+{
+	struct error error = { 0 };
+
+	if (address && metrics->activated_fd >= 0) {
+		log_notice("metrics.listen is not used: systemd passed a socket");
+		address = NULL;
+	}
+	if (address && metrics->listener.address && streq(address, metrics->listener.address) &&
+		metrics_socket_is_there(&metrics->listener))
+		return false;
+	metrics_socket_done(&metrics->listener);
+	if (address)
+		(void)metrics_socket_open(address, &metrics->listener, &error);
+	/* Without an address, nothing has failed. */
+	if (!address) {
+		free(metrics->listen_failure);
+		metrics->listen_failure = NULL;
+	}
+	note_listen_failure(metrics, error.code < 0 ? error.message : NULL);
+	return metrics->listener.fd >= 0;
+}
+
+void metrics_configure(struct metrics *metrics)
+{
+	const struct metrics_config *config = &metrics->manager->config->metrics;
+	_cleanup_free_ char *before = TAKE_PTR(metrics->settings);
+	bool opened, wanted;
+
+	opened = open_socket(metrics, config->listen);
+	if (!streq(config->textfile ?: "", metrics->textfile ?: ""))
+		remove_textfile(metrics);
+	if (!config->textfile) {
+		free(metrics->textfile_failure);
+		metrics->textfile_failure = NULL;
+	}
+	free(metrics->textfile);
+	metrics->textfile = config->textfile ? strdup(config->textfile) : NULL;
+	wanted = metrics->activated_fd >= 0 || metrics->listener.fd >= 0 || metrics->textfile;
+	if (make_settings(metrics, &metrics->settings) < 0)
+		wanted = false;
+	if (wanted && auxiliary_is_running(metrics->exporter) &&
+		(opened || !before || !streq(before, metrics->settings)))
+		(void)send_settings(metrics);
+	auxiliary_set_wanted(metrics->exporter, wanted);
+}
+
+void metrics_restore(struct metrics *metrics)
+{
+	if (metrics->listener.fd < 0 || metrics_socket_is_there(&metrics->listener))
+		return;
+	log_warning("another process removed %s", metrics->listener.address);
+	metrics_configure(metrics);
+	if (metrics->listener.fd >= 0)
+		log_notice("%s is restored", metrics->listener.address);
+}
+
+static int on_listen_again(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	metrics_configure(userdata);
+	return 0;
+}
+
+const char *metrics_failure(const struct metrics *metrics)
+{
+	return metrics ? metrics->listen_failure ?: metrics->textfile_failure : NULL;
+}
+
+/* --- --- */
+
+static int find_activated(void)
+{
+	char **names = NULL;
+	int n = sd_listen_fds_with_names(true, &names), found = -EBADF;
+
+	for (int i = 0; i < n; i++) {
+		if (found < 0 && streq(names[i], SOCKET_NAME))
+			found = SD_LISTEN_FDS_START + i;
+		free(names[i]);
+	}
+	free(names);
+	if (found >= 0)
+		(void)fcntl(found, F_SETFL, O_NONBLOCK);
+	return found;
+}
+
+int metrics_new(struct manager *manager, struct metrics **ret)
+{
+	_cleanup_(metrics_freep) struct metrics *metrics = calloc(1, sizeof(*metrics));
+	const struct auxiliary_options options = {
+		.program = EXPORTER_NAME,
+		.on_started = on_started,
+		.on_message = on_message,
+		.on_ended = on_ended,
+		.userdata = metrics,
+	};
+	int r;
+
+	if (!metrics)
+		return -ENOMEM;
+	metrics->manager = manager;
+	metrics->pods_fd = -EBADF;
+	metrics->listener = METRICS_SOCKET_INIT;
+	metrics->activated_fd = find_activated();
+	r = sd_event_add_time(manager->event, &metrics->timer, CLOCK_MONOTONIC, USEC_INFINITY,
+		USEC_PER_MSEC, on_timer, metrics);
+	if (r >= 0)
+		r = sd_event_add_time(manager->event, &metrics->listen_again, CLOCK_MONOTONIC,
+			USEC_INFINITY, 100 * USEC_PER_MSEC, on_listen_again, metrics);
+	if (r >= 0)
+		r = auxiliary_new(manager, &options, &metrics->exporter);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(metrics);
+	return 0;
+}
+
+struct metrics *metrics_free(struct metrics *metrics)
+{
+	if (!metrics)
+		return NULL;
+	if (metrics->timer)
+		forget_scrape(metrics);
+	sd_event_source_disable_unref(metrics->timer);
+	sd_event_source_disable_unref(metrics->listen_again);
+	(void)auxiliary_free(metrics->exporter);
+	metrics_socket_done(&metrics->listener);
+	(void)close_fd(metrics->activated_fd);
+	remove_textfile(metrics);
+	free(metrics->textfile);
+	free(metrics->textfile_failure);
+	free(metrics->listen_failure);
+	free(metrics->settings);
+	free(metrics);
+	return NULL;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads which devices the kubelet has booked from its checkpoint, and decides whether the file has
+ * a known form. Parts of it that are not needed (the answers of Allocate, the registered devices)
+ * are freed before the rows are made. The checksum is not compared: it covers how Go prints its
+ * structures.
+ */
+#include "supervisor/kubelet/kubelet-checkpoint.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static int open_file(const char *directory, size_t *ret_size, struct error *error)
+{
+	_cleanup_free_ char *path = NULL;
+	_cleanup_close_ int fd = -EBADF;
+	struct stat st;
+
+	if (asprintf(&path, "%s/" CHECKPOINT_FILE, directory) < 0) {
+		path = NULL;
+		return error_set(error, -ENOMEM, "out of memory");
+	}
+	/* Non-blocking, in case it is a FIFO. */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return error_set(error, -errno, "cannot read %s: %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return error_set(error, -EBADMSG, "%s is not a regular file", path);
+	if (st.st_size > CHECKPOINT_SIZE_MAX)
+		return error_set(error, -EFBIG, "%s has %lld bytes, the maximum is %u", path,
+			(long long)st.st_size, CHECKPOINT_SIZE_MAX);
+	*ret_size = (size_t)st.st_size;
+	return TAKE_FD(fd);
+}
+
+static int load(const char *directory, json_t **ret, struct error *error)
+{
+	_cleanup_close_ int fd = -EBADF;
+	_cleanup_free_ char *text = NULL;
+	json_error_t problem;
+	size_t size = 0, done = 0;
+
+	fd = open_file(directory, &size, error);
+	if (fd < 0)
+		return fd;
+	text = malloc(size + 1);
+	if (!text)
+		return error_set(error, -ENOMEM, "out of memory");
+	while (done < size) {
+		ssize_t n = RETRY_ON_EINTR(pread(fd, text + done, size - done, (off_t)done));
+
+		if (n <= 0)
+			return error_set(error, n < 0 ? -errno : -EBADMSG,
+				"cannot read %s/" CHECKPOINT_FILE, directory);
+		done += (size_t)n;
+	}
+	*ret = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
+	if (!*ret)
+		return error_set(error, -EBADMSG, "%s/" CHECKPOINT_FILE " is not valid JSON: %s",
+			directory, problem.text);
+	return 0;
+}
+
+/* --- the document --- */
+
+/* "-1" or the number of a NUMA node. */
+static bool read_node(const char *text, int *ret)
+{
+	char *end;
+	long number = strtol(text, &end, 10);
+
+	if (!*text || *end || number < -1 || number > BOOKING_NUMA_MAX ||
+		!strchr("-0123456789", *text))
+		return false;
+	*ret = (int)number;
+	return true;
+}
+
+/* Go writes a list without elements as null. */
+static bool is_list(const json_t *value)
+{
+	return json_is_array(value) || json_is_null(value);
+}
+
+/* How many rows an entry makes; -EBADMSG: it is none. */
+static ssize_t count_rows(json_t *entry)
+{
+	json_t *devices = json_object_get(entry, "DeviceIDs"), *ids, *id;
+	ssize_t n = 0;
+	const char *key;
+	size_t i;
+	int node;
+
+	if (!json_is_string(json_object_get(entry, "PodUID")) ||
+		!json_is_string(json_object_get(entry, "ContainerName")) ||
+		!json_is_string(json_object_get(entry, "ResourceName")) || !json_is_object(devices))
+		return -EBADMSG;
+	json_object_foreach(devices, key, ids)
+	{
+		if (!read_node(key, &node) || !is_list(ids))
+			return -EBADMSG;
+		json_array_foreach(ids, i, id)
+		{
+			if (!json_is_string(id))
+				return -EBADMSG;
+			n++;
+		}
+	}
+	return n;
+}
+
+static void add_rows(struct kubelet_checkpoint *checkpoint, json_t *entry)
+{
+	struct kubelet_checkpoint_row row = {
+		.pod_uid = json_string_value(json_object_get(entry, "PodUID")),
+		.container = json_string_value(json_object_get(entry, "ContainerName")),
+		.resource = json_string_value(json_object_get(entry, "ResourceName")),
+	};
+	json_t *ids, *id;
+	const char *key;
+	size_t i;
+
+	json_object_foreach(json_object_get(entry, "DeviceIDs"), key, ids)
+	{
+		(void)read_node(key, &row.node);
+		json_array_foreach(ids, i, id)
+		{
+			row.id = json_string_value(id);
+			checkpoint->rows[checkpoint->count++] = row;
+		}
+	}
+}
+
+static int refuse(const char *directory, struct error *error)
+{
+	return error_set(error, -EBADMSG,
+		"%s/" CHECKPOINT_FILE " has a format that this devplugd does not know", directory);
+}
+
+static int make_rows(
+	struct kubelet_checkpoint *checkpoint, const char *directory, struct error *error)
+{
+	size_t total = 0, i;
+	json_t *entry;
+
+	json_array_foreach(checkpoint->entries, i, entry)
+	{
+		ssize_t n = count_rows(entry);
+
+		if (n < 0)
+			return refuse(directory, error);
+		total += (size_t)n;
+		(void)json_object_del(entry, "AllocResp");
+	}
+	if (total > CHECKPOINT_ROWS_MAX)
+		return error_set(error, -EFBIG,
+			"%s/" CHECKPOINT_FILE " assigns %zu devices, the maximum is %u", directory,
+			total, CHECKPOINT_ROWS_MAX);
+	checkpoint->rows = calloc(total + 1, sizeof(checkpoint->rows[0]));
+	if (!checkpoint->rows)
+		return error_set(error, -ENOMEM, "out of memory");
+	json_array_foreach(checkpoint->entries, i, entry) add_rows(checkpoint, entry);
+	return 0;
+}
+
+int kubelet_checkpoint_read(
+	const char *directory, struct kubelet_checkpoint **ret, struct error *error)
+{
+	_cleanup_kubelet_checkpoint_ struct kubelet_checkpoint *checkpoint =
+		calloc(1, sizeof(*checkpoint));
+	json_auto_t *document = NULL;
+	json_t *data, *entries;
+	int r;
+
+	if (!checkpoint)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = load(directory, &document, error);
+	if (r < 0)
+		return r;
+	data = json_object_get(document, "Data");
+	entries = json_object_get(data, "PodDeviceEntries");
+	if (!json_is_integer(json_object_get(document, "Checksum")) || !is_list(entries) ||
+		(!json_is_object(json_object_get(data, "RegisteredDevices")) &&
+			!json_is_null(json_object_get(data, "RegisteredDevices"))))
+		return refuse(directory, error);
+	checkpoint->entries = json_incref(entries);
+	r = make_rows(checkpoint, directory, error);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(checkpoint);
+	return 0;
+}
+
+struct kubelet_checkpoint *kubelet_checkpoint_free(struct kubelet_checkpoint *checkpoint)
+{
+	if (!checkpoint)
+		return NULL;
+	json_decref(checkpoint->entries);
+	free(checkpoint->rows);
+	free(checkpoint);
+	return NULL;
+}

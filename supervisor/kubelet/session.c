@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opens the socket of a session and the connection to the kubelet, and decides which socket may be
+ * removed. Each session has a name of its own, never used again: kubelets identify plugins by their
+ * path, and the end of an old session must not harm a new one. A path is unlinked only while device
+ * and inode are those that were bound.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "supervisor/kubelet/session.h"
+#include "supervisor/kubelet/write-access.h"
+
+void session_instance(char ret[static SESSION_INSTANCE_CHARS + 1])
+{
+	uint32_t number;
+
+	if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != (ssize_t)sizeof(number))
+		number = (uint32_t)(now_usec(CLOCK_REALTIME) ^ (uint64_t)getpid() << 16);
+	(void)snprintf(ret, SESSION_INSTANCE_CHARS + 1, "%08x", number);
+}
+
+static int fill_address(const char *directory, const char *name, struct sockaddr_un *ret)
+{
+	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if ((size_t)snprintf(ret->sun_path, sizeof(ret->sun_path), "%s/%s", directory, name) >=
+		sizeof(ret->sun_path))
+		return -ENAMETOOLONG;
+	return 0;
+}
+
+int session_connect(const char *directory, const char *name, int *ret_fd)
+{
+	_cleanup_close_ int fd = -EBADF;
+	struct sockaddr_un address;
+	int r;
+
+	r = fill_address(directory, name, &address);
+	if (r < 0)
+		return r;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (RETRY_ON_EINTR(connect(fd, (struct sockaddr *)&address, sizeof(address))) < 0)
+		return -errno;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* Binds and listens at session->name. */
+static int bind_socket(struct session *session)
+{
+	struct sockaddr_un address;
+	struct stat st;
+	int r;
+
+	r = fill_address(session->directory, session->name, &address);
+	if (r < 0)
+		return r;
+	session->listener_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (session->listener_fd < 0)
+		return -errno;
+	/* The mode of the socket becomes the mode of the path, so it is never wider. */
+	if (fchmod(session->listener_fd, 0600) < 0 ||
+		bind(session->listener_fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	if (lstat(address.sun_path, &st) < 0)
+		return -errno;
+	session->device = st.st_dev;
+	session->inode = st.st_ino;
+	if (listen(session->listener_fd, SESSION_BACKLOG) < 0)
+		return -errno;
+	return 0;
+}
+
+/* Makes a socket visible that was bound under a hidden name. */
+static int unhide(struct session *session)
+{
+	const char *name = startswith(session->name, SESSION_HIDDEN_PREFIX);
+	struct sockaddr_un hidden, visible;
+	int r;
+
+	r = fill_address(session->directory, session->name, &hidden);
+	if (r >= 0)
+		r = fill_address(session->directory, name, &visible);
+	if (r < 0)
+		return r;
+	if (rename(hidden.sun_path, visible.sun_path) < 0)
+		return -errno;
+	memmove(session->name, name, strlen(name) + 1);
+	return 0;
+}
+
+static int make_socket(struct session *session, const char *directory, const char *prefix,
+	const char *resource, const char *instance, uint64_t number, struct error *error)
+{
+	uint64_t hash = hash_string(resource);
+	int r;
+
+	session->directory = strdup(directory);
+	if (!session->directory)
+		return error_set(error, -ENOMEM, "out of memory");
+	session->number = number;
+	(void)snprintf(session->name, sizeof(session->name),
+		"%s" SESSION_SOCKET_PREFIX "%08x-%s-%llu" SESSION_SOCKET_SUFFIX, prefix,
+		(uint32_t)(hash ^ hash >> 32), instance,
+		(unsigned long long)(number % SESSION_NUMBERS));
+	r = bind_socket(session);
+	if (r >= 0 && *prefix)
+		r = unhide(session);
+	if (r >= 0)
+		return 0;
+	/* Not the words of an absent kubelet, whose errno means something else. */
+	if (r == -ENOENT || r == -ECONNREFUSED || r == -EAGAIN)
+		r = -EIO;
+	if (r == -EROFS)
+		return error_set(error, r, "%s is read-only for devplugd: " WRITE_ACCESS_REMEDY,
+			directory, directory, directory);
+	return error_set(error, r, "cannot create the socket %s/%s: %s", directory, session->name,
+		strerror(-r));
+}
+
+int session_open(const char *directory, const char *resource, const char *instance, uint64_t number,
+	struct session *ret, struct error *error)
+{
+	_cleanup_(session_done) struct session session = SESSION_INIT;
+	int r;
+
+	r = session_connect(directory, KUBELET_SOCKET_NAME, &session.kubelet_fd);
+	if (r == -ENOENT)
+		return error_set(error, r,
+			"no kubelet: %s/%s does not exist; the kubelet creates it when it starts",
+			directory, KUBELET_SOCKET_NAME);
+	if (r < 0)
+		return error_set(error, r, "cannot connect to the kubelet at %s/%s: %s", directory,
+			KUBELET_SOCKET_NAME, strerror(-r));
+	r = make_socket(&session, directory, "", resource, instance, number, error);
+	if (r < 0)
+		return r;
+	*ret = session;
+	session = SESSION_INIT;
+	return 0;
+}
+
+int session_open_watched(const char *directory, const char *resource, const char *instance,
+	uint64_t number, struct session *ret, struct error *error)
+{
+	_cleanup_(session_done) struct session session = SESSION_INIT;
+	int r;
+
+	if (access(directory, F_OK) < 0 && errno == ENOENT)
+		return error_set(error, -ENXIO,
+			"no kubelet: %s does not exist; the kubelet creates it when it starts",
+			directory);
+	r = make_socket(
+		&session, directory, SESSION_HIDDEN_PREFIX, resource, instance, number, error);
+	if (r < 0)
+		return r;
+	*ret = session;
+	session = SESSION_INIT;
+	return 0;
+}
+
+void session_handed_over(struct session *session)
+{
+	session->listener_fd = close_fd(session->listener_fd);
+	session->kubelet_fd = close_fd(session->kubelet_fd);
+}
+
+bool session_has_no_socket(const struct session *session)
+{
+	return session->number != 0 && !session->directory;
+}
+
+bool session_is_in_place(const struct session *session)
+{
+	struct sockaddr_un address;
+	struct stat st;
+
+	return session->directory && session->inode != 0 &&
+		fill_address(session->directory, session->name, &address) == 0 &&
+		lstat(address.sun_path, &st) == 0 && st.st_dev == session->device &&
+		st.st_ino == session->inode;
+}
+
+void session_done(struct session *session)
+{
+	struct sockaddr_un address;
+
+	session_handed_over(session);
+	if (session_is_in_place(session) &&
+		fill_address(session->directory, session->name, &address) == 0)
+		(void)unlink(address.sun_path);
+	free(session->directory);
+	*session = SESSION_INIT;
+}
+
+/* Whether the name is one that another instance gave: PREFIX hash-INSTANCE-number SUFFIX. */
+static bool is_of_another(const char *name, const char *instance)
+{
+	const char *shown = startswith(name, SESSION_HIDDEN_PREFIX) ?: name;
+	const char *rest = startswith(shown, SESSION_SOCKET_PREFIX), *theirs;
+	size_t suffix = strlen(SESSION_SOCKET_SUFFIX);
+
+	if (!rest || strlen(rest) <= suffix ||
+		!streq(rest + strlen(rest) - suffix, SESSION_SOCKET_SUFFIX))
+		return false;
+	theirs = strchr(rest, '-');
+	return !theirs || !startswith(theirs + 1, instance);
+}
+
+static bool is_abandoned(int directory_fd, const char *directory, const char *name)
+{
+	_cleanup_close_ int fd = -EBADF;
+	struct stat st;
+
+	return fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode) &&
+		session_connect(directory, name, &fd) == -ECONNREFUSED;
+}
+
+unsigned session_sweep(const char *directory, const char *instance)
+{
+	DIR *stream = opendir(directory);
+	struct dirent *entry;
+	unsigned count = 0;
+
+	if (!stream)
+		return 0;
+	while ((entry = readdir(stream)))
+		if (is_of_another(entry->d_name, instance) &&
+			is_abandoned(dirfd(stream), directory, entry->d_name) &&
+			unlinkat(dirfd(stream), entry->d_name, 0) == 0)
+			count++;
+	(void)closedir(stream);
+	return count;
+}

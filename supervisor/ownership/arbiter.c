@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides when the owners of devices are decided again, and which children are sent the result.
+ * Every decision is one pass over the claims in memory (ownership.c), whose number is bounded. What
+ * children sent is read before it, in several turns of the loop if that takes long.
+ */
+#include "supervisor/ownership/arbiter.h"
+
+#include "common/foreign.h"
+#include "common/log.h"
+#include "common/pace.h"
+#include "common/sealed.h"
+#include "common/text.h"
+#include "supervisor/ownership/ownership.h"
+
+/* While a child waits for others, or does not read. */
+#define LOOK_AGAIN (20 * USEC_PER_MSEC)
+/* After this time no further list is read in the same turn of the loop. */
+#define READING_TIME (5 * USEC_PER_MSEC)
+
+#define TEXT_OF(number)      TEXT_OF_VALUE(number)
+#define TEXT_OF_VALUE(value) #value
+#define REFUSAL                                                                                \
+	"the devices that were found last are not offered: with them, all resources together " \
+	"would have more than " TEXT_OF(                                                       \
+		CLAIMS_MAX) " device nodes and addresses; match fewer devices"
+
+struct claimant {
+	struct arbiter *arbiter;
+	const char *resource;
+	const struct claimant_operations *operations;
+	void *userdata;
+	size_t rank;
+	bool overlap;
+
+	struct claims_list *list; /* what it found; NULL: not known */
+	int fd;                   /* the same, newer and not read yet, or -EBADF */
+	bool refused;             /* what was read last; `list` is older */
+	uint64_t number;          /* of what the process sent last; 0: nothing */
+	bool asked;               /* it waits for an answer */
+	uint64_t asked_at;        /* CLOCK_MONOTONIC */
+	char *sent;               /* the process, last; NULL: nothing */
+	struct bookings *booked;  /* NULL: nothing, or not known */
+	char *note;               /* for people; NULL: none */
+	struct log_budget log_budget;
+};
+
+struct arbiter {
+	sd_event_source *timer;
+	bool stopped;
+	struct pace pace;
+	struct claimant **all;
+	size_t n_all;
+	size_t n_read;  /* of `all`, before the next decision */
+	bool contested; /* some device is claimed by several: what is booked matters */
+};
+
+static void come_again(struct arbiter *arbiter, uint64_t at)
+{
+	if (arbiter->stopped)
+		return;
+	(void)sd_event_source_set_time(arbiter->timer, MAX_OF(at, arbiter->pace.not_before));
+	(void)sd_event_source_set_enabled(arbiter->timer, SD_EVENT_ONESHOT);
+}
+
+void arbiter_decide(struct arbiter *arbiter)
+{
+	come_again(arbiter, now_usec(CLOCK_MONOTONIC));
+}
+
+/* --- one resource --- */
+
+/* Whether it has sent its claims, or will not send them soon. */
+static bool is_known(const struct claimant *claimant)
+{
+	return claimant->list || !claimant->operations->is_starting(claimant->userdata);
+}
+
+static bool all_booked_are_known(const struct arbiter *arbiter)
+{
+	for (size_t i = 0; i < arbiter->n_all; i++) {
+		const struct claimant *claimant = arbiter->all[i];
+
+		if (claimant->booked && claimant->booked->count > 0 && !is_known(claimant))
+			return false;
+	}
+	return true;
+}
+
+static int send_owners(const struct claimant *claimant, const char *owners)
+{
+	const char *refusal = claimant->refused ? REFUSAL : "";
+	_cleanup_close_ int fd = -EBADF;
+
+	if (*owners) {
+		fd = sealed_new("owners", owners, strlen(owners));
+		if (fd < 0)
+			return fd;
+	}
+	return claimant->operations->answer(claimant->number, fd, refusal, claimant->userdata);
+}
+
+/* Sends a child an answer that it lacks; `settled`: the claims of those before it are known. What
+ * it sent since its last claims were read has to wait. Returns whether to try again. */
+static bool answer(struct claimant *claimant, const char *owners, bool settled)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	char *copy;
+
+	if (claimant->number == 0 || (!claimant->asked && streq(claimant->sent, owners)))
+		return false;
+	if (claimant->fd >= 0 ||
+		(claimant->asked && now < claimant->asked_at + ARBITER_PATIENCE && !settled))
+		return true;
+	copy = strdup(owners);
+	if (!copy || send_owners(claimant, owners) < 0) {
+		free(copy);
+		return true;
+	}
+	free(claimant->sent);
+	claimant->sent = copy;
+	claimant->asked = false;
+	return false;
+}
+
+static void note(struct claimant *claimant, char *text)
+{
+	const struct log_fields fields = { .resource = claimant->resource };
+	bool differs;
+
+	/* It names devices as the child does. */
+	if (text)
+		text_sanitize(text);
+	differs = !text != !claimant->note || (text && !streq(text, claimant->note));
+	if (text && differs && log_budget_admits(&claimant->log_budget, &fields))
+		log_full(LOG_WARNING, &fields, "%s", text);
+	free(claimant->note);
+	claimant->note = text;
+	if (differs)
+		claimant->operations->on_note(claimant->userdata);
+}
+
+/* The limit, less what others use, but never less than an equal share: no child can take the room
+ * of others. */
+static size_t room(const struct arbiter *arbiter, size_t limit, size_t used)
+{
+	return MAX_OF(limit > used ? limit - used : 0, limit / arbiter->n_all);
+}
+
+static int read_list(struct claimant *claimant)
+{
+	const struct arbiter *arbiter = claimant->arbiter;
+	_cleanup_close_ int fd = TAKE_FD(claimant->fd);
+	size_t claims = 0, bytes = 0;
+	struct claims_list *list;
+	int r;
+
+	for (size_t i = 0; i < arbiter->n_all; i++) {
+		const struct claims_list *other = arbiter->all[i]->list;
+
+		if (other && arbiter->all[i] != claimant) {
+			claims += other->n_claims;
+			bytes += other->size;
+		}
+	}
+	r = claims_list_read(fd, room(arbiter, CLAIMS_MAX, claims),
+		room(arbiter, CLAIMS_BYTES_MAX, bytes), &list);
+	if (r < 0 && r != -EBADMSG && r != -EFBIG) {
+		/* Not the child's fault. */
+		claimant->fd = TAKE_FD(fd);
+		return r;
+	}
+	claimant->refused = r == -EFBIG;
+	if (r == -EBADMSG) {
+		claimant_end_process(claimant);
+		claimant->operations->on_malformed(claimant->userdata);
+	}
+	if (r < 0)
+		return 0;
+	(void)claims_list_free(claimant->list);
+	claimant->list = list;
+	return 0;
+}
+
+/* --- all of them --- */
+
+static int compare_ranks(const void *a, const void *b)
+{
+	const struct claimant *const *left = a, *const *right = b;
+
+	return (*left)->rank < (*right)->rank ? -1 : (*left)->rank > (*right)->rank;
+}
+
+/* Returns 1 if there may be more to read, 0 at the end, or negative errno. */
+static int read_next(struct arbiter *arbiter)
+{
+	while (arbiter->n_read < arbiter->n_all) {
+		struct claimant *claimant = arbiter->all[arbiter->n_read++];
+
+		if (claimant->fd >= 0) {
+			int r = read_list(claimant);
+
+			return r < 0 ? r : 1;
+		}
+	}
+	return 0;
+}
+
+static char *note_of(const struct claimant *claimant, char **note)
+{
+	return claimant->refused ? strdup(REFUSAL) : TAKE_PTR(*note);
+}
+
+/* Returns 1 if some child is still to be answered, 0 if not, or -ENOMEM. */
+static int decide(struct arbiter *arbiter)
+{
+	_cleanup_free_ struct decision *decisions = calloc(arbiter->n_all + 1, sizeof(*decisions));
+	bool again = false, settled = all_booked_are_known(arbiter);
+	const size_t n = arbiter->n_all;
+	int r;
+
+	if (!decisions)
+		return -ENOMEM;
+	qsort(arbiter->all, n, sizeof(struct claimant *), compare_ranks);
+	for (size_t i = 0; i < n; i++) {
+		struct claimant *claimant = arbiter->all[i];
+
+		decisions[i] = (struct decision){
+			.name = claimant->resource,
+			.overlap = claimant->overlap,
+			.list = claimant->list,
+			.booked = claimant->booked,
+		};
+	}
+	r = ownership_decide(decisions, n);
+	if (r < 0)
+		return r;
+	arbiter->contested = false;
+	for (size_t i = 0; i < n; i++) {
+		struct claimant *claimant = arbiter->all[i];
+
+		arbiter->contested = arbiter->contested || decisions[i].owners;
+		again = answer(claimant, decisions[i].owners ?: "", settled) || again;
+		settled = settled && is_known(claimant);
+		note(claimant, note_of(claimant, &decisions[i].note));
+	}
+	decisions_done(decisions, n);
+	return again;
+}
+
+static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct arbiter *arbiter = userdata;
+	bool reads;
+	uint64_t end;
+	int r;
+
+	pace_begin(&arbiter->pace);
+	do
+		r = read_next(arbiter);
+	while (r > 0 && now_usec(CLOCK_MONOTONIC) < arbiter->pace.begun + READING_TIME);
+	reads = r > 0;
+	if (r == 0)
+		r = decide(arbiter);
+	if (!reads)
+		arbiter->n_read = 0;
+	end = pace_end(&arbiter->pace, 0);
+	if (r != 0)
+		come_again(arbiter, reads ? end : end + LOOK_AGAIN);
+	return 0;
+}
+
+int arbiter_new(sd_event *event, struct arbiter **ret)
+{
+	_cleanup_(arbiter_freep) struct arbiter *arbiter = calloc(1, sizeof(*arbiter));
+	int r;
+
+	if (!arbiter)
+		return -ENOMEM;
+	r = sd_event_add_time(
+		event, &arbiter->timer, CLOCK_MONOTONIC, USEC_INFINITY, 1, on_due, arbiter);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(arbiter);
+	return 0;
+}
+
+void arbiter_stop(struct arbiter *arbiter)
+{
+	arbiter->stopped = true;
+	(void)sd_event_source_set_enabled(arbiter->timer, SD_EVENT_OFF);
+}
+
+struct arbiter *arbiter_free(struct arbiter *arbiter)
+{
+	if (!arbiter)
+		return NULL;
+	sd_event_source_disable_unref(arbiter->timer);
+	free(arbiter->all);
+	free(arbiter);
+	return NULL;
+}
+
+/* --- what a resource does --- */
+
+int arbiter_add(struct arbiter *arbiter, const char *resource,
+	const struct claimant_operations *operations, void *userdata, struct claimant **ret)
+{
+	struct claimant *claimant;
+
+	if (array_reserve((void **)&arbiter->all, arbiter->n_all, sizeof(struct claimant *)) < 0)
+		return -ENOMEM;
+	claimant = malloc(sizeof(*claimant));
+	if (!claimant)
+		return -ENOMEM;
+	*claimant = (struct claimant){
+		.arbiter = arbiter,
+		.resource = resource,
+		.operations = operations,
+		.userdata = userdata,
+		.fd = -EBADF,
+	};
+	arbiter->all[arbiter->n_all++] = claimant;
+	*ret = claimant;
+	return 0;
+}
+
+void claimant_set_rank(struct claimant *claimant, size_t rank)
+{
+	claimant->rank = rank;
+}
+
+void claimant_set_overlap(struct claimant *claimant, bool overlap)
+{
+	claimant->overlap = overlap;
+}
+
+void claimant_set_booked(struct claimant *claimant, struct bookings *booked)
+{
+	bool differs = booked != claimant->booked;
+
+	(void)bookings_unref(claimant->booked);
+	claimant->booked = bookings_ref(booked);
+	if (differs && claimant->arbiter->contested)
+		arbiter_decide(claimant->arbiter);
+}
+
+void claimant_submit(struct claimant *claimant, int fd, uint64_t number)
+{
+	(void)foreign_close(claimant->fd);
+	claimant->fd = fd;
+	claimant->number = number;
+	claimant->asked = true;
+	claimant->asked_at = now_usec(CLOCK_MONOTONIC);
+	come_again(claimant->arbiter, claimant->asked_at);
+}
+
+bool claimant_is_waiting(const struct claimant *claimant)
+{
+	return claimant->asked;
+}
+
+const char *claimant_note(const struct claimant *claimant)
+{
+	return claimant->note;
+}
+
+void claimant_end_process(struct claimant *claimant)
+{
+	claimant->fd = foreign_close(claimant->fd);
+	claimant->number = 0;
+	claimant->asked = claimant->refused = false;
+	free(claimant->sent);
+	claimant->sent = NULL;
+}
+
+void claimant_drop_claims(struct claimant *claimant)
+{
+	if (!claimant->list)
+		return;
+	arbiter_decide(claimant->arbiter);
+	claimant->list = claims_list_free(claimant->list);
+}
+
+struct claimant *claimant_free(struct claimant *claimant)
+{
+	struct arbiter *arbiter;
+	size_t kept = 0;
+
+	if (!claimant)
+		return NULL;
+	arbiter = claimant->arbiter;
+	for (size_t i = 0; i < arbiter->n_all; i++)
+		if (arbiter->all[i] != claimant)
+			arbiter->all[kept++] = arbiter->all[i];
+	arbiter->n_all = kept;
+	arbiter_decide(arbiter);
+	claimant_end_process(claimant);
+	(void)claims_list_free(claimant->list);
+	(void)bookings_unref(claimant->booked);
+	free(claimant->note);
+	free(claimant);
+	return NULL;
+}

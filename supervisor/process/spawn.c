@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starts a child, and decides whether it is a copy of the template or executes the program.
+ * Everything that needs memory or the user database happens before fork(); between fork() and
+ * execveat() only async-signal-safe calls are made. If a child fails there, or in the template, it
+ * reports the step and its errno through a pipe; end of file means that the program runs.
+ *
+ * A failure of the template never keeps a resource from being started: it is logged, and the
+ * program is executed instead. The exchange with the template blocks, but is bounded.
+ */
+#include "supervisor/process/spawn.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "common/control.h"
+#include "common/descriptors.h"
+#include "common/log.h"
+#include "common/spawn-request.h"
+#include "supervisor/process/child-user.h"
+#include "supervisor/process/relay.h"
+
+#define PLUGIN_NAME     "devplugd-plugin"
+#define ENVIRONMENT_MAX 16
+/* Between fork and exec nothing waits but for the file system of the program. */
+#define SPAWN_TIMEOUT (2 * USEC_PER_SEC)
+
+/* Descriptors of one start; the child's ends are closed in the parent when it returns. */
+struct plumbing {
+	int control[2], output[2], status[2], null; /* [0] is the parent's end */
+};
+
+#define PLUMBING_INIT \
+	((struct plumbing){ { -EBADF, -EBADF }, { -EBADF, -EBADF }, { -EBADF, -EBADF }, -EBADF })
+
+static void plumbing_done(struct plumbing *p)
+{
+	int *fds[] = { &p->control[0], &p->control[1], &p->output[0], &p->output[1], &p->status[0],
+		&p->status[1], &p->null };
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		*fds[i] = close_fd(*fds[i]);
+}
+
+static int plumbing_open(struct plumbing *p)
+{
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p->control) < 0 ||
+		pipe2(p->output, O_CLOEXEC) < 0 || pipe2(p->status, O_CLOEXEC) < 0)
+		return -errno;
+	p->null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (p->null < 0)
+		return -errno;
+	/* Only our ends: the flag belongs to the open file, and a child may expect to block. */
+	if (fcntl(p->control[0], F_SETFL, O_NONBLOCK) < 0 ||
+		fcntl(p->output[0], F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
+	return 0;
+}
+
+/* The environment of a child: what the loader and sanitizers need, nothing of systemd's. */
+static size_t select_environment(char *ret[static ENVIRONMENT_MAX])
+{
+	static const char *const wanted[] = { "PATH=", "LANG=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
+		"LSAN_OPTIONS=", "TSAN_OPTIONS=" };
+	size_t count = 0;
+
+	for (char **variable = environ; variable && *variable; variable++)
+		for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
+			if (startswith(*variable, wanted[i]) && count < ENVIRONMENT_MAX - 1)
+				ret[count++] = *variable;
+	ret[count] = NULL;
+	return count;
+}
+
+static struct child_ends child_ends(const struct plumbing *p)
+{
+	return (struct child_ends){
+		.null = p->null,
+		.output = p->output[1],
+		.control = p->control[1],
+		.status = p->status[1],
+		.program = -EBADF,
+	};
+}
+
+/* In the new process, async-signal-safe. Returns only if the program cannot be executed. */
+static struct entry_failure run_program(const struct plumbing *p, const struct identity *identity,
+	int executable_fd, pid_t parent, char *const argv[], char *const environment[],
+	int *ret_status_fd)
+{
+	struct child_ends ends = child_ends(p);
+	struct entry_failure failure;
+	int r;
+
+	ends.program = executable_fd;
+	r = entry_prepare(&ends, identity, parent, &failure);
+	*ret_status_fd = ends.status;
+	if (r < 0)
+		return failure;
+	(void)syscall(SYS_execveat, ends.program, "", argv, environment, AT_EMPTY_PATH);
+	return (struct entry_failure){ .step = ENTRY_EXECUTE, .code = errno };
+}
+
+/* The other end of the status pipe must be closed in this process. A process that hangs, such as in
+ * a file system that does not answer, is killed and reaped whenever it ends (orphans.h). */
+static int await_entry(int status_fd, pid_t pid, const char *executable, struct error *error)
+{
+	struct pollfd pollfd = { .fd = status_fd, .events = POLLIN };
+	struct entry_failure failure;
+	ssize_t n;
+
+	if (RETRY_ON_EINTR(poll(&pollfd, 1, (int)(SPAWN_TIMEOUT / USEC_PER_MSEC))) == 0) {
+		(void)kill(pid, SIGKILL);
+		return error_set(error, -ETIMEDOUT,
+			"%s was not executed within %d s; check the file system that it is in",
+			executable, (int)(SPAWN_TIMEOUT / USEC_PER_SEC));
+	}
+	n = RETRY_ON_EINTR(read(status_fd, &failure, sizeof(failure)));
+	if (n == 0)
+		return 0;
+	(void)RETRY_ON_EINTR(waitpid(pid, NULL, 0));
+	if (n != (ssize_t)sizeof(failure))
+		return error_set(
+			error, -EIO, "cannot determine whether %s was executed", executable);
+	return error_set(error, -failure.code, "cannot %s %s: %s", entry_step_name(failure.step),
+		executable, strerror(failure.code));
+}
+
+static int spawned_take(struct plumbing *p, pid_t pid, struct spawned *ret)
+{
+	*ret = (struct spawned){
+		.pid = pid,
+		.control_fd = TAKE_FD(p->control[0]),
+		.output_fd = TAKE_FD(p->output[0]),
+	};
+	return 0;
+}
+
+static int spawn_program(const struct spawn_options *options, const struct identity *identity,
+	char *const argv[], char *const environment[], struct spawned *ret, struct error *error)
+{
+	_cleanup_(plumbing_done) struct plumbing p = PLUMBING_INIT;
+	pid_t parent = getpid(), pid;
+	int r;
+
+	r = plumbing_open(&p);
+	if (r < 0)
+		return error_set(
+			error, r, "cannot open the descriptors of a child: %s", strerror(-r));
+	pid = fork();
+	if (pid < 0)
+		return error_set(error, -errno, "cannot fork a child: %s", strerror(errno));
+	if (pid == 0) {
+		int status_fd;
+		struct entry_failure failure = run_program(&p, identity, options->executable_fd,
+			parent, argv, environment, &status_fd);
+
+		(void)!write(status_fd, &failure, sizeof(failure));
+		_exit(EXIT_FAILURE);
+	}
+
+	p.status[1] = close_fd(p.status[1]);
+	r = await_entry(p.status[0], pid, options->executable, error);
+	if (r < 0)
+		return r;
+	return spawned_take(&p, pid, ret);
+}
+
+/* --- the template --- */
+
+static int execute_template(
+	const struct spawn_options *options, struct spawned *ret, struct error *error)
+{
+	char room[TEMPLATE_ROOM + 1];
+	char *argv[] = { (char *)PLUGIN_NAME, (char *)TEMPLATE_ARGUMENT, room, NULL };
+	char *environment[ENVIRONMENT_MAX + 1];
+	size_t count = select_environment(environment);
+
+	environment[count++] = (char *)TEMPLATE_ENVIRONMENT;
+	environment[count] = NULL;
+	memset(room, ' ', TEMPLATE_ROOM);
+	room[TEMPLATE_ROOM] = '\0';
+	return spawn_program(options, NULL, argv, environment, ret, error);
+}
+
+struct spawn_template {
+	sd_event *event;
+	struct spawn_options options;
+	pid_t pid; /* 0: none */
+	int socket_fd;
+	struct relay *relay;
+	sd_event_source *exit_source;
+	bool useful;       /* it has made a child */
+	uint64_t retry_at; /* CLOCK_MONOTONIC */
+};
+
+/* No more of this one; the event loop reaps it. */
+static void give_up(struct spawn_template *template, int why)
+{
+	if (template->socket_fd < 0)
+		return;
+	template->socket_fd = close_fd(template->socket_fd);
+	if (!template->useful || why == -ETIMEDOUT)
+		template->retry_at = now_usec(CLOCK_MONOTONIC) + SPAWN_TEMPLATE_RETRY;
+	(void)sd_event_source_send_child_signal(template->exit_source, SIGKILL, NULL, 0);
+}
+
+static void forget_process(struct spawn_template *template)
+{
+	template->socket_fd = close_fd(template->socket_fd);
+	template->exit_source = sd_event_source_disable_unref(template->exit_source);
+	template->relay = relay_free(template->relay);
+	template->pid = 0;
+}
+
+#define NOT_AFFECTED "; running children are not affected"
+
+static int on_exit_of_template(sd_event_source *source, const siginfo_t *info, void *userdata)
+{
+	struct spawn_template *template = userdata;
+
+	if (template->relay)
+		relay_drain(template->relay);
+	if (info->si_code == CLD_EXITED)
+		log_warning("the template process (pid %d) exited with status %d" NOT_AFFECTED,
+			(int)template->pid, info->si_status);
+	else
+		log_warning("the template process (pid %d) was killed by SIG%s" NOT_AFFECTED,
+			(int)template->pid, sigabbrev_np(info->si_status) ?: "?");
+	give_up(template, 0);
+	forget_process(template);
+	return 0;
+}
+
+static int start_process(struct spawn_template *template)
+{
+	struct spawned spawned;
+	struct error error = { 0 };
+	int r;
+
+	if (now_usec(CLOCK_MONOTONIC) < template->retry_at)
+		return -EAGAIN;
+	template->retry_at = now_usec(CLOCK_MONOTONIC) + SPAWN_TEMPLATE_RETRY;
+	template->useful = false;
+	r = execute_template(&template->options, &spawned, &error);
+	if (r < 0) {
+		log_warning(
+			"cannot start the template process: %s; children execute the program instead",
+			error.message);
+		return r;
+	}
+	template->pid = spawned.pid;
+	template->socket_fd = spawned.control_fd;
+	(void)relay_new(template->event, spawned.output_fd, NULL, template->pid, &template->relay);
+	r = sd_event_add_child(template->event, &template->exit_source, template->pid, WEXITED,
+		on_exit_of_template, template);
+	if (r < 0) {
+		log_warning("cannot watch the template process: %s", strerror(-r));
+		(void)kill(template->pid, SIGKILL);
+		(void)RETRY_ON_EINTR(waitpid(template->pid, NULL, 0));
+		forget_process(template);
+	}
+	return r;
+}
+
+static int send_request(int fd, const struct identity *identity, const char *resource,
+	const struct child_ends *ends)
+{
+	const int fds[TEMPLATE_FDS] = { ends->output, ends->control, ends->status };
+	struct spawn_request request = { .identity = *identity };
+	struct iovec iov = { .iov_base = &request, .iov_len = sizeof(request) };
+
+	if (strlen(resource) >= sizeof(request.resource))
+		return -ENAMETOOLONG;
+	(void)strcpy(request.resource, resource);
+	return descriptors_send(fd, &iov, 1, fds, TEMPLATE_FDS);
+}
+
+static int await_reply(int fd, struct spawn_reply *ret)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	struct spawn_reply reply;
+	ssize_t n;
+
+	n = RETRY_ON_EINTR(poll(&pollfd, 1, SPAWN_TEMPLATE_TIMEOUT_MSEC));
+	if (n == 0)
+		return -ETIMEDOUT;
+	if (n > 0)
+		n = RETRY_ON_EINTR(recv(fd, &reply, sizeof(reply), MSG_DONTWAIT));
+	if (n < 0)
+		return -errno;
+	if (n != (ssize_t)sizeof(reply))
+		return n == 0 ? -ECONNRESET : -EBADMSG;
+	*ret = reply;
+	return 0;
+}
+
+static int converse(struct spawn_template *template, const struct identity *identity,
+	const char *resource, const struct child_ends *ends, struct spawn_reply *ret)
+{
+	int r = send_request(template->socket_fd, identity, resource, ends);
+
+	return r < 0 ? r : await_reply(template->socket_fd, ret);
+}
+
+static int fork_template(struct spawn_template *template, const struct identity *identity,
+	const char *resource, const struct child_ends *ends, pid_t *ret_pid)
+{
+	struct spawn_reply reply = { 0 };
+	int r;
+
+	if (template->pid == 0) {
+		r = start_process(template);
+		if (r < 0)
+			return r;
+	}
+	if (template->socket_fd < 0)
+		return -EAGAIN;
+	r = converse(template, identity, resource, ends, &reply);
+	if (r < 0) {
+		log_warning("the template process (pid %d) does not answer: %s; executing "
+			    "the program instead",
+			(int)template->pid, strerror(-r));
+		give_up(template, r);
+		return r;
+	}
+	if (reply.pid <= 0)
+		return reply.code > 0 ? -reply.code : -EBADMSG;
+	template->useful = true;
+	template->retry_at = 0;
+	*ret_pid = reply.pid;
+	return 0;
+}
+
+int spawn_template_new(
+	sd_event *event, int executable_fd, const char *executable, struct spawn_template **ret)
+{
+	struct spawn_template *template = calloc(1, sizeof(*template));
+
+	if (!template)
+		return -ENOMEM;
+	template->event = sd_event_ref(event);
+	template->options.executable_fd = executable_fd;
+	template->options.executable = executable;
+	template->socket_fd = -EBADF;
+	(void)start_process(template);
+	*ret = template;
+	return 0;
+}
+
+void spawn_template_dismiss(struct spawn_template *template)
+{
+	template->socket_fd = close_fd(template->socket_fd);
+	template->retry_at = USEC_INFINITY;
+	if (template->pid > 0) {
+		(void)sd_event_source_set_enabled(template->exit_source, SD_EVENT_OFF);
+		(void)sd_event_source_send_child_signal(template->exit_source, SIGKILL, NULL, 0);
+	}
+}
+
+struct spawn_template *spawn_template_free(struct spawn_template *template)
+{
+	if (!template)
+		return NULL;
+	spawn_template_dismiss(template);
+	if (template->pid > 0)
+		(void)RETRY_ON_EINTR(waitpid(template->pid, NULL, 0));
+	forget_process(template);
+	sd_event_unref(template->event);
+	free(template);
+	return NULL;
+}
+
+/* --- children --- */
+
+static int spawn_copy(const struct spawn_options *options, const struct identity *identity,
+	struct spawned *ret, struct error *error)
+{
+	_cleanup_(plumbing_done) struct plumbing p = PLUMBING_INIT;
+	struct child_ends ends;
+	pid_t pid;
+	int r;
+
+	r = plumbing_open(&p);
+	if (r < 0)
+		return r;
+	ends = child_ends(&p);
+	r = fork_template(options->template, identity, options->resource, &ends, &pid);
+	if (r < 0)
+		return r;
+	p.status[1] = close_fd(p.status[1]);
+	r = await_entry(p.status[0], pid, options->executable, error);
+	if (r < 0)
+		return r;
+	return spawned_take(&p, pid, ret);
+}
+
+int spawn_child(const struct spawn_options *options, struct spawned *ret, struct error *error)
+{
+	const char *name = options->name ?: PLUGIN_NAME;
+	char *argv[] = { (char *)name, (char *)options->resource, NULL };
+	char *environment[ENVIRONMENT_MAX];
+	struct identity identity = { 0 };
+	int r;
+
+	r = child_user_find(options->user, options->resource ?: name, &identity, error);
+	if (r < 0)
+		return r;
+	/* The template has not what root may do. */
+	if (options->template && !identity_is_root(&identity) &&
+		spawn_copy(options, &identity, ret, error) >= 0)
+		return 0;
+	(void)select_environment(environment);
+	return spawn_program(options, &identity, argv, environment, ret, error);
+}
+
+int spawn_open_executable(const char *name, char **ret_path, struct error *error)
+{
+	const char *file = name ?: PLUGIN_NAME;
+	char self[4096], *slash;
+	_cleanup_free_ char *path = NULL;
+	ssize_t n;
+	int fd = -1;
+
+	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (n > 0) {
+		self[n] = '\0';
+		slash = strrchr(self, '/');
+		if (slash && asprintf(&path, "%.*s/%s", (int)(slash - self), self, file) < 0)
+			return error_set(error, -ENOMEM, "out of memory");
+		if (path)
+			fd = open(path, O_PATH | O_CLOEXEC);
+	}
+	if (fd < 0) {
+		free(path);
+		path = NULL;
+		if (asprintf(&path, DEVPLUGD_LIBEXECDIR "/%s", file) < 0)
+			return error_set(error, -ENOMEM, "out of memory");
+		fd = open(path, O_PATH | O_CLOEXEC);
+	}
+	if (fd < 0)
+		return error_set(error, -errno, "cannot open %s: %s; %sinstall the package %s",
+			path, strerror(errno), name ? "" : "re", name ?: "devplugd");
+	*ret_path = TAKE_PTR(path);
+	return fd;
+}

@@ -6,7 +6,7 @@
  * the health of a device. The reports are the only state.
  */
 
-#include "drivers/nvidia/nvidia.h"
+#include "drivers/nvidia/nvidia-host.h"
 
 /* How much is known from the library. */
 enum nvidia_knowledge {

@@ -5,7 +5,7 @@
  * src/nvidia/arch/nvalloc/unix/src/os.c). A change causes no event, so events of the module and of
  * the bus start a scan.
  */
-#include "drivers/nvidia/nvidia.h"
+#include "drivers/nvidia/nvidia-host.h"
 
 #include <ctype.h>
 #include <fcntl.h>

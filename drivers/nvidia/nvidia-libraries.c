@@ -5,7 +5,7 @@
  * by version, and a container gets each under the names of its soname links. No hook, and no
  * ldconfig in the container.
  */
-#include "drivers/nvidia/nvidia.h"
+#include "drivers/nvidia/nvidia-host.h"
 
 #include "drivers/host/sysroot.h"
 

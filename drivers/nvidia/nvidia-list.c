@@ -9,7 +9,7 @@
 #include "drivers/host/selector.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/nvidia/nvidia-health.h"
-#include "drivers/nvidia/nvidia.h"
+#include "drivers/nvidia/nvidia-host.h"
 
 #define PCI_DEVICES "/sys/bus/pci/devices"
 #define GPUS        "/proc/driver/nvidia/gpus"

@@ -11,8 +11,8 @@ import unittest
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 
 # From the ground up. A directory includes what stands above it in this list. A driver with a directory of its own includes
-# no other driver.
-GROUND = ["common", "drivers/model", "drivers/host", "drivers/health", "drivers/inventory"]
+# no other driver but "exec", whose programs are run for "nvidia" as well.
+GROUND = ["common", "drivers/model", "drivers/host", "drivers/health", "drivers/inventory", "drivers/exec"]
 DRIVERS = [os.path.relpath(path, ROOT) for path in sorted(glob.glob(ROOT + "/drivers/*/"))]
 DRIVERS = [path for path in DRIVERS if path not in GROUND and path != "drivers/allocation"]
 ABOVE = ["drivers/allocation", "drivers", "configuration", "dra/model", "supervisor/process", "supervisor/ownership", "supervisor/files",

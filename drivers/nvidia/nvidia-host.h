@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Inside of driver "nvidia": an entry of `match`, and the GPUs that the kernel driver reports in
+ * An entry of `match` of driver "nvidia", and the GPUs that the kernel driver reports in
  * /proc/driver/nvidia. No library is needed for any of this.
  */
 

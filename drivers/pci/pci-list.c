@@ -4,12 +4,8 @@
  * those that an entry of `match` selects (pci-function.c). A table has, for each kind of access,
  * the events and directories that report a change.
  */
-#include <inttypes.h>
-#include <jansson.h>
-
 #include "drivers/host/sysroot.h"
 #include "drivers/model/declaration.h"
-#include "drivers/model/form.h"
 #include "drivers/pci/pci.h"
 
 /* Subsystems whose events are about nodes, in addition to "pci" itself, and directories where the
@@ -27,109 +23,6 @@ static const struct {
 	[PCI_MDEV] = { { "mdev" }, PCI_MDEVS, NULL },
 	[PCI_VDPA] = { { "vdpa", "vhost-vdpa" }, NULL, pci_list_vdpa },
 };
-
-int pci_add_variable(
-	struct pci_scan *pci, struct device *device, const char *name, const char *value)
-{
-	int r = device_add_variable(device, name, value);
-
-	return r < 0 ? pci_shortage(pci, r) : 0;
-}
-
-int pci_add_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
-	const char *path)
-{
-	int r = device_add_node(device, path, NULL, match->permissions);
-
-	return r < 0 ? pci_shortage(pci, r) : 0;
-}
-
-int pci_add_shared_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
-	const char *path)
-{
-	int r = pci_add_node(pci, device, match, path);
-
-	if (r >= 0)
-		device_share_nodes(device, device->n_nodes - 1);
-	return r;
-}
-
-int pci_claim(struct pci_scan *pci, struct device *device, const char *address)
-{
-	char claim[sizeof("pci:") + PCI_ADDRESS_SIZE];
-	int r;
-
-	(void)snprintf(claim, sizeof(claim), "pci:%s", address);
-	r = device_add_claim(device, claim);
-	return r < 0 ? pci_shortage(pci, r) : 0;
-}
-
-int pci_add_info(struct pci_scan *pci, struct device *device, const char *group, const char *mount,
-	const char *dev_mount)
-{
-	_cleanup_free_ char *text = NULL;
-	json_t *info;
-
-	/* A NULL with "*" leaves the member out. */
-	info = json_pack("{s:{s:s},s:{s:s,s:s*}}", "generic", "deviceID", device->id, group,
-		"mount", mount, "dev-mount", dev_mount);
-	if (info)
-		text = json_dumps(info, JSON_COMPACT | JSON_SORT_KEYS);
-	json_decref(info);
-	return text ? pci_add_variable(pci, device, DEVICE_INFO, text) : pci_shortage(pci, -ENOMEM);
-}
-
-static int add_variables(
-	struct pci_scan *pci, struct device *device, const struct pci_function *function)
-{
-	char vendor[24], number[24], class[24], vf[24];
-	const struct {
-		const char *name, *value;
-		bool known;
-	} variables[] = {
-		{ "vendor", vendor, true },
-		{ "device", number, true },
-		{ "class", class, true },
-		{ "driver", function->driver, function->driver[0] },
-		{ "pf", function->pf, function->pf[0] },
-		{ "vf", vf, function->vf >= 0 },
-	};
-	int r = 0;
-
-	(void)snprintf(vendor, sizeof(vendor), "0x%04" PRIx64, function->vendor);
-	(void)snprintf(number, sizeof(number), "0x%04" PRIx64, function->device);
-	(void)snprintf(class, sizeof(class), "0x%06" PRIx64, function->class);
-	(void)snprintf(vf, sizeof(vf), "%" PRId64, function->vf);
-	for (size_t i = 0; i < ARRAY_SIZE(variables) && r >= 0; i++)
-		if (variables[i].known)
-			r = pci_add_variable(pci, device, variables[i].name, variables[i].value);
-	return r;
-}
-
-int pci_add_device(struct pci_scan *pci, const char *id, const char *directory,
-	const struct pci_function *function, struct device **ret_device)
-{
-	struct device *device;
-	int r;
-
-	r = scan_add(pci->scan, id, &device);
-	if (r == -EEXIST)
-		return 0;
-	if (r < 0)
-		return pci_shortage(pci, r);
-	/* If it is disappearing, the next scan does not find it. */
-	r = sysfs_describe(pci->root, directory, device);
-	if (sysroot_is_shortage(r))
-		return pci_shortage(pci, r);
-	r = add_variables(pci, device, function);
-	/* A mediated device is a part of its function only. */
-	if (r >= 0 && form_is_pci_address(id))
-		r = pci_claim(pci, device, function->address);
-	if (r < 0)
-		return r;
-	*ret_device = device;
-	return 1;
-}
 
 /* Watches for changes before anything is read. */
 static int watch(struct pci_scan *pci)

@@ -5,47 +5,10 @@
  */
 #include <fnmatch.h>
 
-#include "drivers/host/sysfs-walk.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/declaration.h"
 #include "drivers/model/form.h"
 #include "drivers/pci/pci.h"
-
-struct search {
-	const char *root;
-	struct strings *nodes;
-};
-
-static int on_device(const char *directory, void *userdata)
-{
-	const struct search *search = userdata;
-	_cleanup_free_ char *node = NULL;
-	int r;
-
-	/* Functions behind a bridge have devices of their own. */
-	if (form_is_pci_address(strrchr(directory, '/') + 1))
-		return SYSFS_WALK_NOT_BELOW;
-	r = sysfs_read_node(search->root, directory, &node);
-	if (r >= 0)
-		r = strings_add(search->nodes, node, strlen(node));
-	return sysroot_is_shortage(r) ? r : SYSFS_WALK_ON;
-}
-
-int pci_find_nodes(struct pci_scan *pci, const char *directory, struct strings *ret_nodes)
-{
-	struct search search = { .root = pci->root, .nodes = ret_nodes };
-	_cleanup_free_ char *resolved = NULL;
-	int r;
-
-	r = sysfs_resolve(pci->root, directory, &resolved);
-	if (r >= 0)
-		r = sysfs_walk(pci->root, resolved, on_device, &search);
-	if (r == -E2BIG)
-		scan_note(pci->scan,
-			"%s has more than %d directories below it, and only some are read",
-			directory, SYSFS_WALK_MAX);
-	return sysroot_is_shortage(r) ? pci_shortage(pci, r) : 0;
-}
 
 static bool is_wanted(const struct pci_match *match, const char *node)
 {

@@ -4,8 +4,9 @@
 /*
  * Inside of driver "pci": a match entry as it was declared, and a function of the host as
  * /sys/bus/pci shows it (Documentation/ABI/testing/sysfs-bus-pci). Shared by pci.c (keys, checks),
- * pci-function.c (reading a function and finding its entry), pci-list.c (from functions to
- * devices), pci-vfio.c (IOMMU groups) and pci-nodes.c (every other way of access).
+ * pci-list.c (from functions to devices), pci-nodes.c (every way of access but VFIO), pci-vfio.c
+ * (IOMMU groups), pci-device.c (what all of these give a device) and pci-function.c (reading a
+ * function and finding its entry). Each of them uses only those after it.
  */
 
 #include "common/map.h"

@@ -2,14 +2,16 @@
 #pragma once
 
 /*
- * Inside of allocation: one request on its way, shared by allocation.c (units, templates,
- * variables, names), allocation-nodes.c (nodes and mounts) and cdi.c (the entry of a device in a
- * CDI file).
+ * One request on its way: which units it is about, what is collected for them, and the values that
+ * templates have at the moment.
  */
 
-#include "drivers/allocation/allocation.h"
 #include "drivers/host/device-values.h"
+#include "drivers/inventory/inventory.h"
 #include "drivers/model/template.h"
+
+struct allocation;
+struct allocation_answers;
 
 struct chosen {
 	size_t unit;
@@ -62,20 +64,20 @@ static inline bool build_wants(const struct build *build, bool of_device)
 	return build->part == BUILD_WHOLE || (build->part == BUILD_DEVICE) == of_device;
 }
 
-/* How many programs have answered. */
-size_t build_n_answers(const struct build *build);
-
 int build_out_of_memory(struct build *build);
 
 /* Finds the units behind offered ids. Errors as of allocation_build(). */
 int build_choose(struct build *build, const char *const *ids, size_t n_ids);
 
-/* Builds what is to be built of the chosen units. */
-int build_allocation(struct build *build, struct allocation *ret);
-
 void build_done(struct build *build);
 #define _cleanup_build_ _cleanup_(build_done)
 
+/* --- allocation.c --- */
+
+/* Builds what is to be built of the chosen units. */
+int build_allocation(struct build *build, struct allocation *ret);
+
+/* --- allocation-nodes.c --- */
+
 /* Collects nodes and mounts, sorts them and merges duplicates. */
 int build_nodes(struct build *build, struct allocation *allocation);
-void build_nodes_done(struct build *build);

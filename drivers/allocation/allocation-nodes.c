@@ -5,14 +5,8 @@
  * their path in the container, where two equal ones become one and two different ones are an error.
  */
 #include "drivers/allocation/allocation-build.h"
+#include "drivers/allocation/allocation.h"
 #include "drivers/host/sysroot.h"
-
-static void wanted_done(struct wanted *wanted)
-{
-	free(wanted->node.host);
-	free(wanted->node.path);
-	wanted->node.host = wanted->node.path = NULL;
-}
 
 /* Whether the host lacks it; a path that may not be read is left to the container runtime. */
 static bool is_missing(const struct build *build, const char *host)
@@ -127,7 +121,7 @@ static int collect_answered_nodes(struct build *build)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < build_n_answers(build); i++) {
+	for (size_t i = 0; build->answers && i < build->answers->count; i++) {
 		const struct allocation_answer *answer = &build->answers->items[i];
 
 		for (size_t k = 0; k < answer->edits->n_nodes && r >= 0; k++)
@@ -304,7 +298,9 @@ static int settle_wanted(struct build *build)
 			return conflict_error(build, last, next);
 		add_permissions(last->node.permissions, next->node.permissions);
 		last->node.read_only = last->node.read_only && next->node.read_only;
-		wanted_done(next);
+		free(next->node.host);
+		free(next->node.path);
+		next->node.host = next->node.path = NULL;
 	}
 	build->n_wanted = kept;
 	for (size_t i = 0; i < kept; i++)
@@ -330,11 +326,4 @@ int build_nodes(struct build *build, struct allocation *allocation)
 	allocation->n_nodes = build->n_wanted;
 	build->n_wanted = 0;
 	return 0;
-}
-
-void build_nodes_done(struct build *build)
-{
-	for (size_t i = 0; i < build->n_wanted; i++)
-		wanted_done(&build->wanted[i]);
-	free(build->wanted);
 }

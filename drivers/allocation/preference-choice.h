@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Inside of preference: one request in progress, shared by preference.c (candidates, and the orders
- * that need a sort) and preference-links.c (devices that are close to each other).
+ * One request in progress: the candidates and their units, from which the orders of preference.c
+ * and preference-links.c choose.
  */
 
 #include "drivers/inventory/inventory.h"
@@ -37,8 +37,13 @@ struct choice {
 /* Chooses the next free candidates of a unit. */
 void choice_take(struct choice *choice, struct group *group, size_t count);
 
+/* Chooses the remaining ids in the order of the groups. */
+void choose_first(struct choice *choice);
+
 /* Chooses the remaining ids from as few units as possible. Changes the order of the groups. */
 void choose_packed(struct choice *choice);
+
+/* --- preference-links.c --- */
 
 /* Maximum number of units for this search, because of its time; above any host's. */
 #define LINKED_UNITS_MAX 1024

@@ -49,11 +49,23 @@ static int stable_path(
 	return *ret ? 0 : -ENOMEM;
 }
 
+/* Variables that hold the container's path of the first node of a subsystem. */
+static const struct {
+	const char *name, *subsystem;
+} node_variables[] = {
+	{ "tty", "tty" },
+	{ "video", "video4linux" },
+	{ "input", "input" },
+	{ "hidraw", "hidraw" },
+	{ "block", "block" },
+};
+
 static int add_node_variable(struct device *device, const char *subsystem, const char *path)
 {
-	for (const struct usb_node_variable *p = usb_node_variables; p->name; p++)
-		if (streq(p->subsystem, subsystem) && !device_variable(device, p->name))
-			return device_add_variable(device, p->name, path);
+	for (size_t i = 0; i < ARRAY_SIZE(node_variables); i++)
+		if (streq(node_variables[i].subsystem, subsystem) &&
+			!device_variable(device, node_variables[i].name))
+			return device_add_variable(device, node_variables[i].name, path);
 	return 0;
 }
 

@@ -176,15 +176,6 @@ static const struct driver_variable variables[] = {
 	{ NULL, NULL },
 };
 
-const struct usb_node_variable usb_node_variables[] = {
-	{ "tty", "tty" },
-	{ "video", "video4linux" },
-	{ "input", "input" },
-	{ "hidraw", "hidraw" },
-	{ "block", "block" },
-	{ NULL, NULL },
-};
-
 static bool selector_is_set(const struct usb_selector *selector)
 {
 	return selector->vendor.count > 0 || selector->product.count > 0 ||

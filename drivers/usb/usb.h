@@ -63,9 +63,3 @@ int usb_device_matches(
 
 /* Adds the devices of all entries to the scan. */
 int usb_list(const struct declaration *declaration, struct scan *scan, struct error *error);
-
-/* Variables that hold the container's path of the first node of a subsystem. */
-struct usb_node_variable {
-	const char *name, *subsystem;
-};
-extern const struct usb_node_variable usb_node_variables[];

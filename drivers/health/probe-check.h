@@ -2,15 +2,14 @@
 #pragma once
 
 /*
- * Inside of probes: one check is one probe of one unit. It is in exactly one list at a time, which
- * decides what happens to it next, so that ten thousand checks need neither ten thousand timers nor
- * a search.
+ * One check is one probe of one unit. It is in exactly one list at a time, which decides what
+ * happens to it next, so that ten thousand checks need neither ten thousand timers nor a search.
  */
 
 #include "common/map.h"
 #include "drivers/health/probe-result.h"
-#include "drivers/health/probes.h"
 #include "drivers/host/command.h"
+#include "drivers/host/watch.h"
 
 /* Programs of one resource that run at a time. */
 #define PROGRAMS_MAX 4
@@ -78,7 +77,7 @@ struct health {
 	const struct declaration *declaration;
 	const char *root;
 	struct watcher *watcher;
-	health_handler handler;
+	void (*handler)(void *userdata); /* health_handler */
 	/* files */
 	struct map directories;
 	struct check_list urgent; /* a file changed */
@@ -90,10 +89,6 @@ struct health {
 	size_t n_queues;
 	struct check_queue queues[];
 };
-
-extern const struct check_type file_check_type;
-extern const struct check_type exec_check_type;
-extern const struct check_type poll_check_type;
 
 /* Moves a check to the end of a list, or before those that are due later. */
 void check_move(struct check *check, struct check_list *list, uint64_t due);
@@ -111,6 +106,12 @@ void check_result(struct check *check, bool healthy, const char *reason);
 
 /* Expands a template of the probe for the check's device. */
 int check_expand(const struct check *check, const char *text, char **ret, struct error *error);
+
+/* --- probe-file.c, probe-exec.c, probe-poll.c --- */
+
+extern const struct check_type file_check_type;
+extern const struct check_type exec_check_type;
+extern const struct check_type poll_check_type;
 
 /* Frees what files need, once no unit is left. */
 void file_checks_done(struct health *health);

@@ -8,7 +8,7 @@
 
 #include "drivers/allocation/allocation-build.h"
 #include "drivers/allocation/inquiry-documents.h"
-#include "drivers/exec/exec-document.h"
+#include "drivers/exec/exec-fields.h"
 #include "drivers/exec/exec-program.h"
 
 #define TIME_STEP (100 * USEC_PER_MSEC)

@@ -10,11 +10,6 @@
 #include "common/error.h"
 #include "drivers/model/device.h"
 
-/* The maximum size of a document, and the maximum number of values in it: objects, lists, strings,
- * numbers and words. */
-#define EXEC_DOCUMENT_MAX ((size_t)4 << 20)
-#define EXEC_VALUES_MAX   500000
-
 /* Where a device's properties go, beside ${property:NAME}. */
 enum exec_properties {
 	PROPERTIES_VARIABLES, /* nowhere */

@@ -2,15 +2,21 @@
 #pragma once
 
 /*
- * Inside of exec-document and exec-answer: reading JSON and members of its objects. Functions
- * return 0, -EBADMSG with a sentence that names the member, or -ENOMEM, in the reader's error.
+ * Reads JSON that a program printed, and members of its objects. Functions return 0, -EBADMSG with
+ * a sentence that names the member, or -ENOMEM, in the reader's error.
  */
 
 #include <jansson.h>
 
-#include "drivers/exec/exec-document.h"
+#include "common/error.h"
+#include "drivers/model/device.h"
 
 #define EXEC_PROTOCOL_VERSION 1
+
+/* The maximum size of a document, and the maximum number of values in it: objects, lists, strings,
+ * numbers and words. */
+#define EXEC_DOCUMENT_MAX ((size_t)4 << 20)
+#define EXEC_VALUES_MAX   500000
 
 enum exec_kind { KIND_OBJECT, KIND_LIST, KIND_STRING, KIND_INTEGER, KIND_BOOL };
 
@@ -21,7 +27,7 @@ struct exec_field {
 };
 
 struct exec_reader {
-	enum exec_properties properties;
+	int properties;        /* enum exec_properties, of a list */
 	struct device *device; /* in hand */
 	struct error *error;
 };

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Inside of exec-document and exec-answer: the members about what a container gets.
+ * The members of a listed device and of an answer at Allocate that are about what a container gets.
  */
 
 #include "drivers/exec/exec-fields.h"

@@ -9,6 +9,7 @@
 #include "drivers/exec/exec-source.h"
 
 #include "common/pace.h"
+#include "drivers/exec/exec-fields.h"
 #include "drivers/exec/exec-program.h"
 
 /* Watching programs that end are started again like children of the supervisor. */

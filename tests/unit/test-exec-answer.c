@@ -12,6 +12,7 @@
 #include "common/sealed.h"
 #include "drivers/allocation/inquiry-documents.h"
 #include "drivers/exec/exec-document.h"
+#include "drivers/exec/exec-fields.h"
 #include "error-fixture.h"
 
 /* --- requests --- */

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "drivers/exec/exec-document.h"
+#include "drivers/exec/exec-fields.h"
 #include "error-fixture.h"
 
 #define DOCUMENT(devices) "{\"version\": 1, \"devices\": [" devices "]}"

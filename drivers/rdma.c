@@ -37,14 +37,7 @@ static const struct option rdma_options[] = {
 			"nodes of all matches; share.replicas sets how many containers may "
 			"have it. The variables have no values for it.",
 	},
-	{
-		.key = "permissions",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct rdma_match, permissions),
-		.default_string = "rw",
-		.check = form_permissions,
-		.help = "Permissions of the container on the nodes: r, w, m (mknod).",
-	},
+	PERMISSIONS_OPTION(struct rdma_match),
 };
 
 static const struct option_table rdma_match_table = {

@@ -84,14 +84,7 @@ static const struct option drm_options[] = {
 		.offset = offsetof(struct drm_match, combine),
 		.help = "All GPUs of the entry are one device, \"all\", for monitoring, with the nodes of each GPU and of its management engine (/dev/mei*).",
 	},
-	{
-		.key = "permissions",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct drm_match, permissions),
-		.default_string = "rw",
-		.check = form_permissions,
-		.help = "Permissions of the container on the nodes: r, w, m (mknod).",
-	},
+	PERMISSIONS_OPTION(struct drm_match),
 };
 
 static const struct option_table drm_match_table = {

@@ -47,7 +47,7 @@ static int read_node(struct exec_reader *reader, const json_t *json)
 		r = check_paths(reader, values[HOST], values[PATH]);
 	if (r < 0)
 		return r;
-	permissions = string_or(values[PERMISSIONS], "rw");
+	permissions = string_or(values[PERMISSIONS], PERMISSIONS_DEFAULT);
 	r = exec_check_form(reader, "permissions", permissions, check_permissions);
 	if (r < 0)
 		return r;

@@ -26,14 +26,7 @@ static const struct option node_options[] = {
 		.check = form_template_path,
 		.help = "Path of the node in the container; the host's path if absent.",
 	},
-	{
-		.key = "permissions",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct declared_node, permissions),
-		.default_string = "rw",
-		.check = form_permissions,
-		.help = "Permissions of the container: \"r\" read, \"w\" write, \"m\" mknod.",
-	},
+	PERMISSIONS_OPTION(struct declared_node),
 	{
 		.key = "optional",
 		.type = OPTION_BOOL,

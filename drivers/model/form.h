@@ -40,6 +40,19 @@ int form_pci_address_or_name(const char *value, struct error *error);
 
 /* "rwm" or a part of it. */
 int form_permissions(const char *value, struct error *error);
+
+/* What a container may do with a device node unless something else is configured. */
+#define PERMISSIONS_DEFAULT "rw"
+
+/* The key `permissions` of an entry, which has a member of that name. */
+#define PERMISSIONS_OPTION(entry)                                                              \
+	{                                                                                      \
+		.key = "permissions", .type = OPTION_STRING,                                   \
+		.offset = offsetof(entry, permissions), .default_string = PERMISSIONS_DEFAULT, \
+		.check = form_permissions,                                                     \
+		.help = "Permissions of the container on the device nodes: r, w, m (mknod).",  \
+	}
+
 /* Permissions of a node in octal, "660" or "0660", without set-user-ID and the like. */
 int form_node_mode(const char *value, struct error *error);
 

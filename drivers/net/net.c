@@ -49,14 +49,7 @@ static const struct option net_options[] = {
 		.offset = offsetof(struct net_match, vhost_net),
 		.help = "Adds /dev/vhost-net and /dev/net/tun.",
 	},
-	{
-		.key = "permissions",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct net_match, permissions),
-		.default_string = "rw",
-		.check = form_permissions,
-		.help = "Permissions of the container on these nodes: r, w, m (mknod).",
-	},
+	PERMISSIONS_OPTION(struct net_match),
 };
 
 static const struct option_table net_match_table = {

@@ -145,14 +145,7 @@ static const struct option nvidia_options[] = {
 		.check = form_cdi_kind,
 		.help = "With \"cdi\", the kind in the toolkit's file.",
 	},
-	{
-		.key = "permissions",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct nvidia_match, permissions),
-		.default_string = "rw",
-		.check = form_permissions,
-		.help = "Permissions of the container on the nodes: r, w, m (mknod).",
-	},
+	PERMISSIONS_OPTION(struct nvidia_match),
 };
 
 static const struct option_table nvidia_match_table = {

@@ -58,14 +58,7 @@ static int check_pattern(const char *value, struct error *error)
 		.help = "Path in the container if it differs; with a final \"/\", the "            \
 			"directory.",                                                              \
 	},                                                                                         \
-	{                                                                                          \
-		.key = "permissions",                                                              \
-		.type = OPTION_STRING,                                                             \
-		.offset = offsetof(struct path_member, permissions),                               \
-		.default_string = "rw",                                                            \
-		.check = form_permissions,                                                         \
-		.help = "Permissions of the container on a device node: r, w, m (mknod).",         \
-	},                                                                                         \
+	PERMISSIONS_OPTION(struct path_member),                                                    \
 	{                                                                                          \
 		.key = "optional",                                                                 \
 		.type = OPTION_BOOL,                                                               \
@@ -128,8 +121,9 @@ static const struct option_table match_table = {
 
 static bool member_is_plain(const struct path_member *member)
 {
-	return !member->as && streq(member->permissions, "rw") && !member->optional &&
-		member->type == MEMBER_AUTO && !member->read_only && member->limit == 1;
+	return !member->as && streq(member->permissions, PERMISSIONS_DEFAULT) &&
+		!member->optional && member->type == MEMBER_AUTO && !member->read_only &&
+		member->limit == 1;
 }
 
 static int path_check(const struct declaration *declaration, struct report *report)

@@ -116,14 +116,7 @@ static const struct option match_options[] = {
 		.maximum = 1023,
 		.help = "Patterns of the type's id or name: \"nvidia-233\", \"GRID T4-2Q\".",
 	},
-	{
-		.key = "permissions",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct pci_match, permissions),
-		.default_string = "rw",
-		.check = form_permissions,
-		.help = "Permissions of the container on a device node: r, w, m (mknod).",
-	},
+	PERMISSIONS_OPTION(struct pci_match),
 };
 
 static const struct option_table match_table = {

@@ -108,14 +108,7 @@ static const struct option match_options[] = {
 		.offset = offsetof(struct sysfs_match, child_nodes),
 		.help = "Whether the nodes of all devices below it belong to it.",
 	},
-	{
-		.key = "permissions",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct sysfs_match, permissions),
-		.default_string = "rw",
-		.check = form_permissions,
-		.help = "Permissions of the container on the nodes: r, w, m (mknod).",
-	},
+	PERMISSIONS_OPTION(struct sysfs_match),
 };
 /* clang-format on */
 

@@ -139,14 +139,7 @@ static const struct option match_options[] = {
 		.help = "Shell pattern of the subsystems whose nodes a container gets: \"usb\" (for libusb), \"tty\", \"video4linux\", \"input\", \"sound\", \"hidraw\", "
 			"\"block\"; all if absent.",
 	},
-	{
-		.key = "permissions",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct usb_match, permissions),
-		.default_string = "rw",
-		.check = form_permissions,
-		.help = "Permissions of the container on the nodes: r, w, m (mknod).",
-	},
+	PERMISSIONS_OPTION(struct usb_match),
 };
 
 static const struct option_table match_table = {

@@ -199,15 +199,13 @@ struct building {
 static int add_replica(struct building *building, const json_t *device, json_int_t replica)
 {
 	struct dra_inventory *inventory = building->inventory;
-	char offered[128], name[DRA_DEVICE_NAME_MAX + 1];
+	char buffer[OFFERED_ID_MAX + 1], name[DRA_DEVICE_NAME_MAX + 1];
+	const char *offered = text_of(device, "id");
 	size_t slice = building->n_devices / DRA_SLICE_DEVICES_MAX;
 	json_t *made, *devices, *capacity;
 
 	if (json_is_true(json_object_get(device, "shared")))
-		(void)snprintf(offered, sizeof(offered), "%s#%lld", text_of(device, "id"),
-			(long long)replica);
-	else
-		(void)snprintf(offered, sizeof(offered), "%s", text_of(device, "id"));
+		offered = offered_id_make(offered, (unsigned)replica, buffer);
 	dra_device_name(building->resource, offered, name);
 	if (json_object_get(inventory->names, name))
 		return 0;

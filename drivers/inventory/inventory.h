@@ -89,7 +89,6 @@ int snapshot_find(
 	const struct snapshot *snapshot, const char *id, size_t *ret_unit, unsigned *ret_replica);
 
 /* The offered id of a unit's replica: written to the buffer, or the unit's own id. */
-#define OFFERED_ID_MAX (DEVICE_ID_MAX + 1 + 10)
 const char *snapshot_offered_id(const struct snapshot *snapshot, size_t unit, unsigned replica,
 	char buffer[static OFFERED_ID_MAX + 1]);
 

@@ -424,20 +424,9 @@ int unit_list_set_pending(struct unit_list *list, struct bookings *pending)
 	return join(list);
 }
 
-/* Whether the offered id is that one, or of the unit of that id. */
-static bool is_of(const char *offered_id, const char *id)
-{
-	unsigned replica;
-	size_t length;
-
-	return streq(offered_id, id) ||
-		(offered_id_split(offered_id, &length, &replica) && strlen(id) == length &&
-			strncmp(offered_id, id, length) == 0);
-}
-
 static bool is_of_another(const struct booking *booking, const void *argument)
 {
-	return !is_of(booking->id, argument);
+	return !offered_id_is_of(booking->id, argument);
 }
 
 int unit_list_forget(struct unit_list *list, const char *id)

@@ -162,10 +162,9 @@ const char *snapshot_offered_id(const struct snapshot *snapshot, size_t unit, un
 {
 	const char *id = snapshot->units[unit].device->id;
 
-	if (!snapshot->shared || unit >= snapshot->n_units - snapshot->n_held)
-		return id;
-	(void)snprintf(buffer, OFFERED_ID_MAX + 1, "%s#%u", id, replica);
-	return buffer;
+	return snapshot->shared && unit < snapshot->n_units - snapshot->n_held
+		? offered_id_make(id, replica, buffer)
+		: id;
 }
 
 const int *snapshot_numa(

@@ -5,6 +5,8 @@
  */
 #include "drivers/model/bookings.h"
 
+#include "drivers/model/device.h"
+
 int bookings_new(struct bookings **ret)
 {
 	struct bookings *bookings = calloc(1, sizeof(*bookings));
@@ -164,8 +166,7 @@ static size_t first_replica(const struct bookings *bookings, const char *id, siz
 
 bool bookings_have_unit(const struct bookings *bookings, const char *id)
 {
-	size_t length = strlen(id), found;
-	unsigned replica;
+	size_t length = strlen(id);
 
 	if (!bookings || bookings->count == 0)
 		return false;
@@ -176,7 +177,7 @@ bool bookings_have_unit(const struct bookings *bookings, const char *id)
 
 		if (strncmp(other, id, length) != 0 || other[length] != '#')
 			return false;
-		if (offered_id_split(other, &found, &replica) && found == length)
+		if (offered_id_is_of(other, id))
 			return true;
 	}
 	return false;
@@ -186,25 +187,6 @@ bool booking_has_numa(const struct booking *booking, const int *numa, size_t n_n
 {
 	return booking->n_numa == n_numa &&
 		(n_numa == 0 || memcmp(booking->numa, numa, n_numa * sizeof(int)) == 0);
-}
-
-bool offered_id_split(const char *id, size_t *ret_length, unsigned *ret_replica)
-{
-	const char *mark = strrchr(id, '#'), *p = mark ? mark + 1 : "";
-	uint64_t number = 0;
-
-	if (!*p || (*p == '0' && p[1]))
-		return false;
-	for (; *p; p++) {
-		if (*p < '0' || *p > '9')
-			return false;
-		number = number * 10 + (uint64_t)(*p - '0');
-		if (number > UINT32_MAX)
-			return false;
-	}
-	*ret_length = (size_t)(mark - id);
-	*ret_replica = (unsigned)number;
-	return true;
 }
 
 /* --- as text --- */

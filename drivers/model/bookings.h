@@ -62,10 +62,6 @@ int booking_add_numa(struct booking *booking, const int *numa, size_t n_numa);
 /* Whether the NUMA nodes are those of the booking. */
 bool booking_has_numa(const struct booking *booking, const int *numa, size_t n_numa);
 
-/* Splits an offered id such as "gpu-0#12". Returns whether it ends in the number of a replica, in
- * canonical form; only then are the length of the unit's id and the number filled. */
-bool offered_id_split(const char *id, size_t *ret_length, unsigned *ret_replica);
-
 /* Writes the list as text for another process: "NODES<TAB>ID" with a NUL behind each, NODES being
  * numbers separated by commas. Returns 0 or -ENOMEM. */
 int bookings_write(const struct bookings *bookings, char **ret_text, size_t *ret_size);

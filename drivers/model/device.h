@@ -89,6 +89,18 @@ void device_id_make(const char *text, char ret_id[static DEVICE_ID_MAX + 1]);
 void device_id_make_hashed(
 	const char *text, const char *original, char ret_id[static DEVICE_ID_MAX + 1]);
 
+/* The offered id of a replica of a shared device, such as "gpu-0#12": returns the buffer. */
+#define OFFERED_ID_MAX (DEVICE_ID_MAX + 1 + 10)
+const char *offered_id_make(
+	const char *id, unsigned replica, char buffer[static OFFERED_ID_MAX + 1]);
+
+/* Splits such an id. Returns whether it ends in the number of a replica, in
+ * canonical form; only then are the length of the unit's id and the number filled. */
+bool offered_id_split(const char *id, size_t *ret_length, unsigned *ret_replica);
+
+/* Whether the offered id is that of the device, or of one of its replicas. */
+bool offered_id_is_of(const char *offered_id, const char *id);
+
 /* Allocates a device with that id and one reference. */
 int device_new(const char *id, struct device **ret);
 struct device *device_ref(struct device *device);

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "common/pace.h"
 #include "common/sealed.h"
+#include "drivers/model/device.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/books/pod-resources.h"
 #include "supervisor/children/child.h"
@@ -465,16 +466,6 @@ void booked_changed(struct booked *booked)
 
 /* --- forget --- */
 
-static bool is_of(const char *offered_id, const char *device)
-{
-	unsigned replica;
-	size_t length;
-
-	return streq(offered_id, device) ||
-		(offered_id_split(offered_id, &length, &replica) && strlen(device) == length &&
-			strncmp(offered_id, device, length) == 0);
-}
-
 static int forget(struct booked *booked, const char *resource, const char *id, const char *pod_uid,
 	json_t *ids)
 {
@@ -506,12 +497,12 @@ static int forget_all(struct booked *booked, const char *resource, const char *d
 
 	for (size_t i = 0; checkpoint && i < checkpoint->count && r >= 0; i++)
 		if (streq(checkpoint->rows[i].resource, resource) &&
-			is_of(checkpoint->rows[i].id, device))
+			offered_id_is_of(checkpoint->rows[i].id, device))
 			r = forget(booked, resource, checkpoint->rows[i].id,
 				checkpoint->rows[i].pod_uid, ids);
 	for (size_t i = 0; pods && i < pods->n_devices && r >= 0; i++)
 		if (streq(pods->devices[i].resource, resource) &&
-			is_of(pods->devices[i].id, device))
+			offered_id_is_of(pods->devices[i].id, device))
 			r = forget(booked, resource, pods->devices[i].id, NULL, ids);
 	return r;
 }
@@ -528,7 +519,7 @@ static int forget_claimed(struct booked *booked, const char *resource, const cha
 	{
 		const char *id = text_of(row, "id");
 
-		if (r < 0 || !is_of(id, device))
+		if (r < 0 || !offered_id_is_of(id, device))
 			continue;
 		r = dra_claims_forget(
 			booked->manager->dra_claims, text_of(row, "uid"), resource, id, error);

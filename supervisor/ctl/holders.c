@@ -3,9 +3,9 @@
  * Decides which container has which device, and counts the ids in use and free. A kubelet knows
  * offered ids, of which a shared device has several: "ID#0", "ID#1", and so on.
  */
-#include <ctype.h>
-
 #include "supervisor/ctl/holders.h"
+
+#include "drivers/model/device.h"
 #include "supervisor/ctl/members.h"
 
 #define HOLDERS_SHOWN 3
@@ -19,13 +19,13 @@ static bool is_health(const json_t *device, const char *health)
 static json_t *find_device(const json_t *places, const char *offered)
 {
 	json_t *device = json_object_get(places, offered);
-	const char *mark = strrchr(offered, '#');
 	_cleanup_free_ char *id = NULL;
+	unsigned replica;
+	size_t length;
 
-	if (device || !mark || !isdigit((unsigned char)mark[1]) ||
-		strspn(mark + 1, "0123456789") != strlen(mark + 1))
+	if (device || !offered_id_split(offered, &length, &replica))
 		return device;
-	id = strndup(offered, (size_t)(mark - offered));
+	id = strndup(offered, length);
 	return id ? json_object_get(places, id) : NULL;
 }
 

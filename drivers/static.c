@@ -106,8 +106,10 @@ static uint64_t match_size(const struct declaration *declaration, const struct s
 static int static_check(const struct declaration *declaration, struct report *report)
 {
 	size_t before = report->count;
-	uint64_t total = 0;
 	bool counted = false;
+	uint64_t size = 0;
+	int64_t n = 0;
+	struct error error;
 
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct static_match *match = groups_get(&declaration->match, i);
@@ -124,14 +126,12 @@ static int static_check(const struct declaration *declaration, struct report *re
 				"only one entry can have it, because both would begin with \"%s-0\": set the sum in one entry",
 				declaration_type(declaration));
 		counted = counted || match->count > 0;
-		total += match_size(declaration, match);
+		n += match_count(match);
+		size += match_size(declaration, match);
 	}
 	report->entry = 0;
-	if (total > KUBELET_MESSAGE_MAX && declaration->serve != SERVE_DRA)
-		(void)report_add(report, &declaration->origin, "match",
-			"the list of devices would be %" PRIu64
-			" bytes, the kubelet accepts at most %zu: lower \"count\" or \"share.replicas\", or use two resources",
-			total, KUBELET_MESSAGE_MAX);
+	if (declaration->serve != SERVE_DRA && device_list_check((size_t)n, size, &error) < 0)
+		(void)report_add(report, &declaration->origin, "match", "%s", error.message);
 	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 

@@ -6,18 +6,18 @@
  */
 #include "drivers/inventory/list-size.h"
 
-static size_t varint_size(uint64_t value)
-{
-	size_t size = 1;
+#include <inttypes.h>
 
-	while (value >>= 7)
-		size++;
-	return size;
-}
+#include "common/kubelet.h"
 
-static size_t field_size(size_t length)
+int device_list_check(size_t n_devices, uint64_t size, struct error *error)
 {
-	return 1 + varint_size(length) + length;
+	if (size <= KUBELET_MESSAGE_MAX)
+		return 0;
+	return error_set(error, -E2BIG,
+		"the list of %zu device%s would be %" PRIu64
+		" bytes, the kubelet accepts at most %zu: lower share.replicas, match fewer devices, or use two resources",
+		n_devices, n_devices == 1 ? "" : "s", size, KUBELET_MESSAGE_MAX);
 }
 
 size_t device_list_entry_size(size_t id_length, const int *numa, size_t n_numa)

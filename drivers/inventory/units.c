@@ -8,8 +8,6 @@
  */
 #include "drivers/inventory/units.h"
 
-#include <inttypes.h>
-
 #include "common/log.h"
 #include "drivers/health/saved-device.h"
 #include "drivers/host/sysroot.h"
@@ -167,14 +165,9 @@ static int check_size(
 	for (size_t i = 0; i < list->n_units; i++)
 		if (!map_get(&scan->by_id, list->units[i]->device->id))
 			gone += device_size(list, list->units[i]->device);
-	if (found > KUBELET_MESSAGE_MAX)
-		return error_set(error, -E2BIG,
-			"the list of %zu device%s would be %" PRIu64
-			" bytes, the kubelet accepts at most %zu: lower share.replicas, match fewer devices, or use two resources",
-			scan->n_devices, scan->n_devices == 1 ? "" : "s", found,
-			KUBELET_MESSAGE_MAX);
-	*ret_drop = gone > 0 && found + gone + held_size(list) > KUBELET_MESSAGE_MAX;
-	return 0;
+	*ret_drop = gone > 0 &&
+		device_list_check(scan->n_devices, found + gone + held_size(list), error) < 0;
+	return device_list_check(scan->n_devices, found, error);
 }
 
 static int check_claims(const struct scan *scan, struct error *error)

@@ -7,7 +7,7 @@
  */
 #include "proto/plugin/list-encoder.h"
 
-#include "common/kubelet.h"
+#include "drivers/inventory/list-size.h"
 #include "proto/methods.h"
 #include "proto/rpc.h"
 
@@ -20,15 +20,6 @@
 
 /* Bytes of a device with a short id. */
 #define RECORD_USUAL 48
-
-static size_t varint_size(uint64_t value)
-{
-	size_t size = 1;
-
-	for (; value >= 0x80; value >>= 7)
-		size++;
-	return size;
-}
 
 static uint8_t *put_varint(uint8_t *p, uint64_t value)
 {
@@ -44,11 +35,6 @@ static uint8_t *put_string(uint8_t *p, uint8_t tag, const char *string, size_t l
 	p = put_varint(p, length);
 	memcpy(p, string, length);
 	return p + length;
-}
-
-static size_t string_size(size_t length)
-{
-	return 1 + varint_size(length) + length;
 }
 
 static size_t node_size(int numa)
@@ -77,9 +63,9 @@ static struct record measure(const struct snapshot *snapshot, size_t unit, const
 
 	record.numa = snapshot_numa(snapshot, unit, id, &record.n_numa);
 	for (size_t i = 0; i < record.n_numa; i++)
-		record.topology_size += string_size(node_size(record.numa[i]));
-	record.size = string_size(record.id_length) + string_size(record.health_length) +
-		(record.n_numa > 0 ? string_size(record.topology_size) : 0);
+		record.topology_size += field_size(node_size(record.numa[i]));
+	record.size = field_size(record.id_length) + field_size(record.health_length) +
+		(record.n_numa > 0 ? field_size(record.topology_size) : 0);
 	return record;
 }
 
@@ -110,10 +96,8 @@ struct list {
 
 static int append(struct list *list, const struct record *record)
 {
-	size_t size = list->size + string_size(record->size);
+	size_t size = list->size + field_size(record->size);
 
-	if (size > KUBELET_MESSAGE_MAX)
-		return -E2BIG;
 	if (size > list->capacity) {
 		size_t capacity = MAX_OF(2 * list->capacity, size);
 		uint8_t *data = realloc(list->data, capacity);
@@ -132,6 +116,7 @@ int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret
 {
 	struct list list = { .capacity = RECORD_USUAL * (snapshot->n_units + 1) };
 	char buffer[OFFERED_ID_MAX + 1];
+	struct error error;
 	int r = 0;
 
 	list.data = malloc(list.capacity);
@@ -151,6 +136,8 @@ int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret
 			r = append(&list, &record);
 		}
 	}
+	if (r >= 0)
+		r = device_list_check(snapshot->n_units, list.size, &error);
 	if (r < 0) {
 		free(list.data);
 		return r;

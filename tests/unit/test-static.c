@@ -5,6 +5,7 @@
  */
 #include "host-fixture.h"
 
+#include "common/kubelet.h"
 #include "drivers/host/scan-run.h"
 #include "drivers/inventory/list-size.h"
 

@@ -177,7 +177,7 @@ static void stop(struct manager *manager)
 	for (size_t i = 0; i < manager->n_children; i++)
 		resource_handle(manager->children[i]->resource, RESOURCE_STOP, NULL);
 	auxiliaries_stop(manager);
-	spawn_template_dismiss(manager->template);
+	spawn_template_dismiss(manager->program.template);
 	/* The kernel takes 20 ms to close an inotify instance: only now, as the children end. */
 	restore_watch_stop(manager->restore_watch);
 	config_watch_stop(manager->config_watch);
@@ -348,9 +348,7 @@ static int make_child_host(struct manager *manager)
 		.state = manager->state,
 		.arbiter = manager->arbiter,
 		.published = manager->published,
-		.program = { .executable_fd = manager->executable_fd,
-			.executable = manager->executable,
-			.template = manager->template },
+		.program = manager->program,
 		.generation = &manager->generation,
 		.open_session = on_open_session,
 		.end_session = on_end_session,
@@ -395,7 +393,7 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 	manager = calloc(1, sizeof(*manager));
 	if (!manager)
 		return error_set(error, -ENOMEM, "out of memory");
-	manager->executable_fd = -EBADF;
+	manager->program.executable_fd = -EBADF;
 	manager->config_file = config_file;
 	manager->config = TAKE_PTR(owned);
 	manager->on_last_accepted = last_accepted;
@@ -411,13 +409,13 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 	r = spawn_open_executable(NULL, &manager->executable, error);
 	if (r < 0)
 		return r;
-	manager->executable_fd = r;
+	manager->program.executable_fd = r;
+	manager->program.executable = manager->executable;
 	r = sd_event_default(&manager->event);
 	if (r >= 0)
 		r = orphans_reap(manager->event);
 	if (r >= 0)
-		r = spawn_template_new(manager->event, manager->executable_fd, manager->executable,
-			&manager->template);
+		r = spawn_template_new(manager->event, &manager->program);
 	if (r >= 0)
 		r = arbiter_new(manager->event, &manager->arbiter);
 	if (r >= 0)
@@ -534,7 +532,7 @@ struct manager *daemon_loop_free(struct manager *manager)
 	free(manager->child_host);
 	(void)request_server_free(manager->requests);
 	(void)events_free(manager->events);
-	(void)spawn_template_free(manager->template);
+	(void)spawn_template_free(manager->program.template);
 	(void)arbiter_free(manager->arbiter);
 	(void)kubelet_watch_free(manager->watch);
 	(void)session_check_free(manager->session_check);
@@ -552,7 +550,7 @@ struct manager *daemon_loop_free(struct manager *manager)
 	sd_event_source_disable_unref(manager->deadline);
 	sd_event_source_disable_unref(manager->end);
 	sd_event_source_disable_unref(manager->sweep);
-	(void)close_fd(manager->executable_fd);
+	(void)close_fd(manager->program.executable_fd);
 	free(manager->executable);
 	(void)config_free(manager->config);
 	sd_event_unref(manager->event);

@@ -225,16 +225,12 @@ static int attach(struct inquiry *inquiry)
 static int start_process(struct inquiry *inquiry, int kubelet_fd, struct error *error)
 {
 	const struct manager *manager = inquiry->pods->manager;
-	const struct spawn_options options = {
-		.executable_fd = manager->executable_fd,
-		.executable = manager->executable,
-		.resource = POD_READER_NAME,
-		.template = manager->template,
-	};
+	struct spawn_options options = manager->program;
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_POD_QUESTION);
 	struct spawned spawned;
 	int r;
 
+	options.resource = POD_READER_NAME;
 	r = spawn_child(&options, &spawned, error);
 	if (r < 0)
 		return r;

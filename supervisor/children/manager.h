@@ -12,6 +12,7 @@
 #include "configuration/config.h"
 #include "supervisor/kubelet/session.h"
 #include "supervisor/kubelet/write-access.h"
+#include "supervisor/process/spawn.h"
 
 struct arbiter;
 struct assignments;
@@ -31,7 +32,6 @@ struct published;
 struct request_server;
 struct restore_watch;
 struct session_check;
-struct spawn_template;
 struct state;
 
 struct manager {
@@ -62,9 +62,8 @@ struct manager {
 	struct session_check *session_check;
 	struct offer_check *offer_check;
 	struct config_watch *config_watch; /* NULL: only a signal reloads */
-	int executable_fd;
-	char *executable;
-	struct spawn_template *template;
+	struct spawn_options program;      /* devplugd-plugin, without a resource and its user */
+	char *executable;                  /* its path */
 	struct arbiter *arbiter;
 	char instance[SESSION_INSTANCE_CHARS + 1];
 	uint64_t last_session;

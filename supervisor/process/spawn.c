@@ -63,7 +63,8 @@ static int plumbing_open(struct plumbing *p)
 }
 
 /* The environment of a child: what the loader and sanitizers need, nothing of systemd's. */
-static size_t select_environment(char *ret[static ENVIRONMENT_MAX])
+static void select_environment(
+	const struct spawn_options *options, char *ret[static ENVIRONMENT_MAX])
 {
 	static const char *const wanted[] = { "PATH=", "LANG=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
 		"LSAN_OPTIONS=", "TSAN_OPTIONS=" };
@@ -71,39 +72,49 @@ static size_t select_environment(char *ret[static ENVIRONMENT_MAX])
 
 	for (char **variable = environ; variable && *variable; variable++)
 		for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
-			if (startswith(*variable, wanted[i]) && count < ENVIRONMENT_MAX - 1)
+			if (startswith(*variable, wanted[i]) && count < ENVIRONMENT_MAX - 2)
 				ret[count++] = *variable;
+	/* Last, so that copies can remove it and have the environment of executed children. */
+	if (options->template_room)
+		ret[count++] = (char *)TEMPLATE_ENVIRONMENT;
 	ret[count] = NULL;
-	return count;
-}
-
-static struct child_ends child_ends(const struct plumbing *p)
-{
-	return (struct child_ends){
-		.null = p->null,
-		.output = p->output[1],
-		.control = p->control[1],
-		.status = p->status[1],
-		.program = -EBADF,
-	};
 }
 
 /* In the new process, async-signal-safe. Returns only if the program cannot be executed. */
-static struct entry_failure run_program(const struct plumbing *p, const struct identity *identity,
-	int executable_fd, pid_t parent, char *const argv[], char *const environment[],
-	int *ret_status_fd)
+static struct entry_failure run_program(struct child_ends *ends, const struct identity *identity,
+	pid_t parent, char *const argv[], char *const environment[])
 {
-	struct child_ends ends = child_ends(p);
 	struct entry_failure failure;
-	int r;
 
-	ends.program = executable_fd;
-	r = entry_prepare(&ends, identity, parent, &failure);
-	*ret_status_fd = ends.status;
-	if (r < 0)
+	if (entry_prepare(ends, identity, parent, &failure) < 0)
 		return failure;
-	(void)syscall(SYS_execveat, ends.program, "", argv, environment, AT_EMPTY_PATH);
+	(void)syscall(SYS_execveat, ends->program, "", argv, environment, AT_EMPTY_PATH);
 	return (struct entry_failure){ .step = ENTRY_EXECUTE, .code = errno };
+}
+
+/* `identity` NULL: that of the template. */
+static int execute(const struct spawn_options *options, const struct identity *identity,
+	struct child_ends ends, pid_t *ret_pid)
+{
+	char *argv[] = { (char *)(options->name ?: PLUGIN_NAME), (char *)options->resource,
+		(char *)options->template_room, NULL };
+	char *environment[ENVIRONMENT_MAX];
+	pid_t parent = getpid(), pid;
+
+	select_environment(options, environment);
+	pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		struct entry_failure failure;
+
+		ends.program = options->executable_fd;
+		failure = run_program(&ends, identity, parent, argv, environment);
+		(void)!write(ends.status, &failure, sizeof(failure));
+		_exit(EXIT_FAILURE);
+	}
+	*ret_pid = pid;
+	return 0;
 }
 
 /* The other end of the status pipe must be closed in this process. A process that hangs, such as in
@@ -131,66 +142,95 @@ static int await_entry(int status_fd, pid_t pid, const char *executable, struct 
 		executable, strerror(failure.code));
 }
 
-static int spawned_take(struct plumbing *p, pid_t pid, struct spawned *ret)
-{
-	*ret = (struct spawned){
-		.pid = pid,
-		.control_fd = TAKE_FD(p->control[0]),
-		.output_fd = TAKE_FD(p->output[0]),
-	};
-	return 0;
-}
-
-static int spawn_program(const struct spawn_options *options, const struct identity *identity,
-	char *const argv[], char *const environment[], struct spawned *ret, struct error *error)
+static int start(const struct spawn_options *options, const struct identity *identity, bool copy,
+	struct spawned *ret, struct error *error)
 {
 	_cleanup_(plumbing_done) struct plumbing p = PLUMBING_INIT;
-	pid_t parent = getpid(), pid;
+	struct child_ends ends;
+	pid_t pid;
 	int r;
 
 	r = plumbing_open(&p);
 	if (r < 0)
 		return error_set(
 			error, r, "cannot open the descriptors of a child: %s", strerror(-r));
-	pid = fork();
-	if (pid < 0)
-		return error_set(error, -errno, "cannot fork a child: %s", strerror(errno));
-	if (pid == 0) {
-		int status_fd;
-		struct entry_failure failure = run_program(&p, identity, options->executable_fd,
-			parent, argv, environment, &status_fd);
-
-		(void)!write(status_fd, &failure, sizeof(failure));
-		_exit(EXIT_FAILURE);
-	}
-
+	ends = (struct child_ends){
+		.null = p.null,
+		.output = p.output[1],
+		.control = p.control[1],
+		.status = p.status[1],
+		.program = -EBADF,
+	};
+	r = copy ? options->copy(options->template, identity, options->resource, &ends, &pid)
+		 : execute(options, identity, ends, &pid);
+	if (r < 0)
+		return error_set(error, r, "cannot fork a child: %s", strerror(-r));
 	p.status[1] = close_fd(p.status[1]);
 	r = await_entry(p.status[0], pid, options->executable, error);
 	if (r < 0)
 		return r;
-	return spawned_take(&p, pid, ret);
+	*ret = (struct spawned){
+		.pid = pid,
+		.control_fd = TAKE_FD(p.control[0]),
+		.output_fd = TAKE_FD(p.output[0]),
+	};
+	return 0;
+}
+
+int spawn_child(const struct spawn_options *options, struct spawned *ret, struct error *error)
+{
+	struct identity identity = { 0 };
+	int r;
+
+	if (options->template_room)
+		return start(options, NULL, false, ret, error);
+	r = child_user_find(options->user, options->resource ?: options->name, &identity, error);
+	if (r < 0)
+		return r;
+	/* The template has not what root may do. */
+	if (options->copy && !identity_is_root(&identity) &&
+		start(options, &identity, true, ret, error) >= 0)
+		return 0;
+	return start(options, &identity, false, ret, error);
+}
+
+int spawn_open_executable(const char *name, char **ret_path, struct error *error)
+{
+	const char *file = name ?: PLUGIN_NAME;
+	char self[4096], *slash;
+	_cleanup_free_ char *path = NULL;
+	ssize_t n;
+	int fd = -1;
+
+	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (n > 0) {
+		self[n] = '\0';
+		slash = strrchr(self, '/');
+		if (slash && asprintf(&path, "%.*s/%s", (int)(slash - self), self, file) < 0)
+			return error_set(error, -ENOMEM, "out of memory");
+		if (path)
+			fd = open(path, O_PATH | O_CLOEXEC);
+	}
+	if (fd < 0) {
+		free(path);
+		path = NULL;
+		if (asprintf(&path, DEVPLUGD_LIBEXECDIR "/%s", file) < 0)
+			return error_set(error, -ENOMEM, "out of memory");
+		fd = open(path, O_PATH | O_CLOEXEC);
+	}
+	if (fd < 0)
+		return error_set(error, -errno, "cannot open %s: %s; %sinstall the package %s",
+			path, strerror(errno), name ? "" : "re", name ?: "devplugd");
+	*ret_path = TAKE_PTR(path);
+	return fd;
 }
 
 /* --- the template --- */
 
-static int execute_template(
-	const struct spawn_options *options, struct spawned *ret, struct error *error)
-{
-	char room[TEMPLATE_ROOM + 1];
-	char *argv[] = { (char *)PLUGIN_NAME, (char *)TEMPLATE_ARGUMENT, room, NULL };
-	char *environment[ENVIRONMENT_MAX + 1];
-	size_t count = select_environment(environment);
-
-	environment[count++] = (char *)TEMPLATE_ENVIRONMENT;
-	environment[count] = NULL;
-	memset(room, ' ', TEMPLATE_ROOM);
-	room[TEMPLATE_ROOM] = '\0';
-	return spawn_program(options, NULL, argv, environment, ret, error);
-}
-
 struct spawn_template {
 	sd_event *event;
 	struct spawn_options options;
+	char room[TEMPLATE_ROOM + 1];
 	pid_t pid; /* 0: none */
 	int socket_fd;
 	struct relay *relay;
@@ -247,7 +287,7 @@ static int start_process(struct spawn_template *template)
 		return -EAGAIN;
 	template->retry_at = now_usec(CLOCK_MONOTONIC) + SPAWN_TEMPLATE_RETRY;
 	template->useful = false;
-	r = execute_template(&template->options, &spawned, &error);
+	r = spawn_child(&template->options, &spawned, &error);
 	if (r < 0) {
 		log_warning(
 			"cannot start the template process: %s; children execute the program instead",
@@ -308,7 +348,7 @@ static int converse(struct spawn_template *template, const struct identity *iden
 	return r < 0 ? r : await_reply(template->socket_fd, ret);
 }
 
-static int fork_template(struct spawn_template *template, const struct identity *identity,
+int spawn_template_copy(struct spawn_template *template, const struct identity *identity,
 	const char *resource, const struct child_ends *ends, pid_t *ret_pid)
 {
 	struct spawn_reply reply = { 0 };
@@ -337,19 +377,21 @@ static int fork_template(struct spawn_template *template, const struct identity 
 	return 0;
 }
 
-int spawn_template_new(
-	sd_event *event, int executable_fd, const char *executable, struct spawn_template **ret)
+int spawn_template_new(sd_event *event, struct spawn_options *program)
 {
 	struct spawn_template *template = calloc(1, sizeof(*template));
 
 	if (!template)
 		return -ENOMEM;
 	template->event = sd_event_ref(event);
-	template->options.executable_fd = executable_fd;
-	template->options.executable = executable;
+	(void)snprintf(template->room, sizeof(template->room), "%*s", TEMPLATE_ROOM, "");
+	template->options = *program;
+	template->options.resource = TEMPLATE_ARGUMENT;
+	template->options.template_room = template->room;
 	template->socket_fd = -EBADF;
 	(void)start_process(template);
-	*ret = template;
+	program->copy = spawn_template_copy;
+	program->template = template;
 	return 0;
 }
 
@@ -374,78 +416,4 @@ struct spawn_template *spawn_template_free(struct spawn_template *template)
 	sd_event_unref(template->event);
 	free(template);
 	return NULL;
-}
-
-/* --- children --- */
-
-static int spawn_copy(const struct spawn_options *options, const struct identity *identity,
-	struct spawned *ret, struct error *error)
-{
-	_cleanup_(plumbing_done) struct plumbing p = PLUMBING_INIT;
-	struct child_ends ends;
-	pid_t pid;
-	int r;
-
-	r = plumbing_open(&p);
-	if (r < 0)
-		return r;
-	ends = child_ends(&p);
-	r = fork_template(options->template, identity, options->resource, &ends, &pid);
-	if (r < 0)
-		return r;
-	p.status[1] = close_fd(p.status[1]);
-	r = await_entry(p.status[0], pid, options->executable, error);
-	if (r < 0)
-		return r;
-	return spawned_take(&p, pid, ret);
-}
-
-int spawn_child(const struct spawn_options *options, struct spawned *ret, struct error *error)
-{
-	const char *name = options->name ?: PLUGIN_NAME;
-	char *argv[] = { (char *)name, (char *)options->resource, NULL };
-	char *environment[ENVIRONMENT_MAX];
-	struct identity identity = { 0 };
-	int r;
-
-	r = child_user_find(options->user, options->resource ?: name, &identity, error);
-	if (r < 0)
-		return r;
-	/* The template has not what root may do. */
-	if (options->template && !identity_is_root(&identity) &&
-		spawn_copy(options, &identity, ret, error) >= 0)
-		return 0;
-	(void)select_environment(environment);
-	return spawn_program(options, &identity, argv, environment, ret, error);
-}
-
-int spawn_open_executable(const char *name, char **ret_path, struct error *error)
-{
-	const char *file = name ?: PLUGIN_NAME;
-	char self[4096], *slash;
-	_cleanup_free_ char *path = NULL;
-	ssize_t n;
-	int fd = -1;
-
-	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	if (n > 0) {
-		self[n] = '\0';
-		slash = strrchr(self, '/');
-		if (slash && asprintf(&path, "%.*s/%s", (int)(slash - self), self, file) < 0)
-			return error_set(error, -ENOMEM, "out of memory");
-		if (path)
-			fd = open(path, O_PATH | O_CLOEXEC);
-	}
-	if (fd < 0) {
-		free(path);
-		path = NULL;
-		if (asprintf(&path, DEVPLUGD_LIBEXECDIR "/%s", file) < 0)
-			return error_set(error, -ENOMEM, "out of memory");
-		fd = open(path, O_PATH | O_CLOEXEC);
-	}
-	if (fd < 0)
-		return error_set(error, -errno, "cannot open %s: %s; %sinstall the package %s",
-			path, strerror(errno), name ? "" : "re", name ?: "devplugd");
-	*ret_path = TAKE_PTR(path);
-	return fd;
 }

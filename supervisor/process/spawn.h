@@ -11,6 +11,7 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
+#include "common/child-entry.h"
 #include "common/error.h"
 
 struct spawn_template;
@@ -21,7 +22,16 @@ struct spawn_options {
 	const char *name;       /* of the program, NULL: "devplugd-plugin" */
 	const char *resource;   /* its argument, shown by ps; also what the user is its own of */
 	const char *user;       /* name or number; NULL: one of its own, see child-user.h */
-	struct spawn_template *template; /* NULL: execute the program */
+
+	/* Makes the process as a copy of the template: spawn_template_copy(). NULL: execute the
+	 * program. */
+	int (*copy)(struct spawn_template *template, const struct identity *identity,
+		const char *resource, const struct child_ends *ends, pid_t *ret_pid);
+	struct spawn_template *template;
+
+	/* Of the template itself, which keeps our identity: spaces, into which its copies write
+	 * their arguments. NULL: not the template. */
+	const char *template_room;
 };
 
 struct spawned {
@@ -59,11 +69,15 @@ int spawn_child(const struct spawn_options *options, struct spawned *ret, struct
 /* After a template that failed, the next one is started no earlier than this. */
 #define SPAWN_TEMPLATE_RETRY (60 * USEC_PER_SEC)
 
-/* Makes a template of the executable, which must stay open and named as long as the template lives.
- * Its process is started now, and again by spawn_child() when it has died. Returns 0 or negative
- * errno; failing to start the process is not an error. */
-int spawn_template_new(
-	sd_event *event, int executable_fd, const char *executable, struct spawn_template **ret);
+/* Makes a template of the program, which must stay open and named as long as the template lives,
+ * and fills in `copy` and `template`. Its process is started now, and again by spawn_child() when
+ * it has died. Returns 0 or negative errno; failing to start the process is not an error. */
+int spawn_template_new(sd_event *event, struct spawn_options *program);
+
+/* Makes a process with those ends and that identity, see struct spawn_options. Returns 0 or
+ * negative errno; logs why, and the program is to be executed instead. */
+int spawn_template_copy(struct spawn_template *template, const struct identity *identity,
+	const char *resource, const struct child_ends *ends, pid_t *ret_pid);
 
 /* Ends the process, for which spawn_template_free() waits; no more children are made. */
 void spawn_template_dismiss(struct spawn_template *template);

@@ -33,7 +33,7 @@
 #include "supervisor/ownership/arbiter.h"
 #include "supervisor/process/child-user.h"
 #include "supervisor/process/orphans.h"
-#include "supervisor/process/spawn.h"
+#include "supervisor/process/spawn-template.h"
 #include "supervisor/reload.h"
 #include "supervisor/restore-watch.h"
 #include "supervisor/sessions/offer-check.h"

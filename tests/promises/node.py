@@ -58,6 +58,11 @@ def until(condition, what, limit=LIMIT):
         time.sleep(0.025)
 
 
+def remove_tree(path):
+    """Also while devplugd removes files in it, or makes some."""
+    until(lambda: shutil.rmtree(path, ignore_errors=True) or not os.path.exists(path), f"{path} to be removed")
+
+
 # How the unit starts devplugd: as a user of its own, with the capabilities that it has there.
 UNIT_UID = 60001
 UNIT_CAPABILITIES = "dac_override setuid setgid kill".split()

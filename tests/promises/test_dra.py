@@ -3,13 +3,12 @@
 import json
 import os
 import random
-import shutil
 import signal
 import unittest
 
 from dra_kubelet import HealthStream
 from dra_node import DRIVER, DraTest
-from node import SEED, runs_no_programs, scaled, until
+from node import SEED, remove_tree, runs_no_programs, scaled, until
 from nvidia_host import UNKNOWN, NvidiaHost, address, uuid
 
 
@@ -125,7 +124,7 @@ class Dra(DraTest):
         self.await_pool()
         uid = self.api.allocate("c", DRIVER, [("a", self.api.device_named("vendor.example/gpu", 0))])
         if os.path.isdir(self.cdi):
-            shutil.rmtree(self.cdi)
+            remove_tree(self.cdi)
         with open(self.cdi, "w"):
             pass
         for _ in range(3):
@@ -137,7 +136,7 @@ class Dra(DraTest):
         before = self.specification(uid)
         self.node.daemon.kill()
         self.node.daemon.wait()
-        shutil.rmtree(self.cdi)
+        remove_tree(self.cdi)
         with open(self.cdi, "w"):
             pass
         self.node.start()
@@ -332,7 +331,7 @@ class Dra(DraTest):
                 {"name": "another-0", "containerEdits": {"env": ["GPU=gpu-0"]}}]}}
         with open(path, "w") as file:
             json.dump(document, file)
-        shutil.rmtree(self.cdi)
+        remove_tree(self.cdi)
         self.node.start()
         until(lambda: self.kubelet.find_other(self.socket), "a new socket")
         self.register()

@@ -2,11 +2,10 @@
 """A service sees the host through mounts of its own: where they are read-only, devplugd names the command that changes it, and
 where the kubelet's directory was removed and made again, it ends to be started with a new view."""
 import os
-import shutil
 import subprocess
 import unittest
 
-from node import LIMIT, program, static, until
+from node import LIMIT, program, remove_tree, static, until
 from tool import ToolTest
 
 # As ProtectSystem=strict does: all of HOST read-only, what is named behind it writable.
@@ -82,7 +81,7 @@ class HostView(ToolTest):
         self.start(self.root)
         self.node.await_serving()
         self.node.stop_kubelet()
-        shutil.rmtree(self.root)
+        remove_tree(self.root)
         # Nobody has made it again yet.
         self.node.await_state("vendor.example/a", "waiting")
         self.assertIsNone(self.node.daemon.poll())
@@ -102,7 +101,7 @@ class HostView(ToolTest):
         self.start(self.node.plugins)
         self.node.await_serving()
         self.node.stop_kubelet()
-        shutil.rmtree(self.root)
+        remove_tree(self.root)
         os.makedirs(self.node.plugins)
         self.assertEqual(self.node.daemon.wait(timeout=LIMIT), 1)
 

@@ -274,7 +274,7 @@ static void dial(struct connection *connection)
 
 	r = socket_connect(connection->path, &fd);
 	if (r >= 0) {
-		r = rpc_client_new(fd, &connection->client);
+		r = channel_new(fd, NULL, &connection->client);
 		if (r >= 0)
 			r = connection_call(
 				connection, METHOD_OPTIONS, &empty.base, 0, on_options, connection);
@@ -351,11 +351,11 @@ int connection_end_stream(struct manager *manager, const char *resource)
 			oldest = c;
 	if (!oldest)
 		return -ENOTCONN;
-	rpc_client_cancel(oldest->client, oldest->stream);
+	channel_cancel(oldest->client, oldest->stream);
 	return 0;
 }
 
-struct rpc_client *connection_client(struct manager *manager, const char *resource)
+struct channel *connection_client(struct manager *manager, const char *resource)
 {
 	const struct resource *entry = model_find_resource(manager->model, resource);
 	struct connection *connection;

@@ -9,8 +9,8 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+#include "kubelet/channel.h"
 #include "kubelet/kubelet-manager.h"
-#include "proto/rpc.h"
 
 struct register_request;
 
@@ -57,7 +57,7 @@ int connection_end_stream(struct manager *manager, const char *resource);
 int connection_drop(struct manager *manager, const char *resource);
 
 /* What speaks to the plugin on the connection of the resource's endpoint; NULL if there is none. */
-struct rpc_client *connection_client(struct manager *manager, const char *resource);
+struct channel *connection_client(struct manager *manager, const char *resource);
 
 /* Closes connections and frees those without a call; for manager_free(). */
 void connection_close_all(struct manager *manager);

@@ -94,7 +94,7 @@ static int driver_connect(struct dra_driver *driver, struct error *error)
 	if (r < 0)
 		(void)close(fd);
 	else
-		r = rpc_client_new(fd, &driver->connection->client);
+		r = channel_new(fd, NULL, &driver->connection->client);
 	if (r < 0) {
 		disconnect(driver);
 		return error_set(error, r, "%s", strerror(-r));
@@ -141,7 +141,7 @@ static void on_health(struct connection *connection, const struct list *list)
 		return;
 	if (!response || !message_is_utf8(message.base)) {
 		if (connection->client)
-			rpc_client_cancel(connection->client, connection->stream);
+			channel_cancel(connection->client, connection->stream);
 		return;
 	}
 	for (size_t i = 0; i < response->n_devices; i++) {

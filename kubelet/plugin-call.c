@@ -102,7 +102,7 @@ void connection_release(struct connection *connection)
 
 void connection_close(struct connection *connection)
 {
-	connection->client = rpc_client_free(connection->client);
+	connection->client = channel_free(connection->client);
 }
 
 struct connection *connection_find(struct manager *manager, uint64_t number)
@@ -218,7 +218,7 @@ int connection_call(struct connection *connection, const char *method,
 		r = result_new(connection, handler, userdata, &result);
 	if (r < 0)
 		return r;
-	r = rpc_client_call(connection->client, method, data, size, timeout, on_result, result);
+	r = channel_call(connection->client, method, data, size, timeout, on_result, result);
 	if (r < 0) {
 		free(result);
 		return r;
@@ -298,7 +298,7 @@ int connection_stream(struct connection *connection, const char *method, list_ha
 		return r;
 	connection->on_list = on_list;
 	/* The request is an Empty, which is no bytes. */
-	r = rpc_client_stream(
+	r = channel_stream(
 		connection->client, method, (const uint8_t *)"", 0, on_message, on_result, result);
 	if (r < 0) {
 		free(result);

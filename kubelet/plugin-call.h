@@ -26,13 +26,13 @@ struct connection {
 	uint64_t number;
 	char *resource, *endpoint, *path;
 	struct register_request *request; /* NULL once answered */
-	struct rpc_client *client;        /* NULL: not connected, or closed */
+	struct channel *client;           /* NULL: not connected, or closed */
 	bool streaming;                   /* the kubelet reads the list */
 	uint64_t began, backoff;          /* of the dial */
 	sd_event_source *timer;           /* dial again, or close when idle */
 	unsigned outstanding;             /* results that have not been delivered */
 	list_handler on_list;
-	const void *stream; /* names the stream for rpc_client_cancel() */
+	const void *stream; /* names the stream for channel_cancel() */
 
 	pthread_mutex_t lock; /* below: shared with gRPC's thread */
 	unsigned waiting;     /* lists in the mailbox */

@@ -246,7 +246,7 @@ static int ask(struct plugin_socket *socket, int number)
 		return -ENOMEM;
 	r = connection_new(socket->manager, "", socket->path, socket->path, &socket->connection);
 	if (r >= 0)
-		r = rpc_client_new_for(TAKE_FD(fd), authority, &socket->connection->client);
+		r = channel_new(TAKE_FD(fd), authority, &socket->connection->client);
 	if (r < 0)
 		return r;
 	return connection_call(socket->connection, METHOD_GET_INFO, &request.base, GET_INFO_TIMEOUT,

@@ -14,6 +14,7 @@
 #include "kubelet/file.h"
 #include "kubelet/plugin-dir.h"
 #include "kubelet/pod-resources-message.h"
+#include "kubelet/server-end.h"
 #include "kubelet/utf8-message.h"
 #include "podresources.pb-c.h"
 #include "proto/message.h"
@@ -284,8 +285,7 @@ struct pod_resources *pod_resources_free(struct pod_resources *server)
 	for (; calls; calls = calls->next)
 		rpc_fail(TAKE_PTR(calls->call), RPC_UNAVAILABLE, "the kubelet stops");
 	if (server->server) {
-		rpc_server_stop(server->server, 0);
-		rpc_server_free(server->server);
+		server_end(server->server);
 	}
 	close_fd(server->fd);
 	(void)pthread_mutex_destroy(&server->lock);

@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "kubelet/connection.h"
+#include "kubelet/server-end.h"
 #include "proto/methods.h"
 
 #define CALLERS_PER_SERVER (RPC_CONNECTIONS_MAX / 2)
@@ -171,8 +172,7 @@ struct registrar *registrar_free(struct registrar *registrar)
 	while (registrar->callers)
 		caller_free(registrar->callers);
 	for (size_t i = 0; i < registrar->n_slots; i++) {
-		rpc_server_stop(registrar->slots[i].server, 0);
-		rpc_server_free(registrar->slots[i].server);
+		server_end(registrar->slots[i].server);
 	}
 	free(registrar->slots);
 	close_fd(registrar->fd);

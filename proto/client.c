@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls a peer over a socket that the caller connected. No resolver, no load balancer, no
- * reconnecting: a channel is its connection. A call is freed when all its batches have completed,
- * and the client after its last call.
+ * Asks the kubelet over a socket that the caller connected. No resolver, no load balancer, no
+ * reconnecting: a channel is its connection. The client is freed by the last of its owner and its
+ * call, because gRPC's thread may still have the call when the owner frees the client.
  */
 #include <grpc/grpc.h>
 #include <grpc/grpc_posix.h>
@@ -17,125 +17,75 @@
 	#include <grpc/credentials.h>
 #endif
 
-#include "common/kubelet.h"
 #include "proto/rpc-queue.h"
 #include "proto/rpc.h"
 
+struct rpc_client {
+	grpc_channel *channel;
+	grpc_call *running; /* NULL: none. With the lock held */
+	atomic_uint references;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 struct client_call {
-	struct client_call *next;
+	struct tag tag;
 	struct rpc_client *client;
 	grpc_call *call;
-	struct tag sent_tag, message_tag, status_tag;
-	atomic_uint pending; /* batches that have not come back */
 	grpc_metadata_array initial, trailing;
 	grpc_byte_buffer *received;
 	grpc_status_code status;
 	grpc_slice details;
-	rpc_message_handler on_message; /* NULL: unary */
 	rpc_result_handler on_result;
 	void *userdata;
 };
 
-struct rpc_client {
-	grpc_channel *channel;
-	pthread_mutex_t lock;
-	struct client_call *calls;
-	bool freed;
-};
-
-static int client_new(
-	int fd, const char *name, bool probe, size_t limit_bytes, struct rpc_client **ret)
+int rpc_client_new(int fd, struct rpc_client **ret)
 {
 	char retries[] = GRPC_ARG_ENABLE_RETRIES, authority[] = GRPC_ARG_DEFAULT_AUTHORITY,
 	     compression[] = GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION,
 	     bandwidth_probe[] = GRPC_ARG_HTTP2_BDP_PROBE,
-	     limit[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH;
+	     limit[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, name[] = "localhost";
 	grpc_arg list[] = {
-		{ .type = GRPC_ARG_INTEGER, .key = limit, .value.integer = (int)limit_bytes },
+		{ .type = GRPC_ARG_INTEGER, .key = limit, .value.integer = RPC_REQUEST_MAX },
 		{ .type = GRPC_ARG_INTEGER, .key = retries, .value.integer = 0 },
 		{ .type = GRPC_ARG_INTEGER, .key = compression, .value.integer = 0 },
-		{ .type = GRPC_ARG_INTEGER, .key = bandwidth_probe, .value.integer = probe },
-		{ .type = GRPC_ARG_STRING,
-			.key = authority,
-			.value.string = (char *)(uintptr_t)name },
+		/* Its frames cost both ends a wakeup. */
+		{ .type = GRPC_ARG_INTEGER, .key = bandwidth_probe, .value.integer = 0 },
+		{ .type = GRPC_ARG_STRING, .key = authority, .value.string = name },
 	};
 	grpc_channel_args arguments = { .num_args = ARRAY_SIZE(list), .args = list };
 	grpc_channel_credentials *credentials;
-	struct rpc_client *client;
+	struct rpc_client *client = calloc(1, sizeof(*client));
 
-	client = calloc(1, sizeof(*client));
 	if (!client) {
 		close_fd(fd);
 		return -ENOMEM;
 	}
-	(void)pthread_mutex_init(&client->lock, NULL);
 	credentials = grpc_insecure_credentials_create();
 	client->channel = grpc_channel_create_from_fd(name, fd, credentials, &arguments);
 	grpc_channel_credentials_release(credentials);
+	atomic_init(&client->references, 1);
 	*ret = client;
 	return 0;
 }
 
-int rpc_client_new(int fd, struct rpc_client **ret)
+static void client_unref(struct rpc_client *client)
 {
-	return client_new(fd, "localhost", true, KUBELET_MESSAGE_MAX, ret);
-}
-
-int rpc_client_new_for(int fd, const char *name, struct rpc_client **ret)
-{
-	return client_new(fd, name, true, KUBELET_MESSAGE_MAX, ret);
-}
-
-int rpc_client_new_large(int fd, struct rpc_client **ret)
-{
-	return client_new(fd, "localhost", true, RPC_REQUEST_MAX, ret);
-}
-
-int rpc_client_new_brief(int fd, struct rpc_client **ret)
-{
-	return client_new(fd, "localhost", false, KUBELET_MESSAGE_MAX, ret);
-}
-
-static void client_destroy(struct rpc_client *client)
-{
+	if (atomic_fetch_sub(&client->references, 1) > 1)
+		return;
 	grpc_channel_destroy(client->channel);
-	(void)pthread_mutex_destroy(&client->lock);
 	free(client);
 }
 
-static void call_done(struct client_call *call)
-{
-	struct rpc_client *client = call->client;
-	bool last;
-
-	(void)pthread_mutex_lock(&client->lock);
-	for (struct client_call **c = &client->calls; *c; c = &(*c)->next)
-		if (*c == call) {
-			*c = call->next;
-			break;
-		}
-	last = client->freed && !client->calls;
-	(void)pthread_mutex_unlock(&client->lock);
-
-	grpc_metadata_array_destroy(&call->initial);
-	grpc_metadata_array_destroy(&call->trailing);
-	if (call->received)
-		grpc_byte_buffer_destroy(call->received);
-	grpc_slice_unref(call->details);
-	grpc_call_unref(call->call);
-	free(call);
-	if (last)
-		client_destroy(client);
-}
-
-static void finish(struct client_call *call)
+static void deliver(const struct client_call *call)
 {
 	struct rpc_result result = { .status = call->status };
 	grpc_slice message = grpc_empty_slice();
 	char *text = grpc_slice_to_c_string(call->details);
 
 	result.text = text;
-	if (call->status == GRPC_STATUS_OK && !call->on_message) {
+	if (call->status == GRPC_STATUS_OK) {
 		if (rpc_read_message(call->received, &message) < 0) {
 			result.status = RPC_INTERNAL;
 			result.text = "the reply has no message";
@@ -147,193 +97,99 @@ static void finish(struct client_call *call)
 	call->on_result(&result, call->userdata);
 	gpr_free(text);
 	grpc_slice_unref(message);
-	call_done(call);
 }
 
-static void batch_done(struct client_call *call)
+static void set_running(struct rpc_client *client, grpc_call *call)
 {
-	if (atomic_fetch_sub(&call->pending, 1) == 1)
-		finish(call);
+	(void)pthread_mutex_lock(&lock);
+	client->running = call;
+	(void)pthread_mutex_unlock(&lock);
 }
 
-static void on_sent(struct tag *tag, bool ok)
+static void on_done(struct tag *tag, bool ok)
 {
-	batch_done(TAG_OWNER(tag, struct client_call, sent_tag));
+	struct client_call *call = TAG_OWNER(tag, struct client_call, tag);
+
+	/* The handler may start the next call, or have another thread start it. */
+	set_running(call->client, NULL);
+	deliver(call);
+	grpc_metadata_array_destroy(&call->initial);
+	grpc_metadata_array_destroy(&call->trailing);
+	if (call->received)
+		grpc_byte_buffer_destroy(call->received);
+	grpc_slice_unref(call->details);
+	grpc_call_unref(call->call);
+	client_unref(call->client);
+	free(call);
 }
 
-static void on_status(struct tag *tag, bool ok)
+static grpc_call *core_call_new(struct rpc_client *client, const char *path)
 {
-	batch_done(TAG_OWNER(tag, struct client_call, status_tag));
+	grpc_slice method = grpc_slice_from_copied_string(path);
+	grpc_call *call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS,
+		rpc_queue(), method, NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+
+	grpc_slice_unref(method);
+	return call;
 }
 
-static void start(struct client_call *call, const grpc_op *ops, size_t n, struct tag *tag)
+static void call_start(struct client_call *call, const uint8_t *data, size_t size)
 {
-	grpc_call_error e = grpc_call_start_batch(call->call, ops, n, tag, NULL);
+	grpc_slice request = grpc_slice_from_copied_buffer((const char *)data, size);
+	grpc_byte_buffer *payload = grpc_raw_byte_buffer_create(&request, 1);
+	grpc_op ops[] = {
+		{ .op = GRPC_OP_SEND_INITIAL_METADATA },
+		{ .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = payload },
+		{ .op = GRPC_OP_SEND_CLOSE_FROM_CLIENT },
+		{ .op = GRPC_OP_RECV_INITIAL_METADATA,
+			.data.recv_initial_metadata.recv_initial_metadata = &call->initial },
+		{ .op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &call->received },
+		{ .op = GRPC_OP_RECV_STATUS_ON_CLIENT,
+			.data.recv_status_on_client = {
+				.trailing_metadata = &call->trailing,
+				.status = &call->status,
+				.status_details = &call->details,
+			} },
+	};
+	grpc_call_error e =
+		grpc_call_start_batch(call->call, ops, ARRAY_SIZE(ops), &call->tag, NULL);
 
 	/* Batches are refused only when they are malformed, which no input can cause. */
 	assert(e == GRPC_CALL_OK);
 	(void)e;
-}
-
-static void receive_next(struct client_call *call)
-{
-	grpc_op op = { .op = GRPC_OP_RECV_MESSAGE };
-
-	op.data.recv_message.recv_message = &call->received;
-	start(call, &op, 1, &call->message_tag);
-}
-
-/* Once the client is freed the queue may be shut down, and a batch that is started then aborts. */
-static void receive_more(struct client_call *call)
-{
-	struct rpc_client *client = call->client;
-
-	(void)pthread_mutex_lock(&client->lock);
-	if (!client->freed) {
-		atomic_fetch_add(&call->pending, 1);
-		receive_next(call);
-	}
-	(void)pthread_mutex_unlock(&client->lock);
-}
-
-static void on_message(struct tag *tag, bool ok)
-{
-	struct client_call *call = TAG_OWNER(tag, struct client_call, message_tag);
-	grpc_byte_buffer *received = TAKE_PTR(call->received);
-	grpc_slice message;
-
-	/* No buffer: the stream has ended, and the status has the reason. */
-	if (ok && received) {
-		if (rpc_read_message(received, &message) < 0)
-			(void)grpc_call_cancel(call->call, NULL);
-		else {
-			call->on_message(GRPC_SLICE_START_PTR(message), GRPC_SLICE_LENGTH(message),
-				call->userdata);
-			grpc_slice_unref(message);
-		}
-		receive_more(call);
-	}
-	if (received)
-		grpc_byte_buffer_destroy(received);
-	batch_done(call);
-}
-
-static void start_unary(struct client_call *call, grpc_op ops[static 6], size_t n, grpc_op status)
-{
-	ops[n].op = GRPC_OP_RECV_MESSAGE;
-	ops[n++].data.recv_message.recv_message = &call->received;
-	ops[n++] = status;
-	atomic_init(&call->pending, 1);
-	start(call, ops, n, &call->sent_tag);
-}
-
-static void start_stream(
-	struct client_call *call, const grpc_op ops[static 6], size_t n, grpc_op status)
-{
-	atomic_init(&call->pending, 3);
-	start(call, &status, 1, &call->status_tag);
-	start(call, ops, n, &call->sent_tag);
-	receive_next(call);
-}
-
-static struct client_call *call_new(struct rpc_client *client, const char *path, uint64_t timeout)
-{
-	struct client_call *call = calloc(1, sizeof(*call));
-	gpr_timespec deadline = gpr_inf_future(GPR_CLOCK_MONOTONIC);
-	grpc_slice method;
-
-	if (!call)
-		return NULL;
-	if (timeout > 0)
-		deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-			gpr_time_from_micros((int64_t)timeout, GPR_TIMESPAN));
-	call->client = client;
-	call->sent_tag.on_event = on_sent;
-	call->message_tag.on_event = on_message;
-	call->status_tag.on_event = on_status;
-	call->details = grpc_empty_slice();
-	grpc_metadata_array_init(&call->initial);
-	grpc_metadata_array_init(&call->trailing);
-	method = grpc_slice_from_copied_string(path);
-	call->call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS,
-		rpc_queue(), method, NULL, deadline, NULL);
-	grpc_slice_unref(method);
-
-	(void)pthread_mutex_lock(&client->lock);
-	call->next = client->calls;
-	client->calls = call;
-	(void)pthread_mutex_unlock(&client->lock);
-	return call;
-}
-
-static int call_start(struct rpc_client *client, const char *path, const uint8_t *data, size_t size,
-	uint64_t timeout, rpc_message_handler on_each, rpc_result_handler on_result, void *userdata)
-{
-	struct client_call *call = call_new(client, path, timeout);
-	grpc_op ops[6] = {}, status = { .op = GRPC_OP_RECV_STATUS_ON_CLIENT };
-	grpc_byte_buffer *payload;
-	grpc_slice request;
-	size_t n = 0;
-
-	if (!call)
-		return -ENOMEM;
-	call->on_message = on_each;
-	call->on_result = on_result;
-	call->userdata = userdata;
-	request = grpc_slice_from_copied_buffer((const char *)data, size);
-	payload = grpc_raw_byte_buffer_create(&request, 1);
-	ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
-	ops[n].op = GRPC_OP_SEND_MESSAGE;
-	ops[n++].data.send_message.send_message = payload;
-	ops[n++].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
-	ops[n].op = GRPC_OP_RECV_INITIAL_METADATA;
-	ops[n++].data.recv_initial_metadata.recv_initial_metadata = &call->initial;
-	status.data.recv_status_on_client.trailing_metadata = &call->trailing;
-	status.data.recv_status_on_client.status = &call->status;
-	status.data.recv_status_on_client.status_details = &call->details;
-	if (on_each)
-		start_stream(call, ops, n, status);
-	else
-		start_unary(call, ops, n, status);
 	grpc_slice_unref(request);
 	grpc_byte_buffer_destroy(payload);
-	return 0;
 }
 
 int rpc_client_call(struct rpc_client *client, const char *path, const uint8_t *data, size_t size,
-	uint64_t timeout, rpc_result_handler on_result, void *userdata)
+	rpc_result_handler on_result, void *userdata)
 {
-	return call_start(client, path, data, size, timeout, NULL, on_result, userdata);
-}
+	struct client_call *call = calloc(1, sizeof(*call));
 
-int rpc_client_stream(struct rpc_client *client, const char *path, const uint8_t *data, size_t size,
-	rpc_message_handler on_each, rpc_result_handler on_result, void *userdata)
-{
-	return call_start(client, path, data, size, 0, on_each, on_result, userdata);
-}
-
-void rpc_client_cancel(struct rpc_client *client, const void *userdata)
-{
-	(void)pthread_mutex_lock(&client->lock);
-	for (struct client_call *c = client->calls; c; c = c->next)
-		if (c->userdata == userdata)
-			(void)grpc_call_cancel(c->call, NULL);
-	(void)pthread_mutex_unlock(&client->lock);
+	if (!call)
+		return -ENOMEM;
+	call->tag.on_event = on_done;
+	call->client = client;
+	call->details = grpc_empty_slice();
+	call->on_result = on_result;
+	call->userdata = userdata;
+	grpc_metadata_array_init(&call->initial);
+	grpc_metadata_array_init(&call->trailing);
+	call->call = core_call_new(client, path);
+	set_running(client, call->call);
+	atomic_fetch_add(&client->references, 1);
+	call_start(call, data, size);
+	return 0;
 }
 
 struct rpc_client *rpc_client_free(struct rpc_client *client)
 {
-	bool last;
-
 	if (!client)
 		return NULL;
-	(void)pthread_mutex_lock(&client->lock);
-	client->freed = true;
-	for (struct client_call *c = client->calls; c; c = c->next)
-		(void)grpc_call_cancel(c->call, NULL);
-	last = !client->calls;
-	(void)pthread_mutex_unlock(&client->lock);
-	if (last)
-		client_destroy(client);
+	(void)pthread_mutex_lock(&lock);
+	if (client->running)
+		(void)grpc_call_cancel(client->running, NULL);
+	(void)pthread_mutex_unlock(&lock);
+	client_unref(client);
 	return NULL;
 }

@@ -154,11 +154,6 @@ void rpc_stop(void)
 	queue_close();
 }
 
-void rpc_shutdown(void)
-{
-	grpc_shutdown_blocking();
-}
-
 int rpc_read_message(grpc_byte_buffer *buffer, grpc_slice *ret)
 {
 	grpc_byte_buffer_reader reader;

@@ -41,13 +41,8 @@ int rpc_start(void);
  * be called from the thread that runs the loop, every few seconds. */
 bool rpc_is_held_up(void);
 
-/* Ends the queue and its thread; no handler runs any more. Servers and clients must have been
- * freed. */
+/* Ends the queue and its thread; no handler runs any more. Every connection must have ended. */
 void rpc_stop(void);
-
-/* Frees gRPC's memory, after rpc_stop(). devplugd-plugin ends with _exit() instead, which is
- * faster. */
-void rpc_shutdown(void);
 
 /* --- server --- */
 
@@ -105,19 +100,10 @@ void rpc_publish(struct rpc_server *server, uint8_t *data, size_t size);
  * again. */
 const uint8_t *rpc_newest(const struct rpc_server *server, size_t *ret_size);
 
-/* Ends streams with UNAVAILABLE, waits at most `grace` microseconds for calls, cancels the rest and
- * breaks the connections. No handler is called for a new call afterwards. Calls whose answer was
- * deferred must have been answered. Aborts the process if gRPC has not ended a connection a minute
- * later, because its memory cannot be freed. */
-void rpc_server_stop(struct rpc_server *server, uint64_t grace);
-
 /* Waits until every unary call is answered, at most `grace` microseconds. New calls are still
- * served. For a process that is about to end, because the kernel is faster than
- * rpc_server_stop(). */
+ * served. For a process that is about to end: the kernel closes connections and ends threads faster
+ * than gRPC does, so nothing here stops or frees a server. */
 void rpc_server_drain(struct rpc_server *server, uint64_t grace);
-
-/* Frees a stopped server. Returns NULL. */
-struct rpc_server *rpc_server_free(struct rpc_server *server);
 
 /* Session of the connection the call came on. */
 uint64_t rpc_call_session(const struct rpc_call *call);
@@ -146,36 +132,16 @@ struct rpc_result {
 	size_t size;
 };
 
-/* Calls the peer of a connected, non-blocking stream socket; takes the descriptor, also on
- * failure. */
+/* Calls the peer of a connected, non-blocking stream socket; takes the descriptor, also on failure.
+ * Answers may have up to RPC_REQUEST_MAX, because the kubelet's answer about all pods of a node is
+ * larger than a list of devices. */
 int rpc_client_new(int fd, struct rpc_client **ret);
 
-/* As rpc_client_new(), with another :authority than "localhost". */
-int rpc_client_new_for(int fd, const char *authority, struct rpc_client **ret);
-
-/* As rpc_client_new(), for answers of up to RPC_REQUEST_MAX: all pods of a node need more than a
- * list of devices. Other clients accept KUBELET_MESSAGE_MAX, as the kubelet does. */
-int rpc_client_new_large(int fd, struct rpc_client **ret);
-
-/* For small answers: without the frames that measure the bandwidth, which cost both ends a wakeup.
- */
-int rpc_client_new_brief(int fd, struct rpc_client **ret);
-
-/* Calls a unary method; `on_result` is called once. `timeout` in microseconds, 0: none. */
+/* Calls a unary method; `on_result` is called once. One call at a time. */
 typedef void (*rpc_result_handler)(const struct rpc_result *result, void *userdata);
 int rpc_client_call(struct rpc_client *client, const char *path, const uint8_t *data, size_t size,
-	uint64_t timeout, rpc_result_handler on_result, void *userdata);
+	rpc_result_handler on_result, void *userdata);
 
-/* Calls a server-streaming method; `on_message` for each message, then `on_result` once (data is
- * NULL). */
-typedef void (*rpc_message_handler)(const uint8_t *data, size_t size, void *userdata);
-int rpc_client_stream(struct rpc_client *client, const char *path, const uint8_t *data, size_t size,
-	rpc_message_handler on_message, rpc_result_handler on_result, void *userdata);
-
-/* Cancels the calls that were started with this `userdata`, as RST_STREAM does; their on_result is
- * called with RPC_CANCELLED unless they are over. The connection stays. */
-void rpc_client_cancel(struct rpc_client *client, const void *userdata);
-
-/* Cancels what is outstanding (handlers are called with RPC_CANCELLED) and closes the connection.
- * Does not wait: handlers may run until rpc_stop() returns. Returns NULL. */
+/* Cancels the call (its handler gets RPC_CANCELLED) and closes the connection. Does not wait: the
+ * handler may run until rpc_stop() returns. Returns NULL. */
 struct rpc_client *rpc_client_free(struct rpc_client *client);

@@ -57,7 +57,6 @@ void connection_unref(struct connection *connection)
 			*c = connection->next;
 			break;
 		}
-	(void)pthread_cond_broadcast(&server->changed);
 	(void)pthread_mutex_unlock(&server->lock);
 	/* The server may be freed from here on. */
 	grpc_server_destroy(connection->core);
@@ -85,35 +84,19 @@ static void core_end(struct connection *connection)
 	rpc_queue_post(&connection->end_tag);
 }
 
-void connection_end(struct connection *connection)
+/* With the lock held: ends the connection without regard to its calls. */
+static void connection_end(struct connection *connection)
 {
 	if (connection->ending)
 		return;
 	connection->ending = true;
 	connection->server->n_connections--;
 	connection->source = sd_event_source_disable_unref(connection->source);
+	/* gRPC waits without a limit for a write that the peer does not take. */
+	(void)shutdown(connection->duplicate, SHUT_RDWR);
 	/* The thread reads for as long as there is something, and ends the core's server then. */
-	if (connection->adding)
-		(void)shutdown(connection->duplicate, SHUT_RDWR);
-	else
-		core_end(connection);
-}
-
-void connection_break(struct connection *connection)
-{
-	/* The core waits without a limit for a write that the peer does not take. */
-	(void)shutdown(connection->duplicate, SHUT_RDWR);
 	if (!connection->adding)
-		grpc_server_cancel_all_calls(connection->core);
-}
-
-/* With the lock held: ends the connection without regard to its calls. */
-static void connection_cut(struct connection *connection)
-{
-	if (connection->ending)
-		return;
-	(void)shutdown(connection->duplicate, SHUT_RDWR);
-	connection_end(connection);
+		core_end(connection);
 }
 
 static int on_hangup(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -123,7 +106,7 @@ static int on_hangup(sd_event_source *source, int fd, uint32_t revents, void *us
 
 	/* A peer that only ends its own direction would keep a core that is writing to it. */
 	(void)pthread_mutex_lock(&server->lock);
-	connection_cut(connection);
+	connection_end(connection);
 	(void)pthread_mutex_unlock(&server->lock);
 	return 0;
 }
@@ -277,7 +260,7 @@ int rpc_server_add_unknown(struct rpc_server *server, int number, uint64_t sessi
 		return r;
 	}
 	(void)pthread_mutex_lock(&server->lock);
-	connection_cut(connection);
+	connection_end(connection);
 	(void)pthread_mutex_unlock(&server->lock);
 	return r;
 }
@@ -292,7 +275,7 @@ int rpc_server_evict(struct rpc_server *server, uint64_t session)
 		if (c->session == session && !c->ending)
 			oldest = c;
 	if (oldest)
-		connection_cut(oldest);
+		connection_end(oldest);
 	(void)pthread_mutex_unlock(&server->lock);
 	return oldest ? 0 : -ENOENT;
 }
@@ -302,6 +285,6 @@ void rpc_server_end_session(struct rpc_server *server, uint64_t session)
 	(void)pthread_mutex_lock(&server->lock);
 	for (struct connection *c = server->connections; c; c = c->next)
 		if (c->session == session)
-			connection_cut(c);
+			connection_end(c);
 	(void)pthread_mutex_unlock(&server->lock);
 }

@@ -9,11 +9,6 @@
 
 #include <grpc/slice.h>
 
-#include "common/log.h"
-
-/* gRPC needs milliseconds to end a connection that is broken. */
-#define BREAK_LIMIT (60 * USEC_PER_SEC)
-
 struct rpc_call {
 	struct tag tag;
 	struct rpc_server *server;
@@ -49,13 +44,18 @@ void method_arm(struct armed_method *armed)
 	(void)e;
 }
 
-static void count_calls(struct rpc_server *server, int calls, int answers)
+static void call_begin(struct rpc_server *server)
 {
 	(void)pthread_mutex_lock(&server->lock);
-	server->n_calls += (size_t)calls;
-	server->n_answers += (size_t)answers;
-	if (server->n_calls == 0 || server->n_answers == 0)
-		(void)pthread_cond_broadcast(&server->changed);
+	server->n_calls++;
+	(void)pthread_mutex_unlock(&server->lock);
+}
+
+static void call_end(struct rpc_server *server)
+{
+	(void)pthread_mutex_lock(&server->lock);
+	if (--server->n_calls == 0)
+		(void)pthread_cond_broadcast(&server->answered);
 	(void)pthread_mutex_unlock(&server->lock);
 }
 
@@ -70,7 +70,7 @@ static void on_answered(struct tag *tag, bool ok)
 {
 	struct rpc_call *call = TAG_OWNER(tag, struct rpc_call, tag);
 
-	count_calls(call->server, -1, -1);
+	call_end(call->server);
 	call->answered = true;
 	if (!call->on_cancelled || call->closed)
 		call_free(call);
@@ -107,7 +107,6 @@ static void answer(
 	size_t n = 0;
 	grpc_call_error e;
 
-	count_calls(call->server, 0, 1);
 	call->details = grpc_slice_from_copied_string(text);
 	ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
 	if (payload) {
@@ -156,7 +155,7 @@ static struct rpc_call *call_new(struct connection *connection, grpc_call *core)
 		grpc_call_unref(core);
 		return NULL;
 	}
-	count_calls(connection->server, 1, 0);
+	call_begin(connection->server);
 	call->tag.on_event = on_answered;
 	call->server = connection->server;
 	call->call = core;
@@ -237,7 +236,7 @@ int rpc_server_new(sd_event *event, const struct rpc_method *methods, size_t n_m
 	server->n_methods = n_methods;
 	server->newest = grpc_empty_slice();
 	(void)pthread_mutex_init(&server->lock, NULL);
-	(void)pthread_cond_init(&server->changed, NULL);
+	(void)pthread_cond_init(&server->answered, NULL);
 	*ret = server;
 	return 0;
 }
@@ -261,61 +260,17 @@ const uint8_t *rpc_newest(const struct rpc_server *server, size_t *ret_size)
 	return server->newest_number > 0 ? GRPC_SLICE_START_PTR(server->newest) : NULL;
 }
 
-static struct timespec time_in(uint64_t usec)
-{
-	uint64_t end = now_usec(CLOCK_REALTIME) + usec;
-
-	return (struct timespec){
-		.tv_sec = (time_t)(end / USEC_PER_SEC),
-		.tv_nsec = (long)(end % USEC_PER_SEC * 1000),
-	};
-}
-
 void rpc_server_drain(struct rpc_server *server, uint64_t grace)
 {
-	struct timespec end = time_in(grace);
+	uint64_t until = now_usec(CLOCK_REALTIME) + grace;
+	const struct timespec end = {
+		.tv_sec = (time_t)(until / USEC_PER_SEC),
+		.tv_nsec = (long)(until % USEC_PER_SEC * 1000),
+	};
 
 	(void)pthread_mutex_lock(&server->lock);
 	while (server->n_calls > 0)
-		if (pthread_cond_timedwait(&server->changed, &server->lock, &end) == ETIMEDOUT)
+		if (pthread_cond_timedwait(&server->answered, &server->lock, &end) == ETIMEDOUT)
 			break;
 	(void)pthread_mutex_unlock(&server->lock);
-}
-
-void rpc_server_stop(struct rpc_server *server, uint64_t grace)
-{
-	struct timespec end = time_in(grace);
-	int r = 0;
-
-	(void)pthread_mutex_lock(&server->lock);
-	server->stopping = true;
-	stream_end_all(server);
-	for (struct connection *c = server->connections; c; c = c->next)
-		connection_end(c);
-	while (server->connections && r != ETIMEDOUT)
-		r = pthread_cond_timedwait(&server->changed, &server->lock, &end);
-	for (struct connection *c = server->connections; c; c = c->next)
-		connection_break(c);
-	end = time_in(BREAK_LIMIT);
-	r = 0;
-	while ((server->connections || server->n_answers > 0) && r != ETIMEDOUT)
-		r = pthread_cond_timedwait(&server->changed, &server->lock, &end);
-	if (server->connections || server->n_answers > 0) {
-		log_error("gRPC does not end a connection that was shut down; aborting");
-		abort();
-	}
-	(void)pthread_mutex_unlock(&server->lock);
-}
-
-struct rpc_server *rpc_server_free(struct rpc_server *server)
-{
-	if (!server)
-		return NULL;
-	assert(!server->connections);
-	grpc_slice_unref(server->newest);
-	sd_event_unref(server->event);
-	(void)pthread_mutex_destroy(&server->lock);
-	(void)pthread_cond_destroy(&server->changed);
-	free(server);
-	return NULL;
 }

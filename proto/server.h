@@ -52,11 +52,9 @@ struct rpc_server {
 	const struct rpc_method *methods;
 	size_t n_methods;
 
-	pthread_mutex_t lock; /* everything below */
-	pthread_cond_t changed;
-	bool stopping;
-	size_t n_calls;   /* unary ones whose answer is not out yet */
-	size_t n_answers; /* that gRPC is sending: their completion uses the server */
+	pthread_mutex_t lock;    /* everything below */
+	pthread_cond_t answered; /* n_calls became 0 */
+	size_t n_calls;          /* unary ones whose answer is not out yet */
 	struct connection *connections;
 	size_t n_connections; /* without those that are ending */
 	struct stream *streams;
@@ -73,22 +71,12 @@ void connection_unref(struct connection *connection);
 /* What a call is armed with; its tag's handler. */
 void on_new_call(struct tag *tag, bool ok);
 
-/* With the lock held: lets the connection finish its calls and takes no new ones. */
-void connection_end(struct connection *connection);
-
-/* With the lock held: breaks a connection that connection_end() has ended and whose calls do not
- * end. */
-void connection_break(struct connection *connection);
-
 /* Makes a broadcast stream of a new call and takes the call. */
 void stream_open(struct connection *connection, const struct rpc_method *method, grpc_call *call);
 
 /* With the lock held: sends the newest message, unless one is in flight or it was sent already. */
 void stream_push(struct stream *stream);
 struct stream *stream_next(struct stream *stream);
-
-/* With the lock held: ends every stream with UNAVAILABLE. */
-void stream_end_all(struct rpc_server *server);
 
 /* Refuses a unary call before a handler has it; takes the call. */
 void server_refuse(

@@ -13,12 +13,11 @@ struct stream {
 	const struct rpc_method *method;
 	grpc_call *call;
 	uint64_t session;
-	struct tag closed_tag, sent_tag, ended_tag;
+	struct tag closed_tag, sent_tag;
 	bool announced; /* initial metadata was sent */
-	bool sending, ending, closed;
+	bool sending, closed;
 	uint64_t sent_number;
 	int cancelled;
-	grpc_slice details;
 };
 
 struct stream *stream_next(struct stream *stream)
@@ -32,22 +31,6 @@ static void start(struct stream *stream, const grpc_op *ops, size_t n, struct ta
 
 	assert(e == GRPC_CALL_OK);
 	(void)e;
-}
-
-static void stream_end(struct stream *stream)
-{
-	grpc_op ops[2] = {};
-	size_t n = 0;
-
-	if (!stream->announced)
-		ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
-	stream->announced = true;
-	stream->ending = true;
-	stream->sending = true;
-	ops[n].op = GRPC_OP_SEND_STATUS_FROM_SERVER;
-	ops[n].data.send_status_from_server.status = GRPC_STATUS_UNAVAILABLE;
-	ops[n++].data.send_status_from_server.status_details = &stream->details;
-	start(stream, ops, n, &stream->ended_tag);
 }
 
 void stream_push(struct stream *stream)
@@ -71,16 +54,8 @@ void stream_push(struct stream *stream)
 	grpc_byte_buffer_destroy(payload);
 }
 
-void stream_end_all(struct rpc_server *server)
-{
-	for (struct stream *s = server->streams; s; s = s->next)
-		if (!s->sending && !s->closed)
-			stream_end(s);
-}
-
 static void stream_free(struct stream *stream)
 {
-	grpc_slice_unref(stream->details);
 	grpc_call_unref(stream->call);
 	free(stream);
 }
@@ -93,26 +68,8 @@ static void on_sent(struct tag *tag, bool ok)
 
 	(void)pthread_mutex_lock(&server->lock);
 	stream->sending = false;
-	if (ok && !stream->closed) {
-		if (server->stopping)
-			stream_end(stream);
-		else
-			stream_push(stream);
-	}
-	done = stream->closed;
-	(void)pthread_mutex_unlock(&server->lock);
-	if (done)
-		stream_free(stream);
-}
-
-static void on_ended(struct tag *tag, bool ok)
-{
-	struct stream *stream = TAG_OWNER(tag, struct stream, ended_tag);
-	struct rpc_server *server = stream->server;
-	bool done;
-
-	(void)pthread_mutex_lock(&server->lock);
-	stream->sending = false;
+	if (ok)
+		stream_push(stream);
 	done = stream->closed;
 	(void)pthread_mutex_unlock(&server->lock);
 	if (done)
@@ -157,8 +114,6 @@ void stream_open(struct connection *connection, const struct rpc_method *method,
 	stream->session = connection->session;
 	stream->closed_tag.on_event = on_closed;
 	stream->sent_tag.on_event = on_sent;
-	stream->ended_tag.on_event = on_ended;
-	stream->details = grpc_slice_from_static_string("the plugin stops");
 	close.data.recv_close_on_server.cancelled = &stream->cancelled;
 
 	if (method->on_opened)
@@ -168,9 +123,6 @@ void stream_open(struct connection *connection, const struct rpc_method *method,
 	start(stream, &close, 1, &stream->closed_tag);
 	stream->next = server->streams;
 	server->streams = stream;
-	if (server->stopping)
-		stream_end(stream);
-	else
-		stream_push(stream);
+	stream_push(stream);
 	(void)pthread_mutex_unlock(&server->lock);
 }

@@ -62,13 +62,13 @@ static void on_result(const struct rpc_result *result, void *userdata)
 
 struct call *call_start(struct trial *trial, const char *method, const void *data, size_t size)
 {
-	struct rpc_client *client = trial_client(trial);
+	struct channel *client = trial_client(trial);
 	struct call *call = client ? calloc(1, sizeof(*call)) : NULL;
 
 	if (!call)
 		return NULL;
-	if (rpc_client_call(
-		    client, method, data ? data : (const void *)"", size, 0, on_result, call) < 0) {
+	if (channel_call(client, method, data ? data : (const void *)"", size, 0, on_result, call) <
+		0) {
 		free(call);
 		return NULL;
 	}
@@ -77,10 +77,10 @@ struct call *call_start(struct trial *trial, const char *method, const void *dat
 
 void call_cancel(struct trial *trial, struct call *call)
 {
-	struct rpc_client *client = trial_client(trial);
+	struct channel *client = trial_client(trial);
 
 	if (client)
-		rpc_client_cancel(client, call);
+		channel_cancel(client, call);
 }
 
 bool call_is_done(struct call *call)

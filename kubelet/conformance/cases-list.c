@@ -230,13 +230,13 @@ static bool has_end(struct trial *trial, const void *data)
 
 static enum verdict serves_two_streams(struct trial *trial, const struct conformance_case *self)
 {
-	struct rpc_client *client = connection_client(trial->manager, trial->resource);
+	struct channel *client = connection_client(trial->manager, trial->resource);
 	struct second_stream *stream = calloc(1, sizeof(*stream));
 	struct trial_counts counts = trial->counts;
 	bool served;
 
 	if (!stream ||
-		rpc_client_stream(client, METHOD_LIST_AND_WATCH, (const uint8_t *)"", 0, on_message,
+		channel_stream(client, METHOD_LIST_AND_WATCH, (const uint8_t *)"", 0, on_message,
 			on_end, stream) < 0) {
 		free(stream);
 		return trial_fail(trial, "out of memory");
@@ -245,7 +245,7 @@ static enum verdict serves_two_streams(struct trial *trial, const struct conform
 		__atomic_load_n(&stream->messages, __ATOMIC_ACQUIRE) > 0;
 	client = connection_client(trial->manager, trial->resource);
 	if (client)
-		rpc_client_cancel(client, stream);
+		channel_cancel(client, stream);
 	/* A plugin that does not end it keeps its memory, too. */
 	if (trial_await(trial, has_end, stream))
 		free(stream);

@@ -72,7 +72,7 @@ static void copy_member(const json_t *event, const char *key, char *to, size_t s
 
 static void forget_driver(struct trial *trial)
 {
-	trial->driver = rpc_client_free(trial->driver);
+	trial->driver = channel_free(trial->driver);
 	trial->endpoint[0] = '\0';
 	trial->watched = false;
 }
@@ -359,21 +359,21 @@ bool trial_is_serving(struct trial *trial, const void *data)
 
 void trial_ask_socket(struct trial *trial, bool ask)
 {
-	trial->driver = rpc_client_free(trial->driver);
+	trial->driver = channel_free(trial->driver);
 	trial->asks_socket = ask;
 }
 
-static struct rpc_client *driver_client(struct trial *trial)
+static struct channel *driver_client(struct trial *trial)
 {
 	const char *path = trial->asks_socket ? trial->socket : trial->endpoint;
 	int fd;
 
 	if (!trial->driver && *path && socket_connect(path, &fd) >= 0)
-		(void)rpc_client_new(fd, &trial->driver);
+		(void)channel_new(fd, NULL, &trial->driver);
 	return trial->driver;
 }
 
-struct rpc_client *trial_client(struct trial *trial)
+struct channel *trial_client(struct trial *trial)
 {
 	if (!trial->manager)
 		return NULL;

@@ -8,9 +8,9 @@
  * reaches; while it waits, the kubelet runs.
  */
 
+#include "kubelet/channel.h"
 #include "kubelet/conformance/plugin-process.h"
 #include "kubelet/kubelet-manager.h"
-#include "proto/rpc.h"
 
 struct conformance_case;
 
@@ -67,7 +67,7 @@ struct trial {
 	char endpoint[256], version[32];
 	bool watched;               /* it came from plugins_registry */
 	char socket[256];           /* of the driver, in plugins_registry */
-	struct rpc_client *driver;  /* the connection to it; NULL: there is none */
+	struct channel *driver;     /* the connection to it; NULL: there is none */
 	bool asks_socket;           /* that goes to `socket` */
 	json_int_t listed_by;       /* the connection of the last list */
 	bool plugin_is_suspect;     /* the last case failed: start it again */
@@ -159,7 +159,7 @@ void trial_ask_socket(struct trial *trial, bool ask);
 
 /* The connection to the resource's endpoint, or to the driver's, which is made if there is none.
  * NULL: there can be none. */
-struct rpc_client *trial_client(struct trial *trial);
+struct channel *trial_client(struct trial *trial);
 
 /* The newest list; NULL: none. */
 const struct device_table *trial_devices(struct trial *trial);

@@ -146,7 +146,7 @@ static int register_start(
 	/* No deadline goes with the call: from 1.36 on it would bound the kubelet's dial back, too.
 	 */
 	r = rpc_client_call(
-		session->kubelet, METHOD_REGISTER, data, size, 0, on_register_result, registration);
+		session->kubelet, METHOD_REGISTER, data, size, on_register_result, registration);
 	if (r < 0) {
 		session->registration = NULL;
 		free(registration);
@@ -295,7 +295,7 @@ int session_new(sd_event *event, struct service *service,
 		r = service_announce(service, parameters->resource, parameters->endpoint);
 		session->announced = r >= 0;
 	} else {
-		r = rpc_client_new_brief(TAKE_FD(kubelet), &session->kubelet);
+		r = rpc_client_new(TAKE_FD(kubelet), &session->kubelet);
 		if (r >= 0)
 			r = register_start(session, event, parameters);
 	}

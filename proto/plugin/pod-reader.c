@@ -153,10 +153,10 @@ static int ask(struct reader *reader, int fd)
 		(void)close_fd(fd);
 		return r;
 	}
-	r = rpc_client_new_large(fd, &client);
+	r = rpc_client_new(fd, &client);
 	for (uint64_t delay = RETRY_DELAY_MIN; r >= 0; delay *= 2) {
 		reader->outcome = OUTCOME_NONE;
-		r = rpc_client_call(client, reader->method, NULL, 0, 0, on_result, reader);
+		r = rpc_client_call(client, reader->method, NULL, 0, on_result, reader);
 		if (r < 0 || await_outcome(reader) != OUTCOME_AGAIN ||
 			now_usec(CLOCK_MONOTONIC) + delay >= reader->deadline)
 			break;

@@ -11,9 +11,9 @@
 #include "deviceplugin.pb-c.h"
 #include "floors.h"
 #include "http2-answer.h"
+#include "kubelet/channel.h"
 #include "proto/message.h"
 #include "proto/methods.h"
-#include "proto/rpc.h"
 #include "samples.h"
 
 #define REPLY_TIMEOUT  (10 * USEC_PER_SEC)
@@ -32,7 +32,7 @@ struct signal_box {
 
 struct caller {
 	pthread_t thread;
-	struct rpc_client *client;
+	struct channel *client;
 	struct signal_box box;
 	const char *method;
 	const uint8_t *data;
@@ -92,11 +92,11 @@ static int connect_to(const char *path)
 	return TAKE_FD(fd);
 }
 
-static int client_to(const char *path, struct rpc_client **ret)
+static int client_to(const char *path, struct channel **ret)
 {
 	int fd = connect_to(path);
 
-	return fd < 0 ? fd : rpc_client_new(fd, ret);
+	return fd < 0 ? fd : channel_new(fd, NULL, ret);
 }
 
 /* --- calls --- */
@@ -113,7 +113,7 @@ static void *call_in_turn(void *arg)
 	for (unsigned i = 0; i < WARM_UP + caller->n_samples; i++) {
 		uint64_t began = now_nsec(), ended;
 
-		caller->result = rpc_client_call(caller->client, caller->method, caller->data,
+		caller->result = channel_call(caller->client, caller->method, caller->data,
 			caller->size, REPLY_TIMEOUT, on_result, &caller->box);
 		if (caller->result < 0)
 			break;
@@ -192,7 +192,7 @@ static int run_call(int argc, char *argv[])
 			return -EAGAIN;
 	for (unsigned i = 0; i < n_clients; i++) {
 		(void)pthread_join(callers[i].thread, NULL);
-		(void)rpc_client_free(callers[i].client);
+		(void)channel_free(callers[i].client);
 		r = MIN_OF(r, callers[i].result);
 	}
 	return r < 0 ? r : print_samples(samples, n_clients * n_calls);
@@ -215,7 +215,7 @@ static int run_watch(int argc, char *argv[])
 	unsigned n = (unsigned)atoi(argv[2]);
 	useconds_t gap = (useconds_t)atoi(argv[3]);
 	_cleanup_free_ uint64_t *samples = calloc(n ?: 1, sizeof(*samples));
-	struct rpc_client *client;
+	struct channel *client;
 	struct signal_box box;
 	int r;
 
@@ -224,8 +224,8 @@ static int run_watch(int argc, char *argv[])
 	box_init(&box);
 	r = client_to(argv[0], &client);
 	if (r >= 0)
-		r = rpc_client_stream(client, METHOD_LIST_AND_WATCH, (const uint8_t *)"", 0,
-			on_list, on_stream_end, &box);
+		r = channel_stream(client, METHOD_LIST_AND_WATCH, (const uint8_t *)"", 0, on_list,
+			on_stream_end, &box);
 	if (r < 0)
 		return r;
 	if (box_wait(&box, 1) == 0)
@@ -242,7 +242,7 @@ static int run_watch(int argc, char *argv[])
 		samples[i] = ended - began;
 		(void)usleep(gap);
 	}
-	(void)rpc_client_free(client);
+	(void)channel_free(client);
 	return r < 0 ? r : print_samples(samples, n);
 }
 

@@ -161,7 +161,7 @@ static int send_register(struct plugin *plugin)
 	answer->plugin = plugin;
 	answer->socket = plugin->sockets;
 	answer->ended = plugin->ended;
-	r = rpc_client_call(plugin->kubelet, METHOD_REGISTER, data, size, 0, on_answer, answer);
+	r = rpc_client_call(plugin->kubelet, METHOD_REGISTER, data, size, on_answer, answer);
 	if (r < 0)
 		free(answer);
 	return r;

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "kubelet/channel.h"
+#include "kubelet/server-end.h"
 #include "proto/mailbox.h"
 #include "proto/rpc.h"
 
@@ -23,7 +25,7 @@ struct fixture {
 	sd_event *event;
 	struct mailbox *mailbox;
 	struct rpc_server *server;
-	struct rpc_client *client;
+	struct channel *client;
 	struct rpc_call *deferred;
 	unsigned opened, closed, cancelled;
 	uint64_t stream_session;
@@ -198,7 +200,7 @@ static inline int setup(void **state)
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	assert_int_equal(rpc_server_add(f->server, pair[0], 42), 0);
-	assert_int_equal(rpc_client_new(pair[1], &f->client), 0);
+	assert_int_equal(channel_new(pair[1], NULL, &f->client), 0);
 	*state = f;
 	return 0;
 }
@@ -207,12 +209,11 @@ static inline int teardown(void **state)
 {
 	struct fixture *f = *state;
 
-	rpc_client_free(f->client);
-	rpc_server_stop(f->server, USEC_PER_SEC / 10);
+	channel_free(f->client);
 	mailbox_close(f->mailbox);
+	if (f->server)
+		server_end(f->server);
 	rpc_stop();
-	rpc_server_free(f->server);
-	rpc_shutdown();
 	mailbox_free(f->mailbox);
 	sd_event_unref(f->event);
 	free(f);
@@ -232,7 +233,7 @@ static inline void wait_for(struct fixture *f, const unsigned *number, unsigned 
 
 static inline void call(struct fixture *f, const char *path, const char *request, uint64_t timeout)
 {
-	assert_int_equal(rpc_client_call(f->client, path, (const uint8_t *)request, strlen(request),
+	assert_int_equal(channel_call(f->client, path, (const uint8_t *)request, strlen(request),
 				 timeout, on_result, f),
 		0);
 }
@@ -248,8 +249,8 @@ static inline void publish(struct fixture *f, const char *text, size_t size)
 
 static inline void watch(struct fixture *f)
 {
-	assert_int_equal(rpc_client_stream(f->client, "/t.T/Watch", (const uint8_t *)"", 0,
-				 on_message, on_result, f),
+	assert_int_equal(channel_stream(f->client, "/t.T/Watch", (const uint8_t *)"", 0, on_message,
+				 on_result, f),
 		0);
 	wait_for(f, &f->opened, 1);
 }

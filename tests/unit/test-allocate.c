@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "deviceplugin.pb-c.h"
+#include "kubelet/channel.h"
 #include "proto/methods.h"
 #include "proto/plugin/allocate.h"
 #include "proto/plugin/service.h"
@@ -21,7 +22,7 @@
 static struct config *config;
 static struct inventory *inventory;
 static struct service *service;
-static struct rpc_client *client;
+static struct channel *client;
 static struct allocates allocates;
 static unsigned n_allocated, n_offers_possible;
 
@@ -151,7 +152,7 @@ static void connect_client(void)
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	assert_int_equal(rpc_server_add(service_server(service), pair[0], 1), 0);
-	assert_int_equal(rpc_client_new(pair[1], &client), 0);
+	assert_int_equal(channel_new(pair[1], NULL, &client), 0);
 }
 
 static int setup(void **state)
@@ -170,7 +171,7 @@ static int setup(void **state)
 /* Nothing of gRPC's is freed, as in the program. */
 static int teardown(void **state)
 {
-	client = rpc_client_free(client);
+	client = channel_free(client);
 	inventory = inventory_free(inventory);
 	config = config_free(config);
 	return host_teardown(state);
@@ -201,7 +202,7 @@ static void call_as(size_t n_long_ids, void *userdata)
 	request.n_container_requests = 1;
 	assert_int_equal(message_pack(&request.base, &data, &size), 0);
 	assert_int_equal(
-		rpc_client_call(client, METHOD_ALLOCATE, data, size, 0, on_result, userdata), 0);
+		channel_call(client, METHOD_ALLOCATE, data, size, 0, on_result, userdata), 0);
 }
 
 static void call(size_t n_long_ids)
@@ -256,9 +257,9 @@ static void test_given_up(void **state)
 	RUN_UNTIL(allocates.n_calls == ALLOCATE_RUNNING_MAX + 2);
 	/* First those whose turn has not come: where one that runs is cancelled, they are started.
 	 */
-	rpc_client_cancel(client, &ok);
+	channel_cancel(client, &ok);
 	RUN_UNTIL(allocates.n_calls == ALLOCATE_RUNNING_MAX);
-	client = rpc_client_free(client);
+	client = channel_free(client);
 	RUN_UNTIL(n_cancelled == ALLOCATE_RUNNING_MAX + 2);
 	RUN_UNTIL(allocates.n_calls == 0);
 	assert_int_equal(allocates.n_running, 0);

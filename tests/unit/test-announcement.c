@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "kubelet/channel.h"
 #include "pluginregistration.pb-c.h"
 #include "proto/message.h"
 #include "proto/methods.h"
@@ -26,7 +27,7 @@ static struct {
 	sd_event *event;
 	struct service *service;
 	struct session *session;
-	struct rpc_client *client;
+	struct channel *client;
 	char address[64];
 	unsigned registered, serving, ended;
 	char why[600];
@@ -112,7 +113,7 @@ static void call(const char *path, const uint8_t *data, size_t size)
 	uint64_t end = now_usec(CLOCK_MONOTONIC) + PATIENCE;
 	unsigned before = atomic_load(&world.results);
 
-	assert_int_equal(rpc_client_call(world.client, path, data, size, 0, on_result, NULL), 0);
+	assert_int_equal(channel_call(world.client, path, data, size, 0, on_result, NULL), 0);
 	while (atomic_load(&world.results) == before && now_usec(CLOCK_MONOTONIC) < end)
 		assert_true(sd_event_run(world.event, 10 * USEC_PER_MSEC) >= 0);
 	assert_int_equal(atomic_load(&world.results), before + 1);
@@ -156,13 +157,13 @@ static void open_session(uint64_t number)
 		0);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(rpc_client_new(fd, &world.client), 0);
+	assert_int_equal(channel_new(fd, NULL, &world.client), 0);
 	world.registered = world.serving = world.ended = 0;
 }
 
 static void close_session(void)
 {
-	world.client = rpc_client_free(world.client);
+	world.client = channel_free(world.client);
 	world.session = session_free(world.session);
 }
 
@@ -207,15 +208,15 @@ static void test_not_announced(void **state)
 static void test_registered(void **state)
 {
 	open_session(3);
-	assert_int_equal(rpc_client_stream(world.client, METHOD_LIST_AND_WATCH, (const uint8_t *)"",
-				 0, on_list, on_list_end, NULL),
+	assert_int_equal(channel_stream(world.client, METHOD_LIST_AND_WATCH, (const uint8_t *)"", 0,
+				 on_list, on_list_end, NULL),
 		0);
 	await(&world.serving, 1);
 	notify(true, "");
 	await(&world.registered, 1);
 	assert_int_equal(world.ended, 0);
 	/* The kubelet goes: its stream ends, and so does the session. */
-	world.client = rpc_client_free(world.client);
+	world.client = channel_free(world.client);
 	await(&world.ended, 1);
 	assert_null(world.session);
 }

@@ -17,6 +17,7 @@
 #include "common/control.h"
 #include "common/pod-table.h"
 #include "common/spawn-request.h"
+#include "kubelet/server-end.h"
 #include "podresources.pb-c.h"
 #include "proto/message.h"
 #include "proto/methods.h"
@@ -96,10 +97,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	rpc_server_stop(server, USEC_PER_SEC / 10);
+	server_end(server);
 	rpc_stop();
-	rpc_server_free(server);
-	rpc_shutdown();
 	sd_event_unref(event);
 	return 0;
 }

@@ -39,20 +39,19 @@ static void test_garbage_peer(void **state)
 static void test_other_clients_are_served(void **state)
 {
 	struct fixture *f = *state;
-	struct rpc_client *client;
+	struct channel *client;
 	int pair[2];
 
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	assert_int_equal(rpc_server_add_unknown(f->server, pair[0], 7), 0);
-	assert_int_equal(rpc_client_new(pair[1], &client), 0);
+	assert_int_equal(channel_new(pair[1], NULL, &client), 0);
 	assert_int_equal(
-		rpc_client_call(client, "/t.T/Echo", (const uint8_t *)"hello", 5, 0, on_result, f),
-		0);
+		channel_call(client, "/t.T/Echo", (const uint8_t *)"hello", 5, 0, on_result, f), 0);
 	wait_for(f, &f->results, 1);
 	assert_string_equal(f->reply, "hello");
 	assert_false(rpc_is_held_up());
-	rpc_client_free(client);
+	channel_free(client);
 	/* Another one may not have been passed to gRPC when the server is freed. */
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
@@ -145,8 +144,8 @@ static void test_connections_that_end(void **state)
 	(void)sem_destroy(&holder.free);
 }
 
-/* The server cannot write its answers, and its end does not wait for that. */
-static void test_stop_beside_a_peer_that_does_not_read(void **state)
+/* The server cannot write its answers, and the end of the connection does not wait for that. */
+static void test_end_beside_a_peer_that_does_not_read(void **state)
 {
 	enum { PINGS = 2000, SMALL = 2048 };
 	static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -170,7 +169,7 @@ static void test_stop_beside_a_peer_that_does_not_read(void **state)
 		assert_true(sd_event_run(f->event, USEC_PER_MSEC) >= 0);
 		assert_int_equal(ioctl(pair[1], FIONREAD, &waiting), 0);
 	}
-	rpc_server_stop(f->server, 0);
+	server_end(TAKE_PTR(f->server));
 	close_fd(pair[1]);
 }
 
@@ -182,7 +181,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_connections_are_bounded, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_connections_that_end, setup, teardown),
 		cmocka_unit_test_setup_teardown(
-			test_stop_beside_a_peer_that_does_not_read, setup, teardown),
+			test_end_beside_a_peer_that_does_not_read, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,22 +70,10 @@ static void test_client_end_closes_stream(void **state)
 	publish(f, "one", 3);
 	watch(f);
 	wait_for(f, &f->messages, 1);
-	f->client = rpc_client_free(f->client);
+	f->client = channel_free(f->client);
 	wait_for(f, &f->closed, 1);
 	wait_for(f, &f->results, 1);
 	assert_int_equal(f->status, RPC_CANCELLED);
-}
-
-static void test_server_end_ends_stream(void **state)
-{
-	struct fixture *f = *state;
-
-	publish(f, "one", 3);
-	watch(f);
-	wait_for(f, &f->messages, 1);
-	rpc_server_stop(f->server, USEC_PER_SEC);
-	wait_for(f, &f->results, 1);
-	assert_int_equal(f->status, RPC_UNAVAILABLE);
 }
 
 int main(void)
@@ -97,7 +85,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_burst_is_coalesced, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_session_end_closes_stream, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_client_end_closes_stream, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_server_end_ends_stream, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,6 +105,41 @@ static void test_cancelled_call_is_reported(void **state)
 	assert_int_equal(f->cancelled, 2);
 }
 
+static void ask(struct rpc_client *client, const char *path, struct fixture *f)
+{
+	assert_int_equal(
+		rpc_client_call(client, path, (const uint8_t *)"hello", 5, on_result, f), 0);
+}
+
+/* What devplugd itself asks with. */
+static void test_client(void **state)
+{
+	struct fixture *f = *state;
+	struct rpc_client *client;
+	int pair[2];
+
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	assert_int_equal(rpc_server_add(f->server, pair[0], 7), 0);
+	assert_int_equal(rpc_client_new(pair[1], &client), 0);
+	ask(client, "/t.T/Refuse", f);
+	wait_for(f, &f->results, 1);
+	assert_int_equal(f->status, RPC_FAILED_PRECONDITION);
+	assert_string_equal(f->text, "100 % \"no\"; try ü");
+	ask(client, "/t.T/Echo", f);
+	wait_for(f, &f->results, 2);
+	assert_string_equal(f->reply, "hello");
+	/* Freed while its call has no answer. */
+	ask(client, "/t.T/DeferWatched", f);
+	while (!f->deferred)
+		assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+	client = rpc_client_free(client);
+	wait_for(f, &f->results, 3);
+	assert_int_equal(f->status, RPC_CANCELLED);
+	wait_for(f, &f->cancelled, 1);
+	rpc_fail(f->deferred, RPC_CANCELLED, "cancelled");
+}
+
 static void test_oversized_request(void **state)
 {
 	struct fixture *f = *state;
@@ -112,7 +147,7 @@ static void test_oversized_request(void **state)
 	uint8_t *data = calloc(1, size);
 
 	assert_non_null(data);
-	assert_int_equal(rpc_client_call(f->client, "/t.T/Echo", data, size, 0, on_result, f), 0);
+	assert_int_equal(channel_call(f->client, "/t.T/Echo", data, size, 0, on_result, f), 0);
 	wait_for(f, &f->results, 1);
 	assert_int_equal(f->status, RPC_RESOURCE_EXHAUSTED);
 	free(data);
@@ -147,6 +182,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_deferred_answer, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_answer_after_client_gave_up, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cancelled_call_is_reported, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_client, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_oversized_request, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_drain_waits_for_answers, setup, teardown),
 	};

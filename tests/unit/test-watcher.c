@@ -19,10 +19,10 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "kubelet/channel.h"
 #include "pluginregistration.pb-c.h"
 #include "proto/message.h"
 #include "proto/methods.h"
-#include "proto/rpc.h"
 
 #define PATIENCE (60 * USEC_PER_SEC)
 #define RESOURCE "vendor.example/gpu"
@@ -120,15 +120,15 @@ static void await_socket(char name[static 256])
 	memcpy(name, found, sizeof(found));
 }
 
-static struct rpc_client *dial(const char *path)
+static struct channel *dial(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct rpc_client *client;
+	struct channel *client;
 
 	(void)snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", path);
 	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(rpc_client_new(fd, &client), 0);
+	assert_int_equal(channel_new(fd, NULL, &client), 0);
 	return client;
 }
 
@@ -151,18 +151,18 @@ static void on_list_end(const struct rpc_result *result, void *userdata)
 }
 
 /* Returns the status. */
-static int try_call(struct rpc_client *client, const char *method, const uint8_t *data, size_t size)
+static int try_call(struct channel *client, const char *method, const uint8_t *data, size_t size)
 {
 	unsigned before = atomic_load(&results);
 	uint64_t end = 0;
 
-	assert_int_equal(rpc_client_call(client, method, data, size, 0, on_result, NULL), 0);
+	assert_int_equal(channel_call(client, method, data, size, 0, on_result, NULL), 0);
 	while (atomic_load(&results) == before)
 		pause_shortly(&end);
 	return last_status;
 }
 
-static void call(struct rpc_client *client, const char *method, const uint8_t *data, size_t size)
+static void call(struct channel *client, const char *method, const uint8_t *data, size_t size)
 {
 	assert_int_equal(try_call(client, method, data, size), RPC_OK);
 }
@@ -184,7 +184,7 @@ static void await_state(const char *wanted)
 	}
 }
 
-static int notify(struct rpc_client *client, bool registered, const char *text)
+static int notify(struct channel *client, bool registered, const char *text)
 {
 	Pluginregistration__RegistrationStatus status =
 		PLUGINREGISTRATION__REGISTRATION_STATUS__INIT;
@@ -198,11 +198,11 @@ static int notify(struct rpc_client *client, bool registered, const char *text)
 }
 
 /* Registers as the kubelet does, and returns the connection that watches. */
-static struct rpc_client *take_up(const char *path)
+static struct channel *take_up(const char *path)
 {
 	_cleanup_message_ struct message message = { 0 };
 	const Pluginregistration__PluginInfo *info;
-	struct rpc_client *registration = dial(path), *client;
+	struct channel *registration = dial(path), *client;
 	unsigned before = atomic_load(&lists);
 	uint64_t end = 0;
 
@@ -215,13 +215,13 @@ static struct rpc_client *take_up(const char *path)
 	assert_string_equal(info->endpoint, path);
 	client = dial(info->endpoint);
 	call(client, METHOD_OPTIONS, (const uint8_t *)"", 0);
-	assert_int_equal(rpc_client_stream(client, METHOD_LIST_AND_WATCH, (const uint8_t *)"", 0,
+	assert_int_equal(channel_stream(client, METHOD_LIST_AND_WATCH, (const uint8_t *)"", 0,
 				 on_list, on_list_end, NULL),
 		0);
 	while (atomic_load(&lists) == before)
 		pause_shortly(&end);
 	assert_int_equal(notify(registration, true, ""), RPC_OK);
-	(void)rpc_client_free(registration);
+	(void)channel_free(registration);
 	return client;
 }
 
@@ -231,12 +231,12 @@ static char path[256];
 static void test_kubelets_come_and_go(void **state)
 {
 	for (unsigned i = 0; i < 3; i++) {
-		struct rpc_client *client;
+		struct channel *client;
 
 		await_socket(path);
 		client = take_up(path);
 		await_state("serving");
-		(void)rpc_client_free(client);
+		(void)channel_free(client);
 		await_state("registering");
 	}
 }
@@ -244,7 +244,7 @@ static void test_kubelets_come_and_go(void **state)
 /* A kubelet that refuses: with a pause, another socket. */
 static void test_refusal(void **state)
 {
-	struct rpc_client *client;
+	struct channel *client;
 
 	await_socket(path);
 	client = dial(path);
@@ -252,10 +252,10 @@ static void test_refusal(void **state)
 	/* Which ends the session, often before the answer has been sent. */
 	(void)notify(client, false, "no");
 	await_socket(path);
-	(void)rpc_client_free(client);
+	(void)channel_free(client);
 	client = take_up(path);
 	await_state("serving");
-	(void)rpc_client_free(client);
+	(void)channel_free(client);
 }
 
 int main(void)

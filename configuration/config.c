@@ -9,6 +9,7 @@
 
 #include "configuration/check.h"
 #include "configuration/libconfig-text.h"
+#include "configuration/parse-resource.h"
 #include "configuration/parse.h"
 #include "drivers/model/driver.h"
 

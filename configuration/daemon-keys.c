@@ -6,6 +6,7 @@
 #include <syslog.h>
 
 #include "configuration/config.h"
+#include "configuration/parse-resource.h"
 #include "drivers/model/form.h"
 
 static int check_plugin_dir(const char *value, struct error *error)
@@ -242,6 +243,7 @@ static const struct option config_options[] = {
 		.type = OPTION_GROUPS,
 		.offset = offsetof(struct config, declared),
 		.table = &declaration_table,
+		.parse = parse_resource,
 		.help = "Resources that are offered.",
 	},
 };

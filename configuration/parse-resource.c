@@ -3,6 +3,8 @@
  * Decides how a resource's own keys override those of its preset: both are read as if they stood in
  * one block, and then checked. After that, the two sources are no longer distinguished.
  */
+#include "configuration/parse-resource.h"
+
 #include "common/utf8.h"
 #include "configuration/parse.h"
 #include "configuration/preset.h"
@@ -42,7 +44,6 @@ static void describe_resource(config_setting_t *setting, size_t position, char *
 		name ? (int)utf8_valid_length(name, MIN_OF(strlen(name), (size_t)QUOTE_MAX)) : 0;
 	char place[32];
 
-	/* The text of a single resource is in no list. */
 	if (config_setting_is_root(setting))
 		(void)snprintf(place, sizeof(place), "resource");
 	else
@@ -142,12 +143,15 @@ static void parse_keys(
 	declaration->preset = NULL;
 }
 
-void parse_resource(
-	struct parser *parser, config_setting_t *setting, struct declaration *declaration)
+void parse_resource(struct parser *parser, config_setting_t *setting, void *element)
 {
+	struct declaration *declaration = element;
 	size_t before = parser->report->count;
 	char context[CONTEXT_MAX];
 
+	/* The text of a single resource is in no list. */
+	if (!config_setting_is_root(setting))
+		declaration->position = (size_t)config_setting_index(setting);
 	describe_resource(setting, declaration->position, context, sizeof(context));
 	parser->report->context = context;
 	parse_keys(parser, setting, declaration);

@@ -32,7 +32,8 @@ static void parse_option(struct parser *parser, config_setting_t *setting, confi
 	const struct option *option, void *member, const char *key);
 
 static void parse_element(struct parser *parser, config_setting_t *setting,
-	const struct option_table *table, const char *key, struct groups *groups)
+	const struct option *option, const struct option_table *table, const char *key,
+	struct groups *groups)
 {
 	const struct option *shorthand;
 	char shorthand_key[KEY_MAX];
@@ -47,9 +48,8 @@ static void parse_element(struct parser *parser, config_setting_t *setting,
 		parser->report->incomplete = true;
 		return;
 	}
-	if (table == &declaration_table) {
-		((struct declaration *)element)->position = (size_t)config_setting_index(setting);
-		parse_resource(parser, setting, element);
+	if (option->parse) {
+		option->parse(parser, setting, element);
 		return;
 	}
 	if (config_setting_is_group(setting)) {
@@ -70,7 +70,7 @@ static void parse_groups(struct parser *parser, config_setting_t *setting,
 {
 	groups->table = table;
 	if (table->shorthand && value_is_string(setting)) {
-		parse_element(parser, setting, table, key, groups);
+		parse_element(parser, setting, option, table, key, groups);
 		return;
 	}
 	if (!value_is_sequence(setting)) {
@@ -83,7 +83,7 @@ static void parse_groups(struct parser *parser, config_setting_t *setting,
 		char element_key[KEY_MAX];
 
 		(void)snprintf(element_key, sizeof(element_key), "%.*s[%d]", PARENT_MAX, key, i);
-		parse_element(parser, config_setting_get_elem(setting, (unsigned)i), table,
+		parse_element(parser, config_setting_get_elem(setting, (unsigned)i), option, table,
 			element_key, groups);
 	}
 }

@@ -82,7 +82,7 @@ struct request {
 	unsigned next_line;
 };
 
-static int complain(const struct request *request, int code, const char *what)
+static int report_problem(const struct request *request, int code, const char *what)
 {
 	bool included = request->origin.line > 0;
 	int r = report_add(request->report, &request->origin, NULL, "%s%s%s%s",
@@ -92,14 +92,14 @@ static int complain(const struct request *request, int code, const char *what)
 	return r == -ENOMEM ? r : code;
 }
 
-static int complain_errno(const struct request *request, int code)
+static int report_errno(const struct request *request, int code)
 {
 	char what[256];
 
 	if (code == -ENOENT)
-		return complain(request, code, "does not exist");
+		return report_problem(request, code, "does not exist");
 	(void)snprintf(what, sizeof(what), "cannot be read: %s", strerror(-code));
-	return complain(request, code, what);
+	return report_problem(request, code, what);
 }
 
 /* --- whose it is --- */
@@ -168,14 +168,14 @@ static int check_directories(const struct request *request, int fd)
 		char what[4400];
 
 		if (!directory)
-			return complain_errno(request, -ENOMEM);
+			return report_errno(request, -ENOMEM);
 		if (is_trusted_directory(directory))
 			continue;
 		(void)snprintf(what, sizeof(what),
 			"is not read: its directory %s must belong to root or to the user of "
 			"devplugd, and others must not be able to write to it",
 			directory);
-		return complain(request, -EPERM, what);
+		return report_problem(request, -EPERM, what);
 	}
 	return 0;
 }
@@ -188,17 +188,17 @@ static int open_file(const struct request *request)
 
 	fd = open(request->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
-		return complain_errno(request, -errno);
+		return report_errno(request, -errno);
 	if (fstat(fd, &status) < 0)
-		return complain_errno(request, -errno);
+		return report_errno(request, -errno);
 	if (S_ISDIR(status.st_mode))
-		return complain(request, -EISDIR, "is a directory, not a file");
+		return report_problem(request, -EISDIR, "is a directory, not a file");
 	if (!S_ISREG(status.st_mode))
-		return complain(request, -EINVAL, "is not a regular file");
+		return report_problem(request, -EINVAL, "is not a regular file");
 	if (request->kind == SOURCE_PRESET)
 		return TAKE_FD(fd);
 	if (!source_is_trusted(&status))
-		return complain(request, -EPERM,
+		return report_problem(request, -EPERM,
 			"is not read: it must belong to root or to the user of devplugd, and "
 			"others must not be able to write to it");
 	r = check_directories(request, fd);
@@ -221,17 +221,17 @@ static int read_text(const struct request *request, int fd, char **ret_text, siz
 			room = room ? room * 2 : 16384;
 			grown = realloc(text, room);
 			if (!grown)
-				return complain_errno(request, -ENOMEM);
+				return report_errno(request, -ENOMEM);
 			text = grown;
 		}
 		n = RETRY_ON_EINTR(read(fd, text + size, room - size - 2));
 		if (n < 0)
-			return complain_errno(request, -errno);
+			return report_errno(request, -errno);
 		if (n == 0)
 			break;
 		size += (size_t)n;
 		if (size > CONFIG_FILE_MAX)
-			return complain(request, -EFBIG, "is larger than 4 MiB, the maximum");
+			return report_problem(request, -EFBIG, "is larger than 4 MiB, the maximum");
 	}
 	/* libconfig 1.5 does not take a comment at the end for one. */
 	if (size > 0 && text[size - 1] != '\n')
@@ -253,7 +253,7 @@ static int append_until(struct request *request, const char *end)
 	char *grown;
 
 	if (whole->size + size > CONFIG_FILE_MAX)
-		return complain(request, -EFBIG,
+		return report_problem(request, -EFBIG,
 			"is too large: a file and what it includes have at most 4 MiB");
 	grown = realloc(result->text, whole->size + size + 1);
 	if (!grown)
@@ -304,9 +304,9 @@ static int on_include(const struct lexical_include *include, void *userdata)
 	int r;
 
 	if (request.depth > INCLUDE_DEPTH_MAX)
-		return complain(&request, -EINVAL, "is included more than 10 levels deep");
+		return report_problem(&request, -EINVAL, "is included more than 10 levels deep");
 	if (++parent->whole->includes > INCLUDES_MAX)
-		return complain(
+		return report_problem(
 			&request, -EINVAL, "is one of more than 256 included files, the maximum");
 	r = append_until(parent, include->begin);
 	if (r < 0)
@@ -388,7 +388,7 @@ int source_list_drop_ins(const char *directory, struct report *report, struct st
 
 	n = scandir(directory, &entries, is_drop_in, compare_names);
 	if (n < 0)
-		return errno == ENOENT ? 0 : complain_errno(&request, -errno);
+		return errno == ENOENT ? 0 : report_errno(&request, -errno);
 	for (int i = 0; i < n; i++) {
 		_cleanup_free_ char *path = NULL;
 

@@ -4,8 +4,9 @@
  * row of a table. A wrong value is reported together with the valid form, and the option keeps its
  * value.
  */
+#include "configuration/value.h"
+
 #include "common/utf8.h"
-#include "configuration/parse.h"
 #include "drivers/model/template.h"
 
 struct origin origin_of(struct parser *parser, const config_setting_t *setting)

@@ -51,6 +51,8 @@ struct groups {
 };
 
 struct error;
+struct parser;
+struct config_setting_t;
 
 struct option {
 	const char *key;
@@ -72,6 +74,8 @@ struct option {
 	const char *default_string;
 	const char *const *choices; /* NULL-terminated */
 	const struct option_table *table;
+	/* Of OPTION_GROUPS whose elements have more than the keys of a table: reads one of them. */
+	void (*parse)(struct parser *parser, struct config_setting_t *setting, void *element);
 
 	/* The form of a string, beyond its length; of a list, each of its strings. Returns 0, or
 	 * -EINVAL with a sentence that follows the key: "must be ...". NULL: any text. */

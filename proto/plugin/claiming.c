@@ -11,7 +11,7 @@
 #include "common/map.h"
 #include "common/sealed.h"
 #include "drivers/inventory/claims.h"
-#include "proto/plugin/plugin.h"
+#include "proto/plugin/plugin-send.h"
 
 /* Of an answer. */
 #define OWNERS_MAX     (64U << 20)
@@ -36,7 +36,7 @@ static void forget_claims(struct claiming *claiming)
 	replace_text(claiming, NULL);
 }
 
-static int send_claims(struct plugin *plugin, const char *text)
+static int send_claims(struct claiming *claiming, const char *text)
 {
 	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CLAIMS);
 	int r;
@@ -45,22 +45,21 @@ static int send_claims(struct plugin *plugin, const char *text)
 	if (r < 0)
 		return r;
 	message.fds[0] = r;
-	message.number = ++plugin->claiming.number;
-	plugin_send(plugin, &message);
+	message.number = ++claiming->number;
+	plugin_send(claiming->event, &message);
 	return 0;
 }
 
-static int propose(struct plugin *plugin, struct snapshot *snapshot)
+static int propose(struct claiming *claiming, const char *root, struct snapshot *snapshot)
 {
-	struct claiming *claiming = &plugin->claiming;
 	_cleanup_free_ char *text = NULL;
 	int r;
 
-	r = claims_text(snapshot, declaration_root(plugin->applied_config->declaration), &text);
+	r = claims_text(snapshot, root, &text);
 	if (r < 0)
 		return r;
 	if (!claiming->text || !streq(claiming->text, text)) {
-		r = send_claims(plugin, text);
+		r = send_claims(claiming, text);
 		if (r < 0)
 			return r;
 		claiming->waiting = true;
@@ -83,32 +82,31 @@ static void note(struct claiming *claiming, int r)
 
 static int on_retry(sd_event_source *source, uint64_t usec, void *userdata)
 {
-	struct plugin *plugin = userdata;
+	struct claiming *claiming = userdata;
 
-	plugin->claiming.retry = sd_event_source_disable_unref(plugin->claiming.retry);
-	forget_claims(&plugin->claiming);
-	plugin_offer(plugin);
+	claiming->retry = sd_event_source_disable_unref(claiming->retry);
+	forget_claims(claiming);
+	claiming->on_answer(claiming->userdata);
 	return 0;
 }
 
-static void try_again(struct plugin *plugin)
+static void try_again(struct claiming *claiming)
 {
-	if (!plugin->claiming.retry)
-		(void)sd_event_add_time_relative(plugin->event, &plugin->claiming.retry,
-			CLOCK_MONOTONIC, RETRY_INTERVAL, USEC_PER_SEC, on_retry, plugin);
+	if (!claiming->retry)
+		(void)sd_event_add_time_relative(claiming->event, &claiming->retry, CLOCK_MONOTONIC,
+			RETRY_INTERVAL, USEC_PER_SEC, on_retry, claiming);
 }
 
-int claiming_propose(struct plugin *plugin, struct snapshot *snapshot)
+int claiming_propose(struct claiming *claiming, const char *root, struct snapshot *snapshot)
 {
-	struct claiming *claiming = &plugin->claiming;
 	int r;
 
 	if (!snapshot_same_devices(claiming->snapshot, snapshot)) {
-		r = propose(plugin, snapshot);
+		r = propose(claiming, root, snapshot);
 		note(claiming, r);
 		/* Serving is more than sharing well. */
 		if (r < 0) {
-			try_again(plugin);
+			try_again(claiming);
 			return 0;
 		}
 	}
@@ -139,7 +137,7 @@ static int write_refused(FILE *stream, const struct map *known, char *text, cons
 }
 
 /* Extends the owners by the devices whose claims are refused. */
-static int add_refused(const struct claiming *claiming, const char *resource, char **owners)
+static int add_refused(const struct claiming *claiming, char **owners)
 {
 	_cleanup_free_ char *text = strdup(claiming->text), *new_owners = NULL;
 	_cleanup_free_ char *accepted = strdup(claiming->accepted ?: "");
@@ -156,7 +154,7 @@ static int add_refused(const struct claiming *claiming, const char *resource, ch
 	if (r >= 0 && fputs(*owners, stream) == EOF)
 		r = -ENOMEM;
 	if (r >= 0)
-		r = write_refused(stream, &known, text, resource);
+		r = write_refused(stream, &known, text, claiming->resource);
 	if (stream && fclose(stream) != 0)
 		r = -ENOMEM;
 	if (r < 0)
@@ -166,23 +164,23 @@ static int add_refused(const struct claiming *claiming, const char *resource, ch
 	return 0;
 }
 
-int claiming_answered(struct plugin *plugin, const struct control_message *message)
+void claiming_answered(struct claiming *claiming, struct inventory *inventory,
+	const struct control_message *message)
 {
-	struct claiming *claiming = &plugin->claiming;
 	bool waited = claiming->waiting, refused = *message->text;
 	_cleanup_free_ char *owners = NULL;
 	int r;
 
 	/* Of what has changed meanwhile. */
 	if (message->number != claiming->number || !claiming->text)
-		return 0;
+		return;
 	r = read_owners(message, &owners);
 	if (r >= 0 && refused)
-		r = add_refused(claiming, plugin->resource, &owners);
+		r = add_refused(claiming, &owners);
 	if (r >= 0) {
 		free(claiming->owners);
 		claiming->owners = TAKE_PTR(owners);
-		r = inventory_set_owners(plugin->inventory, claiming->owners);
+		r = inventory_set_owners(inventory, claiming->owners);
 	}
 	if (r < 0) {
 		log_error(
@@ -190,20 +188,21 @@ int claiming_answered(struct plugin *plugin, const struct control_message *messa
 			strerror(-r));
 		/* The supervisor answers new claims only. */
 		forget_claims(claiming);
-		try_again(plugin);
-		return 0;
+		try_again(claiming);
+		return;
 	}
 	claiming->waiting = false;
 	claiming->is_accepted = !refused;
 	if (refused)
-		try_again(plugin);
-	return waited || r > 0;
+		try_again(claiming);
+	if (waited || r > 0)
+		claiming->on_answer(claiming->userdata);
 }
 
-void claiming_renew(struct plugin *plugin)
+void claiming_renew(const struct claiming *claiming, struct inventory *inventory)
 {
-	if (plugin->claiming.owners)
-		(void)inventory_set_owners(plugin->inventory, plugin->claiming.owners);
+	if (claiming->owners)
+		(void)inventory_set_owners(inventory, claiming->owners);
 }
 
 void claiming_done(struct claiming *claiming)

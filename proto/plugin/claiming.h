@@ -2,16 +2,18 @@
 #pragma once
 
 /*
- * Inside of plugin: sends the supervisor the claims of the devices, and receives which devices
- * belong to another resource, before they are offered. See drivers/inventory/claims.h.
+ * Sends the supervisor the claims of the devices, and receives which devices belong to another
+ * resource, before they are offered. See drivers/inventory/claims.h.
  */
 
 #include "common/control.h"
 #include "drivers/inventory/inventory.h"
 
-struct plugin;
-
 struct claiming {
+	sd_event *event;
+	const char *resource;
+	void (*on_answer)(void *userdata); /* devices may be offered */
+	void *userdata;
 	struct snapshot *snapshot; /* that `text` was made of */
 	char *text;                /* sent last; NULL: to be sent again */
 	bool is_accepted;          /* the text */
@@ -25,12 +27,13 @@ struct claiming {
 
 /* Sends the claims of the snapshot's devices, unless they were sent. Returns 1 if the answer has to
  * be waited for, which is so if there are any, or 0. */
-int claiming_propose(struct plugin *plugin, struct snapshot *snapshot);
+int claiming_propose(struct claiming *claiming, const char *root, struct snapshot *snapshot);
 
-/* Takes the supervisor's answer, or an update. Returns 1 if there are devices to offer. */
-int claiming_answered(struct plugin *plugin, const struct control_message *message);
+/* Takes the supervisor's answer, or an update. */
+void claiming_answered(struct claiming *claiming, struct inventory *inventory,
+	const struct control_message *message);
 
 /* A new inventory is in force: passes the known owners to it. */
-void claiming_renew(struct plugin *plugin);
+void claiming_renew(const struct claiming *claiming, struct inventory *inventory);
 
 void claiming_done(struct claiming *claiming);

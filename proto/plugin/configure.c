@@ -7,8 +7,9 @@
 
 #include "common/child-sandbox.h"
 #include "common/log.h"
-#include "configuration/libconfig-text.h"
 #include "proto/plugin/log-changes.h"
+#include "proto/plugin/match-fingerprint.h"
+#include "proto/plugin/plugin-send.h"
 #include "proto/plugin/plugin.h"
 
 #define CONFIGURATION_MAX (4U << 20)
@@ -78,7 +79,7 @@ static void report_ready(struct plugin *plugin)
 	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_READY);
 
 	if (plugin->ready_owed)
-		plugin_send(plugin, &message);
+		plugin_send(plugin->event, &message);
 	plugin->ready_owed = false;
 }
 
@@ -100,16 +101,17 @@ static void report_gone(struct plugin *plugin, const struct snapshot *snapshot)
 	if (message.devices == plugin->gone_reported)
 		return;
 	plugin->gone_reported = message.devices;
-	plugin_send(plugin, &message);
+	plugin_send(plugin->event, &message);
 }
 
 void plugin_offer(struct plugin *plugin)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(plugin->inventory);
+	const char *root = declaration_root(plugin->applied_config->declaration);
 	int waits, r;
 
-	waits = claiming_propose(plugin, snapshot);
-	waits += publish_propose(plugin, snapshot);
+	waits = claiming_propose(&plugin->claiming, root, snapshot);
+	waits += publish_propose(&plugin->publishing, plugin->applied_config, snapshot);
 	if (waits > 0)
 		return;
 	r = offer(plugin, snapshot);
@@ -146,46 +148,19 @@ static void on_measured(struct inventory *inventory, void *userdata)
 		plugin_report(plugin);
 }
 
-/* The keys of the declaration that select devices, and the root. */
-static char *match_text(const struct declaration *declaration)
+/* Then a removed device may come back. */
+static bool selects_same_devices(const struct declaration *a, const struct declaration *b)
 {
-	char *text = NULL;
-	size_t size;
-	FILE *stream = open_memstream(&text, &size);
+	uint64_t fingerprint = match_fingerprint(a);
 
-	if (!stream)
-		return NULL;
-	(void)fprintf(stream, "%s\n%s\n", declaration->driver->name, declaration_root(declaration));
-	for (size_t i = 0; i < declaration->match.count; i++)
-		text_write(stream, declaration->match.table, groups_get(&declaration->match, i),
-			TEXT_CANONICAL, 0);
-	if (fclose(stream) != 0) {
-		free(text);
-		return NULL;
-	}
-	return text;
-}
-
-/* Whether both select the same devices: then a removed one may come back. */
-static bool same_match_fingerprint(const struct declaration *a, const struct declaration *b)
-{
-	_cleanup_free_ char *a_text = match_text(a), *b_text = match_text(b);
-
-	return a_text && b_text && streq(a_text, b_text);
-}
-
-uint64_t plugin_match_fingerprint(const struct declaration *declaration)
-{
-	_cleanup_free_ char *text = match_text(declaration);
-
-	return text ? hash_string(text) : 0;
+	return fingerprint != 0 && fingerprint == match_fingerprint(b);
 }
 
 /* Without memory, or with one that cannot be read, devices are probed like new ones. */
 static int recall(struct inventory *inventory, const struct declaration *declaration, int fd)
 {
 	struct saved_state *saved;
-	uint64_t match_fingerprint;
+	uint64_t fingerprint;
 	int r = saved_state_read(fd, &saved);
 
 	if (r < 0) {
@@ -196,9 +171,9 @@ static int recall(struct inventory *inventory, const struct declaration *declara
 				strerror(-r));
 		return 0;
 	}
-	match_fingerprint = saved->match_fingerprint;
+	fingerprint = saved->match_fingerprint;
 	inventory_restore(inventory, saved);
-	return match_fingerprint != 0 && match_fingerprint == plugin_match_fingerprint(declaration)
+	return fingerprint != 0 && fingerprint == match_fingerprint(declaration)
 		? inventory_restore_list(inventory)
 		: 0;
 }
@@ -253,7 +228,7 @@ static int configure(struct plugin *plugin, int fd, int saved_state_fd, struct e
 	inventory_on_measured(inventory, on_measured);
 	if (plugin->inventory) {
 		r = inventory_inherit(inventory, plugin->inventory,
-			same_match_fingerprint(
+			selects_same_devices(
 				applied_config->declaration, plugin->applied_config->declaration));
 	} else if (saved_state_fd >= 0)
 		r = recall(inventory, applied_config->declaration, saved_state_fd);
@@ -265,7 +240,7 @@ static int configure(struct plugin *plugin, int fd, int saved_state_fd, struct e
 	if (r < 0)
 		return r;
 	if (!plugin->service) {
-		r = service_new(plugin->event, &plugin_service_events, plugin, &plugin->service);
+		r = service_new(plugin->event, plugin->service_events, plugin, &plugin->service);
 		if (r < 0)
 			return error_set(error, r, "cannot start gRPC: %s", strerror(-r));
 	}
@@ -273,7 +248,7 @@ static int configure(struct plugin *plugin, int fd, int saved_state_fd, struct e
 	applied_config_unref(plugin->applied_config);
 	plugin->inventory = TAKE_PTR(inventory);
 	plugin->applied_config = TAKE_PTR(applied_config);
-	claiming_renew(plugin);
+	claiming_renew(&plugin->claiming, plugin->inventory);
 	return 0;
 }
 
@@ -284,7 +259,7 @@ void plugin_configure(struct plugin *plugin, int fd, int saved_state_fd)
 
 	if (configure(plugin, fd, saved_state_fd, &error) < 0) {
 		(void)snprintf(message.text, sizeof(message.text), "%s", error.message);
-		plugin_send(plugin, &message);
+		plugin_send(plugin->event, &message);
 		return;
 	}
 	/* READY means that the kubelet's calls can be answered, from the old offer or the first. It
@@ -295,10 +270,4 @@ void plugin_configure(struct plugin *plugin, int fd, int saved_state_fd)
 	plugin_offer(plugin);
 	if (plugin->offered)
 		plugin_report(plugin);
-	/* The kubelet reads options at registration only. The other way round needs nothing: a
-	 * PreStartContainer without a command is answered OK. */
-	if (plugin->session && !plugin->session_pre_starts &&
-		plugin->applied_config->declaration->prestart.command.count > 0)
-		plugin_end_session(
-			plugin, "prestart was added, which the kubelet reads only at registration");
 }

@@ -11,6 +11,7 @@
 #include "drivers/allocation/allocation-inquiry.h"
 #include "drivers/allocation/cdi.h"
 #include "proto/plugin/call-failed.h"
+#include "proto/plugin/plugin-send.h"
 #include "proto/plugin/plugin.h"
 
 struct edits {
@@ -48,7 +49,7 @@ static void refuse(struct edits *edits, const struct error *error)
 	message.number = edits->number;
 	(void)snprintf(message.text, sizeof(message.text), "%s", error->message);
 	call_failed(CONTROL_CALL_ALLOCATE, edits->ids, edits->n_ids, error->message);
-	plugin_send(edits->plugin, &message);
+	plugin_send(edits->plugin->event, &message);
 	(void)edits_free(edits);
 }
 
@@ -67,7 +68,7 @@ static void send_answer(struct edits *edits)
 	}
 	inventory_note_assigned(plugin->inventory, edits->ids, edits->n_ids);
 	allocation_count_add(&plugin->allocation_count, edits->ids, edits->n_ids);
-	plugin_send(plugin, &message);
+	plugin_send(plugin->event, &message);
 	plugin_report(plugin);
 	(void)edits_free(edits);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when a child returns memory to the kernel, ends what programs left behind, and closes
- * connections that block gRPC. Nothing here is urgent, so one timer, which fires together with the
- * heartbeat, is enough.
+ * Decides when a child returns memory to the kernel, ends what programs left behind, and does other
+ * work that is not urgent: one timer, which fires together with the heartbeat, is enough.
  */
 #include "proto/plugin/housekeeping.h"
 
@@ -10,7 +9,6 @@
 
 #include "common/log.h"
 #include "drivers/host/command.h"
-#include "proto/plugin/plugin.h"
 
 /* Above this growth, unused memory is returned to the kernel. */
 #define UNUSED_MEMORY_MAX (512UL << 10)
@@ -56,21 +54,17 @@ static void return_memory(struct housekeeping *housekeeping)
 static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct housekeeping *housekeeping = userdata;
-	struct plugin *plugin = housekeeping->plugin;
 
 	end_orphans(housekeeping);
-	plugin_report_overdue(plugin);
+	housekeeping->on_due(housekeeping->userdata);
 	return_memory(housekeeping);
-	if (plugin->service && rpc_is_held_up() && plugin->session)
-		session_free_the_way(plugin->session);
 	(void)sd_event_source_set_time_relative(source, HOUSEKEEPING_INTERVAL);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
-int housekeeping_start(struct housekeeping *housekeeping, struct plugin *plugin)
+int housekeeping_start(struct housekeeping *housekeeping, sd_event *event)
 {
-	housekeeping->plugin = plugin;
-	return sd_event_add_time_relative(plugin->event, &housekeeping->timer, CLOCK_MONOTONIC,
+	return sd_event_add_time_relative(event, &housekeeping->timer, CLOCK_MONOTONIC,
 		HOUSEKEEPING_INTERVAL, USEC_PER_SEC, on_due, housekeeping);
 }
 

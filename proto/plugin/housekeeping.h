@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Inside of plugin: the periodic work of a resource's process, which ends what programs left
- * behind, returns memory to the kernel, and closes connections that block gRPC.
+ * The periodic work of a resource's process, which ends what programs left behind and returns
+ * memory to the kernel.
  */
 
 #include <systemd/sd-event.h>
@@ -12,10 +12,9 @@
 
 #define HOUSEKEEPING_INTERVAL (4 * USEC_PER_SEC)
 
-struct plugin;
-
 struct housekeeping {
-	struct plugin *plugin;
+	void (*on_due)(void *userdata); /* what else is to be done from time to time */
+	void *userdata;
 	sd_event_source *timer;
 	size_t memory_kept;   /* private memory after the last return */
 	size_t memory_in_use; /* the most that malloc had given out since */
@@ -23,6 +22,6 @@ struct housekeeping {
 };
 
 /* Returns 0 or negative errno. */
-int housekeeping_start(struct housekeeping *housekeeping, struct plugin *plugin);
+int housekeeping_start(struct housekeeping *housekeeping, sd_event *event);
 
 void housekeeping_done(struct housekeeping *housekeeping);

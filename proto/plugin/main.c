@@ -6,7 +6,6 @@
  */
 #include <fcntl.h>
 #include <malloc.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -18,6 +17,7 @@
 #include "common/spawn-request.h"
 #include "proto/plugin/edits.h"
 #include "proto/plugin/memory-limit.h"
+#include "proto/plugin/plugin-send.h"
 #include "proto/plugin/plugin.h"
 #include "proto/plugin/pod-reader.h"
 #include "proto/plugin/template-process.h"
@@ -28,7 +28,6 @@
 #define HANDLER_MAX (5 * USEC_PER_SEC)
 /* After one that did: the host may have been paused. */
 #define HANDLER_CHECK_AGAIN (500 * USEC_PER_MSEC)
-#define TELL_TIMEOUT_MSEC   1000
 
 /* Of CONTROL_BOOKED. */
 #define BOOKED_MAX RPC_REQUEST_MAX
@@ -37,19 +36,6 @@
  * called. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
-void plugin_send(struct plugin *plugin, const struct control_message *message)
-{
-	struct pollfd pollfd = { .fd = CONTROL_FD, .events = POLLOUT };
-	int r = control_send(CONTROL_FD, message);
-
-	if (r == -EAGAIN && RETRY_ON_EINTR(poll(&pollfd, 1, TELL_TIMEOUT_MSEC)) > 0)
-		r = control_send(CONTROL_FD, message);
-	if (r < 0) {
-		log_error("the supervisor does not listen (%s); exiting", strerror(-r));
-		(void)sd_event_exit(plugin->event, r);
-	}
-}
-
 static void report_session(
 	struct plugin *plugin, enum control_type type, uint64_t number, const char *text)
 {
@@ -57,10 +43,10 @@ static void report_session(
 
 	message.session = number;
 	(void)snprintf(message.text, sizeof(message.text), "%s", text);
-	plugin_send(plugin, &message);
+	plugin_send(plugin->event, &message);
 }
 
-void plugin_end_session(struct plugin *plugin, const char *why)
+static void end_session(struct plugin *plugin, const char *why)
 {
 	uint64_t number = session_number(plugin->session);
 
@@ -82,7 +68,7 @@ static void on_serving(struct session *session, void *userdata)
 
 static void on_session_ended(struct session *session, const char *why, void *userdata)
 {
-	plugin_end_session(userdata, why);
+	end_session(userdata, why);
 }
 
 static const struct session_events session_events = {
@@ -161,7 +147,7 @@ static void on_pre_start(
 	pre_start_answer(&plugin->pre_starts, plugin->event, offer, call, ids, n_ids);
 }
 
-const struct service_events plugin_service_events = {
+static const struct service_events service_events = {
 	.on_stream = on_stream,
 	.on_verdict = on_verdict,
 	.on_allocated = on_allocated,
@@ -174,6 +160,12 @@ const struct service_events plugin_service_events = {
 static void handle_configure(struct plugin *plugin, struct control_message *message)
 {
 	plugin_configure(plugin, message->fds[0], message->fds[1]);
+	/* The kubelet reads options at registration only. The other way round needs nothing: a
+	 * PreStartContainer without a command is answered OK. */
+	if (plugin->session && !plugin->session_pre_starts &&
+		plugin->applied_config->declaration->prestart.command.count > 0)
+		end_session(
+			plugin, "prestart was added, which the kubelet reads only at registration");
 }
 
 static void handle_session(struct plugin *plugin, struct control_message *message)
@@ -204,7 +196,7 @@ static void handle_session(struct plugin *plugin, struct control_message *messag
 static void handle_end_session(struct plugin *plugin, struct control_message *message)
 {
 	if (plugin->session && session_number(plugin->session) == message->session)
-		plugin_end_session(plugin, "the supervisor asked for it");
+		end_session(plugin, "the supervisor asked for it");
 	else
 		report_session(plugin, CONTROL_SESSION_ENDED, message->session, "it was not open");
 }
@@ -222,14 +214,20 @@ static void offer_again(struct plugin *plugin, int changed)
 	plugin_report(plugin);
 }
 
+/* Devices have waited for it. */
+static void on_answer(void *userdata)
+{
+	offer_again(userdata, 1);
+}
+
 static void handle_published(struct plugin *plugin, struct control_message *message)
 {
-	offer_again(plugin, publish_answered(plugin, message));
+	publish_answered(&plugin->publishing, message);
 }
 
 static void handle_owners(struct plugin *plugin, struct control_message *message)
 {
-	offer_again(plugin, claiming_answered(plugin, message));
+	claiming_answered(&plugin->claiming, plugin->inventory, message);
 }
 
 static void handle_booked(struct plugin *plugin, struct control_message *message)
@@ -346,6 +344,28 @@ static void reduce_footprint(void)
 	(void)pthread_attr_destroy(&attributes);
 }
 
+static void on_housekeeping(void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	plugin_report_overdue(plugin);
+	if (plugin->service && rpc_is_held_up() && plugin->session)
+		session_free_the_way(plugin->session);
+}
+
+static void connect_parts(struct plugin *plugin)
+{
+	plugin->service_events = &service_events;
+	plugin->housekeeping.on_due = on_housekeeping;
+	plugin->allocates.event = plugin->claiming.event = plugin->publishing.event = plugin->event;
+	plugin->allocates.on_allocated = on_allocated;
+	plugin->allocates.on_pending = on_pending;
+	plugin->claiming.resource = plugin->resource;
+	plugin->claiming.on_answer = plugin->publishing.on_answer = on_answer;
+	plugin->housekeeping.userdata = plugin->allocates.userdata = plugin->claiming.userdata =
+		plugin->publishing.userdata = plugin;
+}
+
 static int run(struct plugin *plugin)
 {
 	struct ucred supervisor = {};
@@ -365,12 +385,9 @@ static int run(struct plugin *plugin)
 		r = sd_event_add_time_relative(plugin->event, &plugin->alive_source,
 			CLOCK_MONOTONIC, CONTROL_ALIVE_INTERVAL, USEC_PER_SEC, on_alive_due,
 			plugin);
+	connect_parts(plugin);
 	if (r >= 0)
-		r = housekeeping_start(&plugin->housekeeping, plugin);
-	plugin->allocates.event = plugin->event;
-	plugin->allocates.on_allocated = on_allocated;
-	plugin->allocates.on_pending = on_pending;
-	plugin->allocates.userdata = plugin;
+		r = housekeeping_start(&plugin->housekeeping, plugin->event);
 	if (r < 0) {
 		log_error("cannot set up the event loop: %s", strerror(-r));
 		return r;

@@ -12,6 +12,7 @@
 #include "common/json-write.h"
 #include "common/log.h"
 #include "common/text.h"
+#include "proto/plugin/match-fingerprint.h"
 #include "proto/plugin/plugin.h"
 
 #define REPORT_INTERVAL (100 * USEC_PER_MSEC)
@@ -256,7 +257,7 @@ static int write_memory(int fd, struct plugin *plugin, bool all)
 		: inventory_save_changes(plugin->inventory, &saved);
 	if (r < 0 || (!all && saved->n_units == 0))
 		return r;
-	saved->match_fingerprint = plugin_match_fingerprint(plugin->applied_config->declaration);
+	saved->match_fingerprint = match_fingerprint(plugin->applied_config->declaration);
 	r = saved_state_write(saved, fd);
 	if (r >= 0 && all)
 		inventory_note_saved(plugin->inventory);

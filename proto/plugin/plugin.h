@@ -43,6 +43,7 @@ struct plugin {
 	struct applied_config *applied_config;
 	struct inventory *inventory;
 	struct service *service;
+	const struct service_events *service_events;
 	struct bookings *booked;   /* the supervisor's last bookings; NULL: none yet */
 	uint64_t allocated_before; /* came with them */
 	struct claiming claiming;
@@ -61,18 +62,10 @@ struct plugin {
 	struct allocation_count allocation_count;
 };
 
-extern const struct service_events plugin_service_events;
-
-/* Sends to the supervisor. If it does not read for a second, the loop ends. */
-void plugin_send(struct plugin *plugin, const struct control_message *message);
-
 /* Applies the configuration in the descriptor, or refuses it and keeps the one in force; reports
  * which to the supervisor. The first one begins with the saved state in `saved_state_fd`, if that
  * is a descriptor. */
 void plugin_configure(struct plugin *plugin, int fd, int saved_state_fd);
-
-/* A hash of the keys that select devices, and the root; 0 if memory is short. */
-uint64_t plugin_match_fingerprint(const struct declaration *declaration);
 
 /* Offers the kubelet the devices in force, as soon as the supervisor has answered. */
 void plugin_offer(struct plugin *plugin);
@@ -85,6 +78,3 @@ void plugin_report_overdue(struct plugin *plugin);
 
 /* Frees what was kept of the last report. */
 void reported_done(struct reported *reported);
-
-/* Ends the session on our side and sends the reason to the supervisor. */
-void plugin_end_session(struct plugin *plugin, const char *why);

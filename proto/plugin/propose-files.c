@@ -9,30 +9,28 @@
 #include "common/log.h"
 #include "common/sealed.h"
 #include "drivers/allocation/publication.h"
-#include "proto/plugin/plugin.h"
+#include "proto/plugin/plugin-send.h"
 
 #define RETRY_INTERVAL (10 * USEC_PER_SEC)
 
 static int on_retry(sd_event_source *source, uint64_t usec, void *userdata)
 {
-	struct plugin *plugin = userdata;
+	struct publishing *publishing = userdata;
 
-	plugin->publishing.retry = sd_event_source_disable_unref(plugin->publishing.retry);
-	plugin->publishing.snapshot = snapshot_unref(plugin->publishing.snapshot);
-	plugin_offer(plugin);
+	publishing->retry = sd_event_source_disable_unref(publishing->retry);
+	publishing->snapshot = snapshot_unref(publishing->snapshot);
+	publishing->on_answer(publishing->userdata);
 	return 0;
 }
 
-static void try_again(struct plugin *plugin)
+static void try_again(struct publishing *publishing)
 {
-	struct publishing *publishing = &plugin->publishing;
-
 	if (!publishing->retry)
-		(void)sd_event_add_time_relative(plugin->event, &publishing->retry, CLOCK_MONOTONIC,
-			RETRY_INTERVAL, USEC_PER_SEC, on_retry, plugin);
+		(void)sd_event_add_time_relative(publishing->event, &publishing->retry,
+			CLOCK_MONOTONIC, RETRY_INTERVAL, USEC_PER_SEC, on_retry, publishing);
 }
 
-static int send_proposal(struct plugin *plugin, const char *text)
+static int send_proposal(struct publishing *publishing, const char *text)
 {
 	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_PUBLISH);
 	int r;
@@ -41,16 +39,15 @@ static int send_proposal(struct plugin *plugin, const char *text)
 	if (r < 0)
 		return r;
 	message.fds[0] = r;
-	message.number = ++plugin->publishing.number;
-	plugin_send(plugin, &message);
+	message.number = ++publishing->number;
+	plugin_send(publishing->event, &message);
 	return 0;
 }
 
 /* Makes the text and sends it if it is new. Returns 1 if it was sent, or 0. */
-static int propose(struct plugin *plugin, struct snapshot *snapshot)
+static int propose(struct publishing *publishing, const struct declaration *declaration,
+	struct snapshot *snapshot)
 {
-	const struct declaration *declaration = plugin->applied_config->declaration;
-	struct publishing *publishing = &plugin->publishing;
 	_cleanup_strings_ struct strings left_out = { 0 };
 	_cleanup_free_ char *text = NULL;
 	struct strings old = publishing->left_out;
@@ -63,10 +60,10 @@ static int propose(struct plugin *plugin, struct snapshot *snapshot)
 	publishing->left_out = left_out;
 	left_out = old;
 	if (publishing->left_out.count > 0)
-		try_again(plugin);
+		try_again(publishing);
 	if (publishing->made && publishing->text && streq(publishing->text, text))
 		return 0;
-	r = send_proposal(plugin, text);
+	r = send_proposal(publishing, text);
 	if (r < 0)
 		return r;
 	publishing->waiting = true;
@@ -76,17 +73,18 @@ static int propose(struct plugin *plugin, struct snapshot *snapshot)
 	return 1;
 }
 
-int publish_propose(struct plugin *plugin, struct snapshot *snapshot)
+int publish_propose(struct publishing *publishing, struct applied_config *applied_config,
+	struct snapshot *snapshot)
 {
-	struct publishing *publishing = &plugin->publishing;
+	const struct declaration *declaration = applied_config->declaration;
 	int r;
 
-	if (publishing->applied_config == plugin->applied_config &&
+	if (publishing->applied_config == applied_config &&
 		snapshot_same_devices(publishing->snapshot, snapshot))
 		return publishing->waiting;
 	/* What was published once has to be taken back, too. */
-	r = publishing->text || publication_is_wanted(plugin->applied_config->declaration, snapshot)
-		? propose(plugin, snapshot)
+	r = publishing->text || publication_is_wanted(declaration, snapshot)
+		? propose(publishing, declaration, snapshot)
 		: 0;
 	if (r < 0) {
 		publishing->waiting = publishing->made = false;
@@ -94,30 +92,28 @@ int publish_propose(struct plugin *plugin, struct snapshot *snapshot)
 			  "nodes instead",
 			r == -E2BIG ? "they would exceed 4 MiB" : strerror(-r));
 		if (r != -E2BIG)
-			try_again(plugin);
+			try_again(publishing);
 	}
 	(void)snapshot_unref(publishing->snapshot);
 	publishing->snapshot = snapshot_ref(snapshot);
 	(void)applied_config_unref(publishing->applied_config);
-	publishing->applied_config = applied_config_ref(plugin->applied_config);
+	publishing->applied_config = applied_config_ref(applied_config);
 	return publishing->waiting;
 }
 
-int publish_answered(struct plugin *plugin, const struct control_message *message)
+void publish_answered(struct publishing *publishing, const struct control_message *message)
 {
-	struct publishing *publishing = &plugin->publishing;
-
 	bool made = message->text[0] == '\0';
 
 	/* Also unasked, when files had to be written again. */
 	if (message->number != publishing->number ||
 		(!publishing->waiting && made == publishing->made))
-		return 0;
+		return;
 	publishing->waiting = false;
 	publishing->made = made;
 	if (!publishing->made)
-		try_again(plugin);
-	return 1;
+		try_again(publishing);
+	publishing->on_answer(publishing->userdata);
 }
 
 void publish_done(struct publishing *publishing)

@@ -2,17 +2,18 @@
 #pragma once
 
 /*
- * Inside of plugin: proposes the files by which other programs find the devices, before these are
- * offered. A container with a device that is in no file gets all of it in the answer, as if there
- * were no files, because the pod would otherwise not start.
+ * Proposes the files by which other programs find the devices, before these are offered. A
+ * container with a device that is in no file gets all of it in the answer, as if there were no
+ * files, because the pod would otherwise not start.
  */
 
 #include "common/control.h"
 #include "proto/plugin/offer.h"
 
-struct plugin;
-
 struct publishing {
+	sd_event *event;
+	void (*on_answer)(void *userdata); /* devices may be offered */
+	void *userdata;
 	struct snapshot *snapshot; /* that `text` was made of, with `applied configuration` */
 	struct applied_config *applied_config;
 	char *text;              /* proposed last */
@@ -25,9 +26,10 @@ struct publishing {
 
 /* Proposes the files for the devices to be offered, unless they exist. Returns 1 if the answer has
  * to be waited for, or 0. */
-int publish_propose(struct plugin *plugin, struct snapshot *snapshot);
+int publish_propose(struct publishing *publishing, struct applied_config *applied_config,
+	struct snapshot *snapshot);
 
-/* The supervisor's answer. Returns 1 if it was waited for. */
-int publish_answered(struct plugin *plugin, const struct control_message *message);
+/* Takes the supervisor's answer. */
+void publish_answered(struct publishing *publishing, const struct control_message *message);
 
 void publish_done(struct publishing *publishing);

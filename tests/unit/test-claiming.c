@@ -11,17 +11,8 @@
 #include <cmocka.h>
 
 #include "proto/plugin/claiming.h"
-#include "proto/plugin/plugin.h"
 
-/* What the process's main() has, which is not asked for anything here. */
-const struct service_events plugin_service_events;
-
-void plugin_send(struct plugin *plugin, const struct control_message *message)
-{
-	fail();
-}
-
-void plugin_end_session(struct plugin *plugin, const char *why)
+static void on_answer(void *userdata)
 {
 	fail();
 }
@@ -29,23 +20,23 @@ void plugin_end_session(struct plugin *plugin, const char *why)
 static void test_answer_that_cannot_be_read(void **state)
 {
 	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_OWNERS);
-	struct plugin plugin = { .claiming = { .number = 7, .waiting = true } };
+	struct claiming claiming = { .number = 7, .waiting = true, .on_answer = on_answer };
 	int enabled = SD_EVENT_OFF;
 
-	assert_int_equal(sd_event_new(&plugin.event), 0);
-	plugin.claiming.text = strdup("claims");
+	assert_int_equal(sd_event_new(&claiming.event), 0);
+	claiming.text = strdup("claims");
 	message.number = 7;
 	message.fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	assert_int_equal(claiming_answered(&plugin, &message), 0);
-	assert_true(plugin.claiming.waiting);
-	assert_null(plugin.claiming.text);
-	assert_non_null(plugin.claiming.retry);
-	assert_true(sd_event_source_get_enabled(plugin.claiming.retry, &enabled) > 0);
+	claiming_answered(&claiming, NULL, &message);
+	assert_true(claiming.waiting);
+	assert_null(claiming.text);
+	assert_non_null(claiming.retry);
+	assert_true(sd_event_source_get_enabled(claiming.retry, &enabled) > 0);
 	/* Of an older question. */
 	message.number = 6;
-	assert_int_equal(claiming_answered(&plugin, &message), 0);
-	claiming_done(&plugin.claiming);
-	sd_event_unref(plugin.event);
+	claiming_answered(&claiming, NULL, &message);
+	claiming_done(&claiming);
+	sd_event_unref(claiming.event);
 }
 
 int main(void)

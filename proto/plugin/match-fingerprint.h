@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Whether two configurations select the same devices. */
+
+#include "drivers/model/declaration.h"
+
+/* A hash of the keys that select devices, and the root; 0 if memory is short. */
+uint64_t match_fingerprint(const struct declaration *declaration);

@@ -3,12 +3,17 @@
  * Explains one resource in words. Each state has its paragraph: why, since when, what happens next
  * automatically, and what the user can do about it.
  */
+#include <inttypes.h>
+
 #include "common/json-read.h"
 #include "common/text.h"
+#include "configuration/config.h"
+#include "drivers/host/sysfs.h"
 #include "supervisor/ctl/holders.h"
-#include "supervisor/ctl/network-path.h"
 #include "supervisor/ctl/show.h"
 #include "supervisor/ctl/wrap.h"
+
+#define INTERFACES "/sys/class/net"
 
 static bool is_watched(const json_t *resource)
 {
@@ -261,6 +266,40 @@ static const char *headline_of(const json_t *resource, size_t state)
 		: "it is registered, but has no device";
 }
 
+/* Ports that could have virtual functions and have none. */
+static void explain_ports(const char *root)
+{
+	_cleanup_strings_ struct strings names = { 0 };
+
+	if (sysfs_list(root, INTERFACES, &names) < 0)
+		return;
+	for (size_t i = 0; i < names.count; i++) {
+		char directory[sizeof(INTERFACES) + NAME_MAX + sizeof("//device")];
+		int64_t most;
+
+		(void)snprintf(
+			directory, sizeof(directory), INTERFACES "/%s/device", names.items[i]);
+		if (sysfs_read_number(root, directory, "sriov_totalvfs", &most) >= 0 && most > 0 &&
+			!sysfs_has_vfs(root, directory))
+			print_wrapped(0,
+				"%s can have %" PRId64
+				" virtual functions and has none: a unit such as sriov-vfs@%s.service makes them.",
+				names.items[i], most, names.items[i]);
+	}
+}
+
+/* The daemon finds no device there, and does not know which were meant. */
+static void explain_missing_functions(const json_t *resource, const char *config_file)
+{
+	_cleanup_report_ struct report report = { 0 };
+	_cleanup_config_ struct config *config = NULL;
+
+	if (streq(text_of(resource, "driver"), "net") &&
+		snapshot_integer(resource, "devices_total") == 0 &&
+		config_load(config_file ?: DEFAULT_CONFIG_FILE, &report, &config) >= 0)
+		explain_ports(streq(config->host_root, "/") ? "" : config->host_root);
+}
+
 int show_explanation(const struct snapshot *snapshot, const struct request *request)
 {
 	const json_t *resource = json_array_get(json_object_get(snapshot->root, "resources"), 0);
@@ -284,7 +323,7 @@ int show_explanation(const struct snapshot *snapshot, const struct request *requ
 	if (is_of_dra(resource))
 		show_dra(snapshot, "");
 	explain_failures(json_object_get(resource, "failures"));
-	network_path_explain(resource, request);
+	explain_missing_functions(resource, request->config_file);
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		explain_claims(resource, json_array_get(devices, i));
 	for (size_t i = 0; i < json_array_size(devices); i++)

@@ -229,7 +229,7 @@ static const struct option config_options[] = {
 		.offset = offsetof(struct config, dra),
 		.table = &config_dra_table,
 		.help = "Dynamic Resource Allocation, for resources with serve = \"dra\"; needs the "
-			"package devplugd-dra.",
+			"package devplugd-cluster.",
 	},
 	{
 		.key = "cordon",

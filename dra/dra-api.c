@@ -209,7 +209,7 @@ static int set_options(struct request *request)
 	failed |= SET(easy, CURLOPT_ERRORBUFFER, request->curl_error);
 	failed |= SET(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	failed |= SET(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-	failed |= SET(easy, CURLOPT_USERAGENT, "devplugd-dra/" DEVPLUGD_VERSION);
+	failed |= SET(easy, CURLOPT_USERAGENT, "devplugd-cluster/" DEVPLUGD_VERSION);
 	failed |= SET(easy, CURLOPT_CONNECTTIMEOUT, (long)(DRA_API_TIMEOUT / USEC_PER_SEC));
 	failed |= SET(easy, CURLOPT_TIMEOUT,
 		request->on_event ? WATCH_TIMEOUT : (long)(DRA_API_TIMEOUT / USEC_PER_SEC));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devplugd-dra: Dynamic Resource Allocation. Started by devplugd with the control socket as
+ * devplugd-cluster: Dynamic Resource Allocation. Started by devplugd with the control socket as
  * descriptor 3; the sockets of the kubelet and the credentials for the API server come through it.
  * It keeps no state: devplugd has the prepared claims, the API server the published objects.
  */
@@ -320,7 +320,7 @@ int main(int argc, char *argv[])
 	struct driver_process process = { 0 };
 	int r;
 
-	log_setup("devplugd-dra", LOG_TARGET_PARENT, LOG_INFO);
+	log_setup("devplugd-cluster", LOG_TARGET_PARENT, LOG_INFO);
 #ifndef __SANITIZE_ADDRESS__
 	(void)setrlimit(RLIMIT_DATA, &(const struct rlimit){ MEMORY_MAX, MEMORY_MAX });
 #endif

@@ -324,7 +324,7 @@ static const struct option declaration_options[] = {
 		.default_integer = SERVE_PLUGIN,
 		.choices = servings,
 		.help = "How the kubelet gets the devices: from a device \"plugin\", or by Dynamic "
-			"Resource Allocation (\"dra\"), which needs the package devplugd-dra and "
+			"Resource Allocation (\"dra\"), which needs the package devplugd-cluster and "
 			"dra.driver. See docs/dra.md.",
 	},
 	{

@@ -94,8 +94,8 @@ def installed_enabled_and_waiting(machine, packages):
     check_security(machine, 20)
     machine.do("sh", "-c", "dpkg -i /root/packages/devplugd-*.deb /root/packages/devplug-kubelet_*.deb")
     machine.do("systemctl", "restart", "devplugd")
-    check("AF_INET" in machine.property("RestrictAddressFamilies").split(), "devplugd-dra may not open network sockets")
-    check("network-online.target" in machine.property("After").split(), "devplugd-dra may see another name of the host")
+    check("AF_INET" in machine.property("RestrictAddressFamilies").split(), "devplugd-cluster may not open network sockets")
+    check("network-online.target" in machine.property("After").split(), "devplugd-cluster may see another name of the host")
     check(machine.property("ActiveState") == "active", "it is not active after installation")
     check(machine.property("UnitFileState") == "enabled", "it is not enabled after installation")
     check(machine.property("StatusText"), "it has no status text")
@@ -103,7 +103,7 @@ def installed_enabled_and_waiting(machine, packages):
     machine.do("id", "devplugd")
     says = machine.do("systemd-analyze", "verify", "--man=no", "devplugd.service")
     check(not says, f"systemd-analyze verify: {says}")
-    # devplugd-dra needs the network.
+    # devplugd-cluster needs the network.
     check_security(machine, 21)
 
 
@@ -512,7 +512,7 @@ def removed_then_purged(machine, packages):
     machine.configure(TOKEN % 5, CARD)
     machine.do("systemctl", "reload", "devplugd")
     machine.allocatable(token=5, card=1)
-    machine.do("dpkg", "-r", "devplugd-dra", "devplugd-exporter", "devplugd")
+    machine.do("dpkg", "-r", "devplugd-dra", "devplugd-cluster", "devplugd-exporter", "devplugd")
     for unit in ("devplugd", METRICS):
         check(machine.run("systemctl", "is-active", unit).stdout.strip() != "active", f"{unit} is active after removal")
     sockets = machine.do("ls", PLUGINS).split()
@@ -523,7 +523,7 @@ def removed_then_purged(machine, packages):
     machine.do("rm", "-rf", "/var/lib/kubelet/pods", "/root/packages", "/usr/local/bin/jail", "/run/devplug-kubelet",
                "/etc/systemd/system/kubelet.service")
     machine.do("sh", "-c", "rm -f /var/lib/kubelet/device-plugins/*")
-    machine.do("dpkg", "-P", "devplugd-dra", "devplugd-exporter", "devplugd", "devplug-kubelet")
+    machine.do("dpkg", "-P", "devplugd-dra", "devplugd-cluster", "devplugd-exporter", "devplugd", "devplug-kubelet")
     # Users stay, by policy: their number may own files anywhere.
     users = {f"/etc/{name}{suffix}" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid")
              for suffix in ("", "-")} | {"/etc/.pwd.lock"}

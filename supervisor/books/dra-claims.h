@@ -12,8 +12,8 @@
  *                    "cdi": [ NAME, ... ], "forgotten": true or absent }, ... ],
  *     "spec": the CDI document, absent if containers get nothing but names of others }
  *
- * devplugd-dra asks for it with uid, namespace, name and devices without "cdi"; "id" is an offered
- * id of the resource.
+ * devplugd-cluster asks for it with uid, namespace, name and devices without "cdi"; "id" is an
+ * offered id of the resource.
  */
 
 #include <jansson.h>
@@ -29,7 +29,7 @@ struct dra_claims;
 #define DRA_CDI_KIND   "devplugd/claim"
 #define DRA_CDI_PREFIX "devplugd.dra-"
 
-/* Of what devplugd-dra sends. */
+/* Of what devplugd-cluster sends. */
 #define DRA_REQUEST_MAX (256U << 10)
 /* Prepared at a time; a kubelet has a few hundred pods at most. */
 #define DRA_CLAIMS_MAX 1024
@@ -59,9 +59,9 @@ json_t *dra_claims_devices(const struct dra_claims *claims);
  * offered id and the claim, a new reference. NULL: no memory. */
 json_t *dra_claims_of(const struct dra_claims *claims, const char *resource);
 
-/* Copies from a claim that devplugd-dra has sent the members that it may have: uid, namespace and
- * name, and, unless it is only asked for, devices without "cdi". Returns a new reference, or NULL
- * if it is malformed or has any other member. */
+/* Copies from a claim that devplugd-cluster has sent the members that it may have: uid, namespace
+ * and name, and, unless it is only asked for, devices without "cdi". Returns a new reference, or
+ * NULL if it is malformed or has any other member. */
 json_t *dra_claims_read(json_t *sent);
 
 /* Copies the members above from a saved claim. Its edits are checked as when they arrived; if they

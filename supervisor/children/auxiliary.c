@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a process that serves no resource (exporter, devplugd-dra): decides when it is started,
+ * Runs a process that serves no resource (exporter, devplugd-cluster): decides when it is started,
  * stopped and killed. Three conditions decide the next step, in settle(): a process runs, it was
  * asked to stop, one is wanted. One timer is enough for what comes next: the next start, or the end
  * of a process.
@@ -21,7 +21,7 @@
 #include "supervisor/process/retry-delay.h"
 #include "supervisor/process/spawn.h"
 
-/* In a second. When the kubelet starts, devplugd-dra asks for all of DRA_CLAIMS_MAX claims. */
+/* In a second. When the kubelet starts, devplugd-cluster asks for all of DRA_CLAIMS_MAX claims. */
 #define MESSAGES_MAX 10000
 
 struct auxiliary {

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The files that devplugd-dra may read although its user may not: the kubeconfig file, and the
- * files that it names. devplugd-dra, which reads YAML, decides which of its words are files; here
- * the only condition is that the kubeconfig file contains the word.
+ * The files that devplugd-cluster may read although its user may not: the kubeconfig file, and the
+ * files that it names. devplugd-cluster, which reads YAML, decides which of its words are files;
+ * here the only condition is that the kubeconfig file contains the word.
  */
 
 #include "common/error.h"

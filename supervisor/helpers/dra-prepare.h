@@ -4,7 +4,7 @@
 /*
  * Preparing one claim: the processes of its resources build the edits, one after the other. The
  * edits are checked like a child's publications (publication-policy.h). Then the CDI file is
- * written and the claim saved. devplugd-dra asks for one claim at a time.
+ * written and the claim saved. devplugd-cluster asks for one claim at a time.
  */
 
 #include <jansson.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when devplugd-dra runs and which resources are served by DRA. Such a resource has
+ * Decides when devplugd-cluster runs and which resources are served by DRA. Such a resource has
  * sessions like others, but without a socket: they begin when the kubelet has registered the driver
- * and end with devplugd-dra. The prepared claims are stored here, so devplugd-dra can be replaced
- * at any time.
+ * and end with devplugd-cluster. The prepared claims are stored here, so devplugd-cluster can be
+ * replaced at any time.
  */
 #include "supervisor/helpers/dra.h"
 
@@ -22,7 +22,7 @@
 #include "supervisor/process/retry-delay.h"
 #include "supervisor/sessions/plugin-directory.h"
 
-#define PROGRAM "devplugd-dra"
+#define PROGRAM "devplugd-cluster"
 
 struct dra {
 	struct manager *manager;

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * The daemon's part of Dynamic Resource Allocation: the process devplugd-dra, which runs only while
- * a resource has serve = "dra", its socket for the kubelet, its credentials, and which resources
- * are served while it is registered. devplugd-dra talks to the kubelet and the API server and is
- * not trusted: its requests are checked here.
+ * The daemon's part of Dynamic Resource Allocation: the process devplugd-cluster, which runs only
+ * while a resource has serve = "dra", its socket for the kubelet, its credentials, and which
+ * resources are served while it is registered. devplugd-cluster talks to the kubelet and the API
+ * server and is not trusted: its requests are checked here.
  */
 
 #include <jansson.h>

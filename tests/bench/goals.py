@@ -57,7 +57,7 @@ LINES = (
     Line("DRA: prepare of a claim, p50", "DRA: prepare of a claim, p50", ((5, None),), "dra",
          "floor: DRA: claim that is prepared, p50", False),
     Line("DRA: requests to the API server for a change", "DRA: requests for a change", ((1, None),), "dra", None, False),
-    Line("DRA: dirty memory of devplugd-dra", "DRA: dirty memory of devplugd-dra", (), "dra", None, False),
+    Line("DRA: dirty memory of devplugd-cluster", "DRA: dirty memory of devplugd-cluster", (), "dra", None, False),
 )
 
 

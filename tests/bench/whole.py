@@ -84,7 +84,7 @@ class Dra(Devplugd):
 
     def process(self):
         return next((pid for pid in children_of(self.node.daemon.pid)
-                     if os.path.basename(command_line(pid)[0]) == "devplugd-dra"), None)
+                     if os.path.basename(command_line(pid)[0]) == "devplugd-cluster"), None)
 
 
 def dra(subject, quick):
@@ -121,5 +121,5 @@ def dra(subject, quick):
         return {"DRA: prepare of a claim, p50": (statistics.median(prepares), "ms"),
                 "floor: DRA: claim that is prepared, p50": (statistics.median(again), "ms"),
                 "DRA: requests for a change": (requests, ""),
-                "DRA: PSS of devplugd-dra": (memory["pss"], "kB"),
-                "DRA: dirty memory of devplugd-dra": (memory["dirty"], "kB")}
+                "DRA: PSS of devplugd-cluster": (memory["pss"], "kB"),
+                "DRA: dirty memory of devplugd-cluster": (memory["dirty"], "kB")}

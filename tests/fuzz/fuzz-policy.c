@@ -2,8 +2,8 @@
 /*
  * Any CDI document from the children of these resources: what passes mounts nothing above what the
  * configuration names, opens no node outside of /dev and sets no variable of the dynamic loader.
- * The first byte chooses the resource. A document with "uid" is a claim, as devplugd-dra sends it
- * and as it was saved: nothing else of it is left than what such a claim may have.
+ * The first byte chooses the resource. A document with "uid" is a claim, as devplugd-cluster sends
+ * it and as it was saved: nothing else of it is left than what such a claim may have.
  */
 #include "common/log.h"
 #include "configuration/config.h"

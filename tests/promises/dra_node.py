@@ -63,10 +63,10 @@ class DraTest(ToolTest):
         return sorted(name for name in os.listdir(self.cdi) if name.startswith("devplugd.dra-")) if os.path.isdir(self.cdi) else []
 
     def process(self):
-        """The pid of devplugd-dra, or None."""
+        """The pid of devplugd-cluster, or None."""
         for pid in children_of(self.node.daemon.pid):
             words = command_line(pid)
-            if words and os.path.basename(words[0]) == "devplugd-dra":
+            if words and os.path.basename(words[0]) == "devplugd-cluster":
                 return pid
         return None
 

@@ -184,13 +184,13 @@ HOOKS = {"cdiVersion": "0.3.0", "kind": "vendor.example/card", "devices": [{"nam
 
 
 def device(name, **more):
-    """A device as devplugd-dra sends it, with members that it may not send."""
+    """A device as devplugd-cluster sends it, with members that it may not send."""
     return {"request": "r", "pool": "n", "name": "d", "admin": False, "resource": f"vendor.example/{name}", "id": f"{name}-0",
             **more}
 
 
 class DraBoundary(NodeTest):
-    """The same for a program in the place of devplugd-dra: it gains what it has to do, and nothing of devplugd, of the
+    """The same for a program in the place of devplugd-cluster: it gains what it has to do, and nothing of devplugd, of the
     other processes, and of resources that are not served by DRA."""
 
     def begin(self, kind, claims=0, claim=None):
@@ -207,7 +207,7 @@ class DraBoundary(NodeTest):
                 json.dump({"version": 1, "claims": prepared}, file)
             for path in (self.node.run, file.name):
                 os.chown(path, UNIT_UID, UNIT_UID)
-        shutil.copy(program("devplugd-hostile-child"), os.path.join(folder, "devplugd-dra"))
+        shutil.copy(program("devplugd-hostile-child"), os.path.join(folder, "devplugd-cluster"))
         with open(os.path.join(folder, "hostile"), "w") as file:
             file.write(f"-\n{kind}\n{self.node.run}\n{self.node.dir}/cdi\n")
         with open(os.path.join(folder, "claim"), "w") as file:
@@ -246,7 +246,7 @@ class DraBoundary(NodeTest):
     def check_claim(self, devices, **more):
         """A claim with a member that devplugd adds, or with an unknown one, is refused: no CDI file is written or saved."""
         self.begin("dra-claim", claim={"uid": "u-0", "namespace": "n", "name": "c", "devices": devices, **more})
-        refused = "devplugd-dra sent a message that it may not send"
+        refused = "devplugd-cluster sent a message that it may not send"
         until(lambda: refused in self.node.output() or "possible:" in self.node.output(), "the attempt")
         folders = [folder for folder in (self.node.path("cdi"), self.node.run) if os.path.isdir(folder)]
         self.assertEqual([name for folder in folders for name in os.listdir(folder) if "dra-" in name], [])
@@ -269,7 +269,7 @@ class DraBoundary(NodeTest):
 
     def test_P18_path(self):
         self.begin("dra-path")
-        until(lambda: "devplugd-dra sent a message that it may not send" in self.node.output(), "the end of the process")
+        until(lambda: "devplugd-cluster sent a message that it may not send" in self.node.output(), "the end of the process")
 
     def test_P18_claims_without_end(self):
         self.begin("dra-claims", claims=1000)

@@ -61,7 +61,7 @@ class Dra(DraTest):
         self.assertEqual(self.files(), [])
 
     def test_many_claims(self):
-        """After a restart the kubelet may ask for all claims that it knows, and devplugd-dra asks devplugd for each."""
+        """After a restart the kubelet may ask for all claims that it knows, and devplugd-cluster asks devplugd for each."""
         self.serve_api()
         self.begin(self.resource("gpu"))
         pid = self.process()
@@ -272,16 +272,16 @@ class Dra(DraTest):
         self.assertEqual({timeout for _, _, _, _, timeout in again.values()}, {60})
 
     def test_kills(self):
-        """devplugd-dra and devplugd can be killed at any time; what is prepared stays so without the API server."""
+        """devplugd-cluster and devplugd can be killed at any time; what is prepared stays so without the API server."""
         self.serve_api()
         self.begin(self.resource("gpu"))
         self.await_pool()
         claim = ("default", "c", self.api.allocate("c", DRIVER, [("a", self.api.device_named("vendor.example/gpu", 0))]))
         answer = self.prepare(claim)
         before = self.specification(claim[2])
-        pid = until(self.process, "devplugd-dra")
+        pid = until(self.process, "devplugd-cluster")
         os.kill(pid, signal.SIGKILL)
-        until(lambda: self.process() not in (None, pid), "another devplugd-dra")
+        until(lambda: self.process() not in (None, pid), "another devplugd-cluster")
         self.register()
         self.api.stop()
         self.assertEqual(self.prepare(claim), answer)
@@ -343,7 +343,7 @@ class Dra(DraTest):
                        "the CDI kind must be \"devplugd/claim\"", "no device of the claim has them"):
             self.assertIn(f"{words}: ", self.node.output())
             self.assertIn(reason, self.node.output())
-        until(lambda: self.dra()["slices"] == 1, "devplugd-dra to know the devices")
+        until(lambda: self.dra()["slices"] == 1, "devplugd-cluster to know the devices")
         thief = ("default", "thief", self.api.allocate("thief", DRIVER, [("a", names[1])]))
         self.assertIn("still prepared for the claim default/c1", self.prepare(thief)[thief[2]])
         self.assertEqual(self.prepare(good, *bad), answer)
@@ -381,7 +381,7 @@ class Dra(DraTest):
         self.assertEqual(self.files(), [f"devplugd.dra-{kept[2]}.json"])
         self.assertIn(f"the saved claim default/c1 (UID {dropped[2]}) cannot be read", self.node.output())
         self.assertEqual(self.node.output().count("cannot be read"), 1)
-        until(lambda: self.dra()["slices"] == 1, "devplugd-dra to know the devices")
+        until(lambda: self.dra()["slices"] == 1, "devplugd-cluster to know the devices")
         self.assertEqual(self.prepare(kept, dropped), answer)
 
     def test_repairs(self):
@@ -492,7 +492,7 @@ class Dra(DraTest):
         self.node.reload()
         until(lambda: (r := self.node.status()["resources"][0])["state"] == "serving" and r["registration"] == "socket",
               "the plugin")
-        until(lambda: not self.process(), "the end of devplugd-dra")
+        until(lambda: not self.process(), "the end of devplugd-cluster")
         until(lambda: self.kubelet.sockets() == [], "its socket to be removed")
 
     def test_P2_refused_reload_changes_nothing(self):
@@ -531,7 +531,7 @@ class Dra(DraTest):
         self.node.reload()
         self.node.await_allocatable(gpu=3)
         self.assertEqual(self.node.resource("vendor.example/gpu")["registration"], "socket")
-        until(lambda: not self.process(), "devplugd-dra to stop")
+        until(lambda: not self.process(), "devplugd-cluster to stop")
 
     def test_no_limit_of_a_list(self):
         """A resource that would exceed the 4 MiB of a list has no list when DRA serves it."""
@@ -646,7 +646,7 @@ class Dra(DraTest):
         def kill():
             pid = self.process()
             os.kill(pid, signal.SIGKILL)
-            until(lambda: self.process() not in (None, pid), "another devplugd-dra")
+            until(lambda: self.process() not in (None, pid), "another devplugd-cluster")
             until(lambda: self.kubelet.find_other(self.socket), "its socket")
             self.register()
 

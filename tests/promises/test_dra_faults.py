@@ -181,7 +181,7 @@ class DraFaults(DraTest):
                 call = pool.submit(self.prepare, claim)
                 until(lambda: "devplugd has reached its limit of open files; raise LimitNOFILE=" in self.node.output(),
                       "devplugd to name the shortage")
-                # Longer than devplugd-dra may be silent.
+                # Longer than devplugd-cluster may be silent.
                 time.sleep(16)
             finally:
                 resource.prlimit(daemon, resource.RLIMIT_NOFILE, limits)
@@ -210,7 +210,7 @@ class DraFaults(DraTest):
         self.assertEqual(len(self.await_pool()), 3)
         self.plant("00000-last", 2**63 - 1)
         until(lambda: list(self.generations().values()) == [9], "the slice to be deleted")
-        self.assertNotIn("devplugd-dra ended", self.node.output())
+        self.assertNotIn("devplugd-cluster ended", self.node.output())
 
     def test_odd_names(self):
         """What the server says is no part of a path of another request."""

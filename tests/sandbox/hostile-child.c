@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Takes the place of devplugd-plugin, or of devplugd-dra, as a child that has been taken over. The
- * file "hostile" beside it has four lines: the path of the real program, which serves every
+ * Takes the place of devplugd-plugin, or of devplugd-cluster, as a child that has been taken over.
+ * The file "hostile" beside it has four lines: the path of the real program, which serves every
  * resource but vendor.example/evil, the kind of attack, runtime_dir, and cdi_dir. The file "claim"
  * has the claim that the attack "dra-claim" sends. On its standard error it prints "attempt:" and
  * the kind before each attack, and "possible:" and what was, or "-" for nothing.
@@ -584,7 +584,7 @@ static void count_too_much(void)
 		(void)control_send(CONTROL_FD, &message);
 }
 
-/* --- of devplugd-dra --- */
+/* --- of devplugd-cluster --- */
 
 static bool is_given_file(const char *path)
 {
@@ -726,7 +726,7 @@ int main(int argc, char *argv[])
 	/* No template, which would make the children of all resources. */
 	if (!read_lines() || (argc >= 2 && streq(argv[1], "--template")))
 		return EXIT_FAILURE;
-	if (!streq(argv[0], "devplugd-dra") &&
+	if (!streq(argv[0], "devplugd-cluster") &&
 		(argc < 2 || !streq(argv[1], "vendor.example/evil"))) {
 		(void)execv(program, argv);
 		return EXIT_FAILURE;

@@ -218,7 +218,7 @@ static void test_nothing(void **state)
 	dra_inventory_done(&inventory);
 }
 
-/* devplugd ends devplugd-dra for a claim with such a device. */
+/* devplugd ends devplugd-cluster for a claim with such a device. */
 static void test_odd_ids(void **state)
 {
 	json_auto_t *resources =

@@ -28,8 +28,8 @@ enum control_type {
 	CONTROL_PUBLISHED,    /* number: of a PUBLISH; text: why nothing came of it, or empty */
 	CONTROL_OWNERS,       /* number: of the newest CLAIMS; text: why they are refused, or empty;
 				 fd 0, if any: sealed memfd with the devices that belong to other
-				 resources, see drivers/inventory/claims.h. Also sent whenever that
-				 changes */
+				 resources, see drivers/inventory/hardware-claims.h. Also sent
+				 whenever that changes */
 	CONTROL_BOOKED,       /* gone_by, allocated_before; fd 0: sealed memfd with the offered ids
 				 that the kubelet has booked, see drivers/model/bookings.h. A device
 				 that is not among them may leave the list if it was removed before
@@ -73,7 +73,7 @@ enum control_type {
 	CONTROL_POD_ANSWER, /* from the reader of pod resources; fd 0: sealed memfd, see
 			       pod-table.h */
 	CONTROL_CLAIMS,     /* number: of the child's choice; fd 0: sealed memfd with what it
-			       found, see drivers/inventory/claims.h */
+			       found, see drivers/inventory/hardware-claims.h */
 	CONTROL_CALL_FAILED, /* code: enum control_call; count: how many failures this stands
 				for; text: ids of devices, separated by commas, a space, and why */
 	CONTROL_SCRAPE,      /* from the exporter: asks for a SNAPSHOT, and before it for a

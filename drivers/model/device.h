@@ -160,8 +160,8 @@ int device_add_claim(struct device *device, const char *claim);
 /* How many claims the device has: those, and its nodes that are not shared. */
 size_t device_count_claims(const struct device *device);
 
-/* Maximum numbers of claims, and of bytes in the text of drivers/inventory/claims.h, for all
- * resources together. */
+/* Maximum numbers of claims, and of bytes in the text of drivers/inventory/hardware-claims.h, for
+ * all resources together. */
 #define CLAIMS_MAX       50000
 #define CLAIMS_BYTES_MAX (8U << 20)
 

@@ -10,7 +10,7 @@
 #include "common/log.h"
 #include "common/map.h"
 #include "common/sealed.h"
-#include "drivers/inventory/claims.h"
+#include "drivers/inventory/hardware-claims.h"
 #include "proto/plugin/plugin-send.h"
 
 /* Of an answer. */
@@ -55,7 +55,7 @@ static int propose(struct claiming *claiming, const char *root, struct snapshot 
 	_cleanup_free_ char *text = NULL;
 	int r;
 
-	r = claims_text(snapshot, root, &text);
+	r = hardware_claims_text(snapshot, root, &text);
 	if (r < 0)
 		return r;
 	if (!claiming->text || !streq(claiming->text, text)) {

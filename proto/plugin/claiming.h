@@ -3,7 +3,7 @@
 
 /*
  * Sends the supervisor the claims of the devices, and receives which devices belong to another
- * resource, before they are offered. See drivers/inventory/claims.h.
+ * resource, before they are offered. See drivers/inventory/hardware-claims.h.
  */
 
 #include "common/control.h"

@@ -9,7 +9,7 @@
 
 #include "drivers/allocation/allocation-inquiry.h"
 #include "drivers/host/scan-run.h"
-#include "drivers/inventory/claims.h"
+#include "drivers/inventory/hardware-claims.h"
 #include "drivers/inventory/listing.h"
 #include "drivers/inventory/units.h"
 #include "supervisor/process/child-user.h"
@@ -361,7 +361,7 @@ int try_out_claims(const struct declaration *declaration, struct scan *scan, str
 	r = unit_list_merge(&list, scan, error);
 	if (r >= 0 &&
 		(unit_list_snapshot(&list, NULL, &snapshot) < 0 ||
-			claims_text(snapshot, scan->root, &text) < 0 ||
+			hardware_claims_text(snapshot, scan->root, &text) < 0 ||
 			split_claims(text, claims) < 0))
 		r = error_set(error, -ENOMEM, "out of memory");
 	unit_list_done(&list);

@@ -195,7 +195,7 @@ struct finding {
 	bool general;           /* it takes the devices of any vendor */
 	size_t n_devices;
 	struct strings profiles; /* of instances (MIG), each once */
-	struct strings claims;   /* what is behind the devices, see drivers/inventory/claims.h */
+	struct strings claims;   /* the hardware behind the devices */
 };
 
 struct findings {

@@ -33,15 +33,15 @@ struct claimant {
 	size_t rank;
 	bool overlap;
 
-	struct claims_list *list; /* what it found; NULL: not known */
-	int fd;                   /* the same, newer and not read yet, or -EBADF */
-	bool refused;             /* what was read last; `list` is older */
-	uint64_t number;          /* of what the process sent last; 0: nothing */
-	bool asked;               /* it waits for an answer */
-	uint64_t asked_at;        /* CLOCK_MONOTONIC */
-	char *sent;               /* the process, last; NULL: nothing */
-	struct bookings *booked;  /* NULL: nothing, or not known */
-	char *note;               /* for people; NULL: none */
+	struct hardware_claims *list; /* what it found; NULL: not known */
+	int fd;                       /* the same, newer and not read yet, or -EBADF */
+	bool refused;                 /* what was read last; `list` is older */
+	uint64_t number;              /* of what the process sent last; 0: nothing */
+	bool asked;                   /* it waits for an answer */
+	uint64_t asked_at;            /* CLOCK_MONOTONIC */
+	char *sent;                   /* the process, last; NULL: nothing */
+	struct bookings *booked;      /* NULL: nothing, or not known */
+	char *note;                   /* for people; NULL: none */
 	struct log_budget log_budget;
 };
 
@@ -152,18 +152,18 @@ static int read_list(struct claimant *claimant)
 	const struct arbiter *arbiter = claimant->arbiter;
 	_cleanup_close_ int fd = TAKE_FD(claimant->fd);
 	size_t claims = 0, bytes = 0;
-	struct claims_list *list;
+	struct hardware_claims *list;
 	int r;
 
 	for (size_t i = 0; i < arbiter->n_all; i++) {
-		const struct claims_list *other = arbiter->all[i]->list;
+		const struct hardware_claims *other = arbiter->all[i]->list;
 
 		if (other && arbiter->all[i] != claimant) {
 			claims += other->n_claims;
 			bytes += other->size;
 		}
 	}
-	r = claims_list_read(fd, room(arbiter, CLAIMS_MAX, claims),
+	r = hardware_claims_read(fd, room(arbiter, CLAIMS_MAX, claims),
 		room(arbiter, CLAIMS_BYTES_MAX, bytes), &list);
 	if (r < 0 && r != -EBADMSG && r != -EFBIG) {
 		/* Not the child's fault. */
@@ -177,7 +177,7 @@ static int read_list(struct claimant *claimant)
 	}
 	if (r < 0)
 		return 0;
-	(void)claims_list_free(claimant->list);
+	(void)hardware_claims_free(claimant->list);
 	claimant->list = list;
 	return 0;
 }
@@ -379,7 +379,7 @@ void claimant_drop_claims(struct claimant *claimant)
 	if (!claimant->list)
 		return;
 	arbiter_decide(claimant->arbiter);
-	claimant->list = claims_list_free(claimant->list);
+	claimant->list = hardware_claims_free(claimant->list);
 }
 
 struct claimant *claimant_free(struct claimant *claimant)
@@ -396,7 +396,7 @@ struct claimant *claimant_free(struct claimant *claimant)
 	arbiter->n_all = kept;
 	arbiter_decide(arbiter);
 	claimant_end_process(claimant);
-	(void)claims_list_free(claimant->list);
+	(void)hardware_claims_free(claimant->list);
 	(void)bookings_unref(claimant->booked);
 	free(claimant->note);
 	free(claimant);

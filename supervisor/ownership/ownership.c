@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which resource owns a device that several match: the first in the order of the
- * configuration. One pass over all devices with two tables: the holder of each claim, and the
+ * configuration. One pass over all devices with two tables: the owner of each claim, and the
  * resource of each id. A device that already belongs to another resource claims nothing here, so
- * one pass is enough even where A overlaps B, and B overlaps C. If a pod has it, it holds its
+ * one pass is enough even where A overlaps B, and B overlaps C. If a pod has it, it owns its
  * claims all the same, which is reported to the resources before it at the end.
  */
 #include "supervisor/ownership/ownership.h"
@@ -32,13 +32,13 @@ static bool id_is_valid(const char *id)
 }
 
 /* Cuts the text into its parts. */
-static int split(struct claims_list *list)
+static int split(struct hardware_claims *list)
 {
 	char *line = list->text, *rest;
 	size_t used = 0;
 
 	for (; *line; line = rest) {
-		struct claims_device *device = &list->devices[list->n_devices];
+		struct hardware_device *device = &list->devices[list->n_devices];
 		char *tab;
 
 		rest = strchr(line, '\n');
@@ -61,9 +61,9 @@ static int split(struct claims_list *list)
 	return 0;
 }
 
-int claims_list_read(int fd, size_t max_claims, size_t max_bytes, struct claims_list **ret)
+int hardware_claims_read(int fd, size_t max_claims, size_t max_bytes, struct hardware_claims **ret)
 {
-	_cleanup_(claims_list_freep) struct claims_list *list = calloc(1, sizeof(*list));
+	_cleanup_(hardware_claims_freep) struct hardware_claims *list = calloc(1, sizeof(*list));
 	size_t lines, tabs;
 	int r;
 
@@ -91,7 +91,7 @@ int claims_list_read(int fd, size_t max_claims, size_t max_bytes, struct claims_
 	return 0;
 }
 
-struct claims_list *claims_list_free(struct claims_list *list)
+struct hardware_claims *hardware_claims_free(struct hardware_claims *list)
 {
 	if (!list)
 		return NULL;
@@ -104,18 +104,18 @@ struct claims_list *claims_list_free(struct claims_list *list)
 
 /* --- deciding --- */
 
-/* A device that holds its claims. */
-struct holder {
+/* A device that owns its claims. */
+struct owner {
 	struct decision *decision;
-	const struct claims_device *device;
+	const struct hardware_device *device;
 	const struct decision *kept_by; /* a pod has it from this one; NULL: none */
 };
 
 struct tables {
-	struct map claims; /* to the holder */
+	struct map claims; /* to the owner */
 	struct map ids;    /* to the decision */
-	struct holder *holders;
-	size_t n_holders;
+	struct owner *owners;
+	size_t n_owners;
 };
 
 static bool share(const struct decision *a, const struct decision *b)
@@ -135,27 +135,27 @@ static int write_owner(
 	return 0;
 }
 
-/* Reports the holders of the device's claims. Returns whether the device belongs to another
- * resource, or -ENOMEM; `ret_holds`: it holds its claims, because there is no other, or a pod has
+/* Reports the owners of the device's claims. Returns whether the device belongs to another
+ * resource, or -ENOMEM; `ret_owns`: it owns its claims, because there is no other, or a pod has
  * it. */
 static int find_owner(const struct tables *tables, struct decision *decision,
-	const struct claims_device *device, bool *ret_holds)
+	const struct hardware_device *device, bool *ret_owns)
 {
 	bool booked = bookings_have_unit(decision->booked, device->id), contested = false;
 
 	for (const char *const *claim = device->claims; *claim; claim++) {
-		struct holder *holder = map_get(&tables->claims, *claim);
+		struct owner *owner = map_get(&tables->claims, *claim);
 
-		if (!holder || share(holder->decision, decision))
+		if (!owner || share(owner->decision, decision))
 			continue;
-		if (!contested && write_owner(decision, device->id, holder->decision, "") < 0)
+		if (!contested && write_owner(decision, device->id, owner->decision, "") < 0)
 			return -ENOMEM;
 		contested = true;
 		if (!booked)
 			break;
-		holder->kept_by = holder->kept_by ?: decision;
+		owner->kept_by = owner->kept_by ?: decision;
 	}
-	*ret_holds = !contested || booked;
+	*ret_owns = !contested || booked;
 	return contested;
 }
 
@@ -179,15 +179,15 @@ static int make_note(
 	return 0;
 }
 
-static int hold(
-	struct tables *tables, struct decision *decision, const struct claims_device *device)
+static int take(
+	struct tables *tables, struct decision *decision, const struct hardware_device *device)
 {
-	struct holder *holder = &tables->holders[tables->n_holders++];
+	struct owner *owner = &tables->owners[tables->n_owners++];
 	int r = 0;
 
-	*holder = (struct holder){ .decision = decision, .device = device };
+	*owner = (struct owner){ .decision = decision, .device = device };
 	for (const char *const *claim = device->claims; *claim && r >= 0; claim++) {
-		r = map_put(&tables->claims, *claim, holder);
+		r = map_put(&tables->claims, *claim, owner);
 		r = r == -EEXIST ? 0 : r;
 	}
 	return r;
@@ -200,12 +200,12 @@ static int decide(struct tables *tables, struct decision *decision)
 	size_t n_same = 0;
 
 	for (size_t i = 0; decision->list && i < decision->list->n_devices; i++) {
-		const struct claims_device *device = &decision->list->devices[i];
+		const struct hardware_device *device = &decision->list->devices[i];
 		const struct decision *same;
-		bool holds;
-		int contested = find_owner(tables, decision, device, &holds);
+		bool owns;
+		int contested = find_owner(tables, decision, device, &owns);
 
-		if (contested < 0 || (holds && hold(tables, decision, device) < 0))
+		if (contested < 0 || (owns && take(tables, decision, device) < 0))
 			return -ENOMEM;
 		if (contested)
 			continue;
@@ -226,11 +226,11 @@ static int report_kept(const struct tables *tables)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < tables->n_holders && r >= 0; i++) {
-		const struct holder *holder = &tables->holders[i];
+	for (size_t i = 0; i < tables->n_owners && r >= 0; i++) {
+		const struct owner *owner = &tables->owners[i];
 
-		if (holder->kept_by)
-			r = write_owner(holder->decision, holder->device->id, holder->kept_by,
+		if (owner->kept_by)
+			r = write_owner(owner->decision, owner->device->id, owner->kept_by,
 				", where a pod still uses it");
 	}
 	return r;
@@ -252,8 +252,8 @@ int ownership_decide(struct decision *decisions, size_t n)
 
 	for (size_t i = 0; i < n; i++)
 		n_devices += decisions[i].list ? decisions[i].list->n_devices : 0;
-	tables.holders = calloc(n_devices + 1, sizeof(*tables.holders));
-	if (!tables.holders)
+	tables.owners = calloc(n_devices + 1, sizeof(*tables.owners));
+	if (!tables.owners)
 		return -ENOMEM;
 	for (size_t i = 0; i < n && r >= 0; i++)
 		r = decide(&tables, &decisions[i]);
@@ -264,7 +264,7 @@ int ownership_decide(struct decision *decisions, size_t n)
 			r = -ENOMEM;
 	if (r < 0)
 		decisions_done(decisions, n);
-	free(tables.holders);
+	free(tables.owners);
 	map_done(&tables.claims);
 	map_done(&tables.ids);
 	return r;

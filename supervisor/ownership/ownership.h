@@ -12,35 +12,35 @@
 #include "drivers/model/device.h"
 
 /* A device with its claims, at least one. */
-struct claims_device {
+struct hardware_device {
 	const char *id;
 	const char *const *claims; /* NULL-terminated */
 };
 
 /* What one resource has found. */
-struct claims_list {
+struct hardware_claims {
 	char *text;  /* holds the strings */
 	size_t size; /* of the text, as it was sent */
-	struct claims_device *devices;
+	struct hardware_device *devices;
 	size_t n_devices;
 	const char **pool; /* holds the arrays of claims */
 	size_t n_claims;
 };
 
-/* Reads what a child sent (drivers/inventory/claims.h), a sealed memfd. Returns 0, -EBADMSG for
- * something else, -EFBIG for more than so many claims or bytes, or -ENOMEM. */
-int claims_list_read(int fd, size_t max_claims, size_t max_bytes, struct claims_list **ret);
-struct claims_list *claims_list_free(struct claims_list *list);
-DEFINE_CLEANUP(struct claims_list *, claims_list_free)
+/* Reads what a child sent (drivers/inventory/hardware-claims.h), a sealed memfd. Returns 0,
+ * -EBADMSG for something else, -EFBIG for more than so many claims or bytes, or -ENOMEM. */
+int hardware_claims_read(int fd, size_t max_claims, size_t max_bytes, struct hardware_claims **ret);
+struct hardware_claims *hardware_claims_free(struct hardware_claims *list);
+DEFINE_CLEANUP(struct hardware_claims *, hardware_claims_free)
 
 /* What is decided about one resource. */
 struct decision {
 	const char *name;
 	bool overlap;
-	const struct claims_list *list; /* NULL: nothing is known of it */
-	const struct bookings *booked;  /* what the kubelet has booked of it; NULL: nothing */
+	const struct hardware_claims *list; /* NULL: nothing is known of it */
+	const struct bookings *booked;      /* what the kubelet has booked of it; NULL: nothing */
 	/* out, malloc'ed: */
-	char *owners; /* devices of others, see drivers/inventory/claims.h; NULL: none */
+	char *owners; /* devices of others, see drivers/inventory/hardware-claims.h; NULL: none */
 	char *note;   /* what people should know of its ids; NULL: nothing */
 	/* private: */
 	FILE *stream; /* writes the owners */

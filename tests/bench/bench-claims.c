@@ -94,11 +94,11 @@ static void write_most(FILE *stream)
 
 static double measure_once(int fd)
 {
-	_cleanup_(claims_list_freep) struct claims_list *list = NULL;
+	_cleanup_(hardware_claims_freep) struct hardware_claims *list = NULL;
 	struct decision decision = { .name = "vendor.example/a" };
 	double began = cpu_msec();
 
-	if (claims_list_read(fd, SIZE_MAX, SIZE_MAX, &list) < 0)
+	if (hardware_claims_read(fd, SIZE_MAX, SIZE_MAX, &list) < 0)
 		abort();
 	decision.list = list;
 	if (ownership_decide(&decision, 1) < 0)

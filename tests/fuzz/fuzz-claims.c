@@ -9,13 +9,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	_cleanup_(claims_list_freep) struct claims_list *list = NULL;
+	_cleanup_(hardware_claims_freep) struct hardware_claims *list = NULL;
 	_cleanup_close_ int fd = sealed_new("claims", data, size);
 	struct decision decisions[2] = { { .name = "a" }, { .name = "b" } };
 
 	if (fd < 0)
 		abort();
-	if (claims_list_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list) < 0)
+	if (hardware_claims_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list) < 0)
 		return 0;
 	decisions[0].list = decisions[1].list = list;
 	if (ownership_decide(decisions, ARRAY_SIZE(decisions)) < 0 || decisions[0].owners)

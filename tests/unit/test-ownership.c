@@ -10,22 +10,22 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
-#include "drivers/inventory/claims.h"
+#include "drivers/inventory/hardware-claims.h"
 #include "supervisor/ownership/ownership.h"
 
 #define MAX 6
 
 static struct decision decisions[MAX];
-static struct claims_list *lists[MAX];
+static struct hardware_claims *lists[MAX];
 static size_t n_decisions;
 
-static struct claims_list *read_list(const char *text)
+static struct hardware_claims *read_list(const char *text)
 {
 	_cleanup_close_ int fd = sealed_new("claims", text, strlen(text));
-	struct claims_list *list = NULL;
+	struct hardware_claims *list = NULL;
 
 	assert_true(fd >= 0);
-	assert_int_equal(claims_list_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list), 0);
+	assert_int_equal(hardware_claims_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list), 0);
 	return list;
 }
 
@@ -33,7 +33,7 @@ static void clear(void)
 {
 	decisions_done(decisions, n_decisions);
 	for (size_t i = 0; i < n_decisions; i++)
-		lists[i] = claims_list_free(lists[i]);
+		lists[i] = hardware_claims_free(lists[i]);
 	n_decisions = 0;
 }
 
@@ -178,7 +178,7 @@ static void test_ids(void **state)
 
 /* The definition alone: a device is offered unless a resource before offers one of the same
  * hardware, and not both set overlap. */
-static bool have_common(const struct claims_device *a, const struct claims_device *b)
+static bool have_common(const struct hardware_device *a, const struct hardware_device *b)
 {
 	for (const char *const *x = a->claims; *x; x++)
 		for (const char *const *y = b->claims; *y; y++)
@@ -231,18 +231,18 @@ static void test_definition(void **state)
 static void expect_size(off_t size, int result)
 {
 	_cleanup_close_ int fd = memfd_create("claims", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	struct claims_list *list = NULL;
+	struct hardware_claims *list = NULL;
 
 	assert_int_equal(ftruncate(fd, size), 0);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
-	assert_int_equal(claims_list_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list), result);
+	assert_int_equal(hardware_claims_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list), result);
 	assert_null(list);
 }
 
 static void expect_claims(size_t n, int result)
 {
 	_cleanup_free_ char *text = malloc(n + 2);
-	_cleanup_(claims_list_freep) struct claims_list *list = NULL;
+	_cleanup_(hardware_claims_freep) struct hardware_claims *list = NULL;
 	_cleanup_close_ int fd = -EBADF;
 
 	assert_non_null(text);
@@ -250,7 +250,7 @@ static void expect_claims(size_t n, int result)
 	text[0] = 'x';
 	text[n + 1] = '\n';
 	fd = sealed_new("claims", text, n + 2);
-	assert_int_equal(claims_list_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list), result);
+	assert_int_equal(hardware_claims_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list), result);
 	assert_int_equal(list ? list->n_claims : 0, result < 0 ? 0 : n);
 }
 
@@ -272,27 +272,27 @@ static void test_hostile(void **state)
 		{ "x\t1\ny", 5 },
 		{ "0123456789012345678901234567890123456789012345678901234567890123\t1\n", 67 },
 	};
-	struct claims_list *list = NULL;
+	struct hardware_claims *list = NULL;
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_close_ int fd = sealed_new("claims", cases[i].text, cases[i].size);
 
 		assert_int_equal(
-			claims_list_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list), -EBADMSG);
+			hardware_claims_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list), -EBADMSG);
 		assert_null(list);
 	}
 	assert_int_equal(
-		claims_list_read(STDIN_FILENO, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list), -EBADMSG);
+		hardware_claims_read(STDIN_FILENO, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list), -EBADMSG);
 	expect_size(CLAIMS_BYTES_MAX + 1, -EFBIG);
 	/* All of it is NULs. */
 	expect_size(CLAIMS_BYTES_MAX, -EBADMSG);
 	expect_claims(CLAIMS_MAX, 0);
 	expect_claims(CLAIMS_MAX + 1, -EFBIG);
-	list = claims_list_free(read_list(""));
+	list = hardware_claims_free(read_list(""));
 	list = read_list("x\t\t/a\n");
 	assert_int_equal(list->n_devices, 1);
 	assert_int_equal(list->n_claims, 2);
-	(void)claims_list_free(list);
+	(void)hardware_claims_free(list);
 }
 
 /* --- what a child claims --- */
@@ -322,7 +322,7 @@ static void test_claims(void **state)
 	device = (struct device *)snapshot->units[0].device;
 	assert_int_equal(device_add_claim(device, "pci:0000:03:00.0"), 0);
 	assert_int_equal(device_add_claim(device, "a\tb\nc"), 0);
-	assert_int_equal(claims_text(snapshot, host_root, &text), 0);
+	assert_int_equal(hardware_claims_text(snapshot, host_root, &text), 0);
 	assert_string_equal(text, "by-id+control\t/dev/card?\tpci:0000:03:00.0\ta?b?c\n");
 	assert_int_equal(device_count_claims(device), 3);
 	/* A device without hardware has no line. */
@@ -331,7 +331,7 @@ static void test_claims(void **state)
 	device->n_nodes = 0;
 	free(text);
 	text = NULL;
-	assert_int_equal(claims_text(snapshot, host_root, &text), 0);
+	assert_int_equal(hardware_claims_text(snapshot, host_root, &text), 0);
 	assert_string_equal(text, "");
 	device->claims.count = 2;
 	device->n_nodes = n_nodes;

@@ -4,7 +4,7 @@
  * (ownership.h). Characters that have a meaning in the form of the text, and bytes that are not
  * UTF-8 in the target of a link, are replaced, in paths and claims in the same way.
  */
-#include "drivers/inventory/claims.h"
+#include "drivers/inventory/hardware-claims.h"
 
 #include "common/text.h"
 #include "drivers/host/sysroot.h"
@@ -42,7 +42,7 @@ static int write_device(FILE *stream, const struct device *device, const char *r
 	return r;
 }
 
-int claims_text(const struct snapshot *snapshot, const char *root, char **ret)
+int hardware_claims_text(const struct snapshot *snapshot, const char *root, char **ret)
 {
 	char *text = NULL;
 	size_t size;

@@ -13,4 +13,4 @@
 #include "drivers/inventory/inventory.h"
 
 /* Makes the text (malloc'ed). Returns 0 or -ENOMEM. */
-int claims_text(const struct snapshot *snapshot, const char *root, char **ret);
+int hardware_claims_text(const struct snapshot *snapshot, const char *root, char **ret);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which pod's turn it is. One pod is being admitted at a time; those behind it wait, those before
- * it may still be starting their container.
- */
+ * Decides which pod is admitted next. Only one pod is being admitted at a time: later pods wait,
+ * and earlier ones may still be starting their containers.
+ * */
 #include "kubelet/admission.h"
 
 #include "kubelet/admission-steps.h"
@@ -43,8 +43,8 @@ static struct admission *first_waiting(const struct manager *manager)
 	return admission;
 }
 
-/* Of those that wait to be admitted the first may go on. Called again from inside it returns, so
- * that a long queue of pods that are refused at once is a loop and not a deep recursion. */
+/* Admits the first waiting pod. A nested call returns at once, so that a long queue of pods that
+ * are refused immediately is a loop and not a deep recursion. */
 void admission_admit_next(struct manager *manager)
 {
 	struct admission *admission;

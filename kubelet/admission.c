@@ -126,7 +126,7 @@ static void tell_call(
 			error ? text_json(error) : NULL));
 }
 
-/* Unpacks an answer; if that fails the message is empty and the text has the reason. */
+/* Unpacks an answer. If that fails, the message is empty and the text contains the reason. */
 static struct message unpack_answer(const struct manager *manager, const struct answer *answer,
 	const ProtobufCMessageDescriptor *type, char *text, size_t size)
 {
@@ -155,7 +155,8 @@ static int record(struct admission *admission, const V1beta1__ContainerAllocateR
 		admission->choice.taken, admission->choice.n_taken, data, size);
 }
 
-/* The kubelet notes down on which nodes the devices are. Returns whether that ends it. */
+/* Searches for the NUMA nodes of the devices, as the kubelet does when it records them. Returns
+ * whether a missing device ends the kubelet. */
 static bool looks_up_missing(struct admission *admission)
 {
 	struct manager *manager = admission->manager;
@@ -196,7 +197,7 @@ static void on_allocated(struct manager *manager, const struct answer *answer, v
 	}
 	reply = (const V1beta1__AllocateResponse *)message.base;
 	if (reply->n_container_responses == 0) {
-		/* What was taken stays taken: the kubelet recounts at another occasion. */
+		/* The chosen devices stay allocated until the kubelet's next recount. */
 		fail(admission, "no containers return in allocation response");
 		return;
 	}
@@ -211,7 +212,7 @@ static void on_allocated(struct manager *manager, const struct answer *answer, v
 	admission_next_resource(admission);
 }
 
-/* Whom to call for the current resource, or NULL after the failure was dealt with. */
+/* The connection to call for the current resource, or NULL after the failure was handled. */
 static struct connection *find_plugin(struct admission *admission, const char *prefix)
 {
 	struct manager *manager = admission->manager;
@@ -336,7 +337,7 @@ static int find_nodes(struct admission *admission, struct error *error)
 	return r > 0 ? 0 : error_set(error, -EXDEV, TOPOLOGY_MESSAGE);
 }
 
-/* The next resource that needs a call, of this container or, at admission, of those behind it. */
+/* Finds the next resource that needs a call, in this container or, at admission, in a later one. */
 static int find_next_choice(struct admission *admission, struct error *error)
 {
 	for (;;) {

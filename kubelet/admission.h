@@ -11,7 +11,7 @@
 
 struct control_request;
 
-/* Admits a pending pod and starts its container; the requester is answered at the end. */
+/* Admits a pending pod, starts its container, and then answers the request. */
 int admission_new(struct manager *manager, struct pod *pod, struct control_request *requester);
 
 /* Starts the container of a running pod again: PreStartContainer, and the answers of Allocate that
@@ -21,5 +21,5 @@ int admission_restart(struct manager *manager, struct pod *pod, struct control_r
 /* Whether the pod is being admitted or started. */
 bool admission_is_under_way(const struct manager *manager, const struct pod *pod);
 
-/* For manager_free(): forgets them all. */
+/* Drops all admissions, for manager_free(). */
 void admission_free_all(struct manager *manager);

@@ -11,7 +11,7 @@
 struct channel;
 
 /* Calls the peer of a connected, non-blocking stream socket; takes the descriptor, also on failure.
- * `authority` is what calls name as :authority, NULL: "localhost". */
+ * `authority` is the :authority of calls; NULL means "localhost". */
 int channel_new(int fd, const char *authority, struct channel **ret);
 
 /* Calls a unary method; `on_result` is called once. `timeout` in microseconds, 0: none. */

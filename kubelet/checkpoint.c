@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members are in the order in which Go writes them; a list without elements is null where the
- * kubelet's is.
- */
+ * Writes members in Go's order, and an empty list as null where the kubelet does.
+ * */
 #include "kubelet/checkpoint.h"
 
 #include <limits.h>
@@ -202,7 +201,7 @@ static int read_allocation(struct model *model, json_t *entry)
 	r = read_devices(nodes, allocation);
 	if (r < 0)
 		return r;
-	/* The checkpoint has them by node. */
+	/* The checkpoint groups the devices by node. */
 	if (allocation->n_devices > 0)
 		qsort(allocation->devices, allocation->n_devices, sizeof(*allocation->devices),
 			compare_devices);

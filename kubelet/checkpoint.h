@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * The kubelet's checkpoint: which devices which container has, the plugins' answers, and which
- * resources were registered. A real kubelet reads our file, and we read its files; a member that it
- * ignores marks ours.
- */
+ * The kubelet's checkpoint: the devices of each container, the plugins' answers, and the registered
+ * resources. A real kubelet reads our file, and we read its files; a member that it ignores marks
+ * ours.
+ * */
 
 #include "kubelet/model.h"
 
@@ -15,6 +15,6 @@
 int checkpoint_write(const struct model *model, const char *dir, struct error *error);
 
 /* Reads the file into an empty model: allocations, and resources as known without devices. No file:
- * 0. Returns 1 if a real kubelet has written it. -EBADMSG: not a checkpoint; the model is then in
- * an undefined state and to be freed. */
+ * 0. Returns 1 if a real kubelet has written it. -EBADMSG: not a checkpoint; the model is then
+ * undefined and must be freed. */
 int checkpoint_read(struct model *model, const char *dir, struct error *error);

@@ -86,7 +86,8 @@ static int find_available(struct model *model, const struct resource *resource,
 		const struct listed_device *device = &devices->devices[i];
 		size_t n = choice->n_available - choice->n_must;
 
-		/* Shuffled while it is filled: the new element changes places with any other. */
+		/* Shuffles the array while it is filled: each new element is swapped with a random
+		 * one. */
 		if (device->healthy && !id_set_contains(&resource->allocated, device->id))
 			r = add_available(
 				choice, choice->n_must + model_random(model, n + 1), device->id);
@@ -119,7 +120,7 @@ enum nearness {
 	ON_NO_NODE,
 };
 
-/* A node -1 is none, although a plugin may mean something by it. */
+/* The kubelet treats node -1 as no node, although a plugin may mean something by it. */
 static enum nearness find_nearness(const struct listed_device *device, uint64_t wanted)
 {
 	enum nearness nearness = ON_NO_NODE;
@@ -135,7 +136,7 @@ static enum nearness find_nearness(const struct listed_device *device, uint64_t 
 	return nearness;
 }
 
-/* Puts what is not reused into the order of nearness. Returns how many are on wanted nodes, or
+/* Sorts the devices that are not reused by nearness. Returns how many are on wanted nodes, or
  * -ENOMEM. */
 static ssize_t sort_by_nearness(
 	const struct resource *resource, uint64_t wanted, struct choice *choice)
@@ -161,8 +162,8 @@ static ssize_t sort_by_nearness(
 	return near;
 }
 
-/* What the plugin may choose from: the devices on wanted nodes if they are more than enough, else
- * all, but these must be included. */
+/* The candidates for the plugin: the devices on wanted nodes if they are more than enough;
+ * otherwise all devices, and those on wanted nodes must be included. */
 static int align(struct resource *resource, const struct topology_hint *hint, struct choice *choice)
 {
 	size_t needed = choice->required - choice->n_must, near = 0;

@@ -8,13 +8,13 @@
  *   {"namespace", "name", "uid": strings, "prepared": boolean, "pods": [uid, ...],
  *    "drivers": {DRIVER: [{"requests": [...], "pool", "device", "cdi": [...]}, ...]}}
  *
- * A pod has its claims as [{"name", "uid", "drivers": [...], "extended": boolean}, ...].
- */
+ * The claims of a pod are [{"name", "uid", "drivers": [...], "extended": boolean}, ...].
+ * */
 
 #include "kubelet/model.h"
 
-/* Reads ResourceClaims, as the API server has them, into the claims of a pod. Returns 0, or
- * negative errno with the error filled. */
+/* Reads ResourceClaims, in the API server's form, into the claims of a pod. Returns 0, or negative
+ * errno with the error filled. */
 int pod_read_claims(struct pod *pod, const json_t *objects, struct error *error);
 
 /* Adds the pod to its claims. -EEXIST with the error filled: an older claim has the name of one. */
@@ -23,20 +23,21 @@ int claim_table_add_pod(json_t *table, const struct pod *pod, struct error *erro
 /* The entry of a claim of the pod, or NULL. */
 json_t *claim_table_find(const json_t *table, const struct pod *pod, const json_t *claim);
 
-/* Claims of the pod, by driver, that are not prepared; or, to be unprepared, those that no other
- * pod uses: {DRIVER: [entry, ...]}. NULL: no memory. */
+/* The pod's claims, by driver, that are not prepared yet; or, to be unprepared, the claims that no
+ * other pod uses: {DRIVER: [entry, ...]}. NULL: no memory. */
 json_t *claim_table_unprepared(const json_t *table, const struct pod *pod);
 json_t *claim_table_last_used(const json_t *table, const struct pod *pod);
 
 void claim_table_set_prepared(json_t *table, const struct pod *pod);
 void claim_table_remove_pod(json_t *table, const struct pod *pod);
 
-/* What a container gets by the claims of its pod: the CDI names, and the member "dynamic_resources"
- * of other-resources.h. Of a claim for extended resources it is what its requests are named after.
- * Returns 0 or -ENOMEM. */
+/* What a container gets through the claims of its pod: the CDI names, and the member
+ * "dynamic_resources" of other-resources.h. From a claim for extended resources, it only gets the
+ * devices whose request is named after the container. Returns 0 or -ENOMEM. */
 int claim_table_container(const json_t *table, const struct pod *pod, size_t container,
 	json_t **ret_cdi, json_t **ret_dynamic);
 
-/* STATE_DIR/claims.json. Whether a claim is prepared is forgotten, as in the kubelet. */
+/* Reads and writes STATE_DIR/claims.json. It does not record whether a claim is prepared, like the
+ * kubelet. */
 int claim_table_write(const json_t *table, const char *state_dir, struct error *error);
 int claim_table_read(const char *state_dir, json_t **ret, struct error *error);

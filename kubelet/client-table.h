@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * Which connection the kubelet takes for "the" client of a resource, and which one it therefore
- * disconnects when a ListAndWatch stream has ended. Up to 1.36 a resource has one entry, which the
- * latest Register overwrites: the end of an older stream hits the newer client, and after a failed
- * Register there is no client to hit. Later kubelets identify clients by the path of their socket.
- */
+ * Decides which connection counts as "the" client of a resource, and thus which one is disconnected
+ * when a ListAndWatch stream ends. Up to 1.36, a resource has one entry, which the latest Register
+ * overwrites: the end of an older stream disconnects the newer client, and after a failed Register
+ * there is no client to disconnect. Later kubelets identify clients by the path of their socket.
+ * */
 
 #include "common/util.h"
 
@@ -26,11 +26,11 @@ struct client_table {
 int client_table_put(
 	struct client_table *table, const char *resource, const char *path, uint64_t connection);
 
-/* The Register failed: its entry, or what took its place, is deleted. */
+/* Deletes the entry of a failed Register, or the entry that replaced it. */
 void client_table_drop(struct client_table *table, const char *resource, const char *path);
 
-/* The stream of the client of that path has ended: removes the entry of the client that is to be
- * disconnected and returns its connection, 0 if there is none. */
+/* Handles the end of the stream of that path's client: removes the entry of the client to
+ * disconnect and returns its connection, 0 if there is none. */
 uint64_t client_table_end(struct client_table *table, const char *resource, const char *path);
 
 /* The connection of the resource's newest entry, 0 if there is none. */

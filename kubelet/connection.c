@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dialling, the options call, and what happens when a stream ends. A connection's memory lives
- * until the last letter that names it was delivered. As in the kubelet, a connection that is not
+ * Dialling, the options call, and what happens when a stream ends. A connection is freed after the
+ * last mailbox message that refers to it was delivered. As in the kubelet, a connection that is not
  * disconnected stays open until it has been idle for half an hour.
- */
+ * */
 #include "kubelet/connection.h"
 
 #include "kubelet/list-message.h"
@@ -52,7 +52,7 @@ static int on_idle(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-/* Nothing disconnects it: the gRPC binding of a kubelet closes it when it has been idle. */
+/* The kubelet does not disconnect it; its gRPC binding closes an idle connection. */
 static void let_idle(struct connection *connection)
 {
 	struct manager *manager = connection->manager;
@@ -65,8 +65,8 @@ static void let_idle(struct connection *connection)
 		connection_close(connection);
 }
 
-/* Disconnects the client of that number: the kubelet closes its connection and drops all devices of
- * the resource, from any client. */
+/* Disconnects the client with that number, as the kubelet does: closes its connection and drops all
+ * devices of the resource, also those that another client listed. */
 static void disconnect(struct manager *manager, const char *resource, uint64_t number)
 {
 	struct connection *connection = connection_find(manager, number);
@@ -169,7 +169,7 @@ static void on_list(struct connection *connection, const struct list *list)
 	char text[160];
 	int r;
 
-	/* After a message that could not be read the kubelet reads no more of that stream. */
+	/* The kubelet stops reading a stream after a message that it could not read. */
 	if (!connection->streaming)
 		return;
 	r = take_list(connection, list);
@@ -188,7 +188,7 @@ static void start_stream(struct connection *connection)
 	r = connection_stream(connection, METHOD_LIST_AND_WATCH, on_list, on_stream_result);
 	if (r >= 0)
 		return;
-	/* Closed after the plugin had answered, and before that was known here. */
+	/* The connection was closed after the plugin answered, but before the answer was read. */
 	on_stream_ended(connection,
 		r == -ENOTCONN
 			? "rpc error: code = Canceled desc = grpc: the client connection is closing"

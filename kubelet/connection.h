@@ -4,8 +4,8 @@
 /*
  * The kubelet's side of one registered plugin: dials back, asks for the options, follows the list,
  * and carries the calls of admissions. Several connections of one resource can exist at a time;
- * which of them counts is the client table's and the endpoint table's business.
- */
+ * the client table and the endpoint table decide which one counts.
+ * */
 
 #include <protobuf-c/protobuf-c.h>
 
@@ -36,7 +36,7 @@ void answer_describe_unreadable(char *buffer, size_t size, int code);
 int connection_start(struct manager *manager, const char *resource, const char *endpoint,
 	const char *path, struct register_request *request);
 
-/* The connection of that number; NULL if it was closed. */
+/* The connection with that number; NULL if it was closed. */
 struct connection *connection_find(struct manager *manager, uint64_t number);
 
 /* Calls a unary method; `timeout` in microseconds, 0: none. The handler is called once, later, on
@@ -44,19 +44,19 @@ struct connection *connection_find(struct manager *manager, uint64_t number);
 int connection_call(struct connection *connection, const char *method,
 	const ProtobufCMessage *request, uint64_t timeout, answer_handler handler, void *userdata);
 
-/* The caller of a Register hung up: kubelets from 1.36 on then give up what it started. */
+/* Handles a Register whose caller hung up. Kubelets from 1.36 on cancel the registration. */
 void connection_caller_gone(struct manager *manager, uint64_t caller);
 
 /* Disconnects the client that is registered for the resource, as the kubelet does when a socket
  * that its watcher has registered is removed. */
 void connection_deregister(struct manager *manager, const char *resource);
 
-/* For tests: the resource's oldest stream is cancelled (RST_STREAM), with all that follows from its
- * end; or the connection of its client breaks. Returns -ENOTCONN if there is none. */
+/* For tests: cancels the resource's oldest stream (RST_STREAM) and handles its end, or breaks the
+ * connection of its client. Returns -ENOTCONN if there is none. */
 int connection_end_stream(struct manager *manager, const char *resource);
 int connection_drop(struct manager *manager, const char *resource);
 
-/* What speaks to the plugin on the connection of the resource's endpoint; NULL if there is none. */
+/* The channel to the plugin at the resource's endpoint; NULL if there is none. */
 struct channel *connection_client(struct manager *manager, const char *resource);
 
 /* Closes connections and frees those without a call; for manager_free(). */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Before each creation of a container: PreStartContainer where a plugin wants it, then what the
- * plugins answered to Allocate, merged. A kubelet tries again and again; here the next "pod
- * restart" does.
- */
+ * Starts a container: calls PreStartContainer where a plugin wants it, then merges the plugins'
+ * answers to Allocate. A kubelet retries periodically; this one retries at the next "pod restart".
+ * */
 #include "kubelet/admission-steps.h"
 #include "kubelet/claim-table.h"
 #include "kubelet/connection.h"
@@ -75,7 +74,7 @@ static int merge(const struct admission *admission, struct container *container)
 	return 0;
 }
 
-/* What the container gets by claims; PodResources shows it, too. */
+/* What the container gets through claims. PodResources reports it too. */
 static int merge_claims(const struct admission *admission, struct container *container)
 {
 	struct pod_container *to = &admission->pod->containers[admission->container];
@@ -190,8 +189,8 @@ static int call_pre_start(struct admission *admission, struct connection *connec
 		PRE_START_TIMEOUT, on_pre_started, admission);
 }
 
-/* Returns 1 if a call is under way or the start has failed, 0 if nothing is to be done for the
- * resource at the current position. */
+/* Returns 1 if a call is in progress or the start failed, 0 if the resource at the current position
+ * needs nothing. */
 static int pre_start(struct admission *admission)
 {
 	const struct model *model = admission->manager->model;
@@ -287,7 +286,7 @@ void admission_start(struct admission *admission)
 
 void admission_go_on(struct admission *admission)
 {
-	/* After allocating what was missing the kubelet does not ask for a pre-start again. */
+	/* The kubelet does not call PreStartContainer again after it allocated missing devices. */
 	admission->position = admission_container(admission)->n_limits;
 	next_pre_start(admission);
 }

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * What a container gets from all its resources together. The first value wins, as in the kubelet:
- * of two devices or mounts with one path in the container, two variables, annotations or CDI names
- * that are the same, the later is dropped.
- */
+ * What a container gets from all its resources together. The first value wins, as in the kubelet: a
+ * later device or mount with the same path in the container, and a later variable, annotation or
+ * CDI name that repeats one, is dropped.
+ * */
 
 #include <jansson.h>
 

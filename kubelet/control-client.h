@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The other end of the control socket.
- */
+ * The client's end of the control socket.
+ * */
 
 #include <jansson.h>
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each command checks its own arguments: the other end is usually our client, but any client can
- * connect.
- */
+ * Each command checks its own arguments, because any client can connect.
+ * */
 #include "kubelet/control-command.h"
 
 #include <systemd/sd-id128.h>
@@ -36,7 +35,8 @@ static void on_pods(
 	control_reply(request, view_pods(manager));
 }
 
-/* Whether it is an object of resource names with counts; replies if not. */
+/* Returns whether the value is an object of resource names with counts; if not, replies with an
+ * error. */
 static bool check_counts(struct control_request *request, const json_t *counts)
 {
 	const char *name;
@@ -83,7 +83,7 @@ static int add_pod(
 		manager->model, sd_id128_to_uuid_string(id, uid), namespace, name, ret);
 }
 
-/* Whether each has a name and counts; replies if not. */
+/* Returns whether each container has a name and counts; if not, replies with an error. */
 static bool check_containers(struct control_request *request, const json_t *containers)
 {
 	const json_t *container;
@@ -172,7 +172,7 @@ static void on_pod(
 		control_fail(request, "pod %s/%s exists: remove it first", namespace, name);
 		return;
 	}
-	/* What replaces a failed pod is a new one. */
+	/* A failed pod is replaced by a new pod. */
 	if (pod)
 		model_remove_pod(manager->model, pod);
 	if (add_pod(manager, namespace, name, &pod) < 0) {
@@ -191,7 +191,7 @@ static void on_pod(
 	}
 }
 
-/* The pod that is named, if nothing is going on with it; replies if there is none. */
+/* The named pod, if no operation on it is in progress; otherwise replies with an error. */
 static struct pod *find_quiet_pod(
 	struct manager *manager, struct control_request *request, const json_t *arguments)
 {
@@ -226,8 +226,8 @@ static void remove_pod(struct manager *manager, struct control_request *request,
 	manager_changed(manager);
 }
 
-/* A pod whose claims cannot be unprepared stays; a kubelet tries again and again, here the next
- * "pod rm" does. */
+/* A pod whose claims cannot be unprepared stays. A kubelet retries periodically; here the next "pod
+ * rm" retries. */
 static void on_unprepared(
 	struct manager *manager, struct pod *pod, const char *error, void *userdata)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request lives from accept to the last byte of its reply, or to the peer's hang-up; while a
- * command works on it, a hang-up only closes the descriptor.
- */
+ * A request exists from accept until the last byte of its reply, or until the peer hangs up. While
+ * a command handles it, a hang-up only closes the descriptor.
+ * */
 #include "kubelet/control-socket.h"
 
 #include <limits.h>
@@ -16,7 +16,7 @@
 #include "kubelet/view.h"
 
 #define REQUESTS_MAX  256
-#define REQUEST_FIRST 4096 /* bytes of its buffer, which doubles */
+#define REQUEST_FIRST 4096 /* initial bytes of a request's buffer, which doubles */
 
 struct control_request {
 	struct control *control;
@@ -56,10 +56,10 @@ static void request_free(struct control_request *request)
 	free(request);
 }
 
-/* The peer has closed, or has its answer. */
+/* The peer has closed the connection or received its answer. */
 static void hang_up(struct control_request *request)
 {
-	/* Who works on it will reply into the void. */
+	/* The reply of the command that still handles it is discarded. */
 	if (request->dispatched && !request->replied && !request->wanted) {
 		sd_event_source_disable_unref(TAKE_PTR(request->io_source));
 		request->fd = close_fd(request->fd);
@@ -185,7 +185,7 @@ static void dispatch(struct control_request *request)
 		control_fail(request, "the request is not a JSON object");
 }
 
-/* Few requests are longer than a line, so none has the memory of the longest from the start. */
+/* The buffer starts small, because few requests are longer than a line. */
 static int make_room(struct control_request *request)
 {
 	size_t size = MAX_OF(request->size * 2, (size_t)REQUEST_FIRST);

@@ -21,8 +21,8 @@ struct control *control_free(struct control *control);
 void control_reply(struct control_request *request, json_t *reply);
 _printf_(2, 3) void control_fail(struct control_request *request, const char *format, ...);
 
-/* Has the request replied to when each resource of `wanted` has that many allocatable devices, or
- * after `timeout` microseconds: {"reached": bool, "resources": {...}}. */
+/* Replies to the request once each resource in `wanted` has that many allocatable devices, or after
+ * `timeout` microseconds: {"reached": bool, "resources": {...}}. */
 int control_wait(struct control_request *request, json_t *wanted, uint64_t timeout);
 
 /* Checks whether a request waits for the new state of the model. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The record of which pod has which devices. It outlives plugins and restarts: the plugin's answer
- * is kept as bytes and is used at every later start of the container.
- */
+ * Records the devices of each pod. The record outlives plugins and restarts: the plugin's answer is
+ * kept as bytes and used at every later start of the container.
+ * */
 #include "kubelet/plugin-resource.h"
 
 struct allocation *allocation_free(struct allocation *allocation)

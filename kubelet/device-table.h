@@ -2,15 +2,15 @@
 #pragma once
 
 /*
- * The devices of one resource as one ListAndWatch message gave them. A message is the complete
- * list, so a table is filled once and then replaced as a whole.
- */
+ * The devices of one resource, as one ListAndWatch message listed them. Each message is the
+ * complete list, so a table is filled once and then replaced as a whole.
+ * */
 
 #include "common/util.h"
 
 struct listed_device {
 	char *id;
-	char *health;            /* as sent; of several entries with one id the last */
+	char *health;            /* as sent; if several entries have one id, the last one */
 	bool healthy, unhealthy; /* both, if entries with one id disagree: it counts twice */
 	int64_t *numa;
 	size_t n_numa;
@@ -19,7 +19,7 @@ struct listed_device {
 struct device_table {
 	struct listed_device *devices;
 	size_t count, n_healthy, n_unhealthy;
-	size_t n_entries; /* of the list; more than count if an id came twice */
+	size_t n_entries; /* entries of the list; more than count if an id was listed twice */
 	uint32_t *slots;  /* index + 1 into devices, 0: free */
 	size_t n_slots;
 };
@@ -31,7 +31,7 @@ int device_table_new(size_t capacity, struct device_table **ret);
 int device_table_add(struct device_table *table, const char *id, const char *health,
 	const int64_t *numa, size_t n_numa);
 
-/* NULL if no entry had the id. */
+/* NULL if no entry has the id. */
 const struct listed_device *device_table_find(const struct device_table *table, const char *id);
 
 /* Whether any device has a NUMA node. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * As with a kubelet's gRPC, one connection has the calls and the stream; it is made when it is
- * needed. The stream is opened again 5 s after its end, as long as the driver is registered; up to
- * 1.36 also if the driver does not announce the service.
- */
+ * As in a kubelet, one connection carries the calls and the stream; it is opened when it is needed.
+ * The stream is opened again 5 s after its end, as long as the driver is registered; up to 1.36
+ * also if the driver does not announce the service.
+ * */
 #include "kubelet/dra-driver.h"
 
 #include "drahealth.pb-c.h"
@@ -60,7 +60,7 @@ static void plan_stream(struct dra_driver *driver, uint64_t delay)
 	(void)sd_event_source_set_enabled(driver->stream_timer, SD_EVENT_ONESHOT);
 }
 
-/* Nothing is known of the health of devices without a stream. */
+/* Without a stream, the health of devices is unknown. */
 static void end_stream(struct dra_driver *driver)
 {
 	(void)json_object_clear(driver->health);
@@ -128,7 +128,7 @@ static void take_device(struct dra_driver *driver, const Drahealth__DeviceHealth
 					: DEFAULT_TIMEOUT)));
 }
 
-/* What a message does not name stays as it was until its time is over. */
+/* A device that a message does not name keeps its health until its timeout. */
 static void on_health(struct connection *connection, const struct list *list)
 {
 	_cleanup_message_ struct message message = message_unpack(
@@ -238,7 +238,7 @@ static const char *choose_health(
 	return announces(services, n_services, "v1alpha1.DRAResourceHealth") ? "v1alpha1" : NULL;
 }
 
-/* The first one of the driver that the kubelet knows; NULL: none. */
+/* The first announced version that the kubelet knows; NULL: none. */
 static const char *choose_service(char *const *services, size_t n_services)
 {
 	static const char *const versions[] = { "v1", "v1beta1" };

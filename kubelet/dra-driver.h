@@ -13,13 +13,13 @@
 
 struct dra_driver;
 
-/* Registers what a DRA driver answered to GetInfo. Returns 0, or negative errno with the error
- * filled in the kubelet's words. */
+/* Registers what a DRA driver answered to GetInfo. Returns 0, or negative errno with the kubelet's
+ * error text. */
 int dra_driver_add(struct manager *manager, const char *name, const char *endpoint,
 	char *const *services, size_t n_services, struct error *error);
 void dra_driver_remove(struct manager *manager, const char *name, const char *endpoint);
 
-/* Whether the driver is registered; else the error has the kubelet's words. */
+/* Whether the driver is registered; if not, the error contains the kubelet's text. */
 int dra_driver_check(struct manager *manager, const char *name, struct error *error);
 
 /* Calls a method of the service for claims; connects first if there is no connection. The handler
@@ -29,14 +29,14 @@ int dra_driver_call(struct manager *manager, const char *name, const char *metho
 	const ProtobufCMessage *request, answer_handler handler, void *userdata,
 	struct error *error);
 
-/* What a handler does first: a connection that has broken is made again for the next call. */
+/* To be called first by every handler: if the connection broke, the next call makes a new one. */
 void dra_driver_answered(struct manager *manager, const char *name, const struct answer *answer);
 
 /* {"health": "Healthy", "Unhealthy" or "Unknown", "message"} of a device. NULL: no memory. */
 json_t *dra_driver_health(
 	const struct manager *manager, const char *driver, const char *pool, const char *device);
 
-/* For people: [{"name", "endpoint", "version", "connected", "health"}, ...]. */
+/* For display: [{"name", "endpoint", "version", "connected", "health"}, ...]. */
 json_t *dra_driver_view(const struct manager *manager);
 
 /* For manager_free(). */

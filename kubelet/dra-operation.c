@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides in which order the drivers of a pod are asked, and what of their answers is kept. As in a
- * kubelet, the first failure ends the operation.
- */
+ * Decides in which order the drivers of a pod are called, and which parts of their answers are
+ * kept. As in a kubelet, the first failure ends the operation.
+ * */
 #include "kubelet/dra-operation.h"
 
 #include "common/json-read.h"
@@ -127,7 +127,8 @@ static int keep_devices(
 	return 0;
 }
 
-/* What is wrong with the result of one claim. Returns whether anything is, and then has ended. */
+/* Checks the result of one claim. Returns whether it has an error, in which case the operation has
+ * ended. */
 static bool has_failed(struct dra_operation *operation, const char *uid, const char *error)
 {
 	const json_t *claim = find_claim(operation, uid);
@@ -266,7 +267,7 @@ static void next_driver(struct dra_operation *operation)
 		fail(operation, "%s", error.message);
 }
 
-/* No driver is called before all are known. */
+/* All drivers must be known before the first one is called. */
 static int check_drivers(const struct dra_operation *operation, struct error *error)
 {
 	const char *driver;

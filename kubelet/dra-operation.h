@@ -8,7 +8,7 @@
 
 #include "kubelet/kubelet-manager.h"
 
-/* `error`: NULL, or the kubelet's words. */
+/* `error`: NULL, or the kubelet's error text. */
 typedef void (*dra_operation_handler)(
 	struct manager *manager, struct pod *pod, const char *error, void *userdata);
 
@@ -17,11 +17,11 @@ typedef void (*dra_operation_handler)(
 void dra_prepare(
 	struct manager *manager, struct pod *pod, dra_operation_handler handler, void *userdata);
 
-/* Unprepares the claims that no other pod uses, and forgets them. */
+/* Unprepares the claims that no other pod uses, and drops them. */
 void dra_unprepare(
 	struct manager *manager, struct pod *pod, dra_operation_handler handler, void *userdata);
 
-/* Whether one of these is under way for the pod. */
+/* Whether one of these operations is in progress for the pod. */
 bool dra_is_under_way(const struct manager *manager, const struct pod *pod);
 
 /* For manager_free(). */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files are opened so that nothing that stands in their place can block us or lead us elsewhere.
- */
+ * Opens files so that a FIFO or a symbolic link in their place can neither block nor redirect the
+ * kubelet.
+ * */
 #include "kubelet/file.h"
 
 #include <fcntl.h>

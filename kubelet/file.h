@@ -12,8 +12,8 @@
 /* Reads a regular file into malloc'ed memory, with a NUL behind it. -EFBIG beyond `max` bytes. */
 int file_read(const char *path, size_t max, char **ret_data, size_t *ret_size);
 
-/* Replaces dir/name in one step: what is there is the old content or the new, also after a crash if
- * `durable`. The temporary name begins with a dot. */
+/* Replaces dir/name in one step: the file contains either the old or the new content, also after a
+ * crash if `durable`. The temporary name begins with a dot. */
 int file_replace(const char *dir, const char *name, const void *data, size_t size, mode_t mode,
 	bool durable);
 

@@ -19,7 +19,7 @@ extern bool arg_help;
 extern bool arg_version;
 extern const char *arg_limits;
 
-/* A container of the pod: "NAME:RESOURCE=N,...", or what else one has: "NAME:JSON". */
+/* A container of the pod ("NAME:RESOURCE=N,...") or its other resources ("NAME:JSON"). */
 struct container_argument {
 	const char *kind;
 	const char *text;
@@ -39,5 +39,5 @@ extern const char arguments_help[];
  * EXIT_USAGE after printing why. */
 int arguments_parse(int argc, char **argv);
 
-/* Prints what is wrong. Returns EXIT_USAGE. */
+/* Prints a usage error. Returns EXIT_USAGE. */
 int arguments_refuse(const char *text);

@@ -82,7 +82,7 @@ void manager_save_soon(struct manager *manager)
 {
 	if (manager->checkpoint_source)
 		return;
-	/* At once after a quiet time. */
+	/* After a quiet time, the checkpoint is written at once. */
 	if (sd_event_add_time(manager->event, &manager->checkpoint_source, CLOCK_MONOTONIC,
 		    manager->checkpoint_written + CHECKPOINT_DELAY, 1, on_checkpoint, manager) < 0)
 		log_error("cannot arm the timer of the checkpoint");
@@ -102,7 +102,8 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 		manager_save_soon(manager);
 		manager_changed(manager);
 	}
-	/* What gRPC had for them; it would stay, and the free memory be scattered ever more. */
+	/* Frees gRPC's memory for the connections; otherwise it would stay, and free memory would
+	 * become more and more fragmented. */
 	if (manager->connections_ended) {
 		manager->connections_ended = false;
 		(void)malloc_trim(0);
@@ -175,7 +176,7 @@ static int read_state(struct manager *manager, struct error *error)
 	if (r < 0)
 		return r;
 	model = manager->model;
-	/* Resources without a plugin have been so since now. */
+	/* The grace period of resources without a plugin begins now. */
 	for (size_t i = 0; i < model->n_resources; i++)
 		model->resources[i]->endpoint.stop_time = manager_now();
 	r = claim_table_read(options->state_dir, &manager->claims, error);
@@ -287,7 +288,7 @@ struct manager *manager_free(struct manager *manager)
 {
 	if (!manager)
 		return NULL;
-	/* First no new call may arrive, then pending calls are delivered, then it is freed. */
+	/* Order matters: stop accepting calls, deliver the pending ones, then free the manager. */
 	plugin_watcher_stop(manager->plugin_watcher);
 	connection_close_all(manager);
 	manager->registrar = registrar_free(manager->registrar);

@@ -3,8 +3,8 @@
 
 /*
  * The running device manager: the model, the sockets around it, and the events that it reports.
- * Everything runs on one event loop; gRPC's thread only posts letters.
- */
+ * Everything runs on one event loop; gRPC's thread only posts messages to the mailbox.
+ * */
 
 #include <jansson.h>
 #include <systemd/sd-event.h>
@@ -22,11 +22,11 @@ struct plugin_watcher;
 struct pod_resources;
 struct registrar;
 
-/* What is done to Register calls instead of serving them; for tests. */
+/* Faults for tests: how Register calls are treated instead of being served. */
 enum register_fault {
 	REGISTER_SERVED,
 	REGISTER_HELD,        /* never answered */
-	REGISTER_REFUSED,     /* UNKNOWN, as everything that a kubelet refuses */
+	REGISTER_REFUSED,     /* fails with UNKNOWN, as every refusal of a kubelet */
 	REGISTER_UNAVAILABLE, /* as if the kubelet were about to stop */
 	REGISTER_RESET,       /* the connection is cut */
 };
@@ -47,9 +47,10 @@ struct manager_options {
 	bool replace;        /* takes the directories over, although a kubelet serves them */
 	unsigned time_scale; /* how much faster than a kubelet the long periods go by */
 	uint64_t seed;
-	json_t *others; /* that the node has, NULL: nothing; other-resources.h */
+	json_t *others;                      /* of the node, see other-resources.h; NULL: nothing */
 	const struct kubelet_faults *faults; /* NULL: none; read at each event */
-	/* Takes the place of standard output if it is not NULL; the object stays the manager's. */
+	/* Receives events instead of standard output if it is not NULL; the manager keeps the
+	 * object. */
 	void (*on_event)(const json_t *event, void *userdata);
 	void *userdata;
 };
@@ -80,7 +81,7 @@ struct manager {
  * `options` must outlive it. */
 int manager_new(const struct manager_options *options, struct manager **ret, struct error *error);
 
-/* What manager_run() returns after a panic; the exit status too. */
+/* manager_run() returns this after a panic. It is also the exit status. */
 #define MANAGER_PANICKED 3
 
 /* Serves until a signal comes. Returns 0, MANAGER_PANICKED or negative errno. */
@@ -90,7 +91,7 @@ int manager_run(struct manager *manager);
 struct manager *manager_free(struct manager *manager);
 DEFINE_CLEANUP(struct manager *, manager_free)
 
-/* Reports an event. Takes the object, which has "event" and its members; NULL (no memory for it) is
+/* Reports an event. Takes the object, which contains "event" and its members; NULL (no memory) is
  * accepted. */
 void manager_emit(struct manager *manager, json_t *event);
 
@@ -98,10 +99,10 @@ void manager_emit(struct manager *manager, json_t *event);
  * cleaned up. */
 void manager_panic(struct manager *manager, const char *why);
 
-/* Capacity or allocatable may have changed. */
+/* To be called when capacity or allocatable may have changed. */
 void manager_changed(struct manager *manager);
 
-/* Has the checkpoint written: now, or within 100 ms, so that bursts of lists cost one write. */
+/* Writes the checkpoint now or within 100 ms, so that bursts of lists cost one write. */
 int manager_save(struct manager *manager, struct error *error);
 void manager_save_soon(struct manager *manager);
 

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One row for each release. Sources: pkg/kubelet of 1.32.10 and 1.36.2; 1.31.14, 1.33.13, 1.34.9,
- * 1.35.6 and 1.36.2 as they ran; for PodResources the stages of KEP-3695. Of 1.37 only the choice
+ * 1.35.6 and 1.36.2 as they ran; for PodResources the stages of KEP-3695. For 1.37, only the choice
  * of the health service was read (pickHealthService in pkg/kubelet/cm/dra/plugin).
- */
+ * */
 #include "kubelet/kubelet-version.h"
 
-/* Of all releases before 1.34. */
+/* Properties of all releases before 1.34. */
 #define BEFORE_1_34                                                                              \
 	.removes_all_files = true, .hints_for_all_nodes = true, .static_pods_need_health = true, \
 	.pod_resources_of_failed = true
 
-/* Of 1.34 and all later ones. */
+/* Properties of 1.34 and all later releases. */
 #define SINCE_1_34                                                                    \
 	.missing_device_panics = true, .needs_utf8 = true, .pod_resources_get = true, \
 	.pod_resources_claims = true, .dra = true
 
-/* Of 1.36 and all later ones. */
+/* Properties of 1.36 and all later releases. */
 #define SINCE_1_36                                                                 \
 	SINCE_1_34, .register_follows_caller = true, .repeats_registration = true, \
 		    .resource_health = true

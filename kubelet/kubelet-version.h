@@ -2,17 +2,17 @@
 #pragma once
 
 /*
- * What a device plugin can notice of a kubelet's release. Code asks for a property, never for a
- * release. Where the release that changed something is not known, every release before the first
- * one that was read or tried without it has the older behaviour.
- */
+ * The differences between kubelet releases that a device plugin can notice. Code asks for a
+ * property, never for a release. Where the release that made a change is unknown, it is assumed to
+ * be the first one that was read or tried with the new behaviour.
+ * */
 
 #include "common/util.h"
 
 struct kubelet_version {
 	const char *name; /* "1.36" */
-	/* Devices are kept by pointer: one that is booked and not listed ends the kubelet. Before,
-	 * it is a device without topology. */
+	/* The kubelet keeps devices by pointer, so that a booked device that is not listed makes it
+	 * panic. Earlier releases treat it as a device without topology. */
 	bool missing_device_panics;
 	bool needs_utf8;              /* other text ends a stream, a call or a registration */
 	bool register_follows_caller; /* a Register whose caller hangs up is cancelled */
@@ -34,5 +34,5 @@ const struct kubelet_version *kubelet_version_find(const char *name);
 /* The newest release that was seen running. */
 const struct kubelet_version *kubelet_version_default(void);
 
-/* All of them, the oldest first; the last has no name. */
+/* All releases, the oldest first; the last entry has no name. */
 extern const struct kubelet_version kubelet_versions[];

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * From the message of ListAndWatch to the device manager's table.
- */
+ * Converts a message of ListAndWatch into the device manager's table.
+ * */
 
 #include "deviceplugin.pb-c.h"
 #include "kubelet/device-table.h"

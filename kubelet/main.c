@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line. "run" is the kubelet; every other verb is a question to a running one. Exit
- * codes: 0 done, 1 failed or refused, 2 wrong usage, 3 a kubelet would have panicked.
- */
+ * The command line. "run" starts the kubelet; every other verb sends a request to a running one.
+ * Exit codes: 0 done, 1 failed or refused, 2 wrong usage, 3 a kubelet would have panicked.
+ * */
 #include <getopt.h>
 #include <limits.h>
 #include <malloc.h>
@@ -33,7 +33,7 @@ static int finish_output(int code)
 	return EXIT_FAILED;
 }
 
-/* "RESOURCE=N,..." as an object; NULL if it is not that. */
+/* "RESOURCE=N,..." as an object; NULL if the text has another form. */
 static json_t *parse_counts(const char *counts)
 {
 	_cleanup_free_ char *copy = strdup(counts);
@@ -153,7 +153,7 @@ static int verb_pods(char **arguments, int n)
 	return finish_output(0);
 }
 
-/* Sends a command that is answered with a pod, and shows it. */
+/* Sends a command whose reply is a pod, and prints the pod. */
 static int show_pod(json_t *request)
 {
 	_cleanup_json_ json_t *reply = NULL;
@@ -177,7 +177,7 @@ static int remove_pod(const char *name)
 	return 0;
 }
 
-/* NULL if the container has nothing else; -EINVAL if it is not JSON. */
+/* NULL if the container has no other resources; -EINVAL if the text is not JSON. */
 static int find_others(const char *name, json_t **ret)
 {
 	size_t size = strlen(name);
@@ -204,8 +204,8 @@ static int add_container(json_t *containers, const char *kind, const char *name,
 			"others", others));
 }
 
-/* Containers that are admitted first come first, each kind in the order given; "main" if there is
- * no other main one. NULL if an argument is not what it should be. */
+/* Lists the containers in the order of admission, and within a kind in the order of the arguments;
+ * adds "main" if there is no main container. NULL if an argument is invalid. */
 static json_t *make_containers(void)
 {
 	_cleanup_json_ json_t *containers = json_array();
@@ -232,7 +232,7 @@ static json_t *make_containers(void)
 	return r >= 0 ? json_incref(containers) : NULL;
 }
 
-/* Its name would be accepted as the pod's. */
+/* Without this check, its name would be accepted as the pod's. */
 static bool is_manifest(const char *name)
 {
 	static const char *const endings[] = { ".yaml", ".yml", ".json" };
@@ -269,7 +269,7 @@ static int verb_pod(char **arguments, int n)
 		containers, "claims", arg_claims));
 }
 
-/* A kubelet that is not there yet, or restarts, is waited for too. */
+/* Also waits for a kubelet that is starting or restarting. */
 static int wait_for(json_t *wanted, json_t **ret_reply, struct error *error)
 {
 	uint64_t end = now_usec(CLOCK_MONOTONIC) + (uint64_t)(arg_timeout * USEC_PER_SEC);
@@ -378,8 +378,8 @@ int main(int argc, char **argv)
 		return finish_output(0);
 	}
 	log_setup("devplug-kubelet", LOG_TARGET_TEXT, LOG_INFO);
-	/* Each of gRPC's threads would otherwise have an arena, and each of those keeps what was
-	 * free in it, so that the process would grow for hours. */
+	/* Otherwise each of gRPC's threads would use an arena of its own, each of which keeps its
+	 * free memory, so that the process would grow for hours. */
 	(void)mallopt(M_ARENA_MAX, 1);
 	argc -= optind + 1;
 	argv += optind;

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Memory for the parts of a message that is being put together. Blocks never move, because messages
- * point to them, and go all at once.
- */
+ * Memory for the parts of a message under construction. Blocks never move, because messages point
+ * to them, and are freed all at once.
+ * */
 
 #include "common/util.h"
 
@@ -13,7 +13,7 @@ struct message_pool {
 	size_t n_blocks;
 };
 
-/* Zeroed memory for `count` elements, never of size 0; NULL if there is none. */
+/* Zeroed memory for `count` elements, never of size 0; NULL: no memory. */
 void *message_pool_alloc(struct message_pool *pool, size_t count, size_t size);
 
 void message_pool_done(struct message_pool *pool);

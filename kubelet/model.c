@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a model and its source of arbitrary order: where the kubelet iterates over a Go map,
- * no order is guaranteed, so plugins under test get a different one each time.
- */
+ * Creates and frees the model, and provides arbitrary orders: where the kubelet iterates over a Go
+ * map, no order is guaranteed, so plugins under test get a different one each time.
+ * */
 #include "kubelet/model.h"
 
 #include "kubelet/plugin-resource.h"

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * What a kubelet's device manager knows and decides, without a socket or a clock of its own: the
- * resources with their devices and endpoints, the pods, and which devices are whose. The wire part
- * feeds it with what happened and asks it what to do. Times are microseconds of any steady clock.
- */
+ * The state and the decisions of a kubelet's device manager, without a socket or a clock: the
+ * resources with their devices and endpoints, the pods, and their allocations. The files that use
+ * sockets report events to it and ask it what to do. Times are microseconds of any steady clock.
+ * */
 
 #include <jansson.h>
 
@@ -19,7 +19,7 @@
 /* How long the devices of a resource without a plugin still count. */
 #define KUBELET_GRACE (5 * 60 * USEC_PER_SEC)
 
-/* What GetDevicePluginOptions answered. */
+/* The answer to GetDevicePluginOptions. */
 struct plugin_options {
 	bool pre_start_required;
 	bool preferred_allocation;
@@ -30,7 +30,7 @@ struct endpoint {
 	bool present;
 	bool options_known; /* false: no registration since the kubelet's start */
 	struct plugin_options options;
-	uint64_t connection; /* the wire part's number of it, 0: none */
+	uint64_t connection; /* number of the connection, 0: none */
 	char *path;          /* NULL without a connection */
 	bool stopped;
 	uint64_t stop_time;
@@ -39,7 +39,7 @@ struct endpoint {
 struct resource {
 	char *name;
 	bool known;                   /* listed by a plugin, or named by the checkpoint */
-	bool published;               /* the Node has the name, for ever */
+	bool published;               /* the Node lists the name, from now on forever */
 	struct device_table *devices; /* NULL: no list yet */
 	struct endpoint endpoint;
 	bool allocated_known; /* has an entry, maybe empty, in the table of allocated devices */
@@ -48,15 +48,15 @@ struct resource {
 	uint64_t lists;         /* messages of ListAndWatch since the start */
 };
 
-/* A device of an allocation on one of its NUMA nodes; a device on two nodes has two of these, which
- * follow one another, as in the kubelet's answers. */
+/* A device of an allocation on one of its NUMA nodes. A device on two nodes is two successive
+ * entries, as in the kubelet's answers. */
 struct allocated_device {
 	int64_t node; /* NODE_NONE: no topology */
 	char *id;
 };
 #define NODE_NONE (-1)
 
-/* The devices of one resource that a container has, and the plugin's answer. */
+/* The devices of one resource that are allocated to a container, and the plugin's answer. */
 struct allocation {
 	char *pod_uid;
 	char *container;
@@ -93,8 +93,8 @@ struct pod_container {
 	json_t *others;                /* other-resources.h; NULL: nothing */
 };
 
-/* Its containers are in the order in which they are admitted: init containers and sidecars first.
- */
+/* Containers are in the order of admission: init containers and sidecars first.
+ * */
 struct pod {
 	char *uid;
 	char *namespace;
@@ -102,18 +102,18 @@ struct pod {
 	struct pod_container *containers;
 	size_t n_containers;
 	enum pod_phase phase;
-	bool is_static;     /* the kubelet has it from a file, not from the API server */
-	bool is_readmitted; /* or was admitted by this kubelet, not by one before its restart */
+	bool is_static;     /* the kubelet read it from a file, not from the API server */
+	bool is_readmitted; /* or was admitted by this kubelet, not before its restart */
 	char *reason;       /* NULL, or why it failed or waits */
 	char *message;      /* NULL, or the sentence for it */
 	json_t *claims;     /* of claim-table.h; NULL: none */
 };
-#define POD_CONTAINER "main" /* the container of a pod whose limits were set without one */
+#define POD_CONTAINER "main" /* the container of a pod whose limits were set without containers */
 
 struct model {
 	const struct kubelet_version *version;
 	struct topology_rules topology;
-	json_t *others; /* what the node has: other-resources.h; NULL: nothing */
+	json_t *others; /* of the node, see other-resources.h; NULL: nothing */
 	uint64_t grace;
 	uint64_t random; /* state of the generator behind every arbitrary order */
 	struct client_table clients;
@@ -139,33 +139,33 @@ size_t model_random(struct model *model, size_t bound);
 /* NULL if it was never registered or asked for. */
 struct resource *model_find_resource(const struct model *model, const char *name);
 
-/* Finds or makes it. */
+/* Finds or creates the resource. */
 int model_get_resource(struct model *model, const char *name, struct resource **ret);
 
-/* Whether the device manager feels responsible for the name in a container's limits. */
+/* Whether the device manager handles this name in a container's limits. */
 bool resource_is_device_plugin(const struct resource *resource);
 
 size_t resource_capacity(const struct resource *resource);
 size_t resource_allocatable(const struct resource *resource);
 
-/* The plugin answered GetDevicePluginOptions: from now on it is the one to call. */
+/* Handles the answer to GetDevicePluginOptions: from now on, this plugin is called. */
 int model_plugin_connected(struct model *model, const char *resource, const char *path,
 	uint64_t connection, const struct plugin_options *options);
 
-/* The client of the resource was disconnected: all devices unhealthy, the grace period begins.
- * Returns whether the endpoint table knew the resource. */
+/* Handles the disconnection of the resource's client: marks all devices unhealthy and begins the
+ * grace period. Returns whether the endpoint table knew the resource. */
 bool model_plugin_disconnected(struct model *model, const char *resource, uint64_t now);
 
-/* A message of ListAndWatch: takes the table. */
+/* Handles a message of ListAndWatch. Takes the table. */
 int model_replace_devices(struct model *model, const char *resource, struct device_table *devices);
 
-/* The devices of containers that are no longer in the list. Returns how many; `ret_example` is one
- * of them, valid until the model changes. */
+/* Counts the devices of containers that are no longer listed. `ret_example` is one of them, valid
+ * until the model changes. */
 size_t model_missing_devices(
 	const struct model *model, const struct resource *resource, const char **ret_example);
 
-/* What each computation of the node's capacity does: forgets resources whose grace is over. Calls
- * `on_forgotten` for each. Returns how many. */
+/* Drops the resources whose grace period is over, as each computation of the node's capacity does.
+ * Calls `on_forgotten` for each. Returns how many. */
 size_t model_expire(struct model *model, uint64_t now,
 	void (*on_forgotten)(const char *resource, void *userdata), void *userdata);
 
@@ -187,7 +187,8 @@ const char *container_kind_to_string(enum container_kind kind);
 /* -EINVAL if it is none. */
 int container_kind_from_string(const char *text, enum container_kind *ret);
 
-/* The devices of a resource that init containers before this one have and that it may use. */
+/* The devices of a resource that belong to earlier init containers and that this container may use
+ * again. */
 int model_reusable_devices(const struct model *model, const struct pod *pod, size_t container,
 	const char *resource, struct id_set *ret);
 
@@ -205,7 +206,7 @@ struct allocation *model_find_allocation(const struct model *model, const char *
 int model_record_allocation(struct model *model, const char *pod_uid, const char *container,
 	const char *resource, char *const *ids, size_t n_ids, const uint8_t *response, size_t size);
 
-/* Records an allocation as given; for the checkpoint. Takes it. */
+/* Records an allocation from the checkpoint without a change. Takes it. */
 int model_insert_allocation(struct model *model, struct allocation *allocation);
 struct allocation *allocation_free(struct allocation *allocation);
 DEFINE_CLEANUP(struct allocation *, allocation_free)
@@ -213,15 +214,15 @@ DEFINE_CLEANUP(struct allocation *, allocation_free)
 /* The distinct ids of an allocation. */
 int allocation_ids(const struct allocation *allocation, struct id_set *ret);
 
-/* Drops the allocations of pods that are neither pending nor running. If there were any, the set of
- * allocated devices is computed again, which is also when leaked devices come back. */
+/* Drops the allocations of pods that are neither pending nor running. If there were any, computes
+ * the set of allocated devices again, which also frees leaked devices. */
 int model_collect_allocations(struct model *model);
 
-/* Derives what counts as allocated from the recorded allocations. */
+/* Computes the sets of allocated devices from the recorded allocations. */
 int model_recount_allocated(struct model *model);
 
-/* Why the kubelet's own predicates refuse a pod that the device manager accepted: the Node knows
- * the resource, but has none left. Returns 1 and fills reason and message, or 0 if they do not
- * refuse it. */
+/* Checks whether the kubelet's own predicates refuse a pod that the device manager accepted: the
+ * Node lists the resource, but has no free device. Returns 1 and fills reason and message, or 0 if
+ * they do not refuse it. */
 int model_check_node_fits(const struct model *model, const struct pod *pod, char *reason,
 	size_t reason_size, struct error *ret_message);

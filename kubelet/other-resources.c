@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each list of the JSON becomes an array of messages with an array of pointers to them, as
- * protobuf-c wants it.
- */
+ * Each list of the JSON becomes an array of messages and an array of pointers to them, because
+ * protobuf-c needs both.
+ * */
 #include "kubelet/other-resources.h"
 
 /* An element of a list, made from its JSON; it begins with the message. */
 typedef int (*fill_one)(struct message_pool *pool, const json_t *json, void *to);
 
-/* Sets the pointer at `ret` to `n` pointers to elements of that size. No list is an empty one. */
+/* Sets the pointer at `ret` to `n` pointers to elements of that size. A missing list counts as an
+ * empty one. */
 static int fill_list(struct message_pool *pool, const json_t *list, size_t size, fill_one fill,
 	void *ret, size_t *ret_n)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A queue of bytes that drains when standard output is ready, in pieces that a pipe takes at once:
- * the descriptor is shared with others, so it is never made non-blocking.
- */
+ * Queues bytes and writes them when standard output is ready, in pieces that a pipe takes at once.
+ * The descriptor is shared with other processes, so it is never made non-blocking.
+ * */
 #include "kubelet/output.h"
 
 #include <limits.h>
@@ -43,7 +43,7 @@ static int on_ready(sd_event_source *source, int fd, uint32_t revents, void *use
 {
 	struct output *output = userdata;
 
-	/* A reader that hung up will not read the rest. */
+	/* The reader has hung up, so the rest is dropped. */
 	if ((revents & EPOLLOUT) == 0 || write_piece(output) == 0)
 		output->begin = output->end;
 	if (output->begin < output->end)

@@ -3,18 +3,19 @@
 
 /*
  * Events on standard output: one JSON object per line, or on a terminal a table of the node that is
- * redrawn. A reader that does not read costs bounded memory and never stops the kubelet.
- */
+ * redrawn. A client that does not read costs a limited amount of memory and never stops the
+ * kubelet.
+ * */
 
 #include "kubelet/kubelet-manager.h"
 
 int output_new(struct manager *manager, bool force_json, struct output **ret);
 
-/* Writes out what the reader takes without waiting. */
+/* Writes as much as the reader takes without waiting. */
 struct output *output_free(struct output *output);
 
-/* One event; the object stays the caller's. */
+/* Writes one event; the caller keeps the object. */
 void output_event(struct output *output, const json_t *event);
 
-/* The table is to be redrawn soon. */
+/* Schedules a redraw of the table. */
 void output_changed(struct output *output);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From gRPC's thread to the main loop. A plugin that sends faster than we read finds its messages
- * merged: each is the complete list, so the newest replaces those that wait, and memory is bounded.
- */
+ * Passes messages and results from gRPC's thread to the main loop. If a plugin sends faster than
+ * they are read, the newest message replaces the waiting ones, because each is the complete list.
+ * So memory is bounded.
+ * */
 #include "kubelet/plugin-call.h"
 
 #include "kubelet/registrar.h"
@@ -42,7 +43,7 @@ static const char *const status_names[] = {
 	"Unauthenticated",
 };
 
-/* The C core begins the sentence otherwise than Go does. */
+/* The C core begins the sentence differently from Go. */
 static const char too_large[] = "eceived message larger than max";
 
 const char *const answer_unreadable =
@@ -113,7 +114,8 @@ struct connection *connection_find(struct manager *manager, uint64_t number)
 	return NULL;
 }
 
-/* The words of grpc-go where they are known; ours come from the C core. */
+/* Uses the text of grpc-go where it is known, because this program's errors come from the C
+ * core. */
 static const char *describe(const struct result *result)
 {
 	if (!result->text)
@@ -161,7 +163,8 @@ static void deliver_result(struct letter *letter, void *userdata)
 			error = format_error(result);
 			answer.error = error ? error : "out of memory";
 		}
-		/* Outstanding until the handler has returned, so that it may release. */
+		/* Counts until the handler has returned, so that the handler may release the
+		 * connection. */
 		result->handler(userdata, &answer, result->userdata);
 	}
 	connection->outstanding--;
@@ -237,14 +240,14 @@ static void deliver_list(struct letter *letter, void *userdata)
 	if (connection->newest == list)
 		connection->newest = NULL;
 	(void)pthread_mutex_unlock(&connection->lock);
-	/* The stream's result comes after its lists and keeps the connection until then. */
+	/* The stream's result follows its lists, and keeps the connection until then. */
 	if (userdata)
 		connection->on_list(connection, list);
 	free(list->data);
 	free(list);
 }
 
-/* With the lock held: puts the message in the place of the newest one that waits. */
+/* Replaces the newest waiting message. The caller holds the lock. */
 static void merge_list(struct connection *connection, uint8_t *data, size_t size)
 {
 	free(connection->newest->data);
@@ -261,7 +264,7 @@ static void on_message(const uint8_t *bytes, size_t size, void *userdata)
 	uint8_t *data = malloc(MAX_OF(size, (size_t)1));
 	struct list *list = calloc(1, sizeof(*list));
 
-	/* Without memory the list is lost, as it would be with the process. */
+	/* Without memory the list is dropped. */
 	if (!data || !list) {
 		free(data);
 		free(list);
@@ -297,7 +300,7 @@ int connection_stream(struct connection *connection, const char *method, list_ha
 	if (r < 0)
 		return r;
 	connection->on_list = on_list;
-	/* The request is an Empty, which is no bytes. */
+	/* The request is an Empty, which has zero bytes. */
 	r = channel_stream(
 		connection->client, method, (const uint8_t *)"", 0, on_message, on_result, result);
 	if (r < 0) {

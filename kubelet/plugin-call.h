@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The machinery below a connection: its memory, and the letters that carry messages and results
- * from gRPC's thread to the main loop. For connection.c.
- */
+ * Inner parts of a connection, for connection.c: its memory, and the mailbox messages that carry
+ * lists and results from gRPC's thread to the main loop.
+ * */
 
 #include <pthread.h>
 
@@ -45,10 +45,10 @@ int connection_new(struct manager *manager, const char *resource, const char *en
 /* Frees the connection if it is closed and nothing refers to it. */
 void connection_release(struct connection *connection);
 
-/* Closes; what is outstanding ends with Canceled. */
+/* Closes the connection; outstanding calls end with Canceled. */
 void connection_close(struct connection *connection);
 
-/* Opens a stream, whose messages are complete lists; on_result gets the connection. -ENOTCONN: it
- * was closed. */
+/* Opens a stream whose messages are complete lists; on_result receives the connection. -ENOTCONN:
+ * it was closed. */
 int connection_stream(struct connection *connection, const char *method, list_handler on_list,
 	answer_handler on_result);

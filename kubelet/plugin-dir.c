@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a kubelet does to its directory before it serves. Links are followed to find the type of an
- * entry, but the entry itself is removed.
- */
+ * Prepares the kubelet's directory before the kubelet serves. Links are followed to find the type
+ * of an entry, but the entry itself is removed.
+ * */
 #include "kubelet/plugin-dir.h"
 
 #include <dirent.h>
@@ -59,7 +59,7 @@ int plugin_dir_prepare(const char *dir, const struct kubelet_version *version,
 	return clean(dir, version, on_removed, userdata, error);
 }
 
-/* A socket, and the address that belongs to the path. */
+/* Creates a socket and the address for the path. */
 static int open_socket(const char *path, struct sockaddr_un *address, int *ret_fd)
 {
 	size_t size = strlen(path) + 1;
@@ -117,7 +117,7 @@ int socket_publish(const char *path, int *ret_fd)
 	if (size > sizeof(temporary))
 		return -ENAMETOOLONG;
 	memcpy(temporary, path, size);
-	/* As long as the path itself, which may be as long as an address holds. */
+	/* The temporary name is as long as the path itself, which may fill the address. */
 	strrchr(temporary, '/')[1] = '.';
 	(void)unlink(temporary);
 	r = socket_listen(temporary, &fd);

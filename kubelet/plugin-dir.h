@@ -21,11 +21,12 @@ int plugin_dir_check_unused(const char *dir, struct error *error);
 /* Binds dir/kubelet.sock with the mode that the umask gives and listens. */
 int plugin_dir_listen(const char *dir, int *ret_fd, struct error *error);
 
-/* Connects a non-blocking stream socket to a path. -ENAMETOOLONG beyond what an address holds. */
+/* Connects a non-blocking stream socket to a path. -ENAMETOOLONG if the path does not fit into an
+ * address. */
 int socket_connect(const char *path, int *ret_fd);
 
-/* Binds a non-blocking stream socket to a path and listens. Between the two the path is there and
- * refuses connections, as a kubelet's own is. */
+/* Binds a non-blocking stream socket to a path and listens. Between the two steps, the path exists
+ * and refuses connections, as a kubelet's own does. */
 int socket_listen(const char *path, int *ret_fd);
 
 /* Like socket_listen(), in place of the file at the path; every client may connect. */

@@ -23,7 +23,7 @@ struct resource *model_free_resource(struct resource *resource)
 	return NULL;
 }
 
-/* Position of the name, or where it belongs. */
+/* Position of the name, or the position to insert it. */
 static size_t find_position(const struct model *model, const char *name, bool *ret_found)
 {
 	size_t low = 0, high = model->n_resources;

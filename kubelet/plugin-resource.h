@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * What resource.c offers to the other files of the model only.
- */
+ * The functions of plugin-resource.c for the other files of the model.
+ * */
 
 #include "kubelet/model.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An operation is a chain of calls, of which each continues with the next or ends in fail(); a
- * failed one may be tried again after a pause that doubles. The connection to the socket lasts as
- * long as the operation.
- */
+ * An operation is a chain of calls; each call starts the next one or ends in fail(). A failed
+ * operation may be retried after a pause that doubles. The connection to the socket lasts as long
+ * as the operation.
+ * */
 #include "kubelet/plugin-socket.h"
 
 #include "kubelet/connection.h"
@@ -16,7 +16,7 @@
 #include "proto/message.h"
 #include "proto/methods.h"
 
-/* Of grpc-go: within a dial it tries again, each time after a longer pause. */
+/* As grpc-go does: retries within a dial, each time after a longer pause. */
 #define DIAL_TIMEOUT     (10 * USEC_PER_SEC)
 #define DIAL_PAUSE       (1 * USEC_PER_SEC)
 #define GET_INFO_TIMEOUT (1 * USEC_PER_SEC)
@@ -116,7 +116,7 @@ static void on_connected(struct register_request *request, const char *error)
 	if (socket->stopping)
 		return;
 	if (error) {
-		/* Older kubelets take it for registered until its file is removed. */
+		/* Older kubelets treat it as registered until its file is removed. */
 		if (!socket->manager->model->version->repeats_registration)
 			socket->current = socket->trying;
 		refuse(socket, "plugin registration failed with err", error);
@@ -204,7 +204,7 @@ static void on_info(struct manager *manager, const struct answer *answer, void *
 	fail(socket, text);
 }
 
-/* What a Go client without an authority of its own sends for a socket. */
+/* A Go client sends this :authority for a socket unless one is set. */
 static char *authority_of(const char *path)
 {
 	static const char plain[] = "-._~";

@@ -9,7 +9,8 @@
 #include "kubelet/kubelet-manager.h"
 #include "kubelet/registrar.h"
 
-/* A socket that was seen. Outlives its file until the reconciler has taken note of that. */
+/* A socket that was found. The entry exists until the reconciler has noticed that the file was
+ * removed. */
 struct plugin_socket {
 	struct register_request request; /* first: while the connection is being made */
 	struct manager *manager;
@@ -18,7 +19,7 @@ struct plugin_socket {
 	uint64_t wanted;               /* which incarnation is there, 0: none */
 	uint64_t current;              /* which one is registered, 0: none */
 	uint64_t trying;               /* which one an operation works on, 0: none is under way */
-	char *resource;                /* as registered, or while that is tried */
+	char *resource;                /* as registered or being registered */
 	char *driver_endpoint;         /* NULL, or of a DRA driver; `resource` is its name */
 	struct connection *connection; /* to this socket, during an operation */
 	uint64_t backoff, not_before;

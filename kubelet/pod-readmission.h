@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * Has the pods of before the restart admitted again, each as soon as it is due.
- */
+ * Admits the pods from before a restart again, each as soon as it is due.
+ * */
 
 #include "kubelet/kubelet-manager.h"
 
-/* A list has come. May end the kubelet. */
+/* To be called when a list arrives. May end the kubelet. */
 void pod_readmission_run(struct manager *manager);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A device on several NUMA nodes is an entry for each, a device without topology is one entry
- * without. The structures of protobuf-c live in one pool and point into the model. The fields that
- * v1alpha1 has are those of v1, with the same numbers.
- */
+ * without. The structures of protobuf-c live in one pool and point into the model. The fields of
+ * v1alpha1 exist in v1 too, with the same numbers.
+ * */
 #include "kubelet/pod-resources-message.h"
 
 #include "kubelet/other-resources.h"
 #include "proto/message.h"
 
-/* What a version of the API has. */
+/* The differences between the versions of the API. */
 struct version {
 	bool topology, sidecars, failed_pods, others, claims;
 };
 
-/* An entry for a device with what it refers to. */
+/* An entry for a device, with the messages that it points to. */
 struct device_entry {
 	V1__ContainerDevices device;
 	V1__TopologyInfo topology;
@@ -41,7 +41,7 @@ static void fill_device(
 	entry->device.topology = &entry->topology;
 }
 
-/* Entries and pointers to them, with room for `n`. */
+/* Entries and the pointers to them, for at most `n` devices. */
 static int make_entries(struct message_pool *pool, size_t n, V1__ContainerDevices ***ret)
 {
 	struct device_entry *entries = message_pool_alloc(pool, n, sizeof(*entries));
@@ -164,7 +164,7 @@ int pod_resources_encode_list_v1alpha1(const struct model *model, uint8_t **ret,
 	return encode_list(model, &version, ret, ret_size);
 }
 
-/* How many entries the healthy devices are. */
+/* How many entries the healthy devices need. */
 static size_t count_healthy(const struct device_table *devices)
 {
 	size_t n = 0;

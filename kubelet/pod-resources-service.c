@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls arrive on gRPC's thread and are answered on the main loop, where the model is. One bucket
- * of tokens for all callers and methods, as in the kubelet.
- */
+ * Calls arrive on gRPC's thread and are answered on the main loop, which owns the model. As in the
+ * kubelet, all callers and methods share one token bucket.
+ * */
 #include "kubelet/pod-resources-service.h"
 
 #include <limits.h>
@@ -65,7 +65,7 @@ static bool take_token(struct pod_resources *server)
 	return true;
 }
 
-/* Returns 0 with an answer, or the status with the kubelet's words. */
+/* Returns 0 with an answer, or a status with the kubelet's error text. */
 static enum rpc_status answer_get(const struct model *model, const struct pod_call *call,
 	uint8_t **ret, size_t *ret_size, char *text, size_t size)
 {
@@ -277,7 +277,7 @@ struct pod_resources *pod_resources_free(struct pod_resources *server)
 	if (!server)
 		return NULL;
 	sd_event_source_disable_unref(server->source);
-	/* A server ends only when every call was answered; the letters are freed by the mailbox. */
+	/* A server ends only after every call was answered; the mailbox frees the messages. */
 	(void)pthread_mutex_lock(&server->lock);
 	server->stopping = true;
 	calls = TAKE_PTR(server->calls);

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The kubelet's PodResources API, v1: which container has which device. Served on
+ * The kubelet's PodResources API, v1, which reports the devices of each container. Served on
  * STATE_DIR/pod-resources/kubelet.sock, which appears by a rename, as the kubelet's does.
- */
+ * */
 
 #include "kubelet/kubelet-manager.h"
 
@@ -15,5 +15,5 @@ struct pod_resources;
 
 int pod_resources_new(struct manager *manager, struct pod_resources **ret, struct error *error);
 
-/* Answers what waits and stops serving. */
+/* Answers the waiting calls and stops serving. */
 struct pod_resources *pod_resources_free(struct pod_resources *server);

@@ -154,7 +154,7 @@ int container_add_limit(struct pod_container *container, const char *resource, u
 	return 0;
 }
 
-/* The set without those of another; sets do not shrink, so it is a new one. */
+/* Returns the set without the elements of another; a new set, because sets do not shrink. */
 static int subtract(struct id_set *from, const struct id_set *ids)
 {
 	_cleanup_id_set_ struct id_set left = {};
@@ -240,7 +240,7 @@ static int check_limit(const struct model *model, const struct pod_limit *limit,
 {
 	const struct resource *resource = model_find_resource(model, limit->resource);
 
-	/* What the device manager is responsible for, it has allocated or refused. */
+	/* The device manager has already allocated or refused the resources that it handles. */
 	if (limit->count == 0 || !resource || !resource->published ||
 		resource_is_device_plugin(resource))
 		return 0;

@@ -11,7 +11,7 @@ static long long number(const json_t *object, const char *key)
 	return (long long)json_integer_value(json_object_get(object, key));
 }
 
-/* The text in a buffer of the caller, made harmless for a terminal. */
+/* Copies the text into the caller's buffer and replaces control characters. */
 static const char *harmless(const char *from, char *buffer, size_t size)
 {
 	(void)snprintf(buffer, size, "%s", from ? from : "-");

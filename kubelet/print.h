@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Replies for people. What comes from plugins is shown with control characters replaced.
- */
+ * Prints replies for people. Control characters in text from plugins are replaced.
+ * */
 
 #include <jansson.h>
 
@@ -12,7 +12,7 @@
 void print_status(const json_t *status);
 void print_pods(const json_t *pods);
 
-/* A pod and, if it was started, what its container gets. */
+/* Prints a pod and, if it was started, what its container gets. */
 void print_pod(const json_t *pod);
 
 /* {name: {"capacity", "allocatable"}} on one line. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Register calls arrive on gRPC's thread, are judged on the main loop and stay open while the
+ * Register calls arrive on gRPC's thread, are checked on the main loop and stay open while the
  * plugin is dialled.
- */
+ * */
 #include "kubelet/registrar-parts.h"
 
 #include "deviceplugin.pb-c.h"
@@ -29,7 +29,7 @@ static void remove_request(struct register_call *request)
 
 static void answer(struct rpc_call *call, enum rpc_status status, const char *error)
 {
-	/* An Empty is no bytes. */
+	/* An Empty has zero bytes. */
 	if (error)
 		rpc_fail(call, status, error);
 	else

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The two halves of the registrar: registrar.c has the connections to kubelet.sock, and
- * register-call.c the calls that come on them.
- */
+ * Shared by the two files of the registrar: registrar.c manages the connections to kubelet.sock,
+ * and register-call.c the calls on them.
+ * */
 
 #include <pthread.h>
 
@@ -21,7 +21,7 @@ struct register_call {
 	size_t size;
 };
 
-/* A server and how many callers it has. */
+/* A server and the number of its callers. */
 struct slot {
 	struct rpc_server *server;
 	unsigned n_callers;
@@ -55,6 +55,6 @@ struct registrar {
 /* The service's method; on gRPC's thread, `userdata` is the registrar. */
 void register_call_arrive(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata);
 
-/* Answers all calls, because servers end only then, and takes no more. The requests themselves are
- * freed by who has them. */
+/* Answers all calls, because servers end only then, and refuses new ones. The owners of the
+ * requests free them. */
 void register_calls_stop(struct registrar *registrar);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A server of the binding has a fixed number of connections, a kubelet has not: servers are added
- * as connections come, each filled half, because ends are noticed in no order.
- */
+ * A server of the binding supports a fixed number of connections, but a kubelet has no such limit.
+ * So servers are added as connections arrive, and each is filled to half, because ends are noticed
+ * in no particular order.
+ * */
 #include "kubelet/registrar-parts.h"
 
 #include <fcntl.h>
@@ -47,7 +48,7 @@ static int on_hangup(sd_event_source *source, int fd, uint32_t revents, void *us
 	return 0;
 }
 
-/* A server with room for one more caller. */
+/* A server that can take one more caller. */
 static int find_slot(struct registrar *registrar, size_t *ret)
 {
 	size_t i;

@@ -17,5 +17,5 @@ struct register_request {
 /* Serves on the listening socket; takes the descriptor, also on failure. */
 int registrar_new(struct manager *manager, int fd, struct registrar **ret);
 
-/* Answers what waits and stops serving. */
+/* Answers the waiting calls and stops serving. */
 struct registrar *registrar_free(struct registrar *registrar);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names are judged as the kubelet does: as the quota resource "requests.<name>", which must be a
+ * Names are checked as the kubelet does: as the quota resource "requests.<name>", which must be a
  * qualified name. Hence the odd limit of 244 bytes for the part before the slash.
- */
+ * */
 #include "kubelet/registration-check.h"
 
 #include "kubelet/plugin-text.h"

@@ -2,18 +2,19 @@
 #pragma once
 
 /*
- * What the kubelet checks of a registration before it dials back.
- */
+ * The kubelet's checks of a registration before it dials back.
+ * */
 
 #include "common/error.h"
 
-/* Whether the kubelet takes the name for an extended resource. */
+/* Whether the kubelet accepts the name as an extended resource. */
 bool resource_name_is_valid(const char *name);
 
-/* Checks version and resource name in the kubelet's order; the error holds the kubelet's words. */
+/* Checks version and resource name in the kubelet's order; the error contains the kubelet's
+ * text. */
 int registration_check(const char *version, const char *resource, struct error *error);
 
-/* What the watcher checks of a plugin's answer to GetInfo, in the kubelet's words. */
+/* The watcher's checks of a plugin's answer to GetInfo, with the kubelet's error texts. */
 int registration_check_info(
 	const char *name, char *const *versions, size_t n_versions, struct error *error);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A kubelet that ends while its process goes on. A plugin's process ends with its server. */
+/* Ends a kubelet's server while its process continues. A plugin's process ends with its server. */
 
 #include "proto/rpc.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the device manager advises: for a resource every set of nodes whose free devices suffice. It
- * is preferred if it is as small as any set could be were all devices free, sick ones included.
- */
+ * The device manager's hints: for a resource, every set of nodes with enough free devices. A hint
+ * is preferred if no smaller set would be enough if all devices, even unhealthy ones, were free.
+ * */
 #include "kubelet/choice.h"
 #include "kubelet/missing-device.h"
 #include "kubelet/topology.h"
 
-/* Of nodes, and so the most hints that there can be. */
+/* Number of sets of nodes, and thus the maximum number of hints. */
 #define N_SETS (1U << TOPOLOGY_MAX_NODES)
 
 /* The hints of all resources of a request. */
@@ -26,10 +26,9 @@ static void advice_done(struct advice *advice)
 }
 #define _cleanup_advice_ _cleanup_(advice_done)
 
-/* Of which devices a request can be met. */
+/* The devices that can satisfy a request. */
 struct supply {
-	const struct id_set
-		*recorded; /* exactly these, if there are any; else what is free, and: */
+	const struct id_set *recorded; /* exactly these, if any; else the free devices and: */
 	const struct id_set *reusable;
 };
 
@@ -87,8 +86,8 @@ static uint64_t count_devices(const struct resource *resource, const struct supp
 	return nodes;
 }
 
-/* Whether the set has enough free devices and all those that must be used again; `least` becomes
- * the size of the set if that is smaller and all its devices would suffice. */
+/* Whether the set has enough free devices and all devices that must be used again. `least` becomes
+ * the size of the set if that is smaller and all its devices would be enough. */
 static bool is_enough(
 	const struct counts counts[static N_SETS], uint64_t set, uint64_t request, size_t *least)
 {
@@ -171,7 +170,7 @@ static ssize_t advise(const struct model *model, const struct resource *resource
 	}
 	if (can_suffice(resource, supply, request))
 		n = add_hints(model, resource, supply, request, hints, error);
-	/* No set of nodes suffices: any will do, and none is preferred. */
+	/* No set of nodes is enough: any node is accepted, and none is preferred. */
 	if (n == 0)
 		hints[n++] = (struct topology_hint){};
 	return n;
@@ -204,7 +203,7 @@ static int add_advice(const struct model *model, const char *name, const struct 
 	return 0;
 }
 
-/* What the container has already; nothing is added if it has nothing. */
+/* Adds the devices that the container already has, if any. */
 static int add_recorded(const struct model *model, const struct pod *pod,
 	const struct pod_container *container, const char *resource, struct id_set *recorded)
 {
@@ -238,8 +237,8 @@ static int ask_for_container(const struct model *model, const struct pod *pod, s
 	return r;
 }
 
-/* What the pod needs at one time: init containers run one after the other, beside the sidecars that
- * were started before them. */
+/* The number of devices that the pod needs at one time: init containers run one after the other,
+ * together with the sidecars that were started before them. */
 static uint64_t pod_request(const struct pod *pod, const char *resource)
 {
 	uint64_t together = 0, sidecars = 0, most = 0;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From every resource one hint: their nodes are intersected, and of all such combinations the best
- * one is taken. The kubelet goes over all combinations; only what they have in common, and whether
- * all agree and prefer it, decides, so it is enough to know which of these outcomes can be reached.
- */
+ * one is taken. The kubelet tries all combinations. Only their intersection, and whether all hints
+ * agree and are preferred, decides; so it is enough to know which outcomes can be reached.
+ * */
 #include "kubelet/topology.h"
 
 #define N_MASKS (1U << TOPOLOGY_MAX_NODES)
 
 /* Outcomes of combining the hints of the resources so far. */
 struct outcomes {
-	bool open[2];           /* no provider named nodes; [1]: all hints are preferred */
+	bool open[2];           /* no resource named nodes; [1]: all hints are preferred */
 	bool nodes[2][N_MASKS]; /* [1]: all are preferred and name the same nodes */
 };
 
@@ -61,7 +61,7 @@ static size_t count(uint64_t nodes)
 	return (size_t)__builtin_popcountll(nodes);
 }
 
-/* Of two the one with fewer nodes, of as many the one with the lower numbers. */
+/* Whether `a` has fewer nodes than `b`, or as many with lower numbers. */
 static bool is_narrower(uint64_t a, uint64_t b)
 {
 	return count(a) == count(b) ? a < b : count(a) < count(b);
@@ -88,8 +88,8 @@ static void combine(
 	}
 }
 
-/* Whether the candidate takes the place of the best one so far. `enough` is how many nodes the
- * resource that needs most of them needs: without a preferred outcome as many are wanted. */
+/* Whether the candidate replaces the best one so far. `enough` is the largest number of nodes that
+ * any resource needs; without a preferred outcome, the result should have as many. */
 static bool is_better(
 	const struct topology_hint *candidate, const struct topology_hint *best, size_t enough)
 {
@@ -109,7 +109,7 @@ static bool is_usable(enum topology_policy policy, const struct topology_hint *h
 	return hint->preferred && (!hint->aligned || count(hint->nodes) == 1);
 }
 
-/* The most nodes that any resource needs at least. */
+/* The largest of the minimum numbers of nodes that the resources need. */
 static size_t find_enough(enum topology_policy policy, struct topology_hint *const *hints,
 	const size_t *n_hints, size_t n)
 {
@@ -169,7 +169,7 @@ bool topology_merge(const struct topology_rules *rules, struct topology_hint *co
 	find_best(&outcomes, all, find_enough(rules->policy, hints, n_hints, n), ret);
 	if (rules->policy != TOPOLOGY_SINGLE_NUMA_NODE)
 		return ret->preferred || rules->policy == TOPOLOGY_BEST_EFFORT;
-	/* All nodes together are no alignment, even where there is one only. */
+	/* All nodes together are not an alignment, even if the machine has only one. */
 	if (ret->nodes == all)
 		ret->aligned = false;
 	return ret->preferred;

@@ -3,9 +3,9 @@
 
 /*
  * The topology manager with the device manager as its only adviser: on which NUMA nodes the devices
- * of a container should be, and whether a pod is refused because they cannot be there. Rules are
- * those of pkg/kubelet/cm/topologymanager and devicemanager/topology_hints.go.
- */
+ * of a container should be, and whether a pod is refused because they cannot be there. The rules
+ * are from pkg/kubelet/cm/topologymanager and devicemanager/topology_hints.go.
+ * */
 
 #include "common/util.h"
 
@@ -25,7 +25,7 @@ enum topology_policy {
 
 enum topology_scope {
 	TOPOLOGY_SCOPE_CONTAINER, /* each container has nodes of its own */
-	TOPOLOGY_SCOPE_POD,       /* all containers of a pod have the same */
+	TOPOLOGY_SCOPE_POD,       /* all containers of a pod share the same nodes */
 };
 
 struct topology_rules {
@@ -36,24 +36,24 @@ struct topology_rules {
 
 /* One provider's hint, and the result of merging all hints. */
 struct topology_hint {
-	bool aligned;   /* `nodes` counts; else any node will do */
-	bool preferred; /* nothing narrower could ever do */
+	bool aligned;   /* `nodes` counts; otherwise any node is accepted */
+	bool preferred; /* no smaller set of nodes could be enough */
 	uint64_t nodes; /* bit n: node n */
 };
 
-/* The kubelet's words for a pod that is refused. */
+/* The kubelet's message for a refused pod. */
 #define TOPOLOGY_REASON  "TopologyAffinityError"
 #define TOPOLOGY_MESSAGE "Resources cannot be allocated with Topology locality"
 
-/* Finds the nodes for a container of the pod, before its devices are chosen, and keeps them in it;
- * containers are handled in their order. Devices that are recorded already, because the kubelet has
- * been restarted, are used as they are listed now. Returns 1, 0 if the policy refuses the pod,
- * -ENOMEM, or -EFAULT if a kubelet of this release panics: the message has the cause. */
+/* Finds the nodes for a container of the pod, before its devices are chosen, and stores them in it;
+ * containers are handled in their order. Devices that are already recorded, because the kubelet was
+ * restarted, count as they are listed now. Returns 1, 0 if the policy refuses the pod, -ENOMEM, or
+ * -EFAULT if a kubelet of this release panics; the message contains the cause. */
 int topology_admit(
 	const struct model *model, struct pod *pod, size_t container, struct error *error);
 
-/* Applies the policy to what `n` resources advise: `hints[i]` are the `n_hints[i]` possibilities of
- * one of them. Returns whether the pod is admitted; `ret` is set in any case. */
+/* Applies the policy to the hints of `n` resources: `hints[i]` are the `n_hints[i]` hints of one of
+ * them. Returns whether the pod is admitted; `ret` is set in any case. */
 bool topology_merge(const struct topology_rules *rules, struct topology_hint *const *hints,
 	const size_t *n_hints, size_t n, struct topology_hint *ret);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is printed is derived from the model each time; nothing is kept here.
- */
+ * Derives the output from the model each time; nothing is kept here.
+ * */
 #include "kubelet/view.h"
 
 #include "kubelet/claim-table.h"
 #include "kubelet/dra-driver.h"
 #include "kubelet/plugin-text.h"
 
-/* {id: "namespace/name"} of the devices of a resource that pods have. */
+/* {id: "namespace/name"} of the devices of a resource that are allocated to pods. */
 static json_t *view_holders(const struct model *model, const struct resource *resource)
 {
 	_cleanup_json_ json_t *holders = json_object();
@@ -48,7 +48,7 @@ static json_t *view_device(const struct listed_device *device, const json_t *hol
 			return NULL;
 	holder = json_object_get(holders, json_string_value(id));
 
-	/* The kubelet's view: a device of a dead plugin is unhealthy, independent of its last
+	/* As in the kubelet, a device of a dead plugin is unhealthy, independent of its last
 	 * health. */
 	return json_pack("{s:O, s:o, s:b, s:O, s:O?}", "id", id, "health",
 		text_json(device->health), "healthy", device->healthy, "numa", numa, "pod", holder);
@@ -142,7 +142,7 @@ static int add_limit(const struct model *model, const struct pod *pod, const cha
 	return 0;
 }
 
-/* Which nodes the container was admitted for; null if any will do. */
+/* The nodes that the container was admitted for; null if any node is accepted. */
 static json_t *view_topology(const struct topology_hint *hint)
 {
 	_cleanup_json_ json_t *nodes = json_array();
@@ -175,7 +175,7 @@ static json_t *view_container(
 		"ignored", ignored, "topology", view_topology(&container->topology));
 }
 
-/* The first that is neither an init container nor a sidecar. */
+/* The first container that is neither an init container nor a sidecar. */
 static size_t main_container(const struct pod *pod)
 {
 	for (size_t i = 0; i < pod->n_containers; i++)

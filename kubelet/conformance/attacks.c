@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames of HTTP/2 made by hand: no library would send these.
- */
+ * Makes HTTP/2 frames by hand, because no library sends such frames.
+ * */
 #include "kubelet/conformance/attacks.h"
 
 #include "proto/methods.h"
@@ -42,7 +42,7 @@ void attack_broken_headers(struct bytes *bytes)
 	bytes_add_frame(bytes, FRAME_HEADERS, FLAG_END_HEADERS, 1, junk, sizeof(junk));
 }
 
-/* One entry of 4000 bytes in the table, then 64 KiB of references to it. */
+/* Puts one entry of 4000 bytes into the table, then sends 64 KiB of references to it. */
 void attack_header_bomb(struct bytes *bytes)
 {
 	_cleanup_bytes_ struct bytes fields = {};

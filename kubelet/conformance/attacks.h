@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What broken, slow or malicious peers send. Each appends to the bytes all that goes over one
- * connection.
- */
+ * The input of broken, slow or malicious peers. Each function appends everything that is sent over
+ * one connection.
+ * */
 
 #include "kubelet/conformance/raw-peer.h"
 

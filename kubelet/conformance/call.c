@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The result arrives on gRPC's thread and the waiting loop picks it up. The last of result and
- * owner frees the call.
- */
+ * The result arrives on gRPC's thread, and the waiting loop reads it. The call is freed when the
+ * result has arrived and the owner has released it.
+ * */
 #include "kubelet/conformance/call.h"
 
 #include <pthread.h>
@@ -156,7 +156,7 @@ void call_message(
 	call_bytes(trial, method, data, size, trial->options->timeout, ret);
 }
 
-/* By HTTP/2, before the plugin has begun with it: the kubelet's gRPC repeats such a call. */
+/* HTTP/2 refused the call before the plugin handled it. The kubelet's gRPC repeats such a call. */
 static bool is_refused_stream(const struct reply *reply)
 {
 	return reply->status == RPC_UNAVAILABLE &&
@@ -169,7 +169,7 @@ enum verdict trial_check_alive(struct trial *trial, const char *after)
 	const char *method = trial->options->dra ? call_dra_method(trial, DRA_UNPREPARE, buffer)
 						 : METHOD_OPTIONS;
 	uint64_t end = now_usec(CLOCK_MONOTONIC) + trial->options->timeout;
-	/* A message without fields, as a request without claims is. */
+	/* A message without fields, which is also a request without claims. */
 	V1beta1__Empty empty = V1BETA1__EMPTY__INIT;
 	_cleanup_reply_ struct reply reply = {};
 

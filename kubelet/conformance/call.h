@@ -2,10 +2,9 @@
 #pragma once
 
 /*
- * Calls of a case to the plugin, on the kubelet's own connection, as the kubelet makes them:
- * without a time limit on the wire. The limit is ours, and what is not answered within it is
- * cancelled.
- */
+ * Calls of a case to the plugin on the kubelet's own connection. As with the kubelet, the call
+ * itself has no time limit; the run's limit cancels calls that are not answered.
+ * */
 
 #include "kubelet/conformance/trial.h"
 
@@ -31,13 +30,13 @@ const char *call_dra_method(const struct trial *trial, const char *name, char *b
 struct call *call_start(struct trial *trial, const char *method, const void *data, size_t size);
 void call_cancel(struct trial *trial, struct call *call);
 
-/* Whether the answer is there. */
+/* Whether the answer has arrived. */
 bool call_is_done(struct call *call);
 
-/* The answer, once it is there; frees the call. */
+/* Returns the answer, which must have arrived; frees the call. */
 void call_take(struct call *call, struct reply *ret);
 
-/* Gives up: the call is cancelled and frees itself. */
+/* Cancels the call, which frees itself. */
 void call_abandon(struct trial *trial, struct call *call);
 
 /* Start, wait, take. */
@@ -46,6 +45,6 @@ void call_bytes(struct trial *trial, const char *method, const void *data, size_
 void call_message(struct trial *trial, const char *method, const ProtobufCMessage *request,
 	struct reply *ret);
 
-/* Whether the plugin still works: the stream of the resource lives and a call is answered. If not,
- * returns another result than VERDICT_OK, with a message. */
+/* Checks that the plugin still works: the stream of the resource is open and a call is answered. If
+ * not, returns another result than VERDICT_OK, with a message. */
 enum verdict trial_check_alive(struct trial *trial, const char *after);

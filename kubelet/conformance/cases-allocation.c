@@ -23,7 +23,7 @@
 #define LEAK_FILES     4
 #define PROMPT_DIVISOR 4 /* of the run's limit */
 
-/* Whether the answer is one that a kubelet can use: as many elements as were asked for. */
+/* Whether a kubelet can use the answer: it must contain as many elements as the request. */
 static bool check_answer(
 	struct trial *trial, const struct reply *reply, size_t n_containers, const char *what)
 {
@@ -144,7 +144,7 @@ static enum verdict allocates_odd(struct trial *trial, const struct conformance_
 	return trial_check_alive(trial, "odd Allocate requests");
 }
 
-/* What the container gets, to be compared. */
+/* The container's part of the answer as text, for comparisons. */
 static json_t *container_of(const struct reply *reply)
 {
 	_cleanup_message_ struct message message =
@@ -181,7 +181,7 @@ static bool has_same_answer(struct trial *trial, struct call *call, char **id, c
 		return true;
 	allocate(trial, id, 1, 1, trial->options->timeout, &second);
 	again = container_of(&second);
-	/* An answer that is another one each time cannot be compared. */
+	/* An answer that changes each time cannot be compared. */
 	if (json_equal(alone, again) == 0)
 		return true;
 	(void)trial_fail(trial,
@@ -242,8 +242,9 @@ static bool cancel_some(struct trial *trial, const struct ids *ids, unsigned n)
 				trial, "the connection was lost after %u cancelled calls", i);
 			return false;
 		}
-		/* Some before they leave, some while they are worked on. A call that is made after
-		 * it and answered shows that the plugin has it, however busy the machine is. */
+		/* Cancels some calls before they are sent and some while they are handled. A later
+		 * call that is answered shows that the plugin has received the earlier one, even on
+		 * a busy machine. */
 		if (i % SEEN_EVERY == 0 &&
 			trial_check_alive(trial, "an Allocate call") != VERDICT_OK) {
 			call_abandon(trial, call);
@@ -287,7 +288,8 @@ static enum verdict frees_what_is_cancelled(
 
 	if (!ids_take(trial, &ids) || !cancel_some(trial, &ids, WARM_UP))
 		return VERDICT_NOT_OK;
-	/* Caches fill and collectors collect: a leak is what grows every time. */
+	/* Caches fill up, and garbage collectors run late; so only growth in every round is a
+	 * leak. */
 	for (unsigned i = 0; i < ROUNDS && r > 0; i++)
 		r = leaks(trial, &ids);
 	return r == 0 ? VERDICT_OK : VERDICT_NOT_OK;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NodePrepareResources and NodeUnprepareResources. A kubelet repeats both, after failures and
- * restarts, and knows of a claim only what the driver answers. Each case begins with claims that
+ * NodePrepareResources and NodeUnprepareResources. A kubelet repeats both after failures and
+ * restarts, and knows only the driver's answers about a claim. Each case begins with claims that
  * are not prepared.
- */
+ * */
 #include "common/json-read.h"
 #include "kubelet/conformance/conformance.h"
 
@@ -19,7 +19,7 @@
 /* Between two calls of NodePrepareResources. */
 #define REPEAT_USEC (100 * USEC_PER_MSEC)
 
-/* What is left of an earlier case. Whether that works is the matter of cases of its own. */
+/* Unprepares the claims of an earlier case. Other cases test whether that works. */
 static void unprepare_all(struct trial *trial)
 {
 	for (size_t i = 0; i < claims_count(trial); i++) {
@@ -210,7 +210,7 @@ static enum verdict prepare_answers_all(struct trial *trial, const struct confor
 
 /* --- what is refused --- */
 
-/* The error is in the entry or in the call: the pod waits either way. */
+/* The error is in the entry or in the call. The pod waits in both cases. */
 static enum verdict check_refused(
 	struct trial *trial, const struct claim_name *claim, const char *what)
 {
@@ -349,7 +349,7 @@ static enum verdict cycles(struct trial *trial, const struct conformance_case *s
 	for (unsigned i = 0; i < CYCLES; i++) {
 		if (!dra_prepare_one(trial, &claim, NULL) || !dra_unprepare_one(trial, &claim))
 			return VERDICT_NOT_OK;
-		/* The first ones may open what is kept. */
+		/* The first calls may open descriptors that stay open. */
 		if (i == CYCLES / 4)
 			measured = plugin_process_usage(&trial->plugin, &before) >= 0;
 	}
@@ -393,7 +393,7 @@ static enum verdict check_removed(struct trial *trial, const struct claim_name *
 	return VERDICT_OK;
 }
 
-/* What was described before the claim was prepared is of the driver as a whole. */
+/* A description that existed before the claim was prepared belongs to the driver as a whole. */
 static enum verdict unprepare_removes(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message message = {};

@@ -20,7 +20,7 @@ static bool has_health(
 	return wanted ? streq(state, wanted) : streq(state, "Healthy") || streq(state, "Unhealthy");
 }
 
-/* How many devices of the first claim have that health; NULL: any that is known. */
+/* How many devices of the first claim report that health; NULL: any known health. */
 static size_t count_health(struct trial *trial, const char *wanted, size_t *ret_total)
 {
 	json_auto_t *results = claims_results(trial, 0);
@@ -112,7 +112,7 @@ static enum verdict health_changes(struct trial *trial, const struct conformance
 
 static enum verdict refuses_malformed(struct trial *trial, const struct conformance_case *self)
 {
-	/* A field of 127 bytes, of which three come. */
+	/* A field with a length of 127 bytes, but only three bytes follow. */
 	static const uint8_t malformed[] = { 0x0a, 0x7f, 'a', 'b', 'c' };
 	static const char *const names[] = { DRA_PREPARE, DRA_UNPREPARE };
 	char method[CALL_METHOD_MAX];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a DRA driver is registered through plugins_registry, and that it stays so over restarts of
- * the kubelet and its own.
- */
+ * Tests that a DRA driver is registered through plugins_registry, and stays registered over
+ * restarts of the kubelet and of the driver.
+ * */
 #include "kubelet/conformance/conformance.h"
 
 #include <signal.h>

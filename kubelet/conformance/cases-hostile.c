@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Peers that are broken, slow or malicious, each on a connection of its own. Only that connection
- * may suffer: the kubelet's must go on, with bounded memory, and the memory of the peer is freed
- * when it closes.
- */
+ * may fail: the kubelet's connection must continue with bounded memory, and the peer's memory must
+ * be freed when it closes.
+ * */
 #include "kubelet/conformance/conformance.h"
 
 #include <grp.h>
@@ -44,7 +44,7 @@ static bool has_given_back(struct trial *trial, const void *data)
 		usage.descriptors <= bound->descriptors;
 }
 
-/* The kubelet's own stream and calls, and what the plugin uses. */
+/* Checks the kubelet's own stream and calls, and the plugin's memory and descriptors. */
 static enum verdict check_unharmed(struct trial *trial, const struct trial_counts *counts,
 	const struct process_usage *before, const char *what)
 {
@@ -185,7 +185,7 @@ static enum verdict bears_idle_peers(struct trial *trial, const struct conforman
 		fds[n] = connect_to_plugin(trial);
 		if (fds[n] < 0)
 			break;
-		/* Let it accept: the backlog is short. */
+		/* Gives the plugin time to accept, because the backlog is short. */
 		if (n % 16 == 15)
 			trial_pass(trial, USEC_PER_MSEC);
 	}

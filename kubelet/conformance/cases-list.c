@@ -19,7 +19,7 @@ static enum verdict has_unique_ids(struct trial *trial, const struct conformance
 {
 	const struct device_table *devices = trial_devices(trial);
 
-	/* A list of n entries was reported with n; the table has each id once. */
+	/* A list of n entries is reported with n; the table contains each id once. */
 	if (devices->n_entries != devices->count)
 		return trial_fail(trial, "%zu entries have %zu different ids", devices->n_entries,
 			devices->count);
@@ -177,7 +177,8 @@ static enum verdict device_vanishes(struct trial *trial, const struct conformanc
 	if (verdict != VERDICT_OK || !trial_hook(trial, hooks->unplug))
 		return VERDICT_NOT_OK;
 	verdict = check_unplugged(trial, healthy, count);
-	/* Plugged in again after any result; of two failures the first is reported. */
+	/* Plugs the device in again after any result. If both steps fail, the first failure is
+	 * reported. */
 	if (!trial_plug_again(trial) || verdict != VERDICT_OK)
 		return VERDICT_NOT_OK;
 	if (!trial_await(trial, has_healthy, &healthy))
@@ -246,7 +247,7 @@ static enum verdict serves_two_streams(struct trial *trial, const struct conform
 	client = connection_client(trial->manager, trial->resource);
 	if (client)
 		channel_cancel(client, stream);
-	/* A plugin that does not end it keeps its memory, too. */
+	/* A plugin that does not end the stream also keeps its memory. */
 	if (trial_await(trial, has_end, stream))
 		free(stream);
 	if (!served)

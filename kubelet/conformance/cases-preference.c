@@ -41,7 +41,7 @@ static bool get_options(struct trial *trial, struct options *ret)
 	return true;
 }
 
-/* A wish for one container. */
+/* A GetPreferredAllocation request for one container. */
 struct wish {
 	const char *what;
 	char **available, **must_include;
@@ -253,7 +253,7 @@ static enum verdict starts_containers(struct trial *trial, const struct conforma
 		return trial_skip(trial, "the plugin asks for no PreStartContainer");
 	if (!ids_take(trial, &ids))
 		return VERDICT_NOT_OK;
-	/* A container that is started again is no new allocation. */
+	/* Starting a container again is not a new allocation. */
 	for (unsigned i = 0; i < 3; i++) {
 		V1beta1__PreStartContainerRequest request =
 			V1BETA1__PRE_START_CONTAINER_REQUEST__INIT;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a plugin is registered, and that it stays registered. The first cases begin with nothing and
- * show how far a plugin gets: a message that the kubelet cannot read ends the stream before there
- * is a list. The others need it to serve.
- */
+ * Tests that a plugin registers and stays registered. The first cases begin without a plugin and
+ * show which step fails: a message that the kubelet cannot read ends the stream before there is a
+ * list. The other cases need a plugin that serves.
+ * */
 #include "kubelet/conformance/conformance.h"
 
 #include <dirent.h>
@@ -83,7 +83,7 @@ static enum verdict serves_during_register(struct trial *trial, const struct con
 	return VERDICT_OK;
 }
 
-/* The stream must not have ended with words like these. */
+/* The stream must not have ended with one of these errors. */
 static enum verdict is_readable(struct trial *trial, const struct conformance_case *self)
 {
 	if (!trial_await(trial, has_list_or_end, NULL))
@@ -132,8 +132,8 @@ static enum verdict kubelet_comes_later(struct trial *trial, const struct confor
 	return VERDICT_OK;
 }
 
-/* Whether the plugin uses much of the processor time that it can have. On a busy machine one that
- * spins waits for the processor most of the time, so it is watched for longer. */
+/* Whether the plugin uses much of the available processor time. On a busy machine, a plugin that
+ * spins mostly waits for a processor, so it is watched for longer. */
 static bool spins(struct trial *trial, uint64_t *ret_used)
 {
 	struct process_usage before = {}, after = {};
@@ -153,7 +153,7 @@ static bool spins(struct trial *trial, uint64_t *ret_used)
 	return used > available / 8;
 }
 
-/* Kubelet dead, its socket refuses; the plugin must neither end nor spin. */
+/* The kubelet is dead and its socket refuses connections; the plugin must neither end nor spin. */
 static enum verdict socket_refuses(struct trial *trial, const struct conformance_case *self)
 {
 	uint64_t used;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Failures while a plugin serves: of the kubelet, the directory, the stream, the plugin. After each
- * the same devices must be offered again automatically.
- */
+ * Tests failures of the kubelet, the directory, the stream and the plugin. After each one, the same
+ * devices must be offered again automatically.
+ * */
 #include "kubelet/conformance/conformance.h"
 
 #include <dirent.h>
@@ -108,7 +108,7 @@ static void remove_sockets(const char *path)
 	(void)closedir(dir);
 }
 
-/* Tried more than once, because a plugin may bind a new socket in between. */
+/* Tries more than once, because a plugin may bind a new socket in between. */
 static bool directory_is_removed(struct trial *trial, const void *data)
 {
 	remove_sockets(data);
@@ -200,8 +200,8 @@ static enum verdict plugin_is_killed(struct trial *trial, const struct conforman
 	return verdict;
 }
 
-/* The kubelet stood still while plugins came and went: of them only the first and the last one have
- * a stream. */
+/* The kubelet was stopped while plugins started and ended: only the first and the last one have a
+ * stream. */
 static bool has_noticed_the_end(struct trial *trial, const void *data)
 {
 	const struct trial_counts *before = data, *now = &trial->counts;
@@ -210,7 +210,7 @@ static bool has_noticed_the_end(struct trial *trial, const void *data)
 	return ended > 0 && now->registered - before->registered == ended;
 }
 
-/* The new one registers while the kubelet has not noticed the end of the old one. */
+/* The new plugin registers before the kubelet has noticed the end of the old one. */
 static enum verdict plugin_is_replaced(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_id_set_ struct id_set before = {};
@@ -224,12 +224,12 @@ static enum verdict plugin_is_replaced(struct trial *trial, const struct conform
 			return VERDICT_NOT_OK;
 		(void)usleep((useconds_t)(GHOST_LIFE / 2));
 	}
-	/* A plugin may go on with two streams; what counts is that it is back. */
+	/* A plugin may continue with two streams; it only has to serve again. */
 	(void)trial_await(trial, has_noticed_the_end, &counts);
 	return check_back(trial, &before, "the plugin was replaced three times in a row");
 }
 
-/* Allocates each device and notes that a container of a running pod has it. */
+/* Allocates each device and records it for a container of a running pod. */
 static bool book_each(struct trial *trial, const struct ids *ids)
 {
 	struct model *model = trial->manager->model;
@@ -284,7 +284,7 @@ static bool has_other_healthy(struct trial *trial, const void *data)
 	return trial_healthy(trial) != *(const size_t *)data;
 }
 
-/* A device is unplugged while a pod has it, and the kubelet is restarted. */
+/* A device is unplugged while it is allocated to a pod, and the kubelet is restarted. */
 static enum verdict lose_booked(struct trial *trial)
 {
 	_cleanup_ids_ struct ids ids = {};

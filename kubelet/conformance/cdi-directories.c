@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file in JSON is parsed. YAML is searched for the two lines that a library writes for the kind
- * and for the device.
- */
+ * Parses JSON files. In YAML files, it searches for the two lines that a library writes for the
+ * kind and for the device.
+ * */
 #include "kubelet/conformance/cdi-directories.h"
 
 #include <ctype.h>

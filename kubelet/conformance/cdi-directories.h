@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * What a container runtime finds in its directories of CDI files.
- */
+ * Reads the directories of CDI files as a container runtime does.
+ * */
 
 #include <jansson.h>
 
@@ -12,5 +12,5 @@
 /* Whether the name has the form VENDOR/CLASS=DEVICE. */
 bool cdi_is_name(const char *name);
 
-/* How many files of the directories describe the device: one, unless something is wrong. */
+/* How many files in the directories describe the device. Any number but 1 is an error. */
 size_t cdi_count(const struct conformance_options *options, const char *name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The run: every case for every resource. A plugin that could not be brought to serve is not tried
- * again for each case; the first case that found out is not ok, the rest is skipped.
- */
+ * The run: every case for every resource. A plugin that could not be made to serve is not tried
+ * again for each case: the first case fails ("not ok"), and the others are skipped.
+ * */
 #include "kubelet/conformance/conformance.h"
 
 #include <signal.h>
@@ -25,7 +25,7 @@ static const struct case_table *const driver_tables[] = {
 	&dra_health_cases,
 };
 
-/* The next case of the kind that is tested, beginning with number `*at` of all of them. */
+/* The next case of the tested kind, beginning with case number `*at`. */
 static const struct conformance_case *next_case(bool dra, size_t *at)
 {
 	const struct case_table *const *tables = dra ? driver_tables : plugin_tables;
@@ -95,11 +95,11 @@ bool conformance_selects(const char *list)
 struct run {
 	struct trial trial;
 	struct report *report;
-	bool dead; /* the plugin was started and did not come to serve */
+	bool dead; /* the plugin was started and did not begin to serve */
 	bool failed;
 };
 
-/* Whether what the case needs can be had at all; sets the message if not. */
+/* Whether the needs of the case can be met; sets the message if not. */
 static bool check_needs(struct trial *trial, unsigned needs)
 {
 	const struct conformance_hooks *hooks = &trial->options->hooks;

@@ -9,7 +9,8 @@
 
 #include "kubelet/conformance/trial.h"
 
-/* What a case needs; without it the case is skipped, or, if the plugin owes it, not ok. */
+/* The needs of a case. If one is not met, the case is skipped, or not ok if the plugin is
+ * responsible for it. */
 enum {
 	NEEDS_SERVING = 1 << 0, /* the resource is served when the case begins */
 	NEEDS_COMMAND = 1 << 1, /* the plugin can be started and killed */
@@ -24,7 +25,7 @@ enum {
 struct conformance_case {
 	unsigned number;
 	const char *name;
-	const char *title;  /* what holds if it is ok */
+	const char *title;  /* the claim that it tests */
 	const char *reason; /* why it matters */
 	unsigned issue;     /* of kubernetes/kubernetes; 0: there is none */
 	unsigned needs;
@@ -37,18 +38,18 @@ struct case_table {
 	size_t n;
 };
 
-/* Each in a file of its name: cases-registration.c, ... */
+/* Each table is in a file of its name: cases-registration.c, ... */
 extern const struct case_table registration_cases, list_cases, allocation_cases, preference_cases,
 	restart_cases, hostile_cases;
 
-/* Of DRA drivers. */
+/* The cases for DRA drivers. */
 extern const struct case_table dra_registration_cases, dra_claim_cases, dra_health_cases;
 
 /* Runs the cases and reports. Returns 0 if none was not ok, 1 if some were, or a negative errno if
  * the run could not take place. */
 int conformance_run(const struct conformance_options *options, struct error *error);
 
-/* Whether the list is one of numbers and ranges, "3,7-9", and has a case in it. */
+/* Whether the list consists of numbers and ranges ("3,7-9") and names at least one case. */
 bool conformance_selects(const char *list);
 
 /* Prints the cases with reasons and links. */

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The plugin's devices as a case uses them: copies of ids, because the list may be replaced while a
- * case waits, and Allocate for them.
- */
+ * The plugin's devices for cases: copies of their ids, because the list may be replaced while a
+ * case waits, and Allocate calls for them.
+ * */
 
 #include "kubelet/conformance/call.h"
 
@@ -20,7 +20,7 @@ void ids_done(struct ids *ids);
 /* The healthy ones. False with a message if there is no memory. */
 bool ids_take(struct trial *trial, struct ids *ret);
 
-/* An Allocate of `n_containers` (at most 2) that ask for the same ids. Malloc'ed, never NULL. */
+/* An Allocate request for `n_containers` (at most 2) with the same ids. Malloc'ed, never NULL. */
 uint8_t *allocate_pack(char **ids, size_t n_ids, size_t n_containers, size_t *ret_size);
 
 /* Calls it. */

@@ -199,7 +199,7 @@ const Dra__NodePrepareResourceResponse *dra_find_prepared(
 const Dra__NodeUnprepareResourceResponse *dra_find_unprepared(
 	const struct message *message, const char *uid)
 {
-	/* What succeeded is an empty message, which may be absent. */
+	/* A success is an empty message, which may be absent. */
 	static const Dra__NodeUnprepareResourceResponse done =
 		DRA__NODE_UNPREPARE_RESOURCE_RESPONSE__INIT;
 	const Dra__NodeUnprepareResourcesResponse *response = (const void *)message->base;

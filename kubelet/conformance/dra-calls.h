@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The claims of a run, and calls to the driver for them, as a kubelet makes them. A function that
- * returns false has set the message of the trial.
- */
+ * The claims of a run, and a kubelet's calls to the driver for them. A function that returns false
+ * has set the trial's message.
+ * */
 
 #include "dra.pb-c.h"
 #include "kubelet/conformance/call.h"
@@ -15,31 +15,31 @@ struct claim_name {
 	const char *namespace, *name, *uid;
 };
 
-/* A claim that no API server has. */
+/* A claim that does not exist in the API server. */
 #define UNKNOWN_CLAIM "devplug-kubelet-conformance-unknown"
 extern const struct claim_name unknown_claim;
 
-/* Whether each claim is one that is allocated. Returns 0, or negative errno with the error filled.
- */
+/* Checks that each claim is allocated. Returns 0, or negative errno with the error filled.
+ * */
 int claims_check(const json_t *claims, struct error *error);
 
 size_t claims_count(const struct trial *trial);
 struct claim_name claims_name(const struct trial *trial, size_t i);
 
-/* The results of the claim's allocation that are the driver's, as [result, ...]; json_decref(). */
+/* The driver's results in the claim's allocation, as [result, ...]; json_decref(). */
 json_t *claims_results(const struct trial *trial, size_t i);
 
 /* The first claim after number 0 that shares a device with it, or shares none. False without a
  * message: there is none. */
 bool claims_find(const struct trial *trial, bool sharing, size_t *ret);
 
-/* The call as a whole. False: it failed, or the answer cannot be read. */
+/* Makes the whole call. False: it failed, or the answer cannot be read. */
 bool dra_prepare_call(
 	struct trial *trial, const struct claim_name *claims, size_t n, struct message *ret);
 bool dra_unprepare_call(
 	struct trial *trial, const struct claim_name *claims, size_t n, struct message *ret);
 
-/* What the answer has for the uid; NULL: nothing. */
+/* The answer's entry for the uid; NULL: none. */
 const Dra__NodePrepareResourceResponse *dra_find_prepared(
 	const struct message *message, const char *uid);
 const Dra__NodeUnprepareResourceResponse *dra_find_unprepared(

@@ -65,7 +65,7 @@ _Noreturn static void run_shell(char *command, char **environment, pid_t parent)
 	(void)signal(SIGPIPE, SIG_DFL);
 	(void)setsid();
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* Standard output is the report's. */
+	/* Standard output is used for the report. */
 	if (getppid() == parent && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0)
 		(void)execve(shell, arguments, environment);
 	_exit(127);
@@ -105,12 +105,12 @@ int plugin_process_start(const char *command, const char *plugin_dir, struct plu
 	pid_t pid = 0;
 	int r;
 
-	/* What is the tool's own child ends with it, even if it is killed. */
+	/* The tool's own child ends with the tool, even if the tool is killed. */
 	if (asprintf(&line, "%s%s", is_plain(command) ? "exec " : "", command) < 0) {
 		line = NULL;
 		return error_set(error, -ENOMEM, "out of memory");
 	}
-	/* What the shell leaves is waited for here, too. */
+	/* The tool also waits for the processes that the shell leaves. */
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return error_set(error, -errno, "cannot prepare the plugin: %s", strerror(errno));
 	r = start_shell(line, plugin_dir, 0, &pid, error);
@@ -121,8 +121,8 @@ int plugin_process_start(const char *command, const char *plugin_dir, struct plu
 	return r;
 }
 
-/* Ends what is left of the session, and waits: a plugin that is started next finds nothing in use.
- */
+/* Ends the rest of the session and waits, so that the next plugin finds nothing in use.
+ * */
 static void end_session(pid_t pid)
 {
 	(void)kill(-pid, SIGKILL);
@@ -158,7 +158,7 @@ static FILE *open_children(pid_t pid)
 	return open_proc(pid, name);
 }
 
-/* Whether the shell runs the command still, and has not become it. */
+/* Whether the shell still runs the command as a child, and was not replaced by it. */
 static bool is_shell(const struct plugin_process *process)
 {
 	_cleanup_fclose_ FILE *file = open_proc(process->pid, "cmdline");
@@ -209,7 +209,7 @@ void plugin_process_kill(struct plugin_process *process)
 	process->pid = 0;
 }
 
-/* Waits for the end of a shell, which comes by force when the limit is over. */
+/* Waits for the end of a shell, and kills it after the limit. */
 static int await_end(pid_t pid, uint64_t limit, int *ret_status)
 {
 	uint64_t end = now_usec(CLOCK_MONOTONIC) + limit;
@@ -301,7 +301,7 @@ static void add_usage(pid_t pid, struct process_usage *usage)
 
 	if (memory && fscanf(memory, "%*u %lu", &pages) == 1)
 		usage->memory += pages * (size_t)sysconf(_SC_PAGESIZE);
-	/* The name in parentheses may hold anything. */
+	/* The name in parentheses may contain any character. */
 	rest = times && fgets(line, sizeof(line), times) ? strrchr(line, ')') : NULL;
 	if (rest &&
 		sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,

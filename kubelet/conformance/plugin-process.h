@@ -3,8 +3,9 @@
 
 /*
  * The plugin under test as a process that the tool started: it leads a session of its own, so that
- * what it starts can be ended with it. What it and its descendants use is read from /proc.
- */
+ * its descendants can be ended with it. Its resource usage, descendants included, is read from
+ * /proc.
+ * */
 
 #include <sys/types.h>
 
@@ -18,7 +19,7 @@ struct plugin_process {
 	uint64_t started;
 };
 
-/* What a process and its descendants use together. */
+/* The resource usage of a process and its descendants together. */
 struct process_usage {
 	size_t descriptors;
 	size_t memory;   /* resident bytes */
@@ -30,11 +31,11 @@ struct process_usage {
 int plugin_process_start(const char *command, const char *plugin_dir, struct plugin_process *ret,
 	struct error *error);
 
-/* Whether it runs; notes its end. */
+/* Whether it runs. Records its end. */
 bool plugin_process_is_running(struct plugin_process *process);
 
-/* Signals the plugin alone, not what it has started. That is the only process of a shell that waits
- * for it; a plugin that is none of these, the shell has to exec. */
+/* Signals only the plugin, not its descendants. The plugin is the shell's only child, or the shell
+ * itself after exec; in any other case, the command must use exec. */
 void plugin_process_signal(const struct plugin_process *process, int number);
 
 /* Waits until it has been started for more than a second. */

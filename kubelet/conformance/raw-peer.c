@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Only what attacks need: literal header fields, no Huffman codes, no state.
- */
+ * Implements only what the attacks need: literal header fields, no Huffman codes, no state.
+ * */
 #include "kubelet/conformance/raw-peer.h"
 
 #include <poll.h>
@@ -20,7 +20,7 @@ void bytes_add(struct bytes *bytes, const void *data, size_t size)
 	if (bytes->room - bytes->size < size) {
 		bytes->room = MAX_OF(bytes->room * 2, bytes->size + size + 4096);
 		bytes->data = realloc(bytes->data, bytes->room);
-		/* A test's input: there is nothing to go on with. */
+		/* Without memory for its input, a test cannot continue. */
 		if (!bytes->data)
 			abort();
 	}
@@ -133,7 +133,7 @@ size_t raw_send(int fd, const struct bytes *bytes, uint64_t limit)
 			done += (size_t)n;
 			continue;
 		}
-		/* A peer that takes no more, or has hung up, is what a plugin may be. */
+		/* A plugin is allowed to stop reading or to hang up. */
 		if (errno != EAGAIN || now_usec(CLOCK_MONOTONIC) >= end)
 			break;
 		(void)poll(&ready, 1, 50);

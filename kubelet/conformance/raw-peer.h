@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * HTTP/2 by hand, for peers that no library would play.
- */
+ * HTTP/2 without a library, for peers that violate the protocol.
+ * */
 
 #include "common/util.h"
 
@@ -28,7 +28,7 @@ enum frame_type {
 
 void bytes_add(struct bytes *bytes, const void *data, size_t size);
 
-/* A frame's head; `length` may lie about what follows. */
+/* A frame's head; `length` may differ from the length of the frame. */
 void bytes_add_head(
 	struct bytes *bytes, size_t length, enum frame_type type, uint8_t flags, uint32_t stream);
 void bytes_add_frame(struct bytes *bytes, enum frame_type type, uint8_t flags, uint32_t stream,
@@ -37,20 +37,20 @@ void bytes_add_frame(struct bytes *bytes, enum frame_type type, uint8_t flags, u
 /* The first bytes of a client, with the size of the windows for each stream. */
 void bytes_add_preface(struct bytes *bytes, uint32_t window);
 
-/* The headers of a call; `encoding` is that of its messages, NULL: they are plain. */
+/* The headers of a call; `encoding` is the encoding of its messages, NULL: none. */
 void bytes_add_call(struct bytes *bytes, uint32_t stream, const char *method, const char *encoding);
 
 /* A message in a DATA frame that ends the stream; `length` is the length in its prefix. */
 void bytes_add_message(struct bytes *bytes, uint32_t stream, uint8_t compressed, uint32_t length,
 	const void *data, size_t size);
 
-/* Sends what the peer takes within `limit` microseconds and never reads. Returns how much that
- * was. */
+/* Sends as much as the peer takes within `limit` microseconds, and never reads. Returns how many
+ * bytes were sent. */
 size_t raw_send(int fd, const struct bytes *bytes, uint64_t limit);
 
-/* Reads for as long as something comes, at most `limit`, into what a caller frees. */
+/* Reads as long as data arrives, at most for `limit` microseconds. The caller frees the result. */
 void raw_receive(int fd, struct bytes *ret, uint64_t limit);
 
-/* Whether a frame of the type has come on the stream with at least `size` bytes. */
+/* Whether a frame of the type with at least `size` bytes has arrived on the stream. */
 bool raw_has_frame(
 	const struct bytes *received, enum frame_type type, uint32_t stream, size_t size);

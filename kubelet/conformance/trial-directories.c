@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Only files that a kubelet is known to make are removed, by their names: what else is in the
- * plugin directory belongs to plugins.
- */
+ * Removes only files with the names that a kubelet uses, because all other files in the plugin
+ * directory belong to plugins.
+ * */
 #include "kubelet/conformance/trial-directories.h"
 
 #include <limits.h>

@@ -8,11 +8,11 @@
 
 #include "common/error.h"
 
-/* Makes sure that no kubelet uses the plugin directory, and makes the other. Returns 0 and its
- * path, malloc'ed; -EEXIST if a checkpoint is there that we did not write; or another negative
- * errno. The error is filled then, and nothing is left behind. */
+/* Checks that no kubelet uses the plugin directory, and creates the other directory. Returns 0 and
+ * its path, malloc'ed; -EEXIST if there is a checkpoint of a real kubelet; or another negative
+ * errno. On failure, the error is filled and no file is left. */
 int trial_directories_take(const char *plugin_dir, char **ret_state_dir, struct error *error);
 
-/* Removes what a kubelet leaves in the plugin directory and in the other, and the other itself.
- * NULL: leaves that one alone. */
+/* Removes a kubelet's files from the plugin directory and from the other directory, and then the
+ * other directory. NULL: does not touch the other directory. */
 void trial_directories_clean(const char *plugin_dir, const char *state_dir);

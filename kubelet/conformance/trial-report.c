@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TAP goes out line by line, so that a run can be watched; JUnit wants the totals first and is kept
+ * Writes TAP line by line, so that a run can be watched. JUnit needs the totals first and is kept
  * in memory until the end.
- */
+ * */
 #include "kubelet/conformance/trial-report.h"
 
 #include "common/text.h"
@@ -32,7 +32,7 @@ int report_new(const char *junit, size_t n_results, struct report **ret, struct 
 		free(report);
 		return error_set(error, -ENOMEM, "out of memory");
 	}
-	/* Now, and not when everything has been tried. */
+	/* An invalid file is reported now, not after the whole run. */
 	if (junit && report->tap)
 		report->file = fopen(junit, "we");
 	if (junit && report->tap && !report->file) {
@@ -47,7 +47,7 @@ int report_new(const char *junit, size_t n_results, struct report **ret, struct 
 	return 0;
 }
 
-/* The resource as the plugin calls it, which may be anything. */
+/* The plugin's name for the resource, which may be any text. */
 static char *resource_text(const struct trial *trial, char *buffer, size_t size)
 {
 	(void)snprintf(buffer, size, "%s", trial->resource ? trial->resource : "(no resource)");
@@ -57,7 +57,7 @@ static char *resource_text(const struct trial *trial, char *buffer, size_t size)
 
 #define RESOURCE(trial) resource_text(trial, (char[320]){ 0 }, 320)
 
-/* A reader of TAP takes what follows a '#' for a directive. */
+/* A reader of TAP treats the text after a '#' as a directive. */
 static void print_description(const char *text)
 {
 	for (; *text; text++) {
@@ -101,7 +101,7 @@ static void add_tap(const struct report *report, const struct conformance_case *
 		(void)printf("#   event: %s\n", trace_line(trial, i));
 }
 
-/* Takes text without control characters; XML has no place for U+FFFE and U+FFFF either. */
+/* Takes text without control characters; XML does not allow U+FFFE and U+FFFF either. */
 static void print_xml(FILE *to, const char *text)
 {
 	static const struct {

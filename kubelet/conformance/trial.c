@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread: the kubelet's loop runs inside of every wait.
- */
+ * Runs on one thread: every wait runs the kubelet's loop.
+ * */
 #include "kubelet/conformance/trial.h"
 
 #include <sys/epoll.h>
@@ -205,7 +205,7 @@ static int on_bell(sd_event_source *source, int fd, uint32_t revents, void *user
 	return 0;
 }
 
-/* Waits check their condition when gRPC's thread has posted. The loop owns the source. */
+/* Waits check their condition when gRPC's thread has posted a message. The loop owns the source. */
 static int listen_to_bell(struct manager *manager)
 {
 	if (bell < 0)
@@ -242,7 +242,7 @@ void trial_kill_kubelet(struct trial *trial)
 	trial->manager = manager_free(trial->manager);
 }
 
-/* One step of the kubelet, or of time while there is none. */
+/* Runs one step of the kubelet, or waits a moment while there is none. */
 static void step(struct trial *trial, uint64_t limit)
 {
 	uint64_t slice = MIN_OF(limit, SLICE);
@@ -404,7 +404,7 @@ static void describe_driver_progress(struct trial *trial)
 static void describe_progress(struct trial *trial)
 {
 	const struct resource *resource = find_resource(trial);
-	/* Of this case. */
+	/* The events of this case. */
 	const struct trial_counts counts = {
 		.registers = trial->counts.registers - trial->before.registers,
 		.registered = trial->counts.registered - trial->before.registered,
@@ -485,7 +485,7 @@ bool trial_stop_plugin(struct trial *trial)
 bool trial_kill_plugin(struct trial *trial)
 {
 	trial_end_plugin(trial);
-	/* The kubelet notices when the next one makes its socket. */
+	/* The kubelet notices the end when the next plugin creates its socket. */
 	if (trial->options->dra)
 		forget_driver(trial);
 	if (trial_await(trial, is_not_serving, NULL))

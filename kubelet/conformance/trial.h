@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * What a case of the conformance run works with: a kubelet in this process that can be stopped,
- * started and made to misbehave, the plugin's process if the tool started it, the resource in
- * question, and calls to the plugin. A case waits for conditions, with a limit that only a fault
- * reaches; while it waits, the kubelet runs.
- */
+ * The environment of a conformance case: a kubelet in this process that can be stopped, started and
+ * made to misbehave, the plugin's process if the tool started it, the tested resource, and calls to
+ * the plugin. A case waits for conditions, with a limit that is only reached after a fault; while
+ * it waits, the kubelet runs.
+ * */
 
 #include "kubelet/channel.h"
 #include "kubelet/conformance/plugin-process.h"
@@ -14,10 +14,10 @@
 
 struct conformance_case;
 
-/* Shell commands that make something happen to the plugin's devices; NULL: cannot be done. */
+/* Shell commands that change the plugin's devices; NULL: not possible. */
 struct conformance_hooks {
 	const char *fail, *heal;   /* one device becomes unhealthy, and healthy again */
-	const char *unplug, *plug; /* one device is removed, and is back */
+	const char *unplug, *plug; /* one device is removed, and added again */
 };
 
 struct conformance_options {
@@ -31,7 +31,7 @@ struct conformance_options {
 	size_t n_resources;        /* 0: the first that registers */
 	const char *cases;         /* "3,7-9", NULL: all */
 	const char *junit;         /* file, "-": instead of TAP; NULL: none */
-	uint64_t timeout;          /* microseconds that a plugin may take for anything else than: */
+	uint64_t timeout;          /* microseconds that a plugin may take, except for: */
 	uint64_t register_timeout; /* microseconds until a plugin registers, first or again */
 	size_t memory;             /* bytes that a hostile peer may cost it */
 	bool dra;                  /* a DRA driver is tested, and not a device plugin */
@@ -46,7 +46,7 @@ enum verdict {
 	VERDICT_SKIP,
 };
 
-/* What has happened to the resource since the run began. */
+/* The resource's events since the run began. */
 struct trial_counts {
 	unsigned registers; /* Register calls, with any result */
 	unsigned registered, refused, lists, ended;
@@ -63,7 +63,7 @@ struct trial {
 	char *resource; /* or the driver; NULL: none has registered yet */
 	struct trial_counts counts;
 	char ended_by[320], refused_by[320]; /* the last error of a stream, of a registration */
-	/* Of the last Register. A driver whose endpoint is empty is not registered. */
+	/* The endpoint of the last Register. A driver whose endpoint is empty is not registered. */
 	char endpoint[256], version[32];
 	bool watched;               /* it came from plugins_registry */
 	char socket[256];           /* of the driver, in plugins_registry */
@@ -72,9 +72,10 @@ struct trial {
 	json_int_t listed_by;       /* the connection of the last list */
 	bool plugin_is_suspect;     /* the last case failed: start it again */
 	bool interrupted;           /* a signal asks to stop */
-	bool played;                /* a kubelet has run: its files are ours */
+	bool played;                /* a kubelet of this run has started, so the kubelet's files are
+				     * ours */
 	struct trial_counts before; /* when the case began */
-	char panic[320];            /* over what a kubelet died in this case, or empty */
+	char panic[320];            /* cause of a kubelet's panic in this case, or empty */
 
 	char message[720];      /* why the case failed or is skipped */
 	char *trace[TRACE_MAX]; /* a ring of the last events as JSON */
@@ -84,7 +85,7 @@ struct trial {
 int trial_init(struct trial *trial, const struct conformance_options *options, struct error *error);
 void trial_done(struct trial *trial);
 
-/* A new case begins: no message, no trace. */
+/* Begins a new case: clears the message and the events. */
 void trial_forget(struct trial *trial);
 
 _printf_(2, 3) enum verdict trial_fail(struct trial *trial, const char *format, ...);
@@ -92,18 +93,20 @@ _printf_(2, 3) enum verdict trial_skip(struct trial *trial, const char *format, 
 
 /* --- the kubelet --- */
 
-/* Starts the kubelet. A failure is the tool's, not the plugin's, and the message shows that. */
+/* Starts the kubelet. A failure is a fault of the tool, not of the plugin, and the message reports
+ * it as such. */
 bool trial_start_kubelet(struct trial *trial);
 
-/* The kubelet dies as by SIGKILL: connections break, kubelet.sock stays and refuses. */
+/* Ends the kubelet as SIGKILL does: connections break, and kubelet.sock stays and refuses
+ * connections. */
 void trial_kill_kubelet(struct trial *trial);
 
 /* --- time --- */
 
 typedef bool (*trial_condition)(struct trial *trial, const void *data);
 
-/* Lets the kubelet live until the condition is true, the limit is over or the kubelet has died of
- * what the plugin does. Returns whether the condition is true. */
+/* Runs the kubelet until the condition is true, the limit is over or the plugin has made the
+ * kubelet panic. Returns whether the condition is true. */
 bool trial_await_within(
 	struct trial *trial, trial_condition condition, const void *data, uint64_t limit);
 
@@ -113,20 +116,20 @@ bool trial_await(struct trial *trial, trial_condition condition, const void *dat
 /* As trial_await_within(), with the limit for registrations. */
 bool trial_await_register(struct trial *trial, trial_condition condition, const void *data);
 
-/* From any thread: a condition may have become true. */
+/* To be called, from any thread, when a condition may have become true. */
 void trial_wake(void);
 
-/* Lets so much time go by. */
+/* Runs the kubelet for this time. */
 void trial_pass(struct trial *trial, uint64_t usec);
 
 /* --- the plugin --- */
 
-/* Starts it; fails if it was started elsewhere. */
+/* Starts the plugin; fails if another process started it. */
 bool trial_start_plugin(struct trial *trial);
 bool trial_owns_plugin(const struct trial *trial);
 
-/* Kills it, but not in the second in which it was started: plugins name their sockets after that.
- * The kubelet stands still meanwhile. */
+/* Kills the plugin, but not within the second of its start, because plugins name their sockets
+ * after that second. The kubelet does not run in the meantime. */
 void trial_end_plugin(struct trial *trial);
 
 /* As trial_end_plugin(), and waits until the kubelet has noticed. */
@@ -135,30 +138,30 @@ bool trial_kill_plugin(struct trial *trial);
 /* Sends SIGTERM and waits until the process has ended; otherwise sets the message. */
 bool trial_stop_plugin(struct trial *trial);
 
-/* Adds to the message that the plugin's process has ended on its own, if it has. */
+/* If the plugin's process has ended on its own, adds that to the message. */
 void trial_mention_end(struct trial *trial);
 
-/* Runs a hook, for as long as the run's limit. Sets the message on failure. */
+/* Runs a hook, with the run's limit. Sets the message on failure. */
 bool trial_hook(struct trial *trial, const char *command);
 
-/* Runs the hook that plugs the device in, and keeps a message that there is already. */
+/* Runs the hook that plugs the device in, and keeps an existing message. */
 bool trial_plug_again(struct trial *trial);
 
-/* Whether the resource is registered, its stream lives and has brought a list. */
+/* Whether the resource is registered, its stream is open and a list has arrived. */
 bool trial_is_serving(struct trial *trial, const void *data);
 
-/* Waits for that; otherwise the message describes how far it came. */
+/* Waits for trial_is_served(); on failure, the message describes the last step that succeeded. */
 bool trial_await_serving(struct trial *trial);
 
-/* Brings everything into the state that most cases begin with: kubelet and plugin run, the resource
- * is served, no fault is in force. */
+/* Establishes the state in which most cases begin: kubelet and plugin run, the resource is served,
+ * and no fault is set. */
 bool trial_prepare(struct trial *trial);
 
-/* Whether calls go to the driver's socket in plugins_registry, and not to its endpoint. */
+/* Whether calls are sent to the driver's socket in plugins_registry instead of its endpoint. */
 void trial_ask_socket(struct trial *trial, bool ask);
 
-/* The connection to the resource's endpoint, or to the driver's, which is made if there is none.
- * NULL: there can be none. */
+/* The connection to the resource's endpoint, or to the driver's, which is opened if necessary.
+ * NULL: it cannot be opened. */
 struct channel *trial_client(struct trial *trial);
 
 /* The newest list; NULL: none. */
@@ -167,8 +170,9 @@ const struct device_table *trial_devices(struct trial *trial);
 /* The path of the plugin's socket, NULL if the resource is not served. */
 const char *trial_socket(struct trial *trial);
 
-/* How many devices the kubelet takes for healthy. */
+/* How many devices the kubelet considers healthy. */
 size_t trial_healthy(struct trial *trial);
 
-/* The healthy ids, malloc'ed array into the list: valid until the kubelet runs on. */
+/* The healthy ids as a malloc'ed array that points into the list. Valid until the kubelet runs
+ * again. */
 int trial_healthy_ids(struct trial *trial, char ***ret, size_t *ret_n);

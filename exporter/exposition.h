@@ -14,16 +14,17 @@ struct exposition {
 	char *text;
 	size_t size, capacity;
 	bool failed; /* out of memory */
-	/* The family that was begun. */
+	/* The current family. */
 	const char *name, *type, *help;
-	bool shown; /* it has a sample */
+	bool shown; /* has a sample */
 };
 
 struct label {
 	const char *name, *value; /* a value NULL or "" is left out */
 };
 
-/* `type` is "counter", "gauge", "summary" or "histogram". The texts must outlive the family. */
+/* `type` is "counter", "gauge", "summary" or "histogram". The texts must exist until the next
+ * family begins. */
 void exposition_begin(
 	struct exposition *exposition, const char *name, const char *type, const char *help);
 

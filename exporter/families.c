@@ -12,7 +12,7 @@
 	(const struct label[]){ __VA_ARGS__ }, \
 		sizeof((const struct label[]){ __VA_ARGS__ }) / sizeof(struct label)
 
-/* For each: the variable, in all resources of a picture. */
+/* Iterates over all resources of a picture. */
 /* An empty list is NULL, and adding even 0 to NULL is undefined. */
 #define FOR_EACH_RESOURCE(resource, picture)                         \
 	for (const struct resource *resource = (picture)->resources; \
@@ -23,7 +23,7 @@
 
 enum scale { SCALE_ONE, SCALE_SECONDS /* of microseconds */ };
 
-/* A number of the daemon or of a resource. */
+/* A row for one number of the daemon or of a resource. */
 struct number {
 	const char *name, *type, *help;
 	size_t offset;
@@ -128,7 +128,7 @@ static void write_numbers(const struct picture *picture, struct exposition *out)
 
 #define KUBE_NAME_MAX 320
 
-/* As kube-state-metrics writes it: letters, digits and "_". */
+/* Uses the form of kube-state-metrics: letters, digits and "_". */
 static void kube_name(const char *resource, char ret[static KUBE_NAME_MAX])
 {
 	(void)snprintf(ret, KUBE_NAME_MAX, "%s", resource);
@@ -168,7 +168,7 @@ static void write_state(const struct picture *picture, struct exposition *out)
 	exposition_add(out, "", LABELS({ "resource", resource->name }), resource->registered);
 }
 
-/* What is offered: with replicas, and without what belongs to another resource. */
+/* Counts the offered devices: with replicas, without devices of another resource. */
 static void write_devices(const struct picture *picture, struct exposition *out)
 {
 	exposition_begin(out, "devplugd_resource_devices", "gauge",
@@ -195,7 +195,7 @@ static void write_devices(const struct picture *picture, struct exposition *out)
 	exposition_add(out, "", LABELS({ "resource", resource->name }), resource->assigned);
 }
 
-/* In each state, one of: */
+/* Counts the devices in each of these states: */
 static const char *const unit_states[] = { "healthy", "unhealthy", "cordoned", "gone", "claimed" };
 
 static bool unit_has_state(const struct unit *unit, const char *state)
@@ -379,7 +379,7 @@ static const struct {
 	const char *name, *type, *help;
 	const char *measurement;
 	const char *label; /* of a code; NULL: it has none */
-	uint64_t scale;    /* millionths that one is; 0: as it is */
+	uint64_t scale;    /* factor in millionths; 0: no conversion */
 } measured[] = {
 	{ "devplugd_gpu_monitored", "gauge",
 		"Whether NVIDIA's library reports on the GPU; if not, its health comes from the kernel alone.",
@@ -425,7 +425,7 @@ static void write_value(struct exposition *out, const struct label *labels, size
 		exposition_add_seconds(out, "", labels, n_labels, (uint64_t)number * scale);
 }
 
-/* Up to 5 digits, so that a malicious process cannot make labels of any kind. */
+/* At most 5 digits, so that a malicious process cannot invent labels. */
 static bool is_code(const char *text)
 {
 	size_t length = strlen(text);
@@ -458,7 +458,8 @@ static void write_measured(const struct picture *picture, struct exposition *out
 	}
 }
 
-/* A container may have several replicas of a unit, and an id may have several rows: one sample. */
+/* Writes one sample, even if a container has several replicas of a unit or an id has several
+ * rows. */
 static int write_assigned(const struct picture *picture, struct exposition *out)
 {
 	struct map seen = { 0 };
@@ -509,7 +510,7 @@ static uint64_t count_descriptors(void)
 		count++;
 	if (stream)
 		(void)closedir(stream);
-	/* ".", ".." and the directory. */
+	/* Does not count ".", ".." and the directory itself. */
 	return count > 3 ? count - 3 : 0;
 }
 

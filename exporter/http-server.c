@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libmicrohttpd in the caller's loop: an epoll descriptor and a timeout show when it has work. Its
- * own timeout restarts with every byte of a client, so each connection also has a final deadline.
- * While all places are taken and others wait, the oldest connection without a request makes room:
- * clients that ask for nothing cannot keep out those that do.
- */
+ * Runs libmicrohttpd in the caller's loop: an epoll descriptor and a timeout show when it has work.
+ * Its own timeout restarts with every byte of a client, so each connection also has a final
+ * deadline. While all places are taken and others wait, the oldest connection without a request is
+ * closed: idle clients cannot keep out other clients.
+ * */
 #include "exporter/http-server.h"
 
 #include <microhttpd.h>
@@ -13,7 +13,8 @@
 #include "common/log.h"
 #include "exporter/exposition.h"
 
-/* Headers of a request, the answer's, and what the library keeps of a connection. */
+/* Memory for the headers of a request and of the answer, and for the library's state of a
+ * connection. */
 #define CONNECTION_MEMORY (HTTP_REQUEST_MAX + 2048)
 #define TEXT_UNAVAILABLE  "devplugd does not answer; see devplugctl status\n"
 #define TEXT_ROOT         "devplugd-exporter: see /metrics\n"
@@ -34,8 +35,8 @@ struct http_server {
 	struct MHD_Daemon *daemon;
 	http_wanted_handler on_wanted;
 	void *userdata;
-	bool wanted; /* an answer is on its way */
-	bool ended;  /* a connection has, since the library ran */
+	bool wanted; /* metrics were requested and have not arrived */
+	bool ended;  /* a connection has ended since the library ran */
 	struct MHD_Response *answer;
 	sd_event_source *io, *timer;
 	sd_event_source *pressure; /* others wait for a place; while all are taken */
@@ -101,7 +102,8 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
 	static int seen;
 	struct client *client = client_of(connection);
 
-	/* The headers first; an answer is possible when all of the request is there. */
+	/* The first call only announces the headers; an answer is possible when the whole request
+	 * has arrived. */
 	if (!*request) {
 		*request = &seen;
 		return client ? MHD_YES : MHD_NO;
@@ -168,7 +170,7 @@ static void end_client(struct client *client)
 	client->idle = false;
 }
 
-/* Ends those whose time is over. Returns when the next one's is, or USEC_INFINITY. */
+/* Ends connections whose time is over. Returns when the next one is due, or USEC_INFINITY. */
 static uint64_t end_overdue(struct http_server *server)
 {
 	uint64_t now = now_usec(CLOCK_MONOTONIC), next = USEC_INFINITY;
@@ -176,7 +178,7 @@ static uint64_t end_overdue(struct http_server *server)
 	for (size_t i = 0; i < HTTP_CLIENTS_MAX; i++) {
 		struct client *client = &server->clients[i];
 
-		/* One that waits is answered in bounded time, and cannot be ended before. */
+		/* A waiting connection is answered in bounded time, and cannot be ended earlier. */
 		if (!client->connection || client->waits)
 			continue;
 		if (client->end > now) {
@@ -189,7 +191,8 @@ static uint64_t end_overdue(struct http_server *server)
 	return next;
 }
 
-/* The one that makes room, or NULL if there is a place or all have sent a request. */
+/* The connection to close for a waiting client, or NULL if there is a free place or all have sent a
+ * request. */
 static struct client *find_oldest_idle(struct http_server *server)
 {
 	struct client *oldest = NULL;
@@ -207,7 +210,8 @@ static struct client *find_oldest_idle(struct http_server *server)
 
 /* --- the loop --- */
 
-/* Watches for those who wait if one could make room now. Returns when one can. */
+/* Watches for waiting clients if a connection could be closed for them now. Returns when one
+ * can. */
 static uint64_t plan_pressure(struct http_server *server)
 {
 	const struct client *oldest = find_oldest_idle(server);
@@ -234,8 +238,9 @@ static void plan(struct http_server *server)
 
 static void run(struct http_server *server)
 {
-	/* At the limit of connections the library listens no more, until it runs after one ended.
-	 */
+	/* At the limit of connections, the library stops listening until it runs after a connection
+	 * ended.
+	 * */
 	do {
 		server->ended = false;
 		(void)MHD_run(server->daemon);
@@ -243,7 +248,7 @@ static void run(struct http_server *server)
 	plan(server);
 }
 
-/* What has arrived is read first: those who have sent a request stay. */
+/* Reads the received data first, because connections with a complete request stay. */
 static int on_pressure(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	struct http_server *server = userdata;
@@ -298,7 +303,7 @@ void http_server_answer(struct http_server *server, char *text, size_t size)
 			server->clients[i].waits = false;
 			MHD_resume_connection(server->clients[i].connection);
 		}
-	/* Resumed clients are answered in this turn, and keep the text as long as they need it. */
+	/* Resumed clients are answered in this turn and keep a reference to the text. */
 	run(server);
 	if (server->answer)
 		MHD_destroy_response(server->answer);

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The HTTP server: GET and HEAD of /metrics and /healthz on a listening socket that others opened.
- * Each connection serves one request and lives for a bounded time, for any client.
- */
+ * The HTTP server: GET and HEAD of /metrics and /healthz on a listening socket that the caller
+ * opened. Each connection serves one request and has a final deadline.
+ * */
 
 #include <systemd/sd-event.h>
 
@@ -18,7 +18,8 @@
 
 struct http_server;
 
-/* A client waits for the metrics: call http_server_answer(). Not called again before that. */
+/* Called when a client waits for the metrics; answer with http_server_answer(). Not called again
+ * before that. */
 typedef void (*http_wanted_handler)(void *userdata);
 
 /* Serves a listening, non-blocking socket; takes the descriptor, also on failure. Returns 0 or
@@ -26,8 +27,8 @@ typedef void (*http_wanted_handler)(void *userdata);
 int http_server_new(sd_event *event, int fd, http_wanted_handler on_wanted, void *userdata,
 	struct http_server **ret);
 
-/* Answers all waiting clients with a text; takes it (malloc'ed), also on failure. NULL: there is
- * none now, they get 503. */
+/* Answers all waiting clients with a text. Takes it (malloc'ed), also on failure. NULL: metrics are
+ * not available, and clients receive 503. */
 void http_server_answer(struct http_server *server, char *text, size_t size);
 
 /* Ends all connections; the socket's other holders keep it. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * devplugd-exporter: metrics for Prometheus. Started by devplugd with the control socket as
- * descriptor 3; needs no privilege, opens no socket and no file of the host. Each scrape asks the
- * supervisor for a picture; simultaneous scrapes share one. Nothing is kept between them, so that
- * it can be ended at any time.
- */
+ * descriptor 3; it needs no privilege and opens neither a socket nor a file of the host. Each
+ * scrape asks the supervisor for a picture; simultaneous scrapes share one. Nothing is kept between
+ * scrapes, so the process can be ended at any time.
+ * */
 #include <fcntl.h>
 #include <jansson.h>
 #include <malloc.h>
@@ -20,9 +20,9 @@
 #include "exporter/http-server.h"
 
 #define SETTINGS_MAX 4096
-/* For the supervisor's answer; it waits 2 s for the kubelet at most. */
+/* The time limit for the supervisor's answer. The supervisor waits at most 2 s for the kubelet. */
 #define PICTURE_TIME (4 * USEC_PER_SEC)
-/* Pictures of 1000 resources with 10,000 devices take a quarter of it. */
+/* A picture of 1000 resources with 10,000 devices needs a quarter of this. */
 #define MEMORY_MAX (512UL << 20)
 
 struct exporter {
@@ -31,7 +31,7 @@ struct exporter {
 	sd_event_source *alive, *textfile_due, *patience;
 	bool textfile, pods;
 	uint64_t interval;        /* of the text file, microseconds */
-	bool text_wanted, served; /* the picture that is awaited is for the file; for clients */
+	bool text_wanted, served; /* the requested picture is for the file; for clients */
 	int pods_fd;              /* of it, or -EBADF */
 };
 
@@ -84,7 +84,8 @@ static int make_text(struct exporter *exporter, const struct picture *picture, b
 	return r;
 }
 
-/* `picture` NULL: there is none. Clients that come while others are answered want the next one. */
+/* `picture` NULL: not available. Clients that connect while others are answered wait for the next
+ * one. */
 static void use_picture(struct exporter *exporter, const struct picture *picture)
 {
 	bool for_file = exporter->text_wanted && exporter->textfile;
@@ -135,7 +136,7 @@ static int handle_snapshot(struct exporter *exporter, struct control_message *me
 	int r;
 
 	if (!exporter->text_wanted && !exporter->served) {
-		/* It comes too late, and so do its pods. */
+		/* The picture arrived too late, and so did its pods. */
 		exporter->pods_fd = close_fd(exporter->pods_fd);
 		return 0;
 	}

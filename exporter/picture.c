@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A resource's devices are one document with all of them, and behind it documents with those that
- * have changed since.
- */
+ * Reads a picture. A resource's devices are one document with all of them, followed by documents
+ * with changed devices.
+ * */
 #include "exporter/picture.h"
 
 #include "common/json-read.h"
@@ -91,7 +91,7 @@ static void take_unit(const json_t *device, struct unit *unit)
 	unit->numa = unit->numa_text;
 }
 
-/* The first document: all there are. One id twice is nothing that a process may send. */
+/* Reads the first document, with all devices. A process may not send one id twice. */
 static int take_all(struct resource *resource, const json_t *devices)
 {
 	size_t count = json_array_size(devices);
@@ -140,7 +140,7 @@ static int keep_document(struct picture *picture, json_t *document)
 	return 0;
 }
 
-/* An incomplete document is one that is being written: what came before it stands. */
+/* An incomplete document is still being written; the documents before it are valid. */
 static int take_devices(
 	struct picture *picture, struct resource *resource, const char *text, size_t size)
 {
@@ -244,7 +244,7 @@ static int take_resources(struct picture *picture, const char *devices, size_t d
 
 		take_resource(resource, object);
 		r = map_put(&picture->by_name, resource->name, resource);
-		/* One that leaves and one that comes may have one name for a moment. */
+		/* For a moment, a removed device and an added one may have the same name. */
 		if (r == -EEXIST) {
 			*resource = (struct resource){ 0 };
 			r = 0;
@@ -289,7 +289,7 @@ static int take_assignment(struct picture *picture, const struct pod_container *
 	return r == -EEXIST ? 0 : r;
 }
 
-/* The cluster knows the devices of claims by other names. */
+/* The cluster uses other names for the devices of claims. */
 static int take_claim(struct picture *picture, const struct pod_claim *claim)
 {
 	const json_t *claimed = json_object_get(picture->root, "claimed"), *device;

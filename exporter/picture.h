@@ -3,9 +3,9 @@
 
 /*
  * The supervisor's picture of the daemon (supervisor/helpers/metrics.h) as structures. The
- * supervisor's part is trusted. What a resource's process reports of its devices is checked,
- * because it may be anything, and can only affect the metrics of that resource.
- */
+ * supervisor's part is trusted. The report of a resource's process is checked, because a faulty
+ * process can send anything; an invalid report only affects the metrics of that resource.
+ * */
 
 #include <jansson.h>
 
@@ -31,7 +31,7 @@ struct unit {
 struct probe_counts {
 	const char *kind;
 	uint64_t healthy, unhealthy;
-	uint64_t timed, usec; /* of how many the duration is known, and its sum */
+	uint64_t timed, usec; /* how many of them have a known duration, and the sum of these */
 };
 
 struct resource {
@@ -50,11 +50,12 @@ struct resource {
 	size_t n_units;
 	const json_t *measurements; /* by unit and name: a number, or numbers by code */
 	struct map by_id;           /* struct unit */
-	struct map assigned_ids;    /* offered ids that containers have; only if pods are known */
+	struct map assigned_ids;    /* offered ids that are assigned to containers; only if pods are
+				     * known */
 	uint64_t assigned;          /* how many */
 };
 
-/* What a container has, as a device of a device plugin or by a claim (DRA). */
+/* A container's device, from a device plugin or through a claim (DRA). */
 struct assignment {
 	const struct pod_container *container;
 	const struct resource *resource;
@@ -72,14 +73,14 @@ struct picture {
 	struct pod_table *pods; /* NULL: not known */
 	struct assignment *assignments;
 	size_t n_assignments;
-	/* private: what the texts belong to */
+	/* private: owns the texts */
 	json_t *root;
 	json_t **documents;
 	size_t n_documents;
 };
 
-/* Reads what the supervisor sent; `pods_fd` may be -EBADF. The descriptors stay the caller's.
- * Returns 0 or negative errno. */
+/* Reads the supervisor's answer; `pods_fd` may be -EBADF. The caller keeps the descriptors. Returns
+ * 0 or negative errno. */
 int picture_read(int state_fd, int devices_fd, int pods_fd, struct picture **ret);
 
 /* The unit behind an offered id, which may end in a replica's "#N"; NULL: none. */

@@ -2,19 +2,20 @@
 /*
  * devplugd-nvml LIBRARY SECONDS: the only process that loads NVIDIA's management library. It writes
  * the library's reports as documents of docs/exec-protocol.md, one in a line, after each event and
- * at least every so many seconds, but at most one in 100 ms. It is killed if it writes nothing, and
- * ending it closes every handle of a GPU; neither loses data.
- */
+ * at least every SECONDS, but at most once in 100 ms. It is killed if it writes nothing, and ending
+ * it closes every handle of a GPU; neither loses data.
+ * */
 #include <limits.h>
 #include <sys/resource.h>
 
 #include "common/json-write.h"
 #include "nvml/nvml-gpus.h"
 
-/* Far above what the library takes, so that a leak ends this process and no other. */
+/* Far above the library's normal use, so that a leak ends only this process. */
 #define MEMORY_MAX (1ULL << 30)
 
-/* Between two reports. A pod can cause errors, and so events, without end. */
+/* The minimum time between two reports, because a pod can cause any number of errors, and thus
+ * events. */
 #define REPORT_SPACING (100 * USEC_PER_MSEC)
 
 #define EXIT_USAGE 2
@@ -62,7 +63,7 @@ static void end_device(struct output *output)
 	json_write_text(&output->writer, "}}");
 }
 
-/* "79:-:1 13:2:1000": number, GPU instance, how often. */
+/* "79:-:1 13:2:1000": Xid, GPU instance, count. */
 static void write_xids(struct output *output, const struct gpu *gpu)
 {
 	char text[XIDS_MAX * 48] = "";
@@ -140,7 +141,7 @@ static int report(const struct gpus *gpus)
 	return end_document(&output);
 }
 
-/* Why there is nothing to report. */
+/* Reports why the library has no data. */
 static void report_problem(unsigned result, const char *call, const char *message)
 {
 	struct output output;
@@ -163,12 +164,12 @@ static void sleep_until(uint64_t time)
 		(void)usleep((useconds_t)(time - now));
 }
 
-/* Until an event, or for so long. */
+/* Waits for an event, at most for this time. */
 static void wait_for_change(struct gpus *gpus, uint64_t usec)
 {
 	uint64_t begin = now_usec(CLOCK_MONOTONIC);
 
-	/* It comes back early where no event can come, or when a GPU is lost. */
+	/* The call returns early if no event is possible, or when a GPU is lost. */
 	if (!gpus_wait(gpus, (unsigned)(usec / USEC_PER_MSEC)))
 		sleep_until(begin + usec);
 }

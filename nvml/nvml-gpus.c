@@ -8,7 +8,7 @@
 #include <ctype.h>
 #include <limits.h>
 
-/* Events that are taken in one go. */
+/* Maximum number of events that are read at once. */
 #define EVENTS_AT_ONCE 4096
 
 /* "00000000:3B:00.0" to "0000:3b:00.0": the kernel's domains have four digits, or five. */
@@ -18,13 +18,13 @@ static void make_address(const struct nvml_pci_info *info, char ret[static ADDRE
 		info->device & 0x1f);
 }
 
-/* A failing GPU takes long to open, and the kernel logs each failure. */
+/* Retries are rare, because a failing GPU takes long to open and the kernel logs each failure. */
 #define POLLS_PER_REOPEN 6
 
-/* Of the driver's recovery actions. */
+/* The driver's recovery actions. */
 #define RECOVERY_RESET 1
 
-/* Whether the call succeeded; what a failure means for the GPU is noted. */
+/* Whether the call succeeded. Records what a failure means for the GPU. */
 static bool went_well(struct gpu *gpu, unsigned result)
 {
 	if (result == NVML_GPU_IS_LOST)
@@ -49,7 +49,7 @@ static void register_events(struct gpus *gpus, struct gpu *gpu)
 		(void)nvml->register_events(gpu->device, types & supported, gpus->events);
 }
 
-/* Without permission nothing is known of the GPU. */
+/* Without permission, the state of the GPU is unknown. */
 static void note_unopened(struct gpus *gpus, unsigned index, unsigned result)
 {
 	if (result == NVML_NO_PERMISSION)
@@ -215,7 +215,7 @@ static int compare_links(const char *a, const char *b)
 	return strncmp(a, b, ADDRESS_MAX);
 }
 
-/* Where the links of a GPU that are up lead to, counted. */
+/* Counts the active links of a GPU by their remote ends. */
 static void read_links(const struct nvml *nvml, struct gpu *gpu)
 {
 	char remotes[NVML_LINKS_MAX][ADDRESS_MAX];

@@ -9,7 +9,7 @@
 
 #define GPUS_MAX      64
 #define INSTANCES_MAX 64
-/* Different Xids of one GPU that are kept; the one that was seen longest ago is replaced. */
+/* How many different Xids are kept for a GPU; the one that was seen longest ago is replaced. */
 #define XIDS_MAX      64
 #define UUID_MAX      96
 #define NAME_MAX_KEPT 96
@@ -27,7 +27,7 @@ struct instance {
 	unsigned gi, ci;
 };
 
-/* A value that the library may not have. */
+/* A value that the library may not support. */
 struct reading {
 	bool known;
 	unsigned long long value;
@@ -56,7 +56,7 @@ struct gpus {
 	char driver[80];
 	struct gpu items[GPUS_MAX];
 	unsigned count;
-	/* Indices of those that could not be opened; they have no name. */
+	/* Indices of the GPUs that could not be opened; they have no name. */
 	unsigned unopened[GPUS_MAX];
 	unsigned n_unopened;
 	unsigned failure; /* why, if not because they are lost */
@@ -64,14 +64,14 @@ struct gpus {
 	nvml_event_set events; /* NULL: there are none */
 };
 
-/* Opens all GPUs that can be opened, and asks for their events. Returns 0, or -EIO with the error
- * filled; `ret_result` is the library's result, and `ret_call` the call. */
+/* Opens all GPUs that can be opened, and subscribes to their events. Returns 0, or -EIO with the
+ * error filled; `ret_result` is the library's result, and `ret_call` the call. */
 int gpus_open(
 	struct gpus *gpus, const struct nvml *nvml, unsigned *ret_result, const char **ret_call);
 
-/* Reads all that may change. Now and then tries again to open the rest. */
+/* Reads all values that may change. Occasionally retries the GPUs that could not be opened. */
 void gpus_poll(struct gpus *gpus);
 
-/* Waits for an event, takes it and those behind it. Returns whether there was one; returns false at
- * once where there cannot be any. */
+/* Waits for an event, then reads it and all pending ones. Returns whether there was one; returns
+ * false at once if events are not possible. */
 bool gpus_wait(struct gpus *gpus, unsigned milliseconds);

@@ -4,8 +4,8 @@
 /*
  * The part of NVIDIA's management library that is used here: declarations of our own, by the public
  * documentation of its ABI (docs.nvidia.com/deploy/nvml-api), with the sizes asserted. Every
- * function is searched when the library is loaded, and one that an older library lacks is NULL.
- */
+ * function is searched when the library is loaded, and is NULL if an older library lacks it.
+ * */
 
 #include "common/error.h"
 
@@ -68,7 +68,7 @@ struct nvml_field_value {
 };
 _Static_assert(sizeof(struct nvml_field_value) == 40, "nvmlFieldValue_t");
 
-/* A structure of this kind holds its own size. */
+/* A structure of this kind contains its own size. */
 #define NVML_VERSION(structure, version) ((unsigned)sizeof(structure) | (unsigned)(version) << 24)
 
 struct nvml_fabric {
@@ -139,5 +139,5 @@ struct nvml {
  */
 int nvml_load(const char *path, struct nvml *ret, struct error *error);
 
-/* What the library calls a result. */
+/* The library's name for a result. */
 const char *nvml_result_text(const struct nvml *nvml, unsigned result);

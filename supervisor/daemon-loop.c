@@ -403,7 +403,7 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 	r = state_open(manager->config->runtime_dir, &manager->state, error);
 	if (r < 0)
 		return r;
-	r = published_new(manager->state, &manager->published);
+	r = published_new(manager->config->runtime_dir, &manager->published);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	r = spawn_open_executable(NULL, &manager->executable, error);
@@ -513,7 +513,6 @@ int daemon_loop_run(struct manager *manager)
 	(void)malloc_trim(0);
 	(void)sd_notify(false, "READY=1");
 	r = sd_event_loop(manager->event);
-	published_stop(manager->published);
 	state_clear(manager->state);
 	if (r < 0)
 		log_error("the event loop failed: %s", strerror(-r));

@@ -33,7 +33,6 @@ struct restore_watch {
 /* The files of devices come with the next report of their children. */
 static void write_again(struct manager *manager)
 {
-	published_write_list(manager->published);
 	if (!manager->on_last_accepted)
 		keep_configuration(manager);
 	for (size_t i = 0; i < manager->n_children; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which published files are ours and may be removed, also after a crash. The list has a
- * line for each file: the resource, a blank, and the path. It is checked like any input, because
- * the files that it names may be removed.
+ * Decides which published files are ours and may be removed, also after a crash. A list has a line
+ * for each file: the resource, a blank, and the name. It is checked like any input, because the
+ * files that it names may be removed.
  */
 #include "supervisor/files/published-table.h"
 
@@ -10,9 +10,11 @@
 #include <sys/stat.h>
 
 #include "common/log.h"
+#include "common/replace-file.h"
 #include "drivers/model/declaration.h"
 #include "drivers/model/device.h"
 #include "drivers/model/form.h"
+#include "supervisor/files/state.h"
 
 static struct published_file *file_free(struct published_file *file)
 {
@@ -25,28 +27,105 @@ static struct published_file *file_free(struct published_file *file)
 }
 DEFINE_CLEANUP(struct published_file *, file_free)
 
-int published_table_add(
-	struct published_table *table, const char *resource, const char *path, bool info)
+static struct published_directory *directory_free(struct published_directory *directory)
+{
+	if (!directory)
+		return NULL;
+	free(directory->path);
+	free(directory->list);
+	free(directory);
+	return NULL;
+}
+DEFINE_CLEANUP(struct published_directory *, directory_free)
+
+void published_table_mark(struct published_mark *mark, const char *path)
+{
+	struct stat st;
+
+	*mark = (struct published_mark){ 0 };
+	if (lstat(path, &st) >= 0)
+		*mark = (struct published_mark){
+			.device = st.st_dev, .inode = st.st_ino, .changed = st.st_ctim
+		};
+}
+
+bool published_table_fits(const struct published_mark *mark, const char *path)
+{
+	struct published_mark now;
+
+	published_table_mark(&now, path);
+	return now.device == mark->device && now.inode == mark->inode &&
+		now.changed.tv_sec == mark->changed.tv_sec &&
+		now.changed.tv_nsec == mark->changed.tv_nsec;
+}
+
+void published_table_init(struct published_table *table, const char *runtime_dir)
+{
+	(void)snprintf(table->list, sizeof(table->list), PUBLISHED_LIST_PREFIX "%016llx",
+		(unsigned long long)hash_string(runtime_dir));
+}
+
+static struct published_directory *find_directory(
+	const struct published_table *table, const char *path, size_t length)
+{
+	for (size_t i = 0; i < table->n_directories; i++)
+		if (strlen(table->directories[i]->path) == length &&
+			strncmp(table->directories[i]->path, path, length) == 0)
+			return table->directories[i];
+	return NULL;
+}
+
+static int add(struct published_table *table, const char *resource, const char *path, bool info,
+	struct published_directory *directory, struct published_file **ret)
 {
 	_cleanup_(file_freep) struct published_file *file = calloc(1, sizeof(*file));
 	int r;
 
 	if (!file)
 		return -ENOMEM;
+	file->directory = directory;
 	file->info = info;
-	file->kept = true;
 	file->resource = strdup(resource);
 	file->path = strdup(path);
 	if (!file->resource || !file->path)
 		return -ENOMEM;
 	r = array_reserve((void **)&table->files, table->n_files, sizeof(*table->files));
+	if (r >= 0)
+		r = map_put(&table->by_path, file->path, file);
 	if (r < 0)
 		return r;
-	r = map_put(&table->by_path, file->path, file);
-	if (r < 0)
-		return r;
-	table->files[table->n_files++] = TAKE_PTR(file);
-	table->list_changed = table->list_changed || info;
+	*ret = table->files[table->n_files++] = TAKE_PTR(file);
+	return 0;
+}
+
+int published_table_claim(struct published_table *table, const char *resource, const char *path,
+	bool info, const char **ret_owner)
+{
+	struct published_directory *directory =
+		find_directory(table, path, (size_t)(strrchr(path, '/') - path));
+	struct published_file *file = map_get(&table->by_path, path);
+	char *copy;
+	int r;
+
+	if (!directory)
+		return -ENOMEM;
+	if (!file) {
+		r = add(table, resource, path, info, directory, &file);
+		if (r < 0)
+			return r;
+		directory->changed = true;
+	} else if (!streq(file->resource, resource)) {
+		*ret_owner = file->resource;
+		if (file->claimed)
+			return -EEXIST;
+		copy = strdup(resource);
+		if (!copy)
+			return -ENOMEM;
+		free(file->resource);
+		file->resource = copy;
+		directory->changed = true;
+	}
+	file->kept = file->claimed = true;
 	return 0;
 }
 
@@ -90,14 +169,15 @@ void published_table_remove(struct published_table *table, const char *resource)
 			continue;
 		}
 		remove_file(file->path);
-		table->list_changed = table->list_changed || file->info;
+		file->directory->changed = true;
 		(void)map_remove(&table->by_path, file->path);
 		(void)file_free(file);
 	}
 	table->n_files = n;
 }
 
-char *published_table_list(const struct published_table *table)
+static char *make_list(
+	const struct published_table *table, const struct published_directory *directory)
 {
 	char *text = NULL;
 	size_t size;
@@ -106,48 +186,63 @@ char *published_table_list(const struct published_table *table)
 	if (!stream)
 		return NULL;
 	for (size_t i = 0; i < table->n_files; i++)
-		if (table->files[i]->info)
+		if (table->files[i]->directory == directory)
 			(void)fprintf(stream, "%s %s\n", table->files[i]->resource,
-				table->files[i]->path);
+				table->files[i]->path + strlen(directory->path) + 1);
 	if (fclose(stream) == 0)
 		return text;
 	free(text);
 	return NULL;
 }
 
-void published_table_save(struct published_table *table)
+static int save(const struct published_table *table, const struct published_directory *directory)
 {
-	_cleanup_free_ char *text = NULL;
-	int r = 0;
+	_cleanup_free_ char *text = make_list(table, directory);
+	int r;
 
-	if (!table->list_changed)
-		return;
-	text = published_table_list(table);
-	if (!text || !*text)
-		state_remove(table->state, PUBLISHED_LIST_FILE);
-	else
-		r = state_write_private(table->state, PUBLISHED_LIST_FILE, text, strlen(text));
-	if (r < 0 && !table->list_failed)
-		log_warning("cannot save the list of published files: %s", strerror(-r));
-	table->list_changed = table->list_failed = r < 0;
+	if (!text)
+		return -ENOMEM;
+	if (!*text)
+		return unlink(directory->list) < 0 && errno != ENOENT ? -errno : 0;
+	r = state_make_directory(directory->path);
+	return r < 0 ? r : replace_file(AT_FDCWD, directory->list, 0644, text, strlen(text));
 }
 
-/* Whether it is an absolute path without "." and "..", whose last name is what device information
- * of the resource is called. */
-static bool names_info(const char *resource, const char *path)
+bool published_table_save(struct published_table *table)
+{
+	bool saved = true;
+
+	for (size_t i = 0; i < table->n_directories; i++) {
+		struct published_directory *directory = table->directories[i];
+		int r;
+
+		if (!directory->changed && published_table_fits(&directory->mark, directory->list))
+			continue;
+		r = save(table, directory);
+		if (r < 0 && !directory->failed)
+			log_warning("cannot write %s, the list of published files: %s",
+				directory->list, strerror(-r));
+		directory->changed = directory->failed = r < 0;
+		published_table_mark(&directory->mark, directory->list);
+		saved = saved && r >= 0;
+	}
+	return saved;
+}
+
+/* Whether it is what device information of the resource is called. */
+static bool names_info(const char *resource, const char *name)
 {
 	static const char suffix[] = "-device.json";
 	_cleanup_free_ char *prefix = strdup(resource);
 	char id[DEVICE_ID_MAX + 1];
-	const char *name = strrchr(path, '/'), *found;
+	const char *found;
 	struct error error;
 	size_t length;
 
-	if (!prefix || resource_name_check(resource, &error) < 0 || path[0] != '/' ||
-		strstr(path, "//") || strstr(path, "/./") || strstr(path, "/../"))
+	if (!prefix || resource_name_check(resource, &error) < 0)
 		return false;
 	*strchrnul(prefix, '/') = '-';
-	found = startswith(name + 1, prefix);
+	found = startswith(name, prefix);
 	length = found ? strlen(found) : 0;
 	if (length < 1 + strlen(suffix) || found[0] != '-' ||
 		!streq(found + length - strlen(suffix), suffix) ||
@@ -157,55 +252,100 @@ static bool names_info(const char *resource, const char *path)
 	return form_is_pci_address(id);
 }
 
-/* Whether the file is in the directory itself. */
-static bool is_in(const char *path, const char *directory)
+/* Whether it is what our CDI documents are called. */
+static bool names_cdi(const char *name)
 {
-	const char *name = startswith(path, directory);
+	const char *suffix = strrchr(name, '.');
 
-	return name && name[0] == '/' && !strchr(name + 1, '/');
+	return startswith(name, PUBLISHED_PREFIX) && !strchr(name, '/') && strchr(name, '=') &&
+		suffix && streq(suffix, ".json");
 }
 
-int published_table_read(
-	struct published_table *table, int fd, const char *directory, const char *list)
+int published_table_open_file(int directory_fd, const char *name, struct stat *ret_st)
 {
-	_cleanup_fclose_ FILE *stream = fd >= 0 ? fdopen(fd, "r") : NULL;
+	_cleanup_close_ int fd =
+		openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	if (fd < 0 || fstat(fd, ret_st) < 0)
+		return -errno;
+	return S_ISREG(ret_st->st_mode) && (ret_st->st_uid == geteuid() || ret_st->st_uid == 0)
+		? TAKE_FD(fd)
+		: -EPERM;
+}
+
+static int add_line(struct published_table *table, struct published_directory *directory,
+	int directory_fd, const char *resource, const char *name)
+{
+	_cleanup_free_ char *path = NULL;
+	bool info = names_info(resource, name);
+	struct published_file *file;
+	int r;
+
+	if (!info && !names_cdi(name))
+		return -EINVAL;
+	if (asprintf(&path, "%s/%s", directory->path, name) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	(void)replace_file_end(directory_fd, name, -ECANCELED);
+	r = add(table, resource, path, info, directory, &file);
+	return r == -EEXIST ? 0 : r;
+}
+
+static int load(struct published_table *table, struct published_directory *directory)
+{
+	_cleanup_close_ int directory_fd =
+		open(directory->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_fclose_ FILE *stream = NULL;
 	_cleanup_free_ char *line = NULL;
 	size_t size = 0, refused = 0;
+	struct stat st;
 	ssize_t n;
-	int r = 0;
+	int fd, r = 0;
 
-	if (!stream) {
-		(void)close_fd(fd);
+	if (directory_fd < 0)
 		return 0;
-	}
-	while (r >= 0 && (n = getline(&line, &size, stream)) > 0) {
+	(void)replace_file_end(directory_fd, table->list, -ECANCELED);
+	fd = published_table_open_file(directory_fd, table->list, &st);
+	stream = fd >= 0 ? fdopen(fd, "r") : NULL;
+	if (!stream)
+		(void)close_fd(fd);
+	while (stream && r != -ENOMEM && (n = getline(&line, &size, stream)) > 0) {
 		char *blank = strchr(line, ' ');
 
 		if (blank && line[n - 1] == '\n')
 			*blank = line[n - 1] = '\0';
-		if (!blank || !names_info(line, blank + 1) ||
-			(directory && !is_in(blank + 1, directory))) {
-			refused++;
-			continue;
-		}
-		r = published_table_add(table, line, blank + 1, true);
-		if (r == -EEXIST)
-			r = 0;
+		r = blank ? add_line(table, directory, directory_fd, line, blank + 1) : -EINVAL;
+		refused += r == -EINVAL;
 	}
 	if (refused > 0)
 		log_warning("ignored %zu line%s of %s: not files of devplugd", refused,
-			refused == 1 ? "" : "s", list);
-	return r;
+			refused == 1 ? "" : "s", directory->list);
+	return r == -ENOMEM ? r : 0;
 }
 
-int published_table_load(struct published_table *table, struct state *state)
+int published_table_open(struct published_table *table, const char *path)
 {
+	_cleanup_(directory_freep) struct published_directory *directory = NULL;
 	int r;
 
-	table->state = state;
-	r = published_table_read(
-		table, state_open_file(state, PUBLISHED_LIST_FILE), NULL, PUBLISHED_LIST_FILE);
-	table->list_changed = false;
+	if (find_directory(table, path, strlen(path)))
+		return 0;
+	directory = calloc(1, sizeof(*directory));
+	if (!directory)
+		return -ENOMEM;
+	directory->path = strdup(path);
+	if (!directory->path || asprintf(&directory->list, "%s/%s", path, table->list) < 0) {
+		directory->list = NULL;
+		return -ENOMEM;
+	}
+	r = array_reserve(
+		(void **)&table->directories, table->n_directories, sizeof(*table->directories));
+	if (r < 0)
+		return r;
+	r = load(table, directory);
+	published_table_mark(&directory->mark, directory->list);
+	table->directories[table->n_directories++] = TAKE_PTR(directory);
 	return r;
 }
 
@@ -215,4 +355,7 @@ void published_table_done(struct published_table *table)
 		(void)file_free(table->files[i]);
 	free(table->files);
 	map_done(&table->by_path);
+	for (size_t i = 0; i < table->n_directories; i++)
+		(void)directory_free(table->directories[i]);
+	free(table->directories);
 }

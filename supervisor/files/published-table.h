@@ -2,60 +2,83 @@
 #pragma once
 
 /*
- * Which files are ours, and a list of those whose names do not show it, for the daemon that starts
- * after one that was killed. The list is written before the first new file, so that it names too
- * many files rather than too few.
+ * Which published files are ours. Each directory with such files has a list of them, for the daemon
+ * that starts after this one was stopped, killed or updated. The list is written before the first
+ * new file, so that it names too many files rather than too few.
  */
 
 #include <sys/stat.h>
 
 #include "common/map.h"
-#include "supervisor/files/state.h"
 
-/* The list of device information that a daemon has written, in runtime_dir: such files have names
- * that others prescribe, so a killed daemon must leave a list for its successor. */
-#define PUBLISHED_LIST_FILE "published"
+/* Prefix of our CDI documents. */
+#define PUBLISHED_PREFIX "devplugd-"
 
-struct published_file {
-	char *resource, *path;
-	/* Of the file when it was written; inode 0: it was not. */
+/* A list's name: this and a hash of runtime_dir, so that two daemons have two lists. It begins with
+ * a dot, so that no container runtime reads it. */
+#define PUBLISHED_LIST_PREFIX ".devplugd-files-"
+
+/* What a file was when it was written; inode 0: it was not. Every change of a file or its name
+ * changes the time. */
+struct published_mark {
 	dev_t device;
 	ino_t inode;
 	struct timespec changed;
-	bool info; /* device information, in the list */
+};
+
+/* Takes the mark of the file that is there now, or none. */
+void published_table_mark(struct published_mark *mark, const char *path);
+
+/* Whether the file is still the one that was marked. */
+bool published_table_fits(const struct published_mark *mark, const char *path);
+
+struct published_directory {
+	char *path, *list; /* absolute */
+	struct published_mark mark;
+	bool changed; /* since the list was written */
+	bool failed;  /* the list could not be written, and that was logged */
+};
+
+struct published_file {
+	char *resource, *path;
+	struct published_directory *directory;
+	struct published_mark mark;
+	bool info;    /* device information; otherwise a CDI document */
+	bool claimed; /* by a resource of this daemon, not only by a list */
 	bool kept;
 };
 
 struct published_table {
-	struct state *state;
+	char list[40]; /* the name of all lists */
 	struct published_file **files;
 	size_t n_files;
 	struct map by_path;
-	bool list_changed; /* since it was written */
-	bool list_failed;  /* it could not be written, and that was logged */
+	struct published_directory **directories;
+	size_t n_directories;
 };
 
-/* Starts with what the list has; a line that names no device information is left out. Returns 0 or
- * -ENOMEM. Logs. */
-int published_table_load(struct published_table *table, struct state *state);
+/* Makes an empty one in a table of zeros. */
+void published_table_init(struct published_table *table, const char *runtime_dir);
 
-/* Adds the files of another list, called `list` in messages; only files in the directory count.
- * Closes `fd`; if it is negative, there is no list. */
-int published_table_read(
-	struct published_table *table, int fd, const char *directory, const char *list);
+/* Adds the files of the directory's list; only the first call for a directory does anything. A line
+ * that names no file as ours are called is left out, and so is a list that others have written.
+ * Removes what a killed daemon was writing. Returns 0 or -ENOMEM. Logs. */
+int published_table_open(struct published_table *table, const char *directory);
 
-/* The list as text, for free(); NULL without memory. */
-char *published_table_list(const struct published_table *table);
-
-/* Adds a file, kept. -EEXIST: it is there, or -ENOMEM. */
-int published_table_add(
-	struct published_table *table, const char *resource, const char *path, bool info);
+/* Has the resource own a file of an open directory, which stays. Returns 0, -EEXIST: another
+ * resource claimed it, which is `ret_owner`, or -ENOMEM. */
+int published_table_claim(struct published_table *table, const char *resource, const char *path,
+	bool info, const char **ret_owner);
 
 /* Unlinks files that are not kept, all or those of one resource; only regular files of ours. */
 void published_table_remove(struct published_table *table, const char *resource);
 
-/* Writes the list if it has changed. After a failure, the next call tries it again. */
-void published_table_save(struct published_table *table);
+/* Writes the lists that have changed, or that others changed. Returns whether all are up to date. A
+ * failure is logged once, and the next call tries again. */
+bool published_table_save(struct published_table *table);
+
+/* Opens a regular file that devplugd or root wrote. Returns a descriptor or negative errno. */
+int published_table_open_file(int directory_fd, const char *name, struct stat *ret_st);
 
 /* Opens the directory of the file, which must not be a symbolic link; `ret_name` is in `path`.
  * Returns a descriptor or negative errno. */

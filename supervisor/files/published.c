@@ -7,7 +7,6 @@
  */
 #include "supervisor/files/published.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -18,6 +17,7 @@
 #include "supervisor/files/publication-form.h"
 #include "supervisor/files/publication-policy.h"
 #include "supervisor/files/published-table.h"
+#include "supervisor/files/state.h"
 
 struct published {
 	const struct config *config;
@@ -26,16 +26,13 @@ struct published {
 	uint64_t failures;
 };
 
-int published_new(struct state *state, struct published **ret)
+int published_new(const char *runtime_dir, struct published **ret)
 {
 	_cleanup_(published_freep) struct published *published = calloc(1, sizeof(*published));
-	int r;
 
 	if (!published)
 		return -ENOMEM;
-	r = published_table_load(&published->table, state);
-	if (r < 0)
-		return r;
+	published_table_init(&published->table, runtime_dir);
 	*ret = TAKE_PTR(published);
 	return 0;
 }
@@ -71,12 +68,9 @@ static bool is_expected(const struct config *config, const struct declaration *d
 	const struct published_file *file)
 {
 	_cleanup_free_ char *path = NULL;
-	const char *name;
 
-	if (file->info) {
-		name = startswith(file->path, config->device_info_dir);
-		return name && name[0] == '/' && !strchr(name + 1, '/');
-	}
+	if (file->info)
+		return streq(file->directory->path, config->device_info_dir);
 	return declaration->cdi_spec.kind &&
 		cdi_path(config, declaration->cdi_spec.kind, &path) >= 0 && streq(path, file->path);
 }
@@ -96,47 +90,6 @@ static bool is_declared(
 
 /* --- what a daemon before left, and a configuration before --- */
 
-/* Removes what has our prefix and is half written, or no resource's; `judges` NULL: that stays. */
-static void sweep(
-	const struct config *config, const struct published_judges *judges, const char *directory)
-{
-	DIR *stream = opendir(directory);
-	struct dirent *entry;
-
-	while (stream && (entry = readdir(stream))) {
-		_cleanup_free_ char *path = NULL;
-		bool temporary = startswith(entry->d_name, REPLACE_FILE_PREFIX);
-		bool published = startswith(entry->d_name, PUBLISHED_PREFIX);
-
-		if ((!temporary && !(published && judges)) ||
-			asprintf(&path, "%s/%s", directory, entry->d_name) < 0)
-			continue;
-		if (temporary || !is_declared(config, judges, path))
-			(void)unlink(path);
-	}
-	if (stream)
-		(void)closedir(stream);
-}
-
-/* What a daemon that was stopped left in the directory of device information. */
-static void take_left(struct published *published)
-{
-	const char *directory = published->config->device_info_dir;
-	_cleanup_close_ int directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_close_ int fd = -EBADF;
-	struct stat st;
-
-	if (directory_fd >= 0)
-		fd = openat(directory_fd, PUBLISHED_LEFT_FILE,
-			O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
-		(st.st_uid != geteuid() && st.st_uid != 0))
-		return;
-	/* Without memory, files of resources that are not declared stay until a reboot. */
-	(void)published_table_read(&published->table, TAKE_FD(fd), directory, PUBLISHED_LEFT_FILE);
-	(void)unlinkat(directory_fd, PUBLISHED_LEFT_FILE, 0);
-}
-
 static const struct declaration *find_judge(const struct published_judges *judges, const char *name)
 {
 	for (size_t i = 0; i < judges->count; i++)
@@ -145,26 +98,33 @@ static const struct declaration *find_judge(const struct published_judges *judge
 	return NULL;
 }
 
+/* Whether the file stays under the judges. A CDI document that no resource has proposed yet may get
+ * another owner, and is needed again if a child refuses its new configuration. */
+static bool stays(const struct config *config, const struct published_judges *judges,
+	const struct published_file *file)
+{
+	const struct declaration *judge = find_judge(judges, file->resource);
+
+	if (!file->info && !file->claimed)
+		return streq(file->directory->path, config->cdi_dir) &&
+			(!judges->complete || is_declared(config, judges, file->path));
+	return judge && is_expected(config, judge, file);
+}
+
 void published_configure(struct published *published, const struct config *config,
 	const struct published_judges *judges)
 {
-	bool first = !published->config;
+	struct published_table *table = &published->table;
 
 	published->config = config;
 	published->complete = judges->complete;
-	if (first)
-		take_left(published);
-	for (size_t i = 0; i < published->table.n_files; i++) {
-		struct published_file *file = published->table.files[i];
-		const struct declaration *judge = find_judge(judges, file->resource);
-
-		file->kept = judge && is_expected(config, judge, file);
-	}
-	published_table_remove(&published->table, NULL);
-	published_table_save(&published->table);
-	sweep(config, judges->complete ? judges : NULL, config->cdi_dir);
-	if (!streq(config->cdi_dir, config->device_info_dir))
-		sweep(config, NULL, config->device_info_dir);
+	if (published_table_open(table, config->cdi_dir) < 0 ||
+		published_table_open(table, config->device_info_dir) < 0)
+		log_error("cannot read the lists of published files: out of memory");
+	for (size_t i = 0; i < table->n_files; i++)
+		table->files[i]->kept = stays(config, judges, table->files[i]);
+	published_table_remove(table, NULL);
+	(void)published_table_save(table);
 }
 
 bool published_is_complete(const struct published *published)
@@ -181,7 +141,7 @@ void published_judge(struct published *published, const struct declaration *decl
 			file->kept = is_expected(published->config, declaration, file);
 	}
 	published_table_remove(&published->table, declaration->name);
-	published_table_save(&published->table);
+	(void)published_table_save(&published->table);
 }
 
 /* --- writing --- */
@@ -196,10 +156,8 @@ bool published_has_content(const char *path, const char *text)
 
 	directory_fd = published_table_open_directory(path, &name);
 	if (directory_fd >= 0)
-		fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (!found || fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
-		(st.st_mode & 07777) != 0644 || (st.st_uid != geteuid() && st.st_uid != 0) ||
-		(uint64_t)st.st_size != size)
+		fd = published_table_open_file(directory_fd, name, &st);
+	if (!found || fd < 0 || (st.st_mode & 07777) != 0644 || (uint64_t)st.st_size != size)
 		return false;
 	while (done < size) {
 		ssize_t n = RETRY_ON_EINTR(read(fd, found + done, size - done));
@@ -222,36 +180,18 @@ int published_write_file(const char *path, const char *text)
 	return replace_file(directory_fd, name, 0644, text, strlen(text));
 }
 
-void published_stop(struct published *published)
-{
-	_cleanup_free_ char *list = published_table_list(&published->table), *path = NULL;
-	int r;
-
-	if (!list || !*list || !published->config)
-		return;
-	r = asprintf(&path, "%s/" PUBLISHED_LEFT_FILE, published->config->device_info_dir);
-	r = r < 0 ? -ENOMEM : published_write_file(path, list);
-	if (r < 0)
-		log_warning("cannot write the list of device information to %s: %s",
-			published->config->device_info_dir, strerror(-r));
-}
-
-/* Every change of a file or its name changes the time. */
-static bool is_as_written(const struct published_file *file)
-{
-	struct stat now;
-
-	return lstat(file->path, &now) == 0 && now.st_dev == file->device &&
-		now.st_ino == file->inode && now.st_ctim.tv_sec == file->changed.tv_sec &&
-		now.st_ctim.tv_nsec == file->changed.tv_nsec;
-}
-
 const char *published_find_damage(const struct published *published)
 {
-	for (size_t i = 0; i < published->table.n_files; i++) {
-		const struct published_file *file = published->table.files[i];
+	const struct published_table *table = &published->table;
 
-		if (file->inode != 0 && !is_as_written(file))
+	for (size_t i = 0; i < table->n_directories; i++)
+		if (!published_table_fits(
+			    &table->directories[i]->mark, table->directories[i]->list))
+			return table->directories[i]->list;
+	for (size_t i = 0; i < table->n_files; i++) {
+		const struct published_file *file = table->files[i];
+
+		if (file->mark.inode != 0 && !published_table_fits(&file->mark, file->path))
 			return file->path;
 	}
 	return NULL;
@@ -259,9 +199,12 @@ const char *published_find_damage(const struct published *published)
 
 void published_forget_damage(struct published *published)
 {
-	for (size_t i = 0; i < published->table.n_files; i++)
-		if (!is_as_written(published->table.files[i]))
-			published->table.files[i]->inode = 0;
+	struct published_table *table = &published->table;
+
+	for (size_t i = 0; i < table->n_files; i++)
+		if (!published_table_fits(&table->files[i]->mark, table->files[i]->path))
+			table->files[i]->mark.inode = 0;
+	(void)published_table_save(table);
 }
 
 static int put_file(
@@ -269,7 +212,6 @@ static int put_file(
 {
 	const struct config *config = published->config;
 	_cleanup_free_ char *document = json_dumps(content, JSON_INDENT(2)), *text = NULL;
-	struct stat st;
 	struct published_file *file = map_get(&published->table.by_path, path);
 	int r;
 
@@ -278,18 +220,14 @@ static int put_file(
 		return error_set(error, -ENOMEM, "out of memory");
 	}
 	if (!published_has_content(path, text)) {
-		file->inode = 0;
+		file->mark.inode = 0;
 		r = state_make_directory(file->info ? config->device_info_dir : config->cdi_dir);
 		if (r >= 0)
 			r = published_write_file(path, text);
 		if (r < 0)
 			return error_set(error, r, "cannot write %s: %s", path, strerror(-r));
 	}
-	if (lstat(path, &st) >= 0) {
-		file->device = st.st_dev;
-		file->inode = st.st_ino;
-		file->changed = st.st_ctim;
-	}
+	published_table_mark(&file->mark, path);
 	return 0;
 }
 
@@ -329,16 +267,12 @@ static int for_each_file(struct published *published, const char *resource, cons
 static int act_note(struct published *published, const char *resource, const char *path, bool info,
 	const json_t *content, struct error *error)
 {
-	struct published_file *file = map_get(&published->table.by_path, path);
+	const char *owner = NULL;
+	int r = published_table_claim(&published->table, resource, path, info, &owner);
 
-	if (!file)
-		return published_table_add(&published->table, resource, path, info) < 0
-			? error_set(error, -ENOMEM, "out of memory")
-			: 0;
-	if (!streq(file->resource, resource))
-		return error_set(error, -EEXIST, "%s is also a file of %s", path, file->resource);
-	file->kept = true;
-	return 0;
+	if (r == -EEXIST)
+		return error_set(error, r, "%s is also a file of %s", path, owner);
+	return r < 0 ? error_set(error, r, "out of memory") : 0;
 }
 
 static int act_put(struct published *published, const char *resource, const char *path, bool info,
@@ -372,11 +306,11 @@ static int take(struct published *published, const struct declaration *declarati
 			if (streq(published->table.files[i]->resource, resource))
 				published->table.files[i]->kept = false;
 		r = for_each_file(published, resource, document, act_note, error);
-		published_table_save(&published->table);
+		(void)published_table_save(&published->table);
 		if (r >= 0)
 			r = for_each_file(published, resource, document, act_put, error);
 		published_table_remove(&published->table, resource);
-		published_table_save(&published->table);
+		(void)published_table_save(&published->table);
 	}
 	json_decref(document);
 	return r;
@@ -398,14 +332,7 @@ uint64_t published_failures(const struct published *published)
 
 bool published_save_list(struct published *published)
 {
-	published_table_save(&published->table);
-	return !published->table.list_failed;
-}
-
-void published_write_list(struct published *published)
-{
-	published->table.list_changed = true;
-	published_table_save(&published->table);
+	return published_table_save(&published->table);
 }
 
 struct published *published_free(struct published *published)

@@ -9,15 +9,11 @@
  */
 
 #include "configuration/config.h"
-#include "supervisor/files/state.h"
-
-/* Prefix of our CDI documents, and of every temporary file. */
-#define PUBLISHED_PREFIX "devplugd-"
 
 struct published;
 
-/* Learns what a daemon before left. Nothing is removed yet. */
-int published_new(struct state *state, struct published **ret);
+/* Knows no files yet. Returns 0 or -ENOMEM. */
+int published_new(const char *runtime_dir, struct published **ret);
 
 /* The declarations that resources are judged by, see resource_applied(). */
 struct published_judges {
@@ -26,9 +22,10 @@ struct published_judges {
 	bool complete; /* each was accepted by a child */
 };
 
-/* Takes over directories and resources: removes files of ours that are of no resource, or in a
- * directory that is no longer ours. Unless the judges are complete, CDI files of which no resource
- * is known stay: they may be of a configuration that will be applied again. Logs. */
+/* Takes over directories and resources: learns from the lists in the directories which files a
+ * daemon before left, removes files of ours that belong to no resource, or are in a directory that
+ * is no longer ours. Unless the judges are complete, CDI files that no resource has proposed yet
+ * stay: they may be of a configuration that will be applied again. Logs. */
 void published_configure(struct published *published, const struct config *config,
 	const struct published_judges *judges);
 
@@ -47,25 +44,16 @@ int published_take(struct published *published, const struct declaration *declar
 /* How often published_take() has failed. */
 uint64_t published_failures(const struct published *published);
 
-/* Writes the list of files if it could not be written before. Returns whether it is up to date. */
+/* Writes the lists of files that could not be written before. Returns whether all are up to date.
+ */
 bool published_save_list(struct published *published);
 
-/* Writes the list of files again, because it was removed. */
-void published_write_list(struct published *published);
-
-/* Checks whether each published file still has its content. Returns the path of the first that does
- * not, which is valid until files change, or NULL. */
+/* Checks whether each published file, and each list, is the one that was written. Returns the path
+ * of the first that is not, which is valid until files change, or NULL. */
 const char *published_find_damage(const struct published *published);
 
-/* Checks files that are damaged now no more, until they are written again. */
+/* Checks files that are damaged now no more, until they are written again; writes lists again. */
 void published_forget_damage(struct published *published);
-
-/* In device_info_dir while no daemon runs: which files there are ours, because runtime_dir goes
- * with a service that is stopped. */
-#define PUBLISHED_LEFT_FILE ".devplugd-left"
-
-/* Leaves the files to the next daemon. */
-void published_stop(struct published *published);
 
 /* Whether the file has this text: other processes, such as a pod with the directory, may have
  * changed it. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as the list of published files that a daemon before has left: every path that is read
- * from it is absolute, leads nowhere by "..", and has the name of device information.
+ * Any bytes as the list of published files that a daemon before has left in a directory: every file
+ * that is read from it is in the directory itself, and has the name of a file that devplugd
+ * publishes.
  */
 #include <fcntl.h>
 
@@ -10,39 +11,43 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static struct state *open_state(void)
+static const char *make_directory(void)
 {
 	static char directory[] = "/tmp/fuzz-list-XXXXXX";
-	static struct state *state;
-	struct error error = { 0 };
+	static bool made;
 
-	if (!state && (!mkdtemp(directory) || state_open(directory, &state, &error) < 0))
+	if (!made && !mkdtemp(directory))
 		abort();
-	return state;
+	made = true;
+	return directory;
 }
 
-static void demand_ours(const struct published_file *file)
+static void demand_ours(const struct published_file *file, const char *directory)
 {
-	static const char suffix[] = "-device.json";
-	const char *name = strrchr(file->path, '/');
-	size_t length = name ? strlen(name) : 0;
+	const char *name = startswith(file->path, directory), *suffix = strrchr(file->path, '.');
 
-	if (file->path[0] != '/' || strstr(file->path, "/../") || strstr(file->path, "/./") ||
-		length <= strlen(suffix) || !streq(name + length - strlen(suffix), suffix) ||
-		!strchr(file->resource, '/') || !file->info)
+	if (!name || name[0] != '/' || strchr(name + 1, '/') || !suffix ||
+		!streq(suffix, ".json") || file->claimed)
+		abort();
+	if (file->info ? !strchr(file->resource, '/') || !strstr(name, "-device.json")
+		       : !startswith(name + 1, PUBLISHED_PREFIX) || !strchr(name, '='))
 		abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct state *state = open_state();
+	const char *directory = make_directory();
+	_cleanup_free_ char *path = NULL, *text = NULL;
 	struct published_table table = { 0 };
 
-	if (state_write_private(state, PUBLISHED_LIST_FILE, data, size) < 0)
+	published_table_init(&table, directory);
+	text = strndup((const char *)data, size);
+	if (!text || asprintf(&path, "%s/%s", directory, table.list) < 0 ||
+		published_write_file(path, text) < 0)
 		abort();
-	if (published_table_load(&table, state) >= 0)
+	if (published_table_open(&table, directory) >= 0)
 		for (size_t i = 0; i < table.n_files; i++) {
-			demand_ours(table.files[i]);
+			demand_ours(table.files[i], directory);
 			if (map_get(&table.by_path, table.files[i]->path) != table.files[i])
 				abort();
 		}

@@ -58,6 +58,11 @@ def until(condition, what, limit=LIMIT):
         time.sleep(0.025)
 
 
+def files_for_others(folder):
+    """What container runtimes and CNI plugins read there: devplugd's list of its own files is not for them."""
+    return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+
+
 def remove_tree(path):
     """Also while devplugd removes files in it, or makes some."""
     until(lambda: shutil.rmtree(path, ignore_errors=True) or not os.path.exists(path), f"{path} to be removed")

@@ -14,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../peers"))
 from multus import Failed, Multus  # noqa: E402
-from node import BIN, NodeTest, static, until  # noqa: E402
+from node import BIN, NodeTest, files_for_others, static, until  # noqa: E402
 os.environ.setdefault("DEVPLUGD_BIN", BIN)
 from test_peers import HERE as TREES, plant  # noqa: E402
 
@@ -194,7 +194,7 @@ class Cni(NodeTest):
         shutil.rmtree(self.node.run)
         self.node.start()
         self.node.await_allocatable(nic=2)
-        self.assertEqual(sorted(os.listdir(self.info)), sorted(os.path.basename(self.info_file(address)) for address in VFS))
+        self.assertEqual(files_for_others(self.info), sorted(os.path.basename(self.info_file(address)) for address in VFS))
         # A reboot: /run is empty, and what devplugd knew is lost.
         self.node.stop(signal.SIGKILL)
         shutil.rmtree(self.info)

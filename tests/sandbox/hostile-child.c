@@ -114,7 +114,7 @@ static bool can_replace_directory(void)
 
 static bool can_change_list(void)
 {
-	return can_open(in_run("published"), O_WRONLY | O_APPEND | O_CREAT);
+	return can_open(in_cdi(".devplugd-files-0"), O_WRONLY | O_APPEND | O_CREAT);
 }
 
 static bool can_change_configuration(void)
@@ -201,11 +201,6 @@ static bool can_read_secret(void)
 static bool can_read_configuration(void)
 {
 	return can_open(in_run("last-good.conf"), O_RDONLY);
-}
-
-static bool can_read_list(void)
-{
-	return can_open(in_run("published"), O_RDONLY);
 }
 
 static bool can_read_health(void)
@@ -302,7 +297,6 @@ static const struct attempt attempts[] = {
 	{ "reopen", can_reopen },
 	{ "read-secret", can_read_secret },
 	{ "read-configuration", can_read_configuration },
-	{ "read-list", can_read_list },
 	{ "read-health", can_read_health },
 	{ "read-others", can_read_others },
 	{ "type", can_type },

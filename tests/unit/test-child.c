@@ -70,7 +70,7 @@ static int setup(void **state)
 	(void)sigaddset(&mask, SIGCHLD);
 	if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0 || sd_event_new(&host.event) < 0 ||
 		state_open(run_dir, &host.state, &error) < 0 ||
-		published_new(host.state, &host.published) < 0)
+		published_new(run_dir, &host.published) < 0)
 		return -1;
 	return arbiter_new(host.event, &host.arbiter);
 }

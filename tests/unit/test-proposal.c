@@ -12,7 +12,6 @@
 
 #define NAME "vendor.example/card"
 
-static struct state *opened;
 static struct config *config;
 static struct published *published;
 static sd_event *event;
@@ -31,7 +30,6 @@ static int setup(void **state)
 	struct published_judges judges = {
 		.declarations = &declaration, .count = 1, .complete = true
 	};
-	struct error error;
 	char path[512], text[1024];
 
 	log_setup("test-proposal", LOG_TARGET_TEXT, LOG_CRIT);
@@ -49,8 +47,7 @@ static int setup(void **state)
 	resource.name = declaration->name;
 	resource.wanted = &config->resources[0];
 	host_path(path, "/run");
-	if (state_open(path, &opened, &error) < 0 || published_new(opened, &published) < 0 ||
-		sd_event_new(&event) < 0 ||
+	if (published_new(path, &published) < 0 || sd_event_new(&event) < 0 ||
 		proposal_new(event, published, &resource, answer, NULL, &proposal) < 0)
 		return -1;
 	published_configure(published, config, &judges);
@@ -62,7 +59,6 @@ static int teardown(void **state)
 	proposal = proposal_free(proposal);
 	event = sd_event_unref(event);
 	published = published_free(published);
-	opened = state_free(opened);
 	config = config_free(config);
 	return host_teardown(state);
 }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "common/log.h"
+#include "common/replace-file.h"
 #include "common/sealed.h"
 #include "common/utf8.h"
 #include "drivers/model/device-info.h"
@@ -16,7 +17,6 @@
 
 static char cdi_dir[128], info_dir[128], run_dir[128];
 static struct config *config;
-static struct state *opened;
 static struct published *published;
 
 #define SPEC                                                                             \
@@ -80,15 +80,13 @@ static const struct declaration *find(const char *resource)
 
 static int setup(void **state)
 {
-	struct error error;
-
 	log_setup("test-published", LOG_TARGET_TEXT, LOG_CRIT);
 	if (host_setup(state) < 0)
 		return -1;
 	(void)snprintf(cdi_dir, sizeof(cdi_dir), "%s/deep/cdi", host_root);
 	(void)snprintf(info_dir, sizeof(info_dir), "%s/info", host_root);
 	(void)snprintf(run_dir, sizeof(run_dir), "%s/run", host_root);
-	if (state_open(run_dir, &opened, &error) < 0 || published_new(opened, &published) < 0)
+	if (published_new(run_dir, &published) < 0)
 		return -1;
 	configure(CARD "," NIC, cdi_dir, info_dir);
 	return 0;
@@ -97,7 +95,6 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	published = published_free(published);
-	opened = state_free(opened);
 	config = config_free(config);
 	return host_teardown(state);
 }
@@ -148,6 +145,33 @@ static void put(const char *directory, const char *name)
 	host_write(path, "x");
 }
 
+static const char *list_name(const char *runtime_dir)
+{
+	static struct published_table table;
+
+	published_table_init(&table, runtime_dir);
+	return table.list;
+}
+
+static void write_list(const char *directory, const char *text)
+{
+	char path[512];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", directory, list_name(run_dir));
+	assert_int_equal(published_write_file(path, text), 0);
+}
+
+/* What a process that is killed while it replaces the file leaves. */
+static const char *half_written(const char *name)
+{
+	static char temporary[64];
+
+	(void)snprintf(temporary, sizeof(temporary),
+		REPLACE_FILE_PREFIX "%016llx" REPLACE_FILE_SUFFIX,
+		(unsigned long long)hash_string(name));
+	return temporary;
+}
+
 #define CARD_FILE "devplugd-vendor.example=card.json"
 #define NIC_FILE  "vendor.example-nic-0000:03:00.1-device.json"
 
@@ -182,7 +206,8 @@ static void test_come_and_go(void **state)
 	assert_true(is_there(info_dir, NIC_FILE));
 	take_well("vendor.example/nic", "{}");
 	assert_false(is_there(info_dir, NIC_FILE));
-	assert_false(is_there(run_dir, PUBLISHED_LIST_FILE));
+	assert_false(is_there(info_dir, list_name(run_dir)));
+	assert_false(is_there(cdi_dir, list_name(run_dir)));
 }
 
 /* A file of a resource that cannot propose it again is damaged only once. */
@@ -211,18 +236,14 @@ static void test_configuration(void **state)
 	take_well("vendor.example/card", "{'cdi':" SPEC "}");
 	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
 	put(cdi_dir, "vendor.json");
-	put(cdi_dir, "devplugd-left.json");
+	put(cdi_dir, "devplugd-vendor.example=foreign.json");
 	put(cdi_dir, ".devplugd-0123.tmp");
-	put(info_dir, ".devplugd-0123.tmp");
-	put(info_dir, "devplugd-foreign");
 	configure(CARD "," NIC, cdi_dir, info_dir);
 	assert_true(is_there(cdi_dir, CARD_FILE));
 	assert_true(is_there(info_dir, NIC_FILE));
 	assert_true(is_there(cdi_dir, "vendor.json"));
-	assert_false(is_there(cdi_dir, "devplugd-left.json"));
-	assert_false(is_there(cdi_dir, ".devplugd-0123.tmp"));
-	assert_false(is_there(info_dir, ".devplugd-0123.tmp"));
-	assert_true(is_there(info_dir, "devplugd-foreign"));
+	assert_true(is_there(cdi_dir, "devplugd-vendor.example=foreign.json"));
+	assert_true(is_there(cdi_dir, ".devplugd-0123.tmp"));
 
 	configure(CARD, cdi_dir, info_dir);
 	assert_true(is_there(cdi_dir, CARD_FILE));
@@ -241,15 +262,18 @@ static void test_configuration(void **state)
 static void restart(void)
 {
 	published = published_free(published);
-	assert_int_equal(published_new(opened, &published), 0);
+	assert_int_equal(published_new(run_dir, &published), 0);
 }
 
+/* Killed, stopped or updated: the files stay, and the next daemon knows them. */
 static void test_restart(void **state)
 {
+	char other[128];
+
 	take_well("vendor.example/card", "{'cdi':" SPEC "}");
 	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
 
-	/* Killed: the files of its resources stay until these publish others. */
+	/* Until their resources publish others. */
 	restart();
 	configure(CARD "," NIC, cdi_dir, info_dir);
 	assert_true(is_there(cdi_dir, CARD_FILE));
@@ -258,43 +282,99 @@ static void test_restart(void **state)
 	assert_false(is_there(info_dir, NIC_FILE));
 	assert_true(is_there(info_dir, "vendor.example-nic-0000:03:00.2-device.json"));
 
-	/* Killed, and the resource is no longer declared. */
+	/* The resource is no longer declared. */
 	restart();
 	configure(CARD, cdi_dir, info_dir);
 	assert_true(is_there(cdi_dir, CARD_FILE));
 	assert_false(is_there(info_dir, "vendor.example-nic-0000:03:00.2-device.json"));
+	restart();
+	configure(NIC, cdi_dir, info_dir);
+	assert_false(is_there(cdi_dir, CARD_FILE));
+	assert_false(is_there(cdi_dir, list_name(run_dir)));
 
-	/* Stopped: containers may be started again, and the networks of their pods set up. */
+	/* In the middle of writing. */
 	configure(CARD "," NIC, cdi_dir, info_dir);
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	put(cdi_dir, half_written(CARD_FILE));
+	put(cdi_dir, half_written(list_name(run_dir)));
+	restart();
+	configure(CARD "," NIC, cdi_dir, info_dir);
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_false(is_there(cdi_dir, half_written(CARD_FILE)));
+	assert_false(is_there(cdi_dir, half_written(list_name(run_dir))));
+
+	/* The directory is one that had files before. */
+	(void)snprintf(other, sizeof(other), "%s/other", host_root);
+	restart();
+	configure(CARD "," NIC, other, other);
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	configure(NIC, cdi_dir, info_dir);
+	assert_false(is_there(cdi_dir, CARD_FILE));
+	assert_false(is_there(other, CARD_FILE));
+}
+
+/* After a start, a CDI document may be another resource's, or needed again. */
+static void test_restart_with_another_owner(void **state)
+{
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	restart();
+	configure("{ name = \"vendor.example/renamed\"; driver = \"static\"; "
+		  "match = ( { count = 1; } ); cdi_spec = { kind = \"vendor.example/card\"; }; }",
+		cdi_dir, info_dir);
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	take_well("vendor.example/renamed", "{'cdi':" SPEC "}");
+	published_judge(published, find("vendor.example/renamed"));
+	assert_true(is_there(cdi_dir, CARD_FILE));
+
+	restart();
+	configure(CARD_OF("other"), cdi_dir, info_dir);
+	assert_false(is_there(cdi_dir, CARD_FILE));
+}
+
+/* They share the directories, and know their own files only. */
+static void test_two_daemons(void **state)
+{
+	struct published *first = published;
+	char other[128], path[512];
+
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
 	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
-	published_stop(published);
+	(void)snprintf(other, sizeof(other), "%s/run2", host_root);
+	assert_int_equal(published_new(other, &published), 0);
+	configure(CARD_OF("other"), cdi_dir, info_dir);
+	take_well("vendor.example/card",
+		"{'cdi':{'cdiVersion':'0.3.0','kind':'vendor.example/other','devices':[{'name':'a',"
+		"'containerEdits':{'deviceNodes':[{'path':'/dev/a','permissions':'rw'}]}}]}}");
+	assert_true(is_there(cdi_dir, list_name(run_dir)));
+	assert_true(is_there(cdi_dir, list_name(other)));
+	configure(NIC, cdi_dir, info_dir);
+	assert_false(is_there(cdi_dir, "devplugd-vendor.example=other.json"));
+	assert_false(is_there(cdi_dir, list_name(other)));
+	published = published_free(published);
+	published = first;
 	assert_true(is_there(cdi_dir, CARD_FILE));
 	assert_true(is_there(info_dir, NIC_FILE));
+	assert_null(published_find_damage(published));
 
-	/* systemd removes runtime_dir; the next daemon still knows which files are its own. */
-	state_remove(opened, PUBLISHED_LIST_FILE);
-	restart();
-	configure(CARD "," NIC, cdi_dir, info_dir);
-	assert_true(is_there(info_dir, NIC_FILE));
-	assert_false(is_there(info_dir, PUBLISHED_LEFT_FILE));
-	assert_true(is_there(run_dir, PUBLISHED_LIST_FILE));
-	published_stop(published);
-	state_remove(opened, PUBLISHED_LIST_FILE);
-	restart();
-	configure(CARD, cdi_dir, info_dir);
-	assert_false(is_there(info_dir, NIC_FILE));
-	assert_false(is_there(info_dir, PUBLISHED_LEFT_FILE));
+	/* Another process removes the list. */
+	(void)snprintf(path, sizeof(path), "%s/%s", cdi_dir, list_name(run_dir));
+	assert_int_equal(unlink(path), 0);
+	assert_string_equal(published_find_damage(published), path);
+	published_forget_damage(published);
+	assert_null(published_find_damage(published));
+	assert_true(is_there(cdi_dir, list_name(run_dir)));
 }
 
 /* As with a full disk. */
 static void test_list_is_written_later(void **state)
 {
-	char path[160];
+	char path[256];
 
-	(void)snprintf(path, sizeof(path), "%s/" PUBLISHED_LIST_FILE, run_dir);
-	assert_int_equal(mkdir(path, 0700), 0);
+	(void)snprintf(path, sizeof(path), "/info/%s/", list_name(run_dir));
+	host_mkdir(path);
 	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
 	assert_false(published_save_list(published));
+	(void)snprintf(path, sizeof(path), "%s/%s", info_dir, list_name(run_dir));
 	assert_int_equal(rmdir(path), 0);
 	assert_true(published_save_list(published));
 	restart();
@@ -302,36 +382,38 @@ static void test_list_is_written_later(void **state)
 	assert_false(is_there(info_dir, NIC_FILE));
 }
 
-/* A list in a directory that others may write to names nothing elsewhere. */
-static void test_P18_list_that_was_left(void **state)
-{
-	char line[512], path[256];
+#define GONE_FILE "vendor.example-gone-0000:03:00.2-device.json"
 
-	(void)snprintf(line, sizeof(line),
-		"vendor.example/gone %s/vendor.example-gone-0000:03:00.2-device.json\n"
-		"vendor.example/gone %s/vendor.example-gone-0000:03:00.2-device.json\n",
-		cdi_dir, info_dir);
+/* A list in a directory that others may write to names nothing elsewhere. */
+static void test_P18_list_names_its_directory(void **state)
+{
+	char text[512], path[256];
+
 	take_well("vendor.example/card", "{'cdi':" SPEC "}");
 	take_well("vendor.example/nic", "{'device_info':{'0000:03:00.1':" INFO "}}");
-	put(cdi_dir, "vendor.example-gone-0000:03:00.2-device.json");
-	put(info_dir, "vendor.example-gone-0000:03:00.2-device.json");
-	(void)snprintf(path, sizeof(path), "%s/" PUBLISHED_LEFT_FILE, info_dir);
-	assert_int_equal(published_write_file(path, line), 0);
+	put(cdi_dir, GONE_FILE);
+	put(info_dir, GONE_FILE);
+	(void)snprintf(text, sizeof(text),
+		"vendor.example/gone %s/" GONE_FILE "\n"
+		"vendor.example/gone ../deep/cdi/" GONE_FILE "\n"
+		"vendor.example/gone ../deep/cdi/" CARD_FILE "\n"
+		"vendor.example/gone " GONE_FILE "\n",
+		cdi_dir);
+	write_list(info_dir, text);
 	restart();
 	configure(CARD, cdi_dir, info_dir);
-	assert_true(is_there(cdi_dir, "vendor.example-gone-0000:03:00.2-device.json"));
-	assert_false(is_there(info_dir, "vendor.example-gone-0000:03:00.2-device.json"));
+	assert_true(is_there(cdi_dir, GONE_FILE));
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_false(is_there(info_dir, GONE_FILE));
 	/* Not through a link. */
-	put(info_dir, "vendor.example-gone-0000:03:00.2-device.json");
-	(void)snprintf(line, sizeof(line), "%s/list", info_dir);
-	assert_int_equal(
-		published_write_file(line,
-			"vendor.example/gone /none/vendor.example-gone-0000:03:00.2-device.json\n"),
-		0);
-	assert_int_equal(symlink(line, path), 0);
+	put(info_dir, GONE_FILE);
+	(void)snprintf(text, sizeof(text), "%s/list", info_dir);
+	assert_int_equal(published_write_file(text, "vendor.example/gone " GONE_FILE "\n"), 0);
+	(void)snprintf(path, sizeof(path), "%s/%s", info_dir, list_name(run_dir));
+	assert_int_equal(symlink(text, path), 0);
 	restart();
 	configure(CARD, cdi_dir, info_dir);
-	assert_true(is_there(info_dir, "vendor.example-gone-0000:03:00.2-device.json"));
+	assert_true(is_there(info_dir, GONE_FILE));
 }
 
 /* After a change by any process, and at any age of the file. */
@@ -364,50 +446,46 @@ static void test_P18_content_is_compared(void **state)
 /* What the list names is removed, so it must be what we would have written. */
 static void test_P18_list_is_checked(void **state)
 {
-	static const char *const names[] = {
-		"vendor.example/nic %s/victim",
-		"vendor.example/nic %s/victim-device.json",
-		"vendor.example/nic %s/x/../vendor.example-nic-0000:03:00.2-device.json",
-		"vendor.example/nic %s//vendor.example-nic-0000:03:00.2-device.json",
-		"vendor.example/nic %s/vendor.example-other-0000:03:00.2-device.json",
-		"vendor.example/nic %s/vendor.example-nic--device.json",
-		"../nic %s/..-nic-0000:03:00.2-device.json",
-		"%s/vendor.example-nic-0000:03:00.2-device.json",
-		"",
+	static const char *const kept[] = {
+		"victim",
+		"victim-device.json",
+		"x/y",
+		"vendor.example-nic-0000:03:00.2-device.json",
+		"vendor.example-other-0000:03:00.2-device.json",
+		"vendor.example-nic--device.json",
+		"..-nic-0000:03:00.2-device.json",
+		"devplugd-left.json",
+		"x/devplugd-a=b.json",
+		"devplugd-a=b.json.txt",
 	};
-	char *text = NULL;
-	size_t size;
-	FILE *stream = open_memstream(&text, &size);
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		const char *hole = strstr(names[i], "%s") ?: names[i];
-
-		(void)fprintf(stream, "%.*s%s%s\n", (int)(hole - names[i]), names[i], info_dir,
-			*hole ? hole + 2 : "");
-	}
-	(void)fprintf(stream,
-		"vendor.example/gone %s/vendor.example-gone-0000:03:00.2-device.json\n", info_dir);
-	(void)fclose(stream);
 	host_mkdir("/info/x/");
-	put(info_dir, "victim");
-	put(info_dir, "victim-device.json");
-	put(info_dir, "x/y");
-	put(info_dir, "vendor.example-nic-0000:03:00.2-device.json");
-	put(info_dir, "vendor.example-other-0000:03:00.2-device.json");
-	put(info_dir, "vendor.example-nic--device.json");
-	put(info_dir, "..-nic-0000:03:00.2-device.json");
-	put(info_dir, "vendor.example-gone-0000:03:00.2-device.json");
-	assert_int_equal(state_write_private(opened, PUBLISHED_LIST_FILE, text, size), 0);
-	free(text);
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
+		put(info_dir, kept[i]);
+	put(info_dir, GONE_FILE);
+	put(info_dir, "devplugd-vendor.example=gone.json");
+	write_list(info_dir,
+		"vendor.example/nic victim\n"
+		"vendor.example/nic victim-device.json\n"
+		"vendor.example/nic x/y\n"
+		"vendor.example/nic x/../vendor.example-nic-0000:03:00.2-device.json\n"
+		"vendor.example/nic ./vendor.example-nic-0000:03:00.2-device.json\n"
+		"vendor.example/nic vendor.example-other-0000:03:00.2-device.json\n"
+		"vendor.example/nic vendor.example-nic--device.json\n"
+		"../nic ..-nic-0000:03:00.2-device.json\n"
+		"vendor.example-nic-0000:03:00.2-device.json\n"
+		"\n"
+		"vendor.example/nic devplugd-left.json\n"
+		"vendor.example/nic x/devplugd-a=b.json\n"
+		"vendor.example/nic devplugd-a=b.json.txt\n"
+		"vendor.example/nic devplugd-vendor.example=gone.json\n"
+		"vendor.example/gone " GONE_FILE "\n");
 	restart();
 	configure(CARD, cdi_dir, info_dir);
-	assert_true(is_there(info_dir, "victim"));
-	assert_true(is_there(info_dir, "victim-device.json"));
-	assert_true(is_there(info_dir, "vendor.example-nic-0000:03:00.2-device.json"));
-	assert_true(is_there(info_dir, "vendor.example-other-0000:03:00.2-device.json"));
-	assert_true(is_there(info_dir, "vendor.example-nic--device.json"));
-	assert_true(is_there(info_dir, "..-nic-0000:03:00.2-device.json"));
-	assert_false(is_there(info_dir, "vendor.example-gone-0000:03:00.2-device.json"));
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
+		assert_true(is_there(info_dir, kept[i]));
+	assert_false(is_there(info_dir, GONE_FILE));
+	assert_false(is_there(info_dir, "devplugd-vendor.example=gone.json"));
 }
 
 #define DEVICE(edits)                                                                   \
@@ -530,6 +608,10 @@ static void test_judges(void **state)
 
 	take_well("vendor.example/card", "{'cdi':" SPEC "}");
 	put(cdi_dir, "devplugd-vendor.example=old.json");
+	write_list(cdi_dir,
+		"vendor.example/card " CARD_FILE "\n"
+		"vendor.example/card devplugd-vendor.example=old.json\n");
+	restart();
 	config_free(config);
 	config = load(CARD_OF("other") "," NIC, cdi_dir, info_dir);
 	judge_by(before, false);
@@ -801,7 +883,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_configuration, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_list_is_written_later, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_P18_list_that_was_left, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_restart_with_another_owner, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_two_daemons, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_list_names_its_directory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_content_is_compared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_list_is_checked, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),

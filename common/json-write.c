@@ -35,10 +35,12 @@ void json_write_bytes(struct json_writer *writer, const char *bytes, size_t size
 	}
 }
 
-static bool is_plain(unsigned char c)
-{
-	return c >= ' ' && c < 0x80 && c != '"' && c != '\\';
-}
+/* ASCII that is not escaped. */
+static const bool plain[256] = {
+	[' ' ... '!'] = true,
+	['#' ... '['] = true,
+	[']' ... 0x7f] = true,
+};
 
 /* Valid UTF-8. */
 static void write_escaped(struct json_writer *writer, const char *bytes, size_t size)
@@ -49,7 +51,7 @@ static void write_escaped(struct json_writer *writer, const char *bytes, size_t 
 		unsigned char c = (unsigned char)bytes[i];
 		char escaped[8];
 
-		if (is_plain(c) || c >= 0x80)
+		if (plain[c] || c >= 0x80)
 			continue;
 		json_write_bytes(writer, bytes + written, i - written);
 		(void)snprintf(escaped, sizeof(escaped), "\\u%04x", c);
@@ -59,19 +61,11 @@ static void write_escaped(struct json_writer *writer, const char *bytes, size_t 
 	json_write_bytes(writer, bytes + written, size - written);
 }
 
-void json_write_string(struct json_writer *writer, const char *string)
+static void write_any(struct json_writer *writer, const char *string)
 {
-	size_t size = 0, valid;
+	size_t valid;
 
-	if (!string) {
-		json_write_text(writer, "null");
-		return;
-	}
-	json_write_text(writer, "\"");
-	while (is_plain((unsigned char)string[size]))
-		size++;
-	json_write_bytes(writer, string, size);
-	for (string += size, size = strlen(string); size > 0; string += valid, size -= valid) {
+	for (size_t size = strlen(string); size > 0; string += valid, size -= valid) {
 		valid = utf8_valid_length(string, size);
 		write_escaped(writer, string, valid);
 		if (valid < size) {
@@ -79,6 +73,22 @@ void json_write_string(struct json_writer *writer, const char *string)
 			valid++;
 		}
 	}
+}
+
+void json_write_string(struct json_writer *writer, const char *string)
+{
+	size_t size = 0;
+
+	if (!string) {
+		json_write_text(writer, "null");
+		return;
+	}
+	json_write_text(writer, "\"");
+	while (plain[(unsigned char)string[size]])
+		size++;
+	json_write_bytes(writer, string, size);
+	if (string[size])
+		write_any(writer, string + size);
 	json_write_text(writer, "\"");
 }
 

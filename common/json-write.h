@@ -27,7 +27,14 @@ void json_write_bytes(struct json_writer *writer, const char *bytes, size_t size
  */
 static inline void json_write_text(struct json_writer *writer, const char *text)
 {
-	json_write_bytes(writer, text, strlen(text));
+	size_t size = strlen(text);
+
+	if (size >= sizeof(writer->buffer) - writer->used) {
+		json_write_bytes(writer, text, size);
+		return;
+	}
+	memcpy(writer->buffer + writer->used, text, size);
+	writer->used += size;
 }
 
 /* A string with its quotes (RFC 8259), or null for NULL. Bytes that are no UTF-8 become '?'. */

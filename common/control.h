@@ -48,7 +48,7 @@ enum control_type {
 			     what a container with these ids gets; the child runs prestart and answers
 			     EDITS */
 	CONTROL_INVENTORY, /* to devplugd-dra; text: a resource; fd 0: the file with its devices,
-			      as CONTROL_DEVICES and CONTROL_CHANGES made it */
+			      as CONTROL_DEVICES made it */
 	CONTROL_FILE,     /* to devplugd-dra; text: as that of FILE_WANTED; fd 0, if the file can be
 			     read: sealed memfd with its content */
 	CONTROL_PREPARED, /* to devplugd-dra; session: that of PREPARE or UNPREPARE; text: why not;
@@ -62,18 +62,16 @@ enum control_type {
 	CONTROL_REGISTERED, /* session: the kubelet answered Register with OK */
 	CONTROL_SERVING,    /* session: the kubelet opened ListAndWatch */
 	CONTROL_SESSION_ENDED, /* session; text: why */
-	CONTROL_DEVICES,    /* devices, healthy, ids, healthy_ids; fd 0: memfd with the inventory as
-			       JSON; fd 1: memfd with the devices' health, to be saved */
-	CONTROL_CHANGES,    /* as CONTROL_DEVICES, with the same memfds, to which documents with the
-			       changes were appended */
-	CONTROL_PUBLISH,    /* number: of the child's choice; fd 0: sealed memfd with the
-			       files that others find its devices by
-			       (drivers/allocation/publication.h), all of  them */
-	CONTROL_GONE,       /* devices: how many removed devices are still listed */
-	CONTROL_POD_ANSWER, /* from the reader of pod resources; fd 0: sealed memfd, see
-			       pod-table.h */
-	CONTROL_CLAIMS,     /* number: of the child's choice; fd 0: sealed memfd with what it
-			       found, see drivers/inventory/hardware-claims.h */
+	CONTROL_DEVICES, /* devices, healthy, ids, healthy_ids; sealed memfds with JSON; fd 0: the
+			    inventory; fd 1: the devices' health, to be saved */
+	CONTROL_PUBLISH, /* number: of the child's choice; fd 0: sealed memfd with the
+			    files that others find its devices by
+			    (drivers/allocation/publication.h), all of  them */
+	CONTROL_GONE,    /* devices: how many removed devices are still listed */
+	CONTROL_POD_ANSWER,  /* from the reader of pod resources; fd 0: sealed memfd, see
+				pod-table.h */
+	CONTROL_CLAIMS,      /* number: of the child's choice; fd 0: sealed memfd with what it
+				found, see drivers/inventory/hardware-claims.h */
 	CONTROL_CALL_FAILED, /* code: enum control_call; count: how many failures this stands
 				for; text: ids of devices, separated by commas, a space, and why */
 	CONTROL_SCRAPE,      /* from the exporter: asks for a SNAPSHOT, and before it for a

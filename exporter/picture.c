@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a picture. A resource's devices are one document with all of them, followed by documents
- * with changed devices.
- * */
+ * Decides what of the supervisor's and the children's documents metrics are made of: members of
+ * another type are left out, and a child's document that is not valid JSON has no devices.
+ */
 #include "exporter/picture.h"
 
 #include "common/json-read.h"
@@ -91,7 +91,7 @@ static void take_unit(const json_t *device, struct unit *unit)
 	unit->numa = unit->numa_text;
 }
 
-/* Reads the first document, with all devices. A process may not send one id twice. */
+/* A process may not send one id twice. */
 static int take_all(struct resource *resource, const json_t *devices)
 {
 	size_t count = json_array_size(devices);
@@ -118,57 +118,11 @@ static int take_all(struct resource *resource, const json_t *devices)
 	return 0;
 }
 
-static void take_changes(struct resource *resource, const json_t *devices)
+static int take_devices(struct resource *resource, const char *text, size_t size)
 {
-	for (size_t i = 0; i < json_array_size(devices); i++) {
-		const json_t *device = json_array_get(devices, i);
-		struct unit *unit = map_get(&resource->by_id, text_of(device, "id"));
-
-		if (unit)
-			take_unit(device, unit);
-	}
-}
-
-static int keep_document(struct picture *picture, json_t *document)
-{
-	if (array_reserve((void **)&picture->documents, picture->n_documents, sizeof(document)) <
-		0) {
-		json_decref(document);
-		return -ENOMEM;
-	}
-	picture->documents[picture->n_documents++] = document;
-	return 0;
-}
-
-/* An incomplete document is still being written; the documents before it are valid. */
-static int take_devices(
-	struct picture *picture, struct resource *resource, const char *text, size_t size)
-{
-	int r = 0;
-
-	while (size > 0 && r >= 0) {
-		json_error_t error;
-		json_t *document = json_loadb(text, size, JSON_DISABLE_EOF_CHECK, &error), *devices;
-
-		if (!document || error.position <= 0 || (size_t)error.position > size) {
-			json_decref(document);
-			break;
-		}
-		text += error.position;
-		size -= (size_t)error.position;
-		if (size == 1 && *text == '\n')
-			size = 0;
-		r = keep_document(picture, document);
-		if (r < 0)
-			return r;
-		devices = json_object_get(document, "devices");
-		resource->measurements = json_object_get(document, "measurements");
-		if (resource->units)
-			take_changes(resource, devices);
-		else
-			r = take_all(resource, devices);
-	}
-	return r;
+	resource->document = json_loadb(text, size, 0, NULL);
+	resource->measurements = json_object_get(resource->document, "measurements");
+	return take_all(resource, json_object_get(resource->document, "devices"));
 }
 
 /* --- resources --- */
@@ -252,7 +206,7 @@ static int take_resources(struct picture *picture, const char *devices, size_t d
 		}
 		picture->n_resources++;
 		if (r >= 0 && offset <= devices_size && size <= devices_size - offset)
-			r = take_devices(picture, resource, devices + offset, (size_t)size);
+			r = take_devices(resource, devices + offset, (size_t)size);
 	}
 	return r;
 }
@@ -393,14 +347,12 @@ struct picture *picture_free(struct picture *picture)
 		map_done(&picture->resources[i].by_id);
 		map_done(&picture->resources[i].assigned_ids);
 		free(picture->resources[i].units);
+		json_decref(picture->resources[i].document);
 	}
 	free(picture->resources);
 	map_done(&picture->by_name);
 	(void)pod_table_free(picture->pods);
 	free(picture->assignments);
-	for (size_t i = 0; i < picture->n_documents; i++)
-		json_decref(picture->documents[i]);
-	free(picture->documents);
 	json_decref(picture->root);
 	free(picture);
 	return NULL;

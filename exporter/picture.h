@@ -53,6 +53,7 @@ struct resource {
 	struct map assigned_ids;    /* offered ids that are assigned to containers; only if pods are
 				     * known */
 	uint64_t assigned;          /* how many */
+	json_t *document;           /* private: owns the texts of units */
 };
 
 /* A container's device, from a device plugin or through a claim (DRA). */
@@ -73,10 +74,7 @@ struct picture {
 	struct pod_table *pods; /* NULL: not known */
 	struct assignment *assignments;
 	size_t n_assignments;
-	/* private: owns the texts */
-	json_t *root;
-	json_t **documents;
-	size_t n_documents;
+	json_t *root; /* private: owns the texts */
 };
 
 /* Reads the supervisor's answer; `pods_fd` may be -EBADF. The caller keeps the descriptors. Returns

@@ -33,7 +33,7 @@ static int scan_once(
 		r = declaration->driver->list(declaration, &scan, error);
 		if (r >= 0)
 			r = unit_list_merge(&list, &scan, error);
-		if (r >= 0 && unit_list_snapshot(&list, NULL, &snapshot) < 0)
+		if (r >= 0 && unit_list_snapshot(&list, NULL, NULL, 0, &snapshot) < 0)
 			snapshot = NULL;
 	}
 	unit_list_done(&list);

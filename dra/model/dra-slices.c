@@ -11,7 +11,6 @@
 
 #include "common/json-read.h"
 #include "dra/model/dra-names.h"
-#include "drivers/inventory/device-documents.h"
 #include "drivers/model/device.h"
 
 /* k8s.io/api/resource/v1: ResourceSliceMaxAttributesAndCapacitiesPerDevice (32) and
@@ -355,9 +354,7 @@ json_t *dra_class_object(const char *driver, const char *resource)
 
 json_t *dra_devices_read(const char *text, size_t size)
 {
-	_cleanup_fclose_ FILE *stream =
-		size > 0 ? fmemopen((void *)(uintptr_t)text, size, "r") : NULL;
-	json_auto_t *document = stream ? device_documents_read(stream) : NULL;
+	json_auto_t *document = json_loadb(text, size, 0, NULL);
 
 	return json_incref(json_object_get(document, "devices"));
 }

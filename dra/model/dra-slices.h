@@ -50,7 +50,6 @@ json_t *dra_slice_object(
 /* The class by which pods ask for a resource. NULL if memory is short. */
 json_t *dra_class_object(const char *driver, const char *resource);
 
-/* Merges the output of a resource's process: a document with all devices, followed by documents
- * with changed ones, of which the last may be incomplete. Returns its devices (a new reference), or
- * NULL if there is no document yet. */
+/* Reads the document of a resource's process. Returns its devices (a new reference), or NULL if it
+ * has none. */
 json_t *dra_devices_read(const char *text, size_t size);

@@ -122,18 +122,17 @@ static int recall(struct check *check, const struct saved_unit *memory)
 	return 0;
 }
 
-int health_unit_save(const struct health_unit *unit, struct saved_unit *memory)
+size_t health_unit_results(const struct health_unit *unit, struct saved_result *ret)
 {
-	for (size_t i = 0; i < unit->n_checks; i++) {
-		const struct check *check = &unit->checks[i];
-		int r = 0;
+	size_t n = 0;
 
-		if (check->verdict.known)
-			r = saved_unit_add(memory, saved_key(check), &check->verdict);
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	for (size_t i = 0; i < unit->n_checks; i++)
+		if (unit->checks[i].verdict.known)
+			ret[n++] = (struct saved_result){
+				.probe = saved_key(&unit->checks[i]),
+				.verdict = unit->checks[i].verdict,
+			};
+	return n;
 }
 
 int health_unit_new(struct health *health, struct device *device, size_t index,

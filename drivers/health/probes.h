@@ -34,8 +34,9 @@ DEFINE_CLEANUP(struct health *, health_free)
 int health_unit_new(struct health *health, struct device *device, size_t index,
 	const struct saved_unit *memory, void *userdata, struct health_unit **ret);
 
-/* Adds the results to the saved state of the device. Returns 0 or -ENOMEM. */
-int health_unit_save(const struct health_unit *unit, struct saved_unit *memory);
+/* The results for the saved state of the device: one of each probe of the declaration at most.
+ * Their reasons stay the unit's. Returns how many. */
+size_t health_unit_results(const struct health_unit *unit, struct saved_result *ret);
 
 struct health_unit *health_unit_free(struct health_unit *unit);
 DEFINE_CLEANUP(struct health_unit *, health_unit_free)

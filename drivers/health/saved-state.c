@@ -98,26 +98,19 @@ const struct saved_unit *saved_state_find(const struct saved_state *saved, const
 	return saved ? map_get(&saved->by_id, id) : NULL;
 }
 
-int saved_state_merge(struct saved_state *saved, const struct saved_state *other)
+int saved_state_add_copy(struct saved_state *saved, const struct saved_unit *unit)
 {
-	int r = 0;
+	struct saved_unit *copy;
+	int r;
 
-	for (size_t i = 0; i < other->n_units && r >= 0; i++) {
-		const struct saved_unit *unit = other->units[i];
-		struct saved_unit *copy;
-
-		if (saved_state_find(saved, unit->id))
-			continue;
-		r = saved_state_add(saved, unit->id, unit->healthy, unit->since, &copy);
-		if (r >= 0) {
-			copy->changes = unit->changes;
-			copy->assigned = unit->assigned;
-			copy->device = unit->device ? device_ref(unit->device) : NULL;
-		}
-		for (size_t k = 0; k < unit->n_verdicts && r >= 0; k++)
-			r = saved_unit_add(
-				copy, unit->verdicts[k].probe, &unit->verdicts[k].verdict);
-	}
+	r = saved_state_add(saved, unit->id, unit->healthy, unit->since, &copy);
+	if (r < 0)
+		return r;
+	copy->changes = unit->changes;
+	copy->assigned = unit->assigned;
+	copy->device = unit->device ? device_ref(unit->device) : NULL;
+	for (size_t i = 0; i < unit->n_verdicts && r >= 0; i++)
+		r = saved_unit_add(copy, unit->verdicts[i].probe, &unit->verdicts[i].verdict);
 	return r;
 }
 
@@ -171,17 +164,36 @@ static const char *boot_id(void)
 	return id;
 }
 
+/* There may be many devices: members with their usual value are left out, and one device after
+ * another in the same state is only an id. */
+static bool has_same_state(const struct saved_unit *a, const struct saved_unit *b)
+{
+	bool same = a->healthy == b->healthy && a->since == b->since && a->changes == b->changes &&
+		!a->assigned && !b->assigned && a->n_verdicts == b->n_verdicts;
+
+	for (size_t i = 0; same && i < a->n_verdicts; i++) {
+		const struct saved_result *x = &a->verdicts[i], *y = &b->verdicts[i];
+
+		same = x->probe == y->probe && x->verdict.streak == y->verdict.streak &&
+			x->verdict.healthy && y->verdict.healthy;
+	}
+	return same;
+}
+
 static void write_verdict(struct json_writer *writer, const struct saved_result *saved)
 {
 	const struct verdict *verdict = &saved->verdict;
 
 	json_write_text(writer, "{\"probe\":");
 	json_write_hex(writer, saved->probe);
-	json_write_text(writer, verdict->healthy ? ",\"healthy\":true" : ",\"healthy\":false");
-	json_write_text(writer, ",\"streak\":");
-	json_write_number(writer, verdict->streak);
-	json_write_text(writer, ",\"reason\":");
-	json_write_string(writer, verdict->reason);
+	if (verdict->streak > 0) {
+		json_write_text(writer, ",\"streak\":");
+		json_write_number(writer, verdict->streak);
+	}
+	if (!verdict->healthy) {
+		json_write_text(writer, ",\"healthy\":false,\"reason\":");
+		json_write_string(writer, verdict->reason);
+	}
 	json_write_text(writer, "}");
 }
 
@@ -189,10 +201,9 @@ static void write_unit(struct json_writer *writer, const struct saved_unit *unit
 {
 	json_write_text(writer, "{\"id\":");
 	json_write_string(writer, unit->id);
-	json_write_text(writer, unit->healthy ? ",\"healthy\":true" : ",\"healthy\":false");
 	json_write_text(writer, ",\"since\":");
 	json_write_number(writer, unit->since);
-	/* Short for devices about which there is nothing to know, of which there may be many. */
+	json_write_text(writer, unit->healthy ? "" : ",\"healthy\":false");
 	if (unit->changes > 0) {
 		json_write_text(writer, ",\"changes\":");
 		json_write_number(writer, unit->changes);
@@ -202,12 +213,11 @@ static void write_unit(struct json_writer *writer, const struct saved_unit *unit
 		json_write_text(writer, ",\"device\":");
 		saved_device_write(writer, unit->device);
 	}
-	json_write_text(writer, ",\"probes\":[");
 	for (size_t i = 0; i < unit->n_verdicts; i++) {
-		json_write_text(writer, i > 0 ? "," : "");
+		json_write_text(writer, i > 0 ? "," : ",\"probes\":[");
 		write_verdict(writer, &unit->verdicts[i]);
 	}
-	json_write_text(writer, "]}");
+	json_write_text(writer, unit->n_verdicts > 0 ? "]}" : "}");
 }
 
 static void write_allocations(struct json_writer *writer, const struct bookings *allocations)
@@ -230,86 +240,79 @@ static void write_allocations(struct json_writer *writer, const struct bookings 
 	json_write_text(writer, "]");
 }
 
-int saved_state_write(const struct saved_state *saved, int fd)
+int saved_state_write_begin(struct saved_state_writer *ret, int fd, uint64_t match_fingerprint)
 {
-	struct json_writer writer;
 	const char *boot = boot_id();
 
 	if (!boot)
 		return -EIO;
-	json_writer_init(&writer, fd);
-	json_write_text(&writer, "{\"boot\":");
-	json_write_string(&writer, boot);
-	json_write_text(&writer, ",\"match\":");
-	json_write_hex(&writer, saved->match_fingerprint);
-	json_write_text(&writer, ",\"units\":[");
-	for (size_t i = 0; i < saved->n_units; i++) {
-		json_write_text(&writer, i > 0 ? "," : "");
-		write_unit(&writer, saved->units[i]);
-	}
-	json_write_text(&writer, "]");
-	if (saved->allocations)
-		write_allocations(&writer, saved->allocations);
-	json_write_text(&writer, "}\n");
-	return json_writer_finish(&writer);
+	json_writer_init(&ret->json, fd);
+	json_write_text(&ret->json, "{\"boot\":");
+	json_write_string(&ret->json, boot);
+	json_write_text(&ret->json, ",\"match\":");
+	json_write_hex(&ret->json, match_fingerprint);
+	json_write_text(&ret->json, ",\"units\":[");
+	ret->last = (struct saved_unit){ 0 };
+	return ret->json.error;
+}
+
+int saved_state_write_unit(struct saved_state_writer *writer, const struct saved_unit *unit)
+{
+	json_write_text(&writer->json, writer->last.id ? "," : "");
+	if (writer->last.id && has_same_state(&writer->last, unit))
+		json_write_string(&writer->json, unit->id);
+	else
+		write_unit(&writer->json, unit);
+	writer->last = *unit;
+	return writer->json.error;
+}
+
+int saved_state_write_end(struct saved_state_writer *writer, const struct bookings *allocations)
+{
+	json_write_text(&writer->json, "]");
+	if (allocations)
+		write_allocations(&writer->json, allocations);
+	json_write_text(&writer->json, "}\n");
+	return json_writer_finish(&writer->json);
 }
 
 static int read_verdict(struct saved_unit *unit, json_t *json)
 {
-	const char *key, *reason;
-	json_t *saved_reason = NULL; /* null where it is healthy */
+	const char *key, *reason = "it was unhealthy before";
 	struct verdict verdict = { .known = true };
 	char text[REASON_MAX];
 	uint64_t probe;
-	int healthy, streak;
+	int healthy = 1, streak = 0;
 
-	if (json_unpack(json, "{s:s, s:b, s:i, s?:o}", "probe", &key, "healthy", &healthy, "streak",
-		    &streak, "reason", &saved_reason) < 0 ||
+	if (json_unpack(json, "{s:s, s?:b, s?:i, s?:s}", "probe", &key, "healthy", &healthy,
+		    "streak", &streak, "reason", &reason) < 0 ||
 		sscanf(key, "%" SCNx64, &probe) != 1 || streak < 0)
 		return 0;
 	verdict.healthy = healthy;
 	verdict.streak = (unsigned)streak;
-	reason = json_string_value(saved_reason);
 	if (!healthy) {
-		reason_copy(reason ? reason : "it was unhealthy before", text);
+		reason_copy(reason, text);
 		verdict.reason = text;
 	}
 	return saved_unit_add(unit, probe, &verdict);
 }
 
-/* The unit of that id without anything that was known of it before. */
-static int renew_unit(struct saved_state *saved, const char *id, struct saved_unit **ret)
-{
-	struct saved_unit *unit = map_get(&saved->by_id, id);
-
-	if (!unit)
-		return saved_state_add(saved, id, false, 0, ret);
-	while (unit->n_verdicts > 0)
-		verdict_done(&unit->verdicts[--unit->n_verdicts].verdict);
-	unit->device = device_unref(unit->device);
-	*ret = unit;
-	return 0;
-}
-
-static int read_unit(struct saved_state *saved, json_t *json)
+static int read_unit(struct saved_state *saved, const char *id, json_t *json)
 {
 	struct saved_unit *unit;
-	const char *id;
-	json_t *probes, *probe, *device = NULL;
+	json_t *probes = NULL, *probe, *device = NULL;
 	json_int_t since, changes = 0;
 	size_t i;
-	int healthy, assigned = 0, r;
+	int healthy = 1, assigned = 0, r;
 
-	if (json_unpack(json, "{s:s, s:b, s:I, s?:I, s?:b, s?:o, s:o}", "id", &id, "healthy",
-		    &healthy, "since", &since, "changes", &changes, "assigned", &assigned, "device",
-		    &device, "probes", &probes) < 0 ||
+	if (json_unpack(json, "{s?:b, s:I, s?:I, s?:b, s?:o, s?:o}", "healthy", &healthy, "since",
+		    &since, "changes", &changes, "assigned", &assigned, "device", &device, "probes",
+		    &probes) < 0 ||
 		since < 0 || changes < 0)
 		return 0;
-	r = renew_unit(saved, id, &unit);
+	r = saved_state_add(saved, id, healthy, (uint64_t)since, &unit);
 	if (r < 0)
-		return r;
-	unit->healthy = healthy;
-	unit->since = (uint64_t)since;
+		return r == -EEXIST ? 0 : r;
 	unit->changes = (uint64_t)changes;
 	unit->assigned = assigned;
 	if (assigned && device && saved_device_read(id, device, &unit->device) == -ENOMEM)
@@ -358,7 +361,6 @@ static int read_allocations(const json_t *list, struct saved_state *saved)
 		r = bookings_sort(allocations);
 	if (r < 0)
 		return r;
-	(void)bookings_unref(saved->allocations);
 	saved->allocations = TAKE_PTR(allocations);
 	return 0;
 }
@@ -366,7 +368,7 @@ static int read_allocations(const json_t *list, struct saved_state *saved)
 static int read_units(json_t *root, struct saved_state *saved)
 {
 	const char *boot, *match_fingerprint = "", *now = boot_id();
-	json_t *units, *unit, *allocations = NULL;
+	json_t *units, *unit, *last = NULL, *allocations = NULL;
 	size_t i;
 	int r;
 
@@ -379,7 +381,13 @@ static int read_units(json_t *root, struct saved_state *saved)
 		saved->match_fingerprint = 0;
 	json_array_foreach(units, i, unit)
 	{
-		r = read_unit(saved, unit);
+		const char *id = json_string_value(unit);
+
+		if (!id) {
+			id = json_string_value(json_object_get(unit, "id"));
+			last = unit;
+		}
+		r = id ? read_unit(saved, id, last) : 0;
 		if (r < 0)
 			return r;
 	}
@@ -390,8 +398,8 @@ int saved_state_read(int fd, struct saved_state **ret)
 {
 	_cleanup_saved_state_ struct saved_state *saved = NULL;
 	_cleanup_fclose_ FILE *stream = NULL;
+	json_auto_t *root = NULL;
 	int copy, r;
-	json_t *root;
 
 	copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (copy < 0)
@@ -403,17 +411,12 @@ int saved_state_read(int fd, struct saved_state **ret)
 	}
 	if (fseek(stream, 0, SEEK_SET) < 0)
 		return -errno;
+	root = json_loadf(stream, 0, NULL);
+	if (!root)
+		return -EBADMSG;
 	r = saved_state_new(&saved);
-	/* The last one may have been cut short by the death of its writer. */
-	for (size_t i = 0; r >= 0; i++) {
-		root = json_loadf(stream, JSON_DISABLE_EOF_CHECK, NULL);
-		if (!root && i == 0)
-			return -EBADMSG;
-		if (!root)
-			break;
+	if (r >= 0)
 		r = read_units(root, saved);
-		json_decref(root);
-	}
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(saved);

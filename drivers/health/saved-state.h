@@ -8,6 +8,7 @@
  * restored: the file of another boot is not read.
  */
 
+#include "common/json-write.h"
 #include "common/map.h"
 #include "drivers/health/probe-result.h"
 #include "drivers/model/bookings.h"
@@ -56,8 +57,8 @@ int saved_unit_add(struct saved_unit *unit, uint64_t probe, const struct verdict
 /* The unit of that id, or NULL; `memory` may be NULL. */
 const struct saved_unit *saved_state_find(const struct saved_state *saved, const char *id);
 
-/* Adds copies of those units of another saved state that this one lacks. Returns 0 or -ENOMEM. */
-int saved_state_merge(struct saved_state *saved, const struct saved_state *other);
+/* Adds a copy of a unit; -EEXIST, -ENOMEM. */
+int saved_state_add_copy(struct saved_state *saved, const struct saved_unit *unit);
 
 /* The saved state of the probe, or NULL; `unit` may be NULL. */
 const struct verdict *saved_state_result(const struct saved_unit *unit, uint64_t probe);
@@ -66,10 +67,19 @@ const struct verdict *saved_state_result(const struct saved_unit *unit, uint64_t
  * state is not saved. */
 uint64_t probe_key(const struct declared_probe *probe);
 
-/* Writes the state as JSON, at the descriptor's position: a document after another one holds only
- * changes. Returns 0 or negative errno. */
-int saved_state_write(const struct saved_state *saved, int fd);
+/* Writes a saved state as JSON, without one in memory: there may be many units. */
+struct saved_state_writer {
+	struct json_writer json;
+	struct saved_unit last; /* borrowed */
+};
 
-/* Reads all documents of the file, from its beginning. -ESTALE: it is of another boot, -EBADMSG: it
- * is not a saved state, -ENOMEM. */
+/* Begins at the descriptor's position, then one call for each unit, and the end; `allocations` may
+ * be NULL. What a unit points to must stay until the next one is written. Return 0 or negative
+ * errno. */
+int saved_state_write_begin(struct saved_state_writer *ret, int fd, uint64_t match_fingerprint);
+int saved_state_write_unit(struct saved_state_writer *writer, const struct saved_unit *unit);
+int saved_state_write_end(struct saved_state_writer *writer, const struct bookings *allocations);
+
+/* Reads the file from its beginning. -ESTALE: it is of another boot, -EBADMSG: it is not a saved
+ * state, -ENOMEM. */
 int saved_state_read(int fd, struct saved_state **ret);

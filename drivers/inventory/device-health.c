@@ -89,7 +89,5 @@ int unit_evaluate(struct unit *unit)
 	unit->cause = cause;
 	free(unit->reason);
 	unit->reason = TAKE_PTR(copy);
-	unit_mark(unit, UNIT_SHOWN);
-	unit_mark(unit, UNIT_SAVED);
 	return 1;
 }

@@ -74,15 +74,13 @@ DEFINE_CLEANUP(struct snapshot *, snapshot_unref)
 #define _cleanup_snapshot_ _cleanup_(snapshot_unrefp)
 
 /* Makes a complete snapshot keep its devices alive, together with `previous` if that has exactly
- * the same ones. Called once for each snapshot. Returns 0 or -ENOMEM. */
+ * the same ones, and the same of them exist. Called once for each snapshot. Returns 0 or
+ * -ENOMEM. */
 int snapshot_keep_devices(struct snapshot *snapshot, const struct snapshot *previous);
 
-/* Whether for all i, unit i is the same device in both, which is so where only health has changed.
- * Takes constant time; false if it is not known. `a` NULL: no. */
+/* Whether for all i, unit i is the same device in both and exists in both or in neither, which is
+ * so where only health has changed. Takes constant time; false if it is not known. `a` NULL: no. */
 bool snapshot_shares_devices(const struct snapshot *a, const struct snapshot *b);
-
-/* Whether both have the same devices, and the same of them exist; `a` NULL: no. */
-bool snapshot_same_devices(const struct snapshot *a, const struct snapshot *b);
 
 /* Finds the unit behind an offered id. Returns 0, or -ENOENT if this resource never offered it. */
 int snapshot_find(
@@ -137,13 +135,8 @@ int inventory_restore_list(struct inventory *inventory);
  * Returns 0 or -ENOMEM. */
 int inventory_save(const struct inventory *inventory, struct saved_state **ret);
 
-/* As inventory_save(), only devices whose health has changed since the last call of this or of
- * inventory_note_saved(). Returns 0, -ESTALE if devices may have been added or removed since, or
- * -ENOMEM; after a failure, and after allocations, the complete state must be saved. */
-int inventory_save_changes(struct inventory *inventory, struct saved_state **ret);
-
-/* The caller has saved the complete state. */
-void inventory_note_saved(struct inventory *inventory);
+/* Writes the same to the descriptor, for saved_state_read(). Returns 0 or negative errno. */
+int inventory_write(const struct inventory *inventory, uint64_t match_fingerprint, int fd);
 
 /* First scan and first probes, then watching. When it returns 0 the snapshot is complete. Returns
  * negative errno with the error filled if the first scan fails for a permanent reason (a limit, a

@@ -35,9 +35,7 @@ static int find_offering(const struct unit_list *list, const char *id, size_t *r
 		return -ENOENT;
 	if (index_of(list, id, length, ret) < 0)
 		return -ENOENT;
-	return replica < declaration_replicas(list->declaration, list->units[*ret]->device->id)
-		? 0
-		: -ENOENT;
+	return replica < list->units[*ret]->replicas ? 0 : -ENOENT;
 }
 
 static uint64_t hash_of(const struct booking *booking)
@@ -278,8 +276,6 @@ static int cover(struct unit_list *list)
 		changed = changed || r > 0;
 	}
 	changed = replace_held(list, held, n_held) || changed;
-	if (changed)
-		unit_list_disturb(list);
 	return r < 0 ? r : changed;
 }
 
@@ -287,7 +283,10 @@ int unit_list_cover_booked(struct unit_list *list)
 {
 	int r = complete_nodes(list);
 
-	return r < 0 ? r : cover(list);
+	if (r >= 0)
+		r = cover(list);
+	list->not_covered = r < 0;
+	return r;
 }
 
 /* --- what is booked --- */
@@ -343,7 +342,7 @@ static bool is_later(const struct booking *booking, const void *argument)
 
 static bool drop_gone(struct unit_list *list, uint64_t until)
 {
-	size_t kept = 0, n_dropped;
+	size_t kept = 0, before = list->n_units;
 
 	for (size_t i = 0; i < list->n_units; i++) {
 		struct unit *unit = list->units[i];
@@ -354,11 +353,8 @@ static bool drop_gone(struct unit_list *list, uint64_t until)
 		else
 			list->units[kept++] = unit;
 	}
-	n_dropped = list->n_units - kept;
 	list->n_units = kept;
-	if (n_dropped > 0)
-		unit_list_disturb(list);
-	return n_dropped > 0;
+	return kept < before;
 }
 
 int unit_list_set_booked(struct unit_list *list, struct bookings *booked, uint64_t gone_until,
@@ -441,13 +437,11 @@ int unit_list_forget(struct unit_list *list, const char *id)
 
 		if (unit->present || !streq(unit->device->id, id))
 			continue;
-		unit_list_disturb(list);
 		(void)unit_free(unit);
 		list->n_units--;
 		memmove(&list->units[i], &list->units[i + 1],
 			(list->n_units - i) * sizeof(struct unit *));
-		r = 1;
-		break;
+		return unit_list_cover_booked(list) < 0 ? -ENOMEM : 1;
 	}
 	return r;
 }

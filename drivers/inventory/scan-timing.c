@@ -38,6 +38,10 @@ struct inventory {
 	struct uevents *uevents;
 	struct unit_list list;
 	struct snapshot *snapshot;
+	/* Since that was made: units whose health has changed, and whether anything else has. */
+	struct unit **changed;
+	size_t n_changed;
+	bool list_changed;
 	void *driver_state;
 	const void *previous_driver_state; /* until the driver is started */
 
@@ -65,7 +69,7 @@ static void plan_scan(struct inventory *inventory, uint64_t at, uint64_t accurac
 	(void)sd_event_source_set_enabled(inventory->scan_timer, SD_EVENT_ONESHOT);
 }
 
-static void plan_report(struct inventory *inventory)
+static void plan_any_report(struct inventory *inventory)
 {
 	uint64_t at = inventory->reported + INVENTORY_QUIET;
 
@@ -80,13 +84,24 @@ static void plan_report(struct inventory *inventory)
 	(void)sd_event_source_set_enabled(inventory->report_timer, SD_EVENT_ONESHOT);
 }
 
+static void plan_report(struct inventory *inventory)
+{
+	inventory->list_changed = true;
+	plan_any_report(inventory);
+}
+
 static void on_unit_health(void *userdata)
 {
 	struct unit *unit = userdata;
+	struct inventory *inventory = unit->owner;
 
-	unit_mark(unit, UNIT_SAVED);
-	if (unit_evaluate(unit) != 0)
-		plan_report(unit->owner);
+	if (unit_evaluate(unit) == 0)
+		return;
+	if (array_reserve((void **)&inventory->changed, inventory->n_changed, sizeof(unit)) < 0)
+		inventory->list_changed = true;
+	else
+		inventory->changed[inventory->n_changed++] = unit;
+	plan_any_report(inventory);
 }
 
 static void on_event(void *userdata)
@@ -208,14 +223,18 @@ static int on_scan_due(sd_event_source *source, uint64_t usec, void *userdata)
 
 static int renew_snapshot(struct inventory *inventory)
 {
+	struct unit **changed = inventory->list_changed ? NULL : inventory->changed;
 	struct snapshot *snapshot;
 	int r;
 
-	r = unit_list_snapshot(&inventory->list, inventory->snapshot, &snapshot);
+	r = unit_list_snapshot(
+		&inventory->list, inventory->snapshot, changed, inventory->n_changed, &snapshot);
 	if (r < 0)
 		return r;
 	(void)snapshot_unref(inventory->snapshot);
 	inventory->snapshot = snapshot;
+	inventory->n_changed = 0;
+	inventory->list_changed = false;
 	return 0;
 }
 
@@ -319,14 +338,9 @@ int inventory_save(const struct inventory *inventory, struct saved_state **ret)
 	return unit_list_save(&inventory->list, ret);
 }
 
-int inventory_save_changes(struct inventory *inventory, struct saved_state **ret)
+int inventory_write(const struct inventory *inventory, uint64_t match_fingerprint, int fd)
 {
-	return unit_list_save_changes(&inventory->list, ret);
-}
-
-void inventory_note_saved(struct inventory *inventory)
-{
-	unit_list_note_saved(&inventory->list);
+	return unit_list_write(&inventory->list, match_fingerprint, fd);
 }
 
 int inventory_inherit(struct inventory *inventory, const struct inventory *previous, bool keep_gone)
@@ -380,6 +394,7 @@ int inventory_start(struct inventory *inventory, struct error *error)
 	if (r == -E2BIG || r == -EINVAL || (r == -ENOSPC && inventory->inherits))
 		return error_set(error, r, "%s", scan_error.message);
 	(void)scan_notes_take_end(&inventory->notes, r < 0 ? &scan_error : NULL);
+	inventory->list_changed = true;
 	r = renew_snapshot(inventory);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
@@ -394,6 +409,7 @@ int inventory_set_owners(struct inventory *inventory, const char *owners)
 
 	if (inventory->list.let_go)
 		on_event(inventory);
+	inventory->list_changed = inventory->list_changed || r != 0;
 	if (r > 0 && renew_snapshot(inventory) < 0)
 		r = -ENOMEM;
 	return r;
@@ -402,6 +418,7 @@ int inventory_set_owners(struct inventory *inventory, const char *owners)
 /* Before the start no one has a snapshot yet. */
 static int show_booked(struct inventory *inventory, int r)
 {
+	inventory->list_changed = inventory->list_changed || r != 0;
 	return r > 0 && inventory->started && renew_snapshot(inventory) < 0 ? -ENOMEM : r;
 }
 
@@ -500,6 +517,7 @@ struct inventory *inventory_free(struct inventory *inventory)
 	(void)sd_event_source_disable_unref(inventory->report_now);
 	(void)sd_event_source_disable_unref(inventory->report_timer);
 	(void)snapshot_unref(inventory->snapshot);
+	free(inventory->changed);
 	scan_notes_done(&inventory->notes);
 	free(inventory->measurements.items);
 	free(inventory->root);

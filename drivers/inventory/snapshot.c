@@ -48,7 +48,8 @@ static bool has_devices_of(const struct snapshot *snapshot, const struct snapsho
 		return false;
 	for (size_t i = 0; i < snapshot->n_units; i++)
 		if (snapshot->units[i].device != other->units[i].device ||
-			snapshot->units[i].excluded != other->units[i].excluded)
+			snapshot->units[i].excluded != other->units[i].excluded ||
+			snapshot->units[i].present != other->units[i].present)
 			return false;
 	return true;
 }
@@ -85,18 +86,6 @@ int snapshot_keep_devices(struct snapshot *snapshot, const struct snapshot *prev
 bool snapshot_shares_devices(const struct snapshot *a, const struct snapshot *b)
 {
 	return a && a->devices && a->devices == b->devices;
-}
-
-bool snapshot_same_devices(const struct snapshot *a, const struct snapshot *b)
-{
-	if (!a || a->n_units != b->n_units)
-		return false;
-	for (size_t i = 0; i < a->n_units; i++)
-		if (a->units[i].device != b->units[i].device ||
-			a->units[i].excluded != b->units[i].excluded ||
-			a->units[i].present != b->units[i].present)
-			return false;
-	return true;
 }
 
 const struct device *snapshot_existing(const struct snapshot *snapshot, size_t unit)
@@ -199,22 +188,11 @@ int snapshot_add_bookings(const struct snapshot *snapshot, const char *const *id
 	return r;
 }
 
-/* Rules of sharing are texts to match, so what was found for a device is kept. */
-static unsigned replicas_of(const struct unit *unit, const struct snapshot *previous)
-{
-	size_t i = unit->index;
-
-	if (previous && i < previous->n_units && previous->units[i].device == unit->device)
-		return previous->units[i].replicas;
-	return declaration_replicas(unit->list->declaration, unit->device->id);
-}
-
-static void show(
-	const struct unit *unit, const struct snapshot *previous, struct snapshot_unit *ret)
+static void show(const struct unit *unit, struct snapshot_unit *ret)
 {
 	*ret = (struct snapshot_unit){
 		.device = unit->device,
-		.replicas = replicas_of(unit, previous),
+		.replicas = unit->replicas,
 		.present = unit->present,
 		.may_be_gone = unit_may_be_gone(unit),
 		.healthy = unit->healthy,
@@ -227,12 +205,11 @@ static void show(
 	};
 }
 
-static void show_all(
-	struct unit_list *list, const struct snapshot *previous, struct snapshot *snapshot)
+static void show_all(const struct unit_list *list, struct snapshot *snapshot)
 {
 	for (size_t i = 0; i < list->n_units; i++) {
 		list->units[i]->index = i;
-		show(list->units[i], previous, &snapshot->units[i]);
+		show(list->units[i], &snapshot->units[i]);
 		if (list->units[i]->numa_kept && !snapshot->bookings)
 			snapshot->bookings = bookings_ref(list->booked);
 	}
@@ -247,15 +224,14 @@ static void show_all(
 		};
 }
 
-static void show_changes(
-	const struct unit_list *list, const struct snapshot *previous, struct snapshot *snapshot)
+/* So that one device among thousands that changes often does not cost reading all of them. */
+static void show_changed(const struct snapshot *previous, struct unit *const *changed,
+	size_t n_changed, struct snapshot *snapshot)
 {
-	const struct unit_marks *marks = &list->marks[UNIT_SHOWN];
-
 	memcpy(snapshot->units, previous->units, snapshot->n_units * sizeof(snapshot->units[0]));
 	snapshot->bookings = bookings_ref(previous->bookings);
-	for (size_t i = 0; i < marks->count; i++)
-		show(marks->units[i], previous, &snapshot->units[marks->units[i]->index]);
+	for (size_t i = 0; i < n_changed; i++)
+		show(changed[i], &snapshot->units[changed[i]->index]);
 }
 
 /* Until here they are those of units and of another snapshot. */
@@ -281,18 +257,19 @@ static int copy_reasons(struct snapshot *snapshot)
 	return 0;
 }
 
-int unit_list_snapshot(
-	struct unit_list *list, const struct snapshot *previous, struct snapshot **ret)
+int unit_list_snapshot(struct unit_list *list, const struct snapshot *previous,
+	struct unit *const *changed, size_t n_changed, struct snapshot **ret)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
 	int r;
 
 	if (!snapshot)
 		return -ENOMEM;
-	if (!list->marks[UNIT_SHOWN].complete) {
+	if (list->not_covered) {
 		r = unit_list_cover_booked(list);
 		if (r < 0)
 			return r;
+		changed = NULL;
 	}
 	atomic_init(&snapshot->references, 1);
 	snapshot->generation = previous ? previous->generation + 1 : 0;
@@ -302,17 +279,15 @@ int unit_list_snapshot(
 	snapshot->units = malloc((snapshot->n_units + 1) * sizeof(*snapshot->units));
 	if (!snapshot->units)
 		return -ENOMEM;
-	if (list->marks[UNIT_SHOWN].complete && previous && previous == list->shown)
-		show_changes(list, previous, snapshot);
+	if (changed && previous)
+		show_changed(previous, changed, n_changed, snapshot);
 	else
-		show_all(list, previous, snapshot);
+		show_all(list, snapshot);
 	r = copy_reasons(snapshot);
 	if (r >= 0)
 		r = snapshot_keep_devices(snapshot, previous);
 	if (r < 0)
 		return r;
-	unit_list_unmark(list, UNIT_SHOWN);
-	list->shown = snapshot;
 	*ret = TAKE_PTR(snapshot);
 	return 0;
 }

@@ -36,7 +36,6 @@ int unit_list_set_owners(struct unit_list *list, const char *owners)
 	int r = text ? 0 : -ENOMEM;
 	char *rest = NULL;
 
-	unit_list_disturb(list);
 	list->let_go = false;
 	for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line && r >= 0;
 		line = strtok_r(NULL, "\n", &rest)) {
@@ -60,7 +59,6 @@ int unit_list_take_let_go(struct unit_list *list)
 {
 	if (!list->let_go)
 		return 0;
-	unit_list_disturb(list);
 	for (size_t i = 0; i < list->n_units; i++) {
 		struct unit *unit = list->units[i];
 

@@ -33,38 +33,6 @@ struct unit *unit_free(struct unit *unit)
 	return NULL;
 }
 
-void unit_mark(struct unit *unit, enum unit_mark mark)
-{
-	struct unit_marks *marks = &unit->list->marks[mark];
-
-	if (!marks->complete || unit->marked[mark])
-		return;
-	if (array_reserve((void **)&marks->units, marks->count, sizeof(marks->units[0])) < 0) {
-		marks->complete = false;
-		return;
-	}
-	marks->units[marks->count++] = unit;
-	unit->marked[mark] = true;
-}
-
-void unit_list_unmark(struct unit_list *list, enum unit_mark mark)
-{
-	struct unit_marks *marks = &list->marks[mark];
-
-	for (size_t i = 0; marks->complete && i < marks->count; i++)
-		marks->units[i]->marked[mark] = false;
-	for (size_t i = 0; !marks->complete && i < list->n_units; i++)
-		list->units[i]->marked[mark] = false;
-	marks->count = 0;
-	marks->complete = true;
-}
-
-void unit_list_disturb(struct unit_list *list)
-{
-	for (size_t mark = 0; mark < _UNIT_MARKS_MAX; mark++)
-		list->marks[mark].complete = false;
-}
-
 int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
 {
 	const struct saved_unit *memory = saved_state_find(list->saved, device->id);
@@ -79,7 +47,8 @@ int unit_new(struct unit_list *list, struct device *device, size_t index, struct
 	unit->device = device_ref(device);
 	unit->present = true;
 	unit->healthy = true;
-	unit->since = now_usec(CLOCK_REALTIME);
+	unit->since = list->now;
+	unit->replicas = declaration_replicas(list->declaration, device->id);
 	unit->cordon = declaration_cordon(list->declaration, device->id);
 	if (memory && memory->assigned)
 		device_note_assigned(device);
@@ -296,7 +265,7 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 	ssize_t n;
 	int r;
 
-	unit_list_disturb(list);
+	list->now = now_usec(CLOCK_REALTIME);
 	scan_sort(scan);
 	r = filter(list, scan);
 	if (r < 0)
@@ -329,7 +298,7 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous)
 {
 	assert(list->n_units == 0 && !list->units);
-	unit_list_disturb(list);
+	list->now = now_usec(CLOCK_REALTIME);
 
 	list->units = calloc(previous->n_units + 1, sizeof(list->units[0]));
 	if (!list->units)
@@ -357,7 +326,7 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 		(*unit)->since = old->since;
 		(*unit)->changes = old->changes;
 	}
-	return 0;
+	return unit_list_cover_booked(list) < 0 ? -ENOMEM : 0;
 }
 
 static int compare_units(const void *a, const void *b)
@@ -388,7 +357,7 @@ const struct unit *unit_list_find(const struct unit_list *list, const char *id, 
 int unit_list_restore_assigned(struct unit_list *list)
 {
 	assert(list->n_units == 0 && !list->units);
-	unit_list_disturb(list);
+	list->now = now_usec(CLOCK_REALTIME);
 
 	if (!list->saved)
 		return 0;
@@ -411,20 +380,50 @@ int unit_list_restore_assigned(struct unit_list *list)
 	return 0;
 }
 
-static int save_unit(const struct unit *unit, struct saved_state *saved)
+/* Copies nothing. `results` has room for a result of each probe. */
+static struct saved_unit describe(const struct unit *unit, struct saved_result *results)
 {
-	struct saved_unit *saved_unit;
-	int r;
+	struct saved_unit saved = {
+		.id = unit->device->id,
+		.healthy = unit->healthy,
+		.since = unit->since,
+		.changes = unit->changes,
+		.assigned = device_was_assigned(unit->device),
+		.verdicts = results,
+	};
 
-	r = saved_state_add(saved, unit->device->id, unit->healthy, unit->since, &saved_unit);
-	if (r < 0)
-		return r;
-	saved_unit->changes = unit->changes;
-	saved_unit->assigned = device_was_assigned(unit->device);
 	/* It cannot be scanned again. */
-	if (saved_unit->assigned && unit->present && saved_device_is_plain(unit->device))
-		saved_unit->device = device_ref(unit->device);
-	return unit->health ? health_unit_save(unit->health, saved_unit) : 0;
+	if (saved.assigned && unit->present && saved_device_is_plain(unit->device))
+		saved.device = unit->device;
+	if (unit->health)
+		saved.n_verdicts = health_unit_results(unit->health, results);
+	return saved;
+}
+
+/* Passes on what is to be saved of each unit, and what was saved before of devices that no scan has
+ * found yet. */
+static int save_each(const struct unit_list *list,
+	int (*save)(void *userdata, const struct saved_unit *unit), void *userdata)
+{
+	const size_t n = list->declaration->health.count;
+	/* Of two units: that of the last one stays. */
+	_cleanup_free_ struct saved_result *results = calloc(2 * n + 1, sizeof(*results));
+	int r = results ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
+		struct saved_unit unit = describe(list->units[i], results + i % 2 * n);
+
+		r = save(userdata, &unit);
+	}
+	for (size_t i = 0; list->saved && i < list->saved->n_units && r >= 0; i++)
+		if (!unit_list_find(list, list->saved->units[i]->id, NULL))
+			r = save(userdata, list->saved->units[i]);
+	return r;
+}
+
+static int copy_unit(void *userdata, const struct saved_unit *unit)
+{
+	return saved_state_add_copy(userdata, unit);
 }
 
 int unit_list_save(const struct unit_list *list, struct saved_state **ret)
@@ -433,10 +432,8 @@ int unit_list_save(const struct unit_list *list, struct saved_state **ret)
 	int r;
 
 	r = saved_state_new(&saved);
-	for (size_t i = 0; r >= 0 && i < list->n_units; i++)
-		r = save_unit(list->units[i], saved);
-	if (r >= 0 && list->saved)
-		r = saved_state_merge(saved, list->saved);
+	if (r >= 0)
+		r = save_each(list, copy_unit, saved);
 	if (r < 0)
 		return r;
 	saved->allocations = bookings_ref(list->allocations);
@@ -444,27 +441,20 @@ int unit_list_save(const struct unit_list *list, struct saved_state **ret)
 	return 0;
 }
 
-int unit_list_save_changes(struct unit_list *list, struct saved_state **ret)
+static int write_unit(void *userdata, const struct saved_unit *unit)
 {
-	const struct unit_marks *marks = &list->marks[UNIT_SAVED];
-	_cleanup_saved_state_ struct saved_state *saved = NULL;
-	int r;
-
-	if (!marks->complete)
-		return -ESTALE;
-	r = saved_state_new(&saved);
-	for (size_t i = 0; r >= 0 && i < marks->count; i++)
-		r = save_unit(marks->units[i], saved);
-	if (r < 0)
-		return r;
-	unit_list_unmark(list, UNIT_SAVED);
-	*ret = TAKE_PTR(saved);
-	return 0;
+	return saved_state_write_unit(userdata, unit);
 }
 
-void unit_list_note_saved(struct unit_list *list)
+int unit_list_write(const struct unit_list *list, uint64_t match_fingerprint, int fd)
 {
-	unit_list_unmark(list, UNIT_SAVED);
+	struct saved_state_writer writer;
+	int r;
+
+	r = saved_state_write_begin(&writer, fd, match_fingerprint);
+	if (r >= 0)
+		r = save_each(list, write_unit, &writer);
+	return r < 0 ? r : saved_state_write_end(&writer, list->allocations);
 }
 
 void unit_list_done(struct unit_list *list)
@@ -477,6 +467,4 @@ void unit_list_done(struct unit_list *list)
 	unit_list_booked_done(list);
 	forget_excluded(list);
 	list->saved = saved_state_free(list->saved);
-	for (size_t mark = 0; mark < _UNIT_MARKS_MAX; mark++)
-		free(list->marks[mark].units);
 }

@@ -12,19 +12,6 @@
 #include "drivers/host/scan-run.h"
 #include "drivers/inventory/inventory.h"
 
-/* The readers for which changed units are marked, so that they need not read all units. */
-enum unit_mark {
-	UNIT_SHOWN, /* in a snapshot */
-	UNIT_SAVED, /* see inventory_save_changes() */
-	_UNIT_MARKS_MAX,
-};
-
-struct unit_marks {
-	bool complete; /* no other unit has changed */
-	struct unit **units;
-	size_t count;
-};
-
 struct unit {
 	void *owner; /* the list's */
 	struct device *device;
@@ -33,6 +20,7 @@ struct unit {
 	struct health_unit *health;  /* NULL: no probes */
 	const struct cordon *cordon; /* NULL: none */
 	char *owner_name;            /* the resource that it belongs to; NULL: ours */
+	unsigned replicas;           /* ids that are offered for it */
 	bool let_go;                 /* released by its owner: ours, if the next scan finds it */
 	bool present;                /* the last scan found it, or it is away */
 	bool away;                   /* moved out of the host's view into its container */
@@ -46,8 +34,7 @@ struct unit {
 	uint64_t numa_kept; /* a hash of the other NUMA nodes with which ids of the unit were
 			       booked; 0: none */
 	struct unit_list *list;
-	size_t index; /* there, as the last snapshot has it */
-	bool marked[_UNIT_MARKS_MAX];
+	size_t index; /* there, as the last snapshot of all units has it */
 };
 
 struct unit_list {
@@ -65,10 +52,10 @@ struct unit_list {
 	struct bookings *pending;        /* for Allocate calls without an answer; NULL: none */
 	struct bookings *joined;         /* all three together; NULL: nothing */
 	struct bookings *booked; /* the bookings as they are listed: all with NUMA nodes, or none */
+	bool not_covered;        /* memory was short for that */
 	bool let_go;             /* some units are */
-	struct saved_state *saved;    /* where units begin, until a scan has been complete */
-	const struct snapshot *shown; /* the last one; compared only */
-	struct unit_marks marks[_UNIT_MARKS_MAX];
+	struct saved_state *saved; /* where units begin, until a scan has been complete */
+	uint64_t now; /* CLOCK_REALTIME of the last change of which devices there are */
 };
 
 struct unit *unit_free(struct unit *unit);
@@ -77,21 +64,9 @@ DEFINE_CLEANUP(struct unit *, unit_free)
 /* Makes a unit of a device, with its saved state; `index` is its place in the list. */
 int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret);
 
-/* Notes that a unit has changed. */
-void unit_mark(struct unit *unit, enum unit_mark mark);
-
-/* The reader of the mark has read all units, or those that were marked. */
-void unit_list_unmark(struct unit_list *list, enum unit_mark mark);
-
-/* Any unit may change, be added or removed now: all marks are incomplete. */
-void unit_list_disturb(struct unit_list *list);
-
-/* Saves the units' health, and the units in containers. Returns 0 or -ENOMEM. */
+/* See inventory_save() and inventory_write(). */
 int unit_list_save(const struct unit_list *list, struct saved_state **ret);
-
-/* See inventory_save_changes() and inventory_note_saved(). */
-int unit_list_save_changes(struct unit_list *list, struct saved_state **ret);
-void unit_list_note_saved(struct unit_list *list);
+int unit_list_write(const struct unit_list *list, uint64_t match_fingerprint, int fd);
 
 /* Copies the units of another list that are removed, or away, into this one, which is empty; they
  * stay so until a scan finds them. Returns 0 or -ENOMEM. */
@@ -143,7 +118,9 @@ bool unit_may_be_gone(const struct unit *unit);
 /* Computes the state of the unit. Returns 1 if that changed, 0 or -ENOMEM. */
 int unit_evaluate(struct unit *unit);
 
-/* The list as it is now. `previous` is the snapshot before, or NULL. Returns 0 or -ENOMEM. */
-int unit_list_snapshot(
-	struct unit_list *list, const struct snapshot *previous, struct snapshot **ret);
+/* The list as it is now. `previous` is the snapshot before, or NULL. `changed` has all units that
+ * differ from it, and was noted because their health has changed; NULL: any may differ. Returns 0
+ * or -ENOMEM. */
+int unit_list_snapshot(struct unit_list *list, const struct snapshot *previous,
+	struct unit *const *changed, size_t n_changed, struct snapshot **ret);
 void unit_list_done(struct unit_list *list);

@@ -101,7 +101,7 @@ int claiming_propose(struct claiming *claiming, const char *root, struct snapsho
 {
 	int r;
 
-	if (!snapshot_same_devices(claiming->snapshot, snapshot)) {
+	if (!snapshot_shares_devices(claiming->snapshot, snapshot)) {
 		r = propose(claiming, root, snapshot);
 		note(claiming, r);
 		/* Serving is more than sharing well. */

@@ -409,7 +409,6 @@ static void plugin_done(struct plugin *plugin)
 	claiming_done(&plugin->claiming);
 	publish_done(&plugin->publishing);
 	allocation_count_done(&plugin->allocation_count);
-	reported_done(&plugin->reported);
 	sd_event_source_disable_unref(plugin->alive_source);
 	housekeeping_done(&plugin->housekeeping);
 	sd_event_source_disable_unref(plugin->report_source);
@@ -418,7 +417,7 @@ static void plugin_done(struct plugin *plugin)
 
 int main(int argc, char *argv[])
 {
-	struct plugin plugin = { .reported = REPORTED_INIT };
+	struct plugin plugin = { 0 };
 	int r;
 
 	log_setup("devplugd-plugin", LOG_TARGET_PARENT, LOG_INFO);

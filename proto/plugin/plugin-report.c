@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when and how a child reports its devices to the supervisor: counts in the message, the
- * inventory as JSON in a memfd that the supervisor stores without reading it. Where only health has
- * changed, a document with the changes is appended to that file, until half of it consists of
- * changes. The more a report costs, the rarer it is sent.
+ * inventory and the saved health state as JSON in sealed memfds that the supervisor passes on
+ * without reading them. Each is always complete. The more a report costs, the rarer it is sent.
  */
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-
 #include "common/json-write.h"
 #include "common/log.h"
+#include "common/sealed.h"
 #include "common/text.h"
 #include "proto/plugin/match-fingerprint.h"
 #include "proto/plugin/plugin.h"
@@ -23,20 +19,21 @@
 #define ATTRIBUTE_VALUE_MAX 1024
 
 /* Most devices have been as they are since the same second. */
-struct last_time {
+struct since {
 	uint64_t seconds;
-	char text[TEXT_TIME_MAX];
+	char member[sizeof(",\"since\":\"\"") + TEXT_TIME_MAX];
 };
 
-static const char *time_text(struct last_time *last, uint64_t usec)
+static void write_since(struct json_writer *writer, uint64_t usec, struct since *last)
 {
-	if (usec == 0)
-		return NULL;
+	char text[TEXT_TIME_MAX];
+
 	if (usec / USEC_PER_SEC != last->seconds) {
 		last->seconds = usec / USEC_PER_SEC;
-		text_time(usec, last->text);
+		text_time(usec, text);
+		(void)snprintf(last->member, sizeof(last->member), ",\"since\":\"%s\"", text);
 	}
-	return last->text;
+	json_write_text(writer, last->member);
 }
 
 /* Counts of all replicas of the unit. */
@@ -56,9 +53,11 @@ static uint64_t allocations_of(const struct allocation_count *allocation_count,
 }
 
 /* The health in the kubelet's list; devices of another resource are not in that list. */
-static const char *health_text(const struct snapshot_unit *unit)
+static const char *health_member(const struct snapshot_unit *unit)
 {
-	return unit->claimed_by_other ? "Claimed" : unit->healthy ? "Healthy" : "Unhealthy";
+	return unit->claimed_by_other ? ",\"health\":\"Claimed\""
+		: unit->healthy       ? ",\"health\":\"Healthy\""
+				      : ",\"health\":\"Unhealthy\"";
 }
 
 /* Members by which other programs know the device. */
@@ -123,20 +122,18 @@ static void write_count(
 }
 
 static void write_device(struct json_writer *writer, const struct plugin *plugin,
-	const struct snapshot *snapshot, size_t i, bool first, struct last_time *last)
+	const struct snapshot *snapshot, size_t i, struct since *last)
 {
 	const struct snapshot_unit *unit = &snapshot->units[i];
 
-	json_write_text(writer, first ? "{\"id\":" : ",{\"id\":");
+	json_write_text(writer, i == 0 ? "{\"id\":" : ",{\"id\":");
 	json_write_string(writer, unit->device->id);
-	json_write_text(writer, ",\"health\":");
-	json_write_string(writer, health_text(unit));
+	json_write_text(writer, health_member(unit));
 	if (unit->reason) {
 		json_write_text(writer, ",\"reason\":");
 		json_write_string(writer, unit->reason);
 	}
-	json_write_text(writer, ",\"since\":");
-	json_write_string(writer, time_text(last, unit->since));
+	write_since(writer, unit->since, last);
 	write_numa(writer, unit->device);
 	if (unit->cause != CAUSE_NONE) {
 		json_write_text(writer, ",\"cause\":");
@@ -150,15 +147,6 @@ static void write_device(struct json_writer *writer, const struct plugin *plugin
 	write_count(writer,
 		",\"allocations\":", allocations_of(&plugin->allocation_count, snapshot, i), 0);
 	json_write_text(writer, "}");
-}
-
-static bool has_changed(const struct snapshot *before, const struct snapshot *now, size_t i)
-{
-	const struct snapshot_unit *a = &before->units[i], *b = &now->units[i];
-
-	return a->healthy != b->healthy || a->changes != b->changes ||
-		a->claimed_by_other != b->claimed_by_other || a->since != b->since ||
-		(b->reason && (!a->reason || !streq(a->reason, b->reason)));
 }
 
 /* What keeps devices from being found. */
@@ -208,25 +196,36 @@ static void write_measurements(struct json_writer *writer, const struct measurem
 	json_write_text(writer, last ? "}" : "");
 }
 
-/* `before`: what has been written; NULL: nothing. */
-static int write_inventory(int fd, const struct plugin *plugin, const struct snapshot *before,
-	const struct snapshot *snapshot)
+static void count(const struct snapshot_unit *unit, struct control_message *message)
 {
+	message->healthy += unit->healthy;
+	if (unit->claimed_by_other)
+		return;
+	message->devices++;
+	message->ids += unit->replicas;
+	message->healthy_ids += unit->healthy ? unit->replicas : 0;
+}
+
+/* Writes all devices, and counts them for the message. */
+static int write_inventory(int fd, const struct plugin *plugin, const struct snapshot *snapshot,
+	struct control_message *message)
+{
+	uint64_t last_allocation = plugin->allocation_count.last;
+	struct since last = { 0 };
+	char text[TEXT_TIME_MAX];
 	struct json_writer writer;
-	struct last_time last = { 0 };
-	bool first = true;
 
 	json_writer_init(&writer, fd);
 	json_write_text(&writer, "{\"allocations\":");
 	json_write_number(&writer, plugin->allocation_count.allocations);
 	json_write_text(&writer, ",\"last_allocation\":");
-	json_write_string(&writer, time_text(&last, plugin->allocation_count.last));
+	if (last_allocation > 0)
+		text_time(last_allocation, text);
+	json_write_string(&writer, last_allocation > 0 ? text : NULL);
 	json_write_text(&writer, ",\"devices\":[");
 	for (size_t i = 0; i < snapshot->n_units; i++) {
-		if (before && !has_changed(before, snapshot, i))
-			continue;
-		write_device(&writer, plugin, snapshot, i, first, &last);
-		first = false;
+		count(&snapshot->units[i], message);
+		write_device(&writer, plugin, snapshot, i, &last);
 	}
 	json_write_text(&writer, "],\"scan_notes\":[");
 	write_notes(&writer, plugin->inventory);
@@ -236,119 +235,28 @@ static int write_inventory(int fd, const struct plugin *plugin, const struct sna
 	return json_writer_finish(&writer);
 }
 
-/* Every write appends, independent of readers. */
-static int growing_memfd(const char *name)
-{
-	_cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC);
-
-	if (fd < 0 || fcntl(fd, F_SETFL, O_APPEND) < 0)
-		return -errno;
-	return TAKE_FD(fd);
-}
-
-/* The health of the devices and which of them are in containers, for the next process: all, or what
- * is new. */
-static int write_memory(int fd, struct plugin *plugin, bool all)
-{
-	_cleanup_saved_state_ struct saved_state *saved = NULL;
-	int r;
-
-	r = all ? inventory_save(plugin->inventory, &saved)
-		: inventory_save_changes(plugin->inventory, &saved);
-	if (r < 0 || (!all && saved->n_units == 0))
-		return r;
-	saved->match_fingerprint = match_fingerprint(plugin->applied_config->declaration);
-	r = saved_state_write(saved, fd);
-	if (r >= 0 && all)
-		inventory_note_saved(plugin->inventory);
-	return r;
-}
-
-void reported_done(struct reported *reported)
-{
-	reported->snapshot = snapshot_unref(reported->snapshot);
-	reported->devices_fd = close_fd(reported->devices_fd);
-	reported->saved_state_fd = close_fd(reported->saved_state_fd);
-}
-
-/* Writes the report into the files; what cannot be appended is written from the start. */
-static int write_report(struct plugin *plugin, struct snapshot *snapshot, bool grow)
-{
-	struct reported *reported = &plugin->reported;
-	struct stat st;
-	int r;
-
-	if (!grow) {
-		reported_done(reported);
-		reported->devices_fd = growing_memfd("devices");
-		reported->saved_state_fd = growing_memfd("health");
-		if (reported->devices_fd < 0 || reported->saved_state_fd < 0)
-			return -EMFILE;
-	}
-	r = write_inventory(reported->devices_fd, plugin, reported->snapshot, snapshot);
-	if (r >= 0)
-		r = write_memory(reported->saved_state_fd, plugin, !grow);
-	if (r >= 0 && fstat(reported->devices_fd, &st) < 0)
-		r = -errno;
-	if (r < 0)
-		return r;
-	reported->size = st.st_size;
-	if (!grow)
-		reported->whole = st.st_size;
-	(void)snapshot_unref(reported->snapshot);
-	reported->snapshot = snapshot_ref(snapshot);
-	reported->allocations = plugin->allocation_count.allocations;
-	return 0;
-}
-
-/* Whether nothing but health can have changed (no allocation, either), and the files are not full
- * of changes. */
-static bool may_grow(const struct plugin *plugin, const struct snapshot *snapshot)
-{
-	const struct reported *reported = &plugin->reported;
-
-	return snapshot_shares_devices(reported->snapshot, snapshot) && snapshot->n_held == 0 &&
-		reported->allocations == plugin->allocation_count.allocations &&
-		reported->size < 2 * reported->whole;
-}
-
 static int report_devices(struct plugin *plugin)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(plugin->inventory);
+	_cleanup_close_ int devices_fd = sealed_begin("devices"), state_fd = sealed_begin("health");
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_DEVICES);
-	bool grow;
 	int r;
 
-	grow = may_grow(plugin, snapshot);
-	if (grow)
-		message.type = CONTROL_CHANGES;
-
-	for (size_t i = 0; i < snapshot->n_units; i++) {
-		const struct snapshot_unit *unit = &snapshot->units[i];
-
-		message.healthy += unit->healthy;
-		if (unit->claimed_by_other)
-			continue;
-		message.devices++;
-		message.ids += unit->replicas;
-		message.healthy_ids += unit->healthy ? unit->replicas : 0;
-	}
-	r = write_report(plugin, snapshot, grow);
-	if (r == -ESTALE) {
-		message.type = CONTROL_DEVICES;
-		r = write_report(plugin, snapshot, false);
-	}
-	if (r < 0) {
-		reported_done(&plugin->reported);
-		return r;
-	}
-	message.fds[0] = plugin->reported.devices_fd;
-	message.fds[1] = plugin->reported.saved_state_fd;
-	r = control_send(CONTROL_FD, &message);
-	/* The next report must be complete: this one was not received. */
+	if (devices_fd < 0 || state_fd < 0)
+		return -EMFILE;
+	r = write_inventory(devices_fd, plugin, snapshot, &message);
+	if (r >= 0)
+		r = sealed_end(devices_fd);
+	if (r >= 0)
+		r = inventory_write(plugin->inventory,
+			match_fingerprint(plugin->applied_config->declaration), state_fd);
+	if (r >= 0)
+		r = sealed_end(state_fd);
 	if (r < 0)
-		reported_done(&plugin->reported);
-	return r;
+		return r;
+	message.fds[0] = devices_fd;
+	message.fds[1] = state_fd;
+	return control_send(CONTROL_FD, &message);
 }
 
 static void send_report(struct plugin *plugin)

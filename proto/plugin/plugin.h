@@ -19,16 +19,6 @@
 #include "proto/plugin/propose-files.h"
 #include "proto/plugin/service.h"
 
-/* What the supervisor knows of the devices. */
-struct reported {
-	struct snapshot *snapshot;      /* NULL: everything has to be reported */
-	uint64_t allocations;           /* that were counted by then */
-	int devices_fd, saved_state_fd; /* the files of the reports */
-	off_t whole, size;              /* of the first file: at its begin, and now */
-};
-
-#define REPORTED_INIT ((struct reported){ .devices_fd = -EBADF, .saved_state_fd = -EBADF })
-
 struct plugin {
 	sd_event *event;
 	const char *resource;
@@ -37,7 +27,6 @@ struct plugin {
 	struct pace reporting; /* devices to the supervisor */
 
 	struct housekeeping housekeeping;
-	struct reported reported;
 
 	/* In force together, or all NULL before the first configuration was accepted. */
 	struct applied_config *applied_config;
@@ -75,6 +64,3 @@ void plugin_report(struct plugin *plugin);
 
 /* Called from time to time: sends a report that has waited too long, urgent work or not. */
 void plugin_report_overdue(struct plugin *plugin);
-
-/* Frees what was kept of the last report. */
-void reported_done(struct reported *reported);

@@ -80,7 +80,7 @@ int publish_propose(struct publishing *publishing, struct applied_config *applie
 	int r;
 
 	if (publishing->applied_config == applied_config &&
-		snapshot_same_devices(publishing->snapshot, snapshot))
+		snapshot_shares_devices(publishing->snapshot, snapshot))
 		return publishing->waiting;
 	/* What was published once has to be taken back, too. */
 	r = publishing->text || publication_is_wanted(declaration, snapshot)

@@ -90,15 +90,13 @@ static bool is_flood(struct child *child)
 
 static void on_devices(struct child *child, struct control_message *message)
 {
-	bool grown = message->type == CONTROL_CHANGES;
-
 	if (message->devices > CONTROL_DEVICES_MAX) {
 		on_broken(child, "the child sent an inventory that is not valid");
 		return;
 	}
 	if (message->fds[1] >= 0)
-		mirror_take(&child->saved_state, TAKE_FD(message->fds[1]), grown);
-	mirror_take(&child->devices, TAKE_FD(message->fds[0]), grown);
+		mirror_take(&child->saved_state, TAKE_FD(message->fds[1]));
+	mirror_take(&child->devices, TAKE_FD(message->fds[0]));
 	child->reported = true;
 	child->resource->devices = message->devices;
 	child->resource->healthy = message->healthy;
@@ -132,7 +130,7 @@ static void on_publish(struct child *child, struct control_message *message)
 
 static void on_message(struct child *child, struct control_message *message)
 {
-	if (message->type == CONTROL_DEVICES || message->type == CONTROL_CHANGES) {
+	if (message->type == CONTROL_DEVICES) {
 		on_devices(child, message);
 		return;
 	}

@@ -10,7 +10,6 @@
 
 #include "common/request-message.h"
 #include "configuration/config.h"
-#include "drivers/inventory/device-documents.h"
 #include "drivers/model/suggest.h"
 #include "supervisor/control/ask.h"
 #include "supervisor/ctl/daemon-state.h"
@@ -42,7 +41,7 @@ static json_t *load_file(int directory_fd, const char *name)
 		errno = EBADMSG;
 		return NULL;
 	}
-	document = device_documents_read(stream);
+	document = json_loadf(stream, 0, NULL);
 	if (!document)
 		errno = EBADMSG;
 	return document;

@@ -284,7 +284,7 @@ static int look(const struct declaration *declaration, const char *root, struct 
 		r = unit_list_merge(&list, &scan, error);
 	if (r >= 0 &&
 		(pack_strings(scan.notes.items, scan.notes.count, notes) < 0 ||
-			unit_list_snapshot(&list, NULL, ret) < 0))
+			unit_list_snapshot(&list, NULL, NULL, 0, ret) < 0))
 		r = error_set(error, -ENOMEM, "out of memory");
 	unit_list_done(&list);
 	return r < 0 ? r : 0;
@@ -360,7 +360,7 @@ int try_out_claims(const struct declaration *declaration, struct scan *scan, str
 
 	r = unit_list_merge(&list, scan, error);
 	if (r >= 0 &&
-		(unit_list_snapshot(&list, NULL, &snapshot) < 0 ||
+		(unit_list_snapshot(&list, NULL, NULL, 0, &snapshot) < 0 ||
 			hardware_claims_text(snapshot, scan->root, &text) < 0 ||
 			split_claims(text, claims) < 0))
 		r = error_set(error, -ENOMEM, "out of memory");

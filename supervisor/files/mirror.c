@@ -13,13 +13,11 @@ void mirror_init(struct mirror *mirror, struct state *state, const char *name, s
 	(void)snprintf(mirror->name, sizeof(mirror->name), "%s", name);
 }
 
-void mirror_take(struct mirror *mirror, int fd, bool grown)
+void mirror_take(struct mirror *mirror, int fd)
 {
 	mirror_release(mirror);
 	mirror->fd = fd;
 	mirror->pending = true;
-	if (!grown)
-		mirror->written = 0;
 }
 
 int mirror_restore(struct mirror *mirror)
@@ -34,19 +32,18 @@ int mirror_restore(struct mirror *mirror)
 
 int mirror_write(struct mirror *mirror)
 {
-	int64_t r;
+	int r;
 
 	if (!mirror->pending)
 		return 0;
-	r = state_follow(mirror->state, mirror->name, mirror->fd, mirror->limit, &mirror->written);
+	r = state_copy(mirror->state, mirror->name, mirror->fd, mirror->limit);
 	/* What is too large does not become smaller. */
 	mirror->pending = r < 0 && r != -EFBIG;
-	return r < 0 ? (int)r : 0;
+	return r;
 }
 
 void mirror_write_again(struct mirror *mirror)
 {
-	mirror->written = 0;
 	mirror->pending = mirror->fd >= 0;
 }
 
@@ -59,6 +56,5 @@ void mirror_release(struct mirror *mirror)
 void mirror_remove(struct mirror *mirror)
 {
 	mirror_release(mirror);
-	mirror->written = 0;
 	state_remove(mirror->state, mirror->name);
 }

@@ -11,23 +11,22 @@
 struct mirror {
 	struct state *state;
 	char name[STATE_NAME_MAX];
-	size_t limit;   /* in bytes */
-	int fd;         /* the newest, or -EBADF */
-	bool pending;   /* not written yet */
-	size_t written; /* how much of it is in the file; 0: the file is of another one */
+	size_t limit; /* in bytes */
+	int fd;       /* the newest, or -EBADF */
+	bool pending; /* not written yet */
 };
 
 /* Does not touch the file. `name`: as of state_devices_name(). */
 void mirror_init(struct mirror *mirror, struct state *state, const char *name, size_t limit);
 
-/* Takes the descriptor. `grown`: it is the file that was sent before, with documents appended. */
-void mirror_take(struct mirror *mirror, int fd, bool grown);
+/* Takes the descriptor. */
+void mirror_take(struct mirror *mirror, int fd);
 
 /* Takes what an earlier daemon left in the file, if anything. Returns 0, or negative errno if there
  * may be something that cannot be opened now. */
 int mirror_restore(struct mirror *mirror);
 
-/* Writes the file if that is pending. Returns 0 or negative errno, see state_follow(); writing
+/* Writes the file if that is pending. Returns 0 or negative errno, see state_copy(); writing
  * stays pending then, except after -EFBIG. */
 int mirror_write(struct mirror *mirror);
 

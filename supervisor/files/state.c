@@ -298,17 +298,17 @@ static bool has_room(int fd, uint64_t size)
 	return (uint64_t)st.f_bavail * st.f_frsize >= reserve + size;
 }
 
-/* Copies what lies behind the first `size` bytes. */
-static int copy_bounded(int from, size_t size, int to, size_t limit, size_t *ret_size)
+static int copy_bounded(int from, int to, size_t limit)
 {
 	char chunk[COPY_CHUNK];
 	struct stat st;
+	size_t size = 0;
 
 	if (fstat(from, &st) < 0)
 		return -errno;
 	if ((uint64_t)st.st_size > limit)
 		return -EFBIG;
-	if ((uint64_t)st.st_size > size && !has_room(to, (uint64_t)st.st_size - size))
+	if (!has_room(to, (uint64_t)st.st_size))
 		return -ENOSPC;
 	for (;;) {
 		ssize_t n = RETRY_ON_EINTR(pread(from, chunk, sizeof(chunk), (off_t)size));
@@ -317,7 +317,7 @@ static int copy_bounded(int from, size_t size, int to, size_t limit, size_t *ret
 		if (n < 0)
 			return -errno;
 		if (n == 0)
-			break;
+			return 0;
 		size += (size_t)n;
 		if (size > limit)
 			return -EFBIG;
@@ -325,39 +325,16 @@ static int copy_bounded(int from, size_t size, int to, size_t limit, size_t *ret
 		if (r < 0)
 			return r;
 	}
-	*ret_size = size;
-	return 0;
 }
 
-int state_copy(struct state *state, const char *name, int fd, size_t limit, size_t *ret_size)
+int state_copy(struct state *state, const char *name, int fd, size_t limit)
 {
 	int directory_fd = find_directory(state, name, &name);
 	_cleanup_close_ int to = replace_file_begin(directory_fd, name, 0644);
 
 	if (to < 0)
 		return to;
-	return replace_file_end(directory_fd, name, copy_bounded(fd, 0, to, limit, ret_size));
-}
-
-static int append(struct state *state, const char *name, int fd, size_t limit, size_t *written)
-{
-	int directory_fd = find_directory(state, name, &name);
-	_cleanup_close_ int to = -EBADF;
-
-	to = openat(directory_fd, name, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-	return to < 0 ? -errno : copy_bounded(fd, *written, to, limit, written);
-}
-
-int64_t state_follow(struct state *state, const char *name, int fd, size_t limit, size_t *written)
-{
-	size_t before = *written;
-	int r;
-
-	if (before > 0 && append(state, name, fd, limit, written) >= 0)
-		return (int64_t)(*written - before);
-	*written = 0;
-	r = state_copy(state, name, fd, limit, written);
-	return r < 0 ? r : (int64_t)*written;
+	return replace_file_end(directory_fd, name, copy_bounded(fd, to, limit));
 }
 
 void state_remove(struct state *state, const char *name)

@@ -43,13 +43,7 @@ int state_write_private(struct state *state, const char *name, const void *data,
 
 /* Replaces a file by a copy of what the descriptor holds. -EFBIG: more than `limit` bytes, -ENOSPC:
  * more than the file system has room for (STATE_RESERVE). */
-int state_copy(struct state *state, const char *name, int fd, size_t limit, size_t *ret_size);
-
-/* Gives a file the content of the descriptor, of which it has the first `*written` bytes already:
- * by appending, or, with 0 or where that fails, by replacing it. `*written` is up to date then, or
- * 0 after a failure. A reader may see a part of what is being appended. Returns how many bytes it
- * wrote, or negative errno. */
-int64_t state_follow(struct state *state, const char *name, int fd, size_t limit, size_t *written);
+int state_copy(struct state *state, const char *name, int fd, size_t limit);
 
 void state_remove(struct state *state, const char *name);
 

@@ -55,12 +55,9 @@ static void forget(void)
 /* Ends the process; its file stays. */
 static void end(void)
 {
-	struct saved_state *saved;
 	int fd = memfd_create("memory", MFD_CLOEXEC);
 
-	assert_int_equal(inventory_save(inventory, &saved), 0);
-	assert_int_equal(saved_state_write(saved, fd), 0);
-	saved_state_free(saved);
+	assert_int_equal(inventory_write(inventory, 0, fd), 0);
 	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
 	json_decref(file);
 	file = json_loadfd(fd, 0, NULL);
@@ -133,34 +130,6 @@ static void test_interfaces_stay(void **state)
 	end();
 	start(INTERFACES);
 	assert_string_equal(seen(), "");
-}
-
-/* Documents follow each other in the file; nothing of an earlier one is mixed into the last. */
-static void test_last_word_counts(void **state)
-{
-	_cleanup_close_ int fd = memfd_create("memory", MFD_CLOEXEC);
-	const struct saved_unit *unit;
-	struct saved_state *saved;
-	json_t *one, *units;
-	size_t i;
-
-	start(INTERFACES);
-	lend("can0");
-	end();
-	assert_int_equal(json_dumpfd(file, fd, 0), 0);
-	units = json_object_get(file, "units");
-	json_array_foreach(units, i, one)
-	{
-		assert_int_equal(json_object_set_new(one, "assigned", json_false()), 0);
-		(void)json_object_del(one, "device");
-	}
-	assert_int_equal(json_dumpfd(file, fd, 0), 0);
-	assert_int_equal(saved_state_read(fd, &saved), 0);
-	unit = saved_state_find(saved, "can0");
-	assert_non_null(unit);
-	assert_false(unit->assigned);
-	assert_null(unit->device);
-	saved_state_free(saved);
 }
 
 static void test_unassigned_is_not_there(void **state)
@@ -288,7 +257,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_interfaces_stay),
-		TEST(test_last_word_counts),
 		TEST(test_unassigned_is_not_there),
 		TEST(test_all_of_it_is_kept),
 		TEST(test_an_untrusted_file_is_not_believed),

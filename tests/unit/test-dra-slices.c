@@ -253,14 +253,14 @@ static void test_reports(void **state)
 {
 	static const char text[] =
 		"{\"devices\": [{\"id\": \"a\", \"health\": \"Healthy\"}, {\"id\": "
-		"\"b\", \"health\": \"Healthy\"}]}\n{\"devices\": [{\"id\": "
-		"\"b\", \"health\": \"Unhealthy\"}]}\n{\"devices\": [{\"id\"";
+		"\"b\", \"health\": \"Unhealthy\"}]}\n";
 	json_auto_t *devices = dra_devices_read(text, strlen(text));
 
 	assert_int_equal(json_array_size(devices), 2);
 	assert_string_equal(
 		json_string_value(json_object_get(json_array_get(devices, 1), "health")),
 		"Unhealthy");
+	assert_null(dra_devices_read(text, strlen(text) - 2));
 	assert_null(dra_devices_read("", 0));
 	assert_null(dra_devices_read("{", 1));
 }

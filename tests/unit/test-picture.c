@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exporter reads what a resource's process reports of its devices: growing files, and malformed
- * ones, which only affect that resource.
+ * The exporter reads what a resource's process reports of its devices. A malformed report affects
+ * only that resource.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,24 +41,37 @@ static struct picture *read_picture(const char *text, const char *pods)
 	return picture;
 }
 
-static void test_changes(void **state)
+static void test_devices(void **state)
 {
 	_cleanup_(picture_freep) struct picture *picture = read_picture(
-		ALL(DEVICE("x-0", "Healthy", "") "," DEVICE("x-1", "Healthy", ",\"numa\":[0,1]"))
-			ALL(DEVICE("x-1", "Unhealthy",
-				",\"cause\":\"probe\",\"changes\":3,"
-				"\"since\":\"2026-11-22T09:30:00Z\""))
-				ALL(DEVICE("x-2", "Healthy", "")) "{\"devices\":[",
+		ALL(DEVICE("x-0", "Healthy", ",\"numa\":[0,1]") "," DEVICE("x-1", "Unhealthy",
+			",\"cause\":\"probe\",\"changes\":3,"
+			"\"since\":\"2026-11-22T09:30:00Z\"")),
 		NULL);
 	const struct resource *resource = &picture->resources[0];
 
 	assert_int_equal(resource->n_units, 2);
 	assert_true(resource->units[0].healthy);
+	assert_string_equal(resource->units[0].numa, "0,1");
 	assert_false(resource->units[1].healthy);
 	assert_string_equal(resource->units[1].cause, "probe");
 	assert_int_equal(resource->units[1].changes, 3);
 	assert_int_equal(resource->units[1].since, 1795339800);
 	assert_string_equal(resource->units[1].numa, "");
+}
+
+static void test_one_document(void **state)
+{
+	static const char *const texts[] = {
+		"{\"devices\":[" DEVICE("x-0", "Healthy", "") "]",
+		ALL(DEVICE("x-0", "Healthy", "")) "{}",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		_cleanup_(picture_freep) struct picture *picture = read_picture(texts[i], NULL);
+
+		assert_int_equal(picture->resources[0].n_units, 0);
+	}
 }
 
 static void test_nonsense(void **state)
@@ -180,10 +193,6 @@ static void test_measured(void **state)
 		"devplugd_gpu_power_watts" GPU_LABELS "} 65.25\n"));
 	assert_true(has_line("{\"g\":{\"gpu_xids\":{\"79\":1,\"13\":1000}}}",
 		"devplugd_gpu_xid_errors_total" GPU_LABELS ",xid=\"13\"} 1000\n"));
-	/* The newest document counts. */
-	assert_true(has_line("{\"g\":{\"gpu_power\":1000}}}\n{\"devices\":[],"
-			     "\"measurements\":{\"g\":{\"gpu_power\":2000}}",
-		"devplugd_gpu_power_watts" GPU_LABELS "} 2\n"));
 }
 
 static void test_measured_nonsense(void **state)
@@ -204,7 +213,8 @@ static void test_measured_nonsense(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_changes),
+		cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_one_document),
 		cmocka_unit_test(test_nonsense),
 		cmocka_unit_test(test_assigned),
 		cmocka_unit_test(test_unit_states),

@@ -383,7 +383,7 @@ TOLD = "/usr/sbin/hostile"
 EVIL = """{ name = "vendor.example/evil"; driver = "static"; match = ( { count = 1; } ); }"""
 # Kinds of attack, and what the journal has once for each.
 ATTACKS = (("touch", "possible: -"), ("linger", "the child sent a malformed message"),
-           ("claims", "the child sent claims that are not valid"))
+           ("claims", "the devices that were found last are not offered"))
 
 
 def attack(machine, unit, kind, logged, start):
@@ -504,6 +504,27 @@ def the_metrics_socket_survives_an_upgrade(machine, packages):
     machine.do("sh", "-c", "dpkg -i /root/packages/devplugd*.deb")
     check(machine.property("ActiveState", METRICS) == "active", "the upgrade stopped the socket")
     until(lambda: machine.run("pgrep", "-f", "devplugd-exporter").stdout, "the exporter")
+
+
+@step
+def the_former_package_is_replaced(machine, packages):
+    """devplugd-cluster was called devplugd-dra."""
+    directory = "devplugd.service.d"
+    machine.do("dpkg", "-P", "devplugd-dra", "devplugd-cluster")
+    machine.do("sh", "-euc", f"""
+        cd /root/packages
+        mkdir -p former/DEBIAN former/usr/libexec/devplugd former/lib/systemd/system/{directory}
+        printf '[Service]\\n' >former/lib/systemd/system/{directory}/devplugd-dra.conf
+        touch former/usr/libexec/devplugd/devplugd-dra
+        printf '%s\\n' 'Package: devplugd-dra' 'Version: 0.0.9-1' 'Architecture: all' 'Depends: devplugd' \\
+            'Maintainer: a <a@a.example>' 'Description: former package' >former/DEBIAN/control
+        dpkg-deb -b former former.deb
+        dpkg -i former.deb
+        apt-get -y install ./devplugd-dra_*.deb ./devplugd-cluster_*.deb""")
+    machine.do("systemctl", "restart", "devplugd")
+    check("AF_INET" in machine.property("RestrictAddressFamilies").split(), "devplugd-cluster may not open network sockets")
+    left = machine.do("find", "/lib/systemd/system/" + directory, "/usr/libexec/devplugd", "-name", "*-dra*")
+    check(not left, f"of the former package: {left}")
 
 
 @step

@@ -119,9 +119,9 @@ class Machine:
         return events
 
     def files(self):
-        """All that a package may leave behind. Logs, caches and dpkg's own records do not count."""
+        """All that a package may leave behind. Logs, caches and the records of dpkg and apt do not count."""
         found = self.do("find", "/etc", "/usr", "/var", "/run", "-xdev", "(", "-path", "/var/lib/dpkg", "-o", "-path",
-                        "/var/log", "-o", "-path", "/var/cache", "-o", "-path", "/run/systemd", "-o", "-path",
+                        "/var/lib/apt", "-o", "-path", "/var/log", "-o", "-path", "/var/cache", "-o", "-path", "/run/systemd", "-o", "-path",
                         "/run/log", "-o", "-path", "/var/lib/systemd", ")", "-prune", "-o", "-print")
         return set(found.splitlines())
 

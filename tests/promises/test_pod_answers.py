@@ -110,11 +110,11 @@ class Answer:
                    self.some(self.memory, 0, 0, 2))
 
     def holders(self, devices):
-        """How many containers have each device, of which a replica's id is "ID#NUMBER"."""
+        """How many containers have each device, of which a replica's id is "ID#NUMBER", with a number of 32 bits."""
         counts = dict.fromkeys(devices, 0)
         for resource, one in self.rows:
             unit, mark, number = one.rpartition("#")
-            device = one if one in counts else unit if mark and number.isdigit() else None
+            device = one if one in counts else unit if mark and number.isdigit() and int(number) < 1 << 32 else None
             if resource == A and device in counts:
                 counts[device] += 1
         return counts

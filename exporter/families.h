@@ -5,7 +5,7 @@
  * The families of metrics, in one table each for the daemon, its resources and their devices. There
  * is a series for each physical unit, never for a replica, and a unit's text is never a label:
  * label values are a fixed set.
- * */
+ */
 
 #include "exporter/exposition.h"
 #include "exporter/picture.h"

@@ -4,7 +4,7 @@
  * Its own timeout restarts with every byte of a client, so each connection also has a final
  * deadline. While all places are taken and others wait, the oldest connection without a request is
  * closed: idle clients cannot keep out other clients.
- * */
+ */
 #include "exporter/http-server.h"
 
 #include <microhttpd.h>
@@ -239,8 +239,7 @@ static void plan(struct http_server *server)
 static void run(struct http_server *server)
 {
 	/* At the limit of connections, the library stops listening until it runs after a connection
-	 * ended.
-	 * */
+	 * ended. */
 	do {
 		server->ended = false;
 		(void)MHD_run(server->daemon);

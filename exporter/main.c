@@ -4,7 +4,7 @@
  * descriptor 3; it needs no privilege and opens neither a socket nor a file of the host. Each
  * scrape asks the supervisor for a picture; simultaneous scrapes share one. Nothing is kept between
  * scrapes, so the process can be ended at any time.
- * */
+ */
 #include <fcntl.h>
 #include <jansson.h>
 #include <malloc.h>

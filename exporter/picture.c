@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what of the supervisor's and the children's documents metrics are made of: members of
- * another type are left out, and a child's document that is not valid JSON has no devices.
+ * Decides which members of the documents of the supervisor and its children become metrics: members
+ * of another type are left out, and a child's document that is not valid JSON has no devices.
  */
 #include "exporter/picture.h"
 

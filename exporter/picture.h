@@ -5,7 +5,7 @@
  * The supervisor's picture of the daemon (supervisor/helpers/metrics.h) as structures. The
  * supervisor's part is trusted. The report of a resource's process is checked, because a faulty
  * process can send anything; an invalid report only affects the metrics of that resource.
- * */
+ */
 
 #include <jansson.h>
 

@@ -2,7 +2,7 @@
 /*
  * Decides which pod is admitted next. Only one pod is being admitted at a time: later pods wait,
  * and earlier ones may still be starting their containers.
- * */
+ */
 #include "kubelet/admission.h"
 
 #include "kubelet/admission-steps.h"

@@ -3,7 +3,7 @@
  * The kubelet hashes with FNV-1a what go-spew prints of its structures, on one line, with types,
  * sorted keys and no quotes (pkg/util/hash, DeepHashObject). A list or map that is null is printed
  * differently from an empty one.
- * */
+ */
 #include "kubelet/checkpoint-checksum.h"
 
 #include "common/base64.h"

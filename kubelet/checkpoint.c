@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes members in Go's order, and an empty list as null where the kubelet does.
- * */
+ */
 #include "kubelet/checkpoint.h"
 
 #include <limits.h>

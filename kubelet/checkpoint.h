@@ -5,7 +5,7 @@
  * The kubelet's checkpoint: the devices of each container, the plugins' answers, and the registered
  * resources. A real kubelet reads our file, and we read its files; a member that it ignores marks
  * ours.
- * */
+ */
 
 #include "kubelet/model.h"
 

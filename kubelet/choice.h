@@ -4,7 +4,7 @@
 /*
  * Chooses the devices of a resource for a container: on the NUMA nodes that the topology manager
  * found, and among these the ones that the plugin prefers.
- * */
+ */
 
 #include "kubelet/model.h"
 

@@ -9,7 +9,7 @@
  *    "drivers": {DRIVER: [{"requests": [...], "pool", "device", "cdi": [...]}, ...]}}
  *
  * The claims of a pod are [{"name", "uid", "drivers": [...], "extended": boolean}, ...].
- * */
+ */
 
 #include "kubelet/model.h"
 

@@ -6,7 +6,7 @@
  * when a ListAndWatch stream ends. Up to 1.36, a resource has one entry, which the latest Register
  * overwrites: the end of an older stream disconnects the newer client, and after a failed Register
  * there is no client to disconnect. Later kubelets identify clients by the path of their socket.
- * */
+ */
 
 #include "common/util.h"
 

@@ -3,7 +3,7 @@
  * Dialling, the options call, and what happens when a stream ends. A connection is freed after the
  * last mailbox message that refers to it was delivered. As in the kubelet, a connection that is not
  * disconnected stays open until it has been idle for half an hour.
- * */
+ */
 #include "kubelet/connection.h"
 
 #include "kubelet/list-message.h"

@@ -5,7 +5,7 @@
  * The kubelet's side of one registered plugin: dials back, asks for the options, follows the list,
  * and carries the calls of admissions. Several connections of one resource can exist at a time;
  * the client table and the endpoint table decide which one counts.
- * */
+ */
 
 #include <protobuf-c/protobuf-c.h>
 

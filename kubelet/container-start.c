@@ -2,7 +2,7 @@
 /*
  * Starts a container: calls PreStartContainer where a plugin wants it, then merges the plugins'
  * answers to Allocate. A kubelet retries periodically; this one retries at the next "pod restart".
- * */
+ */
 #include "kubelet/admission-steps.h"
 #include "kubelet/claim-table.h"
 #include "kubelet/connection.h"

@@ -5,7 +5,7 @@
  * What a container gets from all its resources together. The first value wins, as in the kubelet: a
  * later device or mount with the same path in the container, and a later variable, annotation or
  * CDI name that repeats one, is dropped.
- * */
+ */
 
 #include <jansson.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Blocking is fine here: the process sends one request and exits.
- * */
+ */
 #include "kubelet/control-client.h"
 
 #include <limits.h>

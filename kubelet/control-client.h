@@ -3,7 +3,7 @@
 
 /*
  * The client's end of the control socket.
- * */
+ */
 
 #include <jansson.h>
 

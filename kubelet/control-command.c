@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Each command checks its own arguments, because any client can connect.
- * */
+ */
 #include "kubelet/control-command.h"
 
 #include <systemd/sd-id128.h>

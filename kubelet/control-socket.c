@@ -2,7 +2,7 @@
 /*
  * A request exists from accept until the last byte of its reply, or until the peer hangs up. While
  * a command handles it, a hang-up only closes the descriptor.
- * */
+ */
 #include "kubelet/control-socket.h"
 
 #include <limits.h>

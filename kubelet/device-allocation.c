@@ -2,7 +2,7 @@
 /*
  * Records the devices of each pod. The record outlives plugins and restarts: the plugin's answer is
  * kept as bytes and used at every later start of the container.
- * */
+ */
 #include "kubelet/plugin-resource.h"
 
 struct allocation *allocation_free(struct allocation *allocation)

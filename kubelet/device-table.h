@@ -4,7 +4,7 @@
 /*
  * The devices of one resource, as one ListAndWatch message listed them. Each message is the
  * complete list, so a table is filled once and then replaced as a whole.
- * */
+ */
 
 #include "common/util.h"
 

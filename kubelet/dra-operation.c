@@ -2,7 +2,7 @@
 /*
  * Decides in which order the drivers of a pod are called, and which parts of their answers are
  * kept. As in a kubelet, the first failure ends the operation.
- * */
+ */
 #include "kubelet/dra-operation.h"
 
 #include "common/json-read.h"

@@ -2,7 +2,7 @@
 /*
  * Opens files so that a FIFO or a symbolic link in their place can neither block nor redirect the
  * kubelet.
- * */
+ */
 #include "kubelet/file.h"
 
 #include <fcntl.h>

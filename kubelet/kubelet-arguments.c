@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One table of options, each with the function that parses its value.
- * */
+ */
 #include "kubelet/kubelet-arguments.h"
 
 #include <getopt.h>

@@ -4,7 +4,7 @@
 /*
  * The running device manager: the model, the sockets around it, and the events that it reports.
  * Everything runs on one event loop; gRPC's thread only posts messages to the mailbox.
- * */
+ */
 
 #include <jansson.h>
 #include <systemd/sd-event.h>

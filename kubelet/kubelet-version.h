@@ -5,7 +5,7 @@
  * The differences between kubelet releases that a device plugin can notice. Code asks for a
  * property, never for a release. Where the release that made a change is unknown, it is assumed to
  * be the first one that was read or tried with the new behaviour.
- * */
+ */
 
 #include "common/util.h"
 

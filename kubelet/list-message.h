@@ -3,7 +3,7 @@
 
 /*
  * Converts a message of ListAndWatch into the device manager's table.
- * */
+ */
 
 #include "deviceplugin.pb-c.h"
 #include "kubelet/device-table.h"

@@ -2,7 +2,7 @@
 /*
  * The command line. "run" starts the kubelet; every other verb sends a request to a running one.
  * Exit codes: 0 done, 1 failed or refused, 2 wrong usage, 3 a kubelet would have panicked.
- * */
+ */
 #include <getopt.h>
 #include <limits.h>
 #include <malloc.h>

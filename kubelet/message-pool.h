@@ -4,7 +4,7 @@
 /*
  * Memory for the parts of a message under construction. Blocks never move, because messages point
  * to them, and are freed all at once.
- * */
+ */
 
 #include "common/util.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kubelet iterates over a Go map; this code names the first device in the set's order.
- * */
+ */
 #include "kubelet/missing-device.h"
 
 int missing_device_check(const struct model *model, const struct resource *resource,

@@ -6,7 +6,7 @@
  * contains pointers, and the search for the device panics; earlier releases find a device without
  * topology (pkg/kubelet/cm/devicemanager: generateDeviceTopologyHints(),
  * allocateContainerResources()).
- * */
+ */
 
 #include "kubelet/model.h"
 

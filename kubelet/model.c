@@ -2,7 +2,7 @@
 /*
  * Creates and frees the model, and provides arbitrary orders: where the kubelet iterates over a Go
  * map, no order is guaranteed, so plugins under test get a different one each time.
- * */
+ */
 #include "kubelet/model.h"
 
 #include "kubelet/plugin-resource.h"

@@ -5,7 +5,7 @@
  * The state and the decisions of a kubelet's device manager, without a socket or a clock: the
  * resources with their devices and endpoints, the pods, and their allocations. The files that use
  * sockets report events to it and ask it what to do. Times are microseconds of any steady clock.
- * */
+ */
 
 #include <jansson.h>
 
@@ -93,8 +93,7 @@ struct pod_container {
 	json_t *others;                /* other-resources.h; NULL: nothing */
 };
 
-/* Containers are in the order of admission: init containers and sidecars first.
- * */
+/* Containers are in the order of admission: init containers and sidecars first. */
 struct pod {
 	char *uid;
 	char *namespace;

@@ -2,7 +2,7 @@
 /*
  * Each list of the JSON becomes an array of messages and an array of pointers to them, because
  * protobuf-c needs both.
- * */
+ */
 #include "kubelet/other-resources.h"
 
 /* An element of a list, made from its JSON; it begins with the message. */

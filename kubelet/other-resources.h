@@ -9,7 +9,7 @@
  *  "dynamic_resources": [{"claim_name": "a", "claim_namespace": "default", "claim_resources":
  *    [{"driver_name": "d", "pool_name": "p", "device_name": "n", "cdi_devices": ["v.e/c=1"]}]}]}
  *    Every member may be missing.
- * */
+ */
 
 #include <jansson.h>
 

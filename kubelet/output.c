@@ -2,7 +2,7 @@
 /*
  * Queues bytes and writes them when standard output is ready, in pieces that a pipe takes at once.
  * The descriptor is shared with other processes, so it is never made non-blocking.
- * */
+ */
 #include "kubelet/output.h"
 
 #include <limits.h>

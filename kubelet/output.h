@@ -5,7 +5,7 @@
  * Events on standard output: one JSON object per line, or on a terminal a table of the node that is
  * redrawn. A client that does not read costs a limited amount of memory and never stops the
  * kubelet.
- * */
+ */
 
 #include "kubelet/kubelet-manager.h"
 

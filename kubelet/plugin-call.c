@@ -3,7 +3,7 @@
  * Passes messages and results from gRPC's thread to the main loop. If a plugin sends faster than
  * they are read, the newest message replaces the waiting ones, because each is the complete list.
  * So memory is bounded.
- * */
+ */
 #include "kubelet/plugin-call.h"
 
 #include "kubelet/registrar.h"

@@ -4,7 +4,7 @@
 /*
  * Inner parts of a connection, for connection.c: its memory, and the mailbox messages that carry
  * lists and results from gRPC's thread to the main loop.
- * */
+ */
 
 #include <pthread.h>
 

@@ -2,7 +2,7 @@
 /*
  * Prepares the kubelet's directory before the kubelet serves. Links are followed to find the type
  * of an entry, but the entry itself is removed.
- * */
+ */
 #include "kubelet/plugin-dir.h"
 
 #include <dirent.h>

@@ -3,7 +3,7 @@
 
 /*
  * The functions of plugin-resource.c for the other files of the model.
- * */
+ */
 
 #include "kubelet/model.h"
 

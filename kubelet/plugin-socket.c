@@ -3,7 +3,7 @@
  * An operation is a chain of calls; each call starts the next one or ends in fail(). A failed
  * operation may be retried after a pause that doubles. The connection to the socket lasts as long
  * as the operation.
- * */
+ */
 #include "kubelet/plugin-socket.h"
 
 #include "kubelet/connection.h"

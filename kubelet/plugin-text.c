@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Repairs and quotes text, because plugins may send any bytes.
- * */
+ */
 #include "kubelet/plugin-text.h"
 
 #include "common/utf8.h"

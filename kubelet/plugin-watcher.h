@@ -5,7 +5,7 @@
  * The kubelet's plugin watcher: calls GetInfo on each socket that appears in plugins_registry,
  * registers the plugin, and sends the result (NotifyRegistrationStatus). When a socket is removed,
  * its plugin is deregistered.
- * */
+ */
 
 #include "kubelet/kubelet-manager.h"
 

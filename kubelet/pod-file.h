@@ -3,7 +3,7 @@
 
 /*
  * Saves the pods of the node over restarts; a real kubelet gets them from the API server.
- * */
+ */
 
 #include <jansson.h>
 

@@ -3,7 +3,7 @@
 
 /*
  * Admits the pods from before a restart again, each as soon as it is due.
- * */
+ */
 
 #include "kubelet/kubelet-manager.h"
 

@@ -3,7 +3,7 @@
  * A device on several NUMA nodes is an entry for each, a device without topology is one entry
  * without. The structures of protobuf-c live in one pool and point into the model. The fields of
  * v1alpha1 exist in v1 too, with the same numbers.
- * */
+ */
 #include "kubelet/pod-resources-message.h"
 
 #include "kubelet/other-resources.h"

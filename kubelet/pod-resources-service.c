@@ -2,7 +2,7 @@
 /*
  * Calls arrive on gRPC's thread and are answered on the main loop, which owns the model. As in the
  * kubelet, all callers and methods share one token bucket.
- * */
+ */
 #include "kubelet/pod-resources-service.h"
 
 #include <limits.h>

@@ -4,7 +4,7 @@
 /*
  * The kubelet's PodResources API, v1, which reports the devices of each container. Served on
  * STATE_DIR/pod-resources/kubelet.sock, which appears by a rename, as the kubelet's does.
- * */
+ */
 
 #include "kubelet/kubelet-manager.h"
 

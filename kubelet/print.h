@@ -3,7 +3,7 @@
 
 /*
  * Prints replies for people. Control characters in text from plugins are replaced.
- * */
+ */
 
 #include <jansson.h>
 

@@ -5,7 +5,7 @@
  * A restarted kubelet admits the pods that it finds running once more. Their devices are recorded,
  * so no plugin is called. But the topology manager uses the current lists, and a container that is
  * not running, such as a finished init container, needs healthy devices.
- * */
+ */
 
 #include "kubelet/model.h"
 

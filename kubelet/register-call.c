@@ -2,7 +2,7 @@
 /*
  * Register calls arrive on gRPC's thread, are checked on the main loop and stay open while the
  * plugin is dialled.
- * */
+ */
 #include "kubelet/registrar-parts.h"
 
 #include "deviceplugin.pb-c.h"

@@ -4,7 +4,7 @@
 /*
  * Shared by the two files of the registrar: registrar.c manages the connections to kubelet.sock,
  * and register-call.c the calls on them.
- * */
+ */
 
 #include <pthread.h>
 

@@ -2,7 +2,7 @@
 /*
  * Names are checked as the kubelet does: as the quota resource "requests.<name>", which must be a
  * qualified name. Hence the odd limit of 244 bytes for the part before the slash.
- * */
+ */
 #include "kubelet/registration-check.h"
 
 #include "kubelet/plugin-text.h"

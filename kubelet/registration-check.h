@@ -3,7 +3,7 @@
 
 /*
  * The kubelet's checks of a registration before it dials back.
- * */
+ */
 
 #include "common/error.h"
 

@@ -3,7 +3,7 @@
  * From every resource one hint: their nodes are intersected, and of all such combinations the best
  * one is taken. The kubelet tries all combinations. Only their intersection, and whether all hints
  * agree and are preferred, decides; so it is enough to know which outcomes can be reached.
- * */
+ */
 #include "kubelet/topology.h"
 
 #define N_MASKS (1U << TOPOLOGY_MAX_NODES)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Derives the output from the model each time; nothing is kept here.
- * */
+ */
 #include "kubelet/view.h"
 
 #include "kubelet/claim-table.h"

@@ -4,7 +4,7 @@
  * the library's reports as documents of docs/exec-protocol.md, one in a line, after each event and
  * at least every SECONDS, but at most once in 100 ms. It is killed if it writes nothing, and ending
  * it closes every handle of a GPU; neither loses data.
- * */
+ */
 #include <limits.h>
 #include <sys/resource.h>
 

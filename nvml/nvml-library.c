@@ -2,7 +2,7 @@
 /*
  * Searches for symbols one by one, because each version of the library adds some. Names without a
  * suffix are old functions with old structures, so the table contains the newest names.
- * */
+ */
 #include "nvml/nvml-library.h"
 
 #include <dlfcn.h>

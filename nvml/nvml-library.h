@@ -5,7 +5,7 @@
  * The part of NVIDIA's management library that is used here: declarations of our own, by the public
  * documentation of its ABI (docs.nvidia.com/deploy/nvml-api), with the sizes asserted. Every
  * function is searched when the library is loaded, and is NULL if an older library lacks it.
- * */
+ */
 
 #include "common/error.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes HTTP/2 frames by hand, because no library sends such frames.
- * */
+ */
 #include "kubelet/conformance/attacks.h"
 
 #include "proto/methods.h"

@@ -4,7 +4,7 @@
 /*
  * The input of broken, slow or malicious peers. Each function appends everything that is sent over
  * one connection.
- * */
+ */
 
 #include "kubelet/conformance/raw-peer.h"
 

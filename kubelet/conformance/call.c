@@ -2,7 +2,7 @@
 /*
  * The result arrives on gRPC's thread, and the waiting loop reads it. The call is freed when the
  * result has arrived and the owner has released it.
- * */
+ */
 #include "kubelet/conformance/call.h"
 
 #include <pthread.h>

@@ -4,7 +4,7 @@
 /*
  * Calls of a case to the plugin on the kubelet's own connection. As with the kubelet, the call
  * itself has no time limit; the run's limit cancels calls that are not answered.
- * */
+ */
 
 #include "kubelet/conformance/trial.h"
 

@@ -3,7 +3,7 @@
  * NodePrepareResources and NodeUnprepareResources. A kubelet repeats both after failures and
  * restarts, and knows only the driver's answers about a claim. Each case begins with claims that
  * are not prepared.
- * */
+ */
 #include "common/json-read.h"
 #include "kubelet/conformance/conformance.h"
 

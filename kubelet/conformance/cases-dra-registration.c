@@ -2,7 +2,7 @@
 /*
  * Tests that a DRA driver is registered through plugins_registry, and stays registered over
  * restarts of the kubelet and of the driver.
- * */
+ */
 #include "kubelet/conformance/conformance.h"
 
 #include <signal.h>

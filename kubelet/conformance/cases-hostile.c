@@ -3,7 +3,7 @@
  * Peers that are broken, slow or malicious, each on a connection of its own. Only that connection
  * may fail: the kubelet's connection must continue with bounded memory, and the peer's memory must
  * be freed when it closes.
- * */
+ */
 #include "kubelet/conformance/conformance.h"
 
 #include <grp.h>

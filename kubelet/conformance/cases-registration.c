@@ -3,7 +3,7 @@
  * Tests that a plugin registers and stays registered. The first cases begin without a plugin and
  * show which step fails: a message that the kubelet cannot read ends the stream before there is a
  * list. The other cases need a plugin that serves.
- * */
+ */
 #include "kubelet/conformance/conformance.h"
 
 #include <dirent.h>

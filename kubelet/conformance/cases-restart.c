@@ -2,7 +2,7 @@
 /*
  * Tests failures of the kubelet, the directory, the stream and the plugin. After each one, the same
  * devices must be offered again automatically.
- * */
+ */
 #include "kubelet/conformance/conformance.h"
 
 #include <dirent.h>

@@ -2,7 +2,7 @@
 /*
  * Parses JSON files. In YAML files, it searches for the two lines that a library writes for the
  * kind and for the device.
- * */
+ */
 #include "kubelet/conformance/cdi-directories.h"
 
 #include <ctype.h>

@@ -3,7 +3,7 @@
 
 /*
  * Reads the directories of CDI files as a container runtime does.
- * */
+ */
 
 #include <jansson.h>
 

@@ -2,7 +2,7 @@
 /*
  * The run: every case for every resource. A plugin that could not be made to serve is not tried
  * again for each case: the first case fails ("not ok"), and the others are skipped.
- * */
+ */
 #include "kubelet/conformance/conformance.h"
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Without memory for a few ids, the run cannot continue.
- * */
+ */
 #include "kubelet/conformance/devices.h"
 
 #include "deviceplugin.pb-c.h"

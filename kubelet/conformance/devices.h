@@ -4,7 +4,7 @@
 /*
  * The plugin's devices for cases: copies of their ids, because the list may be replaced while a
  * case waits, and Allocate calls for them.
- * */
+ */
 
 #include "kubelet/conformance/call.h"
 

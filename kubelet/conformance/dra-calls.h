@@ -4,7 +4,7 @@
 /*
  * The claims of a run, and a kubelet's calls to the driver for them. A function that returns false
  * has set the trial's message.
- * */
+ */
 
 #include "dra.pb-c.h"
 #include "kubelet/conformance/call.h"
@@ -19,8 +19,7 @@ struct claim_name {
 #define UNKNOWN_CLAIM "devplug-kubelet-conformance-unknown"
 extern const struct claim_name unknown_claim;
 
-/* Checks that each claim is allocated. Returns 0, or negative errno with the error filled.
- * */
+/* Checks that each claim is allocated. Returns 0, or negative errno with the error filled. */
 int claims_check(const json_t *claims, struct error *error);
 
 size_t claims_count(const struct trial *trial);

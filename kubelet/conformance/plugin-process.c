@@ -121,8 +121,7 @@ int plugin_process_start(const char *command, const char *plugin_dir, struct plu
 	return r;
 }
 
-/* Ends the rest of the session and waits, so that the next plugin finds nothing in use.
- * */
+/* Ends the rest of the session and waits, so that the next plugin finds nothing in use. */
 static void end_session(pid_t pid)
 {
 	(void)kill(-pid, SIGKILL);

@@ -5,7 +5,7 @@
  * The plugin under test as a process that the tool started: it leads a session of its own, so that
  * its descendants can be ended with it. Its resource usage, descendants included, is read from
  * /proc.
- * */
+ */
 
 #include <sys/types.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Implements only what the attacks need: literal header fields, no Huffman codes, no state.
- * */
+ */
 #include "kubelet/conformance/raw-peer.h"
 
 #include <poll.h>

@@ -3,7 +3,7 @@
 
 /*
  * HTTP/2 without a library, for peers that violate the protocol.
- * */
+ */
 
 #include "common/util.h"
 

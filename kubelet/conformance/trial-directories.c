@@ -2,7 +2,7 @@
 /*
  * Removes only files with the names that a kubelet uses, because all other files in the plugin
  * directory belong to plugins.
- * */
+ */
 #include "kubelet/conformance/trial-directories.h"
 
 #include <limits.h>

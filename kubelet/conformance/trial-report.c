@@ -2,7 +2,7 @@
 /*
  * Writes TAP line by line, so that a run can be watched. JUnit needs the totals first and is kept
  * in memory until the end.
- * */
+ */
 #include "kubelet/conformance/trial-report.h"
 
 #include "common/text.h"

@@ -4,7 +4,7 @@
 /*
  * Reports results as they arrive: TAP (valid for versions 13 and 14) on standard output, and JUnit
  * XML for CI systems.
- * */
+ */
 
 #include "kubelet/conformance/conformance.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs on one thread: every wait runs the kubelet's loop.
- * */
+ */
 #include "kubelet/conformance/trial.h"
 
 #include <sys/epoll.h>

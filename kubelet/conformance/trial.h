@@ -6,7 +6,7 @@
  * made to misbehave, the plugin's process if the tool started it, the tested resource, and calls to
  * the plugin. A case waits for conditions, with a limit that is only reached after a fault; while
  * it waits, the kubelet runs.
- * */
+ */
 
 #include "kubelet/channel.h"
 #include "kubelet/conformance/plugin-process.h"

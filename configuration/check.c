@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides whether the resources of a configuration fit together: their number, and names or devices
- * that two of them may not both have. Names and claims are compared after sorting, equal ones in
- * the order of declaration, so that the later of two is reported, and a thousand resources with
- * many devices take little time.
+ * that two resources may not share. Names and claims are sorted before they are compared, so that a
+ * thousand resources with many devices take little time. Equal ones stay in the order of
+ * declaration, so that the later one is reported.
  */
 #include "configuration/check.h"
 
@@ -54,7 +54,7 @@ static int compare_claims(const void *left, const void *right)
 
 	if (order != 0)
 		return order;
-	/* They are members of one array, in the order of declaration. */
+	/* Both are members of one array, in the order of declaration. */
 	return (a->declaration > b->declaration) - (a->declaration < b->declaration);
 }
 
@@ -75,7 +75,7 @@ static void claims_sort(struct claims *claims)
 		(report)->context = NULL;                                           \
 	} while (0)
 
-/* Also those that differ, but are one name in a file of device information. */
+/* Also compares names that differ but become one name in a file of device information. */
 static int check_names(const struct config *config, struct report *report)
 {
 	_cleanup_(claims_done) struct claims names = { 0 };
@@ -114,7 +114,7 @@ static int check_names(const struct config *config, struct report *report)
 	return 0;
 }
 
-/* Two files of one kind could have a device of one name, which runtimes then refuse. */
+/* Two files of one kind could define devices with the same name, which runtimes refuse. */
 static int check_kinds(const struct config *config, struct report *report)
 {
 	_cleanup_(claims_done) struct claims kinds = { 0 };
@@ -147,7 +147,7 @@ static int check_kinds(const struct config *config, struct report *report)
 	return 0;
 }
 
-/* Whether the claims, of which the second follows the first, may not both be. */
+/* Whether two claims conflict. The second follows the first in the sorted list. */
 static bool is_conflict(const struct claim *first, const struct claim *second)
 {
 	const struct declaration *a = first->declaration, *b = second->declaration;

@@ -13,7 +13,7 @@
 #include "configuration/parse.h"
 #include "drivers/model/driver.h"
 
-/* Stands for a file in problems of a text that came from elsewhere. */
+/* The file name in problems of a text that is not from a file. */
 #define TEXT_NAME "resource"
 
 static int config_new(struct config **ret)
@@ -66,7 +66,7 @@ const struct resource_config *resource_config_unref(const struct resource_config
 	return NULL;
 }
 
-/* Parses a text and has `read` take from it what it holds. */
+/* Parses a text, and calls `read` to fill the configuration from it. */
 static void config_parse(struct config *config, const struct source_text *text,
 	struct report *report, void (*read)(struct parser *, config_setting_t *, struct config *))
 {
@@ -100,7 +100,7 @@ static void read_file(struct parser *parser, config_setting_t *root, struct conf
 	struct origin before = config->origin;
 
 	parse_file(parser, root, &config_table, config);
-	/* The first file is the one that the whole is known by. */
+	/* Messages about the whole name the first file. */
 	config->origin = before.file
 		? before
 		: (struct origin){ .file = parser->text->parts[0].origin.file };
@@ -120,7 +120,7 @@ static int load_file(struct config *config, const char *path, bool drop_in, stru
 	r = source_read(path, SOURCE_CONFIGURATION, &config->sources, report, &text);
 	if (r < 0)
 		return r;
-	/* An editor may be about to write it; taken at its word, it would remove every resource. */
+	/* An editor may be about to write the file. An empty file would remove every resource. */
 	if (!drop_in && !text.text[strspn(text.text, " \t\r\n")])
 		return report_add(report, &(struct origin){ .file = path }, NULL,
 			"is empty; to offer nothing, write \"resources = ( );\"");
@@ -182,15 +182,15 @@ static int load_cordon_file(struct config *config, const char *path, struct repo
 	return r;
 }
 
-/* Directories are compared and joined as text later. */
+/* Later code compares and joins directories as text. */
 static void strip_slashes(char *directory)
 {
 	for (size_t length = strlen(directory); length > 1 && directory[length - 1] == '/';)
 		directory[--length] = '\0';
 }
 
-/* What of the id is left for a resource: the pattern of its devices, or NULL if it is about others.
- */
+/* The part of the id that applies to a resource: the pattern of its devices, or NULL if the id
+ * names another resource. */
 static const char *cordoned_ids(const char *id, const char *resource)
 {
 	const char *rest = startswith(id, resource);
@@ -208,7 +208,7 @@ static bool has_cordon(const struct groups *cordons, const char *ids)
 	return false;
 }
 
-/* Gives a resource its part of the list for all. */
+/* Copies the cordons of the whole file that apply to a resource. */
 static int distribute_cordons(const struct config *config, struct declaration *declaration)
 {
 	for (size_t i = 0; i < config->cordon.count; i++) {
@@ -266,7 +266,7 @@ static int resource_text(const struct declaration *declaration, char **ret)
 	return 0;
 }
 
-/* Moves what is to be served out of what was declared. */
+/* Moves the enabled resources from `declared` to `resources`. */
 static int take_enabled(struct config *config)
 {
 	config->resources =
@@ -326,7 +326,7 @@ static int complete_kubelet(struct kubelet_config *kubelet)
 	return r;
 }
 
-/* Checks all that was read and completes the configuration. */
+/* Checks everything that was read and completes the configuration. */
 static int config_finish(struct config *config, const struct report *report, size_t before)
 {
 	int r;
@@ -434,7 +434,7 @@ int config_load_resource(const char *text, struct report *report, struct config 
 	return load_text(TEXT_NAME, text, strlen(text), report, read_resource, ret);
 }
 
-/* The cordons of a list that are set by command, or the others. Borrowed; free `ret->items`. */
+/* The cordons of a list that are set by command, or all others. Borrowed; free `ret->items`. */
 static int select_cordons(const struct groups *cordons, bool set_by_command, struct groups *ret)
 {
 	struct cordon *items = calloc(cordons->count + 1, sizeof(*items));

@@ -3,8 +3,8 @@
 
 /*
  * The configuration: reading files, checking them, and holding the result. Loading has no side
- * effects: a configuration object is either complete and valid or was never made. The parser is
- * driven by the option tables (drivers/model/option.h) and is the only code that knows libconfig.
+ * effects, and its result is a complete and valid configuration or an error. The parser is driven
+ * by the option tables (drivers/model/option.h) and is the only code that knows libconfig.
  */
 
 #include "common/error.h"
@@ -32,7 +32,7 @@
 
 /* struct sockaddr_un has room for 107 bytes and a NUL. */
 #define SOCKET_PATH_MAX 107
-/* How many of these bytes the names of our sockets need, see session.h. */
+/* How many of these bytes the names of our sockets need; see session.h. */
 #define SOCKET_NAME_MAX 44
 
 #define RESOURCES_MAX 1000
@@ -65,10 +65,10 @@ struct dra_config {
 struct resource_config {
 	struct declaration declaration;
 	enum registration_way registration; /* DRA, the declaration's, or else the kubelet's */
-	char *text; /* canonical libconfig text of the declaration: it is sent to the child, and two
-		       configurations are compared by it. Equal declarations have equal texts: it
-		       holds only what differs from the defaults, in the tables' order. It has
-		       nothing about registration, which does not concern the child */
+	char *text; /* canonical libconfig text of the declaration: it is sent to the child and used
+		     * to compare configurations. Equal declarations have equal texts: it contains
+		     * only values that differ from the defaults, in the tables' order. It omits
+		     * registration, which does not concern the child */
 	struct config *config; /* that it is part of */
 };
 
@@ -108,9 +108,9 @@ int config_load(const char *path, struct report *report, struct config **ret);
 /* As config_load(), but no drop-ins. */
 int config_load_alone(const char *path, struct report *report, struct config **ret);
 
-/* A configuration with the cordons that CORDON_FILE has now, and otherwise what `config` has: no
- * other file is read, so that none can keep a cordon from taking effect. `path` and the result are
- * those of config_load(). */
+/* Copies `config`, but with the cordons that CORDON_FILE contains now. No other file is read, so
+ * that an error in another file cannot keep a cordon from taking effect. `path` and the result are
+ * as in config_load(). */
 int config_load_cordons(
 	const struct config *config, const char *path, struct report *report, struct config **ret);
 
@@ -131,15 +131,15 @@ DEFINE_CLEANUP(struct config *, config_free)
 /* The enabled resource of that name, or NULL. `config` may be NULL. */
 const struct resource_config *config_find(const struct config *config, const char *name);
 
-/* Keep a resource's configuration, and the whole that it is part of, while it is still applied. The
- * second returns NULL; both take NULL. Not for several threads. */
+/* Keep a resource's configuration, and the configuration that contains it, while it is still
+ * applied. The second returns NULL; both take NULL. Not for several threads. */
 const struct resource_config *resource_config_ref(const struct resource_config *resource);
 const struct resource_config *resource_config_unref(const struct resource_config *resource);
 DEFINE_CLEANUP(const struct resource_config *, resource_config_unref)
 #define _cleanup_resource_config_ _cleanup_(resource_config_unrefp)
 
 /* Writes the configuration in force as text: defaults filled in, drop-ins merged. The cordons that
- * are set by command are a list of their own; each resource has the others that are about it. */
+ * are set by command are a separate list; all others are written with their resources. */
 int config_dump(const struct config *config, FILE *stream);
 
 /* The runtime_dir of a file that may be partly invalid or missing: the value in the file if it can

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which keys a configuration file has apart from its resources (drivers/model/resource-keys.c),
- * with their defaults, bounds and help.
+ * Defines the keys of a configuration file except those of resources
+ * (drivers/model/resource-keys.c), with defaults, bounds and help.
  */
 #include <syslog.h>
 
@@ -25,7 +25,7 @@ static int check_plugin_dir(const char *value, struct error *error)
 	return 0;
 }
 
-/* With what is below it, it must leave room for the names of sockets. */
+/* Together with the directories below it, it must leave room for the names of sockets. */
 static int check_root_dir(const char *value, struct error *error)
 {
 	const size_t most = SOCKET_PATH_MAX - SOCKET_NAME_MAX - 1 - (sizeof(KUBELET_REGISTRY) - 1);

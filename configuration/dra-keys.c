@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which keys the group dra has. They only have an effect while a resource has serve = "dra".
+ * Defines the keys of the group dra. They only have an effect while a resource sets serve = "dra".
  */
 #include "configuration/config.h"
 #include "drivers/model/form.h"

@@ -4,7 +4,8 @@
  * it is trusted like any configuration file, of this boot, and has the right checksum. Its first
  * lines are comments with the boot and the checksum of what follows, so the file is an ordinary
  * configuration. supervisor/main.c uses it at a start; after a reload that fails, reload.c keeps
- * what is in use. It is read once, and what was read is what is checked and used.
+ * the configuration in use. The file is read only once, so that the checked text is the text that
+ * is used.
  */
 #include "configuration/last-accepted.h"
 
@@ -44,7 +45,7 @@ int last_accepted_text(const struct config *config, char **ret, size_t *ret_size
 	stream = open_memstream(&text, &size);
 	if (!stream)
 		return -ENOMEM;
-	/* The checksum comes when the rest is there. */
+	/* The checksum is filled in when the rest is complete. */
 	(void)fprintf(stream, BOOT_LINE "%s\n" SUM_LINE "%*s\n", boot_id, SUM_CHARS, "");
 	r = config_dump(config, stream);
 	if (fclose(stream) != 0 || r < 0)
@@ -58,7 +59,8 @@ int last_accepted_text(const struct config *config, char **ret, size_t *ret_size
 	return 0;
 }
 
-/* Only from a directory and a file that others cannot write to: what is in it is configuration. */
+/* Trusts only a directory and a file that other users cannot write to, because the file is
+ * configuration. */
 static int open_trusted(const char *runtime_dir, struct stat *ret_stat)
 {
 	_cleanup_close_ int directory_fd = -EBADF, fd = -EBADF;
@@ -105,7 +107,7 @@ static int read_whole(const char *runtime_dir, char **ret, size_t *ret_size)
 	return 0;
 }
 
-/* Whether the text is of the boot that runs, and whole. */
+/* Whether the text is from the current boot and complete. */
 static int check_head(const char *path, const char *text, size_t size, struct error *error)
 {
 	char boot_id[BOOT_ID_SIZE], checksum[SUM_CHARS + 2];

@@ -19,7 +19,7 @@
 /* The file's contents (malloc'ed), of any size, with a checksum. Returns 0 or negative errno. */
 int last_accepted_text(const struct config *config, char **ret, size_t *ret_size);
 
-/* Loads it. -EPERM: others can write to it or its directory, -ENOENT: there is none, -ESTALE: it is
- * of an earlier boot, -EBADMSG: its checksum is wrong, or another negative errno; the error is
- * filled. */
+/* Loads the file. -EPERM: other users can write to it or its directory, -ENOENT: it does not exist,
+ * -ESTALE: it is from an earlier boot, -EBADMSG: its checksum is wrong, or another negative errno;
+ * the error is filled. */
 int last_accepted_load(const char *runtime_dir, struct config **ret, struct error *error);

@@ -12,10 +12,9 @@
 #include "common/utf8.h"
 #include "configuration/source.h"
 
-/* Deeper than any table goes; libconfig's own limit gives no line. */
+/* More levels than any table needs. libconfig has a limit too, but does not report the line. */
 #define DEPTH_MAX 32
-/* Of the groups that are open at one place, those that are compared; libconfig compares the rest.
- */
+/* How many names of the groups open at one place are compared; libconfig compares the rest. */
 #define NAMES_MAX 256
 
 struct lexer {
@@ -28,17 +27,17 @@ struct lexer {
 	struct {
 		char bracket;
 		unsigned line;
-		size_t names; /* where those of this group begin */
+		size_t names; /* index of this group's first name */
 	} open[DEPTH_MAX];
 	size_t depth;
-	unsigned comma_line; /* of a comma that nothing but space and comments follows; 0: none */
+	unsigned comma_line; /* line of a comma followed only by space and comments; 0: none */
 	struct name {
 		const char *text;
 		size_t length;
 		unsigned line;
 	} names[NAMES_MAX]; /* of the groups that are open */
 	size_t n_names;
-	char mistake[128];     /* the first one of grammar that has a hint */
+	char mistake[128];     /* the first mistake in grammar that has a hint */
 	unsigned mistake_line; /* 0: none */
 };
 
@@ -117,7 +116,7 @@ static int check_number(struct lexer *lexer, const char *number, size_t length)
 	char *end;
 	long long value;
 
-	/* libconfig 1.5 and 1.8 take it for a decimal number, 1.7 for an octal one. */
+	/* libconfig 1.5 and 1.8 read it as a decimal number, 1.7 as an octal one. */
 	if (digits[0] == '0' && isdigit((unsigned char)digits[1]) && number[length] != ':')
 		return lexer_complain(lexer, lexer->line,
 			"the number %.*s begins with 0: remove the 0, or write 0x%.*s for a "
@@ -179,7 +178,7 @@ static int pass_name(struct lexer *lexer, const char *word, size_t length)
 	return add_name(lexer, word, length);
 }
 
-/* Names and numbers: names are passed over, so that digits in them are not taken for numbers. */
+/* Reads names and numbers. Names are skipped, so that digits in them do not count as numbers. */
 static int skip_word(struct lexer *lexer)
 {
 	const char *word = lexer->cursor;
@@ -238,7 +237,7 @@ static int close_bracket(struct lexer *lexer)
 	return 0;
 }
 
-/* Whether nothing stands before it in its line. */
+/* Whether only white space precedes it in its line. */
 static bool is_first_in_line(const char *text, const char *place)
 {
 	while (place > text && strchr(" \t", place[-1]))
@@ -246,7 +245,7 @@ static bool is_first_in_line(const char *text, const char *place)
 	return place == text || place[-1] == '\n';
 }
 
-/* As libconfig takes it: the directive at the beginning of a line, and an error elsewhere. */
+/* As in libconfig, this is a directive at the beginning of a line and an error elsewhere. */
 static int pass_include(struct lexer *lexer, const char *text)
 {
 	struct lexical_include include = { .begin = lexer->cursor, .line = lexer->line };
@@ -279,7 +278,7 @@ static int pass_include(struct lexer *lexer, const char *text)
 	return lexer->on_include(&include, lexer->userdata);
 }
 
-/* What people write who know another syntax, or whose editor improves their quotes. */
+/* Recognises other syntaxes, and quotes that an editor has replaced. */
 static int check_foreign(struct lexer *lexer, const char *text)
 {
 	static const char *const quotes[] = { "\u2018", "\u2019", "\u201c", "\u201d", "\u201e",
@@ -311,7 +310,7 @@ static int check_foreign(struct lexer *lexer, const char *text)
 		(void)snprintf((lexer)->mistake, sizeof((lexer)->mistake), __VA_ARGS__); \
 	} while (0)
 
-/* Separators and groups where libconfig allows none. */
+/* Recognises separators and groups where libconfig does not allow them. */
 static void note_misplaced(struct lexer *lexer)
 {
 	static const struct {
@@ -331,7 +330,7 @@ static void note_misplaced(struct lexer *lexer)
 				open, strchr(pairs, open)[1], misplaced[i].hint);
 }
 
-/* "yes" where a value begins. */
+/* Recognises words such as "yes" at the beginning of a value. */
 static void note_boolean(struct lexer *lexer)
 {
 	static const struct {
@@ -350,7 +349,7 @@ static void note_boolean(struct lexer *lexer)
 				(int)length, word, booleans[i].meant, (int)length, word);
 }
 
-/* Passes over one token or one character between tokens. */
+/* Skips one token or one character between tokens. */
 static int skip_token(struct lexer *lexer, const char *text)
 {
 	char c = *lexer->cursor;

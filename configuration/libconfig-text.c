@@ -2,7 +2,7 @@
 /*
  * Writes a configuration as libconfig text, which is sent to children and stored. Order, spelling
  * and white space depend only on the tables and the values, because configurations are compared by
- * it.
+ * this text.
  */
 #include "configuration/libconfig-text.h"
 
@@ -28,7 +28,7 @@ static void write_integer(FILE *stream, int64_t value)
 		stream, "%" PRId64 "%s", value, value > INT_MAX || value < INT_MIN ? "L" : "");
 }
 
-/* Whole seconds, or with as many digits as there are. */
+/* Writes whole seconds, or as many decimals as needed. */
 static void write_seconds(FILE *stream, uint64_t value)
 {
 	unsigned fraction = (unsigned)(value % USEC_PER_SEC);
@@ -122,7 +122,7 @@ static bool has_value(const struct option *option, const void *member, enum text
 	return false;
 }
 
-/* A group without something that is required in it was not declared. */
+/* A group that lacks a required key was not declared. */
 static bool table_has_value(
 	const struct option_table *table, const void *structure, enum text_extent extent)
 {

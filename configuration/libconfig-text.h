@@ -9,9 +9,9 @@
 #include "drivers/model/option.h"
 
 enum text_extent {
-	TEXT_CANONICAL, /* what differs from the defaults, so that equal structures give equal text
-			 */
-	TEXT_FULL,      /* everything that has a value */
+	TEXT_CANONICAL, /* only values that differ from the defaults, so that equal structures give
+			 * equal text */
+	TEXT_FULL,      /* all values */
 };
 
 /* Writes the keys of a structure, each in a line of its own, behind `depth` tabs. Errors are left

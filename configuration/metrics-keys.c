@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which keys the group metrics has: metrics are off unless an address or a file is configured.
+ * Defines the keys of the group metrics. Metrics are off unless an address or a file is configured.
  */
 #include "configuration/config.h"
 #include "configuration/listen-address.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides how a resource's own keys override those of its preset: both are read as if they stood in
- * one block, and then checked. After that, the two sources are no longer distinguished.
+ * Decides how a resource's own keys override the keys of its preset: both are read as one block,
+ * and then checked. Later code does not distinguish the two sources.
  */
 #include "configuration/parse-resource.h"
 
@@ -36,7 +36,7 @@ static const char *peek_string(config_setting_t *setting, const char *key)
 	return value && utf8_is_valid(value) ? value : NULL;
 }
 
-/* How messages begin that are about the resource. */
+/* The beginning of messages about the resource. */
 static void describe_resource(config_setting_t *setting, size_t position, char *buffer, size_t size)
 {
 	const char *name = peek_string(setting, "name");
@@ -73,7 +73,7 @@ static void read_preset(struct parser *parser, config_setting_t *setting, const 
 	(void)parse_text(ret_text, parser->report, parsed);
 }
 
-/* What a preset cannot give, and what a resource cannot do to it. */
+/* Checks which keys a preset may not set, and how a resource may not change its preset. */
 static void check_preset(struct parser *parser, config_setting_t *setting, config_setting_t *base)
 {
 	static const char *const foreign[] = { "name", "preset" };
@@ -138,7 +138,7 @@ static void parse_keys(
 	config_destroy(&parsed);
 	parser->preset = NULL;
 	parser->preset_text = NULL;
-	/* Its keys are the resource's now. */
+	/* The preset's keys belong to the resource now. */
 	free(declaration->preset);
 	declaration->preset = NULL;
 }
@@ -149,7 +149,7 @@ void parse_resource(struct parser *parser, config_setting_t *setting, void *elem
 	size_t before = parser->report->count;
 	char context[CONTEXT_MAX];
 
-	/* The text of a single resource is in no list. */
+	/* The text of a single resource is not in a list. */
 	if (!config_setting_is_root(setting))
 		declaration->position = (size_t)config_setting_index(setting);
 	describe_resource(setting, declaration->position, context, sizeof(context));

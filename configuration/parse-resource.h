@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A resource, from its own keys and those of its preset. */
+/* Reads a resource from its own keys and the keys of its preset. */
 
 #include "configuration/value.h"
 

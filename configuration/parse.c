@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which keys of a file are known, and reads each by its row of the option tables. Options
- * are taken in the table's order, not the file's, so that what selects others (a driver, a kind of
- * probe) is known before them.
+ * are read in the table's order, not the file's, so that a key that selects other keys (a driver, a
+ * kind of probe) is known before them.
  */
 #include "configuration/parse.h"
 #include "drivers/model/declaration.h"
 #include "drivers/model/driver.h"
 
-/* "syntax error" alone does not help. */
+/* Replaces "syntax error", which does not help on its own. */
 static int report_syntax(
 	const config_t *parsed, const struct source_text *text, struct report *report)
 {
@@ -88,7 +88,7 @@ static void parse_groups(struct parser *parser, config_setting_t *setting,
 	}
 }
 
-/* `base`: what a preset has for the same key, or NULL; only groups are made of both. */
+/* `base`: the preset's value of the same key, or NULL; only groups are merged from both. */
 static void parse_option(struct parser *parser, config_setting_t *setting, config_setting_t *base,
 	const struct option *option, void *member, const char *key)
 {
@@ -137,7 +137,7 @@ static void parse_option(struct parser *parser, config_setting_t *setting, confi
 	}
 }
 
-/* The option among whose keys this one is, one level deeper. */
+/* The option that has this key one level deeper. */
 static const struct option *find_home(
 	struct parser *parser, const struct option_table *table, const char *key)
 {
@@ -146,7 +146,7 @@ static const struct option *find_home(
 		const struct option_table *deeper = option->table;
 
 		if (option->type == OPTION_DRIVER) {
-			/* A guess would pass over the likeliest place. */
+			/* A guess would miss the most likely place. */
 			if (!parser->driver)
 				return NULL;
 			deeper = parser->driver->match;
@@ -228,7 +228,7 @@ void parse_group(struct parser *parser, config_setting_t *setting, config_settin
 
 		(void)snprintf(key, sizeof(key), "%.*s%s%s", PARENT_MAX, path, path[0] ? "." : "",
 			option->key);
-		/* While it is not known which variant is meant, its keys cannot be wrong. */
+		/* Keys cannot be checked while the variant is unknown. */
 		if (option->variant && !selected)
 			continue;
 		if (member && applies)

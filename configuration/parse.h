@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* From libconfig's settings to the structures that option tables describe. */
+/* Converts libconfig's settings into the structures that option tables describe. */
 
 #include "configuration/value.h"
 
@@ -13,7 +13,7 @@ int parse_text(const struct source_text *text, struct report *report, config_t *
 void parse_file(struct parser *parser, config_setting_t *root, const struct option_table *table,
 	void *structure);
 
-/* Reads the keys of a group. `base` is the same group of a preset, which supplies keys that this
- * one lacks, or NULL; `path` is that of the group's key, "" for a resource. */
+/* Reads the keys of a group. `base` is the same group of a preset, which supplies missing keys, or
+ * NULL; `path` is the path of the group's key, "" for a resource. */
 void parse_group(struct parser *parser, config_setting_t *setting, config_setting_t *base,
 	const struct option_table *table, void *structure, const char *path);

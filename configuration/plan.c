@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds what a reload changes, for the log and `--diff`: which resources and which keys of the
- * daemon; supervisor/reload.c applies it. Values are compared by their text form, key by key of the
- * option tables, so a new key takes part without a change here.
+ * Finds the resources and the keys of the daemon that a reload changes, for the log and `--diff`;
+ * supervisor/reload.c applies it. Values are compared by their text form, key by key of the option
+ * tables, so a new key takes part without a change here.
  */
 #include "configuration/plan.h"
 
@@ -45,7 +45,7 @@ static void keys_done(struct keys *keys)
 	free(keys->text);
 }
 
-/* "key = value;" or nothing where it has the default. */
+/* "key = value;", or nothing if it has the default. */
 static int value_text(const struct option *option, const void *structure, char **ret)
 {
 	const struct option_table table = { .name = option->key, .options = option, .count = 1 };
@@ -119,7 +119,7 @@ static int compare_keys(struct plan *plan, const struct option_table *table, con
 		bool refused = streq(option->key, "runtime_dir");
 		int r = 0;
 
-		/* Lists are those of resources and of cordons, which change resources. */
+		/* The only lists are resources and cordons; both change resources. */
 		if (option->type == OPTION_GROUP) {
 			char group[64];
 
@@ -145,7 +145,7 @@ static int list_changes(
 		const struct option *option = &declaration_table.options[i];
 		int r;
 
-		/* What counts is what it comes to, together with the kubelet's section. */
+		/* Compares the effective value, which also depends on the kubelet's section. */
 		if (option->offset == offsetof(struct declaration, registration))
 			r = from->registration != to->registration &&
 				from->declaration.serve == to->declaration.serve;
@@ -184,7 +184,7 @@ static int fill(struct plan *plan, const struct config *from, const struct confi
 	if (from) {
 		struct config old = *from, new = *to;
 
-		/* As the tables have it. */
+		/* The tables store the index of the choice. */
 		old.log_level -= LOG_ERR;
 		new.log_level -= LOG_ERR;
 		r = compare_keys(plan, &config_table, "", &old, &new);

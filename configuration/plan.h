@@ -2,15 +2,15 @@
 #pragma once
 
 /*
- * What accepting a configuration would change: one line per resource and per key of the daemon's
- * own. The daemon logs these lines when it reloads, and the tools print the same ones.
+ * The changes that a new configuration makes: one line for each resource and each key of the
+ * daemon. The daemon logs these lines when it reloads, and the tools print the same ones.
  */
 
 #include "configuration/config.h"
 
 struct plan_line {
 	char *text; /* "~ change vendor.example/gpu: share, health" */
-	char *name; /* of the resource, NULL: it is about a key of the daemon's own */
+	char *name; /* of the resource, NULL: a key of the daemon */
 };
 
 struct plan {
@@ -23,9 +23,9 @@ struct plan {
 /* Compares the configuration in force (NULL: none) with the new one. Returns 0 or -ENOMEM. */
 int plan_make(const struct config *from, const struct config *to, struct plan *ret);
 
-/* Whether a daemon can change from one to the other without a restart: not its runtime_dir, where
- * its state, its control socket and the last accepted configuration are. Returns 0, or -EINVAL with
- * a report entry for `file`. */
+/* Checks that a daemon can change from one to the other without a restart. It cannot change its
+ * runtime_dir, which contains its state, its control socket and the last accepted configuration.
+ * Returns 0, or -EINVAL with a report entry for `file`. */
 int plan_check_kept(const struct config *from, const struct config *to, const char *file,
 	struct report *report);
 

@@ -122,7 +122,7 @@ int preset_summary(const char *path, char **ret, struct error *error)
 		text = startswith(line, "# ") ?: "";
 		break;
 	}
-	/* A directory can be opened. */
+	/* open() also succeeds for a directory. */
 	if (ferror(stream))
 		return error_set(error, -EIO, "cannot read %s: %s", path, strerror(errno));
 	summary = strdup(text);

@@ -3,8 +3,8 @@
 
 /*
  * Presets: files of resource keys that come with the program, one for each common kind of device.
- * They are in share/devplugd/presets beside the directory that the program is in, so that a build
- * tree has its own, or else where they were installed.
+ * They are in share/devplugd/presets beside the program's directory, so that a build tree uses its
+ * own, or else where they were installed.
  */
 
 #include "common/error.h"
@@ -17,6 +17,6 @@ int preset_list(struct strings *names, struct error *error);
  * or another negative errno with the error filled. */
 int preset_find(const char *name, char **ret_path, struct error *error);
 
-/* What it is for: the first comment of its file (malloc'ed), empty if there is none. Returns 0, or
- * negative errno with the error filled. */
+/* The purpose of the preset: the first comment of its file (malloc'ed), empty if there is none.
+ * Returns 0, or negative errno with the error filled. */
 int preset_summary(const char *path, char **ret, struct error *error);

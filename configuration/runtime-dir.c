@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds `runtime_dir` in a text that need not be valid: the last good configuration is kept there,
- * and it is needed exactly when the file is broken. Only the statement of the value itself must be
- * right.
+ * Finds `runtime_dir` in a text that need not be valid: the directory contains the last good
+ * configuration, which is needed exactly when the file is broken. Only the statement with the value
+ * itself must be valid.
  */
 #include <ctype.h>
 #include <fcntl.h>
@@ -122,7 +122,7 @@ static int scan_all(const char *path, char **value)
 	int r;
 
 	r = scan_file(path, value);
-	/* What cannot be listed cannot override. */
+	/* Drop-ins that cannot be listed cannot override it. */
 	if (r < 0 || config_list_drop_ins(path, &report, &drop_ins) == -ENOMEM)
 		return -ENOMEM;
 	for (size_t i = 0; i < drop_ins.count && r >= 0; i++)
@@ -137,13 +137,13 @@ int config_find_runtime_dir(const char *path, char **ret)
 	_cleanup_free_ char *found = NULL;
 	const char *given = getenv("RUNTIME_DIRECTORY");
 
-	/* A valid file may set it in ways that only the parser understands. */
+	/* A valid file may set it in a form that only the parser understands. */
 	if (config_load(path, &report, &config) >= 0)
 		found = strdup(config->runtime_dir);
 	else if (scan_all(path, &found) < 0)
 		return -ENOMEM;
 	else if (!found && given && given[0] == '/')
-		/* Several are separated by colons. */
+		/* The variable may contain several directories, separated by colons. */
 		found = strndup(given, strcspn(given, ":"));
 	else if (!found)
 		found = strdup(DEFAULT_RUNTIME_DIR);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether two things of a resource have the same path in a container: what its match
- * entries bring, as far as the driver knows it without a scan, and `container.nodes` and
- * `container.mounts`. Of the variables, ${name} and ${env_name} are replaced and ${node} is a
- * device's first path; texts with the same other variables are the same.
+ * Decides whether two entries of a resource use the same path in a container: the nodes of its
+ * match entries, as far as the driver knows them without a scan, and `container.nodes` and
+ * `container.mounts`. The variables ${name} and ${env_name} are replaced, and ${node} is a device's
+ * first path; other variables are compared as text.
  */
 #include "configuration/same-path.h"
 
@@ -39,7 +39,7 @@ static void places_done(struct places *places)
 	free(places->items);
 }
 
-/* "//dev/x/" is "/dev/x". */
+/* "//dev/x/" becomes "/dev/x". */
 static void squeeze(char *path)
 {
 	char *end = path;
@@ -132,7 +132,8 @@ static int collect(struct places *places)
 	return 0;
 }
 
-/* Whether the text is one of those that the place, which may be of a match entry, stands for. */
+/* Whether the text matches the path of the place, which is a pattern if it is from a match
+ * entry. */
 static bool stands_for(const struct place *place, const char *pattern, const char *text)
 {
 	if (streq(pattern, text))
@@ -144,7 +145,8 @@ static bool stands_for(const struct place *place, const char *pattern, const cha
 	return fnmatch(pattern, text, FNM_PATHNAME | FNM_PERIOD) == 0;
 }
 
-/* Entries of `match` are different devices. The same thing twice at one path becomes one. */
+/* Different entries of `match` are different devices. A repeated node or mount at one path is no
+ * conflict. */
 static bool conflict(const struct place *a, const struct place *b)
 {
 	if (a->entry && b->entry)

@@ -2,12 +2,12 @@
 #pragma once
 
 /*
- * Two things with the same path in a container, which cannot get both: Allocate refuses it, and
- * --check warns before, as far as paths are known without a scan.
+ * Finds two nodes or mounts with the same path in a container, which cannot get both. Allocate
+ * refuses such a container; --check warns earlier, as far as paths are known without a scan.
  */
 
 #include "drivers/model/declaration.h"
 
 /* Adds a warning for each entry of `container.mounts` and `container.nodes`, and each path of a
- * match entry, whose path in the container something else already has. Returns 0 or -ENOMEM. */
+ * match entry, whose path in the container is already used. Returns 0 or -ENOMEM. */
 int same_path_warnings(const struct declaration *declaration, struct report *report);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which files make up a configuration, and reads them. A file is read once and whole, and
- * an included one takes the place of its "@include", so that what was checked is what is parsed.
- * libconfig 1.5 would read it again, and search for it in the working directory.
+ * Decides which files make up a configuration, and reads them. A file is read once and completely,
+ * and an included one replaces its "@include", so that the checked text is the parsed text.
+ * libconfig 1.5 would read the file again, and search for it in the working directory.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "configuration/source.h"
 
 #define INCLUDE_DEPTH_MAX 10
-/* Files that include files multiply. */
+/* Included files may include others, so their number is limited. */
 #define INCLUDES_MAX 256
 #define SERVICE_USER "devplugd"
 
@@ -61,7 +61,7 @@ struct origin source_origin(const struct source_text *text, unsigned line)
 		.line = line - text->parts[i].line + text->parts[i].origin.line };
 }
 
-/* A configuration file with what it includes. */
+/* A configuration file with all files that it includes. */
 struct whole {
 	struct source_text result;
 	size_t size;
@@ -70,7 +70,7 @@ struct whole {
 	struct source **sources;
 };
 
-/* Where a file was asked for. */
+/* The place that names a file. */
 struct request {
 	struct origin origin; /* line 0: by a person or a directory, else by @include */
 	const char *path;
@@ -78,7 +78,7 @@ struct request {
 	unsigned depth;
 	struct report *report;
 	struct whole *whole;
-	const char *next; /* what of its text is not in the whole yet, and the line of it */
+	const char *next; /* the part of its text that is not in the whole yet, and its line */
 	unsigned next_line;
 };
 
@@ -104,7 +104,7 @@ static int report_errno(const struct request *request, int code)
 
 /* --- whose it is --- */
 
-/* Also the user of the service, for root who asks what the daemon would do. */
+/* Also trusts the user of the service, because root may check how the daemon would act. */
 static bool is_trusted_user(uid_t uid)
 {
 	uid_t service;
@@ -120,8 +120,8 @@ bool source_is_trusted(const struct stat *st)
 		(!(st->st_mode & S_IWGRP) || st->st_gid == 0 || st->st_gid == getegid());
 }
 
-/* A directory that is itself mounted read-only, such as a ConfigMap. What the sandbox of our
- * service makes read-only, others can write to. */
+/* A directory that is itself mounted read-only, such as a ConfigMap. A directory that only the
+ * sandbox of our service makes read-only does not count, because others can write to it. */
 static bool is_read_only_volume(const char *directory)
 {
 	struct statvfs mount;
@@ -153,7 +153,7 @@ static char *directory_of(const char *path)
 	return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 }
 
-/* The directories of the configured name and of the file that it links to. */
+/* Checks the directories of the configured name and of the file that it links to. */
 static int check_directories(const struct request *request, int fd)
 {
 	char link[64], resolved[4096];
@@ -214,7 +214,7 @@ static int read_text(const struct request *request, int fd, char **ret_text, siz
 	for (;;) {
 		ssize_t n;
 
-		/* With a line end and a NUL behind it. */
+		/* Adds a line end and a NUL. */
 		if (size + 2 >= room) {
 			char *grown;
 
@@ -233,7 +233,7 @@ static int read_text(const struct request *request, int fd, char **ret_text, siz
 		if (size > CONFIG_FILE_MAX)
 			return report_problem(request, -EFBIG, "is larger than 4 MiB, the maximum");
 	}
-	/* libconfig 1.5 does not take a comment at the end for one. */
+	/* libconfig 1.5 does not recognise a comment without a line end at the end of the text. */
 	if (size > 0 && text[size - 1] != '\n')
 		text[size++] = '\n';
 	text[size] = '\0';
@@ -244,7 +244,7 @@ static int read_text(const struct request *request, int fd, char **ret_text, siz
 
 /* --- what it includes --- */
 
-/* Appends the text of the file up to there to the whole. */
+/* Appends the text of the file up to this place to the whole. */
 static int append_until(struct request *request, const char *end)
 {
 	struct whole *whole = request->whole;

@@ -15,7 +15,7 @@ struct origin origin_of(struct parser *parser, const config_setting_t *setting)
 		config_setting_source_line(setting));
 }
 
-/* What the administrator wrote, in words. */
+/* Describes the type that the administrator wrote. */
 static const char *describe(const config_setting_t *setting, char *buffer, size_t size)
 {
 	const char *text;
@@ -109,7 +109,7 @@ void value_seconds(struct parser *parser, const config_setting_t *setting,
 	*ret = (uint64_t)(value * (double)USEC_PER_SEC + 0.5);
 }
 
-/* Checks a string by its option: of a list, one of its strings. */
+/* Checks a string by its option; for a list, one of its strings. */
 static bool check_string(struct parser *parser, const config_setting_t *setting,
 	const struct option *option, const char *key)
 {
@@ -183,7 +183,7 @@ bool value_check_not_empty(struct parser *parser, const config_setting_t *settin
 	return false;
 }
 
-/* An empty list of conditions would match anything, which is not what it appears to mean. */
+/* An empty list of conditions would match every device, which is hardly intended. */
 static bool check_list(struct parser *parser, const config_setting_t *setting,
 	const struct option *option, const char *key)
 {

@@ -16,7 +16,7 @@ struct parser {
 	struct source **sources;
 	struct report *report; /* also records if memory ran out: nothing here returns an error */
 	const struct driver *driver; /* of the resource that is being read */
-	const config_t *preset;      /* whose keys are read as well, and the text of that file */
+	const config_t *preset;      /* whose keys are read too, and the text of its file */
 	const struct source_text *preset_text;
 };
 
@@ -28,7 +28,7 @@ struct parser {
 /* How much of a value is repeated in a message. */
 #define QUOTE_MAX 60
 
-/* Where the setting stands. */
+/* The place of the setting. */
 struct origin origin_of(struct parser *parser, const config_setting_t *setting);
 
 /* Adds a problem with the setting; `key` may be NULL. */
@@ -45,7 +45,7 @@ void value_wrong_type(struct parser *parser, const config_setting_t *setting, co
 bool value_is_string(const config_setting_t *setting);
 bool value_is_sequence(const config_setting_t *setting);
 
-/* Whether the list holds something or need not. */
+/* Whether the list contains an element or may be empty. */
 bool value_check_not_empty(struct parser *parser, const config_setting_t *setting,
 	const struct option *option, const char *key);
 

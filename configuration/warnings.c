@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what --check warns about although it is valid: programs and paths that are missing on
- * this host, and patterns that match nothing. They are found by the option tables, so a driver's
- * own keys are checked, too.
+ * Decides which valid settings --check warns about: programs and paths that are missing on this
+ * host, and patterns that match nothing. The option tables name these settings, so a driver's own
+ * keys are checked too.
  */
 #include "configuration/warnings.h"
 
@@ -39,12 +39,12 @@ static void check_program(
 			"cannot run \"%s\": not an executable file", program);
 }
 
-/* The "]" of a bracket expression, or NULL if it has none in its component of the path. */
+/* The "]" of a bracket expression, or NULL if its component of the path does not contain one. */
 static const char *bracket_end(const char *bracket)
 {
 	const char *p = bracket + 1 + (bracket[1] == '!' || bracket[1] == '^');
 
-	/* "]" as the first member is one. */
+	/* A "]" as the first member does not end the expression. */
 	for (p += *p == ']'; *p && *p != '/'; p++) {
 		if (*p == ']')
 			return p;
@@ -177,7 +177,7 @@ static void check_user(struct walk *walk)
 			user);
 }
 
-/* Devices that are only names have no directory in /sys. */
+/* Devices without a device node (only names) have no directory in /sys. */
 static void check_probes(struct walk *walk)
 {
 	const struct groups *probes = &walk->declaration->health;

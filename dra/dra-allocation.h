@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Our devices in a ResourceClaim. The API server has checked the claim; it is checked again,
+ * Finds our devices in a ResourceClaim. The API server has checked the claim; it is checked again,
  * because it may have been deleted and created again, or have been allocated devices that are not
  * ours or no longer exist, and because devplugd ends a process that sends it an invalid claim.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libcurl's multi interface on sd-event: libcurl names sockets and a time, and is called when they
- * are ready or due. A request without credentials waits in the list; handlers are called from the
- * loop only, so that they may start and cancel requests.
+ * Runs libcurl's multi interface on sd-event: libcurl names sockets and a time, and is called when
+ * they are ready or due. A request without credentials waits in the list; handlers are called from
+ * the loop only, so that they may start and cancel requests.
  */
 #include "dra/dra-api.h"
 
@@ -40,7 +40,7 @@ struct dra_api {
 	sd_event *event;
 	CURLM *multi;
 	sd_event_source *timer;    /* libcurl's */
-	sd_event_source *patience; /* when requests that wait are started, or fail */
+	sd_event_source *patience; /* when waiting requests are started, or fail */
 	struct socket_source *sockets;
 	struct request *requests;
 	struct dra_credentials credentials;
@@ -89,7 +89,7 @@ static void fail(struct request *request, const char *failure)
 	give_answer(request, &answer);
 }
 
-/* The events of a watch that are complete. */
+/* Handles the complete events of a watch. */
 static void take_lines(struct request *request)
 {
 	char *begin = request->text, *end;
@@ -174,7 +174,7 @@ static int set_credentials(struct request *request)
 	}
 	if (certificate) {
 		failed |= SET(easy, CURLOPT_SSLCERT, certificate);
-		/* kubelet-client-current.pem has both. */
+		/* kubelet-client-current.pem contains both. */
 		failed |= SET(easy, CURLOPT_SSLKEY, key ?: certificate);
 	}
 	if (credentials->config.insecure) {
@@ -237,7 +237,7 @@ static bool are_fresh(const struct dra_credentials *credentials)
 		now_usec(CLOCK_MONOTONIC) - credentials->loaded_at < DRA_CREDENTIALS_AGE;
 }
 
-/* The first request that waits, or NULL. */
+/* The first waiting request, or NULL. */
 static struct request *find_waiting(struct dra_api *api)
 {
 	for (struct request *r = api->requests; r; r = r->next)
@@ -340,7 +340,7 @@ static void complete(struct request *request, CURLcode result)
 	}
 	if (code == 401)
 		request->api->credentials.loaded_at = 0;
-	/* The server's certificate, or its address, may be another one. */
+	/* The server's certificate or address may have changed. */
 	if (result != CURLE_OK && code == 0)
 		request->api->credentials.outdated = true;
 	give_answer(request, &answer);

@@ -25,7 +25,7 @@ struct dra_answer {
 	bool timed_out;       /* there was none in DRA_API_TIMEOUT */
 	json_t *body;         /* NULL: not JSON */
 	uint64_t retry_after; /* seconds, 0: not in the answer */
-	const char *failure;  /* for people: why it is not 2xx; NULL: it is */
+	const char *failure;  /* the reason for a person if it is not 2xx; else NULL */
 };
 
 typedef void (*dra_answer_handler)(const struct dra_answer *answer, void *userdata);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files are memfds, which libcurl opens by their number. It compares connections by the path, so a
- * new text gets a number that the old one did not have.
+ * Keeps files in memfds, which libcurl opens by their number. libcurl compares connections by path,
+ * so a new text gets a different number.
  */
 #include "dra/dra-credentials-store.h"
 
@@ -108,7 +108,7 @@ static int put(struct dra_credentials *credentials, enum dra_file file, char *te
 	return text ? make_file(credentials, file) : 0;
 }
 
-/* What stands in the kubeconfig file itself. */
+/* Loads the credentials in the kubeconfig file itself. */
 static int take_inline(struct dra_credentials *credentials, enum dra_file file)
 {
 	const struct dra_secret *secret = secret_of(credentials, file);
@@ -145,7 +145,7 @@ static int commit(struct dra_credentials *credentials)
 	return 0;
 }
 
-/* Goes on with `at`. Returns whether all is done. */
+/* Continues with `at`. Returns whether everything is loaded. */
 static bool advance(struct dra_credentials *credentials)
 {
 	for (; credentials->at < _DRA_FILE_MAX; credentials->at++) {
@@ -161,7 +161,7 @@ static bool advance(struct dra_credentials *credentials)
 		}
 	}
 	if (commit(credentials) < 0) {
-		/* Some are old, some are new. */
+		/* Some files are old and some are new. */
 		credentials->loaded_at = 0;
 		dra_credentials_fail(credentials, "out of memory");
 	}
@@ -201,7 +201,7 @@ bool dra_credentials_take(struct dra_credentials *credentials, struct control_me
 	if (message->fds[0] < 0 || sealed_read(message->fds[0], FILE_MAX, &text, &size) < 0) {
 		(void)snprintf(reason, sizeof(reason), "%.180s cannot be read; see devplugd's log",
 			kubeconfig ? "the kubeconfig file" : expected);
-		/* The kubelet is sent it, and would refuse half of a character. */
+		/* The text is sent to the kubelet, which refuses an incomplete character. */
 		text_sanitize(reason);
 		dra_credentials_fail(credentials, reason);
 		return true;

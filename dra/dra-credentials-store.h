@@ -3,7 +3,7 @@
 
 /*
  * The credentials in the form that libcurl takes. The supervisor reads them, one file after the
- * other, and they replace the ones in use when all are there: a file that is being rewritten
+ * other, and they replace the ones in use when all have been read: a file that is being rewritten
  * changes nothing. Unchanged files stay as they are, so that connections are used again.
  */
 
@@ -21,8 +21,8 @@ struct dra_credentials {
 	char *next_texts[_DRA_FILE_MAX];
 	size_t next_sizes[_DRA_FILE_MAX];
 	bool loading;
-	enum dra_file at;    /* the file that is awaited */
-	uint64_t loaded_at;  /* CLOCK_MONOTONIC; 0: not, or not to be used any more */
+	enum dra_file at;    /* the requested file */
+	uint64_t loaded_at;  /* CLOCK_MONOTONIC; 0: not loaded, or no longer to be used */
 	bool outdated;       /* they may have rotated */
 	char failure[480];   /* why the last attempt failed, "" if it did not */
 	unsigned generation; /* counts changes */
@@ -33,11 +33,11 @@ struct dra_credentials {
 /* Begins to read them. */
 void dra_credentials_load(struct dra_credentials *credentials);
 
-/* Takes a CONTROL_FILE. Returns whether that was the last one: they are loaded, or `failure` is the
- * reason why not. Then those that were in use stay, which is logged. */
+/* Takes a CONTROL_FILE. Returns whether it was the last one. Then the credentials are loaded; or
+ * `failure` is set, logged, and the old credentials stay in use. */
 bool dra_credentials_take(struct dra_credentials *credentials, struct control_message *message);
 
-/* Gives up loading for that reason, with the same effect. */
+/* Stops loading for that reason, with the effect of a failure. */
 void dra_credentials_fail(struct dra_credentials *credentials, const char *reason);
 
 /* The path by which libcurl reads a file, or NULL if there is none. */

@@ -10,7 +10,7 @@
 #include "drahealth.pb-c.h"
 #include "proto/message.h"
 
-/* A kubelet that does not know the time-out of a message has 30 s. */
+/* A kubelet that does not know the timeout in a message uses 30 s. */
 #define REPEAT_INTERVAL (10 * USEC_PER_SEC)
 #define TIMEOUT_SECONDS 60
 

@@ -3,8 +3,8 @@
 
 /*
  * The DRAResourceHealth streams: the kubelet shows the health of a pod's devices, and the reason,
- * in the status of the pod. Each message has all devices. It is sent at each change, and repeated,
- * because the kubelet takes a health that is not repeated in time as unknown.
+ * in the status of the pod. Each message contains all devices. It is sent at each change, and
+ * repeated, because the kubelet treats a health that is not repeated in time as unknown.
  */
 
 #include <jansson.h>
@@ -21,7 +21,7 @@ int dra_health_new(
 /* The current devices by name, see struct dra_inventory. */
 void dra_health_set(struct dra_health *health, const json_t *names);
 
-/* The message. Without the reasons if it is larger than the kubelet accepts otherwise. `now`:
+/* Makes the message. Omits the reasons if it would be larger than the kubelet accepts. `now`:
  * seconds since the epoch. Returns 0 or -ENOMEM. */
 int dra_health_encode(
 	const json_t *names, const char *pool, int64_t now, uint8_t **ret_data, size_t *ret_size);

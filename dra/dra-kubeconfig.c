@@ -144,7 +144,7 @@ static int decode(const char *text, struct dra_secret *ret)
 	return r;
 }
 
-/* `key`-data has the text, `key` the name of a file. */
+/* `key`-data contains the text, `key` the name of a file. */
 static int take_secret(const json_t *object, const char *key, struct dra_secret *ret)
 {
 	const char *data, *file = set_text_of(object, key);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gRPC's thread copies a request into a letter; everything else runs on the loop's. The supervisor
- * knows the prepared claims and is therefore asked first: the API server is only needed for a new
- * claim.
+ * gRPC's thread copies a request into a mailbox message; everything else runs on the loop's thread.
+ * The supervisor knows the prepared claims and is therefore asked first: the API server is only
+ * needed for a new claim.
  */
 #include "dra/dra-node.h"
 
@@ -28,13 +28,13 @@
 #define CALLS_MAX       256
 #define ACCEPTS_AT_ONCE 16
 
-/* What became of one claim of a call. */
+/* The result of one claim of a call. */
 struct outcome {
 	json_t *devices;
 	char *failure;
 };
 
-/* A call of the kubelet's. */
+/* A call of the kubelet. */
 struct dra_call {
 	struct letter letter;
 	struct dra_call *next;
@@ -61,7 +61,7 @@ struct dra_node {
 	struct rpc_server *server;
 	struct dra_call *calls; /* the first one is being handled */
 	atomic_size_t n_calls;
-	uint64_t number; /* of the question to the supervisor that is open; 0: none */
+	uint64_t number; /* of the open request to the supervisor; 0: none */
 	uint64_t last_number;
 	uint64_t timed_out_at; /* when the API server last did not answer; CLOCK_MONOTONIC */
 
@@ -75,7 +75,7 @@ struct dra_node {
 	size_t info_size;
 };
 
-/* A kubelet takes the first service of claims that it knows. */
+/* A kubelet uses the first claim service that it knows. */
 static const char *const versions[] = { "v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth",
 	"v1alpha1.DRAResourceHealth" };
 
@@ -95,7 +95,7 @@ static void call_free(struct dra_call *call)
 	free(call);
 }
 
-/* The strings of an array as protobuf-c has them; they stay the array's. */
+/* The strings of an array in protobuf-c's form; the array keeps them. */
 static size_t take_strings(const json_t *array, char ***ret)
 {
 	size_t n = 0;
@@ -296,8 +296,8 @@ static void on_claim_read(const struct dra_answer *answer, void *userdata)
 		end_claim_error(node, &error);
 }
 
-/* Claims that waited while the API server did not answer share that wait, so that it does not last
- * longer the more there are. The kubelet tries again. */
+/* Claims that waited while the API server did not answer share one timeout, so that many claims do
+ * not wait longer. The kubelet retries. */
 static void read_claim(struct dra_node *node)
 {
 	const Dra__Claim *claim = current(node);
@@ -339,7 +339,7 @@ void dra_node_take_prepared(struct dra_node *node, struct control_message *messa
 	end_claim(node, devices, devices ? NULL : "devplugd sent no devices");
 }
 
-/* Returns whether its outcome comes later. */
+/* Returns whether its result follows later. */
 static bool begin_claim(struct dra_node *node)
 {
 	const Dra__Claim *claim = current(node);
@@ -583,7 +583,7 @@ static int on_accept(sd_event_source *source, int fd, uint32_t revents, void *us
 		taken++;
 	if (r >= 0 || taken > 0)
 		return 0;
-	/* The peer would wait in the backlog, and the loop would not sleep. */
+	/* Otherwise the peer would wait in the backlog, and the loop would spin. */
 	message.session = node->session;
 	(void)snprintf(message.text, sizeof(message.text),
 		"cannot accept connections: out of descriptors or memory");

@@ -37,7 +37,7 @@ void dra_node_take_prepared(struct dra_node *node, struct control_message *messa
 /* To be called from time to time: ends all connections if a peer blocks gRPC (rpc_is_held_up()). */
 void dra_node_free_the_way(struct dra_node *node);
 
-/* Where the health of devices is published. */
+/* The object that publishes the health of devices. */
 struct rpc_server *dra_node_server(const struct dra_node *node);
 
 /* Waits for calls that are being answered; for the end of the process. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A round reads the slices and the node's uid if they are not known, compares, and writes one
+ * A round reads the slices and the node's uid if they are not known, compares them, and writes one
  * object after the other. The server's answer to a write is kept, so the next change needs no
- * reading; a failed write, an unexpected event of the watch, or the end of the watch make the next
- * round read both again. A watch that fails, or ends soon, is retried with a delay of its own;
- * until then changes are published as usual. All slices of a pool have one generation: it stays
- * where one slice changes, and grows where several do or their number does.
+ * reading. A failed write, an unexpected event of the watch, or the end of the watch makes the next
+ * round read both again. A watch that fails or ends soon is retried with a delay of its own; until
+ * then, changes are published as usual. All slices of a pool have one generation: it stays if only
+ * one slice changes, and grows if several slices or their number change.
  */
 #include "dra/dra-publisher.h"
 
@@ -19,7 +19,7 @@
 #define SLICES_PATH "/apis/" DRA_API_VERSION "/resourceslices"
 
 #define COALESCE_TIME (500 * USEC_PER_MSEC)
-/* What our own writes cause is seen by then. */
+/* The events of our own writes have arrived by then. */
 #define SUSPICION_TIME (1 * USEC_PER_SEC)
 /* After this, a request that is not answered is reported; it ends after DRA_API_TIMEOUT. */
 #define SLOW_TIME       (5 * USEC_PER_SEC)
@@ -27,16 +27,17 @@
 #define RETRY_MAX       (60 * USEC_PER_SEC)
 #define RETRY_AFTER_MAX 300ULL
 #define WATCH_SECONDS   300
-#define WATCH_PROVEN    (5 * USEC_PER_SEC) /* a watch that lasts so long works */
-#define SLICES_MAX      4096               /* more of ours are not read */
+#define WATCH_PROVEN    (5 * USEC_PER_SEC) /* a watch that lasts this long works */
+#define SLICES_MAX      4096               /* maximum number of our slices that are read */
 #define PAGE_SIZE       500
 #define PAGES_MAX       64 /* a page may have fewer than it could */
-/* No pool gets there by changes. A slice of a later one is deleted, and not counted from. */
+/* No pool reaches this generation by changes. A slice with a higher one is deleted and does not
+ * count. */
 #define GENERATION_MAX (INT64_MAX / 2)
 
 enum step { STEP_IDLE, STEP_NODE, STEP_LIST, STEP_WRITE };
 
-/* A write that is to be done. */
+/* A pending write. */
 struct write {
 	const char *method;
 	json_t *object; /* NULL: DELETE */
@@ -51,15 +52,15 @@ struct dra_publisher {
 	void *userdata;
 
 	struct dra_inventory inventory;
-	json_t *resources; /* what it was made of; NULL: not known yet */
+	json_t *resources; /* its input; NULL: not known yet */
 	bool no_taints;    /* the server drops them */
 
 	enum step step;
-	bool again;  /* something has come up during a round */
+	bool again;  /* something has changed during a round */
 	bool reread; /* and it needs the list */
 	char *node_uid;
-	json_t *stored;  /* by name, as the server has them; NULL: not known */
-	json_t *pending; /* of a list that is being made */
+	json_t *stored;  /* by name, as the server stores them; NULL: not known */
+	json_t *pending; /* of a list under construction */
 	size_t n_pages;
 	char *version; /* resourceVersion of the list */
 	json_int_t generation, highest;
@@ -68,7 +69,7 @@ struct dra_publisher {
 
 	bool watching;
 	json_t *seen;                 /* by name: the last resourceVersion of the watch, or null */
-	char *watch_failure;          /* reported until a watch works; NULL: none */
+	char *watch_failure;          /* failure that is reported until a watch works; NULL: none */
 	uint64_t watch_delay;         /* before the next watch, 0: the last one worked */
 	uint64_t delay;               /* before the next round, 0: none failed */
 	sd_event_source *watch_timer; /* when this watch works, or the next one may begin */
@@ -127,7 +128,7 @@ static void forget_stored(struct dra_publisher *publisher)
 	(void)json_object_clear(publisher->seen);
 }
 
-/* A node that was deleted and created again has another one. */
+/* A node that was deleted and created again has a new uid. */
 static void forget_node(struct dra_publisher *publisher)
 {
 	free(publisher->node_uid);
@@ -160,7 +161,7 @@ static void end_round(struct dra_publisher *publisher)
 		start_watch(publisher);
 }
 
-/* How long to wait after a failure; `delay` is the last such time, 0: none. */
+/* The delay after a failure; `delay` is the previous one, 0: none. */
 static uint64_t next_delay(uint64_t *delay, const struct dra_answer *answer)
 {
 	uint64_t wait = MIN_OF(answer->retry_after, RETRY_AFTER_MAX) * USEC_PER_SEC;
@@ -169,11 +170,11 @@ static uint64_t next_delay(uint64_t *delay, const struct dra_answer *answer)
 	(void)!getrandom(&number, sizeof(number), GRND_NONBLOCK);
 	*delay = *delay == 0 ? RETRY_MIN : MIN_OF(*delay * 2, RETRY_MAX);
 	wait = MAX_OF(wait, *delay);
-	/* The nodes of a cluster must not come back at one moment. */
+	/* The nodes of a cluster must not all retry at one moment. */
 	return wait + (uint64_t)((double)wait / 4 * number / UINT32_MAX);
 }
 
-/* What the server has may be anything now. */
+/* The objects on the server are unknown now. */
 static void fail_round(struct dra_publisher *publisher, const struct dra_answer *answer)
 {
 	publisher->step = STEP_IDLE;
@@ -214,7 +215,7 @@ static void ask(struct dra_publisher *publisher, const char *method, const char 
 
 static void next_write(struct dra_publisher *publisher);
 
-/* Whether a device that we sent with a taint has none: the server does not know taints. */
+/* Whether a device that we sent with a taint has none: then the server does not support taints. */
 static bool lost_taints(const json_t *sent, const json_t *stored)
 {
 	const json_t *ours = json_object_get(json_object_get(sent, "spec"), "devices");
@@ -227,8 +228,8 @@ static bool lost_taints(const json_t *sent, const json_t *stored)
 	return false;
 }
 
-/* Publishes these resources from now on, with or without taints. Returns 0, or -ENOMEM: then all
- * stays as it was. */
+/* Publishes these resources from now on, with or without taints. Returns 0, or -ENOMEM without a
+ * change. */
 static int rebuild(struct dra_publisher *publisher, json_t *resources, bool no_taints)
 {
 	struct dra_inventory inventory;
@@ -251,7 +252,7 @@ static void on_written(const struct dra_answer *answer, void *userdata)
 	struct dra_publisher *publisher = userdata;
 	const struct write *write = &publisher->writes[publisher->at];
 
-	/* Who deletes finds nothing: that is what was wanted. */
+	/* The object of a deletion does not exist, as wanted. */
 	if (answer->failure && (write->object || answer->code != 404)) {
 		fail_round(publisher, answer);
 		return;
@@ -310,7 +311,7 @@ static int add_write(
 
 /* --- comparison --- */
 
-/* Taints have the time when they were added, by the server. */
+/* The server adds to taints the time when they were added. */
 static json_t *comparable_devices(const json_t *devices)
 {
 	json_t *copy = json_deep_copy(devices), *device, *taint;
@@ -335,8 +336,8 @@ static bool is_same(const json_t *stored, const json_t *wanted)
 	return json_array_size(theirs) == 0 ? json_array_size(ours) == 0 : json_equal(ours, theirs);
 }
 
-/* The stored slice with that number, which its name begins with, or NULL. `taken` has the names of
- * those that have been found. */
+/* The stored slice whose name begins with that number, or NULL. `taken` contains the names that
+ * have been found. */
 static json_t *find_stored(
 	const struct dra_publisher *publisher, size_t number, const json_t *taken)
 {
@@ -378,7 +379,7 @@ struct comparison {
 	size_t different, missing;
 };
 
-/* Adds what makes one slice as it should be; with `count` only counts. */
+/* Adds the write that corrects one slice, if it differs; with `count`, only counts it. */
 static int compare_slice(struct dra_publisher *publisher, const struct dra_pool *pool,
 	size_t number, struct comparison *comparison, bool count)
 {
@@ -401,7 +402,7 @@ static int compare_slice(struct dra_publisher *publisher, const struct dra_pool 
 	return object ? add_write(publisher, "PUT", object, name_of(stored)) : -ENOMEM;
 }
 
-/* What is stored and is no slice of the pool any more is deleted first. */
+/* Stored slices that are no longer part of the pool are deleted first. */
 static int delete_others(struct dra_publisher *publisher, const json_t *taken)
 {
 	const char *name;
@@ -422,7 +423,7 @@ static int compare_all(struct dra_publisher *publisher, const struct dra_pool *p
 
 	for (size_t i = 0; i < n && r >= 0; i++)
 		r = compare_slice(publisher, pool, i, &comparison, true);
-	/* In this order: a pool is never complete with an obsolete slice. */
+	/* The order ensures that a pool is never complete with an obsolete slice. */
 	if (r >= 0 && !count) {
 		r = delete_others(publisher, comparison.taken);
 		(void)json_object_clear(comparison.taken);
@@ -475,7 +476,7 @@ static int take_slice(struct dra_publisher *publisher, json_t *slice)
 {
 	const json_t *spec = json_object_get(slice, "spec");
 
-	/* The server was asked for these only. */
+	/* The request selects only these slices. */
 	if (!has_valid_name(slice) || !streq(text_of(spec, "driver"), publisher->driver) ||
 		!streq(text_of(spec, "nodeName"), publisher->node) ||
 		json_object_size(publisher->pending) >= SLICES_MAX)
@@ -487,7 +488,7 @@ static int take_slice(struct dra_publisher *publisher, json_t *slice)
 
 static void read_list(struct dra_publisher *publisher, const char *continuation);
 
-/* Part of a path later; NULL: a watch begins with what is stored then. */
+/* It becomes part of a path. NULL: a watch begins with the current state. */
 static char *read_version(const json_t *metadata)
 {
 	const char *version = text_of(metadata, "resourceVersion");
@@ -682,7 +683,7 @@ static void on_watch_end(const struct dra_answer *answer, void *userdata)
 		dra_publisher_check(publisher);
 		return;
 	}
-	/* If the server is away, the next round fails and reports it. */
+	/* If the server is not reachable, the next round fails and reports it. */
 	if (!worked && answer->failure)
 		set_watch_failure(publisher, answer->failure);
 	plan(publisher->watch_timer, next_delay(&publisher->watch_delay, answer));

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Keeps the ResourceSlices of this node in the API server equal to what the resources have, also
- * after another client has changed or deleted them. A change is written half a second after it was
- * seen, all changes of that time together; after a failure it is tried again after 1 s to a minute.
+ * Keeps the ResourceSlices of this node in the API server equal to the devices of the resources,
+ * also after another client has changed or deleted them. Changes are collected for half a second
+ * and written together; a failure is retried after 1 s to a minute.
  */
 
 #include <jansson.h>
@@ -14,7 +14,7 @@
 
 struct dra_publisher;
 
-/* Of what is published: "" or what fails, see CONTROL_POOL. */
+/* The state of publication: "" or the failure, see CONTROL_POOL. */
 typedef void (*dra_pool_handler)(
 	uint64_t generation, uint64_t slices, const char *failure, void *userdata);
 
@@ -22,14 +22,14 @@ typedef void (*dra_pool_handler)(
 int dra_publisher_new(sd_event *event, struct dra_api *api, const char *driver, const char *node,
 	dra_pool_handler on_change, void *userdata, struct dra_publisher **ret);
 
-/* The current devices; `resources` as dra_inventory_build() takes them. The reference stays the
- * caller's. Returns 0 or -ENOMEM. */
+/* The current devices; `resources` as dra_inventory_build() takes them. The caller keeps its
+ * reference. Returns 0 or -ENOMEM. */
 int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources);
 
-/* The kubelet may have deleted the slices, as it does when it starts. */
+/* To be called when the kubelet may have deleted the slices, as it does when it starts. */
 void dra_publisher_check(struct dra_publisher *publisher);
 
-/* For each device its resource and id, see struct dra_inventory; the publisher's. */
+/* The resource and id of each device, see struct dra_inventory. The publisher owns the result. */
 const json_t *dra_publisher_names(const struct dra_publisher *publisher);
 
 struct dra_publisher *dra_publisher_free(struct dra_publisher *publisher);

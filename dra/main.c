@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * devplugd-cluster: Dynamic Resource Allocation. Started by devplugd with the control socket as
- * descriptor 3; the sockets of the kubelet and the credentials for the API server come through it.
- * It keeps no state: devplugd has the prepared claims, the API server the published objects.
+ * descriptor 3; it receives the sockets of the kubelet and the credentials for the API server
+ * through it. It keeps no state: devplugd keeps the prepared claims, and the API server the
+ * published objects.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -24,8 +25,8 @@
 /* How long the first publication waits for resources that have not reported their devices. */
 #define REPORT_WAIT (10 * USEC_PER_SEC)
 
-/* Of the leak sanitizer, where the build has it, which otherwise checks in exit(); that is not
- * called. */
+/* A function of the leak sanitizer, if the build uses it. The sanitizer otherwise checks in exit(),
+ * which is not called. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
 struct driver_process {
@@ -33,14 +34,15 @@ struct driver_process {
 	sd_event_source *alive;
 	uid_t supervisor_uid;
 	struct dra_api *api;
-	struct dra_publisher *publisher; /* with the next two: NULL before the first settings */
+	struct dra_publisher *publisher; /* this and the next two are NULL before the first
+					  * settings */
 	struct dra_node *node;
 	struct dra_health *health;
 	char *driver, *node_name;
 	json_t *resources; /* names of the settings, in their order */
 	json_t *devices;   /* by resource, as far as they are known */
 	sd_event_source *report_wait;
-	bool waited; /* what is known is published, although a resource has not reported */
+	bool waited; /* known devices are published, although a resource has not reported */
 };
 
 /* --- what is published --- */
@@ -327,7 +329,7 @@ int main(int argc, char *argv[])
 	(void)signal(SIGPIPE, SIG_IGN);
 	r = run(&process);
 	process_done(&process);
-	/* The kernel ends gRPC's threads sooner than gRPC would. */
+	/* The kernel ends gRPC's threads faster than gRPC. */
 	if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check() != 0)
 		r = -ENOTRECOVERABLE;
 	_exit(r < 0 ? EXIT_FAILURE : EXIT_SUCCESS);

@@ -7,7 +7,8 @@
 
 #define HASH_CHARS 10
 
-/* Lower-case letters, digits and single '-', beginning and ending with none. Returns the length. */
+/* Writes lower-case letters, digits and single '-', but no '-' at either end. Returns the
+ * length. */
 static size_t make_label(const char *text, char *ret, size_t maximum)
 {
 	size_t length = 0;
@@ -28,7 +29,7 @@ static size_t make_label(const char *text, char *ret, size_t maximum)
 	return length;
 }
 
-/* The hash of both, with a step between them: "a", "bc" is not "ab", "c". */
+/* The hash of both texts, with a step between them, so that "a", "bc" and "ab", "c" differ. */
 static uint64_t hash_pair(const char *first, const char *second)
 {
 	uint64_t hash = hash_string(first) * 0x100000001b3ULL;

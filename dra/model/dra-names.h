@@ -15,15 +15,15 @@
 /* A DNS subdomain. */
 #define DRA_CLASS_NAME_MAX  253
 #define DRA_OBJECT_NAME_MAX 253
-/* Of the uid of a claim, which is a part of the name of its CDI file. */
+/* The maximum length of a claim's uid, which is a part of the name of its CDI file. */
 #define DRA_CLAIM_ID_MAX 64
 
-/* Of a claim. The API allows 32. */
+/* The maximum number of devices of a claim. The API allows 32. */
 #define DRA_DEVICES_MAX 128
 
-/* Whether a text consists of what the names and uids of Kubernetes objects consist of, and can be
- * one part of a path: it is not empty, at most `maximum` bytes long, has only letters, digits, "-"
- * and ".", and does not begin with ".". */
+/* Whether a text can be the name or uid of a Kubernetes object and one part of a path: it is not
+ * empty, at most `maximum` bytes long, consists only of letters, digits, "-" and ".", and does not
+ * begin with ".". */
 bool dra_name_is_valid(const char *text, size_t maximum);
 
 /* The name of an offered id ("gpu-0", or "gpu-0#3") of a resource in a ResourceSlice; no two of a

@@ -33,7 +33,7 @@ static bool is_name(const char *name)
 		length;
 }
 
-/* Not for values that are published otherwise, or that change when the host restarts. */
+/* Excludes values that are published in another form, or that change when the host restarts. */
 static bool is_published(const char *name)
 {
 	static const char *const hidden[] = { "bdf", "devpath", "hash", "id", "info", "interface",
@@ -107,7 +107,7 @@ static bool is_capacity(const char *name, const json_t *value)
 		read_quantity(json_string_value(value) ?: "", &number) >= 0;
 }
 
-/* As the API server stores it. It would be written again and again in another form. */
+/* Uses the API server's form; another form would be written again and again. */
 static void write_quantity(uint64_t number, char *buffer, size_t size)
 {
 	bool binary = number % 1024 == 0;
@@ -121,8 +121,8 @@ static void write_quantity(uint64_t number, char *buffer, size_t size)
 		factors > 0 && binary ? "i" : "");
 }
 
-/* NULL if none is known. Other properties that a program prints are not published: they are made
- * for containers, and may be secret. */
+/* NULL if it is unknown. Other properties that a program prints are not published: they are meant
+ * for containers and may be secret. */
 static json_t *make_capacity(const json_t *device)
 {
 	static const char *const names[] = { CAPACITY_MEMORY, "property:" CAPACITY_MEMORY };
@@ -172,7 +172,7 @@ static json_t *make_taint(const char *driver, const json_t *device)
 	return json_pack("[{s:s, s:s, s:s}]", "key", key, "value", value, "effect", "NoSchedule");
 }
 
-/* A device that is not there, or belongs to another resource, cannot be offered at all. */
+/* A device that is missing or belongs to another resource cannot be offered at all. */
 static bool is_offered(const json_t *device)
 {
 	static const char *const absent[] = { "gone", "claimed", "booked" };
@@ -240,7 +240,7 @@ static json_int_t replicas_of(const json_t *device)
 	return MIN_OF(MAX_OF(n, 0), DRA_RESOURCE_DEVICES_MAX);
 }
 
-/* A process that reports other ids does not get them from device_id_make(). */
+/* A faulty process may report ids that device_id_make() would not make. */
 static bool has_valid_id(const json_t *device)
 {
 	const char *id = text_of(device, "id");

@@ -17,7 +17,7 @@
 #define DRA_SLICE_DEVICES_MAX         128
 #define DRA_SLICE_TAINTED_DEVICES_MAX 64
 
-/* What a resource may offer, replicas included: its process reports how many there are. */
+/* How many devices a resource may offer, replicas included; its process reports the number. */
 #define DRA_RESOURCE_DEVICES_MAX 200000
 
 /* What a node offers. */
@@ -29,17 +29,17 @@ struct dra_inventory {
 };
 
 /* `resources`: array of {"name", "devices"}, the latter with the members of
- * proto/plugin/plugin-report.c. With `taints` unhealthy devices have one, as long as all are few
- * enough (DRA_SLICE_TAINTED_DEVICES_MAX); else they are left out. So is a device whose id is not
- * valid (device_id_make()), which no claim may have, and what exceeds DRA_RESOURCE_DEVICES_MAX.
- * Returns 0 or -ENOMEM. */
+ * proto/plugin/plugin-report.c. With `taints`, unhealthy devices get a taint if there are at most
+ * DRA_SLICE_TAINTED_DEVICES_MAX devices; otherwise they are left out. Devices with an invalid id
+ * (device_id_make()) and devices beyond DRA_RESOURCE_DEVICES_MAX are left out too. Returns 0 or
+ * -ENOMEM. */
 int dra_inventory_build(
 	const json_t *resources, const char *driver, bool taints, struct dra_inventory *ret);
 void dra_inventory_done(struct dra_inventory *inventory);
 
 struct dra_pool {
 	const char *driver, *node;
-	const char *node_uid; /* NULL: not known, there is no owner reference */
+	const char *node_uid; /* NULL: not known, so there is no owner reference */
 	json_int_t generation;
 };
 
@@ -50,6 +50,6 @@ json_t *dra_slice_object(
 /* The class by which pods ask for a resource. NULL if memory is short. */
 json_t *dra_class_object(const char *driver, const char *resource);
 
-/* Reads the document of a resource's process. Returns its devices (a new reference), or NULL if it
- * has none. */
+/* Reads the document of a resource's process. Returns its devices (a new reference), or NULL if the
+ * document is missing or invalid. */
 json_t *dra_devices_read(const char *text, size_t size);

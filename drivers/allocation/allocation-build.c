@@ -21,7 +21,7 @@ int build_out_of_memory(struct build *build)
 	return error_set(build->error, -ENOMEM, "out of memory");
 }
 
-/* An excluded one only where a file for container runtimes is made. */
+/* An excluded device only counts for a file for container runtimes. */
 static const struct device *chosen_device(const struct build *build, size_t index)
 {
 	const struct snapshot_unit *unit = &build->snapshot->units[build->chosen[index].unit];

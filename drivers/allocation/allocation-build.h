@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * One request on its way: which units it is about, what is collected for them, and the values that
- * templates have at the moment.
+ * One request in progress: its units, the parts collected for them, and the current values of
+ * template variables.
  */
 
 #include "drivers/host/device-values.h"
@@ -18,7 +18,7 @@ struct chosen {
 	unsigned replica;
 };
 
-/* A node or mount, and the device or the program that wants it; neither: every container of the
+/* A node or mount, and the device or program that adds it. If both are NULL, every container of the
  * resource gets it. */
 struct wanted {
 	struct device_node node;
@@ -46,7 +46,7 @@ struct build {
 	struct template_context context;
 };
 
-/* Collects the results of a list of templates; `device_id` is NULL for those that are expanded
+/* Collects the results of a list of templates; `device_id` is NULL for templates that are expanded
  * once. */
 typedef int (*collect_function)(
 	struct build *build, const void *item, const char *device_id, void *target);
@@ -66,7 +66,7 @@ static inline bool build_wants(const struct build *build, bool of_device)
 
 int build_out_of_memory(struct build *build);
 
-/* Finds the units behind offered ids. Errors as of allocation_build(). */
+/* Finds the units behind offered ids. Errors are as in allocation_build(). */
 int build_choose(struct build *build, const char *const *ids, size_t n_ids);
 
 void build_done(struct build *build);
@@ -74,7 +74,7 @@ void build_done(struct build *build);
 
 /* --- allocation.c --- */
 
-/* Builds what is to be built of the chosen units. */
+/* Builds all parts for the chosen units. */
 int build_allocation(struct build *build, struct allocation *ret);
 
 /* --- allocation-nodes.c --- */

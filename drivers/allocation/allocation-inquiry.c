@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which programs are asked what a container gets, and with which of its devices: an entry
- * of `match` with a program is one question, the resource's own program another one. The snapshot
- * decides the devices; a question stores its program and needs no search later.
+ * Decides which programs run at Allocate, and which of the container's devices each one receives:
+ * an entry of `match` with a program is one question, and the resource's own program another one.
+ * The snapshot decides the devices. A question stores its program, so that no later search is
+ * needed.
  */
 #include "drivers/allocation/allocation-inquiry.h"
 
@@ -137,7 +138,7 @@ static void stop(struct inquiry *inquiry)
 		inquiry->questions[i].command = command_free(inquiry->questions[i].command);
 }
 
-/* Adds whose program it is; the pod shows no more than this. */
+/* Adds the program's name, because the pod shows only this text. */
 static int explain(const struct question *question, struct error *error)
 {
 	const struct inquiry *inquiry = question->inquiry;
@@ -171,7 +172,7 @@ static int judge(
 		return error_set(ret_error, -EBADMSG,
 			"%s was killed: its answer exceeded %zu bytes; correct the program",
 			program, EXEC_DOCUMENT_MAX);
-	/* The only other reason to read no further. */
+	/* This is the only other reason to stop reading. */
 	if (status == -EBADMSG)
 		return error_set(ret_error, -ENOMEM, "out of memory");
 	if (status == -ETIMEDOUT)
@@ -229,7 +230,7 @@ static void on_end(int status, const struct error *command_error, void *userdata
 
 /* --- the beginning --- */
 
-/* In steps, so that the message has a round number. */
+/* The remaining time, rounded up so that the message shows a round number. */
 static uint64_t time_left(const struct allocate_program *program, uint64_t waited)
 {
 	uint64_t steps = (program->timeout - waited + TIME_STEP - 1) / TIME_STEP;

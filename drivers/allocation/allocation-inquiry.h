@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * Asks programs what one container gets: each program that an entry of `match` names, and the
- * resource's own, is sent those of its devices that the container gets. All run at the same time,
- * and the first failure ends the others. Nothing blocks; everything runs on the thread of the event
- * loop, unless stated otherwise.
+ * Runs the programs that add to one container: each program that an entry of `match` names, and the
+ * resource's own. A program receives the container's devices that it is responsible for. All run at
+ * the same time, and the first failure ends the others. Nothing blocks; everything runs on the
+ * thread of the event loop, unless stated otherwise.
  */
 
 #include <systemd/sd-event.h>
@@ -22,8 +22,8 @@ typedef void (*inquiry_handler)(int status, const struct error *error, void *use
 /* Whether any device of the resource has such a program. Any thread. */
 bool inquiry_is_possible(const struct declaration *declaration);
 
-/* Finds the programs to run for the offered ids. The arguments but for `ids` must outlive the
- * inquiry. Errors are those of allocation_build() about ids. */
+/* Finds the programs to run for the offered ids. All arguments except `ids` must outlive the
+ * inquiry. Errors about ids are as in allocation_build(). */
 int inquiry_new(const struct declaration *declaration, const struct snapshot *snapshot,
 	const char *root, const char *const *ids, size_t n_ids, struct inquiry **ret,
 	struct error *error);
@@ -38,7 +38,7 @@ const char *inquiry_program(const struct inquiry *inquiry, size_t index);
 int inquiry_start(struct inquiry *inquiry, sd_event *event, uint64_t since, inquiry_handler on_end,
 	void *userdata, struct error *error);
 
-/* What was answered, after success; the inquiry's. */
+/* The answers, after success. The inquiry owns them. */
 const struct allocation_answers *inquiry_answers(const struct inquiry *inquiry);
 
 /* Kills the programs that run. Returns NULL. */

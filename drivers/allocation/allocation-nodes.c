@@ -24,8 +24,8 @@ static bool is_directory(const struct build *build, const char *host)
 	return sysroot_stat(build->root, host, &st) >= 0 && S_ISDIR(st.st_mode);
 }
 
-/* Symbolic links are nothing that a CDI file may name as a device node, and runtimes do not agree
- * on what a bind mount of one is. */
+/* A CDI file may not name a symbolic link as a device node, and runtimes treat a bind mount of one
+ * differently. */
 static void resolve(const struct build *build, char **host)
 {
 	char *resolved;
@@ -36,7 +36,7 @@ static void resolve(const struct build *build, char **host)
 	}
 }
 
-/* Where the missing path was declared, and what makes it exist. */
+/* Names the place that declares the missing path, and the remedy. */
 struct origin_key {
 	const char *key, *remedy;
 };
@@ -275,7 +275,7 @@ static void add_permissions(char *permissions, const char *more)
 	memcpy(permissions, merged, n + 1);
 }
 
-/* Puts everything in order, each path once. */
+/* Sorts the entries and keeps each path once. */
 static int settle_wanted(struct build *build)
 {
 	size_t kept = 0;

@@ -2,15 +2,15 @@
 /*
  * Decides what a container gets for the ids that were allocated to it: collects the parts of
  * devices and templates, and merges duplicates. A variable, annotation or CDI name appears once; if
- * devices set different values, it has all of them, in the order of devices. Called on any thread;
- * all state is in `struct build`.
+ * devices set different values, the values are joined in the order of devices. Called on any
+ * thread; all state is in `struct build`.
  */
 #include "drivers/allocation/allocation.h"
 
 #include "common/map.h"
 #include "drivers/allocation/allocation-build.h"
 
-/* A variable or annotation, and the distinct values that devices want it to have. */
+/* A variable or annotation, and the distinct values that devices set. */
 struct assigned {
 	char *name;
 	bool configured; /* set by the resource's templates, so the devices' own values do not
@@ -126,7 +126,7 @@ static const struct strings *strings_of(const struct device *device, const void 
 	return (const void *)((const char *)device + *offset);
 }
 
-/* What the device in hand adds, and then what each program's answer does. */
+/* Adds the current device's own parts, then the parts of each program's answer. */
 static int for_devices_and_answers(
 	struct build *build, collect_function collect, const size_t *of_device, void *target)
 {
@@ -290,7 +290,7 @@ static int build_texts(struct build *build, struct allocation *allocation)
 
 	r = build_pairs(build, &container->env, offsetof(struct device, env), &allocation->env,
 		&allocation->n_env);
-	/* No CDI file has the rest. */
+	/* No CDI file contains the rest. */
 	if (r < 0 || build->part == BUILD_DEVICE)
 		return r;
 	r = build_pairs(build, &container->annotations, offsetof(struct device, annotations),

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What a container gets with the devices that it was allocated: pure functions of a snapshot and a
+ * Decides what a container gets with its allocated devices: pure functions of a snapshot and a
  * declaration, safe on any thread. Nodes and mounts are sorted by path in the container and each
  * appears once; two devices that need different things at one path are an error with that reason.
  */
@@ -45,8 +45,8 @@ int allocation_build(const struct declaration *declaration, const struct snapsho
 	const char *root, const char *const *ids, size_t n_ids,
 	const struct allocation_answers *answers, struct allocation *ret, struct error *error);
 
-/* Notes that the devices of these offered ids were allocated: called once the answer to the call is
- * complete. */
+/* Records that the devices of these offered ids were allocated. To be called once the answer to the
+ * call is complete. */
 void allocation_note(const struct snapshot *snapshot, const char *const *ids, size_t n_ids);
 
 /* The edits that belong to one device alone, independent of other devices of a container, and that
@@ -56,13 +56,13 @@ void allocation_note(const struct snapshot *snapshot, const char *const *ids, si
 int allocation_build_device(const struct declaration *declaration, const struct snapshot *snapshot,
 	const char *root, size_t unit, struct allocation *ret, struct error *error);
 
-/* As allocation_build(), for a resource with a CDI file: names in place of the edits that the file
- * contains. Fails where allocation_build() would. */
+/* As allocation_build(), for a resource with a CDI file: uses names instead of the edits that the
+ * file contains. Fails where allocation_build() would. */
 int allocation_build_cdi(const struct declaration *declaration, const struct snapshot *snapshot,
 	const char *root, const char *const *ids, size_t n_ids,
 	const struct allocation_answers *answers, struct allocation *ret, struct error *error);
 
-/* Whether a container would notice nothing of it. */
+/* Whether the edits change nothing in a container. */
 bool allocation_is_empty(const struct allocation *allocation);
 
 void allocation_done(struct allocation *allocation);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what the CDI file of a resource has for each device, and what is left for the answer of
- * Allocate. A device without edits is an error to readers of CDI, so it is left out, and
+ * Decides what the CDI file of a resource contains for each device, and what remains for the answer
+ * to Allocate. A device without edits is an error to readers of CDI, so it is left out, and
  * allocation_build_cdi() does not name it. Types and numbers of device nodes are left to the
  * runtime, which reads them when it creates the container. Everything is first built as if there
  * were no file, so that the same errors occur with and without one.
@@ -267,7 +267,7 @@ static int add_name(struct allocation *allocation, const char *kind, const char 
 	return 0;
 }
 
-/* Puts names from `first` on into an annotation of their own. */
+/* Moves the names from `first` on into a separate annotation. */
 static int add_annotation(struct allocation *allocation, const char *kind, size_t first)
 {
 	char key[CDI_ANNOTATION_KEY_MAX + 1];

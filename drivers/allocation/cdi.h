@@ -29,10 +29,10 @@ void cdi_annotation_key(const char *kind, char ret_key[static CDI_ANNOTATION_KEY
  * UTF-8, or without memory. */
 json_t *cdi_edits(const struct cdi_spec *spec, const struct allocation *allocation);
 
-/* The lowest version of CDI that has all members of the document. */
+/* The lowest version of CDI that defines all members of the document. */
 const char *cdi_version(const json_t *spec);
 
-/* What the nodes' "fileMode" is to be, or CDI_UNSET. */
+/* The "fileMode" of the nodes, or CDI_UNSET. */
 int64_t cdi_file_mode(const struct cdi_spec *spec);
 
 /* Makes the document for all existing devices (snapshot_existing()). A device that lacks a node now

@@ -65,7 +65,7 @@ static void write_nodes(struct json_writer *writer, const struct device *device,
 	json_write_text(writer, "]");
 }
 
-/* Of "NAME=value". */
+/* The length of NAME in "NAME=value". */
 static void write_assignments(
 	struct json_writer *writer, const char *name, const struct strings *strings)
 {
@@ -84,7 +84,7 @@ static void write_assignments(
 	json_write_text(writer, "}");
 }
 
-/* What its program printed, or else all that a driver found out. */
+/* Writes the properties that its program printed, or else the variables that the driver found. */
 static void write_properties(struct json_writer *writer, const struct device *device)
 {
 	bool printed = device_variable(device, "original_id") != NULL;

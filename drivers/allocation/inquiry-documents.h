@@ -4,7 +4,7 @@
 /*
  * The documents at Allocate between devplugd and a program, see docs/exec-protocol.md: the devices
  * that a container gets, and what the program adds to them. The answer is as untrusted as a list of
- * devices and is read with the same limits, whole or not at all.
+ * devices: it is read with the same limits, and accepted as a whole or not at all.
  */
 
 #include "common/error.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chooses from groups in their order, and so that as few units as possible are used. Other
- * preferences end with one of these.
+ * Chooses from groups in two ways: in their order, or from as few units as possible. Other
+ * preferences end with one of the two.
  */
 #include "drivers/allocation/preference-choice.h"
 
@@ -35,8 +35,8 @@ static int compare_most_free(const void *a, const void *b)
 	return (x->end > y->end) - (x->end < y->end);
 }
 
-/* First takes what is left of units that the request uses anyway, then from as few units as
- * possible; the last of them is the one with the fewest free ids. */
+/* First uses the remaining ids of units that the request uses anyway, then as few further units as
+ * possible; the last one is the unit with the fewest free ids. */
 void choose_packed(struct choice *choice)
 {
 	struct group *groups = choice->groups;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which devices are closest to each other (`prefer = "links"`): those with the smallest sum
- * of distances. With few units, every set is tried. With more, sets are grown from as many units as
- * the budget of steps allows, which gives a good answer and not always the best. Among equally
- * close sets, the one farthest from the remaining units is taken, so that these stay close to each
- * other, too.
+ * Decides which devices are closest to each other (`prefer = "links"`): the set with the smallest
+ * sum of distances. With few units, every set is tried. With more, sets are grown from as many
+ * units as the budget of steps allows, which gives a good answer and not always the best. Among
+ * equally close sets, the one farthest from the remaining units is taken, so that these stay close
+ * to each other, too.
  */
 #include "drivers/allocation/preference-choice.h"
 
 /* Every set of that many units is tried: 65536 sums. */
 #define EXACT_UNITS_MAX 16
-/* Of growing sets; 50 ms on a slow machine. */
+/* Maximum number of steps for growing sets: 50 ms on a slow machine. */
 #define STEPS_MAX 20000000ULL
 
-/* Devices without a known link: by the way between them along the buses. */
+/* Distances for devices without a known link depend on the path between them along the buses. */
 #define DISTANCE_BUSES 100
 #define BUSES_MAX      32
-/* Not even on the same tree of buses. */
+/* The devices are not even on the same tree of buses. */
 #define DISTANCE_APART (DISTANCE_BUSES + BUSES_MAX + 8)
 #define DISTANCE_NUMA  50
 
@@ -59,8 +59,8 @@ static unsigned count_levels(const char *path)
 	return n;
 }
 
-/* Directories from each of both up to the one they share; what they share is "/sys/devices" at
- * least, which is no bus. */
+/* Counts the directories from each device up to the one that they share. That is at least
+ * "/sys/devices", which is not a bus. */
 static unsigned bus_distance(const char *a, const char *b)
 {
 	size_t same = 0, shared = 0;
@@ -120,7 +120,7 @@ static int measure(struct links *links, const struct snapshot *snapshot)
 	return 0;
 }
 
-/* How good a set of units is. The distances within it count twice in the sum of `rest`. */
+/* The quality of a set of units. The distances within it count twice in the sum of `rest`. */
 struct merit {
 	uint64_t within; /* less is better */
 	uint64_t away;   /* to what stays; more is better */

@@ -73,7 +73,7 @@ static int mark_must(struct choice *choice, const struct snapshot *snapshot,
 	return 0;
 }
 
-/* Distinct NUMA node numbers, each known by its place here. */
+/* Distinct NUMA node numbers; each is identified by its index here. */
 struct node_names {
 	int numbers[NUMA_SET_MAX];
 	size_t count;
@@ -118,8 +118,8 @@ static int make_groups(
 	return 0;
 }
 
-/* The card that a device is a part of: the physical function of a virtual one, or the PCI function
- * that has several devices. Other devices are their own. */
+/* The card of a device: the physical function of a virtual one, or the PCI function that has
+ * several devices. Any other device is its own card. */
 static const char *parent_of(const struct device *device)
 {
 	const char *pf = device_variable(device, "pf"), *bdf = device_variable(device, "bdf");
@@ -129,12 +129,12 @@ static const char *parent_of(const struct device *device)
 	return bdf && *bdf ? bdf : device->id;
 }
 
-/* One candidate of a unit. Turns with equal `round` are one of each unit, and those of them with
- * equal `parent_round` one of each parent. */
+/* One candidate of a unit. Turns with equal `round` contain one candidate of each unit; among
+ * these, turns with equal `parent_round` contain one of each parent. */
 struct turn {
 	struct group *group;
 	const char *parent;
-	size_t round; /* how many of the unit are chosen before */
+	size_t round; /* how many of the unit are chosen earlier */
 	size_t parent_round;
 	size_t n_offered, n_parent_offered;
 	bool must;
@@ -187,8 +187,8 @@ static void number_siblings(struct turn *turns, size_t n)
 	}
 }
 
-/* One of each unit before a second of any, and one of each parent before a second of any; those
- * that others use least first. Or one of each unit, in their order. */
+/* Chooses one id of each unit before a second one of any, and one of each parent before a second
+ * one of any; the least used units come first. Or chooses one of each unit, in their order. */
 static int choose_spread(struct choice *choice, const struct snapshot *snapshot, bool in_order)
 {
 	_cleanup_free_ struct turn *turns = calloc(choice->n_candidates + 1, sizeof(*turns));
@@ -245,7 +245,7 @@ static uint64_t best_nodes_exact(const struct choice *choice, uint64_t base, siz
 			continue;
 		for (uint64_t subset = set; subset > 0; subset = (subset - 1) & set)
 			n += free_of_set[subset];
-		/* Of as few nodes, those that leave the least behind. */
+		/* Among sets of as few nodes, prefers the set with the fewest remaining ids. */
 		if (n < choice->need || (size == best_size && n >= best_free))
 			continue;
 		best = set;
@@ -276,7 +276,7 @@ static uint64_t best_nodes_greedy(const struct choice *choice, uint64_t base, si
 	return nodes;
 }
 
-/* As few NUMA nodes as possible, packed within them. */
+/* Chooses from as few NUMA nodes as possible, packed within them. */
 static void choose_numa(struct choice *choice, const struct node_names *names)
 {
 	uint64_t base = 0, nodes;

@@ -2,9 +2,8 @@
 #pragma once
 
 /*
- * Which of the available devices a container should get. Pure, bounded, and without a way to fail:
- * an invalid request gets an empty answer, because the kubelet leaks devices on an error
- * (kubernetes#130172).
+ * Chooses the preferred devices for a container. Pure, bounded, and never fails: an invalid request
+ * gets an empty answer, because the kubelet leaks devices on an error (kubernetes#130172).
  */
 
 #include "drivers/inventory/inventory.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which devices the files for other programs describe. Removed devices are in no file.
- * Unhealthy ones are, because containers that have them may be started again; so are excluded ones,
- * for as long as a pod has them.
+ * Decides which devices the files for other programs describe. Files omit removed devices. They
+ * include unhealthy ones, because containers that use them may be started again, and excluded ones
+ * as long as they are assigned to a pod.
  */
 #include "drivers/allocation/publication.h"
 

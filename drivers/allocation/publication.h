@@ -24,7 +24,7 @@
 /* Whether the snapshot or the declaration has anything to publish. */
 bool publication_is_wanted(const struct declaration *declaration, const struct snapshot *snapshot);
 
-/* Makes the document as compact JSON (malloc'ed). `left_out`: as of cdi_spec_build(). Returns 0,
+/* Makes the document as compact JSON (malloc'ed). `left_out`: as in cdi_spec_build(). Returns 0,
  * -E2BIG beyond a limit, or -ENOMEM. */
 int publication_build(const struct declaration *declaration, const struct snapshot *snapshot,
 	const char *root, char **ret_text, struct strings *left_out);

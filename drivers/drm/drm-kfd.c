@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads which partitions AMD's compute driver has made and how GPUs are linked. A node's
- * `properties` are lines of a key and a number. The location of a partition has the number of the
- * part where a whole GPU has that of its PCI function, so the two can be distinguished only when
- * all nodes are known. Some releases of the driver have the number of the part in the upper four
- * bits instead (rsmi_dev_pci_id_get() of AMD's library). The driver refuses to show a GPU to
- * processes whose control group denies the render node (kfd_devcgroup_check_permission()).
+ * `properties` are lines of a key and a number. In the location of a partition, the number of the
+ * part replaces the number of the PCI function, so the two can be distinguished only when all nodes
+ * are known. Some releases of the driver store the number of the part in the upper four bits
+ * instead (rsmi_dev_pci_id_get() of AMD's library). The driver refuses to show a GPU to processes
+ * whose control group denies the render node (kfd_devcgroup_check_permission()).
  */
 #include "drivers/drm/drm-kfd.h"
 
@@ -19,7 +19,7 @@
 #define NODES_MAX 1024
 #define LINKS_MAX 4096
 
-/* Where a location may have the number of the part. */
+/* The bits of a location that may contain the number of the part. */
 #define PART_MASK  0xf0000000LL
 #define PART_SHIFT 28
 
@@ -31,7 +31,7 @@ struct property {
 	int64_t *value;
 };
 
-/* Reads the numbers of the keys that are asked for; those that are not there stay. */
+/* Reads the numbers of the requested keys; the others stay unchanged. */
 static int read_properties(
 	const char *root, const char *directory, const struct property *properties, size_t count)
 {
@@ -152,7 +152,7 @@ static bool is_function(const char *root, const struct kfd_node *node)
 		address[strlen(address) - 1] == '0' + node->partition;
 }
 
-/* A GPU with one node is whole, and the last digit is that of its function. */
+/* A GPU with one node is not partitioned, and the last digit is its function. */
 static void mark_partitions(const char *root, struct kfd *kfd)
 {
 	for (size_t i = 0; i < kfd->n_nodes; i++)

@@ -39,8 +39,8 @@ struct kfd {
 #define KFD_DISTANCE_GPU   10
 #define KFD_DISTANCE_NUMA  10
 
-/* Reads it; a host without the driver has no nodes. Returns 0 or -ENOMEM. A node that cannot be
- * read is left out. */
+/* Reads the topology; a host without the driver has no nodes. Returns 0 or -ENOMEM. A node that
+ * cannot be read is left out. */
 int kfd_read(const char *root, struct kfd *ret);
 void kfd_done(struct kfd *kfd);
 

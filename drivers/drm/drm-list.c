@@ -38,7 +38,7 @@ static int add_by_path(struct device *device, const struct drm_match *match, con
 	const char *name = strrchr(gpu->directory, '/') + 1;
 	_cleanup_free_ char *path = NULL;
 
-	/* Of a part there is none. */
+	/* A part has no such link. */
 	if (gpu->kfd && gpu->kfd->partition >= 0)
 		return 0;
 	if (asprintf(&path, "/dev/dri/by-path/%s-%s-%s", *gpu->address ? "pci" : "platform",
@@ -101,7 +101,7 @@ static int add_variables(struct device *device, const struct gpu *gpu)
 	return r;
 }
 
-/* The file has the memory of the whole GPU. */
+/* The file contains the memory size of the whole GPU. */
 static int add_memory(
 	const char *root, const char *directory, struct device *device, const struct gpu *gpu)
 {
@@ -120,7 +120,7 @@ static int add_gpu(struct scan *scan, const struct drm_match *match, struct gpu 
 	struct device *device;
 	int r;
 
-	/* Another entry has it. */
+	/* Another entry of `match` has already added the GPU. */
 	if (gpu->device)
 		return 0;
 	make_id(gpu, id);

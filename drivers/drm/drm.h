@@ -10,7 +10,7 @@
 
 #define PCI_DEVICES "/sys/bus/pci/devices"
 
-/* Id of what `combine` makes. */
+/* The id of the device that `combine` makes. */
 #define DRM_COMBINED_ID "all"
 
 enum drm_nodes { DRM_NODES_ALL, DRM_NODES_RENDER, DRM_NODES_CARD };

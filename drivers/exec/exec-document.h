@@ -3,14 +3,14 @@
 
 /*
  * The output of a program of driver "exec": one JSON document that lists devices, see
- * docs/exec-protocol.md. It is untrusted: a document is accepted whole or not at all, and reading
- * it is bounded in memory and depth.
+ * docs/exec-protocol.md. It is untrusted: a document is accepted as a whole or not at all, and
+ * reading it is bounded in memory and depth.
  */
 
 #include "common/error.h"
 #include "drivers/model/device.h"
 
-/* Where a device's properties go, beside ${property:NAME}. */
+/* Where a device's properties are available, in addition to ${property:NAME}. */
 enum exec_properties {
 	PROPERTIES_VARIABLES, /* nowhere */
 	PROPERTIES_ENV,       /* into the container's environment */
@@ -31,6 +31,6 @@ DEFINE_CLEANUP(struct exec_list *, exec_list_unref)
 /* Whether both have the same content. */
 bool exec_list_equal(const struct exec_list *a, const struct exec_list *b);
 
-/* Reads a document. Returns 0, -EBADMSG with the place in it and the fault, or -ENOMEM. */
+/* Reads a document. Returns 0, -EBADMSG with the place and the fault, or -ENOMEM. */
 int exec_document_read(const char *text, size_t size, enum exec_properties properties,
 	struct exec_list **ret, struct error *error);

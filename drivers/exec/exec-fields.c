@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the untrusted JSON of a program of driver "exec", within limits. Three passes, each over
- * what the previous one accepted: the shape of the text (depth, number of values), JSON, and
- * members of objects against a table. Accepted strings have no control characters and a bounded
- * length.
+ * Reads the untrusted JSON of a program of driver "exec", within limits. Three passes check the
+ * shape of the text (depth, number of values), its JSON, and the members of objects against a
+ * table; each only sees input that the previous one accepted. Accepted strings have no control
+ * characters and a bounded length.
  */
 #include "drivers/exec/exec-fields.h"
 

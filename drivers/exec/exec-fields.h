@@ -38,8 +38,8 @@ int exec_out_of_memory(struct exec_reader *reader);
  * root. */
 int exec_parse(const char *text, size_t size, json_t **ret, struct error *error);
 
-/* To be called first: nothing else of a document of another version is understood. Whether there is
- * a version at all is left to exec_read_fields(). */
+/* To be called first, because a document of another version cannot be understood.
+ * exec_read_fields() checks whether there is a version at all. */
 int exec_check_version(struct exec_reader *reader, const json_t *root);
 
 /* Whether the value is of that kind, and a string short and printable. */
@@ -50,7 +50,7 @@ int exec_check_value(
 int exec_check_form(struct exec_reader *reader, const char *name, const char *text,
 	int (*form)(const char *value, struct error *error));
 
-/* Sorts the members of an object by the table: ret_values[i] is that of fields[i], or NULL. */
+/* Sorts the members of an object by the table: ret_values[i] is the value of fields[i], or NULL. */
 int exec_read_fields(struct exec_reader *reader, const json_t *object,
 	const struct exec_field *fields, size_t n, const json_t **ret_values);
 

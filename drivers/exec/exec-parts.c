@@ -12,7 +12,7 @@ static const char *string_or(const json_t *value, const char *other)
 	return value ? json_string_value(value) : other;
 }
 
-/* Paths of a node or mount: that in the container may be absent. */
+/* The paths of a node or mount; the path in the container may be absent. */
 static int check_paths(struct exec_reader *reader, const json_t *host, const json_t *path)
 {
 	int r = exec_check_form(reader, "host", json_string_value(host), form_absolute_path);

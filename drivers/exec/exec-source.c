@@ -16,9 +16,11 @@
 #define BACKOFF_FIRST (100 * USEC_PER_MSEC)
 #define BACKOFF_MAX   (60 * USEC_PER_SEC)
 #define STABLE_AFTER  (60 * USEC_PER_SEC)
-/* Between two documents, so that reading them takes a fifth of a processor at most. */
+/* The minimum time between two documents, so that reading them takes at most a fifth of a
+ * processor. */
 #define READ_SPACING (100 * USEC_PER_MSEC)
-/* Between two sentences about failures: garbage is never the same twice. */
+/* The minimum time between two messages about failures, because invalid output differs each
+ * time. */
 #define FAILURE_QUIET USEC_PER_SEC
 
 struct failure {
@@ -35,7 +37,7 @@ struct exec_source {
 
 	struct exec_list *list;
 	bool answered;
-	struct failure failure, waiting; /* reported; to be reported when that is allowed */
+	struct failure failure, waiting; /* reported; to be reported later */
 	uint64_t failure_reported;
 
 	sd_event_source *timer, *quiet_timer;
@@ -43,7 +45,7 @@ struct exec_source {
 	uint64_t started;
 	uint64_t backoff;
 	struct pace reading;
-	struct exec_text text; /* poll: all so far; watch: the line that is not complete */
+	struct exec_text text; /* poll: all output so far; watch: the incomplete line */
 	bool too_long;
 	/* watch */
 	size_t line; /* number of lines read */
@@ -83,8 +85,8 @@ static bool is_same(const struct failure *a, const struct failure *b)
 	return a->text && streq(a->text, b->text);
 }
 
-/* Reports a failure, or has it wait until the last one was reported long enough ago. `fault`: what
- * is wrong with a document, or NULL. */
+/* Reports a failure, or delays it if the last report was too recent. `fault`: the fault in a
+ * document, or NULL. */
 _printf_(3, 4) static void fail(
 	struct exec_source *source, const char *fault, const char *format, ...)
 {

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * One configured program that lists devices, run again and again, or kept running. If it fails, the
+ * One configured program that lists devices. It runs at intervals or all the time. If it fails, the
  * last good list stays.
  */
 
@@ -18,7 +18,7 @@ struct exec_match {
 	int mode; /* enum exec_mode */
 	struct strings command;
 	uint64_t interval;  /* poll: from the end of a run to the next, microseconds */
-	uint64_t timeout;   /* poll: of a run; watch: until the first line */
+	uint64_t timeout;   /* poll: for a run; watch: until the first line */
 	uint64_t heartbeat; /* watch: from one line to the next; 0: no limit */
 	int properties;     /* enum exec_properties */
 	struct allocate_program allocate;
@@ -27,7 +27,7 @@ struct exec_match {
 struct exec_source;
 
 /* Prepares a program; it is started when the event loop runs. `match` and `root` (the directory
- * that stands for "/", where the program lies) must outlive it. `list` (NULL: none) is in force
+ * that stands for "/" and contains the program) must outlive it. `list` (NULL: none) is in force
  * until the program answers. `on_change` is called when the list or the description of a failure
  * has changed. Returns 0 or negative errno. */
 int exec_source_new(sd_event *event, const struct exec_match *match, const char *root,
@@ -42,8 +42,8 @@ const struct exec_match *exec_source_match(const struct exec_source *source);
 /* The newest good list, NULL if there was none yet. It belongs to the source. */
 struct exec_list *exec_source_list(const struct exec_source *source);
 
-/* Whether the program itself has given a list. */
+/* Whether the program itself has printed a list. */
 bool exec_source_answered(const struct exec_source *source);
 
-/* Why the list may be old, as a sentence; NULL: the last answer was good. */
+/* The reason why the list may be old, as a sentence; NULL: the last answer was valid. */
 const char *exec_source_failure(const struct exec_source *source);

@@ -76,7 +76,8 @@ static const struct option exec_options[] = {
 			"variables. If it fails, the pod fails. See docs/exec-protocol.md.",
 	},
 	{
-		/* The kubelet sets no limit to Allocate, and admits no other pod meanwhile. */
+		/* The kubelet sets no time limit for Allocate, and admits no other pod in the
+		 * meantime. */
 		.key = "allocate_timeout",
 		.type = OPTION_SECONDS,
 		.offset = offsetof(struct exec_match, allocate.timeout),
@@ -120,8 +121,8 @@ static int exec_check(const struct declaration *declaration, struct report *repo
 	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 
-/* What is in force until an entry's program answers: the list of the same program, or of the one
- * whose place it takes. */
+/* The list that is used until an entry's program answers: the list of the same program, or of the
+ * program that it replaces. */
 static struct exec_list *previous_list(
 	const struct exec_state *previous, const struct exec_match *match, size_t index)
 {

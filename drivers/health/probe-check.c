@@ -86,7 +86,7 @@ void check_result(struct check *check, bool healthy, const char *reason)
 	unsigned streak = check->verdict.streak;
 	int r;
 
-	/* Without memory the result is lost and the next one is taken. */
+	/* Without memory, the result is dropped and the next one counts. */
 	r = verdict_feed(&check->verdict, check->queue->probe, healthy, reason);
 	if ((r > 0 || check->verdict.streak != streak) && unit->ready)
 		unit->health->handler(unit->userdata);

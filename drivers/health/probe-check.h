@@ -11,7 +11,7 @@
 #include "drivers/host/command.h"
 #include "drivers/host/watch.h"
 
-/* Programs of one resource that run at a time. */
+/* Maximum number of programs of one resource that run at a time. */
 #define PROGRAMS_MAX 4
 
 struct check;
@@ -22,7 +22,7 @@ struct check_list {
 };
 
 struct check_type {
-	/* Prepares a check for a device, and undoes that (NULL: there is nothing to undo). */
+	/* Prepare a check for a device, and undo that (NULL: nothing to undo). */
 	int (*attach)(struct check *check);
 	void (*detach)(struct check *check);
 	/* Runs what is due. */
@@ -94,11 +94,11 @@ struct health {
 void check_move(struct check *check, struct check_list *list, uint64_t due);
 void check_leave(struct check *check);
 
-/* Makes a check wait for `delay`, in the list of checks that wait as long. */
+/* Makes a check wait for `delay`, in the list of checks with this delay. */
 void check_wait(struct check *check, uint64_t delay);
 void check_rest(struct check *check, uint64_t delay);
 
-/* Sets the timer of a queue by what is in it. */
+/* Sets the timer of a queue by its first check. */
 void check_queue_arm(struct check_queue *queue);
 
 /* Takes a result and calls the unit's handler if that changes anything. */

@@ -100,7 +100,7 @@ static void exec_detach(struct check *check)
 {
 	struct health *health = check->unit->health;
 
-	/* A device that was removed comes back as it is made. */
+	/* A device that was removed is initialised again when it returns. */
 	if (check->queue->probe->once && !check->unit->device)
 		verdict_done(&check->verdict);
 	if (!check->command)

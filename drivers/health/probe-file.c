@@ -2,8 +2,8 @@
 /*
  * Decides when a health file is read and what its content means. Files of one directory share one
  * watch; an event is passed to the checks of that file by name. Reading is delayed for a moment
- * while a file is being written. Every file is also read at intervals, but rarely where all its
- * changes are reported. A health file is untrusted: it may be huge, a FIFO, or contain terminal
+ * while a file is being written. Every file is also read at intervals, but rarely if inotify
+ * reports all its changes. A health file is untrusted: it may be huge, a FIFO, or contain terminal
  * sequences.
  */
 #include <fcntl.h>
@@ -15,14 +15,14 @@
 #include "drivers/host/sysroot.h"
 
 #define CONTENT_MAX 4096
-/* How long a writer may take. Until then its file is not read, or not believed to be empty. */
+/* How long a writer may take. Until then, its file is not read, or an empty file is not trusted. */
 #define SETTLING_DELAY (50 * USEC_PER_MSEC)
 /* How often a file is read that cannot be watched. */
 #define POLL_INTERVAL (5 * USEC_PER_SEC)
 /* Every file is read at least this often: inotify does not report writes through mmap() or another
  * hard link. */
 #define REST_INTERVAL (60 * USEC_PER_SEC)
-/* Files read before other events have their turn. */
+/* How many files are read before other events are handled. */
 #define FILES_AT_ONCE 256
 
 struct file_directory {
@@ -63,7 +63,7 @@ static void mark(struct check *check, enum watch_change change)
 	if (change != WATCH_WRITING) {
 		check_move(check, &health->urgent, 0);
 		(void)sd_event_source_set_enabled(health->urgent_source, SD_EVENT_ONESHOT);
-		/* Most often its writer has ended before the loop sees that it began. */
+		/* Usually the writer has finished before the loop receives the event. */
 		if (!health->settling.first)
 			(void)sd_event_source_set_enabled(health->settling_timer, SD_EVENT_OFF);
 	} else if (check->list != &health->settling) {
@@ -80,16 +80,15 @@ static void on_directory_change(enum watch_change change, const char *name, void
 		mark(c, change);
 	if (check || (name && directory->n_links == 0))
 		return;
-	/* Checks everything, or each symbolic link that may lead through the changed name. */
+	/* Checks all files, or only symbolic links that may lead through the changed name. */
 	for (size_t i = 0; i < directory->files.capacity; i++)
 		for (struct check *c = directory->files.slots[i].value; c; c = c->next_same)
 			if (!name || c->is_link)
 				mark(c, change);
 }
 
-/* On other file systems inotify misses changes: what the kernel itself writes (sysfs, proc), what
- * another host
- * writes, what is below an overlay. */
+/* On other file systems, inotify misses changes: by the kernel itself (sysfs, proc), by another
+ * host, or below an overlay. */
 static bool is_local(const char *root, const char *path)
 {
 	static const unsigned long types[] = { TMPFS_MAGIC, RAMFS_MAGIC, EXT4_SUPER_MAGIC,
@@ -230,7 +229,7 @@ static void read_file(struct check *check)
 			check->directory->watch ? interval : MIN_OF(interval, POLL_INTERVAL));
 }
 
-/* Finds out which file it is and joins those of its directory. */
+/* Identifies the file and adds the check to the watch of its directory. */
 static int join(struct check *check, struct error *error)
 {
 	_cleanup_free_ char *path = NULL, *directory_path = NULL;

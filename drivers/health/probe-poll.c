@@ -14,7 +14,7 @@
 #include "drivers/host/sysroot.h"
 #include "drivers/model/form.h"
 
-/* Of one turn of the event loop. */
+/* How many checks run in one turn of the event loop. */
 #define LOOKS_AT_ONCE 256
 
 static const char *device_directory(const struct check *check)
@@ -62,7 +62,7 @@ static bool means_healthy(const struct declared_probe *probe, const char *value)
 	return streq(value, probe->healthy) || fnmatch(probe->healthy, value, 0) == 0;
 }
 
-/* What to do with a read that the kernel holds up: without a result so far, it is the reason. */
+/* Handles a read that the kernel delays: it becomes the reason only if there is no result yet. */
 static bool keeps_result(const struct check *check, ssize_t error)
 {
 	return error == -EBUSY && check->verdict.known;
@@ -142,7 +142,8 @@ static bool is_asleep(const char *root, const char *directory)
 
 /* A read of a missing device returns only ones (PCI Local Bus Specification); the attribute
  * `vendor` does not show that, because the kernel caches it. The ids alone do not show it either:
- * those of a virtual function are always ones (SR-IOV), but not its status or header type. */
+ * the ids of a virtual function are always ones (SR-IOV), but its status and header type are
+ * not. */
 static bool answers(const char *header, ssize_t size)
 {
 	for (ssize_t i = 0; size >= 2 && i < size; i++)
@@ -182,7 +183,7 @@ static int look_pci(struct check *check, char reason[static REASON_MAX])
 	return 0;
 }
 
-/* What the driver found the last time it scanned. */
+/* The driver's finding of its last scan. */
 static int look_finding(struct check *check, char reason[static REASON_MAX])
 {
 	const struct device *device = check->unit->device;

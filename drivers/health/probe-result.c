@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when the results of one probe make a unit unhealthy or healthy: after as many in a row as
- * the probe asks for. Counts them for the metrics. probes.c combines the probes of a unit.
+ * Decides when the results of one probe make a unit unhealthy or healthy: after as many results in
+ * a row as the probe requires. Counts them for the metrics. probes.c combines the probes of a unit.
  */
 #include "drivers/health/probe-result.h"
 

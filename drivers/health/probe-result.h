@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * From single results of a probe to the health of a unit: it changes only after as many equal
- * results in a row as the probe asks for, and with recover = "never" it does not become healthy
- * again. Pure, so that this can be tested without a clock.
+ * Derives the health of a unit from the results of a probe: the health changes only after as many
+ * equal results in a row as the probe requires, and with recover = "never" it does not become
+ * healthy again. Pure, so that this can be tested without a clock.
  */
 
 #include "drivers/model/declaration.h"
@@ -19,8 +19,8 @@ struct verdict {
 	char *reason;    /* why unhealthy */
 };
 
-/* Takes one result; `reason` is why it is unhealthy. Returns 1 if the state or its reason changed,
- * 0 if not, -ENOMEM. */
+/* Takes one result; `reason` explains an unhealthy one. Returns 1 if the state or its reason
+ * changed, 0 if not, -ENOMEM. */
 int verdict_feed(struct verdict *verdict, const struct declared_probe *probe, bool healthy,
 	const char *reason);
 void verdict_done(struct verdict *verdict);

@@ -99,7 +99,7 @@ static void unit_detach(struct health_unit *unit)
 	}
 }
 
-/* What was found before a reset is another matter. */
+/* Results from before a reset do not count. */
 static uint64_t saved_key(const struct check *check)
 {
 	return check->queue->key == 0 ? 0 : check->queue->key ^ check->period;

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The probes of a resource and their results for each unit. For them, a unit is healthy if every
- * probe finds it so, and unhealthy until each probe has a result; unit_evaluate() in
+ * The probes of a resource and their results for each unit. A unit is healthy if every probe finds
+ * it healthy, and unhealthy until each probe has a result; unit_evaluate() in
  * drivers/inventory/device-health.c decides by all other causes first.
  */
 
@@ -28,9 +28,9 @@ int health_new(sd_event *event, const struct declaration *declaration, const cha
 struct health *health_free(struct health *health);
 DEFINE_CLEANUP(struct health *, health_free)
 
-/* Begins to probe a device. Results that are known at once (files) are there when it returns; the
- * handler is called for later changes only. `memory` (or NULL) is the saved state of the device,
- * with which probes of the same target begin. */
+/* Begins to probe a device. Results that are known at once (files) are available when it returns;
+ * the handler is called only for later changes. `memory` (or NULL) is the saved state of the
+ * device, with which probes of the same target begin. */
 int health_unit_new(struct health *health, struct device *device, size_t index,
 	const struct saved_unit *memory, void *userdata, struct health_unit **ret);
 
@@ -41,10 +41,10 @@ size_t health_unit_results(const struct health_unit *unit, struct saved_result *
 struct health_unit *health_unit_free(struct health_unit *unit);
 DEFINE_CLEANUP(struct health_unit *, health_unit_free)
 
-/* The device or its place in the list has changed. NULL: it was removed, nothing is probed, and the
- * results are kept. The handler is not called from here. */
+/* Handles a change of the device or of its place in the list. NULL: it was removed, so nothing is
+ * probed and the results are kept. The handler is not called from here. */
 int health_unit_update(struct health_unit *unit, struct device *device, size_t index);
 
-/* The result of all probes together; `ret_reason` (kept by the unit until the next change) is why
- * it is unhealthy. */
+/* The result of all probes together; `ret_reason` (valid until the unit's next change) explains an
+ * unhealthy one. */
 bool health_unit_verdict(const struct health_unit *unit, const char **ret_reason);

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * A device in the file that outlives a process: one that is in a container and so cannot be seen on
- * the host. It is saved as it was found last, because it cannot be scanned again.
+ * Saves a device that is inside a container and thus not visible on the host. It is saved as it was
+ * found last, because the next process cannot scan it.
  */
 
 #include <jansson.h>
@@ -11,7 +11,7 @@
 #include "common/json-write.h"
 #include "drivers/model/device.h"
 
-/* Whether the file can hold the whole device: nodes, variables, claims, information for CNI, a
+/* Whether the file can represent the whole device: nodes, variables, claims, information for CNI, a
  * problem; not mounts, nor what a program adds to containers. */
 bool saved_device_is_plain(const struct device *device);
 

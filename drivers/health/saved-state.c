@@ -2,8 +2,8 @@
 /*
  * Keeps the health of devices over a restart of the child, so that a failed device does not become
  * healthy by a restart. The file is written by a child, kept by the supervisor and read by the next
- * child, and none of them trusts it. Entries that are not understood are left out, and a device
- * without an entry is probed like a new one.
+ * child, and none of them trusts it. Invalid entries are skipped, and a device without an entry is
+ * probed like a new one.
  */
 #include "drivers/health/saved-state.h"
 

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * The health of the devices of a resource, and what probes found, kept apart from the inventory
- * that found it: for the next configuration of a process, and as a file for the next process. After
- * a restart, a failed device stays unhealthy and a working one healthy. After a reboot nothing is
- * restored: the file of another boot is not read.
+ * The health of a resource's devices and the results of probes, separate from the inventory: for
+ * the next configuration of a process, and as a file for the next process. After a restart, a
+ * failed device stays unhealthy and a working one healthy. After a reboot nothing is restored: the
+ * file of another boot is not read.
  */
 
 #include "common/json-write.h"
@@ -25,8 +25,8 @@ struct saved_unit {
 	uint64_t since;   /* CLOCK_REALTIME microseconds of the last change */
 	uint64_t changes; /* of health */
 	bool assigned;    /* device_was_assigned() */
-	/* The device as it was found last, if it is assigned; NULL: it is not assigned, or has
-	 * members that the file cannot hold. */
+	/* The device as it was found last, if it is assigned; NULL: it is not assigned, or the file
+	 * cannot represent it. */
 	struct device *device;
 	struct saved_result *verdicts;
 	size_t n_verdicts;
@@ -38,7 +38,7 @@ struct saved_state {
 	struct map by_id;
 	uint64_t match_fingerprint; /* a hash of the keys that the devices were found by; 0:
 				       unknown */
-	/* Allocations that the kubelet's data do not show yet; NULL: none. */
+	/* Allocations that are not in the kubelet's data yet; NULL: none. */
 	struct bookings *allocations;
 };
 
@@ -47,14 +47,14 @@ struct saved_state *saved_state_free(struct saved_state *saved);
 DEFINE_CLEANUP(struct saved_state *, saved_state_free)
 #define _cleanup_saved_state_ _cleanup_(saved_state_freep)
 
-/* Adds a unit; -EEXIST, -ENOMEM. It belongs to the memory. */
+/* Adds a unit; -EEXIST, -ENOMEM. The saved state owns it. */
 int saved_state_add(struct saved_state *saved, const char *id, bool healthy, uint64_t since,
 	struct saved_unit **ret);
 
 /* Adds a copy of a probe's state. */
 int saved_unit_add(struct saved_unit *unit, uint64_t probe, const struct verdict *verdict);
 
-/* The unit of that id, or NULL; `memory` may be NULL. */
+/* The unit with that id, or NULL; `memory` may be NULL. */
 const struct saved_unit *saved_state_find(const struct saved_state *saved, const char *id);
 
 /* Adds a copy of a unit; -EEXIST, -ENOMEM. */

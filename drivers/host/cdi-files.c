@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds out whether a CDI name is defined on the host, because a pod with an unknown name fails to
- * start. Programs write JSON or YAML, of which only the usual forms are understood: a line "kind:
- * KIND" and lines "name: DEVICE" in block style, or the same as members of JSON, one to a line or
- * not. If a name is found here that no runtime would find, the pod fails as it would without this
- * check.
+ * start. Programs write JSON or YAML; only the usual forms are understood: a line "kind: KIND" and
+ * lines "name: DEVICE" in block style, or the same as members of JSON, one to a line or not. If a
+ * name is found here that no runtime would find, the pod fails as it would without this check.
  */
 #include "drivers/host/cdi-files.h"
 

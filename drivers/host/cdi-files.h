@@ -9,10 +9,10 @@
 #include "drivers/host/scan.h"
 #include "drivers/model/option.h"
 
-/* The directories that container runtimes read by default, in words. */
+/* The directories that container runtimes read by default, as text for messages. */
 #define CDI_DIRECTORIES "/etc/cdi or /run/cdi"
 
-/* What the files hold, for one scan. Zero it before use. */
+/* The content of the files, for one scan. Zero it before use. */
 struct cdi_files {
 	struct strings texts;
 	bool read;
@@ -22,7 +22,7 @@ struct cdi_files {
  * them with the scan. Files that cannot be read are left out. Returns 0 or -ENOMEM. */
 int cdi_files_read(struct cdi_files *files, struct scan *scan, const struct strings *directories);
 
-/* Whether one of the files has that device of the kind ("vendor.example/class"). */
+/* Whether one of the files defines that device of the kind ("vendor.example/class"). */
 bool cdi_files_define(const struct cdi_files *files, const char *kind, const char *device);
 
 void cdi_files_done(struct cdi_files *files);

@@ -14,7 +14,7 @@
 
 #include "common/child-entry.h"
 
-/* What a process that serves a resource may have itself is nothing to measure programs by. */
+/* Removes the memory limit, which is meant for the process of a resource and not for programs. */
 static void lift_memory_limit(void)
 {
 	struct rlimit limit;
@@ -43,7 +43,7 @@ static void become_program(char *const *argv, int input, int output, int error_o
 	if (input < 0 || setsid() < 0 || dup2(input, STDIN_FILENO) < 0 ||
 		dup2(output, STDOUT_FILENO) < 0 || dup2(error_output, STDERR_FILENO) < 0)
 		return;
-	/* All are born close-on-exec here; libraries are not trusted to do the same. */
+	/* Our own descriptors are close-on-exec, but descriptors of libraries may not be. */
 	if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0 && errno != ENOSYS &&
 		errno != EINVAL)
 		return;
@@ -59,7 +59,7 @@ int command_spawn(char *const *argv, int input, int output, int error_output, pi
 	pid_t parent = getpid(), pid;
 	sigset_t all, before;
 
-	/* No handler of ours may run in the other process. */
+	/* None of our signal handlers may run in the new process. */
 	(void)sigfillset(&all);
 	(void)sigprocmask(SIG_SETMASK, &all, &before);
 	pid = vfork();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when a running program is killed, and what is done with one that cannot be. A program is
- * watched by its pidfd and killed as a group. One that a signal cannot end (stuck in the kernel) is
- * abandoned after a grace period and reaped whenever it ends; while too many hang like that, no
- * more are started.
+ * Decides when a running program is killed, and how a program that cannot be killed is handled. A
+ * program is watched by its pidfd and killed as a group. One that a signal cannot end (stuck in the
+ * kernel) is abandoned after a grace period and reaped whenever it ends; while too many hang like
+ * that, no more are started.
  *
  * A process that has left the group, for example with setsid(1), would stay, and accumulate with
  * each run. This process is therefore made a subreaper when it runs its first program, so that such
@@ -23,14 +23,15 @@
 #define KILL_GRACE    USEC_PER_SEC
 #define STUCK_MAX     64
 #define LINE_MAX_KEPT 160
-/* At the end all that is left in a pipe is read: 1 MiB at most (/proc/sys/fs/pipe-max-size). */
+/* At the end, the rest in a pipe is read: 1 MiB at most (/proc/sys/fs/pipe-max-size). */
 #define READ_SIZE       4096
 #define DRAIN_READS_MAX 256
-/* A program that writes without end is heard so often only; its pipe is full meanwhile. */
+/* The interval at which output of a program that writes without end is read. Its pipe is full in
+ * between. */
 #define HEAR_INTERVAL (100 * USEC_PER_MSEC)
 #define HEAR_MAX      32
 
-/* What a program writes: its last log line, or what its owner wants to read. */
+/* The output of a program: its last log line, or output for its owner. */
 struct command_pipe {
 	int fd;
 	sd_event_source *source;
@@ -46,9 +47,9 @@ struct command {
 	size_t n_pipes;
 	uint64_t timeout;
 	bool killed;   /* its time is over */
-	bool refused;  /* nothing of what it writes is wanted any more */
-	bool given_up; /* its end was reported, or has no handler; the command lives on to be
-			  reaped */
+	bool refused;  /* its output is no longer read */
+	bool given_up; /* its end was reported, or has no handler; the command exists until it is
+			* reaped */
 	sd_event_source *end_source;
 	sd_event_source *timer;
 	command_reader on_data; /* NULL: all output is kept for the error */
@@ -61,7 +62,7 @@ struct command {
 
 /* Killed programs that have not ended, in this process. Main thread only. */
 static unsigned n_stuck;
-/* All that live, in this process. Main thread only. */
+/* All running programs of this process. Main thread only. */
 static struct command *commands;
 /* Whether this process is a subreaper, and whether orphans were killed since the last
  * command_end_orphans(). */
@@ -91,7 +92,7 @@ static void stop_reading(struct command *command)
 		command->pipes[i].source = sd_event_source_disable_unref(command->pipes[i].source);
 }
 
-/* Lets the loop keep what is left of it. Takes the command away from its owner. */
+/* Passes the rest of the command from its owner to the loop. */
 static void give_up(struct command *command)
 {
 	command->given_up = true;
@@ -135,7 +136,7 @@ static void hear(
 	}
 }
 
-/* Reads what is there, but not for ever. Returns false at the end. */
+/* Reads the available output, up to a limit. Returns false at the end. */
 static bool read_pipe(struct command *command, const struct command_pipe *pipe)
 {
 	char buffer[READ_SIZE];
@@ -239,7 +240,7 @@ static int on_program_end(sd_event_source *source, int fd, uint32_t revents, voi
 	siginfo_t info = { 0 };
 	int status;
 
-	/* The group goes while the zombie still keeps its number from being used again. */
+	/* Kills the group while the zombie still keeps its number from being used again. */
 	if (waitid(P_PID, (id_t)command->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
 		info.si_pid == 0)
 		return 0;
@@ -410,7 +411,7 @@ struct command *command_free(struct command *command)
 			give_up(command);
 			return NULL;
 		}
-		/* Not watched, so it was started a moment ago and ends at once. */
+		/* It is not watched yet, so it was started a moment ago and is killed at once. */
 		if (info.si_pid == 0)
 			(void)waitid(P_PID, (id_t)command->pid, &info, WEXITED);
 	}

@@ -28,15 +28,15 @@ int command_start(sd_event *event, char *const *argv, uint64_t timeout, command_
 	void *userdata, struct command **ret, struct error *error);
 
 /* As command_start(), but only the error output is kept for the error. Standard input is `input`,
- * which stays the caller's, or /dev/null if that is -EBADF. */
+ * which the caller keeps, or /dev/null if that is -EBADF. */
 int command_start_reading(sd_event *event, char *const *argv, int input, uint64_t timeout,
 	command_reader on_data, command_handler on_end, void *userdata, struct command **ret,
 	struct error *error);
 
-/* Lets the program run for as long as it wants. */
+/* Removes the program's time limit. */
 void command_forget_timeout(struct command *command);
 
-/* Lets the program run for so long from now on. */
+/* Sets the program's time limit, from now on. */
 void command_set_timeout(struct command *command, uint64_t timeout);
 
 /* Kills the program if it runs. Returns NULL. */

@@ -58,7 +58,7 @@ static const char *get_position(struct device_values *values)
 	return values->buffer;
 }
 
-/* A program's devices have digits of what the program calls them. */
+/* For a program's devices, these are digits of the program's name for the device. */
 static const char *get_hash(struct device_values *values)
 {
 	const char *own = device_variable(values->device, "hash");
@@ -85,7 +85,7 @@ static const struct {
 	{ "position", get_position },
 };
 
-/* Where a device number leads, the device itself is one step further. */
+/* The attribute may be in the directory of the class or in the directory of the device. */
 static const char *get_attribute(struct device_values *values, const char *file)
 {
 	static const char *const places[] = { "", "/device" };

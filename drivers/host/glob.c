@@ -36,7 +36,8 @@ static int watch_directory(struct scan *scan, const char *path, struct error *er
 	return r < 0 ? error_set(error, r, "cannot watch %s: %s", path, strerror(-r)) : 0;
 }
 
-/* Neither the kubelet nor JSON can hold such a name, and one must not hide the others. */
+/* Neither the kubelet nor JSON can represent such a name. It is skipped, so that it does not hide
+ * the others. */
 static bool is_text(struct scan *scan, const char *directory, const char *name)
 {
 	char shown[NAME_MAX + 1];
@@ -50,8 +51,8 @@ static bool is_text(struct scan *scan, const char *directory, const char *name)
 	return false;
 }
 
-/* A directory that cannot be read is noted if others of the pattern can be: one (of a file system
- * whose server has ended) must not hide the others. */
+/* If only one of several directories cannot be read, a note is added, so that it (for example on a
+ * file system whose server has ended) does not hide the others. */
 static int set_unreadable(
 	struct scan *scan, const char *directory, bool only, int r, struct error *error)
 {

@@ -14,8 +14,8 @@
 #define GLOB_MATCHES_MAX 100000
 
 /* Adds to `ret_paths` the existing paths, in natural order ("tty2" before "tty10"). Directories
- * that may not be read are noted in the scan, and so is one of several that cannot. Returns 0,
- * -E2BIG for more than GLOB_MATCHES_MAX, or another negative errno if reading fails; the error is
- * filled. */
+ * without read permission are noted in the scan, and so is one of several that cannot be read.
+ * Returns 0, -E2BIG for more than GLOB_MATCHES_MAX, or another negative errno if reading fails; the
+ * error is filled. */
 int glob_expand(
 	struct scan *scan, const char *pattern, struct strings *ret_paths, struct error *error);

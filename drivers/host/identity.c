@@ -18,7 +18,7 @@ struct path_state {
 	const char *root;
 	char text[IDENTITY_MAX + 1];
 	char hub[IDENTITY_MAX + 1]; /* of USB: controller and root hub */
-	char parent[NAME_MAX + 1];  /* the device above, as the kernel calls it */
+	char parent[NAME_MAX + 1];  /* the kernel's name of the device above */
 	bool is_virtual;
 };
 
@@ -47,7 +47,7 @@ static bool is_alike(const char *a, const char *b)
 {
 	size_t length = head_length(a);
 
-	/* Names without a number ("sda") have nothing else in common. */
+	/* Names without a number ("sda") share nothing else. */
 	if (!a[length])
 		return !b[head_length(b)];
 	return length == head_length(b) && b[length] && strncmp(a, b, length) == 0;
@@ -124,7 +124,7 @@ static void add_other(
 	if (!*state->text)
 		append(state, "%s", name);
 	else if (*state->parent && rest)
-		/* Nothing for the ttyUSB0 of a class below the ttyUSB0 of a bus. */
+		/* Adds nothing for the ttyUSB0 of a class below the ttyUSB0 of a bus. */
 		append(state, "%s%s", strchr(":.-", *rest) ? "" : ":", rest);
 	else if (position_of(state->root, directory, name, &position) < 0)
 		append(state, ":%s", name);
@@ -134,7 +134,7 @@ static void add_other(
 		append(state, ":%s.%zu", subsystem, position);
 }
 
-/* Takes one more directory in: `path` is cut behind `name`. */
+/* Adds one more directory: `path` is cut behind `name`. */
 static void add_component(
 	struct path_state *state, const char *path, const char *directory, const char *name)
 {

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * Names for devices of /sys that are the same after every boot. The kernel's own are not: card0,
- * ttyUSB3 and usb2 are numbered in the order of discovery. So a name is made from the device's
- * location: the PCI address or the USB port above it, and its position among devices of its kind
- * there.
+ * Names for devices of /sys that are the same after every boot. The kernel's own names are not:
+ * card0, ttyUSB3 and usb2 are numbered in the order of discovery. So a name is made from the
+ * device's location: the PCI address or the USB port above it, and its position among devices of
+ * its kind there.
  */
 
 #include "drivers/host/sysfs.h"
@@ -25,6 +25,6 @@ int identity_of(
 
 /* The location of a USB device (not an interface or a root hub): "0000:00:14.0-0:1.4", that is its
  * controller, which of the controller's root hubs, and the ports from there. Returns 0, or -ENOENT
- * for a directory of anything else. */
+ * for any other directory. */
 int identity_usb_port(
 	const char *root, const char *directory, char ret_port[static IDENTITY_MAX + 1]);

@@ -20,18 +20,18 @@ enum infiniband_node {
 
 extern const char *const infiniband_node_names[INFINIBAND_NODES];
 
-/* All nodes of the host, and whose they are. */
+/* All nodes of the host, with their devices. */
 struct infiniband_table {
 	struct strings nodes, owners; /* "uverbs0", "mlx5_0" */
 	bool has_cm;
 };
 
-/* Reads the table and has the core scan again when it changes. Returns 0 or -ENOMEM. */
+/* Reads the table and triggers a new scan when it changes. Returns 0 or -ENOMEM. */
 int infiniband_table_read(struct scan *scan, struct infiniband_table *ret);
 void infiniband_table_done(struct infiniband_table *table);
 #define _cleanup_infiniband_table_ _cleanup_(infiniband_table_done)
 
-/* Paths of the nodes that were added to a device, the last of each kind. */
+/* The paths of the nodes that were added to a device, the last one of each kind. */
 struct infiniband_nodes {
 	char *paths[INFINIBAND_NODES];
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which problems of a scan are logged, and when: the notes that scan.c collected are
- * compared with those of the scan before, so that each is logged once.
+ * compared with the notes of the previous scan, so that each is logged once.
  */
 #include "drivers/host/scan-notes.h"
 #include "common/error.h"

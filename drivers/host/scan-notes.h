@@ -19,14 +19,14 @@ struct scan_notes {
 	struct log_once logged_notes, logged_failures;
 };
 
-/* Takes over the notes of a good scan. Returns whether they differ from the last one's. */
+/* Takes over the notes of a successful scan. Returns whether they differ from the last notes. */
 bool scan_notes_take(struct scan_notes *notes, struct scan *scan);
 
-/* Notes what a good scan could not have watched. `interval` is the time between scans instead, in
- * microseconds. */
+/* Notes what a successful scan could not watch. `interval` is the time between scans in that case,
+ * in microseconds. */
 void scan_notes_take_missing(struct scan_notes *notes, const struct scan *scan, uint64_t interval);
 
-/* Notes how a scan ended: `error` NULL means success. Returns whether that has changed. */
+/* Records the result of a scan: `error` NULL means success. Returns whether it has changed. */
 bool scan_notes_take_end(struct scan_notes *notes, const struct error *error);
 
 void scan_notes_done(struct scan_notes *notes);

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Inside of scan: one run of a driver's list(), what it found, which directories it read, and what
- * it could not read. The driver's interface to it is scan.h.
+ * Inside of scan: one run of a driver's list(), with the devices found, the directories read, and
+ * the failures. The driver's interface to it is scan.h.
  */
 
 #include "common/map.h"

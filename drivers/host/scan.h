@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * What a driver calls while its list() runs: it adds the devices that exist, and names what it
- * read, so that a change makes the core scan again. A driver never sees what is behind it
+ * The functions that a driver calls in list(): to add the devices that exist, and to name what it
+ * read, so that a change triggers a new scan. A driver does not see the implementation
  * (scan-run.h).
  */
 
@@ -16,7 +16,7 @@ struct scan;
  * scan. */
 int scan_add(struct scan *scan, const char *id, struct device **ret_device);
 
-/* Takes back the device that was added last. */
+/* Removes the device that was added last. */
 void scan_drop_last(struct scan *scan);
 
 /* Scans again when entries of the directory (a host path) are added, removed or changed. A
@@ -36,7 +36,7 @@ int scan_default_routes(struct scan *scan);
 
 /* Whether the resource lists a device of that id, for drivers whose names depend on earlier scans:
  * one that an earlier scan found and that is still listed, or that the previous process found for
- * the same declaration. Of the latter only the id is known, and `ret_device` is NULL. */
+ * the same declaration. In the second case, only the id is known, and `ret_device` is NULL. */
 bool scan_lists(const struct scan *scan, const char *id, const struct device **ret_device);
 
 /* The directory that stands for "/" (normally an empty string), a prefix for every path that is

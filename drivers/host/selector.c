@@ -2,8 +2,8 @@
 /*
  * Decides whether a device in /sys meets the conditions of an entry. If a condition cannot be read,
  * neither it nor its negation holds: a device is left out rather than assigned to the wrong
- * container. Values that may not be read are noted, once. A missing value differs from every value,
- * as in udev's enumeration.
+ * container. Each value that may not be read is noted once. A missing value differs from every
+ * value, as in udev's enumeration.
  */
 #include "drivers/host/selector.h"
 
@@ -207,10 +207,10 @@ static bool says(const struct strings *wanted, const char *value)
 	return false;
 }
 
-/* What the conditions give for one device. A negative value: memory or descriptors are short. */
+/* The result of the conditions for one device. Negative: memory or descriptors are short. */
 enum answer { NO, YES, UNKNOWN };
 
-/* The values of the files that a rule names, or of the property, taken together. */
+/* The combined result for the files that a rule names, or for the property. */
 struct findings {
 	bool exists, is, is_not, unknown;
 };
@@ -369,7 +369,7 @@ static int search_one(struct search *search, const char *directory)
 	return r < 0 ? r : r == YES;
 }
 
-/* Whether what was found is what is wanted. */
+/* Whether the result of the search is the wanted one. */
 static bool search_succeeds(const struct search *search, bool found)
 {
 	return search->selector->exists ? found : !found && !search->unknown;
@@ -419,7 +419,7 @@ int selectors_match_below(struct scan *scan, const struct groups *selectors, con
 
 		if (sysroot_is_shortage(r))
 			return r;
-		/* Of more than a walk enters, the rest is not known. */
+		/* The walk entered its maximum number of directories, so the rest is unknown. */
 		search.unknown |= r < 0;
 		if (!search_succeeds(&search, r == SYSFS_WALK_STOP))
 			return 0;

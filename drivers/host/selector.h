@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Conditions on a device of /sys and on those above and below it: what rules of udev(7) match
- * with ATTR, ATTRS, DRIVER, ENV, KERNEL, SUBSYSTEM, TAG and their plurals. All conditions of one
+ * Conditions on a device of /sys and on devices above and below it, like rules of udev(7) with
+ * ATTR, ATTRS, DRIVER, ENV, KERNEL, SUBSYSTEM, TAG and their plurals. All conditions of one
  * selector are about one and the same device.
  */
 
@@ -73,20 +73,20 @@ extern const struct option_table plain_selector_table;
 	}
 /* clang-format on */
 
-/* The name of a subsystem, as a directory of /sys/class or /sys/bus has it, or a pattern. */
+/* The name of a subsystem (a directory of /sys/class or /sys/bus), or a pattern. */
 int form_subsystem(const char *value, struct error *error);
 
 /* A shell pattern of a directory below /sys/devices, where all devices are. */
 int form_device_directory(const char *value, struct error *error);
 
-/* Adds what is wrong with a list of attribute rules; `prefix` is what stands before the list's key,
- * "parents[0]." or nothing. */
+/* Adds the problems of a list of attribute rules; `prefix` precedes the list's key: "parents[0]."
+ * or nothing. */
 void attribute_rules_check(const struct groups *rules, const char *prefix, struct report *report);
-/* Adds what is wrong with a list of selectors, the value of `key` (at most 15 letters). */
+/* Adds the problems of a list of selectors, the value of `key` (at most 15 letters). */
 void selectors_check(const struct groups *selectors, const char *key, struct report *report);
 
-/* Whether all rules hold for the device; what may not be read is noted. Returns 1, 0 or a shortage
- * (sysroot.h). */
+/* Whether all rules hold for the device. Adds notes about values that may not be read. Returns 1, 0
+ * or a shortage (sysroot.h). */
 int attribute_rules_match(struct scan *scan, const struct groups *rules, const char *directory);
 
 /* Whether the device (whose directory sysfs_resolve() gave) meets the conditions. Returns 1, 0 or

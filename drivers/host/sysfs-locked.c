@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which attributes are read in a thread of their own, how long a caller waits for one, and
+ * Decides which attributes are read in a separate thread, how long a caller waits for one, and
  * which values are kept. A thread that the kernel holds up stays until the lock is free; meanwhile
  * no other thread reads the same file.
  */
@@ -98,8 +98,9 @@ unsigned sysfs_locked_refusals(void)
 
 /* --- values that stay the same --- */
 
-/* Which device the file is of: the inode number of its directory, which the kernel gives to no
- * other while it runs, and the content of the file beside. Returns 0 or negative errno. */
+/* Identifies the device of the file: by the inode number of its directory, which the kernel does
+ * not reuse while it runs, and by the content of the `constant` file. Returns 0 or negative
+ * errno. */
 static int identity_of(const char *root, const char *path, const char *constant, char **ret)
 {
 	int length = (int)(strrchr(path, '/') - path);

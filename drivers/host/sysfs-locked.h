@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Reads attributes for which the kernel has the reader wait for a lock: that of the device, which
- * is held while a driver takes it, while it is reset or while it makes virtual functions, or that
- * of all network interfaces. Each such file is read in a thread of its own, so that the caller
+ * Reads attributes for which the kernel makes the reader wait for a lock: the device's lock, which
+ * is held while a driver binds to it, while it is reset or while it makes virtual functions, or the
+ * lock of all network interfaces. Each such file is read in a thread of its own, so that the caller
  * never waits for long.
  */
 
@@ -21,6 +21,6 @@ bool sysfs_is_locked(const char *path);
  * and the name of a network port once for each interface. Any thread may call this. */
 ssize_t sysfs_read_locked(const char *root, const char *path, char *buffer, size_t size);
 
-/* How often sysfs_read_locked() has returned -EBUSY: if the number grows during a scan, what was
- * found may be incomplete. */
+/* How often sysfs_read_locked() has returned -EBUSY: if the number grows during a scan, its result
+ * may be incomplete. */
 unsigned sysfs_locked_refusals(void);

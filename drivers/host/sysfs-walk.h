@@ -9,11 +9,11 @@
 
 #include "drivers/host/sysfs.h"
 
-/* Directories that one walk enters at most, and how deep. */
+/* The maximum number of directories that one walk enters, and its maximum depth. */
 #define SYSFS_WALK_MAX       4096
 #define SYSFS_WALK_DEPTH_MAX 24
 
-/* What the visitor wants next. */
+/* The next step that the visitor wants. */
 enum sysfs_walk_step {
 	SYSFS_WALK_ON = 0,
 	SYSFS_WALK_NOT_BELOW = 1, /* go on, but not below this one */

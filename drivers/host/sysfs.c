@@ -125,7 +125,7 @@ int sysfs_read_uevent(const char *root, const char *directory, const char *key,
 	return -ENOENT;
 }
 
-/* Whether a relative path stays where it is put. */
+/* Whether a relative path stays below its directory. */
 static bool is_inside(const char *path)
 {
 	if (!*path || *path == '/')
@@ -317,7 +317,7 @@ bool sysfs_ascend(char *directory)
 	return startswith(directory, "/sys/devices/") != NULL;
 }
 
-/* As the kernel writes them: "%04x:%02x:%02x.%d". */
+/* The kernel's form is "%04x:%02x:%02x.%d". */
 
 int sysfs_pci_address(
 	const char *root, const char *directory, char ret_address[static PCI_ADDRESS_SIZE])

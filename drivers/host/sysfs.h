@@ -22,7 +22,7 @@
 /* Whether it is plain (text_is_plain()), as everything from /sys must be. */
 bool sysfs_is_text(const char *text);
 
-/* Copies a value that was read otherwise. Returns 0, -EFBIG (longer than SYSFS_VALUE_MAX), or
+/* Copies a value that was read in another way. Returns 0, -EFBIG (longer than SYSFS_VALUE_MAX), or
  * -EBADMSG if it is not such text. */
 int sysfs_copy_value(const char *value, char ret_value[static SYSFS_VALUE_MAX + 1]);
 
@@ -37,8 +37,8 @@ int sysfs_read(const char *root, const char *directory, const char *file,
 int sysfs_read_lines(const char *root, const char *directory, const char *file,
 	char ret_value[static SYSFS_VALUE_MAX + 1]);
 
-/* Reads a whole number, decimal or with "0x". Returns 0, -EBADMSG if it is none, or as
- * sysfs_read(). */
+/* Reads a whole number, decimal or with "0x". Returns 0, -EBADMSG if the value is not a number, or
+ * as sysfs_read(). */
 int sysfs_read_number(const char *root, const char *directory, const char *file, int64_t *ret);
 
 /* Reads the value of a key of the device's `uevent` file ("DEVNAME"). -ENOENT: no such key. */
@@ -63,7 +63,7 @@ int sysfs_list_directories(const char *root, const char *directory, struct strin
 
 /* Names the files below the directory that match a relative pattern ("rom?/VBNV"), in order; a
  * leading dot only explicitly. A path without * ? [ is the answer itself, whether it exists or not;
- * what follows the last of them need not exist either. -E2BIG: more than SYSFS_MATCHES_MAX. */
+ * the part after the last of these need not exist either. -E2BIG: more than SYSFS_MATCHES_MAX. */
 #define SYSFS_MATCHES_MAX 1000
 int sysfs_expand(
 	const char *root, const char *directory, const char *pattern, struct strings *ret_files);
@@ -75,7 +75,7 @@ int sysfs_resolve(const char *root, const char *directory, char **ret);
  * whether there is one below /sys/devices. */
 bool sysfs_ascend(char *directory);
 
-/* Address of the PCI device that the directory is, or is below of; of several the nearest. */
+/* Address of the nearest PCI device at or above the directory. */
 int sysfs_pci_address(
 	const char *root, const char *directory, char ret_address[static PCI_ADDRESS_SIZE]);
 

@@ -15,7 +15,7 @@
 /* Opens with `flags` and O_CLOEXEC. Returns a descriptor or negative errno. */
 int sysroot_open(const char *root, const char *path, int flags);
 
-/* What the path is, behind symbolic links. */
+/* Type and mode of the file at the path, behind symbolic links. */
 int sysroot_stat(const char *root, const char *path, struct stat *ret);
 
 /* The path without symbolic links, as the host sees it. */
@@ -28,7 +28,7 @@ int sysroot_opendir(const char *root, const char *path, DIR **ret);
  * blocks; anything but a regular file is -EINVAL. Returns the length. */
 ssize_t sysroot_read(const char *root, const char *path, char *buffer, size_t size);
 
-/* Whether such an error means that the file does not exist, rather than that this is unknown. */
+/* Whether the error means that the file does not exist; after other errors, this is unknown. */
 bool sysroot_is_absent(int error);
 
 /* Whether it means that this process lacks memory or descriptors, so that nothing is known about

@@ -4,7 +4,7 @@
 /*
  * What udev stores about a device in /run/udev/data (its own format, stable since systemd 183): the
  * properties that rules set (E:), its tags (G:) and the links to its node (S:). Without udev there
- * is none. Read through the root, and trusted as little as /sys.
+ * is none. It is read through the root and as untrusted as /sys.
  */
 
 #include "drivers/host/sysfs.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides where events about devices come from: udev where it runs, else the kernel. udev's monitor
+ * Decides the source of events about devices: udev if it runs, otherwise the kernel. udev's monitor
  * filters in the kernel, so that a resource wakes only for its own subsystems. The kernel's own
  * events cannot be filtered there; only a host without udev pays for that. The source changes at
  * most once, when udev starts after us.
@@ -20,7 +20,8 @@
 #define MESSAGE_MAX    (2048 + 1024)
 #define RECEIVE_BUFFER (1024 * 1024)
 
-/* udev makes it when it is ready to send; sd_device_monitor_new() checks for the same file. */
+/* udev creates this file when it is ready to send; sd_device_monitor_new() checks for the same
+ * file. */
 #define UDEV_CONTROL "/run/udev/control"
 
 struct uevents {
@@ -104,7 +105,7 @@ static int on_kernel_event(sd_event_source *source, int fd, uint32_t revents, vo
 
 	length = RETRY_ON_EINTR(recvmsg(fd, &header, MSG_DONTWAIT));
 	if (length < 0) {
-		/* Some were lost: they may have been for us. */
+		/* Some events were lost, and may have concerned our devices. */
 		if (errno == ENOBUFS)
 			uevents->handler(uevents->userdata);
 		return 0;

@@ -15,12 +15,12 @@ struct uevents;
 
 typedef void (*uevent_handler)(void *userdata);
 
-/* Nothing is opened before something is wanted. */
+/* Opens nothing before the first uevents_want(). */
 int uevents_new(sd_event *event, uevent_handler handler, void *userdata, struct uevents **ret);
 
-/* Calls the handler for devices of a subsystem ("drm"), or with NULL of any, until the monitor is
- * freed. Fails if events are not available (-EAFNOSUPPORT, -EPERM, ...): the caller then scans at
- * intervals. */
+/* Calls the handler for devices of a subsystem ("drm"), or for all devices with NULL, until the
+ * monitor is freed. Fails if events are not available (-EAFNOSUPPORT, -EPERM, ...): the caller then
+ * scans at intervals. */
 int uevents_want(struct uevents *uevents, const char *subsystem);
 
 /* Calls the handler when the host gets a default route, which no event of a device reports. Fails

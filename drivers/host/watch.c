@@ -6,10 +6,9 @@
  * - A directory is in the tree while it is watched or one below it is; "/" is its root.
  * - A directory is armed after its parent, so that nothing which appears below is missed.
  * - Several paths may lead to one inode, which the kernel knows as one watch descriptor: a point.
- *   A directory is on the list of the point of its `wd`, and there is a point for each descriptor
- *   that some directory has, and for no other.
- * - One event may end the point that a later one, read already, is of: so each event's point is
- *   found by its number. `stale` is empty except while events are read.
+ *   A directory is on the list of the point of its `wd`, and each descriptor of a directory has
+ *   exactly one point. - An event may end the point of a later event that was already read: so each
+ *   event's point is found by its number. `stale` is empty except while events are read.
  */
 #include "drivers/host/watch.h"
 
@@ -31,7 +30,7 @@ struct directory {
 	enum watch_kind kind;
 	struct watch *watches;
 	struct directory *parent, *first_child, *previous_sibling, *next_sibling;
-	int wd; /* -1: there is none at the path now, or it may not be read */
+	int wd; /* -1: there is no directory at the path now, or it may not be read */
 	struct directory *previous, *next; /* on the same point */
 	bool stale;
 	struct directory *next_stale;
@@ -57,7 +56,7 @@ struct watcher {
 	struct map directories;
 	struct point *points; /* sorted by wd; the kernel assigns ascending numbers */
 	size_t n_points;
-	struct directory *stale; /* to be armed again, with all below them */
+	struct directory *stale; /* to be armed again, with all directories below them */
 };
 
 static size_t point_position(const struct watcher *watcher, int wd)
@@ -175,11 +174,12 @@ static int watch_path(struct watcher *watcher, const char *path, uint32_t mask)
 	return wd < 0 ? -errno : wd;
 }
 
-/* Watches what stands at the path now, which may be nothing or unreadable: both return 0. Returns
- * -ENOSPC, -ENOMEM and the like where no watch is available; then the directory has none. */
+/* Watches the directory that is at the path now. Returns 0 also if there is none or it is
+ * unreadable. Returns -ENOSPC, -ENOMEM and the like if no watch is available; then the directory is
+ * not watched. */
 static int directory_arm(struct directory *directory)
 {
-	/* Another path may have wanted more of the same inode. */
+	/* Another path may need more events of the same inode. */
 	uint32_t mask = ENTRY_MASK | IN_MASK_ADD;
 	int wd;
 
@@ -349,7 +349,7 @@ static int open_inotify(struct watcher *watcher)
 	return 0;
 }
 
-/* Frees the directory and those above it that nothing else is below of. */
+/* Frees the directory, and directories above it that are no longer needed. */
 static void directory_release(struct directory *directory)
 {
 	while (directory && !directory->watches && !directory->first_child) {
@@ -399,8 +399,8 @@ static int directory_new(
 	return directory_arm(directory);
 }
 
-/* Finds or makes the chain of directories of an absolute path. On failure what was made is in
- * `ret` too. */
+/* Finds or makes the chain of directories of an absolute path. On failure, `ret` is the part that
+ * was made. */
 static int directory_get(struct watcher *watcher, const char *path, struct directory **ret)
 {
 	_cleanup_free_ char *prefix = malloc(strlen(path) + 2);
@@ -460,8 +460,8 @@ int watch_add(struct watcher *watcher, const char *path, enum watch_kind kind,
 	directory->watches = watch;
 	directory->kind = MAX_OF(directory->kind, kind);
 
-	/* Also one that is armed: it may be wanted for more now, or have been replaced a moment
-	 * ago. */
+	/* Arms a directory again even if it is armed: it may need more events now, or have been
+	 * replaced a moment ago. */
 	r = directory_arm(directory);
 	if (r < 0) {
 		(void)watch_free(watch);

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Reports when a directory changes, over one inotify descriptor for all watches. A watch holds for
- * a path: it waits for a directory that does not exist yet, and finds one again that is replaced at
- * any level of its path.
+ * Reports when a directory changes, over one inotify descriptor for all watches. A watch belongs to
+ * a path: it waits for a directory that does not exist yet, and follows a path that is replaced at
+ * any level.
  */
 
 #include <systemd/sd-event.h>
@@ -15,13 +15,14 @@ struct watcher;
 struct watch;
 
 enum watch_kind {
-	WATCH_ENTRIES, /* entries come, go, or change owner and mode */
+	WATCH_ENTRIES, /* entries are added, removed, or change owner and mode */
 	WATCH_CONTENT, /* also: files in it are written */
 };
 
 /* What happened to an entry. */
 enum watch_change {
-	WATCH_ANYTHING, /* events were lost or the directory came or went; `name` is NULL */
+	WATCH_ANYTHING, /* events were lost, or the directory appeared or disappeared; `name` is
+			 * NULL */
 	WATCH_CHANGED,  /* the entry came, went, or is complete */
 	WATCH_WRITING,  /* another process may be writing it */
 };
@@ -36,8 +37,9 @@ int watcher_new(sd_event *event, const char *root, struct watcher **ret);
 struct watcher *watcher_free(struct watcher *watcher);
 DEFINE_CLEANUP(struct watcher *, watcher_free)
 
-/* Watches a directory from now on. A handler must only take notes: it must not add or free watches.
- * Fails if inotify is not available (-ENOSPC, -EMFILE, ...): the caller then scans at intervals. */
+/* Watches a directory from now on. A handler must only record the change: it must not add or free
+ * watches. Fails if inotify is not available (-ENOSPC, -EMFILE, ...): the caller then scans at
+ * intervals. */
 int watch_add(struct watcher *watcher, const char *directory, enum watch_kind kind,
 	watch_handler handler, void *userdata, struct watch **ret);
 struct watch *watch_free(struct watch *watch);

@@ -3,9 +3,9 @@
 
 /*
  * The devices of one resource that the kubelet has booked for containers, by offered id. The ids
- * may be those of another plugin or of an earlier configuration, so they are kept as the kubelet
- * has them: any text of any length. One thread builds a list and sorts it; after that, the list is
- * immutable and shared by reference.
+ * may be from another plugin or an earlier configuration, so they are kept in the kubelet's form:
+ * any text of any length. One thread builds a list and sorts it; after that, the list is immutable
+ * and shared by reference.
  */
 
 #include <stdatomic.h>
@@ -48,18 +48,17 @@ int bookings_sort(struct bookings *bookings);
 /* Merges two lists, each of which may be NULL. Returns 0 or -ENOMEM. */
 int bookings_merge(const struct bookings *a, const struct bookings *b, struct bookings **ret);
 
-/* The booking of that id, or NULL; `bookings` may be NULL. */
+/* The booking with that id, or NULL; `bookings` may be NULL. */
 const struct booking *bookings_find(const struct bookings *bookings, const char *id);
 
-/* Whether the id, or that of any replica of a unit of that id, is booked; `bookings` may be NULL.
- */
+/* Whether the id, or any replica of the unit with that id, is booked; `bookings` may be NULL. */
 bool bookings_have_unit(const struct bookings *bookings, const char *id);
 
 /* Adds NUMA nodes to a booking; one that is not in 0..BOOKING_NUMA_MAX is left out. Returns 0 or
  * -ENOMEM. */
 int booking_add_numa(struct booking *booking, const int *numa, size_t n_numa);
 
-/* Whether the NUMA nodes are those of the booking. */
+/* Whether the booking has these NUMA nodes. */
 bool booking_has_numa(const struct booking *booking, const int *numa, size_t n_numa);
 
 /* Writes the list as text for another process: "NODES<TAB>ID" with a NUL behind each, NODES being

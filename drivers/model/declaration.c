@@ -82,7 +82,7 @@ static void check_excluded_id(const struct exclusion *exclusion, const struct dr
 			exclusion->id);
 }
 
-/* What the driver finds wrong with the selectors, as it does of those of `match`. */
+/* Adds the driver's problems with these selectors, as for selectors of `match`. */
 static void check_excluded_match(const struct exclusion *exclusion,
 	const struct declaration *declaration, const char *key, struct report *report)
 {
@@ -124,7 +124,7 @@ static void check_exclusion(const struct exclusion *exclusion,
 	}
 }
 
-/* What the interfaces of the kubelet have no place for. */
+/* Rejects settings that the kubelet's interfaces do not support. */
 static void check_served_by_dra(const struct declaration *declaration, struct report *report)
 {
 	const struct container *container = &declaration->container;
@@ -222,7 +222,7 @@ static bool condition_holds(const char *condition, const struct device *device)
 
 static bool exclusion_holds(const struct exclusion *exclusion, const struct device *device)
 {
-	/* By the selectors of its own, see list_devices(). */
+	/* Checks the selectors of this rule, see list_devices(). */
 	if (exclusion->match.count > 0)
 		return false;
 	if (exclusion->id && fnmatch(exclusion->id, device->id, 0) != 0)

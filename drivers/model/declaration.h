@@ -61,7 +61,7 @@ struct container {
 	struct strings cdi_dirs;    /* where files define these; none: the usual ones */
 };
 
-/* A file for container runtimes in which the devices are found by name, see cdi.h. */
+/* A file in which container runtimes find the devices by name, see cdi.h. */
 struct cdi_spec {
 	struct origin origin;
 	char *kind;       /* "vendor.example/class"; NULL: no file */
@@ -100,8 +100,8 @@ struct declared_probe {
 	int recover;                             /* enum probe_recovery */
 };
 
-/* A program that is asked what a container gets with devices of the resource, or of an entry of
- * `match` with a program of its own. */
+/* A program that runs at Allocate and adds to a container with devices of the resource, or of an
+ * entry of `match` with a program of its own. */
 struct allocate_program {
 	struct origin origin;   /* of the resource's */
 	struct strings command; /* absolute path first; empty: none is asked */
@@ -139,7 +139,7 @@ struct declaration {
 	int prefer;            /* enum preference */
 	int registration;      /* enum registration_way */
 	int serve;             /* enum serving */
-	char *user;            /* whom the child runs as; NULL: the daemon's choice */
+	char *user;            /* the user that the child runs as; NULL: the daemon's choice */
 	char *host_root;       /* see declaration_root() */
 	struct groups match;   /* entries of the driver's match table, any of which may match */
 	struct groups exclude; /* struct exclusion: devices left out */
@@ -176,7 +176,7 @@ struct cordon {
 /* Whether the declaration leaves the device out. */
 bool declaration_excludes(const struct declaration *declaration, const struct device *device);
 
-/* The cordon that the id is under, or NULL. */
+/* The cordon that applies to the id, or NULL. */
 const struct cordon *declaration_cordon(const struct declaration *declaration, const char *id);
 
 /* How often the device is offered: the first rule whose pattern matches its id decides, else the
@@ -188,8 +188,8 @@ bool declaration_is_shared(const struct declaration *declaration);
 
 extern const struct option_table declaration_table;
 
-/* The program that is asked about devices which that entry of `match` found, or NULL. What is
- * saved by an earlier configuration may name an entry that no longer exists. */
+/* The program that runs for devices of that entry of `match`, or NULL. State saved by an earlier
+ * configuration may name an entry that no longer exists. */
 const struct allocate_program *declaration_allocate(
 	const struct declaration *declaration, size_t entry);
 
@@ -222,5 +222,5 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 /* Whether the resource's process executes programs: for its driver, a probe, or prestart. */
 bool declaration_runs_programs(const struct declaration *declaration);
 
-/* Frees what the declaration holds, not itself. */
+/* Frees the members of the declaration, not the declaration itself. */
 void declaration_done(struct declaration *declaration);

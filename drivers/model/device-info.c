@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes and checks the file that describes a device to CNI plugins. The types of the specification
- * are a table, which is used for both. CNI plugins run as root and make paths of the values, so
- * each value has the form that its member is for.
+ * are a table, which is used for both. CNI plugins run as root and make paths from the values, so
+ * each value must have the form of its member.
  */
 #include "drivers/model/device-info.h"
 
@@ -49,7 +49,8 @@ static const struct {
 	{ "path", is_path },
 };
 
-/* Whether it is the value of the member: where the table has no form, a name or a word. */
+/* Whether the value is valid for the member. Without a form in the table, a name or a word is
+ * valid. */
 static bool value_is_valid(const char *member, const json_t *value)
 {
 	const char *text = json_string_value(value);

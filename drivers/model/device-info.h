@@ -14,15 +14,15 @@
 
 #define DEVICE_INFO_VERSION "1.1.0"
 
-/* A member of a device's information; a value of NULL leaves it out. */
+/* A member of a device's information; NULL as its value omits it. */
 struct device_info_member {
 	const char *name; /* "pci-address" */
 	const char *value;
 };
 
-/* Sets the information. `type` is "pci", "vdpa", "vhost-user" or "memif", the members are those
- * that the specification has for it. Returns 0, -EINVAL for another type or member, a value of
- * another form, or where a required one is missing, or -ENOMEM. */
+/* Sets the information. `type` is "pci", "vdpa", "vhost-user" or "memif", the members are the ones
+ * that the specification defines for it. Returns 0, -EINVAL for another type or member, an invalid
+ * value or a missing required member, or -ENOMEM. */
 int device_set_info(struct device *device, const char *type,
 	const struct device_info_member *members, size_t n_members);
 

@@ -32,13 +32,13 @@ struct device_variable {
 	char *value;
 };
 
-/* How far another device is, see device_add_distance(). */
+/* The distance to another device, see device_add_distance(). */
 struct device_distance {
 	char *id;
 	unsigned distance;
 };
 
-/* What a driver that monitors its devices found, for the probe of the driver's name. */
+/* The finding of a driver that monitors its devices, for the probe with the driver's name. */
 enum device_finding {
 	FINDING_NONE,    /* nothing, or nothing yet */
 	FINDING_UNKNOWN, /* no result: the previous finding stands, if any */
@@ -47,7 +47,7 @@ enum device_finding {
 	FINDING_BAD,     /* a fault, named by the reason; a lasting one begins with LASTING_FAULT */
 };
 
-/* Such a fault is over when the driver finds the device good, not when it finds no new fault. */
+/* Such a fault ends when the driver finds the device healthy, not when it finds no new fault. */
 #define LASTING_FAULT "Xid "
 
 struct device {
@@ -57,11 +57,11 @@ struct device {
 	size_t n_nodes;
 	int *numa; /* NUMA node numbers, ascending, without -1 */
 	size_t n_numa;
-	struct device_variable *variables; /* what templates may use beyond the core's */
+	struct device_variable *variables; /* the driver's variables for templates */
 	size_t n_variables;
-	struct device_distance *distances; /* to devices that a driver knows links to */
+	struct device_distance *distances; /* to devices with a link that the driver knows */
 	size_t n_distances;
-	struct strings claims; /* what it is beyond its nodes, see device_add_claim() */
+	struct strings claims; /* claims in addition to its nodes, see device_add_claim() */
 	atomic_bool *assigned; /* whether it was allocated to a container; NULL: it cannot leave the
 				  host's view */
 	char *anchor;          /* a path that exists on the host for as long as the device does;
@@ -70,17 +70,17 @@ struct device {
 	char *finding_reason;    /* of FINDING_BAD */
 	uint64_t finding_period; /* a change (a reset of the device) makes earlier findings
 				    invalid */
-	char *problem; /* why it cannot be used although it is there; NULL: no problem known */
-	/* What the device itself adds to its container; the configuration takes precedence. */
+	char *problem; /* why it cannot be used although it exists; NULL: no problem is known */
+	/* The device's own additions to its container; the configuration takes precedence. */
 	struct strings env;         /* "NAME=value" */
 	struct strings annotations; /* "name=value" */
 	struct strings cdi;         /* "vendor.example/class=device" */
-	size_t entry; /* of match, that it was found by: for struct driver's allocate */
+	size_t entry; /* the entry of `match` that found it: for struct driver's allocate */
 	char *info;   /* of a network device: JSON for CNI plugins, see device-info.h; NULL: none */
 };
 
-/* Turns any bytes into an id: characters outside [A-Za-z0-9._:@+=-] become '-', and what was
- * changed, or is longer than DEVICE_ID_MAX, ends in a hash of the original so that ids stay
+/* Turns any bytes into an id: characters outside [A-Za-z0-9._:@+=-] become '-', and an id that was
+ * changed, or is longer than DEVICE_ID_MAX, ends in a hash of the original, so that ids stay
  * distinct. `ret_id` has room for DEVICE_ID_MAX + 1 bytes. */
 void device_id_make(const char *text, char ret_id[static DEVICE_ID_MAX + 1]);
 
@@ -98,7 +98,7 @@ const char *offered_id_make(
  * canonical form; only then are the length of the unit's id and the number filled. */
 bool offered_id_split(const char *id, size_t *ret_length, unsigned *ret_replica);
 
-/* Whether the offered id is that of the device, or of one of its replicas. */
+/* Whether the offered id belongs to the device or to one of its replicas. */
 bool offered_id_is_of(const char *offered_id, const char *id);
 
 /* Allocates a device with that id and one reference. */
@@ -124,10 +124,10 @@ int device_add_variable(struct device *device, const char *name, const char *val
 int device_add_distance(struct device *device, const char *id, unsigned distance);
 
 /* Marks a device that exists but cannot be used ("bound to no driver"): it is listed as unhealthy
- * for that reason until a scan finds otherwise. Of several problems the first is kept. */
+ * for that reason until a scan finds no problem. The first of several problems is kept. */
 _printf_(2, 3) int device_set_problem(struct device *device, const char *format, ...);
 
-/* Sets what the driver's monitor found. Returns 0 or -ENOMEM. */
+/* Sets the finding of the driver's monitor. Returns 0 or -ENOMEM. */
 _printf_(3, 4) int device_set_finding(
 	struct device *device, enum device_finding finding, const char *format, ...);
 
@@ -140,10 +140,10 @@ int device_copy(const struct device *from, struct device *device);
  * "generic" alone. */
 #define DEVICE_INFO "info"
 
-/* Marks a device that may leave the host's view while a container has it, such as a network
- * interface that is moved to another namespace. If it was allocated to a container, it stays listed
- * unchanged after it disappears, for as long as the path `anchor` exists on the host; NULL: until a
- * scan finds it again, or no container has it. Returns 0 or -ENOMEM. */
+/* Marks a device that may leave the host's view while it is assigned to a container, such as a
+ * network interface that is moved to another namespace. If it was allocated to a container, it
+ * stays listed unchanged after it disappears, for as long as the path `anchor` exists on the host;
+ * NULL: until a scan finds it again, or it is no longer assigned. Returns 0 or -ENOMEM. */
 int device_set_mobile(struct device *device, const char *anchor);
 
 /* Marks the device as allocated to a container. Does nothing for devices that cannot leave the
@@ -157,7 +157,7 @@ bool device_was_assigned(const struct device *device);
  * parts of one GPU. */
 int device_add_claim(struct device *device, const char *claim);
 
-/* How many claims the device has: those, and its nodes that are not shared. */
+/* The number of the device's claims: these, and its nodes that are not shared. */
 size_t device_count_claims(const struct device *device);
 
 /* Maximum numbers of claims, and of bytes in the text of drivers/inventory/hardware-claims.h, for
@@ -165,8 +165,8 @@ size_t device_count_claims(const struct device *device);
 #define CLAIMS_MAX       50000
 #define CLAIMS_BYTES_MAX (8U << 20)
 
-/* The nodes and mounts from `first` on are not the device's alone: a control node of a driver, or
- * those of devices that are also offered one by one. */
+/* Marks the nodes and mounts from `first` on as shared with other devices: a control node of a
+ * driver, or nodes of devices that are also offered one by one. */
 void device_share_nodes(struct device *device, size_t first);
 
 /* The variable's value or NULL. */

@@ -2,10 +2,9 @@
 #pragma once
 
 /*
- * The contract of a driver: a const table of which keys a match entry has and how the host is
- * scanned for devices. A driver returns the truth about what exists now; health, sharing,
- * templates, allocation, preference and the protocol are the core's, so that every driver has all
- * of them.
+ * The contract of a driver: a const table that defines the keys of a match entry and how the host
+ * is scanned for devices. A driver reports the devices that exist now. The core implements health,
+ * sharing, templates, allocation, preference and the protocol for all drivers.
  */
 
 #include <systemd/sd-event.h>
@@ -17,8 +16,8 @@
 struct declaration;
 struct scan;
 
-/* A template variable that a driver gives every device it can; the value is the device's variable
- * of that name. */
+/* A template variable that a driver sets for every device it can; the value is the device's
+ * variable with that name. */
 struct driver_variable {
 	const char *name;
 	const char *help; /* one sentence for the manual */
@@ -34,7 +33,7 @@ struct driver_context {
 	void *userdata;
 };
 
-/* What mounts the driver's devices bring, in addition to those of container.mounts. */
+/* The mounts that the driver's devices add to the mounts of container.mounts. */
 enum driver_mounts { DRIVER_NO_MOUNTS, DRIVER_MOUNTS_READ_ONLY, DRIVER_MOUNTS };
 
 struct driver {
@@ -42,9 +41,9 @@ struct driver {
 	const char *summary;              /* one line for the manual */
 	const struct option_table *match; /* keys of one entry of `match` */
 
-	/* What the driver adds to the variables of the core; the last has no name. NULL: none. One
-	 * that takes an argument is listed with its name, "property:NAME"; devices have it under
-	 * each argument they have a value for ("property:serial"). */
+	/* The driver's variables in addition to the core's; the last entry has no name. NULL: none.
+	 * A variable with an argument is listed as "property:NAME"; a device has one variable for
+	 * each argument with a value ("property:serial"). */
 	const struct driver_variable *variables;
 
 	/* The kind of probe (enum probe_kind) that reads what list() found (device_set_finding());
@@ -54,8 +53,8 @@ struct driver {
 	/* Its devices never have a PCI address, so ${bdf} and the probe "pci" are refused. */
 	bool without_pci;
 
-	/* The name of a device depends on what is listed (scan_lists()), so the next process must
-	 * know the list. */
+	/* The name of a device depends on the listed devices (scan_lists()), so the next process
+	 * must know the list. */
 	bool names_by_list;
 
 	/* It executes programs, so its process must be allowed to (declaration_runs_programs()). */
@@ -77,18 +76,18 @@ struct driver {
 	 * both set overlap. Returns 0 or -ENOMEM. NULL: no claims are known before a scan. */
 	int (*claims)(const struct declaration *declaration, struct strings *ret_claims);
 
-	/* Lists what a device of an entry of `match` has: shell patterns of paths on the host, and
-	 * as many of its paths in a container, as far as they are known without a scan. Returns 0
-	 * or -ENOMEM. NULL: none are known. */
+	/* Lists the paths of a device of an entry of `match`: shell patterns of paths on the host,
+	 * and as many paths in a container, as far as they are known without a scan. Returns 0 or
+	 * -ENOMEM. NULL: no path is known. */
 	int (*paths)(const struct declaration *declaration, size_t entry, struct strings *ret_hosts,
 		struct strings *ret_paths);
 
 	/* For a driver that learns of devices between scans, from programs or a library: called
 	 * once, before the first list(). `previous` is the state of the inventory that this one
-	 * replaces, or NULL. Its findings may be copied. It works on until it is stopped, and stays
-	 * in force if the new inventory fails; so anything that the two could compete for must
-	 * begin only after the event loop runs again. Returns 0 or negative errno with the error
-	 * filled. NULL: the driver has no state. */
+	 * replaces, or NULL. Its findings may be copied. The previous inventory works until it is
+	 * stopped, and stays in force if the new one fails; so work that could conflict with it
+	 * must begin only after the event loop runs again. Returns 0 or negative errno with the
+	 * error filled. NULL: the driver has no state. */
 	int (*start)(const struct driver_context *context, const void *previous, void **ret_state,
 		struct error *error);
 	/* Ends what start() began. Returns NULL. */
@@ -96,8 +95,8 @@ struct driver {
 
 	/* For a driver that keeps devices open between scans: closes them all, and opens none until
 	 * it is called with false or the kernel's driver was loaded again. Earlier findings stay in
-	 * force, but with false, those of the device `reset` (an id, empty: none) are over, because
-	 * it was reset. Returns 0 or -ENOMEM. NULL: nothing is kept open. */
+	 * force, except with false: then the findings of the device `reset` (an id, empty: none)
+	 * end, because it was reset. Returns 0 or -ENOMEM. NULL: nothing is kept open. */
 	int (*release)(void *state, bool released, const char *reset);
 
 	/* Finds all devices that exist now and adds them with scan_add(). It calls scan_watch() for
@@ -107,9 +106,8 @@ struct driver {
 	int (*list)(const struct declaration *declaration, struct scan *scan, struct error *error);
 
 	/* For a driver whose entries of `match` may name a program to run at Allocate
-	 * (allocation-inquiry.h): returns that of an entry, NULL if it has none. list() records for
-	 * each device the entry that found it. Called on any thread. NULL: no program is ever
-	 * run. */
+	 * (allocation-inquiry.h): returns the program of an entry, or NULL. list() records for each
+	 * device the entry that found it. Called on any thread. NULL: no program is ever run. */
 	const struct allocate_program *(*allocate)(
 		const struct declaration *declaration, size_t entry);
 };

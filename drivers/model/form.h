@@ -18,14 +18,14 @@ bool form_is_pci_address(const char *text);
 /* "/dev/kvm": absolute, without "..". */
 int form_absolute_path(const char *value, struct error *error);
 
-/* A template of such a path; it may begin with a variable: "${node}". */
+/* A template of an absolute path; it may begin with a variable: "${node}". */
 int form_template_path(const char *value, struct error *error);
 
-/* As form_template_path(), but without variables that only an allocation has, for paths that are
- * read without one. */
+/* As form_template_path(), but without variables that only exist during an allocation, for paths
+ * that are read outside of one. */
 int form_device_path(const char *value, struct error *error);
 
-/* Variables, but none that only an allocation knows. */
+/* A template without variables that only exist during an allocation. */
 int form_device_text(const char *value, struct error *error);
 
 /* As form_template_path(), and may begin with "?", which marks it optional. */
@@ -41,10 +41,10 @@ int form_pci_address_or_name(const char *value, struct error *error);
 /* "rwm" or a part of it. */
 int form_permissions(const char *value, struct error *error);
 
-/* What a container may do with a device node unless something else is configured. */
+/* The default permissions of a container for a device node. */
 #define PERMISSIONS_DEFAULT "rw"
 
-/* The key `permissions` of an entry, which has a member of that name. */
+/* The key `permissions` of an entry with a member of that name. */
 #define PERMISSIONS_OPTION(entry)                                                              \
 	{                                                                                      \
 		.key = "permissions", .type = OPTION_STRING,                                   \
@@ -56,7 +56,7 @@ int form_permissions(const char *value, struct error *error);
 /* Permissions of a node in octal, "660" or "0660", without set-user-ID and the like. */
 int form_node_mode(const char *value, struct error *error);
 
-/* Name of a variable of the environment, and of an annotation. */
+/* The name of an environment variable or of an annotation. */
 int form_environment_name(const char *value, struct error *error);
 int form_annotation_name(const char *value, struct error *error);
 
@@ -72,7 +72,7 @@ int form_annotation(const char *value, struct error *error);
 /* Template of "vendor.example/class=device", a qualified name of the Container Device Interface. */
 int form_cdi(const char *value, struct error *error);
 
-/* "vendor.example/class", what all names of a CDI file begin with. */
+/* "vendor.example/class", the beginning of all names in a CDI file. */
 int form_cdi_kind(const char *value, struct error *error);
 
 /* Name or number of a user. */

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Numbers that a driver measures of its devices, for metrics. They are not a part of a device,
- * which does not change when it gets warmer, and nothing is decided by them.
+ * Numbers that a driver measures of its devices, for metrics. They are not part of a device, which
+ * does not change when it gets warmer, and no decision depends on them.
  */
 
 #include "drivers/model/device.h"
@@ -11,7 +11,7 @@
 struct measurement {
 	char device[DEVICE_ID_MAX + 1];
 	const char *name; /* a literal; exporter/families.c has the metric */
-	unsigned code;    /* which of several: the number of an error; 0: there is one only */
+	unsigned code;    /* number of an error, if there are several of the name; else 0 */
 	uint64_t value;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Collects the problems of a configuration, so that one run shows all of them. An entry owns all
- * its text, because a report outlives the configuration, which is not even made on failure.
+ * its text, because a report outlives the configuration, which does not exist after a failure.
  */
 #include "drivers/model/option.h"
 

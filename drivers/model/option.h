@@ -11,7 +11,7 @@
 #include "common/util.h"
 #include "drivers/model/suggest.h"
 
-/* Where a structure was declared. `file` belongs to the configuration and lives as long. */
+/* The place where a structure was declared. The configuration owns `file`. */
 struct origin {
 	const char *file;
 	unsigned line;
@@ -59,26 +59,28 @@ struct option {
 	enum option_type type;
 	size_t offset;       /* of the member in the table's structure */
 	bool required;       /* lists: and not empty */
-	bool template;       /* strings: may hold ${variables}, which are checked. Lists of strings
-				without variables, and of numbers, are conditions and must not be
-				empty */
+	bool template;       /* strings: may contain ${variables}, which are checked. Lists of
+			      * strings without variables, and of numbers, are conditions and must
+			      * not be empty */
 	const char *variant; /* only with this word of the table's selector, or these, separated by
 				spaces; NULL: always */
 
 	/* Inclusive bounds of integers (of a list, each of them), and of seconds in milliseconds;
 	 * strings: maximum length, if not 0. */
 	int64_t minimum, maximum;
-	/* Of bool, integer, choice (an index) and seconds (in milliseconds). An integer's default
-	 * outside the bounds stands for "not given". */
+	/* The default of a bool, integer, choice (an index) or seconds (in milliseconds). An
+	 * integer's default outside the bounds stands for "not given". */
 	int64_t default_integer;
 	const char *default_string;
 	const char *const *choices; /* NULL-terminated */
 	const struct option_table *table;
-	/* Of OPTION_GROUPS whose elements have more than the keys of a table: reads one of them. */
+	/* For OPTION_GROUPS whose elements need more than the keys of a table: reads one
+	 * element. */
 	void (*parse)(struct parser *parser, struct config_setting_t *setting, void *element);
 
-	/* The form of a string, beyond its length; of a list, each of its strings. Returns 0, or
-	 * -EINVAL with a sentence that follows the key: "must be ...". NULL: any text. */
+	/* Checks the form of a string, or of each string of a list; the length is checked
+	 * separately. Returns 0, or -EINVAL with a sentence that follows the key: "must be ...".
+	 * NULL: any text. */
 	int (*check)(const char *value, struct error *error);
 	const char *unit; /* for the manual: "seconds", "devices" */
 	const char *help; /* for the manual: one sentence */
@@ -100,7 +102,7 @@ int strings_add(struct strings *strings, const char *text, size_t length);
 void strings_done(struct strings *strings);
 #define _cleanup_strings_ _cleanup_(strings_done)
 bool strings_contain(const struct strings *strings, const char *text);
-/* Whether both hold the same in the same order. */
+/* Whether both contain the same strings in the same order. */
 bool strings_equal(const struct strings *a, const struct strings *b);
 
 /* Appends a number. Returns 0 or -ENOMEM. */
@@ -117,7 +119,7 @@ static inline void *groups_get(const struct groups *groups, size_t index)
 	return (char *)groups->items + index * groups->table->size;
 }
 
-/* Appends an element that has its defaults. Returns 0 or -ENOMEM. */
+/* Appends an element with default values. Returns 0 or -ENOMEM. */
 int groups_add(struct groups *groups, void **ret_element);
 void groups_done(struct groups *groups);
 
@@ -125,13 +127,14 @@ void groups_done(struct groups *groups);
  * Returns 0 or -ENOMEM. */
 int option_table_init(const struct option_table *table, void *structure);
 
-/* Frees what the structure's options hold, not the structure itself. Accepts a half-filled one. */
+/* Frees the values of the structure's options, not the structure itself. Accepts a half-filled
+ * structure. */
 void option_table_done(const struct option_table *table, void *structure);
 
 /* The option of that key, or NULL. */
 const struct option *option_table_find(const struct option_table *table, const char *key);
 
-/* Whether the option is one for the structure's selector. */
+/* Whether the option applies with the structure's selector. */
 bool option_applies(
 	const struct option_table *table, const struct option *option, const void *structure);
 
@@ -151,7 +154,7 @@ struct report_entry {
 struct report {
 	struct report_entry *entries;
 	size_t count;
-	const char *context; /* put in front of what is added, while set; the caller's */
+	const char *context; /* prefix for added entries, while set; owned by the caller */
 	size_t entry;    /* while an entry of `match` is checked: its number, from 1; else 0. Keys
 			    are then those of the entry, and "match" stands for the whole entry */
 	bool incomplete; /* memory ran out: something is missing */

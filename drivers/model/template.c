@@ -64,7 +64,7 @@ static const struct variable {
 			"The resource's name as KubeVirt and the SR-IOV plugin use it in names of variables: in upper case, with \"_\" for \"/\" and \".\"." } },
 };
 
-/* What a driver adds belongs to a device. */
+/* A driver's variables belong to a device. */
 static const struct variable any_driver_variable = { .source = FROM_DEVICE };
 
 const struct template_variable *template_variable_get(size_t index)
@@ -287,7 +287,8 @@ int template_blank(const char *text, char **ret)
 	return 0;
 }
 
-/* As Go writes a map: without blanks, in order. An id needs no escapes, see device_id_make(). */
+/* Uses Go's form of a map: without blanks, in order. An id needs no escapes, see
+ * device_id_make(). */
 static void write_info(FILE *stream, const struct template_context *context)
 {
 	(void)fputc('{', stream);

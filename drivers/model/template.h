@@ -2,15 +2,15 @@
 #pragma once
 
 /*
- * ${variables} in configured strings. Checked when the configuration is read, so that expansion at
- * allocation time can fail only for what the host lacks. "$$" is a plain "$".
+ * ${variables} in configured strings. Templates are checked when the configuration is read, so that
+ * expansion at Allocate can fail only if the host lacks something. "$$" is a plain "$".
  *
- * Of one device: ${id} (physical unit, without the replica), ${index} (position in the resource's
- * list, from 0), ${node} (first node's host path), ${bdf}, ${numa} (first NUMA node, or empty),
- * ${attr:FILE}, ${replica} (0 without sharing), ${position} (among the container's devices), and
- * what the driver adds. Of the allocation: ${ids:SEP} (ids of all units, each once, joined by SEP,
- * "," if absent), ${n} (how many units), ${info} (JSON, see DEVICE_INFO). Of the resource: ${name},
- * ${env_name}.
+ * Variables of one device: ${id} (physical unit, without the replica), ${index} (position in the
+ * resource's list, from 0), ${node} (first node's host path), ${bdf}, ${numa} (first NUMA node, or
+ * empty), ${attr:FILE}, ${replica} (0 without sharing), ${position} (among the container's
+ * devices), and the driver's variables. Variables of the allocation: ${ids:SEP} (ids of all units,
+ * each once, joined by SEP, "," if absent), ${n} (how many units), ${info} (JSON, see DEVICE_INFO).
+ * Variables of the resource: ${name}, ${env_name}.
  */
 
 #include "common/error.h"
@@ -18,8 +18,8 @@
 struct device;
 struct driver;
 
-/* What the variables of one expansion are taken from. Members may be NULL; a variable whose source
- * is missing is an error at expansion. */
+/* The sources of the variables in one expansion. Members may be NULL; a variable whose source is
+ * missing is an error at expansion. */
 struct template_context {
 	const char *name; /* the resource's */
 	/* one device */

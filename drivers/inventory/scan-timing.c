@@ -186,7 +186,7 @@ static int scan_now(struct inventory *inventory, struct error *error)
 	if (r >= 0)
 		r = unit_list_merge(&inventory->list, &scan, error);
 	if (r >= 0) {
-		if (unit_list_take_let_go(&inventory->list) != 0)
+		if (unit_list_take_released(&inventory->list) != 0)
 			r = 1;
 		swap_watches(inventory, &scan);
 		take_measurements(inventory, &scan);
@@ -407,7 +407,7 @@ int inventory_set_owners(struct inventory *inventory, const char *owners)
 {
 	int r = unit_list_set_owners(&inventory->list, owners);
 
-	if (inventory->list.let_go)
+	if (inventory->list.owner_released)
 		on_event(inventory);
 	inventory->list_changed = inventory->list_changed || r != 0;
 	if (r > 0 && renew_snapshot(inventory) < 0)

@@ -16,8 +16,8 @@ static int set_owner(struct unit *unit, const char *owner)
 	if (!unit->present)
 		return 0;
 	/* An owner also releases a removed device, and may be the first to see the removal. */
-	unit->let_go = !owner && unit->owner_name;
-	unit->list->let_go = unit->list->let_go || unit->let_go;
+	unit->owner_released = !owner && unit->owner_name;
+	unit->list->owner_released = unit->list->owner_released || unit->owner_released;
 	if (!owner || (unit->owner_name && streq(owner, unit->owner_name)))
 		return 0;
 	copy = strdup(owner);
@@ -36,7 +36,7 @@ int unit_list_set_owners(struct unit_list *list, const char *owners)
 	int r = text ? 0 : -ENOMEM;
 	char *rest = NULL;
 
-	list->let_go = false;
+	list->owner_released = false;
 	for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line && r >= 0;
 		line = strtok_r(NULL, "\n", &rest)) {
 		char *tab = strchr(line, '\t');
@@ -55,21 +55,21 @@ int unit_list_set_owners(struct unit_list *list, const char *owners)
 	return r < 0 ? r : changed;
 }
 
-int unit_list_take_let_go(struct unit_list *list)
+int unit_list_take_released(struct unit_list *list)
 {
-	if (!list->let_go)
+	if (!list->owner_released)
 		return 0;
 	for (size_t i = 0; i < list->n_units; i++) {
 		struct unit *unit = list->units[i];
 
-		if (!unit->let_go)
+		if (!unit->owner_released)
 			continue;
 		free(unit->owner_name);
 		unit->owner_name = NULL;
-		unit->let_go = false;
+		unit->owner_released = false;
 		if (unit_evaluate(unit) < 0)
 			return -ENOMEM;
 	}
-	list->let_go = false;
+	list->owner_released = false;
 	return 1;
 }

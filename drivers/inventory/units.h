@@ -21,7 +21,7 @@ struct unit {
 	const struct cordon *cordon; /* NULL: none */
 	char *owner_name;            /* the resource that it belongs to; NULL: ours */
 	unsigned replicas;           /* ids that are offered for it */
-	bool let_go;                 /* released by its owner: ours, if the next scan finds it */
+	bool owner_released;         /* released by its owner: ours, if the next scan finds it */
 	bool present;                /* the last scan found it, or it is away */
 	bool away;                   /* moved out of the host's view into its container */
 	uint64_t gone_since;         /* CLOCK_MONOTONIC microseconds; while no scan finds it */
@@ -53,7 +53,7 @@ struct unit_list {
 	struct bookings *joined;         /* all three together; NULL: nothing */
 	struct bookings *booked; /* the bookings as they are listed: all with NUMA nodes, or none */
 	bool not_covered;        /* memory was short for that */
-	bool let_go;             /* some units are */
+	bool owner_released;     /* some units are */
 	struct saved_state *saved; /* where units begin, until a scan has been complete */
 	uint64_t now; /* CLOCK_REALTIME of the last change of which devices there are */
 };
@@ -89,7 +89,7 @@ int unit_list_set_owners(struct unit_list *list, const char *owners);
 
 /* After a scan: units that their owner released and that the scan found are ours. Returns 1 if
  * there was any, 0 if not, or -ENOMEM. */
-int unit_list_take_let_go(struct unit_list *list);
+int unit_list_take_released(struct unit_list *list);
 
 /* Computes which units are booked, with which NUMA nodes, and which booked ids no unit offers.
  * Returns 1 if the list changes, 0 if not, or -ENOMEM. */

@@ -217,7 +217,7 @@ static void fill(void)
 	RUN_UNTIL(count_programs() == ALLOCATE_RUNNING_MAX);
 }
 
-static void let_go(void)
+static void end_programs(void)
 {
 	host_write("/go", "");
 }
@@ -232,7 +232,7 @@ static void test_large_requests(void **state)
 	call(half);
 	RUN_UNTIL(n_results == 1);
 	assert_int_equal(n_refused, 1);
-	let_go();
+	end_programs();
 	/* All are answered, the large one with an error of its own. */
 	RUN_UNTIL(n_results == ALLOCATE_RUNNING_MAX + 2);
 	assert_int_equal(n_ok, ALLOCATE_RUNNING_MAX);
@@ -288,7 +288,7 @@ static void test_P17_pending(void **state)
 	RUN_UNTIL(count_programs() == 2);
 	assert_int_equal(inventory_set_owners(inventory, "a\tv.e/other\n"), 1);
 	assert_true(is_offered());
-	let_go();
+	end_programs();
 	RUN_UNTIL(n_results == results + 2);
 	/* It was not noted here that the container has it. */
 	RUN_UNTIL(!is_offered());
@@ -344,7 +344,7 @@ static void test_P17_unsettled_programs(void **state)
 	/* It counts as booked now. */
 	assert_true(is_offered());
 	assert_true(offer(true) >= 0);
-	let_go();
+	end_programs();
 	RUN_UNTIL(n_ok == ok + 1);
 	host_remove("/go");
 	return_device();

@@ -89,7 +89,7 @@ enum control_type {
 	CONTROL_ALIVE, /* sent every CONTROL_ALIVE_INTERVAL by a child whose threads all move */
 };
 
-/* Of what keeps the host's driver in use. */
+/* Which step of a release of the host's driver a CONTROL_RELEASE is. */
 enum control_release {
 	CONTROL_RELEASE_BEGIN = 1, /* close it */
 	CONTROL_RELEASE_END,       /* open it again */

@@ -12,7 +12,7 @@
 #include "proto/rpc-queue.h"
 #include "proto/rpc.h"
 
-/* Of CPU time; no handler takes so long. */
+/* Maximum CPU time of a handler; none takes this long. */
 #define HELD_UP_MIN USEC_PER_SEC
 
 static grpc_completion_queue *the_queue;

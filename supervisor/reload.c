@@ -413,8 +413,8 @@ static bool is_named(const struct child *child, const char *name)
 	return !name || streq(child->resource->name, name);
 }
 
-/* Has the processes open their configuration again. Those that do have the number of the request.
- */
+/* Makes the processes open their configuration again. Each child whose process does so stores the
+ * number of the request. */
 static int begin_rescans(struct request *request, const char *name, struct error *error)
 {
 	struct manager *manager = request->manager;

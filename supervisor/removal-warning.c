@@ -43,7 +43,7 @@ static int scan_once(
 	return 0;
 }
 
-/* Of one resource, before and after; `to` NULL: it is removed. */
+/* One resource before and after the change; `to` NULL: it is removed. */
 struct change {
 	const struct resource_config *from, *to;
 	struct snapshot *before, *after;

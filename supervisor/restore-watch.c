@@ -83,8 +83,8 @@ static void restore_published(struct manager *manager)
 		return;
 	log_warning(
 		"another process has removed or changed %s; writing published files again", path);
-	/* Of a resource without a process, its next one proposes the file again. Before the others
-	 * are written: what is changed from then on is another damage. */
+	/* If a resource has no process, its next one proposes the file again. This comes before the
+	 * other files are written, because later changes are new damage. */
 	published_forget_damage(manager->published);
 	for (size_t i = 0; i < manager->n_children; i++)
 		proposal_publish_again(manager->children[i]->proposal);

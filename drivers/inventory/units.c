@@ -406,7 +406,7 @@ static int save_each(const struct unit_list *list,
 	int (*save)(void *userdata, const struct saved_unit *unit), void *userdata)
 {
 	const size_t n = list->declaration->health.count;
-	/* Of two units: that of the last one stays. */
+	/* If two units have a result, the result of the last one stays. */
 	_cleanup_free_ struct saved_result *results = calloc(2 * n + 1, sizeof(*results));
 	int r = results ? 0 : -ENOMEM;
 

@@ -11,7 +11,7 @@
 
 /* Far more than any version has. */
 #define NAMES_MAX 256
-/* Of a driver's root, which is shorter, and a directory below it. */
+/* Maximum length of the path of a driver's root and a directory below it. */
 #define DIRECTORY_MAX 512
 
 /* Where the driver is installed: on the host, by its container, on Container-Optimized OS. */

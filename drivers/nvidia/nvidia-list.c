@@ -456,7 +456,7 @@ static int list_entry(struct entry *entry, struct nvidia_host *host)
 	return r;
 }
 
-/* Of whole GPUs only: instances of two GPUs cannot use links. */
+/* Sets distances only between whole GPUs, because instances of two GPUs cannot use links. */
 static int add_distances(const struct nvidia_host *host, const struct nvidia_reports *reports)
 {
 	int r = 0;

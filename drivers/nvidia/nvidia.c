@@ -28,8 +28,8 @@ struct nvidia_state {
 	struct exec_match program;
 	struct exec_source *source; /* NULL: the helper does not run */
 	uint64_t target;            /* what it was started for */
-	/* Of the state whose place this one takes: what was reported for the same target is in
-	 * force until the helper answers. */
+	/* The reports of the state that this one replaces. If they are for the same target, they
+	 * are used until the helper answers. */
 	struct exec_list *previous;
 	uint64_t previous_target;
 	/* The helper does not run, until this is taken back or the driver is another. */
@@ -235,7 +235,7 @@ static void stop_helper(struct nvidia_state *state)
 	state->target = 0;
 }
 
-/* Of the library that lies at that path on the host. */
+/* Identifies the library at that path on the host. */
 static int start_helper(struct nvidia_state *state, const char *library, uint64_t target)
 {
 	_cleanup_free_ char *helper = helper_path(), *argument = NULL, *resolved = NULL;

@@ -124,7 +124,7 @@ static const struct driver_variable variables[] = {
 	{ "kernel_name", "Name of the device in the kernel, such as `wq0.1`." },
 	{ "subsystem", "Its class or bus." },
 	{ "sysfs", "Its directory in /sys, without symbolic links." },
-	{ "devpath", "The same without /sys, as in udev." },
+	{ "devpath", "The directory without /sys, as in udev." },
 	{ "major", "Major number of its first node." },
 	{ "minor", "Minor number of its first node." },
 	{ "serial",

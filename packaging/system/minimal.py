@@ -27,7 +27,7 @@ class Readme:
         self.limits = re.search(r"limits:\n\s+(\S+): (\d+)", section).groups()
 
     def commands(self, block):
-        """Of one block of commands, those for Debian that need no cluster."""
+        """The commands of a block that are for Debian and need no cluster."""
         bodies = [body for kind, body in self.fences if not kind and not body.startswith("resources = (")]
         for line in bodies[block].splitlines():
             command, _, comment = line.partition("#")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pod of the DaemonSet with its metrics, run by podman: it serves this host's devices with what the manifest allows it.
 
-Usage: pod.py BIN_FOLDER WORK_FOLDER IMAGE. Of the manifest only the places change that the host has but once: the
-plugin directory and the state. Exit status 77: podman cannot run containers here.
+Usage: pod.py BIN_FOLDER WORK_FOLDER IMAGE. Only the places in the manifest that exist once on a host are changed: the plugin
+directory and the state. Exit status 77: podman cannot run containers here.
 """
 import json
 import os
@@ -39,7 +39,7 @@ def pod_of(daemonset, image, scratch):
     container = spec["containers"][0]
     container["image"] = image
     container["imagePullPolicy"] = "Never"
-    # Those are the kubelet's to run; the test runs what they say.
+    # The kubelet runs the probes; the test runs their commands instead.
     probes = [container.pop(key)["exec"]["command"] for key in ("readinessProbe", "livenessProbe")]
     for volume in spec["volumes"]:
         if "hostPath" in volume and not volume["hostPath"]["path"] in ("/dev", "/sys"):
@@ -197,7 +197,7 @@ def looks_at_the_host(pod):
 
 @step
 def metrics(pod):
-    """Of the exporter, from the pod's network."""
+    """Reads the exporter's metrics from the pod's network."""
     pid = pod.do("inspect", "--format", "{{.State.Pid}}", "devplugd-devplugd").strip()
     text = until(lambda: subprocess.run(
         ["nsenter", "-t", pid, "-n", sys.executable, "-c", "import urllib.request as r; "

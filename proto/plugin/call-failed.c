@@ -9,7 +9,7 @@
 #include "common/log.h"
 #include "proto/plugin/call-failed.h"
 
-/* Of CONTROL_TEXT_MAX; the sentence needs the rest. */
+/* The ids' part of CONTROL_TEXT_MAX; the sentence needs the rest. */
 #define IDS_MAX 400
 
 static atomic_ullong second;

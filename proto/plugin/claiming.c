@@ -13,7 +13,7 @@
 #include "drivers/inventory/hardware-claims.h"
 #include "proto/plugin/plugin-send.h"
 
-/* Of an answer. */
+/* Maximum size of an answer. */
 #define OWNERS_MAX     (64U << 20)
 #define RETRY_INTERVAL (10 * USEC_PER_SEC)
 
@@ -171,7 +171,7 @@ void claiming_answered(struct claiming *claiming, struct inventory *inventory,
 	_cleanup_free_ char *owners = NULL;
 	int r;
 
-	/* Of what has changed meanwhile. */
+	/* Ignores the answer to claims that have changed in the meantime. */
 	if (message->number != claiming->number || !claiming->text)
 		return;
 	r = read_owners(message, &owners);

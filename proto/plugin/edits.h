@@ -13,7 +13,7 @@
 
 #include "common/control.h"
 
-/* Of the ids in a CONTROL_EDIT, and of what is answered. */
+/* Maximum size of the ids in a CONTROL_EDIT, and of an answer. */
 #define EDITS_IDS_MAX   (64U << 10)
 #define EDITS_BYTES_MAX (1U << 20)
 

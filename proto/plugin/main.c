@@ -29,11 +29,11 @@
 /* After one that did: the host may have been paused. */
 #define HANDLER_CHECK_AGAIN (500 * USEC_PER_MSEC)
 
-/* Of CONTROL_BOOKED. */
+/* Maximum size of a CONTROL_BOOKED. */
 #define BOOKED_MAX RPC_REQUEST_MAX
 
-/* Of the leak sanitizer, where the build has it, which otherwise checks in exit(); that is not
- * called. */
+/* A function of the leak sanitizer, if the build uses it. The sanitizer otherwise checks in exit(),
+ * which is not called. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
 static void report_session(

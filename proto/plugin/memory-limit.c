@@ -14,7 +14,8 @@
 
 #ifndef __SANITIZE_ADDRESS__
 
-/* Of a buffer that doubles, the allocation that fails is for as much as is in use. */
+/* When a buffer that doubles exceeds the limit, the failed allocation is as large as the memory in
+ * use. */
 	#define MEMORY_MUCH (MEMORY_MAX / 2)
 	#define DATA_FIELD  5 /* of /proc/self/statm, see proc_pid_statm(5); in pages */
 

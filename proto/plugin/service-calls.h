@@ -10,7 +10,7 @@
 
 #include "proto/plugin/service.h"
 
-/* Of one Allocate; a kubelet asks for one. */
+/* Maximum number of containers of an Allocate; a kubelet sends one. */
 #define SERVICE_CONTAINERS_MAX 1024
 
 struct service {

@@ -156,8 +156,8 @@ static struct file_identity identity_of(const char *directory)
 	return (struct file_identity){ st.st_dev, st.st_ino, st.st_size, st.st_mtim };
 }
 
-/* Of a file, in CLOCK_MONOTONIC. 0: not known, because the clock was set back since. Then it
- * decides over no allocation. */
+/* The modification time of a file, in CLOCK_MONOTONIC. 0: unknown, because the clock was set back
+ * in the meantime; then the file decides about no allocation. */
 static uint64_t modification_time(const struct file_identity *identity)
 {
 	uint64_t modified = (uint64_t)identity->modified.tv_sec * USEC_PER_SEC +

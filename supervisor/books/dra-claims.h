@@ -29,7 +29,7 @@ struct dra_claims;
 #define DRA_CDI_KIND   "devplugd/claim"
 #define DRA_CDI_PREFIX "devplugd.dra-"
 
-/* Of what devplugd-cluster sends. */
+/* Maximum size of a request of devplugd-cluster. */
 #define DRA_REQUEST_MAX (256U << 10)
 /* Prepared at a time; a kubelet has a few hundred pods at most. */
 #define DRA_CLAIMS_MAX 1024

@@ -14,7 +14,7 @@ enum offer_step {
 	OFFER_DIFFERS, /* the session is renewed if this lasts */
 };
 
-/* Of one resource. */
+/* The state of one resource. */
 struct offer_state {
 	enum offer_step step;
 	uint64_t session;      /* the last one that was checked */

@@ -7,7 +7,7 @@
 
 #include "common/json-read.h"
 
-/* Of the documents that devplugctl prints, see docs/json.md. */
+/* The version of the documents that devplugctl prints, see docs/json.md. */
 #define SNAPSHOT_VERSION 1
 
 json_int_t snapshot_integer(const json_t *object, const char *key);

@@ -239,7 +239,7 @@ void show_dra(const struct snapshot *snapshot, const char *gap)
 		(void)printf("  api: %s\n", api);
 }
 
-/* Of interest only if a kubelet runs. */
+/* Only matters if a kubelet runs. */
 static void show_pods_failure(const struct snapshot *snapshot)
 {
 	const char *failure = text_of(snapshot->root, "pods_failure");

@@ -559,7 +559,7 @@ static void list_all(struct table *table, json_t *array, const struct config *co
 	}
 }
 
-/* Of the files, or, if they are not valid, of what is in force. */
+/* Loads the cordons of the files or, if these are not valid, of the configuration in force. */
 static int load_listed(const struct request *request, struct config **ret)
 {
 	const char *file = request->config_file ?: DEFAULT_CONFIG_FILE;

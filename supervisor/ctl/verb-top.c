@@ -302,7 +302,7 @@ static int start_reader(struct reader *reader)
 
 static int start(struct top *top, const struct request *request, struct error *error)
 {
-	/* Of the thread, which runs until the process ends. */
+	/* Static, because the thread that uses it runs until the process ends. */
 	static struct reader reader;
 	int r;
 

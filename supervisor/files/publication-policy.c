@@ -14,7 +14,7 @@
 #include "drivers/model/driver.h"
 #include "drivers/model/template.h"
 
-/* Of a value, in a message. */
+/* Maximum length of a value in a message. */
 #define SHOWN_MAX 200
 
 struct policy {

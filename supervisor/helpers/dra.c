@@ -59,7 +59,7 @@ static bool may_log(struct dra *dra)
 	return log_budget_admits(&dra->log_budget, &fields);
 }
 
-/* The same of a failure, which is logged once. NULL: there is none. */
+/* Whether this failure may be logged; each failure is logged once. NULL: there is none. */
 static bool may_log_failure(struct dra *dra, const char *failure)
 {
 	const struct log_fields fields = fields_of(dra);

@@ -28,8 +28,8 @@ struct spawn_options {
 		const char *resource, const struct child_ends *ends, pid_t *ret_pid);
 	struct spawn_template *template;
 
-	/* Of the template itself, which keeps our identity: spaces, into which its copies write
-	 * their arguments. NULL: not the template. */
+	/* For the template itself, which keeps our identity: room into which its copies write their
+	 * arguments. NULL: not the template. */
 	const char *template_room;
 };
 

@@ -62,7 +62,7 @@ LINES = (
 
 
 class Figures:
-    """Of one run: {row: {subject: {"values": [...], "unit": ...}}}."""
+    """The figures of one run: {row: {subject: {"values": [...], "unit": ...}}}."""
 
     def __init__(self, figures):
         self.figures = figures

@@ -34,7 +34,7 @@ enum {
 
 static const uint8_t empty_settings[] = { 0, 0, 0, FRAME_SETTINGS, 0, 0, 0, 0, 0 };
 static const uint8_t settings_ack[] = { 0, 0, 0, FRAME_SETTINGS, FLAG_ACK, 0, 0, 0, 0 };
-/* Of the connection; it is never used up. */
+/* The window of the connection, which is never used up. */
 static const uint8_t window[] = { 0, 0, 4, FRAME_WINDOW_UPDATE, 0, 0, 0, 0, 0, 0x7f, 0xff, 0, 0 };
 
 /* ":status: 200", "content-type: application/grpc" */

@@ -18,7 +18,7 @@ Subject = namedtuple("Subject", "name kind folder")
 # `health`: a folder with a file for each device that says "ok" or not, or None.
 Resource = namedtuple("Resource", "name devices health")
 
-# Of programs that all runs share: the clients, and the kubelet.
+# The programs that all runs share: the clients, and the kubelet.
 SHARED = {}
 
 

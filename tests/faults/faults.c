@@ -318,7 +318,7 @@ int fcntl(int fd, int command, ...)
 	va_start(ap, command);
 	argument = va_arg(ap, void *);
 	va_end(ap);
-	/* Those from 0 only count the free descriptors before a message is received. */
+	/* A call with 0 only counts the free descriptors before a message is received. */
 	if (command == F_DUPFD_CLOEXEC && argument && getpid() == loaded_by && fails(CALL_DUPFD))
 		return -1;
 	return REAL(fcntl)(fd, command, argument);

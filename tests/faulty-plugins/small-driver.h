@@ -26,7 +26,7 @@ struct driver {
 	int listen_fd;
 	bool failed, ever_failed; /* device d0 */
 
-	/* Of gRPC's thread. */
+	/* Only gRPC's thread uses these. */
 	json_t *prepared; /* by uid: [{"request", "pool", "device", "cdi"}, ...] */
 	json_t *late;     /* files that are written at the next call: uid: devices */
 	json_t *calls;    /* by uid: how often it was prepared */

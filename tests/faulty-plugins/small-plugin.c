@@ -10,7 +10,7 @@
 #include "small-plugin.h"
 
 #define COALESCE (120 * USEC_PER_MSEC)
-/* Of the fault that sends too many lists: for each change, and how soon after each other. */
+/* The fault that sends too many lists: how many for each change, and the time between them. */
 #define FLOOD_LISTS 1000
 #define FLOOD_PAUSE (1 * USEC_PER_MSEC)
 

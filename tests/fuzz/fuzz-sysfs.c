@@ -37,7 +37,7 @@ const char *__lsan_default_suppressions(void)
 
 static char root[64];
 
-/* Those whose list() asks something else than the tree. */
+/* Drivers whose list() reads something other than the tree. */
 static const char *const others[] = { "exec", "nvml", NULL };
 
 static struct config *configs[256];

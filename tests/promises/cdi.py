@@ -45,7 +45,7 @@ def check_edits(edits, where):
         members(mount, {"hostPath": str, "containerPath": str}, {"type": str, "options": list}, where + ".mounts[]")
         require(mount["hostPath"] and mount["containerPath"], "a mount without path")
         strings(mount.get("options", []), where + ".mounts[].options")
-        # Of the OCI runtime specification: without it, it would not be a bind mount.
+        # The OCI runtime specification requires this option for a bind mount.
         require({"bind", "rbind"} & set(mount.get("options", [])), "a mount that is no bind mount")
     for hook in edits.get("hooks", []):
         members(hook, {"hookName": str, "path": str}, {"args": list, "env": list, "timeout": int}, where + ".hooks[]")

@@ -127,7 +127,7 @@ class HealthStream:
 
 
 class Kubelet:
-    """Of a plugins_registry directory."""
+    """A kubelet that serves a plugins_registry directory."""
 
     def __init__(self, registry):
         self.registry = registry

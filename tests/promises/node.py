@@ -32,7 +32,7 @@ def is_sanitized():
 # Failing starts of children are repeated at growing distances.
 LIMIT = float(os.environ.get("DEVPLUGD_TEST_LIMIT") or (240 if FAULTS or CHILD_FAULTS else 120))
 SANITIZED = is_sanitized()
-# Of the counts that a test names: 1 is what the promises demand.
+# A factor for the counts that a test names; the promises require 1.
 SCALE = float(os.environ.get("DEVPLUGD_TEST_SCALE") or (0.2 if SANITIZED else 1))
 # Fixed, so that a failure can be repeated. Set the variable to try other sequences.
 SEED = int(os.environ.get("DEVPLUGD_TEST_SEED") or 1)

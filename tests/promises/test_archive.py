@@ -24,7 +24,7 @@ class Archive(unittest.TestCase):
         return answer.stdout.strip()
 
     def test_same_bytes(self):
-        """Of a clone with other settings, and of the archive itself after something was built in it."""
+        """A clone with other settings, and the archive itself after a build in it, give the same bytes."""
         clone = self.folder + "/clone"
         subprocess.run(["git", "clone", "-q", ROOT, clone], check=True, umask=0o077)
         for setting, value in ("core.autocrlf", "true"), ("tar.umask", "0077"):

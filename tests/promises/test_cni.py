@@ -301,7 +301,7 @@ class Cni(NodeTest):
         self.try_vcan("vcan")
 
     def test_vcan_by_another_kind(self):
-        """The same on a kernel without CAN."""
+        """Tries test_vcan() on a kernel without CAN."""
         self.try_vcan("bridge")
 
     def test_loopback(self):

@@ -55,7 +55,7 @@ class Options(unittest.TestCase):
                 with self.subTest(path), open(path) as file:
                     lines = [line for line in file.read().splitlines() if not line.startswith("#")]
                     content = "\n".join(lines)
-                    # Of the commands that they run and of their own builtins.
+                    # Without the options of the commands that they run and of their own builtins.
                     said = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", content)) - {"--"}
                     self.assertEqual(said, options)
                     for command in commands:

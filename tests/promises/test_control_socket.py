@@ -141,7 +141,7 @@ class Clients(ControlSocket):
         self.assertEqual(self.health("a")["a-0"][0], "Healthy")
 
     def test_others_that_connect_in_a_loop(self):
-        """Those who may only read fill the queue of their socket, and root is served as before."""
+        """Users who may only read fill the queue of their socket, and root is served as before."""
         self.serve(static("a", 1))
         # As members of the group.
         path = os.path.join(self.node.run, "control-view")

@@ -14,7 +14,7 @@ from node import LIMIT, SANITIZED, program
 from test_kubelet_conformance import MEMORY, RUN_LIMIT, Report, all_cases, numbers, signal_hook
 
 PATIENCE = LIMIT / 2
-# Of a case that has to fail, and waits until then.
+# The time limit of a case that has to fail and waits until then.
 BRIEF = LIMIT / 12
 
 FAULTS = {
@@ -57,7 +57,7 @@ FAULTS = {
     "trusts-names": {141},
 }
 SKIPPED = {"no-health": {130, 131}}
-# Of drivers that no kubelet can call, the first case alone is run.
+# For drivers that no kubelet can call, only the first case is run.
 NEVER_SERVE = {"wrong-type", "no-service", "relative-endpoint"}
 
 

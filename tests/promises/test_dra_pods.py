@@ -90,7 +90,7 @@ class DraPods(DraTest):
         return environment
 
     def dynamic_resources(self):
-        """Of each pod's first container, as PodResources lists them: [(claim, driver, pool, device, CDI names)]."""
+        """The devices of each pod's first container in PodResources: [(claim, driver, pool, device, CDI names)]."""
         message, refused = ask(os.path.join(self.node.kubelet_state, "pod-resources", "kubelet.sock"), "List")
         self.assertIsNone(refused)
         found = {}

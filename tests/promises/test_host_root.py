@@ -61,7 +61,7 @@ class HostRoot(NodeTest):
         self.node.await_allocatable(x=2)
 
     def test_programs_are_the_containers_own(self):
-        """Those that name devices, and those that are asked at Allocate; neither is below the host's root."""
+        """Programs that list devices and programs that run at Allocate are not searched below the host's root."""
         tools = self.node.path("tools")
         os.mkdir(tools)
         for name, text in (("list", '{"version": 1, "devices": [{"id": "cam", "nodes": [{"host": "/dev/x0"}]}]}'),

@@ -235,7 +235,7 @@ class HostilePeers(NodeTest):
         self.under_attack(attack, 20 * 250 * 24)
 
     def test_P16_floods_of_frames(self):
-        """Of each kind that costs the sender next to nothing; nobody reads what is answered."""
+        """Floods with each kind of frame that is cheap for the sender, which does not read the answers."""
         begin = headers(1, ALLOCATE)
         kinds = {
             "SETTINGS": (frame(SETTINGS, 0, 0),),

@@ -63,7 +63,7 @@ class Json(ToolTest):
 
         self.compare("presets", ask("presets", "--json"), ask("presets", "special", "--json"))
         found = ask("discover", "--json")
-        # Of GPUs: test_nvidia.py.
+        # test_nvidia.py covers GPUs.
         self.compare("discover", found, elsewhere=["presets[].profiles[]"])
         presets = {p["name"]: p for p in json.loads(found.stdout)["presets"]}
         self.assertEqual(list(presets), ["special", "general"])

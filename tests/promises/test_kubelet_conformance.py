@@ -23,7 +23,7 @@ RUN_LIMIT = 500
 MEMORY = ("--memory", "600") if SANITIZED else ()
 ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4",
                "FAULTY_PLUGIN_DELAY": "1000000"}
-# Of which a quarter is the time that Allocate may take: less than the delay.
+# Allocate may take a quarter of this, which is less than the delay.
 BRIEF_FOR_SLOW = 3
 
 SERVES_AGAIN = {5, 7, 8, 9, 10, 11, 40, 41, 42, 45, 48}
@@ -53,7 +53,7 @@ FAULTS = {
     "empty-answer": {21, 22, 23, 25, 26},
     "one-answer": {23},
     "slow-allocate": {24},
-    # Of an answer that does not come no case says that it came.
+    # No case reports an answer that did not arrive.
     "dies": {19, 21, 22, 23, 24, 25, 26, 27, 32, 48, 62},
     "mixes-answers": {26},
     "leaks": {27},
@@ -132,7 +132,7 @@ class Background:
     def __init__(self):
         # From 101 on they are of DRA drivers.
         cases = {case for case in all_cases() if case < 100}
-        # Those that do nothing but wait first, and of those the faults with the most of them.
+        # Runs that only wait start first, and among these the faults with most such cases.
         self.runs = sorted((run for fault in FAULTS for run in runs_of(fault, cases)),
                            key=lambda run: (run[2] == PATIENCE, -len(FAULTS[run[0]])))
         self.pool = concurrent.futures.ThreadPoolExecutor(max_workers=24)

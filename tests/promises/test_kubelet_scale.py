@@ -56,7 +56,7 @@ class Scale(NodeTest):
                 self.assertEqual(len(ids), 3)
                 self.assertTrue(all(re.fullmatch(name.split("/")[1] + r"-\d+", i) for i in ids), ids)
         self.assertEqual({r["allocated"] for r in self.seen().values()}, {3})
-        # Of devplugd a socket pair and what a child says for each, of the kubelet a connection; and a few more.
+        # For each resource, devplugd uses a socket pair and a child's reports, and the kubelet a connection; and a few more.
         self.assertLessEqual(before[0], 6 * resources + 50)
         self.assertLessEqual(before[1], 2 * resources + 50)
         # One more for each: what is saved of its assigned devices.

@@ -434,7 +434,7 @@ class Metrics(NodeTest):
         self.assertIsNone(attack.poll())
 
     def test_many_scrapes(self):
-        """100 scrapes, 8 at once, are answered while pods start. Of more than 16 connections, one that has sent nothing for
+        """100 scrapes, 8 at once, are answered while pods start. If there are more than 16 connections, one that has sent nothing for
         20 ms may be closed, and on a busy machine these threads are slower."""
         self.configure(self.licence(100))
         self.start(licence=100)

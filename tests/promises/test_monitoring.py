@@ -29,7 +29,7 @@ def read(name):
 
 
 def queries():
-    """Those of the dashboard, with its variables filled in."""
+    """The queries of the dashboard, with its variables filled in."""
     for panel in json.loads(read("grafana-dashboard.json"))["panels"]:
         for target in panel["targets"]:
             query = target["expr"].replace("$__rate_interval", "1m")

@@ -64,7 +64,7 @@ class Sandbox(NodeTest):
         return int(uid)
 
     def test_fields(self):
-        """Of a copy of the template, and of a child that was executed."""
+        """Checks a copy of the template, and a child that was executed."""
         pid = self.begin(static("a", 1))["a"]
         self.check_fields(pid)
         os.kill(template_of(self.node.daemon.pid), signal.SIGSTOP)

@@ -11,7 +11,7 @@ import unittest
 
 from node import NodeTest, children_of, command_line, process_status, program, static, template_of, until
 
-# Of /proc/PID/status: what a child may do and has.
+# Fields of /proc/PID/status: a child's rights and settings.
 SAME = ("Uid", "Gid", "Groups", "NoNewPrivs", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "Seccomp",
         "SigBlk", "SigIgn", "SigCgt", "Name", "Umask", "CoreDumping")
 

@@ -100,7 +100,7 @@ class Troubleshooting(NodeTest):
         self.assertIn("does not exist; create it or correct `user`", self.run_tool("devplugctl", "explain", "vendor.example/gpu"))
 
     def test_other_messages(self):
-        """Those that other tests provoke are in the sources as they are on the page."""
+        """Messages that other tests provoke are in the sources in the form of the page."""
         sources = ""
         for directory in ("supervisor", "drivers"):
             for folder, _, names in os.walk(os.path.join(ROOT, directory)):

@@ -76,7 +76,7 @@ class UnitExamples(unittest.TestCase):
         self.write(CARD + "/sriov_numvfs", "0\n")
         self.run_unit("sriov-vfs@.service", "0000:6b:00.0")
         self.assertEqual(self.read(CARD + "/sriov_numvfs"), "4\n")
-        # Those that are as they should be are left alone.
+        # Correct values are not written again.
         os.chmod(self.dir + CARD + "/sriov_numvfs", 0o444)
         before = os.stat(self.dir + CARD + "/sriov_numvfs").st_mtime_ns
         self.run_unit("sriov-vfs@.service", "0000:6b:00.0")

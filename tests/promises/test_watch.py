@@ -35,7 +35,7 @@ class Watch(NodeTest):
         self.assertEqual((self.node.generation(), self.node.resource("vendor.example/a")["pid"]), (3, pid))
 
     def test_drop_ins(self):
-        """Of a directory that comes, goes and comes again."""
+        """Watches a directory that appears, disappears and appears again."""
         self.begin(static("a", 1))
         for round_ in range(2):
             os.mkdir(self.node.config + ".d")

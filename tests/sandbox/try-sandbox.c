@@ -151,7 +151,7 @@ static bool can_select(void)
 	return ioctl(fd, TIOCLINUX, &code) == 0 || errno != EPERM;
 }
 
-/* Those that the process behind the number must be spared. */
+/* Calls that must not reach the process with this number. */
 static bool can_trace(void)
 {
 	return arg_pid > 0 && ptrace(PTRACE_SEIZE, arg_pid, NULL, NULL) == 0;

@@ -107,7 +107,7 @@ static void test_filter_by_hierarchy_field(void **state)
 	"{ attributes = ( { property = \"TAGS\"; is = \"*:tag[0-9]*:*\"; } ); }, { name = \"usb[0-9]*\"; }, "
 
 	make_children();
-	/* Of the device itself, without a parent. */
+	/* The driver of the device itself counts, without a parent. */
 	expect_names(HIERARCHY "{ driver = \"some driver\"; } );", "usb1 ");
 	expect_names(HIERARCHY "{ driver = \"some driver\"; exists = false; } );", "");
 }

@@ -16,7 +16,7 @@
 #include "proto/plugin/allocate.h"
 #include "proto/plugin/service.h"
 
-/* Of each of the ids in a large request. */
+/* The length of each id in a large request. */
 #define LONG_ID_SIZE 1000
 
 static struct config *config;

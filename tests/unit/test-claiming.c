@@ -32,7 +32,7 @@ static void test_answer_that_cannot_be_read(void **state)
 	assert_null(claiming.text);
 	assert_non_null(claiming.retry);
 	assert_true(sd_event_source_get_enabled(claiming.retry, &enabled) > 0);
-	/* Of an older question. */
+	/* An answer to an older question. */
 	message.number = 6;
 	claiming_answered(&claiming, NULL, &message);
 	claiming_done(&claiming);

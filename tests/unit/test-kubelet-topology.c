@@ -115,7 +115,7 @@ static void test_smallest_set_is_preferred(void **state)
 	assert_admits(model, 1, 0, true, 1, true);
 	assert_admits(model, 2, 0, true, 1, true);
 	assert_admits(model, 3, 0, true, 3, true);
-	/* Of two nodes that are as good the lower one; the full one is none. */
+	/* If two nodes are equally good, the lower one is chosen; a full node does not count. */
 	occupy(model, GPU, "d0");
 	assert_admits(model, 1, 0, true, 1, true);
 	assert_admits(model, 2, 0, true, 2, true);

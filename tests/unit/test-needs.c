@@ -142,7 +142,7 @@ static void test_cdi_names(void **state)
 		"{\"kind\": \"vendor.example/card\", \"devices\": [{\"name\": \"b\"}]}");
 	expect_healthy("b");
 	assert_true(startswith(reason_of("a"), UNDEFINED "a"));
-	/* Of another kind. */
+	/* A file of another kind. */
 	host_write("/run/cdi/card.json",
 		"{\"kind\": \"vendor.example/cards\", \"devices\": [{\"name\": \"b\"}]}");
 	RUN_UNTIL(reason_of("b") != NULL);

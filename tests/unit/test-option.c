@@ -175,7 +175,7 @@ static void test_variants(void **state)
 	assert_null(option_table_find(&outer_table, "numbe"));
 }
 
-/* Of several words each counts as a whole. */
+/* Each of several words counts as a whole. */
 static void test_variants_of_words(void **state)
 {
 	static const struct {

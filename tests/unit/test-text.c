@@ -28,7 +28,7 @@ static void test_sanitize(void **state)
 		{ "\xc3", "?" },
 		{ "\xe2\x82 x", "?? x" },
 		{ "\xc0\xaf\xed\xa0\x80", "?????" },
-		/* Of no width; what reorders; separators. */
+		/* Characters without width, characters that reorder, separators. */
 		{ "a\u200bb\u200fc", "a???b???c" },
 		{ "a\u2028b\u202ec", "a???b???c" },
 		{ "a\u2060b\u2069c", "a???b???c" },

@@ -225,7 +225,7 @@ static struct channel *take_up(const char *path)
 	return client;
 }
 
-/* Of the socket that a kubelet has taken up last: each test awaits another one. */
+/* The path of the socket that a kubelet took up last; each test uses another one. */
 static char path[256];
 
 static void test_kubelets_come_and_go(void **state)

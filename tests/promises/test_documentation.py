@@ -202,6 +202,9 @@ class Documentation(unittest.TestCase):
             "etc/devplugd.conf": ("# A stranger.\n", 'path = "stranger";\n'),
             "tests/unit/test-text.c": ("/* is told */\n", 'f("the kubelet is told");\n'),
             "tests/unit/test-log.c": ("static void test_is_told(void **state)\n", "static void is_told(void)\n"),
+            "common/log.h": ("/* Of what is left. */\n", "/* of the list; in terms of those of a host */\n"),
+            "tests/promises/text.py": ('    """Those of the host."""\n', '# is told of those\nnames = "Of these"\n'),
+            "tests/demo/text": ("# The same of a claim.\n", 'echo "That of a claim."\n'),
             "tests/promises/test_text.py": ("    def test_is_told(self):\n", "    # is told\n    def is_told(self):\n"),
         }
         with tempfile.TemporaryDirectory() as directory:

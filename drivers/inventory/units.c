@@ -411,8 +411,13 @@ static int save_each(const struct unit_list *list,
 	int r = results ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
-		struct saved_unit unit = describe(list->units[i], results + i % 2 * n);
+		struct saved_unit unit;
 
+		if (i + 16 < list->n_units) {
+			__builtin_prefetch(list->units[i + 16]);
+			__builtin_prefetch(list->units[i + 8]->health);
+		}
+		unit = describe(list->units[i], results + i % 2 * n);
 		r = save(userdata, &unit);
 	}
 	for (size_t i = 0; list->saved && i < list->saved->n_units && r >= 0; i++)

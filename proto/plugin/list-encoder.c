@@ -126,9 +126,7 @@ int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret
 		const struct snapshot_unit *unit = &snapshot->units[i];
 		unsigned n_offered = unit->claimed_by_other ? 0 : unit->replicas;
 
-		/* The ids lie anywhere in memory: waiting for each would take most of the time. */
-		if (i + 8 < snapshot->n_units)
-			__builtin_prefetch(snapshot->units[i + 8].device->id);
+		snapshot_prefetch(snapshot, i);
 		for (unsigned replica = 0; replica < n_offered && r >= 0; replica++) {
 			struct record record = measure(
 				snapshot, i, snapshot_offered_id(snapshot, i, replica, buffer));

@@ -224,6 +224,7 @@ static int write_inventory(int fd, const struct plugin *plugin, const struct sna
 	json_write_string(&writer, last_allocation > 0 ? text : NULL);
 	json_write_text(&writer, ",\"devices\":[");
 	for (size_t i = 0; i < snapshot->n_units; i++) {
+		snapshot_prefetch(snapshot, i);
 		count(&snapshot->units[i], message);
 		write_device(&writer, plugin, snapshot, i, &last);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which files have the accounts: those of /etc, and those of /usr/lib, where hosts
- * with a read-only system keep the users of packages.
+ * Decides which files define accounts: the files of /etc and those of /usr/lib, where hosts with a
+ * read-only system keep the users of packages.
  */
 #include "common/accounts.h"
 
@@ -11,7 +11,7 @@
 static const char *const user_files[] = { "/etc/passwd", "/usr/lib/passwd" };
 static const char *const group_files[] = { "/etc/group", "/usr/lib/group" };
 
-/* By name, or by id if `name` is NULL. What is returned is valid until the next call. */
+/* Searches by name, or by id if `name` is NULL. The result is valid until the next call. */
 static const struct passwd *find_user(const char *name, uid_t uid)
 {
 	const struct passwd *entry = NULL;

@@ -10,12 +10,13 @@
 
 #include "common/util.h"
 
-/* Finds a user or a group by name. Returns 0, or -ENOENT if the files do not have it. */
+/* Finds a user or a group by name. Returns 0, or -ENOENT if the files do not contain it. */
 int account_find_user(const char *name, uid_t *ret_uid, gid_t *ret_gid);
 int account_find_group(const char *name, gid_t *ret);
 
-/* Finds a user, with all name services if the files do not have it: only such a name can block. */
+/* Finds a user. Asks all name services if the files do not contain it: only such a name can
+ * block. */
 int account_find_any_user(const char *name, uid_t *ret_uid, gid_t *ret_gid);
 
-/* Whether the files have a user or a group with that id. */
+/* Whether the files contain a user or a group with that id. */
 bool account_has_id(uid_t id);

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Base64 (RFC 4648, with padding): how Go writes bytes into JSON and YAML.
+ * Base64 (RFC 4648, with padding), the form in which Go writes bytes into JSON and YAML.
  */
 
 #include "common/util.h"

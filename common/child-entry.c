@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Turns a forked process into a confined child: descriptors, limits, user, capabilities, death
- * signal. This file decides the order of these steps: what needs privilege comes before it is
- * dropped, and what a change of user undoes comes after it.
+ * signal. This file decides the order of these steps: steps that need privilege come before it is
+ * dropped, and settings that a change of user resets come after it.
  */
 #include <fcntl.h>
 #include <grp.h>
@@ -18,7 +18,8 @@
 #include "common/control.h"
 
 #define CHILD_FILES_MAX 1024 /* programs that use select() fail with more */
-/* Threads and processes of a user id: the child's own, and of everything that it starts. */
+/* Maximum number of threads and processes of a user id: the child's own, and those of everything
+ * that it starts. */
 #define CHILD_PROCESSES_MAX 1024
 /* Thousandths of the memory by which a child seems larger to the kernel when it has to end one. */
 #define OOM_STEP 100
@@ -35,7 +36,7 @@ void signals_reset(void)
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Undoes what the supervisor, which has descriptors of every child, did for itself. */
+/* Undoes what the supervisor did for itself because it keeps descriptors of every child. */
 static void reset_file_limit(void)
 {
 	struct rlimit limit;
@@ -54,7 +55,8 @@ static int limit_processes(void)
 	return setrlimit(RLIMIT_NPROC, &limit) < 0 && errno != EPERM ? -errno : 0;
 }
 
-/* When memory runs out, a process that reads what others send goes before the supervisor does. */
+/* When memory runs out, the kernel must kill a process that reads untrusted input before the
+ * supervisor. */
 static void go_before_parent(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
@@ -98,10 +100,11 @@ static int assign_descriptors(struct child_ends *ends)
 	return 0;
 }
 
-/* What the template needs to make children: they change user and give up the rest. */
+/* The capabilities that the template needs to make children, which change user and drop the
+ * rest. */
 #define MAKES_CHILDREN (1ULL << CAP_SETUID | 1ULL << CAP_SETGID | 1ULL << CAP_SETPCAP)
 
-/* Without CAP_SETPCAP the set stays; no-new-privileges keeps programs from getting any of it. */
+/* Without CAP_SETPCAP the set stays; no-new-privileges keeps programs from gaining any of it. */
 static int limit_bounding_set(uint64_t kept)
 {
 	for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0;
@@ -183,7 +186,7 @@ int entry_confine(const struct identity *identity, struct entry_failure *ret_fai
 		*ret_failure = (struct entry_failure){ .step = step, .code = -r };
 		return r;
 	}
-	/* As exec does: the change of user forbade core dumps. */
+	/* Allows core dumps again, as exec does, because the change of user forbade them. */
 	(void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 	return 0;
 }
@@ -195,7 +198,7 @@ static int prepare(struct child_ends *ends, const struct identity *identity, pid
 	int r;
 
 	*ret_step = ENTRY_DESCRIPTORS;
-	/* A copy has only handlers that belong to it, such as a sanitizer's. */
+	/* In a copy, all handlers belong to it, such as a sanitizer's. */
 	if (!copy) {
 		signals_reset();
 		go_before_parent();

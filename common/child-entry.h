@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What a new process does to itself before it is a child: between fork and exec in the supervisor,
- * and in the copies that the template forks (see spawn-template.h), so that both are set up in the
- * same way. Only async-signal-safe calls.
+ * Turns a new process into a child: between fork and exec in the supervisor, and in the copies that
+ * the template forks (see spawn-template.h), so that both are set up in the same way. Only
+ * async-signal-safe calls.
  */
 
 #include <sys/types.h>
@@ -18,7 +18,8 @@ struct identity {
 	bool own; /* no other process has the uid, so the kernel's counts for it are the child's */
 };
 
-/* A resource that asks for root gets what the service may do; all others get no capability. */
+/* A resource that is configured to run as root keeps the service's capabilities; all others get
+ * none. */
 static inline bool identity_is_root(const struct identity *identity)
 {
 	return identity->change && identity->uid == 0;
@@ -30,7 +31,7 @@ struct child_ends {
 	int output;  /* becomes stdout and stderr */
 	int control; /* becomes CONTROL_FD */
 	int status;  /* receives a struct entry_failure; end of file means success */
-	int program; /* what will be executed, or -EBADF */
+	int program; /* the program to execute, or -EBADF */
 };
 
 enum entry_step {

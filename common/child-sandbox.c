@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what a child may ask of the kernel, so that a compromised child cannot reach other
- * processes or the rest of the host. Two mechanisms are combined, because neither is enough alone:
- * seccomp sees the number of a system call but not the process it targets; Landlock sees relations
- * between processes and, in a child that runs no programs, keeps files from being made, written or
- * removed by path. Where probes and commands run, seccomp has a list of what is denied, because
- * they are other people's programs, and a new or rare call must not break them. Where none run, it
- * has a list of what is allowed.
+ * Decides which system calls and resources a child may use, so that a compromised child cannot
+ * reach other processes or the rest of the host. Two mechanisms are combined, because neither is
+ * enough alone: seccomp sees the number of a system call but not the process it targets; Landlock
+ * sees relations between processes and, in a child that runs no programs, keeps files from being
+ * made, written or removed by path. Where probes and commands run, seccomp uses a list of denied
+ * calls, because these are other people's programs, and a new or rare call must not break them.
+ * Where none run, it uses a list of allowed calls.
  */
 #include "common/child-sandbox.h"
 
@@ -42,7 +42,7 @@
 	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | \
 		CLONE_NEWPID | CLONE_NEWNET)
 
-/* Headers may be older; these numbers are those of all architectures. */
+/* Headers may be older. These numbers are the same on all architectures. */
 #ifndef SYS_statmount
 	#define SYS_statmount 457
 #endif
@@ -108,7 +108,7 @@ static const int denied[] = {
 	#define LOAD(member) \
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, member))
 	#define RETURN(action) BPF_STMT(BPF_RET | BPF_K, (action))
-	/* Goes on with the next instruction if it is true, else leaves one out. */
+	/* Continues with the next instruction if the condition is true, otherwise skips one. */
 	#define IF(comparison, value) \
 		BPF_JUMP(BPF_JMP | (comparison) | BPF_K, (uint32_t)(value), 0, 1)
 	#define DENY RETURN(SECCOMP_RET_ERRNO | EPERM)
@@ -168,7 +168,8 @@ static int filter_system_calls(void)
 		(struct sock_filter)DENY, (struct sock_filter)RETURN(SECCOMP_RET_ALLOW));
 }
 
-	/* Other architectures have more names for the same, and sanitizers need more calls. */
+	/* Other architectures use additional names for the same calls, and sanitizers need more
+	 * calls. */
 	#if __SIZEOF_LONG__ == 8 && !defined(__SANITIZE_ADDRESS__)
 static const int allowed[] = {
 	/* reading files and directories, and descriptors that are open */
@@ -316,8 +317,8 @@ static const int allowed[] = {
 		#endif
 };
 
-/* Threads may be made, but no processes; signals go to the process itself, and so do limits; it
- * ends with its parent; the network is within reach of those that need it. */
+/* The process may create threads but no processes. It may send signals to itself only, change only
+ * its own limits, and must end with its parent. Only processes that need it can use the network. */
 static int allow_serving(bool network)
 {
 	const struct sock_filter head[] = {
@@ -403,7 +404,7 @@ static long landlock_version(void)
 	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 }
 
-/* A ruleset without rules: what it handles is denied everywhere. */
+/* A ruleset without rules denies everything that it handles. */
 static int restrict_self(const struct ruleset *ruleset)
 {
 	int fd, r;
@@ -424,7 +425,7 @@ static int leave_others_alone(void)
 	long version = landlock_version();
 	bool scopes = version >= ABI_WITH_SCOPES;
 	const struct ruleset ruleset = {
-		/* Some right there must be; this one takes a capability, too. */
+		/* At least one right is required; this one also needs a capability. */
 		.handled_access_fs = scopes ? 0 : LANDLOCK_ACCESS_FS_MAKE_BLOCK,
 		.scoped = scopes ? SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL : 0,
 	};
@@ -442,7 +443,7 @@ static int leave_files_alone(void)
 	return version <= 0 ? 0 : restrict_self(&ruleset);
 }
 
-/* A program may need more open files than its child; without programs, what there is suffices. */
+/* A program may need more open files than its child; without programs, the limit is enough. */
 static int keep_file_limit(void)
 {
 	struct rlimit limit;

@@ -15,8 +15,8 @@
  * negative errno. */
 int sandbox_enter(bool filtered);
 
-/* For a process that executes no programs: leaves only the system calls that serving a resource
- * takes. Where the kernel has Landlock, files can be made, removed, executed or written only
+/* For a process that executes no programs: allows only the system calls that serving a resource
+ * needs. Where the kernel has Landlock, files can be made, removed, executed or written only
  * through descriptors that are already open. Without `network`, it can open local and netlink
  * sockets only. It keeps its limit of open files and its parent-death signal. Call it before
  * threads start. Returns 0 or negative errno. */

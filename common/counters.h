@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What a resource's process counts, for metrics: a page of memory that the supervisor makes for
+ * The counters of a resource's process, for metrics: a page of memory that the supervisor makes for
  * each resource and passes to each process that serves it, so that the numbers outlive processes
  * and counting costs no message. A process can falsify the numbers of its own resource only. Until
  * a process has a page, it counts into memory of its own.
@@ -10,8 +10,8 @@
 
 #include "common/util.h"
 
-/* What a count of another process is taken for at most: JSON has room for it, and for the sum of
- * 32,000. */
+/* The maximum value of a count that is read from another process: JSON can represent it, and the
+ * sum of 32,000 such counts. */
 #define COUNT_MAX (1ULL << 48)
 
 /* Upper bounds of the histogram of Allocate, in microseconds; the last bucket has none. */
@@ -56,8 +56,8 @@ void counters_add_probe_time(unsigned kind, uint64_t usec);
 /* Makes a page. Returns its descriptor, or negative errno. */
 int counters_new(void);
 
-/* From now on this process counts into that page; before any other thread runs. The descriptor
- * stays the caller's. Returns 0 or negative errno. */
+/* Makes this process count into that page. To be called before any other thread runs. The caller
+ * keeps the descriptor. Returns 0 or negative errno. */
 int counters_use(int fd);
 
 /* Reads a page, each number at most COUNT_MAX. Returns 0 or negative errno. */

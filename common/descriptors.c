@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sends and receives messages with file descriptors, in one place because it is easy to lose one: a
- * receiver gets every descriptor of a message, with CLOEXEC, and whether the message was cut.
+ * receiver gets every descriptor of a message, with CLOEXEC, and learns whether the message was
+ * cut.
  */
 #include "common/descriptors.h"
 

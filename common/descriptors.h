@@ -13,15 +13,16 @@
 
 #define DESCRIPTORS_MAX 253 /* SCM_MAX_FD of the kernel */
 
-/* What came with a message. */
+/* The descriptors and flags of a received message. */
 struct descriptors {
 	int fds[DESCRIPTORS_MAX]; /* CLOEXEC; the receiver's */
 	size_t count;
-	bool ancillary; /* anything came beside the bytes, for example credentials */
+	bool ancillary; /* the message carried something in addition to bytes, for example
+			 * credentials */
 	bool truncated; /* something had no room */
 };
 
-/* Sends one message without blocking; the descriptors stay the caller's. Returns 0 or negative
+/* Sends one message without blocking; the caller keeps the descriptors. Returns 0 or negative
  * errno. */
 int descriptors_send(int socket_fd, struct iovec *iov, size_t n_iov, const int *fds, size_t n_fds);
 

@@ -19,5 +19,5 @@ struct error {
  * (negative). A NULL error is accepted and only the code returned. */
 _printf_(3, 4) int error_set(struct error *error, int code, const char *format, ...);
 
-/* Puts "<text>: " in front of the existing message, for callers that know the context. */
+/* Adds "<text>: " before the existing message, for callers that know the context. */
 _printf_(2, 3) void error_prefix(struct error *error, const char *format, ...);

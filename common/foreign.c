@@ -2,7 +2,7 @@
 /*
  * Closes untrusted descriptors without blocking: a helper process that shares our table of
  * descriptors and nothing else does it. Its close() acts on our descriptor, but only that process
- * waits for it. It dies with us.
+ * waits for it. It ends with this process.
  */
 #include "common/foreign.h"
 
@@ -94,7 +94,8 @@ static void close_apart(const int *fds, size_t n)
 		*slot = pidfd;
 }
 
-/* Closes what is memory, and moves the others to the front. Returns their number. */
+/* Closes the descriptors that are memory, and moves the others to the front. Returns the number of
+ * the others. */
 static size_t close_memory(int *fds, size_t n)
 {
 	size_t kept = 0;
@@ -123,8 +124,8 @@ int foreign_close(int fd)
 	return -EBADF;
 }
 
-/* Takes a message from the socket; `ret_fds`: its descriptors that are not memory. Returns whether
- * there was a message: the end has no credentials. */
+/* Receives a message from the socket; `ret_fds`: its descriptors that are not memory. Returns
+ * whether there was a message; the end of the stream has no credentials. */
 static bool discard(int fd, int ret_fds[static DESCRIPTORS_MAX], size_t *ret_n)
 {
 	char byte;

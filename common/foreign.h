@@ -4,7 +4,7 @@
 /*
  * Closes descriptors that an untrusted process sent. The last close of a socket that lingers, or
  * any close of a file of a server that hangs, can take hours, so it must not happen in a process
- * that has to go on. Only for single-threaded processes.
+ * that must not block. Only for single-threaded processes.
  */
 
 #include "common/util.h"
@@ -21,6 +21,6 @@ int foreign_close(int fd);
  */
 void foreign_close_all(int *fds, size_t n);
 
-/* Closes our end of a socket pair whose other end an untrusted process has; descriptors in messages
- * that were not received are closed in another process, too. Returns -EBADF. */
+/* Closes our end of a socket pair whose other end belongs to an untrusted process; descriptors in
+ * messages that were not received are closed in another process, too. Returns -EBADF. */
 int foreign_close_socket(int fd);

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Text members of JSON objects. `object` may be NULL, and need not be an object.
+ * Reads text members of JSON objects. `object` may be NULL, and need not be an object.
  */
 
 #include <jansson.h>

@@ -37,7 +37,8 @@ static inline void json_write_text(struct json_writer *writer, const char *text)
 	writer->used += size;
 }
 
-/* A string with its quotes (RFC 8259), or null for NULL. Bytes that are no UTF-8 become '?'. */
+/* Writes a string with its quotes (RFC 8259), or null for NULL. Bytes that are not UTF-8 become
+ * '?'. */
 void json_write_string(struct json_writer *writer, const char *string);
 
 void json_write_number(struct json_writer *writer, uint64_t number);
@@ -45,5 +46,5 @@ void json_write_number(struct json_writer *writer, uint64_t number);
 /* A string of 16 hexadecimal digits. */
 void json_write_hex(struct json_writer *writer, uint64_t number);
 
-/* Writes what is left. Returns 0 or the first error of all, a negative errno. */
+/* Writes the rest. Returns 0 or the first error, a negative errno. */
 int json_writer_finish(struct json_writer *writer);

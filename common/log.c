@@ -132,7 +132,7 @@ static void write_journal(int level, const struct log_fields *fields, const char
 	(void)sd_journal_sendv(record.fields, record.n_fields);
 }
 
-/* What the supervisor needs to make a record with fields of the line. */
+/* The prefix from which the supervisor makes a record with fields. */
 static int format_for_parent(
 	char *line, size_t size, int level, const struct log_fields *fields, const char *text)
 {

@@ -60,7 +60,7 @@ _printf_(3, 4) void log_full(int level, const struct log_fields *fields, const c
 #define log_info(...)    log_full(LOG_INFO, NULL, __VA_ARGS__)
 #define log_debug(...)   log_full(LOG_DEBUG, NULL, __VA_ARGS__)
 
-/* How much one other process can have us log by what it sends. Zeroed: nothing yet. */
+/* Limits how many records one other process can cause with its messages. Zeroed: none yet. */
 #define LOG_BUDGET_BURST    100 /* records in each interval */
 #define LOG_BUDGET_INTERVAL (10 * USEC_PER_SEC)
 
@@ -69,8 +69,8 @@ struct log_budget {
 	unsigned used;
 };
 
-/* Whether a record may be logged now. The first that may not is replaced by a notice, which
- * is about `fields`. */
+/* Whether a record may be logged now. The first one beyond the limit is replaced by a notice about
+ * `fields`. */
 bool log_budget_admits(struct log_budget *budget, const struct log_fields *fields);
 
 /* The last texts of one kind that were logged, so that failures that alternate are logged once
@@ -84,12 +84,12 @@ struct log_once {
 	} texts[LOG_ONCE_MAX];
 };
 
-/* Whether the text may be logged: it is none of those. Takes it up then. The number in "line 3 of"
- * at its beginning does not make it another text. NULL: nothing fails now, and what fails from now
- * on is logged again; returns false. */
+/* Whether the text may be logged, because it is not one of the last texts; if so, it is added to
+ * them. The number in "line 3 of" at its beginning is ignored. NULL: nothing fails now, so later
+ * failures are logged again; returns false. */
 bool log_once_admits(struct log_once *once, const char *text);
 
-/* The same where the record needs room in a budget. A text that finds none is not taken up, so it
- * is logged when there is room again. */
+/* As the function above, for a record that also counts against a budget. A text beyond the budget
+ * is not added, so it is logged when the budget allows it again. */
 bool log_once_admits_within(struct log_once *once, struct log_budget *budget,
 	const struct log_fields *fields, const char *text);

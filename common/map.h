@@ -28,10 +28,10 @@ void *map_get(const struct map *map, const char *key);
  * -ENOMEM. */
 int map_put(struct map *map, const char *key, void *value);
 
-/* Makes room for so many values. Returns 0 or -ENOMEM. */
+/* Makes room for `count` values. Returns 0 or -ENOMEM. */
 int map_reserve(struct map *map, size_t count);
 
-/* Takes the value of the key out. Returns it, or NULL if it was not there. */
+/* Removes the value of the key. Returns it, or NULL if there was none. */
 void *map_remove(struct map *map, const char *key);
 
 /* Frees the table, not the values. */

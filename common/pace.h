@@ -3,10 +3,10 @@
 
 /*
  * Keeps work whose cost depends on other processes' input from taking all of a thread's time: after
- * each piece of work, none is due for PACE_FACTOR times as long as it took. What counts is the
- * processor time of the thread, because a piece that only waited has taken nothing from others; of
- * work that writes files, it is the time that passed, because the thread does nothing else while a
- * disk is slow.
+ * each piece of work, the next is due after PACE_FACTOR times as long as the last one took. The
+ * processor time of the thread counts, because a piece that only waited has taken nothing from
+ * others. For work that writes files, elapsed time counts, because the thread does nothing else
+ * while a disk is slow.
  */
 
 #include "common/util.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes and checks the text in which one process sends another which container has what: any line
- * that breaks the form makes the whole table invalid. The lines are counted first, so that the rows
- * never move and can point to each other.
+ * Writes and checks the text in which one process sends another the devices of containers: a single
+ * malformed line makes the whole table invalid. The lines are counted first, so that the rows never
+ * move and can point to each other.
  */
 #include "common/pod-table.h"
 
@@ -160,7 +160,7 @@ static int take_line(struct parser *parser, char *line)
 		bool is_list = word == WORD_CONTAINER && i == 3;
 
 		fields[i] = strsep(&rest, "\t");
-		/* A list may be long; what it consists of is checked where it is taken. */
+		/* A list may be long; its elements are checked where they are used. */
 		if (!fields[i] || (!is_list && !pod_field_is_plain(fields[i])))
 			return -EBADMSG;
 	}

@@ -2,22 +2,22 @@
 #pragma once
 
 /*
- * Which container has what, as reported by the kubelet's PodResources API: text in a sealed memfd
- * on the way from the process that reads the kubelet's answer, and rows that point into the text
- * where it is used. The writer is not trusted, so reading checks every line.
+ * The devices and resources of containers, as reported by the kubelet's PodResources API: text in a
+ * sealed memfd from the process that reads the kubelet's answer, and rows that point into the text
+ * in the process that uses it. The writer is not trusted, so reading checks every line.
  *
  * A line is a word and its fields, separated by tabs:
  *
- *	container	NAMESPACE	POD	CONTAINER	CPUS
- *	device	RESOURCE	NODES
- *	id	ID
- *	memory	TYPE	BYTES	NODES
- *	claim	NAMESPACE	NAME	DRIVER	POOL	DEVICE
+ * 	container	NAMESPACE	POD	CONTAINER	CPUS
+ * 	device	RESOURCE	NODES
+ * 	id	ID
+ * 	memory	TYPE	BYTES	NODES
+ * 	claim	NAMESPACE	NAME	DRIVER	POOL	DEVICE
  *
  * A line belongs to the container above it, an id to the device line above it. CPUS and NODES are
- * lists of numbers such as "0,1,4", or empty. A container without a name stands for what the pod
- * has as a whole, which includes what its containers have. An answer about the node is one
- * container without namespace, pod and name.
+ * lists of numbers such as "0,1,4", or empty. A container without a name stands for the whole pod,
+ * and includes the resources of its containers. An answer about the node is one container without
+ * namespace, pod and name.
  */
 
 #include "common/util.h"
@@ -61,8 +61,8 @@ struct pod_table {
 /* Whether a text can be a field: printable UTF-8 of up to POD_TABLE_WORD_MAX bytes. */
 bool pod_field_is_plain(const char *text);
 
-/* Reads what another process sent. -EBADMSG: not a sealed memfd, or a malformed line; -EFBIG: too
- * many bytes or rows. The descriptor stays the caller's. */
+/* Reads a table from another process. -EBADMSG: not a sealed memfd, or a malformed line; -EFBIG:
+ * too many bytes or rows. The caller keeps the descriptor. */
 int pod_table_read(int fd, struct pod_table **ret);
 
 struct pod_table *pod_table_free(struct pod_table *table);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides the temporary name of a file that is replaced. It has a fixed length, because the name of
- * the file may be as long as the file system allows, and is the same each time, so that what a
- * killed process left is replaced, too.
+ * the file may be as long as the file system allows, and is the same each time, so that a file that
+ * a killed process left is replaced too.
  */
 #include "common/replace-file.h"
 

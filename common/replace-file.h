@@ -10,12 +10,12 @@
 
 #include "common/util.h"
 
-/* What temporary names begin and end with. */
+/* The beginning and end of temporary names. */
 #define REPLACE_FILE_PREFIX ".devplugd-"
 #define REPLACE_FILE_SUFFIX ".tmp"
 
 /* Replaces the file. `name` is below the directory, or a path with AT_FDCWD. The mode does not
- * depend on the umask. Returns 0 or negative errno, after which the old file is as it was. */
+ * depend on the umask. Returns 0 or negative errno; on failure, the old file is unchanged. */
 int replace_file(int directory_fd, const char *name, mode_t mode, const void *data, size_t size);
 
 /* Replaces a file in two steps, if the content is not one block of memory. This one returns a

@@ -11,12 +11,12 @@
 
 #define REQUEST_SOCKET  "control" /* for root and the daemon's own user */
 #define REQUEST_VERSION 1
-/* Users of this group may send reading verbs. Their socket is another one, so that they cannot fill
+/* Users of this group may send reading verbs. They use a separate socket, so that they cannot fill
  * the queue in which root waits. */
 #define REQUEST_GROUP       "devplugd-view"
 #define REQUEST_VIEW_SOCKET "control-view"
 
-/* What a request may have at most. */
+/* Maximum size of a request. */
 #define REQUEST_MAX 4096
 /* Answers that are longer travel as a sealed memfd. */
 #define ANSWER_INLINE_MAX 16384

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Texts that are too long for a message and go from one process to another: a memfd that cannot be
- * changed any more, so that the text that was checked is the text that is used.
+ * Passes texts that are too long for a message from one process to another: in a memfd that can no
+ * longer be changed, so that the checked text is the text that is used.
  */
 
 #include "common/util.h"

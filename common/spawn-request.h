@@ -18,12 +18,12 @@
 #define TEMPLATE_VARIABLE    "LD_BIND_NOW"
 #define TEMPLATE_ENVIRONMENT TEMPLATE_VARIABLE "=1"
 
-/* Takes the place of a resource's name, which always has a "/": the process is the reader of pod
- * resources (proto/plugin/pod-reader.h). */
+/* Used instead of a resource's name, which always contains a "/", for the reader of pod resources
+ * (proto/plugin/pod-reader.h). */
 #define POD_READER_NAME "pod-resources"
 
 /* The questions to the reader: the pods of the node, or the node's allocatable devices. The reader
- * answers or gives up within the deadline. */
+ * answers or fails within the deadline. */
 #define POD_QUESTION_LIST        "list"
 #define POD_QUESTION_ALLOCATABLE "allocatable"
 #define POD_READER_DEADLINE      (8 * USEC_PER_SEC)

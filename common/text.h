@@ -19,7 +19,7 @@ void text_sanitize(char *text);
  * character, the part of the character is dropped. */
 void text_sanitize_cut(char *text, size_t size);
 
-/* Cuts white space off both ends, in place. Returns the first character that is left. */
+/* Removes white space at both ends, in place. Returns the first remaining character. */
 char *text_trim(char *text);
 
 /* Formats microseconds since the epoch as "2024-05-31T12:34:56Z". */

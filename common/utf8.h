@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Whether text is UTF-8 (RFC 3629). A kubelet of 1.36 refuses a whole message for one string that
- * is not, so everything that may reach it is checked.
+ * Checks that text is UTF-8 (RFC 3629). A kubelet of 1.36 refuses a whole message if one string is
+ * not, so all text that may reach it is checked.
  */
 
 #include "common/util.h"

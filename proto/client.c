@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks the kubelet over a socket that the caller connected. No resolver, no load balancer, no
- * reconnecting: a channel is its connection. The client is freed by the last of its owner and its
- * call, because gRPC's thread may still have the call when the owner frees the client.
+ * Calls the kubelet over a socket that the caller connected. A channel is one connection, without a
+ * resolver, load balancer or reconnects. The client is freed when both its owner and its call have
+ * released it, because gRPC's thread may still use the call when the owner frees the client.
  */
 #include <grpc/grpc.h>
 #include <grpc/grpc_posix.h>
@@ -110,7 +110,7 @@ static void on_done(struct tag *tag, bool ok)
 {
 	struct client_call *call = TAG_OWNER(tag, struct client_call, tag);
 
-	/* The handler may start the next call, or have another thread start it. */
+	/* The handler may start the next call, or make another thread start it. */
 	set_running(call->client, NULL);
 	deliver(call);
 	grpc_metadata_array_destroy(&call->initial);

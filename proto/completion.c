@@ -117,9 +117,9 @@ static bool queue_is_held_up(uint64_t spent)
 	return held_up;
 }
 
-/* If the main loop sends to a peer that gRPC reads from at that moment, gRPC goes on reading on a
- * thread of its own, which others then wait for. No client that behaves well costs these threads so
- * much. */
+/* If the main loop sends to a peer while gRPC reads from it, gRPC continues reading on a thread of
+ * its own, and other threads wait for it. A well-behaved client never costs these threads so much
+ * time. */
 static bool others_are_held_up(uint64_t spent)
 {
 	static uint64_t spent_before;
@@ -137,7 +137,7 @@ bool rpc_is_held_up(void)
 
 	if (!the_queue || pthread_getcpuclockid(the_thread, &clock) != 0)
 		return false;
-	/* The process's time comes last, so that it is not less than theirs. */
+	/* The process's time is read last, so that it is not less than the times of the threads. */
 	caller = now_usec(CLOCK_THREAD_CPUTIME_ID);
 	queue = now_usec(clock);
 	others = now_usec(CLOCK_PROCESS_CPUTIME_ID) - caller - queue;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Passes work from gRPC's thread to the main loop: a queue with an eventfd as its bell. The bell
- * rings only when the queue was empty, so a burst of letters wakes the main loop once.
+ * Passes work from gRPC's thread to the main loop: a queue with an eventfd. The eventfd is written
+ * only when the queue was empty, so a burst of letters wakes the main loop once.
  */
 #include "proto/mailbox.h"
 

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * The way from gRPC's thread to the main loop: letters posted from any thread are delivered, in
- * order, on the thread that runs the sd-event loop. Wakes the loop once per burst.
+ * Passes messages ("letters") from gRPC's thread to the main loop: letters posted from any thread
+ * are delivered, in order, on the thread that runs the sd-event loop. Wakes the loop once per
+ * burst.
  */
 
 #include <systemd/sd-event.h>
@@ -12,8 +13,9 @@
 
 struct mailbox;
 
-/* Embedded as first member in what is posted. `deliver` owns the letter and frees it. `userdata` is
- * NULL for a letter that arrives after mailbox_close(), so that it can still be freed. */
+/* To be embedded as the first member of a posted structure. `deliver` owns the letter and frees it.
+ * `userdata` is NULL for a letter that arrives after mailbox_close(), so that it can still be
+ * freed. */
 struct letter {
 	struct letter *next;
 	void (*deliver)(struct letter *letter, void *userdata);
@@ -25,10 +27,11 @@ int mailbox_new(sd_event *event, void *userdata, struct mailbox **ret);
 /* Posts a letter; never fails, never blocks. */
 void mailbox_post(struct mailbox *mailbox, struct letter *letter);
 
-/* Delivers what was not fetched, and from now on every letter at once on the poster's thread, with
+/* Delivers all waiting letters, and from now on every letter at once on the poster's thread, with
  * `userdata` NULL. */
 void mailbox_close(struct mailbox *mailbox);
 
-/* No thread may post any more: stop the other threads first (rpc_stop()). */
+/* Frees the mailbox. No other thread may post any longer: stop the other threads first
+ * (rpc_stop()). */
 struct mailbox *mailbox_free(struct mailbox *mailbox);
 DEFINE_CLEANUP(struct mailbox *, mailbox_free)

@@ -6,9 +6,9 @@
  */
 #include "proto/message.h"
 
-/* The dearest honest message is a list of one-byte ids: three bytes on the wire, and in memory a
- * pointer, a string and protobuf-c's note of the field. Long lists have long ids, so the whole is
- * bounded, too. */
+/* The most expensive valid message is a list of one-byte ids: three bytes on the wire, and in
+ * memory a pointer, a string and protobuf-c's record of the field. Long lists have long ids, so the
+ * total is bounded too. */
 #define BLOCK_PER_BYTE  32
 #define BLOCK_MINIMUM   4096
 #define BLOCK_MAXIMUM   (64U << 20)

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Protocol buffers in and out. Unpacking uses one bounded block of memory per message, because
- * protobuf-c alone turns 4 MiB of hostile input into 235 MB of allocations.
+ * Packs and unpacks protocol buffers. Unpacking uses one bounded block of memory per message,
+ * because protobuf-c alone turns 4 MiB of hostile input into 235 MB of allocations.
  */
 
 #include <protobuf-c/protobuf-c.h>
@@ -13,7 +13,7 @@
 
 /* An unpacked message and the memory that holds it. */
 struct message {
-	const ProtobufCMessage *base; /* NULL if the bytes were not a message of that type */
+	const ProtobufCMessage *base; /* NULL if the bytes are not a message of that type */
 	void *memory;
 };
 

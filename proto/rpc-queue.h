@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What server.c, stream.c and client.c share inside the binding: the completion queue and its tags.
+ * Shared by server.c, stream.c and client.c inside the binding: the completion queue and its tags.
  * A tag is embedded in the object that waits for an event; the queue's thread calls it back exactly
  * once for every operation that was started with it.
  */

@@ -69,7 +69,7 @@ int rpc_server_new(sd_event *event, const struct rpc_method *methods, size_t n_m
 	void *userdata, struct rpc_server **ret);
 
 /* Serves a connected, non-blocking stream socket; takes the descriptor, also on failure. `session`
- * is the caller's name for it. -EMFILE above RPC_CONNECTIONS_MAX connections. */
+ * is the caller's label for it. -EMFILE above RPC_CONNECTIONS_MAX connections. */
 #define RPC_CONNECTIONS_MAX 64
 int rpc_server_add(struct rpc_server *server, int fd, uint64_t session);
 

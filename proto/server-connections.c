@@ -94,7 +94,7 @@ static void connection_end(struct connection *connection)
 	connection->source = sd_event_source_disable_unref(connection->source);
 	/* gRPC waits without a limit for a write that the peer does not take. */
 	(void)shutdown(connection->duplicate, SHUT_RDWR);
-	/* The thread reads for as long as there is something, and ends the core's server then. */
+	/* The thread reads as long as data arrives, and then ends the core's server. */
 	if (!connection->adding)
 		core_end(connection);
 }
@@ -104,7 +104,8 @@ static int on_hangup(sd_event_source *source, int fd, uint32_t revents, void *us
 	struct connection *connection = userdata;
 	struct rpc_server *server = connection->server;
 
-	/* A peer that only ends its own direction would keep a core that is writing to it. */
+	/* Otherwise, a peer that only ends its own direction would keep a connection open to which
+	 * the core is writing. */
 	(void)pthread_mutex_lock(&server->lock);
 	connection_end(connection);
 	(void)pthread_mutex_unlock(&server->lock);

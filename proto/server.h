@@ -68,7 +68,7 @@ void method_arm(struct armed_method *armed);
 /* Called by the core's events, for each tag of the connection that is no longer in use. */
 void connection_unref(struct connection *connection);
 
-/* What a call is armed with; its tag's handler. */
+/* The handler of the tag of an armed call. */
 void on_new_call(struct tag *tag, bool ok);
 
 /* Makes a broadcast stream of a new call and takes the call. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sends the list to every reader of a stream (ListAndWatch), and decides what a slow reader gets.
- * The core allows one message in flight for each call; of later changes only the number is kept, so
- * a reader that stalls costs one message and gets the newest state when it reads again. A stream is
- * freed when its close was reported and nothing of it is in flight.
+ * The core allows one message in flight for each call. Later changes are only counted, so a reader
+ * that stalls costs one message and gets the newest state when it reads again. A stream is freed
+ * when its close was reported and nothing of it is in flight.
  */
 #include "proto/server.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each call keeps the offer it came with, so a reload meanwhile does not affect it. The container's
- * devices are built when all programs have answered, or not at all.
+ * Each call keeps the offer that was current when it arrived, so a later reload does not affect it.
+ * The container's devices are built when all programs have answered, or not at all.
  */
 #include "proto/plugin/allocate.h"
 
@@ -31,7 +31,7 @@ struct cancel_letter {
 	const struct rpc_call *call;
 };
 
-/* Any thread, before it is in the list; then the main thread. */
+/* Used by any thread before the call is in the list, then by the main thread. */
 static struct allocate *allocate_free(struct allocate *allocate)
 {
 	struct allocates *allocates;
@@ -285,7 +285,7 @@ void allocate_post_cancel(
 {
 	struct cancel_letter *letter = malloc(sizeof(*letter));
 
-	/* Without memory, the programs end when their time is over. */
+	/* Without memory, the programs end at their time limit. */
 	if (!letter)
 		return;
 	*letter = (struct cancel_letter){

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Allocate where programs add to what containers get (drivers/allocation/allocation-inquiry.h): the
- * calls that wait for them. Each is answered within the time limit of its programs; a call that its
- * caller cancels ends its programs.
+ * Handles Allocate calls that wait for programs which add to containers
+ * (drivers/allocation/allocation-inquiry.h). Each is answered within the time limit of its
+ * programs; a call that its caller cancels ends its programs.
  */
 
 #include <systemd/sd-event.h>
@@ -18,21 +18,22 @@
 /* Calls whose programs run at the same time; others wait for one of these to end. The kubelet makes
  * one call after the other, except for containers that it restarts. */
 #define ALLOCATE_RUNNING_MAX 16
-/* Calls without an answer, and the bytes of their requests; one alone may have more. */
+/* Maximum number of calls without an answer, and of bytes in their requests; a single request may
+ * be larger. */
 #define ALLOCATE_CALLS_MAX 256
 #define ALLOCATE_BYTES_MAX (4U << 20)
 
 struct allocate;
 
-/* Calls without an answer, the oldest first, and the handler that notes allocations. */
+/* The calls without an answer, the oldest first, and the handler that records allocations. */
 struct allocates {
 	struct allocate *first;
 	size_t n_running;
-	atomic_size_t n_calls, n_bytes; /* with those that are on their way */
+	atomic_size_t n_calls, n_bytes; /* including calls that were posted and not delivered yet */
 	sd_event *event;                /* the owner's */
 	void (*on_allocated)(const char *const *ids, size_t n_ids, void *userdata);
-	/* What the calls without an answer ask for has changed; NULL: there is no such call. Takes
-	 * a reference. */
+	/* Called when the set of ids in unanswered calls has changed; NULL: there is no such call.
+	 * Takes a reference. */
 	void (*on_pending)(struct bookings *pending, void *userdata);
 	void *userdata;
 };
@@ -47,5 +48,5 @@ void allocate_post(struct allocates *allocates, struct mailbox *mailbox, struct 
 void allocate_post_cancel(
 	struct allocates *allocates, struct mailbox *mailbox, const struct rpc_call *call);
 
-/* Kills what runs and answers UNAVAILABLE. Main thread. */
+/* Kills the running programs and answers UNAVAILABLE. Main thread. */
 void allocates_done(struct allocates *allocates);

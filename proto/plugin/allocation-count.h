@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * How often devices were allocated since this process started. The kubelet never reports when one
- * is free again, so this counts events and not use.
+ * Counts how often devices were allocated since this process started. The kubelet never reports
+ * when one is free again, so this counts events and not use.
  */
 
 #include "common/util.h"

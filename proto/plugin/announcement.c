@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers the kubelet's plugin watcher, which asks what a socket is. The answer is packed when it
- * is set, so that GetInfo copies bytes under a lock and does nothing that could take time.
+ * Answers the kubelet's plugin watcher, which asks which plugin serves a socket. The answer is
+ * packed when it is set, so that GetInfo copies bytes under a lock and does nothing that could take
+ * time.
  */
 #include "proto/plugin/announcement.h"
 
@@ -122,7 +123,7 @@ void announcement_take_verdict(
 		return;
 	}
 	letter = malloc(sizeof(*letter));
-	/* The kubelet reverts what it could not report, and tries again. */
+	/* The kubelet undoes a registration that it could not report, and tries again. */
 	if (!letter) {
 		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
 		return;

@@ -8,7 +8,7 @@
 
 #include "common/control.h"
 
-/* More than these within a second are reported as a number only. */
+/* If more fail within a second, only their number is reported. */
 #define CALL_FAILED_RATE 20
 
 /* From any thread; never blocks. A failure that cannot be reported is logged. */

@@ -17,7 +17,7 @@
 #define OWNERS_MAX     (64U << 20)
 #define RETRY_INTERVAL (10 * USEC_PER_SEC)
 
-/* The text is not valid any more; what was accepted is kept. */
+/* The text is no longer valid; the accepted claims are kept. */
 static void replace_text(struct claiming *claiming, char *text)
 {
 	if (claiming->is_accepted) {
@@ -70,7 +70,7 @@ static int propose(struct claiming *claiming, const char *root, struct snapshot 
 	return 0;
 }
 
-/* Logs the same only once. */
+/* Logs the same text only once. */
 static void note(struct claiming *claiming, int r)
 {
 	if (r < 0 && !claiming->failed)
@@ -124,7 +124,8 @@ static int read_owners(const struct control_message *message, char **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
-/* Adds the lines of the text that are not among the known ones: those devices are not ours. */
+/* Adds the lines of the text that are not among the known ones, because their devices are not
+ * ours. */
 static int write_refused(FILE *stream, const struct map *known, char *text, const char *resource)
 {
 	char *rest = NULL;

@@ -25,15 +25,15 @@ struct claiming {
 	sd_event_source *retry;
 };
 
-/* Sends the claims of the snapshot's devices, unless they were sent. Returns 1 if the answer has to
- * be waited for, which is so if there are any, or 0. */
+/* Sends the claims of the snapshot's devices, unless they were sent. Returns 1 if the caller has to
+ * wait for the answer, which is the case if there are claims, or 0. */
 int claiming_propose(struct claiming *claiming, const char *root, struct snapshot *snapshot);
 
 /* Takes the supervisor's answer, or an update. */
 void claiming_answered(struct claiming *claiming, struct inventory *inventory,
 	const struct control_message *message);
 
-/* A new inventory is in force: passes the known owners to it. */
+/* To be called when a new inventory is in force: passes the known owners to it. */
 void claiming_renew(const struct claiming *claiming, struct inventory *inventory);
 
 void claiming_done(struct claiming *claiming);

@@ -57,7 +57,7 @@ static int load(int fd, struct applied_config **ret, struct error *error)
 	return 0;
 }
 
-/* Offers what the inventory has now; 1 if the kubelet is sent a list. */
+/* Offers the inventory's current devices; returns 1 if the kubelet is sent a list. */
 static int offer(struct plugin *plugin, struct snapshot *snapshot)
 {
 	_cleanup_offer_ struct offer *new_offer = NULL;
@@ -83,7 +83,7 @@ static void report_ready(struct plugin *plugin)
 	plugin->ready_owed = false;
 }
 
-/* Logs what differs from what was logged last. */
+/* Logs the differences from the last logged state. */
 static void report_changes(struct plugin *plugin, struct snapshot *snapshot)
 {
 	changes_log(plugin->logged, snapshot);
@@ -178,7 +178,7 @@ static int recall(struct inventory *inventory, const struct declaration *declara
 		: 0;
 }
 
-/* Without it, all devices of the host would just not be there. */
+/* Without this check, it would seem as if the host had no devices. */
 static int check_root(const struct declaration *declaration, struct error *error)
 {
 	const char *root = declaration_root(declaration);
@@ -194,7 +194,8 @@ static int check_root(const struct declaration *declaration, struct error *error
 	return 0;
 }
 
-/* Once, before gRPC has threads. A process whose resource is to run programs later is replaced. */
+/* This happens once, before gRPC starts threads. If the resource needs programs later, its process
+ * is replaced. */
 static int confine(
 	const struct plugin *plugin, const struct declaration *declaration, struct error *error)
 {
@@ -263,7 +264,8 @@ void plugin_configure(struct plugin *plugin, int fd, int saved_state_fd)
 		return;
 	}
 	/* READY means that the kubelet's calls can be answered, from the old offer or the first. It
-	 * is sent before the files, which the supervisor judges by what has been accepted. */
+	 * is sent before the files, which the supervisor checks against the accepted
+	 * configuration. */
 	plugin->ready_owed = true;
 	if (plugin->offered)
 		report_ready(plugin);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Builds what a container gets for devices that DRA has allocated. Each question keeps the offer
- * that it came with. First the programs run, then the edits are built, then prestart runs; the
- * answer comes last, because the container may be started at once.
+ * that was current when it arrived. First the programs run, then the edits are built, then prestart
+ * runs; the answer comes last, because the container may be started at once.
  */
 #include "proto/plugin/edits.h"
 

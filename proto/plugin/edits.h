@@ -23,5 +23,5 @@ struct edits;
 /* Answers with CONTROL_EDITS, at once or when all programs have ended. */
 void edits_begin(struct plugin *plugin, struct control_message *message);
 
-/* Ends what runs; it is not answered any more. */
+/* Ends the running programs. Their questions are no longer answered. */
 void edits_done(struct plugin *plugin);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when a child returns memory to the kernel, ends what programs left behind, and does other
- * work that is not urgent: one timer, which fires together with the heartbeat, is enough.
+ * Decides when a child returns memory to the kernel, ends processes that programs left behind, and
+ * does other work that is not urgent: one timer, which fires together with the heartbeat, is
+ * enough.
  */
 #include "proto/plugin/housekeeping.h"
 

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The periodic work of a resource's process, which ends what programs left behind and returns
- * memory to the kernel.
+ * The periodic work of a resource's process, which ends processes that programs left behind and
+ * returns memory to the kernel.
  */
 
 #include <systemd/sd-event.h>
@@ -13,7 +13,7 @@
 #define HOUSEKEEPING_INTERVAL (4 * USEC_PER_SEC)
 
 struct housekeeping {
-	void (*on_due)(void *userdata); /* what else is to be done from time to time */
+	void (*on_due)(void *userdata); /* other periodic work */
 	void *userdata;
 	sd_event_source *timer;
 	size_t memory_kept;   /* private memory after the last return */

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * A snapshot as the bytes of a ListAndWatchResponse. Written by hand because it is the one message
- * whose size grows with the number of devices: one pass, no object per device.
+ * Encodes a snapshot as a ListAndWatchResponse. The code is written by hand because only this
+ * message grows with the number of devices: one pass, no object per device.
  */
 
 #include "drivers/inventory/inventory.h"

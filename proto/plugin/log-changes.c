@@ -17,7 +17,7 @@ enum change { CAME, WENT, CLAIMED, RELEASED, FAILED, RECOVERED, REASON, CHANGES 
 
 static const struct {
 	int level;
-	const char *one, *many; /* what a device, or several, did */
+	const char *one, *many; /* the text for one device, and for several */
 } texts[CHANGES] = {
 	[CAME] = { LOG_NOTICE, "appeared", "appeared" },
 	[WENT] = { LOG_NOTICE, "is no longer offered", "are no longer offered" },

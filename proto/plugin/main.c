@@ -26,7 +26,7 @@
 #define STOP_GRACE (300 * USEC_PER_MSEC)
 /* A handler on gRPC's thread never takes this long unless the host hangs. */
 #define HANDLER_MAX (5 * USEC_PER_SEC)
-/* After one that did: the host may have been paused. */
+/* Checks again after a handler that did, because the host may have been paused. */
 #define HANDLER_CHECK_AGAIN (500 * USEC_PER_MSEC)
 
 /* Maximum size of a CONTROL_BOOKED. */
@@ -214,7 +214,7 @@ static void offer_again(struct plugin *plugin, int changed)
 	plugin_report(plugin);
 }
 
-/* Devices have waited for it. */
+/* Devices waited for this message. */
 static void on_answer(void *userdata)
 {
 	offer_again(userdata, 1);
@@ -318,10 +318,10 @@ static int on_alive_due(sd_event_source *source, uint64_t usec, void *userdata)
 	struct plugin *plugin = userdata;
 	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
 	uint64_t since = plugin->service ? service_busy_since(plugin->service) : 0;
-	/* This thread alone would not notice a handler that hangs. */
+	/* The heartbeat of this thread alone would not show a handler that hangs. */
 	bool alive = since == 0 || now_usec(CLOCK_MONOTONIC) - since < HANDLER_MAX;
 
-	/* A full socket has messages enough for a supervisor that reads none now. */
+	/* If the socket is full, the supervisor has enough messages to read. */
 	if (alive)
 		(void)control_send(CONTROL_FD, &message);
 	(void)sd_event_source_set_time_relative(

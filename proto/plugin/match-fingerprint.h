@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Whether two configurations select the same devices. */
+/* Identifies configurations that select the same devices. */
 
 #include "drivers/model/declaration.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides how much memory a child may use, and ends it with a message when gRPC has no more. Only
- * the soft limit is set, so that it can be lifted again. The handler runs in a process that is out
- * of memory and may hold any lock: system calls only, with a message that was made before.
+ * Decides how much memory a child may use, and ends it with a message when gRPC runs out of memory.
+ * Only the soft limit is set, so that it can be lifted again. The handler runs in a process that is
+ * out of memory and may hold any lock: system calls only, with a message that was made before.
  */
 #include "proto/plugin/memory-limit.h"
 
@@ -40,7 +40,7 @@ static size_t memory_in_use(void)
 	return pages * page_size;
 }
 
-/* For libraries that check the result of malloc(), and for those that do not. */
+/* The signals of libraries that check the result of malloc(), and of libraries that do not. */
 static void on_crash(int number, siginfo_t *info, void *context)
 {
 	bool fault = info->si_code > 0;
@@ -48,7 +48,7 @@ static void on_crash(int number, siginfo_t *info, void *context)
 	/* The supervisor asks by SIGABRT for the core of a process that hangs. */
 	if ((fault || info->si_pid == getpid()) && memory_in_use() > MEMORY_MUCH) {
 		(void)RETRY_ON_EINTR(write(STDERR_FILENO, complaint, complaint_length));
-		/* Without a core, which would be large and add nothing. */
+		/* No core is written, because it would be large and would not help. */
 		_exit(EXIT_FAILURE);
 	}
 	/* The default action is in force again, and a fault repeats itself. */

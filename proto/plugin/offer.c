@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps a configuration and a snapshot alive for as long as a call uses them. The last user of
+ * Keeps a configuration and a snapshot alive for as long as a call uses them. The last user on
  * either thread frees them.
  */
 #include "proto/plugin/offer.h"

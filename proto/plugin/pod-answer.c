@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes a pod table of the kubelet's PodResources messages, and leaves out names that cannot be in
- * one. Successive devices with one resource and the same NUMA nodes share a device line, because
- * some kubelets send a message for each device.
+ * Makes a pod table from the kubelet's PodResources messages, and leaves out names that a table
+ * cannot contain. Successive devices with one resource and the same NUMA nodes share a device line,
+ * because some kubelets send a message for each device.
  */
 #include "proto/plugin/pod-answer.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks the kubelet which container has which device, in a process of its own: one question and one
- * answer, so the main thread just waits, with a time limit of its own. The kubelet refuses a
- * question when its clients together ask more than 100 in a second; only a failure with that code
- * is tried again.
+ * Asks the kubelet for the devices of containers, in a separate process: one question and one
+ * answer, so the main thread just waits, with its own time limit. The kubelet refuses a question
+ * when its clients together ask more than 100 in a second; only a failure with that code is tried
+ * again.
  */
 #include "proto/plugin/pod-reader.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The other mode of devplugd-plugin: a process that asks the kubelet one question about its pods,
+ * The other mode of devplugd-plugin: a process that sends the kubelet one question about its pods,
  * passes the answer to the supervisor, and ends. The supervisor does not know gRPC, and a
  * resource's process must not learn about the devices of others.
  */

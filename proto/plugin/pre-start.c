@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs the resource's command before a container starts, and decides what the pod shows if it
- * fails. Each call keeps the offer it came with, so a reload meanwhile does not affect it. The
- * kubelet calls for several pods at once; a command is never shared between calls.
+ * fails. Each call keeps the offer that was current when it arrived, so a later reload does not
+ * affect it. The kubelet calls for several pods at once; a command is never shared between calls.
  */
 #include "proto/plugin/pre-start.h"
 
@@ -208,7 +208,7 @@ void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *of
 	run->on_end = on_end;
 	run->userdata = userdata;
 	run->deadline = now_usec(CLOCK_MONOTONIC) + prestart->timeout;
-	/* The command may have been taken away by a reload while the call was on its way here. */
+	/* A reload may have removed the command while the call was on its way here. */
 	if (prestart->command.count == 0) {
 		succeed(run);
 		return;

@@ -20,8 +20,8 @@ struct pre_starts {
 	struct pre_start *first;
 };
 
-/* Called once: 0, or negative errno with a sentence that is meant for the pod; -ESHUTDOWN: the
- * process is about to end. */
+/* Called once: 0, or negative errno with a sentence for the pod; -ESHUTDOWN: the process is about
+ * to end. */
 typedef void (*pre_start_handler)(int status, const struct error *error, void *userdata);
 
 /* Calls the handler when the command has ended, which may be at once. Main thread. */

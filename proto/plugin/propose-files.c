@@ -82,7 +82,7 @@ int publish_propose(struct publishing *publishing, struct applied_config *applie
 	if (publishing->applied_config == applied_config &&
 		snapshot_shares_devices(publishing->snapshot, snapshot))
 		return publishing->waiting;
-	/* What was published once has to be taken back, too. */
+	/* Files that were published earlier have to be removed too. */
 	r = publishing->text || publication_is_wanted(declaration, snapshot)
 		? propose(publishing, declaration, snapshot)
 		: 0;
@@ -105,7 +105,7 @@ void publish_answered(struct publishing *publishing, const struct control_messag
 {
 	bool made = message->text[0] == '\0';
 
-	/* Also unasked, when files had to be written again. */
+	/* The answer may also arrive without a question, when files had to be written again. */
 	if (message->number != publishing->number ||
 		(!publishing->waiting && made == publishing->made))
 		return;

@@ -3,8 +3,8 @@
 
 /*
  * Proposes the files by which other programs find the devices, before these are offered. A
- * container with a device that is in no file gets all of it in the answer, as if there were no
- * files, because the pod would otherwise not start.
+ * container with a device that is not in a file gets everything in the answer, as if there were no
+ * files, because otherwise the pod would not start.
  */
 
 #include "common/control.h"
@@ -24,8 +24,8 @@ struct publishing {
 	sd_event_source *retry;
 };
 
-/* Proposes the files for the devices to be offered, unless they exist. Returns 1 if the answer has
- * to be waited for, or 0. */
+/* Proposes the files for the devices to be offered, unless they exist. Returns 1 if the caller has
+ * to wait for the answer, or 0. */
 int publish_propose(struct publishing *publishing, struct applied_config *applied_config,
 	struct snapshot *snapshot);
 

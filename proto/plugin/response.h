@@ -17,9 +17,8 @@ int response_pack(const struct allocation *allocations, size_t n, uint8_t **ret_
 	size_t *ret_size, struct error *error);
 
 /* Allocates for every container of the request and packs the answers. All or nothing: an error of
- * one container is the error of the call. `answers` has the programs' answers for each of the
- * containers; NULL: no program was run. Errors are those of allocation_build() and
- * response_pack(). */
+ * one container is the error of the call. `answers` contains the programs' answers for each
+ * container; NULL: no program was run. Errors are as in allocation_build() and response_pack(). */
 int response_allocate(const struct offer *offer, const V1beta1__AllocateRequest *request,
 	const struct allocation_answers *const *answers, uint8_t **ret_data, size_t *ret_size,
 	struct error *error);

@@ -29,7 +29,7 @@ static void fail_malformed(struct rpc_call *call)
 	rpc_fail(call, RPC_INVALID_ARGUMENT, "the request is not valid for this method");
 }
 
-/* A letter with room for so many ids of so many bytes, or NULL. */
+/* A letter with room for `n_ids` ids of `bytes` bytes in total, or NULL. */
 static struct ids_letter *ids_letter_new(struct service *service, size_t n_ids, size_t bytes,
 	void (*deliver)(struct letter *letter, void *userdata))
 {
@@ -55,7 +55,7 @@ static size_t ids_bytes(char *const *ids, size_t n_ids)
 	return bytes;
 }
 
-/* Copies the ids, their strings to `p`. Returns where the next may be copied to. */
+/* Copies the ids, and their strings to `p`. Returns the end of the copied strings. */
 static char *ids_letter_add(struct ids_letter *letter, char *const *ids, size_t n_ids, char *p)
 {
 	for (size_t i = 0; i < n_ids; i++) {
@@ -110,7 +110,8 @@ bool service_drops_unsettled(const struct service *service, const struct snapsho
 	return false;
 }
 
-/* From now on no offer lacks what the call got, unless there is another offer already. */
+/* Makes every later offer contain the call's devices. Returns false if the offer was already
+ * replaced. */
 static bool begin_settling(
 	struct service *service, const struct offer *offer, struct ids_letter *letter)
 {
@@ -232,7 +233,8 @@ static bool allocate_now(struct service *service, struct offer *offer, struct rp
 		response_refuse(call, request, &error);
 		return true;
 	}
-	/* In this order: the letter ends what keeps the devices listed until they are booked. */
+	/* The order matters: the letter ends what keeps the devices listed until they are
+	 * booked. */
 	rpc_reply(call, reply, size);
 	mailbox_post(service->mailbox, &TAKE_PTR(letter)->letter);
 	return true;
@@ -279,8 +281,7 @@ static void handle_preferred(struct service *service, struct rpc_call *call, con
 	size_t reply_size;
 
 	counters_add(COUNTER_PREFERRED_ALLOCATIONS, 1);
-	/* An error would reject the pod and leak devices: what cannot be answered is answered
-	 * empty. */
+	/* An error would reject the pod and leak devices, so a failure gives an empty answer. */
 	if (preferred_pack(offer, (const void *)message.base, &reply, &reply_size) < 0) {
 		call_failed(CONTROL_CALL_PREFER, NULL, 0, "out of memory");
 		rpc_reply(call, (const uint8_t *)"", 0);
@@ -317,7 +318,7 @@ static void handle_pre_start(struct service *service, struct rpc_call *call, con
 	mailbox_post(service->mailbox, &letter->letter);
 }
 
-/* Runs a handler with the current offer, and lets the watchdog see how long it takes. */
+/* Runs a handler with the current offer, and records its start for the watchdog. */
 static void with_offer(struct service *service, struct rpc_call *call, const uint8_t *data,
 	size_t size,
 	void (*handle)(struct service *service, struct rpc_call *call, const uint8_t *data,

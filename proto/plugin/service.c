@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A resource's server: its current offer, the streams of its list, and the plugin watcher's
- * questions. Its calls are answered in service-calls.c.
+ * Manages a resource's server: its current offer, the streams of its list, and the plugin watcher's
+ * questions. service-calls.c answers its calls.
  */
 #include "proto/plugin/service.h"
 
@@ -58,8 +58,8 @@ static void post_stream(struct service *service, uint64_t label, bool opened)
 {
 	struct stream_letter *letter = malloc(sizeof(*letter));
 
-	/* A lost end of a stream is a node at 0 devices: without memory for the letter, end the
-	 * process and be started again. */
+	/* If the end of a stream is lost, the node stays at 0 devices. So without memory for the
+	 * letter, the process ends and is started again. */
 	if (!letter)
 		abort();
 	*letter = (struct stream_letter){

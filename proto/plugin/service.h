@@ -20,17 +20,18 @@ struct service_events {
 	void (*on_stream)(uint64_t label, bool opened, void *userdata);
 	/* Devices went to a container; offered ids. */
 	void (*on_allocated)(const char *const *ids, size_t n_ids, void *userdata);
-	/* After service_offer() has returned -EBUSY. */
+	/* Called after service_offer() has returned -EBUSY. */
 	void (*on_offer_possible)(void *userdata);
-	/* The kubelet's plugin watcher has registered the socket, or has not (`text` is the
+	/* The kubelet's plugin watcher has registered the socket, or failed to (`text` is the
 	 * reason). */
 	void (*on_verdict)(uint64_t label, bool registered, const char *text, void *userdata);
-	/* A container is about to start: answer the call, now or later. */
+	/* A container is about to start: the callee answers the call, now or later. */
 	void (*on_pre_start)(
 		struct rpc_call *call, const char *const *ids, size_t n_ids, void *userdata);
 
-	/* These two are called on gRPC's thread, with the mailbox of the loop. Programs add to what
-	 * containers get: answer the AllocateRequest of `size` bytes, which may be taken, later. */
+	/* These two are called on gRPC's thread, with the mailbox of the loop. The second one is
+	 * called if programs add to containers: the callee answers the AllocateRequest of `size`
+	 * bytes later, and may take it. */
 	void (*on_allocate)(struct mailbox *mailbox, struct offer *offer, struct rpc_call *call,
 		struct message *request, size_t size, void *userdata);
 	/* The caller no longer waits for that answer. */
@@ -49,14 +50,14 @@ int service_offer(struct service *service, struct offer *offer);
 /* The current offer as a new reference, or NULL before the first. */
 struct offer *service_current(struct service *service);
 
-/* Where connections are added, with a label of the caller's choice as their session. */
+/* The server, to add connections with a label of the caller's choice as their session. */
 struct rpc_server *service_server(struct service *service);
 
-/* The answer to the kubelet's plugin watcher from now on, see announcement.h; `resource` NULL:
- * none. Returns 0 or -ENOMEM. */
+/* Sets the answer to the kubelet's plugin watcher, see announcement.h; `resource` NULL: none.
+ * Returns 0 or -ENOMEM. */
 int service_announce(struct service *service, const char *resource, const char *endpoint);
 
-/* The way to the main loop for others who wait for gRPC. */
+/* The mailbox of the main loop, for other users of gRPC. */
 struct mailbox *service_mailbox(struct service *service);
 
 /* The CLOCK_MONOTONIC microsecond at which the handler that runs now was entered; 0 if none runs.

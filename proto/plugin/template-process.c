@@ -2,10 +2,10 @@
 /*
  * Starts children as copies of one prepared process, which is faster and shares its memory. The
  * template makes a process that forks the child and ends, so that the child becomes the
- * supervisor's. The child waits until that is done, because only then is its parent the one whose
- * death must end it. The intermediate process shares the template's memory, which is therefore
- * copied only once for each child. Everything is single-threaded and holds nothing but the socket,
- * so a copy has nothing to undo.
+ * supervisor's. The child waits until that is done, because only then is its parent the process
+ * whose death must end it. The intermediate process shares the template's memory, which is
+ * therefore copied only once for each child. Everything is single-threaded and holds nothing but
+ * the socket, so a copy has nothing to undo.
  */
 #include "proto/plugin/template-process.h"
 
@@ -158,13 +158,13 @@ static int serve_one(const struct template *template, const char **ret_resource)
 	}
 	if (r < 0)
 		reply = (struct spawn_reply){ .code = -r };
-	/* Now, because the supervisor waits for the child from the reply on. */
+	/* This happens now, because the supervisor waits for the child from the reply on. */
 	start_done(&start);
 	return RETRY_ON_EINTR(send(CONTROL_FD, &reply, sizeof(reply), MSG_NOSIGNAL)) < 0 ? -errno
 											 : 0;
 }
 
-/* Its work is done, and the children's environment must be that of executed ones. */
+/* The variable has had its effect, and children must have the same environment as executed ones. */
 static void forget_variable(void)
 {
 	char *value = getenv(TEMPLATE_VARIABLE);

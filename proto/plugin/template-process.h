@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The template's side of supervisor/process/spawn-template.h. It must run before anything that does
- * not survive a fork: threads, an event loop, gRPC.
+ * The template's side of supervisor/process/spawn-template.h. It must run before threads, an event
+ * loop or gRPC are started, because these do not survive a fork.
  */
 
 /* Serves the supervisor's requests with main()'s arguments. Returns 1 in each child, as which the

@@ -7,14 +7,9 @@
  */
 #include "supervisor/books/pod-resources.h"
 
-#include <signal.h>
-#include <sys/wait.h>
-
 #include "common/control.h"
-#include "common/foreign.h"
 #include "supervisor/children/manager.h"
-#include "supervisor/process/relay.h"
-#include "supervisor/process/spawn.h"
+#include "supervisor/process/process.h"
 
 #define INQUIRIES_MAX 16
 
@@ -29,17 +24,14 @@ struct inquiry {
 	struct waiter *waiters;
 	size_t n_waiters;
 
-	pid_t pid; /* 0: none */
-	int control_fd;
-	struct relay *relay;
-	sd_event_source *exit_source, *control_source, *deadline;
+	struct process process; /* until it has answered */
+	sd_event_source *timer; /* the end of the wait for the answer, and then of its use */
 
 	bool answered;
 	struct pod_answer answer;
 	struct pod_table *table;
 	char failure[CONTROL_TEXT_MAX];
 	sd_event_source *delivery; /* to those who wait */
-	sd_event_source *expiry;
 };
 
 struct pod_resources {
@@ -48,25 +40,13 @@ struct pod_resources {
 	size_t n_inquiries;
 };
 
-static void forget_process(struct inquiry *inquiry)
-{
-	inquiry->exit_source = sd_event_source_disable_unref(inquiry->exit_source);
-	inquiry->control_source = sd_event_source_disable_unref(inquiry->control_source);
-	inquiry->deadline = sd_event_source_disable_unref(inquiry->deadline);
-	inquiry->control_fd = foreign_close_socket(inquiry->control_fd);
-	inquiry->relay = relay_free(inquiry->relay);
-	inquiry->pid = 0;
-}
-
 static struct inquiry *inquiry_free(struct inquiry *inquiry)
 {
 	if (!inquiry)
 		return NULL;
-	if (inquiry->exit_source)
-		(void)sd_event_source_send_child_signal(inquiry->exit_source, SIGKILL, NULL, 0);
-	forget_process(inquiry);
+	process_done(&inquiry->process);
+	sd_event_source_disable_unref(inquiry->timer);
 	sd_event_source_disable_unref(inquiry->delivery);
-	sd_event_source_disable_unref(inquiry->expiry);
 	(void)close_fd(inquiry->answer.table_fd);
 	(void)pod_table_free(inquiry->table);
 	free(inquiry->waiters);
@@ -112,20 +92,6 @@ static int on_delivery(sd_event_source *source, void *userdata)
 	return 0;
 }
 
-static int on_expiry(sd_event_source *source, uint64_t usec, void *userdata)
-{
-	struct inquiry *inquiry = userdata;
-
-	if (inquiry->n_waiters == 0 && inquiry->pid == 0) {
-		remove_inquiry(inquiry);
-		return 0;
-	}
-	if (inquiry->pid > 0)
-		(void)sd_event_source_send_child_signal(inquiry->exit_source, SIGKILL, NULL, 0);
-	(void)sd_event_source_set_time(source, now_usec(CLOCK_MONOTONIC) + USEC_PER_SEC);
-	return 0;
-}
-
 static void finish(struct inquiry *inquiry, int error, const char *failure)
 {
 	if (inquiry->answered)
@@ -135,9 +101,22 @@ static void finish(struct inquiry *inquiry, int error, const char *failure)
 	inquiry->answer.error = error;
 	inquiry->answer.failure = inquiry->failure;
 	inquiry->answer.table = inquiry->table;
-	(void)sd_event_source_set_time(inquiry->expiry, now_usec(CLOCK_MONOTONIC) + POD_ANSWER_AGE);
-	(void)sd_event_source_set_enabled(inquiry->expiry, SD_EVENT_ON);
+	process_done(&inquiry->process);
+	(void)sd_event_source_set_time(inquiry->timer, now_usec(CLOCK_MONOTONIC) + POD_ANSWER_AGE);
 	deliver_soon(inquiry);
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct inquiry *inquiry = userdata;
+
+	if (!inquiry->answered)
+		finish(inquiry, -ETIMEDOUT, "devplugd's reader did not answer in time");
+	else if (inquiry->n_waiters == 0)
+		remove_inquiry(inquiry);
+	else
+		(void)sd_event_source_set_time(source, now_usec(CLOCK_MONOTONIC) + USEC_PER_SEC);
+	return 0;
 }
 
 static void take_table(struct inquiry *inquiry, struct control_message *message)
@@ -154,101 +133,59 @@ static void take_table(struct inquiry *inquiry, struct control_message *message)
 	finish(inquiry, 0, "");
 }
 
-static void receive(struct inquiry *inquiry)
+static void on_broken(const char *what, void *userdata)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
-	int r;
+	char failure[64];
 
-	r = control_receive_from_child(inquiry->control_fd, &message);
-	if (r == -EAGAIN)
-		return;
-	(void)sd_event_source_set_enabled(inquiry->control_source, SD_EVENT_OFF);
-	if (r >= 0 && message.type == CONTROL_POD_ANSWER)
-		take_table(inquiry, &message);
-	else if (r >= 0 && message.type == CONTROL_REFUSED)
-		finish(inquiry, -EIO, message.text);
-	else if (r == -EMFILE)
-		finish(inquiry, r,
+	(void)snprintf(failure, sizeof(failure), "devplugd's reader %s", what);
+	finish(userdata, -EBADMSG, failure);
+}
+
+static void on_message(struct control_message *message, void *userdata)
+{
+	if (message->type == CONTROL_POD_ANSWER)
+		take_table(userdata, message);
+	else if (message->type == CONTROL_REFUSED)
+		finish(userdata, -EIO, message->text);
+	else
+		on_broken("sent a malformed message", userdata);
+}
+
+static void on_reader_exit(const siginfo_t *info, void *userdata)
+{
+	struct inquiry *inquiry = userdata;
+
+	if (process_receive(&inquiry->process))
+		finish(inquiry, -EMFILE,
 			"devplugd has reached its limit of open files; raise LimitNOFILE= of "
 			"devplugd.service");
-	else if (r != -ECONNRESET)
-		finish(inquiry, -EBADMSG, "devplugd's reader sent a malformed message");
-}
-
-static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
-{
-	receive(userdata);
-	return 0;
-}
-
-static int on_process_exit(sd_event_source *source, const siginfo_t *info, void *userdata)
-{
-	struct inquiry *inquiry = userdata;
-	int enabled = SD_EVENT_OFF;
-
-	/* What it sent before it ended. */
-	if (sd_event_source_get_enabled(inquiry->control_source, &enabled) >= 0 &&
-		enabled != SD_EVENT_OFF)
-		receive(inquiry);
 	finish(inquiry, -EIO, "devplugd's reader failed");
-	forget_process(inquiry);
-	return 0;
 }
 
-static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata)
-{
-	struct inquiry *inquiry = userdata;
-
-	finish(inquiry, -ETIMEDOUT, "devplugd's reader did not answer in time");
-	(void)sd_event_source_send_child_signal(inquiry->exit_source, SIGKILL, NULL, 0);
-	return 0;
-}
+static const struct process_events process_events = {
+	.on_message = on_message,
+	.on_broken = on_broken,
+	.on_exit = on_reader_exit,
+};
 
 /* --- the question --- */
 
-static int attach(struct inquiry *inquiry)
-{
-	sd_event *event = inquiry->pods->manager->event;
-	int r;
-
-	r = sd_event_add_io(
-		event, &inquiry->control_source, inquiry->control_fd, EPOLLIN, on_control, inquiry);
-	if (r >= 0)
-		r = sd_event_add_time_relative(event, &inquiry->deadline, CLOCK_MONOTONIC,
-			POD_ANSWER_TIMEOUT, USEC_PER_SEC, on_deadline, inquiry);
-	if (r >= 0)
-		r = sd_event_add_child(event, &inquiry->exit_source, inquiry->pid, WEXITED,
-			on_process_exit, inquiry);
-	return r;
-}
-
 static int start_process(struct inquiry *inquiry, int kubelet_fd, struct error *error)
 {
-	const struct manager *manager = inquiry->pods->manager;
-	struct spawn_options options = manager->program;
+	struct spawn_options options = inquiry->pods->manager->program;
 	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_POD_QUESTION);
-	struct spawned spawned;
 	int r;
 
 	options.resource = POD_READER_NAME;
-	r = spawn_child(&options, &spawned, error);
+	r = process_start(&inquiry->process, &options, error);
 	if (r < 0)
 		return r;
-	inquiry->pid = spawned.pid;
-	inquiry->control_fd = spawned.control_fd;
-	(void)relay_new(
-		manager->event, spawned.output_fd, POD_READER_NAME, inquiry->pid, &inquiry->relay);
 	message.fds[0] = kubelet_fd;
 	(void)snprintf(message.text, sizeof(message.text), "%s", inquiry->question);
-	r = attach(inquiry);
-	if (r >= 0)
-		r = control_send(inquiry->control_fd, &message);
-	if (r >= 0)
-		return 0;
-	(void)kill(inquiry->pid, SIGKILL);
-	(void)RETRY_ON_EINTR(waitpid(inquiry->pid, NULL, 0));
-	forget_process(inquiry);
-	return error_set(error, r, "cannot watch a new process: %s", strerror(-r));
+	r = control_send(inquiry->process.control_fd, &message);
+	if (r < 0)
+		return error_set(error, r, "cannot send to devplugd's reader: %s", strerror(-r));
+	return 0;
 }
 
 static int connect_kubelet(const char *path, int *ret_fd, struct error *error)
@@ -287,7 +224,8 @@ static int inquiry_new(struct pod_resources *pods, const char *question, struct 
 	if (!inquiry)
 		return -ENOMEM;
 	inquiry->pods = pods;
-	inquiry->control_fd = inquiry->answer.table_fd = -EBADF;
+	process_init(&inquiry->process, event, POD_READER_NAME, &process_events, inquiry);
+	inquiry->answer.table_fd = -EBADF;
 	inquiry->answer.asked_at = now_usec(CLOCK_MONOTONIC);
 	inquiry->question = strdup(question);
 	if (!inquiry->question)
@@ -296,8 +234,10 @@ static int inquiry_new(struct pod_resources *pods, const char *question, struct 
 	if (r >= 0)
 		r = sd_event_source_set_enabled(inquiry->delivery, SD_EVENT_OFF);
 	if (r >= 0)
-		r = sd_event_add_time(event, &inquiry->expiry, CLOCK_MONOTONIC, USEC_INFINITY,
-			USEC_PER_SEC, on_expiry, inquiry);
+		r = sd_event_add_time_relative(event, &inquiry->timer, CLOCK_MONOTONIC,
+			POD_ANSWER_TIMEOUT, USEC_PER_SEC, on_timer, inquiry);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(inquiry->timer, SD_EVENT_ON);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(inquiry);
@@ -325,7 +265,7 @@ static void make_room(struct pod_resources *pods)
 	for (size_t i = 0; i < pods->n_inquiries && pods->n_inquiries == INQUIRIES_MAX; i++) {
 		const struct inquiry *inquiry = pods->inquiries[i];
 
-		if (inquiry->answered && inquiry->n_waiters == 0 && inquiry->pid == 0)
+		if (inquiry->answered && inquiry->n_waiters == 0)
 			remove_inquiry(pods->inquiries[i]);
 	}
 }

@@ -7,68 +7,51 @@
 #include "supervisor/process/spawn-template.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "common/descriptors.h"
 #include "common/log.h"
 #include "common/spawn-request.h"
-#include "supervisor/process/relay.h"
+#include "supervisor/process/process.h"
 
 struct spawn_template {
-	sd_event *event;
 	struct spawn_options options;
 	char room[TEMPLATE_ROOM + 1];
-	pid_t pid; /* 0: none */
-	int socket_fd;
-	struct relay *relay;
-	sd_event_source *exit_source;
+	struct process process;
 	bool useful;       /* it has made a child */
-	uint64_t retry_at; /* CLOCK_MONOTONIC */
+	uint64_t retry_at; /* CLOCK_MONOTONIC; USEC_INFINITY: no more children are made */
 };
 
 /* No more of this one; the event loop reaps it. */
 static void give_up(struct spawn_template *template, int why)
 {
-	if (template->socket_fd < 0)
+	if (template->process.control_fd < 0)
 		return;
-	template->socket_fd = close_fd(template->socket_fd);
+	template->process.control_fd = close_fd(template->process.control_fd);
 	if (!template->useful || why == -ETIMEDOUT)
 		template->retry_at = now_usec(CLOCK_MONOTONIC) + SPAWN_TEMPLATE_RETRY;
-	(void)sd_event_source_send_child_signal(template->exit_source, SIGKILL, NULL, 0);
+	process_kill(&template->process, SIGKILL);
 }
 
-static void forget_process(struct spawn_template *template)
-{
-	template->socket_fd = close_fd(template->socket_fd);
-	template->exit_source = sd_event_source_disable_unref(template->exit_source);
-	template->relay = relay_free(template->relay);
-	template->pid = 0;
-}
-
-#define NOT_AFFECTED "; running children are not affected"
-
-static int on_exit_of_template(sd_event_source *source, const siginfo_t *info, void *userdata)
+static void on_exit_of_template(const siginfo_t *info, void *userdata)
 {
 	struct spawn_template *template = userdata;
+	char exit_text[768];
 
-	if (template->relay)
-		relay_drain(template->relay);
-	if (info->si_code == CLD_EXITED)
-		log_warning("the template process (pid %d) exited with status %d" NOT_AFFECTED,
-			(int)template->pid, info->si_status);
-	else
-		log_warning("the template process (pid %d) was killed by SIG%s" NOT_AFFECTED,
-			(int)template->pid, sigabbrev_np(info->si_status) ?: "?");
-	give_up(template, 0);
-	forget_process(template);
-	return 0;
+	process_exit_text(&template->process, info, exit_text, sizeof(exit_text));
+	if (template->retry_at != USEC_INFINITY) {
+		log_warning(
+			"the template process %s; running children are not affected", exit_text);
+		give_up(template, 0);
+	}
+	process_done(&template->process);
 }
+
+static const struct process_events process_events = { .on_exit = on_exit_of_template };
 
 static int start_process(struct spawn_template *template)
 {
-	struct spawned spawned;
 	struct error error = { 0 };
 	int r;
 
@@ -76,24 +59,11 @@ static int start_process(struct spawn_template *template)
 		return -EAGAIN;
 	template->retry_at = now_usec(CLOCK_MONOTONIC) + SPAWN_TEMPLATE_RETRY;
 	template->useful = false;
-	r = spawn_child(&template->options, &spawned, &error);
-	if (r < 0) {
+	r = process_start(&template->process, &template->options, &error);
+	if (r < 0)
 		log_warning(
 			"cannot start the template process: %s; children execute the program instead",
 			error.message);
-		return r;
-	}
-	template->pid = spawned.pid;
-	template->socket_fd = spawned.control_fd;
-	(void)relay_new(template->event, spawned.output_fd, NULL, template->pid, &template->relay);
-	r = sd_event_add_child(template->event, &template->exit_source, template->pid, WEXITED,
-		on_exit_of_template, template);
-	if (r < 0) {
-		log_warning("cannot watch the template process: %s", strerror(-r));
-		(void)kill(template->pid, SIGKILL);
-		(void)RETRY_ON_EINTR(waitpid(template->pid, NULL, 0));
-		forget_process(template);
-	}
 	return r;
 }
 
@@ -132,9 +102,9 @@ static int await_reply(int fd, struct spawn_reply *ret)
 static int converse(struct spawn_template *template, const struct identity *identity,
 	const char *resource, const struct child_ends *ends, struct spawn_reply *ret)
 {
-	int r = send_request(template->socket_fd, identity, resource, ends);
+	int r = send_request(template->process.control_fd, identity, resource, ends);
 
-	return r < 0 ? r : await_reply(template->socket_fd, ret);
+	return r < 0 ? r : await_reply(template->process.control_fd, ret);
 }
 
 /* See struct spawn_options. */
@@ -144,18 +114,18 @@ static int make_copy(struct spawn_template *template, const struct identity *ide
 	struct spawn_reply reply = { 0 };
 	int r;
 
-	if (template->pid == 0) {
+	if (template->process.pid == 0) {
 		r = start_process(template);
 		if (r < 0)
 			return r;
 	}
-	if (template->socket_fd < 0)
+	if (template->process.control_fd < 0)
 		return -EAGAIN;
 	r = converse(template, identity, resource, ends, &reply);
 	if (r < 0) {
 		log_warning("the template process (pid %d) does not answer: %s; executing "
 			    "the program instead",
-			(int)template->pid, strerror(-r));
+			(int)template->process.pid, strerror(-r));
 		give_up(template, r);
 		return r;
 	}
@@ -173,12 +143,11 @@ int spawn_template_new(sd_event *event, struct spawn_options *program)
 
 	if (!template)
 		return -ENOMEM;
-	template->event = sd_event_ref(event);
 	(void)snprintf(template->room, sizeof(template->room), "%*s", TEMPLATE_ROOM, "");
 	template->options = *program;
 	template->options.resource = TEMPLATE_ARGUMENT;
 	template->options.template_room = template->room;
-	template->socket_fd = -EBADF;
+	process_init(&template->process, event, NULL, &process_events, template);
 	(void)start_process(template);
 	program->copy = make_copy;
 	program->template = template;
@@ -187,23 +156,21 @@ int spawn_template_new(sd_event *event, struct spawn_options *program)
 
 void spawn_template_dismiss(struct spawn_template *template)
 {
-	template->socket_fd = close_fd(template->socket_fd);
+	template->process.control_fd = close_fd(template->process.control_fd);
 	template->retry_at = USEC_INFINITY;
-	if (template->pid > 0) {
-		(void)sd_event_source_set_enabled(template->exit_source, SD_EVENT_OFF);
-		(void)sd_event_source_send_child_signal(template->exit_source, SIGKILL, NULL, 0);
-	}
+	process_kill(&template->process, SIGKILL);
 }
 
 struct spawn_template *spawn_template_free(struct spawn_template *template)
 {
+	pid_t pid;
+
 	if (!template)
 		return NULL;
-	spawn_template_dismiss(template);
-	if (template->pid > 0)
-		(void)RETRY_ON_EINTR(waitpid(template->pid, NULL, 0));
-	forget_process(template);
-	sd_event_unref(template->event);
+	pid = template->process.pid;
+	process_done(&template->process);
+	if (pid > 0)
+		(void)RETRY_ON_EINTR(waitpid(pid, NULL, 0));
 	free(template);
 	return NULL;
 }

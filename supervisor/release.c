@@ -37,12 +37,12 @@ int release_request(struct request *request, json_t **ret_answer, struct error *
 		return error_set(error, -EOPNOTSUPP,
 			"%s has nothing to release: driver \"%s\" keeps no device open", name,
 			declaration->driver->name);
-	if (child->control_fd < 0)
+	if (child->process.control_fd < 0)
 		return error_set(
 			error, -ESRCH, "%s has nothing to release: its process does not run", name);
 	message.code = json_is_true(end) ? CONTROL_RELEASE_END : CONTROL_RELEASE_BEGIN;
 	(void)snprintf(message.text, sizeof(message.text), "%s", reset ?: "");
-	r = control_send(child->control_fd, &message);
+	r = control_send(child->process.control_fd, &message);
 	if (r < 0)
 		return error_set(
 			error, r, "cannot send to the process of %s: %s", name, strerror(-r));

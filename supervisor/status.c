@@ -122,13 +122,13 @@ static json_t *describe(const struct child *child)
 			 "s:b, s:s, s:o}",
 		"name", resource->name, "driver",
 		resource_applied(resource)->declaration.driver_name, "state",
-		resource_state_name(resource), "reason", reason, "pid", (int)child->pid, "session",
-		(json_int_t)resource->session, "restarts", (json_int_t)resource->restarts,
-		"registered", (int)resource->registered, "devices_total",
-		(json_int_t)resource->devices, "devices_healthy", (json_int_t)resource->healthy,
-		"since", since, "devices_file", file, "next_try", next_try, "registration",
-		registrations[child_registration(child)], "refused", (int)resource->refused, "note",
-		claimant_note(child->claimant) ?: "", "failures",
+		resource_state_name(resource), "reason", reason, "pid", (int)child->process.pid,
+		"session", (json_int_t)resource->session, "restarts",
+		(json_int_t)resource->restarts, "registered", (int)resource->registered,
+		"devices_total", (json_int_t)resource->devices, "devices_healthy",
+		(json_int_t)resource->healthy, "since", since, "devices_file", file, "next_try",
+		next_try, "registration", registrations[child_registration(child)], "refused",
+		(int)resource->refused, "note", claimant_note(child->claimant) ?: "", "failures",
 		failure_describe(resource->failures));
 }
 

@@ -314,7 +314,7 @@ static int send_bookings(struct booked *booked, struct child *child, uint64_t un
 	message.gone_by = until;
 	if (booked->written_at > BOOKING_DELAY)
 		message.allocated_before = booked->written_at - BOOKING_DELAY;
-	r = control_send(child->control_fd, &message);
+	r = control_send(child->process.control_fd, &message);
 	if (r >= 0)
 		child->booked_sent = hash;
 	return r;
@@ -333,7 +333,7 @@ static void send_all(struct booked *booked)
 	for (size_t i = 0; i < manager->n_children; i++) {
 		struct child *child = manager->children[i];
 
-		if (child->pid > 0 && send_bookings(booked, child, UNTIL_NEVER) < 0)
+		if (child->process.pid > 0 && send_bookings(booked, child, UNTIL_NEVER) < 0)
 			plan_read(booked, now_usec(CLOCK_MONOTONIC) + USEC_PER_SEC);
 	}
 }
@@ -399,7 +399,7 @@ static void drop_unbooked(struct booked *booked, uint64_t until, bool served)
 		struct child *child = manager->children[i];
 
 		/* If it does not read now: there will be another time. */
-		if (child->pid > 0 && child->gone > 0 &&
+		if (child->process.pid > 0 && child->gone > 0 &&
 			(!served ||
 				(child->resource->state == RESOURCE_SERVING &&
 					child->resource->serving_since <= until)))
@@ -564,10 +564,10 @@ int forget_request(struct request *request, json_t **ret_answer, struct error *e
 	if (r < 0)
 		return r;
 	(void)snprintf(message.text, sizeof(message.text), "%s", device);
-	if (child->pid > 0)
+	if (child->process.pid > 0)
 		r = send_bookings(booked, child, UNTIL_NEVER);
-	if (r >= 0 && child->pid > 0)
-		r = control_send(child->control_fd, &message);
+	if (r >= 0 && child->process.pid > 0)
+		r = control_send(child->process.control_fd, &message);
 	if (r < 0)
 		return error_set(
 			error, r, "cannot send to the child of %s: %s", resource, strerror(-r));

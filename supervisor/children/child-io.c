@@ -1,25 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Carries out what resource-lifecycle.c decides about a child, and receives its messages, output
- * and exit. Decides only whether a message is acceptable. All event sources of a child have one
- * priority, so that a child that floods its control socket or its output cannot starve the others.
- * Its last messages are therefore read when its exit is handled.
+ * Carries out what resource-lifecycle.c decides about a child, and receives its messages and exit.
+ * Decides only whether a message is acceptable.
  */
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-
 #include "common/control.h"
 #include "common/counters.h"
-#include "common/foreign.h"
 #include "common/log.h"
 #include "common/message-id.h"
 #include "common/sealed.h"
 #include "drivers/model/driver.h"
 #include "supervisor/children/child.h"
-#include "supervisor/process/receive.h"
+#include "supervisor/process/retry-delay.h"
 
 /* Between two writings of the state files of one child. */
 #define WRITE_INTERVAL (100 * USEC_PER_MSEC)
@@ -28,7 +19,7 @@ static struct log_fields fields_of(const struct child *child, const char *messag
 {
 	return (struct log_fields){
 		.resource = child->resource->name,
-		.child_pid = child->pid,
+		.child_pid = child->process.pid,
 		.message_id = message_id,
 		.generation = *child->host->generation,
 	};
@@ -36,12 +27,7 @@ static struct log_fields fields_of(const struct child *child, const char *messag
 
 static void forget_process(struct child *child)
 {
-	child->exit_source = sd_event_source_disable_unref(child->exit_source);
-	child->control_source = sd_event_source_disable_unref(child->control_source);
-	child->control_fd = foreign_close_socket(child->control_fd);
-	child->relay = relay_free(child->relay);
-	child->pid = 0;
-	child->messages_wait = false;
+	process_done(&child->process);
 	child->gone = child->booked_sent = 0;
 	claimant_end_process(child->claimant);
 	proposal_end_process(child->proposal);
@@ -63,35 +49,20 @@ static const struct {
 	[CONTROL_ALIVE] = { RESOURCE_ALIVE, .expected = true },
 };
 
-/* More messages than fit into a child's socket. */
-#define WAITING_MESSAGES_MAX 256
-
-static void stop_listening(struct child *child)
+static void on_broken(const char *what, void *userdata)
 {
-	(void)sd_event_source_set_enabled(child->control_source, SD_EVENT_OFF);
-}
+	struct child *child = userdata;
+	char why[128];
 
-static void on_broken(struct child *child, const char *why)
-{
-	stop_listening(child);
+	(void)snprintf(why, sizeof(why), "the child %s", what);
+	process_ignore(&child->process);
 	resource_handle(child->resource, RESOURCE_BROKEN, why);
-}
-
-static bool is_flood(struct child *child)
-{
-	uint64_t now = now_usec(CLOCK_MONOTONIC);
-
-	if (now - child->window_start >= USEC_PER_SEC) {
-		child->window_start = now;
-		child->in_window = 0;
-	}
-	return ++child->in_window > CHILD_MESSAGES_MAX;
 }
 
 static void on_devices(struct child *child, struct control_message *message)
 {
 	if (message->devices > CONTROL_DEVICES_MAX) {
-		on_broken(child, "the child sent an inventory that is not valid");
+		on_broken("sent an inventory that is not valid", child);
 		return;
 	}
 	if (message->fds[1] >= 0)
@@ -128,8 +99,10 @@ static void on_publish(struct child *child, struct control_message *message)
 	proposal_submit(child->proposal, TAKE_FD(message->fds[0]), message->number);
 }
 
-static void on_message(struct child *child, struct control_message *message)
+static void on_message(struct control_message *message, void *userdata)
 {
+	struct child *child = userdata;
+
 	if (message->type == CONTROL_DEVICES) {
 		on_devices(child, message);
 		return;
@@ -144,7 +117,7 @@ static void on_message(struct child *child, struct control_message *message)
 			    &child->log_budget))
 			child->host->on_changed(child->host->userdata);
 		else
-			on_broken(child, "the child sent a malformed message");
+			on_broken("sent a malformed message", child);
 		return;
 	}
 	if (message->type == CONTROL_CLAIMS) {
@@ -165,7 +138,7 @@ static void on_message(struct child *child, struct control_message *message)
 	}
 	if ((size_t)message->type >= ARRAY_SIZE(message_events) ||
 		!message_events[message->type].expected) {
-		on_broken(child, "the child sent a message that only devplugd sends");
+		on_broken("sent a message that only devplugd sends", child);
 		return;
 	}
 	/* Late words about a session that is over. */
@@ -175,99 +148,49 @@ static void on_message(struct child *child, struct control_message *message)
 		message->text[0] ? message->text : "the child gave no reason");
 }
 
-static bool receive(struct child *child)
+static void on_hangup(void *userdata)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
-	int r;
+	struct child *child = userdata;
 
-	r = receive_from_child(child->control_fd, child->control_source, &message);
-	child->messages_wait = r == -EMFILE;
-	if (r == -EAGAIN || r == -EMFILE)
-		return false;
-	if (r == -ECONNRESET) {
-		stop_listening(child);
-		resource_handle(child->resource, RESOURCE_HANGUP, NULL);
-		return false;
-	}
-	if (r < 0) {
-		on_broken(child, "the child sent a malformed message");
-		return false;
-	}
-	if (is_flood(child)) {
-		on_broken(child, "the child sent too many messages");
-		return false;
-	}
-	on_message(child, &message);
-	return true;
-}
-
-static void receive_all(struct child *child)
-{
-	int enabled = SD_EVENT_OFF;
-
-	for (unsigned i = 0; i < WAITING_MESSAGES_MAX; i++)
-		if (!child->control_source ||
-			sd_event_source_get_enabled(child->control_source, &enabled) < 0 ||
-			enabled == SD_EVENT_OFF || !receive(child))
-			return;
-}
-
-static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
-{
-	(void)receive(userdata);
-	return 0;
+	resource_handle(child->resource, RESOURCE_HANGUP, NULL);
 }
 
 /* --- the end of a process --- */
 
-static void describe_exit(const struct child *child, const siginfo_t *info, char *ret, size_t size)
-{
-	double uptime =
-		(double)(now_usec(CLOCK_MONOTONIC) - child->started_at) / (double)USEC_PER_SEC;
-	bool failed = info->si_code != CLD_EXITED || info->si_status != 0;
-	const char *last = failed && child->relay ? relay_last_line(child->relay) : "";
-	const char *signal_name = sigabbrev_np(info->si_status);
-	char how[64];
-
-	if (info->si_code == CLD_EXITED)
-		(void)snprintf(how, sizeof(how), "exited with status %d", info->si_status);
-	else
-		(void)snprintf(how, sizeof(how), "was killed by signal SIG%s%s",
-			signal_name ?: "RT", info->si_code == CLD_DUMPED ? " (core dumped)" : "");
-	(void)snprintf(ret, size, "the child (pid %d) %s after %.1f s%s%.512s", (int)child->pid,
-		how, uptime, *last ? "; its last log line: " : "", last);
-}
-
 static enum exit_cause exit_cause(const struct child *child, const siginfo_t *info)
 {
-	if (child->killed)
+	if (child->process.killed)
 		return EXIT_CAUSE_HANG;
 	return info->si_code == CLD_KILLED && info->si_status == SIGKILL ? EXIT_CAUSE_KILLED
 									 : EXIT_CAUSE_CRASH;
 }
 
-static int on_child_exit(sd_event_source *source, const siginfo_t *info, void *userdata)
+static void on_child_exit(const siginfo_t *info, void *userdata)
 {
 	struct child *child = userdata;
 	struct log_fields fields = fields_of(child, MESSAGE_ID_CHILD_DIED);
 	bool wanted;
-	char exit_text[768];
+	char how[704], exit_text[768];
 
-	receive_all(child);
-	if (child->relay)
-		relay_drain(child->relay);
-
+	(void)process_receive(&child->process);
 	wanted = (child->resource->state == RESOURCE_STOPPING ||
 			 child->resource->state == RESOURCE_RESTARTING) &&
 		info->si_code == CLD_EXITED && info->si_status == 0;
 	if (!wanted)
 		child->resource->counts.exits[exit_cause(child, info)]++;
-	describe_exit(child, info, exit_text, sizeof(exit_text));
+	process_exit_text(&child->process, info, how, sizeof(how));
+	(void)snprintf(exit_text, sizeof(exit_text), "the child %s", how);
 	log_full(wanted ? LOG_INFO : LOG_ERR, &fields, "%s", exit_text);
 	forget_process(child);
 	resource_handle(child->resource, RESOURCE_EXIT, exit_text);
-	return 0;
 }
+
+static const struct process_events process_events = {
+	.on_message = on_message,
+	.on_broken = on_broken,
+	.on_hangup = on_hangup,
+	.on_exit = on_child_exit,
+};
 
 /* --- the operations of the state table --- */
 
@@ -290,7 +213,7 @@ static int op_configure(const struct resource_config *config, void *userdata, st
 	/* It stays ours. A copy would be missing where there are no free descriptors, and the child
 	 * would take failed devices for healthy ones. */
 	message.fds[1] = child->saved_state.fd;
-	r = control_send(child->control_fd, &message);
+	r = control_send(child->process.control_fd, &message);
 	message.fds[1] = -EBADF;
 	if (r < 0)
 		return error_set(error, r, "cannot send to the child: %s", strerror(-r));
@@ -304,59 +227,30 @@ static void send_counters(const struct child *child)
 
 	message.fds[0] = child->counters_fd;
 	if (child->counters_fd >= 0)
-		(void)control_send(child->control_fd, &message);
-}
-
-static int attach_process(struct child *child, int output_fd)
-{
-	sd_event *event = child->host->event;
-	int r;
-
-	/* Even without its output a child is of use. */
-	(void)relay_new(event, output_fd, child->resource->name, child->pid, &child->relay);
-	r = sd_event_add_io(
-		event, &child->control_source, child->control_fd, EPOLLIN, on_control, child);
-	if (r < 0)
-		return r;
-	return sd_event_add_child(
-		event, &child->exit_source, child->pid, WEXITED, on_child_exit, child);
+		(void)control_send(child->process.control_fd, &message);
 }
 
 static int op_start(const struct resource_config *config, void *userdata, struct error *error)
 {
 	struct child *child = userdata;
 	struct log_fields fields;
-	struct spawned spawned;
 	struct spawn_options options = child->host->program;
 	int r;
 
 	options.resource = child->resource->name;
 	options.user = config->declaration.user;
-	r = spawn_child(&options, &spawned, error);
+	r = process_start(&child->process, &options, error);
 	if (r < 0)
 		return r;
-	child->pid = spawned.pid;
-	child->control_fd = spawned.control_fd;
-	child->started_at = now_usec(CLOCK_MONOTONIC);
-	child->killed = false;
-	r = attach_process(child, spawned.output_fd);
-	if (r < 0)
-		(void)error_set(error, r, "cannot watch a new child: %s", strerror(-r));
-	else {
-		send_counters(child);
-		r = op_configure(config, child, error);
-		/* It has ended already. Its exit, which follows, has the reason. */
-		if (r == -EPIPE || r == -ECONNRESET)
-			r = 0;
-	}
-	if (r < 0) {
-		(void)kill(child->pid, SIGKILL);
-		(void)RETRY_ON_EINTR(waitpid(child->pid, NULL, 0));
+	send_counters(child);
+	r = op_configure(config, child, error);
+	/* One that has ended already has a reason, which follows with its exit. */
+	if (r < 0 && r != -EPIPE && r != -ECONNRESET) {
 		forget_process(child);
 		return r;
 	}
 	fields = fields_of(child, MESSAGE_ID_CHILD_STARTED);
-	log_full(LOG_INFO, &fields, "child started (pid %d)", (int)child->pid);
+	log_full(LOG_INFO, &fields, "child started (pid %d)", (int)child->process.pid);
 	return 0;
 }
 
@@ -391,7 +285,7 @@ static int op_open_session(void *userdata, uint64_t *ret_number, struct error *e
 	message.session = session->number;
 	message.fds[0] = session->listener_fd;
 	message.fds[1] = session->kubelet_fd;
-	r = control_send(child->control_fd, &message);
+	r = control_send(child->process.control_fd, &message);
 	if (r < 0) {
 		session_done(session);
 		return error_set(
@@ -411,7 +305,7 @@ static int op_end_session(uint64_t number, void *userdata)
 		return 0;
 	}
 	message.session = number;
-	return control_send(child->control_fd, &message);
+	return control_send(child->process.control_fd, &message);
 }
 
 static int op_stop(void *userdata)
@@ -419,17 +313,14 @@ static int op_stop(void *userdata)
 	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_STOP);
 	struct child *child = userdata;
 
-	return control_send(child->control_fd, &message);
+	return control_send(child->process.control_fd, &message);
 }
 
 static void op_kill(int signal, void *userdata)
 {
 	struct child *child = userdata;
 
-	child->killed = true;
-	/* By the pidfd where there is one, so never another process that has the number now. */
-	if (child->exit_source)
-		(void)sd_event_source_send_child_signal(child->exit_source, signal, NULL, 0);
+	process_kill(&child->process, signal);
 }
 
 static void op_remove_socket(void *userdata)
@@ -449,7 +340,8 @@ static void op_set_timer(enum resource_timer timer, uint64_t at, void *userdata)
 	};
 	bool limit = timer != RESOURCE_TIMER_STATE || limits[child->resource->state];
 
-	child_timers_set(&child->timers, timer, at, limit);
+	process_timer_set(&child->timers[timer],
+		at == USEC_INFINITY ? at : at - MIN_OF(at, now_usec(CLOCK_MONOTONIC)), limit);
 }
 
 static uint64_t op_now(void *userdata)
@@ -459,11 +351,7 @@ static uint64_t op_now(void *userdata)
 
 static uint32_t op_random(void *userdata)
 {
-	uint32_t number;
-
-	if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != (ssize_t)sizeof(number))
-		number = (uint32_t)now_usec(CLOCK_MONOTONIC) * 2654435761U;
-	return number;
+	return retry_delay_random();
 }
 
 static void op_changed(void *userdata)
@@ -499,7 +387,7 @@ static int answer_claims(uint64_t number, int fd, const char *refusal, void *use
 	message.number = number;
 	message.fds[0] = fd;
 	(void)snprintf(message.text, sizeof(message.text), "%s", refusal);
-	r = control_send(child->control_fd, &message);
+	r = control_send(child->process.control_fd, &message);
 	if (r >= 0 && claimant_is_waiting(child->claimant))
 		child->reported = false;
 	return r;
@@ -518,10 +406,7 @@ static bool is_starting(void *userdata)
 
 static void on_malformed_claims(void *userdata)
 {
-	struct child *child = userdata;
-
-	resource_handle(
-		child->resource, RESOURCE_BROKEN, "the child sent claims that are not valid");
+	on_broken("sent claims that are not valid", userdata);
 }
 
 static const struct claimant_operations claimant_operations = {
@@ -539,7 +424,7 @@ static int answer_proposal(uint64_t number, const char *why, void *userdata)
 	op_changed(child);
 	message.number = number;
 	(void)snprintf(message.text, sizeof(message.text), "%s", why);
-	return control_send(child->control_fd, &message);
+	return control_send(child->process.control_fd, &message);
 }
 
 /* --- state files --- */
@@ -587,19 +472,16 @@ void child_forget_health(struct child *child)
 
 /* --- --- */
 
-static bool on_timer_receive(void *userdata)
+static void on_timer(struct process_timer *timer, void *userdata)
 {
+	static const enum resource_event events[_RESOURCE_TIMER_MAX] = {
+		[RESOURCE_TIMER_STATE] = RESOURCE_TIMEOUT,
+		[RESOURCE_TIMER_ANSWER] = RESOURCE_UNANSWERED,
+		[RESOURCE_TIMER_WATCHDOG] = RESOURCE_SILENT,
+	};
 	struct child *child = userdata;
 
-	receive_all(child);
-	return child->messages_wait;
-}
-
-static void on_timer(enum resource_event event, void *userdata)
-{
-	struct child *child = userdata;
-
-	resource_handle(child->resource, event, NULL);
+	resource_handle(child->resource, events[timer - child->timers], NULL);
 }
 
 const struct declaration *child_declaration(const struct child *child)
@@ -622,7 +504,6 @@ int child_new(
 	if (!child)
 		return -ENOMEM;
 	child->host = host;
-	child->control_fd = -EBADF;
 	child->counters_fd = counters_new();
 	child->session = SESSION_INIT;
 	state_devices_name(config->declaration.name, name);
@@ -630,15 +511,17 @@ int child_new(
 	state_health_name(config->declaration.name, name);
 	mirror_init(&child->saved_state, host->state, name, CONTROL_SAVED_STATE_MAX);
 	r = resource_new(config, &operations, child, &child->resource);
+	if (r < 0)
+		return r;
+	process_init(&child->process, host->event, child->resource->name, &process_events, child);
+	for (unsigned i = 0; i < _RESOURCE_TIMER_MAX && r >= 0; i++)
+		r = process_timer_init(&child->timers[i], &child->process, on_timer, child);
 	if (r >= 0)
 		r = arbiter_add(host->arbiter, child->resource->name, &claimant_operations, child,
 			&child->claimant);
 	if (r >= 0)
 		r = proposal_new(host->event, host->published, child->resource, answer_proposal,
 			child, &child->proposal);
-	if (r >= 0)
-		r = child_timers_init(
-			&child->timers, host->event, on_timer_receive, on_timer, child);
 	if (r < 0)
 		return r;
 	claimant_set_overlap(child->claimant, config->declaration.overlap);
@@ -657,7 +540,8 @@ struct child *child_free(struct child *child)
 	session_done(&child->session);
 	(void)close_fd(child->counters_fd);
 	mirror_release(&child->saved_state);
-	child_timers_done(&child->timers);
+	for (unsigned i = 0; i < _RESOURCE_TIMER_MAX; i++)
+		process_timer_done(&child->timers[i]);
 	if (child->claimant && child->proposal)
 		forget_process(child);
 	(void)proposal_free(child->proposal);

@@ -11,18 +11,14 @@
 
 #include "common/control.h"
 #include "common/pace.h"
-#include "supervisor/children/child-timers.h"
 #include "supervisor/children/offer-state.h"
 #include "supervisor/children/proposal.h"
 #include "supervisor/children/resource.h"
 #include "supervisor/files/mirror.h"
 #include "supervisor/kubelet/session.h"
 #include "supervisor/ownership/arbiter.h"
-#include "supervisor/process/relay.h"
-#include "supervisor/process/spawn.h"
-
-/* More messages than this in one second are a flood. */
-#define CHILD_MESSAGES_MAX 10000
+#include "supervisor/process/process-timer.h"
+#include "supervisor/process/process.h"
 
 struct child;
 
@@ -67,18 +63,9 @@ struct child {
 	uint64_t rescan;     /* the number of the last request that made it scan, 0: none */
 	bool reported;       /* its devices, since its last configuration or answer on owners */
 
-	pid_t pid;   /* 0: none */
-	bool killed; /* by us */
-	int control_fd;
-	bool messages_wait; /* in its socket, because devplugd has no free descriptors */
-	struct relay *relay;
-	sd_event_source *exit_source, *control_source;
-	struct child_timers timers;
+	struct process process;
+	struct process_timer timers[_RESOURCE_TIMER_MAX];
 	struct session session;
-	uint64_t started_at; /* CLOCK_MONOTONIC */
-
-	uint64_t window_start; /* of the count of messages */
-	unsigned in_window;
 	struct log_budget log_budget; /* of failed calls */
 
 	int counters_fd; /* what its processes count, see counters.h; -EBADF: no memory for it */

@@ -89,14 +89,14 @@ static int ask(struct dra_preparation *preparation, struct error *error)
 
 	if (!child || child->leaving || child_registration(child) != REGISTRATION_DRA)
 		return error_set(error, -ENOENT, "%s is not served by DRA on this node", name);
-	if (child->pid == 0 || !child->resource->accepted)
+	if (child->process.pid == 0 || !child->resource->accepted)
 		return error_set(error, -EAGAIN, "the process of %s is not ready: %s", name,
 			child->resource->reason);
 	r = make_question(preparation);
 	if (r >= 0) {
 		message.fds[0] = r;
 		message.number = ++last_number;
-		r = control_send(child->control_fd, &message);
+		r = control_send(child->process.control_fd, &message);
 	}
 	if (r < 0)
 		return error_set(

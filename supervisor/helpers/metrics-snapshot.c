@@ -95,8 +95,8 @@ static uint64_t children_bytes(const struct manager *manager)
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < manager->n_children; i++)
-		if (manager->children[i]->pid > 0)
-			sum += resident_bytes(manager->children[i]->pid);
+		if (manager->children[i]->process.pid > 0)
+			sum += resident_bytes(manager->children[i]->process.pid);
 	return sum;
 }
 

@@ -16,8 +16,8 @@
 #include "supervisor/process/relay.h"
 #include "supervisor/process/spawn.h"
 
-/* More messages than this in one second are a flood. When the kubelet starts, devplugd-dra asks for
- * all of DRA_CLAIMS_MAX claims. */
+/* More messages than this in one second are a flood. When the kubelet starts, devplugd-cluster asks
+ * for all of DRA_CLAIMS_MAX claims. */
 #define PROCESS_MESSAGES_MAX 10000
 
 /* What happens to a process. Each function may call process_done(). */

@@ -5,6 +5,17 @@
  */
 #include "supervisor/process/retry-delay.h"
 
+#include <sys/random.h>
+
+uint32_t retry_delay_random(void)
+{
+	uint32_t number;
+
+	if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != (ssize_t)sizeof(number))
+		number = (uint32_t)now_usec(CLOCK_MONOTONIC) * 2654435761U;
+	return number;
+}
+
 void retry_delay_credit(uint64_t *delay, uint64_t served)
 {
 	uint64_t credits = served / RETRY_CHILD_CREDIT;

@@ -17,6 +17,9 @@
 uint64_t retry_delay_next(
 	uint64_t *delay, uint64_t minimum, uint64_t maximum, uint32_t random_number);
 
+/* A random number for retry_delay_next(), without waiting for randomness. */
+uint32_t retry_delay_random(void);
+
 /* Shortens the delay after a process has served: each RETRY_CHILD_CREDIT of service halves the
  * delay before the next start. */
 void retry_delay_credit(uint64_t *delay, uint64_t served);

@@ -20,7 +20,7 @@ static int await_exit(struct child *started, void *userdata)
 {
 	siginfo_t info;
 
-	return waitid(P_PID, (id_t)started->pid, &info, WEXITED | WNOWAIT);
+	return waitid(P_PID, (id_t)started->process.pid, &info, WEXITED | WNOWAIT);
 }
 
 static void ignore(void *userdata)
@@ -100,7 +100,7 @@ static void test_exit_before_the_configuration(void **state)
 		skip();
 	assert_int_equal(child_new(&host, &config, &child), 0);
 	resource_handle(child->resource, RESOURCE_START, NULL);
-	while (child->pid > 0)
+	while (child->process.pid > 0)
 		assert_true(sd_event_run(host.event, UINT64_MAX) >= 0);
 	assert_int_equal(child->resource->state, RESOURCE_BACKOFF);
 	assert_int_equal(child->resource->counts.exits[EXIT_CAUSE_CRASH], 1);

@@ -32,6 +32,7 @@ struct inquiry {
 	struct pod_table *table;
 	char failure[CONTROL_TEXT_MAX];
 	sd_event_source *delivery; /* to those who wait */
+	bool delivering;           /* a handler is running */
 };
 
 struct pod_resources {
@@ -75,11 +76,12 @@ static void deliver_soon(struct inquiry *inquiry)
 	(void)sd_event_source_set_enabled(inquiry->delivery, SD_EVENT_ONESHOT);
 }
 
-/* Handlers may ask again and cancel others; who asks again waits for the next delivery. */
+/* Handlers may ask and cancel others; one that asks the same waits for the next delivery. */
 static int on_delivery(sd_event_source *source, void *userdata)
 {
 	struct inquiry *inquiry = userdata;
 
+	inquiry->delivering = true;
 	for (size_t left = inquiry->n_waiters; left > 0 && inquiry->n_waiters > 0; left--) {
 		struct waiter first = inquiry->waiters[0];
 
@@ -87,6 +89,7 @@ static int on_delivery(sd_event_source *source, void *userdata)
 			--inquiry->n_waiters * sizeof(*inquiry->waiters));
 		first.on_answer(&inquiry->answer, first.userdata);
 	}
+	inquiry->delivering = false;
 	if (inquiry->n_waiters > 0)
 		deliver_soon(inquiry);
 	return 0;
@@ -259,13 +262,13 @@ static struct inquiry *find_inquiry(
 	return NULL;
 }
 
-/* Drops an answer for which no caller waits. */
+/* Drops an answer that no caller waits for or has. */
 static void make_room(struct pod_resources *pods)
 {
 	for (size_t i = 0; i < pods->n_inquiries && pods->n_inquiries == INQUIRIES_MAX; i++) {
 		const struct inquiry *inquiry = pods->inquiries[i];
 
-		if (inquiry->answered && inquiry->n_waiters == 0)
+		if (inquiry->answered && inquiry->n_waiters == 0 && !inquiry->delivering)
 			remove_inquiry(pods->inquiries[i]);
 	}
 }

@@ -39,8 +39,8 @@ struct socket_source {
 struct dra_api {
 	sd_event *event;
 	CURLM *multi;
-	sd_event_source *timer;    /* libcurl's */
-	sd_event_source *patience; /* when waiting requests are started, or fail */
+	sd_event_source *timer;       /* libcurl's */
+	sd_event_source *queue_timer; /* when waiting requests are started, or fail */
 	struct socket_source *sockets;
 	struct request *requests;
 	struct dra_credentials credentials;
@@ -251,7 +251,7 @@ static void start_waiting(struct dra_api *api)
 	char failure[640];
 	struct request *request;
 
-	(void)sd_event_source_set_enabled(api->patience, SD_EVENT_OFF);
+	(void)sd_event_source_set_enabled(api->queue_timer, SD_EVENT_OFF);
 	(void)snprintf(failure, sizeof(failure), "no credentials: %s", api->credentials.failure);
 	while ((request = find_waiting(api)) && !api->credentials.loading) {
 		if (api->credentials.loaded_at == 0)
@@ -267,7 +267,7 @@ void dra_api_take_file(struct dra_api *api, struct control_message *message)
 		start_waiting(api);
 }
 
-static int on_patience(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_queue_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct dra_api *api = userdata;
 
@@ -290,8 +290,8 @@ static int add_request(struct dra_api *api, struct request *request)
 		due = 0;
 	else
 		dra_credentials_load(&api->credentials);
-	(void)sd_event_source_set_time(api->patience, due);
-	return sd_event_source_set_enabled(api->patience, SD_EVENT_ONESHOT);
+	(void)sd_event_source_set_time(api->queue_timer, due);
+	return sd_event_source_set_enabled(api->queue_timer, SD_EVENT_ONESHOT);
 }
 
 /* --- answers --- */
@@ -509,8 +509,8 @@ int dra_api_new(sd_event *event, struct dra_api **ret)
 		return -ENOMEM;
 	r = sd_event_add_time(event, &api->timer, CLOCK_MONOTONIC, USEC_INFINITY, 1, on_timer, api);
 	if (r >= 0)
-		r = sd_event_add_time(event, &api->patience, CLOCK_MONOTONIC, USEC_INFINITY,
-			100 * USEC_PER_MSEC, on_patience, api);
+		r = sd_event_add_time(event, &api->queue_timer, CLOCK_MONOTONIC, USEC_INFINITY,
+			100 * USEC_PER_MSEC, on_queue_timer, api);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(api);
@@ -528,7 +528,7 @@ struct dra_api *dra_api_free(struct dra_api *api)
 	while (api->sockets)
 		forget_socket(api, api->sockets->fd);
 	sd_event_source_disable_unref(api->timer);
-	sd_event_source_disable_unref(api->patience);
+	sd_event_source_disable_unref(api->queue_timer);
 	dra_credentials_done(&api->credentials);
 	free(api);
 	return NULL;

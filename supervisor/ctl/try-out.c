@@ -15,7 +15,7 @@
 #include "supervisor/process/child-user.h"
 
 /* The most a program of driver "exec" may take for its first answer, and a little more. */
-#define PATIENCE (310 * USEC_PER_SEC)
+#define TRY_OUT_TIMEOUT (310 * USEC_PER_SEC)
 
 /* As a child has it. */
 static const char *host_root(const char *root)
@@ -217,7 +217,7 @@ static void on_driver_change(void *userdata)
 static int await_answers(const struct declaration *declaration, const char *root, sd_event *event,
 	void *state, bool *changed, struct scan *scan, struct error *error)
 {
-	uint64_t end = now_usec(CLOCK_MONOTONIC) + PATIENCE, now;
+	uint64_t end = now_usec(CLOCK_MONOTONIC) + TRY_OUT_TIMEOUT, now;
 	int r;
 
 	for (;;) {
@@ -232,7 +232,7 @@ static int await_answers(const struct declaration *declaration, const char *root
 		now = now_usec(CLOCK_MONOTONIC);
 		if (now >= end)
 			return error_set(error, -ETIMEDOUT, "no answer within %llu s",
-				PATIENCE / USEC_PER_SEC);
+				TRY_OUT_TIMEOUT / USEC_PER_SEC);
 		r = sd_event_run(event, end - now);
 		if (r < 0)
 			return error_set(error, r, "the event loop failed: %s", strerror(-r));

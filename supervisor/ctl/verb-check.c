@@ -9,7 +9,7 @@
 #define EXIT_PROBLEM 1
 #define EXIT_UNKNOWN 2
 /* Seconds in which the kubelet has to answer. */
-#define KUBELET_PATIENCE 5
+#define KUBELET_TIMEOUT 5
 
 struct findings {
 	size_t resources, failed, undiscovered, unanswered, devices, unhealthy;
@@ -98,7 +98,7 @@ static int read_state(
 			r = error_set(error, ret_snapshot->unanswered.code, "%s",
 				ret_snapshot->unanswered.message);
 		waited = r < 0 ? 0 : snapshot_integer(ret_snapshot->root, "pods_waited");
-	} while (waited > 0 && waited < KUBELET_PATIENCE);
+	} while (waited > 0 && waited < KUBELET_TIMEOUT);
 	return r;
 }
 
@@ -121,7 +121,7 @@ static void check_servers(struct findings *findings, const struct snapshot *snap
 	const char *failure = text_of(dra, "api_failure");
 	json_int_t waited = snapshot_integer(snapshot->root, "pods_waited");
 
-	if (waited >= KUBELET_PATIENCE) {
+	if (waited >= KUBELET_TIMEOUT) {
 		findings->unanswered++;
 		note(findings, "the kubelet has not answered for %lld s", (long long)waited);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when the exporter runs, and answers its requests; metrics-snapshot.c and
- * exporter/families.c have what is counted. A scrape waits at most POD_PATIENCE for the kubelet's
+ * exporter/families.c have what is counted. A scrape waits at most PODS_TIMEOUT for the kubelet's
  * answer about its pods, and the next picture is delayed by the cost of the last one, so that a
  * faulty exporter cannot keep the loop busy.
  */
@@ -25,7 +25,7 @@
 
 #define EXPORTER_NAME    "devplugd-exporter"
 #define SOCKET_NAME      "metrics" /* FileDescriptorName= of devplugd-metrics.socket */
-#define POD_PATIENCE     (2 * USEC_PER_SEC)
+#define PODS_TIMEOUT     (2 * USEC_PER_SEC)
 #define SNAPSHOT_SPACING (10 * USEC_PER_MSEC)
 #define TEXTFILE_MAX     (64U << 20)
 #define TEXTFILE_SPACING (500 * USEC_PER_MSEC)
@@ -150,7 +150,7 @@ static bool begin_scrape(struct metrics *metrics)
 		finish_when_allowed(metrics);
 		return true;
 	}
-	(void)sd_event_source_set_time(metrics->timer, now_usec(CLOCK_MONOTONIC) + POD_PATIENCE);
+	(void)sd_event_source_set_time(metrics->timer, now_usec(CLOCK_MONOTONIC) + PODS_TIMEOUT);
 	(void)sd_event_source_set_enabled(metrics->timer, SD_EVENT_ONESHOT);
 	return true;
 }

@@ -110,7 +110,7 @@ static bool answer(struct claimant *claimant, const char *owners, bool settled)
 	if (claimant->number == 0 || (!claimant->asked && streq(claimant->sent, owners)))
 		return false;
 	if (claimant->fd >= 0 ||
-		(claimant->asked && now < claimant->asked_at + ARBITER_PATIENCE && !settled))
+		(claimant->asked && now < claimant->asked_at + ARBITER_TIMEOUT && !settled))
 		return true;
 	copy = strdup(owners);
 	if (!copy || send_owners(claimant, owners) < 0) {

@@ -17,7 +17,7 @@
 /* A child is not answered before the resources before it, and those with booked devices, have sent
  * their claims, so that no device is offered twice even for a moment; but none waits longer than
  * this. */
-#define ARBITER_PATIENCE (2 * USEC_PER_SEC)
+#define ARBITER_TIMEOUT (2 * USEC_PER_SEC)
 
 struct bookings;
 struct arbiter;  /* one for all resources */

@@ -138,7 +138,7 @@ static void on_difference(
 		offer->none_at = now;
 	if (offer->step == OFFER_SUSPECT) {
 		offer->step = OFFER_DIFFERS;
-		offer->next_renewal = MAX_OF(offer->next_renewal, now + OFFER_PATIENCE);
+		offer->next_renewal = MAX_OF(offer->next_renewal, now + OFFER_SETTLE_TIME);
 	} else if (now >= offer->next_renewal) {
 		renew(child, offered, now);
 	}

@@ -18,7 +18,7 @@
 #define OFFER_CHECK_DELAY (2 * USEC_PER_SEC)
 /* For which a difference must last: a kubelet with many devices and pods needs time for each list.
  */
-#define OFFER_PATIENCE (10 * USEC_PER_SEC)
+#define OFFER_SETTLE_TIME (10 * USEC_PER_SEC)
 /* Between two renewals of one resource that do not help; doubles. */
 #define OFFER_RENEWAL_MIN (60 * USEC_PER_SEC)
 #define OFFER_RENEWAL_MAX (3600 * USEC_PER_SEC)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which container has which device, for clients of the control socket: joins what the kubelet
- * answers, its checkpoint and DRA claims, and decides when the kubelet is asked. A failed question
- * is not repeated within the age of an answer, so that a kubelet that does not answer delays one
- * request and not each.
+ * Joins the kubelet's answer, its checkpoint and DRA claims into a list of the devices of
+ * containers, for clients of the control socket, and decides when the kubelet is asked. A failed
+ * question is not repeated within the age of an answer, so that a kubelet that does not answer
+ * delays only one request.
  */
 #include "supervisor/books/assignments.h"
 
@@ -35,7 +35,7 @@ static json_t *describe(const struct pod_container *container, const char *id)
 		container->pod, "container", container->name);
 }
 
-/* Tabs are in no field of a pod table (common/pod-table.h). */
+/* No field of a pod table contains a tab (common/pod-table.h). */
 static json_t *get_by_key(const json_t *object, const char *a, const char *b, const char *c)
 {
 	_cleanup_free_ char *key = NULL;
@@ -80,7 +80,7 @@ static void collect(const struct pod_table *table, json_t *resources, json_t *li
 		const struct pod_device *device = &table->devices[i];
 		json_t *row;
 
-		/* What a pod has as a whole is what its containers have. */
+		/* The devices of a whole pod are the devices of its containers. */
 		if (!*device->container->name || is_repeated(device, i > 0 ? device - 1 : NULL))
 			continue;
 		row = describe(device->container, device->id);
@@ -89,7 +89,7 @@ static void collect(const struct pod_table *table, json_t *resources, json_t *li
 	}
 }
 
-/* Without a driver of ours, which is optional, each claim is of another one. */
+/* Without a driver of ours, which is optional, every claim belongs to another driver. */
 static bool is_of_our_driver(const struct manager *manager, const struct pod_claim *claim)
 {
 	const char *driver = manager->dra_driver;
@@ -97,7 +97,7 @@ static bool is_of_our_driver(const struct manager *manager, const struct pod_cla
 	return driver && streq(claim->driver, driver);
 }
 
-/* Adds the devices of claims. A claim has the cluster's name of a device, not the id. */
+/* Adds the devices of claims. A claim contains the cluster's name of a device, not the id. */
 static void collect_claimed(
 	const struct manager *manager, const struct pod_table *table, json_t *resources)
 {
@@ -116,8 +116,9 @@ static void collect_claimed(
 	}
 }
 
-/* The kubelet lists neither plain init containers nor removed pods. Its checkpoint has both, but
- * only with the UIDs of pods. A pod with another container in the list has a name. */
+/* The kubelet lists neither plain init containers nor removed pods. Its checkpoint contains both,
+ * but only with the UIDs of pods. The name of a pod is known if another of its containers is
+ * listed. */
 static void join_checkpoint(struct assignments *assignments,
 	const struct kubelet_checkpoint *checkpoint, const json_t *listed)
 {
@@ -136,7 +137,7 @@ static void join_checkpoint(struct assignments *assignments,
 		const struct kubelet_checkpoint_row *row = &checkpoint->rows[i];
 		const json_t *pod = json_object_get(pods, row->pod_uid);
 
-		/* Containers of one pod may pass a device on, and a row is there for each node. */
+		/* Containers of one pod may pass a device on, and each NUMA node has a row. */
 		if (get_by_key(done, row->resource, row->id, row->pod_uid))
 			continue;
 		set_by_key(done, row->resource, row->id, row->pod_uid, json_true());
@@ -170,7 +171,7 @@ static void take_table(struct assignments *assignments, const struct pod_answer 
 	collect(answer->table, assignments->resources, listed);
 	collect_claimed(assignments->manager, answer->table, assignments->resources);
 	checkpoint = booked_checkpoint(assignments->manager->booked, &written_at);
-	/* What was booked since may be of pods that are not in the answer yet. */
+	/* Later bookings may belong to pods that are not in the answer yet. */
 	if (checkpoint && written_at <= answer->asked_at)
 		join_checkpoint(assignments, checkpoint, listed);
 }

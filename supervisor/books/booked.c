@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which devices the kubelet has booked, from its checkpoint, PodResources and the prepared
- * claims of DRA; keep-booked.c keeps them listed. A checkpoint has all bookings of the time when it
- * was written, so it replaces earlier answers of PodResources. The children know the later
+ * claims of DRA; keep-booked.c keeps them listed. A checkpoint contains all bookings at the time
+ * when it was written, so it replaces earlier answers of PodResources. The children know the later
  * allocations. An answer of PodResources counts only for devices that were removed a certain time
  * before the question, and for resources that were served by then: allocations have reached their
  * containers by then, and after a restart the kubelet knows its pods again.
@@ -24,11 +24,12 @@
 #include "supervisor/control/request.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 
-/* A checkpoint is read at most so often, and at most a fifth of the time. */
+/* The minimum interval between reads of a checkpoint; reading also takes at most a fifth of the
+ * time. */
 #define READ_SPACING (50 * USEC_PER_MSEC)
-/* From the answer to Allocate until the kubelet has booked it. */
+/* The maximum time from the answer to Allocate until the kubelet has booked the devices. */
 #define BOOKING_DELAY (200 * USEC_PER_MSEC)
-/* Files have the time of the last tick of the kernel's clock, and clocks are slewed. */
+/* The time of a file is the last tick of the kernel's clock, and clocks are slewed. */
 #define CLOCK_STEP_MIN USEC_PER_SEC
 /* In a message: nothing may leave a list. */
 #define UNTIL_NEVER 1
@@ -74,7 +75,7 @@ static uint64_t interval_of(const struct booked *booked)
 	return booked->manager->config->kubelet.pod_resources_interval;
 }
 
-/* Whether a device that the checkpoint does not have is free. */
+/* Whether a device that is not in the checkpoint is free. */
 static bool checkpoint_decides(const struct booked *booked)
 {
 	return booked->checkpoint;
@@ -110,7 +111,8 @@ static json_t *claims_of(const struct booked *booked, const char *resource)
 					   : json_array();
 }
 
-/* Once new data are in force: what they do not have need not be forgotten any more. */
+/* To be called when new data are in force: drops forgotten bookings that the data no longer
+ * contain. */
 static void drop_forgotten(struct booked *booked)
 {
 	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
@@ -169,7 +171,7 @@ static uint64_t modification_time(const struct file_identity *identity)
 	return monotonic - MIN_OF(monotonic, realtime - MIN_OF(realtime, modified));
 }
 
-/* Reads the checkpoint if it is another one than before. */
+/* Reads the checkpoint if it has changed. */
 static void refresh(struct booked *booked)
 {
 	const char *directory = booked->manager->config->kubelet.device_plugin_dir;
@@ -241,7 +243,8 @@ static int add_checkpoint(
 	return r;
 }
 
-/* Neither the checkpoint nor the devices in an answer of PodResources have those of claims. */
+/* Adds the devices of claims, which are neither in the checkpoint nor among the devices in an
+ * answer of PodResources. */
 static int add_claims(const struct booked *booked, const char *resource, struct bookings *bookings)
 {
 	json_auto_t *rows = claims_of(booked, resource);
@@ -277,7 +280,7 @@ static int collect(const struct booked *booked, const char *resource, struct boo
 	return 0;
 }
 
-/* Not 0 for no bookings: a new process was sent nothing yet. */
+/* The hash of no bookings is not 0, because 0 means that a new process was sent nothing yet. */
 static uint64_t hash_bytes(const char *data, size_t size)
 {
 	uint64_t hash = 1;
@@ -418,7 +421,7 @@ static void on_answer(const struct pod_answer *answer, void *userdata)
 	struct booked *booked = userdata;
 
 	booked->waiting = false;
-	/* A kubelet that is away or does not have it is nothing to warn about. */
+	/* A kubelet that is not running or lacks the API causes no warning. */
 	if (answer->error != -ENOENT && answer->error != -ECONNREFUSED &&
 		log_once_admits(&booked->pods_logged, answer->table ? NULL : answer->failure))
 		log_full(LOG_WARNING, &fields,

@@ -2,12 +2,12 @@
 #pragma once
 
 /*
- * What the kubelet has booked (promise P17): the union of its checkpoint, which it reads at its own
- * start, of its PodResources API, and of the claims that it has had prepared. Each child gets the
- * bookings of its resource before its first list and whenever they change, and lists them until an
- * update no longer has them. PodResources is asked only while a child lists a removed device, or
- * while the checkpoint has an unknown form. A device leaves its list when no source has it. If
- * neither the checkpoint nor PodResources can be read, no device leaves a list.
+ * The kubelet's bookings (promise P17): the union of its checkpoint, which it reads at its own
+ * start, of its PodResources API, and of the prepared claims. Each child gets the bookings of its
+ * resource before its first list and whenever they change, and lists them until an update no longer
+ * has them. PodResources is asked only while a child lists a removed device, or while the
+ * checkpoint has an unknown form. A device leaves its list when no source contains it. If neither
+ * the checkpoint nor PodResources can be read, no device leaves a list.
  */
 
 #include "common/error.h"
@@ -21,8 +21,8 @@ typedef struct json_t json_t;
 
 int booked_new(struct manager *manager, struct booked **ret);
 
-/* The kubelet has written its checkpoint, its directory has changed, or a claim was prepared or
- * unprepared. */
+/* To be called when the kubelet has written its checkpoint, its directory has changed, or a claim
+ * was prepared or unprepared. */
 void booked_checkpoint_changed(struct booked *booked);
 
 /* The number of devices that are listed only because they are booked, the configuration, or the set

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stores which DRA claims are prepared, and decides in which order files are written: the CDI file
- * before the claim is saved, and removed after it. Whenever the daemon is killed, a file without a
- * claim may be left, which the next start removes, but never a claim without its file.
+ * Stores the prepared DRA claims, and decides in which order files are written: the CDI file before
+ * the claim is saved, and removed after it. Whenever the daemon is killed, a file without a claim
+ * may be left, which the next start removes, but never a claim without its file.
  */
 #include "supervisor/books/dra-claims.h"
 
@@ -24,8 +24,8 @@
 #define CLAIMS_FILE     "dra-claims"
 #define CLAIMS_VERSION  1
 #define RESOURCE_LENGTH 317 /* a DNS subdomain, "/", and a label */
-/* CDI names in an answer to CONTROL_EDIT. A saved device may have the name of its claim's file as
- * well. */
+/* CDI names in an answer to CONTROL_EDIT. A saved device may also contain the name of its claim's
+ * file. */
 #define NAMES_MAX 64
 
 struct dra_claims {
@@ -78,8 +78,8 @@ int dra_claims_check_names(const json_t *names, struct error *error)
 #define DEVICE_FORMAT "s:s, s:s, s:s, s:s, s:s, s:b"
 #define CLAIM_FORMAT  "s:s, s:s, s:s, s?o"
 
-/* A new reference, or NULL if the device is malformed. What the format does not name is left out of
- * a saved device, and refused in one that was sent. */
+/* A new reference, or NULL if the device is malformed. Members that the format does not name are
+ * left out of a saved device, and refused in a received one. */
 static json_t *read_device(json_t *device, bool saved)
 {
 	const char *request, *pool, *name, *resource, *id;
@@ -149,7 +149,7 @@ int dra_claims_check_edits(
 	return r < 0 ? r : publication_policy_check_claim(declaration, spec, error);
 }
 
-/* The resource whose devices in the claim have the edits of that name, or NULL. */
+/* The resource whose devices in the claim use the edits with that name, or NULL. */
 static const char *resource_of_edits(const json_t *claim, const char *name)
 {
 	const json_t *device, *found;
@@ -240,7 +240,7 @@ static bool is_forgotten(const json_t *device)
 	return json_is_true(json_object_get(device, "forgotten"));
 }
 
-/* A request with admin access gets a device that another claim may have. */
+/* A request with admin access gets a device that may also be in another claim. */
 static bool has_device(const json_t *claim, const json_t *wanted)
 {
 	const json_t *device;
@@ -307,7 +307,7 @@ static int write_spec(const struct dra_claims *claims, const json_t *claim)
 	return r < 0 ? r : published_write_file(path, text);
 }
 
-/* Logs failures of the first of several attempts. */
+/* Logs failures of the first attempt only. */
 static void write_specs(struct dra_claims *claims)
 {
 	bool again = claims->incomplete;
@@ -337,7 +337,7 @@ static int save(const struct dra_claims *claims)
 		    : -ENOMEM;
 }
 
-/* Removes files of ours that are of no claim. */
+/* Removes our files that belong to no claim. */
 static void sweep(const struct dra_claims *claims)
 {
 	DIR *stream = opendir(claims->directory);
@@ -439,7 +439,7 @@ json_t *dra_claims_devices(const struct dra_claims *claims)
 	return devices;
 }
 
-/* Adds the devices of the resource that the claim has. Returns 0 or -ENOMEM. */
+/* Adds the claim's devices of the resource. Returns 0 or -ENOMEM. */
 static int add_rows(json_t *rows, const json_t *claim, const char *resource)
 {
 	json_t *device;
@@ -542,7 +542,7 @@ int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *re
 
 /* --- --- */
 
-/* What cannot be used is as good as nothing: the kubelet prepares claims again. */
+/* A file that cannot be used counts as missing: the kubelet prepares claims again. */
 static json_t *load(const struct manager *manager)
 {
 	int fd = state_open_file(manager->state, CLAIMS_FILE);

@@ -31,24 +31,24 @@ struct dra_claims;
 
 /* Maximum size of a request of devplugd-cluster. */
 #define DRA_REQUEST_MAX (256U << 10)
-/* Prepared at a time; a kubelet has a few hundred pods at most. */
+/* Maximum number of prepared claims; a kubelet runs a few hundred pods at most. */
 #define DRA_CLAIMS_MAX 1024
 
-/* Reads what an earlier daemon has saved. Returns 0 or negative errno. */
+/* Reads the claims that an earlier daemon has saved. Returns 0 or negative errno. */
 int dra_claims_new(struct manager *manager, struct dra_claims **ret);
 
-/* Brings the files in cdi_dir in step with the claims: writes what is missing, removes what is of
- * no claim. Logs. */
+/* Makes the files in cdi_dir match the claims: writes missing files, and removes files that belong
+ * to no claim. Logs. */
 void dra_claims_configure(struct dra_claims *claims, const char *cdi_dir);
 
-/* Writes the files that could not be written then. Returns whether none is left; `claims` may be
+/* Writes the files that could not be written earlier. Returns whether none remains; `claims` may be
  * NULL. */
 bool dra_claims_write_left(struct dra_claims *claims);
 
 size_t dra_claims_count(const struct dra_claims *claims);
 
-/* The claim, which stays the table's, or NULL, also if one of its devices was forgotten or has lost
- * its "cdi" (dra_claims_read_saved()). Its file is restored if it is missing or was changed. */
+/* The claim (a borrowed reference), or NULL, also if one of its devices was forgotten or has lost
+ * its "cdi" (dra_claims_read_saved()). Restores its file if it is missing or was changed. */
 const json_t *dra_claims_find(struct dra_claims *claims, const char *uid);
 
 /* All prepared devices, by "NAMESPACE\tCLAIM\tNAME OF THE DEVICE", a new reference. NULL: no
@@ -59,9 +59,9 @@ json_t *dra_claims_devices(const struct dra_claims *claims);
  * offered id and the claim, a new reference. NULL: no memory. */
 json_t *dra_claims_of(const struct dra_claims *claims, const char *resource);
 
-/* Copies from a claim that devplugd-cluster has sent the members that it may have: uid, namespace
- * and name, and, unless it is only asked for, devices without "cdi". Returns a new reference, or
- * NULL if it is malformed or has any other member. */
+/* Copies the permitted members of a claim from devplugd-cluster: uid, namespace and name, and,
+ * unless it is only asked for, devices without "cdi". Returns a new reference, or NULL if it is
+ * malformed or has any other member. */
 json_t *dra_claims_read(json_t *sent);
 
 /* Copies the members above from a saved claim. Its edits are checked as when they arrived; if they
@@ -92,9 +92,9 @@ int dra_claims_add(struct dra_claims *claims, json_t *claim, struct error *error
  * negative errno with the error filled: then both are still there. */
 int dra_claims_remove(struct dra_claims *claims, const char *uid, struct error *error);
 
-/* Has a device of a claim count as free, for dra_claims_devices(), dra_claims_of() and
+/* Marks a device of a claim as free, for dra_claims_devices(), dra_claims_of() and
  * dra_claims_check(). A later preparation of the claim ends that. Returns 0, or negative errno with
- * the error filled: then it is free until the daemon ends. */
+ * the error filled: then it is only free until the daemon ends. */
 int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *resource,
 	const char *id, struct error *error);
 

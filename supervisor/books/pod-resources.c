@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks the kubelet which container has which device, and decides which callers share an answer. An
- * inquiry is one question with the process that asks it, its answer, and the callers that wait for
- * it. It stays as long as its answer may be shared. The process is not trusted: it may send one
- * message, in a bounded time, and its table is checked line by line.
+ * Asks the kubelet for the devices of containers, and decides which callers share an answer. An
+ * inquiry is one question with the process that asks it, its answer, and the waiting callers. It
+ * stays as long as its answer may be shared. The process is not trusted: it may send one message,
+ * in a bounded time, and its table is checked line by line.
  */
 #include "supervisor/books/pod-resources.h"
 

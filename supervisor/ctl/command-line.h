@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The command line of devplugctl: a table of commands, a table of options, and the help that is
- * made of both.
+ * The command line of devplugctl: a table of commands, a table of options, and the help text made
+ * from both.
  */
 
 #include "supervisor/ctl/daemon-state.h"

@@ -2,7 +2,7 @@
 /*
  * Collects what devplugctl shows: the daemon's answer, or the files that it wrote. Files may be
  * missing, of another version, or damaged, and the reader shows as much as possible. So each member
- * is copied with the type that it must have.
+ * is copied only if it has the documented type.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -97,7 +97,7 @@ static json_t *clean_device(const json_t *device)
 	return clean;
 }
 
-/* The file named by the daemon, if it is one in the place where such files are. */
+/* The file that the daemon names, if it is in the directory for such files. */
 static json_t *load_devices(int directory_fd, const json_t *resource)
 {
 	const char *name = text_of(resource, "devices_file");
@@ -256,7 +256,7 @@ static int load_state(
 	return 0;
 }
 
-/* Whether the process that wrote the file exists. Only for those who may not ask it. */
+/* Whether the process that wrote the file exists. Only used if the user may not ask the daemon. */
 static bool writer_lives(const json_t *state)
 {
 	pid_t pid = (pid_t)snapshot_integer(state, "pid");
@@ -303,7 +303,7 @@ char *runtime_dir_find(const char *config_file, const char *runtime_dir)
 		return strdup(runtime_dir);
 	if (config_find_runtime_dir(file, &found) < 0)
 		return NULL;
-	/* The file has another one for the next start. */
+	/* The file contains a different one for the next start. */
 	if (streq(file, DEFAULT_CONFIG_FILE) && !has_daemon(found) &&
 		has_daemon(DEFAULT_RUNTIME_DIR)) {
 		free(found);

@@ -2,9 +2,8 @@
 #pragma once
 
 /*
- * The daemon's answer, or else its state file, and the files of the devices, joined into one
- * reliable document: every documented member is there and has its type, for any content of the
- * files.
+ * Joins the daemon's answer (or else its state file) and the files of the devices into one reliable
+ * document: every documented member exists and has its type, for any content of the files.
  */
 
 #include <jansson.h>
@@ -13,8 +12,8 @@
 #include "supervisor/ctl/members.h"
 
 struct snapshot {
-	/* Why the state comes from the file and not from the daemon, as ask_daemon(): -ESRCH,
-	 * -EACCES, -ETIMEDOUT or another; code 0: it is the daemon's answer. */
+	/* The reason why the state is from the file and not from the daemon, as in ask_daemon():
+	 * -ESRCH, -EACCES, -ETIMEDOUT or another; code 0: it is the daemon's answer. */
 	struct error unanswered;
 	bool running;     /* a daemon uses the directory */
 	bool known;       /* there is an answer or a state file */
@@ -31,14 +30,14 @@ int snapshot_read(const char *config_file, const char *runtime_dir, struct snaps
 /* The runtime_dir that these arguments select, as above (malloc'ed), or NULL without memory. */
 char *runtime_dir_find(const char *config_file, const char *runtime_dir);
 
-/* Leaves only the resource of that name. Returns 0, or -ENOENT with the error filled. */
+/* Keeps only the resource of that name. Returns 0, or -ENOENT with the error filled. */
 int snapshot_select(struct snapshot *snapshot, const char *resource, struct error *error);
 
 /* The nearest to a word among the members `key` of the objects, or NULL. */
 const char *snapshot_suggest(const json_t *objects, const char *key, const char *word);
 
-/* Leaves only the devices that the pod "NAMESPACE/NAME" has. Returns 0, or negative errno with the
- * error filled: -ENOENT: it has none, -ENODATA: the kubelet did not answer. */
+/* Keeps only the devices of the pod "NAMESPACE/NAME". Returns 0, or negative errno with the error
+ * filled: -ENOENT: it has none, -ENODATA: the kubelet did not answer. */
 int snapshot_select_pod(struct snapshot *snapshot, const char *pod, struct error *error);
 
 void snapshot_done(struct snapshot *snapshot);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which container has which device, and counts the ids in use and free. A kubelet knows
- * offered ids, of which a shared device has several: "ID#0", "ID#1", and so on.
+ * Assigns devices to containers, and counts the ids in use and free ones. A kubelet knows offered
+ * ids; a shared device has several: "ID#0", "ID#1", and so on.
  */
 #include "supervisor/ctl/holders.h"
 
@@ -51,7 +51,8 @@ static json_t *clean_claim(const json_t *claim)
 		snapshot_clean_string(claim, "name"), "uid", snapshot_clean_string(claim, "uid"));
 }
 
-/* What may have a device: the key of its list in `found`, and of that in each device. */
+/* The kinds of holders of a device: the key of the list in `found`, and of the list in each
+ * device. */
 static const struct relation {
 	const char *list, *key;
 	json_t *(*clean)(const json_t *entry);
@@ -79,7 +80,7 @@ static void place(json_t *places, const json_t *found, const struct relation *re
 	}
 }
 
-/* Different ids: containers of one pod may share one. */
+/* Counts different ids, because containers of one pod may share one. */
 static json_int_t count_ids(const json_t *holders)
 {
 	json_auto_t *ids = NULL;
@@ -156,7 +157,7 @@ size_t holders_select_pod(json_t *resource, const char *pod)
 	return i;
 }
 
-/* Containers, in the order of the holders, with the number of the device's ids that each has. */
+/* Containers, in the order of the holders, each with its number of the device's ids. */
 static json_t *count_containers(const json_t *holders)
 {
 	json_t *counts = json_object(), *holder;

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Which container has which device, joined with the devices of a resource, and the numbers that a
- * node shows: offered ids, healthy ones, those in use, and those that are free.
+ * Adds the holders of devices to a resource, and the numbers that a node shows: offered, healthy,
+ * used and free ids.
  */
 
 #include <jansson.h>
@@ -12,19 +12,19 @@
 
 /* Adds "pods" and "booked" to each device of a resource, "claims" if it is served by DRA, and
  * "offered", "healthy", "in_use" and "free" to the resource. `found`: the resource in the daemon's
- * answer, whose "assigned", "booked" and "claims" list which container has which device, what only
- * the kubelet's checkpoint has, and what is prepared. If that is not `known`, "in_use" and "free"
- * are null. */
+ * answer, whose "assigned", "booked" and "claims" list the devices of containers, devices that only
+ * the kubelet's checkpoint assigns, and prepared devices. If these are not `known`, "in_use" and
+ * "free" are null. */
 void holders_join(json_t *resource, const json_t *found, bool known);
 
-/* Leaves only the devices that the pod "NAMESPACE/NAME" has. Returns how many. */
+/* Keeps only the devices of the pod "NAMESPACE/NAME". Returns how many. */
 size_t holders_select_pod(json_t *resource, const char *pod);
 
-/* "default/p1/main, default/p2/main (2)", where the number is that of the ids that a container has,
- * with " (claim default/c)" if it is prepared for a claim; that alone if no pod is known; the text
- * for a device that only the checkpoint assigns; "free"; or "-" if it is not known (malloc'ed). */
+/* "default/p1/main, default/p2/main (2)", where the number counts the ids of a container, with "
+ * (claim default/c)" if it is prepared for a claim; only the claim if no pod is known; the text for
+ * a device that only the checkpoint assigns; "free"; or "-" if it is not known (malloc'ed). */
 char *holders_describe(const json_t *resource, const json_t *device);
 
-/* The two pods, as "a/b and c/d", that have the same offered id, which a kubelet must never do
- * (malloc'ed); NULL: there are none. */
+/* Two pods with the same offered id, as "a/b and c/d" (malloc'ed); a kubelet must never assign one
+ * twice. NULL: there are none. */
 char *holders_find_conflict(const json_t *device);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devplugctl: the table of its commands, and how those that show something get and print a
- * snapshot.
+ * devplugctl: the table of its commands, and how the commands that print state get a snapshot.
  */
 #include <locale.h>
 
@@ -108,7 +107,7 @@ static void describe_age(uint64_t since, char *ret, size_t size)
 		units[i].unit);
 }
 
-/* Why this is the state of the file, and how old it is. */
+/* Explains why the state is from the file, and how old it is. */
 static void print_unanswered(const struct snapshot *snapshot)
 {
 	bool dead = !snapshot->running;
@@ -139,7 +138,7 @@ int snapshot_status(const struct snapshot *snapshot)
 
 static int run_show(const struct command *command, const struct request *request)
 {
-	/* Never freed, which would take a quarter of the time that 10,000 devices take. */
+	/* It is never freed, because that would take a quarter of the time for 10,000 devices. */
 	static struct snapshot snapshot;
 	struct error error = { 0 };
 	int r, status;
@@ -158,7 +157,7 @@ static int run_show(const struct command *command, const struct request *request
 	return r == EXIT_SUCCESS ? status : r;
 }
 
-/* A file that was named must be there; without a name, what is missing has a default. */
+/* A file that was named must exist; without a name, the default applies if it is missing. */
 static bool check_file(const struct request *request)
 {
 	if (!request->config_file || access(request->config_file, R_OK) == 0)
@@ -174,7 +173,7 @@ int main(int argc, char *argv[])
 	const struct command *command;
 	int r;
 
-	/* How wide characters are, and nothing else. */
+	/* Only the width of characters depends on the locale. */
 	(void)setlocale(LC_CTYPE, "");
 	r = arguments_parse(argc, argv, &request, &command);
 	if (r <= 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the state for people ("devplugctl status" and others). Tables first, problems after them,
- * each with its reason, so that "what is wrong" needs no second command.
+ * Prints the state for people ("devplugctl status" and others): first tables, then problems with
+ * their reasons, so that a diagnosis needs no second command.
  */
 #include "supervisor/ctl/show.h"
 #include "configuration/config.h"
@@ -38,7 +38,7 @@ static bool is_healthy(const json_t *device)
 	return streq(text_of(device, "health"), "Healthy");
 }
 
-/* By another resource, which is not a problem. */
+/* The device is claimed by another resource, which is not a problem. */
 static bool is_claimed(const json_t *device)
 {
 	return streq(text_of(device, "health"), "Claimed");
@@ -69,8 +69,8 @@ static void add_resource(struct table *table, const json_t *resource)
 	}
 }
 
-/* A failure that is older than the last success of the same kind is history, for "explain"; that
- * is known of registrations only. */
+/* A failure that is older than the last success of its kind is only shown by "explain". The last
+ * success is known for registrations only. */
 static bool is_over(const json_t *resource, const json_t *failure)
 {
 	return streq(text_of(failure, "call"), "registration") &&
@@ -129,7 +129,8 @@ static char *join_names(const json_t *group)
 	return text;
 }
 
-/* Why resources are not as they should be; a kubelet that does not run is a reason of all. */
+/* Prints the reasons of problems with resources; a kubelet that does not run is a reason for
+ * all. */
 static void print_reasons(const json_t *resources, const char **gap)
 {
 	json_auto_t *groups = json_object();
@@ -188,7 +189,7 @@ static void print_unhealthy(const json_t *resource, const char **gap)
 	}
 }
 
-/* Prints what is wrong with one resource; `*gap` separates the first from the table. */
+/* Prints the problems of one resource; `*gap` separates the first one from the table. */
 static void print_troubles(const json_t *resource, const char **gap)
 {
 	const char *name = text_of(resource, "name");

@@ -9,20 +9,20 @@
 #include "supervisor/ctl/table.h"
 #include "supervisor/ctl/verb.h"
 
-/* Each resource in a row, then what is wrong: resources that do not serve, devices that are
- * unhealthy, and why. Returns 0 or -ENOMEM. */
+/* Prints each resource in a row, then the problems: resources that do not serve, and unhealthy
+ * devices, with their reasons. Returns 0 or -ENOMEM. */
 int show_status(const struct snapshot *snapshot, const struct request *request);
 
-/* The only resource of the snapshot in words: why it is as it is, and what to do. Returns 0. */
+/* Explains the only resource of the snapshot in words: the reasons for its state, and what to do.
+ * Returns 0. */
 int show_explanation(const struct snapshot *snapshot, const struct request *request);
 
-/* The status of DRA in a few lines; nothing if no resource is served by it. `gap` is printed before
- * them. */
+/* Prints the status of DRA in a few lines, after `gap`; nothing if no resource is served by DRA. */
 void show_dra(const struct snapshot *snapshot, const char *gap);
 
-/* Each device in a row. Returns 0 or -ENOMEM. */
+/* Prints each device in a row. Returns 0 or -ENOMEM. */
 int show_devices(const struct snapshot *snapshot, const struct request *request);
 
-/* The colours of a state of a resource, and of a health. */
+/* The colours for the state of a resource, and for a health. */
 enum colour colour_of_state(const char *state);
 enum colour colour_of_health(const char *health);

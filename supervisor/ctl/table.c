@@ -67,7 +67,7 @@ bool terminal_wants_colours(void)
 	return isatty(STDOUT_FILENO) && (!no || *no == '\0');
 }
 
-/* `spaces`: those in front of it. Returns how many are to follow: a line does not end in spaces, so
+/* `spaces`: how many precede the cell. Returns how many follow: a line does not end in spaces, so
  * an empty cell leaves them to the next one. */
 static int print_cell(const struct cell *cell, int spaces, int width, bool colours)
 {

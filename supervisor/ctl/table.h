@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Columns as wide as their contents. Colours only where the output is a terminal.
+ * Prints columns that are as wide as their contents. Colours are only used on a terminal.
  */
 
 #include "common/util.h"
@@ -20,7 +20,7 @@ int table_new(size_t n_columns, struct table **ret);
  * table_print() returns it. */
 _printf_(3, 4) void table_add(struct table *table, enum colour colour, const char *format, ...);
 
-/* Whether colours are wanted on stdout: it is a terminal, and NO_COLOR is not set. */
+/* Whether to use colours on stdout: it is a terminal, and NO_COLOR is not set. */
 bool terminal_wants_colours(void);
 
 /* Prints it to stdout; on a terminal that is wide enough, the last column is wrapped. Returns 0, or

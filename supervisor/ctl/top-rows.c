@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which rows "devplugctl top" shows, and in which order. Equal resources stay in the order
- * of the configuration and equal devices in that of their ids, so that a refresh moves nothing
- * without need.
+ * of the configuration, and equal devices in the order of their ids, so that a refresh does not
+ * move rows without need.
  */
 #include "supervisor/ctl/top-rows.h"
 
 #include "supervisor/ctl/daemon-state.h"
 
-/* What rows are compared by: a name upwards, a number downwards. */
+/* The sort key of a row: a name in ascending order, or a number in descending order. */
 static const char *const members[] = { NULL, "name", "state", NULL, "offered", "healthy", "in_use",
 	"free" };
 const char *const top_sorts[] = { "configuration", "name", "state", "problems", "offered",
@@ -75,7 +75,7 @@ static struct entry resource_entry(
 	return entry;
 }
 
-/* Devices have a name, a health and containers in common with resources. */
+/* Devices share the columns name, health and containers with resources. */
 static struct entry device_entry(
 	const json_t *resource, const json_t *device, size_t place, const struct top_choice *choice)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Draws "devplugctl top". From the top: a line about the node, a line about what is wrong with it,
- * the table, some lines about the selected row, and the keys. Everything fits 80 columns; a wider
+ * Draws "devplugctl top". From the top: a line about the node, a line about its worst problem, the
+ * table, some lines about the selected row, and the keys. Everything fits 80 columns; a wider
  * terminal leaves more to names and reasons.
  */
 #include "supervisor/ctl/top-screen.h"
@@ -42,7 +42,7 @@ static attr_t attribute_of(enum colour colour)
 
 int top_screen_open(void)
 {
-	/* Never freed: what belongs to a terminal is in use until the process ends. */
+	/* It is never freed, because the terminal uses it until the process ends. */
 	if (!newterm(NULL, stdout, stdin))
 		return -EINVAL;
 	(void)cbreak();
@@ -71,7 +71,7 @@ size_t top_screen_rows(void)
 	return (size_t)MAX_OF(LINES - HEAD_LINES - FOOT_LINES, 1);
 }
 
-/* A text in a field of that width; what does not fit ends in dots. */
+/* Prints a text in a field of that width; a text that is too long ends in dots. */
 static void put(int y, int x, int width, attr_t attributes, const char *text)
 {
 	int available = MIN_OF(width, COLS - x);
@@ -131,7 +131,7 @@ static void draw_node(const struct top_picture *picture)
 		put(0, COLS - (int)strlen(now), COLS, A_NORMAL, now);
 }
 
-/* The worst thing about the node as a whole. */
+/* The worst problem of the whole node. */
 static void draw_trouble(const struct top_picture *picture)
 {
 	const struct snapshot *snapshot = picture->snapshot;
@@ -244,7 +244,7 @@ static void draw_lines(int y, int count, const char *text)
 	}
 }
 
-/* All about the selected row that its columns have no room for. */
+/* Prints the details of the selected row that do not fit into its columns. */
 static void draw_detail(const struct top_row *row)
 {
 	const json_t *subject = row->device ?: row->resource;

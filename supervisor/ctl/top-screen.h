@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What "devplugctl top" draws. Only this file and its caller know ncurses.
+ * Draws the screen of "devplugctl top". Only this file and its caller use ncurses.
  */
 
 #include "supervisor/ctl/daemon-state.h"
@@ -10,7 +10,8 @@
 
 struct top_picture {
 	const struct snapshot *snapshot; /* NULL: nothing was read yet */
-	const char *failure;             /* why the snapshot could not be renewed; "" if it was */
+	const char *failure;             /* reason why the snapshot could not be renewed; "" if it
+					  * was */
 	const struct top_choice *choice;
 	const struct top_row *rows;
 	size_t n_rows;
@@ -23,7 +24,7 @@ int top_screen_open(void);
 /* Gives the terminal back. */
 void top_screen_close(void);
 
-/* Draws everything, so that the selected row can be seen. */
+/* Draws everything, so that the selected row is visible. */
 void top_screen_draw(const struct top_picture *picture);
 
 /* How many rows fit, at least 1. */

@@ -17,7 +17,7 @@
 /* The most a program of driver "exec" may take for its first answer, and a little more. */
 #define TRY_OUT_TIMEOUT (310 * USEC_PER_SEC)
 
-/* As a child has it. */
+/* The root in the form that a child uses. */
 static const char *host_root(const char *root)
 {
 	return streq(root, "/") ? "" : root;
@@ -135,7 +135,7 @@ static void on_answers(int status, const struct error *error, void *userdata)
 	(void)sd_event_exit(asked->event, 0);
 }
 
-/* Runs the programs, as the kubelet's call would. */
+/* Runs the programs as for a call of the kubelet. */
 static int ask_programs(struct inquiry *inquiry, struct error *error)
 {
 	struct asked asked = { 0 };
@@ -239,7 +239,7 @@ static int await_answers(const struct declaration *declaration, const char *root
 	}
 }
 
-/* As a child would, with a loop that runs for as long as the driver needs. */
+/* Starts the driver like a child, with a loop that runs as long as the driver needs. */
 static int list_with_state(const struct declaration *declaration, const char *root,
 	struct scan *scan, struct error *error)
 {

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * What a declared resource would find and allocate, computed in this process with the driver and
- * the core that the daemon's children use. Nothing is registered and no probe is run. Programs for
+ * Computes the devices and allocations of a declared resource in this process, with the driver and
+ * the core of the daemon's children. Nothing is registered and no probe is run. Programs for
  * Allocate run only on demand, because their effects may last.
  */
 
@@ -11,8 +11,8 @@
 
 #include "drivers/model/declaration.h"
 
-/* If we are root, this process becomes for good what a child of a resource with that `user` would
- * be, so that a scan finds what the child's would, and programs do not run as root. Returns 0 or
+/* If we are root, permanently turns this process into a child of a resource with that `user`, so
+ * that a scan gives the same result as the child's, and programs do not run as root. Returns 0 or
  * negative errno with the error filled. */
 int try_out_confine(const char *user, struct error *error);
 
@@ -34,9 +34,9 @@ int try_out(const struct declaration *declaration, const char *root, const char 
 
 struct scan;
 
-/* Lists the devices into a scan of that root, and waits for what the driver learns between scans:
- * answers of programs, or of NVIDIA's library. Returns 0 or negative errno with the error filled.
- */
+/* Lists the devices into a scan of that root, and waits for the data that the driver gets between
+ * scans: answers of programs, or of NVIDIA's library. Returns 0 or negative errno with the error
+ * filled. */
 int try_out_list(const struct declaration *declaration, const char *root, struct scan *scan,
 	struct error *error);
 

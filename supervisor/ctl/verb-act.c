@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What verbs that change something have in common when they fail, and "devplugctl rescan".
+ * The common failures of verbs that change something, and "devplugctl rescan".
  */
 #include "supervisor/control/ask.h"
 #include "supervisor/ctl/verb.h"

@@ -18,7 +18,7 @@
 #define HEAD        "# Written by \"devplugctl allow\".\n[Service]\n"
 #define LINE        "ReadWritePaths=-%s\n"
 
-/* What systemd's unit files take as it is: no blanks, quotes, "%" or "\". */
+/* Whether systemd's unit files accept the text without quoting: no blanks, quotes, "%" or "\". */
 #define SAFE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@,=~"
 
 static int check_directory(const char *directory, struct error *error)
@@ -51,7 +51,7 @@ static int make_directories(char *path)
 	return 0;
 }
 
-/* The text of the drop-in that is there, or of a new one (malloc'ed). */
+/* The text of the existing drop-in, or of a new one (malloc'ed). */
 static int read_drop_in(const char *path, char **ret)
 {
 	_cleanup_fclose_ FILE *stream = fopen(path, "re");

@@ -50,7 +50,8 @@ static void check_devices(struct findings *findings, const json_t *resource)
 	}
 }
 
-/* The notes of other drivers are also about ids, and devices that are left out on purpose. */
+/* Only notes of the driver exec count: notes of others also concern ids, and devices that are left
+ * out on purpose. */
 static void check_discovery(struct findings *findings, const json_t *resource)
 {
 	const json_t *notes = json_object_get(resource, "scan_notes");
@@ -68,7 +69,7 @@ static size_t count_problems(const struct findings *findings)
 		findings->unhealthy;
 }
 
-/* A resource that waits for the kubelet, or is about to register, is no problem of its own. */
+/* A resource that waits for the kubelet, or is about to register, is not a separate problem. */
 static void check_resource(struct findings *findings, const json_t *resource)
 {
 	const char *state = text_of(resource, "state");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Cordons devices: a drop-in that only this file writes, kept until the host reboots. The daemon
- * applies it alone, so that no other file can keep a cordon from taking effect. A daemon that
- * starts reads it with the other drop-ins.
+ * can apply it without other files, so that an error in another file cannot keep a cordon from
+ * taking effect. A daemon that starts reads it with the other drop-ins.
  */
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -150,7 +150,7 @@ static char *suggest(const json_t *names, const char *subject)
 	return text;
 }
 
-/* A subject with a resource is compared with such names. */
+/* If the subject names a resource, it is compared with names that do. */
 static char *suggest_cordon(const struct drop_in *drop_in, const char *subject)
 {
 	json_auto_t *names = json_array();
@@ -222,7 +222,7 @@ static int cordon_found(struct drop_in *drop_in, const struct request *request,
 	return 0;
 }
 
-/* Whether a resource of the snapshot has a device that "RESOURCE/ID" or "ID" can mean. */
+/* Whether a resource of the snapshot has a device that matches "RESOURCE/ID" or "ID". */
 static bool is_there(const struct snapshot *snapshot, const char *subject)
 {
 	const char *slash = strrchr(subject, '/');
@@ -243,7 +243,7 @@ static bool is_there(const struct snapshot *snapshot, const char *subject)
 static int cordon_named(struct drop_in *drop_in, const struct request *request,
 	const struct snapshot *snapshot, struct error *error)
 {
-	/* Without a state, there is nothing to compare with. */
+	/* Without a state, the name cannot be checked. */
 	if (!request->force && snapshot->known && !is_there(snapshot, request->subject)) {
 		_cleanup_free_ char *hint = suggest_device(snapshot, request->subject);
 
@@ -321,7 +321,8 @@ static const struct cordon *find_other(
 	return NULL;
 }
 
-/* What cordons a device, and how to lift that (malloc'ed), or NULL. `config` may be NULL. */
+/* Describes the cordon of a device and how to lift it (malloc'ed), or NULL. `config` may be
+ * NULL. */
 static char *describe_cordon(
 	const struct drop_in *drop_in, const struct config *config, const char *name)
 {
@@ -363,7 +364,7 @@ static char *describe_cordon_of(const struct drop_in *drop_in, const struct conf
 	return NULL;
 }
 
-/* Reports what cordons a device that has no entry of its own in the drop-in. */
+/* Reports the cordon of a device without an entry of its own in the drop-in. */
 static int explain_missing(const struct drop_in *drop_in, const struct config *config,
 	const char *subject, const struct snapshot *snapshot, struct error *error)
 {
@@ -382,8 +383,8 @@ static int explain_missing(const struct drop_in *drop_in, const struct config *c
 		hint ?: "; see \"devplugctl cordon --list\"");
 }
 
-/* A device without its resource is meant wherever it is. A cordon that is a pattern itself is meant
- * by the same pattern, and by one that matches its text. */
+/* A device without its resource matches in every resource. A cordon that is a pattern matches the
+ * same pattern, and one that matches its text. */
 static bool is_meant(const char *id, const char *subject)
 {
 	const char *slash = strrchr(id, '/');
@@ -393,7 +394,7 @@ static bool is_meant(const char *id, const char *subject)
 			(streq(slash + 1, subject) || fnmatch(subject, slash + 1, 0) == 0));
 }
 
-/* Returns 1 if another cordon covers one of those that were removed, or 0. */
+/* Returns 1 if another cordon still covers a removed one, or 0. */
 static int report_removed(
 	const struct drop_in *drop_in, const struct config *config, const struct strings *removed)
 {
@@ -452,7 +453,7 @@ static int remove_cordons(struct drop_in *drop_in, const struct request *request
 	return report_removed(drop_in, config, &removed);
 }
 
-/* Returns what the edit did, which is not negative, or negative errno. */
+/* Returns the result of the edit, which is not negative, or negative errno. */
 static int change(const struct request *request,
 	int (*edit)(struct drop_in *drop_in, const struct request *request,
 		const struct snapshot *snapshot, struct error *error),
@@ -548,8 +549,8 @@ static void list_all(struct table *table, json_t *array, const struct config *co
 			const struct cordon *cordon = groups_get(&declaration->cordon, k);
 			_cleanup_free_ char *id = NULL;
 
-			/* A resource's copy of a cordon of the file has an id without the resource.
-			 */
+			/* In a resource's copy of a cordon of the file, the id does not contain the
+			 * resource. */
 			if (is_listed(array, cordon->origin.file, cordon->origin.line))
 				continue;
 			if (asprintf(&id, "%s/%s", declaration->name, cordon->id) < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Prints the objects of DRA as JSON for kubectl: the classes that an administrator creates once for
- * a cluster, made from the file, and the slices of this node, made from what the daemon has found.
+ * a cluster, made from the file, and the slices of this node, made from the daemon's devices.
  */
 #include "configuration/config.h"
 #include "dra/model/dra-slices.h"

@@ -12,7 +12,8 @@
 
 #define JOURNAL_COMMAND "journalctl -u devplugd"
 
-/* What the identities of common/message-id.h mean; docs/monitoring.md has the same table. */
+/* The meaning of the identities in common/message-id.h; docs/monitoring.md contains the same
+ * table. */
 static const struct {
 	const char *message_id, *kind;
 } event_kinds[] = {
@@ -72,8 +73,8 @@ static void print_event(const json_t *event)
 		resource, *resource ? ": " : "", text);
 }
 
-/* Followed events are printed one a line, so that a program can read them as they come; the others
- * go to `array`. */
+/* Followed events are printed one per line, so that a program can read them at once; all others are
+ * added to `array`. */
 static void print_one(const struct request *request, const json_t *event, json_t *array)
 {
 	json_t *one = clean_event(event);
@@ -131,8 +132,8 @@ static int check_resource(const struct request *request, struct error *error)
 	return r < 0 ? r : snapshot_select(&snapshot, request->subject, error);
 }
 
-/* Returns negative errno with the error filled, or 0 when stdout takes no more, or without
- * --follow, when all was printed. */
+/* Returns negative errno with the error filled, or 0 when stdout is closed or, without --follow,
+ * when everything was printed. */
 static int show_daemon(
 	const struct request *request, const char *runtime_dir, json_t *answer, struct error *error)
 {

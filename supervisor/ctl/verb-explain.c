@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Explains one resource in words. Each state has its paragraph: why, since when, what happens next
- * automatically, and what the user can do about it.
+ * Explains one resource in words. Each state has a paragraph: the reason, the time, the next
+ * automatic step, and what the user can do.
  */
 #include <inttypes.h>
 
@@ -189,7 +189,7 @@ static void explain_bookings(const json_t *device)
 	}
 }
 
-/* A healthy device is not explained, but its claim is. */
+/* Healthy devices are not explained, but their claims are. */
 static void explain_claims(const json_t *resource, const json_t *device)
 {
 	_cleanup_free_ char *holders = NULL;
@@ -266,7 +266,7 @@ static const char *headline_of(const json_t *resource, size_t state)
 		: "it is registered, but has no device";
 }
 
-/* Ports that could have virtual functions and have none. */
+/* Ports that support virtual functions, but without any. */
 static void explain_ports(const char *root)
 {
 	_cleanup_strings_ struct strings names = { 0 };
@@ -288,7 +288,7 @@ static void explain_ports(const char *root)
 	}
 }
 
-/* The daemon finds no device there, and does not know which were meant. */
+/* The daemon finds no device there, and cannot know which ones are expected. */
 static void explain_missing_functions(const json_t *resource, const char *config_file)
 {
 	_cleanup_report_ struct report report = { 0 };

@@ -6,7 +6,7 @@
 #include "supervisor/control/ask.h"
 #include "supervisor/ctl/verb.h"
 
-/* Splits "vendor.example/gpu/DEVICE"; what is behind the second slash may have more. */
+/* Splits "vendor.example/gpu/DEVICE"; DEVICE may contain more slashes. */
 static int split(const char *subject, char **ret_resource, const char **ret_device)
 {
 	const char *slash = strchr(subject, '/');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lists the presets and decides which of them find hardware on this host. A preset is tried by
- * declaring a resource that has nothing else, and running its driver's scan: the output is what
+ * declaring a resource with only this preset and running its driver's scan: the output is what
  * devplugd would offer.
  */
 #include <jansson.h>
@@ -16,14 +16,15 @@
 
 /* How many ids stand for all in a comment. */
 #define IDS_SHOWN 4
-/* A result that is no error: they are reported already, and do not affect the others. */
+/* This result is not an error: the problems are already reported, and do not affect other
+ * presets. */
 #define UNUSABLE_PRESETS 1
 
 /* The contents of a file (malloc'ed). */
 static int read_file(const char *path, char **ret, struct error *error)
 {
 	_cleanup_fclose_ FILE *stream = fopen(path, "re");
-	/* For an empty file nothing is written to it. */
+	/* The stream creates no text if nothing is written to it. */
 	_cleanup_free_ char *text = strdup("");
 	size_t size = 1;
 
@@ -169,7 +170,7 @@ static int declare(const char *name, struct config **ret, struct error *error)
 		report.entries[0].origin.line, report.entries[0].text);
 }
 
-/* Leaves those out that the declaration does. */
+/* Omits the devices that the declaration excludes. */
 static size_t count_devices(const struct declaration *declaration, struct scan *scan)
 {
 	size_t kept = 0;
@@ -187,7 +188,7 @@ static size_t count_devices(const struct declaration *declaration, struct scan *
 	return kept;
 }
 
-/* What a preset finds here. */
+/* The devices that a preset finds on this host. */
 struct finding {
 	char *name, *summary;
 	json_t *ids;            /* of the devices */
@@ -254,7 +255,7 @@ static int list_profiles(const struct scan *scan, struct strings *profiles)
 	return r;
 }
 
-/* Adds what the preset finds, if it is something. */
+/* Adds the preset's devices, if there are any. */
 static int discover_one(
 	const char *name, const char *root, struct findings *findings, struct error *error)
 {
@@ -298,7 +299,7 @@ static int discover_one(
 	return try_out_claims(declaration, &scan, &finding->claims, error);
 }
 
-/* A device belongs to the first resource that finds it, so what is special comes first. */
+/* A device belongs to the first resource that finds it, so specific presets come first. */
 static int compare_findings(const void *left, const void *right)
 {
 	const struct finding *a = left, *b = right;
@@ -319,7 +320,7 @@ static bool overlap(const struct finding *a, const struct finding *b)
 	return false;
 }
 
-/* The presets before it that find devices of these. */
+/* The earlier presets that find some of these devices. */
 static json_t *list_overlaps(const struct findings *findings, size_t place)
 {
 	json_t *names = json_array();
@@ -454,7 +455,7 @@ int command_discover(const struct request *request)
 	if (!root &&
 		config_load(request->config_file ?: DEFAULT_CONFIG_FILE, &report, &config) >= 0)
 		root = config->host_root;
-	/* A tree that stands for a host may be one that only root can read. */
+	/* A tree that stands for a host may be readable only by root. */
 	if (!request->root && try_out_confine(NULL, &error) < 0)
 		return finish(-EPERM, &error);
 	return finish(discover(request->subject, root ?: "", request->json, &error), &error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shows what a configuration would find and allocate before it is in force. A stanza for other
- * hardware can be tried on a tree that stands for a host. The output is what a child would find and
+ * hardware can be tried on a tree that stands for a host. The output equals a child's devices and
  * answer.
  */
 #include "common/json-read.h"
@@ -125,7 +125,7 @@ int command_preview(const struct request *request)
 	if (!resource)
 		return say_unknown(config, file, request->subject);
 	declaration = &resource->declaration;
-	/* A tree that stands for a host may be one that only root can read. */
+	/* A tree that stands for a host may be readable only by root. */
 	if ((!request->root || declaration_runs_programs(declaration)) &&
 		try_out_confine(declaration->user, &error) < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reloads the configuration and shows the effects, or with --diff only shows them. They are
+ * Reloads the configuration and shows the effects, or with --diff only shows them. The effects are
  * computed here, from the configuration in force and the file; the daemon's answer confirms the
  * change.
  */
@@ -29,7 +29,7 @@ int request_runtime_dir(const struct request *request, char **ret, struct error 
 	return *ret ? 0 : error_set(error, -ENOMEM, "out of memory");
 }
 
-/* The daemon's file as it is found from here, or NULL. */
+/* The path of the daemon's file in this process's view, or NULL. */
 static char *daemon_config_path(const struct snapshot *snapshot)
 {
 	const char *used = text_of(snapshot->root, "config_file");
@@ -63,7 +63,7 @@ int require_root(const struct snapshot *snapshot, const char *verb, struct error
 {
 	struct stat st;
 
-	/* Who owns the directory is root, or the daemon's own user. */
+	/* The owner of the directory is root or the daemon's own user. */
 	if (geteuid() == 0 || (stat(snapshot->runtime_dir, &st) == 0 && st.st_uid == geteuid()))
 		return 0;
 	return error_set(error, -EPERM, "\"%s\" needs root", verb);
@@ -88,7 +88,7 @@ int have_applied(const struct snapshot *snapshot, const char *verb, struct error
 	return ask_daemon(snapshot->runtime_dir, verb, NULL, RELOAD_TIMEOUT, &answer, error);
 }
 
-/* The containers that have devices of a resource that is changed or removed. */
+/* The containers with devices of a resource that is changed or removed. */
 static void print_affected(const struct plan_line *line, const struct snapshot *snapshot)
 {
 	json_t *resource, *device;
@@ -151,7 +151,8 @@ int command_reload(const struct request *request)
 		(void)fprintf(stderr, "devplugctl: " NOT_RUNNING_FORMAT "\n", snapshot.runtime_dir);
 		return EXIT_NOT_RUNNING;
 	}
-	/* Before the request: afterwards the new one is the last accepted. */
+	/* This must precede the request, because afterwards the new configuration is the last
+	 * accepted one. */
 	r = last_accepted_load(snapshot.runtime_dir, &in_force, &error);
 	if (r >= 0)
 		r = plan_make(in_force, config, &plan);

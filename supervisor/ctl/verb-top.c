@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Keeps "devplugctl top" responsive while the daemon is slow. A thread reads the state, because a
- * hanging daemon or kubelet may delay it for seconds, and keys must work meanwhile. What it has
- * read goes through a pipe and belongs to the main thread from then on; they share nothing else.
+ * hanging daemon or kubelet may delay it for seconds, and keys must work in the meantime. It passes
+ * the state through a pipe to the main thread, which then owns it; they share nothing else.
  */
 #include <curses.h>
 #include <fcntl.h>
@@ -209,7 +209,7 @@ static int on_key(struct top *top, int key)
 	case KEY_END:
 		r = select_row(top, top->n_rows);
 		break;
-	case KEY_RESIZE: /* What the terminal shows now is its own decision. */
+	case KEY_RESIZE: /* The content of the terminal is unknown now. */
 	case CONTROL_L:
 		(void)clearok(stdscr, TRUE);
 		break;

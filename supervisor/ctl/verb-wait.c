@@ -62,7 +62,7 @@ static bool is_met(const struct condition *condition, const json_t *resource)
 		snapshot_integer(resource, condition->member) >= condition->least;
 }
 
-/* What there is instead. */
+/* The current number or state instead. */
 static void describe(
 	const struct condition *condition, const json_t *resource, char *ret, size_t size)
 {
@@ -81,7 +81,7 @@ static void describe(
 		(void)snprintf(ret, size, "the kubelet does not report which are in use");
 }
 
-/* Returns 1 if the condition is met, 0 if not, with what there is instead, or negative errno. */
+/* Returns 1 if the condition is met, 0 with the current state if not, or negative errno. */
 static int look(const struct request *request, const struct condition *condition, char *ret_instead,
 	size_t size, struct error *error)
 {
@@ -93,7 +93,7 @@ static int look(const struct request *request, const struct condition *condition
 	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, error);
 	if (r < 0)
 		return r;
-	/* Other users see the state file, which does not have what is in use. */
+	/* Other users see the state file, which does not contain the devices in use. */
 	denied = snapshot.unanswered.code == -EACCES && snapshot.running && snapshot.known;
 	if (denied && condition->member && streq(condition->member, "free"))
 		return error_set(error, -EACCES, "%s", snapshot.unanswered.message);

@@ -2,8 +2,7 @@
 #pragma once
 
 /*
- * The commands that do something. Each prints on stdout what it did and on stderr why not, and
- * returns the exit status.
+ * The commands. Each prints its result on stdout and errors on stderr, and returns the exit status.
  */
 
 #include "supervisor/ctl/daemon-state.h"
@@ -38,7 +37,7 @@ int command_presets(const struct request *request);
 /* Prints, ready to be pasted, a resource for each preset (or the one) that finds devices. */
 int command_discover(const struct request *request);
 
-/* Prints what a resource of the file would find and what a container would get. */
+/* Prints the devices that a resource of the file would find, and the answer for a container. */
 int command_preview(const struct request *request);
 
 /* Shows resources, devices and pods until it is ended. */
@@ -50,7 +49,8 @@ int command_events(const struct request *request);
 /* Waits until a resource meets request->condition. */
 int command_wait(const struct request *request);
 
-/* Prints in one line whether there is a problem; exits with what node-problem-detector expects. */
+/* Prints in one line whether there is a problem; returns the exit status that node-problem-detector
+ * expects. */
 int command_check(const struct request *request);
 
 /* Has the daemon scan for devices. */
@@ -68,10 +68,10 @@ int command_resume(const struct request *request);
 int command_cordon(const struct request *request);
 int command_uncordon(const struct request *request);
 
-/* Has a device count as not assigned to a pod. */
+/* Marks a device as not assigned to a pod. */
 int command_forget(const struct request *request);
 
-/* Has the service's unit allow a directory to be written. */
+/* Changes the service's unit so that the service may write to a directory. */
 int command_allow(const struct request *request);
 
 /* Prints objects of Dynamic Resource Allocation for kubectl. */

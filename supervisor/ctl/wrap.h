@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Lines that fit a terminal. Only a terminal has a width: what goes to a file or to another program
- * stays on one line, so that it can be searched.
+ * Wraps lines to a terminal. Output to a file or another program stays on one line, so that it can
+ * be searched.
  */
 
 #include "common/util.h"

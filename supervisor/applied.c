@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides by which declaration a resource is judged where its files, its claims and its owners are
- * concerned: not by the newest file, which its child may refuse, but by the one that the child has
- * accepted. Files that a resource no longer has are removed when the child accepts, not before.
+ * Decides which declaration applies to a resource's files, claims and owners: not the one in the
+ * newest file, which its child may refuse, but the one that the child has accepted. Files that a
+ * resource no longer publishes are removed when the child accepts, not earlier.
  */
 #include "supervisor/applied.h"
 
@@ -46,7 +46,7 @@ void applied_configure(struct manager *manager)
 	published_configure(manager->published, manager->config, &judges);
 }
 
-/* Another resource may have waited for the name of a file. */
+/* Another resource may be waiting for the name of a file. */
 static void publish_failed_again(const struct manager *manager)
 {
 	for (size_t i = 0; i < manager->n_children; i++)

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The command line of devplugd. Apart from main.c because <getopt.h> and drivers/model/option.h
+ * The command line of devplugd. Separate from main.c because <getopt.h> and drivers/model/option.h
  * both have a `struct option`.
  */
 
@@ -16,6 +16,6 @@ struct arguments {
 	bool watch; /* reload automatically when the files change */
 };
 
-/* Returns 1 to go on, 0 when the option was complete (help, version), -EINVAL for a wrong command
- * line, after printing why. */
+/* Returns 1 to continue, 0 if the option is complete in itself (help, version), -EINVAL for a wrong
+ * command line, after printing why. */
 int arguments_parse(int argc, char *argv[], struct arguments *arguments);

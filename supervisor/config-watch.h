@@ -22,10 +22,11 @@ typedef void (*config_watch_handler)(void *userdata);
 int config_watch_new(sd_event *event, const char *config_file, config_watch_handler on_change,
 	void *userdata, struct config_watch **ret);
 
-/* The files are about to be read: what they are now is no news any more. NULL is fine. */
+/* To be called before the files are read: their current state no longer counts as a change. NULL is
+ * accepted. */
 void config_watch_seen(struct config_watch *watch);
 
-/* Ends watching, as kubelet_watch_stop() does and for the same reason. NULL is fine. */
+/* Ends watching, as kubelet_watch_stop() does and for the same reason. NULL is accepted. */
 void config_watch_stop(struct config_watch *watch);
 
 struct config_watch *config_watch_free(struct config_watch *watch);

@@ -99,7 +99,7 @@ static void write_state(struct manager *manager)
 	manager->flush_failed = r < 0;
 }
 
-/* A resource that could not take up its configuration has no devices. */
+/* A resource that could not apply its configuration has no devices. */
 static void drop_claims_of_failed(struct manager *manager)
 {
 	for (size_t i = 0; i < manager->n_children; i++)
@@ -107,7 +107,8 @@ static void drop_claims_of_failed(struct manager *manager)
 			claimant_drop_claims(manager->children[i]->claimant);
 }
 
-/* Writes what could not be written before, such as with a full disk. Returns whether all is. */
+/* Writes files that could not be written earlier, for example because the disk was full. Returns
+ * whether all are written. */
 static bool write_left(struct manager *manager)
 {
 	bool list = published_save_list(manager->published);
@@ -178,7 +179,8 @@ static void stop(struct manager *manager)
 		resource_handle(manager->children[i]->resource, RESOURCE_STOP, NULL);
 	auxiliaries_stop(manager);
 	spawn_template_dismiss(manager->program.template);
-	/* The kernel takes 20 ms to close an inotify instance: only now, as the children end. */
+	/* The kernel takes 20 ms to close an inotify instance, so this is done while the children
+	 * end. */
 	restore_watch_stop(manager->restore_watch);
 	config_watch_stop(manager->config_watch);
 	plan(manager->deadline, now_usec(CLOCK_MONOTONIC) + STOP_DEADLINE);
@@ -455,7 +457,7 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 	return 0;
 }
 
-/* What was found out about resources that were removed while no daemon ran. */
+/* Drops the saved health state of resources that were removed while no daemon ran. */
 static void forget_removed_resources(struct manager *manager)
 {
 	size_t n = manager->config->n_resources;
@@ -509,7 +511,7 @@ int daemon_loop_run(struct manager *manager)
 	for (size_t i = 0; i < manager->n_children; i++)
 		resource_handle(manager->children[i]->resource, RESOURCE_START, NULL);
 	manager_changed(manager);
-	/* What the configuration was parsed with is free: megabytes with 1000 resources. */
+	/* Returns the memory of the parser to the kernel: megabytes with 1000 resources. */
 	(void)malloc_trim(0);
 	(void)sd_notify(false, "READY=1");
 	r = sd_event_loop(manager->event);

@@ -2,14 +2,14 @@
 #pragma once
 
 /*
- * Asking the daemon through its control socket (docs/control-socket.md).
+ * Sends requests to the daemon through its control socket (docs/control-socket.md).
  */
 
 #include <jansson.h>
 
 #include "common/error.h"
 
-/* For an answer that needs no work; together with the time to connect, a daemon that does not
+/* The timeout for an answer that needs no work. With the time to connect, a daemon that does not
  * answer is noticed within 5 seconds. */
 #define ASK_TIMEOUT 4
 
@@ -18,6 +18,6 @@
 /* `arguments`: members of the request beside version and verb, NULL for none; takes the reference.
  * `timeout`: seconds until the answer. Returns 0 with the answer, or negative errno with the error
  * filled: -ESRCH: no daemon listens in `runtime_dir`, -EACCES: this user may not ask, -ETIMEDOUT:
- * the daemon does not answer, or what it answered. */
+ * the daemon does not answer, or the daemon's own error. */
 int ask_daemon(const char *runtime_dir, const char *verb, json_t *arguments, unsigned timeout,
 	json_t **ret_answer, struct error *error);

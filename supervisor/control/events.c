@@ -38,7 +38,7 @@ static bool same(const char *a, const char *b)
 	return a && b ? streq(a, b) : a == b;
 }
 
-/* The event that makes room for one of the resource, or `count` if there is room. */
+/* The event to drop for a new one of the resource, or `count` if there is room. */
 static size_t find_victim(const struct events *events, const char *resource)
 {
 	size_t n = 0, first = events->count;

@@ -16,7 +16,7 @@
 
 struct events;
 
-/* Keeps what is logged from now on. One object at a time. Returns 0 or -ENOMEM. */
+/* Keeps log records from now on. There is one object at a time. Returns 0 or -ENOMEM. */
 int events_new(struct manager *manager, struct events **ret);
 
 /* The verb "events": {"after": N, "resource": NAME, "follow": true}, each optional; answers

@@ -3,7 +3,7 @@
  * Decides who may connect to the control sockets and which requests are answered. The mode of a
  * socket decides who can connect; the peer's credentials from the kernel decide who may change
  * something. A client has one request at a time; while it waits for its answer nothing is read from
- * it. Clients that may only read take turns, the first that asked first. Clients are freed from
+ * it. Clients that may only read take turns, in the order of their requests. Clients are freed from
  * their own callbacks or from request_server_changed(), so no pointer to one may be kept over such
  * a call.
  */
@@ -164,7 +164,7 @@ static void serve(struct client *client)
 	pace_begin(pace);
 	handle(client);
 	(void)pace_end(pace, USEC_PER_SEC / REQUEST_RATE);
-	/* Several may be answered at once: their pauses add up. */
+	/* Several clients may be answered at once; their pauses add up. */
 	if (due > pace->begun)
 		pace->not_before += due - pace->begun;
 }
@@ -203,7 +203,7 @@ static bool must_wait(struct client *client)
 		client->has_turn = false;
 		return false;
 	}
-	/* With its source off, not even the end of the connection is reported. */
+	/* While its source is off, not even the end of the connection is reported. */
 	if (plan_turn(server, pace_next(&server->others)) < 0 ||
 		sd_event_source_set_enabled(client->source, SD_EVENT_OFF) < 0)
 		return false;
@@ -393,7 +393,7 @@ static int on_connection(sd_event_source *source, int fd, uint32_t revents, void
 
 /* --- the sockets --- */
 
-/* Lets the group connect, where the host has one and we may. */
+/* Lets the group connect, if the host has the group and we may change the socket's group. */
 static void admit_group(int directory_fd)
 {
 	gid_t group;

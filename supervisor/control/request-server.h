@@ -11,13 +11,15 @@
 
 #include "common/error.h"
 
-/* Clients at once, and how many of them may be other users than root and the daemon's own. */
+/* Maximum number of clients, and how many of them may be other users than root and the daemon's
+ * own. */
 #define REQUEST_CLIENTS_MAX       32
 #define REQUEST_OTHER_CLIENTS_MAX 16
-/* Requests within a second: of one client of root or the daemon's own user, and of all others
- * together. More of them wait. Others also get a fifth of the time at most (PACE_FACTOR). */
+/* Maximum number of requests within a second: of one client of root or the daemon's own user, and
+ * of all other clients together. Further requests wait. Other users also get at most a fifth of the
+ * time (PACE_FACTOR). */
 #define REQUEST_RATE 50
-/* Connections that are accepted within a second at each socket. */
+/* Maximum number of connections that are accepted within a second at each socket. */
 #define REQUEST_CONNECTION_RATE 200
 /* Without a request. */
 #define REQUEST_IDLE_TIMEOUT (10 * USEC_PER_SEC)
@@ -36,7 +38,7 @@ int request_server_listen(struct request_server *server);
 /* Whether the sockets still have their names. */
 bool request_server_is_there(const struct request_server *server);
 
-/* The state files are up to date: waiting requests are handled again. */
+/* To be called when the state files are up to date: handles waiting requests again. */
 void request_server_changed(struct request_server *server);
 
 struct request_server *request_server_free(struct request_server *server);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies the state that a child sent into a file in runtime_dir. The file never has more than the
- * process has sent.
+ * Copies the state that a child sent into a file in runtime_dir. The file never contains more than
+ * the process has sent.
  */
 #include "supervisor/files/mirror.h"
 
@@ -37,7 +37,7 @@ int mirror_write(struct mirror *mirror)
 	if (!mirror->pending)
 		return 0;
 	r = state_copy(mirror->state, mirror->name, mirror->fd, mirror->limit);
-	/* What is too large does not become smaller. */
+	/* A state that is too large does not become smaller. */
 	mirror->pending = r < 0 && r != -EFBIG;
 	return r;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes and removes the files that describe devices to other programs, decides their names and
- * which resource may have a name, and finds those that were removed or changed. A file is
- * written only if it differs. Only checked documents get here, so the names of files are made from
- * a kind or an id and cannot lead elsewhere.
+ * which resource may have a name, and finds files that were removed or changed. A file is written
+ * only if it differs. Only checked documents get here, so the names of files are made from a kind
+ * or an id and cannot lead elsewhere.
  */
 #include "supervisor/files/published.h"
 

@@ -32,7 +32,8 @@ void published_configure(struct published *published, const struct config *confi
 /* Whether the last judges were complete. */
 bool published_is_complete(const struct published *published);
 
-/* A resource is judged by another declaration: removes those of its files that it has no more. */
+/* To be called when another declaration applies to a resource: removes files that the resource no
+ * longer publishes. */
 void published_judge(struct published *published, const struct declaration *declaration);
 
 /* Makes the files of a resource exactly those of a publication (sealed memfd). -EBADMSG means that

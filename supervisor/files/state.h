@@ -14,11 +14,11 @@
 #define STATE_HEALTH_DIR  "health"
 #define STATE_NAME_MAX    128
 
-/* What contents from children leave free in the file system of runtime_dir: this, or a quarter of
- * it if that is less. */
+/* The free space that content from children leaves in the file system of runtime_dir: this, or a
+ * quarter of it if that is less. */
 #define STATE_RESERVE (256U << 20)
 
-/* After this, what could not be written is written again: there may be space. */
+/* After this time, failed writes are repeated, because there may be space. */
 #define STATE_RETRY USEC_PER_SEC
 
 struct state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which user a child runs as, so that no two resources share one. An id that a resource has
- * got stays reserved for it until devplugd ends.
+ * Decides which user a child runs as, so that no two resources share one. The id of a resource
+ * stays reserved for it until devplugd ends.
  */
 #include "supervisor/process/child-user.h"
 
@@ -13,7 +13,7 @@
 #include "common/log.h"
 #include "common/map.h"
 
-/* systemd has an entry here for each id that it has given away. */
+/* systemd keeps an entry here for each id that it has assigned. */
 #define DYNAMIC_USERS "/run/systemd/dynamic-uid"
 
 /* Users that the configuration names (`user`), not those made here. */

@@ -17,7 +17,8 @@
 #include "common/util.h"
 #include "supervisor/process/child-user.h"
 
-/* Between two searches. Processes that end one after the other must not keep the loop busy. */
+/* The minimum time between two searches. Processes that end one after the other must not keep the
+ * loop busy. */
 #define INTERVAL (5 * USEC_PER_MSEC)
 
 static int on_exit_of_nobody(sd_event_source *source, const siginfo_t *info, void *userdata)

@@ -60,7 +60,8 @@ static const char *take_prefix(char *line, int *level, struct log_fields *fields
 	if (!end || line[0] != '<' || line[1] < '0' || line[1] > '7' ||
 		(line[2] != ';' && end != line + 2))
 		return line;
-	/* A child is not the system: nothing of it is worse than an error. */
+	/* A child's most urgent level is "error", because it cannot report failures of the
+	 * system. */
 	*level = MAX_OF(line[1] - '0', LOG_ERR);
 	if (line[2] == ';') {
 		*end = '\0';

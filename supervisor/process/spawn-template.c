@@ -23,7 +23,7 @@ struct spawn_template {
 	uint64_t retry_at; /* CLOCK_MONOTONIC; USEC_INFINITY: no more children are made */
 };
 
-/* No more of this one; the event loop reaps it. */
+/* Stops using this process; the event loop reaps it. */
 static void give_up(struct spawn_template *template, int why)
 {
 	if (template->process.control_fd < 0)

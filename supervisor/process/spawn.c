@@ -181,7 +181,7 @@ int spawn_child(const struct spawn_options *options, struct spawned *ret, struct
 	r = child_user_find(options->user, options->resource ?: options->name, &identity, error);
 	if (r < 0)
 		return r;
-	/* The template has not what root may do. */
+	/* The template does not have root's capabilities. */
 	if (options->copy && !identity_is_root(&identity) &&
 		start(options, &identity, true, ret, error) >= 0)
 		return 0;

@@ -136,7 +136,7 @@ static int start(struct auxiliary *auxiliary, struct error *error)
 	};
 	int r;
 
-	/* Each time, because the package may have come or changed. */
+	/* The file is opened each time, because the package may have been installed or updated. */
 	executable_fd = spawn_open_executable(auxiliary->options.program, &executable, error);
 	if (executable_fd < 0)
 		return executable_fd;

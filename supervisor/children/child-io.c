@@ -12,7 +12,7 @@
 #include "supervisor/children/child.h"
 #include "supervisor/process/retry-delay.h"
 
-/* Between two writings of the state files of one child. */
+/* The minimum time between two writes of the state files of one child. */
 #define WRITE_INTERVAL (100 * USEC_PER_MSEC)
 
 static struct log_fields fields_of(const struct child *child, const char *message_id)

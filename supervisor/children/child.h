@@ -22,7 +22,7 @@
 
 struct child;
 
-/* What all children need of the daemon. It outlives them. */
+/* The parts of the daemon that all children need. It outlives them. */
 struct child_host {
 	sd_event *event;
 	struct state *state;
@@ -41,7 +41,7 @@ struct child_host {
 	/* A child has accepted a configuration, see resource_operations.applied. */
 	void (*on_applied)(
 		struct child *child, const struct resource_config *before, void *userdata);
-	/* What people see of a child has changed. */
+	/* The visible state of a child has changed. */
 	void (*on_changed)(void *userdata);
 	/* A child has reported its devices: one has changed, or was allocated. */
 	void (*on_devices)(void *userdata);
@@ -98,7 +98,7 @@ enum registration_way child_registration(const struct child *child);
  * call again because of pacing (CLOCK_MONOTONIC), or USEC_INFINITY. */
 uint64_t child_write_state(struct child *child);
 
-/* The resource is no longer declared: its health state is dropped. */
+/* To be called when the resource is no longer declared: drops its health state. */
 void child_forget_health(struct child *child);
 
 /* Kills the process, if any is left, without waiting for it. */

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What the parts of the daemon share: the configuration in force, the children of its resources,
- * and one part of each kind. It decides nothing: daemon-loop.h makes and runs the parts, and
- * resource.h decides about a resource.
+ * Shared by the parts of the daemon: the configuration in force, the children of its resources, and
+ * one part of each kind. It decides nothing: daemon-loop.h makes and runs the parts, and resource.h
+ * decides about a resource.
  */
 
 #include <systemd/sd-event.h>
@@ -90,7 +90,7 @@ struct manager {
 /* The child that serves the resource of that name, or NULL. */
 struct child *manager_find_child(const struct manager *manager, const char *name);
 
-/* A visible value has changed: state files and STATUS= follow within 100 ms. */
+/* To be called when a visible value has changed: state files and STATUS= follow within 100 ms. */
 void manager_changed(struct manager *manager);
 
 /* Whether a change is about to be written to the state files. */

@@ -7,7 +7,7 @@
 
 #include "common/util.h"
 
-/* How often in a row the kubelet offered something else. */
+/* How often in a row the kubelet offered other devices. */
 enum offer_step {
 	OFFER_AGREES,
 	OFFER_SUSPECT, /* a change may have been on its way */

@@ -14,7 +14,7 @@
 #include "supervisor/files/published.h"
 
 #define ANSWER_RETRY (100 * USEC_PER_MSEC)
-/* Each change of a CDI file has the container runtime read all CDI files again. */
+/* Each change of a CDI file makes the container runtime read all CDI files again. */
 #define WRITE_INTERVAL (100 * USEC_PER_MSEC)
 
 struct proposal {

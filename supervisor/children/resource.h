@@ -64,7 +64,7 @@ enum resource_event {
 	RESOURCE_WATCHED, /* CONTROL_SERVING */
 	RESOURCE_SESSION_ENDED,
 	RESOURCE_ALIVE,
-	/* what becomes of it */
+	/* its end */
 	RESOURCE_BROKEN, /* a malformed message, or a flood */
 	RESOURCE_HANGUP, /* its control socket is closed */
 	RESOURCE_EXIT,
@@ -78,7 +78,7 @@ enum resource_timer {
 	_RESOURCE_TIMER_MAX,
 };
 
-/* What becomes of a resource whose configuration was refused. */
+/* The consequence for a resource whose configuration was refused. */
 enum refusal {
 	REFUSAL_PREVIOUS_USED,
 	REFUSAL_IN_FORCE_STAYS,
@@ -107,11 +107,11 @@ struct resource_operations {
 	void (*set_timer)(enum resource_timer timer, uint64_t at, void *userdata);
 	uint64_t (*now)(void *userdata);
 	uint32_t (*random)(void *userdata);
-	/* What people see of the resource is different now. */
+	/* The visible state of the resource has changed. */
 	void (*changed)(void *userdata);
 };
 
-/* Why a process ended that was not asked to. */
+/* The reason why a process ended without being asked to. */
 enum exit_cause {
 	EXIT_CAUSE_CRASH,  /* by its own doing */
 	EXIT_CAUSE_HANG,   /* ended by the supervisor */
@@ -196,7 +196,7 @@ bool resource_reopen(struct resource *resource);
 /* The displayed name of the state: waiting, registering, serving, stopping, backoff or failed. */
 const char *resource_state_name(const struct resource *resource);
 
-/* Replaces the sentence that people are shown. */
+/* Replaces the displayed sentence. */
 _printf_(2, 3) void resource_explain(struct resource *resource, const char *format, ...);
 
 struct resource *resource_free(struct resource *resource);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which files devplugd-cluster gets: the kubeconfig file, and only files that it names. All
- * are read each time, so no secret is kept in this process, and rotated credentials are used at
+ * Decides which files devplugd-cluster receives: the kubeconfig file, and only files that it names.
+ * All are read each time, so no secret is kept in this process, and rotated credentials are used at
  * once.
  */
 #include "supervisor/helpers/dra-credentials.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which resource is asked for the edits of which device when a claim is prepared. All
+ * Decides which resource's process builds the edits of which device when a claim is prepared. All
  * devices of one request and one resource are sent together, as the devices of a container are at
  * Allocate, so that ${ids} names all of them. They share one CDI device, which is in the answer for
  * the first of them: a runtime would apply a repeated name twice.
@@ -205,7 +205,7 @@ static int on_step(sd_event_source *source, void *userdata)
 	return 0;
 }
 
-/* The others of the group get what the first one got. */
+/* The other devices of the group get the names of the first one. */
 static void mark_group(struct dra_preparation *preparation)
 {
 	const json_t *first = device_at(preparation, preparation->at);

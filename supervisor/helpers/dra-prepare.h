@@ -17,7 +17,7 @@ struct dra_claims;
 struct dra_preparation;
 struct manager;
 
-/* Longer than any prestart, shorter than the kubelet's 45 s. */
+/* The time limit: longer than any prestart, shorter than the kubelet's 45 s. */
 #define DRA_PREPARE_TIMEOUT (40 * USEC_PER_SEC)
 
 /* Called once, never before dra_prepare() has returned: the claim as in dra-claims.h, or NULL with

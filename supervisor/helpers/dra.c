@@ -42,7 +42,7 @@ struct dra {
 
 	uint64_t generation, slices;
 	char api_failure[CONTROL_TEXT_MAX];
-	struct log_once logged; /* failures since the API server answered last */
+	struct log_once logged; /* failures since the API server's last answer */
 	struct log_budget log_budget;
 };
 
@@ -51,7 +51,7 @@ static struct log_fields fields_of(const struct dra *dra)
 	return (struct log_fields){ .child_pid = auxiliary_pid(dra->process) };
 }
 
-/* Whether the process may have another record logged. */
+/* Whether the process may cause another log record. */
 static bool may_log(struct dra *dra)
 {
 	const struct log_fields fields = fields_of(dra);
@@ -175,7 +175,7 @@ static void open_session(struct dra *dra)
 		dra->session.name);
 	r = auxiliary_send(dra->process, &message);
 	session_handed_over(&dra->session);
-	/* Up to 1.35 the plugin watcher never tries a socket again that failed. */
+	/* Up to 1.35, the plugin watcher never retries a socket that failed. */
 	if (r >= 0)
 		plan_session(dra, RESOURCE_REGISTER_TIMEOUT);
 }
@@ -432,7 +432,7 @@ static int replace(char **slot, const char *value)
 	return 0;
 }
 
-/* The node's name as the kubelet finds it without --hostname-override. */
+/* The name that the kubelet uses for the node without --hostname-override. */
 static void find_node(const struct dra_config *config, char *ret, size_t size)
 {
 	if (config->node) {
@@ -460,13 +460,14 @@ static json_t *list_resources(const struct manager *manager)
 	return names;
 }
 
-/* Returns 1 if the process has to be another one. */
+/* Returns 1 if the process has to be replaced. */
 static int take_names(struct dra *dra, const struct config *config)
 {
 	char node[256];
 	bool other;
 
-	/* The newest file serves nothing by DRA, but not all children have accepted that. */
+	/* In the newest file no resource is served by DRA, but not all children have accepted
+	 * that. */
 	if (!config->dra.driver)
 		return 0;
 	find_node(&config->dra, node, sizeof(node));

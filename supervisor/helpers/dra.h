@@ -20,27 +20,27 @@ struct session;
 
 int dra_new(struct manager *manager, struct dra **ret);
 
-/* Brings the configuration in force into effect. Logs. */
+/* Applies the configuration in force. Logs. */
 void dra_configure(struct dra *dra);
 
-/* The file with the devices of a resource has been written. */
+/* To be called when the file with the devices of a resource has been written. */
 void dra_devices_changed(struct dra *dra, const struct child *child);
 
 /* For a resource that is served by DRA: a session without a socket, which exists while the driver
  * is registered. Returns 0, or -ENOENT with the error filled: then RESOURCE_KUBELET comes when
- * there can be one. Its events come later, as those of its end do. */
+ * there can be one. Its events follow later, and so do the events of its end. */
 int dra_open_session(struct dra *dra, struct session *ret, struct error *error);
 void dra_end_session(struct dra *dra);
 
-/* The socket of the driver may have been removed. */
+/* To be called when the socket of the driver may have been removed. */
 void dra_check_session(struct dra *dra);
 
-/* Takes a process's answer to CONTROL_EDIT, or the news that it has ended. */
+/* Takes a process's answer to CONTROL_EDIT, or a notice that it has ended. */
 void dra_take_edits(struct dra *dra, const struct child *child, struct control_message *message);
 void dra_child_gone(struct dra *dra, const struct child *child);
 
-/* For people: the member "dra" of the state, or NULL if no resource is served by DRA.
- * `dra` NULL: none is. */
+/* For display: the member "dra" of the state, or NULL if no resource is served by DRA. `dra` NULL:
+ * none is. */
 json_t *dra_describe(const struct dra *dra);
 
 struct dra *dra_free(struct dra *dra);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what the exporter learns about the daemon and its resources. Devices are copied from the
- * state files without a check: their content is for the exporter to check.
+ * Decides which data about the daemon and its resources the exporter receives. Devices are copied
+ * from the state files without a check: their content is for the exporter to check.
  */
 #include "supervisor/helpers/metrics-snapshot.h"
 
@@ -26,7 +26,7 @@ struct part {
 
 /* --- devices --- */
 
-/* Copies what the file has now; a reader takes an incomplete document for none. */
+/* Copies the current content of the file; a reader ignores an incomplete document. */
 static int copy_file(int from, int to, uint64_t *total, struct part *part)
 {
 	struct stat st;
@@ -110,7 +110,7 @@ static uint64_t processor_usec(void)
 		(uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
-/* Resources that have not taken over what is configured, or not ended yet. */
+/* Counts resources that have not applied their configuration, or not ended yet. */
 static uint64_t pending_changes(const struct manager *manager)
 {
 	uint64_t n = 0;
@@ -240,7 +240,7 @@ static void write_resource(
 	json_write_text(writer, "}");
 }
 
-/* The resource and the id of each device that a claim has by another name. */
+/* The resource and the id of each device that has another name in claims. */
 static int write_claimed(struct json_writer *writer, const struct manager *manager,
 	const struct metrics_facts *facts)
 {

@@ -9,7 +9,7 @@
 
 struct manager;
 
-/* Maximum size of a resource's devices, and of those of all together; others are left out. */
+/* Maximum size of a resource's devices, and of all devices together; the rest is left out. */
 #define SNAPSHOT_DEVICES_MAX     (16U << 20)
 #define SNAPSHOT_ALL_DEVICES_MAX (64U << 20)
 

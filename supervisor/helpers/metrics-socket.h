@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The socket that the exporter listens on. It is the supervisor's, so that a client that connects
+ * The socket that the exporter listens on. The supervisor owns it, so that a client that connects
  * while the exporter is replaced waits for the next one.
  */
 
@@ -24,7 +24,7 @@ struct metrics_socket {
  * error filled. */
 int metrics_socket_open(const char *address, struct metrics_socket *ret, struct error *error);
 
-/* Whether its path, if it has one, still is the one that was bound. */
+/* Whether its path, if it has one, is still the one that was bound. */
 bool metrics_socket_is_there(const struct metrics_socket *listener);
 
 /* Closes it, removes its path if that is still the one that was bound, and resets the structure. */

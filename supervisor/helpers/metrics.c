@@ -91,7 +91,7 @@ static void finish_scrape(struct metrics *metrics)
 
 	pace_begin(&metrics->pace);
 	r = send_snapshot(metrics, &facts);
-	/* The exporter then answers its clients that there are no metrics now. */
+	/* The exporter then reports to its clients that metrics are not available. */
 	if (r < 0)
 		log_warning("metrics are not available now: %s", strerror(-r));
 	(void)pace_end(&metrics->pace, SNAPSHOT_SPACING);
@@ -120,7 +120,7 @@ static void on_pods(const struct pod_answer *answer, void *userdata)
 	finish_when_allowed(metrics);
 }
 
-/* The kubelet took too long, or the next picture may be made. */
+/* Called when the kubelet took too long, or the next picture may be made. */
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct metrics *metrics = userdata;
@@ -138,8 +138,8 @@ static bool begin_scrape(struct metrics *metrics)
 {
 	const struct manager *manager = metrics->manager;
 
-	/* The exporter does not wait for ever; the answer to the first is one to the second, too.
-	 */
+	/* The exporter does not wait forever; the answer to its first request also answers the
+	 * second. */
 	if (metrics->scraping)
 		return true;
 	metrics->scraping = true;
@@ -157,7 +157,7 @@ static bool begin_scrape(struct metrics *metrics)
 
 /* --- the text file --- */
 
-/* Otherwise node_exporter would report the last metrics for ever. */
+/* Otherwise node_exporter would report the last metrics forever. */
 static void remove_textfile(struct metrics *metrics)
 {
 	if (metrics->textfile_written)
@@ -190,7 +190,7 @@ static void take_textfile(struct metrics *metrics, const struct control_message 
 	size_t size;
 	int r;
 
-	/* Its path may have been taken out of the configuration meanwhile. */
+	/* Its path may have been removed from the configuration in the meantime. */
 	if (!metrics->textfile || now < metrics->textfile_not_before)
 		return;
 	r = sealed_read(message->fds[0], TEXTFILE_MAX, &text, &size);

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What the exporter (exporter/) needs of the daemon: the socket that it listens on, and for each
- * scrape a picture of the daemon, its resources and their devices, and which pod has what. There is
- * an exporter only while `metrics` in the configuration names a socket or a text file, or systemd
+ * The daemon's part of the exporter (exporter/): the socket that it listens on, and for each scrape
+ * a picture of the daemon: its resources, their devices, and the devices of pods. There is an
+ * exporter only while `metrics` in the configuration names a socket or a text file, or systemd
  * passed a socket with the name "metrics".
  *
  * The picture is two sealed memfds. The first is JSON: the members of metrics-snapshot.c. The
@@ -19,11 +19,11 @@ struct metrics;
 
 int metrics_new(struct manager *manager, struct metrics **ret);
 
-/* Brings the configuration in force into effect. Logs. */
+/* Applies the configuration in force. Logs. */
 void metrics_configure(struct metrics *metrics);
 
-/* Why there are no metrics, or no text file with them: for people; NULL: nothing failed. The
- * argument may be NULL. */
+/* The reason why there are no metrics, or no text file with them, for display; NULL: nothing
+ * failed. The argument may be NULL. */
 const char *metrics_failure(const struct metrics *metrics);
 
 /* Makes the socket at a path again if another process removed it. Logs. */

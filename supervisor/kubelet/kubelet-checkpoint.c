@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads which devices the kubelet has booked from its checkpoint, and decides whether the file has
- * a known form. Parts of it that are not needed (the answers of Allocate, the registered devices)
- * are freed before the rows are made. The checksum is not compared: it covers how Go prints its
- * structures.
+ * Reads the kubelet's bookings from its checkpoint, and decides whether the file has a known form.
+ * Parts of it that are not needed (the answers of Allocate, the registered devices) are freed
+ * before the rows are made. The checksum is not compared: it covers how Go prints its structures.
  */
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 
@@ -82,7 +81,7 @@ static bool is_list(const json_t *value)
 	return json_is_array(value) || json_is_null(value);
 }
 
-/* How many rows an entry makes; -EBADMSG: it is none. */
+/* How many rows an entry makes; -EBADMSG: it is not a valid entry. */
 static ssize_t count_rows(json_t *entry)
 {
 	json_t *devices = json_object_get(entry, "DeviceIDs"), *ids, *id;

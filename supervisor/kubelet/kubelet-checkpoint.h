@@ -2,11 +2,10 @@
 #pragma once
 
 /*
- * The kubelet's own record of which pod has which devices: kubelet_internal_checkpoint in its
- * device plugins directory. A starting kubelet reads its bookings from it and compares the list of
- * devices with them (promise P17). The file is read, never written. Its form has been the same
- * since Kubernetes 1.20 (pkg/kubelet/cm/devicemanager/checkpoint); any other form is refused as a
- * whole.
+ * The kubelet's own record of the devices of pods: kubelet_internal_checkpoint in its device
+ * plugins directory. A starting kubelet reads its bookings from it and compares the list of devices
+ * with them (promise P17). The file is read, never written. Its form has been the same since
+ * Kubernetes 1.20 (pkg/kubelet/cm/devicemanager/checkpoint); any other form is refused as a whole.
  */
 
 #include <jansson.h>

@@ -79,8 +79,8 @@ static void cut_to_existing(char *path, struct identity *ret)
 	}
 }
 
-/* kubelet.sock in any case, other sockets when they come or go: one of ours, or that of a plugin
- * that takes or had the name of one of our resources. */
+/* All events of kubelet.sock count. Other sockets count when they are created or removed: one of
+ * ours, or the socket of a plugin that uses the name of one of our resources. */
 static bool is_of_interest(const struct inotify_event *event)
 {
 	const char *end = event->len > 0 ? strrchr(event->name, '.') : NULL;
@@ -105,7 +105,7 @@ static void on_event(struct kubelet_watch *watch, const struct inotify_event *ev
 		checkpoint_changed(watch);
 	if (event->mask & LOST_MASK)
 		watch->lost = true;
-	/* In the directory itself, the kubelet's own temporary files are constant noise. */
+	/* In the directory itself, the kubelet's own temporary files cause events all the time. */
 	else if (streq(watch->watched, watch->directory) && !is_of_interest(event))
 		return;
 	(void)sd_event_source_set_enabled(watch->look, SD_EVENT_ONESHOT);

@@ -16,11 +16,11 @@ struct kubelet_watch;
 /* Called when kubelet.sock was replaced, or (`present` false) removed. */
 typedef void (*kubelet_watch_handler)(bool present, void *userdata);
 
-/* Called when that may have happened to kubelet.sock or to a socket of ours, or the directory. */
+/* Called when kubelet.sock, a socket of ours or the directory may have been replaced or removed. */
 typedef void (*kubelet_watch_change_handler)(void *userdata);
 
-/* Watches the directory or, while it does not exist, its nearest existing parent. Where the kernel
- * gives no watch, it polls. Returns 0 or -ENOMEM or what the event loop answers. */
+/* Watches the directory or, while it does not exist, its nearest existing parent. If no watch is
+ * available, it polls. Returns 0, -ENOMEM or an error of the event loop. */
 int kubelet_watch_new(sd_event *event, const char *directory, kubelet_watch_handler on_kubelet,
 	kubelet_watch_change_handler on_change, void *userdata, struct kubelet_watch **ret);
 

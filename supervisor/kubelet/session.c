@@ -114,7 +114,7 @@ static int make_socket(struct session *session, const char *directory, const cha
 		r = unhide(session);
 	if (r >= 0)
 		return 0;
-	/* Not the words of an absent kubelet, whose errno means something else. */
+	/* Another errno, because the caller would take this one for an absent kubelet. */
 	if (r == -ENOENT || r == -ECONNREFUSED || r == -EAGAIN)
 		r = -EIO;
 	if (r == -EROFS)
@@ -199,7 +199,7 @@ void session_done(struct session *session)
 	*session = SESSION_INIT;
 }
 
-/* Whether the name is one that another instance gave: PREFIX hash-INSTANCE-number SUFFIX. */
+/* Whether another instance made the name: PREFIX hash-INSTANCE-number SUFFIX. */
 static bool is_of_another(const char *name, const char *instance)
 {
 	const char *shown = startswith(name, SESSION_HIDDEN_PREFIX) ?: name;

@@ -16,7 +16,7 @@
 #define KUBELET_SOCKET_NAME    "kubelet.sock"
 #define SESSION_SOCKET_PREFIX  "devplugd-"
 #define SESSION_SOCKET_SUFFIX  ".sock"
-#define SESSION_HIDDEN_PREFIX  "." /* what the plugin watcher overlooks */
+#define SESSION_HIDDEN_PREFIX  "." /* prefix of names that the plugin watcher ignores */
 #define SESSION_BACKLOG        64
 #define SESSION_INSTANCE_CHARS 8
 #define SESSION_NUMBERS        10000000000ULL /* ten digits of a name: 300 years of one a second */
@@ -52,7 +52,7 @@ int session_open_watched(const char *directory, const char *resource, const char
 /* Connects to a socket of the kubelet's, non-blocking. Returns 0 or negative errno. */
 int session_connect(const char *directory, const char *name, int *ret_fd);
 
-/* Whether the session has no socket of its own: that of a resource that DRA serves. */
+/* Whether the session has no socket of its own, because DRA serves the resource. */
 bool session_has_no_socket(const struct session *session);
 
 /* Whether the socket is still at its path. */
@@ -65,6 +65,6 @@ void session_handed_over(struct session *session);
  * session. */
 void session_done(struct session *session);
 
-/* Removes sockets of ours without a listener, left by a daemon that was killed; those of `instance`
- * have their sessions and are kept. Returns how many. */
+/* Removes sockets of ours without a listener, left by a daemon that was killed. Sockets of
+ * `instance` belong to its sessions and are kept. Returns how many. */
 unsigned session_sweep(const char *directory, const char *instance);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides whether devplugd can write to the configured directories. Modes and owners are not
- * checked: those of the kubelet's directories are root's, and devplugd has CAP_DAC_OVERRIDE. What a
- * service or container cannot bypass is a read-only mount.
+ * checked: root owns the kubelet's directories, and devplugd has CAP_DAC_OVERRIDE. What a service
+ * or container cannot bypass is a read-only mount.
  */
 #include "supervisor/kubelet/write-access.h"
 
@@ -31,7 +31,7 @@ static enum view look_at(const char *path)
 	return mount.f_flag & ST_RDONLY ? VIEW_READ_ONLY : VIEW_WRITABLE;
 }
 
-/* A directory that does not exist yet is made by others, where its parents are. */
+/* Another process makes a directory that does not exist yet, below its existing parent. */
 static bool is_read_only(const char *root, const char *directory)
 {
 	_cleanup_free_ char *path = NULL;
@@ -73,7 +73,7 @@ static bool any_registers(const struct config *config, enum registration_way way
 	return false;
 }
 
-/* Containers with claims get what they need by CDI files. */
+/* Containers with claims get their devices through CDI files. */
 static bool any_publishes(const struct config *config)
 {
 	for (size_t i = 0; i < config->n_resources; i++)

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * Whether devplugd can write to the configured directories. The service sees the host through
- * mounts of its own (ProtectSystem=), a container through those of its pod: a directory may be
- * read-only there although it is not on the host, and a directory that is removed on the host and
- * made again is not the one that was mounted.
+ * Checks whether devplugd can write to the configured directories. The service sees the host
+ * through mounts of its own (ProtectSystem=), a container through those of its pod: a directory may
+ * be read-only there although it is not on the host, and a directory that is removed on the host
+ * and made again is not the one that was mounted.
  */
 
 #include <stdio.h>
@@ -17,7 +17,7 @@
 	"for the service of the package, run \"devplugctl allow %s && systemctl restart " \
 	"devplugd\"; for a container, mount the host's %s at the same path, writable"
 
-/* A directory that does not exist, and what is not written to it. */
+/* A missing directory, and the files that cannot be written to it. */
 #define WRITE_ACCESS_MISSING "%s does not exist, so there will be no %s: create it"
 
 /* Called for each directory that is read-only, or missing although devplugd does not make it. */
@@ -36,7 +36,7 @@ void write_access_warn(const struct config *config, FILE *stream);
 /* Logs such warnings for this process. */
 void write_access_log(const struct config *config);
 
-/* What was writable once, see write_access_lost(). */
+/* The directories that were writable once, see write_access_lost(). */
 struct write_access {
 	bool writable[2];
 };

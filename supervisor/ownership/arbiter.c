@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when the owners of devices are decided again, and which children are sent the result.
- * Every decision is one pass over the claims in memory (ownership.c), whose number is bounded. What
- * children sent is read before it, in several turns of the loop if that takes long.
+ * Every decision is one pass over the claims in memory (ownership.c), whose number is bounded. The
+ * claims of children are read first, in several turns of the loop if that takes long.
  */
 #include "supervisor/ownership/arbiter.h"
 
@@ -13,7 +13,7 @@
 #include "common/text.h"
 #include "supervisor/ownership/ownership.h"
 
-/* While a child waits for others, or does not read. */
+/* The interval of retries while a child waits for others, or does not read. */
 #define LOOK_AGAIN (20 * USEC_PER_MSEC)
 /* After this time no further list is read in the same turn of the loop. */
 #define READING_TIME (5 * USEC_PER_MSEC)
@@ -33,10 +33,10 @@ struct claimant {
 	size_t rank;
 	bool overlap;
 
-	struct hardware_claims *list; /* what it found; NULL: not known */
-	int fd;                       /* the same, newer and not read yet, or -EBADF */
-	bool refused;                 /* what was read last; `list` is older */
-	uint64_t number;              /* of what the process sent last; 0: nothing */
+	struct hardware_claims *list; /* the devices found; NULL: not known */
+	int fd;                       /* the newest devices found, not read yet, or -EBADF */
+	bool refused;                 /* the text that was read last; `list` is older */
+	uint64_t number;              /* number of the process's last message; 0: none */
 	bool asked;                   /* it waits for an answer */
 	uint64_t asked_at;            /* CLOCK_MONOTONIC */
 	char *sent;                   /* the process, last; NULL: nothing */
@@ -52,7 +52,7 @@ struct arbiter {
 	struct claimant **all;
 	size_t n_all;
 	size_t n_read;  /* of `all`, before the next decision */
-	bool contested; /* some device is claimed by several: what is booked matters */
+	bool contested; /* a device is claimed by several, so bookings matter */
 };
 
 static void come_again(struct arbiter *arbiter, uint64_t at)
@@ -100,8 +100,8 @@ static int send_owners(const struct claimant *claimant, const char *owners)
 	return claimant->operations->answer(claimant->number, fd, refusal, claimant->userdata);
 }
 
-/* Sends a child an answer that it lacks; `settled`: the claims of those before it are known. What
- * it sent since its last claims were read has to wait. Returns whether to try again. */
+/* Sends a child a missing answer; `settled`: the claims of the resources before it are known.
+ * Claims that arrived after the last read have to wait. Returns whether to try again. */
 static bool answer(struct claimant *claimant, const char *owners, bool settled)
 {
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
@@ -140,8 +140,8 @@ static void note(struct claimant *claimant, char *text)
 		claimant->operations->on_note(claimant->userdata);
 }
 
-/* The limit, less what others use, but never less than an equal share: no child can take the room
- * of others. */
+/* The limit minus the claims of other children, but never less than an equal share, so that no
+ * child can use the share of others. */
 static size_t room(const struct arbiter *arbiter, size_t limit, size_t used)
 {
 	return MAX_OF(limit > used ? limit - used : 0, limit / arbiter->n_all);
@@ -211,7 +211,7 @@ static char *note_of(const struct claimant *claimant, char **note)
 	return claimant->refused ? strdup(REFUSAL) : TAKE_PTR(*note);
 }
 
-/* Returns 1 if some child is still to be answered, 0 if not, or -ENOMEM. */
+/* Returns 1 if a child still has to be answered, 0 if not, or -ENOMEM. */
 static int decide(struct arbiter *arbiter)
 {
 	_cleanup_free_ struct decision *decisions = calloc(arbiter->n_all + 1, sizeof(*decisions));

@@ -3,8 +3,8 @@
  * Decides which resource owns a device that several match: the first in the order of the
  * configuration. One pass over all devices with two tables: the owner of each claim, and the
  * resource of each id. A device that already belongs to another resource claims nothing here, so
- * one pass is enough even where A overlaps B, and B overlaps C. If a pod has it, it owns its
- * claims all the same, which is reported to the resources before it at the end.
+ * one pass is enough even where A overlaps B, and B overlaps C. If it is assigned to a pod, it owns
+ * its claims nevertheless, which is reported to the earlier resources at the end.
  */
 #include "supervisor/ownership/ownership.h"
 
@@ -108,7 +108,7 @@ struct hardware_claims *hardware_claims_free(struct hardware_claims *list)
 struct owner {
 	struct decision *decision;
 	const struct hardware_device *device;
-	const struct decision *kept_by; /* a pod has it from this one; NULL: none */
+	const struct decision *kept_by; /* the resource that assigned it to a pod; NULL: none */
 };
 
 struct tables {
@@ -136,8 +136,8 @@ static int write_owner(
 }
 
 /* Reports the owners of the device's claims. Returns whether the device belongs to another
- * resource, or -ENOMEM; `ret_owns`: it owns its claims, because there is no other, or a pod has
- * it. */
+ * resource, or -ENOMEM; `ret_owns`: it owns its claims, because there is no other owner, or it is
+ * assigned to a pod. */
 static int find_owner(const struct tables *tables, struct decision *decision,
 	const struct hardware_device *device, bool *ret_owns)
 {
@@ -159,7 +159,7 @@ static int find_owner(const struct tables *tables, struct decision *decision,
 	return contested;
 }
 
-/* `first`: the first id that another resource has for other hardware, `n`: how many there are. */
+/* `first`: the first id that another resource uses for other hardware, `n`: how many there are. */
 static int make_note(
 	struct decision *decision, const char *first, const struct decision *other, size_t n)
 {
@@ -221,7 +221,7 @@ static int decide(struct tables *tables, struct decision *decision)
 	return make_note(decision, first, other, n_same);
 }
 
-/* Reports what pods have from another resource. */
+/* Reports devices that another resource has assigned to pods. */
 static int report_kept(const struct tables *tables)
 {
 	int r = 0;

@@ -3,9 +3,9 @@
 
 /*
  * Decides which resource owns a device: the first, in the order of the configuration, that finds
- * the hardware behind it. Others do not offer it, unless both set `overlap`. While a pod has the
- * device from another resource, the first does not offer it either. The decision has no state: the
- * same claims and bookings give the same answer, in any order of arrival.
+ * the hardware behind it. Others do not offer it, unless both set `overlap`. While the device is
+ * assigned to a pod through another resource, the first one does not offer it either. The decision
+ * has no state: the same claims and bookings give the same answer, in any order of arrival.
  */
 
 #include "drivers/model/bookings.h"
@@ -17,7 +17,7 @@ struct hardware_device {
 	const char *const *claims; /* NULL-terminated */
 };
 
-/* What one resource has found. */
+/* The devices that one resource has found. */
 struct hardware_claims {
 	char *text;  /* holds the strings */
 	size_t size; /* of the text, as it was sent */
@@ -27,21 +27,22 @@ struct hardware_claims {
 	size_t n_claims;
 };
 
-/* Reads what a child sent (drivers/inventory/hardware-claims.h), a sealed memfd. Returns 0,
- * -EBADMSG for something else, -EFBIG for more than so many claims or bytes, or -ENOMEM. */
+/* Reads a child's list (drivers/inventory/hardware-claims.h), a sealed memfd. Returns 0, -EBADMSG
+ * for something else, -EFBIG for more than so many claims or bytes, or -ENOMEM. */
 int hardware_claims_read(int fd, size_t max_claims, size_t max_bytes, struct hardware_claims **ret);
 struct hardware_claims *hardware_claims_free(struct hardware_claims *list);
 DEFINE_CLEANUP(struct hardware_claims *, hardware_claims_free)
 
-/* What is decided about one resource. */
+/* The decisions about one resource. */
 struct decision {
 	const char *name;
 	bool overlap;
 	const struct hardware_claims *list; /* NULL: nothing is known of it */
-	const struct bookings *booked;      /* what the kubelet has booked of it; NULL: nothing */
+	const struct bookings *booked;      /* the kubelet's bookings of it; NULL: none */
 	/* out, malloc'ed: */
-	char *owners; /* devices of others, see drivers/inventory/hardware-claims.h; NULL: none */
-	char *note;   /* what people should know of its ids; NULL: nothing */
+	char *owners; /* devices of other resources, see drivers/inventory/hardware-claims.h; NULL:
+		       * none */
+	char *note;   /* a note about its ids for the administrator; NULL: none */
 	/* private: */
 	FILE *stream; /* writes the owners */
 	size_t size;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether the kubelet offers what a child lists, and what to do if not. A session is
- * renewed rarely, because the kubelet marks the devices unhealthy meanwhile. Sending the list again
- * would hide the difference and not help: the kubelet would count the devices, and refuse each pod,
- * because Allocate goes to the plugin that registered last, even if that has ended. If the kubelet
- * cannot be asked, nothing is concluded.
+ * Decides whether the kubelet offers the devices that a child lists, and how to react if not. A
+ * session is renewed rarely, because the kubelet marks the devices unhealthy in the meantime.
+ * Sending the list again would hide the difference and not help: the kubelet would count the
+ * devices, and refuse each pod, because Allocate goes to the plugin that registered last, even if
+ * that has ended. If the kubelet cannot be asked, nothing changes.
  */
 #include "supervisor/sessions/offer-check.h"
 
@@ -26,7 +26,7 @@ struct offer_check {
 	uint64_t wanted_at; /* when an early check is due; USEC_INFINITY: none */
 };
 
-/* What DRA offers is not in the answer. */
+/* The answer does not contain devices of DRA. */
 static bool is_checked(const struct child *child)
 {
 	return child->resource->state == RESOURCE_SERVING && !child->leaving &&
@@ -52,8 +52,8 @@ uint64_t offer_count(const struct pod_table *table, const char *resource)
 
 /* --- explanations --- */
 
-/* Appends the sockets of others in the plugin directory; one of them may have registered the same
- * name. */
+/* Appends the sockets of other plugins in the plugin directory; one of them may have registered the
+ * same name. */
 static void name_others(const char *directory, char *text, size_t size)
 {
 	DIR *stream = opendir(directory);
@@ -170,7 +170,7 @@ static void on_answer(const struct pod_answer *answer, void *userdata)
 			child->offer.none_at = 0;
 		child->offer.session = child->resource->session;
 		child->offer.check_at = now + OFFER_CHECK_INTERVAL;
-		/* The kubelet may not have had the list yet when it was asked. */
+		/* The kubelet may have answered before it received the list. */
 		if (!answer->table ||
 			child->offer.changed_at + OFFER_CHECK_DELAY > answer->asked_at)
 			continue;
@@ -204,7 +204,7 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 	check->wanted_at = USEC_INFINITY;
 	check->waiting = pod_resources_ask(check->manager->pods, POD_QUESTION_ALLOCATABLE, 0,
 				 on_answer, check) >= 0;
-	/* If it cannot be asked now: there will be another time. */
+	/* If the kubelet cannot be asked now, the next check asks it. */
 	if (!check->waiting)
 		(void)sd_event_source_set_time(check->timer, check->last_at + OFFER_CHECK_INTERVAL);
 	return check->waiting ? 0 : sd_event_source_set_enabled(check->timer, SD_EVENT_ONESHOT);

@@ -16,7 +16,8 @@
 #include "supervisor/sessions/offer-check.h"
 #include "supervisor/sessions/session-check.h"
 
-/* By then the kernel has ended the children of a daemon that was killed just before our start. */
+/* After this time, the kernel has ended the children of a daemon that was killed just before our
+ * start. */
 #define SWEEP_AGAIN (10 * USEC_PER_SEC)
 
 static void on_kubelet(bool present, void *userdata)
@@ -50,7 +51,8 @@ static void sweep(const struct manager *manager)
 		manager->config->kubelet.plugins_registry_dir,
 	};
 
-	/* Also where no resource is registered now: one may have been, before. */
+	/* This includes directories in which no resource is registered now, because one may have
+	 * been earlier. */
 	for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
 		unsigned removed = session_sweep(directories[i], manager->instance);
 

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Whether the open sessions still work. The kubelet of a session may have been replaced while its
- * streams stay open, because it hangs; and another process may have removed the socket of a
+ * Checks that the open sessions still work. The kubelet of a session may have been replaced while
+ * its streams stay open, because it hangs; and another process may have removed the socket of a
  * session. Such a session is renewed, but not before the kubelet that would get the next one
  * accepts connections: until then the old one may still serve.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Has a resource close its devices (devplugctl release), so that a driver can be unloaded. The
+ * Makes a resource close its devices (devplugctl release), so that a driver can be unloaded. The
  * process of the resource does it and does not answer: a program that it kills keeps the files
  * open.
  */

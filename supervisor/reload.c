@@ -26,7 +26,7 @@
 #include "supervisor/restore-watch.h"
 #include "supervisor/sessions/plugin-directory.h"
 
-/* What becomes of one resource; there are as many as the old and the new list have together. */
+/* The change of one resource; the old and the new list together determine how many there are. */
 struct change {
 	struct child *child;
 	int event; /* enum resource_event, _RESOURCE_EVENT_MAX: none */
@@ -83,7 +83,7 @@ static int make_changes(
 	return 0;
 }
 
-/* Gives a resource that stays its new configuration, and learns what that takes. */
+/* Passes the new configuration to a resource that stays, and determines the event to apply it. */
 static void update_child(struct change *change, const struct resource_config *wanted)
 {
 	struct resource *resource = change->child->resource;
@@ -93,7 +93,7 @@ static void update_child(struct change *change, const struct resource_config *wa
 	change->renew = child_registration(change->child) != before;
 	claimant_set_overlap(
 		change->child->claimant, resource_applied(resource)->declaration.overlap);
-	/* The resource was being removed, and the file has it again. */
+	/* The resource was being removed, but the file contains it again. */
 	if (change->child->leaving)
 		change->event = RESOURCE_START;
 }
@@ -262,7 +262,7 @@ static int load_cordons(struct manager *manager, struct report *report)
 	return r;
 }
 
-/* `what` was loaded and taken over, or `r` is why not. */
+/* Reports the result: `what` was loaded and applied, or failed with `r`. */
 static void finish(struct manager *manager, const char *what, struct report *report, int r)
 {
 	const struct log_fields fields = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Warns, before a change is applied, of devices that pods hold and that the change would remove. To
- * know what a resource would offer, it is scanned once here, as its child would do it. If the scan
- * fails, there is no warning.
+ * Warns, before a change is applied, of devices that are assigned to pods and that the change would
+ * remove. The resource is scanned once here, as its child would do it, to find out which devices it
+ * would offer. If the scan fails, there is no warning.
  */
 #include "supervisor/removal-warning.h"
 
@@ -16,11 +16,11 @@
 #define NAMED_MAX 10
 /* NAMESPACE/NAME: the longest that Kubernetes has. */
 #define POD_NAME_MAX (63 + 1 + 253)
-/* How long the kubelet holds its lock for each pair of a new id and an id in use (1.36). */
+/* How long the kubelet keeps its lock for each pair of a new id and an id in use (1.36). */
 #define NSEC_PER_PAIR 100
 
-/* What the resource would offer on this host, or NULL if that is not known. Returns negative errno
- * with the error filled if a scan fails. */
+/* The devices that the resource would offer on this host, or NULL if they are not known. Returns
+ * negative errno with the error filled if a scan fails. */
 static int scan_once(
 	const struct declaration *declaration, struct snapshot **ret, struct error *error)
 {

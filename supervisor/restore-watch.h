@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Has files written again that another process removed or changed. Without runtime_dir, clients
- * would find no daemon, and a second daemon no lock. Without a published file, a container with a
- * CDI name of it cannot be started.
+ * Writes files again that another process removed or changed. Without runtime_dir, clients would
+ * find no daemon, and a second daemon no lock. Without a published file, a container with a CDI
+ * name of it cannot be started.
  */
 
 #include "common/util.h"

@@ -142,7 +142,7 @@ static int add_claims(const struct manager *manager, const struct child *child, 
 	return json_object_set_new(resource, "claims", claims) < 0 ? -ENOMEM : 0;
 }
 
-/* Adds which pod and which claim has which device. It is restricted, so it is not in the state
+/* Adds the devices of pods and claims. This information is restricted, so it is not in the state
  * file. */
 static int add_assignments(const struct manager *manager, json_t *root)
 {
@@ -213,7 +213,7 @@ int status_request(struct request *request, json_t **ret_answer, struct error *e
 	bool ready = !pods || assignments_ready(manager->assignments);
 	json_t *root;
 
-	/* What is not written by then is a list that a child sends too often. */
+	/* Only lists that a child sends too often are not written by then. */
 	if (!request->expired &&
 		(!ready || manager_flush_pending(manager) ||
 			(after > 0 && manager->n_flushes <= (uint64_t)after)))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What clients can ask for over the control socket: one row for each verb, documented in
+ * The requests of clients over the control socket: one row for each verb, documented in
  * docs/control-socket.md. Verbs with `.needs_root` are for root and the daemon's own user only.
  */
 #include "supervisor/books/booked.h"

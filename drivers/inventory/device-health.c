@@ -21,7 +21,7 @@ const char *unit_cause_name(enum unit_cause cause)
 }
 
 /* Only a program knows whether a device that it left out has disappeared. Returns a negative number
- * where memory is short. */
+ * if memory is short. */
 static int gone_reason(const struct unit *unit, char **ret)
 {
 	const struct device *device = unit->device;

@@ -65,7 +65,7 @@ struct snapshot {
 	struct snapshot_devices *devices; /* keeps them alive; NULL: the devices are kept alive
 					     otherwise */
 	char *reasons;                    /* keeps them alive, in one block */
-	struct bookings *bookings;        /* where units have numa_kept; NULL: none has */
+	struct bookings *bookings;        /* the numa_kept of units; NULL: no unit has any */
 };
 
 struct snapshot *snapshot_ref(struct snapshot *snapshot);
@@ -90,8 +90,8 @@ int snapshot_find(
 const char *snapshot_offered_id(const struct snapshot *snapshot, size_t unit, unsigned replica,
 	char buffer[static OFFERED_ID_MAX + 1]);
 
-/* The NUMA nodes that an offered id of the unit is listed with: those of the device, or, while the
- * kubelet has it booked, those that it was booked with. */
+/* The NUMA nodes that an offered id of the unit is listed with: the device's nodes or, while the
+ * kubelet has booked it, the nodes at the time of the booking. */
 const int *snapshot_numa(
 	const struct snapshot *snapshot, size_t unit, const char *offered_id, size_t *ret_n);
 
@@ -100,9 +100,8 @@ const int *snapshot_numa(
 int snapshot_add_bookings(const struct snapshot *snapshot, const char *const *ids, size_t n_ids,
 	uint64_t allocated_at, struct bookings *bookings);
 
-/* The device of a unit that files describe and claims are made for: one that exists, even if it is
- * excluded, as long as a pod has it; then it is returned for one of the ids that the pod has. NULL:
- * none. */
+/* The device of a unit for files and claims: a device that exists. An excluded device counts while
+ * it is assigned to a pod, and is then returned for one of the assigned ids. NULL: none. */
 const struct device *snapshot_existing(const struct snapshot *snapshot, size_t unit);
 
 /* In a loop over all units: the ids are anywhere in memory, and waiting for each takes most of the
@@ -127,18 +126,19 @@ typedef void (*inventory_handler)(struct inventory *inventory, void *userdata);
 int inventory_new(sd_event *event, const struct declaration *declaration, const char *root,
 	inventory_handler on_change, void *userdata, struct inventory **ret);
 
-/* Before inventory_start(): this inventory replaces `previous`. Devices begin with the health that
- * the same probes found there, bookings stay, also pending ones, and with `keep_gone` the removed
- * devices stay listed. Returns 0 or -ENOMEM. */
+/* To be called before inventory_start(): this inventory replaces `previous`. Devices begin with the
+ * health that the same probes found there, bookings stay, also pending ones, and with `keep_gone`
+ * the removed devices stay listed. Returns 0 or -ENOMEM. */
 int inventory_inherit(
 	struct inventory *inventory, const struct inventory *previous, bool keep_gone);
 
-/* Before inventory_start(): devices begin with the saved state, which becomes the inventory's. */
+/* To be called before inventory_start(): devices begin with the saved state, which the inventory
+ * then owns. */
 void inventory_restore(struct inventory *inventory, struct saved_state *saved);
 
-/* After inventory_restore(): the declaration finds the same devices as the one of the saved state.
- * Devices that were listed then count as listed (scan_lists()), and devices in containers stay
- * listed although no scan finds them. Returns 0 or -ENOMEM. */
+/* To be called after inventory_restore(): the declaration finds the same devices as the one of the
+ * saved state. Devices that were listed then count as listed (scan_lists()), and devices in
+ * containers stay listed although no scan finds them. Returns 0 or -ENOMEM. */
 int inventory_restore_list(struct inventory *inventory);
 
 /* The health of the devices, and which of them are in containers, for inventory_restore().
@@ -148,10 +148,11 @@ int inventory_save(const struct inventory *inventory, struct saved_state **ret);
 /* Writes the same to the descriptor, for saved_state_read(). Returns 0 or negative errno. */
 int inventory_write(const struct inventory *inventory, uint64_t match_fingerprint, int fd);
 
-/* First scan and first probes, then watching. When it returns 0 the snapshot is complete. Returns
- * negative errno with the error filled if the first scan fails for a permanent reason (a limit, a
- * contradiction); a scan that fails for another reason is retried in the background and the list is
- * empty. Too many claims are a permanent reason only if the inventory replaces another one. */
+/* Starts with the first scan and the first probes, then watches. When it returns 0, the snapshot is
+ * complete. Returns negative errno with the error filled if the first scan fails for a permanent
+ * reason (a limit, a contradiction); a scan that fails for another reason is retried in the
+ * background and the list is empty. Too many claims are a permanent reason only if the inventory
+ * replaces another one. */
 int inventory_start(struct inventory *inventory, struct error *error);
 
 /* Sets which devices belong to other resources: lines of "ID<TAB>RESOURCE". All other devices are
@@ -169,8 +170,8 @@ int inventory_set_booked(struct inventory *inventory, struct bookings *booked, u
 	uint64_t allocated_until);
 
 /* Notes that these offered ids were allocated, with the NUMA nodes that `listed` had for them: they
- * count as booked until inventory_set_booked() has them, or is sure that no container does. Their
- * devices are marked as assigned. Returns 0 or -ENOMEM. */
+ * count as booked until inventory_set_booked() lists them, or confirms that no container uses them.
+ * Their devices are marked as assigned. Returns 0 or -ENOMEM. */
 int inventory_note_allocated(struct inventory *inventory, const struct snapshot *listed,
 	const char *const *ids, size_t n_ids);
 
@@ -193,14 +194,15 @@ int inventory_release(struct inventory *inventory, bool released, const char *re
 /* Sets the handler of changed measurements; the list does not change with them. */
 void inventory_on_measured(struct inventory *inventory, inventory_handler on_measured);
 
-/* What the last good scan measured. Belongs to the inventory until the next scan. */
+/* The measurements of the last successful scan. The inventory owns them until the next scan. */
 const struct measurements *inventory_measurements(const struct inventory *inventory);
 
 /* Why the last scan failed, so that the list before it stays; NULL if it did not fail. Belongs to
  * the inventory until the next scan; a change calls on_change(). */
 const char *inventory_failure(const struct inventory *inventory);
 
-/* What the last good scan could not read. Belongs to the inventory in the same way. */
+/* The notes about what the last successful scan could not read. The inventory owns them in the same
+ * way. */
 const struct strings *inventory_notes(const struct inventory *inventory);
 
 /* The newest snapshot, as a new reference. */

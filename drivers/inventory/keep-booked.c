@@ -8,7 +8,7 @@
  */
 #include "drivers/inventory/units.h"
 
-/* What bookings mean to one unit. */
+/* The effect of bookings on one unit. */
 struct cover {
 	bool booked;
 	uint64_t numa_kept;
@@ -307,7 +307,7 @@ static int join(struct unit_list *list)
 	return unit_list_cover_booked(list);
 }
 
-/* Replaces the allocations by those that `stays` is true of. */
+/* Keeps only the allocations for which `stays` returns true. */
 static int keep_allocations(struct unit_list *list,
 	bool (*stays)(const struct booking *booking, const void *argument), const void *argument)
 {
@@ -363,7 +363,8 @@ int unit_list_set_booked(struct unit_list *list, struct bookings *booked, uint64
 	const uint64_t until = MAX_OF(gone_until, allocated_until);
 	int r;
 
-	/* Also those that the message lists: they may belong to an earlier pod. */
+	/* This includes allocations that the message lists, because they may belong to an earlier
+	 * pod. */
 	r = keep_allocations(list, is_later, &until);
 	if (r < 0)
 		return r;

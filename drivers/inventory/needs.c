@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether everything is there that Allocate will need for a device. A device for which the
- * host lacks a node, mount or CDI name is listed as unhealthy with that reason. The rules are those
- * of drivers/allocation, applied to one device: an optional node may be missing, a path that may
- * not be read counts as present, and variables of the allocation (${ids}) are expanded for a
+ * Decides whether the host has everything that Allocate will need for a device. A device for which
+ * the host lacks a node, mount or CDI name is listed as unhealthy with that reason. The rules are
+ * those of drivers/allocation, applied to one device: an optional node may be missing, a path that
+ * may not be read counts as present, and variables of the allocation (${ids}) are expanded for a
  * container with that device alone. A path is watched through its directory, missing or present;
  * for a symbolic link, also through the target's directory.
  */
@@ -16,7 +16,7 @@
 
 static char present_mark, missing_mark;
 
-/* What makes a path exist, and where it was declared. */
+/* Names the remedy for a missing path, and the place that declares it. */
 struct need_origin {
 	const char *remedy, *key;
 };

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What allocating a device would need of the host: the nodes, mounts and CDI names of the device
- * and of `container`, and values for the variables of its templates. A device that lacks any of it
- * gets a problem (device_set_problem()), so that it is not offered as healthy and then refused. The
+ * Checks the host's part of an allocation: the nodes, mounts and CDI names of the device and of
+ * `container`, and values for the variables of its templates. A device that lacks any of it gets a
+ * problem (device_set_problem()), so that it is not offered as healthy and then refused. The
  * directories concerned are watched with the scan, so that a change causes the next scan. Paths and
  * names are not checked where a program runs at Allocate, because it may make them; nor are names
  * of the resource's own CDI file.

@@ -14,13 +14,14 @@
 #include "drivers/inventory/listing.h"
 #include "drivers/inventory/units.h"
 
-/* Without any event: a net under lost events and what inotify cannot see. */
+/* The interval without any event, as a safety net for lost events and for changes that inotify does
+ * not report. */
 #define RESCAN_INTERVAL (60 * USEC_PER_SEC)
 #define RESCAN_ACCURACY (10 * USEC_PER_SEC)
 /* After a failure, and where inotify is not to be had. */
 #define POLL_INTERVAL (5 * USEC_PER_SEC)
 #define POLL_ACCURACY USEC_PER_SEC
-/* After a scan that could not read what the kernel has locked. */
+/* The delay after a scan that could not read an attribute because the kernel had locked it. */
 #define LOCKED_INTERVAL USEC_PER_SEC
 /* Between two scans, so that a storm of events takes a fifth of a processor at most. */
 #define SCAN_SPACING (20 * USEC_PER_MSEC)
@@ -415,7 +416,7 @@ int inventory_set_owners(struct inventory *inventory, const char *owners)
 	return r;
 }
 
-/* Before the start no one has a snapshot yet. */
+/* Before the start, there is no snapshot yet. */
 static int show_booked(struct inventory *inventory, int r)
 {
 	inventory->list_changed = inventory->list_changed || r != 0;

@@ -234,7 +234,7 @@ static void show_changed(const struct snapshot *previous, struct unit *const *ch
 		show(changed[i], &snapshot->units[changed[i]->index]);
 }
 
-/* Until here they are those of units and of another snapshot. */
+/* Until here, the devices are borrowed from units and from another snapshot. */
 static int copy_reasons(struct snapshot *snapshot)
 {
 	size_t size = 1;

@@ -108,7 +108,7 @@ static uint64_t device_size(const struct unit_list *list, const struct device *d
 		declaration_replicas(list->declaration, device->id), device->numa, device->n_numa);
 }
 
-/* What is booked is listed in any case; most of it is found, so only its rest counts. */
+/* Booked devices are listed in any case. Most of them are found, so only the others count. */
 static uint64_t held_size(const struct unit_list *list)
 {
 	uint64_t size = 0;
@@ -239,7 +239,7 @@ static bool apply(const struct pair_of *pair, const char *root, size_t index)
 	return unit_evaluate(unit) > 0 || changed;
 }
 
-/* Frees those that pair_up() left out. Returns how many. */
+/* Frees the units that pair_up() left out. Returns how many. */
 static size_t forget_gone(struct unit_list *list, const struct scan *scan, bool drop)
 {
 	size_t n = 0;
@@ -291,7 +291,8 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 	free(list->units);
 	list->units = units;
 	list->n_units = (size_t)n;
-	/* Excluded devices come and go, too. Without memory, the next snapshot has it. */
+	/* Excluded devices may appear and disappear too. Without memory, the next snapshot contains
+	 * the change. */
 	return (list->joined && unit_list_cover_booked(list) > 0) || changed;
 }
 
@@ -400,8 +401,8 @@ static struct saved_unit describe(const struct unit *unit, struct saved_result *
 	return saved;
 }
 
-/* Passes on what is to be saved of each unit, and what was saved before of devices that no scan has
- * found yet. */
+/* Passes on the state of each unit, and the earlier saved state of devices that no scan has found
+ * yet. */
 static int save_each(const struct unit_list *list,
 	int (*save)(void *userdata, const struct saved_unit *unit), void *userdata)
 {

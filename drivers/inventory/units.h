@@ -4,8 +4,8 @@
 /*
  * Inside of inventory: its units, devices that scans found, merged over time, each with its health.
  * Sorted by id. A unit stays when its device disappears, so that the kubelet learns that it is
- * unhealthy. It leaves when no container has it, or if the list would otherwise exceed the
- * kubelet's limit. An id that the kubelet has booked stays listed even then.
+ * unhealthy. It leaves when it is assigned to no container, or if the list would otherwise exceed
+ * the kubelet's limit. An id that the kubelet has booked stays listed even then.
  */
 
 #include "drivers/health/probes.h"
@@ -54,7 +54,7 @@ struct unit_list {
 	struct bookings *booked; /* the bookings as they are listed: all with NUMA nodes, or none */
 	bool not_covered;        /* memory was short for that */
 	bool owner_released;     /* some units are */
-	struct saved_state *saved; /* where units begin, until a scan has been complete */
+	struct saved_state *saved; /* the initial state of units, until a scan has been complete */
 	uint64_t now; /* CLOCK_REALTIME of the last change of which devices there are */
 };
 
@@ -95,7 +95,7 @@ int unit_list_take_released(struct unit_list *list);
  * Returns 1 if the list changes, 0 if not, or -ENOMEM. */
 int unit_list_cover_booked(struct unit_list *list);
 
-/* Marks the devices that these offered ids have now as assigned: a scan may have replaced those
+/* Marks the current devices of these offered ids as assigned: a scan may have replaced the devices
  * that the caller was offered. */
 void unit_list_note_assigned(struct unit_list *list, const char *const *ids, size_t n_ids);
 
@@ -108,7 +108,7 @@ int unit_list_note_allocated(
 int unit_list_set_pending(struct unit_list *list, struct bookings *pending);
 int unit_list_forget(struct unit_list *list, const char *id);
 
-/* What is booked is freed. */
+/* Frees the bookings. */
 void unit_list_booked_done(struct unit_list *list);
 
 /* Whether the unit is away and nothing on the host shows if it exists; for hardware that is always
@@ -118,9 +118,9 @@ bool unit_may_be_gone(const struct unit *unit);
 /* Computes the state of the unit. Returns 1 if that changed, 0 or -ENOMEM. */
 int unit_evaluate(struct unit *unit);
 
-/* The list as it is now. `previous` is the snapshot before, or NULL. `changed` has all units that
- * differ from it, and was noted because their health has changed; NULL: any may differ. Returns 0
- * or -ENOMEM. */
+/* The current list. `previous` is the previous snapshot, or NULL. `changed` contains all units that
+ * differ from it, which were recorded because their health has changed; NULL: any may differ.
+ * Returns 0 or -ENOMEM. */
 int unit_list_snapshot(struct unit_list *list, const struct snapshot *previous,
 	struct unit *const *changed, size_t n_changed, struct snapshot **ret);
 void unit_list_done(struct unit_list *list);

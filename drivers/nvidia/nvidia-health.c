@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which faults of a GPU make it unhealthy, in this order: it is lost; its driver recommends a
- * recovery action; its rows cannot be remapped; it is not in its fabric. Each counts for as long
- * as it is reported. Where the driver does not report recovery actions (before 565, and on some
+ * Decides which faults make a GPU unhealthy, in this order: it is lost; its driver recommends a
+ * recovery action; its rows cannot be remapped; it is not in its fabric. Each counts for as long as
+ * it is reported. Where the driver does not report recovery actions (before 565, and on some
  * cards), Xid errors decide by NVIDIA's catalogue (docs.nvidia.com/deploy/xid-errors), until a
  * reset. The keys `fatal_xids` and `ignore_xids` override the catalogue; what applications cause
  * counts only if it is listed there.
@@ -229,8 +229,8 @@ bool nvidia_next_xid(
 	return true;
 }
 
-/* The last error that meets the condition, 0 if there is none. Errors of another GPU instance are
- * none of this one's. */
+/* The last error that meets the condition, 0 if there is none. Errors of another GPU instance do
+ * not count for this one. */
 static unsigned last_xid(const struct declared_probe *probe, const struct device *report,
 	const struct nvidia_instance *instance,
 	bool (*counts)(const struct declared_probe *probe, unsigned xid))

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What NVIDIA's library reports of GPUs, as its helper (nvml/) writes it, and what that means for
+ * Reads the reports of NVIDIA's library about GPUs, which its helper (nvml/) writes, and derives
  * the health of a device. The reports are the only state.
  */
 
@@ -39,11 +39,11 @@ const struct device *nvidia_report_of_instance(const struct nvidia_reports *repo
 /* A property of a report, or NULL. */
 const char *nvidia_report_property(const struct device *report, const char *name);
 
-/* Returns whether it is there and a number. */
+/* Returns whether the property exists and is a number. */
 bool nvidia_report_number(const struct device *report, const char *name, unsigned long *ret);
 
-/* Describes why the helper had nothing to report: its document has a "library" with the problem.
- * Returns false if it has none. */
+/* Describes why the helper had no data: its document contains a "library" with the problem. Returns
+ * false if it does not. */
 bool nvidia_report_problem(const struct nvidia_reports *reports, const char *kernel_version,
 	char *ret_text, size_t size);
 

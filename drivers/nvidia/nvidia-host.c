@@ -28,7 +28,7 @@ void nvidia_host_done(struct nvidia_host *host)
 
 /* --- files of "Key: value" --- */
 
-/* Copies the value of a key. Returns whether it is there, and fits. */
+/* Copies the value of a key. Returns whether it exists and fits. */
 static bool find_value(const char *text, const char *key, char *ret_value, size_t size)
 {
 	size_t length = strlen(key);
@@ -123,7 +123,7 @@ static int add_gpu(struct nvidia_host *host, const char *address, const char *in
 	gpu = &host->gpus[host->n_gpus];
 	*gpu = (struct nvidia_gpu){ 0 };
 	(void)snprintf(gpu->address, sizeof(gpu->address), "%s", address);
-	/* One that is being removed has no number. */
+	/* A GPU that is being removed has no number. */
 	if (!find_number(information, "Device Minor", &gpu->minor))
 		return 0;
 	if (!find_value(information, "Model", gpu->model, sizeof(gpu->model)) ||
@@ -197,7 +197,7 @@ static int list_watched(struct scan *scan, const char *directory, struct strings
 
 	if (r >= 0)
 		r = sysfs_list(scan_root(scan), directory, ret_names);
-	/* An instance that goes meanwhile is none. */
+	/* An instance that is removed in the meantime does not count. */
 	return r < 0 && sysroot_is_absent(r) ? 0 : r;
 }
 
@@ -253,7 +253,7 @@ static int read_instances(struct scan *scan, struct nvidia_gpu *gpu, struct erro
 	return r < 0 ? error_set(error, r, "%s cannot be read: %s", directory, strerror(-r)) : 0;
 }
 
-/* Directories of /sys have another inode each time they are made. */
+/* A directory of /sys gets a new inode each time it is made. */
 static void read_period(struct scan *scan, struct nvidia_gpu *gpu)
 {
 	struct stat module = { 0 }, device = { 0 };

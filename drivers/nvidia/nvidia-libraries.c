@@ -181,7 +181,7 @@ int nvidia_libraries_find(struct scan *scan, const char *driver_root, const char
 	if (driver_root)
 		return find_below(scan, driver_root, version, ret);
 	for (size_t i = 0; i < ARRAY_SIZE(roots) && !ret->directory && r >= 0; i++) {
-		/* A driver in a container comes and goes with its directory. */
+		/* A driver in a container appears and disappears with its directory. */
 		r = *roots[i] ? scan_watch(scan, roots[i]) : 0;
 		if (r >= 0)
 			r = find_below(scan, roots[i], version, ret);

@@ -31,15 +31,15 @@ struct entry {
 
 static bool gpu_is_wanted(const struct nvidia_match *match, const struct nvidia_gpu *gpu)
 {
-	/* Their name for a card that only drives the display. */
+	/* NVIDIA's name for a card that only drives the display. */
 	return !gpu->excluded && !strstr(gpu->model, "DGX Display") &&
 		integers_admit(&match->minors, gpu->minor) &&
 		patterns_match(&match->addresses, gpu->address) &&
 		patterns_match(&match->models, gpu->model);
 }
 
-/* The GPU's id stays its address for as long as a container has it under that name, also if it was
- * listed by its UUID before the driver was loaded again. */
+/* The GPU's id stays its address as long as it is assigned to a container under that name, also if
+ * it was listed by its UUID before the driver was loaded again. */
 static bool keeps_address(struct scan *scan, const struct nvidia_gpu *gpu)
 {
 	const struct device *by_uuid, *by_address;
@@ -103,7 +103,7 @@ static int add_gpu_node(struct entry *entry, struct device *device, const struct
 	return add_node(entry, device, name, maker);
 }
 
-/* What every container needs, with any GPU. */
+/* The nodes that every container needs, with any GPU. */
 static int add_common_nodes(struct entry *entry, struct device *device)
 {
 	static const struct {
@@ -161,7 +161,7 @@ static int add_nodes(struct entry *entry, struct device *device, const struct nv
 	size_t own;
 	int r = 0;
 
-	/* What is the device's own comes first. */
+	/* The device's own nodes come first. */
 	r = instance ? add_instance_node(entry, device, gpu, instance)
 		     : add_gpu_node(entry, device, gpu);
 	own = device->n_nodes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What NVIDIA's library reports, as numbers for metrics. A report that may be old is none: a metric
- * that stays the same for hours hides that no one measures.
+ * Turns the reports of NVIDIA's library into numbers for metrics. A report that may be old is
+ * ignored: a metric that stays the same for hours hides that nothing is measured.
  */
 #include "drivers/host/scan.h"
 #include "drivers/nvidia/nvidia-health.h"
@@ -20,7 +20,7 @@ static const struct {
 	{ "fabric_state", "gpu_fabric_state" },
 };
 
-/* Different errors of one report; the helper keeps no more. */
+/* Maximum number of different errors in a report; the helper keeps no more. */
 #define XIDS_MAX 64
 
 struct total {

@@ -32,7 +32,7 @@ struct nvidia_state {
 	 * are used until the helper answers. */
 	struct exec_list *previous;
 	uint64_t previous_target;
-	/* The helper does not run, until this is taken back or the driver is another. */
+	/* The helper does not run until the release ends or the driver was loaded again. */
 	bool released;
 	uint64_t released_target; /* 0: not known yet */
 	struct strings reset;     /* ids of devices that were reset, without an error since */
@@ -269,7 +269,7 @@ static int start_helper(struct nvidia_state *state, const char *library, uint64_
 	return r;
 }
 
-/* What the helper's handles belong to, as a number that is not 0. */
+/* Identifies the driver and GPUs of the helper's handles, as a number that is not 0. */
 static uint64_t make_target(const struct nvidia_host *host, const char *library)
 {
 	uint64_t target = hash_string(host->version) ^ hash_string(library);
@@ -280,7 +280,7 @@ static uint64_t make_target(const struct nvidia_host *host, const char *library)
 	return target | 1;
 }
 
-/* Has the helper run if, and as, it is wanted now. Returns 0 or -ENOMEM. */
+/* Starts, restarts or stops the helper as needed now. Returns 0 or -ENOMEM. */
 static int direct_helper(struct nvidia_state *state, struct scan *scan,
 	const struct nvidia_host *host, struct nvidia_reports *reports)
 {
@@ -347,7 +347,7 @@ static bool rest_is_unopened(const struct nvidia_host *host, const struct nvidia
 		n_unopened == n_missing;
 }
 
-/* What the helper has reported. */
+/* The helper's reports. */
 static void take_reports(
 	struct nvidia_state *state, const struct nvidia_host *host, struct nvidia_reports *reports)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices that exist because they are configured: licences, slots, tokens. The host is not read.
- * The only possible failure, a list too long for the kubelet, is reported when the configuration is
- * checked.
+ * Lists devices that exist because they are configured: licences, slots, tokens. The host is not
+ * read. The only possible failure, a list too long for the kubelet, is reported when the
+ * configuration is checked.
  */
 #include <inttypes.h>
 

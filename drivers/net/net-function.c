@@ -139,7 +139,7 @@ static int list_vfs(const char *root, const char *directory, struct strings *vfs
 	return r;
 }
 
-/* Has the reader know the physical function of that address. */
+/* Makes the reader read the physical function of that address. */
 static int reader_turn_to(struct function_reader *reader, const char *address)
 {
 	_cleanup_free_ char *directory = NULL;
@@ -168,7 +168,7 @@ static int64_t vf_number(const struct function_reader *reader, const char *addre
 	return -1;
 }
 
-/* What is the function's own, wherever it is. `directory` is that of the PCI function. */
+/* Reads the function's own values. `directory` is the directory of the PCI function. */
 static int read_pci(
 	struct function_reader *reader, const char *directory, struct net_function *function)
 {

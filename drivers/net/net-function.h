@@ -32,7 +32,7 @@ int function_check_kind(const char *value, struct error *error);
 /* "0000:3b:02.1", "mlx5_core.sf.4", or a shell pattern of one. */
 int function_check_address(const char *value, struct error *error);
 
-/* Adds what is wrong with an entry beyond its single keys. */
+/* Adds the problems of an entry that concern more than one key. */
 void function_match_check(const struct function_match *match, struct report *report);
 
 /* The options of a function_match at the beginning of an entry's structure. */
@@ -136,8 +136,8 @@ struct net_function {
 void net_function_done(struct net_function *function);
 #define _cleanup_net_function_ _cleanup_(net_function_done)
 
-/* Reads functions one after the other and keeps what the functions of one physical function have
- * in common. */
+/* Reads functions one after the other and keeps the data that the functions of one physical
+ * function share. */
 struct function_reader {
 	const char *root;
 	char pf_address[PCI_ADDRESS_SIZE];
@@ -153,7 +153,7 @@ void function_reader_done(struct function_reader *reader);
 int net_function_read(struct function_reader *reader, const char *bus, const char *name,
 	struct net_function *ret);
 
-/* Whether the function is what the entry asks for. */
+/* Whether the function matches the entry. */
 bool net_function_matches(
 	const char *root, const struct net_function *function, const struct function_match *match);
 

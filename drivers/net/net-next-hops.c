@@ -10,7 +10,7 @@
 #include <net/if.h>
 #include <sys/socket.h>
 
-/* What the kernel fills at most in an answer (netlink_dump()). */
+/* The largest part of an answer that the kernel sends at once (netlink_dump()). */
 #define DATAGRAM_SIZE 32768
 /* Some 100,000 routes, in an order in which default routes are the first of their table. */
 #define DATAGRAMS_MAX 1000

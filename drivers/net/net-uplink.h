@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Which interfaces the host uses itself. Moving one of them into a container would cut off the
- * node, including its kubelet, so they are never devices.
+ * Finds the interfaces that the host uses itself. Moving one of them into a container would cut off
+ * the node, including its kubelet, so they are never devices.
  */
 
 #include "drivers/host/scan.h"
@@ -12,7 +12,7 @@
  * and there are none. Returns 0 or -ENOMEM. */
 int net_uplinks_read(struct scan *scan, struct strings *ret_names);
 
-/* Why the host needs the interface: a default route uses it, or an interface above it (a VLAN), or
- * it is a port of a bridge or bond. NULL: the host does not need it. */
+/* The reason why the host needs the interface: a default route uses it, or an interface above it (a
+ * VLAN), or it is a port of a bridge or bond. NULL: the host does not need it. */
 const char *net_uplink_reason(
 	const char *root, const struct strings *uplinks, const char *interface);

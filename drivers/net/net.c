@@ -61,7 +61,7 @@ static const struct option_table net_match_table = {
 
 /* --- checks --- */
 
-/* Keys that ask for what only a function has. */
+/* Keys for properties that only a function has. */
 static const char *function_key(const struct net_match *match)
 {
 	const struct function_match *function = &match->function;
@@ -81,7 +81,7 @@ static const char *function_key(const struct net_match *match)
 	return match->vhost_net ? "vhost_net" : NULL;
 }
 
-/* An address of the other bus would never be met. */
+/* An address of the other bus would never match. */
 static void check_addresses(const struct net_match *match, struct report *report)
 {
 	const struct strings *addresses = &match->function.address;

@@ -160,11 +160,12 @@ static int add_path(struct scan *scan, struct device *device, const struct path_
 
 /* --- zipping --- */
 
-/* Device nodes that devices have for themselves. */
+/* Device nodes that belong to one device only. */
 struct path_nodes {
 	struct strings texts; /* holds the others */
 	struct map names;     /* the name of each, by its path without symbolic links */
-	size_t n_taken;       /* devices that were left out because another has a node of theirs */
+	size_t n_taken;       /* devices that were left out because one of their nodes belongs to
+			       * another device */
 	char example[2 * 256 + 64];
 };
 
@@ -237,13 +238,13 @@ static int zip_pick(struct scan *scan, struct zip *zip, size_t index)
 	return any;
 }
 
-/* Whether the device has the node of the member for itself. */
+/* Whether the member's node belongs to this device only. */
 static bool is_own_node(const struct path_member *member, const struct place *place)
 {
 	return place->target && member->limit == 1 && !is_mount(member, place->host, &place->st);
 }
 
-/* Whether a device before it has one of its nodes, under any name. */
+/* Whether one of its nodes belongs to an earlier device, under any name. */
 static bool zip_is_taken(const struct zip *zip)
 {
 	struct path_nodes *nodes = zip->nodes;

@@ -170,7 +170,7 @@ static int path_claims(const struct declaration *declaration, struct strings *re
 		for (size_t k = 0; k < path_member_count(match); k++) {
 			const struct path_member *member = path_member_get(match, k);
 
-			/* One with a limit is meant to be shared. */
+			/* A device with a limit is meant to be shared. */
 			if (form_is_pattern(member->path) || member->limit > 1)
 				continue;
 			r = strings_add(&claims, member->path, strlen(member->path));

@@ -3,7 +3,7 @@
 
 /*
  * Inside of driver "path": a match entry as it was declared, shared by path.c (keys, checks) and
- * path-list.c (what the host has of it).
+ * path-list.c (the scan).
  */
 
 #include "drivers/model/declaration.h"

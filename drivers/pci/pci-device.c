@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gives a device of driver "pci" what every kind of access needs: the variables and the claim of
- * its function, the nodes below its directory, and descriptions for ${info} and for CNI plugins,
- * which find in a file what a network function is that has no interface on the host.
+ * Adds to a device of driver "pci" the parts that every kind of access needs: the variables and the
+ * claim of its function, the nodes below its directory, and descriptions for ${info} and for CNI
+ * plugins, which find in a file what a network function is that has no interface on the host.
  */
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which entry of `match` selects a PCI function, and reads what that takes from sysfs. A
- * host may have thousands of functions and a resource selects a few, so attributes are read one
- * after the other, until no entry can match the function.
+ * Decides which entry of `match` selects a PCI function, and reads the required attributes from
+ * sysfs. A host may have thousands of functions and a resource selects a few, so attributes are
+ * read one after the other, until no entry can match the function.
  */
 #include "drivers/host/ranges.h"
 #include "drivers/host/sysroot.h"
@@ -45,7 +45,7 @@ static int64_t *number_of(struct pci_function *function, size_t index)
 	return (int64_t *)(void *)((char *)function + numbers[index].value);
 }
 
-/* Whether the entry admits what the first `n` numbers are. */
+/* Whether the entry accepts the first `n` numbers. */
 static bool admits_numbers(const struct pci_match *match, struct pci_function *function, size_t n,
 	const struct pci_mdev *mdev)
 {
@@ -201,7 +201,7 @@ static bool admits_role(const struct pci_match *match, const struct pci_function
 	case PCI_ROLE_PLAIN:
 		return !is_pf && !is_vf;
 	default:
-		/* Its virtual functions are the devices then. */
+		/* In this case, its virtual functions are the devices. */
 		return !function->has_vfs || match->access == PCI_MDEV;
 	}
 }

@@ -24,7 +24,7 @@ static const struct {
 	[PCI_VDPA] = { { "vdpa", "vhost-vdpa" }, NULL, pci_list_vdpa },
 };
 
-/* Watches for changes before anything is read. */
+/* Starts watching before it reads anything. */
 static int watch(struct pci_scan *pci)
 {
 	int r;

@@ -187,7 +187,7 @@ static int list_mdev(struct pci_scan *pci, const char *uuid)
 	r = sysfs_pci_address(pci->root, mdev.directory, address);
 	if (r >= 0)
 		r = sysfs_read_link(pci->root, mdev.directory, "mdev_type", mdev.type);
-	/* One of another bus, or one that is just being made or removed. */
+	/* The device is on another bus, or is just being made or removed. */
 	if (r < 0)
 		return sysroot_is_shortage(r) ? pci_shortage(pci, r) : 0;
 	if (sysfs_read(pci->root, mdev.directory, "mdev_type/name", mdev.name) < 0)

@@ -5,7 +5,7 @@
  * Inside of driver "pci": a match entry as it was declared, and a function of the host as
  * /sys/bus/pci shows it (Documentation/ABI/testing/sysfs-bus-pci). Shared by pci.c (keys, checks),
  * pci-list.c (from functions to devices), pci-nodes.c (every way of access but VFIO), pci-vfio.c
- * (IOMMU groups), pci-device.c (what all of these give a device) and pci-function.c (reading a
+ * (IOMMU groups), pci-device.c (the common parts of a device) and pci-function.c (reading a
  * function and finding its entry). Each of them uses only those after it.
  */
 
@@ -88,10 +88,9 @@ struct pci_scan {
 /* Fills the error of a scan that runs out of memory or descriptors. */
 int pci_shortage(struct pci_scan *pci, int error);
 
-/* Reads what the function at an address of /sys/bus/pci is, and finds the first entry that it
- * belongs to; of a mediated device that is one with access = "mdev", else (`mdev` NULL) another.
- * Returns 1 with both, 0 if there is none or the function was removed, or negative errno with the
- * error filled. */
+/* Reads the function at an address of /sys/bus/pci, and finds the first entry that it belongs to;
+ * of a mediated device that is one with access = "mdev", else (`mdev` NULL) another. Returns 1 with
+ * both, 0 if there is none or the function was removed, or negative errno with the error filled. */
 int pci_function_find(struct pci_scan *pci, const char *address, const struct pci_mdev *mdev,
 	struct pci_function *ret_function, const struct pci_match **ret_match);
 

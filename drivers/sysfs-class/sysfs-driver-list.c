@@ -122,7 +122,7 @@ static int match_one(
 
 	if (!patterns_match(&match->own.name, strrchr(directory, '/') + 1))
 		return 0;
-	/* Here the link to its driver comes and goes. */
+	/* The link to its driver appears and disappears here. */
 	r = scan_watch(scan, directory);
 	if (r < 0)
 		return r;
@@ -166,7 +166,7 @@ static int match_all(struct candidates *candidates, const struct sysfs_match *ma
 		if (r >= 0)
 			r = match_one(candidates, match, directory);
 		else if (!sysroot_is_shortage(r))
-			/* It disappeared, or the link leads elsewhere. */
+			/* The device disappeared, or the link leads elsewhere. */
 			r = 0;
 	}
 	return r < 0 ? error_set(error, r, "cannot read %s: %s", place, strerror(-r)) : 0;
@@ -214,7 +214,7 @@ static int find_one(
 	bool pattern = form_is_pattern(match->subsystem);
 	int r;
 
-	/* What comes later may be of another one that matches. */
+	/* Later entries may belong to another class or bus that matches. */
 	r = scan_events(candidates->scan, pattern ? NULL : match->subsystem);
 	if (r >= 0 && pattern)
 		r = list_subsystems(scan_root(candidates->scan), match->subsystem, &subsystems);

@@ -27,12 +27,12 @@ struct sysfs_match {
 int sysfs_driver_list(
 	const struct declaration *declaration, struct scan *scan, struct error *error);
 
-/* What will be a device. */
+/* A future device. */
 struct candidate {
 	const struct sysfs_match *match;
 	char *directory;        /* its own, or of the parent of a group */
 	char *subsystem;        /* where it was found */
-	struct strings members; /* directories of what was found */
+	struct strings members; /* directories of the devices found */
 	char id[DEVICE_ID_MAX + 1];
 	char default_id[DEVICE_ID_MAX + 1];
 	bool shares_id;
@@ -53,7 +53,7 @@ struct candidates {
  * be read are noted. Returns 0 or a shortage (sysroot.h). */
 int candidate_make_ids(const struct candidates *candidates, struct candidate *candidate);
 
-/* Sets on the device what is known: variables, NUMA, nodes, and its problem. Returns 0 or
- * a shortage (sysroot.h). */
+/* Sets the known values of the device: variables, NUMA, nodes, and its problem. Returns 0 or a
+ * shortage (sysroot.h). */
 int candidate_describe(const struct candidates *candidates, const struct candidate *candidate,
 	struct device *device);

@@ -109,7 +109,7 @@ static int read_strings(const char *root, struct usb_device *device)
 	return r;
 }
 
-/* Returns -ENOENT for what is no device, or none any more. */
+/* Returns -ENOENT if the entry is not a device, or no longer one. */
 static int read_device(const char *root, const char *name, struct usb_device *device)
 {
 	_cleanup_free_ char *path = NULL;

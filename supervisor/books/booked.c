@@ -401,7 +401,7 @@ static void drop_unbooked(struct booked *booked, uint64_t until, bool served)
 	for (size_t i = 0; i < manager->n_children; i++) {
 		struct child *child = manager->children[i];
 
-		/* If it does not read now: there will be another time. */
+		/* A child that does not read now is sent the bookings later. */
 		if (child->process.pid > 0 && child->gone > 0 &&
 			(!served ||
 				(child->resource->state == RESOURCE_SERVING &&

@@ -14,7 +14,7 @@
 #include "drivers/inventory/units.h"
 #include "supervisor/process/child-user.h"
 
-/* The most a program of driver "exec" may take for its first answer, and a little more. */
+/* The maximum time for the first answer of a program of driver "exec", and a little more. */
 #define TRY_OUT_TIMEOUT (310 * USEC_PER_SEC)
 
 /* The root in the form that a child uses. */

@@ -8,7 +8,7 @@
 
 #define EXIT_PROBLEM 1
 #define EXIT_UNKNOWN 2
-/* Seconds in which the kubelet has to answer. */
+/* The time limit for the kubelet's answer, in seconds. */
 #define KUBELET_TIMEOUT 5
 
 struct findings {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when the exporter runs, and answers its requests; metrics-snapshot.c and
- * exporter/families.c have what is counted. A scrape waits at most PODS_TIMEOUT for the kubelet's
+ * exporter/families.c define the metrics. A scrape waits at most PODS_TIMEOUT for the kubelet's
  * answer about its pods, and the next picture is delayed by the cost of the last one, so that a
  * faulty exporter cannot keep the loop busy.
  */

@@ -16,10 +16,10 @@
 #define OFFER_CHECK_INTERVAL (60 * USEC_PER_SEC)
 /* The time from a registration, or from the first difference, to the next check. */
 #define OFFER_CHECK_DELAY (2 * USEC_PER_SEC)
-/* For which a difference must last: a kubelet with many devices and pods needs time for each list.
- */
+/* How long a difference must last, because a kubelet with many devices and pods needs time for each
+ * list. */
 #define OFFER_SETTLE_TIME (10 * USEC_PER_SEC)
-/* Between two renewals of one resource that do not help; doubles. */
+/* The minimum time between two renewals of one resource without success; it doubles. */
 #define OFFER_RENEWAL_MIN (60 * USEC_PER_SEC)
 #define OFFER_RENEWAL_MAX (3600 * USEC_PER_SEC)
 

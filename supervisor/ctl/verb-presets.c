@@ -24,7 +24,7 @@
 static int read_file(const char *path, char **ret, struct error *error)
 {
 	_cleanup_fclose_ FILE *stream = fopen(path, "re");
-	/* The stream creates no text if nothing is written to it. */
+	/* getdelim() writes nothing for an empty file. */
 	_cleanup_free_ char *text = strdup("");
 	size_t size = 1;
 

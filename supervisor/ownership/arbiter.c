@@ -35,11 +35,11 @@ struct claimant {
 
 	struct hardware_claims *list; /* the devices found; NULL: not known */
 	int fd;                       /* the newest devices found, not read yet, or -EBADF */
-	bool refused;                 /* the text that was read last; `list` is older */
+	bool refused;                 /* the last text was refused; `list` is older */
 	uint64_t number;              /* number of the process's last message; 0: none */
 	bool asked;                   /* it waits for an answer */
 	uint64_t asked_at;            /* CLOCK_MONOTONIC */
-	char *sent;                   /* the process, last; NULL: nothing */
+	char *sent;                   /* the last answer to the process; NULL: none */
 	struct bookings *booked;      /* NULL: nothing, or not known */
 	char *note;                   /* for people; NULL: none */
 	struct log_budget log_budget;

@@ -55,7 +55,7 @@ static const struct rule rules[] = {
 	[CONTROL_POD_QUESTION] = { .known = true, .has = TEXT, .n_fds = 1 },
 	[CONTROL_RELEASE] = { .known = true, .has = CODE | TEXT },
 	[CONTROL_COUNTERS] = { .known = true, .n_fds = 1 },
-	[CONTROL_SNAPSHOT] = { .known = true, .n_fds = 2 },
+	[CONTROL_SNAPSHOT] = { .known = true, .n_optional_fds = 1 },
 	[CONTROL_EDIT] = { .known = true, .has = NUMBER, .n_fds = 1 },
 	[CONTROL_INVENTORY] = { .known = true, .has = TEXT, .n_fds = 1 },
 	[CONTROL_FILE] = { .known = true, .has = TEXT, .n_optional_fds = 1 },

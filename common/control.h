@@ -41,16 +41,16 @@ enum control_type {
 				 spawn-request.h; fd 0: connection to the kubelet */
 	CONTROL_RELEASE,  /* code: enum control_release; text: a device that was reset, or empty */
 	CONTROL_COUNTERS, /* fd 0: the page that a resource's process counts into, see counters.h */
-	CONTROL_SNAPSHOT, /* to the exporter; fd 0: sealed memfd with the daemon's state as JSON, fd
-			     1: sealed memfd with the devices of all resources, see
-			     supervisor/helpers/metrics.h */
+	CONTROL_SNAPSHOT, /* to the exporter, after an INVENTORY for each resource that has devices;
+			     fd 0: sealed memfd with the daemon's state as JSON, see
+			     supervisor/helpers/metrics.h. Without it, there are no metrics now */
 	CONTROL_EDIT,     /* number: a number; fd 0: sealed memfd with offered ids, one a line. Asks
 			     what a container with these ids gets; the child runs prestart and answers
 			     EDITS */
-	CONTROL_INVENTORY, /* to devplugd-dra; text: a resource; fd 0: the file with its devices,
-			      as CONTROL_DEVICES made it */
-	CONTROL_FILE,     /* to devplugd-dra; text: as that of FILE_WANTED; fd 0, if the file can be
-			     read: sealed memfd with its content */
+	CONTROL_INVENTORY, /* to devplugd-cluster and the exporter; text: a resource; fd 0: the
+			      sealed memfd with its devices that its process sent in DEVICES */
+	CONTROL_FILE, /* to devplugd-cluster; text: as that of FILE_WANTED; fd 0, if the file can be
+			 read: sealed memfd with its content */
 	CONTROL_PREPARED, /* to devplugd-dra; session: that of PREPARE or UNPREPARE; text: why not;
 			     fd 0, if the claim is prepared: sealed memfd with JSON, see
 			     supervisor/books/dra-claims.h. Neither: PREPARE named no devices, and

@@ -96,16 +96,15 @@ int request_receive(int fd, char ret_text[static REQUEST_MAX + 1], size_t *ret_s
 	return 0;
 }
 
-int request_receive_answer(int fd, char **ret_text, size_t *ret_size)
+/* Receives a packet as the socket is set to, with room for the NUL behind it. `ret_memfd`: what
+ * came with it, or -EBADF. Returns its size or negative errno. */
+static int receive_packet(int fd, char *text, size_t size, int *ret_memfd)
 {
-	_cleanup_free_ char *text = malloc(ANSWER_INLINE_MAX + 1);
+	struct iovec iov = { .iov_base = text, .iov_len = size - 1 };
 	_cleanup_close_ int memfd = -EBADF;
-	struct iovec iov = { .iov_base = text, .iov_len = ANSWER_INLINE_MAX };
 	struct descriptors received;
 	ssize_t n;
 
-	if (!text)
-		return -ENOMEM;
 	n = descriptors_receive(fd, &iov, 1, 0, &received);
 	if (n < 0)
 		return (int)n;
@@ -118,10 +117,47 @@ int request_receive_answer(int fd, char **ret_text, size_t *ret_size)
 		return -ECONNRESET;
 	if (received.truncated)
 		return -EBADMSG;
+	text[n] = '\0';
+	*ret_memfd = TAKE_FD(memfd);
+	return (int)n;
+}
+
+int request_receive_answer(int fd, char **ret_text, size_t *ret_size)
+{
+	_cleanup_free_ char *text = malloc(ANSWER_INLINE_MAX + 1);
+	_cleanup_close_ int memfd = -EBADF;
+	int n;
+
+	if (!text)
+		return -ENOMEM;
+	n = receive_packet(fd, text, ANSWER_INLINE_MAX + 1, &memfd);
+	if (n < 0)
+		return n;
 	if (memfd >= 0)
 		return sealed_read(memfd, ANSWER_MAX, ret_text, ret_size);
-	text[n] = '\0';
 	*ret_size = (size_t)n;
 	*ret_text = TAKE_PTR(text);
 	return 0;
+}
+
+int request_send_devices(int fd, const char *resource, int devices_fd)
+{
+	char text[REQUEST_MAX];
+	struct iovec iov = { .iov_base = text };
+
+	/* Nothing in the name of a resource is special in JSON. */
+	iov.iov_len = (size_t)snprintf(text, sizeof(text), "{\"resource\":\"%s\"}", resource);
+	return descriptors_send(fd, &iov, 1, &devices_fd, 1);
+}
+
+int request_receive_devices(
+	int fd, char ret_packet[static REQUEST_MAX + 1], char **ret_text, size_t *ret_size)
+{
+	_cleanup_close_ int memfd = -EBADF;
+	int r = receive_packet(fd, ret_packet, REQUEST_MAX + 1, &memfd);
+
+	if (r < 0 || memfd < 0)
+		return r < 0 ? r : 0;
+	r = sealed_read(memfd, ANSWER_MAX, ret_text, ret_size);
+	return r < 0 ? r : 1;
 }

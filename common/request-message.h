@@ -40,3 +40,13 @@ int request_receive(int fd, char ret_text[static REQUEST_MAX + 1], size_t *ret_s
 /* Receives an answer (malloc'ed, with a NUL that is not counted); waits as the socket is set to.
  * Errors as request_receive(), and -EFBIG: more than ANSWER_MAX. */
 int request_receive_answer(int fd, char **ret_text, size_t *ret_size);
+
+/* Sends the document of a resource's devices behind an answer, without blocking. The descriptor, a
+ * sealed memfd, stays the caller's. Errors as request_send(). After the last one, "{}" is sent. */
+int request_send_devices(int fd, const char *resource, int devices_fd);
+
+/* Receives one of those. Returns 1 with the packet, {"resource": NAME}, and the document
+ * (malloc'ed, with a NUL that is not counted), or 0 after the last one, or errors as
+ * request_receive_answer(). */
+int request_receive_devices(
+	int fd, char ret_packet[static REQUEST_MAX + 1], char **ret_text, size_t *ret_size);

@@ -13,7 +13,7 @@
 	#define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 int sealed_begin(const char *name)
 {
@@ -26,7 +26,7 @@ int sealed_begin(const char *name)
 
 int sealed_end(int fd)
 {
-	return fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) < 0 ? -errno : 0;
+	return fcntl(fd, F_ADD_SEALS, SEALS) < 0 ? -errno : 0;
 }
 
 int sealed_new(const char *name, const void *data, size_t size)
@@ -48,18 +48,28 @@ int sealed_new(const char *name, const void *data, size_t size)
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
-int sealed_read(int fd, size_t limit, char **ret_text, size_t *ret_size)
+int sealed_check(int fd, size_t limit, size_t *ret_size)
 {
-	_cleanup_free_ char *text = NULL;
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
-	size_t size;
 
 	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)
 		return -EBADMSG;
 	if ((uint64_t)st.st_size > limit)
 		return -EFBIG;
-	size = (size_t)st.st_size;
+	*ret_size = (size_t)st.st_size;
+	return 0;
+}
+
+int sealed_read(int fd, size_t limit, char **ret_text, size_t *ret_size)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t size;
+	int r;
+
+	r = sealed_check(fd, limit, &size);
+	if (r < 0)
+		return r;
 	text = malloc(size + 1);
 	if (!text)
 		return -ENOMEM;

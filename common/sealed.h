@@ -16,7 +16,10 @@ int sealed_new(const char *name, const void *data, size_t size);
 int sealed_begin(const char *name);
 int sealed_end(int fd);
 
-/* Reads all of a descriptor that an untrusted process sent; the text is malloc'ed and ends in a NUL
- * that is not counted. -EBADMSG: it is not a memfd or not sealed, -EFBIG: more than `limit`
- * bytes. */
+/* Whether a descriptor that an untrusted process sent can be passed on or read: -EBADMSG: it is not
+ * a memfd or lacks a seal, -EFBIG: more than `limit` bytes. */
+int sealed_check(int fd, size_t limit, size_t *ret_size);
+
+/* Reads all of such a descriptor; the text is malloc'ed and ends in a NUL that is not counted.
+ * Errors as sealed_check(). */
 int sealed_read(int fd, size_t limit, char **ret_text, size_t *ret_size);

@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -103,6 +105,15 @@ static inline int write_all(int fd, const void *data, size_t size)
 		size -= (size_t)n;
 	}
 	return 0;
+}
+
+/* Whether the name, relative to a directory, is that of the open file. */
+static inline bool is_name_of(int directory_fd, const char *name, int fd)
+{
+	struct stat named, open;
+
+	return fstatat(directory_fd, name, &named, AT_SYMLINK_NOFOLLOW) >= 0 &&
+		fstat(fd, &open) >= 0 && named.st_dev == open.st_dev && named.st_ino == open.st_ino;
 }
 
 static inline void fclosep(FILE **stream)

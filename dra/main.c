@@ -173,26 +173,15 @@ static int handle_configure(struct driver_process *process, struct control_messa
 
 static int handle_inventory(struct driver_process *process, struct control_message *message)
 {
-	size_t size, done = 0;
 	_cleanup_free_ char *text = NULL;
 	json_t *devices;
-	struct stat st;
+	size_t size;
+	int r;
 
-	if (fstat(message->fds[0], &st) < 0 || st.st_size > (off_t)CONTROL_DEVICES_MAX)
-		return -EBADMSG;
-	size = (size_t)st.st_size;
-	text = malloc(size + 1);
-	if (!text)
-		return -ENOMEM;
-	while (done < size) {
-		ssize_t n = RETRY_ON_EINTR(
-			pread(message->fds[0], text + done, size - done, (off_t)done));
-
-		if (n <= 0)
-			break;
-		done += (size_t)n;
-	}
-	devices = dra_devices_read(text, done);
+	r = sealed_read(message->fds[0], CONTROL_DEVICES_MAX, &text, &size);
+	if (r < 0)
+		return r;
+	devices = dra_devices_read(text, size);
 	if (devices) {
 		(void)json_object_set_new(process->devices, message->text, devices);
 		if (process->publisher)

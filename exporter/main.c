@@ -33,6 +33,8 @@ struct exporter {
 	uint64_t interval;        /* of the text file, microseconds */
 	bool text_wanted, served; /* the requested picture is for the file; for clients */
 	int pods_fd;              /* of it, or -EBADF */
+	json_t *documents;        /* of it: the devices by resource */
+	size_t documents_size;
 };
 
 static void send_simple(struct exporter *exporter, enum control_type type)
@@ -93,7 +95,6 @@ static void use_picture(struct exporter *exporter, const struct picture *picture
 	struct exposition text = { 0 };
 
 	exporter->text_wanted = exporter->served = false;
-	exporter->pods_fd = close_fd(exporter->pods_fd);
 	(void)sd_event_source_set_enabled(exporter->patience, SD_EVENT_OFF);
 	if (picture && for_file && make_text(exporter, picture, false, &text) >= 0) {
 		send_textfile(exporter, text.text, text.size);
@@ -130,21 +131,35 @@ static int on_textfile_due(sd_event_source *source, uint64_t usec, void *userdat
 
 /* --- messages --- */
 
+static void forget_parts(struct exporter *exporter)
+{
+	exporter->pods_fd = close_fd(exporter->pods_fd);
+	(void)json_object_clear(exporter->documents);
+	exporter->documents_size = 0;
+}
+
+static int handle_inventory(struct exporter *exporter, struct control_message *message)
+{
+	return picture_take_devices(
+		exporter->documents, &exporter->documents_size, message->text, message->fds[0]);
+}
+
 static int handle_snapshot(struct exporter *exporter, struct control_message *message)
 {
 	_cleanup_(picture_freep) struct picture *picture = NULL;
 	int r;
 
-	if (!exporter->text_wanted && !exporter->served) {
-		/* The picture arrived too late, and so did its pods. */
-		exporter->pods_fd = close_fd(exporter->pods_fd);
-		return 0;
+	/* The picture may arrive too late, and so do its parts. */
+	if (exporter->text_wanted || exporter->served) {
+		r = message->fds[0] < 0 ? 0
+					: picture_read(message->fds[0], exporter->documents,
+						  exporter->pods_fd, &picture);
+		if (r < 0)
+			log_warning("cannot read the answer of devplugd: %s", strerror(-r));
+		use_picture(exporter, picture);
 	}
-	r = picture_read(message->fds[0], message->fds[1], exporter->pods_fd, &picture);
-	if (r < 0)
-		log_warning("cannot read the answer of devplugd: %s", strerror(-r));
-	use_picture(exporter, picture);
 	picture = picture_free(picture);
+	forget_parts(exporter);
 	(void)malloc_trim(0);
 	return 0;
 }
@@ -202,6 +217,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 {
 	static int (*const handlers[])(struct exporter *, struct control_message *) = {
 		[CONTROL_CONFIGURE] = handle_configure,
+		[CONTROL_INVENTORY] = handle_inventory,
 		[CONTROL_SNAPSHOT] = handle_snapshot,
 		[CONTROL_POD_ANSWER] = handle_pods,
 		[CONTROL_STOP] = handle_stop,
@@ -271,7 +287,7 @@ static int run(struct exporter *exporter)
 
 int main(int argc, char *argv[])
 {
-	struct exporter exporter = { .pods_fd = -EBADF };
+	struct exporter exporter = { .documents = json_object(), .pods_fd = -EBADF };
 	int r;
 
 	log_setup("devplugd-exporter", LOG_TARGET_PARENT, LOG_INFO);
@@ -286,6 +302,7 @@ int main(int argc, char *argv[])
 	r = run(&exporter);
 	(void)http_server_free(exporter.server);
 	(void)close_fd(exporter.pods_fd);
+	json_decref(exporter.documents);
 	sd_event_source_disable_unref(exporter.alive);
 	sd_event_source_disable_unref(exporter.textfile_due);
 	sd_event_source_disable_unref(exporter.patience);

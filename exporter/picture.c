@@ -8,9 +8,8 @@
 #include "common/json-read.h"
 #include "common/sealed.h"
 
-#define STATE_MAX   (64U << 20)
-#define DEVICES_MAX (64U << 20)
-#define ID_MAX      80 /* with a replica's number */
+#define STATE_MAX (64U << 20)
+#define ID_MAX    80 /* with a replica's number */
 
 struct member {
 	const char *key;
@@ -92,10 +91,13 @@ static void take_unit(const json_t *device, struct unit *unit)
 }
 
 /* A process may not send one id twice. */
-static int take_all(struct resource *resource, const json_t *devices)
+static int take_devices(struct resource *resource, const json_t *document)
 {
+	const json_t *devices = json_object_get(document, "devices");
 	size_t count = json_array_size(devices);
 
+	resource->left_out = json_is_null(document);
+	resource->measurements = json_object_get(document, "measurements");
 	resource->units = calloc(count + 1, sizeof(*resource->units));
 	if (!resource->units)
 		return -ENOMEM;
@@ -118,11 +120,26 @@ static int take_all(struct resource *resource, const json_t *devices)
 	return 0;
 }
 
-static int take_devices(struct resource *resource, const char *text, size_t size)
+int picture_take_devices(json_t *documents, size_t *total, const char *resource, int fd)
 {
-	resource->document = json_loadb(text, size, 0, NULL);
-	resource->measurements = json_object_get(resource->document, "measurements");
-	return take_all(resource, json_object_get(resource->document, "devices"));
+	_cleanup_free_ char *text = NULL;
+	json_t *document = NULL;
+	size_t size;
+	int r;
+
+	r = sealed_read(
+		fd, MIN_OF(PICTURE_DEVICES_MAX, PICTURE_ALL_DEVICES_MAX - *total), &text, &size);
+	if (r == -EFBIG)
+		document = json_null();
+	else if (r < 0)
+		return r;
+	else {
+		*total += size;
+		document = json_loadb(text, size, 0, NULL);
+	}
+	if (document && json_object_set_new(documents, resource, document) < 0)
+		return -ENOMEM;
+	return 0;
 }
 
 /* --- resources --- */
@@ -173,7 +190,6 @@ static void take_resource(struct resource *resource, const json_t *object)
 	resource->driver = text_of(object, "driver");
 	resource->state = text_of(object, "state");
 	resource->registered = number_of(object, "registered") > 0;
-	resource->left_out = number_of(object, "devices_left_out") > 0;
 	take_numbers(object, members, ARRAY_SIZE(members), resource);
 	take_array(object, "exits", resource->exits, _EXIT_KIND_MAX);
 	take_array(object, "allocation_buckets", resource->allocation_buckets, ALLOCATION_BUCKETS);
@@ -181,7 +197,7 @@ static void take_resource(struct resource *resource, const json_t *object)
 #undef MEMBER
 }
 
-static int take_resources(struct picture *picture, const char *devices, size_t devices_size)
+static int take_resources(struct picture *picture)
 {
 	const json_t *list = json_object_get(picture->root, "resources");
 	size_t count = json_array_size(list);
@@ -193,8 +209,6 @@ static int take_resources(struct picture *picture, const char *devices, size_t d
 	for (size_t i = 0; i < count && r >= 0; i++) {
 		const json_t *object = json_array_get(list, i);
 		struct resource *resource = &picture->resources[picture->n_resources];
-		uint64_t offset = number_of(object, "devices_offset");
-		uint64_t size = number_of(object, "devices_size");
 
 		take_resource(resource, object);
 		r = map_put(&picture->by_name, resource->name, resource);
@@ -205,8 +219,9 @@ static int take_resources(struct picture *picture, const char *devices, size_t d
 			continue;
 		}
 		picture->n_resources++;
-		if (r >= 0 && offset <= devices_size && size <= devices_size - offset)
-			r = take_devices(resource, devices + offset, (size_t)size);
+		if (r >= 0)
+			r = take_devices(
+				resource, json_object_get(picture->documents, resource->name));
 	}
 	return r;
 }
@@ -315,20 +330,17 @@ static int take_state(struct picture *picture, int state_fd)
 #undef MEMBER
 }
 
-int picture_read(int state_fd, int devices_fd, int pods_fd, struct picture **ret)
+int picture_read(int state_fd, json_t *documents, int pods_fd, struct picture **ret)
 {
 	_cleanup_(picture_freep) struct picture *picture = calloc(1, sizeof(*picture));
-	_cleanup_free_ char *devices = NULL;
-	size_t devices_size;
 	int r;
 
 	if (!picture)
 		return -ENOMEM;
+	picture->documents = json_incref(documents);
 	r = take_state(picture, state_fd);
 	if (r >= 0)
-		r = sealed_read(devices_fd, DEVICES_MAX, &devices, &devices_size);
-	if (r >= 0)
-		r = take_resources(picture, devices, devices_size);
+		r = take_resources(picture);
 	if (r >= 0 && pods_fd >= 0)
 		r = pod_table_read(pods_fd, &picture->pods);
 	if (r >= 0 && picture->pods)
@@ -347,12 +359,12 @@ struct picture *picture_free(struct picture *picture)
 		map_done(&picture->resources[i].by_id);
 		map_done(&picture->resources[i].assigned_ids);
 		free(picture->resources[i].units);
-		json_decref(picture->resources[i].document);
 	}
 	free(picture->resources);
 	map_done(&picture->by_name);
 	(void)pod_table_free(picture->pods);
 	free(picture->assignments);
+	json_decref(picture->documents);
 	json_decref(picture->root);
 	free(picture);
 	return NULL;

@@ -53,7 +53,6 @@ struct resource {
 	struct map assigned_ids;    /* offered ids that are assigned to containers; only if pods are
 				     * known */
 	uint64_t assigned;          /* how many */
-	json_t *document;           /* private: owns the texts of units */
 };
 
 /* A container's device, from a device plugin or through a claim (DRA). */
@@ -74,12 +73,22 @@ struct picture {
 	struct pod_table *pods; /* NULL: not known */
 	struct assignment *assignments;
 	size_t n_assignments;
-	json_t *root; /* private: owns the texts */
+	/* private: own the texts */
+	json_t *root, *documents;
 };
+
+/* Maximum size of the document of a resource's devices, and of all together; others are left out.
+ */
+#define PICTURE_DEVICES_MAX     (16U << 20)
+#define PICTURE_ALL_DEVICES_MAX (64U << 20)
+
+/* Reads a resource's document, as its process made it, into those of a picture. `total`: their
+ * size, 0 at first. Returns 0 or negative errno. */
+int picture_take_devices(json_t *documents, size_t *total, const char *resource, int fd);
 
 /* Reads the supervisor's answer; `pods_fd` may be -EBADF. The caller keeps the descriptors. Returns
  * 0 or negative errno. */
-int picture_read(int state_fd, int devices_fd, int pods_fd, struct picture **ret);
+int picture_read(int state_fd, json_t *documents, int pods_fd, struct picture **ret);
 
 /* The unit behind an offered id, which may end in a replica's "#N"; NULL: none. */
 const struct unit *picture_unit(const struct resource *resource, const char *offered_id);

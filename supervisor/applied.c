@@ -71,7 +71,8 @@ void applied_changed(
 	}
 	if (before->registration != now->registration) {
 		dra_configure(manager->dra);
-		dra_devices_changed(manager->dra, child);
+		child->devices_passed_on = false;
+		manager_changed(manager);
 	}
 	if (!published_is_complete(manager->published) && all_accepted(manager))
 		applied_configure(manager);

@@ -82,23 +82,6 @@ static void plan(sd_event_source *timer, uint64_t at)
 	(void)sd_event_source_set_enabled(timer, SD_EVENT_ONESHOT);
 }
 
-static void write_state(struct manager *manager)
-{
-	_cleanup_free_ char *text = NULL;
-	char summary[256];
-	int r;
-
-	status_summary(manager, summary, sizeof(summary));
-	(void)sd_notifyf(false, "STATUS=%s", summary);
-	r = status_json(manager, &text);
-	if (r >= 0)
-		r = state_write(manager->state, STATE_FILE, text, strlen(text));
-	if (r < 0 && !manager->flush_failed)
-		log_warning("cannot write %s/%s: %s; \"devplugctl status\" may show an old state",
-			manager->config->runtime_dir, STATE_FILE, strerror(-r));
-	manager->flush_failed = r < 0;
-}
-
 /* A resource that could not apply its configuration has no devices. */
 static void drop_claims_of_failed(struct manager *manager)
 {
@@ -116,30 +99,30 @@ static bool write_left(struct manager *manager)
 
 	if (manager->keep_failed)
 		keep_configuration(manager);
-	return list && claims && !manager->keep_failed && !manager->flush_failed;
+	return list && claims && !manager->keep_failed;
 }
 
 static void flush(struct manager *manager)
 {
 	uint64_t again = USEC_INFINITY;
+	char summary[256];
 
 	drop_claims_of_failed(manager);
 	kubelet_watch_set_waiting(manager->watch, anybody_waits(manager));
 	offer_check_plan(manager->offer_check);
-	manager->flush_retries = true;
 	for (size_t i = 0; i < manager->n_children; i++) {
-		const struct child *child = manager->children[i];
-		uint64_t at = child_write_state(manager->children[i]);
+		struct child *child = manager->children[i];
+		uint64_t save = child_save_health(child);
+		uint64_t send = dra_send_devices(manager->dra, child);
 
-		again = MIN_OF(again, at);
-		if (at != USEC_INFINITY && child->write_failure >= 0 && child->save_failure >= 0)
-			manager->flush_retries = false;
+		again = MIN_OF(again, MIN_OF(save, send));
 	}
-	write_state(manager);
+	status_summary(manager, summary, sizeof(summary));
+	(void)sd_notifyf(false, "STATUS=%s", summary);
 	manager->last_flush = now_usec(CLOCK_MONOTONIC);
 	manager->n_flushes++;
 	if (!write_left(manager))
-		again = MIN_OF(again, manager->last_flush + STATE_RETRY);
+		again = MIN_OF(again, manager->last_flush + SAVED_HEALTH_RETRY);
 	if (again != USEC_INFINITY)
 		plan(manager->flush, again);
 }
@@ -283,13 +266,6 @@ static void on_end_session(void *userdata)
 	dra_end_session(manager->dra);
 }
 
-static void on_devices_written(const struct child *child, void *userdata)
-{
-	const struct manager *manager = userdata;
-
-	dra_devices_changed(manager->dra, child);
-}
-
 static void on_edits(const struct child *child, struct control_message *message, void *userdata)
 {
 	const struct manager *manager = userdata;
@@ -324,10 +300,11 @@ static void on_child_changed(void *userdata)
 	manager_changed(userdata);
 }
 
-static void on_devices(void *userdata)
+static void on_devices(struct child *child, void *userdata)
 {
 	struct manager *manager = userdata;
 
+	(void)dra_send_devices(manager->dra, child);
 	assignments_outdated(manager->assignments);
 	manager_changed(manager);
 	restore_watch_check(manager->restore_watch);
@@ -358,7 +335,6 @@ static int make_child_host(struct manager *manager)
 		.on_applied = on_applied,
 		.on_changed = on_child_changed,
 		.on_devices = on_devices,
-		.on_devices_written = on_devices_written,
 		.on_edits = on_edits,
 		.on_gone = on_gone,
 		.userdata = manager,
@@ -466,7 +442,7 @@ static void forget_removed_resources(struct manager *manager)
 	for (size_t i = 0; names && i < n; i++)
 		names[i] = manager->config->resources[i].declaration.name;
 	if (names)
-		state_keep_only(manager->state, names, n);
+		saved_health_keep_only(manager->state, names, n);
 }
 
 static void log_start(const struct manager *manager)
@@ -515,7 +491,6 @@ int daemon_loop_run(struct manager *manager)
 	(void)malloc_trim(0);
 	(void)sd_notify(false, "READY=1");
 	r = sd_event_loop(manager->event);
-	state_clear(manager->state);
 	if (r < 0)
 		log_error("the event loop failed: %s", strerror(-r));
 	else

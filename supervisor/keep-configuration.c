@@ -18,7 +18,7 @@ void keep_configuration(struct manager *manager)
 
 	r = last_accepted_text(manager->config, &text, &size);
 	if (r >= 0)
-		r = state_write_private(manager->state, LAST_ACCEPTED_FILE, text, size);
+		r = state_write(manager->state, LAST_ACCEPTED_FILE, text, size);
 	/* An older one would be taken for this one. */
 	if (r < 0)
 		state_remove(manager->state, LAST_ACCEPTED_FILE);

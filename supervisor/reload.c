@@ -388,7 +388,7 @@ static int await_generation(struct request *request, json_t **ret_answer, struct
 			"the configuration is applied, but %s is still %s; see \"devplugctl explain %s\"",
 			child->resource->name, resource_state_name(child->resource),
 			child->resource->name);
-	if (child || (manager_flush_pending(manager) && !request->expired))
+	if (child)
 		return REQUEST_LATER;
 	*ret_answer = json_pack("{s:I}", "generation", (json_int_t)manager->generation);
 	return *ret_answer ? 0 : error_set(error, -ENOMEM, "out of memory");
@@ -487,7 +487,7 @@ int rescan_request(struct request *request, json_t **ret_answer, struct error *e
 	if (child && request->expired)
 		return error_set(
 			error, -ETIMEDOUT, "%s has not scanned yet", child->resource->name);
-	if (child || (manager_flush_pending(request->manager) && !request->expired))
+	if (child)
 		return REQUEST_LATER;
 	return answer_rescan(request, name, ret_answer, error);
 }

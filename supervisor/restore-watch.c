@@ -30,15 +30,12 @@ struct restore_watch {
 	bool failed; /* to restore runtime_dir, and logged: it is tried again */
 };
 
-/* The files of devices come with the next report of their children. */
 static void write_again(struct manager *manager)
 {
 	if (!manager->on_last_accepted)
 		keep_configuration(manager);
-	for (size_t i = 0; i < manager->n_children; i++) {
-		mirror_write_again(&manager->children[i]->saved_state);
-		(void)resource_reopen(manager->children[i]->resource);
-	}
+	for (size_t i = 0; i < manager->n_children; i++)
+		saved_health_write_again(&manager->children[i]->health);
 	manager_changed(manager);
 }
 

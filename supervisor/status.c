@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Describes the current state of the resources for systemd, devplugctl and other programs. Each
- * file of devices is named in the state file, so that readers need not know how names are made.
+ * Describes the current state of the resources for systemd, devplugctl and other programs. Which
+ * devices a resource has is in the document of its process.
  */
 #include <jansson.h>
 
@@ -10,7 +10,6 @@
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
-#include "supervisor/files/state.h"
 #include "supervisor/helpers/dra.h"
 #include "supervisor/helpers/metrics.h"
 #include "supervisor/ownership/arbiter.h"
@@ -100,25 +99,19 @@ static json_t *describe(const struct child *child)
 		[REGISTRATION_DRA] = "dra",
 	};
 	const struct resource *resource = child->resource;
-	char since[TEXT_TIME_MAX], file[STATE_NAME_MAX], reason[sizeof(resource->reason)];
-	char next_try[TEXT_TIME_MAX] = "";
+	char since[TEXT_TIME_MAX], next_try[TEXT_TIME_MAX] = "", reason[sizeof(resource->reason)];
 
 	text_time(resource->since, since);
 	if (resource->next_try > 0)
 		text_time(resource->next_try - now_usec(CLOCK_MONOTONIC) + now_usec(CLOCK_REALTIME),
 			next_try);
-	state_devices_name(resource->name, file);
 	(void)snprintf(reason, sizeof(reason), "%s", resource->reason);
-	if (!*reason && child->write_failure < 0)
-		(void)snprintf(reason, sizeof(reason),
-			"the state of its devices cannot be written, so their status may be old: %s; correct that, and it is written again",
-			strerror(-child->write_failure));
 	if (!*reason && proposal_failure(child->proposal))
 		(void)snprintf(reason, sizeof(reason),
 			"the files for the container runtime cannot be published: %.500s; until then containers get device nodes instead of CDI names",
 			proposal_failure(child->proposal));
 	text_sanitize(reason);
-	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:I, s:I, s:s, s:s, s:s, s:s, "
+	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:I, s:I, s:s, s:s, s:s, "
 			 "s:b, s:s, s:o}",
 		"name", resource->name, "driver",
 		resource_applied(resource)->declaration.driver_name, "state",
@@ -126,9 +119,9 @@ static json_t *describe(const struct child *child)
 		"session", (json_int_t)resource->session, "restarts",
 		(json_int_t)resource->restarts, "registered", (int)resource->registered,
 		"devices_total", (json_int_t)resource->devices, "devices_healthy",
-		(json_int_t)resource->healthy, "since", since, "devices_file", file, "next_try",
-		next_try, "registration", registrations[child_registration(child)], "refused",
-		(int)resource->refused, "note", claimant_note(child->claimant) ?: "", "failures",
+		(json_int_t)resource->healthy, "since", since, "next_try", next_try, "registration",
+		registrations[child_registration(child)], "refused", (int)resource->refused, "note",
+		claimant_note(child->claimant) ?: "", "failures",
 		failure_describe(resource->failures));
 }
 
@@ -142,8 +135,7 @@ static int add_claims(const struct manager *manager, const struct child *child, 
 	return json_object_set_new(resource, "claims", claims) < 0 ? -ENOMEM : 0;
 }
 
-/* Adds the devices of pods and claims. This information is restricted, so it is not in the state
- * file. */
+/* Adds the devices of pods and claims. */
 static int add_assignments(const struct manager *manager, json_t *root)
 {
 	json_t *resources = json_object_get(root, "resources");
@@ -193,17 +185,6 @@ static json_t *describe_all(const struct manager *manager)
 		resources);
 }
 
-int status_json(const struct manager *manager, char **ret)
-{
-	json_t *root = describe_all(manager);
-
-	if (!root)
-		return -ENOMEM;
-	*ret = json_dumps(root, JSON_COMPACT);
-	json_decref(root);
-	return *ret ? 0 : -ENOMEM;
-}
-
 int status_request(struct request *request, json_t **ret_answer, struct error *error)
 {
 	const struct manager *manager = request->manager;
@@ -213,10 +194,7 @@ int status_request(struct request *request, json_t **ret_answer, struct error *e
 	bool ready = !pods || assignments_ready(manager->assignments);
 	json_t *root;
 
-	/* Only lists that a child sends too often are not written by then. */
-	if (!request->expired &&
-		(!ready || manager_flush_pending(manager) ||
-			(after > 0 && manager->n_flushes <= (uint64_t)after)))
+	if (!request->expired && (!ready || (after > 0 && manager->n_flushes <= (uint64_t)after)))
 		return REQUEST_LATER;
 	root = describe_all(manager);
 	if (!root || (pods && add_assignments(manager, root) < 0) ||
@@ -225,6 +203,8 @@ int status_request(struct request *request, json_t **ret_answer, struct error *e
 		json_decref(root);
 		return error_set(error, -ENOMEM, "out of memory");
 	}
+	request->devices_follow = json_is_true(json_object_get(request->arguments, "devices"));
+	(void)json_object_set_new(root, "devices_follow", json_boolean(request->devices_follow));
 	*ret_answer = root;
 	return 0;
 }

@@ -15,10 +15,7 @@ struct manager;
  * configured". */
 void status_summary(const struct manager *manager, char *ret, size_t size);
 
-/* The contents of the state file (malloc'ed). Returns 0 or -ENOMEM. */
-int status_json(const struct manager *manager, char **ret);
-
-/* The verb "status": the same document, when the files of the devices are up to date. With "pods":
- * true, "pods_failure", and "assigned" of resources (see assignments.h). With "after": N, not
+/* The verb "status". With "pods": true, also "pods_failure", and "assigned" of resources (see
+ * assignments.h). With "devices": true, the documents of the devices follow. With "after": N, not
  * before its member "flushes" exceeds N, or 2 s have passed. */
 int status_request(struct request *request, json_t **ret_answer, struct error *error);

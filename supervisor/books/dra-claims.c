@@ -333,7 +333,7 @@ static int save(const struct dra_claims *claims)
 	_cleanup_free_ char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
 
 	json_decref(root);
-	return text ? state_write_private(claims->manager->state, CLAIMS_FILE, text, strlen(text))
+	return text ? state_write(claims->manager->state, CLAIMS_FILE, text, strlen(text))
 		    : -ENOMEM;
 }
 
@@ -545,7 +545,7 @@ int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *re
 /* A file that cannot be used counts as missing: the kubelet prepares claims again. */
 static json_t *load(const struct manager *manager)
 {
-	int fd = state_open_file(manager->state, CLAIMS_FILE);
+	int fd = state_open_file(state_directory(manager->state), CLAIMS_FILE);
 	json_t *by_uid = json_object(), *claim;
 	json_auto_t *root = NULL;
 	const json_t *claims;

@@ -6,12 +6,20 @@
  */
 #include "supervisor/children/auxiliary.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 #include "common/log.h"
+#include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/children/resource.h"
 #include "supervisor/process/process-timer.h"
 #include "supervisor/process/process.h"
 #include "supervisor/process/retry-delay.h"
+
+/* In the socket, in bytes, when another document of devices is sent. The rest is for messages that
+ * cannot wait. */
+#define DEVICES_QUEUE 32768
 
 struct auxiliary {
 	struct auxiliary *next;
@@ -234,6 +242,23 @@ int auxiliary_send(struct auxiliary *auxiliary, const struct control_message *me
 	if (r < 0)
 		replace(auxiliary, SIGKILL, "does not read its control socket");
 	return r;
+}
+
+int auxiliary_send_devices(struct auxiliary *auxiliary, const struct child *child)
+{
+	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_INVENTORY);
+
+	int waiting;
+
+	if (child->devices_fd < 0)
+		return 0;
+	if (!auxiliary_is_running(auxiliary))
+		return -ESRCH;
+	if (ioctl(auxiliary->process.control_fd, SIOCOUTQ, &waiting) < 0 || waiting > DEVICES_QUEUE)
+		return -EAGAIN;
+	message.fds[0] = child->devices_fd;
+	(void)snprintf(message.text, sizeof(message.text), "%s", child->resource->name);
+	return control_send(auxiliary->process.control_fd, &message);
 }
 
 void auxiliaries_stop(struct manager *manager)

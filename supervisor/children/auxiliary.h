@@ -13,6 +13,7 @@
 
 #include "common/control.h"
 
+struct child;
 struct manager;
 struct auxiliary;
 
@@ -46,6 +47,10 @@ bool auxiliary_is_running(const struct auxiliary *auxiliary);
 /* Sends to the process, for example that the configuration has changed; one that does not read is
  * replaced. Descriptors stay the caller's. Returns 0 or negative errno: -ESRCH if none runs. */
 int auxiliary_send(struct auxiliary *auxiliary, const struct control_message *message);
+
+/* Passes on a child's document with its devices, if it has one (CONTROL_INVENTORY). Returns 0 or
+ * negative errno: -EAGAIN: the process has not read earlier ones yet. */
+int auxiliary_send_devices(struct auxiliary *auxiliary, const struct child *child);
 
 /* Stops all of a manager's, for good. */
 void auxiliaries_stop(struct manager *manager);

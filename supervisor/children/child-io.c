@@ -5,6 +5,7 @@
  */
 #include "common/control.h"
 #include "common/counters.h"
+#include "common/foreign.h"
 #include "common/log.h"
 #include "common/message-id.h"
 #include "common/sealed.h"
@@ -12,8 +13,8 @@
 #include "supervisor/children/child.h"
 #include "supervisor/process/retry-delay.h"
 
-/* The minimum time between two writes of the state files of one child. */
-#define WRITE_INTERVAL (100 * USEC_PER_MSEC)
+/* The minimum time between two writes of the health of one child's devices. */
+#define SAVE_INTERVAL (100 * USEC_PER_MSEC)
 
 static struct log_fields fields_of(const struct child *child, const char *message_id)
 {
@@ -31,7 +32,7 @@ static void forget_process(struct child *child)
 	child->gone = child->booked_sent = 0;
 	claimant_end_process(child->claimant);
 	proposal_end_process(child->proposal);
-	mirror_remove(&child->devices);
+	child->devices_fd = foreign_close(child->devices_fd);
 	child->host->on_edits(child, NULL, child->host->userdata);
 }
 
@@ -59,15 +60,38 @@ static void on_broken(const char *what, void *userdata)
 	resource_handle(child->resource, RESOURCE_BROKEN, why);
 }
 
+/* Keeps the document with the devices for clients, who can rely on it from here on. */
+static int take_document(struct child *child, struct control_message *message)
+{
+	const struct log_fields fields = fields_of(child, NULL);
+	size_t size;
+	int r;
+
+	r = sealed_check(message->fds[0], CONTROL_DEVICES_MAX, &size);
+	if (r == -EBADMSG)
+		return r;
+	if (r == -EFBIG && !child->devices_too_large)
+		log_full(LOG_WARNING, &fields,
+			"the description of the devices has more than %u MiB; devplugctl, metrics and DRA work without it",
+			CONTROL_DEVICES_MAX >> 20);
+	child->devices_too_large = r == -EFBIG;
+	child->devices_fd = foreign_close(child->devices_fd);
+	if (!child->devices_too_large)
+		child->devices_fd = TAKE_FD(message->fds[0]);
+	child->devices_passed_on = false;
+	return 0;
+}
+
 static void on_devices(struct child *child, struct control_message *message)
 {
-	if (message->devices > CONTROL_DEVICES_MAX) {
+	if (message->devices > CONTROL_DEVICES_MAX || take_document(child, message) < 0) {
 		on_broken("sent an inventory that is not valid", child);
 		return;
 	}
 	if (message->fds[1] >= 0)
-		mirror_take(&child->saved_state, TAKE_FD(message->fds[1]));
-	mirror_take(&child->devices, TAKE_FD(message->fds[0]));
+		saved_health_take(&child->health, TAKE_FD(message->fds[1]));
+	/* What is shown is saved, unless changes come fast. */
+	(void)child_save_health(child);
 	child->reported = true;
 	child->resource->devices = message->devices;
 	child->resource->healthy = message->healthy;
@@ -76,7 +100,7 @@ static void on_devices(struct child *child, struct control_message *message)
 	if (message->healthy_ids != child->resource->healthy_ids)
 		child->offer.changed_at = child->offer.reported_at;
 	child->resource->healthy_ids = message->healthy_ids;
-	child->host->on_devices(child->host->userdata);
+	child->host->on_devices(child, child->host->userdata);
 }
 
 static void on_ready(struct child *child, const char *text)
@@ -212,7 +236,7 @@ static int op_configure(const struct resource_config *config, void *userdata, st
 			strerror(-r));
 	/* It stays ours. A copy would be missing where there are no free descriptors, and the child
 	 * would take failed devices for healthy ones. */
-	message.fds[1] = child->saved_state.fd;
+	message.fds[1] = child->health.fd;
 	r = control_send(child->process.control_fd, &message);
 	message.fds[1] = -EBADF;
 	if (r < 0)
@@ -427,47 +451,32 @@ static int answer_proposal(uint64_t number, const char *why, void *userdata)
 	return control_send(child->process.control_fd, &message);
 }
 
-/* --- state files --- */
+/* --- the health of its devices --- */
 
-/* Logs the same failure once. */
-static void write_mirror(
-	const struct child *child, struct mirror *mirror, int *failure, const char *message)
+uint64_t child_save_health(struct child *child)
 {
 	const struct log_fields fields = fields_of(child, NULL);
 	int r;
 
-	if (!mirror->pending)
-		return;
-	r = mirror_write(mirror);
-	if (r < 0 && r != *failure)
-		log_full(LOG_WARNING, &fields, "%s: %s", message, strerror(-r));
-	*failure = r;
-}
-
-uint64_t child_write_state(struct child *child)
-{
-	bool pending;
-
-	if (!child->devices.pending && !child->saved_state.pending)
+	if (!child->health.pending)
 		return USEC_INFINITY;
-	if (now_usec(CLOCK_MONOTONIC) < child->writing.not_before)
-		return child->writing.not_before;
-	pace_begin(&child->writing);
-	write_mirror(child, &child->devices, &child->write_failure,
-		"cannot write the state of the devices");
-	if (!child->devices.pending)
-		mirror_release(&child->devices);
-	child->host->on_devices_written(child, child->host->userdata);
-	write_mirror(child, &child->saved_state, &child->save_failure,
-		"cannot save the health of devices for a restart of devplugd");
-	pending = child->devices.pending || child->saved_state.pending;
-	(void)pace_end_of_writing(&child->writing, pending ? STATE_RETRY : WRITE_INTERVAL);
-	return pending ? child->writing.not_before : USEC_INFINITY;
+	if (now_usec(CLOCK_MONOTONIC) < child->saving.not_before)
+		return child->saving.not_before;
+	pace_begin(&child->saving);
+	r = saved_health_write(&child->health);
+	if (r < 0 && r != child->save_failure)
+		log_full(LOG_WARNING, &fields,
+			"cannot save the health of devices for a restart of devplugd: %s",
+			strerror(-r));
+	child->save_failure = r;
+	(void)pace_end_of_writing(
+		&child->saving, child->health.pending ? SAVED_HEALTH_RETRY : SAVE_INTERVAL);
+	return child->health.pending ? child->saving.not_before : USEC_INFINITY;
 }
 
 void child_forget_health(struct child *child)
 {
-	mirror_remove(&child->saved_state);
+	saved_health_remove(&child->health);
 }
 
 /* --- --- */
@@ -498,18 +507,15 @@ int child_new(
 	const struct child_host *host, const struct resource_config *config, struct child **ret)
 {
 	_cleanup_(child_freep) struct child *child = calloc(1, sizeof(*child));
-	char name[STATE_NAME_MAX];
 	int r;
 
 	if (!child)
 		return -ENOMEM;
 	child->host = host;
+	child->devices_fd = -EBADF;
 	child->counters_fd = counters_new();
 	child->session = SESSION_INIT;
-	state_devices_name(config->declaration.name, name);
-	mirror_init(&child->devices, host->state, name, CONTROL_DEVICES_MAX);
-	state_health_name(config->declaration.name, name);
-	mirror_init(&child->saved_state, host->state, name, CONTROL_SAVED_STATE_MAX);
+	child->health.fd = -EBADF;
 	r = resource_new(config, &operations, child, &child->resource);
 	if (r < 0)
 		return r;
@@ -525,7 +531,7 @@ int child_new(
 	if (r < 0)
 		return r;
 	claimant_set_overlap(child->claimant, config->declaration.overlap);
-	r = mirror_restore(&child->saved_state);
+	r = saved_health_open(&child->health, host->state, config->declaration.name);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(child);
@@ -539,7 +545,7 @@ struct child *child_free(struct child *child)
 	op_kill(SIGKILL, child);
 	session_done(&child->session);
 	(void)close_fd(child->counters_fd);
-	mirror_release(&child->saved_state);
+	saved_health_close(&child->health);
 	for (unsigned i = 0; i < _RESOURCE_TIMER_MAX; i++)
 		process_timer_done(&child->timers[i]);
 	if (child->claimant && child->proposal)

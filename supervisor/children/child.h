@@ -14,7 +14,7 @@
 #include "supervisor/children/offer-state.h"
 #include "supervisor/children/proposal.h"
 #include "supervisor/children/resource.h"
-#include "supervisor/files/mirror.h"
+#include "supervisor/files/saved-health.h"
 #include "supervisor/kubelet/session.h"
 #include "supervisor/ownership/arbiter.h"
 #include "supervisor/process/process-timer.h"
@@ -44,9 +44,7 @@ struct child_host {
 	/* The visible state of a child has changed. */
 	void (*on_changed)(void *userdata);
 	/* A child has reported its devices: one has changed, or was allocated. */
-	void (*on_devices)(void *userdata);
-	/* The file with its devices was written. */
-	void (*on_devices_written)(const struct child *child, void *userdata);
+	void (*on_devices)(struct child *child, void *userdata);
 	/* It answers a CONTROL_EDIT; NULL: no process can answer any more. */
 	void (*on_edits)(
 		const struct child *child, struct control_message *message, void *userdata);
@@ -70,11 +68,16 @@ struct child {
 
 	int counters_fd; /* what its processes count, see counters.h; -EBADF: no memory for it */
 
-	struct mirror devices;     /* the inventory, of the process */
-	struct mirror saved_state; /* of the resource: what the next process begins with */
-	struct pace writing;       /* of both */
-	int write_failure;         /* of the last write of `devices`: negative errno, or 0 */
-	int save_failure;          /* the same for `saved_state` */
+	/* The process's own document with its devices, for clients and helper processes: a sealed
+	 * memfd of CONTROL_DEVICES_MAX bytes at most; -EBADF: none. Its content is not checked. */
+	int devices_fd;
+	bool devices_passed_on;      /* devplugd-cluster has it */
+	uint64_t devices_not_before; /* when it may get the next one */
+	bool devices_too_large;      /* and logged */
+
+	struct saved_health health; /* what the next process begins with */
+	struct pace saving;
+	int save_failure; /* of the last one: negative errno, or 0 */
 
 	struct claimant *claimant; /* whose its devices are */
 	struct proposal *proposal;
@@ -94,9 +97,9 @@ const struct declaration *child_declaration(const struct child *child);
 /* How the resource is announced to the kubelet, in its next session. */
 enum registration_way child_registration(const struct child *child);
 
-/* Writes the newest inventory and health state to their files, if that is pending. Returns when to
- * call again because of pacing (CLOCK_MONOTONIC), or USEC_INFINITY. */
-uint64_t child_write_state(struct child *child);
+/* Saves the newest health of its devices, if that is pending. Returns when to call again because of
+ * pacing or a failure (CLOCK_MONOTONIC), or USEC_INFINITY. */
+uint64_t child_save_health(struct child *child);
 
 /* To be called when the resource is no longer declared: drops its health state. */
 void child_forget_health(struct child *child);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds a child by name and plans the next writing of state, for all parts of the daemon. Also ends
+ * Finds a child by name and plans what follows a change, for all parts of the daemon. Also ends
  * the daemon when its view of the configured directories is out of date, because only a new start
  * can renew it.
  */
@@ -25,15 +25,6 @@ void manager_changed(struct manager *manager)
 
 	(void)sd_event_source_set_time(manager->flush, at);
 	(void)sd_event_source_set_enabled(manager->flush, SD_EVENT_ONESHOT);
-	manager->flush_retries = false;
-}
-
-bool manager_flush_pending(const struct manager *manager)
-{
-	int enabled = SD_EVENT_OFF;
-
-	return sd_event_source_get_enabled(manager->flush, &enabled) >= 0 &&
-		enabled != SD_EVENT_OFF && !manager->flush_retries;
 }
 
 void manager_check_view(struct manager *manager)

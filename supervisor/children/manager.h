@@ -68,11 +68,9 @@ struct manager {
 	char instance[SESSION_INSTANCE_CHARS + 1];
 	uint64_t last_session;
 
-	sd_event_source *flush; /* writes the state files */
+	sd_event_source *flush; /* follows up changes */
 	uint64_t last_flush;    /* CLOCK_MONOTONIC */
 	uint64_t n_flushes;
-	bool flush_retries;     /* the planned one only tries again what failed */
-	bool flush_failed;      /* to write the state file, and logged */
 	bool keep_failed;       /* to save the configuration, and logged */
 	uint64_t reloads;       /* attempts */
 	uint64_t rescans;       /* requests */
@@ -90,11 +88,9 @@ struct manager {
 /* The child that serves the resource of that name, or NULL. */
 struct child *manager_find_child(const struct manager *manager, const char *name);
 
-/* To be called when a visible value has changed: state files and STATUS= follow within 100 ms. */
+/* To be called when a visible value has changed: STATUS=, clients that wait, devplugd-cluster and
+ * the saved health follow within 100 ms. */
 void manager_changed(struct manager *manager);
-
-/* Whether a change is about to be written to the state files. */
-bool manager_flush_pending(const struct manager *manager);
 
 /* Ends the daemon if the kubelet's directories are no longer writable in this process's mount
  * namespace, see write_access_lost(). Logs. */

@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 
+#include "common/json-read.h"
 #include "common/request-message.h"
 #include "supervisor/control/ask.h"
 
@@ -41,24 +42,16 @@ static int connect_daemon(
 	return 0;
 }
 
-static int exchange(
-	int fd, const char *request, unsigned timeout, char **ret_answer, struct error *error)
+static int explain(int r, unsigned timeout, struct error *error)
 {
-	size_t size;
-	int r;
-
-	r = request_send(fd, request, strlen(request));
-	if (r >= 0)
-		r = request_receive_answer(fd, ret_answer, &size);
 	if (r == -EAGAIN)
 		return error_set(error, -ETIMEDOUT,
-			"devplugd runs, but does not answer within %u s; see its log", timeout);
+			"devplugd runs, but does not answer within %u s; see its log, and if that continues, run \"systemctl restart devplugd\"",
+			timeout);
 	if (r == -ECONNRESET || r == -EPIPE)
 		return error_set(error, -ECONNRESET,
 			"devplugd closed the connection: it is stopping, or has too many clients");
-	if (r < 0)
-		return error_set(error, r, "cannot read devplugd's answer: %s", strerror(-r));
-	return 0;
+	return error_set(error, r, "cannot read devplugd's answer: %s", strerror(-r));
 }
 
 /* The number of "ENOENT" and the like; negative. */
@@ -87,12 +80,36 @@ static int read_answer(const char *text, json_t **ret, struct error *error)
 	return 0;
 }
 
-int ask_daemon(const char *runtime_dir, const char *verb, json_t *arguments, unsigned timeout,
-	json_t **ret_answer, struct error *error)
+/* A document that is not valid counts as none: it is its resource's own. */
+static int receive_devices(int fd, json_t *devices)
 {
-	json_auto_t *request = arguments ?: json_object();
-	_cleanup_free_ char *text = NULL, *answer = NULL;
+	char packet[REQUEST_MAX + 1];
+
+	for (;;) {
+		_cleanup_free_ char *text = NULL;
+		json_auto_t *head = NULL;
+		json_t *document;
+		size_t size;
+		int r;
+
+		r = request_receive_devices(fd, packet, &text, &size);
+		if (r <= 0)
+			return r;
+		head = json_loads(packet, 0, NULL);
+		document = json_loadb(text, size, 0, NULL);
+		if (document)
+			(void)json_object_set_new(devices, text_of(head, "resource"), document);
+	}
+}
+
+/* `devices` NULL: none are asked for. */
+static int ask(const char *runtime_dir, const char *verb, json_t *arguments, unsigned timeout,
+	json_t *devices, json_t **ret_answer, struct error *error)
+{
+	json_auto_t *request = arguments ?: json_object(), *answer = NULL;
+	_cleanup_free_ char *text = NULL, *answer_text = NULL;
 	_cleanup_close_ int fd = -EBADF;
+	size_t size;
 	int r;
 
 	(void)json_object_set_new(request, "version", json_integer(REQUEST_VERSION));
@@ -101,7 +118,41 @@ int ask_daemon(const char *runtime_dir, const char *verb, json_t *arguments, uns
 	if (!text)
 		return error_set(error, -ENOMEM, "out of memory");
 	r = connect_daemon(runtime_dir, timeout, &fd, error);
+	if (r < 0)
+		return r;
+	r = request_send(fd, text, strlen(text));
 	if (r >= 0)
-		r = exchange(fd, text, timeout, &answer, error);
-	return r < 0 ? r : read_answer(answer, ret_answer, error);
+		r = request_receive_answer(fd, &answer_text, &size);
+	if (r < 0)
+		return explain(r, timeout, error);
+	r = read_answer(answer_text, &answer, error);
+	if (r < 0)
+		return r;
+	if (devices && !json_is_true(json_object_get(answer, "devices_follow")))
+		return error_set(error, -EPROTO,
+			"devplugd is of an earlier release than devplugctl; run \"systemctl restart devplugd\"");
+	r = devices ? receive_devices(fd, devices) : 0;
+	if (r < 0)
+		return explain(r, timeout, error);
+	*ret_answer = TAKE_PTR(answer);
+	return 0;
+}
+
+int ask_daemon(const char *runtime_dir, const char *verb, json_t *arguments, unsigned timeout,
+	json_t **ret_answer, struct error *error)
+{
+	return ask(runtime_dir, verb, arguments, timeout, NULL, ret_answer, error);
+}
+
+int ask_status(
+	const char *runtime_dir, json_t **ret_answer, json_t **ret_devices, struct error *error)
+{
+	json_auto_t *devices = json_object();
+	int r;
+
+	r = ask(runtime_dir, "status", json_pack("{s:b, s:b}", "pods", 1, "devices", 1),
+		ASK_TIMEOUT, devices, ret_answer, error);
+	if (r >= 0)
+		*ret_devices = TAKE_PTR(devices);
+	return r;
 }

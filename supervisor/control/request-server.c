@@ -3,9 +3,9 @@
  * Decides who may connect to the control sockets and which requests are answered. The mode of a
  * socket decides who can connect; the peer's credentials from the kernel decide who may change
  * something. A client has one request at a time; while it waits for its answer nothing is read from
- * it. Clients that may only read take turns, in the order of their requests. Clients are freed from
- * their own callbacks or from request_server_changed(), so no pointer to one may be kept over such
- * a call.
+ * it. The documents of devices are sent as the client reads them. Clients that may only read take
+ * turns, in the order of their requests. Clients are freed from their own callbacks or from
+ * request_server_changed(), so no pointer to one may be kept over such a call.
  */
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -15,6 +15,7 @@
 #include "common/foreign.h"
 #include "common/pace.h"
 #include "common/request-message.h"
+#include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/control/request-server.h"
 #include "supervisor/control/request.h"
@@ -22,6 +23,10 @@
 
 #define BACKLOG        64
 #define TIMER_ACCURACY (10 * USEC_PER_MSEC)
+/* The size of the buffer of a client's socket, in bytes; the kernel doubles it. It has room for the
+ * longest packet, and bounds the descriptors that wait for clients: the kernel allows a user as
+ * many of them in all sockets as open files. */
+#define SEND_BUFFER 32768
 
 struct client {
 	struct request_server *server;
@@ -33,6 +38,8 @@ struct client {
 	const struct verb *verb; /* of the request that waits, NULL: none */
 	struct request request;
 	json_t *arguments;
+	bool sending; /* documents of devices */
+	size_t next;  /* the child whose document is the next */
 };
 
 struct listener {
@@ -104,20 +111,51 @@ static int set_timer(struct client *client, uint64_t timeout)
 	return r < 0 ? r : sd_event_source_set_enabled(client->timer, SD_EVENT_ONESHOT);
 }
 
-/* The client can send its next request, or, if anything failed, is freed. */
+/* -EAGAIN: the client has to read first. */
+static int send_devices(struct client *client)
+{
+	const struct manager *manager = client->server->manager;
+
+	for (; client->next < manager->n_children; client->next++) {
+		const struct child *child = manager->children[client->next];
+		int r = child->devices_fd < 0 ? 0
+					      : request_send_devices(client->fd,
+							child->resource->name, child->devices_fd);
+
+		if (r < 0)
+			return r;
+	}
+	return request_send(client->fd, "{}", 2);
+}
+
+/* When the answer is sent, the client can send its next request; if anything failed, it is freed.
+ */
+static void go_on(struct client *client, int r)
+{
+	if (r >= 0 && client->sending)
+		r = send_devices(client);
+	client->sending = client->sending && r == -EAGAIN;
+	if (client->sending)
+		r = 0;
+	if (r >= 0)
+		r = set_timer(client, REQUEST_IDLE_TIMEOUT);
+	if (r >= 0)
+		r = sd_event_source_set_io_events(
+			client->source, client->sending ? EPOLLOUT : EPOLLIN);
+	if (r < 0)
+		(void)client_free(client);
+}
+
 static void answer(struct client *client, json_t *document)
 {
 	int r = send_document(client->fd, document);
 
+	client->sending = r >= 0 && client->request.devices_follow;
+	client->next = 0;
 	client->verb = NULL;
 	json_decref(client->arguments);
 	client->arguments = NULL;
-	if (r >= 0)
-		r = set_timer(client, REQUEST_IDLE_TIMEOUT);
-	if (r >= 0)
-		r = sd_event_source_set_io_events(client->source, EPOLLIN);
-	if (r < 0)
-		(void)client_free(client);
+	go_on(client, r);
 }
 
 static void answer_error(struct client *client, const struct error *error, int code)
@@ -132,6 +170,10 @@ static void handle(struct client *client)
 	bool first = client->request.first;
 	int r;
 
+	if (client->sending) {
+		go_on(client, 0);
+		return;
+	}
 	r = client->verb->handle(&client->request, &document, &error);
 	client->request.first = false;
 	if (r == REQUEST_LATER && client->request.expired)
@@ -295,6 +337,10 @@ static int on_client(sd_event_source *source, int fd, uint32_t revents, void *us
 	}
 	if (must_wait(client))
 		return 0;
+	if (client->sending) {
+		serve(client);
+		return 0;
+	}
 	r = request_receive(fd, text, &size);
 	if (r == -EAGAIN)
 		return 0;
@@ -353,6 +399,7 @@ static struct client **find_place(struct request_server *server, bool privileged
 
 static int add_client(struct request_server *server, int fd)
 {
+	static const int send_buffer = SEND_BUFFER;
 	_cleanup_(client_freep) struct client *client = calloc(1, sizeof(*client));
 	sd_event *event = server->manager->event;
 	struct client **place;
@@ -368,6 +415,7 @@ static int add_client(struct request_server *server, int fd)
 	place = find_place(server, client->privileged);
 	if (!place)
 		return -EUSERS;
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
 	r = sd_event_add_io(event, &client->source, fd, EPOLLIN, on_client, client);
 	if (r >= 0 && client->privileged)
 		r = sd_event_source_set_ratelimit(client->source, USEC_PER_SEC, REQUEST_RATE);

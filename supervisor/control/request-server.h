@@ -38,7 +38,7 @@ int request_server_listen(struct request_server *server);
 /* Whether the sockets still have their names. */
 bool request_server_is_there(const struct request_server *server);
 
-/* To be called when the state files are up to date: handles waiting requests again. */
+/* To be called when something has changed: handles waiting requests again. */
 void request_server_changed(struct request_server *server);
 
 struct request_server *request_server_free(struct request_server *server);

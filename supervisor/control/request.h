@@ -22,7 +22,9 @@ struct request {
 	bool first;        /* the first call for this request */
 	bool expired;      /* the last one: the time is over */
 	uint64_t asked_at; /* CLOCK_MONOTONIC */
-	uint64_t memory;   /* the handler's own, 0 at first */
+	/* The handler's: the documents of all resources' devices follow the answer. */
+	bool devices_follow;
+	uint64_t memory; /* the handler's own, 0 at first */
 };
 
 /* Returns 0 with the answer (an object, which becomes the caller's; "version" is added), or

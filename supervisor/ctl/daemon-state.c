@@ -1,51 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collects what devplugctl shows: the daemon's answer, or the files that it wrote. Files may be
- * missing, of another version, or damaged, and the reader shows as much as possible. So each member
- * is copied only if it has the documented type.
+ * Collects what devplugctl shows: the daemon's answer, and the documents of devices that the
+ * processes of resources made, which may have any content. So each member is copied with the type
+ * that it must have.
  */
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/stat.h>
-
+#include "supervisor/ctl/daemon-state.h"
 #include "common/request-message.h"
 #include "configuration/config.h"
 #include "drivers/model/suggest.h"
 #include "supervisor/control/ask.h"
-#include "supervisor/ctl/daemon-state.h"
 #include "supervisor/ctl/holders.h"
-#include "supervisor/files/state.h"
-
-#define FILE_SIZE_MAX (128 << 20)
-
-/* The document in a file, or NULL with errno set; -EBADMSG if it is not valid JSON. */
-static json_t *load_file(int directory_fd, const char *name)
-{
-	_cleanup_fclose_ FILE *stream = NULL;
-	struct stat st;
-	json_t *document;
-	int fd;
-
-	/* Non-blocking, in case it is a FIFO. */
-	fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return NULL;
-	stream = fdopen(fd, "re");
-	if (!stream) {
-		close_fd(fd);
-		return NULL;
-	}
-	if (fstat(fd, &st) < 0)
-		return NULL;
-	if (!S_ISREG(st.st_mode) || st.st_size > FILE_SIZE_MAX) {
-		errno = EBADMSG;
-		return NULL;
-	}
-	document = json_loadf(stream, 0, NULL);
-	if (!document)
-		errno = EBADMSG;
-	return document;
-}
 
 static json_t *clean_numa(const json_t *device)
 {
@@ -97,17 +61,6 @@ static json_t *clean_device(const json_t *device)
 	return clean;
 }
 
-/* The file that the daemon names, if it is in the directory for such files. */
-static json_t *load_devices(int directory_fd, const json_t *resource)
-{
-	const char *name = text_of(resource, "devices_file");
-	const char *rest = startswith(name, STATE_DEVICES_DIR "/");
-
-	if (!rest || *rest == '\0' || *rest == '.' || strchr(rest, '/'))
-		return NULL;
-	return load_file(directory_fd, name);
-}
-
 static json_t *clean_devices(const json_t *document)
 {
 	const json_t *devices = json_object_get(document, "devices");
@@ -152,11 +105,9 @@ static json_t *clean_failures(const json_t *resource)
 	return clean;
 }
 
-static json_t *clean_resource(int directory_fd, const json_t *resource)
+static json_t *clean_resource(const json_t *resource, const json_t *document)
 {
-	json_t *document = load_devices(directory_fd, resource), *result;
-
-	result = json_pack(
+	return json_pack(
 		"{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o, s:o, s:b, s:o, s:I, "
 		"s:o, s:o, s:o, s:o}",
 		"name", snapshot_clean_string(resource, "name"), "driver",
@@ -177,11 +128,9 @@ static json_t *clean_resource(int directory_fd, const json_t *resource)
 		snapshot_clean_string(document, "last_allocation"), "devices",
 		clean_devices(document), "scan_notes", clean_strings(document, "scan_notes"),
 		"failures", clean_failures(resource));
-	json_decref(document);
-	return result;
 }
 
-static json_t *clean_resources(int directory_fd, const json_t *state)
+static json_t *clean_resources(const json_t *state, const json_t *documents)
 {
 	const json_t *pods_failure = json_object_get(state, "pods_failure");
 	bool known = json_is_string(pods_failure) && *json_string_value(pods_failure) == '\0';
@@ -194,7 +143,8 @@ static json_t *clean_resources(int directory_fd, const json_t *state)
 
 		if (!json_is_object(found))
 			continue;
-		resource = clean_resource(directory_fd, found);
+		resource =
+			clean_resource(found, json_object_get(documents, text_of(found, "name")));
 		holders_join(resource, found, known);
 		(void)json_array_append_new(resources, resource);
 	}
@@ -218,7 +168,7 @@ static json_t *clean_dra(const json_t *state)
 		snapshot_clean_string(dra, "api_failure"));
 }
 
-static int join(struct snapshot *snapshot, int directory_fd, const json_t *state)
+static int join(struct snapshot *snapshot, const json_t *state, const json_t *documents)
 {
 	json_t *dra;
 
@@ -232,57 +182,11 @@ static int join(struct snapshot *snapshot, int directory_fd, const json_t *state
 		snapshot_clean_string(state, "pods_failure"), "pods_waited",
 		snapshot_integer(state, "pods_waited"), "metrics_failure",
 		snapshot_clean_string(state, "metrics_failure"), "resources",
-		clean_resources(directory_fd, state));
+		clean_resources(state, documents));
 	dra = clean_dra(state);
 	if (!snapshot->root || (dra && json_object_set_new(snapshot->root, "dra", dra) < 0))
 		return -ENOMEM;
 	return 0;
-}
-
-/* The file that the daemon wrote last. */
-static int load_state(
-	struct snapshot *snapshot, int directory_fd, json_t **ret, struct error *error)
-{
-	struct stat st;
-
-	*ret = load_file(directory_fd, STATE_FILE);
-	if (!*ret && errno == ENOENT)
-		return 0;
-	if (!*ret)
-		return error_set(error, -errno, "cannot read %s/%s: %s", snapshot->runtime_dir,
-			STATE_FILE, errno == EBADMSG ? "not a state file" : strerror(errno));
-	if (fstatat(directory_fd, STATE_FILE, &st, 0) == 0)
-		snapshot->written = (uint64_t)st.st_mtim.tv_sec * USEC_PER_SEC;
-	return 0;
-}
-
-/* Whether the process that wrote the file exists. Only used if the user may not ask the daemon. */
-static bool writer_lives(const json_t *state)
-{
-	pid_t pid = (pid_t)snapshot_integer(state, "pid");
-
-	return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
-}
-
-static int read_state(struct snapshot *snapshot, json_t **ret, int *ret_fd, struct error *error)
-{
-	int r;
-
-	*ret_fd = open(snapshot->runtime_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (*ret_fd < 0 && errno != ENOENT)
-		return error_set(error, -errno, "cannot open %s: %s", snapshot->runtime_dir,
-			strerror(errno));
-	r = ask_daemon(snapshot->runtime_dir, "status", json_pack("{s:b}", "pods", 1), ASK_TIMEOUT,
-		ret, &snapshot->unanswered);
-	snapshot->running = r != -ESRCH;
-	if (r < 0 && *ret_fd >= 0)
-		r = load_state(snapshot, *ret_fd, ret, error);
-	else
-		r = 0;
-	if (snapshot->unanswered.code == -EACCES)
-		snapshot->running = writer_lives(*ret);
-	snapshot->known = *ret != NULL;
-	return r;
 }
 
 static bool has_daemon(const char *runtime_dir)
@@ -316,17 +220,15 @@ int snapshot_read(
 	const char *config_file, const char *runtime_dir, struct snapshot *ret, struct error *error)
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
-	_cleanup_close_ int directory_fd = -EBADF;
-	json_auto_t *state = NULL;
+	json_auto_t *state = NULL, *documents = NULL;
 	int r;
 
 	snapshot.runtime_dir = runtime_dir_find(config_file, runtime_dir);
 	if (!snapshot.runtime_dir)
 		return error_set(error, -ENOMEM, "out of memory");
-	r = read_state(&snapshot, &state, &directory_fd, error);
-	if (r < 0)
-		return r;
-	r = join(&snapshot, directory_fd, state);
+	r = ask_status(snapshot.runtime_dir, &state, &documents, &snapshot.unanswered);
+	snapshot.running = r != -ESRCH;
+	r = join(&snapshot, state, documents);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	*ret = snapshot;
@@ -378,6 +280,9 @@ int snapshot_select(struct snapshot *snapshot, const char *resource, struct erro
 {
 	json_t *resources = json_object_get(snapshot->root, "resources"), *selected = NULL;
 
+	if (snapshot->unanswered.code < 0)
+		return error_set(
+			error, snapshot->unanswered.code, "%s", snapshot->unanswered.message);
 	for (size_t i = 0; i < json_array_size(resources); i++)
 		if (streq(text_of(json_array_get(resources, i), "name"), resource))
 			selected = json_incref(json_array_get(resources, i));

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Joins the daemon's answer (or else its state file) and the files of the devices into one reliable
- * document: every documented member exists and has its type, for any content of the files.
+ * The daemon's answer and the documents of the devices, joined into one reliable document: every
+ * documented member is there and has its type, also if there is no answer.
  */
 
 #include <jansson.h>
@@ -12,12 +12,10 @@
 #include "supervisor/ctl/members.h"
 
 struct snapshot {
-	/* The reason why the state is from the file and not from the daemon, as in ask_daemon():
-	 * -ESRCH, -EACCES, -ETIMEDOUT or another; code 0: it is the daemon's answer. */
+	/* Why there is no answer, as ask_daemon(): -ESRCH, -EACCES, -ETIMEDOUT or another; code 0:
+	 * there is one. */
 	struct error unanswered;
-	bool running;     /* a daemon uses the directory */
-	bool known;       /* there is an answer or a state file */
-	uint64_t written; /* the file: CLOCK_REALTIME microseconds */
+	bool running; /* a daemon uses the directory */
 	char *runtime_dir;
 	json_t *root; /* {"generation", "pid", "running", "resources": [{..., "devices": [...]}]} */
 };
@@ -30,7 +28,8 @@ int snapshot_read(const char *config_file, const char *runtime_dir, struct snaps
 /* The runtime_dir that these arguments select, as above (malloc'ed), or NULL without memory. */
 char *runtime_dir_find(const char *config_file, const char *runtime_dir);
 
-/* Keeps only the resource of that name. Returns 0, or -ENOENT with the error filled. */
+/* Keeps only the resource of that name. Returns 0, or negative errno with the error filled: that
+ * the daemon has not answered, or -ENOENT. */
 int snapshot_select(struct snapshot *snapshot, const char *resource, struct error *error);
 
 /* The nearest to a word among the members `key` of the objects, or NULL. */

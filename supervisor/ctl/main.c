@@ -85,55 +85,17 @@ static int show(const struct command *command, const struct request *request,
 	if (request->json)
 		r = json_dumpf(snapshot->root, stdout, JSON_INDENT(2)) < 0 || puts("") < 0 ? -EIO
 											   : 0;
-	else if (snapshot->known)
+	else if (snapshot->unanswered.code == 0)
 		r = command->show(snapshot, request);
 	return r < 0 || fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* "5 s", "3 min" */
-static void describe_age(uint64_t since, char *ret, size_t size)
-{
-	static const struct {
-		unsigned seconds;
-		const char *unit;
-	} units[] = { { 86400, "d" }, { 3600, "h" }, { 60, "min" }, { 1, "s" } };
-	uint64_t now = now_usec(CLOCK_REALTIME);
-	uint64_t seconds = (now - MIN_OF(since, now)) / USEC_PER_SEC;
-	size_t i = 0;
-
-	while (i + 1 < ARRAY_SIZE(units) && seconds < 2 * units[i].seconds)
-		i++;
-	(void)snprintf(ret, size, "%llu %s", (unsigned long long)(seconds / units[i].seconds),
-		units[i].unit);
-}
-
-/* Explains why the state is from the file, and how old it is. */
-static void print_unanswered(const struct snapshot *snapshot)
-{
-	bool dead = !snapshot->running;
-	char age[32];
-
-	describe_age(snapshot->written, age, sizeof(age));
-	(void)fputs("devplugctl: ", stderr);
-	if (dead)
-		(void)fprintf(stderr, NOT_RUNNING_FORMAT, snapshot->runtime_dir);
-	else
-		(void)fputs(snapshot->unanswered.message, stderr);
-	if (snapshot->known)
-		(void)fprintf(stderr, "; this is the %sstate that it wrote %s ago",
-			dead ? "last " : "", age);
-	(void)fputc('\n', stderr);
-}
-
 int snapshot_status(const struct snapshot *snapshot)
 {
-	if (snapshot->unanswered.code < 0)
-		print_unanswered(snapshot);
 	if (snapshot->unanswered.code == 0)
 		return EXIT_SUCCESS;
-	if (!snapshot->running)
-		return EXIT_NOT_RUNNING;
-	return snapshot->unanswered.code == -EACCES ? EXIT_SUCCESS : EXIT_FAILURE;
+	(void)fprintf(stderr, "devplugctl: %s\n", snapshot->unanswered.message);
+	return snapshot->running ? EXIT_FAILURE : EXIT_NOT_RUNNING;
 }
 
 static int run_show(const struct command *command, const struct request *request)
@@ -144,7 +106,7 @@ static int run_show(const struct command *command, const struct request *request
 	int r, status;
 
 	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, &error);
-	if (r >= 0 && request->subject && snapshot.known)
+	if (r >= 0 && request->subject && snapshot.unanswered.code == 0)
 		r = snapshot_select(&snapshot, request->subject, &error);
 	if (r >= 0 && request->pod)
 		r = snapshot_select_pod(&snapshot, request->pod, &error);

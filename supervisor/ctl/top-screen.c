@@ -141,8 +141,7 @@ static void draw_trouble(const struct top_picture *picture)
 	if (*picture->failure)
 		(void)snprintf(text, sizeof(text), "%s", picture->failure);
 	else if (snapshot->unanswered.code < 0)
-		(void)snprintf(text, sizeof(text), "%s%s", snapshot->unanswered.message,
-			snapshot->known ? "; its last state:" : "");
+		(void)snprintf(text, sizeof(text), "%s", snapshot->unanswered.message);
 	else if (json_is_true(json_object_get(snapshot->root, "on_last_accepted")))
 		(void)snprintf(text, sizeof(text),
 			"The configuration is not valid; the last accepted one is in force");

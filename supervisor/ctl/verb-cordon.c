@@ -196,7 +196,7 @@ static int cordon_found(struct drop_in *drop_in, const struct request *request,
 	const json_t *resources = json_object_get(snapshot->root, "resources");
 	unsigned found = 0;
 
-	if (!snapshot->known)
+	if (snapshot->unanswered.code < 0)
 		return error_set(error, -ENODATA, "%s; name the device as RESOURCE/DEVICE",
 			snapshot->unanswered.message);
 	for (size_t i = 0; i < json_array_size(resources); i++) {
@@ -243,8 +243,9 @@ static bool is_there(const struct snapshot *snapshot, const char *subject)
 static int cordon_named(struct drop_in *drop_in, const struct request *request,
 	const struct snapshot *snapshot, struct error *error)
 {
-	/* Without a state, the name cannot be checked. */
-	if (!request->force && snapshot->known && !is_there(snapshot, request->subject)) {
+	/* Without an answer, the name cannot be checked. */
+	if (!request->force && snapshot->unanswered.code == 0 &&
+		!is_there(snapshot, request->subject)) {
 		_cleanup_free_ char *hint = suggest_device(snapshot, request->subject);
 
 		return error_set(error, -ENOENT,
@@ -346,7 +347,7 @@ static char *describe_cordon_of(const struct drop_in *drop_in, const struct conf
 	json_t *resource;
 	size_t i;
 
-	if (strchr(subject, '/') || !snapshot->known)
+	if (strchr(subject, '/'))
 		return describe_cordon(drop_in, config, subject);
 	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource)
 	{

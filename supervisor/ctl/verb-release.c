@@ -15,8 +15,6 @@ static int check_device(const struct request *request, struct error *error)
 	int r;
 
 	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, error);
-	if (r >= 0 && snapshot.unanswered.code < 0)
-		r = error_set(error, snapshot.unanswered.code, "%s", snapshot.unanswered.message);
 	if (r >= 0)
 		r = snapshot_select(&snapshot, request->subject, error);
 	if (r < 0)

@@ -87,17 +87,14 @@ static int look(const struct request *request, const struct condition *condition
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	const json_t *resource;
-	bool denied;
 	int r;
 
 	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, error);
 	if (r < 0)
 		return r;
-	/* Other users see the state file, which does not contain the devices in use. */
-	denied = snapshot.unanswered.code == -EACCES && snapshot.running && snapshot.known;
-	if (denied && condition->member && streq(condition->member, "free"))
+	if (snapshot.unanswered.code == -EACCES)
 		return error_set(error, -EACCES, "%s", snapshot.unanswered.message);
-	if (snapshot.unanswered.code < 0 && !denied) {
+	if (snapshot.unanswered.code < 0) {
 		(void)snprintf(ret_instead, size, "%s", snapshot.unanswered.message);
 		return 0;
 	}

@@ -87,7 +87,7 @@ int request_runtime_dir(const struct request *request, char **ret, struct error 
  * name of a resource. `resource` may be NULL. */
 void request_explain(const struct request *request, const char *resource, struct error *error);
 
-/* Prints on stderr why a snapshot is not the daemon's answer. Returns the exit status that follows
+/* Prints on stderr why the daemon has not answered, if so. Returns the exit status that follows
  * from it. */
 int snapshot_status(const struct snapshot *snapshot);
 

@@ -16,13 +16,16 @@
 #include "supervisor/children/auxiliary.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
-#include "supervisor/files/state.h"
 #include "supervisor/helpers/dra-credentials.h"
 #include "supervisor/helpers/dra-prepare.h"
 #include "supervisor/process/retry-delay.h"
 #include "supervisor/sessions/plugin-directory.h"
 
 #define PROGRAM "devplugd-cluster"
+
+/* Between two documents of one child, and until the process has read earlier ones. */
+#define DEVICES_INTERVAL (100 * USEC_PER_MSEC)
+#define DEVICES_RETRY    (10 * USEC_PER_MSEC)
 
 struct dra {
 	struct manager *manager;
@@ -382,21 +385,21 @@ static int send_settings(struct dra *dra)
 	return auxiliary_send(dra->process, &message);
 }
 
-void dra_devices_changed(struct dra *dra, const struct child *child)
+uint64_t dra_send_devices(struct dra *dra, struct child *child)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_INVENTORY);
-	_cleanup_close_ int fd = -EBADF;
-	char name[STATE_NAME_MAX];
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
-	if (child_registration(child) != REGISTRATION_DRA || !auxiliary_is_running(dra->process))
-		return;
-	state_devices_name(child->resource->name, name);
-	fd = state_open_file(dra->manager->state, name);
-	if (fd < 0)
-		return;
-	message.fds[0] = fd;
-	(void)snprintf(message.text, sizeof(message.text), "%s", child->resource->name);
-	(void)auxiliary_send(dra->process, &message);
+	if (child->devices_fd < 0 || child->devices_passed_on ||
+		child_registration(child) != REGISTRATION_DRA ||
+		!auxiliary_is_running(dra->process))
+		return USEC_INFINITY;
+	if (now < child->devices_not_before)
+		return child->devices_not_before;
+	if (auxiliary_send_devices(dra->process, child) == -EAGAIN)
+		return now + DEVICES_RETRY;
+	child->devices_passed_on = true;
+	child->devices_not_before = now + DEVICES_INTERVAL;
+	return USEC_INFINITY;
 }
 
 static int on_started(struct auxiliary *process, void *userdata)
@@ -404,8 +407,14 @@ static int on_started(struct auxiliary *process, void *userdata)
 	struct dra *dra = userdata;
 	int r = send_settings(dra);
 
-	for (size_t i = 0; i < dra->manager->n_children && r >= 0; i++)
-		dra_devices_changed(dra, dra->manager->children[i]);
+	for (size_t i = 0; i < dra->manager->n_children; i++) {
+		struct child *child = dra->manager->children[i];
+
+		child->devices_passed_on = false;
+		child->devices_not_before = 0;
+		(void)dra_send_devices(dra, child);
+	}
+	manager_changed(dra->manager);
 	if (r >= 0)
 		open_session(dra);
 	return r;

@@ -23,8 +23,9 @@ int dra_new(struct manager *manager, struct dra **ret);
 /* Applies the configuration in force. Logs. */
 void dra_configure(struct dra *dra);
 
-/* To be called when the file with the devices of a resource has been written. */
-void dra_devices_changed(struct dra *dra, const struct child *child);
+/* Sends devplugd-cluster the document of a resource's devices, if it does not have it yet. Returns
+ * when to call again because of pacing (CLOCK_MONOTONIC), or USEC_INFINITY. */
+uint64_t dra_send_devices(struct dra *dra, struct child *child);
 
 /* For a resource that is served by DRA: a session without a socket, which exists while the driver
  * is registered. Returns 0, or -ENOENT with the error filled: then RESOURCE_KUBELET comes when

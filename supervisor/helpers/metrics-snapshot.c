@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which data about the daemon and its resources the exporter receives. Devices are copied
- * from the state files without a check: their content is for the exporter to check.
+ * Decides which data about the daemon and its resources the exporter receives. Their devices are
+ * in documents of their processes, which it receives unchanged.
  */
 #include "supervisor/helpers/metrics-snapshot.h"
 
 #include <sys/resource.h>
-#include <sys/sendfile.h>
-#include <sys/stat.h>
 
 #include "common/counters.h"
 #include "common/json-write.h"
@@ -16,53 +14,7 @@
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/files/published.h"
-#include "supervisor/files/state.h"
 #include "supervisor/kubelet/kubelet-watch.h"
-
-struct part {
-	uint64_t offset, size;
-	bool left_out;
-};
-
-/* --- devices --- */
-
-/* Copies the current content of the file; a reader ignores an incomplete document. */
-static int copy_file(int from, int to, uint64_t *total, struct part *part)
-{
-	struct stat st;
-	off_t at = 0;
-
-	if (fstat(from, &st) < 0)
-		return -errno;
-	if (st.st_size > SNAPSHOT_DEVICES_MAX ||
-		*total + (uint64_t)st.st_size > SNAPSHOT_ALL_DEVICES_MAX) {
-		part->left_out = true;
-		return 0;
-	}
-	while (at < st.st_size) {
-		ssize_t n = RETRY_ON_EINTR(sendfile(to, from, &at, (size_t)(st.st_size - at)));
-
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-	}
-	part->size = (uint64_t)at;
-	*total += part->size;
-	return 0;
-}
-
-static int copy_devices(const struct manager *manager, const char *resource, int to,
-	uint64_t *total, struct part *part)
-{
-	_cleanup_close_ int from = -EBADF;
-	char name[STATE_NAME_MAX];
-
-	part->offset = *total;
-	state_devices_name(resource, name);
-	from = state_open_file(manager->state, name);
-	return from < 0 ? 0 : copy_file(from, to, total, part);
-}
 
 /* --- the daemon --- */
 
@@ -216,8 +168,7 @@ static void write_counters(struct json_writer *writer, const struct child *child
 	json_write_text(writer, "}");
 }
 
-static void write_resource(
-	struct json_writer *writer, const struct child *child, const struct part *part)
+static void write_resource(struct json_writer *writer, const struct child *child)
 {
 	const struct resource *resource = child->resource;
 	const struct resource_counts *counts = &resource->counts;
@@ -234,9 +185,6 @@ static void write_resource(
 	write_member(writer, "last_registration", counts->last_registration);
 	write_array(writer, "exits", counts->exits, _EXIT_CAUSE_MAX);
 	write_counters(writer, child);
-	write_member(writer, "devices_left_out", part->left_out);
-	write_member(writer, "devices_offset", part->offset);
-	write_member(writer, "devices_size", part->size);
 	json_write_text(writer, "}");
 }
 
@@ -272,28 +220,20 @@ static int write_claimed(struct json_writer *writer, const struct manager *manag
 	return 0;
 }
 
-int metrics_snapshot(const struct manager *manager, const struct metrics_facts *facts,
-	int *ret_state_fd, int *ret_devices_fd)
+int metrics_snapshot(const struct manager *manager, const struct metrics_facts *facts, int *ret_fd)
 {
-	_cleanup_close_ int state_fd = sealed_begin("state"), devices_fd = sealed_begin("devices");
+	_cleanup_close_ int fd = sealed_begin("state");
 	struct json_writer writer;
-	uint64_t total = 0;
 	int r;
 
-	if (state_fd < 0 || devices_fd < 0)
-		return -EMFILE;
-	json_writer_init(&writer, state_fd);
+	if (fd < 0)
+		return fd;
+	json_writer_init(&writer, fd);
 	write_daemon(&writer, manager, facts);
 	json_write_text(&writer, ",\"resources\":[");
 	for (size_t i = 0; i < manager->n_children; i++) {
-		const struct child *child = manager->children[i];
-		struct part part = { 0 };
-
-		r = copy_devices(manager, child->resource->name, devices_fd, &total, &part);
-		if (r < 0)
-			return r;
 		json_write_text(&writer, i > 0 ? "," : "");
-		write_resource(&writer, child, &part);
+		write_resource(&writer, manager->children[i]);
 	}
 	json_write_text(&writer, "]");
 	r = write_claimed(&writer, manager, facts);
@@ -302,12 +242,9 @@ int metrics_snapshot(const struct manager *manager, const struct metrics_facts *
 	json_write_text(&writer, "}\n");
 	r = json_writer_finish(&writer);
 	if (r >= 0)
-		r = sealed_end(state_fd);
-	if (r >= 0)
-		r = sealed_end(devices_fd);
+		r = sealed_end(fd);
 	if (r < 0)
 		return r;
-	*ret_state_fd = TAKE_FD(state_fd);
-	*ret_devices_fd = TAKE_FD(devices_fd);
+	*ret_fd = TAKE_FD(fd);
 	return 0;
 }

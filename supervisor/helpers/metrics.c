@@ -44,6 +44,7 @@ struct metrics {
 	char *settings; /* the settings that the exporter was sent */
 
 	bool scraping; /* the exporter waits for a picture */
+	size_t next;   /* the child whose devices it gets next */
 	bool asking;   /* waits for the kubelet's answer about pods */
 	int pods_fd;   /* the answer, or -EBADF */
 	uint64_t pod_errors;
@@ -64,13 +65,20 @@ static void forget_scrape(struct metrics *metrics)
 	(void)sd_event_source_set_enabled(metrics->timer, SD_EVENT_OFF);
 }
 
+/* -EAGAIN: the exporter has to read first. */
 static int send_snapshot(struct metrics *metrics, const struct metrics_facts *facts)
 {
+	const struct manager *manager = metrics->manager;
 	_cleanup_control_ struct control_message pods = CONTROL_MESSAGE_INIT(CONTROL_POD_ANSWER);
 	_cleanup_control_ struct control_message snapshot = CONTROL_MESSAGE_INIT(CONTROL_SNAPSHOT);
 	int r;
 
-	r = metrics_snapshot(metrics->manager, facts, &snapshot.fds[0], &snapshot.fds[1]);
+	for (; metrics->next < manager->n_children; metrics->next++) {
+		r = auxiliary_send_devices(metrics->exporter, manager->children[metrics->next]);
+		if (r < 0)
+			return r;
+	}
+	r = metrics_snapshot(manager, facts, &snapshot.fds[0]);
 	if (r < 0)
 		return r;
 	if (metrics->pods_fd >= 0) {
@@ -80,8 +88,15 @@ static int send_snapshot(struct metrics *metrics, const struct metrics_facts *fa
 	return r < 0 ? r : auxiliary_send(metrics->exporter, &snapshot);
 }
 
+static void finish_later(struct metrics *metrics)
+{
+	(void)sd_event_source_set_time(metrics->timer, metrics->pace.not_before);
+	(void)sd_event_source_set_enabled(metrics->timer, SD_EVENT_ONESHOT);
+}
+
 static void finish_scrape(struct metrics *metrics)
 {
+	const struct control_message none = CONTROL_MESSAGE_INIT(CONTROL_SNAPSHOT);
 	const struct metrics_facts facts = {
 		.pods_wanted = metrics->manager->config->kubelet.pod_resources,
 		.pods_known = metrics->pods_fd >= 0,
@@ -91,21 +106,24 @@ static void finish_scrape(struct metrics *metrics)
 
 	pace_begin(&metrics->pace);
 	r = send_snapshot(metrics, &facts);
-	/* The exporter then reports to its clients that metrics are not available. */
-	if (r < 0)
-		log_warning("metrics are not available now: %s", strerror(-r));
 	(void)pace_end(&metrics->pace, SNAPSHOT_SPACING);
+	if (r == -EAGAIN) {
+		finish_later(metrics);
+		return;
+	}
+	if (r < 0) {
+		log_warning("metrics are not available now: %s", strerror(-r));
+		(void)auxiliary_send(metrics->exporter, &none);
+	}
 	forget_scrape(metrics);
 }
 
 static void finish_when_allowed(struct metrics *metrics)
 {
-	if (metrics->pace.not_before <= now_usec(CLOCK_MONOTONIC)) {
+	if (metrics->pace.not_before <= now_usec(CLOCK_MONOTONIC))
 		finish_scrape(metrics);
-		return;
-	}
-	(void)sd_event_source_set_time(metrics->timer, metrics->pace.not_before);
-	(void)sd_event_source_set_enabled(metrics->timer, SD_EVENT_ONESHOT);
+	else
+		finish_later(metrics);
 }
 
 static void on_pods(const struct pod_answer *answer, void *userdata)
@@ -143,6 +161,7 @@ static bool begin_scrape(struct metrics *metrics)
 	if (metrics->scraping)
 		return true;
 	metrics->scraping = true;
+	metrics->next = 0;
 	metrics->asking = manager->config->kubelet.pod_resources &&
 		pod_resources_ask(
 			manager->pods, POD_QUESTION_LIST, POD_ANSWER_AGE, on_pods, metrics) >= 0;

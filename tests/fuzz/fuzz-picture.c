@@ -9,19 +9,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static const char state[] = "{\"resources\":[{\"name\":\"a/x\"}]}";
 	_cleanup_(picture_freep) struct picture *picture = NULL;
-	_cleanup_close_ int devices_fd = sealed_new("devices", data, size), state_fd = -EBADF;
+	_cleanup_close_ int devices_fd = sealed_new("devices", data, size);
+	_cleanup_close_ int state_fd = sealed_new("state", state, strlen(state));
 	const struct families_options options = { .process = false };
+	json_auto_t *documents = json_object();
 	struct exposition out = { 0 };
-	char state[128];
+	size_t total = 0;
 
-	(void)snprintf(state, sizeof(state),
-		"{\"resources\":[{\"name\":\"a/x\",\"devices_offset\":0,\"devices_size\":%zu}]}",
-		size);
-	state_fd = sealed_new("state", state, strlen(state));
 	if (devices_fd < 0 || state_fd < 0)
 		abort();
-	if (picture_read(state_fd, devices_fd, -EBADF, &picture) < 0 ||
+	if (picture_take_devices(documents, &total, "a/x", devices_fd) < 0 ||
+		picture_read(state_fd, documents, -EBADF, &picture) < 0 ||
 		families_write(picture, &options, &out) < 0 || out.text[out.size - 1] != '\n')
 		abort();
 	exposition_done(&out);

@@ -132,18 +132,20 @@ static void write_metrics(int pods_fd, const char *driver)
 	_cleanup_close_ int devices_fd = sealed_new("devices", device, strlen(device));
 	_cleanup_close_ int state_fd = -EBADF;
 	const struct families_options options = { .assigned = true };
+	json_auto_t *documents = json_object();
 	struct exposition out = { 0 };
 	char state[512];
+	size_t total = 0;
 
 	(void)snprintf(state, sizeof(state),
-		"{\"resources\":[{\"name\":\"" RESOURCE
-		"\",\"devices_offset\":0,\"devices_size\":%zu}],\"dra_driver\":%s,"
+		"{\"resources\":[{\"name\":\"" RESOURCE "\"}],\"dra_driver\":%s,"
 		"\"claimed\":{\"team\\tc\\tx\":{\"resource\":\"" RESOURCE "\",\"id\":\"gpu-7\"}}}",
-		strlen(device), driver ? "\"" DRIVER "\"" : "null");
+		driver ? "\"" DRIVER "\"" : "null");
 	state_fd = sealed_new("state", state, strlen(state));
 	if (devices_fd < 0 || state_fd < 0)
 		abort();
-	if (picture_read(state_fd, devices_fd, pods_fd, &picture) < 0 ||
+	if (picture_take_devices(documents, &total, RESOURCE, devices_fd) < 0 ||
+		picture_read(state_fd, documents, pods_fd, &picture) < 0 ||
 		families_write(picture, &options, &out) < 0 || out.text[out.size - 1] != '\n')
 		abort();
 	exposition_done(&out);

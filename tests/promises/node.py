@@ -79,6 +79,51 @@ def as_unit():
             f"--ambient-caps=-all{words}", f"--bounding-set=-all{words}", "--no-new-privs"]
 
 
+def read_memfd(fd):
+    try:
+        return os.pread(fd, os.fstat(fd).st_size, 0)
+    finally:
+        os.close(fd)
+
+
+class Client:
+    """A client of the control socket of the devplugd that uses a runtime_dir."""
+
+    def __init__(self, run, name="control"):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(LIMIT)
+        try:
+            self.socket.connect(os.path.join(run, name))
+        except OSError:
+            self.socket.close()
+            raise
+
+    def close(self):
+        self.socket.close()
+
+    def send(self, verb, **members):
+        self.socket.send(json.dumps({"version": 1, "verb": verb, **members}).encode())
+
+    def receive(self):
+        """A packet, and the document in the memfd that came with it, or None."""
+        packet, fds, _, _ = socket.recv_fds(self.socket, 1 << 16, 1)
+        if not packet:
+            raise ConnectionError("devplugd closed the connection")
+        return json.loads(packet), json.loads(read_memfd(fds[0])) if fds else None
+
+    def ask(self, verb="status", **members):
+        """The answer to a request, and the documents of devices that follow it, by resource."""
+        self.send(verb, **members)
+        packet, document = self.receive()
+        answer, documents = document or packet, {}
+        while answer.get("devices_follow"):
+            packet, document = self.receive()
+            if document is None:
+                break
+            documents[packet["resource"]] = document
+        return answer, documents
+
+
 class Node:
     def __init__(self):
         self.dir = tempfile.mkdtemp(prefix="devplugd-test.")
@@ -185,12 +230,19 @@ class Node:
         )
         return json.loads(answer.stdout) if answer.returncode == 0 else None
 
-    def state(self):
-        """What devplugctl status reads, without a process for each look and without the devices; or None."""
+    def ask(self, verb="status", **members):
+        """What the daemon answers, as Client.ask(); without a process for each request."""
+        client = Client(self.run)
         try:
-            with open(os.path.join(self.run, "state.json")) as file:
-                return json.load(file)
-        except FileNotFoundError:
+            return client.ask(verb, **members)
+        finally:
+            client.close()
+
+    def state(self):
+        """What devplugctl status shows, without the devices; or None while no daemon answers."""
+        try:
+            return self.ask()[0]
+        except (FileNotFoundError, ConnectionError):
             return None
 
     def processes(self):

@@ -52,7 +52,7 @@ class BadConfiguration(NodeTest):
                     self.assertRegex(said, rf"{self.node.config}:\d+: ")
                     for word in words:
                         self.assertIn(word, said)
-                self.assertFalse(os.path.exists(self.node.run + "/state.json"))
+                self.assertFalse(os.path.exists(self.node.run + "/control"))
 
     def test_every_problem_is_reported_at_once(self):
         self.node.configure('{ name = "gpu"; driver = "statik"; }', static("a", 0))

@@ -138,13 +138,20 @@ class Boundary(NodeTest):
 
     def test_P18_much_to_store(self):
         self.begin("store", as_unit())
-        words = "cannot write the state of the devices: File too large"
+        words = "the description of the devices has more than 64 MiB; devplugctl, metrics and DRA work without it"
         until(lambda: words in self.node.output(), "devplugd to refuse it")
+        self.assertEqual(self.node.resource("vendor.example/evil")["devices"], [])
         self.node.reload()
         self.assertEqual(self.node.output().count(words), 1)
         size = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(self.node.run)
                    for name in names if not name.endswith(".sock"))
         self.assertLess(size, 1 << 20)
+
+    def test_P18_document_that_can_change(self):
+        """It is not passed on to anybody."""
+        self.begin("unsealed", as_unit())
+        self.await_words("the child sent an inventory that is not valid")
+        self.assertNotIn("vendor.example/evil", self.node.ask(devices=True)[1])
 
     def publish(self, kind):
         self.begin(kind, as_unit())

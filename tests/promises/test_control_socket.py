@@ -3,15 +3,15 @@
 
 The bounds themselves are in unit/test-request-server, any bytes in fuzz/request.
 """
-import json
+import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
+import time
 import unittest
 
-from node import scaled, static, until
+from node import Client, scaled, static, until
 from tool import ToolTest, run_as_nobody
 
 STATUS = b'{"version": 1, "verb": "status"}'
@@ -46,17 +46,10 @@ threading.Event().wait()
 
 
 class ControlSocket(ToolTest):
-    def connect(self):
-        client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        client.settimeout(60)
-        client.connect(os.path.join(self.node.run, "control"))
+    def connect(self, name="control"):
+        client = Client(self.node.run, name)
         self.addCleanup(client.close)
         return client
-
-    def ask(self, verb, **members):
-        client = self.connect()
-        client.send(json.dumps({"version": 1, "verb": verb, **members}).encode())
-        return json.loads(client.recv(1 << 20))
 
     def as_nobody(self, *words):
         return run_as_nobody("devplugctl", "-c", self.node.config, *words)
@@ -108,21 +101,27 @@ class Liveness(ControlSocket):
         self.serve(static("a", 1))
         self.node.daemon.send_signal(signal.SIGSTOP)
         self.addCleanup(self.node.daemon.send_signal, signal.SIGCONT)
-        # The answer comes although the daemon does not go on.
-        answer = self.ctl("status")
-        self.assertEqual(answer.returncode, 1)
-        self.assertIn("does not answer", answer.stderr)
-        self.assertRegex(answer.stderr, r"wrote \d+ (s|min) ago")
-        self.assertIn("vendor.example/a", answer.stdout)
+        for words in (["status"], ["devices"], ["status", "--json"], ["explain", "vendor.example/a"]):
+            with self.subTest(words):
+                before = time.monotonic()
+                # The answer comes although the daemon does not go on.
+                answer = self.ctl(*words)
+                # 5 s are promised; the rest is for a busy machine.
+                self.assertLess(time.monotonic() - before, 15)
+                self.assertEqual(answer.returncode, 1)
+                self.assertEqual(answer.stderr, "devplugctl: devplugd runs, but does not answer within 4 s; see its log, and if "
+                                                'that continues, run "systemctl restart devplugd"\n')
+                self.assertNotIn("vendor.example/a", answer.stdout)
         self.node.daemon.send_signal(signal.SIGCONT)
         self.assertEqual(self.ctl("status").returncode, 0)
 
     def test_a_daemon_that_was_killed(self):
         self.serve(static("a", 1))
         self.node.stop(signal.SIGKILL)
-        answer = self.ctl("status")
-        self.assertEqual(answer.returncode, 3)
-        self.assertIn(f"devplugd is not running: nothing answers in {self.node.run}; this is the last state that it wrote", answer.stderr)
+        for words in (["status"], ["devices"], ["explain", "vendor.example/a"]):
+            answer = self.ctl(*words)
+            self.assertEqual((answer.returncode, answer.stdout, answer.stderr),
+                             (3, "", f"devplugctl: devplugd is not running: nothing answers in {self.node.run}\n"))
         self.node.start()
         until(lambda: self.ctl("status").returncode == 0, "the daemon to answer")
 
@@ -130,10 +129,10 @@ class Liveness(ControlSocket):
 class Clients(ControlSocket):
     def test_other_users(self):
         self.serve(static("a", 1))
-        answer = self.as_nobody("status")
-        self.assertEqual(answer.returncode, 0)
-        self.assertIn("only root and members of the group devplugd-view", answer.stderr)
-        self.assertIn("vendor.example/a", answer.stdout)
+        for words in (["status"], ["devices"], ["explain", "vendor.example/a"]):
+            answer = self.as_nobody(*words)
+            self.assertEqual((answer.returncode, answer.stdout), (1, ""))
+            self.assertIn("only root and members of the group devplugd-view", answer.stderr)
         for words in (["reload"], ["cordon", "a-0"], ["uncordon", "a-0"]):
             answer = self.as_nobody(*words)
             self.assertEqual(answer.returncode, 1, answer.stdout)
@@ -160,9 +159,9 @@ class Clients(ControlSocket):
         """One that is silent, one that floods, one that does not read, one that leaves while it waits."""
         self.serve(static("a", 1))
         self.connect()
-        flood, leaves = self.connect(), self.connect()
+        flood, leaves = self.connect().socket, self.connect()
         flood.setblocking(False)
-        leaves.send(b'{"version": 1, "verb": "reload"}')
+        leaves.send("reload")
         leaves.close()
         for _ in range(scaled(20)):
             try:
@@ -172,8 +171,37 @@ class Clients(ControlSocket):
                 pass
             answer = self.ctl("status")
             self.assertEqual((answer.returncode, answer.stderr), (0, ""))
-        self.assertEqual(self.ask("dance")["errno"], "EOPNOTSUPP")
+        self.assertEqual(self.node.ask("dance")[0]["errno"], "EOPNOTSUPP")
         self.node.await_allocatable(a=1)
+
+    def test_devices_that_are_not_read(self):
+        """Each client gets the devices of many resources when it reads. Others are answered meanwhile, and only some
+        descriptors wait in a socket."""
+        count = scaled(600)
+        self.serve(*(static(f"r{i}", 1) for i in range(count)))
+        os.chmod(os.path.join(self.node.run, "control-view"), 0o666)
+        before = len(os.listdir(f"/proc/{self.node.daemon.pid}/fd"))
+        lazy = [self.connect(name) for name in ["control"] * 8 + ["control-view"] * 8]
+        for client in lazy:
+            client.send("status", devices=True)
+        for _ in range(scaled(20)):
+            answer = self.ctl("devices", f"vendor.example/r{count - 1}")
+            self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+            self.assertEqual(len(answer.stdout.splitlines()), 2)
+        # What waits in a socket is no descriptor of devplugd.
+        self.assertLess(len(os.listdir(f"/proc/{self.node.daemon.pid}/fd")) - before, 20)
+        answer, document = lazy[0].receive()
+        self.assertEqual(len((document or answer)["resources"]), count)
+        names = []
+        while (packet := lazy[0].receive())[1]:
+            self.assertEqual([d["health"] for d in packet[1]["devices"]], ["Healthy"])
+            names.append(packet[0]["resource"])
+        self.assertEqual(names, [f"vendor.example/r{i}" for i in range(count)])
+        # One that asks again and again, and never reads.
+        with contextlib.suppress(OSError):
+            while True:
+                lazy[1].send("status", devices=True)
+        self.assertEqual(self.ctl("status").returncode, 0)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,19 @@ class HealthMemory(NodeTest):
             device = self.devices().get("gpu-1")
             return device if device and device["reason"] else None
 
-        return until(look, "the failure to be shown")
+        shown = until(look, "the failure to be shown")
+        self.await_saved("ECC error")
+        return shown
+
+    def await_saved(self, *reasons):
+        def look():
+            text = ""
+            for entry in os.scandir(self.node.run + "/health"):
+                with open(entry.path) as file:
+                    text += file.read()
+            return all(reason in text for reason in reasons)
+
+        until(look, "the health to be saved")
 
     def check_remembered(self, before):
         self.node.await_allocatable(gpu=2)
@@ -64,7 +76,7 @@ class HealthMemory(NodeTest):
         self.check_remembered(before)
 
     def test_P11_P14_many_changes(self):
-        """State files say the newest after any number of changes, and so does what a successor is given."""
+        """Clients get the newest after any number of changes, and so does a successor."""
         for i in range(scaled(40)):
             name, text = f"gpu-{i % 3}", f"error {i}"
             with open(self.node.path("new"), "w") as file:
@@ -74,6 +86,7 @@ class HealthMemory(NodeTest):
         before = self.devices()
         self.assertEqual(list(before), ["gpu-0", "gpu-1", "gpu-2"])
         path = until(lambda: [f"{self.node.run}/health/{f}" for f in os.listdir(self.node.run + "/health")], "a memory")[0]
+        self.await_saved(*(device["reason"] for device in before.values()))
         self.assertLess(os.path.getsize(path), 8192)
         self.node.stop(signal.SIGKILL)
         for name in before:
@@ -143,14 +156,8 @@ class HealthWithoutProbes(ToolTest):
 
     def devices(self):
         """Changes of health, and since when, by resource and device."""
-        found = {}
-        for resource in self.node.state()["resources"]:
-            with open(os.path.join(self.node.run, resource["devices_file"])) as file:
-                documents = [json.loads(line) for line in file]
-            # What comes later replaces what came before.
-            found.update({device["id"].split(":")[-1]: (device.get("changes", 0), device["health"], device["since"])
-                          for document in documents for device in document["devices"]})
-        return found
+        return {device["id"].split(":")[-1]: (device.get("changes", 0), device["health"], device["since"])
+                for document in self.node.ask(devices=True)[1].values() for device in document["devices"]}
 
 
 if __name__ == "__main__":

@@ -362,22 +362,6 @@ class Metrics(NodeTest):
 
     # --- clients that misbehave
 
-    def test_too_many_devices(self):
-        """A resource whose devices take more than there is room for is told without them, others with theirs."""
-        self.configure(self.licence(1), static("many", 2))
-        self.node.start()
-        self.await_socket()
-        until(lambda: self.value("resource_units", resource="licence", state="healthy") == 1, "the small one")
-        huge = os.path.join(self.node.run, next(
-            r["devices_file"] for r in self.node.state()["resources"] if r["name"] == "vendor.example/many"))
-        with open(huge, "a") as file:
-            file.truncate((16 << 20) + 1)
-        samples = self.scrape()
-        of_many = {name for name, labels in samples if ("resource", "vendor.example/many") in labels}
-        self.assertIn("devplugd_resource_state", of_many)
-        self.assertFalse({name for name in of_many if re.match("devplugd_(device|resource_(units|devices))", name)})
-        self.assertEqual(self.value("resource_units", resource="licence", state="healthy"), 1)
-
     def test_requests(self):
         self.configure(self.licence())
         self.node.start()

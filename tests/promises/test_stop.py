@@ -39,7 +39,7 @@ class Stop(NodeTest):
         self.node.daemon = None
         self.assertEqual(self.node.sockets(), [])
         until(lambda: not any(is_alive(child) for child in self.children), "no child to be left")
-        self.assertFalse(os.path.exists(self.node.run + "/state.json"))
+        self.assertFalse(os.path.exists(self.node.run + "/control"))
 
     def under_load(self, act):
         with Load(self.node, lambda choice: {f"vendor.example/r{choice.randrange(N)}": 1}, SEED, pause=0) as load:

@@ -193,7 +193,7 @@ class Supervision(NodeTest):
         self.node.start()
         self.node.await_allocatable(a=2)
         pid = self.node.resource("vendor.example/a")["pid"]
-        files = {"lock", "control", "state.json", "last-good.conf", "devices", "health"}
+        files = {"lock", "control", "last-good.conf", "health"}
         gone = self.node.path("gone")
 
         def second():
@@ -203,7 +203,7 @@ class Supervision(NodeTest):
 
         until(lambda: files <= set(os.listdir(self.node.run)), "the files")
         for count, victim in enumerate((self.node.run, os.path.join(self.node.run, "lock"),
-                                        os.path.join(self.node.run, "devices"),
+                                        os.path.join(self.node.run, "health"),
                                         os.path.join(self.node.run, "control")), 1):
             # At once: devplugd would restore the first files before the last are removed.
             os.rename(victim, gone)

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a person runs beside the daemon, with a node around it."""
+import contextlib
+import fcntl
 import json
 import os
 import re
+import socket
 import subprocess
+import threading
 
 from node import NodeTest, program
 
@@ -18,6 +22,45 @@ def run_as_nobody(name, *words):
                               timeout=60, **NOBODY)
     finally:
         os.close(fd)
+
+
+def sealed(content):
+    fd = os.memfd_create("devices", os.MFD_ALLOW_SEALING)
+    os.write(fd, content)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
+    return fd
+
+
+@contextlib.contextmanager
+def fake_daemon(run, answer, documents):
+    """In the place of devplugd, answers each request with these bytes, and behind them the documents (bytes) by resource."""
+    def serve():
+        while True:
+            try:
+                client = listener.accept()[0]
+            except OSError:
+                return
+            with client, contextlib.suppress(ConnectionError):
+                client.recv(4096)
+                client.send(answer)
+                for name, document in documents.items():
+                    fd = sealed(document)
+                    socket.send_fds(client, [json.dumps({"resource": name}).encode()], [fd])
+                    os.close(fd)
+                client.send(b"{}")
+
+    os.makedirs(run, exist_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(os.path.join(run, "control"))
+        listener.listen()
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            server.join()
+    os.unlink(os.path.join(run, "control"))
 
 
 class ToolTest(NodeTest):

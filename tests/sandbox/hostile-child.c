@@ -108,7 +108,7 @@ static bool can_replace_directory(void)
 {
 	char from[LINE_LENGTH + 16];
 
-	(void)strcpy(from, in_run("devices"));
+	(void)strcpy(from, in_run("health"));
 	return rename(from, in_run("x")) == 0 || symlink("/etc", in_run("y")) == 0;
 }
 
@@ -120,11 +120,6 @@ static bool can_change_list(void)
 static bool can_change_configuration(void)
 {
 	return can_open(in_run("last-good.conf"), O_WRONLY);
-}
-
-static bool can_change_state(void)
-{
-	return can_open(in_run("state.json"), O_WRONLY);
 }
 
 static bool can_lock(void)
@@ -284,7 +279,6 @@ static const struct attempt attempts[] = {
 	{ "replace-directory", can_replace_directory },
 	{ "change-list", can_change_list },
 	{ "change-configuration", can_change_configuration },
-	{ "change-state", can_change_state },
 	{ "lock", can_lock },
 	{ "limit", can_limit },
 	{ "affinity", can_move },
@@ -409,10 +403,21 @@ static void claim(unsigned n)
 
 static void store_much(void)
 {
-	int fd = memfd_create("devices", MFD_CLOEXEC);
+	int fd = sealed_begin("devices");
 
-	if (ftruncate(fd, 1LL << 40) < 0)
-		perror("ftruncate");
+	if (ftruncate(fd, 1LL << 40) < 0 || sealed_end(fd) < 0)
+		perror("a large memfd");
+	say(CONTROL_DEVICES, 0, fd);
+}
+
+/* A seal that can still be added, such as F_SEAL_FUTURE_WRITE, is as much a change as any. */
+static void keep_writable(void)
+{
+	int fd = sealed_begin("devices");
+
+	if (write(fd, "{}", 2) < 0 ||
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+		perror("a memfd");
 	say(CONTROL_DEVICES, 0, fd);
 }
 
@@ -699,6 +704,7 @@ static const struct {
 	{ "claims", claim_too_much, false },
 	{ "most", claim_most, true },
 	{ "store", store_much, false },
+	{ "unsealed", keep_writable, false },
 	{ "complain", complain, false },
 	{ "information", publish_information, false },
 	{ "storm", publish_in_a_storm, false },

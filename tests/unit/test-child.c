@@ -27,12 +27,12 @@ static void ignore(void *userdata)
 {
 }
 
-static void ignore_applied(
-	struct child *child, const struct resource_config *before, void *userdata)
+static void ignore_child(struct child *child, void *userdata)
 {
 }
 
-static void ignore_child(const struct child *ended, void *userdata)
+static void ignore_applied(
+	struct child *child, const struct resource_config *before, void *userdata)
 {
 }
 
@@ -59,8 +59,7 @@ static int setup(void **state)
 		.generation = &generation,
 		.send_booked = await_exit,
 		.on_changed = ignore,
-		.on_devices = ignore,
-		.on_devices_written = ignore_child,
+		.on_devices = ignore_child,
 		.on_edits = ignore_answer,
 		.on_applied = ignore_applied,
 		.on_gone = ignore,

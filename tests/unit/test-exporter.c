@@ -40,28 +40,31 @@ static pid_t start_exporter(int control)
 
 /* --- the supervisor --- */
 
-static void send_texts(int control, enum control_type type, const char *text, const char *other)
+static void send_text(int control, enum control_type type, const char *about, const char *text)
 {
 	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(type);
 
 	message.fds[0] = sealed_new("text", text, strlen(text));
 	assert_true(message.fds[0] >= 0);
-	if (other) {
-		message.fds[1] = sealed_new("other", other, strlen(other));
-		assert_true(message.fds[1] >= 0);
-	}
+	(void)strcpy(message.text, about);
 	assert_int_equal(control_send(control, &message), 0);
 }
 
 static void send_pods(int control)
 {
-	send_texts(control, CONTROL_POD_ANSWER, "container\tteam\ttrain\tmain\t\n", NULL);
+	send_text(control, CONTROL_POD_ANSWER, "", "container\tteam\ttrain\tmain\t\n");
 }
 
 static void send_snapshot(int control)
 {
-	send_texts(control, CONTROL_SNAPSHOT,
-		"{\"version\":\"1\",\"pods_wanted\":1,\"resources\":[]}", "");
+	send_text(control, CONTROL_SNAPSHOT, "",
+		"{\"version\":\"1\",\"pods_wanted\":1,\"resources\":[{\"name\":\"a/x\"}]}");
+}
+
+static void send_devices(int control)
+{
+	send_text(control, CONTROL_INVENTORY, "a/x",
+		"{\"devices\":[{\"id\":\"x-0\",\"health\":\"Healthy\"}]}\n");
 }
 
 /* Has the exporter listen on a new socket. */
@@ -132,8 +135,8 @@ static void read_answer(int fd, char ret[static ANSWER_SIZE])
 	(void)close(fd);
 }
 
-/* One scrape that is answered, with pods or without. */
-static void scrape(int control, bool pods, const char *expected)
+/* One scrape that is answered, with pods and devices or without. */
+static void scrape(int control, bool whole, const char *expected)
 {
 	char answer[ANSWER_SIZE];
 	int client;
@@ -141,8 +144,10 @@ static void scrape(int control, bool pods, const char *expected)
 	do {
 		client = ask(control);
 		await_scrape(control);
-		if (pods)
+		if (whole) {
 			send_pods(control);
+			send_devices(control);
+		}
 		send_snapshot(control);
 		read_answer(client, answer);
 		/* This process may have had to wait for a processor. */
@@ -153,8 +158,10 @@ static void scrape(int control, bool pods, const char *expected)
 
 /* --- --- */
 
-/* The exporter gives up before devplugd answers. The pods of that answer are not those of the next
- * one, which has none. */
+#define UNITS "\ndevplugd_resource_units{resource=\"a/x\",state=\"healthy\"} "
+
+/* The exporter gives up before devplugd answers. The pods and devices of that answer are not those
+ * of the next one, which has none. */
 static void test_late_answer(void **state)
 {
 	const struct control_message stop = CONTROL_MESSAGE_INIT(CONTROL_STOP);
@@ -170,10 +177,13 @@ static void test_late_answer(void **state)
 	read_answer(client, answer);
 	assert_true(is_refusal(answer));
 	send_pods(control[0]);
+	send_devices(control[0]);
 	send_snapshot(control[0]);
 
 	scrape(control[0], false, "\ndevplugd_pod_resources_up 0\n");
+	scrape(control[0], false, UNITS "0\n");
 	scrape(control[0], true, "\ndevplugd_pod_resources_up 1\n");
+	scrape(control[0], true, UNITS "1\n");
 	assert_int_equal(control_send(control[0], &stop), 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);

@@ -234,7 +234,9 @@ static void expect_size(off_t size, int result)
 	struct hardware_claims *list = NULL;
 
 	assert_int_equal(ftruncate(fd, size), 0);
-	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
+	assert_int_equal(
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE),
+		0);
 	assert_int_equal(hardware_claims_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list), result);
 	assert_null(list);
 }

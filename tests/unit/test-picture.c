@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exporter reads what a resource's process reports of its devices. A malformed report affects
- * only that resource.
+ * The exporter reads the documents in which the processes of resources describe their devices: one
+ * that is malformed or too long only affects its resource.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,29 +16,50 @@
 #define DEVICE(id, health, more) "{\"id\":\"" id "\",\"health\":\"" health "\"" more "}"
 #define ALL(devices)             "{\"devices\":[" devices "]}\n"
 
-/* One resource "a/x" with that text, and "a/y" with one device behind it. */
-static struct picture *read_picture(const char *text, const char *pods)
+static size_t count_of(const char *text, size_t size, const char *needle)
+{
+	size_t count = 0, length = strlen(needle);
+
+	for (const char *p = text; (p = memmem(p, size - (size_t)(p - text), needle, length)); p++)
+		count++;
+	return count;
+}
+
+static void take_document(json_t *documents, const char *resource, const char *text, size_t size)
+{
+	static size_t total;
+	_cleanup_close_ int fd = sealed_new("devices", text, size);
+
+	if (json_object_size(documents) == 0)
+		total = 0;
+	assert_int_equal(picture_take_devices(documents, &total, resource, fd), 0);
+}
+
+/* The resource "a/x" with these documents, and "a/y" with one device. */
+static struct picture *read_documents(json_t *documents, const char *pods)
 {
 	static const char other[] = ALL(DEVICE("y-0", "Healthy", ",\"replicas\":1"));
-	_cleanup_close_ int state_fd = -EBADF, devices_fd = -EBADF, pods_fd = -EBADF;
-	_cleanup_free_ char *state = NULL, *devices = NULL;
+	static const char state[] =
+		"{\"version\":\"1\",\"resources\":[{\"name\":\"a/x\",\"driver\":\"static\","
+		"\"state\":\"serving\"},{\"name\":\"a/y\"}]}";
+	_cleanup_close_ int state_fd = sealed_new("state", state, strlen(state)), pods_fd = -EBADF;
 	struct picture *picture = NULL;
 
-	assert_true(asprintf(&devices, "%s%s", text, other) > 0);
-	assert_true(
-		asprintf(&state,
-			"{\"version\":\"1\",\"resources\":[{\"name\":\"a/x\",\"driver\":\"static\","
-			"\"state\":\"serving\",\"devices_offset\":0,\"devices_size\":%zu},"
-			"{\"name\":\"a/y\",\"devices_offset\":%zu,\"devices_size\":%zu}]}",
-			strlen(text), strlen(text), strlen(other)) > 0);
-	state_fd = sealed_new("state", state, strlen(state));
-	devices_fd = sealed_new("devices", devices, strlen(devices));
+	take_document(documents, "a/y", other, strlen(other));
 	if (pods)
 		pods_fd = sealed_new("pods", pods, strlen(pods));
-	assert_int_equal(picture_read(state_fd, devices_fd, pods_fd, &picture), 0);
+	assert_int_equal(picture_read(state_fd, documents, pods_fd, &picture), 0);
 	assert_int_equal(picture->n_resources, 2);
 	assert_int_equal(picture->resources[1].n_units, 1);
 	return picture;
+}
+
+static struct picture *read_picture(const char *text, const char *pods)
+{
+	json_auto_t *documents = json_object();
+
+	take_document(documents, "a/x", text, strlen(text));
+	return read_documents(documents, pods);
 }
 
 static void test_devices(void **state)
@@ -58,6 +79,37 @@ static void test_devices(void **state)
 	assert_int_equal(resource->units[1].changes, 3);
 	assert_int_equal(resource->units[1].since, 1795339800);
 	assert_string_equal(resource->units[1].numa, "");
+	assert_false(resource->left_out);
+}
+
+/* Without the devices of the resource there are metrics of all others. */
+static void test_too_long(void **state)
+{
+	_cleanup_(picture_freep) struct picture *picture = NULL;
+	_cleanup_free_ char *text = calloc(1, PICTURE_DEVICES_MAX + 1);
+	const struct families_options options = { 0 };
+	json_auto_t *documents = json_object();
+	struct exposition out = { 0 };
+
+	assert_non_null(text);
+	memset(text, ' ', PICTURE_DEVICES_MAX + 1);
+	take_document(documents, "a/x", text, PICTURE_DEVICES_MAX + 1);
+	for (unsigned i = 0; i < PICTURE_ALL_DEVICES_MAX / PICTURE_DEVICES_MAX - 1; i++)
+		take_document(documents, "a/other", text, PICTURE_DEVICES_MAX);
+	picture = read_documents(documents, NULL);
+	assert_true(picture->resources[0].left_out);
+	assert_int_equal(families_write(picture, &options, &out), 0);
+	assert_int_equal(
+		count_of(out.text, out.size, "devplugd_resource_state{resource=\"a/x\""), 6);
+	assert_int_equal(
+		count_of(out.text, out.size, "devplugd_resource_units{resource=\"a/x\""), 0);
+	assert_int_equal(
+		count_of(out.text, out.size, "devplugd_resource_devices{resource=\"a/x\""), 0);
+	assert_int_equal(
+		count_of(out.text, out.size, "devplugd_resource_units{resource=\"a/y\""), 5);
+	exposition_done(&out);
+	take_document(documents, "a/last", text, PICTURE_DEVICES_MAX);
+	assert_true(json_is_null(json_object_get(documents, "a/last")));
 }
 
 static void test_one_document(void **state)
@@ -97,15 +149,6 @@ static void test_nonsense(void **state)
 		assert_int_equal(families_write(picture, &options, &out), 0);
 		exposition_done(&out);
 	}
-}
-
-static size_t count_of(const char *text, size_t size, const char *needle)
-{
-	size_t count = 0, length = strlen(needle);
-
-	for (const char *p = text; (p = memmem(p, size - (size_t)(p - text), needle, length)); p++)
-		count++;
-	return count;
 }
 
 static void test_assigned(void **state)
@@ -215,6 +258,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_one_document),
+		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_nonsense),
 		cmocka_unit_test(test_assigned),
 		cmocka_unit_test(test_unit_states),

@@ -3,6 +3,7 @@
  * The control socket against clients that send garbage, too much, or nothing, and that do not read:
  * each gets an error or is disconnected, and the others are served.
  */
+#include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,10 +16,13 @@
 #include <cmocka.h>
 
 #include "common/request-message.h"
+#include "common/sealed.h"
+#include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/control/events.h"
 #include "supervisor/control/request-server.h"
 #include "supervisor/control/request.h"
+#include "supervisor/files/published.h"
 #include "supervisor/files/state.h"
 #include "tests/unit/lingering-fixture.h"
 
@@ -96,6 +100,55 @@ static json_t *ask(int fd, const char *text)
 	return document;
 }
 
+/* --- devices --- */
+
+#define N_CHILDREN 400
+
+static void ignore_edits(const struct child *child, struct control_message *message, void *userdata)
+{
+}
+
+/* Resources without a process, with a document of devices each. */
+static void add_children(struct child_host *host)
+{
+	static char names[N_CHILDREN][32];
+	static struct resource_config configs[N_CHILDREN];
+
+	*host = (struct child_host){
+		.event = manager.event, .state = manager.state, .on_edits = ignore_edits
+	};
+	assert_int_equal(arbiter_new(host->event, &host->arbiter), 0);
+	assert_int_equal(published_new(directory, &host->published), 0);
+	manager.children = calloc(N_CHILDREN, sizeof(struct child *));
+	assert_non_null(manager.children);
+	for (size_t i = 0; i < N_CHILDREN; i++) {
+		char text[32];
+
+		(void)snprintf(names[i], sizeof(names[i]), "vendor.example/r%zu", i);
+		(void)snprintf(text, sizeof(text), "{\"number\":%zu}", i);
+		configs[i] = (struct resource_config){
+			.declaration = { .name = names[i], .driver_name = (char *)"static" },
+			.text = (char *)"",
+		};
+		assert_int_equal(child_new(host, &configs[i], &manager.children[i]), 0);
+		/* One has none. */
+		if (i != 1)
+			manager.children[i]->devices_fd = sealed_new("d", text, strlen(text));
+		manager.n_children++;
+	}
+}
+
+static void remove_children(struct child_host *host)
+{
+	for (size_t i = 0; i < N_CHILDREN; i++)
+		(void)child_free(manager.children[i]);
+	free(manager.children);
+	manager.children = NULL;
+	manager.n_children = 0;
+	host->published = published_free(host->published);
+	host->arbiter = arbiter_free(host->arbiter);
+}
+
 static void assert_served(int fd)
 {
 	json_t *document = ask(fd, status_text);
@@ -110,6 +163,102 @@ static void assert_disconnected(int fd)
 
 	assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 0);
 	(void)close_fd(fd);
+}
+
+static const char devices_text[] = "{\"version\":1,\"verb\":\"status\",\"devices\":true}";
+
+/* Receives a document. Returns whether there was one; else it was the end. */
+static bool receive_devices(int fd, size_t expected)
+{
+	_cleanup_free_ char *text = NULL;
+	char packet[REQUEST_MAX + 1], name[64], content[64];
+	size_t size;
+	int r;
+
+	r = request_receive_devices(fd, packet, &text, &size);
+	turn();
+	assert_true(r >= 0);
+	if (r == 0)
+		return false;
+	(void)snprintf(name, sizeof(name), "{\"resource\":\"vendor.example/r%zu\"}", expected);
+	(void)snprintf(content, sizeof(content), "{\"number\":%zu}", expected);
+	assert_string_equal(packet, name);
+	assert_string_equal(text, content);
+	return true;
+}
+
+static int open_descriptors(void)
+{
+	DIR *stream = opendir("/proc/self/fd");
+	int n = 0;
+
+	assert_non_null(stream);
+	while (readdir(stream))
+		n++;
+	(void)closedir(stream);
+	return n;
+}
+
+/* As the client reads; only some wait in its socket, and others are served meanwhile. */
+static void test_devices_follow(void **state)
+{
+	struct child_host host;
+	json_t *answer;
+	int fd, other, before, waiting;
+
+	add_children(&host);
+	fd = open_client();
+	other = open_client();
+	before = open_descriptors();
+	answer = ask(fd, devices_text);
+	assert_true(json_is_true(json_object_get(answer, "devices_follow")));
+	assert_int_equal(json_array_size(json_object_get(answer, "resources")), N_CHILDREN);
+	json_decref(answer);
+	assert_served(other);
+	for (size_t i = 0; i < N_CHILDREN; i++)
+		if (i != 1)
+			assert_true(receive_devices(fd, i));
+	assert_false(receive_devices(fd, 0));
+	assert_served(fd);
+	assert_int_equal(open_descriptors(), before);
+
+	/* None of them is closed here before it is read, so a client must not have too many. */
+	json_decref(ask(fd, devices_text));
+	for (unsigned i = 0; i < 10; i++)
+		turn();
+	for (waiting = 0; recv(fd, &(char){ 0 }, 1, MSG_DONTWAIT) > 0; waiting++)
+		;
+	assert_in_range(waiting, 10, 200);
+	(void)close_fd(fd);
+	(void)close_fd(other);
+	turn();
+	remove_children(&host);
+}
+
+/* While they are sent, the client leaves, or resources go. */
+static void test_devices_that_are_cut_short(void **state)
+{
+	struct child_host host;
+	size_t n = 0;
+	int fd;
+
+	add_children(&host);
+	for (unsigned i = 0; i < 2 * REQUEST_CLIENTS_MAX; i++) {
+		fd = open_client();
+		json_decref(ask(fd, devices_text));
+		(void)close_fd(fd);
+		turn();
+	}
+	fd = open_client();
+	json_decref(ask(fd, devices_text));
+	manager.n_children = 2;
+	while (receive_devices(fd, n > 0 ? n + 1 : 0))
+		n++;
+	assert_in_range(n, 1, N_CHILDREN - 2);
+	assert_served(fd);
+	(void)close_fd(fd);
+	turn();
+	remove_children(&host);
 }
 
 static void test_answers_one_after_another(void **state)
@@ -427,6 +576,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_answers_one_after_another),
+		TEST(test_devices_follow),
+		TEST(test_devices_that_are_cut_short),
 		TEST(test_refuses_what_is_no_request),
 		TEST(test_disconnects_who_sends_too_much),
 		TEST(test_descriptors_that_block),

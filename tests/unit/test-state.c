@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * State files: replaced as a whole or not at all, bounded, and written by one daemon only.
+ * The files in runtime_dir: replaced as a whole or not at all, and written by one daemon only.
  */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
 
-#include "supervisor/files/mirror.h"
+#include "supervisor/files/runtime-lock.h"
 #include "supervisor/files/state.h"
+
+#define FILE_NAME "file"
 
 static char directory[64];
 static struct state *opened;
@@ -70,23 +69,15 @@ static void test_replaces(void **state)
 	struct stat first, second;
 	mode_t mask = umask(077);
 
-	assert_int_equal(state_write(opened, STATE_FILE, "one", 3), 0);
-	first = stat_of(STATE_FILE);
-	assert_int_equal(state_write(opened, STATE_FILE, "2", 1), 0);
-	second = stat_of(STATE_FILE);
+	assert_int_equal(state_write(opened, FILE_NAME, "one", 3), 0);
+	first = stat_of(FILE_NAME);
+	assert_int_equal(state_write(opened, FILE_NAME, "2", 1), 0);
+	second = stat_of(FILE_NAME);
 	(void)umask(mask);
-	assert_string_equal(contents(STATE_FILE), "2");
-	assert_int_equal(second.st_mode & 07777, 0644);
+	assert_string_equal(contents(FILE_NAME), "2");
+	assert_int_equal(second.st_mode & 07777, 0600);
 	assert_int_not_equal(first.st_ino, second.st_ino); /* readers keep a whole old file */
-	assert_null(contents(STATE_FILE ".tmp"));
-}
-
-static void test_private(void **state)
-{
-	assert_int_equal(state_write(opened, "secret", "x", 1), 0);
-	assert_int_equal(state_write_private(opened, "secret", "yz", 2), 0);
-	assert_string_equal(contents("secret"), "yz");
-	assert_int_equal(stat_of("secret").st_mode & 07777, 0600);
+	assert_null(contents(FILE_NAME ".tmp"));
 }
 
 /* A directory in the way of the new file makes the rename fail. */
@@ -94,12 +85,12 @@ static void test_failure_keeps_the_old(void **state)
 {
 	char path[128];
 
-	(void)snprintf(path, sizeof(path), "%s/" STATE_FILE, directory);
+	(void)snprintf(path, sizeof(path), "%s/" FILE_NAME, directory);
 	assert_int_equal(mkdir(path, 0755), 0);
-	assert_true(state_write(opened, STATE_FILE, "x", 1) < 0);
-	assert_null(contents(STATE_FILE ".tmp"));
+	assert_true(state_write(opened, FILE_NAME, "x", 1) < 0);
+	assert_null(contents(FILE_NAME ".tmp"));
 	assert_int_equal(rmdir(path), 0);
-	assert_int_equal(state_write(opened, STATE_FILE, "x", 1), 0);
+	assert_int_equal(state_write(opened, FILE_NAME, "x", 1), 0);
 }
 
 static void test_does_not_follow_links(void **state)
@@ -107,30 +98,33 @@ static void test_does_not_follow_links(void **state)
 	char path[128], victim[128];
 
 	(void)snprintf(victim, sizeof(victim), "%s/victim", directory);
-	(void)snprintf(path, sizeof(path), "%s/" STATE_FILE ".tmp", directory);
+	(void)snprintf(path, sizeof(path), "%s/" FILE_NAME ".tmp", directory);
 	assert_int_equal(symlink(victim, path), 0);
-	assert_int_equal(state_write(opened, STATE_FILE, "x", 1), 0);
+	assert_int_equal(state_write(opened, FILE_NAME, "x", 1), 0);
 	assert_null(contents("victim"));
-	assert_int_equal(stat_of(STATE_FILE).st_size, 1);
+	assert_int_equal(stat_of(FILE_NAME).st_size, 1);
 }
 
-/* In the place of a directory, before a start and while it runs. */
+/* In the place of the directory of health, before a start and while it runs. */
 static void test_P18_does_not_follow_links_to_directories(void **state)
 {
-	char path[128], victim[128], command[512];
+	char path[128], victim[128], command[1024];
+	struct error error;
+	struct stat st;
 
+	(void)snprintf(path, sizeof(path), "%s/health", directory);
 	(void)snprintf(victim, sizeof(victim), "%s/victim", directory);
-	(void)snprintf(path, sizeof(path), "%s/" STATE_DEVICES_DIR, directory);
-	(void)snprintf(command, sizeof(command), "rm -rf %s && mkdir %s && ln -s victim %s", path,
-		victim, path);
+	(void)snprintf(command, sizeof(command), "rm -rf %s %s && mkdir %s && ln -s victim %s",
+		path, victim, victim, path);
 	assert_int_equal(system(command), 0);
-	(void)state_write(opened, STATE_DEVICES_DIR "/a.json", "x", 1);
-	assert_null(contents("victim/a.json"));
+	assert_int_equal(state_restore(opened, &error), 1);
+	assert_int_equal(lstat(path, &st), 0);
+	assert_true(S_ISDIR(st.st_mode));
 	opened = state_free(opened);
+	assert_int_equal(system(command), 0);
 	assert_int_equal(state_open(directory, &opened, NULL), 0);
-	assert_int_equal(state_write(opened, STATE_DEVICES_DIR "/a.json", "x", 1), 0);
-	assert_null(contents("victim/a.json"));
-	assert_non_null(contents(STATE_DEVICES_DIR "/a.json"));
+	assert_int_equal(lstat(path, &st), 0);
+	assert_true(S_ISDIR(st.st_mode));
 }
 
 static void test_P18_directories_of_others(void **state)
@@ -149,7 +143,7 @@ static void test_P18_directories_of_others(void **state)
 		assert_int_equal(state_open(directory, &other, &error), -EPERM);
 		assert_int_equal(chown(directory, 0, 0), 0);
 	}
-	(void)snprintf(path, sizeof(path), "%s/" STATE_HEALTH_DIR, directory);
+	(void)snprintf(path, sizeof(path), "%s/health", directory);
 	assert_int_equal(chmod(path, 0757), 0);
 	assert_int_equal(state_open(directory, &other, &error), -EPERM);
 	assert_null(other);
@@ -157,72 +151,19 @@ static void test_P18_directories_of_others(void **state)
 
 static void test_P18_reads_its_own_files_only(void **state)
 {
+	int at = state_directory(opened), fd;
 	char path[128];
-	int fd;
 
-	assert_int_equal(state_write(opened, STATE_HEALTH_DIR "/a.json", "x", 1), 0);
-	fd = state_open_file(opened, STATE_HEALTH_DIR "/a.json");
+	assert_int_equal(state_write(opened, FILE_NAME, "x", 1), 0);
+	fd = state_open_file(at, FILE_NAME);
 	assert_true(fd >= 0);
 	(void)close_fd(fd);
-	(void)snprintf(path, sizeof(path), "%s/" STATE_HEALTH_DIR "/a.json", directory);
+	(void)snprintf(path, sizeof(path), "%s/" FILE_NAME, directory);
 	assert_int_equal(chmod(path, 0666), 0);
-	assert_int_equal(state_open_file(opened, STATE_HEALTH_DIR "/a.json"), -EPERM);
+	assert_int_equal(state_open_file(at, FILE_NAME), -EPERM);
 	(void)unlink(path);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	assert_int_equal(state_open_file(opened, STATE_HEALTH_DIR "/a.json"), -EPERM);
-}
-
-/* The file system is not only ours. */
-static void test_leaves_room(void **state)
-{
-	struct statvfs st;
-	int fd = memfd_create("devices", MFD_CLOEXEC);
-
-	assert_int_equal(statvfs(directory, &st), 0);
-	assert_int_equal(ftruncate(fd, (off_t)(st.f_bavail * st.f_frsize - (1 << 20))), 0);
-	assert_int_equal(state_copy(opened, "devices/a.json", fd, SIZE_MAX), -ENOSPC);
-	assert_null(contents("devices/a.json"));
-	(void)close_fd(fd);
-}
-
-static void test_copy_is_bounded(void **state)
-{
-	char name[STATE_NAME_MAX];
-	int fd = memfd_create("devices", MFD_CLOEXEC);
-
-	state_devices_name("vendor.example/gpu", name);
-	assert_int_equal(write(fd, "0123456789", 10), 10); /* the offset is at the end: no matter */
-	assert_int_equal(state_copy(opened, name, fd, 10), 0);
-	assert_string_equal(contents(name), "0123456789");
-	assert_int_equal(write(fd, "x", 1), 1);
-	assert_int_equal(state_copy(opened, name, fd, 10), -EFBIG);
-	assert_string_equal(contents(name), "0123456789");
-	assert_int_equal(stat_of(name).st_mode & 07777, 0644);
-	state_remove(opened, name);
-	assert_null(contents(name));
-	(void)close_fd(fd);
-}
-
-static void test_names(void **state)
-{
-	static const char *const resources[] = { "vendor.example/gpu", "other.example/gpu",
-		"vendor.example/GPU", "a/..", "../../etc/passwd", "/", "", "a/b/c" };
-	char names[ARRAY_SIZE(resources)][STATE_NAME_MAX], longest[400];
-
-	for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
-		state_devices_name(resources[i], names[i]);
-		assert_null(strchr(strchr(names[i], '/') + 1, '/'));
-		for (size_t k = 0; k < i; k++)
-			assert_string_not_equal(names[i], names[k]);
-	}
-	memset(longest, 'a', sizeof(longest) - 1);
-	longest[sizeof(longest) - 1] = '\0';
-	longest[200] = '/';
-	state_devices_name(longest, names[0]);
-	assert_true(strlen(names[0]) + strlen(".tmp") < STATE_NAME_MAX);
-	longest[0] = 'b';
-	state_devices_name(longest, names[1]);
-	assert_string_not_equal(names[0], names[1]);
+	assert_int_equal(state_open_file(at, FILE_NAME), -EPERM);
 }
 
 /* In another process. Returns whether it is refused. */
@@ -245,12 +186,12 @@ static bool is_refused_to_another(void)
 
 static void test_one_daemon(void **state)
 {
-	assert_int_equal(state_write(opened, STATE_FILE, "x", 1), 0);
+	assert_int_equal(state_write(opened, FILE_NAME, "x", 1), 0);
 	assert_true(is_refused_to_another());
-	assert_string_equal(contents(STATE_FILE), "x");
+	assert_string_equal(contents(FILE_NAME), "x");
 	opened = state_free(opened);
 	assert_int_equal(state_open(directory, &opened, NULL), 0);
-	assert_null(contents(STATE_FILE)); /* the state of a dead daemon is no longer true */
+	assert_string_equal(contents(FILE_NAME), "x");
 }
 
 /* It keeps the lock while it cannot restore the rest. */
@@ -259,7 +200,7 @@ static void test_one_daemon_while_it_is_restored(void **state)
 	char path[128], away[128];
 	struct error error;
 
-	(void)snprintf(path, sizeof(path), "%s/" STATE_HEALTH_DIR, directory);
+	(void)snprintf(path, sizeof(path), "%s/health", directory);
 	(void)snprintf(away, sizeof(away), "%s/away", directory);
 	assert_int_equal(rename(path, away), 0);
 	assert_int_equal(mkdir(path, 0777), 0);
@@ -268,7 +209,7 @@ static void test_one_daemon_while_it_is_restored(void **state)
 	assert_int_equal(rmdir(path), 0);
 	assert_true(is_refused_to_another());
 	/* Another lock file is locked as well. */
-	(void)snprintf(away, sizeof(away), "%s/" STATE_LOCK_FILE, directory);
+	(void)snprintf(away, sizeof(away), "%s/" RUNTIME_LOCK_FILE, directory);
 	assert_int_equal(unlink(away), 0);
 	assert_int_equal(state_restore(opened, &error), 1);
 	assert_true(is_refused_to_another());
@@ -286,7 +227,7 @@ static void test_directory_named_lock(void **state)
 	int fd;
 
 	opened = state_free(opened);
-	(void)snprintf(path, sizeof(path), "%s/" STATE_LOCK_FILE, directory);
+	(void)snprintf(path, sizeof(path), "%s/" RUNTIME_LOCK_FILE, directory);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(mkdir(path, 0755), 0);
 	(void)snprintf(file, sizeof(file), "%s/file", path);
@@ -297,28 +238,6 @@ static void test_directory_named_lock(void **state)
 	assert_non_null(strstr(error.message, "/lock: Directory not empty"));
 	assert_int_equal(unlink(file), 0);
 	assert_int_equal(state_open(directory, &opened, &error), 0);
-}
-
-/* Health that is not read would be overwritten. */
-static void test_saved_state_without_descriptors(void **state)
-{
-	struct rlimit limit, none;
-	struct mirror mirror;
-
-	assert_int_equal(state_write_private(opened, "saved", "x", 1), 0);
-	mirror_init(&mirror, opened, "saved", 100);
-	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-	none = limit;
-	none.rlim_cur = 0;
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_int_equal(mirror_restore(&mirror), -EMFILE);
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-	assert_int_equal(mirror_restore(&mirror), 0);
-	assert_true(mirror.fd >= 0);
-	mirror_release(&mirror);
-	mirror_init(&mirror, opened, "missing", 100);
-	assert_int_equal(mirror_restore(&mirror), 0);
-	assert_int_equal(mirror.fd, -EBADF);
 }
 
 /* A child that was forked and does not run its own program yet has all descriptors of devplugd. */
@@ -360,76 +279,29 @@ static void test_makes_directories(void **state)
 	assert_int_equal(r, 0);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0755);
-	st = stat_of("a/b/c/" STATE_DEVICES_DIR);
-	assert_int_equal(st.st_mode & 07777, 0755);
+	st = stat_of("a/b/c/health");
+	assert_int_equal(st.st_mode & 07777, 0700);
 	/* A process that can open it can lock it. */
-	st = stat_of("a/b/c/" STATE_LOCK_FILE);
+	st = stat_of("a/b/c/" RUNTIME_LOCK_FILE);
 	assert_int_equal(st.st_mode & 07777, 0600);
-}
-
-static void test_clear(void **state)
-{
-	assert_int_equal(state_write(opened, STATE_FILE, "x", 1), 0);
-	assert_int_equal(state_write(opened, STATE_DEVICES_DIR "/a.json", "x", 1), 0);
-	assert_int_equal(state_write(opened, "kept", "x", 1), 0);
-	state_clear(opened);
-	assert_null(contents(STATE_FILE));
-	assert_null(contents(STATE_DEVICES_DIR "/a.json"));
-	assert_non_null(contents("kept"));
-}
-
-static void write_state(const char *name)
-{
-	assert_int_equal(state_write(opened, name, "x", 1), 0);
-}
-
-/* The resource was removed from the configuration while no daemon ran. */
-static void test_removed_resources(void **state)
-{
-	const char *const kept[] = { "vendor.example/a", "vendor.example/b" };
-	char names[4][STATE_NAME_MAX];
-
-	state_devices_name("vendor.example/a", names[0]);
-	state_health_name("vendor.example/a", names[1]);
-	state_devices_name("vendor.example/removed", names[2]);
-	state_health_name("vendor.example/removed", names[3]);
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		write_state(names[i]);
-	write_state("last-good.conf");
-	state_keep_only(opened, kept, ARRAY_SIZE(kept));
-	assert_non_null(contents(names[0]));
-	assert_non_null(contents(names[1]));
-	assert_null(contents(names[2]));
-	assert_null(contents(names[3]));
-	assert_non_null(contents("last-good.conf"));
-	state_keep_only(opened, NULL, 0);
-	assert_null(contents(names[1]));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_removed_resources, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_replaces, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_private, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_failure_keeps_the_old, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_does_not_follow_links, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_P18_does_not_follow_links_to_directories, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_directories_of_others, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_reads_its_own_files_only, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_leaves_room, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_copy_is_bounded, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_names, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_daemon, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_one_daemon_while_it_is_restored, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_directory_named_lock, setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			test_saved_state_without_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_forked_child, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_makes_directories, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_clear, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,7 @@
 #include "pluginregistration.pb-c.h"
 #include "proto/message.h"
 #include "proto/methods.h"
+#include "supervisor/control/ask.h"
 
 #define PATIENCE (60 * USEC_PER_SEC)
 #define RESOURCE "vendor.example/gpu"
@@ -170,15 +171,19 @@ static void call(struct channel *client, const char *method, const uint8_t *data
 static void await_state(const char *wanted)
 {
 	uint64_t end = 0;
-	char path[256];
+	char run[256];
 	bool there = false;
 
-	path_of("run/state.json", path);
+	path_of("run", run);
 	for (; !there; pause_shortly(&end)) {
-		json_t *root = json_load_file(path, 0, NULL);
-		const json_t *resource = json_array_get(json_object_get(root, "resources"), 0);
-		const char *found = json_string_value(json_object_get(resource, "state"));
+		struct error error;
+		json_t *root = NULL;
+		const json_t *resource;
+		const char *found;
 
+		(void)ask_daemon(run, "status", NULL, ASK_TIMEOUT, &root, &error);
+		resource = json_array_get(json_object_get(root, "resources"), 0);
+		found = json_string_value(json_object_get(resource, "state"));
 		there = found && streq(found, wanted);
 		json_decref(root);
 	}

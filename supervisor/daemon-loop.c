@@ -25,7 +25,7 @@
 #include "supervisor/control/events.h"
 #include "supervisor/control/request-server.h"
 #include "supervisor/files/published.h"
-#include "supervisor/files/state.h"
+#include "supervisor/files/runtime-files.h"
 #include "supervisor/helpers/dra.h"
 #include "supervisor/helpers/metrics.h"
 #include "supervisor/keep-configuration.h"
@@ -324,7 +324,7 @@ static int make_child_host(struct manager *manager)
 		return -ENOMEM;
 	*manager->child_host = (struct child_host){
 		.event = manager->event,
-		.state = manager->state,
+		.files = manager->files,
 		.arbiter = manager->arbiter,
 		.published = manager->published,
 		.program = manager->program,
@@ -378,7 +378,7 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 	manager->generation = 1;
 	session_instance(manager->instance);
 
-	r = state_open(manager->config->runtime_dir, &manager->state, error);
+	r = runtime_files_open(manager->config->runtime_dir, &manager->files, error);
 	if (r < 0)
 		return r;
 	r = published_new(manager->config->runtime_dir, &manager->published);
@@ -442,7 +442,7 @@ static void forget_removed_resources(struct manager *manager)
 	for (size_t i = 0; names && i < n; i++)
 		names[i] = manager->config->resources[i].declaration.name;
 	if (names)
-		saved_health_keep_only(manager->state, names, n);
+		saved_health_keep_only(manager->files, names, n);
 }
 
 static void log_start(const struct manager *manager)
@@ -521,7 +521,7 @@ struct manager *daemon_loop_free(struct manager *manager)
 	(void)pod_resources_free(manager->pods);
 	(void)restore_watch_free(manager->restore_watch);
 	(void)published_free(manager->published);
-	(void)state_free(manager->state);
+	(void)runtime_files_free(manager->files);
 	sd_event_source_disable_unref(manager->flush);
 	sd_event_source_disable_unref(manager->deadline);
 	sd_event_source_disable_unref(manager->end);

@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "configuration/last-accepted.h"
 #include "supervisor/children/manager.h"
-#include "supervisor/files/state.h"
+#include "supervisor/files/runtime-files.h"
 
 void keep_configuration(struct manager *manager)
 {
@@ -18,10 +18,10 @@ void keep_configuration(struct manager *manager)
 
 	r = last_accepted_text(manager->config, &text, &size);
 	if (r >= 0)
-		r = state_write(manager->state, LAST_ACCEPTED_FILE, text, size);
+		r = runtime_files_write(manager->files, LAST_ACCEPTED_FILE, text, size);
 	/* An older one would be taken for this one. */
 	if (r < 0)
-		state_remove(manager->state, LAST_ACCEPTED_FILE);
+		runtime_files_remove(manager->files, LAST_ACCEPTED_FILE);
 	if (r < 0 && !manager->keep_failed)
 		log_warning(
 			"cannot save the configuration in %s/%s: %s; if %s is not valid at the next start, devplugd will not start",

@@ -44,7 +44,7 @@ static int restore(struct manager *manager, struct error *error)
 {
 	int restored, r;
 
-	restored = state_restore(manager->state, error);
+	restored = runtime_files_restore(manager->files, error);
 	if (restored < 0 || (restored == 0 && request_server_is_there(manager->requests)))
 		return restored;
 	r = request_server_listen(manager->requests);

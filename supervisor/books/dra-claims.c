@@ -19,7 +19,7 @@
 #include "supervisor/files/publication-form.h"
 #include "supervisor/files/publication-policy.h"
 #include "supervisor/files/published.h"
-#include "supervisor/files/state.h"
+#include "supervisor/files/runtime-files.h"
 
 #define CLAIMS_FILE     "dra-claims"
 #define CLAIMS_VERSION  1
@@ -303,7 +303,7 @@ static int write_spec(const struct dra_claims *claims, const json_t *claim)
 		return -ENOMEM;
 	if (published_has_content(path, text))
 		return 0;
-	r = state_make_directory(claims->directory);
+	r = runtime_files_make_directory(claims->directory);
 	return r < 0 ? r : published_write_file(path, text);
 }
 
@@ -333,7 +333,7 @@ static int save(const struct dra_claims *claims)
 	_cleanup_free_ char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
 
 	json_decref(root);
-	return text ? state_write(claims->manager->state, CLAIMS_FILE, text, strlen(text))
+	return text ? runtime_files_write(claims->manager->files, CLAIMS_FILE, text, strlen(text))
 		    : -ENOMEM;
 }
 
@@ -545,7 +545,7 @@ int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *re
 /* A file that cannot be used counts as missing: the kubelet prepares claims again. */
 static json_t *load(const struct manager *manager)
 {
-	int fd = state_open_file(state_directory(manager->state), CLAIMS_FILE);
+	int fd = runtime_files_open_file(runtime_files_directory(manager->files), CLAIMS_FILE);
 	json_t *by_uid = json_object(), *claim;
 	json_auto_t *root = NULL;
 	const json_t *claims;

@@ -531,7 +531,7 @@ int child_new(
 	if (r < 0)
 		return r;
 	claimant_set_overlap(child->claimant, config->declaration.overlap);
-	r = saved_health_open(&child->health, host->state, config->declaration.name);
+	r = saved_health_open(&child->health, host->files, config->declaration.name);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(child);

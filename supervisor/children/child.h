@@ -25,7 +25,7 @@ struct child;
 /* The parts of the daemon that all children need. It outlives them. */
 struct child_host {
 	sd_event *event;
-	struct state *state;
+	struct runtime_files *files;
 	struct arbiter *arbiter;
 	struct published *published;
 	struct spawn_options program; /* without a resource and its user */

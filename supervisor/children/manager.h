@@ -32,7 +32,7 @@ struct published;
 struct request_server;
 struct restore_watch;
 struct session_check;
-struct state;
+struct runtime_files;
 
 struct manager {
 	sd_event *event;
@@ -43,7 +43,7 @@ struct manager {
 	size_t n_children;
 	struct child_host *child_host;
 
-	struct state *state;
+	struct runtime_files *files;
 	struct request_server *requests;
 	struct events *events;
 	struct assignments *assignments;

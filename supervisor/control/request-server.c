@@ -19,7 +19,7 @@
 #include "supervisor/children/manager.h"
 #include "supervisor/control/request-server.h"
 #include "supervisor/control/request.h"
-#include "supervisor/files/state.h"
+#include "supervisor/files/runtime-files.h"
 
 #define BACKLOG        64
 #define TIMER_ACCURACY (10 * USEC_PER_MSEC)
@@ -455,8 +455,8 @@ static int listen_there(struct listener *listener, int directory_fd)
 {
 	int r;
 
-	/* The lock of the state shows that no other daemon listens on it. */
-	r = state_remove_any(directory_fd, listener->name);
+	/* The lock of runtime_dir shows that no other daemon listens on it. */
+	r = runtime_files_remove_any(directory_fd, listener->name);
 	if (r < 0)
 		return r;
 	listener->fd = request_bind(directory_fd, listener->name);
@@ -474,7 +474,7 @@ static int listen_at(struct listener *listener)
 
 	listener->source = sd_event_source_disable_unref(listener->source);
 	listener->fd = close_fd(listener->fd);
-	r = listen_there(listener, state_directory(manager->state));
+	r = listen_there(listener, runtime_files_directory(manager->files));
 	if (r >= 0)
 		r = sd_event_add_io(manager->event, &listener->source, listener->fd, EPOLLIN,
 			on_connection, listener);
@@ -490,7 +490,7 @@ int request_server_listen(struct request_server *server)
 
 	for (size_t i = 0; i < ARRAY_SIZE(server->listeners) && r >= 0; i++)
 		r = listen_at(&server->listeners[i]);
-	admit_group(state_directory(server->manager->state));
+	admit_group(runtime_files_directory(server->manager->files));
 	return r;
 }
 
@@ -499,8 +499,8 @@ bool request_server_is_there(const struct request_server *server)
 	struct stat st;
 
 	for (size_t i = 0; i < ARRAY_SIZE(server->listeners); i++)
-		if (fstatat(state_directory(server->manager->state), server->listeners[i].name, &st,
-			    AT_SYMLINK_NOFOLLOW) < 0 ||
+		if (fstatat(runtime_files_directory(server->manager->files),
+			    server->listeners[i].name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 			!S_ISSOCK(st.st_mode))
 			return false;
 	return true;
@@ -540,7 +540,7 @@ struct request_server *request_server_free(struct request_server *server)
 
 		sd_event_source_disable_unref(listener->source);
 		if (listener->fd >= 0)
-			state_remove(server->manager->state, listener->name);
+			runtime_files_remove(server->manager->files, listener->name);
 		(void)close_fd(listener->fd);
 	}
 	sd_event_source_disable_unref(server->turn);

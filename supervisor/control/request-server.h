@@ -27,7 +27,7 @@
 struct manager;
 struct request_server;
 
-/* Listens at both sockets in the directory of the state. Returns 0 or negative errno with the error
+/* Listens at both sockets in runtime_dir. Returns 0 or negative errno with the error
  * filled. */
 int request_server_new(struct manager *manager, struct request_server **ret, struct error *error);
 

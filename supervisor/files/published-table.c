@@ -14,7 +14,7 @@
 #include "drivers/model/declaration.h"
 #include "drivers/model/device.h"
 #include "drivers/model/form.h"
-#include "supervisor/files/state.h"
+#include "supervisor/files/runtime-files.h"
 
 static struct published_file *file_free(struct published_file *file)
 {
@@ -204,7 +204,7 @@ static int save(const struct published_table *table, const struct published_dire
 		return -ENOMEM;
 	if (!*text)
 		return unlink(directory->list) < 0 && errno != ENOENT ? -errno : 0;
-	r = state_make_directory(directory->path);
+	r = runtime_files_make_directory(directory->path);
 	return r < 0 ? r : replace_file(AT_FDCWD, directory->list, 0644, text, strlen(text));
 }
 

@@ -17,7 +17,7 @@
 #include "supervisor/files/publication-form.h"
 #include "supervisor/files/publication-policy.h"
 #include "supervisor/files/published-table.h"
-#include "supervisor/files/state.h"
+#include "supervisor/files/runtime-files.h"
 
 struct published {
 	const struct config *config;
@@ -221,7 +221,8 @@ static int put_file(
 	}
 	if (!published_has_content(path, text)) {
 		file->mark.inode = 0;
-		r = state_make_directory(file->info ? config->device_info_dir : config->cdi_dir);
+		r = runtime_files_make_directory(
+			file->info ? config->device_info_dir : config->cdi_dir);
 		if (r >= 0)
 			r = published_write_file(path, text);
 		if (r < 0)

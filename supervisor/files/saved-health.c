@@ -25,13 +25,13 @@ void saved_health_name(const char *resource, char ret[static SAVED_HEALTH_NAME_M
 		slash ? slash + 1 : resource, (unsigned long long)hash_string(resource));
 }
 
-int saved_health_open(struct saved_health *saved, struct state *state, const char *resource)
+int saved_health_open(struct saved_health *saved, struct runtime_files *files, const char *resource)
 {
 	int fd;
 
-	*saved = (struct saved_health){ .state = state, .fd = -EBADF };
+	*saved = (struct saved_health){ .files = files, .fd = -EBADF };
 	saved_health_name(resource, saved->name);
-	fd = state_open_file(state_health_directory(state), saved->name);
+	fd = runtime_files_open_file(runtime_files_health_directory(files), saved->name);
 	if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM)
 		return fd;
 	saved->fd = fd < 0 ? -EBADF : fd;
@@ -78,7 +78,7 @@ static int copy(int from, int to)
 
 int saved_health_write(struct saved_health *saved)
 {
-	int directory_fd = state_health_directory(saved->state), r;
+	int directory_fd = runtime_files_health_directory(saved->files), r;
 	_cleanup_close_ int to = -EBADF;
 
 	if (!saved->pending)
@@ -104,13 +104,14 @@ void saved_health_close(struct saved_health *saved)
 void saved_health_remove(struct saved_health *saved)
 {
 	saved_health_close(saved);
-	(void)unlinkat(state_health_directory(saved->state), saved->name, 0);
+	(void)unlinkat(runtime_files_health_directory(saved->files), saved->name, 0);
 }
 
-void saved_health_keep_only(struct state *state, const char *const *resources, size_t n)
+void saved_health_keep_only(struct runtime_files *files, const char *const *resources, size_t n)
 {
 	_cleanup_free_ char(*kept)[SAVED_HEALTH_NAME_MAX] = calloc(MAX_OF(n, 1U), sizeof(*kept));
-	int fd = openat(state_health_directory(state), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(
+		runtime_files_health_directory(files), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *stream = kept && fd >= 0 ? fdopendir(fd) : NULL;
 	struct dirent *entry;
 

@@ -7,7 +7,7 @@
  * read here.
  */
 
-#include "supervisor/files/state.h"
+#include "supervisor/files/runtime-files.h"
 
 /* What these files leave free in the file system of runtime_dir: this, or a quarter of it if that
  * is less. */
@@ -19,7 +19,7 @@
 #define SAVED_HEALTH_NAME_MAX 128
 
 struct saved_health {
-	struct state *state;
+	struct runtime_files *files;
 	char name[SAVED_HEALTH_NAME_MAX];
 	int fd;       /* the newest content, or -EBADF */
 	bool pending; /* not written yet */
@@ -30,7 +30,8 @@ void saved_health_name(const char *resource, char ret[static SAVED_HEALTH_NAME_M
 
 /* Takes what an earlier daemon left in the file, if anything. Returns 0, or negative errno if there
  * may be something that cannot be opened now. */
-int saved_health_open(struct saved_health *saved, struct state *state, const char *resource);
+int saved_health_open(
+	struct saved_health *saved, struct runtime_files *files, const char *resource);
 
 /* Takes the descriptor as the newest content. */
 void saved_health_take(struct saved_health *saved, int fd);
@@ -50,4 +51,4 @@ void saved_health_close(struct saved_health *saved);
 void saved_health_remove(struct saved_health *saved);
 
 /* Removes files that belong to none of these resources. */
-void saved_health_keep_only(struct state *state, const char *const *resources, size_t n);
+void saved_health_keep_only(struct runtime_files *files, const char *const *resources, size_t n);

@@ -11,7 +11,7 @@
 #include "supervisor/control/events.h"
 #include "supervisor/control/request-server.h"
 #include "supervisor/control/request.h"
-#include "supervisor/files/state.h"
+#include "supervisor/files/runtime-files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -34,7 +34,7 @@ static void set_up(void)
 
 	config.runtime_dir = mkdtemp(directory);
 	if (!config.runtime_dir || sd_event_new(&manager.event) < 0 ||
-		state_open(directory, &manager.state, NULL) < 0 ||
+		runtime_files_open(directory, &manager.files, NULL) < 0 ||
 		events_new(&manager, &manager.events) < 0 ||
 		request_server_new(&manager, &manager.requests, NULL) < 0)
 		abort();
@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!manager.event)
 		set_up();
-	fd = request_connect(state_directory(manager.state), REQUEST_SOCKET, 10, 10);
+	fd = request_connect(runtime_files_directory(manager.files), REQUEST_SOCKET, 10, 10);
 	if (fd < 0)
 		abort();
 	turn();

@@ -11,7 +11,7 @@
 #include "common/log.h"
 #include "supervisor/children/child.h"
 #include "supervisor/files/published.h"
-#include "supervisor/files/state.h"
+#include "supervisor/files/runtime-files.h"
 
 static struct child_host host;
 
@@ -68,7 +68,7 @@ static int setup(void **state)
 	(void)sigemptyset(&mask);
 	(void)sigaddset(&mask, SIGCHLD);
 	if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0 || sd_event_new(&host.event) < 0 ||
-		state_open(run_dir, &host.state, &error) < 0 ||
+		runtime_files_open(run_dir, &host.files, &error) < 0 ||
 		published_new(run_dir, &host.published) < 0)
 		return -1;
 	return arbiter_new(host.event, &host.arbiter);
@@ -78,7 +78,7 @@ static int teardown(void **state)
 {
 	host.published = published_free(host.published);
 	host.arbiter = arbiter_free(host.arbiter);
-	host.state = state_free(host.state);
+	host.files = runtime_files_free(host.files);
 	host.event = sd_event_unref(host.event);
 	(void)close_fd(host.program.executable_fd);
 	return host_teardown(state);

@@ -23,7 +23,7 @@
 #include "supervisor/control/request-server.h"
 #include "supervisor/control/request.h"
 #include "supervisor/files/published.h"
-#include "supervisor/files/state.h"
+#include "supervisor/files/runtime-files.h"
 #include "tests/unit/lingering-fixture.h"
 
 static const char status_text[] = "{\"version\":1,\"verb\":\"status\"}";
@@ -44,7 +44,8 @@ static int setup(void **state)
 		.generation = 7,
 		.stopping = true, /* a reload is refused */
 	};
-	if (sd_event_new(&manager.event) < 0 || state_open(directory, &manager.state, NULL) < 0)
+	if (sd_event_new(&manager.event) < 0 ||
+		runtime_files_open(directory, &manager.files, NULL) < 0)
 		return -1;
 	if (events_new(&manager, &manager.events) < 0)
 		return -1;
@@ -57,7 +58,7 @@ static int teardown(void **state)
 
 	manager.requests = request_server_free(manager.requests);
 	manager.events = events_free(manager.events);
-	manager.state = state_free(manager.state);
+	manager.files = runtime_files_free(manager.files);
 	manager.event = sd_event_unref(manager.event);
 	(void)snprintf(command, sizeof(command), "rm -rf %s", directory);
 	return system(command);
@@ -72,7 +73,7 @@ static void turn(void)
 
 static int open_client(void)
 {
-	int fd = request_connect(state_directory(manager.state), REQUEST_SOCKET, 10, 10);
+	int fd = request_connect(runtime_files_directory(manager.files), REQUEST_SOCKET, 10, 10);
 
 	assert_true(fd >= 0);
 	turn();
@@ -115,7 +116,7 @@ static void add_children(struct child_host *host)
 	static struct resource_config configs[N_CHILDREN];
 
 	*host = (struct child_host){
-		.event = manager.event, .state = manager.state, .on_edits = ignore_edits
+		.event = manager.event, .files = manager.files, .on_edits = ignore_edits
 	};
 	assert_int_equal(arbiter_new(host->event, &host->arbiter), 0);
 	assert_int_equal(published_new(directory, &host->published), 0);
@@ -417,8 +418,9 @@ static void test_replaces_a_socket_that_was_left(void **state)
 
 	/* As a daemon that was killed leaves it. */
 	manager.requests = request_server_free(manager.requests);
-	(void)close_fd(request_bind(state_directory(manager.state), REQUEST_SOCKET));
-	assert_int_equal(request_connect(state_directory(manager.state), REQUEST_SOCKET, 10, 10),
+	(void)close_fd(request_bind(runtime_files_directory(manager.files), REQUEST_SOCKET));
+	assert_int_equal(
+		request_connect(runtime_files_directory(manager.files), REQUEST_SOCKET, 10, 10),
 		-ECONNREFUSED);
 	assert_int_equal(request_server_new(&manager, &manager.requests, NULL), 0);
 	fd = open_client();
@@ -432,13 +434,15 @@ static void test_is_private(void **state)
 	struct stat st;
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		assert_int_equal(fstatat(state_directory(manager.state), names[i], &st, 0), 0);
+		assert_int_equal(
+			fstatat(runtime_files_directory(manager.files), names[i], &st, 0), 0);
 		assert_true(S_ISSOCK(st.st_mode));
 		assert_int_equal(st.st_mode & (i == 0 ? 077 : 07), 0);
 	}
 	manager.requests = request_server_free(manager.requests);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		assert_int_equal(fstatat(state_directory(manager.state), names[i], &st, 0), -1);
+		assert_int_equal(
+			fstatat(runtime_files_directory(manager.files), names[i], &st, 0), -1);
 	assert_int_equal(request_server_new(&manager, &manager.requests, NULL), 0);
 }
 
@@ -465,7 +469,8 @@ static int as_another_user(int (*step)(void))
 static int try_verbs(void)
 {
 	static const char reload_text[] = "{\"version\":1,\"verb\":\"reload\"}";
-	int fd = request_connect(state_directory(manager.state), REQUEST_VIEW_SOCKET, 10, 10);
+	int fd = request_connect(
+		runtime_files_directory(manager.files), REQUEST_VIEW_SOCKET, 10, 10);
 	_cleanup_free_ char *reloaded = NULL, *status = NULL;
 	size_t size;
 
@@ -485,7 +490,7 @@ static int take_all_places(void)
 
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		fds[i] = request_connect(
-			state_directory(manager.state), REQUEST_VIEW_SOCKET, 10, 10);
+			runtime_files_directory(manager.files), REQUEST_VIEW_SOCKET, 10, 10);
 	return recv(fds[REQUEST_OTHER_CLIENTS_MAX], &byte, 1, 0) == 0 &&
 			recv(fds[0], &byte, 1, MSG_DONTWAIT) < 0
 		? 0
@@ -504,7 +509,7 @@ static int ask_much(void)
 
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		fds[i] = request_connect(
-			state_directory(manager.state), REQUEST_VIEW_SOCKET, 10, 60);
+			runtime_files_directory(manager.files), REQUEST_VIEW_SOCKET, 10, 60);
 	for (size_t i = 0; i < ASKED; i++)
 		if (request_send(fds[i % ARRAY_SIZE(fds)], status_text, strlen(status_text)) < 0)
 			return 1;
@@ -526,7 +531,8 @@ static int leave_while_waiting(void)
 	int fd;
 
 	for (size_t i = 0; i < 100; i++) {
-		fd = request_connect(state_directory(manager.state), REQUEST_VIEW_SOCKET, 10, 60);
+		fd = request_connect(
+			runtime_files_directory(manager.files), REQUEST_VIEW_SOCKET, 10, 60);
 		if (fd < 0)
 			return 1;
 		(void)request_send(fd, status_text, strlen(status_text));
@@ -534,7 +540,8 @@ static int leave_while_waiting(void)
 	}
 	/* No place is free before their turns. */
 	do {
-		fd = request_connect(state_directory(manager.state), REQUEST_VIEW_SOCKET, 10, 60);
+		fd = request_connect(
+			runtime_files_directory(manager.files), REQUEST_VIEW_SOCKET, 10, 60);
 		if (fd < 0)
 			return 2;
 	} while (request_send(fd, status_text, strlen(status_text)) < 0 ||

@@ -20,13 +20,13 @@
 #define RESOURCE "vendor.example/gpu"
 
 static char directory[64];
-static struct state *opened;
+static struct runtime_files *opened;
 static struct saved_health saved;
 
 static int setup(void **state)
 {
 	(void)snprintf(directory, sizeof(directory), "/tmp/test-health-XXXXXX");
-	if (!mkdtemp(directory) || state_open(directory, &opened, NULL) < 0)
+	if (!mkdtemp(directory) || runtime_files_open(directory, &opened, NULL) < 0)
 		return -1;
 	return saved_health_open(&saved, opened, RESOURCE);
 }
@@ -36,7 +36,7 @@ static int teardown(void **state)
 	char command[256];
 
 	saved_health_close(&saved);
-	opened = state_free(opened);
+	opened = runtime_files_free(opened);
 	(void)snprintf(
 		command, sizeof(command), "umount -ql %s/health; rm -rf %s", directory, directory);
 	return system(command);
@@ -133,9 +133,9 @@ static void test_leaves_room(void **state)
 			    directory) > 0);
 	if (system(command) != 0)
 		skip();
-	opened = state_free(opened);
-	assert_int_equal(state_open(directory, &opened, NULL), 0);
-	saved.state = opened;
+	opened = runtime_files_free(opened);
+	assert_int_equal(runtime_files_open(directory, &opened, NULL), 0);
+	saved.files = opened;
 	saved_health_take(&saved, memfd_of(""));
 	assert_int_equal(ftruncate(saved.fd, 800 << 10), 0);
 	assert_int_equal(saved_health_write(&saved), -ENOSPC);
@@ -193,12 +193,12 @@ static void test_removed_resources(void **state)
 
 	saved_health_take(&saved, memfd_of("one"));
 	assert_int_equal(saved_health_write(&saved), 0);
-	assert_int_equal(state_write(opened, "last-good.conf", "x", 1), 0);
+	assert_int_equal(runtime_files_write(opened, "last-good.conf", "x", 1), 0);
 	saved_health_keep_only(opened, kept, ARRAY_SIZE(kept));
 	assert_non_null(contents());
 	saved_health_keep_only(opened, other, ARRAY_SIZE(other));
 	assert_null(contents());
-	assert_int_equal(faccessat(state_directory(opened), "last-good.conf", F_OK, 0), 0);
+	assert_int_equal(faccessat(runtime_files_directory(opened), "last-good.conf", F_OK, 0), 0);
 	saved_health_keep_only(opened, NULL, 0);
 }
 

@@ -12,25 +12,25 @@
 
 #include <cmocka.h>
 
+#include "supervisor/files/runtime-files.h"
 #include "supervisor/files/runtime-lock.h"
-#include "supervisor/files/state.h"
 
 #define FILE_NAME "file"
 
 static char directory[64];
-static struct state *opened;
+static struct runtime_files *opened;
 
 static int setup(void **state)
 {
-	(void)snprintf(directory, sizeof(directory), "/tmp/test-state-XXXXXX");
-	return mkdtemp(directory) ? state_open(directory, &opened, NULL) : -1;
+	(void)snprintf(directory, sizeof(directory), "/tmp/test-files-XXXXXX");
+	return mkdtemp(directory) ? runtime_files_open(directory, &opened, NULL) : -1;
 }
 
 static int teardown(void **state)
 {
 	char command[128];
 
-	opened = state_free(opened);
+	opened = runtime_files_free(opened);
 	(void)snprintf(command, sizeof(command), "rm -rf %s", directory);
 	return system(command);
 }
@@ -69,9 +69,9 @@ static void test_replaces(void **state)
 	struct stat first, second;
 	mode_t mask = umask(077);
 
-	assert_int_equal(state_write(opened, FILE_NAME, "one", 3), 0);
+	assert_int_equal(runtime_files_write(opened, FILE_NAME, "one", 3), 0);
 	first = stat_of(FILE_NAME);
-	assert_int_equal(state_write(opened, FILE_NAME, "2", 1), 0);
+	assert_int_equal(runtime_files_write(opened, FILE_NAME, "2", 1), 0);
 	second = stat_of(FILE_NAME);
 	(void)umask(mask);
 	assert_string_equal(contents(FILE_NAME), "2");
@@ -87,10 +87,10 @@ static void test_failure_keeps_the_old(void **state)
 
 	(void)snprintf(path, sizeof(path), "%s/" FILE_NAME, directory);
 	assert_int_equal(mkdir(path, 0755), 0);
-	assert_true(state_write(opened, FILE_NAME, "x", 1) < 0);
+	assert_true(runtime_files_write(opened, FILE_NAME, "x", 1) < 0);
 	assert_null(contents(FILE_NAME ".tmp"));
 	assert_int_equal(rmdir(path), 0);
-	assert_int_equal(state_write(opened, FILE_NAME, "x", 1), 0);
+	assert_int_equal(runtime_files_write(opened, FILE_NAME, "x", 1), 0);
 }
 
 static void test_does_not_follow_links(void **state)
@@ -100,7 +100,7 @@ static void test_does_not_follow_links(void **state)
 	(void)snprintf(victim, sizeof(victim), "%s/victim", directory);
 	(void)snprintf(path, sizeof(path), "%s/" FILE_NAME ".tmp", directory);
 	assert_int_equal(symlink(victim, path), 0);
-	assert_int_equal(state_write(opened, FILE_NAME, "x", 1), 0);
+	assert_int_equal(runtime_files_write(opened, FILE_NAME, "x", 1), 0);
 	assert_null(contents("victim"));
 	assert_int_equal(stat_of(FILE_NAME).st_size, 1);
 }
@@ -117,65 +117,65 @@ static void test_P18_does_not_follow_links_to_directories(void **state)
 	(void)snprintf(command, sizeof(command), "rm -rf %s %s && mkdir %s && ln -s victim %s",
 		path, victim, victim, path);
 	assert_int_equal(system(command), 0);
-	assert_int_equal(state_restore(opened, &error), 1);
+	assert_int_equal(runtime_files_restore(opened, &error), 1);
 	assert_int_equal(lstat(path, &st), 0);
 	assert_true(S_ISDIR(st.st_mode));
-	opened = state_free(opened);
+	opened = runtime_files_free(opened);
 	assert_int_equal(system(command), 0);
-	assert_int_equal(state_open(directory, &opened, NULL), 0);
+	assert_int_equal(runtime_files_open(directory, &opened, NULL), 0);
 	assert_int_equal(lstat(path, &st), 0);
 	assert_true(S_ISDIR(st.st_mode));
 }
 
 static void test_P18_directories_of_others(void **state)
 {
-	struct state *other = NULL;
+	struct runtime_files *other = NULL;
 	struct error error = { 0 };
 	char path[128];
 
-	opened = state_free(opened);
+	opened = runtime_files_free(opened);
 	assert_int_equal(chmod(directory, 0777), 0);
-	assert_int_equal(state_open(directory, &other, &error), -EPERM);
+	assert_int_equal(runtime_files_open(directory, &other, &error), -EPERM);
 	assert_non_null(strstr(error.message, "runtime_dir"));
 	assert_int_equal(chmod(directory, 0755), 0);
 	if (geteuid() == 0) {
 		assert_int_equal(chown(directory, 12345, 0), 0);
-		assert_int_equal(state_open(directory, &other, &error), -EPERM);
+		assert_int_equal(runtime_files_open(directory, &other, &error), -EPERM);
 		assert_int_equal(chown(directory, 0, 0), 0);
 	}
 	(void)snprintf(path, sizeof(path), "%s/health", directory);
 	assert_int_equal(chmod(path, 0757), 0);
-	assert_int_equal(state_open(directory, &other, &error), -EPERM);
+	assert_int_equal(runtime_files_open(directory, &other, &error), -EPERM);
 	assert_null(other);
 }
 
 static void test_P18_reads_its_own_files_only(void **state)
 {
-	int at = state_directory(opened), fd;
+	int at = runtime_files_directory(opened), fd;
 	char path[128];
 
-	assert_int_equal(state_write(opened, FILE_NAME, "x", 1), 0);
-	fd = state_open_file(at, FILE_NAME);
+	assert_int_equal(runtime_files_write(opened, FILE_NAME, "x", 1), 0);
+	fd = runtime_files_open_file(at, FILE_NAME);
 	assert_true(fd >= 0);
 	(void)close_fd(fd);
 	(void)snprintf(path, sizeof(path), "%s/" FILE_NAME, directory);
 	assert_int_equal(chmod(path, 0666), 0);
-	assert_int_equal(state_open_file(at, FILE_NAME), -EPERM);
+	assert_int_equal(runtime_files_open_file(at, FILE_NAME), -EPERM);
 	(void)unlink(path);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	assert_int_equal(state_open_file(at, FILE_NAME), -EPERM);
+	assert_int_equal(runtime_files_open_file(at, FILE_NAME), -EPERM);
 }
 
 /* In another process. Returns whether it is refused. */
 static bool is_refused_to_another(void)
 {
-	struct state *second = NULL;
+	struct runtime_files *second = NULL;
 	struct error error = { 0 };
 	int status;
 	pid_t pid = fork();
 
 	if (pid == 0)
-		_exit(state_open(directory, &second, &error) == -EBUSY && !second &&
+		_exit(runtime_files_open(directory, &second, &error) == -EBUSY && !second &&
 					strstr(error.message, directory)
 				? 0
 				: 1);
@@ -186,11 +186,11 @@ static bool is_refused_to_another(void)
 
 static void test_one_daemon(void **state)
 {
-	assert_int_equal(state_write(opened, FILE_NAME, "x", 1), 0);
+	assert_int_equal(runtime_files_write(opened, FILE_NAME, "x", 1), 0);
 	assert_true(is_refused_to_another());
 	assert_string_equal(contents(FILE_NAME), "x");
-	opened = state_free(opened);
-	assert_int_equal(state_open(directory, &opened, NULL), 0);
+	opened = runtime_files_free(opened);
+	assert_int_equal(runtime_files_open(directory, &opened, NULL), 0);
 	assert_string_equal(contents(FILE_NAME), "x");
 }
 
@@ -205,17 +205,17 @@ static void test_one_daemon_while_it_is_restored(void **state)
 	assert_int_equal(rename(path, away), 0);
 	assert_int_equal(mkdir(path, 0777), 0);
 	assert_int_equal(chmod(path, 0777), 0);
-	assert_int_equal(state_restore(opened, &error), -EPERM);
+	assert_int_equal(runtime_files_restore(opened, &error), -EPERM);
 	assert_int_equal(rmdir(path), 0);
 	assert_true(is_refused_to_another());
 	/* Another lock file is locked as well. */
 	(void)snprintf(away, sizeof(away), "%s/" RUNTIME_LOCK_FILE, directory);
 	assert_int_equal(unlink(away), 0);
-	assert_int_equal(state_restore(opened, &error), 1);
+	assert_int_equal(runtime_files_restore(opened, &error), 1);
 	assert_true(is_refused_to_another());
 	(void)snprintf(away, sizeof(away), "%s/away-too", directory);
 	assert_int_equal(rename(path, away), 0);
-	assert_int_equal(state_restore(opened, &error), 1);
+	assert_int_equal(runtime_files_restore(opened, &error), 1);
 	assert_true(is_refused_to_another());
 }
 
@@ -226,7 +226,7 @@ static void test_directory_named_lock(void **state)
 	char path[128], file[160];
 	int fd;
 
-	opened = state_free(opened);
+	opened = runtime_files_free(opened);
 	(void)snprintf(path, sizeof(path), "%s/" RUNTIME_LOCK_FILE, directory);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(mkdir(path, 0755), 0);
@@ -234,10 +234,10 @@ static void test_directory_named_lock(void **state)
 	fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
 	(void)close(fd);
-	assert_true(state_open(directory, &opened, &error) < 0);
+	assert_true(runtime_files_open(directory, &opened, &error) < 0);
 	assert_non_null(strstr(error.message, "/lock: Directory not empty"));
 	assert_int_equal(unlink(file), 0);
-	assert_int_equal(state_open(directory, &opened, &error), 0);
+	assert_int_equal(runtime_files_open(directory, &opened, &error), 0);
 }
 
 /* A child that was forked and does not run its own program yet has all descriptors of devplugd. */
@@ -258,23 +258,23 @@ static void test_forked_child(void **state)
 		_exit(0);
 	}
 	assert_true(pid > 0);
-	opened = state_free(opened);
+	opened = runtime_files_free(opened);
 	assert_false(is_refused_to_another());
 	(void)close(pipe_fds[1]);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	assert_int_equal(state_open(directory, &opened, NULL), 0);
+	assert_int_equal(runtime_files_open(directory, &opened, NULL), 0);
 }
 
 static void test_makes_directories(void **state)
 {
-	_cleanup_(state_freep) struct state *deep = NULL;
+	_cleanup_(runtime_files_freep) struct runtime_files *deep = NULL;
 	char path[128];
 	struct stat st;
 	mode_t mask = umask(077);
 	int r;
 
 	(void)snprintf(path, sizeof(path), "%s/a/b/c", directory);
-	r = state_open(path, &deep, NULL);
+	r = runtime_files_open(path, &deep, NULL);
 	(void)umask(mask);
 	assert_int_equal(r, 0);
 	assert_int_equal(stat(path, &st), 0);

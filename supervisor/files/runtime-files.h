@@ -8,37 +8,38 @@
 
 #include "common/error.h"
 
-struct state;
+struct runtime_files;
 
 /* Creates the directory if it is missing and takes the lock. -EBUSY: another daemon has it, -EPERM:
  * it is a directory that others can write to. */
-int state_open(const char *runtime_dir, struct state **ret, struct error *error);
+int runtime_files_open(const char *runtime_dir, struct runtime_files **ret, struct error *error);
 
 /* Restores the directory, the lock and the directory of health where they were removed, and takes
  * the lock. Returns 0 if nothing was missing, 1 if all files have to be written again, or negative
- * errno with the error filled, as state_open(); then it can be tried again. */
-int state_restore(struct state *state, struct error *error);
+ * errno with the error filled, as runtime_files_open(); then it can be tried again. */
+int runtime_files_restore(struct runtime_files *files, struct error *error);
 
 /* mkdir -p; the directories it makes have mode 0755. */
-int state_make_directory(const char *path);
+int runtime_files_make_directory(const char *path);
 
 /* Replaces a file that only the daemon's user may read. Returns 0 or negative errno. */
-int state_write(struct state *state, const char *name, const void *data, size_t size);
+int runtime_files_write(
+	struct runtime_files *files, const char *name, const void *data, size_t size);
 
-void state_remove(struct state *state, const char *name);
+void runtime_files_remove(struct runtime_files *files, const char *name);
 
 /* Removes a file of any type, or an empty directory. Returns 0, also if there is none, or negative
  * errno. */
-int state_remove_any(int at, const char *name);
+int runtime_files_remove_any(int at, const char *name);
 
-/* The directory, and the one in it for saved-health.h; they stay the state's. */
-int state_directory(const struct state *state);
-int state_health_directory(const struct state *state);
+/* The directory, and the one in it for saved-health.h; they stay this object's. */
+int runtime_files_directory(const struct runtime_files *files);
+int runtime_files_health_directory(const struct runtime_files *files);
 
 /* Opens a file for reading, in one of these directories. Returns a descriptor or negative errno;
  * -EPERM: it is not a regular file of ours. */
-int state_open_file(int directory_fd, const char *name);
+int runtime_files_open_file(int directory_fd, const char *name);
 
 /* Gives the lock back; the files stay. */
-struct state *state_free(struct state *state);
-DEFINE_CLEANUP(struct state *, state_free)
+struct runtime_files *runtime_files_free(struct runtime_files *files);
+DEFINE_CLEANUP(struct runtime_files *, runtime_files_free)

@@ -34,7 +34,9 @@ class Boundary(NodeTest):
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(card=1, sibling=1)
-        self.before = {name: self.node.resource(f"vendor.example/{name}")["pid"] for name in ("card", "sibling")}
+        # A busy devplugd may answer late.
+        self.before = {name: until(lambda name=name: self.node.resource(f"vendor.example/{name}"), "the status")["pid"]
+                       for name in ("card", "sibling")}
 
     def await_words(self, words):
         """Logged once for each attempt, of which there is one by each process that takes the place of the last one."""

@@ -45,7 +45,9 @@ class Scale(NodeTest):
             short = name.split("/")[1]
             self.assertEqual([d["id"] for d in resource["devices"] if not d["healthy"]], [])
             self.assertEqual({d["id"] for d in resource["devices"]}, {f"{short}-{i}" for i in range(devices)})
-            self.assertEqual(resource["registrations"], 1)
+            # On a busy machine, the kubelet may take longer than a child waits.
+            late = self.node.output().count(f"{name}: registration failed: the kubelet did not answer Register")
+            self.assertIn(resource["registrations"], range(1, late + 2))
         before = descriptors(self.node.daemon.pid), descriptors(self.node.kubelet.pid)
         # A pod for ten resources at a time; each container gets its own.
         for first in range(0, resources, 10):

@@ -15,7 +15,7 @@
 
 #include "common/child-entry.h"
 #include "common/child-sandbox.h"
-#include "common/control.h"
+#include "common/control-child.h"
 
 #define CHILD_FILES_MAX 1024 /* programs that use select() fail with more */
 /* Maximum number of threads and processes of a user id: the child's own, and those of everything

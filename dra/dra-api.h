@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <systemd/sd-event.h>
 
-#include "common/control.h"
+#include "common/control-cluster.h"
 #include "common/error.h"
 
 #define DRA_API_TIMEOUT      (10 * USEC_PER_SEC)
@@ -32,7 +32,7 @@ typedef void (*dra_answer_handler)(const struct dra_answer *answer, void *userda
 
 int dra_api_new(sd_event *event, struct dra_api **ret);
 
-/* CONTROL_FILE of the supervisor. */
+/* CLUSTER_FILE of the supervisor. */
 void dra_api_take_file(struct dra_api *api, struct control_message *message);
 
 /* `path` begins with "/". `body`: sent as JSON, or NULL; the reference stays the caller's. The

@@ -51,7 +51,7 @@ static struct dra_secret *secret_of(struct dra_credentials *credentials, enum dr
 
 static void want(const char *word)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_FILE_WANTED);
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_FILE_WANTED);
 
 	(void)snprintf(message.text, sizeof(message.text), "%s", word);
 	(void)control_send(CONTROL_FD, &message);

@@ -7,7 +7,7 @@
  * changes nothing. Unchanged files stay as they are, so that connections are used again.
  */
 
-#include "common/control.h"
+#include "common/control-cluster.h"
 #include "dra/dra-kubeconfig.h"
 
 enum dra_file { DRA_FILE_CA, DRA_FILE_CERTIFICATE, DRA_FILE_KEY, DRA_FILE_TOKEN, _DRA_FILE_MAX };
@@ -33,7 +33,7 @@ struct dra_credentials {
 /* Begins to read them. */
 void dra_credentials_load(struct dra_credentials *credentials);
 
-/* Takes a CONTROL_FILE. Returns whether it was the last one. Then the credentials are loaded; or
+/* Takes a CLUSTER_FILE. Returns whether it was the last one. Then the credentials are loaded; or
  * `failure` is set, logged, and the old credentials stay in use. */
 bool dra_credentials_take(struct dra_credentials *credentials, struct control_message *message);
 

@@ -249,9 +249,9 @@ static const Dra__Claim *current(const struct dra_node *node)
 	return node->calls->claims[node->calls->at];
 }
 
-static int ask_supervisor(struct dra_node *node, enum control_type type, const json_t *claim)
+static int ask_supervisor(struct dra_node *node, uint32_t type, const json_t *claim)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(type);
+	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(type);
 	_cleanup_free_ char *text = NULL;
 	int r;
 
@@ -288,7 +288,7 @@ static void on_claim_read(const struct dra_answer *answer, void *userdata)
 		options->pool(options->userdata), options->names(options->userdata), &claim,
 		&error);
 	if (r >= 0) {
-		r = ask_supervisor(node, CONTROL_PREPARE, claim);
+		r = ask_supervisor(node, CLUSTER_PREPARE, claim);
 		if (r < 0)
 			(void)error_set(&error, r, "devplugd cannot be asked: %s", strerror(-r));
 	}
@@ -356,7 +356,7 @@ static bool begin_claim(struct dra_node *node)
 		question = json_pack("{s:s, s:s, s:s}", "uid", claim->uid, "namespace",
 			claim->namespace_, "name", claim->name);
 	r = ask_supervisor(
-		node, node->calls->prepare ? CONTROL_PREPARE : CONTROL_UNPREPARE, question);
+		node, node->calls->prepare ? CLUSTER_PREPARE : CLUSTER_UNPREPARE, question);
 	if (r < 0)
 		set_outcome(node, NULL, "devplugd does not read its control socket");
 	return r >= 0;
@@ -471,12 +471,12 @@ static void deliver_verdict(struct letter *base, void *userdata)
 {
 	struct verdict *verdict = (struct verdict *)(void *)base;
 	struct dra_node *node = userdata;
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_REGISTERED);
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_REGISTERED);
 
 	if (node && verdict->session == node->session) {
 		message.session = verdict->session;
 		if (!verdict->registered) {
-			message.type = CONTROL_SESSION_ENDED;
+			message.type = CLUSTER_SESSION_ENDED;
 			(void)snprintf(message.text, sizeof(message.text), "%s", verdict->text);
 		}
 		(void)control_send(CONTROL_FD, &message);
@@ -574,7 +574,7 @@ static void close_session(struct dra_node *node)
 
 static int on_accept(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_SESSION_ENDED);
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_SESSION_ENDED);
 	struct dra_node *node = userdata;
 	unsigned taken = 0;
 	int r = 1;

@@ -8,7 +8,7 @@
 
 #include <systemd/sd-event.h>
 
-#include "common/control.h"
+#include "common/control-cluster.h"
 #include "dra/dra-api.h"
 
 struct dra_node;
@@ -28,10 +28,10 @@ struct dra_node_options {
 
 int dra_node_new(const struct dra_node_options *options, struct dra_node **ret);
 
-/* Serves the socket of a CONTROL_SESSION in place of an earlier one. Takes its descriptor. */
+/* Serves the socket of a CLUSTER_SESSION in place of an earlier one. Takes its descriptor. */
 void dra_node_open_session(struct dra_node *node, struct control_message *message);
 
-/* Takes a CONTROL_PREPARED. */
+/* Takes a CLUSTER_PREPARED. */
 void dra_node_take_prepared(struct dra_node *node, struct control_message *message);
 
 /* To be called from time to time: ends all connections if a peer blocks gRPC (rpc_is_held_up()). */

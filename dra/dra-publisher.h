@@ -14,7 +14,7 @@
 
 struct dra_publisher;
 
-/* The state of publication: "" or the failure, see CONTROL_POOL. */
+/* The state of publication: "" or the failure, see CLUSTER_POOL. */
 typedef void (*dra_pool_handler)(
 	uint64_t generation, uint64_t slices, const char *failure, void *userdata);
 

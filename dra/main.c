@@ -87,10 +87,10 @@ static int on_report_wait(sd_event_source *source, uint64_t usec, void *userdata
 
 static void on_pool(uint64_t generation, uint64_t slices, const char *failure, void *userdata)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_POOL);
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_POOL);
 
-	message.devices = generation;
-	message.healthy_ids = slices;
+	message.generation = generation;
+	message.slices = slices;
 	(void)snprintf(message.text, sizeof(message.text), "%s", failure);
 	(void)control_send(CONTROL_FD, &message);
 }
@@ -218,18 +218,18 @@ static int handle_stop(struct driver_process *process, struct control_message *m
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	static int (*const handlers[])(struct driver_process *, struct control_message *) = {
-		[CONTROL_CONFIGURE] = handle_configure,
+		[CLUSTER_CONFIGURE] = handle_configure,
 		[CONTROL_INVENTORY] = handle_inventory,
-		[CONTROL_SESSION] = handle_session,
-		[CONTROL_FILE] = handle_file,
-		[CONTROL_PREPARED] = handle_prepared,
+		[CLUSTER_SESSION] = handle_session,
+		[CLUSTER_FILE] = handle_file,
+		[CLUSTER_PREPARED] = handle_prepared,
 		[CONTROL_STOP] = handle_stop,
 	};
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
+	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(0);
 	struct driver_process *process = userdata;
 	int r;
 
-	r = control_receive(fd, &message);
+	r = control_receive(fd, &control_cluster, &message);
 	if (r == -EAGAIN)
 		return 0;
 	if (r == -ECONNRESET)
@@ -247,7 +247,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 
 static int on_alive(sd_event_source *source, uint64_t usec, void *userdata)
 {
-	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
+	const struct control_message message = CLUSTER_MESSAGE_INIT(CONTROL_ALIVE);
 	struct driver_process *process = userdata;
 
 	(void)control_send(CONTROL_FD, &message);

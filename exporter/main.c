@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 
 #include "common/child-sandbox.h"
-#include "common/control.h"
+#include "common/control-exporter.h"
 #include "common/log.h"
 #include "common/sealed.h"
 #include "exporter/families.h"
@@ -37,9 +37,9 @@ struct exporter {
 	size_t documents_size;
 };
 
-static void send_simple(struct exporter *exporter, enum control_type type)
+static void send_simple(struct exporter *exporter, uint32_t type)
 {
-	const struct control_message message = CONTROL_MESSAGE_INIT(type);
+	const struct control_message message = EXPORTER_MESSAGE_INIT(type);
 
 	if (control_send(CONTROL_FD, &message) < 0)
 		(void)sd_event_exit(exporter->event, -EPIPE);
@@ -54,7 +54,7 @@ static void want_picture(struct exporter *exporter, bool *whom)
 	*whom = true;
 	if (waiting)
 		return;
-	send_simple(exporter, CONTROL_SCRAPE);
+	send_simple(exporter, EXPORTER_SCRAPE);
 	(void)sd_event_source_set_time_relative(exporter->patience, PICTURE_TIME);
 	(void)sd_event_source_set_enabled(exporter->patience, SD_EVENT_ONESHOT);
 }
@@ -62,7 +62,7 @@ static void want_picture(struct exporter *exporter, bool *whom)
 static void send_textfile(struct exporter *exporter, const char *text, size_t size)
 {
 	_cleanup_close_ int fd = sealed_new("metrics", text, size);
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_TEXTFILE);
+	struct control_message message = EXPORTER_MESSAGE_INIT(EXPORTER_TEXTFILE);
 
 	if (fd < 0)
 		return;
@@ -216,17 +216,17 @@ static int handle_stop(struct exporter *exporter, struct control_message *messag
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	static int (*const handlers[])(struct exporter *, struct control_message *) = {
-		[CONTROL_CONFIGURE] = handle_configure,
+		[EXPORTER_CONFIGURE] = handle_configure,
 		[CONTROL_INVENTORY] = handle_inventory,
-		[CONTROL_SNAPSHOT] = handle_snapshot,
-		[CONTROL_POD_ANSWER] = handle_pods,
+		[EXPORTER_SNAPSHOT] = handle_snapshot,
+		[EXPORTER_PODS] = handle_pods,
 		[CONTROL_STOP] = handle_stop,
 	};
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
+	_cleanup_control_ struct control_message message = EXPORTER_MESSAGE_INIT(0);
 	struct exporter *exporter = userdata;
 	int r;
 
-	r = control_receive(fd, &message);
+	r = control_receive(fd, &control_exporter, &message);
 	if (r == -EAGAIN)
 		return 0;
 	if (r == -ECONNRESET)

@@ -6,14 +6,14 @@
  */
 #include "supervisor/release.h"
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "drivers/model/driver.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 
 int release_request(struct request *request, json_t **ret_answer, struct error *error)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_RELEASE);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_RELEASE);
 	const json_t *end = json_object_get(request->arguments, "end");
 	const char *name, *reset;
 	const struct declaration *declaration;
@@ -40,7 +40,7 @@ int release_request(struct request *request, json_t **ret_answer, struct error *
 	if (child->process.control_fd < 0)
 		return error_set(
 			error, -ESRCH, "%s has nothing to release: its process does not run", name);
-	message.code = json_is_true(end) ? CONTROL_RELEASE_END : CONTROL_RELEASE_BEGIN;
+	message.phase = json_is_true(end) ? CHILD_RELEASE_END : CHILD_RELEASE_BEGIN;
 	(void)snprintf(message.text, sizeof(message.text), "%s", reset ?: "");
 	r = control_send(child->process.control_fd, &message);
 	if (r < 0)

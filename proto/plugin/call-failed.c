@@ -42,9 +42,9 @@ static void write_ids(char ret[static IDS_MAX], const char *const *ids, size_t n
 	}
 }
 
-void call_failed(enum control_call call, const char *const *ids, size_t n_ids, const char *text)
+void call_failed(enum child_call call, const char *const *ids, size_t n_ids, const char *text)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CALL_FAILED);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_CALL_FAILED);
 	char devices[IDS_MAX] = "";
 
 	if (!within_rate()) {
@@ -53,7 +53,7 @@ void call_failed(enum control_call call, const char *const *ids, size_t n_ids, c
 	}
 	write_ids(devices, ids, n_ids);
 	(void)snprintf(message.text, sizeof(message.text), "%s %s", devices, text);
-	message.code = call;
+	message.call = call;
 	message.count = 1 + atomic_exchange(&left_out, 0);
 	if (control_send(CONTROL_FD, &message) < 0)
 		log_warning("a call of the kubelet failed: %s", text);

@@ -38,7 +38,7 @@ static void forget_claims(struct claiming *claiming)
 
 static int send_claims(struct claiming *claiming, const char *text)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CLAIMS);
+	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_CLAIMS);
 	int r;
 
 	r = sealed_new("claims", text, strlen(text));

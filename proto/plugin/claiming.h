@@ -6,7 +6,7 @@
  * resource, before they are offered. See drivers/inventory/hardware-claims.h.
  */
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "drivers/inventory/inventory.h"
 
 struct claiming {

@@ -76,7 +76,7 @@ static int offer(struct plugin *plugin, struct snapshot *snapshot)
 
 static void report_ready(struct plugin *plugin)
 {
-	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_READY);
+	const struct control_message message = CHILD_MESSAGE_INIT(CHILD_READY);
 
 	if (plugin->ready_owed)
 		plugin_send(plugin->event, &message);
@@ -94,13 +94,13 @@ static void report_changes(struct plugin *plugin, struct snapshot *snapshot)
 /* The supervisor has to find out when they may leave the list. */
 static void report_gone(struct plugin *plugin, const struct snapshot *snapshot)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_GONE);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_GONE);
 
 	for (size_t i = 0; i < snapshot->n_units; i++)
-		message.devices += !snapshot->units[i].present || snapshot->units[i].may_be_gone;
-	if (message.devices == plugin->gone_reported)
+		message.removed += !snapshot->units[i].present || snapshot->units[i].may_be_gone;
+	if (message.removed == plugin->gone_reported)
 		return;
-	plugin->gone_reported = message.devices;
+	plugin->gone_reported = message.removed;
 	plugin_send(plugin->event, &message);
 }
 
@@ -255,7 +255,7 @@ static int configure(struct plugin *plugin, int fd, int saved_state_fd, struct e
 
 void plugin_configure(struct plugin *plugin, int fd, int saved_state_fd)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_REFUSED);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_REFUSED);
 	struct error error = {};
 
 	if (configure(plugin, fd, saved_state_fd, &error) < 0) {

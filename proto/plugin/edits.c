@@ -44,18 +44,18 @@ static struct edits *edits_free(struct edits *edits)
 
 static void refuse(struct edits *edits, const struct error *error)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_EDITS);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_EDITS);
 
 	message.number = edits->number;
 	(void)snprintf(message.text, sizeof(message.text), "%s", error->message);
-	call_failed(CONTROL_CALL_ALLOCATE, edits->ids, edits->n_ids, error->message);
+	call_failed(CHILD_CALL_ALLOCATE, edits->ids, edits->n_ids, error->message);
 	plugin_send(edits->plugin->event, &message);
 	(void)edits_free(edits);
 }
 
 static void send_answer(struct edits *edits)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_EDITS);
+	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_EDITS);
 	struct plugin *plugin = edits->plugin;
 	struct error error = { 0 };
 

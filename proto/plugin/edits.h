@@ -3,7 +3,7 @@
 
 /*
  * What a container gets for devices that DRA has allocated: the supervisor asks for it when a claim
- * is prepared (CONTROL_EDIT), and receives as JSON
+ * is prepared (CHILD_EDIT), and receives as JSON
  *
  *   { "containerEdits": EDITS, "cdi": [ NAME, ... ] }
  *
@@ -11,16 +11,16 @@
  * and PreStartContainer would do, with the same programs.
  */
 
-#include "common/control.h"
+#include "common/control-child.h"
 
-/* Maximum size of the ids in a CONTROL_EDIT, and of an answer. */
+/* Maximum size of the ids in a CHILD_EDIT, and of an answer. */
 #define EDITS_IDS_MAX   (64U << 10)
 #define EDITS_BYTES_MAX (1U << 20)
 
 struct plugin;
 struct edits;
 
-/* Answers with CONTROL_EDITS, at once or when all programs have ended. */
+/* Answers with CHILD_EDITS, at once or when all programs have ended. */
 void edits_begin(struct plugin *plugin, struct control_message *message);
 
 /* Ends the running programs. Their questions are no longer answered. */

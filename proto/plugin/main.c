@@ -29,17 +29,16 @@
 /* Checks again after a handler that did, because the host may have been paused. */
 #define HANDLER_CHECK_AGAIN (500 * USEC_PER_MSEC)
 
-/* Maximum size of a CONTROL_BOOKED. */
+/* Maximum size of a CHILD_BOOKED. */
 #define BOOKED_MAX RPC_REQUEST_MAX
 
 /* A function of the leak sanitizer, if the build uses it. The sanitizer otherwise checks in exit(),
  * which is not called. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
-static void report_session(
-	struct plugin *plugin, enum control_type type, uint64_t number, const char *text)
+static void report_session(struct plugin *plugin, uint32_t type, uint64_t number, const char *text)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(type);
+	struct control_message message = CHILD_MESSAGE_INIT(type);
 
 	message.session = number;
 	(void)snprintf(message.text, sizeof(message.text), "%s", text);
@@ -51,19 +50,19 @@ static void end_session(struct plugin *plugin, const char *why)
 	uint64_t number = session_number(plugin->session);
 
 	plugin->session = session_free(plugin->session);
-	report_session(plugin, CONTROL_SESSION_ENDED, number, why);
+	report_session(plugin, CHILD_SESSION_ENDED, number, why);
 }
 
 static void on_registered(struct session *session, void *userdata)
 {
 	struct plugin *plugin = userdata;
 
-	report_session(plugin, CONTROL_REGISTERED, session_number(session), "");
+	report_session(plugin, CHILD_REGISTERED, session_number(session), "");
 }
 
 static void on_serving(struct session *session, void *userdata)
 {
-	report_session(userdata, CONTROL_SERVING, session_number(session), "");
+	report_session(userdata, CHILD_SERVING, session_number(session), "");
 }
 
 static void on_session_ended(struct session *session, const char *why, void *userdata)
@@ -182,7 +181,7 @@ static void handle_session(struct plugin *plugin, struct control_message *messag
 	int r;
 
 	if (!declaration || plugin->session) {
-		report_session(plugin, CONTROL_SESSION_ENDED, message->session,
+		report_session(plugin, CHILD_SESSION_ENDED, message->session,
 			declaration ? "another session is open" : "there is no configuration yet");
 		return;
 	}
@@ -190,7 +189,7 @@ static void handle_session(struct plugin *plugin, struct control_message *messag
 	r = session_new(plugin->event, plugin->service, &parameters, TAKE_FD(message->fds[0]),
 		TAKE_FD(message->fds[1]), &session_events, plugin, &plugin->session);
 	if (r < 0)
-		report_session(plugin, CONTROL_SESSION_ENDED, message->session, strerror(-r));
+		report_session(plugin, CHILD_SESSION_ENDED, message->session, strerror(-r));
 }
 
 static void handle_end_session(struct plugin *plugin, struct control_message *message)
@@ -198,7 +197,7 @@ static void handle_end_session(struct plugin *plugin, struct control_message *me
 	if (plugin->session && session_number(plugin->session) == message->session)
 		end_session(plugin, "the supervisor asked for it");
 	else
-		report_session(plugin, CONTROL_SESSION_ENDED, message->session, "it was not open");
+		report_session(plugin, CHILD_SESSION_ENDED, message->session, "it was not open");
 }
 
 static void handle_stop(struct plugin *plugin, struct control_message *message)
@@ -264,7 +263,7 @@ static void handle_release(struct plugin *plugin, struct control_message *messag
 {
 	if (plugin->inventory)
 		(void)inventory_release(
-			plugin->inventory, message->code == CONTROL_RELEASE_BEGIN, message->text);
+			plugin->inventory, message->phase == CHILD_RELEASE_BEGIN, message->text);
 }
 
 static void handle_counters(struct plugin *plugin, struct control_message *message)
@@ -281,26 +280,26 @@ static void handle_edit(struct plugin *plugin, struct control_message *message)
 }
 
 static void (*const handlers[])(struct plugin *plugin, struct control_message *message) = {
-	[CONTROL_CONFIGURE] = handle_configure,
-	[CONTROL_SESSION] = handle_session,
-	[CONTROL_END_SESSION] = handle_end_session,
+	[CHILD_CONFIGURE] = handle_configure,
+	[CHILD_SESSION] = handle_session,
+	[CHILD_END_SESSION] = handle_end_session,
 	[CONTROL_STOP] = handle_stop,
-	[CONTROL_PUBLISHED] = handle_published,
-	[CONTROL_OWNERS] = handle_owners,
-	[CONTROL_BOOKED] = handle_booked,
-	[CONTROL_FORGET] = handle_forget,
-	[CONTROL_RELEASE] = handle_release,
-	[CONTROL_COUNTERS] = handle_counters,
-	[CONTROL_EDIT] = handle_edit,
+	[CHILD_PUBLISHED] = handle_published,
+	[CHILD_OWNERS] = handle_owners,
+	[CHILD_BOOKED] = handle_booked,
+	[CHILD_FORGET] = handle_forget,
+	[CHILD_RELEASE] = handle_release,
+	[CHILD_COUNTERS] = handle_counters,
+	[CHILD_EDIT] = handle_edit,
 };
 
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	struct plugin *plugin = userdata;
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
+	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(0);
 	int r;
 
-	r = control_receive(fd, &message);
+	r = control_receive(fd, &control_child, &message);
 	if (r == -EAGAIN)
 		return 0;
 	if (r < 0) {
@@ -316,7 +315,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 static int on_alive_due(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct plugin *plugin = userdata;
-	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
+	const struct control_message message = CHILD_MESSAGE_INIT(CONTROL_ALIVE);
 	uint64_t since = plugin->service ? service_busy_since(plugin->service) : 0;
 	/* The heartbeat of this thread alone would not show a handler that hangs. */
 	bool alive = since == 0 || now_usec(CLOCK_MONOTONIC) - since < HANDLER_MAX;

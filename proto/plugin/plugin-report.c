@@ -240,7 +240,7 @@ static int report_devices(struct plugin *plugin)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(plugin->inventory);
 	_cleanup_close_ int devices_fd = sealed_begin("devices"), state_fd = sealed_begin("health");
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_DEVICES);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_DEVICES);
 	int r;
 
 	if (devices_fd < 0 || state_fd < 0)

@@ -8,7 +8,7 @@
 
 #include <systemd/sd-event.h>
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "common/pace.h"
 #include "proto/plugin/allocate.h"
 #include "proto/plugin/allocation-count.h"

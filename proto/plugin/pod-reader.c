@@ -12,7 +12,7 @@
 #include <strings.h>
 
 #include "common/child-sandbox.h"
-#include "common/control.h"
+#include "common/control-pods.h"
 #include "common/log.h"
 #include "common/sealed.h"
 #include "common/spawn-request.h"
@@ -167,14 +167,14 @@ static int ask(struct reader *reader, int fd)
 
 static int answer(struct reader *reader)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_REFUSED);
+	struct control_message message = PODS_MESSAGE_INIT(PODS_REFUSED);
 	int r;
 
 	/* A late result may still come. */
 	(void)pthread_mutex_lock(&reader->lock);
 	(void)snprintf(message.text, sizeof(message.text), "%s", reader->failure);
 	if (reader->memfd >= 0) {
-		message = CONTROL_MESSAGE_INIT(CONTROL_POD_ANSWER);
+		message = PODS_MESSAGE_INIT(PODS_ANSWER);
 		message.fds[0] = reader->memfd;
 	}
 	r = control_send(CONTROL_FD, &message);
@@ -196,16 +196,16 @@ static int init(struct reader *reader)
 int pod_reader_run(void)
 {
 	static struct reader reader = { .lock = PTHREAD_MUTEX_INITIALIZER };
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
+	_cleanup_control_ struct control_message message = PODS_MESSAGE_INIT(0);
 	struct pollfd pollfd = { .fd = CONTROL_FD, .events = POLLIN };
 	int r;
 
 	if (RETRY_ON_EINTR(poll(&pollfd, 1, -1)) < 0)
 		return -errno;
-	r = control_receive(CONTROL_FD, &message);
+	r = control_receive(CONTROL_FD, &control_pods, &message);
 	if (r == -ECONNRESET)
 		return 0;
-	if (r >= 0 && message.type != CONTROL_POD_QUESTION)
+	if (r >= 0 && message.type != PODS_QUESTION)
 		r = -EBADMSG;
 	if (r >= 0)
 		r = init(&reader);

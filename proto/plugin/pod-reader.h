@@ -7,6 +7,6 @@
  * resource's process must not learn about the devices of others.
  */
 
-/* Waits for CONTROL_POD_QUESTION, answers with CONTROL_POD_ANSWER, or with CONTROL_REFUSED and the
+/* Waits for PODS_QUESTION, answers with PODS_ANSWER, or with PODS_REFUSED and the
  * reason. Returns 0 or negative errno. Logs. */
 int pod_reader_run(void);

@@ -66,7 +66,7 @@ static void report_failure(const struct pre_start *run, const char *text)
 
 	for (size_t i = 0; ids && i < run->n_units; i++)
 		ids[i] = run->devices[i]->id;
-	call_failed(CONTROL_CALL_PRESTART, ids, ids ? run->n_units : 0, text);
+	call_failed(CHILD_CALL_PRESTART, ids, ids ? run->n_units : 0, text);
 }
 
 static void fail(struct pre_start *run, struct error *error)

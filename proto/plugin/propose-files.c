@@ -32,7 +32,7 @@ static void try_again(struct publishing *publishing)
 
 static int send_proposal(struct publishing *publishing, const char *text)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_PUBLISH);
+	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_PUBLISH);
 	int r;
 
 	r = sealed_new("files", text, strlen(text));

@@ -7,7 +7,7 @@
  * files, because otherwise the pod would not start.
  */
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "proto/plugin/offer.h"
 
 struct publishing {

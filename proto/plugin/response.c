@@ -224,6 +224,6 @@ void response_refuse(
 	for (size_t i = 0; ids && n_ids > 0 && i < request->n_container_requests; i++)
 		for (size_t k = 0; k < request->container_requests[i]->n_devices_ids; k++)
 			ids[n++] = request->container_requests[i]->devices_ids[k];
-	call_failed(CONTROL_CALL_ALLOCATE, ids, n, error->message);
+	call_failed(CHILD_CALL_ALLOCATE, ids, n, error->message);
 	rpc_fail(call, status_of(error->code), error->message);
 }

@@ -283,7 +283,7 @@ static void handle_preferred(struct service *service, struct rpc_call *call, con
 	counters_add(COUNTER_PREFERRED_ALLOCATIONS, 1);
 	/* An error would reject the pod and leak devices, so a failure gives an empty answer. */
 	if (preferred_pack(offer, (const void *)message.base, &reply, &reply_size) < 0) {
-		call_failed(CONTROL_CALL_PREFER, NULL, 0, "out of memory");
+		call_failed(CHILD_CALL_PREFER, NULL, 0, "out of memory");
 		rpc_reply(call, (const uint8_t *)"", 0);
 	} else
 		rpc_reply(call, reply, reply_size);

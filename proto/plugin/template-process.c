@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "common/descriptors.h"
 #include "common/log.h"
 #include "common/spawn-request.h"

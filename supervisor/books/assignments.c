@@ -7,7 +7,7 @@
  */
 #include "supervisor/books/assignments.h"
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "supervisor/books/booked.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/books/pod-resources.h"

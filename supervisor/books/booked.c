@@ -11,7 +11,7 @@
 
 #include <sys/stat.h>
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "common/json-read.h"
 #include "common/log.h"
 #include "common/pace.h"
@@ -293,7 +293,7 @@ static uint64_t hash_bytes(const char *data, size_t size)
 /* With UNTIL_NEVER only the bookings that the child lacks, unless it waits for news. */
 static int send_bookings(struct booked *booked, struct child *child, uint64_t until)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_BOOKED);
+	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_BOOKED);
 	_cleanup_bookings_ struct bookings *bookings = NULL;
 	_cleanup_free_ char *text = NULL;
 	uint64_t hash;
@@ -542,7 +542,7 @@ static struct child *find_child(const struct manager *manager, const char *resou
 
 int forget_request(struct request *request, json_t **ret_answer, struct error *error)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_FORGET);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_FORGET);
 	struct booked *booked = request->manager->booked;
 	const char *resource, *device;
 	struct child *child;

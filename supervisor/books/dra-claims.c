@@ -24,7 +24,7 @@
 #define CLAIMS_FILE     "dra-claims"
 #define CLAIMS_VERSION  1
 #define RESOURCE_LENGTH 317 /* a DNS subdomain, "/", and a label */
-/* CDI names in an answer to CONTROL_EDIT. A saved device may also contain the name of its claim's
+/* CDI names in an answer to CHILD_EDIT. A saved device may also contain the name of its claim's
  * file. */
 #define NAMES_MAX 64
 

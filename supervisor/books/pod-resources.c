@@ -7,7 +7,7 @@
  */
 #include "supervisor/books/pod-resources.h"
 
-#include "common/control.h"
+#include "common/control-pods.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/process/process.h"
 
@@ -146,9 +146,9 @@ static void on_broken(const char *what, void *userdata)
 
 static void on_message(struct control_message *message, void *userdata)
 {
-	if (message->type == CONTROL_POD_ANSWER)
+	if (message->type == PODS_ANSWER)
 		take_table(userdata, message);
-	else if (message->type == CONTROL_REFUSED)
+	else if (message->type == PODS_REFUSED)
 		finish(userdata, -EIO, message->text);
 	else
 		on_broken("sent a malformed message", userdata);
@@ -176,7 +176,7 @@ static const struct process_events process_events = {
 static int start_process(struct inquiry *inquiry, int kubelet_fd, struct error *error)
 {
 	struct spawn_options options = inquiry->pods->manager->program;
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_POD_QUESTION);
+	struct control_message message = PODS_MESSAGE_INIT(PODS_QUESTION);
 	int r;
 
 	options.resource = POD_READER_NAME;
@@ -227,7 +227,8 @@ static int inquiry_new(struct pod_resources *pods, const char *question, struct 
 	if (!inquiry)
 		return -ENOMEM;
 	inquiry->pods = pods;
-	process_init(&inquiry->process, event, POD_READER_NAME, &process_events, inquiry);
+	process_init(
+		&inquiry->process, event, &control_pods, POD_READER_NAME, &process_events, inquiry);
 	inquiry->answer.table_fd = -EBADF;
 	inquiry->answer.asked_at = now_usec(CLOCK_MONOTONIC);
 	inquiry->question = strdup(question);

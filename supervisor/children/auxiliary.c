@@ -183,7 +183,8 @@ static void try_to_start(struct auxiliary *auxiliary)
 
 static void stop(struct auxiliary *auxiliary)
 {
-	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_STOP);
+	const struct control_message message =
+		CONTROL_MESSAGE_INIT(auxiliary->process.protocol, CONTROL_STOP);
 
 	if (control_send(auxiliary->process.control_fd, &message) < 0)
 		process_kill(&auxiliary->process, SIGKILL);
@@ -246,7 +247,8 @@ int auxiliary_send(struct auxiliary *auxiliary, const struct control_message *me
 
 int auxiliary_send_devices(struct auxiliary *auxiliary, const struct child *child)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_INVENTORY);
+	struct control_message message =
+		CONTROL_MESSAGE_INIT(auxiliary->process.protocol, CONTROL_INVENTORY);
 
 	int waiting;
 
@@ -285,8 +287,8 @@ int auxiliary_new(
 		return -ENOMEM;
 	auxiliary->manager = manager;
 	auxiliary->options = *options;
-	process_init(
-		&auxiliary->process, manager->event, options->program, &process_events, auxiliary);
+	process_init(&auxiliary->process, manager->event, options->protocol, options->program,
+		&process_events, auxiliary);
 	r = process_timer_init(&auxiliary->timer, &auxiliary->process, on_timer, auxiliary);
 	if (r >= 0)
 		r = process_timer_init(

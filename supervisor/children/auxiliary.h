@@ -20,6 +20,7 @@ struct auxiliary;
 struct auxiliary_options {
 	const char *program; /* its file's name, and its package's; outlives the auxiliary */
 	const char *user;    /* as in struct spawn_options */
+	const struct control_protocol *protocol;
 	/* A process has been started: send it its settings. Negative errno: it cannot work and is
 	 * ended. */
 	int (*on_started)(struct auxiliary *auxiliary, void *userdata);

@@ -3,7 +3,7 @@
  * Carries out what resource-lifecycle.c decides about a child, and receives its messages and exit.
  * Decides only whether a message is acceptable.
  */
-#include "common/control.h"
+#include "common/control-child.h"
 #include "common/counters.h"
 #include "common/foreign.h"
 #include "common/log.h"
@@ -43,10 +43,10 @@ static const struct {
 	enum resource_event event;
 	bool expected, session;
 } message_events[] = {
-	[CONTROL_REFUSED] = { RESOURCE_REFUSED, .expected = true },
-	[CONTROL_REGISTERED] = { RESOURCE_REGISTERED, .expected = true, .session = true },
-	[CONTROL_SERVING] = { RESOURCE_WATCHED, .expected = true, .session = true },
-	[CONTROL_SESSION_ENDED] = { RESOURCE_SESSION_ENDED, .expected = true, .session = true },
+	[CHILD_REFUSED] = { RESOURCE_REFUSED, .expected = true },
+	[CHILD_REGISTERED] = { RESOURCE_REGISTERED, .expected = true, .session = true },
+	[CHILD_SERVING] = { RESOURCE_WATCHED, .expected = true, .session = true },
+	[CHILD_SESSION_ENDED] = { RESOURCE_SESSION_ENDED, .expected = true, .session = true },
 	[CONTROL_ALIVE] = { RESOURCE_ALIVE, .expected = true },
 };
 
@@ -127,16 +127,16 @@ static void on_message(struct control_message *message, void *userdata)
 {
 	struct child *child = userdata;
 
-	if (message->type == CONTROL_DEVICES) {
+	if (message->type == CHILD_DEVICES) {
 		on_devices(child, message);
 		return;
 	}
-	if (message->type == CONTROL_GONE) {
-		child->gone = message->devices;
+	if (message->type == CHILD_GONE) {
+		child->gone = message->removed;
 		child->host->on_gone(child->host->userdata);
 		return;
 	}
-	if (message->type == CONTROL_CALL_FAILED) {
+	if (message->type == CHILD_CALL_FAILED) {
 		if (failure_take(child->resource->failures, child->resource->name, message,
 			    &child->log_budget))
 			child->host->on_changed(child->host->userdata);
@@ -144,19 +144,19 @@ static void on_message(struct control_message *message, void *userdata)
 			on_broken("sent a malformed message", child);
 		return;
 	}
-	if (message->type == CONTROL_CLAIMS) {
+	if (message->type == CHILD_CLAIMS) {
 		claimant_submit(child->claimant, TAKE_FD(message->fds[0]), message->number);
 		return;
 	}
-	if (message->type == CONTROL_EDITS) {
+	if (message->type == CHILD_EDITS) {
 		child->host->on_edits(child, message, child->host->userdata);
 		return;
 	}
-	if (message->type == CONTROL_PUBLISH) {
+	if (message->type == CHILD_PUBLISH) {
 		on_publish(child, message);
 		return;
 	}
-	if (message->type == CONTROL_READY) {
+	if (message->type == CHILD_READY) {
 		on_ready(child, message->text);
 		return;
 	}
@@ -220,7 +220,7 @@ static const struct process_events process_events = {
 
 static int op_configure(const struct resource_config *config, void *userdata, struct error *error)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CONFIGURE);
+	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_CONFIGURE);
 	struct child *child = userdata;
 	int r;
 
@@ -247,7 +247,7 @@ static int op_configure(const struct resource_config *config, void *userdata, st
 /* Without it the process is missing in metrics. */
 static void send_counters(const struct child *child)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_COUNTERS);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_COUNTERS);
 
 	message.fds[0] = child->counters_fd;
 	if (child->counters_fd >= 0)
@@ -289,7 +289,7 @@ static void op_applied(const struct resource_config *before, void *userdata)
 
 static int op_open_session(void *userdata, uint64_t *ret_number, struct error *error)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_SESSION);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_SESSION);
 	struct child *child = userdata;
 	const struct child_host *host = child->host;
 	struct session *session = &child->session;
@@ -321,7 +321,7 @@ static int op_open_session(void *userdata, uint64_t *ret_number, struct error *e
 
 static int op_end_session(uint64_t number, void *userdata)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_END_SESSION);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_END_SESSION);
 	struct child *child = userdata;
 
 	if (session_has_no_socket(&child->session)) {
@@ -334,7 +334,7 @@ static int op_end_session(uint64_t number, void *userdata)
 
 static int op_stop(void *userdata)
 {
-	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_STOP);
+	const struct control_message message = CHILD_MESSAGE_INIT(CONTROL_STOP);
 	struct child *child = userdata;
 
 	return control_send(child->process.control_fd, &message);
@@ -404,7 +404,7 @@ static const struct resource_operations operations = {
 
 static int answer_claims(uint64_t number, int fd, const char *refusal, void *userdata)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_OWNERS);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_OWNERS);
 	struct child *child = userdata;
 	int r;
 
@@ -442,7 +442,7 @@ static const struct claimant_operations claimant_operations = {
 
 static int answer_proposal(uint64_t number, const char *why, void *userdata)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_PUBLISHED);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_PUBLISHED);
 	struct child *child = userdata;
 
 	op_changed(child);
@@ -519,7 +519,8 @@ int child_new(
 	r = resource_new(config, &operations, child, &child->resource);
 	if (r < 0)
 		return r;
-	process_init(&child->process, host->event, child->resource->name, &process_events, child);
+	process_init(&child->process, host->event, &control_child, child->resource->name,
+		&process_events, child);
 	for (unsigned i = 0; i < _RESOURCE_TIMER_MAX && r >= 0; i++)
 		r = process_timer_init(&child->timers[i], &child->process, on_timer, child);
 	if (r >= 0)

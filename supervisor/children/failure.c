@@ -12,9 +12,9 @@ static const struct {
 	const char *name, *what;
 } kinds[FAILURE_KINDS] = {
 	[FAILURE_REGISTRATION] = { "registration", NULL },
-	[CONTROL_CALL_ALLOCATE] = { "allocation", "allocation refused" },
-	[CONTROL_CALL_PREFER] = { "preferred_allocation", "no preferred allocation" },
-	[CONTROL_CALL_PRESTART] = { "prestart", "prestart failed" },
+	[CHILD_CALL_ALLOCATE] = { "allocation", "allocation refused" },
+	[CHILD_CALL_PREFER] = { "preferred_allocation", "no preferred allocation" },
+	[CHILD_CALL_PRESTART] = { "prestart", "prestart failed" },
 };
 
 static void note(struct failure *failure, uint64_t count, char *devices, const char *text)
@@ -38,12 +38,12 @@ bool failure_take(struct failure failures[static FAILURE_KINDS], const char *res
 	};
 	const char *space = strchr(message->text, ' ');
 
-	if (message->code >= FAILURE_KINDS || !space)
+	if (message->call >= FAILURE_KINDS || !space)
 		return false;
-	note(&failures[message->code], message->count,
+	note(&failures[message->call], message->count,
 		strndup(message->text, (size_t)(space - message->text)), space + 1);
 	if (log_budget_admits(budget, &fields))
-		log_full(LOG_WARNING, &fields, "%s: %s", kinds[message->code].what, space + 1);
+		log_full(LOG_WARNING, &fields, "%s: %s", kinds[message->call].what, space + 1);
 	return true;
 }
 

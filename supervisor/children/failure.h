@@ -8,12 +8,12 @@
 
 #include <jansson.h>
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "common/log.h"
 
-/* The calls of enum control_call, and the registration, of which the supervisor itself knows. */
+/* The calls of enum child_call, and the registration, of which the supervisor itself knows. */
 #define FAILURE_REGISTRATION 0
-#define FAILURE_KINDS        _CONTROL_CALL_MAX
+#define FAILURE_KINDS        _CHILD_CALL_MAX
 
 struct failure {
 	uint64_t count, last; /* CLOCK_REALTIME microseconds, 0: never */
@@ -21,7 +21,7 @@ struct failure {
 	char *text;
 };
 
-/* Takes a message of type CONTROL_CALL_FAILED into the resource's failures, and logs it within the
+/* Takes a message of type CHILD_CALL_FAILED into the resource's failures, and logs it within the
  * budget. Returns false if it is malformed. */
 bool failure_take(struct failure failures[static FAILURE_KINDS], const char *resource,
 	const struct control_message *message, struct log_budget *budget);

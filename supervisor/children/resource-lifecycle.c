@@ -8,7 +8,7 @@
 
 #include <signal.h>
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "common/log.h"
 #include "common/message-id.h"
 #include "supervisor/process/retry-delay.h"

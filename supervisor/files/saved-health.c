@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "common/foreign.h"
 #include "common/replace-file.h"
 

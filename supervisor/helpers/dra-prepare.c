@@ -82,7 +82,7 @@ static int make_question(const struct dra_preparation *preparation)
 static int ask(struct dra_preparation *preparation, struct error *error)
 {
 	const char *name = text_of(device_at(preparation, preparation->at), "resource");
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_EDIT);
+	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_EDIT);
 	const struct child *child = manager_find_child(preparation->manager, name);
 	static uint64_t last_number;
 	int r;

@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "common/error.h"
 
 struct child;

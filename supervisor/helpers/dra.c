@@ -159,7 +159,7 @@ static void retry_session(struct dra *dra)
 
 static void open_session(struct dra *dra)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_SESSION);
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_SESSION);
 	struct manager *manager = dra->manager;
 	struct error error = { 0 };
 	int r;
@@ -205,7 +205,7 @@ void dra_check_session(struct dra *dra)
 
 static void send_prepared(struct dra *dra, uint64_t number, const json_t *claim, const char *why)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_PREPARED);
+	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_PREPARED);
 	_cleanup_free_ char *text = NULL;
 
 	message.number = number;
@@ -309,7 +309,7 @@ void dra_child_gone(struct dra *dra, const struct child *child)
 
 static bool handle_file_wanted(struct dra *dra, struct control_message *message)
 {
-	_cleanup_control_ struct control_message answer = CONTROL_MESSAGE_INIT(CONTROL_FILE);
+	_cleanup_control_ struct control_message answer = CLUSTER_MESSAGE_INIT(CLUSTER_FILE);
 	struct error error = { 0 };
 
 	answer.fds[0] = dra_credentials_open(dra->kubeconfig, message->text, &error);
@@ -351,8 +351,8 @@ static bool handle_pool(struct dra *dra, struct control_message *message)
 		log_warning("API server: %s", message->text);
 	else if (dra->api_failure[0] && !text && may_log(dra))
 		log_notice("the API server answers again");
-	dra->generation = message->devices;
-	dra->slices = message->healthy_ids;
+	dra->generation = message->generation;
+	dra->slices = message->slices;
 	(void)snprintf(dra->api_failure, sizeof(dra->api_failure), "%s", message->text);
 	manager_changed(dra->manager);
 	return true;
@@ -361,12 +361,12 @@ static bool handle_pool(struct dra *dra, struct control_message *message)
 static bool on_message(struct control_message *message, void *userdata)
 {
 	static bool (*const handlers[])(struct dra * dra, struct control_message * message) = {
-		[CONTROL_FILE_WANTED] = handle_file_wanted,
-		[CONTROL_PREPARE] = handle_prepare,
-		[CONTROL_UNPREPARE] = handle_unprepare,
-		[CONTROL_REGISTERED] = handle_registered,
-		[CONTROL_SESSION_ENDED] = handle_session_ended,
-		[CONTROL_POOL] = handle_pool,
+		[CLUSTER_FILE_WANTED] = handle_file_wanted,
+		[CLUSTER_PREPARE] = handle_prepare,
+		[CLUSTER_UNPREPARE] = handle_unprepare,
+		[CLUSTER_REGISTERED] = handle_registered,
+		[CLUSTER_SESSION_ENDED] = handle_session_ended,
+		[CLUSTER_POOL] = handle_pool,
 	};
 
 	if ((size_t)message->type >= ARRAY_SIZE(handlers) || !handlers[message->type])
@@ -377,7 +377,7 @@ static bool on_message(struct control_message *message, void *userdata)
 static int send_settings(struct dra *dra)
 {
 	_cleanup_close_ int fd = sealed_new("settings", dra->settings, strlen(dra->settings));
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CONFIGURE);
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_CONFIGURE);
 
 	if (fd < 0)
 		return fd;
@@ -552,6 +552,7 @@ int dra_new(struct manager *manager, struct dra **ret)
 {
 	_cleanup_(dra_freep) struct dra *dra = calloc(1, sizeof(*dra));
 	const struct auxiliary_options options = {
+		.protocol = &control_cluster,
 		.program = PROGRAM,
 		.on_started = on_started,
 		.on_message = on_message,

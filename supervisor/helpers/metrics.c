@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 
-#include "common/control.h"
+#include "common/control-exporter.h"
 #include "common/log.h"
 #include "common/pace.h"
 #include "common/replace-file.h"
@@ -69,8 +69,9 @@ static void forget_scrape(struct metrics *metrics)
 static int send_snapshot(struct metrics *metrics, const struct metrics_facts *facts)
 {
 	const struct manager *manager = metrics->manager;
-	_cleanup_control_ struct control_message pods = CONTROL_MESSAGE_INIT(CONTROL_POD_ANSWER);
-	_cleanup_control_ struct control_message snapshot = CONTROL_MESSAGE_INIT(CONTROL_SNAPSHOT);
+	_cleanup_control_ struct control_message pods = EXPORTER_MESSAGE_INIT(EXPORTER_PODS);
+	_cleanup_control_ struct control_message snapshot =
+		EXPORTER_MESSAGE_INIT(EXPORTER_SNAPSHOT);
 	int r;
 
 	for (; metrics->next < manager->n_children; metrics->next++) {
@@ -96,7 +97,7 @@ static void finish_later(struct metrics *metrics)
 
 static void finish_scrape(struct metrics *metrics)
 {
-	const struct control_message none = CONTROL_MESSAGE_INIT(CONTROL_SNAPSHOT);
+	const struct control_message none = EXPORTER_MESSAGE_INIT(EXPORTER_SNAPSHOT);
 	const struct metrics_facts facts = {
 		.pods_wanted = metrics->manager->config->kubelet.pod_resources,
 		.pods_known = metrics->pods_fd >= 0,
@@ -226,9 +227,9 @@ static bool on_message(struct control_message *message, void *userdata)
 {
 	struct metrics *metrics = userdata;
 
-	if (message->type == CONTROL_SCRAPE)
+	if (message->type == EXPORTER_SCRAPE)
 		return begin_scrape(metrics);
-	if (message->type != CONTROL_TEXTFILE)
+	if (message->type != EXPORTER_TEXTFILE)
 		return false;
 	take_textfile(metrics, message);
 	return true;
@@ -256,7 +257,7 @@ static int send_settings(struct metrics *metrics)
 {
 	_cleanup_close_ int fd =
 		sealed_new("settings", metrics->settings, strlen(metrics->settings));
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CONFIGURE);
+	struct control_message message = EXPORTER_MESSAGE_INIT(EXPORTER_CONFIGURE);
 
 	if (fd < 0)
 		return fd;
@@ -379,6 +380,7 @@ int metrics_new(struct manager *manager, struct metrics **ret)
 {
 	_cleanup_(metrics_freep) struct metrics *metrics = calloc(1, sizeof(*metrics));
 	const struct auxiliary_options options = {
+		.protocol = &control_exporter,
 		.program = EXPORTER_NAME,
 		.on_started = on_started,
 		.on_message = on_message,

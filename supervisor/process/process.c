@@ -35,7 +35,7 @@ static void log_shortage(void)
 
 static int receive_message(struct process *process, struct control_message *ret)
 {
-	int r = control_receive_from_child(process->control_fd, ret);
+	int r = control_receive_from_child(process->control_fd, process->protocol, ret);
 	bool wait = r == -EMFILE;
 
 	if (wait)
@@ -62,7 +62,8 @@ static bool is_flood(struct process *process)
 /* Returns whether there was a message. */
 static bool receive(struct process *process)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
+	_cleanup_control_ struct control_message message =
+		CONTROL_MESSAGE_INIT(process->protocol, 0);
 	const struct process_events *events = process->events;
 	int r;
 
@@ -175,11 +176,12 @@ void process_exit_text(const struct process *process, const siginfo_t *info, cha
 		(double)uptime / (double)USEC_PER_SEC, *last ? "; its last log line: " : "", last);
 }
 
-void process_init(struct process *process, sd_event *event, const char *name,
-	const struct process_events *events, void *userdata)
+void process_init(struct process *process, sd_event *event, const struct control_protocol *protocol,
+	const char *name, const struct process_events *events, void *userdata)
 {
 	*process = (struct process){
 		.event = event,
+		.protocol = protocol,
 		.events = events,
 		.userdata = userdata,
 		.name = name,

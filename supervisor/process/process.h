@@ -35,6 +35,7 @@ struct process_events {
 
 struct process {
 	sd_event *event;
+	const struct control_protocol *protocol;
 	const struct process_events *events;
 	void *userdata;
 	const char *name; /* for its output in the log; NULL: none */
@@ -50,9 +51,10 @@ struct process {
 	unsigned in_window;
 };
 
-/* Prepares the structure; there is no process yet. All arguments must outlive it. */
-void process_init(struct process *process, sd_event *event, const char *name,
-	const struct process_events *events, void *userdata);
+/* Prepares the structure; there is no process yet. All arguments must outlive it.
+ * `protocol`: NULL if no message is received. */
+void process_init(struct process *process, sd_event *event, const struct control_protocol *protocol,
+	const char *name, const struct process_events *events, void *userdata);
 
 /* Starts a process. Returns 0 or negative errno with the error filled, after which there is none.
  */

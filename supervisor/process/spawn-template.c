@@ -147,7 +147,7 @@ int spawn_template_new(sd_event *event, struct spawn_options *program)
 	template->options = *program;
 	template->options.resource = TEMPLATE_ARGUMENT;
 	template->options.template_room = template->room;
-	process_init(&template->process, event, NULL, &process_events, template);
+	process_init(&template->process, event, NULL, NULL, &process_events, template);
 	(void)start_process(template);
 	program->copy = make_copy;
 	program->template = template;

@@ -27,7 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/control.h"
+#include "common/control-child.h"
 
 enum call {
 	CALL_FORK,

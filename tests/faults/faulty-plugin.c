@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/control.h"
+#include "common/control-child.h"
 
 #define LINE_LENGTH 4096
 

@@ -152,6 +152,27 @@ class SourceTree(unittest.TestCase):
                 with self.subTest(f"{directory}: {pattern}"):
                     self.assertTrue(fnmatch.filter(names, f"{directory}/{pattern}"), "no such file")
 
+    def test_protocols_are_described(self):
+        """The comment on each type of message names, in brackets, what the rule in the table allows."""
+        def read(path):
+            with open(os.path.join(ROOT, "common", path), encoding="utf-8") as file:
+                return file.read()
+        shared = re.findall(r"^\t(CONTROL_\w+)[^/]*/\* \[(.*?)\]", read("control.h"), re.M)
+        known = re.findall(r"^\tFIELD_(\w+) = ", read("control.h"), re.M)
+        for name in ("child", "cluster", "exporter", "pods"):
+            described = dict(shared + re.findall(rf"^\t({name.upper()}_\w+)[^/]*/\* \[(.*?)\]", read(f"control-{name}.h"), re.M))
+            rules = re.findall(r"^\t\[(\w+)\] = \{(.*?)\}", read(f"control-{name}.c"), re.M | re.S)
+            types = re.findall(rf"^\t({name.upper()}_[A-Z_]+)\b(?! =\s*\d)[, ]", read(f"control-{name}.h").split("};")[0], re.M)
+            self.assertEqual(set(types), {rule for rule, _ in rules} - {shared_name for shared_name, _ in shared})
+            for rule, text in rules:
+                fields = [word for word in re.findall(r"FIELD_(\w+)", text)]
+                self.assertEqual([word for word in fields if word not in known], [])
+                required, optional = (int((re.search(rf"\.{count} = (\d)", text) or [0, 0])[1]) for count in ("n_fds", "n_optional_fds"))
+                expected = [word.lower() for word in fields] + ["fd"] * required + ["fd?"] * optional
+                with self.subTest(rule):
+                    self.assertEqual(described[rule].split(", ") if described[rule] else [], expected)
+                    self.assertEqual(re.search(r'\.name = "(\w+)"', text)[1], rule.split("_", 1)[1])
+
     def test_one_writer_of_files(self):
         """A file is replaced by common/replace-file.c, so that a reader finds the old content or the new one."""
         # The socket of a session gets its name when it listens.

@@ -31,7 +31,8 @@
 #include <unistd.h>
 
 #include "common/child-sandbox.h"
-#include "common/control.h"
+#include "common/control-child.h"
+#include "common/control-cluster.h"
 #include "common/counters.h"
 #include "common/sealed.h"
 
@@ -344,9 +345,9 @@ static void try_without_programs(void)
 
 /* --- what is sent to the supervisor --- */
 
-static void say(enum control_type type, uint64_t number, int fd)
+static void say(uint32_t type, uint64_t number, int fd)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(type);
+	struct control_message message = CHILD_MESSAGE_INIT(type);
 
 	message.number = number;
 	message.fds[0] = fd;
@@ -382,7 +383,7 @@ static void linger(void)
 {
 	int fd = lingering_socket();
 
-	say(CONTROL_CLAIMS, 1, fd);
+	say(CHILD_CLAIMS, 1, fd);
 	(void)close(fd);
 }
 
@@ -398,7 +399,7 @@ static void claim(unsigned n)
 	}
 	(void)fclose(stream);
 	(void)sealed_end(fd);
-	say(CONTROL_CLAIMS, 1, fd);
+	say(CHILD_CLAIMS, 1, fd);
 }
 
 static void store_much(void)
@@ -407,7 +408,7 @@ static void store_much(void)
 
 	if (ftruncate(fd, 1LL << 40) < 0 || sealed_end(fd) < 0)
 		perror("a large memfd");
-	say(CONTROL_DEVICES, 0, fd);
+	say(CHILD_DEVICES, 0, fd);
 }
 
 /* A seal that can still be added, such as F_SEAL_FUTURE_WRITE, is as much a change as any. */
@@ -418,7 +419,7 @@ static void keep_writable(void)
 	if (write(fd, "{}", 2) < 0 ||
 		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
 		perror("a memfd");
-	say(CONTROL_DEVICES, 0, fd);
+	say(CHILD_DEVICES, 0, fd);
 }
 
 static void claim_too_much(void)
@@ -435,9 +436,9 @@ static void claim_most(void)
 /* Each is another one, and would be logged. */
 static void complain(void)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CALL_FAILED);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_CALL_FAILED);
 
-	message.code = CONTROL_CALL_ALLOCATE;
+	message.call = CHILD_CALL_ALLOCATE;
 	message.count = 1;
 	for (unsigned i = 0; i < 3000; i++) {
 		(void)snprintf(message.text, sizeof(message.text), "id complaint %u", i);
@@ -450,9 +451,9 @@ static void complain(void)
  * width. */
 static void disguise(void)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CALL_FAILED);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_CALL_FAILED);
 
-	message.code = CONTROL_CALL_ALLOCATE;
+	message.call = CHILD_CALL_ALLOCATE;
 	message.count = 1;
 	(void)strcpy(message.text,
 		"id disguise \u202ereordered\u2066 in\u2028lines with\u200bno\u2060width\ufeff");
@@ -462,16 +463,14 @@ static void disguise(void)
 }
 
 /* Sends and waits for the answer of that type. False: there is none within 10 s. */
-static bool ask(
-	struct control_message *question, enum control_type type, struct control_message *answer)
+static bool ask(struct control_message *question, uint32_t type, struct control_message *answer)
 {
 	struct pollfd control = { .fd = CONTROL_FD, .events = POLLIN };
 
 	if (control_send(CONTROL_FD, question) < 0)
 		return false;
 	while (poll(&control, 1, 10000) > 0) {
-		*answer = CONTROL_MESSAGE_INIT(0);
-		if (control_receive(CONTROL_FD, answer) < 0)
+		if (control_receive(CONTROL_FD, question->protocol, answer) < 0)
 			return false;
 		if (answer->type == type)
 			return true;
@@ -486,12 +485,12 @@ static bool ask(
 static bool is_published(const char *document)
 {
 	static uint64_t number;
-	_cleanup_control_ struct control_message question = CONTROL_MESSAGE_INIT(CONTROL_PUBLISH);
-	_cleanup_control_ struct control_message answer = CONTROL_MESSAGE_INIT(0);
+	_cleanup_control_ struct control_message question = CHILD_MESSAGE_INIT(CHILD_PUBLISH);
+	_cleanup_control_ struct control_message answer = CHILD_MESSAGE_INIT(0);
 
 	question.number = ++number;
 	question.fds[0] = sealed_new("files", document, strlen(document));
-	return ask(&question, CONTROL_PUBLISHED, &answer) && answer.text[0] == '\0';
+	return ask(&question, CHILD_PUBLISHED, &answer) && answer.text[0] == '\0';
 }
 
 #define INFORMATION(id, type, members)                                                      \
@@ -523,7 +522,7 @@ static void publish_information(void)
 	};
 	char line[1024] = "possible:";
 
-	say(CONTROL_READY, 0, -EBADF);
+	say(CHILD_READY, 0, -EBADF);
 	for (size_t i = 0; i < ARRAY_SIZE(tries); i++)
 		if (is_published(tries[i].document))
 			(void)strcat(strcat(line, " "), tries[i].name);
@@ -541,7 +540,7 @@ static void publish_in_a_storm(void)
 	uint64_t begun = now_usec(CLOCK_MONOTONIC);
 	unsigned n = 0;
 
-	say(CONTROL_READY, 0, -EBADF);
+	say(CHILD_READY, 0, -EBADF);
 	while (n < STORM && is_published(n % 2 == 0 ? DOCUMENT("a") : DOCUMENT("b")))
 		n++;
 	if (n < STORM)
@@ -560,9 +559,10 @@ static void fill_counters(void)
 	uint64_t *page = MAP_FAILED;
 
 	while (page == MAP_FAILED && poll(&control, 1, 10000) > 0) {
-		_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
+		_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(0);
 
-		if (control_receive(CONTROL_FD, &message) >= 0 && message.type == CONTROL_COUNTERS)
+		if (control_receive(CONTROL_FD, &control_child, &message) >= 0 &&
+			message.type == CHILD_COUNTERS)
 			page = mmap(NULL, _COUNTER_MAX * sizeof(*page), PROT_READ | PROT_WRITE,
 				MAP_SHARED, message.fds[0], 0);
 	}
@@ -573,10 +573,10 @@ static void fill_counters(void)
 /* In numbers that JSON has no room for, and sums that wrap. */
 static void count_too_much(void)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CALL_FAILED);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_CALL_FAILED);
 
 	fill_counters();
-	message.code = CONTROL_CALL_ALLOCATE;
+	message.call = CHILD_CALL_ALLOCATE;
 	message.count = UINT64_MAX;
 	(void)strcpy(message.text, "id complaint");
 	for (unsigned i = 0; i < 3; i++)
@@ -587,11 +587,11 @@ static void count_too_much(void)
 
 static bool is_given_file(const char *path)
 {
-	struct control_message question = CONTROL_MESSAGE_INIT(CONTROL_FILE_WANTED);
-	_cleanup_control_ struct control_message answer = CONTROL_MESSAGE_INIT(0);
+	struct control_message question = CLUSTER_MESSAGE_INIT(CLUSTER_FILE_WANTED);
+	_cleanup_control_ struct control_message answer = CLUSTER_MESSAGE_INIT(0);
 
 	(void)snprintf(question.text, sizeof(question.text), "%s", path);
-	return !ask(&question, CONTROL_FILE, &answer) || answer.fds[0] >= 0;
+	return !ask(&question, CLUSTER_FILE, &answer) || answer.fds[0] >= 0;
 }
 
 static char refusal[CONTROL_TEXT_MAX];
@@ -599,12 +599,12 @@ static char refusal[CONTROL_TEXT_MAX];
 /* If not, `refusal` has the reason. */
 static bool is_claim_prepared(const char *text)
 {
-	_cleanup_control_ struct control_message question = CONTROL_MESSAGE_INIT(CONTROL_PREPARE);
-	_cleanup_control_ struct control_message answer = CONTROL_MESSAGE_INIT(0);
+	_cleanup_control_ struct control_message question = CLUSTER_MESSAGE_INIT(CLUSTER_PREPARE);
+	_cleanup_control_ struct control_message answer = CLUSTER_MESSAGE_INIT(0);
 
 	question.number = 1;
 	question.fds[0] = sealed_new("claim", text, strlen(text));
-	if (!ask(&question, CONTROL_PREPARED, &answer))
+	if (!ask(&question, CLUSTER_PREPARED, &answer))
 		return true;
 	(void)strcpy(refusal, answer.text);
 	return answer.fds[0] >= 0;
@@ -662,7 +662,7 @@ static void try_questions(void)
 
 static void try_path(void)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_UNPREPARE);
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_UNPREPARE);
 
 	message.number = 1;
 	(void)snprintf(message.text, sizeof(message.text), "/../../vendor.example-card");
@@ -684,7 +684,7 @@ static void prepare_without_end(void)
 
 static void complain_of_api(void)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_POOL);
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_POOL);
 
 	for (unsigned i = 0; i < 900; i++) {
 		(void)snprintf(message.text, sizeof(message.text), "complaint %u", i);
@@ -736,7 +736,7 @@ int main(int argc, char *argv[])
 	if (chosen == ARRAY_SIZE(kinds))
 		return EXIT_FAILURE;
 	for (;;) {
-		const struct control_message alive = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
+		const struct control_message alive = CHILD_MESSAGE_INIT(CONTROL_ALIVE);
 
 		if (again) {
 			(void)fprintf(stderr, "attempt: %s\n", kind);

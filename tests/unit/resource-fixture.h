@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "common/log.h"
 #include "supervisor/children/resource.h"
 

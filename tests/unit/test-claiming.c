@@ -19,7 +19,7 @@ static void on_answer(void *userdata)
 
 static void test_answer_that_cannot_be_read(void **state)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_OWNERS);
+	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_OWNERS);
 	struct claiming claiming = { .number = 7, .waiting = true, .on_answer = on_answer };
 	int enabled = SD_EVENT_OFF;
 

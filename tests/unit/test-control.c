@@ -17,7 +17,10 @@
 
 #include <cmocka.h>
 
-#include "common/control.h"
+#include "common/control-child.h"
+#include "common/control-cluster.h"
+#include "common/control-exporter.h"
+#include "common/control-pods.h"
 #include "common/descriptors.h"
 #include "common/foreign.h"
 #include "common/sealed.h"
@@ -26,9 +29,10 @@
 /* The header on the wire, as an untrusted peer would write it. */
 struct wire {
 	uint32_t type, text_length;
-	uint64_t session, number, code, count;
+	uint64_t session, number, phase, call, count;
 	uint64_t gone_by, allocated_before;
 	uint64_t devices, healthy, ids, healthy_ids;
+	uint64_t removed, generation, slices;
 };
 
 static int pair[2];
@@ -120,9 +124,9 @@ static void test_descriptors_that_block(void **state)
 		struct wire wire;
 		size_t n_fds;
 	} cases[] = {
-		{ { .type = CONTROL_CLAIMS, .number = 1 }, 1 },   /* in the place of a memfd */
-		{ { .type = CONTROL_SESSION, .session = 1 }, 1 }, /* not for a child to send */
-		{ { .type = CONTROL_ALIVE }, 8 },                 /* more than a message has */
+		{ { .type = CHILD_CLAIMS, .number = 1 }, 1 },   /* in the place of a memfd */
+		{ { .type = CHILD_SESSION, .session = 1 }, 1 }, /* not for a child to send */
+		{ { .type = CONTROL_ALIVE }, 8 },               /* more than a message has */
 	};
 	struct control_message got;
 	size_t before = count_sockets();
@@ -132,7 +136,8 @@ static void test_descriptors_that_block(void **state)
 
 		send_fds(&cases[i].wire, sizeof(cases[i].wire), fd, cases[i].n_fds);
 		(void)close(fd); /* it is not the last one */
-		assert_int_equal(control_receive_from_child(pair[1], &got), -EBADMSG);
+		assert_int_equal(
+			control_receive_from_child(pair[1], &control_child, &got), -EBADMSG);
 		await_sockets(before + 1);
 		(void)close(peer);
 	}
@@ -141,7 +146,7 @@ static void test_descriptors_that_block(void **state)
 /* Messages that were not received have descriptors, too. */
 static void test_unread_descriptors_that_block(void **state)
 {
-	const struct wire claims = { .type = CONTROL_CLAIMS, .number = 1 };
+	const struct wire claims = { .type = CHILD_CLAIMS, .number = 1 };
 	size_t before = count_sockets();
 	int peer, fd = lingering_socket(&peer);
 
@@ -167,7 +172,7 @@ static void test_many_descriptors(void **state)
 	assert_int_equal(descriptors_send(pair[0], &iov, 1, many.fds, many.count), 0);
 	for (size_t i = 0; i < many.count; i++)
 		(void)close(many.fds[i]); /* it is not the last one */
-	assert_int_equal(control_receive_from_child(pair[1], &got), -EBADMSG);
+	assert_int_equal(control_receive_from_child(pair[1], &control_child, &got), -EBADMSG);
 	for (size_t i = 0; i < many.count; i++)
 		(void)close(peers[i]);
 	await_sockets(before);
@@ -175,15 +180,15 @@ static void test_many_descriptors(void **state)
 
 static void test_from_child(void **state)
 {
-	const struct control_message stop = CONTROL_MESSAGE_INIT(CONTROL_STOP);
-	struct control_message claims = CONTROL_MESSAGE_INIT(CONTROL_CLAIMS), got;
+	const struct control_message stop = CHILD_MESSAGE_INIT(CONTROL_STOP);
+	struct control_message claims = CHILD_MESSAGE_INIT(CHILD_CLAIMS), got;
 
 	assert_int_equal(control_send(pair[0], &stop), 0);
-	assert_int_equal(control_receive_from_child(pair[1], &got), -EBADMSG);
+	assert_int_equal(control_receive_from_child(pair[1], &control_child, &got), -EBADMSG);
 	claims.number = 1;
 	claims.fds[0] = sealed_new("claims", "", 0);
 	assert_int_equal(control_send(pair[0], &claims), 0);
-	assert_int_equal(control_receive_from_child(pair[1], &got), 0);
+	assert_int_equal(control_receive_from_child(pair[1], &control_child, &got), 0);
 	assert_true(got.fds[0] >= 0);
 	control_message_done(&got);
 	control_message_done(&claims);
@@ -192,8 +197,8 @@ static void test_from_child(void **state)
 /* A message waits for free descriptors. One that has none does not need any. */
 static void test_no_free_descriptors(void **state)
 {
-	const struct control_message alive = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
-	struct control_message claims = CONTROL_MESSAGE_INIT(CONTROL_CLAIMS), got;
+	const struct control_message alive = CHILD_MESSAGE_INIT(CONTROL_ALIVE);
+	struct control_message claims = CHILD_MESSAGE_INIT(CHILD_CLAIMS), got;
 	size_t before = count_fds();
 	struct rlimit limit, none;
 
@@ -206,105 +211,228 @@ static void test_no_free_descriptors(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){ 0, limit.rlim_max };
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_int_equal(control_receive_from_child(pair[1], &got), 0);
+	assert_int_equal(control_receive_from_child(pair[1], &control_child, &got), 0);
 	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(control_receive_from_child(pair[1], &got), -EMFILE);
+		assert_int_equal(
+			control_receive_from_child(pair[1], &control_child, &got), -EMFILE);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 
-	assert_int_equal(control_receive_from_child(pair[1], &got), 0);
-	assert_int_equal(got.type, CONTROL_CLAIMS);
+	assert_int_equal(control_receive_from_child(pair[1], &control_child, &got), 0);
+	assert_int_equal(got.type, CHILD_CLAIMS);
 	control_message_done(&got);
 	assert_int_equal(count_fds(), before);
 }
 
+static const struct {
+	const char *name;
+	const struct control_protocol *protocol;
+} protocols[] = {
+	{ "child", &control_child },
+	{ "cluster", &control_cluster },
+	{ "exporter", &control_exporter },
+	{ "pods", &control_pods },
+};
+
+/* A message with all that its rule allows, or only what it demands. */
+static struct control_message make(
+	const struct control_protocol *protocol, uint32_t type, bool full, int fd)
+{
+	const struct control_rule *rule = &protocol->rules[type];
+	struct control_message message = CONTROL_MESSAGE_INIT(protocol, type);
+	size_t n_fds = rule->n_fds + (full ? rule->n_optional_fds : 0);
+
+	if (rule->fields & FIELD_SESSION)
+		message.session = full ? UINT64_MAX : 1;
+	if (rule->fields & FIELD_NUMBER)
+		message.number = full ? UINT64_MAX : 1;
+	if (rule->fields & FIELD_PHASE)
+		message.phase = CHILD_RELEASE_END;
+	if (rule->fields & FIELD_CALL) {
+		message.call = CHILD_CALL_PREFER;
+		message.count = 3;
+	}
+	if (rule->fields & FIELD_TIMES && full) {
+		message.gone_by = 7;
+		message.allocated_before = 8;
+	}
+	if (rule->fields & FIELD_DEVICES && full) {
+		message.devices = 9;
+		message.healthy = 8;
+		message.ids = 90;
+		message.healthy_ids = 80;
+	}
+	if (rule->fields & FIELD_REMOVED && full)
+		message.removed = 3;
+	if (rule->fields & FIELD_POOL && full) {
+		message.generation = 4;
+		message.slices = 5;
+	}
+	if (rule->fields & FIELD_TEXT && full)
+		(void)strcpy(message.text, "n\xc3\xb6");
+	for (size_t i = 0; i < n_fds; i++)
+		message.fds[i] = fd;
+	return message;
+}
+
+static int receive_from(
+	bool child, const struct control_protocol *protocol, struct control_message *ret_message)
+{
+	return child ? control_receive_from_child(pair[1], protocol, ret_message)
+		     : control_receive(pair[1], protocol, ret_message);
+}
+
+static void assert_same(const struct control_message *got, const struct control_message *sent)
+{
+	assert_int_equal(got->type, sent->type);
+	assert_int_equal(got->session, sent->session);
+	assert_int_equal(got->number, sent->number);
+	assert_int_equal(got->phase, sent->phase);
+	assert_int_equal(got->call, sent->call);
+	assert_int_equal(got->count, sent->count);
+	assert_int_equal(got->gone_by, sent->gone_by);
+	assert_int_equal(got->allocated_before, sent->allocated_before);
+	assert_int_equal(got->devices, sent->devices);
+	assert_int_equal(got->healthy, sent->healthy);
+	assert_int_equal(got->ids, sent->ids);
+	assert_int_equal(got->healthy_ids, sent->healthy_ids);
+	assert_int_equal(got->removed, sent->removed);
+	assert_int_equal(got->generation, sent->generation);
+	assert_int_equal(got->slices, sent->slices);
+	assert_string_equal(got->text, sent->text);
+	for (size_t k = 0; k < CONTROL_FDS_MAX; k++) {
+		assert_int_equal(got->fds[k] >= 0, sent->fds[k] >= 0);
+		if (got->fds[k] >= 0)
+			assert_true(fcntl(got->fds[k], F_GETFD) & FD_CLOEXEC);
+	}
+}
+
+/* Every message of every protocol, in its direction and not in the other. */
 static void test_round_trip(void **state)
 {
-	static const struct control_message sent[] = {
-		{ .type = CONTROL_CONFIGURE, .fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_SESSION,
-			.session = 7,
-			.text = "devplugd-1.sock",
-			.fds = { STDERR_FILENO, STDERR_FILENO } },
-		{ .type = CONTROL_SESSION,
-			.session = 8,
-			.text = "/registry/devplugd-2.sock",
-			.fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_END_SESSION, .session = UINT64_MAX, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_STOP, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_PUBLISHED, .number = 7, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_PUBLISHED,
-			.number = 7,
-			.text = "disk full",
-			.fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_PUBLISH, .number = 7, .fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_OWNERS, .number = 7, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_OWNERS, .number = 7, .fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_CLAIMS, .number = 7, .fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_BOOKED, .fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_BOOKED,
-			.gone_by = 7,
-			.allocated_before = 8,
-			.fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_POD_QUESTION, .text = "list", .fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_GONE, .devices = 3, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_POD_ANSWER, .fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_RELEASE, .code = 1, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_COUNTERS, .fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_READY, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_REFUSED, .text = "no n\xc3\xb6", .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_REGISTERED, .session = 1, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_SERVING, .session = 1, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_SESSION_ENDED, .session = 1, .fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_DEVICES,
-			.devices = 9,
-			.healthy = 8,
-			.ids = 90,
-			.healthy_ids = 80,
-			.fds = { STDERR_FILENO, -EBADF } },
-		{ .type = CONTROL_DEVICES, .fds = { STDERR_FILENO, STDERR_FILENO } },
-		{ .type = CONTROL_CALL_FAILED,
-			.code = CONTROL_CALL_PREFER,
-			.count = 3,
-			.text = "a,b why",
-			.fds = { -EBADF, -EBADF } },
-		{ .type = CONTROL_ALIVE, .fds = { -EBADF, -EBADF } },
-	};
-	size_t before = count_fds();
+	_cleanup_close_ int fd = sealed_new("test", "", 0);
+	size_t before = count_fds(), n = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(sent); i++) {
-		struct control_message got;
+	for (size_t p = 0; p < ARRAY_SIZE(protocols); p++) {
+		const struct control_protocol *protocol = protocols[p].protocol;
 
-		assert_int_equal(control_send(pair[0], &sent[i]), 0);
-		assert_int_equal(control_receive(pair[1], &got), 0);
-		assert_int_equal(got.type, sent[i].type);
-		assert_int_equal(got.session, sent[i].session);
-		assert_int_equal(got.number, sent[i].number);
-		assert_int_equal(got.code, sent[i].code);
-		assert_int_equal(got.count, sent[i].count);
-		assert_int_equal(got.gone_by, sent[i].gone_by);
-		assert_int_equal(got.allocated_before, sent[i].allocated_before);
-		assert_int_equal(got.devices, sent[i].devices);
-		assert_int_equal(got.healthy, sent[i].healthy);
-		assert_int_equal(got.ids, sent[i].ids);
-		assert_int_equal(got.healthy_ids, sent[i].healthy_ids);
-		assert_string_equal(got.text, sent[i].text);
-		for (size_t k = 0; k < CONTROL_FDS_MAX; k++) {
-			assert_int_equal(got.fds[k] >= 0, sent[i].fds[k] >= 0);
-			if (got.fds[k] >= 0)
-				assert_true(fcntl(got.fds[k], F_GETFD) & FD_CLOEXEC);
+		for (uint32_t type = 0; type < protocol->n_rules; type++) {
+			const struct control_rule *rule = &protocol->rules[type];
+
+			for (size_t full = 0; rule->name && full < 2; full++) {
+				struct control_message sent = make(protocol, type, full, fd), got;
+
+				assert_int_equal(control_send(pair[0], &sent), 0);
+				assert_int_equal(
+					receive_from(rule->to_supervisor, protocol, &got), 0);
+				assert_same(&got, &sent);
+				control_message_done(&got);
+				assert_int_equal(control_send(pair[0], &sent), 0);
+				assert_int_equal(receive_from(!rule->to_supervisor, protocol, &got),
+					-EBADMSG);
+				n++;
+			}
 		}
-		control_message_done(&got);
 	}
-	assert_int_equal(count_fds(), before);
+	assert_true(n > 60);
+	while (count_fds() != before)
+		(void)poll(NULL, 0, 1);
+}
+
+/* No field that a rule does not name, and none too few. */
+static void test_rules(void **state)
+{
+	_cleanup_close_ int fd = sealed_new("test", "", 0);
+
+	for (size_t p = 0; p < ARRAY_SIZE(protocols); p++)
+		for (uint32_t type = 0; type < protocols[p].protocol->n_rules; type++) {
+			const struct control_protocol *protocol = protocols[p].protocol;
+			const struct control_rule *rule = &protocol->rules[type];
+			uint64_t *numbers[15];
+			struct control_message message;
+
+			if (!rule->name)
+				continue;
+			message = make(protocol, type, true, fd);
+			numbers[0] = &message.session;
+			numbers[1] = &message.number;
+			numbers[2] = &message.phase;
+			numbers[3] = &message.call;
+			numbers[4] = &message.count;
+			numbers[5] = &message.gone_by;
+			numbers[6] = &message.allocated_before;
+			numbers[7] = &message.devices;
+			numbers[8] = &message.healthy;
+			numbers[9] = &message.ids;
+			numbers[10] = &message.healthy_ids;
+			numbers[11] = &message.removed;
+			numbers[12] = &message.generation;
+			numbers[13] = &message.slices;
+			numbers[14] = NULL;
+			for (size_t i = 0; numbers[i]; i++) {
+				uint64_t value = *numbers[i];
+				int expected = 0;
+
+				/* The first five may not be 0 where a message has them. */
+				*numbers[i] = value == 0;
+				if (value == 0 || i < 5)
+					expected = -EBADMSG;
+				assert_int_equal(control_send(pair[0], &message), expected);
+				*numbers[i] = value;
+			}
+			if (!(rule->fields & FIELD_TEXT)) {
+				message.text[0] = 'x';
+				assert_int_equal(control_send(pair[0], &message), -EBADMSG);
+				message.text[0] = '\0';
+			}
+			if (rule->n_fds > 0) {
+				message.fds[0] = -EBADF;
+				assert_int_equal(control_send(pair[0], &message), -EBADMSG);
+			} else if (rule->n_optional_fds == 0) {
+				message.fds[0] = fd;
+				assert_int_equal(control_send(pair[0], &message), -EBADMSG);
+			}
+		}
+}
+
+/* What one kind of process may send, another may not. */
+static void test_other_protocol(void **state)
+{
+	static const struct control_message sent[] = {
+		{ .protocol = &control_cluster,
+			.type = CLUSTER_UNPREPARE,
+			.number = 1,
+			.text = "uid",
+			.fds = { -EBADF, -EBADF } },
+		{ .protocol = &control_cluster,
+			.type = CLUSTER_POOL,
+			.generation = 1,
+			.fds = { -EBADF, -EBADF } },
+		{ .protocol = &control_child,
+			.type = CHILD_GONE,
+			.removed = 1,
+			.fds = { -EBADF, -EBADF } },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(sent); i++)
+		for (size_t p = 0; p < ARRAY_SIZE(protocols); p++) {
+			struct control_message got;
+
+			if (protocols[p].protocol == sent[i].protocol)
+				continue;
+			assert_int_equal(control_send(pair[0], &sent[i]), 0);
+			assert_int_equal(
+				control_receive_from_child(pair[1], protocols[p].protocol, &got),
+				-EBADMSG);
+		}
 }
 
 static void test_longest_text(void **state)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_REFUSED), got;
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_REFUSED), got;
 
 	memset(message.text, 'x', sizeof(message.text) - 1);
 	assert_int_equal(control_send(pair[0], &message), 0);
-	assert_int_equal(control_receive(pair[1], &got), 0);
+	assert_int_equal(control_receive_from_child(pair[1], &control_child, &got), 0);
 	assert_int_equal(strlen(got.text), CONTROL_TEXT_MAX - 1);
 	message.text[sizeof(message.text) - 1] = 'x';
 	assert_int_equal(control_send(pair[0], &message), -EBADMSG);
@@ -320,61 +448,62 @@ static void test_malformed(void **state)
 		{ { .type = CONTROL_ALIVE }, sizeof(struct wire) - 1, 0 },
 		{ { .type = CONTROL_ALIVE }, sizeof(struct wire) + 1, 0 },
 		{ { .type = 0 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_ALIVE + 1 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_EDITS + 1 }, sizeof(struct wire), 0 },
 		{ { .type = UINT32_MAX }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_ALIVE }, sizeof(struct wire), 1 },
 		{ { .type = CONTROL_ALIVE }, sizeof(struct wire), 8 },
 		{ { .type = CONTROL_ALIVE, .session = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_ALIVE, .devices = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_REGISTERED }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_REGISTERED, .session = 1, .number = 1 }, sizeof(struct wire),
-			0 },
-		{ { .type = CONTROL_RELEASE }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_RELEASE, .session = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_CALL_FAILED, .code = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_CALL_FAILED, .count = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_REGISTERED }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_REGISTERED, .session = 1, .number = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_RELEASE }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_RELEASE, .session = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_CALL_FAILED, .call = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_CALL_FAILED, .count = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_ALIVE, .gone_by = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_ALIVE, .allocated_before = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_GONE, .devices = 1, .healthy = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_DEVICES }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_PUBLISH, .number = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_PUBLISH, .number = 1 }, sizeof(struct wire), 2 },
-		{ { .type = CONTROL_PUBLISH }, sizeof(struct wire), 1 },
-		{ { .type = CONTROL_BOOKED, .number = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_POD_QUESTION }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_GONE, .devices = 1 }, sizeof(struct wire), 1 },
-		{ { .type = CONTROL_POD_ANSWER, .session = 1 }, sizeof(struct wire), 1 },
-		{ { .type = CONTROL_CLAIMS, .number = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_OWNERS, .number = 1 }, sizeof(struct wire), 2 },
-		{ { .type = CONTROL_OWNERS }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_DEVICES }, sizeof(struct wire), 3 },
-		{ { .type = CONTROL_DEVICES, .healthy = 1 }, sizeof(struct wire), 1 },
-		{ { .type = CONTROL_REFUSED, .text_length = 5 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_REFUSED, .text_length = 5 }, sizeof(struct wire) + 4, 0 },
-		{ { .type = CONTROL_READY, .text_length = 5 }, sizeof(struct wire) + 5, 0 },
-		{ { .type = CONTROL_REFUSED, .text_length = UINT32_MAX }, sizeof(struct wire) + 5,
+		{ { .type = CHILD_GONE, .removed = 1, .healthy = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_DEVICES }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_PUBLISH, .number = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_PUBLISH, .number = 1 }, sizeof(struct wire), 2 },
+		{ { .type = CHILD_PUBLISH }, sizeof(struct wire), 1 },
+		{ { .type = CHILD_BOOKED, .number = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_GONE, .removed = 1 }, sizeof(struct wire), 1 },
+		{ { .type = CHILD_CLAIMS, .number = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_OWNERS, .number = 1 }, sizeof(struct wire), 2 },
+		{ { .type = CHILD_OWNERS }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_DEVICES }, sizeof(struct wire), 3 },
+		{ { .type = CHILD_DEVICES, .healthy = 1 }, sizeof(struct wire), 1 },
+		{ { .type = CHILD_REFUSED, .text_length = 5 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_REFUSED, .text_length = 5 }, sizeof(struct wire) + 4, 0 },
+		{ { .type = CHILD_READY, .text_length = 5 }, sizeof(struct wire) + 5, 0 },
+		{ { .type = CHILD_REFUSED, .text_length = UINT32_MAX }, sizeof(struct wire) + 5,
 			0 },
-		{ { .type = CONTROL_REFUSED, .text_length = CONTROL_TEXT_MAX },
+		{ { .type = CHILD_REFUSED, .text_length = CONTROL_TEXT_MAX },
 			sizeof(struct wire) + CONTROL_TEXT_MAX, 0 },
-		{ { .type = CONTROL_SESSION, .session = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CONTROL_SESSION, .session = 1 }, sizeof(struct wire), 8 },
-		{ { .type = CONTROL_REFUSED, .text_length = CONTROL_TEXT_MAX - 1 },
+		{ { .type = CHILD_SESSION, .session = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_SESSION, .session = 1 }, sizeof(struct wire), 8 },
+		{ { .type = CHILD_REFUSED, .text_length = CONTROL_TEXT_MAX - 1 },
 			sizeof(struct wire) + CONTROL_TEXT_MAX + 50, 0 },
-		{ { .type = CONTROL_REFUSED, .text_length = 4000 }, sizeof(struct wire) + 4000, 8 },
+		{ { .type = CHILD_REFUSED, .text_length = 4000 }, sizeof(struct wire) + 4000, 8 },
 	};
 	size_t before = count_fds();
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint32_t type = cases[i].wire.type;
+		bool child =
+			type < control_child.n_rules && control_child.rules[type].to_supervisor;
 		struct control_message got = { .type = 99 };
 		char bytes[8192];
 
 		memset(bytes, 'x', sizeof(bytes));
 		memcpy(bytes, &cases[i].wire, sizeof(cases[i].wire));
 		send_raw(bytes, cases[i].size, cases[i].n_fds);
-		if (control_receive(pair[1], &got) != -EBADMSG)
+		if (receive_from(child, &control_child, &got) != -EBADMSG)
 			fail_msg("case %zu was accepted", i);
 		assert_int_equal(got.type, 99);
-		assert_int_equal(count_fds(), before);
+		while (count_fds() != before)
+			(void)poll(NULL, 0, 1);
 	}
 }
 
@@ -386,45 +515,45 @@ static void test_text_is_harmless(void **state)
 		struct wire wire;
 		char text[sizeof(evil) - 1];
 	} __attribute__((packed)) raw = {
-		.wire = { .type = CONTROL_REFUSED, .text_length = sizeof(evil) - 1 },
+		.wire = { .type = CHILD_REFUSED, .text_length = sizeof(evil) - 1 },
 	};
 	struct control_message got;
 
 	memcpy(raw.text, evil, sizeof(raw.text));
 	send_raw(&raw, sizeof(raw), 0);
-	assert_int_equal(control_receive(pair[1], &got), 0);
+	assert_int_equal(control_receive_from_child(pair[1], &control_child, &got), 0);
 	assert_string_equal(got.text, "a?b?[31m???c");
 
 	raw.text[3] = '\0';
 	send_raw(&raw, sizeof(raw), 0);
-	assert_int_equal(control_receive(pair[1], &got), -EBADMSG);
+	assert_int_equal(control_receive_from_child(pair[1], &control_child, &got), -EBADMSG);
 }
 
 static void test_no_message_and_no_peer(void **state)
 {
-	const struct control_message alive = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
+	const struct control_message alive = CHILD_MESSAGE_INIT(CONTROL_ALIVE);
 	struct control_message got;
 	int r;
 
-	assert_int_equal(control_receive(pair[1], &got), -EAGAIN);
+	assert_int_equal(control_receive_from_child(pair[1], &control_child, &got), -EAGAIN);
 	do {
 		r = control_send(pair[0], &alive);
 	} while (r == 0);
 	assert_int_equal(r, -EAGAIN);
-	while (control_receive(pair[1], &got) == 0)
+	while (control_receive_from_child(pair[1], &control_child, &got) == 0)
 		;
 	pair[0] = close_fd(pair[0]);
-	assert_int_equal(control_receive(pair[1], &got), -ECONNRESET);
+	assert_int_equal(control_receive_from_child(pair[1], &control_child, &got), -ECONNRESET);
 	assert_true(control_send(pair[1], &alive) < 0);
 }
 
 static void test_refuses_to_send_nonsense(void **state)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_READY);
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_READY);
 
 	message.session = 1;
 	assert_int_equal(control_send(pair[0], &message), -EBADMSG);
-	message = CONTROL_MESSAGE_INIT(CONTROL_CONFIGURE);
+	message = CHILD_MESSAGE_INIT(CHILD_CONFIGURE);
 	assert_int_equal(control_send(pair[0], &message), -EBADMSG);
 }
 
@@ -432,6 +561,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_round_trip, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_rules, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_other_protocol, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_from_child, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors_that_block, setup, teardown),
 		cmocka_unit_test_setup_teardown(

@@ -48,7 +48,7 @@ static int teardown(void **state)
 /* The file of that name in the kubeconfig file ("": itself). NULL: it cannot be read. */
 static bool answer(const char *name, const char *text)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_FILE);
+	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_FILE);
 
 	(void)snprintf(message.text, sizeof(message.text), "%s", name);
 	if (text) {

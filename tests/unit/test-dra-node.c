@@ -42,7 +42,7 @@ static int listen_anywhere(struct node_fixture *f)
 
 static void open_session(struct node_fixture *f, uint64_t number)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_SESSION);
+	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_SESSION);
 
 	message.session = number;
 	message.fds[0] = listen_anywhere(f);
@@ -81,7 +81,7 @@ static int setup(void **state)
 
 static void test_no_descriptors(void **state)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(0);
+	struct control_message message = CLUSTER_MESSAGE_INIT(0);
 	struct node_fixture *f = *state;
 	struct rlimit before, none;
 	int first, second, r;
@@ -97,8 +97,8 @@ static void test_no_descriptors(void **state)
 	assert_true(r > 0);
 
 	/* devplugd opens another session; nothing keeps the loop busy until then. */
-	assert_int_equal(control_receive_from_child(f->supervisor, &message), 0);
-	assert_int_equal(message.type, CONTROL_SESSION_ENDED);
+	assert_int_equal(control_receive_from_child(f->supervisor, &control_cluster, &message), 0);
+	assert_int_equal(message.type, CLUSTER_SESSION_ENDED);
 	assert_int_equal(message.session, 5);
 	assert_int_equal(sd_event_run(f->event, 0), 0);
 	assert_true(recv(first, &byte, 1, 0) <= 0);

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "common/control.h"
+#include "common/control-exporter.h"
 #include "common/sealed.h"
 
 #define PATIENCE_MSEC 60000
@@ -40,9 +40,9 @@ static pid_t start_exporter(int control)
 
 /* --- the supervisor --- */
 
-static void send_text(int control, enum control_type type, const char *about, const char *text)
+static void send_text(int control, uint32_t type, const char *about, const char *text)
 {
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(type);
+	_cleanup_control_ struct control_message message = EXPORTER_MESSAGE_INIT(type);
 
 	message.fds[0] = sealed_new("text", text, strlen(text));
 	assert_true(message.fds[0] >= 0);
@@ -52,12 +52,12 @@ static void send_text(int control, enum control_type type, const char *about, co
 
 static void send_pods(int control)
 {
-	send_text(control, CONTROL_POD_ANSWER, "", "container\tteam\ttrain\tmain\t\n");
+	send_text(control, EXPORTER_PODS, "", "container\tteam\ttrain\tmain\t\n");
 }
 
 static void send_snapshot(int control)
 {
-	send_text(control, CONTROL_SNAPSHOT, "",
+	send_text(control, EXPORTER_SNAPSHOT, "",
 		"{\"version\":\"1\",\"pods_wanted\":1,\"resources\":[{\"name\":\"a/x\"}]}");
 }
 
@@ -72,7 +72,8 @@ static void configure(int control, struct sockaddr_un *ret_address, socklen_t *r
 {
 	static const char settings[] =
 		"{\"textfile\":false,\"interval_usec\":1000000,\"pods\":true}";
-	_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_CONFIGURE);
+	_cleanup_control_ struct control_message message =
+		EXPORTER_MESSAGE_INIT(EXPORTER_CONFIGURE);
 	const sa_family_t family = AF_UNIX;
 
 	message.fds[0] = sealed_new("settings", settings, strlen(settings));
@@ -92,10 +93,10 @@ static void await_scrape(int control)
 	int r;
 
 	for (;;) {
-		_cleanup_control_ struct control_message message = CONTROL_MESSAGE_INIT(0);
+		_cleanup_control_ struct control_message message = EXPORTER_MESSAGE_INIT(0);
 
-		r = control_receive(control, &message);
-		if (r >= 0 && message.type == CONTROL_SCRAPE)
+		r = control_receive_from_child(control, &control_exporter, &message);
+		if (r >= 0 && message.type == EXPORTER_SCRAPE)
 			return;
 		assert_true(r >= 0 || r == -EAGAIN);
 		assert_int_equal(poll(&pollfd, 1, PATIENCE_MSEC), 1);
@@ -164,7 +165,7 @@ static void scrape(int control, bool whole, const char *expected)
  * of the next one, which has none. */
 static void test_late_answer(void **state)
 {
-	const struct control_message stop = CONTROL_MESSAGE_INIT(CONTROL_STOP);
+	const struct control_message stop = EXPORTER_MESSAGE_INIT(CONTROL_STOP);
 	char answer[ANSWER_SIZE];
 	int control[2], client, status;
 	pid_t pid;

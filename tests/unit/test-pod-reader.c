@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "common/control.h"
+#include "common/control-pods.h"
 #include "common/pod-table.h"
 #include "common/spawn-request.h"
 #include "kubelet/server-end.h"
@@ -128,18 +128,18 @@ static void await_message(int fd, struct control_message *message)
 {
 	int r;
 
-	while ((r = control_receive(fd, message)) == -EAGAIN)
+	while ((r = control_receive_from_child(fd, &control_pods, message)) == -EAGAIN)
 		assert_true(sd_event_run(event, 10 * USEC_PER_MSEC) >= 0);
 	assert_int_equal(r, 0);
 }
 
 static void ask(const char *question, struct control_message *ret)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_POD_QUESTION);
+	struct control_message message = PODS_MESSAGE_INIT(PODS_QUESTION);
 	int control[2], kubelet[2], status;
 	pid_t pid;
 
-	*ret = CONTROL_MESSAGE_INIT(0);
+	*ret = PODS_MESSAGE_INIT(0);
 	calls = 0;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control), 0);
 	assert_int_equal(
@@ -161,14 +161,14 @@ static void assert_answer(const struct control_message *message, size_t n_device
 {
 	_cleanup_(pod_table_freep) struct pod_table *table = NULL;
 
-	assert_int_equal(message->type, CONTROL_POD_ANSWER);
+	assert_int_equal(message->type, PODS_ANSWER);
 	assert_int_equal(pod_table_read(message->fds[0], &table), 0);
 	assert_int_equal(table->n_devices, n_devices);
 }
 
 static void assert_failure(const struct control_message *message, const char *text)
 {
-	assert_int_equal(message->type, CONTROL_REFUSED);
+	assert_int_equal(message->type, PODS_REFUSED);
 	assert_string_equal(message->text, text);
 }
 

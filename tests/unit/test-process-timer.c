@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "common/control-exporter.h"
 #include "common/log.h"
 #include "supervisor/process/process-timer.h"
 
@@ -57,7 +58,7 @@ static int setup(void **state)
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -1;
 	peer = pair[1];
-	process_init(&process, event, NULL, &events, NULL);
+	process_init(&process, event, &control_exporter, NULL, &events, NULL);
 	process.control_fd = pair[0];
 	received = fired = 0;
 	/* Only timers receive here. */
@@ -121,7 +122,7 @@ static void test_P19_each_pause(void **state)
 /* They wait for free descriptors. */
 static void test_P19_unread_messages(void **state)
 {
-	struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_POD_ANSWER);
+	struct control_message message = EXPORTER_MESSAGE_INIT(EXPORTER_TEXTFILE);
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 	struct rlimit limit, none;
 
@@ -145,7 +146,7 @@ static void test_P19_unread_messages(void **state)
 /* The answer lay in the socket when the timer fired. */
 static void test_P19_answer_is_read_first(void **state)
 {
-	const struct control_message message = CONTROL_MESSAGE_INIT(CONTROL_ALIVE);
+	const struct control_message message = EXPORTER_MESSAGE_INIT(CONTROL_ALIVE);
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
 	process_timer_set(&timer, LIMIT, true);

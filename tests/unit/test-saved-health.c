@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "common/control.h"
+#include "common/control-child.h"
 #include "supervisor/files/saved-health.h"
 
 #define RESOURCE "vendor.example/gpu"

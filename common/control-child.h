@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The protocol between the supervisor and the process of a resource. The brackets name what a
+ * message has: fields of control.h, and descriptors, of which "fd?" may be absent; a test compares
+ * them with the table in control-child.c.
+ */
+
+#include "common/control.h"
+
+enum child_type {
+	/* supervisor to child */
+	CHILD_CONFIGURE = CONTROL_OWN, /* [fd, fd?] sealed memfd with the resource's text; the
+					  health state that an earlier process saved */
+	CHILD_SESSION,     /* [session, text, fd, fd?] text: endpoint name; listening socket;
+			      connected kubelet.sock. Without that connection the kubelet connects
+			      on its own, and the text is the socket's absolute path */
+	CHILD_END_SESSION, /* [session] close it; the child answers SESSION_ENDED */
+	CHILD_PUBLISHED,   /* [number, text] answers PUBLISH; text: why nothing came of it, or
+			      empty */
+	CHILD_OWNERS,      /* [number, text, fd?] number: of the newest CLAIMS; text: why they are
+			      refused, or empty; sealed memfd with the devices that belong to
+			      other resources, see drivers/inventory/claims.h. Also sent whenever
+			      that changes */
+	CHILD_BOOKED,      /* [times, fd] sealed memfd with the offered ids that the kubelet has
+			      booked, see drivers/model/bookings.h. A device that is not among
+			      them may leave the list if it was removed before gone_by, and is not
+			      booked if it was allocated before allocated_before. Sent before
+			      CONFIGURE, so that the first list has them */
+	CHILD_FORGET,      /* [text] an id that counts as not booked, see inventory_forget() */
+	CHILD_RELEASE,     /* [phase, text] text: a device that was reset, or empty */
+	CHILD_COUNTERS,    /* [fd] the page that a resource's process counts into, see counters.h */
+	CHILD_EDIT,        /* [number, fd] sealed memfd with offered ids, one a line. Asks what a
+			      container with these ids gets; the child runs prestart and answers
+			      EDITS */
+	/* child to supervisor */
+	CHILD_READY,         /* [] configuration accepted and first inventory complete */
+	CHILD_REFUSED,       /* [text] why the last CONFIGURE was refused; the previous
+				configuration stays in force */
+	CHILD_REGISTERED,    /* [session] the kubelet answered Register with OK */
+	CHILD_SERVING,       /* [session] the kubelet opened ListAndWatch */
+	CHILD_SESSION_ENDED, /* [session, text] why */
+	CHILD_DEVICES,       /* [devices, fd, fd?] sealed memfd with the inventory as JSON; sealed
+				memfd with the devices' health, to be saved */
+	CHILD_GONE,          /* [removed] */
+	CHILD_PUBLISH,       /* [number, fd] sealed memfd with all files that others find its
+				devices by, see drivers/allocation/publication.h */
+	CHILD_CLAIMS,        /* [number, fd] sealed memfd with what it found, see
+				drivers/inventory/claims.h */
+	CHILD_CALL_FAILED,   /* [call, text] text: ids of devices, separated by commas, a space, and
+				why */
+	CHILD_EDITS,         /* [number, text, fd?] answers EDIT; text: why not, or sealed memfd
+				with JSON, see proto/plugin/edits.h */
+};
+
+/* What a child does with what keeps the host's driver in use. */
+enum child_release_phase {
+	CHILD_RELEASE_BEGIN = 1, /* close it */
+	CHILD_RELEASE_END,       /* open it again */
+};
+
+/* Calls of the kubelet that a child can refuse. */
+enum child_call {
+	CHILD_CALL_ALLOCATE = 1,
+	CHILD_CALL_PREFER,
+	CHILD_CALL_PRESTART,
+	_CHILD_CALL_MAX,
+};
+
+extern const struct control_protocol control_child;
+
+#define CHILD_MESSAGE_INIT(t) CONTROL_MESSAGE_INIT(&control_child, t)

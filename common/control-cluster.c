@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides what the supervisor and devplugd-cluster may send to each other.
+ */
+#include "common/control-cluster.h"
+
+static const struct control_rule rules[] = {
+	[CONTROL_STOP] = { .name = "STOP" },
+	[CLUSTER_CONFIGURE] = { .name = "CONFIGURE", .n_fds = 1 },
+	[CLUSTER_SESSION] = { .name = "SESSION", .fields = FIELD_SESSION | FIELD_TEXT, .n_fds = 1 },
+	[CONTROL_INVENTORY] = { .name = "INVENTORY", .fields = FIELD_TEXT, .n_fds = 1 },
+	[CLUSTER_FILE] = { .name = "FILE", .fields = FIELD_TEXT, .n_optional_fds = 1 },
+	[CLUSTER_PREPARED] = { .name = "PREPARED",
+		.fields = FIELD_NUMBER | FIELD_TEXT,
+		.n_optional_fds = 1 },
+
+	[CONTROL_ALIVE] = { .name = "ALIVE", .to_supervisor = true },
+	[CLUSTER_REGISTERED] = { .name = "REGISTERED",
+		.to_supervisor = true,
+		.fields = FIELD_SESSION },
+	[CLUSTER_SESSION_ENDED] = { .name = "SESSION_ENDED",
+		.to_supervisor = true,
+		.fields = FIELD_SESSION | FIELD_TEXT },
+	[CLUSTER_FILE_WANTED] = { .name = "FILE_WANTED",
+		.to_supervisor = true,
+		.fields = FIELD_TEXT },
+	[CLUSTER_PREPARE] = { .name = "PREPARE",
+		.to_supervisor = true,
+		.fields = FIELD_NUMBER,
+		.n_fds = 1 },
+	[CLUSTER_UNPREPARE] = { .name = "UNPREPARE",
+		.to_supervisor = true,
+		.fields = FIELD_NUMBER | FIELD_TEXT },
+	[CLUSTER_POOL] = { .name = "POOL",
+		.to_supervisor = true,
+		.fields = FIELD_POOL | FIELD_TEXT },
+};
+
+const struct control_protocol control_cluster = { rules, ARRAY_SIZE(rules) };

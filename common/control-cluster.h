@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The protocol between the supervisor and devplugd-cluster, written as in control-child.h.
+ */
+
+#include "common/control.h"
+
+enum cluster_type {
+	/* supervisor to devplugd-cluster */
+	CLUSTER_CONFIGURE = CONTROL_OWN, /* [fd] sealed memfd with its settings as JSON */
+	CLUSTER_SESSION,  /* [session, text, fd] text: the socket's absolute path; listening
+			     socket */
+	CLUSTER_FILE,     /* [text, fd?] answers FILE_WANTED, whose text it repeats; sealed memfd
+			     with the content, if the file can be read */
+	CLUSTER_PREPARED, /* [number, text, fd?] answers PREPARE or UNPREPARE; text: why not; sealed
+			     memfd with JSON, if the claim is prepared, see
+			     supervisor/books/dra-claims.h. Neither: PREPARE named no devices, and
+			     the claim is not known */
+	/* devplugd-cluster to supervisor */
+	CLUSTER_REGISTERED,    /* [session] the kubelet has registered the driver */
+	CLUSTER_SESSION_ENDED, /* [session, text] why */
+	CLUSTER_FILE_WANTED,   /* [text] the kubeconfig file, if empty, or a path that is in it */
+	CLUSTER_PREPARE,       /* [number, fd] sealed memfd with JSON, see
+				  supervisor/books/dra-claims.h */
+	CLUSTER_UNPREPARE,     /* [number, text] uid of the claim */
+	CLUSTER_POOL,          /* [pool, text] what is published; text: what fails, or empty */
+};
+
+extern const struct control_protocol control_cluster;
+
+#define CLUSTER_MESSAGE_INIT(t) CONTROL_MESSAGE_INIT(&control_cluster, t)

@@ -84,7 +84,7 @@ static int take_document(struct child *child, struct control_message *message)
 
 static void on_devices(struct child *child, struct control_message *message)
 {
-	if (message->devices > CONTROL_DEVICES_MAX || take_document(child, message) < 0) {
+	if (take_document(child, message) < 0) {
 		on_broken("sent an inventory that is not valid", child);
 		return;
 	}

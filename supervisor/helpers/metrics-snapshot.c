@@ -5,10 +5,10 @@
  */
 #include "supervisor/helpers/metrics-snapshot.h"
 
+#include <jansson.h>
 #include <sys/resource.h>
 
 #include "common/counters.h"
-#include "common/json-write.h"
 #include "common/sealed.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/children/child.h"
@@ -18,12 +18,30 @@
 
 /* --- the daemon --- */
 
-static void write_member(struct json_writer *writer, const char *key, uint64_t number)
+struct member {
+	const char *key;
+	uint64_t value;
+};
+
+static json_t *pack_members(const struct member *members, size_t count)
 {
-	json_write_text(writer, ",\"");
-	json_write_text(writer, key);
-	json_write_text(writer, "\":");
-	json_write_number(writer, number);
+	json_auto_t *object = json_object();
+	int r = 0;
+
+	for (size_t i = 0; i < count; i++)
+		r |= json_object_set_new(
+			object, members[i].key, json_integer((json_int_t)members[i].value));
+	return r < 0 ? NULL : json_incref(object);
+}
+
+static json_t *pack_numbers(const uint64_t *numbers, size_t count)
+{
+	json_auto_t *list = json_array();
+	int r = 0;
+
+	for (size_t i = 0; i < count; i++)
+		r |= json_array_append_new(list, json_integer((json_int_t)numbers[i]));
+	return r < 0 ? NULL : json_incref(list);
 }
 
 static uint64_t resident_bytes(pid_t pid)
@@ -76,13 +94,9 @@ static uint64_t pending_changes(const struct manager *manager)
 	return n;
 }
 
-static void write_daemon(struct json_writer *writer, const struct manager *manager,
-	const struct metrics_facts *facts)
+static json_t *pack_daemon(const struct manager *manager, const struct metrics_facts *facts)
 {
-	const struct {
-		const char *key;
-		uint64_t value;
-	} members[] = {
+	const struct member members[] = {
 		{ "generation", manager->generation },
 		{ "accepted_at", manager->accepted_at },
 		{ "pending_changes", pending_changes(manager) },
@@ -97,154 +111,95 @@ static void write_daemon(struct json_writer *writer, const struct manager *manag
 		{ "processor_usec", processor_usec() },
 	};
 
-	json_write_text(writer, "{\"version\":");
-	json_write_string(writer, DEVPLUGD_VERSION);
-	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
-		write_member(writer, members[i].key, members[i].value);
+	return pack_members(members, ARRAY_SIZE(members));
 }
 
 /* --- resources --- */
 
-static void write_array(
-	struct json_writer *writer, const char *key, const uint64_t *numbers, size_t count)
+/* Kind of probe to its numbers of results and their times; only of kinds that have results. */
+static json_t *pack_probes(const uint64_t counters[static _COUNTER_MAX])
 {
-	json_write_text(writer, ",\"");
-	json_write_text(writer, key);
-	json_write_text(writer, "\":[");
-	for (size_t i = 0; i < count; i++) {
-		json_write_text(writer, i > 0 ? "," : "");
-		json_write_number(writer, numbers[i]);
+	json_auto_t *probes = json_object();
+	int r = 0;
+
+	for (size_t i = 0; probe_kinds[i] && i < COUNTED_PROBES; i++) {
+		const uint64_t numbers[] = {
+			counters[COUNTER_PROBES_HEALTHY + i],
+			counters[COUNTER_PROBES_UNHEALTHY + i],
+			counters[COUNTER_PROBES_TIMED + i],
+			counters[COUNTER_PROBE_USEC + i],
+		};
+
+		if (numbers[0] + numbers[1] > 0)
+			r |= json_object_set_new(
+				probes, probe_kinds[i], pack_numbers(numbers, ARRAY_SIZE(numbers)));
 	}
-	json_write_text(writer, "]");
+	return r < 0 ? NULL : json_incref(probes);
+}
+
+static json_t *pack_counters(
+	const struct resource *resource, const uint64_t counters[static _COUNTER_MAX])
+{
+	const struct resource_counts *counts = &resource->counts;
+	const struct member members[] = {
+		{ "registered", resource->registered },
+		{ "registrations", counts->registrations },
+		{ "registration_failures", counts->registration_failures },
+		{ "last_registration", counts->last_registration },
+		{ "list_updates", counters[COUNTER_LIST_UPDATES] },
+		{ "preferred_allocations", counters[COUNTER_PREFERRED_ALLOCATIONS] },
+		{ "prestarts_ok", counters[COUNTER_PRESTARTS_OK] },
+		{ "prestarts_failed", counters[COUNTER_PRESTARTS_FAILED] },
+		{ "scans", counters[COUNTER_SCANS] },
+		{ "scans_failed", counters[COUNTER_SCANS_FAILED] },
+		{ "scan_usec", counters[COUNTER_SCAN_USEC] },
+		{ "allocations_ok", counters[COUNTER_ALLOCATIONS_OK] },
+		{ "allocations_failed", counters[COUNTER_ALLOCATIONS_FAILED] },
+		{ "allocation_usec", counters[COUNTER_ALLOCATION_USEC] },
+	};
+
+	return pack_members(members, ARRAY_SIZE(members));
 }
 
 /* By name, because the exporter is of a package of its own and may be of another version. */
-static void write_counters(struct json_writer *writer, const struct child *child)
+static json_t *pack_resource(const struct child *child)
 {
-	static const struct {
-		const char *key;
-		enum counter counter;
-	} members[] = {
-		{ "list_updates", COUNTER_LIST_UPDATES },
-		{ "preferred_allocations", COUNTER_PREFERRED_ALLOCATIONS },
-		{ "prestarts_ok", COUNTER_PRESTARTS_OK },
-		{ "prestarts_failed", COUNTER_PRESTARTS_FAILED },
-		{ "scans", COUNTER_SCANS },
-		{ "scans_failed", COUNTER_SCANS_FAILED },
-		{ "scan_usec", COUNTER_SCAN_USEC },
-		{ "allocations_ok", COUNTER_ALLOCATIONS_OK },
-		{ "allocations_failed", COUNTER_ALLOCATIONS_FAILED },
-		{ "allocation_usec", COUNTER_ALLOCATION_USEC },
-	};
+	const struct resource *resource = child->resource;
 	uint64_t counters[_COUNTER_MAX] = { 0 };
-	bool first = true;
+	json_auto_t *object = NULL, *numbers = NULL;
 
 	if (child->counters_fd >= 0)
 		(void)counters_read(child->counters_fd, counters);
-	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
-		write_member(writer, members[i].key, counters[members[i].counter]);
-	write_array(writer, "allocation_buckets", &counters[COUNTER_ALLOCATION_BUCKET],
-		ALLOCATION_BUCKETS);
-	json_write_text(writer, ",\"probes\":{");
-	for (size_t i = 0; probe_kinds[i] && i < COUNTED_PROBES; i++) {
-		uint64_t healthy = counters[COUNTER_PROBES_HEALTHY + i];
-		uint64_t unhealthy = counters[COUNTER_PROBES_UNHEALTHY + i];
-
-		if (healthy + unhealthy == 0)
-			continue;
-		json_write_text(writer, first ? "" : ",");
-		first = false;
-		json_write_string(writer, probe_kinds[i]);
-		json_write_text(writer, ":[");
-		json_write_number(writer, healthy);
-		json_write_text(writer, ",");
-		json_write_number(writer, unhealthy);
-		json_write_text(writer, ",");
-		json_write_number(writer, counters[COUNTER_PROBES_TIMED + i]);
-		json_write_text(writer, ",");
-		json_write_number(writer, counters[COUNTER_PROBE_USEC + i]);
-		json_write_text(writer, "]");
-	}
-	json_write_text(writer, "}");
-}
-
-static void write_resource(struct json_writer *writer, const struct child *child)
-{
-	const struct resource *resource = child->resource;
-	const struct resource_counts *counts = &resource->counts;
-
-	json_write_text(writer, "{\"name\":");
-	json_write_string(writer, resource->name);
-	json_write_text(writer, ",\"driver\":");
-	json_write_string(writer, resource_applied(resource)->declaration.driver_name);
-	json_write_text(writer, ",\"state\":");
-	json_write_string(writer, resource_state_name(resource));
-	write_member(writer, "registered", resource->registered);
-	write_member(writer, "registrations", counts->registrations);
-	write_member(writer, "registration_failures", counts->registration_failures);
-	write_member(writer, "last_registration", counts->last_registration);
-	write_array(writer, "exits", counts->exits, _EXIT_CAUSE_MAX);
-	write_counters(writer, child);
-	json_write_text(writer, "}");
-}
-
-/* The resource and the id of each device that has another name in claims. */
-static int write_claimed(struct json_writer *writer, const struct manager *manager,
-	const struct metrics_facts *facts)
-{
-	json_auto_t *devices = NULL;
-	const char *name;
-	json_t *device;
-	bool first = true;
-
-	if (!facts->pods_known || !manager->dra_claims)
-		return 0;
-	devices = dra_claims_devices(manager->dra_claims);
-	if (!devices)
-		return -ENOMEM;
-	json_write_text(writer, ",\"dra_driver\":");
-	json_write_string(writer, manager->dra_driver);
-	json_write_text(writer, ",\"claimed\":{");
-	json_object_foreach(devices, name, device)
-	{
-		json_write_text(writer, first ? "" : ",");
-		first = false;
-		json_write_string(writer, name);
-		json_write_text(writer, ":{\"resource\":");
-		json_write_string(writer, json_string_value(json_object_get(device, "resource")));
-		json_write_text(writer, ",\"id\":");
-		json_write_string(writer, json_string_value(json_object_get(device, "id")));
-		json_write_text(writer, "}");
-	}
-	json_write_text(writer, "}");
-	return 0;
+	object = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "name", resource->name, "driver",
+		resource_applied(resource)->declaration.driver_name, "state",
+		resource_state_name(resource), "exits",
+		pack_numbers(resource->counts.exits, _EXIT_CAUSE_MAX), "allocation_buckets",
+		pack_numbers(&counters[COUNTER_ALLOCATION_BUCKET], ALLOCATION_BUCKETS), "probes",
+		pack_probes(counters));
+	numbers = pack_counters(resource, counters);
+	return json_object_update(object, numbers) < 0 ? NULL : json_incref(object);
 }
 
 int metrics_snapshot(const struct manager *manager, const struct metrics_facts *facts, int *ret_fd)
 {
-	_cleanup_close_ int fd = sealed_begin("state");
-	struct json_writer writer;
-	int r;
+	json_auto_t *root = pack_daemon(manager, facts);
+	json_t *resources = json_array();
+	_cleanup_free_ char *text = NULL;
+	int r = json_object_set_new(root, "version", json_string(DEVPLUGD_VERSION));
 
-	if (fd < 0)
-		return fd;
-	json_writer_init(&writer, fd);
-	write_daemon(&writer, manager, facts);
-	json_write_text(&writer, ",\"resources\":[");
-	for (size_t i = 0; i < manager->n_children; i++) {
-		json_write_text(&writer, i > 0 ? "," : "");
-		write_resource(&writer, manager->children[i]);
+	for (size_t i = 0; i < manager->n_children; i++)
+		r |= json_array_append_new(resources, pack_resource(manager->children[i]));
+	r |= json_object_set_new(root, "resources", resources);
+	/* The resource and the id of each device that a claim has by another name. */
+	if (facts->pods_known && manager->dra_claims) {
+		r |= json_object_set_new(
+			root, "dra_driver", json_string(manager->dra_driver ?: ""));
+		r |= json_object_set_new(root, "claimed", dra_claims_devices(manager->dra_claims));
 	}
-	json_write_text(&writer, "]");
-	r = write_claimed(&writer, manager, facts);
+	text = r < 0 ? NULL : json_dumps(root, JSON_COMPACT);
+	r = text ? sealed_new("state", text, strlen(text)) : -ENOMEM;
 	if (r < 0)
 		return r;
-	json_write_text(&writer, "}\n");
-	r = json_writer_finish(&writer);
-	if (r >= 0)
-		r = sealed_end(fd);
-	if (r < 0)
-		return r;
-	*ret_fd = TAKE_FD(fd);
+	*ret_fd = r;
 	return 0;
 }

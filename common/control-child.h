@@ -21,8 +21,8 @@ enum child_type {
 			      empty */
 	CHILD_OWNERS,      /* [number, text, fd?] number: of the newest CLAIMS; text: why they are
 			      refused, or empty; sealed memfd with the devices that belong to
-			      other resources, see drivers/inventory/claims.h. Also sent whenever
-			      that changes */
+			      other resources, see drivers/inventory/hardware-claims.h. Also sent
+			      whenever that changes */
 	CHILD_BOOKED,      /* [times, fd] sealed memfd with the offered ids that the kubelet has
 			      booked, see drivers/model/bookings.h. A device that is not among
 			      them may leave the list if it was removed before gone_by, and is not
@@ -47,7 +47,7 @@ enum child_type {
 	CHILD_PUBLISH,       /* [number, fd] sealed memfd with all files that others find its
 				devices by, see drivers/allocation/publication.h */
 	CHILD_CLAIMS,        /* [number, fd] sealed memfd with what it found, see
-				drivers/inventory/claims.h */
+				drivers/inventory/hardware-claims.h */
 	CHILD_CALL_FAILED,   /* [call, text] text: ids of devices, separated by commas, a space, and
 				why */
 	CHILD_EDITS,         /* [number, text, fd?] answers EDIT; text: why not, or sealed memfd

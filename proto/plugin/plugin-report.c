@@ -266,8 +266,8 @@ static void send_report(struct plugin *plugin)
 
 	pace_begin(&plugin->reporting);
 	r = report_devices(plugin);
-	/* From its end: reports take a fifth of a processor at most, however many letters ask for
-	 * one. */
+	/* The pause begins at the end of the report, so that reports take a fifth of a processor at
+	 * most, however often one is wanted. */
 	(void)pace_end(&plugin->reporting, REPORT_INTERVAL);
 	if (r < 0) {
 		/* A supervisor that is paused does not read, and gets all of it later. */

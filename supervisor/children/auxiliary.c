@@ -249,7 +249,6 @@ int auxiliary_send_devices(struct auxiliary *auxiliary, const struct child *chil
 {
 	struct control_message message =
 		CONTROL_MESSAGE_INIT(auxiliary->process.protocol, CONTROL_INVENTORY);
-
 	int waiting;
 
 	if (child->devices_fd < 0)

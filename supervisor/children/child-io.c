@@ -38,18 +38,6 @@ static void forget_process(struct child *child)
 
 /* --- messages --- */
 
-/* What a message from the child means to the state table. Others are not for us to receive. */
-static const struct {
-	enum resource_event event;
-	bool expected, session;
-} message_events[] = {
-	[CHILD_REFUSED] = { RESOURCE_REFUSED, .expected = true },
-	[CHILD_REGISTERED] = { RESOURCE_REGISTERED, .expected = true, .session = true },
-	[CHILD_SERVING] = { RESOURCE_WATCHED, .expected = true, .session = true },
-	[CHILD_SESSION_ENDED] = { RESOURCE_SESSION_ENDED, .expected = true, .session = true },
-	[CONTROL_ALIVE] = { RESOURCE_ALIVE, .expected = true },
-};
-
 static void on_broken(const char *what, void *userdata)
 {
 	struct child *child = userdata;
@@ -103,13 +91,13 @@ static void on_devices(struct child *child, struct control_message *message)
 	child->host->on_devices(child, child->host->userdata);
 }
 
-static void on_ready(struct child *child, const char *text)
+static void on_ready(struct child *child, struct control_message *message)
 {
 	enum registration_way before = child_registration(child);
 	bool first = child->resource->state == RESOURCE_STARTING;
 
 	child->reported = false;
-	resource_handle(child->resource, RESOURCE_READY, text);
+	resource_handle(child->resource, RESOURCE_READY, NULL);
 	if (!first && child_registration(child) != before)
 		resource_handle(child->resource, RESOURCE_RENEW, NULL);
 }
@@ -123,53 +111,61 @@ static void on_publish(struct child *child, struct control_message *message)
 	proposal_submit(child->proposal, TAKE_FD(message->fds[0]), message->number);
 }
 
+static void on_gone(struct child *child, struct control_message *message)
+{
+	child->gone = message->removed;
+	child->host->on_gone(child->host->userdata);
+}
+
+static void on_call_failed(struct child *child, struct control_message *message)
+{
+	if (failure_take(
+		    child->resource->failures, child->resource->name, message, &child->log_budget))
+		child->host->on_changed(child->host->userdata);
+	else
+		on_broken("sent a malformed message", child);
+}
+
+static void on_claims(struct child *child, struct control_message *message)
+{
+	claimant_submit(child->claimant, TAKE_FD(message->fds[0]), message->number);
+}
+
+static void on_edits(struct child *child, struct control_message *message)
+{
+	child->host->on_edits(child, message, child->host->userdata);
+}
+
+/* Each message that a child may send: what handles it, or what it means to the state table. */
+static const struct {
+	void (*handle)(struct child *child, struct control_message *message);
+	enum resource_event event;
+	bool session; /* about a session, which may be over */
+} message_types[] = {
+	[CONTROL_ALIVE] = { .event = RESOURCE_ALIVE },
+	[CHILD_READY] = { .handle = on_ready },
+	[CHILD_REFUSED] = { .event = RESOURCE_REFUSED },
+	[CHILD_REGISTERED] = { .event = RESOURCE_REGISTERED, .session = true },
+	[CHILD_SERVING] = { .event = RESOURCE_WATCHED, .session = true },
+	[CHILD_SESSION_ENDED] = { .event = RESOURCE_SESSION_ENDED, .session = true },
+	[CHILD_DEVICES] = { .handle = on_devices },
+	[CHILD_GONE] = { .handle = on_gone },
+	[CHILD_PUBLISH] = { .handle = on_publish },
+	[CHILD_CLAIMS] = { .handle = on_claims },
+	[CHILD_CALL_FAILED] = { .handle = on_call_failed },
+	[CHILD_EDITS] = { .handle = on_edits },
+};
+
 static void on_message(struct control_message *message, void *userdata)
 {
 	struct child *child = userdata;
 
-	if (message->type == CHILD_DEVICES) {
-		on_devices(child, message);
-		return;
-	}
-	if (message->type == CHILD_GONE) {
-		child->gone = message->removed;
-		child->host->on_gone(child->host->userdata);
-		return;
-	}
-	if (message->type == CHILD_CALL_FAILED) {
-		if (failure_take(child->resource->failures, child->resource->name, message,
-			    &child->log_budget))
-			child->host->on_changed(child->host->userdata);
-		else
-			on_broken("sent a malformed message", child);
-		return;
-	}
-	if (message->type == CHILD_CLAIMS) {
-		claimant_submit(child->claimant, TAKE_FD(message->fds[0]), message->number);
-		return;
-	}
-	if (message->type == CHILD_EDITS) {
-		child->host->on_edits(child, message, child->host->userdata);
-		return;
-	}
-	if (message->type == CHILD_PUBLISH) {
-		on_publish(child, message);
-		return;
-	}
-	if (message->type == CHILD_READY) {
-		on_ready(child, message->text);
-		return;
-	}
-	if ((size_t)message->type >= ARRAY_SIZE(message_events) ||
-		!message_events[message->type].expected) {
-		on_broken("sent a message that only devplugd sends", child);
-		return;
-	}
-	/* Late words about a session that is over. */
-	if (message_events[message->type].session && message->session != child->resource->session)
-		return;
-	resource_handle(child->resource, message_events[message->type].event,
-		message->text[0] ? message->text : "the child gave no reason");
+	if (message_types[message->type].handle)
+		message_types[message->type].handle(child, message);
+	else if (!message_types[message->type].session ||
+		message->session == child->resource->session)
+		resource_handle(child->resource, message_types[message->type].event,
+			message->text[0] ? message->text : "the child gave no reason");
 }
 
 static void on_hangup(void *userdata)

@@ -173,6 +173,24 @@ class SourceTree(unittest.TestCase):
                     self.assertEqual(described[rule].split(", ") if described[rule] else [], expected)
                     self.assertEqual(re.search(r'\.name = "(\w+)"', text)[1], rule.split("_", 1)[1])
 
+        # What a child may send is handled, so that the table of handlers needs no check.
+        with open(ROOT + "/common/control-child.c", encoding="utf-8") as file:
+            sent = re.findall(r"^\t\[(\w+)\] = \{[^}]*to_supervisor = true", file.read(), re.M)
+        with open(ROOT + "/supervisor/children/child-io.c", encoding="utf-8") as file:
+            handled = re.findall(r"^\t\[(C\w+)\] = \{ \.(?:handle|event)", file.read(), re.M)
+        self.assertEqual(sorted(handled), sorted(sent))
+
+    def test_named_files_exist(self):
+        """Comments and documents that name a file of the tree."""
+        with_folder = r"(?<![\w/.<-])((?:[a-z0-9-]+/)+[a-z0-9-]+\.[ch])\b"
+        tops = {path.split("/")[0] for path in self.sources}
+        missing = []
+        for path in list(sources("tests")) + self.sources + [f"docs/{name}" for name in os.listdir(ROOT + "/docs") if name.endswith(".md")]:
+            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                missing += [f"{path}: {name}" for name in re.findall(with_folder, file.read())
+                            if name.split("/")[0] in tops and not name.endswith("pb-c.h") and not os.path.exists(os.path.join(ROOT, name))]
+        self.assertEqual([line for line in missing if not line.endswith("amdgpu_ras.c")], [])
+
     def test_one_writer_of_files(self):
         """A file is replaced by common/replace-file.c, so that a reader finds the old content or the new one."""
         # The socket of a session gets its name when it listens.

@@ -395,7 +395,7 @@ uint64_t dra_send_devices(struct dra *dra, struct child *child)
 		return USEC_INFINITY;
 	if (now < child->devices_not_before)
 		return child->devices_not_before;
-	if (auxiliary_send_devices(dra->process, child) == -EAGAIN)
+	if (auxiliary_send_devices(dra->process, child) < 0)
 		return now + DEVICES_RETRY;
 	child->devices_passed_on = true;
 	child->devices_not_before = now + DEVICES_INTERVAL;

@@ -261,18 +261,6 @@ static bool names_cdi(const char *name)
 		suffix && streq(suffix, ".json");
 }
 
-int published_table_open_file(int directory_fd, const char *name, struct stat *ret_st)
-{
-	_cleanup_close_ int fd =
-		openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-
-	if (fd < 0 || fstat(fd, ret_st) < 0)
-		return -errno;
-	return S_ISREG(ret_st->st_mode) && (ret_st->st_uid == geteuid() || ret_st->st_uid == 0)
-		? TAKE_FD(fd)
-		: -EPERM;
-}
-
 static int add_line(struct published_table *table, struct published_directory *directory,
 	int directory_fd, const char *resource, const char *name)
 {
@@ -299,14 +287,13 @@ static int load(struct published_table *table, struct published_directory *direc
 	_cleanup_fclose_ FILE *stream = NULL;
 	_cleanup_free_ char *line = NULL;
 	size_t size = 0, refused = 0;
-	struct stat st;
 	ssize_t n;
 	int fd, r = 0;
 
 	if (directory_fd < 0)
 		return 0;
 	(void)replace_file_end(directory_fd, table->list, -ECANCELED);
-	fd = published_table_open_file(directory_fd, table->list, &st);
+	fd = runtime_files_open_file(directory_fd, table->list);
 	stream = fd >= 0 ? fdopen(fd, "r") : NULL;
 	if (!stream)
 		(void)close_fd(fd);

@@ -77,9 +77,6 @@ void published_table_remove(struct published_table *table, const char *resource)
  * failure is logged once, and the next call tries again. */
 bool published_table_save(struct published_table *table);
 
-/* Opens a regular file that devplugd or root wrote. Returns a descriptor or negative errno. */
-int published_table_open_file(int directory_fd, const char *name, struct stat *ret_st);
-
 /* Opens the directory of the file, which must not be a symbolic link; `ret_name` is in `path`.
  * Returns a descriptor or negative errno. */
 int published_table_open_directory(const char *path, const char **ret_name);

@@ -156,8 +156,9 @@ bool published_has_content(const char *path, const char *text)
 
 	directory_fd = published_table_open_directory(path, &name);
 	if (directory_fd >= 0)
-		fd = published_table_open_file(directory_fd, name, &st);
-	if (!found || fd < 0 || (st.st_mode & 07777) != 0644 || (uint64_t)st.st_size != size)
+		fd = runtime_files_open_file(directory_fd, name);
+	if (!found || fd < 0 || fstat(fd, &st) < 0 || (st.st_mode & 07777) != 0644 ||
+		(uint64_t)st.st_size != size)
 		return false;
 	while (done < size) {
 		ssize_t n = RETRY_ON_EINTR(read(fd, found + done, size - done));

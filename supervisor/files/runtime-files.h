@@ -36,8 +36,8 @@ int runtime_files_remove_any(int at, const char *name);
 int runtime_files_directory(const struct runtime_files *files);
 int runtime_files_health_directory(const struct runtime_files *files);
 
-/* Opens a file for reading, in one of these directories. Returns a descriptor or negative errno;
- * -EPERM: it is not a regular file of ours. */
+/* Opens a file for reading, in one of these directories or another. Returns a descriptor or
+ * negative errno; -EPERM: it is not a regular file of ours, or others can write to it. */
 int runtime_files_open_file(int directory_fd, const char *name);
 
 /* Gives the lock back; the files stay. */

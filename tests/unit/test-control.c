@@ -37,16 +37,31 @@ struct wire {
 
 static int pair[2];
 
-static size_t count_fds(void)
+/* Our open descriptors, or only the sockets. The handles of the processes that close what is
+ * refused do not count: each is open until one of the next such processes starts. */
+static size_t count_fds(bool sockets_only)
 {
 	DIR *stream = opendir("/proc/self/fd");
+	struct dirent *entry;
 	size_t count = 0;
 
 	assert_non_null(stream);
-	while (readdir(stream))
-		count++;
+	while ((entry = readdir(stream))) {
+		char target[64] = "";
+
+		(void)readlinkat(dirfd(stream), entry->d_name, target, sizeof(target) - 1);
+		count += sockets_only ? startswith(target, "socket:") != NULL
+				      : !strstr(target, "pidfd");
+	}
 	(void)closedir(stream);
 	return count;
+}
+
+/* What is refused is closed by another process, in its own time. */
+static void await_fds(bool sockets_only, size_t count)
+{
+	while (count_fds(sockets_only) != count)
+		(void)poll(NULL, 0, 1);
 }
 
 static int setup(void **state)
@@ -93,30 +108,6 @@ static void send_raw(const void *data, size_t size, size_t n_fds)
 	send_fds(data, size, STDERR_FILENO, n_fds);
 }
 
-static size_t count_sockets(void)
-{
-	DIR *stream = opendir("/proc/self/fd");
-	struct dirent *entry;
-	size_t count = 0;
-
-	assert_non_null(stream);
-	while ((entry = readdir(stream))) {
-		char target[64] = "";
-
-		if (readlinkat(dirfd(stream), entry->d_name, target, sizeof(target) - 1) > 0)
-			count += startswith(target, "socket:") != NULL;
-	}
-	(void)closedir(stream);
-	return count;
-}
-
-/* What is refused is closed by another process, in its own time. */
-static void await_sockets(size_t count)
-{
-	while (count_sockets() != count)
-		(void)poll(NULL, 0, 1);
-}
-
 /* The test ends by its time limit if a close() is waited for. */
 static void test_descriptors_that_block(void **state)
 {
@@ -129,7 +120,7 @@ static void test_descriptors_that_block(void **state)
 		{ { .type = CONTROL_ALIVE }, 8 },               /* more than a message has */
 	};
 	struct control_message got;
-	size_t before = count_sockets();
+	size_t before = count_fds(true);
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		int peer, fd = lingering_socket(&peer);
@@ -138,7 +129,7 @@ static void test_descriptors_that_block(void **state)
 		(void)close(fd); /* it is not the last one */
 		assert_int_equal(
 			control_receive_from_child(pair[1], &control_child, &got), -EBADMSG);
-		await_sockets(before + 1);
+		await_fds(true, before + 1);
 		(void)close(peer);
 	}
 }
@@ -147,14 +138,14 @@ static void test_descriptors_that_block(void **state)
 static void test_unread_descriptors_that_block(void **state)
 {
 	const struct wire claims = { .type = CHILD_CLAIMS, .number = 1 };
-	size_t before = count_sockets();
+	size_t before = count_fds(true);
 	int peer, fd = lingering_socket(&peer);
 
 	send_raw("", 0, 0);
 	send_fds(&claims, sizeof(claims), fd, 1);
 	(void)close(fd); /* it is not the last one */
 	pair[1] = foreign_close_socket(pair[1]);
-	await_sockets(before); /* without ours, with the peer's */
+	await_fds(true, before); /* without ours, with the peer's */
 	(void)close(peer);
 }
 
@@ -164,7 +155,7 @@ static void test_many_descriptors(void **state)
 	struct descriptors many = { .count = 40 };
 	struct iovec iov = { .iov_base = (void *)"x", .iov_len = 1 };
 	struct control_message got;
-	size_t before = count_sockets();
+	size_t before = count_fds(true);
 	int peers[ARRAY_SIZE(many.fds)];
 
 	for (size_t i = 0; i < many.count; i++)
@@ -175,7 +166,7 @@ static void test_many_descriptors(void **state)
 	assert_int_equal(control_receive_from_child(pair[1], &control_child, &got), -EBADMSG);
 	for (size_t i = 0; i < many.count; i++)
 		(void)close(peers[i]);
-	await_sockets(before);
+	await_fds(true, before);
 }
 
 static void test_from_child(void **state)
@@ -199,7 +190,7 @@ static void test_no_free_descriptors(void **state)
 {
 	const struct control_message alive = CHILD_MESSAGE_INIT(CONTROL_ALIVE);
 	struct control_message claims = CHILD_MESSAGE_INIT(CHILD_CLAIMS), got;
-	size_t before = count_fds();
+	size_t before = count_fds(false);
 	struct rlimit limit, none;
 
 	claims.number = 1;
@@ -220,7 +211,7 @@ static void test_no_free_descriptors(void **state)
 	assert_int_equal(control_receive_from_child(pair[1], &control_child, &got), 0);
 	assert_int_equal(got.type, CHILD_CLAIMS);
 	control_message_done(&got);
-	assert_int_equal(count_fds(), before);
+	assert_int_equal(count_fds(false), before);
 }
 
 static const struct {
@@ -310,7 +301,7 @@ static void assert_same(const struct control_message *got, const struct control_
 static void test_round_trip(void **state)
 {
 	_cleanup_close_ int fd = sealed_new("test", "", 0);
-	size_t before = count_fds(), n = 0;
+	size_t before = count_fds(false), n = 0;
 
 	for (size_t p = 0; p < ARRAY_SIZE(protocols); p++) {
 		const struct control_protocol *protocol = protocols[p].protocol;
@@ -334,8 +325,7 @@ static void test_round_trip(void **state)
 		}
 	}
 	assert_true(n > 60);
-	while (count_fds() != before)
-		(void)poll(NULL, 0, 1);
+	await_fds(false, before);
 }
 
 /* No field that a rule does not name, and none too few. */
@@ -487,7 +477,7 @@ static void test_malformed(void **state)
 			sizeof(struct wire) + CONTROL_TEXT_MAX + 50, 0 },
 		{ { .type = CHILD_REFUSED, .text_length = 4000 }, sizeof(struct wire) + 4000, 8 },
 	};
-	size_t before = count_fds();
+	size_t before = count_fds(false);
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint32_t type = cases[i].wire.type;
@@ -502,8 +492,7 @@ static void test_malformed(void **state)
 		if (receive_from(child, &control_child, &got) != -EBADMSG)
 			fail_msg("case %zu was accepted", i);
 		assert_int_equal(got.type, 99);
-		while (count_fds() != before)
-			(void)poll(NULL, 0, 1);
+		await_fds(false, before);
 	}
 }
 

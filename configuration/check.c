@@ -108,7 +108,7 @@ static int check_names(const struct config *config, struct report *report)
 				first->position, first->origin.file, first->origin.line);
 		else
 			complain(report, second, "name",
-				"its files of device information would have the names of those of \"%s\" at %s:%u: choose another name",
+				"its device-information files would have the same names as those of \"%s\" at %s:%u: choose another name",
 				first->name, first->origin.file, first->origin.line);
 	}
 	return 0;
@@ -140,7 +140,7 @@ static int check_kinds(const struct config *config, struct report *report)
 
 		if (streq(kinds.items[i].text, kinds.items[i - 1].text))
 			complain(report, kinds.items[i].declaration, "cdi_spec.kind",
-				"is \"%s\", which resources[%zu] \"%s\" at %s:%u also has: each resource needs a unique kind",
+				"is \"%s\", the kind of resources[%zu] \"%s\" at %s:%u: each resource needs a unique kind",
 				kinds.items[i].text, first->position, first->name,
 				first->origin.file, first->origin.line);
 	}
@@ -163,7 +163,7 @@ static void check_claim(
 	char others[64] = "";
 
 	if (more > 0)
-		(void)snprintf(others, sizeof(others), " (and %zu more like it)", more);
+		(void)snprintf(others, sizeof(others), " (and %zu more duplicates)", more);
 	if (a == b)
 		complain(report, b, "match", "names \"%s\" twice%s: remove one", second->text,
 			others);

@@ -20,7 +20,7 @@ static int check_plugin_dir(const char *value, struct error *error)
 		return r;
 	if (length > most)
 		return error_set(error, -EINVAL,
-			"has %zu bytes, the maximum is %zu: the path of a socket has up to %d bytes, of which \"/\" and the names of the sockets need %d",
+			"is %zu bytes long, the maximum is %zu: the path of a socket is limited to %d bytes, and \"/\" with the name of a socket needs up to %d of them",
 			length, most, SOCKET_PATH_MAX, SOCKET_NAME_MAX + 1);
 	return 0;
 }
@@ -36,7 +36,7 @@ static int check_root_dir(const char *value, struct error *error)
 		return r;
 	if (strlen(value) > most)
 		return error_set(error, -EINVAL,
-			"has %zu bytes, the maximum is %zu: the path of a socket has up to %d bytes",
+			"is %zu bytes long, the maximum is %zu: the path of a socket is limited to %d bytes",
 			strlen(value), most, SOCKET_PATH_MAX);
 	return 0;
 }
@@ -62,7 +62,7 @@ static const struct option cordon_options[] = {
 		.required = true,
 		.maximum = 400,
 		.check = check_cordon_id,
-		.help = "Shell pattern of device ids; with \"RESOURCE/\" before it, of the devices of that resource only.",
+		.help = "Shell pattern of device ids. With \"RESOURCE/\" before it, only devices of that resource match.",
 	},
 	{
 		.key = "reason",
@@ -112,8 +112,7 @@ static const struct option kubelet_options[] = {
 		.offset = offsetof(struct kubelet_config, registration),
 		.default_integer = REGISTRATION_SOCKET,
 		.choices = registrations,
-		.help = "How the kubelet learns of a resource: by a call on its \"socket\", or by "
-			"its plugin \"watcher\", which watches plugins_registry_dir for sockets.",
+		.help = "How resources register with the kubelet: by a call on its \"socket\", or through its plugin \"watcher\", which watches plugins_registry_dir for sockets.",
 	},
 	{
 		.key = "plugins_registry_dir",
@@ -128,7 +127,7 @@ static const struct option kubelet_options[] = {
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct kubelet_config, pod_resources),
 		.default_integer = true,
-		.help = "Whether devplugd asks the kubelet's PodResources API if a device that has disappeared is still assigned to a pod. Otherwise the kubelet's checkpoint alone decides when it leaves the list. devplugd also compares the devices that the kubelet offers with its list once a minute.",
+		.help = "Whether devplugd asks the kubelet's PodResources API if a device that has disappeared is still assigned to a pod, and compares once a minute the devices that the kubelet offers with its own list. With false, only the kubelet's checkpoint decides when such a device leaves the list.",
 	},
 	{
 		.key = "pod_resources_socket",
@@ -147,9 +146,7 @@ static const struct option kubelet_options[] = {
 		.maximum = 3600LL * 1000,
 		.default_integer = 10LL * 1000,
 		.unit = "seconds",
-		.help = "Interval between two such requests, made only while a device has "
-			"disappeared; also how long a device must be absent before an answer "
-			"counts.",
+		.help = "Interval between requests to the PodResources API, which are made only while a device has disappeared. A device must also be absent for this long before an answer counts.",
 	},
 };
 

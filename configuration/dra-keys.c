@@ -58,8 +58,7 @@ static const struct option dra_options[] = {
 		.offset = offsetof(struct dra_config, node),
 		.maximum = NODE_NAME_MAX,
 		.check = check_subdomain,
-		.help = "Name of the Node object; the host's name in lower case if absent, as the "
-			"kubelet has it without --hostname-override.",
+		.help = "Name of the Node object. The default is the host's name in lower case, which the kubelet uses without --hostname-override.",
 	},
 };
 

@@ -120,7 +120,8 @@ static int check_head(const char *path, const char *text, size_t size, struct er
 	rest = startswith(text, BOOT_LINE);
 	rest = rest ? startswith(rest, boot_id) : NULL;
 	if (!rest || *rest != '\n')
-		return error_set(error, -ESTALE, "%s is of an earlier boot", path);
+		return error_set(
+			error, -ESTALE, "%s was written before the last boot of the host", path);
 	rest = startswith(rest + 1, SUM_LINE);
 	if (rest && strlen(rest) > SUM_CHARS && strlen(text) == size) {
 		(void)snprintf(checksum, sizeof(checksum), "%016llx\n",

@@ -63,9 +63,7 @@ static const struct option metrics_options[] = {
 		.key = "pods",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct metrics_config, pods),
-		.help = "Whether devplugd_device_assigned names the pod and container that have each "
-			"device. Readers of the metrics then see the names of pods, and each "
-			"new pod adds time series.",
+		.help = "Whether devplugd_device_assigned names the pod and container that each device is assigned to. Readers of the metrics then see the names of pods, and each new pod adds time series.",
 	},
 };
 

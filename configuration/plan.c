@@ -213,8 +213,7 @@ int plan_check_kept(
 	if (streq(from->runtime_dir, to->runtime_dir))
 		return 0;
 	return report_add(report, &origin, "runtime_dir",
-		"devplugd runs with \"%s\", and this changes only with a restart: run \"systemctl "
-		"restart devplugd\", or undo the change",
+		"cannot change from \"%s\" while devplugd runs: run \"systemctl restart devplugd\", or undo the change",
 		from->runtime_dir);
 }
 

@@ -169,8 +169,7 @@ int same_path_warnings(const struct declaration *declaration, struct report *rep
 			other++;
 		if (other < i)
 			(void)report_add(report, place->origin, place->key,
-				"is at \"%s\" in the container, as %s is: a container cannot "
-				"get both, so set a different path",
+				"uses the container path \"%s\", which %s also uses: a container cannot get both, so set a different path",
 				place->path, places.items[other].key);
 	}
 	return 0;

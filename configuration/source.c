@@ -254,7 +254,7 @@ static int append_until(struct request *request, const char *end)
 
 	if (whole->size + size > CONFIG_FILE_MAX)
 		return report_problem(request, -EFBIG,
-			"is too large: a file and what it includes have at most 4 MiB");
+			"is too large: a file and the files that it includes may have 4 MiB together");
 	grown = realloc(result->text, whole->size + size + 1);
 	if (!grown)
 		return -ENOMEM;

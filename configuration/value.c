@@ -122,7 +122,7 @@ static bool check_string(struct parser *parser, const config_setting_t *setting,
 	else if (utf8_valid_length(value, length) < length)
 		complain(parser, setting, key, "is not UTF-8");
 	else if (option->maximum > 0 && length > (uint64_t)option->maximum)
-		complain(parser, setting, key, "has %zu bytes, the maximum is %lld", length,
+		complain(parser, setting, key, "is %zu bytes long, the maximum is %lld", length,
 			(long long)option->maximum);
 	else if (option->template && parser->driver &&
 		template_check(value, parser->driver, &error) < 0)

@@ -89,7 +89,7 @@ static void check_brackets(
 		end = bracket_end(p);
 		if (!end) {
 			(void)report_add(walk->report, origin, key,
-				"the \"[\" in \"%s\" is never closed, so it stands for itself",
+				"the \"[\" in \"%s\" is never closed, so it only matches a \"[\"",
 				pattern);
 			return;
 		}
@@ -114,12 +114,12 @@ static void check_pattern(
 	check_brackets(walk, origin, key, pattern);
 	if (comma && strchr(comma, '}') && (brace == pattern || brace[-1] != '$'))
 		(void)report_add(walk->report, origin, key,
-			"\"{\" and \"}\" in \"%s\" stand for themselves: write an entry of `match` for "
+			"\"{\" and \"}\" have no special meaning in the pattern \"%s\": write an entry of `match` for "
 			"each, or a pattern with \"*\", \"?\" and \"[ ]\"",
 			pattern);
 	if (bar && strchr(bar, ')'))
 		(void)report_add(walk->report, origin, key,
-			"\"(\", \"|\" and \")\" in \"%s\" stand for themselves: write an entry of `match` "
+			"\"(\", \"|\" and \")\" have no special meaning in the pattern \"%s\": write an entry of `match` "
 			"for each",
 			pattern);
 }

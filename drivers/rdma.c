@@ -33,9 +33,7 @@ static const struct option rdma_options[] = {
 		.key = "combine",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct rdma_match, combine),
-		.help = "All matches form one device with the name of the resource and the "
-			"nodes of all matches; share.replicas sets how many containers may "
-			"have it. The variables have no values for it.",
+		.help = "Whether all matches form one device, with the name of the resource and the nodes of all matches. share.replicas sets how many containers may use it. The variables have no values for it.",
 	},
 	PERMISSIONS_OPTION(struct rdma_match),
 };
@@ -59,7 +57,7 @@ static int rdma_check(const struct declaration *declaration, struct report *repo
 		function_match_check(&match->function, report);
 		if (match->combine && combined)
 			(void)report_add(report, &match->function.origin, "combine",
-				"only one entry can have it, because both devices would be named \"%s\": use two resources",
+				"can be set in one entry only, because each such entry forms the device \"%s\": use two resources",
 				declaration_type(declaration));
 		combined = combined || match->combine;
 	}

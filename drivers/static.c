@@ -48,7 +48,7 @@ static const struct option static_options[] = {
 		.minimum = 1,
 		.maximum = COUNT_MAX,
 		.unit = "devices",
-		.help = "This number of devices, with ids from the name of the resource: gpu-0, gpu-1, ...",
+		.help = "Number of devices. Their ids are made from the name of the resource: gpu-0, gpu-1, ...",
 	},
 	{
 		.key = "numa",
@@ -123,7 +123,7 @@ static int static_check(const struct declaration *declaration, struct report *re
 		}
 		if (match->count > 0 && counted)
 			(void)report_add(report, &match->origin, "count",
-				"only one entry can have it, because both would begin with \"%s-0\": set the sum in one entry",
+				"can be set in one entry only, because the ids of each such entry begin with \"%s-0\": set the sum in one entry",
 				declaration_type(declaration));
 		counted = counted || match->count > 0;
 		n += match_count(match);

@@ -73,11 +73,11 @@ int build_choose(struct build *build, const char *const *ids, size_t n_ids)
 	int r;
 
 	if (n_ids == 0)
-		return error_set(build->error, -EINVAL, "the request for %s has no device",
+		return error_set(build->error, -EINVAL, "the request for %s names no device",
 			declaration->name);
 	if (limit > 0 && n_ids > (size_t)limit)
 		return error_set(build->error, -EINVAL,
-			"the container requests %zu of %s, the maximum for one container is %lld: lower its limit or raise share.max_per_container",
+			"the container requests %zu devices of %s, the maximum for one container is %lld: lower its limit or raise share.max_per_container",
 			n_ids, declaration->name, (long long)limit);
 	build->chosen = calloc(n_ids, sizeof(*build->chosen));
 	build->devices = calloc(n_ids, sizeof(*build->devices));
@@ -92,7 +92,7 @@ int build_choose(struct build *build, const char *const *ids, size_t n_ids)
 	for (size_t i = 0; i < n_ids; i++) {
 		if (i > 0 && compare_chosen(&build->chosen[i - 1], &build->chosen[i]) == 0)
 			return error_set(build->error, -EINVAL,
-				"the request has device \"%s\" of %s twice",
+				"the request names device \"%s\" of %s twice",
 				chosen_device(build, i)->id, declaration->name);
 		if (i == 0 || build->chosen[i - 1].unit != build->chosen[i].unit)
 			build->devices[build->n_devices++] = chosen_device(build, i);

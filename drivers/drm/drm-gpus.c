@@ -136,13 +136,10 @@ static void note_kfd(struct scan *scan, const struct kfd *kfd)
 {
 	if (kfd->error == -EPERM)
 		scan_note(scan,
-			"AMD's compute driver denies access to GPUs, so they are not compute GPUs: "
-			"allow the service their render nodes (DeviceAllow=char-226 rw), or make the "
-			"container privileged");
+			"AMD's compute driver denies access to GPUs, so entries with compute = true do not match them: allow the service to open their render nodes (DeviceAllow=char-226 rw), or make the container privileged");
 	else if (kfd->error < 0)
 		scan_note(scan,
-			"AMD's compute driver has GPUs that cannot be read, so they are not compute "
-			"GPUs: %s",
+			"AMD's compute driver lists GPUs that cannot be read, so entries with compute = true do not match them: %s",
 			strerror(-kfd->error));
 }
 

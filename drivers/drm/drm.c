@@ -41,8 +41,7 @@ static const struct option drm_options[] = {
 		.offset = offsetof(struct drm_match, addresses),
 		.maximum = NAME_MAX,
 		.check = form_pci_address,
-		.help = "Patterns, as in a shell, of the PCI address: \"0000:00:*\" are the GPUs within "
-			"the processor.",
+		.help = "Patterns, as in a shell, of the PCI address; \"0000:00:*\" matches GPUs in the processor.",
 	},
 	{
 		.key = "partition",
@@ -62,27 +61,25 @@ static const struct option drm_options[] = {
 		.key = "by_path",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct drm_match, by_path),
-		.help = "Also give the nodes their names in /dev/dri/by-path, which media libraries "
-			"use.",
+		.help = "Whether the nodes also get their names in /dev/dri/by-path, which media libraries use.",
 	},
 	{
 		.key = "compute",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct drm_match, compute),
-		.help = "Only GPUs of AMD's compute driver (/dev/kfd).",
+		.help = "Whether only GPUs of AMD's compute driver (/dev/kfd) match.",
 	},
 	{
 		.key = "split",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct drm_match, split),
-		.help = "Also GPUs that have virtual functions (sriov_numvfs is not 0); without it, they "
-			"are left out.",
+		.help = "Whether GPUs that have virtual functions (sriov_numvfs is not 0) match, too.",
 	},
 	{
 		.key = "combine",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct drm_match, combine),
-		.help = "All GPUs of the entry are one device, \"all\", for monitoring, with the nodes of each GPU and of its management engine (/dev/mei*).",
+		.help = "Whether all GPUs of the entry form one device, \"all\", for monitoring. It has the nodes of each GPU and of its management engine (/dev/mei*).",
 	},
 	PERMISSIONS_OPTION(struct drm_match),
 };
@@ -120,8 +117,7 @@ static int drm_check(const struct declaration *declaration, struct report *repor
 				"has no meaning without \"vendor\"");
 		if (match->combine && combined)
 			(void)report_add(report, &match->origin, "combine",
-				"only one entry can have it, because both would be the device "
-				"\"%s\"",
+				"can be set in one entry only, because each such entry forms the device \"%s\"",
 				DRM_COMBINED_ID);
 		combined = combined || match->combine;
 	}

@@ -119,11 +119,12 @@ int exec_check_value(
 	if (kind != KIND_STRING)
 		return 0;
 	if (json_string_length(value) > TEXT_MAX)
-		return error_set(reader->error, -EBADMSG, "\"%s\" has %zu bytes, the maximum is %d",
-			name, json_string_length(value), TEXT_MAX);
+		return error_set(reader->error, -EBADMSG,
+			"\"%s\" is %zu bytes long, the maximum is %d", name,
+			json_string_length(value), TEXT_MAX);
 	if (!text_is_plain(json_string_value(value)))
 		return error_set(reader->error, -EBADMSG,
-			"\"%s\" has a control character or an invisible one", name);
+			"\"%s\" contains a control character or an invisible character", name);
 	return 0;
 }
 

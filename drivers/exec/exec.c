@@ -85,7 +85,7 @@ static const struct option exec_options[] = {
 		.maximum = 10 * 1000,
 		.default_integer = 3 * 1000,
 		.unit = "seconds",
-		.help = "Time limit of that program, from the kubelet's call; no other pod starts on the node meanwhile.",
+		.help = "Time limit of the program in `allocate`, from the kubelet's call; no other pod starts on the node meanwhile.",
 	},
 };
 

@@ -191,7 +191,7 @@ static int read_health(const struct declared_probe *probe, const char *root, con
 	if (!*text && is_young(root, path))
 		return -EAGAIN;
 	if (strcasecmp(text, probe->healthy) == 0)
-		(void)snprintf(ret_reason, REASON_MAX, "%s has \"%s\", not \"%s\"", path, text,
+		(void)snprintf(ret_reason, REASON_MAX, "%s contains \"%s\", not \"%s\"", path, text,
 			probe->healthy);
 	else if (*text)
 		reason_copy(text, ret_reason);

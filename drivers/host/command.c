@@ -333,7 +333,8 @@ static int start_program(struct command *command, char *const *argv, int input, 
 		output = add_pipe(command, true);
 	r = words < 0 ? words : command->on_data && output < 0 ? output : 0;
 	if (r < 0)
-		return error_set(error, r, "no pipe for %s: %s", argv[0], strerror(-r));
+		return error_set(
+			error, r, "cannot create a pipe for %s: %s", argv[0], strerror(-r));
 	r = command_spawn(argv, input, output >= 0 ? output : words, words, &command->pid);
 	if (r < 0)
 		return error_set(error, r, "%s cannot be started: %s", argv[0], strerror(-r));

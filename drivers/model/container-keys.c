@@ -124,8 +124,7 @@ static const struct option container_options[] = {
 		.offset = offsetof(struct container, cdi_dirs),
 		.maximum = PATH_LENGTH_MAX,
 		.check = form_absolute_path,
-		.help = "Directories where these are defined, if the container runtime is set to others than "
-			"/etc/cdi and /run/cdi.",
+		.help = "Directories with the CDI files, if the container runtime is configured to read others than /etc/cdi and /run/cdi.",
 	},
 };
 const struct option_table container_table = {
@@ -157,7 +156,7 @@ static const struct option cdi_spec_options[] = {
 		.offset = offsetof(struct cdi_spec, uid),
 		.maximum = UINT32_MAX - 1,
 		.default_integer = CDI_UNSET,
-		.help = "User id that owns the nodes in the container; as on the host if absent.",
+		.help = "User id that owns the nodes in the container. The default is the owner on the host.",
 	},
 	{
 		.key = "gid",
@@ -165,15 +164,14 @@ static const struct option cdi_spec_options[] = {
 		.offset = offsetof(struct cdi_spec, gid),
 		.maximum = UINT32_MAX - 1,
 		.default_integer = CDI_UNSET,
-		.help = "Group id of the nodes in the container; as on the host if absent.",
+		.help = "Group id of the nodes in the container. The default is the group on the host.",
 	},
 	{
 		.key = "mode",
 		.type = OPTION_STRING,
 		.offset = offsetof(struct cdi_spec, mode),
 		.check = form_node_mode,
-		.help = "Mode of the nodes in the container, in octal, such as \"0660\"; as on the host if "
-			"absent.",
+		.help = "Mode of the nodes in the container, in octal, such as \"0660\". The default is the mode on the host.",
 	},
 };
 const struct option_table cdi_spec_table = {

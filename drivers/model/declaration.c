@@ -131,7 +131,7 @@ static void check_served_by_dra(const struct declaration *declaration, struct re
 
 	if (container->annotations.count > 0)
 		(void)report_add(report, &container->origin, "container.annotations",
-			"cannot be set by serve = \"dra\": remove them, or use container.env");
+			"cannot be set with serve = \"dra\": remove them, or use container.env");
 	if (declaration->registration != REGISTRATION_DEFAULT)
 		(void)report_add(report, &declaration->origin, "registration",
 			"is only for serve = \"plugin\", remove it: DRA drivers are found by the "
@@ -155,7 +155,7 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 		(void)snprintf(key, sizeof(key), "health[%zu].probe", i);
 		if (probe->kind == PROBE_NVML && declaration->driver->probe != PROBE_NVML)
 			(void)report_add(report, &probe->origin, key,
-				"\"nvml\" needs driver \"nvidia\", this is \"%s\"",
+				"\"nvml\" needs driver \"nvidia\", and the driver of this resource is \"%s\"",
 				declaration->driver->name);
 		if (probe->kind == PROBE_PCI && declaration->driver->without_pci)
 			(void)report_add(report, &probe->origin, key,

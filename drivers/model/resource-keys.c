@@ -333,7 +333,7 @@ static const struct option declaration_options[] = {
 		.offset = offsetof(struct declaration, user),
 		.maximum = 255,
 		.check = form_user,
-		.help = "User of the resource's process, by name or number; use a local user, because devplugd waits while a network directory is asked; if absent, a user id that no other process has. With \"root\" the process may do what the service may do.",
+		.help = "User of the resource's process, by name or number. The default is a user id that no other process has. Use a local user, because devplugd waits while a network directory is queried. With \"root\", the process keeps the privileges of the service.",
 	},
 	{
 		.key = "host_root",
@@ -362,8 +362,7 @@ static const struct option declaration_options[] = {
 		.type = OPTION_GROUPS,
 		.offset = offsetof(struct declaration, cordon),
 		.table = &cordon_table,
-		.help = "Devices that are not assigned to new containers: they are listed as "
-			"unhealthy, and containers that hold them keep them.",
+		.help = "Devices that are not assigned to new containers. They are listed as unhealthy, and containers that use them keep them.",
 	},
 	{
 		.key = "share",

@@ -31,7 +31,7 @@ static int prefix_check(const char *name, size_t length, struct error *error)
 			name, name);
 	if (length > PREFIX_MAX)
 		return error_set(error, -EINVAL,
-			"the part before the \"/\" has %zu bytes, the maximum is %d", length,
+			"the part before the \"/\" is %zu bytes long, the maximum is %d", length,
 			PREFIX_MAX);
 	for (size_t i = 0; i <= length; i++) {
 		char c = i < length ? name[i] : '.';
@@ -66,7 +66,7 @@ static int type_check(const char *name, const char *type, struct error *error)
 			name);
 	if (length > TYPE_MAX)
 		return error_set(error, -EINVAL,
-			"the part after the \"/\" has %zu bytes, the maximum is %d", length,
+			"the part after the \"/\" is %zu bytes long, the maximum is %d", length,
 			TYPE_MAX);
 	for (const char *p = type; *p; p++)
 		if (!is_alphanumeric(*p) && !strchr("-_.", *p))

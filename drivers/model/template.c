@@ -174,7 +174,7 @@ static int unknown_variable(const char *name, const struct driver *driver, struc
 		return error_set(error, -EINVAL,
 			"unknown variable \"${%s}\", did you mean \"${%s}\"?", name, suggestion);
 	return error_set(error, -EINVAL,
-		"unknown variable \"${%s}\"; \"${id}\" is the device's id, the manual has the others",
+		"unknown variable \"${%s}\"; \"${id}\" is the device's id, the manual lists the others",
 		name);
 }
 

@@ -41,13 +41,13 @@ static const struct option net_options[] = {
 		.key = "rdma",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct net_match, rdma),
-		.help = "Only devices with an RDMA device, whose nodes are added.",
+		.help = "Whether only devices with an RDMA device match. Containers also get its nodes.",
 	},
 	{
 		.key = "vhost_net",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct net_match, vhost_net),
-		.help = "Adds /dev/vhost-net and /dev/net/tun.",
+		.help = "Whether containers also get /dev/vhost-net and /dev/net/tun.",
 	},
 	PERMISSIONS_OPTION(struct net_match),
 };
@@ -94,9 +94,9 @@ static void check_addresses(const struct net_match *match, struct report *report
 			      : !strchr(address, ':') && !form_is_pattern(address))
 			(void)report_add(report, &match->function.origin, "address", "\"%s\" is %s",
 				address,
-				auxiliary ? "a PCI address, and sub-functions have names such as "
-					    "\"mlx5_core.sf.4\": \"pf\" is their PCI function"
-					  : "a sub-function: set type = \"subfunction\"");
+				auxiliary
+					? "a PCI address, but a sub-function has a name such as \"mlx5_core.sf.4\": to name its PCI function, use \"pf\""
+					: "the name of a sub-function: set type = \"subfunction\"");
 	}
 }
 

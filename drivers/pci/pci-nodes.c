@@ -26,9 +26,9 @@ static int set_no_nodes(
 			"%s is bound to no driver, so it has no device node: load its driver, or "
 			"read the kernel's log",
 			function->address);
-	return device_set_problem(device, "%s has no device node%s from its driver %.64s",
-		function->address, match->nodes.count > 0 ? " that match.nodes names" : "",
-		function->driver);
+	return device_set_problem(device, "driver %.64s of %s created no device node%s",
+		function->driver, function->address,
+		match->nodes.count > 0 ? " that match.nodes names" : "");
 }
 
 int pci_list_nodes(
@@ -67,7 +67,7 @@ int pci_list_uio(
 		return r;
 	if (nodes.count == 0) {
 		r = device_set_problem(device,
-			"%s is bound to %s, which creates no UIO device: driverctl set-override %s uio_pci_generic",
+			"%s is bound to %s, which creates no UIO device: run \"driverctl set-override %s uio_pci_generic\"",
 			function->address, function->driver[0] ? function->driver : "no driver",
 			function->address);
 		return r < 0 ? pci_shortage(pci, r) : 0;
@@ -105,8 +105,7 @@ static int add_vdpa(struct pci_scan *pci, const struct pci_match *match,
 	if (r < 0)
 		return r;
 	r = device_set_problem(device,
-		"%.32s of %s is bound to %.64s, not to vhost_vdpa: driverctl -b vdpa set-override "
-		"%.32s vhost_vdpa",
+		"%.32s of %s is bound to %.64s, not to vhost_vdpa: run \"driverctl -b vdpa set-override %.32s vhost_vdpa\"",
 		name, function->address, driver[0] ? driver : "no driver", name);
 	return r < 0 ? pci_shortage(pci, r) : 0;
 }
@@ -141,7 +140,7 @@ int pci_list_vdpa(
 	if (found)
 		return 0;
 	r = device_set_problem(device,
-		"%s has no vDPA device: vdpa dev add name vdpa-%s mgmtdev pci/%s",
+		"%s has no vDPA device: run \"vdpa dev add name vdpa-%s mgmtdev pci/%s\"",
 		function->address, function->address, function->address);
 	return r < 0 ? pci_shortage(pci, r) : 0;
 }
@@ -167,7 +166,7 @@ static int add_mdev(struct pci_scan *pci, const char *uuid, const struct pci_mde
 		return pci_shortage(pci, r);
 	if (r < 0 || strspn(group, "0123456789") != strlen(group)) {
 		r = device_set_problem(device,
-			"it has no IOMMU group: the module of %s for VFIO must be loaded",
+			"it has no IOMMU group: load the module that adds VFIO to %s",
 			function->driver[0] ? function->driver : function->address);
 		return r < 0 ? pci_shortage(pci, r) : 0;
 	}

@@ -11,7 +11,7 @@
 
 #define GROUPS       "/sys/kernel/iommu_groups"
 #define CLASS_BRIDGE 0x06
-#define REMEDY       "driverctl set-override %s vfio-pci"
+#define REMEDY       "run \"driverctl set-override %s vfio-pci\""
 
 struct group {
 	char name[NAME_MAX + 1]; /* "" if there is none */

@@ -28,7 +28,7 @@ static const struct option match_options[] = {
 		.type = OPTION_CHOICE,
 		.offset = offsetof(struct pci_match, access),
 		.choices = accesses,
-		.help = "Part of a function that a container gets: the \"nodes\" of its driver; its IOMMU group for \"vfio\"; its own VFIO node and iommufd (\"vfio-cdev\"); its node of \"uio\"; its mediated devices, each as a device (\"mdev\"); or the nodes of its \"vdpa\" devices.",
+		.help = "How a container accesses a function: through the nodes of its driver (\"nodes\"), its IOMMU group (\"vfio\"), its own VFIO node and iommufd (\"vfio-cdev\"), its UIO node (\"uio\"), one of its mediated devices, each of which is a device (\"mdev\"), or the nodes of its vDPA devices (\"vdpa\").",
 	},
 	ID_OPTION(vendor, "Vendors of the functions, such as 0x8086."),
 	ID_OPTION(device, "Device numbers of that vendor."),
@@ -40,8 +40,8 @@ static const struct option match_options[] = {
 		.maximum = 0xffffff,
 		.help = "Class codes: the base class alone (0x12), with the subclass (0x0302), or with both the subclass and the programming interface (0x010802).",
 	},
-	ID_OPTION(subsystem_vendor, "Vendors of the card."),
-	ID_OPTION(subsystem_device, "Numbers of the card."),
+	ID_OPTION(subsystem_vendor, "Vendors of the card (subsystem)."),
+	ID_OPTION(subsystem_device, "Numbers of the card (subsystem)."),
 	{
 		.key = "driver",
 		.type = OPTION_STRINGS,
@@ -93,8 +93,7 @@ static const struct option match_options[] = {
 		.type = OPTION_CHOICE,
 		.offset = offsetof(struct pci_match, iommu_group),
 		.choices = policies,
-		.help = "For \"vfio\" and \"vfio-cdev\", when functions share an IOMMU group, which only "
-			"one container can have: \"fold\" makes one device of the group, with the "
+		.help = "For \"vfio\" and \"vfio-cdev\", when functions share an IOMMU group, which only one container can use: \"fold\" makes one device of the group, with the "
 			"address of its first function as the id; \"refuse\" lists such functions as "
 			"unhealthy; \"ignore\" lists them as separate devices.",
 	},
@@ -105,8 +104,7 @@ static const struct option match_options[] = {
 		.variant = "nodes",
 		.maximum = 4095,
 		.check = form_absolute_path,
-		.help = "Patterns of the nodes that the container gets, such as "
-			"\"/dev/dri/renderD*\"; all of the function's if absent.",
+		.help = "Patterns of the nodes that the container gets, such as \"/dev/dri/renderD*\". The default is all nodes of the function.",
 	},
 	{
 		.key = "mdev_type",

@@ -100,7 +100,7 @@ static const struct option match_options[] = {
 		.offset = offsetof(struct sysfs_match, nodes),
 		.template = true,
 		.check = check_node,
-		.help = "Its nodes, if they differ from its uevent file; a node that begins with \"?\" may be missing.",
+		.help = "Nodes of the device, if they differ from the node in its uevent file; a node that begins with \"?\" may be missing.",
 	},
 	{
 		.key = "child_nodes",

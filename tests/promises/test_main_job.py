@@ -123,7 +123,7 @@ class MainJob(NodeTest):
         if not CHILD_FAULTS:
             self.assertEqual(len(errors), 1)
         self.assertTrue(errors)
-        self.assertRegex(str(errors), "firmware is missing|no pipe for .*/prepare" if CHILD_FAULTS else "firmware is missing")
+        self.assertRegex(str(errors), "firmware is missing|cannot create a pipe for .*/prepare" if CHILD_FAULTS else "firmware is missing")
 
     def test_preference(self):
         self.begin(static("gpu", 2, 'share = { replicas = 4; }; prefer = "packed";'))

@@ -57,9 +57,9 @@ static const struct {
 		{ "kubelet = { device_plugin_dir = \"var\"; };",
 			"1: kubelet.device_plugin_dir: " ABSOLUTE "\"var\"\n" },
 		{ "kubelet = { device_plugin_dir =\n\"/1234567891234567891234567891234567891234567891234567891234567x\"; };",
-			"1: kubelet.device_plugin_dir: has 63 bytes, the maximum is 62: the path of a socket has up to 107 bytes, of which \"/\" and the names of the sockets need 45\n" },
+			"1: kubelet.device_plugin_dir: is 63 bytes long, the maximum is 62: the path of a socket is limited to 107 bytes, and \"/\" with the name of a socket needs up to 45 of them\n" },
 		{ "kubelet = { root_dir = \"/12345678912345678912345678912345678912345678x\"; };",
-			"1: kubelet.root_dir: has 46 bytes, the maximum is 45: the path of a socket has up to 107 bytes\n" },
+			"1: kubelet.root_dir: is 46 bytes long, the maximum is 45: the path of a socket is limited to 107 bytes\n" },
 		{ "kubelet = { root_dir = \"k0s\"; };",
 			"1: kubelet.root_dir: " ABSOLUTE "\"k0s\"\n" },
 		{ "kubelet = { socket_dir = \"/x\"; };",
@@ -182,7 +182,7 @@ static const struct {
 			     "\"bdf=0000:3b:*\", not \"bdf\"") },
 		{ ONE("exclude = ( { where = \"colour=red\"; } );"),
 			SAID("exclude[0]: unknown variable \"${colour}\"; \"${id}\" is the device's id, the "
-			     "manual has the others") },
+			     "manual lists the others") },
 		{ ONE("health = ( { probe = \"pci\"; } );"),
 			SAID("health[0].probe: \"pci\" would always fail: devices of driver \"path\" have no "
 			     "PCI address; use driver \"pci\"") },
@@ -216,7 +216,8 @@ static const struct {
 			SAID("container.nodes.host: must not contain \"..\" as \"${node}/../sda\" does: write the resulting path") },
 		{ ONE("container = { nodes = ( { path = \"/dev/x\"; } ); };"),
 			SAID("container.nodes[0].host: is missing") },
-		{ ONE("container = { nodes = ( { host = \"/dev/x\"; permissions = \"rx\"; } ); };"), SAID("container.nodes[0].permissions: must consist of \"r\" (read), \"w\" (write) and \"m\" (mknod), each at most once, such as \"rw\", not \"rx\"") },
+		{ ONE("container = { nodes = ( { host = \"/dev/x\"; permissions = \"rx\"; } ); };"),
+			SAID("container.nodes[0].permissions: must consist of \"r\" (read), \"w\" (write) and \"m\" (mknod), each at most once, such as \"rw\", not \"rx\"") },
 		{ ONE("container = { nodes = ( { host = \"/dev/x\"; permissions = \"rr\"; } ); };"),
 			SAID("container.nodes[0].permissions: must consist of \"r\" (read), \"w\" (write) and \"m\" (mknod), each at most once, such as \"rw\", not \"rr\"") },
 		{ ONE("container = { nodes = ( { host = \"/dev/x\"; permissions = \"\"; } ); };"),
@@ -452,10 +453,10 @@ static void test_names_both_places(void **state)
 	found = problems(main_file, -EINVAL);
 	(void)snprintf(expected, sizeof(expected),
 		"4: resources[2] \"v.e/a\": name: already used by resources[0] at %s:2: each resource needs a unique name\n"
-		"6: resources[4] \"v.e/x-a\": name: its files of device information would have the "
-		"names of those of \"v.e-x/a\" at %s:5: choose another name\n"
-		"3: resources[1] \"v.e/b\": cdi_spec.kind: is \"v.e/k\", which resources[0] \"v.e/a\" "
-		"at %s:2 also has: each resource needs a unique kind\n"
+		"6: resources[4] \"v.e/x-a\": name: its device-information files would have the "
+		"same names as those of \"v.e-x/a\" at %s:5: choose another name\n"
+		"3: resources[1] \"v.e/b\": cdi_spec.kind: is \"v.e/k\", the kind of resources[0] \"v.e/a\" "
+		"at %s:2: each resource needs a unique kind\n"
 		"4: resources[2] \"v.e/a\": match: names \"/dev/b\", as resources[1] \"v.e/b\" at "
 		"%s:3 does: remove one, or set overlap = true in both\n",
 		main_file, main_file, main_file, main_file);
@@ -477,19 +478,19 @@ static void test_warnings(void **state)
 			"user: this host has no user \"no-such-user\", so the process of the resource cannot start" },
 		{ "user = \"root\";", NULL },
 		{ "container = { mounts = ( { host = \"/a\"; path = \"/m\"; }, { host = \"/m\"; } ); };",
-			"container.mounts[1]: is at \"/m\" in the container, as container.mounts[0] is: a container cannot get both, so set a different path" },
+			"container.mounts[1]: uses the container path \"/m\", which container.mounts[0] also uses: a container cannot get both, so set a different path" },
 		{ "container = { mounts = ( { host = \"/a\"; path = \"/m/\"; }, { host = \"//m\"; } ); };",
-			"container.mounts[1]: is at \"/m\" in the container, as container.mounts[0] is: a container cannot get both, so set a different path" },
+			"container.mounts[1]: uses the container path \"/m\", which container.mounts[0] also uses: a container cannot get both, so set a different path" },
 		{ "container = { mounts = ( { host = \"/m\"; read_only = true; }, { host = \"/m\"; } ); };",
 			NULL },
 		{ "container = { mounts = ( { host = \"/a\"; path = \"/m/${env_name}\"; }, { host = \"/m/V_E_X\"; } ); };",
-			"container.mounts[1]: is at \"/m/V_E_X\" in the container, as container.mounts[0] is: a container cannot get both, so set a different path" },
+			"container.mounts[1]: uses the container path \"/m/V_E_X\", which container.mounts[0] also uses: a container cannot get both, so set a different path" },
 		{ "container = { mounts = ( { host = \"/a\"; path = \"/m/${id}\"; }, { host = \"/m/${id}\"; } ); };",
-			"container.mounts[1]: is at \"/m/${id}\" in the container, as container.mounts[0] is: a container cannot get both, so set a different path" },
+			"container.mounts[1]: uses the container path \"/m/${id}\", which container.mounts[0] also uses: a container cannot get both, so set a different path" },
 		{ "container = { nodes = ( { host = \"/dev/b\"; path = \"/dev/m\"; }, { host = \"?/dev/c\"; path = \"/dev/m\"; } ); };",
-			"container.nodes[1]: is at \"/dev/m\" in the container, as container.nodes[0] is: a container cannot get both, so set a different path" },
+			"container.nodes[1]: uses the container path \"/dev/m\", which container.nodes[0] also uses: a container cannot get both, so set a different path" },
 		{ "container = { nodes = ( \"/dev/b\", { host = \"/dev/c\"; path = \"/m\"; } ); mounts = ( { host = \"/m\"; } ); };",
-			"container.mounts[0]: is at \"/m\" in the container, as container.nodes[1] is: a container cannot get both, so set a different path" },
+			"container.mounts[0]: uses the container path \"/m\", which container.nodes[1] also uses: a container cannot get both, so set a different path" },
 		{ "container = { nodes = ( { host = \"/m\"; path = \"/dev/b\"; } ); mounts = ( { host = \"/m\"; } ); };",
 			NULL },
 		{ "exclude = ( { match = \"/dev/a[0-9\"; } );", NULL },
@@ -498,37 +499,37 @@ static void test_warnings(void **state)
 		const char *match, *warning;
 	} patterns[] = {
 		{ "\"/dev/a[0-9\"",
-			"match[0].path: the \"[\" in \"/dev/a[0-9\" is never closed, so it stands for itself" },
+			"match[0].path: the \"[\" in \"/dev/a[0-9\" is never closed, so it only matches a \"[\"" },
 		{ "\"/dev/a[]0-9]\"", NULL },
 		{ "\"/dev/[0-9/a]\"",
-			"match[0].path: the \"[\" in \"/dev/[0-9/a]\" is never closed, so it stands for itself" },
+			"match[0].path: the \"[\" in \"/dev/[0-9/a]\" is never closed, so it only matches a \"[\"" },
 		{ "\"/dev/a[9-0]\"",
 			"match[0].path: \"[9-0]\" in \"/dev/a[9-0]\" matches no character, so no path matches: write a range as in \"[0-9]\", a class as in \"[[:digit:]]\"" },
 		{ "\"/dev/a[[:digits:]]\"",
 			"match[0].path: \"[[:digits:]]\" in \"/dev/a[[:digits:]]\" matches no character, so no path matches: write a range as in \"[0-9]\", a class as in \"[[:digit:]]\"" },
 		{ "\"/dev/[!9-0][[:digit:]][^]a][x\\\\]]\\\\[9-0]\"", NULL },
 		{ "\"/dev/a*\"; container = { mounts = ( { host = \"/srv\"; path = \"/dev/a1\"; } ); }",
-			"container.mounts[0]: is at \"/dev/a1\" in the container, as match[0] is: a container cannot get both, so set a different path" },
+			"container.mounts[0]: uses the container path \"/dev/a1\", which match[0] also uses: a container cannot get both, so set a different path" },
 		{ "\"/dev/a*\"; container = { mounts = ( { host = \"/dev/a1\"; } ); }",
-			"container.mounts[0]: is at \"/dev/a1\" in the container, as match[0] is: a container cannot get both, so set a different path" },
+			"container.mounts[0]: uses the container path \"/dev/a1\", which match[0] also uses: a container cannot get both, so set a different path" },
 		{ "\"/dev/a*\"; container = { mounts = ( { host = \"${node}\"; } ); }",
-			"container.mounts[0]: is at \"${node}\" in the container, as match[0] is: a container cannot get both, so set a different path" },
+			"container.mounts[0]: uses the container path \"${node}\", which match[0] also uses: a container cannot get both, so set a different path" },
 		{ "( { path = \"/dev/a*\"; as = \"/dev/m\"; } ); container = { mounts = ( { host = \"${node}\"; } ); }",
 			NULL },
 		{ "\"/dev/a*\"; container = { nodes = ( \"/dev/a1\", \"${node}\" ); mounts = ( { host = \"/dev/a/b\"; } ); }",
 			NULL },
 		{ "( { path = \"/dev/a\"; as = \"/x/\"; }, \"/dev/b\" ); container = { nodes = ( { host = \"/dev/c\"; path = \"/x/a\"; } ); }",
-			"container.nodes[0]: is at \"/x/a\" in the container, as match[0] is: a container cannot get both, so set a different path" },
+			"container.nodes[0]: uses the container path \"/x/a\", which match[0] also uses: a container cannot get both, so set a different path" },
 		{ "( { path = \"/dev/a\"; as = \"/dev/m\"; }, { path = \"/dev/b\"; as = \"/dev/m\"; } )",
 			NULL },
 		{ "( { paths = ( { path = \"/dev/a\"; as = \"/dev/m\"; }, { path = \"/dev/b\"; as = \"/dev/m\"; } ); } )",
-			"match[0]: is at \"/dev/m\" in the container, as match[0] is: a container cannot get both, so set a different path" },
+			"match[0]: uses the container path \"/dev/m\", which match[0] also uses: a container cannot get both, so set a different path" },
 		{ "\"/run/x.sock\"; container = { mounts = ( { host = \"/run/x.sock\"; } ); }",
 			NULL },
 		{ "( \"/dev/a\", { paths = ( { path = \"/dev/b\"; }, { path = \"/dev/{a,b}\"; } ); } )",
-			"match[1].paths[1].path: \"{\" and \"}\" in \"/dev/{a,b}\" stand for themselves: write an entry of `match` for each, or a pattern with \"*\", \"?\" and \"[ ]\"" },
+			"match[1].paths[1].path: \"{\" and \"}\" have no special meaning in the pattern \"/dev/{a,b}\": write an entry of `match` for each, or a pattern with \"*\", \"?\" and \"[ ]\"" },
 		{ "\"/dev/(full|zero)\"",
-			"match[0].path: \"(\", \"|\" and \")\" in \"/dev/(full|zero)\" stand for themselves: write an entry of `match` for each" },
+			"match[0].path: \"(\", \"|\" and \")\" have no special meaning in the pattern \"/dev/(full|zero)\": write an entry of `match` for each" },
 		{ "\"/dev/a(1)\"", NULL },
 	};
 	char text[512];
@@ -583,8 +584,8 @@ static void test_many_conflicts(void **state)
 	assert_non_null(strstr(found,
 		"3: resources[1] \"v.e/b\": match: names \"x\", as resources[0] \"v.e/a\" at "));
 	assert_non_null(strstr(found,
-		":2 does (and 2 more like it): remove one, or set overlap = true in both\n"));
-	assert_non_null(strstr(found, "does (and 19999 more like it): remove one"));
+		":2 does (and 2 more duplicates): remove one, or set overlap = true in both\n"));
+	assert_non_null(strstr(found, "does (and 19999 more duplicates): remove one"));
 	assert_int_equal(strlen(found) < 1000, true);
 }
 

@@ -314,8 +314,8 @@ static void test_unreadable(void **state)
 	memcpy(blank, "@include \"part.conf\"\n", strlen("@include \"part.conf\"\n"));
 	write_bytes(main_file, blank, CONFIG_FILE_MAX);
 	whole = problems(main_file, -EFBIG);
-	assert_string_equal(
-		whole, "0: is too large: a file and what it includes have at most 4 MiB\n");
+	assert_string_equal(whole,
+		"0: is too large: a file and the files that it includes may have 4 MiB together\n");
 
 	/* As an editor leaves it that truncates before it writes. */
 	write_bytes(main_file, "\n", 1);

@@ -235,7 +235,7 @@ static void test_hidden_compute(void **state)
 	expect_ids("drm", "{ compute = true; }", "0000:19:00.1 ");
 	assert_int_equal(scan.notes.count, 1);
 	assert_non_null(
-		strstr(scan.notes.items[0], "AMD's compute driver has GPUs that cannot be read"));
+		strstr(scan.notes.items[0], "AMD's compute driver lists GPUs that cannot be read"));
 }
 
 /* Two GPUs in one slot are no parts of one. */
@@ -364,7 +364,7 @@ static void test_combined(void **state)
 	expect_ids("drm", "{ combine = true; vendor = 0x1002; }", "");
 	problem = declare_problem(
 		"driver = \"drm\"; match = ( { combine = true; }, { combine = true; } );");
-	assert_non_null(strstr(problem, "combine: only one entry"));
+	assert_non_null(strstr(problem, "combine: can be set in one entry only"));
 	free(problem);
 	problem = declare_problem("driver = \"drm\"; match = ( { device = 0x56c0; } );");
 	assert_non_null(strstr(problem, "device: has no meaning without \"vendor\""));

@@ -41,7 +41,7 @@ static void test_file(void **state)
 	host_replace("/run/h/a", "worn\nout\x1b");
 	RUN_UNTIL(streq(reason(0), "worn?out?"));
 	host_replace("/run/h/a", "OK\n");
-	RUN_UNTIL(streq(reason(0), "/run/h/a has \"OK\", not \"ok\""));
+	RUN_UNTIL(streq(reason(0), "/run/h/a contains \"OK\", not \"ok\""));
 	host_remove("/run/h/a");
 	RUN_UNTIL(streq(reason(0), "/run/h/a is missing"));
 	host_write("/run/h/a", "");

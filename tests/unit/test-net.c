@@ -256,9 +256,9 @@ static void test_checks(void **state)
 		{ "( { type = \"subfunction\"; address = \"mlx5_core.sf\"; } )",
 			"the name of a sub-function, such as" },
 		{ "( { address = \"mlx5_core.sf.4\"; } )",
-			"is a sub-function: set type = \"subfunction\"" },
+			"is the name of a sub-function: set type = \"subfunction\"" },
 		{ "( { type = \"subfunction\"; address = \"0000:3b:02.1\"; } )",
-			"is a PCI address, and sub-functions have names" },
+			"is a PCI address, but a sub-function has a name" },
 		{ "( { pf = \"3b:00.0\"; } )", "must be a whole PCI address with its domain" },
 		{ "( { permissions = \"x\"; } )", "permissions: must consist of" },
 	};

@@ -632,7 +632,7 @@ static void test_declarations(void **state)
 	expect_problem(
 		"driver = \"path\"; match = \"/dev/null\"; health = ( { probe = \"nvml\"; } );",
 		RESOURCE_PLACE
-		"health[0].probe: \"nvml\" needs driver \"nvidia\", this is \"path\"");
+		"health[0].probe: \"nvml\" needs driver \"nvidia\", and the driver of this resource is \"path\"");
 }
 
 int main(void)

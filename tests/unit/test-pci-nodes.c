@@ -22,15 +22,14 @@ static void test_nodes(void **state)
 	expect("{ class = 0x0302; nodes = ( \"/dev/*\", \"/dev/d*/c*\" ); }",
 		"0000:03:00.0: /dev/dri/card0\n");
 	expect("{ class = 0x0302; nodes = \"/dev/accel/*\"; }",
-		"0000:03:00.0! 0000:03:00.0 has no device node that match.nodes names from its driver "
-		"amdgpu\n");
+		"0000:03:00.0! driver amdgpu of 0000:03:00.0 created no device node that match.nodes names\n");
 }
 
 static void test_uio(void **state)
 {
 	plant_host();
 	expect("{ access = \"uio\"; functions = \"0\"; vendor = 0x8086; }",
-		"0000:6b:00.1! 0000:6b:00.1 is bound to no driver, which creates no UIO device: driverctl set-override 0000:6b:00.1 uio_pci_generic\n");
+		"0000:6b:00.1! 0000:6b:00.1 is bound to no driver, which creates no UIO device: run \"driverctl set-override 0000:6b:00.1 uio_pci_generic\"\n");
 	pci_bind("0000:6b:00.1", "igb_uio");
 	pci_write("0000:6b:00.1", "uio/uio3/uevent", "DEVNAME=uio3\n");
 	expect("{ access = \"uio\"; functions = \"0\"; vendor = 0x8086; }",
@@ -47,15 +46,13 @@ static void test_vdpa(void **state)
 	plant_host();
 	pci_write("0000:6b:00.1", "power/control", "auto\n");
 	expect(VDPA,
-		"0000:6b:00.1! 0000:6b:00.1 has no vDPA device: vdpa dev add name vdpa-0000:6b:00.1 "
-		"mgmtdev pci/0000:6b:00.1\n");
+		"0000:6b:00.1! 0000:6b:00.1 has no vDPA device: run \"vdpa dev add name vdpa-0000:6b:00.1 mgmtdev pci/0000:6b:00.1\"\n");
 	pci_write("0000:6b:00.1", "vdpa0/uevent", "");
 	host_mkdir("/sys/bus/vdpa/drivers/virtio_vdpa");
 	pci_link("../../../../bus/vdpa", "0000:6b:00.1", "vdpa0/subsystem");
 	pci_link("../../../../bus/vdpa/drivers/virtio_vdpa", "0000:6b:00.1", "vdpa0/driver");
 	expect(VDPA,
-		"0000:6b:00.1! vdpa0 of 0000:6b:00.1 is bound to virtio_vdpa, not to vhost_vdpa: "
-		"driverctl -b vdpa set-override vdpa0 vhost_vdpa\n");
+		"0000:6b:00.1! vdpa0 of 0000:6b:00.1 is bound to virtio_vdpa, not to vhost_vdpa: run \"driverctl -b vdpa set-override vdpa0 vhost_vdpa\"\n");
 	pci_write("0000:6b:00.1", "vdpa0/vhost-vdpa-0/uevent", "DEVNAME=vhost-vdpa-0\n");
 	expect(VDPA, "0000:6b:00.1: /dev/vhost-vdpa-0\n");
 	expect_variable_of(0, "info",
@@ -79,7 +76,7 @@ static void test_mdev(void **state)
 	expect_variable_of(0, "iommu_group", "61");
 	assert_int_equal(scan.devices[0]->n_numa, 1);
 	expect("{ access = \"mdev\"; mdev_type = \"nvidia-233\"; vendor = 0x10de; }",
-		UUID_2 "! it has no IOMMU group: the module of nvidia for VFIO must be loaded\n");
+		UUID_2 "! it has no IOMMU group: load the module that adds VFIO to nvidia\n");
 	expect_ids("pci",
 		"{ access = \"mdev\"; vendor = 0x10de; mdev_type = \"x\"; }, "
 		"{ access = \"mdev\"; vendor = 0x10de; }",

@@ -9,12 +9,10 @@ static void test_vfio(void **state)
 {
 	plant_host();
 	expect(GPU,
-		"0000:03:00.0! 0000:03:00.0 is bound to no driver: driverctl set-override 0000:03:00.0 "
-		"vfio-pci\n");
+		"0000:03:00.0! 0000:03:00.0 is bound to no driver: run \"driverctl set-override 0000:03:00.0 vfio-pci\"\n");
 	pci_bind("0000:03:00.0", "nouveau");
 	expect(GPU,
-		"0000:03:00.0! 0000:03:00.0 is bound to nouveau, not to vfio-pci: driverctl "
-		"set-override 0000:03:00.0 vfio-pci\n");
+		"0000:03:00.0! 0000:03:00.0 is bound to nouveau, not to vfio-pci: run \"driverctl set-override 0000:03:00.0 vfio-pci\"\n");
 	pci_bind("0000:03:00.0", NULL);
 	pci_bind("0000:03:00.0", "vfio-pci");
 	expect(GPU,
@@ -42,8 +40,7 @@ static void test_vfio_drivers(void **state)
 	pci_write("0000:6b:00.2", "nvidia/current_vgpu_type", "0\n");
 	expect("{ access = \"vfio\"; vendor = 0x8086; role = \"vf\"; }",
 		"0000:6b:00.1: /dev/vfio/200 /dev/vfio/vfio\n"
-		"0000:6b:00.2! 0000:6b:00.2 is bound to nvidia, not to vfio-pci: driverctl "
-		"set-override 0000:6b:00.2 vfio-pci\n");
+		"0000:6b:00.2! 0000:6b:00.2 is bound to nvidia, not to vfio-pci: run \"driverctl set-override 0000:6b:00.2 vfio-pci\"\n");
 	pci_write("0000:6b:00.2", "nvidia/current_vgpu_type", "527\n");
 	expect("{ access = \"vfio\"; vendor = 0x8086; functions = \"1\"; }",
 		"0000:6b:00.2: /dev/vfio/201 /dev/vfio/vfio\n");
@@ -64,11 +61,9 @@ static void test_group_viable(void **state)
 	expect(GPU, "0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
 	pci_bind("0000:03:00.1", "snd_hda_intel");
 	expect(GPU,
-		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:03:00.1 is bound "
-		"to snd_hda_intel: driverctl set-override 0000:03:00.1 vfio-pci\n");
+		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:03:00.1 is bound to snd_hda_intel: run \"driverctl set-override 0000:03:00.1 vfio-pci\"\n");
 	expect("{ access = \"vfio\"; class = 0x0302; iommu_group = \"ignore\"; }",
-		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:03:00.1 is bound "
-		"to snd_hda_intel: driverctl set-override 0000:03:00.1 vfio-pci\n");
+		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:03:00.1 is bound to snd_hda_intel: run \"driverctl set-override 0000:03:00.1 vfio-pci\"\n");
 	pci_bind("0000:03:00.1", NULL);
 	pci_bind("0000:03:00.1", "pci-stub");
 	expect(GPU, "0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
@@ -78,8 +73,7 @@ static void test_group_viable(void **state)
 	expect(GPU, "0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
 	pci_bind("0000:00:1f.0", "lpc_ich");
 	expect(GPU,
-		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:00:1f.0 is bound "
-		"to lpc_ich: driverctl set-override 0000:00:1f.0 vfio-pci\n");
+		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:00:1f.0 is bound to lpc_ich: run \"driverctl set-override 0000:00:1f.0 vfio-pci\"\n");
 }
 
 static void test_group_policies(void **state)
@@ -119,8 +113,7 @@ static void test_fold_names_all(void **state)
 {
 	plant_group();
 	expect("{ access = \"vfio\"; vendor = 0x10de; }",
-		"0000:03:00.0! 0000:03:00.1 is bound to no driver: driverctl set-override 0000:03:00.1 "
-		"vfio-pci\n");
+		"0000:03:00.0! 0000:03:00.1 is bound to no driver: run \"driverctl set-override 0000:03:00.1 vfio-pci\"\n");
 }
 
 /* Own nodes and claims; no device owns the node that all groups need. */

@@ -158,7 +158,7 @@ static void test_last_accepted(void **state)
 
 	keep(text, "xxxx");
 	assert_int_equal(last_accepted_load(directory, &none, &error), -ESTALE);
-	assert_non_null(strstr(error.message, "earlier boot"));
+	assert_non_null(strstr(error.message, "before the last boot"));
 	write_file(LAST_ACCEPTED_FILE, text);
 	assert_int_equal(last_accepted_load(directory, &none, &error), -ESTALE);
 	write_file(LAST_ACCEPTED_FILE, "");

@@ -124,7 +124,7 @@ static void test_checks(void **state)
 		const char *match, *problem;
 	} cases[] = {
 		{ "( { combine = true; }, { combine = true; name = \"x\"; } )",
-			"both devices would be named \"unit\"" },
+			"forms the device \"unit\"" },
 		{ "( { permissions = \"x\"; } )", "permissions: " },
 		{ "( { address = \"d8:00.0\"; } )", "must be a whole PCI address with its domain" },
 		{ "( { address = \"mlx5_0\"; } )", "the name of a sub-function, such as" },

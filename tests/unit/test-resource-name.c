@@ -88,7 +88,7 @@ static void test_invalid(void **state)
 		{ "a/b.", "\"a/b.\" " BAD_ENDS },
 		{ "a/_", "\"a/_\" " BAD_ENDS },
 		{ "v/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-			"the part after the \"/\" has 64 bytes, the maximum is 63" },
+			"the part after the \"/\" is 64 bytes long, the maximum is 63" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -113,7 +113,7 @@ static void test_prefix_length(void **state)
 	(void)strcpy(name + 245, "/b");
 	assert_int_equal(resource_name_check(name, &error), -EINVAL);
 	assert_string_equal(
-		error.message, "the part before the \"/\" has 245 bytes, the maximum is 244");
+		error.message, "the part before the \"/\" is 245 bytes long, the maximum is 244");
 }
 
 static void test_type(void **state)

@@ -46,7 +46,7 @@ static void test_check(void **state)
 {
 	expect_problem("match = ( { id = \"a\"; count = 2; } );", "both");
 	expect_problem("match = ( { numa = 0; } );", "neither");
-	expect_problem("match = ( { count = 2; }, { count = 3; } );", "only one entry");
+	expect_problem("match = ( { count = 2; }, { count = 3; } );", "in one entry only");
 	expect_problem("match = ( { count = 200001; } );", "200000");
 	expect_problem("match = ( { count = 0; } );", "count");
 	expect_problem("match = \"white space\";", "letters");

@@ -38,7 +38,7 @@ static void test_check(void **state)
 		{ "${serial}/${port}", &driver, NULL },
 		{ "${serial}", NULL,
 			"unknown variable \"${serial}\"; \"${id}\" is the device's id, the manual "
-			"has the others" },
+			"lists the others" },
 		{ "${seral}", &driver,
 			"unknown variable \"${seral}\", did you mean \"${serial}\"?" },
 		{ "${idx}", NULL, "unknown variable \"${idx}\", did you mean \"${id}\"?" },
@@ -63,7 +63,7 @@ static void test_check(void **state)
 			"has \"${property:}\", which needs an argument: \"${property:NAME}\"" },
 		{ "${property:A}", NULL,
 			"unknown variable \"${property}\"; \"${id}\" is the device's id, the manual "
-			"has the others" },
+			"lists the others" },
 		{ "${attr}", NULL,
 			"has \"${attr}\", which must name a file in the device's directory, such "
 			"as \"${attr:serial}\"" },

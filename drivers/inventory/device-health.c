@@ -3,7 +3,7 @@
  * Decides whether a device is healthy, and for what reason it is not: the first cause in the order
  * below. Probes are the last one (drivers/health/probes.c).
  */
-#include "drivers/inventory/units.h"
+#include "drivers/inventory/unit.h"
 
 const char *unit_cause_name(enum unit_cause cause)
 {

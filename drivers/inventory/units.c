@@ -20,19 +20,6 @@ struct pair_of {
 	bool is_new;
 };
 
-struct unit *unit_free(struct unit *unit)
-{
-	if (!unit)
-		return NULL;
-	(void)health_unit_free(unit->health);
-	(void)device_unref(unit->device);
-	(void)device_unref(unit->excluded);
-	free(unit->owner_name);
-	free(unit->reason);
-	free(unit);
-	return NULL;
-}
-
 int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
 {
 	const struct saved_unit *memory = saved_state_find(list->saved, device->id);
@@ -206,11 +193,6 @@ static bool is_away(const struct unit *unit, const char *root)
 		(!anchor || sysroot_stat(root, anchor, &st) >= 0);
 }
 
-bool unit_may_be_gone(const struct unit *unit)
-{
-	return unit->away && !unit->device->anchor;
-}
-
 /* Brings an old unit up to date. Returns whether anything changed. */
 static bool apply(const struct pair_of *pair, const char *root, size_t index)
 {
@@ -335,24 +317,6 @@ static int compare_units(const void *a, const void *b)
 	const struct unit *const *x = a, *const *y = b;
 
 	return strcmp((*x)->device->id, (*y)->device->id);
-}
-
-static int compare_id(const void *id, const void *element)
-{
-	const struct unit *const *unit = element;
-
-	return strcmp(id, (*unit)->device->id);
-}
-
-const struct unit *unit_list_find(const struct unit_list *list, const char *id, size_t *ret_index)
-{
-	struct unit **found = list->n_units > 0
-		? bsearch(id, list->units, list->n_units, sizeof(list->units[0]), compare_id)
-		: NULL;
-
-	if (found && ret_index)
-		*ret_index = (size_t)(found - list->units);
-	return found ? *found : NULL;
 }
 
 int unit_list_restore_assigned(struct unit_list *list)

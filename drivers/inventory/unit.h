@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of inventory: a unit, a device that scans found, merged over time, with its health; and
+ * the list of them, sorted by id. units.h changes the list.
+ */
+
+#include "drivers/health/probes.h"
+#include "drivers/inventory/inventory.h"
+
+struct unit {
+	void *owner; /* the list's */
+	struct device *device;
+	struct device *excluded;     /* of a held unit: the device that it stands for, if a scan
+				      * found it; else NULL */
+	struct health_unit *health;  /* NULL: no probes */
+	const struct cordon *cordon; /* NULL: none */
+	char *owner_name;            /* the resource that it belongs to; NULL: ours */
+	unsigned replicas;           /* ids that are offered for it */
+	bool owner_released;         /* released by its owner: ours, if the next scan finds it */
+	bool present;                /* the last scan found it, or it is away */
+	bool away;                   /* moved out of the host's view into its container */
+	uint64_t gone_since;         /* CLOCK_MONOTONIC microseconds; while no scan finds it */
+	bool healthy;
+	enum unit_cause cause;
+	char *reason;       /* why not; NULL if healthy */
+	uint64_t changes;   /* of health */
+	uint64_t since;     /* CLOCK_REALTIME */
+	bool booked;        /* the kubelet has booked one of its offered ids */
+	uint64_t numa_kept; /* a hash of the other NUMA nodes with which ids of the unit were
+			       booked; 0: none */
+	struct unit_list *list;
+	size_t index; /* there, as the last snapshot of all units has it */
+};
+
+struct unit_list {
+	const struct declaration *declaration;
+	struct health *health; /* NULL: no probes */
+	void *owner;
+	struct unit **units;
+	size_t n_units;
+	struct device **excluded; /* found by the last scan, but excluded; sorted by id */
+	size_t n_excluded;
+	struct unit **held; /* booked ids that no unit offers, sorted; see inventory_set_booked() */
+	size_t n_held;
+	struct bookings *kubelet_booked; /* what the kubelet has booked; NULL: not known */
+	struct bookings *allocations;    /* allocations since then; NULL: none */
+	struct bookings *pending;        /* for Allocate calls without an answer; NULL: none */
+	struct bookings *joined;         /* all three together; NULL: nothing */
+	struct bookings *booked; /* the bookings as they are listed: all with NUMA nodes, or none */
+	bool not_covered;        /* memory was short for that */
+	bool owner_released;     /* some units are */
+	struct saved_state *saved; /* the initial state of units, until a scan has been complete */
+	uint64_t now; /* CLOCK_REALTIME of the last change of which devices there are */
+};
+
+struct unit *unit_free(struct unit *unit);
+DEFINE_CLEANUP(struct unit *, unit_free)
+
+/* Whether the unit is away and nothing on the host shows if it exists; for hardware that is always
+ * known. */
+bool unit_may_be_gone(const struct unit *unit);
+
+/* Computes the state of the unit. Returns 1 if that changed, 0 or -ENOMEM. */
+int unit_evaluate(struct unit *unit);
+
+/* The unit of that id, or NULL; `ret_index`, if not NULL: its place in the list. */
+const struct unit *unit_list_find(const struct unit_list *list, const char *id, size_t *ret_index);

@@ -90,14 +90,6 @@ static int show(const struct command *command, const struct request *request,
 	return r < 0 || fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-int snapshot_status(const struct snapshot *snapshot)
-{
-	if (snapshot->unanswered.code == 0)
-		return EXIT_SUCCESS;
-	(void)fprintf(stderr, "devplugctl: %s\n", snapshot->unanswered.message);
-	return snapshot->running ? EXIT_FAILURE : EXIT_NOT_RUNNING;
-}
-
 static int run_show(const struct command *command, const struct request *request)
 {
 	/* It is never freed, because that would take a quarter of the time for 10,000 devices. */

@@ -29,6 +29,14 @@ int request_runtime_dir(const struct request *request, char **ret, struct error 
 	return *ret ? 0 : error_set(error, -ENOMEM, "out of memory");
 }
 
+int snapshot_status(const struct snapshot *snapshot)
+{
+	if (snapshot->unanswered.code == 0)
+		return EXIT_SUCCESS;
+	(void)fprintf(stderr, "devplugctl: %s\n", snapshot->unanswered.message);
+	return snapshot->running ? EXIT_FAILURE : EXIT_NOT_RUNNING;
+}
+
 /* The path of the daemon's file in this process's view, or NULL. */
 static char *daemon_config_path(const struct snapshot *snapshot)
 {

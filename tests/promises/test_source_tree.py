@@ -47,6 +47,11 @@ DECIDE_FOR = {"drivers/inventory/scan-timing": "drivers/inventory/inventory",
               "supervisor/children/resource-lifecycle": "supervisor/children/resource"}
 
 
+# Each file on the left is a piece of the object on the right.
+PIECES = {"proto/server-connections.c": "proto/server.c", "proto/stream.c": "proto/server.c",
+          "proto/plugin/service-calls.c": "proto/plugin/service.c"}
+
+
 def inside_of(header):
     """The names in "Inside of allocation:" and "Inside of exec-document and exec-answer:" at the head of a header."""
     if not os.path.exists(os.path.join(ROOT, header)):
@@ -120,6 +125,35 @@ class SourceTree(unittest.TestCase):
 
         for name in list(graph):
             visit(name, [])
+
+    def test_no_files_call_each_other(self):
+        """In no circle of .c files does each use a function of the next one, whichever header declares it."""
+        texts, owners = {}, collections.defaultdict(set)
+        for path in self.sources:
+            if path.endswith(".c") and not path.startswith("kubelet/"):
+                with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                    texts[path] = re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', "", file.read(), flags=re.S)
+                for name in re.findall(r"^(?!typedef|static)[a-z_][\w \t*]*?\b(\w+)\([^;{}]*\)\s*\{", texts[path], re.M):
+                    owners[name].add(path)
+        # Programs of their own may each define a function of the same name.
+        graph = collections.defaultdict(set)
+        for path, text in texts.items():
+            own = set(re.findall(r"^static [\w \t*]*?\b(\w+)\(", text, re.M))
+            for name in set(re.findall(r"(?<![.>\w])[a-z]\w+", text)) - own:
+                for other in owners[name] if len(owners[name]) == 1 else ():
+                    graph[PIECES.get(path, path)].add(PIECES.get(other, other))
+        self.assertGreater(sum(len(others) for others in graph.values()), 1000)
+        done = set()
+
+        def visit(path, chain):
+            self.assertNotIn(path, chain, " -> ".join(chain + [path]))
+            if path not in done:
+                for other in graph[path] - {path}:
+                    visit(other, chain + [path])
+                done.add(path)
+
+        for path in list(graph):
+            visit(path, [])
 
     def test_functions_have_the_prefix_of_their_file(self):
         headers = [path for path in self.sources if re.match("supervisor/(?!ctl/).*[.]h$", path)]

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import unittest
 
-from node import NodeTest, children_of, command_line, process_status, until
+from node import NodeTest, children_of, command_line, is_gone, process_status, until
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 EXAMPLES = os.path.join(ROOT, "docs/examples/exec")
@@ -161,13 +161,11 @@ class Exec(NodeTest):
         program = until(self.program_pids, "the program to run")[0]
         child = self.node.resource(NAME)["pid"]
         os.kill(child, signal.SIGKILL)
-        until(lambda: not os.path.exists(f"/proc/{program}") or process_status(program)["State"][0] in "ZX",
-              "the program to be gone")
+        until(lambda: is_gone(program), "the program to be gone")
         self.node.await_allocatable(cam=2)
         program = until(lambda: self.node.processes() and self.program_pids(), "the program to run again")[0]
         self.assertEqual(self.node.stop(), 0)
-        until(lambda: not os.path.exists(f"/proc/{program}") or process_status(program)["State"][0] in "ZX",
-              "the program to be gone")
+        until(lambda: is_gone(program), "the program to be gone")
 
     def test_P2_reload_replaces_the_program(self):
         self.script("one", "cat list; exec sleep 1000")

@@ -5,6 +5,7 @@ hundred busy processes.
 Each pause is longer than a child may be silent (30 s), so that a device whose health changes all the time fills the socket
 that the paused supervisor does not read.
 """
+import contextlib
 import os
 import resource
 import signal
@@ -63,7 +64,8 @@ class PausedHost(NodeTest):
         before = self.begin(self.node)
         for pid in [self.node.daemon.pid, *plugins_of(self.node.daemon.pid)]:
             for thread in os.listdir(f"/proc/{pid}/task"):
-                os.sched_setaffinity(int(thread), processor)
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.sched_setaffinity(int(thread), processor)
         for _ in range(BUSY):
             loop = subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"])
             self.addCleanup(loop.wait)

@@ -6,8 +6,7 @@ import signal
 import unittest
 
 from load import Load
-from node import SEED, NodeTest, children_of, static, until
-from test_orphans import is_alive
+from node import SEED, NodeTest, children_of, is_gone, static, until
 
 STOP_LIMIT = 15.0
 N = 8
@@ -38,7 +37,7 @@ class Stop(NodeTest):
         self.assertEqual(self.node.daemon.wait(timeout=STOP_LIMIT), 0)
         self.node.daemon = None
         self.assertEqual(self.node.sockets(), [])
-        until(lambda: not any(is_alive(child) for child in self.children), "no child to be left")
+        until(lambda: all(is_gone(child) for child in self.children), "no child to be left")
         self.assertFalse(os.path.exists(self.node.run + "/control"))
 
     def under_load(self, act):

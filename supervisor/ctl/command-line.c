@@ -17,11 +17,11 @@ struct argument {
 	const char *name, *value; /* of the value, NULL: a flag */
 	char letter;              /* 0: none */
 	unsigned bit;             /* 0: every command has it */
-	size_t offset;            /* in struct request: bool or const char * */
+	size_t offset;            /* in struct command_line: bool or const char * */
 	const char *help;
 };
 
-#define MEMBER(member) offsetof(struct request, member)
+#define MEMBER(member) offsetof(struct command_line, member)
 
 static const struct argument arguments[] = {
 	{ "config", "FILE", 'c', 0, MEMBER(config_file), "The configuration file of the daemon" },
@@ -144,7 +144,7 @@ static int check_options(const struct command *command, unsigned given)
 	return 0;
 }
 
-static int parse_words(int count, char *words[], unsigned given, struct request *request,
+static int parse_words(int count, char *words[], unsigned given, struct command_line *line,
 	const struct command **ret_command)
 {
 	const struct command *command;
@@ -159,7 +159,7 @@ static int parse_words(int count, char *words[], unsigned given, struct request 
 	command = find_command(words[0]);
 	if (!command)
 		return -EINVAL;
-	if (count - 1 < command->least && !request->list) {
+	if (count - 1 < command->least && !line->list) {
 		(void)fprintf(stderr, "devplugctl: \"%s\" needs %s\n", words[0], command->missing);
 		return -EINVAL;
 	}
@@ -171,9 +171,9 @@ static int parse_words(int count, char *words[], unsigned given, struct request 
 	}
 	if (check_options(command, given) < 0)
 		return -EINVAL;
-	request->verb = words[0];
-	request->subject = count > 1 ? words[1] : NULL;
-	request->reason = count > 2 ? words[2] : NULL;
+	line->verb = words[0];
+	line->subject = count > 1 ? words[1] : NULL;
+	line->reason = count > 2 ? words[2] : NULL;
 	*ret_command = command;
 	return 1;
 }
@@ -205,9 +205,9 @@ static const struct argument *find_argument(int c)
 	return NULL;
 }
 
-static void take_option(const struct argument *argument, struct request *request, unsigned *given)
+static void take_option(const struct argument *argument, struct command_line *line, unsigned *given)
 {
-	char *member = (char *)request + argument->offset;
+	char *member = (char *)line + argument->offset;
 
 	if (argument->value)
 		*(const char **)(void *)member = optarg;
@@ -217,7 +217,7 @@ static void take_option(const struct argument *argument, struct request *request
 }
 
 int arguments_parse(
-	int argc, char *argv[], struct request *ret_request, const struct command **ret_command)
+	int argc, char *argv[], struct command_line *ret_line, const struct command **ret_command)
 {
 	struct option options[ARRAY_SIZE(arguments) + 3] = {
 		[ARRAY_SIZE(arguments)] = { .name = "version", .val = OPTION_VERSION },
@@ -241,11 +241,11 @@ int arguments_parse(
 		}
 		if (!argument)
 			return -EINVAL;
-		take_option(argument, ret_request, &given);
+		take_option(argument, ret_line, &given);
 	}
-	if (ret_request->config_file && ret_request->runtime_dir) {
+	if (ret_line->config_file && ret_line->runtime_dir) {
 		(void)fputs("devplugctl: use either --config or --runtime-dir\n", stderr);
 		return -EINVAL;
 	}
-	return parse_words(argc - optind, argv + optind, given, ret_request, ret_command);
+	return parse_words(argc - optind, argv + optind, given, ret_line, ret_command);
 }

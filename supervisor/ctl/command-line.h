@@ -28,8 +28,8 @@ struct command {
 	const char *words;   /* what follows the name, for help */
 	const char *summary; /* a line */
 	const char *help;    /* more of it for "help COMMAND", or NULL */
-	int (*show)(const struct snapshot *snapshot, const struct request *request);
-	int (*run)(const struct request *request);
+	int (*show)(const struct snapshot *snapshot, const struct command_line *line);
+	int (*run)(const struct command_line *line);
 	unsigned options;    /* ARGUMENT_... */
 	int least, most;     /* words behind the name */
 	const char *missing; /* what the first of them is */
@@ -38,7 +38,7 @@ struct command {
 extern const struct command commands[];
 extern const size_t n_commands;
 
-/* Returns 1 with the request and its command, 0 when the option was complete, or -EINVAL for a
+/* Returns 1 with the command line and its command, 0 when the option was complete, or -EINVAL for a
  * wrong command line, which is explained on stderr. */
 int arguments_parse(
-	int argc, char *argv[], struct request *ret_request, const struct command **ret_command);
+	int argc, char *argv[], struct command_line *ret_line, const struct command **ret_command);

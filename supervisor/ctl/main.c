@@ -77,62 +77,62 @@ const struct command commands[] = {
 };
 const size_t n_commands = ARRAY_SIZE(commands);
 
-static int show(const struct command *command, const struct request *request,
+static int show(const struct command *command, const struct command_line *line,
 	const struct snapshot *snapshot)
 {
 	int r = 0;
 
-	if (request->json)
+	if (line->json)
 		r = json_dumpf(snapshot->root, stdout, JSON_INDENT(2)) < 0 || puts("") < 0 ? -EIO
 											   : 0;
 	else if (snapshot->unanswered.code == 0)
-		r = command->show(snapshot, request);
+		r = command->show(snapshot, line);
 	return r < 0 || fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static int run_show(const struct command *command, const struct request *request)
+static int run_show(const struct command *command, const struct command_line *line)
 {
 	/* It is never freed, because that would take a quarter of the time for 10,000 devices. */
 	static struct snapshot snapshot;
 	struct error error = { 0 };
 	int r, status;
 
-	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, &error);
-	if (r >= 0 && request->subject && snapshot.unanswered.code == 0)
-		r = snapshot_select(&snapshot, request->subject, &error);
-	if (r >= 0 && request->pod)
-		r = snapshot_select_pod(&snapshot, request->pod, &error);
+	r = snapshot_read(line->config_file, line->runtime_dir, &snapshot, &error);
+	if (r >= 0 && line->subject && snapshot.unanswered.code == 0)
+		r = snapshot_select(&snapshot, line->subject, &error);
+	if (r >= 0 && line->pod)
+		r = snapshot_select_pod(&snapshot, line->pod, &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
 	status = snapshot_status(&snapshot);
-	r = show(command, request, &snapshot);
+	r = show(command, line, &snapshot);
 	return r == EXIT_SUCCESS ? status : r;
 }
 
 /* A file that was named must exist; without a name, the default applies if it is missing. */
-static bool check_file(const struct request *request)
+static bool check_file(const struct command_line *line)
 {
-	if (!request->config_file || access(request->config_file, R_OK) == 0)
+	if (!line->config_file || access(line->config_file, R_OK) == 0)
 		return true;
 	(void)fprintf(
-		stderr, "devplugctl: cannot read %s: %s\n", request->config_file, strerror(errno));
+		stderr, "devplugctl: cannot read %s: %s\n", line->config_file, strerror(errno));
 	return false;
 }
 
 int main(int argc, char *argv[])
 {
-	struct request request = { 0 };
+	struct command_line line = { 0 };
 	const struct command *command;
 	int r;
 
 	/* Only the width of characters depends on the locale. */
 	(void)setlocale(LC_CTYPE, "");
-	r = arguments_parse(argc, argv, &request, &command);
+	r = arguments_parse(argc, argv, &line, &command);
 	if (r <= 0)
 		return r < 0 ? EXIT_USAGE : EXIT_SUCCESS;
-	if (!check_file(&request))
+	if (!check_file(&line))
 		return EXIT_FAILURE;
-	return command->run ? command->run(&request) : run_show(command, &request);
+	return command->run ? command->run(&line) : run_show(command, &line);
 }

@@ -283,7 +283,7 @@ static void print_reload_failure(const json_t *root)
 			(long long)snapshot_integer(root, "generation"), option, path);
 }
 
-int show_status(const struct snapshot *snapshot, const struct request *request)
+int show_status(const struct snapshot *snapshot, const struct command_line *line)
 {
 	static const char *const heading[] = { "RESOURCE", "STATE", "OFFERED", "HEALTHY", "IN USE",
 		"FREE", "PID", "SESSION", "RESTARTS" };
@@ -342,7 +342,7 @@ static void add_device(struct table *table, const json_t *resource, const json_t
 	table_add(table, COLOUR_NONE, "%s", text_of(device, "reason"));
 }
 
-int show_devices(const struct snapshot *snapshot, const struct request *request)
+int show_devices(const struct snapshot *snapshot, const struct command_line *line)
 {
 	static const char *const heading[] = { "RESOURCE", "DEVICE", "HEALTH", "NUMA", "USED BY",
 		"SINCE", "REASON" };

@@ -7,19 +7,19 @@
 
 #define ACT_TIMEOUT 35 /* seconds; the daemon gives up after 30 */
 
-void request_explain(const struct request *request, const char *resource, struct error *error)
+void request_explain(const struct command_line *line, const char *resource, struct error *error)
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	struct error other = { 0 };
 
 	if (error->code == -EACCES || error->code == -EPERM)
-		(void)error_set(error, error->code, "\"%s\" needs root", request->verb);
+		(void)error_set(error, error->code, "\"%s\" needs root", line->verb);
 	if (error->code == -ENOENT && resource &&
-		snapshot_read(request->config_file, request->runtime_dir, &snapshot, &other) >= 0)
+		snapshot_read(line->config_file, line->runtime_dir, &snapshot, &other) >= 0)
 		(void)snapshot_select(&snapshot, resource, error);
 }
 
-int command_rescan(const struct request *request)
+int command_rescan(const struct command_line *line)
 {
 	_cleanup_free_ char *runtime_dir = NULL;
 	json_t *arguments = json_object(), *name;
@@ -29,16 +29,16 @@ int command_rescan(const struct request *request)
 	size_t i;
 	int r;
 
-	if (request->subject)
-		(void)json_object_set_new(arguments, "resource", json_string(request->subject));
+	if (line->subject)
+		(void)json_object_set_new(arguments, "resource", json_string(line->subject));
 
-	r = request_runtime_dir(request, &runtime_dir, &error);
+	r = command_line_runtime_dir(line, &runtime_dir, &error);
 	if (r >= 0)
-		r = ask_daemon(runtime_dir, request->verb, arguments, ACT_TIMEOUT, &answer, &error);
+		r = ask_daemon(runtime_dir, line->verb, arguments, ACT_TIMEOUT, &answer, &error);
 	else
 		json_decref(arguments);
 	if (r < 0)
-		request_explain(request, request->subject, &error);
+		request_explain(line, line->subject, &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return r == -ESRCH ? EXIT_NOT_RUNNING : EXIT_FAILURE;

@@ -125,9 +125,9 @@ static int run_systemctl(struct error *error)
 	return 0;
 }
 
-int command_allow(const struct request *request)
+int command_allow(const struct command_line *line)
 {
-	_cleanup_free_ char *directory = strdup(request->subject);
+	_cleanup_free_ char *directory = strdup(line->subject);
 	struct error error = { 0 };
 	int r = 0;
 
@@ -136,16 +136,16 @@ int command_allow(const struct request *request)
 	r = directory ? check_directory(directory, &error)
 		      : error_set(&error, -ENOMEM, "out of memory");
 	if (r >= 0)
-		r = add(request->root ?: "", directory, &error);
+		r = add(line->root ?: "", directory, &error);
 	if (r > 0)
 		(void)printf("%s is allowed already\n", directory);
-	if (r >= 0 && !request->root)
+	if (r >= 0 && !line->root)
 		r = run_systemctl(&error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
-	if (!request->root)
+	if (!line->root)
 		(void)puts("It is in force after \"systemctl restart devplugd\".");
 	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

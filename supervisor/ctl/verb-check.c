@@ -86,7 +86,7 @@ static void check_resource(struct findings *findings, const json_t *resource)
 
 /* Reads the state. Waits for a kubelet that has not answered yet. */
 static int read_state(
-	const struct request *request, struct snapshot *ret_snapshot, struct error *error)
+	const struct command_line *line, struct snapshot *ret_snapshot, struct error *error)
 {
 	json_int_t waited;
 	int r;
@@ -94,7 +94,7 @@ static int read_state(
 	do {
 		snapshot_done(ret_snapshot);
 		*ret_snapshot = (struct snapshot){ 0 };
-		r = snapshot_read(request->config_file, request->runtime_dir, ret_snapshot, error);
+		r = snapshot_read(line->config_file, line->runtime_dir, ret_snapshot, error);
 		if (r >= 0 && ret_snapshot->unanswered.code < 0)
 			r = error_set(error, ret_snapshot->unanswered.code, "%s",
 				ret_snapshot->unanswered.message);
@@ -162,7 +162,7 @@ static int report_json(const struct findings *findings, int status)
 	return status;
 }
 
-int command_check(const struct request *request)
+int command_check(const struct command_line *line)
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	struct findings findings = { 0 };
@@ -171,10 +171,10 @@ int command_check(const struct request *request)
 	size_t i;
 	int r;
 
-	r = read_state(request, &snapshot, &error);
-	if (r >= 0 && request->subject)
-		r = snapshot_select(&snapshot, request->subject, &error);
-	if (r < 0 && request->json) {
+	r = read_state(line, &snapshot, &error);
+	if (r >= 0 && line->subject)
+		r = snapshot_select(&snapshot, line->subject, &error);
+	if (r < 0 && line->json) {
 		note(&findings, "%s", error.message);
 		return report_json(&findings, EXIT_UNKNOWN);
 	}
@@ -185,7 +185,7 @@ int command_check(const struct request *request)
 	check_servers(&findings, &snapshot);
 	json_array_foreach(json_object_get(snapshot.root, "resources"), i, resource)
 		check_resource(&findings, resource);
-	if (request->json)
+	if (line->json)
 		return report_json(
 			&findings, count_problems(&findings) > 0 ? EXIT_PROBLEM : EXIT_SUCCESS);
 	return report(&findings);

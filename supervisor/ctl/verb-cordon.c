@@ -190,7 +190,7 @@ static char *suggest_device(const struct snapshot *snapshot, const char *subject
 }
 
 /* Cordons a device that was named without its resource, in each resource that has it. */
-static int cordon_found(struct drop_in *drop_in, const struct request *request,
+static int cordon_found(struct drop_in *drop_in, const struct command_line *line,
 	const struct snapshot *snapshot, struct error *error)
 {
 	const json_t *resources = json_object_get(snapshot->root, "resources");
@@ -203,21 +203,21 @@ static int cordon_found(struct drop_in *drop_in, const struct request *request,
 		const json_t *resource = json_array_get(resources, i);
 		_cleanup_free_ char *id = NULL;
 
-		if (!has_device(resource, request->subject))
+		if (!has_device(resource, line->subject))
 			continue;
-		if (asprintf(&id, "%s/%s", text_of(resource, "name"), request->subject) < 0)
+		if (asprintf(&id, "%s/%s", text_of(resource, "name"), line->subject) < 0)
 			id = NULL;
-		if (!id || set_cordon(drop_in, id, request->reason) < 0)
+		if (!id || set_cordon(drop_in, id, line->reason) < 0)
 			return error_set(error, -ENOMEM, "out of memory");
 		(void)printf("%s is cordoned\n", id);
 		found++;
 	}
 	if (found == 0) {
-		_cleanup_free_ char *hint = suggest_device(snapshot, request->subject);
+		_cleanup_free_ char *hint = suggest_device(snapshot, line->subject);
 
 		return error_set(error, -ENOENT,
 			"no resource has a device \"%s\"%s Use --force with RESOURCE/DEVICE to cordon a device that does not exist yet",
-			request->subject, hint ?: "; see \"devplugctl devices\".");
+			line->subject, hint ?: "; see \"devplugctl devices\".");
 	}
 	return 0;
 }
@@ -240,42 +240,41 @@ static bool is_there(const struct snapshot *snapshot, const char *subject)
 	return false;
 }
 
-static int cordon_named(struct drop_in *drop_in, const struct request *request,
+static int cordon_named(struct drop_in *drop_in, const struct command_line *line,
 	const struct snapshot *snapshot, struct error *error)
 {
 	/* Without an answer, the name cannot be checked. */
-	if (!request->force && snapshot->unanswered.code == 0 &&
-		!is_there(snapshot, request->subject)) {
-		_cleanup_free_ char *hint = suggest_device(snapshot, request->subject);
+	if (!line->force && snapshot->unanswered.code == 0 && !is_there(snapshot, line->subject)) {
+		_cleanup_free_ char *hint = suggest_device(snapshot, line->subject);
 
 		return error_set(error, -ENOENT,
 			"%s does not exist%s Use --force to cordon a device that does not exist yet",
-			request->subject, hint ?: "; see \"devplugctl devices\".");
+			line->subject, hint ?: "; see \"devplugctl devices\".");
 	}
-	if (set_cordon(drop_in, request->subject, request->reason) < 0)
+	if (set_cordon(drop_in, line->subject, line->reason) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	(void)printf("%s is cordoned\n", request->subject);
+	(void)printf("%s is cordoned\n", line->subject);
 	return 0;
 }
 
-static int add_cordons(struct drop_in *drop_in, const struct request *request,
+static int add_cordons(struct drop_in *drop_in, const struct command_line *line,
 	const struct snapshot *snapshot, struct error *error)
 {
 	const struct option *id = option_table_find(&config_cordon_table, "id");
-	const char *reason = request->reason;
+	const char *reason = line->reason;
 	struct error form = { 0 };
 
-	if (id->check(request->subject, &form) < 0 || !utf8_is_valid(request->subject) ||
-		strlen(request->subject) > (size_t)id->maximum || *request->subject == '\0')
+	if (id->check(line->subject, &form) < 0 || !utf8_is_valid(line->subject) ||
+		strlen(line->subject) > (size_t)id->maximum || *line->subject == '\0')
 		return error_set(error, -EINVAL, "a device %s",
 			form.code < 0 ? form.message : "must be named by its id");
 	if (reason &&
 		(*reason == '\0' || !utf8_is_valid(reason) || strlen(reason) > CORDON_REASON_MAX))
 		return error_set(error, -EINVAL, "the reason must be UTF-8 of 1 to %d bytes",
 			CORDON_REASON_MAX);
-	if (strchr(request->subject, '/'))
-		return cordon_named(drop_in, request, snapshot, error);
-	return cordon_found(drop_in, request, snapshot, error);
+	if (strchr(line->subject, '/'))
+		return cordon_named(drop_in, line, snapshot, error);
+	return cordon_found(drop_in, line, snapshot, error);
 }
 
 static const char *device_of(const char *name)
@@ -433,7 +432,7 @@ static void drop_meant(struct groups *cordons, const char *subject)
 	cordons->count = n;
 }
 
-static int remove_cordons(struct drop_in *drop_in, const struct request *request,
+static int remove_cordons(struct drop_in *drop_in, const struct command_line *line,
 	const struct snapshot *snapshot, struct error *error)
 {
 	_cleanup_config_ struct config *config = NULL;
@@ -443,20 +442,20 @@ static int remove_cordons(struct drop_in *drop_in, const struct request *request
 	for (size_t i = 0; i < drop_in->cordons.count; i++) {
 		const struct cordon *cordon = groups_get(&drop_in->cordons, i);
 
-		if (is_meant(cordon->id, request->subject) &&
+		if (is_meant(cordon->id, line->subject) &&
 			strings_add(&removed, cordon->id, strlen(cordon->id)) < 0)
 			return error_set(error, -ENOMEM, "out of memory");
 	}
-	drop_meant(&drop_in->cordons, request->subject);
-	(void)config_load(request_config_file(request, snapshot), &report, &config);
+	drop_meant(&drop_in->cordons, line->subject);
+	(void)config_load(command_line_config_file(line, snapshot), &report, &config);
 	if (removed.count == 0)
-		return explain_missing(drop_in, config, request->subject, snapshot, error);
+		return explain_missing(drop_in, config, line->subject, snapshot, error);
 	return report_removed(drop_in, config, &removed);
 }
 
 /* Returns the result of the edit, which is not negative, or negative errno. */
-static int change(const struct request *request,
-	int (*edit)(struct drop_in *drop_in, const struct request *request,
+static int change(const struct command_line *line,
+	int (*edit)(struct drop_in *drop_in, const struct command_line *line,
 		const struct snapshot *snapshot, struct error *error),
 	struct snapshot *snapshot, struct error *error)
 {
@@ -466,31 +465,31 @@ static int change(const struct request *request,
 	};
 	int r, written;
 
-	r = snapshot_read(request->config_file, request->runtime_dir, snapshot, error);
+	r = snapshot_read(line->config_file, line->runtime_dir, snapshot, error);
 	if (r >= 0)
-		r = require_root(snapshot, request->verb, error);
+		r = require_root(snapshot, line->verb, error);
 	if (r >= 0)
-		r = require_config_file(request, snapshot, error);
+		r = require_config_file(line, snapshot, error);
 	if (r < 0)
 		return r;
-	r = open_drop_in(request_config_file(request, snapshot), &drop_in, error);
+	r = open_drop_in(command_line_config_file(line, snapshot), &drop_in, error);
 	if (r >= 0)
-		r = edit(&drop_in, request, snapshot, error);
+		r = edit(&drop_in, line, snapshot, error);
 	if (r < 0)
 		return r;
 	written = write_cordons(&drop_in, error);
 	return written < 0 ? written : r;
 }
 
-static int run(const struct request *request,
-	int (*edit)(struct drop_in *drop_in, const struct request *request,
+static int run(const struct command_line *line,
+	int (*edit)(struct drop_in *drop_in, const struct command_line *line,
 		const struct snapshot *snapshot, struct error *error))
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	struct error error = { 0 };
 	int r, status;
 
-	r = change(request, edit, &snapshot, &error);
+	r = change(line, edit, &snapshot, &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
@@ -562,9 +561,9 @@ static void list_all(struct table *table, json_t *array, const struct config *co
 }
 
 /* Loads the cordons of the files or, if these are not valid, of the configuration in force. */
-static int load_listed(const struct request *request, struct config **ret)
+static int load_listed(const struct command_line *line, struct config **ret)
 {
-	const char *file = request->config_file ?: DEFAULT_CONFIG_FILE;
+	const char *file = line->config_file ?: DEFAULT_CONFIG_FILE;
 	_cleanup_report_ struct report report = { 0 };
 	_cleanup_free_ char *runtime_dir = NULL;
 	struct error error = { 0 };
@@ -574,21 +573,21 @@ static int load_listed(const struct request *request, struct config **ret)
 	if (r >= 0)
 		return 0;
 	print_report(&report, file);
-	if (request_runtime_dir(request, &runtime_dir, &error) < 0 ||
+	if (command_line_runtime_dir(line, &runtime_dir, &error) < 0 ||
 		last_accepted_load(runtime_dir, ret, &error) < 0)
 		return r;
 	(void)fputs("devplugctl: the files are not valid; this is what is in force:\n", stderr);
 	return 0;
 }
 
-static int list_cordons(const struct request *request)
+static int list_cordons(const struct command_line *line)
 {
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_(table_freep) struct table *table = NULL;
 	json_auto_t *array = json_array();
 	json_auto_t *root = json_pack("{s:i, s:O}", "version", SNAPSHOT_VERSION, "cordons", array);
 
-	if (load_listed(request, &config) < 0)
+	if (load_listed(line, &config) < 0)
 		return EXIT_CONFIG;
 	if (!root || table_new(3, &table) < 0)
 		return EXIT_FAILURE;
@@ -596,21 +595,21 @@ static int list_cordons(const struct request *request)
 	table_add(table, COLOUR_NONE, "WHERE");
 	table_add(table, COLOUR_NONE, "REASON");
 	list_all(table, array, config);
-	if (request->json)
+	if (line->json)
 		(void)(json_dumpf(root, stdout, JSON_INDENT(2)) >= 0 && puts(""));
 	else
 		(void)table_print(table);
 	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-int command_cordon(const struct request *request)
+int command_cordon(const struct command_line *line)
 {
-	if (request->list)
-		return list_cordons(request);
-	return run(request, add_cordons);
+	if (line->list)
+		return list_cordons(line);
+	return run(line, add_cordons);
 }
 
-int command_uncordon(const struct request *request)
+int command_uncordon(const struct command_line *line)
 {
-	return run(request, remove_cordons);
+	return run(line, remove_cordons);
 }

@@ -19,9 +19,9 @@ static int print_list(json_t *items)
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static int print_classes(const struct request *request)
+static int print_classes(const struct command_line *line)
 {
-	const char *file = request->config_file ?: DEFAULT_CONFIG_FILE;
+	const char *file = line->config_file ?: DEFAULT_CONFIG_FILE;
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_report_ struct report report = { 0 };
 	json_t *items;
@@ -74,7 +74,7 @@ static json_t *make_slices(const struct snapshot *snapshot, const json_t *dra)
 	return items;
 }
 
-static int print_slices(const struct request *request)
+static int print_slices(const struct command_line *line)
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	struct error error = { 0 };
@@ -82,7 +82,7 @@ static int print_slices(const struct request *request)
 	json_t *items;
 	int status;
 
-	if (snapshot_read(request->config_file, request->runtime_dir, &snapshot, &error) < 0) {
+	if (snapshot_read(line->config_file, line->runtime_dir, &snapshot, &error) < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
@@ -98,13 +98,13 @@ static int print_slices(const struct request *request)
 	return items ? print_list(items) : EXIT_FAILURE;
 }
 
-int command_dra(const struct request *request)
+int command_dra(const struct command_line *line)
 {
-	if (streq(request->subject, "classes"))
-		return print_classes(request);
-	if (streq(request->subject, "slices"))
-		return print_slices(request);
-	(void)fprintf(stderr, "devplugctl: \"dra\" needs classes or slices, not \"%s\"\n",
-		request->subject);
+	if (streq(line->subject, "classes"))
+		return print_classes(line);
+	if (streq(line->subject, "slices"))
+		return print_slices(line);
+	(void)fprintf(
+		stderr, "devplugctl: \"dra\" needs classes or slices, not \"%s\"\n", line->subject);
 	return EXIT_USAGE;
 }

@@ -75,40 +75,40 @@ static void print_event(const json_t *event)
 
 /* Followed events are printed one per line, so that a program can read them at once; all others are
  * added to `array`. */
-static void print_one(const struct request *request, const json_t *event, json_t *array)
+static void print_one(const struct command_line *line, const json_t *event, json_t *array)
 {
 	json_t *one = clean_event(event);
 
-	if (!request->json)
+	if (!line->json)
 		print_event(one);
-	else if (request->follow)
+	else if (line->follow)
 		(void)(json_dumpf(one, stdout, JSON_COMPACT) >= 0 && puts(""));
-	if (request->json && !request->follow)
+	if (line->json && !line->follow)
 		(void)json_array_append(array, one);
 	json_decref(one);
 }
 
-static void print_array(const struct request *request, json_t *array)
+static void print_array(const struct command_line *line, json_t *array)
 {
 	json_auto_t *root = json_pack("{s:i, s:O}", "version", SNAPSHOT_VERSION, "events", array);
 
-	if (request->json && !request->follow)
+	if (line->json && !line->follow)
 		(void)(json_dumpf(root, stdout, JSON_INDENT(2)) >= 0 && puts(""));
 	(void)fflush(stdout);
 }
 
-static int ask(const struct request *request, const char *runtime_dir, json_int_t after,
+static int ask(const struct command_line *line, const char *runtime_dir, json_int_t after,
 	bool follow, json_t **ret, struct error *error)
 {
 	json_t *arguments = json_pack("{s:I, s:b}", "after", after, "follow", (int)follow);
 
-	if (arguments && request->subject)
-		(void)json_object_set_new(arguments, "resource", json_string(request->subject));
+	if (arguments && line->subject)
+		(void)json_object_set_new(arguments, "resource", json_string(line->subject));
 	return ask_daemon(runtime_dir, "events", arguments, follow ? FOLLOW_TIMEOUT : ASK_TIMEOUT,
 		ret, error);
 }
 
-static json_int_t print_answer(const struct request *request, const json_t *answer)
+static json_int_t print_answer(const struct command_line *line, const json_t *answer)
 {
 	json_auto_t *array = json_array();
 	json_t *event;
@@ -116,49 +116,49 @@ static json_int_t print_answer(const struct request *request, const json_t *answ
 
 	json_array_foreach(json_object_get(answer, "events"), i, event)
 	{
-		print_one(request, event, array);
+		print_one(line, event, array);
 	}
-	print_array(request, array);
+	print_array(line, array);
 	return snapshot_integer(answer, "last");
 }
 
 /* Without an event, the resource must exist at least. */
-static int check_resource(const struct request *request, struct error *error)
+static int check_resource(const struct command_line *line, struct error *error)
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	int r;
 
-	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, error);
-	return r < 0 ? r : snapshot_select(&snapshot, request->subject, error);
+	r = snapshot_read(line->config_file, line->runtime_dir, &snapshot, error);
+	return r < 0 ? r : snapshot_select(&snapshot, line->subject, error);
 }
 
 /* Returns negative errno with the error filled, or 0 when stdout is closed or, without --follow,
  * when everything was printed. */
-static int show_daemon(
-	const struct request *request, const char *runtime_dir, json_t *answer, struct error *error)
+static int show_daemon(const struct command_line *line, const char *runtime_dir, json_t *answer,
+	struct error *error)
 {
 	json_auto_t *next = json_incref(answer);
 	json_int_t last;
 	int r;
 
-	if (request->subject && json_array_size(json_object_get(answer, "events")) == 0) {
-		r = check_resource(request, error);
+	if (line->subject && json_array_size(json_object_get(answer, "events")) == 0) {
+		r = check_resource(line, error);
 		if (r < 0)
 			return r;
 	}
 	for (;;) {
-		last = print_answer(request, next);
-		if (!request->follow || ferror(stdout))
+		last = print_answer(line, next);
+		if (!line->follow || ferror(stdout))
 			return 0;
 		json_decref(next);
 		next = NULL;
-		r = ask(request, runtime_dir, last, true, &next, error);
+		r = ask(line, runtime_dir, last, true, &next, error);
 		if (r < 0)
 			return r;
 	}
 }
 
-int command_events(const struct request *request)
+int command_events(const struct command_line *line)
 {
 	_cleanup_free_ char *runtime_dir = NULL;
 	json_auto_t *answer = NULL;
@@ -166,16 +166,15 @@ int command_events(const struct request *request)
 	bool stopped;
 	int r;
 
-	r = request_runtime_dir(request, &runtime_dir, &error);
+	r = command_line_runtime_dir(line, &runtime_dir, &error);
 	if (r >= 0)
-		r = ask(request, runtime_dir, 0, false, &answer, &error);
+		r = ask(line, runtime_dir, 0, false, &answer, &error);
 	stopped = r == -ESRCH;
 	if (r >= 0)
-		r = show_daemon(request, runtime_dir, answer, &error);
+		r = show_daemon(line, runtime_dir, answer, &error);
 	if (r < 0)
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
-	if (stopped ||
-		(r >= 0 && !request->json && json_is_true(json_object_get(answer, "journal"))))
+	if (stopped || (r >= 0 && !line->json && json_is_true(json_object_get(answer, "journal"))))
 		(void)fprintf(stderr, "Older events: %s\n", JOURNAL_COMMAND);
 	if (r < 0)
 		return r == -ESRCH ? EXIT_NOT_RUNNING : EXIT_FAILURE;

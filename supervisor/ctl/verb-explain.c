@@ -300,7 +300,7 @@ static void explain_missing_functions(const json_t *resource, const char *config
 		explain_ports(streq(config->host_root, "/") ? "" : config->host_root);
 }
 
-int show_explanation(const struct snapshot *snapshot, const struct request *request)
+int show_explanation(const struct snapshot *snapshot, const struct command_line *line)
 {
 	const json_t *resource = json_array_get(json_object_get(snapshot->root, "resources"), 0);
 	const json_t *devices = json_object_get(resource, "devices");
@@ -323,7 +323,7 @@ int show_explanation(const struct snapshot *snapshot, const struct request *requ
 	if (is_of_dra(resource))
 		show_dra(snapshot, "");
 	explain_failures(json_object_get(resource, "failures"));
-	explain_missing_functions(resource, request->config_file);
+	explain_missing_functions(resource, line->config_file);
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		explain_claims(resource, json_array_get(devices, i));
 	for (size_t i = 0; i < json_array_size(devices); i++)

@@ -19,7 +19,7 @@ static int split(const char *subject, char **ret_resource, const char **ret_devi
 	return *ret_resource ? 0 : -ENOMEM;
 }
 
-static int forget(const struct request *request, struct error *error)
+static int forget(const struct command_line *line, struct error *error)
 {
 	_cleanup_free_ char *runtime_dir = NULL, *resource = NULL;
 	json_auto_t *answer = NULL;
@@ -28,17 +28,17 @@ static int forget(const struct request *request, struct error *error)
 	size_t i;
 	int r;
 
-	r = split(request->subject, &resource, &device);
+	r = split(line->subject, &resource, &device);
 	if (r < 0)
-		return error_set(error, r, "\"%s\" is not RESOURCE/DEVICE", request->subject);
-	r = request_runtime_dir(request, &runtime_dir, error);
+		return error_set(error, r, "\"%s\" is not RESOURCE/DEVICE", line->subject);
+	r = command_line_runtime_dir(line, &runtime_dir, error);
 	if (r < 0)
 		return r;
-	r = ask_daemon(runtime_dir, request->verb,
+	r = ask_daemon(runtime_dir, line->verb,
 		json_pack("{s:s, s:s}", "resource", resource, "device", device), ASK_TIMEOUT,
 		&answer, error);
 	if (r < 0) {
-		request_explain(request, resource, error);
+		request_explain(line, resource, error);
 		return r;
 	}
 	ids = json_object_get(answer, "forgotten");
@@ -50,10 +50,10 @@ static int forget(const struct request *request, struct error *error)
 	return 0;
 }
 
-int command_forget(const struct request *request)
+int command_forget(const struct command_line *line)
 {
 	struct error error = { 0 };
-	int r = forget(request, &error);
+	int r = forget(line, &error);
 
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);

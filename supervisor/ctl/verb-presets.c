@@ -144,11 +144,11 @@ static int finish(int r, const struct error *error)
 	return r != 0 || fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-int command_presets(const struct request *request)
+int command_presets(const struct command_line *line)
 {
 	struct error error = { 0 };
-	int r = request->subject ? show_preset(request->subject, request->json, &error)
-				 : show_presets(request->json, &error);
+	int r = line->subject ? show_preset(line->subject, line->json, &error)
+			      : show_presets(line->json, &error);
 
 	return finish(r, &error);
 }
@@ -444,19 +444,18 @@ static int discover(const char *name, const char *root, bool json, struct error 
 	return r < 0 ? r : failed;
 }
 
-int command_discover(const struct request *request)
+int command_discover(const struct command_line *line)
 {
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_report_ struct report report = { 0 };
-	const char *root = request->root;
+	const char *root = line->root;
 	struct error error = { 0 };
 
 	/* The daemon's directories; a file that is not valid does not prevent reading them. */
-	if (!root &&
-		config_load(request->config_file ?: DEFAULT_CONFIG_FILE, &report, &config) >= 0)
+	if (!root && config_load(line->config_file ?: DEFAULT_CONFIG_FILE, &report, &config) >= 0)
 		root = config->host_root;
 	/* A tree that stands for a host may be readable only by root. */
-	if (!request->root && try_out_confine(NULL, &error) < 0)
+	if (!line->root && try_out_confine(NULL, &error) < 0)
 		return finish(-EPERM, &error);
-	return finish(discover(request->subject, root ?: "", request->json, &error), &error);
+	return finish(discover(line->subject, root ?: "", line->json, &error), &error);
 }

@@ -107,9 +107,9 @@ static void print_answer(const json_t *result)
 	}
 }
 
-int command_preview(const struct request *request)
+int command_preview(const struct command_line *line)
 {
-	const char *file = request->config_file ?: DEFAULT_CONFIG_FILE;
+	const char *file = line->config_file ?: DEFAULT_CONFIG_FILE;
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_report_ struct report report = { 0 };
 	const struct resource_config *resource;
@@ -121,22 +121,22 @@ int command_preview(const struct request *request)
 		print_report(&report, file);
 		return EXIT_CONFIG;
 	}
-	resource = config_find(config, request->subject);
+	resource = config_find(config, line->subject);
 	if (!resource)
-		return say_unknown(config, file, request->subject);
+		return say_unknown(config, file, line->subject);
 	declaration = &resource->declaration;
 	/* A tree that stands for a host may be readable only by root. */
-	if ((!request->root || declaration_runs_programs(declaration)) &&
+	if ((!line->root || declaration_runs_programs(declaration)) &&
 		try_out_confine(declaration->user, &error) < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
-	if (try_out(declaration, request->root ?: declaration_root(declaration), request->reason,
-		    request->allocate, &result, &error) < 0) {
+	if (try_out(declaration, line->root ?: declaration_root(declaration), line->reason,
+		    line->allocate, &result, &error) < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
-	if (request->json)
+	if (line->json)
 		(void)(json_dumpf(result, stdout, JSON_INDENT(2)) >= 0 && puts(""));
 	else {
 		print_devices(result, declaration->health.count > 0);

@@ -14,18 +14,19 @@
 #include "supervisor/kubelet/write-access.h"
 #include "supervisor/removal-warning.h"
 
-const char *request_config_file(const struct request *request, const struct snapshot *snapshot)
+const char *command_line_config_file(
+	const struct command_line *line, const struct snapshot *snapshot)
 {
 	const char *used = text_of(snapshot->root, "config_file");
 
-	if (request->config_file)
-		return request->config_file;
+	if (line->config_file)
+		return line->config_file;
 	return *used ? used : DEFAULT_CONFIG_FILE;
 }
 
-int request_runtime_dir(const struct request *request, char **ret, struct error *error)
+int command_line_runtime_dir(const struct command_line *line, char **ret, struct error *error)
 {
-	*ret = runtime_dir_find(request->config_file, request->runtime_dir);
+	*ret = runtime_dir_find(line->config_file, line->runtime_dir);
 	return *ret ? 0 : error_set(error, -ENOMEM, "out of memory");
 }
 
@@ -50,21 +51,20 @@ static char *daemon_config_path(const struct snapshot *snapshot)
 }
 
 int require_config_file(
-	const struct request *request, const struct snapshot *snapshot, struct error *error)
+	const struct command_line *line, const struct snapshot *snapshot, struct error *error)
 {
 	const char *used = text_of(snapshot->root, "config_file");
 	_cleanup_free_ char *path = NULL;
 	struct stat in_use, named;
 
-	if (!request->config_file || !snapshot->running || !*used ||
-		streq(used, request->config_file))
+	if (!line->config_file || !snapshot->running || !*used || streq(used, line->config_file))
 		return 0;
 	path = daemon_config_path(snapshot);
-	if (!path || stat(path, &in_use) < 0 || stat(request->config_file, &named) < 0 ||
+	if (!path || stat(path, &in_use) < 0 || stat(line->config_file, &named) < 0 ||
 		(in_use.st_dev == named.st_dev && in_use.st_ino == named.st_ino))
 		return 0;
 	return error_set(
-		error, -EINVAL, "devplugd runs with %s, not with %s", used, request->config_file);
+		error, -EINVAL, "devplugd runs with %s, not with %s", used, line->config_file);
 }
 
 int require_root(const struct snapshot *snapshot, const char *verb, struct error *error)
@@ -128,7 +128,7 @@ static void print_plan(const struct plan *plan, const struct snapshot *snapshot)
 	(void)printf("%s\n", plan->n_changes > 0 ? "Reloaded." : "Reloaded; nothing has changed.");
 }
 
-int command_reload(const struct request *request)
+int command_reload(const struct command_line *line)
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	_cleanup_config_ struct config *config = NULL, *in_force = NULL;
@@ -139,16 +139,16 @@ int command_reload(const struct request *request)
 	const char *file;
 	int r;
 
-	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, &error);
+	r = snapshot_read(line->config_file, line->runtime_dir, &snapshot, &error);
 	if (r >= 0)
 		r = require_root(&snapshot, "reload", &error);
 	if (r >= 0)
-		r = require_config_file(request, &snapshot, &error);
+		r = require_config_file(line, &snapshot, &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
-	file = request_config_file(request, &snapshot);
+	file = command_line_config_file(line, &snapshot);
 	if (config_load(file, &report, &config) < 0) {
 		print_report(&report, file);
 		(void)fprintf(stderr, "%s: not valid, %zu problem%s; nothing was changed\n", file,

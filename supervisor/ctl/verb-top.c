@@ -22,7 +22,7 @@ struct reading {
 };
 
 struct reader {
-	const struct request *request;
+	const struct command_line *line;
 	int pipe[2];
 };
 
@@ -53,8 +53,8 @@ static void *read_states(void *userdata)
 		struct reading *reading = calloc(1, sizeof(*reading));
 
 		if (reading) {
-			(void)snapshot_read(reader->request->config_file,
-				reader->request->runtime_dir, &reading->snapshot, &reading->error);
+			(void)snapshot_read(reader->line->config_file, reader->line->runtime_dir,
+				&reading->snapshot, &reading->error);
 			if (write_all(reader->pipe[1], &reading, sizeof(reading)) < 0)
 				return reading_free(reading);
 		}
@@ -268,19 +268,19 @@ static void top_done(struct top *top)
 }
 
 /* A resource that was named must be there. */
-static int open_named(struct top *top, const struct request *request, struct error *error)
+static int open_named(struct top *top, const struct command_line *line, struct error *error)
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	int r;
 
-	if (!request->subject)
+	if (!line->subject)
 		return 0;
-	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, error);
+	r = snapshot_read(line->config_file, line->runtime_dir, &snapshot, error);
 	if (r >= 0)
-		r = snapshot_select(&snapshot, request->subject, error);
+		r = snapshot_select(&snapshot, line->subject, error);
 	if (r >= 0 &&
-		(set_string(&top->choice.opened, request->subject) < 0 ||
-			set_string(&top->selected_resource, request->subject) < 0))
+		(set_string(&top->choice.opened, line->subject) < 0 ||
+			set_string(&top->selected_resource, line->subject) < 0))
 		r = error_set(error, -ENOMEM, "out of memory");
 	return r;
 }
@@ -300,16 +300,16 @@ static int start_reader(struct reader *reader)
 	return r == 0 ? -pthread_detach(thread) : -r;
 }
 
-static int start(struct top *top, const struct request *request, struct error *error)
+static int start(struct top *top, const struct command_line *line, struct error *error)
 {
 	/* Static, because the thread that uses it runs until the process ends. */
 	static struct reader reader;
 	int r;
 
-	r = open_named(top, request, error);
+	r = open_named(top, line, error);
 	if (r < 0)
 		return r;
-	reader.request = request;
+	reader.line = line;
 	if (pipe2(reader.pipe, O_CLOEXEC) < 0)
 		return error_set(error, -errno, "cannot make a pipe: %s", strerror(errno));
 	r = top_screen_open();
@@ -324,7 +324,7 @@ static int start(struct top *top, const struct request *request, struct error *e
 	return r < 0 ? error_set(error, r, "%s", strerror(-r)) : 0;
 }
 
-int command_top(const struct request *request)
+int command_top(const struct command_line *line)
 {
 	_cleanup_(top_done) struct top top = { 0 };
 	struct error error = { 0 };
@@ -334,7 +334,7 @@ int command_top(const struct request *request)
 			stderr);
 		return EXIT_FAILURE;
 	}
-	if (start(&top, request, &error) < 0) {
+	if (start(&top, line, &error) < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}

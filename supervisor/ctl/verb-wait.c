@@ -82,14 +82,14 @@ static void describe(
 }
 
 /* Returns 1 if the condition is met, 0 with the current state if not, or negative errno. */
-static int look(const struct request *request, const struct condition *condition, char *ret_instead,
-	size_t size, struct error *error)
+static int look(const struct command_line *line, const struct condition *condition,
+	char *ret_instead, size_t size, struct error *error)
 {
 	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
 	const json_t *resource;
 	int r;
 
-	r = snapshot_read(request->config_file, request->runtime_dir, &snapshot, error);
+	r = snapshot_read(line->config_file, line->runtime_dir, &snapshot, error);
 	if (r < 0)
 		return r;
 	if (snapshot.unanswered.code == -EACCES)
@@ -99,7 +99,7 @@ static int look(const struct request *request, const struct condition *condition
 		return 0;
 	}
 	/* A daemon that answers knows its resources from its start on. */
-	r = snapshot_select(&snapshot, request->subject, error);
+	r = snapshot_select(&snapshot, line->subject, error);
 	if (r < 0)
 		return r;
 	resource = json_array_get(json_object_get(snapshot.root, "resources"), 0);
@@ -109,7 +109,7 @@ static int look(const struct request *request, const struct condition *condition
 	return 0;
 }
 
-int command_wait(const struct request *request)
+int command_wait(const struct command_line *line)
 {
 	const struct timespec pause = { .tv_nsec = RETRY_INTERVAL * 1000 };
 	struct condition condition;
@@ -118,20 +118,19 @@ int command_wait(const struct request *request)
 	char instead[1280] = "";
 	int r;
 
-	if (parse_condition(request->condition, &condition, &error) < 0 ||
-		parse_timeout(request->timeout, &timeout, &error) < 0) {
+	if (parse_condition(line->condition, &condition, &error) < 0 ||
+		parse_timeout(line->timeout, &timeout, &error) < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_USAGE;
 	}
 	end = now_usec(CLOCK_MONOTONIC) + timeout;
 	for (;;) {
-		r = look(request, &condition, instead, sizeof(instead), &error);
+		r = look(line, &condition, instead, sizeof(instead), &error);
 		if (r != 0)
 			break;
 		if (now_usec(CLOCK_MONOTONIC) >= end) {
-			(void)fprintf(stderr, "devplugctl: %s: waited %llu s; %s\n",
-				request->subject, (unsigned long long)(timeout / USEC_PER_SEC),
-				instead);
+			(void)fprintf(stderr, "devplugctl: %s: waited %llu s; %s\n", line->subject,
+				(unsigned long long)(timeout / USEC_PER_SEC), instead);
 			return EXIT_FAILURE;
 		}
 		(void)nanosleep(&pause, NULL);

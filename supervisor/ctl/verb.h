@@ -17,7 +17,7 @@ struct report;
 #define RELOAD_TIMEOUT 35
 
 /* The command line; absent members are NULL. */
-struct request {
+struct command_line {
 	const char *config_file, *runtime_dir;
 	const char *verb;
 	const char *subject;   /* resource, device or preset */
@@ -32,60 +32,60 @@ struct request {
 };
 
 /* Lists the presets, or prints the file of one. */
-int command_presets(const struct request *request);
+int command_presets(const struct command_line *line);
 
 /* Prints, ready to be pasted, a resource for each preset (or the one) that finds devices. */
-int command_discover(const struct request *request);
+int command_discover(const struct command_line *line);
 
 /* Prints the devices that a resource of the file would find, and the answer for a container. */
-int command_preview(const struct request *request);
+int command_preview(const struct command_line *line);
 
 /* Shows resources, devices and pods until it is ended. */
-int command_top(const struct request *request);
+int command_top(const struct command_line *line);
 
 /* Prints the events that the daemon keeps. */
-int command_events(const struct request *request);
+int command_events(const struct command_line *line);
 
-/* Waits until a resource meets request->condition. */
-int command_wait(const struct request *request);
+/* Waits until a resource meets line->condition. */
+int command_wait(const struct command_line *line);
 
 /* Prints in one line whether there is a problem; returns the exit status that node-problem-detector
  * expects. */
-int command_check(const struct request *request);
+int command_check(const struct command_line *line);
 
 /* Has the daemon scan for devices. */
-int command_rescan(const struct request *request);
+int command_rescan(const struct command_line *line);
 
 /* Checks the file, makes the daemon reload it, and prints what that changed. */
-int command_reload(const struct request *request);
+int command_reload(const struct command_line *line);
 
 /* Makes the daemon close the files of the host's driver that a resource keeps open, or open them
  * again. */
-int command_release(const struct request *request);
-int command_resume(const struct request *request);
+int command_release(const struct command_line *line);
+int command_resume(const struct command_line *line);
 
 /* Lists devices as unhealthy for new containers, or no longer. */
-int command_cordon(const struct request *request);
-int command_uncordon(const struct request *request);
+int command_cordon(const struct command_line *line);
+int command_uncordon(const struct command_line *line);
 
 /* Marks a device as not assigned to a pod. */
-int command_forget(const struct request *request);
+int command_forget(const struct command_line *line);
 
 /* Changes the service's unit so that the service may write to a directory. */
-int command_allow(const struct request *request);
+int command_allow(const struct command_line *line);
 
 /* Prints objects of Dynamic Resource Allocation for kubectl. */
-int command_dra(const struct request *request);
+int command_dra(const struct command_line *line);
 
 /* --- shared by them --- */
 
 /* The runtime_dir of the daemon in question (malloc'ed). Returns 0 or -ENOMEM with the error
  * filled. */
-int request_runtime_dir(const struct request *request, char **ret, struct error *error);
+int command_line_runtime_dir(const struct command_line *line, char **ret, struct error *error);
 
 /* Adds to the error of a request the remedy, if there is one: that it needs root, or the nearest
  * name of a resource. `resource` may be NULL. */
-void request_explain(const struct request *request, const char *resource, struct error *error);
+void request_explain(const struct command_line *line, const char *resource, struct error *error);
 
 /* Prints on stderr why the daemon has not answered, if so. Returns the exit status that follows
  * from it. */
@@ -98,10 +98,11 @@ int require_root(const struct snapshot *snapshot, const char *verb, struct error
 /* Returns 0, or -EINVAL with the error filled if the file that was named is not the one that the
  * daemon reads. */
 int require_config_file(
-	const struct request *request, const struct snapshot *snapshot, struct error *error);
+	const struct command_line *line, const struct snapshot *snapshot, struct error *error);
 
 /* The file of the daemon that runs, if none was named. */
-const char *request_config_file(const struct request *request, const struct snapshot *snapshot);
+const char *command_line_config_file(
+	const struct command_line *line, const struct snapshot *snapshot);
 
 /* Prints the problems of a configuration; `file` is the name for entries without one. */
 void print_report(const struct report *report, const char *file);

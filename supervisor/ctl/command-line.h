@@ -22,13 +22,13 @@ enum {
 	ARGUMENT_FORCE = 1 << 8,
 };
 
-/* A command either shows a snapshot or runs. */
+/* A command either shows the daemon's state or runs. */
 struct command {
 	const char *name;
 	const char *words;   /* what follows the name, for help */
 	const char *summary; /* a line */
 	const char *help;    /* more of it for "help COMMAND", or NULL */
-	int (*show)(const struct snapshot *snapshot, const struct command_line *line);
+	int (*show)(const struct daemon_state *daemon, const struct command_line *line);
 	int (*run)(const struct command_line *line);
 	unsigned options;    /* ARGUMENT_... */
 	int least, most;     /* words behind the name */

@@ -28,7 +28,7 @@ static json_t *clean_attributes(json_t *attributes)
 	const char *name;
 
 	json_object_foreach(attributes, name, value) if (json_is_string(value))(void)
-		json_object_set_new(clean, name, snapshot_clean_text(json_string_value(value)));
+		json_object_set_new(clean, name, clean_text(json_string_value(value)));
 	return clean;
 }
 
@@ -45,16 +45,15 @@ static json_int_t clean_replicas(const json_t *device)
 static json_t *clean_device(const json_t *device)
 {
 	json_t *clean = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "id",
-		snapshot_clean_string(device, "id"), "health",
-		snapshot_clean_string(device, "health"), "reason",
-		snapshot_clean_string(device, "reason"), "since",
-		snapshot_clean_string(device, "since"), "numa", clean_numa(device), "replicas",
-		clean_replicas(device), "allocations", snapshot_integer(device, "allocations"));
+		clean_text_of(device, "id"), "health", clean_text_of(device, "health"), "reason",
+		clean_text_of(device, "reason"), "since", clean_text_of(device, "since"), "numa",
+		clean_numa(device), "replicas", clean_replicas(device), "allocations",
+		integer_of(device, "allocations"));
 	json_t *attributes = json_object_get(device, "attributes");
 
 	if (clean && attributes) {
 		(void)json_object_set_new(clean, "attributes", clean_attributes(attributes));
-		(void)json_object_set_new(clean, "cause", snapshot_clean_string(device, "cause"));
+		(void)json_object_set_new(clean, "cause", clean_text_of(device, "cause"));
 		(void)json_object_set_new(clean, "shared",
 			json_boolean(json_is_true(json_object_get(device, "shared"))));
 	}
@@ -80,8 +79,8 @@ static json_t *clean_strings(const json_t *object, const char *key)
 
 	for (size_t i = 0; i < json_array_size(strings); i++)
 		if (json_is_string(json_array_get(strings, i)))
-			(void)json_array_append_new(clean,
-				snapshot_clean_text(json_string_value(json_array_get(strings, i))));
+			(void)json_array_append_new(
+				clean, clean_text(json_string_value(json_array_get(strings, i))));
 	return clean;
 }
 
@@ -94,12 +93,12 @@ static json_t *clean_failures(const json_t *resource)
 
 	json_array_foreach(failures, i, failure)
 	{
-		json_t *one = json_pack("{s:I, s:o}", "count", snapshot_integer(failure, "count"),
+		json_t *one = json_pack("{s:I, s:o}", "count", integer_of(failure, "count"),
 			"devices", clean_strings(failure, "devices"));
 
 		for (size_t k = 0; k < ARRAY_SIZE(strings); k++)
 			(void)json_object_set_new(
-				one, strings[k], snapshot_clean_string(failure, strings[k]));
+				one, strings[k], clean_text_of(failure, strings[k]));
 		(void)json_array_append_new(clean, one);
 	}
 	return clean;
@@ -110,34 +109,31 @@ static json_t *clean_resource(const json_t *resource, const json_t *document)
 	return json_pack(
 		"{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o, s:o, s:b, s:o, s:I, "
 		"s:o, s:o, s:o, s:o}",
-		"name", snapshot_clean_string(resource, "name"), "driver",
-		snapshot_clean_string(resource, "driver"), "state",
-		snapshot_clean_string(resource, "state"), "reason",
-		snapshot_clean_string(resource, "reason"), "pid", snapshot_integer(resource, "pid"),
-		"session", snapshot_integer(resource, "session"), "restarts",
-		snapshot_integer(resource, "restarts"), "registered",
+		"name", clean_text_of(resource, "name"), "driver",
+		clean_text_of(resource, "driver"), "state", clean_text_of(resource, "state"),
+		"reason", clean_text_of(resource, "reason"), "pid", integer_of(resource, "pid"),
+		"session", integer_of(resource, "session"), "restarts",
+		integer_of(resource, "restarts"), "registered",
 		(int)json_is_true(json_object_get(resource, "registered")), "devices_total",
-		snapshot_integer(resource, "devices_total"), "devices_healthy",
-		snapshot_integer(resource, "devices_healthy"), "since",
-		snapshot_clean_string(resource, "since"), "next_try",
-		snapshot_clean_string(resource, "next_try"), "registration",
-		snapshot_clean_string(resource, "registration"), "refused",
+		integer_of(resource, "devices_total"), "devices_healthy",
+		integer_of(resource, "devices_healthy"), "since", clean_text_of(resource, "since"),
+		"next_try", clean_text_of(resource, "next_try"), "registration",
+		clean_text_of(resource, "registration"), "refused",
 		(int)json_is_true(json_object_get(resource, "refused")), "note",
-		snapshot_clean_string(resource, "note"), "allocations",
-		snapshot_integer(document, "allocations"), "last_allocation",
-		snapshot_clean_string(document, "last_allocation"), "devices",
+		clean_text_of(resource, "note"), "allocations", integer_of(document, "allocations"),
+		"last_allocation", clean_text_of(document, "last_allocation"), "devices",
 		clean_devices(document), "scan_notes", clean_strings(document, "scan_notes"),
 		"failures", clean_failures(resource));
 }
 
-static json_t *clean_resources(const json_t *state, const json_t *documents)
+static json_t *clean_resources(const json_t *answer, const json_t *documents)
 {
-	const json_t *pods_failure = json_object_get(state, "pods_failure");
+	const json_t *pods_failure = json_object_get(answer, "pods_failure");
 	bool known = json_is_string(pods_failure) && *json_string_value(pods_failure) == '\0';
 	json_t *resources = json_array(), *found;
 	size_t i;
 
-	json_array_foreach(json_object_get(state, "resources"), i, found)
+	json_array_foreach(json_object_get(answer, "resources"), i, found)
 	{
 		json_t *resource;
 
@@ -152,39 +148,38 @@ static json_t *clean_resources(const json_t *state, const json_t *documents)
 }
 
 /* What serves resources by DRA; NULL where none is. */
-static json_t *clean_dra(const json_t *state)
+static json_t *clean_dra(const json_t *answer)
 {
-	const json_t *dra = json_object_get(state, "dra");
+	const json_t *dra = json_object_get(answer, "dra");
 
 	if (!json_is_object(dra))
 		return NULL;
 	return json_pack("{s:o, s:o, s:I, s:b, s:I, s:I, s:I, s:o, s:o}", "driver",
-		snapshot_clean_string(dra, "driver"), "node", snapshot_clean_string(dra, "node"),
-		"pid", snapshot_integer(dra, "pid"), "registered",
+		clean_text_of(dra, "driver"), "node", clean_text_of(dra, "node"), "pid",
+		integer_of(dra, "pid"), "registered",
 		(int)json_is_true(json_object_get(dra, "registered")), "generation",
-		snapshot_integer(dra, "generation"), "slices", snapshot_integer(dra, "slices"),
-		"claims", snapshot_integer(dra, "claims"), "registration_failure",
-		snapshot_clean_string(dra, "registration_failure"), "api_failure",
-		snapshot_clean_string(dra, "api_failure"));
+		integer_of(dra, "generation"), "slices", integer_of(dra, "slices"), "claims",
+		integer_of(dra, "claims"), "registration_failure",
+		clean_text_of(dra, "registration_failure"), "api_failure",
+		clean_text_of(dra, "api_failure"));
 }
 
-static int join(struct snapshot *snapshot, const json_t *state, const json_t *documents)
+static int join(struct daemon_state *daemon, const json_t *answer, const json_t *documents)
 {
 	json_t *dra;
 
-	snapshot->root = json_pack("{s:i, s:I, s:I, s:o, s:b, s:I, s:b, s:b, s:o, s:I, s:o, s:o}",
-		"version", SNAPSHOT_VERSION, "generation", snapshot_integer(state, "generation"),
-		"pid", snapshot_integer(state, "pid"), "config_file",
-		snapshot_clean_string(state, "config_file"), "running", (int)snapshot->running,
-		"reloads", snapshot_integer(state, "reloads"), "reload_failed",
-		(int)json_is_true(json_object_get(state, "reload_failed")), "on_last_accepted",
-		(int)json_is_true(json_object_get(state, "on_last_accepted")), "pods_failure",
-		snapshot_clean_string(state, "pods_failure"), "pods_waited",
-		snapshot_integer(state, "pods_waited"), "metrics_failure",
-		snapshot_clean_string(state, "metrics_failure"), "resources",
-		clean_resources(state, documents));
-	dra = clean_dra(state);
-	if (!snapshot->root || (dra && json_object_set_new(snapshot->root, "dra", dra) < 0))
+	daemon->root = json_pack("{s:i, s:I, s:I, s:o, s:b, s:I, s:b, s:b, s:o, s:I, s:o, s:o}",
+		"version", DOCUMENT_VERSION, "generation", integer_of(answer, "generation"), "pid",
+		integer_of(answer, "pid"), "config_file", clean_text_of(answer, "config_file"),
+		"running", (int)daemon->running, "reloads", integer_of(answer, "reloads"),
+		"reload_failed", (int)json_is_true(json_object_get(answer, "reload_failed")),
+		"on_last_accepted", (int)json_is_true(json_object_get(answer, "on_last_accepted")),
+		"pods_failure", clean_text_of(answer, "pods_failure"), "pods_waited",
+		integer_of(answer, "pods_waited"), "metrics_failure",
+		clean_text_of(answer, "metrics_failure"), "resources",
+		clean_resources(answer, documents));
+	dra = clean_dra(answer);
+	if (!daemon->root || (dra && json_object_set_new(daemon->root, "dra", dra) < 0))
 		return -ENOMEM;
 	return 0;
 }
@@ -216,27 +211,27 @@ char *runtime_dir_find(const char *config_file, const char *runtime_dir)
 	return found;
 }
 
-int snapshot_read(
-	const char *config_file, const char *runtime_dir, struct snapshot *ret, struct error *error)
+int daemon_state_read(const char *config_file, const char *runtime_dir, struct daemon_state *ret,
+	struct error *error)
 {
-	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
-	json_auto_t *state = NULL, *documents = NULL;
+	_cleanup_(daemon_state_done) struct daemon_state daemon = { 0 };
+	json_auto_t *answer = NULL, *documents = NULL;
 	int r;
 
-	snapshot.runtime_dir = runtime_dir_find(config_file, runtime_dir);
-	if (!snapshot.runtime_dir)
+	daemon.runtime_dir = runtime_dir_find(config_file, runtime_dir);
+	if (!daemon.runtime_dir)
 		return error_set(error, -ENOMEM, "out of memory");
-	r = ask_status(snapshot.runtime_dir, &state, &documents, &snapshot.unanswered);
-	snapshot.running = r != -ESRCH;
-	r = join(&snapshot, state, documents);
+	r = ask_status(daemon.runtime_dir, &answer, &documents, &daemon.unanswered);
+	daemon.running = r != -ESRCH;
+	r = join(&daemon, answer, documents);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
-	*ret = snapshot;
-	snapshot = (struct snapshot){ 0 };
+	*ret = daemon;
+	daemon = (struct daemon_state){ 0 };
 	return 0;
 }
 
-const char *snapshot_suggest(const json_t *objects, const char *key, const char *word)
+const char *daemon_state_suggest(const json_t *objects, const char *key, const char *word)
 {
 	_cleanup_free_ const char **words = calloc(json_array_size(objects) + 1, sizeof(*words));
 
@@ -246,24 +241,25 @@ const char *snapshot_suggest(const json_t *objects, const char *key, const char 
 }
 
 /* The file that declares the resource for the next reload (malloc'ed), or NULL. */
-static char *find_declaring_file(const struct snapshot *snapshot, const char *name)
+static char *find_declaring_file(const struct daemon_state *daemon, const char *name)
 {
-	const char *file = text_of(snapshot->root, "config_file");
+	const char *file = text_of(daemon->root, "config_file");
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_report_ struct report report = { 0 };
 	const struct resource_config *resource;
 
-	if (!snapshot->running || config_load(file, &report, &config) < 0)
+	if (!daemon->running || config_load(file, &report, &config) < 0)
 		return NULL;
 	resource = config_find(config, name);
 	return resource ? strdup(resource->declaration.origin.file ?: file) : NULL;
 }
 
-static int unknown_resource(const struct snapshot *snapshot, const char *name, struct error *error)
+static int unknown_resource(
+	const struct daemon_state *daemon, const char *name, struct error *error)
 {
-	const json_t *resources = json_object_get(snapshot->root, "resources");
-	const char *suggestion = snapshot_suggest(resources, "name", name);
-	_cleanup_free_ char *file = find_declaring_file(snapshot, name);
+	const json_t *resources = json_object_get(daemon->root, "resources");
+	const char *suggestion = daemon_state_suggest(resources, "name", name);
+	_cleanup_free_ char *file = find_declaring_file(daemon, name);
 
 	if (file)
 		return error_set(error, -ENOENT,
@@ -276,45 +272,44 @@ static int unknown_resource(const struct snapshot *snapshot, const char *name, s
 		error, -ENOENT, "devplugd has no resource \"%s\"; see \"devplugctl status\"", name);
 }
 
-int snapshot_select(struct snapshot *snapshot, const char *resource, struct error *error)
+int daemon_state_select(struct daemon_state *daemon, const char *resource, struct error *error)
 {
-	json_t *resources = json_object_get(snapshot->root, "resources"), *selected = NULL;
+	json_t *resources = json_object_get(daemon->root, "resources"), *selected = NULL;
 
-	if (snapshot->unanswered.code < 0)
-		return error_set(
-			error, snapshot->unanswered.code, "%s", snapshot->unanswered.message);
+	if (daemon->unanswered.code < 0)
+		return error_set(error, daemon->unanswered.code, "%s", daemon->unanswered.message);
 	for (size_t i = 0; i < json_array_size(resources); i++)
 		if (streq(text_of(json_array_get(resources, i), "name"), resource))
 			selected = json_incref(json_array_get(resources, i));
 	if (!selected)
-		return unknown_resource(snapshot, resource, error);
+		return unknown_resource(daemon, resource, error);
 	(void)json_array_clear(resources);
 	(void)json_array_append_new(resources, selected);
 	return 0;
 }
 
-int snapshot_select_pod(struct snapshot *snapshot, const char *pod, struct error *error)
+int daemon_state_select_pod(struct daemon_state *daemon, const char *pod, struct error *error)
 {
-	const char *failure = text_of(snapshot->root, "pods_failure");
+	const char *failure = text_of(daemon->root, "pods_failure");
 	json_t *resource;
 	size_t i, n = 0;
 
 	if (!strchr(pod, '/'))
 		return error_set(error, -EINVAL, "the pod must have the form NAMESPACE/NAME");
-	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource) n +=
+	json_array_foreach(json_object_get(daemon->root, "resources"), i, resource) n +=
 		holders_select_pod(resource, pod);
 	if (n > 0)
 		return 0;
-	if (snapshot->unanswered.code < 0)
-		return error_set(error, -ENODATA, "%s", snapshot->unanswered.message);
+	if (daemon->unanswered.code < 0)
+		return error_set(error, -ENODATA, "%s", daemon->unanswered.message);
 	if (*failure)
 		return error_set(error, -ENODATA,
 			"the kubelet does not report which pod has which device: %s", failure);
 	return error_set(error, -ENOENT, "no pod %s has a device of devplugd", pod);
 }
 
-void snapshot_done(struct snapshot *snapshot)
+void daemon_state_done(struct daemon_state *daemon)
 {
-	json_decref(snapshot->root);
-	free(snapshot->runtime_dir);
+	json_decref(daemon->root);
+	free(daemon->runtime_dir);
 }

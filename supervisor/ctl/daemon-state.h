@@ -11,7 +11,7 @@
 #include "common/error.h"
 #include "supervisor/ctl/members.h"
 
-struct snapshot {
+struct daemon_state {
 	/* Why there is no answer, as ask_daemon(): -ESRCH, -EACCES, -ETIMEDOUT or another; code 0:
 	 * there is one. */
 	struct error unanswered;
@@ -22,7 +22,7 @@ struct snapshot {
 
 /* `runtime_dir` NULL: from the configuration file; `config_file` NULL: the default one, and a
  * built-in directory if that cannot be used. Returns 0 or negative errno with the error filled. */
-int snapshot_read(const char *config_file, const char *runtime_dir, struct snapshot *ret,
+int daemon_state_read(const char *config_file, const char *runtime_dir, struct daemon_state *ret,
 	struct error *error);
 
 /* The runtime_dir that these arguments select, as above (malloc'ed), or NULL without memory. */
@@ -30,13 +30,13 @@ char *runtime_dir_find(const char *config_file, const char *runtime_dir);
 
 /* Keeps only the resource of that name. Returns 0, or negative errno with the error filled: that
  * the daemon has not answered, or -ENOENT. */
-int snapshot_select(struct snapshot *snapshot, const char *resource, struct error *error);
+int daemon_state_select(struct daemon_state *daemon, const char *resource, struct error *error);
 
 /* The nearest to a word among the members `key` of the objects, or NULL. */
-const char *snapshot_suggest(const json_t *objects, const char *key, const char *word);
+const char *daemon_state_suggest(const json_t *objects, const char *key, const char *word);
 
 /* Keeps only the devices of the pod "NAMESPACE/NAME". Returns 0, or negative errno with the error
  * filled: -ENOENT: it has none, -ENODATA: the kubelet did not answer. */
-int snapshot_select_pod(struct snapshot *snapshot, const char *pod, struct error *error);
+int daemon_state_select_pod(struct daemon_state *daemon, const char *pod, struct error *error);
 
-void snapshot_done(struct snapshot *snapshot);
+void daemon_state_done(struct daemon_state *daemon);

@@ -31,24 +31,23 @@ static json_t *find_device(const json_t *places, const char *offered)
 
 static json_t *clean_holder(const json_t *holder)
 {
-	return json_pack("{s:o, s:o, s:o, s:o}", "id", snapshot_clean_string(holder, "id"),
-		"namespace", snapshot_clean_string(holder, "namespace"), "pod",
-		snapshot_clean_string(holder, "pod"), "container",
-		snapshot_clean_string(holder, "container"));
+	return json_pack("{s:o, s:o, s:o, s:o}", "id", clean_text_of(holder, "id"), "namespace",
+		clean_text_of(holder, "namespace"), "pod", clean_text_of(holder, "pod"),
+		"container", clean_text_of(holder, "container"));
 }
 
 static json_t *clean_booking(const json_t *booking)
 {
-	return json_pack("{s:o, s:o, s:o}", "id", snapshot_clean_string(booking, "id"), "pod_uid",
-		snapshot_clean_string(booking, "pod_uid"), "container",
-		snapshot_clean_string(booking, "container"));
+	return json_pack("{s:o, s:o, s:o}", "id", clean_text_of(booking, "id"), "pod_uid",
+		clean_text_of(booking, "pod_uid"), "container",
+		clean_text_of(booking, "container"));
 }
 
 static json_t *clean_claim(const json_t *claim)
 {
-	return json_pack("{s:o, s:o, s:o, s:o}", "id", snapshot_clean_string(claim, "id"),
-		"namespace", snapshot_clean_string(claim, "namespace"), "name",
-		snapshot_clean_string(claim, "name"), "uid", snapshot_clean_string(claim, "uid"));
+	return json_pack("{s:o, s:o, s:o, s:o}", "id", clean_text_of(claim, "id"), "namespace",
+		clean_text_of(claim, "namespace"), "name", clean_text_of(claim, "name"), "uid",
+		clean_text_of(claim, "uid"));
 }
 
 /* The kinds of holders of a device: the key of the list in `found`, and of the list in each
@@ -111,7 +110,7 @@ void holders_join(json_t *resource, const json_t *found, bool known)
 			place(places, found, &relations[k]);
 	json_array_foreach(devices, i, device)
 	{
-		json_int_t replicas = snapshot_integer(device, "replicas");
+		json_int_t replicas = integer_of(device, "replicas");
 
 		if (is_health(device, "Claimed"))
 			continue;
@@ -172,7 +171,7 @@ static json_t *count_containers(const json_t *holders)
 			name = NULL;
 		if (name)
 			(void)json_object_set_new(
-				counts, name, json_integer(snapshot_integer(counts, name) + 1));
+				counts, name, json_integer(integer_of(counts, name) + 1));
 	}
 	return counts;
 }

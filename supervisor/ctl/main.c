@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devplugctl: the table of its commands, and how the commands that print state get a snapshot.
+ * devplugctl: the table of its commands, and how the commands that print the daemon's state get it.
  */
 #include <locale.h>
 
@@ -78,36 +78,35 @@ const struct command commands[] = {
 const size_t n_commands = ARRAY_SIZE(commands);
 
 static int show(const struct command *command, const struct command_line *line,
-	const struct snapshot *snapshot)
+	const struct daemon_state *daemon)
 {
 	int r = 0;
 
 	if (line->json)
-		r = json_dumpf(snapshot->root, stdout, JSON_INDENT(2)) < 0 || puts("") < 0 ? -EIO
-											   : 0;
-	else if (snapshot->unanswered.code == 0)
-		r = command->show(snapshot, line);
+		r = json_dumpf(daemon->root, stdout, JSON_INDENT(2)) < 0 || puts("") < 0 ? -EIO : 0;
+	else if (daemon->unanswered.code == 0)
+		r = command->show(daemon, line);
 	return r < 0 || fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 static int run_show(const struct command *command, const struct command_line *line)
 {
 	/* It is never freed, because that would take a quarter of the time for 10,000 devices. */
-	static struct snapshot snapshot;
+	static struct daemon_state daemon;
 	struct error error = { 0 };
 	int r, status;
 
-	r = snapshot_read(line->config_file, line->runtime_dir, &snapshot, &error);
-	if (r >= 0 && line->subject && snapshot.unanswered.code == 0)
-		r = snapshot_select(&snapshot, line->subject, &error);
+	r = daemon_state_read(line->config_file, line->runtime_dir, &daemon, &error);
+	if (r >= 0 && line->subject && daemon.unanswered.code == 0)
+		r = daemon_state_select(&daemon, line->subject, &error);
 	if (r >= 0 && line->pod)
-		r = snapshot_select_pod(&snapshot, line->pod, &error);
+		r = daemon_state_select_pod(&daemon, line->pod, &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
-	status = snapshot_status(&snapshot);
-	r = show(command, line, &snapshot);
+	status = print_unanswered(&daemon);
+	r = show(command, line, &daemon);
 	return r == EXIT_SUCCESS ? status : r;
 }
 

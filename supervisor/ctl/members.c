@@ -6,12 +6,12 @@
 
 #include "common/text.h"
 
-json_int_t snapshot_integer(const json_t *object, const char *key)
+json_int_t integer_of(const json_t *object, const char *key)
 {
 	return json_integer_value(json_object_get(object, key));
 }
 
-json_t *snapshot_clean_text(const char *text)
+json_t *clean_text(const char *text)
 {
 	_cleanup_free_ char *clean = strdup(text);
 
@@ -21,7 +21,7 @@ json_t *snapshot_clean_text(const char *text)
 	return json_string(clean);
 }
 
-json_t *snapshot_clean_string(const json_t *object, const char *key)
+json_t *clean_text_of(const json_t *object, const char *key)
 {
-	return snapshot_clean_text(text_of(object, key));
+	return clean_text(text_of(object, key));
 }

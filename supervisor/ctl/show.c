@@ -14,9 +14,9 @@
 /* How many devices or resources that share a reason are named. */
 #define NAMES_SHOWN 3
 
-static const json_t *resources_of(const struct snapshot *snapshot)
+static const json_t *resources_of(const struct daemon_state *daemon)
 {
-	return json_object_get(snapshot->root, "resources");
+	return json_object_get(daemon->root, "resources");
 }
 
 enum colour colour_of_state(const char *state)
@@ -59,7 +59,7 @@ static void add_resource(struct table *table, const json_t *resource)
 	table_add(table, COLOUR_NONE, "%s", text_of(resource, "name"));
 	table_add(table, colour_of_state(state), "%s", state);
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-		long long number = snapshot_integer(resource, numbers[i]);
+		long long number = integer_of(resource, numbers[i]);
 
 		if (json_is_null(json_object_get(resource, numbers[i])) ||
 			(number == 0 && (streq(numbers[i], "pid") || streq(numbers[i], "session"))))
@@ -89,7 +89,7 @@ static void print_failures(const json_t *resource, const char **gap)
 		(void)fputs(*gap, stdout);
 		print_wrapped(INDENT, "%s, last failed %s (%s, %lld in all): %s",
 			text_of(resource, "name"), text_of(failure, "call"),
-			text_of(failure, "last"), (long long)snapshot_integer(failure, "count"),
+			text_of(failure, "last"), (long long)integer_of(failure, "count"),
 			text_of(failure, "text"));
 		*gap = "";
 	}
@@ -217,13 +217,12 @@ static void print_troubles(const json_t *resource, const char **gap)
 	print_unhealthy(resource, gap);
 }
 
-void show_dra(const struct snapshot *snapshot, const char *gap)
+void show_dra(const struct daemon_state *daemon, const char *gap)
 {
-	const json_t *dra = json_object_get(snapshot->root, "dra");
+	const json_t *dra = json_object_get(daemon->root, "dra");
 	const char *registration = text_of(dra, "registration_failure");
 	const char *api = text_of(dra, "api_failure");
-	long long slices = snapshot_integer(dra, "slices"),
-		  claims = snapshot_integer(dra, "claims");
+	long long slices = integer_of(dra, "slices"), claims = integer_of(dra, "claims");
 
 	if (!dra)
 		return;
@@ -232,8 +231,8 @@ void show_dra(const struct snapshot *snapshot, const char *gap)
 		"claim%s prepared.\n",
 		gap, text_of(dra, "driver"), text_of(dra, "node"),
 		json_is_true(json_object_get(dra, "registered")) ? "registered" : "not registered",
-		slices, slices == 1 ? "" : "s", (long long)snapshot_integer(dra, "generation"),
-		claims, claims == 1 ? "" : "s");
+		slices, slices == 1 ? "" : "s", (long long)integer_of(dra, "generation"), claims,
+		claims == 1 ? "" : "s");
 	if (*registration)
 		(void)printf("  registration: %s\n", registration);
 	if (*api)
@@ -241,10 +240,10 @@ void show_dra(const struct snapshot *snapshot, const char *gap)
 }
 
 /* Only matters if a kubelet runs. */
-static void show_pods_failure(const struct snapshot *snapshot)
+static void show_pods_failure(const struct daemon_state *daemon)
 {
-	const char *failure = text_of(snapshot->root, "pods_failure");
-	const json_t *resources = resources_of(snapshot), *resource;
+	const char *failure = text_of(daemon->root, "pods_failure");
+	const json_t *resources = resources_of(daemon), *resource;
 	bool served = false;
 	size_t i;
 
@@ -258,9 +257,9 @@ static void show_pods_failure(const struct snapshot *snapshot)
 		failure);
 }
 
-static void show_metrics_failure(const struct snapshot *snapshot)
+static void show_metrics_failure(const struct daemon_state *daemon)
 {
-	const char *failure = text_of(snapshot->root, "metrics_failure");
+	const char *failure = text_of(daemon->root, "metrics_failure");
 
 	if (*failure)
 		(void)printf("\nMetrics: %s\n", failure);
@@ -280,15 +279,15 @@ static void print_reload_failure(const json_t *root)
 	else if (json_is_true(json_object_get(root, "reload_failed")))
 		(void)printf("\nThe last reload failed; generation %lld is in force. See the log, "
 			     "or \"devplugd%s%s --check\".\n",
-			(long long)snapshot_integer(root, "generation"), option, path);
+			(long long)integer_of(root, "generation"), option, path);
 }
 
-int show_status(const struct snapshot *snapshot, const struct command_line *line)
+int show_status(const struct daemon_state *daemon, const struct command_line *line)
 {
 	static const char *const heading[] = { "RESOURCE", "STATE", "OFFERED", "HEALTHY", "IN USE",
 		"FREE", "PID", "SESSION", "RESTARTS" };
 	_cleanup_(table_freep) struct table *table = NULL;
-	const json_t *resources = resources_of(snapshot);
+	const json_t *resources = resources_of(daemon);
 	const char *gap = "\n";
 	int r;
 
@@ -308,10 +307,10 @@ int show_status(const struct snapshot *snapshot, const struct command_line *line
 	print_reasons(resources, &gap);
 	for (size_t i = 0; i < json_array_size(resources); i++)
 		print_troubles(json_array_get(resources, i), &gap);
-	show_pods_failure(snapshot);
-	show_metrics_failure(snapshot);
-	show_dra(snapshot, "\n");
-	print_reload_failure(snapshot->root);
+	show_pods_failure(daemon);
+	show_metrics_failure(daemon);
+	show_dra(daemon, "\n");
+	print_reload_failure(daemon->root);
 	return 0;
 }
 
@@ -342,12 +341,12 @@ static void add_device(struct table *table, const json_t *resource, const json_t
 	table_add(table, COLOUR_NONE, "%s", text_of(device, "reason"));
 }
 
-int show_devices(const struct snapshot *snapshot, const struct command_line *line)
+int show_devices(const struct daemon_state *daemon, const struct command_line *line)
 {
 	static const char *const heading[] = { "RESOURCE", "DEVICE", "HEALTH", "NUMA", "USED BY",
 		"SINCE", "REASON" };
 	_cleanup_(table_freep) struct table *table = NULL;
-	const json_t *resources = resources_of(snapshot);
+	const json_t *resources = resources_of(daemon);
 	int r;
 
 	r = table_new(ARRAY_SIZE(heading), &table);

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The snapshot as people read it.
+ * The daemon's state as people read it.
  */
 
 #include "supervisor/ctl/daemon-state.h"
@@ -11,17 +11,17 @@
 
 /* Prints each resource in a row, then the problems: resources that do not serve, and unhealthy
  * devices, with their reasons. Returns 0 or -ENOMEM. */
-int show_status(const struct snapshot *snapshot, const struct command_line *line);
+int show_status(const struct daemon_state *daemon, const struct command_line *line);
 
-/* Explains the only resource of the snapshot in words: the reasons for its state, and what to do.
- * Returns 0. */
-int show_explanation(const struct snapshot *snapshot, const struct command_line *line);
+/* Explains the only resource of the daemon's state in words: the reasons for its state, and what to
+ * do. Returns 0. */
+int show_explanation(const struct daemon_state *daemon, const struct command_line *line);
 
 /* Prints the status of DRA in a few lines, after `gap`; nothing if no resource is served by DRA. */
-void show_dra(const struct snapshot *snapshot, const char *gap);
+void show_dra(const struct daemon_state *daemon, const char *gap);
 
 /* Prints each device in a row. Returns 0 or -ENOMEM. */
-int show_devices(const struct snapshot *snapshot, const struct command_line *line);
+int show_devices(const struct daemon_state *daemon, const struct command_line *line);
 
 /* The colours for the state of a resource, and for a health. */
 enum colour colour_of_state(const char *state);

@@ -71,7 +71,7 @@ static struct entry resource_entry(
 	else if (choice->sort == SORT_PROBLEMS)
 		entry.number = (json_int_t)count_problems(resource);
 	else if (choice->sort != SORT_CONFIGURATION)
-		entry.number = snapshot_integer(resource, members[choice->sort]);
+		entry.number = integer_of(resource, members[choice->sort]);
 	return entry;
 }
 

@@ -28,6 +28,6 @@ struct top_row {
 extern const char *const top_sorts[];
 extern const size_t top_n_sorts;
 
-/* The rows for the resources of a snapshot (malloc'ed). Returns 0 or -ENOMEM. */
+/* The rows for the daemon's resources (malloc'ed). Returns 0 or -ENOMEM. */
 int top_rows(const json_t *resources, const struct top_choice *choice, struct top_row **ret,
 	size_t *ret_count);

@@ -106,7 +106,7 @@ static int name_width(const struct top_picture *picture)
 static void draw_node(const struct top_picture *picture)
 {
 	static const char *const members[] = { "offered", "healthy", "in_use", "free" };
-	const json_t *resources = json_object_get(picture->snapshot->root, "resources");
+	const json_t *resources = json_object_get(picture->daemon->root, "resources");
 	long long sums[ARRAY_SIZE(members)] = { 0 };
 	char text[256], numbers[64], now[TEXT_TIME_MAX];
 	json_t *resource;
@@ -115,14 +115,14 @@ static void draw_node(const struct top_picture *picture)
 	json_array_foreach(resources, i, resource)
 	{
 		for (size_t k = 0; k < ARRAY_SIZE(members); k++)
-			sums[k] += snapshot_integer(resource, members[k]);
+			sums[k] += integer_of(resource, members[k]);
 	}
 	(void)snprintf(numbers, sizeof(numbers), ", %lld in use, %lld free", sums[2], sums[3]);
 	(void)snprintf(text, sizeof(text), "%zu resource%s, %lld device%s: %lld healthy%s",
 		json_array_size(resources), json_array_size(resources) == 1 ? "" : "s", sums[0],
 		sums[0] == 1 ? "" : "s", sums[1],
-		picture->snapshot->unanswered.code == 0 &&
-				*text_of(picture->snapshot->root, "pods_failure") == '\0'
+		picture->daemon->unanswered.code == 0 &&
+				*text_of(picture->daemon->root, "pods_failure") == '\0'
 			? numbers
 			: "");
 	put(0, 0, COLS, A_BOLD, text);
@@ -134,18 +134,18 @@ static void draw_node(const struct top_picture *picture)
 /* The worst problem of the whole node. */
 static void draw_trouble(const struct top_picture *picture)
 {
-	const struct snapshot *snapshot = picture->snapshot;
-	const char *pods_failure = text_of(snapshot->root, "pods_failure");
+	const struct daemon_state *daemon = picture->daemon;
+	const char *pods_failure = text_of(daemon->root, "pods_failure");
 	char text[1280] = "";
 
 	if (*picture->failure)
 		(void)snprintf(text, sizeof(text), "%s", picture->failure);
-	else if (snapshot->unanswered.code < 0)
-		(void)snprintf(text, sizeof(text), "%s", snapshot->unanswered.message);
-	else if (json_is_true(json_object_get(snapshot->root, "on_last_accepted")))
+	else if (daemon->unanswered.code < 0)
+		(void)snprintf(text, sizeof(text), "%s", daemon->unanswered.message);
+	else if (json_is_true(json_object_get(daemon->root, "on_last_accepted")))
 		(void)snprintf(text, sizeof(text),
 			"The configuration is not valid; the last accepted one is in force");
-	else if (json_is_true(json_object_get(snapshot->root, "reload_failed")))
+	else if (json_is_true(json_object_get(daemon->root, "reload_failed")))
 		(void)snprintf(text, sizeof(text), "The last reload failed; see the log");
 	else if (*pods_failure)
 		(void)snprintf(text, sizeof(text), "Pods are not known: %s", pods_failure);
@@ -177,15 +177,14 @@ static void draw_resource(int y, int width, const json_t *resource, attr_t attri
 		enum colour colour = COLOUR_NONE;
 		char number[32];
 
-		(void)snprintf(number, sizeof(number), "%lld",
-			(long long)snapshot_integer(resource, member));
+		(void)snprintf(
+			number, sizeof(number), "%lld", (long long)integer_of(resource, member));
 		if (json_is_null(json_object_get(resource, member)))
 			(void)snprintf(number, sizeof(number), "-");
 		if (i == STATE_COLUMN)
 			colour = colour_of_state(state);
 		else if (streq(member, "healthy") &&
-			snapshot_integer(resource, "healthy") <
-				snapshot_integer(resource, "offered"))
+			integer_of(resource, "healthy") < integer_of(resource, "offered"))
 			colour = COLOUR_BAD;
 		put(y, x + GAP, columns[i].width, attributes | attribute_of(colour),
 			i == STATE_COLUMN ? state : number);
@@ -260,10 +259,10 @@ static void draw_detail(const struct top_row *row)
 		r = asprintf(&text,
 			"%s: %s since %s, process %lld, session %lld, %lld restart%s%s%s",
 			text_of(subject, "name"), text_of(subject, "state"),
-			text_of(subject, "since"), (long long)snapshot_integer(subject, "pid"),
-			(long long)snapshot_integer(subject, "session"),
-			(long long)snapshot_integer(subject, "restarts"),
-			snapshot_integer(subject, "restarts") == 1 ? "" : "s", *reason ? ". " : "",
+			text_of(subject, "since"), (long long)integer_of(subject, "pid"),
+			(long long)integer_of(subject, "session"),
+			(long long)integer_of(subject, "restarts"),
+			integer_of(subject, "restarts") == 1 ? "" : "s", *reason ? ". " : "",
 			reason);
 	}
 	if (r >= 0)
@@ -287,7 +286,7 @@ void top_screen_draw(const struct top_picture *picture)
 	int width = name_width(picture);
 
 	(void)erase();
-	if (picture->snapshot) {
+	if (picture->daemon) {
 		draw_node(picture);
 		draw_trouble(picture);
 	}

@@ -9,9 +9,9 @@
 #include "supervisor/ctl/top-rows.h"
 
 struct top_picture {
-	const struct snapshot *snapshot; /* NULL: nothing was read yet */
-	const char *failure;             /* reason why the snapshot could not be renewed; "" if it
-					  * was */
+	const struct daemon_state *daemon; /* NULL: nothing was read yet */
+	const char *failure;               /* reason why the state could not be read again; "" if it
+					    * was */
 	const struct top_choice *choice;
 	const struct top_row *rows;
 	size_t n_rows;

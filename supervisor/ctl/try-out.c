@@ -312,7 +312,7 @@ int try_out(const struct declaration *declaration, const char *root, const char 
 	json_t **ret, struct error *error)
 {
 	json_t *devices = json_array(), *notes = json_array();
-	json_auto_t *result = json_pack("{s:i, s:s, s:s, s:o, s:o}", "version", SNAPSHOT_VERSION,
+	json_auto_t *result = json_pack("{s:i, s:s, s:s, s:o, s:o}", "version", DOCUMENT_VERSION,
 		"resource", declaration->name, "driver", declaration->driver->name, "devices",
 		devices, "notes", notes);
 	_cleanup_snapshot_ struct snapshot *snapshot = NULL;

@@ -9,14 +9,14 @@
 
 void request_explain(const struct command_line *line, const char *resource, struct error *error)
 {
-	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	_cleanup_(daemon_state_done) struct daemon_state daemon = { 0 };
 	struct error other = { 0 };
 
 	if (error->code == -EACCES || error->code == -EPERM)
 		(void)error_set(error, error->code, "\"%s\" needs root", line->verb);
 	if (error->code == -ENOENT && resource &&
-		snapshot_read(line->config_file, line->runtime_dir, &snapshot, &other) >= 0)
-		(void)snapshot_select(&snapshot, resource, error);
+		daemon_state_read(line->config_file, line->runtime_dir, &daemon, &other) >= 0)
+		(void)daemon_state_select(&daemon, resource, error);
 }
 
 int command_rescan(const struct command_line *line)

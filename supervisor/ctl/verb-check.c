@@ -86,19 +86,19 @@ static void check_resource(struct findings *findings, const json_t *resource)
 
 /* Reads the state. Waits for a kubelet that has not answered yet. */
 static int read_state(
-	const struct command_line *line, struct snapshot *ret_snapshot, struct error *error)
+	const struct command_line *line, struct daemon_state *ret_daemon, struct error *error)
 {
 	json_int_t waited;
 	int r;
 
 	do {
-		snapshot_done(ret_snapshot);
-		*ret_snapshot = (struct snapshot){ 0 };
-		r = snapshot_read(line->config_file, line->runtime_dir, ret_snapshot, error);
-		if (r >= 0 && ret_snapshot->unanswered.code < 0)
-			r = error_set(error, ret_snapshot->unanswered.code, "%s",
-				ret_snapshot->unanswered.message);
-		waited = r < 0 ? 0 : snapshot_integer(ret_snapshot->root, "pods_waited");
+		daemon_state_done(ret_daemon);
+		*ret_daemon = (struct daemon_state){ 0 };
+		r = daemon_state_read(line->config_file, line->runtime_dir, ret_daemon, error);
+		if (r >= 0 && ret_daemon->unanswered.code < 0)
+			r = error_set(error, ret_daemon->unanswered.code, "%s",
+				ret_daemon->unanswered.message);
+		waited = r < 0 ? 0 : integer_of(ret_daemon->root, "pods_waited");
 	} while (waited > 0 && waited < KUBELET_TIMEOUT);
 	return r;
 }
@@ -116,17 +116,17 @@ static bool any_uses_api(const json_t *resources)
 	return false;
 }
 
-static void check_servers(struct findings *findings, const struct snapshot *snapshot)
+static void check_servers(struct findings *findings, const struct daemon_state *daemon)
 {
-	const json_t *dra = json_object_get(snapshot->root, "dra");
+	const json_t *dra = json_object_get(daemon->root, "dra");
 	const char *failure = text_of(dra, "api_failure");
-	json_int_t waited = snapshot_integer(snapshot->root, "pods_waited");
+	json_int_t waited = integer_of(daemon->root, "pods_waited");
 
 	if (waited >= KUBELET_TIMEOUT) {
 		findings->unanswered++;
 		note(findings, "the kubelet has not answered for %lld s", (long long)waited);
 	}
-	if (*failure && any_uses_api(json_object_get(snapshot->root, "resources"))) {
+	if (*failure && any_uses_api(json_object_get(daemon->root, "resources"))) {
 		findings->unanswered++;
 		note(findings, "API server: %s", failure);
 	}
@@ -150,7 +150,7 @@ static int report(const struct findings *findings)
 static int report_json(const struct findings *findings, int status)
 {
 	json_auto_t *root = json_pack("{s:i, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "version",
-		SNAPSHOT_VERSION, "status", status, "problem", findings->first, "resources",
+		DOCUMENT_VERSION, "status", status, "problem", findings->first, "resources",
 		(json_int_t)findings->resources, "failed", (json_int_t)findings->failed,
 		"undiscovered", (json_int_t)findings->undiscovered, "unanswered",
 		(json_int_t)findings->unanswered, "devices", (json_int_t)findings->devices,
@@ -164,16 +164,16 @@ static int report_json(const struct findings *findings, int status)
 
 int command_check(const struct command_line *line)
 {
-	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	_cleanup_(daemon_state_done) struct daemon_state daemon = { 0 };
 	struct findings findings = { 0 };
 	struct error error = { 0 };
 	json_t *resource;
 	size_t i;
 	int r;
 
-	r = read_state(line, &snapshot, &error);
+	r = read_state(line, &daemon, &error);
 	if (r >= 0 && line->subject)
-		r = snapshot_select(&snapshot, line->subject, &error);
+		r = daemon_state_select(&daemon, line->subject, &error);
 	if (r < 0 && line->json) {
 		note(&findings, "%s", error.message);
 		return report_json(&findings, EXIT_UNKNOWN);
@@ -182,8 +182,8 @@ int command_check(const struct command_line *line)
 		(void)printf("%s\n", error.message);
 		return EXIT_UNKNOWN;
 	}
-	check_servers(&findings, &snapshot);
-	json_array_foreach(json_object_get(snapshot.root, "resources"), i, resource)
+	check_servers(&findings, &daemon);
+	json_array_foreach(json_object_get(daemon.root, "resources"), i, resource)
 		check_resource(&findings, resource);
 	if (line->json)
 		return report_json(

@@ -142,7 +142,7 @@ static bool has_device(const json_t *resource, const char *pattern)
 /* ", did you mean \"gpu-1\"?" (malloc'ed), or NULL. */
 static char *suggest(const json_t *names, const char *subject)
 {
-	const char *suggestion = snapshot_suggest(names, "id", subject);
+	const char *suggestion = daemon_state_suggest(names, "id", subject);
 	char *text = NULL;
 
 	if (suggestion && asprintf(&text, ", did you mean \"%s\"?", suggestion) < 0)
@@ -166,13 +166,13 @@ static char *suggest_cordon(const struct drop_in *drop_in, const char *subject)
 }
 
 /* Suggests the id of a device. */
-static char *suggest_device(const struct snapshot *snapshot, const char *subject)
+static char *suggest_device(const struct daemon_state *daemon, const char *subject)
 {
 	json_auto_t *names = json_array();
 	json_t *resource, *device;
 	size_t i, k;
 
-	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource)
+	json_array_foreach(json_object_get(daemon->root, "resources"), i, resource)
 	{
 		json_array_foreach(json_object_get(resource, "devices"), k, device)
 		{
@@ -191,14 +191,14 @@ static char *suggest_device(const struct snapshot *snapshot, const char *subject
 
 /* Cordons a device that was named without its resource, in each resource that has it. */
 static int cordon_found(struct drop_in *drop_in, const struct command_line *line,
-	const struct snapshot *snapshot, struct error *error)
+	const struct daemon_state *daemon, struct error *error)
 {
-	const json_t *resources = json_object_get(snapshot->root, "resources");
+	const json_t *resources = json_object_get(daemon->root, "resources");
 	unsigned found = 0;
 
-	if (snapshot->unanswered.code < 0)
+	if (daemon->unanswered.code < 0)
 		return error_set(error, -ENODATA, "%s; name the device as RESOURCE/DEVICE",
-			snapshot->unanswered.message);
+			daemon->unanswered.message);
 	for (size_t i = 0; i < json_array_size(resources); i++) {
 		const json_t *resource = json_array_get(resources, i);
 		_cleanup_free_ char *id = NULL;
@@ -213,7 +213,7 @@ static int cordon_found(struct drop_in *drop_in, const struct command_line *line
 		found++;
 	}
 	if (found == 0) {
-		_cleanup_free_ char *hint = suggest_device(snapshot, line->subject);
+		_cleanup_free_ char *hint = suggest_device(daemon, line->subject);
 
 		return error_set(error, -ENOENT,
 			"no resource has a device \"%s\"%s Use --force with RESOURCE/DEVICE to cordon a device that does not exist yet",
@@ -222,14 +222,14 @@ static int cordon_found(struct drop_in *drop_in, const struct command_line *line
 	return 0;
 }
 
-/* Whether a resource of the snapshot has a device that matches "RESOURCE/ID" or "ID". */
-static bool is_there(const struct snapshot *snapshot, const char *subject)
+/* Whether a resource of the daemon has a device that matches "RESOURCE/ID" or "ID". */
+static bool is_there(const struct daemon_state *daemon, const char *subject)
 {
 	const char *slash = strrchr(subject, '/');
 	json_t *resource;
 	size_t i;
 
-	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource)
+	json_array_foreach(json_object_get(daemon->root, "resources"), i, resource)
 	{
 		const char *rest = startswith(subject, text_of(resource, "name"));
 
@@ -241,11 +241,11 @@ static bool is_there(const struct snapshot *snapshot, const char *subject)
 }
 
 static int cordon_named(struct drop_in *drop_in, const struct command_line *line,
-	const struct snapshot *snapshot, struct error *error)
+	const struct daemon_state *daemon, struct error *error)
 {
 	/* Without an answer, the name cannot be checked. */
-	if (!line->force && snapshot->unanswered.code == 0 && !is_there(snapshot, line->subject)) {
-		_cleanup_free_ char *hint = suggest_device(snapshot, line->subject);
+	if (!line->force && daemon->unanswered.code == 0 && !is_there(daemon, line->subject)) {
+		_cleanup_free_ char *hint = suggest_device(daemon, line->subject);
 
 		return error_set(error, -ENOENT,
 			"%s does not exist%s Use --force to cordon a device that does not exist yet",
@@ -258,7 +258,7 @@ static int cordon_named(struct drop_in *drop_in, const struct command_line *line
 }
 
 static int add_cordons(struct drop_in *drop_in, const struct command_line *line,
-	const struct snapshot *snapshot, struct error *error)
+	const struct daemon_state *daemon, struct error *error)
 {
 	const struct option *id = option_table_find(&config_cordon_table, "id");
 	const char *reason = line->reason;
@@ -273,8 +273,8 @@ static int add_cordons(struct drop_in *drop_in, const struct command_line *line,
 		return error_set(error, -EINVAL, "the reason must be UTF-8 of 1 to %d bytes",
 			CORDON_REASON_MAX);
 	if (strchr(line->subject, '/'))
-		return cordon_named(drop_in, line, snapshot, error);
-	return cordon_found(drop_in, line, snapshot, error);
+		return cordon_named(drop_in, line, daemon, error);
+	return cordon_found(drop_in, line, daemon, error);
 }
 
 static const char *device_of(const char *name)
@@ -341,14 +341,14 @@ static char *describe_cordon(
 
 /* Describes the cordon of a device, which may be named without its resource. */
 static char *describe_cordon_of(const struct drop_in *drop_in, const struct config *config,
-	const char *subject, const struct snapshot *snapshot)
+	const char *subject, const struct daemon_state *daemon)
 {
 	json_t *resource;
 	size_t i;
 
 	if (strchr(subject, '/'))
 		return describe_cordon(drop_in, config, subject);
-	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource)
+	json_array_foreach(json_object_get(daemon->root, "resources"), i, resource)
 	{
 		_cleanup_free_ char *name = NULL;
 		char *text;
@@ -366,9 +366,9 @@ static char *describe_cordon_of(const struct drop_in *drop_in, const struct conf
 
 /* Reports the cordon of a device without an entry of its own in the drop-in. */
 static int explain_missing(const struct drop_in *drop_in, const struct config *config,
-	const char *subject, const struct snapshot *snapshot, struct error *error)
+	const char *subject, const struct daemon_state *daemon, struct error *error)
 {
-	_cleanup_free_ char *cordon = describe_cordon_of(drop_in, config, subject, snapshot);
+	_cleanup_free_ char *cordon = describe_cordon_of(drop_in, config, subject, daemon);
 	_cleanup_free_ char *hint = NULL;
 
 	if (cordon)
@@ -377,8 +377,8 @@ static int explain_missing(const struct drop_in *drop_in, const struct config *c
 		return error_set(error, -EINVAL,
 			"%s is not in %s; \"devplugd --check\" shows why the other files cannot be searched",
 			subject, drop_in->path);
-	if (!is_there(snapshot, subject))
-		hint = suggest_cordon(drop_in, subject) ?: suggest_device(snapshot, subject);
+	if (!is_there(daemon, subject))
+		hint = suggest_cordon(drop_in, subject) ?: suggest_device(daemon, subject);
 	return error_set(error, -ENOENT, "%s is not cordoned%s", subject,
 		hint ?: "; see \"devplugctl cordon --list\"");
 }
@@ -433,7 +433,7 @@ static void drop_meant(struct groups *cordons, const char *subject)
 }
 
 static int remove_cordons(struct drop_in *drop_in, const struct command_line *line,
-	const struct snapshot *snapshot, struct error *error)
+	const struct daemon_state *daemon, struct error *error)
 {
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_report_ struct report report = { 0 };
@@ -447,17 +447,17 @@ static int remove_cordons(struct drop_in *drop_in, const struct command_line *li
 			return error_set(error, -ENOMEM, "out of memory");
 	}
 	drop_meant(&drop_in->cordons, line->subject);
-	(void)config_load(command_line_config_file(line, snapshot), &report, &config);
+	(void)config_load(command_line_config_file(line, daemon), &report, &config);
 	if (removed.count == 0)
-		return explain_missing(drop_in, config, line->subject, snapshot, error);
+		return explain_missing(drop_in, config, line->subject, daemon, error);
 	return report_removed(drop_in, config, &removed);
 }
 
 /* Returns the result of the edit, which is not negative, or negative errno. */
 static int change(const struct command_line *line,
 	int (*edit)(struct drop_in *drop_in, const struct command_line *line,
-		const struct snapshot *snapshot, struct error *error),
-	struct snapshot *snapshot, struct error *error)
+		const struct daemon_state *daemon, struct error *error),
+	struct daemon_state *daemon, struct error *error)
 {
 	_cleanup_(drop_in_done) struct drop_in drop_in = {
 		.directory_fd = -EBADF,
@@ -465,16 +465,16 @@ static int change(const struct command_line *line,
 	};
 	int r, written;
 
-	r = snapshot_read(line->config_file, line->runtime_dir, snapshot, error);
+	r = daemon_state_read(line->config_file, line->runtime_dir, daemon, error);
 	if (r >= 0)
-		r = require_root(snapshot, line->verb, error);
+		r = require_root(daemon, line->verb, error);
 	if (r >= 0)
-		r = require_config_file(line, snapshot, error);
+		r = require_config_file(line, daemon, error);
 	if (r < 0)
 		return r;
-	r = open_drop_in(command_line_config_file(line, snapshot), &drop_in, error);
+	r = open_drop_in(command_line_config_file(line, daemon), &drop_in, error);
 	if (r >= 0)
-		r = edit(&drop_in, line, snapshot, error);
+		r = edit(&drop_in, line, daemon, error);
 	if (r < 0)
 		return r;
 	written = write_cordons(&drop_in, error);
@@ -483,26 +483,26 @@ static int change(const struct command_line *line,
 
 static int run(const struct command_line *line,
 	int (*edit)(struct drop_in *drop_in, const struct command_line *line,
-		const struct snapshot *snapshot, struct error *error))
+		const struct daemon_state *daemon, struct error *error))
 {
-	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	_cleanup_(daemon_state_done) struct daemon_state daemon = { 0 };
 	struct error error = { 0 };
 	int r, status;
 
-	r = change(line, edit, &snapshot, &error);
+	r = change(line, edit, &daemon, &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
 	status = r > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	(void)fflush(stdout);
-	if (!snapshot.running) {
+	if (!daemon.running) {
 		(void)fprintf(stderr,
 			"devplugctl: " NOT_RUNNING_FORMAT "; this takes effect when it starts\n",
-			snapshot.runtime_dir);
+			daemon.runtime_dir);
 		return status;
 	}
-	r = have_applied(&snapshot, "cordons", &error);
+	r = have_applied(&daemon, "cordons", &error);
 	if (r < 0)
 		(void)fprintf(stderr, "devplugctl: the change is saved, but not applied yet: %s\n",
 			error.message);
@@ -517,7 +517,7 @@ static bool is_listed(const json_t *array, const char *file, unsigned line)
 	json_array_foreach(array, i, cordon)
 	{
 		if (file && streq(text_of(cordon, "file"), file) &&
-			snapshot_integer(cordon, "line") == (json_int_t)line)
+			integer_of(cordon, "line") == (json_int_t)line)
 			return true;
 	}
 	return false;
@@ -585,7 +585,7 @@ static int list_cordons(const struct command_line *line)
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_(table_freep) struct table *table = NULL;
 	json_auto_t *array = json_array();
-	json_auto_t *root = json_pack("{s:i, s:O}", "version", SNAPSHOT_VERSION, "cordons", array);
+	json_auto_t *root = json_pack("{s:i, s:O}", "version", DOCUMENT_VERSION, "cordons", array);
 
 	if (load_listed(line, &config) < 0)
 		return EXIT_CONFIG;

@@ -42,25 +42,25 @@ static int print_classes(const struct command_line *line)
 }
 
 /* The daemon's resources that are served by DRA. */
-static json_t *find_resources(const struct snapshot *snapshot)
+static json_t *find_resources(const struct daemon_state *daemon)
 {
 	json_t *found = json_array(), *resource;
 	size_t i;
 
-	json_array_foreach(json_object_get(snapshot->root, "resources"), i,
+	json_array_foreach(json_object_get(daemon->root, "resources"), i,
 		resource) if (streq(text_of(resource, "registration"), "dra"))(void)
 		json_array_append(found, resource);
 	return found;
 }
 
-static json_t *make_slices(const struct snapshot *snapshot, const json_t *dra)
+static json_t *make_slices(const struct daemon_state *daemon, const json_t *dra)
 {
 	const struct dra_pool pool = {
 		.driver = text_of(dra, "driver"),
 		.node = text_of(dra, "node"),
-		.generation = MAX_OF(snapshot_integer(dra, "generation"), (json_int_t)1),
+		.generation = MAX_OF(integer_of(dra, "generation"), (json_int_t)1),
 	};
-	json_auto_t *resources = find_resources(snapshot);
+	json_auto_t *resources = find_resources(daemon);
 	json_t *items = json_array();
 	struct dra_inventory inventory;
 
@@ -76,25 +76,25 @@ static json_t *make_slices(const struct snapshot *snapshot, const json_t *dra)
 
 static int print_slices(const struct command_line *line)
 {
-	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	_cleanup_(daemon_state_done) struct daemon_state daemon = { 0 };
 	struct error error = { 0 };
 	const json_t *dra;
 	json_t *items;
 	int status;
 
-	if (snapshot_read(line->config_file, line->runtime_dir, &snapshot, &error) < 0) {
+	if (daemon_state_read(line->config_file, line->runtime_dir, &daemon, &error) < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
-	status = snapshot_status(&snapshot);
+	status = print_unanswered(&daemon);
 	if (status != EXIT_SUCCESS)
 		return status;
-	dra = json_object_get(snapshot.root, "dra");
+	dra = json_object_get(daemon.root, "dra");
 	if (!dra) {
 		(void)fputs("devplugctl: no resource of the daemon has serve = \"dra\"\n", stderr);
 		return EXIT_FAILURE;
 	}
-	items = make_slices(&snapshot, dra);
+	items = make_slices(&daemon, dra);
 	return items ? print_list(items) : EXIT_FAILURE;
 }
 

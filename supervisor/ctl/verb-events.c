@@ -44,7 +44,7 @@ static const char *kind_of(const char *message_id)
 /* The members that are documented, each with its type. */
 static json_t *clean_event(const json_t *event)
 {
-	json_t *clean = json_pack("{s:I, s:s}", "number", snapshot_integer(event, "number"), "kind",
+	json_t *clean = json_pack("{s:I, s:s}", "number", integer_of(event, "number"), "kind",
 		kind_of(text_of(event, "message_id")));
 	static const char *const strings[] = {
 		"time",
@@ -56,8 +56,7 @@ static json_t *clean_event(const json_t *event)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(strings); i++)
-		(void)json_object_set_new(
-			clean, strings[i], snapshot_clean_string(event, strings[i]));
+		(void)json_object_set_new(clean, strings[i], clean_text_of(event, strings[i]));
 	return clean;
 }
 
@@ -90,7 +89,7 @@ static void print_one(const struct command_line *line, const json_t *event, json
 
 static void print_array(const struct command_line *line, json_t *array)
 {
-	json_auto_t *root = json_pack("{s:i, s:O}", "version", SNAPSHOT_VERSION, "events", array);
+	json_auto_t *root = json_pack("{s:i, s:O}", "version", DOCUMENT_VERSION, "events", array);
 
 	if (line->json && !line->follow)
 		(void)(json_dumpf(root, stdout, JSON_INDENT(2)) >= 0 && puts(""));
@@ -119,17 +118,17 @@ static json_int_t print_answer(const struct command_line *line, const json_t *an
 		print_one(line, event, array);
 	}
 	print_array(line, array);
-	return snapshot_integer(answer, "last");
+	return integer_of(answer, "last");
 }
 
 /* Without an event, the resource must exist at least. */
 static int check_resource(const struct command_line *line, struct error *error)
 {
-	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	_cleanup_(daemon_state_done) struct daemon_state daemon = { 0 };
 	int r;
 
-	r = snapshot_read(line->config_file, line->runtime_dir, &snapshot, error);
-	return r < 0 ? r : snapshot_select(&snapshot, line->subject, error);
+	r = daemon_state_read(line->config_file, line->runtime_dir, &daemon, error);
+	return r < 0 ? r : daemon_state_select(&daemon, line->subject, error);
 }
 
 /* Returns negative errno with the error filled, or 0 when stdout is closed or, without --follow,

@@ -23,9 +23,9 @@ static bool is_watched(const json_t *resource)
 /* "Its process is 123 with session 4; restarted 2 times." */
 static void explain_child(const json_t *resource)
 {
-	long long pid = snapshot_integer(resource, "pid");
-	long long session = snapshot_integer(resource, "session");
-	long long restarts = snapshot_integer(resource, "restarts");
+	long long pid = integer_of(resource, "pid");
+	long long session = integer_of(resource, "session");
+	long long restarts = integer_of(resource, "restarts");
 
 	char process[64] = "The resource has no process", number[64] = "";
 
@@ -64,22 +64,22 @@ static void explain_serving(const json_t *resource)
 
 	if (!json_is_null(json_object_get(resource, "in_use")))
 		(void)snprintf(use, sizeof(use), ", %lld in use, %lld free",
-			(long long)snapshot_integer(resource, "in_use"),
-			(long long)snapshot_integer(resource, "free"));
+			(long long)integer_of(resource, "in_use"),
+			(long long)integer_of(resource, "free"));
 	print_wrapped(0, "The kubelet has registered %s: %lld offered, %lld healthy%s.",
 		is_of_dra(resource) ? "the DRA driver"
 			: is_watched(resource)
 			? "it through its plugin watcher and watches its devices"
 			: "it by a call on its socket and watches its devices",
-		(long long)snapshot_integer(resource, "offered"),
-		(long long)snapshot_integer(resource, "healthy"), use);
+		(long long)integer_of(resource, "offered"),
+		(long long)integer_of(resource, "healthy"), use);
 	explain_child(resource);
-	if (snapshot_integer(resource, "devices_total") == 0 &&
+	if (integer_of(resource, "devices_total") == 0 &&
 		json_array_size(json_object_get(resource, "devices")) > 0)
 		print_wrapped(0, "All matching devices belong to other resources, see below.");
 	else if (json_array_size(json_object_get(resource, "scan_notes")) > 0)
 		explain_scan(json_object_get(resource, "scan_notes"));
-	else if (snapshot_integer(resource, "devices_total") == 0)
+	else if (integer_of(resource, "devices_total") == 0)
 		print_wrapped(0,
 			"No device matches. Check that the hardware is present and that `match` "
 			"names it; a device is offered as soon as it appears.");
@@ -87,7 +87,7 @@ static void explain_serving(const json_t *resource)
 
 static void explain_waiting(const json_t *resource)
 {
-	if (snapshot_integer(resource, "pid") == 0)
+	if (integer_of(resource, "pid") == 0)
 		print_wrapped(0, "Its process is being started.");
 	else
 		explain_child(resource);
@@ -245,7 +245,7 @@ static void explain_failures(const json_t *failures)
 
 	json_array_foreach(failures, i, failure)
 	{
-		long long count = snapshot_integer(failure, "count");
+		long long count = integer_of(failure, "count");
 		const char *words = text_of(failure, "call");
 
 		for (size_t k = 0; k < ARRAY_SIZE(calls); k++)
@@ -258,10 +258,9 @@ static void explain_failures(const json_t *failures)
 
 static const char *headline_of(const json_t *resource, size_t state)
 {
-	if (!streq(states[state].state, "serving") ||
-		snapshot_integer(resource, "devices_healthy") > 0)
+	if (!streq(states[state].state, "serving") || integer_of(resource, "devices_healthy") > 0)
 		return states[state].headline;
-	return snapshot_integer(resource, "devices_total") > 0
+	return integer_of(resource, "devices_total") > 0
 		? "it is registered, but none of its devices is healthy"
 		: "it is registered, but has no device";
 }
@@ -295,14 +294,14 @@ static void explain_missing_functions(const json_t *resource, const char *config
 	_cleanup_config_ struct config *config = NULL;
 
 	if (streq(text_of(resource, "driver"), "net") &&
-		snapshot_integer(resource, "devices_total") == 0 &&
+		integer_of(resource, "devices_total") == 0 &&
 		config_load(config_file ?: DEFAULT_CONFIG_FILE, &report, &config) >= 0)
 		explain_ports(streq(config->host_root, "/") ? "" : config->host_root);
 }
 
-int show_explanation(const struct snapshot *snapshot, const struct command_line *line)
+int show_explanation(const struct daemon_state *daemon, const struct command_line *line)
 {
-	const json_t *resource = json_array_get(json_object_get(snapshot->root, "resources"), 0);
+	const json_t *resource = json_array_get(json_object_get(daemon->root, "resources"), 0);
 	const json_t *devices = json_object_get(resource, "devices");
 	const char *state = text_of(resource, "state"), *reason = text_of(resource, "reason");
 
@@ -321,7 +320,7 @@ int show_explanation(const struct snapshot *snapshot, const struct command_line 
 		print_wrapped(0,
 			"Its new configuration was refused, and the previous one stays applied. Correct it and run \"devplugctl reload\".");
 	if (is_of_dra(resource))
-		show_dra(snapshot, "");
+		show_dra(daemon, "");
 	explain_failures(json_object_get(resource, "failures"));
 	explain_missing_functions(resource, line->config_file);
 	for (size_t i = 0; i < json_array_size(devices); i++)

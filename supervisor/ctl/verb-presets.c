@@ -64,7 +64,7 @@ static int find_with_summary(
 /* {"version", "presets": []} with the array. */
 static json_t *document(json_t *presets)
 {
-	return json_pack("{s:i, s:O}", "version", SNAPSHOT_VERSION, "presets", presets);
+	return json_pack("{s:i, s:O}", "version", DOCUMENT_VERSION, "presets", presets);
 }
 
 static int print_table(const json_t *presets, struct error *error)

@@ -9,22 +9,22 @@
 /* A device that was reset must be one of the resource. */
 static int check_device(const struct command_line *line, struct error *error)
 {
-	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	_cleanup_(daemon_state_done) struct daemon_state daemon = { 0 };
 	const json_t *devices;
 	const char *near;
 	int r;
 
-	r = snapshot_read(line->config_file, line->runtime_dir, &snapshot, error);
+	r = daemon_state_read(line->config_file, line->runtime_dir, &daemon, error);
 	if (r >= 0)
-		r = snapshot_select(&snapshot, line->subject, error);
+		r = daemon_state_select(&daemon, line->subject, error);
 	if (r < 0)
 		return r;
 	devices = json_object_get(
-		json_array_get(json_object_get(snapshot.root, "resources"), 0), "devices");
+		json_array_get(json_object_get(daemon.root, "resources"), 0), "devices");
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		if (streq(text_of(json_array_get(devices, i), "id"), line->reason))
 			return 0;
-	near = snapshot_suggest(devices, "id", line->reason);
+	near = daemon_state_suggest(devices, "id", line->reason);
 	return error_set(error, -ENOENT, "%s has no device \"%s\"%s%s%s", line->subject,
 		line->reason, near ? ", did you mean \"" : "; see \"devplugctl devices\"",
 		near ?: "", near ? "\"?" : "");

@@ -15,9 +15,9 @@
 #include "supervisor/removal-warning.h"
 
 const char *command_line_config_file(
-	const struct command_line *line, const struct snapshot *snapshot)
+	const struct command_line *line, const struct daemon_state *daemon)
 {
-	const char *used = text_of(snapshot->root, "config_file");
+	const char *used = text_of(daemon->root, "config_file");
 
 	if (line->config_file)
 		return line->config_file;
@@ -30,19 +30,19 @@ int command_line_runtime_dir(const struct command_line *line, char **ret, struct
 	return *ret ? 0 : error_set(error, -ENOMEM, "out of memory");
 }
 
-int snapshot_status(const struct snapshot *snapshot)
+int print_unanswered(const struct daemon_state *daemon)
 {
-	if (snapshot->unanswered.code == 0)
+	if (daemon->unanswered.code == 0)
 		return EXIT_SUCCESS;
-	(void)fprintf(stderr, "devplugctl: %s\n", snapshot->unanswered.message);
-	return snapshot->running ? EXIT_FAILURE : EXIT_NOT_RUNNING;
+	(void)fprintf(stderr, "devplugctl: %s\n", daemon->unanswered.message);
+	return daemon->running ? EXIT_FAILURE : EXIT_NOT_RUNNING;
 }
 
 /* The path of the daemon's file in this process's view, or NULL. */
-static char *daemon_config_path(const struct snapshot *snapshot)
+static char *daemon_config_path(const struct daemon_state *daemon)
 {
-	const char *used = text_of(snapshot->root, "config_file");
-	long long pid = snapshot_integer(snapshot->root, "pid");
+	const char *used = text_of(daemon->root, "config_file");
+	long long pid = integer_of(daemon->root, "pid");
 	char *path;
 
 	if (*used == '/')
@@ -51,15 +51,15 @@ static char *daemon_config_path(const struct snapshot *snapshot)
 }
 
 int require_config_file(
-	const struct command_line *line, const struct snapshot *snapshot, struct error *error)
+	const struct command_line *line, const struct daemon_state *daemon, struct error *error)
 {
-	const char *used = text_of(snapshot->root, "config_file");
+	const char *used = text_of(daemon->root, "config_file");
 	_cleanup_free_ char *path = NULL;
 	struct stat in_use, named;
 
-	if (!line->config_file || !snapshot->running || !*used || streq(used, line->config_file))
+	if (!line->config_file || !daemon->running || !*used || streq(used, line->config_file))
 		return 0;
-	path = daemon_config_path(snapshot);
+	path = daemon_config_path(daemon);
 	if (!path || stat(path, &in_use) < 0 || stat(line->config_file, &named) < 0 ||
 		(in_use.st_dev == named.st_dev && in_use.st_ino == named.st_ino))
 		return 0;
@@ -67,12 +67,12 @@ int require_config_file(
 		error, -EINVAL, "devplugd runs with %s, not with %s", used, line->config_file);
 }
 
-int require_root(const struct snapshot *snapshot, const char *verb, struct error *error)
+int require_root(const struct daemon_state *daemon, const char *verb, struct error *error)
 {
 	struct stat st;
 
 	/* The owner of the directory is root or the daemon's own user. */
-	if (geteuid() == 0 || (stat(snapshot->runtime_dir, &st) == 0 && st.st_uid == geteuid()))
+	if (geteuid() == 0 || (stat(daemon->runtime_dir, &st) == 0 && st.st_uid == geteuid()))
 		return 0;
 	return error_set(error, -EPERM, "\"%s\" needs root", verb);
 }
@@ -89,22 +89,22 @@ void print_report(const struct report *report, const char *file)
 	}
 }
 
-int have_applied(const struct snapshot *snapshot, const char *verb, struct error *error)
+int have_applied(const struct daemon_state *daemon, const char *verb, struct error *error)
 {
 	json_auto_t *answer = NULL;
 
-	return ask_daemon(snapshot->runtime_dir, verb, NULL, RELOAD_TIMEOUT, &answer, error);
+	return ask_daemon(daemon->runtime_dir, verb, NULL, RELOAD_TIMEOUT, &answer, error);
 }
 
 /* The containers with devices of a resource that is changed or removed. */
-static void print_affected(const struct plan_line *line, const struct snapshot *snapshot)
+static void print_affected(const struct plan_line *line, const struct daemon_state *daemon)
 {
 	json_t *resource, *device;
 	size_t i, k;
 
 	if (!line->name || (*line->text != '~' && *line->text != '-'))
 		return;
-	json_array_foreach(json_object_get(snapshot->root, "resources"), i, resource)
+	json_array_foreach(json_object_get(daemon->root, "resources"), i, resource)
 	{
 		if (!streq(text_of(resource, "name"), line->name))
 			continue;
@@ -119,18 +119,18 @@ static void print_affected(const struct plan_line *line, const struct snapshot *
 	}
 }
 
-static void print_plan(const struct plan *plan, const struct snapshot *snapshot)
+static void print_plan(const struct plan *plan, const struct daemon_state *daemon)
 {
 	for (size_t i = 0; i < plan->count; i++) {
 		(void)puts(plan->lines[i].text);
-		print_affected(&plan->lines[i], snapshot);
+		print_affected(&plan->lines[i], daemon);
 	}
 	(void)printf("%s\n", plan->n_changes > 0 ? "Reloaded." : "Reloaded; nothing has changed.");
 }
 
 int command_reload(const struct command_line *line)
 {
-	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	_cleanup_(daemon_state_done) struct daemon_state daemon = { 0 };
 	_cleanup_config_ struct config *config = NULL, *in_force = NULL;
 	_cleanup_report_ struct report report = { 0 };
 	_cleanup_plan_ struct plan plan = { 0 };
@@ -139,29 +139,29 @@ int command_reload(const struct command_line *line)
 	const char *file;
 	int r;
 
-	r = snapshot_read(line->config_file, line->runtime_dir, &snapshot, &error);
+	r = daemon_state_read(line->config_file, line->runtime_dir, &daemon, &error);
 	if (r >= 0)
-		r = require_root(&snapshot, "reload", &error);
+		r = require_root(&daemon, "reload", &error);
 	if (r >= 0)
-		r = require_config_file(line, &snapshot, &error);
+		r = require_config_file(line, &daemon, &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
-	file = command_line_config_file(line, &snapshot);
+	file = command_line_config_file(line, &daemon);
 	if (config_load(file, &report, &config) < 0) {
 		print_report(&report, file);
 		(void)fprintf(stderr, "%s: not valid, %zu problem%s; nothing was changed\n", file,
 			report.count, report.count == 1 ? "" : "s");
 		return EXIT_CONFIG;
 	}
-	if (!snapshot.running) {
-		(void)fprintf(stderr, "devplugctl: " NOT_RUNNING_FORMAT "\n", snapshot.runtime_dir);
+	if (!daemon.running) {
+		(void)fprintf(stderr, "devplugctl: " NOT_RUNNING_FORMAT "\n", daemon.runtime_dir);
 		return EXIT_NOT_RUNNING;
 	}
 	/* This must precede the request, because afterwards the new configuration is the last
 	 * accepted one. */
-	r = last_accepted_load(snapshot.runtime_dir, &in_force, &error);
+	r = last_accepted_load(daemon.runtime_dir, &in_force, &error);
 	if (r >= 0)
 		r = plan_make(in_force, config, &plan);
 	if (r < 0)
@@ -171,15 +171,15 @@ int command_reload(const struct command_line *line)
 		print_report(&report, file);
 		return EXIT_CONFIG;
 	}
-	(void)ask_daemon(snapshot.runtime_dir, "status", json_pack("{s:b}", "pods", 1), ASK_TIMEOUT,
+	(void)ask_daemon(daemon.runtime_dir, "status", json_pack("{s:b}", "pods", 1), ASK_TIMEOUT,
 		&state, &error);
 	removed_devices_warn(in_force, config, state, stderr);
 	write_access_warn(config, stderr);
-	r = have_applied(&snapshot, "reload", &error);
+	r = have_applied(&daemon, "reload", &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
-	print_plan(&plan, &snapshot);
+	print_plan(&plan, &daemon);
 	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -17,8 +17,8 @@
 #define CONTROL_L     ('L' & 0x1f) /* the usual key for a terminal that shows rubbish */
 
 struct reading {
-	struct snapshot snapshot;
-	struct error error; /* code 0: the snapshot is valid */
+	struct daemon_state daemon;
+	struct error error; /* code 0: the state is valid */
 };
 
 struct reader {
@@ -40,7 +40,7 @@ static struct reading *reading_free(struct reading *reading)
 {
 	if (!reading)
 		return NULL;
-	snapshot_done(&reading->snapshot);
+	daemon_state_done(&reading->daemon);
 	free(reading);
 	return NULL;
 }
@@ -53,8 +53,8 @@ static void *read_states(void *userdata)
 		struct reading *reading = calloc(1, sizeof(*reading));
 
 		if (reading) {
-			(void)snapshot_read(reader->line->config_file, reader->line->runtime_dir,
-				&reading->snapshot, &reading->error);
+			(void)daemon_state_read(reader->line->config_file,
+				reader->line->runtime_dir, &reading->daemon, &reading->error);
 			if (write_all(reader->pipe[1], &reading, sizeof(reading)) < 0)
 				return reading_free(reading);
 		}
@@ -101,7 +101,7 @@ static int select_row(struct top *top, size_t place)
 static int arrange(struct top *top)
 {
 	const json_t *resources =
-		top->reading ? json_object_get(top->reading->snapshot.root, "resources") : NULL;
+		top->reading ? json_object_get(top->reading->daemon.root, "resources") : NULL;
 	struct top_row *rows;
 	size_t n_rows;
 
@@ -222,7 +222,7 @@ static int on_key(struct top *top, int key)
 static void draw(const struct top *top)
 {
 	const struct top_picture picture = {
-		.snapshot = top->reading ? &top->reading->snapshot : NULL,
+		.daemon = top->reading ? &top->reading->daemon : NULL,
 		.failure = top->error.code < 0 ? top->error.message : "",
 		.choice = &top->choice,
 		.rows = top->rows,
@@ -270,14 +270,14 @@ static void top_done(struct top *top)
 /* A resource that was named must be there. */
 static int open_named(struct top *top, const struct command_line *line, struct error *error)
 {
-	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	_cleanup_(daemon_state_done) struct daemon_state daemon = { 0 };
 	int r;
 
 	if (!line->subject)
 		return 0;
-	r = snapshot_read(line->config_file, line->runtime_dir, &snapshot, error);
+	r = daemon_state_read(line->config_file, line->runtime_dir, &daemon, error);
 	if (r >= 0)
-		r = snapshot_select(&snapshot, line->subject, error);
+		r = daemon_state_select(&daemon, line->subject, error);
 	if (r >= 0 &&
 		(set_string(&top->choice.opened, line->subject) < 0 ||
 			set_string(&top->selected_resource, line->subject) < 0))

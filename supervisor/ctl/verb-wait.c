@@ -59,7 +59,7 @@ static bool is_met(const struct condition *condition, const json_t *resource)
 	if (!condition->member)
 		return streq(text_of(resource, "state"), "serving");
 	return json_is_integer(json_object_get(resource, condition->member)) &&
-		snapshot_integer(resource, condition->member) >= condition->least;
+		integer_of(resource, condition->member) >= condition->least;
 }
 
 /* The current number or state instead. */
@@ -85,24 +85,24 @@ static void describe(
 static int look(const struct command_line *line, const struct condition *condition,
 	char *ret_instead, size_t size, struct error *error)
 {
-	_cleanup_(snapshot_done) struct snapshot snapshot = { 0 };
+	_cleanup_(daemon_state_done) struct daemon_state daemon = { 0 };
 	const json_t *resource;
 	int r;
 
-	r = snapshot_read(line->config_file, line->runtime_dir, &snapshot, error);
+	r = daemon_state_read(line->config_file, line->runtime_dir, &daemon, error);
 	if (r < 0)
 		return r;
-	if (snapshot.unanswered.code == -EACCES)
-		return error_set(error, -EACCES, "%s", snapshot.unanswered.message);
-	if (snapshot.unanswered.code < 0) {
-		(void)snprintf(ret_instead, size, "%s", snapshot.unanswered.message);
+	if (daemon.unanswered.code == -EACCES)
+		return error_set(error, -EACCES, "%s", daemon.unanswered.message);
+	if (daemon.unanswered.code < 0) {
+		(void)snprintf(ret_instead, size, "%s", daemon.unanswered.message);
 		return 0;
 	}
 	/* A daemon that answers knows its resources from its start on. */
-	r = snapshot_select(&snapshot, line->subject, error);
+	r = daemon_state_select(&daemon, line->subject, error);
 	if (r < 0)
 		return r;
-	resource = json_array_get(json_object_get(snapshot.root, "resources"), 0);
+	resource = json_array_get(json_object_get(daemon.root, "resources"), 0);
 	if (is_met(condition, resource))
 		return 1;
 	describe(condition, resource, ret_instead, size);

@@ -89,26 +89,25 @@ void request_explain(const struct command_line *line, const char *resource, stru
 
 /* Prints on stderr why the daemon has not answered, if so. Returns the exit status that follows
  * from it. */
-int snapshot_status(const struct snapshot *snapshot);
+int print_unanswered(const struct daemon_state *daemon);
 
-/* Returns 0, or -EPERM with the error filled if only root can do what the verb does to the daemon
- * of the snapshot. */
-int require_root(const struct snapshot *snapshot, const char *verb, struct error *error);
+/* Returns 0, or -EPERM with the error filled if only root can do what the verb does to this
+ * daemon. */
+int require_root(const struct daemon_state *daemon, const char *verb, struct error *error);
 
 /* Returns 0, or -EINVAL with the error filled if the file that was named is not the one that the
  * daemon reads. */
 int require_config_file(
-	const struct command_line *line, const struct snapshot *snapshot, struct error *error);
+	const struct command_line *line, const struct daemon_state *daemon, struct error *error);
 
 /* The file of the daemon that runs, if none was named. */
 const char *command_line_config_file(
-	const struct command_line *line, const struct snapshot *snapshot);
+	const struct command_line *line, const struct daemon_state *daemon);
 
 /* Prints the problems of a configuration; `file` is the name for entries without one. */
 void print_report(const struct report *report, const char *file);
 
-/* Makes the daemon of the snapshot apply its files (the verb "reload" or "cordons" of the control
- * socket), and waits until that is in force. Returns 0, or negative errno with the error filled:
- * -ESRCH: it has ended, -EINVAL: it refused, -ETIMEDOUT: it did not answer, or a resource needs
- * longer. */
-int have_applied(const struct snapshot *snapshot, const char *verb, struct error *error);
+/* Makes the daemon apply its files (the verb "reload" or "cordons" of the control socket), and
+ * waits until that is in force. Returns 0, or negative errno with the error filled: -ESRCH: it has
+ * ended, -EINVAL: it refused, -ETIMEDOUT: it did not answer, or a resource needs longer. */
+int have_applied(const struct daemon_state *daemon, const char *verb, struct error *error);

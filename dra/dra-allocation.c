@@ -21,7 +21,7 @@ static int add_result(json_t *devices, const json_t *result, const char *pool, c
 			"devplugd has just started and does not know its devices yet");
 	if (!streq(text_of(result, "pool"), pool))
 		return error_set(error, -EXDEV,
-			"device %s belongs to the pool %s, but this node has the pool %s", name,
+			"device %s belongs to the pool %s, but the pool of this node is %s", name,
 			text_of(result, "pool"), pool);
 	if (!outer || !dra_name_is_valid(outer, DRA_OBJECT_NAME_MAX))
 		return error_set(error, outer ? -EBADMSG : -ENOMEM,
@@ -30,7 +30,7 @@ static int add_result(json_t *devices, const json_t *result, const char *pool, c
 			name, request);
 	if (json_array_size(devices) >= DRA_DEVICES_MAX)
 		return error_set(error, -E2BIG,
-			"the claim has more than %d devices of this driver; request fewer",
+			"the claim contains more than %d devices of this driver; request fewer",
 			DRA_DEVICES_MAX);
 	if (!known)
 		return error_set(error, -ENODEV,
@@ -67,8 +67,7 @@ int dra_allocation_read(const json_t *claim, const char *uid, const char *driver
 	if (!dra_name_is_valid(namespace, DRA_OBJECT_NAME_MAX) ||
 		!dra_name_is_valid(name, DRA_OBJECT_NAME_MAX))
 		return error_set(error, -EBADMSG,
-			"the API server's claim has the namespace \"%s\" and the name \"%s\", which "
-			"are not both valid",
+			"the API server sent a claim with the namespace \"%s\" and the name \"%s\", which are not both valid",
 			namespace, name);
 	json_array_foreach(results, i, result)
 	{

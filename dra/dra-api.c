@@ -272,7 +272,7 @@ static int on_queue_timer(sd_event_source *source, uint64_t usec, void *userdata
 	struct dra_api *api = userdata;
 
 	if (api->credentials.loading)
-		dra_credentials_fail(&api->credentials, "devplugd did not pass them");
+		dra_credentials_fail(&api->credentials, "devplugd passed none");
 	start_waiting(api);
 	return 0;
 }

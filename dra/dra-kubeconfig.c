@@ -192,15 +192,15 @@ static int take(const json_t *root, struct dra_kubeconfig *config, struct error 
 	const char *server = text_of(cluster, "server");
 
 	if (!context)
-		return error_set(error, -EBADMSG, "\"current-context\" names no context");
+		return error_set(
+			error, -EBADMSG, "\"current-context\" does not name a context of the file");
 	if (!startswith(server, "https://") || strpbrk(server, " \t\r\n"))
 		return error_set(error, -EBADMSG,
 			"the cluster of the current context has no server that begins with "
 			"https://");
 	if (json_object_get(cluster, "tls-server-name") || json_object_get(cluster, "proxy-url"))
 		return error_set(error, -EBADMSG,
-			"the cluster has tls-server-name or proxy-url, which devplugd does not "
-			"support: use an address that the server's certificate has");
+			"the cluster sets tls-server-name or proxy-url, which devplugd does not support: use an address that the server's certificate contains");
 	if (!user)
 		return error_set(error, -EBADMSG, "the current context names no user");
 	config->server = strdup(server);
@@ -219,7 +219,7 @@ int dra_kubeconfig_read(
 
 	if (!root)
 		return error_set(error, -EBADMSG,
-			"it is not valid YAML, or has anchors, which devplugd does not support");
+			"it is not valid YAML, or uses anchors, which devplugd does not support");
 	r = take(root, &config, error);
 	json_decref(root);
 	if (r < 0)

@@ -290,7 +290,8 @@ static void on_claim_read(const struct dra_answer *answer, void *userdata)
 	if (r >= 0) {
 		r = ask_supervisor(node, CLUSTER_PREPARE, claim);
 		if (r < 0)
-			(void)error_set(&error, r, "devplugd cannot be asked: %s", strerror(-r));
+			(void)error_set(
+				&error, r, "cannot send the request to devplugd: %s", strerror(-r));
 	}
 	if (r < 0)
 		end_claim_error(node, &error);
@@ -305,8 +306,7 @@ static void read_claim(struct dra_node *node)
 
 	if (node->calls->arrived_at < node->timed_out_at) {
 		end_claim(node, NULL,
-			"cannot read the claim: the API server did not answer for another claim "
-			"in time");
+			"cannot read the claim: the API server did not answer an earlier request in time");
 		return;
 	}
 	(void)snprintf(path, sizeof(path),
@@ -390,7 +390,8 @@ static void deliver_call(struct letter *base, void *userdata)
 	bool idle = !node->calls;
 
 	if (!userdata) {
-		rpc_fail(call->call, RPC_UNAVAILABLE, "the driver stops; the kubelet tries again");
+		rpc_fail(call->call, RPC_UNAVAILABLE,
+			"the driver is stopping; the kubelet will retry");
 		call_free(call);
 		return;
 	}
@@ -678,7 +679,8 @@ void dra_node_stop(struct dra_node *node, uint64_t grace)
 		struct dra_call *call = node->calls;
 
 		node->calls = call->next;
-		rpc_fail(call->call, RPC_UNAVAILABLE, "the driver stops; the kubelet tries again");
+		rpc_fail(call->call, RPC_UNAVAILABLE,
+			"the driver is stopping; the kubelet will retry");
 		call_free(call);
 	}
 	rpc_server_drain(node->server, grace);

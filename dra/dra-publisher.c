@@ -544,7 +544,8 @@ static void read_list(struct dra_publisher *publisher, const char *continuation)
 	}
 	/* A token is base64; any other form is refused. */
 	if (!is_token(continuation) || ++publisher->n_pages > PAGES_MAX) {
-		fail_round_text(publisher, "the list of ResourceSlices cannot be read to its end");
+		fail_round_text(publisher,
+			"the API server's list of ResourceSlices is too long, or is continued with an invalid token");
 		return;
 	}
 	(void)snprintf(path, sizeof(path),

@@ -239,7 +239,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 	if (r >= 0)
 		r = handlers[message.type](process, &message);
 	if (r < 0) {
-		log_error("cannot go on: %s", strerror(-r));
+		log_error("cannot continue: %s", strerror(-r));
 		return sd_event_exit(process->event, r);
 	}
 	return 0;

@@ -53,8 +53,7 @@ static const struct number daemon_numbers[] = {
 	{ "devplugd_config_generation", "gauge",
 		"Number of configurations accepted since devplugd started.", OF(generation) },
 	{ "devplugd_config_pending_changes", "gauge",
-		"Number of resources that have not applied the configuration in force: they start, "
-		"stop, or have refused it.",
+		"Number of resources that have not applied the current configuration: they start, stop, or have refused it.",
 		OF(pending_changes) },
 	{ "devplugd_config_last_reload_successful", "gauge",
 		"Whether the configuration files are applied; 0 after a failed reload.",

@@ -19,7 +19,7 @@
 #define TEXT_UNAVAILABLE  "devplugd does not answer; see devplugctl status\n"
 #define TEXT_ROOT         "devplugd-exporter: see /metrics\n"
 #define TEXT_NOT_FOUND    "not found: see /metrics\n"
-#define TEXT_METHOD       "only GET and HEAD\n"
+#define TEXT_METHOD       "only GET and HEAD are supported\n"
 #define TEXT_HEALTHY      "ok\n"
 
 struct client {

@@ -189,8 +189,8 @@ static void dispatch(struct armed_method *armed, grpc_call *core, grpc_byte_buff
 		return;
 	}
 	if (rpc_read_message(payload, &request) < 0) {
-		server_refuse(
-			connection, core, RPC_INVALID_ARGUMENT, "the call has no complete message");
+		server_refuse(connection, core, RPC_INVALID_ARGUMENT,
+			"the call did not contain a complete message");
 		return;
 	}
 	if (!method->on_call)

@@ -163,14 +163,9 @@ static int print_diff(const struct config *config)
 
 	r = load_in_force(config, &in_force, &error);
 	if (r == -ENOENT || r == -ESTALE) {
-		(void)fprintf(stderr,
-			"devplugd: no configuration is in force: "
-			"%s\n",
-			error.message);
+		(void)fprintf(stderr, "devplugd: no configuration is applied: %s\n", error.message);
 	} else if (r < 0) {
-		(void)fprintf(stderr,
-			"devplugd: cannot determine the configuration in force: "
-			"%s\n",
+		(void)fprintf(stderr, "devplugd: cannot determine the applied configuration: %s\n",
 			error.message);
 		return EXIT_FAILURE;
 	}

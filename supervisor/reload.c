@@ -273,7 +273,7 @@ static void finish(struct manager *manager, const char *what, struct report *rep
 
 	if (r < 0) {
 		log_report(report, manager->config_file);
-		log_full(LOG_ERR, &fields, "%s rejected: %s; generation %llu stays in force", what,
+		log_full(LOG_ERR, &fields, "%s rejected: %s; generation %llu stays applied", what,
 			report->count > 0 ? "the messages before this one name each problem"
 					  : strerror(-r),
 			(unsigned long long)manager->generation);

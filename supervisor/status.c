@@ -87,7 +87,7 @@ void status_summary(const struct manager *manager, char *ret, size_t size)
 			manager->config_file);
 	} else if (manager->reload_failed)
 		append(ret, size, "; reload failed, generation ", manager->generation,
-			" stays in force");
+			" stays applied");
 }
 
 static json_t *describe(const struct child *child)

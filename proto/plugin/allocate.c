@@ -43,7 +43,7 @@ static struct allocate *allocate_free(struct allocate *allocate)
 		(void)inquiry_free(allocate->inquiries[i]);
 	free(allocate->inquiries);
 	if (allocate->call)
-		rpc_fail(allocate->call, RPC_UNAVAILABLE, "the plugin stops");
+		rpc_fail(allocate->call, RPC_UNAVAILABLE, "the plugin is stopping");
 	message_done(&allocate->message);
 	offer_unref(allocate->offer);
 	atomic_fetch_sub(&allocates->n_calls, 1);

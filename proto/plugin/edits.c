@@ -125,7 +125,7 @@ static int build(struct edits *edits, struct error *error)
 			edits->ids[0]);
 	if (strlen(edits->answer) > EDITS_BYTES_MAX)
 		return error_set(error, -E2BIG,
-			"the container edits take more than 1 MiB; give the claim fewer devices");
+			"the container edits take more than 1 MiB; request fewer devices in the claim");
 	return 0;
 }
 

@@ -105,7 +105,7 @@ static enum outcome judge(struct reader *reader, const struct rpc_result *result
 		return r < 0 ? fail(reader, strerror(-r)) : OUTCOME_ANSWER;
 	}
 	if (result->status == RPC_RESOURCE_EXHAUSTED && strcasestr(result->text, TEXT_TOO_LARGE))
-		return fail(reader, "the kubelet's answer has more than 16 MiB");
+		return fail(reader, "the kubelet's answer is larger than 16 MiB");
 	(void)fail(reader, result->text);
 	return result->status == RPC_RESOURCE_EXHAUSTED ? OUTCOME_AGAIN : OUTCOME_FAILURE;
 }

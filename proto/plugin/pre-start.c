@@ -129,7 +129,8 @@ static int start_next(struct pre_start *run, struct error *error)
 	int r;
 
 	if (now >= run->deadline)
-		return error_set(error, -ETIMEDOUT, "out of time before device \"%s\"",
+		return error_set(error, -ETIMEDOUT,
+			"the time limit passed before device \"%s\" was prepared",
 			run->devices[run->n_done]->id);
 	r = expand(run, &argv, error);
 	if (r < 0)
@@ -184,7 +185,7 @@ static int find_units(
 		run->devices[run->n_units++] = snapshot->units[unit].device;
 	}
 	if (run->n_units == 0)
-		return error_set(error, -EINVAL, "the request has no device");
+		return error_set(error, -EINVAL, "the request names no device");
 	return 0;
 }
 
@@ -250,7 +251,7 @@ void pre_starts_done(struct pre_starts *running)
 {
 	struct error error = { 0 };
 
-	(void)error_set(&error, -ESHUTDOWN, "the plugin stops; the kubelet retries");
+	(void)error_set(&error, -ESHUTDOWN, "the plugin is stopping; the kubelet will retry");
 	while (running->first) {
 		finish(running->first, error.code, &error);
 		pre_start_free(running->first);

@@ -74,7 +74,8 @@ static void deliver_pre_start(struct letter *base, void *userdata)
 		service->events->on_pre_start(
 			letter->call, letter->ids, letter->n_ids, service->userdata);
 	else
-		rpc_fail(letter->call, RPC_UNAVAILABLE, "the plugin stops; the kubelet retries");
+		rpc_fail(letter->call, RPC_UNAVAILABLE,
+			"the plugin is stopping; the kubelet will retry");
 	free(letter);
 }
 
@@ -261,10 +262,10 @@ static void handle_allocate(struct service *service, struct rpc_call *call, cons
 	if (!request)
 		fail_malformed(call);
 	else if (request->n_container_requests == 0)
-		rpc_fail(call, RPC_INVALID_ARGUMENT, "the request has no container");
+		rpc_fail(call, RPC_INVALID_ARGUMENT, "the request names no container");
 	else if (request->n_container_requests > SERVICE_CONTAINERS_MAX)
 		rpc_fail(call, RPC_INVALID_ARGUMENT,
-			"the request has more than 1024 containers; a kubelet sends one");
+			"the request names more than 1024 containers; a kubelet names one");
 	else
 		while (!try_allocate(service, call, &message, size, since))
 			;

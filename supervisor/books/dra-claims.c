@@ -56,15 +56,15 @@ static bool is_device(const json_t *device)
 static int check_names(const json_t *names, size_t maximum, struct error *error)
 {
 	if (!json_is_array(names))
-		return error_set(error, -EBADMSG, "it lacks \"cdi\"");
+		return error_set(error, -EBADMSG, "\"cdi\" is missing");
 	if (json_array_size(names) > maximum)
-		return error_set(error, -EBADMSG, "it names too many CDI devices");
+		return error_set(error, -EBADMSG, "\"cdi\" names too many devices");
 	for (size_t i = 0; i < json_array_size(names); i++) {
 		const char *name = json_string_value(json_array_get(names, i));
 
 		if (!name || form_cdi_name(name, error) < 0)
 			return error_set(
-				error, -EBADMSG, "it names a CDI device that is not valid");
+				error, -EBADMSG, "\"cdi\" contains a name that is not valid");
 	}
 	return 0;
 }
@@ -183,7 +183,7 @@ static int check_saved_edits(
 	const struct resource_config *found;
 
 	if (!resource || !is_own_name(claim, name))
-		return error_set(error, -EBADMSG, "no device of the claim has them");
+		return error_set(error, -EBADMSG, "they belong to no device of the claim");
 	found = config_find(config, resource);
 	if (!found || found->registration != REGISTRATION_DRA)
 		return error_set(error, -ENOENT, "%s is not served by DRA on this node", resource);
@@ -558,8 +558,8 @@ static json_t *load(const struct manager *manager)
 	claims = json_object_get(root, "claims");
 	if (json_integer_value(json_object_get(root, "version")) != CLAIMS_VERSION ||
 		!json_is_object(claims)) {
-		log_warning("the saved claims of DRA cannot be read; the kubelet has to prepare "
-			    "them again");
+		log_warning(
+			"the saved DRA claims cannot be read; the kubelet must prepare them again");
 		return by_uid;
 	}
 	json_object_foreach((json_t *)(uintptr_t)claims, uid, claim)

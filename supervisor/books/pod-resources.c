@@ -114,7 +114,8 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	struct inquiry *inquiry = userdata;
 
 	if (!inquiry->answered)
-		finish(inquiry, -ETIMEDOUT, "devplugd's reader did not answer in time");
+		finish(inquiry, -ETIMEDOUT,
+			"devplugd's PodResources reader did not answer in time");
 	else if (inquiry->n_waiters == 0)
 		remove_inquiry(inquiry);
 	else
@@ -129,7 +130,7 @@ static void take_table(struct inquiry *inquiry, struct control_message *message)
 	if (r < 0) {
 		finish(inquiry, r,
 			r == -EFBIG ? "the kubelet's answer has too many rows"
-				    : "devplugd's reader sent a malformed answer");
+				    : "devplugd's PodResources reader sent a malformed answer");
 		return;
 	}
 	inquiry->answer.table_fd = TAKE_FD(message->fds[0]);
@@ -140,7 +141,7 @@ static void on_broken(const char *what, void *userdata)
 {
 	char failure[64];
 
-	(void)snprintf(failure, sizeof(failure), "devplugd's reader %s", what);
+	(void)snprintf(failure, sizeof(failure), "devplugd's PodResources reader %s", what);
 	finish(userdata, -EBADMSG, failure);
 }
 
@@ -162,7 +163,7 @@ static void on_reader_exit(const siginfo_t *info, void *userdata)
 		finish(inquiry, -EMFILE,
 			"devplugd has reached its limit of open files; raise LimitNOFILE= of "
 			"devplugd.service");
-	finish(inquiry, -EIO, "devplugd's reader failed");
+	finish(inquiry, -EIO, "devplugd's PodResources reader failed");
 }
 
 static const struct process_events process_events = {
@@ -187,7 +188,8 @@ static int start_process(struct inquiry *inquiry, int kubelet_fd, struct error *
 	(void)snprintf(message.text, sizeof(message.text), "%s", inquiry->question);
 	r = control_send(inquiry->process.control_fd, &message);
 	if (r < 0)
-		return error_set(error, r, "cannot send to devplugd's reader: %s", strerror(-r));
+		return error_set(error, r, "cannot send to devplugd's PodResources reader: %s",
+			strerror(-r));
 	return 0;
 }
 

@@ -52,7 +52,7 @@ static void replace(struct auxiliary *auxiliary, int number, const char *why)
 {
 	const struct log_fields fields = fields_of(auxiliary);
 
-	log_full(LOG_ERR, &fields, "%s %s; it is killed and restarted", auxiliary->options.program,
+	log_full(LOG_ERR, &fields, "%s %s; killing and restarting it", auxiliary->options.program,
 		why);
 	process_ignore(&auxiliary->process);
 	process_kill(&auxiliary->process, number);

@@ -60,7 +60,7 @@ static int take_document(struct child *child, struct control_message *message)
 		return r;
 	if (r == -EFBIG && !child->devices_too_large)
 		log_full(LOG_WARNING, &fields,
-			"the description of the devices has more than %u MiB; devplugctl, metrics and DRA work without it",
+			"the description of the devices is larger than %u MiB, so devplugctl, metrics and DRA do not include these devices; match fewer devices",
 			CONTROL_DEVICES_MAX >> 20);
 	child->devices_too_large = r == -EFBIG;
 	child->devices_fd = foreign_close(child->devices_fd);
@@ -73,7 +73,7 @@ static int take_document(struct child *child, struct control_message *message)
 static void on_devices(struct child *child, struct control_message *message)
 {
 	if (take_document(child, message) < 0) {
-		on_broken("sent an inventory that is not valid", child);
+		on_broken("sent an invalid inventory", child);
 		return;
 	}
 	if (message->fds[1] >= 0)
@@ -426,7 +426,7 @@ static bool is_starting(void *userdata)
 
 static void on_malformed_claims(void *userdata)
 {
-	on_broken("sent claims that are not valid", userdata);
+	on_broken("sent invalid claims", userdata);
 }
 
 static const struct claimant_operations claimant_operations = {
@@ -462,7 +462,7 @@ uint64_t child_save_health(struct child *child)
 	r = saved_health_write(&child->health);
 	if (r < 0 && r != child->save_failure)
 		log_full(LOG_WARNING, &fields,
-			"cannot save the health of devices for a restart of devplugd: %s",
+			"cannot save the health of the devices: %s; it will be lost when devplugd restarts",
 			strerror(-r));
 	child->save_failure = r;
 	(void)pace_end_of_writing(

@@ -13,7 +13,7 @@ static const struct {
 } kinds[FAILURE_KINDS] = {
 	[FAILURE_REGISTRATION] = { "registration", NULL },
 	[CHILD_CALL_ALLOCATE] = { "allocation", "allocation refused" },
-	[CHILD_CALL_PREFER] = { "preferred_allocation", "no preferred allocation" },
+	[CHILD_CALL_PREFER] = { "preferred_allocation", "preferred allocation failed" },
 	[CHILD_CALL_PRESTART] = { "prestart", "prestart failed" },
 };
 

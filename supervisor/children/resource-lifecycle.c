@@ -161,8 +161,8 @@ static int configure(struct resource *resource, const struct resource_config *co
 static void log_refusal(struct resource *resource, const char *text, enum refusal refusal)
 {
 	static const char *const consequences[_REFUSAL_MAX] = {
-		[REFUSAL_PREVIOUS_USED] = "the previous one is used",
-		[REFUSAL_IN_FORCE_STAYS] = "the applied one stays",
+		[REFUSAL_PREVIOUS_USED] = "the previous configuration is used",
+		[REFUSAL_IN_FORCE_STAYS] = "the applied configuration stays",
 		[REFUSAL_RETRY] = "retried every 60 s and at the next reload",
 	};
 	struct log_fields fields = fields_of(resource, MESSAGE_ID_RESOURCE_REFUSED);
@@ -184,7 +184,8 @@ static void kill_child(struct resource *resource, int number, const char *why)
 {
 	struct log_fields fields = fields_of(resource, MESSAGE_ID_CHILD_HUNG);
 
-	log_full(LOG_ERR, &fields, "%s; it is sent %s", why, sigabbrev_np(number) ?: "a signal");
+	log_full(
+		LOG_ERR, &fields, "%s; killing it with SIG%s", why, sigabbrev_np(number) ?: "KILL");
 	resource->operations->kill(number, resource->userdata);
 	expect_nothing(resource);
 	enter(resource, RESOURCE_DYING, RESOURCE_END_TIMEOUT);
@@ -330,7 +331,8 @@ static void do_refused(struct resource *resource, const char *text)
 	}
 	resource->refused = true;
 	log_refusal(resource, text, REFUSAL_IN_FORCE_STAYS);
-	resource_explain(resource, "new configuration refused, the applied one stays: %s", text);
+	resource_explain(
+		resource, "new configuration refused, the previous one stays applied: %s", text);
 }
 
 static void do_retry(struct resource *resource, const char *text)

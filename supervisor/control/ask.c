@@ -70,7 +70,7 @@ static int read_answer(const char *text, json_t **ret, struct error *error)
 
 	if (json_integer_value(json_object_get(answer, "version")) != REQUEST_VERSION)
 		return error_set(error, -EPROTO,
-			"devplugd's answer does not have version %d; devplugctl and devplugd must be of the same release",
+			"devplugd answered in an unsupported version (expected %d); devplugctl and devplugd must be of the same release",
 			REQUEST_VERSION);
 	if (failure)
 		return error_set(error,
@@ -130,7 +130,7 @@ static int ask(const char *runtime_dir, const char *verb, json_t *arguments, uns
 		return r;
 	if (devices && !json_is_true(json_object_get(answer, "devices_follow")))
 		return error_set(error, -EPROTO,
-			"devplugd is of an earlier release than devplugctl; run \"systemctl restart devplugd\"");
+			"devplugd is older than devplugctl; run \"systemctl restart devplugd\"");
 	r = devices ? receive_devices(fd, devices) : 0;
 	if (r < 0)
 		return explain(r, timeout, error);

@@ -289,8 +289,8 @@ static const struct verb *check_request(
 	const struct verb *verb;
 
 	if (json_integer_value(json_object_get(document, "version")) != REQUEST_VERSION) {
-		(void)error_set(error, -EPROTO, "the request is not a JSON object of version %d",
-			REQUEST_VERSION);
+		(void)error_set(error, -EPROTO,
+			"the request is not a JSON object with \"version\": %d", REQUEST_VERSION);
 		return NULL;
 	}
 	verb = name ? find_verb(name) : NULL;

@@ -305,7 +305,7 @@ int daemon_state_select_pod(struct daemon_state *daemon, const char *pod, struct
 	if (*failure)
 		return error_set(error, -ENODATA,
 			"the kubelet does not report which pod has which device: %s", failure);
-	return error_set(error, -ENOENT, "no pod %s has a device of devplugd", pod);
+	return error_set(error, -ENOENT, "no device of devplugd is assigned to a pod %s", pod);
 }
 
 void daemon_state_done(struct daemon_state *daemon)

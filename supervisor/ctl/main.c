@@ -46,7 +46,7 @@ const struct command commands[] = {
 	{ "rescan", "[RESOURCE]", "Scan for devices and probe their health now",
 		"Returns when the scan is done. Needs root.", NULL, command_rescan, 0, 0, 1, NULL },
 	{ "cordon", "DEVICE [REASON]", "Exclude a device from new allocations",
-		"Returns when the cordon is in force. Containers that have the device keep it.\n"
+		"Returns when the cordon is in force. Containers that use the device keep it.\n"
 		"Needs root.",
 		NULL, command_cordon, ARGUMENT_LIST | ARGUMENT_FORCE | ARGUMENT_JSON, 1, 2,
 		"a device, DEVICE or RESOURCE/DEVICE" },
@@ -64,14 +64,13 @@ const struct command commands[] = {
 		"serve = \"dra\": create them once for a cluster, and again when a resource is added.\n"
 		"The slices are made from the devices that devplugd has found on this node.",
 		NULL, command_dra, 0, 1, 1, "classes or slices" },
-	{ "forget", "RESOURCE/DEVICE", "Forget a device that only the kubelet's data have",
-		"The device counts as not assigned to a pod until the kubelet's data about it\n"
-		"change, and other claims (DRA) may have it. If the pod exists, the kubelet may\n"
+	{ "forget", "RESOURCE/DEVICE", "Forget a device that only the kubelet still lists",
+		"The device counts as not assigned to a pod until the kubelet's data about it\nchange, and other claims (DRA) may get it. If the pod exists, the kubelet may\n"
 		"panic or fail it when it starts again. Needs root.",
 		NULL, command_forget, 0, 1, 1, "a device, RESOURCE/DEVICE" },
 	{ "allow", "DIRECTORY", "Let the service write to a directory",
 		"Writes a drop-in for devplugd.service that creates the directory and makes it\n"
-		"writable for devplugd, and has systemd read it. It is in force after \"systemctl\n"
+		"writable for devplugd, and reloads systemd. It takes effect after \"systemctl\n"
 		"restart devplugd\". With --root, only writes the file below DIR. Needs root.",
 		NULL, command_allow, ARGUMENT_ROOT, 1, 1, "a directory" },
 };

@@ -209,7 +209,7 @@ static void print_troubles(const json_t *resource, const char **gap)
 		if (conflict) {
 			(void)fputs(*gap, stdout);
 			print_wrapped(INDENT,
-				"%s, device %s: two pods have it, %s; this is an error of the kubelet, and you must recreate one of them",
+				"%s, device %s: assigned to two pods, %s, by an error of the kubelet; recreate one of them",
 				name, text_of(device, "id"), conflict);
 			*gap = "";
 		}
@@ -277,8 +277,9 @@ static void print_reload_failure(const json_t *root)
 			     "\"devplugctl%s%s reload\".\n",
 			file, option, path, option, path);
 	else if (json_is_true(json_object_get(root, "reload_failed")))
-		(void)printf("\nThe last reload failed; generation %lld is in force. See the log, "
-			     "or \"devplugd%s%s --check\".\n",
+		(void)printf(
+			"\nThe last reload failed; generation %lld stays applied. See the log, "
+			"or \"devplugd%s%s --check\".\n",
 			(long long)integer_of(root, "generation"), option, path);
 }
 

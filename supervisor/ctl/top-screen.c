@@ -144,7 +144,7 @@ static void draw_trouble(const struct top_picture *picture)
 		(void)snprintf(text, sizeof(text), "%s", daemon->unanswered.message);
 	else if (json_is_true(json_object_get(daemon->root, "on_last_accepted")))
 		(void)snprintf(text, sizeof(text),
-			"The configuration is not valid; the last accepted one is in force");
+			"The configuration is not valid; the last accepted one is applied");
 	else if (json_is_true(json_object_get(daemon->root, "reload_failed")))
 		(void)snprintf(text, sizeof(text), "The last reload failed; see the log");
 	else if (*pods_failure)

@@ -143,7 +143,7 @@ static int ask_programs(struct inquiry *inquiry, struct error *error)
 
 	r = sd_event_new(&asked.event);
 	if (r < 0)
-		return error_set(error, r, "no event loop: %s", strerror(-r));
+		return error_set(error, r, "cannot set up the event loop: %s", strerror(-r));
 	r = inquiry_start(
 		inquiry, asked.event, now_usec(CLOCK_MONOTONIC), on_answers, &asked, error);
 	if (r >= 0) {
@@ -255,7 +255,7 @@ static int list_with_state(const struct declaration *declaration, const char *ro
 
 	r = sd_event_new(&context.event);
 	if (r < 0)
-		return error_set(error, r, "no event loop: %s", strerror(-r));
+		return error_set(error, r, "cannot set up the event loop: %s", strerror(-r));
 	r = declaration->driver->start(&context, NULL, &state, error);
 	if (r >= 0) {
 		r = await_answers(declaration, root, context.event, state, &changed, scan, error);
@@ -303,7 +303,7 @@ int try_out_confine(const char *user, struct error *error)
 		return r;
 	r = entry_confine(&identity, &failure);
 	if (r < 0)
-		return error_set(error, r, "cannot %s devplugctl: %s",
+		return error_set(error, r, "cannot %s devplugctl itself: %s",
 			entry_step_name(failure.step), strerror(-r));
 	return 0;
 }

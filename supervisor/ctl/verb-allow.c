@@ -28,10 +28,11 @@ static int check_directory(const char *directory, struct error *error)
 	if (*directory != '/' || directory[strspn(directory, "/")] == '\0' ||
 		(dots && (dots[3] == '/' || dots[3] == '\0')))
 		return error_set(error, -EINVAL,
-			"must be an absolute path without \"..\", and not \"/\": %s", directory);
+			"the directory must be an absolute path without \"..\" and other than \"/\", not \"%s\"",
+			directory);
 	if (strlen(directory) >= PATH_MAX || directory[strspn(directory, SAFE)] != '\0')
 		return error_set(error, -EINVAL,
-			"has characters that need quoting in a unit: %s; write the drop-in with "
+			"the path \"%s\" contains characters that need quoting in a unit; write the drop-in with "
 			"\"systemctl edit devplugd\"",
 			directory);
 	return 0;
@@ -146,6 +147,6 @@ int command_allow(const struct command_line *line)
 		return EXIT_FAILURE;
 	}
 	if (!line->root)
-		(void)puts("It is in force after \"systemctl restart devplugd\".");
+		(void)puts("This takes effect after \"systemctl restart devplugd\".");
 	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -576,7 +576,9 @@ static int load_listed(const struct command_line *line, struct config **ret)
 	if (command_line_runtime_dir(line, &runtime_dir, &error) < 0 ||
 		last_accepted_load(runtime_dir, ret, &error) < 0)
 		return r;
-	(void)fputs("devplugctl: the files are not valid; this is what is in force:\n", stderr);
+	(void)fputs(
+		"devplugctl: the configuration files are not valid; these are the applied cordons:\n",
+		stderr);
 	return 0;
 }
 

@@ -138,8 +138,7 @@ static void explain_backoff(const json_t *resource)
 	explain_next_try(resource, "Next automatic restart");
 	print_wrapped(0,
 		"The pause doubles with each failure, up to a minute, and each second of service "
-		"halves it. Meanwhile the kubelet shows the devices as unhealthy; containers "
-		"that have them keep running. The log has details: journalctl -u devplugd. After a "
+		"halves it. Meanwhile the kubelet shows the devices as unhealthy; containers that use them keep running. The log has details: journalctl -u devplugd. After a "
 		"change of the resource's configuration, \"devplugctl reload\" retries at once.");
 }
 
@@ -180,9 +179,7 @@ static void explain_bookings(const json_t *device)
 	{
 		(void)puts("");
 		print_wrapped(0,
-			"Device %s is booked for container %s of the pod with the UID %s, which the "
-			"kubelet does not list: the pod was removed, or only its init containers "
-			"have devices. The kubelet frees the device of a removed pod when it admits "
+			"Device %s is booked for container %s of the pod with the UID %s, which the kubelet does not list: the pod was removed, or only its init containers use devices. The kubelet frees the device of a removed pod when it admits "
 			"the next pod.",
 			text_of(booking, "id"), text_of(booking, "container"),
 			text_of(booking, "pod_uid"));
@@ -214,9 +211,7 @@ static void explain_device(const json_t *resource, const json_t *device)
 	explain_holders(resource, device);
 	if (claimed && !strstr(reason, "but refused"))
 		print_wrapped(0,
-			"A device belongs to the first resource, in the order of the configuration, "
-			"that finds it, and is not in the list of others. To offer it in both, set "
-			"overlap = true in both.");
+			"A device belongs to the first resource, in the order of the configuration, that finds it; other resources do not offer it. To offer it in both, set overlap = true in both.");
 	else if (startswith(reason, "cordoned"))
 		print_wrapped(0,
 			"New containers do not get it. \"devplugctl uncordon\" offers it again.");
@@ -226,7 +221,7 @@ static void explain_device(const json_t *resource, const json_t *device)
 			"found again: check the hardware, and what has changed in the configuration.");
 	else
 		print_wrapped(0,
-			"New containers do not get it; containers that hold it keep it. It is "
+			"New containers do not get it; containers that use it keep it. It is "
 			"offered again automatically when the cause is removed.");
 }
 
@@ -281,8 +276,8 @@ static void explain_ports(const char *root)
 		if (sysfs_read_number(root, directory, "sriov_totalvfs", &most) >= 0 && most > 0 &&
 			!sysfs_has_vfs(root, directory))
 			print_wrapped(0,
-				"%s can have %" PRId64
-				" virtual functions and has none: a unit such as sriov-vfs@%s.service makes them.",
+				"%s supports %" PRId64
+				" virtual functions, but none exist: enable a unit such as sriov-vfs@%s.service to create them.",
 				names.items[i], most, names.items[i]);
 	}
 }

@@ -374,7 +374,7 @@ static void print_finding(const struct findings *findings, size_t i)
 	print_list("Here", ", ", finding->ids, IDS_SHOWN);
 	print_list("CDI names", ", ", finding->cdi, SIZE_MAX);
 	print_list("Before a container starts", " ", finding->prestart, SIZE_MAX);
-	print_list("Also finds devices of these, which come first", ", ", overlaps, SIZE_MAX);
+	print_list("Overlaps with these presets, which take precedence", ", ", overlaps, SIZE_MAX);
 	if (finding->profiles.count > 0)
 		print_profiles(finding);
 	else

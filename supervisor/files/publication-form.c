@@ -177,7 +177,8 @@ int publication_check_cdi(const json_t *spec, const char *kind, struct error *er
 	if (!is_object_of(spec,
 		    (const struct member[MEMBERS_MAX]){ { "cdiVersion", is_text, true },
 			    { "kind", is_text, true }, { "devices", is_devices, true } }))
-		return error_set(error, -EBADMSG, "not a CDI document of devplugd");
+		return error_set(error, -EBADMSG,
+			"the CDI document has missing, unknown or malformed members");
 	if (!streq(json_string_value(json_object_get(spec, "cdiVersion")), cdi_version(spec)))
 		return error_set(error, -EBADMSG, "the CDI version is not %s", cdi_version(spec));
 	return 0;
@@ -202,12 +203,13 @@ static int check_infos(const json_t *infos, struct error *error)
 	json_t *info;
 
 	if (json_object_size(infos) > PUBLICATION_FILES_MAX)
-		return error_set(error, -EBADMSG, "it has too many devices");
+		return error_set(
+			error, -EBADMSG, "the device information is about too many devices");
 	json_object_foreach((json_t *)(uintptr_t)infos, id, info)
 	{
 		if (!is_info_of(id, info))
 			return error_set(error, -EBADMSG,
-				"it has information of a wrong form, or about another device");
+				"the device information is malformed, or is about another device");
 	}
 	return 0;
 }
@@ -221,7 +223,7 @@ int publication_check(const json_t *document, const char *kind, struct error *er
 	if (!json_is_object(document) ||
 		json_object_size(document) != (size_t)(spec != NULL) + (infos != NULL) ||
 		(infos && !json_is_object(infos)))
-		return error_set(error, -EBADMSG, "not a publication");
+		return error_set(error, -EBADMSG, "the document has unknown members");
 	if (spec)
 		r = publication_check_cdi(spec, kind, error);
 	return r < 0 || !infos ? r : check_infos(infos, error);

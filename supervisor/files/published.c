@@ -295,10 +295,11 @@ static int take(struct published *published, const struct declaration *declarati
 
 	r = sealed_read(fd, PUBLICATION_BYTES_MAX, &text, &size);
 	if (r < 0)
-		return error_set(error, r, "it cannot be read: %s", strerror(-r));
+		return error_set(error, r, "the child's document cannot be read: %s", strerror(-r));
 	document = json_loadb(text, size, JSON_REJECT_DUPLICATES, &json_error);
 	if (!document)
-		return error_set(error, -EBADMSG, "not valid JSON: %s", json_error.text);
+		return error_set(error, -EBADMSG, "the child's document is not valid JSON: %s",
+			json_error.text);
 	r = publication_check(document, declaration->cdi_spec.kind, error);
 	if (r >= 0)
 		r = publication_policy_check(

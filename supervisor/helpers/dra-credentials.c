@@ -36,8 +36,8 @@ static int read_whole(int fd, char *text, size_t size)
 
 static const char *describe(int error)
 {
-	return error == -EBADF     ? "not a file of up to 1 MiB"
-		: error == -EAGAIN ? "it became shorter while it was read"
+	return error == -EBADF     ? "not a regular file, or larger than 1 MiB"
+		: error == -EAGAIN ? "the file was truncated while it was read"
 				   : strerror(-error);
 }
 

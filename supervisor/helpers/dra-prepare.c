@@ -99,8 +99,8 @@ static int ask(struct dra_preparation *preparation, struct error *error)
 		r = control_send(child->process.control_fd, &message);
 	}
 	if (r < 0)
-		return error_set(
-			error, r, "the process of %s cannot be asked: %s", name, strerror(-r));
+		return error_set(error, r, "cannot send the request to the process of %s: %s", name,
+			strerror(-r));
 	preparation->child = child;
 	preparation->number = last_number;
 	return 0;
@@ -148,14 +148,15 @@ static int read_answer(
 	int r;
 
 	if (message->fds[0] < 0)
-		return error_set(
-			error, -EIO, "%s", message->text[0] ? message->text : "it gave no reason");
+		return error_set(error, -EIO, "%s",
+			message->text[0] ? message->text : "the process gave no reason");
 	r = sealed_read(message->fds[0], EDITS_MAX, &text, &size);
 	if (r < 0)
-		return error_set(error, r, "its answer cannot be read: %s", strerror(-r));
+		return error_set(
+			error, r, "the answer of the process cannot be read: %s", strerror(-r));
 	answer = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
 	if (!answer)
-		return error_set(error, -EBADMSG, "its answer is not valid JSON");
+		return error_set(error, -EBADMSG, "the answer of the process is not valid JSON");
 	return take_answer(preparation, answer, error);
 }
 
@@ -239,7 +240,7 @@ void dra_prepare_child_gone(struct dra_preparation *preparation, const struct ch
 	if (!preparation || preparation->child != child)
 		return;
 	(void)error_set(&error, -EAGAIN,
-		"the process of %s ended before it answered; the kubelet tries again",
+		"the process of %s ended before it answered; the kubelet will retry",
 		child->resource->name);
 	finish(preparation, NULL, &error);
 }

@@ -108,7 +108,7 @@ static int on_resources(sd_event_source *source, void *userdata)
 			resource_handle(child->resource, RESOURCE_WATCHED, NULL);
 		} else if (child->resource->state == RESOURCE_ENDING)
 			resource_handle(child->resource, RESOURCE_SESSION_ENDED,
-				"the resource is served in another way");
+				"the configuration no longer serves the resource by DRA");
 	}
 	return 0;
 }

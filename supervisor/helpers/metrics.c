@@ -344,7 +344,7 @@ void metrics_restore(struct metrics *metrics)
 	log_warning("another process removed %s", metrics->listener.address);
 	metrics_configure(metrics);
 	if (metrics->listener.fd >= 0)
-		log_notice("%s is restored", metrics->listener.address);
+		log_notice("restored %s", metrics->listener.address);
 }
 
 static int on_listen_again(sd_event_source *source, uint64_t usec, void *userdata)

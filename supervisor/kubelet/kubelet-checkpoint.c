@@ -26,7 +26,7 @@ static int open_file(const char *directory, size_t *ret_size, struct error *erro
 	if (!S_ISREG(st.st_mode))
 		return error_set(error, -EBADMSG, "%s is not a regular file", path);
 	if (st.st_size > CHECKPOINT_SIZE_MAX)
-		return error_set(error, -EFBIG, "%s has %lld bytes, the maximum is %u", path,
+		return error_set(error, -EFBIG, "%s is %lld bytes long, the maximum is %u", path,
 			(long long)st.st_size, CHECKPOINT_SIZE_MAX);
 	*ret_size = (size_t)st.st_size;
 	return TAKE_FD(fd);

@@ -28,9 +28,8 @@ static void log_shortage(void)
 	if (now < not_before)
 		return;
 	not_before = now + SHORTAGE_LOG_INTERVAL;
-	log_error(
-		"cannot receive messages of child processes, which wait: devplugd has reached its "
-		"limit of open files; raise LimitNOFILE= of devplugd.service");
+	log_error("messages of child processes have to wait: devplugd has reached its "
+		  "limit of open files; raise LimitNOFILE= of devplugd.service");
 }
 
 static int receive_message(struct process *process, struct control_message *ret)

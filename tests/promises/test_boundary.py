@@ -140,7 +140,7 @@ class Boundary(NodeTest):
 
     def test_P18_much_to_store(self):
         self.begin("store", as_unit())
-        words = "the description of the devices has more than 64 MiB; devplugctl, metrics and DRA work without it"
+        words = "the description of the devices is larger than 64 MiB, so devplugctl, metrics and DRA do not include these devices"
         until(lambda: words in self.node.output(), "devplugd to refuse it")
         self.assertEqual(self.node.resource("vendor.example/evil")["devices"], [])
         self.node.reload()
@@ -152,7 +152,7 @@ class Boundary(NodeTest):
     def test_P18_document_that_can_change(self):
         """It is not passed on to anybody."""
         self.begin("unsealed", as_unit())
-        self.await_words("the child sent an inventory that is not valid")
+        self.await_words("the child sent an invalid inventory")
         self.assertNotIn("vendor.example/evil", self.node.ask(devices=True)[1])
 
     def publish(self, kind):

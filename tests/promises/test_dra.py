@@ -339,8 +339,8 @@ class Dra(DraTest):
         self.assertEqual(self.specification(good[2]), before[good[2]])
         words = "saved container edits are not permitted"
         self.assertEqual(self.node.output().count(words), 5)
-        for reason in ("mounts /, which container.mounts does not name", "not a CDI document of devplugd", "vendor.example/plain is not served by DRA",
-                       "the CDI kind must be \"devplugd/claim\"", "no device of the claim has them"):
+        for reason in ("mounts /, which container.mounts does not name", "the CDI document has missing, unknown or malformed members", "vendor.example/plain is not served by DRA",
+                       "the CDI kind must be \"devplugd/claim\"", "they belong to no device of the claim"):
             self.assertIn(f"{words}: ", self.node.output())
             self.assertIn(reason, self.node.output())
         until(lambda: self.dra()["slices"] == 1, "devplugd-cluster to know the devices")

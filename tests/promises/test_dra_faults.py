@@ -243,7 +243,7 @@ class DraFaults(DraTest):
 
         self.api.faults = [note]
         self.begin(self.resource("gpu"))
-        words = "the list of ResourceSlices cannot be read to its end"
+        words = "the API server's list of ResourceSlices is too long, or is continued with an invalid token"
         until(lambda: len(lists) > 1000 or words in self.dra()["api_failure"], "the reason")
         self.assertIn(words, self.dra()["api_failure"])
         self.api.list_metadata = {}

@@ -87,7 +87,7 @@ class Explain(ToolTest):
         said = self.explain("nic")
         self.assertIn("0000:3b:02.2 is bound to vfio-pci, not to a driver of network interfaces", said)
         self.assertNotIn("virtual functions", said)
-        self.assertIn("ens785f1 can have 64 virtual functions and has none", self.explain("none"))
+        self.assertIn("ens785f1 supports 64 virtual functions, but none exist", self.explain("none"))
         self.assertNotIn("virtual functions", self.explain("a"))
 
     def test_unknown(self):

@@ -71,7 +71,7 @@ class Json(ToolTest):
         self.assertEqual(presets["special"]["ids"], ["zero"])
         text = ask("discover").stdout
         for line in ("# CDI names: vendor.example/e=${id}", "# Before a container starts: /bin/true ${id}",
-                     "# Also finds devices of these, which come first: special"):
+                     "# Overlaps with these presets, which take precedence: special"):
             self.assertIn(line, text)
         empty = self.node.path("empty")
         os.mkdir(empty)

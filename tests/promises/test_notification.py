@@ -67,7 +67,7 @@ class Notification(NodeTest):
         self.await_message("RELOADING")
         # It is ready all the same: with what it had.
         self.await_message("READY")
-        self.await_status("reload failed, generation 1 stays in force")
+        self.await_status("reload failed, generation 1 stays applied")
 
     def test_P5_stop(self):
         self.node.start()

@@ -73,7 +73,7 @@ class WhoHasWhat(ToolTest):
         self.assertEqual([line.split()[1] for line in answer], ["DEVICE", mine])
         answer = self.ctl("devices", "--pod", "default/p7")
         self.assertEqual((answer.returncode, answer.stdout), (1, ""))
-        self.assertIn("no pod default/p7 has a device", answer.stderr)
+        self.assertIn("no device of devplugd is assigned to a pod default/p7", answer.stderr)
 
         # Who is hurt by a device that fails.
         with open(health, "w") as file:
@@ -129,8 +129,8 @@ class WhoHasWhat(ToolTest):
         devices = {"devices": [{"id": "a-1", "health": "Healthy"}]}
         with fake_daemon(self.node.run, json.dumps(answer).encode(), {"vendor.example/a": json.dumps(devices).encode()}):
             said = self.ctl("status").stdout
-        self.assertIn("vendor.example/a, device a-1: two pods have it, default/p1 and default/p2; this is an error of "
-                      "the kubelet, and you must recreate one of them\n", said)
+        self.assertIn("vendor.example/a, device a-1: assigned to two pods, default/p1 and default/p2, by an error of "
+                      "the kubelet; recreate one of them\n", said)
         self.assertRegex(said, r"(?m)^vendor.example/a +serving +1 +1 +1 +0 ")
 
     def test_a_reload_names_the_pods(self):

@@ -194,7 +194,7 @@ static void test_large(void **state)
 	control_message_done(&message);
 	n_listed += 2;
 	ask(POD_QUESTION_LIST, &message);
-	assert_failure(&message, "the kubelet's answer has more than 16 MiB");
+	assert_failure(&message, "the kubelet's answer is larger than 16 MiB");
 	assert_int_equal(calls, 1);
 }
 

@@ -6,10 +6,10 @@
 #include "exporter/picture.h"
 
 #include "common/json-read.h"
+#include "common/offered-id.h"
 #include "common/sealed.h"
 
 #define STATE_MAX (64U << 20)
-#define ID_MAX    80 /* with a replica's number */
 
 struct member {
 	const char *key;
@@ -231,13 +231,14 @@ static int take_resources(struct picture *picture)
 const struct unit *picture_unit(const struct resource *resource, const char *offered_id)
 {
 	const struct unit *unit = map_get(&resource->by_id, offered_id);
-	const char *end = strrchr(offered_id, '#');
-	char id[ID_MAX];
+	char id[DEVICE_ID_MAX + 1];
+	unsigned replica;
+	size_t length;
 
-	if (unit || !end || (size_t)(end - offered_id) >= sizeof(id))
+	if (unit || !offered_id_split(offered_id, &length, &replica) || length >= sizeof(id))
 		return unit;
-	memcpy(id, offered_id, (size_t)(end - offered_id));
-	id[end - offered_id] = '\0';
+	memcpy(id, offered_id, length);
+	id[length] = '\0';
 	return map_get(&resource->by_id, id);
 }
 

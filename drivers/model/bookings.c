@@ -156,7 +156,7 @@ static size_t first_replica(const struct bookings *bookings, const char *id, siz
 		const char *other = bookings->items[middle].id;
 		int order = strncmp(other, id, length);
 
-		if (order < 0 || (order == 0 && other[length] < '#'))
+		if (order < 0 || (order == 0 && other[length] < REPLICA_SEPARATOR))
 			low = middle + 1;
 		else
 			high = middle;
@@ -175,7 +175,7 @@ bool bookings_have_unit(const struct bookings *bookings, const char *id)
 	for (size_t i = first_replica(bookings, id, length); i < bookings->count; i++) {
 		const char *other = bookings->items[i].id;
 
-		if (strncmp(other, id, length) != 0 || other[length] != '#')
+		if (strncmp(other, id, length) != 0 || other[length] != REPLICA_SEPARATOR)
 			return false;
 		if (offered_id_is_of(other, id))
 			return true;

@@ -50,42 +50,6 @@ void device_id_make(const char *text, char ret_id[static DEVICE_ID_MAX + 1])
 		device_id_make_hashed(text, text, ret_id);
 }
 
-const char *offered_id_make(
-	const char *id, unsigned replica, char buffer[static OFFERED_ID_MAX + 1])
-{
-	(void)snprintf(buffer, OFFERED_ID_MAX + 1, "%s#%u", id, replica);
-	return buffer;
-}
-
-bool offered_id_split(const char *id, size_t *ret_length, unsigned *ret_replica)
-{
-	const char *mark = strrchr(id, '#'), *p = mark ? mark + 1 : "";
-	uint64_t number = 0;
-
-	if (!*p || (*p == '0' && p[1]))
-		return false;
-	for (; *p; p++) {
-		if (*p < '0' || *p > '9')
-			return false;
-		number = number * 10 + (uint64_t)(*p - '0');
-		if (number > UINT32_MAX)
-			return false;
-	}
-	*ret_length = (size_t)(mark - id);
-	*ret_replica = (unsigned)number;
-	return true;
-}
-
-bool offered_id_is_of(const char *offered_id, const char *id)
-{
-	unsigned replica;
-	size_t length;
-
-	return streq(offered_id, id) ||
-		(offered_id_split(offered_id, &length, &replica) && strlen(id) == length &&
-			strncmp(offered_id, id, length) == 0);
-}
-
 int device_new(const char *id, struct device **ret)
 {
 	_cleanup_device_ struct device *device = NULL;

@@ -3,16 +3,15 @@
 
 /*
  * A device: one physical or named unit of a resource as a scan found it. Its id is stable over
- * reboots, printable and at most DEVICE_ID_MAX bytes; replicas are derived from it elsewhere.
- * Immutable, and shared between threads by reference, once the scan that made it is complete.
+ * reboots, printable and at most DEVICE_ID_MAX bytes; the ids of replicas are derived from it
+ * (common/offered-id.h). Immutable, and shared between threads by reference, once the scan that
+ * made it is complete.
  */
 
 #include <stdatomic.h>
 
+#include "common/offered-id.h"
 #include "drivers/model/option.h"
-
-/* The kubelet documents 63 characters and does not enforce it (deviceplugin/v1beta1/api.proto). */
-#define DEVICE_ID_MAX 63
 
 /* Room for a problem's sentence. */
 #define DEVICE_PROBLEM_MAX 240
@@ -88,18 +87,6 @@ void device_id_make(const char *text, char ret_id[static DEVICE_ID_MAX + 1]);
  * `original`. */
 void device_id_make_hashed(
 	const char *text, const char *original, char ret_id[static DEVICE_ID_MAX + 1]);
-
-/* The offered id of a replica of a shared device, such as "gpu-0#12": returns the buffer. */
-#define OFFERED_ID_MAX (DEVICE_ID_MAX + 1 + 10)
-const char *offered_id_make(
-	const char *id, unsigned replica, char buffer[static OFFERED_ID_MAX + 1]);
-
-/* Splits such an id. Returns whether it ends in the number of a replica, in
- * canonical form; only then are the length of the unit's id and the number filled. */
-bool offered_id_split(const char *id, size_t *ret_length, unsigned *ret_replica);
-
-/* Whether the offered id belongs to the device or to one of its replicas. */
-bool offered_id_is_of(const char *offered_id, const char *id);
 
 /* Allocates a device with that id and one reference. */
 int device_new(const char *id, struct device **ret);

@@ -45,24 +45,20 @@ static const struct option_table rdma_match_table = {
 	.count = ARRAY_SIZE(rdma_options),
 };
 
-static int rdma_check(const struct declaration *declaration, struct report *report)
+static void rdma_check(const struct declaration *declaration, size_t index, struct report *report)
 {
-	size_t before = report->count;
-	bool combined = false;
+	const struct rdma_match *match = groups_get(&declaration->match, index), *earlier;
 
-	for (size_t i = 0; i < declaration->match.count; i++) {
-		const struct rdma_match *match = groups_get(&declaration->match, i);
-
-		report->entry = i + 1;
-		function_match_check(&match->function, report);
-		if (match->combine && combined)
-			(void)report_add(report, &match->function.origin, "combine",
-				"can be set in one entry only, because each such entry forms the device \"%s\": use two resources",
-				declaration_type(declaration));
-		combined = combined || match->combine;
+	function_match_check(&match->function, report);
+	for (size_t i = 0; match->combine && i < index; i++) {
+		earlier = groups_get(&declaration->match, i);
+		if (!earlier->combine)
+			continue;
+		(void)report_add(report, &match->function.origin, "combine",
+			"can be set in one entry only, because each such entry forms the device \"%s\": use two resources",
+			declaration_type(declaration));
+		return;
 	}
-	report->entry = 0;
-	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 
 /* --- the host --- */
@@ -235,6 +231,6 @@ const struct driver rdma_driver = {
 	.summary = "RDMA devices (InfiniBand, RoCE), as single devices or combined into one",
 	.match = &rdma_match_table,
 	.variables = rdma_variables,
-	.check = rdma_check,
+	.check_entry = rdma_check,
 	.list = rdma_list,
 };

@@ -103,10 +103,30 @@ static uint64_t match_size(const struct declaration *declaration, const struct s
 	return total;
 }
 
-static int static_check(const struct declaration *declaration, struct report *report)
+static void static_check_entry(
+	const struct declaration *declaration, size_t index, struct report *report)
 {
-	size_t before = report->count;
-	bool counted = false;
+	const struct static_match *match = groups_get(&declaration->match, index), *earlier;
+
+	if (!match->id == (match->count == 0)) {
+		(void)report_add(report, &match->origin, "match",
+			"an entry has either \"id\" or \"count\", this one has %s",
+			match->id ? "both" : "neither");
+		return;
+	}
+	for (size_t i = 0; match->count > 0 && i < index; i++) {
+		earlier = groups_get(&declaration->match, i);
+		if (earlier->id || earlier->count == 0)
+			continue;
+		(void)report_add(report, &match->origin, "count",
+			"can be set in one entry only, because the ids of each such entry begin with \"%s-0\": set the sum in one entry",
+			declaration_type(declaration));
+		return;
+	}
+}
+
+static void static_check(const struct declaration *declaration, struct report *report)
+{
 	uint64_t size = 0;
 	int64_t n = 0;
 	struct error error;
@@ -114,25 +134,11 @@ static int static_check(const struct declaration *declaration, struct report *re
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		const struct static_match *match = groups_get(&declaration->match, i);
 
-		report->entry = i + 1;
-		if (!match->id == (match->count == 0)) {
-			(void)report_add(report, &match->origin, "match",
-				"an entry has either \"id\" or \"count\", this one has %s",
-				match->id ? "both" : "neither");
-			continue;
-		}
-		if (match->count > 0 && counted)
-			(void)report_add(report, &match->origin, "count",
-				"can be set in one entry only, because the ids of each such entry begin with \"%s-0\": set the sum in one entry",
-				declaration_type(declaration));
-		counted = counted || match->count > 0;
 		n += match_count(match);
 		size += match_size(declaration, match);
 	}
-	report->entry = 0;
 	if (declaration->serve != SERVE_DRA && device_list_check((size_t)n, size, &error) < 0)
 		(void)report_add(report, &declaration->origin, "match", "%s", error.message);
-	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 
 static int static_claims(const struct declaration *declaration, struct strings *ret_claims)
@@ -186,6 +192,7 @@ const struct driver static_driver = {
 	.summary = "named units or a number of tokens, without hardware",
 	.match = &static_match_table,
 	.without_pci = true,
+	.check_entry = static_check_entry,
 	.check = static_check,
 	.claims = static_claims,
 	.list = static_list,

@@ -103,26 +103,22 @@ static const struct driver_variable drm_variables[] = {
 	{ 0 },
 };
 
-static int drm_check(const struct declaration *declaration, struct report *report)
+static void drm_check(const struct declaration *declaration, size_t index, struct report *report)
 {
-	size_t before = report->count;
-	bool combined = false;
+	const struct drm_match *match = groups_get(&declaration->match, index), *earlier;
 
-	for (size_t i = 0; i < declaration->match.count; i++) {
-		const struct drm_match *match = groups_get(&declaration->match, i);
-
-		report->entry = i + 1;
-		if (match->models.count > 0 && match->vendors.count == 0)
-			(void)report_add(report, &match->origin, "device",
-				"has no meaning without \"vendor\"");
-		if (match->combine && combined)
-			(void)report_add(report, &match->origin, "combine",
-				"can be set in one entry only, because each such entry forms the device \"%s\"",
-				DRM_COMBINED_ID);
-		combined = combined || match->combine;
+	if (match->models.count > 0 && match->vendors.count == 0)
+		(void)report_add(
+			report, &match->origin, "device", "has no meaning without \"vendor\"");
+	for (size_t i = 0; match->combine && i < index; i++) {
+		earlier = groups_get(&declaration->match, i);
+		if (!earlier->combine)
+			continue;
+		(void)report_add(report, &match->origin, "combine",
+			"can be set in one entry only, because each such entry forms the device \"%s\"",
+			DRM_COMBINED_ID);
+		return;
 	}
-	report->entry = 0;
-	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 
 const struct driver drm_driver = {
@@ -130,6 +126,6 @@ const struct driver drm_driver = {
 	.summary = "GPUs, by the kernel's direct rendering manager",
 	.match = &drm_match_table,
 	.variables = drm_variables,
-	.check = drm_check,
+	.check_entry = drm_check,
 	.list = drm_list,
 };

@@ -97,28 +97,12 @@ static const struct option_table exec_match_table = {
 	.count = ARRAY_SIZE(exec_options),
 };
 
-static void check_command(const struct exec_match *match, const struct strings *command,
-	const char *key, struct report *report)
+static void exec_check(const struct declaration *declaration, size_t index, struct report *report)
 {
-	if (command->count > 0 && command->items[0][0] != '/')
-		(void)report_add(report, &match->origin, key,
-			"must begin with the absolute path of a program, not \"%s\"",
-			command->items[0]);
-}
+	const struct exec_match *match = groups_get(&declaration->match, index);
 
-static int exec_check(const struct declaration *declaration, struct report *report)
-{
-	size_t before = report->count;
-
-	for (size_t i = 0; i < declaration->match.count; i++) {
-		const struct exec_match *match = groups_get(&declaration->match, i);
-
-		report->entry = i + 1;
-		check_command(match, &match->command, "command", report);
-		check_command(match, &match->allocate.command, "allocate", report);
-	}
-	report->entry = 0;
-	return report->count > before || report->incomplete ? -EINVAL : 0;
+	declared_program_check(&match->command, &match->origin, "command", report);
+	declared_program_check(&match->allocate.command, &match->origin, "allocate", report);
 }
 
 /* The list that is used until an entry's program answers: the list of the same program, or of the
@@ -237,7 +221,7 @@ const struct driver exec_driver = {
 	.variables = exec_variables,
 	.runs_programs = true,
 	.mounts = DRIVER_MOUNTS,
-	.check = exec_check,
+	.check_entry = exec_check,
 	.start = exec_start,
 	.stop = exec_stop,
 	.list = exec_list_devices,

@@ -53,7 +53,7 @@ static void check_assigned_once(const struct strings *assignments, const struct 
 	}
 }
 
-static void check_program(const struct strings *command, const struct origin *origin,
+void declared_program_check(const struct strings *command, const struct origin *origin,
 	const char *key, struct report *report)
 {
 	if (command->count > 0 && command->items[0][0] != '/')
@@ -82,6 +82,19 @@ static void check_excluded_id(const struct exclusion *exclusion, const struct dr
 			exclusion->id);
 }
 
+static void check_match(const struct declaration *declaration, struct report *report)
+{
+	const struct driver *driver = declaration->driver;
+
+	for (size_t i = 0; driver->check_entry && i < declaration->match.count; i++) {
+		report->entry = i + 1;
+		driver->check_entry(declaration, i, report);
+	}
+	report->entry = 0;
+	if (driver->check)
+		driver->check(declaration, report);
+}
+
 /* Adds the driver's problems with these selectors, as for selectors of `match`. */
 static void check_excluded_match(const struct exclusion *exclusion,
 	const struct declaration *declaration, const char *key, struct report *report)
@@ -96,8 +109,8 @@ static void check_excluded_match(const struct exclusion *exclusion,
 		(void)report_add(report, &exclusion->origin, key,
 			"driver \"%s\" does not support \"match\" here: use \"id\" or \"where\"",
 			declaration->driver->name);
-	else if (declaration->driver->check)
-		(void)declaration->driver->check(&selected, report);
+	else
+		check_match(&selected, report);
 }
 
 static void check_exclusion(const struct exclusion *exclusion,
@@ -141,7 +154,7 @@ static void check_served_by_dra(const struct declaration *declaration, struct re
 int declaration_check(const struct declaration *declaration, struct report *report)
 {
 	const struct container *container = &declaration->container;
-	size_t before = report->count;
+	size_t before = report->count, n_nvml = 0;
 	char key[64];
 
 	check_assigned_once(&container->env, &container->origin, "container.env", report);
@@ -151,12 +164,15 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 		const struct declared_probe *probe = groups_get(&declaration->health, i);
 
 		(void)snprintf(key, sizeof(key), "health[%zu].command", i);
-		check_program(&probe->command, &probe->origin, key, report);
+		declared_program_check(&probe->command, &probe->origin, key, report);
 		(void)snprintf(key, sizeof(key), "health[%zu].probe", i);
 		if (probe->kind == PROBE_NVML && declaration->driver->probe != PROBE_NVML)
 			(void)report_add(report, &probe->origin, key,
 				"\"nvml\" needs driver \"nvidia\", and the driver of this resource is \"%s\"",
 				declaration->driver->name);
+		if (probe->kind == PROBE_NVML && n_nvml++ == 1)
+			(void)report_add(report, &probe->origin, "health",
+				"has two probes \"nvml\": merge their keys");
 		if (probe->kind == PROBE_PCI && declaration->driver->without_pci)
 			(void)report_add(report, &probe->origin, key,
 				"\"pci\" would always fail: devices of driver \"%s\" have no PCI "
@@ -167,14 +183,13 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 		(void)snprintf(key, sizeof(key), "exclude[%zu]", i);
 		check_exclusion(groups_get(&declaration->exclude, i), declaration, key, report);
 	}
-	check_program(&declaration->allocate.command, &declaration->allocate.origin,
+	declared_program_check(&declaration->allocate.command, &declaration->allocate.origin,
 		"allocate.command", report);
-	check_program(&declaration->prestart.command, &declaration->prestart.origin,
+	declared_program_check(&declaration->prestart.command, &declaration->prestart.origin,
 		"prestart.command", report);
 	if (declaration->serve == SERVE_DRA)
 		check_served_by_dra(declaration, report);
-	if (declaration->driver->check)
-		(void)declaration->driver->check(declaration, report);
+	check_match(declaration, report);
 	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 

@@ -219,6 +219,10 @@ int resource_name_check(const char *name, struct error *error);
  * -EINVAL. */
 int declaration_check(const struct declaration *declaration, struct report *report);
 
+/* Checks a command that a key declares: its program must be an absolute path. */
+void declared_program_check(const struct strings *command, const struct origin *origin,
+	const char *key, struct report *report);
+
 /* Whether the resource's process executes programs: for its driver, a probe, or prestart. */
 bool declaration_runs_programs(const struct declaration *declaration);
 

@@ -66,10 +66,11 @@ struct driver {
 	 * container.env. NULL: none, or with runs_programs any. */
 	const char *environment;
 
-	/* Checks a declaration without touching the host: combinations of keys, limits, patterns.
-	 * `match` has at least one entry. Adds to the report. Returns 0 or -EINVAL. NULL: nothing
-	 * to check. */
-	int (*check)(const struct declaration *declaration, struct report *report);
+	/* Check an entry of `match`, and all of them together, without touching the host:
+	 * combinations of keys, limits, patterns. Add to the report. NULL: nothing to check. */
+	void (*check_entry)(
+		const struct declaration *declaration, size_t index, struct report *report);
+	void (*check)(const struct declaration *declaration, struct report *report);
 
 	/* Lists what the declaration claims, without reading the host: a static id or a literal
 	 * path. Two resources (or two entries) with the same claim are a configuration error unless

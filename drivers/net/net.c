@@ -100,8 +100,9 @@ static void check_addresses(const struct net_match *match, struct report *report
 	}
 }
 
-static void check_entry(const struct net_match *match, struct report *report)
+static void net_check(const struct declaration *declaration, size_t index, struct report *report)
 {
+	const struct net_match *match = groups_get(&declaration->match, index);
 	const struct function_match *function = &match->function;
 	const char *key = match->type == NET_INTERFACE ? function_key(match) : NULL;
 
@@ -121,18 +122,6 @@ static void check_entry(const struct net_match *match, struct report *report)
 		(void)report_add(report, &function->origin, "role",
 			"is for type = \"function\" only: nothing else is a physical or virtual "
 			"function");
-}
-
-static int net_check(const struct declaration *declaration, struct report *report)
-{
-	size_t before = report->count;
-
-	for (size_t i = 0; i < declaration->match.count; i++) {
-		report->entry = i + 1;
-		check_entry(groups_get(&declaration->match, i), report);
-	}
-	report->entry = 0;
-	return report->count > before || report->incomplete ? -EINVAL : 0;
 }
 
 /* --- the host --- */
@@ -314,6 +303,6 @@ const struct driver net_driver = {
 	.summary = "network functions, sub-functions and interfaces that CNI moves into pods",
 	.match = &net_match_table,
 	.variables = net_variables,
-	.check = net_check,
+	.check_entry = net_check,
 	.list = net_list,
 };

@@ -179,28 +179,13 @@ static const struct declared_probe *find_probe(const struct declaration *declara
 	return NULL;
 }
 
-static int nvidia_check(const struct declaration *declaration, struct report *report)
+static void nvidia_check(const struct declaration *declaration, size_t index, struct report *report)
 {
-	size_t before = report->count, n = 0;
+	const struct nvidia_match *match = groups_get(&declaration->match, index);
 
-	for (size_t i = 0; i < declaration->match.count; i++) {
-		const struct nvidia_match *match = groups_get(&declaration->match, i);
-
-		report->entry = i + 1;
-		if (match->profiles.count > 0 && !find_probe(declaration))
-			(void)report_add(report, &match->origin, "profile",
-				"needs a probe \"nvml\" in \"health\", because only NVIDIA's library "
-				"knows it");
-	}
-	report->entry = 0;
-	for (size_t i = 0; i < declaration->health.count; i++) {
-		const struct declared_probe *probe = groups_get(&declaration->health, i);
-
-		if (probe->kind == PROBE_NVML && n++ == 1)
-			(void)report_add(report, &probe->origin, "health",
-				"has two probes \"nvml\": merge their keys");
-	}
-	return report->count > before || report->incomplete ? -EINVAL : 0;
+	if (match->profiles.count > 0 && !find_probe(declaration))
+		(void)report_add(report, &match->origin, "profile",
+			"needs a probe \"nvml\" in \"health\", because only NVIDIA's library knows it");
 }
 
 /* --- the helper --- */
@@ -587,7 +572,7 @@ const struct driver nvidia_driver = {
 	.names_by_list = true,
 	.mounts = DRIVER_MOUNTS_READ_ONLY,
 	.environment = "NVIDIA_VISIBLE_DEVICES=",
-	.check = nvidia_check,
+	.check_entry = nvidia_check,
 	.start = nvidia_start,
 	.stop = nvidia_stop,
 	.release = nvidia_release,

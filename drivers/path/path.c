@@ -126,37 +126,30 @@ static bool member_is_plain(const struct path_member *member)
 		member->limit == 1;
 }
 
-static int path_check(const struct declaration *declaration, struct report *report)
+static void path_check(const struct declaration *declaration, size_t index, struct report *report)
 {
-	size_t before = report->count;
+	const struct path_match *match = groups_get(&declaration->match, index);
+	const struct origin *origin = &match->single.origin;
 
-	for (size_t i = 0; i < declaration->match.count; i++) {
-		const struct path_match *match = groups_get(&declaration->match, i);
-		const struct origin *origin = &match->single.origin;
-
-		report->entry = i + 1;
-		if (!match->single.path == (match->members.count == 0)) {
-			(void)report_add(report, origin, "match",
-				"an entry has either \"path\" or \"paths\", this one has %s",
-				match->single.path ? "both" : "neither");
-			continue;
-		}
-		if (!match->single.path && !member_is_plain(&match->single))
-			(void)report_add(report, origin, "paths",
-				"set the other keys in each of the \"paths\", not beside them");
-		for (size_t k = 0; k < path_member_count(match); k++) {
-			const struct path_member *member = path_member_get(match, k);
-			char key[64] = "read_only";
-
-			if (!match->single.path)
-				(void)snprintf(key, sizeof(key), "paths[%zu].read_only", k);
-			if (member->read_only && member->type == MEMBER_DEVICE)
-				(void)report_add(report, &member->origin, key,
-					"is for mounts; for a device use permissions = \"r\"");
-		}
+	if (!match->single.path == (match->members.count == 0)) {
+		(void)report_add(report, origin, "match",
+			"an entry has either \"path\" or \"paths\", this one has %s",
+			match->single.path ? "both" : "neither");
+		return;
 	}
-	report->entry = 0;
-	return report->count > before || report->incomplete ? -EINVAL : 0;
+	if (!match->single.path && !member_is_plain(&match->single))
+		(void)report_add(report, origin, "paths",
+			"set the other keys in each of the \"paths\", not beside them");
+	for (size_t k = 0; k < path_member_count(match); k++) {
+		const struct path_member *member = path_member_get(match, k);
+		char key[64] = "read_only";
+
+		if (!match->single.path)
+			(void)snprintf(key, sizeof(key), "paths[%zu].read_only", k);
+		if (member->read_only && member->type == MEMBER_DEVICE)
+			(void)report_add(report, &member->origin, key,
+				"is for mounts; for a device use permissions = \"r\"");
+	}
 }
 
 static int path_claims(const struct declaration *declaration, struct strings *ret_claims)
@@ -224,7 +217,7 @@ const struct driver path_driver = {
 	.match = &match_table,
 	.mounts = DRIVER_MOUNTS,
 	.without_pci = true,
-	.check = path_check,
+	.check_entry = path_check,
 	.claims = path_claims,
 	.paths = path_paths,
 	.list = path_list,

@@ -150,35 +150,28 @@ static bool names_nothing(const struct pci_match *match)
 		match->address.count == 0 && match->pf.count == 0 && match->mdev_type.count == 0;
 }
 
-static int pci_check(const struct declaration *declaration, struct report *report)
+static void pci_check(const struct declaration *declaration, size_t index, struct report *report)
 {
-	size_t before = report->count;
+	const struct pci_match *match = groups_get(&declaration->match, index);
+	bool vfio = match->access == PCI_VFIO || match->access == PCI_VFIO_CDEV;
 
-	for (size_t i = 0; i < declaration->match.count; i++) {
-		const struct pci_match *match = groups_get(&declaration->match, i);
-		bool vfio = match->access == PCI_VFIO || match->access == PCI_VFIO_CDEV;
-
-		report->entry = i + 1;
-		if (names_nothing(match))
-			(void)report_add(report, &match->origin, "match",
-				"would match any function of the bus: add a vendor, a class, a subsystem_vendor, a driver, an address, a pf or an mdev_type");
-		if (match->device.count > 0 && match->vendor.count == 0)
-			(void)report_add(report, &match->origin, "device",
-				"has no meaning without \"vendor\"");
-		if (match->subsystem_device.count > 0 && match->subsystem_vendor.count == 0)
-			(void)report_add(report, &match->origin, "subsystem_device",
-				"has no meaning without \"subsystem_vendor\"");
-		if ((match->pf.count > 0 || match->functions) && match->role != PCI_ROLE_ANY &&
-			match->role != PCI_ROLE_VF)
-			(void)report_add(report, &match->origin, "role",
-				"must be \"vf\" or absent if \"pf\" or \"functions\" is set, because these select virtual functions");
-		attribute_rules_check(&match->attributes, "", report);
-		if (match->iommu_group != PCI_GROUP_FOLD && !vfio)
-			(void)report_add(report, &match->origin, "iommu_group",
-				"is only for access = \"vfio\" and \"vfio-cdev\", remove it");
-	}
-	report->entry = 0;
-	return report->count > before || report->incomplete ? -EINVAL : 0;
+	if (names_nothing(match))
+		(void)report_add(report, &match->origin, "match",
+			"would match any function of the bus: add a vendor, a class, a subsystem_vendor, a driver, an address, a pf or an mdev_type");
+	if (match->device.count > 0 && match->vendor.count == 0)
+		(void)report_add(
+			report, &match->origin, "device", "has no meaning without \"vendor\"");
+	if (match->subsystem_device.count > 0 && match->subsystem_vendor.count == 0)
+		(void)report_add(report, &match->origin, "subsystem_device",
+			"has no meaning without \"subsystem_vendor\"");
+	if ((match->pf.count > 0 || match->functions) && match->role != PCI_ROLE_ANY &&
+		match->role != PCI_ROLE_VF)
+		(void)report_add(report, &match->origin, "role",
+			"must be \"vf\" or absent if \"pf\" or \"functions\" is set, because these select virtual functions");
+	attribute_rules_check(&match->attributes, "", report);
+	if (match->iommu_group != PCI_GROUP_FOLD && !vfio)
+		(void)report_add(report, &match->origin, "iommu_group",
+			"is only for access = \"vfio\" and \"vfio-cdev\", remove it");
 }
 
 /* Whether addresses are the only conditions of the entry. */
@@ -220,7 +213,7 @@ const struct driver pci_driver = {
 		"or vDPA",
 	.match = &match_table,
 	.variables = variables,
-	.check = pci_check,
+	.check_entry = pci_check,
 	.claims = pci_claims,
 	.list = pci_list,
 };

@@ -132,22 +132,16 @@ static const struct driver_variable variables[] = {
 	{ NULL, NULL },
 };
 
-static int sysfs_driver_check(const struct declaration *declaration, struct report *report)
+static void sysfs_driver_check(
+	const struct declaration *declaration, size_t index, struct report *report)
 {
-	size_t before = report->count;
+	const struct sysfs_match *match = groups_get(&declaration->match, index);
 
-	for (size_t i = 0; i < declaration->match.count; i++) {
-		const struct sysfs_match *match = groups_get(&declaration->match, i);
-
-		report->entry = i + 1;
-		attribute_rules_check(&match->own.attributes, "", report);
-		selectors_check(&match->not, "not", report);
-		selectors_check(&match->upwards, "upwards", report);
-		selectors_check(&match->parents, "parents", report);
-		selectors_check(&match->children, "children", report);
-	}
-	report->entry = 0;
-	return report->count > before || report->incomplete ? -EINVAL : 0;
+	attribute_rules_check(&match->own.attributes, "", report);
+	selectors_check(&match->not, "not", report);
+	selectors_check(&match->upwards, "upwards", report);
+	selectors_check(&match->parents, "parents", report);
+	selectors_check(&match->children, "children", report);
 }
 
 const struct driver sysfs_driver = {
@@ -157,6 +151,6 @@ const struct driver sysfs_driver = {
 		"above and below them",
 	.match = &match_table,
 	.variables = variables,
-	.check = sysfs_driver_check,
+	.check_entry = sysfs_driver_check,
 	.list = sysfs_driver_list,
 };

@@ -193,8 +193,9 @@ static void check_selector(
 	attribute_rules_check(&selector->attributes, prefix, report);
 }
 
-static void check_match(const struct usb_match *match, struct report *report)
+static void usb_check(const struct declaration *declaration, size_t index, struct report *report)
 {
+	const struct usb_match *match = groups_get(&declaration->match, index);
 	const struct usb_selector *single = &match->single;
 
 	if (selector_is_set(single) && match->devices.count > 0)
@@ -218,24 +219,12 @@ static void check_match(const struct usb_match *match, struct report *report)
 	}
 }
 
-static int usb_check(const struct declaration *declaration, struct report *report)
-{
-	size_t before = report->count;
-
-	for (size_t i = 0; i < declaration->match.count; i++) {
-		report->entry = i + 1;
-		check_match(groups_get(&declaration->match, i), report);
-	}
-	report->entry = 0;
-	return report->count > before || report->incomplete ? -EINVAL : 0;
-}
-
 const struct driver usb_driver = {
 	.name = "usb",
 	.summary = "USB devices with the nodes of all their functions",
 	.match = &match_table,
 	.variables = variables,
 	.names_by_list = true,
-	.check = usb_check,
+	.check_entry = usb_check,
 	.list = usb_list,
 };

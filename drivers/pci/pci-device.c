@@ -15,44 +15,15 @@
 
 #define CLASS_NETWORK 0x02
 
-int pci_add_variable(
-	struct pci_scan *pci, struct device *device, const char *name, const char *value)
-{
-	int r = device_add_variable(device, name, value);
-
-	return r < 0 ? pci_shortage(pci, r) : 0;
-}
-
-int pci_add_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
-	const char *path)
-{
-	int r = device_add_node(device, path, NULL, match->permissions);
-
-	return r < 0 ? pci_shortage(pci, r) : 0;
-}
-
-int pci_add_shared_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
-	const char *path)
-{
-	int r = pci_add_node(pci, device, match, path);
-
-	if (r >= 0)
-		device_share_nodes(device, device->n_nodes - 1);
-	return r;
-}
-
-int pci_claim(struct pci_scan *pci, struct device *device, const char *address)
+int pci_claim(struct device *device, const char *address)
 {
 	char claim[sizeof("pci:") + PCI_ADDRESS_SIZE];
-	int r;
 
 	(void)snprintf(claim, sizeof(claim), "pci:%s", address);
-	r = device_add_claim(device, claim);
-	return r < 0 ? pci_shortage(pci, r) : 0;
+	return device_add_claim(device, claim);
 }
 
-int pci_add_info(struct pci_scan *pci, struct device *device, const char *group, const char *mount,
-	const char *dev_mount)
+int pci_add_info(struct device *device, const char *group, const char *mount, const char *dev_mount)
 {
 	_cleanup_free_ char *text = NULL;
 	json_t *info;
@@ -63,11 +34,10 @@ int pci_add_info(struct pci_scan *pci, struct device *device, const char *group,
 	if (info)
 		text = json_dumps(info, JSON_COMPACT | JSON_SORT_KEYS);
 	json_decref(info);
-	return text ? pci_add_variable(pci, device, DEVICE_INFO, text) : pci_shortage(pci, -ENOMEM);
+	return text ? device_add_variable(device, DEVICE_INFO, text) : -ENOMEM;
 }
 
-static int add_variables(
-	struct pci_scan *pci, struct device *device, const struct pci_function *function)
+static int add_variables(struct device *device, const struct pci_function *function)
 {
 	char vendor[24], number[24], class[24], vf[24];
 	const struct {
@@ -89,7 +59,7 @@ static int add_variables(
 	(void)snprintf(vf, sizeof(vf), "%" PRId64, function->vf);
 	for (size_t i = 0; i < ARRAY_SIZE(variables) && r >= 0; i++)
 		if (variables[i].known)
-			r = pci_add_variable(pci, device, variables[i].name, variables[i].value);
+			r = device_add_variable(device, variables[i].name, variables[i].value);
 	return r;
 }
 
@@ -103,15 +73,15 @@ int pci_add_device(struct pci_scan *pci, const char *id, const char *directory,
 	if (r == -EEXIST)
 		return 0;
 	if (r < 0)
-		return pci_shortage(pci, r);
+		return r;
 	/* If it is disappearing, the next scan does not find it. */
 	r = sysfs_describe(pci->root, directory, device);
 	if (sysroot_is_shortage(r))
-		return pci_shortage(pci, r);
-	r = add_variables(pci, device, function);
+		return r;
+	r = add_variables(device, function);
 	/* A mediated device is a part of its function only. */
 	if (r >= 0 && form_is_pci_address(id))
-		r = pci_claim(pci, device, function->address);
+		r = pci_claim(device, function->address);
 	if (r < 0)
 		return r;
 	*ret_device = device;
@@ -151,11 +121,11 @@ int pci_find_nodes(struct pci_scan *pci, const char *directory, struct strings *
 		scan_note(pci->scan,
 			"%s has more than %d directories below it, and only some are read",
 			directory, SYSFS_WALK_MAX);
-	return sysroot_is_shortage(r) ? pci_shortage(pci, r) : 0;
+	return sysroot_is_shortage(r) ? r : 0;
 }
 
-int pci_add_network_info(struct pci_scan *pci, struct device *device,
-	const struct pci_function *function, const char *vdpa, const char *path)
+int pci_add_network_info(struct device *device, const struct pci_function *function,
+	const char *vdpa, const char *path)
 {
 	const struct device_info_member members[] = {
 		{ "parent-device", vdpa },
@@ -164,11 +134,9 @@ int pci_add_network_info(struct pci_scan *pci, struct device *device,
 		{ "pci-address", function->address },
 		{ "pf-pci-address", function->pf[0] ? function->pf : NULL },
 	};
-	int r;
 
 	/* The file is found by the id, which for a whole IOMMU group is one function's. */
 	if (function->class >> 16 != CLASS_NETWORK || !streq(function->address, device->id))
 		return 0;
-	r = device_set_info(device, vdpa ? "vdpa" : "pci", members, ARRAY_SIZE(members));
-	return r < 0 ? pci_shortage(pci, r) : 0;
+	return device_set_info(device, vdpa ? "vdpa" : "pci", members, ARRAY_SIZE(members));
 }

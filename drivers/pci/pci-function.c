@@ -10,11 +10,6 @@
 #include "drivers/model/form.h"
 #include "drivers/pci/pci.h"
 
-int pci_shortage(struct pci_scan *pci, int error)
-{
-	return error_set(pci->error, error, "cannot read PCI devices: %s", strerror(-error));
-}
-
 /* Short numbers name less of the code: base class, subclass, programming interface. */
 static bool admits_class(const struct integers *classes, int64_t class)
 {
@@ -80,7 +75,7 @@ static int read_number(struct pci_scan *pci, struct pci_function *function, cons
 	if (r >= 0)
 		return 1;
 	if (sysroot_is_shortage(r))
-		return pci_shortage(pci, r);
+		return r;
 	if (needed && !sysroot_is_absent(r) && r != -ENODEV)
 		scan_note(pci->scan, "%s/%s cannot be read, the function is left out: %s",
 			function->directory, file, strerror(-r));
@@ -114,7 +109,7 @@ int pci_read_driver(
 	int r = sysfs_read_link(pci->root, directory, "driver", ret_driver);
 
 	if (sysroot_is_shortage(r))
-		return pci_shortage(pci, r);
+		return r;
 	if (r < 0)
 		ret_driver[0] = '\0';
 	return 0;
@@ -180,7 +175,7 @@ static int read_virtual(struct pci_scan *pci, struct pci_function *function)
 		(void)stpcpy(function->pf, pf);
 		r = learn_numbers(pci, function->pf);
 		if (r < 0)
-			return pci_shortage(pci, r);
+			return r;
 		function->vf = (int64_t)(uintptr_t)map_get(&pci->vf_numbers, function->address) - 1;
 		return 0;
 	}
@@ -267,7 +262,7 @@ int pci_function_find(struct pci_scan *pci, const char *address, const struct pc
 	/* Its driver may come or go. */
 	r = scan_watch(pci->scan, function.directory);
 	if (r < 0)
-		return pci_shortage(pci, r);
+		return r;
 	r = pci_read_driver(pci, function.directory, function.driver);
 	if (r >= 0)
 		r = read_virtual(pci, &function);
@@ -278,7 +273,7 @@ int pci_function_find(struct pci_scan *pci, const char *address, const struct pc
 
 		r = admits(pci, match, &function, mdev);
 		if (r < 0)
-			return pci_shortage(pci, r);
+			return r;
 		if (r == 0)
 			continue;
 		*ret_function = function;

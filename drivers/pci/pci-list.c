@@ -42,7 +42,7 @@ static int watch(struct pci_scan *pci)
 		for (size_t k = 0; subsystems[k] && r >= 0; k++)
 			r = scan_events(pci->scan, subsystems[k]);
 	}
-	return r < 0 ? pci_shortage(pci, r) : 0;
+	return r;
 }
 
 static int compare_text(const void *a, const void *b)
@@ -59,7 +59,7 @@ static int list_functions(struct pci_scan *pci)
 	if (sysroot_is_absent(r))
 		return 0;
 	if (r < 0)
-		return error_set(pci->error, r, "cannot read " PCI_DEVICES ": %s", strerror(-r));
+		return r;
 	if (addresses.count > 0)
 		qsort(addresses.items, addresses.count, sizeof(*addresses.items), compare_text);
 	for (size_t i = 0; i < addresses.count; i++) {
@@ -92,7 +92,6 @@ int pci_list(const struct declaration *declaration, struct scan *scan, struct er
 		.declaration = declaration,
 		.scan = scan,
 		.root = scan_root(scan),
-		.error = error,
 	};
 	int r;
 
@@ -103,5 +102,6 @@ int pci_list(const struct declaration *declaration, struct scan *scan, struct er
 		r = pci_finish_folds(&pci);
 	if (r >= 0)
 		r = pci_list_mdevs(&pci);
-	return r;
+	return r < 0 ? error_set(error, r, "cannot read PCI devices in /sys/bus: %s", strerror(-r))
+		     : 0;
 }

@@ -44,9 +44,9 @@ int pci_list_nodes(
 	r = pci_find_nodes(pci, function->directory, &nodes);
 	for (size_t i = 0; i < nodes.count && r >= 0; i++)
 		if (is_wanted(match, nodes.items[i]))
-			r = pci_add_node(pci, device, match, nodes.items[i]);
-	if (r >= 0 && device->n_nodes == 0 && set_no_nodes(device, match, function) < 0)
-		r = pci_shortage(pci, -ENOMEM);
+			r = device_add_node(device, nodes.items[i], NULL, match->permissions);
+	if (r >= 0 && device->n_nodes == 0)
+		r = set_no_nodes(device, match, function);
 	return r;
 }
 
@@ -65,19 +65,17 @@ int pci_list_uio(
 	r = pci_find_nodes(pci, directory, &nodes);
 	if (r < 0)
 		return r;
-	if (nodes.count == 0) {
-		r = device_set_problem(device,
+	if (nodes.count == 0)
+		return device_set_problem(device,
 			"%s is bound to %s, which creates no UIO device: run \"driverctl set-override %s uio_pci_generic\"",
 			function->address, function->driver[0] ? function->driver : "no driver",
 			function->address);
-		return r < 0 ? pci_shortage(pci, r) : 0;
-	}
-	r = pci_add_node(pci, device, match, nodes.items[0]);
+	r = device_add_node(device, nodes.items[0], NULL, match->permissions);
 	if (r >= 0)
-		r = pci_add_variable(pci, device, "uio", strrchr(nodes.items[0], '/') + 1);
+		r = device_add_variable(device, "uio", strrchr(nodes.items[0], '/') + 1);
 	if (r >= 0)
-		r = pci_add_network_info(pci, device, function, NULL, NULL);
-	return r < 0 ? r : pci_add_info(pci, device, "uio", nodes.items[0], NULL);
+		r = pci_add_network_info(device, function, NULL, NULL);
+	return r < 0 ? r : pci_add_info(device, "uio", nodes.items[0], NULL);
 }
 
 /* --- vDPA --- */
@@ -93,21 +91,20 @@ static int add_vdpa(struct pci_scan *pci, const struct pci_match *match,
 	(void)snprintf(directory, sizeof(directory), "%s/%s", function->directory, name);
 	r = pci_find_nodes(pci, directory, &nodes);
 	for (size_t i = 0; i < nodes.count && r >= 0; i++) {
-		r = pci_add_node(pci, device, match, nodes.items[i]);
+		r = device_add_node(device, nodes.items[i], NULL, match->permissions);
 		if (r >= 0 && device->n_nodes == 1)
-			r = pci_add_info(pci, device, "vdpa", nodes.items[i], NULL);
+			r = pci_add_info(device, "vdpa", nodes.items[i], NULL);
 		if (r >= 0 && device->n_nodes == 1)
-			r = pci_add_network_info(pci, device, function, name, nodes.items[i]);
+			r = pci_add_network_info(device, function, name, nodes.items[i]);
 	}
 	if (r < 0 || nodes.count > 0)
 		return r;
 	r = pci_read_driver(pci, directory, driver);
 	if (r < 0)
 		return r;
-	r = device_set_problem(device,
+	return device_set_problem(device,
 		"%.32s of %s is bound to %.64s, not to vhost_vdpa: run \"driverctl -b vdpa set-override %.32s vhost_vdpa\"",
 		name, function->address, driver[0] ? driver : "no driver", name);
-	return r < 0 ? pci_shortage(pci, r) : 0;
 }
 
 int pci_list_vdpa(
@@ -123,7 +120,7 @@ int pci_list_vdpa(
 		return r;
 	r = sysfs_list_directories(pci->root, function->directory, &children);
 	if (sysroot_is_shortage(r))
-		return pci_shortage(pci, r);
+		return r;
 	for (size_t i = 0; i < children.count; i++) {
 		char directory[sizeof(function->directory) + NAME_MAX + 1], bus[NAME_MAX + 1];
 
@@ -139,10 +136,9 @@ int pci_list_vdpa(
 	}
 	if (found)
 		return 0;
-	r = device_set_problem(device,
+	return device_set_problem(device,
 		"%s has no vDPA device: run \"vdpa dev add name vdpa-%s mgmtdev pci/%s\"",
 		function->address, function->address, function->address);
-	return r < 0 ? pci_shortage(pci, r) : 0;
 }
 
 /* --- mediated devices --- */
@@ -158,20 +154,18 @@ static int add_mdev(struct pci_scan *pci, const char *uuid, const struct pci_mde
 	r = pci_add_device(pci, id, mdev->directory, function, &device);
 	if (r <= 0)
 		return r;
-	r = pci_add_variable(pci, device, "mdev_type", mdev->type);
+	r = device_add_variable(device, "mdev_type", mdev->type);
 	if (r < 0)
 		return r;
 	r = sysfs_read_link(pci->root, mdev->directory, "iommu_group", group);
 	if (sysroot_is_shortage(r))
-		return pci_shortage(pci, r);
-	if (r < 0 || strspn(group, "0123456789") != strlen(group)) {
-		r = device_set_problem(device,
+		return r;
+	if (r < 0 || strspn(group, "0123456789") != strlen(group))
+		return device_set_problem(device,
 			"it has no IOMMU group: load the module that adds VFIO to %s",
 			function->driver[0] ? function->driver : function->address);
-		return r < 0 ? pci_shortage(pci, r) : 0;
-	}
-	r = pci_add_variable(pci, device, "iommu_group", group);
-	return r < 0 ? r : pci_add_group_nodes(pci, device, match, group, false);
+	r = device_add_variable(device, "iommu_group", group);
+	return r < 0 ? r : pci_add_group_nodes(device, match, group, false);
 }
 
 static int list_mdev(struct pci_scan *pci, const char *uuid)
@@ -188,7 +182,7 @@ static int list_mdev(struct pci_scan *pci, const char *uuid)
 		r = sysfs_read_link(pci->root, mdev.directory, "mdev_type", mdev.type);
 	/* The device is on another bus, or is just being made or removed. */
 	if (r < 0)
-		return sysroot_is_shortage(r) ? pci_shortage(pci, r) : 0;
+		return sysroot_is_shortage(r) ? r : 0;
 	if (sysfs_read(pci->root, mdev.directory, "mdev_type/name", mdev.name) < 0)
 		mdev.name[0] = '\0';
 	r = pci_function_find(pci, address, &mdev, &function, &match);
@@ -212,7 +206,7 @@ int pci_list_mdevs(struct pci_scan *pci)
 	if (sysroot_is_absent(r))
 		return 0;
 	if (r < 0)
-		return error_set(pci->error, r, "cannot read " PCI_MDEVS ": %s", strerror(-r));
+		return r;
 	for (size_t i = 0; i < uuids.count && r >= 0; i++)
 		r = list_mdev(pci, uuids.items[i]);
 	return r;

@@ -52,7 +52,7 @@ static int read_member(struct pci_scan *pci, const struct pci_function *function
 	(void)snprintf(directory, sizeof(directory), GROUPS "/%s/devices/%s", group->name, member);
 	r = sysfs_read_number(pci->root, directory, "class", &class);
 	if (sysroot_is_shortage(r))
-		return pci_shortage(pci, r);
+		return r;
 	is_bridge = r >= 0 && class >> 16 == CLASS_BRIDGE;
 	r = pci_read_driver(pci, directory, driver);
 	if (r < 0)
@@ -70,8 +70,7 @@ static int read_member(struct pci_scan *pci, const struct pci_function *function
 	if (strcmp(member, group->first) < 0)
 		(void)stpcpy(group->first, member);
 	(void)snprintf(directory, sizeof(directory), PCI_DEVICES "/%s", member);
-	r = scan_watch(pci->scan, directory);
-	return r < 0 ? pci_shortage(pci, r) : 0;
+	return scan_watch(pci->scan, directory);
 }
 
 static int read_group(
@@ -84,7 +83,7 @@ static int read_group(
 	(void)stpcpy(group->first, function->address);
 	r = sysfs_read_link(pci->root, function->directory, "iommu_group", group->name);
 	if (sysroot_is_shortage(r))
-		return pci_shortage(pci, r);
+		return r;
 	/* The kernel numbers them. */
 	if (r < 0 || strspn(group->name, "0123456789") != strlen(group->name)) {
 		group->name[0] = '\0';
@@ -96,7 +95,7 @@ static int read_group(
 	(void)strcat(directory, "/devices");
 	r = sysfs_list(pci->root, directory, &members);
 	if (sysroot_is_shortage(r))
-		return pci_shortage(pci, r);
+		return r;
 	for (size_t i = 0; r >= 0 && i < members.count; i++) {
 		if (streq(members.items[i], function->address))
 			continue;
@@ -142,18 +141,28 @@ static int set_problem(struct pci_scan *pci, const struct pci_match *match,
 
 /* --- nodes --- */
 
-int pci_add_group_nodes(struct pci_scan *pci, struct device *device, const struct pci_match *match,
-	const char *group, bool no_iommu)
+/* Adds a node that other devices need, too. */
+static int add_shared_node(struct device *device, const struct pci_match *match, const char *path)
+{
+	int r = device_add_node(device, path, NULL, match->permissions);
+
+	if (r >= 0)
+		device_share_nodes(device, device->n_nodes - 1);
+	return r;
+}
+
+int pci_add_group_nodes(
+	struct device *device, const struct pci_match *match, const char *group, bool no_iommu)
 {
 	char path[NAME_MAX + 32];
 	int r;
 
 	(void)snprintf(path, sizeof(path), "/dev/vfio/%s%s", no_iommu ? "noiommu-" : "", group);
-	r = pci_add_node(pci, device, match, path);
+	r = device_add_node(device, path, NULL, match->permissions);
 	if (r >= 0)
-		r = pci_add_shared_node(pci, device, match, "/dev/vfio/vfio");
+		r = add_shared_node(device, match, "/dev/vfio/vfio");
 	if (r >= 0)
-		r = pci_add_info(pci, device, "vfio", "/dev/vfio/vfio", path);
+		r = pci_add_info(device, "vfio", "/dev/vfio/vfio", path);
 	return r;
 }
 
@@ -169,15 +178,13 @@ static int add_character_device(struct pci_scan *pci, struct device *device,
 	r = pci_find_nodes(pci, directory, &nodes);
 	if (r < 0)
 		return r;
-	if (nodes.count == 0) {
-		r = device_set_problem(device,
+	if (nodes.count == 0)
+		return device_set_problem(device,
 			"%s has no node in /dev/vfio/devices: the kernel needs "
 			"CONFIG_VFIO_DEVICE_CDEV, or use access = \"vfio\"",
 			function->address);
-		return r < 0 ? pci_shortage(pci, r) : 0;
-	}
-	r = pci_add_node(pci, device, match, nodes.items[0]);
-	return r < 0 ? r : pci_add_shared_node(pci, device, match, "/dev/iommu");
+	r = device_add_node(device, nodes.items[0], NULL, match->permissions);
+	return r < 0 ? r : add_shared_node(device, match, "/dev/iommu");
 }
 
 /* --- whole groups --- */
@@ -196,12 +203,12 @@ static int add_fold(
 	struct pci_fold *fold;
 
 	if (array_reserve((void **)&pci->folds, pci->n_folds, sizeof(*pci->folds)) < 0)
-		return pci_shortage(pci, -ENOMEM);
+		return -ENOMEM;
 	fold = &pci->folds[pci->n_folds++];
 	*fold = (struct pci_fold){
 		.group = strdup(group), .device = device, .addresses = strdup(address)
 	};
-	return fold->group && fold->addresses ? 0 : pci_shortage(pci, -ENOMEM);
+	return fold->group && fold->addresses ? 0 : -ENOMEM;
 }
 
 static int extend_fold(struct pci_scan *pci, struct pci_fold *fold, const char *address)
@@ -209,7 +216,7 @@ static int extend_fold(struct pci_scan *pci, struct pci_fold *fold, const char *
 	char *addresses;
 
 	if (asprintf(&addresses, "%s,%s", fold->addresses, address) < 0)
-		return pci_shortage(pci, -ENOMEM);
+		return -ENOMEM;
 	free(fold->addresses);
 	fold->addresses = addresses;
 	return 0;
@@ -220,8 +227,7 @@ int pci_finish_folds(struct pci_scan *pci)
 	int r = 0;
 
 	for (size_t i = 0; i < pci->n_folds && r >= 0; i++)
-		r = pci_add_variable(
-			pci, pci->folds[i].device, "addresses", pci->folds[i].addresses);
+		r = device_add_variable(pci->folds[i].device, "addresses", pci->folds[i].addresses);
 	return r;
 }
 
@@ -242,7 +248,7 @@ int pci_list_vfio(
 		device = known->device;
 		r = extend_fold(pci, known, function->address);
 		if (r >= 0)
-			r = pci_claim(pci, device, function->address);
+			r = pci_claim(device, function->address);
 	} else {
 		r = pci_add_device(pci, fold ? group.first : function->address, function->directory,
 			function, &device);
@@ -250,15 +256,15 @@ int pci_list_vfio(
 			return r;
 		r = fold && group.name[0]
 			? add_fold(pci, group.name, function->address, device)
-			: pci_add_variable(pci, device, "addresses", function->address);
+			: device_add_variable(device, "addresses", function->address);
 		if (r >= 0 && group.name[0])
-			r = pci_add_variable(pci, device, "iommu_group", group.name);
+			r = device_add_variable(device, "iommu_group", group.name);
 		if (r >= 0 && group.name[0] && match->access == PCI_VFIO)
-			r = pci_add_group_nodes(pci, device, match, group.name, group.no_iommu);
+			r = pci_add_group_nodes(device, match, group.name, group.no_iommu);
 	}
-	if (r >= 0 && set_problem(pci, match, function, &group, device) < 0)
-		r = pci_shortage(pci, -ENOMEM);
+	if (r >= 0)
+		r = set_problem(pci, match, function, &group, device);
 	if (r >= 0 && match->access == PCI_VFIO_CDEV)
 		r = add_character_device(pci, device, match, function);
-	return r < 0 ? r : pci_add_network_info(pci, device, function, NULL, NULL);
+	return r < 0 ? r : pci_add_network_info(device, function, NULL, NULL);
 }

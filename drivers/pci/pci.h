@@ -76,7 +76,6 @@ struct pci_scan {
 	const struct declaration *declaration;
 	struct scan *scan;
 	const char *root;
-	struct error *error;
 	/* Virtual function's address to its number + 1; and each physical function whose virtual
 	 * functions are in it. The names are kept in `addresses`. */
 	struct map vf_numbers;
@@ -85,55 +84,38 @@ struct pci_scan {
 	size_t n_folds;
 };
 
-/* Fills the error of a scan that runs out of memory or descriptors. */
-int pci_shortage(struct pci_scan *pci, int error);
-
 /* Reads the function at an address of /sys/bus/pci, and finds the first entry that it belongs to;
  * of a mediated device that is one with access = "mdev", else (`mdev` NULL) another. Returns 1 with
- * both, 0 if there is none or the function was removed, or negative errno with the error filled. */
+ * both, 0 if there is none or the function was removed, or negative errno. */
 int pci_function_find(struct pci_scan *pci, const char *address, const struct pci_mdev *mdev,
 	struct pci_function *ret_function, const struct pci_match **ret_match);
 
-/* Driver that is bound to the device in a directory; "" if none is. Returns 0, or negative errno
- * with the error filled. */
+/* Driver that is bound to the device in a directory; "" if none is. Returns 0 or negative errno. */
 int pci_read_driver(
 	struct pci_scan *pci, const char *directory, char ret_driver[static NAME_MAX + 1]);
 
 /* Adds a device that is in a directory and belongs to a function. Returns 1, 0 if that id is there
- * already, or negative errno with the error filled. */
+ * already, or negative errno. */
 int pci_add_device(struct pci_scan *pci, const char *id, const char *directory,
 	const struct pci_function *function, struct device **ret_device);
 
-/* Adds the variable, or fills the error. Returns 0 or -ENOMEM. */
-int pci_add_variable(
-	struct pci_scan *pci, struct device *device, const char *name, const char *value);
-
-/* Finds the nodes of the devices below a directory, other functions aside. Returns 0, or negative
- * errno with the error filled. */
+/* Finds the nodes of the devices below a directory, other functions aside. Returns 0 or negative
+ * errno. */
 int pci_find_nodes(struct pci_scan *pci, const char *directory, struct strings *ret_nodes);
 
-/* Adds a node with the entry's permissions, or fills the error. Returns 0 or -ENOMEM. */
-int pci_add_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
-	const char *path);
-
-/* As pci_add_node(), for a node that other devices need, too. */
-int pci_add_shared_node(struct pci_scan *pci, struct device *device, const struct pci_match *match,
-	const char *path);
-
-/* Claims the function for the device, so that no other resource offers it. Returns 0, or -ENOMEM
- * with the error filled. */
-int pci_claim(struct pci_scan *pci, struct device *device, const char *address);
+/* Claims the function for the device, so that no other resource offers it. Returns 0 or -ENOMEM. */
+int pci_claim(struct device *device, const char *address);
 
 /* Describes the device for ${info}: in addition to "generic", the group has "mount", and
- * "dev-mount" unless that is NULL. Returns 0, or -ENOMEM with the error filled. */
-int pci_add_info(struct pci_scan *pci, struct device *device, const char *group, const char *mount,
-	const char *dev_mount);
+ * "dev-mount" unless that is NULL. Returns 0 or -ENOMEM. */
+int pci_add_info(
+	struct device *device, const char *group, const char *mount, const char *dev_mount);
 
 /* Describes to CNI plugins a network function that user space drives (device-info.h); does nothing
  * for others. `vdpa` is the name of its vDPA device and `path` the node of that; NULL: it has none.
- * Returns 0, or negative errno with the error filled. */
-int pci_add_network_info(struct pci_scan *pci, struct device *device,
-	const struct pci_function *function, const char *vdpa, const char *path);
+ * Returns 0 or negative errno. */
+int pci_add_network_info(struct device *device, const struct pci_function *function,
+	const char *vdpa, const char *path);
 
 /* Adds the device that a function is by one way of access. */
 int pci_list_vfio(
@@ -146,8 +128,8 @@ int pci_list_vdpa(
 	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function);
 
 /* Adds the nodes of a VFIO group. */
-int pci_add_group_nodes(struct pci_scan *pci, struct device *device, const struct pci_match *match,
-	const char *group, bool no_iommu);
+int pci_add_group_nodes(
+	struct device *device, const struct pci_match *match, const char *group, bool no_iommu);
 
 /* Adds the mediated devices. */
 int pci_list_mdevs(struct pci_scan *pci);

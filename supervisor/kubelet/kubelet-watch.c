@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides whether there is a kubelet, and whether it is a new one, by kubelet.sock. Every event,
- * every poll and every overflow of the event queue leads to the same two steps: make sure that the
- * watch is on the right directory, then compare kubelet.sock with its last state. They run from a
- * deferred source, so a burst of events is one check.
+ * every poll and every loss of events leads to the same two steps: make sure that the directory is
+ * watched, then compare kubelet.sock with its last state. They run from a deferred source, so a
+ * burst of events is one check.
  */
 #include <fcntl.h>
-#include <sys/epoll.h>
-#include <sys/inotify.h>
 #include <sys/stat.h>
 
 #include "common/log.h"
@@ -16,13 +14,8 @@
 #include "supervisor/kubelet/kubelet-watch.h"
 #include "supervisor/kubelet/session.h"
 
-#define EVENT_MASK                                                                          \
-	(IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_ATTRIB | IN_DELETE_SELF | \
-		IN_MOVE_SELF | IN_ONLYDIR)
-#define LOST_MASK    (IN_Q_OVERFLOW | IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)
 #define POLL_WATCHED (5 * USEC_PER_SEC)
 #define POLL_BLIND   (1 * USEC_PER_SEC)
-#define ARM_ATTEMPTS 16
 
 #define KUBELET_PATH_MAX (SOCKET_PATH_MAX + sizeof(KUBELET_SOCKET_NAME) + 1)
 
@@ -33,13 +26,11 @@ struct identity {
 };
 
 struct kubelet_watch {
-	sd_event *event;
-	sd_event_source *inotify, *look, *poll;
-	int fd, wd; /* of inotify; -1: none */
+	sd_event_source *look, *poll;
 	char *directory;
-	char *watched; /* the directory or a parent of it; NULL: none */
-	struct identity watched_identity;
-	bool lost; /* the watch may be dead */
+	struct watcher *watcher;
+	struct watch *armed; /* NULL: no watch is available */
+	bool lost;           /* the watch may be dead */
 	bool blind, waiting;
 	bool present;
 	struct identity identity;
@@ -57,37 +48,14 @@ static bool same_file(const struct identity *a, const struct identity *b)
 	return a->device == b->device && a->inode == b->inode;
 }
 
-static bool get_identity(const char *path, bool directory, struct identity *ret)
+static bool get_identity(const char *path, struct identity *ret)
 {
 	struct stat st;
 
-	if (stat(path, &st) < 0 || (directory && !S_ISDIR(st.st_mode)))
+	if (stat(path, &st) < 0)
 		return false;
 	*ret = (struct identity){ st.st_dev, st.st_ino, st.st_ctim };
 	return true;
-}
-
-/* Cuts the path to its longest part that is a directory. */
-static void cut_to_existing(char *path, struct identity *ret)
-{
-	while (!get_identity(path, true, ret)) {
-		char *slash = strrchr(path, '/');
-
-		if (!slash)
-			return;
-		slash[slash == path && slash[1] != '\0' ? 1 : 0] = '\0';
-	}
-}
-
-/* All events of kubelet.sock count. Other sockets count when they are created or removed: one of
- * ours, or the socket of a plugin that uses the name of one of our resources. */
-static bool is_of_interest(const struct inotify_event *event)
-{
-	const char *end = event->len > 0 ? strrchr(event->name, '.') : NULL;
-
-	return end && streq(end, ".sock") &&
-		(event->mask & (IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM) ||
-			streq(event->name, KUBELET_SOCKET_NAME));
 }
 
 static void checkpoint_changed(const struct kubelet_watch *watch)
@@ -96,86 +64,18 @@ static void checkpoint_changed(const struct kubelet_watch *watch)
 		watch->on_checkpoint(watch->checkpoint_userdata);
 }
 
-static void on_event(struct kubelet_watch *watch, const struct inotify_event *event)
+/* Other sockets count, too: one of ours, or the socket of a plugin that uses the name of one of our
+ * resources. The kubelet's own temporary files cause events all the time. */
+static void on_directory(enum watch_change change, const char *name, void *userdata)
 {
-	/* The event may belong to a watch that was removed meanwhile. */
-	if (event->wd != watch->wd && !(event->mask & IN_Q_OVERFLOW))
-		return;
-	if (event->len > 0 && streq(event->name, CHECKPOINT_FILE))
-		checkpoint_changed(watch);
-	if (event->mask & LOST_MASK)
-		watch->lost = true;
-	/* In the directory itself, the kubelet's own temporary files cause events all the time. */
-	else if (streq(watch->watched, watch->directory) && !is_of_interest(event))
-		return;
-	(void)sd_event_source_set_enabled(watch->look, SD_EVENT_ONESHOT);
-}
-
-static int on_inotify(sd_event_source *source, int fd, uint32_t revents, void *userdata)
-{
-	_Alignas(struct inotify_event) char buffer[4096];
 	struct kubelet_watch *watch = userdata;
-	ssize_t n = RETRY_ON_EINTR(read(fd, buffer, sizeof(buffer)));
+	const char *end = name ? strrchr(name, '.') : NULL;
 
-	for (const char *p = buffer; n > 0 && p < buffer + n;) {
-		const struct inotify_event *event = (const void *)p;
-
-		on_event(watch, event);
-		p += sizeof(*event) + event->len;
-	}
-	return 0;
-}
-
-static int open_inotify(struct kubelet_watch *watch)
-{
-	_cleanup_close_ int fd = -EBADF;
-	int r;
-
-	if (watch->fd >= 0)
-		return 0;
-	fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	r = sd_event_add_io(watch->event, &watch->inotify, fd, EPOLLIN, on_inotify, watch);
-	if (r < 0)
-		return r;
-	watch->fd = TAKE_FD(fd);
-	return 0;
-}
-
-static void unwatch(struct kubelet_watch *watch)
-{
-	if (watch->wd >= 0)
-		(void)inotify_rm_watch(watch->fd, watch->wd);
-	watch->wd = -1;
-}
-
-static int arm_once(struct kubelet_watch *watch, bool *ret_settled)
-{
-	_cleanup_free_ char *path = strdup(watch->directory);
-	struct identity identity = { 0 };
-	int r;
-
-	if (!path)
-		return -ENOMEM;
-	cut_to_existing(path, &identity);
-	*ret_settled = watch->wd >= 0 && !watch->lost && streq(path, watch->watched) &&
-		same_file(&identity, &watch->watched_identity);
-	if (*ret_settled)
-		return 0;
-
-	unwatch(watch);
-	free(watch->watched);
-	watch->watched = TAKE_PTR(path);
-	watch->watched_identity = identity;
-	watch->lost = false;
-	r = open_inotify(watch);
-	if (r < 0)
-		return r;
-	watch->wd = inotify_add_watch(watch->fd, watch->watched, EVENT_MASK);
-	checkpoint_changed(watch);
-	/* It was removed between the check and the watch: the next round finds its parent. */
-	return watch->wd >= 0 || errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+	if (name && streq(name, CHECKPOINT_FILE))
+		checkpoint_changed(watch);
+	watch->lost = watch->lost || !name;
+	if (!name || (end && streq(end, ".sock")))
+		(void)sd_event_source_set_enabled(watch->look, SD_EVENT_ONESHOT);
 }
 
 static void schedule_poll(struct kubelet_watch *watch)
@@ -187,19 +87,24 @@ static void schedule_poll(struct kubelet_watch *watch)
 		watch->poll, watch->waiting || watch->blind ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
 }
 
-/* A directory may appear between the check and the watch on its parent, so repeat until nothing
- * changes. */
+/* Replaces the watches of all directories on the way: the target of a link among them may have been
+ * replaced, or a file system mounted. */
 static void arm(struct kubelet_watch *watch)
 {
-	bool settled = false, was_blind = watch->blind;
-	int r = 0;
+	bool was_blind = watch->blind;
+	int r;
 
-	for (unsigned i = 0; i < ARM_ATTEMPTS && !settled && r >= 0; i++)
-		r = arm_once(watch, &settled);
-	watch->blind = !settled;
+	watch->armed = watch_free(watch->armed);
+	r = watch_add(watch->watcher, watch->directory, WATCH_ENTRIES, on_directory, watch,
+		&watch->armed);
+	if (r >= 0 && access(watch->directory, R_OK) < 0 && errno == EACCES)
+		r = -EACCES;
+	checkpoint_changed(watch);
+	watch->lost = false;
+	watch->blind = r < 0;
 	if (watch->blind && !was_blind)
 		log_warning("cannot watch %s: %s; checking for the kubelet every second instead",
-			watch->directory, r < 0 ? watch_strerror(r) : "it changes constantly");
+			watch->directory, watch_strerror(r));
 	if (watch->blind != was_blind)
 		schedule_poll(watch);
 }
@@ -253,9 +158,10 @@ static void look(struct kubelet_watch *watch)
 	char path[KUBELET_PATH_MAX];
 	bool present;
 
-	arm(watch);
+	if (watch->lost)
+		arm(watch);
 	kubelet_path(watch, path);
-	present = get_identity(path, false, &identity);
+	present = get_identity(path, &identity);
 	if (present != watch->present || !same_file(&identity, &watch->identity) ||
 		identity.changed.tv_sec != watch->identity.changed.tv_sec ||
 		identity.changed.tv_nsec != watch->identity.changed.tv_nsec) {
@@ -276,6 +182,7 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct kubelet_watch *watch = userdata;
 
+	watch->lost = true;
 	look(watch);
 	checkpoint_changed(watch);
 	schedule_poll(watch);
@@ -290,8 +197,7 @@ int kubelet_watch_new(sd_event *event, const char *directory, kubelet_watch_hand
 
 	if (!watch)
 		return -ENOMEM;
-	watch->event = sd_event_ref(event);
-	watch->fd = watch->wd = -1;
+	watch->lost = true;
 	watch->pinned_fd = -EBADF;
 	watch->number = 1;
 	watch->on_kubelet = on_kubelet;
@@ -300,6 +206,9 @@ int kubelet_watch_new(sd_event *event, const char *directory, kubelet_watch_hand
 	watch->directory = strdup(directory);
 	if (!watch->directory)
 		return -ENOMEM;
+	r = watcher_new(event, "", &watch->watcher);
+	if (r < 0)
+		return r;
 	r = sd_event_add_defer(event, &watch->look, on_look, watch);
 	if (r < 0)
 		return r;
@@ -341,26 +250,21 @@ bool kubelet_watch_is_present(const struct kubelet_watch *watch)
 
 void kubelet_watch_stop(struct kubelet_watch *watch)
 {
-	sd_event_source *sources[] = { watch->inotify, watch->look, watch->poll };
-
-	for (size_t i = 0; i < ARRAY_SIZE(sources); i++)
-		if (sources[i])
-			(void)sd_event_source_set_enabled(sources[i], SD_EVENT_OFF);
-	unwatch(watch);
+	(void)sd_event_source_set_enabled(watch->look, SD_EVENT_OFF);
+	(void)sd_event_source_set_enabled(watch->poll, SD_EVENT_OFF);
+	watch->armed = watch_free(watch->armed);
 }
 
 struct kubelet_watch *kubelet_watch_free(struct kubelet_watch *watch)
 {
 	if (!watch)
 		return NULL;
-	sd_event_source_disable_unref(watch->inotify);
 	sd_event_source_disable_unref(watch->look);
 	sd_event_source_disable_unref(watch->poll);
-	sd_event_unref(watch->event);
-	close_fd(watch->fd);
+	(void)watch_free(watch->armed);
+	(void)watcher_free(watch->watcher);
 	close_fd(watch->pinned_fd);
 	free(watch->directory);
-	free(watch->watched);
 	free(watch);
 	return NULL;
 }

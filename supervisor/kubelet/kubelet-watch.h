@@ -19,8 +19,8 @@ typedef void (*kubelet_watch_handler)(bool present, void *userdata);
 /* Called when kubelet.sock, a socket of ours or the directory may have been replaced or removed. */
 typedef void (*kubelet_watch_change_handler)(void *userdata);
 
-/* Watches the directory or, while it does not exist, its nearest existing parent. If no watch is
- * available, it polls. Returns 0, -ENOMEM or an error of the event loop. */
+/* Watches the directory, which need not exist yet. If no watch is available, it polls. Returns 0,
+ * -ENOMEM or an error of the event loop. */
 int kubelet_watch_new(sd_event *event, const char *directory, kubelet_watch_handler on_kubelet,
 	kubelet_watch_change_handler on_change, void *userdata, struct kubelet_watch **ret);
 

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Users and groups of this host, from its own files. The C library's functions also ask the other
- * name services, such as LDAP, which can take minutes, and the callers are event loops.
+ * Finds users and groups of this host in its own files. The C library's functions also ask other
+ * name services, such as LDAP. That can take minutes, and the callers are event loops.
  */
 
 #include <sys/types.h>

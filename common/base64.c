@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Three bytes are four characters.
+ * Encodes and decodes base64: three bytes become four characters.
  */
 #include "common/base64.h"
 

@@ -2,7 +2,8 @@
 #pragma once
 
 /*
- * Base64 (RFC 4648, with padding), the form in which Go writes bytes into JSON and YAML.
+ * Converts to and from base64 (RFC 4648, with padding), the form in which Go writes bytes into JSON
+ * and YAML.
  */
 
 #include "common/util.h"

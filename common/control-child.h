@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The protocol between the supervisor and the process of a resource. The brackets name what a
- * message has: fields of control.h, and descriptors, of which "fd?" may be absent; a test compares
+ * The protocol between the supervisor and the process of a resource. The brackets name the parts of
+ * a message: fields of control.h, and descriptors, of which "fd?" may be absent; a test compares
  * them with the table in control-child.c.
  */
 

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The protocol between the supervisor and devplugd-exporter, written as in control-child.h.
+ * The protocol between the supervisor and devplugd-exporter. It is written as in control-child.h.
  */
 
 #include "common/control.h"

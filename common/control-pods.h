@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The protocol between the supervisor and a reader of PodResources, which lives for one question,
- * written as in control-child.h.
+ * The protocol between the supervisor and a reader of PodResources, which runs for one question. It
+ * is written as in control-child.h.
  */
 
 #include "common/control.h"

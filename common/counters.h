@@ -5,7 +5,7 @@
  * The counters of a resource's process, for metrics: a page of memory that the supervisor makes for
  * each resource and passes to each process that serves it, so that the numbers outlive processes
  * and counting costs no message. A process can falsify the numbers of its own resource only. Until
- * a process has a page, it counts into memory of its own.
+ * a process receives its page, it counts in its own memory.
  */
 
 #include "common/util.h"

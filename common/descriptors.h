@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Messages with descriptors (SCM_RIGHTS) over a local socket. The receiver always has room for as
- * many as the kernel allows in a message: the kernel would close the others itself and block the
- * receiver meanwhile.
+ * Sends and receives messages with descriptors (SCM_RIGHTS) over a local socket. The receiver
+ * always has room for the kernel's maximum per message: otherwise the kernel would close the excess
+ * descriptors, and block the receiver meanwhile.
  */
 
 #include <sys/uio.h>

@@ -3,8 +3,9 @@
 
 /*
  * A hash map from strings to pointers, for the places where thousands of names must be found
- * without a linear search. Open addressing with linear probing; keys belong to the values. The hash
- * has a key of the process (siphash.h), so that no peer can choose strings that collide.
+ * without a linear search. It uses open addressing with linear probing. Keys belong to the values.
+ * The hash uses the process's random key (siphash.h), so that no peer can choose strings that
+ * collide.
  */
 
 #include "common/util.h"

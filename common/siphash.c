@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hash of all tables whose keys an attacker may choose. Words are little-endian, as the
- * reference values are.
+ * Computes the hash of all tables whose keys an attacker may choose. Words are little-endian, as in
+ * the reference values.
  */
 #include "common/siphash.h"
 

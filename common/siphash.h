@@ -3,8 +3,8 @@
 
 /*
  * The hash for tables whose keys come from another process: SipHash-2-4 (Aumasson and Bernstein,
- * 2012) with a key that each process draws for itself, so that no peer can choose keys that
- * collide. hash_string() is for names that must be the same in every process.
+ * 2012) with a random key in each process, so that no peer can choose keys that collide.
+ * hash_string() is for names that must be the same in every process.
  */
 
 #include "common/util.h"

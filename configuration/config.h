@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The configuration: reading files, checking them, and holding the result. Loading has no side
+ * Reads the files of a configuration, checks them, and holds the result. Loading has no side
  * effects, and its result is a complete and valid configuration or an error. The parser is driven
  * by the option tables (drivers/model/option.h) and is the only code that knows libconfig.
  */

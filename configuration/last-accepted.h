@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The last accepted configuration, kept in runtime_dir as the complete text in force, drop-ins
+ * The last accepted configuration, kept in runtime_dir as the complete applied text, drop-ins
  * merged. A daemon that finds its file broken at start uses it if it was accepted since the host
  * booted: after a reboot, devices may have other names.
  *

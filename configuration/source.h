@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The files of a configuration: reading their complete text, included files too, and finding the
- * drop-ins. The text is UTF-8 without NUL bytes, its brackets and quotes are closed, and its
+ * Reads the complete text of the files of a configuration, including the included files, and finds
+ * the drop-ins. The text is UTF-8 without NUL bytes, its brackets and quotes are closed, and its
  * numbers fit: libconfig 1.5 gives poor messages about such mistakes, and cuts numbers off.
  */
 

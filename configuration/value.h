@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The value of one option, from libconfig's setting. Every problem is added to the report and
+ * Reads the value of one option from libconfig's setting. Every problem is added to the report and
  * reading continues, so that one run shows all of them.
  */
 

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Configurations that are valid but cannot work, on this host or at all. They are accepted, because
- * a program, a user or a device may be added later; --check prints warnings.
+ * Warns about configurations that are valid but cannot work, on this host or at all. They are
+ * accepted, because a program, a user or a device may be added later; --check prints warnings.
  */
 
 #include "configuration/config.h"

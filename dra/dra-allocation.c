@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Results of other drivers are ignored. A request with alternatives is named "request/alternative"
- * in a result; containers name the request.
+ * Decides which results of a ResourceClaim are devices of this node. Results of other drivers are
+ * ignored. A request with alternatives is named "request/alternative" in a result; containers name
+ * the request.
  */
 #include "dra/dra-allocation.h"
 

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Requests to the API server, on the event loop. The supervisor reads the credentials when they are
- * needed first, again after a minute, and when the server refuses them; a request waits for that.
- * Nothing secret is logged.
+ * Sends requests to the API server, on the event loop. The supervisor reads the credentials for the
+ * first request, again after a minute, and when the server refuses them. A request waits until they
+ * are read. Nothing secret is logged.
  */
 
 #include <jansson.h>

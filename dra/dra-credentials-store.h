@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * The credentials in the form that libcurl takes. The supervisor reads them, one file after the
- * other, and they replace the ones in use when all have been read: a file that is being rewritten
- * changes nothing. Unchanged files stay as they are, so that connections are used again.
+ * Keeps the credentials in the form that libcurl takes. The supervisor reads the files one after
+ * the other. New credentials replace the current ones only when all files have been read: a file
+ * that is being rewritten changes nothing. Unchanged files stay as they are, so that connections
+ * are used again.
  */
 
 #include "common/control-cluster.h"

@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * The DRAResourceHealth streams: the kubelet shows the health of a pod's devices, and the reason,
- * in the status of the pod. Each message contains all devices. It is sent at each change, and
- * repeated, because the kubelet treats a health that is not repeated in time as unknown.
+ * Serves the DRAResourceHealth streams, from which the kubelet shows the health of a pod's devices,
+ * and the reason, in the status of the pod. Each message contains all devices. It is sent at each
+ * change, and repeated, because the kubelet treats a health that is not repeated in time as
+ * unknown.
  */
 
 #include <jansson.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The YAML becomes a tree of JSON, without anchors, so that a small file stays a small tree.
+ * Converts the YAML of a kubeconfig file to a tree of JSON, and finds the current context in it.
+ * Anchors are refused, so that a small file stays a small tree.
  */
 #include "dra/dra-kubeconfig.h"
 

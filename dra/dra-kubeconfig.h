@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The kubeconfig file: the address of the API server, and our credentials for it. Files that it
- * refers to are only named here.
+ * Reads the address of the API server, and our credentials for it, from the kubeconfig file. Files
+ * that it refers to are only named here.
  */
 
 #include "common/error.h"

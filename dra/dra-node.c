@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gRPC's thread copies a request into a mailbox message; everything else runs on the loop's thread.
- * The supervisor knows the prepared claims and is therefore asked first: the API server is only
- * needed for a new claim.
+ * Answers the kubelet's calls to prepare and unprepare claims. gRPC's thread copies a request into
+ * a mailbox message; everything else runs on the loop's thread. The supervisor knows the prepared
+ * claims and is therefore asked first: the API server is only needed for a new claim.
  */
 #include "dra/dra-node.h"
 

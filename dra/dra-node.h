@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The kubelet's side: registration through its plugin watcher, and the DRA services v1 and v1beta1.
+ * Serves the kubelet: registration through its plugin watcher, and the DRA services v1 and v1beta1.
  * Calls are handled one after the other, claim by claim, as the kubelet's own helper does.
  */
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A round reads the slices and the node's uid if they are not known, compares them, and writes one
- * object after the other. The server's answer to a write is kept, so the next change needs no
- * reading. A failed write, an unexpected event of the watch, or the end of the watch makes the next
- * round read both again. A watch that fails or ends soon is retried with a delay of its own; until
- * then, changes are published as usual. All slices of a pool have one generation: it stays if only
- * one slice changes, and grows if several slices or their number change.
+ * Decides when ResourceSlices are read and written. A round reads the slices and the node's uid if
+ * they are not known, compares them, and writes one object after the other. The server's answer to
+ * a write is kept, so the next change needs no reading. A failed write, an unexpected event of the
+ * watch, or the end of the watch makes the next round read both again. A watch that fails or ends
+ * soon is retried with a delay of its own; until then, changes are published as usual. All slices
+ * of a pool have one generation: it stays if only one slice changes, and grows if several slices or
+ * their number change.
  */
 #include "dra/dra-publisher.h"
 

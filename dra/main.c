@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devplugd-cluster: Dynamic Resource Allocation. Started by devplugd with the control socket as
- * descriptor 3; it receives the sockets of the kubelet and the credentials for the API server
- * through it. It keeps no state: devplugd keeps the prepared claims, and the API server the
+ * devplugd-cluster: serves Dynamic Resource Allocation. devplugd starts it with the control socket
+ * as descriptor 3, through which it receives the sockets of the kubelet and the credentials for the
+ * API server. It keeps no state: devplugd keeps the prepared claims, and the API server the
  * published objects.
  */
 #include <fcntl.h>

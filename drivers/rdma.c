@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RDMA devices without their interfaces: a container gets the nodes of one adapter, or of all of
- * them together, and uses the network that it has anyway. An adapter is identified by its function,
- * not by its name, which depends on the order of discovery.
+ * Driver "rdma" finds RDMA devices without their interfaces: a container gets the nodes of one
+ * adapter, or of all adapters together, and uses its usual network. An adapter is identified by its
+ * function, not by its name, which depends on the order of discovery.
  */
 #include "drivers/host/infiniband.h"
 #include "drivers/host/selector.h"

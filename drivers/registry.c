@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of all drivers: which names `driver` in a configuration may have. A new driver needs its
- * file, a declaration in driver.h and a line here.
+ * Lists all drivers, and with them the valid values of `driver` in a configuration. A new driver
+ * needs its file, a declaration in driver.h and a line here.
  */
 #include "drivers/model/driver.h"
 

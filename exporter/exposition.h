@@ -3,7 +3,7 @@
 
 /*
  * The text format of Prometheus, version 0.0.4. A family is begun once, and its samples follow; a
- * family without samples is left out. If memory is short, the whole text fails.
+ * family without samples is left out. If there is not enough memory, no text is made.
  */
 
 #include "common/util.h"

@@ -3,8 +3,8 @@
 
 /*
  * The families of metrics, in one table each for the daemon, its resources and their devices. There
- * is a series for each physical unit, never for a replica, and a unit's text is never a label:
- * label values are a fixed set.
+ * is a series for each physical unit, never for a replica. A free text, such as the reason of a
+ * failure, is never a label, because label values must be a bounded set.
  */
 
 #include "exporter/exposition.h"

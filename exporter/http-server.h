@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The HTTP server: GET and HEAD of /metrics and /healthz on a listening socket that the caller
- * opened. Each connection serves one request and has a final deadline.
+ * Answers HTTP requests: GET and HEAD of /metrics and /healthz on a listening socket that the
+ * caller opened. Each connection serves one request and has a final deadline.
  */
 
 #include <systemd/sd-event.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devplugd-exporter: metrics for Prometheus. Started by devplugd with the control socket as
- * descriptor 3; it needs no privilege and opens neither a socket nor a file of the host. Each
+ * devplugd-exporter: serves metrics to Prometheus. devplugd starts it with the control socket as
+ * descriptor 3. It needs no privilege and opens neither a socket nor a file of the host. Each
  * scrape asks the supervisor for a picture; simultaneous scrapes share one. Nothing is kept between
  * scrapes, so the process can be ended at any time.
  */

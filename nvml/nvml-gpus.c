@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A GPU keeps the handle that it was opened with, so that a lost one is still known by its address.
- * A failure of one GPU does not affect the others.
+ * Opens and polls the GPUs. A GPU keeps the handle that it was opened with, so that a lost GPU is
+ * still known by its address. A failure of one GPU does not affect the others.
  */
 #include "nvml/nvml-gpus.h"
 

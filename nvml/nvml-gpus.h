@@ -2,7 +2,8 @@
 #pragma once
 
 /*
- * The library's reports of the GPUs, read again by each poll, and the events since the start.
+ * Collects the library's reports about the GPUs, which each poll reads again, and the events since
+ * the start.
  */
 
 #include "nvml/nvml-library.h"

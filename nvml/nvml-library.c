@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Searches for symbols one by one, because each version of the library adds some. Names without a
- * suffix are old functions with old structures, so the table contains the newest names.
+ * Loads NVIDIA's library. Symbols are searched one by one, because each version of the library adds
+ * some. Names without a suffix are old functions with old structures, so the table contains the
+ * newest names.
  */
 #include "nvml/nvml-library.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Packs and unpacks protocol buffers. Unpacking uses one bounded block of memory per message,
+ * Packs and unpacks protocol buffers. Unpacking uses one bounded block of memory for each message,
  * because protobuf-c alone turns 4 MiB of hostile input into 235 MB of allocations.
  */
 

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Passes the configurations that the children have accepted to all parts of the daemon, see
+ * Passes the configurations that the children have accepted to all parts of the daemon; see
  * resource_applied().
  */
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The top of the daemon: starts and connects all parts, serves until a signal, and decides when
- * state is written. It knows all parts, and no part knows it. No failure after the start ends it:
- * an action that fails is repeated later or logged. Children are freed only when their resource has
- * stopped, from the flush and never from one of their own callbacks.
+ * Runs the daemon: starts and connects all parts, serves until a signal, and decides when state is
+ * written. It knows all parts, and no part knows it. No failure after the start ends it: an action
+ * that fails is repeated later or logged. Children are freed only when their resource has stopped,
+ * from the flush and never from one of their own callbacks.
  */
 #include "supervisor/daemon-loop.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stores the configuration in force in the file that a daemon uses when its own file is broken
+ * Stores the applied configuration in the file that a daemon uses when its own file is broken
  * (configuration/last-accepted.h).
  */
 #include "supervisor/keep-configuration.h"

@@ -3,5 +3,5 @@
 
 struct manager;
 
-/* Keeps the configuration in force as the last accepted one. Logs. */
+/* Keeps the applied configuration as the last accepted one. Logs. */
 void keep_configuration(struct manager *manager);

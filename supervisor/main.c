@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line of devplugd: decides which mode runs. A configuration is checked completely
- * before anything is started; its problems go to stderr as FILE:LINE: TEXT, a form that editors
- * understand.
+ * Decides which mode of devplugd runs. A configuration is checked completely before anything is
+ * started; its problems go to stderr as FILE:LINE: TEXT, a form that editors understand.
  */
 #include <fcntl.h>
 #include <signal.h>

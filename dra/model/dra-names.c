@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices always have the hash in their name: ids that differ in letters that a label cannot have
- * are common ("0000:03:00.0"), and names should not change their form with the next device.
+ * Makes valid names of Kubernetes objects. The name of a device always contains a hash: many ids
+ * contain characters that a label cannot contain ("0000:03:00.0"), and the form of a name should
+ * not change when another device is added.
  */
 #include "dra/model/dra-names.h"
 

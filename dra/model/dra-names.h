@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Names of Kubernetes objects that are made from our names. Each depends only on its original, so
- * that it is the same after a restart and on every node; a name whose characters had to be changed
- * or left out ends in a hash of the original.
+ * Makes names of Kubernetes objects from our names. Each depends only on its original, so that it
+ * is the same after a restart and on every node; a name whose characters had to be changed or left
+ * out ends in a hash of the original.
  */
 
 #include "common/util.h"

@@ -2,7 +2,7 @@
 /*
  * Decides which programs run at Allocate, and which of the container's devices each one receives:
  * an entry of `match` with a program is one question, and the resource's own program another one.
- * The snapshot decides the devices. A question stores its program, so that no later search is
+ * The devices come from the snapshot. A question stores its program, so that no later search is
  * needed.
  */
 #include "drivers/allocation/allocation-inquiry.h"

@@ -3,8 +3,9 @@
 
 /*
  * Decides what a container gets with its allocated devices: pure functions of a snapshot and a
- * declaration, safe on any thread. Nodes and mounts are sorted by path in the container and each
- * appears once; two devices that need different things at one path are an error with that reason.
+ * declaration, safe on any thread. Nodes and mounts are sorted by path in the container, and each
+ * appears once. If two devices need different things at one path, that is an error with this
+ * reason.
  */
 
 #include "drivers/inventory/inventory.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which entries of /sys/class/drm are one GPU: a GPU is the directory that its entries call
- * their device. For a partition that is a platform device of its own, whose PCI address the compute
- * driver knows.
+ * Decides which entries of /sys/class/drm are one GPU: all entries with the same device directory
+ * are one GPU. The directory of a partition is a platform device of its own; its PCI address comes
+ * from the compute driver.
  */
 #include <ctype.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads which partitions AMD's compute driver has made and how GPUs are linked. A node's
+ * Reads the partitions that AMD's compute driver has made, and the links between GPUs. A node's
  * `properties` are lines of a key and a number. In the location of a partition, the number of the
  * part replaces the number of the PCI function, so the two can be distinguished only when all nodes
  * are known. Some releases of the driver store the number of the part in the upper four bits

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUs and other devices of the kernel's direct rendering manager. The entries of /sys/class/drm
- * (cardN, renderDN) are grouped by the device they belong to, because their numbers depend on the
- * order of probing: the id is the PCI address. Each partition of an AMD GPU is a device, see
- * drm-kfd.h. The scan is in drm-list.c.
+ * Driver "drm" finds GPUs and other devices of the kernel's direct rendering manager. The entries
+ * of /sys/class/drm (cardN, renderDN) are grouped by the device they belong to, because their
+ * numbers depend on the order of probing: the id is the PCI address. Each partition of an AMD GPU
+ * is a device, see drm-kfd.h. The scan is in drm-list.c.
  */
 #include "drivers/drm/drm.h"
 #include "drivers/model/declaration.h"

@@ -2,7 +2,8 @@
 #pragma once
 
 /*
- * The members of a listed device and of an answer at Allocate that are about what a container gets.
+ * Reads the members that describe what a container gets, of a listed device and of an answer at
+ * Allocate.
  */
 
 #include "drivers/exec/exec-fields.h"

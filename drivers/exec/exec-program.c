@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The options of a program (arguments, environment, time limit) and how one is started, the same
+ * Sets the options of a program (arguments, environment, time limit) and starts it, in the same way
  * for programs that list devices and programs that run at Allocate.
  */
 #include "drivers/exec/exec-program.h"

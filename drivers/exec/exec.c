@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices that only a program knows: cameras on the network, licence servers, devices that a
- * vendor's tool finds. The programs run independently of the scans; a scan uses the last output of
- * each.
+ * Driver "exec" finds devices that only a program knows: cameras on the network, licence servers,
+ * devices that a vendor's tool finds. The programs run independently of the scans; a scan uses the
+ * last output of each.
  */
 #include "drivers/exec/exec-source.h"
 #include "drivers/host/scan.h"

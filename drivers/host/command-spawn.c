@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starts a program that cannot outlive this process. vfork() and not posix_spawn(), which cannot
- * set a parent-death signal. Between vfork() and execve() the program's process runs in our memory
- * while the calling thread waits: system calls only, no locks.
+ * Starts a program that cannot outlive this process. It uses vfork(), because posix_spawn() cannot
+ * set a parent-death signal. Between vfork() and execve(), the program's process runs in our memory
+ * while the calling thread waits, so it may only make system calls and take no locks.
  */
 #include "drivers/host/command-spawn.h"
 

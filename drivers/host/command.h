@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Running a configured program from the main loop: health probes, prestart and programs that list
- * devices or add to what a container gets. Never through a shell, never blocking: a program that
- * exceeds its time, or whose owner dies, is killed with everything it started.
+ * Runs a configured program from the main loop: health probes, prestart and programs that list
+ * devices or add to what a container gets. No function uses a shell or blocks. A program that
+ * exceeds its time limit, or whose owner ends, is killed with everything that it started.
  */
 
 #include <systemd/sd-event.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The values of the variables in a template for one device. The core's variables are in a table;
+ * Finds the values of a template's variables for one device. The core's variables are in a table;
  * those of the driver come from the device. Attributes are read on demand, because they may change
  * while the device stays the same.
  */

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Shell patterns over the host's paths, one component at a time: * ? [...] match within a
- * component, a leading dot only explicitly. Every directory is watched before it is read, which
- * glob(3) cannot do.
+ * Finds the host's paths that match a shell pattern, one component at a time: * ? [...] match
+ * within a component, and a leading dot must be in the pattern. Every directory is watched before
+ * it is read, which glob(3) cannot do.
  */
 
 #include "common/error.h"

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * Names for devices of /sys that are the same after every boot. The kernel's own names are not:
- * card0, ttyUSB3 and usb2 are numbered in the order of discovery. So a name is made from the
- * device's location: the PCI address or the USB port above it, and its position among devices of
- * its kind there.
+ * Makes names for devices of /sys that are the same after every boot. The kernel's own names may
+ * change, because card0, ttyUSB3 and usb2 are numbered in the order of discovery. So a name is made
+ * from the device's location: the PCI address or the USB port above it, and its position among
+ * devices of its kind there.
  */
 
 #include "drivers/host/sysfs.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the nodes of an RDMA device. A container needs its uverbs node and the connection
- * manager's; umad and issm are for subnet management and are added where they exist.
+ * manager's; umad and issm are for subnet management, and are added if they exist.
  */
 #include "drivers/host/infiniband.h"
 

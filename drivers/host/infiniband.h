@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The nodes of InfiniBand devices. Each class of character devices names in `ibdev` the device that
- * an entry belongs to (Documentation/ABI/stable/sysfs-class-infiniband); the connection manager's
- * node is one for all.
+ * Finds the nodes of InfiniBand devices. Each class of character devices names in `ibdev` the
+ * device that an entry belongs to (Documentation/ABI/stable/sysfs-class-infiniband); the connection
+ * manager's node is one for all.
  */
 
 #include "drivers/host/sysfs.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A watched path is a chain of directories from the root on, each of which watches for the next
- * one: so a path may appear, disappear and be replaced at any level, and nothing is missed.
+ * Watches paths at any level, whether they exist or not. A watched path is a chain of directories
+ * from the root on, each of which watches for the next one: so a path may appear, disappear and be
+ * replaced at any level, and nothing is missed.
  *
  * - A directory is in the tree while it is watched or one below it is; "/" is its root.
  * - A directory is armed after its parent, so that nothing which appears below is missed.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether a device is healthy, and for what reason it is not: the first cause in the order
- * below. Probes are the last one (drivers/health/probes.c).
+ * Decides whether a device is healthy, and the reason if not: the first cause in the order below.
+ * The results of probes come last (drivers/health/probes.c).
  */
 #include "drivers/inventory/unit.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether a list still fits into one message to the kubelet, before it is sent. The
- * protocol-buffer encoding of message Device: each field is a tag of one byte, a length or number
- * as a varint, and the bytes; a number that is 0 is not sent.
+ * Decides whether a list still fits into one message to the kubelet, before it is sent. In the
+ * protocol-buffer encoding of message Device, each field is a tag of one byte, a length or number
+ * as a varint, and the bytes. A number that is 0 is not sent.
  */
 #include "drivers/inventory/list-size.h"
 

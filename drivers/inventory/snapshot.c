@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of devices at one moment, which other threads and the kubelet's calls read; a snapshot
+ * Holds the list of devices at one moment, for other threads and the kubelet's calls. A snapshot
  * never changes. Snapshots that differ in health only share their devices, so that a change of one
  * among many does not touch them all.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a unit is freed, found and judged. This file uses no other file of the inventory, so that the
- * others can all use it.
+ * Frees and finds units, and answers questions about them. This file uses no other file of the
+ * inventory, so that all others can use it.
  */
 #include "drivers/inventory/unit.h"
 

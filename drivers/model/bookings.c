@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A set of booked ids with their NUMA nodes, and its text form between processes. NUL ends an entry
- * of the text because it is the one byte that no id contains.
+ * Holds a set of booked ids with their NUMA nodes, and converts it to the text that processes
+ * exchange. NUL ends an entry of the text, because it is the only byte that no id contains.
  */
 #include "drivers/model/bookings.h"
 

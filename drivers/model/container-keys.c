@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which keys describe what a container gets: the groups `container` and `cdi_spec` of a resource,
- * with their bounds and defaults.
+ * Defines the keys that describe what a container gets: the groups `container` and `cdi_spec` of a
+ * resource, with their bounds and defaults.
  */
 #include "drivers/model/declaration-tables.h"
 #include "drivers/model/form.h"

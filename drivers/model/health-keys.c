@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which keys a health probe has, with their bounds and defaults. That depends on its kind.
+ * Defines the keys of a health probe, with their bounds and defaults, for each kind of probe.
  */
 #include "drivers/model/declaration-tables.h"
 #include "drivers/model/form.h"

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Numbers that a driver measures of its devices, for metrics. They are not part of a device, which
- * does not change when it gets warmer, and no decision depends on them.
+ * Numbers that a driver measures of its devices, for metrics. They are not part of a device,
+ * because a device does not change when its temperature does. No decision depends on them.
  */
 
 #include "drivers/model/device.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which keys a resource has, with their defaults, bounds and help. The parser, the writer and the
- * manual all follow these tables.
+ * Defines the keys of a resource, with their defaults, bounds and help. The parser, the writer and
+ * the manual all follow these tables.
  */
 #include "drivers/model/declaration-tables.h"
 #include "drivers/model/driver.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What a mistyped word most likely meant.
+ * Finds the word that a mistyped word most likely stands for.
  */
 
 #include <stddef.h>

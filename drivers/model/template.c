@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading "text ${variable:argument} text". One splitter cuts a template into pieces and finds
- * every error of syntax; checking, classifying and expanding are loops over its pieces, so that
- * they cannot disagree about what a template is.
+ * Reads and expands "text ${variable:argument} text". One splitter cuts a template into pieces and
+ * finds every error of syntax; checking, classifying and expanding are loops over its pieces, so
+ * that they cannot disagree about what a template is.
  */
 #include "drivers/model/template.h"
 

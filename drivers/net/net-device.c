@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what a container needs of a network function in addition to its interface, which CNI
- * brings: nodes for RDMA and vhost, and the description of a device in the form of the SR-IOV
- * plugin (its README, "_INFO").
+ * Decides what a container gets of a network function in addition to its interface, which CNI
+ * moves: nodes for RDMA and vhost, and the description of a device in the form of the SR-IOV plugin
+ * (its README, "_INFO").
  */
 #include <jansson.h>
 

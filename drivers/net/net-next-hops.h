@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Default routes that lead through several interfaces. /proc/net/route has only the first of them
- * (fib_route_seq_show() in the kernel), so they are asked for by rtnetlink(7).
+ * Finds default routes that lead through several interfaces. /proc/net/route shows only the first
+ * interface (fib_route_seq_show() in the kernel), so the routes are requested by rtnetlink(7).
  */
 
 #include "drivers/model/option.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Network hardware that a container gets as a whole. CNI moves the interface of a function, or the
- * container drives the function itself. In both cases the interface leaves the host's network
- * namespace, but the device still exists.
+ * Driver "net" finds network hardware that a container gets as a whole. CNI moves the interface of
+ * a function, or the container drives the function itself. In both cases the interface leaves the
+ * host's network namespace, but the device still exists.
  */
 #include "drivers/net/net.h"
 #include "drivers/model/declaration.h"

@@ -2,8 +2,8 @@
 /*
  * Decides which files of NVIDIA's driver on the host a container gets. The name of every library
  * ends in the version of the kernel driver, which refuses any other version. So the files are found
- * by version, and a container gets each under the names of its soname links. No hook, and no
- * ldconfig in the container.
+ * by version, and a container gets each under the names of its soname links. Neither a hook nor
+ * ldconfig in the container is needed.
  */
 #include "drivers/nvidia/nvidia-host.h"
 

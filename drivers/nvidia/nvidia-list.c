@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes the devices of driver "nvidia" of GPUs and their instances, and decides their ids. The id
- * is the UUID, which monitoring and NVIDIA's own plugin use. The kernel driver does not know it
- * before the first use of the GPU after the driver was loaded; until then the id is the PCI
- * address.
+ * Makes devices of driver "nvidia" from GPUs and their instances, and decides their ids. The id is
+ * the UUID, which monitoring and NVIDIA's own plugin use. The kernel driver does not know it before
+ * the first use of the GPU after the driver was loaded; until then the id is the PCI address.
  */
 #include "drivers/host/cdi-files.h"
 #include "drivers/host/selector.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Turns the reports of NVIDIA's library into numbers for metrics. A report that may be old is
- * ignored: a metric that stays the same for hours hides that nothing is measured.
+ * ignored, because a metric that stays the same for hours would hide that nothing is measured.
  */
 #include "drivers/host/scan.h"
 #include "drivers/nvidia/nvidia-health.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVIDIA's GPUs, whole or split into instances (MIG). Only the kernel driver is required: the GPUs
- * come from /proc/driver/nvidia, see nvidia-host.c; nvidia-list.c builds what a container gets. A
- * probe "nvml" needs a helper program, which loads NVIDIA's library and reports health; this file
- * starts and stops it. It runs while the driver is loaded, and is restarted when the driver or the
- * GPUs change, because it holds handles of the old ones.
+ * Driver "nvidia" finds NVIDIA's GPUs, whole or split into instances (MIG). Only the kernel driver
+ * is required: the GPUs come from /proc/driver/nvidia, see nvidia-host.c; nvidia-list.c builds what
+ * a container gets. A probe "nvml" needs a helper program, which loads NVIDIA's library and reports
+ * health; this file starts and stops it. It runs while the driver is loaded, and is restarted when
+ * the driver or the GPUs change, because it holds handles of the old ones.
  */
 #include <inttypes.h>
 

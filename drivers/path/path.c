@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices that are known by their path: every match of a pattern, or one match of each of several
- * patterns zipped by position. The id comes from paths alone, never from the order of discovery, so
- * it is the same after a reboot.
+ * Driver "path" finds devices by their path: every match of a pattern, or one match of each of
+ * several patterns zipped by position. The id comes from paths alone, never from the order of
+ * discovery, so it is the same after a reboot.
  */
 #include "drivers/path/path.h"
 #include "drivers/host/glob.h"

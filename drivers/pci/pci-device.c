@@ -2,7 +2,7 @@
 /*
  * Adds to a device of driver "pci" the parts that every kind of access needs: the variables and the
  * claim of its function, the nodes below its directory, and descriptions for ${info} and for CNI
- * plugins, which find in a file what a network function is that has no interface on the host.
+ * plugins. CNI plugins read in a file about a network function that has no interface on the host.
  */
 #include <inttypes.h>
 #include <jansson.h>

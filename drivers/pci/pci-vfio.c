@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides whether a PCI function can be assigned with VFIO. The kernel gives user space an IOMMU
- * group as a whole, or not at all while a driver of the kernel's own has hold of a member
+ * group as a whole, or not at all while one of the kernel's own drivers is bound to a member
  * (Documentation/driver-api/vfio.rst). The driver that is in the way is named here, because the
  * only error that VFIO returns to the container is "Operation not permitted".
  */

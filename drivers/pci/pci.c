@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions of the PCI bus, selected by type and location, for any use in user space: through the
- * nodes of their driver, or with VFIO, UIO or vDPA instead of one. The id is the address, which
- * stays the same while the card stays in its slot.
+ * Driver "pci" finds functions of the PCI bus, selected by type and location, for any use in user
+ * space: through the nodes of their driver, or with VFIO, UIO or vDPA instead of one. The id is the
+ * address, which stays the same while the card stays in its slot.
  */
 #include "drivers/pci/pci.h"
 #include "drivers/model/declaration.h"

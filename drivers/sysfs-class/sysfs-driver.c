@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of any class or bus of /sys that meet conditions: work queues, accelerators, ports,
- * cameras. This is the driver for hardware that has none of its own here.
+ * Driver "sysfs" finds devices of any class or bus of /sys that meet conditions: work queues,
+ * accelerators, ports, cameras. It is for hardware without a driver of its own here.
  */
 #include "drivers/sysfs-class/sysfs-driver.h"
 #include "drivers/model/declaration.h"

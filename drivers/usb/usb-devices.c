@@ -2,8 +2,8 @@
 /*
  * Reads all USB devices that are plugged in, and decides which serial numbers are unique: that is
  * known only from all of them, not from those of one resource. Strings are read only of devices
- * that a resource may have, because the kernel has the reader wait while a driver has the device
- * locked (sysfs-locked.h).
+ * that a resource may have, because the kernel makes the reader wait while a driver has locked the
+ * device (sysfs-locked.h).
  */
 #include "common/map.h"
 #include "drivers/host/sysfs-walk.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * USB devices, each with the nodes of everything that is in it: one plugged-in thing is one device,
- * with any number of interfaces. Numbers that change with each plugging are never part of an id.
+ * Driver "usb" finds USB devices, each with the nodes of all its interfaces: one plug is one
+ * device. Numbers that change whenever a device is plugged in are never part of an id.
  */
 #include "drivers/usb/usb.h"
 #include "drivers/model/declaration.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each call keeps the offer that was current when it arrived, so a later reload does not affect it.
- * The container's devices are built when all programs have answered, or not at all.
+ * Answers Allocate calls after their programs have answered. Each call keeps the offer that was
+ * current when it arrived, so a later reload does not affect it. The answer is built when all
+ * programs have answered, or not at all.
  */
 #include "proto/plugin/allocate.h"
 

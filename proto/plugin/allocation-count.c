@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts allocations for each device. A sorted array: searched once per device of a report, grown
- * once per device ever allocated.
+ * Counts allocations for each device in a sorted array. It is searched once for each device of a
+ * report, and grows once for each device that is ever allocated.
  */
 #include "proto/plugin/allocation-count.h"
 

@@ -3,7 +3,7 @@
 
 /*
  * Counts how often devices were allocated since this process started. The kubelet never reports
- * when one is free again, so this counts events and not use.
+ * when one is free again, so this counts allocations and not devices in use.
  */
 
 #include "common/util.h"

@@ -2,7 +2,8 @@
 /*
  * Decides how much memory a child may use, and ends it with a message when gRPC runs out of memory.
  * Only the soft limit is set, so that it can be lifted again. The handler runs in a process that is
- * out of memory and may hold any lock: system calls only, with a message that was made before.
+ * out of memory and may hold any lock, so it only makes system calls, with a message that was made
+ * before.
  */
 #include "proto/plugin/memory-limit.h"
 

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * The memory limit of a process that serves a resource. gRPC buffers the headers of a call for as
- * long as the peer sends them (CVE-2023-33953) and has no limit. The kernel has one: above it an
- * allocation fails. Our own code handles that. gRPC does not: it aborts or uses the pointer, which
- * this file turns into a message and an exit, and the supervisor starts another process.
+ * Limits the memory of a process that serves a resource. gRPC buffers the headers of a call for as
+ * long as the peer sends them (CVE-2023-33953), without a limit. Above the kernel's limit, an
+ * allocation fails. Our own code handles that; gRPC aborts or uses the pointer. This file turns
+ * both into a message and an exit, and the supervisor starts another process.
  */
 
 /* Bytes of private writable memory, used or not; docs/limits.md explains the choice. */

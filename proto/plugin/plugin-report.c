@@ -2,7 +2,8 @@
 /*
  * Decides when and how a child reports its devices to the supervisor: counts in the message, the
  * inventory and the saved health state as JSON in sealed memfds that the supervisor passes on
- * without reading them. Each is always complete. The more a report costs, the rarer it is sent.
+ * without reading them. Each is always complete. The more processor time a report costs, the less
+ * often it is sent.
  */
 #include "common/json-write.h"
 #include "common/log.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Messages to the supervisor. */
+/* Sends messages to the supervisor. */
 
 #include <systemd/sd-event.h>
 

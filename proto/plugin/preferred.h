@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The answer to GetPreferredAllocation.
+ * Answers GetPreferredAllocation.
  */
 
 #include "deviceplugin.pb-c.h"

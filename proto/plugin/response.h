@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * An AllocateResponse made of allocations.
+ * Packs an AllocateResponse from allocations.
  */
 
 #include "deviceplugin.pb-c.h"

@@ -7,7 +7,7 @@
  * resource before its first list and whenever they change, and lists them until an update no longer
  * has them. PodResources is asked only while a child lists a removed device, or while the
  * checkpoint has an unknown form. A device leaves its list when no source contains it. If neither
- * the checkpoint nor PodResources can be read, no device leaves a list.
+ * the checkpoint nor PodResources can be read, every device stays listed.
  */
 
 #include "common/error.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The process side of one resource: carries out what the state table decides (processes, control
+ * Runs the process of one resource: carries out what the state table decides (processes, control
  * socket, sessions, timers) and turns what happens into its events. A child is not trusted: its
  * messages are checked, counted and bounded. This file does not know the manager or another child.
  */

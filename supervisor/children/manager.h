@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Shared by the parts of the daemon: the configuration in force, the children of its resources, and
+ * Shared by the parts of the daemon: the applied configuration, the children of its resources, and
  * one part of each kind. It decides nothing: daemon-loop.h makes and runs the parts, and resource.h
  * decides about a resource.
  */

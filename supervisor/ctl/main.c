@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devplugctl: the table of its commands, and how the commands that print the daemon's state get it.
+ * devplugctl: lists its commands in a table, and reads the daemon's state for the commands that
+ * print it.
  */
 #include <locale.h>
 

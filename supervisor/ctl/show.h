@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The daemon's state as people read it.
+ * Prints the daemon's state for people.
  */
 
 #include "supervisor/ctl/daemon-state.h"

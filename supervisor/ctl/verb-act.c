@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The common failures of verbs that change something, and "devplugctl rescan".
+ * Reports the common failures of verbs that change something, and runs "devplugctl rescan".
  */
 #include "supervisor/control/ask.h"
 #include "supervisor/ctl/verb.h"

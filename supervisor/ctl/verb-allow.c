@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes the drop-in that lets the service write to directories in other places than the usual ones
+ * Writes the drop-in that lets the service write to directories that its unit does not name
  * ("devplugctl allow"). The service sees the host read-only except for the paths in its unit, so a
  * kubelet with another root directory needs one; messages can name this one command.
  */

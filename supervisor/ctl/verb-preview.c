@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shows what a configuration would find and allocate before it is in force. A stanza for other
+ * Shows what a configuration would find and allocate before it is applied. A stanza for other
  * hardware can be tried on a tree that stands for a host. The output equals a child's devices and
  * answer.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reloads the configuration and shows the effects, or with --diff only shows them. The effects are
- * computed here, from the configuration in force and the file; the daemon's answer confirms the
+ * computed here, from the applied configuration and the file; the daemon's answer confirms the
  * change.
  */
 #include <sys/stat.h>

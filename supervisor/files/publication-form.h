@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Whether what a child proposes to publish has the permitted form. A container runtime acts on
- * these files with all privilege, so only known members pass: no hooks, and no name of another
- * resource.
+ * Checks that the document that a child proposes to publish has the permitted form. A container
+ * runtime acts on these files with all privilege, so only known members pass: no hooks, and no name
+ * of another resource.
  */
 
 #include <jansson.h>

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Whether a CDI document gives containers only what the resource's own configuration names. The
- * child that made it may have been compromised, and the container runtime follows the document with
- * the rights of root, for every container that names the device.
+ * Checks that a CDI document adds to containers only what the resource's own configuration names.
+ * The child that made it may have been compromised, and the container runtime follows the document
+ * with the rights of root, for every container that names the device.
  */
 
 #include <jansson.h>

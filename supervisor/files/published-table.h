@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Which published files are ours. Each directory with such files has a list of them, for the daemon
- * that starts after this one was stopped, killed or updated. The list is written before the first
- * new file, so that it names too many files rather than too few.
+ * Knows which published files are ours. Each directory with such files contains a list of them, for
+ * the daemon that starts after this one was stopped, killed or updated. The list is written before
+ * the first new file, so that it names too many files rather than too few.
  */
 
 #include <sys/stat.h>

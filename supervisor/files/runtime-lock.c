@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides that only one devplugd uses a runtime_dir: the one that has the lock on a file in it. The
- * lock is the process's own, so that a child which was just forked does not have it. Closing any
- * descriptor of the locked file gives it back.
+ * lock belongs to the process, so that a child which was just forked does not hold it. Closing any
+ * descriptor of the locked file releases it.
  */
 #include "supervisor/files/runtime-lock.h"
 

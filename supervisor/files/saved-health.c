@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides how the health of devices survives a restart: in a file for each resource, in the
- * directory "health" of runtime_dir. The file never has more than the process has sent, and leaves
- * room in the file system, which others use, too.
+ * directory "health" of runtime_dir. The file never contains more than the process has sent, and
+ * leaves room in the file system, because other programs use it, too.
  */
 #include "supervisor/files/saved-health.h"
 

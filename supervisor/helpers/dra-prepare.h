@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Preparing one claim: the processes of its resources build the edits, one after the other. The
+ * Prepares one claim: the processes of its resources build the edits, one after the other. The
  * edits are checked like a child's publications (publication-policy.h). Then the CDI file is
  * written and the claim saved. devplugd-cluster asks for one claim at a time.
  */

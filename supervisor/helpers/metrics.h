@@ -8,7 +8,7 @@
  * passed a socket with the name "metrics".
  *
  * The picture is two sealed memfds. The first is JSON: the members of metrics-snapshot.c. The
- * second has the files of devices, one behind the other, as their processes sent them;
+ * second contains the documents of devices, one behind the other, as their processes sent them;
  * "devices_offset" and "devices_size" of a resource locate its part.
  */
 

@@ -4,7 +4,7 @@
 /*
  * The kubelet's own record of the devices of pods: kubelet_internal_checkpoint in its device
  * plugins directory. A starting kubelet reads its bookings from it and compares the list of devices
- * with them (promise P17). The file is read, never written. Its form has been the same since
+ * with them (promise P17). The file is read, never written. Its form has not changed since
  * Kubernetes 1.20 (pkg/kubelet/cm/devicemanager/checkpoint); any other form is refused as a whole.
  */
 

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * Our sockets in the kubelet's directories. A session is one registration with one kubelet: a fresh
- * listening socket and, unless the kubelet connects on its own (plugin watcher), a connection to
- * kubelet.sock. Both descriptors go to the child; the supervisor keeps what it needs to remove the
- * path, and only that path, later.
+ * Makes our sockets in the kubelet's directories. A session is one registration with one kubelet: a
+ * fresh listening socket and, unless the kubelet connects on its own (plugin watcher), a connection
+ * to kubelet.sock. Both descriptors go to the child; the supervisor keeps what it needs to remove
+ * the path, and only that path, later.
  */
 
 #include <sys/types.h>

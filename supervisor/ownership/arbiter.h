@@ -4,10 +4,10 @@
 /*
  * Collects the claims of children, decides the owner of each device (ownership.h), and answers the
  * children. A child waits for the answer before it offers its devices. Later it receives an update
- * when the owner of a device changes. The claims of a resource stay in force while its child is
+ * when the owner of a device changes. The claims of a resource stay valid while its child is
  * replaced. Claims that would exceed CLAIMS_MAX or CLAIMS_BYTES_MAX, together with those of all
- * other resources, are refused, unless they are within an equal share of it; the resource's
- * previous ones stay in force, and its child claims again later.
+ * other resources, are refused, unless they are within an equal share of that limit. The resource's
+ * previous claims then stay valid, and its child claims again later.
  */
 
 #include <systemd/sd-event.h>

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * A child's stdout and stderr, copied line by line into our log under the child's name. A "<N>" in
- * front is the priority. Length and rate are bounded: a child that floods loses lines, and the log
- * has their number.
+ * Copies a child's stdout and stderr line by line into our log, under the child's name. A "<N>" in
+ * front of a line is its priority. Length and rate are bounded: if a child floods, lines are
+ * dropped and the log shows their number.
  */
 
 #include <sys/types.h>

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The delays of every retry: they double up to a maximum, with 10 % of jitter either way. All times
- * are in microseconds.
+ * Computes the delays of every retry: they double up to a maximum, with 10 % of jitter either way.
+ * All times are in microseconds.
  */
 
 #include "common/util.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs the process that makes children as copies of itself, and decides when it is replaced. Its
- * failures are logged here, because a child that is executed instead is started without it. The
- * exchange with the process blocks, but is bounded.
+ * failures are logged here, because the caller then executes the program instead and has nothing to
+ * report. The exchange with the process blocks, but is bounded.
  */
 #include "supervisor/process/spawn-template.h"
 

@@ -273,6 +273,6 @@ int checkpoint_read(struct model *model, const char *dir, struct error *error)
 		return error_set(error, r, "cannot read %s: %s", path, strerror(-r));
 	r = read_text(model, text, size);
 	if (r == -EBADMSG)
-		return error_set(error, r, "%s is corrupt: going on without it", path);
+		return error_set(error, r, "%s is corrupt: continuing without it", path);
 	return r < 0 ? error_set(error, r, "cannot read %s: %s", path, strerror(-r)) : r;
 }

@@ -44,10 +44,10 @@ static int read_claim(
 	size_t i;
 
 	if (!name || !uid || !namespace)
-		return error_set(error, -EBADMSG, "a claim is a ResourceClaim as JSON");
+		return error_set(error, -EBADMSG, "a claim must be a ResourceClaim as JSON");
 	if (!streq(namespace, pod->namespace))
 		return error_set(
-			error, -EINVAL, "the claim %s is of the namespace %s", name, namespace);
+			error, -EINVAL, "the claim %s is in the namespace %s", name, namespace);
 	if (!allocation)
 		return error_set(error, -ENODATA, "ResourceClaim %s is not allocated", name);
 	json_array_foreach(results, i, result)
@@ -56,7 +56,7 @@ static int read_claim(
 
 		if (!driver || add_driver(drivers, driver) < 0)
 			return error_set(
-				error, -EBADMSG, "a result of the claim %s has no driver", name);
+				error, -EBADMSG, "a result of the claim %s names no driver", name);
 	}
 	*ret = json_pack("{s:s, s:s, s:O, s:b}", "name", name, "uid", uid, "drivers", drivers,
 		"extended", extended && streq(extended, "true"));

@@ -21,7 +21,7 @@ static int open_control(const char *state_dir, int *ret_fd, struct error *error)
 		CONTROL_SOCKET_NAME);
 	if (r < 0 || (size_t)r >= sizeof(address.sun_path))
 		return error_set(error, -ENAMETOOLONG,
-			"%s is too long a path for a socket in it: use a shorter --state-dir",
+			"the path %s is too long for a socket in it: use a shorter --state-dir",
 			state_dir);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)

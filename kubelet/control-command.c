@@ -54,7 +54,7 @@ static bool check_counts(struct control_request *request, const json_t *counts)
 		}
 		if (!json_is_integer(count) || json_integer_value(count) < 0 ||
 			json_integer_value(count) > INT32_MAX) {
-			control_fail(request, "%s: the count is not a number of devices", name);
+			control_fail(request, "%s: the count must be a number of devices", name);
 			return false;
 		}
 	}
@@ -99,7 +99,7 @@ static bool check_containers(struct control_request *request, const json_t *cont
 
 		if (!name || !is_pod_name(name)) {
 			control_fail(request,
-				"a container's name is lower case letters, digits, dashes and dots");
+				"the name of a container must consist of lower-case letters, digits, dashes and dots");
 			return false;
 		}
 		if (!check_counts(request, json_object_get(container, "limits")))
@@ -120,8 +120,9 @@ static int add_containers(
 		r = pod_read_container(pod, container);
 		if (r < 0) {
 			control_fail(request, "%s",
-				r == -EEXIST           ? "two containers have the same name"
-					: r == -EINVAL ? "init containers and sidecars come first"
+				r == -EEXIST ? "two containers have the same name"
+					: r == -EINVAL
+					? "init containers and sidecars must come first"
 					: r == -EBADMSG
 					? "a container is init, sidecar or main; see devplug-kubelet(1) for the form of other resources"
 					: "out of memory");
@@ -162,14 +163,14 @@ static void on_pod(
 
 	if (!name || !namespace || !is_pod_name(name) || !is_pod_name(namespace)) {
 		control_fail(request,
-			"a pod's name and namespace are lower case letters, digits, dashes and dots");
+			"the name and namespace of a pod must consist of lower-case letters, digits, dashes and dots");
 		return;
 	}
 	if (!check_containers(request, containers))
 		return;
 	pod = model_find_pod(manager->model, namespace, name);
 	if (pod && pod->phase != POD_FAILED) {
-		control_fail(request, "pod %s/%s exists: remove it first", namespace, name);
+		control_fail(request, "pod %s/%s already exists: remove it first", namespace, name);
 		return;
 	}
 	/* A failed pod is replaced by a new pod. */
@@ -275,8 +276,7 @@ static void on_wait(
 	if (!check_counts(request, wanted))
 		return;
 	if (!(timeout >= 0) || timeout > WAIT_MAX_SECONDS)
-		control_fail(
-			request, "the time-out is not between 0 and %d seconds", WAIT_MAX_SECONDS);
+		control_fail(request, "the timeout must be from 0 to %d seconds", WAIT_MAX_SECONDS);
 	else if (control_wait(request, wanted, (uint64_t)(timeout * USEC_PER_SEC)) < 0)
 		control_fail(request, "out of memory");
 }
@@ -303,7 +303,7 @@ static void on_fault(
 			control_reply(request, json_object());
 		return;
 	}
-	control_fail(request, "a fault is RESOURCE end-stream or RESOURCE close");
+	control_fail(request, "a fault must be RESOURCE end-stream or RESOURCE close");
 }
 
 void command_run(struct manager *manager, struct control_request *request, const json_t *arguments)

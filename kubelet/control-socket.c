@@ -271,7 +271,7 @@ static int listen_in(const char *state_dir, bool replace, int *ret_fd, struct er
 		return error_set(error, -ENAMETOOLONG, "%s: the path is too long", state_dir);
 	if (!replace && socket_connect(path, &other) >= 0)
 		return error_set(error, -EADDRINUSE,
-			"devplug-kubelet is running already with the state in %s: stop it, or choose another --state-dir",
+			"devplug-kubelet already runs with the state in %s: stop it, or choose another --state-dir",
 			state_dir);
 	r = make_directory(state_dir, 0755);
 	if (r < 0)

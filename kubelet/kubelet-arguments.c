@@ -37,7 +37,7 @@ const char arguments_help[] =
 	"\n"
 	"  run                     serve in the foreground; one JSON event per line on standard\n"
 	"                          output, or a table on a terminal\n"
-	"  status                  print resources, devices, and the pods that have them\n"
+	"  status                  print resources, devices, and the pods that use them\n"
 	"  pod NAME                admit a pod and start its containers\n"
 	"  pod restart NAME        start its containers again, with their allocations\n"
 	"  pod rm NAME             remove a pod\n"
@@ -329,8 +329,8 @@ int arguments_parse(int argc, char **argv)
 			return arguments_refuse("unknown option");
 		if (options[index].set(optarg, options[index].target) >= 0)
 			continue;
-		(void)snprintf(text, sizeof(text), "--%s does not take \"%.80s\"", list[index].name,
-			optarg);
+		(void)snprintf(text, sizeof(text), "--%s does not accept \"%.80s\"",
+			list[index].name, optarg);
 		return arguments_refuse(text);
 	}
 	return 0;

@@ -161,7 +161,7 @@ static int read_state(struct manager *manager, struct error *error)
 	r = checkpoint_read(manager->model, options->plugin_dir, error);
 	if (r > 0) {
 		log_warning(
-			"%s/%s was written by a real kubelet, whose pods are unknown here: their devices are free; a copy is kept in %s",
+			"a real kubelet wrote %s/%s; its pods are unknown here, so their devices are free; a copy is kept in %s",
 			options->plugin_dir, CHECKPOINT_NAME, options->state_dir);
 		r = keep_checkpoint(manager, error);
 	} else if (r == -EBADMSG) {

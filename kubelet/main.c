@@ -254,16 +254,16 @@ static int verb_pod(char **arguments, int n)
 		return show_pod(json_pack("{s:s, s:s, s:s}", "command", "pod-restart", "name",
 			arguments[1], "namespace", arg_namespace));
 	if (n != 1 || streq(arguments[0], "rm") || streq(arguments[0], "restart"))
-		return arguments_refuse("pod takes NAME, rm NAME or restart NAME");
+		return arguments_refuse("\"pod\" needs NAME, rm NAME or restart NAME");
 	if (is_manifest(arguments[0]))
 		return arguments_refuse(
-			"manifests are not read: give the pod's NAME and --limits RESOURCE=N,...");
+			"devplug-kubelet reads no manifests: give the pod's NAME and --limits RESOURCE=N,...");
 	containers = make_containers();
 	free(arg_containers);
 	free(arg_others);
 	if (!containers)
 		return arguments_refuse(
-			"--limits takes RESOURCE=N,..., a container NAME:RESOURCE=N,..., --other NAME:JSON");
+			"--limits needs RESOURCE=N,..., a container NAME:RESOURCE=N,..., and --other NAME:JSON");
 	return show_pod(json_pack("{s:s, s:s, s:s, s:b, s:o, s:o*}", "command", "pod", "name",
 		arguments[0], "namespace", arg_namespace, "static", arg_static, "containers",
 		containers, "claims", arg_claims));
@@ -294,7 +294,7 @@ static int verb_wait(char **arguments, int n)
 	bool reached;
 
 	if (!wanted || json_object_size(wanted) == 0)
-		return arguments_refuse("wait takes RESOURCE=N,...");
+		return arguments_refuse("\"wait\" needs RESOURCE=N,...");
 	if (wait_for(wanted, &reply, &error) < 0)
 		return fail(&error);
 	reached = json_is_true(json_object_get(reply, "reached"));
@@ -384,7 +384,7 @@ int main(int argc, char **argv)
 	argc -= optind + 1;
 	argv += optind;
 	if (argc < 0)
-		return arguments_refuse("which command?");
+		return arguments_refuse("a command is missing");
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
 		if (!streq(verbs[i].name, argv[0]))
 			continue;

@@ -138,7 +138,7 @@ static int socket_path(const char *dir, char *path, size_t size, struct error *e
 
 	if (r < 0 || (size_t)r >= size)
 		return error_set(error, -ENAMETOOLONG,
-			"%s is too long a path for a socket in it: use a shorter --plugin-dir",
+			"the path %s is too long for a socket in it: use a shorter --plugin-dir",
 			dir);
 	return 0;
 }

@@ -67,7 +67,7 @@ static void print_resources(const json_t *container, bool started)
 		(void)putchar('\n');
 	}
 	json_array_foreach(started ? json_object_get(container, "ignored") : NULL, i, id)(void)
-		printf("  %s: no plugin has registered it, the container starts without\n",
+		printf("  %s: no plugin has registered it, so the container starts without it\n",
 			TEXT(id));
 }
 

@@ -133,8 +133,7 @@ static enum verdict allocates_odd(struct trial *trial, const struct conformance_
 				reply.text[0] != '\0')
 				continue;
 			if (reply.status > RPC_OK && reply.text[0] == '\0')
-				return trial_fail(trial,
-					"Allocate of %s failed without a word of why",
+				return trial_fail(trial, "Allocate of %s failed without a reason",
 					requests[i].what);
 			if (!check_answer(
 				    trial, &reply, requests[i].n_containers, requests[i].what))
@@ -185,7 +184,7 @@ static bool has_same_answer(struct trial *trial, struct call *call, char **id, c
 	if (json_equal(alone, again) == 0)
 		return true;
 	(void)trial_fail(trial,
-		"Allocate of \"%.100s\" beside others was answered otherwise than alone", *id);
+		"Allocate of \"%.100s\" got another answer beside other calls than alone", *id);
 	return false;
 }
 
@@ -297,24 +296,26 @@ static enum verdict frees_what_is_cancelled(
 
 static const struct conformance_case cases[] = {
 	{ 21, "allocates", "answers Allocate for each of its devices",
-		"an answer without an element rejects the pod and leaks its devices", 130172,
-		NEEDS_SERVING | NEEDS_DEVICE, allocates, NULL },
+		"after an answer without an element, the kubelet rejects the pod and leaks its devices",
+		130172, NEEDS_SERVING | NEEDS_DEVICE, allocates, NULL },
 	{ 22, "allocates-all", "answers Allocate for all devices at once, or fails with a reason",
-		"the kubelet reads no answer beyond 4 MiB", 109304, NEEDS_SERVING | NEEDS_DEVICE,
+		"the kubelet accepts no answer above 4 MiB", 109304, NEEDS_SERVING | NEEDS_DEVICE,
 		allocates_all, NULL },
-	{ 23, "allocates-for-two", "answers with as many elements as containers were asked for",
-		"the list is in the API, and kubelets have sent more than one", 0,
+	{ 23, "allocates-for-two", "answers with one element for each container of the request",
+		"the API has a list of containers, and some kubelets have sent several", 0,
 		NEEDS_SERVING | NEEDS_DEVICE, allocates_for_two, NULL },
 	{ 24, "allocates-in-time", "answers Allocate within a quarter of the run's time limit",
-		"Allocate has no time limit: no pod of the node is admitted meanwhile", 117435,
+		"Allocate has no time limit, and the node admits no pod meanwhile", 117435,
 		NEEDS_SERVING | NEEDS_DEVICE, allocates_in_time, NULL },
-	{ 25, "allocates-odd", "refuses odd Allocate requests in words, or answers each element",
-		"the error's text is all that the owner of the pod sees", 0,
+	{ 25, "allocates-odd",
+		"refuses invalid Allocate requests with a reason, or answers each element",
+		"the owner of the pod only sees the text of the error", 0,
 		NEEDS_SERVING | NEEDS_DEVICE, allocates_odd, NULL },
 	{ 26, "allocates-at-once", "answers 100 Allocate calls at a time without mixing them up",
-		"containers that start without a recorded allocation allocate beside admissions",
+		"containers that start without a recorded allocation call Allocate during admissions",
 		73824, NEEDS_SERVING | NEEDS_DEVICE, allocates_at_once, NULL },
-	{ 27, "frees-what-is-cancelled", "leaks nothing when Allocate calls are cancelled",
+	{ 27, "frees-what-is-cancelled",
+		"leaks neither memory nor descriptors when Allocate calls are cancelled",
 		"a kubelet that stops cancels its calls", 0, NEEDS_SERVING | NEEDS_DEVICE,
 		frees_what_is_cancelled, NULL },
 };

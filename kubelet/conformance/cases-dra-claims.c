@@ -57,7 +57,7 @@ static bool prepare_first(
 		trial_pass(trial, REPEAT_USEC);
 	}
 	(void)trial_fail(trial, DRA_PREPARE " of %s/%s: %s", ret_claim->namespace, ret_claim->name,
-		prepared ? prepared->error : "the answer lacks the claim");
+		prepared ? prepared->error : "the claim is missing in the answer");
 	return false;
 }
 
@@ -99,8 +99,8 @@ static enum verdict check_names(struct trial *trial, const Dra__Device *device)
 				trial, "\"%s\" is not a CDI name VENDOR/CLASS=DEVICE", name);
 		n = cdi_count(trial->options, name);
 		if (n != 1)
-			return trial_fail(trial,
-				"%s is described by %zu files when the answer comes", name, n);
+			return trial_fail(
+				trial, "%zu files describe %s when the answer comes", n, name);
 	}
 	return VERDICT_OK;
 }
@@ -132,7 +132,8 @@ static enum verdict check_devices(struct trial *trial, const Dra__NodePrepareRes
 		for (i = 0; i < got->n_devices; i++)
 			answered = answered || is_of_result(result, got->devices[i]);
 		if (!answered && verdict == VERDICT_OK)
-			verdict = trial_fail(trial, "the answer lacks %s/%s of the allocation",
+			verdict = trial_fail(trial,
+				"%s/%s of the allocation is missing in the answer",
 				text_of(result, "pool"), text_of(result, "device"));
 	}
 	return verdict;
@@ -196,10 +197,11 @@ static enum verdict prepare_answers_all(struct trial *trial, const struct confor
 			return trial_fail(trial, "the answer has no entry for %s/%s",
 				claims[i].namespace, claims[i].name);
 		if (i == 0 && !*result->error)
-			return trial_fail(
-				trial, "a claim that the API server does not have was prepared");
+			return trial_fail(trial,
+				"a claim that does not exist in the API server was prepared");
 		if (i > 0 && *result->error)
-			return trial_fail(trial, "beside a claim that fails, %s/%s fails too: %s",
+			return trial_fail(trial,
+				"when another claim of the call fails, %s/%s fails, too: %s",
 				claims[i].namespace, claims[i].name, result->error);
 	}
 	for (size_t i = 1; i < n; i++)
@@ -231,7 +233,7 @@ static enum verdict refuses_uid(struct trial *trial, const struct conformance_ca
 	unprepare_all(trial);
 	claim = claims_name(trial, 0);
 	claim.uid = unknown_claim.uid;
-	return check_refused(trial, &claim, "a claim with another uid than the API server's");
+	return check_refused(trial, &claim, "a claim whose uid differs from the API server's");
 }
 
 static enum verdict refuses_name(struct trial *trial, const struct conformance_case *self)
@@ -241,7 +243,7 @@ static enum verdict refuses_name(struct trial *trial, const struct conformance_c
 	unprepare_all(trial);
 	claim = claims_name(trial, 0);
 	claim.name = unknown_claim.name;
-	return check_refused(trial, &claim, "a claim with a name that the API server lacks");
+	return check_refused(trial, &claim, "a claim whose name does not exist in the API server");
 }
 
 static enum verdict refuses_rival(struct trial *trial, const struct conformance_case *self)
@@ -252,7 +254,7 @@ static enum verdict refuses_rival(struct trial *trial, const struct conformance_
 	size_t other;
 
 	if (!claims_find(trial, true, &other))
-		return trial_skip(trial, "give two --claim that are allocated the same device");
+		return trial_skip(trial, "give two --claim with the same device");
 	if (!prepare_first(trial, &claim, &message))
 		return VERDICT_NOT_OK;
 	rival = claims_name(trial, other);
@@ -333,7 +335,7 @@ static enum verdict prepare_parallel(struct trial *trial, const struct conforman
 	same = prepare_at_once(trial, data, size, claim.uid, wanted);
 	if (same != PARALLEL)
 		return trial_fail(trial,
-			"of %d calls at once for one claim, %zu were answered with %.300s",
+			"of %d simultaneous calls for one claim, %zu were answered with %.300s",
 			PARALLEL, same, wanted);
 	return end(trial, &claim);
 }
@@ -480,42 +482,43 @@ static const struct conformance_case cases[] = {
 		"the kubelet calls again after a failure of another claim and after its restart", 0,
 		NEEDS_SERVING | NEEDS_CLAIM, prepare_repeats, NULL },
 	{ 112, "dra-prepare-answers-all",
-		"has an entry for each claim of a call, and only the entry of a claim that fails has an error",
+		"answers with an entry for each claim of a call, with an error only for claims that fail",
 		"\"NodePrepareResources skipped ResourceClaims\" fails the pod's start (pkg/kubelet/cm/dra/manager.go)",
 		0, NEEDS_SERVING | NEEDS_CLAIM, prepare_answers_all, NULL },
-	{ 113, "dra-wrong-uid", "refuses a claim that has another uid than the API server's",
-		"it was deleted and created again, and its devices may be other ones (k8s.io/dynamic-resource-allocation/kubeletplugin)",
+	{ 113, "dra-wrong-uid", "refuses a claim whose uid differs from the API server's",
+		"the claim was deleted and created again, perhaps with other devices (k8s.io/dynamic-resource-allocation/kubeletplugin)",
 		0, NEEDS_SERVING | NEEDS_CLAIM, refuses_uid, NULL },
-	{ 114, "dra-wrong-name", "refuses a claim whose name the API server does not have",
-		"only the API server has the allocation (k8s.io/dynamic-resource-allocation/kubeletplugin)",
+	{ 114, "dra-wrong-name", "refuses a claim whose name does not exist in the API server",
+		"the allocation is stored only in the API server (k8s.io/dynamic-resource-allocation/kubeletplugin)",
 		0, NEEDS_SERVING | NEEDS_CLAIM, refuses_name, NULL },
-	{ 115, "dra-rival", "refuses a device that another claim holds until that is unprepared",
-		"the scheduler has allocated devices twice", 136269, NEEDS_SERVING | NEEDS_CLAIM,
+	{ 115, "dra-rival",
+		"refuses a device that another claim holds until that claim is unprepared",
+		"schedulers have allocated a device twice", 136269, NEEDS_SERVING | NEEDS_CLAIM,
 		refuses_rival, NULL },
-	{ 116, "dra-prepare-parallel", "answers calls at once for one claim in the same way",
-		"the kubelet prepares the claims of different pods at once, and a claim may be of several pods",
+	{ 116, "dra-prepare-parallel", "gives simultaneous calls for one claim the same answer",
+		"the kubelet prepares the claims of different pods at the same time, and several pods may share a claim",
 		0, NEEDS_SERVING | NEEDS_CLAIM, prepare_parallel, NULL },
 	{ 117, "dra-unprepare-repeats", "succeeds when a claim is unprepared again",
 		"the kubelet repeats it until its own checkpoint is written (pkg/kubelet/cm/dra/manager.go)",
 		0, NEEDS_SERVING | NEEDS_CLAIM, unprepare_repeats, NULL },
 	{ 118, "dra-unprepare-unknown", "succeeds for a claim that it has never seen",
-		"a claim that could not be prepared is unprepared, too; an error keeps the pod from being deleted",
+		"the kubelet also unprepares a claim that could not be prepared; an error keeps the pod from being deleted",
 		0, NEEDS_SERVING, unprepare_unknown, NULL },
 	{ 119, "dra-unprepare-removes", "removes the CDI devices of a claim that is unprepared",
-		"CDI devices of removed claims slow each container start, and a wrong container could name them",
+		"CDI devices of removed claims slow down each container start, and other containers could name them",
 		0, NEEDS_SERVING | NEEDS_CLAIM, unprepare_removes, NULL },
 	{ 120, "dra-prepare-after-restart",
 		"answers in the same way after it was killed and started again",
-		"the containers of the pod have the old CDI names (KEP-4381)", 0,
+		"the pod's containers were created with the old CDI names (KEP-4381)", 0,
 		NEEDS_SERVING | NEEDS_CLAIM | NEEDS_COMMAND, prepare_after_restart, NULL },
 	{ 121, "dra-unprepare-after-restart",
-		"unprepares what it had prepared before it was killed",
+		"unprepares claims that it prepared before it was killed",
 		"another process of the driver may get the call", 0,
 		NEEDS_SERVING | NEEDS_CLAIM | NEEDS_COMMAND, unprepare_after_restart, NULL },
 	{ 122, "dra-stop-keeps-files", "keeps prepared claims described while it is stopped",
 		"a container that is restarted needs its CDI devices, also during an update of the driver",
 		0, NEEDS_SERVING | NEEDS_CLAIM | NEEDS_COMMAND, stop_keeps_files, NULL },
-	{ 123, "dra-cycles", "keeps nothing open over many cycles of prepare and unprepare",
+	{ 123, "dra-cycles", "leaks no descriptors over many cycles of prepare and unprepare",
 		"drivers run for months", 0, NEEDS_SERVING | NEEDS_CLAIM, cycles, NULL },
 };
 

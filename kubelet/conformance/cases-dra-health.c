@@ -82,7 +82,7 @@ static enum verdict health_reports(struct trial *trial, const struct conformance
 		return VERDICT_NOT_OK;
 	n = count_health(trial, NULL, &total);
 	return trial_fail(trial,
-		"the health of %zu of the %zu devices of the claim is known; %u messages came; the stream: %s",
+		"the health of %zu of the claim's %zu devices is known after %u messages; the stream: %s",
 		n, total, trial->counts.lists, trial->ended_by[0] ? trial->ended_by : "open");
 }
 
@@ -157,16 +157,16 @@ static enum verdict refuses_paths(struct trial *trial, const struct conformance_
 
 static const struct conformance_case cases[] = {
 	{ 130, "dra-health-reports", "reports the health of each device of a claim",
-		"a device without it is Unknown in the status of pods (KEP-4680)", 0,
+		"the status of pods shows Unknown for a device without health (KEP-4680)", 0,
 		NEEDS_SERVING | NEEDS_CLAIM, health_reports, NULL },
 	{ 131, "dra-health-changes", "reports when a device fails and recovers",
-		"people search for the cause of a failed container in the status of its pod (KEP-4680)",
+		"users search for the cause of a failed container in the status of its pod (KEP-4680)",
 		0, NEEDS_SERVING | NEEDS_CLAIM | NEEDS_HEALTH, health_changes, NULL },
-	{ 140, "dra-malformed", "refuses bytes that are not a message, and goes on",
-		"any process of root can reach the socket", 0, NEEDS_SERVING, refuses_malformed,
-		NULL },
-	{ 141, "dra-paths", "refuses names of claims that are paths",
-		"the uid is a part of file names, the names are parts of a URL", 0, NEEDS_SERVING,
+	{ 140, "dra-malformed", "refuses bytes that are not a message, and keeps working",
+		"any process of root can connect to the socket", 0, NEEDS_SERVING,
+		refuses_malformed, NULL },
+	{ 141, "dra-paths", "refuses claims whose names are paths",
+		"drivers use the uid in file names, and the names in a URL", 0, NEEDS_SERVING,
 		refuses_paths, NULL },
 };
 

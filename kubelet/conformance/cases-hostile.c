@@ -70,7 +70,7 @@ static enum verdict check_given_back(
 
 	if (trial_await(trial, has_given_back, &bound))
 		return VERDICT_OK;
-	return trial_fail(trial, "after %s has hung up the plugin keeps descriptors open", what);
+	return trial_fail(trial, "after the end of %s, the plugin keeps descriptors open", what);
 }
 
 struct attack {
@@ -243,48 +243,52 @@ static enum verdict refuses_others(struct trial *trial, const struct conformance
 	}
 
 static const char any_root_process[] =
-	"any process of root can connect, and a broken client must not cost the node its devices";
+	"any process of root can connect, and the node must not lose its devices because of a broken client";
 
 static const struct conformance_case cases[] = {
-	{ 60, "knows-its-methods", "answers UNIMPLEMENTED to a method it does not know",
-		"a later kubelet may try what an older plugin has not", 0, NEEDS_SERVING,
-		knows_its_methods, NULL },
-	{ 61, "ignores-unknown-fields", "ignores fields it does not know",
-		"a later kubelet may send more", 0, NEEDS_SERVING, ignores_unknown_fields, NULL },
-	{ 62, "refuses-malformed", "refuses messages that are malformed and goes on",
+	{ 60, "knows-its-methods", "answers an unknown method with UNIMPLEMENTED",
+		"a later kubelet may try methods that an older plugin does not implement", 0,
+		NEEDS_SERVING, knows_its_methods, NULL },
+	{ 61, "ignores-unknown-fields", "ignores unknown fields", "a later kubelet may send more",
+		0, NEEDS_SERVING, ignores_unknown_fields, NULL },
+	{ 62, "refuses-malformed", "refuses malformed messages, and keeps working",
 		any_root_process, 0, NEEDS_SERVING, refuses_malformed, NULL },
-	{ 63, "refuses-compression", "does not take a compressed message for a plain one",
+	{ 63, "refuses-compression", "does not read a compressed message as a plain one",
 		any_root_process, 0, NEEDS_SERVING, refuses_compression, NULL },
-	ATTACK(64, "garbage", "goes on beside a peer that does not speak HTTP/2", any_root_process,
+	ATTACK(64, "garbage", "keeps working while a peer does not use HTTP/2", any_root_process,
 		"garbage", attack_garbage),
-	ATTACK(65, "half-a-preface", "goes on beside a peer that falls silent", any_root_process,
+	ATTACK(65, "half-a-preface", "keeps working while a peer stops sending", any_root_process,
 		"half a preface", attack_half_a_preface),
-	ATTACK(66, "oversized-frame", "goes on beside frames of 16 MiB", any_root_process,
-		"an oversized frame", attack_oversized_frame),
-	ATTACK(67, "broken-headers", "goes on beside headers that cannot be decoded",
-		any_root_process, "broken headers", attack_broken_headers),
-	ATTACK(68, "header-bomb", "bounds what compressed headers expand to", any_root_process,
+	ATTACK(66, "oversized-frame", "keeps working while a peer sends frames of 16 MiB",
+		any_root_process, "an oversized frame", attack_oversized_frame),
+	ATTACK(67, "broken-headers",
+		"keeps working while a peer sends headers that cannot be decoded", any_root_process,
+		"broken headers", attack_broken_headers),
+	ATTACK(68, "header-bomb", "bounds the size of expanded headers", any_root_process,
 		"a header bomb", attack_header_bomb),
-	ATTACK(69, "continuation-flood", "goes on beside 16 MiB of headers that never end",
+	ATTACK(69, "continuation-flood",
+		"keeps working while a peer sends 16 MiB of headers that never end",
 		any_root_process, "a flood of CONTINUATION frames", attack_continuation_flood),
-	ATTACK(70, "reset-flood", "goes on beside 5000 calls that are reset at once",
+	ATTACK(70, "reset-flood",
+		"keeps working while a peer makes 5000 calls and resets each at once",
 		any_root_process, "a flood of RST_STREAM frames", attack_reset_flood),
 	ATTACK(71, "ping-flood", "limits answers that the peer does not read", any_root_process,
 		"a flood of PING frames", attack_ping_flood),
 	ATTACK(72, "settings-flood", "limits acknowledgements that the peer does not read",
 		any_root_process, "a flood of SETTINGS frames", attack_settings_flood),
-	ATTACK(73, "closed-windows", "goes on beside streams that may not send",
+	ATTACK(73, "closed-windows", "keeps working while a peer lets its streams send nothing",
 		"a kubelet that is stopped (SIGSTOP, swapping) reads nothing for a long time",
 		"64 streams with closed windows", attack_closed_windows),
-	ATTACK(74, "slow-reader", "goes on beside a peer that does not read",
+	ATTACK(74, "slow-reader", "keeps working while a peer does not read",
 		"a kubelet that is stopped (SIGSTOP, swapping) reads nothing for a long time",
 		"64 streams that are not read", attack_slow_reader),
-	ATTACK(75, "huge-message", "does not believe a length of 1 GiB", any_root_process,
-		"a message of 1 GiB", attack_huge_message),
-	{ 76, "tolerates-idle-peers", "goes on beside 300 idle connections", any_root_process, 0,
-		NEEDS_SERVING, bears_idle_peers, NULL },
-	{ 77, "refuses-others", "serves root alone",
-		"a process that can call Allocate learns paths and may start the plugin's commands",
+	ATTACK(75, "huge-message",
+		"does not allocate memory for a message that claims to have 1 GiB",
+		any_root_process, "a message of 1 GiB", attack_huge_message),
+	{ 76, "tolerates-idle-peers", "keeps working while 300 connections are idle",
+		any_root_process, 0, NEEDS_SERVING, bears_idle_peers, NULL },
+	{ 77, "refuses-others", "serves only root",
+		"a process that can call Allocate gets paths and may start the plugin's commands",
 		0, NEEDS_SERVING | NEEDS_ROOT, refuses_others, NULL },
 };
 

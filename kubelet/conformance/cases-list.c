@@ -114,7 +114,7 @@ static enum verdict health_changes(struct trial *trial, const struct conformance
 		return VERDICT_NOT_OK;
 	if (!trial_await(trial, has_healthy, &healthy))
 		return lost(trial, "the device recovered, but no list reports it");
-	return check_same_stream(trial, &counts, "when a device was well again");
+	return check_same_stream(trial, &counts, "when a device was healthy again");
 }
 
 static enum verdict health_flaps(struct trial *trial, const struct conformance_case *self)
@@ -130,12 +130,13 @@ static enum verdict health_flaps(struct trial *trial, const struct conformance_c
 			return VERDICT_NOT_OK;
 	trial_pass(trial, BURST_SETTLE);
 	if (!trial_await(trial, has_healthy, &healthy))
-		return lost(trial, "after many changes the last one is not listed");
+		return lost(trial, "after many changes, the list does not contain the last one");
 	lists = trial->counts.lists - counts.lists;
 	bound = (unsigned)((manager_now() - began) * LISTS_PER_SEC / USEC_PER_SEC) + LISTS_SLACK;
 	if (lists > bound)
-		return trial_fail(trial, "%u lists for %u changes; %u would be one each 100 ms",
-			lists, 2 * BURST, bound);
+		return trial_fail(trial,
+			"%u lists for %u changes, but %u would be one every 100 ms", lists,
+			2 * BURST, bound);
 	return check_same_stream(trial, &counts, "when a device failed again and again");
 }
 
@@ -161,7 +162,7 @@ static enum verdict check_unplugged(struct trial *trial, size_t healthy, size_t 
 		return VERDICT_NOT_OK;
 	if (trial_devices(trial)->count < count)
 		return trial_fail(trial,
-			"the unplugged device, which a container may hold, is not listed as unhealthy: %zu devices of %zu",
+			"the unplugged device, which a container may use, is not listed as unhealthy: %zu devices of %zu",
 			trial_devices(trial)->count, count);
 	return VERDICT_OK;
 }
@@ -251,25 +252,25 @@ static enum verdict serves_two_streams(struct trial *trial, const struct conform
 	if (trial_await(trial, has_end, stream))
 		free(stream);
 	if (!served)
-		return trial_fail(trial, "a second ListAndWatch brought no list");
+		return trial_fail(trial, "a second ListAndWatch sent no list");
 	trial_pass(trial, BURST_SETTLE);
 	return check_same_stream(trial, &counts, "when a second stream came and went");
 }
 
 static const struct conformance_case cases[] = {
 	{ 14, "ids-are-unique", "lists every device once, with an id",
-		"duplicates collapse, or count twice if their health differs", 0, NEEDS_SERVING,
-		has_unique_ids, NULL },
+		"duplicates count as one device, or as two if their health differs", 0,
+		NEEDS_SERVING, has_unique_ids, NULL },
 	{ 15, "health-is-known", "reports health as Healthy or Unhealthy only",
-		"the kubelet takes any other value for unhealthy", 0, NEEDS_SERVING,
+		"the kubelet treats any other value as unhealthy", 0, NEEDS_SERVING,
 		has_known_health, NULL },
 	{ 16, "numa-nodes-are-real", "names NUMA nodes from 0 to 63, each once, or none",
-		"-1, which sysfs has for no node, enables alignment and never matches: pods are refused",
+		"-1, which sysfs shows for no node, enables alignment and never matches, so pods are refused",
 		135541, NEEDS_SERVING, has_real_nodes, NULL },
 	{ 17, "health-changes", "reports the failure and recovery of a device in the same stream",
-		"a stream that ends to refresh the list is an outage; a device that never recovers is lost",
+		"a stream that ends to refresh the list is an outage, and a device that never recovers is lost",
 		60388, NEEDS_SERVING | NEEDS_HEALTH | NEEDS_DEVICE, health_changes, NULL },
-	{ 18, "health-flaps", "sends many changes in few lists, and ends with the right one",
+	{ 18, "health-flaps", "sends many changes in few lists, and ends with the current list",
 		"each list makes the kubelet write its checkpoint to disk under a global lock", 0,
 		NEEDS_SERVING | NEEDS_HEALTH | NEEDS_DEVICE, health_flaps, NULL },
 	{ 19, "device-disappears",

@@ -276,21 +276,21 @@ static enum verdict starts_containers(struct trial *trial, const struct conforma
 
 static const struct conformance_case cases[] = {
 	{ 28, "prefers",
-		"prefers available devices, as many as asked for, with those it must include",
-		"what is not available is ignored, and the choice is arbitrary then", 0,
-		NEEDS_SERVING | NEEDS_DEVICE, prefers, NULL },
+		"prefers the requested number of available devices, including those that it must include",
+		"the kubelet ignores devices that are not available, and then chooses arbitrarily",
+		0, NEEDS_SERVING | NEEDS_DEVICE, prefers, NULL },
 	{ 29, "prefers-the-impossible", "never fails GetPreferredAllocation",
-		"an error rejects the pod and leaks the devices that were taken before", 130172,
-		NEEDS_SERVING | NEEDS_DEVICE, prefers_the_impossible, NULL },
-	{ 30, "prefers-of-many", "takes a GetPreferredAllocation request beyond 4 MiB",
-		"the request carries all available ids, and those that must be included again",
+		"after an error, the kubelet rejects the pod and leaks the devices that it took before",
+		130172, NEEDS_SERVING | NEEDS_DEVICE, prefers_the_impossible, NULL },
+	{ 30, "prefers-of-many", "accepts a GetPreferredAllocation request above 4 MiB",
+		"the request contains all available ids, and again those that must be included",
 		109304, NEEDS_SERVING, prefers_of_many, NULL },
 	{ 31, "keeps-its-options", "implements what its options offer",
-		"the kubelet calls what the options offer, and fails the pod if it is not implemented",
+		"the kubelet calls the methods that the options offer, and fails the pod if one is not implemented",
 		0, NEEDS_SERVING, keeps_its_options, NULL },
 	{ 32, "starts-containers", "answers PreStartContainer for each start of a container",
-		"it is called before every restart; an error keeps the container from starting", 0,
-		NEEDS_SERVING | NEEDS_DEVICE, starts_containers, NULL },
+		"the kubelet calls it before every restart, and an error keeps the container from starting",
+		0, NEEDS_SERVING | NEEDS_DEVICE, starts_containers, NULL },
 };
 
 const struct case_table preference_cases = { cases, ARRAY_SIZE(cases) };

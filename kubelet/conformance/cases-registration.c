@@ -79,7 +79,7 @@ static enum verdict serves_during_register(struct trial *trial, const struct con
 			"GetDevicePluginOptions was not answered while Register waited: %u Register calls, %u refused (%s)",
 			trial->counts.registers, trial->counts.refused, trial->refused_by);
 	if (!trial_await(trial, has_list_or_end, NULL))
-		return trial_fail(trial, "ListAndWatch brought no list");
+		return trial_fail(trial, "ListAndWatch sent no list");
 	return VERDICT_OK;
 }
 
@@ -91,7 +91,7 @@ static enum verdict is_readable(struct trial *trial, const struct conformance_ca
 	if (strstr(trial->ended_by, self->data))
 		return trial_fail(trial, "%s", trial->ended_by);
 	if (trial->counts.lists == 0)
-		return trial_skip(trial, "the stream brought no list: %s", trial->ended_by);
+		return trial_skip(trial, "the stream sent no list: %s", trial->ended_by);
 	return VERDICT_OK;
 }
 
@@ -185,7 +185,7 @@ static enum verdict register_fails(struct trial *trial, const struct conformance
 	trial->faults.on_register = REGISTER_SERVED;
 	if (!came)
 		return trial_fail(trial,
-			"%u of 2 Register calls came, and not another one within %llu s",
+			"%u of 2 Register calls came, and no other one within %llu s",
 			trial->counts.registers - before, register_seconds(trial));
 	return trial_await_serving(trial) ? VERDICT_OK : VERDICT_NOT_OK;
 }
@@ -266,40 +266,41 @@ static const enum register_fault refused = REGISTER_REFUSED, unavailable = REGIS
 
 static const struct conformance_case cases[] = {
 	{ 1, "registers", "calls Register with v1beta1, a valid name and an endpoint",
-		"a resource that is not registered does not exist for the scheduler", 116125, 0,
+		"the scheduler does not know a resource that is not registered", 116125, 0,
 		registers, NULL },
 	{ 2, "serves-during-register", "serves its socket while Register waits for its answer",
-		"the kubelet dials back and asks for the options inside of Register; a plugin that serves afterwards waits for itself",
+		"the kubelet connects and requests the options before it answers Register; a plugin that serves only afterwards waits for itself",
 		0, 0, serves_during_register, NULL },
 	{ 3, "list-is-utf8", "sends ids that are UTF-8",
-		"kubelets from 1.34 on drop the whole message, and with it the stream", 0, 0,
-		is_utf8, "UTF-8" },
+		"kubelets from 1.34 on drop the whole message, and then the stream", 0, 0, is_utf8,
+		"UTF-8" },
 	{ 4, "list-is-small", "sends lists of at most 4 MiB",
-		"the kubelet takes a larger message for the end of the stream", 109304, 0,
+		"the kubelet treats a larger message as the end of the stream", 109304, 0,
 		is_readable, "larger than max" },
 	{ 5, "list-before-reply", "serves ListAndWatch before Register is answered",
-		"the kubelet opens the stream in the background, in no order with its reply", 0,
+		"the kubelet opens the stream in the background, before or after its reply", 0,
 		NEEDS_SERVING | NEEDS_REGISTER, list_before_reply, NULL },
-	{ 6, "kubelet-comes-later", "waits for a kubelet.sock that is not there yet",
-		"after a reboot plugins are up before the kubelet; pods that find no device then fail for good",
+	{ 6, "kubelet-comes-later", "waits for a kubelet.sock that does not exist yet",
+		"after a reboot, plugins start before the kubelet; pods that find no device then fail permanently",
 		125579, NEEDS_SERVING, kubelet_comes_later, NULL },
-	{ 7, "socket-refuses", "waits quietly while kubelet.sock refuses connections",
-		"the socket of a dead kubelet stays on disk", 125506, NEEDS_SERVING, socket_refuses,
+	{ 7, "socket-refuses", "uses little processor time while kubelet.sock refuses connections",
+		"the socket of a killed kubelet remains", 125506, NEEDS_SERVING, socket_refuses,
 		NULL },
 	{ 8, "register-refused", "tries again after Register failed with UNKNOWN",
-		"the kubelet answers every failure with UNKNOWN, also those that pass", 0,
+		"the kubelet answers every failure with UNKNOWN, also temporary ones", 0,
 		NEEDS_SERVING | NEEDS_REGISTER, register_fails, &refused },
 	{ 9, "register-unavailable", "tries again after Register failed with UNAVAILABLE",
-		"a kubelet that stops answers so", 0, NEEDS_SERVING | NEEDS_REGISTER,
+		"a kubelet that stops answers in this way", 0, NEEDS_SERVING | NEEDS_REGISTER,
 		register_fails, &unavailable },
 	{ 10, "register-reset", "tries again after the connection broke during Register",
 		"a kubelet may be killed at any time", 0, NEEDS_SERVING | NEEDS_REGISTER,
 		register_fails, &reset },
-	{ 11, "register-hangs", "has one Register call at a time, and survives one that hangs",
-		"a second Register for the resource overwrites the first, and the failure of one makes the death of the other invisible",
+	{ 11, "register-hangs",
+		"makes one Register call at a time, and recovers from one that hangs",
+		"a second Register for the resource replaces the first, and the failure of one hides the end of the other",
 		121994, NEEDS_SERVING | NEEDS_REGISTER, register_hangs, NULL },
-	{ 12, "stays-registered", "does not register again while its stream lives",
-		"the end of the older stream disconnects the newer registration; file events are not a reason to register",
+	{ 12, "stays-registered", "does not register again while its stream is open",
+		"the end of the older stream disconnects the newer registration, so file events are not a reason to register",
 		121994, NEEDS_SERVING, stays_registered, NULL },
 	{ 13, "stops", "ends on SIGTERM", "a plugin that must be killed delays every update", 0,
 		NEEDS_SERVING | NEEDS_COMMAND, stops, NULL },

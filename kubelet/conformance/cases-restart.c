@@ -48,11 +48,10 @@ static enum verdict check_back(struct trial *trial, const struct id_set *before,
 	devices = trial_devices(trial);
 	for (size_t i = 0; i < devices->count; i++)
 		if (!id_set_contains(before, devices->devices[i].id))
-			return trial_fail(trial,
-				"after %s there is a device \"%.100s\" that was not there before",
+			return trial_fail(trial, "after %s, there is a new device \"%.100s\"",
 				after, devices->devices[i].id);
 	if (devices->count != before->count)
-		return trial_fail(trial, "after %s there are %zu devices, before there were %zu",
+		return trial_fail(trial, "after %s, there are %zu devices; before, there were %zu",
 			after, devices->count, before->count);
 	return VERDICT_OK;
 }
@@ -267,7 +266,7 @@ static bool keep_state(struct trial *trial)
 		pod_file_write(trial->manager->model, trial->kubelet_options.state_dir, &error) >=
 			0)
 		return true;
-	(void)trial_fail(trial, "the tool cannot play the kubelet: %s", error.message);
+	(void)trial_fail(trial, "the tool cannot imitate the kubelet: %s", error.message);
 	return false;
 }
 
@@ -327,14 +326,14 @@ static enum verdict booked_device_vanishes(struct trial *trial, const struct con
 
 static const struct conformance_case cases[] = {
 	{ 40, "kubelet-restarts", "registers the same devices after each restart of the kubelet",
-		"a restart removes all sockets and forgets every plugin; ids are the key of what pods hold",
+		"a restart removes all sockets and forgets every plugin, and the devices of pods are identified by their ids",
 		138446, NEEDS_SERVING, kubelet_restarts, NULL },
-	{ 41, "kubelet-crash-loops", "ends up registered after ten crashes of the kubelet in a row",
+	{ 41, "kubelet-crash-loops", "is registered after ten crashes of the kubelet in a row",
 		"an unfinished registration with a kubelet that has ended must not block the next one",
 		0, NEEDS_SERVING, kubelet_crash_loops, NULL },
 	{ 42, "directory-is-wiped",
 		"registers after the plugin directory was removed and made again",
-		"a watch on a removed directory sees nothing any more", 0,
+		"a watch on a removed directory reports no more events", 0,
 		NEEDS_SERVING | NEEDS_REGISTER, directory_is_wiped, NULL },
 	{ 43, "stream-is-cancelled", "registers again when its stream is cancelled",
 		"the kubelet cancels the live stream when an older one ends, and never asks again",
@@ -346,14 +345,14 @@ static const struct conformance_case cases[] = {
 		"the kubelet removes the sockets of all plugins when it starts", 0,
 		NEEDS_SERVING | NEEDS_REGISTER, socket_is_removed, NULL },
 	{ 46, "plugin-is-killed", "offers the same devices after it was killed and started again",
-		"pods hold devices by id, and the old socket is still there", 99571,
+		"pods hold devices by id, and the old socket still exists", 99571,
 		NEEDS_SERVING | NEEDS_COMMAND, plugin_is_killed, NULL },
-	{ 47, "plugin-is-replaced", "ends up registered after it was replaced in quick succession",
-		"if it registers before the kubelet has seen the end of the old stream, that end hits the new one",
+	{ 47, "plugin-is-replaced", "is registered after it was replaced three times in a row",
+		"if it registers before the kubelet has seen the end of the old stream, that end disconnects the new one",
 		127803, NEEDS_SERVING | NEEDS_COMMAND, plugin_is_replaced, NULL },
 	{ 48, "booked-device-disappears",
-		"keeps a removed device that a pod has in the list, with its NUMA node",
-		"without it, a kubelet from 1.34 on panics at each start, before it fails the pod",
+		"keeps a removed device in the list, with its NUMA node, while a pod uses it",
+		"otherwise a kubelet from 1.34 on panics at each start, and an earlier one fails the pod",
 		130050, NEEDS_SERVING | NEEDS_PLUG | NEEDS_DEVICE, booked_device_vanishes, NULL },
 };
 

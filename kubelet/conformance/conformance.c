@@ -105,7 +105,7 @@ static bool check_needs(struct trial *trial, unsigned needs)
 	const struct conformance_hooks *hooks = &trial->options->hooks;
 
 	if (needs & NEEDS_COMMAND && !trial_owns_plugin(trial))
-		(void)trial_skip(trial, "the plugin was started elsewhere; give --plugin-command");
+		(void)trial_skip(trial, "the tool did not start the plugin; give --plugin-command");
 	else if (needs & NEEDS_HEALTH && (!hooks->fail || !hooks->heal))
 		(void)trial_skip(trial, "give --fail-command and --heal-command");
 	else if (needs & NEEDS_PLUG && (!hooks->unplug || !hooks->plug))
@@ -130,10 +130,11 @@ static enum verdict judge(struct run *run, const struct conformance_case *self)
 		return run->failed ? VERDICT_SKIP : VERDICT_NOT_OK;
 	}
 	if (self->needs & NEEDS_REGISTER && trial->watched)
-		return trial_skip(trial, "the plugin is found in %s and does not call Register",
+		return trial_skip(trial,
+			"the plugin registers through %s and does not call Register",
 			trial->options->plugins_registry);
 	if (self->needs & NEEDS_CLAIM && claims_count(trial) == 0)
-		return trial_skip(trial, "give a --claim that has a device of the driver");
+		return trial_skip(trial, "give a --claim with a device of the driver");
 	if (self->needs & NEEDS_DEVICE && trial_healthy(trial) == 0)
 		return trial_skip(trial, "the resource has no healthy device");
 	return self->run(trial, self);

@@ -46,7 +46,7 @@ int claims_check(const json_t *claims, struct error *error)
 			if (!set_text_of(result, "driver") || !set_text_of(result, "pool") ||
 				!set_text_of(result, "device") || !set_text_of(result, "request"))
 				return error_set(error, -EINVAL,
-					"a result of the ResourceClaim %s lacks driver, pool, device or request",
+					"driver, pool, device or request is missing in a result of the ResourceClaim %s",
 					text_of(metadata, "name"));
 		}
 	}

@@ -231,7 +231,7 @@ bool trial_start_kubelet(struct trial *trial)
 			(void)error_set(&error, r, "cannot wait for events: %s", strerror(-r));
 	}
 	if (r < 0)
-		(void)trial_fail(trial, "the tool cannot play the kubelet: %s", error.message);
+		(void)trial_fail(trial, "the tool cannot imitate the kubelet: %s", error.message);
 	return r >= 0;
 }
 
@@ -491,7 +491,7 @@ bool trial_kill_plugin(struct trial *trial)
 	if (trial_await(trial, is_not_serving, NULL))
 		return true;
 	(void)trial_fail(trial,
-		"the plugin was killed, but its stream lives: something it has started still holds it");
+		"the plugin was killed, but its stream is open: a process that it started still holds it");
 	return false;
 }
 

@@ -143,7 +143,7 @@ class Tool(unittest.TestCase):
     def test_without_claims(self):
         report = run_driver("none", {101, 110, 118, 130}, PATIENCE, claims=())
         self.assertEqual((report.code, report.ok, report.skipped), (0, {101, 118}, {110, 130}), report.text + report.errors)
-        self.assertIn("give a --claim that has a device of the driver", report.text)
+        self.assertIn("give a --claim with a device of the driver", report.text)
 
     def test_without_a_rival(self):
         report = run_driver("none", {112, 115}, PATIENCE, claims=CLAIMS[:2])

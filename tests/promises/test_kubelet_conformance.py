@@ -244,7 +244,7 @@ class Tool(unittest.TestCase):
         """What did not come in time is said with the time; what a case has seen is of this case alone."""
         report = run(self.plugins, f"{program('faulty-plugin')} registers-once", "--case", "1,9,40", patience=BRIEF)
         self.assertEqual((report.code, report.ok, report.not_ok), (1, {1}, {9, 40}), report.text)
-        self.assertIn(f"0 of 2 Register calls came, and not another one within {BRIEF:.0f} s", report.text)
+        self.assertIn(f"0 of 2 Register calls came, and no other one within {BRIEF:.0f} s", report.text)
         self.assertRegex(report.text, rf"after a restart of the kubelet: not registered within {BRIEF:.0f} s: \d+ Register calls, \d+ accepted, "
                          r"0 refused, 0 streams ended")
 

@@ -103,7 +103,7 @@ class Pods(NodeTest):
         for name in ("pod.yaml", "./pod.yml", "pod.JSON"):
             answer = self.node.ask_kubelet("pod", name)
             self.assertEqual((answer.returncode, answer.stdout), (2, ""), name)
-            self.assertIn("manifests are not read", answer.stderr)
+            self.assertIn("reads no manifests", answer.stderr)
         self.assertEqual(self.node.ask_kubelet("pod", "pod.yaml.x").returncode, 0)
 
     def test_get_is_off_before_1_34(self):
@@ -138,7 +138,7 @@ class Pods(NodeTest):
         self.begin(static("gpu", 1))
         self.node.await_allocatable(gpu=1)
         for words, said in ((("--container", "a:vendor.example/gpu=1", "--init", "a:"), "the same name"),
-                            (("--container", "A:vendor.example/gpu=1"), "name is lower case"),
+                            (("--container", "A:vendor.example/gpu=1"), "lower-case letters"),
                             (("--container", "a:gpu=1"), "not a name of an extended resource")):
             self.assertIn(said, self.pod("one", *words))
         self.assertIn("NAME:RESOURCE=N", self.pod("one", "--container", "a:vendor.example/gpu"))

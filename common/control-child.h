@@ -37,7 +37,7 @@ enum child_type {
 	/* child to supervisor */
 	CHILD_READY,         /* [] configuration accepted and first inventory complete */
 	CHILD_REFUSED,       /* [text] why the last CONFIGURE was refused; the previous
-				configuration stays in force */
+				configuration stays applied */
 	CHILD_REGISTERED,    /* [session] the kubelet answered Register with OK */
 	CHILD_SERVING,       /* [session] the kubelet opened ListAndWatch */
 	CHILD_SESSION_ENDED, /* [session, text] why */

@@ -16,13 +16,13 @@
 #define MESSAGE_ID_SERVING "a714c3baa5704da2bfc8323b2cb5133a"
 /* A kubelet session ended or registration failed. */
 #define MESSAGE_ID_SESSION_ENDED "32e841f689d147a390189f0185c2aa0d"
-/* A configuration generation is in force. */
+/* A configuration generation was applied. */
 #define MESSAGE_ID_CONFIG_ACCEPTED "e2070b4450e74d6cbbccbbc9386f65c2"
-/* A configuration was rejected; the one in force stays. */
+/* A configuration was rejected; the applied one stays. */
 #define MESSAGE_ID_CONFIG_REJECTED "f02054ed3957473689f2402891dd119f"
 /* One line of the plan that a reload carries out. */
 #define MESSAGE_ID_CONFIG_PLAN "82b55cacfc3d4f899ea1d8d622cda86b"
-/* The configuration file is not valid; the last accepted configuration is in force. */
+/* The configuration file is not valid; the last accepted configuration is used. */
 #define MESSAGE_ID_CONFIG_LAST_ACCEPTED "2de2c5766e864b1dab8e1a6572d0e7fa"
 /* A child refused the configuration of its resource. */
 #define MESSAGE_ID_RESOURCE_REFUSED "73397f472c6a439ba38970cf4534d2a0"

@@ -15,7 +15,7 @@
 #define DEFAULT_RUNTIME_DIR "/run/devplugd"
 #define DEFAULT_PLUGIN_DIR  "/var/lib/kubelet/device-plugins"
 /* The kubelet's --root-dir, and two paths below it: the directory of its plugin watcher, and the
- * socket that reports which container has which device (pkg/kubelet/config/defaults.go). */
+ * socket that reports the devices of containers (pkg/kubelet/config/defaults.go). */
 #define DEFAULT_KUBELET_ROOT  "/var/lib/kubelet"
 #define KUBELET_REGISTRY      "/plugins_registry"
 #define KUBELET_POD_RESOURCES "/pod-resources/kubelet.sock"
@@ -138,7 +138,7 @@ const struct resource_config *resource_config_unref(const struct resource_config
 DEFINE_CLEANUP(const struct resource_config *, resource_config_unref)
 #define _cleanup_resource_config_ _cleanup_(resource_config_unrefp)
 
-/* Writes the configuration in force as text: defaults filled in, drop-ins merged. The cordons that
+/* Writes the applied configuration as text: defaults filled in, drop-ins merged. The cordons that
  * are set by command are a separate list; all others are written with their resources. */
 int config_dump(const struct config *config, FILE *stream);
 

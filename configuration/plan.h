@@ -20,7 +20,7 @@ struct plan {
 	size_t n_changes; /* number of lines that describe a change */
 };
 
-/* Compares the configuration in force (NULL: none) with the new one. Returns 0 or -ENOMEM. */
+/* Compares the applied configuration (NULL: none) with the new one. Returns 0 or -ENOMEM. */
 int plan_make(const struct config *from, const struct config *to, struct plan *ret);
 
 /* Checks that a daemon can change from one to the other without a restart. It cannot change its

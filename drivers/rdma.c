@@ -80,7 +80,8 @@ static void rdma_scan_done(struct rdma_scan *rdma)
 	strings_done(&rdma->combined);
 }
 
-/* What the ports of an RDMA device speak; its interface may be elsewhere. */
+/* Whether the ports of the RDMA device use one of the link layers. Its interface may be in another
+ * namespace. */
 static bool kind_matches(
 	const struct rdma_scan *rdma, const char *name, const struct strings *kinds)
 {

@@ -90,7 +90,7 @@ static void write_daemon(const struct picture *picture, struct exposition *out)
 	if (!picture->pods_wanted)
 		return;
 	exposition_begin(out, "devplugd_pod_resources_up", "gauge",
-		"Whether the kubelet reported which pod has which device.");
+		"Whether the kubelet reported which pod uses which device.");
 	exposition_add(out, "", NULL, 0, picture->pods != NULL);
 }
 
@@ -344,7 +344,7 @@ static void write_health(const struct picture *picture, struct exposition *out)
 	exposition_add(out, "", LABELS(UNIT_LABELS(resource, unit)), unit->healthy);
 	exposition_begin(out, "devplugd_device_unhealthy_reason_info", "gauge",
 		"Why a device is unhealthy: gone, cordoned, device (its driver found it unusable), "
-		"probe, booked (only the kubelet has it), or other; always 1. The text is in devplugctl status.");
+		"probe, booked (only the kubelet still lists it), or other; always 1. The text is in devplugctl status.");
 	FOR_EACH_OWN_UNIT(unit, resource, picture)
 	if (!unit->healthy)
 		exposition_add(out, "",
@@ -467,7 +467,7 @@ static int write_assigned(const struct picture *picture, struct exposition *out)
 	int r = keys ? 0 : -ENOMEM;
 
 	exposition_begin(out, "devplugd_device_assigned", "gauge",
-		"The container that has a device, as reported by the kubelet; always 1.");
+		"The container that uses a device, as reported by the kubelet; always 1.");
 	for (size_t i = 0; r >= 0 && i < picture->n_assignments; i++) {
 		const struct assignment *row = &picture->assignments[i];
 		const struct resource *resource = row->resource;

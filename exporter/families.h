@@ -11,7 +11,7 @@
 #include "exporter/picture.h"
 
 struct families_options {
-	bool assigned; /* name the pods that have devices */
+	bool assigned; /* name the pods that use devices */
 	bool process;  /* the exporter's own process_* */
 };
 

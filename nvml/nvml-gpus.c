@@ -34,7 +34,7 @@ static bool went_well(struct gpu *gpu, unsigned result)
 	return result == NVML_OK;
 }
 
-/* --- what is there --- */
+/* --- GPUs and instances --- */
 
 static void register_events(struct gpus *gpus, struct gpu *gpu)
 {

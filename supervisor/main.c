@@ -151,7 +151,7 @@ static int check(const struct config *config)
 	return EXIT_SUCCESS;
 }
 
-/* What a reload would log, or all of it where nothing is in force. */
+/* Prints what a reload would log, or the whole configuration if none is applied. */
 static int print_diff(const struct config *config)
 {
 	_cleanup_config_ struct config *in_force = NULL;

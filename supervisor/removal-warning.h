@@ -12,10 +12,10 @@
 #include "configuration/config.h"
 
 /* Warns on the stream of devices that the kubelet's checkpoint assigns to pods, and that `from`
- * (the configuration in force) offers and `to` does not. Without a readable checkpoint there is no
+ * (the applied configuration) offers and `to` does not. Without a readable checkpoint there is no
  * warning. `state`: the daemon's answer to "status" with "pods", which has the names of pods,
  * because the checkpoint has UIDs only; NULL: there is none. A pod that is not in the answer, such
- * as one whose init container alone has the device, is named by its UID. */
+ * as one where only an init container uses the device, is named by its UID. */
 void removed_devices_warn(
 	const struct config *from, const struct config *to, const json_t *state, FILE *stream);
 

@@ -14,7 +14,7 @@ struct restore_watch;
 
 int restore_watch_new(struct manager *manager, struct restore_watch **ret);
 
-/* Watches runtime_dir and the directories of published files of the configuration in force, and
+/* Watches runtime_dir and the directories of published files of the applied configuration, and
  * checks the files. Logs if inotify is not available: published files are then checked at
  * restore_watch_check() only. */
 void restore_watch_configure(struct restore_watch *watch);

@@ -12,7 +12,7 @@
 #define LINE_MAX_LENGTH 1024
 #define DRIVER_PREFIX   "driver-"
 
-/* Whether the file is an example of the driver; as examples_write() has it. */
+/* Whether the file is an example of the driver, for examples_write(). */
 static bool is_example_of(const char *file, const char *driver)
 {
 	const char *rest = startswith(file, DRIVER_PREFIX);

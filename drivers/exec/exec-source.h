@@ -27,9 +27,9 @@ struct exec_match {
 struct exec_source;
 
 /* Prepares a program; it is started when the event loop runs. `match` and `root` (the directory
- * that stands for "/" and contains the program) must outlive it. `list` (NULL: none) is in force
- * until the program answers. `on_change` is called when the list or the description of a failure
- * has changed. Returns 0 or negative errno. */
+ * that stands for "/" and contains the program) must outlive it. `list` (NULL: none) is used until
+ * the program answers. `on_change` is called when the list or the description of a failure has
+ * changed. Returns 0 or negative errno. */
 int exec_source_new(sd_event *event, const struct exec_match *match, const char *root,
 	struct exec_list *list, void (*on_change)(void *userdata), void *userdata,
 	struct exec_source **ret);

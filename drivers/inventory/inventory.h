@@ -5,7 +5,7 @@
  * The devices of a resource and their health: the driver's scans merged with the results of the
  * health probes. It is level-triggered: events only make a scan run sooner, a scan finds the
  * current state, a failed scan keeps the last good one. A device that disappears stays, unhealthy,
- * until it returns or no container has it. Every id that the kubelet has booked is listed even if
+ * until it returns or no container uses it. Every id that the kubelet has booked is listed even if
  * its device was removed (promise P17), because a kubelet that starts panics, or fails the pod, if
  * one is missing. The main thread owns the inventory; other threads see it only through snapshots,
  * which never change.

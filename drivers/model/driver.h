@@ -86,9 +86,9 @@ struct driver {
 	/* For a driver that learns of devices between scans, from programs or a library: called
 	 * once, before the first list(). `previous` is the state of the inventory that this one
 	 * replaces, or NULL. Its findings may be copied. The previous inventory works until it is
-	 * stopped, and stays in force if the new one fails; so work that could conflict with it
-	 * must begin only after the event loop runs again. Returns 0 or negative errno with the
-	 * error filled. NULL: the driver has no state. */
+	 * stopped, and stays in use if the new one fails, so work that could conflict with it must
+	 * begin only after the event loop runs again. Returns 0 or negative errno with the error
+	 * filled. NULL: the driver has no state. */
 	int (*start)(const struct driver_context *context, const void *previous, void **ret_state,
 		struct error *error);
 	/* Ends what start() began. Returns NULL. */

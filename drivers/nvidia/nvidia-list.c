@@ -310,7 +310,7 @@ static int check_split(
 		asked ? "make the library available" : "add a probe \"nvml\" to \"health\"");
 }
 
-/* Its name changes when its UUID is known, unless a container has it. */
+/* Its name changes when its UUID is known, unless a container uses it. */
 static int add_gpu(struct entry *entry, struct nvidia_gpu *gpu)
 {
 	char id[DEVICE_ID_MAX + 1], anchor[64];

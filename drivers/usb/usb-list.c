@@ -139,7 +139,7 @@ static int add_problem(struct scan *scan, struct device *device, const struct us
 	return 0;
 }
 
-/* Joins the values of several, with commas as KubeVirt has them. */
+/* Joins the values of several, with commas, as KubeVirt joins them. */
 static int add_joined(struct device *device, const char *name, struct usb_device *const *members,
 	size_t n_members, int (*get)(const struct usb_device *usb, char *buffer, size_t size))
 {

@@ -29,7 +29,7 @@ struct usb_match {
 	char *permissions;
 };
 
-/* A device that is plugged in, as /sys has it (Documentation/ABI/testing/sysfs-bus-usb). */
+/* A device that is plugged in, as /sys shows it (Documentation/ABI/testing/sysfs-bus-usb). */
 struct usb_device {
 	char *directory;
 	int vendor, product, class; /* idVendor, idProduct, bDeviceClass */

@@ -33,7 +33,7 @@ int claiming_propose(struct claiming *claiming, const char *root, struct snapsho
 void claiming_answered(struct claiming *claiming, struct inventory *inventory,
 	const struct control_message *message);
 
-/* To be called when a new inventory is in force: passes the known owners to it. */
+/* To be called when a new inventory is applied: passes the known owners to it. */
 void claiming_renew(const struct claiming *claiming, struct inventory *inventory);
 
 void claiming_done(struct claiming *claiming);

@@ -133,7 +133,7 @@ static void on_inventory_changed(struct inventory *inventory, void *userdata)
 {
 	struct plugin *plugin = userdata;
 
-	/* One that is not in force yet, or no longer. */
+	/* An inventory that is not applied yet, or no longer. */
 	if (inventory != plugin->inventory)
 		return;
 	plugin_offer(plugin);

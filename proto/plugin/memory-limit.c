@@ -52,7 +52,7 @@ static void on_crash(int number, siginfo_t *info, void *context)
 		/* No core is written, because it would be large and would not help. */
 		_exit(EXIT_FAILURE);
 	}
-	/* The default action is in force again, and a fault repeats itself. */
+	/* The default action applies again, and a fault repeats itself. */
 	if (!fault)
 		(void)raise(number);
 }

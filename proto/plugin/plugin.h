@@ -28,7 +28,7 @@ struct plugin {
 
 	struct housekeeping housekeeping;
 
-	/* In force together, or all NULL before the first configuration was accepted. */
+	/* Applied together, or all NULL before the first configuration was accepted. */
 	struct applied_config *applied_config;
 	struct inventory *inventory;
 	struct service *service;
@@ -51,12 +51,12 @@ struct plugin {
 	struct allocation_count allocation_count;
 };
 
-/* Applies the configuration in the descriptor, or refuses it and keeps the one in force; reports
+/* Applies the configuration in the descriptor, or refuses it and keeps the applied one; reports
  * which to the supervisor. The first one begins with the saved state in `saved_state_fd`, if that
  * is a descriptor. */
 void plugin_configure(struct plugin *plugin, int fd, int saved_state_fd);
 
-/* Offers the kubelet the devices in force, as soon as the supervisor has answered. */
+/* Offers the kubelet the current devices, as soon as the supervisor has answered. */
 void plugin_offer(struct plugin *plugin);
 
 /* Reports the inventory to the supervisor: the first time at once, later after urgent work. */

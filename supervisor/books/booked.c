@@ -38,7 +38,7 @@
 struct forgotten {
 	char *resource, *id;
 	char *pod_uid; /* as the checkpoint had it; "": it did not */
-	bool seen;     /* in the data that are in force now */
+	bool seen;     /* in the current data */
 };
 
 struct file_identity {
@@ -111,8 +111,8 @@ static json_t *claims_of(const struct booked *booked, const char *resource)
 					   : json_array();
 }
 
-/* To be called when new data are in force: drops forgotten bookings that the data no longer
- * contain. */
+/* To be called when new data were read: drops forgotten bookings that the data no longer contain.
+ * */
 static void drop_forgotten(struct booked *booked)
 {
 	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;

@@ -29,7 +29,7 @@ struct child_host {
 	struct arbiter *arbiter;
 	struct published *published;
 	struct spawn_options program; /* without a resource and its user */
-	const uint64_t *generation;   /* of the configuration in force, for the log */
+	const uint64_t *generation;   /* of the applied configuration, for the log */
 
 	/* Opens a session (errors as session_open()). */
 	int (*open_session)(enum registration_way way, const char *resource, struct session *ret,

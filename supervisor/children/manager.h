@@ -74,8 +74,8 @@ struct manager {
 	bool keep_failed;       /* to save the configuration, and logged */
 	uint64_t reloads;       /* attempts */
 	uint64_t rescans;       /* requests */
-	uint64_t accepted_at;   /* CLOCK_REALTIME: when the configuration in force was */
-	bool reload_failed;     /* the last attempt; the file is not what is in force */
+	uint64_t accepted_at;   /* CLOCK_REALTIME: when the applied configuration was */
+	bool reload_failed;     /* the last attempt failed; the file is not applied */
 	bool on_last_accepted;  /* started so, because the file is not valid */
 	sd_event_source *sweep; /* of what a dead daemon's children had still open */
 	struct write_access write_access;

@@ -34,7 +34,7 @@ enum resource_state {
 	RESOURCE_REGISTERING, /* session handed over, not registered and watched yet */
 	RESOURCE_SERVING,     /* registered, and the kubelet watches */
 	RESOURCE_ENDING,      /* asked to end its session */
-	RESOURCE_FAILED,      /* configuration refused and none other in force; child may live */
+	RESOURCE_FAILED,      /* configuration refused and none applied; a child may exist */
 	RESOURCE_BACKOFF,     /* no child; the next is due when the timer fires */
 	RESOURCE_DYING,       /* child killed or misbehaving; its exit is awaited, then backoff */
 	RESOURCE_RESTARTING,  /* asked to stop, to be started again at once */
@@ -165,8 +165,8 @@ struct resource {
 int resource_new(const struct resource_config *config, const struct resource_operations *operations,
 	void *userdata, struct resource **ret);
 
-/* Takes over a new configuration. Returns the event that brings it into force: CONFIGURE, RESTART,
- * or _RESOURCE_EVENT_MAX if nothing changes. */
+/* Takes over a new configuration. Returns the event that applies it: CONFIGURE, RESTART, or
+ * _RESOURCE_EVENT_MAX if nothing changes. */
 enum resource_event resource_update(
 	struct resource *resource, const struct resource_config *config);
 
@@ -189,7 +189,7 @@ void resource_publishes(struct resource *resource);
 /* Handles an event. `text`: the sentence that came with it, or NULL. */
 void resource_handle(struct resource *resource, enum resource_event event, const char *text);
 
-/* Makes a child that is ready open the configuration in force again, which scans for devices and
+/* Makes a child that is ready open the applied configuration again, which scans for devices and
  * starts the probes. Returns whether there was such a child. */
 bool resource_reopen(struct resource *resource);
 

@@ -304,7 +304,7 @@ int daemon_state_select_pod(struct daemon_state *daemon, const char *pod, struct
 		return error_set(error, -ENODATA, "%s", daemon->unanswered.message);
 	if (*failure)
 		return error_set(error, -ENODATA,
-			"the kubelet does not report which pod has which device: %s", failure);
+			"the kubelet does not report which pod uses which device: %s", failure);
 	return error_set(error, -ENOENT, "no device of devplugd is assigned to a pod %s", pod);
 }
 

@@ -47,7 +47,7 @@ const struct command commands[] = {
 	{ "rescan", "[RESOURCE]", "Scan for devices and probe their health now",
 		"Returns when the scan is done. Needs root.", NULL, command_rescan, 0, 0, 1, NULL },
 	{ "cordon", "DEVICE [REASON]", "Exclude a device from new allocations",
-		"Returns when the cordon is in force. Containers that use the device keep it.\n"
+		"Returns when the cordon is applied. Containers that use the device keep it.\n"
 		"Needs root.",
 		NULL, command_cordon, ARGUMENT_LIST | ARGUMENT_FORCE | ARGUMENT_JSON, 1, 2,
 		"a device, DEVICE or RESOURCE/DEVICE" },

@@ -560,7 +560,7 @@ static void list_all(struct table *table, json_t *array, const struct config *co
 	}
 }
 
-/* Loads the cordons of the files or, if these are not valid, of the configuration in force. */
+/* Loads the cordons of the files or, if these are not valid, of the applied configuration. */
 static int load_listed(const struct command_line *line, struct config **ret)
 {
 	const char *file = line->config_file ?: DEFAULT_CONFIG_FILE;

@@ -217,7 +217,7 @@ static void explain_device(const json_t *resource, const json_t *device)
 			"New containers do not get it. \"devplugctl uncordon\" offers it again.");
 	else if (strstr(reason, "but assigned to a pod"))
 		print_wrapped(0,
-			"It leaves the list when no container has it. It is offered again when it is "
+			"It leaves the list when no container uses it. It is offered again when it is "
 			"found again: check the hardware, and what has changed in the configuration.");
 	else
 		print_wrapped(0,

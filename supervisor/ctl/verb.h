@@ -108,6 +108,6 @@ const char *command_line_config_file(
 void print_report(const struct report *report, const char *file);
 
 /* Makes the daemon apply its files (the verb "reload" or "cordons" of the control socket), and
- * waits until that is in force. Returns 0, or negative errno with the error filled: -ESRCH: it has
+ * waits until they are applied. Returns 0, or negative errno with the error filled: -ESRCH: it has
  * ended, -EINVAL: it refused, -ETIMEDOUT: it did not answer, or a resource needs longer. */
 int have_applied(const struct daemon_state *daemon, const char *verb, struct error *error);

@@ -20,7 +20,7 @@ struct session;
 
 int dra_new(struct manager *manager, struct dra **ret);
 
-/* Applies the configuration in force. Logs. */
+/* Follows the applied configuration. Logs. */
 void dra_configure(struct dra *dra);
 
 /* Sends devplugd-cluster the document of a resource's devices, if it does not have it yet. Returns

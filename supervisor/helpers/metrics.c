@@ -39,7 +39,7 @@ struct metrics {
 	struct metrics_socket listener; /* our own */
 	sd_event_source *listen_again;  /* as long as it cannot be opened */
 	char *listen_failure;           /* why; logged */
-	char *textfile;                 /* as it is in force */
+	char *textfile;                 /* of the applied configuration */
 	bool textfile_written;
 	char *settings; /* the settings that the exporter was sent */
 

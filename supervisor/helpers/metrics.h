@@ -19,7 +19,7 @@ struct metrics;
 
 int metrics_new(struct manager *manager, struct metrics **ret);
 
-/* Applies the configuration in force. Logs. */
+/* Follows the applied configuration. Logs. */
 void metrics_configure(struct metrics *metrics);
 
 /* The reason why there are no metrics, or no text file with them, for display; NULL: nothing

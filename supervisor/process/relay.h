@@ -24,7 +24,7 @@ struct relay;
 /* Takes the descriptor, also on failure. `resource` must outlive the relay. */
 int relay_new(sd_event *event, int fd, const char *resource, pid_t pid, struct relay **ret);
 
-/* Reads what is there now, at the child's end. */
+/* Reads the remaining output at the child's end. */
 void relay_drain(struct relay *relay);
 
 /* The last line, "" if there was none. */

@@ -12,8 +12,8 @@
 struct manager;
 struct session;
 
-/* Watches the plugin directory of the configuration in force, and removes sockets that a dead
- * daemon left: at once, and again when its children must have ended, too. Logs. */
+/* Watches the plugin directory of the applied configuration, and removes sockets that a dead daemon
+ * left: at once, and again when its children must have ended, too. Logs. */
 int plugin_directory_watch(struct manager *manager);
 
 /* Adds the event sources that plugin_directory_watch() needs. Returns 0 or negative errno. */

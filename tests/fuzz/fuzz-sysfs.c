@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A host that is not the kernel's: the bytes are lines of a tree as tests/peers has them, of which
- * any may be garbage, and every driver lists what it finds there, with the declarations of
+ * A host that is not the kernel's: the bytes are lines of a tree as in tests/peers, of which any
+ * may be garbage, and every driver lists what it finds there, with the declarations of
  * docs/examples/driver-*.conf and of all presets. Never a crash, and never an id that is not one.
  *
  *   /PATH = VALUE     a file; "\n" and "\xHH" stand for bytes, in paths and targets, too

@@ -62,7 +62,7 @@ class Watcher(NodeTest):
         self.node.start()
         self.node.await_allocatable(gpu=3)
 
-    def test_kubelet_that_restarts_finds_what_is_there(self):
+    def test_kubelet_that_restarts_finds_existing_sockets(self):
         self.begin(static("gpu", 3))
         self.node.start()
         self.node.await_allocatable(gpu=3)

@@ -227,7 +227,7 @@ static void test_large_requests(void **state)
 	const size_t half = ALLOCATE_BYTES_MAX / 2 / LONG_ID_SIZE;
 
 	fill();
-	/* Two, with what is there already, are more than there may be. */
+	/* Two more than the existing ones exceed the limit. */
 	call(half);
 	call(half);
 	RUN_UNTIL(n_results == 1);
@@ -290,7 +290,7 @@ static void test_P17_pending(void **state)
 	assert_true(is_offered());
 	end_programs();
 	RUN_UNTIL(n_results == results + 2);
-	/* It was not noted here that the container has it. */
+	/* Nothing noted here that the container uses it. */
 	RUN_UNTIL(!is_offered());
 	host_remove("/go");
 	assert_int_equal(inventory_set_owners(inventory, ""), 0);

@@ -114,7 +114,7 @@ static void test_every_cause(void **state)
 			fail_msg("\"%s\": %s instead of %s", rows[i].id, reason_of(rows[i].id),
 				rows[i].reason);
 		assert_string_equal(numa_of(rows[i].id), "0,1");
-		/* No container has it any more. */
+		/* No container uses it any more. */
 		assert_int_equal(set_booked(inventory, "", 0), 1);
 		assert_string_equal(reason_of(rows[i].id),
 			streq(rows[i].reason, "healthy") ? "healthy" : "not listed");

@@ -64,7 +64,7 @@ static int setup(void **state)
 		.on_applied = ignore_applied,
 		.on_gone = ignore,
 	};
-	/* As the daemon has it: exits are read from a descriptor. */
+	/* As in the daemon, exits are read from a descriptor. */
 	(void)sigemptyset(&mask);
 	(void)sigaddset(&mask, SIGCHLD);
 	if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0 || sd_event_new(&host.event) < 0 ||

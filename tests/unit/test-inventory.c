@@ -45,8 +45,8 @@ static void test_hotplug(void **state)
 	assert_false(after->units[1].healthy);
 }
 
-/* A removed device leaves the list when no container has it, and not before it is certain that none
- * got it last. */
+/* A removed device leaves the list when no container uses it, and not before it is certain that
+ * none got it last. */
 static void test_drop_removed(void **state)
 {
 	uint64_t before;

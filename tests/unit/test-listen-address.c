@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Addresses as a configuration may have them, and as it may not.
+ * Addresses that a configuration may contain, and others that it may not.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>

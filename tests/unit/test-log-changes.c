@@ -63,7 +63,7 @@ static void test_exclude(void **state)
 	expect(UNITS "exclude = ( \"unit-1\", \"unit-3\" );", "unit-1\nunit-3",
 		UNITS "exclude = \"unit-1\";", "unit-1\nunit-3",
 		"t: device \"unit-3\" is healthy again\n");
-	/* No pod has it any more. */
+	/* No pod uses it any more. */
 	expect(UNITS "exclude = \"unit-1\";", "unit-1", UNITS "exclude = \"unit-1\";", "",
 		"t: device \"unit-1\" is no longer offered\n");
 }

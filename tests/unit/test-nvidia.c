@@ -194,7 +194,7 @@ static void test_uuid_becomes_known(void **state)
 	RUN_UNTIL(is_present(GPU_A));
 	assert_false(is_present("0000:3b:00.0"));
 
-	/* A container has it. */
+	/* A container uses it. */
 	write_gpu("0000:3b:00.0", 0, UNKNOWN, "NVIDIA A100-SXM4-80GB", "No");
 	start("driver = \"nvidia\"; match = ( " ENTRY " );");
 	snapshot = inventory_snapshot(inventory);

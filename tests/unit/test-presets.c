@@ -113,7 +113,7 @@ static bool has_row(const char *preset)
 	return false;
 }
 
-/* Whether a page of docs/peers uses it; tests/peers tries what is there. */
+/* Whether a page of docs/peers uses it; tests/peers tries those pages. */
 static bool has_page(const char *preset)
 {
 	_cleanup_free_ char *command = NULL;

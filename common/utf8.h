@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Checks that text is UTF-8 (RFC 3629). A kubelet of 1.36 refuses a whole message if one string is
- * not, so all text that may reach it is checked.
+ * Checks that text is UTF-8 (RFC 3629). A kubelet from 1.34 on refuses a whole message if one
+ * string is not, so all text that may reach it is checked.
  */
 
 #include "common/util.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An admission goes over the container's limits in arbitrary order; for each resource: choice,
- * maybe GetPreferredAllocation, Allocate, record. Every step ends in a call whose answer continues
- * with the next, or in reject().
+ * Admits the containers of a pod. An admission goes through the container's limits in arbitrary
+ * order, and for each resource makes the choice, calls GetPreferredAllocation if the plugin offers
+ * it, calls Allocate, and records the result. Every step ends in a call whose answer continues with
+ * the next, or in reject().
  */
 #include "kubelet/admission.h"
 

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Admitting pods and starting their container: the calls to plugins in the kubelet's order. One pod
- * is admitted at a time, with no time limit, so a plugin that hangs in Allocate stops admission as
- * it stops a kubelet's; containers start independently.
+ * Admits pods and starts their containers, with the calls to plugins in the kubelet's order. One
+ * pod is admitted at a time, with no time limit, so a plugin that hangs in Allocate stops admission
+ * as it stops a kubelet's; containers start independently.
  */
 
 #include "kubelet/kubelet-manager.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kubelet hashes with FNV-1a what go-spew prints of its structures, on one line, with types,
- * sorted keys and no quotes (pkg/util/hash, DeepHashObject). A list or map that is null is printed
- * differently from an empty one.
+ * Computes the kubelet's checksum. It is the FNV-1a hash of the text that go-spew prints for Go's
+ * structures, on one line, with types, sorted keys and no quotes (pkg/util/hash, DeepHashObject). A
+ * list or map that is null is printed differently from an empty one.
  */
 #include "kubelet/checkpoint-checksum.h"
 

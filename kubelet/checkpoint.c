@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes members in Go's order, and an empty list as null where the kubelet does.
+ * Reads and writes the checkpoint. Members are written in Go's order, and an empty list as null
+ * where the kubelet writes null.
  */
 #include "kubelet/checkpoint.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kubelet's checks in the kubelet's order, with its messages. Devices are marked as allocated
- * at once and stay marked if the admission fails later, until the next recount.
+ * Makes the kubelet's checks in the kubelet's order, with its messages. Devices are marked as
+ * allocated at once and stay marked if the admission fails later, until the next recount.
  */
 #include "kubelet/choice.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An array in the order of registration; a node has some hundred entries at most.
+ * Stores clients in an array, in the order of registration: a node has a few hundred at most.
  */
 #include "kubelet/client-table.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each part is a JSON object while it is merged, which keeps the order of arrival and finds a key
- * in constant time; devices, mounts and CDI names become arrays at the end.
+ * Merges the answers for a container. Each part is a JSON object while it is merged, which keeps
+ * the order of arrival and finds a key in constant time; devices, mounts and CDI names become
+ * arrays at the end.
  */
 #include "kubelet/container.h"
 

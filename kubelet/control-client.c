@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocking is fine here: the process sends one request and exits.
+ * Sends a request to the running kubelet. It may block, because the process sends one request and
+ * exits.
  */
 #include "kubelet/control-client.h"
 

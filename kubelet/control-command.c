@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each command checks its own arguments, because any client can connect.
+ * Carries out the commands of the control socket. Each checks its own arguments, because any client
+ * can connect.
  */
 #include "kubelet/control-command.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request exists from accept until the last byte of its reply, or until the peer hangs up. While
- * a command handles it, a hang-up only closes the descriptor.
+ * Receives requests and sends replies. A request exists from accept until the last byte of its
+ * reply, or until the peer hangs up. While a command handles it, a hang-up only closes the
+ * descriptor.
  */
 #include "kubelet/control-socket.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An array in the list's order with a hash index over the ids. The counts follow the kubelet's two
- * sets, healthy and unhealthy, in which one id can be a member of both.
+ * Stores devices in an array in the list's order, with a hash index over the ids. The counts follow
+ * the kubelet's two sets, healthy and unhealthy, in which one id can be a member of both.
  */
 #include "kubelet/device-table.h"
 

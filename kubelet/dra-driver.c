@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * As in a kubelet, one connection carries the calls and the stream; it is opened when it is needed.
- * The stream is opened again 5 s after its end, as long as the driver is registered; up to 1.36
- * also if the driver does not announce the service.
+ * Keeps the connections to DRA drivers. As in a kubelet, one connection carries the calls and the
+ * stream, and is opened when it is needed. The stream is opened again 5 s after its end, as long as
+ * the driver is registered; up to 1.36 also if the driver does not announce the service.
  */
 #include "kubelet/dra-driver.h"
 

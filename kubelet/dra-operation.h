@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Preparing and unpreparing the claims of a pod: one call for each driver, with all claims that
+ * Prepares and unprepares the claims of a pod, with one call for each driver, with all claims that
  * concern it. The first failure ends it.
  */
 

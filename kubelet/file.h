@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Small files read and written as a whole.
+ * Reads and writes small files as a whole.
  */
 
 #include <sys/types.h>

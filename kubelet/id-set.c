@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Open addressing with linear probing, at most half full, so that a probe always ends.
+ * Stores ids with open addressing and linear probing, in a table that is at most half full, so that
+ * a probe always ends.
  */
 #include "kubelet/id-set.h"
 

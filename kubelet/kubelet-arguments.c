@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One table of options, each with the function that parses its value.
+ * Parses the command line by a table of options, each with the function that parses its value.
  */
 #include "kubelet/kubelet-arguments.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Start, tick and stop in the kubelet's order. The checkpoint is read before the directory is
- * cleaned and the socket appears last, so that everything is ready when it appears.
+ * Starts, updates and stops the parts in the kubelet's order. The checkpoint is read before the
+ * directory is cleaned and the socket appears last, so that everything is ready when it appears.
  */
 #include "kubelet/kubelet-manager.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One row for each release. Sources: pkg/kubelet of 1.32.10 and 1.36.2; 1.31.14, 1.33.13, 1.34.9,
- * 1.35.6 and 1.36.2 as they ran; for PodResources the stages of KEP-3695. For 1.37, only the choice
- * of the health service was read (pickHealthService in pkg/kubelet/cm/dra/plugin).
+ * Defines the properties of each release in one row. Sources: pkg/kubelet of 1.32.10 and 1.36.2;
+ * 1.31.14, 1.33.13, 1.34.9, 1.35.6 and 1.36.2 as they ran; for PodResources the stages of KEP-3695.
+ * For 1.37, only the choice of the health service was read (pickHealthService in
+ * pkg/kubelet/cm/dra/plugin).
  */
 #include "kubelet/kubelet-version.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The nodes of one device are gathered in an array that grows with the longest.
+ * Copies a list into a table. The NUMA nodes of one device are collected in an array that grows to
+ * the longest.
  */
 #include "kubelet/list-message.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line. "run" starts the kubelet; every other verb sends a request to a running one.
- * Exit codes: 0 done, 1 failed or refused, 2 wrong usage, 3 a kubelet would have panicked.
+ * Carries out the verbs of the command line. "run" starts the kubelet; every other verb sends a
+ * request to a running one. Exit codes: 0 done, 1 failed or refused, 2 wrong usage, 3 a kubelet
+ * would have panicked.
  */
 #include <getopt.h>
 #include <limits.h>

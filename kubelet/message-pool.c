@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One block for each request: messages are short-lived and few.
+ * Allocates one block for each request, because messages are few and are freed soon.
  */
 #include "kubelet/message-pool.h"
 

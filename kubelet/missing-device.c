@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kubelet iterates over a Go map; this code names the first device in the set's order.
+ * Finds a booked device that is not listed. The kubelet iterates over a Go map; this code names the
+ * first device in the set's order.
  */
 #include "kubelet/missing-device.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each list of the JSON becomes an array of messages and an array of pointers to them, because
- * protobuf-c needs both.
+ * Converts the JSON of other resources to messages. Each list becomes an array of messages and an
+ * array of pointers to them, because protobuf-c needs both.
  */
 #include "kubelet/other-resources.h"
 

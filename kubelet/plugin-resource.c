@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Resources: devices, endpoint, capacity and the end of the grace period. A resource's entry is
- * never removed, only forgotten, because the Node keeps the name too.
+ * Keeps the devices, the endpoint, the capacity and the grace period of each resource. A resource's
+ * entry is never removed, only forgotten, because the Node keeps the name too.
  */
 #include "kubelet/plugin-resource.h"
 

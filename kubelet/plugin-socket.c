@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An operation is a chain of calls; each call starts the next one or ends in fail(). A failed
- * operation may be retried after a pause that doubles. The connection to the socket lasts as long
- * as the operation.
+ * Registers the plugin behind a watched socket. An operation is a chain of calls; each call starts
+ * the next one or ends in fail(). A failed operation may be retried after a pause that doubles. The
+ * connection to the socket lasts as long as the operation.
  */
 #include "kubelet/plugin-socket.h"
 

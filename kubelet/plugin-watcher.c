@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files are the wanted state. A reconciler applies it every second: unregistrations first, one
- * operation at a time for each socket. A socket that is removed and created again counts as a new
- * one. As in the kubelet, the plugin's stream does not matter here.
+ * Registers and deregisters plugins by the sockets in the directory, which are the wanted state. A
+ * reconciler applies it every second: unregistrations first, one operation at a time for each
+ * socket. A socket that is removed and created again counts as a new one. As in the kubelet, the
+ * plugin's stream does not matter here.
  */
 #include "kubelet/plugin-watcher.h"
 

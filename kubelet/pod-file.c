@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An array of pods as JSON, replaced as a whole at each change.
+ * Stores the pods as a JSON array in a file, which is replaced as a whole at each change.
  */
 #include "kubelet/pod-file.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod is admitted at once; one that is just being restarted has to wait for another list.
+ * Admits pods again after a restart. A pod is admitted at once, except one that is being restarted:
+ * it waits for another list.
  */
 #include "kubelet/pod-readmission.h"
 

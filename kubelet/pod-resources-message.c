@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device on several NUMA nodes is an entry for each, a device without topology is one entry
- * without. The structures of protobuf-c live in one pool and point into the model. The fields of
- * v1alpha1 exist in v1 too, with the same numbers.
+ * Encodes the answers of PodResources. A device on several NUMA nodes has an entry for each; a
+ * device without topology has one entry without a node. The structures of protobuf-c live in one
+ * pool and point into the model. The fields of v1alpha1 exist in v1 too, with the same numbers.
  */
 #include "kubelet/pod-resources-message.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls arrive on gRPC's thread and are answered on the main loop, which owns the model. As in the
- * kubelet, all callers and methods share one token bucket.
+ * Answers PodResources calls. They arrive on gRPC's thread and are answered on the main loop, which
+ * owns the model. As in the kubelet, all callers and methods share one token bucket.
  */
 #include "kubelet/pod-resources-service.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods and their devices. The recorded allocations are the truth; the per-resource sets of
- * allocated devices run ahead of them while a pod is admitted and are computed again from them, so
- * that the devices of a failed admission are lost until then, as in the kubelet.
+ * Keeps pods and their devices. The recorded allocations decide. While a pod is admitted, its
+ * devices are already in the per-resource sets of allocated devices. The sets are computed again
+ * from the records later, so the devices of a failed admission are lost until then, as in the
+ * kubelet.
  */
 #include "kubelet/plugin-resource.h"
 

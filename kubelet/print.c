@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables and lists on standard output, from the JSON that the kubelet replied.
+ * Prints tables and lists on standard output, from the JSON of the kubelet's reply.
  */
 #include "kubelet/print.h"
 

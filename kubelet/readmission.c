@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kubelet's topology manager is the first to read a container's devices; the device manager
- * returns at once where the runtime reports the container as running.
+ * Decides whether a running pod is admitted again. The kubelet's topology manager reads a
+ * container's devices first; the device manager returns at once if the runtime reports the
+ * container as running.
  */
 #include "kubelet/readmission.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Register calls arrive on gRPC's thread, are checked on the main loop and stay open while the
- * plugin is dialled.
+ * Answers Register calls. They arrive on gRPC's thread, are checked on the main loop and stay open
+ * while the plugin is dialled.
  */
 #include "kubelet/registrar-parts.h"
 

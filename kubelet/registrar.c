@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A server of the binding supports a fixed number of connections, but a kubelet has no such limit.
- * So servers are added as connections arrive, and each is filled to half, because ends are noticed
- * in no particular order.
+ * Accepts connections to kubelet.sock. A server of the binding supports a fixed number of
+ * connections, but a kubelet has no such limit. So servers are added as connections arrive, and
+ * each is filled to half, because ends are noticed in no particular order.
  */
 #include "kubelet/registrar-parts.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The device manager's hints: for a resource, every set of nodes with enough free devices. A hint
- * is preferred if no smaller set would be enough if all devices, even unhealthy ones, were free.
+ * Computes the device manager's hints: for a resource, every set of nodes with enough free devices.
+ * A hint is preferred if no smaller set would be enough if all devices, even unhealthy ones, were
+ * free.
  */
 #include "kubelet/choice.h"
 #include "kubelet/missing-device.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From every resource one hint: their nodes are intersected, and of all such combinations the best
- * one is taken. The kubelet tries all combinations. Only their intersection, and whether all hints
- * agree and are preferred, decides; so it is enough to know which outcomes can be reached.
+ * Merges hints: one hint of every resource is taken, their nodes are intersected, and the best of
+ * all combinations is used. The kubelet tries all combinations. The result depends only on the
+ * intersection and on whether all hints agree and are preferred, so it is enough to know which
+ * outcomes can be reached.
  */
 #include "kubelet/topology.h"
 

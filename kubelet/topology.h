@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The topology manager with the device manager as its only adviser: on which NUMA nodes the devices
- * of a container should be, and whether a pod is refused because they cannot be there. The rules
- * are from pkg/kubelet/cm/topologymanager and devicemanager/topology_hints.go.
+ * Decides on which NUMA nodes the devices of a container should be, and whether a pod is refused
+ * because they cannot be there. This is the topology manager, with hints from the device manager
+ * only. The rules are from pkg/kubelet/cm/topologymanager and devicemanager/topology_hints.go.
  */
 
 #include "common/util.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walks a message along its descriptor. The messages of the device plugin API nest four deep, so
- * recursion is bounded.
+ * Checks the strings of a message along its descriptor. The messages of the device plugin API nest
+ * four deep, so recursion is bounded.
  */
 #include "kubelet/utf8-message.h"
 

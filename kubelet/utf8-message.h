@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The check of strings that kubelets from 1.36 on apply to every message.
+ * Checks the strings of a message, as kubelets from 1.34 on do.
  */
 
 #include <protobuf-c/protobuf-c.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Examples are files that a test tries; here they are shown, each under the comment at its
- * beginning.
+ * Prints the examples of the manual, each under the comment at its beginning. They are files that a
+ * test tries.
  */
 #include "docs/manual/examples.h"
 

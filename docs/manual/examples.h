@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The files of docs/examples, in the manual.
+ * Writes the files of docs/examples into the manual.
  */
 
 #include "docs/manual/format.h"
@@ -11,6 +11,6 @@
 #define ANY_DRIVER ""
 
 /* Shows the examples of a driver, or with NULL those that are of none, in the order of their names;
- * drop-ins behind the file they belong to. A directory that is not there has none. Returns 0 or
+ * drop-ins behind the file they belong to. A missing directory is an empty one. Returns 0 or
  * negative errno. */
 int examples_write(const struct manual_format *format, const char *directory, const char *driver);

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The two forms in which the manual is written. Text given to them is plain; what stands between
+ * The two forms in which the manual is written. Text is passed to them as plain text; text between
  * `back quotes` is shown as code.
  */
 

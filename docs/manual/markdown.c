@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The manual as Markdown, for those who read it in a browser. Keys are rows of tables, so a "|"
- * must not be seen as the end of a column.
+ * Writes the manual as Markdown, for browsers. Keys are rows of tables, so a "|" in a text must not
+ * end a column.
  */
 #include <stdbool.h>
 #include <string.h>

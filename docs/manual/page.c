@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The manual as a page for man(1), with the macros that every formatter knows.
+ * Writes the manual as a page for man(1), with the macros that every formatter knows.
  */
 #include <ctype.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The result arrives on gRPC's thread, and the waiting loop reads it. The call is freed when the
- * result has arrived and the owner has released it.
+ * Makes a call and waits for its result, which arrives on gRPC's thread. The waiting loop reads it.
+ * The call is freed when the result has arrived and the owner has released it.
  */
 #include "kubelet/conformance/call.h"
 

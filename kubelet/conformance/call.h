@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Calls of a case to the plugin on the kubelet's own connection. As with the kubelet, the call
- * itself has no time limit; the run's limit cancels calls that are not answered.
+ * Makes the calls of a case to the plugin, on the kubelet's own connection. As in the kubelet, a
+ * call itself has no time limit; the run's limit cancels calls that are not answered.
  */
 
 #include "kubelet/conformance/trial.h"

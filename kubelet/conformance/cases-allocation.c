@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocate, GetPreferredAllocation and PreStartContainer, as the kubelet calls them and as it
- * might. The kubelet waits for the first two without a limit while no other pod is admitted.
+ * Tests Allocate as the kubelet calls it, and as it might. The kubelet waits for the first two
+ * without a limit while no other pod is admitted.
  */
 #include "kubelet/conformance/conformance.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NodePrepareResources and NodeUnprepareResources. A kubelet repeats both after failures and
+ * Tests NodePrepareResources and NodeUnprepareResources. A kubelet repeats both after failures and
  * restarts, and knows only the driver's answers about a claim. Each case begins with claims that
  * are not prepared.
  */

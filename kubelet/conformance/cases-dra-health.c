@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The health of devices as it reaches the status of pods, and requests that no kubelet would send.
+ * Tests the health of devices that the status of pods shows, and requests that no kubelet would
+ * send.
  */
 #include "common/json-read.h"
 #include "kubelet/conformance/conformance.h"

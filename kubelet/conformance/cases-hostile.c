@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Peers that are broken, slow or malicious, each on a connection of its own. Only that connection
- * may fail: the kubelet's connection must continue with bounded memory, and the peer's memory must
- * be freed when it closes.
+ * Tests peers that are broken, slow or malicious, each on a connection of its own. Only that
+ * connection may fail: the kubelet's connection must continue with bounded memory, and the peer's
+ * memory must be freed when it closes.
  */
 #include "kubelet/conformance/conformance.h"
 

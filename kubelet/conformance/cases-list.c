@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The contents of the list, and when it changes. Whether the kubelet can read it at all is checked
- * in cases-registration.c.
+ * Tests the contents of the list, and when it changes. cases-registration.c tests that the kubelet
+ * can read it.
  */
 #include "kubelet/conformance/conformance.h"
 

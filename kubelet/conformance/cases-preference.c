@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The optional calls, GetPreferredAllocation and PreStartContainer, and the options that promise
- * them. A plugin that offers neither is not asked.
+ * Tests the optional calls, GetPreferredAllocation and PreStartContainer, and the options that
+ * announce them. If a plugin does not offer a call, its cases are skipped.
  */
 #include "kubelet/conformance/conformance.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The run: every case for every resource. A plugin that could not be made to serve is not tried
- * again for each case: the first case fails ("not ok"), and the others are skipped.
+ * Runs every case for every resource. A plugin that could not be made to serve is not tried again
+ * for each case: the first case fails ("not ok"), and the others are skipped.
  */
 #include "kubelet/conformance/conformance.h"
 

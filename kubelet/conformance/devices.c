@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Without memory for a few ids, the run cannot continue.
+ * Copies the ids of devices. If there is no memory for them, the run ends.
  */
 #include "kubelet/conformance/devices.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork and exec from a process with gRPC's threads: between the two only calls that are safe there.
- * For the same reason the tool's own environment is never changed: those threads read it.
+ * Starts and ends the plugin. The tool has gRPC's threads, so only async-signal-safe calls are made
+ * between fork and exec. The tool's own environment is never changed, because those threads read
+ * it.
  */
 #include "kubelet/conformance/plugin-process.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose devices are, asked by several resources whose claims come, grow and go while a decision is
- * made again: the answers are those of the last claims, and too many claims are refused.
+ * The owners of devices while claims of several resources appear, grow and disappear during a
+ * decision: the answers match the last claims, and too many claims are refused.
  */
 #include "host-fixture.h"
 

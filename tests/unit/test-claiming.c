@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An answer that cannot be used, for want of memory or otherwise, is asked for again.
+ * If an answer cannot be used, such as without memory, the question is repeated.
  */
 #include <fcntl.h>
 #include <setjmp.h>

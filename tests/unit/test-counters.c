@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counting into a page that outlives who counts.
+ * Counting into a page that outlives the counting process.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the publisher has after memory was short.
+ * What the publisher keeps after an allocation failed.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stand-in for the kubelet aligns devices by the rules of the kubelet's topology manager: what
- * the device manager advises, what comes of several resources' advice, whom a policy refuses, and
- * which devices are then chosen.
+ * The stand-in for the kubelet aligns devices by the rules of the kubelet's topology manager: the
+ * hints of the device manager, the merged hints of several resources, the pods that a policy
+ * refuses, and the devices that are then chosen.
  */
 #include "kubelet-fixture.h"
 #include "kubelet/choice.h"

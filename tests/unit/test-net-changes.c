@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Driver "net" over time: that an interface which is in a container is still there, and what comes
- * and goes.
+ * Driver "net" over time: an interface in a container stays listed, and interfaces appear and
+ * disappear.
  */
 #include "inventory-fixture.h"
 #include "net-fixture.h"

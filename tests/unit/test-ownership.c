@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose devices are: claims, reading them from an untrusted process, and the decision. The decision
- * is compared with its definition on small cases made at random.
+ * The owners of devices: claims, reading them from an untrusted process, and the decision. The
+ * decision is compared with its definition on small cases made at random.
  */
 #include "host-fixture.h"
 

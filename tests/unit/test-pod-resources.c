@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who shares an answer of the kubelet about its pods, and what a handler may do while it has one.
- * No process is started: without `pod_resources` each question is answered with a failure.
+ * Which callers share an answer of the kubelet about its pods, and what a handler may do while it
+ * uses one. No process is started: without `pod_resources` each question is answered with a
+ * failure.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the reader of pod resources writes is what others read, and nothing else is read.
+ * A table that the reader of pod resources writes is read unchanged, and no other text is accepted.
  */
 #include <setjmp.h>
 #include <stdarg.h>

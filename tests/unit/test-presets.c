@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every preset that is shipped, on a tree that has what it is for and what it must not take for
- * that.
+ * Every preset that is shipped, on a tree with its hardware and with similar hardware that it must
+ * not match.
  */
 #include "host-fixture.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How published files come and go, and what becomes of those that a killed daemon left. Device
- * information, too: how it is made.
+ * How published files are written and removed, and how files that a killed daemon left are treated.
+ * How device information is made.
  */
 #include "published-fixture.h"
 

@@ -146,7 +146,7 @@ static const struct option kubelet_options[] = {
 		.maximum = 3600LL * 1000,
 		.default_integer = 10LL * 1000,
 		.unit = "seconds",
-		.help = "Interval between requests to the PodResources API, which are made only while a device has disappeared. A device must also be absent for this long before an answer counts.",
+		.help = "Interval between requests to the PodResources API about devices that have disappeared. A device must also be absent for this long before an answer counts.",
 	},
 };
 

@@ -70,7 +70,7 @@ struct allocation {
 enum pod_phase {
 	POD_PENDING, /* being admitted */
 	POD_RUNNING, /* admitted */
-	POD_FAILED,  /* rejected; for good */
+	POD_FAILED,  /* rejected permanently */
 };
 
 struct pod_limit {

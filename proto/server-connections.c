@@ -77,7 +77,7 @@ static void on_end(struct tag *tag, bool ok)
 }
 
 /* On the queue's thread, where the core hands out most new calls: one that it hands out while
- * another thread shuts the server down can stay for good, and the connection with it (seen with
+ * another thread shuts the server down can stay permanently, and the connection with it (seen with
  * 1.51). */
 static void core_end(struct connection *connection)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Serves calls on connections that the caller accepted. gRPC's own listener is not used: it stops
- * for good at the first EMFILE, unlinks its socket by path at shutdown, and gives no information
+ * permanently at the first EMFILE, unlinks its socket by path at shutdown, and gives no information
  * about its peers. Invariants: one call is always armed for each method of each connection; every
  * call is answered once. The connections are in server-connections.c.
  */

@@ -53,7 +53,7 @@ int auxiliary_send(struct auxiliary *auxiliary, const struct control_message *me
  * negative errno: -EAGAIN: the process has not read earlier ones yet. */
 int auxiliary_send_devices(struct auxiliary *auxiliary, const struct child *child);
 
-/* Stops all of a manager's, for good. */
+/* Stops all auxiliary processes of a manager permanently. */
 void auxiliaries_stop(struct manager *manager);
 
 /* Whether no process of theirs is left. */

@@ -38,7 +38,7 @@ enum resource_state {
 	RESOURCE_BACKOFF,     /* no child; the next is due when the timer fires */
 	RESOURCE_DYING,       /* child killed or misbehaving; its exit is awaited, then backoff */
 	RESOURCE_RESTARTING,  /* asked to stop, to be started again at once */
-	RESOURCE_STOPPING,    /* asked to stop for good */
+	RESOURCE_STOPPING,    /* asked to stop permanently */
 	_RESOURCE_STATE_MAX,
 };
 

@@ -158,7 +158,7 @@ class Complaints(NodeTest):
             seen |= {m["host_path"] for m in got["mounts"]}
         self.assertEqual(seen, {self.node.path("dev/" + name) for name in odd})
 
-    def test_W9_M14_what_is_missing_at_the_start_is_not_missing_for_ever(self):
+    def test_W9_M14_what_is_missing_at_the_start_is_not_missing_permanently(self):
         self.serve('{ name = "vendor.example/card"; driver = "path"; match = ( { paths = ( "%s/dev/card*", '
                    '{ path = "%s/dev/trace*"; optional = true; } ); } ); }' % ((self.node.dir,) * 2), static("other", 1))
         self.node.await_allocatable(other=1)

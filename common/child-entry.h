@@ -12,10 +12,10 @@
 #include "common/util.h"
 
 struct identity {
-	bool change; /* we may change the user, and do */
+	bool change; /* whether the user is changed */
 	uid_t uid;
 	gid_t gid;
-	bool own; /* no other process has the uid, so the kernel's counts for it are the child's */
+	bool own; /* no other process uses the uid, so the kernel's counts for it are the child's */
 };
 
 /* A resource that is configured to run as root keeps the service's capabilities; all others get

@@ -17,7 +17,7 @@ enum child_type {
 			      connected kubelet.sock. Without that connection the kubelet connects
 			      on its own, and the text is the socket's absolute path */
 	CHILD_END_SESSION, /* [session] close it; the child answers SESSION_ENDED */
-	CHILD_PUBLISHED,   /* [number, text] answers PUBLISH; text: why nothing came of it, or
+	CHILD_PUBLISHED,   /* [number, text] answers PUBLISH; text: why nothing was published, or
 			      empty */
 	CHILD_OWNERS,      /* [number, text, fd?] number: of the newest CLAIMS; text: why they are
 			      refused, or empty; sealed memfd with the devices that belong to

@@ -24,9 +24,10 @@
 
 /* Types that several protocols share; the types of a protocol begin with CONTROL_OWN. */
 enum {
-	CONTROL_STOP = 1, /* [] end all, and exit with status 0 */
-	CONTROL_ALIVE, /* [] sent every CONTROL_ALIVE_INTERVAL by a process whose threads all move
-			*/
+	CONTROL_STOP = 1,  /* [] end all, and exit with status 0 */
+	CONTROL_ALIVE,     /* [] sent every CONTROL_ALIVE_INTERVAL by a process in which no thread
+			      hangs
+			    */
 	CONTROL_INVENTORY, /* [text, fd] text: a resource; the sealed memfd with its devices that
 			      its process sent in CHILD_DEVICES */
 	CONTROL_OWN,
@@ -62,7 +63,7 @@ struct control_message {
 	uint32_t type;
 	/* 0 where the type does not have the field. Counts are COUNT_MAX at most when received. */
 	uint64_t session;
-	uint64_t number; /* of a request, chosen by who asks; the answer repeats it */
+	uint64_t number; /* of a request, chosen by its sender; the answer repeats it */
 	uint64_t phase;  /* enum child_release_phase */
 	uint64_t call;   /* enum child_call */
 	uint64_t count;  /* how many failures this one stands for */

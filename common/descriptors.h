@@ -15,11 +15,11 @@
 
 /* The descriptors and flags of a received message. */
 struct descriptors {
-	int fds[DESCRIPTORS_MAX]; /* CLOEXEC; the receiver's */
+	int fds[DESCRIPTORS_MAX]; /* CLOEXEC; owned by the receiver */
 	size_t count;
 	bool ancillary; /* the message carried something in addition to bytes, for example
 			 * credentials */
-	bool truncated; /* something had no room */
+	bool truncated; /* a part of the message had no room */
 };
 
 /* Sends one message without blocking; the caller keeps the descriptors. Returns 0 or negative

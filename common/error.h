@@ -11,7 +11,7 @@
 #include "common/util.h"
 
 struct error {
-	int code;          /* negative errno, 0 while nothing went wrong */
+	int code;          /* negative errno; 0: no error */
 	char message[480]; /* UTF-8, one line, no full stop */
 };
 

@@ -12,7 +12,7 @@
 #define JSON_BUFFER_SIZE 16384
 
 struct json_writer {
-	int fd; /* the caller's */
+	int fd; /* owned by the caller */
 	int error;
 	size_t used;
 	char buffer[JSON_BUFFER_SIZE];

@@ -52,9 +52,9 @@ struct rpc_server {
 	const struct rpc_method *methods;
 	size_t n_methods;
 
-	pthread_mutex_t lock;    /* everything below */
+	pthread_mutex_t lock;    /* protects everything below */
 	pthread_cond_t answered; /* n_calls became 0 */
-	size_t n_calls;          /* unary ones whose answer is not out yet */
+	size_t n_calls;          /* unary calls that are not answered yet */
 	struct connection *connections;
 	size_t n_connections; /* without those that are ending */
 	struct stream *streams;

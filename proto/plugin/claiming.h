@@ -16,12 +16,12 @@ struct claiming {
 	void *userdata;
 	struct snapshot *snapshot; /* that `text` was made of */
 	char *text;                /* sent last; NULL: to be sent again */
-	bool is_accepted;          /* the text */
-	char *accepted;            /* the text before it; NULL: none, or `text` is accepted */
+	bool is_accepted;          /* the supervisor has accepted `text` */
+	char *accepted;            /* the last accepted text, if it is not `text`; NULL: none */
 	char *owners;              /* the newest answer, NULL: none yet */
 	uint64_t number;
 	bool waiting; /* for the answer to `number` */
-	bool failed;  /* to ask, last time */
+	bool failed;  /* the last question could not be sent */
 	sd_event_source *retry;
 };
 

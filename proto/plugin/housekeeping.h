@@ -17,7 +17,7 @@ struct housekeeping {
 	void *userdata;
 	sd_event_source *timer;
 	size_t memory_kept;   /* private memory after the last return */
-	size_t memory_in_use; /* the most that malloc had given out since */
+	size_t memory_in_use; /* maximum that malloc has allocated since then */
 	bool orphans_logged;  /* that programs leave processes behind */
 };
 

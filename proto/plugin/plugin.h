@@ -34,14 +34,14 @@ struct plugin {
 	struct service *service;
 	const struct service_events *service_events;
 	struct bookings *booked;   /* the supervisor's last bookings; NULL: none yet */
-	uint64_t allocated_before; /* came with them */
+	uint64_t allocated_before; /* received with `booked` */
 	struct claiming claiming;
 	uint64_t gone_reported; /* how many removed devices the supervisor knows of */
 	struct publishing publishing;
 	bool offered;    /* whether anything was offered; before that, the supervisor may not
 			    register */
-	bool ready_owed; /* the answer to a configuration that was accepted */
-	struct snapshot *logged; /* the one whose state was logged last */
+	bool ready_owed; /* a configuration was accepted and is not answered yet */
+	struct snapshot *logged; /* the snapshot that was logged last */
 
 	struct session *session;
 	bool session_pre_starts; /* the kubelet knows that PreStartContainer is required */

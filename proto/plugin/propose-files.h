@@ -20,7 +20,7 @@ struct publishing {
 	struct strings left_out; /* devices that are not in it */
 	uint64_t number;
 	bool waiting; /* for the answer to `number` */
-	bool made;    /* the files are there */
+	bool made;    /* the files were written */
 	sd_event_source *retry;
 };
 

@@ -22,7 +22,7 @@ struct pod_resources;
 struct pod_answer {
 	const struct pod_table *table; /* NULL: there is no answer */
 	int table_fd;                  /* the same as sealed memfd, for other processes */
-	uint64_t asked_at;             /* CLOCK_MONOTONIC: when the question was asked */
+	uint64_t asked_at;             /* CLOCK_MONOTONIC: when the question was sent */
 	int error; /* 0, or negative errno: -ENOENT or -ECONNREFUSED if no kubelet answers at
 		      pod_resources_socket, -EOPNOTSUPP if `pod_resources` is false */
 	const char *failure; /* the reason if there is no answer, as text for a person; else "" */

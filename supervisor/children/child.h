@@ -59,7 +59,8 @@ struct child {
 	bool leaving;        /* not in the configuration any more */
 	uint64_t changed_in; /* the generation that changed it last */
 	uint64_t rescan;     /* the number of the last request that made it scan, 0: none */
-	bool reported;       /* its devices, since its last configuration or answer on owners */
+	bool reported;       /* it has reported devices since its last configuration or answer about
+				owners */
 
 	struct process process;
 	struct process_timer timers[_RESOURCE_TIMER_MAX];
@@ -71,15 +72,15 @@ struct child {
 	/* The process's own document with its devices, for clients and helper processes: a sealed
 	 * memfd of CONTROL_DEVICES_MAX bytes at most; -EBADF: none. Its content is not checked. */
 	int devices_fd;
-	bool devices_passed_on;      /* devplugd-cluster has it */
+	bool devices_passed_on;      /* to devplugd-cluster */
 	uint64_t devices_not_before; /* when it may get the next one */
-	bool devices_too_large;      /* and logged */
+	bool devices_too_large;      /* the last document was too large, which was logged */
 
 	struct saved_health health; /* what the next process begins with */
 	struct pace saving;
-	int save_failure; /* of the last one: negative errno, or 0 */
+	int save_failure; /* of the last write: negative errno, or 0 */
 
-	struct claimant *claimant; /* whose its devices are */
+	struct claimant *claimant; /* claims its devices */
 	struct proposal *proposal;
 	uint64_t gone;        /* removed devices that are still listed */
 	uint64_t booked_sent; /* a hash of the last bookings that it was sent, 0: none */

@@ -51,7 +51,7 @@ struct manager {
 	struct auxiliary *auxiliaries; /* the first of a list */
 	struct metrics *metrics;
 	struct dra *dra;
-	struct dra_claims *dra_claims; /* those of dra; NULL without it */
+	struct dra_claims *dra_claims; /* the prepared claims; NULL without DRA */
 	/* Which claims are ours. Not always that of the newest file, which a child may refuse.
 	 * NULL: none. */
 	const char *dra_driver;
@@ -71,16 +71,16 @@ struct manager {
 	sd_event_source *flush; /* follows up changes */
 	uint64_t last_flush;    /* CLOCK_MONOTONIC */
 	uint64_t n_flushes;
-	bool keep_failed;       /* to save the configuration, and logged */
+	bool keep_failed;       /* the configuration could not be saved, which was logged */
 	uint64_t reloads;       /* attempts */
 	uint64_t rescans;       /* requests */
 	uint64_t accepted_at;   /* CLOCK_REALTIME: when the applied configuration was */
 	bool reload_failed;     /* the last attempt failed; the file is not applied */
 	bool on_last_accepted;  /* started so, because the file is not valid */
-	sd_event_source *sweep; /* of what a dead daemon's children had still open */
+	sd_event_source *sweep; /* removes sockets of a dead daemon again, later */
 	struct write_access write_access;
 	sd_event_source *end; /* stops the daemon, to be started with a new view of the host */
-	bool view_lost;       /* it does that */
+	bool view_lost;       /* the view is out of date, and `end` is set */
 	bool stopping;
 	sd_event_source *deadline; /* of the stop */
 };

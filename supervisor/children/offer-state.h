@@ -22,6 +22,6 @@ struct offer_state {
 	uint64_t changed_at;   /* CLOCK_MONOTONIC of the last report that changed healthy_ids */
 	uint64_t none_at;      /* CLOCK_MONOTONIC since when it offers none; 0: it offers some */
 	uint64_t check_at;     /* CLOCK_MONOTONIC, if `step` is not OFFER_AGREES */
-	uint64_t next_renewal; /* CLOCK_MONOTONIC before which there is none */
-	uint64_t delay;        /* from the last one to that; 0: there was none */
+	uint64_t next_renewal; /* CLOCK_MONOTONIC: no renewal before this time */
+	uint64_t delay;        /* from the last renewal to the next; 0: none yet */
 };

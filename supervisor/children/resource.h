@@ -46,12 +46,12 @@ enum resource_event {
 	/* what the administrator wants */
 	RESOURCE_START,
 	RESOURCE_STOP,
-	RESOURCE_RESTART,   /* what only a new process can take over has changed */
+	RESOURCE_RESTART,   /* the configuration changed in a way that needs a new process */
 	RESOURCE_CONFIGURE, /* `wanted` changed, or is to be tried again */
 	RESOURCE_RENEW,     /* the plugin directory changed: another kubelet */
 	/* what the world does */
 	RESOURCE_KUBELET,          /* kubelet.sock is new */
-	RESOURCE_KUBELET_REPLACED, /* it is not the one of the session any more */
+	RESOURCE_KUBELET_REPLACED, /* kubelet.sock is not the session's any more */
 	RESOURCE_SOCKET_LOST,      /* the session's socket was removed */
 	RESOURCE_TIMEOUT,          /* the state's timer */
 	RESOURCE_UNANSWERED,
@@ -113,7 +113,7 @@ struct resource_operations {
 
 /* The reason why a process ended without being asked to. */
 enum exit_cause {
-	EXIT_CAUSE_CRASH,  /* by its own doing */
+	EXIT_CAUSE_CRASH,  /* the process ended on its own */
 	EXIT_CAUSE_HANG,   /* ended by the supervisor */
 	EXIT_CAUSE_KILLED, /* SIGKILL by an administrator, or by the kernel without memory */
 	_EXIT_CAUSE_MAX,
@@ -142,12 +142,12 @@ struct resource {
 	struct log_once refusals_logged[_REFUSAL_MAX];
 	struct log_once starts_logged, sessions_logged; /* failures to start it, to open one */
 	bool child;                                     /* a process exists */
-	bool started;                                   /* one has existed */
+	bool started;                                   /* a process has existed */
 	bool registered, watched;
 	bool by_watcher;  /* the session is for the kubelet's plugin watcher */
 	uint64_t session; /* number, 0: none */
 
-	uint64_t child_delay, session_delay, connect_delay; /* last ones, 0: none yet */
+	uint64_t child_delay, session_delay, connect_delay; /* last delays; 0: none yet */
 	uint64_t serving_since;                             /* CLOCK_MONOTONIC */
 	uint64_t next_try;                                  /* CLOCK_MONOTONIC, 0: none planned */
 

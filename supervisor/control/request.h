@@ -20,7 +20,7 @@ struct request {
 	/* The client's document, an object: check the type of each member that you use. */
 	const json_t *arguments;
 	bool first;        /* the first call for this request */
-	bool expired;      /* the last one: the time is over */
+	bool expired;      /* the last call, because the time is over */
 	uint64_t asked_at; /* CLOCK_MONOTONIC */
 	/* The handler's: the documents of all resources' devices follow the answer. */
 	bool devices_follow;

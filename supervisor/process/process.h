@@ -40,7 +40,7 @@ struct process {
 	void *userdata;
 	const char *name; /* for its output in the log; NULL: none */
 
-	pid_t pid;           /* 0: none; all that follows is the process's */
+	pid_t pid;           /* 0: no process; the members below belong to the process */
 	int control_fd;      /* non-blocking */
 	bool killed;         /* by us */
 	bool messages_wait;  /* in its socket, because devplugd has no free descriptors */

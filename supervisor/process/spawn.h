@@ -19,7 +19,7 @@ struct spawn_options {
 	int executable_fd;      /* opened with O_PATH, so that an upgrade cannot mix versions */
 	const char *executable; /* its path, for messages */
 	const char *name;       /* of the program, NULL: "devplugd-plugin" */
-	const char *resource;   /* its argument, shown by ps; also what the user is its own of */
+	const char *resource;   /* its argument; a user id is reserved for it */
 	const char *user;       /* name or number; NULL: one of its own, see child-user.h */
 
 	/* Makes the process as a copy of the template (spawn-template.h), or returns negative

@@ -25,9 +25,7 @@
 /* Types that several protocols share; the types of a protocol begin with CONTROL_OWN. */
 enum {
 	CONTROL_STOP = 1,  /* [] end all, and exit with status 0 */
-	CONTROL_ALIVE,     /* [] sent every CONTROL_ALIVE_INTERVAL by a process in which no thread
-			      hangs
-			    */
+	CONTROL_ALIVE,     /* [] sent every CONTROL_ALIVE_INTERVAL while no thread hangs */
 	CONTROL_INVENTORY, /* [text, fd] text: a resource; the sealed memfd with its devices that
 			      its process sent in CHILD_DEVICES */
 	CONTROL_OWN,

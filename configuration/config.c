@@ -7,6 +7,7 @@
 
 #include <syslog.h>
 
+#include "configuration/cdi-spec.h"
 #include "configuration/check.h"
 #include "configuration/libconfig-text.h"
 #include "configuration/parse-resource.h"
@@ -341,7 +342,8 @@ static int config_finish(struct config *config, const struct report *report, siz
 	if (r < 0)
 		return r;
 	config->log_level += LOG_ERR;
-	return take_enabled(config);
+	r = config->cdi ? cdi_spec_assign(config) : 0;
+	return r < 0 ? r : take_enabled(config);
 }
 
 static int load(const char *path, bool with_drop_ins, struct report *report, struct config **ret)

@@ -77,6 +77,7 @@ struct config {
 	char *runtime_dir;
 	int log_level;   /* syslog level */
 	char *host_root; /* applies to resources that set none */
+	bool cdi;        /* see cdi-spec.h */
 	char *cdi_dir, *device_info_dir;
 	struct kubelet_config kubelet;
 	struct metrics_config metrics;

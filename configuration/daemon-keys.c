@@ -188,6 +188,15 @@ static const struct option config_options[] = {
 		.help = "Directory where the host's /dev, /sys and so on are mounted, such as \"/host\", if devplugd runs in a container. Paths of devices, files and mounts, here and for the kubelet, are still paths of the host. Programs run from the container.",
 	},
 	{
+		.key = "cdi",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct config, cdi),
+		.help = "Whether each resource with device nodes gets a CDI file, as if it had a "
+			"cdi_spec, of the kind \"devplugd.RESOURCE\". With containerd 2 and CRI-O, set "
+			"this. A container runtime that does not read CDI files starts containers "
+			"without their devices, and reports no error.",
+	},
+	{
 		.key = "cdi_dir",
 		.type = OPTION_STRING,
 		.offset = offsetof(struct config, cdi_dir),

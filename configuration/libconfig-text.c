@@ -81,6 +81,11 @@ static void write_groups(
 	(void)fputs(" )", stream);
 }
 
+static bool is_off(const struct option_table *table, const void *structure)
+{
+	return table->off > 0 && *(const bool *)((const char *)structure + table->off);
+}
+
 static bool table_has_value(
 	const struct option_table *table, const void *structure, enum text_extent extent);
 
@@ -114,7 +119,10 @@ static bool has_value(const struct option *option, const void *member, enum text
 	case OPTION_INTEGERS:
 		return ((const struct integers *)member)->count > 0;
 	case OPTION_GROUP:
-		return table_has_value(option->table, member, extent);
+		/* A resource with a group that is off is as one without the group. */
+		return is_off(option->table, member)
+			? extent == TEXT_FULL
+			: table_has_value(option->table, member, extent);
 	case OPTION_GROUPS:
 	case OPTION_DRIVER:
 		return ((const struct groups *)member)->count > 0;
@@ -167,6 +175,10 @@ static void write_value(FILE *stream, const struct option *option, const void *m
 		write_integers(stream, member);
 		return;
 	case OPTION_GROUP:
+		if (is_off(option->table, member)) {
+			(void)fputs("false", stream);
+			return;
+		}
 		(void)fputs("{\n", stream);
 		text_write(stream, option->table, member, extent, depth + 1);
 		indent(stream, depth);

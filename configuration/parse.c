@@ -88,6 +88,29 @@ static void parse_groups(struct parser *parser, config_setting_t *setting,
 	}
 }
 
+/* Whether the value switches the group off. */
+static bool is_off(const config_setting_t *setting, const struct option_table *table)
+{
+	return table->off > 0 && config_setting_type(setting) == CONFIG_TYPE_BOOL &&
+		!config_setting_get_bool(setting);
+}
+
+static void parse_single_group(struct parser *parser, config_setting_t *setting,
+	config_setting_t *base, const struct option_table *table, void *structure, const char *key)
+{
+	const char *wanted = table->off > 0 ? "a group { ... } or false" : "a group { ... }";
+
+	if (is_off(setting, table))
+		*(bool *)((char *)structure + table->off) = true;
+	else if (!config_setting_is_group(setting))
+		value_wrong_type(parser, setting, key, wanted);
+	else if (base && !config_setting_is_group(base) && !is_off(base, table))
+		value_wrong_type(parser, base, key, wanted);
+	else
+		parse_group(parser, setting, base && config_setting_is_group(base) ? base : NULL,
+			table, structure, key);
+}
+
 /* `base`: the preset's value of the same key, or NULL; only groups are merged from both. */
 static void parse_option(struct parser *parser, config_setting_t *setting, config_setting_t *base,
 	const struct option *option, void *member, const char *key)
@@ -118,12 +141,7 @@ static void parse_option(struct parser *parser, config_setting_t *setting, confi
 		value_choice(parser, setting, option, key, member);
 		return;
 	case OPTION_GROUP:
-		if (!config_setting_is_group(setting))
-			value_wrong_type(parser, setting, key, "a group { ... }");
-		else if (base && !config_setting_is_group(base))
-			value_wrong_type(parser, base, key, "a group { ... }");
-		else
-			parse_group(parser, setting, base, option->table, member, key);
+		parse_single_group(parser, setting, base, option->table, member, key);
 		return;
 	case OPTION_GROUPS:
 		parse_groups(parser, setting, option, option->table, key, member);

@@ -8,6 +8,7 @@
 
 #include <syslog.h>
 
+#include "configuration/cdi-spec.h"
 #include "configuration/libconfig-text.h"
 
 /* Names of some keys, ", " between them. */
@@ -159,22 +160,34 @@ static int list_changes(
 	return 0;
 }
 
+/* The line of a resource that stays or is added; it ends in what `cdi` does not change. */
+static int add_resource(struct plan *plan, bool change, const struct resource_config *resource,
+	const char *verb, const char *keys)
+{
+	const char *name = resource->declaration.name;
+	const char *reason =
+		resource->config->cdi ? cdi_spec_exempts(&resource->declaration) : NULL;
+
+	return say(plan, change, name, "%s %s%s%s%s%s", verb, name, keys,
+		reason ? " (cdi does not apply: " : "", reason ?: "", reason ? ")" : "");
+}
+
 static int compare_resources(
 	struct plan *plan, const struct resource_config *from, const struct resource_config *to)
 {
 	_cleanup_(keys_done) struct keys keys = { 0 };
-	const char *name = to->declaration.name;
 	int r;
 
 	if (streq(from->text, to->text) && from->registration == to->registration)
-		return say(plan, false, name, "= keep %s", name);
+		return add_resource(plan, false, to, "= keep", "");
 	r = keys_open(&keys);
 	if (r < 0)
 		return r;
+	(void)fputs(": ", keys.stream);
 	r = list_changes(from, to, &keys);
 	if (r >= 0)
 		r = keys_close(&keys);
-	return r < 0 ? r : say(plan, true, name, "~ change %s: %s", name, keys.text);
+	return r < 0 ? r : add_resource(plan, true, to, "~ change", keys.text);
 }
 
 static int fill(struct plan *plan, const struct config *from, const struct config *to)
@@ -194,7 +207,7 @@ static int fill(struct plan *plan, const struct config *from, const struct confi
 		const struct resource_config *old = config_find(from, new->declaration.name);
 
 		r = old ? compare_resources(plan, old, new)
-			: say(plan, true, new->declaration.name, "+ add %s", new->declaration.name);
+			: add_resource(plan, true, new, "+ add", "");
 	}
 	for (size_t i = 0; from && i < from->n_resources && r >= 0; i++) {
 		const char *name = from->resources[i].declaration.name;

@@ -162,6 +162,11 @@ static int static_claims(const struct declaration *declaration, struct strings *
 	return 0;
 }
 
+static const char *static_without_cdi(const struct declaration *declaration)
+{
+	return declaration->container.nodes.count > 0 ? NULL : WITHOUT_NODES;
+}
+
 static int static_list(
 	const struct declaration *declaration, struct scan *scan, struct error *error)
 {
@@ -194,6 +199,7 @@ const struct driver static_driver = {
 	.without_pci = true,
 	.check_entry = static_check_entry,
 	.check = static_check,
+	.without_cdi = static_without_cdi,
 	.claims = static_claims,
 	.list = static_list,
 };

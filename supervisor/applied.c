@@ -7,6 +7,7 @@
 #include "supervisor/applied.h"
 
 #include "common/log.h"
+#include "supervisor/books/booked.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/files/published.h"
@@ -44,6 +45,7 @@ void applied_configure(struct manager *manager)
 			declarations[judges.count++] = judge;
 	}
 	published_configure(manager->published, manager->config, &judges);
+	booked_checkpoint_changed(manager->booked);
 }
 
 /* Another resource may be waiting for the name of a file. */
@@ -67,6 +69,7 @@ void applied_changed(
 	}
 	if (!streq(before->text, now->text)) {
 		published_judge(manager->published, &now->declaration);
+		booked_checkpoint_changed(manager->booked);
 		publish_failed_again(manager);
 	}
 	if (before->registration != now->registration) {

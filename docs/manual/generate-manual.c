@@ -81,7 +81,7 @@ static void describe_value(FILE *stream, const struct option *option)
 		describe_choices(stream, option);
 		break;
 	case OPTION_GROUP:
-		(void)fputs("group", stream);
+		(void)fputs(table->off > 0 ? "group, or `false`" : "group", stream);
 		break;
 	case OPTION_GROUPS:
 		(void)fputs("list of groups", stream);

@@ -69,6 +69,57 @@ void cdi_device_name(const char *id, char ret_name[static CDI_DEVICE_NAME_MAX + 
 	append_hash(ret_name, id);
 }
 
+/* What is left of the longest prefix must end as a name ends, see name_is_valid(). */
+static size_t fit(const char *text, size_t length, size_t room)
+{
+	length = MIN_OF(length, room);
+	while (length > 0 && !is_alphanumeric(text[length - 1]))
+		length--;
+	return length;
+}
+
+/* The resource's own kind if `number` is 0 and CDI allows it. */
+static void make_kind(const char *resource, unsigned number, char ret_kind[static CDI_KIND_MAX + 1])
+{
+	const char *slash = strchrnul(resource, '/'), *type = *slash ? slash + 1 : slash;
+	const char *letter = is_letter(type[0]) ? "" : "d";
+	char hash[1 + HASH_DIGITS + 1] = "", digits[16] = "";
+	size_t vendor = (size_t)(slash - resource),
+	       room = CDI_KIND_MAX - 1 - strlen(CDI_KIND_PREFIX);
+
+	if (number > 1)
+		(void)snprintf(digits, sizeof(digits), "-%u", number);
+	if (number > 0 || *letter || vendor + strlen(type) > room)
+		append_hash(hash, resource);
+	room -= strlen(letter) + strlen(type) + strlen(hash) + strlen(digits);
+	(void)snprintf(ret_kind, CDI_KIND_MAX + 1, CDI_KIND_PREFIX "%.*s/%s%s%s%s",
+		(int)fit(resource, vendor, room), resource, letter, type, hash, digits);
+}
+
+int cdi_kind_make(const char *resource, bool (*is_taken)(const char *kind, void *userdata),
+	void *userdata, char **ret_kind)
+{
+	char kind[CDI_KIND_MAX + 1];
+	unsigned number = 0;
+
+	do
+		make_kind(resource, number++, kind);
+	while (is_taken(kind, userdata));
+	*ret_kind = strdup(kind);
+	return *ret_kind ? 0 : -ENOMEM;
+}
+
+char *cdi_file_name(const char *kind)
+{
+	const char *slash = strchrnul(kind, '/');
+	char *name;
+
+	if (asprintf(&name, CDI_FILE_PREFIX "%.*s=%s.json", (int)(slash - kind), kind,
+		    *slash ? slash + 1 : slash) < 0)
+		return NULL;
+	return name;
+}
+
 void cdi_annotation_key(const char *kind, char ret_key[static CDI_ANNOTATION_KEY_MAX + 1])
 {
 	const size_t prefix = sizeof(CDI_ANNOTATION_PREFIX) - 1;

@@ -19,6 +19,18 @@ void cdi_device_name(const char *id, char ret_name[static CDI_DEVICE_NAME_MAX + 
 /* Whether a string is a device's name by the rules of CDI. */
 bool cdi_device_name_is_valid(const char *name);
 
+/* The kind of the file of a resource without a `cdi_spec`: the vendor is this prefix and the
+ * resource's, the class is the resource's type. What CDI does not allow is changed, and so is a
+ * kind that is taken; such a kind ends in a hash of the resource's name. */
+#define CDI_KIND_PREFIX "devplugd."
+int cdi_kind_make(const char *resource, bool (*is_taken)(const char *kind, void *userdata),
+	void *userdata, char **ret_kind);
+
+/* The name of our file of that kind. "=" is in no kind, so no two kinds have one name. Malloc'ed;
+ * NULL without memory. */
+#define CDI_FILE_PREFIX "devplugd-"
+char *cdi_file_name(const char *kind);
+
 /* The key of the annotation in which older runtimes expect the names of a kind's devices: the
  * prefix that they all know and at most 63 bytes made from the kind. */
 #define CDI_ANNOTATION_PREFIX  "cdi.k8s.io/"

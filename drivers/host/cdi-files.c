@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds out whether a CDI name is defined on the host, because a pod with an unknown name fails to
- * start. Programs write JSON or YAML; only the usual forms are understood: a line "kind: KIND" and
- * lines "name: DEVICE" in block style, or the same as members of JSON, one to a line or not. If a
- * name is found here that no runtime would find, the pod fails as it would without this check.
+ * start, and which kinds are in use. Programs write JSON or YAML; only the usual forms are
+ * understood: a line "kind: KIND" and lines "name: DEVICE" in block style, or the same as members
+ * of JSON, one to a line or not. If a name is found here that no runtime would find, the pod fails
+ * as it would without this check.
  */
 #include "drivers/host/cdi-files.h"
 
@@ -14,19 +15,16 @@
 #define FILE_MAX  (4U << 20)
 #define FILES_MAX 1000
 
-/* Whether the text at hand is the value, in quotes or not, and ends there. */
-static bool is_value(const char *text, const char *value)
+/* The value at the beginning of the text, in quotes or not. */
+static const char *value_at(const char *text, size_t *ret_length)
 {
-	size_t length = strlen(value);
-	char quote;
+	char quote[2] = "";
 
 	text += strspn(text, " \t");
-	quote = *text == '"' || *text == '\'' ? *text : '\0';
-	text += quote != '\0';
-	if (strncmp(text, value, length) != 0)
-		return false;
-	text += length;
-	return quote ? *text == quote : !*text || strchr(" \t\r\n,}", *text);
+	if (*text == '"' || *text == '\'')
+		quote[0] = *text++;
+	*ret_length = strcspn(text, *quote ? quote : " \t\r\n,}");
+	return text;
 }
 
 /* Whether the key is at the begin of a word, so that "hostname:" is not "name:". */
@@ -43,13 +41,25 @@ static bool is_key(const char *text, const char *at, size_t length)
 	return *behind == ':';
 }
 
-/* Whether the text has "KEY: VALUE". */
-static bool has_pair(const char *text, const char *key, const char *value)
+/* The next value of the key from `at` on, or NULL. */
+static const char *next_value(const char *text, const char *at, const char *key, size_t *ret_length)
 {
 	size_t length = strlen(key);
 
-	for (const char *at = strstr(text, key); at; at = strstr(at + length, key))
-		if (is_key(text, at, length) && is_value(strchr(at, ':') + 1, value))
+	for (at = strstr(at, key); at; at = strstr(at + length, key))
+		if (is_key(text, at, length))
+			return value_at(strchr(at, ':') + 1, ret_length);
+	return NULL;
+}
+
+/* Whether the text has "KEY: VALUE". */
+static bool has_pair(const char *text, const char *key, const char *value)
+{
+	size_t length;
+
+	for (const char *found = next_value(text, text, key, &length); found;
+		found = next_value(text, found, key, &length))
+		if (length == strlen(value) && memcmp(found, value, length) == 0)
 			return true;
 	return false;
 }
@@ -90,9 +100,10 @@ static int read_directory(struct cdi_files *files, struct scan *scan, const char
 	return r;
 }
 
+static const char *const usual[] = { "/etc/cdi", "/run/cdi" };
+
 int cdi_files_read(struct cdi_files *files, struct scan *scan, const struct strings *directories)
 {
-	static const char *const usual[] = { "/etc/cdi", "/run/cdi" };
 	int r = 0;
 
 	if (files->read)
@@ -120,4 +131,61 @@ void cdi_files_done(struct cdi_files *files)
 {
 	strings_done(&files->texts);
 	files->read = false;
+}
+
+/* --- kinds --- */
+
+static int add_kinds(struct cdi_kinds *kinds, const char *name, const char *text)
+{
+	size_t length;
+	int r = 0;
+
+	for (const char *kind = next_value(text, text, "kind", &length); kind && r >= 0;
+		kind = next_value(text, kind, "kind", &length)) {
+		r = strings_add(&kinds->kinds, kind, length);
+		if (r >= 0)
+			r = strings_add(&kinds->files, name, strlen(name));
+	}
+	return r;
+}
+
+int cdi_kinds_read(struct cdi_kinds *kinds, const char *root, const char *directory)
+{
+	_cleanup_free_ char *buffer = malloc(FILE_MAX);
+	_cleanup_strings_ struct strings names = { 0 };
+	int r = buffer ? sysfs_list(root, directory, &names) : -ENOMEM;
+
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	for (size_t i = 0; i < names.count && i < FILES_MAX && r >= 0; i++) {
+		char path[PATH_MAX];
+
+		(void)snprintf(path, sizeof(path), "%s/%s", directory, names.items[i]);
+		if (is_spec(names.items[i]) && sysroot_read(root, path, buffer, FILE_MAX) > 0)
+			r = add_kinds(kinds, names.items[i], buffer);
+	}
+	return r;
+}
+
+int cdi_kinds_read_usual(struct cdi_kinds *kinds, const char *root)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(usual) && r >= 0; i++)
+		r = cdi_kinds_read(kinds, root, usual[i]);
+	return r;
+}
+
+bool cdi_kinds_has(const struct cdi_kinds *kinds, const char *kind, const char *but_for)
+{
+	for (size_t i = 0; i < kinds->kinds.count; i++)
+		if (streq(kinds->kinds.items[i], kind) && !streq(kinds->files.items[i], but_for))
+			return true;
+	return false;
+}
+
+void cdi_kinds_done(struct cdi_kinds *kinds)
+{
+	strings_done(&kinds->kinds);
+	strings_done(&kinds->files);
 }

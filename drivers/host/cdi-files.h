@@ -3,7 +3,7 @@
 
 /*
  * The files in which the Container Device Interface describes devices to the container runtime.
- * They are read only to find out whether a name is in one of them.
+ * They are read only to find out whether a name is in one of them, and which kinds they have.
  */
 
 #include "drivers/host/scan.h"
@@ -27,3 +27,19 @@ bool cdi_files_define(const struct cdi_files *files, const char *kind, const cha
 
 void cdi_files_done(struct cdi_files *files);
 #define _cleanup_cdi_files_ _cleanup_(cdi_files_done)
+
+/* The kinds of files, and the names of these files. Zero it before use. */
+struct cdi_kinds {
+	struct strings kinds, files; /* of the same length */
+};
+
+/* Adds the kinds of the files in the directory, or in those that container runtimes read by
+ * default. Files that cannot be read are left out. Return 0 or -ENOMEM. */
+int cdi_kinds_read(struct cdi_kinds *kinds, const char *root, const char *directory);
+int cdi_kinds_read_usual(struct cdi_kinds *kinds, const char *root);
+
+/* Whether a file has the kind, except files of the name `but_for`. */
+bool cdi_kinds_has(const struct cdi_kinds *kinds, const char *kind, const char *but_for);
+
+void cdi_kinds_done(struct cdi_kinds *kinds);
+#define _cleanup_cdi_kinds_ _cleanup_(cdi_kinds_done)

@@ -140,7 +140,7 @@ static const struct option cdi_spec_options[] = {
 		.type = OPTION_STRING,
 		.offset = offsetof(struct cdi_spec, kind),
 		.required = true,
-		.maximum = 200,
+		.maximum = CDI_KIND_MAX,
 		.check = form_cdi_kind,
 		.help = "Kind of the names, as \"vendor/class\"; each resource has its own.",
 	},
@@ -176,6 +176,7 @@ static const struct option cdi_spec_options[] = {
 };
 const struct option_table cdi_spec_table = {
 	.name = "CDI file",
+	.off = offsetof(struct cdi_spec, off),
 	.size = sizeof(struct cdi_spec),
 	.options = cdi_spec_options,
 	.count = ARRAY_SIZE(cdi_spec_options),

@@ -64,13 +64,15 @@ struct container {
 /* A file in which container runtimes find the devices by name, see cdi.h. */
 struct cdi_spec {
 	struct origin origin;
+	bool off;         /* cdi_spec = false: no file, also with the key `cdi` of the whole file */
 	char *kind;       /* "vendor.example/class"; NULL: no file */
 	bool annotations; /* names also go into the annotations that runtimes use before Kubernetes
 			     1.28 */
 	int64_t uid, gid; /* of the nodes in a container; CDI_UNSET: as on the host */
 	char *mode;       /* octal; NULL: as on the host */
 };
-#define CDI_UNSET (-1)
+#define CDI_UNSET    (-1)
+#define CDI_KIND_MAX 200
 
 enum probe_kind { PROBE_FILE, PROBE_EXEC, PROBE_EXISTS, PROBE_SYSFS, PROBE_PCI, PROBE_NVML };
 enum row_remapping { REMAPPING_FAILURE, REMAPPING_PENDING, REMAPPING_IGNORE };

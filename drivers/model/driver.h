@@ -33,6 +33,9 @@ struct driver_context {
 	void *userdata;
 };
 
+/* See without_cdi() below. */
+#define WITHOUT_NODES "it has no device nodes"
+
 /* The mounts that the driver's devices add to the mounts of container.mounts. */
 enum driver_mounts { DRIVER_NO_MOUNTS, DRIVER_MOUNTS_READ_ONLY, DRIVER_MOUNTS };
 
@@ -71,6 +74,11 @@ struct driver {
 	void (*check_entry)(
 		const struct declaration *declaration, size_t index, struct report *report);
 	void (*check)(const struct declaration *declaration, struct report *report);
+
+	/* Why the resource gets no CDI file by the key `cdi`, as a clause; NULL: it gets one,
+	 * unless the core has a reason, see cdi-spec.c in configuration. A driver without this
+	 * function has none. */
+	const char *(*without_cdi)(const struct declaration *declaration);
 
 	/* Lists what the declaration claims, without reading the host: a static id or a literal
 	 * path. Two resources (or two entries) with the same claim are a configuration error unless

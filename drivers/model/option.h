@@ -92,7 +92,9 @@ struct option_table {
 				  list of them; NULL: not allowed */
 	const char *selector; /* key of the OPTION_CHOICE that decides which variant's keys an entry
 				 has, first in the table; NULL: no variants */
-	size_t size;          /* of the structure */
+	size_t off;  /* of a bool in the structure: "KEY = false" instead of a group sets it; 0: a
+			group cannot be switched off */
+	size_t size; /* of the structure */
 	const struct option *options;
 	size_t count;
 };

@@ -384,7 +384,8 @@ static const struct option declaration_options[] = {
 		.offset = offsetof(struct declaration, cdi_spec),
 		.table = &cdi_spec_table,
 		.help = "A file in cdi_dir that describes each device to the container runtime, "
-			"so that containers only get names. Environment variables that several devices share, and values with ${ids}, ${n} or ${replica}, are still passed directly.",
+			"so that containers only get names; false: none, also if the key `cdi` of "
+			"the file is true. Environment variables that several devices share, and values with ${ids}, ${n} or ${replica}, are still passed directly.",
 	},
 	{
 		.key = "health",

@@ -293,6 +293,17 @@ static int net_list(const struct declaration *declaration, struct scan *scan, st
 		     : 0;
 }
 
+static const char *net_without_cdi(const struct declaration *declaration)
+{
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		const struct net_match *match = groups_get(&declaration->match, i);
+
+		if (match->rdma || match->vhost_net)
+			return NULL;
+	}
+	return declaration->container.nodes.count > 0 ? NULL : WITHOUT_NODES;
+}
+
 static const struct driver_variable net_variables[] = {
 	FUNCTION_VARIABLES,
 	{ 0 },
@@ -304,5 +315,6 @@ const struct driver net_driver = {
 	.match = &net_match_table,
 	.variables = net_variables,
 	.check_entry = net_check,
+	.without_cdi = net_without_cdi,
 	.list = net_list,
 };

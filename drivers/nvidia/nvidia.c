@@ -563,6 +563,23 @@ static int list(const struct declaration *declaration, struct scan *scan, struct
 	return nvidia_list(declaration, scan, &host, &reports, error);
 }
 
+static const char *nvidia_without_cdi(const struct declaration *declaration)
+{
+	static const char *const reasons[] = {
+		[NVIDIA_EXPOSE_NODES] = NULL,
+		[NVIDIA_EXPOSE_CDI] = "match.expose is \"cdi\"",
+		[NVIDIA_EXPOSE_RUNTIME] = "match.expose is \"runtime\"",
+	};
+	const char *reason = NULL;
+
+	for (size_t i = 0; i < declaration->match.count && !reason; i++) {
+		const struct nvidia_match *match = groups_get(&declaration->match, i);
+
+		reason = reasons[match->expose];
+	}
+	return reason;
+}
+
 const struct driver nvidia_driver = {
 	.name = "nvidia",
 	.summary = "NVIDIA GPUs and their MIG instances, without NVIDIA's container stack",
@@ -573,6 +590,7 @@ const struct driver nvidia_driver = {
 	.mounts = DRIVER_MOUNTS_READ_ONLY,
 	.environment = "NVIDIA_VISIBLE_DEVICES=",
 	.check_entry = nvidia_check,
+	.without_cdi = nvidia_without_cdi,
 	.start = nvidia_start,
 	.stop = nvidia_stop,
 	.release = nvidia_release,

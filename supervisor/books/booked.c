@@ -22,6 +22,7 @@
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/control/request.h"
+#include "supervisor/files/published.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 
 /* The minimum interval between reads of a checkpoint; reading also takes at most a fifth of the
@@ -29,6 +30,8 @@
 #define READ_SPACING (50 * USEC_PER_MSEC)
 /* The maximum time from the answer to Allocate until the kubelet has booked the devices. */
 #define BOOKING_DELAY (200 * USEC_PER_MSEC)
+/* The time from the end of a CDI file's use until the checkpoint has all answers that name it. */
+#define LEFT_FILE_DELAY USEC_PER_SEC
 /* The time of a file is the last tick of the kernel's clock, and clocks are slewed. */
 #define CLOCK_STEP_MIN USEC_PER_SEC
 /* In a message: nothing may leave a list. */
@@ -354,6 +357,18 @@ const struct kubelet_checkpoint *booked_checkpoint(struct booked *booked, uint64
 	return booked->checkpoint;
 }
 
+/* A checkpoint that is missing or cannot be read does not show what the kubelet stores. */
+static void drop_left_files(struct booked *booked)
+{
+	struct published *published = booked->manager->published;
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	if (booked->checkpoint &&
+		published_drop_left(
+			published, &booked->checkpoint->cdi_kinds, now - LEFT_FILE_DELAY))
+		plan_read(booked, now + LEFT_FILE_DELAY);
+}
+
 static int on_read_due(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct booked *booked = userdata;
@@ -361,6 +376,7 @@ static int on_read_due(sd_event_source *source, uint64_t usec, void *userdata)
 	refresh(booked);
 	send_all(booked);
 	booked_changed(booked);
+	drop_left_files(booked);
 	return 0;
 }
 

@@ -21,8 +21,8 @@ typedef struct json_t json_t;
 
 int booked_new(struct manager *manager, struct booked **ret);
 
-/* To be called when the kubelet has written its checkpoint, its directory has changed, or a claim
- * was prepared or unprepared. */
+/* To be called when the kubelet has written its checkpoint, its directory has changed, a claim was
+ * prepared or unprepared, or a CDI file may be needed only for what the checkpoint contains. */
 void booked_checkpoint_changed(struct booked *booked);
 
 /* The number of devices that are listed only because they are booked, the configuration, or the set

@@ -407,6 +407,7 @@ static void print_findings(const struct findings *findings)
 	}
 	(void)puts(
 		"# The devices that the presets find on this host. Copy the resources that you want to offer\n# into the configuration, with a name of your own. A device belongs to the first resource that\n# finds it.\n"
+		"# With containerd 2 and CRI-O, also set: cdi = true;\n"
 		"resources = (");
 	for (size_t i = 0; i < findings->count; i++)
 		print_finding(findings, i);

@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "common/replace-file.h"
+#include "drivers/allocation/cdi.h"
 #include "drivers/model/declaration.h"
 #include "drivers/model/device.h"
 #include "drivers/model/form.h"
@@ -126,6 +127,7 @@ int published_table_claim(struct published_table *table, const char *resource, c
 		directory->changed = true;
 	}
 	file->kept = file->claimed = true;
+	file->left_since = 0;
 	return 0;
 }
 
@@ -257,7 +259,7 @@ static bool names_cdi(const char *name)
 {
 	const char *suffix = strrchr(name, '.');
 
-	return startswith(name, PUBLISHED_PREFIX) && !strchr(name, '/') && strchr(name, '=') &&
+	return startswith(name, CDI_FILE_PREFIX) && !strchr(name, '/') && strchr(name, '=') &&
 		suffix && streq(suffix, ".json");
 }
 

@@ -11,9 +11,6 @@
 
 #include "common/map.h"
 
-/* Prefix of our CDI documents. */
-#define PUBLISHED_PREFIX "devplugd-"
-
 /* A list's name: this and a hash of runtime_dir, so that two daemons have two lists. It begins with
  * a dot, so that no container runtime reads it. */
 #define PUBLISHED_LIST_PREFIX ".devplugd-files-"
@@ -46,6 +43,8 @@ struct published_file {
 	bool info;    /* device information; otherwise a CDI document */
 	bool claimed; /* by a resource of this daemon, not only by a list */
 	bool kept;
+	uint64_t left_since; /* CLOCK_MONOTONIC: no resource publishes it any more; 0: one does, or
+				may */
 };
 
 struct published_table {

@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "common/replace-file.h"
 #include "common/sealed.h"
+#include "drivers/allocation/cdi.h"
 #include "drivers/allocation/publication.h"
 #include "supervisor/files/publication-form.h"
 #include "supervisor/files/publication-policy.h"
@@ -39,15 +40,11 @@ int published_new(const char *runtime_dir, struct published **ret)
 
 /* --- names --- */
 
-/* "=" is in no kind, so no two kinds have one name. */
 static int cdi_path(const struct config *config, const char *kind, char **ret)
 {
-	const char *slash = strchr(kind, '/');
+	_cleanup_free_ char *name = cdi_file_name(kind);
 
-	return asprintf(ret, "%s/" PUBLISHED_PREFIX "%.*s=%s.json", config->cdi_dir,
-		       (int)(slash - kind), kind, slash + 1) < 0
-		? -ENOMEM
-		: 0;
+	return !name || asprintf(ret, "%s/%s", config->cdi_dir, name) < 0 ? -ENOMEM : 0;
 }
 
 /* The form of the name: section 4.1 of the specification. */
@@ -111,6 +108,28 @@ static bool stays(const struct config *config, const struct published_judges *ju
 	return judge && is_expected(config, judge, file);
 }
 
+/* Keeps a CDI file of this configuration's directory for the pods that need it. */
+static void leave(const struct config *config, struct published_file *file)
+{
+	file->kept = !file->info && streq(file->directory->path, config->cdi_dir);
+	if (!file->kept || file->left_since > 0)
+		return;
+	file->left_since = now_usec(CLOCK_MONOTONIC);
+	file->claimed = false;
+	/* Nothing could write it again. */
+	file->mark.inode = 0;
+}
+
+static void judge(const struct config *config, struct published_file *file, bool expected)
+{
+	if (!expected) {
+		leave(config, file);
+		return;
+	}
+	file->kept = true;
+	file->left_since = 0;
+}
+
 void published_configure(struct published *published, const struct config *config,
 	const struct published_judges *judges)
 {
@@ -122,7 +141,7 @@ void published_configure(struct published *published, const struct config *confi
 		published_table_open(table, config->device_info_dir) < 0)
 		log_error("cannot read the lists of published files: out of memory");
 	for (size_t i = 0; i < table->n_files; i++)
-		table->files[i]->kept = stays(config, judges, table->files[i]);
+		judge(config, table->files[i], stays(config, judges, table->files[i]));
 	published_table_remove(table, NULL);
 	(void)published_table_save(table);
 }
@@ -138,10 +157,42 @@ void published_judge(struct published *published, const struct declaration *decl
 		struct published_file *file = published->table.files[i];
 
 		if (streq(file->resource, declaration->name))
-			file->kept = is_expected(published->config, declaration, file);
+			judge(published->config, file,
+				is_expected(published->config, declaration, file));
 	}
 	published_table_remove(&published->table, declaration->name);
 	(void)published_table_save(&published->table);
+}
+
+static bool is_named(const struct strings *named, const struct published_file *file)
+{
+	const char *name = strrchr(file->path, '/') + 1;
+
+	for (size_t i = 0; i < named->count; i++) {
+		_cleanup_free_ char *of_kind = cdi_file_name(named->items[i]);
+
+		if (!of_kind || streq(of_kind, name))
+			return true;
+	}
+	return false;
+}
+
+bool published_drop_left(struct published *published, const struct strings *named, uint64_t until)
+{
+	struct published_table *table = &published->table;
+	bool later = false;
+
+	for (size_t i = 0; i < table->n_files; i++) {
+		struct published_file *file = table->files[i];
+
+		if (file->left_since == 0 || is_named(named, file))
+			continue;
+		file->kept = file->left_since > until;
+		later = later || file->kept;
+	}
+	published_table_remove(table, NULL);
+	(void)published_table_save(table);
+	return later;
 }
 
 /* --- writing --- */
@@ -283,6 +334,21 @@ static int act_put(struct published *published, const char *resource, const char
 	return put_file(published, path, content, error);
 }
 
+/* Only files that are noted then are kept, and those that the declaration does not publish. */
+static void expect_files(struct published *published, const struct declaration *declaration)
+{
+	for (size_t i = 0; i < published->table.n_files; i++) {
+		struct published_file *file = published->table.files[i];
+
+		if (!streq(file->resource, declaration->name))
+			continue;
+		if (is_expected(published->config, declaration, file))
+			file->kept = false;
+		else
+			leave(published->config, file);
+	}
+}
+
 static int take(struct published *published, const struct declaration *declaration, int fd,
 	struct error *error)
 {
@@ -305,9 +371,7 @@ static int take(struct published *published, const struct declaration *declarati
 		r = publication_policy_check(
 			declaration, json_object_get(document, PUBLICATION_CDI), error);
 	if (r >= 0) {
-		for (size_t i = 0; i < published->table.n_files; i++)
-			if (streq(published->table.files[i]->resource, resource))
-				published->table.files[i]->kept = false;
+		expect_files(published, declaration);
 		r = for_each_file(published, resource, document, act_note, error);
 		(void)published_table_save(&published->table);
 		if (r >= 0)

@@ -4,8 +4,9 @@
 /*
  * Files by which other programs find our devices: CDI documents for the container runtime,
  * information for CNI plugins. All their names are made here. A file is replaced in one step, and
- * removed with its resource. All stay when the daemon stops, because containers may be started and
- * the networks of pods set up while it is away; the next daemon corrects them.
+ * removed with its resource, unless pods still need it. All stay when the daemon stops, because
+ * containers may be started and the networks of pods set up while it is away; the next daemon
+ * corrects them.
  */
 
 #include "configuration/config.h"
@@ -35,6 +36,12 @@ bool published_is_complete(const struct published *published);
 /* To be called when another declaration applies to a resource: removes files that the resource no
  * longer publishes. */
 void published_judge(struct published *published, const struct declaration *declaration);
+
+/* A CDI file that no resource publishes any more is left for pods: without it, a container with a
+ * name of its kind could not be started again. Removes the files that were left by `until`
+ * (CLOCK_MONOTONIC) and whose kind is not among `named`, those of the answers to Allocate that the
+ * kubelet stores. Returns whether a later file may have to be removed, too. */
+bool published_drop_left(struct published *published, const struct strings *named, uint64_t until);
 
 /* Makes the files of a resource exactly those of a publication (sealed memfd). -EBADMSG means that
  * the document is malformed, and nothing has changed; other errors are those of the file system and

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads the kubelet's bookings from its checkpoint, and decides whether the file has a known form.
- * Parts of it that are not needed (the answers of Allocate, the registered devices) are freed
- * before the rows are made. The checksum is not compared: it covers how Go prints its structures.
+ * Parts of it that are not needed (the registered devices, and the answers of Allocate except the
+ * CDI kinds in them) are freed before the rows are made. The checksum is not compared: it covers
+ * how Go prints its structures.
  */
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
+
+#include "supervisor/kubelet/stored-answer.h"
 
 static int open_file(const char *directory, size_t *ret_size, struct error *error)
 {
@@ -130,6 +133,16 @@ static void add_rows(struct kubelet_checkpoint *checkpoint, json_t *entry)
 	}
 }
 
+/* Keeps only the CDI kinds of an answer. */
+static int drop_answer(struct kubelet_checkpoint *checkpoint, json_t *entry)
+{
+	const char *answer = json_string_value(json_object_get(entry, "AllocResp"));
+	int r = answer ? stored_answer_add_kinds(answer, &checkpoint->cdi_kinds) : 0;
+
+	(void)json_object_del(entry, "AllocResp");
+	return r;
+}
+
 static int refuse(const char *directory, struct error *error)
 {
 	return error_set(error, -EBADMSG,
@@ -149,7 +162,8 @@ static int make_rows(
 		if (n < 0)
 			return refuse(directory, error);
 		total += (size_t)n;
-		(void)json_object_del(entry, "AllocResp");
+		if (drop_answer(checkpoint, entry) < 0)
+			return error_set(error, -ENOMEM, "out of memory");
 	}
 	if (total > CHECKPOINT_ROWS_MAX)
 		return error_set(error, -EFBIG,
@@ -195,6 +209,7 @@ struct kubelet_checkpoint *kubelet_checkpoint_free(struct kubelet_checkpoint *ch
 	if (!checkpoint)
 		return NULL;
 	json_decref(checkpoint->entries);
+	strings_done(&checkpoint->cdi_kinds);
 	free(checkpoint->rows);
 	free(checkpoint);
 	return NULL;

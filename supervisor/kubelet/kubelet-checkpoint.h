@@ -12,6 +12,7 @@
 
 #include "common/error.h"
 #include "drivers/model/bookings.h"
+#include "drivers/model/option.h"
 
 #define CHECKPOINT_FILE     "kubelet_internal_checkpoint"
 #define CHECKPOINT_SIZE_MAX (32U << 20)
@@ -26,7 +27,8 @@ struct kubelet_checkpoint_row {
 struct kubelet_checkpoint {
 	struct kubelet_checkpoint_row *rows; /* in the order of the file */
 	size_t count;
-	json_t *entries; /* what the rows point into */
+	struct strings cdi_kinds; /* that answers to Allocate name, each once */
+	json_t *entries;          /* what the rows point into */
 };
 
 /* Reads the file in that directory. Returns 0 or, with the error filled, -ENOENT (there is none),

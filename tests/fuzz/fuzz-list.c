@@ -6,6 +6,7 @@
  */
 #include <fcntl.h>
 
+#include "drivers/allocation/cdi.h"
 #include "supervisor/files/published-table.h"
 #include "supervisor/files/published.h"
 
@@ -30,7 +31,7 @@ static void demand_ours(const struct published_file *file, const char *directory
 		!streq(suffix, ".json") || file->claimed)
 		abort();
 	if (file->info ? !strchr(file->resource, '/') || !strstr(name, "-device.json")
-		       : !startswith(name + 1, PUBLISHED_PREFIX) || !strchr(name, '='))
+		       : !startswith(name + 1, CDI_FILE_PREFIX) || !strchr(name, '='))
 		abort();
 }
 

@@ -57,6 +57,17 @@ class Presets(unittest.TestCase):
         self.assertEqual(answer.returncode, 78, answer.stdout)
         return answer.stderr.splitlines()[:-1]
 
+    def test_cdi_spec_is_off(self):
+        """A resource may switch the CDI file of its preset off, or declare one where its preset has none."""
+        self.preset("with", 'driver = "path"; match = "/dev/a"; cdi_spec = { kind = "vendor.example/own"; gid = 44; };')
+        self.preset("without", 'driver = "path"; match = "/dev/a"; cdi_spec = false;')
+        self.assertIn("cdi_spec = false;", self.dump('preset = "with"; cdi_spec = false;'))
+        self.assertIn("cdi_spec = false;", self.dump('preset = "without";'))
+        merged = self.dump('preset = "with"; cdi_spec = { kind = "vendor.example/new"; };')
+        self.assertIn('kind = "vendor.example/new"', merged)
+        self.assertIn("gid = 44", merged)
+        self.assertIn('kind = "vendor.example/new"', self.dump('preset = "without"; cdi_spec = { kind = "vendor.example/new"; };'))
+
     def test_same_as_written_out(self):
         self.assertEqual(self.dump('preset = "fpga";'), self.dump(FPGA))
 

@@ -12,9 +12,10 @@ import subprocess
 import unittest
 
 import cdi
-from node import NodeTest, files_for_others, path, static, until
+from node import NodeTest, files_for_others, path, program, static, until
 
 FILE = "devplugd-vendor.example=card.json"
+OF_KEY = "devplugd-devplugd.vendor.example=card.json"
 KIND = 'cdi_spec = { kind = "vendor.example/card"; %s };'
 
 
@@ -46,6 +47,11 @@ class PublishedFiles(NodeTest):
     def start(self):
         self.node.start_kubelet()
         self.node.start()
+
+    def free(self, name, other="other"):
+        """Removes a pod; the kubelet's checkpoint contains it until another pod is admitted."""
+        self.node.ask_kubelet("pod", "rm", name)
+        self.assertIsNone(self.node.pod("next", **{other: 1})[1])
 
     def test_names_instead_of_nodes(self):
         self.add_card(0)
@@ -157,9 +163,12 @@ class PublishedFiles(NodeTest):
         self.node.start()
         until(lambda: (r := self.node.resource("vendor.example/card")) and r["state"] == "failed", "the child to refuse it again")
         self.assertEqual(sorted(self.devices()), [self.name(0), self.name(1)])
-        # What is accepted removes them.
-        self.configure(self.cards(kind=KIND.replace("card", "other") % ""))
+        # What is accepted replaces them; a pod's stored answer names the old kind.
+        self.configure(self.cards(kind=KIND.replace("card", "other") % ""), static("other", 1))
         self.node.reload()
+        self.node.await_allocatable(card=2, other=1)
+        self.assertEqual(files_for_others(self.folder), [FILE, FILE.replace("=card", "=other")])
+        self.free("pod")
         until(lambda: files_for_others(self.folder) == [FILE.replace("=card", "=other")], "the file to have its other name")
 
     def test_P2_files_before_a_reload_is_accepted(self):
@@ -178,8 +187,92 @@ class PublishedFiles(NodeTest):
         other = os.path.join(self.folder, FILE.replace("=card", "=other"))
         until(lambda: os.path.exists(other), "the other file")
         self.node.await_allocatable(card=2)
-        self.assertEqual(files_for_others(self.folder), [os.path.basename(other)])
+        until(lambda: files_for_others(self.folder) == [os.path.basename(other)], "the file of the old configuration to go")
         self.assertNotIn("cannot publish", self.node.output())
+
+    def with_key(self, *resources, cdi="true", root=None):
+        self.node.configure(*resources, text=f'cdi = {cdi}; cdi_dir = "{self.folder}"; host_root = "{root or "/"}";')
+
+    def test_key_of_the_file(self):
+        """`cdi = true` is as a cdi_spec for each resource with device nodes that has no other way to name them."""
+        self.add_card(0)
+        self.with_key(self.cards(kind=""), path("off", "/dev/null", "cdi_spec = false;"), static("token", 1))
+        diff = subprocess.run([program("devplugd"), "-c", self.node.config, "--diff"], capture_output=True, text=True)
+        self.assertEqual(diff.stdout.splitlines(), [
+            "+ add vendor.example/card", "+ add vendor.example/off (cdi does not apply: cdi_spec is false)",
+            "+ add vendor.example/token (cdi does not apply: it has no device nodes)"])
+        self.start()
+        self.node.await_allocatable(card=1, off=1, token=1)
+        self.assertEqual(files_for_others(self.folder), [OF_KEY])
+        self.file = os.path.join(self.folder, OF_KEY)
+        names = ["devplugd." + self.name(0)]
+        self.assertEqual(list(self.devices()), names)
+        given, _ = self.node.pod("pod", card=1, off=1, token=1)
+        self.assertEqual((given["cdi"], len(given["devices"])), (names, 1))
+
+    def test_key_and_a_file_of_another_program(self):
+        """The kind is another one as soon as it is taken; a pod keeps the name that it has."""
+        self.add_card(0)
+        self.add_card(1)
+        self.with_key(self.cards(kind=""), static("other", 1))
+        self.start()
+        self.node.await_allocatable(card=2)
+        given, _ = self.node.pod("pod", card=1)
+        self.assertTrue(given["cdi"][0].startswith("devplugd.vendor.example/card="))
+        with open(os.path.join(self.folder, "vendor.json"), "w") as file:
+            json.dump({"cdiVersion": "0.3.0", "kind": "devplugd.vendor.example/card", "devices": []}, file)
+        self.node.reload()
+        until(lambda: (given := self.node.pod("later", card=1)[0]) and
+              given["cdi"][0].startswith("devplugd.vendor.example/card-") or
+              self.node.ask_kubelet("pod", "rm", "later") and False, "names of the other kind")
+        self.assertIn(OF_KEY, files_for_others(self.folder))
+        self.assertEqual(len(files_for_others(self.folder)), 3)
+        self.free("pod")
+        until(lambda: OF_KEY not in files_for_others(self.folder), "the file that no pod needs to go")
+
+    def test_P22_pods_keep_their_file(self):
+        """The kubelet starts a container again with the answer that it has stored, whatever the configuration is by then."""
+        self.add_card(0)
+        self.add_card(1)
+        self.with_key(self.cards(kind=""), static("other", 1))
+        self.start()
+        self.node.await_allocatable(card=2, other=1)
+        before, _ = self.node.pod("pod", card=1)
+        file = os.path.join(self.folder, OF_KEY)
+
+        def keeps():
+            # A new file of the kubelet's: it is read after the moment in which the file is not named by a pod at all.
+            self.assertIsNone(self.node.pod("short", other=1)[1])
+            self.node.ask_kubelet("pod", "rm", "short")
+            with open(file) as opened:
+                self.assertIn(before["cdi"][0], cdi.check(json.load(opened)))
+            again = json.loads(self.node.ask_kubelet("pod", "restart", "pod", "--json").stdout)
+            self.assertEqual(again["container"]["cdi"], before["cdi"])
+
+        for resources, key in (((self.cards(kind=""), static("other", 1)), "false"), ((static("other", 1),), "false")):
+            self.with_key(*resources, cdi=key)
+            self.node.reload()
+            keeps()
+        until(lambda: self.node.resource("vendor.example/card") is None, "the resource to be gone")
+        keeps()
+        self.node.stop()
+        self.node.start()
+        self.node.await_allocatable(other=1)
+        keeps()
+        # It becomes the resource's again, and is left again.
+        self.with_key(self.cards(kind=""), static("other", 1))
+        self.node.reload()
+        self.node.await_allocatable(card=2)
+        self.add_card(2)
+        self.node.await_allocatable(card=3)
+        self.file = file
+        self.assertEqual(len(self.devices()), 3)
+        keeps()
+        self.with_key(self.cards(kind=""), static("other", 1), cdi="false")
+        self.node.reload()
+        keeps()
+        self.free("pod")
+        until(lambda: files_for_others(self.folder) == [], "the file to go with the pod")
 
     def test_other_directory(self):
         self.add_card(0)

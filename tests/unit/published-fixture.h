@@ -66,6 +66,17 @@ static inline void configure(const char *resources, const char *cdi, const char 
 	(void)config_free(old);
 }
 
+/* Removes files that no resource publishes, as with a checkpoint that names the kind, or none
+ * (NULL). Returns whether there are later ones. */
+static inline bool drop_left(const char *kind, uint64_t until)
+{
+	_cleanup_strings_ struct strings named = { 0 };
+
+	if (kind)
+		assert_int_equal(strings_add(&named, kind, strlen(kind)), 0);
+	return published_drop_left(published, &named, until);
+}
+
 static inline const struct declaration *find(const char *resource)
 {
 	const struct resource_config *found = config_find(config, resource);

@@ -28,7 +28,7 @@ static const struct {
 		{ "name = \"x\";",
 			"1: unknown key \"name\", which belongs in \"resources = ( { name = ... } )\"\n" },
 		{ "zork = 1;",
-			"1: unknown key \"zork\", the keys here are: runtime_dir, log_level, host_root, cdi_dir, device_info_dir, kubelet, metrics, dra, cordon, resources\n" },
+			"1: unknown key \"zork\", the keys here are: runtime_dir, log_level, host_root, cdi, cdi_dir, device_info_dir, kubelet, metrics, dra, cordon, resources\n" },
 		{ "kubelet = ();", "1: kubelet: must be a group { ... }, not a list ( )\n" },
 		{ "kubelet = {\nregistration = \"default\"; };",
 			"2: kubelet.registration: must be \"socket\" or \"watcher\", not the string \"default\"\n" },

@@ -210,7 +210,7 @@ static void test_dump_of_nothing(void **state)
 	assert_string_equal(text,
 		"runtime_dir = \"/run/devplugd\";\n"
 		"log_level = \"info\";\n"
-		"host_root = \"/\";\n"
+		"host_root = \"/\";\ncdi = false;\n"
 		"cdi_dir = \"/var/run/cdi\";\n"
 		"device_info_dir = \"/var/run/k8s.cni.cncf.io/devinfo/dp\";\n"
 		"kubelet = {\n"

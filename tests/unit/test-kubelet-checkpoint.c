@@ -74,6 +74,48 @@ static void test_good(void **state)
 	}
 }
 
+#define ANSWER(base64)                                                                        \
+	"{\"PodUID\":\"u\",\"ContainerName\":\"c\",\"ResourceName\":\"v.e/a\",\"DeviceIDs\":" \
+	"{\"0\":[\"a\"]},\"AllocResp\":" base64 "}"
+
+/* The kinds of the CDI devices in stored answers, each once. What is no answer has none, and does
+ * not keep the rest from being read. */
+static void test_kinds(void **state)
+{
+	static const struct {
+		const char *answer;
+		size_t count;
+		const char *first;
+	} cases[] = {
+		{ "null", 0, NULL },
+		{ "\"\"", 0, NULL },
+		{ "\"CgA=\"", 0, NULL },
+		/* envs {"A": "v.e/a=0"}, cdi_devices "v.e/a=0", "v.e/a=1" */
+		{ "\"CgwKAUESB3YuZS9hPTAqCQoHdi5lL2E9MCoJCgd2LmUvYT0x\"", 1, "v.e/a" },
+		/* "v.e/a=0", "w.e/b=0" */
+		{ "\"KgkKB3YuZS9hPTAqCQoHdy5lL2I9MA==\"", 2, "v.e/a" },
+		/* Cut off, a number where the name is, a name without "=", a length beyond the end.
+		 */
+		{ "\"KgkKB3YuZS9hPTAqCQoHdy5l\"", 1, "v.e/a" },
+		{ "\"KgIIAQ==\"", 0, NULL },
+		{ "\"KgMKAXY=\"", 0, NULL },
+		{ "\"Kv///////////wE=\"", 0, NULL },
+		{ "\"****\"", 0, NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_kubelet_checkpoint_ struct kubelet_checkpoint *checkpoint = NULL;
+		_cleanup_free_ char *text = NULL;
+
+		assert_true(asprintf(&text, DOCUMENT("[" ANSWER("%s") "]"), cases[i].answer) > 0);
+		assert_int_equal(read_text(text, &checkpoint), 0);
+		assert_int_equal(checkpoint->count, 1);
+		assert_int_equal(checkpoint->cdi_kinds.count, cases[i].count);
+		if (cases[i].first)
+			assert_string_equal(checkpoint->cdi_kinds.items[0], cases[i].first);
+	}
+}
+
 /* As a kubelet writes it that has no pod yet. */
 static void test_empty(void **state)
 {
@@ -161,6 +203,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_good),
+		TEST(test_kinds),
 		TEST(test_empty),
 		TEST(test_unknown_form),
 		TEST(test_files),

@@ -13,6 +13,10 @@
 #define A(more) "{ name = \"v.e/a\"; driver = \"static\"; match = ( { count = 1; } );" more "}"
 #define B(more) "{ name = \"v.e/b\"; driver = \"static\"; match = ( { count = 2; } );" more "}"
 
+#define C(name, more) \
+	"{ name = \"" name "\"; driver = \"path\"; match = \"/dev/" name "\"; " more "}"
+#define KIND "cdi_spec = { kind = \"v.e/own\"; };"
+
 static char *plan_text(const struct config *from, const struct config *to, size_t *ret_changes)
 {
 	_cleanup_plan_ struct plan plan = { 0 };
@@ -74,6 +78,23 @@ static void test_lines(void **state)
 			"cordon = ( { id = \"v.e/b/b-0\"; reason = \"dust\"; } );"
 			"resources = (" A("") "," B("") ");",
 			"= keep v.e/a\n~ change v.e/b: cordon\n", 1 },
+		/* `cdi` names the resources that it does not change. */
+		{ "resources = (" C("v.e/c", "") "," A("") "," C("v.e/d", KIND) ");",
+			"cdi = true; resources = (" C("v.e/c", "") "," A("") "," C(
+				"v.e/d", KIND) "," C("v.e/e", "cdi_spec = false;") ");",
+			"~ change cdi\n~ change v.e/c: cdi_spec\n"
+			"= keep v.e/a (cdi does not apply: it has no device nodes)\n"
+			"= keep v.e/d (cdi does not apply: it has a cdi_spec)\n"
+			"+ add v.e/e (cdi does not apply: cdi_spec is false)\n",
+			3 },
+		{ "cdi = true; resources = (" C("v.e/c", "") "," C("v.e/d", KIND) ");",
+			"resources = (" C("v.e/c", "cdi_spec = false;") "," C("v.e/d", KIND) ");",
+			"~ change cdi\n~ change v.e/c: cdi_spec\n= keep v.e/d\n", 2 },
+		{ "resources = (" C("v.e/c", "") ");",
+			"resources = (" C("v.e/c", "cdi_spec = false;") ");", "= keep v.e/c\n", 0 },
+		{ "cdi = true; resources = (" C("v.e/d", KIND) ");",
+			"cdi = true; resources = (" C("v.e/d", KIND "prefer = \"numa\";") ");",
+			"~ change v.e/d: prefer (cdi does not apply: it has a cdi_spec)\n", 1 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

@@ -119,6 +119,7 @@ static void test_configuration(void **state)
 	configure(
 		"{ name = \"vendor.example/card\"; driver = \"static\"; match = ( { count = 1; } ); }",
 		other, other);
+	assert_false(drop_left(NULL, UINT64_MAX));
 	assert_false(is_there(other, CARD_FILE));
 }
 
@@ -152,6 +153,7 @@ static void test_restart(void **state)
 	assert_false(is_there(info_dir, "vendor.example-nic-0000:03:00.2-device.json"));
 	restart();
 	configure(NIC, cdi_dir, info_dir);
+	assert_false(drop_left(NULL, UINT64_MAX));
 	assert_false(is_there(cdi_dir, CARD_FILE));
 	assert_false(is_there(cdi_dir, list_name(run_dir)));
 
@@ -172,6 +174,7 @@ static void test_restart(void **state)
 	configure(CARD "," NIC, other, other);
 	take_well("vendor.example/card", "{'cdi':" SPEC "}");
 	configure(NIC, cdi_dir, info_dir);
+	assert_false(drop_left(NULL, UINT64_MAX));
 	assert_false(is_there(cdi_dir, CARD_FILE));
 	assert_false(is_there(other, CARD_FILE));
 }
@@ -191,6 +194,7 @@ static void test_restart_with_another_owner(void **state)
 
 	restart();
 	configure(CARD_OF("other"), cdi_dir, info_dir);
+	assert_false(drop_left(NULL, UINT64_MAX));
 	assert_false(is_there(cdi_dir, CARD_FILE));
 }
 
@@ -211,6 +215,7 @@ static void test_two_daemons(void **state)
 	assert_true(is_there(cdi_dir, list_name(run_dir)));
 	assert_true(is_there(cdi_dir, list_name(other)));
 	configure(NIC, cdi_dir, info_dir);
+	assert_false(drop_left(NULL, UINT64_MAX));
 	assert_false(is_there(cdi_dir, "devplugd-vendor.example=other.json"));
 	assert_false(is_there(cdi_dir, list_name(other)));
 	published = published_free(published);
@@ -370,11 +375,69 @@ static void test_judges(void **state)
 	assert_false(published_is_complete(published));
 	judge_by(before, true);
 	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_false(drop_left(NULL, UINT64_MAX));
 	assert_false(is_there(cdi_dir, "devplugd-vendor.example=old.json"));
 	assert_true(published_is_complete(published));
 	published_judge(published, find("vendor.example/nic"));
 	assert_true(is_there(cdi_dir, CARD_FILE));
 	published_judge(published, find("vendor.example/card"));
+	assert_false(drop_left(NULL, UINT64_MAX));
+	assert_false(is_there(cdi_dir, CARD_FILE));
+}
+
+#define WITHOUT_SPEC \
+	"{ name = \"vendor.example/card\"; driver = \"static\"; match = ( { count = 1; } ); }"
+
+/* A file that pods may need stays when nothing publishes it any more, over a restart, until it is
+ * not named, and not only just left. */
+static void test_P22_left_for_pods(void **state)
+{
+	char other[160], path[512];
+	uint64_t before = now_usec(CLOCK_MONOTONIC);
+
+	(void)snprintf(other, sizeof(other), "%s/other", host_root);
+	(void)snprintf(path, sizeof(path), "%s/" CARD_FILE, cdi_dir);
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	/* It is published: not named is nothing to it. */
+	assert_false(drop_left(NULL, UINT64_MAX));
+	configure(WITHOUT_SPEC "," NIC, cdi_dir, info_dir);
+	published_judge(published, find("vendor.example/card"));
+	take_well("vendor.example/card", "{}");
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	/* A pod that got the name just before may not be in the checkpoint yet. */
+	assert_true(drop_left(NULL, before));
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_false(drop_left("vendor.example/card", UINT64_MAX));
+	restart();
+	configure(NIC, cdi_dir, info_dir);
+	assert_false(drop_left("vendor.example/card", UINT64_MAX));
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	/* No resource can write it again. */
+	assert_null(published_find_damage(published));
+	assert_false(drop_left("vendor.example/card2", UINT64_MAX));
+	assert_false(is_there(cdi_dir, CARD_FILE));
+	assert_false(is_there(cdi_dir, list_name(run_dir)));
+
+	/* The key is there again, or another resource has it. */
+	configure(CARD, cdi_dir, info_dir);
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	configure(WITHOUT_SPEC, cdi_dir, info_dir);
+	configure(CARD, cdi_dir, info_dir);
+	assert_false(drop_left(NULL, UINT64_MAX));
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	take_well("vendor.example/card", "{'cdi':" SPEC "}");
+	configure("{ name = \"vendor.example/renamed\"; driver = \"static\"; "
+		  "match = ( { count = 1; } ); cdi_spec = { kind = \"vendor.example/card\"; }; }",
+		cdi_dir, info_dir);
+	take_well("vendor.example/renamed", "{'cdi':" SPEC "}");
+	assert_false(drop_left(NULL, UINT64_MAX));
+	assert_true(is_there(cdi_dir, CARD_FILE));
+	assert_int_equal(unlink(path), 0);
+	assert_string_equal(published_find_damage(published), path);
+
+	/* The runtime reads another directory now. */
+	take_well("vendor.example/renamed", "{'cdi':" SPEC "}");
+	configure(CARD, other, info_dir);
 	assert_false(is_there(cdi_dir, CARD_FILE));
 }
 
@@ -470,6 +533,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_P18_content_is_compared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_list_is_checked, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_judges, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P22_left_for_pods, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_directory, setup, teardown),
 		cmocka_unit_test(test_device_info),

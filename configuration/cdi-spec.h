@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of config: the key `cdi` of a file. `cdi = true` gives resources a `cdi_spec` that they do
+ * not have. Later code does not distinguish it from a declared one, except where it shows why a
+ * resource has none.
+ */
+
+#include "configuration/config.h"
+
+/* Gives the enabled resources among those that were declared their kind; to be called when all are
+ * read and checked. Reads the directories of CDI files, because a kind must be in no file of
+ * another program. Returns 0 or -ENOMEM. */
+int cdi_spec_assign(struct config *config);
+
+/* Why `cdi` leaves the resource as it is declared, as a clause, or NULL. */
+const char *cdi_spec_exempts(const struct declaration *declaration);

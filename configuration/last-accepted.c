@@ -11,46 +11,33 @@
 
 #include <fcntl.h>
 
+#include "common/boot-id.h"
 #include "configuration/source.h"
 
-#define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
-#define BOOT_ID_SIZE 64
-#define BOOT_LINE    "# The configuration that devplugd has in force. Accepted in boot "
-#define SUM_LINE     "# Checksum of what follows: "
-#define SUM_CHARS    16
-
-static int read_boot_id(char ret[static BOOT_ID_SIZE])
-{
-	_cleanup_fclose_ FILE *stream = fopen(BOOT_ID_FILE, "re");
-
-	if (!stream)
-		return -errno;
-	if (!fgets(ret, BOOT_ID_SIZE, stream))
-		return -EIO;
-	ret[strcspn(ret, "\n")] = '\0';
-	return 0;
-}
+#define BOOT_LINE "# The configuration that devplugd has in force. Accepted in boot "
+#define SUM_LINE  "# Checksum of what follows: "
+#define SUM_CHARS 16
 
 int last_accepted_text(const struct config *config, char **ret, size_t *ret_size)
 {
 	_cleanup_free_ char *text = NULL;
-	char boot_id[BOOT_ID_SIZE], checksum[SUM_CHARS + 1], *sum;
+	const char *boot = boot_id();
+	char checksum[SUM_CHARS + 1], *sum;
 	size_t size;
 	FILE *stream;
 	int r;
 
-	r = read_boot_id(boot_id);
-	if (r < 0)
-		return r;
+	if (!boot)
+		return -EIO;
 	stream = open_memstream(&text, &size);
 	if (!stream)
 		return -ENOMEM;
 	/* The checksum is filled in when the rest is complete. */
-	(void)fprintf(stream, BOOT_LINE "%s\n" SUM_LINE "%*s\n", boot_id, SUM_CHARS, "");
+	(void)fprintf(stream, BOOT_LINE "%s\n" SUM_LINE "%*s\n", boot, SUM_CHARS, "");
 	r = config_dump(config, stream);
 	if (fclose(stream) != 0 || r < 0)
 		return -ENOMEM;
-	sum = text + strlen(BOOT_LINE) + strlen(boot_id) + 1 + strlen(SUM_LINE);
+	sum = text + strlen(BOOT_LINE) + strlen(boot) + 1 + strlen(SUM_LINE);
 	(void)snprintf(checksum, sizeof(checksum), "%016llx",
 		(unsigned long long)hash_string(sum + SUM_CHARS + 1));
 	memcpy(sum, checksum, SUM_CHARS);
@@ -110,15 +97,13 @@ static int read_whole(const char *runtime_dir, char **ret, size_t *ret_size)
 /* Whether the text is from the current boot and complete. */
 static int check_head(const char *path, const char *text, size_t size, struct error *error)
 {
-	char boot_id[BOOT_ID_SIZE], checksum[SUM_CHARS + 2];
-	const char *rest;
-	int r;
+	const char *boot = boot_id(), *rest;
+	char checksum[SUM_CHARS + 2];
 
-	r = read_boot_id(boot_id);
-	if (r < 0)
-		return error_set(error, r, "%s cannot be read: %s", BOOT_ID_FILE, strerror(-r));
+	if (!boot)
+		return error_set(error, -EIO, "the boot id of the kernel cannot be read");
 	rest = startswith(text, BOOT_LINE);
-	rest = rest ? startswith(rest, boot_id) : NULL;
+	rest = rest ? startswith(rest, boot) : NULL;
 	if (!rest || *rest != '\n')
 		return error_set(
 			error, -ESTALE, "%s was written before the last boot of the host", path);

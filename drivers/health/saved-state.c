@@ -13,8 +13,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-#define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
-#define BOOT_ID_SIZE 64
+#include "common/boot-id.h"
 
 int saved_state_new(struct saved_state **ret)
 {
@@ -147,21 +146,6 @@ uint64_t probe_key(const struct declared_probe *probe)
 		return 0;
 	}
 	return hash_string(text);
-}
-
-/* NULL if it cannot be read. */
-static const char *boot_id(void)
-{
-	static char id[BOOT_ID_SIZE];
-	_cleanup_fclose_ FILE *stream = NULL;
-
-	if (*id)
-		return id;
-	stream = fopen(BOOT_ID_FILE, "re");
-	if (!stream || !fgets(id, BOOT_ID_SIZE, stream))
-		return NULL;
-	id[strcspn(id, "\n")] = '\0';
-	return id;
 }
 
 /* There may be many devices: members with their usual value are left out, and one device after

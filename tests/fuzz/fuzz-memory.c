@@ -5,22 +5,11 @@
  */
 #include <sys/mman.h>
 
+#include "common/boot-id.h"
 #include "drivers/health/saved-state.h"
 #include "fuzz-device.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static char *boot_id(void)
-{
-	static char text[64];
-	FILE *stream = fopen("/proc/sys/kernel/random/boot_id", "re");
-
-	if (!stream || !fgets(text, sizeof(text), stream))
-		abort();
-	(void)fclose(stream);
-	text[strcspn(text, "\n")] = '\0';
-	return text;
-}
 
 static int saved_state_fd(void)
 {

@@ -20,7 +20,7 @@ static const struct control_rule rules[] = {
 	[CHILD_FORGET] = { .name = "FORGET", .fields = FIELD_TEXT },
 	[CHILD_RELEASE] = { .name = "RELEASE", .fields = FIELD_PHASE | FIELD_TEXT },
 	[CHILD_COUNTERS] = { .name = "COUNTERS", .n_fds = 1 },
-	[CHILD_EDIT] = { .name = "EDIT", .fields = FIELD_NUMBER, .n_fds = 1 },
+	[CHILD_EDIT] = { .name = "EDIT", .fields = FIELD_NUMBER | FIELD_TEXT, .n_fds = 1 },
 
 	[CONTROL_ALIVE] = { .name = "ALIVE", .to_supervisor = true },
 	[CHILD_READY] = { .name = "READY", .to_supervisor = true },
@@ -53,6 +53,7 @@ static const struct control_rule rules[] = {
 		.to_supervisor = true,
 		.fields = FIELD_NUMBER | FIELD_TEXT,
 		.n_optional_fds = 1 },
+	[CHILD_EDITS_CHANGED] = { .name = "EDITS_CHANGED", .to_supervisor = true },
 };
 
 const struct control_protocol control_child = { rules, ARRAY_SIZE(rules) };

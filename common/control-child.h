@@ -31,9 +31,10 @@ enum child_type {
 	CHILD_FORGET,      /* [text] an id that counts as not booked, see inventory_forget() */
 	CHILD_RELEASE,     /* [phase, text] text: a device that was reset, or empty */
 	CHILD_COUNTERS,    /* [fd] the page that a resource's process counts into, see counters.h */
-	CHILD_EDIT,        /* [number, fd] sealed memfd with offered ids, one a line. Asks what a
-			      container with these ids gets; the child runs prestart and answers
-			      EDITS */
+	CHILD_EDIT, /* [number, text, fd] sealed memfd with offered ids, one a line. Asks what a
+		       container with these ids gets; the child answers EDITS. Text: empty
+		       if they are assigned now, which runs prestart; else the hash of
+		       their edits, or "-" if there are none */
 	/* child to supervisor */
 	CHILD_READY,         /* [] configuration accepted and first inventory complete */
 	CHILD_REFUSED,       /* [text] why the last CONFIGURE was refused; the previous
@@ -51,7 +52,9 @@ enum child_type {
 	CHILD_CALL_FAILED,   /* [call, text] text: ids of devices, separated by commas, a space, and
 				why */
 	CHILD_EDITS,         /* [number, text, fd?] answers EDIT; text: why not, or sealed memfd
-				with JSON, see proto/plugin/edits.h */
+				with JSON, see proto/plugin/edits.h; neither: the hash is still
+				right */
+	CHILD_EDITS_CHANGED, /* [] earlier EDITS may be outdated */
 };
 
 /* What a child does with what keeps the host's driver in use. */

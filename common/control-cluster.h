@@ -16,14 +16,14 @@ enum cluster_type {
 			     with the content, if the file can be read */
 	CLUSTER_PREPARED, /* [number, text, fd?] answers PREPARE or UNPREPARE; text: why not; sealed
 			     memfd with JSON, if the claim is prepared, see
-			     supervisor/books/dra-claims.h. Neither: PREPARE named no devices, and
+			     supervisor/books/dra-claim.h. Neither: PREPARE named no devices, and
 			     the claim is not known */
 	/* devplugd-cluster to supervisor */
 	CLUSTER_REGISTERED,    /* [session] the kubelet has registered the driver */
 	CLUSTER_SESSION_ENDED, /* [session, text] why */
 	CLUSTER_FILE_WANTED,   /* [text] the kubeconfig file, if empty, or a path that is in it */
 	CLUSTER_PREPARE,       /* [number, fd] sealed memfd with JSON, see
-				  supervisor/books/dra-claims.h */
+				  supervisor/books/dra-claim.h */
 	CLUSTER_UNPREPARE,     /* [number, text] uid of the claim */
 	CLUSTER_POOL,          /* [pool, text] what is published; text: what fails, or empty */
 };

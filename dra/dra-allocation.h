@@ -11,7 +11,7 @@
 
 #include "common/error.h"
 
-/* Makes the document for the supervisor (supervisor/books/dra-claims.h) from the claim with that
+/* Makes the document for the supervisor (supervisor/books/dra-claim.h) from the claim with that
  * uid. `names`: as in struct dra_inventory. Returns 0, or negative errno with the error filled. */
 int dra_allocation_read(const json_t *claim, const char *uid, const char *driver, const char *pool,
 	const json_t *names, json_t **ret, struct error *error);

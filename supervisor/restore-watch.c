@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "drivers/host/watch.h"
+#include "supervisor/books/dra-claims.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/control/request-server.h"
@@ -22,12 +23,14 @@ struct restore_watch {
 	struct manager *manager;
 	struct watcher *watcher; /* NULL: stopped */
 	struct watch *runtime_dir;
+	struct watch *claims;
 	struct watch *published[2];
 	sd_event_source *timer;
 	uint64_t not_before; /* CLOCK_MONOTONIC */
 	bool waiting;        /* for the timer */
 	bool check_published;
 	bool failed; /* to restore runtime_dir, and logged: it is tried again */
+	bool claims_failed;
 };
 
 static void write_again(struct manager *manager)
@@ -72,6 +75,22 @@ static void restore_runtime_dir(struct restore_watch *watch)
 	metrics_restore(watch->manager->metrics);
 }
 
+static void restore_claims(struct restore_watch *watch)
+{
+	struct dra_claims *claims = watch->manager->dra_claims;
+	struct error error = { 0 };
+	int r = claims ? dra_claims_restore(claims, &error) : 0;
+
+	if (r > 0)
+		log_warning("another process removed files in %s; devplugd restored them",
+			dra_claims_directory(claims));
+	else if (r < 0 && !watch->claims_failed)
+		log_error("another process removed files in %s, and they cannot be restored: %s; "
+			  "devplugd tries again every second",
+			dra_claims_directory(claims), error.message);
+	watch->claims_failed = r < 0;
+}
+
 static void restore_published(struct manager *manager)
 {
 	const char *path = published_find_damage(manager->published);
@@ -83,6 +102,8 @@ static void restore_published(struct manager *manager)
 	/* If a resource has no process, its next one proposes the file again. This comes before the
 	 * other files are written, because later changes are new damage. */
 	published_forget_damage(manager->published);
+	if (manager->dra_claims)
+		dra_claims_publish(manager->dra_claims);
 	for (size_t i = 0; i < manager->n_children; i++)
 		proposal_publish_again(manager->children[i]->proposal);
 }
@@ -102,11 +123,12 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 	watch->waiting = false;
 	watch->not_before = now_usec(CLOCK_MONOTONIC) + CHECK_INTERVAL;
 	restore_runtime_dir(watch);
+	restore_claims(watch);
 	if (watch->check_published)
 		restore_published(watch->manager);
 	watch->check_published = false;
 	/* The cause may be elsewhere, and end without an event here. */
-	if (watch->failed)
+	if (watch->failed || watch->claims_failed)
 		check_soon(watch);
 	return 0;
 }
@@ -136,6 +158,23 @@ static void stop_published(struct restore_watch *watch)
 		watch->published[i] = watch_free(watch->published[i]);
 }
 
+/* Its directory may not exist before the first claim. */
+static void watch_claims(struct restore_watch *watch)
+{
+	const char *directory;
+	int r;
+
+	if (watch->claims || !watch->manager->dra_claims)
+		return;
+	directory = dra_claims_directory(watch->manager->dra_claims);
+	r = watch_add(
+		watch->watcher, directory, WATCH_ENTRIES, on_runtime_dir, watch, &watch->claims);
+	if (r < 0)
+		log_notice("cannot watch %s: %s; if another process removes claims, they are not "
+			   "restored",
+			directory, watch_strerror(r));
+}
+
 void restore_watch_configure(struct restore_watch *watch)
 {
 	const struct config *config = watch->manager->config;
@@ -143,6 +182,7 @@ void restore_watch_configure(struct restore_watch *watch)
 
 	if (!watch->watcher)
 		return;
+	watch_claims(watch);
 	stop_published(watch);
 	for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
 		int r;
@@ -196,6 +236,7 @@ int restore_watch_new(struct manager *manager, struct restore_watch **ret)
 void restore_watch_stop(struct restore_watch *watch)
 {
 	watch->runtime_dir = watch_free(watch->runtime_dir);
+	watch->claims = watch_free(watch->claims);
 	stop_published(watch);
 	watch->watcher = watcher_free(watch->watcher);
 	(void)sd_event_source_set_enabled(watch->timer, SD_EVENT_OFF);

@@ -36,6 +36,11 @@ static void resolve(const struct build *build, char **host)
 	}
 }
 
+static bool is_for_cdi(const struct build *build)
+{
+	return build->part == BUILD_DEVICE || (build->answers && build->answers->claim);
+}
+
 /* Names the place that declares the missing path, and the remedy. */
 struct origin_key {
 	const char *key, *remedy;
@@ -89,7 +94,7 @@ static int want_device_node(
 		return 0;
 	if (is_missing(build, host))
 		return node->optional ? 0 : missing_error(build, host, device_id, &from_match);
-	if (node->mount || build->part == BUILD_DEVICE)
+	if (node->mount || is_for_cdi(build))
 		resolve(build, &host);
 	return want(build, node, TAKE_PTR(host), TAKE_PTR(path), device_id);
 }
@@ -109,7 +114,7 @@ static int want_answered_node(
 				  "%s gives a container of %s %s, which is missing on the host: "
 				  "correct the program",
 				  program, build->declaration->name, host);
-	if (node->mount)
+	if (node->mount || is_for_cdi(build))
 		resolve(build, &host);
 	r = want(build, node, TAKE_PTR(host), TAKE_PTR(path), NULL);
 	if (r >= 0)
@@ -182,7 +187,7 @@ static int collect_node(struct build *build, const void *item, const char *devic
 		return 0;
 	if (is_missing(build, host))
 		return declared->optional ? 0 : missing_error(build, host, device_id, &from_nodes);
-	if (build->part == BUILD_DEVICE)
+	if (is_for_cdi(build))
 		resolve(build, &host);
 	(void)snprintf(node.permissions, sizeof(node.permissions), "%s", declared->permissions);
 	return want(build, &node, TAKE_PTR(host), TAKE_PTR(path), device_id);

@@ -330,6 +330,7 @@ int allocation_build(const struct declaration *declaration, const struct snapsho
 {
 	_cleanup_build_ struct build build = {
 		.answers = answers,
+		.held = answers && answers->held,
 		.declaration = declaration,
 		.snapshot = snapshot,
 		.root = root,

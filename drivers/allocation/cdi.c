@@ -385,6 +385,7 @@ int allocation_build_cdi(const struct declaration *declaration, const struct sna
 	_cleanup_build_ struct build build = {
 		.part = BUILD_REST,
 		.answers = answers,
+		.held = answers && answers->held,
 		.declaration = declaration,
 		.snapshot = snapshot,
 		.root = root,

@@ -7,6 +7,7 @@
 
 #include "common/child-sandbox.h"
 #include "common/log.h"
+#include "proto/plugin/edits.h"
 #include "proto/plugin/log-changes.h"
 #include "proto/plugin/match-fingerprint.h"
 #include "proto/plugin/plugin-send.h"
@@ -125,6 +126,7 @@ void plugin_offer(struct plugin *plugin)
 	}
 	plugin->offered = true;
 	report_ready(plugin);
+	edits_offered(plugin, snapshot);
 	report_gone(plugin, snapshot);
 	report_changes(plugin, snapshot);
 }

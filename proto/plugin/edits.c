@@ -14,6 +14,8 @@
 #include "proto/plugin/plugin-send.h"
 #include "proto/plugin/plugin.h"
 
+#define HASH_SIZE 17
+
 struct edits {
 	struct edits *next;
 	struct plugin *plugin;
@@ -22,6 +24,8 @@ struct edits {
 	char *text; /* of the ids */
 	const char **ids;
 	size_t n_ids;
+	bool again; /* the claim is prepared already */
+	char known[HASH_SIZE], hash[HASH_SIZE];
 	struct inquiry *inquiry;
 	char *answer; /* JSON */
 };
@@ -42,17 +46,26 @@ static struct edits *edits_free(struct edits *edits)
 	return NULL;
 }
 
-static void refuse(struct edits *edits, const struct error *error)
+static void send_refusal(const struct plugin *plugin, uint64_t number, const struct error *error)
 {
 	struct control_message message = CHILD_MESSAGE_INIT(CHILD_EDITS);
 
-	message.number = edits->number;
+	message.number = number;
 	(void)snprintf(message.text, sizeof(message.text), "%s", error->message);
-	call_failed(CHILD_CALL_ALLOCATE, edits->ids, edits->n_ids, error->message);
-	plugin_send(edits->plugin->event, &message);
+	plugin_send(plugin->event, &message);
+}
+
+static void refuse(struct edits *edits, const struct error *error)
+{
+	if (edits->again)
+		edits->plugin->edits_owed = true;
+	else
+		call_failed(CHILD_CALL_ALLOCATE, edits->ids, edits->n_ids, error->message);
+	send_refusal(edits->plugin, edits->number, error);
 	(void)edits_free(edits);
 }
 
+/* Without an answer, the edits are the same as before. */
 static void send_answer(struct edits *edits)
 {
 	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_EDITS);
@@ -60,16 +73,20 @@ static void send_answer(struct edits *edits)
 	struct error error = { 0 };
 
 	message.number = edits->number;
-	message.fds[0] = sealed_new("edits", edits->answer, strlen(edits->answer));
-	if (message.fds[0] < 0) {
+	if (edits->answer)
+		message.fds[0] = sealed_new("edits", edits->answer, strlen(edits->answer));
+	if (edits->answer && message.fds[0] < 0) {
 		(void)error_set(&error, -ENOMEM, "out of memory");
 		refuse(edits, &error);
 		return;
 	}
-	inventory_note_assigned(plugin->inventory, edits->ids, edits->n_ids);
-	allocation_count_add(&plugin->allocation_count, edits->ids, edits->n_ids);
+	if (!edits->again) {
+		inventory_note_assigned(plugin->inventory, edits->ids, edits->n_ids);
+		allocation_count_add(&plugin->allocation_count, edits->ids, edits->n_ids);
+	}
 	plugin_send(plugin->event, &message);
-	plugin_report(plugin);
+	if (!edits->again)
+		plugin_report(plugin);
 	(void)edits_free(edits);
 }
 
@@ -83,62 +100,93 @@ static void on_prestarted(int status, const struct error *error, void *userdata)
 		send_answer(edits);
 }
 
-/* Returns the text (malloc'ed), or NULL if a text is not UTF-8 or memory is short. */
-static char *make_text(const struct cdi_spec *spec, const struct allocation *allocation)
+/* NULL if a text is not UTF-8 or memory is short. */
+static json_t *make_answer(const struct cdi_spec *spec, const struct allocation *allocation)
 {
-	json_t *root = json_object(), *names = json_array();
-	json_t *made = cdi_edits(spec, allocation);
-	char *text = NULL;
-	int r = 0;
+	json_auto_t *root = json_object(), *names = json_array();
+	json_auto_t *made = cdi_edits(spec, allocation);
 
 	for (size_t i = 0; i < allocation->n_cdi; i++)
-		r |= json_array_append_new(names, json_string(allocation->cdi[i]));
-	r |= json_object_set_new(root, "cdi", names);
-	if (made && json_object_size(made) > 0)
-		r |= json_object_set(root, "containerEdits", made);
-	if (made && r == 0)
-		text = json_dumps(root, JSON_COMPACT);
-	json_decref(made);
-	json_decref(root);
-	return text;
+		if (json_array_append_new(names, json_string(allocation->cdi[i])) < 0)
+			return NULL;
+	if (!made || json_object_set(root, "cdi", names) < 0 ||
+		(json_object_size(made) > 0 && json_object_set(root, "containerEdits", made) < 0))
+		return NULL;
+	return json_incref(root);
 }
 
-static int build(struct edits *edits, struct error *error)
+static int build(const struct edits *edits, const struct allocation_answers *of_programs,
+	json_t **ret, struct error *error)
 {
 	const struct offer *offer = edits->offer;
 	const struct declaration *declaration = offer->applied_config->declaration;
+	struct allocation_answers answers = { 0 };
 	_cleanup_allocation_ struct allocation allocation = { 0 };
 	int r;
 
+	if (of_programs)
+		answers = *of_programs;
+	answers.claim = true;
+	answers.held = edits->again;
 	r = (offer_has_cdi(offer, edits->ids, edits->n_ids) ? allocation_build_cdi
 							    : allocation_build)(declaration,
-		offer->snapshot, declaration_root(declaration), edits->ids, edits->n_ids,
-		edits->inquiry ? inquiry_answers(edits->inquiry) : NULL, &allocation, error);
+		offer->snapshot, declaration_root(declaration), edits->ids, edits->n_ids, &answers,
+		&allocation, error);
 	if (r < 0)
 		return r;
-	if (allocation.n_annotations > 0)
+	if (allocation.n_annotations > 0 && !edits->again)
 		log_warning(
 			"annotations of %s are left out: DRA does not support them", edits->ids[0]);
-	edits->answer = make_text(&declaration->cdi_spec, &allocation);
+	*ret = make_answer(&declaration->cdi_spec, &allocation);
+	return *ret ? 0
+		    : error_set(error, -EILSEQ, "a path or variable of \"%s\" is not valid UTF-8",
+			      edits->ids[0]);
+}
+
+static int set_answer(struct edits *edits, json_t *answer, struct error *error)
+{
+	if (json_object_set_new(answer, "hash", json_string(edits->hash)) >= 0)
+		edits->answer = json_dumps(answer, JSON_COMPACT);
 	if (!edits->answer)
-		return error_set(error, -EILSEQ, "a path or variable of \"%s\" is not valid UTF-8",
-			edits->ids[0]);
+		return error_set(error, -ENOMEM, "out of memory");
 	if (strlen(edits->answer) > EDITS_BYTES_MAX)
 		return error_set(error, -E2BIG,
 			"the container edits take more than 1 MiB; request fewer devices in the claim");
 	return 0;
 }
 
+static int make_hash(struct edits *edits, struct error *error)
+{
+	json_auto_t *answer = NULL;
+	_cleanup_free_ char *text = NULL;
+	int r;
+
+	r = build(edits, NULL, &answer, error);
+	if (r < 0)
+		return r;
+	text = json_dumps(answer, JSON_COMPACT);
+	if (!text)
+		return error_set(error, -ENOMEM, "out of memory");
+	(void)snprintf(
+		edits->hash, sizeof(edits->hash), "%016llx", (unsigned long long)hash_string(text));
+	return 0;
+}
+
 static void finish(struct edits *edits)
 {
 	struct plugin *plugin = edits->plugin;
+	json_auto_t *answer = NULL;
 	struct error error = { 0 };
+	int r;
 
-	if (build(edits, &error) < 0) {
+	r = build(edits, edits->inquiry ? inquiry_answers(edits->inquiry) : NULL, &answer, &error);
+	if (r >= 0)
+		r = set_answer(edits, answer, &error);
+	if (r < 0) {
 		refuse(edits, &error);
 		return;
 	}
-	if (edits->offer->applied_config->declaration->prestart.command.count == 0)
+	if (edits->again || edits->offer->applied_config->declaration->prestart.command.count == 0)
 		send_answer(edits);
 	else
 		pre_start_run(&plugin->pre_starts, plugin->event, edits->offer, edits->ids,
@@ -190,27 +238,73 @@ static int read_ids(struct edits *edits, int fd, struct error *error)
 	return 0;
 }
 
-void edits_begin(struct plugin *plugin, struct control_message *message)
+static struct edits *edits_new(struct plugin *plugin, const struct control_message *message)
 {
 	struct edits *edits = calloc(1, sizeof(*edits));
-	struct error error = { 0 };
-	int r;
 
-	/* The supervisor asks again. */
 	if (!edits)
-		return;
+		return NULL;
 	edits->plugin = plugin;
 	edits->number = message->number;
+	edits->again = *message->text;
+	(void)snprintf(edits->known, sizeof(edits->known), "%.*s", HASH_SIZE - 1, message->text);
 	edits->next = plugin->edits;
 	plugin->edits = edits;
 	edits->offer = plugin->service ? service_current(plugin->service) : NULL;
-	r = read_ids(edits, message->fds[0], &error);
-	if (r >= 0 && inquiry_is_possible(edits->offer->applied_config->declaration))
-		r = inquire(edits, &error);
+	return edits;
+}
+
+/* Returns 1 if the answer follows, or 0. */
+static int begin(struct edits *edits, int fd, struct error *error)
+{
+	int r;
+
+	r = read_ids(edits, fd, error);
+	if (r >= 0)
+		r = make_hash(edits, error);
+	if (r < 0)
+		return r;
+	if (edits->again && streq(edits->known, edits->hash)) {
+		send_answer(edits);
+		return 1;
+	}
+	return inquiry_is_possible(edits->offer->applied_config->declaration)
+		? inquire(edits, error)
+		: 0;
+}
+
+void edits_begin(struct plugin *plugin, struct control_message *message)
+{
+	struct edits *edits = edits_new(plugin, message);
+	struct error error = { 0 };
+	int r;
+
+	if (!edits) {
+		(void)error_set(&error, -ENOMEM, "out of memory");
+		send_refusal(plugin, message->number, &error);
+		return;
+	}
+	r = begin(edits, message->fds[0], &error);
 	if (r < 0)
 		refuse(edits, &error);
 	else if (r == 0)
 		finish(edits);
+}
+
+void edits_offered(struct plugin *plugin, struct snapshot *snapshot)
+{
+	const struct control_message message = CHILD_MESSAGE_INIT(CHILD_EDITS_CHANGED);
+
+	if (plugin->applied_config->declaration->serve != SERVE_DRA ||
+		(plugin->edits_config == plugin->applied_config && !plugin->edits_owed &&
+			snapshot_shares_devices(plugin->edits_snapshot, snapshot)))
+		return;
+	plugin->edits_owed = false;
+	(void)applied_config_unref(plugin->edits_config);
+	plugin->edits_config = applied_config_ref(plugin->applied_config);
+	(void)snapshot_unref(plugin->edits_snapshot);
+	plugin->edits_snapshot = snapshot_ref(snapshot);
+	plugin_send(plugin->event, &message);
 }
 
 void edits_done(struct plugin *plugin)
@@ -218,4 +312,6 @@ void edits_done(struct plugin *plugin)
 	/* Edits that wait for prestart end with it. */
 	while (plugin->edits)
 		(void)edits_free(plugin->edits);
+	plugin->edits_config = applied_config_unref(plugin->edits_config);
+	plugin->edits_snapshot = snapshot_unref(plugin->edits_snapshot);
 }

@@ -46,7 +46,10 @@ struct plugin {
 	struct session *session;
 	bool session_pre_starts; /* the kubelet knows that PreStartContainer is required */
 	struct pre_starts pre_starts;
-	struct edits *edits; /* the first of those that are being built */
+	struct edits *edits;                 /* the first of those that are being built */
+	struct applied_config *edits_config; /* what CHILD_EDITS_CHANGED was sent for last */
+	struct snapshot *edits_snapshot;
+	bool edits_owed; /* some could not be built again */
 	struct allocates allocates;
 	struct allocation_count allocation_count;
 };

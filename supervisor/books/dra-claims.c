@@ -1,426 +1,257 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stores the prepared DRA claims, and decides in which order files are written: the CDI file before
- * the claim is saved, and removed after it. Whenever the daemon is killed, a file without a claim
- * may be left, which the next start removes, but never a claim without its file.
+ * Stores the claims, and decides in which order their files are written: the claim's own file
+ * before its CDI file, and removed before it. Whenever the daemon is killed, the next one finds the
+ * claim of each CDI file, and writes what is missing. A claim is replaced in memory only when both
+ * files are written.
  */
 #include "supervisor/books/dra-claims.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 
+#include "common/boot-id.h"
 #include "common/json-read.h"
 #include "common/log.h"
-#include "drivers/allocation/cdi.h"
-#include "drivers/inventory/inventory.h"
-#include "drivers/model/form.h"
+#include "common/replace-file.h"
+#include "supervisor/books/dra-claim.h"
 #include "supervisor/children/manager.h"
-#include "supervisor/files/publication-form.h"
-#include "supervisor/files/publication-policy.h"
 #include "supervisor/files/published.h"
 #include "supervisor/files/runtime-files.h"
 
-#define CLAIMS_FILE     "dra-claims"
-#define CLAIMS_VERSION  1
-#define RESOURCE_LENGTH 317 /* a DNS subdomain, "/", and a label */
-/* CDI names in an answer to CHILD_EDIT. A saved device may also contain the name of its claim's
- * file. */
-#define NAMES_MAX 64
+#define DIRECTORY "claims"
+#define SUFFIX    ".json"
+#define VERSION   1
+/* The file of earlier versions, with all claims of this boot. */
+#define FORMER_FILE      "dra-claims"
+#define FORMER_BYTES_MAX (512L << 20)
+
+struct claim {
+	json_t *json; /* see dra-claim.h */
+	char *spec;   /* the CDI document; NULL: none */
+	size_t size;  /* of the claim's file */
+	bool prepared;
+	bool lacks_edits; /* no CDI document has some of its own CDI names */
+	bool unpublished; /* the CDI file could not be written, and that was logged */
+	uint64_t position;
+};
 
 struct dra_claims {
 	struct manager *manager;
-	json_t *by_uid;
-	char *directory; /* of CDI files; NULL: none is known yet */
-	bool incomplete; /* a file of a claim could not be written */
+	char *directory;
+	bool unread; /* the directory: claims may be missing here */
+	struct claim **items;
+	size_t n_items;
+	size_t size, reserved;
+	uint64_t last_position;
 };
 
-/* --- what is well-formed --- */
-
-static bool is_word(const json_t *object, const char *key, size_t maximum)
+static struct claim *claim_free(struct claim *claim)
 {
-	return dra_name_is_valid(text_of(object, key), maximum);
-}
-
-static bool is_device(const json_t *device)
-{
-	const char *id = text_of(device, "id"), *resource = text_of(device, "resource");
-
-	return is_word(device, "request", DRA_OBJECT_NAME_MAX) &&
-		is_word(device, "name", DRA_OBJECT_NAME_MAX) && *text_of(device, "pool") &&
-		strlen(text_of(device, "pool")) <= DRA_OBJECT_NAME_MAX && *resource &&
-		strlen(resource) <= RESOURCE_LENGTH && *id && strlen(id) <= OFFERED_ID_MAX &&
-		!strpbrk(id, "\n\r");
-}
-
-static int check_names(const json_t *names, size_t maximum, struct error *error)
-{
-	if (!json_is_array(names))
-		return error_set(error, -EBADMSG, "\"cdi\" is missing");
-	if (json_array_size(names) > maximum)
-		return error_set(error, -EBADMSG, "\"cdi\" names too many devices");
-	for (size_t i = 0; i < json_array_size(names); i++) {
-		const char *name = json_string_value(json_array_get(names, i));
-
-		if (!name || form_cdi_name(name, error) < 0)
-			return error_set(
-				error, -EBADMSG, "\"cdi\" contains a name that is not valid");
-	}
-	return 0;
-}
-
-int dra_claims_check_names(const json_t *names, struct error *error)
-{
-	return check_names(names, NAMES_MAX, error);
-}
-
-/* With "!" at the end of the format, a member that the format does not name is an error. */
-#define DEVICE_FORMAT "s:s, s:s, s:s, s:s, s:s, s:b"
-#define CLAIM_FORMAT  "s:s, s:s, s:s, s?o"
-
-/* A new reference, or NULL if the device is malformed. Members that the format does not name are
- * left out of a saved device, and refused in a received one. */
-static json_t *read_device(json_t *device, bool saved)
-{
-	const char *request, *pool, *name, *resource, *id;
-	json_t *names = NULL, *made;
-	int admin, forgotten = 0;
-
-	if (json_unpack(device, saved ? "{" DEVICE_FORMAT ", s?o, s?b}" : "{" DEVICE_FORMAT "!}",
-		    "request", &request, "pool", &pool, "name", &name, "resource", &resource, "id",
-		    &id, "admin", &admin, "cdi", &names, "forgotten", &forgotten) < 0 ||
-		!is_device(device) || (names && check_names(names, NAMES_MAX + 1, NULL) < 0))
+	if (!claim)
 		return NULL;
-	made = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b}", "request", request, "pool", pool, "name",
-		name, "resource", resource, "id", id, "admin", admin);
-	if (made && names)
-		(void)json_object_set(made, "cdi", names);
-	if (made && forgotten)
-		(void)json_object_set_new(made, "forgotten", json_true());
-	return made;
+	json_decref(claim->json);
+	free(claim->spec);
+	free(claim);
+	return NULL;
+}
+DEFINE_CLEANUP(struct claim *, claim_free)
+
+static const char *uid_of(const struct claim *claim)
+{
+	return text_of(claim->json, "uid");
 }
 
-static json_t *read_claim(json_t *claim, bool saved)
+static struct claim **find(const struct dra_claims *claims, const char *uid)
 {
-	const char *uid, *namespace, *name;
-	json_t *devices = NULL, *spec = NULL, *device;
-	json_auto_t *made = NULL, *list = json_array();
-	size_t i;
-
-	if (json_unpack(claim, saved ? "{" CLAIM_FORMAT ", s?o}" : "{" CLAIM_FORMAT "!}", "uid",
-		    &uid, "namespace", &namespace, "name", &name, "devices", &devices, "spec",
-		    &spec) < 0 ||
-		!is_word(claim, "uid", DRA_CLAIM_ID_MAX) || strchr(uid, '.') ||
-		!is_word(claim, "namespace", DRA_OBJECT_NAME_MAX) ||
-		!is_word(claim, "name", DRA_OBJECT_NAME_MAX) ||
-		(devices && !json_is_array(devices)) || json_array_size(devices) > DRA_DEVICES_MAX)
-		return NULL;
-	json_array_foreach(devices, i, device)
-	{
-		if (json_array_append_new(list, read_device(device, saved)) < 0)
-			return NULL;
-	}
-	made = json_pack("{s:s, s:s, s:s}", "uid", uid, "namespace", namespace, "name", name);
-	if (made && devices)
-		(void)json_object_set(made, "devices", list);
-	if (made && spec)
-		(void)json_object_set(made, "spec", spec);
-	return json_incref(made);
-}
-
-json_t *dra_claims_read(json_t *sent)
-{
-	return read_claim(sent, false);
-}
-
-/* --- edits --- */
-
-int dra_claims_check_edits(
-	const struct declaration *declaration, const char *name, json_t *edits, struct error *error)
-{
-	json_auto_t *spec = json_pack("{s:s, s:s, s:[{s:s, s:O}]}", "cdiVersion", "0.3.0", "kind",
-		DRA_CDI_KIND, "devices", "name", name, "containerEdits", edits);
-	int r;
-
-	if (!spec)
-		return error_set(error, -ENOMEM, "out of memory");
-	(void)json_object_set_new(spec, "cdiVersion", json_string(cdi_version(spec)));
-	r = publication_check_cdi(spec, DRA_CDI_KIND, error);
-	return r < 0 ? r : publication_policy_check_claim(declaration, spec, error);
-}
-
-/* The resource whose devices in the claim use the edits with that name, or NULL. */
-static const char *resource_of_edits(const json_t *claim, const char *name)
-{
-	const json_t *device, *found;
-	size_t i, k;
-
-	json_array_foreach(json_object_get(claim, "devices"), i, device)
-	{
-		json_array_foreach(json_object_get(device, "cdi"), k, found)
-		{
-			const char *rest = startswith(json_string_value(found), DRA_CDI_KIND "=");
-
-			if (rest && streq(rest, name))
-				return text_of(device, "resource");
-		}
-	}
+	for (size_t i = 0; i < claims->n_items; i++)
+		if (streq(uid_of(claims->items[i]), uid))
+			return &claims->items[i];
 	return NULL;
 }
 
-/* Whether the name is one that dra-prepare.c makes for this claim. */
-static bool is_own_name(const json_t *claim, const char *name)
+static bool is_prepared(const struct claim *claim)
 {
-	const char *rest = startswith(name, text_of(claim, "uid"));
-
-	return rest && *rest == '-' && rest[1] && !rest[1 + strspn(rest + 1, "0123456789")];
+	return claim->prepared && !claim->lacks_edits;
 }
 
-static int check_saved_edits(
-	const struct config *config, const json_t *claim, const json_t *device, struct error *error)
-{
-	const char *name = text_of(device, "name"), *resource = resource_of_edits(claim, name);
-	const struct resource_config *found;
+/* --- the claim's file --- */
 
-	if (!resource || !is_own_name(claim, name))
-		return error_set(error, -EBADMSG, "they belong to no device of the claim");
-	found = config_find(config, resource);
-	if (!found || found->registration != REGISTRATION_DRA)
-		return error_set(error, -ENOENT, "%s is not served by DRA on this node", resource);
-	return dra_claims_check_edits(
-		&found->declaration, name, json_object_get(device, "containerEdits"), error);
+static int open_directory(const struct dra_claims *claims, struct error *error)
+{
+	_cleanup_free_ char *parent =
+		strndup(claims->directory, strlen(claims->directory) - strlen("/" DIRECTORY));
+
+	if (parent)
+		(void)runtime_files_make_directory(parent);
+	return runtime_files_open_private(AT_FDCWD, claims->directory, claims->directory, error);
 }
 
-static int check_saved_spec(const struct config *config, const json_t *claim, struct error *error)
+static char *file_name(const char *uid)
 {
-	const json_t *spec = json_object_get(claim, "spec"), *device;
-	size_t i;
+	char *name;
+
+	return asprintf(&name, "%s" SUFFIX, uid) < 0 ? NULL : name;
+}
+
+static char *make_text(const struct claim *claim)
+{
+	json_auto_t *root = json_copy(claim->json);
+	const char *boot = claim->prepared ? boot_id() : NULL;
+
+	if (!root || json_object_set_new(root, "version", json_integer(VERSION)) < 0 ||
+		json_object_set_new(root, "boot", json_string(boot ?: "")) < 0 ||
+		(claim->spec &&
+			json_object_set_new(root, "spec", json_loads(claim->spec, 0, NULL)) < 0))
+		return NULL;
+	return json_dumps(root, JSON_INDENT(2));
+}
+
+static int write_text(
+	const struct dra_claims *claims, struct claim *claim, const char *text, struct error *error)
+{
+	_cleanup_free_ char *name = file_name(uid_of(claim));
+	_cleanup_close_ int directory_fd = open_directory(claims, error);
 	int r;
 
-	if (!spec)
-		return 0;
-	r = publication_check_cdi(spec, DRA_CDI_KIND, error);
-	json_array_foreach(json_object_get(spec, "devices"), i, device)
-	{
-		if (r >= 0)
-			r = check_saved_edits(config, claim, device, error);
+	if (directory_fd < 0) {
+		error_prefix(error, "cannot save the claim");
+		return directory_fd;
 	}
-	return r;
-}
-
-json_t *dra_claims_read_saved(json_t *saved, const struct config *config)
-{
-	json_auto_t *claim = read_claim(saved, true);
-	struct error error = { 0 };
-	json_t *device;
-	size_t i;
-
-	if (!claim || check_saved_spec(config, claim, &error) >= 0)
-		return json_incref(claim);
-	log_warning("the CDI file of the claim %s/%s is removed, because its saved container edits "
-		    "are not permitted: %s. Delete the pods of the claim, so that it is prepared "
-		    "again",
-		text_of(claim, "namespace"), text_of(claim, "name"), error.message);
-	(void)json_object_del(claim, "spec");
-	json_array_foreach(json_object_get(claim, "devices"), i, device)(void)
-		json_object_del(device, "cdi");
-	return json_incref(claim);
-}
-
-/* --- whose devices --- */
-
-static bool is_same_device(const json_t *a, const json_t *b)
-{
-	return streq(text_of(a, "resource"), text_of(b, "resource")) &&
-		streq(text_of(a, "id"), text_of(b, "id"));
-}
-
-static bool is_forgotten(const json_t *device)
-{
-	return json_is_true(json_object_get(device, "forgotten"));
-}
-
-/* A request with admin access gets a device that may also be in another claim. */
-static bool has_device(const json_t *claim, const json_t *wanted)
-{
-	const json_t *device;
-	size_t i;
-
-	json_array_foreach(json_object_get(claim, "devices"), i,
-		device) if (!json_is_true(json_object_get(device, "admin")) &&
-		!is_forgotten(device) && is_same_device(device, wanted)) return true;
-	return false;
-}
-
-int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struct error *error)
-{
-	const json_t *device;
-	const char *uid;
-	json_t *other;
-	size_t i;
-
-	if (json_object_size(claims->by_uid) >= DRA_CLAIMS_MAX)
-		return error_set(error, -ENOSPC,
-			"%d claims are prepared on this node; more are not accepted",
-			DRA_CLAIMS_MAX);
-	json_array_foreach(json_object_get(claim, "devices"), i, device)
-	{
-		if (json_is_true(json_object_get(device, "admin")))
-			continue;
-		json_object_foreach(
-			claims->by_uid, uid, other) if (!streq(uid, text_of(claim, "uid")) &&
-			has_device(other, device)) return error_set(error, -EBUSY,
-			"device %s of %s is still prepared for the claim %s/%s; it "
-			"is free when the pods of that claim have ended, or after \"devplugctl "
-			"forget\"",
-			text_of(device, "id"), text_of(device, "resource"),
-			text_of(other, "namespace"), text_of(other, "name"));
-	}
+	r = name ? replace_file(directory_fd, name, 0600, text, strlen(text)) : -ENOMEM;
+	if (r < 0)
+		return error_set(error, r, "cannot save the claim in %s: %s", claims->directory,
+			strerror(-r));
+	claim->size = strlen(text);
 	return 0;
 }
 
-/* --- files --- */
-
-static char *path_of(const struct dra_claims *claims, const char *uid)
+static int save(const struct dra_claims *claims, struct claim *claim, struct error *error)
 {
-	char *path;
+	_cleanup_free_ char *text = make_text(claim);
 
-	return asprintf(&path, "%s/" DRA_CDI_PREFIX "%s.json", claims->directory, uid) < 0 ? NULL
-											   : path;
+	return text ? write_text(claims, claim, text, error)
+		    : error_set(error, -ENOMEM, "out of memory");
 }
 
-static int write_spec(const struct dra_claims *claims, const json_t *claim)
+static int unlink_saved(const struct dra_claims *claims, const char *uid)
 {
-	const json_t *spec = json_object_get(claim, "spec");
-	_cleanup_free_ char *path = path_of(claims, text_of(claim, "uid"));
-	_cleanup_free_ char *text = NULL;
-	int r;
+	_cleanup_free_ char *name = file_name(uid);
+	_cleanup_close_ int directory_fd = open_directory(claims, &(struct error){ 0 });
 
-	if (!spec)
+	if (!name || directory_fd < 0)
+		return name ? directory_fd : -ENOMEM;
+	return unlinkat(directory_fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+/* --- the CDI file --- */
+
+static int put(const struct dra_claims *claims, struct claim *claim, struct error *error)
+{
+	if (!is_prepared(claim) || !claim->spec) {
+		published_drop_claim(claims->manager->published, uid_of(claim));
 		return 0;
-	text = json_dumps(spec, JSON_INDENT(2));
-	if (!path || !text)
-		return -ENOMEM;
-	if (published_has_content(path, text))
-		return 0;
-	r = runtime_files_make_directory(claims->directory);
-	return r < 0 ? r : published_write_file(path, text);
+	}
+	return published_put_claim(claims->manager->published, uid_of(claim), claim->spec, error);
 }
 
-/* Logs failures of the first attempt only. */
-static void write_specs(struct dra_claims *claims)
+void dra_claims_publish(struct dra_claims *claims)
 {
-	bool again = claims->incomplete;
-	const char *uid;
-	json_t *claim;
+	for (size_t i = 0; i < claims->n_items; i++) {
+		struct claim *claim = claims->items[i];
+		struct error error = { 0 };
+		bool before = claim->unpublished;
 
-	claims->incomplete = false;
-	json_object_foreach(claims->by_uid, uid, claim)
-	{
-		int r = write_spec(claims, claim);
-
-		claims->incomplete |= r < 0;
-		if (r < 0 && !again)
-			log_error("cannot write the CDI file of the claim %s/%s in %s: %s",
-				text_of(claim, "namespace"), text_of(claim, "name"),
-				claims->directory, strerror(-r));
+		claim->unpublished = put(claims, claim, &error) < 0;
+		if (claim->unpublished && !before)
+			log_error("cannot write the CDI file of the claim %s/%s: %s",
+				text_of(claim->json, "namespace"), text_of(claim->json, "name"),
+				error.message);
 	}
 }
 
-static int save(const struct dra_claims *claims)
+void dra_claims_configure(struct dra_claims *claims)
 {
-	json_t *root = json_pack("{s:i, s:O}", "version", CLAIMS_VERSION, "claims", claims->by_uid);
-	_cleanup_free_ char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
-
-	json_decref(root);
-	return text ? runtime_files_write(claims->manager->files, CLAIMS_FILE, text, strlen(text))
-		    : -ENOMEM;
-}
-
-/* Removes our files that belong to no claim. */
-static void sweep(const struct dra_claims *claims)
-{
-	DIR *stream = opendir(claims->directory);
-	struct dirent *entry;
-
-	while (stream && (entry = readdir(stream))) {
-		const char *rest = startswith(entry->d_name, DRA_CDI_PREFIX);
-		const char *dot = rest ? strchr(rest, '.') : NULL;
-		_cleanup_free_ char *uid = dot ? strndup(rest, (size_t)(dot - rest)) : NULL;
-
-		if (uid && !json_object_get(claims->by_uid, uid))
-			(void)unlinkat(dirfd(stream), entry->d_name, 0);
-	}
-	if (stream)
-		(void)closedir(stream);
-}
-
-static void remove_files(const struct dra_claims *claims)
-{
-	const char *uid;
-	json_t *claim;
-
-	json_object_foreach(claims->by_uid, uid, claim)
-	{
-		_cleanup_free_ char *path = path_of(claims, uid);
-
-		if (path)
-			(void)unlink(path);
-	}
-}
-
-void dra_claims_configure(struct dra_claims *claims, const char *cdi_dir)
-{
-	_cleanup_free_ char *directory = strdup(cdi_dir);
-
-	if (!directory)
-		return;
-	if (claims->directory && !streq(claims->directory, directory))
-		remove_files(claims);
-	free(claims->directory);
-	claims->directory = TAKE_PTR(directory);
-	claims->incomplete = false;
-	write_specs(claims);
-	sweep(claims);
+	dra_claims_publish(claims);
+	if (!claims->unread)
+		published_drop_other_claims(claims->manager->published);
 }
 
 bool dra_claims_write_left(struct dra_claims *claims)
 {
-	if (claims && claims->incomplete)
-		write_specs(claims);
-	return !claims || !claims->incomplete;
+	size_t left = 0;
+
+	for (size_t i = 0; claims && i < claims->n_items; i++) {
+		struct claim *claim = claims->items[i];
+
+		claim->unpublished =
+			claim->unpublished && put(claims, claim, &(struct error){ 0 }) < 0;
+		left += claim->unpublished;
+	}
+	return left == 0;
 }
 
 /* --- the table --- */
 
 size_t dra_claims_count(const struct dra_claims *claims)
 {
-	return json_object_size(claims->by_uid);
+	size_t n = 0;
+
+	for (size_t i = 0; i < claims->n_items; i++)
+		n += is_prepared(claims->items[i]);
+	return n;
+}
+
+size_t dra_claims_total(const struct dra_claims *claims)
+{
+	return claims->n_items;
+}
+
+const json_t *dra_claims_get(const struct dra_claims *claims, const char *uid)
+{
+	struct claim **claim = find(claims, uid);
+
+	return claim ? (*claim)->json : NULL;
 }
 
 const json_t *dra_claims_find(struct dra_claims *claims, const char *uid)
 {
-	const json_t *claim = json_object_get(claims->by_uid, uid), *device;
-	size_t i;
+	struct claim **claim = find(claims, uid);
 
-	json_array_foreach(json_object_get(claim, "devices"), i, device)
-	{
-		if (is_forgotten(device) || !json_object_get(device, "cdi"))
+	if (!claim || !is_prepared(*claim))
+		return NULL;
+	for (size_t i = 0; i < dra_claim_count((*claim)->json); i++) {
+		const json_t *device = dra_claim_device((*claim)->json, i);
+
+		if (dra_claim_is_forgotten(device) || !json_object_get(device, "cdi"))
 			return NULL;
 	}
-	return claim && write_spec(claims, claim) >= 0 ? claim : NULL;
+	return put(claims, *claim, &(struct error){ 0 }) >= 0 ? (*claim)->json : NULL;
+}
+
+const json_t *dra_claims_next(const struct dra_claims *claims, uint64_t *position)
+{
+	const struct claim *next = NULL;
+
+	for (size_t i = 0; i < claims->n_items; i++) {
+		const struct claim *claim = claims->items[i];
+
+		if (claim->prepared && claim->position > *position &&
+			(!next || claim->position < next->position))
+			next = claim;
+	}
+	if (!next)
+		return NULL;
+	*position = next->position;
+	return next->json;
 }
 
 static void add_devices(json_t *devices, const json_t *claim)
 {
-	json_t *device;
-	size_t i;
-
-	json_array_foreach(json_object_get(claim, "devices"), i, device)
-	{
+	for (size_t i = 0; i < dra_claim_count(claim); i++) {
+		json_t *device = dra_claim_device(claim, i);
 		_cleanup_free_ char *key = NULL;
 
-		if (is_forgotten(device))
+		if (dra_claim_is_forgotten(device))
 			continue;
 		if (asprintf(&key, "%s\t%s\t%s", text_of(claim, "namespace"),
 			    text_of(claim, "name"), text_of(device, "name")) < 0)
@@ -432,22 +263,20 @@ static void add_devices(json_t *devices, const json_t *claim)
 
 json_t *dra_claims_devices(const struct dra_claims *claims)
 {
-	json_t *devices = json_object(), *claim;
-	const char *uid;
+	json_t *devices = json_object();
 
-	json_object_foreach(claims->by_uid, uid, claim) add_devices(devices, claim);
+	for (size_t i = 0; devices && i < claims->n_items; i++)
+		add_devices(devices, claims->items[i]->json);
 	return devices;
 }
 
 /* Adds the claim's devices of the resource. Returns 0 or -ENOMEM. */
 static int add_rows(json_t *rows, const json_t *claim, const char *resource)
 {
-	json_t *device;
-	size_t i;
+	for (size_t i = 0; i < dra_claim_count(claim); i++) {
+		const json_t *device = dra_claim_device(claim, i);
 
-	json_array_foreach(json_object_get(claim, "devices"), i, device)
-	{
-		if (is_forgotten(device) || !streq(text_of(device, "resource"), resource))
+		if (dra_claim_is_forgotten(device) || !streq(text_of(device, "resource"), resource))
 			continue;
 		if (json_array_append_new(rows,
 			    json_pack("{s:O, s:O, s:O, s:O}", "id", json_object_get(device, "id"),
@@ -462,130 +291,464 @@ static int add_rows(json_t *rows, const json_t *claim, const char *resource)
 json_t *dra_claims_of(const struct dra_claims *claims, const char *resource)
 {
 	json_auto_t *rows = json_array();
-	const char *uid;
-	json_t *claim;
 
-	json_object_foreach(claims->by_uid, uid, claim)
-	{
-		if (add_rows(rows, claim, resource) < 0)
+	for (size_t i = 0; i < claims->n_items; i++)
+		if (add_rows(rows, claims->items[i]->json, resource) < 0)
 			return NULL;
-	}
 	return json_incref(rows);
 }
 
-static void remove_file(const struct dra_claims *claims, const char *uid)
+int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struct error *error)
 {
-	_cleanup_free_ char *path = path_of(claims, uid);
+	for (size_t i = 0; i < claims->n_items; i++) {
+		const json_t *other = claims->items[i]->json, *device;
 
-	if (path)
-		(void)unlink(path);
+		if (streq(text_of(other, "uid"), text_of(claim, "uid")))
+			continue;
+		device = dra_claim_shared_device(claim, other);
+		if (device)
+			return error_set(error, -EBUSY,
+				"device %s of %s is still prepared for the claim %s/%s; it "
+				"is free when the pods of that claim have ended, or after "
+				"\"devplugctl forget\"",
+				text_of(device, "id"), text_of(device, "resource"),
+				text_of(other, "namespace"), text_of(other, "name"));
+	}
+	return 0;
 }
 
-int dra_claims_add(struct dra_claims *claims, json_t *claim, struct error *error)
+/* --- changes --- */
+
+static int check_room(const struct dra_claims *claims, size_t size, struct error *error)
 {
-	const char *uid = text_of(claim, "uid");
+	if (claims->size + claims->reserved + size <= DRA_CLAIMS_BYTES_MAX)
+		return 0;
+	return error_set(error, -ENOSPC,
+		"the claims on this node would take more than %u MiB in %s; the claim is prepared "
+		"when other pods with claims have ended",
+		DRA_CLAIMS_BYTES_MAX >> 20, claims->directory);
+}
+
+int dra_claims_reserve(struct dra_claims *claims, size_t size, struct error *error)
+{
+	int r = check_room(claims, size, error);
+
+	if (r >= 0)
+		claims->reserved += size;
+	return r;
+}
+
+void dra_claims_give_back(struct dra_claims *claims, size_t size)
+{
+	claims->reserved -= size;
+}
+
+static size_t count_own_names(const json_t *json)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < dra_claim_count(json); i++) {
+		const json_t *names = json_object_get(dra_claim_device(json, i), "cdi");
+
+		for (size_t k = 0; k < json_array_size(names); k++)
+			n += startswith(json_string_value(json_array_get(names, k)),
+				     DRA_CDI_KIND "=") != NULL;
+	}
+	return n;
+}
+
+/* `devices` of its CDI document; NULL: it has none. */
+static int make_claim(json_t *json, json_t *devices, bool prepared, struct claim **ret)
+{
+	_cleanup_(claim_freep) struct claim *claim = calloc(1, sizeof(*claim));
+	json_auto_t *spec = json_array_size(devices) > 0 ? dra_claim_make_spec(devices) : NULL;
+
+	if (!claim)
+		return -ENOMEM;
+	claim->json = json_incref(json);
+	claim->prepared = prepared;
+	claim->lacks_edits = json_array_size(devices) < count_own_names(json);
+	if (json_array_size(devices) > 0) {
+		claim->spec = spec ? json_dumps(spec, JSON_INDENT(2)) : NULL;
+		if (!claim->spec)
+			return -ENOMEM;
+	}
+	*ret = TAKE_PTR(claim);
+	return 0;
+}
+
+/* Takes the claim, in the place of an old one. */
+static int keep(struct dra_claims *claims, struct claim **old, struct claim *claim)
+{
+	if (old) {
+		claim->position = (*old)->position;
+		claims->size -= (*old)->size;
+		(void)claim_free(*old);
+		*old = claim;
+	} else {
+		if (array_reserve(
+			    (void **)&claims->items, claims->n_items, sizeof(*claims->items)) < 0)
+			return -ENOMEM;
+		claim->position = ++claims->last_position;
+		claims->items[claims->n_items++] = claim;
+	}
+	claims->size += claim->size;
+	return 0;
+}
+
+static void restore_old(const struct dra_claims *claims, struct claim *old, const char *uid)
+{
+	struct error error = { 0 };
+
+	if (!old) {
+		published_drop_claim(claims->manager->published, uid);
+		(void)unlink_saved(claims, uid);
+		return;
+	}
+	(void)put(claims, old, &error);
+	(void)save(claims, old, &error);
+}
+
+/* A kubelet adds the CDI names of an answer to those that it has of the claim. */
+static int check_names(const struct claim *old, const json_t *json, struct error *error)
+{
+	if (!old || !dra_claim_has_same_devices(old->json, json) ||
+		dra_claim_has_same_names(old->json, json))
+		return 0;
+	return error_set(error, -ESTALE,
+		"the configuration gives containers other CDI devices than when the claim was "
+		"prepared first, and a kubelet does not replace those; delete the pods of the "
+		"claim, so that it is prepared as a new one");
+}
+
+static int check_size(
+	const struct dra_claims *claims, size_t size, size_t before, struct error *error)
+{
+	if (size > DRA_CLAIM_BYTES_MAX)
+		return error_set(error, -E2BIG,
+			"what containers get takes more than %u MiB; give the claim fewer devices",
+			DRA_CLAIM_BYTES_MAX >> 20);
+	return check_room(claims, size - MIN_OF(size, before), error);
+}
+
+static int replace(struct dra_claims *claims, json_t *json, json_t *devices, struct error *error)
+{
+	struct claim **old = find(claims, text_of(json, "uid"));
+	_cleanup_(claim_freep) struct claim *claim = NULL;
+	_cleanup_free_ char *text = NULL;
 	int r;
 
-	r = write_spec(claims, claim);
+	r = check_names(old ? *old : NULL, json, error);
 	if (r < 0)
-		return error_set(error, r, "cannot write the CDI file in %s: %s", claims->directory,
-			strerror(-r));
-	r = json_object_set(claims->by_uid, uid, claim) < 0 ? -ENOMEM : save(claims);
-	if (r < 0) {
-		(void)json_object_del(claims->by_uid, uid);
-		remove_file(claims, uid);
-		return error_set(
-			error, r, "cannot save the claim in runtime_dir: %s", strerror(-r));
+		return r;
+	if (make_claim(json, devices, true, &claim) < 0 || !(text = make_text(claim)))
+		return error_set(error, -ENOMEM, "out of memory");
+	r = check_size(claims, strlen(text), old ? (*old)->size : 0, error);
+	if (r < 0)
+		return r;
+	r = write_text(claims, claim, text, error);
+	if (r >= 0)
+		r = put(claims, claim, error);
+	if (r >= 0 && keep(claims, old, claim) < 0)
+		r = error_set(error, -ENOMEM, "out of memory");
+	if (r < 0)
+		restore_old(claims, old ? *old : NULL, text_of(json, "uid"));
+	else
+		(void)TAKE_PTR(claim);
+	return r;
+}
+
+int dra_claims_add(
+	struct dra_claims *claims, json_t *claim, json_t *spec_devices, struct error *error)
+{
+	return replace(claims, claim, spec_devices, error);
+}
+
+/* The devices of the claim's CDI document without the one of that name, a new reference. */
+static json_t *devices_without(const struct claim *claim, const char *name)
+{
+	json_auto_t *spec = claim->spec ? json_loads(claim->spec, 0, NULL) : NULL;
+	json_t *devices = json_array(), *device;
+	size_t i;
+
+	json_array_foreach(json_object_get(spec, "devices"), i, device)
+	{
+		if (!streq(text_of(device, "name"), name))
+			(void)json_array_append(devices, device);
 	}
-	json_decref(claim);
-	return 0;
+	return devices;
+}
+
+int dra_claims_set_edits(struct dra_claims *claims, const char *uid, size_t at, json_t *names,
+	json_t *edits, const char *hash, struct error *error)
+{
+	struct claim **claim = find(claims, uid);
+	json_auto_t *json = NULL, *devices = NULL;
+	char name[CDI_DEVICE_NAME_MAX + 1];
+	json_t *device;
+
+	if (!claim || !(*claim)->prepared || at >= dra_claim_count((*claim)->json))
+		return error_set(error, -ENOENT, "the claim is not prepared any more");
+	json = json_deep_copy((*claim)->json);
+	dra_claim_edits_name((*claim)->json, at, name);
+	devices = devices_without(*claim, name);
+	device = dra_claim_device(json, at);
+	if (!device || json_object_set(device, "cdi", names) < 0 ||
+		json_object_set_new(device, "edits", json_string(hash)) < 0 ||
+		(edits &&
+			json_array_append_new(devices,
+				json_pack("{s:s, s:O}", "name", name, "containerEdits", edits)) <
+				0))
+		return error_set(error, -ENOMEM, "out of memory");
+	return replace(claims, json, devices, error);
 }
 
 int dra_claims_remove(struct dra_claims *claims, const char *uid, struct error *error)
 {
-	json_t *claim = json_incref(json_object_get(claims->by_uid, uid));
+	struct claim **claim = find(claims, uid);
 	int r;
 
-	if (claim) {
-		(void)json_object_del(claims->by_uid, uid);
-		r = save(claims);
-		if (r < 0) {
-			(void)json_object_set_new(claims->by_uid, uid, claim);
-			return error_set(error, r, "cannot save the claims in runtime_dir: %s",
-				strerror(-r));
-		}
-		json_decref(claim);
-	}
-	remove_file(claims, uid);
+	if (!claim)
+		return 0;
+	r = unlink_saved(claims, uid);
+	if (r < 0)
+		return error_set(error, r, "cannot remove the claim from %s: %s", claims->directory,
+			strerror(-r));
+	published_drop_claim(claims->manager->published, uid);
+	claims->size -= (*claim)->size;
+	(void)claim_free(*claim);
+	*claim = claims->items[--claims->n_items];
 	return 0;
 }
 
 int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *resource,
 	const char *id, struct error *error)
 {
-	json_t *claim = json_object_get(claims->by_uid, uid), *device;
-	bool any = false;
-	size_t i;
-	int r;
+	struct claim **claim = find(claims, uid);
+	size_t before = claim ? (*claim)->size : 0;
+	int r = -ENOENT;
 
-	json_array_foreach(json_object_get(claim, "devices"), i, device)
-	{
+	for (size_t i = 0; claim && i < dra_claim_count((*claim)->json); i++) {
+		json_t *device = dra_claim_device((*claim)->json, i);
+
 		if (streq(text_of(device, "resource"), resource) &&
 			streq(text_of(device, "id"), id))
-			any |= json_object_set_new(device, "forgotten", json_true()) >= 0;
+			r = json_object_set_new(device, "forgotten", json_true());
 	}
-	r = any ? save(claims) : -ENOMEM;
-	return r < 0
-		? error_set(error, r, "cannot save the claims in runtime_dir: %s", strerror(-r))
-		: 0;
+	if (r < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = save(claims, *claim, error);
+	claims->size += (*claim)->size - before;
+	return r;
 }
 
-/* --- --- */
-
-/* A file that cannot be used counts as missing: the kubelet prepares claims again. */
-static json_t *load(const struct manager *manager)
+const char *dra_claims_directory(const struct dra_claims *claims)
 {
-	int fd = runtime_files_open_file(runtime_files_directory(manager->files), CLAIMS_FILE);
-	json_t *by_uid = json_object(), *claim;
-	json_auto_t *root = NULL;
-	const json_t *claims;
-	const char *uid;
+	return claims->directory;
+}
 
-	if (fd < 0)
-		return by_uid;
-	root = json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
+int dra_claims_restore(struct dra_claims *claims, struct error *error)
+{
+	_cleanup_close_ int directory_fd = -EBADF;
+	int restored = 0, r = 0;
+
+	if (claims->n_items == 0)
+		return 0;
+	directory_fd = open_directory(claims, error);
+	if (directory_fd < 0)
+		return directory_fd;
+	for (size_t i = 0; i < claims->n_items && r >= 0; i++) {
+		_cleanup_free_ char *name = file_name(uid_of(claims->items[i]));
+
+		if (!name || faccessat(directory_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) >= 0)
+			continue;
+		r = save(claims, claims->items[i], error);
+		restored += r >= 0;
+	}
+	return r < 0 ? r : restored;
+}
+
+/* --- what a daemon before has saved --- */
+
+/* Returns 0, or -EBADMSG if the claim is malformed. */
+static int take_saved(
+	struct dra_claims *claims, json_t *saved, const char *uid, bool prepared, size_t size)
+{
+	json_auto_t *json = dra_claim_read_saved(saved), *spec = NULL;
+	struct error error = { 0 };
+	struct claim *claim;
+	int r;
+
+	if (!json || !streq(text_of(json, "uid"), uid))
+		return -EBADMSG;
+	if (prepared &&
+		dra_claim_read_spec(json, json_object_get(saved, "spec"), claims->manager->config,
+			&spec, &error) < 0) {
+		log_warning("the CDI file of the claim %s/%s is removed, because its saved "
+			    "container edits are not permitted: %s. They are built again by the "
+			    "processes of its resources",
+			text_of(json, "namespace"), text_of(json, "name"), error.message);
+		for (size_t i = 0; i < dra_claim_count(json); i++)
+			(void)json_object_del(dra_claim_device(json, i), "edits");
+	}
+	r = make_claim(json, json_object_get(spec, "devices"), prepared, &claim);
+	if (r < 0)
+		return r;
+	claim->size = size;
+	r = keep(claims, find(claims, uid), claim);
+	if (r < 0)
+		(void)claim_free(claim);
+	return r;
+}
+
+static void log_dropped(const json_t *saved, const char *uid)
+{
+	log_warning("the saved claim %s/%s (UID %s) cannot be read, and is dropped: its CDI file "
+		    "is removed, and its devices are free. Delete the pods of the claim, so that "
+		    "it is prepared again",
+		text_of(saved, "namespace"), text_of(saved, "name"), uid);
+}
+
+static json_t *read_file(int directory_fd, const char *name, off_t maximum, size_t *ret_size)
+{
+	_cleanup_close_ int fd = runtime_files_open_file(directory_fd, name);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > maximum)
+		return NULL;
+	*ret_size = (size_t)st.st_size;
+	return json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
+}
+
+static void load_file(struct dra_claims *claims, int directory_fd, const char *name)
+{
+	const char *dot = strchr(name, '.'), *boot = boot_id();
+	_cleanup_free_ char *uid = strndup(name, (size_t)(dot - name));
+	size_t size = 0;
+	json_auto_t *saved = read_file(directory_fd, name, 2 * DRA_CLAIM_BYTES_MAX, &size);
+	bool prepared = boot && streq(text_of(saved, "boot"), boot);
+
+	if (!uid)
+		return;
+	if (json_integer_value(json_object_get(saved, "version")) == VERSION &&
+		take_saved(claims, saved, uid, prepared, size) >= 0)
+		return;
+	log_dropped(saved, uid);
+	(void)runtime_files_remove_any(directory_fd, name);
+}
+
+static DIR *open_saved(struct dra_claims *claims)
+{
+	struct error error = { 0 };
+	DIR *stream = NULL;
+	int fd;
+
+	if (access(claims->directory, F_OK) < 0 && errno == ENOENT)
+		return NULL;
+	fd = open_directory(claims, &error);
+	stream = fd >= 0 ? fdopendir(fd) : NULL;
+	if (stream)
+		return stream;
+	claims->unread = true;
+	log_error("cannot read the claims that were prepared: %s; until devplugd is restarted, "
+		  "their devices count as free, and their CDI files stay",
+		fd < 0 ? error.message : strerror(errno));
 	(void)close_fd(fd);
-	claims = json_object_get(root, "claims");
-	if (json_integer_value(json_object_get(root, "version")) != CLAIMS_VERSION ||
-		!json_is_object(claims)) {
-		log_warning(
-			"the saved DRA claims cannot be read; the kubelet must prepare them again");
-		return by_uid;
-	}
-	json_object_foreach((json_t *)(uintptr_t)claims, uid, claim)
-	{
-		json_auto_t *made = dra_claims_read_saved(claim, manager->config);
+	return NULL;
+}
 
-		if (!made || !streq(text_of(made, "uid"), uid) ||
-			json_object_set(by_uid, uid, made) < 0)
-			log_warning(
-				"the saved claim %s/%s (UID %s) cannot be read: its CDI file is "
-				"removed, and its devices are free. Delete the pods of the "
-				"claim, so that it is prepared again",
-				text_of(claim, "namespace"), text_of(claim, "name"), uid);
+static void load(struct dra_claims *claims)
+{
+	DIR *stream = open_saved(claims);
+	const struct dirent *entry;
+
+	while (stream && (entry = readdir(stream))) {
+		const char *dot = strchr(entry->d_name, '.');
+
+		if (startswith(entry->d_name, REPLACE_FILE_PREFIX))
+			(void)unlinkat(dirfd(stream), entry->d_name, 0);
+		else if (dot && dot != entry->d_name && streq(dot, SUFFIX))
+			load_file(claims, dirfd(stream), entry->d_name);
 	}
-	return by_uid;
+	if (stream)
+		(void)closedir(stream);
+}
+
+static int convert_claim(
+	struct dra_claims *claims, const char *uid, json_t *saved, struct error *error)
+{
+	struct claim **found = find(claims, uid);
+	int r;
+
+	if (found)
+		return 0;
+	if (take_saved(claims, saved, uid, true, 0) < 0) {
+		log_dropped(saved, uid);
+		return 0;
+	}
+	found = find(claims, uid);
+	r = save(claims, *found, error);
+	claims->size += (*found)->size;
+	return r;
+}
+
+/* Makes a file of each claim in the file of earlier versions, and removes that. */
+static void convert(struct dra_claims *claims)
+{
+	struct runtime_files *files = claims->manager->files;
+	int directory_fd = runtime_files_directory(files), r = 0;
+	struct error error = { 0 };
+	json_auto_t *root = NULL;
+	const char *uid;
+	json_t *saved;
+	size_t size;
+
+	if (faccessat(directory_fd, FORMER_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return;
+	root = read_file(directory_fd, FORMER_FILE, FORMER_BYTES_MAX, &size);
+	if (!json_is_object(json_object_get(root, "claims")))
+		log_warning("the claims that an earlier version has saved cannot be read; the "
+			    "kubelet has to prepare them again");
+	json_object_foreach(json_object_get(root, "claims"), uid, saved)
+	{
+		if (r >= 0)
+			r = convert_claim(claims, uid, saved, &error);
+	}
+	if (r < 0)
+		log_error("%s; the claims that an earlier version has saved are read again at the "
+			  "next start",
+			error.message);
+	else
+		runtime_files_remove(files, FORMER_FILE);
+}
+
+/* systemd may name several directories, separated by colons. */
+static char *make_directory_name(const struct manager *manager)
+{
+	const char *state = getenv("STATE_DIRECTORY");
+	char *path;
+	int n;
+
+	if (state && *state == '/')
+		n = asprintf(&path, "%.*s/" DIRECTORY, (int)strcspn(state, ":"), state);
+	else
+		n = asprintf(&path, "%s/" DIRECTORY, manager->config->runtime_dir);
+	return n < 0 ? NULL : path;
 }
 
 int dra_claims_new(struct manager *manager, struct dra_claims **ret)
 {
-	struct dra_claims *claims = calloc(1, sizeof(*claims));
+	_cleanup_(dra_claims_freep) struct dra_claims *claims = calloc(1, sizeof(*claims));
 
 	if (!claims)
 		return -ENOMEM;
 	claims->manager = manager;
-	claims->by_uid = load(manager);
-	*ret = claims;
+	claims->directory = make_directory_name(manager);
+	if (!claims->directory)
+		return -ENOMEM;
+	load(claims);
+	convert(claims);
+	*ret = TAKE_PTR(claims);
 	return 0;
 }
 
@@ -593,7 +756,9 @@ struct dra_claims *dra_claims_free(struct dra_claims *claims)
 {
 	if (!claims)
 		return NULL;
-	json_decref(claims->by_uid);
+	for (size_t i = 0; i < claims->n_items; i++)
+		(void)claim_free(claims->items[i]);
+	free(claims->items);
 	free(claims->directory);
 	free(claims);
 	return NULL;

@@ -2,93 +2,89 @@
 #pragma once
 
 /*
- * The ResourceClaims that are prepared on this node, and the CDI file of each. They outlive the
- * daemon in runtime_dir and the directory of CDI files, because containers may be started while it
- * is away. A restart of the host removes both, and the kubelet prepares all claims again. A stop of
- * the service removes runtime_dir, too, and then the claims are lost. A claim is
- *
- *   { "uid", "namespace", "name": strings,
- *     "devices": [ { "request", "pool", "name", "resource", "id": strings, "admin": boolean,
- *                    "cdi": [ NAME, ... ], "forgotten": true or absent }, ... ],
- *     "spec": the CDI document, absent if containers get nothing but names of others }
- *
- * devplugd-cluster asks for it with uid, namespace, name and devices without "cdi"; "id" is an
- * offered id of the resource.
+ * The ResourceClaims that have devices of this node. Each has a file in `claims` below
+ * $STATE_DIRECTORY, or below runtime_dir without it, with what dra-claim.h describes, its CDI
+ * document as "spec", and the boot id. The files outlive a stop, because containers may be started
+ * while the daemon is away. They outlive a restart of the host, too, but then a claim is not
+ * prepared any more: it keeps its devices and CDI names, loses its CDI file, and is prepared again
+ * when the kubelet asks for it, as a kubelet does for each pod after a restart of the host.
  */
 
 #include <jansson.h>
 
 #include "common/error.h"
-#include "dra/model/dra-names.h"
 
-struct config;
-struct declaration;
 struct manager;
 struct dra_claims;
 
-#define DRA_CDI_KIND   "devplugd/claim"
-#define DRA_CDI_PREFIX "devplugd.dra-"
+/* Maximum number of claims; a kubelet runs a few hundred pods at most. And the maximum size of the
+ * files of all claims together, with what is being prepared. */
+#define DRA_CLAIMS_MAX       1024
+#define DRA_CLAIMS_BYTES_MAX (16U << 20)
 
-/* Maximum size of a request of devplugd-cluster. */
-#define DRA_REQUEST_MAX (256U << 10)
-/* Maximum number of prepared claims; a kubelet runs a few hundred pods at most. */
-#define DRA_CLAIMS_MAX 1024
-
-/* Reads the claims that an earlier daemon has saved. Returns 0 or negative errno. */
+/* Reads the claims that an earlier daemon has saved. An invalid one is dropped, and logged. If the
+ * edits of one are not permitted any more, which is logged, its devices still belong to it, and it
+ * has no CDI file until its edits are built again. Returns 0 or negative errno. */
 int dra_claims_new(struct manager *manager, struct dra_claims **ret);
 
-/* Makes the files in cdi_dir match the claims: writes missing files, and removes files that belong
- * to no claim. Logs. */
-void dra_claims_configure(struct dra_claims *claims, const char *cdi_dir);
+/* Makes the CDI files match the claims: writes missing files, and removes those of claims that are
+ * not prepared or not known. Logs. */
+void dra_claims_configure(struct dra_claims *claims);
 
-/* Writes the files that could not be written earlier. Returns whether none remains; `claims` may be
- * NULL. */
+/* Writes CDI files that are missing or were changed, after published_forget_damage(). */
+void dra_claims_publish(struct dra_claims *claims);
+
+/* Writes the CDI files that could not be written earlier. Returns whether none remains; `claims`
+ * may be NULL. */
 bool dra_claims_write_left(struct dra_claims *claims);
 
-size_t dra_claims_count(const struct dra_claims *claims);
+/* The directory of the claims' files. Writes those again that another process has removed. Returns
+ * how many those are, or negative errno with the error filled. */
+const char *dra_claims_directory(const struct dra_claims *claims);
+int dra_claims_restore(struct dra_claims *claims, struct error *error);
 
-/* The claim (a borrowed reference), or NULL, also if one of its devices was forgotten or has lost
- * its "cdi" (dra_claims_read_saved()). Restores its file if it is missing or was changed. */
+/* How many claims are prepared, and how many there are. */
+size_t dra_claims_count(const struct dra_claims *claims);
+size_t dra_claims_total(const struct dra_claims *claims);
+
+/* The claim, prepared or not, or NULL. A borrowed reference. */
+const json_t *dra_claims_get(const struct dra_claims *claims, const char *uid);
+
+/* The claim if it is prepared and none of its devices was forgotten, or NULL. Restores its CDI file
+ * if that is missing or was changed. A borrowed reference. */
 const json_t *dra_claims_find(struct dra_claims *claims, const char *uid);
 
-/* All prepared devices, by "NAMESPACE\tCLAIM\tNAME OF THE DEVICE", a new reference. NULL: no
- * memory. */
+/* The prepared claim that was added first after `*position`, which begins with 0 and moves on;
+ * NULL: none. A borrowed reference. */
+const json_t *dra_claims_next(const struct dra_claims *claims, uint64_t *position);
+
+/* All devices, by "NAMESPACE\tCLAIM\tNAME OF THE DEVICE", a new reference. NULL: no memory. */
 json_t *dra_claims_devices(const struct dra_claims *claims);
 
-/* The prepared devices of a resource: an array of {"id", "namespace", "name", "uid"} with the
- * offered id and the claim, a new reference. NULL: no memory. */
+/* The devices of a resource: an array of {"id", "namespace", "name", "uid"} with the offered id and
+ * the claim, a new reference. NULL: no memory. */
 json_t *dra_claims_of(const struct dra_claims *claims, const char *resource);
 
-/* Copies the permitted members of a claim from devplugd-cluster: uid, namespace and name, and,
- * unless it is only asked for, devices without "cdi". Returns a new reference, or NULL if it is
- * malformed or has any other member. */
-json_t *dra_claims_read(json_t *sent);
-
-/* Copies the members above from a saved claim. Its edits are checked as when they arrived; if they
- * are refused, which is logged, "spec" and the devices' "cdi" are left out: the devices still
- * belong to the claim, and it is prepared again when the kubelet asks for it. Returns a new
- * reference, or NULL if the claim is malformed. */
-json_t *dra_claims_read_saved(json_t *saved, const struct config *config);
-
-/* Checks the names of CDI devices that a resource's process gives a claim. Returns 0 or -EBADMSG
- * with the error filled. */
-int dra_claims_check_names(const json_t *names, struct error *error);
-
-/* Checks the edits that a resource's process gives a claim: only what the resource could have
- * published itself, or its `allocate` program has added. Returns 0, -EBADMSG or -EPERM with the
- * error filled, or -ENOMEM. */
-int dra_claims_check_edits(const struct declaration *declaration, const char *name, json_t *edits,
-	struct error *error);
-
-/* Returns 0, or with the error filled -EBUSY if another claim has one of its devices, -ENOSPC if
- * there are too many claims. */
+/* Returns 0, or with the error filled -EBUSY if another claim has one of its devices. */
 int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struct error *error);
 
-/* Writes the file and saves the claim. Takes the reference on success. Returns 0, or negative errno
- * with the error filled; then there is neither. */
-int dra_claims_add(struct dra_claims *claims, json_t *claim, struct error *error);
+/* Counts bytes of a claim that is being prepared, until dra_claims_give_back(). Returns 0, or
+ * -ENOSPC with the error filled. */
+int dra_claims_reserve(struct dra_claims *claims, size_t size, struct error *error);
+void dra_claims_give_back(struct dra_claims *claims, size_t size);
 
-/* Drops the claim and removes its file; a claim that is not known is no error. Returns 0, or
+/* Saves a prepared claim and writes its CDI file with these devices, in place of the claim with the
+ * same uid, if there is one. Takes no references. Returns 0, or negative errno with the error
+ * filled, and then all is as before; -ESTALE: a claim with the same devices has other CDI names. */
+int dra_claims_add(
+	struct dra_claims *claims, json_t *claim, json_t *spec_devices, struct error *error);
+
+/* Replaces the edits of the group that begins with the device `at` of a prepared claim; `edits`
+ * NULL: it has none. Returns as dra_claims_add(), or -ENOENT if there is no such claim. */
+int dra_claims_set_edits(struct dra_claims *claims, const char *uid, size_t at, json_t *names,
+	json_t *edits, const char *hash, struct error *error);
+
+/* Drops the claim and removes its files; a claim that is not known is no error. Returns 0, or
  * negative errno with the error filled: then both are still there. */
 int dra_claims_remove(struct dra_claims *claims, const char *uid, struct error *error);
 

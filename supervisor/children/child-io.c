@@ -154,6 +154,7 @@ static const struct {
 	[CHILD_CLAIMS] = { .handle = on_claims },
 	[CHILD_CALL_FAILED] = { .handle = on_call_failed },
 	[CHILD_EDITS] = { .handle = on_edits },
+	[CHILD_EDITS_CHANGED] = { .handle = on_edits },
 };
 
 static void on_message(struct control_message *message, void *userdata)

@@ -45,7 +45,7 @@ struct child_host {
 	void (*on_changed)(void *userdata);
 	/* A child has reported its devices: one has changed, or was allocated. */
 	void (*on_devices)(struct child *child, void *userdata);
-	/* It answers a CHILD_EDIT; NULL: no process can answer any more. */
+	/* CHILD_EDITS or CHILD_EDITS_CHANGED; NULL: no process can answer any more. */
 	void (*on_edits)(
 		const struct child *child, struct control_message *message, void *userdata);
 	/* The number of removed devices that a child still lists has changed. */

@@ -76,8 +76,9 @@ static struct published_directory *find_directory(
 	return NULL;
 }
 
-static int add(struct published_table *table, const char *resource, const char *path, bool info,
-	struct published_directory *directory, struct published_file **ret)
+static int add(struct published_table *table, const char *resource, const char *path,
+	enum published_kind kind, struct published_directory *directory,
+	struct published_file **ret)
 {
 	_cleanup_(file_freep) struct published_file *file = calloc(1, sizeof(*file));
 	int r;
@@ -85,7 +86,7 @@ static int add(struct published_table *table, const char *resource, const char *
 	if (!file)
 		return -ENOMEM;
 	file->directory = directory;
-	file->info = info;
+	file->kind = kind;
 	file->resource = strdup(resource);
 	file->path = strdup(path);
 	if (!file->resource || !file->path)
@@ -100,7 +101,7 @@ static int add(struct published_table *table, const char *resource, const char *
 }
 
 int published_table_claim(struct published_table *table, const char *resource, const char *path,
-	bool info, const char **ret_owner)
+	enum published_kind kind, const char **ret_owner)
 {
 	struct published_directory *directory =
 		find_directory(table, path, (size_t)(strrchr(path, '/') - path));
@@ -111,7 +112,7 @@ int published_table_claim(struct published_table *table, const char *resource, c
 	if (!directory)
 		return -ENOMEM;
 	if (!file) {
-		r = add(table, resource, path, info, directory, &file);
+		r = add(table, resource, path, kind, directory, &file);
 		if (r < 0)
 			return r;
 		directory->changed = true;
@@ -254,31 +255,54 @@ static bool names_info(const char *resource, const char *name)
 	return form_is_pci_address(id);
 }
 
-/* Whether it is what our CDI documents are called. */
-static bool names_cdi(const char *name)
+static bool is_json(const char *name)
 {
 	const char *suffix = strrchr(name, '.');
 
-	return startswith(name, CDI_FILE_PREFIX) && !strchr(name, '/') && strchr(name, '=') &&
-		suffix && streq(suffix, ".json");
+	return !strchr(name, '/') && suffix && streq(suffix, ".json");
+}
+
+static bool names_cdi(const char *resource, const char *name)
+{
+	return startswith(name, CDI_FILE_PREFIX) && strchr(name, '=') && is_json(name);
+}
+
+static bool names_claim(const char *resource, const char *name)
+{
+	return streq(resource, PUBLISHED_CLAIMS) && startswith(name, PUBLISHED_CLAIM_PREFIX) &&
+		is_json(name);
+}
+
+/* Returns the kind, or -EINVAL for a name that no file of ours has. */
+static int kind_of(const char *resource, const char *name)
+{
+	static bool (*const names[])(const char *resource, const char *name) = {
+		[PUBLISHED_CDI] = names_cdi,
+		[PUBLISHED_INFO] = names_info,
+		[PUBLISHED_CLAIM] = names_claim,
+	};
+
+	for (int kind = 0; kind < (int)ARRAY_SIZE(names); kind++)
+		if (names[kind](resource, name))
+			return kind;
+	return -EINVAL;
 }
 
 static int add_line(struct published_table *table, struct published_directory *directory,
 	int directory_fd, const char *resource, const char *name)
 {
 	_cleanup_free_ char *path = NULL;
-	bool info = names_info(resource, name);
+	int kind = kind_of(resource, name), r;
 	struct published_file *file;
-	int r;
 
-	if (!info && !names_cdi(name))
-		return -EINVAL;
+	if (kind < 0)
+		return kind;
 	if (asprintf(&path, "%s/%s", directory->path, name) < 0) {
 		path = NULL;
 		return -ENOMEM;
 	}
 	(void)replace_file_end(directory_fd, name, -ECANCELED);
-	r = add(table, resource, path, info, directory, &file);
+	r = add(table, resource, path, kind, directory, &file);
 	return r == -EEXIST ? 0 : r;
 }
 

@@ -11,6 +11,12 @@
 
 #include "common/map.h"
 
+/* Prefix of the CDI documents of claims. */
+#define PUBLISHED_CLAIM_PREFIX "devplugd.dra-"
+
+/* The owner of the documents of claims, in the place of a resource. */
+#define PUBLISHED_CLAIMS "claims"
+
 /* A list's name: this and a hash of runtime_dir, so that two daemons have two lists. It begins with
  * a dot, so that no container runtime reads it. */
 #define PUBLISHED_LIST_PREFIX ".devplugd-files-"
@@ -29,6 +35,12 @@ void published_table_mark(struct published_mark *mark, const char *path);
 /* Whether the file is still the one that was marked. */
 bool published_table_fits(const struct published_mark *mark, const char *path);
 
+enum published_kind {
+	PUBLISHED_CDI,   /* the CDI document of a resource */
+	PUBLISHED_INFO,  /* device information */
+	PUBLISHED_CLAIM, /* the CDI document of a claim */
+};
+
 struct published_directory {
 	char *path, *list; /* absolute */
 	struct published_mark mark;
@@ -40,8 +52,8 @@ struct published_file {
 	char *resource, *path;
 	struct published_directory *directory;
 	struct published_mark mark;
-	bool info;    /* device information; otherwise a CDI document */
-	bool claimed; /* by a resource of this daemon, not only by a list */
+	enum published_kind kind;
+	bool claimed; /* by a resource or claim of this daemon, not only by a list */
 	bool kept;
 	uint64_t left_since; /* CLOCK_MONOTONIC: no resource publishes it any more; 0: one does, or
 				may */
@@ -67,7 +79,7 @@ int published_table_open(struct published_table *table, const char *directory);
 /* Has the resource own a file of an open directory, which stays. Returns 0, -EEXIST: another
  * resource claimed it, which is `ret_owner`, or -ENOMEM. */
 int published_table_claim(struct published_table *table, const char *resource, const char *path,
-	bool info, const char **ret_owner);
+	enum published_kind kind, const char **ret_owner);
 
 /* Unlinks files that are not kept, all or those of one resource; only regular files of ours. */
 void published_table_remove(struct published_table *table, const char *resource);

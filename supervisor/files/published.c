@@ -60,13 +60,20 @@ static int info_path(const struct config *config, const char *resource, const ch
 		: 0;
 }
 
+static int claim_path(const struct config *config, const char *uid, char **ret)
+{
+	return asprintf(ret, "%s/" PUBLISHED_CLAIM_PREFIX "%s.json", config->cdi_dir, uid) < 0
+		? -ENOMEM
+		: 0;
+}
+
 /* Whether the resource with this declaration may have the file. */
 static bool is_expected(const struct config *config, const struct declaration *declaration,
 	const struct published_file *file)
 {
 	_cleanup_free_ char *path = NULL;
 
-	if (file->info)
+	if (file->kind == PUBLISHED_INFO)
 		return streq(file->directory->path, config->device_info_dir);
 	return declaration->cdi_spec.kind &&
 		cdi_path(config, declaration->cdi_spec.kind, &path) >= 0 && streq(path, file->path);
@@ -102,7 +109,9 @@ static bool stays(const struct config *config, const struct published_judges *ju
 {
 	const struct declaration *judge = find_judge(judges, file->resource);
 
-	if (!file->info && !file->claimed)
+	if (file->kind == PUBLISHED_CLAIM)
+		return streq(file->directory->path, config->cdi_dir);
+	if (file->kind == PUBLISHED_CDI && !file->claimed)
 		return streq(file->directory->path, config->cdi_dir) &&
 			(!judges->complete || is_declared(config, judges, file->path));
 	return judge && is_expected(config, judge, file);
@@ -111,7 +120,7 @@ static bool stays(const struct config *config, const struct published_judges *ju
 /* Keeps a CDI file of this configuration's directory for the pods that need it. */
 static void leave(const struct config *config, struct published_file *file)
 {
-	file->kept = !file->info && streq(file->directory->path, config->cdi_dir);
+	file->kept = file->kind == PUBLISHED_CDI && streq(file->directory->path, config->cdi_dir);
 	if (!file->kept || file->left_since > 0)
 		return;
 	file->left_since = now_usec(CLOCK_MONOTONIC);
@@ -197,7 +206,9 @@ bool published_drop_left(struct published *published, const struct strings *name
 
 /* --- writing --- */
 
-bool published_has_content(const char *path, const char *text)
+/* Whether the file has this text: other processes, such as a pod with the directory, may have
+ * changed it. */
+static bool has_content(const char *path, const char *text)
 {
 	_cleanup_free_ char *found = malloc(strlen(text) + 1);
 	_cleanup_close_ int directory_fd = -EBADF, fd = -EBADF;
@@ -221,7 +232,7 @@ bool published_has_content(const char *path, const char *text)
 	return memcmp(found, text, size) == 0;
 }
 
-int published_write_file(const char *path, const char *text)
+static int write_file(const char *path, const char *text)
 {
 	_cleanup_close_ int directory_fd = -EBADF;
 	const char *name;
@@ -260,23 +271,16 @@ void published_forget_damage(struct published *published)
 }
 
 static int put_file(
-	struct published *published, const char *path, const json_t *content, struct error *error)
+	struct published *published, const char *path, const char *text, struct error *error)
 {
-	const struct config *config = published->config;
-	_cleanup_free_ char *document = json_dumps(content, JSON_INDENT(2)), *text = NULL;
 	struct published_file *file = map_get(&published->table.by_path, path);
 	int r;
 
-	if (!document || !file || asprintf(&text, "%s\n", document) < 0) {
-		text = NULL;
-		return error_set(error, -ENOMEM, "out of memory");
-	}
-	if (!published_has_content(path, text)) {
+	if (!has_content(path, text)) {
 		file->mark.inode = 0;
-		r = runtime_files_make_directory(
-			file->info ? config->device_info_dir : config->cdi_dir);
+		r = runtime_files_make_directory(file->directory->path);
 		if (r >= 0)
-			r = published_write_file(path, text);
+			r = write_file(path, text);
 		if (r < 0)
 			return error_set(error, r, "cannot write %s: %s", path, strerror(-r));
 	}
@@ -284,10 +288,59 @@ static int put_file(
 	return 0;
 }
 
+int published_put_claim(
+	struct published *published, const char *uid, const char *text, struct error *error)
+{
+	_cleanup_free_ char *path = NULL;
+	const char *owner;
+	int r;
+
+	r = claim_path(published->config, uid, &path);
+	if (r >= 0)
+		r = published_table_claim(
+			&published->table, PUBLISHED_CLAIMS, path, PUBLISHED_CLAIM, &owner);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	(void)published_table_save(&published->table);
+	return put_file(published, path, text, error);
+}
+
+/* Removes the files of claims that are not kept now. */
+static void remove_claims(struct published *published)
+{
+	published_table_remove(&published->table, PUBLISHED_CLAIMS);
+	(void)published_table_save(&published->table);
+}
+
+void published_drop_claim(struct published *published, const char *uid)
+{
+	struct published_file *file;
+	_cleanup_free_ char *path = NULL;
+
+	if (claim_path(published->config, uid, &path) < 0)
+		return;
+	file = map_get(&published->table.by_path, path);
+	if (!file || file->kind != PUBLISHED_CLAIM)
+		return;
+	file->kept = false;
+	remove_claims(published);
+}
+
+void published_drop_other_claims(struct published *published)
+{
+	for (size_t i = 0; i < published->table.n_files; i++) {
+		struct published_file *file = published->table.files[i];
+
+		if (file->kind == PUBLISHED_CLAIM)
+			file->kept = file->claimed;
+	}
+	remove_claims(published);
+}
+
 /* Calls `act` for every file that the document stands for. */
 static int for_each_file(struct published *published, const char *resource, const json_t *document,
-	int (*act)(struct published *published, const char *resource, const char *path, bool info,
-		const json_t *content, struct error *error),
+	int (*act)(struct published *published, const char *resource, const char *path,
+		enum published_kind kind, const json_t *content, struct error *error),
 	struct error *error)
 {
 	const json_t *spec = json_object_get(document, PUBLICATION_CDI);
@@ -300,7 +353,7 @@ static int for_each_file(struct published *published, const char *resource, cons
 		r = cdi_path(
 			published->config, json_string_value(json_object_get(spec, "kind")), &cdi);
 		r = r < 0 ? error_set(error, r, "out of memory")
-			  : act(published, resource, cdi, false, spec, error);
+			  : act(published, resource, cdi, PUBLISHED_CDI, spec, error);
 	}
 	if (r < 0)
 		return r;
@@ -310,28 +363,34 @@ static int for_each_file(struct published *published, const char *resource, cons
 
 		r = info_path(published->config, resource, id, &path);
 		r = r < 0 ? error_set(error, r, "out of memory")
-			  : act(published, resource, path, true, info, error);
+			  : act(published, resource, path, PUBLISHED_INFO, info, error);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-static int act_note(struct published *published, const char *resource, const char *path, bool info,
-	const json_t *content, struct error *error)
+static int act_note(struct published *published, const char *resource, const char *path,
+	enum published_kind kind, const json_t *content, struct error *error)
 {
 	const char *owner = NULL;
-	int r = published_table_claim(&published->table, resource, path, info, &owner);
+	int r = published_table_claim(&published->table, resource, path, kind, &owner);
 
 	if (r == -EEXIST)
 		return error_set(error, r, "%s is also a file of %s", path, owner);
 	return r < 0 ? error_set(error, r, "out of memory") : 0;
 }
 
-static int act_put(struct published *published, const char *resource, const char *path, bool info,
-	const json_t *content, struct error *error)
+static int act_put(struct published *published, const char *resource, const char *path,
+	enum published_kind kind, const json_t *content, struct error *error)
 {
-	return put_file(published, path, content, error);
+	_cleanup_free_ char *document = json_dumps(content, JSON_INDENT(2)), *text = NULL;
+
+	if (!document || asprintf(&text, "%s\n", document) < 0) {
+		text = NULL;
+		return error_set(error, -ENOMEM, "out of memory");
+	}
+	return put_file(published, path, text, error);
 }
 
 /* Only files that are noted then are kept, and those that the declaration does not publish. */

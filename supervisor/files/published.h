@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * Files by which other programs find our devices: CDI documents for the container runtime,
- * information for CNI plugins. All their names are made here. A file is replaced in one step, and
- * removed with its resource, unless pods still need it. All stay when the daemon stops, because
+ * Files by which other programs find our devices: CDI documents of resources and of claims for the
+ * container runtime, information for CNI plugins. All their names are made here. A file is replaced
+ * in one step, and removed with its claim, or with its resource, unless pods still need it. All
+ * stay when the daemon stops, because
  * containers may be started and the networks of pods set up while it is away; the next daemon
  * corrects them.
  */
@@ -49,6 +50,17 @@ bool published_drop_left(struct published *published, const struct strings *name
 int published_take(struct published *published, const struct declaration *declaration, int fd,
 	struct error *error);
 
+/* Makes the CDI file of a claim have this text. Returns 0, or negative errno with the error filled.
+ */
+int published_put_claim(
+	struct published *published, const char *uid, const char *text, struct error *error);
+
+/* Removes the CDI file of a claim, if there is one of this daemon or of one before. */
+void published_drop_claim(struct published *published, const char *uid);
+
+/* Removes the CDI files of claims that a daemon before has left and this one has not put. */
+void published_drop_other_claims(struct published *published);
+
 /* How often published_take() has failed. */
 uint64_t published_failures(const struct published *published);
 
@@ -62,13 +74,6 @@ const char *published_find_damage(const struct published *published);
 
 /* Checks files that are damaged now no more, until they are written again; writes lists again. */
 void published_forget_damage(struct published *published);
-
-/* Whether the file has this text: other processes, such as a pod with the directory, may have
- * changed it. */
-bool published_has_content(const char *path, const char *text);
-
-/* Replaces a file whose directory exists, in one step. Returns 0 or negative errno. */
-int published_write_file(const char *path, const char *text);
 
 struct published *published_free(struct published *published);
 DEFINE_CLEANUP(struct published *, published_free)

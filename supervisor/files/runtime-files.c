@@ -74,29 +74,35 @@ static int open_directory(int at, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
+int runtime_files_open_private(int at, const char *name, const char *path, struct error *error)
+{
+	_cleanup_close_ int fd = open_directory(at, name);
+	int r;
+
+	if (fd < 0) {
+		/* In the place of anything else with that name. */
+		(void)unlinkat(at, name, 0);
+		fd = mkdirat(at, name, 0700) < 0 ? -errno : open_directory(at, name);
+	}
+	if (fd < 0)
+		return error_set(error, fd, "cannot create %s: %s", path, strerror(-fd));
+	r = check_owner(fd, path, error);
+	if (r < 0)
+		return r;
+	(void)fchmod(fd, 0700);
+	return TAKE_FD(fd);
+}
+
 static int open_health(struct runtime_files *files, struct error *error)
 {
 	_cleanup_free_ char *path = NULL;
-	int r;
 
 	if (asprintf(&path, "%s/" HEALTH_DIR, files->path) < 0) {
 		path = NULL;
 		return error_set(error, -ENOMEM, "out of memory");
 	}
-	files->health_fd = open_directory(files->directory_fd, HEALTH_DIR);
-	if (files->health_fd < 0) {
-		/* In the place of anything else with that name. */
-		(void)unlinkat(files->directory_fd, HEALTH_DIR, 0);
-		r = mkdirat(files->directory_fd, HEALTH_DIR, 0700);
-		files->health_fd = r < 0 ? -errno : open_directory(files->directory_fd, HEALTH_DIR);
-	}
-	if (files->health_fd < 0)
-		return error_set(error, files->health_fd, "cannot create %s: %s", path,
-			strerror(-files->health_fd));
-	r = check_owner(files->health_fd, path, error);
-	if (r >= 0)
-		(void)fchmod(files->health_fd, 0700);
-	return r;
+	return files->health_fd =
+		       runtime_files_open_private(files->directory_fd, HEALTH_DIR, path, error);
 }
 
 static int open_all(struct runtime_files *files, struct error *error)

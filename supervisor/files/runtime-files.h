@@ -22,6 +22,11 @@ int runtime_files_restore(struct runtime_files *files, struct error *error);
 /* mkdir -p; the directories it makes have mode 0755. */
 int runtime_files_make_directory(const char *path);
 
+/* Opens a directory that only the daemon's user may enter, and creates it if it is missing; `path`
+ * is for the error. Returns a descriptor, or negative errno with the error filled; -EPERM: others
+ * can write to it. */
+int runtime_files_open_private(int at, const char *name, const char *path, struct error *error);
+
 /* Replaces a file that only the daemon's user may read. Returns 0 or negative errno. */
 int runtime_files_write(
 	struct runtime_files *files, const char *name, const void *data, size_t size);

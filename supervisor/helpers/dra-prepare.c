@@ -1,302 +1,452 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which resource's process builds the edits of which device when a claim is prepared. All
- * devices of one request and one resource are sent together, as the devices of a container are at
- * Allocate, so that ${ids} names all of them. They share one CDI device, which is in the answer for
- * the first of them: a runtime would apply a repeated name twice.
+ * Decides which claim's turn it is: preparations wait in the order of their requests, and each asks
+ * as soon as no other has an open question to the same resource. One that has asked nothing yet is
+ * dropped when its request is no longer waited for; one that has asked holds its devices until the
+ * answer, because a program may be running for them. All devices of one group share one CDI device,
+ * which is in the answer for the first of them: a runtime would apply a repeated name twice.
  */
 #include "supervisor/helpers/dra-prepare.h"
 
+#include <systemd/sd-event.h>
+
 #include "common/json-read.h"
-#include "common/sealed.h"
-#include "drivers/allocation/cdi.h"
+#include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
+#include "supervisor/helpers/dra-question.h"
 
-/* As proto/plugin/edits.h. */
-#define EDITS_MAX (1U << 20)
-
-struct dra_preparation {
-	struct manager *manager;
-	struct dra_claims *claims;
+struct preparation {
+	struct preparation *next;
+	struct dra_preparations *all;
 	json_t *claim;
 	json_t *spec_devices;
-	size_t at; /* the device whose group is being asked for */
-	size_t n_groups;
-	const struct child *child;
-	uint64_t number; /* of the question */
-	sd_event_source *step, *timeout;
+	size_t at; /* the device whose group is being asked for, or is next */
+	size_t reserved;
+	struct dra_question question;
+	bool begun; /* a process was asked */
+	bool cancelled;
+	uint64_t request; /* 0: no request waits */
+	uint64_t request_deadline, answer_deadline;
+	sd_event_source *timer;
+};
+
+struct dra_preparations {
+	struct manager *manager;
+	struct dra_claims *claims;
+	struct preparation *first;
+	size_t count;
+	sd_event_source *step;
 	dra_prepare_handler on_end;
 	void *userdata;
 };
 
-static bool is_of_group(const json_t *device, const json_t *first)
+static struct preparation *preparation_free(struct preparation *preparation)
 {
-	return streq(text_of(device, "request"), text_of(first, "request")) &&
-		streq(text_of(device, "resource"), text_of(first, "resource"));
+	if (!preparation)
+		return NULL;
+	dra_claims_give_back(preparation->all->claims, preparation->reserved);
+	sd_event_source_disable_unref(preparation->timer);
+	json_decref(preparation->claim);
+	json_decref(preparation->spec_devices);
+	free(preparation);
+	return NULL;
+}
+DEFINE_CLEANUP(struct preparation *, preparation_free)
+
+static const char *uid_of(const struct preparation *preparation)
+{
+	return text_of(preparation->claim, "uid");
 }
 
-static json_t *device_at(const struct dra_preparation *preparation, size_t i)
+static const char *resource_of(const struct preparation *preparation)
 {
-	return json_array_get(json_object_get(preparation->claim, "devices"), i);
+	return text_of(dra_claim_device(preparation->claim, preparation->at), "resource");
 }
 
-static size_t count_devices(const struct dra_preparation *preparation)
+static void go_on(struct dra_preparations *all)
 {
-	return json_array_size(json_object_get(preparation->claim, "devices"));
+	(void)sd_event_source_set_enabled(all->step, SD_EVENT_ONESHOT);
 }
 
-static void finish(
-	struct dra_preparation *preparation, const json_t *claim, const struct error *error)
+static void answer(struct preparation *preparation, const json_t *claim, const struct error *error)
 {
-	dra_prepare_handler on_end = preparation->on_end;
-	void *userdata = preparation->userdata;
-	json_t *kept = json_incref((json_t *)(uintptr_t)claim);
+	uint64_t request = preparation->request;
 
-	(void)dra_prepare_free(preparation);
-	on_end(kept, error, userdata);
-	json_decref(kept);
+	preparation->request = 0;
+	preparation->request_deadline = USEC_INFINITY;
+	if (request != 0)
+		preparation->all->on_end(request, claim, error, preparation->all->userdata);
 }
 
-/* --- a question --- */
-
-static int make_question(const struct dra_preparation *preparation)
+/* Ends it with the claim, or with the error. */
+static void finish(struct preparation *preparation, const json_t *claim, const struct error *error)
 {
-	const json_t *first = device_at(preparation, preparation->at);
-	_cleanup_close_ int fd = sealed_begin("devices");
-	int r;
+	struct dra_preparations *all = preparation->all;
 
-	for (size_t i = preparation->at; i < count_devices(preparation) && fd >= 0; i++) {
-		const json_t *device = device_at(preparation, i);
+	for (struct preparation **p = &all->first; *p; p = &(*p)->next)
+		if (*p == preparation) {
+			*p = preparation->next;
+			break;
+		}
+	all->count--;
+	answer(preparation, claim, error);
+	(void)preparation_free(preparation);
+	go_on(all);
+}
 
-		if (is_of_group(device, first) && dprintf(fd, "%s\n", text_of(device, "id")) < 0)
-			return -ENOMEM;
+/* --- limits of time --- */
+
+static void plan_timer(struct preparation *preparation)
+{
+	(void)sd_event_source_set_time(preparation->timer,
+		MIN_OF(preparation->request_deadline, preparation->answer_deadline));
+	(void)sd_event_source_set_enabled(preparation->timer, SD_EVENT_ONESHOT);
+}
+
+/* Whether another preparation has an open question to the resource that is next here. */
+static const struct preparation *find_earlier(const struct preparation *preparation)
+{
+	const char *resource = resource_of(preparation);
+
+	for (const struct preparation *p = preparation->all->first; p; p = p->next)
+		if (p != preparation && p->question.child && streq(resource_of(p), resource))
+			return p;
+	return NULL;
+}
+
+static void give_up_request(struct preparation *preparation)
+{
+	const struct preparation *earlier = find_earlier(preparation);
+	unsigned seconds = DRA_PREPARE_TIMEOUT / USEC_PER_SEC;
+	struct error error = { 0 };
+
+	if (earlier)
+		(void)error_set(&error, -ETIMEDOUT,
+			"the process of %s still prepares the claim %s/%s after %u s; the kubelet "
+			"will retry",
+			resource_of(preparation), text_of(earlier->claim, "namespace"),
+			text_of(earlier->claim, "name"), seconds);
+	else
+		(void)error_set(&error, -ETIMEDOUT,
+			"the process of %s did not answer within %u s; what it runs for the claim "
+			"goes on, and the kubelet will retry",
+			resource_of(preparation), seconds);
+	if (preparation->begun)
+		answer(preparation, NULL, &error);
+	else
+		finish(preparation, NULL, &error);
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct preparation *preparation = userdata;
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	struct error error = { 0 };
+
+	if (now >= preparation->answer_deadline) {
+		(void)error_set(&error, -ETIMEDOUT,
+			"the process of %s did not answer within %llu s", resource_of(preparation),
+			DRA_ANSWER_TIMEOUT / USEC_PER_SEC);
+		finish(preparation, NULL, &error);
+		return 0;
 	}
-	if (fd < 0)
-		return fd;
-	r = sealed_end(fd);
-	return r < 0 ? r : TAKE_FD(fd);
-}
-
-static int ask(struct dra_preparation *preparation, struct error *error)
-{
-	const char *name = text_of(device_at(preparation, preparation->at), "resource");
-	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_EDIT);
-	const struct child *child = manager_find_child(preparation->manager, name);
-	static uint64_t last_number;
-	int r;
-
-	if (!child || child->leaving || child_registration(child) != REGISTRATION_DRA)
-		return error_set(error, -ENOENT, "%s is not served by DRA on this node", name);
-	if (child->process.pid == 0 || !child->resource->accepted)
-		return error_set(error, -EAGAIN, "the process of %s is not ready: %s", name,
-			child->resource->reason);
-	r = make_question(preparation);
-	if (r >= 0) {
-		message.fds[0] = r;
-		message.number = ++last_number;
-		r = control_send(child->process.control_fd, &message);
-	}
-	if (r < 0)
-		return error_set(error, r, "cannot send the request to the process of %s: %s", name,
-			strerror(-r));
-	preparation->child = child;
-	preparation->number = last_number;
+	plan_timer(preparation);
+	if (now >= preparation->request_deadline)
+		give_up_request(preparation);
 	return 0;
 }
 
-/* --- an answer --- */
-
-static int take_answer(struct dra_preparation *preparation, json_t *answer, struct error *error)
+static void set_request(struct preparation *preparation, uint64_t request)
 {
-	json_t *device = device_at(preparation, preparation->at);
-	const struct child *child =
-		manager_find_child(preparation->manager, text_of(device, "resource"));
-	const struct declaration *declaration = child ? child_declaration(child) : NULL;
-	json_t *edits = json_object_get(answer, "containerEdits");
-	json_t *names = json_object_get(answer, "cdi");
-	char name[CDI_DEVICE_NAME_MAX + 1], full[CDI_DEVICE_NAME_MAX + sizeof(DRA_CDI_KIND "=")];
-	int r;
-
-	(void)snprintf(name, sizeof(name), "%.*s-%zu", DRA_CLAIM_ID_MAX,
-		text_of(preparation->claim, "uid"), preparation->n_groups++);
-	(void)snprintf(full, sizeof(full), DRA_CDI_KIND "=%s", name);
-	if (!declaration)
-		return error_set(error, -ENOENT, "the resource is not declared any more");
-	r = dra_claims_check_names(names, error);
-	if (r >= 0 && edits)
-		r = dra_claims_check_edits(declaration, name, edits, error);
-	if (r < 0)
-		return r;
-	if (edits &&
-		(json_array_append_new(preparation->spec_devices,
-			 json_pack("{s:s, s:O}", "name", name, "containerEdits", edits)) < 0 ||
-			json_array_append_new(names, json_string(full)) < 0))
-		return error_set(error, -ENOMEM, "out of memory");
-	return json_object_set(device, "cdi", names) < 0
-		? error_set(error, -ENOMEM, "out of memory")
-		: 0;
-}
-
-static int read_answer(
-	struct dra_preparation *preparation, struct control_message *message, struct error *error)
-{
-	_cleanup_free_ char *text = NULL;
-	json_auto_t *answer = NULL;
-	size_t size;
-	int r;
-
-	if (message->fds[0] < 0)
-		return error_set(error, -EIO, "%s",
-			message->text[0] ? message->text : "the process gave no reason");
-	r = sealed_read(message->fds[0], EDITS_MAX, &text, &size);
-	if (r < 0)
-		return error_set(
-			error, r, "the answer of the process cannot be read: %s", strerror(-r));
-	answer = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
-	if (!answer)
-		return error_set(error, -EBADMSG, "the answer of the process is not valid JSON");
-	return take_answer(preparation, answer, error);
+	preparation->request = request;
+	preparation->request_deadline = now_usec(CLOCK_MONOTONIC) + DRA_PREPARE_TIMEOUT;
+	plan_timer(preparation);
 }
 
 /* --- steps --- */
 
-static int complete(struct dra_preparation *preparation, struct error *error)
+static void complete(struct preparation *preparation)
 {
-	json_t *claim = preparation->claim, *spec;
-	int r;
-
-	(void)json_object_del(claim, "spec");
-	if (json_array_size(preparation->spec_devices) > 0) {
-		spec = json_pack("{s:s, s:s, s:O}", "cdiVersion", "0.3.0", "kind", DRA_CDI_KIND,
-			"devices", preparation->spec_devices);
-		if (!spec)
-			return error_set(error, -ENOMEM, "out of memory");
-		(void)json_object_set_new(spec, "cdiVersion", json_string(cdi_version(spec)));
-		(void)json_object_set_new(claim, "spec", spec);
-	}
-	r = dra_claims_add(preparation->claims, json_incref(claim), error);
-	if (r < 0)
-		json_decref(claim);
-	return r;
-}
-
-/* Asks for the next group, or finishes. */
-static void go_on(struct dra_preparation *preparation)
-{
+	struct dra_preparations *all = preparation->all;
 	struct error error = { 0 };
 	int r;
 
-	while (preparation->at < count_devices(preparation) &&
-		json_object_get(device_at(preparation, preparation->at), "cdi"))
-		preparation->at++;
-	if (preparation->at < count_devices(preparation)) {
-		r = ask(preparation, &error);
-		if (r >= 0)
-			return;
-	} else
-		r = complete(preparation, &error);
+	dra_claims_give_back(all->claims, preparation->reserved);
+	preparation->reserved = 0;
+	r = dra_claims_add(all->claims, preparation->claim, preparation->spec_devices, &error);
 	finish(preparation, r < 0 ? NULL : preparation->claim, &error);
+}
+
+static void step(struct preparation *preparation)
+{
+	struct error error = { 0 };
+
+	while (preparation->at < dra_claim_count(preparation->claim) &&
+		!dra_claim_begins_group(preparation->claim, preparation->at))
+		(void)json_object_set_new(dra_claim_device(preparation->claim, preparation->at++),
+			"cdi", json_array());
+	if (preparation->at == dra_claim_count(preparation->claim)) {
+		complete(preparation);
+		return;
+	}
+	if (find_earlier(preparation))
+		return;
+	if (dra_question_ask(&preparation->question, preparation->all->manager, preparation->claim,
+		    preparation->at, false, &error) < 0) {
+		finish(preparation, NULL, &error);
+		return;
+	}
+	preparation->begun = true;
+	preparation->answer_deadline = now_usec(CLOCK_MONOTONIC) + DRA_ANSWER_TIMEOUT;
+	plan_timer(preparation);
 }
 
 static int on_step(sd_event_source *source, void *userdata)
 {
-	go_on(userdata);
+	struct dra_preparations *all = userdata;
+	struct preparation *next;
+
+	for (struct preparation *p = all->first; p; p = next) {
+		next = p->next;
+		if (!p->question.child)
+			step(p);
+	}
 	return 0;
 }
 
-/* The other devices of the group get the names of the first one. */
-static void mark_group(struct dra_preparation *preparation)
+static int take_edits(struct preparation *preparation, struct dra_edits *edits, struct error *error)
 {
-	const json_t *first = device_at(preparation, preparation->at);
+	json_t *device = dra_claim_device(preparation->claim, preparation->at);
+	char name[CDI_DEVICE_NAME_MAX + 1];
+	int r;
 
-	for (size_t i = preparation->at + 1; i < count_devices(preparation); i++)
-		if (is_of_group(device_at(preparation, i), first))
-			(void)json_object_set_new(device_at(preparation, i), "cdi", json_array());
+	if (!edits->names)
+		return error_set(
+			error, -EIO, "%s: the process gave no reason", resource_of(preparation));
+	r = dra_claims_reserve(preparation->all->claims, edits->size, error);
+	if (r < 0)
+		return r;
+	preparation->reserved += edits->size;
+	dra_claim_edits_name(preparation->claim, preparation->at, name);
+	if ((edits->edits &&
+		    json_array_append_new(preparation->spec_devices,
+			    json_pack("{s:s, s:O}", "name", name, "containerEdits", edits->edits)) <
+			    0) ||
+		json_object_set(device, "cdi", edits->names) < 0 ||
+		json_object_set(device, "edits", edits->hash) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	return 0;
 }
 
-void dra_prepare_take_edits(struct dra_preparation *preparation, const struct child *child,
+void dra_prepare_take(struct dra_preparations *preparations, const struct child *child,
 	struct control_message *message)
 {
+	struct preparation *preparation = preparations->first;
+	_cleanup_edits_ struct dra_edits edits = { 0 };
 	struct error error = { 0 };
+	int r;
 
-	if (!preparation || preparation->child != child || preparation->number != message->number)
+	while (preparation && !dra_question_is_answer(&preparation->question, child, message))
+		preparation = preparation->next;
+	if (!preparation)
 		return;
-	preparation->child = NULL;
-	if (read_answer(preparation, message, &error) < 0) {
-		error_prefix(&error, "%s", child->resource->name);
+	preparation->answer_deadline = USEC_INFINITY;
+	if (preparation->cancelled) {
 		finish(preparation, NULL, &error);
 		return;
 	}
-	mark_group(preparation);
-	go_on(preparation);
+	r = dra_question_read(child, message, preparation->claim, preparation->at, &edits, &error);
+	if (r >= 0)
+		r = take_edits(preparation, &edits, &error);
+	if (r < 0) {
+		finish(preparation, NULL, &error);
+		return;
+	}
+	preparation->at++;
+	plan_timer(preparation);
+	go_on(preparations);
 }
 
-void dra_prepare_child_gone(struct dra_preparation *preparation, const struct child *child)
+void dra_prepare_child_gone(struct dra_preparations *preparations, const struct child *child)
 {
+	struct preparation *next;
 	struct error error = { 0 };
 
-	if (!preparation || preparation->child != child)
-		return;
 	(void)error_set(&error, -EAGAIN,
 		"the process of %s ended before it answered; the kubelet will retry",
 		child->resource->name);
-	finish(preparation, NULL, &error);
+	for (struct preparation *p = preparations->first; p; p = next) {
+		next = p->next;
+		if (p->question.child == child)
+			finish(p, NULL, &error);
+	}
 }
 
-static int on_timeout(sd_event_source *source, uint64_t usec, void *userdata)
+/* --- requests --- */
+
+static struct preparation *find(const struct dra_preparations *preparations, const char *uid)
 {
-	struct dra_preparation *preparation = userdata;
+	for (struct preparation *p = preparations->first; p; p = p->next)
+		if (streq(uid_of(p), uid))
+			return p;
+	return NULL;
+}
+
+bool dra_prepare_join(struct dra_preparations *preparations, const char *uid, uint64_t request)
+{
+	struct preparation *preparation = find(preparations, uid);
 	struct error error = { 0 };
 
-	(void)error_set(&error, -ETIMEDOUT, "the process of %s did not answer within %llu s",
-		text_of(device_at(preparation, preparation->at), "resource"),
-		DRA_PREPARE_TIMEOUT / USEC_PER_SEC);
-	finish(preparation, NULL, &error);
-	return 0;
+	if (!preparation)
+		return false;
+	if (preparation->cancelled) {
+		(void)error_set(&error, -EBUSY,
+			"the process of %s has not ended yet what it runs for the claim, which was "
+			"unprepared; the kubelet will retry",
+			resource_of(preparation));
+		preparations->on_end(request, NULL, &error, preparations->userdata);
+		return true;
+	}
+	(void)error_set(&error, -EALREADY, "the kubelet has asked for the claim again");
+	answer(preparation, NULL, &error);
+	set_request(preparation, request);
+	return true;
 }
 
-int dra_prepare(struct manager *manager, struct dra_claims *claims, json_t *claim,
-	dra_prepare_handler on_end, void *userdata, struct dra_preparation **ret,
+/* Devices that are being prepared for another claim count as its devices. */
+static int check(
+	const struct dra_preparations *preparations, const json_t *claim, struct error *error)
+{
+	int r = dra_claims_check(preparations->claims, claim, error);
+
+	if (r >= 0 && !dra_claims_get(preparations->claims, text_of(claim, "uid")) &&
+		dra_claims_total(preparations->claims) + preparations->count >= DRA_CLAIMS_MAX)
+		return error_set(error, -ENOSPC,
+			"%d claims are prepared on this node; more are not accepted",
+			DRA_CLAIMS_MAX);
+	for (const struct preparation *p = preparations->first; p && r >= 0; p = p->next) {
+		const json_t *device = dra_claim_shared_device(claim, p->claim);
+
+		if (device)
+			r = error_set(error, -EBUSY,
+				"device %s of %s is being prepared for the claim %s/%s",
+				text_of(device, "id"), text_of(device, "resource"),
+				text_of(p->claim, "namespace"), text_of(p->claim, "name"));
+	}
+	return r;
+}
+
+static int make(struct dra_preparations *preparations, json_t *claim, struct preparation **ret,
 	struct error *error)
 {
-	_cleanup_(dra_prepare_freep) struct dra_preparation *preparation = NULL;
+	_cleanup_(preparation_freep) struct preparation *preparation =
+		calloc(1, sizeof(*preparation));
+	_cleanup_free_ char *text = json_dumps(claim, JSON_COMPACT);
 	int r;
 
-	preparation = calloc(1, sizeof(*preparation));
-	if (!preparation) {
-		json_decref(claim);
+	if (!preparation)
 		return error_set(error, -ENOMEM, "out of memory");
-	}
-	preparation->manager = manager;
-	preparation->claims = claims;
-	preparation->claim = claim;
+	preparation->all = preparations;
+	preparation->claim = json_incref(claim);
 	preparation->spec_devices = json_array();
-	preparation->on_end = on_end;
-	preparation->userdata = userdata;
-	r = dra_claims_check(claims, claim, error);
+	preparation->request_deadline = preparation->answer_deadline = USEC_INFINITY;
+	if (!text)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = dra_claims_reserve(preparations->claims, strlen(text), error);
 	if (r < 0)
 		return r;
-	r = sd_event_add_defer(manager->event, &preparation->step, on_step, preparation);
-	if (r >= 0)
-		r = sd_event_add_time_relative(manager->event, &preparation->timeout,
-			CLOCK_MONOTONIC, DRA_PREPARE_TIMEOUT, USEC_PER_SEC, on_timeout,
-			preparation);
+	preparation->reserved = strlen(text);
+	r = sd_event_add_time(preparations->manager->event, &preparation->timer, CLOCK_MONOTONIC,
+		USEC_INFINITY, USEC_PER_SEC, on_timer, preparation);
 	if (r < 0)
 		return error_set(error, r, "%s", strerror(-r));
 	*ret = TAKE_PTR(preparation);
 	return 0;
 }
 
-struct dra_preparation *dra_prepare_free(struct dra_preparation *preparation)
+int dra_prepare_add(
+	struct dra_preparations *preparations, json_t *claim, uint64_t request, struct error *error)
 {
-	if (!preparation)
+	struct preparation *preparation = NULL, **last = &preparations->first;
+	int r;
+
+	r = check(preparations, claim, error);
+	if (r >= 0)
+		r = make(preparations, claim, &preparation, error);
+	if (r < 0)
+		return r;
+	while (*last)
+		last = &(*last)->next;
+	*last = preparation;
+	preparations->count++;
+	set_request(preparation, request);
+	go_on(preparations);
+	return 0;
+}
+
+void dra_prepare_cancel(struct dra_preparations *preparations, const char *uid)
+{
+	struct preparation *preparation = find(preparations, uid);
+	struct error error = { 0 };
+
+	if (!preparation || preparation->cancelled)
+		return;
+	(void)error_set(&error, -ECANCELED, "the claim was unprepared while it was being prepared");
+	preparation->cancelled = true;
+	if (preparation->question.child)
+		answer(preparation, NULL, &error);
+	else
+		finish(preparation, NULL, &error);
+}
+
+void dra_prepare_drop_requests(struct dra_preparations *preparations)
+{
+	struct error error = { 0 };
+	struct preparation *next;
+
+	for (struct preparation *p = preparations->first; p; p = next) {
+		next = p->next;
+		p->request = 0;
+		p->request_deadline = USEC_INFINITY;
+		if (!p->begun)
+			finish(p, NULL, &error);
+	}
+}
+
+int dra_prepare_new(struct manager *manager, struct dra_claims *claims, dra_prepare_handler on_end,
+	void *userdata, struct dra_preparations **ret)
+{
+	_cleanup_(dra_prepare_freep) struct dra_preparations *preparations =
+		calloc(1, sizeof(*preparations));
+	int r;
+
+	if (!preparations)
+		return -ENOMEM;
+	*preparations = (struct dra_preparations){
+		.manager = manager, .claims = claims, .on_end = on_end, .userdata = userdata
+	};
+	r = sd_event_add_defer(manager->event, &preparations->step, on_step, preparations);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(preparations->step, SD_EVENT_OFF);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(preparations);
+	return 0;
+}
+
+struct dra_preparations *dra_prepare_free(struct dra_preparations *preparations)
+{
+	if (!preparations)
 		return NULL;
-	sd_event_source_disable_unref(preparation->step);
-	sd_event_source_disable_unref(preparation->timeout);
-	json_decref(preparation->claim);
-	json_decref(preparation->spec_devices);
-	free(preparation);
+	while (preparations->first) {
+		struct preparation *preparation = preparations->first;
+
+		preparations->first = preparation->next;
+		(void)preparation_free(preparation);
+	}
+	sd_event_source_disable_unref(preparations->step);
+	free(preparations);
 	return NULL;
 }

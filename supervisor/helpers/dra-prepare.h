@@ -2,9 +2,12 @@
 #pragma once
 
 /*
- * Prepares one claim: the processes of its resources build the edits, one after the other. The
- * edits are checked like a child's publications (publication-policy.h). Then the CDI file is
- * written and the claim saved. devplugd-cluster asks for one claim at a time.
+ * Preparing claims: the processes of a claim's resources build the edits of its groups, one after
+ * the other. Claims of different resources are prepared side by side. A resource's process is asked
+ * about one group at a time, so that its programs do not run for several claims at once.
+ *
+ * A preparation goes on when no request waits for it any more: its programs may be running, and the
+ * kubelet asks again. The next request for the claim then waits for the same preparation.
  */
 
 #include <jansson.h>
@@ -14,26 +17,40 @@
 
 struct child;
 struct dra_claims;
-struct dra_preparation;
+struct dra_preparations;
 struct manager;
 
-/* The time limit: longer than any prestart, shorter than the kubelet's 45 s. */
+/* How long a request waits: longer than any prestart, shorter than the kubelet's 45 s. */
 #define DRA_PREPARE_TIMEOUT (40 * USEC_PER_SEC)
+/* How long a process may take for an answer, with all programs that it runs for it. */
+#define DRA_ANSWER_TIMEOUT (120 * USEC_PER_SEC)
 
-/* Called once, never before dra_prepare() has returned: the claim as in dra-claims.h, or NULL with
- * the error. The preparation is freed by then. */
-typedef void (*dra_prepare_handler)(const json_t *claim, const struct error *error, void *userdata);
+/* Answers a request: with the claim as in dra-claim.h, or NULL and the error. */
+typedef void (*dra_prepare_handler)(
+	uint64_t request, const json_t *claim, const struct error *error, void *userdata);
 
-/* Takes the claim, which is well-formed (dra_claims_read()) and not prepared. Returns 0, or
- * negative errno with the error filled: then the handler is not called. */
-int dra_prepare(struct manager *manager, struct dra_claims *claims, json_t *claim,
-	dra_prepare_handler on_end, void *userdata, struct dra_preparation **ret,
+int dra_prepare_new(struct manager *manager, struct dra_claims *claims, dra_prepare_handler on_end,
+	void *userdata, struct dra_preparations **ret);
+
+/* Has a request wait for the preparation of the claim that is under way. Returns false if there is
+ * none. The handler may be called before this returns. */
+bool dra_prepare_join(struct dra_preparations *preparations, const char *uid, uint64_t request);
+
+/* Begins to prepare a claim, which is well-formed (dra_claim_read()) and neither prepared nor being
+ * prepared. Returns 0, or negative errno with the error filled: then the handler is not called. */
+int dra_prepare_add(struct dra_preparations *preparations, json_t *claim, uint64_t request,
 	struct error *error);
 
-void dra_prepare_take_edits(struct dra_preparation *preparation, const struct child *child,
-	struct control_message *message);
-void dra_prepare_child_gone(struct dra_preparation *preparation, const struct child *child);
+/* The claim is unprepared: what is being prepared of it is not kept. */
+void dra_prepare_cancel(struct dra_preparations *preparations, const char *uid);
 
-/* Gives up; the handler is not called. */
-struct dra_preparation *dra_prepare_free(struct dra_preparation *preparation);
-DEFINE_CLEANUP(struct dra_preparation *, dra_prepare_free)
+/* The process that asked has ended, and waits for no answer any more. */
+void dra_prepare_drop_requests(struct dra_preparations *preparations);
+
+/* Takes a process's answer to CHILD_EDIT, or a notice that it has ended. */
+void dra_prepare_take(struct dra_preparations *preparations, const struct child *child,
+	struct control_message *message);
+void dra_prepare_child_gone(struct dra_preparations *preparations, const struct child *child);
+
+struct dra_preparations *dra_prepare_free(struct dra_preparations *preparations);
+DEFINE_CLEANUP(struct dra_preparations *, dra_prepare_free)

@@ -12,12 +12,14 @@
 #include "common/sealed.h"
 #include "supervisor/books/assignments.h"
 #include "supervisor/books/booked.h"
+#include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/children/auxiliary.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/helpers/dra-credentials.h"
 #include "supervisor/helpers/dra-prepare.h"
+#include "supervisor/helpers/dra-refresh.h"
 #include "supervisor/process/retry-delay.h"
 #include "supervisor/sessions/plugin-directory.h"
 
@@ -40,8 +42,8 @@ struct dra {
 	char registration_failure[CONTROL_TEXT_MAX];
 	sd_event_source *session_timer, *resources_source;
 
-	struct dra_preparation *preparation;
-	uint64_t preparation_number; /* the process's */
+	struct dra_preparations *preparations;
+	struct dra_refreshes *refreshes;
 
 	uint64_t generation, slices;
 	char api_failure[CONTROL_TEXT_MAX];
@@ -226,12 +228,12 @@ static void claims_changed(struct dra *dra)
 	booked_checkpoint_changed(dra->manager->booked);
 }
 
-static void on_prepared(const json_t *claim, const struct error *error, void *userdata)
+static void on_prepared(
+	uint64_t request, const json_t *claim, const struct error *error, void *userdata)
 {
-	size_t n_devices = json_array_size(json_object_get(claim, "devices"));
+	size_t n_devices = dra_claim_count(claim);
 	struct dra *dra = userdata;
 
-	dra->preparation = NULL;
 	if (!may_log(dra))
 		;
 	else if (claim)
@@ -240,7 +242,7 @@ static void on_prepared(const json_t *claim, const struct error *error, void *us
 	else
 		log_warning("cannot prepare a claim: %s", error->message);
 	claims_changed(dra);
-	send_prepared(dra, dra->preparation_number, claim, claim ? "" : error->message);
+	send_prepared(dra, request, claim, claim ? "" : error->message);
 }
 
 static json_t *read_claim(const struct control_message *message)
@@ -252,32 +254,25 @@ static json_t *read_claim(const struct control_message *message)
 	if (sealed_read(message->fds[0], DRA_REQUEST_MAX, &text, &size) < 0)
 		return NULL;
 	sent = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
-	return sent ? dra_claims_read(sent) : NULL;
+	return sent ? dra_claim_read(sent) : NULL;
 }
 
 static bool handle_prepare(struct dra *dra, struct control_message *message)
 {
-	json_t *claim = dra->preparation ? NULL : read_claim(message);
+	json_auto_t *claim = read_claim(message);
+	const char *uid = text_of(claim, "uid");
 	struct error error = { 0 };
 	const json_t *known;
-	int r;
 
 	if (!claim)
 		return false;
-	known = dra_claims_find(dra->claims, text_of(claim, "uid"));
-	if (known || !json_object_get(claim, "devices")) {
-		send_prepared(dra, message->number, known, "");
-		json_decref(claim);
+	known = dra_claims_find(dra->claims, uid);
+	if (!known && dra_prepare_join(dra->preparations, uid, message->number))
 		return true;
-	}
-	dra->preparation_number = message->number;
-	r = dra_prepare(
-		dra->manager, dra->claims, claim, on_prepared, dra, &dra->preparation, &error);
-	if (r < 0) {
-		if (may_log(dra))
-			log_warning("cannot prepare a claim: %s", error.message);
-		send_prepared(dra, message->number, NULL, error.message);
-	}
+	if (known || !json_object_get(claim, "devices"))
+		send_prepared(dra, message->number, known, "");
+	else if (dra_prepare_add(dra->preparations, claim, message->number, &error) < 0)
+		on_prepared(message->number, NULL, &error, dra);
 	return true;
 }
 
@@ -285,9 +280,9 @@ static bool handle_unprepare(struct dra *dra, struct control_message *message)
 {
 	struct error error = { 0 };
 
-	if (dra->preparation || strlen(message->text) > DRA_CLAIM_ID_MAX ||
-		strpbrk(message->text, "/."))
+	if (strlen(message->text) > DRA_CLAIM_ID_MAX || strpbrk(message->text, "/."))
 		return false;
+	dra_prepare_cancel(dra->preparations, message->text);
 	if (dra_claims_remove(dra->claims, message->text, &error) < 0 && may_log(dra))
 		log_warning("cannot unprepare a claim: %s", error.message);
 	claims_changed(dra);
@@ -297,12 +292,18 @@ static bool handle_unprepare(struct dra *dra, struct control_message *message)
 
 void dra_take_edits(struct dra *dra, const struct child *child, struct control_message *message)
 {
-	dra_prepare_take_edits(dra->preparation, child, message);
+	if (message->type == CHILD_EDITS_CHANGED) {
+		dra_refresh_begin(dra->refreshes, child);
+		return;
+	}
+	dra_prepare_take(dra->preparations, child, message);
+	dra_refresh_take(dra->refreshes, child, message);
 }
 
 void dra_child_gone(struct dra *dra, const struct child *child)
 {
-	dra_prepare_child_gone(dra->preparation, child);
+	dra_prepare_child_gone(dra->preparations, child);
+	dra_refresh_child_gone(dra->refreshes, child);
 }
 
 /* --- the process --- */
@@ -424,7 +425,7 @@ static void on_ended(void *userdata)
 {
 	struct dra *dra = userdata;
 
-	dra->preparation = dra_prepare_free(dra->preparation);
+	dra_prepare_drop_requests(dra->preparations);
 	close_session(dra, PROGRAM " does not run");
 }
 
@@ -506,7 +507,7 @@ static void configure(struct dra *dra)
 	_cleanup_free_ char *before = NULL, *settings = NULL;
 	int r;
 
-	dra_claims_configure(dra->claims, config->cdi_dir);
+	dra_claims_configure(dra->claims);
 	if (json_array_size(resources) == 0) {
 		auxiliary_set_wanted(dra->process, false);
 		free(TAKE_PTR(dra->settings));
@@ -568,6 +569,10 @@ int dra_new(struct manager *manager, struct dra **ret)
 	r = dra_claims_new(manager, &dra->claims);
 	manager->dra_claims = dra->claims;
 	if (r >= 0)
+		r = dra_prepare_new(manager, dra->claims, on_prepared, dra, &dra->preparations);
+	if (r >= 0)
+		r = dra_refresh_new(manager, dra->claims, &dra->refreshes);
+	if (r >= 0)
 		r = auxiliary_new(manager, &options, &dra->process);
 	if (r >= 0)
 		r = sd_event_add_time(manager->event, &dra->session_timer, CLOCK_MONOTONIC,
@@ -586,7 +591,8 @@ struct dra *dra_free(struct dra *dra)
 {
 	if (!dra)
 		return NULL;
-	(void)dra_prepare_free(dra->preparation);
+	(void)dra_prepare_free(dra->preparations);
+	(void)dra_refresh_free(dra->refreshes);
 	session_done(&dra->session);
 	(void)auxiliary_free(dra->process);
 	dra->manager->dra_claims = NULL;

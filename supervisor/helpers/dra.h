@@ -36,7 +36,7 @@ void dra_end_session(struct dra *dra);
 /* To be called when the socket of the driver may have been removed. */
 void dra_check_session(struct dra *dra);
 
-/* Takes a process's answer to CHILD_EDIT, or a notice that it has ended. */
+/* Takes a process's CHILD_EDITS or CHILD_EDITS_CHANGED, or a notice that it has ended. */
 void dra_take_edits(struct dra *dra, const struct child *child, struct control_message *message);
 void dra_child_gone(struct dra *dra, const struct child *child);
 

@@ -6,9 +6,9 @@
  */
 #include <fcntl.h>
 
+#include "common/replace-file.h"
 #include "drivers/allocation/cdi.h"
 #include "supervisor/files/published-table.h"
-#include "supervisor/files/published.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,9 +30,23 @@ static void demand_ours(const struct published_file *file, const char *directory
 	if (!name || name[0] != '/' || strchr(name + 1, '/') || !suffix ||
 		!streq(suffix, ".json") || file->claimed)
 		abort();
-	if (file->info ? !strchr(file->resource, '/') || !strstr(name, "-device.json")
-		       : !startswith(name + 1, CDI_FILE_PREFIX) || !strchr(name, '='))
+	switch (file->kind) {
+	case PUBLISHED_INFO:
+		if (!strchr(file->resource, '/') || !strstr(name, "-device.json"))
+			abort();
+		break;
+	case PUBLISHED_CDI:
+		if (!startswith(name + 1, CDI_FILE_PREFIX) || !strchr(name, '='))
+			abort();
+		break;
+	case PUBLISHED_CLAIM:
+		if (!startswith(name + 1, PUBLISHED_CLAIM_PREFIX) ||
+			!streq(file->resource, PUBLISHED_CLAIMS))
+			abort();
+		break;
+	default:
 		abort();
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -44,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	published_table_init(&table, directory);
 	text = strndup((const char *)data, size);
 	if (!text || asprintf(&path, "%s/%s", directory, table.list) < 0 ||
-		published_write_file(path, text) < 0)
+		replace_file(AT_FDCWD, path, 0644, text, strlen(text)) < 0)
 		abort();
 	if (published_table_open(&table, directory) >= 0)
 		for (size_t i = 0; i < table.n_files; i++) {

@@ -7,7 +7,7 @@
  */
 #include "common/log.h"
 #include "configuration/config.h"
-#include "supervisor/books/dra-claims.h"
+#include "supervisor/books/dra-claim.h"
 #include "supervisor/files/publication-form.h"
 #include "supervisor/files/publication-policy.h"
 
@@ -158,21 +158,28 @@ static void demand_members(const json_t *object, const char *const *names)
 
 static void demand_claim(const json_t *claim, bool saved)
 {
-	static const char *const of_claim[] = { "uid", "namespace", "name", "devices", NULL, NULL };
-	static const char *const of_saved[] = { "uid", "namespace", "name", "devices", "spec",
-		NULL };
+	static const char *const of_claim[] = { "uid", "namespace", "name", "devices", NULL };
 	static const char *const of_device[] = { "request", "pool", "name", "admin", "resource",
 		"id", NULL };
 	static const char *const of_saved_device[] = { "request", "pool", "name", "admin",
-		"resource", "id", "cdi", "forgotten", NULL };
-	const json_t *spec = json_object_get(claim, "spec"), *device;
+		"resource", "id", "cdi", "edits", "forgotten", NULL };
+	const json_t *device;
 	size_t i;
 
-	demand_members(claim, saved ? of_saved : of_claim);
+	demand_members(claim, of_claim);
 	json_array_foreach(json_object_get(claim, "devices"), i, device)
 	{
 		demand_members(device, saved ? of_saved_device : of_device);
 	}
+}
+
+static void demand_spec(const json_t *spec)
+{
+	static const char *const members[] = { "cdiVersion", "kind", "devices", NULL };
+	const json_t *device;
+	size_t i;
+
+	demand_members(spec, members);
 	if (spec && !streq(json_string_value(json_object_get(spec, "kind")), DRA_CDI_KIND))
 		abort();
 	json_array_foreach(json_object_get(spec, "devices"), i, device)
@@ -183,13 +190,18 @@ static void demand_claim(const json_t *claim, bool saved)
 
 static void try_claim(json_t *document)
 {
-	json_auto_t *sent = dra_claims_read(document);
-	json_auto_t *saved = dra_claims_read_saved(document, configuration());
+	json_auto_t *sent = dra_claim_read(document), *saved = dra_claim_read_saved(document);
+	json_auto_t *spec = NULL;
+	struct error error = { 0 };
 
 	if (sent)
 		demand_claim(sent, false);
-	if (saved)
-		demand_claim(saved, true);
+	if (!saved)
+		return;
+	demand_claim(saved, true);
+	if (dra_claim_read_spec(
+		    saved, json_object_get(document, "spec"), configuration(), &spec, &error) >= 0)
+		demand_spec(spec);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);

@@ -62,6 +62,18 @@ class DraTest(ToolTest):
     def files(self):
         return sorted(name for name in os.listdir(self.cdi) if name.startswith("devplugd.dra-")) if os.path.isdir(self.cdi) else []
 
+    def saved(self, uid):
+        """The path of a claim's file."""
+        return os.path.join(self.node.environment.get("STATE_DIRECTORY", self.node.run), "claims", f"{uid}.json")
+
+    def change_saved(self, uid, change):
+        """Changes the saved claim by a function."""
+        with open(self.saved(uid)) as file:
+            claim = json.load(file)
+        change(claim)
+        with open(self.saved(uid), "w") as file:
+            json.dump(claim, file)
+
     def process(self):
         """The pid of devplugd-cluster, or None."""
         for pid in children_of(self.node.daemon.pid):

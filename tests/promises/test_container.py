@@ -99,7 +99,7 @@ class Manifests(unittest.TestCase):
             self.assertNotIn(key, self.spec)
         self.assertFalse(self.spec["automountServiceAccountToken"])
         writable = {m["mountPath"] for m in self.mounts.values() if not m.get("readOnly")}
-        self.assertEqual(writable, {"/run/devplugd", "/run/devplugd.conf.d", "/var/lib/kubelet/device-plugins", "/var/run/cdi",
+        self.assertEqual(writable, {"/run/devplugd", "/var/lib/devplugd", "/run/devplugd.conf.d", "/var/lib/kubelet/device-plugins", "/var/run/cdi",
                                     "/var/run/k8s.cni.cncf.io/devinfo/dp"})
 
     def test_nodes_and_limits(self):

@@ -298,14 +298,15 @@ class Dra(DraTest):
         os.unlink(os.path.join(self.cdi, f"devplugd.dra-{claim[2]}.json"))
         self.assertEqual(self.prepare(claim), answer)
         self.assertEqual(self.specification(claim[2]), before)
-        self.assertFalse(os.path.exists(stray))
+        # No list has it.
+        os.unlink(stray)
         self.assertEqual(self.unprepare(claim)[claim[2]], "")
         self.assertEqual(self.files(), [])
         self.api.start()
 
     def test_saved_claims(self):
-        """Saved claims are checked as new ones are: edits that a resource may not give are not written again. The claim
-        keeps its devices, and is prepared again when the kubelet asks for it."""
+        """Saved claims are checked as new ones are: edits that a resource may not give are not written again, but built
+        again by its process."""
         self.serve_api()
         self.begin(self.resource("gpu", count=4), self.resource("plain", serve="plugin"))
         self.await_pool()
@@ -315,33 +316,35 @@ class Dra(DraTest):
         before = {claim[2]: self.specification(claim[2]) for claim in (good, *bad)}
         self.node.daemon.kill()
         self.node.daemon.wait()
-        path = os.path.join(self.node.run, "dra-claims")
-        with open(path) as file:
-            document = json.load(file)
-        saved = document["claims"]
-        edits = [saved[claim[2]]["spec"]["devices"][0]["containerEdits"] for claim in bad]
-        edits[0]["hooks"] = [{"hookName": "createRuntime", "path": "/bin/sh"}]
-        edits[1]["mounts"] = [{"hostPath": "/", "containerPath": "/host", "options": ["rbind", "rprivate", "rw"]}]
-        saved[bad[2][2]]["devices"][0]["resource"] = "vendor.example/plain"
+
+        def edits(claim):
+            return claim["spec"]["devices"][0]["containerEdits"]
+
+        self.change_saved(bad[0][2], lambda claim: edits(claim).update(hooks=[{"hookName": "createRuntime", "path": "/bin/sh"}]))
+        self.change_saved(bad[1][2], lambda claim: edits(claim).update(mounts=[
+            {"hostPath": "/", "containerPath": "/host", "options": ["rbind", "rprivate", "rw"]}]))
+        self.change_saved(bad[2][2], lambda claim: claim["devices"][0].update(resource="vendor.example/plain"))
         # These never were a resource's.
-        saved["u-0"] = {"uid": "u-0", "namespace": "n", "name": "c", "devices": [], "spec": {
-            "cdiVersion": "0.3.0", "kind": "vendor.example/card", "devices": [{"name": "card-0", "containerEdits": edits[0]}]}}
-        saved["u-1"] = {"uid": "u-1", "namespace": "n", "name": "c", "devices": [], "spec": {
-            "cdiVersion": "0.3.0", "kind": "devplugd/claim", "devices": [
-                {"name": "another-0", "containerEdits": {"env": ["GPU=gpu-0"]}}]}}
-        with open(path, "w") as file:
-            json.dump(document, file)
+        with open(self.saved(good[2])) as file:
+            document = json.load(file)
+        env = {"env": ["GPU=gpu-0"]}
+        for uid, kind, name in (("u-0", "vendor.example/card", "card-0"), ("u-1", "devplugd/claim", "another-0")):
+            with open(self.saved(uid), "w") as file:
+                json.dump({"version": 1, "boot": document["boot"], "uid": uid, "namespace": "n", "name": "c", "devices": [],
+                           "spec": {"cdiVersion": "0.3.0", "kind": kind,
+                                    "devices": [{"name": name, "containerEdits": env}]}}, file)
         remove_tree(self.cdi)
         self.node.start()
         until(lambda: self.kubelet.find_other(self.socket), "a new socket")
         self.register()
-        self.assertEqual(self.files(), [f"devplugd.dra-{good[2]}.json"])
-        self.assertEqual(self.specification(good[2]), before[good[2]])
+        until(lambda: self.files() == sorted(f"devplugd.dra-{claim[2]}.json" for claim in (good, *bad[:2])),
+              "the edits that are built again")
+        for claim in (good, *bad[:2]):
+            until(lambda claim=claim: self.specification(claim[2]) == before[claim[2]], "the edits of before")
         words = "saved container edits are not permitted"
         self.assertEqual(self.node.output().count(words), 5)
         for reason in ("mounts /, which container.mounts does not name", "the CDI document has missing, unknown or malformed members", "vendor.example/plain is not served by DRA",
                        "the CDI kind must be \"devplugd/claim\"", "they belong to no device of the claim"):
-            self.assertIn(f"{words}: ", self.node.output())
             self.assertIn(reason, self.node.output())
         until(lambda: self.dra()["slices"] == 1, "devplugd-cluster to know the devices")
         thief = ("default", "thief", self.api.allocate("thief", DRIVER, [("a", names[1])]))
@@ -369,12 +372,7 @@ class Dra(DraTest):
         self.assertEqual(len(device["cdi"]), len(names) + 1)
         self.node.daemon.kill()
         self.node.daemon.wait()
-        path = os.path.join(self.node.run, "dra-claims")
-        with open(path) as file:
-            document = json.load(file)
-        document["claims"][dropped[2]]["devices"][0]["cdi"] *= 2
-        with open(path, "w") as file:
-            json.dump(document, file)
+        self.change_saved(dropped[2], lambda claim: claim["devices"][0].update(cdi=claim["devices"][0]["cdi"] * 2))
         self.node.start()
         until(lambda: self.kubelet.find_other(self.socket), "a new socket")
         self.register()

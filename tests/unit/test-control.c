@@ -438,7 +438,7 @@ static void test_malformed(void **state)
 		{ { .type = CONTROL_ALIVE }, sizeof(struct wire) - 1, 0 },
 		{ { .type = CONTROL_ALIVE }, sizeof(struct wire) + 1, 0 },
 		{ { .type = 0 }, sizeof(struct wire), 0 },
-		{ { .type = CHILD_EDITS + 1 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_EDITS_CHANGED + 1 }, sizeof(struct wire), 0 },
 		{ { .type = UINT32_MAX }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_ALIVE }, sizeof(struct wire), 1 },
 		{ { .type = CONTROL_ALIVE }, sizeof(struct wire), 8 },

@@ -24,7 +24,7 @@ static void write_list(const char *directory, const char *text)
 	char path[512];
 
 	(void)snprintf(path, sizeof(path), "%s/%s", directory, list_name(run_dir));
-	assert_int_equal(published_write_file(path, text), 0);
+	assert_int_equal(replace_file(AT_FDCWD, path, 0644, text, strlen(text)), 0);
 }
 
 /* What a process that is killed while it replaces the file leaves. */
@@ -250,6 +250,7 @@ static void test_list_is_written_later(void **state)
 	assert_false(is_there(info_dir, NIC_FILE));
 }
 
+#define GONE_LINE "vendor.example/gone " GONE_FILE "\n"
 #define GONE_FILE "vendor.example-gone-0000:03:00.2-device.json"
 
 /* A list in a directory that others may write to names nothing elsewhere. */
@@ -276,7 +277,7 @@ static void test_P18_list_names_its_directory(void **state)
 	/* Not through a link. */
 	put(info_dir, GONE_FILE);
 	(void)snprintf(text, sizeof(text), "%s/list", info_dir);
-	assert_int_equal(published_write_file(text, "vendor.example/gone " GONE_FILE "\n"), 0);
+	assert_int_equal(replace_file(AT_FDCWD, text, 0644, GONE_LINE, strlen(GONE_LINE)), 0);
 	(void)snprintf(path, sizeof(path), "%s/%s", info_dir, list_name(run_dir));
 	assert_int_equal(symlink(text, path), 0);
 	restart();

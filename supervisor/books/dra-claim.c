@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides what a claim may have: as devplugd-cluster sends it, as a resource's process completes
+ * it, and as it was saved. Nothing else is ever kept of it.
+ */
+#include "supervisor/books/dra-claim.h"
+
+#include "common/json-read.h"
+#include "configuration/config.h"
+#include "drivers/inventory/inventory.h"
+#include "drivers/model/form.h"
+#include "supervisor/files/publication-form.h"
+#include "supervisor/files/publication-policy.h"
+
+#define RESOURCE_LENGTH 317 /* a DNS subdomain, "/", and a label */
+#define HASH_LENGTH     16
+/* CDI names in an answer to CHILD_EDIT. A group may also have the name of its own edits. */
+#define NAMES_MAX 64
+
+/* --- members --- */
+
+static bool is_word(const json_t *object, const char *key, size_t maximum)
+{
+	return dra_name_is_valid(text_of(object, key), maximum);
+}
+
+bool dra_claim_hash_is_valid(const char *hash)
+{
+	return strlen(hash) <= HASH_LENGTH && !hash[strspn(hash, "0123456789abcdef")];
+}
+
+static bool is_device(const json_t *device)
+{
+	const char *id = text_of(device, "id"), *resource = text_of(device, "resource");
+
+	return is_word(device, "request", DRA_OBJECT_NAME_MAX) &&
+		is_word(device, "name", DRA_OBJECT_NAME_MAX) && *text_of(device, "pool") &&
+		strlen(text_of(device, "pool")) <= DRA_OBJECT_NAME_MAX && *resource &&
+		strlen(resource) <= RESOURCE_LENGTH && *id && strlen(id) <= OFFERED_ID_MAX &&
+		!strpbrk(id, "\n\r") && dra_claim_hash_is_valid(text_of(device, "edits"));
+}
+
+static int check_names(const json_t *names, size_t maximum, struct error *error)
+{
+	if (!json_is_array(names))
+		return error_set(error, -EBADMSG, "\"cdi\" is missing");
+	if (json_array_size(names) > maximum)
+		return error_set(error, -EBADMSG, "\"cdi\" names too many devices");
+	for (size_t i = 0; i < json_array_size(names); i++) {
+		const char *name = json_string_value(json_array_get(names, i));
+
+		if (!name || form_cdi_name(name, error) < 0)
+			return error_set(
+				error, -EBADMSG, "\"cdi\" contains a name that is not valid");
+	}
+	return 0;
+}
+
+int dra_claim_check_names(const json_t *names, struct error *error)
+{
+	return check_names(names, NAMES_MAX, error);
+}
+
+/* With "!" at the end of the format, a member that the format does not name is an error. */
+#define DEVICE_FORMAT "s:s, s:s, s:s, s:s, s:s, s:b"
+#define CLAIM_FORMAT  "s:s, s:s, s:s, s?o"
+
+/* A new reference, or NULL if the device is malformed. Members that the format does not name are
+ * left out of a saved device, and refused in a received one. */
+static json_t *read_device(json_t *device, bool saved)
+{
+	const char *request, *pool, *name, *resource, *id, *hash = NULL;
+	json_t *names = NULL, *made;
+	int admin, forgotten = 0;
+
+	if (json_unpack(device,
+		    saved ? "{" DEVICE_FORMAT ", s?o, s?s, s?b}" : "{" DEVICE_FORMAT "!}",
+		    "request", &request, "pool", &pool, "name", &name, "resource", &resource, "id",
+		    &id, "admin", &admin, "cdi", &names, "edits", &hash, "forgotten",
+		    &forgotten) < 0 ||
+		!is_device(device) || (names && check_names(names, NAMES_MAX + 1, NULL) < 0))
+		return NULL;
+	made = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:s*}", "request", request, "pool", pool,
+		"name", name, "resource", resource, "id", id, "admin", admin, "edits", hash);
+	if (made && names)
+		(void)json_object_set(made, "cdi", names);
+	if (made && forgotten)
+		(void)json_object_set_new(made, "forgotten", json_true());
+	return made;
+}
+
+static json_t *read_claim(json_t *claim, bool saved)
+{
+	const char *uid, *namespace, *name;
+	json_t *devices = NULL, *device;
+	json_auto_t *made = NULL, *list = json_array();
+	size_t i;
+
+	if (json_unpack(claim, saved ? "{" CLAIM_FORMAT "}" : "{" CLAIM_FORMAT "!}", "uid", &uid,
+		    "namespace", &namespace, "name", &name, "devices", &devices) < 0 ||
+		!is_word(claim, "uid", DRA_CLAIM_ID_MAX) || strchr(uid, '.') ||
+		!is_word(claim, "namespace", DRA_OBJECT_NAME_MAX) ||
+		!is_word(claim, "name", DRA_OBJECT_NAME_MAX) ||
+		(devices && !json_is_array(devices)) || json_array_size(devices) > DRA_DEVICES_MAX)
+		return NULL;
+	json_array_foreach(devices, i, device)
+	{
+		if (json_array_append_new(list, read_device(device, saved)) < 0)
+			return NULL;
+	}
+	made = json_pack("{s:s, s:s, s:s}", "uid", uid, "namespace", namespace, "name", name);
+	if (made && devices)
+		(void)json_object_set(made, "devices", list);
+	return json_incref(made);
+}
+
+json_t *dra_claim_read(json_t *sent)
+{
+	return read_claim(sent, false);
+}
+
+json_t *dra_claim_read_saved(json_t *saved)
+{
+	json_auto_t *claim = read_claim(saved, true);
+
+	return json_object_get(claim, "devices") ? json_incref(claim) : NULL;
+}
+
+/* --- devices and groups --- */
+
+size_t dra_claim_count(const json_t *claim)
+{
+	return json_array_size(json_object_get(claim, "devices"));
+}
+
+json_t *dra_claim_device(const json_t *claim, size_t at)
+{
+	return json_array_get(json_object_get(claim, "devices"), at);
+}
+
+bool dra_claim_is_group(const json_t *device, const json_t *other)
+{
+	return streq(text_of(device, "request"), text_of(other, "request")) &&
+		streq(text_of(device, "resource"), text_of(other, "resource"));
+}
+
+bool dra_claim_begins_group(const json_t *claim, size_t at)
+{
+	for (size_t i = 0; i < at; i++)
+		if (dra_claim_is_group(dra_claim_device(claim, i), dra_claim_device(claim, at)))
+			return false;
+	return true;
+}
+
+void dra_claim_edits_name(const json_t *claim, size_t at, char ret[static CDI_DEVICE_NAME_MAX + 1])
+{
+	size_t number = 0;
+
+	for (size_t i = 0; i < at; i++)
+		number += dra_claim_begins_group(claim, i);
+	(void)snprintf(ret, CDI_DEVICE_NAME_MAX + 1, "%.*s-%zu", DRA_CLAIM_ID_MAX,
+		text_of(claim, "uid"), number);
+}
+
+json_t *dra_claim_full_name(const char *name)
+{
+	return json_sprintf(DRA_CDI_KIND "=%s", name);
+}
+
+static bool have_same(const json_t *a, const json_t *b, const char *const *keys)
+{
+	bool same = dra_claim_count(a) == dra_claim_count(b);
+
+	for (size_t i = 0; same && i < dra_claim_count(a); i++)
+		for (const char *const *key = keys; *key; key++)
+			same = same &&
+				json_equal(json_object_get(dra_claim_device(a, i), *key),
+					json_object_get(dra_claim_device(b, i), *key));
+	return same;
+}
+
+bool dra_claim_has_same_devices(const json_t *claim, const json_t *other)
+{
+	return have_same(claim, other,
+		(const char *const[]){ "request", "pool", "name", "resource", "id", NULL });
+}
+
+/* A device without names, which an earlier version may have saved, differs from no other. */
+bool dra_claim_has_same_names(const json_t *claim, const json_t *other)
+{
+	for (size_t i = 0; i < dra_claim_count(claim); i++) {
+		const json_t *a = json_object_get(dra_claim_device(claim, i), "cdi");
+		const json_t *b = json_object_get(dra_claim_device(other, i), "cdi");
+
+		if (a && b && !json_equal(a, b))
+			return false;
+	}
+	return true;
+}
+
+bool dra_claim_is_forgotten(const json_t *device)
+{
+	return json_is_true(json_object_get(device, "forgotten"));
+}
+
+static bool is_admin(const json_t *device)
+{
+	return json_is_true(json_object_get(device, "admin"));
+}
+
+/* A request with admin access gets a device that may also be in another claim. */
+static bool holds(const json_t *claim, const json_t *wanted)
+{
+	for (size_t i = 0; i < dra_claim_count(claim); i++) {
+		const json_t *device = dra_claim_device(claim, i);
+
+		if (!is_admin(device) && !dra_claim_is_forgotten(device) &&
+			streq(text_of(device, "resource"), text_of(wanted, "resource")) &&
+			streq(text_of(device, "id"), text_of(wanted, "id")))
+			return true;
+	}
+	return false;
+}
+
+const json_t *dra_claim_shared_device(const json_t *claim, const json_t *other)
+{
+	for (size_t i = 0; i < dra_claim_count(claim); i++) {
+		const json_t *device = dra_claim_device(claim, i);
+
+		if (!is_admin(device) && holds(other, device))
+			return device;
+	}
+	return NULL;
+}
+
+/* --- edits --- */
+
+json_t *dra_claim_make_spec(json_t *devices)
+{
+	json_t *spec = json_pack(
+		"{s:s, s:s, s:O}", "cdiVersion", "0.3.0", "kind", DRA_CDI_KIND, "devices", devices);
+
+	if (spec)
+		(void)json_object_set_new(spec, "cdiVersion", json_string(cdi_version(spec)));
+	return spec;
+}
+
+int dra_claim_check_edits(
+	const struct declaration *declaration, const char *name, json_t *edits, struct error *error)
+{
+	json_auto_t *devices = json_pack("[{s:s, s:O}]", "name", name, "containerEdits", edits);
+	json_auto_t *spec = devices ? dra_claim_make_spec(devices) : NULL;
+	int r;
+
+	if (!spec)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = publication_check_cdi(spec, DRA_CDI_KIND, error);
+	return r < 0 ? r : publication_policy_check_claim(declaration, spec, error);
+}
+
+/* The first device of the group whose edits have the name, or NULL. */
+static const json_t *find_group(const json_t *claim, const char *name)
+{
+	const char *rest = startswith(name, text_of(claim, "uid"));
+	unsigned long number;
+	char *end;
+
+	if (!rest || rest[0] != '-' || rest[1] < '0' || rest[1] > '9')
+		return NULL;
+	number = strtoul(rest + 1, &end, 10);
+	for (size_t i = 0; !*end && i < dra_claim_count(claim); i++)
+		if (dra_claim_begins_group(claim, i) && number-- == 0)
+			return dra_claim_device(claim, i);
+	return NULL;
+}
+
+static int check_saved_edits(
+	const struct config *config, const json_t *claim, const json_t *device, struct error *error)
+{
+	const json_t *first = find_group(claim, text_of(device, "name"));
+	const struct resource_config *found;
+
+	if (!first)
+		return error_set(error, -EBADMSG, "they belong to no device of the claim");
+	found = config_find(config, text_of(first, "resource"));
+	if (!found || found->registration != REGISTRATION_DRA)
+		return error_set(error, -ENOENT, "%s is not served by DRA on this node",
+			text_of(first, "resource"));
+	return dra_claim_check_edits(&found->declaration, text_of(device, "name"),
+		json_object_get(device, "containerEdits"), error);
+}
+
+int dra_claim_read_spec(const json_t *claim, json_t *saved_spec, const struct config *config,
+	json_t **ret_spec, struct error *error)
+{
+	json_t *devices = json_object_get(saved_spec, "devices"), *device;
+	size_t i;
+	int r;
+
+	*ret_spec = NULL;
+	if (!saved_spec)
+		return 0;
+	/* Only known members pass. */
+	r = publication_check_cdi(saved_spec, DRA_CDI_KIND, error);
+	json_array_foreach(devices, i, device)
+	{
+		if (r >= 0)
+			r = check_saved_edits(config, claim, device, error);
+	}
+	if (r < 0)
+		return r;
+	*ret_spec = dra_claim_make_spec(devices);
+	return *ret_spec ? 0 : error_set(error, -ENOMEM, "out of memory");
+}

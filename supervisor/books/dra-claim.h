@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * One ResourceClaim, as JSON that is always made from permitted members, never copied:
+ *
+ *   { "uid", "namespace", "name": strings,
+ *     "devices": [ { "request", "pool", "name", "resource", "id": strings, "admin": boolean,
+ *                    "cdi": [ NAME, ... ], "edits": string, "forgotten": true or absent }, ... ] }
+ *
+ * devplugd-cluster asks for it with uid, namespace, name and devices without "cdi", "edits" and
+ * "forgotten"; "id" is an offered id of the resource.
+ *
+ * The devices of one request and one resource are a group, and their containers get them together.
+ * The group has one CDI device, in the claim's own CDI document, unless containers get nothing but
+ * names of others. "cdi" and "edits" are those of the group, and stand at its first device; "edits"
+ * is the hash of proto/plugin/edits.h.
+ */
+
+#include <jansson.h>
+
+#include "common/error.h"
+#include "dra/model/dra-names.h"
+#include "drivers/allocation/cdi.h"
+
+struct config;
+struct declaration;
+
+#define DRA_CDI_KIND "devplugd/claim"
+
+/* Maximum size of a request of devplugd-cluster, and of what is saved of a claim. */
+#define DRA_REQUEST_MAX     (256U << 10)
+#define DRA_CLAIM_BYTES_MAX (2U << 20)
+
+/* Copies the permitted members of a claim from devplugd-cluster: uid, namespace and name, and,
+ * unless it is only asked for, devices. Returns a new reference, or NULL if it is malformed or has
+ * any other member. */
+json_t *dra_claim_read(json_t *sent);
+
+/* Copies the members above from a saved claim. Returns a new reference, or NULL if the claim is
+ * malformed. */
+json_t *dra_claim_read_saved(json_t *saved);
+
+/* Copies the CDI document of a saved claim: the edits of its groups, checked as when they arrived.
+ * `ret_spec` is NULL if it has none. Returns 0, or with the error filled -EBADMSG, -EPERM, -ENOENT:
+ * its resource is not served by DRA, or -ENOMEM. */
+int dra_claim_read_spec(const json_t *claim, json_t *saved_spec, const struct config *config,
+	json_t **ret_spec, struct error *error);
+
+/* Whether a text has the form of "edits". */
+bool dra_claim_hash_is_valid(const char *hash);
+
+/* Checks the names of CDI devices that a resource's process gives a claim. Returns 0 or -EBADMSG
+ * with the error filled. */
+int dra_claim_check_names(const json_t *names, struct error *error);
+
+/* Checks the edits that a resource's process gives a claim: only what the resource could have
+ * published itself, or its `allocate` program has added. Returns 0, -EBADMSG or -EPERM with the
+ * error filled, or -ENOMEM. */
+int dra_claim_check_edits(const struct declaration *declaration, const char *name, json_t *edits,
+	struct error *error);
+
+/* The claim's CDI document with these devices, a new reference; NULL: no memory. */
+json_t *dra_claim_make_spec(json_t *devices);
+
+/* The devices of a claim, and the device at a position. */
+size_t dra_claim_count(const json_t *claim);
+json_t *dra_claim_device(const json_t *claim, size_t at);
+
+/* Whether the device at that position is the first of its group, and whether two devices are of one
+ * group. */
+bool dra_claim_begins_group(const json_t *claim, size_t at);
+bool dra_claim_is_group(const json_t *device, const json_t *other);
+
+/* The name of the CDI device of the group that begins at that position: without the kind, in the
+ * document, and with it, for containers. */
+void dra_claim_edits_name(const json_t *claim, size_t at, char ret[static CDI_DEVICE_NAME_MAX + 1]);
+json_t *dra_claim_full_name(const char *name);
+
+/* Whether both have the same devices, for the same requests; and whether both have the same CDI
+ * names: kubelets add names to those that they know of a claim, and do not replace them. */
+bool dra_claim_has_same_devices(const json_t *claim, const json_t *other);
+bool dra_claim_has_same_names(const json_t *claim, const json_t *other);
+
+/* Whether "devplugctl forget" has freed the device of the claim. */
+bool dra_claim_is_forgotten(const json_t *device);
+
+/* A device of `claim` that `other` holds, and that neither has with admin access; NULL: none. */
+const json_t *dra_claim_shared_device(const json_t *claim, const json_t *other);

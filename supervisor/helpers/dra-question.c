@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides which of an answer's members are used: names of CDI devices, and edits that the resource
+ * may give. All devices of a group are sent together, as the devices of a container are at
+ * Allocate, so that ${ids} names all of them.
+ */
+#include "supervisor/helpers/dra-question.h"
+
+#include "common/json-read.h"
+#include "common/sealed.h"
+#include "supervisor/books/dra-claim.h"
+#include "supervisor/children/child.h"
+#include "supervisor/children/manager.h"
+
+/* As proto/plugin/edits.h. */
+#define EDITS_MAX (1U << 20)
+
+void dra_question_edits_done(struct dra_edits *edits)
+{
+	json_decref(edits->names);
+	json_decref(edits->edits);
+	json_decref(edits->hash);
+}
+
+static int make_list(const json_t *claim, size_t at)
+{
+	const json_t *first = dra_claim_device(claim, at);
+	_cleanup_close_ int fd = sealed_begin("devices");
+	int r;
+
+	for (size_t i = at; i < dra_claim_count(claim) && fd >= 0; i++) {
+		const json_t *device = dra_claim_device(claim, i);
+
+		if (dra_claim_is_group(device, first) &&
+			dprintf(fd, "%s\n", text_of(device, "id")) < 0)
+			return -ENOMEM;
+	}
+	if (fd < 0)
+		return fd;
+	r = sealed_end(fd);
+	return r < 0 ? r : TAKE_FD(fd);
+}
+
+int dra_question_ask(struct dra_question *question, const struct manager *manager,
+	const json_t *claim, size_t at, bool again, struct error *error)
+{
+	const json_t *first = dra_claim_device(claim, at);
+	const char *name = text_of(first, "resource");
+	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_EDIT);
+	const struct child *child = manager_find_child(manager, name);
+	static uint64_t last_number;
+	int r;
+
+	if (!child || child->leaving || child_registration(child) != REGISTRATION_DRA)
+		return error_set(error, -ENOENT, "%s is not served by DRA on this node", name);
+	if (child->process.pid == 0 || !child->resource->accepted)
+		return error_set(error, -EAGAIN, "the process of %s is not ready: %s", name,
+			child->resource->reason);
+	if (again)
+		(void)snprintf(message.text, sizeof(message.text), "%s",
+			set_text_of(first, "edits") ?: "-");
+	r = make_list(claim, at);
+	if (r >= 0) {
+		message.fds[0] = r;
+		message.number = ++last_number;
+		r = control_send(child->process.control_fd, &message);
+	}
+	if (r < 0)
+		return error_set(error, r, "cannot send the request to the process of %s: %s", name,
+			strerror(-r));
+	*question = (struct dra_question){ .child = child, .number = last_number };
+	return 0;
+}
+
+bool dra_question_is_answer(struct dra_question *question, const struct child *child,
+	const struct control_message *message)
+{
+	if (question->child != child || question->number != message->number)
+		return false;
+	question->child = NULL;
+	return true;
+}
+
+static int take_members(const struct declaration *declaration, const json_t *answer,
+	const char *name, struct dra_edits *edits, struct error *error)
+{
+	json_t *made = json_object_get(answer, "containerEdits");
+	const char *hash = text_of(answer, "hash");
+	int r;
+
+	if (!dra_claim_hash_is_valid(hash))
+		return error_set(
+			error, -EBADMSG, "the answer of the process has a hash that is not valid");
+	edits->hash = json_string(hash);
+	edits->names = json_deep_copy(json_object_get(answer, "cdi"));
+	r = dra_claim_check_names(edits->names, error);
+	if (r < 0 || !made)
+		return r;
+	r = dra_claim_check_edits(declaration, name, made, error);
+	if (r < 0)
+		return r;
+	edits->edits = json_incref(made);
+	return json_array_append_new(edits->names, dra_claim_full_name(name)) < 0
+		? error_set(error, -ENOMEM, "out of memory")
+		: 0;
+}
+
+static int read_answer(const struct child *child, struct control_message *message, const char *name,
+	struct dra_edits *edits, struct error *error)
+{
+	const struct declaration *declaration = child_declaration(child);
+	_cleanup_free_ char *text = NULL;
+	json_auto_t *answer = NULL;
+	int r;
+
+	if (message->fds[0] < 0 && !message->text[0])
+		return 0;
+	if (message->fds[0] < 0)
+		return error_set(error, -EIO, "%s", message->text);
+	if (!declaration)
+		return error_set(error, -ENOENT, "the resource is not declared any more");
+	r = sealed_read(message->fds[0], EDITS_MAX, &text, &edits->size);
+	if (r < 0)
+		return error_set(
+			error, r, "the answer of the process cannot be read: %s", strerror(-r));
+	answer = json_loadb(text, edits->size, JSON_REJECT_DUPLICATES, NULL);
+	if (!answer)
+		return error_set(error, -EBADMSG, "the answer of the process is not valid JSON");
+	return take_members(declaration, answer, name, edits, error);
+}
+
+int dra_question_read(const struct child *child, struct control_message *message,
+	const json_t *claim, size_t at, struct dra_edits *ret, struct error *error)
+{
+	_cleanup_edits_ struct dra_edits edits = { 0 };
+	char name[CDI_DEVICE_NAME_MAX + 1];
+	int r;
+
+	dra_claim_edits_name(claim, at, name);
+	r = read_answer(child, message, name, &edits, error);
+	if (r < 0) {
+		error_prefix(error, "%s", child->resource->name);
+		return r;
+	}
+	*ret = edits;
+	edits = (struct dra_edits){ 0 };
+	return 0;
+}

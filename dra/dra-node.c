@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers the kubelet's calls to prepare and unprepare claims. gRPC's thread copies a request into
- * a mailbox message; everything else runs on the loop's thread. The supervisor knows the prepared
- * claims and is therefore asked first: the API server is only needed for a new claim.
+ * Serves the socket that the kubelet finds, and registers the driver. gRPC's thread copies a
+ * request into a mailbox message; everything else runs on the loop's thread.
  */
 #include "dra/dra-node.h"
 
@@ -10,12 +9,8 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
-#include "common/json-read.h"
 #include "common/log.h"
-#include "common/sealed.h"
-#include "dra.pb-c.h"
-#include "dra/dra-allocation.h"
-#include "dra/model/dra-names.h"
+#include "dra/dra-call.h"
 #include "pluginregistration.pb-c.h"
 #include "proto/mailbox.h"
 #include "proto/message.h"
@@ -23,30 +18,7 @@
 #include "proto/rpc.h"
 
 #define PLUGIN_TYPE     "DRAPlugin"
-#define PREPARED_MAX    (1U << 20)
-#define CLAIMS_MAX      1024 /* of a call */
-#define CALLS_MAX       256
 #define ACCEPTS_AT_ONCE 16
-
-/* The result of one claim of a call. */
-struct outcome {
-	json_t *devices;
-	char *failure;
-};
-
-/* A call of the kubelet. */
-struct dra_call {
-	struct letter letter;
-	struct dra_call *next;
-	struct dra_node *node;
-	struct rpc_call *call;
-	bool prepare;
-	uint64_t arrived_at; /* CLOCK_MONOTONIC */
-	struct message message;
-	Dra__Claim **claims; /* in the message */
-	size_t n_claims, at;
-	struct outcome *outcomes;
-};
 
 struct verdict {
 	struct letter letter;
@@ -59,11 +31,8 @@ struct dra_node {
 	struct dra_node_options options;
 	struct mailbox *mailbox;
 	struct rpc_server *server;
-	struct dra_call *calls; /* the first one is being handled */
+	struct dra_calls *calls;
 	atomic_size_t n_calls;
-	uint64_t number; /* of the open request to the supervisor; 0: none */
-	uint64_t last_number;
-	uint64_t timed_out_at; /* when the API server last did not answer; CLOCK_MONOTONIC */
 
 	uint64_t session;
 	int listener_fd;
@@ -79,384 +48,39 @@ struct dra_node {
 static const char *const versions[] = { "v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth",
 	"v1alpha1.DRAResourceHealth" };
 
-static void next_claim(struct dra_node *node);
-
-/* --- answers --- */
-
-static void call_free(struct dra_call *call)
-{
-	for (size_t i = 0; i < call->n_claims && call->outcomes; i++) {
-		json_decref(call->outcomes[i].devices);
-		free(call->outcomes[i].failure);
-	}
-	atomic_fetch_sub(&call->node->n_calls, 1);
-	free(call->outcomes);
-	message_done(&call->message);
-	free(call);
-}
-
-/* The strings of an array in protobuf-c's form; the array keeps them. */
-static size_t take_strings(const json_t *array, char ***ret)
-{
-	size_t n = 0;
-
-	*ret = calloc(json_array_size(array) + 1, sizeof(**ret));
-	while (*ret && n < json_array_size(array)) {
-		(*ret)[n] = (char *)(uintptr_t)json_string_value(json_array_get(array, n));
-		n++;
-	}
-	return n;
-}
-
-struct device_block {
-	Dra__Device device;
-	char *request[1];
-};
-
-static int fill_device(struct device_block *block, const json_t *device)
-{
-	Dra__Device *made = &block->device;
-
-	dra__device__init(made);
-	block->request[0] = mutable_text_of(device, "request");
-	made->request_names = block->request;
-	made->n_request_names = 1;
-	made->pool_name = mutable_text_of(device, "pool");
-	made->device_name = mutable_text_of(device, "name");
-	made->n_cdi_device_ids =
-		take_strings(json_object_get(device, "cdi"), &made->cdi_device_ids);
-	return made->cdi_device_ids ? 0 : -ENOMEM;
-}
-
-struct claim_block {
-	Dra__NodePrepareResourcesResponse__ClaimsEntry entry;
-	Dra__NodePrepareResourceResponse response;
-	struct device_block *devices;
-	Dra__Device **pointers;
-	size_t n_devices;
-};
-
-static int fill_claim(
-	struct claim_block *block, const Dra__Claim *claim, const struct outcome *outcome)
-{
-	size_t n = json_array_size(outcome->devices);
-
-	dra__node_prepare_resources_response__claims_entry__init(&block->entry);
-	dra__node_prepare_resource_response__init(&block->response);
-	block->entry.key = claim->uid;
-	block->entry.value = &block->response;
-	if (outcome->failure)
-		block->response.error = outcome->failure;
-	block->devices = calloc(n + 1, sizeof(*block->devices));
-	block->pointers = calloc(n + 1, sizeof(Dra__Device *));
-	if (!block->devices || !block->pointers)
-		return -ENOMEM;
-	for (; block->n_devices < n; block->n_devices++) {
-		struct device_block *device = &block->devices[block->n_devices];
-
-		if (fill_device(device, json_array_get(outcome->devices, block->n_devices)) < 0)
-			return -ENOMEM;
-		block->pointers[block->n_devices] = &device->device;
-	}
-	block->response.devices = block->pointers;
-	block->response.n_devices = n;
-	return 0;
-}
-
-static void claim_block_done(struct claim_block *block)
-{
-	for (size_t i = 0; i < block->n_devices; i++)
-		free(block->devices[i].device.cdi_device_ids);
-	free(block->devices);
-	free(block->pointers);
-}
-
-static void answer_prepare(struct dra_call *call)
-{
-	Dra__NodePrepareResourcesResponse response = DRA__NODE_PREPARE_RESOURCES_RESPONSE__INIT;
-	_cleanup_free_ struct claim_block *blocks = calloc(call->n_claims + 1, sizeof(*blocks));
-	_cleanup_free_ Dra__NodePrepareResourcesResponse__ClaimsEntry **entries =
-		calloc(call->n_claims + 1, sizeof(*entries));
-	int r = blocks && entries ? 0 : -ENOMEM;
-
-	for (size_t i = 0; i < call->n_claims && r >= 0; i++) {
-		r = fill_claim(&blocks[i], call->claims[i], &call->outcomes[i]);
-		entries[i] = &blocks[i].entry;
-	}
-	response.claims = entries;
-	response.n_claims = call->n_claims;
-	if (r >= 0)
-		message_reply(call->call, &response.base);
-	else
-		rpc_fail(call->call, RPC_RESOURCE_EXHAUSTED, "out of memory");
-	for (size_t i = 0; i < call->n_claims && blocks; i++)
-		claim_block_done(&blocks[i]);
-}
-
-static void answer_unprepare(struct dra_call *call)
-{
-	Dra__NodeUnprepareResourcesResponse response = DRA__NODE_UNPREPARE_RESOURCES_RESPONSE__INIT;
-	size_t n = call->n_claims;
-	_cleanup_free_ Dra__NodeUnprepareResourceResponse *values = calloc(n + 1, sizeof(*values));
-	_cleanup_free_ Dra__NodeUnprepareResourcesResponse__ClaimsEntry *made =
-		calloc(n + 1, sizeof(*made));
-	_cleanup_free_ Dra__NodeUnprepareResourcesResponse__ClaimsEntry **entries =
-		calloc(n + 1, sizeof(*entries));
-
-	if (!values || !made || !entries) {
-		rpc_fail(call->call, RPC_RESOURCE_EXHAUSTED, "out of memory");
-		return;
-	}
-	for (size_t i = 0; i < n; i++) {
-		dra__node_unprepare_resource_response__init(&values[i]);
-		dra__node_unprepare_resources_response__claims_entry__init(&made[i]);
-		if (call->outcomes[i].failure)
-			values[i].error = call->outcomes[i].failure;
-		made[i].key = call->claims[i]->uid;
-		made[i].value = &values[i];
-		entries[i] = &made[i];
-	}
-	response.claims = entries;
-	response.n_claims = n;
-	message_reply(call->call, &response.base);
-}
-
-/* --- one claim after the other --- */
-
-static void set_outcome(struct dra_node *node, json_t *devices, const char *failure)
-{
-	struct dra_call *call = node->calls;
-	struct outcome *outcome = &call->outcomes[call->at++];
-
-	outcome->devices = devices;
-	if (failure && *failure)
-		outcome->failure = strdup(failure);
-}
-
-static void end_claim(struct dra_node *node, json_t *devices, const char *failure)
-{
-	set_outcome(node, devices, failure);
-	next_claim(node);
-}
-
-static void end_claim_error(struct dra_node *node, const struct error *error)
-{
-	end_claim(node, NULL, error->message);
-}
-
-static const Dra__Claim *current(const struct dra_node *node)
-{
-	return node->calls->claims[node->calls->at];
-}
-
-static int ask_supervisor(struct dra_node *node, uint32_t type, const json_t *claim)
-{
-	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(type);
-	_cleanup_free_ char *text = NULL;
-	int r;
-
-	if (claim) {
-		text = json_dumps(claim, JSON_COMPACT);
-		message.fds[0] = text ? sealed_new("claim", text, strlen(text)) : -EBADF;
-		if (message.fds[0] < 0)
-			return -ENOMEM;
-	} else
-		(void)snprintf(message.text, sizeof(message.text), "%s", current(node)->uid);
-	message.number = ++node->last_number;
-	r = control_send(CONTROL_FD, &message);
-	if (r >= 0)
-		node->number = message.number;
-	return r;
-}
-
-static void on_claim_read(const struct dra_answer *answer, void *userdata)
-{
-	struct dra_node *node = userdata;
-	const struct dra_node_options *options = &node->options;
-	struct error error = { 0 };
-	json_auto_t *claim = NULL;
-	int r;
-
-	if (answer->timed_out)
-		node->timed_out_at = now_usec(CLOCK_MONOTONIC);
-	if (answer->failure) {
-		(void)error_set(&error, -EIO, "cannot read the claim: %s", answer->failure);
-		end_claim_error(node, &error);
-		return;
-	}
-	r = dra_allocation_read(answer->body, current(node)->uid, options->driver,
-		options->pool(options->userdata), options->names(options->userdata), &claim,
-		&error);
-	if (r >= 0) {
-		r = ask_supervisor(node, CLUSTER_PREPARE, claim);
-		if (r < 0)
-			(void)error_set(
-				&error, r, "cannot send the request to devplugd: %s", strerror(-r));
-	}
-	if (r < 0)
-		end_claim_error(node, &error);
-}
-
-/* Claims that waited while the API server did not answer share one timeout, so that many claims do
- * not wait longer. The kubelet retries. */
-static void read_claim(struct dra_node *node)
-{
-	const Dra__Claim *claim = current(node);
-	char path[640];
-
-	if (node->calls->arrived_at < node->timed_out_at) {
-		end_claim(node, NULL,
-			"cannot read the claim: the API server did not answer an earlier request in time");
-		return;
-	}
-	(void)snprintf(path, sizeof(path),
-		"/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", claim->namespace_,
-		claim->name);
-	if (dra_api_request(node->options.api, "GET", path, NULL, on_claim_read, node) < 0)
-		end_claim(node, NULL, "out of memory");
-}
-
-void dra_node_take_prepared(struct dra_node *node, struct control_message *message)
-{
-	_cleanup_free_ char *text = NULL;
-	json_t *devices;
-	size_t size;
-
-	if (message->number != node->number || !node->calls)
-		return;
-	node->number = 0;
-	if (message->text[0] || !node->calls->prepare) {
-		end_claim(node, NULL, message->text);
-		return;
-	}
-	if (message->fds[0] < 0) {
-		read_claim(node);
-		return;
-	}
-	devices = sealed_read(message->fds[0], PREPARED_MAX, &text, &size) < 0
-		? NULL
-		: json_loadb(text, size, 0, NULL);
-	end_claim(node, devices, devices ? NULL : "devplugd sent no devices");
-}
-
-/* Returns whether its result follows later. */
-static bool begin_claim(struct dra_node *node)
-{
-	const Dra__Claim *claim = current(node);
-	json_auto_t *question = NULL;
-	int r;
-
-	if (!dra_name_is_valid(claim->namespace_, DRA_OBJECT_NAME_MAX) ||
-		!dra_name_is_valid(claim->name, DRA_OBJECT_NAME_MAX) ||
-		!dra_name_is_valid(claim->uid, DRA_CLAIM_ID_MAX) || strchr(claim->uid, '.')) {
-		set_outcome(node, NULL, "the claim has no valid namespace, name and uid");
-		return false;
-	}
-	if (node->calls->prepare)
-		question = json_pack("{s:s, s:s, s:s}", "uid", claim->uid, "namespace",
-			claim->namespace_, "name", claim->name);
-	r = ask_supervisor(
-		node, node->calls->prepare ? CLUSTER_PREPARE : CLUSTER_UNPREPARE, question);
-	if (r < 0)
-		set_outcome(node, NULL, "devplugd does not read its control socket");
-	return r >= 0;
-}
-
-static void next_claim(struct dra_node *node)
-{
-	struct dra_call *call;
-
-	while ((call = node->calls)) {
-		if (call->at < call->n_claims) {
-			if (begin_claim(node))
-				return;
-			continue;
-		}
-		if (call->prepare)
-			answer_prepare(call);
-		else
-			answer_unprepare(call);
-		node->calls = call->next;
-		call_free(call);
-	}
-}
-
 /* --- from gRPC's thread --- */
 
 static void deliver_call(struct letter *base, void *userdata)
 {
-	struct dra_call *call = (struct dra_call *)(void *)base, **last;
-	struct dra_node *node = call->node;
-	bool idle = !node->calls;
+	struct dra_call *call = (struct dra_call *)(void *)base;
+	const struct dra_node *node = userdata;
 
-	if (!userdata) {
-		rpc_fail(call->call, RPC_UNAVAILABLE,
-			"the driver is stopping; the kubelet will retry");
-		call_free(call);
-		return;
-	}
-	for (last = &node->calls; *last; last = &(*last)->next)
-		;
-	*last = call;
-	if (idle)
-		next_claim(node);
+	if (node)
+		dra_calls_add(node->calls, call);
+	else
+		dra_call_fail(
+			call, RPC_UNAVAILABLE, "the driver is stopping; the kubelet will retry");
 }
 
-static void take_call(struct dra_node *node, struct rpc_call *rpc, bool prepare,
-	const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t size)
+static void take_call(
+	struct dra_node *node, struct rpc_call *rpc, bool prepare, const uint8_t *data, size_t size)
 {
-	struct message message = message_unpack(type, data, size);
-	struct dra_call *call = NULL;
-	bool busy = atomic_fetch_add(&node->n_calls, 1) >= CALLS_MAX;
+	struct dra_call *call = dra_call_new(rpc, prepare, data, size, &node->n_calls);
 
-	if (message.base && !busy)
-		call = calloc(1, sizeof(*call));
-	if (!call) {
-		atomic_fetch_sub(&node->n_calls, 1);
-		rpc_fail(rpc, message.base ? RPC_RESOURCE_EXHAUSTED : RPC_INVALID_ARGUMENT,
-			message.base ? "too many calls wait for an answer"
-				     : "the request is not a message of this method");
-		message_done(&message);
+	if (!call)
 		return;
-	}
-	*call = (struct dra_call){
-		.letter.deliver = deliver_call,
-		.node = node,
-		.call = rpc,
-		.prepare = prepare,
-		.arrived_at = now_usec(CLOCK_MONOTONIC),
-		.message = message,
-	};
-	if (prepare) {
-		const Dra__NodePrepareResourcesRequest *request = (const void *)message.base;
-
-		call->claims = request->claims;
-		call->n_claims = request->n_claims;
-	} else {
-		const Dra__NodeUnprepareResourcesRequest *request = (const void *)message.base;
-
-		call->claims = request->claims;
-		call->n_claims = request->n_claims;
-	}
-	call->outcomes = calloc(call->n_claims + 1, sizeof(*call->outcomes));
-	if (!call->outcomes || call->n_claims > CLAIMS_MAX) {
-		rpc_fail(rpc, RPC_RESOURCE_EXHAUSTED, "the call names too many claims");
-		call_free(call);
-		return;
-	}
+	call->letter.deliver = deliver_call;
 	mailbox_post(node->mailbox, &call->letter);
 }
 
 static void on_prepare(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
 {
-	take_call(
-		userdata, call, true, &dra__node_prepare_resources_request__descriptor, data, size);
+	take_call(userdata, call, true, data, size);
 }
 
 static void on_unprepare(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
 {
-	take_call(userdata, call, false, &dra__node_unprepare_resources_request__descriptor, data,
-		size);
+	take_call(userdata, call, false, data, size);
 }
 
 static void on_get_info(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
@@ -655,6 +279,8 @@ int dra_node_new(const struct dra_node_options *options, struct dra_node **ret)
 	(void)pthread_mutex_init(&node->lock, NULL);
 	r = mailbox_new(options->event, node, &node->mailbox);
 	if (r >= 0)
+		r = dra_calls_new(&node->options, &node->calls);
+	if (r >= 0)
 		r = rpc_start();
 	if (r >= 0)
 		r = rpc_server_new(
@@ -667,6 +293,11 @@ int dra_node_new(const struct dra_node_options *options, struct dra_node **ret)
 	return 0;
 }
 
+void dra_node_take_prepared(struct dra_node *node, struct control_message *message)
+{
+	dra_calls_take_prepared(node->calls, message);
+}
+
 struct rpc_server *dra_node_server(const struct dra_node *node)
 {
 	return node->server;
@@ -675,13 +306,6 @@ struct rpc_server *dra_node_server(const struct dra_node *node)
 void dra_node_stop(struct dra_node *node, uint64_t grace)
 {
 	mailbox_close(node->mailbox);
-	while (node->calls) {
-		struct dra_call *call = node->calls;
-
-		node->calls = call->next;
-		rpc_fail(call->call, RPC_UNAVAILABLE,
-			"the driver is stopping; the kubelet will retry");
-		call_free(call);
-	}
+	dra_calls_stop(node->calls);
 	rpc_server_drain(node->server, grace);
 }

@@ -3,7 +3,6 @@
 
 /*
  * Serves the kubelet: registration through its plugin watcher, and the DRA services v1 and v1beta1.
- * Calls are handled one after the other, claim by claim, as the kubelet's own helper does.
  */
 
 #include <systemd/sd-event.h>

@@ -207,6 +207,38 @@ void claim_table_set_prepared(json_t *table, const struct pod *pod)
 		json_object_set_new(claim_table_find(table, pod, claim), "prepared", json_true());
 }
 
+void claim_table_forget_prepared(json_t *table)
+{
+	const char *key;
+	json_t *entry;
+
+	json_object_foreach(table, key, entry)(void)
+		json_object_set_new(entry, "prepared", json_false());
+}
+
+static bool is_same_device(const json_t *a, const json_t *b)
+{
+	return json_equal(json_object_get(a, "requests"), json_object_get(b, "requests")) &&
+		streq(text_of(a, "pool"), text_of(b, "pool")) &&
+		streq(text_of(a, "device"), text_of(b, "device"));
+}
+
+int claim_table_add_device(json_t *devices, json_t *device)
+{
+	_cleanup_json_ json_t *owned = device;
+	const json_t *known;
+	int changed = 0;
+	size_t i;
+
+	json_array_foreach(devices, i, known)
+	{
+		if (json_equal(known, device))
+			return 0;
+		changed |= is_same_device(known, device);
+	}
+	return device && json_array_append(devices, device) >= 0 ? changed : -ENOMEM;
+}
+
 void claim_table_remove_pod(json_t *table, const struct pod *pod)
 {
 	const json_t *claim;
@@ -321,8 +353,7 @@ int claim_table_read(const char *state_dir, json_t **ret, struct error *error)
 {
 	_cleanup_free_ char *text = NULL;
 	char path[PATH_MAX];
-	json_t *table, *entry;
-	const char *key;
+	json_t *table;
 	size_t size;
 	int r;
 
@@ -335,8 +366,7 @@ int claim_table_read(const char *state_dir, json_t **ret, struct error *error)
 		json_decref(table);
 		return error_set(error, -EBADMSG, "%s is corrupt: remove it", path);
 	}
-	json_object_foreach(table, key, entry)(void)
-		json_object_set_new(entry, "prepared", json_false());
+	claim_table_forget_prepared(table);
 	*ret = table;
 	return 0;
 }

@@ -29,6 +29,14 @@ json_t *claim_table_unprepared(const json_t *table, const struct pod *pod);
 json_t *claim_table_last_used(const json_t *table, const struct pod *pod);
 
 void claim_table_set_prepared(json_t *table, const struct pod *pod);
+
+/* The host has restarted, so no claim is prepared. */
+void claim_table_forget_prepared(json_t *table);
+
+/* Adds what a driver has prepared: a kubelet adds a device with other CDI names to the one that it
+ * knows. Returns 1 if it has then two sets of names for one device, 0, or -ENOMEM. Takes the
+ * device. */
+int claim_table_add_device(json_t *devices, json_t *device);
 void claim_table_remove_pod(json_t *table, const struct pod *pod);
 
 /* What a container gets through the claims of its pod: the CDI names, and the member

@@ -268,6 +268,13 @@ static void on_pod_restart(
 		control_fail(request, "out of memory");
 }
 
+static void on_reboot(
+	struct manager *manager, struct control_request *request, const json_t *arguments)
+{
+	claim_table_forget_prepared(manager->claims);
+	control_reply(request, json_object());
+}
+
 static void on_wait(
 	struct manager *manager, struct control_request *request, const json_t *arguments)
 {
@@ -319,6 +326,7 @@ void command_run(struct manager *manager, struct control_request *request, const
 		{ "pod", on_pod },
 		{ "pod-rm", on_pod_rm },
 		{ "pod-restart", on_pod_restart },
+		{ "reboot", on_reboot },
 		{ "wait", on_wait },
 		{ "fault", on_fault },
 	};

@@ -107,23 +107,31 @@ static json_t *strings(char *const *items, size_t n)
 	return array;
 }
 
-static int keep_devices(
-	const json_t *claim, const char *driver, const Dra__NodePrepareResourceResponse *result)
+static int keep_devices(struct manager *manager, const json_t *claim, const char *driver,
+	const Dra__NodePrepareResourceResponse *result)
 {
 	json_t *devices = json_object_get(json_object_get(claim, "drivers"), driver);
+	bool changed = false;
+	int r;
 
-	(void)json_array_clear(devices);
 	for (size_t i = 0; i < result->n_devices; i++) {
 		const Dra__Device *device = result->devices[i];
 
-		if (json_array_append_new(devices,
-			    json_pack("{s:o, s:o, s:o, s:o}", "requests",
-				    strings(device->request_names, device->n_request_names), "pool",
-				    text_json(device->pool_name), "device",
-				    text_json(device->device_name), "cdi",
-				    strings(device->cdi_device_ids, device->n_cdi_device_ids))) < 0)
-			return -ENOMEM;
+		r = claim_table_add_device(devices,
+			json_pack("{s:o, s:o, s:o, s:o}", "requests",
+				strings(device->request_names, device->n_request_names), "pool",
+				text_json(device->pool_name), "device",
+				text_json(device->device_name), "cdi",
+				strings(device->cdi_device_ids, device->n_cdi_device_ids)));
+		if (r < 0)
+			return r;
+		changed |= r > 0;
 	}
+	if (changed)
+		manager_emit(manager,
+			json_pack("{s:s, s:s, s:s, s:s}", "event", "claim-changed", "driver",
+				driver, "claim", text_of(claim, "name"), "namespace",
+				text_of(claim, "namespace")));
 	return 0;
 }
 
@@ -153,8 +161,8 @@ static bool take_prepared(struct dra_operation *operation, const struct message 
 		if (has_failed(operation, uid, result ? result->error : ""))
 			return false;
 		if (result &&
-			keep_devices(find_claim(operation, uid), current_driver(operation),
-				result) < 0) {
+			keep_devices(operation->manager, find_claim(operation, uid),
+				current_driver(operation), result) < 0) {
 			fail(operation, "out of memory");
 			return false;
 		}

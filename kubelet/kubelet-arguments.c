@@ -43,6 +43,7 @@ const char arguments_help[] =
 	"  pod rm NAME             remove a pod\n"
 	"  pods                    list pods\n"
 	"  wait RESOURCE=N,...     wait until exactly N devices are allocatable\n"
+	"  reboot                  forget which claims are prepared, as when the host restarts\n"
 	"  fault RESOURCE KIND     \"end-stream\": cancel the oldest ListAndWatch stream; \"close\":\n"
 	"                          close the connection to the plugin\n"
 	"  conformance             test a device plugin or a DRA driver, and report\n"

@@ -309,6 +309,14 @@ static int verb_wait(char **arguments, int n)
 	return finish_output(reached ? 0 : EXIT_FAILED);
 }
 
+static int verb_reboot(char **arguments, int n)
+{
+	_cleanup_json_ json_t *reply = NULL;
+	struct error error = {};
+
+	return call(json_pack("{s:s}", "command", "reboot"), &reply, &error) < 0 ? fail(&error) : 0;
+}
+
 static int verb_fault(char **arguments, int n)
 {
 	_cleanup_json_ json_t *reply = NULL;
@@ -360,6 +368,7 @@ static const struct {
 	{ "pods", 0, 0, verb_pods },
 	{ "pod", 1, 2, verb_pod },
 	{ "wait", 1, 1, verb_wait },
+	{ "reboot", 0, 0, verb_reboot },
 	{ "fault", 2, 2, verb_fault },
 	{ "conformance", 0, 0, verb_conformance },
 };

@@ -258,6 +258,25 @@ class DraPods(DraTest):
         until(lambda: self.dra()["slices"] == 1, "the devices to be known")
         self.assertEqual(self.edits(self.restart("late")["container"])["GPU"].count(","), 0)
 
+    def test_restart_of_the_host(self):
+        """The kubelet prepares the claims again, which get the CDI names that it knows."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        claim = self.api.schedule("c", [("gpu", "gpu.vendor.example", 2)])
+        pod = self.pod("trainer", claim)
+        self.node.stop()
+        self.change_saved(claim["metadata"]["uid"], lambda saved: saved.update(boot="00000000-0000-0000-0000-000000000000"))
+        self.assertEqual(self.node.ask_kubelet("reboot").returncode, 0)
+        self.node.start()
+        self.await_all()
+        self.assertEqual(self.files(), [])
+        before = self.count_events("prepare")
+        container = until(lambda: self.restart("trainer").get("container"), "the pod to start")
+        self.assertGreater(self.count_events("prepare"), before)
+        self.assertEqual(container["cdi"], pod["container"]["cdi"])
+        self.assertEqual(self.edits(container), self.edits(pod["container"]))
+        self.assertEqual(self.count_events("claim-changed"), 0)
+
     def test_device_that_disappears(self):
         """A device that a claim has stays listed until the claim is unprepared; a free one does not."""
         self.serve_api()

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import unittest
 
-from node import UNIT_UID, NodeTest, as_unit, files_for_others, program, static, until
+from node import SANITIZED, UNIT_UID, NodeTest, as_unit, files_for_others, process_status, program, static, until
 
 CARD = 'cdi_spec = { kind = "vendor.example/card"; }; container = { env = ( "CARD=${id}" ); };'
 
@@ -202,13 +202,16 @@ class DraBoundary(NodeTest):
     """The same for a program in the place of devplugd-cluster: it gains what it has to do, and nothing of devplugd, of the
     other processes, and of resources that are not served by DRA."""
 
-    def begin(self, kind, claims=0, claim=None):
-        """With as many claims that are prepared already; `claim` is what the program sends."""
+    def begin(self, kind, claims=0, claim=None, child=False):
+        """With as many claims that are prepared already; `claim` is what the program sends. `child`: it is also in the place
+        of the process of the resource evil."""
         self.node.prefix = as_unit()
         folder = self.node.path("bin")
         os.mkdir(folder)
         self.node.daemon_program = shutil.copy(program("devplugd"), folder)
-        shutil.copy(program("devplugd-plugin"), folder)
+        honest = shutil.copy(program("devplugd-plugin"), os.path.join(folder, "honest" if child else ""))
+        if child:
+            shutil.copy(program("devplugd-hostile-child"), os.path.join(folder, "devplugd-plugin"))
         if claims:
             os.mkdir(self.node.run)
             os.mkdir(os.path.join(self.node.run, "claims"))
@@ -220,14 +223,15 @@ class DraBoundary(NodeTest):
                 os.chown(path, UNIT_UID, UNIT_UID)
         shutil.copy(program("devplugd-hostile-child"), os.path.join(folder, "devplugd-cluster"))
         with open(os.path.join(folder, "hostile"), "w") as file:
-            file.write(f"-\n{kind}\n{self.node.run}\n{self.node.dir}/cdi\n")
+            file.write(f"{honest}\n{kind}\n{self.node.run}\n{self.node.dir}/cdi\n")
         with open(os.path.join(folder, "claim"), "w") as file:
             json.dump(claim, file)
         kubeconfig = self.node.path("kubeconfig")
         with open(kubeconfig, "w") as file:
             file.write("users:\n- user: {tokenFile: token}\n")
         os.chmod(kubeconfig, 0o644)
-        self.node.configure(static("card", 1, CARD), static("sibling", 1), static("evil", 1, 'serve = "dra";'),
+        self.node.configure(static("card", 1, CARD), static("sibling", 1), static("fast", 1, 'serve = "dra";'),
+                            static("evil", 1, 'serve = "dra"; container = { env = ( "EVIL=${id}" ); };'),
                             kubelet=f'plugins_registry_dir = "{self.node.dir}/registry";',
                             text=f'cdi_dir = "{self.node.dir}/cdi"; device_info_dir = "{self.node.dir}/info"; '
                                  f'dra = {{ driver = "d.example"; kubeconfig = "{kubeconfig}"; node = "n"; }};')
@@ -286,6 +290,22 @@ class DraBoundary(NodeTest):
         self.begin("dra-claims", claims=1000)
         until(lambda: "prepared: 24: 1024 claims are prepared on this node" in self.node.output(), "the limit")
         self.assertEqual(self.node.status()["dra"]["claims"], 24)
+
+    def test_P18_child_that_never_answers(self):
+        """The claims of its resource wait, and those of another one are prepared."""
+        self.begin("dra-mute", child=True)
+        until(lambda: "fast: " in self.node.output(), "the other claim")
+        self.assertIn("fast: prepared\n", self.node.output())
+
+    def test_P18_much_for_each_claim(self):
+        """All claims have a limit of size, whatever a child and devplugd-cluster do together."""
+        self.begin("dra-fill", child=True)
+        until(lambda: "filled: " in self.node.output(), "the limit")
+        self.assertRegex(self.node.output(), "filled: 1[0-9]: the claims on this node would take more than 16 MiB")
+        folder = os.path.join(self.node.run, "claims")
+        self.assertLessEqual(sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder)), 16 << 20)
+        if not SANITIZED:
+            self.assertLess(int(process_status(self.node.daemon.pid)["VmRSS"].split()[0]), 160 << 10)
 
     def test_P18_much_to_log(self):
         self.begin("dra-complain")

@@ -693,6 +693,87 @@ static void complain_of_api(void)
 	}
 }
 
+/* --- of a child and devplugd-cluster together --- */
+
+static bool is_cluster;
+
+/* Sends a claim, and does not wait for the answer. */
+static void send_claim(const char *uid, const char *devices, uint64_t number)
+{
+	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_PREPARE);
+	char text[1024];
+
+	(void)snprintf(text, sizeof(text),
+		"{\"uid\":\"%s\",\"namespace\":\"n\",\"name\":\"c\",\"devices\":[%s]}", uid,
+		devices);
+	message.number = number;
+	message.fds[0] = sealed_new("claim", text, strlen(text));
+	(void)control_send(CONTROL_FD, &message);
+}
+
+/* The child never answers about claims; those of another resource are prepared all the same. */
+static void stay_mute(void)
+{
+	char uid[32];
+
+	if (!is_cluster) {
+		say(CHILD_READY, 0, -EBADF);
+		return;
+	}
+	for (unsigned i = 0; i < 100; i++) {
+		(void)snprintf(uid, sizeof(uid), "mute-%u", i);
+		send_claim(uid, DEVICE("vendor.example/evil", "evil-0"), 1000 + i);
+	}
+	refusal[0] = '\0';
+	while (!is_prepared("fast", DEVICE("vendor.example/fast", "fast-0")) &&
+		strstr(refusal, "not ready"))
+		(void)usleep(100000);
+	(void)fprintf(stderr, "fast: %s\n", refusal[0] ? refusal : "prepared");
+}
+
+#define EDIT_SIZE 900000
+
+/* Answers each question about claims with as much as one answer may have. */
+static void answer_with_much(void)
+{
+	struct pollfd control = { .fd = CONTROL_FD, .events = POLLIN };
+	const struct control_message alive = CHILD_MESSAGE_INIT(CONTROL_ALIVE);
+	static char text[EDIT_SIZE + 128];
+	int n = sprintf(text, "{\"cdi\":[],\"hash\":\"\",\"containerEdits\":{\"env\":[\"EVIL=");
+
+	(void)memset(text + n, 'x', EDIT_SIZE);
+	(void)strcpy(text + n + EDIT_SIZE, "\"]}}");
+	say(CHILD_READY, 0, -EBADF);
+	for (;;) {
+		_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(0);
+
+		(void)control_send(CONTROL_FD, &alive);
+		if (poll(&control, 1, 1000) > 0 &&
+			control_receive(CONTROL_FD, &control_child, &message) >= 0 &&
+			message.type == CHILD_EDIT)
+			say(CHILD_EDITS, message.number, sealed_new("edits", text, strlen(text)));
+	}
+}
+
+static void fill_claims(void)
+{
+	char uid[32];
+
+	if (!is_cluster)
+		answer_with_much();
+	for (unsigned i = 0; i < 100;) {
+		(void)snprintf(uid, sizeof(uid), "fill-%u", i);
+		if (is_prepared(uid, DEVICE("vendor.example/evil", "evil-0"))) {
+			i++;
+		} else if (strstr(refusal, "not ready")) {
+			(void)usleep(100000);
+		} else {
+			(void)fprintf(stderr, "filled: %u: %s\n", i, refusal);
+			return;
+		}
+	}
+}
+
 static const struct {
 	const char *name;
 	void (*attack)(void);
@@ -715,6 +796,8 @@ static const struct {
 	{ "dra-path", try_path, false },
 	{ "dra-claims", prepare_without_end, false },
 	{ "dra-complain", complain_of_api, false },
+	{ "dra-mute", stay_mute, false },
+	{ "dra-fill", fill_claims, false },
 };
 
 int main(int argc, char *argv[])
@@ -726,8 +809,8 @@ int main(int argc, char *argv[])
 	/* No template, which would make the children of all resources. */
 	if (!read_lines() || (argc >= 2 && streq(argv[1], "--template")))
 		return EXIT_FAILURE;
-	if (!streq(argv[0], "devplugd-cluster") &&
-		(argc < 2 || !streq(argv[1], "vendor.example/evil"))) {
+	is_cluster = streq(argv[0], "devplugd-cluster");
+	if (!is_cluster && (argc < 2 || !streq(argv[1], "vendor.example/evil"))) {
 		(void)execv(program, argv);
 		return EXIT_FAILURE;
 	}

@@ -17,6 +17,9 @@
 #include "supervisor/children/manager.h"
 #include "supervisor/helpers/dra-question.h"
 
+/* As many calls of the kubelet as devplugd-cluster takes at once. */
+#define REQUESTS_MAX 256
+
 struct preparation {
 	struct preparation *next;
 	struct dra_preparations *all;
@@ -27,7 +30,8 @@ struct preparation {
 	struct dra_question question;
 	bool begun; /* a process was asked */
 	bool cancelled;
-	uint64_t request; /* 0: no request waits */
+	uint64_t requests[REQUESTS_MAX]; /* those that wait */
+	size_t n_requests;
 	uint64_t request_deadline, answer_deadline;
 	sd_event_source *timer;
 };
@@ -72,12 +76,13 @@ static void go_on(struct dra_preparations *all)
 
 static void answer(struct preparation *preparation, const json_t *claim, const struct error *error)
 {
-	uint64_t request = preparation->request;
+	const struct dra_preparations *all = preparation->all;
+	size_t n = preparation->n_requests;
 
-	preparation->request = 0;
+	preparation->n_requests = 0;
 	preparation->request_deadline = USEC_INFINITY;
-	if (request != 0)
-		preparation->all->on_end(request, claim, error, preparation->all->userdata);
+	for (size_t i = 0; i < n; i++)
+		all->on_end(preparation->requests[i], claim, error, all->userdata);
 }
 
 /* Ends it with the claim, or with the error. */
@@ -160,7 +165,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 
 static void set_request(struct preparation *preparation, uint64_t request)
 {
-	preparation->request = request;
+	preparation->requests[preparation->n_requests++] = request;
 	preparation->request_deadline = now_usec(CLOCK_MONOTONIC) + DRA_PREPARE_TIMEOUT;
 	plan_timer(preparation);
 }
@@ -301,7 +306,7 @@ bool dra_prepare_join(struct dra_preparations *preparations, const char *uid, ui
 
 	if (!preparation)
 		return false;
-	if (preparation->cancelled) {
+	if (preparation->cancelled || preparation->n_requests == REQUESTS_MAX) {
 		(void)error_set(&error, -EBUSY,
 			"the process of %s has not ended yet what it runs for the claim, which was "
 			"unprepared; the kubelet will retry",
@@ -309,8 +314,6 @@ bool dra_prepare_join(struct dra_preparations *preparations, const char *uid, ui
 		preparations->on_end(request, NULL, &error, preparations->userdata);
 		return true;
 	}
-	(void)error_set(&error, -EALREADY, "the kubelet has asked for the claim again");
-	answer(preparation, NULL, &error);
 	set_request(preparation, request);
 	return true;
 }
@@ -408,7 +411,7 @@ void dra_prepare_drop_requests(struct dra_preparations *preparations)
 
 	for (struct preparation *p = preparations->first; p; p = next) {
 		next = p->next;
-		p->request = 0;
+		p->n_requests = 0;
 		p->request_deadline = USEC_INFINITY;
 		if (!p->begun)
 			finish(p, NULL, &error);

@@ -26,8 +26,10 @@ enum child_type {
 	CHILD_BOOKED,      /* [times, fd] sealed memfd with the offered ids that the kubelet has
 			      booked, see drivers/model/bookings.h. A device that is not among
 			      them may leave the list if it was removed before gone_by, and is not
-			      booked if it was allocated before allocated_before. Sent before
-			      CONFIGURE, so that the first list has them */
+			      booked if it was allocated before allocated_before. Since
+			      kubelet_restarted a kubelet runs that is not the first one since
+			      the boot; 0: it is, or that is not known. Sent before CONFIGURE and
+			      SESSION, so that the first list has them */
 	CHILD_FORGET,      /* [text] an id that counts as not booked, see inventory_forget() */
 	CHILD_RELEASE,     /* [phase, text] text: a device that was reset, or empty */
 	CHILD_COUNTERS,    /* [fd] the page that a resource's process counts into, see counters.h */

@@ -32,6 +32,7 @@ static const struct {
 	{ NUMBER(count), FIELD_CALL, NOT_ZERO | COUNT },
 	{ NUMBER(gone_by), FIELD_TIMES, 0 },
 	{ NUMBER(allocated_before), FIELD_TIMES, 0 },
+	{ NUMBER(kubelet_restarted), FIELD_TIMES, 0 },
 	{ NUMBER(devices), FIELD_DEVICES, COUNT },
 	{ NUMBER(healthy), FIELD_DEVICES, COUNT },
 	{ NUMBER(ids), FIELD_DEVICES, COUNT },

@@ -37,7 +37,7 @@ enum control_field {
 	FIELD_NUMBER = 1 << 1,  /* `number`, not 0 */
 	FIELD_PHASE = 1 << 2,   /* `phase`, not 0 */
 	FIELD_CALL = 1 << 3,    /* `call` and `count`, not 0 */
-	FIELD_TIMES = 1 << 4,   /* `gone_by`, `allocated_before` */
+	FIELD_TIMES = 1 << 4,   /* `gone_by`, `allocated_before`, `kubelet_restarted` */
 	FIELD_DEVICES = 1 << 5, /* `devices`, `healthy`, `ids`, `healthy_ids` */
 	FIELD_REMOVED = 1 << 6, /* `removed` */
 	FIELD_POOL = 1 << 7,    /* `generation`, `slices` */
@@ -65,7 +65,7 @@ struct control_message {
 	uint64_t phase;  /* enum child_release_phase */
 	uint64_t call;   /* enum child_call */
 	uint64_t count;  /* how many failures this one stands for */
-	uint64_t gone_by, allocated_before; /* CLOCK_MONOTONIC */
+	uint64_t gone_by, allocated_before, kubelet_restarted; /* CLOCK_MONOTONIC */
 	uint64_t devices, healthy;
 	uint64_t ids;         /* offered ids; a shared device has several */
 	uint64_t healthy_ids; /* offered ids of healthy devices */

@@ -73,6 +73,32 @@ static int mark_must(struct choice *choice, const struct snapshot *snapshot,
 	return 0;
 }
 
+/* A unit that is not healthy is chosen last. The kubelet offers one while it is listed as healthy
+ * for pods that are admitted again, or if its list is not the newest. */
+static void put_unhealthy_last(struct choice *choice, const struct snapshot *snapshot, size_t size)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < choice->n_candidates; i++)
+		n += choice->candidates[i].must ||
+			snapshot->units[choice->candidates[i].unit].healthy;
+	if (n == choice->n_candidates)
+		return;
+	if (n < size) {
+		for (size_t i = 0; i < choice->n_candidates; i++)
+			choice->candidates[i].must |=
+				snapshot->units[choice->candidates[i].unit].healthy;
+		choice->n_must = n;
+		return;
+	}
+	n = 0;
+	for (size_t i = 0; i < choice->n_candidates; i++)
+		if (choice->candidates[i].must ||
+			snapshot->units[choice->candidates[i].unit].healthy)
+			choice->candidates[n++] = choice->candidates[i];
+	choice->n_candidates = n;
+}
+
 /* Distinct NUMA node numbers; each is identified by its index here. */
 struct node_names {
 	int numbers[NUMA_SET_MAX];
@@ -334,6 +360,7 @@ size_t preference_choose(const struct declaration *declaration, const struct sna
 		return 0;
 	if (size > choice.n_candidates || size < choice.n_must)
 		return 0;
+	put_unhealthy_last(&choice, snapshot, size);
 	choice.need = size - choice.n_must;
 	if (make_groups(&choice, snapshot, &names) < 0 ||
 		choose(&choice, declaration->prefer, snapshot, &names) < 0)

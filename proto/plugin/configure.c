@@ -67,6 +67,8 @@ static int offer(struct plugin *plugin, struct snapshot *snapshot)
 	r = offer_new(plugin->applied_config, snapshot, &new_offer);
 	if (r < 0)
 		return r;
+	if (plugin->booked && plugin->readmission_end > now_usec(CLOCK_MONOTONIC))
+		offer_readmit(new_offer, plugin->booked);
 	if (plugin->applied_config->declaration->cdi_spec.kind && plugin->publishing.made) {
 		r = offer_use_cdi(new_offer, &plugin->publishing.left_out);
 		if (r < 0)

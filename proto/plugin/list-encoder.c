@@ -51,9 +51,10 @@ struct record {
 	size_t topology_size, size;
 };
 
-static struct record measure(const struct snapshot *snapshot, size_t unit, const char *id)
+static struct record measure(const struct offer *offer, size_t unit, const char *id)
 {
-	const char *health = snapshot->units[unit].healthy ? DEVICE_HEALTHY : DEVICE_UNHEALTHY;
+	const char *health =
+		offer_is_listed_healthy(offer, unit, id) ? DEVICE_HEALTHY : DEVICE_UNHEALTHY;
 	struct record record = {
 		.id = id,
 		.id_length = strlen(id),
@@ -61,7 +62,7 @@ static struct record measure(const struct snapshot *snapshot, size_t unit, const
 		.health_length = strlen(health),
 	};
 
-	record.numa = snapshot_numa(snapshot, unit, id, &record.n_numa);
+	record.numa = snapshot_numa(offer->snapshot, unit, id, &record.n_numa);
 	for (size_t i = 0; i < record.n_numa; i++)
 		record.topology_size += field_size(node_size(record.numa[i]));
 	record.size = field_size(record.id_length) + field_size(record.health_length) +
@@ -112,8 +113,9 @@ static int append(struct list *list, const struct record *record)
 	return 0;
 }
 
-int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret_size)
+int list_encode(const struct offer *offer, uint8_t **ret_data, size_t *ret_size)
 {
+	const struct snapshot *snapshot = offer->snapshot;
 	struct list list = { .capacity = RECORD_USUAL * (snapshot->n_units + 1) };
 	char buffer[OFFERED_ID_MAX + 1];
 	struct error error;
@@ -129,7 +131,7 @@ int list_encode(const struct snapshot *snapshot, uint8_t **ret_data, size_t *ret
 		snapshot_prefetch(snapshot, i);
 		for (unsigned replica = 0; replica < n_offered && r >= 0; replica++) {
 			struct record record = measure(
-				snapshot, i, snapshot_offered_id(snapshot, i, replica, buffer));
+				offer, i, snapshot_offered_id(snapshot, i, replica, buffer));
 
 			r = append(&list, &record);
 		}

@@ -29,6 +29,9 @@
 /* Checks again after a handler that did, because the host may have been paused. */
 #define HANDLER_CHECK_AGAIN (500 * USEC_PER_MSEC)
 
+/* A kubelet admits its pods again as soon as it runs, but some only when it has heard of them from
+ * the API server. */
+#define READMISSION_MAX (120 * USEC_PER_SEC)
 /* Maximum size of a CHILD_BOOKED. */
 #define BOOKED_MAX RPC_REQUEST_MAX
 
@@ -229,6 +232,27 @@ static void handle_owners(struct plugin *plugin, struct control_message *message
 	claiming_answered(&plugin->claiming, plugin->inventory, message);
 }
 
+static int on_readmission_end(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct plugin *plugin = userdata;
+
+	if (plugin->inventory)
+		offer_again(plugin, 1);
+	return 0;
+}
+
+static void note_kubelet(struct plugin *plugin, uint64_t restarted)
+{
+	uint64_t end = restarted > 0 ? restarted + READMISSION_MAX : 0;
+
+	if (end == plugin->readmission_end)
+		return;
+	plugin->readmission_end = end;
+	(void)sd_event_source_set_time(plugin->readmission_source, end);
+	(void)sd_event_source_set_enabled(
+		plugin->readmission_source, end > 0 ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+}
+
 static void handle_booked(struct plugin *plugin, struct control_message *message)
 {
 	struct bookings *booked;
@@ -247,10 +271,12 @@ static void handle_booked(struct plugin *plugin, struct control_message *message
 	(void)bookings_unref(plugin->booked);
 	plugin->booked = booked;
 	plugin->allocated_before = message->allocated_before;
-	if (plugin->inventory)
-		offer_again(plugin,
-			inventory_set_booked(plugin->inventory, booked, message->gone_by,
-				message->allocated_before));
+	note_kubelet(plugin, message->kubelet_restarted);
+	if (!plugin->inventory)
+		return;
+	r = inventory_set_booked(
+		plugin->inventory, booked, message->gone_by, message->allocated_before);
+	offer_again(plugin, r == 0 ? plugin->readmission_end > now_usec(CLOCK_MONOTONIC) : r);
 }
 
 static void handle_forget(struct plugin *plugin, struct control_message *message)
@@ -384,6 +410,11 @@ static int run(struct plugin *plugin)
 		r = sd_event_add_time_relative(plugin->event, &plugin->alive_source,
 			CLOCK_MONOTONIC, CONTROL_ALIVE_INTERVAL, USEC_PER_SEC, on_alive_due,
 			plugin);
+	if (r >= 0)
+		r = sd_event_add_time(plugin->event, &plugin->readmission_source, CLOCK_MONOTONIC,
+			0, USEC_PER_SEC, on_readmission_end, plugin);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(plugin->readmission_source, SD_EVENT_OFF);
 	connect_parts(plugin);
 	if (r >= 0)
 		r = housekeeping_start(&plugin->housekeeping, plugin->event);
@@ -410,6 +441,7 @@ static void plugin_done(struct plugin *plugin)
 	allocation_count_done(&plugin->allocation_count);
 	sd_event_source_disable_unref(plugin->alive_source);
 	housekeeping_done(&plugin->housekeeping);
+	sd_event_source_disable_unref(plugin->readmission_source);
 	sd_event_source_disable_unref(plugin->report_source);
 	sd_event_unref(plugin->event);
 }

@@ -62,6 +62,26 @@ int offer_use_cdi(struct offer *offer, const struct strings *but_for)
 	return r;
 }
 
+void offer_readmit(struct offer *offer, struct bookings *booked)
+{
+	assert(!offer->readmitted);
+	offer->readmitted = bookings_ref(booked);
+}
+
+bool offer_is_listed_healthy(const struct offer *offer, size_t unit, const char *offered_id)
+{
+	static const bool may_stay[_CAUSE_MAX] = {
+		[CAUSE_CORDONED] = true,
+		[CAUSE_DEVICE] = true,
+		[CAUSE_PROBE] = true,
+	};
+	const struct snapshot_unit *shown = &offer->snapshot->units[unit];
+
+	return shown->healthy ||
+		(offer->readmitted && may_stay[shown->cause] &&
+			bookings_find(offer->readmitted, offered_id));
+}
+
 bool offer_has_cdi(const struct offer *offer, const char *const *ids, size_t n_ids)
 {
 	unsigned replica;
@@ -87,6 +107,7 @@ struct offer *offer_unref(struct offer *offer)
 		snapshot_unref(offer->snapshot);
 		map_done(&offer->no_cdi);
 		strings_done(&offer->no_cdi_ids);
+		(void)bookings_unref(offer->readmitted);
 		free(offer);
 	}
 	return NULL;

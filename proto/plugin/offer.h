@@ -31,6 +31,7 @@ struct offer {
 	bool cdi;          /* containers get devices by their CDI names */
 	struct map no_cdi; /* but not these */
 	struct strings no_cdi_ids;
+	struct bookings *readmitted; /* see offer_readmit(); NULL: none */
 };
 
 /* Takes a reference of each. */
@@ -38,6 +39,15 @@ int offer_new(struct applied_config *applied_config, struct snapshot *snapshot, 
 
 /* Uses CDI names for all devices except those with these ids. Returns 0 or -ENOMEM. */
 int offer_use_cdi(struct offer *offer, const struct strings *but_for);
+
+/* The kubelet is admitting again the pods that have these offered ids. It would fail a pod whose
+ * finished init container has a device that is listed as unhealthy (kubelet
+ * cm/devicemanager/manager.go, devicesToAllocate()), so a device that only failed or is cordoned is
+ * listed as healthy. It is in use, so the kubelet gives it to no other pod. Takes a reference. */
+void offer_readmit(struct offer *offer, struct bookings *booked);
+
+/* Whether the offered id of that unit is listed as healthy. */
+bool offer_is_listed_healthy(const struct offer *offer, size_t unit, const char *offered_id);
 
 /* Whether CDI names may be used for all of the offered ids. */
 bool offer_has_cdi(const struct offer *offer, const char *const *ids, size_t n_ids);

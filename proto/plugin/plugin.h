@@ -35,6 +35,10 @@ struct plugin {
 	const struct service_events *service_events;
 	struct bookings *booked;   /* the supervisor's last bookings; NULL: none yet */
 	uint64_t allocated_before; /* received with `booked` */
+	/* Until then a kubelet that was restarted admits its pods again, see offer_readmit();
+	 * CLOCK_MONOTONIC, 0: none does. */
+	uint64_t readmission_end;
+	sd_event_source *readmission_source;
 	struct claiming claiming;
 	uint64_t gone_reported; /* how many removed devices the supervisor knows of */
 	struct publishing publishing;

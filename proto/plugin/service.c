@@ -154,10 +154,11 @@ int service_announce(struct service *service, const char *resource, const char *
 /* A resource that DRA serves has no list, so the limit of a list does not apply to it. */
 static int encode(const struct offer *offer, uint8_t **ret_list, size_t *ret_size)
 {
-	const struct snapshot none = { 0 };
+	struct snapshot no_devices = { 0 };
+	const struct offer none = { .snapshot = &no_devices };
 	bool listed = offer->applied_config->declaration->serve != SERVE_DRA;
 
-	return list_encode(listed ? offer->snapshot : &none, ret_list, ret_size);
+	return list_encode(listed ? offer : &none, ret_list, ret_size);
 }
 
 int service_offer(struct service *service, struct offer *offer)

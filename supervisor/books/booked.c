@@ -24,6 +24,8 @@
 #include "supervisor/control/request.h"
 #include "supervisor/files/published.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
+#include "supervisor/kubelet/kubelet-watch.h"
+#include "supervisor/kubelet/session.h"
 
 /* The minimum interval between reads of a checkpoint; reading also takes at most a fifth of the
  * time. */
@@ -57,6 +59,8 @@ struct booked {
 	struct kubelet_checkpoint *checkpoint; /* NULL: there is none, or it cannot be read */
 	int problem;                           /* why; -ENOENT: there is none */
 	uint64_t written_at;                   /* CLOCK_MONOTONIC; 0: no checkpoint, or not known */
+	uint64_t kubelet_number;               /* of the kubelet that kubelet_restarted is about */
+	uint64_t kubelet_restarted;            /* see CHILD_BOOKED */
 	struct file_identity identity;
 	struct log_once checkpoint_logged; /* failures to read it */
 	struct pace reading;
@@ -147,12 +151,13 @@ static bool same_identity(const struct file_identity *a, const struct file_ident
 		a->modified.tv_nsec == b->modified.tv_nsec;
 }
 
-static struct file_identity identity_of(const char *directory)
+static struct file_identity identity_of(const struct booked *booked, const char *name)
 {
 	_cleanup_free_ char *path = NULL;
 	struct stat st;
 
-	if (asprintf(&path, "%s/" CHECKPOINT_FILE, directory) < 0) {
+	if (asprintf(&path, "%s/%s", booked->manager->config->kubelet.device_plugin_dir, name) <
+		0) {
 		path = NULL;
 		return (struct file_identity){ 0 };
 	}
@@ -174,11 +179,22 @@ static uint64_t modification_time(const struct file_identity *identity)
 	return monotonic - MIN_OF(monotonic, realtime - MIN_OF(realtime, modified));
 }
 
+/* A checkpoint that was written since the boot, but before kubelet.sock was made, is of an earlier
+ * kubelet. */
+static void note_kubelet(struct booked *booked)
+{
+	struct file_identity identity = identity_of(booked, KUBELET_SOCKET_NAME);
+	uint64_t started = modification_time(&identity);
+
+	if (booked->written_at > 0 && booked->written_at < started)
+		booked->kubelet_restarted = started;
+}
+
 /* Reads the checkpoint if it has changed. */
-static void refresh(struct booked *booked)
+static void read_checkpoint(struct booked *booked)
 {
 	const char *directory = booked->manager->config->kubelet.device_plugin_dir;
-	struct file_identity identity = identity_of(directory);
+	struct file_identity identity = identity_of(booked, CHECKPOINT_FILE);
 	struct kubelet_checkpoint *checkpoint;
 	struct error error = { 0 };
 
@@ -201,6 +217,23 @@ static void refresh(struct booked *booked)
 			error.message);
 	drop_forgotten(booked);
 	(void)pace_end(&booked->reading, READ_SPACING);
+}
+
+/* A kubelet is judged by the checkpoint before it, which it soon replaces. The one at our start is
+ * judged by the first checkpoint that is read. */
+static void refresh(struct booked *booked)
+{
+	uint64_t number = kubelet_watch_number(booked->manager->watch);
+	bool is_other = number != booked->kubelet_number;
+
+	booked->kubelet_number = number;
+	if (is_other) {
+		booked->kubelet_restarted = 0;
+		note_kubelet(booked);
+	}
+	read_checkpoint(booked);
+	if (is_other)
+		note_kubelet(booked);
 }
 
 /* --- sending to children --- */
@@ -308,7 +341,7 @@ static int send_bookings(struct booked *booked, struct child *child, uint64_t un
 		r = bookings_write(bookings, &text, &size);
 	if (r < 0)
 		return r;
-	hash = hash_bytes(text, size);
+	hash = hash_bytes(text, size) ^ booked->kubelet_restarted;
 	if (hash != child->booked_sent)
 		claimant_set_booked(child->claimant, bookings);
 	if (until == UNTIL_NEVER && hash == child->booked_sent && child->gone == 0)
@@ -318,6 +351,7 @@ static int send_bookings(struct booked *booked, struct child *child, uint64_t un
 		return r;
 	message.fds[0] = r;
 	message.gone_by = until;
+	message.kubelet_restarted = booked->kubelet_restarted;
 	if (booked->written_at > BOOKING_DELAY)
 		message.allocated_before = booked->written_at - BOOKING_DELAY;
 	r = control_send(child->process.control_fd, &message);
@@ -378,6 +412,12 @@ static int on_read_due(sd_event_source *source, uint64_t usec, void *userdata)
 	booked_changed(booked);
 	drop_left_files(booked);
 	return 0;
+}
+
+void booked_kubelet_appeared(struct booked *booked)
+{
+	refresh(booked);
+	send_all(booked);
 }
 
 void booked_checkpoint_changed(struct booked *booked)

@@ -21,6 +21,10 @@ typedef struct json_t json_t;
 
 int booked_new(struct manager *manager, struct booked **ret);
 
+/* To be called when there is another kubelet.sock, before a resource is registered there: sends the
+ * children whether the kubelet that made it is the first one since the boot. */
+void booked_kubelet_appeared(struct booked *booked);
+
 /* To be called when the kubelet has written its checkpoint, its directory has changed, a claim was
  * prepared or unprepared, or a CDI file may be needed only for what the checkpoint contains. */
 void booked_checkpoint_changed(struct booked *booked);

@@ -29,6 +29,8 @@ static void on_kubelet(bool present, void *userdata)
 
 	log_full(LOG_INFO, &fields, "%s/%s %s", manager->config->kubelet.device_plugin_dir,
 		KUBELET_SOCKET_NAME, present ? "appeared" : "was removed");
+	if (present)
+		booked_kubelet_appeared(manager->booked);
 	for (size_t i = 0; i < manager->n_children && present; i++)
 		resource_handle(manager->children[i]->resource, RESOURCE_KUBELET, NULL);
 }

@@ -540,6 +540,88 @@ class Kept(NodeTest):
         self.node.await_allocatable(a=0, b=3)
 
 
+class Readmission(NodeTest):
+    """A kubelet that is restarted fails a pod whose finished init container has a device that is not healthy."""
+
+    def setUp(self):
+        super().setUp()
+        self.node.configure(static("a", 3))
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(a=3)
+        self.node.call_kubelet("pod", name="p", namespace="default", containers=[
+            {"name": "before", "kind": "init", "limits": {"vendor.example/a": 1}},
+            {"name": "main", "kind": "main", "limits": {}}])
+        self.device = next(iter(self.booked()))
+        self.ctl("cordon", self.device)
+        self.node.await_allocatable(a=2)
+
+    def ctl(self, *words):
+        subprocess.run([program("devplugctl"), "-c", self.node.config, *words], check=True, stdout=subprocess.PIPE)
+
+    def checkpoint(self):
+        return os.path.join(self.node.plugins, "kubelet_internal_checkpoint")
+
+    def booked(self):
+        with open(self.checkpoint()) as file:
+            entries = json.load(file)["Data"]["PodDeviceEntries"]
+        return {device for entry in entries for devices in entry["DeviceIDs"].values() for device in devices}
+
+    def listed(self):
+        return {d["id"]: d["health"] for d in self.node.node_resources()["vendor.example/a"]["devices"]}
+
+    def restart_kubelet(self):
+        """Returns what becomes of the pod."""
+        count = len(self.node.kubelet_events())
+        self.node.stop_kubelet()
+        self.before_kubelet()
+        self.node.start_kubelet()
+        return until(lambda: next((e["event"] for e in self.node.kubelet_events()[count:]
+                                   if e["event"] in ("pod-readmitted", "pod-rejected")), None), "the pod to be judged")
+
+    def before_kubelet(self):
+        pass
+
+    def truth(self):
+        """What people are shown."""
+        answer = subprocess.run([program("devplugctl"), "-c", self.node.config, "devices", "--json"], check=True,
+                                stdout=subprocess.PIPE)
+        devices = json.loads(answer.stdout)["resources"][0]["devices"]
+        return {d["id"]: d["health"] for d in devices}[self.device]
+
+    def test_P20_failed_device_of_a_finished_init_container(self):
+        self.assertEqual(self.restart_kubelet(), "pod-readmitted")
+        # Only the kubelet is told so, and only about what is in use.
+        self.assertEqual(self.listed()[self.device], "Healthy")
+        self.assertEqual(self.truth(), "Unhealthy")
+        free = next(device for device in self.listed() if device != self.device)
+        self.ctl("cordon", free)
+        until(lambda: self.listed()[free] == "Unhealthy", "the free device to be reported")
+        self.assertEqual(self.listed()[self.device], "Healthy")
+        # A process that replaces that of the resource knows it, too.
+        os.kill(self.node.resource("vendor.example/a")["pid"], signal.SIGKILL)
+        self.node.await_serving()
+        until(lambda: self.listed()[free] == "Unhealthy", "the list of the new process")
+        self.assertEqual(self.listed()[self.device], "Healthy")
+        # With the pod it ends, as soon as the kubelet writes that it is gone.
+        self.node.ask_kubelet("pod", "rm", "p")
+        self.node.pod("next", a=1)
+        self.assertNotIn(self.device, self.booked())
+        until(lambda: self.listed()[self.device] == "Unhealthy", "the truth after the pod")
+
+    def test_P20_failed_device_after_two_minutes(self):
+        begun = time.monotonic()
+        self.assertEqual(self.restart_kubelet(), "pod-readmitted")
+        until(lambda: self.listed()[self.device] == "Unhealthy", "the truth after two minutes", limit=180)
+        self.assertGreater(time.monotonic() - begun, 100)
+
+    def test_P20_failed_device_after_a_boot(self):
+        """The checkpoint is older than the host's start: the first kubelet gets the truth, and pods start anew anyway."""
+        self.before_kubelet = lambda: os.utime(self.checkpoint(), (1, 1))
+        self.assertEqual(self.restart_kubelet(), "pod-rejected")
+        self.assertEqual(self.listed()[self.device], "Unhealthy")
+
+
 class Warnings(NodeTest):
     """What a person is told before and after a change that takes devices from pods, and what can be done."""
 

@@ -30,7 +30,7 @@
 struct wire {
 	uint32_t type, text_length;
 	uint64_t session, number, phase, call, count;
-	uint64_t gone_by, allocated_before;
+	uint64_t gone_by, allocated_before, kubelet_restarted;
 	uint64_t devices, healthy, ids, healthy_ids;
 	uint64_t removed, generation, slices;
 };
@@ -245,6 +245,7 @@ static struct control_message make(
 	if (rule->fields & FIELD_TIMES && full) {
 		message.gone_by = 7;
 		message.allocated_before = 8;
+		message.kubelet_restarted = 9;
 	}
 	if (rule->fields & FIELD_DEVICES && full) {
 		message.devices = 9;
@@ -282,6 +283,7 @@ static void assert_same(const struct control_message *got, const struct control_
 	assert_int_equal(got->count, sent->count);
 	assert_int_equal(got->gone_by, sent->gone_by);
 	assert_int_equal(got->allocated_before, sent->allocated_before);
+	assert_int_equal(got->kubelet_restarted, sent->kubelet_restarted);
 	assert_int_equal(got->devices, sent->devices);
 	assert_int_equal(got->healthy, sent->healthy);
 	assert_int_equal(got->ids, sent->ids);
@@ -337,7 +339,7 @@ static void test_rules(void **state)
 		for (uint32_t type = 0; type < protocols[p].protocol->n_rules; type++) {
 			const struct control_protocol *protocol = protocols[p].protocol;
 			const struct control_rule *rule = &protocol->rules[type];
-			uint64_t *numbers[15];
+			uint64_t *numbers[16];
 			struct control_message message;
 
 			if (!rule->name)
@@ -350,14 +352,15 @@ static void test_rules(void **state)
 			numbers[4] = &message.count;
 			numbers[5] = &message.gone_by;
 			numbers[6] = &message.allocated_before;
-			numbers[7] = &message.devices;
-			numbers[8] = &message.healthy;
-			numbers[9] = &message.ids;
-			numbers[10] = &message.healthy_ids;
-			numbers[11] = &message.removed;
-			numbers[12] = &message.generation;
-			numbers[13] = &message.slices;
-			numbers[14] = NULL;
+			numbers[7] = &message.kubelet_restarted;
+			numbers[8] = &message.devices;
+			numbers[9] = &message.healthy;
+			numbers[10] = &message.ids;
+			numbers[11] = &message.healthy_ids;
+			numbers[12] = &message.removed;
+			numbers[13] = &message.generation;
+			numbers[14] = &message.slices;
+			numbers[15] = NULL;
 			for (size_t i = 0; numbers[i]; i++) {
 				uint64_t value = *numbers[i];
 				int expected = 0;
@@ -452,6 +455,7 @@ static void test_malformed(void **state)
 		{ { .type = CHILD_CALL_FAILED, .count = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_ALIVE, .gone_by = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_ALIVE, .allocated_before = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CONTROL_ALIVE, .kubelet_restarted = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CHILD_GONE, .removed = 1, .healthy = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CHILD_DEVICES }, sizeof(struct wire), 0 },
 		{ { .type = CHILD_PUBLISH, .number = 1 }, sizeof(struct wire), 0 },

@@ -32,14 +32,21 @@ static unsigned replicas_of(const struct snapshot_unit *unit)
 	return unit->claimed_by_other ? 0 : unit->replicas;
 }
 
-static void assert_round_trip(const struct snapshot *snapshot)
+static int encode(struct snapshot *snapshot, uint8_t **ret_list, size_t *ret_size)
+{
+	const struct offer offer = { .snapshot = snapshot };
+
+	return list_encode(&offer, ret_list, ret_size);
+}
+
+static void assert_round_trip(struct snapshot *snapshot)
 {
 	_cleanup_free_ uint8_t *list = NULL, *packed = NULL;
 	V1beta1__ListAndWatchResponse *response;
 	size_t size, packed_size, k = 0, n_offered = 0;
 	char buffer[OFFERED_ID_MAX + 1];
 
-	assert_int_equal(list_encode(snapshot, &list, &size), 0);
+	assert_int_equal(encode(snapshot, &list, &size), 0);
 	response = v1beta1__list_and_watch_response__unpack(NULL, size, list);
 	assert_non_null(response);
 	for (size_t i = 0; i < snapshot->n_units; i++)
@@ -93,6 +100,51 @@ static void test_round_trip(void **state)
 		device_unref((struct device *)(uintptr_t)units[i].device);
 }
 
+/* While a kubelet admits its pods again, what they have is listed as healthy unless it is missing
+ * or belongs to another resource. An id that is not booked never is. */
+static void test_readmission(void **state)
+{
+	static const char *const kept[_CAUSE_MAX] = {
+		[CAUSE_NONE] = "Healthy",
+		[CAUSE_CORDONED] = "Healthy",
+		[CAUSE_DEVICE] = "Healthy",
+		[CAUSE_PROBE] = "Healthy",
+	};
+	_cleanup_bookings_ struct bookings *booked = NULL;
+	struct snapshot_unit units[_CAUSE_MAX] = {};
+	struct snapshot snapshot = { .shared = true, .units = units, .n_units = _CAUSE_MAX };
+	struct offer offer = { .snapshot = &snapshot };
+	V1beta1__ListAndWatchResponse *response;
+	_cleanup_free_ uint8_t *list = NULL;
+	char id[] = "a", offered[] = "a#1";
+	size_t size;
+
+	assert_int_equal(bookings_new(&booked), 0);
+	for (int cause = 0; cause < _CAUSE_MAX; cause++, id[0]++) {
+		units[cause] = (struct snapshot_unit){ .device = make_device(id, NULL, 0),
+			.replicas = 2,
+			.healthy = cause == CAUSE_NONE,
+			.cause = cause };
+		offered[0] = id[0];
+		assert_int_equal(bookings_add(booked, offered, NULL, 0, 0), 0);
+	}
+	assert_int_equal(bookings_sort(booked), 0);
+	offer_readmit(&offer, booked);
+	assert_int_equal(list_encode(&offer, &list, &size), 0);
+	response = v1beta1__list_and_watch_response__unpack(NULL, size, list);
+	assert_non_null(response);
+	assert_int_equal(response->n_devices, 2 * _CAUSE_MAX);
+	for (int cause = 0; cause < _CAUSE_MAX; cause++) {
+		assert_string_equal(response->devices[2 * cause]->health,
+			units[cause].healthy ? "Healthy" : "Unhealthy");
+		assert_string_equal(response->devices[2 * cause + 1]->health,
+			kept[cause] ? kept[cause] : "Unhealthy");
+		device_unref((struct device *)(uintptr_t)units[cause].device);
+	}
+	v1beta1__list_and_watch_response__free_unpacked(response, NULL);
+	(void)bookings_unref(offer.readmitted);
+}
+
 static void test_too_long_a_list_is_refused(void **state)
 {
 	struct device *device = make_device("0123456789", NULL, 0);
@@ -103,12 +155,12 @@ static void test_too_long_a_list_is_refused(void **state)
 
 	/* An id "0123456789#NNNNN" of an unhealthy device takes 31 bytes. */
 	unit.replicas = 130000;
-	assert_int_equal(list_encode(&snapshot, &list, &size), 0);
+	assert_int_equal(encode(&snapshot, &list, &size), 0);
 	assert_true(size <= KUBELET_MESSAGE_MAX);
 	free(list);
 	list = NULL;
 	unit.replicas = 140000;
-	assert_int_equal(list_encode(&snapshot, &list, &size), -E2BIG);
+	assert_int_equal(encode(&snapshot, &list, &size), -E2BIG);
 	assert_null(list);
 	device_unref(device);
 }
@@ -307,6 +359,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_readmission),
 		cmocka_unit_test(test_too_long_a_list_is_refused),
 		cmocka_unit_test(test_devices_of_all_kinds),
 		cmocka_unit_test(test_response),

@@ -23,6 +23,39 @@ static void test_what_others_use(void **state)
 	unmake();
 }
 
+/* Devices that are not healthy: last with each preference, but what must be included is. */
+static void test_unhealthy_last(void **state)
+{
+	static const int all[] = { PREFER_PACKED, PREFER_SPREAD, PREFER_NUMA, PREFER_LINKS,
+		PREFER_DISTINCT };
+	static const char *const available[] = { "u000000", "u000001", "u000002", "u000003" };
+	const char *answer[4];
+
+	make(4, 1, NULL);
+	for (size_t i = 0; i < 4; i++)
+		snapshot.units[i].healthy = i == 1 || i == 3;
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		declaration.prefer = all[i];
+		assert_int_equal(preference_choose(&declaration, &snapshot, available,
+					 ARRAY_SIZE(available), NULL, 0, 2, answer),
+			2);
+		assert_string_equal(answer[0], "u000001");
+		assert_string_equal(answer[1], "u000003");
+		assert_int_equal(
+			preference_choose(&declaration, &snapshot, available, ARRAY_SIZE(available),
+				(const char *[]){ "u000002" }, 1, 2, answer),
+			2);
+		assert_true(streq(answer[0], "u000002") || streq(answer[1], "u000002"));
+		assert_false(streq(answer[0], "u000000") || streq(answer[1], "u000000"));
+		assert_int_equal(preference_choose(&declaration, &snapshot, available,
+					 ARRAY_SIZE(available), NULL, 0, 3, answer),
+			3);
+		assert_string_equal(answer[0], "u000001");
+		assert_string_equal(answer[1], "u000003");
+	}
+	unmake();
+}
+
 /* As Intel's GPU plugin without a policy: shares of one card only where there is no other. */
 static void test_intel_none_policy(void **state)
 {
@@ -199,6 +232,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_others_use),
+		cmocka_unit_test(test_unhealthy_last),
 		cmocka_unit_test(test_intel_none_policy),
 		cmocka_unit_test(test_intel_qat_balanced),
 		cmocka_unit_test(test_spread_over_functions),

@@ -8,7 +8,7 @@ static const struct control_rule rules[] = {
 	[CONTROL_STOP] = { .name = "STOP" },
 	[EXPORTER_CONFIGURE] = { .name = "CONFIGURE", .n_fds = 1, .n_optional_fds = 1 },
 	[CONTROL_INVENTORY] = { .name = "INVENTORY", .fields = FIELD_TEXT, .n_fds = 1 },
-	[EXPORTER_SNAPSHOT] = { .name = "SNAPSHOT", .n_optional_fds = 1 },
+	[EXPORTER_STATE] = { .name = "STATE", .n_optional_fds = 1 },
 	[EXPORTER_PODS] = { .name = "PODS", .n_fds = 1 },
 
 	[CONTROL_ALIVE] = { .name = "ALIVE", .to_supervisor = true },

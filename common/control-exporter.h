@@ -11,12 +11,12 @@ enum exporter_type {
 	/* supervisor to exporter */
 	EXPORTER_CONFIGURE = CONTROL_OWN, /* [fd, fd?] sealed memfd with its settings as JSON; its
 					     listening socket */
-	EXPORTER_SNAPSHOT,                /* [fd?] sealed memfd with the daemon's state as JSON, see
-					     supervisor/helpers/metrics.h, after an INVENTORY for each resource
-					     that has devices. Without it, there are no metrics now */
+	EXPORTER_STATE,                   /* [fd?] sealed memfd with the daemon's state as JSON, see
+						supervisor/helpers/metrics.h, after an INVENTORY for each resource
+						that has devices. Without it, there are no metrics now */
 	EXPORTER_PODS,                    /* [fd] sealed memfd with the pods, see pod-table.h */
 	/* exporter to supervisor */
-	EXPORTER_SCRAPE,   /* [] asks for a SNAPSHOT, and before it for PODS, if there are any */
+	EXPORTER_SCRAPE,   /* [] asks for a STATE, and before it for PODS, if there are any */
 	EXPORTER_TEXTFILE, /* [fd] sealed memfd with the text of the file */
 };
 

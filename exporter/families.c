@@ -12,11 +12,11 @@
 	(const struct label[]){ __VA_ARGS__ }, \
 		sizeof((const struct label[]){ __VA_ARGS__ }) / sizeof(struct label)
 
-/* Iterates over all resources of a picture. */
+/* Iterates over all resources of a scrape. */
 /* An empty list is NULL, and adding even 0 to NULL is undefined. */
-#define FOR_EACH_RESOURCE(resource, picture)                         \
-	for (const struct resource *resource = (picture)->resources; \
-		resource && resource < (picture)->resources + (picture)->n_resources; resource++)
+#define FOR_EACH_RESOURCE(resource, scrape)                         \
+	for (const struct resource *resource = (scrape)->resources; \
+		resource && resource < (scrape)->resources + (scrape)->n_resources; resource++)
 #define FOR_EACH_UNIT(unit, resource)                     \
 	for (const struct unit *unit = (resource)->units; \
 		unit && unit < (resource)->units + (resource)->n_units; unit++)
@@ -46,7 +46,7 @@ static void add_scaled(struct exposition *out, const struct number *number, cons
 
 /* --- the daemon --- */
 
-#define OF(name) .offset = offsetof(struct picture, name)
+#define OF(name) .offset = offsetof(struct scrape, name)
 static const struct number daemon_numbers[] = {
 	{ "devplugd_kubelet_up", "gauge", "Whether the socket of the kubelet exists.",
 		OF(kubelet_up) },
@@ -77,21 +77,21 @@ static const struct number daemon_numbers[] = {
 };
 #undef OF
 
-static void write_daemon(const struct picture *picture, struct exposition *out)
+static void write_daemon(const struct scrape *scrape, struct exposition *out)
 {
 	exposition_begin(out, "devplugd_build_info", "gauge", "The version of devplugd; always 1.");
-	exposition_add(out, "", LABELS({ "version", picture->version }), 1);
+	exposition_add(out, "", LABELS({ "version", scrape->version }), 1);
 	for (size_t i = 0; i < ARRAY_SIZE(daemon_numbers); i++) {
 		const struct number *number = &daemon_numbers[i];
 
 		exposition_begin(out, number->name, number->type, number->help);
-		add_scaled(out, number, picture, NULL, 0);
+		add_scaled(out, number, scrape, NULL, 0);
 	}
-	if (!picture->pods_wanted)
+	if (!scrape->pods_wanted)
 		return;
 	exposition_begin(out, "devplugd_pod_resources_up", "gauge",
 		"Whether the kubelet reported which pod uses which device.");
-	exposition_add(out, "", NULL, 0, picture->pods != NULL);
+	exposition_add(out, "", NULL, 0, scrape->pods != NULL);
 }
 
 /* --- resources --- */
@@ -114,13 +114,13 @@ static const struct number resource_numbers[] = {
 };
 #undef OF
 
-static void write_numbers(const struct picture *picture, struct exposition *out)
+static void write_numbers(const struct scrape *scrape, struct exposition *out)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(resource_numbers); i++) {
 		const struct number *number = &resource_numbers[i];
 
 		exposition_begin(out, number->name, number->type, number->help);
-		FOR_EACH_RESOURCE(resource, picture)
+		FOR_EACH_RESOURCE(resource, scrape)
 		add_scaled(out, number, resource, LABELS({ "resource", resource->name }));
 	}
 }
@@ -137,21 +137,21 @@ static void kube_name(const char *resource, char ret[static KUBE_NAME_MAX])
 			*c = '_';
 }
 
-static void write_state(const struct picture *picture, struct exposition *out)
+static void write_state(const struct scrape *scrape, struct exposition *out)
 {
 	static const char *const states[] = { "waiting", "registering", "serving", "stopping",
 		"backoff", "failed" };
 
 	exposition_begin(out, "devplugd_resource_state", "gauge",
 		"The state of a resource: 1 for the current state, 0 for the others.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	for (size_t i = 0; i < ARRAY_SIZE(states); i++)
 		exposition_add(out, "",
 			LABELS({ "resource", resource->name }, { "state", states[i] }),
 			streq(resource->state, states[i]));
 	exposition_begin(out, "devplugd_resource_info", "gauge",
 		"Information about a resource; always 1. kube_resource is its name in kube-state-metrics.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	{
 		char name[KUBE_NAME_MAX];
 
@@ -163,16 +163,16 @@ static void write_state(const struct picture *picture, struct exposition *out)
 	}
 	exposition_begin(out, "devplugd_registered", "gauge",
 		"Whether the resource is registered with the kubelet.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	exposition_add(out, "", LABELS({ "resource", resource->name }), resource->registered);
 }
 
 /* Counts the offered devices: with replicas, without devices of another resource. */
-static void write_devices(const struct picture *picture, struct exposition *out)
+static void write_devices(const struct scrape *scrape, struct exposition *out)
 {
 	exposition_begin(out, "devplugd_resource_devices", "gauge",
 		"Devices offered to the kubelet, counting each replica.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	{
 		uint64_t healthy = 0, unhealthy = 0;
 
@@ -186,11 +186,11 @@ static void write_devices(const struct picture *picture, struct exposition *out)
 			LABELS({ "resource", resource->name }, { "health", "unhealthy" }),
 			unhealthy);
 	}
-	if (!picture->pods)
+	if (!scrape->pods)
 		return;
 	exposition_begin(out, "devplugd_resource_assigned_devices", "gauge",
 		"Devices assigned to containers, counting each replica, as reported by the kubelet.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	exposition_add(out, "", LABELS({ "resource", resource->name }), resource->assigned);
 }
 
@@ -208,11 +208,11 @@ static bool unit_has_state(const struct unit *unit, const char *state)
 	return streq(state, "unhealthy");
 }
 
-static void write_units(const struct picture *picture, struct exposition *out)
+static void write_units(const struct scrape *scrape, struct exposition *out)
 {
 	exposition_begin(out, "devplugd_resource_units", "gauge",
 		"Physical units of a resource by state; each has one state.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	for (size_t i = 0; i < ARRAY_SIZE(unit_states) && !resource->left_out; i++) {
 		uint64_t count = 0;
 
@@ -247,36 +247,36 @@ static void write_outcomes(
 		out, "", LABELS({ "resource", resource->name }, { "outcome", "failed" }), failed);
 }
 
-static void write_calls(const struct picture *picture, struct exposition *out)
+static void write_calls(const struct scrape *scrape, struct exposition *out)
 {
 	exposition_begin(out, "devplugd_allocations_total", "counter",
 		"Calls of Allocate by the kubelet, answered or refused.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	write_outcomes(out, resource, resource->allocations_ok, resource->allocations_failed);
 	exposition_begin(out, "devplugd_allocation_duration_seconds", "histogram",
 		"Duration of Allocate; the kubelet starts no other container meanwhile.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	write_histogram(resource, out);
 	exposition_begin(out, "devplugd_prestarts_total", "counter",
 		"Calls of PreStartContainer that had a command to run, answered or refused.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	write_outcomes(out, resource, resource->prestarts_ok, resource->prestarts_failed);
 }
 
-static void write_processes(const struct picture *picture, struct exposition *out)
+static void write_processes(const struct scrape *scrape, struct exposition *out)
 {
 	static const char *const causes[_EXIT_KIND_MAX] = { "crash", "hang", "killed" };
 
 	exposition_begin(out, "devplugd_child_restarts_total", "counter",
 		"Processes of a resource that ended unexpectedly.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	for (size_t i = 0; i < _EXIT_KIND_MAX; i++)
 		exposition_add(out, "",
 			LABELS({ "resource", resource->name }, { "cause", causes[i] }),
 			resource->exits[i]);
 	exposition_begin(
 		out, "devplugd_scan_duration_seconds", "summary", "Duration of scans for devices.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	{
 		exposition_add_seconds(
 			out, "_sum", LABELS({ "resource", resource->name }), resource->scan_usec);
@@ -285,7 +285,7 @@ static void write_processes(const struct picture *picture, struct exposition *ou
 	}
 	exposition_begin(out, "devplugd_probe_runs_total", "counter",
 		"Results of health probes, before fail_after and recover_after apply.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	for (size_t i = 0; i < resource->n_probes; i++) {
 		const struct probe_counts *probe = &resource->probes[i];
 
@@ -300,7 +300,7 @@ static void write_processes(const struct picture *picture, struct exposition *ou
 	}
 	exposition_begin(out, "devplugd_probe_duration_seconds", "summary",
 		"Duration of the probes that run programs.");
-	FOR_EACH_RESOURCE(resource, picture)
+	FOR_EACH_RESOURCE(resource, scrape)
 	for (size_t i = 0; i < resource->n_probes; i++) {
 		const struct probe_counts *probe = &resource->probes[i];
 
@@ -322,9 +322,9 @@ static void write_processes(const struct picture *picture, struct exposition *ou
 	{                                 \
 		"device", (unit)->id      \
 	}
-#define FOR_EACH_OWN_UNIT(unit, resource, picture) \
-	FOR_EACH_RESOURCE(resource, picture)       \
-	FOR_EACH_UNIT(unit, resource)              \
+#define FOR_EACH_OWN_UNIT(unit, resource, scrape) \
+	FOR_EACH_RESOURCE(resource, scrape)       \
+	FOR_EACH_UNIT(unit, resource)             \
 	if (!unit->claimed)
 
 static const char *unit_cause(const struct unit *unit)
@@ -337,34 +337,34 @@ static const char *unit_cause(const struct unit *unit)
 	return "other";
 }
 
-static void write_health(const struct picture *picture, struct exposition *out)
+static void write_health(const struct scrape *scrape, struct exposition *out)
 {
 	exposition_begin(out, "devplugd_device_healthy", "gauge", "Whether a device is healthy.");
-	FOR_EACH_OWN_UNIT(unit, resource, picture)
+	FOR_EACH_OWN_UNIT(unit, resource, scrape)
 	exposition_add(out, "", LABELS(UNIT_LABELS(resource, unit)), unit->healthy);
 	exposition_begin(out, "devplugd_device_unhealthy_reason_info", "gauge",
 		"Why a device is unhealthy: gone, cordoned, device (its driver found it unusable), "
 		"probe, booked (only the kubelet still lists it), or other; always 1. The text is in devplugctl status.");
-	FOR_EACH_OWN_UNIT(unit, resource, picture)
+	FOR_EACH_OWN_UNIT(unit, resource, scrape)
 	if (!unit->healthy)
 		exposition_add(out, "",
 			LABELS(UNIT_LABELS(resource, unit), { "reason", unit_cause(unit) }), 1);
 	exposition_begin(out, "devplugd_device_health_changes_total", "counter",
 		"Changes of the health of a device.");
-	FOR_EACH_OWN_UNIT(unit, resource, picture)
+	FOR_EACH_OWN_UNIT(unit, resource, scrape)
 	exposition_add(out, "", LABELS(UNIT_LABELS(resource, unit)), unit->changes);
 	exposition_begin(out, "devplugd_device_last_change_timestamp_seconds", "gauge",
 		"Time of the last change of the health of a device.");
-	FOR_EACH_OWN_UNIT(unit, resource, picture)
+	FOR_EACH_OWN_UNIT(unit, resource, scrape)
 	if (unit->since > 0)
 		exposition_add(out, "", LABELS(UNIT_LABELS(resource, unit)), unit->since);
 }
 
-static void write_info(const struct picture *picture, struct exposition *out)
+static void write_info(const struct scrape *scrape, struct exposition *out)
 {
 	exposition_begin(
 		out, "devplugd_device_info", "gauge", "Information about a device; always 1.");
-	FOR_EACH_OWN_UNIT(unit, resource, picture)
+	FOR_EACH_OWN_UNIT(unit, resource, scrape)
 	exposition_add(out, "",
 		LABELS(UNIT_LABELS(resource, unit), { "driver", resource->driver },
 			{ "numa_node", unit->numa }, { "pci_address", unit->pci_address },
@@ -432,11 +432,11 @@ static bool is_code(const char *text)
 	return length > 0 && length <= 5 && !text[strspn(text, "0123456789")];
 }
 
-static void write_measured(const struct picture *picture, struct exposition *out)
+static void write_measured(const struct scrape *scrape, struct exposition *out)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(measured); i++) {
 		exposition_begin(out, measured[i].name, measured[i].type, measured[i].help);
-		FOR_EACH_OWN_UNIT(unit, resource, picture)
+		FOR_EACH_OWN_UNIT(unit, resource, scrape)
 		{
 			json_t *value =
 				json_object_get(json_object_get(resource->measurements, unit->id),
@@ -459,19 +459,19 @@ static void write_measured(const struct picture *picture, struct exposition *out
 
 /* Writes one sample, even if a container has several replicas of a unit or an id has several
  * rows. */
-static int write_assigned(const struct picture *picture, struct exposition *out)
+static int write_assigned(const struct scrape *scrape, struct exposition *out)
 {
 	struct map seen = { 0 };
-	char **keys = calloc(picture->n_assignments + 1, sizeof(*keys));
+	char **keys = calloc(scrape->n_assignments + 1, sizeof(*keys));
 	size_t n_keys = 0;
 	int r = keys ? 0 : -ENOMEM;
 
 	exposition_begin(out, "devplugd_device_assigned", "gauge",
 		"The container that uses a device, as reported by the kubelet; always 1.");
-	for (size_t i = 0; r >= 0 && i < picture->n_assignments; i++) {
-		const struct assignment *row = &picture->assignments[i];
+	for (size_t i = 0; r >= 0 && i < scrape->n_assignments; i++) {
+		const struct assignment *row = &scrape->assignments[i];
 		const struct resource *resource = row->resource;
-		const struct unit *unit = picture_unit(resource, row->id);
+		const struct unit *unit = scrape_unit(resource, row->id);
 		const struct pod_container *container = row->container;
 
 		if (!unit)
@@ -545,23 +545,23 @@ static void write_process(struct exposition *out)
 	exposition_add(out, "", NULL, 0, limit.rlim_cur);
 }
 
-int families_write(const struct picture *picture, const struct families_options *options,
-	struct exposition *out)
+int families_write(
+	const struct scrape *scrape, const struct families_options *options, struct exposition *out)
 {
 	int r = 0;
 
-	write_daemon(picture, out);
-	write_state(picture, out);
-	write_devices(picture, out);
-	write_units(picture, out);
-	write_numbers(picture, out);
-	write_calls(picture, out);
-	write_processes(picture, out);
-	write_health(picture, out);
-	write_info(picture, out);
-	write_measured(picture, out);
-	if (options->assigned && picture->pods)
-		r = write_assigned(picture, out);
+	write_daemon(scrape, out);
+	write_state(scrape, out);
+	write_devices(scrape, out);
+	write_units(scrape, out);
+	write_numbers(scrape, out);
+	write_calls(scrape, out);
+	write_processes(scrape, out);
+	write_health(scrape, out);
+	write_info(scrape, out);
+	write_measured(scrape, out);
+	if (options->assigned && scrape->pods)
+		r = write_assigned(scrape, out);
 	if (options->process)
 		write_process(out);
 	return out->failed ? -ENOMEM : r;

@@ -8,7 +8,7 @@
  */
 
 #include "exporter/exposition.h"
-#include "exporter/picture.h"
+#include "exporter/scrape.h"
 
 struct families_options {
 	bool assigned; /* name the pods that use devices */
@@ -16,5 +16,5 @@ struct families_options {
 };
 
 /* Writes all families. Returns 0 or -ENOMEM. */
-int families_write(const struct picture *picture, const struct families_options *options,
+int families_write(const struct scrape *scrape, const struct families_options *options,
 	struct exposition *exposition);

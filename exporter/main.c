@@ -2,7 +2,7 @@
 /*
  * devplugd-exporter: serves metrics to Prometheus. devplugd starts it with the control socket as
  * descriptor 3. It needs no privilege and opens neither a socket nor a file of the host. Each
- * scrape asks the supervisor for a picture; simultaneous scrapes share one. Nothing is kept between
+ * scrape asks the supervisor for its state; simultaneous scrapes share one. Nothing is kept between
  * scrapes, so the process can be ended at any time.
  */
 #include <fcntl.h>
@@ -21,17 +21,17 @@
 
 #define SETTINGS_MAX 4096
 /* The time limit for the supervisor's answer. The supervisor waits at most 2 s for the kubelet. */
-#define PICTURE_TIME (4 * USEC_PER_SEC)
-/* A picture of 1000 resources with 10,000 devices needs a quarter of this. */
+#define ANSWER_TIMEOUT (4 * USEC_PER_SEC)
+/* The state of 1000 resources with 10,000 devices needs a quarter of this. */
 #define MEMORY_MAX (512UL << 20)
 
 struct exporter {
 	sd_event *event;
 	struct http_server *server; /* NULL: no listener */
-	sd_event_source *alive, *textfile_due, *patience;
+	sd_event_source *alive, *textfile_due, *deadline;
 	bool textfile, pods;
 	uint64_t interval;        /* of the text file, microseconds */
-	bool text_wanted, served; /* the requested picture is for the file; for clients */
+	bool text_wanted, served; /* the requested scrape is for the file; for clients */
 	int pods_fd;              /* of it, or -EBADF */
 	json_t *documents;        /* of it: the devices by resource */
 	size_t documents_size;
@@ -45,9 +45,9 @@ static void send_simple(struct exporter *exporter, uint32_t type)
 		(void)sd_event_exit(exporter->event, -EPIPE);
 }
 
-/* --- a picture --- */
+/* --- a scrape --- */
 
-static void want_picture(struct exporter *exporter, bool *whom)
+static void want_scrape(struct exporter *exporter, bool *whom)
 {
 	bool waiting = exporter->text_wanted || exporter->served;
 
@@ -55,8 +55,8 @@ static void want_picture(struct exporter *exporter, bool *whom)
 	if (waiting)
 		return;
 	send_simple(exporter, EXPORTER_SCRAPE);
-	(void)sd_event_source_set_time_relative(exporter->patience, PICTURE_TIME);
-	(void)sd_event_source_set_enabled(exporter->patience, SD_EVENT_ONESHOT);
+	(void)sd_event_source_set_time_relative(exporter->deadline, ANSWER_TIMEOUT);
+	(void)sd_event_source_set_enabled(exporter->deadline, SD_EVENT_ONESHOT);
 }
 
 static void send_textfile(struct exporter *exporter, const char *text, size_t size)
@@ -71,14 +71,14 @@ static void send_textfile(struct exporter *exporter, const char *text, size_t si
 		(void)sd_event_exit(exporter->event, -EPIPE);
 }
 
-static int make_text(struct exporter *exporter, const struct picture *picture, bool process,
+static int make_text(struct exporter *exporter, const struct scrape *scrape, bool process,
 	struct exposition *ret)
 {
 	const struct families_options options = { .assigned = exporter->pods, .process = process };
 	struct exposition text = { 0 };
 	int r;
 
-	r = families_write(picture, &options, &text);
+	r = families_write(scrape, &options, &text);
 	if (r < 0)
 		exposition_done(&text);
 	else
@@ -86,30 +86,31 @@ static int make_text(struct exporter *exporter, const struct picture *picture, b
 	return r;
 }
 
-/* `picture` NULL: not available. Clients that connect while others are answered wait for the next
+/* `scrape` NULL: not available. Clients that connect while others are answered wait for the next
  * one. */
-static void use_picture(struct exporter *exporter, const struct picture *picture)
+static void use_scrape(struct exporter *exporter, const struct scrape *scrape)
 {
 	bool for_file = exporter->text_wanted && exporter->textfile;
 	bool for_clients = exporter->served && exporter->server;
 	struct exposition text = { 0 };
 
 	exporter->text_wanted = exporter->served = false;
-	(void)sd_event_source_set_enabled(exporter->patience, SD_EVENT_OFF);
-	if (picture && for_file && make_text(exporter, picture, false, &text) >= 0) {
+	(void)sd_event_source_set_enabled(exporter->deadline, SD_EVENT_OFF);
+	if (scrape && for_file && make_text(exporter, scrape, false, &text) >= 0) {
 		send_textfile(exporter, text.text, text.size);
 		exposition_done(&text);
 	}
-	if (picture && for_clients)
-		(void)make_text(exporter, picture, true, &text);
+	if (scrape && for_clients)
+		(void)make_text(exporter, scrape, true, &text);
 	if (for_clients)
 		http_server_answer(exporter->server, text.text, text.size);
 }
 
-static int on_patience(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata)
 {
-	log_warning("devplugd did not answer a scrape within %llu s", PICTURE_TIME / USEC_PER_SEC);
-	use_picture(userdata, NULL);
+	log_warning(
+		"devplugd did not answer a scrape within %llu s", ANSWER_TIMEOUT / USEC_PER_SEC);
+	use_scrape(userdata, NULL);
 	return 0;
 }
 
@@ -117,14 +118,14 @@ static void on_wanted(void *userdata)
 {
 	struct exporter *exporter = userdata;
 
-	want_picture(exporter, &exporter->served);
+	want_scrape(exporter, &exporter->served);
 }
 
 static int on_textfile_due(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct exporter *exporter = userdata;
 
-	want_picture(exporter, &exporter->text_wanted);
+	want_scrape(exporter, &exporter->text_wanted);
 	(void)sd_event_source_set_time_relative(source, exporter->interval);
 	return 0;
 }
@@ -140,25 +141,25 @@ static void forget_parts(struct exporter *exporter)
 
 static int handle_inventory(struct exporter *exporter, struct control_message *message)
 {
-	return picture_take_devices(
+	return scrape_take_devices(
 		exporter->documents, &exporter->documents_size, message->text, message->fds[0]);
 }
 
-static int handle_snapshot(struct exporter *exporter, struct control_message *message)
+static int handle_state(struct exporter *exporter, struct control_message *message)
 {
-	_cleanup_(picture_freep) struct picture *picture = NULL;
+	_cleanup_(scrape_freep) struct scrape *scrape = NULL;
 	int r;
 
-	/* The picture may arrive too late, and so do its parts. */
+	/* The answer may arrive too late, with its parts. */
 	if (exporter->text_wanted || exporter->served) {
 		r = message->fds[0] < 0 ? 0
-					: picture_read(message->fds[0], exporter->documents,
-						  exporter->pods_fd, &picture);
+					: scrape_read(message->fds[0], exporter->documents,
+						  exporter->pods_fd, &scrape);
 		if (r < 0)
 			log_warning("cannot read the answer of devplugd: %s", strerror(-r));
-		use_picture(exporter, picture);
+		use_scrape(exporter, scrape);
 	}
-	picture = picture_free(picture);
+	scrape = scrape_free(scrape);
 	forget_parts(exporter);
 	(void)malloc_trim(0);
 	return 0;
@@ -218,7 +219,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 	static int (*const handlers[])(struct exporter *, struct control_message *) = {
 		[EXPORTER_CONFIGURE] = handle_configure,
 		[CONTROL_INVENTORY] = handle_inventory,
-		[EXPORTER_SNAPSHOT] = handle_snapshot,
+		[EXPORTER_STATE] = handle_state,
 		[EXPORTER_PODS] = handle_pods,
 		[CONTROL_STOP] = handle_stop,
 	};
@@ -277,7 +278,7 @@ static int run(struct exporter *exporter)
 	if (r >= 0)
 		r = add_timer(exporter, &exporter->textfile_due, on_textfile_due, SD_EVENT_OFF);
 	if (r >= 0)
-		r = add_timer(exporter, &exporter->patience, on_patience, SD_EVENT_OFF);
+		r = add_timer(exporter, &exporter->deadline, on_deadline, SD_EVENT_OFF);
 	if (r < 0) {
 		log_error("cannot set up the event loop: %s", strerror(-r));
 		return r;
@@ -305,7 +306,7 @@ int main(int argc, char *argv[])
 	json_decref(exporter.documents);
 	sd_event_source_disable_unref(exporter.alive);
 	sd_event_source_disable_unref(exporter.textfile_due);
-	sd_event_source_disable_unref(exporter.patience);
+	sd_event_source_disable_unref(exporter.deadline);
 	sd_event_unref(exporter.event);
 	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

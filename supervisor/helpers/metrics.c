@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when the exporter runs, and answers its requests; metrics-snapshot.c and
+ * Decides when the exporter runs, and answers its requests; metrics-state.c and
  * exporter/families.c define the metrics. A scrape waits at most PODS_TIMEOUT for the kubelet's
- * answer about its pods, and the next picture is delayed by the cost of the last one, so that a
+ * answer about its pods, and the next answer is delayed by the cost of the last one, so that a
  * faulty exporter cannot keep the loop busy.
  */
 #include "supervisor/helpers/metrics.h"
@@ -20,13 +20,13 @@
 #include "supervisor/books/pod-resources.h"
 #include "supervisor/children/auxiliary.h"
 #include "supervisor/children/manager.h"
-#include "supervisor/helpers/metrics-snapshot.h"
 #include "supervisor/helpers/metrics-socket.h"
+#include "supervisor/helpers/metrics-state.h"
 
 #define EXPORTER_NAME    "devplugd-exporter"
 #define SOCKET_NAME      "metrics" /* FileDescriptorName= of devplugd-metrics.socket */
 #define PODS_TIMEOUT     (2 * USEC_PER_SEC)
-#define SNAPSHOT_SPACING (10 * USEC_PER_MSEC)
+#define STATE_SPACING    (10 * USEC_PER_MSEC)
 #define TEXTFILE_MAX     (64U << 20)
 #define TEXTFILE_SPACING (500 * USEC_PER_MSEC)
 #define TEXTFILE_MODE    0644
@@ -43,7 +43,7 @@ struct metrics {
 	bool textfile_written;
 	char *settings; /* the settings that the exporter was sent */
 
-	bool scraping; /* the exporter waits for a picture */
+	bool scraping; /* the exporter waits for the state */
 	size_t next;   /* the child whose devices it gets next */
 	bool asking;   /* waits for the kubelet's answer about pods */
 	int pods_fd;   /* the answer, or -EBADF */
@@ -66,12 +66,11 @@ static void forget_scrape(struct metrics *metrics)
 }
 
 /* -EAGAIN: the exporter has to read first. */
-static int send_snapshot(struct metrics *metrics, const struct metrics_facts *facts)
+static int send_state(struct metrics *metrics, const struct metrics_facts *facts)
 {
 	const struct manager *manager = metrics->manager;
 	_cleanup_control_ struct control_message pods = EXPORTER_MESSAGE_INIT(EXPORTER_PODS);
-	_cleanup_control_ struct control_message snapshot =
-		EXPORTER_MESSAGE_INIT(EXPORTER_SNAPSHOT);
+	_cleanup_control_ struct control_message state = EXPORTER_MESSAGE_INIT(EXPORTER_STATE);
 	int r;
 
 	for (; metrics->next < manager->n_children; metrics->next++) {
@@ -79,14 +78,14 @@ static int send_snapshot(struct metrics *metrics, const struct metrics_facts *fa
 		if (r < 0)
 			return r;
 	}
-	r = metrics_snapshot(manager, facts, &snapshot.fds[0]);
+	r = metrics_state(manager, facts, &state.fds[0]);
 	if (r < 0)
 		return r;
 	if (metrics->pods_fd >= 0) {
 		pods.fds[0] = TAKE_FD(metrics->pods_fd);
 		r = auxiliary_send(metrics->exporter, &pods);
 	}
-	return r < 0 ? r : auxiliary_send(metrics->exporter, &snapshot);
+	return r < 0 ? r : auxiliary_send(metrics->exporter, &state);
 }
 
 static void finish_later(struct metrics *metrics)
@@ -97,7 +96,7 @@ static void finish_later(struct metrics *metrics)
 
 static void finish_scrape(struct metrics *metrics)
 {
-	const struct control_message none = EXPORTER_MESSAGE_INIT(EXPORTER_SNAPSHOT);
+	const struct control_message none = EXPORTER_MESSAGE_INIT(EXPORTER_STATE);
 	const struct metrics_facts facts = {
 		.pods_wanted = metrics->manager->config->kubelet.pod_resources,
 		.pods_known = metrics->pods_fd >= 0,
@@ -106,8 +105,8 @@ static void finish_scrape(struct metrics *metrics)
 	int r;
 
 	pace_begin(&metrics->pace);
-	r = send_snapshot(metrics, &facts);
-	(void)pace_end(&metrics->pace, SNAPSHOT_SPACING);
+	r = send_state(metrics, &facts);
+	(void)pace_end(&metrics->pace, STATE_SPACING);
 	if (r == -EAGAIN) {
 		finish_later(metrics);
 		return;
@@ -139,7 +138,7 @@ static void on_pods(const struct pod_answer *answer, void *userdata)
 	finish_when_allowed(metrics);
 }
 
-/* Called when the kubelet took too long, or the next picture may be made. */
+/* Called when the kubelet took too long, or the next answer may be sent. */
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct metrics *metrics = userdata;

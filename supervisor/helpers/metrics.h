@@ -3,13 +3,12 @@
 
 /*
  * The daemon's part of the exporter (exporter/): the socket that it listens on, and for each scrape
- * a picture of the daemon: its resources, their devices, and the devices of pods. There is an
- * exporter only while `metrics` in the configuration names a socket or a text file, or systemd
- * passed a socket with the name "metrics".
+ * the daemon's state: its resources, their devices, and the devices of pods. There is an exporter
+ * only while `metrics` in the configuration names a socket or a text file, or systemd passed a
+ * socket with the name "metrics".
  *
- * The picture is two sealed memfds. The first is JSON: the members of metrics-snapshot.c. The
- * second contains the documents of devices, one behind the other, as their processes sent them;
- * "devices_offset" and "devices_size" of a resource locate its part.
+ * metrics-state.c makes the daemon's part. Devices are in the documents of their processes, which
+ * the exporter receives unchanged.
  */
 
 #include "common/util.h"

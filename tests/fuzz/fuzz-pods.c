@@ -128,7 +128,7 @@ static void assign(const struct pod_table *table, const char *driver, size_t *re
 static void write_metrics(int pods_fd, const char *driver)
 {
 	static const char device[] = "{\"devices\":[{\"id\":\"gpu-7\"}]}";
-	_cleanup_(picture_freep) struct picture *picture = NULL;
+	_cleanup_(scrape_freep) struct scrape *scrape = NULL;
 	_cleanup_close_ int devices_fd = sealed_new("devices", device, strlen(device));
 	_cleanup_close_ int state_fd = -EBADF;
 	const struct families_options options = { .assigned = true };
@@ -144,9 +144,9 @@ static void write_metrics(int pods_fd, const char *driver)
 	state_fd = sealed_new("state", state, strlen(state));
 	if (devices_fd < 0 || state_fd < 0)
 		abort();
-	if (picture_take_devices(documents, &total, RESOURCE, devices_fd) < 0 ||
-		picture_read(state_fd, documents, pods_fd, &picture) < 0 ||
-		families_write(picture, &options, &out) < 0 || out.text[out.size - 1] != '\n')
+	if (scrape_take_devices(documents, &total, RESOURCE, devices_fd) < 0 ||
+		scrape_read(state_fd, documents, pods_fd, &scrape) < 0 ||
+		families_write(scrape, &options, &out) < 0 || out.text[out.size - 1] != '\n')
 		abort();
 	exposition_done(&out);
 }

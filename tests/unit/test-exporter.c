@@ -55,9 +55,9 @@ static void send_pods(int control)
 	send_text(control, EXPORTER_PODS, "", "container\tteam\ttrain\tmain\t\n");
 }
 
-static void send_snapshot(int control)
+static void send_state(int control)
 {
-	send_text(control, EXPORTER_SNAPSHOT, "",
+	send_text(control, EXPORTER_STATE, "",
 		"{\"version\":\"1\",\"pods_wanted\":1,\"resources\":[{\"name\":\"a/x\"}]}");
 }
 
@@ -149,7 +149,7 @@ static void scrape(int control, bool whole, const char *expected)
 			send_pods(control);
 			send_devices(control);
 		}
-		send_snapshot(control);
+		send_state(control);
 		read_answer(client, answer);
 		/* This process may have had to wait for a processor. */
 	} while (is_refusal(answer));
@@ -179,7 +179,7 @@ static void test_late_answer(void **state)
 	assert_true(is_refusal(answer));
 	send_pods(control[0]);
 	send_devices(control[0]);
-	send_snapshot(control[0]);
+	send_state(control[0]);
 
 	scrape(control[0], false, "\ndevplugd_pod_resources_up 0\n");
 	scrape(control[0], false, UNITS "0\n");

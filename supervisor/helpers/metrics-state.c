@@ -3,7 +3,7 @@
  * Decides which data about the daemon and its resources the exporter receives. Their devices are
  * in documents of their processes, which it receives unchanged.
  */
-#include "supervisor/helpers/metrics-snapshot.h"
+#include "supervisor/helpers/metrics-state.h"
 
 #include <jansson.h>
 #include <sys/resource.h>
@@ -180,7 +180,7 @@ static json_t *pack_resource(const struct child *child)
 	return json_object_update(object, numbers) < 0 ? NULL : json_incref(object);
 }
 
-int metrics_snapshot(const struct manager *manager, const struct metrics_facts *facts, int *ret_fd)
+int metrics_state(const struct manager *manager, const struct metrics_facts *facts, int *ret_fd)
 {
 	json_auto_t *root = pack_daemon(manager, facts);
 	json_t *resources = json_array();

@@ -32,29 +32,29 @@ static void take_document(json_t *documents, const char *resource, const char *t
 
 	if (json_object_size(documents) == 0)
 		total = 0;
-	assert_int_equal(picture_take_devices(documents, &total, resource, fd), 0);
+	assert_int_equal(scrape_take_devices(documents, &total, resource, fd), 0);
 }
 
 /* The resource "a/x" with these documents, and "a/y" with one device. */
-static struct picture *read_documents(json_t *documents, const char *pods)
+static struct scrape *read_documents(json_t *documents, const char *pods)
 {
 	static const char other[] = ALL(DEVICE("y-0", "Healthy", ",\"replicas\":1"));
 	static const char state[] =
 		"{\"version\":\"1\",\"resources\":[{\"name\":\"a/x\",\"driver\":\"static\","
 		"\"state\":\"serving\"},{\"name\":\"a/y\"}]}";
 	_cleanup_close_ int state_fd = sealed_new("state", state, strlen(state)), pods_fd = -EBADF;
-	struct picture *picture = NULL;
+	struct scrape *scrape = NULL;
 
 	take_document(documents, "a/y", other, strlen(other));
 	if (pods)
 		pods_fd = sealed_new("pods", pods, strlen(pods));
-	assert_int_equal(picture_read(state_fd, documents, pods_fd, &picture), 0);
-	assert_int_equal(picture->n_resources, 2);
-	assert_int_equal(picture->resources[1].n_units, 1);
-	return picture;
+	assert_int_equal(scrape_read(state_fd, documents, pods_fd, &scrape), 0);
+	assert_int_equal(scrape->n_resources, 2);
+	assert_int_equal(scrape->resources[1].n_units, 1);
+	return scrape;
 }
 
-static struct picture *read_picture(const char *text, const char *pods)
+static struct scrape *read_scrape(const char *text, const char *pods)
 {
 	json_auto_t *documents = json_object();
 
@@ -64,12 +64,12 @@ static struct picture *read_picture(const char *text, const char *pods)
 
 static void test_devices(void **state)
 {
-	_cleanup_(picture_freep) struct picture *picture = read_picture(
+	_cleanup_(scrape_freep) struct scrape *scrape = read_scrape(
 		ALL(DEVICE("x-0", "Healthy", ",\"numa\":[0,1]") "," DEVICE("x-1", "Unhealthy",
 			",\"cause\":\"probe\",\"changes\":3,"
 			"\"since\":\"2026-11-22T09:30:00Z\"")),
 		NULL);
-	const struct resource *resource = &picture->resources[0];
+	const struct resource *resource = &scrape->resources[0];
 
 	assert_int_equal(resource->n_units, 2);
 	assert_true(resource->units[0].healthy);
@@ -85,20 +85,20 @@ static void test_devices(void **state)
 /* Without the devices of the resource there are metrics of all others. */
 static void test_too_long(void **state)
 {
-	_cleanup_(picture_freep) struct picture *picture = NULL;
-	_cleanup_free_ char *text = calloc(1, PICTURE_DEVICES_MAX + 1);
+	_cleanup_(scrape_freep) struct scrape *scrape = NULL;
+	_cleanup_free_ char *text = calloc(1, SCRAPE_DEVICES_MAX + 1);
 	const struct families_options options = { 0 };
 	json_auto_t *documents = json_object();
 	struct exposition out = { 0 };
 
 	assert_non_null(text);
-	memset(text, ' ', PICTURE_DEVICES_MAX + 1);
-	take_document(documents, "a/x", text, PICTURE_DEVICES_MAX + 1);
-	for (unsigned i = 0; i < PICTURE_ALL_DEVICES_MAX / PICTURE_DEVICES_MAX - 1; i++)
-		take_document(documents, "a/other", text, PICTURE_DEVICES_MAX);
-	picture = read_documents(documents, NULL);
-	assert_true(picture->resources[0].left_out);
-	assert_int_equal(families_write(picture, &options, &out), 0);
+	memset(text, ' ', SCRAPE_DEVICES_MAX + 1);
+	take_document(documents, "a/x", text, SCRAPE_DEVICES_MAX + 1);
+	for (unsigned i = 0; i < SCRAPE_ALL_DEVICES_MAX / SCRAPE_DEVICES_MAX - 1; i++)
+		take_document(documents, "a/other", text, SCRAPE_DEVICES_MAX);
+	scrape = read_documents(documents, NULL);
+	assert_true(scrape->resources[0].left_out);
+	assert_int_equal(families_write(scrape, &options, &out), 0);
 	assert_int_equal(
 		count_of(out.text, out.size, "devplugd_resource_state{resource=\"a/x\""), 6);
 	assert_int_equal(
@@ -108,7 +108,7 @@ static void test_too_long(void **state)
 	assert_int_equal(
 		count_of(out.text, out.size, "devplugd_resource_units{resource=\"a/y\""), 5);
 	exposition_done(&out);
-	take_document(documents, "a/last", text, PICTURE_DEVICES_MAX);
+	take_document(documents, "a/last", text, SCRAPE_DEVICES_MAX);
 	assert_true(json_is_null(json_object_get(documents, "a/last")));
 }
 
@@ -120,9 +120,9 @@ static void test_one_document(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-		_cleanup_(picture_freep) struct picture *picture = read_picture(texts[i], NULL);
+		_cleanup_(scrape_freep) struct scrape *scrape = read_scrape(texts[i], NULL);
 
-		assert_int_equal(picture->resources[0].n_units, 0);
+		assert_int_equal(scrape->resources[0].n_units, 0);
 	}
 }
 
@@ -141,20 +141,20 @@ static void test_nonsense(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-		_cleanup_(picture_freep) struct picture *picture = read_picture(texts[i], NULL);
+		_cleanup_(scrape_freep) struct scrape *scrape = read_scrape(texts[i], NULL);
 		const struct families_options options = { .assigned = true };
 		struct exposition out = { 0 };
 
-		assert_true(picture->resources[0].n_units <= 1);
-		assert_int_equal(families_write(picture, &options, &out), 0);
+		assert_true(scrape->resources[0].n_units <= 1);
+		assert_int_equal(families_write(scrape, &options, &out), 0);
 		exposition_done(&out);
 	}
 }
 
 static void test_assigned(void **state)
 {
-	_cleanup_(picture_freep) struct picture *picture =
-		read_picture(ALL(DEVICE("x-0", "Healthy", ",\"replicas\":4")),
+	_cleanup_(scrape_freep) struct scrape *scrape =
+		read_scrape(ALL(DEVICE("x-0", "Healthy", ",\"replicas\":4")),
 			"container\tteam\ttrain\tmain\t\n"
 			"device\ta/x\t0\nid\tx-0#1\nid\tx-0#2\n"
 			"device\ta/x\t1\nid\tx-0#1\n"
@@ -165,8 +165,8 @@ static void test_assigned(void **state)
 	struct exposition out = { 0 };
 
 	/* Allocated ids; that they are no longer offered does not change their number. */
-	assert_int_equal(picture->resources[0].assigned, 4);
-	assert_int_equal(families_write(picture, &options, &out), 0);
+	assert_int_equal(scrape->resources[0].assigned, 4);
+	assert_int_equal(families_write(scrape, &options, &out), 0);
 	assert_int_equal(count_of(out.text, out.size, "devplugd_device_assigned{"), 2);
 	assert_int_equal(count_of(out.text, out.size,
 				 "devplugd_device_assigned{resource=\"a/x\",device=\"x-0\","
@@ -182,19 +182,19 @@ static void test_assigned(void **state)
 /* Each unit is in one state. */
 static void test_unit_states(void **state)
 {
-	_cleanup_(picture_freep) struct picture *picture =
-		read_picture(ALL(DEVICE("a", "Healthy", "") "," DEVICE(
-				     "b", "Unhealthy", ",\"cause\":\"gone\"") "," DEVICE("c",
-				     "Unhealthy", ",\"cause\":\"cordoned\"") "," DEVICE("d",
-				     "Claimed", ",\"cause\":\"claimed\"") "," DEVICE("e",
-				     "Unhealthy", ",\"cause\":\"of a later version\"")),
+	_cleanup_(scrape_freep) struct scrape *scrape =
+		read_scrape(ALL(DEVICE("a", "Healthy", "") "," DEVICE(
+				    "b", "Unhealthy", ",\"cause\":\"gone\"") "," DEVICE("c",
+				    "Unhealthy", ",\"cause\":\"cordoned\"") "," DEVICE("d",
+				    "Claimed", ",\"cause\":\"claimed\"") "," DEVICE("e",
+				    "Unhealthy", ",\"cause\":\"of a later version\"")),
 			NULL);
 	const struct families_options options = { 0 };
 	static const char *const states[] = { "healthy", "gone", "cordoned", "claimed",
 		"unhealthy" };
 	struct exposition out = { 0 };
 
-	assert_int_equal(families_write(picture, &options, &out), 0);
+	assert_int_equal(families_write(scrape, &options, &out), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
 		char text[128];
 
@@ -210,7 +210,7 @@ static void test_unit_states(void **state)
 static bool has_line(const char *measurements, const char *line)
 {
 	_cleanup_free_ char *text = NULL;
-	_cleanup_(picture_freep) struct picture *picture = NULL;
+	_cleanup_(scrape_freep) struct scrape *scrape = NULL;
 	const struct families_options options = { 0 };
 	struct exposition out = { 0 };
 	bool found;
@@ -219,8 +219,8 @@ static bool has_line(const char *measurements, const char *line)
 			    "{\"devices\":[" DEVICE("g", "Healthy", "") "," DEVICE(
 				    "o", "Claimed", "") "],\"measurements\":%s}\n",
 			    measurements) > 0);
-	picture = read_picture(text, NULL);
-	assert_int_equal(families_write(picture, &options, &out), 0);
+	scrape = read_scrape(text, NULL);
+	assert_int_equal(families_write(scrape, &options, &out), 0);
 	found = count_of(out.text, out.size, line) == 1;
 	exposition_done(&out);
 	return found;

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char state[] = "{\"resources\":[{\"name\":\"a/x\"}]}";
-	_cleanup_(picture_freep) struct picture *picture = NULL;
+	_cleanup_(scrape_freep) struct scrape *scrape = NULL;
 	_cleanup_close_ int devices_fd = sealed_new("devices", data, size);
 	_cleanup_close_ int state_fd = sealed_new("state", state, strlen(state));
 	const struct families_options options = { .process = false };
@@ -20,9 +20,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (devices_fd < 0 || state_fd < 0)
 		abort();
-	if (picture_take_devices(documents, &total, "a/x", devices_fd) < 0 ||
-		picture_read(state_fd, documents, -EBADF, &picture) < 0 ||
-		families_write(picture, &options, &out) < 0 || out.text[out.size - 1] != '\n')
+	if (scrape_take_devices(documents, &total, "a/x", devices_fd) < 0 ||
+		scrape_read(state_fd, documents, -EBADF, &scrape) < 0 ||
+		families_write(scrape, &options, &out) < 0 || out.text[out.size - 1] != '\n')
 		abort();
 	exposition_done(&out);
 	return 0;

@@ -3,7 +3,7 @@
  * Decides which members of the documents of the supervisor and its children become metrics: members
  * of another type are left out, and a child's document that is not valid JSON has no devices.
  */
-#include "exporter/picture.h"
+#include "exporter/scrape.h"
 
 #include "common/json-read.h"
 #include "common/offered-id.h"
@@ -120,7 +120,7 @@ static int take_devices(struct resource *resource, const json_t *document)
 	return 0;
 }
 
-int picture_take_devices(json_t *documents, size_t *total, const char *resource, int fd)
+int scrape_take_devices(json_t *documents, size_t *total, const char *resource, int fd)
 {
 	_cleanup_free_ char *text = NULL;
 	json_t *document = NULL;
@@ -128,7 +128,7 @@ int picture_take_devices(json_t *documents, size_t *total, const char *resource,
 	int r;
 
 	r = sealed_read(
-		fd, MIN_OF(PICTURE_DEVICES_MAX, PICTURE_ALL_DEVICES_MAX - *total), &text, &size);
+		fd, MIN_OF(SCRAPE_DEVICES_MAX, SCRAPE_ALL_DEVICES_MAX - *total), &text, &size);
 	if (r == -EFBIG)
 		document = json_null();
 	else if (r < 0)
@@ -197,38 +197,38 @@ static void take_resource(struct resource *resource, const json_t *object)
 #undef MEMBER
 }
 
-static int take_resources(struct picture *picture)
+static int take_resources(struct scrape *scrape)
 {
-	const json_t *list = json_object_get(picture->root, "resources");
+	const json_t *list = json_object_get(scrape->root, "resources");
 	size_t count = json_array_size(list);
 	int r = 0;
 
-	picture->resources = calloc(count + 1, sizeof(*picture->resources));
-	if (!picture->resources)
+	scrape->resources = calloc(count + 1, sizeof(*scrape->resources));
+	if (!scrape->resources)
 		return -ENOMEM;
 	for (size_t i = 0; i < count && r >= 0; i++) {
 		const json_t *object = json_array_get(list, i);
-		struct resource *resource = &picture->resources[picture->n_resources];
+		struct resource *resource = &scrape->resources[scrape->n_resources];
 
 		take_resource(resource, object);
-		r = map_put(&picture->by_name, resource->name, resource);
+		r = map_put(&scrape->by_name, resource->name, resource);
 		/* For a moment, a removed device and an added one may have the same name. */
 		if (r == -EEXIST) {
 			*resource = (struct resource){ 0 };
 			r = 0;
 			continue;
 		}
-		picture->n_resources++;
+		scrape->n_resources++;
 		if (r >= 0)
 			r = take_devices(
-				resource, json_object_get(picture->documents, resource->name));
+				resource, json_object_get(scrape->documents, resource->name));
 	}
 	return r;
 }
 
 /* --- pods --- */
 
-const struct unit *picture_unit(const struct resource *resource, const char *offered_id)
+const struct unit *scrape_unit(const struct resource *resource, const char *offered_id)
 {
 	const struct unit *unit = map_get(&resource->by_id, offered_id);
 	char id[DEVICE_ID_MAX + 1];
@@ -244,15 +244,15 @@ const struct unit *picture_unit(const struct resource *resource, const char *off
 
 /* Each offered id is counted once, although it may have a row for each of its NUMA nodes, and
  * several containers. */
-static int take_assignment(struct picture *picture, const struct pod_container *container,
+static int take_assignment(struct scrape *scrape, const struct pod_container *container,
 	const char *resource_name, const char *id)
 {
-	struct resource *resource = map_get(&picture->by_name, resource_name);
+	struct resource *resource = map_get(&scrape->by_name, resource_name);
 	int r;
 
 	if (!resource)
 		return 0;
-	picture->assignments[picture->n_assignments++] =
+	scrape->assignments[scrape->n_assignments++] =
 		(struct assignment){ container, resource, id };
 	r = map_put(&resource->assigned_ids, id, resource);
 	resource->assigned = resource->assigned_ids.count;
@@ -260,12 +260,12 @@ static int take_assignment(struct picture *picture, const struct pod_container *
 }
 
 /* The cluster uses other names for the devices of claims. */
-static int take_claim(struct picture *picture, const struct pod_claim *claim)
+static int take_claim(struct scrape *scrape, const struct pod_claim *claim)
 {
-	const json_t *claimed = json_object_get(picture->root, "claimed"), *device;
+	const json_t *claimed = json_object_get(scrape->root, "claimed"), *device;
 	_cleanup_free_ char *name = NULL;
 
-	if (!streq(claim->driver, text_of(picture->root, "dra_driver")))
+	if (!streq(claim->driver, text_of(scrape->root, "dra_driver")))
 		return 0;
 	if (asprintf(&name, "%s\t%s\t%s", claim->namespace, claim->name, claim->device) < 0) {
 		name = NULL;
@@ -273,33 +273,33 @@ static int take_claim(struct picture *picture, const struct pod_claim *claim)
 	}
 	device = json_object_get(claimed, name);
 	return take_assignment(
-		picture, claim->container, text_of(device, "resource"), text_of(device, "id"));
+		scrape, claim->container, text_of(device, "resource"), text_of(device, "id"));
 }
 
-static int take_assignments(struct picture *picture)
+static int take_assignments(struct scrape *scrape)
 {
-	const struct pod_table *pods = picture->pods;
+	const struct pod_table *pods = scrape->pods;
 	int r = 0;
 
-	picture->assignments =
-		calloc(pods->n_devices + pods->n_claims + 1, sizeof(*picture->assignments));
-	if (!picture->assignments)
+	scrape->assignments =
+		calloc(pods->n_devices + pods->n_claims + 1, sizeof(*scrape->assignments));
+	if (!scrape->assignments)
 		return -ENOMEM;
 	for (size_t i = 0; i < pods->n_devices && r >= 0; i++)
-		r = take_assignment(picture, pods->devices[i].container, pods->devices[i].resource,
+		r = take_assignment(scrape, pods->devices[i].container, pods->devices[i].resource,
 			pods->devices[i].id);
 	for (size_t i = 0; i < pods->n_claims && r >= 0; i++)
-		r = take_claim(picture, &pods->claims[i]);
+		r = take_claim(scrape, &pods->claims[i]);
 	return r;
 }
 
 /* --- --- */
 
-static int take_state(struct picture *picture, int state_fd)
+static int take_state(struct scrape *scrape, int state_fd)
 {
-#define MEMBER(name)                                  \
-	{                                             \
-		#name, offsetof(struct picture, name) \
+#define MEMBER(name)                                 \
+	{                                            \
+		#name, offsetof(struct scrape, name) \
 	}
 	static const struct member members[] = {
 		MEMBER(generation),
@@ -322,51 +322,51 @@ static int take_state(struct picture *picture, int state_fd)
 	r = sealed_read(state_fd, STATE_MAX, &text, &size);
 	if (r < 0)
 		return r;
-	picture->root = json_loadb(text, size, 0, NULL);
-	if (!picture->root)
+	scrape->root = json_loadb(text, size, 0, NULL);
+	if (!scrape->root)
 		return -EBADMSG;
-	picture->version = text_of(picture->root, "version");
-	take_numbers(picture->root, members, ARRAY_SIZE(members), picture);
+	scrape->version = text_of(scrape->root, "version");
+	take_numbers(scrape->root, members, ARRAY_SIZE(members), scrape);
 	return 0;
 #undef MEMBER
 }
 
-int picture_read(int state_fd, json_t *documents, int pods_fd, struct picture **ret)
+int scrape_read(int state_fd, json_t *documents, int pods_fd, struct scrape **ret)
 {
-	_cleanup_(picture_freep) struct picture *picture = calloc(1, sizeof(*picture));
+	_cleanup_(scrape_freep) struct scrape *scrape = calloc(1, sizeof(*scrape));
 	int r;
 
-	if (!picture)
+	if (!scrape)
 		return -ENOMEM;
-	picture->documents = json_incref(documents);
-	r = take_state(picture, state_fd);
+	scrape->documents = json_incref(documents);
+	r = take_state(scrape, state_fd);
 	if (r >= 0)
-		r = take_resources(picture);
+		r = take_resources(scrape);
 	if (r >= 0 && pods_fd >= 0)
-		r = pod_table_read(pods_fd, &picture->pods);
-	if (r >= 0 && picture->pods)
-		r = take_assignments(picture);
+		r = pod_table_read(pods_fd, &scrape->pods);
+	if (r >= 0 && scrape->pods)
+		r = take_assignments(scrape);
 	if (r < 0)
 		return r;
-	*ret = TAKE_PTR(picture);
+	*ret = TAKE_PTR(scrape);
 	return 0;
 }
 
-struct picture *picture_free(struct picture *picture)
+struct scrape *scrape_free(struct scrape *scrape)
 {
-	if (!picture)
+	if (!scrape)
 		return NULL;
-	for (size_t i = 0; i < picture->n_resources; i++) {
-		map_done(&picture->resources[i].by_id);
-		map_done(&picture->resources[i].assigned_ids);
-		free(picture->resources[i].units);
+	for (size_t i = 0; i < scrape->n_resources; i++) {
+		map_done(&scrape->resources[i].by_id);
+		map_done(&scrape->resources[i].assigned_ids);
+		free(scrape->resources[i].units);
 	}
-	free(picture->resources);
-	map_done(&picture->by_name);
-	(void)pod_table_free(picture->pods);
-	free(picture->assignments);
-	json_decref(picture->documents);
-	json_decref(picture->root);
-	free(picture);
+	free(scrape->resources);
+	map_done(&scrape->by_name);
+	(void)pod_table_free(scrape->pods);
+	free(scrape->assignments);
+	json_decref(scrape->documents);
+	json_decref(scrape->root);
+	free(scrape);
 	return NULL;
 }

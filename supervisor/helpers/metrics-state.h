@@ -15,4 +15,4 @@ struct metrics_facts {
 };
 
 /* Makes a sealed memfd of it. Returns 0 or negative errno. */
-int metrics_snapshot(const struct manager *manager, const struct metrics_facts *facts, int *ret_fd);
+int metrics_state(const struct manager *manager, const struct metrics_facts *facts, int *ret_fd);

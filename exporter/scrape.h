@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The supervisor's picture of the daemon (supervisor/helpers/metrics.h) as structures. The
- * supervisor's part is trusted. The report of a resource's process is checked, because a faulty
- * process can send anything; an invalid report only affects the metrics of that resource.
+ * What one scrape shows: the supervisor's answer (supervisor/helpers/metrics.h) as structures. The
+ * supervisor's part of it is trusted. The report of a resource's process is checked, because a
+ * faulty process can send anything; an invalid report only affects the metrics of that resource.
  */
 
 #include <jansson.h>
@@ -62,7 +62,7 @@ struct assignment {
 	const char *id; /* as it is offered */
 };
 
-struct picture {
+struct scrape {
 	const char *version;
 	uint64_t generation, accepted_at, pending_changes, reload_successful, kubelet_up,
 		pods_wanted, pods_known;
@@ -79,19 +79,19 @@ struct picture {
 
 /* Maximum size of the document of a resource's devices, and of all together; others are left out.
  */
-#define PICTURE_DEVICES_MAX     (16U << 20)
-#define PICTURE_ALL_DEVICES_MAX (64U << 20)
+#define SCRAPE_DEVICES_MAX     (16U << 20)
+#define SCRAPE_ALL_DEVICES_MAX (64U << 20)
 
-/* Reads a resource's document, as its process made it, into those of a picture. `total`: their
+/* Reads a resource's document, as its process made it, into those of a scrape. `total`: their
  * size, 0 at first. Returns 0 or negative errno. */
-int picture_take_devices(json_t *documents, size_t *total, const char *resource, int fd);
+int scrape_take_devices(json_t *documents, size_t *total, const char *resource, int fd);
 
 /* Reads the supervisor's answer; `pods_fd` may be -EBADF. The caller keeps the descriptors. Returns
  * 0 or negative errno. */
-int picture_read(int state_fd, json_t *documents, int pods_fd, struct picture **ret);
+int scrape_read(int state_fd, json_t *documents, int pods_fd, struct scrape **ret);
 
 /* The unit behind an offered id, which may end in a replica's "#N"; NULL: none. */
-const struct unit *picture_unit(const struct resource *resource, const char *offered_id);
+const struct unit *scrape_unit(const struct resource *resource, const char *offered_id);
 
-struct picture *picture_free(struct picture *picture);
-DEFINE_CLEANUP(struct picture *, picture_free)
+struct scrape *scrape_free(struct scrape *scrape);
+DEFINE_CLEANUP(struct scrape *, scrape_free)

@@ -232,11 +232,11 @@ int claim_table_add_device(json_t *devices, json_t *device)
 
 	json_array_foreach(devices, i, known)
 	{
-		if (json_equal(known, device))
+		if (json_equal(known, owned))
 			return 0;
-		changed |= is_same_device(known, device);
+		changed |= is_same_device(known, owned);
 	}
-	return device && json_array_append(devices, device) >= 0 ? changed : -ENOMEM;
+	return owned && json_array_append(devices, owned) >= 0 ? changed : -ENOMEM;
 }
 
 void claim_table_remove_pod(json_t *table, const struct pod *pod)

@@ -5,6 +5,7 @@ Programs come from the folder in $DEVPLUGD_BIN. Waiting is always for a conditio
 only a hang reaches; nothing here asserts how fast something was.
 """
 import collections
+import contextlib
 import json
 import os
 import shutil
@@ -239,11 +240,12 @@ class Node:
             client.close()
 
     def state(self):
-        """What devplugctl status shows, without the devices; or None while no daemon answers."""
-        try:
-            return self.ask()[0]
-        except (FileNotFoundError, ConnectionError):
-            return None
+        """What devplugctl status shows, without the devices; or None while no daemon answers. One in which faults are
+        injected may fail to answer, and is asked again."""
+        for _ in range(50 if self.environment else 1):
+            with contextlib.suppress(FileNotFoundError, ConnectionError):
+                return self.ask()[0]
+        return None
 
     def processes(self):
         """Resources by the pid of their live child, as the kernel knows them at this moment."""

@@ -29,10 +29,11 @@ class WhoHasWhat(ToolTest):
         return names
 
     def numbers(self):
-        """offered, healthy and in use, as devplugctl and as the kubelet have them."""
+        """Offered, free and in use, as devplugctl and as the kubelet have them. What is in use may be listed as healthy for
+        2 minutes after a restart of the kubelet."""
         status = self.node.status()
-        ours = {r["name"]: (r["offered"], r["healthy"], r["in_use"]) for r in status["resources"]}
-        theirs = {name: (r["capacity"], r["allocatable"], r["allocated"])
+        ours = {r["name"]: (r["offered"], r["free"], r["in_use"]) for r in status["resources"]}
+        theirs = {name: (r["capacity"], sum(d["healthy"] and not d["pod"] for d in r["devices"]), r["allocated"])
                   for name, r in self.node.node_resources().items()}
         return ours, theirs
 

@@ -464,11 +464,12 @@ int dra_claims_add(
 	return replace(claims, claim, spec_devices, error);
 }
 
-/* The devices of the claim's CDI document without the one of that name, a new reference. */
+/* The devices of the claim's CDI document without the one of that name, a new reference; NULL: no
+ * memory. */
 static json_t *devices_without(const struct claim *claim, const char *name)
 {
 	json_auto_t *spec = claim->spec ? json_loads(claim->spec, 0, NULL) : NULL;
-	json_t *devices = json_array(), *device;
+	json_t *devices = spec || !claim->spec ? json_array() : NULL, *device;
 	size_t i;
 
 	json_array_foreach(json_object_get(spec, "devices"), i, device)
@@ -479,21 +480,21 @@ static json_t *devices_without(const struct claim *claim, const char *name)
 	return devices;
 }
 
-int dra_claims_set_edits(struct dra_claims *claims, const char *uid, size_t at, json_t *names,
+int dra_claims_set_edits(struct dra_claims *claims, const json_t *asked, size_t at, json_t *names,
 	json_t *edits, const char *hash, struct error *error)
 {
-	struct claim **claim = find(claims, uid);
+	struct claim **claim = find(claims, text_of(asked, "uid"));
 	json_auto_t *json = NULL, *devices = NULL;
 	char name[CDI_DEVICE_NAME_MAX + 1];
 	json_t *device;
 
-	if (!claim || !(*claim)->prepared || at >= dra_claim_count((*claim)->json))
+	if (!claim || !(*claim)->prepared || !dra_claim_has_same_devices((*claim)->json, asked))
 		return error_set(error, -ENOENT, "the claim is not prepared any more");
 	json = json_deep_copy((*claim)->json);
 	dra_claim_edits_name((*claim)->json, at, name);
 	devices = devices_without(*claim, name);
 	device = dra_claim_device(json, at);
-	if (!device || json_object_set(device, "cdi", names) < 0 ||
+	if (!device || !devices || json_object_set(device, "cdi", names) < 0 ||
 		json_object_set_new(device, "edits", json_string(hash)) < 0 ||
 		(edits &&
 			json_array_append_new(devices,
@@ -526,17 +527,19 @@ int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *re
 {
 	struct claim **claim = find(claims, uid);
 	size_t before = claim ? (*claim)->size : 0;
-	int r = -ENOENT;
+	int r = 0;
 
 	for (size_t i = 0; claim && i < dra_claim_count((*claim)->json); i++) {
 		json_t *device = dra_claim_device((*claim)->json, i);
 
 		if (streq(text_of(device, "resource"), resource) &&
-			streq(text_of(device, "id"), id))
-			r = json_object_set_new(device, "forgotten", json_true());
+			streq(text_of(device, "id"), id) &&
+			json_object_set_new(device, "forgotten", json_true()) < 0)
+			r = -ENOMEM;
 	}
-	if (r < 0)
-		return error_set(error, -ENOMEM, "out of memory");
+	if (!claim || r < 0)
+		return claim ? error_set(error, r, "out of memory")
+			     : error_set(error, -ENOENT, "the claim is not known any more");
 	r = save(claims, *claim, error);
 	claims->size += (*claim)->size - before;
 	return r;

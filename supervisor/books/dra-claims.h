@@ -80,8 +80,9 @@ int dra_claims_add(
 	struct dra_claims *claims, json_t *claim, json_t *spec_devices, struct error *error);
 
 /* Replaces the edits of the group that begins with the device `at` of a prepared claim; `edits`
- * NULL: it has none. Returns as dra_claims_add(), or -ENOENT if there is no such claim. */
-int dra_claims_set_edits(struct dra_claims *claims, const char *uid, size_t at, json_t *names,
+ * NULL: it has none. `asked` is the claim when they were asked for. Returns as dra_claims_add(), or
+ * -ENOENT if the claim is not prepared any more, or was prepared again with other devices. */
+int dra_claims_set_edits(struct dra_claims *claims, const json_t *asked, size_t at, json_t *names,
 	json_t *edits, const char *hash, struct error *error);
 
 /* Drops the claim and removes its files; a claim that is not known is no error. Returns 0, or

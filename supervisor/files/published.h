@@ -5,9 +5,8 @@
  * Files by which other programs find our devices: CDI documents of resources and of claims for the
  * container runtime, information for CNI plugins. All their names are made here. A file is replaced
  * in one step, and removed with its claim, or with its resource, unless pods still need it. All
- * stay when the daemon stops, because
- * containers may be started and the networks of pods set up while it is away; the next daemon
- * corrects them.
+ * stay when the daemon stops, because containers may be started and the networks of pods set up
+ * while it is away; the next daemon corrects them.
  */
 
 #include "configuration/config.h"

@@ -179,9 +179,8 @@ void dra_refresh_take(
 	if (message->fds[0] >= 0) {
 		r = dra_question_read(child, message, refresh->claim, refresh->at, &edits, &error);
 		if (r >= 0)
-			r = dra_claims_set_edits(refreshes->claims, text_of(refresh->claim, "uid"),
-				refresh->at, edits.names, edits.edits,
-				json_string_value(edits.hash), &error);
+			r = dra_claims_set_edits(refreshes->claims, refresh->claim, refresh->at,
+				edits.names, edits.edits, json_string_value(edits.hash), &error);
 		if (r < 0 && r != -ENOENT)
 			note(refresh, &error);
 		delay = WRITE_INTERVAL;

@@ -55,8 +55,13 @@ static const Dra__Claim *claim_of(const struct job *job)
 static void set_outcome(struct dra_call *call, size_t at, json_t *devices, const char *failure)
 {
 	call->outcomes[at].devices = devices;
-	if (failure && *failure)
-		call->outcomes[at].failure = strdup(failure);
+	if (!failure || !*failure)
+		return;
+	call->outcomes[at].failure = strdup(failure);
+	/* Without it the kubelet would take the claim for prepared, or for unprepared. So without
+	 * memory, the process ends and is started again. */
+	if (!call->outcomes[at].failure)
+		abort();
 }
 
 static void end_job(struct job *job, json_t *devices, const char *failure)

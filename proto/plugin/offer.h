@@ -40,10 +40,11 @@ int offer_new(struct applied_config *applied_config, struct snapshot *snapshot, 
 /* Uses CDI names for all devices except those with these ids. Returns 0 or -ENOMEM. */
 int offer_use_cdi(struct offer *offer, const struct strings *but_for);
 
-/* The kubelet is admitting again the pods that have these offered ids. It would fail a pod whose
- * finished init container has a device that is listed as unhealthy (kubelet
+/* The kubelet is admitting again the pods that use these offered ids. It would fail a pod whose
+ * finished init container uses a device that is listed as unhealthy (kubelet
  * cm/devicemanager/manager.go, devicesToAllocate()), so a device that only failed or is cordoned is
- * listed as healthy. It is in use, so the kubelet gives it to no other pod. Takes a reference. */
+ * listed as healthy. If the pod has ended, the kubelet may choose the device for another one, whose
+ * Allocate call is then refused. Takes a reference. */
 void offer_readmit(struct offer *offer, struct bookings *booked);
 
 /* Whether the offered id of that unit is listed as healthy. */

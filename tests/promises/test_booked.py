@@ -603,9 +603,17 @@ class Readmission(NodeTest):
         self.node.await_serving()
         until(lambda: self.listed()[free] == "Unhealthy", "the list of the new process")
         self.assertEqual(self.listed()[self.device], "Healthy")
-        # With the pod it ends, as soon as the kubelet writes that it is gone.
+        # With the pod it ends, as soon as the kubelet writes that it is gone. Before, it may choose the device for another
+        # pod, which is refused.
         self.node.ask_kubelet("pod", "rm", "p")
-        self.node.pod("next", a=1)
+        names = iter(range(1000))
+
+        def admitted():
+            given, refused = self.node.pod(f"next{next(names)}", a=1)
+            self.assertTrue(given or "is unhealthy: cordoned" in refused["message"], refused)
+            return given
+
+        until(admitted, "another device to be chosen")
         self.assertNotIn(self.device, self.booked())
         until(lambda: self.listed()[self.device] == "Unhealthy", "the truth after the pod")
 

@@ -103,8 +103,8 @@ struct driver {
 	void *(*stop)(void *state);
 
 	/* For a driver that keeps devices open between scans: closes them all, and opens none until
-	 * it is called with false or the kernel's driver was loaded again. Earlier findings stay in
-	 * force, except with false: then the findings of the device `reset` (an id, empty: none)
+	 * it is called with false or the kernel's driver was loaded again. Earlier findings stay
+	 * valid, except with false: then the findings of the device `reset` (an id, empty: none)
 	 * end, because it was reset. Returns 0 or -ENOMEM. NULL: nothing is kept open. */
 	int (*release)(void *state, bool released, const char *reset);
 

@@ -29,8 +29,8 @@ enum option_type {
 	OPTION_CHOICE,   /* int: index of the word in `choices`, written as a string */
 	OPTION_GROUP,    /* an embedded structure described by `table` */
 	OPTION_GROUPS,   /* struct groups: a list of structures described by `table` */
-	OPTION_DRIVER, /* struct groups: like OPTION_GROUPS, with the `match` table of the driver in
-			  force */
+	OPTION_DRIVER,   /* struct groups: like OPTION_GROUPS, with the `match` table of the
+			    resource's driver */
 };
 
 struct strings {

@@ -148,8 +148,8 @@ int net_add_function(const struct net_match *match, const struct net_function *f
 		r = add_device_information(match, function, device);
 	if (r >= 0)
 		r = add_claims(device, function);
-	/* Conditions on interfaces and RDMA devices cannot be checked while a container has
-	 * them. */
+	/* Conditions on interfaces and RDMA devices cannot be checked while a container
+	 * uses them. */
 	if (r >= 0 && (match->rdma || function_match_sees_interfaces(&match->function)))
 		r = device_set_mobile(device, function->directory);
 	json_decref(info);

@@ -178,8 +178,8 @@ static bool selector_is_set(const struct usb_selector *selector)
 		selector->attributes.count > 0;
 }
 
-/* What holds for the selector of an entry, and for each of "devices"; `prefix` as
- * attribute_rules_check() has it. */
+/* What holds for the selector of an entry, and for each of "devices"; `prefix` as in
+ * attribute_rules_check(). */
 static void check_selector(
 	const struct usb_selector *selector, const char *prefix, struct report *report)
 {

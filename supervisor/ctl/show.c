@@ -253,7 +253,7 @@ static void show_pods_failure(const struct daemon_state *daemon)
 		return;
 	(void)puts("");
 	(void)printf("IN USE and FREE are not known, because the kubelet does not report which pod "
-		     "has which device: %s\n",
+		     "uses which device: %s\n",
 		failure);
 }
 

@@ -26,8 +26,8 @@ struct claimant; /* one resource */
 /* The functions of the resource's process and state that the arbiter needs. */
 struct claimant_operations {
 	/* Sends the answer to the claims of that number; `fd`: the devices of other resources, as
-	 * CHILD_OWNERS has them, or -EBADF; `refusal`: why the claims are not accepted, or empty.
-	 * Returns 0 or negative errno, after which the arbiter tries again. */
+	 * in CHILD_OWNERS, or -EBADF; `refusal`: why the claims are not accepted, or empty. Returns
+	 * 0 or negative errno, after which the arbiter tries again. */
 	int (*answer)(uint64_t number, int fd, const char *refusal, void *userdata);
 	/* Whether the child is about to report its devices. */
 	bool (*is_starting)(void *userdata);

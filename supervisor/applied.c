@@ -10,7 +10,7 @@
 #include "supervisor/books/booked.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 #include "supervisor/helpers/dra.h"
 #include "supervisor/ownership/arbiter.h"
 

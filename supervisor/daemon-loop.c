@@ -24,7 +24,7 @@
 #include "supervisor/config-watch.h"
 #include "supervisor/control/events.h"
 #include "supervisor/control/request-server.h"
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 #include "supervisor/files/runtime-files.h"
 #include "supervisor/helpers/dra.h"
 #include "supervisor/helpers/metrics.h"

@@ -15,7 +15,7 @@
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/config-watch.h"
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 #include "supervisor/helpers/dra.h"
 #include "supervisor/helpers/metrics.h"
 #include "supervisor/keep-configuration.h"

@@ -13,7 +13,7 @@
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/control/request-server.h"
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 #include "supervisor/helpers/metrics.h"
 #include "supervisor/keep-configuration.h"
 

@@ -22,7 +22,7 @@
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/control/request.h"
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 #include "supervisor/kubelet/kubelet-watch.h"
 #include "supervisor/kubelet/session.h"

@@ -9,8 +9,8 @@
 #include "configuration/config.h"
 #include "drivers/inventory/inventory.h"
 #include "drivers/model/form.h"
+#include "supervisor/files/publication-allowed.h"
 #include "supervisor/files/publication-form.h"
-#include "supervisor/files/publication-policy.h"
 
 #define RESOURCE_LENGTH 317 /* a DNS subdomain, "/", and a label */
 #define HASH_LENGTH     16
@@ -255,7 +255,7 @@ int dra_claim_check_edits(
 	if (!spec)
 		return error_set(error, -ENOMEM, "out of memory");
 	r = publication_check_cdi(spec, DRA_CDI_KIND, error);
-	return r < 0 ? r : publication_policy_check_claim(declaration, spec, error);
+	return r < 0 ? r : publication_check_allowed_claim(declaration, spec, error);
 }
 
 /* The first device of the group whose edits have the name, or NULL. */

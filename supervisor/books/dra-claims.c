@@ -15,7 +15,7 @@
 #include "common/replace-file.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/children/manager.h"
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 #include "supervisor/files/runtime-files.h"
 
 #define DIRECTORY "claims"

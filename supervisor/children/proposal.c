@@ -11,7 +11,7 @@
 #include "common/log.h"
 #include "common/pace.h"
 #include "supervisor/children/resource.h"
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 
 #define ANSWER_RETRY (100 * USEC_PER_MSEC)
 /* Each change of a CDI file makes the container runtime read all CDI files again. */

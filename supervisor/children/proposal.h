@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The files that a resource wants published, on their way to published.h: the newest proposal of
- * its child, at a bounded rate, and the answer for which the child waits before it offers the
+ * The files that a resource wants published, on their way to published-files.h: the newest proposal
+ * of its child, at a bounded rate, and the answer for which the child waits before it offers the
  * devices.
  */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides whether a document that a child proposes to publish has the permitted form;
- * publication-policy.c checks the values. The shape of a CDI document is a set of tables of
+ * publication-allowed.c checks the values. The shape of a CDI document is a set of tables of
  * members: each object must have the required ones, may have the optional ones, and no others.
  */
 #include "supervisor/files/publication-form.h"

@@ -13,7 +13,7 @@
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 #include "supervisor/kubelet/kubelet-watch.h"
 
 /* --- the daemon --- */

@@ -8,8 +8,8 @@
 #include "common/log.h"
 #include "configuration/config.h"
 #include "supervisor/books/dra-claim.h"
+#include "supervisor/files/publication-allowed.h"
 #include "supervisor/files/publication-form.h"
-#include "supervisor/files/publication-policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -224,7 +224,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (json_object_get(spec, "uid"))
 		try_claim(spec);
 	if (spec && publication_check_cdi(spec, "vendor.example/card", &error) >= 0 &&
-		publication_policy_check(
+		publication_check_allowed(
 			&configuration()->resources[which].declaration, spec, &error) >= 0)
 		json_array_foreach(json_object_get(spec, "devices"), i, device)
 		{

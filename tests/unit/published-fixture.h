@@ -9,7 +9,7 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 
 static char cdi_dir[128], info_dir[128], run_dir[128];
 static struct config *config;

@@ -10,7 +10,7 @@
 
 #include "common/log.h"
 #include "supervisor/children/child.h"
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 #include "supervisor/files/runtime-files.h"
 
 static struct child_host host;

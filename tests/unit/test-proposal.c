@@ -8,7 +8,7 @@
 #include "common/sealed.h"
 #include "supervisor/children/proposal.h"
 #include "supervisor/children/resource.h"
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 
 #define NAME "vendor.example/card"
 

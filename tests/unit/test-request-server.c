@@ -22,7 +22,7 @@
 #include "supervisor/control/events.h"
 #include "supervisor/control/request-server.h"
 #include "supervisor/control/request.h"
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 #include "supervisor/files/runtime-files.h"
 #include "tests/unit/lingering-fixture.h"
 

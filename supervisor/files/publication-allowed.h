@@ -20,10 +20,10 @@
  * A template names what begins with the text before its first variable of a device. After that, a
  * path has no "/" unless the template has one or a variable is a path. Returns 0, -EPERM with the
  * error filled, or -ENOMEM. */
-int publication_policy_check(
+int publication_check_allowed(
 	const struct declaration *declaration, const json_t *spec, struct error *error);
 
-/* As publication_policy_check(), for the edits of a claim. A resource's `allocate` program may add
+/* As publication_check_allowed(), for the edits of a claim. A resource's `allocate` program may add
  * as much to them as a driver that runs programs and brings mounts of its own. */
-int publication_policy_check_claim(
+int publication_check_allowed_claim(
 	const struct declaration *declaration, const json_t *spec, struct error *error);

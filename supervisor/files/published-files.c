@@ -5,7 +5,7 @@
  * only if it differs. Only checked documents get here, so the names of files are made from a kind
  * or an id and cannot lead elsewhere.
  */
-#include "supervisor/files/published.h"
+#include "supervisor/files/published-files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,8 +15,8 @@
 #include "common/sealed.h"
 #include "drivers/allocation/cdi.h"
 #include "drivers/allocation/publication.h"
+#include "supervisor/files/publication-allowed.h"
 #include "supervisor/files/publication-form.h"
-#include "supervisor/files/publication-policy.h"
 #include "supervisor/files/published-table.h"
 #include "supervisor/files/runtime-files.h"
 
@@ -427,7 +427,7 @@ static int take(struct published *published, const struct declaration *declarati
 			json_error.text);
 	r = publication_check(document, declaration->cdi_spec.kind, error);
 	if (r >= 0)
-		r = publication_policy_check(
+		r = publication_check_allowed(
 			declaration, json_object_get(document, PUBLICATION_CDI), error);
 	if (r >= 0) {
 		expect_files(published, declaration);

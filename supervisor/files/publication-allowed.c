@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides whether the values in a document that a child proposes are within the configuration of
- * its resource; publication-form.c has checked the form before, and published.c decides about names
- * of files. Configured paths are templates and may contain symbolic links, which are resolved in
- * the document. So the text before the first variable of a device is compared, as written and with
- * the links of its directory resolved.
+ * its resource; publication-form.c has checked the form before, and published-files.c decides about
+ * names of files. Configured paths are templates and may contain symbolic links, which are resolved
+ * in the document. So the text before the first variable of a device is compared, as written and
+ * with the links of its directory resolved.
  */
-#include "supervisor/files/publication-policy.h"
+#include "supervisor/files/publication-allowed.h"
 
 #include "common/utf8.h"
 #include "drivers/allocation/cdi.h"
@@ -252,13 +252,13 @@ static int check_devices(const struct policy *policy, const json_t *spec, struct
 	return r;
 }
 
-int publication_policy_check(
+int publication_check_allowed(
 	const struct declaration *declaration, const json_t *spec, struct error *error)
 {
 	return check_devices(&(struct policy){ .declaration = declaration }, spec, error);
 }
 
-int publication_policy_check_claim(
+int publication_check_allowed_claim(
 	const struct declaration *declaration, const json_t *spec, struct error *error)
 {
 	const struct policy policy = {

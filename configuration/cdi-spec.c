@@ -8,7 +8,7 @@
 #include "configuration/cdi-spec.h"
 
 #include "drivers/allocation/cdi.h"
-#include "drivers/host/cdi-files.h"
+#include "drivers/host/cdi-lookup.h"
 #include "drivers/model/driver.h"
 
 struct taken {

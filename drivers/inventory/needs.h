@@ -10,7 +10,7 @@
  * of the resource's own CDI file.
  */
 
-#include "drivers/host/cdi-files.h"
+#include "drivers/host/cdi-lookup.h"
 #include "drivers/host/scan-run.h"
 #include "drivers/model/declaration.h"
 

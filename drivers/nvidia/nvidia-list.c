@@ -4,7 +4,7 @@
  * the UUID, which monitoring and NVIDIA's own plugin use. The kernel driver does not know it before
  * the first use of the GPU after the driver was loaded; until then the id is the PCI address.
  */
-#include "drivers/host/cdi-files.h"
+#include "drivers/host/cdi-lookup.h"
 #include "drivers/host/selector.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/nvidia/nvidia-health.h"

@@ -6,7 +6,7 @@
  * of JSON, one to a line or not. If a name is found here that no runtime would find, the pod fails
  * as it would without this check.
  */
-#include "drivers/host/cdi-files.h"
+#include "drivers/host/cdi-lookup.h"
 
 #include "drivers/host/sysfs.h"
 #include "drivers/host/sysroot.h"

@@ -6,8 +6,8 @@
 #include <jansson.h>
 
 #include "common/text.h"
-#include "supervisor/books/assignments.h"
 #include "supervisor/books/dra-claims.h"
+#include "supervisor/books/pod-assignments.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/helpers/dra.h"

@@ -16,6 +16,6 @@ struct manager;
 void status_summary(const struct manager *manager, char *ret, size_t size);
 
 /* The verb "status". With "pods": true, also "pods_failure", and "assigned" of resources (see
- * assignments.h). With "devices": true, the documents of the devices follow. With "after": N, not
- * before its member "flushes" exceeds N, or 2 s have passed. */
+ * pod-assignments.h). With "devices": true, the documents of the devices follow. With "after": N,
+ * not before its member "flushes" exceeds N, or 2 s have passed. */
 int status_request(struct request *request, json_t **ret_answer, struct error *error);

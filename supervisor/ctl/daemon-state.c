@@ -9,7 +9,7 @@
 #include "configuration/config.h"
 #include "drivers/model/suggest.h"
 #include "supervisor/control/ask.h"
-#include "supervisor/ctl/holders.h"
+#include "supervisor/ctl/show-usage.h"
 
 static json_t *clean_numa(const json_t *device)
 {
@@ -141,7 +141,7 @@ static json_t *clean_resources(const json_t *answer, const json_t *documents)
 			continue;
 		resource =
 			clean_resource(found, json_object_get(documents, text_of(found, "name")));
-		holders_join(resource, found, known);
+		usage_join(resource, found, known);
 		(void)json_array_append_new(resources, resource);
 	}
 	return resources;
@@ -297,7 +297,7 @@ int daemon_state_select_pod(struct daemon_state *daemon, const char *pod, struct
 	if (!strchr(pod, '/'))
 		return error_set(error, -EINVAL, "the pod must have the form NAMESPACE/NAME");
 	json_array_foreach(json_object_get(daemon->root, "resources"), i, resource) n +=
-		holders_select_pod(resource, pod);
+		usage_select_pod(resource, pod);
 	if (n > 0)
 		return 0;
 	if (daemon->unanswered.code < 0)

@@ -5,7 +5,7 @@
  */
 #include "supervisor/ctl/show.h"
 #include "configuration/config.h"
-#include "supervisor/ctl/holders.h"
+#include "supervisor/ctl/show-usage.h"
 #include "supervisor/ctl/table.h"
 #include "supervisor/ctl/wrap.h"
 
@@ -204,7 +204,7 @@ static void print_troubles(const json_t *resource, const char **gap)
 	}
 	for (size_t i = 0; i < json_array_size(devices); i++) {
 		const json_t *device = json_array_get(devices, i);
-		_cleanup_free_ char *conflict = holders_find_conflict(device);
+		_cleanup_free_ char *conflict = usage_find_conflict(device);
 
 		if (conflict) {
 			(void)fputs(*gap, stdout);
@@ -328,7 +328,7 @@ static void join_numa(const json_t *device, char *ret, size_t size)
 
 static void add_device(struct table *table, const json_t *resource, const json_t *device)
 {
-	_cleanup_free_ char *holders = holders_describe(resource, device);
+	_cleanup_free_ char *holders = usage_describe(resource, device);
 	char numa[64];
 
 	join_numa(device, numa, sizeof(numa));

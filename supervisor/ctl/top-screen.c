@@ -9,7 +9,7 @@
 #include <curses.h>
 
 #include "common/text.h"
-#include "supervisor/ctl/holders.h"
+#include "supervisor/ctl/show-usage.h"
 #include "supervisor/ctl/show.h"
 #include "supervisor/ctl/table.h"
 #include "supervisor/ctl/wrap.h"
@@ -194,7 +194,7 @@ static void draw_resource(int y, int width, const json_t *resource, attr_t attri
 
 static void draw_device(int y, int width, const struct top_row *row, attr_t attributes)
 {
-	_cleanup_free_ char *holders = holders_describe(row->resource, row->device);
+	_cleanup_free_ char *holders = usage_describe(row->resource, row->device);
 	const char *health = text_of(row->device, "health");
 	const char *reason = text_of(row->device, "reason");
 	int x = width + GAP;
@@ -251,7 +251,7 @@ static void draw_detail(const struct top_row *row)
 	int r;
 
 	if (row->device) {
-		holders = holders_describe(row->resource, row->device);
+		holders = usage_describe(row->resource, row->device);
 		r = asprintf(&text, "%s: %s since %s, used by: %s%s%s", text_of(subject, "id"),
 			text_of(subject, "health"), text_of(subject, "since"), holders ?: "",
 			*reason ? ". " : "", reason);

@@ -9,7 +9,7 @@
 #include "common/text.h"
 #include "configuration/config.h"
 #include "drivers/host/sysfs.h"
-#include "supervisor/ctl/holders.h"
+#include "supervisor/ctl/show-usage.h"
 #include "supervisor/ctl/show.h"
 #include "supervisor/ctl/wrap.h"
 
@@ -164,7 +164,7 @@ static const struct {
 
 static void explain_holders(const json_t *resource, const json_t *device)
 {
-	_cleanup_free_ char *holders = holders_describe(resource, device);
+	_cleanup_free_ char *holders = usage_describe(resource, device);
 
 	if (holders && json_array_size(json_object_get(device, "pods")) > 0)
 		print_wrapped(0, "It is in use by %s.", holders);
@@ -193,7 +193,7 @@ static void explain_claims(const json_t *resource, const json_t *device)
 
 	if (json_array_size(json_object_get(device, "claims")) == 0)
 		return;
-	holders = holders_describe(resource, device);
+	holders = usage_describe(resource, device);
 	print_wrapped(0, "Device %s is prepared for %s.", text_of(device, "id"), holders ?: "");
 }
 

@@ -9,7 +9,7 @@
 #include "configuration/last-accepted.h"
 #include "configuration/plan.h"
 #include "supervisor/control/ask.h"
-#include "supervisor/ctl/holders.h"
+#include "supervisor/ctl/show-usage.h"
 #include "supervisor/ctl/verb.h"
 #include "supervisor/kubelet/write-access.h"
 #include "supervisor/removal-warning.h"
@@ -110,7 +110,7 @@ static void print_affected(const struct plan_line *line, const struct daemon_sta
 			continue;
 		json_array_foreach(json_object_get(resource, "devices"), k, device)
 		{
-			_cleanup_free_ char *holders = holders_describe(resource, device);
+			_cleanup_free_ char *holders = usage_describe(resource, device);
 
 			if (holders && json_array_size(json_object_get(device, "pods")) > 0)
 				(void)printf(

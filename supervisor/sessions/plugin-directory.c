@@ -8,8 +8,8 @@
 
 #include "common/log.h"
 #include "common/message-id.h"
-#include "supervisor/books/assignments.h"
 #include "supervisor/books/booked.h"
+#include "supervisor/books/pod-assignments.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/kubelet/kubelet-watch.h"

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Adds the holders of devices to a resource, and the numbers that a node shows: offered, healthy,
- * used and free ids.
+ * Adds to a resource which containers use its devices, and the numbers that a node shows: offered,
+ * healthy, used and free ids. The daemon decides it (supervisor/books/pod-assignments.c).
  */
 
 #include <jansson.h>
@@ -15,16 +15,16 @@
  * answer, whose "assigned", "booked" and "claims" list the devices of containers, devices that only
  * the kubelet's checkpoint assigns, and prepared devices. If these are not `known`, "in_use" and
  * "free" are null. */
-void holders_join(json_t *resource, const json_t *found, bool known);
+void usage_join(json_t *resource, const json_t *found, bool known);
 
 /* Keeps only the devices of the pod "NAMESPACE/NAME". Returns how many. */
-size_t holders_select_pod(json_t *resource, const char *pod);
+size_t usage_select_pod(json_t *resource, const char *pod);
 
 /* "default/p1/main, default/p2/main (2)", where the number counts the ids of a container, with "
  * (claim default/c)" if it is prepared for a claim; only the claim if no pod is known; the text for
  * a device that only the checkpoint assigns; "free"; or "-" if it is not known (malloc'ed). */
-char *holders_describe(const json_t *resource, const json_t *device);
+char *usage_describe(const json_t *resource, const json_t *device);
 
 /* Two pods with the same offered id, as "a/b and c/d" (malloc'ed); a kubelet must never assign one
  * twice. NULL: there are none. */
-char *holders_find_conflict(const json_t *device);
+char *usage_find_conflict(const json_t *device);

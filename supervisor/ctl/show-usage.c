@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Assigns devices to containers, and counts the ids in use and free ones. A kubelet knows offered
- * ids; a shared device has several: "ID#0", "ID#1", and so on.
+ * Shows which containers use a device: puts the assignments in the daemon's answer into its
+ * devices, and counts the ids in use and free ones. A kubelet knows offered ids; a shared device
+ * has several: "ID#0", "ID#1", and so on.
  */
-#include "supervisor/ctl/holders.h"
+#include "supervisor/ctl/show-usage.h"
 
 #include "drivers/model/device.h"
 #include "supervisor/ctl/members.h"
@@ -94,7 +95,7 @@ static json_int_t count_ids(const json_t *holders)
 	return (json_int_t)json_object_size(ids);
 }
 
-void holders_join(json_t *resource, const json_t *found, bool known)
+void usage_join(json_t *resource, const json_t *found, bool known)
 {
 	bool has_claims = streq(text_of(found, "registration"), "dra");
 	json_int_t in_use = count_ids(json_object_get(found, "assigned"));
@@ -142,7 +143,7 @@ static bool has_pod(const json_t *device, const char *pod)
 	return false;
 }
 
-size_t holders_select_pod(json_t *resource, const char *pod)
+size_t usage_select_pod(json_t *resource, const char *pod)
 {
 	json_t *devices = json_object_get(resource, "devices");
 	size_t i = 0;
@@ -213,7 +214,7 @@ static void write_claims(FILE *stream, const json_t *claims, const char *before,
 		(void)fputs(after, stream);
 }
 
-char *holders_describe(const json_t *resource, const json_t *device)
+char *usage_describe(const json_t *resource, const json_t *device)
 {
 	const json_t *holders = json_object_get(device, "pods");
 	const json_t *claims = json_object_get(device, "claims");
@@ -242,7 +243,7 @@ static bool conflict(const json_t *a, const json_t *b)
 			streq(text_of(a, "namespace"), text_of(b, "namespace")));
 }
 
-char *holders_find_conflict(const json_t *device)
+char *usage_find_conflict(const json_t *device)
 {
 	const json_t *holders = json_object_get(device, "pods");
 	size_t n = json_array_size(holders);

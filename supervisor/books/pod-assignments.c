@@ -5,7 +5,7 @@
  * question is not repeated within the age of an answer, so that a kubelet that does not answer
  * delays only one request.
  */
-#include "supervisor/books/assignments.h"
+#include "supervisor/books/pod-assignments.h"
 
 #include "common/control-child.h"
 #include "supervisor/books/booked.h"

@@ -10,6 +10,7 @@
 #include "drivers/model/declaration.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/form.h"
+#include "drivers/model/node-permissions.h"
 #include "drivers/net/net-function.h"
 
 #define CLASS "/sys/class/infiniband"

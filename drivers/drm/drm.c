@@ -10,6 +10,7 @@
 
 #include "drivers/model/driver.h"
 #include "drivers/model/form.h"
+#include "drivers/model/node-permissions.h"
 
 static const char *const node_choices[] = { "all", "render", "card", NULL };
 

@@ -6,6 +6,7 @@
 #include "drivers/exec/exec-parts.h"
 
 #include "drivers/model/form.h"
+#include "drivers/model/node-permissions.h"
 
 static const char *string_or(const json_t *value, const char *other)
 {
@@ -26,7 +27,7 @@ static int check_permissions(const char *value, struct error *error)
 {
 	if (!*value)
 		return error_set(error, -EINVAL, "must not be empty");
-	return form_permissions(value, error);
+	return node_permissions_check(value, error);
 }
 
 static int read_node(struct exec_reader *reader, const json_t *json)

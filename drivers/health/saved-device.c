@@ -8,6 +8,7 @@
 #include "drivers/host/sysfs.h"
 #include "drivers/model/device-info.h"
 #include "drivers/model/form.h"
+#include "drivers/model/node-permissions.h"
 
 /* More than any host has. */
 #define NUMA_MAX 65535
@@ -111,7 +112,7 @@ static bool node_is_valid(const char *host, const char *path, const char *permis
 
 	return sysfs_is_text(host) && sysfs_is_text(path) && *permissions &&
 		form_absolute_path(host, &error) >= 0 && form_absolute_path(path, &error) >= 0 &&
-		form_permissions(permissions, &error) >= 0;
+		node_permissions_check(permissions, &error) >= 0;
 }
 
 static int read_nodes(json_t *list, struct device *device)

@@ -5,6 +5,7 @@
  */
 #include "drivers/model/declaration-tables.h"
 #include "drivers/model/form.h"
+#include "drivers/model/node-permissions.h"
 
 static const struct option node_options[] = {
 	{
@@ -170,7 +171,7 @@ static const struct option cdi_spec_options[] = {
 		.key = "mode",
 		.type = OPTION_STRING,
 		.offset = offsetof(struct cdi_spec, mode),
-		.check = form_node_mode,
+		.check = node_mode_check,
 		.help = "Mode of the nodes in the container, in octal, such as \"0660\". The default is the mode on the host.",
 	},
 };

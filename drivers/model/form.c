@@ -103,29 +103,6 @@ int form_node_path(const char *value, struct error *error)
 	return form_template_path(value[0] == '?' ? value + 1 : value, error);
 }
 
-int form_permissions(const char *value, struct error *error)
-{
-	size_t length = strlen(value);
-
-	if (strspn(value, "rwm") != length || length > 3 || strchr(value + 1, value[0]) ||
-		(length == 3 && value[1] == value[2]))
-		return error_set(error, -EINVAL,
-			"must consist of \"r\" (read), \"w\" (write) and \"m\" (mknod), each at most once, such as \"rw\", not \"%s\"",
-			value);
-	return 0;
-}
-
-int form_node_mode(const char *value, struct error *error)
-{
-	size_t length = strlen(value);
-
-	if (length < 3 || length > 4 || value[strspn(value, "01234567")] ||
-		(length == 4 && value[0] != '0'))
-		return error_set(error, -EINVAL,
-			"must be permissions in octal, such as \"0660\", not \"%s\"", value);
-	return 0;
-}
-
 #define ENVIRONMENT_OTHERS "_-."
 #define ANNOTATION_OTHERS  "_-./"
 

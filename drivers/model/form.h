@@ -38,24 +38,6 @@ int form_pci_address(const char *value, struct error *error);
  * of an interface or device contains a colon. */
 int form_pci_address_or_name(const char *value, struct error *error);
 
-/* "rwm" or a part of it. */
-int form_permissions(const char *value, struct error *error);
-
-/* The default permissions of a container for a device node. */
-#define PERMISSIONS_DEFAULT "rw"
-
-/* The key `permissions` of an entry with a member of that name. */
-#define PERMISSIONS_OPTION(entry)                                                              \
-	{                                                                                      \
-		.key = "permissions", .type = OPTION_STRING,                                   \
-		.offset = offsetof(entry, permissions), .default_string = PERMISSIONS_DEFAULT, \
-		.check = form_permissions,                                                     \
-		.help = "Permissions of the container on the device nodes: r, w, m (mknod).",  \
-	}
-
-/* Permissions of a node in octal, "660" or "0660", without set-user-ID and the like. */
-int form_node_mode(const char *value, struct error *error);
-
 /* The name of an environment variable or of an annotation. */
 int form_environment_name(const char *value, struct error *error);
 int form_annotation_name(const char *value, struct error *error);

@@ -12,6 +12,7 @@
 #include "drivers/host/selector.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/form.h"
+#include "drivers/model/node-permissions.h"
 #include "drivers/net/net-uplink.h"
 
 #define INTERFACES "/sys/class/net"

@@ -12,6 +12,7 @@
 #include "drivers/host/sysroot.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/form.h"
+#include "drivers/model/node-permissions.h"
 #include "drivers/nvidia/nvidia-health.h"
 
 #define HELPER "devplugd-nvml"

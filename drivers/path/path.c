@@ -7,6 +7,7 @@
 #include "drivers/path/path.h"
 #include "drivers/host/glob.h"
 #include "drivers/model/form.h"
+#include "drivers/model/node-permissions.h"
 
 #define MEMBER_LIMIT_MAX 100000
 

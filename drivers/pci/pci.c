@@ -11,6 +11,7 @@
 #include "drivers/host/glob.h"
 #include "drivers/host/ranges.h"
 #include "drivers/model/form.h"
+#include "drivers/model/node-permissions.h"
 
 static const char *const accesses[] = { "nodes", "vfio", "vfio-cdev", "uio", "mdev", "vdpa", NULL };
 static const char *const roles[] = { "any", "pf", "vf", "plain", NULL };

@@ -8,6 +8,7 @@
 #include "drivers/model/driver.h"
 
 #include "drivers/model/form.h"
+#include "drivers/model/node-permissions.h"
 #include "drivers/model/template.h"
 
 static const char *const group_names[] = { "none", "parent", NULL };

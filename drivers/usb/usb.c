@@ -11,6 +11,7 @@
 
 #include "drivers/host/glob.h"
 #include "drivers/model/form.h"
+#include "drivers/model/node-permissions.h"
 
 /* "0000:00:14.0-0:1.4": the end differs from the kernel's name of the device, "1-1.4". */
 static int check_port(const char *value, struct error *error)

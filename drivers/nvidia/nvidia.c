@@ -2,20 +2,13 @@
 /*
  * Driver "nvidia" finds NVIDIA's GPUs, whole or split into instances (MIG). Only the kernel driver
  * is required: the GPUs come from /proc/driver/nvidia, see nvidia-host.c; nvidia-list.c builds what
- * a container gets. A probe "nvml" needs a helper program, which loads NVIDIA's library and reports
- * health; this file starts and stops it. It runs while the driver is loaded, and is restarted when
- * the driver or the GPUs change, because it holds handles of the old ones.
+ * a container gets. A probe "nvml" needs a program that loads NVIDIA's library, see nvml-process.c.
  */
-#include <inttypes.h>
-
-#include "drivers/exec/exec-source.h"
-#include "drivers/host/sysroot.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/form.h"
 #include "drivers/model/node-permissions.h"
 #include "drivers/nvidia/nvidia-health.h"
-
-#define HELPER "devplugd-nvml"
+#include "drivers/nvidia/nvml-process.h"
 
 /* A GPU that has had instances since the driver was loaded. */
 struct split {
@@ -24,20 +17,7 @@ struct split {
 };
 
 struct nvidia_state {
-	struct driver_context context;
-	const struct declared_probe *probe;
-	struct exec_match program;
-	struct exec_source *source; /* NULL: the helper does not run */
-	uint64_t target;            /* what it was started for */
-	/* The reports of the state that this one replaces. If they are for the same target, they
-	 * are used until the helper answers. */
-	struct exec_list *previous;
-	uint64_t previous_target;
-	/* The helper does not run until the release ends or the driver was loaded again. */
-	bool released;
-	uint64_t released_target; /* 0: not known yet */
-	struct strings reset;     /* ids of devices that were reset, without an error since */
-	bool blind;               /* the helper was started when it could not see instances */
+	struct nvml_process *nvml;
 	struct split *splits;
 	size_t n_splits;
 };
@@ -169,253 +149,13 @@ static const struct driver_variable nvidia_variables[] = {
 	{ 0 },
 };
 
-static const struct declared_probe *find_probe(const struct declaration *declaration)
-{
-	for (size_t i = 0; i < declaration->health.count; i++) {
-		const struct declared_probe *probe = groups_get(&declaration->health, i);
-
-		if (probe->kind == PROBE_NVML)
-			return probe;
-	}
-	return NULL;
-}
-
 static void nvidia_check(const struct declaration *declaration, size_t index, struct report *report)
 {
 	const struct nvidia_match *match = groups_get(&declaration->match, index);
 
-	if (match->profiles.count > 0 && !find_probe(declaration))
+	if (match->profiles.count > 0 && !nvml_process_probe(declaration))
 		(void)report_add(report, &match->origin, "profile",
 			"needs a probe \"nvml\" in \"health\", because only NVIDIA's library knows it");
-}
-
-/* --- the helper --- */
-
-/* Beside this program, or where it is installed. Returns NULL without memory. */
-static char *helper_path(void)
-{
-	char self[PATH_MAX], *path = NULL;
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	if (n > 0) {
-		self[n] = '\0';
-		if (asprintf(&path, "%.*s/" HELPER, (int)(strrchr(self, '/') - self), self) < 0)
-			return NULL;
-		if (access(path, X_OK) >= 0)
-			return path;
-		free(path);
-	}
-	return strdup(DEVPLUGD_LIBEXECDIR "/" HELPER);
-}
-
-static int add_word(struct nvidia_state *state, const char *word)
-{
-	return strings_add(&state->program.command, word, strlen(word));
-}
-
-static void stop_helper(struct nvidia_state *state)
-{
-	state->source = exec_source_free(state->source);
-	strings_done(&state->program.command);
-	state->program.command = (struct strings){ 0 };
-	state->target = 0;
-}
-
-/* Identifies the library at that path on the host. */
-static int start_helper(struct nvidia_state *state, const char *library, uint64_t target)
-{
-	_cleanup_free_ char *helper = helper_path(), *argument = NULL, *resolved = NULL;
-	const char *root = state->context.root;
-	char interval[32];
-	int r;
-
-	/* The loader does not know the root, to which an absolute link leads. */
-	r = sysroot_resolve(root, library, &resolved);
-	if (asprintf(&argument, "%s%s", root, r < 0 ? library : resolved) < 0)
-		argument = NULL;
-	if (!helper || !argument)
-		return -ENOMEM;
-	(void)snprintf(interval, sizeof(interval), "%g",
-		(double)state->probe->interval / (double)USEC_PER_SEC);
-	state->program.mode = EXEC_WATCH;
-	state->program.properties = PROPERTIES_VARIABLES;
-	state->program.timeout = state->probe->hang_after;
-	state->program.heartbeat = state->probe->interval + state->probe->hang_after;
-	r = add_word(state, helper);
-	if (r >= 0)
-		r = add_word(state, argument);
-	if (r >= 0)
-		r = add_word(state, interval);
-	if (r >= 0)
-		r = exec_source_new(state->context.event, &state->program, "",
-			target == state->previous_target ? state->previous : NULL,
-			state->context.changed, state->context.userdata, &state->source);
-	if (r < 0)
-		stop_helper(state);
-	return r;
-}
-
-/* Identifies the driver and GPUs of the helper's handles, as a number that is not 0. */
-static uint64_t make_target(const struct nvidia_host *host, const char *library)
-{
-	uint64_t target = hash_string(host->version) ^ hash_string(library);
-
-	for (size_t i = 0; i < host->n_gpus; i++)
-		target = (target ^ hash_string(host->gpus[i].address) ^ host->gpus[i].period) *
-			0x100000001b3ULL;
-	return target | 1;
-}
-
-/* Starts, restarts or stops the helper as needed now. Returns 0 or -ENOMEM. */
-static int direct_helper(struct nvidia_state *state, struct scan *scan,
-	const struct nvidia_host *host, struct nvidia_reports *reports)
-{
-	const struct nvidia_match *match = groups_get(&state->context.declaration->match, 0);
-	_cleanup_free_ char *library = NULL;
-	uint64_t target;
-	int r;
-
-	if (host->n_gpus == 0) {
-		state->released = false;
-		stop_helper(state);
-		return 0;
-	}
-	r = nvidia_library_find(scan, match->driver_root, &library);
-	if (r < 0)
-		return r;
-	if (!library) {
-		stop_helper(state);
-		reports->knowledge = NVIDIA_NOTHING;
-		(void)snprintf(reports->trouble, sizeof(reports->trouble),
-			"libnvidia-ml.so.1 was not found: set \"driver_root\" to where NVIDIA's driver "
-			"%s is installed",
-			host->version);
-		return 0;
-	}
-	target = make_target(host, library);
-	if (state->released && state->released_target == 0)
-		state->released_target = target;
-	if (state->released && target == state->released_target)
-		return 0;
-	state->released = false;
-	if (target == state->target)
-		return 0;
-	stop_helper(state);
-	state->blind = nvidia_try_monitor(scan) < 0;
-	r = start_helper(state, library, target);
-	if (r >= 0)
-		state->target = target;
-	return r == -ENOMEM ? r : 0;
-}
-
-/* The last report stays in use until a new helper answers. */
-static void keep_list(struct nvidia_state *state)
-{
-	struct exec_list *list = state->source ? exec_source_list(state->source) : NULL;
-
-	if (!list)
-		return;
-	(void)exec_list_unref(state->previous);
-	state->previous = exec_list_ref(list);
-	state->previous_target = state->target;
-}
-
-/* A GPU that the library could not open has no name there. */
-static bool rest_is_unopened(const struct nvidia_host *host, const struct nvidia_reports *reports)
-{
-	const struct device *library = nvidia_report_of_gpu(reports, "library");
-	unsigned long n_unopened, n_missing = 0;
-
-	for (size_t i = 0; i < host->n_gpus; i++)
-		n_missing += !host->gpus[i].excluded &&
-			!nvidia_report_of_gpu(reports, host->gpus[i].address);
-	return library && nvidia_report_number(library, "unopened", &n_unopened) &&
-		n_unopened == n_missing;
-}
-
-/* The helper's reports. */
-static void take_reports(
-	struct nvidia_state *state, const struct nvidia_host *host, struct nvidia_reports *reports)
-{
-	const struct exec_list *list = state->source ? exec_source_list(state->source)
-		: state->released                    ? state->previous
-						     : NULL;
-	const char *failure = state->source ? exec_source_failure(state->source) : NULL;
-
-	if (list) {
-		reports->items = list->devices;
-		reports->count = list->n_devices;
-		reports->knowledge = NVIDIA_KNOWN;
-		reports->rest_is_unopened = rest_is_unopened(host, reports);
-	}
-	if (state->source && exec_source_answered(state->source))
-		reports->reset = &state->reset;
-	if (failure)
-		(void)snprintf(reports->trouble, sizeof(reports->trouble), "%s", failure);
-	if (list &&
-		nvidia_report_problem(
-			reports, host->version, reports->trouble, sizeof(reports->trouble)))
-		reports->knowledge = NVIDIA_NOTHING;
-	else if (!list && (failure || state->released))
-		reports->knowledge = NVIDIA_NOTHING;
-	if (state->released)
-		(void)snprintf(reports->trouble, sizeof(reports->trouble),
-			"released: " HELPER " is started when the driver is loaded again, or with "
-			"\"devplugctl resume %s\"",
-			state->context.declaration->name);
-}
-
-static bool lacks_instances(const struct nvidia_host *host, const struct nvidia_reports *reports)
-{
-	for (size_t i = 0; i < host->n_gpus; i++)
-		for (size_t k = 0; k < host->gpus[i].n_instances; k++)
-			if (!host->gpus[i].excluded &&
-				!nvidia_report_of_instance(reports, host->gpus[i].address,
-					&host->gpus[i].instances[k]))
-				return true;
-	return false;
-}
-
-/* The node that shows instances may be made, or allowed, after the library was loaded, which may
- * try to open it only once. Returns 0 or -ENOMEM. */
-static int check_monitor(struct nvidia_state *state, struct scan *scan,
-	const struct nvidia_host *host, struct nvidia_reports *reports)
-{
-	if (reports->knowledge != NVIDIA_KNOWN || !state->source || !lacks_instances(host, reports))
-		return 0;
-	reports->monitor = nvidia_try_monitor(scan);
-	if (reports->monitor < 0 || !state->blind)
-		return 0;
-	keep_list(state);
-	stop_helper(state);
-	return direct_helper(state, scan, host, reports);
-}
-
-static int ask_library(
-	struct scan *scan, const struct nvidia_host *host, struct nvidia_reports *reports)
-{
-	struct nvidia_state *state = scan_state(scan);
-	int r;
-
-	if (!state || !state->probe)
-		return 0;
-	reports->probe = state->probe;
-	reports->knowledge = NVIDIA_AWAITED;
-	r = direct_helper(state, scan, host, reports);
-	if (r < 0)
-		return r;
-	take_reports(state, host, reports);
-	r = check_monitor(state, scan, host, reports);
-	if (r < 0)
-		return r;
-	if (reports->knowledge == NVIDIA_AWAITED && host->n_gpus > 0)
-		scan_incomplete(scan);
-	if (*reports->trouble)
-		scan_note(scan, "%s; %s", reports->trouble,
-			reports->knowledge == NVIDIA_KNOWN
-				? "the last report stays in use"
-				: "the health of GPUs comes from the kernel alone");
-	return 0;
 }
 
 /* --- GPUs that were split --- */
@@ -481,43 +221,19 @@ static void *nvidia_stop(void *userdata)
 {
 	struct nvidia_state *state = userdata;
 
-	stop_helper(state);
-	(void)exec_list_unref(state->previous);
-	strings_done(&state->reset);
+	state->nvml = nvml_process_free(state->nvml);
 	free(state->splits);
 	free(state);
 	return NULL;
 }
 
-/* A helper that runs while a device was reset is replaced: it has errors from before. */
 static int nvidia_release(void *userdata, bool released, const char *reset)
 {
 	struct nvidia_state *state = userdata;
-	int r = 0;
 
-	if (*reset && !strings_contain(&state->reset, reset))
-		r = strings_add(&state->reset, reset, strlen(reset));
-	if (released || *reset)
-		keep_list(state);
-	if (released != state->released)
-		state->released_target = state->target;
-	state->released = released;
-	if (released || *reset)
-		stop_helper(state);
-	return r;
+	return nvml_process_release(state->nvml, released, reset);
 }
 
-static int copy_reset(struct nvidia_state *state, const struct nvidia_state *before)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < before->reset.count && r >= 0; i++)
-		r = strings_add(
-			&state->reset, before->reset.items[i], strlen(before->reset.items[i]));
-	return r;
-}
-
-/* The first list() starts the helper, if there is something to ask. */
 static int nvidia_start(const struct driver_context *context, const void *previous,
 	void **ret_state, struct error *error)
 {
@@ -526,20 +242,8 @@ static int nvidia_start(const struct driver_context *context, const void *previo
 
 	if (!state)
 		return error_set(error, -ENOMEM, "out of memory");
-	state->context = *context;
-	state->probe = find_probe(context->declaration);
-	if (before && before->source && exec_source_list(before->source)) {
-		state->previous = exec_list_ref(exec_source_list(before->source));
-		state->previous_target = before->target;
-	} else if (before && before->previous) {
-		state->previous = exec_list_ref(before->previous);
-		state->previous_target = before->previous_target;
-	}
-	if (before) {
-		state->released = before->released;
-		state->released_target = before->released_target;
-	}
-	if (before && (copy_splits(state, before) < 0 || copy_reset(state, before) < 0)) {
+	if (nvml_process_new(context, before ? before->nvml : NULL, &state->nvml) < 0 ||
+		(before && copy_splits(state, before) < 0)) {
 		(void)nvidia_stop(state);
 		return error_set(error, -ENOMEM, "out of memory");
 	}
@@ -551,14 +255,15 @@ static int list(const struct declaration *declaration, struct scan *scan, struct
 {
 	_cleanup_(nvidia_host_done) struct nvidia_host host = { 0 };
 	struct nvidia_reports reports = { 0 };
+	struct nvidia_state *state = scan_state(scan);
 	int r;
 
 	r = nvidia_host_read(scan, &host, error);
 	if (r < 0)
 		return r;
-	r = ask_library(scan, &host, &reports);
-	if (r >= 0 && scan_state(scan))
-		r = note_splits(scan_state(scan), &host, &reports);
+	r = state ? nvml_process_report(state->nvml, scan, &host, &reports) : 0;
+	if (r >= 0 && state)
+		r = note_splits(state, &host, &reports);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	return nvidia_list(declaration, scan, &host, &reports, error);

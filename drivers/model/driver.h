@@ -56,10 +56,6 @@ struct driver {
 	/* Its devices never have a PCI address, so ${bdf} and the probe "pci" are refused. */
 	bool without_pci;
 
-	/* The name of a device depends on the listed devices (scan_lists()), so the next process
-	 * must know the list. */
-	bool names_by_list;
-
 	/* It executes programs, so its process must be allowed to (declaration_runs_programs()). */
 	bool runs_programs;
 

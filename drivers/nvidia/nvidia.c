@@ -292,7 +292,6 @@ const struct driver nvidia_driver = {
 	.match = &nvidia_match_table,
 	.variables = nvidia_variables,
 	.probe = PROBE_NVML,
-	.names_by_list = true,
 	.mounts = DRIVER_MOUNTS_READ_ONLY,
 	.environment = "NVIDIA_VISIBLE_DEVICES=",
 	.check_entry = nvidia_check,

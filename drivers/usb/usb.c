@@ -225,7 +225,6 @@ const struct driver usb_driver = {
 	.summary = "USB devices with the nodes of all their functions",
 	.match = &match_table,
 	.variables = variables,
-	.names_by_list = true,
 	.check_entry = usb_check,
 	.list = usb_list,
 };

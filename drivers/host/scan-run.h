@@ -10,6 +10,7 @@
 #include "drivers/host/scan.h"
 #include "drivers/host/uevent.h"
 #include "drivers/host/watch.h"
+#include "drivers/model/bookings.h"
 
 /* Maximum number of notes kept of one scan; more would repeat the same. */
 #define SCAN_NOTES_MAX 32
@@ -24,6 +25,7 @@ struct scan {
 	struct uevents *uevents; /* NULL: no events are listened for */
 	/* See scan_lists(); NULL: nothing is listed. */
 	bool (*lists)(const void *userdata, const char *id, const struct device **ret_device);
+	const struct bookings *booked; /* see scan_is_booked(); NULL: none */
 
 	struct device **devices;
 	size_t n_devices;

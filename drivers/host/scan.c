@@ -42,6 +42,11 @@ bool scan_lists(const struct scan *scan, const char *id, const struct device **r
 	return scan->lists && scan->lists(scan->userdata, id, ret_device);
 }
 
+bool scan_is_booked(const struct scan *scan, const char *id)
+{
+	return bookings_have_unit(scan->booked, id);
+}
+
 static int watch(
 	struct scan *scan, const char *directory, enum watch_kind kind, struct map *watched)
 {

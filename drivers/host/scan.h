@@ -39,6 +39,10 @@ int scan_default_routes(struct scan *scan);
  * the same declaration. In the second case, only the id is known, and `ret_device` is NULL. */
 bool scan_lists(const struct scan *scan, const char *id, const struct device **ret_device);
 
+/* Whether the kubelet has booked that id, or a replica of it. A pod keeps an id, so after a boot
+ * the bookings decide which of several equal devices has which id. */
+bool scan_is_booked(const struct scan *scan, const char *id);
+
 /* The directory that stands for "/" (normally an empty string), a prefix for every path that is
  * opened. */
 const char *scan_root(const struct scan *scan);

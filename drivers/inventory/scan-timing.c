@@ -173,6 +173,7 @@ static int scan_now(struct inventory *inventory, struct error *error)
 		.userdata = inventory,
 		.uevents = inventory->uevents,
 		.lists = lists,
+		.booked = inventory->list.joined,
 	};
 	unsigned refusals = sysfs_locked_refusals();
 	uint64_t end;

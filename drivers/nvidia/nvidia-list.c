@@ -37,13 +37,13 @@ static bool gpu_is_wanted(const struct nvidia_match *match, const struct nvidia_
 		patterns_match(&match->models, gpu->model);
 }
 
-/* The GPU's id stays its address as long as it is assigned to a container under that name, also if
- * it was listed by its UUID before the driver was loaded again. */
+/* The GPU's id stays its address as long as it is assigned to a container under that name, also
+ * after a boot, or if it was listed by its UUID before the driver was loaded again. */
 static bool keeps_address(struct scan *scan, const struct nvidia_gpu *gpu)
 {
 	const struct device *by_uuid, *by_address;
 
-	if (!*gpu->uuid)
+	if (!*gpu->uuid || scan_is_booked(scan, gpu->address))
 		return true;
 	if (!scan_lists(scan, gpu->address, &by_address))
 		return false;

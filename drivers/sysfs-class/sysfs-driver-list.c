@@ -237,8 +237,37 @@ static int find(struct candidates *candidates, struct error *error)
 	return r;
 }
 
-/* Takes from all that would be called the same the name that they share. */
-static int settle_ids(struct candidates *candidates)
+/* Whether the candidate keeps its default id: a pod holds it under that, or it was listed so while
+ * another device had the declared id. */
+static bool has_default_id(const struct candidates *candidates, const struct candidate *candidate)
+{
+	const struct scan *scan = candidates->scan;
+	const struct device *listed;
+
+	return scan_is_booked(scan, candidate->default_id) ||
+		(scan_lists(scan, candidate->default_id, &listed) &&
+			(candidate->shares_id || scan_lists(scan, candidate->id, &listed)));
+}
+
+/* Whether the candidate, one of several with its id, had it before the others came. After a boot,
+ * it is the first one, if a pod holds the id. */
+static bool had_id(const struct candidates *candidates, const struct candidate *candidate)
+{
+	const struct device *listed;
+
+	if (!scan_lists(candidates->scan, candidate->id, &listed) &&
+		!scan_is_booked(candidates->scan, candidate->id))
+		return false;
+	if (listed)
+		return streq(device_variable(listed, "sysfs") ?: "", candidate->directory);
+	for (size_t i = 0; candidates->items[i] != candidate; i++)
+		if (streq(candidates->items[i]->id, candidate->id) &&
+			!has_default_id(candidates, candidates->items[i]))
+			return false;
+	return true;
+}
+
+static int find_shared(struct candidates *candidates)
 {
 	struct map by_id = { 0 };
 	int r = 0;
@@ -253,12 +282,28 @@ static int settle_ids(struct candidates *candidates)
 			r = map_put(&by_id, candidate->id, candidate);
 	}
 	map_done(&by_id);
+	return r;
+}
+
+/* Takes from all that would be called the same the name that they share, unless one of them had it
+ * before. */
+static int settle_ids(struct candidates *candidates)
+{
+	_cleanup_free_ bool *by_default = calloc(candidates->count + 1, sizeof(*by_default));
+	int r = by_default ? find_shared(candidates) : -ENOMEM;
+
+	for (size_t i = 0; i < candidates->count && r >= 0; i++) {
+		const struct candidate *candidate = candidates->items[i];
+
+		by_default[i] = has_default_id(candidates, candidate) ||
+			(candidate->shares_id && !had_id(candidates, candidate));
+	}
 	for (size_t i = 0; i < candidates->count && r >= 0; i++) {
 		struct candidate *candidate = candidates->items[i];
 
-		if (!candidate->shares_id)
+		if (!by_default[i] || streq(candidate->id, candidate->default_id))
 			continue;
-		if (candidate->match->id)
+		if (candidate->shares_id)
 			scan_note(candidates->scan,
 				"%s has the id %s, because several devices would be %s",
 				candidate->directory, candidate->default_id, candidate->id);

@@ -193,11 +193,23 @@ static int note_shared(const char *root, struct usb_devices *devices)
 	return r;
 }
 
-static bool is_listed_by_both(const struct scan *scan, const struct usb_device *device)
+/* The port of the device that is listed under the id, or NULL. */
+static const char *listed_port(const struct scan *scan, const char *id)
 {
 	const struct device *listed;
 
-	return scan_lists(scan, device->both_id, &listed);
+	return scan_lists(scan, id, &listed) && listed ? device_variable(listed, "port") : NULL;
+}
+
+/* Whether it was called after its number and port before, or a pod holds it under that id. */
+static bool is_known_by_both(const struct scan *scan, const struct usb_device *device)
+{
+	const struct device *listed;
+
+	if (scan_lists(scan, device->both_id, &listed))
+		return true;
+	return scan_is_booked(scan, device->both_id) &&
+		!streq(listed_port(scan, device->id) ?: "", device->port);
 }
 
 /* Whether another that may be called after the number has been there for longer. */
@@ -209,22 +221,22 @@ static bool has_elder(
 		if (other != device && other->shares_serial && streq(other->id, device->id) &&
 			(other->connected > device->connected ||
 				(other->connected == device->connected && other < device)) &&
-			!is_listed_by_both(scan, other))
+			!is_known_by_both(scan, other))
 			return true;
 	return false;
 }
 
 /* Whether the device, one of several with its number, was called after it before the others came.
- * After a boot none of them was. */
+ * After a boot none of them was; then it is the oldest, if a pod holds the number. */
 static bool is_first(
 	const struct scan *scan, const struct usb_devices *devices, const struct usb_device *device)
 {
 	const struct device *listed;
 	const char *port;
 
-	if (!scan_lists(scan, device->id, &listed))
+	if (!scan_lists(scan, device->id, &listed) && !scan_is_booked(scan, device->id))
 		return false;
-	port = listed ? device_variable(listed, "port") : NULL;
+	port = listed_port(scan, device->id);
 	return port ? streq(port, device->port) : !has_elder(scan, devices, device);
 }
 
@@ -244,7 +256,7 @@ static int settle_ids(struct scan *scan, struct usb_devices *devices)
 		const struct usb_device *device = &devices->items[i];
 
 		by_both[i] = device->has_serial_id &&
-			(is_listed_by_both(scan, device) ||
+			(is_known_by_both(scan, device) ||
 				(device->shares_serial && !is_first(scan, devices, device)));
 	}
 	for (size_t i = 0; i < devices->count; i++) {

@@ -131,7 +131,8 @@ static const struct option match_options[] = {
 			"same number, the first one gets the number, and later ones the "
 			"number and the port; those present together when the host starts get "
 			"both. An id stays the same for as long as the device is listed, even "
-			"if others are plugged in or out.",
+			"if others are plugged in or out. After a reboot, a device gets "
+			"the id under which a pod holds it.",
 	},
 	{
 		.key = "nodes",

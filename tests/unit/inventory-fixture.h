@@ -27,8 +27,8 @@ static inline void on_change(struct inventory *changed, void *userdata)
 }
 
 /* Starts the inventory of "driver = ...; match = ...;" and further keys, in place of an earlier
- * one. */
-static inline void start(const char *text)
+ * one. The kubelet has booked the ids, see set_booked(). */
+static inline void start_booked(const char *text, const char *ids)
 {
 	struct error error;
 
@@ -39,9 +39,15 @@ static inline void start(const char *text)
 	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, on_change,
 				 &told, &inventory),
 		0);
+	assert_true(set_booked(inventory, ids, 0) >= 0);
 	if (inventory_start(inventory, &error) < 0)
 		fail_msg("%s", error.message);
 	assert_int_equal(told, 0);
+}
+
+static inline void start(const char *text)
+{
+	start_booked(text, "");
 }
 
 static inline const char *seen(void)

@@ -2,7 +2,8 @@
 #pragma once
 
 /*
- * An NPU and the work queues of a DSA in the /sys of the tree that stands for a machine.
+ * An NPU, the work queues of a DSA, and serial ports in the /sys of the tree that stands for a
+ * machine.
  */
 
 #include "sysfs-fixture.h"
@@ -36,4 +37,22 @@ static inline void make_queue(int n, const char *state, const char *type, const 
 	sys_write(path, "mode", mode);
 	(void)snprintf(path, sizeof(path), "/dev/dsa/wq0.%d", n);
 	host_node(path);
+}
+
+static inline void make_serial_port(const char *port, const char *name, const char *serial)
+{
+	char path[256], node[64], uevent[128];
+
+	(void)snprintf(path, sizeof(path), "pci0000:00/0000:00:14.0/usb1/%s", port);
+	sys_device(path, "bus/usb", "DEVTYPE=usb_device\nDRIVER=usb\n");
+	sys_write(path, "idVendor", "0403\n");
+	sys_write(path, "serial", serial);
+	(void)snprintf(path, sizeof(path), "pci0000:00/0000:00:14.0/usb1/%s/%s:1.0", port, port);
+	sys_device(path, "bus/usb", "DEVTYPE=usb_interface\n");
+	(void)snprintf(path, sizeof(path), "pci0000:00/0000:00:14.0/usb1/%s/%s:1.0/tty/%s", port,
+		port, name);
+	(void)snprintf(uevent, sizeof(uevent), "DEVNAME=%s\n", name);
+	sys_device(path, "class/tty", uevent);
+	(void)snprintf(node, sizeof(node), "/dev/%s", name);
+	host_node(node);
 }

@@ -204,6 +204,10 @@ static void test_uuid_becomes_known(void **state)
 	RUN_UNTIL(is_present(GPU_B));
 	assert_true(is_present("0000:3b:00.0"));
 	assert_false(is_present(GPU_A));
+
+	/* After a boot, the kubelet's booking has its name. */
+	start_booked("driver = \"nvidia\"; match = ( " ENTRY " );", "0000:3b:00.0");
+	assert_string_equal(seen(), "0000:3b:00.0 " GPU_B " ");
 }
 
 /* The driver is loaded again, and a container gets the GPU before its UUID is known again. */

@@ -162,24 +162,6 @@ static void test_queue_nodes(void **state)
 	assert_string_equal(scan.devices[0]->problem, "its node /dev/absent/wq0.0 is missing");
 }
 
-static void make_serial_port(const char *port, const char *name, const char *serial)
-{
-	char path[256], node[64], uevent[128];
-
-	(void)snprintf(path, sizeof(path), "pci0000:00/0000:00:14.0/usb1/%s", port);
-	sys_device(path, "bus/usb", "DEVTYPE=usb_device\nDRIVER=usb\n");
-	sys_write(path, "idVendor", "0403\n");
-	sys_write(path, "serial", serial);
-	(void)snprintf(path, sizeof(path), "pci0000:00/0000:00:14.0/usb1/%s/%s:1.0", port, port);
-	sys_device(path, "bus/usb", "DEVTYPE=usb_interface\n");
-	(void)snprintf(path, sizeof(path), "pci0000:00/0000:00:14.0/usb1/%s/%s:1.0/tty/%s", port,
-		port, name);
-	(void)snprintf(uevent, sizeof(uevent), "DEVNAME=%s\n", name);
-	sys_device(path, "class/tty", uevent);
-	(void)snprintf(node, sizeof(node), "/dev/%s", name);
-	host_node(node);
-}
-
 static void test_parents(void **state)
 {
 	static const char match[] =

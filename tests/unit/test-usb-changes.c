@@ -155,12 +155,53 @@ static void test_names_stay_over_restarts(void **state)
 	assert_true(says(FIRST, "port", PORT(1)));
 }
 
+/* After a boot nothing is listed, and a pod keeps the id that it has: the kubelet's bookings
+ * decide, in any order of plugging. */
+static void test_booked_names(void **state)
+{
+	static const char match[] = USB("vendor = 0x0951;");
+
+	make_hubs();
+	plug("1-4", 4, "0951\n", "1666\n", "1\n");
+	plug("1-1", 5, "0951\n", "1666\n", "1\n");
+	start_booked(match, FIRST "@" PORT(4) "\n" FIRST);
+	assert_string_equal(seen(), FIRST " " FIRST "@" PORT(4) " ");
+	assert_true(says(FIRST, "port", PORT(1)));
+	/* The one that comes first is called as it is booked, and stays so. */
+	unplug("1-1");
+	start_booked(match, FIRST "@" PORT(4) "\n" FIRST);
+	assert_string_equal(seen(), FIRST "@" PORT(4) " " FIRST "? ");
+	plug_back("1-1", 6);
+	RUN_UNTIL(says(FIRST, "usb_address", "1:6"));
+	assert_true(says(FIRST "@" PORT(4), "port", PORT(4)));
+	/* The oldest one is called after the number, if it is not booked otherwise. */
+	host_mkdir("/sys/devices/" HUB "/1-1/power");
+	host_mkdir("/sys/devices/" HUB "/1-4/power");
+	usb_write("1-1", "power/connected_duration", "9000\n");
+	usb_write("1-4", "power/connected_duration", "70000\n");
+	start_booked(match, FIRST "#1");
+	assert_true(says(FIRST, "port", PORT(4)));
+	assert_true(says(FIRST "@" PORT(1), "port", PORT(1)));
+	start_booked(match, FIRST "\n" FIRST "@" PORT(4) "#3");
+	assert_true(says(FIRST, "port", PORT(1)));
+	/* A booking that comes later renames no listed device. */
+	unplug("1-4");
+	start(match);
+	assert_true(says(FIRST, "port", PORT(1)));
+	assert_true(set_booked(inventory, FIRST "\n" FIRST "@" PORT(1), 0) >= 0);
+	plug_back("1-4", 7);
+	RUN_UNTIL(says(FIRST "@" PORT(4), "usb_address", "1:7"));
+	assert_true(says(FIRST, "port", PORT(1)));
+	assert_true(says(FIRST "@" PORT(1), "port", NULL));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HOST_TEST(test_plugging),
 		HOST_TEST(test_names_stay),
 		HOST_TEST(test_names_stay_over_restarts),
+		HOST_TEST(test_booked_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,12 +83,12 @@ void check_queue_arm(struct check_queue *queue)
 void check_result(struct check *check, bool healthy, const char *reason)
 {
 	struct health_unit *unit = check->unit;
-	unsigned streak = check->verdict.streak;
+	unsigned streak = check->result.streak;
 	int r;
 
 	/* Without memory, the result is dropped and the next one counts. */
-	r = verdict_feed(&check->verdict, check->queue->probe, healthy, reason);
-	if ((r > 0 || check->verdict.streak != streak) && unit->ready)
+	r = probe_result_feed(&check->result, check->queue->probe, healthy, reason);
+	if ((r > 0 || check->result.streak != streak) && unit->ready)
 		unit->health->handler(unit->userdata);
 }
 

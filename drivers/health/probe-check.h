@@ -49,7 +49,7 @@ struct check {
 	uint64_t due; /* CLOCK_MONOTONIC, in `waiting`, `resting` and `settling` */
 	struct health_unit *unit;
 	struct check_queue *queue;
-	struct verdict verdict;
+	struct probe_result result;
 	uint64_t period; /* finding_period of the device that the result is about */
 	/* files */
 	char *path;

@@ -45,7 +45,7 @@ static void arm_all(struct health *health)
 /* Whether the program has initialised the device. */
 static bool is_done(const struct check *check)
 {
-	return check->queue->probe->once && check->verdict.known && check->verdict.healthy;
+	return check->queue->probe->once && check->result.known && check->result.healthy;
 }
 
 static void on_program_end(int status, const struct error *error, void *userdata)
@@ -87,7 +87,7 @@ static int exec_attach(struct check *check)
 {
 	if (is_done(check))
 		return 0;
-	if (check->verdict.known)
+	if (check->result.known)
 		check_wait(check, 0);
 	else {
 		check_move(check, &check->queue->fresh, 0);
@@ -102,7 +102,7 @@ static void exec_detach(struct check *check)
 
 	/* A device that was removed is initialised again when it returns. */
 	if (check->queue->probe->once && !check->unit->device)
-		verdict_done(&check->verdict);
+		probe_result_done(&check->result);
 	if (!check->command)
 		return;
 	check->command = command_free(check->command);

@@ -204,7 +204,7 @@ static int read_health(const struct declared_probe *probe, const char *root, con
 static bool may_rest(const struct check *check)
 {
 	return check->directory->watch && check->directory->local && !check->is_link &&
-		check->verdict.known && check->verdict.streak == 0;
+		check->result.known && check->result.streak == 0;
 }
 
 static void read_file(struct check *check)

@@ -65,7 +65,7 @@ static bool means_healthy(const struct declared_probe *probe, const char *value)
 /* Handles a read that the kernel delays: it becomes the reason only if there is no result yet. */
 static bool keeps_result(const struct check *check, ssize_t error)
 {
-	return error == -EBUSY && check->verdict.known;
+	return error == -EBUSY && check->result.known;
 }
 
 /* -ENOENT: it does not exist. */
@@ -187,7 +187,7 @@ static int look_pci(struct check *check, char reason[static REASON_MAX])
 static int look_finding(struct check *check, char reason[static REASON_MAX])
 {
 	const struct device *device = check->unit->device;
-	const struct verdict *verdict = &check->verdict;
+	const struct probe_result *result = &check->result;
 
 	switch (device->finding) {
 	case FINDING_GOOD:
@@ -196,12 +196,12 @@ static int look_finding(struct check *check, char reason[static REASON_MAX])
 		reason_copy(device->finding_reason, reason);
 		return 0;
 	case FINDING_QUIET:
-		return verdict->known && !verdict->healthy &&
-				startswith(verdict->reason, LASTING_FAULT)
+		return result->known && !result->healthy &&
+				startswith(result->reason, LASTING_FAULT)
 			? -EAGAIN
 			: 1;
 	case FINDING_UNKNOWN:
-		return verdict->known ? -EAGAIN : 1;
+		return result->known ? -EAGAIN : 1;
 	case FINDING_NONE:
 		break;
 	}
@@ -229,7 +229,7 @@ static int poll_attach(struct check *check)
 	const struct device *device = check->unit->device;
 
 	if (check->queue->probe->kind == PROBE_NVML && check->period != device->finding_period) {
-		verdict_done(&check->verdict);
+		probe_result_done(&check->result);
 		check->period = device->finding_period;
 	}
 	look(check);

@@ -8,25 +8,25 @@
 #include "common/counters.h"
 #include "common/text.h"
 
-static int set_reason(struct verdict *verdict, const char *reason)
+static int set_reason(struct probe_result *result, const char *reason)
 {
 	char *copy = NULL;
 
-	if (verdict->reason && reason && streq(verdict->reason, reason))
+	if (result->reason && reason && streq(result->reason, reason))
 		return 0;
-	if (!verdict->reason && !reason)
+	if (!result->reason && !reason)
 		return 0;
 	if (reason) {
 		copy = strdup(reason);
 		if (!copy)
 			return -ENOMEM;
 	}
-	free(verdict->reason);
-	verdict->reason = copy;
+	free(result->reason);
+	result->reason = copy;
 	return 1;
 }
 
-int verdict_feed(struct verdict *verdict, const struct declared_probe *probe, bool healthy,
+int probe_result_feed(struct probe_result *result, const struct declared_probe *probe, bool healthy,
 	const char *reason)
 {
 	int64_t needed = healthy ? probe->recover_after : probe->fail_after;
@@ -35,27 +35,27 @@ int verdict_feed(struct verdict *verdict, const struct declared_probe *probe, bo
 	counters_add((enum counter)((healthy ? COUNTER_PROBES_HEALTHY : COUNTER_PROBES_UNHEALTHY) +
 			     probe->kind),
 		1);
-	if (verdict->known && verdict->healthy == healthy) {
-		verdict->streak = 0;
-		return healthy ? 0 : set_reason(verdict, reason);
+	if (result->known && result->healthy == healthy) {
+		result->streak = 0;
+		return healthy ? 0 : set_reason(result, reason);
 	}
-	if (verdict->known && healthy && probe->recover != RECOVER_PROBE)
+	if (result->known && healthy && probe->recover != RECOVER_PROBE)
 		return 0;
-	if (verdict->known && ++verdict->streak < needed)
+	if (result->known && ++result->streak < needed)
 		return 0;
-	r = set_reason(verdict, healthy ? NULL : reason);
+	r = set_reason(result, healthy ? NULL : reason);
 	if (r < 0)
 		return r;
-	verdict->known = true;
-	verdict->healthy = healthy;
-	verdict->streak = 0;
+	result->known = true;
+	result->healthy = healthy;
+	result->streak = 0;
 	return 1;
 }
 
-void verdict_done(struct verdict *verdict)
+void probe_result_done(struct probe_result *result)
 {
-	free(verdict->reason);
-	*verdict = (struct verdict){ 0 };
+	free(result->reason);
+	*result = (struct probe_result){ 0 };
 }
 
 void reason_copy(const char *text, char ret_reason[static REASON_MAX])

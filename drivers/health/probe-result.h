@@ -12,7 +12,7 @@
 /* Longest reason kept. */
 #define REASON_MAX 240
 
-struct verdict {
+struct probe_result {
 	bool known; /* a first result was seen; it counts at once */
 	bool healthy;
 	unsigned streak; /* results in a row against the current state */
@@ -21,9 +21,9 @@ struct verdict {
 
 /* Takes one result; `reason` explains an unhealthy one. Returns 1 if the state or its reason
  * changed, 0 if not, -ENOMEM. */
-int verdict_feed(struct verdict *verdict, const struct declared_probe *probe, bool healthy,
+int probe_result_feed(struct probe_result *result, const struct declared_probe *probe, bool healthy,
 	const char *reason);
-void verdict_done(struct verdict *verdict);
+void probe_result_done(struct probe_result *result);
 
 /* Copies untrusted text: cut to REASON_MAX between characters, with '?' for anything that a line of
  * UTF-8 may not have. */

@@ -107,18 +107,18 @@ static uint64_t saved_key(const struct check *check)
 
 static int recall(struct check *check, const struct saved_unit *memory)
 {
-	const struct verdict *verdict = saved_state_result(memory, saved_key(check));
+	const struct probe_result *result = saved_state_result(memory, saved_key(check));
 	char *reason = NULL;
 
-	if (!verdict)
+	if (!result)
 		return 0;
-	if (verdict->reason) {
-		reason = strdup(verdict->reason);
+	if (result->reason) {
+		reason = strdup(result->reason);
 		if (!reason)
 			return -ENOMEM;
 	}
-	check->verdict = *verdict;
-	check->verdict.reason = reason;
+	check->result = *result;
+	check->result.reason = reason;
 	return 0;
 }
 
@@ -127,10 +127,10 @@ size_t health_unit_results(const struct health_unit *unit, struct saved_result *
 	size_t n = 0;
 
 	for (size_t i = 0; i < unit->n_checks; i++)
-		if (unit->checks[i].verdict.known)
+		if (unit->checks[i].result.known)
 			ret[n++] = (struct saved_result){
 				.probe = saved_key(&unit->checks[i]),
-				.verdict = unit->checks[i].verdict,
+				.result = unit->checks[i].result,
 			};
 	return n;
 }
@@ -177,7 +177,7 @@ struct health_unit *health_unit_free(struct health_unit *unit)
 	unit_detach(unit);
 	for (size_t i = 0; i < unit->n_checks; i++) {
 		unit->checks[i].queue->n_checks--;
-		verdict_done(&unit->checks[i].verdict);
+		probe_result_done(&unit->checks[i].result);
 	}
 	(void)device_unref(unit->device);
 	free(unit);
@@ -218,14 +218,14 @@ int health_unit_update(struct health_unit *unit, struct device *device, size_t i
 	return r;
 }
 
-bool health_unit_verdict(const struct health_unit *unit, const char **ret_reason)
+bool health_unit_healthy(const struct health_unit *unit, const char **ret_reason)
 {
 	for (size_t i = 0; i < unit->n_checks; i++) {
-		const struct verdict *verdict = &unit->checks[i].verdict;
+		const struct probe_result *result = &unit->checks[i].result;
 
-		if (verdict->known && verdict->healthy)
+		if (result->known && result->healthy)
 			continue;
-		*ret_reason = verdict->known ? verdict->reason : "not probed yet";
+		*ret_reason = result->known ? result->reason : "not probed yet";
 		return false;
 	}
 	return true;

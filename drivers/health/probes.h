@@ -47,4 +47,4 @@ int health_unit_update(struct health_unit *unit, struct device *device, size_t i
 
 /* The result of all probes together; `ret_reason` (valid until the unit's next change) explains an
  * unhealthy one. */
-bool health_unit_verdict(const struct health_unit *unit, const char **ret_reason);
+bool health_unit_healthy(const struct health_unit *unit, const char **ret_reason);

@@ -29,9 +29,9 @@ static struct saved_unit *saved_unit_free(struct saved_unit *unit)
 {
 	if (!unit)
 		return NULL;
-	for (size_t i = 0; i < unit->n_verdicts; i++)
-		verdict_done(&unit->verdicts[i].verdict);
-	free(unit->verdicts);
+	for (size_t i = 0; i < unit->n_results; i++)
+		probe_result_done(&unit->results[i].result);
+	free(unit->results);
 	(void)device_unref(unit->device);
 	free(unit->id);
 	free(unit);
@@ -75,20 +75,20 @@ int saved_state_add(struct saved_state *saved, const char *id, bool healthy, uin
 	return 0;
 }
 
-int saved_unit_add(struct saved_unit *unit, uint64_t probe, const struct verdict *verdict)
+int saved_unit_add(struct saved_unit *unit, uint64_t probe, const struct probe_result *result)
 {
-	struct saved_result copy = { .probe = probe, .verdict = *verdict };
+	struct saved_result copy = { .probe = probe, .result = *result };
 	int r;
 
-	r = array_reserve((void **)&unit->verdicts, unit->n_verdicts, sizeof(unit->verdicts[0]));
+	r = array_reserve((void **)&unit->results, unit->n_results, sizeof(unit->results[0]));
 	if (r < 0)
 		return r;
-	if (verdict->reason) {
-		copy.verdict.reason = strdup(verdict->reason);
-		if (!copy.verdict.reason)
+	if (result->reason) {
+		copy.result.reason = strdup(result->reason);
+		if (!copy.result.reason)
 			return -ENOMEM;
 	}
-	unit->verdicts[unit->n_verdicts++] = copy;
+	unit->results[unit->n_results++] = copy;
 	return 0;
 }
 
@@ -108,16 +108,16 @@ int saved_state_add_copy(struct saved_state *saved, const struct saved_unit *uni
 	copy->changes = unit->changes;
 	copy->assigned = unit->assigned;
 	copy->device = unit->device ? device_ref(unit->device) : NULL;
-	for (size_t i = 0; i < unit->n_verdicts && r >= 0; i++)
-		r = saved_unit_add(copy, unit->verdicts[i].probe, &unit->verdicts[i].verdict);
+	for (size_t i = 0; i < unit->n_results && r >= 0; i++)
+		r = saved_unit_add(copy, unit->results[i].probe, &unit->results[i].result);
 	return r;
 }
 
-const struct verdict *saved_state_result(const struct saved_unit *unit, uint64_t probe)
+const struct probe_result *saved_state_result(const struct saved_unit *unit, uint64_t probe)
 {
-	for (size_t i = 0; unit && probe != 0 && i < unit->n_verdicts; i++)
-		if (unit->verdicts[i].probe == probe)
-			return &unit->verdicts[i].verdict;
+	for (size_t i = 0; unit && probe != 0 && i < unit->n_results; i++)
+		if (unit->results[i].probe == probe)
+			return &unit->results[i].result;
 	return NULL;
 }
 
@@ -153,30 +153,30 @@ uint64_t probe_key(const struct declared_probe *probe)
 static bool has_same_state(const struct saved_unit *a, const struct saved_unit *b)
 {
 	bool same = a->healthy == b->healthy && a->since == b->since && a->changes == b->changes &&
-		!a->assigned && !b->assigned && a->n_verdicts == b->n_verdicts;
+		!a->assigned && !b->assigned && a->n_results == b->n_results;
 
-	for (size_t i = 0; same && i < a->n_verdicts; i++) {
-		const struct saved_result *x = &a->verdicts[i], *y = &b->verdicts[i];
+	for (size_t i = 0; same && i < a->n_results; i++) {
+		const struct saved_result *x = &a->results[i], *y = &b->results[i];
 
-		same = x->probe == y->probe && x->verdict.streak == y->verdict.streak &&
-			x->verdict.healthy && y->verdict.healthy;
+		same = x->probe == y->probe && x->result.streak == y->result.streak &&
+			x->result.healthy && y->result.healthy;
 	}
 	return same;
 }
 
-static void write_verdict(struct json_writer *writer, const struct saved_result *saved)
+static void write_result(struct json_writer *writer, const struct saved_result *saved)
 {
-	const struct verdict *verdict = &saved->verdict;
+	const struct probe_result *result = &saved->result;
 
 	json_write_text(writer, "{\"probe\":");
 	json_write_hex(writer, saved->probe);
-	if (verdict->streak > 0) {
+	if (result->streak > 0) {
 		json_write_text(writer, ",\"streak\":");
-		json_write_number(writer, verdict->streak);
+		json_write_number(writer, result->streak);
 	}
-	if (!verdict->healthy) {
+	if (!result->healthy) {
 		json_write_text(writer, ",\"healthy\":false,\"reason\":");
-		json_write_string(writer, verdict->reason);
+		json_write_string(writer, result->reason);
 	}
 	json_write_text(writer, "}");
 }
@@ -197,11 +197,11 @@ static void write_unit(struct json_writer *writer, const struct saved_unit *unit
 		json_write_text(writer, ",\"device\":");
 		saved_device_write(writer, unit->device);
 	}
-	for (size_t i = 0; i < unit->n_verdicts; i++) {
+	for (size_t i = 0; i < unit->n_results; i++) {
 		json_write_text(writer, i > 0 ? "," : ",\"probes\":[");
-		write_verdict(writer, &unit->verdicts[i]);
+		write_result(writer, &unit->results[i]);
 	}
-	json_write_text(writer, unit->n_verdicts > 0 ? "]}" : "}");
+	json_write_text(writer, unit->n_results > 0 ? "]}" : "}");
 }
 
 static void write_allocations(struct json_writer *writer, const struct bookings *allocations)
@@ -260,10 +260,10 @@ int saved_state_write_end(struct saved_state_writer *writer, const struct bookin
 	return json_writer_finish(&writer->json);
 }
 
-static int read_verdict(struct saved_unit *unit, json_t *json)
+static int read_result(struct saved_unit *unit, json_t *json)
 {
 	const char *key, *reason = "it was unhealthy before";
-	struct verdict verdict = { .known = true };
+	struct probe_result result = { .known = true };
 	char text[REASON_MAX];
 	uint64_t probe;
 	int healthy = 1, streak = 0;
@@ -272,13 +272,13 @@ static int read_verdict(struct saved_unit *unit, json_t *json)
 		    "streak", &streak, "reason", &reason) < 0 ||
 		sscanf(key, "%" SCNx64, &probe) != 1 || streak < 0)
 		return 0;
-	verdict.healthy = healthy;
-	verdict.streak = (unsigned)streak;
+	result.healthy = healthy;
+	result.streak = (unsigned)streak;
 	if (!healthy) {
 		reason_copy(reason, text);
-		verdict.reason = text;
+		result.reason = text;
 	}
-	return saved_unit_add(unit, probe, &verdict);
+	return saved_unit_add(unit, probe, &result);
 }
 
 static int read_unit(struct saved_state *saved, const char *id, json_t *json)
@@ -303,7 +303,7 @@ static int read_unit(struct saved_state *saved, const char *id, json_t *json)
 		return -ENOMEM;
 	json_array_foreach(probes, i, probe)
 	{
-		r = read_verdict(unit, probe);
+		r = read_result(unit, probe);
 		if (r < 0)
 			return r;
 	}

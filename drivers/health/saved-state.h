@@ -16,7 +16,7 @@
 
 struct saved_result {
 	uint64_t probe; /* what was probed, see probe_key() */
-	struct verdict verdict;
+	struct probe_result result;
 };
 
 struct saved_unit {
@@ -28,8 +28,8 @@ struct saved_unit {
 	/* The device as it was found last, if it is assigned; NULL: it is not assigned, or the file
 	 * cannot represent it. */
 	struct device *device;
-	struct saved_result *verdicts;
-	size_t n_verdicts;
+	struct saved_result *results;
+	size_t n_results;
 };
 
 struct saved_state {
@@ -52,7 +52,7 @@ int saved_state_add(struct saved_state *saved, const char *id, bool healthy, uin
 	struct saved_unit **ret);
 
 /* Adds a copy of a probe's state. */
-int saved_unit_add(struct saved_unit *unit, uint64_t probe, const struct verdict *verdict);
+int saved_unit_add(struct saved_unit *unit, uint64_t probe, const struct probe_result *result);
 
 /* The unit with that id, or NULL; `memory` may be NULL. */
 const struct saved_unit *saved_state_find(const struct saved_state *saved, const char *id);
@@ -61,7 +61,7 @@ const struct saved_unit *saved_state_find(const struct saved_state *saved, const
 int saved_state_add_copy(struct saved_state *saved, const struct saved_unit *unit);
 
 /* The saved state of the probe, or NULL; `unit` may be NULL. */
-const struct verdict *saved_state_result(const struct saved_unit *unit, uint64_t probe);
+const struct probe_result *saved_state_result(const struct saved_unit *unit, uint64_t probe);
 
 /* Identifies what a probe checks: its kind and target, not its thresholds or intervals. 0: its
  * state is not saved. */

@@ -70,7 +70,7 @@ int unit_evaluate(struct unit *unit)
 		cause = CAUSE_DEVICE;
 		reason = unit->device->problem;
 	} else if (unit->health) {
-		healthy = health_unit_verdict(unit->health, &reason);
+		healthy = health_unit_healthy(unit->health, &reason);
 		cause = healthy ? CAUSE_NONE : CAUSE_PROBE;
 	}
 

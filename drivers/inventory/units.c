@@ -354,14 +354,14 @@ static struct saved_unit describe(const struct unit *unit, struct saved_result *
 		.since = unit->since,
 		.changes = unit->changes,
 		.assigned = device_was_assigned(unit->device),
-		.verdicts = results,
+		.results = results,
 	};
 
 	/* It cannot be scanned again. */
 	if (saved.assigned && unit->present && saved_device_is_plain(unit->device))
 		saved.device = unit->device;
 	if (unit->health)
-		saved.n_verdicts = health_unit_results(unit->health, results);
+		saved.n_results = health_unit_results(unit->health, results);
 	return saved;
 }
 

@@ -25,7 +25,7 @@ static const char *const remappings[] = {
 	[REMAPPING_IGNORE] = "ignore",
 	NULL,
 };
-static const char *const verdicts[] = { "unhealthy", "healthy", NULL };
+static const char *const results[] = { "unhealthy", "healthy", NULL };
 
 static const struct option probe_options[] = {
 	{
@@ -100,7 +100,7 @@ static const struct option probe_options[] = {
 		.type = OPTION_CHOICE,
 		.offset = offsetof(struct declared_probe, missing),
 		.variant = "file sysfs",
-		.choices = verdicts,
+		.choices = results,
 		.help = "Result if the file does not exist.",
 	},
 	{

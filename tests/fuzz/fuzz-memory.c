@@ -38,7 +38,7 @@ static void compare(const struct saved_state *saved, const struct saved_state *a
 		const struct saved_unit *a = saved->units[i], *b = again->units[i];
 
 		if (!streq(a->id, b->id) || a->healthy != b->healthy || a->since != b->since ||
-			a->assigned != b->assigned || a->n_verdicts != b->n_verdicts ||
+			a->assigned != b->assigned || a->n_results != b->n_results ||
 			!a->device != !b->device)
 			abort();
 		if (!a->device)

@@ -258,7 +258,7 @@ static void test_memory_waits(void **state)
 {
 	struct saved_state *saved, *again;
 	struct saved_unit *unit;
-	struct verdict verdict = { .known = true, .reason = (char[]){ "ECC error" } };
+	struct probe_result result = { .known = true, .reason = (char[]){ "ECC error" } };
 
 	write_devices("/list", "{\"id\": \"a\"}, {\"id\": \"b\"}");
 	begin(&old, POLL("list") RECOVERS_NEVER, host_root);
@@ -266,14 +266,14 @@ static void test_memory_waits(void **state)
 	assert_int_equal(saved_state_add(saved, "b", false, 1, &unit), 0);
 	assert_int_equal(
 		saved_unit_add(unit, probe_key(groups_get(&declaration_of(old.config)->health, 0)),
-			&verdict),
+			&result),
 		0);
 	inventory_restore(old.inventory, saved);
 	start(&old);
 	/* Asked too early, the answer must not be "nothing". */
 	assert_int_equal(inventory_save(old.inventory, &again), 0);
 	assert_non_null(saved_state_find(again, "b"));
-	assert_int_equal(saved_state_find(again, "b")->n_verdicts, 1);
+	assert_int_equal(saved_state_find(again, "b")->n_results, 1);
 	(void)saved_state_free(again);
 	RUN_UNTIL(old.told > 0);
 	assert_string_equal(seen(&old), "a b! ");

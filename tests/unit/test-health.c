@@ -18,36 +18,36 @@ static int setup(void **state)
 }
 
 /* Feeds '+' and '-' and compares the state after each. */
-static void expect_verdicts(
+static void expect_results(
 	const struct declared_probe *probe, const char *results, const char *expected)
 {
-	struct verdict verdict = { 0 };
+	struct probe_result result = { 0 };
 
 	for (size_t i = 0; results[i]; i++) {
-		bool before = verdict.healthy;
-		int r = verdict_feed(&verdict, probe, results[i] == '+', "broken");
+		bool before = result.healthy;
+		int r = probe_result_feed(&result, probe, results[i] == '+', "broken");
 
-		assert_int_equal(verdict.healthy, expected[i] == '+');
-		assert_int_equal(r, i == 0 || before != verdict.healthy);
-		assert_int_equal(verdict.reason == NULL, verdict.healthy);
+		assert_int_equal(result.healthy, expected[i] == '+');
+		assert_int_equal(r, i == 0 || before != result.healthy);
+		assert_int_equal(result.reason == NULL, result.healthy);
 	}
-	verdict_done(&verdict);
+	probe_result_done(&result);
 }
 
 static void test_hysteresis(void **state)
 {
 	struct declared_probe probe = { .fail_after = 1, .recover_after = 1 };
 
-	expect_verdicts(&probe, "+-+--+", "+-+--+");
-	expect_verdicts(&probe, "-+", "-+");
+	expect_results(&probe, "+-+--+", "+-+--+");
+	expect_results(&probe, "-+", "-+");
 	probe.fail_after = 3;
 	probe.recover_after = 2;
-	expect_verdicts(&probe, "+--+--+---", "+++++++++-");
-	expect_verdicts(&probe, "-+-+-++-", "------++");
+	expect_results(&probe, "+--+--+---", "+++++++++-");
+	expect_results(&probe, "-+-+-++-", "------++");
 	probe.recover = RECOVER_NEVER;
-	expect_verdicts(&probe, "+---++++", "+++-----");
+	expect_results(&probe, "+---++++", "+++-----");
 	probe.recover = RECOVER_REBOOT;
-	expect_verdicts(&probe, "-+++", "----");
+	expect_results(&probe, "-+++", "----");
 }
 
 static void test_reason_is_presentable(void **state)

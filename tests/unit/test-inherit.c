@@ -213,22 +213,22 @@ static bool is_saved(bool healthy, unsigned streak, const char *reason)
 {
 	_cleanup_saved_state_ struct saved_state *saved = NULL;
 	const struct saved_unit *unit;
-	const struct verdict *verdict;
+	const struct probe_result *result;
 
 	pass_on(&saved);
 	assert_int_equal(saved->n_units, 3);
 	/* In the same state as the one before, so that the file has only its id. */
 	assert_true(saved_state_find(saved, "unit-2")->healthy);
-	assert_int_equal(saved_state_find(saved, "unit-2")->n_verdicts, 1);
+	assert_int_equal(saved_state_find(saved, "unit-2")->n_results, 1);
 	assert_int_equal(
 		saved_state_find(saved, "unit-2")->since, saved_state_find(saved, "unit-1")->since);
 	unit = saved_state_find(saved, "unit-0");
 	assert_non_null(unit);
-	assert_int_equal(unit->n_verdicts, 1);
-	verdict = &unit->verdicts[0].verdict;
-	assert_int_equal(unit->healthy, verdict->healthy);
-	return verdict->healthy == healthy && verdict->streak == streak &&
-		(reason ? verdict->reason && streq(verdict->reason, reason) : !verdict->reason);
+	assert_int_equal(unit->n_results, 1);
+	result = &unit->results[0].result;
+	assert_int_equal(unit->healthy, result->healthy);
+	return result->healthy == healthy && result->streak == streak &&
+		(reason ? result->reason && streq(result->reason, reason) : !result->reason);
 }
 
 static void test_results_are_saved(void **state)

@@ -163,7 +163,7 @@ static bool is_refused_stream(const struct reply *reply)
 		strstr(reply->text, "RST_STREAM with error code 7");
 }
 
-enum verdict trial_check_alive(struct trial *trial, const char *after)
+enum outcome trial_check_alive(struct trial *trial, const char *after)
 {
 	char buffer[CALL_METHOD_MAX];
 	const char *method = trial->options->dra ? call_dra_method(trial, DRA_UNPREPARE, buffer)
@@ -182,7 +182,7 @@ enum verdict trial_check_alive(struct trial *trial, const char *after)
 		call_message(trial, method, &empty.base, &reply);
 	}
 	if (reply.status == RPC_OK)
-		return VERDICT_OK;
+		return OUTCOME_OK;
 	return trial_fail(trial, "after %s %s on the kubelet's connection: %s", after,
 		trial->options->dra ? DRA_UNPREPARE : "GetDevicePluginOptions", reply.text);
 }

@@ -46,5 +46,5 @@ void call_message(struct trial *trial, const char *method, const ProtobufCMessag
 	struct reply *ret);
 
 /* Checks that the plugin still works: the stream of the resource is open and a call is answered. If
- * not, returns another result than VERDICT_OK, with a message. */
-enum verdict trial_check_alive(struct trial *trial, const char *after);
+ * not, returns another result than OUTCOME_OK, with a message. */
+enum outcome trial_check_alive(struct trial *trial, const char *after);

@@ -47,56 +47,56 @@ static bool check_answer(
 	return false;
 }
 
-static enum verdict allocates(struct trial *trial, const struct conformance_case *self)
+static enum outcome allocates(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_ids_ struct ids ids = {};
 
 	if (!ids_take(trial, &ids))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	for (size_t i = 0; i < MIN_OF(ids.n, (size_t)64); i++) {
 		_cleanup_reply_ struct reply reply = {};
 
 		allocate(trial, ids.list + i, 1, 1, trial->options->timeout, &reply);
 		if (!check_answer(trial, &reply, 1, "one device"))
-			return VERDICT_NOT_OK;
+			return OUTCOME_NOT_OK;
 	}
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict allocates_all(struct trial *trial, const struct conformance_case *self)
+static enum outcome allocates_all(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_ids_ struct ids ids = {};
 	_cleanup_reply_ struct reply reply = {};
 
 	if (!ids_take(trial, &ids))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	allocate(trial, ids.list, ids.n, 1, trial->options->timeout, &reply);
 	/* A plugin may have a limit for each container, with an error that names it. */
 	if (reply.status == RPC_RESOURCE_EXHAUSTED && strstr(reply.text, "larger than max"))
 		return trial_fail(trial, "the answer for all devices is larger than 4 MiB");
 	if (reply.status > RPC_OK && reply.text[0] != '\0')
 		return trial_check_alive(trial, "Allocate of all devices");
-	return check_answer(trial, &reply, 1, "all devices") ? VERDICT_OK : VERDICT_NOT_OK;
+	return check_answer(trial, &reply, 1, "all devices") ? OUTCOME_OK : OUTCOME_NOT_OK;
 }
 
-static enum verdict allocates_for_two(struct trial *trial, const struct conformance_case *self)
+static enum outcome allocates_for_two(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_ids_ struct ids ids = {};
 	_cleanup_reply_ struct reply reply = {};
 
 	if (!ids_take(trial, &ids))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	allocate(trial, ids.list, 1, 2, trial->options->timeout, &reply);
-	return check_answer(trial, &reply, 2, "one device") ? VERDICT_OK : VERDICT_NOT_OK;
+	return check_answer(trial, &reply, 2, "one device") ? OUTCOME_OK : OUTCOME_NOT_OK;
 }
 
-static enum verdict allocates_in_time(struct trial *trial, const struct conformance_case *self)
+static enum outcome allocates_in_time(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_ids_ struct ids ids = {};
 	_cleanup_reply_ struct reply reply = {};
 
 	if (!ids_take(trial, &ids))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	allocate(trial, ids.list, 1, 1, trial->options->timeout / PROMPT_DIVISOR, &reply);
 	if (reply.status < 0)
 		return trial_fail(trial, "Allocate: %s", reply.text);
@@ -104,13 +104,13 @@ static enum verdict allocates_in_time(struct trial *trial, const struct conforma
 }
 
 /* A request that no kubelet sends must be refused with a message or answered element by element. */
-static enum verdict allocates_odd(struct trial *trial, const struct conformance_case *self)
+static enum outcome allocates_odd(struct trial *trial, const struct conformance_case *self)
 {
 	char unknown[] = UNKNOWN_ID;
 	_cleanup_ids_ struct ids ids = {};
 
 	if (!ids_take(trial, &ids))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	{
 		char *twice[] = { ids.list[0], ids.list[0] }, *strange[] = { unknown };
 		const struct {
@@ -137,7 +137,7 @@ static enum verdict allocates_odd(struct trial *trial, const struct conformance_
 					requests[i].what);
 			if (!check_answer(
 				    trial, &reply, requests[i].n_containers, requests[i].what))
-				return VERDICT_NOT_OK;
+				return OUTCOME_NOT_OK;
 		}
 	}
 	return trial_check_alive(trial, "odd Allocate requests");
@@ -188,16 +188,16 @@ static bool has_same_answer(struct trial *trial, struct call *call, char **id, c
 	return false;
 }
 
-static enum verdict allocates_at_once(struct trial *trial, const struct conformance_case *self)
+static enum outcome allocates_at_once(struct trial *trial, const struct conformance_case *self)
 {
 	json_t *alone[DISTINCT] = {};
 	struct call *calls[CONCURRENT] = {};
 	_cleanup_ids_ struct ids ids = {};
-	enum verdict verdict = VERDICT_OK;
+	enum outcome outcome = OUTCOME_OK;
 	size_t started, distinct;
 
 	if (!ids_take(trial, &ids))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	distinct = MIN_OF(ids.n, (size_t)DISTINCT);
 	for (size_t i = 0; i < distinct; i++) {
 		_cleanup_reply_ struct reply reply = {};
@@ -215,18 +215,18 @@ static enum verdict allocates_at_once(struct trial *trial, const struct conforma
 			break;
 	}
 	if (started < CONCURRENT)
-		verdict = trial_fail(trial, "the connection was lost");
+		outcome = trial_fail(trial, "the connection was lost");
 	else if (!trial_await(trial, calls_are_done, calls))
-		verdict = trial_fail(trial, "100 Allocate calls at a time were not all answered");
+		outcome = trial_fail(trial, "100 Allocate calls at a time were not all answered");
 	for (size_t i = 0; i < started; i++)
-		if (verdict != VERDICT_OK)
+		if (outcome != OUTCOME_OK)
 			call_abandon(trial, calls[i]);
 		else if (!has_same_answer(
 				 trial, calls[i], ids.list + i % distinct, alone[i % distinct]))
-			verdict = VERDICT_NOT_OK;
+			outcome = OUTCOME_NOT_OK;
 	for (size_t i = 0; i < distinct; i++)
 		json_decref(alone[i]);
-	return verdict;
+	return outcome;
 }
 
 static bool cancel_some(struct trial *trial, const struct ids *ids, unsigned n)
@@ -245,7 +245,7 @@ static bool cancel_some(struct trial *trial, const struct ids *ids, unsigned n)
 		 * call that is answered shows that the plugin has received the earlier one, even on
 		 * a busy machine. */
 		if (i % SEEN_EVERY == 0 &&
-			trial_check_alive(trial, "an Allocate call") != VERDICT_OK) {
+			trial_check_alive(trial, "an Allocate call") != OUTCOME_OK) {
 			call_abandon(trial, call);
 			return false;
 		}
@@ -264,7 +264,7 @@ static int leaks(struct trial *trial, const struct ids *ids)
 	bool measured = plugin_process_usage(&trial->plugin, &before) >= 0;
 
 	if (!cancel_some(trial, ids, CANCELLED) ||
-		trial_check_alive(trial, "cancelled Allocate calls") != VERDICT_OK)
+		trial_check_alive(trial, "cancelled Allocate calls") != OUTCOME_OK)
 		return -1;
 	if (!measured || plugin_process_usage(&trial->plugin, &after) < 0)
 		return 0;
@@ -279,19 +279,19 @@ static int leaks(struct trial *trial, const struct ids *ids)
 	return 1;
 }
 
-static enum verdict frees_what_is_cancelled(
+static enum outcome frees_what_is_cancelled(
 	struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_ids_ struct ids ids = {};
 	int r = 1;
 
 	if (!ids_take(trial, &ids) || !cancel_some(trial, &ids, WARM_UP))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	/* Caches fill up, and garbage collectors run late; so only growth in every round is a
 	 * leak. */
 	for (unsigned i = 0; i < ROUNDS && r > 0; i++)
 		r = leaks(trial, &ids);
-	return r == 0 ? VERDICT_OK : VERDICT_NOT_OK;
+	return r == 0 ? OUTCOME_OK : OUTCOME_NOT_OK;
 }
 
 static const struct conformance_case cases[] = {

@@ -61,9 +61,9 @@ static bool prepare_first(
 	return false;
 }
 
-static enum verdict end(struct trial *trial, const struct claim_name *claim)
+static enum outcome end(struct trial *trial, const struct claim_name *claim)
 {
-	return dra_unprepare_one(trial, claim) ? VERDICT_OK : VERDICT_NOT_OK;
+	return dra_unprepare_one(trial, claim) ? OUTCOME_OK : OUTCOME_NOT_OK;
 }
 
 /* --- what is answered --- */
@@ -88,7 +88,7 @@ static bool is_of_result(const json_t *result, const Dra__Device *device)
 	return true;
 }
 
-static enum verdict check_names(struct trial *trial, const Dra__Device *device)
+static enum outcome check_names(struct trial *trial, const Dra__Device *device)
 {
 	for (size_t i = 0; i < device->n_cdi_device_ids; i++) {
 		const char *name = device->cdi_device_ids[i];
@@ -102,17 +102,17 @@ static enum verdict check_names(struct trial *trial, const Dra__Device *device)
 			return trial_fail(
 				trial, "%zu files describe %s when the answer comes", n, name);
 	}
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict check_devices(struct trial *trial, const Dra__NodePrepareResourceResponse *got)
+static enum outcome check_devices(struct trial *trial, const Dra__NodePrepareResourceResponse *got)
 {
 	json_auto_t *results = claims_results(trial, 0);
-	enum verdict verdict = VERDICT_OK;
+	enum outcome outcome = OUTCOME_OK;
 	const json_t *result;
 	size_t i, k;
 
-	for (i = 0; i < got->n_devices && verdict == VERDICT_OK; i++) {
+	for (i = 0; i < got->n_devices && outcome == OUTCOME_OK; i++) {
 		const Dra__Device *device = got->devices[i];
 		bool known = false;
 
@@ -120,7 +120,7 @@ static enum verdict check_devices(struct trial *trial, const Dra__NodePrepareRes
 		{
 			known = known || is_of_result(result, device);
 		}
-		verdict = known
+		outcome = known
 			? check_names(trial, device)
 			: trial_fail(trial, "%s/%s, or its requests, are not in the allocation",
 				  device->pool_name, device->device_name);
@@ -131,54 +131,54 @@ static enum verdict check_devices(struct trial *trial, const Dra__NodePrepareRes
 
 		for (i = 0; i < got->n_devices; i++)
 			answered = answered || is_of_result(result, got->devices[i]);
-		if (!answered && verdict == VERDICT_OK)
-			verdict = trial_fail(trial,
+		if (!answered && outcome == OUTCOME_OK)
+			outcome = trial_fail(trial,
 				"%s/%s of the allocation is missing in the answer",
 				text_of(result, "pool"), text_of(result, "device"));
 	}
-	return verdict;
+	return outcome;
 }
 
-static enum verdict prepare_describes(struct trial *trial, const struct conformance_case *self)
+static enum outcome prepare_describes(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message message = {};
 	struct claim_name claim;
-	enum verdict verdict;
+	enum outcome outcome;
 
 	if (!prepare_first(trial, &claim, &message))
-		return VERDICT_NOT_OK;
-	verdict = check_devices(trial, dra_find_prepared(&message, claim.uid));
-	return verdict == VERDICT_OK ? end(trial, &claim) : verdict;
+		return OUTCOME_NOT_OK;
+	outcome = check_devices(trial, dra_find_prepared(&message, claim.uid));
+	return outcome == OUTCOME_OK ? end(trial, &claim) : outcome;
 }
 
 /* Prepares once more and compares. */
-static enum verdict check_same(struct trial *trial, const struct claim_name *claim,
+static enum outcome check_same(struct trial *trial, const struct claim_name *claim,
 	const Dra__NodePrepareResourceResponse *before, const char *after)
 {
 	_cleanup_free_ char *first = dra_describe_devices(before), *second = NULL;
 
 	if (!dra_prepare_one(trial, claim, &second))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	if (!streq(first, second))
 		return trial_fail(
 			trial, "%s the answer is %.300s instead of %.300s", after, second, first);
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict prepare_repeats(struct trial *trial, const struct conformance_case *self)
+static enum outcome prepare_repeats(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message message = {};
 	struct claim_name claim;
-	enum verdict verdict;
+	enum outcome outcome;
 
 	if (!prepare_first(trial, &claim, &message))
-		return VERDICT_NOT_OK;
-	verdict = check_same(
+		return OUTCOME_NOT_OK;
+	outcome = check_same(
 		trial, &claim, dra_find_prepared(&message, claim.uid), "the second time");
-	return verdict == VERDICT_OK ? end(trial, &claim) : verdict;
+	return outcome == OUTCOME_OK ? end(trial, &claim) : outcome;
 }
 
-static enum verdict prepare_answers_all(struct trial *trial, const struct conformance_case *self)
+static enum outcome prepare_answers_all(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message message = {};
 	struct claim_name claims[3] = { unknown_claim };
@@ -190,7 +190,7 @@ static enum verdict prepare_answers_all(struct trial *trial, const struct confor
 	if (claims_find(trial, false, &other))
 		claims[n++] = claims_name(trial, other);
 	if (!dra_prepare_call(trial, claims, n, &message))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	for (size_t i = 0; i < n; i++) {
 		result = dra_find_prepared(&message, claims[i].uid);
 		if (!result)
@@ -206,14 +206,14 @@ static enum verdict prepare_answers_all(struct trial *trial, const struct confor
 	}
 	for (size_t i = 1; i < n; i++)
 		if (!dra_unprepare_one(trial, &claims[i]))
-			return VERDICT_NOT_OK;
-	return VERDICT_OK;
+			return OUTCOME_NOT_OK;
+	return OUTCOME_OK;
 }
 
 /* --- what is refused --- */
 
 /* The error is in the entry or in the call. The pod waits in both cases. */
-static enum verdict check_refused(
+static enum outcome check_refused(
 	struct trial *trial, const struct claim_name *claim, const char *what)
 {
 	_cleanup_free_ char *devices = NULL;
@@ -221,12 +221,12 @@ static enum verdict check_refused(
 	if (dra_prepare_one(trial, claim, &devices))
 		return trial_fail(trial, "%s was prepared: %s", what, devices);
 	if (strstr(trial->message, "no answer within"))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	trial->message[0] = '\0';
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict refuses_uid(struct trial *trial, const struct conformance_case *self)
+static enum outcome refuses_uid(struct trial *trial, const struct conformance_case *self)
 {
 	struct claim_name claim;
 
@@ -236,7 +236,7 @@ static enum verdict refuses_uid(struct trial *trial, const struct conformance_ca
 	return check_refused(trial, &claim, "a claim whose uid differs from the API server's");
 }
 
-static enum verdict refuses_name(struct trial *trial, const struct conformance_case *self)
+static enum outcome refuses_name(struct trial *trial, const struct conformance_case *self)
 {
 	struct claim_name claim;
 
@@ -246,23 +246,23 @@ static enum verdict refuses_name(struct trial *trial, const struct conformance_c
 	return check_refused(trial, &claim, "a claim whose name does not exist in the API server");
 }
 
-static enum verdict refuses_rival(struct trial *trial, const struct conformance_case *self)
+static enum outcome refuses_rival(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message message = {};
 	struct claim_name claim, rival;
-	enum verdict verdict;
+	enum outcome outcome;
 	size_t other;
 
 	if (!claims_find(trial, true, &other))
 		return trial_skip(trial, "give two --claim with the same device");
 	if (!prepare_first(trial, &claim, &message))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	rival = claims_name(trial, other);
-	verdict = check_refused(trial, &rival, "a claim for a device that another claim holds");
-	if (verdict != VERDICT_OK)
-		return verdict;
+	outcome = check_refused(trial, &rival, "a claim for a device that another claim holds");
+	if (outcome != OUTCOME_OK)
+		return outcome;
 	if (!dra_unprepare_one(trial, &claim) || !dra_prepare_one(trial, &rival, NULL))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	return end(trial, &rival);
 }
 
@@ -310,7 +310,7 @@ static size_t prepare_at_once(struct trial *trial, const uint8_t *request, size_
 	return same;
 }
 
-static enum verdict prepare_parallel(struct trial *trial, const struct conformance_case *self)
+static enum outcome prepare_parallel(struct trial *trial, const struct conformance_case *self)
 {
 	Dra__NodePrepareResourcesRequest request = DRA__NODE_PREPARE_RESOURCES_REQUEST__INIT;
 	Dra__Claim packed = DRA__CLAIM__INIT, *claims[] = { &packed };
@@ -321,10 +321,10 @@ static enum verdict prepare_parallel(struct trial *trial, const struct conforman
 	size_t size, same;
 
 	if (!prepare_first(trial, &claim, &message))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	wanted = dra_describe_devices(dra_find_prepared(&message, claim.uid));
 	if (!dra_unprepare_one(trial, &claim))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	packed.namespace_ = (char *)(uintptr_t)claim.namespace;
 	packed.name = (char *)(uintptr_t)claim.name;
 	packed.uid = (char *)(uintptr_t)claim.uid;
@@ -340,7 +340,7 @@ static enum verdict prepare_parallel(struct trial *trial, const struct conforman
 	return end(trial, &claim);
 }
 
-static enum verdict cycles(struct trial *trial, const struct conformance_case *self)
+static enum outcome cycles(struct trial *trial, const struct conformance_case *self)
 {
 	struct process_usage before = {}, after = {};
 	struct claim_name claim;
@@ -350,7 +350,7 @@ static enum verdict cycles(struct trial *trial, const struct conformance_case *s
 	claim = claims_name(trial, 0);
 	for (unsigned i = 0; i < CYCLES; i++) {
 		if (!dra_prepare_one(trial, &claim, NULL) || !dra_unprepare_one(trial, &claim))
-			return VERDICT_NOT_OK;
+			return OUTCOME_NOT_OK;
 		/* The first calls may open descriptors that stay open. */
 		if (i == CYCLES / 4)
 			measured = plugin_process_usage(&trial->plugin, &before) >= 0;
@@ -360,49 +360,49 @@ static enum verdict cycles(struct trial *trial, const struct conformance_case *s
 		return trial_fail(trial,
 			"%d cycles of prepare and unprepare left %zu descriptors open",
 			CYCLES - CYCLES / 4 - 1, after.descriptors - before.descriptors);
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
 /* --- unprepare --- */
 
-static enum verdict unprepare_repeats(struct trial *trial, const struct conformance_case *self)
+static enum outcome unprepare_repeats(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message message = {};
 	struct claim_name claim;
 
 	if (!prepare_first(trial, &claim, &message) || !dra_unprepare_one(trial, &claim))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	return end(trial, &claim);
 }
 
-static enum verdict unprepare_unknown(struct trial *trial, const struct conformance_case *self)
+static enum outcome unprepare_unknown(struct trial *trial, const struct conformance_case *self)
 {
 	return end(trial, &unknown_claim);
 }
 
-static enum verdict check_removed(struct trial *trial, const struct claim_name *claim,
+static enum outcome check_removed(struct trial *trial, const struct claim_name *claim,
 	const Dra__NodePrepareResourceResponse *prepared)
 {
 	size_t n;
 
 	if (!dra_unprepare_one(trial, claim))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	n = dra_count_described(trial, prepared);
 	if (n > 0)
 		return trial_fail(trial,
 			"after " DRA_UNPREPARE " %zu CDI devices of the claim are still described",
 			n);
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
 /* A description that existed before the claim was prepared belongs to the driver as a whole. */
-static enum verdict unprepare_removes(struct trial *trial, const struct conformance_case *self)
+static enum outcome unprepare_removes(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message message = {};
 	struct claim_name claim;
 
 	if (!prepare_first(trial, &claim, &message))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	return check_removed(trial, &claim, dra_find_prepared(&message, claim.uid));
 }
 
@@ -417,59 +417,59 @@ static size_t count_names(const Dra__NodePrepareResourceResponse *prepared)
 	return n;
 }
 
-static enum verdict check_described(
+static enum outcome check_described(
 	struct trial *trial, const Dra__NodePrepareResourceResponse *prepared, const char *when)
 {
 	size_t wanted = count_names(prepared), n = dra_count_described(trial, prepared);
 
 	if (n == wanted)
-		return VERDICT_OK;
+		return OUTCOME_OK;
 	return trial_fail(trial, "%s %zu of the %zu CDI devices of a prepared claim are described",
 		when, n, wanted);
 }
 
-static enum verdict stop_keeps_files(struct trial *trial, const struct conformance_case *self)
+static enum outcome stop_keeps_files(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message message = {};
 	const Dra__NodePrepareResourceResponse *prepared;
 	struct claim_name claim;
-	enum verdict verdict;
+	enum outcome outcome;
 
 	if (!prepare_first(trial, &claim, &message))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	prepared = dra_find_prepared(&message, claim.uid);
 	if (!trial_stop_plugin(trial))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	(void)trial_kill_plugin(trial);
-	verdict = check_described(trial, prepared, "while the driver is stopped,");
+	outcome = check_described(trial, prepared, "while the driver is stopped,");
 	if (!trial_start_plugin(trial) || !trial_await_serving(trial))
-		return VERDICT_NOT_OK;
-	if (verdict == VERDICT_OK)
-		verdict = check_described(trial, prepared, "after the driver has started again,");
-	return verdict == VERDICT_OK ? end(trial, &claim) : verdict;
+		return OUTCOME_NOT_OK;
+	if (outcome == OUTCOME_OK)
+		outcome = check_described(trial, prepared, "after the driver has started again,");
+	return outcome == OUTCOME_OK ? end(trial, &claim) : outcome;
 }
 
-static enum verdict prepare_after_restart(struct trial *trial, const struct conformance_case *self)
+static enum outcome prepare_after_restart(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message message = {};
 	struct claim_name claim;
-	enum verdict verdict;
+	enum outcome outcome;
 
 	if (!prepare_first(trial, &claim, &message) || !restart_driver(trial))
-		return VERDICT_NOT_OK;
-	verdict = check_same(trial, &claim, dra_find_prepared(&message, claim.uid),
+		return OUTCOME_NOT_OK;
+	outcome = check_same(trial, &claim, dra_find_prepared(&message, claim.uid),
 		"after the driver was killed and started again,");
-	return verdict == VERDICT_OK ? end(trial, &claim) : verdict;
+	return outcome == OUTCOME_OK ? end(trial, &claim) : outcome;
 }
 
-static enum verdict unprepare_after_restart(
+static enum outcome unprepare_after_restart(
 	struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message message = {};
 	struct claim_name claim;
 
 	if (!prepare_first(trial, &claim, &message) || !restart_driver(trial))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	return check_removed(trial, &claim, dra_find_prepared(&message, claim.uid));
 }
 

@@ -64,54 +64,54 @@ static bool all_have_or_never_will(struct trial *trial, const void *data)
 		all_have(trial, data);
 }
 
-static enum verdict skip_without_health(struct trial *trial)
+static enum outcome skip_without_health(struct trial *trial)
 {
 	if (!trial->options->version->resource_health)
 		return trial_skip(trial, "kubelets before 1.36 do not follow it");
 	if (has_no_service(trial))
 		return trial_skip(trial, "the driver has no DRAResourceHealth service");
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict health_reports(struct trial *trial, const struct conformance_case *self)
+static enum outcome health_reports(struct trial *trial, const struct conformance_case *self)
 {
 	size_t total, n;
 
 	if (trial_await(trial, all_have_or_never_will, NULL))
 		return skip_without_health(trial);
 	if (!trial->manager)
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	n = count_health(trial, NULL, &total);
 	return trial_fail(trial,
 		"the health of %zu of the claim's %zu devices is known after %u messages; the stream: %s",
 		n, total, trial->counts.lists, trial->ended_by[0] ? trial->ended_by : "open");
 }
 
-static enum verdict health_changes(struct trial *trial, const struct conformance_case *self)
+static enum outcome health_changes(struct trial *trial, const struct conformance_case *self)
 {
 	const struct conformance_hooks *hooks = &trial->options->hooks;
-	enum verdict verdict = VERDICT_OK;
+	enum outcome outcome = OUTCOME_OK;
 
 	if (!trial_await(trial, all_have_or_never_will, "Healthy"))
 		return trial_fail(trial, "the devices of the claim are not healthy");
-	if (skip_without_health(trial) == VERDICT_SKIP)
-		return VERDICT_SKIP;
+	if (skip_without_health(trial) == OUTCOME_SKIP)
+		return OUTCOME_SKIP;
 	if (!trial_hook(trial, hooks->fail))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	if (!trial_await(trial, one_has, "Unhealthy"))
-		verdict = trial_fail(trial,
+		outcome = trial_fail(trial,
 			"after --fail-command no device of the claim is unhealthy for the kubelet");
 	if (!trial_hook(trial, hooks->heal))
-		return VERDICT_NOT_OK;
-	if (verdict == VERDICT_OK && !trial_await(trial, all_have, "Healthy"))
-		verdict = trial_fail(trial,
+		return OUTCOME_NOT_OK;
+	if (outcome == OUTCOME_OK && !trial_await(trial, all_have, "Healthy"))
+		outcome = trial_fail(trial,
 			"after --heal-command a device of the claim is still unhealthy for the kubelet");
-	return verdict;
+	return outcome;
 }
 
 /* --- requests that no kubelet would send --- */
 
-static enum verdict refuses_malformed(struct trial *trial, const struct conformance_case *self)
+static enum outcome refuses_malformed(struct trial *trial, const struct conformance_case *self)
 {
 	/* A field with a length of 127 bytes, but only three bytes follow. */
 	static const uint8_t malformed[] = { 0x0a, 0x7f, 'a', 'b', 'c' };
@@ -133,7 +133,7 @@ static enum verdict refuses_malformed(struct trial *trial, const struct conforma
 	return trial_check_alive(trial, "bytes that are not a message");
 }
 
-static enum verdict refuses_paths(struct trial *trial, const struct conformance_case *self)
+static enum outcome refuses_paths(struct trial *trial, const struct conformance_case *self)
 {
 	static const struct claim_name claims[] = {
 		{ "default", UNKNOWN_CLAIM, "../../../../tmp/devplug-kubelet-conformance" },
@@ -150,7 +150,7 @@ static enum verdict refuses_paths(struct trial *trial, const struct conformance_
 				"the claim \"%s/%s\" with the uid \"%s\" was prepared",
 				claims[i].namespace, claims[i].name, claims[i].uid);
 		if (strstr(trial->message, "no answer within"))
-			return VERDICT_NOT_OK;
+			return OUTCOME_NOT_OK;
 	}
 	trial->message[0] = '\0';
 	return trial_check_alive(trial, "claims whose names are paths");

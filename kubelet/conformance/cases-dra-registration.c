@@ -54,7 +54,7 @@ static bool announces(const Pluginregistration__PluginInfo *info, const char *se
 	return false;
 }
 
-static enum verdict check_info(struct trial *trial, const Pluginregistration__PluginInfo *info)
+static enum outcome check_info(struct trial *trial, const Pluginregistration__PluginInfo *info)
 {
 	if (!streq(info->type, "DRAPlugin"))
 		return trial_fail(trial, "the type is \"%s\", not DRAPlugin", info->type);
@@ -68,7 +68,7 @@ static enum verdict check_info(struct trial *trial, const Pluginregistration__Pl
 	if (!announces(info, "v1.DRAPlugin") && !announces(info, "v1beta1.DRAPlugin"))
 		return trial_fail(trial,
 			"it announces neither v1.DRAPlugin nor v1beta1.DRAPlugin, which are names of services and not versions");
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
 static bool begin(struct trial *trial)
@@ -80,27 +80,27 @@ static bool begin(struct trial *trial)
 		trial_start_plugin(trial);
 }
 
-static enum verdict registers(struct trial *trial, const struct conformance_case *self)
+static enum outcome registers(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message info = {};
-	enum verdict verdict;
+	enum outcome outcome;
 
 	if (!begin(trial))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	if (!trial_await_register(trial, has_been_asked, NULL))
-		return trial_await_serving(trial) ? VERDICT_OK : VERDICT_NOT_OK;
+		return trial_await_serving(trial) ? OUTCOME_OK : OUTCOME_NOT_OK;
 	if (!get_info(trial, &info))
-		return VERDICT_NOT_OK;
-	verdict = check_info(trial, (const void *)info.base);
-	if (verdict == VERDICT_OK && !trial_is_serving(trial, NULL))
+		return OUTCOME_NOT_OK;
+	outcome = check_info(trial, (const void *)info.base);
+	if (outcome == OUTCOME_OK && !trial_is_serving(trial, NULL))
 		return trial_fail(trial, "it was not registered: %s", trial->refused_by);
-	if (verdict == VERDICT_OK && !trial_client(trial))
+	if (outcome == OUTCOME_OK && !trial_client(trial))
 		return trial_fail(trial, "the endpoint %s refuses connections", trial->endpoint);
-	return verdict;
+	return outcome;
 }
 
 /* A call without claims, which changes nothing. */
-static enum verdict check_service(struct trial *trial, const char *service)
+static enum outcome check_service(struct trial *trial, const char *service)
 {
 	static const char suffix[] = ".DRAPlugin";
 	size_t length = strlen(service);
@@ -108,50 +108,50 @@ static enum verdict check_service(struct trial *trial, const char *service)
 	_cleanup_reply_ struct reply reply = {};
 
 	if (length <= strlen(suffix) || !streq(service + length - strlen(suffix), suffix))
-		return VERDICT_OK;
+		return OUTCOME_OK;
 	(void)snprintf(method, sizeof(method), "/k8s.io.kubelet.pkg.apis.dra.%.40s/" DRA_UNPREPARE,
 		service);
 	call_bytes(trial, method, "", 0, trial->options->timeout, &reply);
 	if (reply.status == RPC_OK)
-		return VERDICT_OK;
+		return OUTCOME_OK;
 	return trial_fail(trial, "it announces %s, but does not serve it: %s", service, reply.text);
 }
 
-static enum verdict serves_what_it_announces(
+static enum outcome serves_what_it_announces(
 	struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_message_ struct message message = {};
 	const Pluginregistration__PluginInfo *info;
-	enum verdict verdict = VERDICT_OK;
+	enum outcome outcome = OUTCOME_OK;
 
 	if (!get_info(trial, &message))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	info = (const void *)message.base;
-	for (size_t i = 0; i < info->n_supported_versions && verdict == VERDICT_OK; i++)
-		verdict = check_service(trial, info->supported_versions[i]);
-	return verdict;
+	for (size_t i = 0; i < info->n_supported_versions && outcome == OUTCOME_OK; i++)
+		outcome = check_service(trial, info->supported_versions[i]);
+	return outcome;
 }
 
 /* --- restarts --- */
 
-static enum verdict kubelet_restarts(struct trial *trial, const struct conformance_case *self)
+static enum outcome kubelet_restarts(struct trial *trial, const struct conformance_case *self)
 {
 	trial_kill_kubelet(trial);
 	if (!trial_start_kubelet(trial) || !trial_await_serving(trial))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	return trial_check_alive(trial, "a restart of the kubelet");
 }
 
-static enum verdict driver_restarts(struct trial *trial, const struct conformance_case *self)
+static enum outcome driver_restarts(struct trial *trial, const struct conformance_case *self)
 {
 	if (!trial_kill_plugin(trial) || !trial_start_plugin(trial) || !trial_await_serving(trial))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	return trial_check_alive(trial, "a restart of the driver");
 }
 
-static enum verdict stops(struct trial *trial, const struct conformance_case *self)
+static enum outcome stops(struct trial *trial, const struct conformance_case *self)
 {
-	return trial_stop_plugin(trial) ? VERDICT_OK : VERDICT_NOT_OK;
+	return trial_stop_plugin(trial) ? OUTCOME_OK : OUTCOME_NOT_OK;
 }
 
 static const struct conformance_case cases[] = {

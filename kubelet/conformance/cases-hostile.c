@@ -45,14 +45,14 @@ static bool has_given_back(struct trial *trial, const void *data)
 }
 
 /* Checks the kubelet's own stream and calls, and the plugin's memory and descriptors. */
-static enum verdict check_unharmed(struct trial *trial, const struct trial_counts *counts,
+static enum outcome check_unharmed(struct trial *trial, const struct trial_counts *counts,
 	const struct process_usage *before, const char *what)
 {
 	struct process_usage now;
-	enum verdict verdict = trial_check_alive(trial, what);
+	enum outcome outcome = trial_check_alive(trial, what);
 
-	if (verdict != VERDICT_OK)
-		return verdict;
+	if (outcome != OUTCOME_OK)
+		return outcome;
 	if (trial->counts.ended != counts->ended)
 		return trial_fail(
 			trial, "after %s the kubelet's stream ended: %s", what, trial->ended_by);
@@ -60,16 +60,16 @@ static enum verdict check_unharmed(struct trial *trial, const struct trial_count
 		now.memory > before->memory + trial->options->memory)
 		return trial_fail(trial, "after %s the plugin uses %zu MiB more memory", what,
 			(now.memory - before->memory) >> 20);
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict check_given_back(
+static enum outcome check_given_back(
 	struct trial *trial, const struct process_usage *before, const char *what)
 {
 	const struct usage_bound bound = { before->descriptors + FILES_SLACK };
 
 	if (trial_await(trial, has_given_back, &bound))
-		return VERDICT_OK;
+		return OUTCOME_OK;
 	return trial_fail(trial, "after the end of %s, the plugin keeps descriptors open", what);
 }
 
@@ -78,28 +78,28 @@ struct attack {
 	void (*fill)(struct bytes *bytes);
 };
 
-static enum verdict withstands(struct trial *trial, const struct conformance_case *self)
+static enum outcome withstands(struct trial *trial, const struct conformance_case *self)
 {
 	const struct attack *attack = self->data;
 	struct trial_counts counts = trial->counts;
 	struct process_usage before = {};
 	_cleanup_bytes_ struct bytes bytes = {};
 	int fd = connect_to_plugin(trial);
-	enum verdict verdict;
+	enum outcome outcome;
 
 	if (fd < 0)
 		return trial_fail(trial, "the plugin's socket refuses a connection");
 	(void)plugin_process_usage(&trial->plugin, &before);
 	attack->fill(&bytes);
 	(void)raw_send(fd, &bytes, SEND_LIMIT);
-	verdict = check_unharmed(trial, &counts, &before, attack->what);
+	outcome = check_unharmed(trial, &counts, &before, attack->what);
 	fd = close_fd(fd);
-	if (verdict == VERDICT_OK)
-		verdict = check_given_back(trial, &before, attack->what);
-	return verdict;
+	if (outcome == OUTCOME_OK)
+		outcome = check_given_back(trial, &before, attack->what);
+	return outcome;
 }
 
-static enum verdict refuses_compression(struct trial *trial, const struct conformance_case *self)
+static enum outcome refuses_compression(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_bytes_ struct bytes bytes = {}, received = {};
 	int fd = connect_to_plugin(trial);
@@ -118,7 +118,7 @@ static enum verdict refuses_compression(struct trial *trial, const struct confor
 	return trial_check_alive(trial, "a compressed message");
 }
 
-static enum verdict knows_its_methods(struct trial *trial, const struct conformance_case *self)
+static enum outcome knows_its_methods(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_reply_ struct reply reply = {};
 
@@ -131,7 +131,7 @@ static enum verdict knows_its_methods(struct trial *trial, const struct conforma
 	return trial_check_alive(trial, "an unknown method");
 }
 
-static enum verdict ignores_unknown_fields(struct trial *trial, const struct conformance_case *self)
+static enum outcome ignores_unknown_fields(struct trial *trial, const struct conformance_case *self)
 {
 	static const uint8_t fields[] = { 0xf8, 0x07, 1, 0x82, 0x08, 2, 'h', 'i' };
 	_cleanup_reply_ struct reply reply = {};
@@ -139,10 +139,10 @@ static enum verdict ignores_unknown_fields(struct trial *trial, const struct con
 	call_bytes(trial, METHOD_OPTIONS, fields, sizeof(fields), trial->options->timeout, &reply);
 	if (reply.status != RPC_OK)
 		return trial_fail(trial, "fields of a later version were refused: %s", reply.text);
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict refuses_malformed(struct trial *trial, const struct conformance_case *self)
+static enum outcome refuses_malformed(struct trial *trial, const struct conformance_case *self)
 {
 	static const struct {
 		const char *what;
@@ -172,12 +172,12 @@ static enum verdict refuses_malformed(struct trial *trial, const struct conforma
 	return trial_check_alive(trial, "malformed messages");
 }
 
-static enum verdict bears_idle_peers(struct trial *trial, const struct conformance_case *self)
+static enum outcome bears_idle_peers(struct trial *trial, const struct conformance_case *self)
 {
 	struct trial_counts counts = trial->counts;
 	struct process_usage before = {};
 	int fds[IDLE_PEERS];
-	enum verdict verdict;
+	enum outcome outcome;
 	size_t n;
 
 	(void)plugin_process_usage(&trial->plugin, &before);
@@ -189,12 +189,12 @@ static enum verdict bears_idle_peers(struct trial *trial, const struct conforman
 		if (n % 16 == 15)
 			trial_pass(trial, USEC_PER_MSEC);
 	}
-	verdict = check_unharmed(trial, &counts, &before, "300 idle connections");
+	outcome = check_unharmed(trial, &counts, &before, "300 idle connections");
 	while (n > 0)
 		(void)close_fd(fds[--n]);
-	if (verdict == VERDICT_OK)
-		verdict = check_given_back(trial, &before, "a crowd of idle peers");
-	return verdict;
+	if (outcome == OUTCOME_OK)
+		outcome = check_given_back(trial, &before, "a crowd of idle peers");
+	return outcome;
 }
 
 /* In a child without privilege: 0 if a call was served, 1 if not. */
@@ -216,7 +216,7 @@ static int call_as_nobody(const char *path)
 	return raw_has_frame(&received, FRAME_DATA, 1, 5) ? 0 : 1;
 }
 
-static enum verdict refuses_others(struct trial *trial, const struct conformance_case *self)
+static enum outcome refuses_others(struct trial *trial, const struct conformance_case *self)
 {
 	const char *path = trial_socket(trial);
 	int status;

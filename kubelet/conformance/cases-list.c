@@ -15,7 +15,7 @@
 #define LISTS_PER_SEC 10
 #define LISTS_SLACK   10
 
-static enum verdict has_unique_ids(struct trial *trial, const struct conformance_case *self)
+static enum outcome has_unique_ids(struct trial *trial, const struct conformance_case *self)
 {
 	const struct device_table *devices = trial_devices(trial);
 
@@ -26,10 +26,10 @@ static enum verdict has_unique_ids(struct trial *trial, const struct conformance
 	for (size_t i = 0; i < devices->count; i++)
 		if (devices->devices[i].id[0] == '\0')
 			return trial_fail(trial, "a device has no id");
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict has_known_health(struct trial *trial, const struct conformance_case *self)
+static enum outcome has_known_health(struct trial *trial, const struct conformance_case *self)
 {
 	const struct device_table *devices = trial_devices(trial);
 
@@ -41,10 +41,10 @@ static enum verdict has_known_health(struct trial *trial, const struct conforman
 			return trial_fail(trial, "device \"%.100s\" has the health \"%.100s\"",
 				device->id, device->health);
 	}
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict check_nodes(struct trial *trial, const struct listed_device *device)
+static enum outcome check_nodes(struct trial *trial, const struct listed_device *device)
 {
 	for (size_t i = 0; i < device->n_numa; i++) {
 		if (device->numa[i] < 0 || device->numa[i] > NUMA_MAX)
@@ -56,17 +56,17 @@ static enum verdict check_nodes(struct trial *trial, const struct listed_device 
 					"device \"%.100s\" names the NUMA node %lld twice",
 					device->id, (long long)device->numa[i]);
 	}
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict has_real_nodes(struct trial *trial, const struct conformance_case *self)
+static enum outcome has_real_nodes(struct trial *trial, const struct conformance_case *self)
 {
 	const struct device_table *devices = trial_devices(trial);
-	enum verdict verdict = VERDICT_OK;
+	enum outcome outcome = OUTCOME_OK;
 
-	for (size_t i = 0; i < devices->count && verdict == VERDICT_OK; i++)
-		verdict = check_nodes(trial, &devices->devices[i]);
-	return verdict;
+	for (size_t i = 0; i < devices->count && outcome == OUTCOME_OK; i++)
+		outcome = check_nodes(trial, &devices->devices[i]);
+	return outcome;
 }
 
 static bool has_healthy(struct trial *trial, const void *data)
@@ -79,45 +79,45 @@ static bool has_fewer_healthy(struct trial *trial, const void *data)
 	return trial_healthy(trial) < *(const size_t *)data;
 }
 
-static enum verdict check_same_stream(
+static enum outcome check_same_stream(
 	struct trial *trial, const struct trial_counts *before, const char *when)
 {
 	if (trial->counts.ended != before->ended)
 		return trial_fail(trial, "%s the stream ended: %s", when, trial->ended_by);
 	if (trial->counts.registers != before->registers)
 		return trial_fail(trial, "%s the plugin registered again", when);
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict lost(struct trial *trial, const char *what)
+static enum outcome lost(struct trial *trial, const char *what)
 {
 	return trial_fail(trial, "%s: %zu of the devices are healthy", what, trial_healthy(trial));
 }
 
-static enum verdict health_changes(struct trial *trial, const struct conformance_case *self)
+static enum outcome health_changes(struct trial *trial, const struct conformance_case *self)
 {
 	const struct conformance_hooks *hooks = &trial->options->hooks;
 	struct trial_counts counts = trial->counts;
 	size_t healthy = trial_healthy(trial), count = trial_devices(trial)->count;
-	enum verdict verdict;
+	enum outcome outcome;
 
 	if (!trial_hook(trial, hooks->fail))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	if (!trial_await(trial, has_fewer_healthy, &healthy))
 		return lost(trial, "a device failed, but no list reports it");
-	verdict = check_same_stream(trial, &counts, "when a device failed");
-	if (verdict != VERDICT_OK)
-		return verdict;
+	outcome = check_same_stream(trial, &counts, "when a device failed");
+	if (outcome != OUTCOME_OK)
+		return outcome;
 	if (trial_devices(trial)->count != count)
 		return trial_fail(trial, "the failed device is no longer listed");
 	if (!trial_hook(trial, hooks->heal))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	if (!trial_await(trial, has_healthy, &healthy))
 		return lost(trial, "the device recovered, but no list reports it");
 	return check_same_stream(trial, &counts, "when a device was healthy again");
 }
 
-static enum verdict health_flaps(struct trial *trial, const struct conformance_case *self)
+static enum outcome health_flaps(struct trial *trial, const struct conformance_case *self)
 {
 	const struct conformance_hooks *hooks = &trial->options->hooks;
 	struct trial_counts counts = trial->counts;
@@ -127,7 +127,7 @@ static enum verdict health_flaps(struct trial *trial, const struct conformance_c
 
 	for (unsigned i = 0; i < BURST; i++)
 		if (!trial_hook(trial, hooks->fail) || !trial_hook(trial, hooks->heal))
-			return VERDICT_NOT_OK;
+			return OUTCOME_NOT_OK;
 	trial_pass(trial, BURST_SETTLE);
 	if (!trial_await(trial, has_healthy, &healthy))
 		return lost(trial, "after many changes, the list does not contain the last one");
@@ -140,48 +140,48 @@ static enum verdict health_flaps(struct trial *trial, const struct conformance_c
 	return check_same_stream(trial, &counts, "when a device failed again and again");
 }
 
-static enum verdict allocate_each(struct trial *trial)
+static enum outcome allocate_each(struct trial *trial)
 {
 	_cleanup_ids_ struct ids ids = {};
 
 	if (!ids_take(trial, &ids))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	for (size_t i = 0; i < ids.n; i++) {
 		_cleanup_reply_ struct reply reply = {};
 
 		allocate(trial, ids.list + i, 1, 1, trial->options->timeout, &reply);
 	}
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict check_unplugged(struct trial *trial, size_t healthy, size_t count)
+static enum outcome check_unplugged(struct trial *trial, size_t healthy, size_t count)
 {
 	if (!trial_await(trial, has_fewer_healthy, &healthy))
 		return lost(trial, "a device was unplugged, but no list reports it");
-	if (check_same_stream(trial, &trial->before, "when a device was unplugged") != VERDICT_OK)
-		return VERDICT_NOT_OK;
+	if (check_same_stream(trial, &trial->before, "when a device was unplugged") != OUTCOME_OK)
+		return OUTCOME_NOT_OK;
 	if (trial_devices(trial)->count < count)
 		return trial_fail(trial,
 			"the unplugged device, which a container may use, is not listed as unhealthy: %zu devices of %zu",
 			trial_devices(trial)->count, count);
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict device_vanishes(struct trial *trial, const struct conformance_case *self)
+static enum outcome device_vanishes(struct trial *trial, const struct conformance_case *self)
 {
 	const struct conformance_hooks *hooks = &trial->options->hooks;
 	struct trial_counts counts = trial->counts;
 	size_t healthy = trial_healthy(trial), count = trial_devices(trial)->count;
-	enum verdict verdict = allocate_each(trial);
+	enum outcome outcome = allocate_each(trial);
 
 	trial->before = counts;
-	if (verdict != VERDICT_OK || !trial_hook(trial, hooks->unplug))
-		return VERDICT_NOT_OK;
-	verdict = check_unplugged(trial, healthy, count);
+	if (outcome != OUTCOME_OK || !trial_hook(trial, hooks->unplug))
+		return OUTCOME_NOT_OK;
+	outcome = check_unplugged(trial, healthy, count);
 	/* Plugs the device in again after any result. If both steps fail, the first failure is
 	 * reported. */
-	if (!trial_plug_again(trial) || verdict != VERDICT_OK)
-		return VERDICT_NOT_OK;
+	if (!trial_plug_again(trial) || outcome != OUTCOME_OK)
+		return OUTCOME_NOT_OK;
 	if (!trial_await(trial, has_healthy, &healthy))
 		return lost(trial, "the device was plugged in again, but no list reports it");
 	if (trial_devices(trial)->count != count)
@@ -230,7 +230,7 @@ static bool has_end(struct trial *trial, const void *data)
 	return __atomic_load_n(&stream->done, __ATOMIC_ACQUIRE);
 }
 
-static enum verdict serves_two_streams(struct trial *trial, const struct conformance_case *self)
+static enum outcome serves_two_streams(struct trial *trial, const struct conformance_case *self)
 {
 	struct channel *client = connection_client(trial->manager, trial->resource);
 	struct second_stream *stream = calloc(1, sizeof(*stream));

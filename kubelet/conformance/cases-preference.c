@@ -74,7 +74,7 @@ static bool is_in(char *const *list, size_t n, const char *id)
 	return false;
 }
 
-static enum verdict check_preferred(
+static enum outcome check_preferred(
 	struct trial *trial, const struct wish *wish, const struct reply *reply)
 {
 	_cleanup_message_ struct message message = {};
@@ -91,7 +91,7 @@ static enum verdict check_preferred(
 		return trial_fail(trial, "GetPreferredAllocation: the answer cannot be decoded");
 	if (response->n_container_responses == 0 ||
 		response->container_responses[0]->n_deviceids == 0)
-		return VERDICT_OK;
+		return OUTCOME_OK;
 	chosen = response->container_responses[0];
 	if (wish->size < 0 || chosen->n_deviceids != (size_t)wish->size)
 		return trial_fail(trial,
@@ -111,29 +111,29 @@ static enum verdict check_preferred(
 			return trial_fail(trial,
 				"GetPreferredAllocation left out \"%.100s\", which must be included",
 				wish->must_include[i]);
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict check_offers_preference(struct trial *trial)
+static enum outcome check_offers_preference(struct trial *trial)
 {
 	struct options options;
 
 	if (!get_options(trial, &options))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	if (options.preferred)
-		return VERDICT_OK;
+		return OUTCOME_OK;
 	return trial_skip(trial, "the plugin offers no GetPreferredAllocation");
 }
 
-static enum verdict prefers(struct trial *trial, const struct conformance_case *self)
+static enum outcome prefers(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_ids_ struct ids ids = {};
-	enum verdict verdict = check_offers_preference(trial);
+	enum outcome outcome = check_offers_preference(trial);
 
-	if (verdict != VERDICT_OK)
-		return verdict;
+	if (outcome != OUTCOME_OK)
+		return outcome;
 	if (!ids_take(trial, &ids))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	{
 		size_t half = (ids.n + 1) / 2;
 		const struct wish wishes[] = {
@@ -148,27 +148,27 @@ static enum verdict prefers(struct trial *trial, const struct conformance_case *
 				(int32_t)half },
 		};
 
-		for (size_t i = 0; i < ARRAY_SIZE(wishes) && verdict == VERDICT_OK; i++) {
+		for (size_t i = 0; i < ARRAY_SIZE(wishes) && outcome == OUTCOME_OK; i++) {
 			_cleanup_reply_ struct reply reply = {};
 
 			ask(trial, &wishes[i], &reply);
-			verdict = check_preferred(trial, &wishes[i], &reply);
+			outcome = check_preferred(trial, &wishes[i], &reply);
 		}
 	}
-	return verdict;
+	return outcome;
 }
 
-static enum verdict prefers_the_impossible(struct trial *trial, const struct conformance_case *self)
+static enum outcome prefers_the_impossible(struct trial *trial, const struct conformance_case *self)
 {
 	char unknown[] = UNKNOWN_ID;
 	char *strange[] = { unknown };
 	_cleanup_ids_ struct ids ids = {};
-	enum verdict verdict = check_offers_preference(trial);
+	enum outcome outcome = check_offers_preference(trial);
 
-	if (verdict != VERDICT_OK)
-		return verdict;
+	if (outcome != OUTCOME_OK)
+		return outcome;
 	if (!ids_take(trial, &ids))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	{
 		const struct wish wishes[] = {
 			{ "more than is available", ids.list, NULL, ids.n, 0, (int32_t)ids.n + 1 },
@@ -192,15 +192,15 @@ static enum verdict prefers_the_impossible(struct trial *trial, const struct con
 	return trial_check_alive(trial, "impossible requests");
 }
 
-static enum verdict prefers_of_many(struct trial *trial, const struct conformance_case *self)
+static enum outcome prefers_of_many(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_free_ char *block = NULL, **list = NULL;
 	_cleanup_reply_ struct reply reply = {};
 	struct wish wish = { .what = "one of 70000 devices", .size = 1 };
-	enum verdict verdict = check_offers_preference(trial);
+	enum outcome outcome = check_offers_preference(trial);
 
-	if (verdict != VERDICT_OK)
-		return verdict;
+	if (outcome != OUTCOME_OK)
+		return outcome;
 	block = calloc(MANY_IDS, ID_SIZE + 1);
 	list = calloc(MANY_IDS, sizeof(*list));
 	if (!block || !list)
@@ -218,13 +218,13 @@ static enum verdict prefers_of_many(struct trial *trial, const struct conformanc
 	return trial_check_alive(trial, "a request of 4 MB");
 }
 
-static enum verdict keeps_its_options(struct trial *trial, const struct conformance_case *self)
+static enum outcome keeps_its_options(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_reply_ struct reply preferred = {}, started = {};
 	struct options options;
 
 	if (!get_options(trial, &options))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	if (options.preferred) {
 		call_bytes(trial, METHOD_PREFERRED_ALLOCATION, NULL, 0, trial->options->timeout,
 			&preferred);
@@ -239,20 +239,20 @@ static enum verdict keeps_its_options(struct trial *trial, const struct conforma
 			return trial_fail(trial,
 				"the options ask for PreStartContainer, which is not implemented");
 	}
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict starts_containers(struct trial *trial, const struct conformance_case *self)
+static enum outcome starts_containers(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_ids_ struct ids ids = {};
 	struct options options;
 
 	if (!get_options(trial, &options))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	if (!options.pre_start)
 		return trial_skip(trial, "the plugin asks for no PreStartContainer");
 	if (!ids_take(trial, &ids))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	/* Starting a container again is not a new allocation. */
 	for (unsigned i = 0; i < 3; i++) {
 		V1beta1__PreStartContainerRequest request =
@@ -271,7 +271,7 @@ static enum verdict starts_containers(struct trial *trial, const struct conforma
 			return trial_fail(
 				trial, "PreStartContainer, time %u: %s", i + 1, reply.text);
 	}
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
 static const struct conformance_case cases[] = {

@@ -47,12 +47,12 @@ static bool has_list_or_end(struct trial *trial, const void *data)
 	return trial->counts.lists > 0 || trial->counts.ended > 0;
 }
 
-static enum verdict registers(struct trial *trial, const struct conformance_case *self)
+static enum outcome registers(struct trial *trial, const struct conformance_case *self)
 {
 	const unsigned one = 1;
 
 	if (!begin(trial))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	if (!trial_await_register(trial, has_registers, &one))
 		return trial_fail(trial,
 			"no Register call came to %s/" KUBELET_SOCKET_NAME " within %llu s",
@@ -65,26 +65,26 @@ static enum verdict registers(struct trial *trial, const struct conformance_case
 		return trial_fail(trial,
 			"the endpoint \"%s\" is not the name of a socket in the directory",
 			trial->endpoint);
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict serves_during_register(struct trial *trial, const struct conformance_case *self)
+static enum outcome serves_during_register(struct trial *trial, const struct conformance_case *self)
 {
 	const unsigned one = 1;
 
 	if (!begin(trial))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	if (!trial_await_register(trial, has_registered, &one))
 		return trial_fail(trial,
 			"GetDevicePluginOptions was not answered while Register waited: %u Register calls, %u refused (%s)",
 			trial->counts.registers, trial->counts.refused, trial->refused_by);
 	if (!trial_await(trial, has_list_or_end, NULL))
 		return trial_fail(trial, "ListAndWatch sent no list");
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
 /* The stream must not have ended with one of these errors. */
-static enum verdict is_readable(struct trial *trial, const struct conformance_case *self)
+static enum outcome is_readable(struct trial *trial, const struct conformance_case *self)
 {
 	if (!trial_await(trial, has_list_or_end, NULL))
 		return trial_skip(trial, "no list came");
@@ -92,29 +92,29 @@ static enum verdict is_readable(struct trial *trial, const struct conformance_ca
 		return trial_fail(trial, "%s", trial->ended_by);
 	if (trial->counts.lists == 0)
 		return trial_skip(trial, "the stream sent no list: %s", trial->ended_by);
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict is_utf8(struct trial *trial, const struct conformance_case *self)
+static enum outcome is_utf8(struct trial *trial, const struct conformance_case *self)
 {
 	if (!trial->options->version->needs_utf8)
 		return trial_skip(trial, "kubelets before 1.34 do not check it");
 	return is_readable(trial, self);
 }
 
-static enum verdict list_before_reply(struct trial *trial, const struct conformance_case *self)
+static enum outcome list_before_reply(struct trial *trial, const struct conformance_case *self)
 {
-	enum verdict verdict = VERDICT_OK;
+	enum outcome outcome = OUTCOME_OK;
 
 	trial_kill_kubelet(trial);
 	trial->faults.early_stream = true;
 	if (!trial_start_kubelet(trial) || !trial_await_serving(trial))
-		verdict = VERDICT_NOT_OK;
+		outcome = OUTCOME_NOT_OK;
 	trial->faults.early_stream = false;
-	return verdict;
+	return outcome;
 }
 
-static enum verdict kubelet_comes_later(struct trial *trial, const struct conformance_case *self)
+static enum outcome kubelet_comes_later(struct trial *trial, const struct conformance_case *self)
 {
 	char path[PATH_MAX];
 
@@ -124,12 +124,12 @@ static enum verdict kubelet_comes_later(struct trial *trial, const struct confor
 	if (trial_owns_plugin(trial)) {
 		trial_end_plugin(trial);
 		if (!trial_start_plugin(trial))
-			return VERDICT_NOT_OK;
+			return OUTCOME_NOT_OK;
 	}
 	trial_pass(trial, QUIET / 2);
 	if (!trial_start_kubelet(trial) || !trial_await_serving(trial))
-		return VERDICT_NOT_OK;
-	return VERDICT_OK;
+		return OUTCOME_NOT_OK;
+	return OUTCOME_OK;
 }
 
 /* Whether the plugin uses much of the available processor time. On a busy machine, a plugin that
@@ -154,7 +154,7 @@ static bool spins(struct trial *trial, uint64_t *ret_used)
 }
 
 /* The kubelet is dead and its socket refuses connections; the plugin must neither end nor spin. */
-static enum verdict socket_refuses(struct trial *trial, const struct conformance_case *self)
+static enum outcome socket_refuses(struct trial *trial, const struct conformance_case *self)
 {
 	uint64_t used;
 
@@ -165,12 +165,12 @@ static enum verdict socket_refuses(struct trial *trial, const struct conformance
 			"the plugin used %llu ms of processor time while kubelet.sock refused",
 			(unsigned long long)(used / USEC_PER_MSEC));
 	if (!trial_start_kubelet(trial) || !trial_await_serving(trial))
-		return VERDICT_NOT_OK;
-	return VERDICT_OK;
+		return OUTCOME_NOT_OK;
+	return OUTCOME_OK;
 }
 
 /* Two Register calls fail, the next is served. */
-static enum verdict register_fails(struct trial *trial, const struct conformance_case *self)
+static enum outcome register_fails(struct trial *trial, const struct conformance_case *self)
 {
 	unsigned before, wanted;
 	bool came = true;
@@ -179,7 +179,7 @@ static enum verdict register_fails(struct trial *trial, const struct conformance
 	trial->faults.on_register = *(const enum register_fault *)self->data;
 	before = trial->counts.registers;
 	if (!trial_start_kubelet(trial))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	for (wanted = before + 1; wanted <= before + 2 && came; wanted++)
 		came = trial_await_register(trial, has_registers, &wanted);
 	trial->faults.on_register = REGISTER_SERVED;
@@ -187,10 +187,10 @@ static enum verdict register_fails(struct trial *trial, const struct conformance
 		return trial_fail(trial,
 			"%u of 2 Register calls came, and no other one within %llu s",
 			trial->counts.registers - before, register_seconds(trial));
-	return trial_await_serving(trial) ? VERDICT_OK : VERDICT_NOT_OK;
+	return trial_await_serving(trial) ? OUTCOME_OK : OUTCOME_NOT_OK;
 }
 
-static enum verdict register_hangs(struct trial *trial, const struct conformance_case *self)
+static enum outcome register_hangs(struct trial *trial, const struct conformance_case *self)
 {
 	unsigned before, wanted;
 	bool came;
@@ -200,7 +200,7 @@ static enum verdict register_hangs(struct trial *trial, const struct conformance
 	before = trial->counts.registers;
 	wanted = before + 1;
 	if (!trial_start_kubelet(trial))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	came = trial_await_register(trial, has_registers, &wanted);
 	trial_pass(trial, QUIET);
 	trial->faults.on_register = REGISTER_SERVED;
@@ -213,8 +213,8 @@ static enum verdict register_hangs(struct trial *trial, const struct conformance
 			trial->counts.registers - before);
 	trial_kill_kubelet(trial);
 	if (!trial_start_kubelet(trial) || !trial_await_serving(trial))
-		return VERDICT_NOT_OK;
-	return VERDICT_OK;
+		return OUTCOME_NOT_OK;
+	return OUTCOME_OK;
 }
 
 static void touch(const char *dir, const char *name)
@@ -242,7 +242,7 @@ static void flood(const char *dir)
 	}
 }
 
-static enum verdict stays_registered(struct trial *trial, const struct conformance_case *self)
+static enum outcome stays_registered(struct trial *trial, const struct conformance_case *self)
 {
 	struct trial_counts before = trial->counts;
 
@@ -256,9 +256,9 @@ static enum verdict stays_registered(struct trial *trial, const struct conforman
 	return trial_check_alive(trial, "a flood of files in the directory");
 }
 
-static enum verdict stops(struct trial *trial, const struct conformance_case *self)
+static enum outcome stops(struct trial *trial, const struct conformance_case *self)
 {
-	return trial_stop_plugin(trial) ? VERDICT_OK : VERDICT_NOT_OK;
+	return trial_stop_plugin(trial) ? OUTCOME_OK : OUTCOME_NOT_OK;
 }
 
 static const enum register_fault refused = REGISTER_REFUSED, unavailable = REGISTER_UNAVAILABLE,

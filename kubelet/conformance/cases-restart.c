@@ -36,7 +36,7 @@ static int take_ids(struct trial *trial, struct id_set *ret)
 }
 
 /* Waits until the resource serves again, and compares the ids with those from before. */
-static enum verdict check_back(struct trial *trial, const struct id_set *before, const char *after)
+static enum outcome check_back(struct trial *trial, const struct id_set *before, const char *after)
 {
 	const struct device_table *devices;
 	char message[sizeof(trial->message)];
@@ -53,26 +53,26 @@ static enum verdict check_back(struct trial *trial, const struct id_set *before,
 	if (devices->count != before->count)
 		return trial_fail(trial, "after %s, there are %zu devices; before, there were %zu",
 			after, devices->count, before->count);
-	return VERDICT_OK;
+	return OUTCOME_OK;
 }
 
-static enum verdict kubelet_restarts(struct trial *trial, const struct conformance_case *self)
+static enum outcome kubelet_restarts(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_id_set_ struct id_set before = {};
-	enum verdict verdict = VERDICT_OK;
+	enum outcome outcome = OUTCOME_OK;
 
 	if (take_ids(trial, &before) < 0)
 		return trial_fail(trial, "out of memory");
-	for (unsigned i = 0; i < RESTARTS && verdict == VERDICT_OK; i++) {
+	for (unsigned i = 0; i < RESTARTS && outcome == OUTCOME_OK; i++) {
 		trial_kill_kubelet(trial);
-		verdict = trial_start_kubelet(trial)
+		outcome = trial_start_kubelet(trial)
 			? check_back(trial, &before, "a restart of the kubelet")
-			: VERDICT_NOT_OK;
+			: OUTCOME_NOT_OK;
 	}
-	return verdict;
+	return outcome;
 }
 
-static enum verdict kubelet_crash_loops(struct trial *trial, const struct conformance_case *self)
+static enum outcome kubelet_crash_loops(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_id_set_ struct id_set before = {};
 
@@ -83,7 +83,7 @@ static enum verdict kubelet_crash_loops(struct trial *trial, const struct confor
 
 		trial_kill_kubelet(trial);
 		if (!trial_start_kubelet(trial))
-			return VERDICT_NOT_OK;
+			return OUTCOME_NOT_OK;
 		trial_pass(trial, life);
 	}
 	return check_back(trial, &before, "ten crashes of the kubelet in a row");
@@ -114,7 +114,7 @@ static bool directory_is_removed(struct trial *trial, const void *data)
 	return rmdir(data) >= 0;
 }
 
-static enum verdict directory_is_wiped(struct trial *trial, const struct conformance_case *self)
+static enum outcome directory_is_wiped(struct trial *trial, const struct conformance_case *self)
 {
 	const char *dir = trial->options->plugin_dir;
 	_cleanup_id_set_ struct id_set before = {};
@@ -130,7 +130,7 @@ static enum verdict directory_is_wiped(struct trial *trial, const struct conform
 	}
 	trial_pass(trial, GHOST_LIFE);
 	if (!trial_start_kubelet(trial))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	return check_back(trial, &before, "the directory was removed and made again");
 }
 
@@ -140,7 +140,7 @@ static bool stream_has_ended(struct trial *trial, const void *data)
 }
 
 /* Breaks the stream or the connection while kubelet.sock stays as it is. */
-static enum verdict loses(struct trial *trial, const struct conformance_case *self,
+static enum outcome loses(struct trial *trial, const struct conformance_case *self,
 	int (*lose)(struct manager *manager, const char *resource), const char *what)
 {
 	_cleanup_id_set_ struct id_set before = {};
@@ -154,17 +154,17 @@ static enum verdict loses(struct trial *trial, const struct conformance_case *se
 	return check_back(trial, &before, what);
 }
 
-static enum verdict stream_is_cancelled(struct trial *trial, const struct conformance_case *self)
+static enum outcome stream_is_cancelled(struct trial *trial, const struct conformance_case *self)
 {
 	return loses(trial, self, connection_end_stream, "the kubelet cancelled ListAndWatch");
 }
 
-static enum verdict connection_is_lost(struct trial *trial, const struct conformance_case *self)
+static enum outcome connection_is_lost(struct trial *trial, const struct conformance_case *self)
 {
 	return loses(trial, self, connection_drop, "the kubelet closed the connection");
 }
 
-static enum verdict socket_is_removed(struct trial *trial, const struct conformance_case *self)
+static enum outcome socket_is_removed(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_id_set_ struct id_set before = {};
 	const char *path = trial_socket(trial);
@@ -177,26 +177,26 @@ static enum verdict socket_is_removed(struct trial *trial, const struct conforma
 	/* From here on no client can dial it: only a new socket helps. */
 	trial_kill_kubelet(trial);
 	if (!trial_start_kubelet(trial))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	return check_back(
 		trial, &before, "the plugin's socket was removed and the kubelet restarted");
 }
 
-static enum verdict plugin_is_killed(struct trial *trial, const struct conformance_case *self)
+static enum outcome plugin_is_killed(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_id_set_ struct id_set before = {};
-	enum verdict verdict = VERDICT_OK;
+	enum outcome outcome = OUTCOME_OK;
 
 	if (take_ids(trial, &before) < 0)
 		return trial_fail(trial, "out of memory");
-	for (unsigned i = 0; i < PLUGIN_DEATHS && verdict == VERDICT_OK; i++) {
+	for (unsigned i = 0; i < PLUGIN_DEATHS && outcome == OUTCOME_OK; i++) {
 		if (!trial_kill_plugin(trial))
-			return VERDICT_NOT_OK;
-		verdict = trial_start_plugin(trial)
+			return OUTCOME_NOT_OK;
+		outcome = trial_start_plugin(trial)
 			? check_back(trial, &before, "the plugin was killed and started again")
-			: VERDICT_NOT_OK;
+			: OUTCOME_NOT_OK;
 	}
-	return verdict;
+	return outcome;
 }
 
 /* The kubelet was stopped while plugins started and ended: only the first and the last one have a
@@ -210,7 +210,7 @@ static bool has_noticed_the_end(struct trial *trial, const void *data)
 }
 
 /* The new plugin registers before the kubelet has noticed the end of the old one. */
-static enum verdict plugin_is_replaced(struct trial *trial, const struct conformance_case *self)
+static enum outcome plugin_is_replaced(struct trial *trial, const struct conformance_case *self)
 {
 	_cleanup_id_set_ struct id_set before = {};
 	const struct trial_counts counts = trial->counts;
@@ -220,7 +220,7 @@ static enum verdict plugin_is_replaced(struct trial *trial, const struct conform
 	for (unsigned i = 0; i < PLUGIN_DEATHS; i++) {
 		trial_end_plugin(trial);
 		if (!trial_start_plugin(trial))
-			return VERDICT_NOT_OK;
+			return OUTCOME_NOT_OK;
 		(void)usleep((useconds_t)(GHOST_LIFE / 2));
 	}
 	/* A plugin may continue with two streams; it only has to serve again. */
@@ -284,44 +284,44 @@ static bool has_other_healthy(struct trial *trial, const void *data)
 }
 
 /* A device is unplugged while it is allocated to a pod, and the kubelet is restarted. */
-static enum verdict lose_booked(struct trial *trial)
+static enum outcome lose_booked(struct trial *trial)
 {
 	_cleanup_ids_ struct ids ids = {};
 	const struct pod *pod;
 
 	if (!ids_take(trial, &ids) || !book_each(trial, &ids) ||
 		!trial_hook(trial, trial->options->hooks.unplug))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	if (!trial_await(trial, has_other_healthy, &ids.n))
 		return trial_fail(trial, "a device was unplugged, but no list reports it");
 	if (!keep_state(trial) || !restart_kubelet(trial, TOPOLOGY_RESTRICTED) ||
 		!trial_await_serving(trial))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	pod = model_find_pod(trial->manager->model, POD_NAME, POD_NAME);
 	if (!pod || pod->phase == POD_RUNNING)
-		return VERDICT_OK;
+		return OUTCOME_OK;
 	return trial_fail(trial, "after a restart of the kubelet the pod has failed: %s: %s",
 		pod->reason ? pod->reason : "", pod->message ? pod->message : "");
 }
 
-static enum verdict booked_device_vanishes(struct trial *trial, const struct conformance_case *self)
+static enum outcome booked_device_vanishes(struct trial *trial, const struct conformance_case *self)
 {
-	enum verdict verdict = lose_booked(trial);
+	enum outcome outcome = lose_booked(trial);
 	struct pod *pod;
 
-	if (verdict != VERDICT_OK && trial->message[0] == '\0')
+	if (outcome != OUTCOME_OK && trial->message[0] == '\0')
 		(void)trial_fail(trial, "out of memory");
 	if (!trial_plug_again(trial))
-		verdict = VERDICT_NOT_OK;
+		outcome = OUTCOME_NOT_OK;
 	/* A kubelet that has died stays dead in this case. */
 	trial->panic[0] = '\0';
 	if (!restart_kubelet(trial, TOPOLOGY_NONE))
-		return VERDICT_NOT_OK;
+		return OUTCOME_NOT_OK;
 	pod = model_find_pod(trial->manager->model, POD_NAME, POD_NAME);
 	if (pod)
 		model_remove_pod(trial->manager->model, pod);
 	(void)model_collect_allocations(trial->manager->model);
-	return keep_state(trial) ? verdict : VERDICT_NOT_OK;
+	return keep_state(trial) ? outcome : OUTCOME_NOT_OK;
 }
 
 static const struct conformance_case cases[] = {

@@ -117,17 +117,17 @@ static bool check_needs(struct trial *trial, unsigned needs)
 	return false;
 }
 
-static enum verdict judge(struct run *run, const struct conformance_case *self)
+static enum outcome judge(struct run *run, const struct conformance_case *self)
 {
 	struct trial *trial = &run->trial;
 
 	if (!check_needs(trial, self->needs))
-		return VERDICT_SKIP;
+		return OUTCOME_SKIP;
 	if (run->dead)
 		return trial_skip(trial, "the plugin does not serve");
 	if (self->needs & NEEDS_SERVING && !trial_prepare(trial)) {
 		run->dead = true;
-		return run->failed ? VERDICT_SKIP : VERDICT_NOT_OK;
+		return run->failed ? OUTCOME_SKIP : OUTCOME_NOT_OK;
 	}
 	if (self->needs & NEEDS_REGISTER && trial->watched)
 		return trial_skip(trial,
@@ -143,20 +143,20 @@ static enum verdict judge(struct run *run, const struct conformance_case *self)
 static void run_case(struct run *run, const struct conformance_case *self)
 {
 	uint64_t began = manager_now();
-	enum verdict verdict;
+	enum outcome outcome;
 
 	trial_forget(&run->trial);
-	verdict = judge(run, self);
+	outcome = judge(run, self);
 
 	if (run->trial.interrupted)
 		return;
 	if (run->trial.panic[0])
-		verdict = trial_fail(&run->trial, "%s", run->trial.panic);
-	if (verdict == VERDICT_NOT_OK) {
+		outcome = trial_fail(&run->trial, "%s", run->trial.panic);
+	if (outcome == OUTCOME_NOT_OK) {
 		trial_mention_end(&run->trial);
 		run->failed = run->trial.plugin_is_suspect = true;
 	}
-	report_add(run->report, self, &run->trial, verdict, manager_now() - began);
+	report_add(run->report, self, &run->trial, outcome, manager_now() - began);
 }
 
 static void run_resource(struct run *run, const char *resource)

@@ -29,7 +29,7 @@ struct conformance_case {
 	const char *reason; /* why it matters */
 	unsigned issue;     /* of kubernetes/kubernetes; 0: there is none */
 	unsigned needs;
-	enum verdict (*run)(struct trial *trial, const struct conformance_case *self);
+	enum outcome (*run)(struct trial *trial, const struct conformance_case *self);
 	const void *data; /* for run() */
 };
 

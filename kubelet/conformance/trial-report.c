@@ -80,21 +80,21 @@ static const char *trace_line(const struct trial *trial, size_t i)
 }
 
 static void add_tap(const struct report *report, const struct conformance_case *self,
-	const struct trial *trial, enum verdict verdict)
+	const struct trial *trial, enum outcome outcome)
 {
-	(void)printf("%s %u - %u %s ", verdict == VERDICT_NOT_OK ? "not ok" : "ok", report->n,
+	(void)printf("%s %u - %u %s ", outcome == OUTCOME_NOT_OK ? "not ok" : "ok", report->n,
 		self->number, self->name);
 	print_description(RESOURCE(trial));
 	(void)printf(": %s", self->title);
-	if (verdict == VERDICT_SKIP)
+	if (outcome == OUTCOME_SKIP)
 		(void)printf(" # SKIP %s", trial->message);
 	(void)putchar('\n');
-	if (verdict == VERDICT_SKIP)
+	if (outcome == OUTCOME_SKIP)
 		return;
 	(void)printf("#   why: %s\n", self->reason);
 	if (self->issue > 0)
 		(void)printf("#   issue: " ISSUES "%u\n", self->issue);
-	if (verdict == VERDICT_OK)
+	if (outcome == OUTCOME_OK)
 		return;
 	(void)printf("#   seen: %s\n", trial->message);
 	for (size_t i = first_trace(trial); i < trial->n_traced; i++)
@@ -130,7 +130,7 @@ static void print_xml(FILE *to, const char *text)
 }
 
 static void add_junit(const struct report *report, const struct conformance_case *self,
-	const struct trial *trial, enum verdict verdict, uint64_t took)
+	const struct trial *trial, enum outcome outcome, uint64_t took)
 {
 	FILE *to = report->body;
 
@@ -140,9 +140,9 @@ static void add_junit(const struct report *report, const struct conformance_case
 	print_xml(to, self->title);
 	(void)fprintf(to, "\" time=\"%llu.%03llu\">\n", (unsigned long long)(took / USEC_PER_SEC),
 		(unsigned long long)(took % USEC_PER_SEC / USEC_PER_MSEC));
-	if (verdict != VERDICT_OK) {
+	if (outcome != OUTCOME_OK) {
 		(void)fprintf(
-			to, "    <%s message=\"", verdict == VERDICT_SKIP ? "skipped" : "failure");
+			to, "    <%s message=\"", outcome == OUTCOME_SKIP ? "skipped" : "failure");
 		print_xml(to, trial->message);
 		(void)fprintf(to, "\"/>\n");
 	}
@@ -150,7 +150,7 @@ static void add_junit(const struct report *report, const struct conformance_case
 	print_xml(to, self->reason);
 	if (self->issue > 0)
 		(void)fprintf(to, " " ISSUES "%u", self->issue);
-	for (size_t i = first_trace(trial); verdict == VERDICT_NOT_OK && i < trial->n_traced; i++) {
+	for (size_t i = first_trace(trial); outcome == OUTCOME_NOT_OK && i < trial->n_traced; i++) {
 		(void)fputc('\n', to);
 		print_xml(to, trace_line(trial, i));
 	}
@@ -158,14 +158,14 @@ static void add_junit(const struct report *report, const struct conformance_case
 }
 
 void report_add(struct report *report, const struct conformance_case *self,
-	const struct trial *trial, enum verdict verdict, uint64_t took)
+	const struct trial *trial, enum outcome outcome, uint64_t took)
 {
 	report->n++;
-	report->counts[verdict]++;
-	add_junit(report, self, trial, verdict, took);
+	report->counts[outcome]++;
+	add_junit(report, self, trial, outcome, took);
 	if (!report->tap)
 		return;
-	add_tap(report, self, trial, verdict);
+	add_tap(report, self, trial, outcome);
 	(void)fflush(stdout);
 }
 
@@ -182,7 +182,7 @@ static int write_junit(struct report *report)
 	(void)fprintf(to,
 		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
 		"<testsuite name=\"devplug-kubelet conformance\" tests=\"%u\" failures=\"%u\" skipped=\"%u\">\n",
-		report->n, report->counts[VERDICT_NOT_OK], report->counts[VERDICT_SKIP]);
+		report->n, report->counts[OUTCOME_NOT_OK], report->counts[OUTCOME_SKIP]);
 	(void)fwrite(report->body_text, 1, report->body_size, to);
 	(void)fprintf(to, "</testsuite>\n");
 	if ((report->tap ? fclose(to) : fflush(to)) != 0)
@@ -195,8 +195,8 @@ int report_finish(struct report *report, struct error *error)
 	int r;
 
 	if (report->tap) {
-		(void)printf("# %u ok, %u not ok, %u skipped\n", report->counts[VERDICT_OK],
-			report->counts[VERDICT_NOT_OK], report->counts[VERDICT_SKIP]);
+		(void)printf("# %u ok, %u not ok, %u skipped\n", report->counts[OUTCOME_OK],
+			report->counts[OUTCOME_NOT_OK], report->counts[OUTCOME_SKIP]);
 		if (fflush(stdout) != 0)
 			return error_set(
 				error, -errno, "cannot write the report: %s", strerror(errno));

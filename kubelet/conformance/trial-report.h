@@ -15,7 +15,7 @@ int report_new(const char *junit, size_t n_results, struct report **ret, struct 
 
 /* Reports one result; a failure includes the trial's message and last events. */
 void report_add(struct report *report, const struct conformance_case *self,
-	const struct trial *trial, enum verdict verdict, uint64_t took);
+	const struct trial *trial, enum outcome outcome, uint64_t took);
 
 /* Reports that the run ended early. */
 void report_bail_out(struct report *report, const char *why);

@@ -21,24 +21,24 @@ _printf_(2, 0) static void set_message(struct trial *trial, const char *format, 
 	text_sanitize(trial->message);
 }
 
-enum verdict trial_fail(struct trial *trial, const char *format, ...)
+enum outcome trial_fail(struct trial *trial, const char *format, ...)
 {
 	va_list ap;
 
 	va_start(ap, format);
 	set_message(trial, format, ap);
 	va_end(ap);
-	return VERDICT_NOT_OK;
+	return OUTCOME_NOT_OK;
 }
 
-enum verdict trial_skip(struct trial *trial, const char *format, ...)
+enum outcome trial_skip(struct trial *trial, const char *format, ...)
 {
 	va_list ap;
 
 	va_start(ap, format);
 	set_message(trial, format, ap);
 	va_end(ap);
-	return VERDICT_SKIP;
+	return OUTCOME_SKIP;
 }
 
 void trial_forget(struct trial *trial)

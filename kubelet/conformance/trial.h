@@ -40,10 +40,10 @@ struct conformance_options {
 	size_t n_cdi_dirs;         /* 0: /etc/cdi and /var/run/cdi */
 };
 
-enum verdict {
-	VERDICT_OK,
-	VERDICT_NOT_OK,
-	VERDICT_SKIP,
+enum outcome {
+	OUTCOME_OK,
+	OUTCOME_NOT_OK,
+	OUTCOME_SKIP,
 };
 
 /* The resource's events since the run began. */
@@ -88,8 +88,8 @@ void trial_done(struct trial *trial);
 /* Begins a new case: clears the message and the events. */
 void trial_forget(struct trial *trial);
 
-_printf_(2, 3) enum verdict trial_fail(struct trial *trial, const char *format, ...);
-_printf_(2, 3) enum verdict trial_skip(struct trial *trial, const char *format, ...);
+_printf_(2, 3) enum outcome trial_fail(struct trial *trial, const char *format, ...);
+_printf_(2, 3) enum outcome trial_skip(struct trial *trial, const char *format, ...);
 
 /* --- the kubelet --- */
 

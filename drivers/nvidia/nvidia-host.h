@@ -76,9 +76,9 @@ int nvidia_try_monitor(const struct scan *scan);
 
 /* Where the driver's user space is. */
 struct nvidia_libraries {
-	const char *root;      /* "" or "/run/nvidia/driver": in front of all its paths */
-	const char *directory; /* below that; NULL: no library was found */
-	struct strings names;  /* of the libraries of the kernel driver's version, sorted */
+	const char *root;     /* "" or "/run/nvidia/driver": in front of all its paths */
+	char *directory;      /* of the libraries; NULL: no library was found */
+	struct strings names; /* of the libraries of the kernel driver's version, sorted */
 	char other[NVIDIA_VERSION_SIZE]; /* a version that is there instead; or empty */
 };
 

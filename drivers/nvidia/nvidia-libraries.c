@@ -30,6 +30,9 @@ static const char *const directories[] = {
 	"/lib/aarch64-linux-gnu",
 };
 
+/* Every installation has one of these. */
+static const char *const usual[] = { "libnvidia-ml", "libcuda" };
+
 static const char *const tool_directories[] = { "/usr/bin", "/bin" };
 static const char *const tools[] = { "nvidia-smi", "nvidia-debugdump" };
 
@@ -132,44 +135,53 @@ static int list_names(
 	return r == -ENOMEM ? r : 0;
 }
 
-/* Whether the directory has the library that every installation has; of another version, notes
- * which. */
-static bool has_version(struct scan *scan, const char *directory, const char *version,
-	struct nvidia_libraries *libraries)
+/* Finds the directory that has a library of the version: `directory`, or the one to which its
+ * soname link leads, as where a distribution keeps the driver elsewhere. Notes another version.
+ * Returns whether it was found, or -ENOMEM. */
+static int locate(struct scan *scan, const char *directory, const char *library,
+	const char *version, struct nvidia_libraries *libraries)
 {
-	char path[PATH_MAX], target[NAME_MAX + 1];
+	char path[PATH_MAX];
+	_cleanup_free_ char *resolved = NULL;
 	const char *suffix;
+	char *name;
 
-	(void)snprintf(path, sizeof(path), "%s/libnvidia-ml.so.%s", directory, version);
-	if (exists(scan, path))
-		return true;
-	(void)snprintf(path, sizeof(path), "%s/libcuda.so.%s", directory, version);
-	if (exists(scan, path))
-		return true;
-	read_target(scan, directory, "libnvidia-ml.so.1", target);
-	if (!*target)
-		read_target(scan, directory, "libcuda.so.1", target);
-	suffix = suffix_of(target);
+	(void)snprintf(path, sizeof(path), "%s/%s.so.%s", directory, library, version);
+	if (exists(scan, path)) {
+		libraries->directory = strdup(directory);
+		return libraries->directory ? 1 : -ENOMEM;
+	}
+	(void)snprintf(path, sizeof(path), "%s/%s.so.1", directory, library);
+	if (sysroot_resolve(scan_root(scan), path, &resolved) < 0)
+		return 0;
+	name = strrchr(resolved, '/') + 1;
+	suffix = suffix_of(name);
+	if (suffix && streq(suffix, version)) {
+		name[-1] = '\0';
+		libraries->directory = TAKE_PTR(resolved);
+		return scan_watch(scan, directory) < 0 ? -ENOMEM : 1;
+	}
 	if (suffix && strlen(suffix) < NVIDIA_VERSION_SIZE && strchr(suffix, '.'))
 		(void)snprintf(libraries->other, sizeof(libraries->other), "%s", suffix);
-	return false;
+	return 0;
 }
 
 static int find_below(struct scan *scan, const char *root, const char *version,
 	struct nvidia_libraries *libraries)
 {
 	char path[DIRECTORY_MAX];
+	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(directories) && r == 0; i++) {
 		(void)snprintf(path, sizeof(path), "%s%s", root, directories[i]);
-		if (!has_version(scan, path, version, libraries))
-			continue;
-		libraries->root = root;
-		libraries->directory = directories[i];
-		*libraries->other = '\0';
-		return list_names(scan, path, version, &libraries->names);
+		for (size_t k = 0; k < ARRAY_SIZE(usual) && r == 0; k++)
+			r = locate(scan, path, usual[k], version, libraries);
 	}
-	return 0;
+	if (r <= 0)
+		return r;
+	libraries->root = root;
+	*libraries->other = '\0';
+	return list_names(scan, libraries->directory, version, &libraries->names);
 }
 
 int nvidia_libraries_find(struct scan *scan, const char *driver_root, const char *version,
@@ -220,7 +232,30 @@ int nvidia_library_find(struct scan *scan, const char *driver_root, char **ret_p
 void nvidia_libraries_done(struct nvidia_libraries *libraries)
 {
 	strings_done(&libraries->names);
+	free(libraries->directory);
 	*libraries = (struct nvidia_libraries){ 0 };
+}
+
+/* Where a tool of the driver is: beside its libraries, where it has their version, or beside the
+ * other programs of its root. */
+static bool find_tool(struct scan *scan, const struct nvidia_libraries *libraries, const char *tool,
+	char ret[static PATH_MAX])
+{
+	const char *end = libraries->directory ? strrchr(libraries->directory, '/') : NULL;
+
+	if (end) {
+		(void)snprintf(ret, PATH_MAX, "%.*s/bin/%s", (int)(end - libraries->directory),
+			libraries->directory, tool);
+		if (exists(scan, ret))
+			return true;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(tool_directories); i++) {
+		(void)snprintf(
+			ret, PATH_MAX, "%s%s/%s", libraries->root, tool_directories[i], tool);
+		if (exists(scan, ret))
+			return true;
+	}
+	return false;
 }
 
 static int mount_tools(struct scan *scan, const struct nvidia_libraries *libraries,
@@ -229,16 +264,12 @@ static int mount_tools(struct scan *scan, const struct nvidia_libraries *librari
 	char host[PATH_MAX], path[PATH_MAX];
 	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(tools) && r >= 0; i++)
-		for (size_t k = 0; k < ARRAY_SIZE(tool_directories); k++) {
-			(void)snprintf(host, sizeof(host), "%s%s/%s", libraries->root,
-				tool_directories[k], tools[i]);
-			if (!exists(scan, host))
-				continue;
-			(void)snprintf(path, sizeof(path), "%s/bin/%s", target, tools[i]);
-			r = device_add_mount(device, host, path, true);
-			break;
-		}
+	for (size_t i = 0; i < ARRAY_SIZE(tools) && r >= 0; i++) {
+		if (!find_tool(scan, libraries, tools[i], host))
+			continue;
+		(void)snprintf(path, sizeof(path), "%s/bin/%s", target, tools[i]);
+		r = device_add_mount(device, host, path, true);
+	}
 	return r;
 }
 
@@ -251,8 +282,7 @@ int nvidia_libraries_mount(struct scan *scan, const struct nvidia_libraries *lib
 	for (size_t i = 0; i < libraries->names.count && r >= 0; i++) {
 		const char *name = libraries->names.items[i];
 
-		(void)snprintf(
-			host, sizeof(host), "%s%s/%s", libraries->root, libraries->directory, name);
+		(void)snprintf(host, sizeof(host), "%s/%s", libraries->directory, name);
 		(void)snprintf(path, sizeof(path), "%s/lib64/%s", target, name);
 		r = device_add_mount(device, host, path, true);
 	}

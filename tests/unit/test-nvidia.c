@@ -287,6 +287,44 @@ static void test_libraries(void **state)
 	assert_true(mounts(GPU_A, "/usr/bin/nvidia-smi", "/opt/gpu/bin/nvidia-smi"));
 }
 
+/* As on a virtual machine that gets the driver as a volume of its own: only links are where the
+ * linker searches, and they have no version in their names. */
+static void test_libraries_behind_links(void **state)
+{
+	static const char directory[] = "/usr/local/nvidia/lib64";
+
+	plant_driver("580.159.04");
+	plant_gpu("0000:00:06.0", 0, GPU_A, "1\n");
+	plant_library(directory, "libcuda", "580.159.04");
+	plant_library(directory, "libnvidia-ml", "580.159.04");
+	host_mkdir("/usr/lib");
+	host_symlink("/usr/local/nvidia/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1");
+	host_symlink("/usr/local/nvidia/lib64/libnvidia-ml.so.1", "/usr/lib/libnvidia-ml.so.1");
+	host_mkdir("/usr/local/nvidia/bin");
+	host_write("/usr/local/nvidia/bin/nvidia-smi", "");
+	host_mkdir("/usr/bin");
+	host_write("/usr/bin/nvidia-smi", "#!/bin/sh\n");
+	list_entries("nvidia", "{}");
+	assert_null(found(GPU_A)->problem);
+	assert_int_equal(scan.notes.count, 0);
+	assert_int_equal(n_mounts(GPU_A), 3);
+	assert_true(mounts(GPU_A, "/usr/local/nvidia/lib64/libcuda.so.1",
+		"/usr/local/nvidia/lib64/libcuda.so.1"));
+	assert_true(mounts(
+		GPU_A, "/usr/local/nvidia/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi"));
+
+	/* The volume has another version. */
+	for (size_t i = 0; i < 4; i++)
+		host_remove((const char *const[]){ "/usr/local/nvidia/lib64/libcuda.so.1",
+			"/usr/local/nvidia/lib64/libcuda.so.580.159.04",
+			"/usr/local/nvidia/lib64/libnvidia-ml.so.1",
+			"/usr/local/nvidia/lib64/libnvidia-ml.so.580.159.04" }[i]);
+	plant_library(directory, "libnvidia-ml", "580.200");
+	list_entries("nvidia", "{}");
+	assert_non_null(strstr(found(GPU_A)->problem,
+		"the kernel driver is 580.159.04, but the libraries on the host are 580.200:"));
+}
+
 /* Whether the GPU's entry of the CDI file mounts that file of the host. */
 static bool cdi_mounts(const char *host)
 {
@@ -426,6 +464,7 @@ int main(void)
 		HOST_TEST(test_uuid_becomes_known),
 		HOST_TEST(test_uuid_becomes_known_again),
 		HOST_TEST(test_libraries),
+		HOST_TEST(test_libraries_behind_links),
 		cmocka_unit_test_setup_teardown(test_cdi_spec, host_setup, inventory_teardown),
 		HOST_TEST(test_mismatch),
 		HOST_TEST(test_driver_in_a_container),

@@ -10,7 +10,7 @@ STEPS ?= 10000
 SEED ?= 1
 VERSION = $(shell sed -n 's/^project(devplugd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
-.PHONY: all help dependencies test-dependencies build demo test test-system test-minimal bench random soak fuzz dist deb rpm \
+.PHONY: all help dependencies test-dependencies build demo test test-gpu test-system test-minimal bench random soak fuzz dist deb rpm \
 	test-rpm image test-container check-style clean
 
 all: build
@@ -19,6 +19,7 @@ help:
 	@echo "make             build into build/"
 	@echo "make demo        show it at work on this machine's devices (root)"
 	@echo "make test        build with and without sanitizers and run every test"
+	@echo "make test-gpu    use the NVIDIA GPUs of this machine in containers (root)"
 	@echo "make dist        make the release archive in build-packages/"
 	@echo "make deb         build the Debian packages into build-packages/"
 	@echo "make rpm         build the RPM packages into build-packages/rpm/"
@@ -52,6 +53,10 @@ demo: dependencies
 
 test: test-dependencies
 	@tests/run-all
+
+# What "make test" cannot do: it needs NVIDIA's driver.
+test-gpu: build
+	@DEVPLUGD_BIN=$(CURDIR)/$(BUILD)/bin python3 -B tests/gpu/test_nvidia_gpu.py -v
 
 dist:
 	@packaging/install-dependencies dist

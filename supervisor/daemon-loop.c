@@ -39,6 +39,7 @@
 #include "supervisor/sessions/offer-check.h"
 #include "supervisor/sessions/plugin-directory.h"
 #include "supervisor/sessions/session-check.h"
+#include "supervisor/start-wait.h"
 #include "supervisor/status.h"
 
 /* A child has RESOURCE_END_TIMEOUT before it is killed. */
@@ -482,6 +483,9 @@ int daemon_loop_run(struct manager *manager)
 	restore_watch_configure(manager->restore_watch);
 	metrics_configure(manager->metrics);
 	dra_configure(manager->dra);
+	r = start_wait_new(manager, &manager->start_wait);
+	if (r < 0)
+		return r;
 	if (!manager->on_last_accepted)
 		keep_configuration(manager);
 	for (size_t i = 0; i < manager->n_children; i++)
@@ -489,7 +493,7 @@ int daemon_loop_run(struct manager *manager)
 	manager_changed(manager);
 	/* Returns the memory of the parser to the kernel: megabytes with 1000 resources. */
 	(void)malloc_trim(0);
-	(void)sd_notify(false, "READY=1");
+	start_wait_begin(manager->start_wait);
 	r = sd_event_loop(manager->event);
 	if (r < 0)
 		log_error("the event loop failed: %s", strerror(-r));
@@ -510,6 +514,7 @@ struct manager *daemon_loop_free(struct manager *manager)
 	(void)events_free(manager->events);
 	(void)spawn_template_free(manager->program.template);
 	(void)arbiter_free(manager->arbiter);
+	(void)start_wait_free(manager->start_wait);
 	(void)kubelet_watch_free(manager->watch);
 	(void)session_check_free(manager->session_check);
 	(void)offer_check_free(manager->offer_check);

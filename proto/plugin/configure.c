@@ -127,9 +127,10 @@ void plugin_offer(struct plugin *plugin)
 		return;
 	}
 	plugin->offered = true;
+	/* Once ready, the supervisor knows how many devices are missing. */
+	report_gone(plugin, snapshot);
 	report_ready(plugin);
 	edits_offered(plugin, snapshot);
-	report_gone(plugin, snapshot);
 	report_changes(plugin, snapshot);
 }
 

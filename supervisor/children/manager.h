@@ -33,6 +33,7 @@ struct request_server;
 struct restore_watch;
 struct session_check;
 struct runtime_files;
+struct start_wait;
 
 struct manager {
 	sd_event *event;
@@ -61,6 +62,7 @@ struct manager {
 	struct kubelet_watch *watch;
 	struct session_check *session_check;
 	struct offer_check *offer_check;
+	struct start_wait *start_wait;
 	struct config_watch *config_watch; /* NULL: only a signal reloads */
 	struct spawn_options program;      /* devplugd-plugin, without a resource and its user */
 	char *executable;                  /* its path */

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P5: what systemd is told over $NOTIFY_SOCKET, without a kubelet in sight."""
+"""P5: what systemd is told over $NOTIFY_SOCKET, and when."""
 import os
+import re
+import shutil
 import signal
 import socket
+import stat
 import subprocess
 import time
 import unittest
 
-from node import LIMIT, NodeTest, program, static, until
+from node import LIMIT, NodeTest, path, program, static, until
 
 
-class Notification(NodeTest):
+class Systemd(NodeTest):
     def setUp(self):
         super().setUp()
         address = self.node.path("notify")
@@ -19,7 +22,6 @@ class Notification(NodeTest):
         self.systemd.bind(address)
         self.systemd.settimeout(LIMIT)
         self.node.environment["NOTIFY_SOCKET"] = address
-        self.node.configure(static("gpu", 2), static("nic", 1))
 
     def await_message(self, *keys):
         """The next message that has all the keys, as a dictionary; others are left aside."""
@@ -32,6 +34,12 @@ class Notification(NodeTest):
         while text not in (status := self.await_message("STATUS")["STATUS"]):
             pass
         return status
+
+
+class Notification(Systemd):
+    def setUp(self):
+        super().setUp()
+        self.node.configure(static("gpu", 2), static("nic", 1))
 
     def test_P5_ready_without_a_kubelet(self):
         self.node.start()
@@ -103,6 +111,100 @@ class Notification(NodeTest):
               "the resource without a user to be retried")
         self.node.start_kubelet()
         self.node.await_allocatable(gpu=1)
+
+
+class FirstStart(Systemd):
+    """A kubelet refuses pods whose devices are not there when it starts. After a boot, they appear while devplugd starts."""
+
+    def setUp(self):
+        super().setUp()
+        self.host, self.devices = self.node.path("host"), ["x0", "x1"]
+        self.queue = f"{self.host}/run/udev/queue"
+        os.makedirs(os.path.dirname(self.queue))
+        os.mkdir(f"{self.host}/dev")
+        for name in self.devices:
+            self.plug(name)
+        self.node.configure(static("gpu", 1), path("x", "/dev/x*"), text=f'host_root = "{self.host}";')
+        self.node.start_kubelet()
+        self.node.start()
+        self.await_message("READY")
+        self.node.await_allocatable(x=2, gpu=1)
+        given, _ = self.node.pod("p", x=1)
+        self.held = given["resources"]["vendor.example/x"][0]
+        # It leaves its socket.
+        self.node.stop_kubelet(signal.SIGKILL)
+        self.node.stop(signal.SIGKILL)
+
+    def plug(self, name):
+        os.mknod(f"{self.host}/dev/{name}", 0o600 | stat.S_IFCHR, os.makedev(240, int(name[1:])))
+
+    def boot(self):
+        """devplugd starts on a host without devices, on which udev is busy."""
+        for name in os.listdir(f"{self.host}/dev"):
+            os.unlink(f"{self.host}/dev/{name}")
+        open(self.queue, "w").close()
+        self.start()
+        until(lambda: "the start of the kubelet waits for up to 20 s: pods hold devices of vendor.example/x" in self.printed(),
+              "the kubelet to wait")
+        until(lambda: [d["health"] for d in self.node.resource("vendor.example/x")["devices"]] == ["Unhealthy"],
+              "the device to be listed")
+
+    def start(self):
+        self.before = len(self.node.output())
+        self.node.start()
+
+    def printed(self):
+        return self.node.output()[self.before:]
+
+    def await_ready(self, why):
+        self.await_message("READY")
+        self.assertIn(f"the kubelet may start: {why}\n", self.printed())
+        self.assertEqual(self.printed().count("the kubelet may start"), 1)
+
+    def test_P5_ready_when_the_devices_of_pods_are_found(self):
+        shutil.rmtree(self.node.run)
+        self.boot()
+        # One that no pod holds.
+        self.plug(next(name for name in self.devices if name not in self.held))
+        until(lambda: len(self.node.resource("vendor.example/x")["devices"]) == 2, "the first device")
+        self.systemd.settimeout(0)
+        with self.assertRaises(BlockingIOError):
+            self.await_message("READY")
+        self.systemd.settimeout(LIMIT)
+        self.plug(next(name for name in self.devices if name in self.held))
+        self.await_ready("the devices of all pods are found")
+        # The kubelet starts, and the pod runs.
+        self.node.start_kubelet()
+        until(lambda: any(e["event"] == "pod-readmitted" for e in self.node.kubelet_events()), "the pod to run again")
+
+    def test_P5_ready_at_once_after_a_restart(self):
+        shutil.rmtree(self.node.run)
+        self.boot()
+        os.unlink(self.queue)
+        self.await_ready("udev has processed all events")
+        # As an upgrade does it.
+        self.node.stop(signal.SIGKILL)
+        open(self.queue, "w").close()
+        self.start()
+        self.await_message("READY")
+        self.assertNotIn("the start of the kubelet waits", self.printed())
+        self.node.stop()
+        # The saved configuration is of another boot. A kubelet that is started by hand does not wait.
+        saved = os.path.join(self.node.run, "last-good.conf")
+        with open(saved) as file:
+            text = re.sub("(Accepted in boot ).*", r"\g<1>another", file.read())
+        with open(saved, "w") as file:
+            file.write(text)
+        self.boot()
+        self.node.start_kubelet()
+        self.await_ready("a kubelet is running already")
+
+    def test_P5_ready_after_20_seconds(self):
+        shutil.rmtree(self.node.run)
+        begun = time.monotonic()
+        self.boot()
+        self.await_ready("20 s have passed")
+        self.assertGreaterEqual(time.monotonic() - begun, 20)
 
 
 if __name__ == "__main__":

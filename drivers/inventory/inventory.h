@@ -36,7 +36,7 @@ const char *unit_cause_name(enum unit_cause cause);
 
 struct snapshot_unit {
 	const struct device *device;
-	const struct device *excluded; /* of a held unit: the device behind it, if there is one */
+	const struct device *excluded; /* of a placeholder: what it stands for, or NULL */
 	unsigned replicas;             /* offered ids */
 	bool present;                  /* the last scan found it; if not it is not healthy either */
 	bool may_be_gone;              /* see unit_may_be_gone() */
@@ -55,12 +55,12 @@ struct snapshot {
 	atomic_uint references;
 	uint64_t generation; /* grows by one with every change */
 	bool shared;         /* offered ids are "<id>#<n>", from 0, else "<id>" */
-	/* Sorted by id (strcmp). After them, also sorted, `n_held` units that are not devices of
-	 * the resource now: each is listed once, under its unchanged id, because the kubelet has
-	 * booked it. */
+	/* Sorted by id (strcmp). After them, also sorted, `n_placeholders` units that are not
+	 * devices of the resource now: each is listed once, under its unchanged id, because the
+	 * kubelet has booked it. */
 	struct snapshot_unit *units;
 	size_t n_units; /* all of them */
-	size_t n_held;
+	size_t n_placeholders;
 	/* private */
 	struct snapshot_devices *devices; /* keeps them alive; NULL: the devices are kept alive
 					     otherwise */

@@ -2,14 +2,14 @@
 /*
  * Decides how a device that the kubelet has booked stays in the list (promise P17) although it was
  * removed, excluded or changed. If a unit still offers the id, only its NUMA nodes must be kept. If
- * none does, a held unit takes its place, with nothing but the id, the nodes and a reason. Held
- * units are computed again whenever units or bookings change, so no cause of a device's removal
- * needs a case of its own. What is booked is decided in supervisor/books/booked.c.
+ * none does, a placeholder is listed: a unit with nothing but the id, the nodes and a reason.
+ * Placeholders are computed again whenever units or bookings change, so no cause of a device's
+ * removal needs a case of its own. What is booked is decided in supervisor/books/booked.c.
  */
 #include "drivers/inventory/units.h"
 
 /* The effect of bookings on one unit. */
-struct cover {
+struct booking_effect {
 	bool booked;
 	uint64_t numa_kept;
 };
@@ -47,23 +47,24 @@ static uint64_t hash_of(const struct booking *booking)
 	return hash | 1;
 }
 
-static void add_booking(const struct unit *unit, const struct booking *booking, struct cover *cover)
+static void add_booking(
+	const struct unit *unit, const struct booking *booking, struct booking_effect *effect)
 {
-	cover->booked = true;
+	effect->booked = true;
 	if (booking->n_numa > 0 &&
 		!booking_has_numa(booking, unit->device->numa, unit->device->n_numa))
-		cover->numa_kept = cover->numa_kept * 31 + hash_of(booking);
+		effect->numa_kept = effect->numa_kept * 31 + hash_of(booking);
 }
 
 /* Returns 1 if the list changes, 0 if not, or -ENOMEM. */
-static int apply(struct unit *unit, const struct cover *cover)
+static int apply_effect(struct unit *unit, const struct booking_effect *effect)
 {
-	bool changed = unit->numa_kept != cover->numa_kept;
+	bool changed = unit->numa_kept != effect->numa_kept;
 	int r = 0;
 
-	unit->numa_kept = cover->numa_kept;
-	if (unit->booked != cover->booked) {
-		unit->booked = cover->booked;
+	unit->numa_kept = effect->numa_kept;
+	if (unit->booked != effect->booked) {
+		unit->booked = effect->booked;
 		r = unit->owner_name ? unit_evaluate(unit) : 0;
 		changed = changed || unit->owner_name;
 	}
@@ -111,8 +112,8 @@ static const char *reason_of(
 	return "not found with the applied configuration, but assigned to a pod";
 }
 
-static int hold_new(struct unit_list *list, const struct booking *booking, const char *reason,
-	struct device *excluded, struct unit **ret)
+static int placeholder_new(struct unit_list *list, const struct booking *booking,
+	const char *reason, struct device *excluded, struct unit **ret)
 {
 	_cleanup_(unit_freep) struct unit *unit = calloc(1, sizeof(*unit));
 	int r;
@@ -134,7 +135,7 @@ static int hold_new(struct unit_list *list, const struct booking *booking, const
 	return 0;
 }
 
-static int compare_held(const void *id, const void *element)
+static int compare_placeholder(const void *id, const void *element)
 {
 	const struct unit *const *unit = element;
 
@@ -146,13 +147,15 @@ static bool same_device(const struct device *a, const struct device *b)
 	return a == b || (a && b && device_equal(a, b));
 }
 
-/* Holds the id as it was held before, or for the first time. */
-static int hold(struct unit_list *list, const struct booking *booking, struct unit **ret)
+/* The placeholder of the id: the current one if nothing has changed, or a new one. */
+static int find_placeholder(
+	struct unit_list *list, const struct booking *booking, struct unit **ret)
 {
 	struct device *excluded;
 	const char *reason = reason_of(list, booking->id, &excluded);
-	struct unit **old = list->n_held > 0
-		? bsearch(booking->id, list->held, list->n_held, sizeof(*old), compare_held)
+	struct unit **old = list->n_placeholders > 0
+		? bsearch(booking->id, list->placeholders, list->n_placeholders, sizeof(*old),
+			  compare_placeholder)
 		: NULL;
 
 	if (old && streq((*old)->reason, reason) && same_device((*old)->excluded, excluded) &&
@@ -160,50 +163,52 @@ static int hold(struct unit_list *list, const struct booking *booking, struct un
 		*ret = *old;
 		return 0;
 	}
-	return hold_new(list, booking, reason, excluded, ret);
+	return placeholder_new(list, booking, reason, excluded, ret);
 }
 
-static void free_held(struct unit **held, size_t n_held, struct unit **but_for, size_t n_but_for)
+static void free_placeholders(
+	struct unit **units, size_t n, struct unit **but_for, size_t n_but_for)
 {
-	for (size_t i = 0, k = 0; i < n_held; i++) {
-		while (k < n_but_for && strcmp(but_for[k]->device->id, held[i]->device->id) < 0)
+	for (size_t i = 0, k = 0; i < n; i++) {
+		while (k < n_but_for && strcmp(but_for[k]->device->id, units[i]->device->id) < 0)
 			k++;
-		if (k == n_but_for || but_for[k] != held[i])
-			(void)unit_free(held[i]);
+		if (k == n_but_for || but_for[k] != units[i])
+			(void)unit_free(units[i]);
 	}
-	free(held);
+	free(units);
 }
 
-/* Takes the new list of held units. Returns whether it differs from the old one. */
-static bool replace_held(struct unit_list *list, struct unit **held, size_t n_held)
+/* Takes the new placeholders. Returns whether they differ from the current ones. */
+static bool replace_placeholders(struct unit_list *list, struct unit **units, size_t n)
 {
-	bool changed = n_held != list->n_held;
+	bool changed = n != list->n_placeholders;
 
-	for (size_t i = 0; i < n_held && !changed; i++)
-		changed = held[i] != list->held[i];
-	free_held(list->held, list->n_held, held, n_held);
-	list->held = held;
-	list->n_held = n_held;
+	for (size_t i = 0; i < n && !changed; i++)
+		changed = units[i] != list->placeholders[i];
+	free_placeholders(list->placeholders, list->n_placeholders, units, n);
+	list->placeholders = units;
+	list->n_placeholders = n;
 	return changed;
 }
 
-static int sort_out(
-	struct unit_list *list, struct cover *covers, struct unit **held, size_t *ret_n_held)
+/* Finds the effects on units, and the placeholders for all other bookings. */
+static int sort_bookings(
+	struct unit_list *list, struct booking_effect *effects, struct unit **units, size_t *ret_n)
 {
-	size_t n_held = 0, index;
+	size_t n = 0, index;
 	int r = 0;
 
 	for (size_t i = 0; list->booked && i < list->booked->count && r >= 0; i++) {
 		const struct booking *booking = &list->booked->items[i];
 
 		if (find_offering(list, booking->id, &index) >= 0) {
-			add_booking(list->units[index], booking, &covers[index]);
+			add_booking(list->units[index], booking, &effects[index]);
 			continue;
 		}
-		r = hold(list, booking, &held[n_held]);
-		n_held += r >= 0;
+		r = find_placeholder(list, booking, &units[n]);
+		n += r >= 0;
 	}
-	*ret_n_held = n_held;
+	*ret_n = n;
 	return r;
 }
 
@@ -259,33 +264,33 @@ static int complete_nodes(struct unit_list *list)
 	return 0;
 }
 
-static int cover(struct unit_list *list)
+static int apply_bookings(struct unit_list *list)
 {
-	size_t n_booked = list->booked ? list->booked->count : 0, n_held = 0;
-	_cleanup_free_ struct cover *covers = calloc(list->n_units + 1, sizeof(*covers));
-	struct unit **held = calloc(n_booked + 1, sizeof(struct unit *));
+	size_t n_booked = list->booked ? list->booked->count : 0, n = 0;
+	_cleanup_free_ struct booking_effect *effects = calloc(list->n_units + 1, sizeof(*effects));
+	struct unit **units = calloc(n_booked + 1, sizeof(struct unit *));
 	bool changed = false;
-	int r = covers && held ? sort_out(list, covers, held, &n_held) : -ENOMEM;
+	int r = effects && units ? sort_bookings(list, effects, units, &n) : -ENOMEM;
 
 	if (r < 0) {
-		free_held(held, n_held, list->held, list->n_held);
+		free_placeholders(units, n, list->placeholders, list->n_placeholders);
 		return r;
 	}
 	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
-		r = apply(list->units[i], &covers[i]);
+		r = apply_effect(list->units[i], &effects[i]);
 		changed = changed || r > 0;
 	}
-	changed = replace_held(list, held, n_held) || changed;
+	changed = replace_placeholders(list, units, n) || changed;
 	return r < 0 ? r : changed;
 }
 
-int unit_list_cover_booked(struct unit_list *list)
+int unit_list_apply_bookings(struct unit_list *list)
 {
 	int r = complete_nodes(list);
 
 	if (r >= 0)
-		r = cover(list);
-	list->not_covered = r < 0;
+		r = apply_bookings(list);
+	list->not_applied = r < 0;
 	return r;
 }
 
@@ -304,7 +309,7 @@ static int join(struct unit_list *list)
 		return r;
 	(void)bookings_unref(list->joined);
 	list->joined = joined->count > 0 ? joined : bookings_unref(joined);
-	return unit_list_cover_booked(list);
+	return unit_list_apply_bookings(list);
 }
 
 /* Keeps only the allocations for which `stays` returns true. */
@@ -442,16 +447,16 @@ int unit_list_forget(struct unit_list *list, const char *id)
 		list->n_units--;
 		memmove(&list->units[i], &list->units[i + 1],
 			(list->n_units - i) * sizeof(struct unit *));
-		return unit_list_cover_booked(list) < 0 ? -ENOMEM : 1;
+		return unit_list_apply_bookings(list) < 0 ? -ENOMEM : 1;
 	}
 	return r;
 }
 
 void unit_list_booked_done(struct unit_list *list)
 {
-	free_held(list->held, list->n_held, NULL, 0);
-	list->held = NULL;
-	list->n_held = 0;
+	free_placeholders(list->placeholders, list->n_placeholders, NULL, 0);
+	list->placeholders = NULL;
+	list->n_placeholders = 0;
 	list->kubelet_booked = bookings_unref(list->kubelet_booked);
 	list->allocations = bookings_unref(list->allocations);
 	list->pending = bookings_unref(list->pending);

@@ -65,7 +65,7 @@ int snapshot_keep_devices(struct snapshot *snapshot, const struct snapshot *prev
 		return 0;
 	}
 	devices = malloc(sizeof(*devices) +
-		(snapshot->n_units + snapshot->n_held) * sizeof(devices->items[0]));
+		(snapshot->n_units + snapshot->n_placeholders) * sizeof(devices->items[0]));
 	if (!devices)
 		return -ENOMEM;
 	atomic_init(&devices->references, 1);
@@ -128,7 +128,7 @@ static int find_unit(const struct snapshot *snapshot, size_t first, size_t count
 int snapshot_find(
 	const struct snapshot *snapshot, const char *id, size_t *ret_unit, unsigned *ret_replica)
 {
-	size_t length = strlen(id), n = snapshot->n_units - snapshot->n_held, unit;
+	size_t length = strlen(id), n = snapshot->n_units - snapshot->n_placeholders, unit;
 	unsigned replica = 0;
 
 	if ((!snapshot->shared || offered_id_split(id, &length, &replica)) &&
@@ -138,7 +138,7 @@ int snapshot_find(
 		*ret_replica = replica;
 		return 0;
 	}
-	if (find_unit(snapshot, n, snapshot->n_held, id, strlen(id), &unit) < 0)
+	if (find_unit(snapshot, n, snapshot->n_placeholders, id, strlen(id), &unit) < 0)
 		return -ENOENT;
 	*ret_unit = unit;
 	*ret_replica = 0;
@@ -150,7 +150,7 @@ const char *snapshot_offered_id(const struct snapshot *snapshot, size_t unit, un
 {
 	const char *id = snapshot->units[unit].device->id;
 
-	return snapshot->shared && unit < snapshot->n_units - snapshot->n_held
+	return snapshot->shared && unit < snapshot->n_units - snapshot->n_placeholders
 		? offered_id_make(id, replica, buffer)
 		: id;
 }

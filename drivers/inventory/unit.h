@@ -12,7 +12,7 @@
 struct unit {
 	void *owner; /* the list's */
 	struct device *device;
-	struct device *excluded;     /* of a held unit: the device that it stands for, if a scan
+	struct device *excluded;     /* of a placeholder: the device that it stands for, if a scan
 				      * found it; else NULL */
 	struct health_unit *health;  /* NULL: no probes */
 	const struct cordon *cordon; /* NULL: none */
@@ -42,14 +42,15 @@ struct unit_list {
 	size_t n_units;
 	struct device **excluded; /* found by the last scan, but excluded; sorted by id */
 	size_t n_excluded;
-	struct unit **held; /* booked ids that no unit offers, sorted; see inventory_set_booked() */
-	size_t n_held;
+	struct unit **placeholders; /* for booked ids that no unit offers, sorted; see
+				       inventory_set_booked() */
+	size_t n_placeholders;
 	struct bookings *kubelet_booked; /* what the kubelet has booked; NULL: not known */
 	struct bookings *allocations;    /* allocations since then; NULL: none */
 	struct bookings *pending;        /* for Allocate calls without an answer; NULL: none */
 	struct bookings *joined;         /* all three together; NULL: nothing */
 	struct bookings *booked; /* the bookings as they are listed: all with NUMA nodes, or none */
-	bool not_covered;        /* memory was short for that */
+	bool not_applied;        /* memory was short for the bookings */
 	bool owner_released;     /* some units are */
 	struct saved_state *saved; /* the initial state of units, until a scan has been complete */
 	uint64_t now; /* CLOCK_REALTIME of the last change of which devices there are */

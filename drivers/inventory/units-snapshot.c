@@ -30,14 +30,14 @@ static void show_all(const struct unit_list *list, struct snapshot *snapshot)
 		if (list->units[i]->numa_kept && !snapshot->bookings)
 			snapshot->bookings = bookings_ref(list->booked);
 	}
-	for (size_t i = 0; i < list->n_held; i++)
+	for (size_t i = 0; i < list->n_placeholders; i++)
 		snapshot->units[list->n_units + i] = (struct snapshot_unit){
-			.device = list->held[i]->device,
-			.excluded = list->held[i]->excluded,
+			.device = list->placeholders[i]->device,
+			.excluded = list->placeholders[i]->excluded,
 			.replicas = 1,
 			.cause = CAUSE_BOOKED,
-			.reason = list->held[i]->reason,
-			.since = list->held[i]->since,
+			.reason = list->placeholders[i]->reason,
+			.since = list->placeholders[i]->since,
 		};
 }
 
@@ -82,8 +82,8 @@ int unit_list_snapshot(struct unit_list *list, const struct snapshot *previous,
 
 	if (!snapshot)
 		return -ENOMEM;
-	if (list->not_covered) {
-		r = unit_list_cover_booked(list);
+	if (list->not_applied) {
+		r = unit_list_apply_bookings(list);
 		if (r < 0)
 			return r;
 		changed = NULL;
@@ -91,8 +91,8 @@ int unit_list_snapshot(struct unit_list *list, const struct snapshot *previous,
 	atomic_init(&snapshot->references, 1);
 	snapshot->generation = previous ? previous->generation + 1 : 0;
 	snapshot->shared = declaration_is_shared(list->declaration);
-	snapshot->n_held = list->n_held;
-	snapshot->n_units = list->n_units + list->n_held;
+	snapshot->n_placeholders = list->n_placeholders;
+	snapshot->n_units = list->n_units + list->n_placeholders;
 	snapshot->units = malloc((snapshot->n_units + 1) * sizeof(*snapshot->units));
 	if (!snapshot->units)
 		return -ENOMEM;

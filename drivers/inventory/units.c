@@ -96,12 +96,12 @@ static uint64_t device_size(const struct unit_list *list, const struct device *d
 }
 
 /* Booked devices are listed in any case. Most of them are found, so only the others count. */
-static uint64_t held_size(const struct unit_list *list)
+static uint64_t placeholders_size(const struct unit_list *list)
 {
 	uint64_t size = 0;
 
-	for (size_t i = 0; i < list->n_held; i++) {
-		const struct device *device = list->held[i]->device;
+	for (size_t i = 0; i < list->n_placeholders; i++) {
+		const struct device *device = list->placeholders[i]->device;
 
 		size += device_list_entry_size(strlen(device->id), device->numa, device->n_numa);
 	}
@@ -122,7 +122,8 @@ static int check_size(
 		if (!map_get(&scan->by_id, list->units[i]->device->id))
 			gone += device_size(list, list->units[i]->device);
 	*ret_drop = gone > 0 &&
-		device_list_check(scan->n_devices, found + gone + held_size(list), error) < 0;
+		device_list_check(scan->n_devices, found + gone + placeholders_size(list), error) <
+			0;
 	return device_list_check(scan->n_devices, found, error);
 }
 
@@ -275,7 +276,7 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 	list->n_units = (size_t)n;
 	/* Excluded devices may appear and disappear too. Without memory, the next snapshot contains
 	 * the change. */
-	return (list->joined && unit_list_cover_booked(list) > 0) || changed;
+	return (list->joined && unit_list_apply_bookings(list) > 0) || changed;
 }
 
 int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous)
@@ -309,7 +310,7 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 		(*unit)->since = old->since;
 		(*unit)->changes = old->changes;
 	}
-	return unit_list_cover_booked(list) < 0 ? -ENOMEM : 0;
+	return unit_list_apply_bookings(list) < 0 ? -ENOMEM : 0;
 }
 
 static int compare_units(const void *a, const void *b)

@@ -40,7 +40,7 @@ int unit_list_take_released(struct unit_list *list);
 
 /* Computes which units are booked, with which NUMA nodes, and which booked ids no unit offers.
  * Returns 1 if the list changes, 0 if not, or -ENOMEM. */
-int unit_list_cover_booked(struct unit_list *list);
+int unit_list_apply_bookings(struct unit_list *list);
 
 /* Marks the current devices of these offered ids as assigned: a scan may have replaced the devices
  * that the caller was offered. */

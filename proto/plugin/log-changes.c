@@ -2,9 +2,10 @@
 /*
  * Decides which changes of devices are logged: those that appeared, disappeared, failed or
  * recovered between two snapshots; scan-timing.c decides when a change is reported. The units of
- * both snapshots are sorted by id, so one walk finds every difference. Held units follow them, and
- * a unit may become a held one, so each difference is then searched for in the other snapshot. Many
- * changes must not cause many records: after the first few of a kind, only their number is logged.
+ * both snapshots are sorted by id, so one walk finds every difference. Placeholders follow them,
+ * and a unit may become a placeholder, so each difference is then searched for in the other
+ * snapshot. Many changes must not cause many records: after the first few of a kind, only their
+ * number is logged.
  */
 #include "proto/plugin/log-changes.h"
 
@@ -68,7 +69,7 @@ static const struct snapshot_unit *find_in(
 	unsigned replica, found_replica;
 	size_t unit;
 
-	if (!other || other->n_held + snapshot->n_held == 0)
+	if (!other || other->n_placeholders + snapshot->n_placeholders == 0)
 		return NULL;
 	for (replica = 0; replica < snapshot->units[i].replicas; replica++)
 		if (snapshot_find(other, snapshot_offered_id(snapshot, i, replica, buffer), &unit,

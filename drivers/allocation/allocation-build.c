@@ -46,7 +46,7 @@ static int check_unit(struct build *build, const char *id, struct chosen *ret)
 		return error_set(build->error, -ENOENT,
 			"device \"%s\" no longer belongs to %s, it is %s: create the pod again to get another device",
 			unit->device->id, name, unit->reason);
-	if (!unit->healthy && !(unit->present && build->held))
+	if (!unit->healthy && !(unit->present && build->in_use))
 		return error_set(build->error, -EIO,
 			"device \"%s\" of %s is unhealthy: %s; %s or drain the pod to another node",
 			unit->device->id, name, unit->reason,

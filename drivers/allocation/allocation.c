@@ -330,7 +330,7 @@ int allocation_build(const struct declaration *declaration, const struct snapsho
 {
 	_cleanup_build_ struct build build = {
 		.answers = answers,
-		.held = answers && answers->held,
+		.in_use = answers && answers->in_use,
 		.declaration = declaration,
 		.snapshot = snapshot,
 		.root = root,

@@ -36,8 +36,8 @@ struct allocation_answer {
 struct allocation_answers {
 	struct allocation_answer *items;
 	size_t count;
-	bool claim; /* the edits go into the CDI file of a claim: symbolic links are resolved */
-	bool held;  /* a container has the ids already: health is ignored */
+	bool claim;  /* the edits go into the CDI file of a claim: symbolic links are resolved */
+	bool in_use; /* a container has the ids already: health is ignored */
 };
 
 /* Builds the edits for the offered ids; `answers` NULL: no program was run. Errors name the device,

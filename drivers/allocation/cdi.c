@@ -385,7 +385,7 @@ int allocation_build_cdi(const struct declaration *declaration, const struct sna
 	_cleanup_build_ struct build build = {
 		.part = BUILD_REST,
 		.answers = answers,
-		.held = answers && answers->held,
+		.in_use = answers && answers->in_use,
 		.declaration = declaration,
 		.snapshot = snapshot,
 		.root = root,

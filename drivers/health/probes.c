@@ -105,9 +105,9 @@ static uint64_t saved_key(const struct check *check)
 	return check->queue->key == 0 ? 0 : check->queue->key ^ check->period;
 }
 
-static int recall(struct check *check, const struct saved_unit *memory)
+static int restore_result(struct check *check, const struct saved_unit *saved)
 {
-	const struct probe_result *result = saved_state_result(memory, saved_key(check));
+	const struct probe_result *result = saved_state_result(saved, saved_key(check));
 	char *reason = NULL;
 
 	if (!result)
@@ -136,7 +136,7 @@ size_t health_unit_results(const struct health_unit *unit, struct saved_result *
 }
 
 int health_unit_new(struct health *health, struct device *device, size_t index,
-	const struct saved_unit *memory, void *userdata, struct health_unit **ret)
+	const struct saved_unit *saved, void *userdata, struct health_unit **ret)
 {
 	_cleanup_(health_unit_freep) struct health_unit *unit = NULL;
 	int r;
@@ -157,8 +157,8 @@ int health_unit_new(struct health *health, struct device *device, size_t index,
 			unit->checks[unit->n_checks].period = device->finding_period;
 		health->queues[unit->n_checks].n_checks++;
 	}
-	for (size_t i = 0; memory && i < unit->n_checks; i++) {
-		r = recall(&unit->checks[i], memory);
+	for (size_t i = 0; saved && i < unit->n_checks; i++) {
+		r = restore_result(&unit->checks[i], saved);
 		if (r < 0)
 			return r;
 	}

@@ -29,10 +29,10 @@ struct health *health_free(struct health *health);
 DEFINE_CLEANUP(struct health *, health_free)
 
 /* Begins to probe a device. Results that are known at once (files) are available when it returns;
- * the handler is called only for later changes. `memory` (or NULL) is the saved state of the
+ * the handler is called only for later changes. `saved` (or NULL) is the saved state of the
  * device, with which probes of the same target begin. */
 int health_unit_new(struct health *health, struct device *device, size_t index,
-	const struct saved_unit *memory, void *userdata, struct health_unit **ret);
+	const struct saved_unit *saved, void *userdata, struct health_unit **ret);
 
 /* The results for the saved state of the device: one of each probe of the declaration at most.
  * Their reasons stay the unit's. Returns how many. */

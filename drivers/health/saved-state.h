@@ -54,7 +54,7 @@ int saved_state_add(struct saved_state *saved, const char *id, bool healthy, uin
 /* Adds a copy of a probe's state. */
 int saved_unit_add(struct saved_unit *unit, uint64_t probe, const struct probe_result *result);
 
-/* The unit with that id, or NULL; `memory` may be NULL. */
+/* The unit with that id, or NULL; `saved` may be NULL. */
 const struct saved_unit *saved_state_find(const struct saved_state *saved, const char *id);
 
 /* Adds a copy of a unit; -EEXIST, -ENOMEM. */

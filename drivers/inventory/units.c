@@ -22,7 +22,7 @@ struct pair_of {
 
 int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
 {
-	const struct saved_unit *memory = saved_state_find(list->saved, device->id);
+	const struct saved_unit *saved = saved_state_find(list->saved, device->id);
 	_cleanup_(unit_freep) struct unit *unit = NULL;
 	int r;
 
@@ -37,19 +37,19 @@ int unit_new(struct unit_list *list, struct device *device, size_t index, struct
 	unit->since = list->now;
 	unit->replicas = declaration_replicas(list->declaration, device->id);
 	unit->cordon = declaration_cordon(list->declaration, device->id);
-	if (memory && memory->assigned)
+	if (saved && saved->assigned)
 		device_note_assigned(device);
 	if (list->health) {
-		r = health_unit_new(list->health, device, index, memory, unit, &unit->health);
+		r = health_unit_new(list->health, device, index, saved, unit, &unit->health);
 		if (r < 0)
 			return r;
 	}
 	r = unit_evaluate(unit);
 	if (r < 0)
 		return r;
-	unit->changes = memory ? memory->changes + (memory->healthy != unit->healthy) : 0;
-	if (memory && memory->healthy == unit->healthy)
-		unit->since = memory->since;
+	unit->changes = saved ? saved->changes + (saved->healthy != unit->healthy) : 0;
+	if (saved && saved->healthy == unit->healthy)
+		unit->since = saved->since;
 	*ret = TAKE_PTR(unit);
 	return 0;
 }

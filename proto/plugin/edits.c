@@ -127,7 +127,7 @@ static int build(const struct edits *edits, const struct allocation_answers *of_
 	if (of_programs)
 		answers = *of_programs;
 	answers.claim = true;
-	answers.held = edits->again;
+	answers.in_use = edits->again;
 	r = (offer_has_cdi(offer, edits->ids, edits->n_ids) ? allocation_build_cdi
 							    : allocation_build)(declaration,
 		offer->snapshot, declaration_root(declaration), edits->ids, edits->n_ids, &answers,

@@ -35,7 +35,7 @@ static void start(const char *text)
 				 NULL, &inventory),
 		0);
 	if (file) {
-		fd = memfd_create("memory", MFD_CLOEXEC);
+		fd = memfd_create("saved-state", MFD_CLOEXEC);
 		assert_int_equal(json_dumpfd(file, fd, 0), 0);
 		assert_int_equal(saved_state_read(fd, &saved), 0);
 		(void)close(fd);
@@ -55,7 +55,7 @@ static void forget(void)
 /* Ends the process; its file stays. */
 static void end(void)
 {
-	int fd = memfd_create("memory", MFD_CLOEXEC);
+	int fd = memfd_create("saved-state", MFD_CLOEXEC);
 
 	assert_int_equal(inventory_write(inventory, 0, fd), 0);
 	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);

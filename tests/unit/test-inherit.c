@@ -156,7 +156,7 @@ static void test_removed_devices_are_dropped(void **state)
 /* Through the file that survives a process. */
 static void pass_on(struct saved_state **ret)
 {
-	_cleanup_close_ int fd = memfd_create("memory", MFD_CLOEXEC);
+	_cleanup_close_ int fd = memfd_create("saved-state", MFD_CLOEXEC);
 
 	assert_true(fd >= 0);
 	assert_int_equal(inventory_write(old.inventory, 0, fd), 0);
@@ -314,7 +314,7 @@ static void test_foreign_memory_is_refused(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_close_ int fd = memfd_create("memory", MFD_CLOEXEC);
+		_cleanup_close_ int fd = memfd_create("saved-state", MFD_CLOEXEC);
 		struct saved_state *saved = NULL;
 
 		assert_int_equal(

@@ -178,7 +178,7 @@ static void test_assigned_is_saved(void **state)
 	assert_string_equal(seen(), "can0 vcan0 vcan1 vcan2 ");
 
 	/* The file keeps it. */
-	fd = memfd_create("memory", MFD_CLOEXEC);
+	fd = memfd_create("saved-state", MFD_CLOEXEC);
 	assert_int_equal(inventory_write(inventory, 0, fd), 0);
 	assert_int_equal(saved_state_read(fd, &saved), 0);
 	assert_true(saved_state_find(saved, "can0")->assigned);

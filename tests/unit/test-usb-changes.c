@@ -104,7 +104,7 @@ static void restart(const char *text)
 {
 	struct saved_state *saved;
 	struct error error;
-	int fd = memfd_create("memory", MFD_CLOEXEC);
+	int fd = memfd_create("saved-state", MFD_CLOEXEC);
 
 	assert_int_equal(inventory_write(inventory, 0, fd), 0);
 	assert_int_equal(saved_state_read(fd, &saved), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as the units of a memory, which another process has left: what is read is what a scan
- * could have found, and is the same after it was written once more.
+ * Any bytes as the units of a saved state, which another process has left: what is read is what a
+ * scan could have found, and is the same after it was written once more.
  */
 #include <sys/mman.h>
 
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int saved_state_fd(void)
 {
-	int fd = memfd_create("memory", MFD_CLOEXEC);
+	int fd = memfd_create("saved-state", MFD_CLOEXEC);
 
 	if (fd < 0)
 		abort();

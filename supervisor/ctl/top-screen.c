@@ -87,14 +87,14 @@ static void put(int y, int x, int width, attr_t attributes, const char *text)
 }
 
 /* The width of the column before the state; the rest is as wide as its heading. */
-static int name_width(const struct top_picture *picture)
+static int name_width(const struct top_view *view)
 {
 	int others = 0, widest = (int)strlen("RESOURCE");
 
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
 		others += GAP + columns[i].width;
-	for (size_t i = 0; i < picture->n_rows; i++) {
-		const struct top_row *row = &picture->rows[i];
+	for (size_t i = 0; i < view->n_rows; i++) {
+		const struct top_row *row = &view->rows[i];
 		const char *name =
 			row->device ? text_of(row->device, "id") : text_of(row->resource, "name");
 
@@ -103,10 +103,10 @@ static int name_width(const struct top_picture *picture)
 	return MAX_OF(MIN_OF(widest, COLS - others), 8);
 }
 
-static void draw_node(const struct top_picture *picture)
+static void draw_node(const struct top_view *view)
 {
 	static const char *const members[] = { "offered", "healthy", "in_use", "free" };
-	const json_t *resources = json_object_get(picture->daemon->root, "resources");
+	const json_t *resources = json_object_get(view->daemon->root, "resources");
 	long long sums[ARRAY_SIZE(members)] = { 0 };
 	char text[256], numbers[64], now[TEXT_TIME_MAX];
 	json_t *resource;
@@ -121,8 +121,8 @@ static void draw_node(const struct top_picture *picture)
 	(void)snprintf(text, sizeof(text), "%zu resource%s, %lld device%s: %lld healthy%s",
 		json_array_size(resources), json_array_size(resources) == 1 ? "" : "s", sums[0],
 		sums[0] == 1 ? "" : "s", sums[1],
-		picture->daemon->unanswered.code == 0 &&
-				*text_of(picture->daemon->root, "pods_failure") == '\0'
+		view->daemon->unanswered.code == 0 &&
+				*text_of(view->daemon->root, "pods_failure") == '\0'
 			? numbers
 			: "");
 	put(0, 0, COLS, A_BOLD, text);
@@ -132,14 +132,14 @@ static void draw_node(const struct top_picture *picture)
 }
 
 /* The worst problem of the whole node. */
-static void draw_trouble(const struct top_picture *picture)
+static void draw_trouble(const struct top_view *view)
 {
-	const struct daemon_state *daemon = picture->daemon;
+	const struct daemon_state *daemon = view->daemon;
 	const char *pods_failure = text_of(daemon->root, "pods_failure");
 	char text[1280] = "";
 
-	if (*picture->failure)
-		(void)snprintf(text, sizeof(text), "%s", picture->failure);
+	if (*view->failure)
+		(void)snprintf(text, sizeof(text), "%s", view->failure);
 	else if (daemon->unanswered.code < 0)
 		(void)snprintf(text, sizeof(text), "%s", daemon->unanswered.message);
 	else if (json_is_true(json_object_get(daemon->root, "on_last_accepted")))
@@ -280,24 +280,23 @@ static void draw_keys(const struct top_choice *choice)
 	put(LINES - 1, 0, COLS - 1, A_DIM, text);
 }
 
-void top_screen_draw(const struct top_picture *picture)
+void top_screen_draw(const struct top_view *view)
 {
 	size_t visible = top_screen_rows(), first;
-	int width = name_width(picture);
+	int width = name_width(view);
 
 	(void)erase();
-	if (picture->daemon) {
-		draw_node(picture);
-		draw_trouble(picture);
+	if (view->daemon) {
+		draw_node(view);
+		draw_trouble(view);
 	}
 	draw_heading(width);
 	/* The selected row is at the bottom once the first page is left. */
-	first = picture->selected < visible ? 0 : picture->selected - visible + 1;
-	for (size_t i = first; i < picture->n_rows && i - first < visible; i++)
-		draw_row(HEAD_LINES + (int)(i - first), width, &picture->rows[i],
-			i == picture->selected);
-	if (LINES >= HEAD_LINES + 1 + FOOT_LINES && picture->selected < picture->n_rows)
-		draw_detail(&picture->rows[picture->selected]);
-	draw_keys(picture->choice);
+	first = view->selected < visible ? 0 : view->selected - visible + 1;
+	for (size_t i = first; i < view->n_rows && i - first < visible; i++)
+		draw_row(HEAD_LINES + (int)(i - first), width, &view->rows[i], i == view->selected);
+	if (LINES >= HEAD_LINES + 1 + FOOT_LINES && view->selected < view->n_rows)
+		draw_detail(&view->rows[view->selected]);
+	draw_keys(view->choice);
 	(void)refresh();
 }

@@ -8,7 +8,7 @@
 #include "supervisor/ctl/daemon-state.h"
 #include "supervisor/ctl/top-rows.h"
 
-struct top_picture {
+struct top_view {
 	const struct daemon_state *daemon; /* NULL: nothing was read yet */
 	const char *failure;               /* reason why the state could not be read again; "" if it
 					    * was */
@@ -25,7 +25,7 @@ int top_screen_open(void);
 void top_screen_close(void);
 
 /* Draws everything, so that the selected row is visible. */
-void top_screen_draw(const struct top_picture *picture);
+void top_screen_draw(const struct top_view *view);
 
 /* How many rows fit, at least 1. */
 size_t top_screen_rows(void);

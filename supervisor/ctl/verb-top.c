@@ -221,7 +221,7 @@ static int on_key(struct top *top, int key)
 
 static void draw(const struct top *top)
 {
-	const struct top_picture picture = {
+	const struct top_view view = {
 		.daemon = top->reading ? &top->reading->daemon : NULL,
 		.failure = top->error.code < 0 ? top->error.message : "",
 		.choice = &top->choice,
@@ -230,7 +230,7 @@ static void draw(const struct top *top)
 		.selected = top->selected,
 	};
 
-	top_screen_draw(&picture);
+	top_screen_draw(&view);
 }
 
 static int run(struct top *top, int fd)

@@ -36,7 +36,8 @@ int scan_default_routes(struct scan *scan);
 
 /* Whether the resource lists a device of that id, for drivers whose names depend on earlier scans:
  * one that an earlier scan found and that is still listed, or that the previous process found for
- * the same declaration. In the second case, only the id is known, and `ret_device` is NULL. */
+ * the same declaration. In the second case, only the id is known, and `ret_device` is NULL, as it
+ * is if the device is not listed. */
 bool scan_lists(const struct scan *scan, const char *id, const struct device **ret_device);
 
 /* Whether the kubelet has booked that id, or a replica of it. A pod keeps an id, so after a boot

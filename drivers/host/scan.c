@@ -39,7 +39,6 @@ void scan_drop_last(struct scan *scan)
 bool scan_lists(const struct scan *scan, const char *id, const struct device **ret_device)
 {
 	*ret_device = NULL;
-	*ret_device = NULL;
 	return scan->lists && scan->lists(scan->userdata, id, ret_device);
 }
 

@@ -8,6 +8,9 @@
 #include <dirent.h>
 #include <sys/resource.h>
 
+#include "common/counters.h"
+#include "common/json-read.h"
+
 #define LABELS(...)                            \
 	(const struct label[]){ __VA_ARGS__ }, \
 		sizeof((const struct label[]){ __VA_ARGS__ }) / sizeof(struct label)
@@ -26,15 +29,15 @@ enum scale { SCALE_ONE, SCALE_SECONDS /* of microseconds */ };
 /* A row for one number of the daemon or of a resource. */
 struct number {
 	const char *name, *type, *help;
-	size_t offset;
+	const char *key;
 	enum scale scale;
 	bool if_known; /* left out while it is 0 */
 };
 
-static void add_scaled(struct exposition *out, const struct number *number, const void *from,
+static void add_scaled(struct exposition *out, const struct number *number, const json_t *from,
 	const struct label *labels, size_t n_labels)
 {
-	uint64_t value = *(const uint64_t *)(const void *)((const char *)from + number->offset);
+	uint64_t value = scrape_number(from, number->key);
 
 	if (number->if_known && value == 0)
 		return;
@@ -46,48 +49,47 @@ static void add_scaled(struct exposition *out, const struct number *number, cons
 
 /* --- the daemon --- */
 
-#define OF(name) .offset = offsetof(struct scrape, name)
 static const struct number daemon_numbers[] = {
 	{ "devplugd_kubelet_up", "gauge", "Whether the socket of the kubelet exists.",
-		OF(kubelet_up) },
+		.key = "kubelet_up" },
 	{ "devplugd_config_generation", "gauge",
-		"Number of configurations accepted since devplugd started.", OF(generation) },
+		"Number of configurations accepted since devplugd started.", .key = "generation" },
 	{ "devplugd_config_pending_changes", "gauge",
 		"Number of resources that have not applied the current configuration: they start, stop, or have refused it.",
-		OF(pending_changes) },
+		.key = "pending_changes" },
 	{ "devplugd_config_last_reload_successful", "gauge",
 		"Whether the configuration files are applied; 0 after a failed reload.",
-		OF(reload_successful) },
+		.key = "reload_successful" },
 	{ "devplugd_config_last_reload_success_timestamp_seconds", "gauge",
-		"Time when the applied configuration was accepted.", OF(accepted_at),
+		"Time when the applied configuration was accepted.", .key = "accepted_at",
 		.scale = SCALE_SECONDS },
 	{ "devplugd_pod_resources_request_errors_total", "counter",
-		"Scrapes without an answer of the kubelet about its pods.", OF(pod_errors) },
+		"Scrapes without an answer of the kubelet about its pods.", .key = "pod_errors" },
 	{ "devplugd_published_files_errors_total", "counter",
-		"Failures to write CDI or device information files.", OF(publication_errors) },
+		"Failures to write CDI or device information files.", .key = "publication_errors" },
 	{ "devplugd_supervisor_resident_memory_bytes", "gauge",
-		"Resident memory of the devplugd process.", OF(resident_bytes), .if_known = true },
+		"Resident memory of the devplugd process.", .key = "resident_bytes",
+		.if_known = true },
 	{ "devplugd_supervisor_cpu_seconds_total", "counter",
-		"Processor time of the devplugd process.", OF(processor_usec),
+		"Processor time of the devplugd process.", .key = "processor_usec",
 		.scale = SCALE_SECONDS },
 	{ "devplugd_children_resident_memory_bytes", "gauge",
 		"Resident memory of all processes that serve resources; shared memory counts for "
 		"each.",
-		OF(children_bytes), .if_known = true },
+		.key = "children_bytes", .if_known = true },
 };
-#undef OF
 
 static void write_daemon(const struct scrape *scrape, struct exposition *out)
 {
 	exposition_begin(out, "devplugd_build_info", "gauge", "The version of devplugd; always 1.");
-	exposition_add(out, "", LABELS({ "version", scrape->version }), 1);
+	exposition_add(out, "", LABELS({ "version", text_of(scrape->root, "version") }), 1);
 	for (size_t i = 0; i < ARRAY_SIZE(daemon_numbers); i++) {
 		const struct number *number = &daemon_numbers[i];
 
 		exposition_begin(out, number->name, number->type, number->help);
-		add_scaled(out, number, scrape, NULL, 0);
+		add_scaled(out, number, scrape->root, NULL, 0);
 	}
-	if (!scrape->pods_wanted)
+	if (!scrape_number(scrape->root, "pods_wanted"))
 		return;
 	exposition_begin(out, "devplugd_pod_resources_up", "gauge",
 		"Whether the kubelet reported which pod uses which device.");
@@ -96,23 +98,21 @@ static void write_daemon(const struct scrape *scrape, struct exposition *out)
 
 /* --- resources --- */
 
-#define OF(name) .offset = offsetof(struct resource, name)
 static const struct number resource_numbers[] = {
 	{ "devplugd_registrations_total", "counter", "Registrations that the kubelet accepted.",
-		OF(registrations) },
+		.key = "registrations" },
 	{ "devplugd_registration_failures_total", "counter",
-		"Registrations that failed or were not answered.", OF(registration_failures) },
+		"Registrations that failed or were not answered.", .key = "registration_failures" },
 	{ "devplugd_last_registration_timestamp_seconds", "gauge",
-		"Time of the last registration that the kubelet accepted.", OF(last_registration),
-		.scale = SCALE_SECONDS, .if_known = true },
+		"Time of the last registration that the kubelet accepted.",
+		.key = "last_registration", .scale = SCALE_SECONDS, .if_known = true },
 	{ "devplugd_list_updates_total", "counter", "Device lists sent to the kubelet.",
-		OF(list_updates) },
+		.key = "list_updates" },
 	{ "devplugd_preferred_allocations_total", "counter",
-		"Calls of GetPreferredAllocation by the kubelet.", OF(preferred_allocations) },
+		"Calls of GetPreferredAllocation by the kubelet.", .key = "preferred_allocations" },
 	{ "devplugd_scan_errors_total", "counter", "Scans for devices that failed.",
-		OF(scans_failed) },
+		.key = "scans_failed" },
 };
-#undef OF
 
 static void write_numbers(const struct scrape *scrape, struct exposition *out)
 {
@@ -121,7 +121,7 @@ static void write_numbers(const struct scrape *scrape, struct exposition *out)
 
 		exposition_begin(out, number->name, number->type, number->help);
 		FOR_EACH_RESOURCE(resource, scrape)
-		add_scaled(out, number, resource, LABELS({ "resource", resource->name }));
+		add_scaled(out, number, resource->object, LABELS({ "resource", resource->name }));
 	}
 }
 
@@ -148,7 +148,7 @@ static void write_state(const struct scrape *scrape, struct exposition *out)
 	for (size_t i = 0; i < ARRAY_SIZE(states); i++)
 		exposition_add(out, "",
 			LABELS({ "resource", resource->name }, { "state", states[i] }),
-			streq(resource->state, states[i]));
+			streq(text_of(resource->object, "state"), states[i]));
 	exposition_begin(out, "devplugd_resource_info", "gauge",
 		"Information about a resource; always 1. kube_resource is its name in kube-state-metrics.");
 	FOR_EACH_RESOURCE(resource, scrape)
@@ -164,7 +164,8 @@ static void write_state(const struct scrape *scrape, struct exposition *out)
 	exposition_begin(out, "devplugd_registered", "gauge",
 		"Whether the resource is registered with the kubelet.");
 	FOR_EACH_RESOURCE(resource, scrape)
-	exposition_add(out, "", LABELS({ "resource", resource->name }), resource->registered);
+	exposition_add(out, "", LABELS({ "resource", resource->name }),
+		scrape_number(resource->object, "registered"));
 }
 
 /* Counts the offered devices: with replicas, without devices of another resource. */
@@ -227,24 +228,26 @@ static void write_histogram(const struct resource *resource, struct exposition *
 {
 	static const char *const bounds[ALLOCATION_BUCKETS] = { "0.001", "0.0025", "0.005", "0.01",
 		"0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf" };
+	const json_t *buckets = json_object_get(resource->object, "allocation_buckets");
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < ALLOCATION_BUCKETS; i++) {
-		sum += resource->allocation_buckets[i];
+		sum += scrape_element(buckets, i);
 		exposition_add(out, "_bucket",
 			LABELS({ "resource", resource->name }, { "le", bounds[i] }), sum);
 	}
-	exposition_add_seconds(
-		out, "_sum", LABELS({ "resource", resource->name }), resource->allocation_usec);
+	exposition_add_seconds(out, "_sum", LABELS({ "resource", resource->name }),
+		scrape_number(resource->object, "allocation_usec"));
 	exposition_add(out, "_count", LABELS({ "resource", resource->name }), sum);
 }
 
 static void write_outcomes(
-	struct exposition *out, const struct resource *resource, uint64_t ok, uint64_t failed)
+	struct exposition *out, const struct resource *resource, const char *ok, const char *failed)
 {
-	exposition_add(out, "", LABELS({ "resource", resource->name }, { "outcome", "ok" }), ok);
-	exposition_add(
-		out, "", LABELS({ "resource", resource->name }, { "outcome", "failed" }), failed);
+	exposition_add(out, "", LABELS({ "resource", resource->name }, { "outcome", "ok" }),
+		scrape_number(resource->object, ok));
+	exposition_add(out, "", LABELS({ "resource", resource->name }, { "outcome", "failed" }),
+		scrape_number(resource->object, failed));
 }
 
 static void write_calls(const struct scrape *scrape, struct exposition *out)
@@ -252,7 +255,7 @@ static void write_calls(const struct scrape *scrape, struct exposition *out)
 	exposition_begin(out, "devplugd_allocations_total", "counter",
 		"Calls of Allocate by the kubelet, answered or refused.");
 	FOR_EACH_RESOURCE(resource, scrape)
-	write_outcomes(out, resource, resource->allocations_ok, resource->allocations_failed);
+	write_outcomes(out, resource, "allocations_ok", "allocations_failed");
 	exposition_begin(out, "devplugd_allocation_duration_seconds", "histogram",
 		"Duration of Allocate; the kubelet starts no other container meanwhile.");
 	FOR_EACH_RESOURCE(resource, scrape)
@@ -260,58 +263,58 @@ static void write_calls(const struct scrape *scrape, struct exposition *out)
 	exposition_begin(out, "devplugd_prestarts_total", "counter",
 		"Calls of PreStartContainer that had a command to run, answered or refused.");
 	FOR_EACH_RESOURCE(resource, scrape)
-	write_outcomes(out, resource, resource->prestarts_ok, resource->prestarts_failed);
+	write_outcomes(out, resource, "prestarts_ok", "prestarts_failed");
 }
 
 static void write_processes(const struct scrape *scrape, struct exposition *out)
 {
-	static const char *const causes[_EXIT_KIND_MAX] = { "crash", "hang", "killed" };
+	static const char *const causes[] = { "crash", "hang", "killed" };
+	const char *kind;
+	json_t *counts;
 
 	exposition_begin(out, "devplugd_child_restarts_total", "counter",
 		"Processes of a resource that ended unexpectedly.");
 	FOR_EACH_RESOURCE(resource, scrape)
-	for (size_t i = 0; i < _EXIT_KIND_MAX; i++)
+	for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
 		exposition_add(out, "",
 			LABELS({ "resource", resource->name }, { "cause", causes[i] }),
-			resource->exits[i]);
+			scrape_element(json_object_get(resource->object, "exits"), i));
 	exposition_begin(
 		out, "devplugd_scan_duration_seconds", "summary", "Duration of scans for devices.");
 	FOR_EACH_RESOURCE(resource, scrape)
 	{
-		exposition_add_seconds(
-			out, "_sum", LABELS({ "resource", resource->name }), resource->scan_usec);
-		exposition_add(
-			out, "_count", LABELS({ "resource", resource->name }), resource->scans);
+		exposition_add_seconds(out, "_sum", LABELS({ "resource", resource->name }),
+			scrape_number(resource->object, "scan_usec"));
+		exposition_add(out, "_count", LABELS({ "resource", resource->name }),
+			scrape_number(resource->object, "scans"));
 	}
 	exposition_begin(out, "devplugd_probe_runs_total", "counter",
 		"Results of health probes, before fail_after and recover_after apply.");
 	FOR_EACH_RESOURCE(resource, scrape)
-	for (size_t i = 0; i < resource->n_probes; i++) {
-		const struct probe_counts *probe = &resource->probes[i];
-
+	json_object_foreach(json_object_get(resource->object, "probes"), kind, counts)
+	{
 		exposition_add(out, "",
-			LABELS({ "resource", resource->name }, { "probe", probe->kind },
+			LABELS({ "resource", resource->name }, { "probe", kind },
 				{ "outcome", "healthy" }),
-			probe->healthy);
+			scrape_element(counts, 0));
 		exposition_add(out, "",
-			LABELS({ "resource", resource->name }, { "probe", probe->kind },
+			LABELS({ "resource", resource->name }, { "probe", kind },
 				{ "outcome", "unhealthy" }),
-			probe->unhealthy);
+			scrape_element(counts, 1));
 	}
 	exposition_begin(out, "devplugd_probe_duration_seconds", "summary",
 		"Duration of the probes that run programs.");
 	FOR_EACH_RESOURCE(resource, scrape)
-	for (size_t i = 0; i < resource->n_probes; i++) {
-		const struct probe_counts *probe = &resource->probes[i];
-
-		if (probe->timed == 0)
+	json_object_foreach(json_object_get(resource->object, "probes"), kind, counts)
+	{
+		if (scrape_element(counts, 2) == 0)
 			continue;
 		exposition_add_seconds(out, "_sum",
-			LABELS({ "resource", resource->name }, { "probe", probe->kind }),
-			probe->usec);
+			LABELS({ "resource", resource->name }, { "probe", kind }),
+			scrape_element(counts, 3));
 		exposition_add(out, "_count",
-			LABELS({ "resource", resource->name }, { "probe", probe->kind }),
-			probe->timed);
+			LABELS({ "resource", resource->name }, { "probe", kind }),
+			scrape_element(counts, 2));
 	}
 }
 

@@ -11,34 +11,21 @@
 
 #define STATE_MAX (64U << 20)
 
-struct member {
-	const char *key;
-	size_t offset;
-};
-
-static uint64_t number_of(const json_t *object, const char *key)
+static uint64_t natural(const json_t *value)
 {
-	json_int_t number = json_integer_value(json_object_get(object, key));
+	json_int_t number = json_integer_value(value);
 
 	return number > 0 ? (uint64_t)number : 0;
 }
 
-static void take_numbers(const json_t *object, const struct member *members, size_t count, void *to)
+uint64_t scrape_number(const json_t *object, const char *key)
 {
-	for (size_t i = 0; i < count; i++)
-		*(uint64_t *)(void *)((char *)to + members[i].offset) =
-			number_of(object, members[i].key);
+	return natural(json_object_get(object, key));
 }
 
-static void take_array(const json_t *object, const char *key, uint64_t *to, size_t count)
+uint64_t scrape_element(const json_t *array, size_t index)
 {
-	const json_t *array = json_object_get(object, key);
-
-	for (size_t i = 0; i < count; i++) {
-		json_int_t number = json_integer_value(json_array_get(array, i));
-
-		to[i] = number > 0 ? (uint64_t)number : 0;
-	}
+	return natural(json_array_get(array, index));
 }
 
 /* --- devices --- */
@@ -83,8 +70,9 @@ static void take_unit(const json_t *device, struct unit *unit)
 		.healthy = streq(health, "Healthy"),
 		.claimed = streq(health, "Claimed"),
 		.since = time_of(device, "since"),
-		.changes = number_of(device, "changes"),
-		.replicas = json_object_get(device, "replicas") ? number_of(device, "replicas") : 1,
+		.changes = scrape_number(device, "changes"),
+		.replicas =
+			json_object_get(device, "replicas") ? scrape_number(device, "replicas") : 1,
 	};
 	take_numa(json_object_get(device, "numa"), unit);
 	unit->numa = unit->numa_text;
@@ -144,59 +132,6 @@ int scrape_take_devices(json_t *documents, size_t *total, const char *resource, 
 
 /* --- resources --- */
 
-static void take_probes(struct resource *resource, const json_t *probes)
-{
-	const char *kind;
-	json_t *counts;
-
-	json_object_foreach((json_t *)(uintptr_t)probes, kind, counts)
-	{
-		struct probe_counts *probe = &resource->probes[resource->n_probes];
-		uint64_t numbers[4];
-
-		if (resource->n_probes == COUNTED_PROBES)
-			return;
-		for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
-			numbers[i] = (uint64_t)json_integer_value(json_array_get(counts, i));
-		*probe = (struct probe_counts){ kind, numbers[0], numbers[1], numbers[2],
-			numbers[3] };
-		resource->n_probes++;
-	}
-}
-
-static void take_resource(struct resource *resource, const json_t *object)
-{
-#define MEMBER(name)                                   \
-	{                                              \
-		#name, offsetof(struct resource, name) \
-	}
-	static const struct member members[] = {
-		MEMBER(registrations),
-		MEMBER(registration_failures),
-		MEMBER(last_registration),
-		MEMBER(list_updates),
-		MEMBER(preferred_allocations),
-		MEMBER(prestarts_ok),
-		MEMBER(prestarts_failed),
-		MEMBER(scans),
-		MEMBER(scans_failed),
-		MEMBER(scan_usec),
-		MEMBER(allocations_ok),
-		MEMBER(allocations_failed),
-		MEMBER(allocation_usec),
-	};
-
-	resource->name = text_of(object, "name");
-	resource->driver = text_of(object, "driver");
-	resource->state = text_of(object, "state");
-	resource->registered = number_of(object, "registered") > 0;
-	take_numbers(object, members, ARRAY_SIZE(members), resource);
-	take_array(object, "exits", resource->exits, _EXIT_KIND_MAX);
-	take_array(object, "allocation_buckets", resource->allocation_buckets, ALLOCATION_BUCKETS);
-	take_probes(resource, json_object_get(object, "probes"));
-#undef MEMBER
-}
-
 static int take_resources(struct scrape *scrape)
 {
 	const json_t *list = json_object_get(scrape->root, "resources");
@@ -210,7 +145,11 @@ static int take_resources(struct scrape *scrape)
 		const json_t *object = json_array_get(list, i);
 		struct resource *resource = &scrape->resources[scrape->n_resources];
 
-		take_resource(resource, object);
+		*resource = (struct resource){
+			.object = object,
+			.name = text_of(object, "name"),
+			.driver = text_of(object, "driver"),
+		};
 		r = map_put(&scrape->by_name, resource->name, resource);
 		/* For a moment, a removed device and an added one may have the same name. */
 		if (r == -EEXIST) {
@@ -297,24 +236,6 @@ static int take_assignments(struct scrape *scrape)
 
 static int take_state(struct scrape *scrape, int state_fd)
 {
-#define MEMBER(name)                                 \
-	{                                            \
-		#name, offsetof(struct scrape, name) \
-	}
-	static const struct member members[] = {
-		MEMBER(generation),
-		MEMBER(accepted_at),
-		MEMBER(pending_changes),
-		MEMBER(reload_successful),
-		MEMBER(kubelet_up),
-		MEMBER(pods_wanted),
-		MEMBER(pods_known),
-		MEMBER(pod_errors),
-		MEMBER(publication_errors),
-		MEMBER(resident_bytes),
-		MEMBER(children_bytes),
-		MEMBER(processor_usec),
-	};
 	_cleanup_free_ char *text = NULL;
 	size_t size;
 	int r;
@@ -323,12 +244,7 @@ static int take_state(struct scrape *scrape, int state_fd)
 	if (r < 0)
 		return r;
 	scrape->root = json_loadb(text, size, 0, NULL);
-	if (!scrape->root)
-		return -EBADMSG;
-	scrape->version = text_of(scrape->root, "version");
-	take_numbers(scrape->root, members, ARRAY_SIZE(members), scrape);
-	return 0;
-#undef MEMBER
+	return scrape->root ? 0 : -EBADMSG;
 }
 
 int scrape_read(int state_fd, json_t *documents, int pods_fd, struct scrape **ret)

@@ -9,16 +9,8 @@
 
 #include <jansson.h>
 
-#include "common/counters.h"
 #include "common/map.h"
 #include "common/pod-table.h"
-
-enum exit_kind {
-	EXIT_CRASH,
-	EXIT_HANG,
-	EXIT_KILLED,
-	_EXIT_KIND_MAX,
-};
 
 struct unit {
 	const char *id, *cause, *numa, *pci_address, *serial, *model; /* "" where there is none */
@@ -28,23 +20,10 @@ struct unit {
 	char numa_text[32];
 };
 
-struct probe_counts {
-	const char *kind;
-	uint64_t healthy, unhealthy;
-	uint64_t timed, usec; /* how many of them have a known duration, and the sum of these */
-};
-
 struct resource {
-	const char *name, *driver, *state;
-	bool registered, left_out;
-	uint64_t registrations, registration_failures, last_registration;
-	uint64_t exits[_EXIT_KIND_MAX];
-	uint64_t list_updates, preferred_allocations, prestarts_ok, prestarts_failed;
-	uint64_t scans, scans_failed, scan_usec;
-	uint64_t allocations_ok, allocations_failed, allocation_usec;
-	uint64_t allocation_buckets[ALLOCATION_BUCKETS];
-	struct probe_counts probes[COUNTED_PROBES];
-	size_t n_probes;
+	const json_t *object; /* the supervisor's: its state, and its counters by name */
+	const char *name, *driver;
+	bool left_out;
 
 	struct unit *units;
 	size_t n_units;
@@ -63,18 +42,14 @@ struct assignment {
 };
 
 struct scrape {
-	const char *version;
-	uint64_t generation, accepted_at, pending_changes, reload_successful, kubelet_up,
-		pods_wanted, pods_known;
-	uint64_t pod_errors, publication_errors, resident_bytes, children_bytes, processor_usec;
+	json_t *root; /* the supervisor's: the numbers of the daemon by name */
 	struct resource *resources;
 	size_t n_resources;
 	struct map by_name;     /* struct resource */
 	struct pod_table *pods; /* NULL: not known */
 	struct assignment *assignments;
 	size_t n_assignments;
-	/* private: own the texts */
-	json_t *root, *documents;
+	json_t *documents; /* private: own the texts */
 };
 
 /* Maximum size of the document of a resource's devices, and of all together; others are left out.
@@ -89,6 +64,10 @@ int scrape_take_devices(json_t *documents, size_t *total, const char *resource, 
 /* Reads the supervisor's answer; `pods_fd` may be -EBADF. The caller keeps the descriptors. Returns
  * 0 or negative errno. */
 int scrape_read(int state_fd, json_t *documents, int pods_fd, struct scrape **ret);
+
+/* A number of the supervisor's, or an element of an array of numbers; 0: there is none. */
+uint64_t scrape_number(const json_t *object, const char *key);
+uint64_t scrape_element(const json_t *array, size_t index);
 
 /* The unit behind an offered id, which may end in a replica's "#N"; NULL: none. */
 const struct unit *scrape_unit(const struct resource *resource, const char *offered_id);

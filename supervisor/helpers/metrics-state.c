@@ -103,7 +103,6 @@ static json_t *pack_daemon(const struct manager *manager, const struct metrics_f
 		{ "reload_successful", !manager->reload_failed && !manager->on_last_accepted },
 		{ "kubelet_up", kubelet_watch_is_present(manager->watch) },
 		{ "pods_wanted", facts->pods_wanted },
-		{ "pods_known", facts->pods_known },
 		{ "pod_errors", facts->pod_errors },
 		{ "publication_errors", published_failures(manager->published) },
 		{ "resident_bytes", resident_bytes(getpid()) },

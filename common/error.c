@@ -33,16 +33,10 @@ void error_prefix(struct error *error, const char *format, ...)
 	if (!error)
 		return;
 	va_start(ap, format);
-	n = vasprintf(&head, format, ap);
+	n = vformat_text(&head, format, ap);
 	va_end(ap);
-	if (n < 0) {
-		head = NULL;
+	if (n < 0 || format_text(&whole, "%s: %s", head, error->message) < 0)
 		return;
-	}
-	if (asprintf(&whole, "%s: %s", head, error->message) < 0) {
-		whole = NULL;
-		return;
-	}
 	(void)snprintf(error->message, sizeof(error->message), "%s", whole);
 	text_sanitize_cut(error->message, sizeof(error->message));
 }

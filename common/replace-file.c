@@ -14,12 +14,8 @@ static int make_temporary(const char *name, char **ret)
 	const char *slash = strrchr(name, '/');
 	int length = slash ? (int)(slash + 1 - name) : 0;
 
-	if (asprintf(ret, "%.*s" REPLACE_FILE_PREFIX "%016llx" REPLACE_FILE_SUFFIX, length, name,
-		    (unsigned long long)hash_string(name + length)) < 0) {
-		*ret = NULL;
-		return -ENOMEM;
-	}
-	return 0;
+	return format_text(ret, "%.*s" REPLACE_FILE_PREFIX "%016llx" REPLACE_FILE_SUFFIX, length,
+		name, (unsigned long long)hash_string(name + length));
 }
 
 int replace_file_begin(int directory_fd, const char *name, mode_t mode)

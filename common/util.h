@@ -73,6 +73,28 @@ static inline void freep(void *pointer)
 }
 #define _cleanup_free_ _cleanup_(freep)
 
+/* As vasprintf() and asprintf(), but `ret` is untouched on failure. Return 0 or -ENOMEM. */
+static inline _printf_(2, 0) int vformat_text(char **ret, const char *format, va_list ap)
+{
+	char *text;
+
+	if (vasprintf(&text, format, ap) < 0)
+		return -ENOMEM;
+	*ret = text;
+	return 0;
+}
+
+static inline _printf_(2, 3) int format_text(char **ret, const char *format, ...)
+{
+	va_list ap;
+	int r;
+
+	va_start(ap, format);
+	r = vformat_text(ret, format, ap);
+	va_end(ap);
+	return r;
+}
+
 /* Closes a descriptor if it is one, keeps errno, and returns the value of "no descriptor". */
 static inline int close_fd(int fd)
 {

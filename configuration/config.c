@@ -134,10 +134,8 @@ int config_list_drop_ins(const char *path, struct report *report, struct strings
 	_cleanup_free_ char *directory = NULL;
 	int r;
 
-	if (asprintf(&directory, "%s.d", path) < 0) {
-		directory = NULL;
+	if (format_text(&directory, "%s.d", path) < 0)
 		return -ENOMEM;
-	}
 	r = source_list_drop_ins(directory, report, paths);
 	if (r < 0 || !streq(path, DEFAULT_CONFIG_FILE))
 		return r;
@@ -146,31 +144,17 @@ int config_list_drop_ins(const char *path, struct report *report, struct strings
 
 int config_runtime_drop_in_dir(const char *path, char **ret)
 {
-	char *directory;
-
-	if (streq(path, DEFAULT_CONFIG_FILE))
-		directory = strdup(RUNTIME_DROP_IN_DIR);
-	else if (asprintf(&directory, "%s.d", path) < 0)
-		directory = NULL;
-	if (!directory)
-		return -ENOMEM;
-	*ret = directory;
-	return 0;
+	return streq(path, DEFAULT_CONFIG_FILE) ? format_text(ret, "%s", RUNTIME_DROP_IN_DIR)
+						: format_text(ret, "%s.d", path);
 }
 
 static int cordon_file_path(const char *path, char **ret)
 {
 	_cleanup_free_ char *directory = NULL;
-	char *file;
 	int r;
 
 	r = config_runtime_drop_in_dir(path, &directory);
-	if (r < 0)
-		return r;
-	if (asprintf(&file, "%s/" CORDON_FILE, directory) < 0)
-		return -ENOMEM;
-	*ret = file;
-	return 0;
+	return r < 0 ? r : format_text(ret, "%s/" CORDON_FILE, directory);
 }
 
 static int load_cordon_file(struct config *config, const char *path, struct report *report)
@@ -305,12 +289,8 @@ static int follow_root(const struct kubelet_config *kubelet, const char *below, 
 {
 	if (*path)
 		return 0;
-	if (asprintf(path, "%s%s", streq(kubelet->root_dir, "/") ? "" : kubelet->root_dir, below) <
-		0) {
-		*path = NULL;
-		return -ENOMEM;
-	}
-	return 0;
+	return format_text(
+		path, "%s%s", streq(kubelet->root_dir, "/") ? "" : kubelet->root_dir, below);
 }
 
 static int complete_kubelet(struct kubelet_config *kubelet)

@@ -124,10 +124,8 @@ int last_accepted_load(const char *runtime_dir, struct config **ret, struct erro
 	size_t size = 0;
 	int r;
 
-	if (asprintf(&path, "%s/%s", runtime_dir, LAST_ACCEPTED_FILE) < 0) {
-		path = NULL;
+	if (format_text(&path, "%s/%s", runtime_dir, LAST_ACCEPTED_FILE) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	}
 	r = read_whole(runtime_dir, &text, &size);
 	if (r < 0)
 		return error_set(error, r, "%s cannot be read: %s", path, strerror(-r));

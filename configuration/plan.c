@@ -98,12 +98,11 @@ static int add_line(struct plan *plan, bool change, const char *name, char *text
 _printf_(4, 5) static int say(
 	struct plan *plan, bool change, const char *name, const char *format, ...)
 {
-	char *text;
+	char *text = NULL;
 	va_list ap;
 
 	va_start(ap, format);
-	if (vasprintf(&text, format, ap) < 0)
-		text = NULL;
+	(void)vformat_text(&text, format, ap);
 	va_end(ap);
 	return add_line(plan, change, name, text);
 }

@@ -20,10 +20,8 @@ static int preset_directory(char **ret)
 	if (n > 0) {
 		self[n] = '\0';
 		slash = strrchr(self, '/');
-		if (slash && asprintf(&path, "%.*s/%s", (int)(slash - self), self, relative) < 0) {
-			path = NULL;
+		if (slash && format_text(&path, "%.*s/%s", (int)(slash - self), self, relative) < 0)
 			return -ENOMEM;
-		}
 		if (path)
 			found = realpath(path, NULL);
 		if (found) {
@@ -102,7 +100,7 @@ int preset_find(const char *name, char **ret_path, struct error *error)
 	if (i == names.count)
 		return unknown_preset(name, &names, error);
 	r = preset_directory(&directory);
-	if (r < 0 || asprintf(ret_path, "%s/%s" SUFFIX, directory, name) < 0)
+	if (r < 0 || format_text(ret_path, "%s/%s" SUFFIX, directory, name) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	return 0;
 }

@@ -279,10 +279,8 @@ static int find_included(const struct request *parent, const char *included, con
 
 	if (included[0] != '/') {
 		directory = directory_of(parent->path);
-		if (!directory || asprintf(&path, "%s/%s", directory, included) < 0) {
-			path = NULL;
+		if (!directory || format_text(&path, "%s/%s", directory, included) < 0)
 			return -ENOMEM;
-		}
 	}
 	*ret_path = source_name(parent->whole->sources, path ?: included);
 	return *ret_path ? 0 : -ENOMEM;
@@ -392,10 +390,8 @@ int source_list_drop_ins(const char *directory, struct report *report, struct st
 	for (int i = 0; i < n; i++) {
 		_cleanup_free_ char *path = NULL;
 
-		if (r == 0 && asprintf(&path, "%s/%s", directory, entries[i]->d_name) < 0) {
-			path = NULL;
+		if (r == 0 && format_text(&path, "%s/%s", directory, entries[i]->d_name) < 0)
 			r = -ENOMEM;
-		}
 		if (r == 0)
 			r = strings_add(paths, path, strlen(path));
 		free(entries[i]);

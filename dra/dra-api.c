@@ -145,11 +145,9 @@ static int add_headers(struct request *request)
 		list, request->body ? "Content-Type: application/json" : "Expect:");
 	if (!list || !credentials->texts[DRA_FILE_TOKEN])
 		return list ? 0 : -ENOMEM;
-	if (asprintf(&authorization, "Authorization: Bearer %s",
-		    credentials->texts[DRA_FILE_TOKEN]) < 0) {
-		authorization = NULL;
+	if (format_text(&authorization, "Authorization: Bearer %s",
+		    credentials->texts[DRA_FILE_TOKEN]) < 0)
 		return -ENOMEM;
-	}
 	list = curl_slist_append(list, authorization);
 	explicit_bzero(authorization, strlen(authorization));
 	return list ? 0 : -ENOMEM;
@@ -194,10 +192,8 @@ static int set_options(struct request *request)
 
 	while (length > 0 && server[length - 1] == '/')
 		length--;
-	if (asprintf(&url, "%.*s%s", (int)length, server, request->path) < 0) {
-		url = NULL;
+	if (format_text(&url, "%.*s%s", (int)length, server, request->path) < 0)
 		return -ENOMEM;
-	}
 	failed |= SET(easy, CURLOPT_URL, url);
 	failed |= SET(easy, CURLOPT_PATH_AS_IS, 1L);
 	failed |= SET(easy, CURLOPT_CUSTOMREQUEST, request->method);

@@ -479,7 +479,7 @@ static int write_assigned(const struct scrape *scrape, struct exposition *out)
 
 		if (!unit)
 			continue;
-		if (asprintf(&keys[n_keys], "%s\t%s\t%s\t%s\t%s", resource->name, unit->id,
+		if (format_text(&keys[n_keys], "%s\t%s\t%s\t%s\t%s", resource->name, unit->id,
 			    container->namespace, container->pod, container->name) < 0) {
 			r = -ENOMEM;
 			break;

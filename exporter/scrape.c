@@ -206,10 +206,8 @@ static int take_claim(struct scrape *scrape, const struct pod_claim *claim)
 
 	if (!streq(claim->driver, text_of(scrape->root, "dra_driver")))
 		return 0;
-	if (asprintf(&name, "%s\t%s\t%s", claim->namespace, claim->name, claim->device) < 0) {
-		name = NULL;
+	if (format_text(&name, "%s\t%s\t%s", claim->namespace, claim->name, claim->device) < 0)
 		return -ENOMEM;
-	}
 	device = json_object_get(claimed, name);
 	return take_assignment(
 		scrape, claim->container, text_of(device, "resource"), text_of(device, "id"));

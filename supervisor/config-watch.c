@@ -119,7 +119,7 @@ static char *follow_link(const char *path, const char *directory)
 	target[length] = '\0';
 	if (target[0] == '/')
 		return strdup(target);
-	return asprintf(&next, "%s/%s", directory, target) < 0 ? NULL : next;
+	return format_text(&next, "%s/%s", directory, target) < 0 ? NULL : next;
 }
 
 /* A watch follows its path through links among the directories; those of the file itself are
@@ -152,15 +152,11 @@ static int add_directories(struct config_watch *watch)
 
 	if (!here)
 		return -ENOMEM;
-	if (asprintf(&path, "%s%s%s", relative ? here : "", relative ? "/" : "",
-		    watch->config_file) < 0) {
-		path = NULL;
+	if (format_text(&path, "%s%s%s", relative ? here : "", relative ? "/" : "",
+		    watch->config_file) < 0)
 		return -ENOMEM;
-	}
-	if (asprintf(&drop_ins, "%s.d", path) < 0) {
-		drop_ins = NULL;
+	if (format_text(&drop_ins, "%s.d", path) < 0)
 		return -ENOMEM;
-	}
 	add_directory(watch, drop_ins);
 	r = add_file(watch, path);
 	if (r < 0)

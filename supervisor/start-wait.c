@@ -40,10 +40,8 @@ static bool udev_is_busy(const struct manager *manager)
 {
 	_cleanup_free_ char *path = NULL;
 
-	if (asprintf(&path, "%s" UDEV_QUEUE, manager->config->host_root) < 0) {
-		path = NULL;
+	if (format_text(&path, "%s" UDEV_QUEUE, manager->config->host_root) < 0)
 		return false;
-	}
 	return access(path, F_OK) >= 0;
 }
 

@@ -91,10 +91,8 @@ int examples_write(const struct manual_format *format, const char *directory, co
 		_cleanup_free_ char *path = NULL, *drop_ins = NULL;
 		bool wanted = is_example_of(entries[i]->d_name, driver);
 
-		if (asprintf(&path, "%s/%s", directory, entries[i]->d_name) < 0)
-			path = NULL;
-		if (asprintf(&drop_ins, "%s/%s.d", directory, entries[i]->d_name) < 0)
-			drop_ins = NULL;
+		(void)format_text(&path, "%s/%s", directory, entries[i]->d_name);
+		(void)format_text(&drop_ins, "%s/%s.d", directory, entries[i]->d_name);
 		if (r >= 0 && wanted)
 			r = path && drop_ins ? write_example(format, path) : -ENOMEM;
 		if (r >= 0 && wanted)

@@ -56,7 +56,7 @@ static int missing_error(struct build *build, const char *host, const char *devi
 {
 	_cleanup_free_ char *device = NULL;
 
-	if (device_id && asprintf(&device, "device \"%s\" of ", device_id) < 0)
+	if (device_id && format_text(&device, "device \"%s\" of ", device_id) < 0)
 		return build_out_of_memory(build);
 	return error_set(build->error, -ENOENT,
 		"%s%s needs %s, which is missing on the host: %s, or correct %s in the "

@@ -114,7 +114,7 @@ char *cdi_file_name(const char *kind)
 	const char *slash = strchrnul(kind, '/');
 	char *name;
 
-	if (asprintf(&name, CDI_FILE_PREFIX "%.*s=%s.json", (int)(slash - kind), kind,
+	if (format_text(&name, CDI_FILE_PREFIX "%.*s=%s.json", (int)(slash - kind), kind,
 		    *slash ? slash + 1 : slash) < 0)
 		return NULL;
 	return name;
@@ -312,7 +312,7 @@ static int add_name(struct allocation *allocation, const char *kind, const char 
 		return -ENOMEM;
 	allocation->cdi = names;
 	cdi_device_name(id, name);
-	if (asprintf(&names[allocation->n_cdi], "%s=%s", kind, name) < 0)
+	if (format_text(&names[allocation->n_cdi], "%s=%s", kind, name) < 0)
 		return -ENOMEM;
 	allocation->n_cdi++;
 	return 0;

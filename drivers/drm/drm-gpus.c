@@ -62,7 +62,7 @@ static int read_node(const char *root, const char *entry, const char *name, char
 
 	if (r >= 0 || r == -ENOMEM)
 		return r;
-	return asprintf(ret, "/dev/dri/%s", name) < 0 ? -ENOMEM : 0;
+	return format_text(ret, "/dev/dri/%s", name);
 }
 
 /* Adds one entry of the class. Entries that disappear meanwhile are left out: an event follows. */
@@ -76,7 +76,8 @@ static int add_entry(const char *root, struct gpus *gpus, const char *name)
 
 	if (!render && !entry_number(name, "card"))
 		return 0;
-	if (asprintf(&entry, CLASS "/%s", name) < 0 || asprintf(&link, "%s/device", entry) < 0)
+	if (format_text(&entry, CLASS "/%s", name) < 0 ||
+		format_text(&link, "%s/device", entry) < 0)
 		return -ENOMEM;
 	r = sysfs_resolve(root, link, &directory);
 	if (r < 0)
@@ -114,7 +115,7 @@ static int describe(const char *root, struct gpu *gpu)
 	/* A partition's directory is not below its GPU's. */
 	if (sysfs_pci_address(root, gpu->directory, gpu->address) < 0 && gpu->kfd)
 		(void)stpcpy(gpu->address, gpu->kfd->address);
-	if (*gpu->address ? asprintf(&directory, PCI_DEVICES "/%s", gpu->address) < 0
+	if (*gpu->address ? format_text(&directory, PCI_DEVICES "/%s", gpu->address) < 0
 			  : !(directory = strdup(gpu->directory)))
 		return -ENOMEM;
 	(void)sysfs_read_number(root, directory, "vendor", &gpu->vendor);

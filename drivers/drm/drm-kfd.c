@@ -39,7 +39,7 @@ static int read_properties(
 	char text[8192], *rest = text, *line;
 	ssize_t r;
 
-	if (asprintf(&path, "%s/properties", directory) < 0)
+	if (format_text(&path, "%s/properties", directory) < 0)
 		return -ENOMEM;
 	r = sysroot_read(root, path, text, sizeof(text));
 	if (r < 0)
@@ -78,7 +78,7 @@ static int read_links(const char *root, const char *directory, struct kfd_node *
 		int64_t type = -1, to = -1;
 		const struct property properties[] = { { "type", &type }, { "node_to", &to } };
 
-		if (asprintf(&path, "%s/%s", directory, names.items[i]) < 0)
+		if (format_text(&path, "%s/%s", directory, names.items[i]) < 0)
 			return -ENOMEM;
 		r = read_properties(root, path, properties, ARRAY_SIZE(properties));
 		if (r == -ENOMEM)
@@ -107,7 +107,7 @@ static int read_node(const char *root, const char *name, struct kfd_node *node)
 		{ "domain", &domain } };
 	int r;
 
-	if (asprintf(&directory, TOPOLOGY "/%s", name) < 0)
+	if (format_text(&directory, TOPOLOGY "/%s", name) < 0)
 		return -ENOMEM;
 	r = read_properties(root, directory, properties, ARRAY_SIZE(properties));
 	if (r < 0)
@@ -123,7 +123,7 @@ static int read_node(const char *root, const char *name, struct kfd_node *node)
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
 		_cleanup_free_ char *links = NULL;
 
-		if (asprintf(&links, "%s/%s", directory, kinds[i]) < 0)
+		if (format_text(&links, "%s/%s", directory, kinds[i]) < 0)
 			return -ENOMEM;
 		r = read_links(root, links, node);
 		if (r < 0)

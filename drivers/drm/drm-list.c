@@ -41,7 +41,7 @@ static int add_by_path(struct device *device, const struct drm_match *match, con
 	/* A part has no such link. */
 	if (gpu->kfd && gpu->kfd->partition >= 0)
 		return 0;
-	if (asprintf(&path, "/dev/dri/by-path/%s-%s-%s", *gpu->address ? "pci" : "platform",
+	if (format_text(&path, "/dev/dri/by-path/%s-%s-%s", *gpu->address ? "pci" : "platform",
 		    *gpu->address ? gpu->address : name, kind) < 0)
 		return -ENOMEM;
 	return device_add_node(device, node, path, match->permissions);
@@ -130,7 +130,7 @@ static int add_gpu(struct scan *scan, const struct drm_match *match, struct gpu 
 	if (r < 0)
 		return r;
 	gpu->device = device;
-	if (*gpu->address ? asprintf(&directory, PCI_DEVICES "/%s", gpu->address) < 0
+	if (*gpu->address ? format_text(&directory, PCI_DEVICES "/%s", gpu->address) < 0
 			  : !(directory = strdup(gpu->directory)))
 		return -ENOMEM;
 	r = sysfs_describe(scan_root(scan), directory, device);
@@ -158,14 +158,14 @@ static int add_management(struct scan *scan, struct device *device, const struct
 
 		if (!strstr(names.items[i], ".mei-"))
 			continue;
-		if (asprintf(&directory, "%s/%s/mei", gpu->directory, names.items[i]) < 0)
+		if (format_text(&directory, "%s/%s/mei", gpu->directory, names.items[i]) < 0)
 			return -ENOMEM;
 		if (sysfs_list(scan_root(scan), directory, &engines) < 0)
 			continue;
 		for (size_t k = 0; k < engines.count && r >= 0; k++) {
 			_cleanup_free_ char *path = NULL;
 
-			if (asprintf(&path, "/dev/%s", engines.items[k]) < 0)
+			if (format_text(&path, "/dev/%s", engines.items[k]) < 0)
 				return -ENOMEM;
 			r = device_add_node(device, path, NULL, match->permissions);
 		}

@@ -69,10 +69,8 @@ static int read_property(struct exec_reader *reader, const char *name, const cha
 	struct device *device = reader->device;
 	int r = 0;
 
-	if (asprintf(&variable, "property:%s", name) < 0) {
-		variable = NULL;
+	if (format_text(&variable, "property:%s", name) < 0)
 		return exec_out_of_memory(reader);
-	}
 	if (device_add_variable(device, variable, value) < 0)
 		return exec_out_of_memory(reader);
 	/* Values of "env" are not templates. */
@@ -80,10 +78,8 @@ static int read_property(struct exec_reader *reader, const char *name, const cha
 		r = exec_add_env(reader, name, value);
 	if (r < 0 || reader->properties != PROPERTIES_AKRI)
 		return r;
-	if (asprintf(&hashed, "%s_%s", name, device_variable(device, "hash")) < 0) {
-		hashed = NULL;
+	if (format_text(&hashed, "%s_%s", name, device_variable(device, "hash")) < 0)
 		return exec_out_of_memory(reader);
-	}
 	return has_env(device, hashed) ? 0 : exec_add_env(reader, hashed, value);
 }
 

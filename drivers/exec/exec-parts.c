@@ -109,10 +109,8 @@ static int add_assignment(
 {
 	_cleanup_free_ char *text = NULL;
 
-	if (asprintf(&text, "%s=%s", name, value) < 0) {
-		text = NULL;
+	if (format_text(&text, "%s=%s", name, value) < 0)
 		return exec_out_of_memory(reader);
-	}
 	return strings_add(strings, text, strlen(text)) < 0 ? exec_out_of_memory(reader) : 0;
 }
 

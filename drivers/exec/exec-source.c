@@ -97,7 +97,7 @@ _printf_(3, 4) static void fail(
 
 	failure_done(&source->waiting);
 	va_start(ap, format);
-	n = vasprintf(&failure.text, format, ap);
+	n = vformat_text(&failure.text, format, ap);
 	va_end(ap);
 	/* Without memory the next run reports it. */
 	if (n < 0)

@@ -95,7 +95,7 @@ static const char *get_attribute(struct device_values *values, const char *file)
 		_cleanup_free_ char *directory = NULL;
 		int r;
 
-		if (asprintf(&directory, "%s%s", sysfs, places[i]) < 0)
+		if (format_text(&directory, "%s%s", sysfs, places[i]) < 0)
 			return NULL;
 		r = sysfs_read(values->root, directory, file, values->buffer);
 		if (r >= 0)

@@ -23,7 +23,7 @@ static int add_path(struct strings *paths, const char *directory, const char *na
 	if (paths->count >= GLOB_MATCHES_MAX)
 		return error_set(error, -E2BIG,
 			"matches more than %d paths; use a narrower pattern", GLOB_MATCHES_MAX);
-	if (asprintf(&path, "%s/%.*s", directory, (int)length, name) < 0 ||
+	if (format_text(&path, "%s/%.*s", directory, (int)length, name) < 0 ||
 		strings_add(paths, path, strlen(path)) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	return 0;

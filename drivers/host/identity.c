@@ -71,7 +71,7 @@ static int position_of(
 
 		if (!is_alike(name, names.items[i]))
 			continue;
-		if (asprintf(&path, "%s/%s", directory, names.items[i]) < 0)
+		if (format_text(&path, "%s/%s", directory, names.items[i]) < 0)
 			return -ENOMEM;
 		if (sysfs_is_device(root, path))
 			position++;

@@ -60,10 +60,8 @@ static int read_entry(
 	char owner[SYSFS_VALUE_MAX + 1];
 	int r;
 
-	if (asprintf(&directory, "%s/%s", class, entry) < 0) {
-		directory = NULL;
+	if (format_text(&directory, "%s/%s", class, entry) < 0)
 		return -ENOMEM;
-	}
 	if (sysfs_read(root, directory, "ibdev", owner) < 0)
 		return 0;
 	r = strings_add(&table->owners, owner, strlen(owner));
@@ -114,7 +112,7 @@ static int add_node(
 {
 	char *path;
 
-	if (asprintf(&path, "%s/%s", NODE_DIRECTORY, name) < 0)
+	if (format_text(&path, "%s/%s", NODE_DIRECTORY, name) < 0)
 		return -ENOMEM;
 	free(*ret_path);
 	*ret_path = path;

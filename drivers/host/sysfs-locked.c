@@ -110,7 +110,7 @@ static int identity_of(const char *root, const char *path, const char *constant,
 	ssize_t n;
 	int r;
 
-	if (!directory || asprintf(&beside, "%s/%s", directory, constant) < 0)
+	if (!directory || format_text(&beside, "%s/%s", directory, constant) < 0)
 		return -ENOMEM;
 	n = sysroot_read(root, beside, text, sizeof(text));
 	if (n < 0)
@@ -118,7 +118,7 @@ static int identity_of(const char *root, const char *path, const char *constant,
 	r = sysroot_stat(root, directory, &st);
 	if (r < 0)
 		return r;
-	return asprintf(ret, "%ju:%s", (uintmax_t)st.st_ino, text) < 0 ? -ENOMEM : 0;
+	return format_text(ret, "%ju:%s", (uintmax_t)st.st_ino, text);
 }
 
 static void kept_free(struct kept *entry)
@@ -338,7 +338,7 @@ ssize_t sysfs_read_locked(const char *root, const char *path, char *buffer, size
 		return r;
 	if (r < 0)
 		return read_in_thread(root, path, buffer, size);
-	if (asprintf(&key, "%s%s", root, path) < 0)
+	if (format_text(&key, "%s%s", root, path) < 0)
 		return -ENOMEM;
 	length = recall(key, of, buffer, size);
 	if (length == -ENOENT) {

@@ -19,8 +19,8 @@ bool sysfs_is_device(const char *root, const char *directory)
 	_cleanup_free_ char *path = NULL;
 	struct stat st;
 
-	return asprintf(&path, "%s/uevent", directory) >= 0 && sysroot_stat(root, path, &st) >= 0 &&
-		S_ISREG(st.st_mode);
+	return format_text(&path, "%s/uevent", directory) >= 0 &&
+		sysroot_stat(root, path, &st) >= 0 && S_ISREG(st.st_mode);
 }
 
 static int walk_below(struct walk *walk, const char *directory, unsigned depth);
@@ -30,7 +30,7 @@ static int walk_one(struct walk *walk, const char *directory, const char *name, 
 	_cleanup_free_ char *path = NULL;
 	int r = SYSFS_WALK_ON;
 
-	if (asprintf(&path, "%s/%s", directory, name) < 0)
+	if (format_text(&path, "%s/%s", directory, name) < 0)
 		return -ENOMEM;
 	if (sysfs_is_device(walk->root, path))
 		r = walk->visitor(path, walk->userdata);

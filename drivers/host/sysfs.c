@@ -19,12 +19,7 @@
 
 static int join(const char *directory, const char *file, char **ret)
 {
-	char *path;
-
-	if (asprintf(&path, "%s/%s", directory, file) < 0)
-		return -ENOMEM;
-	*ret = path;
-	return 0;
+	return format_text(ret, "%s/%s", directory, file);
 }
 
 bool sysfs_is_text(const char *text)
@@ -261,7 +256,7 @@ static int expand(const char *root, const char *directory, const char *pattern, 
 		return -ENOMEM;
 	if (!strpbrk(component, "*?["))
 		return expand_rest(root, directory, pattern, end, files);
-	if (asprintf(&above, "%s/%.*s", directory, (int)position, pattern) < 0)
+	if (format_text(&above, "%s/%.*s", directory, (int)position, pattern) < 0)
 		return -ENOMEM;
 	r = sysfs_list(root, above, &names);
 	if (r == -ENOENT || r == -ENOTDIR || r == -ENODEV)
@@ -272,7 +267,8 @@ static int expand(const char *root, const char *directory, const char *pattern, 
 
 		if (fnmatch(component, name, FNM_PERIOD) != 0)
 			continue;
-		if (asprintf(&named, "%.*s%s%s", (int)position, pattern, name, pattern + end) < 0)
+		if (format_text(&named, "%.*s%s%s", (int)position, pattern, name, pattern + end) <
+			0)
 			return -ENOMEM;
 		r = expand_rest(root, directory, named, position + strlen(name), files);
 	}

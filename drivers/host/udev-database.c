@@ -19,13 +19,14 @@ static int database_path(const char *root, const char *directory, char **ret)
 	if (r < 0)
 		return r;
 	if (sysfs_read(root, directory, "dev", number) >= 0 && !strchr(number, '/'))
-		r = asprintf(
+		r = format_text(
 			ret, "/run/udev/data/%c%s", streq(subsystem, "block") ? 'b' : 'c', number);
 	else if (streq(subsystem, "net") && sysfs_read(root, directory, "ifindex", number) >= 0 &&
 		!strchr(number, '/'))
-		r = asprintf(ret, "/run/udev/data/n%s", number);
+		r = format_text(ret, "/run/udev/data/n%s", number);
 	else
-		r = asprintf(ret, "/run/udev/data/+%s:%s", subsystem, strrchr(directory, '/') + 1);
+		r = format_text(
+			ret, "/run/udev/data/+%s:%s", subsystem, strrchr(directory, '/') + 1);
 	return r < 0 ? -ENOMEM : 0;
 }
 

@@ -234,10 +234,8 @@ static struct directory *find_child(struct directory *directory, const char *nam
 
 	if (!directory->first_child)
 		return NULL;
-	if (asprintf(&path, "%s/%s", directory->parent ? directory->path : "", name) < 0) {
-		path = NULL;
+	if (format_text(&path, "%s/%s", directory->parent ? directory->path : "", name) < 0)
 		return NULL;
-	}
 	return map_get(&directory->watcher->directories, path);
 }
 

@@ -20,15 +20,14 @@ const char *unit_cause_name(enum unit_cause cause)
 	return names[cause];
 }
 
-/* Only a program knows whether a device that it left out has disappeared. Returns a negative number
- * if memory is short. */
+/* Only a program knows whether a device that it left out has disappeared. Returns 0 or -ENOMEM. */
 static int gone_reason(const struct unit *unit, char **ret)
 {
 	const struct device *device = unit->device;
 
 	if (unit->list->declaration->driver->runs_programs)
-		return asprintf(ret, "%s is not listed any more", device->id);
-	return asprintf(ret, "%s has disappeared",
+		return format_text(ret, "%s is not listed any more", device->id);
+	return format_text(ret, "%s has disappeared",
 		device->n_nodes > 0 ? device->nodes[0].host : device->id);
 }
 
@@ -42,28 +41,22 @@ int unit_evaluate(struct unit *unit)
 	if (!unit->present) {
 		healthy = false;
 		cause = CAUSE_GONE;
-		if (gone_reason(unit, &copy) < 0) {
-			copy = NULL;
+		if (gone_reason(unit, &copy) < 0)
 			return -ENOMEM;
-		}
 		reason = copy;
 	} else if (unit->owner_name) {
 		healthy = false;
 		cause = CAUSE_CLAIMED;
-		if (asprintf(&copy, "claimed by %s%s", unit->owner_name,
-			    unit->booked ? ", but assigned to a pod" : "") < 0) {
-			copy = NULL;
+		if (format_text(&copy, "claimed by %s%s", unit->owner_name,
+			    unit->booked ? ", but assigned to a pod" : "") < 0)
 			return -ENOMEM;
-		}
 		reason = copy;
 	} else if (unit->cordon) {
 		healthy = false;
 		cause = CAUSE_CORDONED;
-		if (asprintf(&copy, "cordoned%s%s", unit->cordon->reason ? ": " : "",
-			    unit->cordon->reason ?: "") < 0) {
-			copy = NULL;
+		if (format_text(&copy, "cordoned%s%s", unit->cordon->reason ? ": " : "",
+			    unit->cordon->reason ?: "") < 0)
 			return -ENOMEM;
-		}
 		reason = copy;
 	} else if (unit->device->problem) {
 		healthy = false;

@@ -39,18 +39,14 @@ int report_add(struct report *report, const struct origin *origin, const char *k
 			entry, sizeof(entry), "match[%zu]%s", report->entry - 1, key ? "." : ": ");
 	}
 	va_start(ap, format);
-	n = vasprintf(&what, format, ap);
+	n = vformat_text(&what, format, ap);
 	va_end(ap);
-	if (n < 0) {
-		what = NULL;
+	if (n < 0)
 		goto incomplete;
-	}
-	n = asprintf(&text, "%s%s%s%s%s%s", report->context ? report->context : "",
+	n = format_text(&text, "%s%s%s%s%s%s", report->context ? report->context : "",
 		report->context ? ": " : "", entry, key ? key : "", key ? ": " : "", what);
-	if (n < 0) {
-		text = NULL;
+	if (n < 0)
 		goto incomplete;
-	}
 	text_sanitize(text);
 	if (array_reserve((void **)&report->entries, report->count, sizeof(*report->entries)) < 0 ||
 		entry_make(origin, text, &report->entries[report->count]) < 0)

@@ -88,7 +88,7 @@ static int add_claim(struct device *device, const char *bus, const char *name)
 	char *claim;
 	int r;
 
-	if (asprintf(&claim, "%s:%s", bus, name) < 0)
+	if (format_text(&claim, "%s:%s", bus, name) < 0)
 		return -ENOMEM;
 	r = device_add_claim(device, claim);
 	free(claim);
@@ -170,10 +170,8 @@ int net_add_interface(const char *interface, const char *directory, struct scan 
 	r = scan_add(scan, id, &device);
 	if (r < 0)
 		return r == -EEXIST ? 0 : r;
-	if (asprintf(&hardware_link, "%s/device", directory) < 0) {
-		hardware_link = NULL;
+	if (format_text(&hardware_link, "%s/device", directory) < 0)
 		return -ENOMEM;
-	}
 	r = sysfs_resolve(root, hardware_link, &hardware);
 	if (sysroot_is_shortage(r))
 		return r;

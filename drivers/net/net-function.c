@@ -36,12 +36,7 @@ void function_reader_done(struct function_reader *reader)
 
 static int join(const char *directory, const char *name, char **ret)
 {
-	char *path;
-
-	if (asprintf(&path, "%s/%s", directory, name) < 0)
-		return -ENOMEM;
-	*ret = path;
-	return 0;
+	return format_text(ret, "%s/%s", directory, name);
 }
 
 static int copy_strings(const struct strings *from, struct strings *to)

@@ -233,10 +233,8 @@ static int list_interface(struct net_scan *net, const char *name)
 {
 	_cleanup_free_ char *directory = NULL;
 
-	if (asprintf(&directory, INTERFACES "/%s", name) < 0) {
-		directory = NULL;
+	if (format_text(&directory, INTERFACES "/%s", name) < 0)
 		return -ENOMEM;
-	}
 	for (size_t i = 0; i < net->declaration->match.count; i++)
 		if (interface_matches(scan_root(net->scan), name, directory,
 			    groups_get(&net->declaration->match, i)))

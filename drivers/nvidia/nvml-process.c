@@ -49,7 +49,7 @@ static char *program_path(void)
 
 	if (n > 0) {
 		self[n] = '\0';
-		if (asprintf(&path, "%.*s/" PROGRAM, (int)(strrchr(self, '/') - self), self) < 0)
+		if (format_text(&path, "%.*s/" PROGRAM, (int)(strrchr(self, '/') - self), self) < 0)
 			return NULL;
 		if (access(path, X_OK) >= 0)
 			return path;
@@ -81,8 +81,7 @@ static int start(struct nvml_process *nvml, const char *library, uint64_t target
 
 	/* The loader does not know the root, to which an absolute link leads. */
 	r = sysroot_resolve(root, library, &resolved);
-	if (asprintf(&argument, "%s%s", root, r < 0 ? library : resolved) < 0)
-		argument = NULL;
+	(void)format_text(&argument, "%s%s", root, r < 0 ? library : resolved);
 	if (!program || !argument)
 		return -ENOMEM;
 	(void)snprintf(interval, sizeof(interval), "%g",

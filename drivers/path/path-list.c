@@ -46,11 +46,12 @@ static int append_to_id(char **text, char **original, const char *path)
 	for (char *p = mapped; *p; p++)
 		if (*p == '/')
 			*p = ':';
-	if (asprintf(&joined, "%s%s%s", *text ?: "", *text ? "+" : "", mapped) < 0)
+	if (format_text(&joined, "%s%s%s", *text ?: "", *text ? "+" : "", mapped) < 0)
 		return -ENOMEM;
 	free(*text);
 	*text = joined;
-	if (asprintf(&joined_original, "%s%s%s", *original ?: "", *original ? "\n" : "", name) < 0)
+	if (format_text(&joined_original, "%s%s%s", *original ?: "", *original ? "\n" : "", name) <
+		0)
 		return -ENOMEM;
 	free(*original);
 	*original = joined_original;
@@ -138,7 +139,7 @@ static int add_path(struct scan *scan, struct device *device, const struct path_
 	int r;
 
 	if (path[strlen(path) - 1] == '/') {
-		if (asprintf(&joined, "%s%s", path, strrchr(host, '/') + 1) < 0)
+		if (format_text(&joined, "%s%s", path, strrchr(host, '/') + 1) < 0)
 			return -ENOMEM;
 		path = joined;
 	}

@@ -189,7 +189,7 @@ static int add_container_path(
 		return 0;
 	if (as[strlen(as) - 1] == '/')
 		name = strrchr(member->path, '/') + 1;
-	if (asprintf(&path, "%s%s", as, name) < 0)
+	if (format_text(&path, "%s%s", as, name) < 0)
 		return -ENOMEM;
 	r = strings_add(hosts, member->path, strlen(member->path));
 	return r < 0 ? r : strings_add(paths, path, strlen(path));

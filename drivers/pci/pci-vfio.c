@@ -215,7 +215,7 @@ static int extend_fold(struct pci_scan *pci, struct pci_fold *fold, const char *
 {
 	char *addresses;
 
-	if (asprintf(&addresses, "%s,%s", fold->addresses, address) < 0)
+	if (format_text(&addresses, "%s,%s", fold->addresses, address) < 0)
 		return -ENOMEM;
 	free(fold->addresses);
 	fold->addresses = addresses;

@@ -160,7 +160,7 @@ static int match_all(struct candidates *candidates, const struct sysfs_match *ma
 	for (size_t i = 0; i < names.count && r >= 0; i++) {
 		_cleanup_free_ char *path = NULL, *directory = NULL;
 
-		if (asprintf(&path, "%s/%s", place, names.items[i]) < 0)
+		if (format_text(&path, "%s/%s", place, names.items[i]) < 0)
 			return error_set(error, -ENOMEM, "out of memory");
 		r = sysfs_resolve(root, path, &directory);
 		if (r >= 0)
@@ -179,8 +179,8 @@ static int match_subsystem(struct candidates *candidates, const struct sysfs_mat
 	_cleanup_free_ char *class = NULL, *bus = NULL;
 	int r;
 
-	if (asprintf(&class, CLASSES "/%s", subsystem) < 0 ||
-		asprintf(&bus, BUSES "/%s/devices", subsystem) < 0)
+	if (format_text(&class, CLASSES "/%s", subsystem) < 0 ||
+		format_text(&bus, BUSES "/%s/devices", subsystem) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	candidates->subsystem = subsystem;
 	r = match_all(candidates, match, class, error);

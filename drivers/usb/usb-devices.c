@@ -117,7 +117,7 @@ static int read_device(const char *root, const char *name, struct usb_device *de
 
 	if (strchr(name, ':'))
 		return -ENOENT;
-	if (asprintf(&path, "%s/%s", place, name) < 0)
+	if (format_text(&path, "%s/%s", place, name) < 0)
 		return -ENOMEM;
 	r = sysfs_resolve(root, path, &device->directory);
 	if (r >= 0)
@@ -345,7 +345,7 @@ static int has_interface(
 
 		if (!strchr(names.items[i], ':'))
 			continue;
-		if (asprintf(&path, "%s/%s", device->directory, names.items[i]) < 0)
+		if (format_text(&path, "%s/%s", device->directory, names.items[i]) < 0)
 			return -ENOMEM;
 		r = read_hexadecimal(root, path, "bInterfaceClass", &class);
 		if (sysroot_is_shortage(r))

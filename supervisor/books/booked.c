@@ -156,12 +156,9 @@ static struct file_identity identity_of(const struct booked *booked, const char 
 	_cleanup_free_ char *path = NULL;
 	struct stat st;
 
-	if (asprintf(&path, "%s/%s", booked->manager->config->kubelet.device_plugin_dir, name) <
-		0) {
-		path = NULL;
-		return (struct file_identity){ 0 };
-	}
-	if (stat(path, &st) < 0)
+	if (format_text(&path, "%s/%s", booked->manager->config->kubelet.device_plugin_dir, name) <
+			0 ||
+		stat(path, &st) < 0)
 		return (struct file_identity){ 0 };
 	return (struct file_identity){ st.st_dev, st.st_ino, st.st_size, st.st_mtim };
 }

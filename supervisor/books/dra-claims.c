@@ -90,7 +90,7 @@ static char *file_name(const char *uid)
 {
 	char *name;
 
-	return asprintf(&name, "%s" SUFFIX, uid) < 0 ? NULL : name;
+	return format_text(&name, "%s" SUFFIX, uid) < 0 ? NULL : name;
 }
 
 static char *make_text(const struct claim *claim)
@@ -253,10 +253,8 @@ static void add_devices(json_t *devices, const json_t *claim)
 
 		if (dra_claim_is_forgotten(device))
 			continue;
-		if (asprintf(&key, "%s\t%s\t%s", text_of(claim, "namespace"),
-			    text_of(claim, "name"), text_of(device, "name")) < 0)
-			key = NULL;
-		else
+		if (format_text(&key, "%s\t%s\t%s", text_of(claim, "namespace"),
+			    text_of(claim, "name"), text_of(device, "name")) >= 0)
 			(void)json_object_set(devices, key, device);
 	}
 }
@@ -729,14 +727,13 @@ static void convert(struct dra_claims *claims)
 static char *make_directory_name(const struct manager *manager)
 {
 	const char *state = getenv("STATE_DIRECTORY");
-	char *path;
-	int n;
+	char *path = NULL;
 
 	if (state && *state == '/')
-		n = asprintf(&path, "%.*s/" DIRECTORY, (int)strcspn(state, ":"), state);
+		(void)format_text(&path, "%.*s/" DIRECTORY, (int)strcspn(state, ":"), state);
 	else
-		n = asprintf(&path, "%s/" DIRECTORY, manager->config->runtime_dir);
-	return n < 0 ? NULL : path;
+		(void)format_text(&path, "%s/" DIRECTORY, manager->config->runtime_dir);
+	return path;
 }
 
 int dra_claims_new(struct manager *manager, struct dra_claims **ret)

@@ -40,10 +40,8 @@ static json_t *get_by_key(const json_t *object, const char *a, const char *b, co
 {
 	_cleanup_free_ char *key = NULL;
 
-	if (asprintf(&key, "%s\t%s\t%s", a, b, c) < 0) {
-		key = NULL;
+	if (format_text(&key, "%s\t%s\t%s", a, b, c) < 0)
 		return NULL;
-	}
 	return json_object_get(object, key);
 }
 
@@ -51,9 +49,7 @@ static void set_by_key(json_t *object, const char *a, const char *b, const char 
 {
 	_cleanup_free_ char *key = NULL;
 
-	if (asprintf(&key, "%s\t%s\t%s", a, b, c) < 0)
-		key = NULL;
-	else
+	if (format_text(&key, "%s\t%s\t%s", a, b, c) >= 0)
 		(void)json_object_set(object, key, value);
 }
 

@@ -188,8 +188,7 @@ static bool has_daemon(const char *runtime_dir)
 {
 	_cleanup_free_ char *path = NULL;
 
-	if (asprintf(&path, "%s/" REQUEST_SOCKET, runtime_dir) < 0)
-		path = NULL;
+	(void)format_text(&path, "%s/" REQUEST_SOCKET, runtime_dir);
 	return path && access(path, F_OK) == 0;
 }
 

@@ -167,9 +167,8 @@ static json_t *count_containers(const json_t *holders)
 	{
 		_cleanup_free_ char *name = NULL;
 
-		if (asprintf(&name, "%s/%s/%s", text_of(holder, "namespace"),
-			    text_of(holder, "pod"), text_of(holder, "container")) < 0)
-			name = NULL;
+		(void)format_text(&name, "%s/%s/%s", text_of(holder, "namespace"),
+			text_of(holder, "pod"), text_of(holder, "container"));
 		if (name)
 			(void)json_object_set_new(
 				counts, name, json_integer(integer_of(counts, name) + 1));
@@ -256,7 +255,7 @@ char *usage_find_conflict(const json_t *device)
 
 			if (!conflict(a, b))
 				continue;
-			if (asprintf(&text, "%s/%s and %s/%s", text_of(a, "namespace"),
+			if (format_text(&text, "%s/%s and %s/%s", text_of(a, "namespace"),
 				    text_of(a, "pod"), text_of(b, "namespace"),
 				    text_of(b, "pod")) < 0)
 				return NULL;

@@ -144,8 +144,7 @@ static void print_reasons(const json_t *resources, const char **gap)
 
 		if (!*reason)
 			continue;
-		if (asprintf(&key, "%s\n%s", text_of(resource, "state"), reason) < 0)
-			key = NULL;
+		(void)format_text(&key, "%s\n%s", text_of(resource, "state"), reason);
 		if (key)
 			add_to_group(
 				groups, key, text_of(resource, "name"), text_of(resource, "since"));

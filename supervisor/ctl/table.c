@@ -53,7 +53,7 @@ void table_add(struct table *table, enum colour colour, const char *format, ...)
 	if (table->error < 0)
 		return;
 	va_start(ap, format);
-	if (vasprintf(&cell.text, format, ap) < 0)
+	if (vformat_text(&cell.text, format, ap) < 0)
 		table->error = -ENOMEM;
 	va_end(ap);
 	if (table->error >= 0)

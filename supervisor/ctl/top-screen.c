@@ -252,11 +252,11 @@ static void draw_detail(const struct top_row *row)
 
 	if (row->device) {
 		holders = usage_describe(row->resource, row->device);
-		r = asprintf(&text, "%s: %s since %s, used by: %s%s%s", text_of(subject, "id"),
+		r = format_text(&text, "%s: %s since %s, used by: %s%s%s", text_of(subject, "id"),
 			text_of(subject, "health"), text_of(subject, "since"), holders ?: "",
 			*reason ? ". " : "", reason);
 	} else {
-		r = asprintf(&text,
+		r = format_text(&text,
 			"%s: %s since %s, process %lld, session %lld, %lld restart%s%s%s",
 			text_of(subject, "name"), text_of(subject, "state"),
 			text_of(subject, "since"), (long long)integer_of(subject, "pid"),

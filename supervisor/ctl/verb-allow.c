@@ -77,11 +77,9 @@ static int write_drop_in(const char *path, const char *text, const char *directo
 	_cleanup_free_ char *all = NULL;
 
 	/* A command with "+" may write anywhere, but gets the same mounts: "-" lets it start. */
-	if (asprintf(&all, "%sExecStartPre=+/usr/bin/mkdir -p %s\n" LINE, text, directory,
-		    directory) < 0) {
-		all = NULL;
+	if (format_text(&all, "%sExecStartPre=+/usr/bin/mkdir -p %s\n" LINE, text, directory,
+		    directory) < 0)
 		return -ENOMEM;
-	}
 	return replace_file(AT_FDCWD, path, 0644, all, strlen(all));
 }
 
@@ -91,12 +89,9 @@ static int add(const char *root, const char *directory, struct error *error)
 	_cleanup_free_ char *path = NULL, *text = NULL, *line = NULL;
 	int r;
 
-	if (asprintf(&path, "%s" DROP_IN, root) < 0)
-		path = NULL;
-	if (!path || asprintf(&line, "\n" LINE, directory) < 0) {
-		line = NULL;
+	(void)format_text(&path, "%s" DROP_IN, root);
+	if (!path || format_text(&line, "\n" LINE, directory) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	}
 	r = make_directories(path);
 	if (r >= 0)
 		r = read_drop_in(path, &text);

@@ -52,10 +52,8 @@ static int read_cordons(struct drop_in *drop_in, struct error *error)
 static int open_drop_in(const char *config_file, struct drop_in *drop_in, struct error *error)
 {
 	if (config_runtime_drop_in_dir(config_file, &drop_in->directory) < 0 ||
-		asprintf(&drop_in->path, "%s/" CORDON_FILE, drop_in->directory) < 0) {
-		drop_in->path = NULL;
+		format_text(&drop_in->path, "%s/" CORDON_FILE, drop_in->directory) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	}
 	if (mkdir(drop_in->directory, 0755) == 0)
 		(void)chmod(drop_in->directory, 0755);
 	else if (errno != EEXIST)
@@ -145,8 +143,8 @@ static char *suggest(const json_t *names, const char *subject)
 	const char *suggestion = daemon_state_suggest(names, "id", subject);
 	char *text = NULL;
 
-	if (suggestion && asprintf(&text, ", did you mean \"%s\"?", suggestion) < 0)
-		text = NULL;
+	if (suggestion)
+		(void)format_text(&text, ", did you mean \"%s\"?", suggestion);
 	return text;
 }
 
@@ -205,8 +203,7 @@ static int cordon_found(struct drop_in *drop_in, const struct command_line *line
 
 		if (!has_device(resource, line->subject))
 			continue;
-		if (asprintf(&id, "%s/%s", text_of(resource, "name"), line->subject) < 0)
-			id = NULL;
+		(void)format_text(&id, "%s/%s", text_of(resource, "name"), line->subject);
 		if (!id || set_cordon(drop_in, id, line->reason) < 0)
 			return error_set(error, -ENOMEM, "out of memory");
 		(void)printf("%s is cordoned\n", id);
@@ -329,14 +326,14 @@ static char *describe_cordon(
 	const struct cordon *own = find_own(drop_in, name);
 	const struct cordon *other = own || !config ? NULL : find_other(drop_in, config, name);
 	char *text = NULL;
-	int r = 0;
 
 	if (own)
-		r = asprintf(&text, "\"%s\": run \"devplugctl uncordon '%s'\"", own->id, own->id);
+		(void)format_text(
+			&text, "\"%s\": run \"devplugctl uncordon '%s'\"", own->id, own->id);
 	else if (other)
-		r = asprintf(&text, "\"%s\" at %s:%u: remove that entry", other->id,
+		(void)format_text(&text, "\"%s\" at %s:%u: remove that entry", other->id,
 			other->origin.file ?: "", other->origin.line);
-	return r < 0 ? NULL : text;
+	return text;
 }
 
 /* Describes the cordon of a device, which may be named without its resource. */
@@ -355,8 +352,7 @@ static char *describe_cordon_of(const struct drop_in *drop_in, const struct conf
 
 		if (!has_device(resource, subject))
 			continue;
-		if (asprintf(&name, "%s/%s", text_of(resource, "name"), subject) < 0)
-			name = NULL;
+		(void)format_text(&name, "%s/%s", text_of(resource, "name"), subject);
 		text = name ? describe_cordon(drop_in, config, name) : NULL;
 		if (text)
 			return text;
@@ -553,8 +549,7 @@ static void list_all(struct table *table, json_t *array, const struct config *co
 			 * resource. */
 			if (is_listed(array, cordon->origin.file, cordon->origin.line))
 				continue;
-			if (asprintf(&id, "%s/%s", declaration->name, cordon->id) < 0)
-				id = NULL;
+			(void)format_text(&id, "%s/%s", declaration->name, cordon->id);
 			list_cordon(table, array, cordon, id ?: cordon->id);
 		}
 	}

@@ -47,7 +47,7 @@ static char *daemon_config_path(const struct daemon_state *daemon)
 
 	if (*used == '/')
 		return strdup(used);
-	return asprintf(&path, "/proc/%lld/cwd/%s", pid, used) < 0 ? NULL : path;
+	return format_text(&path, "/proc/%lld/cwd/%s", pid, used) < 0 ? NULL : path;
 }
 
 int require_config_file(

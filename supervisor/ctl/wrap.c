@@ -89,12 +89,10 @@ void print_wrapped(int indent, const char *format, ...)
 	int r;
 
 	va_start(ap, format);
-	r = vasprintf(&text, format, ap);
+	r = vformat_text(&text, format, ap);
 	va_end(ap);
-	if (r < 0) {
-		text = NULL;
+	if (r < 0)
 		return;
-	}
 	for (line = text; line; line = next, before = indent) {
 		size_t length = width > 0 ? wrap_line(line, width - before, &next) : strlen(line);
 

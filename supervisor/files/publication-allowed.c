@@ -77,8 +77,8 @@ static char *resolve(const struct declaration *declaration, const char *prefix, 
 		return NULL;
 	if (!slash)
 		return TAKE_PTR(resolved);
-	return asprintf(&joined, "%s%s", is_root(resolved) ? "" : resolved, slash) < 0 ? NULL
-										       : joined;
+	return format_text(&joined, "%s%s", is_root(resolved) ? "" : resolved, slash) < 0 ? NULL
+											  : joined;
 }
 
 /* Whether the path can be an expansion of the template. */

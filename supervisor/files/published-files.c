@@ -44,7 +44,7 @@ static int cdi_path(const struct config *config, const char *kind, char **ret)
 {
 	_cleanup_free_ char *name = cdi_file_name(kind);
 
-	return !name || asprintf(ret, "%s/%s", config->cdi_dir, name) < 0 ? -ENOMEM : 0;
+	return !name || format_text(ret, "%s/%s", config->cdi_dir, name) < 0 ? -ENOMEM : 0;
 }
 
 /* The form of the name: section 4.1 of the specification. */
@@ -55,16 +55,12 @@ static int info_path(const struct config *config, const char *resource, const ch
 	if (!name)
 		return -ENOMEM;
 	*strchrnul(name, '/') = '-';
-	return asprintf(ret, "%s/%s-%s-device.json", config->device_info_dir, name, id) < 0
-		? -ENOMEM
-		: 0;
+	return format_text(ret, "%s/%s-%s-device.json", config->device_info_dir, name, id);
 }
 
 static int claim_path(const struct config *config, const char *uid, char **ret)
 {
-	return asprintf(ret, "%s/" PUBLISHED_CLAIM_PREFIX "%s.json", config->cdi_dir, uid) < 0
-		? -ENOMEM
-		: 0;
+	return format_text(ret, "%s/" PUBLISHED_CLAIM_PREFIX "%s.json", config->cdi_dir, uid);
 }
 
 /* Whether the resource with this declaration may have the file. */
@@ -386,10 +382,8 @@ static int act_put(struct published *published, const char *resource, const char
 {
 	_cleanup_free_ char *document = json_dumps(content, JSON_INDENT(2)), *text = NULL;
 
-	if (!document || asprintf(&text, "%s\n", document) < 0) {
-		text = NULL;
+	if (!document || format_text(&text, "%s\n", document) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	}
 	return put_file(published, path, text, error);
 }
 

@@ -297,10 +297,8 @@ static int add_line(struct published_table *table, struct published_directory *d
 
 	if (kind < 0)
 		return kind;
-	if (asprintf(&path, "%s/%s", directory->path, name) < 0) {
-		path = NULL;
+	if (format_text(&path, "%s/%s", directory->path, name) < 0)
 		return -ENOMEM;
-	}
 	(void)replace_file_end(directory_fd, name, -ECANCELED);
 	r = add(table, resource, path, kind, directory, &file);
 	return r == -EEXIST ? 0 : r;
@@ -348,10 +346,8 @@ int published_table_open(struct published_table *table, const char *path)
 	if (!directory)
 		return -ENOMEM;
 	directory->path = strdup(path);
-	if (!directory->path || asprintf(&directory->list, "%s/%s", path, table->list) < 0) {
-		directory->list = NULL;
+	if (!directory->path || format_text(&directory->list, "%s/%s", path, table->list) < 0)
 		return -ENOMEM;
-	}
 	r = array_reserve(
 		(void **)&table->directories, table->n_directories, sizeof(*table->directories));
 	if (r < 0)

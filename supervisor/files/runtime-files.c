@@ -97,10 +97,8 @@ static int open_health(struct runtime_files *files, struct error *error)
 {
 	_cleanup_free_ char *path = NULL;
 
-	if (asprintf(&path, "%s/" HEALTH_DIR, files->path) < 0) {
-		path = NULL;
+	if (format_text(&path, "%s/" HEALTH_DIR, files->path) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	}
 	return files->health_fd =
 		       runtime_files_open_private(files->directory_fd, HEALTH_DIR, path, error);
 }

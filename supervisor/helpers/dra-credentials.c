@@ -91,7 +91,7 @@ static char *path_of(const char *kubeconfig, const char *word)
 
 	if (word[0] == '/')
 		return strdup(word);
-	return asprintf(&path, "%.*s%s", (int)(strrchr(kubeconfig, '/') + 1 - kubeconfig),
+	return format_text(&path, "%.*s%s", (int)(strrchr(kubeconfig, '/') + 1 - kubeconfig),
 		       kubeconfig, word) < 0
 		? NULL
 		: path;

@@ -188,12 +188,11 @@ static void note_textfile(struct metrics *metrics, int r)
 {
 	_cleanup_free_ char *failure = NULL;
 
-	if (r < 0 &&
-		asprintf(&failure,
+	if (r < 0)
+		(void)format_text(&failure,
 			"cannot write the metrics to %s: %s; the directory must exist and be "
 			"among the ReadWritePaths= of the service",
-			metrics->textfile, strerror(-r)) < 0)
-		failure = NULL;
+			metrics->textfile, strerror(-r));
 	if (log_once_admits(&metrics->textfile_logged, failure))
 		log_warning("%s", failure ?: "");
 	if (failure || metrics->textfile_failure)

@@ -18,10 +18,8 @@ static int open_file(const char *directory, size_t *ret_size, struct error *erro
 	_cleanup_close_ int fd = -EBADF;
 	struct stat st;
 
-	if (asprintf(&path, "%s/" CHECKPOINT_FILE, directory) < 0) {
-		path = NULL;
+	if (format_text(&path, "%s/" CHECKPOINT_FILE, directory) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	}
 	/* Non-blocking, in case it is a FIFO. */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 	if (fd < 0 || fstat(fd, &st) < 0)

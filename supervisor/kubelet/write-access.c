@@ -37,10 +37,8 @@ static bool is_read_only(const char *root, const char *directory)
 	_cleanup_free_ char *path = NULL;
 	size_t least = strlen(root);
 
-	if (asprintf(&path, "%s%s", root, directory) < 0) {
-		path = NULL;
+	if (format_text(&path, "%s%s", root, directory) < 0)
 		return false;
-	}
 	for (;;) {
 		enum view view = look_at(path);
 		char *slash = strrchr(path + least, '/');
@@ -58,10 +56,8 @@ static bool is_missing(const char *root, const char *directory)
 	_cleanup_free_ char *path = NULL;
 	struct stat st;
 
-	if (asprintf(&path, "%s%s", root, directory) < 0) {
-		path = NULL;
+	if (format_text(&path, "%s%s", root, directory) < 0)
 		return false;
-	}
 	return stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 

@@ -169,14 +169,10 @@ static int make_note(
 		return 0;
 	if (n > 1)
 		(void)snprintf(more, sizeof(more), " (and %zu more)", n - 1);
-	if (asprintf(&decision->note,
-		    "the id \"%s\" also belongs to another device, of %s%s: the kubelet tracks "
-		    "the health of devices by id alone, so rename one of them",
-		    first, other->name, more) < 0) {
-		decision->note = NULL;
-		return -ENOMEM;
-	}
-	return 0;
+	return format_text(&decision->note,
+		"the id \"%s\" also belongs to another device, of %s%s: the kubelet tracks "
+		"the health of devices by id alone, so rename one of them",
+		first, other->name, more);
 }
 
 static int take(

@@ -200,7 +200,7 @@ int spawn_open_executable(const char *name, char **ret_path, struct error *error
 	if (n > 0) {
 		self[n] = '\0';
 		slash = strrchr(self, '/');
-		if (slash && asprintf(&path, "%.*s/%s", (int)(slash - self), self, file) < 0)
+		if (slash && format_text(&path, "%.*s/%s", (int)(slash - self), self, file) < 0)
 			return error_set(error, -ENOMEM, "out of memory");
 		if (path)
 			fd = open(path, O_PATH | O_CLOEXEC);
@@ -208,7 +208,7 @@ int spawn_open_executable(const char *name, char **ret_path, struct error *error
 	if (fd < 0) {
 		free(path);
 		path = NULL;
-		if (asprintf(&path, DEVPLUGD_LIBEXECDIR "/%s", file) < 0)
+		if (format_text(&path, DEVPLUGD_LIBEXECDIR "/%s", file) < 0)
 			return error_set(error, -ENOMEM, "out of memory");
 		fd = open(path, O_PATH | O_CLOEXEC);
 	}

@@ -86,7 +86,7 @@ static json_t *clean_strings(const json_t *object, const char *key)
 
 static json_t *clean_failures(const json_t *resource)
 {
-	static const char *const strings[] = { "call", "last", "text" };
+	static const char *const texts[] = { "call", "last", "text", NULL };
 	const json_t *failures = json_object_get(resource, "failures"), *failure;
 	json_t *clean = json_array();
 	size_t i;
@@ -96,10 +96,7 @@ static json_t *clean_failures(const json_t *resource)
 		json_t *one = json_pack("{s:I, s:o}", "count", integer_of(failure, "count"),
 			"devices", clean_strings(failure, "devices"));
 
-		for (size_t k = 0; k < ARRAY_SIZE(strings); k++)
-			(void)json_object_set_new(
-				one, strings[k], clean_text_of(failure, strings[k]));
-		(void)json_array_append_new(clean, one);
+		(void)json_array_append_new(clean, add_clean_texts(one, failure, texts));
 	}
 	return clean;
 }

@@ -25,3 +25,10 @@ json_t *clean_text_of(const json_t *object, const char *key)
 {
 	return clean_text(text_of(object, key));
 }
+
+json_t *add_clean_texts(json_t *to, const json_t *from, const char *const *keys)
+{
+	for (; *keys; keys++)
+		(void)json_object_set_new(to, *keys, clean_text_of(from, *keys));
+	return to;
+}

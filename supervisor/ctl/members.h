@@ -15,3 +15,6 @@ json_int_t integer_of(const json_t *object, const char *key);
 /* Copies of a text, and of a text member, for a terminal, as JSON strings. NULL without memory. */
 json_t *clean_text(const char *text);
 json_t *clean_text_of(const json_t *object, const char *key);
+
+/* Adds copies of the text members with these keys, up to NULL, to an object, and returns it. */
+json_t *add_clean_texts(json_t *to, const json_t *from, const char *const *keys);

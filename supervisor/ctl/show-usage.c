@@ -30,36 +30,14 @@ static json_t *find_device(const json_t *places, const char *offered)
 	return id ? json_object_get(places, id) : NULL;
 }
 
-static json_t *clean_holder(const json_t *holder)
-{
-	return json_pack("{s:o, s:o, s:o, s:o}", "id", clean_text_of(holder, "id"), "namespace",
-		clean_text_of(holder, "namespace"), "pod", clean_text_of(holder, "pod"),
-		"container", clean_text_of(holder, "container"));
-}
-
-static json_t *clean_booking(const json_t *booking)
-{
-	return json_pack("{s:o, s:o, s:o}", "id", clean_text_of(booking, "id"), "pod_uid",
-		clean_text_of(booking, "pod_uid"), "container",
-		clean_text_of(booking, "container"));
-}
-
-static json_t *clean_claim(const json_t *claim)
-{
-	return json_pack("{s:o, s:o, s:o, s:o}", "id", clean_text_of(claim, "id"), "namespace",
-		clean_text_of(claim, "namespace"), "name", clean_text_of(claim, "name"), "uid",
-		clean_text_of(claim, "uid"));
-}
-
-/* The kinds of holders of a device: the key of the list in `found`, and of the list in each
- * device. */
+/* The kinds of holders of a device: the key of the list in `found` and of the list in each device,
+ * and the members of its entries. */
 static const struct relation {
-	const char *list, *key;
-	json_t *(*clean)(const json_t *entry);
+	const char *list, *key, *members[5];
 } relations[] = {
-	{ "assigned", "pods", clean_holder },
-	{ "booked", "booked", clean_booking },
-	{ "claims", "claims", clean_claim },
+	{ "assigned", "pods", { "id", "namespace", "pod", "container" } },
+	{ "booked", "booked", { "id", "pod_uid", "container" } },
+	{ "claims", "claims", { "id", "namespace", "name", "uid" } },
 };
 
 /* Puts each entry of a list with its device. */
@@ -75,8 +53,8 @@ static void place(json_t *places, const json_t *found, const struct relation *re
 	{
 		device = find_device(places, text_of(entry, "id"));
 		if (device)
-			(void)json_array_append_new(
-				json_object_get(device, relation->key), relation->clean(entry));
+			(void)json_array_append_new(json_object_get(device, relation->key),
+				add_clean_texts(json_object(), entry, relation->members));
 	}
 }
 

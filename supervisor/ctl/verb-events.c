@@ -44,20 +44,12 @@ static const char *kind_of(const char *message_id)
 /* The members that are documented, each with its type. */
 static json_t *clean_event(const json_t *event)
 {
+	static const char *const texts[] = { "time", "level", "resource", "device", "message_id",
+		"text", NULL };
 	json_t *clean = json_pack("{s:I, s:s}", "number", integer_of(event, "number"), "kind",
 		kind_of(text_of(event, "message_id")));
-	static const char *const strings[] = {
-		"time",
-		"level",
-		"resource",
-		"device",
-		"message_id",
-		"text",
-	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(strings); i++)
-		(void)json_object_set_new(clean, strings[i], clean_text_of(event, strings[i]));
-	return clean;
+	return add_clean_texts(clean, event, texts);
 }
 
 static void print_event(const json_t *event)

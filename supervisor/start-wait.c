@@ -22,7 +22,7 @@
 struct start_wait {
 	struct manager *manager;
 	sd_event_source *timer;
-	bool first; /* since the boot, and udev was busy */
+	bool first; /* the first start since the boot, and udev was busy */
 	bool logged;
 	uint64_t begun;
 };
@@ -45,7 +45,8 @@ static bool udev_is_busy(const struct manager *manager)
 	return access(path, F_OK) >= 0;
 }
 
-/* A kubelet that was killed leaves its socket, also over a reboot. */
+/* A killed kubelet leaves its socket, even over a reboot, so only a connection proves that one
+ * runs. */
 static bool kubelet_runs(const struct manager *manager)
 {
 	_cleanup_close_ int fd = -EBADF;

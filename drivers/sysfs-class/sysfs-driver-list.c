@@ -237,8 +237,8 @@ static int find(struct candidates *candidates, struct error *error)
 	return r;
 }
 
-/* Whether the candidate keeps its default id: a pod holds it under that, or it was listed so while
- * another device had the declared id. */
+/* Whether the candidate keeps its default id: a pod uses it under that id, or it was listed under
+ * that id while another device had the declared one. */
 static bool has_default_id(const struct candidates *candidates, const struct candidate *candidate)
 {
 	const struct scan *scan = candidates->scan;
@@ -249,8 +249,8 @@ static bool has_default_id(const struct candidates *candidates, const struct can
 			(candidate->shares_id || scan_lists(scan, candidate->id, &listed)));
 }
 
-/* Whether the candidate, one of several with its id, had it before the others came. After a boot,
- * it is the first one, if a pod holds the id. */
+/* Whether the candidate, one of several with the same id, had the id before the others appeared.
+ * After a boot, that is the first candidate if a pod uses the id. */
 static bool had_id(const struct candidates *candidates, const struct candidate *candidate)
 {
 	const struct device *listed;
@@ -285,8 +285,7 @@ static int find_shared(struct candidates *candidates)
 	return r;
 }
 
-/* Takes from all that would be called the same the name that they share, unless one of them had it
- * before. */
+/* Gives candidates with the same id their default ids, except the one that had the id before. */
 static int settle_ids(struct candidates *candidates)
 {
 	_cleanup_free_ bool *by_default = calloc(candidates->count + 1, sizeof(*by_default));

@@ -201,7 +201,7 @@ static const char *listed_port(const struct scan *scan, const char *id)
 	return scan_lists(scan, id, &listed) && listed ? device_variable(listed, "port") : NULL;
 }
 
-/* Whether it was called after its number and port before, or a pod holds it under that id. */
+/* Whether the device was listed by its number and port, or a pod uses it under that id. */
 static bool is_known_by_both(const struct scan *scan, const struct usb_device *device)
 {
 	const struct device *listed;
@@ -212,7 +212,7 @@ static bool is_known_by_both(const struct scan *scan, const struct usb_device *d
 		!streq(listed_port(scan, device->id) ?: "", device->port);
 }
 
-/* Whether another that may be called after the number has been there for longer. */
+/* Whether another device that may be called by the number was connected earlier. */
 static bool has_elder(
 	const struct scan *scan, const struct usb_devices *devices, const struct usb_device *device)
 {
@@ -226,8 +226,8 @@ static bool has_elder(
 	return false;
 }
 
-/* Whether the device, one of several with its number, was called after it before the others came.
- * After a boot none of them was; then it is the oldest, if a pod holds the number. */
+/* Whether the device, one of several with the same number, was called by it before the others
+ * appeared. After a boot, that is the device that was connected first, if a pod uses the number. */
 static bool is_first(
 	const struct scan *scan, const struct usb_devices *devices, const struct usb_device *device)
 {

@@ -15,7 +15,7 @@
 #include "supervisor/control/request-server.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 
-/* Even if everything changes all the time. */
+/* The minimum time between two questions, even if everything changes all the time. */
 #define QUESTION_INTERVAL (250 * USEC_PER_MSEC)
 
 struct assignments {

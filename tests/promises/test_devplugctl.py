@@ -392,13 +392,13 @@ class WaitAndCheck(ToolTest):
 
     def test_rescan(self):
         """Finds what nobody has told of, and probes now; the process and its stream stay."""
-        verdict = self.node.path("verdict")
-        with open(verdict, "w") as file:
+        script = self.node.path("probe")
+        with open(script, "w") as file:
             file.write("exit 0")
-        before = self.serve(static("a", 1, f'health = ( {{ probe = "exec"; command = [ "/bin/sh", "{verdict}" ]; '
+        before = self.serve(static("a", 1, f'health = ( {{ probe = "exec"; command = [ "/bin/sh", "{script}" ]; '
                                    'interval = 3600; } );'), static("b", 1))
         until(lambda: self.health("a")["a-0"][0] == "Healthy", "the first probe")
-        with open(verdict, "w") as file:
+        with open(script, "w") as file:
             file.write("echo broken >&2; exit 1")
         answer = self.ctl("rescan", "vendor.example/a")
         self.assertEqual((answer.returncode, answer.stdout), (0, "vendor.example/a has been scanned\n"), answer.stderr)

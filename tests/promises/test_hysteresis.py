@@ -45,7 +45,7 @@ class Hysteresis(NodeTest):
         self.node.start_kubelet()
         self.node.start()
         log = os.path.join(folder, "gpu-0")
-        needed = len(pattern.split()) + 3  # the verdict of the last one has been told by then
+        needed = len(pattern.split()) + 3  # the last result has been reported by then
         until(lambda: os.path.exists(log) and os.path.getsize(log) >= needed, "all results to be had")
 
         def lists():

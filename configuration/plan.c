@@ -95,7 +95,7 @@ static int add_line(struct plan *plan, bool change, const char *name, char *text
 	return 0;
 }
 
-_printf_(4, 5) static int say(
+_printf_(4, 5) static int add_text(
 	struct plan *plan, bool change, const char *name, const char *format, ...)
 {
 	char *text = NULL;
@@ -128,8 +128,9 @@ static int compare_keys(struct plan *plan, const struct option_table *table, con
 		} else if (option->type != OPTION_GROUPS)
 			r = value_differs(option, from, to);
 		if (r > 0)
-			r = say(plan, true, NULL, "%s change %s%s%s", refused ? "!" : "~", prefix,
-				option->key, refused ? " (refused: it needs a restart)" : "");
+			r = add_text(plan, true, NULL, "%s change %s%s%s", refused ? "!" : "~",
+				prefix, option->key,
+				refused ? " (refused: it needs a restart)" : "");
 		if (r < 0)
 			return r;
 	}
@@ -167,7 +168,7 @@ static int add_resource(struct plan *plan, bool change, const struct resource_co
 	const char *reason =
 		resource->config->cdi ? cdi_spec_exempts(&resource->declaration) : NULL;
 
-	return say(plan, change, name, "%s %s%s%s%s%s", verb, name, keys,
+	return add_text(plan, change, name, "%s %s%s%s%s%s", verb, name, keys,
 		reason ? " (cdi does not apply: " : "", reason ?: "", reason ? ")" : "");
 }
 
@@ -212,7 +213,7 @@ static int fill(struct plan *plan, const struct config *from, const struct confi
 		const char *name = from->resources[i].declaration.name;
 
 		if (!config_find(to, name))
-			r = say(plan, true, name, "- remove %s", name);
+			r = add_text(plan, true, name, "- remove %s", name);
 	}
 	return r;
 }

@@ -208,7 +208,6 @@ static const struct allocate_program *exec_allocate(
 
 static const struct driver_variable exec_variables[] = {
 	{ "original_id", "The id in the output of the program." },
-	{ "hash", "Six hexadecimal digits derived from original_id, for names that must differ." },
 	{ "property:NAME", "Value of the property NAME, which the program must print." },
 	{ NULL, NULL },
 };

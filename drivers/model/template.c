@@ -23,7 +23,7 @@ static const struct variable {
 		{ "${id}", "The id of the device, without the number of a replica." } },
 	{ "hash", FROM_DEVICE, ARGUMENT_NONE,
 		{ "${hash}",
-			"Six hexadecimal digits derived from the device's id, for names of variables that must differ." } },
+			"Six hexadecimal digits for names of variables that must differ, derived from the device's id; with driver exec, from original_id." } },
 	{ "index", FROM_DEVICE, ARGUMENT_NONE,
 		{ "${index}",
 			"Position of the device in the list of its resource, from 0. It may change "

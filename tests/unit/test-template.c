@@ -198,6 +198,28 @@ static void test_expand(void **state)
 	assert_null(text);
 }
 
+/* Whether the text and the form "${NAME}" or "${NAME:ARGUMENT}" begin with the same name. */
+static bool has_name(const char *text, const char *form)
+{
+	size_t length = strcspn(text, ":");
+
+	return strcspn(form + 2, ":}") == length && strncmp(form + 2, text, length) == 0;
+}
+
+/* A driver's variable of the name of one of the core's would never be read. */
+static void test_names_of_drivers(void **state)
+{
+	const struct template_variable *core;
+
+	for (const struct driver *const *p = drivers; *p; p++)
+		for (const struct driver_variable *variable = (*p)->variables;
+			variable && variable->name; variable++)
+			for (size_t i = 0; (core = template_variable_get(i)); i++)
+				if (has_name(variable->name, core->form))
+					fail_msg("%s: %s is a variable of the core", (*p)->name,
+						variable->name);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -205,6 +227,7 @@ int main(void)
 		cmocka_unit_test(test_classes),
 		cmocka_unit_test(test_blank),
 		cmocka_unit_test(test_expand),
+		cmocka_unit_test(test_names_of_drivers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,14 +9,35 @@
 #include "drivers/host/selector.h"
 #include "drivers/model/declaration.h"
 
-static bool is_wanted(const struct drm_match *match, const struct gpu *gpu)
+static int test_compute(const void *entry, void *candidate)
 {
-	return integers_admit(&match->vendors, gpu->vendor) &&
-		integers_admit(&match->models, gpu->model) &&
-		patterns_match(&match->drivers, gpu->driver) &&
-		patterns_match(&match->addresses, gpu->address) &&
-		patterns_match(&match->partitions, gpu->partition) &&
-		(!match->compute || gpu->kfd) && (match->split || !gpu->split);
+	return !((const struct drm_match *)entry)->compute || ((struct gpu *)candidate)->kfd;
+}
+
+static int test_split(const void *entry, void *candidate)
+{
+	return ((const struct drm_match *)entry)->split || !((struct gpu *)candidate)->split;
+}
+
+static const struct condition conditions[] = {
+	{ CONDITION_OF_INTEGERS("vendor", struct drm_match, vendors, struct gpu, vendor) },
+	{ CONDITION_OF_INTEGERS("device", struct drm_match, models, struct gpu, model) },
+	{ CONDITION_OF_TEXT("driver", struct drm_match, drivers, struct gpu, driver) },
+	{ CONDITION_OF_TEXT("address", struct drm_match, addresses, struct gpu, address) },
+	{ CONDITION_OF_TEXT("partition", struct drm_match, partitions, struct gpu, partition) },
+	{ .key = "compute",
+		.test = test_compute,
+		.phrase = "is not a GPU of AMD's compute driver" },
+	{ .key = "split",
+		.test = test_split,
+		.phrase = "has virtual functions: match these, or set split = true" },
+};
+
+const struct conditions drm_conditions = CONDITIONS("GPU", conditions);
+
+static const char *name_of(const struct gpu *gpu)
+{
+	return *gpu->address ? gpu->address : strrchr(gpu->directory, '/') + 1;
 }
 
 static void make_id(const struct gpu *gpu, char ret_id[static DEVICE_ID_MAX + 1])
@@ -27,8 +48,7 @@ static void make_id(const struct gpu *gpu, char ret_id[static DEVICE_ID_MAX + 1]
 		(void)snprintf(text, sizeof(text), "%s-p%d", gpu->address, gpu->kfd->partition);
 		device_id_make(text, ret_id);
 	} else
-		device_id_make(
-			*gpu->address ? gpu->address : strrchr(gpu->directory, '/') + 1, ret_id);
+		device_id_make(name_of(gpu), ret_id);
 }
 
 /* Links that udev makes: "pci-0000:03:00.0-render", "platform-fd4a0000.gpu-card". */
@@ -173,24 +193,39 @@ static int add_management(struct scan *scan, struct device *device, const struct
 	return r;
 }
 
-static int add_combined(struct scan *scan, const struct drm_match *match, struct gpus *gpus)
+/* Adds the GPU to the device of all; makes that device at the first one. */
+static int add_to_combined(struct scan *scan, const struct drm_match *match, const struct gpu *gpu,
+	struct device **device)
 {
-	struct device *device = NULL;
+	int r = 0;
+
+	if (!*device)
+		r = scan_add(scan, DRM_COMBINED_ID, device);
+	if (r < 0)
+		return r == -EEXIST ? 0 : r;
+	r = add_nodes(*device, match, gpu);
+	if (r >= 0)
+		r = add_management(scan, *device, match, gpu);
+	device_share_nodes(*device, 0);
+	return r;
+}
+
+static int list_entry(
+	const struct drm_match *match, size_t entry, struct gpus *gpus, struct scan *scan)
+{
+	struct device *combined = NULL;
 	int r = 0;
 
 	for (size_t i = 0; i < gpus->count && r >= 0; i++) {
-		if (!is_wanted(match, &gpus->items[i]))
+		struct gpu *gpu = &gpus->items[i];
+
+		if (conditions_hold(&drm_conditions, match, gpu, name_of(gpu),
+			    scan_tally(scan, entry, &drm_conditions)) == 0)
 			continue;
-		if (!device)
-			r = scan_add(scan, DRM_COMBINED_ID, &device);
-		if (r >= 0)
-			r = add_nodes(device, match, &gpus->items[i]);
-		if (r >= 0)
-			r = add_management(scan, device, match, &gpus->items[i]);
+		r = match->combine ? add_to_combined(scan, match, gpu, &combined)
+				   : add_gpu(scan, match, gpu);
 	}
-	if (device)
-		device_share_nodes(device, 0);
-	return r == -EEXIST ? 0 : r;
+	return r;
 }
 
 static bool share_numa(const struct device *a, const struct device *b)
@@ -240,15 +275,8 @@ int drm_list(const struct declaration *declaration, struct scan *scan, struct er
 	r = gpus_find(scan, &gpus, error);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < declaration->match.count && r >= 0; i++) {
-		const struct drm_match *match = groups_get(&declaration->match, i);
-
-		if (match->combine)
-			r = add_combined(scan, match, &gpus);
-		for (size_t k = 0; k < gpus.count && r >= 0 && !match->combine; k++)
-			if (is_wanted(match, &gpus.items[k]))
-				r = add_gpu(scan, match, &gpus.items[k]);
-	}
+	for (size_t i = 0; i < declaration->match.count && r >= 0; i++)
+		r = list_entry(groups_get(&declaration->match, i), i, &gpus, scan);
 	if (r >= 0)
 		r = add_distances(&gpus);
 	return r < 0 ? error_set(error, r, "out of memory") : 0;

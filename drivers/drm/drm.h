@@ -50,5 +50,8 @@ struct gpus {
 int gpus_find(struct scan *scan, struct gpus *gpus, struct error *error);
 void gpus_done(struct gpus *gpus);
 
+/* The conditions of an entry on a GPU. */
+extern const struct conditions drm_conditions;
+
 /* The driver's list(). */
 int drm_list(const struct declaration *declaration, struct scan *scan, struct error *error);

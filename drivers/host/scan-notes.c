@@ -7,16 +7,54 @@
 #include "common/error.h"
 #include "drivers/host/watch.h"
 
+/* Whether the texts differ in nothing but numbers that are words, such as how many devices there
+ * are. */
+static bool differs_in_counts(const char *a, const char *b)
+{
+	for (; *a == *b && *a; a++, b++)
+		if (*a == ' ') {
+			size_t x = strspn(a + 1, "0123456789"), y = strspn(b + 1, "0123456789");
+
+			if (x > 0 && y > 0 && a[x + 1] == b[y + 1]) {
+				a += x;
+				b += y;
+			}
+		}
+	return *a == *b;
+}
+
+static bool explains_already(const struct strings *texts, const char *text)
+{
+	for (size_t i = 0; i < texts->count; i++)
+		if (differs_in_counts(texts->items[i], text))
+			return true;
+	return false;
+}
+
+/* Devices that come and go change the numbers, and each time would be a line of the log. */
+static void take_explanations(struct scan_notes *notes, struct scan *scan)
+{
+	for (size_t i = 0; i < scan->explanations.count; i++) {
+		const char *text = scan->explanations.items[i];
+
+		if (!explains_already(&notes->notes, text) &&
+			log_once_admits(&notes->logged_notes, text))
+			log_full(LOG_NOTICE, &notes->fields, "%s", text);
+		(void)strings_add(&scan->notes, text, strlen(text));
+	}
+}
+
 bool scan_notes_take(struct scan_notes *notes, struct scan *scan)
 {
 	struct strings old = notes->notes;
 
-	if (scan->notes.count == 0)
+	if (scan->notes.count == 0 && scan->explanations.count == 0)
 		(void)log_once_admits(&notes->logged_notes, NULL);
 	for (size_t i = 0; i < scan->notes.count; i++)
 		if (!strings_contain(&old, scan->notes.items[i]) &&
 			log_once_admits(&notes->logged_notes, scan->notes.items[i]))
 			log_full(LOG_WARNING, &notes->fields, "%s", scan->notes.items[i]);
+	take_explanations(notes, scan);
 	notes->notes = scan->notes;
 	scan->notes = old;
 	return !strings_equal(&notes->notes, &old);

@@ -37,7 +37,9 @@ struct scan {
 	struct strings watched_names;
 	int watch_error;  /* why some directory is not watched, 0: all are */
 	int events_error; /* why events are not received, 0: they are */
-	struct strings notes;
+	struct strings notes, explanations;
+	struct tally *tallies; /* by the number of the entry */
+	size_t n_tallies;
 	struct measurements measurements;
 };
 

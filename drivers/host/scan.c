@@ -134,18 +134,59 @@ int scan_measure(
 	return 0;
 }
 
+static void add_text(struct strings *texts, const char *format, va_list ap)
+{
+	char text[800];
+
+	if (texts->count >= SCAN_NOTES_MAX)
+		return;
+	(void)vsnprintf(text, sizeof(text), format, ap);
+	/* A text that finds no memory is added again by the next scan. */
+	if (!strings_contain(texts, text))
+		(void)strings_add(texts, text, strlen(text));
+}
+
 void scan_note(struct scan *scan, const char *format, ...)
 {
-	char text[480];
 	va_list ap;
 
-	if (scan->notes.count >= SCAN_NOTES_MAX)
+	va_start(ap, format);
+	add_text(&scan->notes, format, ap);
+	va_end(ap);
+}
+
+void scan_explain(struct scan *scan, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	add_text(&scan->explanations, format, ap);
+	va_end(ap);
+}
+
+struct tally *scan_tally(struct scan *scan, size_t entry, const struct conditions *conditions)
+{
+	while (scan->n_tallies <= entry) {
+		if (array_reserve(
+			    (void **)&scan->tallies, scan->n_tallies, sizeof(*scan->tallies)) < 0)
+			return NULL;
+		scan->tallies[scan->n_tallies++] = (struct tally){ 0 };
+	}
+	if (conditions)
+		scan->tallies[entry].conditions = conditions;
+	return &scan->tallies[entry];
+}
+
+void scan_hint(struct scan *scan, size_t entry, const char *format, ...)
+{
+	struct tally *tally = scan_tally(scan, entry, NULL);
+	va_list ap;
+
+	if (!tally || *tally->hint)
 		return;
 	va_start(ap, format);
-	(void)vsnprintf(text, sizeof(text), format, ap);
+	(void)vsnprintf(tally->hint, sizeof(tally->hint), format, ap);
 	va_end(ap);
-	/* A note that finds no memory is added again by the next scan. */
-	(void)strings_add(&scan->notes, text, strlen(text));
 }
 
 static int compare_devices(const void *a, const void *b)
@@ -172,6 +213,8 @@ void scan_done(struct scan *scan)
 	map_done(&scan->watched_content);
 	strings_done(&scan->watched_names);
 	strings_done(&scan->notes);
+	strings_done(&scan->explanations);
+	free(scan->tallies);
 	free(scan->measurements.items);
 	*scan = (struct scan){ 0 };
 }

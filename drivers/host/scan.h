@@ -7,6 +7,7 @@
  * (scan-run.h).
  */
 
+#include "drivers/model/condition.h"
 #include "drivers/model/measurement.h"
 
 struct scan;
@@ -63,3 +64,15 @@ void scan_incomplete(struct scan *scan);
 /* Adds a note about a problem that does not stop the scan (a directory that may not be read). The
  * core logs each note once for as long as the problem lasts. */
 _printf_(2, 3) void scan_note(struct scan *scan, const char *format, ...);
+
+/* The tally of an entry of `match`, for conditions_hold() with these conditions. Valid until the
+ * next call; NULL if memory is short, and then the entry is not explained. */
+struct tally *scan_tally(struct scan *scan, size_t entry, const struct conditions *conditions);
+
+/* Adds to the tally of an entry why there is no candidate, as a clause. Only the first one counts.
+ */
+_printf_(3, 4) void scan_hint(struct scan *scan, size_t entry, const char *format, ...);
+
+/* Adds an explanation of what the configuration does not find. It is logged as a notice, unlike a
+ * problem, and a caller that tries out what it does not know (devplugctl discover) ignores it. */
+_printf_(2, 3) void scan_explain(struct scan *scan, const char *format, ...);

@@ -174,14 +174,6 @@ void selectors_check(const struct groups *selectors, const char *key, struct rep
 	}
 }
 
-bool patterns_match(const struct strings *patterns, const char *text)
-{
-	for (size_t i = 0; i < patterns->count; i++)
-		if (fnmatch(patterns->items[i], text, 0) == 0)
-			return true;
-	return patterns->count == 0;
-}
-
 static bool parse_number(const char *text, long long *ret)
 {
 	bool hexadecimal = startswith(text, "0x") || startswith(text, "0X");
@@ -302,43 +294,108 @@ int attribute_rules_match(struct scan *scan, const struct groups *rules, const c
 	return r < 0 ? r : r == YES;
 }
 
-static bool driver_matches(const char *root, const struct strings *patterns, const char *directory)
+void attribute_rules_describe(struct scan *scan, const struct groups *rules, const char *directory,
+	char ret_found[static CONDITION_FOUND_MAX])
 {
-	char name[NAME_MAX + 1];
+	const char *root = scan_root(scan);
 
-	if (patterns->count == 0)
-		return true;
-	return (sysfs_read_link(root, directory, "driver", name) >= 0 ||
-		       sysfs_read_link(root, directory, "device/driver", name) >= 0) &&
-		patterns_match(patterns, name);
+	(void)strcpy(ret_found, "does not meet them");
+	for (size_t i = 0; i < rules->count; i++) {
+		const struct attribute_rule *rule = groups_get(rules, i);
+		const char *name = rule->file ?: rule->property;
+		char value[SYSFS_VALUE_MAX + 1];
+		int r;
+
+		if (rule_matches(scan, rule, directory) == YES)
+			continue;
+		r = rule->file ? sysfs_read(root, directory, rule->file, value)
+			       : udev_read_property(root, directory, rule->property, value);
+		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %s%.64s%s %s %.40s",
+			r >= 0 ? "\"" : "no", r >= 0 ? value : "", r >= 0 ? "\" in" : "",
+			rule->file ? "file" : "property", name);
+		return;
+	}
 }
+
+/* --- a device --- */
+
+void selected_init(struct selected *selected, struct scan *scan, const char *directory)
+{
+	selected->scan = scan;
+	selected->directory = directory;
+	selected->name = strrchr(directory, '/') + 1;
+	selected->unknown = false;
+}
+
+int selected_read_devtype(const struct condition *condition, void *candidate)
+{
+	struct selected *selected = candidate;
+	int r = sysfs_read_uevent(
+		scan_root(selected->scan), selected->directory, "DEVTYPE", selected->texts[0]);
+
+	selected->devtype = r < 0 ? NULL : selected->texts[0];
+	return 1;
+}
+
+int selected_read_driver(const struct condition *condition, void *candidate)
+{
+	struct selected *selected = candidate;
+	const char *root = scan_root(selected->scan);
+	int r;
+
+	r = sysfs_read_link(root, selected->directory, "driver", selected->texts[1]);
+	if (r < 0)
+		r = sysfs_read_link(root, selected->directory, "device/driver", selected->texts[1]);
+	selected->driver = r < 0 ? NULL : selected->texts[1];
+	return 1;
+}
+
+int selected_test_attributes(const void *entry, void *candidate)
+{
+	struct selected *selected = candidate;
+	int r = rules_match(
+		selected->scan, &((const struct selector *)entry)->attributes, selected->directory);
+
+	selected->unknown = r == UNKNOWN;
+	return r < 0 ? r : r == YES;
+}
+
+void selected_found_attributes(const void *entry, const void *candidate, char *ret_found)
+{
+	const struct selected *selected = candidate;
+
+	attribute_rules_describe(selected->scan, &((const struct selector *)entry)->attributes,
+		selected->directory, ret_found);
+}
+
+static int test_subsystem(const void *entry, void *candidate)
+{
+	const char *pattern = ((const struct selector *)entry)->subsystem;
+	const struct selected *selected = candidate;
+	char subsystem[NAME_MAX + 1];
+
+	return !pattern ||
+		(sysfs_read_link(scan_root(selected->scan), selected->directory, "subsystem",
+			 subsystem) >= 0 &&
+			fnmatch(pattern, subsystem, 0) == 0);
+}
+
+static const struct condition table[] = {
+	SELECTOR_NAME_CONDITIONS,
+	{ .key = "subsystem", .test = test_subsystem },
+	SELECTOR_READ_CONDITIONS,
+};
+
+static const struct conditions conditions = CONDITIONS("device", table);
 
 static int answer_of(struct scan *scan, const struct selector *selector, const char *directory)
 {
-	const char *root = scan_root(scan);
-	char value[SYSFS_VALUE_MAX + 1];
+	struct selected selected;
+	int r;
 
-	if (!patterns_match(&selector->name, strrchr(directory, '/') + 1) ||
-		!patterns_match(&selector->path, directory))
-		return NO;
-	if (selector->subsystem &&
-		(sysfs_read_link(root, directory, "subsystem", value) < 0 ||
-			fnmatch(selector->subsystem, value, 0) != 0))
-		return NO;
-	if (selector->devtype.count > 0 &&
-		(sysfs_read_uevent(root, directory, "DEVTYPE", value) < 0 ||
-			!patterns_match(&selector->devtype, value)))
-		return NO;
-	if (!driver_matches(root, &selector->driver, directory))
-		return NO;
-	return rules_match(scan, &selector->attributes, directory);
-}
-
-int selector_matches(struct scan *scan, const struct selector *selector, const char *directory)
-{
-	int r = answer_of(scan, selector, directory);
-
-	return r < 0 ? r : r == YES;
+	selected_init(&selected, scan, directory);
+	r = conditions_hold(&conditions, selector, &selected, selected.name, NULL);
+	return r == NO && selected.unknown ? UNKNOWN : r;
 }
 
 int selectors_match_none(struct scan *scan, const struct groups *selectors, const char *directory)

@@ -8,6 +8,7 @@
  */
 
 #include "drivers/host/scan.h"
+#include "drivers/host/sysfs.h"
 
 /* A condition on a file of the device's directory or on a property. */
 struct attribute_rule {
@@ -89,9 +90,45 @@ void selectors_check(const struct groups *selectors, const char *key, struct rep
  * or a shortage (sysroot.h). */
 int attribute_rules_match(struct scan *scan, const struct groups *rules, const char *directory);
 
-/* Whether the device (whose directory sysfs_resolve() gave) meets the conditions. Returns 1, 0 or
- * a shortage (sysroot.h). */
-int selector_matches(struct scan *scan, const struct selector *selector, const char *directory);
+/* Writes which of the rules does not hold for the device, and what was found, as a phrase: "has
+ * "1" in its file enable". */
+void attribute_rules_describe(struct scan *scan, const struct groups *rules, const char *directory,
+	char ret_found[static CONDITION_FOUND_MAX]);
+
+/* A device while selectors are asked about it. */
+struct selected {
+	struct scan *scan;
+	const char *directory;        /* which sysfs_resolve() gave */
+	const char *name;             /* the last part of it */
+	const char *devtype, *driver; /* NULL: it has none; read when they are asked about */
+	char texts[2][SYSFS_VALUE_MAX + 1];
+	bool unknown; /* an attribute cannot be read, so it was refused */
+};
+
+void selected_init(struct selected *selected, struct scan *scan, const char *directory);
+
+/* The conditions of a selector without `subsystem`, at the beginning of an entry's structure, on a
+ * struct selected: those that need no file, and the others. */
+/* clang-format off */
+#define SELECTOR_NAME_CONDITIONS                                                                   \
+	{ CONDITION_OF_STRING("name", struct selector, name, struct selected, name) },             \
+	{ CONDITION_OF_STRING("path", struct selector, path, struct selected, directory) }
+#define SELECTOR_READ_CONDITIONS                                                                   \
+	{ CONDITION_OF_STRING("devtype", struct selector, devtype, struct selected, devtype),      \
+		.read = selected_read_devtype },                                                   \
+	{ CONDITION_OF_STRING("driver", struct selector, driver, struct selected, driver),         \
+		.read = selected_read_driver },                                                    \
+	{                                                                                          \
+		.key = "attributes",                                                               \
+		.test = selected_test_attributes,                                                  \
+		.found = selected_found_attributes,                                                \
+	}
+/* clang-format on */
+
+int selected_read_devtype(const struct condition *condition, void *candidate);
+int selected_read_driver(const struct condition *condition, void *candidate);
+int selected_test_attributes(const void *entry, void *candidate);
+void selected_found_attributes(const void *entry, const void *candidate, char *ret_found);
 
 /* Whether the device meets none of the selectors. Returns 1, 0 (also where one of them cannot be
  * read) or a shortage (sysroot.h). */
@@ -104,6 +141,3 @@ int selectors_match_above(
 
 /* As selectors_match_above(), for the devices below this one. */
 int selectors_match_below(struct scan *scan, const struct groups *selectors, const char *directory);
-
-/* Whether any of the shell patterns matches, or there is none. */
-bool patterns_match(const struct strings *patterns, const char *text);

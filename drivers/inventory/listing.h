@@ -9,6 +9,7 @@
 #include "drivers/host/scan-run.h"
 #include "drivers/model/declaration.h"
 
-/* Runs the driver's list() and drops the excluded devices from the scan. Returns 0 or negative
- * errno with the error filled. */
+/* Runs the driver's list(), drops the excluded devices from the scan, and explains entries of the
+ * declaration that find nothing (scan_explain()). Returns 0 or negative errno with the error
+ * filled. */
 int list_devices(const struct declaration *declaration, struct scan *scan, struct error *error);

@@ -8,6 +8,7 @@
 #include <fnmatch.h>
 
 #include "drivers/model/driver.h"
+#include "drivers/model/form.h"
 #include "drivers/model/template.h"
 
 const char *declaration_type(const struct declaration *declaration)
@@ -62,6 +63,23 @@ void declared_program_check(const struct strings *command, const struct origin *
 			command->items[0]);
 }
 
+/* An address in another form than ids have: of other letters, or without the domain. */
+static void check_address(const char *id, const struct origin *origin, const struct driver *driver,
+	const char *key, struct report *report)
+{
+	const char *part = strstr(id, "-p"); /* of a partition: "0000:03:00.0-p1" */
+	_cleanup_free_ char *address = strndup(id, part ? (size_t)(part - id) : strlen(id));
+	struct error error;
+
+	if (!strchr(id, ':') || startswith(id, "MIG-") || startswith(id, "GPU-") ||
+		!option_table_find(driver->match, "address"))
+		return;
+	if (!address)
+		report->incomplete = true;
+	else if (form_pci_address(address, &error) < 0)
+		(void)report_add(report, origin, key, "%s", error.message);
+}
+
 /* An id that no device can have: what device_id_make() replaces, and a number where ids are
  * addresses. */
 static void check_excluded_id(const struct exclusion *exclusion, const struct driver *driver,
@@ -80,6 +98,8 @@ static void check_excluded_id(const struct exclusion *exclusion, const struct dr
 			"\"%s\" can never match: ids are addresses such as 0000:03:00.0; write "
 			"exclude = ( { match = ( { vendor = ...; device = ...; } ); } )",
 			exclusion->id);
+	else
+		check_address(exclusion->id, &exclusion->origin, driver, key, report);
 }
 
 static void check_match(const struct declaration *declaration, struct report *report)
@@ -183,6 +203,18 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 		(void)snprintf(key, sizeof(key), "exclude[%zu]", i);
 		check_exclusion(groups_get(&declaration->exclude, i), declaration, key, report);
 	}
+	for (size_t i = 0; i < declaration->cordon.count; i++) {
+		const struct cordon *cordon = groups_get(&declaration->cordon, i);
+
+		(void)snprintf(key, sizeof(key), "cordon[%zu]", i);
+		check_address(cordon->id, &cordon->origin, declaration->driver, key, report);
+	}
+	for (size_t i = 0; i < declaration->share.devices.count; i++) {
+		const struct share_rule *rule = groups_get(&declaration->share.devices, i);
+
+		(void)snprintf(key, sizeof(key), "share.devices[%zu]", i);
+		check_address(rule->id, &rule->origin, declaration->driver, key, report);
+	}
 	declared_program_check(&declaration->allocate.command, &declaration->allocate.origin,
 		"allocate.command", report);
 	declared_program_check(&declaration->prestart.command, &declaration->prestart.origin,
@@ -235,7 +267,7 @@ static bool condition_holds(const char *condition, const struct device *device)
 	return false;
 }
 
-static bool exclusion_holds(const struct exclusion *exclusion, const struct device *device)
+bool exclusion_holds(const struct exclusion *exclusion, const struct device *device)
 {
 	/* Checks the selectors of this rule, see list_devices(). */
 	if (exclusion->match.count > 0)

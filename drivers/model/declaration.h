@@ -175,6 +175,9 @@ struct cordon {
 	bool set_by_command; /* "devplugctl cordon" wrote it, and may lift it */
 };
 
+/* Whether the entry leaves the device out. Entries with `match` are left to list_devices(). */
+bool exclusion_holds(const struct exclusion *exclusion, const struct device *device);
+
 /* Whether the declaration leaves the device out. */
 bool declaration_excludes(const struct declaration *declaration, const struct device *device);
 

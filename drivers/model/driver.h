@@ -44,6 +44,12 @@ struct driver {
 	const char *summary;              /* one line for the manual */
 	const struct option_table *match; /* keys of one entry of `match` */
 
+	/* What it finds on the host, in the singular: "GPU"; where an entry of `match` has no
+	 * candidate, the host has none. NULL: an entry is explained only by scan_hint(). */
+	const char *noun;
+	/* The tables of its conditions, NULL at the end; NULL: its entries have none. */
+	const struct conditions *const *conditions;
+
 	/* The driver's variables in addition to the core's; the last entry has no name. NULL: none.
 	 * A variable with an argument is listed as "property:NAME"; a device has one variable for
 	 * each argument with a value ("property:serial"). */

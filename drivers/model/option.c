@@ -6,6 +6,8 @@
  */
 #include "drivers/model/option.h"
 
+#include <fnmatch.h>
+
 static void *member_of(const struct option *option, void *structure)
 {
 	return (char *)structure + option->offset;
@@ -49,6 +51,14 @@ bool strings_equal(const struct strings *a, const struct strings *b)
 		if (!streq(a->items[i], b->items[i]))
 			return false;
 	return true;
+}
+
+bool patterns_match(const struct strings *patterns, const char *text)
+{
+	for (size_t i = 0; i < patterns->count; i++)
+		if (fnmatch(patterns->items[i], text, 0) == 0)
+			return true;
+	return patterns->count == 0;
 }
 
 int integers_add(struct integers *integers, int64_t value)

@@ -107,6 +107,9 @@ bool strings_contain(const struct strings *strings, const char *text);
 /* Whether both contain the same strings in the same order. */
 bool strings_equal(const struct strings *a, const struct strings *b);
 
+/* Whether any of the shell patterns matches, or there is none. */
+bool patterns_match(const struct strings *patterns, const char *text);
+
 /* Appends a number. Returns 0 or -ENOMEM. */
 int integers_add(struct integers *integers, int64_t value);
 void integers_done(struct integers *integers);

@@ -114,33 +114,76 @@ static int add_member(
 	return r;
 }
 
-static int match_one(
-	struct candidates *candidates, const struct sysfs_match *match, const char *directory)
+/* --- conditions --- */
+
+/* The link to its driver appears and disappears here. */
+static int watch(const struct condition *condition, void *candidate)
 {
-	struct scan *scan = candidates->scan;
+	const struct selected *selected = candidate;
+	int r = scan_watch(selected->scan, selected->directory);
+
+	return r < 0 ? r : 1;
+}
+
+static int test_not(const void *entry, void *candidate)
+{
+	const struct selected *selected = candidate;
+
+	return selectors_match_none(
+		selected->scan, &((const struct sysfs_match *)entry)->not, selected->directory);
+}
+
+static int test_upwards(const void *entry, void *candidate)
+{
+	const struct selected *selected = candidate;
+
+	return selectors_match_above(selected->scan, &((const struct sysfs_match *)entry)->upwards,
+		selected->directory, true);
+}
+
+static int test_parents(const void *entry, void *candidate)
+{
+	const struct selected *selected = candidate;
+
+	return selectors_match_above(selected->scan, &((const struct sysfs_match *)entry)->parents,
+		selected->directory, false);
+}
+
+static int test_children(const void *entry, void *candidate)
+{
+	const struct selected *selected = candidate;
+
+	return selectors_match_below(selected->scan, &((const struct sysfs_match *)entry)->children,
+		selected->directory);
+}
+
+static const struct condition table[] = {
+	SELECTOR_NAME_CONDITIONS,
+	{ .read = watch },
+	SELECTOR_READ_CONDITIONS,
+	{ .key = "not", .test = test_not, .phrase = "meets one of them" },
+	{ .key = "upwards", .test = test_upwards, .phrase = "differs, or the devices above it do" },
+	{ .key = "parents", .test = test_parents, .phrase = "differs in the devices above it" },
+	{ .key = "children", .test = test_children, .phrase = "differs in the devices below it" },
+};
+
+const struct conditions sysfs_driver_conditions = CONDITIONS("device", table);
+
+static int match_one(struct candidates *candidates, const struct sysfs_match *match, size_t entry,
+	const char *directory)
+{
+	struct selected selected;
 	int r;
 
-	if (!patterns_match(&match->own.name, strrchr(directory, '/') + 1))
-		return 0;
-	/* The link to its driver appears and disappears here. */
-	r = scan_watch(scan, directory);
-	if (r < 0)
-		return r;
-	r = selector_matches(scan, &match->own, directory);
-	if (r > 0)
-		r = selectors_match_none(scan, &match->not, directory);
-	if (r > 0)
-		r = selectors_match_above(scan, &match->upwards, directory, true);
-	if (r > 0)
-		r = selectors_match_above(scan, &match->parents, directory, false);
-	if (r > 0)
-		r = selectors_match_below(scan, &match->children, directory);
+	selected_init(&selected, candidates->scan, directory);
+	r = conditions_hold(&sysfs_driver_conditions, match, &selected, selected.name,
+		scan_tally(candidates->scan, entry, &sysfs_driver_conditions));
 	return r > 0 ? add_member(candidates, match, directory) : r;
 }
 
 /* Goes through the directory of a class or bus. Returns 0 or negative errno with the error filled.
  */
-static int match_all(struct candidates *candidates, const struct sysfs_match *match,
+static int match_all(struct candidates *candidates, const struct sysfs_match *match, size_t entry,
 	const char *place, struct error *error)
 {
 	_cleanup_strings_ struct strings names = { 0 };
@@ -164,7 +207,7 @@ static int match_all(struct candidates *candidates, const struct sysfs_match *ma
 			return error_set(error, -ENOMEM, "out of memory");
 		r = sysfs_resolve(root, path, &directory);
 		if (r >= 0)
-			r = match_one(candidates, match, directory);
+			r = match_one(candidates, match, entry, directory);
 		else if (!sysroot_is_shortage(r))
 			/* The device disappeared, or the link leads elsewhere. */
 			r = 0;
@@ -174,7 +217,7 @@ static int match_all(struct candidates *candidates, const struct sysfs_match *ma
 
 /* Goes through a class and a bus of that name. */
 static int match_subsystem(struct candidates *candidates, const struct sysfs_match *match,
-	const char *subsystem, struct error *error)
+	size_t entry, const char *subsystem, struct error *error)
 {
 	_cleanup_free_ char *class = NULL, *bus = NULL;
 	int r;
@@ -183,8 +226,8 @@ static int match_subsystem(struct candidates *candidates, const struct sysfs_mat
 		format_text(&bus, BUSES "/%s/devices", subsystem) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	candidates->subsystem = subsystem;
-	r = match_all(candidates, match, class, error);
-	return r < 0 ? r : match_all(candidates, match, bus, error);
+	r = match_all(candidates, match, entry, class, error);
+	return r < 0 ? r : match_all(candidates, match, entry, bus, error);
 }
 
 /* The host's classes and buses that match the pattern, each once. */
@@ -207,8 +250,8 @@ static int list_subsystems(const char *root, const char *pattern, struct strings
 	return r;
 }
 
-static int find_one(
-	struct candidates *candidates, const struct sysfs_match *match, struct error *error)
+static int find_one(struct candidates *candidates, const struct sysfs_match *match, size_t entry,
+	struct error *error)
 {
 	_cleanup_strings_ struct strings subsystems = { 0 };
 	bool pattern = form_is_pattern(match->subsystem);
@@ -223,7 +266,10 @@ static int find_one(
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	for (size_t i = 0; i < subsystems.count && r >= 0; i++)
-		r = match_subsystem(candidates, match, subsystems.items[i], error);
+		r = match_subsystem(candidates, match, entry, subsystems.items[i], error);
+	if (r >= 0)
+		scan_hint(candidates->scan, entry, "none is in " CLASSES "/%s or " BUSES "/%s",
+			match->subsystem, match->subsystem);
 	return r;
 }
 
@@ -233,7 +279,7 @@ static int find(struct candidates *candidates, struct error *error)
 	int r = 0;
 
 	for (size_t i = 0; i < matches->count && r >= 0; i++)
-		r = find_one(candidates, groups_get(matches, i), error);
+		r = find_one(candidates, groups_get(matches, i), i, error);
 	return r;
 }
 

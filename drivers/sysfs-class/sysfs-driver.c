@@ -151,6 +151,8 @@ const struct driver sysfs_driver = {
 		"devices of any class or bus, found by their attributes and those of the devices "
 		"above and below them",
 	.match = &match_table,
+	.noun = "device",
+	.conditions = (const struct conditions *const[]){ &sysfs_driver_conditions, NULL },
 	.variables = variables,
 	.check_entry = sysfs_driver_check,
 	.list = sysfs_driver_list,

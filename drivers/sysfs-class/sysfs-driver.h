@@ -23,6 +23,9 @@ struct sysfs_match {
 	char *permissions;
 };
 
+/* The conditions of an entry on a device (struct selected). */
+extern const struct conditions sysfs_driver_conditions;
+
 /* Adds the devices of all entries to the scan. */
 int sysfs_driver_list(
 	const struct declaration *declaration, struct scan *scan, struct error *error);

@@ -284,6 +284,7 @@ static int look(const struct declaration *declaration, const char *root, struct 
 		r = unit_list_merge(&list, &scan, error);
 	if (r >= 0 &&
 		(pack_strings(scan.notes.items, scan.notes.count, notes) < 0 ||
+			pack_strings(scan.explanations.items, scan.explanations.count, notes) < 0 ||
 			unit_list_snapshot(&list, NULL, NULL, 0, ret) < 0))
 		r = error_set(error, -ENOMEM, "out of memory");
 	unit_list_done(&list);

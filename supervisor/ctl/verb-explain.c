@@ -48,9 +48,11 @@ static void explain_next_try(const json_t *resource, const char *what)
 static void explain_scan(const json_t *notes)
 {
 	for (size_t i = 0; i < json_array_size(notes); i++)
-		print_wrapped(0, "The last scan for devices had a problem: %s.",
+		print_wrapped(0, "The last scan for devices reports: %s.",
 			json_string_value(json_array_get(notes, i)));
-	print_wrapped(0, "devplugd scans for devices again automatically, without a reload.");
+	if (json_array_size(notes) > 0)
+		print_wrapped(
+			0, "devplugd scans for devices again automatically, without a reload.");
 }
 
 static bool is_of_dra(const json_t *resource)
@@ -77,9 +79,8 @@ static void explain_serving(const json_t *resource)
 	if (integer_of(resource, "devices_total") == 0 &&
 		json_array_size(json_object_get(resource, "devices")) > 0)
 		print_wrapped(0, "All matching devices belong to other resources, see below.");
-	else if (json_array_size(json_object_get(resource, "scan_notes")) > 0)
-		explain_scan(json_object_get(resource, "scan_notes"));
-	else if (integer_of(resource, "devices_total") == 0)
+	else if (integer_of(resource, "devices_total") == 0 &&
+		json_array_size(json_object_get(resource, "scan_notes")) == 0)
 		print_wrapped(0,
 			"No device matches. Check that the hardware is present and that `match` "
 			"names it; a device is offered as soon as it appears.");
@@ -309,6 +310,7 @@ int show_explanation(const struct daemon_state *daemon, const struct command_lin
 			print_wrapped(0, "The reason: %s.", reason);
 		states[i].explain(resource);
 	}
+	explain_scan(json_object_get(resource, "scan_notes"));
 	if (*text_of(resource, "note"))
 		print_wrapped(0, "Note: %s.", text_of(resource, "note"));
 	if (json_is_true(json_object_get(resource, "refused")))

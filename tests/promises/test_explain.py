@@ -9,6 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 from node import BIN, static, until  # noqa: E402
 from tool import ToolTest  # noqa: E402
 os.environ.setdefault("DEVPLUGD_BIN", BIN)
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 from test_peers import HERE as TREES, plant  # noqa: E402
 
 
@@ -64,7 +65,7 @@ class Explain(ToolTest):
         self.node.await_state("vendor.example/a", "serving")
         trouble = "no server; there is no list yet"
         said = until(lambda: trouble in (text := self.explain("a")) and text, "the reason")
-        self.assertIn("The last scan for devices had a problem: /bin/sh failed with exit status 3", said)
+        self.assertIn("The last scan for devices reports: /bin/sh failed with exit status 3", said)
         self.assertNotIn("No device matches", said)
         self.assertRegex(self.ctl("status").stdout, f"vendor.example/a: /bin/sh failed .*{trouble}")
         with open(good + ".new", "w") as file:
@@ -89,6 +90,38 @@ class Explain(ToolTest):
         self.assertNotIn("virtual functions", said)
         self.assertIn("ens785f1 supports 64 virtual functions, but none exist", self.explain("none"))
         self.assertNotIn("virtual functions", self.explain("a"))
+
+    def test_entry_that_finds_nothing(self):
+        """One sentence in preview, explain, the log and JSON, and on the page about it."""
+        sentence = "match[0]: 3 GPUs, none left: vendor refused 3 (0000:19:00.0 has 0x1002: write 0x)"
+        typo = 'exclude[0] leaves out no device: 0000:19:00.0 has "vendor=0x1002"'
+        root = self.node.path("host")
+        os.mkdir(root)
+        plant(root, os.path.join(TREES, "amd-gpu.tree"))
+        entry = '{ name = "vendor.example/%s"; driver = "drm"; match = ( { vendor = %s; } ); overlap = true; %s }'
+
+        def configure(vendor):
+            self.node.configure(entry % ("gpu", vendor, ""),
+                                entry % ("part", "0x1002", 'exclude = ( { where = "vendor=1002"; } );'), text=f'host_root = "{root}";')
+
+        configure("1002")
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_serving()
+        for name, words in (("gpu", sentence), ("part", typo)):
+            with self.subTest(name):
+                resource = f"vendor.example/{name}"
+                self.assertEqual(self.node.resource(resource)["scan_notes"], [words])
+                self.assertIn(f"reports: {words}.", " ".join(self.explain(name).split()))
+                self.assertIn(f"Note: {words}\n", self.ctl("preview", resource).stdout)
+                self.assertEqual(json.loads(self.ctl("--json", "preview", resource).stdout)["notes"], [words])
+                self.assertEqual(self.node.output().count(words), 1, self.node.output())
+        with open(os.path.join(ROOT, "docs/troubleshooting.md")) as file:
+            self.assertIn(f"reports: {sentence}.", " ".join(file.read().split()))
+        configure("0x1002")
+        self.node.reload()
+        until(lambda: self.node.resource("vendor.example/gpu")["scan_notes"] == [], "the end of the note")
+        self.assertNotIn("reports", self.explain("gpu"))
 
     def test_unknown(self):
         self.serve(static("a", 1))

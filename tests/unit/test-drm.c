@@ -5,6 +5,7 @@
  * docs/complaints.md: R7.
  */
 #include "driver-fixture.h"
+#include "explained-fixture.h"
 
 #include "drivers/allocation/preference.h"
 
@@ -441,6 +442,33 @@ static void test_plugged_and_unplugged(void **state)
 	RUN_UNTIL(count_healthy() == 1);
 }
 
+/* Why entries find nothing. */
+static void test_explanations(void **state)
+{
+	char expected[256];
+
+	(void)snprintf(expected, sizeof(expected),
+		"match[0]: host_root %s has no /sys, so no GPU is known: mount it from the host\n",
+		host_root);
+	expect_explained("driver = \"drm\"; match = ( {} );", expected);
+	host_mkdir("/sys");
+	expect_explained("driver = \"drm\"; match = ( {} );", "match[0]: the host has no GPU\n");
+	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
+	plant_gpu("0000:0a:00.0", "0x1002\n", "amdgpu", 1);
+	expect_explained("driver = \"drm\"; match = ( { vendor = 0x1002; } );", "");
+	expect_explained("driver = \"drm\"; match = ( { vendor = 1002; } );",
+		"match[0]: 2 GPUs, none left: vendor refused 2 (0000:0a:00.0 has 0x1002: write 0x)\n");
+	expect_explained(
+		"driver = \"drm\"; match = ( { vendor = 0x8086; }, { vendor = 0x1002; driver = \"nouveau\"; } );",
+		"match[1]: 2 GPUs, none left: vendor refused 1 (0000:03:00.0 has 0x8086), driver refused 1 "
+		"(0000:0a:00.0 has \"amdgpu\")\n");
+	expect_explained("driver = \"drm\"; match = ( { compute = true; } );",
+		"match[0]: 2 GPUs, none left: compute refused 2 (0000:03:00.0 is not a GPU of AMD's "
+		"compute driver)\n");
+	expect_explained("driver = \"drm\"; match = ( { combine = true; partition = \"cpx*\"; } );",
+		"match[0]: 2 GPUs, none left: partition refused 2 (0000:03:00.0 has none)\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -461,6 +489,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_hostile, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_plugged_and_unplugged, host_setup, driver_teardown),
+		HOST_TEST(test_explanations),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
  * Driver "sysfs": which devices meet the conditions, what they are called, and their nodes.
  * docs/complaints.md: W3.
  */
+#include "explained-fixture.h"
 #include "sysfs-driver-fixture.h"
 
 static void test_accelerator(void **state)
@@ -329,6 +330,38 @@ static void test_few_descriptors(void **state)
 		"\"device/vendor\"; is = \"0x8086\"; } ); id = \"${kernel_name}\"; } );");
 }
 
+/* Why entries find nothing. */
+static void test_explanations(void **state)
+{
+	host_mkdir("/sys");
+	expect_explained("driver = \"sysfs\"; match = \"dsa\";",
+		"match[0]: the host has no device: none is in /sys/class/dsa or /sys/bus/dsa\n");
+	sys_device("pci0000:00/0000:00:01.0", "bus/pci", "");
+	sys_device("pci0000:00/0000:00:01.0/dsa0", "bus/dsa", "DEVTYPE=engine\n");
+	sys_write("pci0000:00/0000:00:01.0/dsa0", "state", "disabled\n");
+	expect_explained(
+		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; name = \"wq*\"; } );",
+		"match[0]: 1 device, none left: name refused 1 (dsa0 has \"dsa0\")\n");
+	expect_explained(
+		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; devtype = \"queue\"; } );",
+		"match[0]: 1 device, none left: devtype refused 1 (dsa0 has \"engine\")\n");
+	expect_explained(
+		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; driver = \"idxd\"; } );",
+		"match[0]: 1 device, none left: driver refused 1 (dsa0 has none)\n");
+	expect_explained(
+		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; attributes = ( { file = \"state\"; is = \"enabled\"; } ); } );",
+		"match[0]: 1 device, none left: attributes refused 1 (dsa0 has \"disabled\" in file state)\n");
+	expect_explained(
+		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; attributes = ( { file = \"size\"; } ); } );",
+		"match[0]: 1 device, none left: attributes refused 1 (dsa0 has no file size)\n");
+	expect_explained(
+		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; parents = ( { subsystem = \"usb\"; } ); } );",
+		"match[0]: 1 device, none left: parents refused 1 (dsa0 differs in the devices above it)\n");
+	expect_explained(
+		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; not = ( { name = \"dsa*\"; } ); } );",
+		"match[0]: 1 device, none left: not refused 1 (dsa0 meets one of them)\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -342,6 +375,7 @@ int main(void)
 		HOST_TEST(test_ids),
 		HOST_TEST(test_check),
 		HOST_TEST(test_few_descriptors),
+		HOST_TEST(test_explanations),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

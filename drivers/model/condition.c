@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goes through tables of conditions, and finds the words for an entry that matches nothing. The
+ * example of a condition is the first candidate that it refused, or the first one that nearly met
+ * it, because that is most likely the one that was meant.
+ */
+#include "drivers/model/condition.h"
+
+#include <fnmatch.h>
+#include <inttypes.h>
+
+/* Shorter texts are part of too many others. */
+#define NEAR_MIN 3
+/* How many candidates near() is asked about: it may read files. */
+#define NEAR_TRIES 256
+
+bool patterns_nearly_match(const struct strings *patterns, const char *text)
+{
+	for (size_t i = 0; i < patterns->count; i++) {
+		const char *pattern = patterns->items[i];
+
+		if (fnmatch(pattern, text, FNM_CASEFOLD) == 0 ||
+			(strlen(pattern) >= NEAR_MIN && strcasestr(text, pattern)))
+			return true;
+	}
+	return false;
+}
+
+int64_t digits_as_hexadecimal(int64_t number)
+{
+	int64_t value = 0;
+
+	for (unsigned shift = 0; number > 0 && shift < 60; number /= 10, shift += 4)
+		value |= number % 10 << shift;
+	return value;
+}
+
+static const void *wanted_of(const struct condition *condition, const void *entry)
+{
+	return (const char *)entry + condition->wanted;
+}
+
+static int64_t number_of(const struct condition *condition, const void *candidate)
+{
+	int64_t number;
+
+	memcpy(&number, (const char *)candidate + condition->value, sizeof(number));
+	return number;
+}
+
+/* NULL: the candidate has none. */
+static const char *text_of(const struct condition *condition, const void *candidate)
+{
+	const char *text = (const char *)candidate + condition->value;
+
+	if (condition->kind == CONDITION_STRING)
+		memcpy(&text, (const char *)candidate + condition->value, sizeof(text));
+	return text;
+}
+
+/* --- one condition --- */
+
+static bool is_asked(const struct condition *condition, const void *entry)
+{
+	const struct strings *texts = wanted_of(condition, entry);
+	const struct integers *integers = wanted_of(condition, entry);
+
+	switch (condition->kind) {
+	case CONDITION_INTEGERS:
+		return integers->count > 0;
+	case CONDITION_TEXT:
+	case CONDITION_STRING:
+		return texts->count > 0;
+	default:
+		return true;
+	}
+}
+
+static int condition_holds(const struct condition *condition, const void *entry, void *candidate)
+{
+	const char *text;
+
+	switch (condition->kind) {
+	case CONDITION_INTEGERS:
+		return integers_admit(wanted_of(condition, entry), number_of(condition, candidate));
+	case CONDITION_TEXT:
+	case CONDITION_STRING:
+		text = text_of(condition, candidate);
+		return text && patterns_match(wanted_of(condition, entry), text);
+	default:
+		return condition->test ? condition->test(entry, candidate) : 1;
+	}
+}
+
+static bool integers_nearly_admit(const struct integers *integers, int64_t value)
+{
+	for (size_t i = 0; i < integers->count; i++)
+		if (value > 0 && digits_as_hexadecimal(integers->items[i]) == value)
+			return true;
+	return false;
+}
+
+static bool is_near(const struct condition *condition, const void *entry, const void *candidate)
+{
+	const char *text;
+
+	switch (condition->kind) {
+	case CONDITION_INTEGERS:
+		return integers_nearly_admit(
+			wanted_of(condition, entry), number_of(condition, candidate));
+	case CONDITION_TEXT:
+	case CONDITION_STRING:
+		text = text_of(condition, candidate);
+		return text && patterns_nearly_match(wanted_of(condition, entry), text);
+	default:
+		return condition->near && condition->near(entry, candidate);
+	}
+}
+
+static void describe_found(const struct condition *condition, const void *entry,
+	const void *candidate, bool near, char ret_found[static CONDITION_FOUND_MAX])
+{
+	char value[CONDITION_FOUND_MAX - 32] = "";
+
+	if (condition->found) {
+		condition->found(entry, candidate, ret_found);
+		return;
+	}
+	if (condition->kind == CONDITION_INTEGERS && number_of(condition, candidate) >= 0)
+		(void)snprintf(value, sizeof(value), "0x%04" PRIx64,
+			(uint64_t)number_of(condition, candidate));
+	else if (condition->kind == CONDITION_TEXT || condition->kind == CONDITION_STRING)
+		(void)snprintf(
+			value, sizeof(value), "\"%.120s\"", text_of(condition, candidate) ?: "");
+	if (condition->phrase)
+		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "%s", condition->phrase);
+	else if (near && condition->kind == CONDITION_INTEGERS)
+		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %s: write 0x", value);
+	else if (*value && !streq(value, "\"\""))
+		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %s%s", value,
+			near ? ": write that" : "");
+	else
+		(void)strcpy(ret_found, "has none");
+}
+
+static void refuse(struct refusal *refusal, const struct condition *condition, const void *entry,
+	const void *candidate, const char *name)
+{
+	char found[CONDITION_FOUND_MAX];
+	bool near;
+
+	refusal->count++;
+	if (refusal->near)
+		return;
+	near = (!condition->near || refusal->count <= NEAR_TRIES) &&
+		is_near(condition, entry, candidate);
+	if (refusal->count > 1 && !near)
+		return;
+	refusal->near = near;
+	describe_found(condition, entry, candidate, near, found);
+	(void)snprintf(refusal->example, sizeof(refusal->example), "%.60s %s", name, found);
+}
+
+/* --- all of them --- */
+
+int conditions_hold(const struct conditions *conditions, const void *entry, void *candidate,
+	const char *name, struct tally *tally)
+{
+	for (size_t i = 0; i < conditions->count; i++) {
+		const struct condition *condition = &conditions->items[i];
+		int r = 1;
+
+		if (!is_asked(condition, entry))
+			continue;
+		if (condition->read)
+			r = condition->read(condition, candidate);
+		if (r <= 0)
+			return r;
+		r = condition_holds(condition, entry, candidate);
+		if (r < 0)
+			return r;
+		if (r > 0)
+			continue;
+		if (tally) {
+			tally->candidates++;
+			refuse(&tally->refusals[i], condition, entry, candidate, name);
+		}
+		return 0;
+	}
+	if (tally) {
+		tally->candidates++;
+		tally->matched++;
+	}
+	return 1;
+}
+
+void tally_describe(const struct tally *tally, char *ret_text, size_t size)
+{
+	const struct conditions *conditions = tally->conditions;
+	const char *separator = ": ";
+	size_t length;
+
+	length = (size_t)snprintf(ret_text, size, "%u %s%s, none left", tally->candidates,
+		conditions->noun, tally->candidates == 1 ? "" : "s");
+	for (size_t i = 0; i < conditions->count && length < size; i++) {
+		const struct refusal *refusal = &tally->refusals[i];
+
+		if (refusal->count == 0)
+			continue;
+		length += (size_t)snprintf(ret_text + length, size - length, "%s%s refused %u (%s)",
+			separator, conditions->items[i].key, refusal->count, refusal->example);
+		separator = ", ";
+	}
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The conditions of an entry of `match`, as a table of keys and tests. A driver asks them about one
+ * candidate after the other: the pieces of hardware that it finds on the host. They are asked in
+ * the order of the table until one refuses the candidate, and a tally counts which one it was. So
+ * an entry that finds nothing can be explained.
+ */
+
+#include "drivers/model/option.h"
+
+enum condition_kind {
+	CONDITION_TEST,     /* test() decides */
+	CONDITION_INTEGERS, /* struct integers in the entry, int64_t in the candidate; below 0: the
+			       candidate has none */
+	CONDITION_TEXT,     /* struct strings (patterns) in the entry, char[] in the candidate;
+			       empty: it has none */
+	CONDITION_STRING,   /* the same, char * in the candidate; NULL: it has none */
+};
+
+/* What a candidate has instead of the wanted value, as a phrase: "has 0x1002", "is a hub". */
+#define CONDITION_FOUND_MAX 160
+
+struct condition {
+	const char *key; /* of the entry. NULL: a step that only reads, for the conditions after it
+			  */
+	enum condition_kind kind;
+	size_t wanted, value; /* offsets in the entry and in the candidate */
+
+	/* Reads what the condition is about, also when another entry has asked before: then it
+	 * returns at once. Not called for an empty list of wanted values. Returns 1, 0 if the
+	 * candidate is disappearing or cannot be read, or negative errno. NULL: it is read. */
+	int (*read)(const struct condition *condition, void *candidate);
+
+	/* With CONDITION_TEST: returns 1 if the condition holds, 0 if not, or negative errno. */
+	int (*test)(const void *entry, void *candidate);
+	/* With CONDITION_TEST: the phrase for a candidate that was refused, or writes it. */
+	const char *phrase;
+	void (*found)(const void *entry, const void *candidate,
+		char ret_found[static CONDITION_FOUND_MAX]);
+	/* With CONDITION_TEST: whether the candidate nearly meets the condition; then found() names
+	 * the remedy. Not called for all of many candidates. NULL: never. */
+	bool (*near)(const void *entry, const void *candidate);
+};
+
+#define CONDITIONS_MAX 16
+
+struct conditions {
+	const char *noun; /* what a candidate is, in the singular: "GPU"; "s" makes the plural */
+	const struct condition *items;
+	size_t count; /* at most CONDITIONS_MAX */
+};
+
+/* What the conditions of one entry found. Zeroed: no candidate was asked. */
+struct tally {
+	const struct conditions *conditions;
+	unsigned candidates, matched;
+	char part[32]; /* of the entry, ".devices[1]"; empty: the whole entry */
+	char hint[2 * CONDITION_FOUND_MAX]; /* why there is no candidate; empty: not known */
+	struct refusal {
+		unsigned count; /* of candidates that this condition refused first */
+		bool near;      /* the example is one that nearly meets it */
+		char example[64 + CONDITION_FOUND_MAX]; /* "0000:03:00.0 has 0x1002" */
+	} refusals[CONDITIONS_MAX];
+};
+
+/* Asks all conditions of an entry about a candidate of that name. The tally may be NULL. Returns 1
+ * if all hold, 0 if not, or negative errno. Allocates nothing. */
+int conditions_hold(const struct conditions *conditions, const void *entry, void *candidate,
+	const char *name, struct tally *tally);
+
+/* Writes why the entry matches none of its candidates: "2 GPUs, none left: vendor refused 2
+ * (0000:03:00.0 has 0x1002)". There must be a candidate. */
+void tally_describe(const struct tally *tally, char *ret_text, size_t size);
+
+/* Whether the text has another form of what one of the patterns asks for: in other letters, or with
+ * more around it. */
+bool patterns_nearly_match(const struct strings *patterns, const char *text);
+
+/* The number that the digits of a decimal number mean if they are read as hexadecimal: 0x1002 for
+ * 1002. */
+int64_t digits_as_hexadecimal(int64_t number);
+
+/* Rows of a table. */
+#define CONDITION_OF_INTEGERS(k, entry, wants, candidate, has)                    \
+	.key = (k), .kind = CONDITION_INTEGERS, .wanted = offsetof(entry, wants), \
+	.value = offsetof(candidate, has)
+#define CONDITION_OF_TEXT(k, entry, wants, candidate, has)                    \
+	.key = (k), .kind = CONDITION_TEXT, .wanted = offsetof(entry, wants), \
+	.value = offsetof(candidate, has)
+#define CONDITION_OF_STRING(k, entry, wants, candidate, has)                    \
+	.key = (k), .kind = CONDITION_STRING, .wanted = offsetof(entry, wants), \
+	.value = offsetof(candidate, has)
+#define CONDITIONS(what, table)                                              \
+	{                                                                    \
+		.noun = (what), .items = (table), .count = ARRAY_SIZE(table) \
+	}

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which entry of `match` selects a PCI function, and reads the required attributes from
- * sysfs. A host may have thousands of functions and a resource selects a few, so attributes are
- * read one after the other, until no entry can match the function.
+ * sysfs. A host may have thousands of functions and a resource selects a few, so an attribute is
+ * read when the first condition on it is tested.
  */
+#include <inttypes.h>
+
 #include "drivers/host/ranges.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/declaration.h"
@@ -23,84 +25,32 @@ static bool admits_class(const struct integers *classes, int64_t class)
 	return classes->count == 0;
 }
 
-static const struct {
-	const char *file;
-	size_t value, wanted; /* in struct pci_function and struct pci_match */
-} numbers[] = {
-	{ "vendor", offsetof(struct pci_function, vendor), offsetof(struct pci_match, vendor) },
-	{ "device", offsetof(struct pci_function, device), offsetof(struct pci_match, device) },
-	{ "subsystem_vendor", offsetof(struct pci_function, subsystem_vendor),
-		offsetof(struct pci_match, subsystem_vendor) },
-	{ "subsystem_device", offsetof(struct pci_function, subsystem_device),
-		offsetof(struct pci_match, subsystem_device) },
-};
+#define UNREAD (-2)
 
-static int64_t *number_of(struct pci_function *function, size_t index)
+/* Reads the number in the file of the condition's name, which every function has, or that of a
+ * subsystem, which a bridge of an old kernel lacks. */
+static int read_number(const struct condition *condition, void *candidate)
 {
-	return (int64_t *)(void *)((char *)function + numbers[index].value);
-}
+	struct pci_function *function = candidate;
+	struct pci_scan *pci = function->pci;
+	int64_t *number = (int64_t *)(void *)((char *)candidate + condition->value);
+	int r;
 
-/* Whether the entry accepts the first `n` numbers. */
-static bool admits_numbers(const struct pci_match *match, struct pci_function *function, size_t n,
-	const struct pci_mdev *mdev)
-{
-	if ((match->access == PCI_MDEV) != (mdev != NULL) ||
-		!patterns_match(&match->address, function->address))
-		return false;
-	for (size_t i = 0; i < n; i++) {
-		const char *wanted = (const char *)match + numbers[i].wanted;
-
-		if (!integers_admit((const void *)wanted, *number_of(function, i)))
-			return false;
-	}
-	return true;
-}
-
-static bool any_admits_numbers(const struct pci_scan *pci, struct pci_function *function, size_t n,
-	const struct pci_mdev *mdev)
-{
-	for (size_t i = 0; i < pci->declaration->match.count; i++)
-		if (admits_numbers(groups_get(&pci->declaration->match, i), function, n, mdev))
-			return true;
-	return false;
-}
-
-/* Reads a number that every function has (`needed`) or some have. Returns 1, 0 if it has none, or
- * negative errno. */
-static int read_number(struct pci_scan *pci, struct pci_function *function, const char *file,
-	bool needed, int64_t *ret)
-{
-	int r = sysfs_read_number(pci->root, function->directory, file, ret);
-
+	if (*number != UNREAD)
+		return 1;
+	r = sysfs_read_number(pci->root, function->directory, condition->key, number);
 	if (r >= 0)
 		return 1;
 	if (sysroot_is_shortage(r))
 		return r;
-	if (needed && !sysroot_is_absent(r) && r != -ENODEV)
-		scan_note(pci->scan, "%s/%s cannot be read, the function is left out: %s",
-			function->directory, file, strerror(-r));
-	return 0;
-}
-
-/* Reads the numbers for as long as an entry may admit the function. As read_number(). */
-static int read_numbers(
-	struct pci_scan *pci, struct pci_function *function, const struct pci_mdev *mdev)
-{
-	int r;
-
-	if (!any_admits_numbers(pci, function, 0, mdev))
-		return 0;
-	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-		bool needed = i < 2; /* old kernels have no subsystem of a bridge */
-
-		*number_of(function, i) = -1;
-		r = read_number(pci, function, numbers[i].file, needed, number_of(function, i));
-		if (r < 0 || (r == 0 && needed))
-			return r;
-		if (!any_admits_numbers(pci, function, i + 1, mdev))
-			return 0;
+	if (startswith(condition->key, "subsystem_")) {
+		*number = -1;
+		return 1;
 	}
-	return read_number(pci, function, "class", true, &function->class);
+	if (!sysroot_is_absent(r) && r != -ENODEV)
+		scan_note(pci->scan, "%s/%s cannot be read, the function is left out: %s",
+			function->directory, condition->key, strerror(-r));
+	return 0;
 }
 
 int pci_read_driver(
@@ -179,13 +129,49 @@ static int read_virtual(struct pci_scan *pci, struct pci_function *function)
 		function->vf = (int64_t)(uintptr_t)map_get(&pci->vf_numbers, function->address) - 1;
 		return 0;
 	}
-	r = read_number(pci, function, "sriov_totalvfs", false, &function->total_vfs);
-	function->has_vfs = r > 0 && sysfs_has_vfs(pci->root, function->directory);
-	return MIN_OF(r, 0);
+	r = sysfs_read_number(
+		pci->root, function->directory, "sriov_totalvfs", &function->total_vfs);
+	function->has_vfs = r >= 0 && sysfs_has_vfs(pci->root, function->directory);
+	return sysroot_is_shortage(r) ? r : 0;
 }
 
-static bool admits_role(const struct pci_match *match, const struct pci_function *function)
+/* --- conditions --- */
+
+static int read_rest(const struct condition *condition, void *candidate);
+
+static int test_class(const void *entry, void *candidate)
 {
+	const struct pci_match *match = entry;
+
+	return admits_class(&match->class, ((struct pci_function *)candidate)->class);
+}
+
+static bool near_class(const void *entry, const void *candidate)
+{
+	const struct pci_match *match = entry;
+
+	for (size_t i = 0; i < match->class.count; i++) {
+		int64_t number = digits_as_hexadecimal(match->class.items[i]);
+
+		if (admits_class(&(struct integers){ &number, 1 },
+			    ((const struct pci_function *)candidate)->class))
+			return true;
+	}
+	return false;
+}
+
+static void found_class(
+	const void *entry, const void *candidate, char ret_found[static CONDITION_FOUND_MAX])
+{
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has 0x%06" PRIx64 "%s",
+		((const struct pci_function *)candidate)->class,
+		near_class(entry, candidate) ? ": write 0x" : "");
+}
+
+static int test_role(const void *entry, void *candidate)
+{
+	const struct pci_match *match = entry;
+	const struct pci_function *function = candidate;
 	bool is_vf = function->pf[0], is_pf = !is_vf && function->total_vfs > 0;
 
 	switch (match->role) {
@@ -201,77 +187,201 @@ static bool admits_role(const struct pci_match *match, const struct pci_function
 	}
 }
 
-static bool admits_type(const struct pci_match *match, const struct pci_mdev *mdev)
+static void found_role(
+	const void *entry, const void *candidate, char ret_found[static CONDITION_FOUND_MAX])
 {
+	const struct pci_function *function = candidate;
+
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "%s%s",
+		function->pf[0]                   ? "is a virtual function of "
+			: function->has_vfs       ? "has virtual functions"
+			: function->total_vfs > 0 ? "is a physical function without virtual ones"
+						  : "is neither a physical nor a virtual function",
+		function->pf);
+}
+
+static int test_mdev_type(const void *entry, void *candidate)
+{
+	const struct pci_match *match = entry;
+	const struct pci_mdev *mdev = ((struct pci_function *)candidate)->mdev;
+
 	return !mdev || patterns_match(&match->mdev_type, mdev->type) ||
 		patterns_match(&match->mdev_type, mdev->name);
 }
 
-/* Whether a pattern is that of the physical function's address, or of a network interface it has.
- */
-static bool admits_pf(const struct pci_scan *pci, const struct pci_match *match,
-	const struct pci_function *function)
+static void found_mdev_type(
+	const void *entry, const void *candidate, char ret_found[static CONDITION_FOUND_MAX])
+{
+	const struct pci_mdev *mdev = ((const struct pci_function *)candidate)->mdev;
+
+	(void)snprintf(
+		ret_found, CONDITION_FOUND_MAX, "has \"%.64s\", \"%.64s\"", mdev->type, mdev->name);
+}
+
+/* The network interfaces of its physical function. */
+static void list_pf_interfaces(const struct pci_function *function, struct strings *interfaces)
 {
 	char directory[sizeof(PCI_DEVICES) + PCI_ADDRESS_SIZE + 4];
+
+	(void)snprintf(directory, sizeof(directory), PCI_DEVICES "/%s/net", function->pf);
+	(void)sysfs_list(function->pci->root, directory, interfaces);
+}
+
+/* Whether a pattern is that of the physical function's address, or of a network interface it has.
+ */
+static int test_pf(const void *entry, void *candidate)
+{
+	const struct pci_match *match = entry;
+	const struct pci_function *function = candidate;
 	_cleanup_strings_ struct strings interfaces = { 0 };
 
 	if (match->pf.count == 0)
-		return true;
+		return 1;
 	if (!function->pf[0])
-		return false;
+		return 0;
 	if (patterns_match(&match->pf, function->pf))
-		return true;
-	(void)snprintf(directory, sizeof(directory), PCI_DEVICES "/%s/net", function->pf);
-	if (sysfs_list(pci->root, directory, &interfaces) < 0)
-		return false;
+		return 1;
+	list_pf_interfaces(function, &interfaces);
 	for (size_t i = 0; i < interfaces.count; i++)
 		if (patterns_match(&match->pf, interfaces.items[i]))
-			return true;
-	return false;
+			return 1;
+	return 0;
 }
 
-/* Returns 1, 0 or -ENOMEM. */
-static int admits(struct pci_scan *pci, const struct pci_match *match,
-	struct pci_function *function, const struct pci_mdev *mdev)
+static void found_pf(
+	const void *entry, const void *candidate, char ret_found[static CONDITION_FOUND_MAX])
 {
-	if (!admits_numbers(match, function, ARRAY_SIZE(numbers), mdev) ||
-		!admits_class(&match->class, function->class) ||
-		!patterns_match(&match->driver, function->driver) ||
-		!admits_role(match, function) || !admits_type(match, mdev) ||
-		!admits_pf(pci, match, function))
-		return 0;
-	if (match->functions &&
-		(!function->pf[0] || !ranges_contain(match->functions, function->vf)))
-		return 0;
-	return attribute_rules_match(pci->scan, &match->attributes, function->directory);
+	const struct pci_function *function = candidate;
+	_cleanup_strings_ struct strings interfaces = { 0 };
+
+	if (!function->pf[0]) {
+		(void)strcpy(ret_found, "is not a virtual function");
+		return;
+	}
+	list_pf_interfaces(function, &interfaces);
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %s%s%.64s", function->pf,
+		interfaces.count > 0 ? ", interface " : "",
+		interfaces.count > 0 ? interfaces.items[0] : "");
+}
+
+static int test_functions(const void *entry, void *candidate)
+{
+	const struct pci_match *match = entry;
+	const struct pci_function *function = candidate;
+
+	return !match->functions ||
+		(function->pf[0] && ranges_contain(match->functions, function->vf));
+}
+
+static void found_functions(
+	const void *entry, const void *candidate, char ret_found[static CONDITION_FOUND_MAX])
+{
+	const struct pci_function *function = candidate;
+
+	if (function->pf[0])
+		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has number %" PRId64, function->vf);
+	else
+		(void)strcpy(ret_found, "is not a virtual function");
+}
+
+static int test_attributes(const void *entry, void *candidate)
+{
+	const struct pci_match *match = entry;
+	const struct pci_function *function = candidate;
+
+	return attribute_rules_match(function->pci->scan, &match->attributes, function->directory);
+}
+
+static void found_attributes(
+	const void *entry, const void *candidate, char ret_found[static CONDITION_FOUND_MAX])
+{
+	const struct pci_match *match = entry;
+	const struct pci_function *function = candidate;
+
+	attribute_rules_describe(
+		function->pci->scan, &match->attributes, function->directory, ret_found);
+}
+
+#define NUMBER(name)                                                                             \
+	{                                                                                        \
+		CONDITION_OF_INTEGERS(#name, struct pci_match, name, struct pci_function, name), \
+			.read = read_number                                                      \
+	}
+
+static const struct condition conditions[] = {
+	{ CONDITION_OF_TEXT("address", struct pci_match, address, struct pci_function, address) },
+	NUMBER(vendor),
+	NUMBER(device),
+	NUMBER(subsystem_vendor),
+	NUMBER(subsystem_device),
+	{ .key = "class",
+		.value = offsetof(struct pci_function, class),
+		.read = read_number,
+		.test = test_class,
+		.found = found_class,
+		.near = near_class },
+	{ .read = read_rest },
+	{ CONDITION_OF_TEXT("driver", struct pci_match, driver, struct pci_function, driver) },
+	{ .key = "role", .test = test_role, .found = found_role },
+	{ .key = "mdev_type", .test = test_mdev_type, .found = found_mdev_type },
+	{ .key = "pf", .test = test_pf, .found = found_pf },
+	{ .key = "functions", .test = test_functions, .found = found_functions },
+	{ .key = "attributes", .test = test_attributes, .found = found_attributes },
+};
+
+const struct conditions pci_conditions = CONDITIONS("PCI function", conditions);
+const struct conditions pci_mdev_conditions = CONDITIONS("mediated device", conditions);
+
+/* What all devices are described with. */
+static int read_rest(const struct condition *condition, void *candidate)
+{
+	struct pci_function *function = candidate;
+	struct pci_scan *pci = function->pci;
+	int r;
+
+	if (function->is_complete)
+		return 1;
+	for (size_t i = 0; i < ARRAY_SIZE(conditions); i++)
+		if (conditions[i].read == read_number) {
+			r = read_number(&conditions[i], candidate);
+			if (r <= 0)
+				return r;
+		}
+	/* Its driver may come or go. */
+	r = scan_watch(pci->scan, function->directory);
+	if (r >= 0)
+		r = pci_read_driver(pci, function->directory, function->driver);
+	if (r >= 0)
+		r = read_virtual(pci, function);
+	function->is_complete = r >= 0;
+	return r < 0 ? r : 1;
 }
 
 int pci_function_find(struct pci_scan *pci, const char *address, const struct pci_mdev *mdev,
 	struct pci_function *ret_function, const struct pci_match **ret_match)
 {
-	struct pci_function function = { 0 };
-	int r;
+	const struct conditions *asked = mdev ? &pci_mdev_conditions : &pci_conditions;
+	struct pci_function function = { .pci = pci,
+		.mdev = mdev,
+		.vendor = UNREAD,
+		.device = UNREAD,
+		.class = UNREAD,
+		.subsystem_vendor = UNREAD,
+		.subsystem_device = UNREAD };
 
 	if (!form_is_pci_address(address))
 		return 0;
 	(void)stpcpy(function.address, address);
 	(void)snprintf(function.directory, sizeof(function.directory), PCI_DEVICES "/%s", address);
-	r = read_numbers(pci, &function, mdev);
-	if (r <= 0)
-		return r;
-	/* Its driver may come or go. */
-	r = scan_watch(pci->scan, function.directory);
-	if (r < 0)
-		return r;
-	r = pci_read_driver(pci, function.directory, function.driver);
-	if (r >= 0)
-		r = read_virtual(pci, &function);
-	if (r < 0)
-		return r;
 	for (size_t i = 0; i < pci->declaration->match.count; i++) {
 		const struct pci_match *match = groups_get(&pci->declaration->match, i);
+		int r;
 
-		r = admits(pci, match, &function, mdev);
+		if ((match->access == PCI_MDEV) != (mdev != NULL))
+			continue;
+		r = conditions_hold(asked, match, &function,
+			mdev ? strrchr(mdev->directory, '/') + 1 : address,
+			scan_tally(pci->scan, i, asked));
 		if (r < 0)
 			return r;
 		if (r == 0)

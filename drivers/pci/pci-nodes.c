@@ -198,7 +198,10 @@ int pci_list_mdevs(struct pci_scan *pci)
 	for (size_t i = 0; i < pci->declaration->match.count; i++) {
 		const struct pci_match *match = groups_get(&pci->declaration->match, i);
 
-		wanted = wanted || match->access == PCI_MDEV;
+		if (match->access != PCI_MDEV)
+			continue;
+		(void)scan_tally(pci->scan, i, &pci_mdev_conditions);
+		wanted = true;
 	}
 	if (!wanted)
 		return 0;

@@ -213,6 +213,9 @@ const struct driver pci_driver = {
 		"functions of the PCI bus: through their driver's nodes, VFIO, UIO, mediated devices "
 		"or vDPA",
 	.match = &match_table,
+	.noun = "PCI function",
+	.conditions =
+		(const struct conditions *const[]){ &pci_conditions, &pci_mdev_conditions, NULL },
 	.variables = variables,
 	.check_entry = pci_check,
 	.claims = pci_claims,

@@ -45,7 +45,11 @@ struct pci_match {
 #define PCI_DEVICES "/sys/bus/pci/devices"
 #define PCI_MDEVS   "/sys/bus/mdev/devices"
 
+struct pci_scan;
+
 struct pci_function {
+	struct pci_scan *pci;
+	const struct pci_mdev *mdev; /* the device of it that is asked for; or NULL */
 	char address[PCI_ADDRESS_SIZE];
 	char directory[sizeof(PCI_DEVICES) + PCI_ADDRESS_SIZE];
 	int64_t vendor, device, class;
@@ -55,6 +59,7 @@ struct pci_function {
 	int64_t vf;                                 /* its number; -1: none */
 	int64_t total_vfs; /* of a physical function: how many it can have */
 	bool has_vfs;
+	bool is_complete; /* all of this has been read */
 };
 
 /* A mediated device (Documentation/driver-api/vfio-mediated-device.rst). */
@@ -83,6 +88,9 @@ struct pci_scan {
 	struct pci_fold *folds;
 	size_t n_folds;
 };
+
+/* The conditions of an entry on a function, and on a mediated device. */
+extern const struct conditions pci_conditions, pci_mdev_conditions;
 
 /* Reads the function at an address of /sys/bus/pci, and finds the first entry that it belongs to;
  * of a mediated device that is one with access = "mdev", else (`mdev` NULL) another. Returns 1 with

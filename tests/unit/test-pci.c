@@ -2,6 +2,7 @@
 /*
  * Driver "pci": which functions it selects, and which declarations it refuses.
  */
+#include "explained-fixture.h"
 #include "pci-machine-fixture.h"
 
 static void test_no_bus(void **state)
@@ -143,6 +144,46 @@ static void test_claims(void **state)
 	assert_string_equal(claims.items[1], "0000:06:00.0");
 }
 
+/* Why entries find nothing. */
+static void test_explanations(void **state)
+{
+	host_mkdir("/sys");
+	expect_explained("driver = \"pci\"; match = ( { vendor = 0x8086; } );",
+		"match[0]: the host has no PCI function\n");
+	pci_plant("0000:03:00.0", "0x8086", "0x1572", "0x020000");
+	pci_plant("0000:04:00.0", "0x10de", "0x2204", "0x030000");
+	pci_plant("0000:03:02.0", "0x8086", "0x154c", "0x020000");
+	pci_make_virtual("0000:03:02.0", "0000:03:00.0", 0);
+	pci_write("0000:03:00.0", "sriov_totalvfs", "4\n");
+	pci_write("0000:03:00.0", "net/enp3s0/x", "");
+	pci_bind("0000:04:00.0", "nouveau");
+	pci_write("0000:04:00.0", "enable", "0\n");
+	expect_explained("driver = \"pci\"; match = ( { class = 300; } );",
+		"match[0]: 3 PCI functions, none left: class refused 3 (0000:04:00.0 has 0x030000: write "
+		"0x)\n");
+	expect_explained(
+		"driver = \"pci\"; match = ( { vendor = 0x10de; driver = \"vfio-pci\"; } );",
+		"match[0]: 3 PCI functions, none left: vendor refused 2 (0000:03:00.0 has 0x8086), driver "
+		"refused 1 (0000:04:00.0 has \"nouveau\")\n");
+	expect_explained("driver = \"pci\"; match = ( { address = \"0000:03:00.0\"; } );",
+		"match[0]: 3 PCI functions, none left: address refused 2 (0000:03:02.0 has \"0000:03:02.0\"), "
+		"role refused 1 (0000:03:00.0 has virtual functions)\n");
+	expect_explained(
+		"driver = \"pci\"; match = ( { vendor = 0x8086; pf = \"p2p1\"; role = \"vf\"; } );",
+		"match[0]: 3 PCI functions, none left: vendor refused 1 (0000:04:00.0 has 0x10de), role "
+		"refused 1 (0000:03:00.0 has virtual functions), pf refused 1 (0000:03:02.0 has 0000:03:00.0, interface enp3s0)\n");
+	expect_explained(
+		"driver = \"pci\"; match = ( { vendor = 0x8086; functions = \"1-3\"; }, { vendor = 0x10de; attributes = ( { file = \"enable\"; is = \"1\"; } ); } );",
+		"match[0]: 3 PCI functions, none left: vendor refused 1 (0000:04:00.0 has 0x10de), role "
+		"refused 1 (0000:03:00.0 has virtual functions), functions refused 1 (0000:03:02.0 has number 0)\n"
+		"match[1]: 3 PCI functions, none left: vendor refused 2 (0000:03:00.0 has 0x8086), attributes refused 1 (0000:04:00.0 has \"0\" in file enable)\n");
+	expect_explained("driver = \"pci\"; match = ( { access = \"mdev\"; vendor = 0x10de; } );",
+		"match[0]: the host has no mediated device\n");
+	expect_explained(
+		"driver = \"pci\"; match = ( { driver = \"nouveau\"; address = \"*\"; }, { address = \"0000:04:00.0\"; } );",
+		"match[1]: 2 PCI functions, none left: address refused 2 (0000:03:00.0 has \"0000:03:00.0\")\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -152,6 +193,7 @@ int main(void)
 		TEST(test_attributes),
 		TEST(test_check),
 		TEST(test_claims),
+		TEST(test_explanations),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,32 +81,43 @@ static void rdma_scan_done(struct rdma_scan *rdma)
 	strings_done(&rdma->combined);
 }
 
-/* Whether the ports of the RDMA device use one of the link layers. Its interface may be in another
- * namespace. */
-static bool kind_matches(
-	const struct rdma_scan *rdma, const char *name, const struct strings *kinds)
+/* An RDMA device while entries are asked about it. */
+struct candidate {
+	struct net_function function;
+	const char *name, *kind;
+};
+
+/* The link layer of its ports. Its interface may be in another namespace. */
+static int read_kind(const struct condition *condition, void *userdata)
 {
 	char directory[sizeof(CLASS) + NAME_MAX + 16], layer[SYSFS_VALUE_MAX + 1];
+	struct candidate *candidate = userdata;
 
-	if (kinds->count == 0)
-		return true;
-	(void)snprintf(directory, sizeof(directory), CLASS "/%.255s/ports/1", name);
-	if (sysfs_read(rdma->root, directory, "link_layer", layer) < 0)
-		return false;
-	return patterns_match(kinds, streq(layer, "InfiniBand") ? "infiniband" : "ether");
+	(void)snprintf(directory, sizeof(directory), CLASS "/%.255s/ports/1", candidate->name);
+	if (sysfs_read(candidate->function.root, directory, "link_layer", layer) < 0)
+		candidate->kind = NULL;
+	else
+		candidate->kind = streq(layer, "InfiniBand") ? "infiniband" : "ether";
+	return 1;
 }
 
+static const struct condition rdma_table[] = {
+	{ CONDITION_OF_STRING("name", struct rdma_match, name, struct candidate, name) },
+	{ CONDITION_OF_STRING("kind", struct function_match, kind, struct candidate, kind),
+		.read = read_kind },
+	FUNCTION_CONDITIONS,
+};
+
+static const struct conditions rdma_conditions = CONDITIONS("RDMA device", rdma_table);
+
 static const struct rdma_match *find_match(
-	const struct rdma_scan *rdma, const char *name, const struct net_function *function)
+	const struct rdma_scan *rdma, struct candidate *candidate)
 {
 	for (size_t i = 0; i < rdma->declaration->match.count; i++) {
 		const struct rdma_match *match = groups_get(&rdma->declaration->match, i);
-		struct function_match asked = match->function;
 
-		asked.kind = (struct strings){ 0 };
-		if (patterns_match(&match->name, name) &&
-			kind_matches(rdma, name, &match->function.kind) &&
-			net_function_matches(rdma->root, function, &asked))
+		if (conditions_hold(&rdma_conditions, match, candidate, candidate->name,
+			    scan_tally(rdma->scan, i, &rdma_conditions)) > 0)
 			return match;
 	}
 	return NULL;
@@ -165,9 +176,15 @@ static int add_combined(struct rdma_scan *rdma)
 	return r;
 }
 
+static void candidate_done(struct candidate *candidate)
+{
+	net_function_done(&candidate->function);
+}
+
 static int list_one(struct rdma_scan *rdma, const char *name)
 {
-	_cleanup_net_function_ struct net_function function = { 0 };
+	_cleanup_(candidate_done) struct candidate candidate = { .name = name };
+	struct net_function *function = &candidate.function;
 	char directory[sizeof(CLASS) + NAME_MAX + 16], parent[NAME_MAX + 1];
 	const struct rdma_match *match;
 	int r;
@@ -176,7 +193,7 @@ static int list_one(struct rdma_scan *rdma, const char *name)
 	if (sysfs_read_link(rdma->root, directory, "device", parent) < 0)
 		return 0;
 	r = net_function_read(&rdma->reader,
-		form_is_pci_address(parent) ? FUNCTION_PCI : FUNCTION_AUXILIARY, parent, &function);
+		form_is_pci_address(parent) ? FUNCTION_PCI : FUNCTION_AUXILIARY, parent, function);
 	if (r == -EBUSY)
 		scan_note(rdma->scan,
 			"%s is left out: the kernel has locked the network interfaces of its physical function",
@@ -184,13 +201,12 @@ static int list_one(struct rdma_scan *rdma, const char *name)
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
 	/* A function with several is taken as a whole, at the first. */
-	if (function.infiniband.count == 0 || !streq(function.infiniband.items[0], name))
+	if (function->infiniband.count == 0 || !streq(function->infiniband.items[0], name))
 		return 0;
-	match = find_match(rdma, name, &function);
+	match = find_match(rdma, &candidate);
 	if (!match)
 		return 0;
-	return match->combine ? combine(rdma, match, &function)
-			      : add_device(rdma, match, &function);
+	return match->combine ? combine(rdma, match, function) : add_device(rdma, match, function);
 }
 
 static int list_all(struct rdma_scan *rdma)
@@ -232,6 +248,8 @@ const struct driver rdma_driver = {
 	.name = "rdma",
 	.summary = "RDMA devices (InfiniBand, RoCE), as single devices or combined into one",
 	.match = &rdma_match_table,
+	.noun = "RDMA device",
+	.conditions = (const struct conditions *const[]){ &rdma_conditions, NULL },
 	.variables = rdma_variables,
 	.check_entry = rdma_check,
 	.list = rdma_list,

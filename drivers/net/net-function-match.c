@@ -83,51 +83,156 @@ const char *interface_kind(const char *root, const char *directory)
 	return NULL;
 }
 
-static bool pf_matches(const struct strings *patterns, const struct net_function *function)
+/* --- conditions --- */
+
+int function_test_role(const void *entry, void *candidate)
 {
+	const struct function_match *match = entry;
+	const struct net_function *function = candidate;
+
+	return match->role == ROLE_ANY ? !function->has_vfs
+				       : function->is_vf == (match->role == ROLE_VF);
+}
+
+void function_found_role(const void *entry, const void *candidate, char *ret_found)
+{
+	const struct net_function *function = candidate;
+
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "%s%s",
+		function->is_vf             ? "is a virtual function of "
+			: function->has_vfs ? "has virtual functions"
+					    : "is not a virtual function",
+		function->is_vf ? function->pf_address : "");
+}
+
+int function_test_pf(const void *entry, void *candidate)
+{
+	const struct strings *patterns = &((const struct function_match *)entry)->pf;
+	const struct net_function *function = candidate;
+
 	if (patterns_match(patterns, function->pf_address))
-		return true;
+		return 1;
 	for (size_t i = 0; i < function->pf_interfaces.count; i++)
 		if (patterns_match(patterns, function->pf_interfaces.items[i]))
+			return 1;
+	return 0;
+}
+
+void function_found_pf(const void *entry, const void *candidate, char *ret_found)
+{
+	const struct net_function *function = candidate;
+	const struct strings *interfaces = &function->pf_interfaces;
+
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %s%s%.64s", function->pf_address,
+		interfaces->count > 0 ? ", interface " : "",
+		interfaces->count > 0 ? interfaces->items[0] : "");
+}
+
+int function_test_functions(const void *entry, void *candidate)
+{
+	const struct function_match *match = entry;
+
+	return !match->functions ||
+		ranges_contain(match->functions, ((struct net_function *)candidate)->number);
+}
+
+void function_found_functions(const void *entry, const void *candidate, char *ret_found)
+{
+	const struct net_function *function = candidate;
+
+	if (function->number < 0)
+		(void)strcpy(ret_found, "has no number");
+	else
+		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has number %lld",
+			(long long)function->number);
+}
+
+int function_test_interface(const void *entry, void *candidate)
+{
+	const struct strings *patterns = &((const struct function_match *)entry)->interface;
+	const struct net_function *function = candidate;
+
+	for (size_t i = 0; i < function->interfaces.count; i++)
+		if (patterns_match(patterns, function->interfaces.items[i]))
+			return 1;
+	return patterns->count == 0;
+}
+
+/* The bond or bridge that an interface is a port of. */
+static bool read_master(const struct net_function *function, size_t index, char *ret_master)
+{
+	char directory[64];
+
+	(void)snprintf(directory, sizeof(directory), "/sys/class/net/%.20s",
+		function->interfaces.items[index]);
+	return sysfs_read_link(function->root, directory, "master", ret_master) >= 0;
+}
+
+bool function_near_interface(const void *entry, const void *candidate)
+{
+	const struct strings *patterns = &((const struct function_match *)entry)->interface;
+	const struct net_function *function = candidate;
+	char master[NAME_MAX + 1];
+
+	for (size_t i = 0; i < function->interfaces.count; i++)
+		if (patterns_nearly_match(patterns, function->interfaces.items[i]) ||
+			(read_master(function, i, master) && patterns_match(patterns, master)))
 			return true;
 	return false;
 }
 
-static bool any_interface_matches(
-	const struct function_match *match, const char *root, const struct net_function *function)
+void function_found_interface(const void *entry, const void *candidate, char *ret_found)
 {
-	if (match->interface.count == 0 && match->kind.count == 0)
-		return true;
-	for (size_t i = 0; i < function->interfaces.count; i++) {
-		char directory[64];
-		const char *kind;
+	const struct net_function *function = candidate;
+	char master[NAME_MAX + 1], bond[NAME_MAX + 32];
+	_cleanup_strings_ struct strings names = { 0 };
+	const char *interface;
 
-		if (!patterns_match(&match->interface, function->interfaces.items[i]))
-			continue;
-		if (match->kind.count == 0)
-			return true;
-		(void)snprintf(directory, sizeof(directory), "/sys/class/net/%.20s",
-			function->interfaces.items[i]);
-		kind = interface_kind(root, directory);
-		if (kind && patterns_match(&match->kind, kind))
-			return true;
+	if (function->interfaces.count == 0) {
+		(void)strcpy(ret_found, "has none on the host");
+		return;
 	}
-	return false;
+	interface = function->interfaces.items[0];
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %.20s", interface);
+	if (!read_master(function, 0, master))
+		return;
+	(void)snprintf(bond, sizeof(bond), "/sys/class/net/%.20s/bonding", master);
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %.20s: %.20s is a %s of it", interface,
+		master, sysfs_list(function->root, bond, &names) < 0 ? "bridge" : "bond");
 }
 
-bool net_function_matches(
-	const char *root, const struct net_function *function, const struct function_match *match)
+static const char *kind_of(const struct net_function *function, size_t index)
 {
-	if (match->role == ROLE_ANY ? function->has_vfs
-				    : function->is_vf != (match->role == ROLE_VF))
-		return false;
-	return integers_admit(&match->vendor, function->vendor) &&
-		integers_admit(&match->device, function->device) &&
-		patterns_match(&match->driver, function->driver) &&
-		patterns_match(&match->address, function->name) &&
-		pf_matches(&match->pf, function) &&
-		(!match->functions || ranges_contain(match->functions, function->number)) &&
-		any_interface_matches(match, root, function);
+	char directory[64];
+
+	(void)snprintf(directory, sizeof(directory), "/sys/class/net/%.20s",
+		function->interfaces.items[index]);
+	return interface_kind(function->root, directory);
+}
+
+int function_test_kind(const void *entry, void *candidate)
+{
+	const struct function_match *match = entry;
+	const struct net_function *function = candidate;
+
+	for (size_t i = 0; match->kind.count > 0 && i < function->interfaces.count; i++) {
+		const char *kind = patterns_match(&match->interface, function->interfaces.items[i])
+			? kind_of(function, i)
+			: NULL;
+
+		if (kind && patterns_match(&match->kind, kind))
+			return 1;
+	}
+	return match->kind.count == 0;
+}
+
+void function_found_kind(const void *entry, const void *candidate, char *ret_found)
+{
+	const struct net_function *function = candidate;
+	const char *kind = function->interfaces.count > 0 ? kind_of(function, 0) : NULL;
+
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %s%s", kind ?: "none",
+		function->interfaces.count == 0 ? ": no interface of it is on the host" : "");
 }
 
 bool function_match_sees_interfaces(const struct function_match *match)

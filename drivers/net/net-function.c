@@ -221,7 +221,8 @@ static int read_subfunction(struct function_reader *reader, struct net_function 
 int net_function_read(
 	struct function_reader *reader, const char *bus, const char *name, struct net_function *ret)
 {
-	_cleanup_net_function_ struct net_function function = { .number = -1 };
+	_cleanup_net_function_ struct net_function function = { .root = reader->root,
+		.number = -1 };
 	_cleanup_free_ char *path = NULL;
 	bool auxiliary = streq(bus, FUNCTION_AUXILIARY);
 	int r;

@@ -9,6 +9,7 @@
 
 #include "drivers/host/ranges.h"
 #include "drivers/host/sysfs.h"
+#include "drivers/model/condition.h"
 #include "drivers/model/form.h"
 
 #define FUNCTION_PCI       "/sys/bus/pci/devices"
@@ -120,6 +121,7 @@ void function_match_check(const struct function_match *match, struct report *rep
 
 /* One function as the host shows it. */
 struct net_function {
+	const char *root;                  /* the reader's */
 	char *name;                        /* "0000:3b:02.1", "mlx5_core.sf.4" */
 	char *directory;                   /* without symbolic links */
 	char address[PCI_ADDRESS_SIZE];    /* of the PCI function: itself or its parent */
@@ -153,9 +155,42 @@ void function_reader_done(struct function_reader *reader);
 int net_function_read(struct function_reader *reader, const char *bus, const char *name,
 	struct net_function *ret);
 
-/* Whether the function matches the entry. */
-bool net_function_matches(
-	const char *root, const struct net_function *function, const struct function_match *match);
+/* The conditions of function_match, at the beginning of an entry's structure, on a net_function at
+ * the beginning of a candidate's; all but `kind`. */
+/* clang-format off */
+#define FUNCTION_CONDITIONS                                                                        \
+	{ .key = "role", .test = function_test_role, .found = function_found_role },               \
+	{ CONDITION_OF_INTEGERS("vendor", struct function_match, vendor,                           \
+		struct net_function, vendor) },                                                    \
+	{ CONDITION_OF_INTEGERS("device", struct function_match, device,                           \
+		struct net_function, device) },                                                    \
+	{ CONDITION_OF_TEXT("driver", struct function_match, driver,                               \
+		struct net_function, driver) },                                                    \
+	{ CONDITION_OF_STRING("address", struct function_match, address,                           \
+		struct net_function, name) },                                                      \
+	{ .key = "pf", .test = function_test_pf, .found = function_found_pf },                     \
+	{ .key = "functions", .test = function_test_functions, .found = function_found_functions }, \
+	{                                                                                          \
+		.key = "interface",                                                                \
+		.test = function_test_interface,                                                   \
+		.found = function_found_interface,                                                 \
+		.near = function_near_interface,                                                   \
+	}
+/* clang-format on */
+
+int function_test_role(const void *entry, void *candidate);
+int function_test_pf(const void *entry, void *candidate);
+int function_test_functions(const void *entry, void *candidate);
+int function_test_interface(const void *entry, void *candidate);
+bool function_near_interface(const void *entry, const void *candidate);
+void function_found_role(const void *entry, const void *candidate, char *ret_found);
+void function_found_pf(const void *entry, const void *candidate, char *ret_found);
+void function_found_functions(const void *entry, const void *candidate, char *ret_found);
+void function_found_interface(const void *entry, const void *candidate, char *ret_found);
+
+/* Whether one of the interfaces that `interface` names has one of the kinds. */
+int function_test_kind(const void *entry, void *candidate);
+void function_found_kind(const void *entry, const void *candidate, char *ret_found);
 
 /* Whether the entry has conditions that cannot be checked while an interface is in a container. */
 bool function_match_sees_interfaces(const struct function_match *match);

@@ -140,15 +140,6 @@ static void net_scan_done(struct net_scan *net)
 	infiniband_table_done(&net->infiniband);
 }
 
-static bool wants(const struct declaration *declaration, enum net_type type)
-{
-	for (size_t i = 0; i < declaration->match.count; i++)
-		if (((const struct net_match *)groups_get(&declaration->match, i))->type ==
-			(int)type)
-			return true;
-	return false;
-}
-
 /* Whether the host needs the interface itself. */
 static bool is_spared(struct net_scan *net, const char *id, const char *interface)
 {
@@ -160,15 +151,58 @@ static bool is_spared(struct net_scan *net, const char *id, const char *interfac
 	return !reason;
 }
 
-/* The first entry that asks for the function. */
+static int test_rdma(const void *entry, void *candidate)
+{
+	return !((const struct net_match *)entry)->rdma ||
+		((struct net_function *)candidate)->infiniband.count > 0;
+}
+
+static const struct condition function_conditions[] = {
+	FUNCTION_CONDITIONS,
+	{ .key = "kind", .test = function_test_kind, .found = function_found_kind },
+	{ .key = "rdma", .test = test_rdma, .phrase = "has no RDMA device on the host" },
+};
+
+/* An interface of the host while entries are asked about it. */
+struct interface {
+	const char *root, *name, *directory, *kind;
+	char driver[NAME_MAX + 1];
+};
+
+static int read_driver(const struct condition *condition, void *candidate)
+{
+	struct interface *interface = candidate;
+
+	if (sysfs_read_link(
+		    interface->root, interface->directory, "device/driver", interface->driver) < 0)
+		interface->driver[0] = '\0';
+	return 1;
+}
+
+static const struct condition interface_conditions[] = {
+	{ CONDITION_OF_STRING(
+		"interface", struct function_match, interface, struct interface, name) },
+	{ CONDITION_OF_STRING("kind", struct function_match, kind, struct interface, kind) },
+	{ CONDITION_OF_TEXT("driver", struct function_match, driver, struct interface, driver),
+		.read = read_driver },
+};
+
+static const struct conditions net_conditions[] = {
+	[NET_FUNCTION] = CONDITIONS("network function", function_conditions),
+	[NET_SUBFUNCTION] = CONDITIONS("sub-function", function_conditions),
+	[NET_INTERFACE] = CONDITIONS("interface", interface_conditions),
+};
+
+/* The first entry that asks for the candidate, or NULL. */
 static const struct net_match *find_match(
-	const struct net_scan *net, enum net_type type, const struct net_function *function)
+	const struct net_scan *net, enum net_type type, void *candidate, const char *name)
 {
 	for (size_t i = 0; i < net->declaration->match.count; i++) {
 		const struct net_match *match = groups_get(&net->declaration->match, i);
 
-		if (match->type == (int)type && (!match->rdma || function->infiniband.count > 0) &&
-			net_function_matches(scan_root(net->scan), function, &match->function))
+		if (match->type == (int)type &&
+			conditions_hold(&net_conditions[type], match, candidate, name,
+				scan_tally(net->scan, i, &net_conditions[type])) > 0)
 			return match;
 	}
 	return NULL;
@@ -188,7 +222,7 @@ static int list_function(struct net_scan *net, enum net_type type, const char *b
 			name);
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
-	match = find_match(net, type, &function);
+	match = find_match(net, type, &function, name);
 	if (!match)
 		return 0;
 	for (size_t i = 0; i < function.interfaces.count; i++)
@@ -214,34 +248,19 @@ static int list_functions(struct net_scan *net, enum net_type type, const char *
 	return r;
 }
 
-static bool interface_matches(
-	const char *root, const char *name, const char *directory, const struct net_match *match)
-{
-	const char *kind = interface_kind(root, directory);
-	char driver[NAME_MAX + 1];
-
-	if (match->type != NET_INTERFACE || !kind ||
-		!patterns_match(&match->function.interface, name) ||
-		!patterns_match(&match->function.kind, kind))
-		return false;
-	if (sysfs_read_link(root, directory, "device/driver", driver) < 0)
-		driver[0] = '\0';
-	return patterns_match(&match->function.driver, driver);
-}
-
 static int list_interface(struct net_scan *net, const char *name)
 {
+	struct interface interface = { .root = scan_root(net->scan), .name = name };
 	_cleanup_free_ char *directory = NULL;
 
 	if (format_text(&directory, INTERFACES "/%s", name) < 0)
 		return -ENOMEM;
-	for (size_t i = 0; i < net->declaration->match.count; i++)
-		if (interface_matches(scan_root(net->scan), name, directory,
-			    groups_get(&net->declaration->match, i)))
-			return is_spared(net, name, name)
-				? net_add_interface(name, directory, net->scan)
-				: 0;
-	return 0;
+	interface.directory = directory;
+	interface.kind = interface_kind(interface.root, directory);
+	if (!interface.kind || !find_match(net, NET_INTERFACE, &interface, name) ||
+		!is_spared(net, name, name))
+		return 0;
+	return net_add_interface(name, directory, net->scan);
 }
 
 static int list_interfaces(struct net_scan *net)
@@ -255,6 +274,21 @@ static int list_interfaces(struct net_scan *net)
 	for (size_t i = 0; i < names.count && r >= 0; i++)
 		r = list_interface(net, names.items[i]);
 	return r;
+}
+
+static bool wants(const struct net_scan *net, enum net_type type)
+{
+	bool wanted = false;
+
+	for (size_t i = 0; i < net->declaration->match.count; i++) {
+		const struct net_match *match = groups_get(&net->declaration->match, i);
+
+		if (match->type != (int)type)
+			continue;
+		(void)scan_tally(net->scan, i, &net_conditions[type]);
+		wanted = true;
+	}
+	return wanted;
 }
 
 static int list_all(struct net_scan *net)
@@ -274,11 +308,11 @@ static int list_all(struct net_scan *net)
 		r = infiniband_table_read(net->scan, &net->infiniband);
 	if (r >= 0)
 		r = net_uplinks_read(net->scan, &net->uplinks);
-	if (r >= 0 && wants(net->declaration, NET_FUNCTION))
+	if (r >= 0 && wants(net, NET_FUNCTION))
 		r = list_functions(net, NET_FUNCTION, FUNCTION_PCI);
-	if (r >= 0 && wants(net->declaration, NET_SUBFUNCTION))
+	if (r >= 0 && wants(net, NET_SUBFUNCTION))
 		r = list_functions(net, NET_SUBFUNCTION, FUNCTION_AUXILIARY);
-	if (r >= 0 && wants(net->declaration, NET_INTERFACE))
+	if (r >= 0 && wants(net, NET_INTERFACE))
 		r = list_interfaces(net);
 	return r;
 }
@@ -312,6 +346,9 @@ const struct driver net_driver = {
 	.name = "net",
 	.summary = "network functions, sub-functions and interfaces that CNI moves into pods",
 	.match = &net_match_table,
+	.noun = "network function",
+	.conditions = (const struct conditions *const[]){ &net_conditions[NET_FUNCTION],
+		&net_conditions[NET_SUBFUNCTION], &net_conditions[NET_INTERFACE], NULL },
 	.variables = net_variables,
 	.check_entry = net_check,
 	.without_cdi = net_without_cdi,

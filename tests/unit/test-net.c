@@ -2,6 +2,7 @@
 /*
  * Driver "net": which functions and interfaces a declaration finds, and what is known of them.
  */
+#include "explained-fixture.h"
 #include "net-fixture.h"
 
 #include "common/log.h"
@@ -302,6 +303,34 @@ static void test_hostile(void **state)
 		net_found(NET "( { type = \"interface\"; interface = \"bonding*\"; } );"), "");
 }
 
+/* Why entries find nothing: the name of an interface that was renamed, and that of a bond. */
+static void test_explanations(void **state)
+{
+	host_mkdir("/sys/class/net/bond0/bonding");
+	host_symlink("../../../../../../class/net/bond0", "/sys/class/net/ens785f1/master");
+	expect_explained(NET "( { pf = \"p2p1\"; role = \"vf\"; } );",
+		"match[0]: 8 network functions, none left: role refused 4 (0000:00:03.0 is not a virtual "
+		"function), pf refused 4 (0000:3b:02.0 has 0000:3b:00.0, interface ens785f0)\n");
+	expect_explained(NET "( { interface = \"bond0\"; } );",
+		"match[0]: 8 network functions, none left: role refused 1 (0000:3b:00.0 has virtual "
+		"functions), interface refused 7 (0000:3b:00.1 has ens785f1: bond0 is a bond of it)\n");
+	expect_explained(NET "( { pf = \"ens785f0\"; functions = \"7\"; } );",
+		"match[0]: 8 network functions, none left: role refused 1 (0000:3b:00.0 has virtual "
+		"functions), pf refused 3 (0000:00:03.0 has 0000:00:03.0, interface eth0), functions refused 4 (0000:3b:02.0 has number 0)\n");
+	expect_explained(NET "( { kind = \"can\"; } );",
+		"match[0]: 8 network functions, none left: role refused 1 (0000:3b:00.0 has virtual "
+		"functions), kind refused 7 (0000:00:03.0 has ether)\n");
+	expect_explained(NET "( { rdma = true; vendor = 0x8086; role = \"pf\"; } );",
+		"match[0]: 8 network functions, none left: role refused 4 (0000:3b:02.0 is a virtual function "
+		"of 0000:3b:00.0), vendor refused 2 (0000:00:03.0 has 0x1af4), rdma refused 2 (0000:3b:00.0 has no RDMA device on the host)\n");
+	expect_explained(NET "( { type = \"subfunction\"; driver = \"mlx4*\"; } );",
+		"match[0]: 1 sub-function, none left: driver refused 1 (mlx5_core.sf.4 has "
+		"\"mlx5_core.sf\")\n");
+	expect_explained(NET "( { type = \"interface\"; interface = \"CAN*\"; kind = \"can\"; } );",
+		"match[0]: 10 interfaces, none left: interface refused 10 (can0 has \"can0\": write that)\n");
+	expect_explained(NET "( { type = \"interface\"; interface = \"vcan0\"; } );", "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -313,6 +342,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_problems, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_checks, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_hostile, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_explanations, net_setup, host_teardown),
 	};
 
 	log_setup("test-net", LOG_TARGET_TEXT, LOG_CRIT);

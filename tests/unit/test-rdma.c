@@ -2,6 +2,7 @@
 /*
  * Driver "rdma": adapters one by one and all together, and the nodes that are theirs.
  */
+#include "explained-fixture.h"
 #include "net-fixture.h"
 
 #include "common/log.h"
@@ -159,6 +160,22 @@ static void test_hostile(void **state)
 		net_found(RDMA "( { name = \"*\"; } );"), "0000:5e:00.0 mlx5_core.sf.4 ");
 }
 
+/* Why entries find nothing: the device of a bond belongs to one of its ports. */
+static void test_explanations(void **state)
+{
+	host_mkdir("/sys/class/net/bond0/bonding");
+	host_symlink("../../../../../../class/net/bond0", "/sys/class/net/ens2/master");
+	expect_explained(RDMA "( { interface = \"bond0\"; } );",
+		"match[0]: 3 RDMA devices, none left: interface refused 3 (irdma0 has ens2: bond0 is a bond "
+		"of it)\n");
+	expect_explained(RDMA "( { name = \"mlx5_0\"; vendor = 0x8086; } );",
+		"match[0]: 3 RDMA devices, none left: name refused 2 (irdma0 has \"irdma0\"), vendor refused 1 "
+		"(mlx5_0 has 0x15b3)\n");
+	expect_explained(RDMA "( { combine = true; name = \"irdma*\"; kind = \"infiniband\"; } );",
+		"match[0]: 3 RDMA devices, none left: name refused 2 (mlx5_0 has \"mlx5_0\"), kind refused 1 "
+		"(irdma0 has \"ether\")\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -168,6 +185,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_P20_missing_uverbs, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_checks, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_hostile, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_explanations, setup, host_teardown),
 	};
 
 	log_setup("test-rdma", LOG_TARGET_TEXT, LOG_CRIT);

@@ -15,7 +15,7 @@
 static const char place[] = "/sys/bus/usb/devices";
 
 /* Reads "046d". */
-static int read_hexadecimal(const char *root, const char *directory, const char *file, int *ret)
+static int read_hexadecimal(const char *root, const char *directory, const char *file, int64_t *ret)
 {
 	char value[SYSFS_VALUE_MAX + 1];
 	int r;
@@ -25,7 +25,7 @@ static int read_hexadecimal(const char *root, const char *directory, const char 
 		return r;
 	if (!*value || strlen(value) > 4 || value[strspn(value, "0123456789abcdefABCDEF")])
 		return -EBADMSG;
-	*ret = (int)strtol(value, NULL, 16);
+	*ret = strtol(value, NULL, 16);
 	return 0;
 }
 
@@ -68,18 +68,10 @@ static void make_ids(struct usb_device *device)
 	device->has_serial_id = true;
 }
 
-static bool is_among(const struct integers *numbers, int number)
-{
-	for (size_t i = 0; i < numbers->count; i++)
-		if (numbers->items[i] == number)
-			return true;
-	return numbers->count == 0;
-}
-
 static bool has_numbers(const struct usb_selector *selector, const struct usb_device *device)
 {
-	return is_among(&selector->vendor, device->vendor) &&
-		is_among(&selector->product, device->product);
+	return integers_admit(&selector->vendor, device->vendor) &&
+		integers_admit(&selector->product, device->product);
 }
 
 /* Whether an entry may match the device, or another one that may have the same serial number. */
@@ -138,7 +130,7 @@ static int read_device(const char *root, const char *name, struct usb_device *de
 static int add_device(const struct declaration *declaration, struct scan *scan, const char *name,
 	struct usb_devices *devices)
 {
-	struct usb_device device = { 0 };
+	struct usb_device device = { .scan = scan };
 	int r;
 
 	r = array_reserve((void **)&devices->items, devices->count, sizeof(*devices->items));
@@ -323,14 +315,28 @@ void usb_devices_done(struct usb_devices *devices)
 
 /* --- conditions --- */
 
-static bool text_matches(const struct strings *patterns, const char *text)
+static int test_class(const void *entry, void *candidate)
 {
-	return patterns->count == 0 || (text && patterns_match(patterns, text));
+	const struct integers *classes = &((const struct usb_selector *)entry)->class;
+	int64_t class = ((struct usb_device *)candidate)->class;
+
+	return classes->count > 0 ? integers_admit(classes, class) : class != CLASS_HUB;
 }
 
-static int has_interface(
-	const char *root, const struct integers *classes, const struct usb_device *device)
+static void found_class(
+	const void *entry, const void *candidate, char ret_found[static CONDITION_FOUND_MAX])
 {
+	int64_t class = ((const struct usb_device *)candidate)->class;
+
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX,
+		class == CLASS_HUB ? "is a hub" : "has 0x%02x", (unsigned)class);
+}
+
+static int test_interface_class(const void *entry, void *candidate)
+{
+	const struct integers *classes = &((const struct usb_selector *)entry)->interface_class;
+	const struct usb_device *device = candidate;
+	const char *root = scan_root(device->scan);
 	_cleanup_strings_ struct strings names = { 0 };
 	int r;
 
@@ -341,7 +347,7 @@ static int has_interface(
 		return sysroot_is_shortage(r) ? r : 0;
 	for (size_t i = 0; i < names.count; i++) {
 		_cleanup_free_ char *path = NULL;
-		int class;
+		int64_t class;
 
 		if (!strchr(names.items[i], ':'))
 			continue;
@@ -350,25 +356,47 @@ static int has_interface(
 		r = read_hexadecimal(root, path, "bInterfaceClass", &class);
 		if (sysroot_is_shortage(r))
 			return r;
-		if (r >= 0 && is_among(classes, class))
+		if (r >= 0 && integers_admit(classes, class))
 			return 1;
 	}
 	return 0;
 }
 
-int usb_device_matches(
-	struct scan *scan, const struct usb_selector *selector, const struct usb_device *device)
+static int test_attributes(const void *entry, void *candidate)
 {
-	int r;
+	const struct usb_selector *selector = entry;
+	const struct usb_device *device = candidate;
 
-	if (device->class == CLASS_HUB && selector->class.count == 0)
-		return 0;
-	if (!has_numbers(selector, device) || !is_among(&selector->class, device->class) ||
-		!text_matches(&selector->serial, device->serial) ||
-		!text_matches(&selector->manufacturer, device->manufacturer) ||
-		!text_matches(&selector->product_name, device->product_name) ||
-		!text_matches(&selector->port, device->port))
-		return 0;
-	r = has_interface(scan_root(scan), &selector->interface_class, device);
-	return r <= 0 ? r : attribute_rules_match(scan, &selector->attributes, device->directory);
+	return attribute_rules_match(device->scan, &selector->attributes, device->directory);
 }
+
+static void found_attributes(
+	const void *entry, const void *candidate, char ret_found[static CONDITION_FOUND_MAX])
+{
+	const struct usb_selector *selector = entry;
+	const struct usb_device *device = candidate;
+
+	attribute_rules_describe(device->scan, &selector->attributes, device->directory, ret_found);
+}
+
+#define STRING(name)                                                                           \
+	{                                                                                      \
+		CONDITION_OF_STRING(#name, struct usb_selector, name, struct usb_device, name) \
+	}
+
+static const struct condition conditions[] = {
+	{ .key = "class", .test = test_class, .found = found_class },
+	{ CONDITION_OF_INTEGERS("vendor", struct usb_selector, vendor, struct usb_device, vendor) },
+	{ CONDITION_OF_INTEGERS(
+		"product", struct usb_selector, product, struct usb_device, product) },
+	STRING(serial),
+	STRING(manufacturer),
+	STRING(product_name),
+	{ CONDITION_OF_TEXT("port", struct usb_selector, port, struct usb_device, port) },
+	{ .key = "interface_class",
+		.test = test_interface_class,
+		.phrase = "has no interface of that class" },
+	{ .key = "attributes", .test = test_attributes, .found = found_attributes },
+};
+
+const struct conditions usb_conditions = CONDITIONS("USB device", conditions);

@@ -301,28 +301,46 @@ static int add_device(struct scan *scan, const struct usb_match *match,
 /* --- matching --- */
 
 /* The first that no entry has yet. Returns 1, 0 if there is none, or negative errno. */
-static int take_next(struct scan *scan, const struct usb_selector *selector,
-	struct usb_devices *devices, struct usb_device **ret)
+static int take_next(const struct usb_selector *selector, struct usb_devices *devices,
+	struct tally *tally, struct usb_device **ret)
 {
 	for (size_t i = 0; i < devices->count; i++) {
-		int r = 0;
+		struct usb_device *device = &devices->items[i];
+		int r;
 
-		if (!devices->items[i].taken)
-			r = usb_device_matches(scan, selector, &devices->items[i]);
+		if (device->taken)
+			continue;
+		r = conditions_hold(&usb_conditions, selector, device,
+			strrchr(device->directory, '/') + 1, tally);
 		if (r < 0)
 			return r;
 		if (r > 0) {
-			*ret = &devices->items[i];
+			*ret = device;
 			return 1;
 		}
 	}
 	return 0;
 }
 
+/* The tally of one selector of an entry. Nothing is counted after the first device. */
+static struct tally *begin_tally(
+	struct scan *scan, const struct usb_match *match, size_t entry, size_t selector, bool found)
+{
+	struct tally *tally = found ? NULL : scan_tally(scan, entry, NULL);
+
+	if (!tally)
+		return NULL;
+	*tally = (struct tally){ .conditions = &usb_conditions };
+	if (match->devices.count > 0)
+		(void)snprintf(tally->part, sizeof(tally->part), ".devices[%zu]", selector);
+	return tally;
+}
+
 /* Makes devices of one USB device for each selector until one of them finds none. */
 static int list_together(
-	struct scan *scan, const struct usb_match *match, struct usb_devices *devices)
+	struct scan *scan, const struct usb_match *match, size_t entry, struct usb_devices *devices)
 {
+	bool found = false;
 	size_t n = match->devices.count > 0 ? match->devices.count : 1;
 	_cleanup_free_ struct usb_device **members = calloc(n, sizeof(struct usb_device *));
 	int r;
@@ -335,7 +353,8 @@ static int list_together(
 				? groups_get(&match->devices, i)
 				: &match->single;
 
-			r = take_next(scan, selector, devices, &members[i]);
+			r = take_next(selector, devices, begin_tally(scan, match, entry, i, found),
+				&members[i]);
 			if (r <= 0) {
 				/* What was set aside for a device that does not come about. */
 				while (i > 0)
@@ -347,6 +366,7 @@ static int list_together(
 		r = add_device(scan, match, members, n);
 		if (r < 0)
 			return r;
+		found = true;
 	}
 }
 
@@ -377,6 +397,6 @@ int usb_list(const struct declaration *declaration, struct scan *scan, struct er
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < declaration->match.count && r >= 0; i++)
-		r = list_together(scan, groups_get(&declaration->match, i), &devices);
+		r = list_together(scan, groups_get(&declaration->match, i), i, &devices);
 	return r < 0 ? error_set(error, r, "cannot add USB devices: %s", strerror(-r)) : 0;
 }

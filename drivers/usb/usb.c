@@ -224,6 +224,8 @@ static void usb_check(const struct declaration *declaration, size_t index, struc
 const struct driver usb_driver = {
 	.name = "usb",
 	.summary = "USB devices with the nodes of all their functions",
+	.noun = "USB device",
+	.conditions = (const struct conditions *const[]){ &usb_conditions, NULL },
 	.match = &match_table,
 	.variables = variables,
 	.check_entry = usb_check,

@@ -32,8 +32,9 @@ struct usb_match {
 /* A device that is plugged in, as /sys shows it (Documentation/ABI/testing/sysfs-bus-usb). */
 struct usb_device {
 	char *directory;
-	int vendor, product, class; /* idVendor, idProduct, bDeviceClass */
-	int64_t bus, number;        /* busnum, devnum: the latter is new with every plugging in */
+	struct scan *scan;
+	int64_t vendor, product, class; /* idVendor, idProduct, bDeviceClass */
+	int64_t bus, number; /* busnum, devnum: the latter is new with every plugging in */
 	char *serial, *manufacturer, *product_name; /* NULL: it has none */
 	char port[IDENTITY_MAX + 1];
 	char id[DEVICE_ID_MAX + 1]; /* by serial number, with the port if it is not the first */
@@ -57,9 +58,8 @@ int usb_devices_read(const struct declaration *declaration, struct scan *scan,
 	struct usb_devices *ret, struct error *error);
 void usb_devices_done(struct usb_devices *devices);
 
-/* Whether the device meets the conditions. Returns 1, 0 or a shortage (sysroot.h). */
-int usb_device_matches(
-	struct scan *scan, const struct usb_selector *selector, const struct usb_device *device);
+/* The conditions of a usb_selector on a usb_device. */
+extern const struct conditions usb_conditions;
 
 /* Adds the devices of all entries to the scan. */
 int usb_list(const struct declaration *declaration, struct scan *scan, struct error *error);

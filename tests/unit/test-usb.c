@@ -3,6 +3,7 @@
  * Driver "usb": which devices meet the conditions, their names in any order of plugging, their
  * nodes, and devices that are several together. docs/complaints.md: W3, W4, M2, M3.
  */
+#include "explained-fixture.h"
 #include "usb-fixture.h"
 
 static void test_conditions(void **state)
@@ -279,6 +280,38 @@ static void test_check_names_the_entry(void **state)
 		"match[0].devices[1].attributes[1].exists: an absent file");
 }
 
+/* Why entries find nothing. */
+static void test_explanations(void **state)
+{
+	host_mkdir("/sys");
+	expect_explained("driver = \"usb\"; match = ( { vendor = 0x0403; } );",
+		"match[0]: the host has no USB device\n");
+	plug("1-2", 5, "0403\n", "6001\n", "A1");
+	plug("1-3", 6, "1a86\n", "7523\n", NULL);
+	expect_explained("driver = \"usb\"; match = ( { vendor = 403; product = 6001; } );",
+		"match[0]: 2 USB devices, none left: vendor refused 2 (1-2 has 0x0403: write 0x)\n");
+	expect_explained("driver = \"usb\"; match = ( { vendor = 0x0403; product = 6001; } );",
+		"match[0]: 2 USB devices, none left: vendor refused 1 (1-3 has 0x1a86), product refused 1 (1-2 "
+		"has 0x6001: write 0x)\n");
+	expect_explained("driver = \"usb\"; match = ( { vendor = 0x0403; serial = \"a1?\"; } );",
+		"match[0]: 2 USB devices, none left: vendor refused 1 (1-3 has 0x1a86), serial refused 1 (1-2 "
+		"has \"A1\")\n");
+	expect_explained("driver = \"usb\"; match = ( { vendor = 0x1a86; serial = \"*\"; } );",
+		"match[0]: 2 USB devices, none left: vendor refused 1 (1-2 has 0x0403), serial refused 1 (1-3 "
+		"has none)\n");
+	expect_explained("driver = \"usb\"; match = ( { interface_class = 14; } );",
+		"match[0]: 2 USB devices, none left: interface_class refused 2 (1-2 has no interface of that "
+		"class)\n");
+	expect_explained(
+		"driver = \"usb\"; match = ( { devices = ( { vendor = 0x0403; }, { vendor = 0x1a87; } ); } );",
+		"match[0].devices[1]: 1 USB device, none left: vendor refused 1 (1-3 has 0x1a86)\n");
+	expect_explained(
+		"driver = \"usb\"; match = ( { devices = ( { vendor = 0x0403; }, { vendor = 0x1a86; } ); } );",
+		"");
+	expect_explained("driver = \"usb\"; match = ( { port = \"*\"; }, { vendor = 0x0403; } );",
+		"match[1]: no earlier entry leaves a USB device\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -292,6 +325,7 @@ int main(void)
 		HOST_TEST(test_hostile),
 		HOST_TEST(test_check),
 		HOST_TEST(test_check_names_the_entry),
+		HOST_TEST(test_explanations),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -166,6 +166,60 @@ static int read_gpus(struct scan *scan, struct nvidia_host *host, struct error *
 	return r < 0 ? error_set(error, r, PROC "/gpus cannot be read: %s", strerror(-r)) : 0;
 }
 
+/* --- no GPU --- */
+
+#define PCI_DEVICES  "/sys/bus/pci/devices"
+#define VENDOR       0x10de
+#define CLASS_SCREEN 0x03
+
+/* The driver that an NVIDIA GPU on the bus is bound to. Returns whether there is such a GPU. */
+static bool find_unknown(struct scan *scan, char *ret_address, char ret_driver[static NAME_MAX + 1])
+{
+	_cleanup_strings_ struct strings addresses = { 0 };
+	const char *root = scan_root(scan);
+
+	(void)sysfs_list(root, PCI_DEVICES, &addresses);
+	for (size_t i = 0; i < addresses.count; i++) {
+		char directory[sizeof(PCI_DEVICES) + PCI_ADDRESS_SIZE];
+		int64_t vendor, class;
+
+		(void)snprintf(directory, sizeof(directory), PCI_DEVICES "/%.*s",
+			PCI_ADDRESS_SIZE - 1, addresses.items[i]);
+		if (sysfs_read_number(root, directory, "vendor", &vendor) < 0 || vendor != VENDOR ||
+			sysfs_read_number(root, directory, "class", &class) < 0 ||
+			class >> 16 != CLASS_SCREEN)
+			continue;
+		(void)stpcpy(ret_address, strrchr(directory, '/') + 1);
+		if (sysfs_read_link(root, directory, "driver", ret_driver) < 0)
+			(void)strcpy(ret_driver, "no driver");
+		return true;
+	}
+	return false;
+}
+
+void nvidia_explain_none(const struct declaration *declaration, struct scan *scan)
+{
+	char address[PCI_ADDRESS_SIZE], driver[NAME_MAX + 1];
+	struct stat st;
+	bool found, mounted, loaded;
+
+	found = find_unknown(scan, address, driver);
+	mounted = sysroot_stat(scan_root(scan), PROC, &st) >= 0;
+	loaded = sysroot_stat(scan_root(scan), "/sys/module/nvidia", &st) >= 0;
+	for (size_t i = 0; i < declaration->match.count; i++) {
+		if (loaded && !mounted)
+			scan_hint(scan, i,
+				"its driver is loaded, but %s%s is missing: mount it from the host",
+				scan_root(scan), PROC);
+		else if (found && streq(driver, "nvidia"))
+			scan_hint(scan, i, "%s is bound to nvidia, but %s%s/gpus does not list it",
+				address, scan_root(scan), PROC);
+		else if (found)
+			scan_hint(scan, i, "%s is bound to %s, not to nvidia: load NVIDIA's driver",
+				address, driver);
+	}
+}
+
 /* --- instances of GPUs that are split --- */
 
 static bool number_behind(const char *name, const char *prefix, unsigned *ret)

@@ -68,6 +68,9 @@ struct nvidia_host {
 int nvidia_host_read(struct scan *scan, struct nvidia_host *host, struct error *error);
 void nvidia_host_done(struct nvidia_host *host);
 
+/* Explains for each entry of `match` why there is no GPU, as far as it can be seen. */
+void nvidia_explain_none(const struct declaration *declaration, struct scan *scan);
+
 /* Opens, and closes again, the node that a process without privilege needs to see instances.
  * Returns 0 or negative errno. */
 int nvidia_try_monitor(const struct scan *scan);
@@ -99,6 +102,9 @@ int nvidia_library_find(struct scan *scan, const char *driver_root, char **ret_p
 /* --- nvidia-list.c --- */
 
 struct nvidia_reports;
+
+/* The conditions of an entry on a GPU. */
+extern const struct conditions nvidia_conditions;
 
 /* Adds those of the host's GPUs that the entries of `match` select. Returns 0 or negative errno
  * with the error filled. */

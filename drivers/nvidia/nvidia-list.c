@@ -28,13 +28,103 @@ struct entry {
 
 /* --- which --- */
 
-static bool gpu_is_wanted(const struct nvidia_match *match, const struct nvidia_gpu *gpu)
+/* A GPU while an entry is asked about it. */
+struct candidate {
+	const struct nvidia_gpu *gpu;
+	const struct nvidia_reports *reports;
+	const char *address, *uuid, *model;
+	int64_t minor;
+};
+
+/* "" if it is not known. */
+static const char *profile_of(const struct nvidia_reports *reports, const struct nvidia_gpu *gpu,
+	const struct nvidia_instance *instance)
+{
+	const struct device *report = nvidia_report_of_instance(reports, gpu->address, instance);
+
+	return report ? nvidia_report_property(report, "profile") ?: "" : "";
+}
+
+static void found_minor(
+	const void *entry, const void *userdata, char ret_found[static CONDITION_FOUND_MAX])
+{
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %lld",
+		(long long)((const struct candidate *)userdata)->minor);
+}
+
+static int test_mig(const void *entry, void *userdata)
+{
+	int mig = ((const struct nvidia_match *)entry)->mig;
+	bool has_instances = ((struct candidate *)userdata)->gpu->n_instances > 0;
+
+	return mig != (has_instances ? NVIDIA_MIG_NONE : NVIDIA_MIG_ONLY);
+}
+
+static void found_mig(
+	const void *entry, const void *userdata, char ret_found[static CONDITION_FOUND_MAX])
+{
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %s instances",
+		((const struct candidate *)userdata)->gpu->n_instances > 0 ? "MIG" : "no MIG");
+}
+
+static int test_profile(const void *entry, void *userdata)
+{
+	const struct strings *profiles = &((const struct nvidia_match *)entry)->profiles;
+	const struct candidate *candidate = userdata;
+	const struct nvidia_gpu *gpu = candidate->gpu;
+
+	for (size_t i = 0; profiles->count > 0 && i < gpu->n_instances; i++)
+		if (patterns_match(
+			    profiles, profile_of(candidate->reports, gpu, &gpu->instances[i])))
+			return 1;
+	return profiles->count == 0;
+}
+
+static void found_profile(
+	const void *entry, const void *userdata, char ret_found[static CONDITION_FOUND_MAX])
+{
+	const struct candidate *candidate = userdata;
+	const char *profile = candidate->gpu->n_instances > 0
+		? profile_of(candidate->reports, candidate->gpu, &candidate->gpu->instances[0])
+		: NULL;
+
+	if (!profile)
+		(void)strcpy(ret_found, "has no MIG instances");
+	else if (*profile)
+		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has \"%.64s\"", profile);
+	else
+		(void)strcpy(ret_found,
+			"has instances whose profile only NVIDIA's library knows: add a probe "
+			"\"nvml\" to \"health\"");
+}
+
+#define STRINGS(k, name, value) \
+	CONDITION_OF_STRING(k, struct nvidia_match, name, struct candidate, value)
+
+static const struct condition conditions[] = {
+	{ CONDITION_OF_INTEGERS("minor", struct nvidia_match, minors, struct candidate, minor),
+		.found = found_minor },
+	{ STRINGS("bdf", addresses, address) },
+	{ STRINGS("model", models, model) },
+	{ STRINGS("uuid", uuids, uuid) },
+	{ .key = "mig", .test = test_mig, .found = found_mig },
+	{ .key = "profile", .test = test_profile, .found = found_profile },
+};
+
+const struct conditions nvidia_conditions = CONDITIONS("NVIDIA GPU", conditions);
+
+/* Whether entries are asked about the GPU: not about one that the kernel's driver leaves alone. */
+static bool is_candidate(struct scan *scan, size_t entry, const struct nvidia_gpu *gpu)
 {
 	/* NVIDIA's name for a card that only drives the display. */
-	return !gpu->excluded && !strstr(gpu->model, "DGX Display") &&
-		integers_admit(&match->minors, gpu->minor) &&
-		patterns_match(&match->addresses, gpu->address) &&
-		patterns_match(&match->models, gpu->model);
+	bool display = strstr(gpu->model, "DGX Display");
+
+	if (gpu->excluded)
+		scan_hint(scan, entry, "%s is excluded from its driver (NVreg_ExcludedGpus)",
+			gpu->address);
+	if (display)
+		scan_hint(scan, entry, "%s only drives the display", gpu->address);
+	return !gpu->excluded && !display;
 }
 
 /* The GPU's id stays its address as long as it is assigned to a container under that name, also
@@ -364,7 +454,7 @@ static int add_instance(
 {
 	const struct device *report =
 		nvidia_report_of_instance(entry->reports, gpu->address, instance);
-	const char *profile = report ? nvidia_report_property(report, "profile") ?: "" : "";
+	const char *profile = profile_of(entry->reports, gpu, instance);
 	const char *uuid = report ? report->id : "";
 	char id[DEVICE_ID_MAX + 1], anchor[96];
 	struct device *device;
@@ -402,15 +492,20 @@ static int add_instances(struct entry *entry, struct nvidia_gpu *gpu)
 
 static int add_wanted(struct entry *entry, struct nvidia_gpu *gpu)
 {
-	const struct nvidia_match *match = entry->match;
+	struct candidate candidate = { .gpu = gpu,
+		.reports = entry->reports,
+		.address = gpu->address,
+		.uuid = gpu->uuid,
+		.model = gpu->model,
+		.minor = gpu->minor };
 
-	if (!gpu_is_wanted(match, gpu) || !patterns_match(&match->uuids, gpu->uuid))
+	if (!is_candidate(entry->scan, entry->number, gpu) ||
+		conditions_hold(&nvidia_conditions, entry->match, &candidate, gpu->address,
+			scan_tally(entry->scan, entry->number, &nvidia_conditions)) == 0)
 		return 0;
 	if (gpu->n_instances > 0)
-		return match->mig == NVIDIA_MIG_NONE ? 0 : add_instances(entry, gpu);
-	if (match->mig == NVIDIA_MIG_ONLY || match->profiles.count > 0 || gpu->device)
-		return 0;
-	return add_gpu(entry, gpu);
+		return add_instances(entry, gpu);
+	return gpu->device ? 0 : add_gpu(entry, gpu);
 }
 
 /* A driver in a container makes the nodes in its own /dev. */
@@ -480,6 +575,8 @@ int nvidia_list(const struct declaration *declaration, struct scan *scan, struct
 	_cleanup_cdi_files_ struct cdi_files cdi = { 0 };
 	int r = 0;
 
+	if (host->n_gpus == 0)
+		nvidia_explain_none(declaration, scan);
 	for (size_t i = 0; i < declaration->match.count && host->n_gpus > 0 && r >= 0; i++) {
 		struct entry entry = {
 			.scan = scan,

@@ -289,6 +289,8 @@ static const char *nvidia_without_cdi(const struct declaration *declaration)
 const struct driver nvidia_driver = {
 	.name = "nvidia",
 	.summary = "NVIDIA GPUs and their MIG instances, without NVIDIA's container stack",
+	.noun = "NVIDIA GPU",
+	.conditions = (const struct conditions *const[]){ &nvidia_conditions, NULL },
 	.match = &nvidia_match_table,
 	.variables = nvidia_variables,
 	.probe = PROBE_NVML,

@@ -2,6 +2,7 @@
 /*
  * Driver "nvidia": what it finds without a library, and what a container gets.
  */
+#include "explained-fixture.h"
 #include "nvidia-fixture.h"
 
 #include "drivers/allocation/cdi.h"
@@ -450,6 +451,65 @@ static void test_nonsense(void **state)
 	expect_ids("nvidia", ENTRY, "0000:3b:00.0 ");
 }
 
+/* Why entries find nothing. */
+static void test_explanations(void **state)
+{
+	static const char any[] = "driver = \"nvidia\"; match = ( {} );";
+
+	host_mkdir("/sys");
+	expect_explained(any, "match[0]: the host has no NVIDIA GPU\n");
+	host_mkdir("/sys/bus/pci/devices/0000:01:00.0");
+	host_write("/sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n");
+	host_write("/sys/bus/pci/devices/0000:01:00.0/class", "0x030000\n");
+	expect_explained(any,
+		"match[0]: the host has no NVIDIA GPU: 0000:01:00.0 is bound to no driver, not to nvidia: "
+		"load NVIDIA's driver\n");
+	host_mkdir("/sys/bus/pci/drivers/nouveau");
+	host_symlink("../../drivers/nouveau", "/sys/bus/pci/devices/0000:01:00.0/driver");
+	expect_explained(any,
+		"match[0]: the host has no NVIDIA GPU: 0000:01:00.0 is bound to nouveau, not to nvidia: load "
+		"NVIDIA's driver\n");
+}
+
+static void test_explained_conditions(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:01:00.0", 0, GPU_A, "0\n");
+	plant_gpu("0000:02:00.0", 1, GPU_B, "0\n");
+	expect_explained(
+		"driver = \"nvidia\"; match = ( { uuid = \"13C0C0B8-9A1D-4A0F-B8F1-6D3A1F9F5C22\"; } );",
+		"match[0]: 2 NVIDIA GPUs, none left: uuid refused 2 (0000:02:00.0 has \"" GPU_B
+		"\": write that)\n");
+	expect_explained("driver = \"nvidia\"; match = ( { model = \"A100*\"; } );",
+		"match[0]: 2 NVIDIA GPUs, none left: model refused 2 (0000:01:00.0 has \"NVIDIA A100-SXM4-80GB\")\n");
+	expect_explained("driver = \"nvidia\"; match = ( { model = \"A100\"; } );",
+		"match[0]: 2 NVIDIA GPUs, none left: model refused 2 (0000:01:00.0 has \"NVIDIA A100-SXM4-80GB\": write that)\n");
+	expect_explained("driver = \"nvidia\"; match = ( { minor = 7; } );",
+		"match[0]: 2 NVIDIA GPUs, none left: minor refused 2 (0000:01:00.0 has 0)\n");
+	expect_explained("driver = \"nvidia\"; match = ( { mig = \"only\"; } );",
+		"match[0]: 2 NVIDIA GPUs, none left: mig refused 2 (0000:01:00.0 has no MIG instances)\n");
+	expect_explained(
+		"driver = \"nvidia\"; match = ( { profile = \"1g*\"; } ); health = ( { probe = \"nvml\"; } );",
+		"match[0]: 2 NVIDIA GPUs, none left: profile refused 2 (0000:01:00.0 has no MIG instances)\n");
+	write_gpu("0000:01:00.0", 0, GPU_A, "NVIDIA A30", "Yes");
+	write_gpu("0000:02:00.0", 1, GPU_B, "NVIDIA DGX Display", "No");
+	expect_explained("driver = \"nvidia\"; match = ( {} );",
+		"match[0]: the host has no NVIDIA GPU: 0000:01:00.0 is excluded from its driver (NVreg_ExcludedGpus)\n");
+}
+
+/* In a container, /proc/driver/nvidia of the host may be missing. */
+static void test_explained_mounts(void **state)
+{
+	char expected[256];
+
+	host_mkdir("/sys/module/nvidia");
+	(void)snprintf(expected, sizeof(expected),
+		"match[0]: the host has no NVIDIA GPU: its driver is loaded, but %s/proc/driver/nvidia is "
+		"missing: mount it from the host\n",
+		host_root);
+	expect_explained("driver = \"nvidia\"; match = ( {} );", expected);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -470,6 +530,9 @@ int main(void)
 		HOST_TEST(test_driver_in_a_container),
 		HOST_TEST(test_cdi),
 		HOST_TEST(test_nonsense),
+		HOST_TEST(test_explanations),
+		HOST_TEST(test_explained_conditions),
+		HOST_TEST(test_explained_mounts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

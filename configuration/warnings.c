@@ -14,6 +14,7 @@
 #include "common/accounts.h"
 #include "configuration/same-path.h"
 #include "drivers/model/driver.h"
+#include "drivers/model/form.h"
 
 #define CONTEXT_MAX 400
 #define KEY_MAX     200
@@ -110,7 +111,17 @@ static void check_pattern(
 	const char *comma = brace ? strchr(brace, ',') : NULL;
 	const char *parenthesis = strchr(pattern, '(');
 	const char *bar = parenthesis ? strchr(parenthesis, '|') : NULL;
+	const char *mistake = form_pattern_mistake(pattern);
+	const char *root = declaration_root(walk->declaration);
+	const char *inside = *root ? startswith(pattern, root) : NULL;
 
+	if (mistake)
+		(void)report_add(
+			walk->report, origin, key, "in the pattern \"%s\", %s", pattern, mistake);
+	if (inside && *inside == '/')
+		(void)report_add(walk->report, origin, key,
+			"\"%s\" is below host_root, but paths are those of the host: write \"%s\"",
+			pattern, inside);
 	check_brackets(walk, origin, key, pattern);
 	if (comma && strchr(comma, '}') && (brace == pattern || brace[-1] != '$'))
 		(void)report_add(walk->report, origin, key,

@@ -14,6 +14,25 @@ bool form_is_pattern(const char *pattern)
 	return strpbrk(pattern, "*?[\\") != NULL;
 }
 
+const char *form_pattern_mistake(const char *pattern)
+{
+	static const struct {
+		const char *text, *directory, *mistake;
+	} mistakes[] = {
+		/* A name of a device node has no dot. */
+		{ ".*", "/dev/", "\"*\" alone stands for any text, so leave out the \".\"" },
+		{ "]+", "", "\"+\" stands for itself: write \"*\", or a pattern for each length" },
+		{ "\\d", "", "\"\\d\" stands for a \"d\": write \"[0-9]\"" },
+		{ ",/", "", "it is one path: write an entry of `match` for each" },
+		{ " /", "", "it is one path: write an entry of `match` for each" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(mistakes); i++)
+		if (strstr(pattern, mistakes[i].text) && startswith(pattern, mistakes[i].directory))
+			return mistakes[i].mistake;
+	return NULL;
+}
+
 bool form_is_pci_address(const char *text)
 {
 	size_t domain = strspn(text, "0123456789abcdef");

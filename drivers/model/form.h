@@ -11,6 +11,10 @@
 /* Whether a shell pattern can match anything but itself. */
 bool form_is_pattern(const char *pattern);
 
+/* What is wrong with a pattern of paths that was probably written as another kind of expression,
+ * and what to write instead; NULL: nothing that can be seen. */
+const char *form_pattern_mistake(const char *pattern);
+
 /* "0000:03:00.0" (and "10000:03:00.0" behind a VMD), lower case, ended by a NUL. */
 #define PCI_ADDRESS_SIZE 17
 bool form_is_pci_address(const char *text);

@@ -324,9 +324,77 @@ static int zip_add(struct scan *scan, struct zip *zip, size_t index)
 	return 0;
 }
 
-static int list_match(const struct declaration *declaration, const struct path_match *match,
-	struct scan *scan, struct path_nodes *nodes, struct error *error)
+/* --- explaining what matches nothing --- */
+
+/* Finds a directory that is missing on the way to the pattern, or the name of a file that
+ * begins as the pattern does. `ret_missing` or `ret_near` is empty if there is none. */
+static void look_around(const struct scan *scan, const char *pattern,
+	char ret_missing[static PATH_MAX], char ret_near[static PATH_MAX])
 {
+	size_t literal = strcspn(pattern, "*?[\\,+. ");
+	_cleanup_strings_ struct strings names = { 0 };
+	char directory[PATH_MAX], begin[NAME_MAX + 1];
+	struct stat st;
+
+	*ret_missing = *ret_near = '\0';
+	(void)snprintf(directory, sizeof(directory), "%.*s", (int)literal, pattern);
+	(void)snprintf(begin, sizeof(begin), "%s", strrchr(directory, '/') + 1);
+	strrchr(directory, '/')[1] = '\0';
+	for (char *p = directory + 1; (p = strchr(p, '/')); p++) {
+		*p = '\0';
+		if (sysroot_is_absent(sysroot_stat(scan_root(scan), directory, &st))) {
+			(void)strcpy(ret_missing, directory);
+			return;
+		}
+		*p = '/';
+	}
+	if (*begin && sysfs_list(scan_root(scan), directory, &names) >= 0)
+		for (size_t i = 0; i < names.count && !*ret_near; i++)
+			if (startswith(names.items[i], begin))
+				(void)snprintf(ret_near, PATH_MAX, "%.2000s%.255s", directory,
+					names.items[i]);
+}
+
+/* What is wrong with the pattern, as far as it can be seen. */
+static void explain_pattern(struct scan *scan, size_t entry, const char *pattern)
+{
+	const char *mistake = form_pattern_mistake(pattern), *root = scan_root(scan);
+	const char *inside = *root ? startswith(pattern, root) : NULL;
+	char missing[PATH_MAX], near[PATH_MAX];
+
+	look_around(scan, pattern, missing, near);
+	if (inside && *inside == '/')
+		scan_hint(scan, entry,
+			"nothing matches \"%.80s\": paths are those of the host: write \"%.80s\"",
+			pattern, inside);
+	else if (mistake)
+		scan_hint(scan, entry, "nothing matches \"%.80s\": %s%s%.80s", pattern, mistake,
+			*near ? "; there is " : "", near);
+	else if (*missing)
+		scan_hint(scan, entry, "nothing matches \"%.80s\": %s%s%.80s is missing", pattern,
+			*root ? "host_root " : "", root, missing);
+	else
+		scan_hint(scan, entry, "nothing matches \"%.80s\"%s%.80s", pattern,
+			*near ? "; there is " : "", near);
+}
+
+/* Explains the first pattern that keeps the entry from having a device. */
+static void explain_match(const struct path_match *match, size_t entry, const struct strings *found,
+	struct scan *scan)
+{
+	for (size_t i = 0; i < path_member_count(match); i++) {
+		const struct path_member *member = path_member_get(match, i);
+
+		if (found[i].count == 0 && !member->optional)
+			explain_pattern(scan, entry, member->path);
+	}
+	scan_hint(scan, entry, "nothing matches \"%.80s\"", path_member_get(match, 0)->path);
+}
+
+static int list_match(const struct declaration *declaration, size_t entry, struct scan *scan,
+	struct path_nodes *nodes, struct error *error)
+{
+	const struct path_match *match = groups_get(&declaration->match, entry);
 	size_t n = path_member_count(match);
 	_cleanup_free_ struct strings *found = calloc(n, sizeof(*found));
 	_cleanup_free_ struct place *places = calloc(n, sizeof(*places));
@@ -353,6 +421,8 @@ static int list_match(const struct declaration *declaration, const struct path_m
 			(void)error_set(error, r, "cannot add the matches of %s: %s",
 				path_member_get(match, 0)->path, strerror(-r));
 	}
+	if (r >= 0 && zip_length(&zip) == 0)
+		explain_match(match, entry, found, scan);
 	for (size_t i = 0; i < n; i++)
 		strings_done(&found[i]);
 	return r;
@@ -378,7 +448,7 @@ int path_list(const struct declaration *declaration, struct scan *scan, struct e
 	int r = 0;
 
 	for (size_t i = 0; i < matches->count && r >= 0; i++)
-		r = list_match(declaration, groups_get(matches, i), scan, &nodes, error);
+		r = list_match(declaration, i, scan, &nodes, error);
 	if (r >= 0)
 		note_taken(scan, &nodes);
 	map_done(&nodes.names);

@@ -47,7 +47,7 @@ class Preview(ToolTest):
 
     def test_nothing_here(self):
         answer = self.ctl("preview", "vendor.example/none")
-        self.assertEqual((answer.returncode, answer.stdout), (0, "vendor.example/none: no device found.\n"))
+        self.assertEqual((answer.returncode, answer.stdout), (0, 'Note: match[0]: nothing matches "/dev/none*"\nvendor.example/none: no device found.\n'))
 
     def test_what_is_wrong(self):
         answer = self.ctl("preview", "vendor.example/zero", "one")

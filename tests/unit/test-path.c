@@ -4,6 +4,7 @@
  * the check refuses. docs/complaints.md: M4.
  */
 #include "driver-fixture.h"
+#include "explained-fixture.h"
 
 static void expect_node(
 	size_t device, size_t node, const char *host, const char *path, const char *permissions)
@@ -253,6 +254,64 @@ static void test_claims(void **state)
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, driver_teardown)
 
+/* Why patterns match nothing. */
+static void test_explanations(void **state)
+{
+	static const struct {
+		const char *path, *expected;
+	} cases[] = {
+		{ "/dev/video.*",
+			"nothing matches \"/dev/video.*\": \"*\" alone stands for any text, so leave out the "
+			"\".\"; there is /dev/video0" },
+		{ "/dev/video[0-9]+",
+			"nothing matches \"/dev/video[0-9]+\": \"+\" stands for itself: write \"*\", or a "
+			"pattern for each length; there is /dev/video0" },
+		{ "/dev/video\\\\d+",
+			"nothing matches \"/dev/video\\d+\": \"\\d\" stands for a \"d\": write \"[0-9]\"; there is "
+			"/dev/video0" },
+		{ "/dev/video0,/dev/video1",
+			"nothing matches \"/dev/video0,/dev/video1\": it is one path: write an entry of "
+			"`match` for each; there is /dev/video0" },
+		{ "/dev/video[1-9]", "nothing matches \"/dev/video[1-9]\"; there is /dev/video0" },
+		{ "/dev/dri/card*",
+			"nothing matches \"/dev/dri/card*\": host_root ROOT/dev/dri is missing" },
+		{ "/dev/kvm", "nothing matches \"/dev/kvm\"" },
+		{ "/dev/video*", NULL },
+	};
+
+	host_mknod("/dev/video0");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char text[256], expected[512] = "", *root;
+
+		(void)snprintf(
+			text, sizeof(text), "driver = \"path\"; match = \"%s\";", cases[i].path);
+		if (cases[i].expected) {
+			(void)snprintf(
+				expected, sizeof(expected), "match[0]: %s\n", cases[i].expected);
+			root = strstr(expected, "ROOT");
+			if (root)
+				(void)snprintf(root, sizeof(expected) - (size_t)(root - expected),
+					"%s%s\n", host_root, strstr(cases[i].expected, "ROOT") + 4);
+		}
+		expect_explained(text, expected);
+	}
+}
+
+/* A path as a process outside of a container sees it. */
+static void test_explained_root(void **state)
+{
+	char text[256], expected[512];
+
+	host_mknod("/dev/video0");
+	(void)snprintf(
+		text, sizeof(text), "driver = \"path\"; match = \"%s/dev/video0\";", host_root);
+	(void)snprintf(expected, sizeof(expected),
+		"match[0]: nothing matches \"%s/dev/video0\": paths are those of the host: write "
+		"\"/dev/video0\"\n",
+		host_root);
+	expect_explained(text, expected);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -265,6 +324,8 @@ int main(void)
 		TEST(test_zip_optional),
 		TEST(test_check),
 		TEST(test_claims),
+		HOST_TEST(test_explanations),
+		HOST_TEST(test_explained_root),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

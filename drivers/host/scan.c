@@ -155,6 +155,15 @@ void scan_note(struct scan *scan, const char *format, ...)
 	va_end(ap);
 }
 
+void scan_note_absent(struct scan *scan, const char *directory, const char *consequence)
+{
+	if (*scan->root)
+		scan_note(scan, "host_root %s has no %s, so %s: mount it from the host", scan->root,
+			directory, consequence);
+	else
+		scan_note(scan, "the host has no %s, so %s", directory, consequence);
+}
+
 void scan_explain(struct scan *scan, const char *format, ...)
 {
 	va_list ap;

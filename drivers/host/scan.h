@@ -65,6 +65,10 @@ void scan_incomplete(struct scan *scan);
  * core logs each note once for as long as the problem lasts. */
 _printf_(2, 3) void scan_note(struct scan *scan, const char *format, ...);
 
+/* Adds a note that a directory of the host is absent and what follows from that, as a clause. In a
+ * container it is most likely not mounted. */
+void scan_note_absent(struct scan *scan, const char *directory, const char *consequence);
+
 /* The tally of an entry of `match`, for conditions_hold() with these conditions. Valid until the
  * next call; NULL if memory is short, and then the entry is not explained. */
 struct tally *scan_tally(struct scan *scan, size_t entry, const struct conditions *conditions);

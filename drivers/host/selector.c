@@ -220,6 +220,13 @@ static int find_value(struct scan *scan, const struct attribute_rule *rule, cons
 		return r;
 	if (r == -ENOENT || r == -ENOTDIR || r == -ENODEV)
 		return 0;
+	if (r == -ENODATA && rule->property) {
+		scan_note_absent(scan, UDEV_DATABASE,
+			"properties of udev's rules are unknown, and devices with conditions on them "
+			"are left out");
+		findings->unknown = true;
+		return 0;
+	}
 	/* A directory exists, but its value cannot be known. */
 	if (r < 0 && !(r == -EINVAL && file && rule->is.count == 0 && rule->is_not.count == 0)) {
 		scan_note(scan, "%s of %s cannot be read, the device is left out: %s",
@@ -239,8 +246,12 @@ static int find_values(struct scan *scan, const struct attribute_rule *rule, con
 	_cleanup_strings_ struct strings files = { 0 };
 	int r;
 
-	if (!rule->file)
-		return find_value(scan, rule, directory, NULL, findings);
+	if (!rule->file) {
+		/* Where udev's events do not arrive, they are in the database later than the
+		 * kernel's events. */
+		r = *scan_root(scan) ? scan_watch(scan, UDEV_DATABASE) : 0;
+		return r < 0 ? r : find_value(scan, rule, directory, NULL, findings);
+	}
 	r = sysfs_expand(scan_root(scan), directory, rule->file, &files);
 	if (sysroot_is_shortage(r))
 		return r;

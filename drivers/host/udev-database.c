@@ -20,13 +20,13 @@ static int database_path(const char *root, const char *directory, char **ret)
 		return r;
 	if (sysfs_read(root, directory, "dev", number) >= 0 && !strchr(number, '/'))
 		r = format_text(
-			ret, "/run/udev/data/%c%s", streq(subsystem, "block") ? 'b' : 'c', number);
+			ret, UDEV_DATABASE "/%c%s", streq(subsystem, "block") ? 'b' : 'c', number);
 	else if (streq(subsystem, "net") && sysfs_read(root, directory, "ifindex", number) >= 0 &&
 		!strchr(number, '/'))
-		r = format_text(ret, "/run/udev/data/n%s", number);
+		r = format_text(ret, UDEV_DATABASE "/n%s", number);
 	else
 		r = format_text(
-			ret, "/run/udev/data/+%s:%s", subsystem, strrchr(directory, '/') + 1);
+			ret, UDEV_DATABASE "/+%s:%s", subsystem, strrchr(directory, '/') + 1);
 	return r < 0 ? -ENOMEM : 0;
 }
 
@@ -34,6 +34,7 @@ static int database_path(const char *root, const char *directory, char **ret)
 static int read_database(const char *root, const char *directory, char **ret)
 {
 	_cleanup_free_ char *path = NULL, *text = NULL;
+	struct stat st;
 	ssize_t length;
 	int r;
 
@@ -45,7 +46,10 @@ static int read_database(const char *root, const char *directory, char **ret)
 		return -ENOMEM;
 	length = sysroot_read(root, path, text, DATABASE_FILE_MAX);
 	if (length < 0)
-		return (int)length;
+		return sysroot_is_absent((int)length) &&
+				sysroot_is_absent(sysroot_stat(root, UDEV_DATABASE, &st))
+			? -ENODATA
+			: (int)length;
 	if (length == DATABASE_FILE_MAX - 1)
 		return -EFBIG;
 	*ret = TAKE_PTR(text);
@@ -102,7 +106,7 @@ int udev_read_links(const char *root, const char *directory, struct strings *lin
 
 	r = read_database(root, directory, &text);
 	if (r < 0)
-		return sysroot_is_shortage(r) ? r : 0;
+		return sysroot_is_shortage(r) || r == -ENODATA ? r : 0;
 	for (rest = text; (line = strsep(&rest, "\n"));) {
 		const char *link = startswith(line, "S:");
 		char path[PATH_MAX];

@@ -9,11 +9,14 @@
 
 #include "drivers/host/sysfs.h"
 
+#define UDEV_DATABASE "/run/udev/data"
+
 /* Reads a property of the device: a key of its `uevent` file, or what udev's rules gave it; "TAGS"
- * is ":first:second:". Returns 0, -ENOENT, or as sysfs_read(). */
+ * is ":first:second:". Returns 0, -ENOENT, -ENODATA if the host has no UDEV_DATABASE to read it
+ * from, or as sysfs_read(). */
 int udev_read_property(const char *root, const char *directory, const char *key,
 	char ret_value[static SYSFS_VALUE_MAX + 1]);
 
-/* Adds the paths of the links to the device's node ("/dev/serial/by-id/..."). Without udev there
- * are none. Returns 0 or a shortage (sysroot.h). */
+/* Adds the paths of the links to the device's node ("/dev/serial/by-id/..."). Returns 0, -ENODATA
+ * as above, or a shortage (sysroot.h). */
 int udev_read_links(const char *root, const char *directory, struct strings *links);

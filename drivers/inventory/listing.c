@@ -10,6 +10,7 @@
 #include "drivers/host/sysfs-locked.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/driver.h"
+#include "drivers/model/template.h"
 
 /* Whether an earlier entry took candidates of the same kind. */
 static bool takes_earlier(const struct scan *listed, size_t entry)
@@ -174,6 +175,27 @@ static void explain_rule(char *pattern, const char *key, size_t index, struct sc
 	scan_explain(scan, "%s[%zu] names no device%s", key, index, hint);
 }
 
+/* In a container, a directory of health files may not be mounted; then no file is ever in it. */
+static void explain_probes(const struct declaration *declaration, struct scan *scan)
+{
+	for (size_t i = 0; i < declaration->health.count; i++) {
+		const struct declared_probe *probe = groups_get(&declaration->health, i);
+		_cleanup_free_ char *directory = NULL;
+		const char *rest;
+		struct stat st;
+
+		if (probe->kind != PROBE_FILE || probe->missing != 1 ||
+			template_prefix(probe->path, declaration->name, &directory, &rest) < 0 ||
+			!strrchr(directory, '/'))
+			continue;
+		strrchr(directory, '/')[1] = '\0';
+		if (sysroot_is_absent(sysroot_stat(scan->root, directory, &st)))
+			scan_explain(scan,
+				"health[%zu]: host_root %s has no %s, so there is no file in it and each device counts as healthy: mount it from the host",
+				i, scan->root, directory);
+	}
+}
+
 /* Where there is no device at all, they are not explained: one file may be for many hosts. */
 static void explain_rules(const struct declaration *declaration, struct scan *scan)
 {
@@ -205,6 +227,8 @@ int list_devices(const struct declaration *declaration, struct scan *scan, struc
 		explain_entries(declaration, scan, "", scan);
 	if (r >= 0 && scan->n_devices > 0)
 		explain_rules(declaration, scan);
+	if (r >= 0 && scan->n_devices > 0 && *scan->root)
+		explain_probes(declaration, scan);
 	for (size_t i = 0; i < declaration->exclude.count && r >= 0; i++)
 		r = exclude_selected(declaration, i, scan, error);
 	return r;

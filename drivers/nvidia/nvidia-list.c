@@ -274,12 +274,18 @@ static int add_nodes(struct entry *entry, struct device *device, const struct nv
 
 static int add_cdi_name(struct entry *entry, struct device *device, const char *uuid)
 {
-	const char *kind = entry->match->cdi_kind;
+	const char *kind = entry->match->cdi_kind, *root = scan_root(entry->scan);
 	char name[128];
+	struct stat st;
 	int r;
 
 	(void)snprintf(name, sizeof(name), "%s=%s", kind, uuid);
 	r = cdi_files_read(entry->cdi, entry->scan, NULL);
+	if (r >= 0 && *root && !cdi_files_define(entry->cdi, kind, uuid) &&
+		sysroot_is_absent(sysroot_stat(root, "/etc/cdi", &st)))
+		return device_set_problem(device,
+			"%s is not defined in /run/cdi, and host_root %s has no /etc/cdi: mount it from the host",
+			name, root);
 	if (r >= 0 && !cdi_files_define(entry->cdi, kind, uuid))
 		return device_set_problem(device,
 			"%s is in no file of " CDI_DIRECTORIES ": run \"systemctl restart "

@@ -34,7 +34,14 @@ static int stable_path(
 	int r;
 
 	r = udev_read_links(scan_root(target->scan), directory, &links);
-	if (r < 0)
+	/* The device's own node has no link. */
+	if (r == -ENODATA && startswith(node, "/dev/bus/usb/"))
+		r = 0;
+	if (r == -ENODATA)
+		scan_note_absent(target->scan, UDEV_DATABASE,
+			"nodes of USB devices have the kernel's names, which change when a "
+			"device is plugged in again");
+	else if (r < 0)
 		return r;
 	for (size_t i = 0; i < links.count; i++) {
 		_cleanup_free_ char *leads_to = NULL;

@@ -469,6 +469,58 @@ static void test_explanations(void **state)
 		"match[0]: 2 GPUs, none left: partition refused 2 (0000:03:00.0 has none)\n");
 }
 
+#define DRM "driver = \"drm\"; match = ( {} ); "
+
+/* Entries that apply to no device: exclusions, cordons and shares. */
+static void test_unused_rules(void **state)
+{
+	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
+	plant_gpu("0000:0a:00.0", "0x1002\n", "amdgpu", 1);
+	expect_explained(DRM "exclude = ( \"0000:0a:00.0\", \"*:03:*\" );", "");
+	expect_explained(DRM "exclude = \"card1\";", "exclude[0] leaves out no device\n");
+	expect_explained(DRM "exclude = ( \"0000:03:00.0\", { where = \"vendor=8086\"; } );",
+		"exclude[1] leaves out no device: 0000:03:00.0 has \"vendor=0x8086\"\n");
+	expect_explained(DRM "exclude = ( { where = \"driver=nouveau\"; } );",
+		"exclude[0] leaves out no device: 0000:03:00.0 has \"driver=xe\"\n");
+	expect_explained(DRM "exclude = ( { match = ( { vendor = 8086; } ); } );",
+		"exclude[0].match[0]: 2 GPUs, none left: vendor refused 2 (0000:03:00.0 has 0x8086: write "
+		"0x)\n");
+	expect_explained(
+		"driver = \"drm\"; match = ( { vendor = 0x1002; } ); exclude = ( { match = ( { vendor = 0x8086; } ); } );",
+		"exclude[0] leaves out no device: `match` finds none of its 1\n");
+	expect_explained(
+		DRM "cordon = ( \"0000:0a:00.0\", \"*:04:*\" );", "cordon[1] names no device\n");
+	expect_explained(DRM "share = { devices = ( { id = \"0000:0b:*\"; replicas = 2; } ); };",
+		"share.devices[0] names no device\n");
+}
+
+/* One file may be for many hosts. */
+static void test_unused_rules_without_devices(void **state)
+{
+	host_mkdir("/sys");
+	expect_explained(
+		DRM "exclude = \"card1\"; cordon = \"card2\";", "match[0]: the host has no GPU\n");
+}
+
+/* An address has the form that it has in `match`. */
+static void test_addresses_in_rules(void **state)
+{
+	static const char *const wrong[] = { "exclude = \"0000:0A:00.0\";",
+		"exclude = \"0a:00.0\";", "cordon = \"0000:0A:00.0\";",
+		"share = { devices = ( { id = \"0a:00.0\"; replicas = 2; } ); };" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		_cleanup_free_ char *problem = NULL;
+		char text[256];
+
+		(void)snprintf(text, sizeof(text), DRM "%s", wrong[i]);
+		problem = declare_problem(text);
+		assert_non_null(strstr(problem, "PCI address"));
+	}
+	config = declare(
+		DRM "exclude = ( \"0000:0a:00.0-p1\", \"0000:0[a-c]:*\", \"fd4a0000.gpu\" );");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -490,6 +542,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_plugged_and_unplugged, host_setup, driver_teardown),
 		HOST_TEST(test_explanations),
+		HOST_TEST(test_unused_rules),
+		HOST_TEST(test_unused_rules_without_devices),
+		HOST_TEST(test_addresses_in_rules),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -406,6 +406,9 @@ static void test_cdi(void **state)
 	plant_driver("535.54.03");
 	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
 	list_entries("nvidia", "{ expose = \"cdi\"; }");
+	assert_non_null(strstr(found(GPU_A)->problem, " has no /etc/cdi: mount it from the host"));
+	host_mkdir("/etc/cdi");
+	list_entries("nvidia", "{ expose = \"cdi\"; }");
 	assert_non_null(strstr(found(GPU_A)->problem,
 		"nvidia.com/gpu=" GPU_A " is in no file of /etc/cdi or /run/cdi"));
 	host_mkdir("/run/cdi");

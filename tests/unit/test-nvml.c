@@ -404,6 +404,7 @@ static void test_stale_cdi_name(void **state)
 {
 	plant_two();
 	host_mkdir("/run/cdi");
+	host_mkdir("/etc/cdi");
 	write_cdi(MIG_A);
 	plant_instance(0, 1, 0);
 	report(TWO_GPUS "mig " A " 1\ninstance " A " 1 0 " MIG_A " 1g.10gb\n");

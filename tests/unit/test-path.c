@@ -312,6 +312,24 @@ static void test_explained_root(void **state)
 	expect_explained(text, expected);
 }
 
+/* A directory of health files that is not mounted. */
+static void test_explained_probes(void **state)
+{
+	static const char text[] =
+		"driver = \"path\"; match = \"/dev/video*\"; health = ( { probe = \"file\"; "
+		"path = \"/run/health/${id}\"; healthy = \"ok\"; missing = \"healthy\"; } );";
+	char expected[256];
+
+	host_mknod("/dev/video0");
+	(void)snprintf(expected, sizeof(expected),
+		"health[0]: host_root %s has no /run/health/, so there is no file in it and each device counts "
+		"as healthy: mount it from the host\n",
+		host_root);
+	expect_explained(text, expected);
+	host_mkdir("/run/health");
+	expect_explained(text, "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,6 +344,7 @@ int main(void)
 		TEST(test_claims),
 		HOST_TEST(test_explanations),
 		HOST_TEST(test_explained_root),
+		HOST_TEST(test_explained_probes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

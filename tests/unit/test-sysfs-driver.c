@@ -362,6 +362,38 @@ static void test_explanations(void **state)
 		"match[0]: 1 device, none left: not refused 1 (dsa0 meets one of them)\n");
 }
 
+/* What cannot be read neither holds nor fails, and the reason is noted once. */
+static void test_no_database(void **state)
+{
+	static const char *const rules[] = { "property = \"MODEL\"; is = \"*\";",
+		"property = \"MODEL\"; is_not = \"x\";", "property = \"MODEL\"; exists = false;",
+		"property = \"TAGS\"; is_not = \"*:seat:*\";" };
+	char expected[320];
+
+	sys_device(DSA, "bus/pci", "");
+	sys_device(DSA "/dsa0", "bus/dsa", "");
+	make_queue(0, "enabled\n", "user\n", "shared\n");
+	make_queue(1, "enabled\n", "user\n", "shared\n");
+	(void)snprintf(expected, sizeof(expected),
+		"host_root %s has no /run/udev/data, so properties of udev's rules are unknown, and "
+		"devices with conditions on them are left out: mount it from the host",
+		host_root);
+	for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
+		char text[256];
+
+		(void)snprintf(text, sizeof(text),
+			"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; attributes = ( { %s } ); } );",
+			rules[i]);
+		expect_found(text, "");
+		assert_int_equal(scan.notes.count, 1);
+		assert_string_equal(scan.notes.items[0], expected);
+	}
+	/* The kernel's own properties are known. */
+	expect_found(
+		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; attributes = ( { property = \"DEVTYPE\"; is = \"idxd_wq\"; } ); } );",
+		"0000:6a:01.0:dsa.0:wq.0 0000:6a:01.0:dsa.0:wq.1 ");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -376,6 +408,7 @@ int main(void)
 		HOST_TEST(test_check),
 		HOST_TEST(test_few_descriptors),
 		HOST_TEST(test_explanations),
+		HOST_TEST(test_no_database),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

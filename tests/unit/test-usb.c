@@ -312,6 +312,23 @@ static void test_explanations(void **state)
 		"match[1]: no earlier entry leaves a USB device\n");
 }
 
+/* Without udev's database, a link cannot be known. */
+static void test_no_database(void **state)
+{
+	char path[200], directory[320];
+
+	make_devices();
+	usb_path("1-2.3", path);
+	(void)snprintf(directory, sizeof(directory), "%s/1-2.3:1.0/ttyUSB0/tty/ttyUSB0", path);
+	sys_write(directory, "dev", "188:0\n");
+	host_remove("/run/udev/data");
+	list(USB("vendor = 0x0403; nodes = \"tty\";"));
+	expect_nodes("usb-0403-6001-A9", "/dev/ttyUSB0 ");
+	assert_int_equal(scan.notes.count, 1);
+	assert_non_null(
+		strstr(scan.notes.items[0], " has no /run/udev/data, so nodes of USB devices"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,6 +343,7 @@ int main(void)
 		HOST_TEST(test_check),
 		HOST_TEST(test_check_names_the_entry),
 		HOST_TEST(test_explanations),
+		HOST_TEST(test_no_database),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

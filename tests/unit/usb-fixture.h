@@ -48,6 +48,7 @@ static inline void plug(
 {
 	char path[200];
 
+	host_mkdir("/run/udev/data");
 	usb_path(name, path);
 	sys_device(path, "bus/usb", "");
 	usb_write(name, "idVendor", vendor);

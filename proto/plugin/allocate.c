@@ -83,7 +83,14 @@ static void report_pending(const struct allocates *allocates)
 
 static void refuse(struct allocate *allocate, const struct error *error)
 {
-	response_refuse(TAKE_PTR(allocate->call), allocate->request, error);
+	const V1beta1__AllocateRequest *request = allocate->request;
+	const struct allocates *allocates = allocate->allocates;
+
+	response_refuse(TAKE_PTR(allocate->call), request, error);
+	for (size_t i = 0; allocate->offer->readmitted && i < request->n_container_requests; i++)
+		allocates->on_refused(
+			(const char *const *)request->container_requests[i]->devices_ids,
+			request->container_requests[i]->n_devices_ids, allocates->userdata);
 }
 
 static void answer(struct allocate *allocate)

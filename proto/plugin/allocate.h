@@ -32,6 +32,7 @@ struct allocates {
 	atomic_size_t n_calls, n_bytes; /* including calls that were posted and not delivered yet */
 	sd_event *event;                /* the owner's */
 	void (*on_allocated)(const char *const *ids, size_t n_ids, void *userdata);
+	void (*on_refused)(const char *const *ids, size_t n_ids, void *userdata);
 	/* Called when the set of ids in unanswered calls has changed; NULL: there is no such call.
 	 * Takes a reference. */
 	void (*on_pending)(struct bookings *pending, void *userdata);

@@ -68,7 +68,9 @@ static int offer(struct plugin *plugin, struct snapshot *snapshot)
 	if (r < 0)
 		return r;
 	if (plugin->booked && plugin->readmission_end > now_usec(CLOCK_MONOTONIC))
-		offer_readmit(new_offer, plugin->booked);
+		r = offer_readmit(new_offer, plugin->booked, &plugin->readmission_refused);
+	if (r < 0)
+		return r;
 	if (plugin->applied_config->declaration->cdi_spec.kind && plugin->publishing.made) {
 		r = offer_use_cdi(new_offer, &plugin->publishing.left_out);
 		if (r < 0)

@@ -111,6 +111,28 @@ static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
 	plugin_report(plugin);
 }
 
+static void offer_again(struct plugin *plugin, int changed)
+{
+	if (changed <= 0)
+		return;
+	plugin_offer(plugin);
+	plugin_report(plugin);
+}
+
+static void on_refused(const char *const *ids, size_t n_ids, void *userdata)
+{
+	struct plugin *plugin = userdata;
+	_cleanup_offer_ struct offer *listed = service_current(plugin->service);
+	int changed = 0;
+
+	for (size_t i = 0; i < n_ids; i++)
+		if (offer_is_readmitted(listed, ids[i]) &&
+			!strings_contain(&plugin->readmission_refused, ids[i]) &&
+			strings_add(&plugin->readmission_refused, ids[i], strlen(ids[i])) >= 0)
+			changed = 1;
+	offer_again(plugin, changed);
+}
+
 static void on_offer_possible(void *userdata)
 {
 	plugin_offer(userdata);
@@ -153,6 +175,7 @@ static const struct service_events service_events = {
 	.on_stream = on_stream,
 	.on_verdict = on_verdict,
 	.on_allocated = on_allocated,
+	.on_refused = on_refused,
 	.on_offer_possible = on_offer_possible,
 	.on_allocate = on_allocate,
 	.on_cancelled = on_cancelled,
@@ -208,14 +231,6 @@ static void handle_stop(struct plugin *plugin, struct control_message *message)
 	(void)sd_event_exit(plugin->event, 0);
 }
 
-static void offer_again(struct plugin *plugin, int changed)
-{
-	if (changed <= 0)
-		return;
-	plugin_offer(plugin);
-	plugin_report(plugin);
-}
-
 /* Devices waited for this message. */
 static void on_answer(void *userdata)
 {
@@ -248,6 +263,7 @@ static void note_kubelet(struct plugin *plugin, uint64_t restarted)
 	if (end == plugin->readmission_end)
 		return;
 	plugin->readmission_end = end;
+	strings_done(&plugin->readmission_refused);
 	(void)sd_event_source_set_time(plugin->readmission_source, end);
 	(void)sd_event_source_set_enabled(
 		plugin->readmission_source, end > 0 ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
@@ -384,6 +400,7 @@ static void connect_parts(struct plugin *plugin)
 	plugin->housekeeping.on_due = on_housekeeping;
 	plugin->allocates.event = plugin->claiming.event = plugin->publishing.event = plugin->event;
 	plugin->allocates.on_allocated = on_allocated;
+	plugin->allocates.on_refused = on_refused;
 	plugin->allocates.on_pending = on_pending;
 	plugin->claiming.resource = plugin->resource;
 	plugin->claiming.on_answer = plugin->publishing.on_answer = on_answer;
@@ -436,6 +453,7 @@ static void plugin_done(struct plugin *plugin)
 	plugin->booked = bookings_unref(plugin->booked);
 	plugin->applied_config = applied_config_unref(plugin->applied_config);
 	snapshot_unref(plugin->logged);
+	strings_done(&plugin->readmission_refused);
 	claiming_done(&plugin->claiming);
 	publish_done(&plugin->publishing);
 	allocation_count_done(&plugin->allocation_count);

@@ -62,10 +62,25 @@ int offer_use_cdi(struct offer *offer, const struct strings *but_for)
 	return r;
 }
 
-void offer_readmit(struct offer *offer, struct bookings *booked)
+int offer_readmit(struct offer *offer, struct bookings *booked, const struct strings *but_for)
 {
+	_cleanup_bookings_ struct bookings *readmitted = NULL;
+	int r;
+
 	assert(!offer->readmitted);
-	offer->readmitted = bookings_ref(booked);
+	if (but_for->count == 0) {
+		offer->readmitted = bookings_ref(booked);
+		return 0;
+	}
+	r = bookings_new(&readmitted);
+	for (size_t i = 0; i < booked->count && r >= 0; i++)
+		if (!strings_contain(but_for, booked->items[i].id))
+			r = bookings_add(readmitted, booked->items[i].id, NULL, 0, 0);
+	if (r < 0)
+		return r;
+	/* It is as sorted as the bookings are. */
+	offer->readmitted = TAKE_PTR(readmitted);
+	return 0;
 }
 
 bool offer_is_listed_healthy(const struct offer *offer, size_t unit, const char *offered_id)
@@ -80,6 +95,17 @@ bool offer_is_listed_healthy(const struct offer *offer, size_t unit, const char 
 	return shown->healthy ||
 		(offer->readmitted && may_stay[shown->cause] &&
 			bookings_find(offer->readmitted, offered_id));
+}
+
+bool offer_is_readmitted(const struct offer *offer, const char *offered_id)
+{
+	unsigned replica;
+	size_t unit;
+
+	return offer->readmitted &&
+		snapshot_find(offer->snapshot, offered_id, &unit, &replica) >= 0 &&
+		!offer->snapshot->units[unit].healthy &&
+		offer_is_listed_healthy(offer, unit, offered_id);
 }
 
 bool offer_has_cdi(const struct offer *offer, const char *const *ids, size_t n_ids)

@@ -43,9 +43,13 @@ int offer_use_cdi(struct offer *offer, const struct strings *but_for);
 /* The kubelet is admitting again the pods that use these offered ids. It would fail a pod whose
  * finished init container uses a device that is listed as unhealthy (kubelet
  * cm/devicemanager/manager.go, devicesToAllocate()), so a device that only failed or is cordoned is
- * listed as healthy. If the pod has ended, the kubelet may choose the device for another one, whose
- * Allocate call is then refused. Takes a reference. */
-void offer_readmit(struct offer *offer, struct bookings *booked);
+ * listed as healthy. If the pod has ended, the kubelet may choose the device for another one. Its
+ * Allocate call is then refused, and the id is among `but_for` from then on: it has no pod to
+ * admit. May take a reference. Returns 0 or -ENOMEM. */
+int offer_readmit(struct offer *offer, struct bookings *booked, const struct strings *but_for);
+
+/* Whether the offered id is listed as healthy only because of offer_readmit(). */
+bool offer_is_readmitted(const struct offer *offer, const char *offered_id);
 
 /* Whether the offered id of that unit is listed as healthy. */
 bool offer_is_listed_healthy(const struct offer *offer, size_t unit, const char *offered_id);

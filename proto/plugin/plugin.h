@@ -39,6 +39,7 @@ struct plugin {
 	 * CLOCK_MONOTONIC, 0: none does. */
 	uint64_t readmission_end;
 	sd_event_source *readmission_source;
+	struct strings readmission_refused; /* ids that the kubelet has chosen for other pods */
 	struct claiming claiming;
 	uint64_t gone_reported; /* how many removed devices the supervisor knows of */
 	struct publishing publishing;

@@ -165,6 +165,16 @@ static void deliver_allocated(struct letter *base, void *userdata)
 	deliver_settled(base, userdata);
 }
 
+static void deliver_refused(struct letter *base, void *userdata)
+{
+	struct ids_letter *letter = (struct ids_letter *)(void *)base;
+	struct service *service = letter->service;
+
+	if (userdata)
+		service->events->on_refused(letter->ids, letter->n_ids, service->userdata);
+	free(letter);
+}
+
 static struct ids_letter *allocate_letter(struct service *service,
 	const V1beta1__AllocateRequest *request,
 	void (*deliver)(struct letter *letter, void *userdata))
@@ -232,6 +242,10 @@ static bool allocate_now(struct service *service, struct offer *offer, struct rp
 	counters_add_allocation(r >= 0, now_usec(CLOCK_MONOTONIC) - since);
 	if (r < 0) {
 		response_refuse(call, request, &error);
+		if (!letter || !offer->readmitted)
+			return true;
+		letter->letter.deliver = deliver_refused;
+		mailbox_post(service->mailbox, &TAKE_PTR(letter)->letter);
 		return true;
 	}
 	/* The order matters: the letter ends what keeps the devices listed until they are

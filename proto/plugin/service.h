@@ -20,6 +20,8 @@ struct service_events {
 	void (*on_stream)(uint64_t label, bool opened, void *userdata);
 	/* Devices went to a container; offered ids. */
 	void (*on_allocated)(const char *const *ids, size_t n_ids, void *userdata);
+	/* A call for these offered ids was refused, some of which may be readmitted. */
+	void (*on_refused)(const char *const *ids, size_t n_ids, void *userdata);
 	/* Called after service_offer() has returned -EBUSY. */
 	void (*on_offer_possible)(void *userdata);
 	/* The kubelet's plugin watcher has registered the socket, or failed to (`text` is the

@@ -600,20 +600,28 @@ class Readmission(NodeTest):
         self.assertEqual(self.listed()[self.device], "Healthy")
         # A process that replaces that of the resource knows it, too.
         os.kill(self.node.resource("vendor.example/a")["pid"], signal.SIGKILL)
+        until(lambda: self.node.resource("vendor.example/a")["restarts"] == 1, "the new process")
         self.node.await_serving()
-        until(lambda: self.listed()[free] == "Unhealthy", "the list of the new process")
-        self.assertEqual(self.listed()[self.device], "Healthy")
-        # With the pod it ends, as soon as the kubelet writes that it is gone. Before, it may choose the device for another
-        # pod, which is refused.
+        self.node.await_allocatable(a=2)
+        self.assertEqual((self.listed()[free], self.listed()[self.device]), ("Unhealthy", "Healthy"))
+        # With the pod it ends, as soon as the kubelet writes that it is gone. Before, the kubelet may choose the device for
+        # another pod, which is refused, and the device is not chosen again.
         self.node.ask_kubelet("pod", "rm", "p")
-        names = iter(range(1000))
+        given, refused = self.node.pod("both", a=2)
+        self.assertIsNone(given)
+        self.assertIn("is unhealthy: cordoned", refused["message"])
+        until(lambda: self.listed()[self.device] == "Unhealthy", "the truth after the refusal")
+        self.assertIn(self.device, self.booked())
+        given, _ = self.node.pod("next", a=1)
+        self.assertNotIn(self.device, given["resources"]["vendor.example/a"])
+        self.assertNotIn(self.device, self.booked())
 
-        def admitted():
-            given, refused = self.node.pod(f"next{next(names)}", a=1)
-            self.assertTrue(given or "is unhealthy: cordoned" in refused["message"], refused)
-            return given
-
-        until(admitted, "another device to be chosen")
+    def test_P20_failed_device_of_a_pod_that_ends(self):
+        self.assertEqual(self.restart_kubelet(), "pod-readmitted")
+        self.node.ask_kubelet("pod", "rm", "p")
+        # The first one may be refused, as above.
+        self.node.pod("next", a=1)
+        self.node.pod("more", a=1)
         self.assertNotIn(self.device, self.booked())
         until(lambda: self.listed()[self.device] == "Unhealthy", "the truth after the pod")
 

@@ -111,6 +111,7 @@ static void test_readmission(void **state)
 		[CAUSE_PROBE] = "Healthy",
 	};
 	_cleanup_bookings_ struct bookings *booked = NULL;
+	_cleanup_strings_ struct strings refused = { 0 };
 	struct snapshot_unit units[_CAUSE_MAX] = {};
 	struct snapshot snapshot = { .shared = true, .units = units, .n_units = _CAUSE_MAX };
 	struct offer offer = { .snapshot = &snapshot };
@@ -129,7 +130,7 @@ static void test_readmission(void **state)
 		assert_int_equal(bookings_add(booked, offered, NULL, 0, 0), 0);
 	}
 	assert_int_equal(bookings_sort(booked), 0);
-	offer_readmit(&offer, booked);
+	assert_int_equal(offer_readmit(&offer, booked, &(struct strings){ 0 }), 0);
 	assert_int_equal(list_encode(&offer, &list, &size), 0);
 	response = v1beta1__list_and_watch_response__unpack(NULL, size, list);
 	assert_non_null(response);
@@ -139,10 +140,21 @@ static void test_readmission(void **state)
 			units[cause].healthy ? "Healthy" : "Unhealthy");
 		assert_string_equal(response->devices[2 * cause + 1]->health,
 			kept[cause] ? kept[cause] : "Unhealthy");
-		device_unref((struct device *)(uintptr_t)units[cause].device);
 	}
 	v1beta1__list_and_watch_response__free_unpacked(response, NULL);
+	offer.readmitted = bookings_unref(offer.readmitted);
+
+	/* What the kubelet has chosen for another pod has no pod to admit. */
+	assert_int_equal(strings_add(&refused, "d#1", 3), 0);
+	assert_int_equal(offer_readmit(&offer, booked, &refused), 0);
+	for (int cause = 0; cause < _CAUSE_MAX; cause++) {
+		offered[0] = (char)('a' + cause);
+		assert_int_equal(offer_is_readmitted(&offer, offered),
+			kept[cause] && cause != CAUSE_NONE && offered[0] != 'd');
+	}
 	(void)bookings_unref(offer.readmitted);
+	for (int cause = 0; cause < _CAUSE_MAX; cause++)
+		device_unref((struct device *)(uintptr_t)units[cause].device);
 }
 
 static void test_too_long_a_list_is_refused(void **state)

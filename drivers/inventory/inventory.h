@@ -128,7 +128,7 @@ int inventory_new(sd_event *event, const struct declaration *declaration, const 
 
 /* To be called before inventory_start(): this inventory replaces `previous`. Devices begin with the
  * health that the same probes found there, bookings stay, also pending ones, and with `keep_gone`
- * the removed devices stay listed. Returns 0 or -ENOMEM. */
+ * the removed devices, and those in containers, stay listed. Returns 0 or -ENOMEM. */
 int inventory_inherit(
 	struct inventory *inventory, const struct inventory *previous, bool keep_gone);
 

@@ -292,17 +292,19 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 		struct unit **unit = &list->units[list->n_units];
 		int r;
 
-		if ((old->present && !old->away) ||
+		/* The next scan may find that a container has taken the device along, or that the
+		 * host needs it. */
+		if ((old->present && !device_was_assigned(old->device)) ||
 			declaration_excludes(list->declaration, old->device))
 			continue;
 		r = unit_new(list, old->device, list->n_units, unit);
 		if (r < 0)
 			return r;
 		list->n_units++;
-		(*unit)->present = old->away;
+		(*unit)->present = old->present;
 		(*unit)->away = old->away;
 		(*unit)->gone_since = old->gone_since;
-		if ((*unit)->health && !old->away)
+		if ((*unit)->health && !old->present)
 			(void)health_unit_update((*unit)->health, NULL, list->n_units - 1);
 		r = unit_evaluate(*unit);
 		if (r < 0)

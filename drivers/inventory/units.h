@@ -18,8 +18,8 @@ int unit_new(struct unit_list *list, struct device *device, size_t index, struct
 int unit_list_save(const struct unit_list *list, struct saved_state **ret);
 int unit_list_write(const struct unit_list *list, uint64_t match_fingerprint, int fd);
 
-/* Copies the units of another list that are removed, or away, into this one, which is empty; they
- * stay so until a scan finds them. Returns 0 or -ENOMEM. */
+/* Copies the units of another list that are removed, away or assigned into this one, which is
+ * empty, so that the next scan treats them as it would have there. Returns 0 or -ENOMEM. */
 int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous);
 
 /* Adds the units that are assigned in the saved state to this list, which is empty, as if a scan

@@ -187,6 +187,30 @@ static void test_assigned_is_saved(void **state)
 	(void)close(fd);
 }
 
+#define ROUTE(interface) \
+	"Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n" interface "\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+
+/* A default route leads through a function of a pod. "devplugctl rescan" applies the same
+ * configuration again, which has the same effect as a scan. */
+static void test_rescan(void **state)
+{
+	static const char *const text = NET "( { interface = \"ens785f0v*\"; }, "
+					    "{ type = \"interface\"; interface = \"vcan*\"; } );";
+
+	start(text);
+	allocate("0000:3b:02.0");
+	host_write("/proc/net/route", ROUTE("ens785f0v0"));
+	reload(text);
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 vcan0 ");
+	pass_scan("vcan1");
+	reload(text);
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 vcan0 vcan1 ");
+	/* Through one that no pod has. */
+	host_write("/proc/net/route", ROUTE("ens785f0v1"));
+	reload(text);
+	assert_string_equal(seen(), "0000:3b:02.0 vcan0 vcan1 ");
+}
+
 static void test_hotplug(void **state)
 {
 	start(NET "( { vendor = 0x8086; role = \"vf\"; } );");
@@ -248,9 +272,7 @@ static void test_default_route(void **state)
 	bring_up(fd);
 	start(NET "( { role = \"vf\"; driver = \"iavf\"; } );");
 	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 ");
-	host_write("/proc/net/route",
-		"Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n"
-		"ens785f0v1\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n");
+	host_write("/proc/net/route", ROUTE("ens785f0v1"));
 	add_default_route(fd);
 	RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1? "));
 }
@@ -268,6 +290,7 @@ int main(void)
 			test_assigned_after_reload, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_assigned_is_saved, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_rescan, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_hotplug, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_link, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_default_route, net_setup, inventory_teardown),

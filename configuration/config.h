@@ -46,6 +46,7 @@ struct kubelet_config {
 	bool pod_resources;
 	char *pod_resources_socket;      /* as plugins_registry_dir */
 	uint64_t pod_resources_interval; /* microseconds */
+	char *pod_logs_dir;
 };
 
 struct metrics_config {

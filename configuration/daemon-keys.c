@@ -148,6 +148,14 @@ static const struct option kubelet_options[] = {
 		.unit = "seconds",
 		.help = "Interval between requests to the PodResources API about devices that have disappeared. A device must also be absent for this long before an answer counts.",
 	},
+	{
+		.key = "pod_logs_dir",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct kubelet_config, pod_logs_dir),
+		.default_string = "/var/log/pods",
+		.check = form_absolute_path,
+		.help = "The kubelet's podLogsDir. The names of the directories in it show which pods exist whose init containers have devices.",
+	},
 };
 
 static const struct option_table kubelet_table = {

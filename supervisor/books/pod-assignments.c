@@ -14,6 +14,7 @@
 #include "supervisor/children/manager.h"
 #include "supervisor/control/request-server.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
+#include "supervisor/kubelet/pod-logs.h"
 
 /* The minimum time between two questions, even if everything changes all the time. */
 #define QUESTION_INTERVAL (250 * USEC_PER_MSEC)
@@ -113,12 +114,13 @@ static void collect_claimed(
 }
 
 /* The kubelet lists neither plain init containers nor removed pods. Its checkpoint contains both,
- * but only with the UIDs of pods. The name of a pod is known if another of its containers is
- * listed. */
+ * but only with the UIDs of pods. A pod exists if another of its containers is listed, or if it has
+ * a directory of logs. */
 static void join_checkpoint(struct assignments *assignments,
 	const struct kubelet_checkpoint *checkpoint, const json_t *listed)
 {
-	json_auto_t *pods = json_object(), *done = json_object();
+	json_auto_t *pods = pod_logs_read(assignments->manager->config->kubelet.pod_logs_dir);
+	json_auto_t *done = json_object();
 
 	for (size_t i = 0; i < checkpoint->count; i++) {
 		const struct kubelet_checkpoint_row *row = &checkpoint->rows[i];

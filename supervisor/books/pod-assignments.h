@@ -27,8 +27,8 @@ bool assignments_ready(struct assignments *assignments);
  * "container"}; NULL: none, or not known. A borrowed reference. */
 json_t *assignments_of(const struct assignments *assignments, const char *resource);
 
-/* The devices of a resource that only the kubelet's checkpoint assigns: to pods that it no longer
- * lists, or to plain init containers of pods without another listed device. An array of {"id",
+/* The devices of a resource that only the kubelet's checkpoint assigns, to pods that do not exist
+ * any more as far as is known. An array of {"id",
  * "pod_uid", "container"}; NULL: none. A borrowed reference. */
 json_t *assignments_booked(const struct assignments *assignments, const char *resource);
 

@@ -180,8 +180,7 @@ static void explain_bookings(const json_t *device)
 	{
 		(void)puts("");
 		print_wrapped(0,
-			"Device %s is booked for container %s of the pod with the UID %s, which the kubelet does not list: the pod was removed, or only its init containers use devices. The kubelet frees the device of a removed pod when it admits "
-			"the next pod.",
+			"Device %s is booked for container %s of the pod with the UID %s, which has been removed: the kubelet does not list it, and it has no directory in kubelet.pod_logs_dir. The kubelet frees the device when it admits the next pod.",
 			text_of(booking, "id"), text_of(booking, "container"),
 			text_of(booking, "pod_uid"));
 	}

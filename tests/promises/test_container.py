@@ -73,7 +73,8 @@ class Manifests(unittest.TestCase):
             self.assertEqual(self.volumes[mount["name"]]["hostPath"]["path"], directory)
             self.assertTrue(mount["readOnly"])
         keys["pod_resources_dir"] = os.path.dirname(keys["pod_resources_socket"])
-        for key in ("runtime_dir", "device_plugin_dir", "pod_resources_dir", "cdi_dir", "device_info_dir"):
+        for key in ("runtime_dir", "device_plugin_dir", "pod_resources_dir", "pod_logs_dir", "cdi_dir",
+                    "device_info_dir"):
             volume = self.volumes[self.mounts[keys[key]]["name"]]
             self.assertEqual(volume["hostPath"]["path"], keys[key])
 

@@ -17,7 +17,8 @@ class WhoHasWhat(ToolTest):
         self.socket = os.path.join(self.node.kubelet_state, "pod-resources/kubelet.sock")
 
     def configure(self, *resources):
-        self.node.configure(*resources, kubelet=f'pod_resources_socket = "{self.socket}";')
+        self.logs = self.node.path("logs")
+        self.node.configure(*resources, kubelet=f'pod_resources_socket = "{self.socket}"; pod_logs_dir = "{self.logs}";')
 
     def begin(self, *resources):
         self.configure(*resources)
@@ -117,6 +118,29 @@ class WhoHasWhat(ToolTest):
         self.assertEqual(self.node.ask_kubelet("pod", "rm", "p1").returncode, 0)
         until(lambda: self.users()[mine] in ("booked, pod gone", "free"), "the pod to be gone")
         self.assertEqual(self.node.resource("vendor.example/a")["in_use"], 0)
+
+    def test_finished_init_containers(self):
+        """PodResources shows nothing of a pod without another container that has devices. The pod has a directory of logs."""
+        self.begin(static("a", 3))
+        for name in ("runs", "ended"):
+            self.node.call_kubelet("pod", name=name, namespace="default", containers=[
+                {"name": "before", "kind": "init", "limits": {"vendor.example/a": 1}},
+                {"name": "main", "kind": "main", "limits": {}}])
+        with open(os.path.join(self.node.plugins, "kubelet_internal_checkpoint")) as file:
+            entries = json.load(file)["Data"]["PodDeviceEntries"]
+        devices = {entry["PodUID"]: entry["DeviceIDs"]["-1"][0] for entry in entries}
+        uid = {pod["name"]: pod["uid"] for pod in self.node.call_kubelet("pods")["pods"]}
+        runs, ended = devices[uid["runs"]], devices[uid["ended"]]
+        wanted = {device: "booked, pod gone" for device in (runs, ended)}
+        until(lambda: {k: v for k, v in self.users().items() if v != "free"} == wanted, "the bookings to be shown")
+        os.makedirs(f"{self.logs}/default_runs_{uid['runs']}")
+        wanted[runs] = "default/runs/before"
+        until(lambda: {k: v for k, v in self.users().items() if v != "free"} == wanted, "the pod to be known")
+        resource = self.node.resource("vendor.example/a")
+        self.assertEqual((resource["in_use"], resource["free"]), (1, 2))
+        said = self.ctl("explain", "vendor.example/a").stdout
+        self.assertNotIn(f"Device {runs} is booked", said)
+        self.assertIn(f"Device {ended} is booked for container before of the pod with the UID {uid['ended']}", said)
 
     def test_one_device_for_two_pods(self):
         """As kubelets up to 1.37 may assign it; the answer is made by hand."""

@@ -221,6 +221,7 @@ static void test_dump_of_nothing(void **state)
 		"\tpod_resources = true;\n"
 		"\tpod_resources_socket = \"/var/lib/kubelet/pod-resources/kubelet.sock\";\n"
 		"\tpod_resources_interval = 10;\n"
+		"\tpod_logs_dir = \"/var/log/pods\";\n"
 		"};\n"
 		"metrics = {\n"
 		"\tinterval = 15;\n"

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides which pods exist from the names of directories, which are not trusted: only the
+ * characters that Kubernetes permits are accepted. Nothing below them is opened.
+ */
+#include "supervisor/kubelet/pod-logs.h"
+
+#include <dirent.h>
+
+/* Kubernetes' limits for names. */
+#define NAMESPACE_MAX 63
+#define POD_NAME_MAX  253
+#define UID_MAX       64
+
+#define LABEL_CHARS "abcdefghijklmnopqrstuvwxyz0123456789-"
+
+static bool is_of(const char *text, size_t length, size_t maximum, const char *characters)
+{
+	return length > 0 && length <= maximum && strspn(text, characters) >= length;
+}
+
+static int add(json_t *pods, const char *name)
+{
+	const char *pod = strchr(name, '_'), *uid = strrchr(name, '_');
+	size_t namespace_length, pod_length;
+
+	if (!pod || uid == pod)
+		return 0;
+	namespace_length = (size_t)(pod++ - name);
+	pod_length = (size_t)(uid++ - pod);
+	if (!is_of(name, namespace_length, NAMESPACE_MAX, LABEL_CHARS) ||
+		!is_of(pod, pod_length, POD_NAME_MAX, LABEL_CHARS ".") ||
+		!is_of(uid, strlen(uid), UID_MAX, LABEL_CHARS))
+		return 0;
+	return json_object_set_new(pods, uid,
+		json_pack("{s:s%, s:s%}", "namespace", name, namespace_length, "pod", pod,
+			pod_length));
+}
+
+json_t *pod_logs_read(const char *directory)
+{
+	json_auto_t *pods = json_object();
+	const struct dirent *entry;
+	DIR *stream;
+	int r = 0;
+
+	if (!pods)
+		return NULL;
+	stream = opendir(directory);
+	for (size_t i = 0; stream && i < POD_LOGS_MAX && r >= 0 && (entry = readdir(stream)); i++)
+		if (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN)
+			r = add(pods, entry->d_name);
+	if (stream)
+		(void)closedir(stream);
+	return r < 0 ? NULL : json_incref(pods);
+}

@@ -81,7 +81,7 @@ static void rdma_scan_done(struct rdma_scan *rdma)
 	strings_done(&rdma->combined);
 }
 
-/* An RDMA device while entries are asked about it. */
+/* An RDMA device that entries are tested on. */
 struct candidate {
 	struct net_function function;
 	const char *name, *kind;

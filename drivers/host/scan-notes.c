@@ -7,8 +7,7 @@
 #include "common/error.h"
 #include "drivers/host/watch.h"
 
-/* Whether the texts differ in nothing but numbers that are words, such as how many devices there
- * are. */
+/* Whether the texts differ only in numbers that are words, such as a number of devices. */
 static bool differs_in_counts(const char *a, const char *b)
 {
 	for (; *a == *b && *a; a++, b++)
@@ -31,7 +30,7 @@ static bool explains_already(const struct strings *texts, const char *text)
 	return false;
 }
 
-/* Devices that come and go change the numbers, and each time would be a line of the log. */
+/* Devices that appear and disappear change the numbers; each change would be a line of the log. */
 static void take_explanations(struct scan_notes *notes, struct scan *scan)
 {
 	for (size_t i = 0; i < scan->explanations.count; i++) {

@@ -141,7 +141,7 @@ static void add_text(struct strings *texts, const char *format, va_list ap)
 	if (texts->count >= SCAN_NOTES_MAX)
 		return;
 	(void)vsnprintf(text, sizeof(text), format, ap);
-	/* A text that finds no memory is added again by the next scan. */
+	/* If memory is short, the next scan adds the text. */
 	if (!strings_contain(texts, text))
 		(void)strings_add(texts, text, strlen(text));
 }

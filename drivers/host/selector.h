@@ -95,12 +95,12 @@ int attribute_rules_match(struct scan *scan, const struct groups *rules, const c
 void attribute_rules_describe(struct scan *scan, const struct groups *rules, const char *directory,
 	char ret_found[static CONDITION_FOUND_MAX]);
 
-/* A device while selectors are asked about it. */
+/* A device that selectors are tested on. */
 struct selected {
 	struct scan *scan;
 	const char *directory;        /* which sysfs_resolve() gave */
 	const char *name;             /* the last part of it */
-	const char *devtype, *driver; /* NULL: it has none; read when they are asked about */
+	const char *devtype, *driver; /* NULL: it has none; read for the first condition on them */
 	char texts[2][SYSFS_VALUE_MAX + 1];
 	bool unknown; /* an attribute cannot be read, so it was refused */
 };

@@ -196,7 +196,8 @@ static void explain_probes(const struct declaration *declaration, struct scan *s
 	}
 }
 
-/* Where there is no device at all, they are not explained: one file may be for many hosts. */
+/* Explains entries of `exclude`, `cordon` and `share` that apply to no device. To be called only if
+ * there is a device, because one file may be for many hosts. */
 static void explain_rules(const struct declaration *declaration, struct scan *scan)
 {
 	for (size_t i = 0; i < declaration->exclude.count; i++) {

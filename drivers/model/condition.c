@@ -11,7 +11,7 @@
 
 /* Shorter texts are part of too many others. */
 #define NEAR_MIN 3
-/* How many candidates near() is asked about: it may read files. */
+/* Maximum number of candidates for which near() is called: it may read files. */
 #define NEAR_TRIES 256
 
 bool patterns_nearly_match(const struct strings *patterns, const char *text)

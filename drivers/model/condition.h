@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * The conditions of an entry of `match`, as a table of keys and tests. A driver asks them about one
- * candidate after the other: the pieces of hardware that it finds on the host. They are asked in
- * the order of the table until one refuses the candidate, and a tally counts which one it was. So
- * an entry that finds nothing can be explained.
+ * The conditions of an entry of `match`, as a table of keys and tests. A driver tests them on one
+ * candidate after the other, the pieces of hardware that it finds on the host: in the order of the
+ * table, until one condition refuses the candidate. A tally counts the refusals of each condition,
+ * so that devplugd can explain an entry that finds nothing.
  */
 
 #include "drivers/model/option.h"
@@ -16,7 +16,7 @@ enum condition_kind {
 			       candidate has none */
 	CONDITION_TEXT,     /* struct strings (patterns) in the entry, char[] in the candidate;
 			       empty: it has none */
-	CONDITION_STRING,   /* the same, char * in the candidate; NULL: it has none */
+	CONDITION_STRING,   /* as CONDITION_TEXT, but char * in the candidate; NULL: it has none */
 };
 
 /* What a candidate has instead of the wanted value, as a phrase: "has 0x1002", "is a hub". */
@@ -28,9 +28,9 @@ struct condition {
 	enum condition_kind kind;
 	size_t wanted, value; /* offsets in the entry and in the candidate */
 
-	/* Reads what the condition is about, also when another entry has asked before: then it
-	 * returns at once. Not called for an empty list of wanted values. Returns 1, 0 if the
-	 * candidate is disappearing or cannot be read, or negative errno. NULL: it is read. */
+	/* Reads the value of the candidate. It is called for each entry, so it returns at once if
+	 * the value is known. Not called for an empty list of wanted values. Returns 1, 0 if the
+	 * candidate is disappearing or cannot be read, or negative errno. NULL: it is known. */
 	int (*read)(const struct condition *condition, void *candidate);
 
 	/* With CONDITION_TEST: returns 1 if the condition holds, 0 if not, or negative errno. */
@@ -52,7 +52,7 @@ struct conditions {
 	size_t count; /* at most CONDITIONS_MAX */
 };
 
-/* What the conditions of one entry found. Zeroed: no candidate was asked. */
+/* What the conditions of one entry found. Zeroed: no candidate was tested. */
 struct tally {
 	const struct conditions *conditions;
 	unsigned candidates, matched;
@@ -65,7 +65,7 @@ struct tally {
 	} refusals[CONDITIONS_MAX];
 };
 
-/* Asks all conditions of an entry about a candidate of that name. The tally may be NULL. Returns 1
+/* Tests all conditions of an entry on a candidate of that name. The tally may be NULL. Returns 1
  * if all hold, 0 if not, or negative errno. Allocates nothing. */
 int conditions_hold(const struct conditions *conditions, const void *entry, void *candidate,
 	const char *name, struct tally *tally);
@@ -74,8 +74,7 @@ int conditions_hold(const struct conditions *conditions, const void *entry, void
  * (0000:03:00.0 has 0x1002)". There must be a candidate. */
 void tally_describe(const struct tally *tally, char *ret_text, size_t size);
 
-/* Whether the text has another form of what one of the patterns asks for: in other letters, or with
- * more around it. */
+/* Whether one of the patterns matches the text if case is ignored, or is a part of the text. */
 bool patterns_nearly_match(const struct strings *patterns, const char *text);
 
 /* The number that the digits of a decimal number mean if they are read as hexadecimal: 0x1002 for

@@ -163,7 +163,7 @@ static const struct condition function_conditions[] = {
 	{ .key = "rdma", .test = test_rdma, .phrase = "has no RDMA device on the host" },
 };
 
-/* An interface of the host while entries are asked about it. */
+/* An interface of the host that entries are tested on. */
 struct interface {
 	const char *root, *name, *directory, *kind;
 	char driver[NAME_MAX + 1];

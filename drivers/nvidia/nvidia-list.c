@@ -28,7 +28,7 @@ struct entry {
 
 /* --- which --- */
 
-/* A GPU while an entry is asked about it. */
+/* A GPU that an entry is tested on. */
 struct candidate {
 	const struct nvidia_gpu *gpu;
 	const struct nvidia_reports *reports;
@@ -113,7 +113,8 @@ static const struct condition conditions[] = {
 
 const struct conditions nvidia_conditions = CONDITIONS("NVIDIA GPU", conditions);
 
-/* Whether entries are asked about the GPU: not about one that the kernel's driver leaves alone. */
+/* Whether the GPU is a candidate: not if it is excluded from its driver or only drives the display.
+ */
 static bool is_candidate(struct scan *scan, size_t entry, const struct nvidia_gpu *gpu)
 {
 	/* NVIDIA's name for a card that only drives the display. */

@@ -332,7 +332,7 @@ static const struct condition conditions[] = {
 const struct conditions pci_conditions = CONDITIONS("PCI function", conditions);
 const struct conditions pci_mdev_conditions = CONDITIONS("mediated device", conditions);
 
-/* What all devices are described with. */
+/* Reads the values that every device needs and that no condition has read. */
 static int read_rest(const struct condition *condition, void *candidate)
 {
 	struct pci_function *function = candidate;

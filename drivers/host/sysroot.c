@@ -65,13 +65,36 @@ static int descriptor_path(int fd, char **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
-int sysroot_resolve(const char *root, const char *path, char **ret)
+/* The path of a descriptor as seen from the root. */
+static int path_inside(const char *root, int fd, char **ret)
 {
 	_cleanup_free_ char *full = NULL, *real_root = NULL;
-	_cleanup_close_ int fd = -EBADF;
 	const char *inside;
-	char *resolved;
+	char *path;
 	int r;
+
+	r = descriptor_path(fd, &full);
+	if (r < 0)
+		return r;
+	if (!is_own(root)) {
+		real_root = realpath(root, NULL);
+		if (!real_root)
+			return -errno;
+	}
+	inside = startswith(full, real_root ?: "");
+	if (!inside || (*inside && *inside != '/'))
+		return -EXDEV;
+	path = strdup(*inside ? inside : "/");
+	if (!path)
+		return -ENOMEM;
+	*ret = path;
+	return 0;
+}
+
+int sysroot_resolve(const char *root, const char *path, char **ret)
+{
+	_cleanup_close_ int fd = -EBADF;
+	char *resolved;
 
 	if (is_own(root)) {
 		resolved = realpath(path, NULL);
@@ -80,23 +103,26 @@ int sysroot_resolve(const char *root, const char *path, char **ret)
 		*ret = resolved;
 		return 0;
 	}
-	real_root = realpath(root, NULL);
-	if (!real_root)
-		return -errno;
 	fd = sysroot_open(root, path, O_PATH);
-	if (fd < 0)
-		return fd;
-	r = descriptor_path(fd, &full);
-	if (r < 0)
-		return r;
-	inside = startswith(full, real_root);
-	if (!inside || (*inside && *inside != '/'))
-		return -EXDEV;
-	resolved = strdup(*inside ? inside : "/");
-	if (!resolved)
-		return -ENOMEM;
-	*ret = resolved;
-	return 0;
+	return fd < 0 ? fd : path_inside(root, fd, ret);
+}
+
+int sysroot_resolve_node(const char *root, const char *path, char **ret)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS,
+	};
+	_cleanup_close_ int directory_fd = sysroot_open(root, "/dev", O_PATH | O_DIRECTORY);
+	const char *below = startswith(path, "/dev/");
+	_cleanup_close_ int fd = -EBADF;
+
+	if (directory_fd < 0 || !below)
+		return directory_fd < 0 ? directory_fd : -EXDEV;
+	do
+		fd = (int)syscall(SYS_openat2, directory_fd, below, &how, sizeof(how));
+	while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+	return fd < 0 ? -errno : path_inside(root, fd, ret);
 }
 
 int sysroot_opendir(const char *root, const char *path, DIR **ret)

@@ -21,6 +21,10 @@ int sysroot_stat(const char *root, const char *path, struct stat *ret);
 /* The path without symbolic links, as the host sees it. */
 int sysroot_resolve(const char *root, const char *path, char **ret);
 
+/* As sysroot_resolve(), for a path below /dev/ that is not trusted: every directory on the way must
+ * be on the file system of /dev, so that no file system can block the caller. -EXDEV: it is not. */
+int sysroot_resolve_node(const char *root, const char *path, char **ret);
+
 /* Opens a directory for reading. */
 int sysroot_opendir(const char *root, const char *path, DIR **ret);
 

@@ -31,6 +31,13 @@ static void booking_done(struct booking *booking)
 	free(booking->numa);
 }
 
+void booked_answer_done(struct booked_answer *answer)
+{
+	strings_done(&answer->ids);
+	strings_done(&answer->nodes);
+	strings_done(&answer->values);
+}
+
 struct bookings *bookings_unref(struct bookings *bookings)
 {
 	if (!bookings ||
@@ -38,6 +45,9 @@ struct bookings *bookings_unref(struct bookings *bookings)
 		return NULL;
 	for (size_t i = 0; i < bookings->count; i++)
 		booking_done(&bookings->items[i]);
+	for (size_t i = 0; i < bookings->n_answers; i++)
+		booked_answer_done(&bookings->answers[i]);
+	free(bookings->answers);
 	free(bookings->items);
 	free(bookings);
 	return NULL;
@@ -83,6 +93,38 @@ int bookings_add(struct bookings *bookings, const char *id, const int *numa, siz
 	}
 	bookings->items[bookings->count++] = booking;
 	return 0;
+}
+
+static int copy_strings(const struct strings *from, struct strings *to)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->count && r >= 0; i++)
+		r = strings_add(to, from->items[i], strlen(from->items[i]));
+	return r;
+}
+
+int bookings_add_answer(
+	struct bookings *bookings, struct strings *ids, const struct booked_answer *parts)
+{
+	struct booked_answer answer = { .ids = *ids };
+	int r = 0;
+
+	*ids = (struct strings){ 0 };
+	if (parts && answer.ids.count > 0 && parts->nodes.count + parts->values.count > 0) {
+		r = copy_strings(&parts->nodes, &answer.nodes);
+		if (r >= 0)
+			r = copy_strings(&parts->values, &answer.values);
+		if (r >= 0)
+			r = array_reserve(
+				(void **)&bookings->answers, bookings->n_answers, sizeof(answer));
+		if (r >= 0) {
+			bookings->answers[bookings->n_answers++] = answer;
+			return 0;
+		}
+	}
+	booked_answer_done(&answer);
+	return r;
 }
 
 static int compare_bookings(const void *a, const void *b)
@@ -215,6 +257,32 @@ int bookings_write(const struct bookings *bookings, char **ret_text, size_t *ret
 	*ret_text = text;
 	*ret_size = (size_t)(at - text);
 	return 0;
+}
+
+static uint64_t hash_bytes(uint64_t hash, const char *data, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		hash = (hash ^ (unsigned char)data[i]) * 0x100000001b3ULL + 1;
+	return hash;
+}
+
+static uint64_t hash_strings(uint64_t hash, const struct strings *strings)
+{
+	for (size_t i = 0; i < strings->count; i++)
+		hash = hash_bytes(hash, strings->items[i], strlen(strings->items[i]) + 1);
+	return hash;
+}
+
+uint64_t bookings_hash(const struct bookings *bookings, const char *text, size_t size)
+{
+	uint64_t hash = hash_bytes(1, text, size);
+
+	for (size_t i = 0; i < bookings->n_answers; i++) {
+		hash = hash_strings(hash, &bookings->answers[i].ids);
+		hash = hash_strings(hash, &bookings->answers[i].nodes);
+		hash = hash_strings(hash, &bookings->answers[i].values);
+	}
+	return hash ?: 1;
 }
 
 /* One entry; the id begins behind the numbers. */

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "common/util.h"
+#include "drivers/model/option.h"
 
 /* More NUMA nodes than any host has. */
 #define BOOKING_NUMA_MAX 65535
@@ -23,10 +24,20 @@ struct booking {
 				  answered here; 0: known from the kubelet only */
 };
 
+/* An answer to Allocate that the kubelet stores, and replays whenever the container starts again:
+ * the parts of it that may lead to another device some day. */
+struct booked_answer {
+	struct strings ids;    /* the offered ids that it is for */
+	struct strings nodes;  /* host paths of device nodes, below /dev */
+	struct strings values; /* variables and annotations: "NAME=value" */
+};
+
 struct bookings {
 	atomic_uint references;
 	struct booking *items; /* sorted by id (strcmp), each once */
 	size_t count;
+	struct booked_answer *answers; /* not merged, and not sent to other processes */
+	size_t n_answers;
 };
 
 /* An empty list with one reference. Returns 0 or -ENOMEM. */
@@ -40,6 +51,12 @@ DEFINE_CLEANUP(struct bookings *, bookings_unref)
  * -ENOMEM. */
 int bookings_add(struct bookings *bookings, const char *id, const int *numa, size_t n_numa,
 	uint64_t allocated_at);
+
+/* Adds an answer with the nodes and values of `parts`, if there are any, for these ids, which it
+ * takes. Returns 0 or -ENOMEM. */
+int bookings_add_answer(
+	struct bookings *bookings, struct strings *ids, const struct booked_answer *parts);
+void booked_answer_done(struct booked_answer *answer);
 
 /* Sorts the list, after the last bookings_add(). Entries with the same id are merged into one, with
  * the NUMA nodes of all and the latest time. Returns 0 or -ENOMEM. */
@@ -64,6 +81,9 @@ bool booking_has_numa(const struct booking *booking, const int *numa, size_t n_n
 /* Writes the list as text for another process: "NODES<TAB>ID" with a NUL behind each, NODES being
  * numbers separated by commas. Returns 0 or -ENOMEM. */
 int bookings_write(const struct bookings *bookings, char **ret_text, size_t *ret_size);
+
+/* A hash of such a text and of the answers, never 0. */
+uint64_t bookings_hash(const struct bookings *bookings, const char *text, size_t size);
 
 /* Reads such a text, which is not trusted. Returns 0, -EBADMSG or -ENOMEM. */
 int bookings_read(const char *text, size_t size, struct bookings **ret);

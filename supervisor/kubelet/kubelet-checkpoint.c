@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads the kubelet's bookings from its checkpoint, and decides whether the file has a known form.
- * Parts of it that are not needed (the registered devices, and the answers of Allocate except the
- * CDI kinds in them) are freed before the rows are made. The checksum is not compared: it covers
- * how Go prints its structures.
+ * Parts of it that are not needed (the registered devices, and the encoded answers of Allocate) are
+ * freed before the rows are made. The checksum is not compared: it covers how Go prints its
+ * structures.
  */
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 
@@ -109,9 +109,11 @@ static ssize_t count_rows(json_t *entry)
 	return n;
 }
 
-static void add_rows(struct kubelet_checkpoint *checkpoint, json_t *entry)
+static void add_rows(
+	struct kubelet_checkpoint *checkpoint, json_t *entry, const struct booked_answer *answer)
 {
 	struct kubelet_checkpoint_row row = {
+		.answer = answer,
 		.pod_uid = json_string_value(json_object_get(entry, "PodUID")),
 		.container = json_string_value(json_object_get(entry, "ContainerName")),
 		.resource = json_string_value(json_object_get(entry, "ResourceName")),
@@ -131,11 +133,13 @@ static void add_rows(struct kubelet_checkpoint *checkpoint, json_t *entry)
 	}
 }
 
-/* Keeps only the CDI kinds of an answer. */
-static int drop_answer(struct kubelet_checkpoint *checkpoint, json_t *entry)
+/* Replaces an encoded answer by the parts of it that are needed. */
+static int take_answer(
+	struct kubelet_checkpoint *checkpoint, json_t *entry, struct booked_answer *parts)
 {
+	const struct stored_answer target = { .kinds = &checkpoint->cdi_kinds, .parts = parts };
 	const char *answer = json_string_value(json_object_get(entry, "AllocResp"));
-	int r = answer ? stored_answer_add_kinds(answer, &checkpoint->cdi_kinds) : 0;
+	int r = answer ? stored_answer_read(answer, &target) : 0;
 
 	(void)json_object_del(entry, "AllocResp");
 	return r;
@@ -153,6 +157,10 @@ static int make_rows(
 	size_t total = 0, i;
 	json_t *entry;
 
+	checkpoint->n_answers = json_array_size(checkpoint->entries);
+	checkpoint->answers = calloc(checkpoint->n_answers + 1, sizeof(checkpoint->answers[0]));
+	if (!checkpoint->answers)
+		return error_set(error, -ENOMEM, "out of memory");
 	json_array_foreach(checkpoint->entries, i, entry)
 	{
 		ssize_t n = count_rows(entry);
@@ -160,7 +168,7 @@ static int make_rows(
 		if (n < 0)
 			return refuse(directory, error);
 		total += (size_t)n;
-		if (drop_answer(checkpoint, entry) < 0)
+		if (take_answer(checkpoint, entry, &checkpoint->answers[i]) < 0)
 			return error_set(error, -ENOMEM, "out of memory");
 	}
 	if (total > CHECKPOINT_ROWS_MAX)
@@ -170,7 +178,8 @@ static int make_rows(
 	checkpoint->rows = calloc(total + 1, sizeof(checkpoint->rows[0]));
 	if (!checkpoint->rows)
 		return error_set(error, -ENOMEM, "out of memory");
-	json_array_foreach(checkpoint->entries, i, entry) add_rows(checkpoint, entry);
+	json_array_foreach(checkpoint->entries, i, entry)
+		add_rows(checkpoint, entry, &checkpoint->answers[i]);
 	return 0;
 }
 
@@ -208,6 +217,9 @@ struct kubelet_checkpoint *kubelet_checkpoint_free(struct kubelet_checkpoint *ch
 		return NULL;
 	json_decref(checkpoint->entries);
 	strings_done(&checkpoint->cdi_kinds);
+	for (size_t i = 0; i < checkpoint->n_answers; i++)
+		booked_answer_done(&checkpoint->answers[i]);
+	free(checkpoint->answers);
 	free(checkpoint->rows);
 	free(checkpoint);
 	return NULL;

@@ -21,14 +21,17 @@
 /* One device of one container on one NUMA node. */
 struct kubelet_checkpoint_row {
 	const char *resource, *id, *pod_uid, *container;
-	int node; /* -1: none */
+	int node;                           /* -1: none */
+	const struct booked_answer *answer; /* the container's; rows of one answer are neighbours */
 };
 
 struct kubelet_checkpoint {
 	struct kubelet_checkpoint_row *rows; /* in the order of the file */
 	size_t count;
-	struct strings cdi_kinds; /* that answers to Allocate name, each once */
-	json_t *entries;          /* what the rows point into */
+	struct strings cdi_kinds;      /* that answers to Allocate name, each once */
+	json_t *entries;               /* what the rows point into */
+	struct booked_answer *answers; /* one for each entry, without ids */
+	size_t n_answers;
 };
 
 /* Reads the file in that directory. Returns 0 or, with the error filled, -ENOENT (there is none),

@@ -1,16 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the wire format of Protobuf as far as an answer to Allocate needs it: all its fields, and
- * the fields of its CDI devices, are length-delimited. The supervisor does not link Protobuf.
+ * Reads the wire format of Protobuf as far as an answer to Allocate needs it: all its fields that
+ * are read, and theirs, are length-delimited. The supervisor does not link Protobuf. A plugin wrote
+ * the texts, so one that contains a NUL, or is no path of a device node, is left out.
  */
 #include "supervisor/kubelet/stored-answer.h"
 
+#include <limits.h>
+
 #include "common/base64.h"
+#include "common/text.h"
 
 /* Numbers of fields, and the type of all of them. */
+#define FIELD_ENVS            1
+#define FIELD_DEVICES         3
+#define FIELD_ANNOTATIONS     4
 #define FIELD_CDI_DEVICES     5
-#define FIELD_NAME            1
+#define FIELD_CDI_NAME        1
+#define FIELD_HOST_PATH       2
+#define FIELD_KEY             1
+#define FIELD_VALUE           2
 #define TYPE_LENGTH_DELIMITED 2
+
+#define DEVICE_DIRECTORY "/dev/"
 
 struct bytes {
 	const uint8_t *data;
@@ -49,10 +61,28 @@ static bool next_field(struct bytes *message, uint64_t *ret_number, struct bytes
 	return true;
 }
 
-/* Adds the part before "=" of a name such as "vendor.example/gpu=0". */
-static int add_kind(struct bytes name, struct strings *kinds)
+/* The value of the last such field of a message; an empty one if it has none. */
+static struct bytes find_field(struct bytes message, uint64_t wanted)
 {
-	const uint8_t *equals = memchr(name.data, '=', name.size);
+	struct bytes value, found = { 0 };
+	uint64_t number;
+
+	while (next_field(&message, &number, &value))
+		if (number == wanted)
+			found = value;
+	return found;
+}
+
+static bool is_text(struct bytes bytes)
+{
+	return bytes.size > 0 && !memchr(bytes.data, '\0', bytes.size);
+}
+
+/* Adds the part before "=" of a name such as "vendor.example/gpu=0". */
+static int add_kind(struct bytes device, const struct stored_answer *answer)
+{
+	struct bytes name = find_field(device, FIELD_CDI_NAME);
+	const uint8_t *equals = name.size > 0 ? memchr(name.data, '=', name.size) : NULL;
 	_cleanup_free_ char *kind = NULL;
 
 	if (!equals)
@@ -60,34 +90,62 @@ static int add_kind(struct bytes name, struct strings *kinds)
 	kind = strndup((const char *)name.data, (size_t)(equals - name.data));
 	if (!kind)
 		return -ENOMEM;
-	return strings_contain(kinds, kind) ? 0 : strings_add(kinds, kind, strlen(kind));
+	return strings_contain(answer->kinds, kind)
+		? 0
+		: strings_add(answer->kinds, kind, strlen(kind));
 }
 
-static int add_device(struct bytes device, struct strings *kinds)
+static int add_node(struct bytes device, const struct stored_answer *answer)
 {
-	struct bytes value;
-	uint64_t number;
-	int r = 0;
+	struct bytes path = find_field(device, FIELD_HOST_PATH);
+	const size_t length = strlen(DEVICE_DIRECTORY);
 
-	while (r >= 0 && next_field(&device, &number, &value))
-		if (number == FIELD_NAME)
-			r = add_kind(value, kinds);
-	return r;
+	if (!is_text(path) || path.size >= PATH_MAX || path.size <= length ||
+		memcmp(path.data, DEVICE_DIRECTORY, length) != 0 ||
+		answer->parts->nodes.count > STORED_NODES_MAX)
+		return 0;
+	return strings_add(&answer->parts->nodes, (const char *)path.data, path.size);
 }
 
-int stored_answer_add_kinds(const char *answer, struct strings *kinds)
+static int add_value(struct bytes pair, const struct stored_answer *answer)
 {
+	struct bytes key = find_field(pair, FIELD_KEY), value = find_field(pair, FIELD_VALUE);
+	_cleanup_free_ char *text = NULL;
+	int r;
+
+	if (!is_text(key) || !is_text(value) || key.size + value.size > STORED_VALUE_SIZE ||
+		answer->parts->values.count == STORED_VALUES_MAX)
+		return 0;
+	r = format_text(&text, "%.*s=%.*s", (int)key.size, (const char *)key.data, (int)value.size,
+		(const char *)value.data);
+	if (r < 0)
+		return r;
+	/* Marks are sanitized, too (drivers/inventory/hardware-claims.c). */
+	text_sanitize(text);
+	return strings_add(&answer->parts->values, text, strlen(text));
+}
+
+int stored_answer_read(const char *text, const struct stored_answer *ret)
+{
+	static int (*const add[])(struct bytes field, const struct stored_answer *answer) = {
+		[FIELD_ENVS] = add_value,
+		[FIELD_DEVICES] = add_node,
+		[FIELD_ANNOTATIONS] = add_value,
+		[FIELD_CDI_DEVICES] = add_kind,
+	};
 	_cleanup_free_ uint8_t *data = NULL;
 	struct bytes message = { 0 }, value;
 	uint64_t number;
 	int r;
 
-	r = base64_decode(answer, &data, &message.size);
+	r = base64_decode(text, &data, &message.size);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
 	message.data = data;
 	while (r >= 0 && next_field(&message, &number, &value))
-		if (number == FIELD_CDI_DEVICES)
-			r = add_device(value, kinds);
-	return r;
+		if (number < ARRAY_SIZE(add) && add[number])
+			r = add[number](value, ret);
+	if (ret->parts->nodes.count > STORED_NODES_MAX)
+		strings_done(&ret->parts->nodes);
+	return MIN_OF(r, 0);
 }

@@ -7,8 +7,20 @@
  * is started again, the kubelet uses the stored answer and does not ask the plugin.
  */
 
-#include "drivers/model/option.h"
+#include "drivers/model/bookings.h"
 
-/* Adds the kinds of the CDI devices in the answer to those in the list. An answer that cannot be
- * read has none: the kubelet does not use it either. Returns 0 or -ENOMEM. */
-int stored_answer_add_kinds(const char *answer, struct strings *kinds);
+/* Limits of one answer. An answer with more nodes counts as one without; further values, and longer
+ * ones, are left out. */
+#define STORED_NODES_MAX  1024
+#define STORED_VALUES_MAX 64
+#define STORED_VALUE_SIZE 2048
+
+/* Where the parts of an answer are added; kinds once each. */
+struct stored_answer {
+	struct strings *kinds;       /* the kinds of its CDI devices */
+	struct booked_answer *parts; /* its device nodes, variables and annotations */
+};
+
+/* Reads an answer. One that cannot be read is empty, one that is cut off ends there: the kubelet
+ * does not use it either. Returns 0 or -ENOMEM. */
+int stored_answer_read(const char *text, const struct stored_answer *ret);

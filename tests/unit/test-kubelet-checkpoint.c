@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "supervisor/kubelet/kubelet-checkpoint.h"
+#include "supervisor/kubelet/stored-answer.h"
 
 static char directory[64], path[128];
 static struct error error;
@@ -116,6 +117,82 @@ static void test_kinds(void **state)
 	}
 }
 
+static void assert_strings(const struct strings *strings, const char *const *expected)
+{
+	size_t i = 0;
+
+	for (; expected[i]; i++) {
+		assert_true(i < strings->count);
+		assert_string_equal(strings->items[i], expected[i]);
+	}
+	assert_int_equal(strings->count, i);
+}
+
+/* The parts of an answer that may lead to another device some day. */
+static void test_P21_parts(void **state)
+{
+	static const struct {
+		const char *answer;
+		const char *const nodes[4], *const values[4];
+	} cases[] = {
+		{ "\"\"", {}, {} },
+		/* envs {"A": "b"}, mounts, devices /dev/x as /dev/y, /dev/z, /dev/x, /etc/x,
+		 * annotations {"a.b/c": "d=e"} */
+		{ "\"CgYKAUESAWISEgoGL21vdW50EggvZGV2L2FsbBoUCgYvZGV2L3kSBi9kZXYveBoCcncaCBIG"
+		  "L2Rldi96GggSBi9kZXYveBoIEgYvZXRjL3giDAoFYS5iL2MSA2Q9ZQ==\"",
+			{ "/dev/x", "/dev/z", "/dev/x" }, { "A=b", "a.b/c=d=e" } },
+		/* A NUL in a path and in a value, a value with a line feed, no value. */
+		{ "\"GgsSCS9kZXYveAAveQoHCgFBEgJiAAoICgFCEgNjCmQKAwoBQw==\"", {}, { "B=c?d" } },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_kubelet_checkpoint_ struct kubelet_checkpoint *checkpoint = NULL;
+		_cleanup_free_ char *text = NULL;
+
+		assert_true(
+			asprintf(&text, DOCUMENT("[" ANSWER("%s") "," ENTRY("\"0\":[\"b\"]") "]"),
+				cases[i].answer) > 0);
+		assert_int_equal(read_text(text, &checkpoint), 0);
+		assert_int_equal(checkpoint->count, 2);
+		assert_strings(&checkpoint->rows[0].answer->nodes, cases[i].nodes);
+		assert_strings(&checkpoint->rows[0].answer->values, cases[i].values);
+		assert_ptr_not_equal(checkpoint->rows[0].answer, checkpoint->rows[1].answer);
+		assert_int_equal(checkpoint->rows[1].answer->nodes.count, 0);
+	}
+}
+
+/* Blocks of three nodes or values, or a value of blocks of three bytes. */
+static void test_P21_many_parts(void **state)
+{
+	static const struct {
+		const char *head, *block;
+		size_t n, nodes, values;
+	} cases[] = {
+		{ "", "GggSBi9kZXYveBoIEgYvZGV2L3gaCBIGL2Rldi94", STORED_NODES_MAX / 3,
+			STORED_NODES_MAX / 3 * 3, 0 },
+		{ "", "GggSBi9kZXYveBoIEgYvZGV2L3gaCBIGL2Rldi94", STORED_NODES_MAX / 3 + 1, 0, 0 },
+		{ "", "CgYKAUESAWIKBgoBQRIBYgoGCgFBEgFi", STORED_VALUES_MAX / 3 + 1, 0,
+			STORED_VALUES_MAX },
+		{ "CoQQCgFBEv4P", "YWFh", STORED_VALUE_SIZE / 3, 0, 1 },
+		{ "CocQCgFBEoEQ", "YWFh", STORED_VALUE_SIZE / 3 + 1, 0, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_kubelet_checkpoint_ struct kubelet_checkpoint *checkpoint = NULL;
+		_cleanup_free_ char *text = NULL;
+		char answer[STORED_NODES_MAX * 16] = "\"", *at = answer + 1;
+
+		at = stpcpy(at, cases[i].head);
+		for (size_t k = 0; k < cases[i].n; k++)
+			at = stpcpy(at, cases[i].block);
+		(void)stpcpy(at, "\"");
+		assert_true(asprintf(&text, DOCUMENT("[" ANSWER("%s") "]"), answer) > 0);
+		assert_int_equal(read_text(text, &checkpoint), 0);
+		assert_int_equal(checkpoint->rows[0].answer->nodes.count, cases[i].nodes);
+		assert_int_equal(checkpoint->rows[0].answer->values.count, cases[i].values);
+	}
+}
+
 /* As a kubelet writes it that has no pod yet. */
 static void test_empty(void **state)
 {
@@ -204,6 +281,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_good),
 		TEST(test_kinds),
+		TEST(test_P21_parts),
+		TEST(test_P21_many_parts),
 		TEST(test_empty),
 		TEST(test_unknown_form),
 		TEST(test_files),

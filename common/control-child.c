@@ -17,6 +17,7 @@ static const struct control_rule rules[] = {
 		.fields = FIELD_NUMBER | FIELD_TEXT,
 		.n_optional_fds = 1 },
 	[CHILD_BOOKED] = { .name = "BOOKED", .fields = FIELD_TIMES, .n_fds = 1 },
+	[CHILD_LIST_AGAIN] = { .name = "LIST_AGAIN" },
 	[CHILD_FORGET] = { .name = "FORGET", .fields = FIELD_TEXT },
 	[CHILD_RELEASE] = { .name = "RELEASE", .fields = FIELD_PHASE | FIELD_TEXT },
 	[CHILD_COUNTERS] = { .name = "COUNTERS", .n_fds = 1 },

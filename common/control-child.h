@@ -30,6 +30,8 @@ enum child_type {
 			      kubelet_restarted a kubelet runs that is not the first one since
 			      the boot; 0: it is, or that is not known. Sent before CONFIGURE and
 			      SESSION, so that the first list has them */
+	CHILD_LIST_AGAIN,  /* [] send the kubelet the same list again, so that it writes its
+			      checkpoint */
 	CHILD_FORGET,      /* [text] an id that counts as not booked, see inventory_forget() */
 	CHILD_RELEASE,     /* [phase, text] text: a device that was reset, or empty */
 	CHILD_COUNTERS,    /* [fd] the page that a resource's process counts into, see counters.h */

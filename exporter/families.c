@@ -332,7 +332,8 @@ static void write_processes(const struct scrape *scrape, struct exposition *out)
 
 static const char *unit_cause(const struct unit *unit)
 {
-	static const char *const causes[] = { "gone", "cordoned", "device", "probe", "booked" };
+	static const char *const causes[] = { "gone", "cordoned", "device", "probe", "stale",
+		"booked" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
 		if (streq(unit->cause, causes[i]))

@@ -11,6 +11,7 @@ const char *unit_cause_name(enum unit_cause cause)
 		[CAUSE_NONE] = "",
 		[CAUSE_GONE] = "gone",
 		[CAUSE_CLAIMED] = "claimed",
+		[CAUSE_STALE] = "stale",
 		[CAUSE_CORDONED] = "cordoned",
 		[CAUSE_DEVICE] = "device",
 		[CAUSE_PROBE] = "probe",
@@ -51,6 +52,10 @@ int unit_evaluate(struct unit *unit)
 			    unit->booked ? ", but assigned to a pod" : "") < 0)
 			return -ENOMEM;
 		reason = copy;
+	} else if (unit->stale) {
+		healthy = false;
+		cause = CAUSE_STALE;
+		reason = unit->stale;
 	} else if (unit->cordon) {
 		healthy = false;
 		cause = CAUSE_CORDONED;

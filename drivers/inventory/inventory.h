@@ -24,6 +24,7 @@ enum unit_cause {
 	CAUSE_NONE,     /* it is healthy */
 	CAUSE_GONE,     /* no scan finds it */
 	CAUSE_CLAIMED,  /* it belongs to another resource */
+	CAUSE_STALE,    /* the stored answer for its pod, or one that leads to it, is outdated */
 	CAUSE_CORDONED, /* by an administrator */
 	CAUSE_DEVICE,   /* the driver found that it cannot be used */
 	CAUSE_PROBE,    /* a health probe */
@@ -157,8 +158,9 @@ int inventory_start(struct inventory *inventory, struct error *error);
 
 /* Sets which devices belong to other resources: lines of "ID<TAB>RESOURCE". All other devices are
  * ours: one that belonged to another resource before is ours after the next scan, which is made
- * soon, if it still exists. The snapshot is renewed at once, without on_change(). Returns 1 if
- * anything changed, 0 if not, or -ENOMEM. */
+ * soon, if it still exists. A line of "ID<TAB>!REASON" is about a device that is unhealthy because
+ * of an outdated answer, until a later call lacks it. The snapshot is renewed at once, without
+ * on_change(). Returns 1 if anything changed, 0 if not, or -ENOMEM. */
 int inventory_set_owners(struct inventory *inventory, const char *owners);
 
 /* Sets which offered ids the kubelet has booked; takes a reference. All of them stay listed until a

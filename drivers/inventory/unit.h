@@ -18,6 +18,7 @@ struct unit {
 	const struct cordon *cordon; /* NULL: none */
 	char *owner_name;            /* the resource that it belongs to; NULL: ours */
 	unsigned replicas;           /* ids that are offered for it */
+	char *stale;                 /* why an answer makes it unhealthy; NULL: none does */
 	bool owner_released;         /* released by its owner: ours, if the next scan finds it */
 	bool present;                /* the last scan found it, or it is away */
 	bool away;                   /* moved out of the host's view into its container */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Applies the supervisor's decision about which devices belong to other resources
- * (supervisor/ownership/ownership.c), and decides when a released device is ours. The decision
- * arrives as a text of many lines, which is made into a map first.
+ * (supervisor/ownership/ownership.c), or are unhealthy because of an outdated answer, and decides
+ * when a released device is ours. The decision arrives as a text of many lines, which is made into
+ * a map first.
  */
 #include "drivers/inventory/units.h"
 
 #include "common/map.h"
+#include "drivers/inventory/hardware-claims.h"
 
 static int set_owner(struct unit *unit, const char *owner)
 {
@@ -26,6 +28,32 @@ static int set_owner(struct unit *unit, const char *owner)
 	free(unit->owner_name);
 	unit->owner_name = copy;
 	return unit_evaluate(unit) < 0 ? -ENOMEM : 1;
+}
+
+static int set_stale(struct unit *unit, const char *reason)
+{
+	char *copy = NULL;
+
+	if (reason ? unit->stale && streq(reason, unit->stale) : !unit->stale)
+		return 0;
+	if (reason) {
+		copy = strdup(reason);
+		if (!copy)
+			return -ENOMEM;
+	}
+	free(unit->stale);
+	unit->stale = copy;
+	return unit_evaluate(unit);
+}
+
+/* `text`: what the line about the unit has behind the tab; NULL: there is none. */
+static int apply_line(struct unit *unit, const char *text)
+{
+	bool is_reason = text && *text == OWNERS_STALE;
+	int changed = set_stale(unit, is_reason ? text + 1 : NULL), r;
+
+	r = changed < 0 ? changed : set_owner(unit, is_reason ? NULL : text);
+	return r < 0 ? r : changed | r;
 }
 
 int unit_list_set_owners(struct unit_list *list, const char *owners)
@@ -49,7 +77,7 @@ int unit_list_set_owners(struct unit_list *list, const char *owners)
 			r = 0;
 	}
 	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
-		r = set_owner(list->units[i], map_get(&by_id, list->units[i]->device->id));
+		r = apply_line(list->units[i], map_get(&by_id, list->units[i]->device->id));
 		changed = changed || r > 0;
 	}
 	return r < 0 ? r : changed;

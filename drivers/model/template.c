@@ -390,6 +390,29 @@ int template_prefix(const char *text, const char *name, char **ret_prefix, const
 	return 0;
 }
 
+/* Variables of the core and of drivers whose values are, or contain, numbers that the kernel gives
+ * in the order in which it finds devices. */
+static bool is_number_variable(const char *name)
+{
+	static const char *const names[] = { "number", "major", "minor", "card", "render",
+		"iommu_group", "uio", "kernel_name", "info" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (streq(names[i], name))
+			return true;
+	return false;
+}
+
+bool template_may_go_stale(const char *text)
+{
+	struct piece piece;
+
+	while (piece_next(&text, &piece, NULL) > 0)
+		if (piece.is_variable && is_number_variable(piece.name))
+			return true;
+	return false;
+}
+
 /* Variables of the core and of drivers whose values have a "/". */
 static bool is_path_variable(const char *name)
 {

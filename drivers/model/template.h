@@ -51,6 +51,10 @@ bool template_is_per_device(const char *text);
  * ${info}, ${replica}, ${position}. */
 bool template_is_per_allocation(const char *text);
 
+/* Whether the text uses a variable whose value the kernel may give to another device some day, such
+ * as ${minor}. */
+bool template_may_go_stale(const char *text);
+
 /* Copies a text with every variable replaced by the letter "x", so that the form of what surrounds
  * them can be checked. Returns 0, -EINVAL if template_check() would refuse the syntax, or -ENOMEM.
  */

@@ -50,12 +50,13 @@ static int send_claims(struct claiming *claiming, const char *text)
 	return 0;
 }
 
-static int propose(struct claiming *claiming, const char *root, struct snapshot *snapshot)
+static int propose(
+	struct claiming *claiming, const struct declaration *declaration, struct snapshot *snapshot)
 {
 	_cleanup_free_ char *text = NULL;
 	int r;
 
-	r = hardware_claims_text(snapshot, root, &text);
+	r = hardware_claims_text(declaration, snapshot, declaration_root(declaration), &text);
 	if (r < 0)
 		return r;
 	if (!claiming->text || !streq(claiming->text, text)) {
@@ -97,12 +98,13 @@ static void try_again(struct claiming *claiming)
 			RETRY_INTERVAL, USEC_PER_SEC, on_retry, claiming);
 }
 
-int claiming_propose(struct claiming *claiming, const char *root, struct snapshot *snapshot)
+int claiming_propose(
+	struct claiming *claiming, const struct declaration *declaration, struct snapshot *snapshot)
 {
 	int r;
 
 	if (!snapshot_shares_devices(claiming->snapshot, snapshot)) {
-		r = propose(claiming, root, snapshot);
+		r = propose(claiming, declaration, snapshot);
 		note(claiming, r);
 		/* Serving is more than sharing well. */
 		if (r < 0) {

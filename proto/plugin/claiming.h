@@ -27,7 +27,8 @@ struct claiming {
 
 /* Sends the claims of the snapshot's devices, unless they were sent. Returns 1 if the caller has to
  * wait for the answer, which is the case if there are claims, or 0. */
-int claiming_propose(struct claiming *claiming, const char *root, struct snapshot *snapshot);
+int claiming_propose(struct claiming *claiming, const struct declaration *declaration,
+	struct snapshot *snapshot);
 
 /* Takes the supervisor's answer, or an update. */
 void claiming_answered(struct claiming *claiming, struct inventory *inventory,

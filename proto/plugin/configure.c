@@ -112,10 +112,9 @@ static void report_gone(struct plugin *plugin, const struct snapshot *snapshot)
 void plugin_offer(struct plugin *plugin)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(plugin->inventory);
-	const char *root = declaration_root(plugin->applied_config->declaration);
 	int waits, r;
 
-	waits = claiming_propose(&plugin->claiming, root, snapshot);
+	waits = claiming_propose(&plugin->claiming, plugin->applied_config->declaration, snapshot);
 	waits += publish_propose(&plugin->publishing, plugin->applied_config, snapshot);
 	if (waits > 0)
 		return;

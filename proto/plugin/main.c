@@ -295,6 +295,12 @@ static void handle_booked(struct plugin *plugin, struct control_message *message
 	offer_again(plugin, r == 0 ? plugin->readmission_end > now_usec(CLOCK_MONOTONIC) : r);
 }
 
+static void handle_list_again(struct plugin *plugin, struct control_message *message)
+{
+	if (plugin->service && service_list_again(plugin->service) < 0)
+		log_warning("out of memory; the kubelet is not sent the list again");
+}
+
 static void handle_forget(struct plugin *plugin, struct control_message *message)
 {
 	if (plugin->inventory)
@@ -329,6 +335,7 @@ static void (*const handlers[])(struct plugin *plugin, struct control_message *m
 	[CHILD_PUBLISHED] = handle_published,
 	[CHILD_OWNERS] = handle_owners,
 	[CHILD_BOOKED] = handle_booked,
+	[CHILD_LIST_AGAIN] = handle_list_again,
 	[CHILD_FORGET] = handle_forget,
 	[CHILD_RELEASE] = handle_release,
 	[CHILD_COUNTERS] = handle_counters,

@@ -194,6 +194,24 @@ int service_offer(struct service *service, struct offer *offer)
 	return 1;
 }
 
+int service_list_again(struct service *service)
+{
+	const uint8_t *newest;
+	uint8_t *list;
+	size_t size;
+
+	newest = rpc_newest(service->server, &size);
+	if (!newest)
+		return 0;
+	list = malloc(size + 1);
+	if (!list)
+		return -ENOMEM;
+	memcpy(list, newest, size);
+	counters_add(COUNTER_LIST_UPDATES, 1);
+	rpc_publish(service->server, list, size);
+	return 1;
+}
+
 void service_stop(struct service *service, uint64_t grace)
 {
 	/* Calls in letters that were not fetched are answered by this. */

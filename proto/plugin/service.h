@@ -49,6 +49,9 @@ int service_new(
  * allocated at this moment (on_offer_possible() follows on_allocated()), or negative errno. */
 int service_offer(struct service *service, struct offer *offer);
 
+/* Sends the last list again, if there was any. Returns 1, 0 or -ENOMEM. */
+int service_list_again(struct service *service);
+
 /* The current offer as a new reference, or NULL before the first. */
 struct offer *service_current(struct service *service);
 

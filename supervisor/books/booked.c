@@ -19,6 +19,7 @@
 #include "drivers/model/device.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/books/pod-resources.h"
+#include "supervisor/books/renew-checkpoint.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/control/request.h"
@@ -264,15 +265,27 @@ static int add_checkpoint(
 	const struct booked *booked, const char *resource, struct bookings *bookings)
 {
 	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
+	const struct booked_answer *parts = NULL;
+	struct strings ids = { 0 };
 	int r = 0;
 
 	for (size_t i = 0; checkpoint && i < checkpoint->count && r >= 0; i++) {
 		const struct kubelet_checkpoint_row *row = &checkpoint->rows[i];
 
-		if (streq(row->resource, resource) &&
-			!is_forgotten(booked, resource, row->id, row->pod_uid))
+		if (!streq(row->resource, resource) ||
+			is_forgotten(booked, resource, row->id, row->pod_uid))
+			continue;
+		if (row->answer != parts)
+			r = bookings_add_answer(bookings, &ids, parts);
+		parts = row->answer;
+		if (r >= 0)
 			r = bookings_add(bookings, row->id, &row->node, 1, 0);
+		if (r >= 0)
+			r = strings_add(&ids, row->id, strlen(row->id));
 	}
+	if (r >= 0)
+		r = bookings_add_answer(bookings, &ids, parts);
+	strings_done(&ids);
 	return r;
 }
 
@@ -313,16 +326,6 @@ static int collect(const struct booked *booked, const char *resource, struct boo
 	return 0;
 }
 
-/* The hash of no bookings is not 0, because 0 means that a new process was sent nothing yet. */
-static uint64_t hash_bytes(const char *data, size_t size)
-{
-	uint64_t hash = 1;
-
-	for (size_t i = 0; i < size; i++)
-		hash = (hash ^ (unsigned char)data[i]) * 0x100000001b3ULL + 1;
-	return hash;
-}
-
 /* With UNTIL_NEVER only the bookings that the child lacks, unless it waits for news. */
 static int send_bookings(struct booked *booked, struct child *child, uint64_t until)
 {
@@ -338,7 +341,7 @@ static int send_bookings(struct booked *booked, struct child *child, uint64_t un
 		r = bookings_write(bookings, &text, &size);
 	if (r < 0)
 		return r;
-	hash = hash_bytes(text, size) ^ booked->kubelet_restarted;
+	hash = bookings_hash(bookings, text, size) ^ booked->kubelet_restarted;
 	if (hash != child->booked_sent)
 		claimant_set_booked(child->claimant, bookings);
 	if (until == UNTIL_NEVER && hash == child->booked_sent && child->gone == 0)
@@ -442,7 +445,7 @@ static bool is_wanted(const struct booked *booked)
 {
 	if (booked->manager->stopping)
 		return false;
-	return has_gone(booked) ||
+	return has_gone(booked) || (asks_pods(booked) && outdated_answers(booked->manager)) ||
 		(asks_pods(booked) && !checkpoint_decides(booked) && booked->problem != -ENOENT);
 }
 
@@ -487,6 +490,7 @@ static void on_answer(const struct pod_answer *answer, void *userdata)
 		(void)pod_table_read(answer->table_fd, &booked->pods);
 		drop_forgotten(booked);
 		drop_unbooked(booked, interval_before(booked, answer->asked_at), true);
+		renew_checkpoint(booked->manager, booked->checkpoint, booked->pods);
 	}
 	send_all(booked);
 	booked_changed(booked);

@@ -425,16 +425,32 @@ static bool is_starting(void *userdata)
 		child->resource->state == RESOURCE_RESTARTING;
 }
 
+static const char *root_of(void *userdata)
+{
+	const struct child *child = userdata;
+
+	return declaration_root(&resource_applied(child->resource)->declaration);
+}
+
 static void on_malformed_claims(void *userdata)
 {
 	on_broken("sent invalid claims", userdata);
 }
 
+static void on_replays(void *userdata)
+{
+	struct child *child = userdata;
+
+	child->host->on_gone(child->host->userdata);
+}
+
 static const struct claimant_operations claimant_operations = {
 	.answer = answer_claims,
 	.is_starting = is_starting,
+	.root = root_of,
 	.on_malformed = on_malformed_claims,
 	.on_note = op_changed,
+	.on_replays = on_replays,
 };
 
 static int answer_proposal(uint64_t number, const char *why, void *userdata)

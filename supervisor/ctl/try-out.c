@@ -333,7 +333,7 @@ int try_out(const struct declaration *declaration, const char *root, const char 
 	return 0;
 }
 
-/* The claims of all lines, without the ids in front. */
+/* The claims of all lines, without the ids in front and without marks. */
 static int split_claims(const char *text, struct strings *claims)
 {
 	for (const char *line = text, *end; *line; line = *end ? end + 1 : end) {
@@ -343,8 +343,12 @@ static int split_claims(const char *text, struct strings *claims)
 		while (word < end) {
 			size_t length = strcspn(++word, "\t\n");
 
-			if (strings_add(claims, word, length) < 0)
-				return -ENOMEM;
+			if (is_plain_claim(word) || *word == MARK_OPTIONAL) {
+				size_t mark = *word == MARK_OPTIONAL;
+
+				if (strings_add(claims, word + mark, length - mark) < 0)
+					return -ENOMEM;
+			}
 			word += length;
 		}
 	}
@@ -362,7 +366,7 @@ int try_out_claims(const struct declaration *declaration, struct scan *scan, str
 	r = unit_list_merge(&list, scan, error);
 	if (r >= 0 &&
 		(unit_list_snapshot(&list, NULL, NULL, 0, &snapshot) < 0 ||
-			hardware_claims_text(snapshot, scan->root, &text) < 0 ||
+			hardware_claims_text(declaration, snapshot, scan->root, &text) < 0 ||
 			split_claims(text, claims) < 0))
 		r = error_set(error, -ENOMEM, "out of memory");
 	unit_list_done(&list);

@@ -41,6 +41,7 @@ struct claimant {
 	uint64_t asked_at;            /* CLOCK_MONOTONIC */
 	char *sent;                   /* the last answer to the process; NULL: none */
 	struct bookings *booked;      /* NULL: nothing, or not known */
+	bool replays;                 /* see claimant_replays() */
 	char *note;                   /* for people; NULL: none */
 	struct log_budget log_budget;
 };
@@ -206,6 +207,15 @@ static int read_next(struct arbiter *arbiter)
 	return 0;
 }
 
+static void set_replays(struct claimant *claimant, bool replays)
+{
+	bool differs = replays != claimant->replays;
+
+	claimant->replays = replays;
+	if (differs)
+		claimant->operations->on_replays(claimant->userdata);
+}
+
 static char *note_of(const struct claimant *claimant, char **note)
 {
 	return claimant->refused ? strdup(REFUSAL) : TAKE_PTR(*note);
@@ -228,6 +238,7 @@ static int decide(struct arbiter *arbiter)
 		decisions[i] = (struct decision){
 			.name = claimant->resource,
 			.overlap = claimant->overlap,
+			.root = claimant->operations->root(claimant->userdata),
 			.list = claimant->list,
 			.booked = claimant->booked,
 		};
@@ -242,6 +253,7 @@ static int decide(struct arbiter *arbiter)
 		arbiter->contested = arbiter->contested || decisions[i].owners;
 		again = answer(claimant, decisions[i].owners ?: "", settled) || again;
 		settled = settled && is_known(claimant);
+		set_replays(claimant, decisions[i].replays);
 		note(claimant, note_of(claimant, &decisions[i].note));
 	}
 	decisions_done(decisions, n);
@@ -337,12 +349,18 @@ void claimant_set_overlap(struct claimant *claimant, bool overlap)
 
 void claimant_set_booked(struct claimant *claimant, struct bookings *booked)
 {
-	bool differs = booked != claimant->booked;
+	struct bookings *before = claimant->booked;
+	bool has_answers = (before && before->n_answers > 0) || (booked && booked->n_answers > 0);
 
-	(void)bookings_unref(claimant->booked);
 	claimant->booked = bookings_ref(booked);
-	if (differs && claimant->arbiter->contested)
+	if (booked != before && (has_answers || claimant->arbiter->contested))
 		arbiter_decide(claimant->arbiter);
+	(void)bookings_unref(before);
+}
+
+bool claimant_replays(const struct claimant *claimant)
+{
+	return claimant->replays;
 }
 
 void claimant_submit(struct claimant *claimant, int fd, uint64_t number)

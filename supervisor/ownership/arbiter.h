@@ -31,10 +31,14 @@ struct claimant_operations {
 	int (*answer)(uint64_t number, int fd, const char *refusal, void *userdata);
 	/* Whether the child is about to report its devices. */
 	bool (*is_starting)(void *userdata);
+	/* The root of its host, see declaration_root(). */
+	const char *(*root)(void *userdata);
 	/* The child sent claims that are not valid. */
 	void (*on_malformed)(void *userdata);
 	/* Called when the result of claimant_note() has changed. */
 	void (*on_note)(void *userdata);
+	/* Called when the result of claimant_replays() has changed. */
+	void (*on_replays)(void *userdata);
 };
 
 /* Both return 0 or -ENOMEM. The name and `userdata` must outlive the claimant. */
@@ -57,8 +61,12 @@ void claimant_set_rank(struct claimant *claimant, size_t rank);
 void claimant_set_overlap(struct claimant *claimant, bool overlap);
 
 /* Sets the kubelet's bookings of the resource, and takes a reference: other resources do not offer
- * devices that are assigned to pods. */
+ * devices that are assigned to pods, and what outdated answers lead to is unhealthy. */
 void claimant_set_booked(struct claimant *claimant, struct bookings *booked);
+
+/* Whether an answer to Allocate that the kubelet stores for a device of the resource is outdated.
+ */
+bool claimant_replays(const struct claimant *claimant);
 
 /* Takes a descriptor with the child's claims, and their number; it is read later. */
 void claimant_submit(struct claimant *claimant, int fd, uint64_t number);

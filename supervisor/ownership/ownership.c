@@ -9,100 +9,7 @@
 #include "supervisor/ownership/ownership.h"
 
 #include "common/map.h"
-#include "common/sealed.h"
-#include "common/utf8.h"
-
-/* --- reading --- */
-
-static size_t count(const char *text, char c)
-{
-	size_t n = 0;
-
-	for (; *text; text++)
-		n += *text == c;
-	return n;
-}
-
-static bool id_is_valid(const char *id)
-{
-	char valid[DEVICE_ID_MAX + 1];
-
-	device_id_make(id, valid);
-	return streq(id, valid);
-}
-
-/* Cuts the text into its parts. */
-static int split(struct hardware_claims *list)
-{
-	char *line = list->text, *rest;
-	size_t used = 0;
-
-	for (; *line; line = rest) {
-		struct hardware_device *device = &list->devices[list->n_devices];
-		char *tab;
-
-		rest = strchr(line, '\n');
-		if (!rest)
-			return -EBADMSG;
-		*rest++ = '\0';
-		device->id = line;
-		device->claims = &list->pool[used];
-		while ((tab = strchr(line, '\t'))) {
-			*tab = '\0';
-			line = tab + 1;
-			list->pool[used++] = line;
-			list->n_claims++;
-		}
-		list->pool[used++] = NULL;
-		if (!id_is_valid(device->id) || !device->claims[0])
-			return -EBADMSG;
-		list->n_devices++;
-	}
-	return 0;
-}
-
-int hardware_claims_read(int fd, size_t max_claims, size_t max_bytes, struct hardware_claims **ret)
-{
-	_cleanup_(hardware_claims_freep) struct hardware_claims *list = calloc(1, sizeof(*list));
-	size_t lines, tabs;
-	int r;
-
-	if (!list)
-		return -ENOMEM;
-	r = sealed_read(fd, max_bytes, &list->text, &list->size);
-	if (r < 0)
-		return r;
-	if (strlen(list->text) != list->size || !utf8_is_valid(list->text))
-		return -EBADMSG;
-	lines = count(list->text, '\n');
-	tabs = count(list->text, '\t');
-	if (lines > tabs)
-		return -EBADMSG;
-	if (tabs > max_claims)
-		return -EFBIG;
-	list->devices = calloc(lines + 1, sizeof(*list->devices));
-	list->pool = calloc(lines + tabs + 1, sizeof(*list->pool));
-	if (!list->devices || !list->pool)
-		return -ENOMEM;
-	r = split(list);
-	if (r < 0)
-		return r;
-	*ret = TAKE_PTR(list);
-	return 0;
-}
-
-struct hardware_claims *hardware_claims_free(struct hardware_claims *list)
-{
-	if (!list)
-		return NULL;
-	free(list->pool);
-	free(list->devices);
-	free(list->text);
-	free(list);
-	return NULL;
-}
-
-/* --- deciding --- */
+#include "supervisor/ownership/replayed.h"
 
 /* A device that owns its claims. */
 struct owner {
@@ -123,18 +30,6 @@ static bool share(const struct decision *a, const struct decision *b)
 	return a == b || (a->overlap && b->overlap);
 }
 
-/* A stream that stays empty would leave a hole of 8 KiB in the heap. */
-static int write_owner(
-	struct decision *decision, const char *id, const struct decision *owner, const char *more)
-{
-	if (!decision->stream)
-		decision->stream = open_memstream(&decision->owners, &decision->size);
-	if (!decision->stream)
-		return -ENOMEM;
-	(void)fprintf(decision->stream, "%s\t%s%s\n", id, owner->name, more);
-	return 0;
-}
-
 /* Reports the owners of the device's claims. Returns whether the device belongs to another
  * resource, or -ENOMEM; `ret_owns`: it owns its claims, because there is no other owner, or it is
  * assigned to a pod. */
@@ -148,7 +43,8 @@ static int find_owner(const struct tables *tables, struct decision *decision,
 
 		if (!owner || share(owner->decision, decision))
 			continue;
-		if (!contested && write_owner(decision, device->id, owner->decision, "") < 0)
+		if (!contested &&
+			decision_write(decision, device->id, "%s", owner->decision->name) < 0)
 			return -ENOMEM;
 		contested = true;
 		if (!booked)
@@ -226,18 +122,10 @@ static int report_kept(const struct tables *tables)
 		const struct owner *owner = &tables->owners[i];
 
 		if (owner->kept_by)
-			r = write_owner(owner->decision, owner->device->id, owner->kept_by,
-				", where a pod still uses it");
+			r = decision_write(owner->decision, owner->device->id,
+				"%s, where a pod still uses it", owner->kept_by->name);
 	}
 	return r;
-}
-
-static int close_stream(struct decision *decision)
-{
-	FILE *stream = TAKE_PTR(decision->stream);
-	bool failed = stream && ferror(stream);
-
-	return stream && (fclose(stream) != 0 || failed) ? -ENOMEM : 0;
 }
 
 int ownership_decide(struct decision *decisions, size_t n)
@@ -255,8 +143,10 @@ int ownership_decide(struct decision *decisions, size_t n)
 		r = decide(&tables, &decisions[i]);
 	if (r >= 0)
 		r = report_kept(&tables);
+	if (r >= 0)
+		r = replayed_decide(decisions, n);
 	for (size_t i = 0; i < n; i++)
-		if (close_stream(&decisions[i]) < 0)
+		if (decision_close(&decisions[i]) < 0)
 			r = -ENOMEM;
 	if (r < 0)
 		decisions_done(decisions, n);
@@ -264,13 +154,4 @@ int ownership_decide(struct decision *decisions, size_t n)
 	map_done(&tables.claims);
 	map_done(&tables.ids);
 	return r;
-}
-
-void decisions_done(struct decision *decisions, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		free(decisions[i].owners);
-		free(decisions[i].note);
-		decisions[i].owners = decisions[i].note = NULL;
-	}
 }

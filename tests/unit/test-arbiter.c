@@ -53,7 +53,12 @@ static void on_malformed(void *userdata)
 	((struct seat *)userdata)->malformed++;
 }
 
-static void on_note(void *userdata)
+static const char *root(void *userdata)
+{
+	return "";
+}
+
+static void on_change(void *userdata)
 {
 }
 
@@ -61,7 +66,9 @@ static const struct claimant_operations operations = {
 	.answer = answer,
 	.is_starting = is_starting,
 	.on_malformed = on_malformed,
-	.on_note = on_note,
+	.root = root,
+	.on_note = on_change,
+	.on_replays = on_change,
 };
 
 static int setup(void **state)

@@ -324,8 +324,10 @@ static void test_claims(void **state)
 	device = (struct device *)snapshot->units[0].device;
 	assert_int_equal(device_add_claim(device, "pci:0000:03:00.0"), 0);
 	assert_int_equal(device_add_claim(device, "a\tb\nc"), 0);
-	assert_int_equal(hardware_claims_text(snapshot, host_root, &text), 0);
-	assert_string_equal(text, "by-id+control\t/dev/card?\tpci:0000:03:00.0\ta?b?c\n");
+	assert_int_equal(
+		hardware_claims_text(declaration_of(config), snapshot, host_root, &text), 0);
+	assert_string_equal(
+		text, "by-id+control\t/dev/card?\tpci:0000:03:00.0\ta?b?c\n\t+/dev/control\n");
 	assert_int_equal(device_count_claims(device), 3);
 	/* A device without hardware has no line. */
 	device->claims.count = 0;
@@ -333,7 +335,8 @@ static void test_claims(void **state)
 	device->n_nodes = 0;
 	free(text);
 	text = NULL;
-	assert_int_equal(hardware_claims_text(snapshot, host_root, &text), 0);
+	assert_int_equal(
+		hardware_claims_text(declaration_of(config), snapshot, host_root, &text), 0);
 	assert_string_equal(text, "");
 	device->claims.count = 2;
 	device->n_nodes = n_nodes;

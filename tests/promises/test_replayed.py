@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P21: whatever a pod still holds leads to the device whose id it holds, or that device is unhealthy with the reason, from the
+first list after a start. The kubelet stores Allocate's answer and replays it to a container that starts again.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import unittest
+
+from node import NodeTest, program, until
+
+PROGRAM = "#!/bin/sh\ncat {}\n"
+
+
+class Replayed(NodeTest):
+    def setUp(self):
+        super().setUp()
+        self.node.kubelet_options = ["--topology-policy", "none"]
+        self.resources = {}
+
+    # --- the host
+
+    def plug(self, resource="a", **nodes):
+        """The devices that a resource has from now on, with their nodes: id="null ?zero", where "?" is optional."""
+        devices = [{"id": name, "nodes": [{"host": f"/dev/{path.lstrip('?')}", "path": f"/dev/{name}{i}", "optional": path.startswith("?")}
+                                          for i, path in enumerate(paths.split())]} for name, paths in nodes.items()]
+        path = self.node.path(f"{resource}.json")
+        with open(path + ".new", "w") as file:
+            json.dump({"version": 1, "devices": devices}, file)
+        os.rename(path + ".new", path)
+        if resource in self.resources and self.node.daemon:
+            self.ctl("rescan", f"vendor.example/{resource}")
+
+    def declare(self, resource="a", more=""):
+        script = self.node.path(f"{resource}.sh")
+        with open(script, "w") as file:
+            file.write(PROGRAM.format(self.node.path(f"{resource}.json")))
+        os.chmod(script, 0o755)
+        self.resources[resource] = (f'{{ name = "vendor.example/{resource}"; driver = "exec"; match = ( {{ command = "{script}"; }} ); '
+                                    f"{more} }}")
+
+    def configure(self):
+        self.node.configure(*self.resources.values(), kubelet=f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock"; '
+                                                              "pod_resources_interval = 1;")
+
+    def begin(self):
+        self.configure()
+        self.node.start_kubelet()
+        self.node.start()
+        for resource in self.resources:
+            until(lambda: "Healthy" in self.listed(resource).values(), f"the devices of {resource}")
+
+    def reboot(self, **nodes):
+        """The host is restarted, and the devices have other nodes. Returns what becomes of the pods."""
+        self.node.stop_kubelet(signal.SIGKILL)
+        self.node.stop(signal.SIGKILL)
+        shutil.rmtree(self.node.run)
+        os.utime(os.path.join(self.node.plugins, "kubelet_internal_checkpoint"), (1, 1))
+        self.plug(**nodes)
+        self.node.start()
+        seen = len(self.node.kubelet_events())
+        self.node.start_kubelet()
+        until(lambda: {e["pod"] for e in self.node.kubelet_events()[seen:] if e["event"] in ("pod-readmitted", "pod-rejected")}
+              >= self.held, "the pods to be judged")
+        return {e["pod"]: e["event"] for e in self.node.kubelet_events()[seen:] if e["event"] in ("pod-readmitted", "pod-rejected")}
+
+    # --- pods
+
+    held = set()
+
+    def pod(self, name, resource="a", count=1, init=True):
+        """A pod whose containers do not run when the kubelet is restarted. Returns the ids of its devices."""
+        self.node.call_kubelet("pod", name=name, namespace="default", containers=[
+            {"name": "before", "kind": "init" if init else "main", "limits": {f"vendor.example/{resource}": count}},
+            {"name": "main", "kind": "main", "limits": {}}])
+        self.held = self.held | {name}
+        return self.ids_of(name)
+
+    def ids_of(self, name):
+        uid = next(pod["uid"] for pod in self.node.call_kubelet("pods")["pods"] if pod["name"] == name)
+        with open(os.path.join(self.node.plugins, "kubelet_internal_checkpoint")) as file:
+            entries = json.load(file)["Data"]["PodDeviceEntries"]
+        return {device for entry in entries if entry["PodUID"] == uid for ids in entry["DeviceIDs"].values() for device in ids}
+
+    def ctl(self, *words):
+        return subprocess.run([program("devplugctl"), "-c", self.node.config, *words], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    # --- what is listed
+
+    def listed(self, resource="a"):
+        resources = self.node.node_resources()
+        return {d["id"]: d["health"] for d in resources.get(f"vendor.example/{resource}", {"devices": []})["devices"]}
+
+    def unhealthy(self, resource="a"):
+        """{id: reason} of the devices that devplugctl reports as unhealthy."""
+        devices = json.loads(self.ctl("devices", f"vendor.example/{resource}", "--json"))["resources"][0]["devices"]
+        return {d["id"]: d["reason"] for d in devices if d["health"] != "Healthy"}
+
+    def expect(self, _resource="a", **reasons):
+        """These devices, and no others, are listed as unhealthy, and for these reasons."""
+        until(lambda: self.unhealthy(_resource) == reasons, f"{reasons}; {self.unhealthy(_resource)}")
+        until(lambda: {name for name, health in self.listed(_resource).items() if health != "Healthy"} == set(reasons),
+              f"the kubelet to know {set(reasons)}; {self.listed(_resource)}")
+
+
+def its_pod(old, new):
+    return f"its pod uses /dev/{old}, but the device is /dev/{new} now: delete the pod"
+
+
+def a_pod(node, held, resource="a"):
+    return f'a pod with device "{held}" of vendor.example/{resource} uses /dev/{node}, which is this device now: delete that pod'
+
+
+class Reboot(Replayed):
+    """Functions of PCI, whose IOMMU groups are numbered in the order in which the kernel finds them."""
+
+    FUNCTIONS = {"x": "0000:03:00.0", "y": "0000:41:00.0", "z": "0000:83:00.0"}
+
+    def setUp(self):
+        super().setUp()
+        self.root = self.node.path("host")
+        self.resources["a"] = (f'{{ name = "vendor.example/a"; driver = "pci"; match = ( {{ access = "vfio"; vendor = 0x10de; }} ); '
+                               f'host_root = "{self.root}"; container = {{ env = ( "GROUP=${{iommu_group}}", "IDS=${{ids}}" ); }}; }}')
+        self.plug(x=7, y=8, z=9)
+        self.begin()
+
+    def plug(self, **groups):
+        shutil.rmtree(self.root, ignore_errors=True)
+        for path in ("sys/bus/pci/devices", "sys/bus/pci/drivers/vfio-pci", "dev/vfio"):
+            os.makedirs(os.path.join(self.root, path))
+        os.mkfifo(os.path.join(self.root, "dev/vfio/vfio"))
+        for name, group in groups.items():
+            function = os.path.join(self.root, "sys/devices", self.FUNCTIONS[name])
+            members = os.path.join(self.root, f"sys/kernel/iommu_groups/{group}/devices")
+            os.makedirs(function)
+            os.makedirs(members)
+            for attribute, value in {"vendor": "0x10de", "device": "0x1eb8", "class": "0x030200", "numa_node": "-1"}.items():
+                with open(os.path.join(function, attribute), "w") as file:
+                    file.write(value + "\n")
+            os.symlink("../../bus/pci/drivers/vfio-pci", os.path.join(function, "driver"))
+            os.symlink(f"../../kernel/iommu_groups/{group}", os.path.join(function, "iommu_group"))
+            os.symlink(f"../../../devices/{self.FUNCTIONS[name]}", os.path.join(self.root, "sys/bus/pci/devices", self.FUNCTIONS[name]))
+            os.symlink(f"../../../../devices/{self.FUNCTIONS[name]}", os.path.join(members, self.FUNCTIONS[name]))
+            os.mkfifo(os.path.join(self.root, f"dev/vfio/{group}"))
+
+    def hold(self, name):
+        """A pod with one device: its name above, and its group."""
+        address, = self.pod(name)
+        short = next(key for key, value in self.FUNCTIONS.items() if value == address)
+        return short, {"x": 7, "y": 8, "z": 9}[short]
+
+    def test_P21_swapped_nodes(self):
+        """Two pods whose devices changed their places at a restart of the host: neither gets the other one's."""
+        (first, a), (second, b) = self.hold("p"), self.hold("q")
+        judged = self.reboot(**{"x": 7, "y": 8, "z": 9, first: b, second: a})
+        self.assertEqual(judged, {"p": "pod-rejected", "q": "pod-rejected"})
+        self.expect(**{self.FUNCTIONS[first]: its_pod(f"vfio/{a}", f"vfio/{b}"),
+                       self.FUNCTIONS[second]: its_pod(f"vfio/{b}", f"vfio/{a}")})
+
+    def test_P21_free_device_with_a_held_node(self):
+        """Only one of the two is in a pod: the other one is not given to another pod."""
+        held, group = self.hold("p")
+        other = min({"x", "y", "z"} - {held})
+        taken = {"x": 7, "y": 8, "z": 9}[other]
+        judged = self.reboot(**{"x": 7, "y": 8, "z": 9, held: taken, other: group})
+        self.assertEqual(judged, {"p": "pod-rejected"})
+        self.expect(**{self.FUNCTIONS[held]: its_pod(f"vfio/{group}", f"vfio/{taken}"),
+                       self.FUNCTIONS[other]: a_pod(f"vfio/{group}", self.FUNCTIONS[held])})
+        # When the pod is gone, both are free.
+        self.node.ask_kubelet("pod", "rm", "p")
+        self.expect()
+
+    def test_P21_same_nodes(self):
+        self.pod("p", count=2)
+        self.assertEqual(self.reboot(x=7, y=8, z=9), {"p": "pod-readmitted"})
+        self.expect()
+
+    def test_P21_all_in_one_pod(self):
+        """A container with all devices has the nodes and the values of all of them."""
+        self.pod("p", count=3)
+        self.assertEqual(self.reboot(x=8, y=9, z=7), {"p": "pod-readmitted"})
+        self.expect()
+
+    def test_P21_recovers_without_a_pod(self):
+        """All devices are unhealthy because of pods that are gone, so no pod comes that would make the kubelet forget them."""
+        (first, a), (second, b), (third, c) = self.hold("p"), self.hold("q"), self.hold("r")
+        self.reboot(**{first: b, second: c, third: a})
+        until(lambda: len(self.unhealthy()) == 3, "all devices to be unhealthy")
+        for name in self.held:
+            self.node.ask_kubelet("pod", "rm", name)
+        self.node.await_allocatable(a=3)
+        self.expect()
+
+
+class WhileItRuns(Replayed):
+    def test_P21_driver_loaded_again(self):
+        self.declare()
+        self.plug(x="null", y="zero")
+        self.begin()
+        held, = self.pod("p", init=False)
+        other = "y" if held == "x" else "x"
+        self.plug(**{held: "zero" if held == "x" else "null", other: "null" if held == "x" else "zero"})
+        node = "null" if held == "x" else "zero"
+        self.expect(**{held: its_pod(node, "zero" if held == "x" else "null"), other: a_pod(node, held)})
+        # Back in their places.
+        self.plug(x="null", y="zero")
+        self.expect()
+
+    def test_P21_node_of_a_removed_device(self):
+        """Another resource's new device has the node of a device that has gone while a pod holds it."""
+        self.declare("a")
+        self.declare("b")
+        self.plug("a", x="null")
+        self.plug("b", u="zero")
+        self.begin()
+        self.assertEqual(self.pod("p", init=False), {"x"})
+        self.plug("a")
+        until(lambda: self.listed() == {"x": "Unhealthy"}, "the device to be gone")
+        self.plug("b", u="zero", v="null")
+        self.expect("b", v=a_pod("null", "x"))
+        # Also after a restart, which forgets the device.
+        self.node.stop(signal.SIGKILL)
+        shutil.rmtree(self.node.run)
+        self.node.start()
+        self.node.await_serving()
+        self.expect("b", v=a_pod("null", "x"))
+        self.node.ask_kubelet("pod", "rm", "p")
+        self.expect("b")
+
+    def test_P21_what_is_shared(self):
+        """Replicas, a node that all devices have, nodes that a device may lack, and resources that overlap: all right."""
+        self.declare("a", 'share = { replicas = 3; }; overlap = true; container = { nodes = ( "/dev/random" ); };')
+        self.declare("b", "overlap = true;")
+        self.declare("c")
+        self.plug("a", x="null", y="zero ?full")
+        self.plug("b", u="null")
+        self.plug("c", w="tty1")
+        self.begin()
+        self.pod("p", count=4, init=False)
+        self.pod("q", "b", init=False)
+        self.plug("a", x="null tty2", y="zero ?full")
+        self.plug("b", u="null", v="zero")
+        self.plug("c", w="tty1", v="random")
+        until(lambda: len(self.listed("b")) == len(self.listed("c")) == 2, "the new devices")
+        for resource in "abc":
+            self.expect(resource)
+
+    def test_P21_values(self):
+        """Numbers in variables go stale, too, even where the node comes from a CDI file."""
+        self.declare("a", 'cdi_spec = { kind = "vendor.example/a"; }; container = { env = ( "MINOR=${number}", "ID=${id}" ); };')
+        self.plug("a", x="tty1", y="tty2")
+        self.begin()
+        held, = self.pod("p", init=False)
+        number = "1" if held == "x" else "2"
+        self.plug("a", x="tty2", y="tty1")
+        self.expect(**{held: f'its pod uses another value of MINOR, which is "{3 - int(number)}" now: delete the pod'})
+
+    def test_P21_forget(self):
+        self.declare()
+        self.plug(x="null", y="zero")
+        self.begin()
+        held, = self.pod("p", init=False)
+        self.plug(x="zero", y="null")
+        until(lambda: len(self.unhealthy()) == 2, "both to be unhealthy")
+        self.ctl("forget", f"vendor.example/a/{held}")
+        self.expect()
+
+
+if __name__ == "__main__":
+    unittest.main()

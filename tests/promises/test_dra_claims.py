@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What devplugd keeps of claims: over a stop, a restart of the host, an update, and other processes that remove files."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import shutil
+import socket
 import stat
 import unittest
 
@@ -39,9 +41,10 @@ class DraClaims(DraTest):
         names = [self.api.device_named(f"vendor.example/{resource}", device) for device in devices]
         return "default", name, self.api.allocate(name, DRIVER, [("a", device) for device in names])
 
-    def start(self):
+    def start(self, begun=lambda: None):
         before = self.socket
         self.node.start()
+        begun()
         until(lambda: self.kubelet.find_other(before), "a new socket")
         self.register()
         until(lambda: self.dra()["slices"] == 1, "devplugd-cluster to know the devices")
@@ -76,6 +79,21 @@ class DraClaims(DraTest):
         for claim in claims:
             self.change_saved(claim[2], lambda saved: saved.update(boot="00000000-0000-0000-0000-000000000000"))
 
+    @contextlib.contextmanager
+    def full_socket_of_systemd(self):
+        """devplugd waits when it sends READY=1, until the socket is closed."""
+        path = self.node.environment["NOTIFY_SOCKET"] = self.node.path("notify")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, \
+                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+            systemd.bind(path)
+            other.connect(path)
+            other.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    other.send(b"X=1")
+            yield systemd
+        del self.node.environment["NOTIFY_SOCKET"]
+
     def test_restart_of_the_host(self):
         """Devices stay with their claims, which the kubelet prepares again: with prestart, and under the same CDI names."""
         self.serve_api()
@@ -86,7 +104,12 @@ class DraClaims(DraTest):
         before = self.specification(claim[2])
         self.restart_host(claim, other, forgotten)
         self.assertEqual(len(self.files()), 3)
-        self.start()
+        with self.full_socket_of_systemd() as systemd:
+            def begun():
+                until(lambda: self.files() == [], "the CDI files to be removed before devplugd is ready")
+                systemd.close()
+
+            self.start(begun)
         self.assertEqual(self.files(), [])
         self.assertEqual(self.dra()["claims"], 0)
         thief = self.claim("thief", 0)

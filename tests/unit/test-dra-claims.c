@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Prepared claims in their files: what an answer that comes too late, and a file that cannot be
+ * written, leave of them.
+ */
+#include "published-fixture.h"
+
+#include <dirent.h>
+#include <jansson.h>
+
+#include "supervisor/books/dra-claims.h"
+#include "supervisor/children/manager.h"
+#include "supervisor/files/runtime-files.h"
+
+#define UID "00000000-0000-4000-8000-000000000001"
+
+static struct manager manager;
+static struct dra_claims *claims;
+static struct error error;
+
+static int setup_claims(void **state)
+{
+	if (setup(state) < 0 || unsetenv("STATE_DIRECTORY") < 0)
+		return -1;
+	config->runtime_dir = realloc(config->runtime_dir, sizeof(run_dir));
+	(void)strcpy(config->runtime_dir, run_dir);
+	manager.config = config;
+	manager.published = published;
+	if (runtime_files_open(run_dir, &manager.files, &error) < 0)
+		return -1;
+	return dra_claims_new(&manager, &claims);
+}
+
+static int teardown_claims(void **state)
+{
+	claims = dra_claims_free(claims);
+	manager.files = runtime_files_free(manager.files);
+	return teardown(state);
+}
+
+/* The claim with the device of that id, as devplugd-cluster asks for it. */
+static json_t *asked_for(const char *id)
+{
+	return json_pack("{s:s, s:s, s:s, s:[{s:s, s:s, s:s, s:s, s:s, s:b}]}", "uid", UID,
+		"namespace", "default", "name", "c", "devices", "request", "r", "pool", "node",
+		"name", id, "resource", "vendor.example/card", "id", id, "admin", 0);
+}
+
+static json_t *edits_with(const char *variable)
+{
+	return json_pack("{s:[s]}", "env", variable);
+}
+
+/* Prepares the claim with edits that set the variable. */
+static int prepare(const char *id, const char *variable)
+{
+	json_t *claim = asked_for(id), *devices;
+	int r;
+
+	(void)json_object_set_new(json_array_get(json_object_get(claim, "devices"), 0), "cdi",
+		json_pack("[s]", "devplugd/claim=" UID "-0"));
+	devices =
+		json_pack("[{s:s, s:o}]", "name", UID "-0", "containerEdits", edits_with(variable));
+	r = dra_claims_add(claims, claim, devices, &error);
+	json_decref(devices);
+	json_decref(claim);
+	return r;
+}
+
+/* The only file in the directory that is not hidden; "" if there is none. */
+static const char *text_in(const char *directory)
+{
+	static char text[65536];
+	DIR *stream = opendir(directory);
+	const struct dirent *entry;
+
+	text[0] = '\0';
+	while (stream && (entry = readdir(stream))) {
+		char path[512];
+		FILE *file;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		assert_string_equal(text, "");
+		(void)snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+		file = fopen(path, "re");
+		assert_non_null(file);
+		text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+		(void)fclose(file);
+	}
+	if (stream)
+		(void)closedir(stream);
+	return text;
+}
+
+static const char *saved(void)
+{
+	return text_in(dra_claims_directory(claims));
+}
+
+/* A process answers after the claim was unprepared and prepared again with another device. */
+static void test_late_edits(void **state)
+{
+	json_t *first = asked_for("card-0");
+	json_t *names = json_pack("[s]", "devplugd/claim=" UID "-0"), *edits = edits_with("A=late");
+
+	assert_int_equal(prepare("card-0", "A=first"), 0);
+	assert_int_equal(dra_claims_remove(claims, UID, &error), 0);
+	assert_int_equal(
+		dra_claims_set_edits(claims, first, 0, names, edits, "0", &error), -ENOENT);
+	assert_int_equal(prepare("card-1", "A=second"), 0);
+	assert_int_equal(
+		dra_claims_set_edits(claims, first, 0, names, edits, "0", &error), -ENOENT);
+	assert_non_null(strstr(saved(), "A=second"));
+	assert_null(strstr(saved(), "A=late"));
+	assert_non_null(strstr(text_in(cdi_dir), "A=second"));
+	json_decref(first);
+	json_decref(names);
+	json_decref(edits);
+}
+
+static void expect_first(void)
+{
+	assert_int_equal(dra_claims_total(claims), 1);
+	assert_null(dra_claims_find(claims, UID));
+	assert_non_null(strstr(saved(), "forgotten"));
+	assert_non_null(strstr(saved(), "A=first"));
+	assert_non_null(strstr(text_in(cdi_dir), "A=first"));
+}
+
+/* A claim with a forgotten device is prepared again, and a file of it cannot be written. */
+static void test_prepared_again_without_a_file(void **state)
+{
+	char directory[512], away[520];
+
+	assert_int_equal(prepare("card-0", "A=first"), 0);
+	assert_int_equal(
+		dra_claims_forget(claims, UID, "vendor.example/card", "card-0", &error), 0);
+
+	/* Its own file: others could write to the directory, so it is not used. */
+	assert_int_equal(chmod(dra_claims_directory(claims), 0777), 0);
+	assert_int_equal(prepare("card-0", "A=second"), -EPERM);
+	assert_int_equal(chmod(dra_claims_directory(claims), 0700), 0);
+	expect_first();
+
+	/* The CDI file, after its own file was written. */
+	(void)snprintf(directory, sizeof(directory), "%s", cdi_dir);
+	(void)snprintf(away, sizeof(away), "%s.away", directory);
+	assert_int_equal(rename(directory, away), 0);
+	host_write(directory + strlen(host_root), "in the way");
+	assert_true(prepare("card-0", "A=second") < 0);
+	assert_int_equal(remove(directory), 0);
+	assert_int_equal(rename(away, directory), 0);
+	expect_first();
+
+	assert_int_equal(prepare("card-0", "A=second"), 0);
+	assert_non_null(dra_claims_find(claims, UID));
+	assert_null(strstr(saved(), "forgotten"));
+	assert_non_null(strstr(text_in(cdi_dir), "A=second"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_late_edits, setup_claims, teardown_claims),
+		cmocka_unit_test_setup_teardown(
+			test_prepared_again_without_a_file, setup_claims, teardown_claims),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -221,7 +221,7 @@ static int list_all(struct rdma_scan *rdma)
 		r = infiniband_table_read(rdma->scan, &rdma->table);
 	if (r >= 0)
 		r = sysfs_list(rdma->root, CLASS, &names);
-	if (r == -ENOENT)
+	if (sysroot_is_absent(r))
 		return 0;
 	for (size_t i = 0; i < names.count && r >= 0; i++)
 		r = list_one(rdma, names.items[i]);

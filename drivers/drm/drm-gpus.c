@@ -7,6 +7,7 @@
 #include <ctype.h>
 
 #include "drivers/drm/drm.h"
+#include "drivers/host/sysroot.h"
 
 #define CLASS "/sys/class/drm"
 
@@ -157,7 +158,7 @@ int gpus_find(struct scan *scan, struct gpus *gpus, struct error *error)
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	r = sysfs_list(root, CLASS, &names);
-	if (r == -ENOENT)
+	if (sysroot_is_absent(r))
 		return 0;
 	if (r < 0)
 		return error_set(error, r, "cannot list %s: %s", CLASS, strerror(-r));

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Problems of a resource's scans, for the log and for `devplugctl explain`. A problem is logged
- * when it begins, and not again while it lasts or alternates with others. The end of a failure to
- * scan is logged, too.
+ * Problems and explanations of a resource's scans, for the log and for `devplugctl explain`. Each
+ * is logged when it begins, and not again while it lasts or alternates with others. The end of a
+ * failure to scan is logged, too.
  */
 
 #include "common/log.h"
@@ -19,7 +19,8 @@ struct scan_notes {
 	struct log_once logged_notes, logged_failures;
 };
 
-/* Takes over the notes of a successful scan. Returns whether they differ from the last notes. */
+/* Takes over the notes of a successful scan, followed by its explanations. Returns whether they
+ * differ from the last notes. */
 bool scan_notes_take(struct scan_notes *notes, struct scan *scan);
 
 /* Notes what a successful scan could not watch. `interval` is the time between scans in that case,

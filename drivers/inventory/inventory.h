@@ -203,8 +203,8 @@ const struct measurements *inventory_measurements(const struct inventory *invent
  * the inventory until the next scan; a change calls on_change(). */
 const char *inventory_failure(const struct inventory *inventory);
 
-/* The notes about what the last successful scan could not read. The inventory owns them in the same
- * way. */
+/* What the last successful scan could not read, and what it explains. The inventory owns them in
+ * the same way. */
 const struct strings *inventory_notes(const struct inventory *inventory);
 
 /* The newest snapshot, as a new reference. */

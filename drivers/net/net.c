@@ -242,7 +242,7 @@ static int list_functions(struct net_scan *net, enum net_type type, const char *
 		return r;
 	r = sysfs_list(reader.root, bus, &names);
 	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+		return sysroot_is_absent(r) ? 0 : r;
 	for (size_t i = 0; i < names.count && r >= 0; i++)
 		r = list_function(net, type, bus, names.items[i], &reader);
 	return r;
@@ -270,7 +270,7 @@ static int list_interfaces(struct net_scan *net)
 
 	r = sysfs_list(scan_root(net->scan), INTERFACES, &names);
 	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+		return sysroot_is_absent(r) ? 0 : r;
 	for (size_t i = 0; i < names.count && r >= 0; i++)
 		r = list_interface(net, names.items[i]);
 	return r;

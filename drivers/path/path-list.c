@@ -370,9 +370,12 @@ static void explain_pattern(struct scan *scan, size_t entry, const char *pattern
 	else if (mistake)
 		scan_hint(scan, entry, "nothing matches \"%.80s\": %s%s%.80s", pattern, mistake,
 			*near ? "; there is " : "", near);
+	else if (*missing && *root)
+		scan_hint(scan, entry, "nothing matches \"%.80s\": host_root %s has no %.80s",
+			pattern, root, missing);
 	else if (*missing)
-		scan_hint(scan, entry, "nothing matches \"%.80s\": %s%s%.80s is missing", pattern,
-			*root ? "host_root " : "", root, missing);
+		scan_hint(scan, entry, "nothing matches \"%.80s\": %.80s is missing", pattern,
+			missing);
 	else
 		scan_hint(scan, entry, "nothing matches \"%.80s\"%s%.80s", pattern,
 			*near ? "; there is " : "", near);

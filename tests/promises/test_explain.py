@@ -123,6 +123,23 @@ class Explain(ToolTest):
         until(lambda: self.node.resource("vendor.example/gpu")["scan_notes"] == [], "the end of the note")
         self.assertNotIn("reports", self.explain("gpu"))
 
+    def test_root_that_is_not_a_host(self):
+        """An empty directory, one that is missing, and a file."""
+        empty, missing, file = (self.node.path(name) for name in ("empty", "missing", "file"))
+        os.mkdir(empty)
+        with open(file, "w"):
+            pass
+        entries = {"drm": "{}", "net": '{ pf = "ens1"; }', "nvidia": "{}", "path": '"/dev/video*"', "pci": "{ vendor = 0x8086; }",
+                   "rdma": '{ name = "*"; }', "sysfs": '"dsa"', "usb": '{ port = "*"; }'}
+        self.node.configure(*(f'{{ name = "vendor.example/{name}"; driver = "{name}"; match = ( {entry} ); }}'
+                              for name, entry in entries.items()))
+        for root in (empty, missing, file):
+            for name in entries:
+                with self.subTest(name, root=root):
+                    answer = self.ctl("--json", "preview", "--root", root, f"vendor.example/{name}")
+                    self.assertEqual(answer.returncode, 0, answer.stderr)
+                    self.assertRegex(json.loads(answer.stdout)["notes"][-1], f"host_root {root} has no /(sys|dev)")
+
     def test_unknown(self):
         self.serve(static("a", 1))
         self.assertIn("no resource", self.ctl("explain", "vendor.example/b").stderr)

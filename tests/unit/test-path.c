@@ -274,7 +274,7 @@ static void test_explanations(void **state)
 			"`match` for each; there is /dev/video0" },
 		{ "/dev/video[1-9]", "nothing matches \"/dev/video[1-9]\"; there is /dev/video0" },
 		{ "/dev/dri/card*",
-			"nothing matches \"/dev/dri/card*\": host_root ROOT/dev/dri is missing" },
+			"nothing matches \"/dev/dri/card*\": host_root ROOT has no /dev/dri" },
 		{ "/dev/kvm", "nothing matches \"/dev/kvm\"" },
 		{ "/dev/video*", NULL },
 	};

@@ -233,11 +233,15 @@ static void add_integer(struct parser *parser, const config_setting_t *setting,
 	const struct option *option, const char *key, void *list)
 {
 	size_t before = parser->report->count;
+	struct integers *integers = list;
 	int64_t value = 0;
 
 	value_integer(parser, setting, option, key, &value);
-	if (parser->report->count == before && integers_add(list, value) < 0)
+	if (parser->report->count == before && integers_add(integers, value) < 0)
 		parser->report->incomplete = true;
+	if (value > 9 && integers->decimal == 0 &&
+		config_setting_get_format(setting) != CONFIG_FORMAT_HEX)
+		integers->decimal = value;
 }
 
 void value_integers(struct parser *parser, const config_setting_t *setting,

@@ -13,6 +13,7 @@
 
 #include "common/accounts.h"
 #include "configuration/same-path.h"
+#include "drivers/model/condition.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/form.h"
 
@@ -135,6 +136,17 @@ static void check_pattern(
 			pattern);
 }
 
+static void check_numbers(struct walk *walk, const struct origin *origin, const char *key,
+	const struct integers *integers)
+{
+	if (integers->decimal > 0)
+		(void)report_add(walk->report, origin, key,
+			"%lld is a decimal number: write 0x%04llx, or 0x%04llx if that is the value",
+			(long long)integers->decimal,
+			(unsigned long long)digits_as_hexadecimal(integers->decimal),
+			(unsigned long long)integers->decimal);
+}
+
 static void check_options(struct walk *walk, const struct option_table *table,
 	const void *structure, const char *prefix);
 
@@ -166,6 +178,8 @@ static void check_options(struct walk *walk, const struct option_table *table,
 		} else if (option->type == OPTION_GROUP) {
 			(void)snprintf(key, sizeof(key), "%.100s%s.", prefix, option->key);
 			check_options(walk, option->table, member, key);
+		} else if (option->hexadecimal) {
+			check_numbers(walk, structure, key, member);
 		} else if (option->type == OPTION_STRINGS && streq(option->key, "command") &&
 			strings->count > 0) {
 			check_program(walk, structure, key, strings->items[0]);

@@ -20,6 +20,7 @@ static const struct option drm_options[] = {
 		.type = OPTION_INTEGERS,
 		.offset = offsetof(struct drm_match, vendors),
 		.maximum = UINT16_MAX,
+		.hexadecimal = true,
 		.help = "PCI vendors, such as 0x8086; any if absent.",
 	},
 	{
@@ -27,6 +28,7 @@ static const struct option drm_options[] = {
 		.type = OPTION_INTEGERS,
 		.offset = offsetof(struct drm_match, models),
 		.maximum = UINT16_MAX,
+		.hexadecimal = true,
 		.help = "PCI device numbers; any if absent.",
 	},
 	{

@@ -41,6 +41,7 @@ struct strings {
 struct integers {
 	int64_t *items;
 	size_t count;
+	int64_t decimal; /* the first of several digits that was written in decimal; 0: none */
 };
 
 /* `items` is an array of `count` structures, each `table->size` bytes. */
@@ -82,6 +83,7 @@ struct option {
 	 * separately. Returns 0, or -EINVAL with a sentence that follows the key: "must be ...".
 	 * NULL: any text. */
 	int (*check)(const char *value, struct error *error);
+	bool hexadecimal; /* numbers: known in hexadecimal, so --check warns of decimal ones */
 	const char *unit; /* for the manual: "seconds", "devices" */
 	const char *help; /* for the manual: one sentence */
 };

@@ -44,6 +44,7 @@ void function_match_check(const struct function_match *match, struct report *rep
 		.type = OPTION_INTEGERS,                                                           \
 		.offset = offsetof(struct function_match, vendor),                                 \
 		.maximum = 0xffff,                                                                 \
+		.hexadecimal = true,                                                               \
 		.help = "PCI vendor of the function, such as 0x8086.",                             \
 	},                                                                                         \
 	{                                                                                          \
@@ -51,6 +52,7 @@ void function_match_check(const struct function_match *match, struct report *rep
 		.type = OPTION_INTEGERS,                                                           \
 		.offset = offsetof(struct function_match, device),                                 \
 		.maximum = 0xffff,                                                                 \
+		.hexadecimal = true,                                                               \
 		.help = "PCI device number of the function, such as 0x154c.",                      \
 	},                                                                                         \
 	{                                                                                          \

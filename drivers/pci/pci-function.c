@@ -153,7 +153,7 @@ static bool near_class(const void *entry, const void *candidate)
 	for (size_t i = 0; i < match->class.count; i++) {
 		int64_t number = digits_as_hexadecimal(match->class.items[i]);
 
-		if (admits_class(&(struct integers){ &number, 1 },
+		if (admits_class(&(struct integers){ .items = &number, .count = 1 },
 			    ((const struct pci_function *)candidate)->class))
 			return true;
 	}

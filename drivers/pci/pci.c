@@ -20,7 +20,7 @@ static const char *const policies[] = { "fold", "refuse", "ignore", NULL };
 #define ID_OPTION(name, what)                                                                      \
 	{                                                                                          \
 		.key = #name, .type = OPTION_INTEGERS, .offset = offsetof(struct pci_match, name), \
-		.maximum = 0xffff, .help = what                                                    \
+		.maximum = 0xffff, .hexadecimal = true, .help = what                               \
 	}
 
 static const struct option match_options[] = {
@@ -39,6 +39,7 @@ static const struct option match_options[] = {
 		.offset = offsetof(struct pci_match, class),
 		.minimum = 1,
 		.maximum = 0xffffff,
+		.hexadecimal = true,
 		.help = "Class codes: the base class alone (0x12), with the subclass (0x0302), or with both the subclass and the programming interface (0x010802).",
 	},
 	ID_OPTION(subsystem_vendor, "Vendors of the card (subsystem)."),

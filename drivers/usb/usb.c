@@ -40,6 +40,7 @@ static const char *const identities[] = { "serial", "port", NULL };
 		.type = OPTION_INTEGERS,                                                           \
 		.offset = (base) + offsetof(struct usb_selector, vendor),                          \
 		.maximum = 0xffff,                                                                 \
+		.hexadecimal = true,                                                               \
 		.help = "Number of the vendor (idVendor), such as 0x046d; several are "            \
 			"alternatives.",                                                           \
 	},                                                                                         \
@@ -48,6 +49,7 @@ static const char *const identities[] = { "serial", "port", NULL };
 		.type = OPTION_INTEGERS,                                                           \
 		.offset = (base) + offsetof(struct usb_selector, product),                         \
 		.maximum = 0xffff,                                                                 \
+		.hexadecimal = true,                                                               \
 		.help = "Number of the product (idProduct); several are alternatives.",            \
 	},                                                                                         \
 	{                                                                                          \

@@ -64,7 +64,8 @@ static void expect(const struct tally *tally, const char *expected)
 
 static void test_counting(void **state)
 {
-	struct entry entry = { .vendors = { intel, 1 }, .drivers = { nvidia, 1 } };
+	struct entry entry = { .vendors = { .items = intel, .count = 1 },
+		.drivers = { nvidia, 1 } };
 	struct candidate cards[] = { { .vendor = 0x1002 }, { .vendor = 0x8086, .driver = "xe" },
 		{ .vendor = -1 }, { .vendor = 0x8086, .driver = "xe", .gone = true } };
 	struct tally tally = { .conditions = &conditions };
@@ -94,7 +95,7 @@ static void test_counting(void **state)
 /* The example is the candidate that was most likely meant. */
 static void test_near_misses(void **state)
 {
-	struct entry entry = { .vendors = { amd, 1 } };
+	struct entry entry = { .vendors = { .items = amd, .count = 1 } };
 	struct candidate cards[] = { { .vendor = 0x8086 }, { .vendor = 0x1002 },
 		{ .vendor = 0x8086, .serial = (char *)"xyz", .large = true },
 		{ .vendor = 0x8086, .serial = (char *)"GPU-aB12" } };

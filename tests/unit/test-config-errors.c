@@ -530,6 +530,23 @@ static void test_warnings(void **state)
 		{ "\"/dev/(full|zero)\"",
 			"match[0].path: \"(\", \"|\" and \")\" have no special meaning in the pattern \"/dev/(full|zero)\": write an entry of `match` for each" },
 		{ "\"/dev/a(1)\"", NULL },
+		{ "\"/dev/video.*\"",
+			"match[0].path: in the pattern \"/dev/video.*\", \"*\" alone stands for any text, so leave out the \".\"" },
+		{ "\"/run/x.*\"", NULL },
+		{ "\"/dev/video[0-9]+\"",
+			"match[0].path: in the pattern \"/dev/video[0-9]+\", \"+\" stands for itself: write \"*\", or a pattern for each length" },
+		{ "\"/dev/video0, /dev/video1\"",
+			"match[0].path: in the pattern \"/dev/video0, /dev/video1\", it is one path: write an entry of `match` for each" },
+		{ "\"/srv/dev/video0\"; host_root = \"/srv\"",
+			"match[0].path: \"/srv/dev/video0\" is below host_root, but paths are those of the host: write \"/dev/video0\"" },
+		{ "( { vendor = 1002; } ); driver = \"drm\"",
+			"match[0].vendor: 1002 is a decimal number: write 0x1002, or 0x03ea if that is the value" },
+		{ "( { vendor = ( 0x403, 403 ); product = 6; } ); driver = \"usb\"",
+			"match[0].vendor: 403 is a decimal number: write 0x0403, or 0x0193 if that is the value" },
+		{ "( { class = 300; } ); driver = \"pci\"",
+			"match[0].class: 300 is a decimal number: write 0x0300, or 0x012c if that is the value" },
+		{ "( { vendor = 0x1002; } ); driver = \"drm\"", NULL },
+		{ "( { interface_class = 14; } ); driver = \"usb\"", NULL },
 	};
 	char text[512];
 
@@ -546,7 +563,8 @@ static void test_warnings(void **state)
 
 			warning = patterns[k].warning;
 			(void)snprintf(text, sizeof(text),
-				"resources = ( { name = \"v.e/x\"; driver = \"path\"; match = %s; } );",
+				"resources = ( { name = \"v.e/x\"; %s match = %s; } );",
+				strstr(patterns[k].match, "driver = ") ? "" : "driver = \"path\";",
 				patterns[k].match);
 		} else {
 			warning = "health[0].probe: \"sysfs\" will always fail: devices of driver "

@@ -611,7 +611,6 @@ class Readmission(NodeTest):
         self.assertIsNone(given)
         self.assertIn("is unhealthy: cordoned", refused["message"])
         until(lambda: self.listed()[self.device] == "Unhealthy", "the truth after the refusal")
-        self.assertIn(self.device, self.booked())
         given, _ = self.node.pod("next", a=1)
         self.assertNotIn(self.device, given["resources"]["vendor.example/a"])
         self.assertNotIn(self.device, self.booked())

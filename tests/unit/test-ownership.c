@@ -343,6 +343,37 @@ static void test_claims(void **state)
 	(void)inventory_free(inventory);
 }
 
+/* What a container gets with a device in addition, and what may go stale in its variables. */
+static void test_P21_marks(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_free_ char *text = NULL;
+	struct inventory *inventory = NULL;
+
+	host_mknod("/dev/x7");
+	host_mknod("/dev/of7");
+	host_mknod("/dev/all");
+	host_symlink("all", "/dev/link");
+	config = declare(
+		"driver = \"path\"; match = ( { path = \"/dev/x*\"; type = \"device\"; } ); container = "
+		"{ nodes = ( \"/dev/of${number}\", \"?/dev/no${number}\", \"/dev/link\" ); env = ( "
+		"\"N=${number}\", \"ID=${id}\", \"INFO=${info}\" ); annotations = ( \"a.b/n=${number}\" ); "
+		"};");
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
+				 &inventory),
+		0);
+	assert_int_equal(inventory_start(inventory, NULL), 0);
+	snapshot = inventory_snapshot(inventory);
+	assert_int_equal(
+		hardware_claims_text(declaration_of(config), snapshot, host_root, &text), 0);
+	assert_string_equal(text,
+		"x7\t/dev/x7\t+/dev/of7\t$N=7\t%INFO={\"x7\":{\"generic\":"
+		"{\"deviceID\":\"x7\"}}}\t$a.b/n=7\n"
+		"\t+/dev/no7\t+/dev/all\n");
+	(void)inventory_free(inventory);
+}
+
 /* What belongs to others is unhealthy here, is not offered, and is forgotten when it goes. */
 static void test_owners(void **state)
 {
@@ -367,6 +398,18 @@ static void test_owners(void **state)
 	assert_true(snapshot->units[1].claimed_by_other);
 	assert_false(snapshot->units[1].healthy);
 	assert_string_equal(snapshot->units[1].reason, "claimed by v.e/other");
+
+	assert_int_equal(inventory_set_owners(inventory, "card1\tv.e/other\ncard0\t!because\n"), 1);
+	assert_int_equal(inventory_set_owners(inventory, "card1\tv.e/other\ncard0\t!because\n"), 0);
+	snapshot = snapshot_unref(snapshot);
+	snapshot = inventory_snapshot(inventory);
+	assert_int_equal(snapshot->units[0].cause, CAUSE_STALE);
+	assert_string_equal(snapshot->units[0].reason, "because");
+	assert_false(snapshot->units[0].claimed_by_other);
+	assert_int_equal(inventory_set_owners(inventory, "card1\tv.e/other\n"), 1);
+	snapshot = snapshot_unref(snapshot);
+	snapshot = inventory_snapshot(inventory);
+	assert_true(snapshot->units[0].healthy);
 
 	host_remove("/dev/card1");
 	RUN_UNTIL((snapshot = snapshot_unref(snapshot), snapshot = inventory_snapshot(inventory),
@@ -404,6 +447,7 @@ int main(void)
 		cmocka_unit_test(test_definition),
 		cmocka_unit_test(test_hostile),
 		cmocka_unit_test_setup_teardown(test_claims, host_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_P21_marks, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_owners, host_setup, host_teardown),
 	};
 

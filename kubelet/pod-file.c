@@ -4,7 +4,10 @@
  */
 #include "kubelet/pod-file.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <sys/stat.h>
 
 #include "kubelet/file.h"
 #include "kubelet/other-resources.h"
@@ -41,6 +44,34 @@ static json_t *pod_to_json(const struct pod *pod)
 		"message", pod->message ? text_json(pod->message) : NULL);
 }
 
+static void update_directories(const struct model *model, const char *state_dir)
+{
+	_cleanup_free_ char *path = NULL;
+	const struct dirent *entry;
+	DIR *stream;
+
+	if (format_text(&path, "%s/pod-logs", state_dir) < 0)
+		return;
+	(void)mkdir(path, 0750);
+	stream = opendir(path);
+	if (!stream)
+		return;
+	for (size_t i = 0; i < model->n_pods; i++) {
+		const struct pod *pod = model->pods[i];
+		_cleanup_free_ char *name = NULL;
+
+		if (format_text(&name, "%s_%s_%s", pod->namespace, pod->name, pod->uid) >= 0)
+			(void)mkdirat(dirfd(stream), name, 0750);
+	}
+	while ((entry = readdir(stream))) {
+		const char *uid = strrchr(entry->d_name, '_');
+
+		if (uid && !model_find_pod_uid(model, uid + 1))
+			(void)unlinkat(dirfd(stream), entry->d_name, AT_REMOVEDIR);
+	}
+	(void)closedir(stream);
+}
+
 int pod_file_write(const struct model *model, const char *state_dir, struct error *error)
 {
 	_cleanup_json_ json_t *pods = json_array();
@@ -52,6 +83,7 @@ int pod_file_write(const struct model *model, const char *state_dir, struct erro
 	text = r == 0 ? json_dumps(pods, JSON_INDENT(1)) : NULL;
 	if (!text)
 		return error_set(error, -ENOMEM, "out of memory");
+	update_directories(model, state_dir);
 	r = file_replace(state_dir, POD_FILE, text, strlen(text), 0600, false);
 	if (r < 0)
 		return error_set(

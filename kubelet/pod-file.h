@@ -9,7 +9,8 @@
 
 #include "kubelet/model.h"
 
-/* Writes state_dir/pods.json. */
+/* Writes state_dir/pods.json, and makes state_dir/pod-logs/NAMESPACE_NAME_UID for each pod, as a
+ * kubelet does in its podLogsDir; removes those of other pods. */
 int pod_file_write(const struct model *model, const char *state_dir, struct error *error);
 
 /* Adds a container from {"name", "kind", "limits": {resource: count}, maybe "others"}. -EBADMSG if

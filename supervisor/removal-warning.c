@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Warns, before a change is applied, of devices that are assigned to pods and that the change would
- * remove. The resource is scanned once here, as its child would do it, to find out which devices it
- * would offer. If the scan fails, there is no warning.
+ * remove, or move between the device plugin and DRA. The resource is scanned once here, as its
+ * child would do it, to find out which devices it would offer. If the scan fails, there is no
+ * warning.
  */
 #include "supervisor/removal-warning.h"
 
@@ -93,37 +94,59 @@ static bool is_removed(const struct change *change, const char *id)
 }
 
 struct warning {
-	const json_t *state;
-	struct map pods;    /* UIDs */
+	struct map pods;    /* UIDs of pods, or of claims */
 	char *text;         /* the devices */
 	size_t size, count; /* of the text; of devices */
 	FILE *stream;
 };
 
-/* {"namespace", "pod", ...} of a booked id, or NULL. */
-static const json_t *find_pod(const json_t *state, const struct kubelet_checkpoint_row *row)
+static const json_t *find_resource(const json_t *state, const char *name)
 {
-	const json_t *resources = json_object_get(state, "resources"), *resource, *holder;
-	size_t i, k;
+	const json_t *resources = json_object_get(state, "resources"), *resource;
+	size_t i;
 
 	json_array_foreach(resources, i, resource)
 	{
-		if (!streq(text_of(resource, "name"), row->resource))
-			continue;
-		json_array_foreach(json_object_get(resource, "assigned"), k,
-			holder) if (streq(text_of(holder, "id"), row->id) &&
-			streq(text_of(holder, "container"), row->container)) return holder;
+		if (streq(text_of(resource, "name"), name))
+			return resource;
 	}
 	return NULL;
 }
 
-static void add_row(struct warning *warning, const struct kubelet_checkpoint_row *row)
+/* {"namespace", "pod", ...} of an id, or NULL; `container` NULL: of any. */
+static const json_t *find_pod(
+	const json_t *state, const char *resource, const char *id, const char *container)
 {
-	const json_t *pod = find_pod(warning->state, row);
+	const json_t *holders = json_object_get(find_resource(state, resource), "assigned"),
+		     *holder;
+	size_t i;
+
+	json_array_foreach(holders, i, holder)
+	{
+		if (streq(text_of(holder, "id"), id) &&
+			(!container || streq(text_of(holder, "container"), container)))
+			return holder;
+	}
+	return NULL;
+}
+
+static bool begin_entry(
+	struct warning *warning, const char *uid, const char *id, const char *resource)
+{
+	(void)map_put(&warning->pods, uid, warning);
+	if (warning->count++ >= NAMED_MAX)
+		return false;
+	(void)fprintf(warning->stream, "%s%s of %s", warning->count > 1 ? ", " : "", id, resource);
+	return true;
+}
+
+static void add_row(
+	struct warning *warning, const json_t *state, const struct kubelet_checkpoint_row *row)
+{
+	const json_t *pod = find_pod(state, row->resource, row->id, row->container);
 	char name[POD_NAME_MAX + 1];
 
-	(void)map_put(&warning->pods, row->pod_uid, warning);
-	if (warning->count++ >= NAMED_MAX)
+	if (!begin_entry(warning, row->pod_uid, row->id, row->resource))
 		return;
 	if (pod)
 		(void)snprintf(name, sizeof(name), "%s/%s", text_of(pod, "namespace"),
@@ -131,60 +154,114 @@ static void add_row(struct warning *warning, const struct kubelet_checkpoint_row
 	else
 		(void)snprintf(name, sizeof(name), "%s", row->pod_uid);
 	text_sanitize(name);
-	(void)fprintf(warning->stream, "%s%s of %s (pod %s, container %s)",
-		warning->count > 1 ? ", " : "", row->id, row->resource, name, row->container);
+	(void)fprintf(warning->stream, " (pod %s, container %s)", name, row->container);
 }
 
-static void add_resource(struct warning *warning, const struct kubelet_checkpoint *checkpoint,
+static void add_claim(
+	struct warning *warning, const json_t *state, const char *resource, const json_t *claim)
+{
+	const json_t *pod = find_pod(state, resource, text_of(claim, "id"), NULL);
+	char text[4 * POD_NAME_MAX];
+
+	if (!begin_entry(warning, text_of(claim, "uid"), text_of(claim, "id"), resource))
+		return;
+	if (pod)
+		(void)snprintf(text, sizeof(text), "pod %s/%s, container %s",
+			text_of(pod, "namespace"), text_of(pod, "pod"), text_of(pod, "container"));
+	else
+		(void)snprintf(text, sizeof(text), "claim %s/%s", text_of(claim, "namespace"),
+			text_of(claim, "name"));
+	text_sanitize(text);
+	(void)fprintf(warning->stream, " (%s)", text);
+}
+
+/* The changes that matter to pods. */
+struct warnings {
+	const json_t *state;
+	struct warning removed, moved;
+};
+
+static void add_claims(struct warnings *warnings, const struct resource_config *from,
+	const struct resource_config *to)
+{
+	const char *name = from->declaration.name;
+	const json_t *claims = json_object_get(find_resource(warnings->state, name), "claims"),
+		     *claim;
+	size_t i;
+
+	if (to && to->declaration.serve == SERVE_DRA)
+		return;
+	json_array_foreach(claims, i, claim)
+		add_claim(to ? &warnings->moved : &warnings->removed, warnings->state, name, claim);
+}
+
+static void add_resource(struct warnings *warnings, const struct kubelet_checkpoint *checkpoint,
 	const struct resource_config *from, const struct resource_config *to)
 {
 	struct change change = { .from = from, .to = to };
+	bool moves = to && to->declaration.serve == SERVE_DRA;
 	struct error error;
 	bool looked = false;
 
 	if (to && streq(from->text, to->text))
 		return;
-	for (size_t i = 0; i < checkpoint->count; i++) {
-		if (!streq(checkpoint->rows[i].resource, from->declaration.name))
+	for (size_t i = 0; checkpoint && i < checkpoint->count; i++) {
+		const struct kubelet_checkpoint_row *row = &checkpoint->rows[i];
+
+		if (!streq(row->resource, from->declaration.name))
 			continue;
+		if (moves) {
+			if (from->declaration.serve != SERVE_DRA)
+				add_row(&warnings->moved, warnings->state, row);
+			continue;
+		}
 		if (to && !looked) {
 			(void)scan_once(&from->declaration, &change.before, &error);
 			(void)scan_once(&to->declaration, &change.after, &error);
 			looked = true;
 		}
-		if (is_removed(&change, checkpoint->rows[i].id))
-			add_row(warning, &checkpoint->rows[i]);
+		if (is_removed(&change, row->id))
+			add_row(&warnings->removed, warnings->state, row);
 	}
+	add_claims(warnings, from, to);
 	(void)snapshot_unref(change.before);
 	(void)snapshot_unref(change.after);
+}
+
+static void print(struct warning *warning, const char *what, const char *advice, FILE *stream)
+{
+	if (warning->stream && fclose(warning->stream) == 0 && warning->count > 0) {
+		(void)fprintf(stream, "warning: %zu pod%s devices that this change %s: %s",
+			warning->pods.count, warning->pods.count == 1 ? " holds" : "s hold", what,
+			warning->text);
+		if (warning->count > NAMED_MAX)
+			(void)fprintf(stream, ", and %zu more", warning->count - NAMED_MAX);
+		(void)fprintf(stream, "%s\n", advice);
+	}
+	free(warning->text);
+	map_done(&warning->pods);
 }
 
 void removed_devices_warn(
 	const struct config *from, const struct config *to, const json_t *state, FILE *stream)
 {
 	_cleanup_kubelet_checkpoint_ struct kubelet_checkpoint *checkpoint = NULL;
-	struct warning warning = { .state = state };
+	struct warnings warnings = { .state = state };
 	struct error error;
 
-	if (!from ||
-		kubelet_checkpoint_read(to->kubelet.device_plugin_dir, &checkpoint, &error) < 0)
+	if (!from)
 		return;
-	warning.stream = open_memstream(&warning.text, &warning.size);
-	if (!warning.stream)
-		return;
-	for (size_t i = 0; i < from->n_resources; i++)
-		add_resource(&warning, checkpoint, &from->resources[i],
+	if (kubelet_checkpoint_read(to->kubelet.device_plugin_dir, &checkpoint, &error) < 0)
+		checkpoint = NULL;
+	warnings.removed.stream = open_memstream(&warnings.removed.text, &warnings.removed.size);
+	warnings.moved.stream = open_memstream(&warnings.moved.text, &warnings.moved.size);
+	for (size_t i = 0;
+		warnings.removed.stream && warnings.moved.stream && i < from->n_resources; i++)
+		add_resource(&warnings, checkpoint, &from->resources[i],
 			config_find(to, from->resources[i].declaration.name));
-	if (fclose(warning.stream) == 0 && warning.count > 0) {
-		(void)fprintf(stream, "warning: %zu pod%s devices that this change removes: %s",
-			warning.pods.count, warning.pods.count == 1 ? " holds" : "s hold",
-			warning.text);
-		if (warning.count > NAMED_MAX)
-			(void)fprintf(stream, ", and %zu more", warning.count - NAMED_MAX);
-		(void)fputs("\n", stream);
-	}
-	free(warning.text);
-	map_done(&warning.pods);
+	print(&warnings.removed, "removes", "", stream);
+	print(&warnings.moved, "moves between the device plugin and DRA",
+		"; each is offered again when its pod has ended", stream);
 }
 
 /* --- what is found on this host, and how many ids there are --- */

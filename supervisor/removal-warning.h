@@ -11,9 +11,9 @@
 
 #include "configuration/config.h"
 
-/* Warns on the stream of devices that the kubelet's checkpoint assigns to pods, and that `from`
- * (the applied configuration) offers and `to` does not. Without a readable checkpoint there is no
- * warning. `state`: the daemon's answer to "status" with "pods", which has the names of pods,
+/* Warns on the stream of devices that pods have, by the kubelet's checkpoint or by a claim, and
+ * that `from` (the applied configuration) offers and `to` does not, or not in the same way.
+ * `state`: the daemon's answer to "status" with "pods", which has the claims and the names of pods,
  * because the checkpoint has UIDs only; NULL: there is none. A pod that is not in the answer, such
  * as one where only an init container uses the device, is named by its UID. */
 void removed_devices_warn(

@@ -3,7 +3,8 @@
  * Decides when devplugd-cluster runs and which resources are served by DRA. Such a resource has
  * sessions like others, but without a socket: they begin when the kubelet has registered the driver
  * and end with devplugd-cluster. The prepared claims are stored here, so devplugd-cluster can be
- * replaced at any time.
+ * replaced at any time. It also runs without such a resource while there are claims: without it,
+ * the kubelet could not unprepare them, and their pods could not end.
  */
 #include "supervisor/helpers/dra.h"
 
@@ -28,6 +29,9 @@
 /* Between two documents of one child, and until the process has read earlier ones. */
 #define DEVICES_INTERVAL (100 * USEC_PER_MSEC)
 #define DEVICES_RETRY    (10 * USEC_PER_MSEC)
+/* How long the process runs on after the last claim, because a kubelet that has not received the
+ * answer asks again. */
+#define LINGER_TIME (60 * USEC_PER_SEC)
 
 struct dra {
 	struct manager *manager;
@@ -40,14 +44,15 @@ struct dra {
 	bool registered;
 	uint64_t session_delay;
 	char registration_failure[CONTROL_TEXT_MAX];
-	sd_event_source *session_timer, *resources_source;
+	sd_event_source *session_timer, *resources_source, *linger_timer;
 
 	struct dra_preparations *preparations;
 	struct dra_refreshes *refreshes;
 
 	uint64_t generation, slices;
 	char api_failure[CONTROL_TEXT_MAX];
-	struct log_once logged; /* failures since the API server's last answer */
+	struct log_once logged;        /* failures since the API server's last answer */
+	struct log_once claims_logged; /* that claims cannot be unprepared */
 	struct log_budget log_budget;
 };
 
@@ -223,6 +228,11 @@ static void send_prepared(struct dra *dra, uint64_t number, const json_t *claim,
 
 static void claims_changed(struct dra *dra)
 {
+	if (dra_claims_total(dra->claims) == 0) {
+		(void)sd_event_source_set_time(
+			dra->linger_timer, now_usec(CLOCK_MONOTONIC) + LINGER_TIME);
+		(void)sd_event_source_set_enabled(dra->linger_timer, SD_EVENT_ONESHOT);
+	}
 	manager_changed(dra->manager);
 	assignments_outdated(dra->manager->assignments);
 	booked_checkpoint_changed(dra->manager->booked);
@@ -500,6 +510,30 @@ static int make_settings(const struct dra *dra, json_t *resources, char **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
+static bool lingers(const struct dra *dra)
+{
+	int enabled = SD_EVENT_OFF;
+
+	(void)sd_event_source_get_enabled(dra->linger_timer, &enabled);
+	return enabled != SD_EVENT_OFF && dra->settings;
+}
+
+/* Whether there are claims to unprepare, and a driver to do it. */
+static bool has_claims(struct dra *dra)
+{
+	size_t n = dra_claims_total(dra->claims);
+
+	if (n == 0)
+		return lingers(dra);
+	if (dra->driver || dra->manager->config->dra.driver)
+		return true;
+	if (log_once_admits(&dra->claims_logged, "no driver"))
+		log_warning("%zu claim%s still prepared, but the configuration has no dra.driver: "
+			    "the pods cannot end. Set dra.driver again until they have",
+			n, n == 1 ? " is" : "s are");
+	return false;
+}
+
 static void configure(struct dra *dra)
 {
 	const struct config *config = dra->manager->config;
@@ -508,7 +542,7 @@ static void configure(struct dra *dra)
 	int r;
 
 	dra_claims_configure(dra->claims);
-	if (json_array_size(resources) == 0) {
+	if (json_array_size(resources) == 0 && !has_claims(dra)) {
 		auxiliary_set_wanted(dra->process, false);
 		free(TAKE_PTR(dra->settings));
 		return;
@@ -547,6 +581,15 @@ json_t *dra_describe(const struct dra *dra)
 		"registration_failure", dra->registration_failure, "api_failure", dra->api_failure);
 }
 
+static int on_linger(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct dra *dra = userdata;
+
+	if (!dra->manager->stopping)
+		configure(dra);
+	return 0;
+}
+
 /* --- --- */
 
 int dra_new(struct manager *manager, struct dra **ret)
@@ -578,6 +621,11 @@ int dra_new(struct manager *manager, struct dra **ret)
 		r = sd_event_add_time(manager->event, &dra->session_timer, CLOCK_MONOTONIC,
 			USEC_INFINITY, 100 * USEC_PER_MSEC, on_session_timer, dra);
 	if (r >= 0)
+		r = sd_event_add_time(manager->event, &dra->linger_timer, CLOCK_MONOTONIC, 0,
+			USEC_PER_SEC, on_linger, dra);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(dra->linger_timer, SD_EVENT_OFF);
+	if (r >= 0)
 		r = sd_event_add_defer(manager->event, &dra->resources_source, on_resources, dra);
 	if (r >= 0)
 		r = sd_event_source_set_enabled(dra->resources_source, SD_EVENT_OFF);
@@ -599,6 +647,7 @@ struct dra *dra_free(struct dra *dra)
 	(void)dra_claims_free(dra->claims);
 	sd_event_source_disable_unref(dra->session_timer);
 	sd_event_source_disable_unref(dra->resources_source);
+	sd_event_source_disable_unref(dra->linger_timer);
 	free(dra->settings);
 	free(dra->driver);
 	free(dra->node);

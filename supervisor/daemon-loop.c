@@ -74,7 +74,10 @@ static void free_left(struct manager *manager)
 		} else
 			manager->children[kept++] = child;
 	}
+	if (kept == manager->n_children)
+		return;
 	manager->n_children = kept;
+	booked_resources_changed(manager->booked);
 }
 
 static void plan(sd_event_source *timer, uint64_t at)

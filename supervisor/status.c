@@ -129,9 +129,14 @@ static int add_claims(const struct manager *manager, const struct child *child, 
 {
 	json_t *claims;
 
-	if (child_registration(child) != REGISTRATION_DRA || !manager->dra_claims)
+	if (!manager->dra_claims)
 		return 0;
 	claims = dra_claims_of(manager->dra_claims, child->resource->name);
+	/* Claims may outlive the time when DRA served the resource. */
+	if (child_registration(child) != REGISTRATION_DRA && json_array_size(claims) == 0) {
+		json_decref(claims);
+		return 0;
+	}
 	return json_object_set_new(resource, "claims", claims) < 0 ? -ENOMEM : 0;
 }
 

@@ -172,7 +172,8 @@ static json_t *make_taint(const char *driver, const json_t *device)
 	return json_pack("[{s:s, s:s, s:s}]", "key", key, "value", value, "effect", "NoSchedule");
 }
 
-/* A device that is missing or belongs to another resource cannot be offered at all. */
+/* A device that is missing, belongs to another resource, or is in use by the device plugin cannot
+ * be offered at all. */
 static bool is_offered(const json_t *device)
 {
 	static const char *const absent[] = { "gone", "claimed", "booked" };
@@ -195,7 +196,8 @@ struct building {
 	struct dra_inventory *inventory;
 };
 
-static int add_replica(struct building *building, const json_t *device, json_int_t replica)
+static int add_replica(
+	struct building *building, const json_t *device, json_int_t replica, bool withheld)
 {
 	struct dra_inventory *inventory = building->inventory;
 	char buffer[OFFERED_ID_MAX + 1], name[DRA_DEVICE_NAME_MAX + 1];
@@ -217,7 +219,7 @@ static int add_replica(struct building *building, const json_t *device, json_int
 	if (slice >= json_array_size(inventory->slices) &&
 		json_array_append_new(inventory->slices, json_array()) < 0)
 		return -ENOMEM;
-	if (!is_offered(device) || (!is_healthy(device) && !building->taints)) {
+	if (!is_offered(device) || withheld || (!is_healthy(device) && !building->taints)) {
 		inventory->left_out++;
 		return 0;
 	}
@@ -240,6 +242,24 @@ static json_int_t replicas_of(const json_t *device)
 	return MIN_OF(MAX_OF(n, 0), DRA_RESOURCE_DEVICES_MAX);
 }
 
+/* Adds the replicas of a device. Some may still be in use by the device plugin; their numbers are
+ * sorted. */
+static int add_device(struct building *building, const json_t *device, size_t *left)
+{
+	const json_t *withheld = json_object_get(device, "withheld");
+	size_t next = 0;
+	int r = 0;
+
+	for (json_int_t k = 0; k < replicas_of(device) && *left > 0 && r >= 0; k++, (*left)--) {
+		bool found = next < json_array_size(withheld) &&
+			json_integer_value(json_array_get(withheld, next)) == k;
+
+		next += found;
+		r = add_replica(building, device, k, found);
+	}
+	return r;
+}
+
 /* A faulty process may report ids that device_id_make() would not make. */
 static bool has_valid_id(const json_t *device)
 {
@@ -259,10 +279,8 @@ static int add_resource(struct building *building, const json_t *resource)
 	building->resource = text_of(resource, "name");
 	json_array_foreach(devices, i, device)
 	{
-		if (!has_valid_id(device))
-			continue;
-		for (json_int_t k = 0; k < replicas_of(device) && left > 0 && r >= 0; k++, left--)
-			r = add_replica(building, device, k);
+		if (has_valid_id(device) && r >= 0)
+			r = add_device(building, device, &left);
 	}
 	return r;
 }

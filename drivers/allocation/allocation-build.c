@@ -42,10 +42,14 @@ static int check_unit(struct build *build, const char *id, struct chosen *ret)
 			"device \"%s\" does not exist in %s on this node: create the pod again to get another device",
 			id, name);
 	unit = &build->snapshot->units[chosen.unit];
-	if (unit->claimed_by_other)
+	if (unit->claimed_by_other && unit->withheld == 0)
 		return error_set(build->error, -ENOENT,
 			"device \"%s\" no longer belongs to %s, it is %s: create the pod again to get another device",
 			unit->device->id, name, unit->reason);
+	if (!build->in_use && snapshot_withholds(build->snapshot, chosen.unit, id))
+		return error_set(build->error, -EBUSY,
+			"device \"%s\" of %s is in use by %s: it is free when that pod has ended; create this pod again to get another device",
+			id, name, declaration_other_way(build->declaration));
 	if (!unit->healthy && !(unit->present && build->in_use))
 		return error_set(build->error, -EIO,
 			"device \"%s\" of %s is unhealthy: %s; %s or drain the pod to another node",

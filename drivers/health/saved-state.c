@@ -329,7 +329,7 @@ static int read_allocation(json_t *json, struct bookings *allocations)
 			number <= BOOKING_NUMA_MAX)
 			nodes[n++] = (int)number;
 	}
-	return bookings_add(allocations, id, nodes, n, (uint64_t)at);
+	return bookings_add(allocations, id, BOOKED_IN_PLUGIN, nodes, n, (uint64_t)at);
 }
 
 static int read_allocations(const json_t *list, struct saved_state *saved)

@@ -44,7 +44,7 @@ bool scan_lists(const struct scan *scan, const char *id, const struct device **r
 
 bool scan_is_booked(const struct scan *scan, const char *id)
 {
-	return bookings_have_unit(scan->booked, id);
+	return bookings_have_unit(scan->booked, id, BOOKED_EVER);
 }
 
 static int watch(

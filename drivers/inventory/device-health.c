@@ -32,6 +32,13 @@ static int gone_reason(const struct unit *unit, char **ret)
 		device->n_nodes > 0 ? device->nodes[0].host : device->id);
 }
 
+static int claimed_reason(const struct unit *unit, char **ret)
+{
+	return format_text(ret, "%s %s%s", unit->owner_name ? "claimed by" : "in use by",
+		unit->owner_name ?: declaration_other_way(unit->list->declaration),
+		unit->booked ? ", but assigned to a pod" : "");
+}
+
 int unit_evaluate(struct unit *unit)
 {
 	_cleanup_free_ char *copy = NULL;
@@ -45,11 +52,10 @@ int unit_evaluate(struct unit *unit)
 		if (gone_reason(unit, &copy) < 0)
 			return -ENOMEM;
 		reason = copy;
-	} else if (unit->owner_name) {
+	} else if (unit->owner_name || unit_is_withheld(unit)) {
 		healthy = false;
 		cause = CAUSE_CLAIMED;
-		if (format_text(&copy, "claimed by %s%s", unit->owner_name,
-			    unit->booked ? ", but assigned to a pod" : "") < 0)
+		if (claimed_reason(unit, &copy) < 0)
 			return -ENOMEM;
 		reason = copy;
 	} else if (unit->stale) {

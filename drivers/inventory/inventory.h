@@ -23,7 +23,7 @@
 enum unit_cause {
 	CAUSE_NONE,     /* it is healthy */
 	CAUSE_GONE,     /* no scan finds it */
-	CAUSE_CLAIMED,  /* it belongs to another resource */
+	CAUSE_CLAIMED,  /* it belongs to another resource, or is in use in the other way */
 	CAUSE_STALE,    /* the stored answer for its pod, or one that leads to it, is outdated */
 	CAUSE_CORDONED, /* by an administrator */
 	CAUSE_DEVICE,   /* the driver found that it cannot be used */
@@ -42,7 +42,9 @@ struct snapshot_unit {
 	bool present;                  /* the last scan found it; if not it is not healthy either */
 	bool may_be_gone;              /* see unit_may_be_gone() */
 	bool healthy;
-	bool claimed_by_other; /* it belongs to another resource and is not offered */
+	bool claimed_by_other; /* it belongs to another resource, or is in use by the device plugin
+				* while DRA serves it or the other way round, and is not offered */
+	unsigned withheld;     /* how many of its ids are not offered, see snapshot_withholds() */
 	bool numa_kept;        /* some ids are listed with other NUMA nodes, see snapshot_numa() */
 	enum unit_cause cause;
 	const char *reason; /* why not, for people; NULL if healthy */
@@ -67,6 +69,7 @@ struct snapshot {
 					     otherwise */
 	char *reasons;                    /* keeps them alive, in one block */
 	struct bookings *bookings;        /* the numa_kept of units; NULL: no unit has any */
+	struct bookings *elsewhere;       /* the withheld ids; NULL: none */
 };
 
 struct snapshot *snapshot_ref(struct snapshot *snapshot);
@@ -90,6 +93,10 @@ int snapshot_find(
 /* The offered id of a unit's replica: written to the buffer, or the unit's own id. */
 const char *snapshot_offered_id(const struct snapshot *snapshot, size_t unit, unsigned replica,
 	char buffer[static OFFERED_ID_MAX + 1]);
+
+/* Whether this id of the unit is not offered because it is in use by the device plugin while DRA
+ * serves the resource, or the other way round. */
+bool snapshot_withholds(const struct snapshot *snapshot, size_t unit, const char *offered_id);
 
 /* The NUMA nodes that an offered id of the unit is listed with: the device's nodes or, while the
  * kubelet has booked it, the nodes at the time of the booking. */

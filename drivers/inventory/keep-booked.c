@@ -5,12 +5,16 @@
  * none does, a placeholder is listed: a unit with nothing but the id, the nodes and a reason.
  * Placeholders are computed again whenever units or bookings change, so no cause of a device's
  * removal needs a case of its own. What is booked is decided in supervisor/books/booked.c.
+ *
+ * A resource may have moved between the device plugin and DRA. Bookings of the other way are not
+ * listed; they withhold their ids until they are free, so that no second pod gets the device.
  */
 #include "drivers/inventory/units.h"
 
 /* The effect of bookings on one unit. */
 struct booking_effect {
 	bool booked;
+	unsigned withheld;
 	uint64_t numa_kept;
 };
 
@@ -59,14 +63,17 @@ static void add_booking(
 /* Returns 1 if the list changes, 0 if not, or -ENOMEM. */
 static int apply_effect(struct unit *unit, const struct booking_effect *effect)
 {
-	bool changed = unit->numa_kept != effect->numa_kept;
+	bool changed = unit->numa_kept != effect->numa_kept || unit->withheld != effect->withheld;
+	bool was_withheld = unit_is_withheld(unit), matters = unit->owner_name;
 	int r = 0;
 
 	unit->numa_kept = effect->numa_kept;
-	if (unit->booked != effect->booked) {
+	unit->withheld = effect->withheld;
+	matters = matters || was_withheld || unit_is_withheld(unit);
+	if (unit->booked != effect->booked || was_withheld != unit_is_withheld(unit)) {
 		unit->booked = effect->booked;
-		r = unit->owner_name ? unit_evaluate(unit) : 0;
-		changed = changed || unit->owner_name;
+		r = matters ? unit_evaluate(unit) : 0;
+		changed = changed || matters;
 	}
 	return r < 0 ? r : changed;
 }
@@ -212,6 +219,21 @@ static int sort_bookings(
 	return r;
 }
 
+/* Withholds an id that is offered now, or all ids of a unit that had the id before `share` was
+ * changed. */
+static void withhold(const struct unit_list *list, const char *id, struct booking_effect *effects)
+{
+	size_t length = strlen(id), index;
+	unsigned replica;
+
+	if (find_offering(list, id, &index) >= 0)
+		effects[index].withheld++;
+	else if (index_of(list, id, length, &index) >= 0 ||
+		(offered_id_split(id, &length, &replica) &&
+			index_of(list, id, length, &index) >= 0))
+		effects[index].withheld = list->units[index]->replicas;
+}
+
 /* If any device of the resource has NUMA nodes, a starting kubelet requires a common set of nodes
  * for the devices of a container, and finds none if one of them has no nodes. A device that was
  * booked without nodes is therefore listed with all of them, which suits any set. */
@@ -237,8 +259,8 @@ static int add_completed(
 		const struct booking *booking = &list->joined->items[i];
 		const struct booking *nodes = booking->n_numa > 0 ? booking : all;
 
-		r = bookings_add(
-			bookings, booking->id, nodes->numa, nodes->n_numa, booking->allocated_at);
+		r = bookings_add(bookings, booking->id, booking->uses, nodes->numa, nodes->n_numa,
+			booking->allocated_at);
 	}
 	return r < 0 ? r : bookings_sort(bookings);
 }
@@ -276,6 +298,8 @@ static int apply_bookings(struct unit_list *list)
 		free_placeholders(units, n, list->placeholders, list->n_placeholders);
 		return r;
 	}
+	for (size_t i = 0; list->elsewhere && i < list->elsewhere->count; i++)
+		withhold(list, list->elsewhere->items[i].id, effects);
 	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
 		r = apply_effect(list->units[i], &effects[i]);
 		changed = changed || r > 0;
@@ -296,19 +320,50 @@ int unit_list_apply_bookings(struct unit_list *list)
 
 /* --- what is booked --- */
 
-static int join(struct unit_list *list)
+static struct bookings *replace(struct bookings *old, struct bookings *new)
 {
-	_cleanup_bookings_ struct bookings *allocated = NULL;
-	struct bookings *joined;
+	(void)bookings_unref(old);
+	return new->count > 0 ? new : bookings_unref(new);
+}
+
+/* Where the kubelet's data contain an allocated id, they decide whether its pod still exists. */
+static int date(const struct bookings *allocations, const struct bookings *kubelet_booked,
+	struct bookings **ret)
+{
 	int r;
 
-	r = bookings_merge(list->allocations, list->pending, &allocated);
+	r = bookings_select(allocations, BOOKED_BY_PLUGIN, 0, ret);
+	for (size_t i = 0; r >= 0 && i < (*ret)->count; i++)
+		if (bookings_find(kubelet_booked, (*ret)->items[i].id))
+			(*ret)->items[i].uses &= ~BOOKED_FOR_POD;
+	return r;
+}
+
+static int join(struct unit_list *list)
+{
+	bool plugin = list->declaration->serve != SERVE_DRA;
+	const unsigned ours = plugin ? BOOKED_BY_PLUGIN : BOOKED_IN_DRA;
+	const unsigned others = plugin ? BOOKED_BY_CLAIM : BOOKED_FOR_POD;
+	_cleanup_bookings_ struct bookings *dated = NULL, *allocated = NULL, *all = NULL;
+	struct bookings *elsewhere, *joined = NULL;
+	int r;
+
+	r = date(list->allocations, list->kubelet_booked, &dated);
 	if (r >= 0)
-		r = bookings_merge(list->kubelet_booked, allocated, &joined);
-	if (r < 0)
+		r = bookings_merge(dated, list->pending, &allocated);
+	if (r >= 0)
+		r = bookings_merge(list->kubelet_booked, allocated, &all);
+	if (r >= 0)
+		r = bookings_select(all, ours, 0, &joined);
+	if (r >= 0)
+		r = bookings_select(all, others, ours, &elsewhere);
+	if (r < 0) {
+		(void)bookings_unref(joined);
 		return r;
-	(void)bookings_unref(list->joined);
-	list->joined = joined->count > 0 ? joined : bookings_unref(joined);
+	}
+	list->all_booked = replace(list->all_booked, TAKE_PTR(all));
+	list->joined = replace(list->joined, joined);
+	list->elsewhere = replace(list->elsewhere, elsewhere);
 	return unit_list_apply_bookings(list);
 }
 
@@ -325,8 +380,9 @@ static int keep_allocations(struct unit_list *list,
 	r = bookings_new(&kept);
 	for (size_t i = 0; i < old->count && r >= 0; i++)
 		if (stays(&old->items[i], argument))
-			r = bookings_add(kept, old->items[i].id, old->items[i].numa,
-				old->items[i].n_numa, old->items[i].allocated_at);
+			r = bookings_add(kept, old->items[i].id, old->items[i].uses,
+				old->items[i].numa, old->items[i].n_numa,
+				old->items[i].allocated_at);
 	if (r < 0) {
 		(void)bookings_unref(kept);
 		return r;
@@ -460,6 +516,8 @@ void unit_list_booked_done(struct unit_list *list)
 	list->kubelet_booked = bookings_unref(list->kubelet_booked);
 	list->allocations = bookings_unref(list->allocations);
 	list->pending = bookings_unref(list->pending);
+	list->all_booked = bookings_unref(list->all_booked);
 	list->joined = bookings_unref(list->joined);
+	list->elsewhere = bookings_unref(list->elsewhere);
 	list->booked = bookings_unref(list->booked);
 }

@@ -173,7 +173,7 @@ static int scan_now(struct inventory *inventory, struct error *error)
 		.userdata = inventory,
 		.uevents = inventory->uevents,
 		.lists = lists,
-		.booked = inventory->list.joined,
+		.booked = inventory->list.all_booked,
 	};
 	unsigned refusals = sysfs_locked_refusals();
 	uint64_t end;

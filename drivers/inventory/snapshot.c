@@ -35,6 +35,7 @@ struct snapshot *snapshot_unref(struct snapshot *snapshot)
 		return NULL;
 	devices_unref(snapshot->devices);
 	(void)bookings_unref(snapshot->bookings);
+	(void)bookings_unref(snapshot->elsewhere);
 	free(snapshot->units);
 	free(snapshot->reasons);
 	free(snapshot);
@@ -155,6 +156,13 @@ const char *snapshot_offered_id(const struct snapshot *snapshot, size_t unit, un
 		: id;
 }
 
+bool snapshot_withholds(const struct snapshot *snapshot, size_t unit, const char *offered_id)
+{
+	return snapshot->units[unit].claimed_by_other ||
+		(snapshot->units[unit].withheld > 0 &&
+			bookings_find(snapshot->elsewhere, offered_id));
+}
+
 const int *snapshot_numa(
 	const struct snapshot *snapshot, size_t unit, const char *offered_id, size_t *ret_n)
 {
@@ -182,7 +190,7 @@ int snapshot_add_bookings(const struct snapshot *snapshot, const char *const *id
 
 		if (snapshot_find(snapshot, ids[i], &unit, &replica) >= 0)
 			numa = snapshot_numa(snapshot, unit, ids[i], &n_numa);
-		r = bookings_add(bookings, ids[i], numa, n_numa, allocated_at);
+		r = bookings_add(bookings, ids[i], BOOKED_IN_PLUGIN, numa, n_numa, allocated_at);
 	}
 	return r;
 }

@@ -18,6 +18,8 @@ struct unit {
 	const struct cordon *cordon; /* NULL: none */
 	char *owner_name;            /* the resource that it belongs to; NULL: ours */
 	unsigned replicas;           /* ids that are offered for it */
+	unsigned withheld;           /* of those, in use in the other way, see unit_list.elsewhere;
+				      * `replicas`:	   none is offered */
 	char *stale;                 /* why an answer makes it unhealthy; NULL: none does */
 	bool owner_released;         /* released by its owner: ours, if the next scan finds it */
 	bool present;                /* the last scan found it, or it is away */
@@ -49,7 +51,10 @@ struct unit_list {
 	struct bookings *kubelet_booked; /* what the kubelet has booked; NULL: not known */
 	struct bookings *allocations;    /* allocations since then; NULL: none */
 	struct bookings *pending;        /* for Allocate calls without an answer; NULL: none */
-	struct bookings *joined;         /* all three together; NULL: nothing */
+	struct bookings *all_booked;     /* all three together */
+	struct bookings *joined;         /* of those, those of the way by which the resource is
+					    served now: device plugin or DRA; NULL: nothing */
+	struct bookings *elsewhere;      /* those of the other way that are in use; NULL: nothing */
 	struct bookings *booked; /* the bookings as they are listed: all with NUMA nodes, or none */
 	bool not_applied;        /* memory was short for the bookings */
 	bool owner_released;     /* some units are */
@@ -63,6 +68,12 @@ DEFINE_CLEANUP(struct unit *, unit_free)
 /* Whether the unit is away and nothing on the host shows if it exists; for hardware that is always
  * known. */
 bool unit_may_be_gone(const struct unit *unit);
+
+/* Whether all of its ids are in use in the other way. */
+static inline bool unit_is_withheld(const struct unit *unit)
+{
+	return unit->withheld > 0 && unit->withheld >= unit->replicas;
+}
 
 /* Computes the state of the unit. Returns 1 if that changed, 0 or -ENOMEM. */
 int unit_evaluate(struct unit *unit);

@@ -13,7 +13,8 @@ static void show(const struct unit *unit, struct snapshot_unit *ret)
 		.present = unit->present,
 		.may_be_gone = unit_may_be_gone(unit),
 		.healthy = unit->healthy,
-		.claimed_by_other = unit->owner_name && !unit->booked,
+		.claimed_by_other = (unit->owner_name || unit_is_withheld(unit)) && !unit->booked,
+		.withheld = unit->withheld,
 		.numa_kept = unit->numa_kept != 0,
 		.cause = unit->cause,
 		.reason = unit->reason,
@@ -30,6 +31,7 @@ static void show_all(const struct unit_list *list, struct snapshot *snapshot)
 		if (list->units[i]->numa_kept && !snapshot->bookings)
 			snapshot->bookings = bookings_ref(list->booked);
 	}
+	snapshot->elsewhere = bookings_ref(list->elsewhere);
 	for (size_t i = 0; i < list->n_placeholders; i++)
 		snapshot->units[list->n_units + i] = (struct snapshot_unit){
 			.device = list->placeholders[i]->device,
@@ -47,6 +49,7 @@ static void show_changed(const struct snapshot *previous, struct unit *const *ch
 {
 	memcpy(snapshot->units, previous->units, snapshot->n_units * sizeof(snapshot->units[0]));
 	snapshot->bookings = bookings_ref(previous->bookings);
+	snapshot->elsewhere = bookings_ref(previous->elsewhere);
 	for (size_t i = 0; i < n_changed; i++)
 		show(changed[i], &snapshot->units[changed[i]->index]);
 }

@@ -276,7 +276,7 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 	list->n_units = (size_t)n;
 	/* Excluded devices may appear and disappear too. Without memory, the next snapshot contains
 	 * the change. */
-	return (list->joined && unit_list_apply_bookings(list) > 0) || changed;
+	return (list->all_booked && unit_list_apply_bookings(list) > 0) || changed;
 }
 
 int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previous)

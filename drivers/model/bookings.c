@@ -81,10 +81,10 @@ int booking_add_numa(struct booking *booking, const int *numa, size_t n_numa)
 	return r;
 }
 
-int bookings_add(struct bookings *bookings, const char *id, const int *numa, size_t n_numa,
-	uint64_t allocated_at)
+int bookings_add(struct bookings *bookings, const char *id, unsigned uses, const int *numa,
+	size_t n_numa, uint64_t allocated_at)
 {
-	struct booking booking = { .id = strdup(id), .allocated_at = allocated_at };
+	struct booking booking = { .id = strdup(id), .uses = uses, .allocated_at = allocated_at };
 
 	if (!booking.id || booking_add_numa(&booking, numa, n_numa) < 0 ||
 		array_reserve((void **)&bookings->items, bookings->count, sizeof(booking)) < 0) {
@@ -150,6 +150,7 @@ int bookings_sort(struct bookings *bookings)
 		}
 		if (booking_add_numa(last, item->numa, item->n_numa) < 0)
 			r = -ENOMEM;
+		last->uses |= item->uses;
 		last->allocated_at = MAX_OF(last->allocated_at, item->allocated_at);
 		booking_done(item);
 	}
@@ -168,8 +169,8 @@ int bookings_merge(const struct bookings *a, const struct bookings *b, struct bo
 		for (size_t k = 0; lists[i] && k < lists[i]->count && r >= 0; k++) {
 			const struct booking *item = &lists[i]->items[k];
 
-			r = bookings_add(
-				merged, item->id, item->numa, item->n_numa, item->allocated_at);
+			r = bookings_add(merged, item->id, item->uses, item->numa, item->n_numa,
+				item->allocated_at);
 		}
 	if (r >= 0)
 		r = bookings_sort(merged);
@@ -177,6 +178,34 @@ int bookings_merge(const struct bookings *a, const struct bookings *b, struct bo
 		return r;
 	*ret = TAKE_PTR(merged);
 	return 0;
+}
+
+int bookings_select(
+	const struct bookings *bookings, unsigned uses, unsigned but_for, struct bookings **ret)
+{
+	_cleanup_bookings_ struct bookings *selected = NULL;
+	int r;
+
+	r = bookings_new(&selected);
+	for (size_t i = 0; bookings && i < bookings->count && r >= 0; i++) {
+		const struct booking *item = &bookings->items[i];
+
+		if ((item->uses & uses) && !(item->uses & but_for))
+			r = bookings_add(selected, item->id, item->uses, item->numa, item->n_numa,
+				item->allocated_at);
+	}
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(selected);
+	return 0;
+}
+
+bool bookings_have_use(const struct bookings *bookings, unsigned uses)
+{
+	for (size_t i = 0; bookings && i < bookings->count; i++)
+		if (bookings->items[i].uses & uses)
+			return true;
+	return false;
 }
 
 const struct booking *bookings_find(const struct bookings *bookings, const char *id)
@@ -206,20 +235,22 @@ static size_t first_replica(const struct bookings *bookings, const char *id, siz
 	return low;
 }
 
-bool bookings_have_unit(const struct bookings *bookings, const char *id)
+bool bookings_have_unit(const struct bookings *bookings, const char *id, unsigned uses)
 {
 	size_t length = strlen(id);
+	const struct booking *exact;
 
 	if (!bookings || bookings->count == 0)
 		return false;
-	if (bookings_find(bookings, id))
+	exact = bookings_find(bookings, id);
+	if (exact && (exact->uses & uses))
 		return true;
 	for (size_t i = first_replica(bookings, id, length); i < bookings->count; i++) {
 		const char *other = bookings->items[i].id;
 
 		if (strncmp(other, id, length) != 0 || other[length] != REPLICA_SEPARATOR)
 			return false;
-		if (offered_id_is_of(other, id))
+		if (offered_id_is_of(other, id) && (bookings->items[i].uses & uses))
 			return true;
 	}
 	return false;
@@ -243,13 +274,14 @@ int bookings_write(const struct bookings *bookings, char **ret_text, size_t *ret
 
 	for (size_t i = 0; i < bookings->count; i++)
 		size += bookings->items[i].n_numa * NUMA_CHARS + strlen(bookings->items[i].id) +
-			sizeof("\t");
+			sizeof("f \t");
 	text = at = malloc(size);
 	if (!text)
 		return -ENOMEM;
 	for (size_t i = 0; i < bookings->count; i++) {
 		const struct booking *item = &bookings->items[i];
 
+		at += sprintf(at, "%x ", item->uses);
 		for (size_t k = 0; k < item->n_numa; k++)
 			at += sprintf(at, "%s%d", k > 0 ? "," : "", item->numa[k]);
 		at += sprintf(at, "\t%s", item->id) + 1;
@@ -288,9 +320,16 @@ uint64_t bookings_hash(const struct bookings *bookings, const char *text, size_t
 /* One entry; the id begins behind the numbers. */
 static int read_entry(const char *entry, struct bookings *bookings)
 {
+	static const char digits[] = "0123456789abcdef";
+	const char *digit = strchr(digits, *entry);
 	struct booking nodes = { 0 };
+	unsigned uses;
 	int r = 0;
 
+	if (!digit || digit == digits || entry[1] != ' ')
+		return -EBADMSG;
+	uses = (unsigned)(digit - digits);
+	entry += 2;
 	while (*entry != '\t' && r >= 0) {
 		char *end;
 		unsigned long node = strtoul(entry, &end, 10);
@@ -303,7 +342,7 @@ static int read_entry(const char *entry, struct bookings *bookings)
 		entry = *end == ',' ? end + 1 : end;
 	}
 	if (r >= 0)
-		r = bookings_add(bookings, entry + 1, nodes.numa, nodes.n_numa, 0);
+		r = bookings_add(bookings, entry + 1, uses, nodes.numa, nodes.n_numa, 0);
 	booking_done(&nodes);
 	return r;
 }

@@ -312,6 +312,12 @@ unsigned declaration_replicas(const struct declaration *declaration, const char 
 	return (unsigned)share->replicas;
 }
 
+const char *declaration_other_way(const struct declaration *declaration)
+{
+	return declaration->serve == SERVE_DRA ? "a pod through the device plugin"
+					       : "a claim of Dynamic Resource Allocation";
+}
+
 bool declaration_is_shared(const struct declaration *declaration)
 {
 	const struct share *share = &declaration->share;

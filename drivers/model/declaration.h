@@ -191,6 +191,10 @@ unsigned declaration_replicas(const struct declaration *declaration, const char 
 /* Whether offered ids are "<id>#<n>": some device may be offered more than once. */
 bool declaration_is_shared(const struct declaration *declaration);
 
+/* Who uses a device of the resource in the other way, as text: the device plugin if DRA serves it,
+ * and DRA if not. */
+const char *declaration_other_way(const struct declaration *declaration);
+
 extern const struct option_table declaration_table;
 
 /* The program that runs for devices of that entry of `match`, or NULL. State saved by an earlier

@@ -295,7 +295,9 @@ void edits_offered(struct plugin *plugin, struct snapshot *snapshot)
 {
 	const struct control_message message = CHILD_MESSAGE_INIT(CHILD_EDITS_CHANGED);
 
-	if (plugin->applied_config->declaration->serve != SERVE_DRA ||
+	/* Claims may outlive the time when DRA served the resource. */
+	if ((plugin->applied_config->declaration->serve != SERVE_DRA &&
+		    !bookings_have_use(plugin->booked, BOOKED_IN_DRA)) ||
 		(plugin->edits_config == plugin->applied_config && !plugin->edits_owed &&
 			snapshot_shares_devices(plugin->edits_snapshot, snapshot)))
 		return;

@@ -130,9 +130,12 @@ int list_encode(const struct offer *offer, uint8_t **ret_data, size_t *ret_size)
 
 		snapshot_prefetch(snapshot, i);
 		for (unsigned replica = 0; replica < n_offered && r >= 0; replica++) {
-			struct record record = measure(
-				offer, i, snapshot_offered_id(snapshot, i, replica, buffer));
+			const char *id = snapshot_offered_id(snapshot, i, replica, buffer);
+			struct record record;
 
+			if (unit->withheld > 0 && snapshot_withholds(snapshot, i, id))
+				continue;
+			record = measure(offer, i, id);
 			r = append(&list, &record);
 		}
 	}

@@ -75,7 +75,8 @@ int offer_readmit(struct offer *offer, struct bookings *booked, const struct str
 	r = bookings_new(&readmitted);
 	for (size_t i = 0; i < booked->count && r >= 0; i++)
 		if (!strings_contain(but_for, booked->items[i].id))
-			r = bookings_add(readmitted, booked->items[i].id, NULL, 0, 0);
+			r = bookings_add(
+				readmitted, booked->items[i].id, booked->items[i].uses, NULL, 0, 0);
 	if (r < 0)
 		return r;
 	/* It is as sorted as the bookings are. */

@@ -53,7 +53,27 @@ static uint64_t allocations_of(const struct allocation_count *allocation_count,
 	return sum;
 }
 
-/* The health in the kubelet's list; devices of another resource are not in that list. */
+/* The replicas that are not offered, if the others are. */
+static void write_withheld(struct json_writer *writer, const struct snapshot *snapshot, size_t i)
+{
+	const struct snapshot_unit *unit = &snapshot->units[i];
+	char buffer[OFFERED_ID_MAX + 1];
+	bool any = false;
+
+	if (unit->claimed_by_other || unit->withheld == 0)
+		return;
+	for (unsigned replica = 0; replica < unit->replicas; replica++) {
+		if (!snapshot_withholds(
+			    snapshot, i, snapshot_offered_id(snapshot, i, replica, buffer)))
+			continue;
+		json_write_text(writer, any ? "," : ",\"withheld\":[");
+		json_write_number(writer, replica);
+		any = true;
+	}
+	json_write_text(writer, any ? "]" : "");
+}
+
+/* The health in the kubelet's list; devices that are not offered are not in that list. */
 static const char *health_member(const struct snapshot_unit *unit)
 {
 	return unit->claimed_by_other ? ",\"health\":\"Claimed\""
@@ -142,6 +162,7 @@ static void write_device(struct json_writer *writer, const struct plugin *plugin
 	}
 	write_count(writer, ",\"changes\":", unit->changes, 0);
 	write_count(writer, ",\"replicas\":", unit->replicas, 1);
+	write_withheld(writer, snapshot, i);
 	write_identity(writer, unit->device);
 	if (plugin->applied_config->declaration->serve == SERVE_DRA)
 		write_attributes(writer, unit->device, snapshot->shared);
@@ -203,8 +224,9 @@ static void count(const struct snapshot_unit *unit, struct control_message *mess
 	if (unit->claimed_by_other)
 		return;
 	message->devices++;
-	message->ids += unit->replicas;
-	message->healthy_ids += unit->healthy ? unit->replicas : 0;
+	message->ids += unit->replicas - MIN_OF(unit->withheld, unit->replicas);
+	message->healthy_ids +=
+		unit->healthy ? unit->replicas - MIN_OF(unit->withheld, unit->replicas) : 0;
 }
 
 /* Writes all devices, and counts them for the message. */

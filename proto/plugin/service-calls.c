@@ -97,7 +97,7 @@ static bool is_listed(const struct snapshot *snapshot, const char *id)
 	size_t unit;
 
 	return snapshot_find(snapshot, id, &unit, &replica) >= 0 &&
-		!snapshot->units[unit].claimed_by_other;
+		!snapshot_withholds(snapshot, unit, id);
 }
 
 bool service_drops_unsettled(const struct service *service, const struct snapshot *snapshot)

@@ -7,24 +7,12 @@
  * before the question, and for resources that were served by then: allocations have reached their
  * containers by then, and after a restart the kubelet knows its pods again.
  */
-#include "supervisor/books/booked.h"
-
-#include <sys/stat.h>
-
 #include "common/control-child.h"
-#include "common/json-read.h"
-#include "common/log.h"
-#include "common/pace.h"
 #include "common/sealed.h"
-#include "drivers/model/device.h"
-#include "supervisor/books/dra-claims.h"
-#include "supervisor/books/pod-resources.h"
+#include "supervisor/books/booked-lists.h"
 #include "supervisor/books/renew-checkpoint.h"
 #include "supervisor/children/child.h"
-#include "supervisor/children/manager.h"
-#include "supervisor/control/request.h"
 #include "supervisor/files/published-files.h"
-#include "supervisor/kubelet/kubelet-checkpoint.h"
 #include "supervisor/kubelet/kubelet-watch.h"
 #include "supervisor/kubelet/session.h"
 
@@ -40,42 +28,6 @@
 /* In a message: nothing may leave a list. */
 #define UNTIL_NEVER 1
 
-/* A booking that counts as none, see forget_request(). */
-struct forgotten {
-	char *resource, *id;
-	char *pod_uid; /* as the checkpoint had it; "": it did not */
-	bool seen;     /* in the current data */
-};
-
-struct file_identity {
-	dev_t device;
-	ino_t inode;
-	off_t size;
-	struct timespec modified;
-};
-
-struct booked {
-	struct manager *manager;
-
-	struct kubelet_checkpoint *checkpoint; /* NULL: there is none, or it cannot be read */
-	int problem;                           /* why; -ENOENT: there is none */
-	uint64_t written_at;                   /* CLOCK_MONOTONIC; 0: no checkpoint, or not known */
-	uint64_t kubelet_number;               /* of the kubelet that kubelet_restarted is about */
-	uint64_t kubelet_restarted;            /* see CHILD_BOOKED */
-	struct file_identity identity;
-	struct log_once checkpoint_logged; /* failures to read it */
-	struct pace reading;
-	sd_event_source *read_timer;
-
-	struct pod_table *pods; /* the last answer, while one is needed; NULL: none */
-	sd_event_source *timer;
-	bool waiting;                /* the timer is set, or an answer is awaited */
-	struct log_once pods_logged; /* failures to get it */
-
-	struct forgotten *forgotten;
-	size_t n_forgotten;
-};
-
 static const struct log_fields fields = { 0 };
 
 static uint64_t interval_of(const struct booked *booked)
@@ -87,60 +39,6 @@ static uint64_t interval_of(const struct booked *booked)
 static bool checkpoint_decides(const struct booked *booked)
 {
 	return booked->checkpoint;
-}
-
-/* --- what was forgotten --- */
-
-static void forgotten_done(struct forgotten *forgotten)
-{
-	free(forgotten->resource);
-	free(forgotten->id);
-	free(forgotten->pod_uid);
-}
-
-static bool is_forgotten(
-	const struct booked *booked, const char *resource, const char *id, const char *pod_uid)
-{
-	for (size_t i = 0; i < booked->n_forgotten; i++) {
-		struct forgotten *forgotten = &booked->forgotten[i];
-
-		if (!streq(forgotten->id, id) || !streq(forgotten->resource, resource) ||
-			(pod_uid && !streq(forgotten->pod_uid, pod_uid)))
-			continue;
-		forgotten->seen = true;
-		return true;
-	}
-	return false;
-}
-
-static json_t *claims_of(const struct booked *booked, const char *resource)
-{
-	return booked->manager->dra_claims ? dra_claims_of(booked->manager->dra_claims, resource)
-					   : json_array();
-}
-
-/* To be called when new data were read: drops forgotten bookings that the data no longer contain.
- * */
-static void drop_forgotten(struct booked *booked)
-{
-	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < booked->n_forgotten; i++)
-		booked->forgotten[i].seen = false;
-	for (size_t i = 0; booked->n_forgotten > 0 && checkpoint && i < checkpoint->count; i++)
-		(void)is_forgotten(booked, checkpoint->rows[i].resource, checkpoint->rows[i].id,
-			checkpoint->rows[i].pod_uid);
-	for (size_t i = 0; booked->n_forgotten > 0 && booked->pods && i < booked->pods->n_devices;
-		i++)
-		(void)is_forgotten(booked, booked->pods->devices[i].resource,
-			booked->pods->devices[i].id, NULL);
-	for (size_t i = 0; i < booked->n_forgotten; i++)
-		if (booked->forgotten[i].seen)
-			booked->forgotten[kept++] = booked->forgotten[i];
-		else
-			forgotten_done(&booked->forgotten[i]);
-	booked->n_forgotten = kept;
 }
 
 /* --- the checkpoint --- */
@@ -213,7 +111,7 @@ static void read_checkpoint(struct booked *booked)
 		log_full(LOG_WARNING, &fields,
 			"%s; devplugd uses PodResources and its own record of allocations to determine the assigned devices",
 			error.message);
-	drop_forgotten(booked);
+	booked_lists_drop_forgotten(booked);
 	(void)pace_end(&booked->reading, READ_SPACING);
 }
 
@@ -225,6 +123,7 @@ static void refresh(struct booked *booked)
 	bool is_other = number != booked->kubelet_number;
 
 	booked->kubelet_number = number;
+	pod_directories_follow(booked->directories, booked->manager->config->kubelet.pod_logs_dir);
 	if (is_other) {
 		booked->kubelet_restarted = 0;
 		note_kubelet(booked);
@@ -232,98 +131,32 @@ static void refresh(struct booked *booked)
 	read_checkpoint(booked);
 	if (is_other)
 		note_kubelet(booked);
+	booked->all_seen = pod_directories_look(booked->directories, booked->checkpoint);
 }
 
-/* --- sending to children --- */
+/* --- sending to children and to the arbiter --- */
 
-static int add_pods(const struct pod_table *pods, const struct booked *booked, const char *resource,
-	struct bookings *bookings)
+/* Without memory, the arbiter keeps those that it has, until something changes. */
+static void send_foreign(struct booked *booked)
 {
-	int r = 0;
+	struct foreign_bookings *foreign;
+	uint64_t hash = 0;
+	size_t n;
 
-	for (size_t i = 0; pods && i < pods->n_devices && r >= 0; i++) {
-		const struct pod_device *device = &pods->devices[i];
-		const char *node = device->nodes;
-		char *end;
-
-		if (!streq(device->resource, resource) ||
-			is_forgotten(booked, resource, device->id, NULL))
-			continue;
-		r = bookings_add(bookings, device->id, NULL, 0, 0);
-		for (; *node && r >= 0; node = *end == ',' ? end + 1 : end) {
-			int number = (int)strtol(node, &end, 10);
-
-			if (end == node)
-				break;
-			r = bookings_add(bookings, device->id, &number, 1, 0);
-		}
+	if (booked_lists_collect_foreign(booked, &foreign, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		hash = hash * 31 + hash_string(foreign[i].resource);
+		for (size_t k = 0; k < foreign[i].booked->count; k++)
+			hash = hash * 31 + hash_string(foreign[i].booked->items[k].id) +
+				foreign[i].booked->items[k].uses;
 	}
-	return r;
-}
-
-static int add_checkpoint(
-	const struct booked *booked, const char *resource, struct bookings *bookings)
-{
-	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
-	const struct booked_answer *parts = NULL;
-	struct strings ids = { 0 };
-	int r = 0;
-
-	for (size_t i = 0; checkpoint && i < checkpoint->count && r >= 0; i++) {
-		const struct kubelet_checkpoint_row *row = &checkpoint->rows[i];
-
-		if (!streq(row->resource, resource) ||
-			is_forgotten(booked, resource, row->id, row->pod_uid))
-			continue;
-		if (row->answer != parts)
-			r = bookings_add_answer(bookings, &ids, parts);
-		parts = row->answer;
-		if (r >= 0)
-			r = bookings_add(bookings, row->id, &row->node, 1, 0);
-		if (r >= 0)
-			r = strings_add(&ids, row->id, strlen(row->id));
+	if (hash == booked->foreign_hash) {
+		foreign_bookings_free(foreign, n);
+		return;
 	}
-	if (r >= 0)
-		r = bookings_add_answer(bookings, &ids, parts);
-	strings_done(&ids);
-	return r;
-}
-
-/* Adds the devices of claims, which are neither in the checkpoint nor among the devices in an
- * answer of PodResources. */
-static int add_claims(const struct booked *booked, const char *resource, struct bookings *bookings)
-{
-	json_auto_t *rows = claims_of(booked, resource);
-	int r = rows ? 0 : -ENOMEM;
-	const json_t *row;
-	size_t i;
-
-	json_array_foreach(rows, i, row)
-	{
-		if (r >= 0)
-			r = bookings_add(bookings, text_of(row, "id"), NULL, 0, 0);
-	}
-	return r;
-}
-
-static int collect(const struct booked *booked, const char *resource, struct bookings **ret)
-{
-	_cleanup_bookings_ struct bookings *bookings = NULL;
-	int r;
-
-	r = bookings_new(&bookings);
-	if (r >= 0)
-		r = add_checkpoint(booked, resource, bookings);
-	if (r >= 0)
-		r = add_pods(booked->pods, booked, resource, bookings);
-	if (r >= 0)
-		r = add_claims(booked, resource, bookings);
-	if (r >= 0)
-		r = bookings_sort(bookings);
-	if (r < 0)
-		return r;
-	*ret = TAKE_PTR(bookings);
-	return 0;
+	booked->foreign_hash = hash;
+	arbiter_set_foreign(booked->manager->arbiter, foreign, n);
 }
 
 /* With UNTIL_NEVER only the bookings that the child lacks, unless it waits for news. */
@@ -336,7 +169,7 @@ static int send_bookings(struct booked *booked, struct child *child, uint64_t un
 	size_t size;
 	int r;
 
-	r = collect(booked, child->resource->name, &bookings);
+	r = booked_lists_collect(booked, child->resource->name, &bookings);
 	if (r >= 0)
 		r = bookings_write(bookings, &text, &size);
 	if (r < 0)
@@ -366,10 +199,29 @@ static void plan_read(struct booked *booked, uint64_t at)
 	(void)sd_event_source_set_enabled(booked->read_timer, SD_EVENT_ONESHOT);
 }
 
+/* Whether the end of a pod matters, or its directory has to be seen first. */
+static bool awaits_pods(const struct booked *booked)
+{
+	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
+
+	if (!booked->all_seen)
+		return true;
+	for (size_t i = 0; checkpoint && i < checkpoint->count; i++) {
+		const struct child *child =
+			manager_find_child(booked->manager, checkpoint->rows[i].resource);
+
+		if (!child || child_registration(child) == REGISTRATION_DRA)
+			return true;
+	}
+	return false;
+}
+
 static void send_all(struct booked *booked)
 {
 	struct manager *manager = booked->manager;
 
+	send_foreign(booked);
+	pod_directories_watch(booked->directories, awaits_pods(booked));
 	for (size_t i = 0; i < manager->n_children; i++) {
 		struct child *child = manager->children[i];
 
@@ -381,6 +233,7 @@ static void send_all(struct booked *booked)
 int booked_send(struct booked *booked, struct child *child)
 {
 	refresh(booked);
+	send_foreign(booked);
 	return send_bookings(booked, child, UNTIL_NEVER);
 }
 
@@ -412,6 +265,12 @@ static int on_read_due(sd_event_source *source, uint64_t usec, void *userdata)
 	booked_changed(booked);
 	drop_left_files(booked);
 	return 0;
+}
+
+void booked_resources_changed(struct booked *booked)
+{
+	if (!booked->manager->stopping)
+		send_foreign(booked);
 }
 
 void booked_kubelet_appeared(struct booked *booked)
@@ -488,7 +347,7 @@ static void on_answer(const struct pod_answer *answer, void *userdata)
 	if (answer->table) {
 		booked->pods = pod_table_free(booked->pods);
 		(void)pod_table_read(answer->table_fd, &booked->pods);
-		drop_forgotten(booked);
+		booked_lists_drop_forgotten(booked);
 		drop_unbooked(booked, interval_before(booked, answer->asked_at), true);
 		renew_checkpoint(booked->manager, booked->checkpoint, booked->pods);
 	}
@@ -524,120 +383,12 @@ void booked_changed(struct booked *booked)
 		booked->waiting = true;
 }
 
-/* --- forget --- */
-
-static int forget(struct booked *booked, const char *resource, const char *id, const char *pod_uid,
-	json_t *ids)
-{
-	struct forgotten forgotten;
-
-	if (is_forgotten(booked, resource, id, pod_uid))
-		return 0;
-	forgotten = (struct forgotten){
-		.resource = strdup(resource),
-		.id = strdup(id),
-		.pod_uid = strdup(pod_uid ?: ""),
-	};
-	if (!forgotten.resource || !forgotten.id || !forgotten.pod_uid ||
-		json_array_append_new(ids, json_string(id)) < 0 ||
-		array_reserve((void **)&booked->forgotten, booked->n_forgotten, sizeof(forgotten)) <
-			0) {
-		forgotten_done(&forgotten);
-		return -ENOMEM;
-	}
-	booked->forgotten[booked->n_forgotten++] = forgotten;
-	return 0;
-}
-
-static int forget_all(struct booked *booked, const char *resource, const char *device, json_t *ids)
-{
-	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
-	const struct pod_table *pods = booked->pods;
-	int r = 0;
-
-	for (size_t i = 0; checkpoint && i < checkpoint->count && r >= 0; i++)
-		if (streq(checkpoint->rows[i].resource, resource) &&
-			offered_id_is_of(checkpoint->rows[i].id, device))
-			r = forget(booked, resource, checkpoint->rows[i].id,
-				checkpoint->rows[i].pod_uid, ids);
-	for (size_t i = 0; pods && i < pods->n_devices && r >= 0; i++)
-		if (streq(pods->devices[i].resource, resource) &&
-			offered_id_is_of(pods->devices[i].id, device))
-			r = forget(booked, resource, pods->devices[i].id, NULL, ids);
-	return r;
-}
-
-static int forget_claimed(struct booked *booked, const char *resource, const char *device,
-	json_t *ids, struct error *error)
-{
-	json_auto_t *rows = claims_of(booked, resource);
-	const json_t *row;
-	int r = 0;
-	size_t i;
-
-	json_array_foreach(rows, i, row)
-	{
-		const char *id = text_of(row, "id");
-
-		if (r < 0 || !offered_id_is_of(id, device))
-			continue;
-		r = dra_claims_forget(
-			booked->manager->dra_claims, text_of(row, "uid"), resource, id, error);
-		if (r >= 0 && json_array_append_new(ids, json_string(id)) < 0)
-			r = error_set(error, -ENOMEM, "out of memory");
-	}
-	return r;
-}
-
-static struct child *find_child(const struct manager *manager, const char *resource)
-{
-	for (size_t i = 0; i < manager->n_children; i++)
-		if (streq(manager->children[i]->resource->name, resource))
-			return manager->children[i];
-	return NULL;
-}
-
-int forget_request(struct request *request, json_t **ret_answer, struct error *error)
-{
-	struct control_message message = CHILD_MESSAGE_INIT(CHILD_FORGET);
-	struct booked *booked = request->manager->booked;
-	const char *resource, *device;
-	struct child *child;
-	json_auto_t *ids = json_array();
-	int r;
-
-	r = request_string(request, "resource", &resource, error);
-	if (r >= 0)
-		r = request_string(request, "device", &device, error);
-	if (r < 0)
-		return r;
-	child = resource ? find_child(request->manager, resource) : NULL;
-	if (!child)
-		return error_set(error, -ENOENT, "there is no resource \"%s\"", resource ?: "");
-	if (!device || !*device || strlen(device) >= sizeof(message.text))
-		return error_set(error, -EINVAL, "\"device\" is not a device of the resource");
-	refresh(booked);
-	r = ids ? forget_all(booked, resource, device, ids) : -ENOMEM;
-	if (r < 0)
-		return error_set(error, r, "out of memory");
-	r = forget_claimed(booked, resource, device, ids, error);
-	if (r < 0)
-		return r;
-	(void)snprintf(message.text, sizeof(message.text), "%s", device);
-	if (child->process.pid > 0)
-		r = send_bookings(booked, child, UNTIL_NEVER);
-	if (r >= 0 && child->process.pid > 0)
-		r = control_send(child->process.control_fd, &message);
-	if (r < 0)
-		return error_set(
-			error, r, "cannot send to the child of %s: %s", resource, strerror(-r));
-	log_full(LOG_NOTICE, &(struct log_fields){ .resource = resource, .device = device },
-		"device \"%s\" counts as not assigned to a pod: forgotten on request", device);
-	*ret_answer = json_pack("{s:O}", "forgotten", ids);
-	return *ret_answer ? 0 : error_set(error, -ENOMEM, "out of memory");
-}
-
 /* --- --- */
+
+static void on_pod_directories(void *userdata)
+{
+	booked_checkpoint_changed(userdata);
+}
 
 static int add_timer(struct booked *booked, uint64_t accuracy, sd_event_time_handler_t handler,
 	sd_event_source **ret)
@@ -660,7 +411,9 @@ int booked_new(struct manager *manager, struct booked **ret)
 		return -ENOMEM;
 	booked->manager = manager;
 	booked->problem = -ENOENT;
-	r = add_timer(booked, 100 * USEC_PER_MSEC, on_due, &booked->timer);
+	r = pod_directories_new(manager->event, on_pod_directories, booked, &booked->directories);
+	if (r >= 0)
+		r = add_timer(booked, 100 * USEC_PER_MSEC, on_due, &booked->timer);
 	if (r >= 0)
 		r = add_timer(booked, USEC_PER_MSEC, on_read_due, &booked->read_timer);
 	if (r < 0)
@@ -677,6 +430,7 @@ struct booked *booked_free(struct booked *booked)
 		pod_resources_cancel(booked->manager->pods, booked);
 	sd_event_source_disable_unref(booked->timer);
 	sd_event_source_disable_unref(booked->read_timer);
+	(void)pod_directories_free(booked->directories);
 	(void)kubelet_checkpoint_free(booked->checkpoint);
 	(void)pod_table_free(booked->pods);
 	for (size_t i = 0; i < booked->n_forgotten; i++)

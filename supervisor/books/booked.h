@@ -8,6 +8,12 @@
  * has them. PodResources is asked only while a child lists a removed device, or while the
  * checkpoint has an unknown form. A device leaves its list when no source contains it. If neither
  * the checkpoint nor PodResources can be read, every device stays listed.
+ *
+ * The bookings also contain the way in which a device is in use: by a pod through the device
+ * plugin, or by a claim. A child does not offer a device that is in use by the way in which its
+ * resource is not served now (drivers/inventory/keep-booked.c); the arbiter keeps devices that are
+ * booked for other names from being offered. So this is the only place that decides whether a pod
+ * has a device.
  */
 
 #include "common/error.h"
@@ -33,7 +39,12 @@ void booked_checkpoint_changed(struct booked *booked);
  * of served resources has changed. */
 void booked_changed(struct booked *booked);
 
-/* Sends the bookings to a child that is about to be configured. Returns 0 or negative errno. */
+/* To be called as soon as there are fewer resources: their bookings go on to belong to their names.
+ */
+void booked_resources_changed(struct booked *booked);
+
+/* Sends the newest bookings to a child that is about to be configured, or to be asked what a claim
+ * gets. Returns 0 or negative errno. */
 int booked_send(struct booked *booked, struct child *child);
 
 /* The checkpoint as it is now, valid until the event loop continues; NULL: there is none, or it

@@ -282,9 +282,10 @@ static int check_saved_edits(
 
 	if (!first)
 		return error_set(error, -EBADMSG, "they belong to no device of the claim");
+	/* Also if the resource has moved to the device plugin: the containers still run. */
 	found = config_find(config, text_of(first, "resource"));
-	if (!found || found->registration != REGISTRATION_DRA)
-		return error_set(error, -ENOENT, "%s is not served by DRA on this node",
+	if (!found)
+		return error_set(error, -ENOENT, "%s is not configured on this node",
 			text_of(first, "resource"));
 	return dra_claim_check_edits(&found->declaration, text_of(device, "name"),
 		json_object_get(device, "containerEdits"), error);

@@ -43,7 +43,7 @@ json_t *dra_claim_read_saved(json_t *saved);
 
 /* Copies the CDI document of a saved claim: the edits of its groups, checked as when they arrived.
  * `ret_spec` is NULL if it has none. Returns 0, or with the error filled -EBADMSG, -EPERM, -ENOENT:
- * its resource is not served by DRA, or -ENOMEM. */
+ * its resource is not configured, or -ENOMEM. */
 int dra_claim_read_spec(const json_t *claim, json_t *saved_spec, const struct config *config,
 	json_t **ret_spec, struct error *error);
 

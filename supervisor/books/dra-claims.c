@@ -268,19 +268,23 @@ json_t *dra_claims_devices(const struct dra_claims *claims)
 	return devices;
 }
 
-/* Adds the claim's devices of the resource. Returns 0 or -ENOMEM. */
+/* Adds the claim's devices of the resource, NULL: of all. Returns 0 or -ENOMEM. */
 static int add_rows(json_t *rows, const json_t *claim, const char *resource)
 {
 	for (size_t i = 0; i < dra_claim_count(claim); i++) {
 		const json_t *device = dra_claim_device(claim, i);
 
-		if (dra_claim_is_forgotten(device) || !streq(text_of(device, "resource"), resource))
+		if (dra_claim_is_forgotten(device) ||
+			(resource && !streq(text_of(device, "resource"), resource)))
 			continue;
 		if (json_array_append_new(rows,
-			    json_pack("{s:O, s:O, s:O, s:O}", "id", json_object_get(device, "id"),
-				    "namespace", json_object_get(claim, "namespace"), "name",
+			    json_pack("{s:O, s:O, s:O, s:O, s:O, s:O}", "id",
+				    json_object_get(device, "id"), "namespace",
+				    json_object_get(claim, "namespace"), "name",
 				    json_object_get(claim, "name"), "uid",
-				    json_object_get(claim, "uid"))) < 0)
+				    json_object_get(claim, "uid"), "resource",
+				    json_object_get(device, "resource"), "admin",
+				    json_object_get(device, "admin"))) < 0)
 			return -ENOMEM;
 	}
 	return 0;

@@ -61,8 +61,8 @@ const json_t *dra_claims_next(const struct dra_claims *claims, uint64_t *positio
 /* All devices, by "NAMESPACE\tCLAIM\tNAME OF THE DEVICE", a new reference. NULL: no memory. */
 json_t *dra_claims_devices(const struct dra_claims *claims);
 
-/* The devices of a resource: an array of {"id", "namespace", "name", "uid"} with the offered id and
- * the claim, a new reference. NULL: no memory. */
+/* The devices of a resource, NULL: of all: an array of {"id", "namespace", "name", "uid",
+ * "resource", "admin"} with the offered id and the claim, a new reference. NULL: no memory. */
 json_t *dra_claims_of(const struct dra_claims *claims, const char *resource);
 
 /* Returns 0, or with the error filled -EBUSY if another claim has one of its devices. */

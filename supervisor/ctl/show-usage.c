@@ -75,7 +75,7 @@ static json_int_t count_ids(const json_t *holders)
 
 void usage_join(json_t *resource, const json_t *found, bool known)
 {
-	bool has_claims = streq(text_of(found, "registration"), "dra");
+	bool has_claims = json_object_get(found, "claims");
 	json_int_t in_use = count_ids(json_object_get(found, "assigned"));
 	json_int_t offered = 0, healthy = 0, free_ones = 0;
 	json_auto_t *places = json_object();

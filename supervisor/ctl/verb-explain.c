@@ -209,7 +209,11 @@ static void explain_device(const json_t *resource, const json_t *device)
 		claimed ? "not offered" : "unhealthy", text_of(device, "since"),
 		*reason ? reason : "no reason is known");
 	explain_holders(resource, device);
-	if (claimed && !strstr(reason, "but refused"))
+	if (claimed && startswith(reason, "in use by"))
+		print_wrapped(0,
+			"The resource has moved between the device plugin and DRA. The container keeps "
+			"the device, and it is offered when the pod has ended.");
+	else if (claimed && !strstr(reason, "but refused"))
 		print_wrapped(0,
 			"A device belongs to the first resource, in the order of the configuration, that finds it; other resources do not offer it. To offer it in both, set overlap = true in both.");
 	else if (startswith(reason, "cordoned"))

@@ -180,7 +180,11 @@ static void complete(struct preparation *preparation)
 
 	dra_claims_give_back(all->claims, preparation->reserved);
 	preparation->reserved = 0;
-	r = dra_claims_add(all->claims, preparation->claim, preparation->spec_devices, &error);
+	/* A resource may have moved to the device plugin meanwhile. */
+	r = dra_question_check_served(all->manager, preparation->claim, &error);
+	if (r >= 0)
+		r = dra_claims_add(
+			all->claims, preparation->claim, preparation->spec_devices, &error);
 	finish(preparation, r < 0 ? NULL : preparation->claim, &error);
 }
 

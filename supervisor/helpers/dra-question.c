@@ -8,6 +8,7 @@
 
 #include "common/json-read.h"
 #include "common/sealed.h"
+#include "supervisor/books/booked.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
@@ -41,25 +42,52 @@ static int make_list(const json_t *claim, size_t at)
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
+static int find_child(const struct manager *manager, const char *name, bool again,
+	struct child **ret, struct error *error)
+{
+	struct child *child = manager_find_child(manager, name);
+
+	if (!child || child->leaving || (!again && child_registration(child) != REGISTRATION_DRA))
+		return error_set(error, -ENOENT, "%s is not served by DRA on this node", name);
+	*ret = child;
+	return 0;
+}
+
+int dra_question_check_served(
+	const struct manager *manager, const json_t *claim, struct error *error)
+{
+	struct child *child;
+	int r = 0;
+
+	for (size_t i = 0; i < dra_claim_count(claim) && r >= 0; i++)
+		r = find_child(manager, text_of(dra_claim_device(claim, i), "resource"), false,
+			&child, error);
+	return r;
+}
+
 int dra_question_ask(struct dra_question *question, const struct manager *manager,
 	const json_t *claim, size_t at, bool again, struct error *error)
 {
 	const json_t *first = dra_claim_device(claim, at);
 	const char *name = text_of(first, "resource");
 	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_EDIT);
-	const struct child *child = manager_find_child(manager, name);
 	static uint64_t last_number;
+	struct child *child = NULL;
 	int r;
 
-	if (!child || child->leaving || child_registration(child) != REGISTRATION_DRA)
-		return error_set(error, -ENOENT, "%s is not served by DRA on this node", name);
+	r = find_child(manager, name, again, &child, error);
+	if (r < 0)
+		return r;
 	if (child->process.pid == 0 || !child->resource->accepted)
 		return error_set(error, -EAGAIN, "the process of %s is not ready: %s", name,
 			child->resource->reason);
 	if (again)
 		(void)snprintf(message.text, sizeof(message.text), "%s",
 			set_text_of(first, "edits") ?: "-");
-	r = make_list(claim, at);
+	/* The process refuses what a pod has through the device plugin. */
+	r = booked_send(manager->booked, child);
+	if (r >= 0)
+		r = make_list(claim, at);
 	if (r >= 0) {
 		message.fds[0] = r;
 		message.number = ++last_number;

@@ -30,9 +30,14 @@ struct dra_edits {
 void dra_question_edits_done(struct dra_edits *edits);
 #define _cleanup_edits_ _cleanup_(dra_question_edits_done)
 
+/* Whether DRA serves the resource of each of the claim's devices. Returns 0, or
+ * -ENOENT with the error filled. */
+int dra_question_check_served(
+	const struct manager *manager, const json_t *claim, struct error *error);
+
 /* Asks about the group that begins with the device `at`. With `again`, the claim is prepared
- * already: programs are run only if what they are run for has changed, and prestart is not. Returns
- * 0, or negative errno with the error filled. */
+ * already, perhaps when DRA still served the resource: programs are run only if what they are run
+ * for has changed, and prestart is not. Returns 0, or negative errno with the error filled. */
 int dra_question_ask(struct dra_question *question, const struct manager *manager,
 	const json_t *claim, size_t at, bool again, struct error *error);
 

@@ -54,6 +54,8 @@ struct arbiter {
 	size_t n_all;
 	size_t n_read;  /* of `all`, before the next decision */
 	bool contested; /* a device is claimed by several, so bookings matter */
+	struct foreign_bookings *foreign;
+	size_t n_foreign;
 };
 
 static void come_again(struct arbiter *arbiter, uint64_t at)
@@ -224,9 +226,9 @@ static char *note_of(const struct claimant *claimant, char **note)
 /* Returns 1 if a child still has to be answered, 0 if not, or -ENOMEM. */
 static int decide(struct arbiter *arbiter)
 {
-	_cleanup_free_ struct decision *decisions = calloc(arbiter->n_all + 1, sizeof(*decisions));
+	const size_t n = arbiter->n_all, n_total = n + arbiter->n_foreign;
+	_cleanup_free_ struct decision *decisions = calloc(n_total + 1, sizeof(*decisions));
 	bool again = false, settled = all_booked_are_known(arbiter);
-	const size_t n = arbiter->n_all;
 	int r;
 
 	if (!decisions)
@@ -243,7 +245,13 @@ static int decide(struct arbiter *arbiter)
 			.booked = claimant->booked,
 		};
 	}
-	r = ownership_decide(decisions, n);
+	for (size_t i = n; i < n_total; i++)
+		decisions[i] = (struct decision){
+			.name = arbiter->foreign[i - n].resource,
+			.booked = arbiter->foreign[i - n].booked,
+			.foreign = true,
+		};
+	r = ownership_decide(decisions, n_total);
 	if (r < 0)
 		return r;
 	arbiter->contested = false;
@@ -256,7 +264,7 @@ static int decide(struct arbiter *arbiter)
 		set_replays(claimant, decisions[i].replays);
 		note(claimant, note_of(claimant, &decisions[i].note));
 	}
-	decisions_done(decisions, n);
+	decisions_done(decisions, n_total);
 	return again;
 }
 
@@ -308,9 +316,27 @@ struct arbiter *arbiter_free(struct arbiter *arbiter)
 	if (!arbiter)
 		return NULL;
 	sd_event_source_disable_unref(arbiter->timer);
+	foreign_bookings_free(arbiter->foreign, arbiter->n_foreign);
 	free(arbiter->all);
 	free(arbiter);
 	return NULL;
+}
+
+void foreign_bookings_free(struct foreign_bookings *items, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(items[i].resource);
+		(void)bookings_unref(items[i].booked);
+	}
+	free(items);
+}
+
+void arbiter_set_foreign(struct arbiter *arbiter, struct foreign_bookings *items, size_t n)
+{
+	foreign_bookings_free(arbiter->foreign, arbiter->n_foreign);
+	arbiter->foreign = items;
+	arbiter->n_foreign = n;
+	arbiter_decide(arbiter);
 }
 
 /* --- what a resource does --- */

@@ -68,6 +68,17 @@ void claimant_set_booked(struct claimant *claimant, struct bookings *booked);
  */
 bool claimant_replays(const struct claimant *claimant);
 
+/* Bookings of a resource that devplugd does not serve: of another program, or from before the
+ * resource was removed or renamed. */
+struct foreign_bookings {
+	char *resource;
+	struct bookings *booked;
+};
+void foreign_bookings_free(struct foreign_bookings *items, size_t n);
+
+/* Sets all of them: no resource offers these devices. Takes the array. */
+void arbiter_set_foreign(struct arbiter *arbiter, struct foreign_bookings *items, size_t n);
+
 /* Takes a descriptor with the child's claims, and their number; it is read later. */
 void claimant_submit(struct claimant *claimant, int fd, uint64_t number);
 

@@ -50,7 +50,8 @@ struct decision {
 	bool overlap;
 	const char *root;                   /* see declaration_root(); NULL: the host's */
 	const struct hardware_claims *list; /* NULL: nothing is known of it */
-	const struct bookings *booked;      /* the kubelet's bookings of it; NULL: none */
+	const struct bookings *booked;      /* the bookings of it; NULL: none */
+	bool foreign; /* no resource of ours has the name; it only has bookings */
 	/* out, malloc'ed: */
 	char *owners; /* devices of other resources, see drivers/inventory/hardware-claims.h; NULL:
 		       * none */

@@ -4,7 +4,8 @@
  * configuration. One pass over all devices with two tables: the owner of each claim, and the
  * resource of each id. A device that already belongs to another resource claims nothing here, so
  * one pass is enough even where A overlaps B, and B overlaps C. If it is assigned to a pod, it owns
- * its claims nevertheless, which is reported to the earlier resources at the end.
+ * its claims nevertheless, which is reported to the earlier resources at the end. A device whose id
+ * is booked for a foreign resource belongs to that one.
  */
 #include "supervisor/ownership/ownership.h"
 
@@ -23,35 +24,54 @@ struct tables {
 	struct map ids;    /* to the decision */
 	struct owner *owners;
 	size_t n_owners;
+	struct decision *all;
+	size_t n_all;
 };
+
+#define STILL_USED ", where a pod still uses it"
 
 static bool share(const struct decision *a, const struct decision *b)
 {
 	return a == b || (a->overlap && b->overlap);
 }
 
-/* Reports the owners of the device's claims. Returns whether the device belongs to another
- * resource, or -ENOMEM; `ret_owns`: it owns its claims, because there is no other owner, or it is
- * assigned to a pod. */
-static int find_owner(const struct tables *tables, struct decision *decision,
-	const struct hardware_device *device, bool *ret_owns)
+/* The foreign resource for which the id is booked, or NULL. */
+static struct decision *find_foreign(const struct tables *tables, const char *id)
 {
-	bool booked = bookings_have_unit(decision->booked, device->id), contested = false;
+	for (size_t i = 0; i < tables->n_all; i++)
+		if (tables->all[i].foreign &&
+			bookings_have_unit(tables->all[i].booked, id, BOOKED_ALONE))
+			return &tables->all[i];
+	return NULL;
+}
 
+/* Reports the owners of the device's claims. Returns whether the device belongs to another
+ * resource, or -ENOMEM; `ret_owner`: who owns its claims from now on, NULL: their owners stay. */
+static int find_owner(const struct tables *tables, struct decision *decision,
+	const struct hardware_device *device, struct decision **ret_owner)
+{
+	struct decision *foreign = find_foreign(tables, device->id);
+	bool booked = foreign || bookings_have_unit(decision->booked, device->id, BOOKED_ALONE);
+	struct decision *user = foreign ?: decision;
+	bool contested = foreign;
+
+	if (foreign && decision_write(decision, device->id, "%s" STILL_USED, foreign->name) < 0)
+		return -ENOMEM;
 	for (const char *const *claim = device->claims; *claim; claim++) {
 		struct owner *owner = map_get(&tables->claims, *claim);
 
-		if (!owner || share(owner->decision, decision))
+		if (!owner || share(owner->decision, user))
 			continue;
 		if (!contested &&
-			decision_write(decision, device->id, "%s", owner->decision->name) < 0)
+			decision_write(decision, device->id, "%s%s", owner->decision->name,
+				owner->decision->foreign ? STILL_USED : "") < 0)
 			return -ENOMEM;
 		contested = true;
 		if (!booked)
 			break;
-		owner->kept_by = owner->kept_by ?: decision;
+		owner->kept_by = owner->kept_by ?: user;
 	}
-	*ret_owns = !contested || booked;
+	*ret_owner = !contested || booked ? user : NULL;
 	return contested;
 }
 
@@ -94,10 +114,10 @@ static int decide(struct tables *tables, struct decision *decision)
 	for (size_t i = 0; decision->list && i < decision->list->n_devices; i++) {
 		const struct hardware_device *device = &decision->list->devices[i];
 		const struct decision *same;
-		bool owns;
-		int contested = find_owner(tables, decision, device, &owns);
+		struct decision *owner = NULL;
+		int contested = find_owner(tables, decision, device, &owner);
 
-		if (contested < 0 || (owns && take(tables, decision, device) < 0))
+		if (contested < 0 || (owner && take(tables, owner, device) < 0))
 			return -ENOMEM;
 		if (contested)
 			continue;
@@ -121,16 +141,16 @@ static int report_kept(const struct tables *tables)
 	for (size_t i = 0; i < tables->n_owners && r >= 0; i++) {
 		const struct owner *owner = &tables->owners[i];
 
-		if (owner->kept_by)
-			r = decision_write(owner->decision, owner->device->id,
-				"%s, where a pod still uses it", owner->kept_by->name);
+		if (owner->kept_by && !owner->decision->foreign)
+			r = decision_write(owner->decision, owner->device->id, "%s" STILL_USED,
+				owner->kept_by->name);
 	}
 	return r;
 }
 
 int ownership_decide(struct decision *decisions, size_t n)
 {
-	struct tables tables = { 0 };
+	struct tables tables = { .all = decisions, .n_all = n };
 	size_t n_devices = 0;
 	int r = 0;
 

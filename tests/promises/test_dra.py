@@ -323,7 +323,7 @@ class Dra(DraTest):
         self.change_saved(bad[0][2], lambda claim: edits(claim).update(hooks=[{"hookName": "createRuntime", "path": "/bin/sh"}]))
         self.change_saved(bad[1][2], lambda claim: edits(claim).update(mounts=[
             {"hostPath": "/", "containerPath": "/host", "options": ["rbind", "rprivate", "rw"]}]))
-        self.change_saved(bad[2][2], lambda claim: claim["devices"][0].update(resource="vendor.example/plain"))
+        self.change_saved(bad[2][2], lambda claim: claim["devices"][0].update(resource="vendor.example/none"))
         # These never were a resource's.
         with open(self.saved(good[2])) as file:
             document = json.load(file)
@@ -343,7 +343,7 @@ class Dra(DraTest):
             until(lambda claim=claim: self.specification(claim[2]) == before[claim[2]], "the edits of before")
         words = "saved container edits are not permitted"
         self.assertEqual(self.node.output().count(words), 5)
-        for reason in ("mounts /, which container.mounts does not name", "the CDI document has missing, unknown or malformed members", "vendor.example/plain is not served by DRA",
+        for reason in ("mounts /, which container.mounts does not name", "the CDI document has missing, unknown or malformed members", "vendor.example/none is not configured",
                        "the CDI kind must be \"devplugd/claim\"", "they belong to no device of the claim"):
             self.assertIn(reason, self.node.output())
         until(lambda: self.dra()["slices"] == 1, "devplugd-cluster to know the devices")
@@ -499,13 +499,14 @@ class Dra(DraTest):
         self.begin(self.resource("gpu"))
         self.await_pool()
         gpus = [self.api.device_named("vendor.example/gpu", i) for i in range(3)]
-        refused = self.resource("gpu", 'host_root = "/nonexistent";')
+        refused, claims = self.resource("gpu", 'host_root = "/nonexistent";'), []
 
         def prepare(i):
             claim = "default", f"c{i}", self.api.allocate(f"c{i}", DRIVER, [("a", gpus[i])])
             self.assertNotIsInstance(self.prepare(claim)[claim[2]], str)
             edits, = self.specification(claim[2]).values()
             self.assertEqual(edits["env"], [f"GPU=gpu-{i}"])
+            claims.append(claim)
 
         def reload():
             self.node.reload()
@@ -524,6 +525,7 @@ class Dra(DraTest):
         prepare(2)
         self.assertEqual(len(self.api.pool()), 3)
         # Accepted, it leaves DRA.
+        self.unprepare(*claims)
         self.node.configure(self.resource("gpu", serve="plugin"), text=f'cdi_dir = "{self.cdi}";')
         self.node.start_kubelet()
         self.node.reload()

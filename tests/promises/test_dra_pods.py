@@ -9,101 +9,12 @@ import signal
 import stat
 import unittest
 
-from dra_node import DRIVER, DraTest
+from dra_node import DRIVER, DraPodTest
 from node import SEED, scaled, until
-from pod_resources import ask, fields
 from unix_http import get
 
 
-class DraPods(DraTest):
-    def setUp(self):
-        super().setUp()
-        self.node.kubelet_options = ["--plugins-registry", self.registry, "--time-scale", "20"]
-
-    def begin(self, *resources, pods=False, text=""):
-        """With the kubelet and the DeviceClasses; no other kubelet is played. `pods`: devplugd asks which pod has what."""
-        self.configure(*resources, text=text)
-        if pods:
-            with open(self.node.config) as file:
-                text = file.read()
-            with open(self.node.config, "w") as file:
-                file.write(text.replace("kubelet = {", "kubelet = { pod_resources_interval = 1; pod_resources_socket = "
-                                        f'"{self.node.kubelet_state}/pod-resources/kubelet.sock";', 1))
-        self.node.start_kubelet()
-        # A socket that appears while the kubelet's watcher starts may be registered twice.
-        until(lambda: self.node.ask_kubelet("status").returncode == 0, "the kubelet to listen")
-        self.node.start()
-        self.await_driver()
-        self.await_pool()
-        self.api.apply(self.ctl("dra", "classes").stdout)
-
-    def await_driver(self):
-        until(lambda: (dra := self.dra()) and dra["registered"], "the driver to be registered")
-
-    def await_registration(self):
-        """By the kubelet that runs now."""
-        def look():
-            answer = self.node.ask_kubelet("status", "--json")
-            return answer.returncode == 0 and json.loads(answer.stdout)["drivers"]
-
-        until(look, "the driver to be registered")
-
-    def count_events(self, *names):
-        return len([event for event in self.node.kubelet_events() if event["event"] in names])
-
-    def pod(self, name, *claims, limits=None):
-        """Returns the answer of devplug-kubelet."""
-        files = []
-        for claim in claims:
-            files.append(self.node.path(f"claim-{claim['metadata']['name']}.json"))
-            with open(files[-1], "w") as file:
-                json.dump(claim, file)
-        words = [word for file in files for word in ("--claim", file)]
-        for container in limits or []:
-            words += ["--container", container]
-        answer = self.node.ask_kubelet("pod", name, *words, "--json")
-        return json.loads(answer.stdout) if answer.stdout else answer.stderr
-
-    def restart(self, name):
-        return json.loads(self.node.ask_kubelet("pod", "restart", name, "--json").stdout)
-
-    def remove(self, name):
-        """Returns why the pod stays, or an empty string."""
-        return self.node.ask_kubelet("pod", "rm", name).stderr
-
-    def find_pod(self, name):
-        pods = json.loads(self.node.ask_kubelet("pods", "--json").stdout)["pods"]
-        return next(pod for pod in pods if pod["name"] == name)
-
-    def edits(self, container):
-        """What the runtime makes of the CDI names of a container: its environment."""
-        environment = {}
-        documents = []
-        for file in self.files():
-            with open(os.path.join(self.cdi, file)) as stream:
-                documents.append(json.load(stream))
-        for name in container["cdi"]:
-            found = [device["containerEdits"] for document in documents for device in document["devices"]
-                     if f"{document['kind']}={device['name']}" == name]
-            self.assertEqual(len(found), 1, name)
-            environment.update(variable.split("=", 1) for variable in found[0]["env"])
-        return environment
-
-    def dynamic_resources(self):
-        """The devices of each pod's first container in PodResources: [(claim, driver, pool, device, CDI names)]."""
-        message, refused = ask(os.path.join(self.node.kubelet_state, "pod-resources", "kubelet.sock"), "List")
-        self.assertIsNone(refused)
-        found = {}
-        for pod in map(fields, fields(message).get(1, [])):
-            container = fields(pod[3][0])
-            found[pod[1][0].decode()] = [
-                (claim[2][0].decode(), part[2][0].decode(), part[3][0].decode(), part[4][0].decode(),
-                 [fields(cdi)[1][0].decode() for cdi in part.get(1, [])])
-                for claim in map(fields, container.get(5, [])) for part in map(fields, claim[4])]
-        return found
-
-    # --- the tests
-
+class DraPods(DraPodTest):
     def test_unchanged_limits(self):
         """A pod with unchanged limits gets its devices by a claim that the scheduler makes; each container its own."""
         self.serve_api()

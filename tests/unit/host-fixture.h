@@ -177,7 +177,7 @@ static inline int set_booked(struct inventory *inventory, const char *lines, uin
 
 		if (space)
 			*space = '\0';
-		assert_int_equal(bookings_add(bookings, line, &node, 1, 0), 0);
+		assert_int_equal(bookings_add(bookings, line, BOOKED_IN_PLUGIN, &node, 1, 0), 0);
 	}
 	assert_int_equal(bookings_sort(bookings), 0);
 	return inventory_set_booked(inventory, bookings, until, 0);

@@ -278,7 +278,7 @@ static void book(size_t i, const char *id)
 
 	assert_int_equal(bookings_new(&bookings), 0);
 	if (*id)
-		assert_int_equal(bookings_add(bookings, id, NULL, 0, 0), 0);
+		assert_int_equal(bookings_add(bookings, id, BOOKED_IN_PLUGIN, NULL, 0, 0), 0);
 	claimant_set_booked(seats[i].claimant, bookings);
 }
 

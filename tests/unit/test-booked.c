@@ -108,7 +108,8 @@ static void test_every_cause(void **state)
 
 		start(rows[i].text);
 		assert_int_equal(bookings_new(&bookings), 0);
-		assert_int_equal(bookings_add(bookings, rows[i].id, nodes, 2, 0), 0);
+		assert_int_equal(
+			bookings_add(bookings, rows[i].id, BOOKED_IN_PLUGIN, nodes, 2, 0), 0);
 		assert_int_equal(inventory_set_booked(inventory, bookings, 0, 0), 1);
 		if (!strstr(reason_of(rows[i].id), rows[i].reason))
 			fail_msg("\"%s\": %s instead of %s", rows[i].id, reason_of(rows[i].id),
@@ -251,7 +252,7 @@ static void set_pending(const char *id)
 	_cleanup_bookings_ struct bookings *pending = NULL;
 
 	assert_int_equal(bookings_new(&pending), 0);
-	assert_int_equal(bookings_add(pending, id, (const int[]){ 1 }, 1, 0), 0);
+	assert_int_equal(bookings_add(pending, id, BOOKED_IN_PLUGIN, (const int[]){ 1 }, 1, 0), 0);
 	assert_int_equal(inventory_set_pending(inventory, pending), 0);
 }
 
@@ -276,6 +277,59 @@ static void test_pending(void **state)
 	RUN_UNTIL(streq(seen(), "unit-0 unit-2 "));
 }
 
+/* Ids that the other way has: "id id", or "" for none; what is not offered of each unit. */
+static void check_withheld(const char *text, unsigned uses, const char *ids, const char *withheld)
+{
+	_cleanup_bookings_ struct bookings *bookings = NULL;
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	char copy[256], offered[OFFERED_ID_MAX + 1], found[256] = "", *rest = NULL;
+
+	(void)snprintf(copy, sizeof(copy), "%s", ids);
+	assert_int_equal(bookings_new(&bookings), 0);
+	for (char *id = strtok_r(copy, " ", &rest); id; id = strtok_r(NULL, " ", &rest))
+		assert_int_equal(bookings_add(bookings, id, uses, NULL, 0, 0), 0);
+	assert_int_equal(bookings_sort(bookings), 0);
+	start(text);
+	assert_true(inventory_set_booked(inventory, bookings, 0, 0) >= 0);
+	snapshot = inventory_snapshot(inventory);
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		for (unsigned k = 0; k < snapshot->units[i].replicas; k++) {
+			const char *id = snapshot_offered_id(snapshot, i, k, offered);
+
+			if (snapshot_withholds(snapshot, i, id))
+				(void)snprintf(found + strlen(found), sizeof(found) - strlen(found),
+					"%s ", id);
+		}
+	assert_string_equal(found, withheld);
+	/* It is free again. */
+	assert_true(set_booked(inventory, "", 0) >= 0);
+	(void)snapshot_unref(snapshot);
+	snapshot = inventory_snapshot(inventory);
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		assert_true(snapshot->units[i].healthy && snapshot->units[i].withheld == 0);
+}
+
+/* The resource has moved between the device plugin and DRA. */
+static void test_other_way(void **state)
+{
+	static const char plugin[] = UNITS, dra[] = UNITS "serve = \"dra\";";
+	static const char shared[] = UNITS "share = { replicas = 2; };";
+
+	check_withheld(plugin, BOOKED_BY_CLAIM, "unit-1 other", "unit-1 ");
+	check_withheld(plugin, BOOKED_BY_ADMIN, "unit-1", "");
+	check_withheld(plugin, BOOKED_IN_PLUGIN, "unit-1", "");
+	/* Pods use it in both ways, so it stays listed. */
+	check_withheld(plugin, BOOKED_BY_CLAIM | BOOKED_BY_PLUGIN, "unit-1", "");
+	check_withheld(dra, BOOKED_IN_PLUGIN, "unit-1", "unit-1 ");
+	check_withheld(dra, BOOKED_BY_PLUGIN, "unit-1", "");
+	check_withheld(dra, BOOKED_BY_CLAIM, "unit-1", "");
+	check_withheld(shared, BOOKED_BY_CLAIM, "unit-0#0 unit-1#0 unit-1#1",
+		"unit-0#0 unit-1#0 unit-1#1 ");
+	check_withheld(shared, BOOKED_BY_CLAIM, "unit-1", "unit-1#0 unit-1#1 ");
+	check_withheld(shared, BOOKED_BY_CLAIM, "unit-1#2", "unit-1#0 unit-1#1 ");
+	check_withheld(plugin, BOOKED_BY_CLAIM, "unit-1#1", "unit-1 ");
+}
+
 static void test_forget(void **state)
 {
 	host_mknod("/dev/tty1");
@@ -298,20 +352,20 @@ static void test_units(void **state)
 	static const char *const ids[] = { "a#0", "b", "b-#1", "c#x", "c#01", "d#7#2", "e#10" };
 	_cleanup_bookings_ struct bookings *bookings = NULL;
 
-	assert_false(bookings_have_unit(NULL, "a"));
+	assert_false(bookings_have_unit(NULL, "a", BOOKED_EVER));
 	assert_int_equal(bookings_new(&bookings), 0);
-	assert_false(bookings_have_unit(bookings, "a"));
+	assert_false(bookings_have_unit(bookings, "a", BOOKED_EVER));
 	for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
-		assert_int_equal(bookings_add(bookings, ids[i], NULL, 0, 0), 0);
+		assert_int_equal(bookings_add(bookings, ids[i], BOOKED_IN_PLUGIN, NULL, 0, 0), 0);
 	assert_int_equal(bookings_sort(bookings), 0);
 	for (const char *id = "abe"; *id; id++)
-		assert_true(bookings_have_unit(bookings, (const char[]){ *id, '\0' }));
-	assert_true(bookings_have_unit(bookings, "b-"));
-	assert_true(bookings_have_unit(bookings, "d#7"));
-	assert_false(bookings_have_unit(bookings, "c"));
-	assert_false(bookings_have_unit(bookings, "d"));
-	assert_false(bookings_have_unit(bookings, "f"));
-	assert_false(bookings_have_unit(bookings, ""));
+		assert_true(bookings_have_unit(bookings, (const char[]){ *id, '\0' }, BOOKED_EVER));
+	assert_true(bookings_have_unit(bookings, "b-", BOOKED_EVER));
+	assert_true(bookings_have_unit(bookings, "d#7", BOOKED_EVER));
+	assert_false(bookings_have_unit(bookings, "c", BOOKED_EVER));
+	assert_false(bookings_have_unit(bookings, "d", BOOKED_EVER));
+	assert_false(bookings_have_unit(bookings, "f", BOOKED_EVER));
+	assert_false(bookings_have_unit(bookings, "", BOOKED_EVER));
 }
 
 static void test_text(void **state)
@@ -322,17 +376,21 @@ static void test_text(void **state)
 		int r;
 	} rows[] = {
 		{ "", 0, 0 },
-		{ "0\ta\0", 4, 0 },
-		{ "0,1,65535\ta\0\tb\0", 15, 0 },
-		{ "\t\n\t\0", 4, 0 },
-		{ "0\ta", 3, -EBADMSG },
+		{ "1 0\ta\0", 6, 0 },
+		{ "3 0,1,65535\ta\0f \tb\0", 19, 0 },
+		{ "4 \t\n\t\0", 6, 0 },
+		{ "1 0\ta", 5, -EBADMSG },
 		{ "a\0", 2, -EBADMSG },
-		{ "-1\ta\0", 5, -EBADMSG },
-		{ "65536\ta\0", 8, -EBADMSG },
-		{ "99999999999999999999\ta\0", 23, -EBADMSG },
-		{ "0 1\ta\0", 6, -EBADMSG },
-		{ ",\ta\0", 4, -EBADMSG },
+		{ "1 -1\ta\0", 7, -EBADMSG },
+		{ "1 65536\ta\0", 10, -EBADMSG },
+		{ "1 99999999999999999999\ta\0", 25, -EBADMSG },
+		{ "1 0 1\ta\0", 8, -EBADMSG },
+		{ "1 ,\ta\0", 6, -EBADMSG },
 		{ "\0", 1, -EBADMSG },
+		{ "0 0\ta\0", 6, -EBADMSG },
+		{ "g 0\ta\0", 6, -EBADMSG },
+		{ "10 0\ta\0", 7, -EBADMSG },
+		{ "\ta\0", 3, -EBADMSG },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -361,6 +419,7 @@ int main(void)
 		TEST(test_claimed),
 		TEST(test_allocation),
 		TEST(test_pending),
+		TEST(test_other_way),
 		TEST(test_forget),
 		TEST(test_units),
 		TEST(test_text),

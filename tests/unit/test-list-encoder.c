@@ -127,7 +127,7 @@ static void test_readmission(void **state)
 			.healthy = cause == CAUSE_NONE,
 			.cause = cause };
 		offered[0] = id[0];
-		assert_int_equal(bookings_add(booked, offered, NULL, 0, 0), 0);
+		assert_int_equal(bookings_add(booked, offered, BOOKED_IN_PLUGIN, NULL, 0, 0), 0);
 	}
 	assert_int_equal(bookings_sort(booked), 0);
 	assert_int_equal(offer_readmit(&offer, booked, &(struct strings){ 0 }), 0);

@@ -109,7 +109,7 @@ static struct bookings *bookings_of(const char *const *ids)
 
 	assert_int_equal(bookings_new(&bookings), 0);
 	for (; *ids; ids++)
-		assert_int_equal(bookings_add(bookings, *ids, NULL, 0, 0), 0);
+		assert_int_equal(bookings_add(bookings, *ids, BOOKED_IN_PLUGIN, NULL, 0, 0), 0);
 	assert_int_equal(bookings_sort(bookings), 0);
 	return bookings;
 }
@@ -135,6 +135,31 @@ static void test_P17_booked(void **state)
 			assert_null(decisions[i].note);
 		clear();
 	}
+
+	/* A pod uses it under a name that no resource has; another resource finds the same
+	 * hardware.
+	 */
+	add("a", false, "p\t/dev/0\nq\t/dev/1\n");
+	add("b", false, "x\t/dev/0\n");
+	add("old", false, NULL);
+	decisions[2].booked = shared;
+	decisions[2].foreign = true;
+	decide();
+	expect(0, "p\told, where a pod still uses it\n");
+	expect(1, "x\told, where a pod still uses it\n");
+	expect(2, "");
+	clear();
+
+	/* The same, where the other resource comes first. */
+	add("a", false, "x\t/dev/0\n");
+	add("b", false, "p\t/dev/0\nq\t/dev/1\n");
+	add("old", false, NULL);
+	decisions[2].booked = plain;
+	decisions[2].foreign = true;
+	decide();
+	expect(0, "x\told, where a pod still uses it\n");
+	expect(1, "p\told, where a pod still uses it\n");
+	clear();
 
 	/* Pods of both have it: neither gives it to another one. */
 	add("a", false, "p\t/dev/0\n");

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes the data about bookings into lists: one for each resource, and one for each other name in
+ * the data, which belongs to another plugin, or to a resource from before it was removed or
+ * renamed.
+ */
+#include "supervisor/books/booked-lists.h"
+#include "common/json-read.h"
+
+/* --- what was forgotten --- */
+
+void forgotten_done(struct forgotten *forgotten)
+{
+	free(forgotten->resource);
+	free(forgotten->id);
+	free(forgotten->pod_uid);
+}
+
+bool booked_lists_is_forgotten(
+	const struct booked *booked, const char *resource, const char *id, const char *pod_uid)
+{
+	for (size_t i = 0; i < booked->n_forgotten; i++) {
+		struct forgotten *forgotten = &booked->forgotten[i];
+
+		if (!streq(forgotten->id, id) || !streq(forgotten->resource, resource) ||
+			(pod_uid && !streq(forgotten->pod_uid, pod_uid)))
+			continue;
+		forgotten->seen = true;
+		return true;
+	}
+	return false;
+}
+
+json_t *booked_lists_claims_of(const struct booked *booked, const char *resource)
+{
+	return booked->manager->dra_claims ? dra_claims_of(booked->manager->dra_claims, resource)
+					   : json_array();
+}
+
+void booked_lists_drop_forgotten(struct booked *booked)
+{
+	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < booked->n_forgotten; i++)
+		booked->forgotten[i].seen = false;
+	for (size_t i = 0; booked->n_forgotten > 0 && checkpoint && i < checkpoint->count; i++)
+		(void)booked_lists_is_forgotten(booked, checkpoint->rows[i].resource,
+			checkpoint->rows[i].id, checkpoint->rows[i].pod_uid);
+	for (size_t i = 0; booked->n_forgotten > 0 && booked->pods && i < booked->pods->n_devices;
+		i++)
+		(void)booked_lists_is_forgotten(booked, booked->pods->devices[i].resource,
+			booked->pods->devices[i].id, NULL);
+	for (size_t i = 0; i < booked->n_forgotten; i++)
+		if (booked->forgotten[i].seen)
+			booked->forgotten[kept++] = booked->forgotten[i];
+		else
+			forgotten_done(&booked->forgotten[i]);
+	booked->n_forgotten = kept;
+}
+
+/* --- all bookings --- */
+
+/* Lists of the bookings of one resource, or of all names that no resource has. */
+struct collection {
+	const char *resource; /* NULL: of the latter */
+	struct bookings *bookings;
+	const struct manager *manager;
+	struct foreign_bookings *foreign;
+	size_t n_foreign;
+};
+
+/* The list for the bookings of that name. Returns 0, -ENOENT if there is none, or -ENOMEM. */
+static int find_list(struct collection *collection, const char *name, struct bookings **ret)
+{
+	struct foreign_bookings foreign = { 0 };
+	int r;
+
+	if (collection->resource) {
+		*ret = collection->bookings;
+		return streq(collection->resource, name) ? 0 : -ENOENT;
+	}
+	if (manager_find_child(collection->manager, name))
+		return -ENOENT;
+	for (size_t i = 0; i < collection->n_foreign; i++)
+		if (streq(collection->foreign[i].resource, name)) {
+			*ret = collection->foreign[i].booked;
+			return 0;
+		}
+	r = array_reserve((void **)&collection->foreign, collection->n_foreign, sizeof(foreign));
+	if (r >= 0)
+		r = bookings_new(&foreign.booked);
+	foreign.resource = r < 0 ? NULL : strdup(name);
+	if (!foreign.resource) {
+		(void)bookings_unref(foreign.booked);
+		return -ENOMEM;
+	}
+	*ret = foreign.booked;
+	collection->foreign[collection->n_foreign++] = foreign;
+	return 0;
+}
+
+static int add_pods(const struct booked *booked, struct collection *collection)
+{
+	const struct pod_table *pods = booked->pods;
+	int r = 0;
+
+	for (size_t i = 0; pods && i < pods->n_devices && r >= 0; i++) {
+		const struct pod_device *device = &pods->devices[i];
+		const char *node = device->nodes;
+		struct bookings *list;
+		char *end;
+
+		r = find_list(collection, device->resource, &list);
+		if (r == -ENOENT ||
+			booked_lists_is_forgotten(booked, device->resource, device->id, NULL)) {
+			r = 0;
+			continue;
+		}
+		if (r >= 0)
+			r = bookings_add(list, device->id, BOOKED_IN_PLUGIN, NULL, 0, 0);
+		for (; *node && r >= 0; node = *end == ',' ? end + 1 : end) {
+			int number = (int)strtol(node, &end, 10);
+
+			if (end == node)
+				break;
+			r = bookings_add(list, device->id, BOOKED_IN_PLUGIN, &number, 1, 0);
+		}
+	}
+	return r;
+}
+
+static int add_row(const struct booked *booked, struct collection *collection,
+	const struct kubelet_checkpoint_row *row, struct strings *ids)
+{
+	struct bookings *list;
+	int r;
+
+	r = find_list(collection, row->resource, &list);
+	if (r == -ENOENT || booked_lists_is_forgotten(booked, row->resource, row->id, row->pod_uid))
+		return 0;
+	if (r >= 0)
+		r = bookings_add(list, row->id,
+			pod_directories_lost(booked->directories, row->pod_uid) ? BOOKED_BY_PLUGIN
+										: BOOKED_IN_PLUGIN,
+			&row->node, 1, 0);
+	if (r >= 0 && collection->resource)
+		r = strings_add(ids, row->id, strlen(row->id));
+	return r;
+}
+
+static int add_checkpoint(const struct booked *booked, struct collection *collection)
+{
+	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
+	const struct booked_answer *parts = NULL;
+	struct strings ids = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; checkpoint && i < checkpoint->count && r >= 0; i++) {
+		const struct kubelet_checkpoint_row *row = &checkpoint->rows[i];
+
+		if (collection->resource && ids.count > 0 && row->answer != parts)
+			r = bookings_add_answer(collection->bookings, &ids, parts);
+		if (ids.count == 0)
+			parts = row->answer;
+		if (r >= 0)
+			r = add_row(booked, collection, row, &ids);
+	}
+	if (collection->resource && r >= 0)
+		r = bookings_add_answer(collection->bookings, &ids, parts);
+	strings_done(&ids);
+	return r;
+}
+
+/* Adds the devices of claims, which are neither in the checkpoint nor among the devices in an
+ * answer of PodResources. */
+static int add_claims(const struct booked *booked, struct collection *collection)
+{
+	json_auto_t *rows = booked_lists_claims_of(booked, collection->resource);
+	int r = rows ? 0 : -ENOMEM;
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		bool admin = json_is_true(json_object_get(row, "admin"));
+		struct bookings *list;
+
+		if (r < 0)
+			break;
+		r = find_list(collection, text_of(row, "resource"), &list);
+		if (r >= 0)
+			r = bookings_add(list, text_of(row, "id"),
+				admin ? BOOKED_BY_ADMIN : BOOKED_BY_CLAIM, NULL, 0, 0);
+		r = r == -ENOENT ? 0 : r;
+	}
+	return r;
+}
+
+static int add_all(const struct booked *booked, struct collection *collection)
+{
+	int r = add_checkpoint(booked, collection);
+
+	if (r >= 0)
+		r = add_pods(booked, collection);
+	return r < 0 ? r : add_claims(booked, collection);
+}
+
+int booked_lists_collect(const struct booked *booked, const char *resource, struct bookings **ret)
+{
+	_cleanup_bookings_ struct bookings *bookings = NULL;
+	struct collection collection = { .resource = resource };
+	int r;
+
+	r = bookings_new(&bookings);
+	collection.bookings = bookings;
+	if (r >= 0)
+		r = add_all(booked, &collection);
+	if (r >= 0)
+		r = bookings_sort(bookings);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(bookings);
+	return 0;
+}
+
+int booked_lists_collect_foreign(
+	const struct booked *booked, struct foreign_bookings **ret, size_t *ret_n)
+{
+	struct collection collection = { .manager = booked->manager };
+	int r = add_all(booked, &collection);
+
+	for (size_t i = 0; i < collection.n_foreign && r >= 0; i++)
+		r = bookings_sort(collection.foreign[i].booked);
+	if (r < 0) {
+		foreign_bookings_free(collection.foreign, collection.n_foreign);
+		return r;
+	}
+	*ret = collection.foreign;
+	*ret_n = collection.n_foreign;
+	return 0;
+}

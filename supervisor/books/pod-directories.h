@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Which pods of the kubelet's checkpoint have ended. The kubelet has a directory of logs for each
+ * pod that exists (supervisor/kubelet/pod-logs.h), while its checkpoint contains a pod until it is
+ * written for another reason. The directory is made some time after the checkpoint, so a pod has
+ * ended only if its directory was seen before.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/util.h"
+
+struct kubelet_checkpoint;
+struct pod_directories;
+
+/* `on_change` is called when a pod's directory was made or removed, while there is a watch. Returns
+ * 0 or -ENOMEM. */
+int pod_directories_new(sd_event *event, void (*on_change)(void *userdata), void *userdata,
+	struct pod_directories **ret);
+
+/* Sets kubelet.pod_logs_dir. */
+void pod_directories_follow(struct pod_directories *directories, const char *pod_logs_dir);
+
+/* Whether to call `on_change` from now on. */
+void pod_directories_watch(struct pod_directories *directories, bool wanted);
+
+/* Reads which of the checkpoint's pods have a directory; NULL: there are no pods. Returns whether
+ * all were seen by now. */
+bool pod_directories_look(
+	struct pod_directories *directories, const struct kubelet_checkpoint *checkpoint);
+
+/* Whether the pod had ended by the last pod_directories_look(). */
+bool pod_directories_lost(const struct pod_directories *directories, const char *uid);
+
+struct pod_directories *pod_directories_free(struct pod_directories *directories);
+DEFINE_CLEANUP(struct pod_directories *, pod_directories_free)

@@ -13,9 +13,8 @@ enum child_type {
 	/* supervisor to child */
 	CHILD_CONFIGURE = CONTROL_OWN, /* [fd, fd?] sealed memfd with the resource's text; the
 					  health state that an earlier process saved */
-	CHILD_SESSION,     /* [session, text, fd, fd?] text: endpoint name; listening socket;
-			      connected kubelet.sock. Without that connection the kubelet connects
-			      on its own, and the text is the socket's absolute path */
+	CHILD_SESSION,     /* [session, peer, fd] peer: the kubelet; listening socket, which the
+			      kubelet client registers */
 	CHILD_END_SESSION, /* [session] close it; the child answers SESSION_ENDED */
 	CHILD_PUBLISHED,   /* [number, text] answers PUBLISH; text: why nothing was published, or
 			      empty */
@@ -43,7 +42,6 @@ enum child_type {
 	CHILD_READY,         /* [] configuration accepted and first inventory complete */
 	CHILD_REFUSED,       /* [text] why the last CONFIGURE was refused; the previous
 				configuration stays applied */
-	CHILD_REGISTERED,    /* [session] the kubelet answered Register with OK */
 	CHILD_SERVING,       /* [session] the kubelet opened ListAndWatch */
 	CHILD_SESSION_ENDED, /* [session, text] why */
 	CHILD_DEVICES,       /* [devices, fd, fd?] sealed memfd with the inventory as JSON; sealed

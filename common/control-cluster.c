@@ -7,7 +7,8 @@
 static const struct control_rule rules[] = {
 	[CONTROL_STOP] = { .name = "STOP" },
 	[CLUSTER_CONFIGURE] = { .name = "CONFIGURE", .n_fds = 1 },
-	[CLUSTER_SESSION] = { .name = "SESSION", .fields = FIELD_SESSION | FIELD_TEXT, .n_fds = 1 },
+	[CLUSTER_SESSION] = { .name = "SESSION", .fields = FIELD_SESSION, .n_fds = 1 },
+	[CLUSTER_REGISTERED] = { .name = "REGISTERED" },
 	[CONTROL_INVENTORY] = { .name = "INVENTORY", .fields = FIELD_TEXT, .n_fds = 1 },
 	[CLUSTER_FILE] = { .name = "FILE", .fields = FIELD_TEXT, .n_optional_fds = 1 },
 	[CLUSTER_PREPARED] = { .name = "PREPARED",
@@ -15,9 +16,6 @@ static const struct control_rule rules[] = {
 		.n_optional_fds = 1 },
 
 	[CONTROL_ALIVE] = { .name = "ALIVE", .to_supervisor = true },
-	[CLUSTER_REGISTERED] = { .name = "REGISTERED",
-		.to_supervisor = true,
-		.fields = FIELD_SESSION },
 	[CLUSTER_SESSION_ENDED] = { .name = "SESSION_ENDED",
 		.to_supervisor = true,
 		.fields = FIELD_SESSION | FIELD_TEXT },

@@ -10,16 +10,15 @@
 enum cluster_type {
 	/* supervisor to devplugd-cluster */
 	CLUSTER_CONFIGURE = CONTROL_OWN, /* [fd] sealed memfd with its settings as JSON */
-	CLUSTER_SESSION,  /* [session, text, fd] text: the socket's absolute path; listening
-			     socket */
-	CLUSTER_FILE,     /* [text, fd?] answers FILE_WANTED, whose text it repeats; sealed memfd
-			     with the content, if the file can be read */
+	CLUSTER_SESSION,    /* [session, fd] listening socket, which the kubelet client registers */
+	CLUSTER_REGISTERED, /* [] the kubelet has registered the driver, maybe again */
+	CLUSTER_FILE,       /* [text, fd?] answers FILE_WANTED, whose text it repeats; sealed memfd
+			       with the content, if the file can be read */
 	CLUSTER_PREPARED, /* [number, text, fd?] answers PREPARE or UNPREPARE; text: why not; sealed
 			     memfd with JSON, if the claim is prepared, see
 			     supervisor/books/dra-claim.h. Neither: PREPARE named no devices, and
 			     the claim is not known */
 	/* devplugd-cluster to supervisor */
-	CLUSTER_REGISTERED,    /* [session] the kubelet has registered the driver */
 	CLUSTER_SESSION_ENDED, /* [session, text] why */
 	CLUSTER_FILE_WANTED,   /* [text] the kubeconfig file, if empty, or a path that is in it */
 	CLUSTER_PREPARE,       /* [number, fd] sealed memfd with JSON, see

@@ -4,9 +4,10 @@
 /*
  * The messages between the supervisor and another process of ours over a SOCK_SEQPACKET pair: fixed
  * header, optional sentence, descriptors by SCM_RIGHTS. Each kind of process has a protocol of its
- * own, which is a table of rules: control-child.h, control-cluster.h, control-exporter.h and
- * control-pods.h. Each side treats the other's messages as untrusted input: type, direction, fields
- * and number of descriptors are checked here, once, and a malformed message is -EBADMSG.
+ * own, which is a table of rules: control-child.h, control-kubelet-client.h, control-cluster.h,
+ * control-exporter.h and control-pods.h. Each side treats the other's messages as untrusted input:
+ * type, direction, fields and number of descriptors are checked here, once, and a malformed message
+ * is -EBADMSG.
  */
 
 #include "common/util.h"
@@ -33,15 +34,17 @@ enum {
 
 /* The fields that a message can have. Each has one meaning, in all protocols. */
 enum control_field {
-	FIELD_SESSION = 1 << 0, /* `session`, not 0 */
-	FIELD_NUMBER = 1 << 1,  /* `number`, not 0 */
-	FIELD_PHASE = 1 << 2,   /* `phase`, not 0 */
-	FIELD_CALL = 1 << 3,    /* `call` and `count`, not 0 */
-	FIELD_TIMES = 1 << 4,   /* `gone_by`, `allocated_before`, `kubelet_restarted` */
-	FIELD_DEVICES = 1 << 5, /* `devices`, `healthy`, `ids`, `healthy_ids` */
-	FIELD_REMOVED = 1 << 6, /* `removed` */
-	FIELD_POOL = 1 << 7,    /* `generation`, `slices` */
-	FIELD_TEXT = 1 << 8,    /* `text` */
+	FIELD_SESSION = 1 << 0,   /* `session`, not 0 */
+	FIELD_NUMBER = 1 << 1,    /* `number`, not 0 */
+	FIELD_PHASE = 1 << 2,     /* `phase`, not 0 */
+	FIELD_CALL = 1 << 3,      /* `call` and `count`, not 0 */
+	FIELD_TIMES = 1 << 4,     /* `gone_by`, `allocated_before`, `kubelet_restarted` */
+	FIELD_DEVICES = 1 << 5,   /* `devices`, `healthy`, `ids`, `healthy_ids` */
+	FIELD_REMOVED = 1 << 6,   /* `removed` */
+	FIELD_POOL = 1 << 7,      /* `generation`, `slices` */
+	FIELD_TEXT = 1 << 8,      /* `text` */
+	FIELD_PEER = 1 << 9,      /* `peer` */
+	FIELD_PRESTART = 1 << 10, /* `prestart` */
 };
 
 struct control_rule {
@@ -71,6 +74,8 @@ struct control_message {
 	uint64_t healthy_ids; /* offered ids of healthy devices */
 	uint64_t removed;     /* removed devices that are still listed */
 	uint64_t generation, slices;
+	uint64_t peer;               /* process that listens on kubelet.sock; 0: unknown */
+	uint64_t prestart;           /* whether PreStartContainer is required */
 	char text[CONTROL_TEXT_MAX]; /* NUL-terminated UTF-8 */
 	int fds[CONTROL_FDS_MAX];    /* -EBADF where absent; owned by the holder of the message */
 	bool is_foreign; /* came from a child: the descriptors must be closed as in foreign.h */

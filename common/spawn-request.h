@@ -19,8 +19,9 @@
 #define TEMPLATE_ENVIRONMENT TEMPLATE_VARIABLE "=1"
 
 /* Used instead of a resource's name, which always contains a "/", for the reader of pod resources
- * (proto/plugin/pod-reader.h). */
-#define POD_READER_NAME "pod-resources"
+ * (proto/plugin/pod-reader.h) and the kubelet client (proto/plugin/kubelet-client.h). */
+#define POD_READER_NAME     "pod-resources"
+#define KUBELET_CLIENT_NAME "kubelet-client"
 
 /* The questions to the reader: the pods of the node, or the node's allocatable devices. The reader
  * answers or fails within the deadline. */

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Serves the kubelet: registration through its plugin watcher, and the DRA services v1 and v1beta1.
+ * Serves the kubelet: the DRA services v1 and v1beta1.
  */
 
 #include <systemd/sd-event.h>
@@ -20,8 +20,6 @@ struct dra_node_options {
 	/* The names of devices as published, see struct dra_inventory. */
 	const json_t *(*names)(void *userdata);
 	const char *(*pool)(void *userdata);
-	/* The kubelet has registered the driver, perhaps not for the first time. */
-	void (*on_registered)(void *userdata);
 	void *userdata;
 };
 

@@ -109,13 +109,6 @@ static const char *get_pool(void *userdata)
 	return process->node_name;
 }
 
-static void on_registered(void *userdata)
-{
-	struct driver_process *process = userdata;
-
-	dra_publisher_check(process->publisher);
-}
-
 /* --- messages --- */
 
 static int start(struct driver_process *process)
@@ -127,7 +120,6 @@ static int start(struct driver_process *process)
 		.supervisor_uid = process->supervisor_uid,
 		.names = get_names,
 		.pool = get_pool,
-		.on_registered = on_registered,
 		.userdata = process,
 	};
 	int r;
@@ -197,6 +189,14 @@ static int handle_session(struct driver_process *process, struct control_message
 	return 0;
 }
 
+/* A kubelet that starts deletes the slices of its node. */
+static int handle_registered(struct driver_process *process, struct control_message *message)
+{
+	if (process->publisher)
+		dra_publisher_check(process->publisher);
+	return 0;
+}
+
 static int handle_file(struct driver_process *process, struct control_message *message)
 {
 	dra_api_take_file(process->api, message);
@@ -221,6 +221,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 		[CLUSTER_CONFIGURE] = handle_configure,
 		[CONTROL_INVENTORY] = handle_inventory,
 		[CLUSTER_SESSION] = handle_session,
+		[CLUSTER_REGISTERED] = handle_registered,
 		[CLUSTER_FILE] = handle_file,
 		[CLUSTER_PREPARED] = handle_prepared,
 		[CONTROL_STOP] = handle_stop,

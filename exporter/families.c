@@ -77,6 +77,9 @@ static const struct number daemon_numbers[] = {
 		"Resident memory of all processes that serve resources; shared memory counts for "
 		"each.",
 		.key = "children_bytes", .if_known = true },
+	{ "devplugd_kubelet_client_resident_memory_bytes", "gauge",
+		"Resident memory of the process that registers with the kubelet, while it runs.",
+		.key = "client_bytes", .if_known = true },
 };
 
 static void write_daemon(const struct scrape *scrape, struct exposition *out)

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <systemd/sd-daemon.h>
 
+#include "common/control-kubelet-client.h"
 #include "common/log.h"
 #include "common/message-id.h"
 #include "supervisor/applied.h"
@@ -21,6 +22,7 @@
 #include "supervisor/children/auxiliary.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
+#include "supervisor/children/registrations.h"
 #include "supervisor/config-watch.h"
 #include "supervisor/control/events.h"
 #include "supervisor/control/request-server.h"
@@ -263,6 +265,31 @@ static int on_open_session(enum registration_way way, const char *resource, stru
 		: plugin_directory_open_session(manager, way, resource, ret, error);
 }
 
+static void on_registration_result(const char *why, void *userdata)
+{
+	child_registered(userdata, why);
+}
+
+static int on_begin_registration(struct child *child, struct registration **ret, void *userdata)
+{
+	const struct manager *manager = userdata;
+	const struct declaration *declaration = &resource_applied(child->resource)->declaration;
+	const struct registration_options options = {
+		.type = CLIENT_DEVICE_PLUGIN,
+		.name = child->resource->name,
+		.pre_start_required = declaration->prestart.command.count > 0,
+		.on_result = on_registration_result,
+		.userdata = child,
+	};
+
+	return registration_begin(manager->kubelet_client, &child->session, &options, ret);
+}
+
+static void on_end_registration(struct registration *registration, void *userdata)
+{
+	(void)registration_free(registration);
+}
+
 static void on_end_session(void *userdata)
 {
 	const struct manager *manager = userdata;
@@ -334,6 +361,8 @@ static int make_child_host(struct manager *manager)
 		.program = manager->program,
 		.generation = &manager->generation,
 		.open_session = on_open_session,
+		.begin_registration = on_begin_registration,
+		.end_registration = on_end_registration,
 		.end_session = on_end_session,
 		.send_booked = on_send_booked,
 		.on_applied = on_applied,
@@ -412,6 +441,8 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 		r = offer_check_new(manager, &manager->offer_check);
 	if (r >= 0)
 		r = session_check_new(manager, &manager->session_check);
+	if (r >= 0)
+		r = kubelet_client_new(manager, &manager->kubelet_client);
 	if (r >= 0)
 		r = metrics_new(manager, &manager->metrics);
 	if (r >= 0)
@@ -524,6 +555,7 @@ struct manager *daemon_loop_free(struct manager *manager)
 	(void)config_watch_free(manager->config_watch);
 	(void)metrics_free(manager->metrics);
 	(void)dra_free(manager->dra);
+	(void)kubelet_client_free(manager->kubelet_client);
 	(void)booked_free(manager->booked);
 	(void)assignments_free(manager->assignments);
 	(void)pod_resources_free(manager->pods);

@@ -2,7 +2,7 @@
 /*
  * devplugd-plugin: serves one resource. Started by devplugd with the control socket as descriptor
  * 3, through which all settings arrive; ends on CONTROL_STOP or when the supervisor has ended.
- * Needs no privilege: sockets arrive as descriptors, bound and connected.
+ * Needs no privilege: its listening sockets arrive as descriptors.
  */
 #include <fcntl.h>
 #include <malloc.h>
@@ -16,6 +16,7 @@
 #include "common/sealed.h"
 #include "common/spawn-request.h"
 #include "proto/plugin/edits.h"
+#include "proto/plugin/kubelet-client.h"
 #include "proto/plugin/memory-limit.h"
 #include "proto/plugin/plugin-send.h"
 #include "proto/plugin/plugin.h"
@@ -56,13 +57,6 @@ static void end_session(struct plugin *plugin, const char *why)
 	report_session(plugin, CHILD_SESSION_ENDED, number, why);
 }
 
-static void on_registered(struct session *session, void *userdata)
-{
-	struct plugin *plugin = userdata;
-
-	report_session(plugin, CHILD_REGISTERED, session_number(session), "");
-}
-
 static void on_serving(struct session *session, void *userdata)
 {
 	report_session(userdata, CHILD_SERVING, session_number(session), "");
@@ -74,7 +68,6 @@ static void on_session_ended(struct session *session, const char *why, void *use
 }
 
 static const struct session_events session_events = {
-	.on_registered = on_registered,
 	.on_serving = on_serving,
 	.on_ended = on_session_ended,
 };
@@ -85,14 +78,6 @@ static void on_stream(uint64_t label, bool opened, void *userdata)
 
 	if (plugin->session)
 		session_on_stream(plugin->session, label, opened);
-}
-
-static void on_verdict(uint64_t label, bool registered, const char *text, void *userdata)
-{
-	struct plugin *plugin = userdata;
-
-	if (plugin->session)
-		session_on_registration(plugin->session, label, registered, text);
 }
 
 static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
@@ -173,7 +158,6 @@ static void on_pre_start(
 
 static const struct service_events service_events = {
 	.on_stream = on_stream,
-	.on_verdict = on_verdict,
 	.on_allocated = on_allocated,
 	.on_refused = on_refused,
 	.on_offer_possible = on_offer_possible,
@@ -197,12 +181,10 @@ static void handle_session(struct plugin *plugin, struct control_message *messag
 {
 	const struct declaration *declaration =
 		plugin->applied_config ? plugin->applied_config->declaration : NULL;
-	struct session_parameters parameters = {
+	const struct session_parameters parameters = {
 		.number = message->session,
-		.resource = plugin->resource,
-		.endpoint = message->text,
+		.kubelet_pid = (pid_t)message->peer,
 		.supervisor_uid = plugin->supervisor_uid,
-		.pre_start_required = declaration && declaration->prestart.command.count > 0,
 	};
 	int r;
 
@@ -211,9 +193,9 @@ static void handle_session(struct plugin *plugin, struct control_message *messag
 			declaration ? "another session is open" : "there is no configuration yet");
 		return;
 	}
-	plugin->session_pre_starts = parameters.pre_start_required;
+	plugin->session_pre_starts = declaration->prestart.command.count > 0;
 	r = session_new(plugin->event, plugin->service, &parameters, TAKE_FD(message->fds[0]),
-		TAKE_FD(message->fds[1]), &session_events, plugin, &plugin->session);
+		&session_events, plugin, &plugin->session);
 	if (r < 0)
 		report_session(plugin, CHILD_SESSION_ENDED, message->session, strerror(-r));
 }
@@ -495,6 +477,8 @@ int main(int argc, char *argv[])
 	memory_limit_set();
 	if (streq(plugin.resource, POD_READER_NAME))
 		_exit(pod_reader_run() < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
+	if (streq(plugin.resource, KUBELET_CLIENT_NAME))
+		_exit(kubelet_client_run() < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 	r = run(&plugin);
 	plugin_done(&plugin);
 	/* The kernel closes connections and ends gRPC's threads faster than gRPC would, and the

@@ -16,7 +16,6 @@
 struct service {
 	struct rpc_server *server;
 	struct mailbox *mailbox;
-	struct announcement *announcement;
 	const struct service_events *events;
 	void *userdata;
 	atomic_uint_fast64_t busy_since;

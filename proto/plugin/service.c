@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Manages a resource's server: its current offer, the streams of its list, and the plugin watcher's
- * questions. service-calls.c answers its calls.
+ * Manages a resource's server: its current offer and the streams of its list. service-calls.c
+ * answers its calls.
  */
 #include "proto/plugin/service.h"
 
 #include "common/counters.h"
 
 #include "proto/methods.h"
-#include "proto/plugin/announcement.h"
 #include "proto/plugin/list-encoder.h"
 #include "proto/plugin/service-calls.h"
 
@@ -32,11 +31,6 @@ struct offer *service_current(struct service *service)
 struct rpc_server *service_server(struct service *service)
 {
 	return service->server;
-}
-
-struct mailbox *service_mailbox(struct service *service)
-{
-	return service->mailbox;
 }
 
 uint64_t service_busy_since(struct service *service)
@@ -81,27 +75,6 @@ static void on_stream_closed(uint64_t label, void *userdata)
 	post_stream(userdata, label, false);
 }
 
-static void on_get_info(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
-{
-	struct service *service = userdata;
-
-	announcement_get_info(service->announcement, call);
-}
-
-static void on_notify(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
-{
-	struct service *service = userdata;
-
-	announcement_take_verdict(service->announcement, call, data, size);
-}
-
-static void on_verdict(uint64_t label, bool registered, const char *text, void *userdata)
-{
-	struct service *service = userdata;
-
-	service->events->on_verdict(label, registered, text, service->userdata);
-}
-
 static const struct rpc_method methods[] = {
 	{ .path = METHOD_OPTIONS, .on_call = service_on_options },
 	{ .path = METHOD_LIST_AND_WATCH,
@@ -110,8 +83,6 @@ static const struct rpc_method methods[] = {
 	{ .path = METHOD_ALLOCATE, .on_call = service_on_allocate },
 	{ .path = METHOD_PREFERRED_ALLOCATION, .on_call = service_on_preferred },
 	{ .path = METHOD_PRE_START_CONTAINER, .on_call = service_on_pre_start },
-	{ .path = METHOD_GET_INFO, .on_call = on_get_info },
-	{ .path = METHOD_NOTIFY_REGISTRATION_STATUS, .on_call = on_notify },
 };
 
 int service_new(
@@ -128,8 +99,6 @@ int service_new(
 	service->userdata = userdata;
 	r = mailbox_new(event, service, &service->mailbox);
 	if (r >= 0)
-		r = announcement_new(service->mailbox, on_verdict, service, &service->announcement);
-	if (r >= 0)
 		r = rpc_start();
 	if (r >= 0) {
 		r = rpc_server_new(event, methods, ARRAY_SIZE(methods), service, &service->server);
@@ -137,18 +106,12 @@ int service_new(
 			rpc_stop();
 	}
 	if (r < 0) {
-		announcement_free(service->announcement);
 		mailbox_free(service->mailbox);
 		free(service);
 		return r;
 	}
 	*ret = service;
 	return 0;
-}
-
-int service_announce(struct service *service, const char *resource, const char *endpoint)
-{
-	return announcement_set(service->announcement, resource, endpoint);
 }
 
 /* A resource that DRA serves has no list, so the limit of a list does not apply to it. */

@@ -24,9 +24,6 @@ struct service_events {
 	void (*on_refused)(const char *const *ids, size_t n_ids, void *userdata);
 	/* Called after service_offer() has returned -EBUSY. */
 	void (*on_offer_possible)(void *userdata);
-	/* The kubelet's plugin watcher has registered the socket, or failed to (`text` is the
-	 * reason). */
-	void (*on_verdict)(uint64_t label, bool registered, const char *text, void *userdata);
 	/* A container is about to start: the callee answers the call, now or later. */
 	void (*on_pre_start)(
 		struct rpc_call *call, const char *const *ids, size_t n_ids, void *userdata);
@@ -57,13 +54,6 @@ struct offer *service_current(struct service *service);
 
 /* The server, to add connections with a label of the caller's choice as their session. */
 struct rpc_server *service_server(struct service *service);
-
-/* Sets the answer to the kubelet's plugin watcher, see announcement.h; `resource` NULL: none.
- * Returns 0 or -ENOMEM. */
-int service_announce(struct service *service, const char *resource, const char *endpoint);
-
-/* The mailbox of the main loop, for other users of gRPC. */
-struct mailbox *service_mailbox(struct service *service);
 
 /* The CLOCK_MONOTONIC microsecond at which the handler that runs now was entered; 0 if none runs.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a process that serves no resource (exporter, devplugd-cluster): decides when it is started,
- * stopped and killed. One timer is enough for what comes next: the next start, or the end of a
- * process.
+ * Runs a process that serves no resource (exporter, devplugd-cluster, kubelet client): decides when
+ * it is started, stopped and killed. One timer is enough for what comes next: the next start, or
+ * the end of a process.
  */
 #include "supervisor/children/auxiliary.h"
 
@@ -35,6 +35,11 @@ struct auxiliary {
 	struct log_once logged; /* failures to start */
 };
 
+static const char *name_of(const struct auxiliary *auxiliary)
+{
+	return auxiliary->options.mode ?: auxiliary->options.program;
+}
+
 static struct log_fields fields_of(const struct auxiliary *auxiliary)
 {
 	return (struct log_fields){ .child_pid = auxiliary->process.pid };
@@ -52,8 +57,7 @@ static void replace(struct auxiliary *auxiliary, int number, const char *why)
 {
 	const struct log_fields fields = fields_of(auxiliary);
 
-	log_full(LOG_ERR, &fields, "%s %s; killing and restarting it", auxiliary->options.program,
-		why);
+	log_full(LOG_ERR, &fields, "%s %s; killing and restarting it", name_of(auxiliary), why);
 	process_ignore(&auxiliary->process);
 	process_kill(&auxiliary->process, number);
 	expect_end(auxiliary, RESOURCE_END_TIMEOUT);
@@ -107,11 +111,12 @@ static void on_process_exit(const siginfo_t *info, void *userdata)
 	bool failed = info->si_code != CLD_EXITED || info->si_status != 0;
 	char exit_text[768];
 
+	(void)process_receive(&auxiliary->process);
 	process_exit_text(&auxiliary->process, info, exit_text, sizeof(exit_text));
 	if (failed)
-		log_full(LOG_ERR, &fields, "%s %s", auxiliary->options.program, exit_text);
-	else
-		log_full(LOG_INFO, &fields, "%s stopped", auxiliary->options.program);
+		log_full(LOG_ERR, &fields, "%s %s", name_of(auxiliary), exit_text);
+	else if (!auxiliary->options.mode)
+		log_full(LOG_INFO, &fields, "%s stopped", name_of(auxiliary));
 	process_done(&auxiliary->process);
 	auxiliary->stopping = false;
 	process_timer_set(&auxiliary->timer, USEC_INFINITY, false);
@@ -134,7 +139,16 @@ static const struct process_events process_events = {
 
 /* --- start and stop --- */
 
-static int start(struct auxiliary *auxiliary, struct error *error)
+static int start_mode(struct auxiliary *auxiliary, struct error *error)
+{
+	struct spawn_options options = auxiliary->manager->program;
+
+	options.resource = auxiliary->options.mode;
+	options.user = auxiliary->options.user;
+	return process_start(&auxiliary->process, &options, error);
+}
+
+static int start_program(struct auxiliary *auxiliary, struct error *error)
 {
 	_cleanup_close_ int executable_fd = -EBADF;
 	_cleanup_free_ char *executable = NULL;
@@ -142,7 +156,6 @@ static int start(struct auxiliary *auxiliary, struct error *error)
 		.name = auxiliary->options.program,
 		.user = auxiliary->options.user,
 	};
-	int r;
 
 	/* The file is opened each time, because the package may have been installed or updated. */
 	executable_fd = spawn_open_executable(auxiliary->options.program, &executable, error);
@@ -150,7 +163,14 @@ static int start(struct auxiliary *auxiliary, struct error *error)
 		return executable_fd;
 	options.executable_fd = executable_fd;
 	options.executable = executable;
-	r = process_start(&auxiliary->process, &options, error);
+	return process_start(&auxiliary->process, &options, error);
+}
+
+static int start(struct auxiliary *auxiliary, struct error *error)
+{
+	int r = auxiliary->options.mode ? start_mode(auxiliary, error)
+					: start_program(auxiliary, error);
+
 	if (r >= 0)
 		process_timer_set(&auxiliary->watchdog, CONTROL_ALIVE_TIMEOUT, true);
 	return r;
@@ -160,7 +180,7 @@ static int start(struct auxiliary *auxiliary, struct error *error)
 static void note(struct auxiliary *auxiliary, const char *failure)
 {
 	if (log_once_admits(&auxiliary->logged, failure))
-		log_error("cannot start %s: %s", auxiliary->options.program, failure ?: "");
+		log_error("cannot start %s: %s", name_of(auxiliary), failure ?: "");
 }
 
 static void try_to_start(struct auxiliary *auxiliary)
@@ -175,8 +195,9 @@ static void try_to_start(struct auxiliary *auxiliary)
 	}
 	note(auxiliary, NULL);
 	fields = fields_of(auxiliary);
-	log_full(LOG_INFO, &fields, "%s started (pid %d)", auxiliary->options.program,
-		(int)auxiliary->process.pid);
+	if (!auxiliary->options.mode)
+		log_full(LOG_INFO, &fields, "%s started (pid %d)", name_of(auxiliary),
+			(int)auxiliary->process.pid);
 	if (auxiliary->options.on_started(auxiliary, auxiliary->options.userdata) < 0)
 		replace(auxiliary, SIGKILL, "cannot be configured");
 }
@@ -286,7 +307,7 @@ int auxiliary_new(
 		return -ENOMEM;
 	auxiliary->manager = manager;
 	auxiliary->options = *options;
-	process_init(&auxiliary->process, manager->event, options->protocol, options->program,
+	process_init(&auxiliary->process, manager->event, options->protocol, name_of(auxiliary),
 		&process_events, auxiliary);
 	r = process_timer_init(&auxiliary->timer, &auxiliary->process, on_timer, auxiliary);
 	if (r >= 0)

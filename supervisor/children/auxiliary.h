@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * A process that serves no resource but helps the daemon, such as the exporter: unprivileged, from
- * a package of its own, and running only while it is wanted. It is supervised like a resource's
- * process: it sends CONTROL_ALIVE at least every CONTROL_ALIVE_INTERVAL, its messages are checked
- * and counted, and after its end the next one is started with the delays RETRY_CHILD_DELAY_MIN to
- * _MAX. No function blocks.
+ * A process that serves no resource but helps the daemon, such as the exporter: unprivileged, and
+ * running only while it is wanted. It is supervised like a resource's process: it sends
+ * CONTROL_ALIVE at least every CONTROL_ALIVE_INTERVAL, its messages are checked and counted, and
+ * after its end the next one is started with the delays RETRY_CHILD_DELAY_MIN to _MAX. No function
+ * blocks.
  */
 
 #include <systemd/sd-event.h>
@@ -19,6 +19,9 @@ struct auxiliary;
 
 struct auxiliary_options {
 	const char *program; /* its file's name, and its package's; outlives the auxiliary */
+	const char *mode;    /* what devplugd-plugin does instead of serving a resource, see
+				spawn-request.h, in place of a program; its starts and stops are
+				not logged. NULL: none */
 	const char *user;    /* as in struct spawn_options */
 	const struct control_protocol *protocol;
 	/* A process has been started: send it its settings. Negative errno: it cannot work and is

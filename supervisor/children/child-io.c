@@ -145,7 +145,6 @@ static const struct {
 	[CONTROL_ALIVE] = { .event = RESOURCE_ALIVE },
 	[CHILD_READY] = { .handle = on_ready },
 	[CHILD_REFUSED] = { .event = RESOURCE_REFUSED },
-	[CHILD_REGISTERED] = { .event = RESOURCE_REGISTERED, .session = true },
 	[CHILD_SERVING] = { .event = RESOURCE_WATCHED, .session = true },
 	[CHILD_SESSION_ENDED] = { .event = RESOURCE_SESSION_ENDED, .session = true },
 	[CHILD_DEVICES] = { .handle = on_devices },
@@ -284,36 +283,65 @@ static void op_applied(const struct resource_config *before, void *userdata)
 	child->host->on_applied(child, before, child->host->userdata);
 }
 
-static int op_open_session(void *userdata, uint64_t *ret_number, struct error *error)
+static void end_registration(struct child *child)
+{
+	struct registration *registration = TAKE_PTR(child->registration);
+
+	if (registration)
+		child->host->end_registration(registration, child->host->userdata);
+}
+
+static void close_session(struct child *child)
+{
+	end_registration(child);
+	session_done(&child->session);
+}
+
+void child_registered(struct child *child, const char *why)
+{
+	resource_handle(
+		child->resource, why ? RESOURCE_REGISTRATION_FAILED : RESOURCE_REGISTERED, why);
+}
+
+static int send_session(struct child *child)
 {
 	struct control_message message = CHILD_MESSAGE_INIT(CHILD_SESSION);
+	struct session *session = &child->session;
+	int r;
+
+	message.session = session->number;
+	message.peer = (uint64_t)session_kubelet_pid(session);
+	message.fds[0] = session->socket.fd;
+	r = control_send(child->process.control_fd, &message);
+	/* The child has its own. */
+	session->socket.fd = close_fd(session->socket.fd);
+	return r;
+}
+
+static int op_open_session(void *userdata, uint64_t *ret_number, struct error *error)
+{
 	struct child *child = userdata;
 	const struct child_host *host = child->host;
 	struct session *session = &child->session;
-	enum registration_way registration = child_registration(child);
-	bool by_watcher = registration == REGISTRATION_WATCHER;
+	enum registration_way way = child_registration(child);
 	int r;
 
-	session_done(session);
-	r = host->open_session(registration, child->resource->name, session, host->userdata, error);
+	close_session(child);
+	r = host->open_session(way, child->resource->name, session, host->userdata, error);
 	if (r < 0)
 		return r;
 	*ret_number = session->number;
 	if (session_has_no_socket(session))
 		return 0;
-	(void)snprintf(message.text, sizeof(message.text), "%s%s%s",
-		by_watcher ? session->directory : "", by_watcher ? "/" : "", session->name);
-	message.session = session->number;
-	message.fds[0] = session->listener_fd;
-	message.fds[1] = session->kubelet_fd;
-	r = control_send(child->process.control_fd, &message);
+	r = send_session(child);
+	if (r >= 0)
+		r = host->begin_registration(child, &child->registration, host->userdata);
 	if (r < 0) {
-		session_done(session);
+		close_session(child);
 		return error_set(
 			error, -EIO, "cannot send a session to the child: %s", strerror(-r));
 	}
-	session_handed_over(session);
-	return by_watcher;
+	return way == REGISTRATION_WATCHER;
 }
 
 static int op_end_session(uint64_t number, void *userdata)
@@ -325,6 +353,7 @@ static int op_end_session(uint64_t number, void *userdata)
 		child->host->end_session(child->host->userdata);
 		return 0;
 	}
+	end_registration(child);
 	message.session = number;
 	return control_send(child->process.control_fd, &message);
 }
@@ -346,9 +375,7 @@ static void op_kill(int signal, void *userdata)
 
 static void op_remove_socket(void *userdata)
 {
-	struct child *child = userdata;
-
-	session_done(&child->session);
+	close_session(userdata);
 }
 
 static void op_set_timer(enum resource_timer timer, uint64_t at, void *userdata)
@@ -557,7 +584,7 @@ struct child *child_free(struct child *child)
 	if (!child)
 		return NULL;
 	op_kill(SIGKILL, child);
-	session_done(&child->session);
+	close_session(child);
 	(void)close_fd(child->counters_fd);
 	saved_health_close(&child->health);
 	for (unsigned i = 0; i < _RESOURCE_TIMER_MAX; i++)

@@ -3,8 +3,9 @@
 
 /*
  * Runs the process of one resource: carries out what the state table decides (processes, control
- * socket, sessions, timers) and turns what happens into its events. A child is not trusted: its
- * messages are checked, counted and bounded. This file does not know the manager or another child.
+ * socket, sessions, registrations, timers) and turns what happens into its events. A child is not
+ * trusted: its messages are checked, counted and bounded. This file does not know the manager or
+ * another child.
  */
 
 #include <systemd/sd-event.h>
@@ -23,6 +24,8 @@
 struct child;
 
 /* The parts of the daemon that all children need. It outlives them. */
+struct registration; /* see registrations.h */
+
 struct child_host {
 	sd_event *event;
 	struct runtime_files *files;
@@ -34,6 +37,10 @@ struct child_host {
 	/* Opens a session (errors as session_open()). */
 	int (*open_session)(enum registration_way way, const char *resource, struct session *ret,
 		void *userdata, struct error *error);
+	/* Begins to register the child's session with the kubelet. The answer is passed to
+	 * child_registered(). Returns 0 or negative errno. */
+	int (*begin_registration)(struct child *child, struct registration **ret, void *userdata);
+	void (*end_registration)(struct registration *registration, void *userdata);
 	/* Ends a session without a socket of its own: RESOURCE_SESSION_ENDED comes later. */
 	void (*end_session)(void *userdata);
 	/* Sends the child what the kubelet has booked. Returns 0 or negative errno. */
@@ -66,7 +73,8 @@ struct child {
 	struct process process;
 	struct process_timer timers[_RESOURCE_TIMER_MAX];
 	struct session session;
-	struct log_budget log_budget; /* of failed calls */
+	struct registration *registration; /* of the session; NULL: none */
+	struct log_budget log_budget;      /* of failed calls */
 
 	int counters_fd; /* what its processes count, see counters.h; -EBADF: no memory for it */
 
@@ -100,6 +108,9 @@ const struct declaration *child_declaration(const struct child *child);
 
 /* How the resource is announced to the kubelet, in its next session. */
 enum registration_way child_registration(const struct child *child);
+
+/* The kubelet has registered the session; or it has not, and `why` is for people. */
+void child_registered(struct child *child, const char *why);
 
 /* Saves the newest health of its devices, if that is pending. Returns when to call again because of
  * pacing or a failure (CLOCK_MONOTONIC), or USEC_INFINITY. */

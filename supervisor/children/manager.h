@@ -24,6 +24,7 @@ struct config_watch;
 struct dra;
 struct dra_claims;
 struct events;
+struct kubelet_client;
 struct kubelet_watch;
 struct metrics;
 struct offer_check;
@@ -60,6 +61,7 @@ struct manager {
 	struct published *published;
 	struct restore_watch *restore_watch;
 	struct kubelet_watch *watch;
+	struct kubelet_client *kubelet_client;
 	struct session_check *session_check;
 	struct offer_check *offer_check;
 	struct start_wait *start_wait;

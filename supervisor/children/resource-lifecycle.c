@@ -462,7 +462,7 @@ static void do_not_offered(struct resource *resource, const char *text)
 	end_session(resource, "the kubelet does not offer the healthy devices");
 }
 
-static void do_registration_failed(struct resource *resource, const char *text)
+static uint64_t note_registration_failure(struct resource *resource, const char *text)
 {
 	struct log_fields fields = fields_of(resource, MESSAGE_ID_SESSION_ENDED);
 	uint64_t delay = next_delay(resource, &resource->session_delay, RESOURCE_SESSION_DELAY_MIN,
@@ -472,8 +472,14 @@ static void do_registration_failed(struct resource *resource, const char *text)
 	failure_note_registration(resource->failures, text);
 	log_full(LOG_WARNING, &fields, "registration failed: %s; next automatic retry in %.1f s",
 		text, (double)delay / USEC_PER_SEC);
-	forget_session(resource);
-	next_session(resource, delay, text);
+	return delay;
+}
+
+/* The child still has the session. */
+static void do_registration_failed(struct resource *resource, const char *text)
+{
+	(void)note_registration_failure(resource, text);
+	end_session(resource, text);
 }
 
 /* A session that lasted is followed by the next at once. So is the first short one, but not the
@@ -481,7 +487,9 @@ static void do_registration_failed(struct resource *resource, const char *text)
 static void do_session_lost(struct resource *resource, const char *text)
 {
 	struct log_fields fields = fields_of(resource, MESSAGE_ID_SESSION_ENDED);
-	uint64_t served = current_time(resource) - resource->serving_since, delay = 0;
+	uint64_t served =
+		resource->serving_since == 0 ? 0 : current_time(resource) - resource->serving_since;
+	uint64_t delay = 0;
 
 	if (served >= RESOURCE_SESSION_PROVEN) {
 		resource->session_delay = 0;
@@ -491,6 +499,21 @@ static void do_session_lost(struct resource *resource, const char *text)
 	}
 	log_full(LOG_NOTICE, &fields, "the session ended after %.1f s: %s",
 		(double)served / USEC_PER_SEC, text);
+	forget_session(resource);
+	next_session(resource, delay, text);
+}
+
+/* A kubelet that watched has registered the resource, even if the kubelet client has not reported
+ * it yet. */
+static void do_session_failed(struct resource *resource, const char *text)
+{
+	uint64_t delay;
+
+	if (resource->watched) {
+		do_session_lost(resource, text);
+		return;
+	}
+	delay = note_registration_failure(resource, text);
 	forget_session(resource);
 	next_session(resource, delay, text);
 }
@@ -639,7 +662,8 @@ static const action actions[_RESOURCE_STATE_MAX][_RESOURCE_EVENT_MAX] = {
 		CHILD_IS_READY,
 		[RESOURCE_REGISTERED] = do_registered,
 		[RESOURCE_WATCHED] = do_watched,
-		[RESOURCE_SESSION_ENDED] = do_registration_failed,
+		[RESOURCE_REGISTRATION_FAILED] = do_registration_failed,
+		[RESOURCE_SESSION_ENDED] = do_session_failed,
 		[RESOURCE_TIMEOUT] = do_end_stalled,
 		[RESOURCE_KUBELET] = do_note_kubelet,
 		[RESOURCE_RENEW] = do_renew,
@@ -648,6 +672,7 @@ static const action actions[_RESOURCE_STATE_MAX][_RESOURCE_EVENT_MAX] = {
 	},
 	[RESOURCE_SERVING] = {
 		CHILD_IS_READY,
+		[RESOURCE_REGISTRATION_FAILED] = do_registration_failed,
 		[RESOURCE_SESSION_ENDED] = do_session_lost,
 		[RESOURCE_NOT_OFFERED] = do_not_offered,
 		[RESOURCE_KUBELET] = do_note_kubelet,

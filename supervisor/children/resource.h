@@ -60,11 +60,13 @@ enum resource_event {
 	/* from the child */
 	RESOURCE_READY,
 	RESOURCE_REFUSED,
-	RESOURCE_REGISTERED,
 	RESOURCE_WATCHED, /* CHILD_SERVING */
 	RESOURCE_SESSION_ENDED,
 	RESOURCE_ALIVE,
-	/* its end */
+	/* from the kubelet client, before or after what the child reports of the session */
+	RESOURCE_REGISTERED,
+	RESOURCE_REGISTRATION_FAILED,
+	/* the end of the child */
 	RESOURCE_BROKEN, /* a malformed message, or a flood */
 	RESOURCE_HANGUP, /* its control socket is closed */
 	RESOURCE_EXIT,
@@ -95,10 +97,11 @@ struct resource_operations {
 	/* A child has accepted a configuration: the first, or another than resource_applied()
 	 * returned before. */
 	void (*applied)(const struct resource_config *before, void *userdata);
-	/* Opens a session (errors as session_open()) and sends it to the child. `ret_number`: its
-	 * number, above all earlier ones. Returns 1 instead of 0 if the kubelet will connect on its
-	 * own, in its own time. */
+	/* Opens a session (errors as session_open()), sends it to the child, and begins to
+	 * register it. `ret_number`: its number, above all earlier ones. Returns 1 instead of 0 if
+	 * the kubelet will connect on its own, in its own time. */
 	int (*open_session)(void *userdata, uint64_t *ret_number, struct error *error);
+	/* Cancels the registration, if it is pending, and asks the child to end the session. */
 	int (*end_session)(uint64_t number, void *userdata);
 	int (*stop)(void *userdata);
 	void (*kill)(int signal, void *userdata);

@@ -8,6 +8,7 @@
  */
 #include "supervisor/helpers/dra.h"
 
+#include "common/control-kubelet-client.h"
 #include "common/json-read.h"
 #include "common/log.h"
 #include "common/sealed.h"
@@ -18,6 +19,7 @@
 #include "supervisor/children/auxiliary.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
+#include "supervisor/children/registrations.h"
 #include "supervisor/helpers/dra-credentials.h"
 #include "supervisor/helpers/dra-prepare.h"
 #include "supervisor/helpers/dra-refresh.h"
@@ -41,6 +43,7 @@ struct dra {
 	char *driver, *node, *kubeconfig, *registry_dir;
 
 	struct session session; /* the driver's */
+	struct registration *registration;
 	bool registered;
 	uint64_t session_delay;
 	char registration_failure[CONTROL_TEXT_MAX];
@@ -150,9 +153,15 @@ static void plan_session(struct dra *dra, uint64_t delay)
 	(void)sd_event_source_set_enabled(dra->session_timer, SD_EVENT_ONESHOT);
 }
 
+static void drop_session(struct dra *dra)
+{
+	dra->registration = registration_free(dra->registration);
+	session_done(&dra->session);
+}
+
 static void close_session(struct dra *dra, const char *why)
 {
-	session_done(&dra->session);
+	drop_session(dra);
 	(void)sd_event_source_set_enabled(dra->session_timer, SD_EVENT_OFF);
 	set_registered(dra, false, why);
 }
@@ -164,14 +173,54 @@ static void retry_session(struct dra *dra)
 			RESOURCE_SESSION_DELAY_MAX, UINT32_MAX / 2));
 }
 
+static void fail_session(struct dra *dra, const char *why)
+{
+	log_warning("the kubelet has not registered the DRA driver %s: %s", dra->driver, why);
+	close_session(dra, why);
+	retry_session(dra);
+}
+
+static void on_registration_result(const char *why, void *userdata)
+{
+	const struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_REGISTERED);
+	struct dra *dra = userdata;
+
+	if (why) {
+		fail_session(dra, why);
+		return;
+	}
+	dra->session_delay = 0;
+	(void)auxiliary_send(dra->process, &message);
+	set_registered(dra, true, "");
+}
+
+static int begin_session(struct dra *dra)
+{
+	const struct registration_options options = {
+		.type = CLIENT_DRA_PLUGIN,
+		.name = dra->driver,
+		.on_result = on_registration_result,
+		.userdata = dra,
+	};
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_SESSION);
+	int r;
+
+	message.session = dra->session.number;
+	message.fds[0] = dra->session.socket.fd;
+	r = auxiliary_send(dra->process, &message);
+	dra->session.socket.fd = close_fd(dra->session.socket.fd);
+	return r < 0 ? r
+		     : registration_begin(dra->manager->kubelet_client, &dra->session, &options,
+			       &dra->registration);
+}
+
 static void open_session(struct dra *dra)
 {
-	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_SESSION);
 	struct manager *manager = dra->manager;
 	struct error error = { 0 };
 	int r;
 
-	session_done(&dra->session);
+	drop_session(dra);
 	r = plugin_directory_open_session(
 		manager, REGISTRATION_WATCHER, dra->driver, &dra->session, &error);
 	if (r < 0) {
@@ -179,15 +228,11 @@ static void open_session(struct dra *dra)
 		retry_session(dra);
 		return;
 	}
-	message.session = dra->session.number;
-	message.fds[0] = dra->session.listener_fd;
-	(void)snprintf(message.text, sizeof(message.text), "%s/%s", dra->session.directory,
-		dra->session.name);
-	r = auxiliary_send(dra->process, &message);
-	session_handed_over(&dra->session);
 	/* Up to 1.35, the plugin watcher never retries a socket that failed. */
-	if (r >= 0)
+	if (begin_session(dra) >= 0)
 		plan_session(dra, RESOURCE_REGISTER_TIMEOUT);
+	else
+		retry_session(dra);
 }
 
 static int on_session_timer(sd_event_source *source, uint64_t usec, void *userdata)
@@ -334,23 +379,10 @@ static bool handle_file_wanted(struct dra *dra, struct control_message *message)
 	return true;
 }
 
-static bool handle_registered(struct dra *dra, struct control_message *message)
-{
-	if (message->session == dra->session.number) {
-		dra->session_delay = 0;
-		set_registered(dra, true, "");
-	}
-	return true;
-}
-
 static bool handle_session_ended(struct dra *dra, struct control_message *message)
 {
-	if (message->session == dra->session.number) {
-		log_warning("the kubelet has not registered the DRA driver %s: %s", dra->driver,
-			message->text);
-		close_session(dra, message->text);
-		retry_session(dra);
-	}
+	if (message->session == dra->session.number)
+		fail_session(dra, message->text);
 	return true;
 }
 
@@ -375,7 +407,6 @@ static bool on_message(struct control_message *message, void *userdata)
 		[CLUSTER_FILE_WANTED] = handle_file_wanted,
 		[CLUSTER_PREPARE] = handle_prepare,
 		[CLUSTER_UNPREPARE] = handle_unprepare,
-		[CLUSTER_REGISTERED] = handle_registered,
 		[CLUSTER_SESSION_ENDED] = handle_session_ended,
 		[CLUSTER_POOL] = handle_pool,
 	};
@@ -641,7 +672,7 @@ struct dra *dra_free(struct dra *dra)
 		return NULL;
 	(void)dra_prepare_free(dra->preparations);
 	(void)dra_refresh_free(dra->refreshes);
-	session_done(&dra->session);
+	drop_session(dra);
 	(void)auxiliary_free(dra->process);
 	dra->manager->dra_claims = NULL;
 	(void)dra_claims_free(dra->claims);

@@ -13,6 +13,7 @@
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
+#include "supervisor/children/registrations.h"
 #include "supervisor/files/published-files.h"
 #include "supervisor/kubelet/kubelet-watch.h"
 
@@ -70,6 +71,14 @@ static uint64_t children_bytes(const struct manager *manager)
 	return sum;
 }
 
+/* 0: it does not run. */
+static uint64_t client_bytes(const struct manager *manager)
+{
+	pid_t pid = kubelet_client_pid(manager->kubelet_client);
+
+	return pid > 0 ? resident_bytes(pid) : 0;
+}
+
 static uint64_t processor_usec(void)
 {
 	struct rusage usage;
@@ -107,6 +116,7 @@ static json_t *pack_daemon(const struct manager *manager, const struct metrics_f
 		{ "publication_errors", published_failures(manager->published) },
 		{ "resident_bytes", resident_bytes(getpid()) },
 		{ "children_bytes", children_bytes(manager) },
+		{ "client_bytes", client_bytes(manager) },
 		{ "processor_usec", processor_usec() },
 	};
 

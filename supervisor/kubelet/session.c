@@ -51,67 +51,64 @@ int session_connect(const char *directory, const char *name, int *ret_fd)
 	return 0;
 }
 
-/* Binds and listens at session->name. */
-static int bind_socket(struct session *session)
+/* Binds and listens at its name. */
+static int bind_socket(struct session_socket *bound, const char *directory)
 {
 	struct sockaddr_un address;
 	struct stat st;
 	int r;
 
-	r = fill_address(session->directory, session->name, &address);
+	r = fill_address(directory, bound->name, &address);
 	if (r < 0)
 		return r;
-	session->listener_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (session->listener_fd < 0)
+	bound->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (bound->fd < 0)
 		return -errno;
 	/* The mode of the socket becomes the mode of the path, so it is never wider. */
-	if (fchmod(session->listener_fd, 0600) < 0 ||
-		bind(session->listener_fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+	if (fchmod(bound->fd, 0600) < 0 ||
+		bind(bound->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return -errno;
 	if (lstat(address.sun_path, &st) < 0)
 		return -errno;
-	session->device = st.st_dev;
-	session->inode = st.st_ino;
-	if (listen(session->listener_fd, SESSION_BACKLOG) < 0)
+	bound->device = st.st_dev;
+	bound->inode = st.st_ino;
+	if (listen(bound->fd, SESSION_BACKLOG) < 0)
 		return -errno;
 	return 0;
 }
 
 /* Makes a socket visible that was bound under a hidden name. */
-static int unhide(struct session *session)
+static int unhide(struct session_socket *bound, const char *directory)
 {
-	const char *name = startswith(session->name, SESSION_HIDDEN_PREFIX);
+	const char *name = startswith(bound->name, SESSION_HIDDEN_PREFIX);
 	struct sockaddr_un hidden, visible;
 	int r;
 
-	r = fill_address(session->directory, session->name, &hidden);
+	r = fill_address(directory, bound->name, &hidden);
 	if (r >= 0)
-		r = fill_address(session->directory, name, &visible);
+		r = fill_address(directory, name, &visible);
 	if (r < 0)
 		return r;
 	if (rename(hidden.sun_path, visible.sun_path) < 0)
 		return -errno;
-	memmove(session->name, name, strlen(name) + 1);
+	memmove(bound->name, name, strlen(name) + 1);
 	return 0;
 }
 
-static int make_socket(struct session *session, const char *directory, const char *prefix,
-	const char *resource, const char *instance, uint64_t number, struct error *error)
+static int make_socket(struct session *session, struct session_socket *bound, const char *prefix,
+	const char *resource, const char *instance, struct error *error)
 {
+	const char *directory = session->directory;
 	uint64_t hash = hash_string(resource);
 	int r;
 
-	session->directory = strdup(directory);
-	if (!session->directory)
-		return error_set(error, -ENOMEM, "out of memory");
-	session->number = number;
-	(void)snprintf(session->name, sizeof(session->name),
+	(void)snprintf(bound->name, sizeof(bound->name),
 		"%s" SESSION_SOCKET_PREFIX "%08x-%s-%llu" SESSION_SOCKET_SUFFIX, prefix,
 		(uint32_t)(hash ^ hash >> 32), instance,
-		(unsigned long long)(number % SESSION_NUMBERS));
-	r = bind_socket(session);
-	if (r >= 0 && *prefix)
-		r = unhide(session);
+		(unsigned long long)(session->number % SESSION_NUMBERS));
+	r = bind_socket(bound, directory);
+	if (r >= 0 && bound == &session->visible)
+		r = unhide(bound, directory);
 	if (r >= 0)
 		return 0;
 	/* Another errno, because the caller would take this one for an absent kubelet. */
@@ -120,8 +117,16 @@ static int make_socket(struct session *session, const char *directory, const cha
 	if (r == -EROFS)
 		return error_set(error, r, "%s is read-only for devplugd: " WRITE_ACCESS_REMEDY,
 			directory, directory, directory);
-	return error_set(error, r, "cannot create the socket %s/%s: %s", directory, session->name,
+	return error_set(error, r, "cannot create the socket %s/%s: %s", directory, bound->name,
 		strerror(-r));
+}
+
+static int begin(
+	struct session *session, const char *directory, uint64_t number, struct error *error)
+{
+	session->number = number;
+	session->directory = strdup(directory);
+	return session->directory ? 0 : error_set(error, -ENOMEM, "out of memory");
 }
 
 int session_open(const char *directory, const char *resource, const char *instance, uint64_t number,
@@ -138,7 +143,9 @@ int session_open(const char *directory, const char *resource, const char *instan
 	if (r < 0)
 		return error_set(error, r, "cannot connect to the kubelet at %s/%s: %s", directory,
 			KUBELET_SOCKET_NAME, strerror(-r));
-	r = make_socket(&session, directory, "", resource, instance, number, error);
+	r = begin(&session, directory, number, error);
+	if (r >= 0)
+		r = make_socket(&session, &session.socket, "", resource, instance, error);
 	if (r < 0)
 		return r;
 	*ret = session;
@@ -156,8 +163,14 @@ int session_open_watched(const char *directory, const char *resource, const char
 		return error_set(error, -ENXIO,
 			"no kubelet: %s does not exist; the kubelet creates it when it starts",
 			directory);
-	r = make_socket(
-		&session, directory, SESSION_HIDDEN_PREFIX, resource, instance, number, error);
+	r = begin(&session, directory, number, error);
+	/* First the one that is renamed: the name that it leaves is that of the other one. */
+	if (r >= 0)
+		r = make_socket(&session, &session.visible, SESSION_HIDDEN_PREFIX, resource,
+			instance, error);
+	if (r >= 0)
+		r = make_socket(&session, &session.socket, SESSION_HIDDEN_PREFIX, resource,
+			instance, error);
 	if (r < 0)
 		return r;
 	*ret = session;
@@ -165,36 +178,56 @@ int session_open_watched(const char *directory, const char *resource, const char
 	return 0;
 }
 
-void session_handed_over(struct session *session)
-{
-	session->listener_fd = close_fd(session->listener_fd);
-	session->kubelet_fd = close_fd(session->kubelet_fd);
-}
-
 bool session_has_no_socket(const struct session *session)
 {
 	return session->number != 0 && !session->directory;
 }
 
-bool session_is_in_place(const struct session *session)
+pid_t session_kubelet_pid(const struct session *session)
+{
+	struct ucred peer = { 0 };
+	socklen_t size = sizeof(peer);
+
+	if (session->kubelet_fd < 0 ||
+		getsockopt(session->kubelet_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+		return 0;
+	return peer.pid;
+}
+
+/* Whether the socket that was bound is still at its path. */
+static bool is_in_place(const struct session *session, const struct session_socket *bound)
 {
 	struct sockaddr_un address;
 	struct stat st;
 
-	return session->directory && session->inode != 0 &&
-		fill_address(session->directory, session->name, &address) == 0 &&
-		lstat(address.sun_path, &st) == 0 && st.st_dev == session->device &&
-		st.st_ino == session->inode;
+	return session->directory && bound->inode != 0 &&
+		fill_address(session->directory, bound->name, &address) == 0 &&
+		lstat(address.sun_path, &st) == 0 && st.st_dev == bound->device &&
+		st.st_ino == bound->inode;
+}
+
+bool session_is_in_place(const struct session *session)
+{
+	return is_in_place(session, &session->socket) &&
+		(session->visible.name[0] == '\0' || is_in_place(session, &session->visible));
+}
+
+static void remove_socket(const struct session *session, struct session_socket *bound)
+{
+	struct sockaddr_un address;
+
+	bound->fd = close_fd(bound->fd);
+	if (is_in_place(session, bound) &&
+		fill_address(session->directory, bound->name, &address) == 0)
+		(void)unlink(address.sun_path);
 }
 
 void session_done(struct session *session)
 {
-	struct sockaddr_un address;
-
-	session_handed_over(session);
-	if (session_is_in_place(session) &&
-		fill_address(session->directory, session->name, &address) == 0)
-		(void)unlink(address.sun_path);
+	/* First the one that the kubelet watches. */
+	remove_socket(session, &session->visible);
+	remove_socket(session, &session->socket);
+	(void)close_fd(session->kubelet_fd);
 	free(session->directory);
 	*session = SESSION_INIT;
 }

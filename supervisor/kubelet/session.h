@@ -3,9 +3,10 @@
 
 /*
  * Makes our sockets in the kubelet's directories. A session is one registration with one kubelet: a
- * fresh listening socket and, unless the kubelet connects on its own (plugin watcher), a connection
- * to kubelet.sock. Both descriptors go to the child; the supervisor keeps what it needs to remove
- * the path, and only that path, later.
+ * fresh listening socket, which goes to the child that serves, and what the kubelet client
+ * registers it with (supervisor/children/registrations.h). That is a connection to kubelet.sock or,
+ * for the kubelet's plugin watcher, a second listening socket with a visible name. The supervisor
+ * keeps what it needs to remove the paths, and only those paths, later.
  */
 
 #include <sys/types.h>
@@ -21,18 +22,25 @@
 #define SESSION_INSTANCE_CHARS 8
 #define SESSION_NUMBERS        10000000000ULL /* ten digits of a name: 300 years of one a second */
 
-struct session {
-	uint64_t number;                /* 0: none */
-	char name[SOCKET_NAME_MAX + 1]; /* of the socket in `directory` */
-	char *directory;
+struct session_socket {
+	char name[SOCKET_NAME_MAX + 1]; /* in the directory of the session */
 	dev_t device;
 	ino_t inode;
-	uint64_t kubelet; /* kubelet_watch_number() of the kubelet.sock it was opened with; 0: the
-			     kubelet finds the socket with its plugin watcher */
-	int listener_fd, kubelet_fd;
+	int fd; /* listens; -EBADF: was passed on */
 };
 
-#define SESSION_INIT ((struct session){ .listener_fd = -EBADF, .kubelet_fd = -EBADF })
+struct session {
+	uint64_t number; /* 0: none */
+	char *directory;
+	struct session_socket socket;  /* on which the plugin serves */
+	struct session_socket visible; /* which the plugin watcher finds; without a name: none */
+	uint64_t kubelet; /* kubelet_watch_number() of the kubelet.sock it was opened with; 0: the
+			     kubelet finds the socket with its plugin watcher */
+	int kubelet_fd;   /* connection to kubelet.sock */
+};
+
+#define SESSION_INIT \
+	((struct session){ .socket.fd = -EBADF, .visible.fd = -EBADF, .kubelet_fd = -EBADF })
 
 /* Eight hexadecimal digits that distinguish this run of the daemon from others. */
 void session_instance(char ret[static SESSION_INSTANCE_CHARS + 1]);
@@ -43,9 +51,11 @@ void session_instance(char ret[static SESSION_INSTANCE_CHARS + 1]);
 int session_open(const char *directory, const char *resource, const char *instance, uint64_t number,
 	struct session *ret, struct error *error);
 
-/* For the kubelet's plugin watcher: binds a socket in the registry directory, mode 0600, and moves
- * it into place when it listens; there is no connection. -ENXIO: the directory does not exist, else
- * another negative errno; always with the error filled. */
+/* For the kubelet's plugin watcher: binds two sockets in the registry directory, mode 0600. The one
+ * with a visible name is moved into place when it listens; the plugin serves on the other one,
+ * whose name the watcher ignores. It is not in the plugin directory, because a kubelet that starts
+ * wipes that. -ENXIO: the directory does not exist, else another negative errno; always with the
+ * error filled. */
 int session_open_watched(const char *directory, const char *resource, const char *instance,
 	uint64_t number, struct session *ret, struct error *error);
 
@@ -55,13 +65,13 @@ int session_connect(const char *directory, const char *name, int *ret_fd);
 /* Whether the session has no socket of its own, because DRA serves the resource. */
 bool session_has_no_socket(const struct session *session);
 
-/* Whether the socket is still at its path. */
+/* The process that listens on the kubelet.sock that the session is connected to; 0: unknown. */
+pid_t session_kubelet_pid(const struct session *session);
+
+/* Whether each socket is still at its path. */
 bool session_is_in_place(const struct session *session);
 
-/* Closes our copies of the descriptors: the child has its own. */
-void session_handed_over(struct session *session);
-
-/* Closes the descriptors, removes the socket if it is still the one that was bound, and resets the
+/* Closes the descriptors, removes the sockets that are still those that were bound, and resets the
  * session. */
 void session_done(struct session *session);
 

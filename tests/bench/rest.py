@@ -21,6 +21,9 @@ def sizes(run, count, when):
         len(processes.threads(pid)) for pid in run.plugins()), ""
     row[f"USS of a child, {count} resources, {when}"] = statistics.median(
         processes.memory(pid)["private"] for pid in run.plugins()), "kB"
+    if run.kubelet_client():
+        row[f"dirty memory of the kubelet client, {count} resources"] = (
+            processes.memory_of_all([run.kubelet_client()], "dirty"), "kB")
     return row
 
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import node as harness
 import processes
-from node import Node, children_of, static, template_of, until
+from node import Node, children_of, client_of, plugins_of, static, until
 
 # `folder` has the programs; `kind` is devplugd, Go or one.
 Subject = namedtuple("Subject", "name kind folder")
@@ -82,6 +82,9 @@ class Run:
     def settle(self):
         """Nothing is left to be done after the start."""
 
+    def kubelet_client(self):
+        """The process that registers for all others, while there is one."""
+
     def socket_of(self, name):
         """The path of the session's socket, from the registration."""
         event = [e for e in self.events("registered") if e["resource"] == f"vendor.example/{name}"][-1]
@@ -129,11 +132,15 @@ class Devplugd(Run):
         self.node.await_serving()
 
     def everybody(self):
-        return [self.node.daemon.pid, *children_of(self.node.daemon.pid)]
+        """Without the kubelet client, which ends when nothing is registered any more."""
+        return [self.node.daemon.pid,
+                *(pid for pid in children_of(self.node.daemon.pid) if pid != self.kubelet_client())]
+
+    def kubelet_client(self):
+        return client_of(self.node.daemon.pid)
 
     def plugins(self):
-        template = template_of(self.node.daemon.pid)
-        return [pid for pid in children_of(self.node.daemon.pid) if pid != template]
+        return plugins_of(self.node.daemon.pid)
 
 
 class Go(Run):

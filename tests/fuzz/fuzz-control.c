@@ -8,6 +8,7 @@
 #include "common/control-child.h"
 #include "common/control-cluster.h"
 #include "common/control-exporter.h"
+#include "common/control-kubelet-client.h"
 #include "common/control-pods.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -37,6 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct control_protocol *const protocols[] = {
 		&control_child,
+		&control_client,
 		&control_cluster,
 		&control_exporter,
 		&control_pods,

@@ -131,6 +131,7 @@ class Kubelet:
 
     def __init__(self, registry):
         self.registry = registry
+        self.endpoints = {}  # of drivers, by the socket that is found
         os.makedirs(registry, exist_ok=True)
 
     def sockets(self):
@@ -145,8 +146,13 @@ class Kubelet:
 
     def info(self, path):
         fields = parse(call(path, GET_INFO))
+        self.endpoints[path] = text(fields, 3)
         return {"type": text(fields, 1), "name": text(fields, 2), "endpoint": text(fields, 3),
                 "versions": [version.decode() for version in fields.get(4, [])]}
+
+    def service(self, path):
+        """The socket on which the driver that was found there serves."""
+        return self.endpoints.get(path) or self.info(path)["endpoint"]
 
     def find(self):
         """The socket that a driver listens on now, or None."""
@@ -169,7 +175,7 @@ class Kubelet:
     def prepare(self, path, *claims, version="v1"):
         """`claims` are (namespace, name, uid). By uid: the error as a string, or the devices."""
         request = b"".join(field(1, field(1, namespace) + field(2, uid) + field(3, name)) for namespace, name, uid in claims)
-        answer = parse(call(path, SERVICE.format(version, "NodePrepareResources"), request))
+        answer = parse(call(self.service(path), SERVICE.format(version, "NodePrepareResources"), request))
         result = {}
         for entry in answer.get(1, []):
             pair = parse(entry)
@@ -183,5 +189,5 @@ class Kubelet:
     def unprepare(self, path, *claims, version="v1"):
         """By uid: the error."""
         request = b"".join(field(1, field(1, namespace) + field(2, uid) + field(3, name)) for namespace, name, uid in claims)
-        answer = parse(call(path, SERVICE.format(version, "NodeUnprepareResources"), request))
+        answer = parse(call(self.service(path), SERVICE.format(version, "NodeUnprepareResources"), request))
         return {text(parse(e), 1): text(parse(parse(e).get(2, [b""])[0]), 1) for e in answer.get(1, [])}

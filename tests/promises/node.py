@@ -402,8 +402,13 @@ def template_of(pid):
 
 
 def plugins_of(pid):
-    """The children of devplugd that serve resources."""
-    return [child for child in children_of(pid) if child != template_of(pid)]
+    """The children of devplugd that serve resources, whose names have a "/"."""
+    return [child for child in children_of(pid) if "/" in "".join(command_line(child)[1:2])]
+
+
+def client_of(pid):
+    """The process that registers resources with the kubelet, or None while there is nothing to register."""
+    return next((child for child in children_of(pid) if command_line(child)[1:] == ["kubelet-client"]), None)
 
 
 def process_status(pid):

@@ -19,7 +19,8 @@ class Dra(DraTest):
         self.begin(self.resource("gpu", "share = { replicas = 2; };"), self.resource("fpga"),
                    self.resource("plain", serve="plugin"))
         info = self.kubelet.info(self.socket)
-        self.assertEqual((info["type"], info["name"], info["endpoint"]), ("DRAPlugin", DRIVER, self.socket))
+        self.assertEqual((info["type"], info["name"], info["endpoint"]),
+                         ("DRAPlugin", DRIVER, f"{self.registry}/.{os.path.basename(self.socket)}"))
         # A kubelet takes the first service of claims that it knows.
         self.assertEqual(info["versions"], ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth",
                                             "v1alpha1.DRAResourceHealth"])
@@ -232,7 +233,7 @@ class Dra(DraTest):
         self.await_pool(lambda pool: len(pool) == 4)
         fpga = self.api.device_named("vendor.example/fpga", 1)
         gpus = [self.api.device_named("vendor.example/gpu", i) for i in range(2)]
-        streams = [HealthStream(self.socket, version) for version in ("v1alpha1", "v1")]
+        streams = [HealthStream(self.kubelet.service(self.socket), version) for version in ("v1alpha1", "v1")]
         for stream in streams:
             self.addCleanup(stream.close)
 

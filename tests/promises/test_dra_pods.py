@@ -296,7 +296,7 @@ class DraPods(DraPodTest):
             answer = self.node.ask_kubelet("status", "--json")
             drivers = json.loads(answer.stdout)["drivers"] if answer.returncode == 0 else []
             status = self.node.status()
-            return (drivers and [driver["endpoint"] for driver in drivers] == self.kubelet.sockets() and status
+            return (drivers and [driver["endpoint"] for driver in drivers] == list(map(self.kubelet.service, self.kubelet.sockets())) and status
                     and status["dra"]["registered"] and status["dra"]["pid"] not in (0, process)
                     and status["resources"][0]["state"] == "serving")
 

@@ -376,6 +376,15 @@ class Metrics(NodeTest):
             self.assertIn(connection.getresponse().status, statuses, size)
             connection.close()
 
+    def test_memory_of_the_kubelet_client(self):
+        """It is reported while that process runs."""
+        self.configure(self.licence(1))
+        self.start(licence=1)
+        self.await_value(None, "kubelet_client_resident_memory_bytes")
+        self.node.stop_kubelet()
+        self.node.start_kubelet()
+        until(lambda: self.value("kubelet_client_resident_memory_bytes"), "the memory of the next one")
+
     def test_hostile_clients(self):
         """All places are taken by clients that send nothing, or a byte now and then: each loses its place after 5 s."""
         self.configure(self.licence())

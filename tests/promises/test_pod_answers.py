@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 from dra_node import DRIVER, DraTest
-from node import SEED, command_line, plugins_of, program, runs_no_programs, scaled, static, until
+from node import SEED, children_of, command_line, program, runs_no_programs, scaled, static, until
 from pod_resources import Lister, container, pod
 from terminal import Terminal
 from test_metrics import parse
@@ -206,7 +206,7 @@ class PodAnswers(ToolTest):
         until(self.node.state, "the state")
 
         def readers():
-            return [pid for pid in plugins_of(self.node.daemon.pid) if command_line(pid)[1:] == ["pod-resources"]]
+            return [pid for pid in children_of(self.node.daemon.pid) if command_line(pid)[1:] == ["pod-resources"]]
 
         with subprocess.Popen([program("devplugctl"), "-c", self.node.config, "status"], stdout=subprocess.DEVNULL) as asker:
             until(lambda: [runs_no_programs(pid) for pid in readers()] == [True], "the reader to give up programs")

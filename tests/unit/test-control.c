@@ -20,6 +20,7 @@
 #include "common/control-child.h"
 #include "common/control-cluster.h"
 #include "common/control-exporter.h"
+#include "common/control-kubelet-client.h"
 #include "common/control-pods.h"
 #include "common/descriptors.h"
 #include "common/foreign.h"
@@ -33,6 +34,7 @@ struct wire {
 	uint64_t gone_by, allocated_before, kubelet_restarted;
 	uint64_t devices, healthy, ids, healthy_ids;
 	uint64_t removed, generation, slices;
+	uint64_t peer, prestart;
 };
 
 static int pair[2];
@@ -219,6 +221,7 @@ static const struct {
 	const struct control_protocol *protocol;
 } protocols[] = {
 	{ "child", &control_child },
+	{ "client", &control_client },
 	{ "cluster", &control_cluster },
 	{ "exporter", &control_exporter },
 	{ "pods", &control_pods },
@@ -259,6 +262,10 @@ static struct control_message make(
 		message.generation = 4;
 		message.slices = 5;
 	}
+	if (rule->fields & FIELD_PEER && full)
+		message.peer = 6;
+	if (rule->fields & FIELD_PRESTART && full)
+		message.prestart = 1;
 	if (rule->fields & FIELD_TEXT && full)
 		(void)strcpy(message.text, "n\xc3\xb6");
 	for (size_t i = 0; i < n_fds; i++)
@@ -291,6 +298,8 @@ static void assert_same(const struct control_message *got, const struct control_
 	assert_int_equal(got->removed, sent->removed);
 	assert_int_equal(got->generation, sent->generation);
 	assert_int_equal(got->slices, sent->slices);
+	assert_int_equal(got->peer, sent->peer);
+	assert_int_equal(got->prestart, sent->prestart);
 	assert_string_equal(got->text, sent->text);
 	for (size_t k = 0; k < CONTROL_FDS_MAX; k++) {
 		assert_int_equal(got->fds[k] >= 0, sent->fds[k] >= 0);
@@ -339,7 +348,7 @@ static void test_rules(void **state)
 		for (uint32_t type = 0; type < protocols[p].protocol->n_rules; type++) {
 			const struct control_protocol *protocol = protocols[p].protocol;
 			const struct control_rule *rule = &protocol->rules[type];
-			uint64_t *numbers[16];
+			uint64_t *numbers[18];
 			struct control_message message;
 
 			if (!rule->name)
@@ -360,7 +369,9 @@ static void test_rules(void **state)
 			numbers[12] = &message.removed;
 			numbers[13] = &message.generation;
 			numbers[14] = &message.slices;
-			numbers[15] = NULL;
+			numbers[15] = &message.peer;
+			numbers[16] = &message.prestart;
+			numbers[17] = NULL;
 			for (size_t i = 0; numbers[i]; i++) {
 				uint64_t value = *numbers[i];
 				int expected = 0;
@@ -447,8 +458,8 @@ static void test_malformed(void **state)
 		{ { .type = CONTROL_ALIVE }, sizeof(struct wire), 8 },
 		{ { .type = CONTROL_ALIVE, .session = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CONTROL_ALIVE, .devices = 1 }, sizeof(struct wire), 0 },
-		{ { .type = CHILD_REGISTERED }, sizeof(struct wire), 0 },
-		{ { .type = CHILD_REGISTERED, .session = 1, .number = 1 }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_SERVING }, sizeof(struct wire), 0 },
+		{ { .type = CHILD_SERVING, .session = 1, .number = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CHILD_RELEASE }, sizeof(struct wire), 0 },
 		{ { .type = CHILD_RELEASE, .session = 1 }, sizeof(struct wire), 0 },
 		{ { .type = CHILD_CALL_FAILED, .call = 1 }, sizeof(struct wire), 0 },

@@ -31,6 +31,52 @@ static void test_registration_backoff(void **state)
 	end();
 }
 
+/* The kubelet client reports the failure; the child still has the session. */
+static void test_refused_registration(void **state)
+{
+	uint64_t expected = 100 * USEC_PER_MSEC;
+
+	bring_to(RESOURCE_REGISTERING);
+	for (unsigned i = 0; i < 12; i++) {
+		uint64_t delay;
+
+		tell(RESOURCE_REGISTRATION_FAILED);
+		expect(RESOURCE_ENDING);
+		assert_int_equal(world.ends, i + 1);
+		/* It may have come after the answer that another session had. */
+		tell(RESOURCE_REGISTERED);
+		expect(RESOURCE_ENDING);
+		tell(RESOURCE_SESSION_ENDED);
+		expect(RESOURCE_WAITING);
+		assert_string_equal(world.resource->reason, "because");
+		delay = wait_of(RESOURCE_TIMER_STATE);
+		assert_true(delay >= expected * 9 / 10 && delay <= expected * 11 / 10);
+		fire(RESOURCE_TIMER_STATE);
+		expect(RESOURCE_REGISTERING);
+		expected = MIN_OF(expected * 2, 10 * USEC_PER_SEC);
+	}
+	assert_int_equal(world.resource->counts.registration_failures, 12);
+	end();
+}
+
+/* The kubelet may watch before it has answered. */
+static void test_answers_in_either_order(void **state)
+{
+	static const enum resource_event orders[][2] = {
+		{ RESOURCE_REGISTERED, RESOURCE_WATCHED },
+		{ RESOURCE_WATCHED, RESOURCE_REGISTERED },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(orders); i++) {
+		bring_to(RESOURCE_REGISTERING);
+		tell(orders[i][0]);
+		expect(RESOURCE_REGISTERING);
+		tell(orders[i][1]);
+		expect(RESOURCE_SERVING);
+		end();
+	}
+}
+
 /* A kubelet that takes us and drops us again must not be kept busy; a new one is greeted at once.
  */
 static void test_short_sessions(void **state)
@@ -51,6 +97,25 @@ static void test_short_sessions(void **state)
 	expect(RESOURCE_REGISTERING);
 	tell(RESOURCE_SESSION_ENDED);
 	assert_true(wait_of(RESOURCE_TIMER_STATE) <= 110 * USEC_PER_MSEC);
+	end();
+}
+
+/* The child reports the beginning and the end of the stream before the kubelet client reports the
+ * registration. That is no failure of it. */
+static void test_short_session_before_the_answer(void **state)
+{
+	bring_to(RESOURCE_REGISTERING);
+	tell(RESOURCE_WATCHED);
+	tell(RESOURCE_SESSION_ENDED);
+	expect(RESOURCE_REGISTERING); /* at once */
+	for (unsigned i = 0; i < 5; i++) {
+		tell(RESOURCE_WATCHED);
+		tell(RESOURCE_SESSION_ENDED);
+		expect(RESOURCE_WAITING);
+		assert_true(wait_of(RESOURCE_TIMER_STATE) >= 90 * USEC_PER_MSEC << i);
+		fire(RESOURCE_TIMER_STATE);
+	}
+	assert_int_equal(world.resource->failures[FAILURE_REGISTRATION].count, 0);
 	end();
 }
 
@@ -245,7 +310,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_registration_backoff),
+		cmocka_unit_test(test_refused_registration),
+		cmocka_unit_test(test_answers_in_either_order),
 		cmocka_unit_test(test_short_sessions),
+		cmocka_unit_test(test_short_session_before_the_answer),
 		cmocka_unit_test(test_kubelet_away),
 		cmocka_unit_test(test_kubelet_never_disturbs),
 		cmocka_unit_test(test_watched_session_is_made_again),

@@ -92,27 +92,26 @@ static void test_session(void **state)
 
 	assert_int_equal(open_session(1, &session), 0);
 	(void)umask(mask);
-	assert_true(strlen(session.name) <= SOCKET_NAME_MAX);
+	assert_true(strlen(session.socket.name) <= SOCKET_NAME_MAX);
 	assert_int_equal(session.number, 1);
-	address = address_of(session.name);
+	address = address_of(session.socket.name);
 	assert_int_equal(stat(address.sun_path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
-	assert_true(fcntl(session.listener_fd, F_GETFL) & O_NONBLOCK);
+	assert_true(fcntl(session.socket.fd, F_GETFL) & O_NONBLOCK);
 	assert_true(fcntl(session.kubelet_fd, F_GETFL) & O_NONBLOCK);
-	assert_true(fcntl(session.listener_fd, F_GETFD) & FD_CLOEXEC);
+	assert_true(fcntl(session.socket.fd, F_GETFD) & FD_CLOEXEC);
 
 	client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof(address)), 0);
 	(void)close_fd(client);
 
 	assert_int_equal(open_session(2, &next), 0);
-	assert_string_not_equal(session.name, next.name);
-	session_handed_over(&session);
-	assert_int_equal(session.listener_fd, -EBADF);
-	assert_true(exists(session.name));
+	assert_string_not_equal(session.socket.name, next.socket.name);
+	assert_int_equal(session_kubelet_pid(&session), getpid());
+	assert_true(exists(session.socket.name));
 	session_done(&session);
 	assert_false(access(address.sun_path, F_OK) == 0);
-	assert_true(exists(next.name));
+	assert_true(exists(next.socket.name));
 	session_done(&next);
 	session_done(&next);
 	(void)close_fd(kubelet);
@@ -152,13 +151,23 @@ static void test_watched(void **state)
 	assert_never_half_made(inotify_fd);
 	(void)close_fd(inotify_fd);
 	assert_int_equal(session.kubelet_fd, -EBADF);
-	assert_true(startswith(session.name, SESSION_SOCKET_PREFIX) != NULL);
-	address = address_of(session.name);
-	assert_int_equal(stat(address.sun_path, &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0600);
-	client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof(address)), 0);
-	(void)close_fd(client);
+	assert_int_equal(session_kubelet_pid(&session), 0);
+	assert_true(startswith(session.visible.name, SESSION_SOCKET_PREFIX) != NULL);
+	/* The watcher ignores the one on which the plugin serves. */
+	assert_string_equal(
+		startswith(session.socket.name, SESSION_HIDDEN_PREFIX), session.visible.name);
+	for (size_t i = 0; i < 2; i++) {
+		address = address_of(i == 0 ? session.visible.name : session.socket.name);
+		assert_int_equal(stat(address.sun_path, &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0600);
+		client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof(address)), 0);
+		(void)close_fd(client);
+	}
+	assert_true(session_is_in_place(&session));
+	assert_int_equal(unlink(address.sun_path), 0);
+	assert_false(session_is_in_place(&session));
+	address = address_of(session.visible.name);
 	session_done(&session);
 	assert_false(access(address.sun_path, F_OK) == 0);
 
@@ -186,11 +195,11 @@ static void test_longest_name(void **state)
 	struct session session = SESSION_INIT;
 
 	assert_int_equal(open_session(UINT64_MAX, &session), 0);
-	assert_non_null(strstr(session.name, SESSION_SOCKET_SUFFIX));
+	assert_non_null(strstr(session.socket.name, SESSION_SOCKET_SUFFIX));
 	session_done(&session);
 	assert_int_equal(
 		session_open_watched(directory, RESOURCE, instance, UINT64_MAX, &session, NULL), 0);
-	assert_non_null(strstr(session.name, SESSION_SOCKET_SUFFIX));
+	assert_non_null(strstr(session.socket.name, SESSION_SOCKET_SUFFIX));
 	session_done(&session);
 	(void)close_fd(kubelet);
 }
@@ -199,10 +208,10 @@ static void test_other_socket_in_our_place(void **state)
 {
 	int kubelet = bind_at(KUBELET_SOCKET_NAME, true), stranger;
 	struct session session = SESSION_INIT;
-	char name[sizeof(session.name)];
+	char name[sizeof(session.socket.name)];
 
 	assert_int_equal(open_session(1, &session), 0);
-	(void)snprintf(name, sizeof(name), "%s", session.name);
+	(void)snprintf(name, sizeof(name), "%s", session.socket.name);
 	assert_int_equal(unlink(address_of(name).sun_path), 0);
 	/* The inode of the first must stay in use, or the second could get its number. */
 	stranger = bind_at(name, true);

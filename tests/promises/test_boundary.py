@@ -7,30 +7,46 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import unittest
 
-from node import SANITIZED, UNIT_UID, NodeTest, as_unit, files_for_others, process_status, program, static, until
+from node import (
+    SANITIZED, UNIT_UID, NodeTest, as_unit, client_of, files_for_others, process_status, program, static, until)
 
 CARD = 'cdi_spec = { kind = "vendor.example/card"; }; container = { env = ( "CARD=${id}" ); };'
 
 
 class Boundary(NodeTest):
-    def begin(self, kind, prefix, text="", programs=()):
-        self.node.prefix = prefix
+    def turn(self, kind):
+        """From now on the hostile program makes that attack."""
         folder = self.node.path("bin")
+        with open(os.path.join(folder, "hostile.new"), "w") as file:
+            file.write(f"{folder}/honest\n{kind}\n{self.node.run}\n{self.node.dir}/cdi\n")
+        os.rename(file.name, os.path.join(folder, "hostile"))
+
+    def configure(self, *more):
+        self.node.configure(static("card", 1, CARD), static("sibling", 1), static("evil-nic", 1),
+                            static("evil", 1, 'cdi_spec = { kind = "vendor.example/evil"; };'), *more, kubelet=self.kubelet,
+                            text=f'cdi_dir = "{self.node.dir}/cdi"; device_info_dir = "{self.node.dir}/info"; {self.text}')
+
+    def begin(self, kind, prefix, text="", programs=(), watcher=False):
+        """`programs`: with the hostile program's name, it takes their place, too."""
+        self.node.prefix, self.text, self.kubelet = prefix, text, ""
+        folder, registry = self.node.path("bin"), self.node.path("registry")
         os.mkdir(folder)
+        os.mkdir(registry)
+        if watcher:
+            self.kubelet = f'registration = "watcher"; plugins_registry_dir = "{registry}";'
+            self.node.kubelet_options = ["--plugins-registry", registry]
         self.node.daemon_program = shutil.copy(program("devplugd"), folder)
         shutil.copy(program("devplugd-hostile-child"), os.path.join(folder, "devplugd-plugin"))
         # Where its user may enter: the build may be in root's home.
-        honest = shutil.copy(program("devplugd-plugin"), os.path.join(folder, "honest"))
-        with open(os.path.join(folder, "hostile"), "w") as file:
-            file.write(f"{honest}\n{kind}\n{self.node.run}\n{self.node.dir}/cdi\n")
-        self.node.configure(static("card", 1, CARD), static("sibling", 1), static("evil-nic", 1),
-                            static("evil", 1, 'cdi_spec = { kind = "vendor.example/evil"; };'),
-                            text=f'cdi_dir = "{self.node.dir}/cdi"; device_info_dir = "{self.node.dir}/info"; {text}')
-        for name in programs:
-            shutil.copy(program(name), folder)
+        shutil.copy(program("devplugd-plugin"), os.path.join(folder, "honest"))
+        self.turn(kind)
+        self.configure()
+        for name, taken in programs:
+            shutil.copy(program(name), os.path.join(folder, taken))
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(card=1, sibling=1)
@@ -48,8 +64,8 @@ class Boundary(NodeTest):
         # The loop goes round: a reload is answered.
         self.node.reload()
 
-    def touch(self, prefix, kind="touch"):
-        self.begin(kind, prefix)
+    def touch(self, prefix, kind="touch", **more):
+        self.begin(kind, prefix, **more)
         until(lambda: "possible:" in self.node.output(), "the attempts")
         self.assertIn("possible: -\n", self.node.output())
 
@@ -69,6 +85,24 @@ class Boundary(NodeTest):
 
     def test_P18_without_programs(self):
         self.touch(as_unit(), "serve")
+
+    def test_P18_by_the_watcher(self):
+        self.touch([], watcher=True)
+
+    def test_P18_by_the_unit_and_the_watcher(self):
+        self.touch(as_unit(), watcher=True)
+
+    def exporter(self, prefix):
+        self.begin("touch", prefix, text=f'metrics = {{ listen = "{self.node.dir}/metrics.sock"; }};',
+                   programs=[("devplugd-hostile-child", "devplugd-exporter")])
+        until(lambda: "devplugd-exporter: possible:" in self.node.output(), "the attempts")
+        self.assertIn("devplugd-exporter: possible: -\n", self.node.output())
+
+    def test_P18_from_the_exporter(self):
+        self.exporter(as_unit())
+
+    def test_P18_from_the_exporter_without_landlock(self):
+        self.exporter([program("devplugd-without-landlock")])
 
     def test_P18_from_a_terminal(self):
         """A shell of root waits there for the next command."""
@@ -173,7 +207,7 @@ class Boundary(NodeTest):
         os.mkdir(os.path.dirname(metrics))
         os.chown(os.path.dirname(metrics), UNIT_UID, UNIT_UID)
         self.begin("counts", as_unit(), text=f'metrics = {{ textfile = "{metrics}"; interval = 1.0; }};',
-                   programs=["devplugd-exporter"])
+                   programs=[("devplugd-exporter", "devplugd-exporter")])
         failures = until(lambda: next(r for r in self.node.state()["resources"] if r["name"] == "vendor.example/evil")
                          ["failures"], "the failures")
         self.assertEqual((failures[0]["text"], failures[0]["count"]), ("complaint", 1 << 48))
@@ -184,6 +218,78 @@ class Boundary(NodeTest):
             return False
 
         until(look, f"metrics with the counts:\n{self.node.output()}")
+
+    # --- the kubelet client
+
+    def turn_client(self, kind, prefix, **more):
+        """The next registration is that of another resource, by a client that was taken over."""
+        self.begin("honest", prefix, **more)
+        self.sessions = {name: (r["pid"], r["session"]) for name, r in self.node.await_serving().items()}
+        self.turn(kind)
+        self.end_client()
+        self.configure(static("new", 1))
+        self.node.reload()
+        until(lambda: f"kubelet-client: attempt: {kind}" in self.node.output(), "the attempt")
+
+    def end_client(self):
+        pid = client_of(self.node.daemon.pid)
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: client_of(self.node.daemon.pid) != pid, "the client to be reaped")
+
+    def undo(self):
+        """What was served was not disturbed, and with an honest client everything is registered."""
+        self.turn("honest")
+        self.end_client()
+        self.node.await_allocatable(card=1, sibling=1, new=1, **{"evil-nic": 1})
+        serving = self.node.await_serving()
+        self.assertEqual({name: (serving[name]["pid"], serving[name]["session"]) for name in self.sessions}, self.sessions)
+        self.assertEqual(serving["vendor.example/new"]["restarts"], 0)
+
+    def touch_by_client(self, prefix, **more):
+        self.turn_client("client-touch", prefix, **more)
+        until(lambda: "kubelet-client: possible:" in self.node.output(), "the attempts")
+        self.assertIn("kubelet-client: possible: -\n", self.node.output())
+        self.undo()
+
+    def test_P18_client(self):
+        self.touch_by_client([])
+
+    def test_P18_client_of_the_unit(self):
+        self.touch_by_client(as_unit())
+
+    def test_P18_client_without_landlock(self):
+        self.touch_by_client([*as_unit(), program("devplugd-without-landlock")])
+
+    def test_P18_client_that_lies(self):
+        """About sessions that it was not given, and about what it has not registered."""
+        self.turn_client("client-lie", as_unit())
+        until(lambda: "kubelet-client: lied" in self.node.output(), "the lies")
+        self.node.reload()
+        self.assertEqual(self.node.resource("vendor.example/new")["state"], "registering")
+        self.assertNotIn("lie;", self.node.output())
+        self.undo()
+
+    def test_P18_client_that_reports_what_it_may_not(self):
+        self.turn_client("client-unused", [])
+        until(lambda: "kubelet-client sent a message that it may not send; killing" in self.node.output(), "its end")
+        self.undo()
+
+    def test_P18_client_that_floods(self):
+        self.turn_client("client-flood", [])
+        until(lambda: "kubelet-client sent too many messages; killing" in self.node.output(), "its end")
+        self.undo()
+
+    def test_P18_client_that_shuts_down_connections(self):
+        self.turn_client("client-shut-down", [])
+        until(lambda: "new: registration failed: shut down" in self.node.output(), "the failure")
+        self.undo()
+
+    def test_P18_client_that_shuts_down_sockets(self):
+        self.turn_client("client-shut-down", as_unit(), watcher=True)
+        until(lambda: "new: registration failed: the socket that the kubelet finds was shut down" in self.node.output(),
+              "the failure")
+        self.undo()
 
 
 # A runtime runs such a hook as root, for each container that names the device.

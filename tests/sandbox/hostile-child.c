@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Takes the place of devplugd-plugin, or of devplugd-cluster, as a child that has been taken over.
- * The file "hostile" beside it has four lines: the path of the real program, which serves every
- * resource but vendor.example/evil, the kind of attack, runtime_dir, and cdi_dir. The file "claim"
- * has the claim that the attack "dra-claim" sends. On its standard error it prints "attempt:" and
- * the kind before each attack, and "possible:" and what was, or "-" for nothing.
+ * Takes the place of devplugd-plugin, devplugd-cluster or devplugd-exporter, as a child that has
+ * been taken over. The file "hostile" beside it has four lines: the path of the real program, the
+ * kind of attack, runtime_dir, and cdi_dir. The real program serves every resource but
+ * vendor.example/evil; for kinds that begin with "client-" it serves that one, too, and does not
+ * register; for "honest" it does everything. The file "claim" has the claim that the attack
+ * "dra-claim" sends. On its standard error it prints "attempt:" and the kind before each attack,
+ * and "possible:" and what was, or "-" for nothing.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -33,6 +35,7 @@
 #include "common/child-sandbox.h"
 #include "common/control-child.h"
 #include "common/control-cluster.h"
+#include "common/control-kubelet-client.h"
 #include "common/counters.h"
 #include "common/sealed.h"
 
@@ -269,6 +272,87 @@ static bool can_type(void)
 	return true;
 }
 
+/* --- the kubelet --- */
+
+/* In directories beside runtime_dir, which may not be entered. */
+static const char *beside_run(const char *name)
+{
+	static char path[2 * LINE_LENGTH];
+	const char *end = strrchr(lines[2], '/');
+
+	(void)snprintf(path, sizeof(path), "%.*s/%s", (int)(end - lines[2]), lines[2], name);
+	return path;
+}
+
+static struct sockaddr_un address_of(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	if (strlen(path) < sizeof(address.sun_path))
+		(void)strcpy(address.sun_path, path);
+	return address;
+}
+
+static bool can_connect_to_kubelet(void)
+{
+	struct sockaddr_un address = address_of(beside_run("plugins/kubelet.sock"));
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
+}
+
+static bool can_bind(const char *path)
+{
+	struct sockaddr_un address = address_of(path);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
+}
+
+/* Where a kubelet finds plugins, or where Register may lead it. */
+static bool can_add_plugin(void)
+{
+	return can_bind(beside_run("plugins/x.sock")) || can_bind(beside_run("registry/x.sock"));
+}
+
+/* The socket of a session, which the kubelet must not find. */
+static bool can_show_socket(void)
+{
+	struct sockaddr_un address;
+	char shown[sizeof(address.sun_path)], *name;
+
+	for (int fd = 0; fd < FD_SETSIZE; fd++) {
+		socklen_t size = sizeof(address);
+
+		(void)memset(&address, 0, sizeof(address));
+		if (getsockname(fd, (struct sockaddr *)&address, &size) < 0 ||
+			address.sun_family != AF_UNIX)
+			continue;
+		(void)memcpy(shown, address.sun_path, sizeof(shown));
+		name = strrchr(shown, '/');
+		if (!name)
+			continue;
+		name[1] = 'x';
+		if (rename(address.sun_path, shown) == 0 || link(address.sun_path, shown) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* One is enough to register any name. */
+static bool has_connection_to_kubelet(void)
+{
+	for (int fd = 0; fd < FD_SETSIZE; fd++) {
+		struct sockaddr_un address = { 0 };
+		socklen_t size = sizeof(address);
+
+		if (getpeername(fd, (struct sockaddr *)&address, &size) == 0 &&
+			address.sun_family == AF_UNIX && strstr(address.sun_path, "kubelet.sock"))
+			return true;
+	}
+	return false;
+}
+
 struct attempt {
 	const char *name;
 	bool (*possible)(void);
@@ -295,21 +379,21 @@ static const struct attempt attempts[] = {
 	{ "read-health", can_read_health },
 	{ "read-others", can_read_others },
 	{ "type", can_type },
+	{ "connect-to-kubelet", can_connect_to_kubelet },
+	{ "add-plugin", can_add_plugin },
+	{ "show-socket", can_show_socket },
+	{ "connection-to-kubelet", has_connection_to_kubelet },
 };
 
-static void try_each(const struct attempt *list, size_t n)
+static void try_each(const struct attempt *list, size_t n, const char *first)
 {
 	char line[1024] = "possible:";
 
+	(void)strcat(line, first);
 	for (size_t i = 0; i < n; i++)
 		if (list[i].possible())
 			(void)strcat(strcat(line, " "), list[i].name);
 	(void)fprintf(stderr, "%s%s\n", line, line[9] ? "" : " -");
-}
-
-static void try_all(void)
-{
-	try_each(attempts, ARRAY_SIZE(attempts));
 }
 
 /* --- what a child that runs no programs has left --- */
@@ -340,7 +424,7 @@ static void try_without_programs(void)
 	if (sandbox_give_up_programs(false) < 0)
 		perror("sandbox_give_up_programs");
 	else
-		try_each(list, ARRAY_SIZE(list));
+		try_each(list, ARRAY_SIZE(list), "");
 }
 
 /* --- what is sent to the supervisor --- */
@@ -477,6 +561,118 @@ static bool ask(struct control_message *question, uint32_t type, struct control_
 		control_message_done(answer);
 	}
 	return false;
+}
+
+/* --- with a session --- */
+
+static enum role { ROLE_RESOURCE, ROLE_CLIENT, ROLE_CLUSTER, ROLE_EXPORTER } role;
+
+/* Waits for a message, whose descriptors it keeps open. */
+static bool await(
+	const struct control_protocol *protocol, uint32_t type, struct control_message *message)
+{
+	struct pollfd control = { .fd = CONTROL_FD, .events = POLLIN };
+
+	while (poll(&control, 1, 10000) > 0) {
+		*message = CONTROL_MESSAGE_INIT(protocol, 0);
+		if (control_receive(CONTROL_FD, protocol, message) < 0)
+			return false;
+		if (message->type == type)
+			return true;
+		control_message_done(message);
+	}
+	return false;
+}
+
+/* With all that a process of its role ever gets. */
+static void try_all(void)
+{
+	static const struct {
+		const struct control_protocol *protocol;
+		uint32_t type;
+	} sessions[] = {
+		[ROLE_RESOURCE] = { &control_child, CHILD_SESSION },
+		[ROLE_CLIENT] = { &control_client, CLIENT_REGISTER },
+		[ROLE_CLUSTER] = { &control_cluster, CLUSTER_SESSION },
+		[ROLE_EXPORTER] = { 0 },
+	};
+	struct control_message message;
+	bool complete = true;
+
+	if (role == ROLE_RESOURCE)
+		say(CHILD_READY, 0, -EBADF);
+	if (sessions[role].protocol)
+		complete = await(sessions[role].protocol, sessions[role].type, &message);
+	/* The last attempt is what the kubelet client is for. */
+	try_each(attempts, ARRAY_SIZE(attempts) - (role == ROLE_CLIENT),
+		complete ? "" : " no-session");
+}
+
+/* --- of the kubelet client --- */
+
+static void report(uint32_t type, uint64_t session, const char *text)
+{
+	struct control_message message = CLIENT_MESSAGE_INIT(type);
+
+	message.session = session;
+	(void)snprintf(message.text, sizeof(message.text), "%s", text);
+	while (control_send(CONTROL_FD, &message) == -EAGAIN)
+		(void)usleep(1000);
+}
+
+/* The first registration, of either kind. */
+static struct control_message await_registration(void)
+{
+	struct pollfd control = { .fd = CONTROL_FD, .events = POLLIN };
+	const struct control_message alive = CLIENT_MESSAGE_INIT(CONTROL_ALIVE);
+	struct control_message message = CLIENT_MESSAGE_INIT(0);
+
+	while (poll(&control, 1, 1000) == 0)
+		(void)control_send(CONTROL_FD, &alive);
+	if (control_receive(CONTROL_FD, &control_client, &message) < 0)
+		perror("control_receive");
+	return message;
+}
+
+/* About sessions of others, which are none of its business, and then the same for what it got. */
+static void lie(void)
+{
+	struct control_message message = await_registration();
+
+	for (uint64_t session = 1; session < 1000; session++)
+		if (session != message.session) {
+			report(CLIENT_REFUSED, session, "lie");
+			report(CLIENT_REGISTERED, session, "");
+			report(CLIENT_UNUSED, session, "");
+		}
+	report(CLIENT_REGISTERED, message.session, "");
+	(void)fprintf(stderr, "lied\n");
+}
+
+/* Only what waits on a listening socket can be unused. */
+static void report_unused(void)
+{
+	report(CLIENT_UNUSED, await_registration().session, "");
+}
+
+/* The supervisor has the same socket. */
+static void shut_down(void)
+{
+	struct control_message message = await_registration();
+
+	(void)shutdown(message.fds[0], SHUT_RDWR);
+	if (message.type == CLIENT_ANSWER)
+		report(CLIENT_UNUSED, message.session, "");
+	else
+		report(CLIENT_REFUSED, message.session, "shut down");
+}
+
+static void flood(void)
+{
+	uint64_t session = await_registration().session;
+
+	for (unsigned i = 0; i < 100000; i++)
+		report(CLIENT_REFUSED, session, "flood");
 }
 
 /* --- files for others --- */
@@ -695,8 +891,6 @@ static void complain_of_api(void)
 
 /* --- of a child and devplugd-cluster together --- */
 
-static bool is_cluster;
-
 /* Sends a claim, and does not wait for the answer. */
 static void send_claim(const char *uid, const char *devices, uint64_t number)
 {
@@ -716,7 +910,7 @@ static void stay_mute(void)
 {
 	char uid[32];
 
-	if (!is_cluster) {
+	if (role != ROLE_CLUSTER) {
 		say(CHILD_READY, 0, -EBADF);
 		return;
 	}
@@ -759,7 +953,7 @@ static void fill_claims(void)
 {
 	char uid[32];
 
-	if (!is_cluster)
+	if (role != ROLE_CLUSTER)
 		answer_with_much();
 	for (unsigned i = 0; i < 100;) {
 		(void)snprintf(uid, sizeof(uid), "fill-%u", i);
@@ -780,6 +974,11 @@ static const struct {
 	bool repeat; /* because it is allowed */
 } kinds[] = {
 	{ "touch", try_all, false },
+	{ "client-touch", try_all, false },
+	{ "client-lie", lie, true },
+	{ "client-unused", report_unused, false },
+	{ "client-shut-down", shut_down, true },
+	{ "client-flood", flood, false },
 	{ "serve", try_without_programs, false },
 	{ "linger", linger, false },
 	{ "claims", claim_too_much, false },
@@ -800,6 +999,25 @@ static const struct {
 	{ "dra-fill", fill_claims, false },
 };
 
+/* Whose place is taken. */
+static enum role find_role(int argc, char *argv[])
+{
+	return streq(argv[0], "devplugd-cluster")               ? ROLE_CLUSTER
+		: streq(argv[0], "devplugd-exporter")           ? ROLE_EXPORTER
+		: argc >= 2 && streq(argv[1], "kubelet-client") ? ROLE_CLIENT
+								: ROLE_RESOURCE;
+}
+
+static bool is_hostile(const char *kind, const char *resource)
+{
+	if (streq(kind, "honest"))
+		return false;
+	if (startswith(kind, "client-"))
+		return role == ROLE_CLIENT;
+	return role == ROLE_CLUSTER || role == ROLE_EXPORTER ||
+		(role == ROLE_RESOURCE && streq(resource, "vendor.example/evil"));
+}
+
 int main(int argc, char *argv[])
 {
 	const char *program = lines[0], *kind = lines[1];
@@ -809,8 +1027,8 @@ int main(int argc, char *argv[])
 	/* No template, which would make the children of all resources. */
 	if (!read_lines() || (argc >= 2 && streq(argv[1], "--template")))
 		return EXIT_FAILURE;
-	is_cluster = streq(argv[0], "devplugd-cluster");
-	if (!is_cluster && (argc < 2 || !streq(argv[1], "vendor.example/evil"))) {
+	role = find_role(argc, argv);
+	if (!is_hostile(kind, argc >= 2 ? argv[1] : "")) {
 		(void)execv(program, argv);
 		return EXIT_FAILURE;
 	}

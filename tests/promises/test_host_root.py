@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host looked at through a directory, as in a container; what the kubelet is told are the host's paths."""
 import os
+import shutil
 import stat
 import unittest
 
@@ -110,6 +111,68 @@ class HostRoot(NodeTest):
         until(lambda: f"host_root: {absent}: No such file or directory; mount the host there" in self.node.output(),
               "the missing directory to be named")
         self.node.await_state("vendor.example/x", "failed")
+
+
+class EqualDevices(NodeTest):
+    """Two USB devices with one serial number."""
+
+    HUB = "/sys/devices/pci0000:00/0000:00:14.0/usb1"
+
+    def setUp(self):
+        super().setUp()
+        self.host = self.node.path("host")
+        self.add("/sys/devices/pci0000:00/0000:00:14.0", "pci")
+        self.add(self.HUB, "usb")
+        os.makedirs(f"{self.host}/dev/bus/usb/001")
+        os.makedirs(f"{self.host}/sys/bus/usb/devices")
+
+    def add(self, directory, bus, **files):
+        os.makedirs(self.host + directory)
+        os.symlink(f"/sys/bus/{bus}", f"{self.host}{directory}/subsystem")
+        for name, text in {"uevent": "", **files}.items():
+            with open(f"{self.host}{directory}/{name}", "w") as file:
+                file.write(text + "\n")
+
+    def plug(self, port):
+        number = f"{port:03}"
+        os.mknod(f"{self.host}/dev/bus/usb/001/{number}", 0o600 | stat.S_IFCHR, os.makedev(189, port))
+        self.add(f"{self.HUB}/1-{port}", "usb", idVendor="0951", idProduct="1666", bDeviceClass="00", busnum="1",
+                 devnum=str(port), serial="1", uevent=f"MAJOR=189\nDEVNAME=bus/usb/001/{number}\nDEVTYPE=usb_device")
+        os.symlink(f"{self.HUB}/1-{port}", f"{self.host}/sys/bus/usb/devices/1-{port}")
+
+    def unplug(self, port):
+        os.unlink(f"{self.host}/sys/bus/usb/devices/1-{port}")
+        shutil.rmtree(f"{self.host}{self.HUB}/1-{port}")
+        os.unlink(f"{self.host}/dev/bus/usb/001/{port:03}")
+
+    def healthy(self):
+        return {d["id"] for d in self.node.resource("vendor.example/stick")["devices"] if d["health"] == "Healthy"}
+
+    def test_P21_reboot(self):
+        """A pod keeps the device that it has, in whatever order they appear."""
+        self.node.configure('{ name = "vendor.example/stick"; driver = "usb"; match = ( { vendor = 0x0951; } ); }',
+                            text=f'host_root = "{self.host}";')
+        self.node.start_kubelet()
+        self.node.start()
+        held = {}
+        for count, port in ((1, 4), (2, 1)):
+            self.plug(port)
+            self.node.await_allocatable(stick=count)
+            given, _ = self.node.pod(f"port-{port}", stick=1)
+            self.assertEqual([d["host_path"] for d in given["devices"]], [f"/dev/bus/usb/001/{port:03}"])
+            held[port] = given["resources"]["vendor.example/stick"][0]
+        self.node.stop_kubelet()
+        self.node.stop()
+        shutil.rmtree(self.node.run)
+        self.unplug(4)
+        self.node.start()
+        self.node.await_state("vendor.example/stick", "waiting")
+        until(lambda: self.healthy() == {held[1]}, "the device that is found first to have the id that its pod has")
+        self.plug(4)
+        until(lambda: self.healthy() == {held[1], held[4]}, "the other one to have its id")
+        self.node.start_kubelet()
+        until(lambda: {e["pod"] for e in self.node.kubelet_events() if e["event"] == "pod-readmitted"} ==
+              {"port-1", "port-4"}, "both pods to run again")
 
 
 if __name__ == "__main__":

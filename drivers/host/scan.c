@@ -134,7 +134,8 @@ int scan_measure(
 	return 0;
 }
 
-static void add_text(struct strings *texts, const char *format, va_list ap)
+__attribute__((format(printf, 2, 0))) static void add_text(
+	struct strings *texts, const char *format, va_list ap)
 {
 	char text[800];
 

@@ -31,7 +31,7 @@ class NvidiaHost:
         # A child starts the helper as its own user, who may not be able to enter the folder of the build.
         folder = node.path("bin")
         os.mkdir(folder)
-        for name in ("devplugd-plugin", "devplugd-nvml", "devplugd-exporter"):
+        for name in ("devplugd-plugin", "devplugd-nvml", "devplugd-exporter", "devplugd-cluster"):
             shutil.copy(program(name), folder)
         node.daemon_program = shutil.copy(program("devplugd"), folder)
 

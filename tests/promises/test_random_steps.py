@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random steps of what happens to a node: processes are killed, the configuration is reloaded, the kubelet is restarted or
-replaced while it hangs, devices are unplugged, fail, are cordoned and released. After each step a model knows how many
-devices of each resource the kubelet offers, that a pod gets one, and that no device of a pod has left the list.
+replaced while it hangs, devices are unplugged, fail, are cordoned and released, and a resource moves between the device plugin
+and DRA. After each step a model knows how many devices of each resource are offered, that a pod gets one, that no device of a
+pod has left the list, that no device is in two pods, and that each claim has its CDI file, and no other is left.
 
 The sequence depends on the seed alone. $DEVPLUGD_TEST_STEPS sets the number of steps: `make random` runs 10,000."""
+import collections
+import json
 import os
 import random
 import signal
 import unittest
 
-from node import SEED, NodeTest, path, static, until
+from dra_node import DraPodTest
+from node import SEED, path, static, until
 from nvidia_host import NvidiaHost, address, uuid
-from tool import ToolTest
 
 STEPS = int(os.environ.get("DEVPLUGD_TEST_STEPS") or 0)
 # The back-off of a child that dies doubles with each kill, and begins again with devplugd.
@@ -36,20 +39,25 @@ class Resource:
         return sorted(self.replicas * list(set(self.ids) - self.sick - self.cordoned))
 
 
-class RandomSteps(NvidiaHost, ToolTest):
+class RandomSteps(NvidiaHost, DraPodTest):
     GPUS = 3
 
     def setUp(self):
-        NodeTest.setUp(self)
+        DraPodTest.setUp(self)
+        self.serve_api()
         self.prepare_host(self.node)
         self.choice = random.Random(SEED)
         self.health, self.devices = self.node.path("health"), self.node.path("dev")
-        for folder in (self.health, self.devices, self.node.plugins):
+        for folder in (self.health, self.devices):
             os.mkdir(folder)
         self.resources = [Resource("static", i, [f"static{i}-{k}" for k in range(3)]) for i in range(3)]
         self.resources += [Resource("path", i, [f"path{i}-{k}" for k in range(3)]) for i in range(2)]
         self.resources += [Resource("shared", 0, [f"shared0-{k}" for k in range(2)]),
-                           Resource("gpu", 0, map(uuid, range(self.GPUS)))]
+                           Resource("gpu", 0, map(uuid, range(self.GPUS))),
+                           Resource("moving", 0, [f"moving0-{k}" for k in range(4)])]
+        self.moving, = self.of_kind("moving")
+        self.dra_serves, self.claims, self.release, self.readmits, self.readmitted = False, {}, None, False, {}
+        self.restarted = False
         for resource in self.of_kind("path"):
             for device in resource.ids:
                 os.mkfifo(f"{self.devices}/{device}")
@@ -66,11 +74,14 @@ class RandomSteps(NvidiaHost, ToolTest):
         if resource.kind == "gpu":
             return (f'{{ name = "{resource.full}"; driver = "nvidia"; match = ( {{ }} ); host_root = "{self.host}"; {more}'
                     ' health = ( { probe = "nvml"; interval = 0.2; hang_after = 10; } ); }')
+        if resource.kind == "moving":
+            return static(resource.name, len(resource.ids), more + f'serve = "{"dra" if self.dra_serves else "plugin"}";')
         return static(resource.name, len(resource.ids), more + f' health = ( {{ probe = "file"; missing = "healthy"; '
                       f'path = "{self.health}/${{id}}"; healthy = "ok"; }} );')
 
     def write_configuration(self):
-        self.node.configure(*map(self.stanza, self.resources), *(static(f"guest{i}", 1) for i in range(self.guests)))
+        self.configure(*map(self.stanza, self.resources), *(static(f"guest{i}", 1) for i in range(self.guests)),
+                       kubelet=f'pod_logs_dir = "{self.node.kubelet_state}/pod-logs";')
 
     # --- what happens
 
@@ -139,6 +150,20 @@ class RandomSteps(NvidiaHost, ToolTest):
         answer = self.ctl("reload")
         self.assertEqual(answer.returncode, 0, answer.stderr)
 
+    def do_move(self):
+        """Kubelets before 1.34 register no DRA driver."""
+        if self.release == "1.32" or self.down:
+            return
+        self.dra_serves = not self.dra_serves
+        self.write_configuration()
+        if self.choice.random() < 0.3:
+            self.do_restart_devplugd()
+        else:
+            answer = self.ctl("reload")
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+        if self.dra_serves:
+            self.api.apply(self.ctl("dra", "classes").stdout)
+
     def do_kill_child(self):
         resource = self.choice.choice(self.resources)
         if resource.kills < KILLS:
@@ -150,6 +175,7 @@ class RandomSteps(NvidiaHost, ToolTest):
     def do_restart_devplugd(self):
         self.node.stop(self.choice.choice((signal.SIGKILL, signal.SIGTERM)))
         self.start()
+        self.restarted = True
 
     def start(self):
         self.node.start()
@@ -171,6 +197,8 @@ class RandomSteps(NvidiaHost, ToolTest):
             self.end_hanging()
             before = self.control_socket()
             self.hanging = self.node.replace_kubelet(*self.kubelet_options())
+            self.readmits = True
+            self.note_readmitted()
             until(lambda: self.control_socket() not in (None, before), "the new kubelet to listen")
 
     def control_socket(self):
@@ -186,18 +214,24 @@ class RandomSteps(NvidiaHost, ToolTest):
             self.hanging = None
 
     def kubelet_options(self):
-        return "--seed", str(self.choice.randrange(1000)), "--as", self.choice.choice(("1.32", "1.36"))
+        self.release = self.choice.choice(("1.32", "1.36"))
+        if self.dra_serves or self.claims:
+            self.release = "1.36"
+        return ("--seed", str(self.choice.randrange(1000)), "--as", self.release, "--plugins-registry", self.registry)
 
     def start_kubelet(self):
         # The sockets may still be those of the one that hangs.
         self.node.start_kubelet("--replace", *self.kubelet_options())
-        self.down = False
+        self.down, self.readmits = False, True
+        self.note_readmitted()
 
     def do_end_stream(self):
         """Waits for the end: until then, nothing differs from before."""
         if self.down:
             return
         resource = self.choice.choice(self.resources)
+        if resource is self.moving and self.dra_serves:
+            return
         fault = self.choice.choice(("end-stream", "close"))
         with open(self.node.path("kubelet.log")) as log:
             log.seek(0, os.SEEK_END)
@@ -216,16 +250,20 @@ class RandomSteps(NvidiaHost, ToolTest):
                 until(has_ended, "the stream to end")
 
     def do_remove_pod(self):
-        if self.pods and not self.down:
-            self.remove_pod(self.choice.choice(sorted(self.pods)))
+        if (self.pods or self.claims) and not self.down:
+            self.remove_pod(self.choice.choice(sorted({**self.pods, **self.claims})))
 
     def remove_pod(self, name):
         until(self.kubelet_pods, "the kubelet to listen")
-        self.node.call_kubelet("pod-rm", name=name, namespace="default")
-        del self.pods[name]
+        # A claim cannot be unprepared before the driver is registered.
+        until(lambda: "error" not in self.node.call_kubelet("pod-rm", name=name, namespace="default"), f"{name} to end")
+        if name in self.claims:
+            self.api.release(self.claims.pop(name)[0])
+        else:
+            del self.pods[name]
 
     ACTIONS = {"health": 20, "plug": 20, "cordon": 10, "reload": 15, "remove_pod": 15, "end_stream": 4, "lose_gpu": 3,
-               "kill_child": 6, "restart_kubelet": 6, "replace_kubelet": 3, "restart_devplugd": 4, "release": 2}
+               "kill_child": 6, "restart_kubelet": 6, "replace_kubelet": 3, "restart_devplugd": 4, "release": 2, "move": 8}
 
     # --- what must hold
 
@@ -245,30 +283,83 @@ class RandomSteps(NvidiaHost, ToolTest):
         """The id of a device node is its path."""
         return f"{self.devices}/"[1:].replace("/", ":") if resource.kind == "path" else ""
 
+    def unit(self, resource, name):
+        return name.removeprefix(self.prefix(resource)).split("#")[0]
+
     def served(self):
         """Resources by name, of the devplugd that runs now."""
         state = self.node.state()
         return {r["name"]: r for r in state["resources"]} if state and state["pid"] == self.node.daemon.pid else {}
 
+    def held_by_plugin(self):
+        """What pods hold of the resource that moves."""
+        return {held for ids in self.pods.values() for held in ids.get(self.moving.full, ())}
+
+    def held_by_claims(self):
+        return {held for _, ids in self.claims.values() for held in ids}
+
+    def booked_before_restart(self):
+        """What the kubelet's checkpoint has of pods that ended before the devplugd that runs now has seen them."""
+        if not self.restarted:
+            return set()
+        with open(os.path.join(self.node.plugins, "kubelet_internal_checkpoint")) as file:
+            entries = json.load(file)["Data"]["PodDeviceEntries"] or []
+        return {held for entry in entries if entry["ResourceName"] == self.moving.full
+                for ids in entry["DeviceIDs"].values() for held in ids}
+
+    def difference_of_dra(self):
+        lines, files = [], sorted(f"devplugd.dra-{claim['metadata']['uid']}.json" for claim, _ in self.claims.values())
+        if self.files() != files:
+            lines.append(f"files of claims: {self.files()}, not {files}")
+        if self.held_by_plugin() & self.held_by_claims():
+            lines.append(f"in two pods: {self.held_by_plugin() & self.held_by_claims()}")
+        if self.dra_serves:
+            published = {device["attributes"]["id"]["string"] for device in (self.api.pool() or {}).values()}
+            free = set(self.moving.ids) - self.held_by_plugin()
+            if published - free or free - published - self.booked_before_restart():
+                lines.append(f"published: {published}, not {free}")
+            try:
+                drivers = [driver["endpoint"] for driver in self.node.call_kubelet("status")["drivers"]]
+            except GONE:
+                drivers = None
+            if drivers != self.kubelet.sockets():
+                lines.append(f"drivers: {drivers}, not {self.kubelet.sockets()}")
+        return lines
+
     def difference(self):
         """What the kubelet has that the model has not; empty if they agree."""
-        served, sockets, found, lines = self.served(), self.node.sockets(), self.kubelet_resources(), []
+        served, sockets, found, lines = self.served(), self.node.sockets(), self.kubelet_resources(), self.difference_of_dra()
         for resource in self.resources:
+            if resource is self.moving and self.dra_serves:
+                continue
             seen = found.get(resource.full, {"state": "unknown", "endpoint": None, "devices": []})
             session = served.get(resource.full, {}).get("session", 0)
             # It may not know yet that a session has ended.
             if seen["endpoint"] not in sockets or not seen["endpoint"].endswith(f"-{session}.sock"):
                 lines.append(f"{resource.full}: {seen['endpoint']}, not session {session}")
-            healthy = sorted(device["id"].removeprefix(self.prefix(resource)).split("#")[0]
-                             for device in seen["devices"] if device["healthy"])
-            if seen["state"] != "serving" or healthy != resource.offered():
-                lines.append(f"{resource.full}: {seen['state']}, offers {healthy}, not {resource.offered()}")
+            healthy = [self.unit(resource, device["id"]) for device in seen["devices"] if device["healthy"]]
+            offered = resource.offered()
+            if resource is self.moving:
+                offered = sorted(set(offered) - self.held_by_claims())
+            # While a kubelet that was restarted admits its pods again, what they hold is listed as healthy.
+            held = collections.Counter(self.unit(resource, name) for name in self.readmitted.get(resource.full, ()))
+            healthy, offered = collections.Counter(healthy), collections.Counter(offered)
+            if seen["state"] != "serving" or offered - healthy or healthy - offered - held:
+                lines.append(f"{resource.full}: {seen['state']}, offers {sorted(healthy.elements())}, not "
+                             f"{sorted(offered.elements())}")
             listed = {device["id"] for device in seen["devices"]}
             lines += [f"{name}: {held} is not listed" for name, ids in self.pods.items()
                       for held in set(ids.get(resource.full, ())) - listed]
         return lines
 
+    def note_readmitted(self):
+        """What pods have held since the first restart of a kubelet; its data may contain it longer than the pods."""
+        for ids in self.pods.values() if self.readmits else ():
+            for name, held in ids.items():
+                self.readmitted.setdefault(name, set()).update(held)
+
     def settle(self):
+        self.note_readmitted()
         if self.down:
             self.start_kubelet()
         until(lambda: not self.difference(), "the kubelet to know the devices", 60)
@@ -276,7 +367,11 @@ class RandomSteps(NvidiaHost, ToolTest):
     def add_pod(self):
         """A pod gets what is free, as the newest configuration says."""
         resource = self.choice.choice(self.resources)
-        free = sum(device["healthy"] and not device.get("pod") for device in self.kubelet_resources()[resource.full]["devices"])
+        if resource is self.moving and self.dra_serves:
+            self.add_claim()
+            return
+        free = sum(device["healthy"] and not device.get("pod") and self.unit(resource, device["id"]) in resource.offered()
+                   for device in self.kubelet_resources()[resource.full]["devices"])
         if not free or len(self.pods) >= PODS:
             return
         self.serial += 1
@@ -285,6 +380,20 @@ class RandomSteps(NvidiaHost, ToolTest):
         self.assertIn("container", reply, reply)
         self.assertEqual(reply["container"]["env"].get("VERSION"), str(resource.version), reply)
         self.pods[name] = reply["resources"]
+
+    def add_claim(self):
+        """A pod gets devices that no other has."""
+        self.serial += 1
+        name = f"claim-{self.serial}"
+        claim = len(self.claims) < PODS and self.api.schedule(name, [("r", f"{self.moving.name}.vendor.example", 1)])
+        if not claim:
+            return
+        reply = until(lambda: (pod := self.pod(name, claim)) and "phase" in pod and pod, "the pod to be admitted")
+        # It waits for a child that was killed, as a kubelet does.
+        if reply.get("reason"):
+            until(lambda: not self.restart(name).get("reason"), "the claim to be prepared")
+        with open(self.saved(claim["metadata"]["uid"])) as file:
+            self.claims[name] = claim, {device["id"] for device in json.load(file)["devices"]}
 
     def drop_refused(self):
         """A kubelet that has restarted admits pods again, and refuses one whose devices have all failed."""
@@ -308,7 +417,7 @@ class RandomSteps(NvidiaHost, ToolTest):
     def test_random_steps(self):
         print(f"seed {SEED}, {STEPS} steps", end=" ", flush=True)
         self.done = []
-        self.node.start_kubelet("--seed", str(SEED))
+        self.node.start_kubelet("--seed", str(SEED), "--plugins-registry", self.registry)
         self.start()
         self.settle()
         for number in range(STEPS):

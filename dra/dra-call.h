@@ -32,7 +32,7 @@ struct dra_outcome {
 };
 
 struct dra_call {
-	struct letter letter;
+	struct mailbox_message base;
 	struct dra_call *next;
 	atomic_size_t *counter; /* of the calls that wait */
 	struct rpc_call *call;

@@ -28,7 +28,7 @@ struct dra_node {
 
 /* --- from gRPC's thread --- */
 
-static void deliver_call(struct letter *base, void *userdata)
+static void deliver_call(struct mailbox_message *base, void *userdata)
 {
 	struct dra_call *call = (struct dra_call *)(void *)base;
 	const struct dra_node *node = userdata;
@@ -47,8 +47,8 @@ static void take_call(
 
 	if (!call)
 		return;
-	call->letter.deliver = deliver_call;
-	mailbox_post(node->mailbox, &call->letter);
+	call->base.deliver = deliver_call;
+	mailbox_post(node->mailbox, &call->base);
 }
 
 static void on_prepare(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)

@@ -13,7 +13,7 @@
 #define LISTS_WAITING_MAX 16
 
 struct result {
-	struct letter letter;
+	struct mailbox_message base;
 	struct connection *connection;
 	answer_handler handler;
 	void *userdata;
@@ -146,9 +146,9 @@ static char *format_error(const struct result *result)
 	return text;
 }
 
-static void deliver_result(struct letter *letter, void *userdata)
+static void deliver_result(struct mailbox_message *posted, void *userdata)
 {
-	struct result *result = (struct result *)letter;
+	struct result *result = (struct result *)posted;
 	struct connection *connection = result->connection;
 	_cleanup_free_ char *error = NULL;
 
@@ -190,7 +190,7 @@ static void on_result(const struct rpc_result *from, void *userdata)
 		else if (from->size > 0)
 			memcpy(result->data, from->data, from->size);
 	}
-	mailbox_post(result->connection->manager->mailbox, &result->letter);
+	mailbox_post(result->connection->manager->mailbox, &result->base);
 }
 
 static int result_new(
@@ -200,7 +200,7 @@ static int result_new(
 
 	if (!result)
 		return -ENOMEM;
-	result->letter.deliver = deliver_result;
+	result->base.deliver = deliver_result;
 	result->connection = connection;
 	result->handler = handler;
 	result->userdata = userdata;
@@ -230,9 +230,9 @@ int connection_call(struct connection *connection, const char *method,
 	return 0;
 }
 
-static void deliver_list(struct letter *letter, void *userdata)
+static void deliver_list(struct mailbox_message *posted, void *userdata)
 {
-	struct list *list = (struct list *)letter;
+	struct list *list = (struct list *)posted;
 	struct connection *connection = list->connection;
 
 	(void)pthread_mutex_lock(&connection->lock);
@@ -277,13 +277,13 @@ static void on_message(const uint8_t *bytes, size_t size, void *userdata)
 		merge_list(connection, data, size);
 		free(list);
 	} else {
-		list->letter.deliver = deliver_list;
+		list->base.deliver = deliver_list;
 		list->connection = connection;
 		list->data = data;
 		list->size = size;
 		connection->waiting++;
 		connection->newest = list;
-		mailbox_post(connection->manager->mailbox, &list->letter);
+		mailbox_post(connection->manager->mailbox, &list->base);
 	}
 	(void)pthread_mutex_unlock(&connection->lock);
 }

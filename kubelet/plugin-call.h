@@ -12,7 +12,7 @@
 
 /* One message of ListAndWatch on its way to the main loop. */
 struct list {
-	struct letter letter;
+	struct mailbox_message base;
 	struct connection *connection;
 	uint8_t *data;
 	size_t size;

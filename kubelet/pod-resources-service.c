@@ -31,7 +31,7 @@ enum method {
 };
 
 struct pod_call {
-	struct letter letter;
+	struct mailbox_message base;
 	struct pod_resources *server;
 	struct pod_call *next;
 	enum method method;
@@ -132,9 +132,9 @@ static void remove_call(struct pod_call *call)
 	(void)pthread_mutex_unlock(&server->lock);
 }
 
-static void deliver(struct letter *letter, void *userdata)
+static void deliver(struct mailbox_message *posted, void *userdata)
 {
-	struct pod_call *call = (struct pod_call *)letter;
+	struct pod_call *call = (struct pod_call *)posted;
 	_cleanup_free_ uint8_t *data = NULL;
 	enum rpc_status status;
 	char text[600];
@@ -163,7 +163,7 @@ static void take_call(struct pod_resources *server, enum method method, struct r
 		return;
 	}
 	*pod_call = (struct pod_call){
-		.letter.deliver = deliver,
+		.base.deliver = deliver,
 		.server = server,
 		.method = method,
 		.call = call,
@@ -175,7 +175,7 @@ static void take_call(struct pod_resources *server, enum method method, struct r
 	if (!stopping) {
 		pod_call->next = server->calls;
 		server->calls = pod_call;
-		mailbox_post(server->manager->mailbox, &pod_call->letter);
+		mailbox_post(server->manager->mailbox, &pod_call->base);
 	}
 	(void)pthread_mutex_unlock(&server->lock);
 	if (stopping) {

@@ -12,10 +12,10 @@
 #include "kubelet/utf8-message.h"
 #include "proto/message.h"
 
-static struct register_call *from_letter(struct letter *letter)
+static struct register_call *from_base(struct mailbox_message *posted)
 {
-	return (struct register_call *)(void *)((char *)letter -
-		offsetof(struct register_call, letter));
+	return (struct register_call *)(void *)((char *)posted -
+		offsetof(struct register_call, base));
 }
 
 static void remove_request(struct register_call *request)
@@ -130,9 +130,9 @@ static void take_request(struct register_call *request, const V1beta1__RegisterR
 		refuse(request, from, "out of memory");
 }
 
-static void deliver(struct letter *letter, void *userdata)
+static void deliver(struct mailbox_message *posted, void *userdata)
 {
-	struct register_call *request = from_letter(letter);
+	struct register_call *request = from_base(posted);
 	const struct manager *manager = userdata;
 	_cleanup_message_ struct message message = {};
 
@@ -168,7 +168,7 @@ void register_call_arrive(struct rpc_call *call, const uint8_t *data, size_t siz
 	}
 	if (size > 0)
 		memcpy(copy, data, size);
-	request->letter.deliver = deliver;
+	request->base.deliver = deliver;
 	request->registrar = registrar;
 	request->call = call;
 	request->request.answer = answer_request;
@@ -180,7 +180,7 @@ void register_call_arrive(struct rpc_call *call, const uint8_t *data, size_t siz
 	if (!stopping) {
 		request->next = registrar->requests;
 		registrar->requests = request;
-		mailbox_post(registrar->manager->mailbox, &request->letter);
+		mailbox_post(registrar->manager->mailbox, &request->base);
 	}
 	(void)pthread_mutex_unlock(&registrar->lock);
 	if (stopping) {

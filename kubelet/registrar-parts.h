@@ -13,7 +13,7 @@
 
 struct register_call {
 	struct register_request request;
-	struct letter letter;
+	struct mailbox_message base;
 	struct registrar *registrar;
 	struct register_call *next, *next_held;
 	struct rpc_call *call; /* NULL after the registrar was freed */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Passes work from gRPC's thread to the main loop: a queue with an eventfd. The eventfd is written
- * only when the queue was empty, so a burst of letters wakes the main loop once.
+ * only when the queue was empty, so a burst of messages wakes the main loop once.
  */
 #include "proto/mailbox.h"
 
@@ -11,31 +11,31 @@
 
 struct mailbox {
 	pthread_mutex_t lock;
-	struct letter *first, **last;
+	struct mailbox_message *first, **last;
 	bool closed;
 	int bell;
 	void *userdata;
 	sd_event_source *source;
 };
 
-static struct letter *take_all(struct mailbox *mailbox)
+static struct mailbox_message *take_all(struct mailbox *mailbox)
 {
-	struct letter *letters;
+	struct mailbox_message *list;
 
 	(void)pthread_mutex_lock(&mailbox->lock);
-	letters = TAKE_PTR(mailbox->first);
+	list = TAKE_PTR(mailbox->first);
 	mailbox->last = &mailbox->first;
 	(void)pthread_mutex_unlock(&mailbox->lock);
-	return letters;
+	return list;
 }
 
-static void deliver_all(struct letter *letters, void *userdata)
+static void deliver_all(struct mailbox_message *list, void *userdata)
 {
-	while (letters) {
-		struct letter *letter = letters;
+	while (list) {
+		struct mailbox_message *posted = list;
 
-		letters = letter->next;
-		letter->deliver(letter, userdata);
+		list = posted->next;
+		posted->deliver(posted, userdata);
 	}
 }
 
@@ -70,21 +70,21 @@ int mailbox_new(sd_event *event, void *userdata, struct mailbox **ret)
 	return 0;
 }
 
-void mailbox_post(struct mailbox *mailbox, struct letter *letter)
+void mailbox_post(struct mailbox *mailbox, struct mailbox_message *posted)
 {
 	bool was_empty, closed;
 
-	letter->next = NULL;
+	posted->next = NULL;
 	(void)pthread_mutex_lock(&mailbox->lock);
 	was_empty = !mailbox->first;
 	closed = mailbox->closed;
 	if (!closed) {
-		*mailbox->last = letter;
-		mailbox->last = &letter->next;
+		*mailbox->last = posted;
+		mailbox->last = &posted->next;
 	}
 	(void)pthread_mutex_unlock(&mailbox->lock);
 	if (closed)
-		letter->deliver(letter, NULL);
+		posted->deliver(posted, NULL);
 	else if (was_empty)
 		(void)eventfd_write(mailbox->bell, 1);
 }

@@ -2,9 +2,8 @@
 #pragma once
 
 /*
- * Passes messages ("letters") from gRPC's thread to the main loop: letters posted from any thread
- * are delivered, in order, on the thread that runs the sd-event loop. Wakes the loop once per
- * burst.
+ * Passes messages from gRPC's thread to the main loop: messages that any thread posts are
+ * delivered, in order, on the thread that runs the sd-event loop. Wakes the loop once per burst.
  */
 
 #include <systemd/sd-event.h>
@@ -13,21 +12,21 @@
 
 struct mailbox;
 
-/* To be embedded as the first member of a posted structure. `deliver` owns the letter and frees it.
- * `userdata` is NULL for a letter that arrives after mailbox_close(), so that it can still be
+/* To be embedded as the first member of a posted structure. `deliver` owns the message and frees
+ * it. `userdata` is NULL for a message that arrives after mailbox_close(), so that it can still be
  * freed. */
-struct letter {
-	struct letter *next;
-	void (*deliver)(struct letter *letter, void *userdata);
+struct mailbox_message {
+	struct mailbox_message *next;
+	void (*deliver)(struct mailbox_message *posted, void *userdata);
 };
 
-/* `userdata` (not NULL) is passed to every letter's deliver(). */
+/* `userdata` (not NULL) is passed to every message's deliver(). */
 int mailbox_new(sd_event *event, void *userdata, struct mailbox **ret);
 
-/* Posts a letter; never fails, never blocks. */
-void mailbox_post(struct mailbox *mailbox, struct letter *letter);
+/* Posts a message; never fails, never blocks. */
+void mailbox_post(struct mailbox *mailbox, struct mailbox_message *posted);
 
-/* Delivers all waiting letters, and from now on every letter at once on the poster's thread, with
+/* Delivers all waiting messages, and from now on every message at once on the poster's thread, with
  * `userdata` NULL. */
 void mailbox_close(struct mailbox *mailbox);
 

@@ -12,7 +12,7 @@
 #include "proto/plugin/response.h"
 
 struct allocate {
-	struct letter letter; /* on its way from gRPC's thread */
+	struct mailbox_message base; /* on its way from gRPC's thread */
 	struct allocate *next;
 	struct allocates *allocates;
 	struct offer *offer;
@@ -26,8 +26,8 @@ struct allocate {
 	bool running, answered;
 };
 
-struct cancel_letter {
-	struct letter letter;
+struct cancel_message {
+	struct mailbox_message base;
 	struct allocates *allocates;
 	const struct rpc_call *call;
 };
@@ -213,7 +213,7 @@ static void start_waiting(struct allocates *allocates)
 
 /* --- from gRPC's thread --- */
 
-static void deliver_allocate(struct letter *base, void *userdata)
+static void deliver_allocate(struct mailbox_message *base, void *userdata)
 {
 	struct allocate *allocate = (struct allocate *)(void *)base;
 	struct allocates *allocates = allocate->allocates;
@@ -255,7 +255,7 @@ void allocate_post(struct allocates *allocates, struct mailbox *mailbox, struct 
 		return;
 	}
 	*allocate = (struct allocate){
-		.letter.deliver = deliver_allocate,
+		.base.deliver = deliver_allocate,
 		.allocates = allocates,
 		.offer = offer_ref(offer),
 		.call = call,
@@ -264,7 +264,7 @@ void allocate_post(struct allocates *allocates, struct mailbox *mailbox, struct 
 		.request = (const void *)request->base,
 	};
 	*request = (struct message){};
-	mailbox_post(mailbox, &allocate->letter);
+	mailbox_post(mailbox, &allocate->base);
 }
 
 static void cancel(struct allocates *allocates, const struct rpc_call *call)
@@ -279,29 +279,29 @@ static void cancel(struct allocates *allocates, const struct rpc_call *call)
 		}
 }
 
-static void deliver_cancel(struct letter *base, void *userdata)
+static void deliver_cancel(struct mailbox_message *base, void *userdata)
 {
-	struct cancel_letter *letter = (struct cancel_letter *)(void *)base;
+	struct cancel_message *posted = (struct cancel_message *)(void *)base;
 
 	if (userdata)
-		cancel(letter->allocates, letter->call);
-	free(letter);
+		cancel(posted->allocates, posted->call);
+	free(posted);
 }
 
 void allocate_post_cancel(
 	struct allocates *allocates, struct mailbox *mailbox, const struct rpc_call *call)
 {
-	struct cancel_letter *letter = malloc(sizeof(*letter));
+	struct cancel_message *posted = malloc(sizeof(*posted));
 
 	/* Without memory, the programs end at their time limit. */
-	if (!letter)
+	if (!posted)
 		return;
-	*letter = (struct cancel_letter){
-		.letter.deliver = deliver_cancel,
+	*posted = (struct cancel_message){
+		.base.deliver = deliver_cancel,
 		.allocates = allocates,
 		.call = call,
 	};
-	mailbox_post(mailbox, &letter->letter);
+	mailbox_post(mailbox, &posted->base);
 }
 
 void allocates_done(struct allocates *allocates)

@@ -40,8 +40,8 @@ struct announcement {
 	bool reported;
 };
 
-struct status_letter {
-	struct letter letter;
+struct status_message {
+	struct mailbox_message base;
 	struct announcer *announcer;
 	uint64_t session;
 	bool registered;
@@ -73,20 +73,20 @@ static void on_get_info(struct rpc_call *call, const uint8_t *data, size_t size,
 	(void)pthread_mutex_unlock(&announcer->lock);
 }
 
-static void deliver_status(struct letter *base, void *userdata)
+static void deliver_status(struct mailbox_message *base, void *userdata)
 {
-	struct status_letter *letter = (struct status_letter *)(void *)base;
+	struct status_message *posted = (struct status_message *)(void *)base;
 	struct announcement *announcement =
-		userdata ? find(letter->announcer, letter->session) : NULL;
+		userdata ? find(posted->announcer, posted->session) : NULL;
 	char why[600];
 
-	(void)snprintf(why, sizeof(why), "the kubelet refused the registration: %s", letter->text);
+	(void)snprintf(why, sizeof(why), "the kubelet refused the registration: %s", posted->text);
 	if (announcement) {
 		announcement->reported = true;
 		announcement->events->on_status(
-			announcement, letter->registered ? NULL : why, announcement->userdata);
+			announcement, posted->registered ? NULL : why, announcement->userdata);
 	}
-	free(letter);
+	free(posted);
 }
 
 static void on_notify(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
@@ -95,29 +95,29 @@ static void on_notify(struct rpc_call *call, const uint8_t *data, size_t size, v
 		message_unpack(&pluginregistration__registration_status__descriptor, data, size);
 	const Pluginregistration__RegistrationStatus *status = (const void *)message.base;
 	struct announcer *announcer = userdata;
-	struct status_letter *letter;
+	struct status_message *posted;
 
 	if (!status) {
 		rpc_fail(call, RPC_INVALID_ARGUMENT, "the request is not valid for this method");
 		return;
 	}
-	letter = malloc(sizeof(*letter));
+	posted = malloc(sizeof(*posted));
 	/* The kubelet undoes a registration that it could not report, and tries again. */
-	if (!letter) {
+	if (!posted) {
 		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
 		return;
 	}
-	*letter = (struct status_letter){
-		.letter.deliver = deliver_status,
+	*posted = (struct status_message){
+		.base.deliver = deliver_status,
 		.announcer = announcer,
 		.session = rpc_call_session(call),
 		.registered = status->plugin_registered,
 	};
-	(void)snprintf(letter->text, sizeof(letter->text), "%s",
+	(void)snprintf(posted->text, sizeof(posted->text), "%s",
 		*status->error ? status->error : "the kubelet gave no reason");
 	/* RegistrationStatusResponse has no fields. */
 	rpc_reply(call, (const uint8_t *)"", 0);
-	mailbox_post(announcer->mailbox, &letter->letter);
+	mailbox_post(announcer->mailbox, &posted->base);
 }
 
 static const struct rpc_method methods[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls Register, and decides what its end means. The answer arrives on gRPC's thread as a letter,
+ * Calls Register, and decides what its end means. The answer arrives on gRPC's thread as a message,
  * which outlives the registration if the registration ends first.
  */
 #include "proto/plugin/registration.h"
@@ -20,7 +20,7 @@ struct registration {
 
 /* A pending call. */
 struct answer {
-	struct letter letter;
+	struct mailbox_message base;
 	struct mailbox *mailbox;
 	struct registration *registration; /* NULL: it is over. Main thread only */
 	int status;
@@ -35,7 +35,7 @@ static void end_refused(struct registration *registration, const char *text)
 	registration->on_end(registration, why, registration->userdata);
 }
 
-static void deliver_answer(struct letter *base, void *userdata)
+static void deliver_answer(struct mailbox_message *base, void *userdata)
 {
 	struct answer *answer = (struct answer *)(void *)base;
 	struct registration *registration = answer->registration;
@@ -60,7 +60,7 @@ static void on_result(const struct rpc_result *result, void *userdata)
 
 	answer->status = result->status;
 	(void)snprintf(answer->text, sizeof(answer->text), "%s", result->text);
-	mailbox_post(answer->mailbox, &answer->letter);
+	mailbox_post(answer->mailbox, &answer->base);
 }
 
 static int on_timeout(sd_event_source *source, uint64_t usec, void *userdata)
@@ -102,7 +102,7 @@ static int call(struct registration *registration, struct mailbox *mailbox,
 	answer = calloc(1, sizeof(*answer));
 	if (!answer)
 		return -ENOMEM;
-	answer->letter.deliver = deliver_answer;
+	answer->base.deliver = deliver_answer;
 	answer->mailbox = mailbox;
 	answer->registration = registration;
 	registration->answer = answer;

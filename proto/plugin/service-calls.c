@@ -15,11 +15,11 @@
 #include "proto/plugin/preferred.h"
 #include "proto/plugin/response.h"
 
-struct ids_letter {
-	struct letter letter;
+struct ids_message {
+	struct mailbox_message base;
 	struct service *service;
-	struct rpc_call *call;             /* PreStartContainer only */
-	struct ids_letter *next_unsettled; /* Allocate only */
+	struct rpc_call *call;              /* PreStartContainer only */
+	struct ids_message *next_unsettled; /* Allocate only */
 	size_t n_ids;
 	const char *ids[]; /* the strings follow the array */
 };
@@ -29,21 +29,21 @@ static void fail_malformed(struct rpc_call *call)
 	rpc_fail(call, RPC_INVALID_ARGUMENT, "the request is not valid for this method");
 }
 
-/* A letter with room for `n_ids` ids of `bytes` bytes in total, or NULL. */
-static struct ids_letter *ids_letter_new(struct service *service, size_t n_ids, size_t bytes,
-	void (*deliver)(struct letter *letter, void *userdata))
+/* A message with room for `n_ids` ids of `bytes` bytes in total, or NULL. */
+static struct ids_message *ids_message_new(struct service *service, size_t n_ids, size_t bytes,
+	void (*deliver)(struct mailbox_message *posted, void *userdata))
 {
-	struct ids_letter *letter =
-		malloc(sizeof(*letter) + n_ids * sizeof(letter->ids[0]) + bytes);
+	struct ids_message *posted =
+		malloc(sizeof(*posted) + n_ids * sizeof(posted->ids[0]) + bytes);
 
-	if (!letter)
+	if (!posted)
 		return NULL;
-	letter->letter.deliver = deliver;
-	letter->service = service;
-	letter->call = NULL;
-	letter->next_unsettled = NULL;
-	letter->n_ids = 0;
-	return letter;
+	posted->base.deliver = deliver;
+	posted->service = service;
+	posted->call = NULL;
+	posted->next_unsettled = NULL;
+	posted->n_ids = 0;
+	return posted;
 }
 
 static size_t ids_bytes(char *const *ids, size_t n_ids)
@@ -56,27 +56,27 @@ static size_t ids_bytes(char *const *ids, size_t n_ids)
 }
 
 /* Copies the ids, and their strings to `p`. Returns the end of the copied strings. */
-static char *ids_letter_add(struct ids_letter *letter, char *const *ids, size_t n_ids, char *p)
+static char *ids_message_add(struct ids_message *posted, char *const *ids, size_t n_ids, char *p)
 {
 	for (size_t i = 0; i < n_ids; i++) {
-		letter->ids[letter->n_ids++] = p;
+		posted->ids[posted->n_ids++] = p;
 		p = stpcpy(p, ids[i]) + 1;
 	}
 	return p;
 }
 
-static void deliver_pre_start(struct letter *base, void *userdata)
+static void deliver_pre_start(struct mailbox_message *base, void *userdata)
 {
-	struct ids_letter *letter = (struct ids_letter *)(void *)base;
-	struct service *service = letter->service;
+	struct ids_message *posted = (struct ids_message *)(void *)base;
+	struct service *service = posted->service;
 
 	if (userdata)
 		service->events->on_pre_start(
-			letter->call, letter->ids, letter->n_ids, service->userdata);
+			posted->call, posted->ids, posted->n_ids, service->userdata);
 	else
-		rpc_fail(letter->call, RPC_UNAVAILABLE,
+		rpc_fail(posted->call, RPC_UNAVAILABLE,
 			"the plugin is stopping; the kubelet will retry");
-	free(letter);
+	free(posted);
 }
 
 static void handle_options(struct service *service, struct rpc_call *call, const uint8_t *data,
@@ -102,11 +102,11 @@ static bool is_listed(const struct snapshot *snapshot, const char *id)
 
 bool service_drops_unsettled(const struct service *service, const struct snapshot *snapshot)
 {
-	for (const struct ids_letter *letter = service->unsettled; letter;
-		letter = letter->next_unsettled)
-		for (size_t i = 0; i < letter->n_ids; i++)
-			if (is_listed(service->offer->snapshot, letter->ids[i]) &&
-				!is_listed(snapshot, letter->ids[i]))
+	for (const struct ids_message *posted = service->unsettled; posted;
+		posted = posted->next_unsettled)
+		for (size_t i = 0; i < posted->n_ids; i++)
+			if (is_listed(service->offer->snapshot, posted->ids[i]) &&
+				!is_listed(snapshot, posted->ids[i]))
 				return true;
 	return false;
 }
@@ -114,73 +114,73 @@ bool service_drops_unsettled(const struct service *service, const struct snapsho
 /* Makes every later offer contain the call's devices. Returns false if the offer was already
  * replaced. */
 static bool begin_settling(
-	struct service *service, const struct offer *offer, struct ids_letter *letter)
+	struct service *service, const struct offer *offer, struct ids_message *posted)
 {
 	bool current;
 
 	(void)pthread_mutex_lock(&service->lock);
 	current = service->offer == offer;
 	if (current) {
-		*service->unsettled_end = letter;
-		service->unsettled_end = &letter->next_unsettled;
+		*service->unsettled_end = posted;
+		service->unsettled_end = &posted->next_unsettled;
 	}
 	(void)pthread_mutex_unlock(&service->lock);
 	return current;
 }
 
-static void end_settling(struct service *service, const struct ids_letter *letter)
+static void end_settling(struct service *service, const struct ids_message *posted)
 {
-	struct ids_letter **p = &service->unsettled;
+	struct ids_message **p = &service->unsettled;
 
 	(void)pthread_mutex_lock(&service->lock);
-	while (*p != letter)
+	while (*p != posted)
 		p = &(*p)->next_unsettled;
-	*p = letter->next_unsettled;
+	*p = posted->next_unsettled;
 	if (!*p)
 		service->unsettled_end = p;
 	(void)pthread_mutex_unlock(&service->lock);
 }
 
 /* By now its ids are booked or, while programs run, pending. */
-static void deliver_settled(struct letter *base, void *userdata)
+static void deliver_settled(struct mailbox_message *base, void *userdata)
 {
-	struct ids_letter *letter = (struct ids_letter *)(void *)base;
-	struct service *service = letter->service;
+	struct ids_message *posted = (struct ids_message *)(void *)base;
+	struct service *service = posted->service;
 
-	end_settling(service, letter);
-	free(letter);
+	end_settling(service, posted);
+	free(posted);
 	if (!userdata || !service->offer_owed)
 		return;
 	service->offer_owed = false;
 	service->events->on_offer_possible(service->userdata);
 }
 
-static void deliver_allocated(struct letter *base, void *userdata)
+static void deliver_allocated(struct mailbox_message *base, void *userdata)
 {
-	struct ids_letter *letter = (struct ids_letter *)(void *)base;
-	struct service *service = letter->service;
+	struct ids_message *posted = (struct ids_message *)(void *)base;
+	struct service *service = posted->service;
 
 	if (userdata)
-		service->events->on_allocated(letter->ids, letter->n_ids, service->userdata);
+		service->events->on_allocated(posted->ids, posted->n_ids, service->userdata);
 	deliver_settled(base, userdata);
 }
 
-static void deliver_refused(struct letter *base, void *userdata)
+static void deliver_refused(struct mailbox_message *base, void *userdata)
 {
-	struct ids_letter *letter = (struct ids_letter *)(void *)base;
-	struct service *service = letter->service;
+	struct ids_message *posted = (struct ids_message *)(void *)base;
+	struct service *service = posted->service;
 
 	if (userdata)
-		service->events->on_refused(letter->ids, letter->n_ids, service->userdata);
-	free(letter);
+		service->events->on_refused(posted->ids, posted->n_ids, service->userdata);
+	free(posted);
 }
 
-static struct ids_letter *allocate_letter(struct service *service,
+static struct ids_message *allocate_message(struct service *service,
 	const V1beta1__AllocateRequest *request,
-	void (*deliver)(struct letter *letter, void *userdata))
+	void (*deliver)(struct mailbox_message *posted, void *userdata))
 {
 	size_t n = request->n_container_requests, n_ids = 0, bytes = 0;
-	struct ids_letter *letter;
+	struct ids_message *posted;
 	char *p;
 
 	for (size_t i = 0; i < n; i++) {
@@ -189,12 +189,12 @@ static struct ids_letter *allocate_letter(struct service *service,
 		n_ids += container->n_devices_ids;
 		bytes += ids_bytes(container->devices_ids, container->n_devices_ids);
 	}
-	letter = ids_letter_new(service, n_ids, bytes, deliver);
-	p = letter ? (char *)&letter->ids[n_ids] : NULL;
-	for (size_t i = 0; letter && i < n; i++)
-		p = ids_letter_add(letter, request->container_requests[i]->devices_ids,
+	posted = ids_message_new(service, n_ids, bytes, deliver);
+	p = posted ? (char *)&posted->ids[n_ids] : NULL;
+	for (size_t i = 0; posted && i < n; i++)
+		p = ids_message_add(posted, request->container_requests[i]->devices_ids,
 			request->container_requests[i]->n_devices_ids, p);
-	return letter;
+	return posted;
 }
 
 static void on_allocate_cancelled(struct rpc_call *call, void *userdata)
@@ -208,19 +208,19 @@ static void on_allocate_cancelled(struct rpc_call *call, void *userdata)
 static bool allocate_with_programs(struct service *service, struct offer *offer,
 	struct rpc_call *call, struct message *message, size_t size)
 {
-	_cleanup_free_ struct ids_letter *letter =
-		allocate_letter(service, (const void *)message->base, deliver_settled);
+	_cleanup_free_ struct ids_message *posted =
+		allocate_message(service, (const void *)message->base, deliver_settled);
 
-	if (!letter) {
+	if (!posted) {
 		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
 		return true;
 	}
-	if (!begin_settling(service, offer, letter))
+	if (!begin_settling(service, offer, posted))
 		return false;
 	rpc_call_watch(call, on_allocate_cancelled);
 	service->events->on_allocate(
 		service->mailbox, offer, call, message, size, service->userdata);
-	mailbox_post(service->mailbox, &TAKE_PTR(letter)->letter);
+	mailbox_post(service->mailbox, &TAKE_PTR(posted)->base);
 	return true;
 }
 
@@ -228,30 +228,30 @@ static bool allocate_with_programs(struct service *service, struct offer *offer,
 static bool allocate_now(struct service *service, struct offer *offer, struct rpc_call *call,
 	const V1beta1__AllocateRequest *request, uint64_t since)
 {
-	_cleanup_free_ struct ids_letter *letter =
-		allocate_letter(service, request, deliver_allocated);
+	_cleanup_free_ struct ids_message *posted =
+		allocate_message(service, request, deliver_allocated);
 	_cleanup_free_ uint8_t *reply = NULL;
 	struct error error = {};
 	size_t size;
 	int r;
 
-	r = letter ? response_allocate(offer, request, NULL, &reply, &size, &error)
+	r = posted ? response_allocate(offer, request, NULL, &reply, &size, &error)
 		   : error_set(&error, -ENOMEM, "out of memory");
-	if (r >= 0 && !begin_settling(service, offer, letter))
+	if (r >= 0 && !begin_settling(service, offer, posted))
 		return false;
 	counters_add_allocation(r >= 0, now_usec(CLOCK_MONOTONIC) - since);
 	if (r < 0) {
 		response_refuse(call, request, &error);
-		if (!letter || !offer->readmitted)
+		if (!posted || !offer->readmitted)
 			return true;
-		letter->letter.deliver = deliver_refused;
-		mailbox_post(service->mailbox, &TAKE_PTR(letter)->letter);
+		posted->base.deliver = deliver_refused;
+		mailbox_post(service->mailbox, &TAKE_PTR(posted)->base);
 		return true;
 	}
-	/* The order matters: the letter ends what keeps the devices listed until they are
+	/* The order matters: the message ends what keeps the devices listed until they are
 	 * booked. */
 	rpc_reply(call, reply, size);
-	mailbox_post(service->mailbox, &TAKE_PTR(letter)->letter);
+	mailbox_post(service->mailbox, &TAKE_PTR(posted)->base);
 	return true;
 }
 
@@ -311,7 +311,7 @@ static void handle_pre_start(struct service *service, struct rpc_call *call, con
 		message_unpack(&v1beta1__pre_start_container_request__descriptor, data, size);
 	const V1beta1__PreStartContainerRequest *request = (const void *)message.base;
 	V1beta1__PreStartContainerResponse response = V1BETA1__PRE_START_CONTAINER_RESPONSE__INIT;
-	struct ids_letter *letter;
+	struct ids_message *posted;
 
 	if (!request) {
 		fail_malformed(call);
@@ -321,16 +321,16 @@ static void handle_pre_start(struct service *service, struct rpc_call *call, con
 		message_reply(call, &response.base);
 		return;
 	}
-	letter = ids_letter_new(service, request->n_devices_ids,
+	posted = ids_message_new(service, request->n_devices_ids,
 		ids_bytes(request->devices_ids, request->n_devices_ids), deliver_pre_start);
-	if (!letter) {
+	if (!posted) {
 		rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "out of memory");
 		return;
 	}
-	(void)ids_letter_add(letter, request->devices_ids, request->n_devices_ids,
-		(char *)&letter->ids[request->n_devices_ids]);
-	letter->call = call;
-	mailbox_post(service->mailbox, &letter->letter);
+	(void)ids_message_add(posted, request->devices_ids, request->n_devices_ids,
+		(char *)&posted->ids[request->n_devices_ids]);
+	posted->call = call;
+	mailbox_post(service->mailbox, &posted->base);
 }
 
 /* Runs a handler with the current offer, and records its start for the watchdog. */

@@ -23,7 +23,7 @@ struct service {
 	pthread_mutex_t lock;
 	struct offer *offer;
 	/* Allocate calls that the main loop does not know of yet, the oldest first. */
-	struct ids_letter *unsettled, **unsettled_end;
+	struct ids_message *unsettled, **unsettled_end;
 
 	bool offer_owed; /* main thread: one waits for them */
 };

@@ -11,8 +11,8 @@
 #include "proto/plugin/list-encoder.h"
 #include "proto/plugin/service-calls.h"
 
-struct stream_letter {
-	struct letter letter;
+struct stream_message {
+	struct mailbox_message base;
 	struct service *service;
 	uint64_t label;
 	bool opened;
@@ -38,31 +38,31 @@ uint64_t service_busy_since(struct service *service)
 	return atomic_load(&service->busy_since);
 }
 
-static void deliver_stream(struct letter *base, void *userdata)
+static void deliver_stream(struct mailbox_message *base, void *userdata)
 {
-	struct stream_letter *letter = (struct stream_letter *)(void *)base;
-	struct service *service = letter->service;
+	struct stream_message *posted = (struct stream_message *)(void *)base;
+	struct service *service = posted->service;
 
 	if (userdata)
-		service->events->on_stream(letter->label, letter->opened, service->userdata);
-	free(letter);
+		service->events->on_stream(posted->label, posted->opened, service->userdata);
+	free(posted);
 }
 
 static void post_stream(struct service *service, uint64_t label, bool opened)
 {
-	struct stream_letter *letter = malloc(sizeof(*letter));
+	struct stream_message *posted = malloc(sizeof(*posted));
 
 	/* If the end of a stream is lost, the node stays at 0 devices. So without memory for the
-	 * letter, the process ends and is started again. */
-	if (!letter)
+	 * message, the process ends and is started again. */
+	if (!posted)
 		abort();
-	*letter = (struct stream_letter){
-		.letter.deliver = deliver_stream,
+	*posted = (struct stream_message){
+		.base.deliver = deliver_stream,
 		.service = service,
 		.label = label,
 		.opened = opened,
 	};
-	mailbox_post(service->mailbox, &letter->letter);
+	mailbox_post(service->mailbox, &posted->base);
 }
 
 static void on_stream_opened(uint64_t label, void *userdata)
@@ -177,7 +177,7 @@ int service_list_again(struct service *service)
 
 void service_stop(struct service *service, uint64_t grace)
 {
-	/* Calls in letters that were not fetched are answered by this. */
+	/* Calls in messages that were not fetched are answered by this. */
 	mailbox_close(service->mailbox);
 	rpc_server_drain(service->server, grace);
 }

@@ -4,7 +4,7 @@
 /*
  * The DevicePlugin service: answers the kubelet's calls from the current offer, inline on gRPC's
  * thread. Work that takes time (PreStartContainer, programs at Allocate) or changes state (counting
- * allocations) goes to the main loop as a letter.
+ * allocations) goes to the main loop as a message.
  */
 
 #include "proto/mailbox.h"

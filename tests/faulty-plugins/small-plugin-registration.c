@@ -109,7 +109,7 @@ static int bind_endpoint(struct plugin *plugin)
 
 /* The answer of a Register call. */
 struct answer {
-	struct letter letter;
+	struct mailbox_message base;
 	struct plugin *plugin;
 	unsigned socket; /* plugin->sockets when the call was made */
 	unsigned ended;  /* plugin->ended then: the answer can come after the end of the stream */
@@ -118,9 +118,9 @@ struct answer {
 
 static void try_later(struct plugin *plugin);
 
-static void deliver_answer(struct letter *letter, void *userdata)
+static void deliver_answer(struct mailbox_message *posted, void *userdata)
 {
-	struct answer *answer = (struct answer *)letter;
+	struct answer *answer = (struct answer *)posted;
 	struct plugin *plugin = answer->plugin;
 
 	if (userdata) {
@@ -140,7 +140,7 @@ static void on_answer(const struct rpc_result *result, void *userdata)
 	struct answer *answer = userdata;
 
 	answer->status = result->status;
-	mailbox_post(answer->plugin->mailbox, &answer->letter);
+	mailbox_post(answer->plugin->mailbox, &answer->base);
 }
 
 static int send_register(struct plugin *plugin)
@@ -157,7 +157,7 @@ static int send_register(struct plugin *plugin)
 	answer = calloc(1, sizeof(*answer));
 	if (!answer || message_pack(&request.base, &data, &size) < 0)
 		abort();
-	answer->letter.deliver = deliver_answer;
+	answer->base.deliver = deliver_answer;
 	answer->plugin = plugin;
 	answer->socket = plugin->sockets;
 	answer->ended = plugin->ended;

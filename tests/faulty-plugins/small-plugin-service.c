@@ -163,7 +163,7 @@ static void handle_allocate(
 
 /* A call that is answered late. */
 struct late_call {
-	struct letter letter;
+	struct mailbox_message base;
 	struct plugin *plugin;
 	struct rpc_call *call;
 	size_t size;
@@ -182,9 +182,9 @@ static int on_late(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-static void deliver_late(struct letter *letter, void *userdata)
+static void deliver_late(struct mailbox_message *posted, void *userdata)
 {
-	struct late_call *late = (struct late_call *)letter;
+	struct late_call *late = (struct late_call *)posted;
 
 	if (!userdata ||
 		sd_event_add_time_relative(late->plugin->event, NULL, CLOCK_MONOTONIC,
@@ -210,9 +210,9 @@ static void on_allocate(struct rpc_call *call, const uint8_t *data, size_t size,
 	if (!late)
 		abort();
 	*late = (struct late_call){ .plugin = plugin, .call = call, .size = size };
-	late->letter.deliver = deliver_late;
+	late->base.deliver = deliver_late;
 	memcpy(late->data, data, size);
-	mailbox_post(plugin->mailbox, &late->letter);
+	mailbox_post(plugin->mailbox, &late->base);
 }
 
 /* --- GetPreferredAllocation --- */
@@ -301,16 +301,16 @@ static void on_pre_start(struct rpc_call *call, const uint8_t *data, size_t size
 
 /* --- streams --- */
 
-struct stream_letter {
-	struct letter letter;
+struct stream_message {
+	struct mailbox_message base;
 	struct plugin *plugin;
 	uint64_t session;
 	bool opened;
 };
 
-static void deliver_stream(struct letter *letter, void *userdata)
+static void deliver_stream(struct mailbox_message *posted, void *userdata)
 {
-	struct stream_letter *stream = (struct stream_letter *)letter;
+	struct stream_message *stream = (struct stream_message *)posted;
 
 	if (userdata)
 		registration_on_stream(stream->plugin, stream->session, stream->opened);
@@ -319,15 +319,15 @@ static void deliver_stream(struct letter *letter, void *userdata)
 
 static void post_stream(struct plugin *plugin, uint64_t session, bool opened)
 {
-	struct stream_letter *stream = calloc(1, sizeof(*stream));
+	struct stream_message *stream = calloc(1, sizeof(*stream));
 
 	if (!stream)
 		abort();
-	stream->letter.deliver = deliver_stream;
+	stream->base.deliver = deliver_stream;
 	stream->plugin = plugin;
 	stream->session = session;
 	stream->opened = opened;
-	mailbox_post(plugin->mailbox, &stream->letter);
+	mailbox_post(plugin->mailbox, &stream->base);
 }
 
 static void on_opened(uint64_t session, void *userdata)

@@ -3,7 +3,7 @@
 
 /*
  * A server and a client of the gRPC binding with a socket pair between them. Events of gRPC's
- * thread arrive as letters, so that a test sees them only while it runs the loop.
+ * thread arrive as messages, so that a test sees them only while it runs the loop.
  */
 
 #include <setjmp.h>
@@ -36,9 +36,9 @@ struct fixture {
 	char text[256], reply[64];
 };
 
-struct event_letter {
-	struct letter letter;
-	void (*act)(struct fixture *fixture, struct event_letter *letter);
+struct event_message {
+	struct mailbox_message base;
+	void (*act)(struct fixture *fixture, struct event_message *posted);
 	struct fixture *fixture;
 	uint64_t session;
 	struct rpc_call *call;
@@ -48,27 +48,27 @@ struct event_letter {
 	char data[64];
 };
 
-static inline void deliver(struct letter *base, void *userdata)
+static inline void deliver(struct mailbox_message *base, void *userdata)
 {
-	struct event_letter *letter = (struct event_letter *)(void *)base;
+	struct event_message *posted = (struct event_message *)(void *)base;
 
 	if (userdata)
-		letter->act(letter->fixture, letter);
-	else if (letter->call)
-		rpc_fail(letter->call, RPC_UNAVAILABLE, "too late");
-	free(letter);
+		posted->act(posted->fixture, posted);
+	else if (posted->call)
+		rpc_fail(posted->call, RPC_UNAVAILABLE, "too late");
+	free(posted);
 }
 
-static inline struct event_letter *letter_new(
-	struct fixture *f, void (*act)(struct fixture *fixture, struct event_letter *letter))
+static inline struct event_message *event_new(
+	struct fixture *f, void (*act)(struct fixture *fixture, struct event_message *posted))
 {
-	struct event_letter *letter = calloc(1, sizeof(*letter));
+	struct event_message *posted = calloc(1, sizeof(*posted));
 
-	assert_non_null(letter);
-	letter->letter.deliver = deliver;
-	letter->act = act;
-	letter->fixture = f;
-	return letter;
+	assert_non_null(posted);
+	posted->base.deliver = deliver;
+	posted->act = act;
+	posted->fixture = f;
+	return posted;
 }
 
 static inline void on_echo(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
@@ -82,21 +82,21 @@ static inline void on_refuse(
 	rpc_fail(call, RPC_FAILED_PRECONDITION, "100 % \"no\"; try ü");
 }
 
-static inline void act_defer(struct fixture *f, struct event_letter *letter)
+static inline void act_defer(struct fixture *f, struct event_message *posted)
 {
-	f->deferred = letter->call;
+	f->deferred = posted->call;
 }
 
 static inline void on_defer(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
 {
 	struct fixture *f = userdata;
-	struct event_letter *letter = letter_new(f, act_defer);
+	struct event_message *posted = event_new(f, act_defer);
 
-	letter->call = call;
-	mailbox_post(f->mailbox, &letter->letter);
+	posted->call = call;
+	mailbox_post(f->mailbox, &posted->base);
 }
 
-static inline void act_cancelled(struct fixture *f, struct event_letter *letter)
+static inline void act_cancelled(struct fixture *f, struct event_message *posted)
 {
 	f->cancelled++;
 }
@@ -105,7 +105,7 @@ static inline void on_cancelled(struct rpc_call *call, void *userdata)
 {
 	struct fixture *f = userdata;
 
-	mailbox_post(f->mailbox, &letter_new(f, act_cancelled)->letter);
+	mailbox_post(f->mailbox, &event_new(f, act_cancelled)->base);
 }
 
 static inline void on_defer_watched(
@@ -115,13 +115,13 @@ static inline void on_defer_watched(
 	on_defer(call, data, size, userdata);
 }
 
-static inline void act_opened(struct fixture *f, struct event_letter *letter)
+static inline void act_opened(struct fixture *f, struct event_message *posted)
 {
 	f->opened++;
-	f->stream_session = letter->session;
+	f->stream_session = posted->session;
 }
 
-static inline void act_closed(struct fixture *f, struct event_letter *letter)
+static inline void act_closed(struct fixture *f, struct event_message *posted)
 {
 	f->closed++;
 }
@@ -129,17 +129,17 @@ static inline void act_closed(struct fixture *f, struct event_letter *letter)
 static inline void on_opened(uint64_t session, void *userdata)
 {
 	struct fixture *f = userdata;
-	struct event_letter *letter = letter_new(f, act_opened);
+	struct event_message *posted = event_new(f, act_opened);
 
-	letter->session = session;
-	mailbox_post(f->mailbox, &letter->letter);
+	posted->session = session;
+	mailbox_post(f->mailbox, &posted->base);
 }
 
 static inline void on_closed(uint64_t session, void *userdata)
 {
 	struct fixture *f = userdata;
 
-	mailbox_post(f->mailbox, &letter_new(f, act_closed)->letter);
+	mailbox_post(f->mailbox, &event_new(f, act_closed)->base);
 }
 
 static const struct rpc_method methods[] = {
@@ -150,41 +150,41 @@ static const struct rpc_method methods[] = {
 	{ .path = "/t.T/Watch", .on_opened = on_opened, .on_closed = on_closed },
 };
 
-static inline void act_result(struct fixture *f, struct event_letter *letter)
+static inline void act_result(struct fixture *f, struct event_message *posted)
 {
 	f->results++;
-	f->status = letter->status;
-	memcpy(f->text, letter->text, sizeof(f->text));
-	memcpy(f->reply, letter->data, sizeof(f->reply));
+	f->status = posted->status;
+	memcpy(f->text, posted->text, sizeof(f->text));
+	memcpy(f->reply, posted->data, sizeof(f->reply));
 }
 
 static inline void on_result(const struct rpc_result *result, void *userdata)
 {
 	struct fixture *f = userdata;
-	struct event_letter *letter = letter_new(f, act_result);
+	struct event_message *posted = event_new(f, act_result);
 
-	letter->status = result->status;
-	(void)snprintf(letter->text, sizeof(letter->text), "%s", result->text);
+	posted->status = result->status;
+	(void)snprintf(posted->text, sizeof(posted->text), "%s", result->text);
 	if (result->data)
-		memcpy(letter->data, result->data, MIN_OF(result->size, sizeof(letter->data) - 1));
-	mailbox_post(f->mailbox, &letter->letter);
+		memcpy(posted->data, result->data, MIN_OF(result->size, sizeof(posted->data) - 1));
+	mailbox_post(f->mailbox, &posted->base);
 }
 
-static inline void act_message(struct fixture *f, struct event_letter *letter)
+static inline void act_message(struct fixture *f, struct event_message *posted)
 {
 	f->messages++;
-	f->last_size = letter->size;
-	memcpy(f->last_message, letter->data, sizeof(f->last_message));
+	f->last_size = posted->size;
+	memcpy(f->last_message, posted->data, sizeof(f->last_message));
 }
 
 static inline void on_message(const uint8_t *data, size_t size, void *userdata)
 {
 	struct fixture *f = userdata;
-	struct event_letter *letter = letter_new(f, act_message);
+	struct event_message *posted = event_new(f, act_message);
 
-	letter->size = size;
-	memcpy(letter->data, data, MIN_OF(size, sizeof(letter->data) - 1));
-	mailbox_post(f->mailbox, &letter->letter);
+	posted->size = size;
+	memcpy(posted->data, data, MIN_OF(size, sizeof(posted->data) - 1));
+	mailbox_post(f->mailbox, &posted->base);
 }
 
 static inline int setup(void **state)

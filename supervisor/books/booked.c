@@ -14,7 +14,7 @@
 #include "supervisor/children/child.h"
 #include "supervisor/files/published-files.h"
 #include "supervisor/kubelet/kubelet-watch.h"
-#include "supervisor/kubelet/session.h"
+#include "supervisor/kubelet/session-sockets.h"
 
 /* The minimum interval between reads of a checkpoint; reading also takes at most a fifth of the
  * time. */

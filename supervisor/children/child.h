@@ -16,7 +16,7 @@
 #include "supervisor/children/proposal.h"
 #include "supervisor/children/resource.h"
 #include "supervisor/files/saved-health.h"
-#include "supervisor/kubelet/session.h"
+#include "supervisor/kubelet/session-sockets.h"
 #include "supervisor/ownership/arbiter.h"
 #include "supervisor/process/process-timer.h"
 #include "supervisor/process/process.h"

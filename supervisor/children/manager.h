@@ -10,7 +10,7 @@
 #include <systemd/sd-event.h>
 
 #include "configuration/config.h"
-#include "supervisor/kubelet/session.h"
+#include "supervisor/kubelet/session-sockets.h"
 #include "supervisor/kubelet/write-access.h"
 #include "supervisor/process/spawn.h"
 

@@ -9,7 +9,7 @@
  */
 
 #include "common/util.h"
-#include "supervisor/kubelet/session.h"
+#include "supervisor/kubelet/session-sockets.h"
 
 #define KUBELET_CLIENT_IDLE (10 * USEC_PER_SEC)
 

@@ -12,7 +12,7 @@
 #include "drivers/host/watch.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 #include "supervisor/kubelet/kubelet-watch.h"
-#include "supervisor/kubelet/session.h"
+#include "supervisor/kubelet/session-sockets.h"
 
 #define POLL_WATCHED (5 * USEC_PER_SEC)
 #define POLL_BLIND   (1 * USEC_PER_SEC)

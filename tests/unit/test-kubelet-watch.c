@@ -15,7 +15,7 @@
 
 #include "directory-fixture.h"
 #include "supervisor/kubelet/kubelet-watch.h"
-#include "supervisor/kubelet/session.h"
+#include "supervisor/kubelet/session-sockets.h"
 
 #define PATIENCE (60 * USEC_PER_SEC)
 

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "supervisor/kubelet/session.h"
+#include "supervisor/kubelet/session-sockets.h"
 
 #define RESOURCE "vendor.example/gpu"
 

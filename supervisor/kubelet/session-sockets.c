@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "supervisor/kubelet/session.h"
+#include "supervisor/kubelet/session-sockets.h"
 #include "supervisor/kubelet/write-access.h"
 
 void session_instance(char ret[static SESSION_INSTANCE_CHARS + 1])

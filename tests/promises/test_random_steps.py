@@ -150,6 +150,13 @@ class RandomSteps(NvidiaHost, DraPodTest):
         answer = self.ctl("reload")
         self.assertEqual(answer.returncode, 0, answer.stderr)
 
+    def do_refused_reload(self):
+        """A file that is not valid changes nothing."""
+        with open(self.node.config, "a") as file:
+            file.write("resources = (")
+        self.assertEqual(self.ctl("reload").returncode, 78)
+        self.write_configuration()
+
     def do_move(self):
         """Kubelets before 1.34 register no DRA driver."""
         if self.release == "1.32" or self.down:
@@ -263,7 +270,7 @@ class RandomSteps(NvidiaHost, DraPodTest):
             del self.pods[name]
 
     ACTIONS = {"health": 20, "plug": 20, "cordon": 10, "reload": 15, "remove_pod": 15, "end_stream": 4, "lose_gpu": 3,
-               "kill_child": 6, "restart_kubelet": 6, "replace_kubelet": 3, "restart_devplugd": 4, "release": 2, "move": 8}
+               "kill_child": 6, "restart_kubelet": 6, "replace_kubelet": 3, "restart_devplugd": 4, "release": 2, "move": 8, "refused_reload": 4}
 
     # --- what must hold
 

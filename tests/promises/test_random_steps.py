@@ -157,6 +157,11 @@ class RandomSteps(NvidiaHost, DraPodTest):
         self.assertEqual(self.ctl("reload").returncode, 78)
         self.write_configuration()
 
+    def do_start_second(self):
+        """A second devplugd with the same runtime_dir ends, and changes nothing."""
+        answer = self.run_tool("devplugd")
+        self.assertEqual(answer.returncode, 1, answer.stderr)
+
     def do_move(self):
         """Kubelets before 1.34 register no DRA driver."""
         if self.release == "1.32" or self.down:
@@ -270,7 +275,8 @@ class RandomSteps(NvidiaHost, DraPodTest):
             del self.pods[name]
 
     ACTIONS = {"health": 20, "plug": 20, "cordon": 10, "reload": 15, "remove_pod": 15, "end_stream": 4, "lose_gpu": 3,
-               "kill_child": 6, "restart_kubelet": 6, "replace_kubelet": 3, "restart_devplugd": 4, "release": 2, "move": 8, "refused_reload": 4}
+               "kill_child": 6, "restart_kubelet": 6, "replace_kubelet": 3, "restart_devplugd": 4, "release": 2, "move": 8, "refused_reload": 4,
+               "start_second": 2}
 
     # --- what must hold
 

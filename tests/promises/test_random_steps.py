@@ -332,7 +332,7 @@ class RandomSteps(NvidiaHost, DraPodTest):
             if published - free or free - published - self.booked_before_restart():
                 lines.append(f"published: {published}, not {free}")
             try:
-                drivers = [driver["endpoint"] for driver in self.node.call_kubelet("status")["drivers"]]
+                drivers = [driver["endpoint"].replace("/.", "/") for driver in self.node.call_kubelet("status")["drivers"]]
             except GONE:
                 drivers = None
             if drivers != self.kubelet.sockets():

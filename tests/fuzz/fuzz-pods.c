@@ -23,7 +23,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static struct manager manager;
+/* No pod has a directory of logs. */
+static struct config config = { .kubelet = { .pod_logs_dir = (char *)(uintptr_t) "/absent" } };
+static struct manager manager = { .config = &config };
 static struct kubelet_checkpoint checkpoint; /* has the devices of the table, some of others */
 static struct {
 	pod_answer_handler on_answer;

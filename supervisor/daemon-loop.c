@@ -172,6 +172,7 @@ static void stop(struct manager *manager)
 	 * end. */
 	restore_watch_stop(manager->restore_watch);
 	config_watch_stop(manager->config_watch);
+	booked_stop(manager->booked);
 	plan(manager->deadline, now_usec(CLOCK_MONOTONIC) + STOP_DEADLINE);
 	manager_changed(manager);
 }

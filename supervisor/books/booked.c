@@ -422,6 +422,11 @@ int booked_new(struct manager *manager, struct booked **ret)
 	return 0;
 }
 
+void booked_stop(struct booked *booked)
+{
+	pod_directories_stop(booked->directories);
+}
+
 struct booked *booked_free(struct booked *booked)
 {
 	if (!booked)

@@ -57,5 +57,8 @@ const struct kubelet_checkpoint *booked_checkpoint(struct booked *booked, uint64
  * Answers {"forgotten": [ids]}. */
 int forget_request(struct request *request, json_t **ret_answer, struct error *error);
 
+/* Ends the watch of directories, when the daemon stops. */
+void booked_stop(struct booked *booked);
+
 struct booked *booked_free(struct booked *booked);
 DEFINE_CLEANUP(struct booked *, booked_free)

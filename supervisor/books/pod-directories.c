@@ -48,7 +48,7 @@ void pod_directories_watch(struct pod_directories *directories, bool wanted)
 {
 	int r;
 
-	if (!wanted || !directories->path) {
+	if (!wanted || !directories->path || !directories->watcher) {
 		directories->watch = watch_free(directories->watch);
 		return;
 	}
@@ -127,12 +127,17 @@ int pod_directories_new(sd_event *event, void (*on_change)(void *userdata), void
 	return 0;
 }
 
+void pod_directories_stop(struct pod_directories *directories)
+{
+	directories->watch = watch_free(directories->watch);
+	directories->watcher = watcher_free(directories->watcher);
+}
+
 struct pod_directories *pod_directories_free(struct pod_directories *directories)
 {
 	if (!directories)
 		return NULL;
-	(void)watch_free(directories->watch);
-	(void)watcher_free(directories->watcher);
+	pod_directories_stop(directories);
 	json_decref(directories->seen);
 	free(directories->path);
 	free(directories);

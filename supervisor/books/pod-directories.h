@@ -34,5 +34,8 @@ bool pod_directories_look(
 /* Whether the pod had ended by the last pod_directories_look(). */
 bool pod_directories_lost(const struct pod_directories *directories, const char *uid);
 
+/* Ends the watch permanently. */
+void pod_directories_stop(struct pod_directories *directories);
+
 struct pod_directories *pod_directories_free(struct pod_directories *directories);
 DEFINE_CLEANUP(struct pod_directories *, pod_directories_free)

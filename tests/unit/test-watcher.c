@@ -202,6 +202,17 @@ static int notify(struct channel *client, bool registered, const char *text)
 	return try_call(client, METHOD_NOTIFY_REGISTRATION_STATUS, data, size);
 }
 
+/* The resource is served beside the visible socket, under its name behind a dot. */
+static void check_endpoint(const char *endpoint, const char *visible)
+{
+	const char *name = strrchr(visible, '/') + 1;
+	size_t length = (size_t)(name - visible);
+
+	assert_true(strncmp(endpoint, visible, length) == 0);
+	assert_int_equal(endpoint[length], '.');
+	assert_string_equal(endpoint + length + 1, name);
+}
+
 /* Registers as the kubelet does, and returns the connection that watches. */
 static struct channel *take_up(const char *path)
 {
@@ -217,7 +228,7 @@ static struct channel *take_up(const char *path)
 	info = (const void *)message.base;
 	assert_non_null(info);
 	assert_string_equal(info->name, RESOURCE);
-	assert_string_equal(info->endpoint, path);
+	check_endpoint(info->endpoint, path);
 	client = dial(info->endpoint);
 	call(client, METHOD_OPTIONS, (const uint8_t *)"", 0);
 	assert_int_equal(channel_stream(client, METHOD_LIST_AND_WATCH, (const uint8_t *)"", 0,

@@ -43,6 +43,7 @@ struct announcement {
 struct status_message {
 	struct mailbox_message base;
 	struct announcer *announcer;
+	struct rpc_call *call;
 	uint64_t session;
 	bool registered;
 	char text[480];
@@ -73,6 +74,8 @@ static void on_get_info(struct rpc_call *call, const uint8_t *data, size_t size,
 	(void)pthread_mutex_unlock(&announcer->lock);
 }
 
+/* The kubelet gets its answer last: by then the supervisor has the result, even if this process is
+ * killed now, and the socket accepts no more connections here. */
 static void deliver_status(struct mailbox_message *base, void *userdata)
 {
 	struct status_message *posted = (struct status_message *)(void *)base;
@@ -86,6 +89,8 @@ static void deliver_status(struct mailbox_message *base, void *userdata)
 		announcement->events->on_status(
 			announcement, posted->registered ? NULL : why, announcement->userdata);
 	}
+	/* RegistrationStatusResponse has no fields. */
+	rpc_reply(posted->call, (const uint8_t *)"", 0);
 	free(posted);
 }
 
@@ -110,13 +115,12 @@ static void on_notify(struct rpc_call *call, const uint8_t *data, size_t size, v
 	*posted = (struct status_message){
 		.base.deliver = deliver_status,
 		.announcer = announcer,
+		.call = call,
 		.session = rpc_call_session(call),
 		.registered = status->plugin_registered,
 	};
 	(void)snprintf(posted->text, sizeof(posted->text), "%s",
 		*status->error ? status->error : "the kubelet gave no reason");
-	/* RegistrationStatusResponse has no fields. */
-	rpc_reply(call, (const uint8_t *)"", 0);
 	mailbox_post(announcer->mailbox, &posted->base);
 }
 

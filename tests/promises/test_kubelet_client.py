@@ -72,7 +72,8 @@ class Client(NodeTest):
         """Returns the pid that it had."""
         pid = self.client()
         os.kill(pid, signal.SIGKILL)
-        until(lambda: client_of(self.node.daemon.pid) != pid, "the client to be reaped")
+        # A connection that comes before devplugd knows that the client has ended waits for it, and fails with it.
+        until(lambda: f"kubelet-client (pid {pid}) was killed" in self.node.output(), "the end of the client to be known")
         return pid
 
     def resources(self):

@@ -102,16 +102,22 @@ static void call(struct side *side, const char *path, const uint8_t *data, size_
 	assert_int_equal(atomic_load(&world.results), before + 1);
 }
 
-static void notify(struct side *side, bool registered, const char *text)
+static void pack_status(bool registered, const char *text, uint8_t **ret, size_t *ret_size)
 {
 	Pluginregistration__RegistrationStatus status =
 		PLUGINREGISTRATION__REGISTRATION_STATUS__INIT;
-	_cleanup_free_ uint8_t *data = NULL;
-	size_t size;
 
 	status.plugin_registered = registered;
 	status.error = (char *)(uintptr_t)text;
-	assert_int_equal(message_pack(&status.base, &data, &size), 0);
+	assert_int_equal(message_pack(&status.base, ret, ret_size), 0);
+}
+
+static void notify(struct side *side, bool registered, const char *text)
+{
+	_cleanup_free_ uint8_t *data = NULL;
+	size_t size;
+
+	pack_status(registered, text, &data, &size);
 	call(side, METHOD_NOTIFY_REGISTRATION_STATUS, data, size);
 	/* Its answer arrives although the announcement has ended. */
 	assert_int_equal(world.status, RPC_OK);
@@ -229,6 +235,31 @@ static void test_registered(void **state)
 	end(&other);
 }
 
+/* The kubelet has its answer only when the supervisor was sent the result: while the main loop does
+ * not run, there is none. */
+static void test_answer_comes_last(void **state)
+{
+	_cleanup_free_ uint8_t *data = NULL;
+	struct side side;
+	unsigned before;
+	size_t size;
+
+	begin(&side, CLIENT_DEVICE_PLUGIN);
+	call(&side, METHOD_GET_INFO, (const uint8_t *)"", 0);
+	before = atomic_load(&world.results);
+	pack_status(true, "", &data, &size);
+	assert_int_equal(channel_call(side.client, METHOD_NOTIFY_REGISTRATION_STATUS, data, size, 0,
+				 on_result, NULL),
+		0);
+	(void)usleep(200 * USEC_PER_MSEC);
+	assert_int_equal(atomic_load(&world.results), before);
+	await(&side.registered, 1);
+	while (atomic_load(&world.results) == before)
+		assert_true(sd_event_run(world.event, 10 * USEC_PER_MSEC) >= 0);
+	assert_int_equal(world.status, RPC_OK);
+	end(&side);
+}
+
 static void test_refused(void **state)
 {
 	struct side side;
@@ -298,6 +329,7 @@ int main(void)
 		cmocka_unit_test(test_get_info),
 		cmocka_unit_test(test_unknown_type),
 		cmocka_unit_test(test_registered),
+		cmocka_unit_test(test_answer_comes_last),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_malformed),
 		cmocka_unit_test(test_shut_down),

@@ -46,7 +46,7 @@ static int set_stale(struct unit *unit, const char *reason)
 	return unit_evaluate(unit);
 }
 
-/* `text`: what the line about the unit has behind the tab; NULL: there is none. */
+/* `text`: the part of the unit's line after the tab; NULL: there is no line. */
 static int apply_line(struct unit *unit, const char *text)
 {
 	bool is_reason = text && *text == OWNERS_STALE;

@@ -150,7 +150,7 @@ bool trial_plug_again(struct trial *trial);
 /* Whether the resource is registered, its stream is open and a list has arrived. */
 bool trial_is_serving(struct trial *trial, const void *data);
 
-/* Waits for trial_is_served(); on failure, the message describes the last step that succeeded. */
+/* Waits for trial_is_serving(); on failure, the message describes the last step that succeeded. */
 bool trial_await_serving(struct trial *trial);
 
 /* Establishes the state in which most cases begin: kubelet and plugin run, the resource is served,

@@ -5,6 +5,7 @@
  * renamed.
  */
 #include "supervisor/books/booked-lists.h"
+
 #include "common/json-read.h"
 
 /* --- what was forgotten --- */

@@ -195,7 +195,7 @@ int registration_begin(struct kubelet_client *client, struct session *session,
 	_cleanup_free_ char *text = NULL;
 	int r;
 
-	if (asprintf(&text, "%s %s %s%s%s", options->type, options->name,
+	if (format_text(&text, "%s %s %s%s%s", options->type, options->name,
 		    watched ? session->directory : "", watched ? "/" : "",
 		    session->socket.name) < 0)
 		return -ENOMEM;

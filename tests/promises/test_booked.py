@@ -582,6 +582,12 @@ class Readmission(NodeTest):
     def before_kubelet(self):
         pass
 
+    def restart_host(self):
+        """devplugd starts anew, too, and finds a checkpoint from before the host's start."""
+        self.assertEqual(self.node.stop(), 0)
+        os.utime(self.checkpoint(), (1, 1))
+        self.node.start()
+
     def truth(self):
         """What people are shown."""
         answer = subprocess.run([program("devplugctl"), "-c", self.node.config, "devices", "--json"], check=True,
@@ -632,7 +638,7 @@ class Readmission(NodeTest):
 
     def test_P20_failed_device_after_a_boot(self):
         """The checkpoint is older than the host's start: the first kubelet gets the truth, and pods start anew anyway."""
-        self.before_kubelet = lambda: os.utime(self.checkpoint(), (1, 1))
+        self.before_kubelet = self.restart_host
         self.assertEqual(self.restart_kubelet(), "pod-rejected")
         self.assertEqual(self.listed()[self.device], "Unhealthy")
 

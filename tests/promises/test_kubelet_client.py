@@ -2,6 +2,7 @@
 """The kubelet client, the only process that registers with the kubelet: it is killed while the kubelet has not answered,
 and while resources are served; it ends when there is nothing to register; and the processes of resources do not register."""
 import os
+import selectors
 import signal
 import socket
 import threading
@@ -21,7 +22,7 @@ class SilentKubelet:
     connection with a call ended."""
 
     def __init__(self, path):
-        self.path, self.peers, self.open, self.calls, self.calls_at_first_end = path, [], set(), 0, None
+        self.path, self.peers, self.open, self.called, self.calls, self.calls_at_first_end = path, [], set(), set(), 0, None
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
         self.listener.listen(64)
@@ -29,32 +30,47 @@ class SilentKubelet:
         self.thread.start()
 
     def serve(self):
-        readers = []
-        while True:
-            try:
-                peer = self.listener.accept()[0]
-            except OSError:
-                break
-            self.open.add(peer)
-            self.peers.append(peer)
-            readers.append(threading.Thread(target=self.read, args=(peer,)))
-            readers[-1].start()
-        for peer in self.peers:
-            peer.shutdown(socket.SHUT_RDWR)
-        for reader in readers:
-            reader.join()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.listener, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fileobj is not self.listener:
+                        self.read(key.fileobj, selector)
+                        continue
+                    try:
+                        peer = self.listener.accept()[0]
+                    except OSError:
+                        return
+                    self.open.add(peer)
+                    self.peers.append(peer)
+                    selector.register(peer, selectors.EVENT_READ)
 
-    def read(self, peer):
-        called = False
+    @staticmethod
+    def receive(peer, flags=0):
         try:
-            while peer.recv(4096):
-                self.calls += not called
-                called = True
+            return peer.recv(4096, flags | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
         except OSError:
-            pass
-        if called and self.calls_at_first_end is None:
+            return b""
+
+    def read(self, peer, selector):
+        data = self.receive(peer)
+        if data and peer not in self.called:
+            # What ended before this call began is seen by now.
+            if any(self.receive(other, socket.MSG_PEEK) == b"" for other in self.called):
+                self.note_end()
+            self.called.add(peer)
+            self.calls += 1
+        if data == b"":
+            if peer in self.called:
+                self.note_end()
+            selector.unregister(peer)
+            self.open.discard(peer)
+
+    def note_end(self):
+        if self.calls_at_first_end is None:
             self.calls_at_first_end = self.calls
-        self.open.discard(peer)
 
     def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)

@@ -17,9 +17,9 @@
 #include "supervisor/process/process.h"
 #include "supervisor/process/retry-delay.h"
 
-/* In the socket, in bytes, when another document of devices is sent. The rest is for messages that
- * cannot wait. */
-#define DEVICES_QUEUE 32768
+/* In the socket, in bytes, when another document of devices is sent: about half of what a socket
+ * holds by default. The rest is for messages that cannot wait. */
+#define DEVICES_QUEUE 98304
 
 struct auxiliary {
 	struct auxiliary *next;

@@ -27,6 +27,7 @@
 #define SOCKET_NAME      "metrics" /* FileDescriptorName= of devplugd-metrics.socket */
 #define PODS_TIMEOUT     (2 * USEC_PER_SEC)
 #define STATE_SPACING    (10 * USEC_PER_MSEC)
+#define READ_PAUSE       (1 * USEC_PER_MSEC) /* for an exporter that has to read first */
 #define TEXTFILE_MAX     (64U << 20)
 #define TEXTFILE_SPACING (500 * USEC_PER_MSEC)
 #define TEXTFILE_MODE    0644
@@ -88,9 +89,9 @@ static int send_state(struct metrics *metrics, const struct metrics_facts *facts
 	return r < 0 ? r : auxiliary_send(metrics->exporter, &state);
 }
 
-static void finish_later(struct metrics *metrics)
+static void finish_later(struct metrics *metrics, uint64_t when)
 {
-	(void)sd_event_source_set_time(metrics->timer, metrics->pace.not_before);
+	(void)sd_event_source_set_time(metrics->timer, when);
 	(void)sd_event_source_set_enabled(metrics->timer, SD_EVENT_ONESHOT);
 }
 
@@ -104,13 +105,14 @@ static void finish_scrape(struct metrics *metrics)
 	};
 	int r;
 
-	pace_begin(&metrics->pace);
+	if (metrics->next == 0)
+		pace_begin(&metrics->pace);
 	r = send_state(metrics, &facts);
-	(void)pace_end(&metrics->pace, STATE_SPACING);
 	if (r == -EAGAIN) {
-		finish_later(metrics);
+		finish_later(metrics, now_usec(CLOCK_MONOTONIC) + READ_PAUSE);
 		return;
 	}
+	(void)pace_end(&metrics->pace, STATE_SPACING);
 	if (r < 0) {
 		log_warning("metrics are not available now: %s", strerror(-r));
 		(void)auxiliary_send(metrics->exporter, &none);
@@ -123,7 +125,7 @@ static void finish_when_allowed(struct metrics *metrics)
 	if (metrics->pace.not_before <= now_usec(CLOCK_MONOTONIC))
 		finish_scrape(metrics);
 	else
-		finish_later(metrics);
+		finish_later(metrics, metrics->pace.not_before);
 }
 
 static void on_pods(const struct pod_answer *answer, void *userdata)

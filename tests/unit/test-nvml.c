@@ -494,6 +494,8 @@ static void on_measured(struct inventory *changed, void *userdata)
 	n_measured++;
 }
 
+#define WITH_INSTANCE "mig " A " 1\ninstance " A " 1 0 " MIG_A " 1g.10gb\n"
+
 static void test_measurements(void **state)
 {
 	_cleanup_snapshot_ struct snapshot *before = NULL, *after = NULL;
@@ -536,8 +538,11 @@ static void test_measurements(void **state)
 	RUN_UNTIL(has_measured(GPU_A, "gpu_monitored=1 " SENSORS));
 	/* Errors of other instances are not an instance's. */
 	plant_instance(0, 1, 0);
-	report(TWO_GPUS "mig " A " 1\ninstance " A " 1 0 " MIG_A " 1g.10gb\nxid 4 " A
-			" 13 1 5\nxid 5 " A " 13 2 7\nxid 6 " A " 13 -1 1\nevent 7 " A " 100\n");
+	report(TWO_GPUS WITH_INSTANCE);
+	/* What a process finds at its start are no new errors. */
+	RUN_UNTIL(has_measured(MIG_A, "gpu_monitored=1 " SENSORS));
+	report(TWO_GPUS WITH_INSTANCE "xid 4 " A " 13 1 5\nxid 5 " A " 13 2 7\nxid 6 " A
+				      " 13 -1 1\nevent 7 " A " 100\n");
 	RUN_UNTIL(has_measured(MIG_A, "gpu_monitored=1 " SENSORS "gpu_xids:13=6 "));
 }
 

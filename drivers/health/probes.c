@@ -218,15 +218,22 @@ int health_unit_update(struct health_unit *unit, struct device *device, size_t i
 	return r;
 }
 
-bool health_unit_healthy(const struct health_unit *unit, const char **ret_reason)
+bool health_unit_healthy(const struct health_unit *unit, bool *ret_known, const char **ret_reason)
 {
+	bool known = true;
+
 	for (size_t i = 0; i < unit->n_checks; i++) {
 		const struct probe_result *result = &unit->checks[i].result;
 
-		if (result->known && result->healthy)
-			continue;
-		*ret_reason = result->known ? result->reason : "not probed yet";
-		return false;
+		if (result->known && !result->healthy) {
+			*ret_known = true;
+			*ret_reason = result->reason;
+			return false;
+		}
+		known &= result->known;
 	}
-	return true;
+	*ret_known = known;
+	if (!known)
+		*ret_reason = "not probed yet";
+	return known;
 }

@@ -45,6 +45,6 @@ DEFINE_CLEANUP(struct health_unit *, health_unit_free)
  * probed and the results are kept. The handler is not called from here. */
 int health_unit_update(struct health_unit *unit, struct device *device, size_t index);
 
-/* The result of all probes together; `ret_reason` (valid until the unit's next change) explains an
- * unhealthy one. */
-bool health_unit_healthy(const struct health_unit *unit, const char **ret_reason);
+/* The result of all probes together; `ret_reason` (valid until the unit's next change, set if it is
+ * false) explains an unhealthy one, which is not `known` while only results are missing. */
+bool health_unit_healthy(const struct health_unit *unit, bool *ret_known, const char **ret_reason);

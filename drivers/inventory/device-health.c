@@ -15,6 +15,7 @@ const char *unit_cause_name(enum unit_cause cause)
 		[CAUSE_CORDONED] = "cordoned",
 		[CAUSE_DEVICE] = "device",
 		[CAUSE_PROBE] = "probe",
+		[CAUSE_UNPROBED] = "probe",
 		[CAUSE_BOOKED] = "booked",
 	};
 
@@ -74,8 +75,10 @@ int unit_evaluate(struct unit *unit)
 		cause = CAUSE_DEVICE;
 		reason = unit->device->problem;
 	} else if (unit->health) {
-		healthy = health_unit_healthy(unit->health, &reason);
-		cause = healthy ? CAUSE_NONE : CAUSE_PROBE;
+		bool known;
+
+		healthy = health_unit_healthy(unit->health, &known, &reason);
+		cause = healthy ? CAUSE_NONE : known ? CAUSE_PROBE : CAUSE_UNPROBED;
 	}
 
 	if (unit->healthy == healthy && (healthy || streq(unit->reason, reason)))

@@ -28,6 +28,7 @@ enum unit_cause {
 	CAUSE_CORDONED, /* by an administrator */
 	CAUSE_DEVICE,   /* the driver found that it cannot be used */
 	CAUSE_PROBE,    /* a health probe */
+	CAUSE_UNPROBED, /* a health probe has had no result yet */
 	CAUSE_BOOKED,   /* it is listed only because the kubelet has booked it */
 	_CAUSE_MAX,
 };

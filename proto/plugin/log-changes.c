@@ -5,7 +5,7 @@
  * both snapshots are sorted by id, so one walk finds every difference. Placeholders follow them,
  * and a unit may become a placeholder, so each difference is then searched for in the other
  * snapshot. Many changes must not cause many records: after the first few of a kind, only their
- * number is logged.
+ * number is logged. A device without a result of its probes has neither failed nor recovered.
  */
 #include "proto/plugin/log-changes.h"
 
@@ -53,9 +53,11 @@ static void compare(const struct snapshot_unit *before, const struct snapshot_un
 {
 	if (before->claimed_by_other != after->claimed_by_other)
 		say(after->claimed_by_other ? CLAIMED : RELEASED, after, counts);
-	else if (after->claimed_by_other)
+	else if (after->claimed_by_other || after->cause == CAUSE_UNPROBED)
 		return;
-	else if (before->healthy != after->healthy)
+	else if (before->cause == CAUSE_UNPROBED && after->healthy)
+		return;
+	else if (before->healthy != after->healthy || before->cause == CAUSE_UNPROBED)
 		say(after->healthy ? RECOVERED : FAILED, after, counts);
 	else if (!after->healthy && !same_reason(before, after))
 		say(REASON, after, counts);
@@ -83,7 +85,7 @@ static void say_new(const struct snapshot *before, const struct snapshot_unit *u
 {
 	if (before && !unit->claimed_by_other)
 		say(CAME, unit, counts);
-	if (!unit->healthy)
+	if (!unit->healthy && unit->cause != CAUSE_UNPROBED)
 		say(unit->claimed_by_other ? CLAIMED : FAILED, unit, counts);
 }
 

@@ -90,6 +90,7 @@ bool offer_is_listed_healthy(const struct offer *offer, size_t unit, const char 
 		[CAUSE_CORDONED] = true,
 		[CAUSE_DEVICE] = true,
 		[CAUSE_PROBE] = true,
+		[CAUSE_UNPROBED] = true,
 	};
 	const struct snapshot_unit *shown = &offer->snapshot->units[unit];
 

@@ -99,6 +99,22 @@ static void test_owner(void **state)
 	assert_string_equal(logged(after, before), "t: device \"unit-1\" is offered\n");
 }
 
+/* A device that waits for the first result of its probe has neither failed nor recovered. */
+static void test_not_probed_yet(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *waiting = NULL, *healthy = NULL, *failed = NULL;
+
+	waiting = list(UNITS "health = ( { probe = \"exec\"; command = \"/bin/true\"; } );", "");
+	assert_string_equal(waiting->units[0].reason, "not probed yet");
+	healthy = list(UNITS, "");
+	failed = list(UNITS "exclude = \"unit-1\";", "unit-1");
+	assert_string_equal(logged(NULL, waiting), "");
+	assert_string_equal(logged(waiting, healthy), "");
+	assert_string_equal(logged(healthy, waiting), "");
+	assert_string_equal(
+		logged(waiting, failed), "t: device \"unit-1\" is unhealthy: " ASSIGNED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -106,6 +122,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_exclude_shared, host_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_owner, host_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_not_probed_yet, host_setup, inventory_teardown),
 	};
 
 	log_setup("t", LOG_TARGET_TEXT, LOG_CRIT);

@@ -35,6 +35,20 @@ const char *__lsan_default_suppressions(void)
 static char host_root[64];
 static sd_event *host_event;
 
+/* The text made from a format, until sixteen later ones. */
+_printf_(1, 2) static inline const char *made(const char *format, ...)
+{
+	static char texts[16][400];
+	static unsigned next;
+	char *text = texts[next++ % ARRAY_SIZE(texts)];
+	va_list ap;
+
+	va_start(ap, format);
+	(void)vsnprintf(text, sizeof(texts[0]), format, ap);
+	va_end(ap);
+	return text;
+}
+
 static inline void host_path(char path[static 512], const char *name)
 {
 	(void)snprintf(path, 512, "%s%s", host_root, name);

@@ -16,20 +16,6 @@
 
 static char fixture_text[1024];
 
-/* The text made from a format, until sixteen later ones. */
-_printf_(1, 2) static inline const char *made(const char *format, ...)
-{
-	static char texts[16][400];
-	static unsigned next;
-	char *text = texts[next++ % ARRAY_SIZE(texts)];
-	va_list ap;
-
-	va_start(ap, format);
-	(void)vsnprintf(text, sizeof(texts[0]), format, ap);
-	va_end(ap);
-	return text;
-}
-
 static inline void plant_driver(const char *directory, const char *bus, const char *driver)
 {
 	host_mkdir(made("/sys/bus/%s/drivers/%s", bus, driver));

@@ -11,7 +11,7 @@
  * to it. `uevent` is the content of that file. */
 static inline void sys_device(const char *directory, const char *subsystem, const char *uevent)
 {
-	const char *name = strrchr(directory, '/') + 1;
+	const char *slash = strrchr(directory, '/'), *name = slash ? slash + 1 : directory;
 	bool is_bus = strncmp(subsystem, "bus/", 4) == 0;
 	char path[440], up[256] = "", target[700];
 

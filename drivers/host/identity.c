@@ -2,7 +2,9 @@
 /*
  * Decides the id of a device that has no permanent name, from its location. The path below
  * /sys/devices is read from the top. Each device on the way adds a part that differs from its
- * siblings'; a device with a permanent name (a PCI address) restarts the name.
+ * siblings'; a device with a permanent name (a PCI address) restarts the name. A number that the
+ * kernel assigns in the order of discovery is never part of it: it is replaced by what the device
+ * has of its own, or by the position among its siblings.
  */
 #include "drivers/host/identity.h"
 #include "drivers/model/form.h"
@@ -20,6 +22,7 @@ struct path_state {
 	char hub[IDENTITY_MAX + 1]; /* of USB: controller and root hub */
 	char parent[NAME_MAX + 1];  /* the kernel's name of the device above */
 	bool is_virtual;
+	bool has_target; /* the text names the port of a disk, so only its unit is missing */
 };
 
 /* Appends as much as fits; a name that long is no longer readable, so its tail is cut. */
@@ -33,11 +36,19 @@ _printf_(2, 3) static void append(struct path_state *state, const char *format, 
 	va_end(ap);
 }
 
-/* Length of the name without the number at its end ("wq0.1", "controlC0"). */
+static bool is_number(const char *text)
+{
+	return *text && !text[strspn(text, "0123456789")];
+}
+
+/* Length of the name without the number at its end ("wq0.1", "controlC0", "iTCO_wdt.1.auto"). */
 static size_t head_length(const char *name)
 {
-	size_t length = strlen(name);
+	static const char automatic[] = ".auto";
+	size_t length = strlen(name), tail = strlen(automatic);
 
+	if (length > tail && streq(name + length - tail, automatic))
+		length -= tail;
 	while (length > 0 && strchr("0123456789.:", name[length - 1]))
 		length--;
 	return length;
@@ -84,7 +95,7 @@ static bool is_root_hub(const char *name)
 {
 	const char *number = startswith(name, "usb");
 
-	return number && *number && number[strspn(number, "0123456789")] == '\0';
+	return number && is_number(number);
 }
 
 /* "1-1.4" */
@@ -115,23 +126,159 @@ static void add_usb(struct path_state *state, const char *directory, const char 
 		append(state, "%s%s", interface ? "" : ":", interface ?: name);
 }
 
+/* --- names with a number of the kernel inside --- */
+
+/* Names of the form "BEFORE NUMBER AFTER REST" (without spaces). What follows the number is
+ * permanent, or known from elsewhere. */
+static const struct {
+	const char *subsystem, *before;
+	char after;
+	bool drop; /* the rest, too */
+} numbered[] = {
+	{ "i2c", "", '-', false },            /* 1-0068: bus, address */
+	{ "scsi", "", ':', false },           /* 0:0:2:1: host, channel, target, unit */
+	{ "scsi", "target", ':', true },      /* the unit below repeats it */
+	{ "mmc", "mmc", ':', true },          /* mmc0:0a1e: the card gets a new address each time */
+	{ "block", "nvme", 'n', false },      /* nvme0n1 */
+	{ "nvme-generic", "ng", 'n', false }, /* the same */
+	{ "hdaudio", "hdaudioC", 'D', false }, /* card, codec */
+	{ "sound", "hwC", 'D', false },        /* card, device */
+	{ "sound", "midiC", 'D', false },      /* the same */
+	{ "sound", "pcmC", 'D', false },       /* the same */
+};
+
+/* What is permanent of such a name, perhaps nothing; NULL: the name is none of these. */
+static const char *rest_of(const char *subsystem, const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(numbered); i++) {
+		const char *number = startswith(name, numbered[i].before);
+		size_t length = number ? strspn(number, "0123456789") : 0;
+
+		if (length == 0 || number[length] != numbered[i].after ||
+			!streq(subsystem, numbered[i].subsystem))
+			continue;
+		return numbered[i].drop ? "" : number + length + strspn(number + length, ":-");
+	}
+	return NULL;
+}
+
+/* Buses whose devices the firmware names. */
+static bool is_named_by_firmware(const char *subsystem)
+{
+	return streq(subsystem, "platform") || streq(subsystem, "acpi") || streq(subsystem, "amba");
+}
+
+/* "fe804000.i2c" of a device tree, "MSFT0101:00" of ACPI: unique on its bus. */
+static bool is_firmware_address(const char *name)
+{
+	size_t length = strspn(name, "0123456789abcdef");
+
+	if (length >= 4 && name[length] == '.' && isalpha((unsigned char)name[length + 1]))
+		return true;
+	length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
+	return (length == 7 || length == 8) && name[length] == ':' && strlen(name + length) == 3 &&
+		isxdigit((unsigned char)name[length + 1]) &&
+		isxdigit((unsigned char)name[length + 2]);
+}
+
+/* Whether `rest`, which follows the parent's name in the device's, is not the end of a number. */
+static bool is_suffix(const char *parent, const char *rest)
+{
+	size_t length = strlen(parent);
+
+	return length > 0 &&
+		!(isdigit((unsigned char)parent[length - 1]) && isdigit((unsigned char)*rest));
+}
+
+/* Adds the position among devices alike: ":ttyUSB.0", or ":block.0" for "sda". */
+static void add_position(
+	struct path_state *state, const char *directory, const char *name, const char *subsystem)
+{
+	const char *colon = *state->text ? ":" : "";
+	size_t position, head = head_length(name);
+
+	if (position_of(state->root, directory, name, &position) < 0)
+		append(state, "%s%s", colon, name);
+	else if (name[head] && head > 0)
+		append(state, "%s%.*s.%zu", colon,
+			(int)(head - (head > 1 && name[head - 1] == '-')), name, position);
+	else if (is_named_by_firmware(subsystem))
+		append(state, "%s%s", colon, name);
+	else
+		append(state, "%s%s.%zu", colon, subsystem, position);
+}
+
+/* The last number of a disk's, the others being those of its port. */
+static const char *unit_of(const char *numbers)
+{
+	const char *colon = strrchr(numbers, ':');
+
+	return colon ? colon + 1 : numbers;
+}
+
 static void add_other(
 	struct path_state *state, const char *directory, const char *name, const char *subsystem)
 {
-	const char *rest = startswith(name, state->parent);
-	size_t position, head = head_length(name);
+	const char *rest = rest_of(subsystem, name), *suffix = startswith(name, state->parent);
 
-	if (!*state->text)
+	if (!*state->text && !streq(subsystem, "i2c") && !streq(subsystem, "scsi"))
 		append(state, "%s", name);
-	else if (*state->parent && rest)
+	else if (*state->text && rest && !*rest)
+		return;
+	else if (*state->text && suffix && is_suffix(state->parent, suffix))
 		/* Adds nothing for the ttyUSB0 of a class below the ttyUSB0 of a bus. */
-		append(state, "%s%s", strchr(":.-", *rest) ? "" : ":", rest);
-	else if (position_of(state->root, directory, name, &position) < 0)
-		append(state, ":%s", name);
-	else if (name[head] && head > 0)
-		append(state, ":%.*s.%zu", (int)head, name, position);
+		append(state, "%s%s", strchr(":.-", *suffix) ? "" : ":", suffix);
+	else if (*state->text && rest)
+		append(state, ":%s", state->has_target ? unit_of(rest) : rest);
 	else
-		append(state, ":%s.%zu", subsystem, position);
+		add_position(state, directory, name, subsystem);
+}
+
+/* --- devices without a subsystem --- */
+
+/* Ports of storage, and where they have a permanent name; without one, they have positions. */
+static const struct {
+	const char *name, *class, *file;
+} ports[] = {
+	{ "ata", NULL, NULL },
+	{ "end_device-", "sas_device", "sas_address" },
+	{ "rport-", "fc_remote_ports", "port_name" },
+	{ "session", "iscsi_session", "targetname" },
+};
+
+static void add_port(
+	struct path_state *state, const char *path, const char *directory, const char *name)
+{
+	char class[NAME_MAX + 1], value[SYSFS_VALUE_MAX + 1];
+
+	for (size_t i = 0; i < ARRAY_SIZE(ports); i++) {
+		const char *number = startswith(name, ports[i].name);
+
+		if (!number || !isdigit((unsigned char)*number) || !*state->text ||
+			!sysfs_is_device(state->root, path))
+			continue;
+		if (!ports[i].class) {
+			add_position(state, directory, name, "port");
+			return;
+		}
+		if (snprintf(class, sizeof(class), "%s/%s/%s", ports[i].class, name,
+			    ports[i].file) >= (int)sizeof(class) ||
+			sysfs_read(state->root, path, class, value) < 0 || !*value)
+			return;
+		append(state, ":%s", value);
+		state->has_target = true;
+	}
+}
+
+/* A subsystem of NVMe that several controllers lead to is called after itself. */
+static bool add_nvme_subsystem(struct path_state *state, const char *path)
+{
+	char name[SYSFS_VALUE_MAX + 1];
+
+	if (sysfs_read(state->root, path, "subsysnqn", name) < 0 || !*name)
+		return false;
+	append(state, "%s", name);
+	return true;
 }
 
 /* Adds one more directory: `path` is cut behind `name`. */
@@ -140,15 +287,19 @@ static void add_component(
 {
 	char subsystem[NAME_MAX + 1];
 
-	if (sysfs_read_link(state->root, path, "subsystem", subsystem) < 0)
+	if (sysfs_read_link(state->root, path, "subsystem", subsystem) < 0) {
+		add_port(state, path, directory, name);
 		return;
-	if (form_is_pci_address(name))
+	}
+	if (form_is_pci_address(name) ||
+		(is_named_by_firmware(subsystem) && is_firmware_address(name)))
 		(void)snprintf(state->text, sizeof(state->text), "%s", name);
 	else if (streq(subsystem, "usb"))
 		add_usb(state, directory, name);
-	else if (state->is_virtual && !*state->text)
-		append(state, "%s:%s", subsystem, name);
-	else
+	else if (state->is_virtual && !*state->text) {
+		if (!streq(subsystem, "nvme-subsystem") || !add_nvme_subsystem(state, path))
+			append(state, "%s:%s", subsystem, name);
+	} else
 		add_other(state, directory, name, subsystem);
 	if (strlen(name) <= NAME_MAX)
 		(void)strcpy(state->parent, name);

@@ -4,8 +4,8 @@
 /*
  * Makes names for devices of /sys that are the same after every boot. The kernel's own names may
  * change, because card0, ttyUSB3 and usb2 are numbered in the order of discovery. So a name is made
- * from the device's location: the PCI address or the USB port above it, and its position among
- * devices of its kind there.
+ * from the device's location: the PCI address, the firmware's name or the USB port above it, and
+ * its position among devices of its kind there.
  */
 
 #include "drivers/host/sysfs.h"
@@ -17,7 +17,11 @@
  *   0000:03:00.0                      a PCI device
  *   0000:03:00.0:accel.0              the first accel device of it
  *   0000:6a:01.0:dsa.0:wq.3           the fourth queue
+ *   0000:00:1f.2:ata.1:host.0:0:0:0:block.0
+ *   0000:00:07.0:mmc.0:mmcblk.0   a memory card, by its controller
+ *   fe804000.i2c:i2c.0:0068:rtc.0 a clock on a bus of the board
  *   usb-0000:00:14.0-0:1.4:1.0:video.0
+ *   nqn.2019-08.org.qemu:mp1:n1   a namespace of NVMe that several controllers lead to
  *   misc:kvm                          a device that is software, by its own name
  * Returns 0, or -EXDEV if it is not below /sys/devices. */
 int identity_of(

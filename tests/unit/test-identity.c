@@ -52,20 +52,151 @@ static void test_pci(void **state)
 	expect_identity("pci0000:00/0000:00:01.0/0000:01:00.0/drm/card3", "0000:01:00.0:card.0");
 }
 
-static void test_disks(void **state)
+/* Two disks of one controller; the kernel counts the ports of all controllers. */
+static void test_sata(void **state)
 {
 	sys_device("pci0000:00/0000:00:1f.2", "bus/pci", "");
-	sys_device("pci0000:00/0000:00:1f.2/ata3/host2", "bus/scsi", "");
-	sys_device("pci0000:00/0000:00:1f.2/ata3/host2/target2:0:0", "bus/scsi", "");
-	sys_device("pci0000:00/0000:00:1f.2/ata3/host2/target2:0:0/2:0:0:0", "bus/scsi", "");
-	sys_device("pci0000:00/0000:00:1f.2/ata3/host2/target2:0:0/2:0:0:0/block/sdc",
+	for (int i = 0; i < 2; i++) {
+		char path[256];
+		int n = 7 + 4 * i;
+
+		(void)snprintf(path, sizeof(path), "pci0000:00/0000:00:1f.2/ata%d", n);
+		host_mkdir(made("/sys/devices/%s", path));
+		sys_write(path, "uevent", "");
+		sys_device(made("%s/host%d", path, n), "bus/scsi", "");
+		sys_device(made("%s/host%d/target%d:0:0", path, n, n), "bus/scsi", "");
+		sys_device(made("%s/host%d/target%d:0:0/%d:0:0:0", path, n, n, n), "bus/scsi", "");
+		sys_device(
+			made("%s/host%d/target%d:0:0/%d:0:0:0/block/sd%c", path, n, n, n, "fc"[i]),
+			"class/block", "");
+	}
+	sys_device("pci0000:00/0000:00:1f.2/ata11/host11/target11:0:0/11:0:0:0/block/sdc/sdc1",
 		"class/block", "");
-	sys_device("pci0000:00/0000:00:1f.2/ata3/host2/target2:0:0/2:0:0:0/block/sdc/sdc1",
-		"class/block", "");
-	expect_identity("pci0000:00/0000:00:1f.2/ata3/host2/target2:0:0/2:0:0:0/block/sdc",
-		"0000:00:1f.2:host.0:target.0:scsi.0:block.0");
-	expect_identity("pci0000:00/0000:00:1f.2/ata3/host2/target2:0:0/2:0:0:0/block/sdc/sdc1",
-		"0000:00:1f.2:host.0:target.0:scsi.0:block.0:1");
+	expect_identity("pci0000:00/0000:00:1f.2/ata7/host7/target7:0:0/7:0:0:0/block/sdf",
+		"0000:00:1f.2:ata.0:host.0:0:0:0:block.0");
+	expect_identity("pci0000:00/0000:00:1f.2/ata11/host11/target11:0:0/11:0:0:0/block/sdc/sdc1",
+		"0000:00:1f.2:ata.1:host.0:0:0:0:block.0:1");
+}
+
+/* Disks behind a controller whose ports have names: SAS with an expander, and two units of one port
+ * of Fibre Channel. The numbers of ports and targets are those of discovery. */
+static void test_storage_networks(void **state)
+{
+	static const char sas[] =
+		"pci0000:00/0000:02:00.0/host3/port-3:0/expander-3:0/port-3:0:%d/end_device-3:0:%d";
+	static const char rport[] = "pci0000:00/0000:04:00.0/host5/rport-5:0-9";
+	char path[256];
+
+	sys_device("pci0000:00/0000:02:00.0", "bus/pci", "");
+	sys_device("pci0000:00/0000:02:00.0/host3", "bus/scsi", "");
+	for (int i = 4; i < 6; i++) {
+		(void)snprintf(path, sizeof(path), sas, i, i);
+		host_mkdir(made("/sys/devices/%s/sas_device/end_device-3:0:%d", path, i));
+		sys_write(path, "uevent", "");
+		sys_write(path, made("sas_device/end_device-3:0:%d/sas_address", i),
+			i == 4 ? "0x5000c500a1b2c3d5\n" : "0x5000c500a1b2c3d9\n");
+		sys_device(made("%s/target3:0:%d", path, i), "bus/scsi", "");
+		sys_device(made("%s/target3:0:%d/3:0:%d:0", path, i, i), "bus/scsi", "");
+		expect_identity(made("%s/target3:0:%d/3:0:%d:0", path, i, i),
+			i == 4 ? "0000:02:00.0:host.0:0x5000c500a1b2c3d5:0"
+			       : "0000:02:00.0:host.0:0x5000c500a1b2c3d9:0");
+	}
+
+	sys_device("pci0000:00/0000:04:00.0", "bus/pci", "");
+	sys_device("pci0000:00/0000:04:00.0/host5", "bus/scsi", "");
+	host_mkdir(made("/sys/devices/%s/fc_remote_ports/rport-5:0-9", rport));
+	sys_write(rport, "uevent", "");
+	sys_device(made("%s/target5:0:2", rport), "bus/scsi", "");
+	for (int unit = 0; unit < 2; unit++)
+		sys_device(made("%s/target5:0:2/5:0:2:%d", rport, unit), "bus/scsi", "");
+	/* Without the port's name, the parts of the unit's. */
+	expect_identity(made("%s/target5:0:2/5:0:2:1", rport), "0000:04:00.0:host.0:0:2:1");
+	sys_write(rport, "fc_remote_ports/rport-5:0-9/port_name", "0x500a0981\n");
+	expect_identity(made("%s/target5:0:2/5:0:2:1", rport), "0000:04:00.0:host.0:0x500a0981:1");
+}
+
+/* A card gets another address (RCA) each time when it is initialized; a function of SDIO is below
+ * its card. */
+static void test_memory_cards(void **state)
+{
+	static const char host[] = "pci0000:00/0000:00:07.0";
+
+	sys_device(host, "bus/pci", "");
+	for (int i = 0; i < 2; i++) {
+		const char *card = i == 0 ? "0a1e" : "850e";
+		const char *path = made("%s/mmc_host/mmc%d", host, i);
+
+		sys_device(path, "class/mmc_host", "");
+		sys_device(made("%s/mmc%d:%s", path, i, card), "bus/mmc", "");
+		sys_device(made("%s/mmc%d:%s/block/mmcblk%d", path, i, card, i), "class/block", "");
+	}
+	expect_identity(made("%s/mmc_host/mmc0/mmc0:0a1e/block/mmcblk0", host),
+		"0000:00:07.0:mmc.0:mmcblk.0");
+	expect_identity(made("%s/mmc_host/mmc1/mmc1:850e/block/mmcblk1", host),
+		"0000:00:07.0:mmc.1:mmcblk.0");
+	sys_device(made("%s/mmc_host/mmc1/mmc1:0001", host), "bus/mmc", "");
+	sys_device(made("%s/mmc_host/mmc1/mmc1:0001/mmc1:0001:2", host), "bus/sdio", "");
+	expect_identity(
+		made("%s/mmc_host/mmc1/mmc1:0001/mmc1:0001:2", host), "0000:00:07.0:mmc.1:2");
+}
+
+/* A namespace that one controller leads to, and one that several do. */
+static void test_nvme(void **state)
+{
+	static const char shared[] = "virtual/nvme-subsystem/nvme-subsys3";
+
+	sys_device("pci0000:00/0000:01:00.0", "bus/pci", "");
+	sys_device("pci0000:00/0000:01:00.0/nvme/nvme4", "class/nvme", "");
+	sys_device("pci0000:00/0000:01:00.0/nvme/nvme4/nvme4n2", "class/block", "");
+	sys_device("pci0000:00/0000:01:00.0/nvme/nvme4/nvme4n2/nvme4n2p1", "class/block", "");
+	expect_identity("pci0000:00/0000:01:00.0/nvme/nvme4/nvme4n2", "0000:01:00.0:nvme.0:n2");
+	expect_identity("pci0000:00/0000:01:00.0/nvme/nvme4/nvme4n2/nvme4n2p1",
+		"0000:01:00.0:nvme.0:n2:p1");
+	sys_device(shared, "class/nvme-subsystem", "");
+	sys_device(made("%s/nvme3n1", shared), "class/block", "");
+	expect_identity(made("%s/nvme3n1", shared), "nvme-subsystem:nvme-subsys3:n1");
+	sys_write(shared, "subsysnqn", "nqn.2019-08.org.qemu:mp1\n");
+	expect_identity(made("%s/nvme3n1", shared), "nqn.2019-08.org.qemu:mp1:n1");
+}
+
+static void expect_without_numbers(int n)
+{
+	static const char soc[] = "platform/soc/fe804000.i2c", lpc[] = "pci0000:00/0000:00:1f.0";
+	static const char smbus[] = "pci0000:00/0000:00:1f.4";
+
+	sys_device("platform/soc", "bus/platform", "");
+	sys_device(soc, "bus/platform", "");
+	sys_device(smbus, "bus/pci", "");
+	sys_device(lpc, "bus/pci", "");
+	sys_device(made("%s/i2c-%d", smbus, n), "bus/i2c", "");
+	sys_device(made("%s/i2c-%d/i2c-dev/i2c-%d", smbus, n, n), "class/i2c-dev", "");
+	expect_identity(made("%s/i2c-%d/i2c-dev/i2c-%d", smbus, n, n), "0000:00:1f.4:i2c.0");
+	/* A multiplexer's bus, 10 below 1. */
+	sys_device(made("%s/i2c-%d/i2c-%d0", smbus, n, n), "bus/i2c", "");
+	expect_identity(made("%s/i2c-%d/i2c-%d0", smbus, n, n), "0000:00:1f.4:i2c.0:i2c.0");
+	/* A bus that is software. */
+	sys_device(made("i2c-%d", n + 1), "bus/i2c", "");
+	expect_identity(made("i2c-%d", n + 1), "i2c.0");
+	/* A clock on a bus of the board. */
+	sys_device(made("%s/i2c-%d", soc, n + 2), "bus/i2c", "");
+	sys_device(made("%s/i2c-%d/%d-0068", soc, n + 2, n + 2), "bus/i2c", "");
+	sys_device(made("%s/i2c-%d/%d-0068/rtc/rtc%d", soc, n + 2, n + 2, n), "class/rtc", "");
+	expect_identity(made("%s/i2c-%d/%d-0068/rtc/rtc%d", soc, n + 2, n + 2, n),
+		"fe804000.i2c:i2c.0:0068:rtc.0");
+	sys_device(made("%s/iTCO_wdt.%d.auto", lpc, n), "bus/platform", "");
+	sys_device(
+		made("%s/iTCO_wdt.%d.auto/watchdog/watchdog%d", lpc, n, n), "class/watchdog", "");
+	expect_identity(made("%s/iTCO_wdt.%d.auto/watchdog/watchdog%d", lpc, n, n),
+		"0000:00:1f.0:iTCO_wdt.0:watchdog.0");
+}
+
+/* The ids do not depend on what the kernel found before the devices. */
+static void test_numbers(void **state)
+{
+	expect_without_numbers(1);
+	assert_int_equal(host_teardown(state), 0);
+	assert_int_equal(host_setup(state), 0);
+	expect_without_numbers(9);
 }
 
 static void test_software_and_platform(void **state)
@@ -79,6 +210,22 @@ static void test_software_and_platform(void **state)
 	sys_device("pnp0/00:04/00:04:0", "bus/serial-base", "");
 	sys_device("pnp0/00:04/00:04:0/00:04:0.0", "bus/serial-base", "");
 	sys_device("pnp0/00:04/00:04:0/00:04:0.0/tty/ttyS9", "class/tty", "");
+	/* What the firmware names is unique, wherever it is. */
+	sys_device("LNXSYSTM:00", "bus/acpi", "");
+	sys_device("LNXSYSTM:00/LNXSYBUS:00", "bus/acpi", "");
+	sys_device("LNXSYSTM:00/LNXSYBUS:00/MSFT0101:00", "bus/acpi", "");
+	sys_device("LNXSYSTM:00/LNXSYBUS:00/MSFT0101:00/tpmrm/tpmrm1", "class/tpmrm", "");
+	sys_device("platform/soc", "bus/platform", "");
+	sys_device("platform/soc/fe204000.spi", "bus/platform", "");
+	sys_device("platform/soc/fe204000.spi/spi_master/spi6", "class/spi_master", "");
+	sys_device("platform/soc/fe204000.spi/spi_master/spi6/spi6.1", "bus/spi", "");
+	sys_device("platform/soc/fe204000.spi/spi_master/spi6/spi6.1/spidev/spidev6.1",
+		"class/spidev", "");
+	sys_device("platform/soc/thermal", "bus/platform", "");
+	expect_identity("LNXSYSTM:00/LNXSYBUS:00/MSFT0101:00/tpmrm/tpmrm1", "MSFT0101:00:tpmrm.0");
+	expect_identity("platform/soc/fe204000.spi/spi_master/spi6/spi6.1/spidev/spidev6.1",
+		"fe204000.spi:spi.0.1:spidev.0");
+	expect_identity("platform/soc/thermal", "soc:thermal");
 	expect_identity("virtual/misc/kvm", "misc:kvm");
 	expect_identity("virtual/block/loop3", "block:loop3");
 	expect_identity("platform/serial8250/tty/ttyS1", "serial8250:ttyS.1");
@@ -163,7 +310,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HOST_TEST(test_pci),
-		HOST_TEST(test_disks),
+		HOST_TEST(test_sata),
+		HOST_TEST(test_storage_networks),
+		HOST_TEST(test_memory_cards),
+		HOST_TEST(test_nvme),
+		HOST_TEST(test_numbers),
 		HOST_TEST(test_software_and_platform),
 		HOST_TEST(test_usb),
 		HOST_TEST(test_elsewhere),

@@ -376,10 +376,10 @@ void claimant_set_overlap(struct claimant *claimant, bool overlap)
 void claimant_set_booked(struct claimant *claimant, struct bookings *booked)
 {
 	struct bookings *before = claimant->booked;
-	bool has_answers = (before && before->n_answers > 0) || (booked && booked->n_answers > 0);
+	bool is_used = (before && before->count > 0) || (booked && booked->count > 0);
 
 	claimant->booked = bookings_ref(booked);
-	if (booked != before && (has_answers || claimant->arbiter->contested))
+	if (booked != before && (is_used || claimant->arbiter->contested))
 		arbiter_decide(claimant->arbiter);
 	(void)bookings_unref(before);
 }

@@ -35,9 +35,10 @@ struct replay {
 
 	/* The resource in hand. */
 	struct decision *decision;
-	struct map by_id;  /* its devices */
-	struct map given;  /* nodes that any of its containers gets */
-	unsigned resolved; /* paths that were resolved for it */
+	struct map by_id;    /* its devices */
+	struct map by_claim; /* the same, while there are bookings of other ids */
+	struct map given;    /* nodes that any of its containers gets */
+	unsigned resolved;   /* paths that were resolved for it */
 };
 
 /* The answer in hand. */
@@ -68,6 +69,7 @@ static void replay_done(struct replay *replay)
 	map_done(&replay->by_key);
 	map_done(&replay->by_path);
 	map_done(&replay->by_id);
+	map_done(&replay->by_claim);
 	map_done(&replay->given);
 }
 
@@ -345,17 +347,80 @@ static int judge_answer(struct replay *replay, const struct booked_answer *answe
 	return r;
 }
 
+/* --- former ids --- */
+
+static int find_claims(struct replay *replay)
+{
+	const struct hardware_claims *list = replay->decision->list;
+	int r = 0;
+
+	if (replay->by_claim.count > 0)
+		return 0;
+	for (size_t i = 0; i < list->n_devices && r >= 0; i++)
+		for (const char *const *claim = list->devices[i].claims; *claim && r >= 0; claim++)
+			r = put(&replay->by_claim, *claim, &list->devices[i]);
+	return r;
+}
+
+/* Driver "path" makes the part of an id "serial:by-id:usb-A9" from "/dev/serial/by-id/usb-A9". */
+static int judge_part(
+	struct replay *replay, const struct booking *booking, const char *part, size_t length)
+{
+	const char *root = replay->decision->root ?: "", *path;
+	const struct hardware_device *device;
+	char node[sizeof("/dev/") + DEVICE_ID_MAX];
+	int r;
+
+	if (length == 0 || length > DEVICE_ID_MAX)
+		return 0;
+	(void)snprintf(node, sizeof(node), "/dev/%.*s", (int)length, part);
+	for (char *p = node; *p; p++)
+		if (*p == ':')
+			*p = '/';
+	r = find_path(replay, root, node, &path);
+	device = r >= 0 && path ? map_get(&replay->by_claim, path) : NULL;
+	if (!device)
+		return MIN_OF(r, 0);
+	replay->decision->replays = true;
+	return decision_write(replay->decision, device->id,
+		"%ca pod holds this device under its former id \"%.64s\": delete that pod",
+		OWNERS_STALE, booking->id);
+}
+
+/* If no device has the id because the configuration was changed, an id of driver "path" shows which
+ * device the pod has, also without a node in an answer: with CDI names and claims. */
+static int judge_booking(struct replay *replay, const struct booking *booking)
+{
+	const char *part = booking->id;
+	size_t length = strlen(part), n;
+	unsigned replica;
+	int r;
+
+	if (!(booking->uses & BOOKED_ALONE) || find_device(&replay->by_id, booking->id))
+		return 0;
+	(void)offered_id_split(booking->id, &length, &replica);
+	r = find_claims(replay);
+	for (const char *end = part + length; part < end && r >= 0; part += n + 1) {
+		const char *plus = memchr(part, '+', (size_t)(end - part));
+
+		n = (size_t)((plus ?: end) - part);
+		r = judge_part(replay, booking, part, n);
+	}
+	return r;
+}
+
 static int judge_resource(struct replay *replay, struct decision *decision)
 {
 	int r = 0;
 
 	decision->replays = false;
 	/* Nothing is known about its nodes before its process has sent its claims. */
-	if (!decision->list || !decision->booked || decision->booked->n_answers == 0)
+	if (!decision->list || !decision->booked)
 		return 0;
 	replay->decision = decision;
 	replay->resolved = 0;
 	map_done(&replay->by_id);
+	map_done(&replay->by_claim);
 	map_done(&replay->given);
 	for (size_t i = 0; i < decision->list->n_devices && r >= 0; i++)
 		r = put(&replay->by_id, decision->list->devices[i].id, &decision->list->devices[i]);
@@ -363,6 +428,9 @@ static int judge_resource(struct replay *replay, struct decision *decision)
 		r = put_nodes(&replay->given, decision->list->given);
 	for (size_t i = 0; i < decision->booked->n_answers && r >= 0; i++)
 		r = judge_answer(replay, &decision->booked->answers[i]);
+	for (size_t i = 0; i < decision->booked->count && decision->list->n_devices > 0 && r >= 0;
+		i++)
+		r = judge_booking(replay, &decision->booked->items[i]);
 	return r;
 }
 

@@ -8,7 +8,8 @@
  * node or value of one of its devices is not in it, and a node in it is none that its devices have;
  * or if one of its devices is not found any more. Compared are paths without symbolic
  * links. What an outdated answer names is kept from other containers, too: any other device with
- * such a node is unhealthy, unless its resource and that of the answer both set `overlap`.
+ * such a node is unhealthy, unless its resource and that of the answer both set `overlap`. So is a
+ * device that a pod holds under another id, which it had before the configuration was changed.
  */
 
 #include "supervisor/ownership/decision.h"

@@ -223,6 +223,41 @@ class Moves(DraPodTest):
         self.node.ask_kubelet("pod", "rm", "holder")
         until(lambda: len(self.published()) == 3, "the device to be published")
 
+    def check_former_id(self, serve, reload):
+        """A device has another id with the new configuration. What a pod has under the old one is not offered under the new one,
+        neither in the same way nor in the other."""
+        for number in range(3):
+            os.symlink(f"card{number}", self.node.path(f"dev/gpu{number}"))
+        more = f'host_root = "{self.node.dir}";'
+        self.begin(path("gpu", "/dev/card*", f'serve = "dra"; {more}'))
+        claim, (held,) = self.claim("trainer", 1)
+        new = held.replace("card", "gpu")
+        free = sorted({"gpu0", "gpu1", "gpu2"} - {new})
+        self.change(path("gpu", "/dev/gpu*", f'serve = "{serve}"; {more}'), reload=reload)
+        reason = f'a pod holds this device under its former id "{held}": delete that pod'
+        until(lambda: (gpu := self.node.resource(GPU)) and {d["id"]: d["reason"] for d in gpu["devices"]}.get(new) == reason,
+              "the reason in the status")
+        self.await_offered(serve, *free)
+        self.end("trainer", claim)
+        self.await_offered(serve, new, *free)
+
+    def await_offered(self, serve, *ids):
+        def offered():
+            if serve == "plugin":
+                return self.listed()
+            return sorted(d["attributes"]["id"]["string"] for d in (self.api.pool() or {}).values() if not d.get("taints"))
+
+        until(lambda: offered() == sorted(ids), f"{ids} to be offered")
+
+    def test_former_id_by_reload(self):
+        self.check_former_id("dra", True)
+
+    def test_former_id_by_restart(self):
+        self.check_former_id("dra", False)
+
+    def test_former_id_in_the_other_way(self):
+        self.check_former_id("plugin", True)
+
     def test_forget(self):
         """What the kubelet's data assign in vain can be forgotten, also under a former name."""
         self.begin_plugin(self.cards("old", "plugin"), self.resource("fpga", serve="plugin"), old=3, fpga=3)

@@ -194,6 +194,109 @@ class Reboot(Replayed):
         self.expect()
 
 
+class Tree(Replayed):
+    """Devices in the /sys of a tree, linked as the kernel links them."""
+
+    def setUp(self):
+        super().setUp()
+        self.root = self.node.path("host")
+
+    def declare_keys(self, keys):
+        self.resources["a"] = f'{{ name = "vendor.example/a"; host_root = "{self.root}"; {keys} }}'
+
+    def write(self, path, text):
+        path = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+
+    def link(self, path, target):
+        """A link to a path below the root."""
+        where = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(where), exist_ok=True)
+        if os.path.lexists(where):
+            os.remove(where)
+        os.symlink(os.path.relpath(os.path.join(self.root, target), os.path.dirname(where)), where)
+
+    def device(self, directory, subsystem, node="", **files):
+        for name, text in {"uevent": f"DEVNAME={node}\n" if node else "", **files}.items():
+            self.write(f"sys/devices/{directory}/{name}", text + "\n")
+        os.makedirs(os.path.join(self.root, "sys", subsystem), exist_ok=True)
+        self.link(f"sys/devices/{directory}/subsystem", f"sys/{subsystem}")
+        folder = subsystem + ("/devices" if subsystem.startswith("bus/") else "")
+        self.link(f"sys/{folder}/{os.path.basename(directory)}", f"sys/devices/{directory}")
+        if node:
+            path = os.path.join(self.root, "dev", node)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.mkfifo(path)
+
+
+class FormerIds(Tree):
+    """An update with another preset, under which the devices have other ids."""
+
+    OLD = 'driver = "path"; match = ( { path = "/dev/ptp[0-9]*"; permissions = "r"; } ); share = { replicas = 2; };'
+    NEW = 'preset = "ptp"; share = { replicas = 2; };'
+    CARDS = {"x": "0000:00:03.0", "y": "0000:00:04.0"}
+
+    def plug(self, **clocks):
+        shutil.rmtree(self.root, ignore_errors=True)
+        for name, number in clocks.items():
+            slot = f"pci0000:00/{self.CARDS[name]}"
+            self.device(slot, "bus/pci")
+            self.device(f"{slot}/ptp/ptp{number}", "class/ptp", f"ptp{number}")
+
+    def expect_former(self, held, card):
+        self.expect(**{held: "not found with the applied configuration, but assigned to a pod", f"{self.CARDS[card]}:ptp.0":
+                       f'a pod holds this device under its former id "{held}": delete that pod'})
+
+    def listed(self, resource="a"):
+        """Health of devices, of which those with replicas count once."""
+        return {name if name.startswith("ptp") else name.split("#")[0]: health for name, health in super().listed(resource).items()}
+
+    def begin_old(self, more=""):
+        self.plug(x=0, y=1)
+        self.declare_keys(self.OLD + more)
+        self.begin()
+
+    def update(self, more=""):
+        self.declare_keys(self.NEW + more)
+        self.node.stop()
+        self.configure()
+        self.node.start()
+        self.node.await_serving()
+
+    def test_P21_former_id(self):
+        """A device is not offered under its new id while a pod holds it under the old one."""
+        self.begin_old()
+        held, = self.pod("p", init=False)
+        self.update()
+        self.expect_former(held, "xy"[int(held[3])])
+        self.node.ask_kubelet("pod", "rm", "p")
+        self.expect()
+        self.assertEqual(set(self.listed()), {f"{address}:ptp.0" for address in self.CARDS.values()})
+
+    def test_P21_former_id_with_cdi(self):
+        """The kubelet stores nothing but the name of a CDI device."""
+        spec = ' cdi_spec = { kind = "vendor.example/a"; };'
+        self.begin_old(spec)
+        held, = self.pod("p", init=False)
+        self.update(spec)
+        self.expect_former(held, "xy"[int(held[3])])
+        self.node.ask_kubelet("pod", "rm", "p")
+        self.expect()
+
+    def test_P21_former_id_after_a_reboot(self):
+        """The clock has another number by then: the pod is refused, and the one that has its number now waits for its end."""
+        self.begin_old()
+        held, = self.pod("p")
+        self.declare_keys(self.NEW)
+        self.configure()
+        self.assertEqual(self.reboot(x=1, y=0), {"p": "pod-rejected"})
+        self.expect_former(held, "yx"[int(held[3])])
+        self.node.ask_kubelet("pod", "rm", "p")
+        self.expect()
+
+
 class WhileItRuns(Replayed):
     def test_P21_driver_loaded_again(self):
         self.declare()

@@ -54,6 +54,20 @@ static void answer(const char *ids, const char *nodes, const char *values)
 	booked_answer_done(&parts);
 }
 
+/* Words of ids that are booked for the last resource. */
+static void book(const char *ids, unsigned uses)
+{
+	struct strings list = { 0 };
+
+	add_words(&list, ids);
+	for (size_t i = 0; i < list.count; i++)
+		assert_int_equal(
+			bookings_add(bookings[n_decisions - 1], list.items[i], uses, NULL, 0, 0),
+			0);
+	assert_int_equal(bookings_sort(bookings[n_decisions - 1]), 0);
+	strings_done(&list);
+}
+
 static void decide(void)
 {
 	assert_int_equal(ownership_decide(decisions, n_decisions), 0);
@@ -192,6 +206,48 @@ static void test_P21_removed(void **state)
 	clear();
 }
 
+#define FORMER(id, former) \
+	id "\t!a pod holds this device under its former id \"" former "\": delete that pod\n"
+
+/* A configuration of driver "path" was replaced by one that finds the same devices under other ids.
+ * The answers to Allocate have only names of CDI devices. */
+static void test_P21_former_ids(void **state)
+{
+	static const unsigned uses[] = { BOOKED_IN_PLUGIN, BOOKED_BY_CLAIM };
+
+	make_nodes();
+	host_mkdir("/dev/serial/by-id");
+	host_symlink("../../1", "/dev/serial/by-id/usb-A");
+	for (size_t i = 0; i < ARRAY_SIZE(uses); i++) {
+		add("r", false, "new-0\t/dev/0\nnew-1\t/dev/1\nnew-2\t/dev/2\nnew-3\t?/dev/3\n");
+		book("0#17 serial:by-id:usb-A 2+3 new-2#1 absent", uses[i]);
+		add("s", false, "x\t/dev/0\n");
+		decide();
+		expect(0,
+			FORMER("new-0", "0#17") FORMER("new-2", "2+3") FORMER("new-3", "2+3")
+				FORMER("new-1", "serial:by-id:usb-A"),
+			true);
+		/* Other resources may have other devices under such ids. */
+		expect(1, "x\tr\n", false);
+		clear();
+	}
+
+	/* The pod has ended, and what is no path of a node. */
+	add("r", false, "new-0\t/dev/0\n");
+	book("0", BOOKED_BY_PLUGIN);
+	book(":: + #1 ..:dev:0 0+", BOOKED_BY_ADMIN);
+	decide();
+	expect(0, "", false);
+	clear();
+
+	/* The device still has the id. */
+	add("r", false, "0\t/dev/0\nnew\t/dev/1\n");
+	book("0 0#3", BOOKED_IN_PLUGIN);
+	decide();
+	expect(0, "", false);
+	clear();
+}
+
 /* The owner of a device counts first; a wrong answer of another resource is found as well. */
 static void test_P21_owners(void **state)
 {
@@ -297,6 +353,7 @@ int main(void)
 		TEST(test_P21_places),
 		TEST(test_P21_right),
 		TEST(test_P21_removed),
+		TEST(test_P21_former_ids),
 		TEST(test_P21_owners),
 		TEST(test_P21_values),
 		TEST(test_P21_other_file_system),

@@ -24,16 +24,33 @@ struct target {
 
 /* --- nodes --- */
 
-/* The link that leads to the node of this device wherever it is plugged in, or at this port. */
+/* The first of the links in directories of that name that leads to the node, or NULL. */
+static const char *find_link(
+	const char *root, const struct strings *links, const char *form, const char *node)
+{
+	const char *chosen = NULL;
+
+	for (size_t i = 0; i < links->count; i++) {
+		_cleanup_free_ char *leads_to = NULL;
+		const char *link = links->items[i];
+
+		if (strstr(link, form) && (!chosen || strcmp(link, chosen) < 0) &&
+			sysroot_resolve(root, link, &leads_to) >= 0 && streq(leads_to, node))
+			chosen = link;
+	}
+	return chosen;
+}
+
+/* The link that leads to the node of this device wherever it is plugged in, or at this port: also
+ * if the first one leads to another device with the same serial number. */
 static int stable_path(
 	const struct target *target, const char *directory, const char *node, char **ret)
 {
-	const char *form = target->by_serial ? "/by-id/" : "/by-path/";
+	const char *root = scan_root(target->scan), *chosen = NULL;
 	_cleanup_strings_ struct strings links = { 0 };
-	const char *chosen = NULL;
 	int r;
 
-	r = udev_read_links(scan_root(target->scan), directory, &links);
+	r = udev_read_links(root, directory, &links);
 	/* The device's own node has no link. */
 	if (r == -ENODATA && startswith(node, "/dev/bus/usb/"))
 		r = 0;
@@ -43,15 +60,10 @@ static int stable_path(
 			"device is plugged in again");
 	else if (r < 0)
 		return r;
-	for (size_t i = 0; i < links.count; i++) {
-		_cleanup_free_ char *leads_to = NULL;
-		const char *link = links.items[i];
-
-		if (strstr(link, form) && (!chosen || strcmp(link, chosen) < 0) &&
-			sysroot_resolve(scan_root(target->scan), link, &leads_to) >= 0 &&
-			streq(leads_to, node))
-			chosen = link;
-	}
+	if (target->by_serial)
+		chosen = find_link(root, &links, "/by-id/", node);
+	if (!chosen)
+		chosen = find_link(root, &links, "/by-path/", node);
 	*ret = strdup(chosen ?: node);
 	return *ret ? 0 : -ENOMEM;
 }

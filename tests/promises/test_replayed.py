@@ -297,6 +297,46 @@ class FormerIds(Tree):
         self.expect()
 
 
+class Twins(Tree):
+    """USB adapters with one serial number, whose link in by-id leads to the one that was plugged in last."""
+
+    ID = "usb-0403-6001-SAME"
+
+    def plug(self, *ports):
+        self.device("pci0000:00/0000:00:14.0", "bus/pci")
+        self.device("pci0000:00/0000:00:14.0/usb1", "bus/usb", idVendor="1d6b", idProduct="0002", bDeviceClass="09", busnum="1", devnum="1")
+        for port in ports:
+            usb = f"pci0000:00/0000:00:14.0/usb1/1-{port}"
+            self.device(usb, "bus/usb", idVendor="0403", idProduct="6001", bDeviceClass="00", busnum="1", devnum=str(port), serial="SAME")
+            self.device(f"{usb}/1-{port}:1.0", "bus/usb", bInterfaceClass="ff")
+            self.device(f"{usb}/1-{port}:1.0/ttyUSB{port}/tty/ttyUSB{port}", "class/tty", f"ttyUSB{port}", dev=f"188:{port}")
+            self.write(f"run/udev/data/c188:{port}", f"S:serial/by-id/usb-SAME\nS:serial/by-path/pci-usb-0:{port}\n")
+            self.link("dev/serial/by-id/usb-SAME", f"dev/ttyUSB{port}")
+            self.link(f"dev/serial/by-path/pci-usb-0:{port}", f"dev/ttyUSB{port}")
+
+    def test_P21_twin_of_a_held_device(self):
+        self.plug(1)
+        self.declare_keys('driver = "usb"; match = ( { vendor = 0x0403; nodes = "tty"; } );')
+        self.begin()
+        self.assertEqual(self.pod("p", init=False), {self.ID})
+        self.plug_more(2)
+        twin = f"{self.ID}@0000:00:14.0-0:2"
+        self.expect(**{self.ID: "its pod uses /dev/serial/by-id/usb-SAME, but the device is /dev/ttyUSB1 now: delete the pod",
+                       twin: f'a pod with device "{self.ID}" of vendor.example/a uses /dev/serial/by-id/usb-SAME, '
+                             "which is this device now: delete that pod"})
+        self.node.ask_kubelet("pod", "rm", "p")
+        self.expect()
+        # The next pods get links that no other device can take.
+        self.assertEqual(self.pod("q", count=2, init=False), {self.ID, twin})
+        self.plug_more(3)
+        until(lambda: len(self.listed()) == 3, "the third one")
+        self.expect()
+
+    def plug_more(self, port):
+        self.plug(port)
+        self.ctl("rescan", "vendor.example/a")
+
+
 class WhileItRuns(Replayed):
     def test_P21_driver_loaded_again(self):
         self.declare()

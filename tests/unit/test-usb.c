@@ -150,6 +150,9 @@ static void test_links(void **state)
 	host_remove("/dev/serial/by-id/usb-A9");
 	host_symlink("../../video0", "/dev/serial/by-id/usb-A9");
 	list(USB("vendor = 0x0403; nodes = \"tty\";"));
+	expect_nodes(id, "/dev/serial/by-path/pci-0>/dev/ttyUSB0 ");
+	host_remove("/dev/serial/by-path/pci-0");
+	list(USB("vendor = 0x0403; nodes = \"tty\";"));
 	expect_nodes(id, "/dev/ttyUSB0 ");
 }
 

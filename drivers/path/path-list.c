@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes the devices of driver "path": expands each member's pattern, zips the matches by position,
- * makes an id of the paths, and reads the type of each path. A device node that several names lead
- * to (the links of a disk in /dev/disk/by-id) is one device.
+ * Makes the devices of driver "path": expands each member's pattern, joins the matches, makes an id
+ * of the paths, and reads the type of each path. A device node that several names lead to (the
+ * links of a disk in /dev/disk/by-id) is one device.
  */
 #include <sys/sysmacros.h>
 
@@ -176,6 +176,7 @@ struct zip {
 	struct strings *found; /* for each member */
 	struct place *places;  /* the same */
 	struct path_nodes *nodes;
+	struct path_numbers numbers; /* JOIN_BY_NUMBER */
 };
 
 static int add_member(struct scan *scan, struct device *device, const struct path_member *member,
@@ -193,6 +194,8 @@ static size_t zip_length(const struct zip *zip)
 {
 	size_t greatest = 0, least = SIZE_MAX;
 
+	if (zip->match->join == JOIN_BY_NUMBER)
+		return zip->numbers.devices.count;
 	for (size_t i = 0; i < path_member_count(zip->match); i++) {
 		const struct path_member *member = path_member_get(zip->match, i);
 		size_t count = zip->found[i].count;
@@ -212,6 +215,18 @@ static void zip_drop(struct zip *zip)
 	}
 }
 
+/* The member's path for the device of that index, or NULL. */
+static const char *zip_path(const struct zip *zip, size_t i, size_t index)
+{
+	const struct path_member *member = path_member_get(zip->match, i);
+	const struct strings *found = &zip->found[i];
+
+	if (zip->match->join == JOIN_BY_NUMBER && form_is_pattern(member->path))
+		return path_numbers_get(&zip->numbers, i, index);
+	return index < found->count * (size_t)member->limit ? found->items[index % found->count]
+							    : NULL;
+}
+
 /* Takes the device's paths from the matches. Returns whether it is still there, or -ENOMEM. */
 static int zip_pick(struct scan *scan, struct zip *zip, size_t index)
 {
@@ -219,15 +234,11 @@ static int zip_pick(struct scan *scan, struct zip *zip, size_t index)
 
 	for (size_t i = 0; i < path_member_count(zip->match); i++) {
 		const struct path_member *member = path_member_get(zip->match, i);
-		const struct strings *found = &zip->found[i];
+		const char *host = zip_path(zip, i, index);
 		struct place *place = &zip->places[i];
 
-		if (index < found->count * (size_t)member->limit) {
-			const char *host = found->items[index % found->count];
-
-			if (sysroot_stat(scan_root(scan), host, &place->st) >= 0)
-				place->host = host;
-		}
+		if (host && sysroot_stat(scan_root(scan), host, &place->st) >= 0)
+			place->host = host;
 		if (!place->host && !member->optional)
 			return false;
 		if (!place->host)
@@ -391,7 +402,31 @@ static void explain_match(const struct path_match *match, size_t entry, const st
 		if (found[i].count == 0 && !member->optional)
 			explain_pattern(scan, entry, member->path);
 	}
+	if (match->join == JOIN_BY_NUMBER)
+		scan_hint(scan, entry, "no number is in a match of each required pattern");
 	scan_hint(scan, entry, "nothing matches \"%.80s\"", path_member_get(match, 0)->path);
+}
+
+/* Adds the devices of an entry whose patterns were expanded. */
+static int list_found(struct scan *scan, struct zip *zip, size_t entry)
+{
+	const struct path_match *match = zip->match;
+	int r = 0;
+
+	for (size_t i = 0; i < path_member_count(match) && r >= 0; i++)
+		r = path_note_names(scan, path_member_get(match, i)->path);
+	if (r >= 0 && match->join == JOIN_BY_NUMBER)
+		r = path_numbers_read(match, zip->found, scan, &zip->numbers);
+	for (size_t i = 0; r >= 0 && i < zip_length(zip); i++) {
+		r = zip_add(scan, zip, i);
+		zip_drop(zip);
+	}
+	if (r >= 0 && zip_length(zip) == 0)
+		explain_match(match, entry, zip->found, scan);
+	else if (r >= 0 && match->join == JOIN_BY_POSITION)
+		path_note_counts(scan, match, entry, zip->found);
+	path_numbers_done(&zip->numbers);
+	return r;
 }
 
 static int list_match(const struct declaration *declaration, size_t entry, struct scan *scan,
@@ -417,15 +452,12 @@ static int list_match(const struct declaration *declaration, size_t entry, struc
 		if (r < 0)
 			error_prefix(error, "%s", pattern);
 	}
-	for (size_t i = 0; r >= 0 && i < zip_length(&zip); i++) {
-		r = zip_add(scan, &zip, i);
-		zip_drop(&zip);
+	if (r >= 0) {
+		r = list_found(scan, &zip, entry);
 		if (r < 0)
 			(void)error_set(error, r, "cannot add the matches of %s: %s",
 				path_member_get(match, 0)->path, strerror(-r));
 	}
-	if (r >= 0 && zip_length(&zip) == 0)
-		explain_match(match, entry, found, scan);
 	for (size_t i = 0; i < n; i++)
 		strings_done(&found[i]);
 	return r;

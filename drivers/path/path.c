@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Driver "path" finds devices by their path: every match of a pattern, or one match of each of
- * several patterns zipped by position. The id comes from paths alone, never from the order of
- * discovery, so it is the same after a reboot.
+ * several patterns joined by position or number. The id comes from paths alone, never from the
+ * order of discovery, so it is the same after a reboot.
  */
 #include "drivers/path/path.h"
 #include "drivers/host/glob.h"
@@ -12,6 +12,7 @@
 #define MEMBER_LIMIT_MAX 100000
 
 static const char *const member_types[] = { "auto", "device", "mount", NULL };
+static const char *const joins[] = { "position", "number", NULL };
 
 /* Variables are not known here, so a "$" is nothing special. */
 static int check_absolute(const char *value, struct error *error)
@@ -108,7 +109,14 @@ static const struct option match_options[] = {
 		.type = OPTION_GROUPS,
 		.offset = offsetof(struct path_match, members),
 		.table = &member_table,
-		.help = "Patterns of paths that form one device: the first matches of all patterns form the first device, and so on.",
+		.help = "Patterns of paths that form one device: the first matches of all patterns form the first device, and so on, unless `join` is set.",
+	},
+	{
+		.key = "join",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct path_match, join),
+		.choices = joins,
+		.help = "How the matches of `paths` are joined. With \"number\", the first number from the first * ? or [ of a pattern on decides: \"/dev/snd/controlC*\" and \"/dev/snd/pcmC*D0c\" of one sound card. A path that is not a pattern belongs to each device.",
 	},
 };
 
@@ -138,6 +146,8 @@ static void path_check(const struct declaration *declaration, size_t index, stru
 			match->single.path ? "both" : "neither");
 		return;
 	}
+	if (match->single.path && match->join != JOIN_BY_POSITION)
+		(void)report_add(report, origin, "join", "has no meaning without \"paths\"");
 	if (!match->single.path && !member_is_plain(&match->single))
 		(void)report_add(report, origin, "paths",
 			"set the other keys in each of the \"paths\", not beside them");

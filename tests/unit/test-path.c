@@ -211,6 +211,94 @@ static void test_zip_optional(void **state)
 		"");
 }
 
+#define CAPTURE(more) "{ paths = ( \"/dev/snd/controlC[0-9]*\", " more "); join = \"number\"; }"
+
+/* Cards that the kernel numbers, the first of which cannot record. */
+static void test_joined_by_number(void **state)
+{
+	static const char *const nodes[] = { "controlC0", "controlC2", "pcmC2D0c", "controlC10",
+		"pcmC10D0c", "timer" };
+
+	host_mkdir("/dev/snd");
+	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
+		host_mknod(made("/dev/snd/%s", nodes[i]));
+	expect_ids("path", CAPTURE("\"/dev/snd/pcmC*D0c\""),
+		"snd:controlC2+snd:pcmC2D0c snd:controlC10+snd:pcmC10D0c ");
+	expect_node(1, 1, "/dev/snd/pcmC10D0c", "/dev/snd/pcmC10D0c", "");
+	assert_int_equal(scan.notes.count, 0);
+	expect_ids("path", CAPTURE("{ path = \"/dev/snd/pcmC*D0c\"; optional = true; }"),
+		"snd:controlC0 snd:controlC2 snd:controlC10 ");
+	assert_int_equal(scan.devices[0]->n_nodes, 1);
+	expect_node(1, 1, "/dev/snd/pcmC2D0c", "/dev/snd/pcmC2D0c", "");
+	/* A path without a number is part of each device, up to its limit. */
+	expect_ids("path",
+		CAPTURE("\"/dev/snd/pcmC*D0c\", { path = \"/dev/snd/timer\"; limit = 8; }"),
+		"snd:controlC2+snd:pcmC2D0c+snd:timer snd:controlC10+snd:pcmC10D0c+snd:timer ");
+	expect_ids("path", CAPTURE("\"/dev/snd/pcmC*D0c\", \"/dev/snd/timer\""),
+		"snd:controlC2+snd:pcmC2D0c+snd:timer ");
+	expect_ids("path", CAPTURE("\"/dev/snd/pcmC*D0c\", \"/dev/snd/none\""), "");
+	/* None of them is required. */
+	expect_ids("path",
+		"{ paths = ( { path = \"/dev/snd/pcmC*D0c\"; optional = true; }, "
+		"{ path = \"/dev/snd/seq*\"; optional = true; } ); join = \"number\"; }",
+		"snd:pcmC2D0c snd:pcmC10D0c ");
+	expect_explained("driver = \"path\"; match = ( " CAPTURE("\"/dev/snd/tim*\"") " );",
+		"match[0]: no number is in a match of each required pattern\n");
+	/* By position, capture would be that of another card. */
+	list_entries("path", "{ paths = ( \"/dev/snd/controlC[0-9]*\", \"/dev/snd/pcmC*D0c\" ); }");
+	assert_int_equal(scan.notes.count, 1);
+	assert_string_equal(scan.notes.items[0],
+		"match[0].paths: they match 3 and 2 paths, which are joined by position, not by "
+		"what belongs together: set join = \"number\", or narrower patterns");
+}
+
+static void test_ambiguous_numbers(void **state)
+{
+	static const char *const nodes[] = { "ttyACM0", "ttyUSB00", "ttyUSB0", "ttyprintk",
+		"cuse0" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
+		host_mknod(made("/dev/%s", nodes[i]));
+	expect_ids("path", "{ paths = ( \"/dev/cuse*\", \"/dev/tty*\" ); join = \"number\"; }",
+		"cuse0+ttyACM0 ");
+	assert_int_equal(scan.notes.count, 3);
+	assert_string_equal(scan.notes.items[2],
+		"/dev/ttyprintk is left out: its name has no number to join it by");
+	assert_non_null(strstr(scan.notes.items[0],
+		" is left out: /dev/ttyACM0 has the number 0, too; narrow the pattern"));
+}
+
+/* Two adapters without a serial number: udev's last link in by-id wins. */
+static void test_shared_names(void **state)
+{
+	static const char by_id[] = "\"/dev/serial/by-id/*\"";
+
+	host_mkdir("/dev/serial/by-id");
+	host_mkdir("/dev/serial/by-path");
+	for (int i = 0; i < 2; i++) {
+		host_mknod(made("/dev/ttyUSB%d", i));
+		host_symlink(made("../../ttyUSB%d", i),
+			made("/dev/serial/by-path/pci-0000:00:14.0-usb-0:%d:1.0-port0", i));
+		host_symlink(made("../../ttyUSB%d", i),
+			made("/dev/serial/by-path/pci-0000:00:14.0-usbv2-0:%d:1.0-port0", i));
+	}
+	host_symlink("../../ttyUSB1", "/dev/serial/by-id/usb-1a86_USB_Serial-if00-port0");
+	expect_ids("path", by_id, "serial:by-id:usb-1a86_USB_Serial-if00-port0 ");
+	assert_int_equal(scan.explanations.count, 1);
+	assert_string_equal(scan.explanations.items[0],
+		"no link in /dev/serial/by-id leads to /dev/ttyUSB0, as when equal devices share a "
+		"name: match links in /dev/serial/by-path, or use driver = \"usb\"");
+	/* One that was meant, and cameras, of which each has a second node. */
+	list_entries("path", "\"/dev/serial/by-id/usb-1a86_USB_Serial-if00-port0\"");
+	assert_int_equal(scan.explanations.count, 0);
+	list_entries("path", "\"/dev/serial/by-id/*-index0\"");
+	assert_int_equal(scan.explanations.count, 0);
+	host_symlink("../../ttyUSB0", "/dev/serial/by-id/usb-FTDI_A9-if00-port0");
+	list_entries("path", by_id);
+	assert_int_equal(scan.n_devices, 2);
+	assert_int_equal(scan.explanations.count, 0);
+}
+
 static void expect_problem(const char *match, const char *expected)
 {
 	_cleanup_free_ char *text = NULL, *problem = NULL;
@@ -231,6 +319,9 @@ static void test_check(void **state)
 	expect_problem("{ as = \"/x\"; }", "neither");
 	expect_problem("{ path = \"/x\"; paths = ( \"/y\" ); }", "both");
 	expect_problem("{ paths = ( \"/y\" ); limit = 2; }", "each of the \"paths\"");
+	expect_problem(
+		"{ path = \"/y*\"; join = \"number\"; }", "join: has no meaning without \"paths\"");
+	expect_problem("{ paths = ( \"/y*\" ); join = \"name\"; }", "match[0].join");
 	expect_problem("{ path = \"/x\"; permissions = \"rx\"; }", "permissions");
 	expect_problem("{ path = \"/x\"; type = \"device\"; read_only = true; }", "read_only");
 	expect_problem("{ path = \"/x\"; limit = 0; }", "limit");
@@ -340,6 +431,9 @@ int main(void)
 		TEST(test_two_names_of_a_node),
 		TEST(test_zip),
 		TEST(test_zip_optional),
+		TEST(test_joined_by_number),
+		TEST(test_ambiguous_numbers),
+		TEST(test_shared_names),
 		TEST(test_check),
 		TEST(test_claims),
 		HOST_TEST(test_explanations),

@@ -2,7 +2,8 @@
 /*
  * Driver "rdma" finds RDMA devices without their interfaces: a container gets the nodes of one
  * adapter, or of all adapters together, and uses its usual network. An adapter is identified by its
- * function, not by its name, which depends on the order of discovery.
+ * function, not by its name, which depends on the order of discovery. RDMA in software (rxe, siw)
+ * has no function: it has the name that it was made with, and the interface that it uses.
  */
 #include "drivers/host/infiniband.h"
 #include "drivers/host/selector.h"
@@ -13,7 +14,8 @@
 #include "drivers/model/node-permissions.h"
 #include "drivers/net/net-function.h"
 
-#define CLASS "/sys/class/infiniband"
+#define CLASS      "/sys/class/infiniband"
+#define INTERFACES "/sys/class/net"
 
 struct rdma_match {
 	struct function_match function; /* first, so that origin is; `kind` is that of the ports */
@@ -28,7 +30,7 @@ static const struct option rdma_options[] = {
 		.key = "name",
 		.type = OPTION_STRINGS,
 		.offset = offsetof(struct rdma_match, name),
-		.help = "Name of the RDMA device, such as \"mlx5_0\"; a shell pattern.",
+		.help = "Name of the RDMA device, such as \"mlx5_0\"; a shell pattern. RDMA in software (rxe, siw) has its name as its id.",
 	},
 	{
 		.key = "combine",
@@ -123,6 +125,24 @@ static const struct rdma_match *find_match(
 	return NULL;
 }
 
+static bool is_software(const struct net_function *function)
+{
+	return streq(function->name, function->infiniband.items[0]);
+}
+
+/* Adds the NUMA node of the interface that it uses. */
+static int add_numa(
+	const struct rdma_scan *rdma, const struct net_function *function, struct device *device)
+{
+	char directory[sizeof(INTERFACES) + NAME_MAX + 16];
+
+	if (function->interfaces.count == 0)
+		return 0;
+	(void)snprintf(
+		directory, sizeof(directory), INTERFACES "/%.255s", function->interfaces.items[0]);
+	return sysfs_add_numa(rdma->root, directory, device);
+}
+
 static int add_device(
 	struct rdma_scan *rdma, const struct rdma_match *match, const struct net_function *function)
 {
@@ -140,7 +160,8 @@ static int add_device(
 		r = infiniband_add_nodes(
 			&rdma->table, &function->infiniband, match->permissions, device, &nodes);
 	if (r >= 0)
-		r = device_set_mobile(device, function->directory);
+		r = is_software(function) ? add_numa(rdma, function, device)
+					  : device_set_mobile(device, function->directory);
 	/* If it is disappearing, the next scan does not find it. */
 	return sysroot_is_shortage(r) ? r : 0;
 }
@@ -181,23 +202,57 @@ static void candidate_done(struct candidate *candidate)
 	net_function_done(&candidate->function);
 }
 
-static int list_one(struct rdma_scan *rdma, const char *name)
+/* Reads what has no function. Its only port's first address is that of the interface. */
+static int read_software(
+	const struct rdma_scan *rdma, const char *directory, struct net_function *function)
 {
-	_cleanup_(candidate_done) struct candidate candidate = { .name = name };
-	struct net_function *function = &candidate.function;
+	const char *name = strrchr(directory, '/') + 1;
+	char interface[SYSFS_VALUE_MAX + 1];
+	int r;
+
+	*function = (struct net_function){ .root = rdma->root, .number = -1 };
+	r = sysfs_resolve(rdma->root, directory, &function->directory);
+	if (r < 0)
+		return r;
+	if (!startswith(function->directory, "/sys/devices/virtual/"))
+		return -ENODEV;
+	function->name = strdup(name);
+	r = function->name ? strings_add(&function->infiniband, name, strlen(name)) : -ENOMEM;
+	if (r >= 0 &&
+		sysfs_read(rdma->root, directory, "ports/1/gid_attrs/ndevs/0", interface) >= 0 &&
+		*interface && !strchr(interface, '/'))
+		r = strings_add(&function->interfaces, interface, strlen(interface));
+	return r;
+}
+
+static int read_function(struct rdma_scan *rdma, const char *name, struct net_function *function)
+{
 	char directory[sizeof(CLASS) + NAME_MAX + 16], parent[NAME_MAX + 1];
-	const struct rdma_match *match;
 	int r;
 
 	(void)snprintf(directory, sizeof(directory), CLASS "/%.255s", name);
-	if (sysfs_read_link(rdma->root, directory, "device", parent) < 0)
-		return 0;
+	r = sysfs_read_link(rdma->root, directory, "device", parent);
+	if (r == -ENOENT)
+		return read_software(rdma, directory, function);
+	if (r < 0)
+		return r;
 	r = net_function_read(&rdma->reader,
 		form_is_pci_address(parent) ? FUNCTION_PCI : FUNCTION_AUXILIARY, parent, function);
 	if (r == -EBUSY)
 		scan_note(rdma->scan,
 			"%s is left out: the kernel has locked the network interfaces of its physical function",
 			parent);
+	return r;
+}
+
+static int list_one(struct rdma_scan *rdma, const char *name)
+{
+	_cleanup_(candidate_done) struct candidate candidate = { .name = name };
+	struct net_function *function = &candidate.function;
+	const struct rdma_match *match;
+	int r;
+
+	r = read_function(rdma, name, function);
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
 	/* A function with several is taken as a whole, at the first. */

@@ -17,8 +17,11 @@ static int setup(void **state)
 	plant_function("0000:5e:00.0", "0x020000", "8086:1593", "ice");
 	plant_interface(BRIDGE "/0000:5e:00.0", "ens2", 1);
 	plant_infiniband(BRIDGE "/0000:5e:00.0", "irdma0", 1);
-	host_mkdir("/sys/devices/virtual/infiniband/rxe0");
-	host_symlink("../../devices/virtual/infiniband/rxe0", "/sys/class/infiniband/rxe0");
+	plant_infiniband("/sys/devices/virtual", "rxe0", 3);
+	host_remove("/sys/devices/virtual/infiniband/rxe0/device");
+	host_mkdir("/sys/devices/virtual/infiniband/rxe0/ports/1/gid_attrs/ndevs");
+	host_write(
+		"/sys/devices/virtual/infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "ens785f0v1\n");
 	return 0;
 }
 
@@ -27,19 +30,20 @@ static void test_selection(void **state)
 	static const struct {
 		const char *match, *ids;
 	} cases[] = {
-		{ "( { name = \"*\"; } )", "0000:5e:00.0 0000:d8:00.0 mlx5_core.sf.4 " },
+		{ "( { name = \"*\"; } )", "0000:5e:00.0 0000:d8:00.0 mlx5_core.sf.4 rxe0 " },
 		{ "( { vendor = 0x15b3; } )", "0000:d8:00.0 mlx5_core.sf.4 " },
 		{ "( { vendor = 0x15b3; }, { name = \"irdma*\"; } )",
 			"0000:5e:00.0 0000:d8:00.0 mlx5_core.sf.4 " },
 		{ "( { kind = \"infiniband\"; } )", "0000:d8:00.0 " },
-		{ "( { kind = \"ether\"; } )", "0000:5e:00.0 mlx5_core.sf.4 " },
-		{ "( { interface = \"ens*\"; } )", "0000:5e:00.0 " },
+		{ "( { kind = \"ether\"; } )", "0000:5e:00.0 mlx5_core.sf.4 rxe0 " },
+		{ "( { interface = \"ens*\"; } )", "0000:5e:00.0 rxe0 " },
+		{ "( { interface = \"ens785f0v1\"; } )", "rxe0 " },
 		{ "( { driver = \"mlx5_core\"; } )", "0000:d8:00.0 " },
 		{ "( { name = \"mlx5_0\"; vendor = 0x8086; } )", "" },
 		{ "( { combine = true; } )", "unit " },
 		{ "( { combine = true; vendor = 0x1002; } )", "" },
 		{ "( { combine = true; vendor = 0x15b3; }, { name = \"*\"; } )",
-			"0000:5e:00.0 unit " },
+			"0000:5e:00.0 rxe0 unit " },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -80,11 +84,38 @@ static void test_nodes(void **state)
 	net_scan(all, &together);
 	assert_int_equal(together.n_devices, 1);
 	assert_string_equal(nodes_of(together.devices[0]),
-		"uverbs0:rwm uverbs1:rwm uverbs2:rwm issm0:rwm issm1:rwm issm2:rwm umad0:rwm "
-		"umad1:rwm umad2:rwm rdma_cm:rwm ");
+		"uverbs0:rwm uverbs1:rwm uverbs2:rwm uverbs3:rwm issm0:rwm issm1:rwm issm2:rwm "
+		"issm3:rwm umad0:rwm umad1:rwm umad2:rwm umad3:rwm rdma_cm:rwm ");
 	assert_null(together.devices[0]->problem);
 	for (size_t i = 0; i < together.devices[0]->n_nodes; i++)
 		assert_true(together.devices[0]->nodes[i].shared);
+}
+
+/* RDMA in software has no PCI function, but the interface that it uses, or that is in a container.
+ */
+static void test_software(void **state)
+{
+	_cleanup_config_ struct config *declared =
+		declare(RDMA "( { interface = \"ens785f0v1\"; } );");
+	_cleanup_scan_ struct scan one = { 0 }, moved = { 0 };
+	const struct device *device;
+
+	net_scan(declared, &one);
+	assert_int_equal(one.n_devices, 1);
+	device = one.devices[0];
+	assert_null(device->problem);
+	assert_string_equal(nodes_of(device), "uverbs3:rw issm3:rw umad3:rw rdma_cm:rw ");
+	assert_string_equal(device_variable(device, "rdma"), "rxe0");
+	assert_string_equal(device_variable(device, "interface"), "ens785f0v1");
+	assert_string_equal(
+		device_variable(device, "sysfs"), "/sys/devices/virtual/infiniband/rxe0");
+	assert_int_equal(device->n_numa, 1);
+	assert_int_equal(device->numa[0], 1);
+
+	host_remove("/sys/devices/virtual/infiniband/rxe0/ports/1/gid_attrs/ndevs/0");
+	net_scan(declared, &moved);
+	assert_int_equal(moved.n_devices, 0);
+	assert_string_equal(net_found(RDMA "( { name = \"rxe*\"; } );"), "rxe0 ");
 }
 
 /* Modules that are loaded later make a device healthy. */
@@ -155,9 +186,9 @@ static void test_hostile(void **state)
 	host_symlink("device", MELLANOX "/infiniband/mlx5_0/device");
 	host_write("/sys/class/infiniband_verbs/uverbs1x", "");
 	host_remove(BRIDGE "/0000:5e:00.0/infiniband/irdma0/ports/1/link_layer");
-	assert_string_equal(net_found(RDMA "( { kind = \"ether\"; } );"), "mlx5_core.sf.4 ");
+	assert_string_equal(net_found(RDMA "( { kind = \"ether\"; } );"), "mlx5_core.sf.4 rxe0 ");
 	assert_string_equal(
-		net_found(RDMA "( { name = \"*\"; } );"), "0000:5e:00.0 mlx5_core.sf.4 ");
+		net_found(RDMA "( { name = \"*\"; } );"), "0000:5e:00.0 mlx5_core.sf.4 rxe0 ");
 }
 
 /* Why entries find nothing: the device of a bond belongs to one of its ports. */
@@ -166,13 +197,13 @@ static void test_explanations(void **state)
 	host_mkdir("/sys/class/net/bond0/bonding");
 	host_symlink("../../../../../../class/net/bond0", "/sys/class/net/ens2/master");
 	expect_explained(RDMA "( { interface = \"bond0\"; } );",
-		"match[0]: 3 RDMA devices, none left: interface refused 3 (irdma0 has ens2: bond0 is a bond "
+		"match[0]: 4 RDMA devices, none left: interface refused 4 (irdma0 has ens2: bond0 is a bond "
 		"of it)\n");
 	expect_explained(RDMA "( { name = \"mlx5_0\"; vendor = 0x8086; } );",
-		"match[0]: 3 RDMA devices, none left: name refused 2 (irdma0 has \"irdma0\"), vendor refused 1 "
+		"match[0]: 4 RDMA devices, none left: name refused 3 (irdma0 has \"irdma0\"), vendor refused 1 "
 		"(mlx5_0 has 0x15b3)\n");
 	expect_explained(RDMA "( { combine = true; name = \"irdma*\"; kind = \"infiniband\"; } );",
-		"match[0]: 3 RDMA devices, none left: name refused 2 (mlx5_0 has \"mlx5_0\"), kind refused 1 "
+		"match[0]: 4 RDMA devices, none left: name refused 3 (mlx5_0 has \"mlx5_0\"), kind refused 1 "
 		"(irdma0 has \"ether\")\n");
 }
 
@@ -181,6 +212,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_selection, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_nodes, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_software, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_missing_modules, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_P20_missing_uverbs, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_checks, setup, host_teardown),

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import unittest
 
@@ -228,7 +229,7 @@ class Tree(Replayed):
         if node:
             path = os.path.join(self.root, "dev", node)
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            os.mkfifo(path)
+            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(0, 0))
 
 
 class FormerIds(Tree):

@@ -19,6 +19,7 @@ static const struct control_rule rules[] = {
 	[CHILD_RELEASE] = { .name = "RELEASE", .fields = FIELD_PHASE | FIELD_TEXT },
 	[CHILD_COUNTERS] = { .name = "COUNTERS", .n_fds = 1 },
 	[CHILD_EDIT] = { .name = "EDIT", .fields = FIELD_NUMBER | FIELD_TEXT, .n_fds = 1 },
+	[CHILD_SCAN] = { .name = "SCAN", .fields = FIELD_NUMBER },
 
 	[CONTROL_ALIVE] = { .name = "ALIVE", .to_supervisor = true },
 	[CHILD_READY] = { .name = "READY", .to_supervisor = true },
@@ -41,6 +42,7 @@ static const struct control_rule rules[] = {
 		.to_supervisor = true,
 		.fields = FIELD_NUMBER,
 		.n_fds = 1 },
+	[CHILD_SCANNED] = { .name = "SCANNED", .to_supervisor = true, .fields = FIELD_NUMBER },
 	[CHILD_CALL_FAILED] = { .name = "CALL_FAILED",
 		.to_supervisor = true,
 		.fields = FIELD_CALL | FIELD_TEXT },

@@ -38,6 +38,8 @@ enum child_type {
 		       container with these ids gets; the child answers EDITS. Text: empty
 		       if they are assigned now, which runs prestart; else the hash of
 		       their edits, or "-" if there are none */
+	CHILD_SCAN, /* [number] scan soon; the child answers SCANNED after the CLAIMS of what it
+		       found */
 	/* child to supervisor */
 	CHILD_READY,         /* [] configuration accepted and first inventory complete */
 	CHILD_REFUSED,       /* [text] why the last CONFIGURE was refused; the previous
@@ -51,6 +53,7 @@ enum child_type {
 				devices by, see drivers/allocation/publication.h */
 	CHILD_CLAIMS,        /* [number, fd] sealed memfd with what it found, see
 				drivers/inventory/hardware-claims.h */
+	CHILD_SCANNED,       /* [number] answers the newest SCAN */
 	CHILD_CALL_FAILED,   /* [call, text] text: ids of devices, separated by commas, a space, and
 				why */
 	CHILD_EDITS,         /* [number, text, fd?] answers EDIT; text: why not, or sealed memfd

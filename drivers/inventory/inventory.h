@@ -201,6 +201,10 @@ int inventory_forget(struct inventory *inventory, const char *id);
  * empty: none was). Returns 0, -ENOMEM, or -EOPNOTSUPP if it keeps none open. */
 int inventory_release(struct inventory *inventory, bool released, const char *reset);
 
+/* Scans soon, and calls the handler once when that scan was made and its changes were passed to
+ * on_change(). Replaces an earlier handler that was not called yet. */
+void inventory_scan(struct inventory *inventory, inventory_handler on_scanned);
+
 /* Sets the handler of changed measurements; the list does not change with them. */
 void inventory_on_measured(struct inventory *inventory, inventory_handler on_measured);
 

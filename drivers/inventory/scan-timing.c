@@ -31,6 +31,7 @@ struct inventory {
 	const struct declaration *declaration;
 	char *root;
 	inventory_handler on_change, on_measured;
+	inventory_handler on_scanned; /* see inventory_scan(); NULL: no caller waits */
 	void *userdata;
 
 	struct watcher *watcher;
@@ -52,6 +53,7 @@ struct inventory {
 	sd_event_source *report_now, *report_timer;
 	uint64_t reported;
 	bool report_planned;
+	bool scanned; /* on_scanned() is due after the planned report */
 
 	struct scan_notes notes;
 	struct measurements measurements;
@@ -211,6 +213,17 @@ static int scan_now(struct inventory *inventory, struct error *error)
 	return r;
 }
 
+static void finish_scan(struct inventory *inventory)
+{
+	inventory_handler on_scanned = inventory->on_scanned;
+
+	if (!inventory->scanned)
+		return;
+	inventory->scanned = false;
+	inventory->on_scanned = NULL;
+	on_scanned(inventory, inventory->userdata);
+}
+
 static int on_scan_due(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct inventory *inventory = userdata;
@@ -220,6 +233,9 @@ static int on_scan_due(sd_event_source *source, uint64_t usec, void *userdata)
 	r = scan_now(inventory, &error);
 	if (scan_notes_take_end(&inventory->notes, r < 0 ? &error : NULL) || r > 0)
 		plan_report(inventory);
+	inventory->scanned = inventory->on_scanned;
+	if (!inventory->report_planned)
+		finish_scan(inventory);
 	return 0;
 }
 
@@ -244,10 +260,13 @@ static void report(struct inventory *inventory)
 {
 	inventory->report_planned = false;
 	inventory->reported = now_usec(CLOCK_MONOTONIC);
-	if (renew_snapshot(inventory) < 0)
+	if (renew_snapshot(inventory) < 0) {
 		plan_report(inventory); /* memory may be there by then */
-	else if (inventory->on_change)
+		return;
+	}
+	if (inventory->on_change)
 		inventory->on_change(inventory, inventory->userdata);
+	finish_scan(inventory);
 }
 
 static int on_report_now(sd_event_source *source, void *userdata)
@@ -474,6 +493,13 @@ int inventory_release(struct inventory *inventory, bool released, const char *re
 	r = driver->release(inventory->driver_state, released, reset);
 	on_event(inventory);
 	return r;
+}
+
+void inventory_scan(struct inventory *inventory, inventory_handler on_scanned)
+{
+	inventory->on_scanned = on_scanned;
+	inventory->scanned = false;
+	on_event(inventory);
 }
 
 void inventory_on_measured(struct inventory *inventory, inventory_handler on_measured)

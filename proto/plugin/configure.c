@@ -109,6 +109,16 @@ static void report_gone(struct plugin *plugin, const struct snapshot *snapshot)
 	plugin_send(plugin->event, &message);
 }
 
+void plugin_report_scanned(struct plugin *plugin)
+{
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_SCANNED);
+
+	message.number = plugin->scan_owed;
+	if (plugin->scan_owed > 0)
+		plugin_send(plugin->event, &message);
+	plugin->scan_owed = 0;
+}
+
 void plugin_offer(struct plugin *plugin)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(plugin->inventory);
@@ -276,6 +286,8 @@ void plugin_configure(struct plugin *plugin, int fd, int saved_state_fd)
 	if (plugin->offered)
 		report_ready(plugin);
 	plugin_offer(plugin);
+	/* The new inventory has scanned. */
+	plugin_report_scanned(plugin);
 	if (plugin->offered)
 		plugin_report(plugin);
 }

@@ -309,6 +309,20 @@ static void handle_edit(struct plugin *plugin, struct control_message *message)
 	edits_begin(plugin, message);
 }
 
+static void on_scanned(struct inventory *inventory, void *userdata)
+{
+	plugin_report_scanned(userdata);
+}
+
+static void handle_scan(struct plugin *plugin, struct control_message *message)
+{
+	plugin->scan_owed = message->number;
+	if (plugin->inventory)
+		inventory_scan(plugin->inventory, on_scanned);
+	else
+		plugin_report_scanned(plugin);
+}
+
 static void (*const handlers[])(struct plugin *plugin, struct control_message *message) = {
 	[CHILD_CONFIGURE] = handle_configure,
 	[CHILD_SESSION] = handle_session,
@@ -322,6 +336,7 @@ static void (*const handlers[])(struct plugin *plugin, struct control_message *m
 	[CHILD_RELEASE] = handle_release,
 	[CHILD_COUNTERS] = handle_counters,
 	[CHILD_EDIT] = handle_edit,
+	[CHILD_SCAN] = handle_scan,
 };
 
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)

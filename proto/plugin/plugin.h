@@ -41,6 +41,7 @@ struct plugin {
 	sd_event_source *readmission_source;
 	struct strings readmission_refused; /* ids that the kubelet has chosen for other pods */
 	struct claiming claiming;
+	uint64_t scan_owed;     /* the number of the newest CHILD_SCAN without an answer; 0: none */
 	uint64_t gone_reported; /* how many removed devices the supervisor knows of */
 	struct publishing publishing;
 	bool offered;    /* whether anything was offered; before that, the supervisor may not
@@ -63,6 +64,9 @@ struct plugin {
  * which to the supervisor. The first one begins with the saved state in `saved_state_fd`, if that
  * is a descriptor. */
 void plugin_configure(struct plugin *plugin, int fd, int saved_state_fd);
+
+/* Answers CHILD_SCAN, if that is owed: a scan was made since, and its claims were sent. */
+void plugin_report_scanned(struct plugin *plugin);
 
 /* Offers the kubelet the current devices, as soon as the supervisor has answered. */
 void plugin_offer(struct plugin *plugin);

@@ -131,6 +131,11 @@ static void on_claims(struct child *child, struct control_message *message)
 	claimant_submit(child->claimant, TAKE_FD(message->fds[0]), message->number);
 }
 
+static void on_scanned(struct child *child, struct control_message *message)
+{
+	claimant_scanned(child->claimant, message->number);
+}
+
 static void on_edits(struct child *child, struct control_message *message)
 {
 	child->host->on_edits(child, message, child->host->userdata);
@@ -151,6 +156,7 @@ static const struct {
 	[CHILD_GONE] = { .handle = on_gone },
 	[CHILD_PUBLISH] = { .handle = on_publish },
 	[CHILD_CLAIMS] = { .handle = on_claims },
+	[CHILD_SCANNED] = { .handle = on_scanned },
 	[CHILD_CALL_FAILED] = { .handle = on_call_failed },
 	[CHILD_EDITS] = { .handle = on_edits },
 	[CHILD_EDITS_CHANGED] = { .handle = on_edits },
@@ -442,11 +448,27 @@ static int answer_claims(uint64_t number, int fd, const char *refusal, void *use
 }
 
 /* A resource of the driver static has no claims, and no other resource waits for it. */
+static bool has_claims(const struct child *child)
+{
+	return resource_applied(child->resource)->declaration.driver != &static_driver;
+}
+
+static int scan(uint64_t number, void *userdata)
+{
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_SCAN);
+	const struct child *child = userdata;
+
+	if (!has_claims(child))
+		return -EOPNOTSUPP;
+	message.number = number;
+	return control_send(child->process.control_fd, &message);
+}
+
 static bool is_starting(void *userdata)
 {
 	const struct child *child = userdata;
 
-	if (resource_applied(child->resource)->declaration.driver == &static_driver)
+	if (!has_claims(child))
 		return false;
 	return child->resource->state == RESOURCE_STARTING ||
 		child->resource->state == RESOURCE_RESTARTING;
@@ -473,6 +495,7 @@ static void on_replays(void *userdata)
 
 static const struct claimant_operations claimant_operations = {
 	.answer = answer_claims,
+	.scan = scan,
 	.is_starting = is_starting,
 	.root = root_of,
 	.on_malformed = on_malformed_claims,

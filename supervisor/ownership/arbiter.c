@@ -2,12 +2,14 @@
 /*
  * Decides when the owners of devices are decided again, and which children are sent the result.
  * Every decision is one pass over the claims in memory (ownership.c), whose number is bounded. The
- * claims of children are read first, in several turns of the loop if that takes long.
+ * claims of children are read first, in several turns of the loop if that takes long. When hardware
+ * is plugged in, all children receive the same event, and the slowest may be the first in the file.
  */
 #include "supervisor/ownership/arbiter.h"
 
 #include "common/foreign.h"
 #include "common/log.h"
+#include "common/map.h"
 #include "common/pace.h"
 #include "common/sealed.h"
 #include "common/text.h"
@@ -39,10 +41,17 @@ struct claimant {
 	uint64_t number;              /* number of the process's last message; 0: none */
 	bool asked;                   /* it waits for an answer */
 	uint64_t asked_at;            /* CLOCK_MONOTONIC */
-	char *sent;                   /* the last answer to the process; NULL: none */
-	struct bookings *booked;      /* NULL: nothing, or not known */
-	bool replays;                 /* see claimant_replays() */
-	char *note;                   /* for people; NULL: none */
+	bool has_new;                 /* hardware, and others were not asked to scan since */
+	uint64_t awaits;              /* the number of the scan of others; 0: none */
+	uint64_t scan, scanned;       /* the last number that it was asked to scan for, and the last
+				       * one that it answered */
+	uint64_t scan_since;          /* when it was asked for the first of those without answer */
+	uint64_t caused[ARBITER_SCANS_MAX]; /* when it had others scan, a ring */
+	size_t n_caused;
+	char *sent;              /* the last answer to the process; NULL: none */
+	struct bookings *booked; /* NULL: nothing, or not known */
+	bool replays;            /* see claimant_replays() */
+	char *note;              /* for people; NULL: none */
 	struct log_budget log_budget;
 };
 
@@ -50,6 +59,7 @@ struct arbiter {
 	sd_event_source *timer;
 	bool stopped;
 	struct pace pace;
+	uint64_t n_scans; /* the number of the last scan that resources were asked for */
 	struct claimant **all;
 	size_t n_all;
 	size_t n_read;  /* of `all`, before the next decision */
@@ -122,7 +132,8 @@ static bool answer(struct claimant *claimant, const char *owners, bool settled)
 	}
 	free(claimant->sent);
 	claimant->sent = copy;
-	claimant->asked = false;
+	claimant->asked = claimant->has_new = false;
+	claimant->awaits = 0;
 	return false;
 }
 
@@ -148,6 +159,22 @@ static void note(struct claimant *claimant, char *text)
 static size_t room(const struct arbiter *arbiter, size_t limit, size_t used)
 {
 	return MAX_OF(limit > used ? limit - used : 0, limit / arbiter->n_all);
+}
+
+/* Whether the list has a claim that the other one lacks. Without memory, it counts as one. */
+static bool has_new_claims(const struct hardware_claims *list, const struct hardware_claims *known)
+{
+	_cleanup_(map_done) struct map claims = { 0 };
+
+	for (size_t i = 0; i < known->n_devices; i++)
+		for (const char *const *claim = known->devices[i].claims; *claim; claim++)
+			if (map_put(&claims, *claim, (void *)*claim) == -ENOMEM)
+				return true;
+	for (size_t i = 0; i < list->n_devices; i++)
+		for (const char *const *claim = list->devices[i].claims; *claim; claim++)
+			if (!map_get(&claims, *claim))
+				return true;
+	return false;
 }
 
 static int read_list(struct claimant *claimant)
@@ -180,6 +207,9 @@ static int read_list(struct claimant *claimant)
 	}
 	if (r < 0)
 		return 0;
+	/* Resources before a new one have scanned before it. */
+	if (claimant->list && has_new_claims(list, claimant->list))
+		claimant->has_new = true;
 	(void)hardware_claims_free(claimant->list);
 	claimant->list = list;
 	return 0;
@@ -223,17 +253,80 @@ static char *note_of(const struct claimant *claimant, char **note)
 	return claimant->refused ? strdup(REFUSAL) : TAKE_PTR(*note);
 }
 
+/* --- scans before an answer --- */
+
+/* Whether the resource may have others scan again. */
+static bool admit_scan(struct claimant *claimant, uint64_t now)
+{
+	uint64_t *oldest = &claimant->caused[claimant->n_caused % ARBITER_SCANS_MAX];
+
+	if (*oldest > 0 && now < *oldest + ARBITER_SCANS_PERIOD)
+		return false;
+	*oldest = now;
+	claimant->n_caused++;
+	return true;
+}
+
+static void scan(struct claimant *claimant, uint64_t number, uint64_t now)
+{
+	if (claimant->scanned == claimant->scan)
+		claimant->scan_since = now;
+	claimant->scan = number;
+	if (claimant->number == 0 || claimant->operations->scan(number, claimant->userdata) < 0)
+		claimant->scanned = number;
+}
+
+/* Has the resources before one that has found new hardware scan. All are sorted. */
+static void scan_for_new(struct arbiter *arbiter, uint64_t now)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < arbiter->n_all; i++) {
+		struct claimant *claimant = arbiter->all[i];
+
+		if (!claimant->has_new || (i > 0 && !admit_scan(claimant, now)))
+			continue;
+		claimant->has_new = false;
+		claimant->awaits = arbiter->n_scans + 1;
+		n = i;
+	}
+	if (n == 0)
+		return;
+	arbiter->n_scans++;
+	for (size_t i = 0; i < n; i++)
+		scan(arbiter->all[i], arbiter->n_scans, now);
+}
+
+/* Whether the resources before that one have scanned for it, or do not within the time. */
+static bool others_have_scanned(const struct arbiter *arbiter, size_t index, uint64_t now)
+{
+	const struct claimant *claimant = arbiter->all[index];
+
+	if (claimant->has_new)
+		return false;
+	for (size_t i = 0; i < index && claimant->awaits > 0; i++) {
+		const struct claimant *other = arbiter->all[i];
+
+		if (other->scan >= claimant->awaits && other->scanned < claimant->awaits &&
+			now < other->scan_since + ARBITER_TIMEOUT)
+			return false;
+	}
+	return true;
+}
+
 /* Returns 1 if a child still has to be answered, 0 if not, or -ENOMEM. */
 static int decide(struct arbiter *arbiter)
 {
 	const size_t n = arbiter->n_all, n_total = n + arbiter->n_foreign;
 	_cleanup_free_ struct decision *decisions = calloc(n_total + 1, sizeof(*decisions));
 	bool again = false, settled = all_booked_are_known(arbiter);
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
 	int r;
 
 	if (!decisions)
 		return -ENOMEM;
 	qsort(arbiter->all, n, sizeof(struct claimant *), compare_ranks);
+	scan_for_new(arbiter, now);
 	for (size_t i = 0; i < n; i++) {
 		struct claimant *claimant = arbiter->all[i];
 
@@ -259,7 +352,9 @@ static int decide(struct arbiter *arbiter)
 		struct claimant *claimant = arbiter->all[i];
 
 		arbiter->contested = arbiter->contested || decisions[i].owners;
-		again = answer(claimant, decisions[i].owners ?: "", settled) || again;
+		again = answer(claimant, decisions[i].owners ?: "",
+				settled && others_have_scanned(arbiter, i, now)) ||
+			again;
 		settled = settled && is_known(claimant);
 		set_replays(claimant, decisions[i].replays);
 		note(claimant, note_of(claimant, &decisions[i].note));
@@ -399,6 +494,14 @@ void claimant_submit(struct claimant *claimant, int fd, uint64_t number)
 	come_again(claimant->arbiter, claimant->asked_at);
 }
 
+void claimant_scanned(struct claimant *claimant, uint64_t number)
+{
+	if (number != claimant->scan || number == claimant->scanned)
+		return;
+	claimant->scanned = number;
+	arbiter_decide(claimant->arbiter);
+}
+
 bool claimant_is_waiting(const struct claimant *claimant)
 {
 	return claimant->asked;
@@ -413,7 +516,9 @@ void claimant_end_process(struct claimant *claimant)
 {
 	claimant->fd = foreign_close(claimant->fd);
 	claimant->number = 0;
-	claimant->asked = claimant->refused = false;
+	claimant->asked = claimant->refused = claimant->has_new = false;
+	claimant->awaits = 0;
+	claimant->scanned = claimant->scan;
 	free(claimant->sent);
 	claimant->sent = NULL;
 }

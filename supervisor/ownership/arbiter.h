@@ -15,9 +15,14 @@
 #include "common/util.h"
 
 /* A child is not answered before the resources before it, and those with booked devices, have sent
- * their claims, so that no device is offered twice even for a moment; but none waits longer than
- * this. */
+ * their claims, so that no device is offered twice even for a moment. If it has found new hardware,
+ * the resources before it scan first: the one that claims the hardware, too, may be slower. But no
+ * child waits longer than this, and for none that does not scan within this time. */
 #define ARBITER_TIMEOUT (2 * USEC_PER_SEC)
+
+/* How often one resource can have others scan within the period. */
+#define ARBITER_SCANS_MAX    16
+#define ARBITER_SCANS_PERIOD (16 * USEC_PER_SEC)
 
 struct bookings;
 struct arbiter;  /* one for all resources */
@@ -29,6 +34,9 @@ struct claimant_operations {
 	 * in CHILD_OWNERS, or -EBADF; `refusal`: why the claims are not accepted, or empty. Returns
 	 * 0 or negative errno, after which the arbiter tries again. */
 	int (*answer)(uint64_t number, int fd, const char *refusal, void *userdata);
+	/* Asks the child to scan and then to call claimant_scanned() with that number. Returns 0,
+	 * or negative errno if there is nothing to wait for. */
+	int (*scan)(uint64_t number, void *userdata);
 	/* Whether the child is about to report its devices. */
 	bool (*is_starting)(void *userdata);
 	/* The root of its host, see declaration_root(). */
@@ -81,6 +89,9 @@ void arbiter_set_foreign(struct arbiter *arbiter, struct foreign_bookings *items
 
 /* Takes a descriptor with the child's claims, and their number; it is read later. */
 void claimant_submit(struct claimant *claimant, int fd, uint64_t number);
+
+/* The child has scanned, see claimant_operations. A wrong number is ignored. */
+void claimant_scanned(struct claimant *claimant, uint64_t number);
 
 /* Whether the child waits for an answer. */
 bool claimant_is_waiting(const struct claimant *claimant);

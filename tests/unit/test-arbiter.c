@@ -23,8 +23,9 @@ static struct seat {
 	struct claimant *claimant;
 	char *owners; /* of the last answer */
 	uint64_t number;
-	unsigned malformed;
-	bool refused, starting;
+	unsigned malformed, answers, scans;
+	uint64_t scan; /* the number of the last one that it was asked for */
+	bool refused, starting, scans_at_once, cannot_scan;
 } seats[CLAIMANTS];
 
 static int answer(uint64_t number, int fd, const char *refusal, void *userdata)
@@ -40,7 +41,19 @@ static int answer(uint64_t number, int fd, const char *refusal, void *userdata)
 		seat->owners = strdup("");
 	seat->number = number;
 	seat->refused = *refusal;
+	seat->answers++;
 	return 0;
+}
+
+static int scan(uint64_t number, void *userdata)
+{
+	struct seat *seat = userdata;
+
+	seat->scan = number;
+	seat->scans++;
+	if (seat->scans_at_once)
+		claimant_scanned(seat->claimant, number);
+	return seat->cannot_scan ? -EOPNOTSUPP : 0;
 }
 
 static bool is_starting(void *userdata)
@@ -64,6 +77,7 @@ static void on_change(void *userdata)
 
 static const struct claimant_operations operations = {
 	.answer = answer,
+	.scan = scan,
 	.is_starting = is_starting,
 	.on_malformed = on_malformed,
 	.root = root,
@@ -81,7 +95,7 @@ static int setup(void **state)
 	assert_int_equal(sd_event_new(&event), 0);
 	assert_int_equal(arbiter_new(event, &arbiter), 0);
 	for (size_t i = 0; i < CLAIMANTS; i++) {
-		seats[i] = (struct seat){ 0 };
+		seats[i] = (struct seat){ .scans_at_once = true };
 		assert_int_equal(
 			arbiter_add(arbiter, names[i], &operations, &seats[i], &seats[i].claimant),
 			0);
@@ -312,6 +326,100 @@ static void test_P17_booked(void **state)
 		turn();
 }
 
+/* Something is plugged in. The first in the file scans later than the others. */
+static void test_hot_plug(void **state)
+{
+	for (size_t i = 0; i < 4; i++) {
+		seats[i].scans_at_once = false;
+		submit(i, 1, i == 1 ? "b\t2\n" : "");
+	}
+	seats[0].cannot_scan = true;
+	for (size_t i = 0; i < 4; i++)
+		await(i, 1);
+	assert_int_equal(seats[1].scans, 0);
+
+	submit(2, 2, "c\t7\n");
+	while (seats[1].scans == 0)
+		turn();
+	for (unsigned i = 0; i < 4; i++)
+		turn();
+	assert_int_equal(seats[2].number, 1);
+	/* Those after it are not asked, and what another one loses does not wait. */
+	assert_int_equal(seats[2].scans, 0);
+	assert_int_equal(seats[3].scans, 0);
+	submit(3, 2, "");
+	await(3, 2);
+	assert_int_equal(seats[2].number, 1);
+	/* A number that it was not asked for. */
+	claimant_scanned(seats[1].claimant, seats[1].scan + 1);
+	for (unsigned i = 0; i < 4; i++)
+		turn();
+	assert_int_equal(seats[2].number, 1);
+	submit(1, 2, "b\t2\nbb\t7\n");
+	claimant_scanned(seats[1].claimant, seats[1].scan);
+	await(2, 2);
+	assert_string_equal(seats[2].owners, "c\tv.example/b\n");
+	await(1, 2);
+	assert_string_equal(seats[1].owners, "");
+	/* The one that waited was answered once. */
+	assert_int_equal(seats[2].answers, 2);
+}
+
+/* Nothing else is plugged in: a device changes its claims while another scan runs. */
+static void test_hot_plug_in_steps(void **state)
+{
+	submit(0, 1, "");
+	submit(1, 1, "");
+	await(1, 1);
+	seats[0].scans_at_once = false;
+	submit(1, 2, "b\t1\n");
+	while (seats[0].scans < 1)
+		turn();
+	submit(1, 3, "b\t1\t2\n");
+	while (seats[0].scans < 2)
+		turn();
+	/* The process ends, and its claims stay. */
+	claimant_end_process(seats[0].claimant);
+	await(1, 3);
+	assert_string_equal(seats[1].owners, "");
+	submit(1, 4, "b\t1\n");
+	await(1, 4);
+	submit(1, 5, "b\t1\t3\n");
+	await(1, 5);
+	assert_int_equal(seats[0].scans, 2);
+}
+
+/* A resource that does not answer delays others once, and for a limited time. */
+static void test_P18_no_scan(void **state)
+{
+	submit(0, 1, "");
+	submit(1, 1, "");
+	await(1, 1);
+	seats[0].scans_at_once = false;
+	submit(1, 2, "b\t1\n");
+	await(1, 2);
+	submit(1, 3, "b\t2\n");
+	while (seats[0].scans < 2)
+		turn();
+	assert_int_equal(seats[1].number, 3);
+}
+
+/* A compromised process cannot keep others busy. */
+static void test_P18_scans(void **state)
+{
+	char text[32];
+
+	submit(0, 1, "");
+	submit(1, 1, "");
+	await(1, 1);
+	for (unsigned i = 2; i < ARBITER_SCANS_MAX + 4; i++) {
+		(void)snprintf(text, sizeof(text), "b\t%u\n", i);
+		submit(1, i, text);
+		await(1, i);
+		assert_int_equal(seats[0].scans, MIN_OF(i - 1, (unsigned)ARBITER_SCANS_MAX));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -322,6 +430,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_claims_without_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_changes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P17_booked, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hot_plug, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hot_plug_in_steps, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_no_scan, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_scans, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,6 +193,36 @@ static void test_coalescing(void **state)
 	assert_non_null(strstr(seen(), "tty-last? "));
 }
 
+static unsigned scanned, told_before;
+
+static void on_scanned(struct inventory *of, void *userdata)
+{
+	assert_ptr_equal(of, inventory);
+	scanned++;
+	told_before = told;
+}
+
+/* Who asks for a scan learns of its end after its changes. */
+static void test_scan_on_request(void **state)
+{
+	host_mknod("/dev/tty1");
+	start("driver = \"path\"; match = \"/dev/tty*\";");
+	scanned = 0;
+	inventory_scan(inventory, on_scanned);
+	RUN_UNTIL(scanned == 1);
+	assert_int_equal(told, 0);
+	/* The second change is within INVENTORY_QUIET of the first one. */
+	for (unsigned i = 1; i <= 2; i++) {
+		host_mknod(i == 1 ? "/dev/tty2" : "/dev/tty3");
+		inventory_scan(inventory, on_scanned);
+		RUN_UNTIL(scanned == 1 + i);
+		assert_int_equal(told_before, i);
+	}
+	assert_string_equal(seen(), "tty1 tty2 tty3 ");
+	run_for(2 * INVENTORY_QUIET);
+	assert_int_equal(scanned, 3);
+}
+
 static void test_too_many(void **state)
 {
 	char name[128];
@@ -280,6 +310,7 @@ int main(void)
 		TEST(test_replicas),
 		TEST(test_unshared_ids),
 		TEST(test_coalescing),
+		TEST(test_scan_on_request),
 		TEST(test_too_many),
 		TEST(test_too_many_later),
 		TEST(test_without_inotify),

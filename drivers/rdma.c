@@ -112,17 +112,28 @@ static const struct condition rdma_table[] = {
 
 static const struct conditions rdma_conditions = CONDITIONS("RDMA device", rdma_table);
 
-static const struct rdma_match *find_match(
-	const struct rdma_scan *rdma, struct candidate *candidate)
+/* The first entry that selects the candidate, if `exclude` leaves it in. Returns 1 with the entry,
+ * 0 or negative errno. */
+static int find_match(const struct rdma_scan *rdma, struct candidate *candidate,
+	const struct rdma_match **ret_match)
 {
+	int r;
+
 	for (size_t i = 0; i < rdma->declaration->match.count; i++) {
 		const struct rdma_match *match = groups_get(&rdma->declaration->match, i);
 
-		if (conditions_hold(&rdma_conditions, match, candidate, candidate->name,
-			    scan_tally(rdma->scan, i, &rdma_conditions)) > 0)
-			return match;
+		r = conditions_hold(&rdma_conditions, match, candidate, candidate->name,
+			scan_tally(rdma->scan, i, &rdma_conditions));
+		if (r < 0)
+			return r;
+		if (r == 0)
+			continue;
+		r = scan_excludes(rdma->scan, rdma->declaration, &rdma_conditions, candidate,
+			candidate->name);
+		*ret_match = match;
+		return r < 0 ? r : r == 0;
 	}
-	return NULL;
+	return 0;
 }
 
 static bool is_software(const struct net_function *function)
@@ -258,9 +269,9 @@ static int list_one(struct rdma_scan *rdma, const char *name)
 	/* A function with several is taken as a whole, at the first. */
 	if (function->infiniband.count == 0 || !streq(function->infiniband.items[0], name))
 		return 0;
-	match = find_match(rdma, &candidate);
-	if (!match)
-		return 0;
+	r = find_match(rdma, &candidate, &match);
+	if (r <= 0)
+		return r;
 	return match->combine ? combine(rdma, match, function) : add_device(rdma, match, function);
 }
 

@@ -167,6 +167,27 @@ static const char *static_without_cdi(const struct declaration *declaration)
 	return declaration->container.nodes.count > 0 ? NULL : WITHOUT_NODES;
 }
 
+struct unit_name {
+	const char *id;
+	int64_t number; /* of an entry with `count`; -1: the entry has an id */
+};
+
+static int test_unit(const void *entry, void *candidate)
+{
+	const struct static_match *match = entry;
+	const struct unit_name *unit = candidate;
+
+	return match->id ? streq(match->id, unit->id)
+			 : unit->number >= 0 && unit->number < match->count;
+}
+
+/* For entries of `exclude`. */
+static const struct condition conditions[] = {
+	{ .key = "id", .test = test_unit, .phrase = "differs" },
+};
+
+static const struct conditions static_conditions = CONDITIONS("device", conditions);
+
 static int static_list(
 	const struct declaration *declaration, struct scan *scan, struct error *error)
 {
@@ -177,10 +198,15 @@ static int static_list(
 		const struct static_match *match = groups_get(&declaration->match, i);
 
 		for (int64_t k = 0; k < match_count(match); k++) {
+			struct unit_name unit = { .id = id, .number = match->id ? -1 : k };
 			struct device *device;
 
 			make_id(declaration, match, k, id);
-			r = scan_add(scan, id, &device);
+			r = scan_excludes(scan, declaration, &static_conditions, &unit, id);
+			if (r > 0)
+				continue;
+			if (r >= 0)
+				r = scan_add(scan, id, &device);
 			if (r == -EEXIST)
 				continue;
 			if (r >= 0)

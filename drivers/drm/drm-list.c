@@ -19,6 +19,11 @@ static int test_split(const void *entry, void *candidate)
 	return ((const struct drm_match *)entry)->split || !((struct gpu *)candidate)->split;
 }
 
+static bool leaves_out_split(const void *entry)
+{
+	return !((const struct drm_match *)entry)->split;
+}
+
 static const struct condition conditions[] = {
 	{ CONDITION_OF_INTEGERS("vendor", struct drm_match, vendors, struct gpu, vendor) },
 	{ CONDITION_OF_INTEGERS("device", struct drm_match, models, struct gpu, model) },
@@ -30,6 +35,7 @@ static const struct condition conditions[] = {
 		.phrase = "is not a GPU of AMD's compute driver" },
 	{ .key = "split",
 		.test = test_split,
+		.is_default = leaves_out_split,
 		.phrase = "has virtual functions: match these, or set split = true" },
 };
 
@@ -210,20 +216,39 @@ static int add_to_combined(struct scan *scan, const struct drm_match *match, con
 	return r;
 }
 
-static int list_entry(
-	const struct drm_match *match, size_t entry, struct gpus *gpus, struct scan *scan)
+/* Whether the entry selects the GPU, and `exclude` leaves it in. Returns 1, 0 or negative errno. */
+static int is_wanted(
+	const struct declaration *declaration, size_t entry, struct gpu *gpu, struct scan *scan)
 {
+	int r;
+
+	if (conditions_hold(&drm_conditions, groups_get(&declaration->match, entry), gpu,
+		    name_of(gpu), scan_tally(scan, entry, &drm_conditions)) == 0)
+		return 0;
+	if (gpu->selected)
+		return !gpu->excluded;
+	r = scan_excludes(scan, declaration, &drm_conditions, gpu, name_of(gpu));
+	if (r < 0)
+		return r;
+	gpu->selected = true;
+	gpu->excluded = r > 0;
+	return !gpu->excluded;
+}
+
+static int list_entry(
+	const struct declaration *declaration, size_t entry, struct gpus *gpus, struct scan *scan)
+{
+	const struct drm_match *match = groups_get(&declaration->match, entry);
 	struct device *combined = NULL;
 	int r = 0;
 
 	for (size_t i = 0; i < gpus->count && r >= 0; i++) {
 		struct gpu *gpu = &gpus->items[i];
 
-		if (conditions_hold(&drm_conditions, match, gpu, name_of(gpu),
-			    scan_tally(scan, entry, &drm_conditions)) == 0)
-			continue;
-		r = match->combine ? add_to_combined(scan, match, gpu, &combined)
-				   : add_gpu(scan, match, gpu);
+		r = is_wanted(declaration, entry, gpu, scan);
+		if (r > 0)
+			r = match->combine ? add_to_combined(scan, match, gpu, &combined)
+					   : add_gpu(scan, match, gpu);
 	}
 	return r;
 }
@@ -276,8 +301,8 @@ int drm_list(const struct declaration *declaration, struct scan *scan, struct er
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < declaration->match.count && r >= 0; i++)
-		r = list_entry(groups_get(&declaration->match, i), i, &gpus, scan);
+		r = list_entry(declaration, i, &gpus, scan);
 	if (r >= 0)
 		r = add_distances(&gpus);
-	return r < 0 ? error_set(error, r, "out of memory") : 0;
+	return r < 0 ? error_set(error, r, "cannot list GPUs in /sys: %s", strerror(-r)) : 0;
 }

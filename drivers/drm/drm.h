@@ -37,6 +37,7 @@ struct gpu {
 	char *card, *render;        /* nodes; NULL: it has none */
 	const struct kfd_node *kfd; /* NULL: unknown to the compute driver */
 	struct device *device;      /* that an entry made of it; the scan's */
+	bool selected, excluded;    /* an entry has selected it; `exclude` leaves it out */
 };
 
 struct gpus {

@@ -40,6 +40,9 @@ struct scan {
 	struct strings notes, explanations;
 	struct tally *tallies; /* by the number of the entry */
 	size_t n_tallies;
+	struct tally *exclusions; /* of all entries of `match` in `exclude`, in their order */
+	size_t n_exclusions;
+	bool exclusion_locked; /* what a condition of `exclude` is about */
 	struct measurements measurements;
 };
 

@@ -4,6 +4,8 @@
  * over, so a scan that fails half way leaves no trace.
  */
 #include "drivers/host/scan-run.h"
+#include "drivers/host/sysfs-locked.h"
+#include "drivers/model/declaration.h"
 
 int scan_add(struct scan *scan, const char *id, struct device **ret_device)
 {
@@ -174,17 +176,66 @@ void scan_explain(struct scan *scan, const char *format, ...)
 	va_end(ap);
 }
 
-struct tally *scan_tally(struct scan *scan, size_t entry, const struct conditions *conditions)
+static struct tally *get_tally(
+	struct tally **tallies, size_t *n, size_t entry, const struct conditions *conditions)
 {
-	while (scan->n_tallies <= entry) {
-		if (array_reserve(
-			    (void **)&scan->tallies, scan->n_tallies, sizeof(*scan->tallies)) < 0)
+	while (*n <= entry) {
+		if (array_reserve((void **)tallies, *n, sizeof(**tallies)) < 0)
 			return NULL;
-		scan->tallies[scan->n_tallies++] = (struct tally){ 0 };
+		(*tallies)[(*n)++] = (struct tally){ 0 };
 	}
 	if (conditions)
-		scan->tallies[entry].conditions = conditions;
-	return &scan->tallies[entry];
+		(*tallies)[entry].conditions = conditions;
+	return &(*tallies)[entry];
+}
+
+struct tally *scan_tally(struct scan *scan, size_t entry, const struct conditions *conditions)
+{
+	return get_tally(&scan->tallies, &scan->n_tallies, entry, conditions);
+}
+
+/* Whether the entry, or one of its parts, leaves the candidate out. */
+static int entry_excludes(const struct conditions *conditions, const void *entry, void *candidate,
+	const char *name, struct tally *tally)
+{
+	const struct groups *parts = conditions->parts ? conditions->parts(entry) : NULL;
+	int r = 0;
+
+	if (conditions->is_for && !conditions->is_for(entry))
+		return 0;
+	if (!parts || parts->count == 0)
+		return conditions_exclude(conditions, entry, candidate, name, tally);
+	for (size_t i = 0; i < parts->count && r == 0; i++)
+		r = conditions_exclude(conditions, groups_get(parts, i), candidate, name, tally);
+	return r;
+}
+
+int scan_excludes(struct scan *scan, const struct declaration *declaration,
+	const struct conditions *conditions, void *candidate, const char *name)
+{
+	unsigned refusals = sysfs_locked_refusals();
+	bool excluded = false;
+	size_t n = 0;
+
+	/* Each entry is asked, so that it is known which of them leaves out nothing. */
+	for (size_t i = 0; i < declaration->exclude.count; i++) {
+		const struct exclusion *exclusion = groups_get(&declaration->exclude, i);
+
+		for (size_t k = 0; k < exclusion->match.count; k++) {
+			int r = entry_excludes(conditions, groups_get(&exclusion->match, k),
+				candidate, name,
+				get_tally(&scan->exclusions, &scan->n_exclusions, n++, conditions));
+
+			if (r < 0)
+				return r;
+			excluded = excluded || r > 0;
+		}
+	}
+	if (sysfs_locked_refusals() == refusals)
+		return excluded;
+	/* A device must not be offered while it is unknown whether it is excluded. */
+	scan->exclusion_locked = true;
+	return -EBUSY;
 }
 
 void scan_hint(struct scan *scan, size_t entry, const char *format, ...)
@@ -225,6 +276,7 @@ void scan_done(struct scan *scan)
 	strings_done(&scan->notes);
 	strings_done(&scan->explanations);
 	free(scan->tallies);
+	free(scan->exclusions);
 	free(scan->measurements.items);
 	*scan = (struct scan){ 0 };
 }

@@ -10,6 +10,7 @@
 #include "drivers/model/condition.h"
 #include "drivers/model/measurement.h"
 
+struct declaration;
 struct scan;
 
 /* Adds a device with that id. An id that was added before is refused with -EEXIST (and reported by
@@ -72,6 +73,13 @@ void scan_note_absent(struct scan *scan, const char *directory, const char *cons
 /* The tally of an entry of `match`, for conditions_hold() with these conditions. Valid until the
  * next call; NULL if memory is short, and then the entry is not explained. */
 struct tally *scan_tally(struct scan *scan, size_t entry, const struct conditions *conditions);
+
+/* Whether an entry of `exclude` with `match` leaves out a candidate that an entry of `match` has
+ * selected. To be called for each piece of hardware, before several are joined into one device.
+ * Returns 1, 0, -EBUSY if the kernel has locked what a condition is about, or another negative
+ * errno of a condition. */
+int scan_excludes(struct scan *scan, const struct declaration *declaration,
+	const struct conditions *conditions, void *candidate, const char *name);
 
 /* Adds to the tally of an entry why there is no candidate, as a clause. Only the first one counts.
  */

@@ -199,8 +199,13 @@ static bool says(const struct strings *wanted, const char *value)
 	return false;
 }
 
-/* The result of the conditions for one device. Negative: memory or descriptors are short. */
-enum answer { NO, YES, UNKNOWN };
+/* The answer to two conditions. Negative: memory or descriptors are short. */
+static int both(int a, int b)
+{
+	if (a <= CONDITION_FAILS || b <= CONDITION_FAILS)
+		return MIN_OF(a, b);
+	return MAX_OF(a, b);
+}
 
 /* The combined result for the files that a rule names, or for the property. */
 struct findings {
@@ -275,34 +280,23 @@ static int rule_matches(struct scan *scan, const struct attribute_rule *rule, co
 	if (r < 0)
 		return r;
 	if (findings.is_not)
-		return NO;
+		return CONDITION_FAILS;
 	if (findings.unknown)
-		return UNKNOWN;
+		return CONDITION_UNKNOWN;
 	if (!findings.exists)
-		return !rule->exists || (rule->is.count == 0 && rule->is_not.count > 0) ? YES : NO;
-	return rule->exists && findings.is ? YES : NO;
-}
-
-static int rules_match(struct scan *scan, const struct groups *rules, const char *directory)
-{
-	int answer = YES;
-
-	for (size_t i = 0; i < rules->count; i++) {
-		int r = rule_matches(scan, groups_get(rules, i), directory);
-
-		if (r < 0 || r == NO)
-			return r;
-		if (r == UNKNOWN)
-			answer = UNKNOWN;
-	}
-	return answer;
+		return !rule->exists || (rule->is.count == 0 && rule->is_not.count > 0)
+			? CONDITION_HOLDS
+			: CONDITION_FAILS;
+	return rule->exists && findings.is ? CONDITION_HOLDS : CONDITION_FAILS;
 }
 
 int attribute_rules_match(struct scan *scan, const struct groups *rules, const char *directory)
 {
-	int r = rules_match(scan, rules, directory);
+	int answer = CONDITION_HOLDS;
 
-	return r < 0 ? r : r == YES;
+	for (size_t i = 0; i < rules->count && answer > CONDITION_FAILS; i++)
+		answer = both(answer, rule_matches(scan, groups_get(rules, i), directory));
+	return answer;
 }
 
 void attribute_rules_describe(struct scan *scan, const struct groups *rules, const char *directory,
@@ -317,7 +311,7 @@ void attribute_rules_describe(struct scan *scan, const struct groups *rules, con
 		char value[SYSFS_VALUE_MAX + 1];
 		int r;
 
-		if (rule_matches(scan, rule, directory) == YES)
+		if (rule_matches(scan, rule, directory) == CONDITION_HOLDS)
 			continue;
 		r = rule->file ? sysfs_read(root, directory, rule->file, value)
 			       : udev_read_property(root, directory, rule->property, value);
@@ -335,7 +329,6 @@ void selected_init(struct selected *selected, struct scan *scan, const char *dir
 	selected->scan = scan;
 	selected->directory = directory;
 	selected->name = strrchr(directory, '/') + 1;
-	selected->unknown = false;
 }
 
 int selected_read_devtype(const struct condition *condition, void *candidate)
@@ -363,12 +356,10 @@ int selected_read_driver(const struct condition *condition, void *candidate)
 
 int selected_test_attributes(const void *entry, void *candidate)
 {
-	struct selected *selected = candidate;
-	int r = rules_match(
-		selected->scan, &((const struct selector *)entry)->attributes, selected->directory);
+	const struct selected *selected = candidate;
 
-	selected->unknown = r == UNKNOWN;
-	return r < 0 ? r : r == YES;
+	return attribute_rules_match(
+		selected->scan, &((const struct selector *)entry)->attributes, selected->directory);
 }
 
 void selected_found_attributes(const void *entry, const void *candidate, char *ret_found)
@@ -402,22 +393,24 @@ static const struct conditions conditions = CONDITIONS("device", table);
 static int answer_of(struct scan *scan, const struct selector *selector, const char *directory)
 {
 	struct selected selected;
-	int r;
 
 	selected_init(&selected, scan, directory);
-	r = conditions_hold(&conditions, selector, &selected, selected.name, NULL);
-	return r == NO && selected.unknown ? UNKNOWN : r;
+	return conditions_answer(&conditions, selector, &selected);
 }
 
 int selectors_match_none(struct scan *scan, const struct groups *selectors, const char *directory)
 {
-	for (size_t i = 0; i < selectors->count; i++) {
+	int answer = CONDITION_HOLDS;
+
+	for (size_t i = 0; i < selectors->count && answer > CONDITION_FAILS; i++) {
 		int r = answer_of(scan, groups_get(selectors, i), directory);
 
-		if (r != NO)
-			return MIN_OF(r, 0);
+		answer = both(answer,
+			r == CONDITION_HOLDS           ? CONDITION_FAILS
+				: r == CONDITION_FAILS ? CONDITION_HOLDS
+						       : r);
 	}
-	return 1;
+	return answer;
 }
 
 /* A search for a device that meets the conditions. */
@@ -432,15 +425,17 @@ static int search_one(struct search *search, const char *directory)
 {
 	int r = answer_of(search->scan, search->selector, directory);
 
-	if (r == UNKNOWN)
+	if (r == CONDITION_UNKNOWN)
 		search->unknown = true;
-	return r < 0 ? r : r == YES;
+	return r < 0 ? r : r == CONDITION_HOLDS;
 }
 
 /* Whether the result of the search is the wanted one. */
-static bool search_succeeds(const struct search *search, bool found)
+static int search_answer(const struct search *search, bool found)
 {
-	return search->selector->exists ? found : !found && !search->unknown;
+	if (!found && search->unknown)
+		return CONDITION_UNKNOWN;
+	return found == search->selector->exists ? CONDITION_HOLDS : CONDITION_FAILS;
 }
 
 static int match_above(
@@ -457,19 +452,17 @@ static int match_above(
 	while (r == 0 && sysfs_ascend(path))
 		if (sysfs_is_device(scan_root(scan), path))
 			r = search_one(&search, path);
-	return r < 0 ? r : search_succeeds(&search, r > 0);
+	return r < 0 ? r : search_answer(&search, r > 0);
 }
 
 int selectors_match_above(
 	struct scan *scan, const struct groups *selectors, const char *directory, bool own)
 {
-	for (size_t i = 0; i < selectors->count; i++) {
-		int r = match_above(scan, groups_get(selectors, i), directory, own);
+	int answer = CONDITION_HOLDS;
 
-		if (r <= 0)
-			return r;
-	}
-	return 1;
+	for (size_t i = 0; i < selectors->count && answer > CONDITION_FAILS; i++)
+		answer = both(answer, match_above(scan, groups_get(selectors, i), directory, own));
+	return answer;
 }
 
 static int on_device_below(const char *directory, void *userdata)
@@ -481,7 +474,9 @@ static int on_device_below(const char *directory, void *userdata)
 
 int selectors_match_below(struct scan *scan, const struct groups *selectors, const char *directory)
 {
-	for (size_t i = 0; i < selectors->count; i++) {
+	int answer = CONDITION_HOLDS;
+
+	for (size_t i = 0; i < selectors->count && answer > CONDITION_FAILS; i++) {
 		struct search search = { .scan = scan, .selector = groups_get(selectors, i) };
 		int r = sysfs_walk(scan_root(scan), directory, on_device_below, &search);
 
@@ -489,8 +484,7 @@ int selectors_match_below(struct scan *scan, const struct groups *selectors, con
 			return r;
 		/* The walk entered its maximum number of directories, so the rest is unknown. */
 		search.unknown |= r < 0;
-		if (!search_succeeds(&search, r == SYSFS_WALK_STOP))
-			return 0;
+		answer = both(answer, search_answer(&search, r == SYSFS_WALK_STOP));
 	}
-	return 1;
+	return answer;
 }

@@ -86,8 +86,8 @@ void attribute_rules_check(const struct groups *rules, const char *prefix, struc
 /* Adds the problems of a list of selectors, the value of `key` (at most 15 letters). */
 void selectors_check(const struct groups *selectors, const char *key, struct report *report);
 
-/* Whether all rules hold for the device. Adds notes about values that may not be read. Returns 1, 0
- * or a shortage (sysroot.h). */
+/* Whether all rules hold for the device. Adds notes about values that may not be read. Returns an
+ * enum condition_answer, or a shortage (sysroot.h). */
 int attribute_rules_match(struct scan *scan, const struct groups *rules, const char *directory);
 
 /* Writes which of the rules does not hold for the device, and what was found, as a phrase: "has
@@ -102,7 +102,6 @@ struct selected {
 	const char *name;             /* the last part of it */
 	const char *devtype, *driver; /* NULL: it has none; read for the first condition on them */
 	char texts[2][SYSFS_VALUE_MAX + 1];
-	bool unknown; /* an attribute cannot be read, so it was refused */
 };
 
 void selected_init(struct selected *selected, struct scan *scan, const char *directory);
@@ -130,12 +129,12 @@ int selected_read_driver(const struct condition *condition, void *candidate);
 int selected_test_attributes(const void *entry, void *candidate);
 void selected_found_attributes(const void *entry, const void *candidate, char *ret_found);
 
-/* Whether the device meets none of the selectors. Returns 1, 0 (also where one of them cannot be
- * read) or a shortage (sysroot.h). */
+/* Whether the device meets none of the selectors. Returns an enum condition_answer, or a shortage
+ * (sysroot.h). */
 int selectors_match_none(struct scan *scan, const struct groups *selectors, const char *directory);
 
 /* Whether for each of the selectors there is a device above this one that matches (or, with `own`,
- * the device itself), or none where `exists` is false. Returns 1, 0 or a shortage (sysroot.h). */
+ * the device itself), or none where `exists` is false. Returns as selectors_match_none(). */
 int selectors_match_above(
 	struct scan *scan, const struct groups *selectors, const char *directory, bool own);
 

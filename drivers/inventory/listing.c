@@ -1,52 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which of the devices that a driver finds are left out by `exclude`. An entry of `exclude`
- * is a `match` of its own: the driver lists what it finds, and devices with the same ids are
- * dropped. Both lists read the same host, so the watches of the first serve both. Entries that find
- * nothing, or apply to no device, are explained here, where everything is known of a scan.
+ * Explains entries of the declaration that find nothing, or apply to no device: here, everything is
+ * known of a scan.
  */
 #include "drivers/inventory/listing.h"
 
-#include "drivers/host/sysfs-locked.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/template.h"
 
 /* Whether an earlier entry took candidates of the same kind. */
-static bool takes_earlier(const struct scan *listed, size_t entry)
+static bool takes_earlier(const struct scan *scan, size_t entry)
 {
-	for (size_t i = 0; i < entry && entry < listed->n_tallies; i++)
-		if (listed->tallies[i].matched > 0 &&
-			listed->tallies[i].conditions == listed->tallies[entry].conditions)
+	for (size_t i = 0; i < entry && entry < scan->n_tallies; i++)
+		if (scan->tallies[i].matched > 0 &&
+			scan->tallies[i].conditions == scan->tallies[entry].conditions)
 			return true;
 	return false;
 }
 
 /* Why an entry has no candidate on the host. */
-static void explain_none(const struct scan *listed, const char *place, size_t entry,
-	const struct tally *tally, const char *noun, struct scan *scan)
+static void explain_none(
+	size_t entry, const struct tally *tally, const char *noun, struct scan *scan)
 {
 	struct stat st;
 
 	if (*scan->root && sysroot_is_absent(sysroot_stat(scan->root, "/sys", &st)))
 		scan_explain(scan,
-			"%smatch[%zu]: host_root %s has no /sys, so no %s is known: mount it from the host",
-			place, entry, scan->root, noun);
-	else if (!*tally->hint && takes_earlier(listed, entry))
-		scan_explain(scan, "%smatch[%zu]%s: no earlier entry leaves a %s", place, entry,
-			tally->part, noun);
+			"match[%zu]: host_root %s has no /sys, so no %s is known: mount it from the host",
+			entry, scan->root, noun);
+	else if (!*tally->hint && takes_earlier(scan, entry))
+		scan_explain(scan, "match[%zu]%s: no earlier entry leaves a %s", entry, tally->part,
+			noun);
 	else
-		scan_explain(scan, "%smatch[%zu]%s: the host has no %s%s%s", place, entry,
-			tally->part, noun, *tally->hint ? ": " : "", tally->hint);
+		scan_explain(scan, "match[%zu]%s: the host has no %s%s%s", entry, tally->part, noun,
+			*tally->hint ? ": " : "", tally->hint);
 }
 
-/* Why each entry of `match` that finds nothing does so; `place` is in front of "match". */
-static void explain_entries(const struct declaration *declaration, const struct scan *listed,
-	const char *place, struct scan *scan)
+/* Why each entry of `match` that finds nothing does so. */
+static void explain_entries(const struct declaration *declaration, struct scan *scan)
 {
 	for (size_t i = 0; i < declaration->match.count; i++) {
 		struct tally none = { 0 };
-		const struct tally *tally = i < listed->n_tallies ? &listed->tallies[i] : &none;
+		const struct tally *tally = i < scan->n_tallies ? &scan->tallies[i] : &none;
 		const char *noun =
 			tally->conditions ? tally->conditions->noun : declaration->driver->noun;
 		char text[640];
@@ -55,68 +51,14 @@ static void explain_entries(const struct declaration *declaration, const struct 
 			continue;
 		if (tally->candidates > 0) {
 			tally_describe(tally, text, sizeof(text));
-			scan_explain(scan, "%smatch[%zu]%s: %s", place, i, tally->part, text);
+			scan_explain(scan, "match[%zu]%s: %u %s%s, none left: %s", i, tally->part,
+				tally->candidates, noun, tally->candidates == 1 ? "" : "s", text);
 		} else if (noun) {
-			explain_none(listed, place, i, tally, noun, scan);
+			explain_none(i, tally, noun, scan);
 		} else if (*tally->hint) {
-			scan_explain(scan, "%smatch[%zu]: %s", place, i, tally->hint);
+			scan_explain(scan, "match[%zu]: %s", i, tally->hint);
 		}
 	}
-}
-
-static void drop_found(struct scan *scan, const struct scan *excluded)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < scan->n_devices; i++) {
-		struct device *device = scan->devices[i];
-
-		if (map_get(&excluded->by_id, device->id)) {
-			(void)map_remove(&scan->by_id, device->id);
-			(void)device_unref(device);
-			continue;
-		}
-		scan->devices[kept++] = device;
-	}
-	scan->n_devices = kept;
-}
-
-static int exclude_selected(
-	const struct declaration *declaration, size_t index, struct scan *scan, struct error *error)
-{
-	const struct exclusion *exclusion = groups_get(&declaration->exclude, index);
-	struct declaration selected = *declaration;
-	_cleanup_scan_ struct scan excluded = {
-		.root = scan->root,
-		.state = scan->state,
-		.lists = scan->lists,
-		.userdata = scan->userdata,
-	};
-	unsigned refusals = sysfs_locked_refusals();
-	char place[48];
-	size_t n_found;
-	int r;
-
-	if (exclusion->match.count == 0)
-		return 0;
-	selected.match = exclusion->match;
-	r = declaration->driver->list(&selected, &excluded, error);
-	/* A device must not be offered while it is unknown whether it is excluded. */
-	if (r >= 0 && sysfs_locked_refusals() != refusals)
-		r = error_set(error, -EBUSY, "the kernel has locked an attribute of a device");
-	if (r < 0) {
-		error_prefix(error, "exclude");
-		return r;
-	}
-	n_found = scan->n_devices;
-	drop_found(scan, &excluded);
-	(void)snprintf(place, sizeof(place), "exclude[%zu]", index);
-	if (excluded.n_devices > 0 && scan->n_devices == n_found)
-		scan_explain(scan, "%s leaves out no device: `match` finds none of its %zu", place,
-			excluded.n_devices);
-	(void)strcat(place, ".");
-	explain_entries(&selected, &excluded, place, scan);
-	return 0;
 }
 
 /* --- entries of other keys that apply to no device --- */
@@ -163,6 +105,40 @@ static void explain_exclusion(const struct exclusion *exclusion, size_t index, s
 	scan_explain(scan, "exclude[%zu] leaves out no device%s", index, hint);
 }
 
+/* An entry of `match` in `exclude`, and what it has left out. */
+static void explain_selector(
+	size_t index, size_t entry, const struct tally *tally, struct scan *scan)
+{
+	char text[640];
+
+	if (tally->matched > 0 && scan->n_devices == 0)
+		scan_explain(scan,
+			"exclude[%zu].match[%zu] leaves out %u %s%s, so that no device is left",
+			index, entry, tally->matched, tally->conditions->noun,
+			tally->matched == 1 ? "" : "s");
+	if (tally->matched > 0 || tally->candidates == 0 || scan->n_devices == 0)
+		return;
+	tally_describe(tally, text, sizeof(text));
+	scan_explain(scan, "exclude[%zu].match[%zu] leaves out none of %u %s%s: %s", index, entry,
+		tally->candidates, tally->conditions->noun, tally->candidates == 1 ? "" : "s",
+		text);
+}
+
+static void explain_exclusions(const struct declaration *declaration, struct scan *scan)
+{
+	size_t number = 0;
+
+	for (size_t i = 0; i < declaration->exclude.count; i++) {
+		const struct exclusion *exclusion = groups_get(&declaration->exclude, i);
+
+		if (exclusion->match.count == 0 && scan->n_devices > 0)
+			explain_exclusion(exclusion, i, scan);
+		for (size_t k = 0; k < exclusion->match.count; k++, number++)
+			if (number < scan->n_exclusions)
+				explain_selector(i, k, &scan->exclusions[number], scan);
+	}
+}
+
 /* A rule for devices of an id. */
 static void explain_rule(char *pattern, const char *key, size_t index, struct scan *scan)
 {
@@ -196,16 +172,10 @@ static void explain_probes(const struct declaration *declaration, struct scan *s
 	}
 }
 
-/* Explains entries of `exclude`, `cordon` and `share` that apply to no device. To be called only if
- * there is a device, because one file may be for many hosts. */
+/* Explains entries of `cordon` and `share` that apply to no device. To be called only if there is a
+ * device, because one file may be for many hosts. */
 static void explain_rules(const struct declaration *declaration, struct scan *scan)
 {
-	for (size_t i = 0; i < declaration->exclude.count; i++) {
-		const struct exclusion *exclusion = groups_get(&declaration->exclude, i);
-
-		if (exclusion->match.count == 0)
-			explain_exclusion(exclusion, i, scan);
-	}
 	for (size_t i = 0; i < declaration->cordon.count; i++) {
 		const struct cordon *cordon = groups_get(&declaration->cordon, i);
 
@@ -224,13 +194,16 @@ int list_devices(const struct declaration *declaration, struct scan *scan, struc
 	int r;
 
 	r = declaration->driver->list(declaration, scan, error);
+	if (r < 0 && scan->exclusion_locked)
+		return error_set(
+			error, r, "exclude: the kernel has locked an attribute of a device");
 	if (r >= 0)
-		explain_entries(declaration, scan, "", scan);
+		explain_entries(declaration, scan);
+	if (r >= 0)
+		explain_exclusions(declaration, scan);
 	if (r >= 0 && scan->n_devices > 0)
 		explain_rules(declaration, scan);
 	if (r >= 0 && scan->n_devices > 0 && *scan->root)
 		explain_probes(declaration, scan);
-	for (size_t i = 0; i < declaration->exclude.count && r >= 0; i++)
-		r = exclude_selected(declaration, i, scan, error);
 	return r;
 }

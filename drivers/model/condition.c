@@ -163,45 +163,99 @@ static void refuse(struct refusal *refusal, const struct condition *condition, c
 
 /* --- all of them --- */
 
+/* One run through a table. */
+struct run {
+	const struct conditions *conditions;
+	const void *entry;
+	void *candidate;
+	bool excludes;     /* for an entry of `exclude` */
+	size_t refused_by; /* the condition that failed or, if none did, the first unknown one */
+};
+
+/* Returns an enum condition_answer, or negative errno. -ENODEV: the candidate cannot be tested. */
+static int test_all(struct run *run)
+{
+	int answer = CONDITION_HOLDS;
+
+	for (size_t i = 0; i < run->conditions->count; i++) {
+		const struct condition *condition = &run->conditions->items[i];
+		int r = 1;
+
+		if (!is_asked(condition, run->entry) ||
+			(run->excludes && condition->is_default &&
+				condition->is_default(run->entry)))
+			continue;
+		if (condition->read)
+			r = condition->read(condition, run->candidate);
+		if (r <= 0)
+			return r < 0 ? r : -ENODEV;
+		r = condition_holds(condition, run->entry, run->candidate);
+		if (r < 0)
+			return r;
+		if (r == CONDITION_FAILS || (r == CONDITION_UNKNOWN && answer == CONDITION_HOLDS))
+			run->refused_by = i;
+		if (r == CONDITION_FAILS)
+			return r;
+		if (r == CONDITION_UNKNOWN)
+			answer = r;
+	}
+	return answer;
+}
+
+static void count(const struct run *run, bool matched, const char *name, struct tally *tally)
+{
+	if (!tally)
+		return;
+	tally->candidates++;
+	if (matched)
+		tally->matched++;
+	else
+		refuse(&tally->refusals[run->refused_by], &run->conditions->items[run->refused_by],
+			run->entry, run->candidate, name);
+}
+
 int conditions_hold(const struct conditions *conditions, const void *entry, void *candidate,
 	const char *name, struct tally *tally)
 {
-	for (size_t i = 0; i < conditions->count; i++) {
-		const struct condition *condition = &conditions->items[i];
-		int r = 1;
+	struct run run = { .conditions = conditions, .entry = entry, .candidate = candidate };
+	int r = test_all(&run);
 
-		if (!is_asked(condition, entry))
-			continue;
-		if (condition->read)
-			r = condition->read(condition, candidate);
-		if (r <= 0)
-			return r;
-		r = condition_holds(condition, entry, candidate);
-		if (r < 0)
-			return r;
-		if (r > 0)
-			continue;
-		if (tally) {
-			tally->candidates++;
-			refuse(&tally->refusals[i], condition, entry, candidate, name);
-		}
-		return 0;
-	}
-	if (tally) {
-		tally->candidates++;
-		tally->matched++;
-	}
-	return 1;
+	if (r < 0)
+		return r == -ENODEV ? 0 : r;
+	count(&run, r == CONDITION_HOLDS, name, tally);
+	return r == CONDITION_HOLDS;
+}
+
+int conditions_exclude(const struct conditions *conditions, const void *entry, void *candidate,
+	const char *name, struct tally *tally)
+{
+	struct run run = {
+		.conditions = conditions, .entry = entry, .candidate = candidate, .excludes = true
+	};
+	int r = test_all(&run);
+
+	/* What is disappearing is left out as well. */
+	if (r < 0)
+		return r == -ENODEV ? 1 : r;
+	count(&run, r != CONDITION_FAILS, name, tally);
+	return r != CONDITION_FAILS;
+}
+
+int conditions_answer(const struct conditions *conditions, const void *entry, void *candidate)
+{
+	struct run run = { .conditions = conditions, .entry = entry, .candidate = candidate };
+	int r = test_all(&run);
+
+	return r == -ENODEV ? CONDITION_FAILS : r;
 }
 
 void tally_describe(const struct tally *tally, char *ret_text, size_t size)
 {
 	const struct conditions *conditions = tally->conditions;
-	const char *separator = ": ";
-	size_t length;
+	const char *separator = "";
+	size_t length = 0;
 
-	length = (size_t)snprintf(ret_text, size, "%u %s%s, none left", tally->candidates,
-		conditions->noun, tally->candidates == 1 ? "" : "s");
+	*ret_text = '\0';
 	for (size_t i = 0; i < conditions->count && length < size; i++) {
 		const struct refusal *refusal = &tally->refusals[i];
 

@@ -19,6 +19,10 @@ enum condition_kind {
 	CONDITION_STRING,   /* as CONDITION_TEXT, but char * in the candidate; NULL: it has none */
 };
 
+/* What cannot be read neither meets a condition nor fails it: no entry of `match` selects such a
+ * candidate, and every entry of `exclude` leaves it out. */
+enum condition_answer { CONDITION_FAILS, CONDITION_HOLDS, CONDITION_UNKNOWN };
+
 /* What a candidate has instead of the wanted value, as a phrase: "has 0x1002", "is a hub". */
 #define CONDITION_FOUND_MAX 160
 
@@ -33,8 +37,11 @@ struct condition {
 	 * candidate is disappearing or cannot be read, or negative errno. NULL: it is known. */
 	int (*read)(const struct condition *condition, void *candidate);
 
-	/* With CONDITION_TEST: returns 1 if the condition holds, 0 if not, or negative errno. */
+	/* With CONDITION_TEST: returns an enum condition_answer, or negative errno. */
 	int (*test)(const void *entry, void *candidate);
+	/* With CONDITION_TEST, for a key whose default refuses candidates: whether the entry has
+	 * the default. In `exclude` it refuses none. NULL: the default refuses none. */
+	bool (*is_default)(const void *entry);
 	/* With CONDITION_TEST: the phrase for a candidate that was refused, or writes it. */
 	const char *phrase;
 	void (*found)(const void *entry, const void *candidate,
@@ -50,6 +57,11 @@ struct conditions {
 	const char *noun; /* what a candidate is, in the singular: "GPU"; "s" makes the plural */
 	const struct condition *items;
 	size_t count; /* at most CONDITIONS_MAX */
+	/* Whether an entry is about such candidates; NULL: every entry is. */
+	bool (*is_for)(const void *entry);
+	/* The parts of an entry of which each has these conditions; NULL, or none: the entry has
+	 * them. */
+	const struct groups *(*parts)(const void *entry);
 };
 
 /* What the conditions of one entry found. Zeroed: no candidate was tested. */
@@ -65,13 +77,20 @@ struct tally {
 	} refusals[CONDITIONS_MAX];
 };
 
-/* Tests all conditions of an entry on a candidate of that name. The tally may be NULL. Returns 1
- * if all hold, 0 if not, or negative errno. Allocates nothing. */
+/* Tests all conditions of an entry of `match` on a candidate of that name. The tally may be NULL.
+ * Returns 1 if all hold, 0 if not or if that is unknown, or negative errno. Allocates nothing. */
 int conditions_hold(const struct conditions *conditions, const void *entry, void *candidate,
 	const char *name, struct tally *tally);
 
-/* Writes why the entry matches none of its candidates: "2 GPUs, none left: vendor refused 2
- * (0000:03:00.0 has 0x1002)". There must be a candidate. */
+/* The same, for an entry of `exclude` or one of its parts. Returns 1 if all hold or if that is
+ * unknown. */
+int conditions_exclude(const struct conditions *conditions, const void *entry, void *candidate,
+	const char *name, struct tally *tally);
+
+/* The same, for any other use: returns an enum condition_answer, or negative errno. */
+int conditions_answer(const struct conditions *conditions, const void *entry, void *candidate);
+
+/* Writes which conditions refused candidates: "vendor refused 2 (0000:03:00.0 has 0x1002)". */
 void tally_describe(const struct tally *tally, char *ret_text, size_t size);
 
 /* Whether one of the patterns matches the text if case is ignored, or is a part of the text. */
@@ -94,4 +113,9 @@ int64_t digits_as_hexadecimal(int64_t number);
 #define CONDITIONS(what, table)                                              \
 	{                                                                    \
 		.noun = (what), .items = (table), .count = ARRAY_SIZE(table) \
+	}
+/* The same, for the entries for which the function returns true. */
+#define CONDITIONS_FOR(what, table, function)                                                    \
+	{                                                                                        \
+		.noun = (what), .items = (table), .count = ARRAY_SIZE(table), .is_for = function \
 	}

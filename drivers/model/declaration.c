@@ -63,6 +63,13 @@ void declared_program_check(const struct strings *command, const struct origin *
 			command->items[0]);
 }
 
+/* Whether ids are PCI addresses, or may be. */
+static bool has_addresses(const struct driver *driver)
+{
+	return option_table_find(driver->match, "address") ||
+		option_table_find(driver->match, "bdf");
+}
+
 /* An address in another form than ids have: of other letters, or without the domain. */
 static void check_address(const char *id, const struct origin *origin, const struct driver *driver,
 	const char *key, struct report *report)
@@ -72,7 +79,7 @@ static void check_address(const char *id, const struct origin *origin, const str
 	struct error error;
 
 	if (!strchr(id, ':') || startswith(id, "MIG-") || startswith(id, "GPU-") ||
-		!option_table_find(driver->match, "address"))
+		!has_addresses(driver))
 		return;
 	if (!address)
 		report->incomplete = true;
@@ -93,7 +100,7 @@ static void check_excluded_id(const struct exclusion *exclusion, const struct dr
 			"\"%s\" can never match: ids of devices consist of letters, digits and "
 			"\"._:@+=-\"",
 			exclusion->id);
-	else if (startswith(exclusion->id, "0x") && option_table_find(driver->match, "address"))
+	else if (startswith(exclusion->id, "0x") && has_addresses(driver))
 		(void)report_add(report, &exclusion->origin, key,
 			"\"%s\" can never match: ids are addresses such as 0000:03:00.0; write "
 			"exclude = ( { match = ( { vendor = ...; device = ...; } ); } )",
@@ -133,6 +140,21 @@ static void check_excluded_match(const struct exclusion *exclusion,
 		check_match(&selected, report);
 }
 
+/* A condition "variable=pattern" on a variable that is a PCI address, or empty. */
+static void check_where(const char *condition, const struct origin *origin,
+	const struct driver *driver, const char *key, struct report *report)
+{
+	const char *value = startswith(condition, "bdf=") ?: startswith(condition, "pf=");
+	char variable[256];
+	struct error error;
+
+	(void)snprintf(
+		variable, sizeof(variable), "${%.*s}", (int)strcspn(condition, "="), condition);
+	if (template_check(variable, driver, &error) < 0 ||
+		(value && *value && form_pci_address(value, &error) < 0))
+		(void)report_add(report, origin, key, "%s", error.message);
+}
+
 static void check_exclusion(const struct exclusion *exclusion,
 	const struct declaration *declaration, const char *key, struct report *report)
 {
@@ -145,16 +167,8 @@ static void check_exclusion(const struct exclusion *exclusion,
 		check_excluded_id(exclusion, driver, key, report);
 	if (exclusion->match.count > 0)
 		check_excluded_match(exclusion, declaration, key, report);
-	for (size_t i = 0; i < exclusion->where.count; i++) {
-		const char *condition = exclusion->where.items[i];
-		char variable[256];
-		struct error error;
-
-		(void)snprintf(variable, sizeof(variable), "${%.*s}", (int)strcspn(condition, "="),
-			condition);
-		if (template_check(variable, driver, &error) < 0)
-			(void)report_add(report, &exclusion->origin, key, "%s", error.message);
-	}
+	for (size_t i = 0; i < exclusion->where.count; i++)
+		check_where(exclusion->where.items[i], &exclusion->origin, driver, key, report);
 }
 
 /* Rejects settings that the kubelet's interfaces do not support. */
@@ -269,7 +283,7 @@ static bool condition_holds(const char *condition, const struct device *device)
 
 bool exclusion_holds(const struct exclusion *exclusion, const struct device *device)
 {
-	/* Checks the selectors of this rule, see list_devices(). */
+	/* Checks the selectors of this rule, see scan_excludes(). */
 	if (exclusion->match.count > 0)
 		return false;
 	if (exclusion->id && fnmatch(exclusion->id, device->id, 0) != 0)

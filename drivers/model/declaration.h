@@ -175,7 +175,7 @@ struct cordon {
 	bool set_by_command; /* "devplugctl cordon" wrote it, and may lift it */
 };
 
-/* Whether the entry leaves the device out. Entries with `match` are left to list_devices(). */
+/* Whether the entry leaves the device out. Entries with `match` are left to scan_excludes(). */
 bool exclusion_holds(const struct exclusion *exclusion, const struct device *device);
 
 /* Whether the declaration leaves the device out. */

@@ -112,7 +112,8 @@ struct driver {
 
 	/* Finds all devices that exist now and adds them with scan_add(). It calls scan_watch() for
 	 * a directory before it reads it, and scan_events() for a subsystem before it asks the
-	 * kernel for devices, so that no change is lost between reading and watching. A failure
+	 * kernel for devices, so that no change is lost between reading and watching. It asks
+	 * scan_excludes() about each piece of hardware, before it joins several. A failure
 	 * keeps the last good inventory. Returns 0 or negative errno with the error filled. */
 	int (*list)(const struct declaration *declaration, struct scan *scan, struct error *error);
 

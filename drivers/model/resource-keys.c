@@ -194,7 +194,7 @@ static const struct option exclusion_options[] = {
 		.key = "match",
 		.type = OPTION_DRIVER,
 		.offset = offsetof(struct exclusion, match),
-		.help = "Instead of `id` and `where`, entries as in the resource's `match`: a device that matches one of them is left out. Not for drivers that run programs.",
+		.help = "Instead of `id` and `where`, entries as in the resource's `match`: what one of them matches is left out, also as a part of a device that is made of several. Keys that are not set match anything. Not for drivers that run programs.",
 	},
 };
 static const struct option_table exclusion_table = {

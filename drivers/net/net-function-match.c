@@ -85,6 +85,11 @@ const char *interface_kind(const char *root, const char *directory)
 
 /* --- conditions --- */
 
+bool function_has_any_role(const void *entry)
+{
+	return ((const struct function_match *)entry)->role == ROLE_ANY;
+}
+
 int function_test_role(const void *entry, void *candidate)
 {
 	const struct function_match *match = entry;

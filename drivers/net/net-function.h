@@ -161,7 +161,12 @@ int net_function_read(struct function_reader *reader, const char *bus, const cha
  * the beginning of a candidate's; all but `kind`. */
 /* clang-format off */
 #define FUNCTION_CONDITIONS                                                                        \
-	{ .key = "role", .test = function_test_role, .found = function_found_role },               \
+	{                                                                                          \
+		.key = "role",                                                                     \
+		.test = function_test_role,                                                        \
+		.found = function_found_role,                                                      \
+		.is_default = function_has_any_role,                                               \
+	},                                                                                         \
 	{ CONDITION_OF_INTEGERS("vendor", struct function_match, vendor,                           \
 		struct net_function, vendor) },                                                    \
 	{ CONDITION_OF_INTEGERS("device", struct function_match, device,                           \
@@ -180,6 +185,7 @@ int net_function_read(struct function_reader *reader, const char *bus, const cha
 	}
 /* clang-format on */
 
+bool function_has_any_role(const void *entry);
 int function_test_role(const void *entry, void *candidate);
 int function_test_pf(const void *entry, void *candidate);
 int function_test_functions(const void *entry, void *candidate);

@@ -187,25 +187,51 @@ static const struct condition interface_conditions[] = {
 		.read = read_driver },
 };
 
+static bool is_for_function(const void *entry)
+{
+	return ((const struct net_match *)entry)->type == NET_FUNCTION;
+}
+
+static bool is_for_subfunction(const void *entry)
+{
+	return ((const struct net_match *)entry)->type == NET_SUBFUNCTION;
+}
+
+static bool is_for_interface(const void *entry)
+{
+	return ((const struct net_match *)entry)->type == NET_INTERFACE;
+}
+
 static const struct conditions net_conditions[] = {
-	[NET_FUNCTION] = CONDITIONS("network function", function_conditions),
-	[NET_SUBFUNCTION] = CONDITIONS("sub-function", function_conditions),
-	[NET_INTERFACE] = CONDITIONS("interface", interface_conditions),
+	[NET_FUNCTION] = CONDITIONS_FOR("network function", function_conditions, is_for_function),
+	[NET_SUBFUNCTION] = CONDITIONS_FOR("sub-function", function_conditions, is_for_subfunction),
+	[NET_INTERFACE] = CONDITIONS_FOR("interface", interface_conditions, is_for_interface),
 };
 
-/* The first entry that asks for the candidate, or NULL. */
-static const struct net_match *find_match(
-	const struct net_scan *net, enum net_type type, void *candidate, const char *name)
+/* The first entry that selects the candidate, if `exclude` leaves it in. Returns 1 with the entry,
+ * 0 or negative errno. */
+static int find_match(const struct net_scan *net, enum net_type type, void *candidate,
+	const char *name, const struct net_match **ret_match)
 {
+	const struct conditions *conditions = &net_conditions[type];
+	int r;
+
 	for (size_t i = 0; i < net->declaration->match.count; i++) {
 		const struct net_match *match = groups_get(&net->declaration->match, i);
 
-		if (match->type == (int)type &&
-			conditions_hold(&net_conditions[type], match, candidate, name,
-				scan_tally(net->scan, i, &net_conditions[type])) > 0)
-			return match;
+		if (!conditions->is_for(match))
+			continue;
+		r = conditions_hold(
+			conditions, match, candidate, name, scan_tally(net->scan, i, conditions));
+		if (r < 0)
+			return r;
+		if (r == 0)
+			continue;
+		r = scan_excludes(net->scan, net->declaration, conditions, candidate, name);
+		*ret_match = match;
+		return r < 0 ? r : r == 0;
 	}
-	return NULL;
+	return 0;
 }
 
 static int list_function(struct net_scan *net, enum net_type type, const char *bus,
@@ -222,9 +248,9 @@ static int list_function(struct net_scan *net, enum net_type type, const char *b
 			name);
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
-	match = find_match(net, type, &function, name);
-	if (!match)
-		return 0;
+	r = find_match(net, type, &function, name, &match);
+	if (r <= 0)
+		return r;
 	for (size_t i = 0; i < function.interfaces.count; i++)
 		if (!is_spared(net, name, function.interfaces.items[i]))
 			return 0;
@@ -252,14 +278,18 @@ static int list_interface(struct net_scan *net, const char *name)
 {
 	struct interface interface = { .root = scan_root(net->scan), .name = name };
 	_cleanup_free_ char *directory = NULL;
+	const struct net_match *match;
+	int r;
 
 	if (format_text(&directory, INTERFACES "/%s", name) < 0)
 		return -ENOMEM;
 	interface.directory = directory;
 	interface.kind = interface_kind(interface.root, directory);
-	if (!interface.kind || !find_match(net, NET_INTERFACE, &interface, name) ||
-		!is_spared(net, name, name))
+	if (!interface.kind)
 		return 0;
+	r = find_match(net, NET_INTERFACE, &interface, name, &match);
+	if (r <= 0 || !is_spared(net, name, name))
+		return MIN_OF(r, 0);
 	return net_add_interface(name, directory, net->scan);
 }
 

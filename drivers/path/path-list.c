@@ -4,6 +4,7 @@
  * of the paths, and reads the type of each path. A device node that several names lead to (the
  * links of a disk in /dev/disk/by-id) is one device.
  */
+#include <fnmatch.h>
 #include <sys/sysmacros.h>
 
 #include "common/map.h"
@@ -227,25 +228,63 @@ static const char *zip_path(const struct zip *zip, size_t i, size_t index)
 							    : NULL;
 }
 
-/* Takes the device's paths from the matches. Returns whether it is still there, or -ENOMEM. */
+static int test_path(const void *entry, void *candidate)
+{
+	const char *pattern = ((const struct path_member *)entry)->path;
+
+	return fnmatch(pattern, candidate, FNM_PATHNAME | FNM_PERIOD) == 0;
+}
+
+static const struct groups *members_of(const void *entry)
+{
+	return &((const struct path_match *)entry)->members;
+}
+
+/* For entries of `exclude`: those of `match` are expanded. */
+static const struct condition conditions[] = {
+	{ .key = "path", .test = test_path, .phrase = "differs" },
+};
+
+static const struct conditions path_conditions = {
+	.noun = "path",
+	.items = conditions,
+	.count = ARRAY_SIZE(conditions),
+	.parts = members_of,
+};
+
+/* Takes one of the device's paths from the matches, unless it is excluded. Returns whether the
+ * device may have it, or negative errno. */
+static int pick_place(struct scan *scan, const struct zip *zip, const struct path_member *member,
+	const char *host, struct place *place)
+{
+	int r;
+
+	if (sysroot_stat(scan_root(scan), host, &place->st) < 0)
+		return member->optional;
+	r = scan_excludes(scan, zip->declaration, &path_conditions, (void *)host, host);
+	if (r != 0)
+		return r < 0 ? r : member->optional;
+	r = sysroot_resolve(scan_root(scan), host, &place->target);
+	place->host = host;
+	return r == -ENOMEM ? r : 1;
+}
+
+/* Takes the device's paths from the matches. Returns whether it is still there, or negative errno.
+ */
 static int zip_pick(struct scan *scan, struct zip *zip, size_t index)
 {
 	bool any = false;
+	int r;
 
 	for (size_t i = 0; i < path_member_count(zip->match); i++) {
 		const struct path_member *member = path_member_get(zip->match, i);
 		const char *host = zip_path(zip, i, index);
 		struct place *place = &zip->places[i];
 
-		if (host && sysroot_stat(scan_root(scan), host, &place->st) >= 0)
-			place->host = host;
-		if (!place->host && !member->optional)
-			return false;
-		if (!place->host)
-			continue;
-		if (sysroot_resolve(scan_root(scan), place->host, &place->target) == -ENOMEM)
-			return -ENOMEM;
-		any = any || names_device(zip->match, member);
+		r = host ? pick_place(scan, zip, member, host, place) : member->optional;
+		if (r <= 0)
+			return r;
+		any = any || (place->host && names_device(zip->match, member));
 	}
 	return any;
 }

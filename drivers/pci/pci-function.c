@@ -168,6 +168,11 @@ static void found_class(
 		near_class(entry, candidate) ? ": write 0x" : "");
 }
 
+static bool has_any_role(const void *entry)
+{
+	return ((const struct pci_match *)entry)->role == PCI_ROLE_ANY;
+}
+
 static int test_role(const void *entry, void *candidate)
 {
 	const struct pci_match *match = entry;
@@ -322,15 +327,27 @@ static const struct condition conditions[] = {
 		.near = near_class },
 	{ .read = read_rest },
 	{ CONDITION_OF_TEXT("driver", struct pci_match, driver, struct pci_function, driver) },
-	{ .key = "role", .test = test_role, .found = found_role },
+	{ .key = "role", .test = test_role, .found = found_role, .is_default = has_any_role },
 	{ .key = "mdev_type", .test = test_mdev_type, .found = found_mdev_type },
 	{ .key = "pf", .test = test_pf, .found = found_pf },
 	{ .key = "functions", .test = test_functions, .found = found_functions },
 	{ .key = "attributes", .test = test_attributes, .found = found_attributes },
 };
 
-const struct conditions pci_conditions = CONDITIONS("PCI function", conditions);
-const struct conditions pci_mdev_conditions = CONDITIONS("mediated device", conditions);
+static bool is_for_mdev(const void *entry)
+{
+	return ((const struct pci_match *)entry)->access == PCI_MDEV;
+}
+
+static bool is_for_function(const void *entry)
+{
+	return !is_for_mdev(entry);
+}
+
+const struct conditions pci_conditions =
+	CONDITIONS_FOR("PCI function", conditions, is_for_function);
+const struct conditions pci_mdev_conditions =
+	CONDITIONS_FOR("mediated device", conditions, is_for_mdev);
 
 /* Reads the values that every device needs and that no condition has read. */
 static int read_rest(const struct condition *condition, void *candidate)
@@ -361,6 +378,7 @@ int pci_function_find(struct pci_scan *pci, const char *address, const struct pc
 	struct pci_function *ret_function, const struct pci_match **ret_match)
 {
 	const struct conditions *asked = mdev ? &pci_mdev_conditions : &pci_conditions;
+	const char *name = mdev ? strrchr(mdev->directory, '/') + 1 : address;
 	struct pci_function function = { .pci = pci,
 		.mdev = mdev,
 		.vendor = UNREAD,
@@ -377,15 +395,16 @@ int pci_function_find(struct pci_scan *pci, const char *address, const struct pc
 		const struct pci_match *match = groups_get(&pci->declaration->match, i);
 		int r;
 
-		if ((match->access == PCI_MDEV) != (mdev != NULL))
+		if (!asked->is_for(match))
 			continue;
-		r = conditions_hold(asked, match, &function,
-			mdev ? strrchr(mdev->directory, '/') + 1 : address,
-			scan_tally(pci->scan, i, asked));
+		r = conditions_hold(asked, match, &function, name, scan_tally(pci->scan, i, asked));
 		if (r < 0)
 			return r;
 		if (r == 0)
 			continue;
+		r = scan_excludes(pci->scan, pci->declaration, asked, &function, name);
+		if (r != 0)
+			return MIN_OF(r, 0);
 		*ret_function = function;
 		*ret_match = match;
 		return 1;

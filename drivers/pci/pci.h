@@ -92,9 +92,10 @@ struct pci_scan {
 /* The conditions of an entry on a function, and on a mediated device. */
 extern const struct conditions pci_conditions, pci_mdev_conditions;
 
-/* Reads the function at an address of /sys/bus/pci, and finds the first entry that it belongs to;
- * of a mediated device that is one with access = "mdev", else (`mdev` NULL) another. Returns 1 with
- * both, 0 if there is none or the function was removed, or negative errno. */
+/* Reads the function at an address of /sys/bus/pci, and finds the first entry that selects it; of a
+ * mediated device that is one with access = "mdev", else (`mdev` NULL) another. Returns 1 with
+ * both, 0 if there is none, the function was removed or `exclude` leaves it out, or negative
+ * errno. */
 int pci_function_find(struct pci_scan *pci, const char *address, const struct pci_mdev *mdev,
 	struct pci_function *ret_function, const struct pci_match **ret_match);
 

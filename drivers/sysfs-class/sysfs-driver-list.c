@@ -91,8 +91,6 @@ static int add_member(
 	char *owner = NULL;
 	int r;
 
-	if (map_get(&candidates->seen, directory))
-		return 0;
 	if (match->group == GROUP_PARENT)
 		r = directory_of_group(scan_root(candidates->scan), directory, &owner);
 	else
@@ -115,6 +113,26 @@ static int add_member(
 }
 
 /* --- conditions --- */
+
+/* A device of the class or bus that is being searched. */
+struct found {
+	struct selected selected; /* first, for the conditions of selectors */
+	const char *subsystem;
+};
+
+/* An entry of `match` is searched for in its own subsystem only. */
+static int test_subsystem(const void *entry, void *candidate)
+{
+	return fnmatch(((const struct sysfs_match *)entry)->subsystem,
+		       ((const struct found *)candidate)->subsystem, 0) == 0;
+}
+
+static void found_subsystem(
+	const void *entry, const void *candidate, char ret_found[static CONDITION_FOUND_MAX])
+{
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has \"%.64s\"",
+		((const struct found *)candidate)->subsystem);
+}
 
 /* The link to its driver appears and disappears here. */
 static int watch(const struct condition *condition, void *candidate)
@@ -158,6 +176,7 @@ static int test_children(const void *entry, void *candidate)
 }
 
 static const struct condition table[] = {
+	{ .key = "subsystem", .test = test_subsystem, .found = found_subsystem },
 	SELECTOR_NAME_CONDITIONS,
 	{ .read = watch },
 	SELECTOR_READ_CONDITIONS,
@@ -172,13 +191,19 @@ const struct conditions sysfs_driver_conditions = CONDITIONS("device", table);
 static int match_one(struct candidates *candidates, const struct sysfs_match *match, size_t entry,
 	const char *directory)
 {
-	struct selected selected;
+	struct found found = { .subsystem = candidates->subsystem };
+	const char *name;
 	int r;
 
-	selected_init(&selected, candidates->scan, directory);
-	r = conditions_hold(&sysfs_driver_conditions, match, &selected, selected.name,
+	selected_init(&found.selected, candidates->scan, directory);
+	name = found.selected.name;
+	r = conditions_hold(&sysfs_driver_conditions, match, &found, name,
 		scan_tally(candidates->scan, entry, &sysfs_driver_conditions));
-	return r > 0 ? add_member(candidates, match, directory) : r;
+	if (r <= 0 || map_get(&candidates->seen, directory))
+		return r;
+	r = scan_excludes(
+		candidates->scan, candidates->declaration, &sysfs_driver_conditions, &found, name);
+	return r == 0 ? add_member(candidates, match, directory) : MIN_OF(r, 0);
 }
 
 /* Goes through the directory of a class or bus. Returns 0 or negative errno with the error filled.

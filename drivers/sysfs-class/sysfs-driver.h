@@ -23,7 +23,7 @@ struct sysfs_match {
 	char *permissions;
 };
 
-/* The conditions of an entry on a device (struct selected). */
+/* The conditions of an entry on a device that is found in a subsystem. */
 extern const struct conditions sysfs_driver_conditions;
 
 /* Adds the devices of all entries to the scan. */

@@ -315,6 +315,11 @@ void usb_devices_done(struct usb_devices *devices)
 
 /* --- conditions --- */
 
+static bool leaves_out_hubs(const void *entry)
+{
+	return ((const struct usb_selector *)entry)->class.count == 0;
+}
+
 static int test_class(const void *entry, void *candidate)
 {
 	const struct integers *classes = &((const struct usb_selector *)entry)->class;
@@ -385,7 +390,7 @@ static void found_attributes(
 	}
 
 static const struct condition conditions[] = {
-	{ .key = "class", .test = test_class, .found = found_class },
+	{ .key = "class", .test = test_class, .found = found_class, .is_default = leaves_out_hubs },
 	{ CONDITION_OF_INTEGERS("vendor", struct usb_selector, vendor, struct usb_device, vendor) },
 	{ CONDITION_OF_INTEGERS(
 		"product", struct usb_selector, product, struct usb_device, product) },
@@ -399,4 +404,14 @@ static const struct condition conditions[] = {
 	{ .key = "attributes", .test = test_attributes, .found = found_attributes },
 };
 
-const struct conditions usb_conditions = CONDITIONS("USB device", conditions);
+static const struct groups *devices_of(const void *entry)
+{
+	return &((const struct usb_match *)entry)->devices;
+}
+
+const struct conditions usb_conditions = {
+	.noun = "USB device",
+	.items = conditions,
+	.count = ARRAY_SIZE(conditions),
+	.parts = devices_of,
+};

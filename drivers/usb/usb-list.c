@@ -319,24 +319,31 @@ static int add_device(struct scan *scan, const struct usb_match *match,
 
 /* --- matching --- */
 
-/* The first that no entry has yet. Returns 1, 0 if there is none, or negative errno. */
-static int take_next(const struct usb_selector *selector, struct usb_devices *devices,
-	struct tally *tally, struct usb_device **ret)
+/* The first that no entry has yet, and that `exclude` leaves in. Returns 1, 0 if there is none, or
+ * negative errno. */
+static int take_next(const struct declaration *declaration, const struct usb_selector *selector,
+	struct usb_devices *devices, struct tally *tally, struct usb_device **ret)
 {
 	for (size_t i = 0; i < devices->count; i++) {
 		struct usb_device *device = &devices->items[i];
+		const char *name = strrchr(device->directory, '/') + 1;
 		int r;
 
 		if (device->taken)
 			continue;
-		r = conditions_hold(&usb_conditions, selector, device,
-			strrchr(device->directory, '/') + 1, tally);
+		r = conditions_hold(&usb_conditions, selector, device, name, tally);
 		if (r < 0)
 			return r;
-		if (r > 0) {
-			*ret = device;
-			return 1;
-		}
+		if (r == 0)
+			continue;
+		r = scan_excludes(device->scan, declaration, &usb_conditions, device, name);
+		if (r < 0)
+			return r;
+		device->taken = true;
+		if (r > 0)
+			continue;
+		*ret = device;
+		return 1;
 	}
 	return 0;
 }
@@ -356,9 +363,10 @@ static struct tally *begin_tally(
 }
 
 /* Makes devices of one USB device for each selector until one of them finds none. */
-static int list_together(
-	struct scan *scan, const struct usb_match *match, size_t entry, struct usb_devices *devices)
+static int list_together(const struct declaration *declaration, struct scan *scan, size_t entry,
+	struct usb_devices *devices)
 {
+	const struct usb_match *match = groups_get(&declaration->match, entry);
 	bool found = false;
 	size_t n = match->devices.count > 0 ? match->devices.count : 1;
 	_cleanup_free_ struct usb_device **members = calloc(n, sizeof(struct usb_device *));
@@ -372,15 +380,14 @@ static int list_together(
 				? groups_get(&match->devices, i)
 				: &match->single;
 
-			r = take_next(selector, devices, begin_tally(scan, match, entry, i, found),
-				&members[i]);
+			r = take_next(declaration, selector, devices,
+				begin_tally(scan, match, entry, i, found), &members[i]);
 			if (r <= 0) {
 				/* What was set aside for a device that does not come about. */
 				while (i > 0)
 					members[--i]->taken = false;
 				return r;
 			}
-			members[i]->taken = true;
 		}
 		r = add_device(scan, match, members, n);
 		if (r < 0)
@@ -416,6 +423,6 @@ int usb_list(const struct declaration *declaration, struct scan *scan, struct er
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < declaration->match.count && r >= 0; i++)
-		r = list_together(scan, groups_get(&declaration->match, i), i, &devices);
+		r = list_together(declaration, scan, i, &devices);
 	return r < 0 ? error_set(error, r, "cannot add USB devices: %s", strerror(-r)) : 0;
 }

@@ -58,7 +58,7 @@ int usb_devices_read(const struct declaration *declaration, struct scan *scan,
 	struct usb_devices *ret, struct error *error);
 void usb_devices_done(struct usb_devices *devices);
 
-/* The conditions of a usb_selector on a usb_device. */
+/* The conditions of a usb_selector, or of a usb_match in `exclude`, on a usb_device. */
 extern const struct conditions usb_conditions;
 
 /* Adds the devices of all entries to the scan. */

@@ -39,7 +39,14 @@ static int test_size(const void *entry, void *candidate)
 {
 	if (((struct candidate *)candidate)->vendor == 0xbad)
 		return -ENOMEM;
+	if (((struct candidate *)candidate)->vendor == 0xdead)
+		return CONDITION_UNKNOWN;
 	return ((const struct entry *)entry)->any_size || !((struct candidate *)candidate)->large;
+}
+
+static bool refuses_large(const void *entry)
+{
+	return !((const struct entry *)entry)->any_size;
 }
 
 static const struct condition table[] = {
@@ -47,7 +54,7 @@ static const struct condition table[] = {
 	{ CONDITION_OF_TEXT("driver", struct entry, drivers, struct candidate, driver),
 		.read = read_driver },
 	{ CONDITION_OF_STRING("serial", struct entry, serials, struct candidate, serial) },
-	{ .key = "size", .test = test_size, .phrase = "is large" },
+	{ .key = "size", .test = test_size, .phrase = "is large", .is_default = refuses_large },
 };
 static const struct conditions conditions = CONDITIONS("card", table);
 
@@ -77,8 +84,7 @@ static void test_counting(void **state)
 	assert_int_equal(tally.candidates, 3);
 	assert_false(cards[0].read);
 	assert_true(cards[1].read);
-	expect(&tally,
-		"3 cards, none left: vendor refused 2 (a has 0x1002), driver refused 1 (b has \"xe\")");
+	expect(&tally, "vendor refused 2 (a has 0x1002), driver refused 1 (b has \"xe\")");
 	(void)strcpy(cards[1].driver, "nvidia");
 	assert_int_equal(conditions_hold(&conditions, &entry, &cards[1], "b", &tally), 1);
 	assert_int_equal(tally.matched, 1);
@@ -92,6 +98,37 @@ static void test_counting(void **state)
 	assert_int_equal(conditions_hold(&conditions, &entry, &cards[0], "a", &tally), -ENOMEM);
 }
 
+/* What is not known is neither selected by `match` nor left in by `exclude`; nor is what is
+ * disappearing. */
+static void test_unknown(void **state)
+{
+	struct entry entry = { .any_size = true };
+	struct candidate card = { .vendor = 0xdead }, large = { .large = true },
+			 gone = { .gone = true };
+	struct tally tally = { .conditions = &conditions };
+
+	assert_int_equal(conditions_answer(&conditions, &entry, &card), CONDITION_UNKNOWN);
+	assert_int_equal(conditions_hold(&conditions, &entry, &card, "a", &tally), 0);
+	expect(&tally, "size refused 1 (a is large)");
+	assert_int_equal(conditions_exclude(&conditions, &entry, &card, "a", &tally), 1);
+	assert_int_equal(tally.matched, 1);
+	/* What another condition refuses is known. */
+	entry.serials = (struct strings){ number, 1 };
+	assert_int_equal(conditions_answer(&conditions, &entry, &card), CONDITION_FAILS);
+	assert_int_equal(conditions_exclude(&conditions, &entry, &card, "a", NULL), 0);
+	/* A default refuses candidates of `match` only. */
+	entry = (struct entry){ 0 };
+	assert_int_equal(conditions_hold(&conditions, &entry, &large, "b", NULL), 0);
+	assert_int_equal(conditions_answer(&conditions, &entry, &large), CONDITION_FAILS);
+	assert_int_equal(conditions_exclude(&conditions, &entry, &large, "b", NULL), 1);
+	entry.drivers = (struct strings){ nvidia, 1 };
+	assert_int_equal(conditions_hold(&conditions, &entry, &gone, "c", NULL), 0);
+	assert_int_equal(conditions_exclude(&conditions, &entry, &gone, "c", NULL), 1);
+	large.vendor = 0xbad;
+	entry = (struct entry){ .any_size = true };
+	assert_int_equal(conditions_exclude(&conditions, &entry, &large, "b", NULL), -ENOMEM);
+}
+
 /* The example is the candidate that was most likely meant. */
 static void test_near_misses(void **state)
 {
@@ -103,22 +140,22 @@ static void test_near_misses(void **state)
 
 	for (size_t i = 0; i < 2; i++)
 		(void)conditions_hold(&conditions, &entry, &cards[i], i ? "b" : "a", &tally);
-	expect(&tally, "2 cards, none left: vendor refused 2 (b has 0x1002: write 0x)");
+	expect(&tally, "vendor refused 2 (b has 0x1002: write 0x)");
 
 	tally = (struct tally){ .conditions = &conditions };
 	entry = (struct entry){ .serials = { number, 1 } };
 	for (size_t i = 1; i < 4; i++)
 		(void)conditions_hold(&conditions, &entry, &cards[i], i < 3 ? "c" : "d", &tally);
-	expect(&tally, "3 cards, none left: serial refused 3 (d has \"GPU-aB12\": write that)");
+	expect(&tally, "serial refused 3 (d has \"GPU-aB12\": write that)");
 
 	tally = (struct tally){ .conditions = &conditions };
 	(void)conditions_hold(&conditions, &entry, &cards[0], "a", &tally);
-	expect(&tally, "1 card, none left: serial refused 1 (a has none)");
+	expect(&tally, "serial refused 1 (a has none)");
 
 	tally = (struct tally){ .conditions = &conditions };
 	entry = (struct entry){ 0 };
 	(void)conditions_hold(&conditions, &entry, &cards[2], "c", &tally);
-	expect(&tally, "1 card, none left: size refused 1 (c is large)");
+	expect(&tally, "size refused 1 (c is large)");
 }
 
 static void test_nearness(void **state)
@@ -203,6 +240,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_counting),
+		cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_near_misses),
 		cmocka_unit_test(test_nearness),
 		cmocka_unit_test(test_room),

@@ -139,6 +139,10 @@ static void test_choosing(void **state)
 	host_mkdir(GPU("0000:03:00.1"));
 	expect_ids("drm", "{ vendor = 0x8086; }", "0000:04:00.0 ");
 	expect_ids("drm", "{ vendor = 0x8086; split = true; }", "0000:03:00.0 0000:04:00.0 ");
+	/* The default of `split` leaves out nothing in `exclude`. */
+	expect_found("driver = \"drm\"; match = ( { vendor = 0x8086; split = true; } ); "
+		     "exclude = ( { match = ( { address = \"0000:03:00.0\"; } ); } );",
+		"0000:04:00.0 ");
 }
 
 /* Intel's -deny-ids, which takes numbers of devices. */
@@ -363,6 +367,13 @@ static void test_combined(void **state)
 	assert_int_equal(found("all")->n_nodes, 9);
 	expect_permissions("all", "r");
 	expect_ids("drm", "{ combine = true; vendor = 0x1002; }", "");
+	expect_found("driver = \"drm\"; match = ( { combine = true; } ); "
+		     "exclude = ( { match = ( { driver = \"xe\"; } ); } );",
+		"all ");
+	expect_nodes("all", "/dev/dri/card1 /dev/dri/renderD129 ");
+	expect_found("driver = \"drm\"; match = ( { combine = true; }, {} ); "
+		     "exclude = ( { match = ( { combine = true; } ); } );",
+		"");
 	problem = declare_problem(
 		"driver = \"drm\"; match = ( { combine = true; }, { combine = true; } );");
 	assert_non_null(strstr(problem, "combine: can be set in one entry only"));
@@ -483,11 +494,11 @@ static void test_unused_rules(void **state)
 	expect_explained(DRM "exclude = ( { where = \"driver=nouveau\"; } );",
 		"exclude[0] leaves out no device: 0000:03:00.0 has \"driver=xe\"\n");
 	expect_explained(DRM "exclude = ( { match = ( { vendor = 8086; } ); } );",
-		"exclude[0].match[0]: 2 GPUs, none left: vendor refused 2 (0000:03:00.0 has 0x8086: write "
+		"exclude[0].match[0] leaves out none of 2 GPUs: vendor refused 2 (0000:03:00.0 has 0x8086: write "
 		"0x)\n");
 	expect_explained(
 		"driver = \"drm\"; match = ( { vendor = 0x1002; } ); exclude = ( { match = ( { vendor = 0x8086; } ); } );",
-		"exclude[0] leaves out no device: `match` finds none of its 1\n");
+		"exclude[0].match[0] leaves out none of 1 GPU: vendor refused 1 (0000:0a:00.0 has 0x1002)\n");
 	expect_explained(
 		DRM "cordon = ( \"0000:0a:00.0\", \"*:04:*\" );", "cordon[1] names no device\n");
 	expect_explained(DRM "share = { devices = ( { id = \"0000:0b:*\"; replicas = 2; } ); };",
@@ -507,18 +518,26 @@ static void test_addresses_in_rules(void **state)
 {
 	static const char *const wrong[] = { "exclude = \"0000:0A:00.0\";",
 		"exclude = \"0a:00.0\";", "cordon = \"0000:0A:00.0\";",
+		"exclude = ( { where = \"bdf=0000:0A:00.0\"; } );",
+		"exclude = ( { where = ( \"id=*\", \"bdf=card1\" ); } );",
 		"share = { devices = ( { id = \"0a:00.0\"; replicas = 2; } ); };" };
 
-	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+	static const char *const resources[] = { DRM,
+		"driver = \"pci\"; match = ( { vendor = 0x8086; } ); ",
+		"driver = \"net\"; match = ( {} ); ", "driver = \"rdma\"; match = ( {} ); ",
+		"driver = \"nvidia\"; match = ( {} ); " };
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrong) * ARRAY_SIZE(resources); i++) {
 		_cleanup_free_ char *problem = NULL;
 		char text[256];
 
-		(void)snprintf(text, sizeof(text), DRM "%s", wrong[i]);
+		(void)snprintf(text, sizeof(text), "%s%s", resources[i / ARRAY_SIZE(wrong)],
+			wrong[i % ARRAY_SIZE(wrong)]);
 		problem = declare_problem(text);
 		assert_non_null(strstr(problem, "PCI address"));
 	}
-	config = declare(
-		DRM "exclude = ( \"0000:0a:00.0-p1\", \"0000:0[a-c]:*\", \"fd4a0000.gpu\" );");
+	config = declare(DRM
+		"exclude = ( \"0000:0a:00.0-p1\", \"0000:0[a-c]:*\", \"fd4a0000.gpu\", { where = ( \"bdf=0000:0a:*\", \"bdf=\" ); } );");
 }
 
 int main(void)

@@ -204,6 +204,33 @@ static void test_uplinks_of_host(void **state)
 	assert_non_null(strstr(unknown.notes.items[0], "the host's routes cannot be read"));
 }
 
+/* An entry of `exclude` is about functions, sub-functions or interfaces, as in `match`. */
+static void test_exclusions(void **state)
+{
+	static const struct {
+		const char *exclude, *ids;
+	} cases[] = {
+		{ "{ type = \"interface\"; interface = \"*\"; }",
+			"0000:3b:02.0 0000:3b:02.1 mlx5_core.sf.4 " },
+		{ "{ interface = \"*v1\"; }", "0000:3b:02.0 can0 mlx5_core.sf.4 vcan0 " },
+		{ "{ type = \"subfunction\"; address = \"*\"; }",
+			"0000:3b:02.0 0000:3b:02.1 can0 vcan0 " },
+		{ "{ pf = \"ens785f0\"; }, { type = \"interface\"; driver = \"mcp*\"; }",
+			"mlx5_core.sf.4 vcan0 " },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_string_equal(
+			net_found(made(NET "( { driver = \"iavf\"; }, { type = \"subfunction\"; }, "
+					   "{ type = \"interface\"; kind = \"can\"; } ); "
+					   "exclude = ( { match = ( %s ); } );",
+				cases[i].exclude)),
+			cases[i].ids);
+	assert_string_equal(net_found(NET "( { role = \"pf\"; vendor = 0x8086; } ); "
+					  "exclude = ( { match = ( { address = \"*.0\"; } ); } );"),
+		"0000:3b:00.1 ");
+}
+
 static void test_problems(void **state)
 {
 	_cleanup_config_ struct config *config = declare(NET "( { role = \"vf\"; rdma = true; }, "
@@ -339,6 +366,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_permissions, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_uplinks, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_uplinks_of_host, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_exclusions, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_problems, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_checks, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_hostile, net_setup, host_teardown),

@@ -299,6 +299,30 @@ static void test_shared_names(void **state)
 	assert_int_equal(scan.explanations.count, 0);
 }
 
+/* A path that is excluded is missing in its device, and moves no other path to another device. */
+static void test_zip_without_excluded(void **state)
+{
+	make_series("a", 3);
+	make_series("b", 3);
+	make_series("one", 1);
+	expect_found("driver = \"path\"; match = ( { paths = ( \"/dev/a*\", \"/dev/b*\" ); } ); "
+		     "exclude = ( { match = ( \"/dev/b1\", \"/dev/c*\" ); } );",
+		"a0+b0 a2+b2 ");
+	expect_found("driver = \"path\"; match = ( { paths = ( \"/dev/a*\", "
+		     "{ path = \"/dev/b*\"; optional = true; } ); } ); "
+		     "exclude = ( { match = ( { paths = ( \"/dev/c0\", \"/dev/b[01]\" ); } ); } );",
+		"a0 a1 a2 ");
+	expect_nodes("a1", "/dev/a1 ");
+	expect_nodes("a2", "/dev/a2 /dev/b2 ");
+	expect_found("driver = \"path\"; match = ( { paths = ( \"/dev/a*\", "
+		     "{ path = \"/dev/one0\"; limit = 2; } ); } ); "
+		     "exclude = ( { match = \"/dev/o*\"; } );",
+		"");
+	expect_explained("driver = \"path\"; match = \"/dev/a*\"; "
+			 "exclude = ( { match = ( \"/dev/c*\", \"/dev/a1\" ); } );",
+		"exclude[0].match[0] leaves out none of 3 paths: path refused 3 (/dev/a0 differs)\n");
+}
+
 static void expect_problem(const char *match, const char *expected)
 {
 	_cleanup_free_ char *text = NULL, *problem = NULL;
@@ -434,6 +458,7 @@ int main(void)
 		TEST(test_joined_by_number),
 		TEST(test_ambiguous_numbers),
 		TEST(test_shared_names),
+		TEST(test_zip_without_excluded),
 		TEST(test_check),
 		TEST(test_claims),
 		HOST_TEST(test_explanations),

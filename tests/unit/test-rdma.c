@@ -118,6 +118,37 @@ static void test_software(void **state)
 	assert_string_equal(net_found(RDMA "( { name = \"rxe*\"; } );"), "rxe0 ");
 }
 
+/* Each adapter is asked about, before several become one device. */
+static void test_exclusions(void **state)
+{
+	_cleanup_config_ struct config *some = declare(RDMA
+		"( { combine = true; } ); exclude = ( { match = ( { driver = \"mlx5*\"; } ); } );");
+	_cleanup_scan_ struct scan scan = { 0 };
+
+	net_scan(some, &scan);
+	assert_int_equal(scan.n_devices, 1);
+	assert_string_equal(nodes_of(scan.devices[0]),
+		"uverbs1:rw uverbs3:rw issm1:rw issm3:rw umad1:rw umad3:rw rdma_cm:rw ");
+	assert_string_equal(
+		net_found(RDMA
+			"( { name = \"*\"; } ); "
+			"exclude = ( { match = ( { combine = true; name = \"mlx5_0\"; } ); } );"),
+		"0000:5e:00.0 mlx5_core.sf.4 rxe0 ");
+	expect_explained(RDMA
+		"( { combine = true; } ); exclude = ( { match = ( { name = \"*\"; } ); } );",
+		"exclude[0].match[0] leaves out 4 RDMA devices, so that no device is left\n");
+	expect_explained(RDMA
+		"( { combine = true; } ); exclude = ( { match = ( { vendor = 0x15b4; }, { name = \"mlx5_0\"; } ); } );",
+		"exclude[0].match[0] leaves out none of 4 RDMA devices: vendor refused 4 (irdma0 has 0x8086)\n");
+
+	/* The default of a key leaves out what has virtual functions, but not in `exclude`. */
+	plant_function("0000:5e:01.0", "0x020000", "8086:1889", "vfio-pci");
+	plant_vf("0000:5e:00.0", 0, "0000:5e:01.0");
+	assert_string_equal(net_found(RDMA "( { role = \"pf\"; }, { role = \"vf\"; } ); "
+					   "exclude = ( { match = ( { vendor = 0x8086; } ); } );"),
+		"0000:d8:00.0 mlx5_core.sf.4 rxe0 ");
+}
+
 /* Modules that are loaded later make a device healthy. */
 static void test_missing_modules(void **state)
 {
@@ -213,6 +244,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_selection, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_nodes, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_software, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_exclusions, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_missing_modules, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_P20_missing_uverbs, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_checks, setup, host_teardown),

@@ -230,6 +230,26 @@ static void test_group(void **state)
 	expect_variable("0000:00:0b.0", "kernel_name", "0000:00:0b.0");
 }
 
+/* Each device is asked about, before several become one. */
+static void test_exclusions(void **state)
+{
+	static const char group[] =
+		"driver = \"sysfs\"; match = ( { subsystem = \"accel\"; group = \"parent\"; } ); "
+		"exclude = ( { match = ( { subsystem = \"accel\"; name = \"accel1\"; }, \"drm\" ); } );";
+
+	make_npu();
+	sys_device(NPU "/accel/accel1", "class/accel", "DEVNAME=accel/accel1\n");
+	host_node("/dev/accel/accel1");
+	expect_found(group, "0000:00:0b.0 ");
+	expect_nodes("0000:00:0b.0", "/dev/accel/accel0 ");
+	expect_explained(group,
+		"exclude[0].match[1] leaves out none of 2 devices: subsystem refused 2 (accel0 has \"accel\")\n");
+	expect_found(
+		"driver = \"sysfs\"; match = ( { subsystem = \"accel\"; id = \"${kernel_name}\"; } ); "
+		"exclude = ( { match = \"a*\"; } );",
+		"");
+}
+
 /* Devices with the same values never become one, in any order. */
 static void test_ids(void **state)
 {
@@ -387,7 +407,18 @@ static void test_no_database(void **state)
 		expect_found(text, "");
 		assert_int_equal(scan.notes.count, 1);
 		assert_string_equal(scan.notes.items[0], expected);
+		/* No device is offered that may be excluded. */
+		(void)snprintf(text, sizeof(text),
+			"driver = \"sysfs\"; match = \"dsa\"; exclude = ( { match = ( { subsystem = \"dsa\"; attributes = ( { %s } ); } ); } );",
+			rules[i]);
+		expect_found(text, "");
+		assert_int_equal(scan.notes.count, 1);
+		assert_string_equal(scan.notes.items[0], expected);
 	}
+	expect_found(
+		"driver = \"sysfs\"; match = \"dsa\"; exclude = ( { match = ( { subsystem = \"dsa\"; "
+		"name = \"wq0.0\"; attributes = ( { property = \"MODEL\"; is = \"x\"; } ); } ); } );",
+		"0000:6a:01.0:dsa.0 0000:6a:01.0:dsa.0:wq.1 ");
 	/* The kernel's own properties are known. */
 	expect_found(
 		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; attributes = ( { property = \"DEVTYPE\"; is = \"idxd_wq\"; } ); } );",
@@ -404,6 +435,7 @@ int main(void)
 		HOST_TEST(test_parents),
 		HOST_TEST(test_children),
 		HOST_TEST(test_group),
+		HOST_TEST(test_exclusions),
 		HOST_TEST(test_ids),
 		HOST_TEST(test_check),
 		HOST_TEST(test_few_descriptors),

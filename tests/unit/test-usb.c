@@ -184,6 +184,30 @@ static void test_together(void **state)
 		"usb-46f4-0001-a+usb-46f4-0001-b ");
 }
 
+/* Each USB device is asked about, under any identity, and before it is joined. */
+static void test_exclusions(void **state)
+{
+	make_hubs();
+	plug("1-1", 3, "46f4\n", "0001\n", "a\n");
+	plug("1-3", 4, "46f4\n", "0001\n", "b\n");
+	plug("1-4", 5, "0951\n", "1666\n", "c\n");
+	expect_found(
+		USB("devices = ( { vendor = 0x46f4; }, { vendor = 0x951; } );") " exclude = ( { match = ( { serial = \"a\"; } ); } );",
+		"usb-46f4-0001-b+usb-0951-1666-c ");
+	expect_found(
+		USB("vendor = 0x46f4; identity = \"port\";") " exclude = ( { match = ( { serial = \"a\"; } ); } );",
+		"usb-0000:00:14.0-0:3 ");
+	expect_found(
+		USB("port = \"*\";") " exclude = ( { match = ( { devices = ( { serial = \"c\"; }, { serial = \"b\"; } ); } ); } );",
+		"usb-46f4-0001-a ");
+	/* Hubs are left out unless an entry asks for their class, but not in `exclude`. */
+	expect_found(USB("class = 9;"), "usb-0000:00:14.0-0:2 ");
+	expect_found(USB("class = 9;") " exclude = ( { match = ( { vendor = 0x05e3; } ); } );", "");
+	expect_explained(
+		USB("vendor = 0x951;") " exclude = ( { match = ( { serial = \"C\"; } ); } );",
+		"exclude[0].match[0] leaves out none of 1 USB device: serial refused 1 (1-4 has \"c\": write that)\n");
+}
+
 static void test_unusable(void **state)
 {
 	make_devices();
@@ -341,6 +365,7 @@ int main(void)
 		HOST_TEST(test_numbered_again),
 		HOST_TEST(test_links),
 		HOST_TEST(test_together),
+		HOST_TEST(test_exclusions),
 		HOST_TEST(test_unusable),
 		HOST_TEST(test_hostile),
 		HOST_TEST(test_check),

@@ -142,12 +142,12 @@ static bool carries(
 }
 
 const char *net_uplink_reason(
-	const char *root, const struct strings *uplinks, const char *interface)
+	const char *root, const struct strings *uplinks, const char *interface, bool routes_allowed)
 {
 	char directory[128], master[NAME_MAX + 1];
 	unsigned visits = 0;
 
-	if (carries(root, uplinks, interface, &visits))
+	if (!routes_allowed && carries(root, uplinks, interface, &visits))
 		return "the host's default route leads through it";
 	(void)snprintf(directory, sizeof(directory), "/sys/class/net/%.31s", interface);
 	if (sysfs_read_link(root, directory, "master", master) >= 0)

@@ -13,6 +13,7 @@
 int net_uplinks_read(struct scan *scan, struct strings *ret_names);
 
 /* The reason why the host needs the interface: a default route uses it, or an interface above it (a
- * VLAN), or it is a port of a bridge or bond. NULL: the host does not need it. */
-const char *net_uplink_reason(
-	const char *root, const struct strings *uplinks, const char *interface);
+ * VLAN), which is no reason with `routes_allowed`; or it is a port of a bridge or bond. NULL: the
+ * host does not need it. */
+const char *net_uplink_reason(const char *root, const struct strings *uplinks,
+	const char *interface, bool routes_allowed);

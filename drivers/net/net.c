@@ -50,6 +50,14 @@ static const struct option net_options[] = {
 		.offset = offsetof(struct net_match, vhost_net),
 		.help = "Whether containers also get /dev/vhost-net and /dev/net/tun.",
 	},
+	{
+		.key = "default_route",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct net_match, default_route),
+		.help = "Whether a device also matches if the host's default route leads "
+			"through it: the host is cut off from that network while a pod has "
+			"it. Needs `interface` or `address` without patterns.",
+	},
 	PERMISSIONS_OPTION(struct net_match),
 };
 
@@ -101,6 +109,14 @@ static void check_addresses(const struct net_match *match, struct report *report
 	}
 }
 
+static bool are_plain(const struct strings *names)
+{
+	for (size_t i = 0; i < names->count; i++)
+		if (form_is_pattern(names->items[i]))
+			return false;
+	return names->count > 0;
+}
+
 static void net_check(const struct declaration *declaration, size_t index, struct report *report)
 {
 	const struct net_match *match = groups_get(&declaration->match, index);
@@ -115,6 +131,11 @@ static void net_check(const struct declaration *declaration, size_t index, struc
 		function->kind.count == 0)
 		(void)report_add(report, &function->origin, "interface",
 			"is missing: type = \"interface\" needs \"interface\" or \"kind\"; otherwise every interface of the host would be a device");
+	if (match->default_route && !are_plain(&function->interface) &&
+		!are_plain(&function->address))
+		(void)report_add(report, &function->origin, "default_route",
+			"needs \"interface\" or \"address\" without patterns, so that no other "
+			"interface is taken from the host");
 	if (!key) {
 		function_match_check(function, report);
 		check_addresses(match, report);
@@ -140,10 +161,12 @@ static void net_scan_done(struct net_scan *net)
 	infiniband_table_done(&net->infiniband);
 }
 
-/* Whether the host needs the interface itself. */
-static bool is_spared(struct net_scan *net, const char *id, const char *interface)
+/* Whether the host does not need the interface itself, or the entry names it nevertheless. */
+static bool is_spared(
+	struct net_scan *net, const struct net_match *match, const char *id, const char *interface)
 {
-	const char *reason = net_uplink_reason(scan_root(net->scan), &net->uplinks, interface);
+	const char *reason = net_uplink_reason(
+		scan_root(net->scan), &net->uplinks, interface, match->default_route);
 
 	if (reason)
 		scan_note(net->scan, "\"%s\" is left out, because the host needs interface %s: %s",
@@ -252,7 +275,7 @@ static int list_function(struct net_scan *net, enum net_type type, const char *b
 	if (r <= 0)
 		return r;
 	for (size_t i = 0; i < function.interfaces.count; i++)
-		if (!is_spared(net, name, function.interfaces.items[i]))
+		if (!is_spared(net, match, name, function.interfaces.items[i]))
 			return 0;
 	return net_add_function(match, &function, &net->infiniband, net->scan);
 }
@@ -288,7 +311,7 @@ static int list_interface(struct net_scan *net, const char *name)
 	if (!interface.kind)
 		return 0;
 	r = find_match(net, NET_INTERFACE, &interface, name, &match);
-	if (r <= 0 || !is_spared(net, name, name))
+	if (r <= 0 || !is_spared(net, match, name, name))
 		return MIN_OF(r, 0);
 	return net_add_interface(name, directory, net->scan);
 }

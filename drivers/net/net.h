@@ -14,7 +14,7 @@ enum net_type { NET_FUNCTION, NET_SUBFUNCTION, NET_INTERFACE };
 struct net_match {
 	struct function_match function; /* first, so that origin is */
 	int type;                       /* enum net_type */
-	bool rdma, vhost_net;
+	bool rdma, vhost_net, default_route;
 	char *permissions;
 };
 

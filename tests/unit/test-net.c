@@ -179,6 +179,25 @@ static void test_uplinks(void **state)
 	assert_non_null(strstr(port.notes.items[0], "a port of a bridge or bond"));
 }
 
+/* The host's uplink, named on purpose; not a port of its bridge. */
+static void test_uplink_on_purpose(void **state)
+{
+	assert_string_equal(net_found(NET "( { address = \"0000:00:03.0\"; } );"), "");
+	assert_string_equal(
+		net_found(NET "( { address = \"0000:00:03.0\"; default_route = true; } );"),
+		"0000:00:03.0 ");
+	assert_string_equal(net_found(NET "( { driver = \"iavf\"; }, { type = \"interface\"; "
+					  "interface = \"eth0\"; default_route = true; } );"),
+		"0000:3b:02.0 0000:3b:02.1 eth0 ");
+	/* The first entry that selects it decides. */
+	assert_string_equal(net_found(NET "( { vendor = 0x1af4; }, { interface = \"eth0\"; "
+					  "default_route = true; } );"),
+		"");
+	host_symlink("../../../br0", BRIDGE "/0000:00:03.0/virtio2/net/eth0/master");
+	assert_string_equal(
+		net_found(NET "( { interface = \"eth0\"; default_route = true; } );"), "");
+}
+
 /* In a container, /proc/net leads to the routes of the pod. */
 static void test_uplinks_of_host(void **state)
 {
@@ -289,6 +308,10 @@ static void test_checks(void **state)
 			"is a PCI address, but a sub-function has a name" },
 		{ "( { pf = \"3b:00.0\"; } )", "must be a whole PCI address with its domain" },
 		{ "( { permissions = \"x\"; } )", "permissions: must consist of" },
+		{ "( { default_route = true; } )",
+			"match[0].default_route: needs \"interface\" or \"address\" without patterns" },
+		{ "( { default_route = true; interface = ( \"eth0\", \"en*\" ); } )",
+			"default_route: needs" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -365,6 +388,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_variables, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_permissions, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_uplinks, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_uplink_on_purpose, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_uplinks_of_host, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_exclusions, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_problems, net_setup, host_teardown),

@@ -100,9 +100,9 @@ int scan_events(struct scan *scan, const char *subsystem)
 	return scan->uevents ? note_events(scan, uevents_want(scan->uevents, subsystem)) : 0;
 }
 
-int scan_default_routes(struct scan *scan)
+int scan_network(struct scan *scan)
 {
-	return scan->uevents ? note_events(scan, uevents_want_routes(scan->uevents)) : 0;
+	return scan->uevents ? note_events(scan, uevents_want_network(scan->uevents)) : 0;
 }
 
 const char *scan_root(const struct scan *scan)

@@ -33,8 +33,9 @@ int scan_watch_content(struct scan *scan, const char *directory);
  * root. */
 int scan_events(struct scan *scan, const char *subsystem);
 
-/* Scans again when the host gets a default route. */
-int scan_default_routes(struct scan *scan);
+/* Scans again when the host's default routes, or the bridge or bond of an interface, may have
+ * changed. Events are those of this process's network namespace. */
+int scan_network(struct scan *scan);
 
 /* Whether the resource lists a device of that id, for drivers whose names depend on earlier scans:
  * one that an earlier scan found and that is still listed, or that the previous process found for

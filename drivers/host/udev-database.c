@@ -7,6 +7,7 @@
 #include "drivers/host/udev-database.h"
 
 #include "drivers/host/sysroot.h"
+#include "drivers/host/uevent.h"
 
 #define DATABASE_FILE_MAX 65536
 
@@ -73,11 +74,26 @@ static int read_tags(char *text, char ret_value[static SYSFS_VALUE_MAX + 1])
 	return length > 1 ? sysfs_copy_value(tags, ret_value) : -ENOENT;
 }
 
+/* The value of a property, or NULL. Changes the text. */
+static const char *find_property(char *text, const char *key)
+{
+	char *line;
+
+	while ((line = strsep(&text, "\n"))) {
+		const char *value = startswith(line, "E:");
+
+		value = value ? startswith(value, key) : NULL;
+		if (value && *value == '=')
+			return value + 1;
+	}
+	return NULL;
+}
+
 int udev_read_property(const char *root, const char *directory, const char *key,
 	char ret_value[static SYSFS_VALUE_MAX + 1])
 {
 	_cleanup_free_ char *text = NULL;
-	char *rest, *line;
+	const char *value;
 	int r;
 
 	r = sysfs_read_uevent(root, directory, key, ret_value);
@@ -88,14 +104,8 @@ int udev_read_property(const char *root, const char *directory, const char *key,
 		return r;
 	if (streq(key, "TAGS"))
 		return read_tags(text, ret_value);
-	for (rest = text; (line = strsep(&rest, "\n"));) {
-		const char *value = startswith(line, "E:");
-
-		value = value ? startswith(value, key) : NULL;
-		if (value && *value == '=')
-			return sysfs_copy_value(value + 1, ret_value);
-	}
-	return -ENOENT;
+	value = find_property(text, key);
+	return value ? sysfs_copy_value(value, ret_value) : -ENOENT;
 }
 
 int udev_read_links(const char *root, const char *directory, struct strings *links)
@@ -120,4 +130,20 @@ int udev_read_links(const char *root, const char *directory, struct strings *lin
 			return r;
 	}
 	return 0;
+}
+
+/* udev stores an entry for each network interface when all rules are done. Meanwhile an entry with
+ * ID_RENAMING may exist (device_is_renaming() in systemd). */
+int udev_is_pending(const char *root, const char *directory)
+{
+	_cleanup_free_ char *text = NULL;
+	struct stat st;
+	int r;
+
+	if (sysroot_stat(root, UDEV_CONTROL, &st) < 0)
+		return 0;
+	r = read_database(root, directory, &text);
+	if (r < 0)
+		return sysroot_is_shortage(r) ? r : r == -ENOENT || r == -ENODATA;
+	return streq(find_property(text, "ID_RENAMING") ?: "", "1");
 }

@@ -20,3 +20,7 @@ int udev_read_property(const char *root, const char *directory, const char *key,
 /* Adds the paths of the links to the device's node ("/dev/serial/by-id/..."). Returns 0, -ENODATA
  * as above, or a shortage (sysroot.h). */
 int udev_read_links(const char *root, const char *directory, struct strings *links);
+
+/* Whether udev runs and has not processed the device yet, so that its name may change. Returns 1, 0
+ * or a shortage (sysroot.h). */
+int udev_is_pending(const char *root, const char *directory);

@@ -20,10 +20,6 @@
 #define MESSAGE_MAX    (2048 + 1024)
 #define RECEIVE_BUFFER (1024 * 1024)
 
-/* udev creates this file when it is ready to send; sd_device_monitor_new() checks for the same
- * file. */
-#define UDEV_CONTROL "/run/udev/control"
-
 struct uevents {
 	sd_event *event;
 	uevent_handler handler;
@@ -33,8 +29,8 @@ struct uevents {
 	sd_device_monitor *monitor; /* of udev */
 	int fd;                     /* of the kernel, if there is no udev */
 	sd_event_source *source;
-	int routes_fd;
-	sd_event_source *routes_source;
+	int network_fd;
+	sd_event_source *network_source;
 };
 
 int uevents_new(sd_event *event, uevent_handler handler, void *userdata, struct uevents **ret)
@@ -47,7 +43,7 @@ int uevents_new(sd_event *event, uevent_handler handler, void *userdata, struct 
 	uevents->handler = handler;
 	uevents->userdata = userdata;
 	uevents->fd = -EBADF;
-	uevents->routes_fd = -EBADF;
+	uevents->network_fd = -EBADF;
 	*ret = uevents;
 	return 0;
 }
@@ -203,21 +199,39 @@ int uevents_want(struct uevents *uevents, const char *subsystem)
 	return r < 0 ? r : sd_device_monitor_filter_update(uevents->monitor);
 }
 
-/* Whether one of the messages is about a new default route. */
-static bool has_default_route(const char *messages, size_t size)
+/* The kernel removes routes without a message when an interface goes down (fib_disable_ip()), or
+ * loses its last IPv4 address. A port that leaves its bridge or bond is a change of the link. */
+static bool is_about_network(const struct nlmsghdr *header, const struct rtmsg *route)
+{
+	switch (header->nlmsg_type) {
+	case RTM_NEWROUTE:
+	case RTM_DELROUTE:
+		return header->nlmsg_len >= NLMSG_LENGTH(sizeof(*route)) && route->rtm_dst_len == 0;
+	case RTM_NEWLINK:
+	case RTM_DELLINK:
+	case RTM_DELADDR:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Whether one of the messages is about a default route, or may be. */
+static bool are_about_network(const char *messages, size_t size)
 {
 	struct nlmsghdr header;
 	struct rtmsg route;
 
-	while (size >= NLMSG_LENGTH(sizeof(route))) {
+	/* The head of other messages is not shorter: struct ifaddrmsg, struct ifinfomsg. */
+	while (size >= NLMSG_LENGTH(sizeof(struct ifaddrmsg))) {
 		size_t step;
 
 		memcpy(&header, messages, sizeof(header));
-		memcpy(&route, messages + NLMSG_HDRLEN, sizeof(route));
+		memset(&route, 0, sizeof(route));
+		memcpy(&route, messages + NLMSG_HDRLEN, MIN_OF(sizeof(route), size - NLMSG_HDRLEN));
 		if (header.nlmsg_len < sizeof(header))
 			return false;
-		if (header.nlmsg_type == RTM_NEWROUTE &&
-			header.nlmsg_len >= NLMSG_LENGTH(sizeof(route)) && route.rtm_dst_len == 0)
+		if (is_about_network(&header, &route))
 			return true;
 		step = MIN_OF((size_t)NLMSG_ALIGN(header.nlmsg_len), size);
 		messages += step;
@@ -226,31 +240,32 @@ static bool has_default_route(const char *messages, size_t size)
 	return false;
 }
 
-static int on_route(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+static int on_network_event(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	struct uevents *uevents = userdata;
 	char buffer[8192];
 	ssize_t n = RETRY_ON_EINTR(read(fd, buffer, sizeof(buffer)));
 
-	if (n < 0 ? errno == ENOBUFS : has_default_route(buffer, (size_t)n))
+	if (n < 0 ? errno == ENOBUFS : are_about_network(buffer, (size_t)n))
 		uevents->handler(uevents->userdata);
 	return 0;
 }
 
-int uevents_want_routes(struct uevents *uevents)
+int uevents_want_network(struct uevents *uevents)
 {
-	return uevents->routes_fd >= 0
+	return uevents->network_fd >= 0
 		? 0
-		: open_netlink(uevents, NETLINK_ROUTE, RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE,
-			  on_route, &uevents->routes_source, &uevents->routes_fd);
+		: open_netlink(uevents, NETLINK_ROUTE,
+			  RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE,
+			  on_network_event, &uevents->network_source, &uevents->network_fd);
 }
 
 struct uevents *uevents_free(struct uevents *uevents)
 {
 	if (!uevents)
 		return NULL;
-	(void)sd_event_source_disable_unref(uevents->routes_source);
-	(void)close_fd(uevents->routes_fd);
+	(void)sd_event_source_disable_unref(uevents->network_source);
+	(void)close_fd(uevents->network_fd);
 	close_kernel(uevents);
 	(void)sd_device_monitor_unref(uevents->monitor);
 	strings_done(&uevents->subsystems);

@@ -11,6 +11,10 @@
 
 #include "common/util.h"
 
+/* udevd makes this file when it is ready to send events, and sd_device_monitor_new() checks for it.
+ */
+#define UDEV_CONTROL "/run/udev/control"
+
 struct uevents;
 
 typedef void (*uevent_handler)(void *userdata);
@@ -23,9 +27,9 @@ int uevents_new(sd_event *event, uevent_handler handler, void *userdata, struct 
  * scans at intervals. */
 int uevents_want(struct uevents *uevents, const char *subsystem);
 
-/* Calls the handler when the host gets a default route, which no event of a device reports. Fails
- * as uevents_want(). */
-int uevents_want_routes(struct uevents *uevents);
+/* Calls the handler when the host's default routes, or the bridge or bond of an interface, may have
+ * changed, which no event of a device reports. Fails as uevents_want(). */
+int uevents_want_network(struct uevents *uevents);
 
 /* Whether anything is wanted. */
 bool uevents_wanted(const struct uevents *uevents);

@@ -11,6 +11,7 @@
 #include "drivers/host/glob.h"
 #include "drivers/host/selector.h"
 #include "drivers/host/sysroot.h"
+#include "drivers/host/udev-database.h"
 #include "drivers/model/form.h"
 #include "drivers/model/node-permissions.h"
 #include "drivers/net/net-uplink.h"
@@ -33,8 +34,10 @@ static const struct option net_options[] = {
 			"address, the name on that bus, or the interface's name. A device "
 			"that is assigned to a container keeps its state while the host does "
 			"not see its interface, until the interface is back or the hardware "
-			"is removed. Interfaces with the host's default route, and ports of "
-			"bridges and bonds, are left out. If that route has several next "
+			"is removed. While no pod uses it, it is unhealthy if its interface "
+			"is in another network namespace. An interface is found when udev "
+			"has named it. Interfaces with the host's default route, and ports "
+			"of bridges and bonds, are left out. If that route has several next "
 			"hops and devplugd runs in a container, exclude all but the first.",
 	},
 	FUNCTION_OPTIONS,
@@ -55,7 +58,7 @@ static const struct option net_options[] = {
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct net_match, default_route),
 		.help = "Whether a device also matches if the host's default route leads "
-			"through it: the host is cut off from that network while a pod has "
+			"through it: the host is cut off from that network while a pod uses "
 			"it. Needs `interface` or `address` without patterns.",
 	},
 	PERMISSIONS_OPTION(struct net_match),
@@ -188,6 +191,7 @@ static const struct condition function_conditions[] = {
 
 /* An interface of the host that entries are tested on. */
 struct interface {
+	struct scan *scan;
 	const char *root, *name, *directory, *kind;
 	char driver[NAME_MAX + 1];
 };
@@ -202,12 +206,32 @@ static int read_driver(const struct condition *condition, void *candidate)
 	return 1;
 }
 
+/* A new interface has a name of the kernel's until udev has renamed it. */
+static int test_named(const void *entry, void *candidate)
+{
+	const struct interface *interface = candidate;
+	const struct device *listed;
+	char id[DEVICE_ID_MAX + 1];
+	int r;
+
+	device_id_make(interface->name, id);
+	if (scan_lists(interface->scan, id, &listed))
+		return CONDITION_HOLDS;
+	r = udev_is_pending(interface->root, interface->directory);
+	if (r <= 0)
+		return r < 0 ? r : CONDITION_HOLDS;
+	/* Where udev's events do not arrive, this reports the end of the wait. */
+	r = *interface->root ? scan_watch(interface->scan, UDEV_DATABASE) : 0;
+	return r < 0 ? r : CONDITION_FAILS;
+}
+
 static const struct condition interface_conditions[] = {
 	{ CONDITION_OF_STRING(
 		"interface", struct function_match, interface, struct interface, name) },
 	{ CONDITION_OF_STRING("kind", struct function_match, kind, struct interface, kind) },
 	{ CONDITION_OF_TEXT("driver", struct function_match, driver, struct interface, driver),
 		.read = read_driver },
+	{ .key = "interface", .test = test_named, .phrase = "waits for udev to name it" },
 };
 
 static bool is_for_function(const void *entry)
@@ -299,7 +323,9 @@ static int list_functions(struct net_scan *net, enum net_type type, const char *
 
 static int list_interface(struct net_scan *net, const char *name)
 {
-	struct interface interface = { .root = scan_root(net->scan), .name = name };
+	struct interface interface = {
+		.scan = net->scan, .root = scan_root(net->scan), .name = name
+	};
 	_cleanup_free_ char *directory = NULL;
 	const struct net_match *match;
 	int r;
@@ -354,7 +380,7 @@ static int list_all(struct net_scan *net)
 	if (r >= 0)
 		r = scan_events(net->scan, "auxiliary");
 	if (r >= 0)
-		r = scan_default_routes(net->scan);
+		r = scan_network(net->scan);
 	if (r >= 0)
 		r = scan_watch(net->scan, INTERFACES);
 	if (r >= 0)

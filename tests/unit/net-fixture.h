@@ -44,6 +44,8 @@ static inline void plant_function(
 	}
 }
 
+static unsigned planted_index; /* of the interface that was planted last */
+
 /* An interface in a directory of /sys/devices. */
 static inline void plant_interface(const char *parent, const char *name, int type)
 {
@@ -55,6 +57,8 @@ static inline void plant_interface(const char *parent, const char *name, int typ
 	host_mkdir("/sys/class/net");
 	host_write(made("%s/type", path), made("%d\n", type));
 	host_write(made("%s/operstate", path), "up\n");
+	host_write(made("%s/ifindex", path), made("%u\n", ++planted_index));
+	host_symlink("../../../../../../../../../../../sys/class/net", made("%s/subsystem", path));
 	host_symlink(made("../..%s", path + strlen("/sys")), made("/sys/class/net/%s", name));
 	if (!strstr(path, "/virtual/"))
 		host_symlink("../..", made("%s/device", path));

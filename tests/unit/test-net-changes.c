@@ -239,14 +239,82 @@ static void test_link(void **state)
 	RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1 "));
 }
 
-static void bring_up(int fd)
+/* --- udev --- */
+
+static void run_udev(void)
 {
-	struct ifreq loopback = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	host_mkdir("/run/udev/data");
+	host_write("/run/udev/control", "");
+}
+
+/* As udev does when it has processed an interface. */
+static void process(unsigned index, const char *properties)
+{
+	host_replace(made("/run/udev/data/n%u", index), made("I:4711\nG:systemd\n%s", properties));
+}
+
+static unsigned index_of(const char *interface)
+{
+	char path[512], text[16] = "";
+	FILE *stream;
+
+	host_path(path, made("/sys/class/net/%s/ifindex", interface));
+	stream = fopen(path, "re");
+	assert_non_null(stream);
+	assert_non_null(fgets(text, sizeof(text), stream));
+	(void)fclose(stream);
+	return (unsigned)atoi(text);
+}
+
+/* At boot and after a hot-plug, the kernel's name appears first; udev's rules give another one.
+ * The interface that udev has not processed is no device, also while it has an entry that is not
+ * complete. */
+static void test_udev_renames(void **state)
+{
+	run_udev();
+	process(index_of("vcan0"), "");
+	start(NET "( { type = \"interface\"; kind = \"can\"; } );");
+	assert_string_equal(seen(), "vcan0 ");
+	process(index_of("can0"), "");
+	RUN_UNTIL(streq(seen(), "can0 vcan0 "));
+
+	plant_interface(SPI, "can1", 280);
+	process(planted_index, "E:ID_RENAMING=1\n");
+	plant_interface("/sys/devices/virtual", "vcan1", 280);
+	process(planted_index, "E:ID_NET_DRIVER=vcan\n");
+	RUN_UNTIL(streq(seen(), "can0 vcan0 vcan1 "));
+	host_rename(SPI "/net/can1", SPI "/net/left");
+	host_remove("/sys/class/net/can1");
+	host_symlink(made("../..%s/net/left", &SPI[strlen("/sys")]), "/sys/class/net/left");
+	process(index_of("left"), "E:ID_NET_NAME=left\n");
+	RUN_UNTIL(strstr(seen(), "left"));
+	assert_string_equal(seen(), "can0 left vcan0 vcan1 ");
+
+	/* What was found stays, whatever becomes of the database. */
+	host_remove(made("/run/udev/data/n%u", index_of("can0")));
+	plant_interface("/sys/devices/virtual", "vcan2", 280);
+	process(planted_index, "");
+	RUN_UNTIL(strstr(seen(), "vcan2"));
+	assert_string_equal(seen(), "can0 left vcan0 vcan1 vcan2 ");
+}
+
+/* --- the host's network --- */
+
+static void set_loopback(int fd, short flags)
+{
+	struct ifreq loopback = { .ifr_name = "lo", .ifr_flags = flags };
 
 	assert_int_equal(ioctl(fd, SIOCSIFFLAGS, &loopback), 0);
 }
 
-static void add_default_route(int fd)
+static void remove_address(int fd)
+{
+	struct ifreq loopback = { .ifr_name = "lo", .ifr_addr.sa_family = AF_INET };
+
+	assert_int_equal(ioctl(fd, SIOCSIFADDR, &loopback), 0);
+}
+
+static void set_default_route(int fd, unsigned long request)
 {
 	static char device[] = "lo";
 	struct rtentry route = {
@@ -256,25 +324,59 @@ static void add_default_route(int fd)
 		.rt_dev = device,
 	};
 
-	assert_int_equal(ioctl(fd, SIOCADDRT, &route), 0);
+	assert_int_equal(ioctl(fd, request, &route), 0);
 }
 
-/* When the host boots, interfaces come first, and the route through one of them much later. Tests
- * after this one have another network. */
-static void test_default_route(void **state)
+/* The network of the kernel gives events, that of the tree is what is read. Tests after the first
+ * of these have another network. */
+static int enter_network(void)
 {
-	_cleanup_close_ int fd = -EBADF;
+	int fd;
 
 	if (unshare(CLONE_NEWNET) < 0)
 		skip();
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	assert_true(fd >= 0);
-	bring_up(fd);
+	set_loopback(fd, IFF_UP);
 	start(NET "( { role = \"vf\"; driver = \"iavf\"; } );");
 	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 ");
-	host_write("/proc/net/route", ROUTE("ens785f0v1"));
-	add_default_route(fd);
+	return fd;
+}
+
+/* When the host boots, interfaces come first, and the route through one of them much later. The
+ * kernel removes a route on request, with its interface, or with its interface's last address. */
+static void test_default_route(void **state)
+{
+	_cleanup_close_ int fd = enter_network();
+
+	for (unsigned i = 0; i < 3; i++) {
+		host_write("/proc/net/route", ROUTE("ens785f0v1"));
+		set_default_route(fd, SIOCADDRT);
+		RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1? "));
+		host_write("/proc/net/route", "Iface\n");
+		if (i == 0)
+			set_default_route(fd, SIOCDELRT);
+		else if (i == 1)
+			remove_address(fd);
+		else
+			set_loopback(fd, 0);
+		RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1 "));
+	}
+}
+
+/* A port joins a bridge, and leaves it: the kernel reports changes of the interface. */
+static void test_port(void **state)
+{
+	_cleanup_close_ int fd = enter_network();
+
+	plant_interface("/sys/devices/virtual", "br0", 1);
+	host_symlink("../../../../../../../../../../../sys/devices/virtual/net/br0",
+		BRIDGE "/0000:3b:02.1/net/ens785f0v1/master");
+	set_loopback(fd, 0);
 	RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1? "));
+	host_remove(BRIDGE "/0000:3b:02.1/net/ens785f0v1/master");
+	set_loopback(fd, IFF_UP);
+	RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1 "));
 }
 
 int main(void)
@@ -293,7 +395,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_rescan, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_hotplug, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_link, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_udev_renames, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_default_route, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_port, net_setup, inventory_teardown),
 	};
 
 	log_setup("test-net-changes", LOG_TARGET_TEXT, LOG_CRIT);

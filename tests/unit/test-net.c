@@ -193,7 +193,9 @@ static void test_uplink_on_purpose(void **state)
 	assert_string_equal(net_found(NET "( { vendor = 0x1af4; }, { interface = \"eth0\"; "
 					  "default_route = true; } );"),
 		"");
-	host_symlink("../../../br0", BRIDGE "/0000:00:03.0/virtio2/net/eth0/master");
+	plant_interface("/sys/devices/virtual", "br0", 1);
+	host_symlink("../../../../../../../../../../../sys/devices/virtual/net/br0",
+		BRIDGE "/0000:00:03.0/virtio2/net/eth0/master");
 	assert_string_equal(
 		net_found(NET "( { interface = \"eth0\"; default_route = true; } );"), "");
 }
@@ -234,7 +236,7 @@ static void test_exclusions(void **state)
 		{ "{ interface = \"*v1\"; }", "0000:3b:02.0 can0 mlx5_core.sf.4 vcan0 " },
 		{ "{ type = \"subfunction\"; address = \"*\"; }",
 			"0000:3b:02.0 0000:3b:02.1 can0 vcan0 " },
-		{ "{ pf = \"ens785f0\"; }, { type = \"interface\"; driver = \"mcp*\"; }",
+		{ "{ pf = \"ens785f0\"; }, { type = \"interface\"; kind = \"can\"; driver = \"mcp*\"; }",
 			"mlx5_core.sf.4 vcan0 " },
 	};
 
@@ -379,6 +381,11 @@ static void test_explanations(void **state)
 	expect_explained(NET "( { type = \"interface\"; interface = \"CAN*\"; kind = \"can\"; } );",
 		"match[0]: 10 interfaces, none left: interface refused 10 (can0 has \"can0\": write that)\n");
 	expect_explained(NET "( { type = \"interface\"; interface = \"vcan0\"; } );", "");
+
+	host_mkdir("/run/udev/data");
+	host_write("/run/udev/control", "");
+	expect_explained(NET "( { type = \"interface\"; interface = \"vcan0\"; } );",
+		"match[0]: 10 interfaces, none left: interface refused 9 (can0 has \"can0\"), interface refused 1 (vcan0 waits for udev to name it)\n");
 }
 
 int main(void)

@@ -35,6 +35,9 @@ static int gone_reason(const struct unit *unit, char **ret)
 
 static int claimed_reason(const struct unit *unit, char **ret)
 {
+	if (unit->companion && !unit->owner_name && !unit_is_withheld(unit))
+		return format_text(ret, "in use by a pod, with %s of the same %s", unit->companion,
+			unit->device->whole ?: "device");
 	return format_text(ret, "%s %s%s", unit->owner_name ? "claimed by" : "in use by",
 		unit->owner_name ?: declaration_other_way(unit->list->declaration),
 		unit->booked ? ", but assigned to a pod" : "");
@@ -53,7 +56,7 @@ int unit_evaluate(struct unit *unit)
 		if (gone_reason(unit, &copy) < 0)
 			return -ENOMEM;
 		reason = copy;
-	} else if (unit->owner_name || unit_is_withheld(unit)) {
+	} else if (unit->owner_name || unit_is_withheld(unit) || unit->companion) {
 		healthy = false;
 		cause = CAUSE_CLAIMED;
 		if (claimed_reason(unit, &copy) < 0)
@@ -74,6 +77,10 @@ int unit_evaluate(struct unit *unit)
 		healthy = false;
 		cause = CAUSE_DEVICE;
 		reason = unit->device->problem;
+	} else if (unit->device->absence && !unit->in_use) {
+		healthy = false;
+		cause = CAUSE_DEVICE;
+		reason = unit->device->absence;
 	} else if (unit->health) {
 		bool known;
 

@@ -11,11 +11,14 @@
  */
 #include "drivers/inventory/units.h"
 
+#include "common/map.h"
+
 /* The effect of bookings on one unit. */
 struct booking_effect {
-	bool booked;
+	bool booked, in_use;
 	unsigned withheld;
 	uint64_t numa_kept;
+	const char *companion; /* see struct unit */
 };
 
 static int index_of(const struct unit_list *list, const char *id, size_t length, size_t *ret)
@@ -55,9 +58,27 @@ static void add_booking(
 	const struct unit *unit, const struct booking *booking, struct booking_effect *effect)
 {
 	effect->booked = true;
+	effect->in_use = effect->in_use || (booking->uses & BOOKED_ALONE);
 	if (booking->n_numa > 0 &&
 		!booking_has_numa(booking, unit->device->numa, unit->device->n_numa))
 		effect->numa_kept = effect->numa_kept * 31 + hash_of(booking);
+}
+
+/* Returns whether it differs, or -ENOMEM. */
+static int set_companion(struct unit *unit, const char *companion)
+{
+	char *copy = NULL;
+
+	if (streq(companion ?: "", unit->companion ?: ""))
+		return 0;
+	if (companion) {
+		copy = strdup(companion);
+		if (!copy)
+			return -ENOMEM;
+	}
+	free(unit->companion);
+	unit->companion = copy;
+	return 1;
 }
 
 /* Returns 1 if the list changes, 0 if not, or -ENOMEM. */
@@ -65,13 +86,18 @@ static int apply_effect(struct unit *unit, const struct booking_effect *effect)
 {
 	bool changed = unit->numa_kept != effect->numa_kept || unit->withheld != effect->withheld;
 	bool was_withheld = unit_is_withheld(unit), matters = unit->owner_name;
-	int r = 0;
+	int r = set_companion(unit, effect->companion);
 
+	if (r < 0)
+		return r;
 	unit->numa_kept = effect->numa_kept;
 	unit->withheld = effect->withheld;
-	matters = matters || was_withheld || unit_is_withheld(unit);
-	if (unit->booked != effect->booked || was_withheld != unit_is_withheld(unit)) {
+	matters =
+		matters || r > 0 || unit->device->absence || was_withheld || unit_is_withheld(unit);
+	if (unit->booked != effect->booked || unit->in_use != effect->in_use || r > 0 ||
+		was_withheld != unit_is_withheld(unit)) {
 		unit->booked = effect->booked;
+		unit->in_use = effect->in_use;
 		r = matters ? unit_evaluate(unit) : 0;
 		changed = changed || matters;
 	}
@@ -286,6 +312,30 @@ static int complete_nodes(struct unit_list *list)
 	return 0;
 }
 
+/* Finds for each free unit one in use of which a container has the same whole. */
+static int find_companions(const struct unit_list *list, struct booking_effect *effects)
+{
+	struct map in_use = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
+		const struct device *device = list->units[i]->device;
+
+		if (!device->whole || (!effects[i].in_use && effects[i].withheld == 0))
+			continue;
+		r = map_put(&in_use, device->whole, (void *)device->id);
+		r = r == -EEXIST ? 0 : r;
+	}
+	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
+		const struct device *device = list->units[i]->device;
+
+		if (device->whole && !effects[i].in_use)
+			effects[i].companion = map_get(&in_use, device->whole);
+	}
+	map_done(&in_use);
+	return r;
+}
+
 static int apply_bookings(struct unit_list *list)
 {
 	size_t n_booked = list->booked ? list->booked->count : 0, n = 0;
@@ -300,6 +350,7 @@ static int apply_bookings(struct unit_list *list)
 	}
 	for (size_t i = 0; list->elsewhere && i < list->elsewhere->count; i++)
 		withhold(list, list->elsewhere->items[i].id, effects);
+	r = find_companions(list, effects);
 	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
 		r = apply_effect(list->units[i], &effects[i]);
 		changed = changed || r > 0;

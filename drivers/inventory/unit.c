@@ -13,6 +13,7 @@ struct unit *unit_free(struct unit *unit)
 	(void)device_unref(unit->device);
 	(void)device_unref(unit->excluded);
 	free(unit->owner_name);
+	free(unit->companion);
 	free(unit->stale);
 	free(unit->reason);
 	free(unit);

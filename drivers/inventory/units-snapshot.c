@@ -13,7 +13,9 @@ static void show(const struct unit *unit, struct snapshot_unit *ret)
 		.present = unit->present,
 		.may_be_gone = unit_may_be_gone(unit),
 		.healthy = unit->healthy,
-		.claimed_by_other = (unit->owner_name || unit_is_withheld(unit)) && !unit->booked,
+		.claimed_by_other =
+			(unit->owner_name || unit_is_withheld(unit) || unit->companion) &&
+			!unit->booked,
 		.withheld = unit->withheld,
 		.numa_kept = unit->numa_kept != 0,
 		.cause = unit->cause,

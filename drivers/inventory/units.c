@@ -37,6 +37,7 @@ int unit_new(struct unit_list *list, struct device *device, size_t index, struct
 	unit->since = list->now;
 	unit->replicas = declaration_replicas(list->declaration, device->id);
 	unit->cordon = declaration_cordon(list->declaration, device->id);
+	unit->in_use = bookings_have_unit(list->all_booked, device->id, BOOKED_ALONE);
 	if (saved && saved->assigned)
 		device_note_assigned(device);
 	if (list->health) {

@@ -95,8 +95,10 @@ struct device *device_unref(struct device *device)
 	strings_done(&device->claims);
 	free(device->assigned);
 	free(device->anchor);
+	free(device->whole);
 	free(device->finding_reason);
 	free(device->problem);
+	free(device->absence);
 	free(device->info);
 	free(device->id);
 	free(device);
@@ -200,34 +202,53 @@ int device_add_distance(struct device *device, const char *id, unsigned distance
 	return 0;
 }
 
-int device_set_problem(struct device *device, const char *format, ...)
+/* Writes a sentence in place of the old one. */
+__attribute__((format(printf, 2, 0))) static int write_reason(
+	char **reason, const char *format, va_list ap)
 {
 	char text[DEVICE_PROBLEM_MAX];
+
+	(void)vsnprintf(text, sizeof(text), format, ap);
+	text_sanitize_cut(text, sizeof(text));
+	free(*reason);
+	*reason = strdup(text);
+	return *reason ? 0 : -ENOMEM;
+}
+
+int device_set_problem(struct device *device, const char *format, ...)
+{
 	va_list ap;
+	int r;
 
 	if (device->problem)
 		return 0;
 	va_start(ap, format);
-	(void)vsnprintf(text, sizeof(text), format, ap);
+	r = write_reason(&device->problem, format, ap);
 	va_end(ap);
-	text_sanitize_cut(text, sizeof(text));
-	device->problem = strdup(text);
-	return device->problem ? 0 : -ENOMEM;
+	return r;
+}
+
+int device_set_absence(struct device *device, const char *format, ...)
+{
+	va_list ap;
+	int r;
+
+	va_start(ap, format);
+	r = write_reason(&device->absence, format, ap);
+	va_end(ap);
+	return r;
 }
 
 int device_set_finding(struct device *device, enum device_finding finding, const char *format, ...)
 {
-	char text[DEVICE_PROBLEM_MAX];
 	va_list ap;
+	int r;
 
 	va_start(ap, format);
-	(void)vsnprintf(text, sizeof(text), format, ap);
+	r = write_reason(&device->finding_reason, format, ap);
 	va_end(ap);
-	text_sanitize_cut(text, sizeof(text));
-	free(device->finding_reason);
 	device->finding = finding;
-	device->finding_reason = strdup(text);
-	return device->finding_reason ? 0 : -ENOMEM;
+	return r;
 }
 
 static int copy_strings(const struct strings *from, struct strings *to)
@@ -262,9 +283,13 @@ int device_copy(const struct device *from, struct device *device)
 		r = copy_strings(&from->cdi, &device->cdi);
 	if (r >= 0)
 		r = copy_strings(&from->claims, &device->claims);
+	if (r >= 0 && from->whole)
+		r = device_set_whole(device, from->whole);
 	device->entry = from->entry;
 	if (r >= 0 && from->problem)
 		r = device_set_problem(device, "%s", from->problem);
+	if (r >= 0 && from->absence)
+		r = device_set_absence(device, "%s", from->absence);
 	if (r >= 0 && from->info) {
 		device->info = strdup(from->info);
 		r = device->info ? 0 : -ENOMEM;
@@ -296,6 +321,13 @@ void device_note_assigned(const struct device *device)
 bool device_was_assigned(const struct device *device)
 {
 	return device->assigned && atomic_load_explicit(device->assigned, memory_order_relaxed);
+}
+
+int device_set_whole(struct device *device, const char *name)
+{
+	free(device->whole);
+	device->whole = strdup(name);
+	return device->whole ? 0 : -ENOMEM;
 }
 
 int device_add_claim(struct device *device, const char *claim)
@@ -338,9 +370,9 @@ bool device_equal(const struct device *a, const struct device *b)
 {
 	if (!streq(a->id, b->id) || a->n_nodes != b->n_nodes || a->n_numa != b->n_numa ||
 		a->n_variables != b->n_variables || a->n_distances != b->n_distances ||
-		a->entry != b->entry || !a->problem != !b->problem)
-		return false;
-	if (a->problem && !streq(a->problem, b->problem))
+		a->entry != b->entry || !streq(a->problem ?: "", b->problem ?: "") ||
+		!streq(a->absence ?: "", b->absence ?: "") ||
+		!streq(a->whole ?: "", b->whole ?: ""))
 		return false;
 	if (a->finding != b->finding || a->finding_period != b->finding_period ||
 		!streq(a->finding_reason ?: "", b->finding_reason ?: ""))

@@ -60,6 +60,7 @@ struct device {
 	size_t n_variables;
 	struct device_distance *distances; /* to devices with a link that the driver knows */
 	size_t n_distances;
+	char *whole; /* what only one container can use, see device_set_whole(); NULL: the device */
 	struct strings claims; /* claims in addition to its nodes, see device_add_claim() */
 	atomic_bool *assigned; /* whether it was allocated to a container; NULL: it cannot leave the
 				  host's view */
@@ -70,6 +71,8 @@ struct device {
 	uint64_t finding_period; /* a change (a reset of the device) makes earlier findings
 				    invalid */
 	char *problem; /* why it cannot be used although it exists; NULL: no problem is known */
+	char *absence; /* why no container can get it, unless one has it; NULL: none, see
+			  device_set_absence() */
 	/* The device's own additions to its container; the configuration takes precedence. */
 	struct strings env;         /* "NAME=value" */
 	struct strings annotations; /* "name=value" */
@@ -114,6 +117,10 @@ int device_add_distance(struct device *device, const char *id, unsigned distance
  * for that reason until a scan finds no problem. The first of several problems is kept. */
 _printf_(2, 3) int device_set_problem(struct device *device, const char *format, ...);
 
+/* Marks a device of which a part has left the host's view, as it does in a container: while no pod
+ * has the device, it is listed as unhealthy for that reason. */
+_printf_(2, 3) int device_set_absence(struct device *device, const char *format, ...);
+
 /* Sets the finding of the driver's monitor. Returns 0 or -ENOMEM. */
 _printf_(3, 4) int device_set_finding(
 	struct device *device, enum device_finding finding, const char *format, ...);
@@ -138,6 +145,11 @@ int device_set_mobile(struct device *device, const char *anchor);
 void device_note_assigned(const struct device *device);
 bool device_was_assigned(const struct device *device);
 
+/* Names what a container gets as a whole with any device that has the same name here, such as
+ * "IOMMU group 12". While one of these devices is assigned to a container, others that are free are
+ * not offered. Returns 0 or -ENOMEM. */
+int device_set_whole(struct device *device, const char *name);
+
 /* Names the hardware behind a device, such as "pci:0000:03:00.0", so that only one resource offers
  * it, independent of driver and id. Its nodes and mounts are claims, too, except those named by
  * device_share_nodes(). No two devices may have a claim in common, such as ports of one card or
@@ -160,5 +172,5 @@ void device_share_nodes(struct device *device, size_t first);
 const char *device_variable(const struct device *device, const char *name);
 
 /* Whether two scans describe the same device: id, nodes, NUMA, variables, distances, claims,
- * problem, information, entry and what it adds to a container. */
+ * problem, absence, information, entry and what it adds to a container. */
 bool device_equal(const struct device *a, const struct device *b);

@@ -69,6 +69,11 @@ static int set_problem(const struct net_function *function, struct device *devic
 			"%s is bound to %.64s, not to a driver of network interfaces: driver = "
 			"\"pci\" offers such functions, with access = \"vfio\" or \"uio\"",
 			function->name, function->driver);
+	if (function->is_elsewhere)
+		return device_set_absence(device,
+			"the interface of %s is in another network namespace, but no pod uses the "
+			"device: end the container or service that has it, or move it back",
+			function->name);
 	return 0;
 }
 

@@ -48,7 +48,7 @@ static int copy_strings(const struct strings *from, struct strings *to)
 	return r;
 }
 
-/* Names in a subdirectory; without one there are none. */
+/* Names in a subdirectory; without one there are none. Returns whether there is one. */
 static int list_below(
 	const char *root, const char *directory, const char *name, struct strings *names)
 {
@@ -62,18 +62,20 @@ static int list_below(
 	r = sysfs_list(root, path, &found);
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
-	return copy_strings(&found, names);
+	r = copy_strings(&found, names);
+	return r < 0 ? r : 1;
 }
 
-/* A function's interfaces; those of a virtio card hang one step below. */
+/* A function's interfaces; those of a virtio card hang one step below. Returns whether it has any,
+ * also in other network namespaces: these are not shown, but their directory is. */
 static int list_interfaces(const char *root, const char *directory, struct strings *names)
 {
 	_cleanup_strings_ struct strings entries = { 0 };
-	int r;
+	int r, has_any;
 
-	r = list_below(root, directory, "net", names);
-	if (r < 0 || names->count > 0)
-		return r;
+	has_any = list_below(root, directory, "net", names);
+	if (has_any != 0)
+		return has_any;
 	r = list_below(root, directory, "", &entries);
 	for (size_t i = 0; i < entries.count && r >= 0; i++) {
 		_cleanup_free_ char *below = NULL;
@@ -83,8 +85,9 @@ static int list_interfaces(const char *root, const char *directory, struct strin
 		r = join(entries.items[i], "net", &below);
 		if (r >= 0)
 			r = list_below(root, directory, below, names);
+		has_any = has_any || r > 0;
 	}
-	return r;
+	return r < 0 ? r : has_any;
 }
 
 /* In switchdev mode a physical function has the interfaces of its ports beside its uplink's.
@@ -255,6 +258,7 @@ int net_function_read(
 	if (r < 0)
 		function.driver[0] = '\0';
 	r = list_interfaces(reader->root, function.directory, &function.interfaces);
+	function.is_elsewhere = r > 0 && function.interfaces.count == 0;
 	if (r >= 0)
 		r = list_below(
 			reader->root, function.directory, "infiniband", &function.infiniband);

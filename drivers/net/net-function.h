@@ -133,6 +133,7 @@ struct net_function {
 	int64_t number; /* of the virtual function or sub-function; -1: it is none, or unknown */
 	bool is_vf, has_vfs;
 	struct strings interfaces;    /* that are in this network namespace */
+	bool is_elsewhere;            /* it has interfaces, all of them in other namespaces */
 	struct strings pf_interfaces; /* those of the physical function */
 	struct strings infiniband;    /* its InfiniBand devices */
 };

@@ -82,6 +82,7 @@ static void pci_scan_done(struct pci_scan *pci)
 		free(pci->folds[i].addresses);
 	}
 	free(pci->folds);
+	free(pci->companions);
 	map_done(&pci->vf_numbers);
 	strings_done(&pci->addresses);
 }

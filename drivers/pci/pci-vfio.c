@@ -222,6 +222,29 @@ static int extend_fold(struct pci_scan *pci, struct pci_fold *fold, const char *
 	return 0;
 }
 
+/* Functions of one group are as close to each other as devices can be. */
+static int add_companion(struct pci_scan *pci, const char *group, struct device *device)
+{
+	struct pci_companion *companion;
+	char name[NAME_MAX + 32];
+	int r;
+
+	if (array_reserve((void **)&pci->companions, pci->n_companions, sizeof(*pci->companions)) <
+		0)
+		return -ENOMEM;
+	(void)snprintf(name, sizeof(name), "IOMMU group %s", group);
+	r = device_set_whole(device, name);
+	for (size_t i = 0; i < pci->n_companions && r >= 0; i++) {
+		companion = &pci->companions[i];
+		if (streq(companion->group, group))
+			r = device_add_distance(device, companion->device->id, 1);
+	}
+	companion = &pci->companions[pci->n_companions++];
+	(void)strcpy(companion->group, group);
+	companion->device = device;
+	return r;
+}
+
 int pci_finish_folds(struct pci_scan *pci)
 {
 	int r = 0;
@@ -257,6 +280,8 @@ int pci_list_vfio(
 		r = fold && group.name[0]
 			? add_fold(pci, group.name, function->address, device)
 			: device_add_variable(device, "addresses", function->address);
+		if (r >= 0 && group.name[0] && match->iommu_group == PCI_GROUP_TOGETHER)
+			r = add_companion(pci, group.name, device);
 		if (r >= 0 && group.name[0])
 			r = device_add_variable(device, "iommu_group", group.name);
 		if (r >= 0 && group.name[0] && match->access == PCI_VFIO)

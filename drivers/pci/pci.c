@@ -15,7 +15,7 @@
 
 static const char *const accesses[] = { "nodes", "vfio", "vfio-cdev", "uio", "mdev", "vdpa", NULL };
 static const char *const roles[] = { "any", "pf", "vf", "plain", NULL };
-static const char *const policies[] = { "fold", "refuse", "ignore", NULL };
+static const char *const policies[] = { "fold", "refuse", "ignore", "together", NULL };
 
 #define ID_OPTION(name, what)                                                                      \
 	{                                                                                          \
@@ -97,7 +97,10 @@ static const struct option match_options[] = {
 		.choices = policies,
 		.help = "For \"vfio\" and \"vfio-cdev\", when functions share an IOMMU group, which only one container can use: \"fold\" makes one device of the group, with the "
 			"address of its first function as the id; \"refuse\" lists such functions as "
-			"unhealthy; \"ignore\" lists them as separate devices.",
+			"unhealthy; \"ignore\" lists them as separate devices, even if pods would get "
+			"the same group; \"together\" does so, but does not offer a function while a pod has "
+			"another one of its group, and needs prefer = \"links\". `exclude` takes a function out "
+			"of ${addresses}, not out of its group.",
 	},
 	{
 		.key = "nodes",
@@ -171,6 +174,9 @@ static void pci_check(const struct declaration *declaration, size_t index, struc
 		(void)report_add(report, &match->origin, "role",
 			"must be \"vf\" or absent if \"pf\" or \"functions\" is set, because these select virtual functions");
 	attribute_rules_check(&match->attributes, "", report);
+	if (match->iommu_group == PCI_GROUP_TOGETHER && declaration->prefer != PREFER_LINKS)
+		(void)report_add(report, &match->origin, "iommu_group",
+			"\"together\" needs prefer = \"links\", so that a container gets functions of one group");
 	if (match->iommu_group != PCI_GROUP_FOLD && !vfio)
 		(void)report_add(report, &match->origin, "iommu_group",
 			"is only for access = \"vfio\" and \"vfio-cdev\", remove it");

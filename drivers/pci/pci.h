@@ -23,7 +23,7 @@ enum pci_access {
 	PCI_VDPA,
 };
 enum pci_role { PCI_ROLE_ANY, PCI_ROLE_PF, PCI_ROLE_VF, PCI_ROLE_PLAIN };
-enum pci_group_policy { PCI_GROUP_FOLD, PCI_GROUP_REFUSE, PCI_GROUP_IGNORE };
+enum pci_group_policy { PCI_GROUP_FOLD, PCI_GROUP_REFUSE, PCI_GROUP_IGNORE, PCI_GROUP_TOGETHER };
 
 struct pci_match {
 	struct origin origin;
@@ -76,6 +76,12 @@ struct pci_fold {
 	char *addresses;       /* of the functions, "," between them */
 };
 
+/* A function that is a device, but not offered while a container has another one of its group. */
+struct pci_companion {
+	char group[NAME_MAX + 1];
+	struct device *device; /* the scan's */
+};
+
 /* One scan. */
 struct pci_scan {
 	const struct declaration *declaration;
@@ -87,6 +93,8 @@ struct pci_scan {
 	struct strings addresses;
 	struct pci_fold *folds;
 	size_t n_folds;
+	struct pci_companion *companions;
+	size_t n_companions;
 };
 
 /* The conditions of an entry on a function, and on a mediated device. */

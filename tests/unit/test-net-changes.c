@@ -38,14 +38,58 @@ static void pass_scan(const char *name)
 	RUN_UNTIL(told > before);
 }
 
+static const char *reason_of(const char *id)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	static char reason[DEVICE_PROBLEM_MAX];
+	unsigned replica;
+	size_t unit;
+
+	assert_true(snapshot_find(snapshot, id, &unit, &replica) >= 0);
+	(void)snprintf(reason, sizeof(reason), "%s", snapshot->units[unit].reason ?: "");
+	return reason;
+}
+
+#define VFS \
+	NET "( { role = \"vf\"; driver = \"iavf\"; }, { type = \"interface\"; interface = \"vcan*\"; } );"
+
+/* The kernel keeps the directory of a function's interfaces while they are in another namespace.
+ * A pod has one function, and another program has the other one. */
 static void test_function_stays(void **state)
 {
-	start(NET "( { role = \"vf\"; driver = \"iavf\"; }, "
-		  "{ type = \"interface\"; interface = \"vcan*\"; } );");
+	start_booked(VFS, "0000:3b:02.0\n");
 	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 vcan0 ");
 	unplant_interface(BRIDGE "/0000:3b:02.0", "ens785f0v0");
+	unplant_interface(BRIDGE "/0000:3b:02.1", "ens785f0v1");
 	pass_scan("vcan1");
-	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 vcan0 vcan1 ");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1! vcan0 vcan1 ");
+	assert_string_equal(reason_of("0000:3b:02.1"),
+		"the interface of 0000:3b:02.1 is in another network namespace, but no pod uses the device: end the container or service that has it, or move it back");
+
+	/* The next process does not see the interface either. */
+	start_booked(VFS, "0000:3b:02.0\n");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1! vcan0 vcan1 ");
+	/* Another pod gets the device, and the first one ends. */
+	assert_int_equal(set_booked(inventory, "0000:3b:02.1\n", 0), 1);
+	assert_string_equal(seen(), "0000:3b:02.0! 0000:3b:02.1 vcan0 vcan1 ");
+	plant_interface(BRIDGE "/0000:3b:02.0", "ens785f0v0", 1);
+	pass_scan("vcan2");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 vcan0 vcan1 vcan2 ");
+}
+
+/* The interfaces of a virtio card are one step below it, and a function without a directory of
+ * interfaces may have none at all. */
+static void test_function_elsewhere(void **state)
+{
+	host_write("/proc/net/route", "Iface\n");
+	plant_function("0000:00:04.0", "0x020000", "1d0f:efa2", "efa");
+	start(NET "( { address = \"0000:00:*\"; }, { type = \"subfunction\"; }, "
+		  "{ type = \"interface\"; interface = \"vcan*\"; } );");
+	assert_string_equal(seen(), "0000:00:03.0 0000:00:04.0 mlx5_core.sf.4 vcan0 ");
+	unplant_interface(BRIDGE "/0000:00:03.0/virtio2", "eth0");
+	unplant_interface(MELLANOX "/mlx5_core.sf.4", "enp216s0f0s88");
+	pass_scan("vcan1");
+	assert_string_equal(seen(), "0000:00:03.0! 0000:00:04.0 mlx5_core.sf.4! vcan0 vcan1 ");
 }
 
 static void test_assigned_stays(void **state)
@@ -290,7 +334,7 @@ static void test_udev_renames(void **state)
 	RUN_UNTIL(strstr(seen(), "left"));
 	assert_string_equal(seen(), "can0 left vcan0 vcan1 ");
 
-	/* What was found stays, whatever becomes of the database. */
+	/* What was found stays, also if its entry is removed from the database. */
 	host_remove(made("/run/udev/data/n%u", index_of("can0")));
 	plant_interface("/sys/devices/virtual", "vcan2", 280);
 	process(planted_index, "");
@@ -383,6 +427,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_function_stays, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_function_elsewhere, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_assigned_stays, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_assigned_is_dropped, net_setup, inventory_teardown),

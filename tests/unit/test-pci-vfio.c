@@ -109,6 +109,68 @@ static void test_group_policies(void **state)
 	expect_variable_of(0, "addresses", "0000:10:00.0,0000:9a:00.0");
 }
 
+#define TOGETHER                                                                           \
+	"driver = \"pci\"; match = ( { access = \"vfio\"; vendor = 0x10de; iommu_group = " \
+	"\"together\"; } ); "
+
+/* Functions that only one container can use are devices that only one container gets. */
+static void test_group_together(void **state)
+{
+	_cleanup_free_ char *problem = declare_problem(TOGETHER "prefer = \"numa\";");
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+
+	assert_non_null(strstr(problem, "iommu_group: \"together\" needs prefer = \"links\""));
+	plant_group();
+	pci_bind("0000:03:00.1", "vfio-pci");
+	/* Another group. */
+	pci_plant("0000:04:00.0", "0x10de", "0x1eb8", "0x030200");
+	pci_bind("0000:04:00.0", "vfio-pci");
+	pci_join_group("0000:04:00.0", "13");
+	host_mkdir("/dev/vfio");
+	host_mknod("/dev/vfio/vfio");
+	host_mknod("/dev/vfio/12");
+	host_mknod("/dev/vfio/13");
+	list(TOGETHER "prefer = \"links\";");
+	expect_nodes("0000:03:00.1", "/dev/vfio/12 /dev/vfio/vfio ");
+	expect_variable_of(1, "addresses", "0000:03:00.1");
+	assert_int_equal(found("0000:03:00.1")->n_distances, 1);
+	assert_string_equal(found("0000:03:00.1")->distances[0].id, "0000:03:00.0");
+	assert_int_equal(found("0000:04:00.0")->n_distances, 0);
+
+	start(TOGETHER "prefer = \"links\";");
+	assert_string_equal(seen(), "0000:03:00.0 0000:03:00.1 0000:04:00.0 ");
+	assert_int_equal(set_booked(inventory, "0000:03:00.1\n", 0), 1);
+	assert_string_equal(seen(), "0000:03:00.0! 0000:03:00.1 0000:04:00.0 ");
+	snapshot = inventory_snapshot(inventory);
+	assert_true(snapshot->units[0].claimed_by_other);
+	assert_string_equal(snapshot->units[0].reason,
+		"in use by a pod, with 0000:03:00.1 of the same IOMMU group 12");
+	assert_int_equal(set_booked(inventory, "0000:03:00.0\n0000:03:00.1\n", 0), 1);
+	assert_string_equal(seen(), "0000:03:00.0 0000:03:00.1 0000:04:00.0 ");
+	assert_int_equal(set_booked(inventory, "0000:03:00.0\n", 0), 1);
+	assert_string_equal(seen(), "0000:03:00.0 0000:03:00.1! 0000:04:00.0 ");
+	assert_int_equal(set_booked(inventory, "", 0), 1);
+	assert_string_equal(seen(), "0000:03:00.0 0000:03:00.1 0000:04:00.0 ");
+	/* The first list after a start. */
+	start_booked(TOGETHER "prefer = \"links\";", "0000:03:00.0\n");
+	assert_string_equal(seen(), "0000:03:00.0 0000:03:00.1! 0000:04:00.0 ");
+}
+
+static void test_group_without_excluded(void **state)
+{
+	static const char policy[] =
+		"driver = \"pci\"; match = ( { access = \"vfio\"; vendor = 0x10de; } ); "
+		"exclude = ( { match = ( { class = 0x0403; } ); } );";
+
+	plant_group();
+	pci_bind("0000:03:00.1", "vfio-pci");
+	expect_found(policy, "0000:03:00.0 ");
+	expect_variable_of(0, "addresses", "0000:03:00.0");
+	expect_nodes("0000:03:00.0", "/dev/vfio/12 /dev/vfio/vfio ");
+	assert_int_equal(scan.devices[0]->claims.count, 1);
+	assert_string_equal(scan.devices[0]->claims.items[0], "pci:0000:03:00.0");
+}
+
 static void test_fold_names_all(void **state)
 {
 	plant_group();
@@ -167,6 +229,8 @@ int main(void)
 		TEST(test_vfio_drivers),
 		TEST(test_group_viable),
 		TEST(test_group_policies),
+		TEST(test_group_together),
+		TEST(test_group_without_excluded),
 		TEST(test_fold_names_all),
 		TEST(test_what_is_its_own),
 		TEST(test_vfio_cdev),

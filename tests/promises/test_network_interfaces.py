@@ -101,6 +101,21 @@ class NetworkInterfaces(NodeTest):
         self.await_health(given, "Unhealthy")
         self.node.await_allocatable(nic=1)
 
+    def test_port_of_a_bridge(self):
+        """The host needs an interface while it is a port. The kernel reports both changes of it, so no periodic scan is waited for."""
+        self.add(0, "veth")
+        bridge = f"{PREFIX}b0"
+        if ip("link", "add", bridge, "type", "bridge").returncode != 0:
+            self.skipTest("the kernel has no bridge")
+        self.configure()
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(nic=1)
+        for words, number in ((("master", bridge), 0), (("nomaster",), 1)):
+            answer = ip("link", "set", f"{PREFIX}x0", *words)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.node.await_allocatable(nic=number)
+
     def test_veth(self):
         self.try_kind("veth")
 

@@ -420,6 +420,24 @@ static void test_P18_scans(void **state)
 	}
 }
 
+/* The kubelet's data can be read later than the devices: a pod has one under its former id. */
+static void test_P21_booked_later(void **state)
+{
+	submit(0, 1, "x\t/dev/null\n");
+	await(0, 1);
+	assert_string_equal(seats[0].owners, "");
+	book(0, "null");
+	while (strcmp(seats[0].owners,
+		       "x\t!a pod holds this device under its former id \"null\": delete that "
+		       "pod\n") != 0)
+		turn();
+	assert_true(claimant_replays(seats[0].claimant));
+	book(0, "");
+	while (strcmp(seats[0].owners, "") != 0)
+		turn();
+	assert_false(claimant_replays(seats[0].claimant));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -430,6 +448,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_claims_without_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_changes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P17_booked, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P21_booked_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hot_plug, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hot_plug_in_steps, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_no_scan, setup, teardown),

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "dra/model/dra-names.h"
 #include "dra/model/dra-slices.h"
+#include "dra/model/stored-slice.h"
 
 #define SLICES_PATH "/apis/" DRA_API_VERSION "/resourceslices"
 
@@ -312,31 +313,6 @@ static int add_write(
 
 /* --- comparison --- */
 
-/* The server adds to taints the time when they were added. */
-static json_t *comparable_devices(const json_t *devices)
-{
-	json_t *copy = json_deep_copy(devices), *device, *taint;
-	size_t i, k;
-
-	json_array_foreach(copy, i, device) json_array_foreach(json_object_get(device, "taints"), k,
-		taint)(void) json_object_del(taint, "timeAdded");
-	return copy;
-}
-
-static bool is_same(const json_t *stored, const json_t *wanted)
-{
-	static const char *const members[] = { "driver", "nodeName", "pool" };
-	const json_t *a = json_object_get(stored, "spec"), *b = json_object_get(wanted, "spec");
-	json_auto_t *ours = comparable_devices(json_object_get(b, "devices"));
-	json_auto_t *theirs = comparable_devices(json_object_get(a, "devices"));
-
-	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
-		if (!json_equal(json_object_get(a, members[i]), json_object_get(b, members[i])))
-			return false;
-	/* An empty list may not be stored. */
-	return json_array_size(theirs) == 0 ? json_array_size(ours) == 0 : json_equal(ours, theirs);
-}
-
 /* The stored slice whose name begins with that number, or NULL. `taken` contains the names that
  * have been found. */
 static json_t *find_stored(
@@ -356,25 +332,6 @@ static json_t *find_stored(
 	return NULL;
 }
 
-/* Members that are not ours stay as they are stored. */
-static json_t *update_object(const json_t *stored, const json_t *wanted)
-{
-	json_t *object = json_deep_copy(stored);
-	const json_t *owners =
-		json_object_get(json_object_get(wanted, "metadata"), "ownerReferences");
-
-	if (!object ||
-		json_object_update(
-			json_object_get(object, "spec"), json_object_get(wanted, "spec")) < 0 ||
-		(owners &&
-			json_object_set(json_object_get(object, "metadata"), "ownerReferences",
-				(json_t *)(uintptr_t)owners) < 0)) {
-		json_decref(object);
-		return NULL;
-	}
-	return object;
-}
-
 struct comparison {
 	json_t *taken; /* names of stored slices that stay */
 	size_t different, missing;
@@ -391,7 +348,7 @@ static int compare_slice(struct dra_publisher *publisher, const struct dra_pool 
 		return -ENOMEM;
 	if (stored && json_object_set_new(comparison->taken, name_of(stored), json_true()) < 0)
 		return -ENOMEM;
-	if (stored && is_same(stored, wanted))
+	if (stored && stored_slice_is(stored, wanted))
 		return 0;
 	comparison->different += stored != NULL;
 	comparison->missing += stored == NULL;
@@ -399,7 +356,7 @@ static int compare_slice(struct dra_publisher *publisher, const struct dra_pool 
 		return 0;
 	if (!stored)
 		return add_write(publisher, "POST", json_incref(wanted), NULL);
-	object = update_object(stored, wanted);
+	object = stored_slice_update(stored, wanted);
 	return object ? add_write(publisher, "PUT", object, name_of(stored)) : -ENOMEM;
 }
 

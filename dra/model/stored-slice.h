@@ -14,5 +14,6 @@
 bool stored_slice_is(const json_t *stored, const json_t *wanted);
 
 /* The object to be written in place of the stored one: the wanted members, and those of the server
- * and of other clients. NULL if memory is short. */
+ * and of other clients. A taint that has not changed keeps its time, from which tolerationSeconds
+ * of claims count (KEP-5055). NULL if memory is short. */
 json_t *stored_slice_update(const json_t *stored, const json_t *wanted);

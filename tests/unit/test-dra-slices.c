@@ -12,6 +12,7 @@
 #include "dra/dra-allocation.h"
 #include "dra/model/dra-names.h"
 #include "dra/model/dra-slices.h"
+#include "dra/model/stored-slice.h"
 
 #define DRIVER "devices.vendor.example"
 
@@ -305,6 +306,26 @@ static void test_allocation(void **state)
 	assert_int_equal(read_claim("{\"metadata\": {\"uid\": \"u-1\"}}", &none, &error), -ENODATA);
 }
 
+#define TAINTED(value, time)                                                                                                                \
+	"{\"spec\": {\"driver\": \"d\", \"nodeName\": \"n\", \"pool\": {}, \"devices\": [{\"name\": \"a\"}, {\"name\": \"b\", \"taints\": " \
+	"[{\"key\": \"k\", \"value\": \"" value "\", \"effect\": \"NoSchedule\"" time "}]}]}}"
+
+/* The time of a taint is the server's. It stays while the taint does. */
+static void test_times_of_taints(void **state)
+{
+	json_auto_t *stored = parse(TAINTED("hot", ", \"timeAdded\": \"2026-01-01T00:00:00Z\""));
+	json_auto_t *same = parse(TAINTED("hot", "")), *other = parse(TAINTED("cold", ""));
+	json_auto_t *kept = stored_slice_update(stored, same);
+	json_auto_t *changed = stored_slice_update(stored, other);
+
+	assert_true(stored_slice_is(stored, same));
+	assert_false(stored_slice_is(stored, other));
+	assert_true(json_equal(kept, stored));
+	assert_true(json_equal(changed, other));
+	/* The wanted object is not changed. */
+	assert_false(json_equal(same, stored));
+}
+
 /* The driver has just started: the device may be there. */
 static void test_unknown_devices(void **state)
 {
@@ -332,6 +353,7 @@ int main(void)
 		cmocka_unit_test(test_reports),
 		cmocka_unit_test(test_allocation),
 		cmocka_unit_test(test_unknown_devices),
+		cmocka_unit_test(test_times_of_taints),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,12 +47,29 @@ static int add_result(json_t *devices, const json_t *result, const char *pool, c
 		: 0;
 }
 
+/* An ignored parameter would mean a device in another state than the user asked for. */
+static int check_parameters(const json_t *config, const char *driver, struct error *error)
+{
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach(config, i, entry)
+	{
+		if (streq(text_of(json_object_get(entry, "opaque"), "driver"), driver))
+			return error_set(error, -EINVAL,
+				"the claim, or its DeviceClass, has parameters for %s, which takes none; remove them from \"config\"",
+				driver);
+	}
+	return 0;
+}
+
 int dra_allocation_read(const json_t *claim, const char *uid, const char *driver, const char *pool,
 	const json_t *names, json_t **ret, struct error *error)
 {
 	const json_t *metadata = json_object_get(claim, "metadata");
 	const json_t *allocation = json_object_get(json_object_get(claim, "status"), "allocation");
-	const json_t *results = json_object_get(json_object_get(allocation, "devices"), "results");
+	const json_t *granted = json_object_get(allocation, "devices");
+	const json_t *results = json_object_get(granted, "results");
 	const char *namespace = text_of(metadata, "namespace"), *name = text_of(metadata, "name");
 	json_auto_t *devices = json_array();
 	const json_t *result;
@@ -70,6 +87,9 @@ int dra_allocation_read(const json_t *claim, const char *uid, const char *driver
 		return error_set(error, -EBADMSG,
 			"the API server sent a claim with the namespace \"%s\" and the name \"%s\", which are not both valid",
 			namespace, name);
+	r = check_parameters(json_object_get(granted, "config"), driver, error);
+	if (r < 0)
+		return r;
 	json_array_foreach(results, i, result)
 	{
 		if (!streq(text_of(result, "driver"), driver))

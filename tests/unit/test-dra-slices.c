@@ -306,6 +306,30 @@ static void test_allocation(void **state)
 	assert_int_equal(read_claim("{\"metadata\": {\"uid\": \"u-1\"}}", &none, &error), -ENODATA);
 }
 
+#define CONFIG(driver)                                                   \
+	"{\"source\": \"FromClass\", \"opaque\": {\"driver\": \"" driver \
+	"\", \"parameters\": {\"kind\": \"Any\"}}}"
+
+/* Parameters for this driver are refused, those for others are not its matter. */
+static void test_parameters(void **state)
+{
+	json_auto_t *claim = parse(CLAIM("u-1", RESULT("r", DRIVER, "n", "gpu-a")));
+	json_auto_t *names = parse("{\"gpu-a\": {\"resource\": \"v.e/gpu\", \"id\": \"gpu#1\"}}");
+	json_t *devices = json_object_get(
+		json_object_get(json_object_get(claim, "status"), "allocation"), "devices");
+	struct error error = { 0 };
+	json_t *read;
+
+	(void)json_object_set_new(devices, "config", parse("[" CONFIG("other.example") "]"));
+	assert_int_equal(dra_allocation_read(claim, "u-1", DRIVER, "n", names, &read, &error), 0);
+	json_decref(read);
+	(void)json_object_set_new(
+		devices, "config", parse("[" CONFIG("other.example") "," CONFIG(DRIVER) "]"));
+	assert_int_equal(
+		dra_allocation_read(claim, "u-1", DRIVER, "n", names, &read, &error), -EINVAL);
+	assert_non_null(strstr(error.message, "which takes none"));
+}
+
 #define TAINTED(value, time)                                                                                                                \
 	"{\"spec\": {\"driver\": \"d\", \"nodeName\": \"n\", \"pool\": {}, \"devices\": [{\"name\": \"a\"}, {\"name\": \"b\", \"taints\": " \
 	"[{\"key\": \"k\", \"value\": \"" value "\", \"effect\": \"NoSchedule\"" time "}]}]}}"
@@ -353,6 +377,7 @@ int main(void)
 		cmocka_unit_test(test_reports),
 		cmocka_unit_test(test_allocation),
 		cmocka_unit_test(test_unknown_devices),
+		cmocka_unit_test(test_parameters),
 		cmocka_unit_test(test_times_of_taints),
 	};
 

@@ -13,7 +13,7 @@ from node import LIMIT, NodeTest, program, static
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 COMPLETION = os.path.join(ROOT, "packaging/completion")
-FILES = {name: (f"{COMPLETION}/bash/{name}", f"{COMPLETION}/zsh/_{name}") for name in ("devplugd", "devplugctl", "devplug-kubelet")}
+FILES = {name: (f"{COMPLETION}/bash/{name}", f"{COMPLETION}/zsh/_{name}") for name in ("devplugd", "devplugctl", "devplug-kubelet", "devplug-apiserver")}
 BASH_LIBRARY = "/usr/share/bash-completion/bash_completion"
 
 BASH = r"""
@@ -95,6 +95,8 @@ class Bash(NodeTest):
         self.assertEqual(self.complete(*kubelet, "pod", "rm"), {"train"})
         self.assertEqual(self.complete(*kubelet, "fault", "vendor.example/g", part=True), {"vendor.example/gpu"})
         self.assertEqual(self.complete(*kubelet, "fault", "vendor.example/gpu"), {"end-stream", "close"})
+        self.assertIn("resourceslices", self.complete("devplug-apiserver", "--dir", self.node.dir, "get"))
+        self.assertEqual(self.complete("devplug-apiserver", "run", "--as", "1.3", part=True), {"1.34", "1.35", "1.36", "1.37", "1.38"})
 
 
 class Zsh(NodeTest):
@@ -154,6 +156,7 @@ class Zsh(NodeTest):
         kubelet = f"devplug-kubelet --state-dir {self.node.kubelet_state} "
         self.node.pod("train", gpu=1)
         self.assertEqual(self.complete("devplug-kubelet conf"), {"conformance"})
+        self.assertEqual(self.complete("devplug-apiserver app"), {"apply"})
         self.assertEqual(self.complete(kubelet + "pod rm "), {"train"})
         self.assertEqual(self.complete(kubelet + "fault vendor.example/g"), {"vendor.example/gpu"})
 

@@ -6,7 +6,7 @@ import resource
 import time
 import unittest
 
-from api_server import SLICES, Authority
+from api_server import SLICES_PATH, Authority
 from dra_node import DRIVER, DraTest
 from node import until
 
@@ -227,7 +227,7 @@ class DraFaults(DraTest):
         self.begin(self.resource("gpu"))
         until(lambda: any(method != "GET" for method, _ in paths), "a write")
         until(lambda: any("watch=1" in path for _, path in paths), "a watch")
-        self.assertEqual({(method, path) for method, path in paths if method != "GET"}, {("POST", SLICES)})
+        self.assertEqual({(method, path) for method, path in paths if method != "GET"}, {("POST", SLICES_PATH)})
         self.assertFalse([path for _, path in paths if "watch=0" in path])
         until(lambda: self.dra()["slices"] == 1, "the slice")
 

@@ -240,7 +240,7 @@ class SourceTree(unittest.TestCase):
     def test_threads_of_tests_are_joined(self):
         """Python can crash at its end while a daemon thread runs, after the last test has passed."""
         found = []
-        for top in ("tests", "packaging", "docs"):
+        for top in ("apiserver", "tests", "packaging", "docs"):
             for folder, _, names in os.walk(os.path.join(ROOT, top)):
                 for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
                     with open(path, encoding="utf-8") as file:

@@ -3,6 +3,8 @@
 import http.server
 import threading
 
+from api_server import Stoppable
+
 
 def in_thread(test, function):
     """Runs it beside the test. A cleanup that is added later makes the function end."""
@@ -11,23 +13,9 @@ def in_thread(test, function):
     test.addCleanup(thread.join)
 
 
-class HttpServer(http.server.ThreadingHTTPServer):
+class HttpServer(Stoppable, http.server.ThreadingHTTPServer):
     """Serves from the start until stop(), in threads of its own."""
-    daemon_threads = False
 
     def __init__(self, address, handler):
         super().__init__(address, handler)
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self.serve_forever, args=(0.05,))
-        self.thread.start()
-
-    def stop(self):
-        self.shutdown()
-        self.thread.join()
-        self.stopping.set()
-        self.cut_connections()
-        # Joins the threads of connections.
-        self.server_close()
-
-    def cut_connections(self):
-        """Makes the threads of connections end that would not end soon."""
+        self.begin()

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the server refuses, with the code and the text that the client gets."""
+REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed", 406: "NotAcceptable",
+           409: "Conflict", 410: "Expired", 415: "UnsupportedMediaType", 422: "Invalid", 429: "TooManyRequests",
+           500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout"}
+
+
+class Refusal(Exception):
+    def __init__(self, code, message, reason=None):
+        super().__init__(message)
+        self.code, self.message, self.reason = code, message, reason or REASONS.get(code, "Unknown")
+
+    def status(self):
+        """The object that an API server answers with."""
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
+                "reason": self.reason, "code": self.code}
+
+
+def invalid(path, what):
+    """The error of a field."""
+    return Refusal(422, f"{path}: {what}")

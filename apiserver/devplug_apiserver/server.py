@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serves the API by TLS, with client certificates and tokens, and by a socket for administrators of this machine. Each connection
+has a thread, and stop() joins them all."""
+import contextlib
+import http.server
+import json
+import os
+import socket
+import socketserver
+import ssl
+import sys
+import threading
+import traceback
+
+from .api import Answer, Request, Watch
+from .authorizer import ADMINISTRATOR, User, user_of
+from .refusal import Refusal
+
+BODY_MAX = 4 << 20
+IDLE_SECONDS = 60
+HANG_SECONDS = 30
+
+
+class Stoppable:
+    """A server in a thread of its own, from the start until stop()."""
+    daemon_threads = False
+    allow_reuse_address = True
+
+    def begin(self):
+        self.stopping = threading.Event()
+        self.connections, self.guard = set(), threading.Lock()
+        self.thread = threading.Thread(target=self.serve_forever, args=(0.05,))
+        self.thread.start()
+
+    @contextlib.contextmanager
+    def connected(self, connection):
+        """Cuts the connection at the stop. Yields whether it may be served."""
+        with self.guard:
+            self.connections.add(connection)
+        try:
+            yield not self.stopping.is_set()
+        finally:
+            with self.guard:
+                self.connections.discard(connection)
+
+    def stop(self):
+        """Cuts all connections."""
+        self.shutdown()
+        self.thread.join()
+        self.stopping.set()
+        with self.guard:
+            connections = list(self.connections)
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        # Joins the threads of connections.
+        self.server_close()
+
+    def handle_error(self, request, client_address):
+        """A connection that ends early is the client's matter, all else is a fault of this program."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            traceback.print_exc()
+
+
+class TlsServer(Stoppable, http.server.ThreadingHTTPServer):
+    """`certificate`: the files of the server's certificate and its key."""
+
+    def __init__(self, address, api, authority, certificate):
+        self.api = api
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(*certificate)
+        self.context.load_verify_locations(authority.certificate)
+        self.context.verify_mode = ssl.CERT_OPTIONAL
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, Handler)
+        self.begin()
+
+    def server_bind(self):
+        # http.server's own asks for the name of the host.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]
+
+    def finish_request(self, request, client_address):
+        # In the connection's own thread, so that a slow handshake does not delay others.
+        request.settimeout(IDLE_SECONDS)
+        with contextlib.suppress(OSError), self.context.wrap_socket(
+                request, server_side=True, do_handshake_on_connect=False) as wrapped, self.connected(wrapped) as serve:
+            if serve:
+                wrapped.do_handshake()
+                Handler(wrapped, client_address, self)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # As Go's servers do; otherwise an answer may wait 40 ms for the client's acknowledgement.
+    disable_nagle_algorithm = True
+
+    def log_message(self, *words):
+        pass
+
+    def user(self):
+        """None: the client has not proven who it is."""
+        authorization = self.headers.get("Authorization", "")
+        if authorization.startswith("Bearer "):
+            return self.server.api.tokens.get(authorization[7:])
+        certificate = self.connection.getpeercert()
+        if not certificate:
+            return None
+        names = [pair for part in certificate["subject"] for pair in part]
+        return User(next((value for key, value in names if key == "commonName"), ""),
+                    tuple(value for key, value in names if key == "organizationName"))
+
+    def answer(self, code, body, headers=()):
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        for name, value in headers:
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def refuse(self, code, message, headers=()):
+        """What is refused before the API is asked."""
+        self.server.api.note(self.command, self.path, code)
+        self.answer(code, Refusal(code, message).status(), headers)
+
+    def read_body(self):
+        size = int(self.headers.get("Content-Length") or 0)
+        if self.headers.get("Transfer-Encoding") or size > BODY_MAX:
+            self.close_connection = True
+            raise Refusal(413 if size > BODY_MAX else 411, "the request needs a Content-Length of at most 4 MiB")
+        data = self.rfile.read(size)
+        try:
+            return json.loads(data) if data else None
+        except ValueError as error:
+            raise Refusal(400, f"the body is not valid JSON: {error}") from error
+
+    def handle_request(self):
+        try:
+            body = self.read_body()
+        except Refusal as refusal:
+            self.refuse(refusal.code, refusal.message)
+            return
+        fault, retry_after = self.server.api.find_fault(self.command, self.path)
+        if isinstance(fault, float):
+            self.server.stopping.wait(fault)
+            fault = None
+        if fault is not None:
+            self.fail(fault, retry_after)
+            return
+        user = self.user()
+        if user is None:
+            self.refuse(401, "Unauthorized")
+            return
+        content = self.headers.get("Content-Type") or "application/json"
+        answer = self.server.api.serve(user, Request(self.command, self.path, body, content))
+        if isinstance(answer, Watch):
+            self.send_watch(answer)
+        else:
+            self.answer(*answer)
+
+    def fail(self, fault, retry_after):
+        if fault in ("hang", "close"):
+            self.close_connection = True
+            self.server.api.note(self.command, self.path, 0)
+            self.server.stopping.wait(HANG_SECONDS if fault == "hang" else 0)
+        elif fault in ("empty", "garbage"):
+            self.server.api.note(self.command, self.path, 200)
+            self.answer(200, b"" if fault == "empty" else b"<html>not the API server</html>")
+        else:
+            self.refuse(fault, "as the test demands", [("Retry-After", str(retry_after))] if fault == 429 else ())
+
+    def send_watch(self, watch):
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for lines in watch.lines(self.server.stopping.is_set):
+            for line in lines:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+            self.wfile.flush()
+        self.wfile.write(b"0\r\n\r\n")
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_request
+
+
+class ControlServer(Stoppable, socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """A socket in the file system. A connection is one request, a line {"method": ..., "path": ..., "body": ...}, and its answer,
+    {"code": ..., "body": ...}. It is an administrator's, and faults do not apply to it; with "user": NAME, it is that user's, and
+    faults apply."""
+
+    def __init__(self, path, api):
+        self.api = api
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        before = os.umask(0o077)
+        try:
+            super().__init__(path, ControlHandler)
+        finally:
+            os.umask(before)
+        self.begin()
+
+
+class ControlHandler(socketserver.StreamRequestHandler):
+    def handle(self):
+        with self.server.connected(self.connection) as serve:
+            if serve:
+                answer = self.serve(self.rfile.readline(BODY_MAX))
+                self.wfile.write(json.dumps({"code": answer.code, "body": answer.body}).encode() + b"\n")
+
+    def serve(self, line):
+        try:
+            found = json.loads(line)
+            request = Request(found["method"], found["path"], found.get("body"), found.get("type", "application/json"))
+            user = user_of(found["user"]) if "user" in found else ADMINISTRATOR
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return Answer(400, Refusal(400, f"a line is a JSON object with method, path and, for some, body: {error}").status())
+        fault = self.server.api.find_fault(request.method, request.path)[0] if user is not ADMINISTRATOR else None
+        if fault is not None:
+            # Without a connection to cut or to delay, each is a failure.
+            code = fault if isinstance(fault, int) else 503
+            self.server.api.note(request.method, request.path, code)
+            return Answer(code, Refusal(code, "as the test demands").status())
+        answer = self.server.api.serve(user, request)
+        if isinstance(answer, Watch):
+            return Answer(400, Refusal(400, "a watch needs a connection by TLS").status())
+        if isinstance(answer.body, bytes):
+            return answer._replace(body=answer.body.decode())
+        return answer

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sends a request to the running kubelet. It may block, because the process sends one request and
- * exits.
+ * Sends a request to a program that runs: the kubelet, or devplug-apiserver. It may block, because
+ * both answer at once.
  */
 #include "kubelet/control-client.h"
 
@@ -12,25 +12,20 @@
 #include "kubelet/control-socket.h"
 #include "kubelet/plugin-text.h"
 
-static int open_control(const char *state_dir, int *ret_fd, struct error *error)
+static int open_control(const char *dir, int *ret_fd)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	_cleanup_close_ int fd = -EBADF;
 	int r;
 
-	r = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", state_dir,
-		CONTROL_SOCKET_NAME);
+	r = snprintf(address.sun_path, sizeof(address.sun_path), "%s/" CONTROL_SOCKET_NAME, dir);
 	if (r < 0 || (size_t)r >= sizeof(address.sun_path))
-		return error_set(error, -ENAMETOOLONG,
-			"the path %s is too long for a socket in it: use a shorter --state-dir",
-			state_dir);
+		return -ENAMETOOLONG;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return error_set(error, -errno, "cannot make a socket: %s", strerror(errno));
+		return -errno;
 	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-		return error_set(error, -errno,
-			"no kubelet answers at %s (%s): start one with \"devplug-kubelet run\", or name its --state-dir",
-			address.sun_path, strerror(errno));
+		return -errno;
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -87,22 +82,34 @@ static int receive_reply(int fd, json_t **ret)
 	return 0;
 }
 
+int client_exchange(const char *dir, const char *program, const json_t *request, json_t **ret_reply,
+	struct error *error)
+{
+	_cleanup_close_ int fd = -EBADF;
+	int r;
+
+	r = open_control(dir, &fd);
+	if (r < 0)
+		return error_set(error, r,
+			"no %s answers at %s/" CONTROL_SOCKET_NAME
+			" (%s): start one with \"%s run\", or name its directory",
+			program, dir, strerror(-r), program);
+	r = send_request(fd, request);
+	if (r >= 0)
+		r = receive_reply(fd, ret_reply);
+	return r < 0 ? error_set(error, r, "%s did not answer: %s", program, strerror(-r)) : 0;
+}
+
 int client_call(
 	const char *state_dir, const json_t *request, json_t **ret_reply, struct error *error)
 {
-	_cleanup_close_ int fd = -EBADF;
 	_cleanup_json_ json_t *reply = NULL;
 	const char *text;
 	int r;
 
-	r = open_control(state_dir, &fd, error);
+	r = client_exchange(state_dir, "devplug-kubelet", request, &reply, error);
 	if (r < 0)
 		return r;
-	r = send_request(fd, request);
-	if (r >= 0)
-		r = receive_reply(fd, &reply);
-	if (r < 0)
-		return error_set(error, r, "the kubelet did not answer: %s", strerror(-r));
 	text = json_string_value(json_object_get(reply, "error"));
 	if (text)
 		return error_set(error, -EREMOTEIO, "%s", text);

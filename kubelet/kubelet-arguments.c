@@ -78,7 +78,8 @@ const char arguments_help[] =
 	"  --register-timeout SECONDS\n"
 	"                          time limit of a registration in conformance, default 60\n"
 	"  --plugin-command CMD    command that starts the plugin, for conformance\n"
-	"  --dra                   conformance tests a DRA driver, with the claims of --claim\n"
+	"  --dra                   conformance tests a DRA driver, with the claims of --claim, or:\n"
+	"  --apiserver DIR         directory of the devplug-apiserver that the driver uses\n"
 	"  --cdi-dir DIR           where the driver describes CDI devices; may be repeated;\n"
 	"                          default: /etc/cdi and /var/run/cdi\n"
 	"  --resource NAME         resource that conformance tests; may be repeated; default: the\n"
@@ -302,6 +303,7 @@ static const struct {
 	{ { "case", required_argument, NULL, 0 }, set_cases, &arg_conformance.cases },
 	{ { "dra", no_argument, NULL, 0 }, set_true, &arg_conformance.dra },
 	{ { "cdi-dir", required_argument, NULL, 0 }, add_cdi_dir, &arg_conformance },
+	{ { "apiserver", required_argument, NULL, 0 }, set_text, &arg_conformance.apiserver },
 	{ { "memory", required_argument, NULL, 0 }, set_mebibytes, &arg_conformance.memory },
 	{ { "junit", required_argument, NULL, 0 }, set_text, &arg_conformance.junit },
 	{ { "fail-command", required_argument, NULL, 0 }, set_text, &arg_conformance.hooks.fail },

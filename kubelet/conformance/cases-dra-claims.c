@@ -16,49 +16,18 @@
 #define PARALLEL    8
 #define CYCLES      20
 #define FILES_SLACK 4
-/* Between two calls of NodePrepareResources. */
-#define REPEAT_USEC (100 * USEC_PER_MSEC)
-
-/* Unprepares the claims of an earlier case. Other cases test whether that works. */
-static void unprepare_all(struct trial *trial)
-{
-	for (size_t i = 0; i < claims_count(trial); i++) {
-		struct claim_name claim = claims_name(trial, i);
-
-		(void)dra_unprepare_one(trial, &claim);
-	}
-	trial->message[0] = '\0';
-}
 
 static bool restart_driver(struct trial *trial)
 {
 	return trial_kill_plugin(trial) && trial_start_plugin(trial) && trial_await_serving(trial);
 }
 
-/* Prepares the first claim. The kubelet repeats a call that failed: a driver that has just started
- * may not know its devices yet. */
 static bool prepare_first(
 	struct trial *trial, struct claim_name *ret_claim, struct message *ret_message)
 {
-	uint64_t end = manager_now() + trial->options->timeout;
-	const Dra__NodePrepareResourceResponse *prepared;
-
-	unprepare_all(trial);
+	dra_unprepare_all(trial);
 	*ret_claim = claims_name(trial, 0);
-	for (;;) {
-		if (!dra_prepare_call(trial, ret_claim, 1, ret_message))
-			return false;
-		prepared = dra_find_prepared(ret_message, ret_claim->uid);
-		if (prepared && !*prepared->error)
-			return true;
-		if (!prepared || manager_now() >= end || trial->interrupted)
-			break;
-		message_done(ret_message);
-		trial_pass(trial, REPEAT_USEC);
-	}
-	(void)trial_fail(trial, DRA_PREPARE " of %s/%s: %s", ret_claim->namespace, ret_claim->name,
-		prepared ? prepared->error : "the claim is missing in the answer");
-	return false;
+	return dra_prepare_waiting(trial, ret_claim, ret_message);
 }
 
 static enum outcome end(struct trial *trial, const struct claim_name *claim)
@@ -185,7 +154,7 @@ static enum outcome prepare_answers_all(struct trial *trial, const struct confor
 	const Dra__NodePrepareResourceResponse *result;
 	size_t n = 2, other;
 
-	unprepare_all(trial);
+	dra_unprepare_all(trial);
 	claims[1] = claims_name(trial, 0);
 	if (claims_find(trial, false, &other))
 		claims[n++] = claims_name(trial, other);
@@ -212,38 +181,25 @@ static enum outcome prepare_answers_all(struct trial *trial, const struct confor
 
 /* --- what is refused --- */
 
-/* The error is in the entry or in the call. The pod waits in both cases. */
-static enum outcome check_refused(
-	struct trial *trial, const struct claim_name *claim, const char *what)
-{
-	_cleanup_free_ char *devices = NULL;
-
-	if (dra_prepare_one(trial, claim, &devices))
-		return trial_fail(trial, "%s was prepared: %s", what, devices);
-	if (strstr(trial->message, "no answer within"))
-		return OUTCOME_NOT_OK;
-	trial->message[0] = '\0';
-	return OUTCOME_OK;
-}
-
 static enum outcome refuses_uid(struct trial *trial, const struct conformance_case *self)
 {
 	struct claim_name claim;
 
-	unprepare_all(trial);
+	dra_unprepare_all(trial);
 	claim = claims_name(trial, 0);
 	claim.uid = unknown_claim.uid;
-	return check_refused(trial, &claim, "a claim whose uid differs from the API server's");
+	return dra_check_refused(trial, &claim, "a claim whose uid differs from the API server's");
 }
 
 static enum outcome refuses_name(struct trial *trial, const struct conformance_case *self)
 {
 	struct claim_name claim;
 
-	unprepare_all(trial);
+	dra_unprepare_all(trial);
 	claim = claims_name(trial, 0);
 	claim.name = unknown_claim.name;
-	return check_refused(trial, &claim, "a claim whose name does not exist in the API server");
+	return dra_check_refused(
+		trial, &claim, "a claim whose name does not exist in the API server");
 }
 
 static enum outcome refuses_rival(struct trial *trial, const struct conformance_case *self)
@@ -258,7 +214,7 @@ static enum outcome refuses_rival(struct trial *trial, const struct conformance_
 	if (!prepare_first(trial, &claim, &message))
 		return OUTCOME_NOT_OK;
 	rival = claims_name(trial, other);
-	outcome = check_refused(trial, &rival, "a claim for a device that another claim holds");
+	outcome = dra_check_refused(trial, &rival, "a claim for a device that another claim holds");
 	if (outcome != OUTCOME_OK)
 		return outcome;
 	if (!dra_unprepare_one(trial, &claim) || !dra_prepare_one(trial, &rival, NULL))
@@ -346,7 +302,7 @@ static enum outcome cycles(struct trial *trial, const struct conformance_case *s
 	struct claim_name claim;
 	bool measured = false;
 
-	unprepare_all(trial);
+	dra_unprepare_all(trial);
 	claim = claims_name(trial, 0);
 	for (unsigned i = 0; i < CYCLES; i++) {
 		if (!dra_prepare_one(trial, &claim, NULL) || !dra_unprepare_one(trial, &claim))
@@ -383,15 +339,8 @@ static enum outcome unprepare_unknown(struct trial *trial, const struct conforma
 static enum outcome check_removed(struct trial *trial, const struct claim_name *claim,
 	const Dra__NodePrepareResourceResponse *prepared)
 {
-	size_t n;
-
-	if (!dra_unprepare_one(trial, claim))
+	if (!dra_unprepare_one(trial, claim) || !dra_check_removed(trial, prepared))
 		return OUTCOME_NOT_OK;
-	n = dra_count_described(trial, prepared);
-	if (n > 0)
-		return trial_fail(trial,
-			"after " DRA_UNPREPARE " %zu CDI devices of the claim are still described",
-			n);
 	return OUTCOME_OK;
 }
 
@@ -473,6 +422,28 @@ static enum outcome unprepare_after_restart(
 	return check_removed(trial, &claim, dra_find_prepared(&message, claim.uid));
 }
 
+/* As after a restart of the host, which empties /var/run. The kubelet knows the old names. */
+static enum outcome prepare_after_reboot(struct trial *trial, const struct conformance_case *self)
+{
+	_cleanup_message_ struct message message = {};
+	const Dra__NodePrepareResourceResponse *prepared;
+	struct claim_name claim;
+	enum outcome outcome;
+
+	if (!prepare_first(trial, &claim, &message) || !trial_kill_plugin(trial))
+		return OUTCOME_NOT_OK;
+	prepared = dra_find_prepared(&message, claim.uid);
+	for (size_t i = 0; i < prepared->n_devices; i++)
+		for (size_t k = 0; k < prepared->devices[i]->n_cdi_device_ids; k++)
+			cdi_remove(trial->options, prepared->devices[i]->cdi_device_ids[k]);
+	if (!trial_start_plugin(trial) || !trial_await_serving(trial))
+		return OUTCOME_NOT_OK;
+	outcome = check_same(trial, &claim, prepared, "after the CDI files were removed,");
+	if (outcome == OUTCOME_OK)
+		outcome = check_described(trial, prepared, "after the CDI files were removed,");
+	return outcome == OUTCOME_OK ? end(trial, &claim) : outcome;
+}
+
 static const struct conformance_case cases[] = {
 	{ 110, "dra-prepare-describes",
 		"names the devices of the allocation, with CDI names that are described in one file each",
@@ -520,6 +491,10 @@ static const struct conformance_case cases[] = {
 		0, NEEDS_SERVING | NEEDS_CLAIM | NEEDS_COMMAND, stop_keeps_files, NULL },
 	{ 123, "dra-cycles", "leaks no descriptors over many cycles of prepare and unprepare",
 		"drivers run for months", 0, NEEDS_SERVING | NEEDS_CLAIM, cycles, NULL },
+	{ 124, "dra-prepare-after-reboot",
+		"describes the devices of a claim again after its CDI files were removed",
+		"after a restart of the host, /var/run is empty and the kubelet prepares each claim again (ROCm/k8s-gpu-dra-driver#75)",
+		0, NEEDS_SERVING | NEEDS_CLAIM | NEEDS_COMMAND, prepare_after_reboot, NULL },
 };
 
 const struct case_table dra_claim_cases = { cases, ARRAY_SIZE(cases) };

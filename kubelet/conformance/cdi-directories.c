@@ -74,32 +74,54 @@ static bool file_describes(const char *path, const char *kind, const char *devic
 		has_line(text, "name", device);
 }
 
-static size_t count_in(const char *path, const char *kind, const char *device)
+/* With `remove`, unlinks what is counted. */
+static size_t count_in(const char *path, const char *kind, const char *device, bool remove)
 {
 	DIR *dir = opendir(path);
 	const struct dirent *entry;
 	char file[PATH_MAX];
 	size_t n = 0;
 
-	while (dir && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.' &&
-			snprintf(file, sizeof(file), "%s/%s", path, entry->d_name) <
-				(int)sizeof(file))
-			n += file_describes(file, kind, device);
+	while (dir && (entry = readdir(dir))) {
+		if (entry->d_name[0] == '.' ||
+			snprintf(file, sizeof(file), "%s/%s", path, entry->d_name) >=
+				(int)sizeof(file) ||
+			!file_describes(file, kind, device))
+			continue;
+		n++;
+		if (remove)
+			(void)unlink(file);
+	}
 	if (dir)
 		(void)closedir(dir);
 	return n;
 }
 
-size_t cdi_count(const struct conformance_options *options, const char *name)
+static const char *const *directories(const struct conformance_options *options, size_t *ret_n)
 {
-	const char *const *dirs = options->n_cdi_dirs > 0 ? options->cdi_dirs : default_dirs;
-	size_t n_dirs = options->n_cdi_dirs > 0 ? options->n_cdi_dirs : ARRAY_SIZE(default_dirs);
+	*ret_n = options->n_cdi_dirs > 0 ? options->n_cdi_dirs : ARRAY_SIZE(default_dirs);
+	return options->n_cdi_dirs > 0 ? options->cdi_dirs : default_dirs;
+}
+
+static size_t count(const struct conformance_options *options, const char *name, bool remove)
+{
+	size_t n_dirs;
+	const char *const *dirs = directories(options, &n_dirs);
 	const char *equals = strchr(name, '=');
 	_cleanup_free_ char *kind = equals ? strndup(name, (size_t)(equals - name)) : NULL;
 	size_t n = 0;
 
 	for (size_t i = 0; kind && i < n_dirs; i++)
-		n += count_in(dirs[i], kind, equals + 1);
+		n += count_in(dirs[i], kind, equals + 1, remove);
 	return n;
+}
+
+size_t cdi_count(const struct conformance_options *options, const char *name)
+{
+	return count(options, name, false);
+}
+
+void cdi_remove(const struct conformance_options *options, const char *name)
+{
+	(void)count(options, name, true);
 }

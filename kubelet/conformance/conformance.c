@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "kubelet/conformance/dra-calls.h"
+#include "kubelet/conformance/api-server.h"
 #include "kubelet/conformance/trial-report.h"
 
 static const struct case_table *const plugin_tables[] = {
@@ -23,6 +23,8 @@ static const struct case_table *const driver_tables[] = {
 	&dra_registration_cases,
 	&dra_claim_cases,
 	&dra_health_cases,
+	&dra_slice_cases,
+	&dra_server_cases,
 };
 
 /* The next case of the tested kind, beginning with case number `*at`. */
@@ -110,6 +112,9 @@ static bool check_needs(struct trial *trial, unsigned needs)
 		(void)trial_skip(trial, "give --fail-command and --heal-command");
 	else if (needs & NEEDS_PLUG && (!hooks->unplug || !hooks->plug))
 		(void)trial_skip(trial, "give --unplug-command and --plug-command");
+	else if (needs & NEEDS_API && !trial->options->apiserver)
+		(void)trial_skip(
+			trial, "give --apiserver, whose claims and slices the driver uses");
 	else if (needs & NEEDS_ROOT && geteuid() != 0)
 		(void)trial_skip(trial, "needs root");
 	else
@@ -133,8 +138,14 @@ static enum outcome judge(struct run *run, const struct conformance_case *self)
 		return trial_skip(trial,
 			"the plugin registers through %s and does not call Register",
 			trial->options->plugins_registry);
+	if (self->needs & NEEDS_CLAIM && trial->options->apiserver && claims_count(trial) == 0 &&
+		!api_make_claims(trial))
+		return OUTCOME_NOT_OK;
 	if (self->needs & NEEDS_CLAIM && claims_count(trial) == 0)
-		return trial_skip(trial, "give a --claim with a device of the driver");
+		return trial_skip(trial, "%s",
+			trial->options->apiserver
+				? "the driver has published no device that is free of taints"
+				: "give a --claim with a device of the driver");
 	if (self->needs & NEEDS_DEVICE && trial_healthy(trial) == 0)
 		return trial_skip(trial, "the resource has no healthy device");
 	return self->run(trial, self);
@@ -199,6 +210,11 @@ int conformance_run(const struct conformance_options *options, struct error *err
 	r = trial_init(&run.trial, options, error);
 	if (r < 0)
 		return r;
+	r = api_begin(&run.trial, error);
+	if (r < 0) {
+		trial_done(&run.trial);
+		return r;
+	}
 	r = report_new(options->junit, count_selected(options->dra, options->cases) * n_resources,
 		&run.report, error);
 	if (r >= 0) {
@@ -209,6 +225,7 @@ int conformance_run(const struct conformance_options *options, struct error *err
 		r = report_finish(run.report, error);
 	}
 	run.report = report_free(run.report);
+	api_clean(&run.trial);
 	trial_done(&run.trial);
 	return r < 0 ? r : run.failed || run.trial.interrupted;
 }

@@ -20,6 +20,7 @@ enum {
 	NEEDS_ROOT = 1 << 5,
 	NEEDS_CLAIM = 1 << 7,    /* a claim with a device of the driver */
 	NEEDS_REGISTER = 1 << 6, /* the plugin calls Register, and is not found by the watcher */
+	NEEDS_API = 1 << 8,      /* the driver's API server is a devplug-apiserver */
 };
 
 struct conformance_case {
@@ -43,7 +44,8 @@ extern const struct case_table registration_cases, list_cases, allocation_cases,
 	restart_cases, hostile_cases;
 
 /* The cases for DRA drivers. */
-extern const struct case_table dra_registration_cases, dra_claim_cases, dra_health_cases;
+extern const struct case_table dra_registration_cases, dra_claim_cases, dra_health_cases,
+	dra_slice_cases, dra_server_cases;
 
 /* Runs the cases and reports. Returns 0 if none was not ok, 1 if some were, or a negative errno if
  * the run could not take place. */

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes the calls to a DRA driver that several cases need, and decides what a valid answer is.
- * Claims are those of the file on the command line.
+ * Claims come from the command line, or are made in the driver's API server.
  */
 #include "kubelet/conformance/dra-calls.h"
 
 #include "common/json-read.h"
 #include "kubelet/conformance/cdi-directories.h"
 #include "proto/methods.h"
+
+/* Between two calls of NodePrepareResources. */
+#define REPEAT_USEC (100 * USEC_PER_MSEC)
 
 const struct claim_name unknown_claim = {
 	.namespace = "default",
@@ -59,7 +62,7 @@ static const json_t *claim_at(const struct trial *trial, size_t wanted)
 	const json_t *claim, *result;
 	size_t i, k;
 
-	json_array_foreach(trial->options->claims, i, claim)
+	json_array_foreach(trial->claims, i, claim)
 	{
 		bool found = false;
 
@@ -301,4 +304,60 @@ size_t dra_count_described(
 		for (size_t k = 0; k < prepared->devices[i]->n_cdi_device_ids; k++)
 			n += cdi_count(trial->options, prepared->devices[i]->cdi_device_ids[k]);
 	return n;
+}
+
+bool dra_prepare_waiting(
+	struct trial *trial, const struct claim_name *claim, struct message *ret_message)
+{
+	uint64_t end = manager_now() + trial->options->timeout;
+	const Dra__NodePrepareResourceResponse *prepared;
+
+	for (;;) {
+		if (!dra_prepare_call(trial, claim, 1, ret_message))
+			return false;
+		prepared = dra_find_prepared(ret_message, claim->uid);
+		if (prepared && !*prepared->error)
+			return true;
+		if (!prepared || manager_now() >= end || trial->interrupted)
+			break;
+		message_done(ret_message);
+		trial_pass(trial, REPEAT_USEC);
+	}
+	(void)trial_fail(trial, DRA_PREPARE " of %s/%s: %s", claim->namespace, claim->name,
+		prepared ? prepared->error : "the claim is missing in the answer");
+	return false;
+}
+
+enum outcome dra_check_refused(
+	struct trial *trial, const struct claim_name *claim, const char *what)
+{
+	_cleanup_free_ char *devices = NULL;
+
+	if (dra_prepare_one(trial, claim, &devices))
+		return trial_fail(trial, "%s was prepared: %s", what, devices);
+	if (strstr(trial->message, "no answer within"))
+		return OUTCOME_NOT_OK;
+	trial->message[0] = '\0';
+	return OUTCOME_OK;
+}
+
+void dra_unprepare_all(struct trial *trial)
+{
+	for (size_t i = 0; i < claims_count(trial); i++) {
+		struct claim_name claim = claims_name(trial, i);
+
+		(void)dra_unprepare_one(trial, &claim);
+	}
+	trial->message[0] = '\0';
+}
+
+bool dra_check_removed(struct trial *trial, const Dra__NodePrepareResourceResponse *prepared)
+{
+	size_t n = dra_count_described(trial, prepared);
+
+	if (n > 0)
+		(void)trial_fail(trial,
+			"after " DRA_UNPREPARE " %zu CDI devices of the claim are still described",
+			n);
+	return n == 0;
 }

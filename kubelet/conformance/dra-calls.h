@@ -55,3 +55,19 @@ char *dra_describe_devices(const Dra__NodePrepareResourceResponse *prepared);
 /* How many files describe the CDI names of a prepared claim, all together. */
 size_t dra_count_described(
 	const struct trial *trial, const Dra__NodePrepareResourceResponse *prepared);
+
+/* Prepares a claim. The kubelet repeats a call that failed: a driver that has just started may not
+ * know its devices yet. */
+bool dra_prepare_waiting(
+	struct trial *trial, const struct claim_name *claim, struct message *ret_message);
+
+/* Checks that a claim is not prepared. The error is in the entry or in the call; the pod waits in
+ * both cases. */
+enum outcome dra_check_refused(
+	struct trial *trial, const struct claim_name *claim, const char *what);
+
+/* Unprepares the claims of an earlier case. Other cases test whether that works. */
+void dra_unprepare_all(struct trial *trial);
+
+/* Checks that no file describes a claim that has been unprepared. */
+bool dra_check_removed(struct trial *trial, const Dra__NodePrepareResourceResponse *prepared);

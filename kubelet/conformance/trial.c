@@ -174,7 +174,12 @@ int trial_init(struct trial *trial, const struct conformance_options *options, s
 		.on_event = on_event,
 		.userdata = trial,
 	};
-	return 0;
+	trial->made = json_object();
+	trial->claims = options->claims ? json_deep_copy(options->claims) : json_array();
+	if (trial->made && trial->claims)
+		return 0;
+	trial_done(trial);
+	return error_set(error, -ENOMEM, "out of memory");
 }
 
 void trial_done(struct trial *trial)
@@ -187,6 +192,8 @@ void trial_done(struct trial *trial)
 	trial_directories_clean(trial->played ? trial->options->plugin_dir : NULL, state_dir);
 	free(state_dir);
 	trial_forget(trial);
+	json_decref(trial->claims);
+	json_decref(trial->made);
 	free(trial->resource);
 }
 

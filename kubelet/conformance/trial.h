@@ -35,9 +35,10 @@ struct conformance_options {
 	uint64_t register_timeout; /* microseconds until a plugin registers, first or again */
 	size_t memory;             /* bytes that a hostile peer may cost it */
 	bool dra;                  /* a DRA driver is tested, and not a device plugin */
-	const json_t *claims;      /* ResourceClaims that the driver finds; NULL: none */
-	const char **cdi_dirs;     /* that a runtime would read */
-	size_t n_cdi_dirs;         /* 0: /etc/cdi and /var/run/cdi */
+	const char *apiserver; /* directory of the driver's devplug-apiserver; NULL: another one */
+	const json_t *claims;  /* ResourceClaims that the driver finds; NULL: none */
+	const char **cdi_dirs; /* that a runtime would read */
+	size_t n_cdi_dirs;     /* 0: /etc/cdi and /var/run/cdi */
 };
 
 enum outcome {
@@ -80,6 +81,9 @@ struct trial {
 	char message[720];      /* why the case failed or is skipped */
 	char *trace[TRACE_MAX]; /* a ring of the last events as JSON */
 	size_t n_traced;
+
+	json_t *claims; /* the given ones, or those that are made in devplug-apiserver */
+	json_t *made;   /* by name: the claims that are made there */
 };
 
 int trial_init(struct trial *trial, const struct conformance_options *options, struct error *error);

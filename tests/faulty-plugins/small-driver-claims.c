@@ -134,6 +134,22 @@ static bool is_word(const char *text)
 		text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-.")] == '\0';
 }
 
+/* Any claim of the API server with the uid. */
+static json_t *find_in_server(const struct driver *driver, const char *uid)
+{
+	json_auto_t *body = NULL;
+	const json_t *claim;
+	size_t i;
+
+	(void)driver_ask(driver, "GET", DRIVER_ALL_CLAIMS, NULL, &body);
+	json_array_foreach(json_object_get(body, "items"), i, claim)
+	{
+		if (streq(text_of(json_object_get(claim, "metadata"), "uid"), uid))
+			return json_deep_copy(claim);
+	}
+	return NULL;
+}
+
 /* Any claim with the uid. */
 static json_t *find_by_uid(const struct driver *driver, const char *uid)
 {
@@ -142,6 +158,7 @@ static json_t *find_by_uid(const struct driver *driver, const char *uid)
 	char path[PATH_MAX];
 	DIR *dir;
 
+	found = find_in_server(driver, uid);
 	make_path(driver, path, "claims", "");
 	dir = opendir(path);
 	while (dir && !found && (entry = readdir(dir))) {
@@ -157,16 +174,32 @@ static json_t *find_by_uid(const struct driver *driver, const char *uid)
 	return found;
 }
 
+static json_t *load_claim(const struct driver *driver, const char *namespace, const char *name)
+{
+	char path[PATH_MAX], file[NAME_MAX];
+	json_t *claim = NULL;
+	int code;
+
+	(void)snprintf(path, sizeof(path),
+		"/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", namespace, name);
+	code = driver_ask(driver, "GET", path, NULL, &claim);
+	if (code == 503 && driver->fault == DRIVER_FAULT_DIES_WITHOUT_API)
+		_exit(1);
+	if (code == 200)
+		return claim;
+	json_decref(claim);
+	(void)snprintf(file, sizeof(file), "%s.%s.json", namespace, name);
+	make_path(driver, path, "claims", file);
+	return code == -ENOENT ? json_load_file(path, 0, NULL) : NULL;
+}
+
 static json_t *read_claim(const struct driver *driver, const char *namespace, const char *name,
 	const char *uid, struct error *error)
 {
-	char path[PATH_MAX], file[NAME_MAX];
 	json_t *claim;
 
-	(void)snprintf(file, sizeof(file), "%s.%s.json", namespace, name);
-	make_path(driver, path, "claims", file);
 	claim = driver->fault == DRIVER_FAULT_IGNORES_NAME ? find_by_uid(driver, uid)
-							   : json_load_file(path, 0, NULL);
+							   : load_claim(driver, namespace, name);
 	if (!claim)
 		(void)error_set(error, -ENOENT, "resourceclaims \"%s\" not found", name);
 	else if (driver->fault != DRIVER_FAULT_IGNORES_UID &&
@@ -190,7 +223,8 @@ static const char *find_owner(const struct driver *driver, const char *name)
 	{
 		json_array_foreach(devices, i, device)
 		{
-			if (streq(text_of(device, "device"), name))
+			if (streq(text_of(device, "device"), name) &&
+				!json_is_true(json_object_get(device, "admin")))
 				return uid;
 		}
 	}
@@ -200,16 +234,57 @@ static const char *find_owner(const struct driver *driver, const char *name)
 static json_t *make_device(struct driver *driver, const json_t *result, const char *uid)
 {
 	bool changing = driver->fault == DRIVER_FAULT_CHANGING_IDS;
-	char cdi[256], suffix[48] = "";
+	char cdi[256], suffix[48] = "", request[64];
+
+	/* A request with alternatives is named "request/alternative". */
+	(void)snprintf(request, sizeof(request), "%s", text_of(result, "request"));
+	if (driver->fault != DRIVER_FAULT_KEEPS_ALTERNATIVE)
+		request[strcspn(request, "/")] = '\0';
 
 	if (changing)
 		(void)snprintf(suffix, sizeof(suffix), "-%d-%u", (int)getpid(), driver->ids++);
 	(void)snprintf(cdi, sizeof(cdi), "%s=%s-%s%s",
 		driver->fault == DRIVER_FAULT_BAD_CDI_NAME ? "claim" : "vendor.example/claim", uid,
 		text_of(result, "device"), suffix);
-	return json_pack("{s:s, s:s, s:s, s:s}", "request", text_of(result, "request"), "pool",
+	return json_pack("{s:s, s:s, s:s, s:s, s:b}", "request", request, "pool",
 		driver->fault == DRIVER_FAULT_WRONG_DEVICE ? "other" : text_of(result, "pool"),
-		"device", text_of(result, "device"), "cdi", cdi);
+		"device", text_of(result, "device"), "cdi", cdi, "admin",
+		(int)json_is_true(json_object_get(result, "adminAccess")));
+}
+
+/* This driver takes no parameters. */
+static int check_parameters(
+	const struct driver *driver, const json_t *allocation, struct error *error)
+{
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach(
+		json_object_get(json_object_get(allocation, "devices"), "config"), i, entry)
+	{
+		const char *name = text_of(json_object_get(entry, "opaque"), "driver");
+
+		if (driver->fault == DRIVER_FAULT_REFUSES_PARAMETERS ||
+			(streq(name, DRIVER_NAME) &&
+				driver->fault != DRIVER_FAULT_IGNORES_PARAMETERS))
+			return error_set(error, -EINVAL, "the driver takes no parameters");
+	}
+	return 0;
+}
+
+static int check_result(const struct driver *driver, const json_t *result, struct error *error)
+{
+	const char *name = text_of(result, "device");
+	bool admin = json_is_true(json_object_get(result, "adminAccess")) &&
+		driver->fault != DRIVER_FAULT_IGNORES_ADMIN;
+
+	if ((name[0] != 'd' || name[1] < '0' || name[1] >= '0' + DRIVER_DEVICES || name[2]) &&
+		streq(text_of(result, "driver"), DRIVER_NAME) &&
+		driver->fault != DRIVER_FAULT_TAKES_ANY_DEVICE)
+		return error_set(error, -ENODEV, "there is no device %s", name);
+	if (!admin && driver->fault != DRIVER_FAULT_SHARES_DEVICES && find_owner(driver, name))
+		return error_set(error, -EBUSY, "device %s is held by another claim", name);
+	return 0;
 }
 
 static json_t *make_devices(
@@ -219,22 +294,26 @@ static json_t *make_devices(
 	const json_t *allocation = json_object_get(status, "allocation");
 	json_t *devices = json_array();
 	size_t i;
+	int r = 0;
 
+	if (!allocation && driver->fault != DRIVER_FAULT_TAKES_UNALLOCATED)
+		r = error_set(error, -ENODATA, "the claim is not allocated");
+	if (r >= 0)
+		r = check_parameters(driver, allocation, error);
 	json_array_foreach(
 		json_object_get(json_object_get(allocation, "devices"), "results"), i, result)
 	{
-		if (!streq(text_of(result, "driver"), DRIVER_NAME))
+		if (!streq(text_of(result, "driver"), DRIVER_NAME) &&
+			driver->fault != DRIVER_FAULT_TAKES_ALL_RESULTS)
 			continue;
-		if (driver->fault != DRIVER_FAULT_SHARES_DEVICES &&
-			find_owner(driver, text_of(result, "device"))) {
-			(void)error_set(error, -EBUSY, "device %s is held by another claim",
-				text_of(result, "device"));
-			json_decref(devices);
-			return NULL;
-		}
+		if (r >= 0)
+			r = check_result(driver, result, error);
 		(void)json_array_append_new(devices, make_device(driver, result, uid));
 	}
-	return devices;
+	if (r >= 0)
+		return devices;
+	json_decref(devices);
+	return NULL;
 }
 
 static const json_t *prepare_again(struct driver *driver, const char *uid, struct error *error)
@@ -258,7 +337,8 @@ static const json_t *prepare_again(struct driver *driver, const char *uid, struc
 			driver->ids++);
 		(void)json_object_set_new(device, "cdi", json_string(cdi));
 	}
-	if (driver->fault == DRIVER_FAULT_CHANGING_IDS)
+	/* A restart of the host removes the file. */
+	if (driver->fault != DRIVER_FAULT_TRUSTS_FILES)
 		write_file(driver, uid, devices);
 	return devices;
 }
@@ -285,7 +365,7 @@ const json_t *driver_prepare(struct driver *driver, const char *namespace, const
 		return prepare_again(driver, uid, error);
 	claim = read_claim(driver, namespace, name, uid, error);
 	if (!claim && driver->fault == DRIVER_FAULT_PREPARES_UNKNOWN && error->code == -ENOENT)
-		claim = json_object();
+		claim = json_pack("{s:{s:{}}}", "status", "allocation");
 	devices = claim ? make_devices(driver, claim, uid, error) : NULL;
 	if (!devices)
 		return NULL;
@@ -302,6 +382,13 @@ int driver_unprepare(struct driver *driver, const char *uid, struct error *error
 {
 	bool known = json_object_get(driver->prepared, uid);
 	char path[PATH_MAX];
+
+	if (known && driver->fault == DRIVER_FAULT_READS_AT_UNPREPARE) {
+		json_auto_t *claim = find_by_uid(driver, uid);
+
+		if (!claim)
+			return error_set(error, -ENOENT, "cannot read the claim");
+	}
 
 	write_late(driver);
 	if (!known && driver->fault == DRIVER_FAULT_UNPREPARES_ONCE)

@@ -20,6 +20,26 @@ static int on_health(sd_event_source *source, const struct signalfd_siginfo *inf
 	return 0;
 }
 
+/* Lists, and does not watch: the simplest way to notice the writes of others. */
+#define LIST_USEC (50 * USEC_PER_MSEC)
+
+static int on_list(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	driver_publish_slices(userdata);
+	return sd_event_source_set_time(source, usec + LIST_USEC);
+}
+
+static int add_timer(struct driver *driver)
+{
+	sd_event_source *source;
+	int r;
+
+	r = sd_event_add_time(driver->event, &source, CLOCK_MONOTONIC, 0, 1, on_list, driver);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(source, SD_EVENT_ON);
+	return r >= 0 ? sd_event_source_set_floating(source, true) : r;
+}
+
 static int on_stop(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
 {
 	struct driver *driver = userdata;
@@ -93,6 +113,9 @@ int driver_run(enum driver_fault fault, const char *dir, struct error *error)
 			&driver, &driver.server);
 	if (r >= 0) {
 		driver_publish(&driver);
+		r = add_timer(&driver);
+	}
+	if (r >= 0) {
 		r = listen_in_registry(&driver);
 	}
 	if (r < 0)

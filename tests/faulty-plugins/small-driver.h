@@ -17,6 +17,8 @@
 #define DRIVER_POOL    "node-a"
 #define DRIVER_DEVICES 4 /* "d0" to "d3" */
 
+#define DRIVER_ALL_CLAIMS "/apis/resource.k8s.io/v1/resourceclaims"
+
 struct driver {
 	enum driver_fault fault;
 	const char *dir;
@@ -25,6 +27,9 @@ struct driver {
 	struct rpc_server *server;
 	int listen_fd;
 	bool failed, ever_failed; /* device d0 */
+
+	bool published, gave_up; /* ResourceSlices */
+	json_t *sent, *answered; /* the devices of the last write, and those of its answer */
 
 	/* Only gRPC's thread uses these. */
 	json_t *prepared; /* by uid: [{"request", "pool", "device", "cdi"}, ...] */
@@ -39,6 +44,15 @@ int driver_run(enum driver_fault fault, const char *dir, struct error *error);
 /* The methods that the server offers. */
 extern const struct rpc_method driver_methods[];
 size_t driver_count_methods(enum driver_fault fault);
+
+/* A request to the devplug-apiserver of the driver, as the kubelet of DRIVER_POOL. Takes `body`,
+ * which may be NULL. Returns the status code, or negative errno; -ENOENT: there is none, and claims
+ * are files. */
+int driver_ask(const struct driver *driver, const char *method, const char *path, json_t *body,
+	json_t **ret);
+
+/* Makes the slices in the API server equal to the devices, if there is one. */
+void driver_publish_slices(struct driver *driver);
 
 /* Encodes the health of all devices and has it sent. */
 void driver_publish(struct driver *driver);

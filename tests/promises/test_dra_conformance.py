@@ -2,14 +2,17 @@
 """devplug-kubelet conformance --dra: devplugd passes every case, and each fault that is planted into a small DRA driver fails
 exactly the cases meant for it."""
 import concurrent.futures
+import contextlib
 import copy
 import json
 import os
+import re
 import subprocess
 import tempfile
 import unittest
 
-from dra_node import DRIVER, DraTest
+from api_server import Api, ControlServer
+from dra_node import DraTest
 from node import LIMIT, SANITIZED, program
 from test_kubelet_conformance import MEMORY, RUN_LIMIT, Report, all_cases, numbers, signal_hook
 
@@ -26,26 +29,45 @@ FAULTS = {
     "relative-endpoint": {101},
     "announces-more": {102},
     "answers-once": {101, 102, 103},
-    "stale-socket": {104, 120, 121},
+    "stale-socket": {104, 120, 121, 124},
     "ignores-sigterm": {105, 122},
     # Claims
-    "late-file": {110, 122},
-    "bad-cdi-name": {110, 122},
+    "late-file": {110, 122, 163},
+    "bad-cdi-name": {110, 122, 124},
     "wrong-device": {110},
-    "changing-ids": {111, 116, 120},
+    "changing-ids": {111, 116, 120, 124},
     "skips-claims": {112},
     "fails-all": {112},
-    "prepares-unknown": {112, 114},
+    "prepares-unknown": {112, 114, 168},
     "ignores-uid": {113},
     "ignores-name": {114},
     "shares-devices": {115},
     "tires": {116},
     "unprepares-once": {117, 118},
-    "keeps-files": {119, 121},
+    "keeps-files": {119, 121, 166, 167},
     "forgets": {121},
     "cleans-at-stop": {122},
     "cleans-at-start": {122},
     "leaks": {123},
+    "trusts-files": {124},
+    "keeps-alternative": {110},
+    "takes-unallocated": {160},
+    "takes-any-device": {161},
+    "takes-all-results": {162},
+    "ignores-admin": {163},
+    "ignores-parameters": {164},
+    "refuses-parameters": {165},
+    "reads-at-unprepare": {166, 167},
+    "dies-without-api": {168},
+    # ResourceSlices
+    "half-pool": {150},
+    "no-owner": {150},
+    "publishes-once": {151, 152, 154, 155},
+    "keeps-changes": {152},
+    "writes-always": {153, 155},
+    "writes-dropped": {155},
+    "gives-up": {154},
+    "new-times": {156},
     # Health
     "no-health": set(),
     "partial-health": {130, 131},
@@ -56,9 +78,9 @@ FAULTS = {
     "dies": {140},
     "trusts-names": {141},
 }
-SKIPPED = {"no-health": {130, 131}}
-# For drivers that no kubelet can call, only the first case is run.
-NEVER_SERVE = {"wrong-type", "no-service", "relative-endpoint"}
+SKIPPED = {"no-health": {130, 131}, "publishes-once": {156}, "keeps-changes": {156}}
+# No kubelet can call these drivers, or no scheduler can use what they publish: only one case is run.
+USELESS = {"wrong-type": 101, "no-service": 101, "relative-endpoint": 101, "half-pool": 150}
 
 
 def make_claim(name, number, devices):
@@ -76,6 +98,17 @@ def dra_cases():
     return {case for case in all_cases() if case > 100}
 
 
+@contextlib.contextmanager
+def serve_api(folder):
+    """The control socket of a devplug-apiserver; the small driver uses nothing else of it."""
+    os.mkdir(folder)
+    server = ControlServer(os.path.join(folder, "control"), Api())
+    try:
+        yield
+    finally:
+        server.stop()
+
+
 def run(folder, command, claims, *options, patience=PATIENCE):
     words = []
     for i, claim in enumerate(claims):
@@ -90,9 +123,14 @@ def run(folder, command, claims, *options, patience=PATIENCE):
         timeout=RUN_LIMIT))
 
 
-def run_driver(fault, cases, patience, claims=tuple(CLAIMS), options=()):
-    with tempfile.TemporaryDirectory(prefix="devplugd-test.") as folder:
+def run_driver(fault, cases, patience, claims=None, options=()):
+    """Without claims, with an API server."""
+    with tempfile.TemporaryDirectory(prefix="devplugd-test.") as folder, contextlib.ExitStack() as stack:
         os.chmod(folder, 0o755)
+        if claims is None:
+            server = os.path.join(folder, "apiserver")
+            stack.enter_context(serve_api(server))
+            claims, options = (), ("--apiserver", server, *options)
         for name in ("registry", "claims", "cdi", "state"):
             os.mkdir(os.path.join(folder, name))
         for claim in claims:
@@ -110,8 +148,8 @@ def run_driver(fault, cases, patience, claims=tuple(CLAIMS), options=()):
 def runs_of(fault, cases):
     """(fault, cases, seconds): what has to hold in one run, and each case that has to fail in one of its own, because a
     driver with a fault may leave anything."""
-    if fault in NEVER_SERVE:
-        return [(fault, {101}, BRIEF)]
+    if fault in USELESS:
+        return [(fault, {USELESS[fault]}, BRIEF)]
     return [(fault, cases - FAULTS[fault], PATIENCE), *((fault, {case}, BRIEF) for case in sorted(FAULTS[fault]))]
 
 
@@ -146,8 +184,20 @@ class Tool(unittest.TestCase):
         self.assertIn("give a --claim with a device of the driver", report.text)
 
     def test_without_a_rival(self):
-        report = run_driver("none", {112, 115}, PATIENCE, claims=CLAIMS[:2])
-        self.assertEqual((report.code, report.ok, report.skipped), (0, {112}, {115}), report.text + report.errors)
+        report = run_driver("none", {112, 115, 151}, PATIENCE, claims=CLAIMS[:2])
+        self.assertEqual((report.code, report.ok, report.skipped), (0, {112}, {115, 151}), report.text + report.errors)
+        self.assertIn("give --apiserver, whose claims and slices the driver uses", report.text)
+
+    def test_claims_of_files(self):
+        cases = {case for case in dra_cases() if case < 150}
+        report = run_driver("none", cases, PATIENCE, claims=CLAIMS)
+        self.assertEqual((report.code, report.ok, report.skipped), (0, cases, set()), report.text + report.errors)
+
+    def test_without_an_api_server(self):
+        with tempfile.TemporaryDirectory(prefix="devplugd-test.") as folder:
+            report = run(folder, "true", [], "--apiserver", folder)
+        self.assertEqual((report.code, report.text), (1, ""))
+        self.assertIn(f"no devplug-apiserver answers at {folder}/control", report.errors)
 
     def test_release_without_health(self):
         report = run_driver("none", {130, 131}, BRIEF, options=("--as", "1.35"))
@@ -173,24 +223,31 @@ class Tool(unittest.TestCase):
         self.assertRegex(report.text, r"seen: no DRA driver was registered from \S+ within 1 s; the plugin has ended")
 
 
+class Page(unittest.TestCase):
+    def test_table_has_every_case(self):
+        listed = subprocess.run([program("devplug-kubelet"), "conformance", "--list-cases"], capture_output=True, text=True, check=True)
+        cases = re.findall(r"^(\d+) (dra-[a-z-]+): (.*)$", listed.stdout, re.M)
+        with open(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/dra-conformance.md")) as file:
+            rows = re.findall(r"^\| (\d+) \| (\S+) \| (.*) \| ok \|$", file.read(), re.M)
+        self.assertEqual(rows, cases)
+        self.assertEqual({int(number) for number, _, _ in cases}, dra_cases())
+
+
 class Devplugd(DraTest):
     def test_every_case_holds(self):
         os.mkdir(self.node.path("health"))
         os.chmod(self.node.path("health"), 0o755)
-        state = self.node.path("health/state")
-        self.serve_api()
-        self.configure(self.resource(
-            "gpu", f'health = ( {{ probe = "file"; path = "{state}"; healthy = "ok"; missing = "healthy"; }} );', count=4))
-        # The names of its devices are the same in each process.
-        self.node.start()
-        self.await_pool()
-        devices = [self.api.device_named("vendor.example/gpu", i) for i in range(4)]
-        self.node.stop()
-        for name, wanted in (("both", [0, 1]), ("other", [2]), ("rival", [1, 3])):
-            self.api.allocate(name, DRIVER, [("gpu", devices[i]) for i in wanted])
-        claims = [self.api.claims["default", name] for name in ("both", "other", "rival")]
-        report = run(self.node.dir, f"{program('devplugd')} -c {self.node.config}", claims, "--cdi-dir", self.cdi,
-                     "--fail-command", f"echo broken > {state}", "--heal-command", f"rm {state}")
+        state, server = self.node.path("health/state"), self.node.path("apiserver")
+        with subprocess.Popen([program("devplug-apiserver"), "run", "--dir", server], stdout=subprocess.PIPE) as api:
+            self.addCleanup(api.wait)
+            self.addCleanup(api.terminate)
+            self.assertIn(b"listening", api.stdout.readline())
+            self.kubeconfig = os.path.join(server, "kubelet-node-a.kubeconfig")
+            self.configure(self.resource(
+                "gpu", f'health = ( {{ probe = "file"; path = "{state}"; healthy = "ok"; missing = "healthy"; }} );', count=4))
+            report = run(self.node.dir, f"{program('devplugd')} -c {self.node.config}", [], "--cdi-dir", self.cdi,
+                         "--apiserver", server, "--fail-command", f"echo broken > {state}", "--heal-command", f"rm {state}")
+            api.terminate()
         self.assertEqual((report.not_ok, report.skipped), (set(), set()), report.text + report.errors)
         self.assertEqual((report.code, report.ok), (0, dra_cases()))
         self.assertEqual(self.files(), [])

@@ -9,16 +9,16 @@ import uuid
 APISERVER = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../apiserver")
 sys.path.insert(0, APISERVER)
 
-from devplug_apiserver.api import Api  # noqa: E402
+from devplug_apiserver.api import Api, Request  # noqa: E402
 from devplug_apiserver.allocator import Unallocatable  # noqa: E402
 from devplug_apiserver.authority import Authority, write_kubeconfig  # noqa: E402
-from devplug_apiserver.authorizer import user_of  # noqa: E402
+from devplug_apiserver.authorizer import ADMINISTRATOR, user_of  # noqa: E402
 from devplug_apiserver.cluster import Cluster  # noqa: E402
-from devplug_apiserver.releases import Release  # noqa: E402
+from devplug_apiserver.releases import RELEASES, Release  # noqa: E402
 from devplug_apiserver.resources import CLAIMS, CLASSES, NODES, SLICES, collection_path  # noqa: E402
 from devplug_apiserver.server import ControlServer, Stoppable  # noqa: E402
 
-__all__ = ["APISERVER", "Api", "ApiServer", "Authority", "ControlServer", "SLICES_PATH", "Stoppable"]
+__all__ = ["APISERVER", "Api", "ApiServer", "Authority", "ControlServer", "RELEASES", "SLICES_PATH", "Stoppable"]
 
 SLICES_PATH = collection_path(SLICES)
 
@@ -67,10 +67,10 @@ class ApiServer(Cluster):
 
     def apply(self, text):
         """Creates the DeviceClasses of a list, as "kubectl apply" does."""
-        with self.lock:
-            for item in json.loads(text)["items"]:
-                if item["metadata"]["name"] not in self.classes:
-                    self.add(CLASSES, item)
+        for item in json.loads(text)["items"]:
+            if item["metadata"]["name"] not in self.classes:
+                answer = self.serve(ADMINISTRATOR, Request("POST", collection_path(CLASSES), item))
+                assert answer.code == 201, answer.body
 
     def schedule(self, name, requests, namespace="default", annotations=None):
         """Allocates a claim: `requests` are (request, class, number of devices). Returns it, or None: the pod stays pending."""

@@ -6,6 +6,7 @@ import random
 import signal
 import unittest
 
+from api_server import RELEASES
 from dra_kubelet import HealthStream
 from dra_node import DRIVER, DraTest
 from node import SEED, remove_tree, runs_no_programs, scaled, until
@@ -192,6 +193,21 @@ class Dra(DraTest):
                 self.configure(self.resource("gpu"))
                 self.node.reload()
                 self.await_pool(lambda pool: len(pool) == 3)
+                self.node.stop()
+
+    def test_releases(self):
+        """The same file serves the same claims on the API server of each release."""
+        for release in RELEASES:
+            with self.subTest(release):
+                self.serve_api(release=release)
+                self.begin(self.resource("gpu"))
+                self.await_pool(lambda pool: len(pool) == 3)
+                self.api.apply(self.ctl("dra", "classes").stdout)
+                claim = self.api.schedule("c", [("r", "gpu.vendor.example", 2)])
+                name = "default", "c", claim["metadata"]["uid"]
+                self.assertEqual(len(self.prepare(name)[name[2]]), 2)
+                self.assertEqual(self.unprepare(name), {name[2]: ""})
+                self.assertEqual(self.dra()["api_failure"], "")
                 self.node.stop()
 
     def test_many_devices(self):

@@ -128,10 +128,23 @@ static int describe(const char *root, struct gpu *gpu)
 	return 0;
 }
 
+/* Whether it is the platform device of a part of a GPU: "amdgpu_xcp_1", in older kernels
+ * "amdgpu_xcp.1" (drivers/gpu/drm/amd/amdxcp), "hyhcu_xcp_1". */
+static bool is_part(const char *directory)
+{
+	static const char infix[] = "_xcp";
+	const char *name = strrchr(directory, '/'), *end = name ? strstr(name, infix) : NULL;
+
+	if (!end)
+		return false;
+	end += strlen(infix);
+	return (*end == '.' || *end == '_') && end[1] && !end[1 + strspn(end + 1, "0123456789")];
+}
+
 /* A part of a GPU that the compute driver does not know has nothing to identify it. */
 static bool is_nameless(const struct gpu *gpu)
 {
-	return !*gpu->address && strstr(gpu->directory, "/amdgpu_xcp_");
+	return !*gpu->address && is_part(gpu->directory);
 }
 
 static void note_kfd(struct scan *scan, const struct kfd *kfd)

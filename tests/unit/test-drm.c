@@ -219,6 +219,29 @@ static void test_partitions(void **state)
 	expect_ids("drm", "{ partition = \"spx_*\"; }", "");
 }
 
+/* The platform devices of a GPU that is not partitioned, by their names in kernels and drivers. */
+static void test_unused_parts(void **state)
+{
+	static const char *const parts[][3] = { { "amdgpu_xcp_1", "amdgpu_xcp_2", "amdgpu_xcp_30" },
+		{ "amdgpu_xcp.1", "amdgpu_xcp.2", "amdgpu_xcp.3" },
+		{ "hyhcu_xcp_0", "hyhcu_xcp_1", "hyhcu_xcp_2" } };
+
+	plant_gpu("0000:19:00.0", "0x1002", "amdgpu", 0);
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(parts[i]); k++) {
+			char directory[64], name[16];
+
+			(void)snprintf(directory, sizeof(directory), "/sys/devices/platform/%s",
+				parts[i][k]);
+			(void)snprintf(name, sizeof(name), "renderD%zu", 129 + 3 * i + k);
+			plant_entry(directory, name);
+		}
+	/* A GPU of a system on a chip, whose name is nearly that of a part. */
+	plant_entry("/sys/devices/platform/soc/gpu_xcp", "renderD140");
+	plant_entry("/sys/devices/platform/soc/gpu_xcp.0x", "renderD141");
+	expect_ids("drm", "{ nodes = \"render\"; }", "0000:19:00.0 gpu_xcp gpu_xcp.0x ");
+}
+
 /* The number of the part in the upper bits of the location, as some releases of the driver have it.
  */
 static void test_partitions_in_upper_bits(void **state)
@@ -549,6 +572,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_nodes, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_not_on_a_bus, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_partitions, host_setup, driver_teardown),
+		HOST_TEST(test_unused_parts),
 		cmocka_unit_test_setup_teardown(
 			test_partitions_in_upper_bits, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_hidden_compute, host_setup, driver_teardown),

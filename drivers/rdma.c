@@ -86,27 +86,80 @@ static void rdma_scan_done(struct rdma_scan *rdma)
 /* An RDMA device that entries are tested on. */
 struct candidate {
 	struct net_function function;
-	const char *name, *kind;
+	const char *name;
 };
 
-/* The link layer of its ports. Its interface may be in another namespace. */
-static int read_kind(const struct condition *condition, void *userdata)
-{
-	char directory[sizeof(CLASS) + NAME_MAX + 16], layer[SYSFS_VALUE_MAX + 1];
-	struct candidate *candidate = userdata;
+/* The value of `kind` for each link layer that has one: EFA's, for example, is "Unspecified". */
+static const struct {
+	const char *layer, *kind;
+} kinds[] = {
+	{ "InfiniBand", "infiniband" },
+	{ "Ethernet", "ether" },
+};
 
-	(void)snprintf(directory, sizeof(directory), CLASS "/%.255s/ports/1", candidate->name);
-	if (sysfs_read(candidate->function.root, directory, "link_layer", layer) < 0)
-		candidate->kind = NULL;
+/* Reads the link layer of a port, and finds its kind; NULL: it has none. */
+static const char *read_kind(const struct candidate *candidate, const char *port,
+	char ret_layer[static SYSFS_VALUE_MAX + 1])
+{
+	char directory[sizeof(CLASS) + 2 * NAME_MAX + 16];
+
+	(void)snprintf(
+		directory, sizeof(directory), CLASS "/%.255s/ports/%.255s", candidate->name, port);
+	if (sysfs_read(candidate->function.root, directory, "link_layer", ret_layer) < 0)
+		*ret_layer = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (streq(ret_layer, kinds[i].layer))
+			return kinds[i].kind;
+	return NULL;
+}
+
+static void list_ports(const struct candidate *candidate, struct strings *ports)
+{
+	char directory[sizeof(CLASS) + NAME_MAX + 16];
+
+	(void)snprintf(directory, sizeof(directory), CLASS "/%.255s/ports", candidate->name);
+	(void)sysfs_list(candidate->function.root, directory, ports);
+}
+
+/* Whether one of its ports has one of the kinds. Its interface may be in another namespace. */
+static int test_kind(const void *entry, void *userdata)
+{
+	const struct function_match *match = entry;
+	_cleanup_strings_ struct strings ports = { 0 };
+	char layer[SYSFS_VALUE_MAX + 1];
+
+	if (match->kind.count == 0)
+		return 1;
+	list_ports(userdata, &ports);
+	for (size_t i = 0; i < ports.count; i++) {
+		const char *kind = read_kind(userdata, ports.items[i], layer);
+
+		if (kind && patterns_match(&match->kind, kind))
+			return 1;
+	}
+	return 0;
+}
+
+static void found_kind(
+	const void *entry, const void *userdata, char ret_found[static CONDITION_FOUND_MAX])
+{
+	_cleanup_strings_ struct strings ports = { 0 };
+	char layer[SYSFS_VALUE_MAX + 1] = "";
+	const char *kind;
+
+	list_ports(userdata, &ports);
+	kind = ports.count > 0 ? read_kind(userdata, ports.items[0], layer) : NULL;
+	if (kind)
+		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has \"%s\"", kind);
+	else if (*layer)
+		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has link layer \"%.64s\"", layer);
 	else
-		candidate->kind = streq(layer, "InfiniBand") ? "infiniband" : "ether";
-	return 1;
+		(void)strcpy(ret_found, "has none");
 }
 
 static const struct condition rdma_table[] = {
 	{ CONDITION_OF_STRING("name", struct rdma_match, name, struct candidate, name) },
-	{ CONDITION_OF_STRING("kind", struct function_match, kind, struct candidate, kind),
-		.read = read_kind },
+	{ .key = "kind", .test = test_kind, .found = found_kind },
 	FUNCTION_CONDITIONS,
 };
 
@@ -168,8 +221,8 @@ static int add_device(
 		return r == -EEXIST ? 0 : r;
 	r = net_function_describe(rdma->root, function, device);
 	if (r >= 0)
-		r = infiniband_add_nodes(
-			&rdma->table, &function->infiniband, match->permissions, device, &nodes);
+		r = infiniband_add_nodes(rdma->scan, &rdma->table, &function->infiniband,
+			match->permissions, device, &nodes);
 	if (r >= 0)
 		r = is_software(function) ? add_numa(rdma, function, device)
 					  : device_set_mobile(device, function->directory);
@@ -202,8 +255,8 @@ static int add_combined(struct rdma_scan *rdma)
 	r = scan_add(rdma->scan, id, &device);
 	if (r < 0)
 		return r == -EEXIST ? 0 : r;
-	r = infiniband_add_nodes(
-		&rdma->table, &rdma->combined, rdma->combined_match->permissions, device, &nodes);
+	r = infiniband_add_nodes(rdma->scan, &rdma->table, &rdma->combined,
+		rdma->combined_match->permissions, device, &nodes);
 	device_share_nodes(device, 0);
 	return r;
 }

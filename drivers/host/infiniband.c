@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the nodes of an RDMA device. A container needs its uverbs node and the connection
- * manager's; umad and issm are for subnet management, and are added if they exist.
+ * Finds the nodes of an RDMA device. A container needs its uverbs node. The others are for some
+ * programs only, and are added if they exist: umad and issm for subnet management, and the
+ * connection manager's for devices that it can use, which are channel adapters and RNICs.
  */
 #include "drivers/host/infiniband.h"
 
 #include "drivers/host/sysroot.h"
 
+#define CLASS          "/sys/class/infiniband"
 #define NODE_DIRECTORY "/dev/infiniband"
 #define CM_NODE        NODE_DIRECTORY "/rdma_cm"
 
@@ -107,6 +109,23 @@ void infiniband_table_done(struct infiniband_table *table)
 
 /* --- of one device --- */
 
+/* Whether the connection manager can use a device of that type. A type that is not known may be one
+ * that it can use. */
+enum cm_use { CM_UNUSED, CM_UNKNOWN, CM_USED };
+
+/* node_type is "1: CA", "4: RNIC", "7: unspecified" and so on. */
+static enum cm_use cm_use_of(const char *root, const char *name)
+{
+	char directory[sizeof(CLASS) + NAME_MAX + 1], type[SYSFS_VALUE_MAX + 1];
+	const char *word;
+
+	(void)snprintf(directory, sizeof(directory), CLASS "/%.255s", name);
+	if (sysfs_read(root, directory, "node_type", type) < 0)
+		return CM_UNKNOWN;
+	word = strchr(type, ' ');
+	return word && (streq(word, " CA") || streq(word, " RNIC")) ? CM_USED : CM_UNUSED;
+}
+
 static int add_node(
 	const char *name, const char *permissions, struct device *device, char **ret_path)
 {
@@ -119,25 +138,57 @@ static int add_node(
 	return device_add_node(device, path, NULL, permissions);
 }
 
-int infiniband_add_nodes(const struct infiniband_table *table, const struct strings *names,
-	const char *permissions, struct device *device, struct infiniband_nodes *nodes)
+/* Adds a node of the table, unless it is one that only some programs need and does not exist. */
+static int add_own_node(struct scan *scan, const char *name, const char *permissions,
+	struct device *device, struct infiniband_nodes *nodes)
+{
+	char path[sizeof(NODE_DIRECTORY) + NAME_MAX + 1];
+	unsigned kind = kind_of(~0U, name);
+	struct stat st;
+
+	(void)snprintf(path, sizeof(path), NODE_DIRECTORY "/%.255s", name);
+	if (kind != INFINIBAND_VERBS && sysroot_is_absent(sysroot_stat(scan_root(scan), path, &st)))
+		return 0;
+	return add_node(name, permissions, device, &nodes->paths[kind]);
+}
+
+static int add_cm(struct scan *scan, const struct infiniband_table *table,
+	const struct strings *names, const char *permissions, struct device *device,
+	struct infiniband_nodes *nodes)
+{
+	enum cm_use use = CM_UNUSED;
+	int r;
+
+	for (size_t i = 0; i < names->count; i++)
+		use = MAX_OF(use, cm_use_of(scan_root(scan), names->items[i]));
+	if (use == CM_USED && !table->has_cm)
+		scan_note(scan,
+			CM_NODE
+			" is missing, so containers get RDMA devices without the connection "
+			"manager: load the module rdma_ucm if their programs use it");
+	if (use == CM_UNUSED || !table->has_cm)
+		return 0;
+	r = add_node("rdma_cm", permissions, device, &nodes->paths[INFINIBAND_CM]);
+	if (r >= 0)
+		device_share_nodes(device, device->n_nodes - 1);
+	return r;
+}
+
+int infiniband_add_nodes(struct scan *scan, const struct infiniband_table *table,
+	const struct strings *names, const char *permissions, struct device *device,
+	struct infiniband_nodes *nodes)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < table->nodes.count && r >= 0; i++)
 		if (strings_contain(names, table->owners.items[i]))
-			r = add_node(table->nodes.items[i], permissions, device,
-				&nodes->paths[kind_of(~0U, table->nodes.items[i])]);
-	if (r >= 0 && table->has_cm)
-		r = add_node("rdma_cm", permissions, device, &nodes->paths[INFINIBAND_CM]);
-	if (r >= 0 && table->has_cm)
-		device_share_nodes(device, device->n_nodes - 1);
+			r = add_own_node(scan, table->nodes.items[i], permissions, device, nodes);
+	if (r >= 0)
+		r = add_cm(scan, table, names, permissions, device, nodes);
 	if (r >= 0 && !nodes->paths[INFINIBAND_VERBS])
 		r = device_set_problem(device,
 			"has no uverbs node: load the module ib_uverbs and the RDMA driver of the "
 			"card");
-	if (r >= 0 && !table->has_cm)
-		r = device_set_problem(device, "%s is missing: load the module rdma_ucm", CM_NODE);
 	return r;
 }
 

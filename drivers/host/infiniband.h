@@ -40,6 +40,8 @@ void infiniband_nodes_done(struct infiniband_nodes *nodes);
 #define _cleanup_infiniband_nodes_ _cleanup_(infiniband_nodes_done)
 
 /* Adds to a device the nodes of the InfiniBand devices of these names, and a problem if a required
- * node is missing. `nodes` must be empty. Returns 0 or -ENOMEM. */
-int infiniband_add_nodes(const struct infiniband_table *table, const struct strings *names,
-	const char *permissions, struct device *device, struct infiniband_nodes *nodes);
+ * node is missing. A connection manager that is missing is noted. `nodes` must be empty. Returns 0
+ * or -ENOMEM. */
+int infiniband_add_nodes(struct scan *scan, const struct infiniband_table *table,
+	const struct strings *names, const char *permissions, struct device *device,
+	struct infiniband_nodes *nodes);

@@ -30,15 +30,16 @@ static int add_vhost(const struct net_match *match, struct device *device, json_
 		: 0;
 }
 
-static int add_rdma(const struct net_match *match, const struct net_function *function,
-	const struct infiniband_table *infiniband, struct device *device, json_t *info)
+static int add_rdma(struct scan *scan, const struct net_match *match,
+	const struct net_function *function, const struct infiniband_table *infiniband,
+	struct device *device, json_t *info)
 {
 	_cleanup_infiniband_nodes_ struct infiniband_nodes nodes = { 0 };
 	json_t *rdma;
 	int r;
 
 	r = infiniband_add_nodes(
-		infiniband, &function->infiniband, match->permissions, device, &nodes);
+		scan, infiniband, &function->infiniband, match->permissions, device, &nodes);
 	if (r < 0)
 		return r;
 	rdma = json_pack("{s:s}", "rdma_dev", function->infiniband.items[0]);
@@ -144,7 +145,7 @@ int net_add_function(const struct net_match *match, const struct net_function *f
 	if (r >= 0)
 		r = set_problem(function, device);
 	if (r >= 0 && match->rdma)
-		r = add_rdma(match, function, infiniband, device, info);
+		r = add_rdma(scan, match, function, infiniband, device, info);
 	if (r >= 0 && match->vhost_net)
 		r = add_vhost(match, device, info);
 	if (r >= 0)

@@ -90,13 +90,20 @@ bool function_has_any_role(const void *entry)
 	return ((const struct function_match *)entry)->role == ROLE_ANY;
 }
 
+/* Neither a sub-function nor RDMA in software is a physical or a virtual function. */
+static bool has_role(const struct net_function *function)
+{
+	return form_is_pci_address(function->name);
+}
+
 int function_test_role(const void *entry, void *candidate)
 {
 	const struct function_match *match = entry;
 	const struct net_function *function = candidate;
 
-	return match->role == ROLE_ANY ? !function->has_vfs
-				       : function->is_vf == (match->role == ROLE_VF);
+	if (match->role == ROLE_ANY)
+		return !function->has_vfs;
+	return has_role(function) && function->is_vf == (match->role == ROLE_VF);
 }
 
 void function_found_role(const void *entry, const void *candidate, char *ret_found)
@@ -104,7 +111,8 @@ void function_found_role(const void *entry, const void *candidate, char *ret_fou
 	const struct net_function *function = candidate;
 
 	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "%s%s",
-		function->is_vf             ? "is a virtual function of "
+		!has_role(function)         ? "is neither a physical nor a virtual function"
+			: function->is_vf   ? "is a virtual function of "
 			: function->has_vfs ? "has virtual functions"
 					    : "is not a virtual function",
 		function->is_vf ? function->pf_address : "");

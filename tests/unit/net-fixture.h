@@ -86,6 +86,7 @@ static inline void plant_infiniband(const char *parent, const char *name, unsign
 	host_write(made("%s/infiniband/%s/ports/1/link_layer", parent, name),
 		number == 0 ? "InfiniBand\n" : "Ethernet\n");
 	host_write(made("%s/infiniband/%s/ports/1/state", parent, name), "4: ACTIVE\n");
+	host_write(made("%s/infiniband/%s/node_type", parent, name), "1: CA\n");
 	host_symlink("../..", made("%s/infiniband/%s/device", parent, name));
 	host_symlink(made("../..%s/infiniband/%s", parent + strlen("/sys"), name),
 		made("/sys/class/infiniband/%s", name));
@@ -97,8 +98,9 @@ static inline void plant_infiniband(const char *parent, const char *name, unsign
 		(void)snprintf(path, sizeof(path), "%s", entry);
 		host_mkdir(path);
 		host_write(made("%s/ibdev", path), made("%s\n", name));
+		host_mkdir("/dev/infiniband");
+		host_write(made("/dev/infiniband/%s%u", classes[i][1], number), "");
 	}
-	host_mkdir("/dev/infiniband");
 	host_write("/dev/infiniband/rdma_cm", "");
 }
 

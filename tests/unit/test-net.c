@@ -268,9 +268,15 @@ static void test_problems(void **state)
 
 	host_mkdir("/sys/class/infiniband_verbs/uverbs7");
 	host_write("/sys/class/infiniband_verbs/uverbs7/ibdev", "irdma0\n");
+	host_write(BRIDGE "/0000:3b:02.0/infiniband/irdma0/node_type", "4: RNIC\n");
+	host_symlink(made("../..%s/0000:3b:02.0/infiniband/irdma0", &BRIDGE[strlen("/sys")]),
+		"/sys/class/infiniband/irdma0");
 	host_remove("/dev/infiniband/rdma_cm");
 	net_scan(config, &without_cm);
-	assert_non_null(strstr(without_cm.devices[0]->problem, "load the module rdma_ucm"));
+	assert_null(without_cm.devices[0]->problem);
+	assert_int_equal(without_cm.devices[0]->n_nodes, 1);
+	assert_int_equal(without_cm.notes.count, 1);
+	assert_non_null(strstr(without_cm.notes.items[0], "load the module rdma_ucm"));
 }
 
 static void test_checks(void **state)

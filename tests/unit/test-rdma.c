@@ -40,6 +40,9 @@ static void test_selection(void **state)
 		{ "( { interface = \"ens785f0v1\"; } )", "rxe0 " },
 		{ "( { driver = \"mlx5_core\"; } )", "0000:d8:00.0 " },
 		{ "( { name = \"mlx5_0\"; vendor = 0x8086; } )", "" },
+		/* A sub-function is neither a physical nor a virtual function. */
+		{ "( { role = \"pf\"; } )", "0000:5e:00.0 0000:d8:00.0 " },
+		{ "( { role = \"vf\"; } )", "" },
 		{ "( { combine = true; } )", "unit " },
 		{ "( { combine = true; vendor = 0x1002; } )", "" },
 		{ "( { combine = true; vendor = 0x15b3; }, { name = \"*\"; } )",
@@ -146,19 +149,125 @@ static void test_exclusions(void **state)
 	plant_vf("0000:5e:00.0", 0, "0000:5e:01.0");
 	assert_string_equal(net_found(RDMA "( { role = \"pf\"; }, { role = \"vf\"; } ); "
 					   "exclude = ( { match = ( { vendor = 0x8086; } ); } );"),
-		"0000:d8:00.0 mlx5_core.sf.4 rxe0 ");
+		"0000:d8:00.0 ");
 }
 
-/* Modules that are loaded later make a device healthy. */
-static void test_missing_modules(void **state)
+#define CM_NOTE                                                                           \
+	"/dev/infiniband/rdma_cm is missing, so containers get RDMA devices without the " \
+	"connection manager: load the module rdma_ucm if their programs use it"
+
+/* Whether a scan finds one healthy device with these nodes, and this note ("": none). */
+static void expect_nodes(const char *match, const char *nodes, const char *note)
+{
+	_cleanup_config_ struct config *declared = declare(made(RDMA "%s;", match));
+	_cleanup_scan_ struct scan scan = { 0 };
+
+	net_scan(declared, &scan);
+	assert_int_equal(scan.n_devices, 1);
+	assert_null(scan.devices[0]->problem);
+	assert_string_equal(nodes_of(scan.devices[0]), nodes);
+	assert_string_equal(scan.notes.count > 0 ? scan.notes.items[0] : "", note);
+}
+
+/* The connection manager is for some programs only. */
+static void test_without_connection_manager(void **state)
 {
 	host_remove("/dev/infiniband/rdma_cm");
-	assert_string_equal(net_found(RDMA "( { combine = true; } );"), "unit! ");
-	assert_string_equal(net_found(RDMA "( { name = \"irdma0\"; } );"), "0000:5e:00.0! ");
+	expect_nodes("( { name = \"irdma0\"; } )", "uverbs1:rw issm1:rw umad1:rw ", CM_NOTE);
+	expect_nodes("( { combine = true; name = \"irdma0\"; } )", "uverbs1:rw issm1:rw umad1:rw ",
+		CM_NOTE);
 	host_write("/dev/infiniband/rdma_cm", "");
-	assert_string_equal(net_found(RDMA "( { name = \"irdma0\"; } );"), "0000:5e:00.0 ");
+	expect_nodes("( { name = \"irdma0\"; } )", "uverbs1:rw issm1:rw umad1:rw rdma_cm:rw ", "");
 	host_remove("/sys/class/infiniband_verbs/uverbs1/ibdev");
 	assert_string_equal(net_found(RDMA "( { name = \"irdma0\"; } );"), "0000:5e:00.0! ");
+}
+
+#define EFA BRIDGE "/0000:5f:00.0"
+
+/* Amazon's adapter has neither a connection manager nor a link layer of its own. */
+static void plant_efa(void)
+{
+	plant_function("0000:5f:00.0", "0x020000", "1d0f:efa1", "efa");
+	plant_infiniband(EFA, "efa_0", 7);
+	host_write(EFA "/infiniband/efa_0/node_type", "7: unspecified\n");
+	host_write(EFA "/infiniband/efa_0/ports/1/link_layer", "Unspecified\n");
+	for (size_t i = 0; i < 2; i++) {
+		const char *node = i == 0 ? "umad7" : "issm7";
+
+		host_remove(made("/sys/class/infiniband_mad/%s/ibdev", node));
+		host_remove(made("/dev/infiniband/%s", node));
+	}
+}
+
+static void test_efa(void **state)
+{
+	plant_efa();
+	expect_nodes("( { driver = \"efa\"; } )", "uverbs7:rw ", "");
+	expect_nodes("( { combine = true; driver = \"efa\"; } )", "uverbs7:rw ", "");
+	/* The others need it. */
+	expect_nodes("( { combine = true; name = [ \"efa_0\", \"irdma0\" ]; } )",
+		"uverbs1:rw uverbs7:rw issm1:rw umad1:rw rdma_cm:rw ", "");
+	host_remove("/dev/infiniband/rdma_cm");
+	expect_nodes("( { driver = \"efa\"; } )", "uverbs7:rw ", "");
+	assert_string_equal(
+		net_found(RDMA "( { kind = \"ether\"; } );"), "0000:5e:00.0 mlx5_core.sf.4 rxe0 ");
+	assert_string_equal(net_found(RDMA "( { kind = \"infiniband\"; } );"), "0000:d8:00.0 ");
+	expect_explained(RDMA "( { driver = \"efa\"; kind = \"ether\"; } );",
+		"match[0]: 5 RDMA devices, none left: kind refused 2 (efa_0 has link layer "
+		"\"Unspecified\"), driver refused 3 (irdma0 has \"ice\")\n");
+}
+
+/* What each type of device gets of a connection manager that exists. */
+static void test_node_types(void **state)
+{
+	static const struct {
+		const char *type;
+		bool given, noted;
+	} cases[] = {
+		{ "1: CA", true, true },
+		{ "4: RNIC", true, true },
+		{ "2: switch", false, false },
+		{ "5: usNIC", false, false },
+		{ "6: usNIC UDP", false, false },
+		{ "7: unspecified", false, false },
+		/* It is not known. */
+		{ NULL, true, false },
+	};
+	static const char type[] = BRIDGE "/0000:5e:00.0/infiniband/irdma0/node_type";
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		if (cases[i].type)
+			host_write(type, made("%s\n", cases[i].type));
+		else
+			host_remove(type);
+		expect_nodes("( { name = \"irdma0\"; } )",
+			made("uverbs1:rw issm1:rw umad1:rw %s",
+				cases[i].given ? "rdma_cm:rw " : ""),
+			"");
+		host_remove("/dev/infiniband/rdma_cm");
+		expect_nodes("( { name = \"irdma0\"; } )", "uverbs1:rw issm1:rw umad1:rw ",
+			cases[i].noted ? CM_NOTE : "");
+		host_write("/dev/infiniband/rdma_cm", "");
+	}
+}
+
+/* Nodes for subnet management need not exist. */
+static void test_missing_management_nodes(void **state)
+{
+	host_remove("/dev/infiniband/issm1");
+	expect_nodes("( { name = \"irdma0\"; } )", "uverbs1:rw umad1:rw rdma_cm:rw ", "");
+	host_remove("/dev/infiniband/umad1");
+	expect_nodes("( { name = \"irdma0\"; } )", "uverbs1:rw rdma_cm:rw ", "");
+}
+
+/* An adapter with a port of each kind. */
+static void test_ports(void **state)
+{
+	host_mkdir(MELLANOX "/infiniband/mlx5_0/ports/2");
+	host_write(MELLANOX "/infiniband/mlx5_0/ports/2/link_layer", "Ethernet\n");
+	assert_string_equal(net_found(RDMA "( { kind = \"infiniband\"; } );"), "0000:d8:00.0 ");
+	assert_string_equal(net_found(RDMA "( { kind = \"ether\"; } );"),
+		"0000:5e:00.0 0000:d8:00.0 mlx5_core.sf.4 rxe0 ");
 }
 
 /* As long as the node of the adapter itself is not there, either. */
@@ -168,8 +277,7 @@ static void test_P20_missing_uverbs(void **state)
 	_cleanup_(inventory_freep) struct inventory *inventory = NULL;
 	struct error error;
 
-	host_write("/dev/infiniband/issm1", "");
-	host_write("/dev/infiniband/umad1", "");
+	host_remove("/dev/infiniband/uverbs1");
 	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
 				 &inventory),
 		0);
@@ -245,7 +353,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_nodes, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_software, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_exclusions, setup, host_teardown),
-		cmocka_unit_test_setup_teardown(test_missing_modules, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_without_connection_manager, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_efa, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_node_types, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_missing_management_nodes, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_ports, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_P20_missing_uverbs, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_checks, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_hostile, setup, host_teardown),

@@ -103,12 +103,15 @@ static int add_claim(struct device *device, const char *bus, const char *name)
 
 static int add_claims(struct device *device, const struct net_function *function)
 {
+	const struct strings *const interfaces[] = { &function->interfaces,
+		&function->representors };
 	bool is_pci = form_is_pci_address(function->name);
 	int r;
 
 	r = add_claim(device, is_pci ? "pci" : "auxiliary", function->name);
-	for (size_t i = 0; i < function->interfaces.count && r >= 0; i++)
-		r = add_claim(device, "net", function->interfaces.items[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(interfaces); i++)
+		for (size_t k = 0; k < interfaces[i]->count && r >= 0; k++)
+			r = add_claim(device, "net", interfaces[i]->items[k]);
 	return r;
 }
 

@@ -194,11 +194,33 @@ bool function_near_interface(const void *entry, const void *candidate)
 	return false;
 }
 
+/* What an interface is for its ports, by a directory that only such an interface has; another kind
+ * of master, such as a team or a VRF, has none. */
+static const struct {
+	const char *directory, *phrase;
+} masters[] = {
+	{ "bonding", "is a bond of it" },
+	{ "bridge", "is a bridge of it" },
+};
+
+static const char *master_phrase(const char *root, const char *master)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(masters); i++) {
+		_cleanup_strings_ struct strings names = { 0 };
+		char directory[64];
+
+		(void)snprintf(directory, sizeof(directory), "/sys/class/net/%.20s/%s", master,
+			masters[i].directory);
+		if (sysfs_list(root, directory, &names) >= 0)
+			return masters[i].phrase;
+	}
+	return "is its master";
+}
+
 void function_found_interface(const void *entry, const void *candidate, char *ret_found)
 {
 	const struct net_function *function = candidate;
-	char master[NAME_MAX + 1], bond[NAME_MAX + 32];
-	_cleanup_strings_ struct strings names = { 0 };
+	char master[NAME_MAX + 1];
 	const char *interface;
 
 	if (function->interfaces.count == 0) {
@@ -206,12 +228,11 @@ void function_found_interface(const void *entry, const void *candidate, char *re
 		return;
 	}
 	interface = function->interfaces.items[0];
-	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %.20s", interface);
-	if (!read_master(function, 0, master))
-		return;
-	(void)snprintf(bond, sizeof(bond), "/sys/class/net/%.20s/bonding", master);
-	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %.20s: %.20s is a %s of it", interface,
-		master, sysfs_list(function->root, bond, &names) < 0 ? "bridge" : "bond");
+	if (read_master(function, 0, master))
+		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %.20s: %.20s %s", interface,
+			master, master_phrase(function->root, master));
+	else
+		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %.20s", interface);
 }
 
 static const char *kind_of(const struct net_function *function, size_t index)

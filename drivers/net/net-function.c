@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads one network function from /sys/bus (Documentation/ABI/testing/sysfs-bus-pci: physfn,
- * virtfnN; sysfs-class-net: type, phys_port_name). Attributes that cannot be read count as missing;
+ * virtfnN; sysfs-class-net: type). Attributes that cannot be read count as missing;
  * only a function's class and ids are required, and what is locked now must be read later.
  */
 #include "drivers/net/net-function.h"
+
+#include "drivers/host/function-interfaces.h"
 #include "drivers/host/sysroot.h"
 
 #define CLASS_NETWORK 0x02
@@ -17,6 +19,7 @@ void net_function_done(struct net_function *function)
 	free(function->name);
 	free(function->directory);
 	strings_done(&function->interfaces);
+	strings_done(&function->representors);
 	strings_done(&function->pf_interfaces);
 	strings_done(&function->infiniband);
 	*function = (struct net_function){ 0 };
@@ -27,6 +30,7 @@ static void reader_forget(struct function_reader *reader)
 	reader->pf_address[0] = '\0';
 	strings_done(&reader->vfs);
 	strings_done(&reader->pf_interfaces);
+	strings_done(&reader->pf_representors);
 }
 
 void function_reader_done(struct function_reader *reader)
@@ -48,7 +52,7 @@ static int copy_strings(const struct strings *from, struct strings *to)
 	return r;
 }
 
-/* Names in a subdirectory; without one there are none. Returns whether there is one. */
+/* Names in a subdirectory; without one there are none. */
 static int list_below(
 	const char *root, const char *directory, const char *name, struct strings *names)
 {
@@ -62,62 +66,7 @@ static int list_below(
 	r = sysfs_list(root, path, &found);
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
-	r = copy_strings(&found, names);
-	return r < 0 ? r : 1;
-}
-
-/* A function's interfaces; those of a virtio card hang one step below. Returns whether it has any,
- * also in other network namespaces: these are not shown, but their directory is. */
-static int list_interfaces(const char *root, const char *directory, struct strings *names)
-{
-	_cleanup_strings_ struct strings entries = { 0 };
-	int r, has_any;
-
-	has_any = list_below(root, directory, "net", names);
-	if (has_any != 0)
-		return has_any;
-	r = list_below(root, directory, "", &entries);
-	for (size_t i = 0; i < entries.count && r >= 0; i++) {
-		_cleanup_free_ char *below = NULL;
-
-		if (!startswith(entries.items[i], "virtio"))
-			continue;
-		r = join(entries.items[i], "net", &below);
-		if (r >= 0)
-			r = list_below(root, directory, below, names);
-		has_any = has_any || r > 0;
-	}
-	return r < 0 ? r : has_any;
-}
-
-/* In switchdev mode a physical function has the interfaces of its ports beside its uplink's.
- * Returns 1, 0 or -EBUSY. */
-static int is_uplink(const char *root, const char *directory, const char *interface)
-{
-	char path[64], port[SYSFS_VALUE_MAX + 1];
-	int r;
-
-	(void)snprintf(path, sizeof(path), "net/%.20s/phys_port_name", interface);
-	r = sysfs_read(root, directory, path, port);
-	if (r == -EBUSY)
-		return r;
-	if (r < 0 || !*port)
-		return 1;
-	return port[0] == 'p' && port[1 + strspn(port + 1, "0123456789")] == '\0';
-}
-
-static int list_uplinks(const char *root, const char *directory, struct strings *names)
-{
-	_cleanup_strings_ struct strings all = { 0 };
-	int r;
-
-	r = list_interfaces(root, directory, &all);
-	for (size_t i = 0; i < all.count && r >= 0; i++) {
-		r = is_uplink(root, directory, all.items[i]);
-		if (r > 0)
-			r = strings_add(names, all.items[i], strlen(all.items[i]));
-	}
-	return r;
+	return copy_strings(&found, names);
 }
 
 static int list_vfs(const char *root, const char *directory, struct strings *vfs)
@@ -151,9 +100,11 @@ static int reader_turn_to(struct function_reader *reader, const char *address)
 		return r;
 	r = list_vfs(reader->root, directory, &reader->vfs);
 	if (r >= 0)
-		r = list_uplinks(reader->root, directory, &reader->pf_interfaces);
+		r = function_interfaces_list(
+			reader->root, directory, &reader->pf_interfaces, &reader->pf_representors);
 	if (r < 0)
 		return r;
+	reader->pf_has_interfaces = r > 0;
 	(void)strcpy(reader->pf_address, address);
 	return 0;
 }
@@ -221,6 +172,25 @@ static int read_subfunction(struct function_reader *reader, struct net_function 
 	return 0;
 }
 
+/* Reads the interfaces of a function, which may belong to a physical one. */
+static int read_interfaces(
+	const struct function_reader *reader, bool has_physical, struct net_function *function)
+{
+	int r;
+
+	if (has_physical) {
+		r = function_interfaces_list(
+			reader->root, function->directory, &function->interfaces, NULL);
+		function->is_elsewhere = r > 0 && function->interfaces.count == 0;
+		return r;
+	}
+	r = copy_strings(&reader->pf_interfaces, &function->interfaces);
+	if (r >= 0)
+		r = copy_strings(&reader->pf_representors, &function->representors);
+	function->is_elsewhere = reader->pf_has_interfaces && function->interfaces.count == 0;
+	return r;
+}
+
 int net_function_read(
 	struct function_reader *reader, const char *bus, const char *name, struct net_function *ret)
 {
@@ -257,8 +227,7 @@ int net_function_read(
 		return r;
 	if (r < 0)
 		function.driver[0] = '\0';
-	r = list_interfaces(reader->root, function.directory, &function.interfaces);
-	function.is_elsewhere = r > 0 && function.interfaces.count == 0;
+	r = read_interfaces(reader, auxiliary || function.is_vf, &function);
 	if (r >= 0)
 		r = list_below(
 			reader->root, function.directory, "infiniband", &function.infiniband);

@@ -132,9 +132,10 @@ struct net_function {
 	int64_t vendor, device;
 	int64_t number; /* of the virtual function or sub-function; -1: it is none, or unknown */
 	bool is_vf, has_vfs;
-	struct strings interfaces;    /* that are in this network namespace */
-	bool is_elsewhere;            /* it has interfaces, all of them in other namespaces */
-	struct strings pf_interfaces; /* those of the physical function */
+	struct strings interfaces;    /* its own that are in this network namespace */
+	bool is_elsewhere;            /* it has interfaces, all of its own in other namespaces */
+	struct strings representors;  /* of the ports of its switch, in this network namespace */
+	struct strings pf_interfaces; /* the physical function's own */
 	struct strings infiniband;    /* its InfiniBand devices */
 };
 
@@ -147,7 +148,8 @@ struct function_reader {
 	const char *root;
 	char pf_address[PCI_ADDRESS_SIZE];
 	struct strings vfs; /* addresses of its virtual functions by number, "" if unknown */
-	struct strings pf_interfaces;
+	struct strings pf_interfaces, pf_representors;
+	bool pf_has_interfaces; /* perhaps in other namespaces */
 };
 
 void function_reader_done(struct function_reader *reader);
@@ -210,5 +212,5 @@ int net_function_describe(
 	const char *root, const struct net_function *function, struct device *device);
 
 /* The protocol of an interface (a directory of /sys/class/net), in the words of `kind`: from
- * ARPHRD_* of <linux/if_arp.h>. NULL: unknown, or the loopback. */
+ * ARPHRD_* of <linux/if_arp.h>. NULL: unknown, or one that `kind` has no word for. */
 const char *interface_kind(const char *root, const char *directory);

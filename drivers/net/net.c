@@ -5,6 +5,9 @@
  * host's network namespace, but the device still exists.
  */
 #include "drivers/net/net.h"
+
+#include <linux/if_arp.h>
+
 #include "drivers/model/declaration.h"
 #include "drivers/model/driver.h"
 
@@ -177,6 +180,16 @@ static bool is_spared(
 	return !reason;
 }
 
+/* Whether the host needs none of the interfaces. */
+static bool are_spared(struct net_scan *net, const struct net_match *match, const char *id,
+	const struct strings *interfaces)
+{
+	for (size_t i = 0; i < interfaces->count; i++)
+		if (!is_spared(net, match, id, interfaces->items[i]))
+			return false;
+	return true;
+}
+
 static int test_rdma(const void *entry, void *candidate)
 {
 	return !((const struct net_match *)entry)->rdma ||
@@ -298,9 +311,9 @@ static int list_function(struct net_scan *net, enum net_type type, const char *b
 	r = find_match(net, type, &function, name, &match);
 	if (r <= 0)
 		return r;
-	for (size_t i = 0; i < function.interfaces.count; i++)
-		if (!is_spared(net, match, name, function.interfaces.items[i]))
-			return 0;
+	if (!are_spared(net, match, name, &function.interfaces) ||
+		!are_spared(net, match, name, &function.representors))
+		return 0;
 	return net_add_function(match, &function, &net->infiniband, net->scan);
 }
 
@@ -321,6 +334,14 @@ static int list_functions(struct net_scan *net, enum net_type type, const char *
 	return r;
 }
 
+/* Not the loopback, which no container can get, and not a file beside the interfaces. */
+static bool interface_is_offered(const char *root, const char *directory)
+{
+	int64_t type;
+
+	return sysfs_read_number(root, directory, "type", &type) >= 0 && type != ARPHRD_LOOPBACK;
+}
+
 static int list_interface(struct net_scan *net, const char *name)
 {
 	struct interface interface = {
@@ -332,10 +353,10 @@ static int list_interface(struct net_scan *net, const char *name)
 
 	if (format_text(&directory, INTERFACES "/%s", name) < 0)
 		return -ENOMEM;
+	if (!interface_is_offered(interface.root, directory))
+		return 0;
 	interface.directory = directory;
 	interface.kind = interface_kind(interface.root, directory);
-	if (!interface.kind)
-		return 0;
 	r = find_match(net, NET_INTERFACE, &interface, name, &match);
 	if (r <= 0 || !is_spared(net, match, name, name))
 		return MIN_OF(r, 0);

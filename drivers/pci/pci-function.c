@@ -6,6 +6,7 @@
  */
 #include <inttypes.h>
 
+#include "drivers/host/function-interfaces.h"
 #include "drivers/host/ranges.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/declaration.h"
@@ -223,22 +224,38 @@ static void found_mdev_type(
 		ret_found, CONDITION_FOUND_MAX, "has \"%.64s\", \"%.64s\"", mdev->type, mdev->name);
 }
 
-/* The network interfaces of its physical function. */
-static void list_pf_interfaces(const struct pci_function *function, struct strings *interfaces)
+/* Finds the own network interfaces of its physical function. Returns 0, -EBUSY or a shortage
+ * (sysroot.h). */
+static int read_pf_interfaces(const struct pci_function *function)
 {
-	char directory[sizeof(PCI_DEVICES) + PCI_ADDRESS_SIZE + 4];
+	char directory[sizeof(PCI_DEVICES) + PCI_ADDRESS_SIZE];
+	_cleanup_strings_ struct strings representors = { 0 };
+	struct pci_scan *pci = function->pci;
+	int r;
 
-	(void)snprintf(directory, sizeof(directory), PCI_DEVICES "/%s/net", function->pf);
-	(void)sysfs_list(function->pci->root, directory, interfaces);
+	if (streq(pci->pf, function->pf))
+		return 0;
+	strings_done(&pci->pf_interfaces);
+	(void)snprintf(directory, sizeof(directory), PCI_DEVICES "/%s", function->pf);
+	r = function_interfaces_list(pci->root, directory, &pci->pf_interfaces, &representors);
+	if (r == -EBUSY)
+		scan_note(pci->scan,
+			"virtual functions of %s are left out: the kernel has locked its network interfaces",
+			function->pf);
+	if (r < 0)
+		return r;
+	(void)stpcpy(pci->pf, function->pf);
+	return 0;
 }
 
-/* Whether a pattern is that of the physical function's address, or of a network interface it has.
- */
+/* Whether a pattern is that of the physical function's address, or of a network interface of its
+ * own. */
 static int test_pf(const void *entry, void *candidate)
 {
 	const struct pci_match *match = entry;
 	const struct pci_function *function = candidate;
-	_cleanup_strings_ struct strings interfaces = { 0 };
+	const struct strings *interfaces = &function->pci->pf_interfaces;
+	int r;
 
 	if (match->pf.count == 0)
 		return 1;
@@ -246,27 +263,27 @@ static int test_pf(const void *entry, void *candidate)
 		return 0;
 	if (patterns_match(&match->pf, function->pf))
 		return 1;
-	list_pf_interfaces(function, &interfaces);
-	for (size_t i = 0; i < interfaces.count; i++)
-		if (patterns_match(&match->pf, interfaces.items[i]))
-			return 1;
-	return 0;
+	r = read_pf_interfaces(function);
+	if (r < 0)
+		return r == -EBUSY ? CONDITION_UNKNOWN : r;
+	for (size_t i = 0; i < interfaces->count; i++)
+		if (patterns_match(&match->pf, interfaces->items[i]))
+			return CONDITION_HOLDS;
+	return CONDITION_FAILS;
 }
 
 static void found_pf(
 	const void *entry, const void *candidate, char ret_found[static CONDITION_FOUND_MAX])
 {
 	const struct pci_function *function = candidate;
-	_cleanup_strings_ struct strings interfaces = { 0 };
+	const struct strings *interfaces = &function->pci->pf_interfaces;
 
-	if (!function->pf[0]) {
+	if (function->pf[0])
+		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %s%s%.64s", function->pf,
+			interfaces->count > 0 ? ", interface " : "",
+			interfaces->count > 0 ? interfaces->items[0] : "");
+	else
 		(void)strcpy(ret_found, "is not a virtual function");
-		return;
-	}
-	list_pf_interfaces(function, &interfaces);
-	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %s%s%.64s", function->pf,
-		interfaces.count > 0 ? ", interface " : "",
-		interfaces.count > 0 ? interfaces.items[0] : "");
 }
 
 static int test_functions(const void *entry, void *candidate)

@@ -85,6 +85,7 @@ static void pci_scan_done(struct pci_scan *pci)
 	free(pci->companions);
 	map_done(&pci->vf_numbers);
 	strings_done(&pci->addresses);
+	strings_done(&pci->pf_interfaces);
 }
 
 int pci_list(const struct declaration *declaration, struct scan *scan, struct error *error)

@@ -91,6 +91,9 @@ struct pci_scan {
 	 * functions are in it. The names are kept in `addresses`. */
 	struct map vf_numbers;
 	struct strings addresses;
+	/* The physical function whose interfaces were read last, and those. */
+	char pf[PCI_ADDRESS_SIZE];
+	struct strings pf_interfaces;
 	struct pci_fold *folds;
 	size_t n_folds;
 	struct pci_companion *companions;

@@ -6,6 +6,7 @@
 #include "net-fixture.h"
 
 #include "common/log.h"
+#include "drivers/host/function-interfaces.h"
 
 static void test_selection(void **state)
 {
@@ -279,6 +280,130 @@ static void test_problems(void **state)
 	assert_non_null(strstr(without_cm.notes.items[0], "load the module rdma_ucm"));
 }
 
+/* The names of the kernel's net/devlink/port.c, and of drivers before it. */
+static void test_port_names(void **state)
+{
+	static const struct {
+		const char *name;
+		bool is_representor;
+	} cases[] = {
+		{ "p0", false },
+		{ "p12", false },
+		{ "p0s1", false },
+		{ "l1p2", false },
+		{ "l1p2s3", false },
+		{ "n0", false },
+		{ "", false },
+		{ "pf", false },
+		{ "pf0x", false },
+		{ "pf0vf", false },
+		{ "pfvf0", false },
+		{ "c1", false },
+		{ "pf0", true },
+		{ "pf1vf12", true },
+		{ "pf0sf88", true },
+		{ "c1pf0", true },
+		{ "c1pf0vf3", true },
+		{ "c12pf3sf4", true },
+		{ "p0pf0vf1", true },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		print_message("%s\n", cases[i].name);
+		assert_int_equal(port_name_is_representor(cases[i].name), cases[i].is_representor);
+	}
+}
+
+/* Gives the interface of the physical function a name of a port. */
+static void set_port(const char *interface, const char *port)
+{
+	host_write(
+		made(BRIDGE "/0000:3b:00.0/net/%s/phys_port_name", interface), made("%s\n", port));
+}
+
+/* A card in switchdev mode, whose representors come first by name. */
+static void test_representors(void **state)
+{
+	static const char *const ports[] = { "p0", "p0s1", "l1p2", "l1p2s3", "n0" };
+	_cleanup_config_ struct config *config =
+		declare(NET "( { role = \"vf\"; driver = \"iavf\"; } );");
+
+	plant_interface(BRIDGE "/0000:3b:00.0", "a0", 1);
+	plant_interface(BRIDGE "/0000:3b:00.0", "a1", 1);
+	set_port("a0", "pf0vf0");
+	set_port("a1", "c1pf0sf1");
+	for (size_t i = 0; i < ARRAY_SIZE(ports); i++) {
+		_cleanup_scan_ struct scan scan = { 0 };
+
+		set_port("ens785f0", ports[i]);
+		assert_string_equal(
+			net_found(NET
+				"( { role = \"vf\"; pf = \"ens785f0\"; driver = \"iavf\"; } );"),
+			"0000:3b:02.0 0000:3b:02.1 ");
+		assert_string_equal(
+			net_found(NET "( { role = \"vf\"; pf = [ \"a0\", \"a1\" ]; } );"), "");
+		net_scan(config, &scan);
+		check_variables(
+			scan.devices[0], (const char *const[]){ "pf_interface", "ens785f0", NULL });
+	}
+}
+
+/* The physical function itself has the interface of its port, but claims all. */
+static void test_representors_of_function(void **state)
+{
+	_cleanup_config_ struct config *config =
+		declare(NET "( { role = \"pf\"; address = \"0000:3b:00.0\"; } );");
+	_cleanup_scan_ struct scan scan = { 0 };
+
+	plant_interface(BRIDGE "/0000:3b:00.0", "a0", 1);
+	set_port("a0", "pf0vf0");
+	net_scan(config, &scan);
+	assert_int_equal(scan.n_devices, 1);
+	check_variables(scan.devices[0], (const char *const[]){ "interface", "ens785f0", NULL });
+	check_claims(scan.devices[0], "pci:0000:3b:00.0 net:ens785f0 net:a0 ");
+	assert_string_equal(net_found(NET "( { role = \"pf\"; interface = \"a0\"; } );"), "");
+	/* A port of a bridge. */
+	host_symlink("../ens785f0", BRIDGE "/0000:3b:00.0/net/a0/master");
+	assert_string_equal(
+		net_found(NET "( { address = \"0000:3b:00.0\"; role = \"pf\"; } );"), "");
+}
+
+/* A kind that `kind` has no word for, such as that of a modem (ARPHRD_RAWIP), has no value. */
+static void test_unknown_kind(void **state)
+{
+	plant_interface("/sys/devices/virtual", "wwan0", 519);
+	assert_string_equal(
+		net_found(NET "( { type = \"interface\"; interface = \"wwan*\"; } );"), "wwan0 ");
+	assert_string_equal(
+		net_found(NET "( { type = \"interface\"; kind = [ \"ether\", \"none\" ]; "
+			      "interface = \"wwan*\"; } );"),
+		"");
+}
+
+/* The example of an interface that has a master. */
+static void test_masters(void **state)
+{
+	static const struct {
+		const char *directory, *text;
+	} cases[] = {
+		{ "bonding", "top0 is a bond of it" },
+		{ "bridge", "top0 is a bridge of it" },
+		{ "statistics", "top0 is its master" },
+	};
+
+	host_mkdir("/sys/class/net/top0");
+	host_symlink("../../../../../../class/net/top0", "/sys/class/net/ens785f1/master");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		host_mkdir(made("/sys/class/net/top0/%s", cases[i].directory));
+		expect_explained(NET "( { address = \"0000:3b:00.1\"; interface = \"top0\"; } );",
+			made("match[0]: 8 network functions, none left: role refused 1 (0000:3b:00.0 has "
+			     "virtual functions), address refused 6 (0000:00:03.0 has "
+			     "\"0000:00:03.0\"), interface refused 1 (0000:3b:00.1 has ens785f1: %s)\n",
+				cases[i].text));
+		host_remove(made("/sys/class/net/top0/%s", cases[i].directory));
+	}
+}
+
 static void test_checks(void **state)
 {
 	static const struct {
@@ -405,6 +530,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_uplinks_of_host, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_exclusions, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_problems, net_setup, host_teardown),
+		cmocka_unit_test(test_port_names),
+		cmocka_unit_test_setup_teardown(test_representors, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_representors_of_function, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_unknown_kind, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_masters, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_checks, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_hostile, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_explanations, net_setup, host_teardown),

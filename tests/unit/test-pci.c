@@ -56,6 +56,11 @@ static void test_roles(void **state)
 		"0000:6b:00.1 ");
 	expect_ids("pci", "{ vendor = 0x8086; functions = \"1\"; }", "0000:6b:00.2 ");
 	expect_ids("pci", "{ pf = [ \"eth0\", \"0000:6c:*\" ]; }", "");
+	/* In switchdev mode: a port of the card's switch, and a physical port that is split. */
+	pci_write("0000:6b:00.0", "net/ens6f0/phys_port_name", "p0s1\n");
+	pci_write("0000:6b:00.0", "net/ens6f0_0/phys_port_name", "pf0vf0\n");
+	expect_ids("pci", "{ pf = \"ens6f0\"; }", "0000:6b:00.1 0000:6b:00.2 ");
+	expect_ids("pci", "{ pf = \"ens6f0_0\"; }", "");
 
 	/* Without virtual functions it is a device like others. */
 	host_remove(PCI_ROOT "/0000:6b:00.0/virtfn0");

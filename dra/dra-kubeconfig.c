@@ -1,124 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Converts the YAML of a kubeconfig file to a tree of JSON, and finds the current context in it.
- * Anchors are refused, so that a small file stays a small tree.
+ * Finds the current context in a kubeconfig file: the address of the API server, and the
+ * credentials.
  */
 #include "dra/dra-kubeconfig.h"
 
-#include <jansson.h>
-#include <yaml.h>
-
 #include "common/base64.h"
 #include "common/json-read.h"
-
-#define DEPTH_MAX 16
-
-/* --- YAML --- */
-
-static json_t *read_node(yaml_parser_t *parser, const yaml_event_t *event, unsigned depth);
-
-static int next_event(yaml_parser_t *parser, yaml_event_t *event)
-{
-	return yaml_parser_parse(parser, event) ? 0 : -EBADMSG;
-}
-
-static json_t *read_sequence(yaml_parser_t *parser, unsigned depth)
-{
-	json_t *array = json_array();
-
-	for (;;) {
-		yaml_event_t event;
-		json_t *value;
-
-		if (next_event(parser, &event) < 0)
-			break;
-		if (event.type == YAML_SEQUENCE_END_EVENT) {
-			yaml_event_delete(&event);
-			return array;
-		}
-		value = read_node(parser, &event, depth);
-		yaml_event_delete(&event);
-		if (!value || json_array_append_new(array, value) < 0)
-			break;
-	}
-	json_decref(array);
-	return NULL;
-}
-
-static json_t *read_mapping(yaml_parser_t *parser, unsigned depth)
-{
-	json_t *object = json_object();
-
-	for (;;) {
-		yaml_event_t key, event;
-		json_t *value;
-		int r;
-
-		if (next_event(parser, &key) < 0)
-			break;
-		if (key.type == YAML_MAPPING_END_EVENT) {
-			yaml_event_delete(&key);
-			return object;
-		}
-		if (key.type != YAML_SCALAR_EVENT || next_event(parser, &event) < 0) {
-			yaml_event_delete(&key);
-			break;
-		}
-		value = read_node(parser, &event, depth);
-		yaml_event_delete(&event);
-		r = value ? json_object_set_new(object, (const char *)key.data.scalar.value, value)
-			  : -1;
-		yaml_event_delete(&key);
-		if (r < 0)
-			break;
-	}
-	json_decref(object);
-	return NULL;
-}
-
-/* Scalars are strings, even if they could be numbers. */
-static json_t *read_node(yaml_parser_t *parser, const yaml_event_t *event, unsigned depth)
-{
-	if (depth > DEPTH_MAX)
-		return NULL;
-	switch (event->type) {
-	case YAML_SCALAR_EVENT:
-		return json_stringn(
-			(const char *)event->data.scalar.value, event->data.scalar.length);
-	case YAML_SEQUENCE_START_EVENT:
-		return read_sequence(parser, depth + 1);
-	case YAML_MAPPING_START_EVENT:
-		return read_mapping(parser, depth + 1);
-	default:
-		return NULL;
-	}
-}
-
-static json_t *read_document(const char *text, size_t size)
-{
-	yaml_parser_t parser;
-	json_t *root = NULL;
-	bool done = false;
-
-	if (!yaml_parser_initialize(&parser))
-		return NULL;
-	yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-	while (!done && !root) {
-		yaml_event_t event;
-
-		if (next_event(&parser, &event) < 0)
-			break;
-		if (event.type == YAML_MAPPING_START_EVENT)
-			root = read_mapping(&parser, 0);
-		done = event.type != YAML_STREAM_START_EVENT &&
-			event.type != YAML_DOCUMENT_START_EVENT;
-		yaml_event_delete(&event);
-	}
-	yaml_parser_delete(&parser);
-	return root;
-}
-
-/* --- the file --- */
+#include "common/yaml-read.h"
 
 /* The member `key` of the entry of that name in a list such as "users". */
 static const json_t *find_entry(
@@ -215,12 +104,14 @@ int dra_kubeconfig_read(
 	const char *text, size_t size, struct dra_kubeconfig *ret, struct error *error)
 {
 	struct dra_kubeconfig config = { 0 };
-	json_t *root = read_document(text, size);
+	json_t *root;
 	int r;
 
-	if (!root)
-		return error_set(error, -EBADMSG,
-			"it is not valid YAML, or uses anchors, which devplugd does not support");
+	r = yaml_read(text, size, &root, error);
+	if (r < 0) {
+		error_prefix(error, "it cannot be read as YAML");
+		return -EBADMSG;
+	}
 	r = take(root, &config, error);
 	json_decref(root);
 	if (r < 0)

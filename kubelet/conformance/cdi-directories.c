@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parses JSON files. In YAML files, it searches for the two lines that a library writes for the
- * kind and for the device.
+ * Finds CDI names in JSON and YAML files: the kind of a file, and the name of one of its devices. A
+ * file that is not valid describes nothing.
  */
 #include "kubelet/conformance/cdi-directories.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <limits.h>
 
+#include "common/json-read.h"
+#include "common/yaml-read.h"
 #include "kubelet/file.h"
 
 #define FILE_MAX (16U << 20)
@@ -24,54 +25,31 @@ bool cdi_is_name(const char *name)
 		!strpbrk(equals + 1, "/= ");
 }
 
-static bool json_describes(const char *text, size_t size, const char *kind, const char *device)
+static bool is_spec(const char *path)
 {
-	json_t *root = json_loadb(text, size, 0, NULL);
-	const char *found_kind = json_string_value(json_object_get(root, "kind"));
-	bool found = false;
-	const json_t *one;
-	size_t i;
+	const char *dot = strrchr(path, '.');
 
-	json_array_foreach(json_object_get(root, "devices"), i, one)
-	{
-		const char *name = json_string_value(json_object_get(one, "name"));
-
-		found = found || (name && streq(name, device));
-	}
-	found = found && found_kind && streq(found_kind, kind);
-	json_decref(root);
-	return found;
-}
-
-/* Whether a line is "KEY: VALUE", perhaps with quotes, or as the first of a list. */
-static bool has_line(const char *text, const char *key, const char *value)
-{
-	size_t length = strlen(value);
-
-	for (const char *p = strstr(text, key); p; p = strstr(p + 1, key)) {
-		const char *at = p + strlen(key);
-
-		if (*at != ':' || (p > text && !strchr(" \n-", p[-1])))
-			continue;
-		at += 1 + strspn(at + 1, " \"'");
-		if (strncmp(at, value, length) == 0 &&
-			(at[length] == '\0' || strchr("\"'\r\n ", at[length])))
-			return true;
-	}
-	return false;
+	return dot && (streq(dot, ".json") || streq(dot, ".yaml"));
 }
 
 static bool file_describes(const char *path, const char *kind, const char *device)
 {
 	_cleanup_free_ char *text = NULL;
-	size_t size, length = strlen(path);
+	json_t *root = NULL;
+	bool found = false;
+	const json_t *one;
+	size_t size, i;
 
-	if (length < 5 || file_read(path, FILE_MAX, &text, &size) < 0)
+	if (!is_spec(path) || file_read(path, FILE_MAX, &text, &size) < 0 ||
+		yaml_read(text, size, &root, NULL) < 0)
 		return false;
-	if (streq(path + length - 5, ".json"))
-		return json_describes(text, size, kind, device);
-	return streq(path + length - 5, ".yaml") && has_line(text, "kind", kind) &&
-		has_line(text, "name", device);
+	if (streq(text_of(root, "kind"), kind))
+		json_array_foreach(json_object_get(root, "devices"), i, one)
+		{
+			found = found || streq(text_of(one, "name"), device);
+		}
+	json_decref(root);
+	return found;
 }
 
 /* With `remove`, unlinks what is counted. */

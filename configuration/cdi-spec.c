@@ -13,7 +13,7 @@
 
 struct taken {
 	const struct config *config;
-	struct cdi_kinds kinds; /* of all files */
+	struct cdi_files files; /* of all directories */
 };
 
 static bool has_program(const struct declaration *declaration)
@@ -47,30 +47,35 @@ const char *cdi_spec_exempts(const struct declaration *declaration)
 
 /* --- kinds --- */
 
-static int read_kinds(struct taken *taken)
+int cdi_spec_read_files(const struct config *config, struct cdi_files *files)
 {
-	const struct config *config = taken->config;
 	const char *root = streq(config->host_root, "/") ? "" : config->host_root;
 	int r;
 
-	r = cdi_kinds_read_usual(&taken->kinds, root);
+	r = cdi_files_add_usual(files, root);
 	if (r >= 0)
-		r = cdi_kinds_read(&taken->kinds, "", config->cdi_dir);
+		r = cdi_files_add(files, "", config->cdi_dir);
 	for (size_t i = 0; i < config->declared.count && r >= 0; i++) {
 		const struct declaration *declaration = groups_get(&config->declared, i);
 		const struct strings *directories = &declaration->container.cdi_dirs;
 
 		for (size_t k = 0; k < directories->count && r >= 0; k++)
-			r = cdi_kinds_read(&taken->kinds, root, directories->items[k]);
+			r = cdi_files_add(files, root, directories->items[k]);
 	}
 	return r;
 }
 
 /* Without memory, a kind counts as free: then nothing else succeeds either. */
+const struct cdi_file *cdi_spec_foreign_file(const struct cdi_files *files, const char *kind)
+{
+	_cleanup_free_ char *own = cdi_file_name(kind);
+
+	return own ? cdi_files_find_kind(files, kind, own) : NULL;
+}
+
 static bool is_taken(const char *kind, void *userdata)
 {
 	const struct taken *taken = userdata;
-	_cleanup_free_ char *own = cdi_file_name(kind);
 
 	for (size_t i = 0; i < taken->config->declared.count; i++) {
 		const struct declaration *declaration = groups_get(&taken->config->declared, i);
@@ -78,13 +83,13 @@ static bool is_taken(const char *kind, void *userdata)
 		if (declaration->cdi_spec.kind && streq(declaration->cdi_spec.kind, kind))
 			return true;
 	}
-	return own && cdi_kinds_has(&taken->kinds, kind, own);
+	return cdi_spec_foreign_file(&taken->files, kind);
 }
 
 int cdi_spec_assign(struct config *config)
 {
 	struct taken taken = { .config = config };
-	int r = read_kinds(&taken);
+	int r = cdi_spec_read_files(config, &taken.files);
 
 	for (size_t i = 0; i < config->declared.count && r >= 0; i++) {
 		struct declaration *declaration = groups_get(&config->declared, i);
@@ -94,6 +99,6 @@ int cdi_spec_assign(struct config *config)
 			r = cdi_kind_make(
 				declaration->name, is_taken, &taken, &declaration->cdi_spec.kind);
 	}
-	cdi_kinds_done(&taken.kinds);
+	cdi_files_done(&taken.files);
 	return r;
 }

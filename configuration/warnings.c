@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which valid settings --check warns about: programs and paths that are missing on this
- * host, and patterns that match nothing. The option tables name these settings, so a driver's own
- * keys are checked too.
+ * host, patterns that match nothing, and kinds of CDI that another program uses. The option tables
+ * name these settings, so a driver's own keys are checked too.
  */
 #include "configuration/warnings.h"
 
@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "common/accounts.h"
+#include "configuration/cdi-spec.h"
 #include "configuration/same-path.h"
 #include "drivers/model/condition.h"
 #include "drivers/model/driver.h"
@@ -220,9 +221,22 @@ static void check_probes(struct walk *walk)
 	}
 }
 
+static void check_kind(struct walk *walk, const struct cdi_files *files)
+{
+	const char *kind = walk->declaration->cdi_spec.kind;
+	const struct cdi_file *file = kind ? cdi_spec_foreign_file(files, kind) : NULL;
+
+	if (file)
+		(void)report_add(walk->report, &walk->declaration->origin, "cdi_spec.kind",
+			"\"%s\" is also the kind of %s: if two files define a device, container "
+			"runtimes use neither, or one of them, so choose another kind",
+			kind, file->path);
+}
+
 int config_warnings(const struct config *config, struct report *report)
 {
-	int r = 0;
+	_cleanup_cdi_files_ struct cdi_files files = { 0 };
+	int r = cdi_spec_read_files(config, &files);
 
 	for (size_t i = 0; i < config->n_resources && r >= 0; i++) {
 		const struct declaration *declaration = &config->resources[i].declaration;
@@ -235,6 +249,7 @@ int config_warnings(const struct config *config, struct report *report)
 		check_user(&walk);
 		r = same_path_warnings(declaration, report);
 		check_probes(&walk);
+		check_kind(&walk, &files);
 		check_options(&walk, &declaration_table, declaration, "");
 		report->context = NULL;
 	}

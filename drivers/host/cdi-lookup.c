@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds out whether a CDI name is defined on the host, because a pod with an unknown name fails to
- * start, and which kinds are in use. Programs write JSON or YAML; only the usual forms are
- * understood: a line "kind: KIND" and lines "name: DEVICE" in block style, or the same as members
- * of JSON, one to a line or not. If a name is found here that no runtime would find, the pod fails
- * as it would without this check.
+ * Decides how container runtimes resolve a CDI name, because a pod with a name that they cannot
+ * resolve fails to start (pkg/cdi/cache.go of cncf-tags/container-device-interface). A file that is
+ * only unknown, because this process may not read it, or because it uses YAML that is not read
+ * here, never makes a name invalid.
  */
 #include "drivers/host/cdi-lookup.h"
 
+#include "common/json-read.h"
+#include "common/yaml-read.h"
 #include "drivers/host/sysfs.h"
 #include "drivers/host/sysroot.h"
 
@@ -15,54 +16,9 @@
 #define FILE_MAX  (4U << 20)
 #define FILES_MAX 1000
 
-/* The value at the beginning of the text, in quotes or not. */
-static const char *value_at(const char *text, size_t *ret_length)
-{
-	char quote[2] = "";
+static const char *const usual[] = { "/etc/cdi", "/run/cdi" };
 
-	text += strspn(text, " \t");
-	if (*text == '"' || *text == '\'')
-		quote[0] = *text++;
-	*ret_length = strcspn(text, *quote ? quote : " \t\r\n,}");
-	return text;
-}
-
-/* Whether the key is at the begin of a word, so that "hostname:" is not "name:". */
-static bool is_key(const char *text, const char *at, size_t length)
-{
-	const char *behind = at + length;
-
-	if (at > text && (at[-1] == '"' || at[-1] == '\'')) {
-		if (*behind != at[-1])
-			return false;
-		behind++;
-	} else if (at > text && !strchr(" \t\n-{,", at[-1]))
-		return false;
-	return *behind == ':';
-}
-
-/* The next value of the key from `at` on, or NULL. */
-static const char *next_value(const char *text, const char *at, const char *key, size_t *ret_length)
-{
-	size_t length = strlen(key);
-
-	for (at = strstr(at, key); at; at = strstr(at + length, key))
-		if (is_key(text, at, length))
-			return value_at(strchr(at, ':') + 1, ret_length);
-	return NULL;
-}
-
-/* Whether the text has "KEY: VALUE". */
-static bool has_pair(const char *text, const char *key, const char *value)
-{
-	size_t length;
-
-	for (const char *found = next_value(text, text, key, &length); found;
-		found = next_value(text, found, key, &length))
-		if (length == strlen(value) && memcmp(found, value, length) == 0)
-			return true;
-	return false;
-}
+/* --- reading --- */
 
 static bool is_spec(const char *name)
 {
@@ -71,121 +27,215 @@ static bool is_spec(const char *name)
 	return dot && (streq(dot, ".json") || streq(dot, ".yaml"));
 }
 
-static int read_file(struct cdi_files *files, struct scan *scan, const char *path, char *buffer)
+static int set_problem(
+	struct cdi_file *file, bool is_unknown, const char *problem, const char *text)
 {
-	ssize_t length = sysroot_read(scan_root(scan), path, buffer, FILE_MAX);
+	file->is_unknown = is_unknown;
+	file->problem = strdup(problem);
+	file->text = text ? strdup(text) : NULL;
+	return file->problem && (!text || file->text) ? 0 : -ENOMEM;
+}
+
+static int parse(struct cdi_file *file, const char *text, size_t size)
+{
+	struct error error;
+	int r;
+
+	r = yaml_read(text, size, &file->document, &error);
+	if (r >= 0)
+		r = cdi_document_check(file->document, &error);
+	if (r >= 0 || r == -ENOMEM)
+		return r;
+	return set_problem(file, r == -EOPNOTSUPP, error.message, text);
+}
+
+/* Returns 0 or -ENOMEM. `length` is that of the content, or negative errno. */
+static int take_content(struct cdi_file *file, const char *buffer, ssize_t length)
+{
+	char problem[128];
+
+	if (length < 0) {
+		(void)snprintf(
+			problem, sizeof(problem), "it cannot be read: %s", strerror((int)-length));
+		return set_problem(file, true, problem, NULL);
+	}
+	if (length == FILE_MAX - 1)
+		return set_problem(file, true, "it is larger than 4 MiB", buffer);
+	return parse(file, buffer, (size_t)length);
+}
+
+static int append(struct cdi_files *files, const char *path, struct cdi_file **ret)
+{
+	int r = array_reserve((void **)&files->items, files->count, sizeof(*files->items));
+
+	if (r < 0)
+		return r;
+	*ret = &files->items[files->count];
+	**ret = (struct cdi_file){ .path = strdup(path), .directory = files->n_directories };
+	if (!(*ret)->path)
+		return -ENOMEM;
+	files->count++;
+	return 0;
+}
+
+static int add_file(struct cdi_files *files, const char *root, const char *path, char *buffer)
+{
+	ssize_t length = sysroot_read(root, path, buffer, FILE_MAX);
+	struct cdi_file *file;
+	int r;
 
 	if (length == -ENOMEM)
 		return -ENOMEM;
-	return length > 0 ? strings_add(&files->texts, buffer, strlen(buffer)) : 0;
+	/* It was removed, or is not a file. */
+	if (length < 0 && (sysroot_is_absent((int)length) || length == -EINVAL))
+		return 0;
+	r = append(files, path, &file);
+	return r < 0 ? r : take_content(file, buffer, length);
 }
 
-static int read_directory(struct cdi_files *files, struct scan *scan, const char *directory)
+/* Adds an entry that stands for files of the directory whose names are not known. */
+static int add_unknown(struct cdi_files *files, const char *directory, const char *problem)
 {
-	_cleanup_free_ char *buffer = malloc(FILE_MAX);
-	_cleanup_strings_ struct strings names = { 0 };
-	int r = buffer ? scan_watch_content(scan, directory) : -ENOMEM;
+	struct cdi_file *file;
+	int r = append(files, directory, &file);
 
-	if (r >= 0)
-		r = sysfs_list(scan_root(scan), directory, &names);
-	if (r < 0)
-		return r == -ENOMEM ? r : 0;
-	for (size_t i = 0; i < names.count && r >= 0 && files->texts.count < FILES_MAX; i++) {
+	return r < 0 ? r : set_problem(file, true, problem, NULL);
+}
+
+static int add_files(struct cdi_files *files, const char *root, const char *directory,
+	const struct strings *names, char *buffer)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < names->count && r >= 0; i++) {
 		char path[PATH_MAX];
 
-		(void)snprintf(path, sizeof(path), "%s/%s", directory, names.items[i]);
-		if (is_spec(names.items[i]))
-			r = read_file(files, scan, path, buffer);
+		if (!is_spec(names->items[i]))
+			continue;
+		if (files->count >= FILES_MAX)
+			return add_unknown(files, directory, "it has too many files");
+		(void)snprintf(path, sizeof(path), "%s/%s", directory, names->items[i]);
+		r = add_file(files, root, path, buffer);
 	}
 	return r;
 }
 
-static const char *const usual[] = { "/etc/cdi", "/run/cdi" };
-
-int cdi_files_read(struct cdi_files *files, struct scan *scan, const struct strings *directories)
-{
-	int r = 0;
-
-	if (files->read)
-		return 0;
-	if (!directories || directories->count == 0)
-		for (size_t i = 0; i < ARRAY_SIZE(usual) && r >= 0; i++)
-			r = read_directory(files, scan, usual[i]);
-	else
-		for (size_t i = 0; i < directories->count && r >= 0; i++)
-			r = read_directory(files, scan, directories->items[i]);
-	files->read = r >= 0;
-	return r;
-}
-
-bool cdi_files_define(const struct cdi_files *files, const char *kind, const char *device)
-{
-	for (size_t i = 0; i < files->texts.count; i++)
-		if (has_pair(files->texts.items[i], "kind", kind) &&
-			has_pair(files->texts.items[i], "name", device))
-			return true;
-	return false;
-}
-
-void cdi_files_done(struct cdi_files *files)
-{
-	strings_done(&files->texts);
-	files->read = false;
-}
-
-/* --- kinds --- */
-
-static int add_kinds(struct cdi_kinds *kinds, const char *name, const char *text)
-{
-	size_t length;
-	int r = 0;
-
-	for (const char *kind = next_value(text, text, "kind", &length); kind && r >= 0;
-		kind = next_value(text, kind, "kind", &length)) {
-		r = strings_add(&kinds->kinds, kind, length);
-		if (r >= 0)
-			r = strings_add(&kinds->files, name, strlen(name));
-	}
-	return r;
-}
-
-int cdi_kinds_read(struct cdi_kinds *kinds, const char *root, const char *directory)
+int cdi_files_add(struct cdi_files *files, const char *root, const char *directory)
 {
 	_cleanup_free_ char *buffer = malloc(FILE_MAX);
 	_cleanup_strings_ struct strings names = { 0 };
 	int r = buffer ? sysfs_list(root, directory, &names) : -ENOMEM;
 
-	if (r < 0)
-		return r == -ENOMEM ? r : 0;
-	for (size_t i = 0; i < names.count && i < FILES_MAX && r >= 0; i++) {
-		char path[PATH_MAX];
-
-		(void)snprintf(path, sizeof(path), "%s/%s", directory, names.items[i]);
-		if (is_spec(names.items[i]) && sysroot_read(root, path, buffer, FILE_MAX) > 0)
-			r = add_kinds(kinds, names.items[i], buffer);
-	}
+	if (r >= 0)
+		r = add_files(files, root, directory, &names, buffer);
+	else if (r != -ENOMEM)
+		r = sysroot_is_absent(r) ? 0 : add_unknown(files, directory, "it cannot be read");
+	files->n_directories++;
 	return r;
 }
 
-int cdi_kinds_read_usual(struct cdi_kinds *kinds, const char *root)
+int cdi_files_add_usual(struct cdi_files *files, const char *root)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(usual) && r >= 0; i++)
-		r = cdi_kinds_read(kinds, root, usual[i]);
+		r = cdi_files_add(files, root, usual[i]);
 	return r;
 }
 
-bool cdi_kinds_has(const struct cdi_kinds *kinds, const char *kind, const char *but_for)
+int cdi_files_read(struct cdi_files *files, struct scan *scan, const struct strings *directories)
 {
-	for (size_t i = 0; i < kinds->kinds.count; i++)
-		if (streq(kinds->kinds.items[i], kind) && !streq(kinds->files.items[i], but_for))
-			return true;
-	return false;
+	bool configured = directories && directories->count > 0;
+	size_t n = configured ? directories->count : ARRAY_SIZE(usual);
+	int r = 0;
+
+	if (files->read)
+		return 0;
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		const char *directory = configured ? directories->items[i] : usual[i];
+
+		r = scan_watch_content(scan, directory);
+		if (r >= 0)
+			r = cdi_files_add(files, scan_root(scan), directory);
+	}
+	files->read = r >= 0;
+	return r;
 }
 
-void cdi_kinds_done(struct cdi_kinds *kinds)
+void cdi_files_done(struct cdi_files *files)
 {
-	strings_done(&kinds->kinds);
-	strings_done(&kinds->files);
+	for (size_t i = 0; i < files->count; i++) {
+		struct cdi_file *file = &files->items[i];
+
+		json_decref(file->document);
+		free(file->path);
+		free(file->problem);
+		free(file->text);
+	}
+	free(files->items);
+	*files = (struct cdi_files){ 0 };
+}
+
+/* --- finding --- */
+
+/* Whether a file with a problem may be meant to define the device. */
+static bool may_define(const struct cdi_file *file, const char *kind, const char *name)
+{
+	return file->problem &&
+		(file->text ? strstr(file->text, kind) && strstr(file->text, name)
+			    : file->is_unknown);
+}
+
+/* The file that may define a device that no valid one defines; one that is unknown comes first. */
+static const struct cdi_file *find_suspect(
+	const struct cdi_files *files, const char *kind, const char *name)
+{
+	const struct cdi_file *found = NULL;
+
+	for (size_t i = 0; i < files->count; i++) {
+		const struct cdi_file *file = &files->items[i];
+
+		if (may_define(file, kind, name) &&
+			(!found || (file->is_unknown && !found->is_unknown)))
+			found = file;
+	}
+	return found;
+}
+
+void cdi_files_find(const struct cdi_files *files, const char *kind, const char *name,
+	struct cdi_definition *ret)
+{
+	*ret = (struct cdi_definition){ .status = CDI_UNDEFINED };
+	for (size_t i = 0; i < files->count; i++) {
+		const struct cdi_file *file = &files->items[i];
+		const json_t *device =
+			file->problem ? NULL : cdi_document_find(file->document, kind, name);
+
+		if (!device)
+			continue;
+		if (ret->file && ret->file->directory == file->directory) {
+			/* No other directory makes good for this one. */
+			*ret = (struct cdi_definition){ CDI_CONFLICT, ret->file, file, NULL };
+			return;
+		}
+		*ret = (struct cdi_definition){ CDI_DEFINED, file, NULL, device };
+	}
+	if (ret->status == CDI_DEFINED)
+		return;
+	ret->file = find_suspect(files, kind, name);
+	if (ret->file && ret->file->is_unknown)
+		ret->status = CDI_UNKNOWN;
+}
+
+const struct cdi_file *cdi_files_find_kind(
+	const struct cdi_files *files, const char *kind, const char *but_for)
+{
+	for (size_t i = 0; i < files->count; i++) {
+		const struct cdi_file *file = &files->items[i];
+
+		if (streq(text_of(file->document, "kind"), kind) &&
+			!streq(strrchr(file->path, '/') + 1, but_for))
+			return file;
+	}
+	return NULL;
 }

@@ -2,44 +2,66 @@
 #pragma once
 
 /*
- * The files in which the Container Device Interface describes devices to the container runtime.
- * They are read only to find out whether a name is in one of them, and which kinds they have.
+ * The files in which the Container Device Interface describes devices to container runtimes. They
+ * are read to find out whether, and how, a runtime resolves a name, and which kinds they have.
  */
 
+#include "drivers/host/cdi-document.h"
 #include "drivers/host/scan.h"
 #include "drivers/model/option.h"
 
 /* The directories that container runtimes read by default, as text for messages. */
 #define CDI_DIRECTORIES "/etc/cdi or /run/cdi"
 
-/* The content of the files, for one scan. Zero it before use. */
+struct cdi_file {
+	char *path;
+	size_t directory; /* its number; a higher one takes precedence */
+	json_t *document; /* NULL: it is not known, or not valid YAML */
+	char *problem;    /* why runtimes ignore the file, or why its content is not known, as a
+			     clause; NULL: it is valid */
+	bool is_unknown;  /* runtimes may load it */
+	char *text;       /* of a file with a problem, as far as it can be read; or NULL */
+};
+
+/* The files, for one scan. Zero it before use. */
 struct cdi_files {
-	struct strings texts;
+	struct cdi_file *items;
+	size_t count, n_directories;
 	bool read;
 };
 
 /* Reads the files of the directories (by default the usual ones), unless that was done, and watches
- * them with the scan. Files that cannot be read are left out. Returns 0 or -ENOMEM. */
+ * them with the scan. Returns 0 or -ENOMEM. */
 int cdi_files_read(struct cdi_files *files, struct scan *scan, const struct strings *directories);
 
-/* Whether one of the files defines that device of the kind ("vendor.example/class"). */
-bool cdi_files_define(const struct cdi_files *files, const char *kind, const char *device);
+/* Adds the files of a directory, or of those that runtimes read by default. Return 0 or -ENOMEM. */
+int cdi_files_add(struct cdi_files *files, const char *root, const char *directory);
+int cdi_files_add_usual(struct cdi_files *files, const char *root);
 
 void cdi_files_done(struct cdi_files *files);
 #define _cleanup_cdi_files_ _cleanup_(cdi_files_done)
 
-/* The kinds of files, and the names of these files. Zero it before use. */
-struct cdi_kinds {
-	struct strings kinds, files; /* of the same length */
+enum cdi_status {
+	CDI_UNDEFINED,
+	CDI_DEFINED,
+	CDI_CONFLICT, /* two files of one directory define it, and runtimes use neither */
+	CDI_UNKNOWN,  /* a file that is not known may define it */
 };
 
-/* Adds the kinds of the files in the directory, or in those that container runtimes read by
- * default. Files that cannot be read are left out. Return 0 or -ENOMEM. */
-int cdi_kinds_read(struct cdi_kinds *kinds, const char *root, const char *directory);
-int cdi_kinds_read_usual(struct cdi_kinds *kinds, const char *root);
+/* What runtimes find of a device. It points into the files. */
+struct cdi_definition {
+	enum cdi_status status;
+	/* DEFINED: of the device. CONFLICT: the first. UNDEFINED: one that runtimes ignore and that
+	 * names the device, or NULL. UNKNOWN: the one that is not known. */
+	const struct cdi_file *file;
+	const struct cdi_file *other; /* CONFLICT: the second */
+	const json_t *device;         /* DEFINED */
+};
 
-/* Whether a file has the kind, except files of the name `but_for`. */
-bool cdi_kinds_has(const struct cdi_kinds *kinds, const char *kind, const char *but_for);
+/* Finds the device of a kind ("vendor.example/class"): that of the last directory that has it. */
+void cdi_files_find(const struct cdi_files *files, const char *kind, const char *name,
+	struct cdi_definition *ret);
 
-void cdi_kinds_done(struct cdi_kinds *kinds);
-#define _cleanup_cdi_kinds_ _cleanup_(cdi_kinds_done)
+/* A file of that kind, valid or not, except files of the name `but_for`; or NULL. */
+const struct cdi_file *cdi_files_find_kind(
+	const struct cdi_files *files, const char *kind, const char *but_for);

@@ -136,27 +136,15 @@ static int need_values(struct need *need, const struct strings *templates)
 	return MIN_OF(r, 0);
 }
 
-/* A name that no file of CDI defines fails in the container runtime, when the container is made. */
+/* Its own CDI file is written for what is found. */
 static int need_cdi_name(struct need *need, const char *name)
 {
-	const struct declaration *declaration = need->needs->declaration;
-	const char *equals = strchr(name, '='), *own = declaration->cdi_spec.kind;
-	_cleanup_free_ char *kind = NULL;
-	int r;
+	const char *own = need->needs->declaration->cdi_spec.kind;
+	const char *device = own ? startswith(name, own) : NULL;
 
-	kind = equals ? strndup(name, (size_t)(equals - name)) : NULL;
-	if (!kind)
-		return equals ? -ENOMEM : 0;
-	if (need->paths_are_made || (own && streq(kind, own)))
+	if (need->paths_are_made || (device && *device == '='))
 		return 0;
-	r = cdi_files_read(&need->needs->cdi, need->needs->scan, &declaration->container.cdi_dirs);
-	if (r < 0 || cdi_files_define(&need->needs->cdi, kind, equals + 1))
-		return r;
-	return device_set_problem(need->device,
-		"needs the CDI device %s, which no file in %s defines: install what writes the "
-		"file, or correct container.cdi in the configuration",
-		name,
-		declaration->container.cdi_dirs.count > 0 ? "container.cdi_dirs" : CDI_DIRECTORIES);
+	return needs_check_cdi(need->needs, need->device, name, is_there);
 }
 
 static int need_cdi(struct need *need, const struct strings *templates)

@@ -27,5 +27,12 @@ struct needs {
  * 0 or -ENOMEM. */
 int needs_check(struct needs *needs, struct device *device, size_t index);
 
+/* --- needs-cdi.c --- */
+
+/* As needs_check(), for one CDI device ("vendor.example/class=device") that the device needs.
+ * `has_path` returns 1 if the host has the path, 0 if not, or -ENOMEM. */
+int needs_check_cdi(struct needs *needs, struct device *device, const char *name,
+	int (*has_path)(struct needs *needs, const char *path));
+
 void needs_done(struct needs *needs);
 #define _cleanup_needs_ _cleanup_(needs_done)

@@ -117,7 +117,9 @@ static const struct option container_options[] = {
 		.template = true,
 		.check = form_cdi,
 		.help = "Devices of the Container Device Interface, as \"vendor/class=device\". A device is "
-			"unhealthy while no CDI file defines one that it needs.",
+			"unhealthy while container runtimes cannot provide one that it needs: no valid "
+			"CDI file defines it, two files of one directory do, or the host lacks a node, "
+			"mount or hook that the file names for it.",
 	},
 	{
 		.key = "cdi_dirs",
@@ -125,7 +127,7 @@ static const struct option container_options[] = {
 		.offset = offsetof(struct container, cdi_dirs),
 		.maximum = PATH_LENGTH_MAX,
 		.check = form_absolute_path,
-		.help = "Directories with the CDI files, if the container runtime is configured to read others than /etc/cdi and /run/cdi.",
+		.help = "Directories with the CDI files, if the container runtime is configured to read others than /etc/cdi and /run/cdi, in the same order: a later directory takes precedence.",
 	},
 };
 const struct option_table container_table = {

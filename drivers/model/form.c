@@ -199,7 +199,7 @@ static bool cdi_name(const char *text)
 	const char *equals = slash ? strchr(slash, '=') : NULL;
 
 	return equals && cdi_part(text, (size_t)(slash - text), "_-.", true) &&
-		cdi_part(slash + 1, (size_t)(equals - slash) - 1, "_-", true) &&
+		cdi_part(slash + 1, (size_t)(equals - slash) - 1, "_-.", true) &&
 		cdi_part(equals + 1, strlen(equals + 1), "_-.:", false);
 }
 

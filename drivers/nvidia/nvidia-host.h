@@ -96,6 +96,11 @@ void nvidia_libraries_done(struct nvidia_libraries *libraries);
 int nvidia_libraries_mount(struct scan *scan, const struct nvidia_libraries *libraries,
 	const char *target, struct device *device);
 
+/* The version of the driver that a library at the path belongs to, if it is one that has the
+ * version in its name in every release: "/usr/lib64/libcuda.so.560.35.03". Returns whether it is.
+ */
+bool nvidia_library_version(const char *path, char ret_version[static NVIDIA_VERSION_SIZE]);
+
 /* Path on the host of NVIDIA's management library, NULL if there is none. Returns 0 or -ENOMEM. */
 int nvidia_library_find(struct scan *scan, const char *driver_root, char **ret_path);
 

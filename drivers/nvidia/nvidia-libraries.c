@@ -63,6 +63,22 @@ static bool is_of_version(const char *name, const char *version)
 	return suffix && streq(suffix, version);
 }
 
+bool nvidia_library_version(const char *path, char ret_version[static NVIDIA_VERSION_SIZE])
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+	for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
+		const char *suffix = startswith(name, usual[i]);
+
+		suffix = suffix ? startswith(suffix, ".so.") : NULL;
+		if (!suffix || !strchr(suffix, '.') || strlen(suffix) >= NVIDIA_VERSION_SIZE)
+			continue;
+		(void)strcpy(ret_version, suffix);
+		return true;
+	}
+	return false;
+}
+
 /* Whether both names are the same up to ".so.". */
 static bool same_library(const char *a, const char *b)
 {

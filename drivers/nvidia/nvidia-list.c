@@ -22,8 +22,9 @@ struct entry {
 	const struct nvidia_reports *reports;
 	size_t number;
 	struct nvidia_libraries libraries;
-	const char *dev_root;  /* in front of /dev */
-	struct cdi_files *cdi; /* of the scan */
+	const char *dev_root;           /* in front of /dev */
+	struct cdi_files *cdi;          /* of the scan */
+	const struct strings *cdi_dirs; /* that runtimes read; empty: the usual ones */
 };
 
 /* --- which --- */
@@ -273,25 +274,66 @@ static int add_nodes(struct entry *entry, struct device *device, const struct nv
 
 /* --- ways in --- */
 
-static int add_cdi_name(struct entry *entry, struct device *device, const char *uuid)
-{
-	const char *kind = entry->match->cdi_kind, *root = scan_root(entry->scan);
-	char name[128];
-	struct stat st;
-	int r;
+#define CDI_REMEDY "run \"systemctl restart nvidia-cdi-refresh\" or \"nvidia-ctk cdi generate\""
 
-	(void)snprintf(name, sizeof(name), "%s=%s", kind, uuid);
-	r = cdi_files_read(entry->cdi, entry->scan, NULL);
-	if (r >= 0 && *root && !cdi_files_define(entry->cdi, kind, uuid) &&
+/* A device that a file of CDI describes. */
+struct described {
+	const struct entry *entry;
+	struct device *device;
+	const char *file;
+};
+
+/* A library of another version fails in every program that loads it. */
+static int on_cdi_source(enum cdi_source source, const char *path, void *userdata)
+{
+	const struct described *described = userdata;
+	char version[NVIDIA_VERSION_SIZE];
+
+	if (source != CDI_MOUNT || !nvidia_library_version(path, version) ||
+		streq(version, described->entry->host->version) ||
+		!*described->entry->host->version)
+		return 0;
+	return device_set_problem(described->device,
+		"%s was made for another driver: the kernel driver is %s, but it mounts %s: " CDI_REMEDY,
+		described->file, described->entry->host->version, strrchr(path, '/') + 1);
+}
+
+/* Why no file defines the name, unless a file is not valid or not known. */
+static int set_undefined(const struct entry *entry, struct device *device, const char *name)
+{
+	const char *root = scan_root(entry->scan);
+	struct stat st;
+
+	if (entry->cdi_dirs->count == 0 && *root &&
 		sysroot_is_absent(sysroot_stat(root, "/etc/cdi", &st)))
 		return device_set_problem(device,
 			"%s is not defined in /run/cdi, and host_root %s has no /etc/cdi: mount it from the host",
 			name, root);
-	if (r >= 0 && !cdi_files_define(entry->cdi, kind, uuid))
-		return device_set_problem(device,
-			"%s is in no file of " CDI_DIRECTORIES ": run \"systemctl restart "
-			"nvidia-cdi-refresh\" or \"nvidia-ctk cdi generate\"",
-			name);
+	return device_set_problem(device, "%s is in no file of %s: " CDI_REMEDY, name,
+		entry->cdi_dirs->count > 0 ? "container.cdi_dirs" : CDI_DIRECTORIES);
+}
+
+static int add_cdi_name(struct entry *entry, struct device *device, const char *uuid)
+{
+	struct described described = { .entry = entry, .device = device };
+	const char *kind = entry->match->cdi_kind;
+	struct cdi_definition definition;
+	char name[128];
+	int r;
+
+	(void)snprintf(name, sizeof(name), "%s=%s", kind, uuid);
+	r = cdi_files_read(entry->cdi, entry->scan, entry->cdi_dirs);
+	if (r < 0)
+		return r;
+	cdi_files_find(entry->cdi, kind, uuid, &definition);
+	if (definition.status == CDI_UNDEFINED && !definition.file)
+		return set_undefined(entry, device, name);
+	if (definition.status == CDI_DEFINED) {
+		described.file = definition.file->path;
+		r = cdi_document_sources(
+			definition.file->document, definition.device, on_cdi_source, &described);
+	}
+	/* The core checks what else a container needs. */
 	return r < 0 ? r : strings_add(&device->cdi, name, strlen(name));
 }
 
@@ -592,6 +634,7 @@ int nvidia_list(const struct declaration *declaration, struct scan *scan, struct
 			.reports = reports,
 			.number = i,
 			.cdi = &cdi,
+			.cdi_dirs = &declaration->container.cdi_dirs,
 		};
 
 		r = list_entry(&entry, host);

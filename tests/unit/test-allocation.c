@@ -3,6 +3,7 @@
  * What containers get, and the errors that pods show. docs/complaints.md: R19, W5, M11.
  */
 #include "allocation-fixture.h"
+#include "cdi-fixture.h"
 #include "inventory-fixture.h"
 
 #include "common/log.h"
@@ -117,7 +118,8 @@ static void test_container(void **state)
 	host_symlink("tool", "/opt/link");
 	host_mkdir("/etc/cdi");
 	host_write("/etc/cdi/tty.yaml",
-		"kind: vendor.example/tty\ndevices:\n- name: tty0\n- name: tty1\n- name: all\n");
+		CDI_YAML("vendor.example/tty",
+			CDI_YAML_PLAIN("tty0") CDI_YAML_PLAIN("tty1") CDI_YAML_PLAIN("all")));
 	start(TTYS
 		"container = {\n"
 		"nodes = ( { host = \"/dev/ctl\"; permissions = \"r\"; }, \"?/dev/none\",\n"

@@ -7,6 +7,7 @@
 #include <limits.h>
 
 #include "configuration/cdi-spec.h"
+#include "configuration/warnings.h"
 #include "drivers/allocation/cdi.h"
 #include "drivers/model/form.h"
 
@@ -177,6 +178,26 @@ static void test_foreign_kinds(void **state)
 	}
 }
 
+/* A declared kind is kept, with a warning. */
+static void test_declared_foreign_kind(void **state)
+{
+	_cleanup_config_ struct config *config = load_with("false",
+		RESOURCE("v.e/a", "cdi_spec = { kind = \"v.e/k\"; };") "," RESOURCE(
+			"v.e/b", "cdi_spec = { kind = \"v.e/l\"; };"));
+	_cleanup_report_ struct report without = { 0 }, report = { 0 };
+
+	write_spec("var/run/cdi/devplugd-v.e=k.json", "v.e/k");
+	assert_int_equal(config_warnings(config, &without), 0);
+	assert_int_equal(without.count, 0);
+	write_spec("etc/cdi/x.json", "v.e/k");
+	assert_int_equal(config_warnings(config, &report), 0);
+	assert_int_equal(report.count, 1);
+	assert_string_equal(report.entries[0].text,
+		"resources[0] \"v.e/a\": cdi_spec.kind: \"v.e/k\" is also the kind of /etc/cdi/x.json: if "
+		"two files define a device, container runtimes use neither, or one of them, so choose "
+		"another kind");
+}
+
 static void test_own_files(void **state)
 {
 	_cleanup_config_ struct config *config = NULL;
@@ -255,6 +276,7 @@ int main(void)
 		TEST(test_off),
 		TEST(test_keeps),
 		TEST(test_foreign_kinds),
+		TEST(test_declared_foreign_kind),
 		TEST(test_own_files),
 		TEST(test_declared_kinds),
 		TEST(test_dump),

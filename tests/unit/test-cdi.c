@@ -4,6 +4,7 @@
  * alone. The rules as a whole are in tests/promises/cdi.py.
  */
 #include "allocation-fixture.h"
+#include "cdi-fixture.h"
 #include "inventory-fixture.h"
 
 #include "common/log.h"
@@ -330,7 +331,7 @@ static void test_answer(void **state)
 	host_mkdir("/opt/tool");
 	host_mkdir("/dev/dir");
 	host_mkdir("/etc/cdi");
-	host_write("/etc/cdi/other.yaml", "kind: other.example/a\ndevices:\n- name: b\n");
+	host_write("/etc/cdi/other.yaml", CDI_YAML("other.example/a", CDI_YAML_PLAIN("b")));
 	start(CARDS KIND
 		"container = { nodes = ( \"/dev/dir\" ); "
 		"mounts = ( { host = \"/opt/tool\"; } ); "

@@ -4,6 +4,7 @@
  * neither a reload nor a restart loses anything.
  */
 #include "allocation-fixture.h"
+#include "cdi-fixture.h"
 #include "host-fixture.h"
 
 #include "common/log.h"
@@ -164,7 +165,8 @@ static void test_containers(void **state)
 	host_mkdir("/srv/data");
 	host_symlink("data", "/srv/link");
 	host_mkdir("/etc/cdi");
-	host_write("/etc/cdi/c.yaml", "kind: v.e/c\ndevices:\n- name: \"1\"\n- name: ours\n");
+	host_write(
+		"/etc/cdi/c.yaml", CDI_YAML("v.e/c", CDI_YAML_PLAIN("1") CDI_YAML_PLAIN("ours")));
 	write_devices("/list",
 		"{\"id\": \"a\", \"nodes\": [{\"host\": \"/dev/x\", \"path\": \"/dev/y\"},"
 		"{\"host\": \"/dev/missing\", \"optional\": true}],"

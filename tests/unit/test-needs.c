@@ -3,6 +3,7 @@
  * What Allocate needs is watched: a device that lacks some of it is unhealthy with that as the
  * reason, and healthy when it is back. See also test-drm.c.
  */
+#include "cdi-fixture.h"
 #include "pci-fixture.h"
 
 #include "common/log.h"
@@ -40,6 +41,19 @@ static void expect_missing(const char *id, const char *path)
 static void expect_healthy(const char *id)
 {
 	RUN_UNTIL(!reason_of(id));
+}
+
+/* The notes of the last scan, a line each. */
+static const char *notes(void)
+{
+	const struct strings *texts = inventory_notes(inventory);
+	static char text[1024];
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < texts->count && used < sizeof(text); i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s\n", texts->items[i]);
+	return text;
 }
 
 /* The common node of all devices, and one of each. */
@@ -130,34 +144,145 @@ static void test_cdi_names(void **state)
 		"a, which no file in /etc/cdi or /run/cdi defines: install what writes the "
 		"file, or correct container.cdi in the configuration");
 	host_mkdir("/run/cdi");
-	host_write("/run/cdi/card.json",
-		"{\"kind\": \"vendor.example/card\", \"devices\": [{\"name\": \"a\"}]}");
+	host_write("/run/cdi/card.json", CDI_JSON("vendor.example/card", CDI_JSON_PLAIN("a")));
 	RUN_UNTIL(reason_of("a") && startswith(reason_of("a"), UNDEFINED "all"));
 	host_mkdir("/etc/cdi");
-	host_write("/etc/cdi/card.yaml", "kind: vendor.example/card\ndevices:\n- name: \"all\"\n");
+	host_write("/etc/cdi/card.yaml", CDI_YAML("vendor.example/card", CDI_YAML_PLAIN("all")));
 	expect_healthy("a");
 	assert_true(startswith(reason_of("b"), UNDEFINED "b"));
 	/* The file is written again in place. */
-	host_write("/run/cdi/card.json",
-		"{\"kind\": \"vendor.example/card\", \"devices\": [{\"name\": \"b\"}]}");
+	host_write("/run/cdi/card.json", CDI_JSON("vendor.example/card", CDI_JSON_PLAIN("b")));
 	expect_healthy("b");
 	assert_true(startswith(reason_of("a"), UNDEFINED "a"));
 	/* A file of another kind. */
-	host_write("/run/cdi/card.json",
-		"{\"kind\": \"vendor.example/cards\", \"devices\": [{\"name\": \"b\"}]}");
+	host_write("/run/cdi/card.json", CDI_JSON("vendor.example/cards", CDI_JSON_PLAIN("b")));
 	RUN_UNTIL(reason_of("b") != NULL);
 	host_remove("/etc/cdi/card.yaml");
 	start("driver = \"static\"; match = ( \"a\" ); container = { cdi_dirs = ( \"/opt/cdi\" ); "
 	      "cdi = ( \"vendor.example/card=${id}\" ); };");
 	assert_non_null(strstr(reason_of("a"), "which no file in container.cdi_dirs defines"));
 	host_mkdir("/opt/cdi");
-	host_write("/opt/cdi/card.json",
-		"{\"kind\": \"vendor.example/card\", \"devices\": [{\"name\": \"a\"}]}");
+	host_write("/opt/cdi/card.json", CDI_JSON("vendor.example/card", CDI_JSON_PLAIN("a")));
 	expect_healthy("a");
 	/* Its own file is written for what is found. */
 	start("driver = \"static\"; match = ( \"a\" ); cdi_spec = { kind = \"vendor.example/own\"; }; "
 	      "container = { cdi = ( \"vendor.example/own=${id}\" ); };");
 	assert_string_equal(seen(), "a ");
+}
+
+#define FPGA \
+	"driver = \"static\"; match = ( \"fpga0\" ); container = { cdi = \"v.example/f=${id}\"; };"
+
+static void expect_reason(const char *id, const char *expected)
+{
+	RUN_UNTIL(reason_of(id) != NULL && streq(reason_of(id), expected));
+}
+
+/* The name is in a file, but runtimes do not resolve it. */
+static void test_cdi_conflicts(void **state)
+{
+	host_mkdir("/etc/cdi");
+	host_mkdir("/run/cdi");
+	host_write("/etc/cdi/a.json", CDI_JSON("v.example/f", CDI_JSON_PLAIN("fpga0")));
+	host_write("/etc/cdi/b.json", CDI_JSON("v.example/f", CDI_JSON_PLAIN("fpga0")));
+	start(FPGA);
+	expect_reason("fpga0",
+		"needs the CDI device v.example/f=fpga0, which is defined in a.json and b.json of "
+		"/etc/cdi: container runtimes use neither, so remove one of them");
+	/* A third one does not make good for it. */
+	host_write("/run/cdi/c.json", CDI_JSON("v.example/f", CDI_JSON_PLAIN("fpga0")));
+	host_remove("/etc/cdi/b.json");
+	expect_healthy("fpga0");
+	host_write("/run/cdi/d.yaml", CDI_YAML("v.example/f", CDI_YAML_PLAIN("fpga0")));
+	expect_reason("fpga0",
+		"needs the CDI device v.example/f=fpga0, which is defined in c.json and d.yaml of "
+		"/run/cdi: container runtimes use neither, so remove one of them");
+}
+
+/* Each file that the host needs for a device, and the runtime's own way with nodes. */
+static void test_cdi_sources(void **state)
+{
+	static const char rest[] =
+		", or write /etc/cdi/a.json again, which names it for the CDI device v.example/f=fpga0";
+	static const struct {
+		const char *edits, *reason;
+	} cases[] = {
+		{ "\"mounts\": [{\"hostPath\": \"/opt/absent\", \"containerPath\": \"/x\"}]",
+			"needs /opt/absent, which is missing on the host: install the package that "
+			"provides it" },
+		{ "\"deviceNodes\": [{\"path\": \"/dev/nvidia7\"}]",
+			"needs /dev/nvidia7, which is missing on the host: load its driver" },
+		{ "\"deviceNodes\": [{\"path\": \"/dev/here\", \"hostPath\": \"/dev/x/y\"}]",
+			"needs /dev/x/y, which is missing on the host: load its driver" },
+		{ "\"hooks\": [{\"hookName\": \"createContainer\", \"path\": \"/opt/hook\"}]",
+			"needs /opt/hook, which is missing on the host: install the program" },
+	};
+
+	host_mkdir("/etc/cdi");
+	host_mkdir("/opt");
+	host_mknod("/dev/here");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *text = NULL, *expected = NULL;
+
+		assert_true(
+			asprintf(&text,
+				"{\"cdiVersion\": \"0.5.0\", \"kind\": \"v.example/f\", \"devices\": "
+				"[{\"name\": \"fpga0\", \"containerEdits\": {%s}}]}",
+				cases[i].edits) > 0);
+		assert_true(asprintf(&expected, "%s%s", cases[i].reason, rest) > 0);
+		host_replace("/etc/cdi/a.json", text);
+		start(FPGA);
+		expect_reason("fpga0", expected);
+	}
+	host_write("/opt/hook", "");
+	expect_healthy("fpga0");
+	host_replace("/etc/cdi/a.json",
+		CDI_JSON("v.example/f",
+			CDI_JSON_DEVICE("fpga0", "\"deviceNodes\": [{\"path\": \"/dev/link\"}]")));
+	host_symlink("here", "/dev/link");
+	expect_reason("fpga0",
+		"container runtimes refuse the CDI device v.example/f=fpga0, because its node /dev/link is "
+		"a symbolic link: write the target in /etc/cdi/a.json");
+	host_remove("/dev/link");
+	host_mknod("/dev/link");
+	expect_healthy("fpga0");
+}
+
+/* A file that runtimes ignore, and one that only this process cannot read. */
+static void test_cdi_files_with_problems(void **state)
+{
+	host_mkdir("/etc/cdi");
+	host_write("/etc/cdi/a.json",
+		"{\"cdiVersion\": \"0.5.0\", \"kind\": \"v.example/f\", \"devices\": [{\"name\": "
+		"\"fpga0\", ");
+	start(FPGA);
+	expect_reason("fpga0",
+		"needs the CDI device v.example/f=fpga0, but container runtimes ignore /etc/cdi/a.json, which "
+		"names it: line 1: did not find expected node content: write the file again");
+	host_replace("/etc/cdi/a.json",
+		CDI_JSON("v.example/f", "{\"name\": \"fpga0\", \"containerEdits\": *x}"));
+	expect_healthy("fpga0");
+	assert_non_null(strstr(notes(),
+		"the CDI device v.example/f=fpga0 is not checked, because of "
+		"/etc/cdi/a.json: line 1: aliases of anchors are not supported"));
+}
+
+/* In a container, the host may have what is not mounted. */
+static void test_cdi_sources_not_mounted(void **state)
+{
+	host_mkdir("/etc/cdi");
+	host_write("/etc/cdi/a.json",
+		CDI_JSON("v.example/f",
+			CDI_JSON_DEVICE("fpga0",
+				"\"mounts\": [{\"hostPath\": \"/usr/lib64/libf.so\", \"containerPath\": \"/x\"}]")));
+	start(FPGA);
+	expect_healthy("fpga0");
+	assert_non_null(strstr(notes(),
+		" has no /usr, so paths in it that CDI files name are not checked: mount it from the host"));
+	host_mkdir("/usr/lib64");
+	expect_missing("fpga0", "/usr/lib64/libf.so");
+	host_write("/usr/lib64/libf.so", "");
+	expect_healthy("fpga0");
 }
 
 /* Nodes and directories come and go at random: once all is quiet, the list agrees with Allocate. */
@@ -210,6 +335,10 @@ int main(void)
 		TEST(test_mounts),
 		TEST(test_variables),
 		TEST(test_cdi_names),
+		TEST(test_cdi_conflicts),
+		TEST(test_cdi_sources),
+		TEST(test_cdi_files_with_problems),
+		TEST(test_cdi_sources_not_mounted),
 		TEST(test_vfio_group_node),
 		TEST(test_P20_random_changes),
 	};

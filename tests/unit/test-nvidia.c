@@ -2,6 +2,7 @@
 /*
  * Driver "nvidia": what it finds without a library, and what a container gets.
  */
+#include "cdi-fixture.h"
 #include "explained-fixture.h"
 #include "nvidia-fixture.h"
 
@@ -413,25 +414,77 @@ static void test_cdi(void **state)
 		"nvidia.com/gpu=" GPU_A " is in no file of /etc/cdi or /run/cdi"));
 	host_mkdir("/run/cdi");
 	host_write("/run/cdi/nvidia.yaml",
-		"---\ncdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n    - name: \"0\"\n"
-		"      containerEdits:\n        deviceNodes:\n            - path: /dev/nvidia0\n"
-		"    - name: " GPU_A "\n");
+		"---\n" CDI_YAML("nvidia.com/gpu", CDI_YAML_PLAIN("0") CDI_YAML_PLAIN(GPU_A)));
 	list_entries("nvidia", "{ expose = \"cdi\"; }");
 	assert_null(found(GPU_A)->problem);
 	assert_true(strings_contain(&found(GPU_A)->cdi, "nvidia.com/gpu=" GPU_A));
 	assert_int_equal(found(GPU_A)->n_nodes, 0);
 	list_entries("nvidia", "{ expose = \"cdi\"; cdi_kind = \"vendor.example/gpu\"; }");
 	assert_non_null(found(GPU_A)->problem);
-	/* Not the same name, and not a name. */
-	host_write("/run/cdi/nvidia.yaml",
-		"kind: nvidia.com/gpu\ndevices:\n- name: " GPU_A "0\n- hostname: " GPU_A "\n");
+	/* Not the same name. */
+	host_write("/run/cdi/nvidia.yaml", CDI_YAML("nvidia.com/gpu", CDI_YAML_PLAIN(GPU_A "0")));
 	list_entries("nvidia", "{ expose = \"cdi\"; }");
 	assert_non_null(found(GPU_A)->problem);
-	host_write("/run/cdi/nvidia.json",
-		"{\"cdiVersion\":\"0.5.0\",\"kind\":\"nvidia.com/gpu\",\"devices\":[{\"name\":\"" GPU_A
-		"\",\"containerEdits\":{}}]}");
+	host_write("/run/cdi/nvidia.json", CDI_JSON("nvidia.com/gpu", CDI_JSON_PLAIN(GPU_A)));
 	list_entries("nvidia", "{ expose = \"cdi\"; }");
 	assert_null(found(GPU_A)->problem);
+	/* The core reports what is wrong with a file. */
+	host_write("/run/cdi/nvidia.json", CDI_JSON("nvidia.com/gpu", CDI_JSON_DEVICE(GPU_A, "")));
+	list_entries("nvidia", "{ expose = \"cdi\"; }");
+	assert_null(found(GPU_A)->problem);
+	assert_true(strings_contain(&found(GPU_A)->cdi, "nvidia.com/gpu=" GPU_A));
+}
+
+/* Files of other directories, which runtimes are configured to read. */
+static void test_cdi_dirs(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	host_mkdir("/opt/cdi");
+	start("driver = \"nvidia\"; match = ( { expose = \"cdi\"; } ); "
+	      "container = { cdi_dirs = \"/opt/cdi\"; };");
+	assert_string_equal(seen(), GPU_A "! ");
+	host_write("/opt/cdi/nvidia.json", CDI_JSON("nvidia.com/gpu", CDI_JSON_PLAIN(GPU_A)));
+	RUN_UNTIL(streq(seen(), GPU_A " "));
+}
+
+/* The file was made before the driver was updated, and both versions are installed. */
+static void test_cdi_of_another_driver(void **state)
+{
+	static const struct {
+		const char *mount, *problem;
+	} cases[] = {
+		{ "/usr/lib64/libcuda.so.560.35.03",
+			"/run/cdi/nvidia.json was made for another driver: the kernel driver is 570.86.10, but "
+			"it mounts libcuda.so.560.35.03: run \"systemctl restart nvidia-cdi-refresh\" or "
+			"\"nvidia-ctk cdi generate\"" },
+		{ "/usr/lib64/libnvidia-ml.so.560.35.03",
+			"/run/cdi/nvidia.json was made for another driver: the kernel driver is 570.86.10, but "
+			"it mounts libnvidia-ml.so.560.35.03: run \"systemctl restart nvidia-cdi-refresh\" or "
+			"\"nvidia-ctk cdi generate\"" },
+		{ "/usr/lib64/libcuda.so.570.86.10", NULL },
+		/* Versions of their own. */
+		{ "/usr/lib64/libnvidia-egl-wayland.so.1.1.13", NULL },
+		{ "/usr/lib64/libcuda.so.1", NULL },
+	};
+
+	plant_driver("570.86.10");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	host_mkdir("/etc/cdi");
+	host_mkdir("/run/cdi");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *text = NULL;
+
+		assert_true(asprintf(&text,
+				    "{\"cdiVersion\": \"0.5.0\", \"kind\": \"nvidia.com/gpu\", "
+				    "\"containerEdits\": {\"mounts\": [{\"hostPath\": \"%s\", "
+				    "\"containerPath\": \"%s\"}]}, \"devices\": [" CDI_JSON_PLAIN(
+					    GPU_A) "]}",
+				    cases[i].mount, cases[i].mount) > 0);
+		host_write("/run/cdi/nvidia.json", text);
+		list_entries("nvidia", "{ expose = \"cdi\"; }");
+		assert_string_equal(found(GPU_A)->problem ?: "", cases[i].problem ?: "");
+	}
 }
 
 /* Files that no driver writes. */
@@ -532,6 +585,8 @@ int main(void)
 		HOST_TEST(test_mismatch),
 		HOST_TEST(test_driver_in_a_container),
 		HOST_TEST(test_cdi),
+		cmocka_unit_test_setup_teardown(test_cdi_dirs, host_setup, inventory_teardown),
+		HOST_TEST(test_cdi_of_another_driver),
 		HOST_TEST(test_nonsense),
 		HOST_TEST(test_explanations),
 		HOST_TEST(test_explained_conditions),

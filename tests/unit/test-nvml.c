@@ -3,6 +3,7 @@
  * Health from NVIDIA's library: devplugd-nvml with a stand-in for the library (tests/nvml), which
  * reports errors, hangs, crashes, and lacks functions, as set in its file.
  */
+#include "cdi-fixture.h"
 #include "nvidia-fixture.h"
 
 #define LIBRARY "/usr/lib64/libnvidia-ml.so.1"
@@ -393,8 +394,7 @@ static void write_cdi(const char *uuid)
 	char text[512];
 
 	(void)snprintf(text, sizeof(text),
-		"---\ncdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n    - name: \"0:0\"\n"
-		"    - name: %s\n",
+		"---\n" CDI_YAML("nvidia.com/gpu", CDI_YAML_PLAIN("0:0") CDI_YAML_PLAIN("%s")),
 		uuid);
 	host_replace("/run/cdi/nvidia.yaml", text);
 }

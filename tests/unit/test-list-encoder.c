@@ -109,6 +109,7 @@ static void test_readmission(void **state)
 		[CAUSE_CORDONED] = "Healthy",
 		[CAUSE_DEVICE] = "Healthy",
 		[CAUSE_PROBE] = "Healthy",
+		[CAUSE_UNPROBED] = "Healthy",
 	};
 	_cleanup_bookings_ struct bookings *booked = NULL;
 	_cleanup_strings_ struct strings refused = { 0 };

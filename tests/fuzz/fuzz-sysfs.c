@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "configuration/config.h"
 #include "configuration/preset.h"
@@ -242,7 +243,7 @@ static void plant(char *line)
 	else if (kind == '-')
 		(void)symlinkat(value, parent, name);
 	else if (kind == 'c' || kind == 'b')
-		(void)mkfifoat(parent, name, 0600);
+		(void)mknodat(parent, name, S_IFCHR | 0600, makedev(0, 0));
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)

@@ -64,6 +64,12 @@ def files_for_others(folder):
     return sorted(name for name in os.listdir(folder) if not name.startswith("."))
 
 
+def make_node(path):
+    """A device node with the number of /dev/null, and the directory for it."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+
+
 def remove_tree(path):
     """Also while devplugd removes files in it, or makes some."""
     until(lambda: shutil.rmtree(path, ignore_errors=True) or not os.path.exists(path), f"{path} to be removed")

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import unittest
 
-from node import NodeTest, program, until
+from node import NodeTest, make_node, program, until
 
 PROGRAM = "#!/bin/sh\ncat {}\n"
 
@@ -131,7 +131,7 @@ class Reboot(Replayed):
         shutil.rmtree(self.root, ignore_errors=True)
         for path in ("sys/bus/pci/devices", "sys/bus/pci/drivers/vfio-pci", "dev/vfio"):
             os.makedirs(os.path.join(self.root, path))
-        os.mkfifo(os.path.join(self.root, "dev/vfio/vfio"))
+        make_node(os.path.join(self.root, "dev/vfio/vfio"))
         for name, group in groups.items():
             function = os.path.join(self.root, "sys/devices", self.FUNCTIONS[name])
             members = os.path.join(self.root, f"sys/kernel/iommu_groups/{group}/devices")
@@ -144,7 +144,7 @@ class Reboot(Replayed):
             os.symlink(f"../../kernel/iommu_groups/{group}", os.path.join(function, "iommu_group"))
             os.symlink(f"../../../devices/{self.FUNCTIONS[name]}", os.path.join(self.root, "sys/bus/pci/devices", self.FUNCTIONS[name]))
             os.symlink(f"../../../../devices/{self.FUNCTIONS[name]}", os.path.join(members, self.FUNCTIONS[name]))
-            os.mkfifo(os.path.join(self.root, f"dev/vfio/{group}"))
+            make_node(os.path.join(self.root, f"dev/vfio/{group}"))
 
     def hold(self, name):
         """A pod with one device: its name above, and its group."""

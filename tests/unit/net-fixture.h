@@ -99,9 +99,10 @@ static inline void plant_infiniband(const char *parent, const char *name, unsign
 		host_mkdir(path);
 		host_write(made("%s/ibdev", path), made("%s\n", name));
 		host_mkdir("/dev/infiniband");
-		host_write(made("/dev/infiniband/%s%u", classes[i][1], number), "");
+		host_mknod(made("/dev/infiniband/%s%u", classes[i][1], number));
 	}
-	host_write("/dev/infiniband/rdma_cm", "");
+	if (number == 0)
+		host_mknod("/dev/infiniband/rdma_cm");
 }
 
 #define MELLANOX BRIDGE "/0000:d8:00.0"

@@ -42,7 +42,7 @@ static inline void sys_write(const char *directory, const char *file, const char
 	host_write(path, text);
 }
 
-/* A device node is known by what stat() returns; without privilege it is a FIFO. */
+/* Makes a device node, and the directory for it. */
 static inline void host_node(const char *name)
 {
 	char directory[256];

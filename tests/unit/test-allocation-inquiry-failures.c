@@ -64,7 +64,7 @@ static void test_device_that_is_not_listed_any_more(void **state)
 	struct error error;
 
 	names("/list", "{\"id\": \"a\"}, {\"id\": \"b\", \"nodes\": [{\"host\": \"/dev/b\"}]}");
-	host_write("/dev/b", "");
+	host_mknod("/dev/b");
 	begin("{ command = \"/list\"; interval = 0.1; allocate = \"/allocate\"; }", "", 2);
 	names("/list.new", "{\"id\": \"a\"}");
 	host_rename("/list.new", "/list");

@@ -225,7 +225,7 @@ static void test_program_of_the_resource(void **state)
 	assert_non_null(strstr(read_file("/toldallocate"),
 		"{\"id\": \"x\", \"device_id\": \"x\", \"offered_ids\": [\"x\"], "));
 	assert_non_null(strstr(read_file("/toldallocate"), "\"device_id\": \"y\""));
-	expect_given(ids, 2, "mount /dev/x /dev/x \nmount /dev/y /dev/y \nenv LEASE=7\n");
+	expect_given(ids, 2, "node /dev/x /dev/x rw\nnode /dev/y /dev/y rw\nenv LEASE=7\n");
 }
 
 static void test_program_reads_what_a_driver_found(void **state)

@@ -47,7 +47,7 @@ static void test_file(void **state)
 	host_write("/run/h/a", "");
 	RUN_UNTIL(streq(reason(0), "/run/h/a is empty"));
 	host_remove("/run/h/a");
-	host_mknod("/run/h/a");
+	host_mkfifo("/run/h/a");
 	RUN_UNTIL(strstr(reason(0), "not a regular file"));
 	host_remove("/run/h/a");
 	host_write("/run/h/a", "ok");

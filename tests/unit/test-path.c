@@ -25,7 +25,7 @@ static void test_ids(void **state)
 	host_mknod("/dev/net/tun");
 	host_mknod("/dev/ttyUSB10");
 	host_mknod("/dev/ttyUSB2");
-	host_mknod("/run/a/socket");
+	host_mkfifo("/run/a/socket");
 	host_mknod("/dev/net:tun");
 	host_mknod("/dev/a+b");
 	expect_ids("path", "\"/dev/ttyUSB*\"", "ttyUSB2 ttyUSB10 ");
@@ -56,7 +56,7 @@ static void test_kinds(void **state)
 	host_mkdir("/dev/snd");
 	host_mkdir("/var/data");
 	host_mkdir("/run");
-	host_mknod("/run/socket");
+	host_mkfifo("/run/socket");
 	host_symlink("socket", "/run/link");
 	list_entries("path",
 		"\"/dev/snd\", { path = \"/var/data\"; read_only = true; }, \"/run/socket\", "
@@ -170,7 +170,7 @@ static void test_zip(void **state)
 	make_series("one", 1);
 	expect_ids("path", "{ paths = ( \"/dev/a*\", \"/dev/b*\" ); }", "a0+b0 a1+b1 ");
 	assert_int_equal(scan.devices[1]->n_nodes, 2);
-	expect_node(1, 1, "/dev/b1", "/dev/b1", "");
+	expect_node(1, 1, "/dev/b1", "/dev/b1", "rw");
 	expect_ids("path", "{ paths = ( \"/dev/a*\", \"/dev/none\" ); }", "");
 	/* A limit lets one match be part of several, but makes no more than there are. */
 	expect_ids("path", "{ paths = ( \"/dev/a*\", { path = \"/dev/one0\"; limit = 2; } ); }",

@@ -176,7 +176,7 @@ static void test_without_connection_manager(void **state)
 	expect_nodes("( { name = \"irdma0\"; } )", "uverbs1:rw issm1:rw umad1:rw ", CM_NOTE);
 	expect_nodes("( { combine = true; name = \"irdma0\"; } )", "uverbs1:rw issm1:rw umad1:rw ",
 		CM_NOTE);
-	host_write("/dev/infiniband/rdma_cm", "");
+	host_mknod("/dev/infiniband/rdma_cm");
 	expect_nodes("( { name = \"irdma0\"; } )", "uverbs1:rw issm1:rw umad1:rw rdma_cm:rw ", "");
 	host_remove("/sys/class/infiniband_verbs/uverbs1/ibdev");
 	assert_string_equal(net_found(RDMA "( { name = \"irdma0\"; } );"), "0000:5e:00.0! ");
@@ -247,7 +247,7 @@ static void test_node_types(void **state)
 		host_remove("/dev/infiniband/rdma_cm");
 		expect_nodes("( { name = \"irdma0\"; } )", "uverbs1:rw issm1:rw umad1:rw ",
 			cases[i].noted ? CM_NOTE : "");
-		host_write("/dev/infiniband/rdma_cm", "");
+		host_mknod("/dev/infiniband/rdma_cm");
 	}
 }
 
@@ -283,7 +283,7 @@ static void test_P20_missing_uverbs(void **state)
 		0);
 	assert_int_equal(inventory_start(inventory, &error), 0);
 	assert_string_equal(seen_in(inventory), "0000:5e:00.0! ");
-	host_write("/dev/infiniband/uverbs1", "");
+	host_mknod("/dev/infiniband/uverbs1");
 	RUN_UNTIL(streq(seen_in(inventory), "0000:5e:00.0 "));
 	host_remove("/dev/infiniband/uverbs1");
 	RUN_UNTIL(streq(seen_in(inventory), "0000:5e:00.0! "));

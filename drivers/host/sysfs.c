@@ -9,6 +9,7 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <sys/sysmacros.h>
 
 #include "common/text.h"
 #include "drivers/host/sysfs-locked.h"
@@ -136,12 +137,46 @@ static bool is_inside(const char *path)
 	return true;
 }
 
+/* The uevent file of a device of neither a class nor a bus (vhost-vdpa-0) is empty, and its node has
+ * the device's name (device_get_devnode()). Another file of that name is not its node. */
+static int read_quiet_node(const char *root, const char *directory, char **ret)
+{
+	unsigned major_number, minor_number;
+	_cleanup_free_ char *node = NULL;
+	char number[SYSFS_VALUE_MAX + 1];
+	struct stat st;
+	int r;
+
+	r = sysfs_read(root, directory, "dev", number);
+	if (r < 0)
+		return r;
+	if (sscanf(number, "%8u:%8u", &major_number, &minor_number) != 2)
+		return -EBADMSG;
+	r = join("/dev", strrchr(directory, '/') + 1, &node);
+	if (r < 0)
+		return r;
+	for (char *p = node; (p = strchr(p, '!'));)
+		*p = '/';
+	if (!is_inside(node + strlen("/dev/")))
+		return -EBADMSG;
+	r = sysroot_stat(root, node, &st);
+	if (sysroot_is_shortage(r))
+		return r;
+	if (r >= 0 &&
+		(!S_ISCHR(st.st_mode) || st.st_rdev != makedev(major_number, minor_number)))
+		return -ENOENT;
+	*ret = TAKE_PTR(node);
+	return 0;
+}
+
 int sysfs_read_node(const char *root, const char *directory, char **ret)
 {
 	char name[SYSFS_VALUE_MAX + 1];
 	int r;
 
 	r = sysfs_read_uevent(root, directory, "DEVNAME", name);
+	if (r == -ENOENT)
+		return read_quiet_node(root, directory, ret);
 	if (r < 0)
 		return r;
 	if (!is_inside(name))

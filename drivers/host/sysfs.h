@@ -45,8 +45,8 @@ int sysfs_read_number(const char *root, const char *directory, const char *file,
 int sysfs_read_uevent(const char *root, const char *directory, const char *key,
 	char ret_value[static SYSFS_VALUE_MAX + 1]);
 
-/* Path on the host of the device's node, from DEVNAME. -ENOENT: it has none, -EBADMSG: the value is
- * not a valid path. */
+/* Path on the host of the device's node, from DEVNAME or, for a device of neither a class nor a bus,
+ * from its name and number. -ENOENT: it has none, -EBADMSG: the value is not a valid path. */
 int sysfs_read_node(const char *root, const char *directory, char **ret);
 
 /* Last part of the target of a link in the directory: "driver", "subsystem", "iommu_group",

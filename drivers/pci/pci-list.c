@@ -21,7 +21,8 @@ static const struct {
 	[PCI_VFIO_CDEV] = { { "vfio-dev" }, "/dev/vfio/devices", pci_list_vfio },
 	[PCI_UIO] = { { "uio" }, NULL, pci_list_uio },
 	[PCI_MDEV] = { { "mdev" }, PCI_MDEVS, NULL },
-	[PCI_VDPA] = { { "vdpa", "vhost-vdpa" }, NULL, pci_list_vdpa },
+	/* The node's device has no events of its own: its driver is bound to the vDPA device. */
+	[PCI_VDPA] = { { "vdpa" }, NULL, pci_list_vdpa },
 };
 
 /* Starts watching before it reads anything. */

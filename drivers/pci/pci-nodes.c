@@ -80,6 +80,8 @@ int pci_list_uio(
 
 /* --- vDPA --- */
 
+#define VHOST_DRIVER "vhost_vdpa"
+
 /* Adds the nodes of one vDPA device of the function, or the reason why there is none. */
 static int add_vdpa(struct pci_scan *pci, const struct pci_match *match,
 	const struct pci_function *function, const char *name, struct device *device)
@@ -102,8 +104,14 @@ static int add_vdpa(struct pci_scan *pci, const struct pci_match *match,
 	r = pci_read_driver(pci, directory, driver);
 	if (r < 0)
 		return r;
+	if (streq(driver, VHOST_DRIVER))
+		return device_set_problem(device,
+			"%.32s of %s is bound to " VHOST_DRIVER
+			", which created no device node: read the kernel's log",
+			name, function->address);
 	return device_set_problem(device,
-		"%.32s of %s is bound to %.64s, not to vhost_vdpa: run \"driverctl -b vdpa set-override %.32s vhost_vdpa\"",
+		"%.32s of %s is bound to %.64s, not to " VHOST_DRIVER
+		": run \"driverctl -b vdpa set-override %.32s " VHOST_DRIVER "\"",
 		name, function->address, driver[0] ? driver : "no driver", name);
 }
 

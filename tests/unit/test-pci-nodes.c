@@ -53,11 +53,22 @@ static void test_vdpa(void **state)
 	pci_link("../../../../bus/vdpa/drivers/virtio_vdpa", "0000:6b:00.1", "vdpa0/driver");
 	expect(VDPA,
 		"0000:6b:00.1! vdpa0 of 0000:6b:00.1 is bound to virtio_vdpa, not to vhost_vdpa: run \"driverctl -b vdpa set-override vdpa0 vhost_vdpa\"\n");
-	pci_write("0000:6b:00.1", "vdpa0/vhost-vdpa-0/uevent", "DEVNAME=vhost-vdpa-0\n");
+	host_remove(PCI_ROOT "/0000:6b:00.1/vdpa0/driver");
+	host_mkdir("/sys/bus/vdpa/drivers/vhost_vdpa");
+	pci_link("../../../../bus/vdpa/drivers/vhost_vdpa", "0000:6b:00.1", "vdpa0/driver");
+	/* The kernel's vhost-vdpa-0 is of neither a class nor a bus. */
+	pci_write("0000:6b:00.1", "vdpa0/vhost-vdpa-0/uevent", "");
+	pci_write("0000:6b:00.1", "vdpa0/vhost-vdpa-0/dev", "0:0\n");
+	expect(VDPA, "0000:6b:00.1: /dev/vhost-vdpa-0\n");
+	host_mknod("/dev/vhost-vdpa-0");
 	expect(VDPA, "0000:6b:00.1: /dev/vhost-vdpa-0\n");
 	expect_variable_of(0, "info",
 		"{\"generic\":{\"deviceID\":\"0000:6b:00.1\"},"
 		"\"vdpa\":{\"mount\":\"/dev/vhost-vdpa-0\"}}");
+	/* A node of another device. */
+	pci_write("0000:6b:00.1", "vdpa0/vhost-vdpa-0/dev", "511:0\n");
+	expect(VDPA,
+		"0000:6b:00.1! vdpa0 of 0000:6b:00.1 is bound to vhost_vdpa, which created no device node: read the kernel's log\n");
 }
 
 static void test_mdev(void **state)
@@ -112,7 +123,8 @@ static void test_network_information(void **state)
 	list_entries("pci", "{ access = \"uio\"; vendor = 0x8086; role = \"vf\"; }");
 	assert_non_null(found(address)->info);
 	host_mkdir("/sys/bus/vdpa");
-	pci_write(address, "vdpa2/vhost-vdpa-2/uevent", "DEVNAME=vhost-vdpa-2\n");
+	pci_write(address, "vdpa2/vhost-vdpa-2/uevent", "");
+	pci_write(address, "vdpa2/vhost-vdpa-2/dev", "511:2\n");
 	pci_link("../../../../bus/vdpa", address, "vdpa2/subsystem");
 	list_entries("pci", "{ access = \"vdpa\"; vendor = 0x8086; role = \"vf\"; }");
 	assert_string_equal(found(address)->info,

@@ -72,6 +72,47 @@ static void test_links_and_nodes(void **state)
 	assert_string_equal(path, CARD "/drm");
 }
 
+#define QUIET CARD "/vdpa0/vhost-vdpa-0"
+
+/* Expects the node of a device whose uevent file is empty; NULL: none, for that reason. */
+static void expect_quiet_node(const char *number, const char *expected, int r)
+{
+	_cleanup_free_ char *node = NULL;
+
+	host_write(QUIET "/dev", number);
+	assert_int_equal(sysfs_read_node(host_root, QUIET, &node), r);
+	if (expected)
+		assert_string_equal(node, expected);
+}
+
+static void test_quiet_nodes(void **state)
+{
+	_cleanup_free_ char *node = NULL;
+
+	plant_card();
+	host_mkdir(QUIET);
+	host_write(QUIET "/uevent", "");
+	assert_int_equal(sysfs_read_node(host_root, QUIET, &node), -ENOENT);
+	expect_quiet_node("511:0\n", "/dev/vhost-vdpa-0", 0);
+	expect_quiet_node("511\n", NULL, -EBADMSG);
+	expect_quiet_node("\n", NULL, -EBADMSG);
+	host_mknod("/dev/vhost-vdpa-0");
+	expect_quiet_node("0:0\n", "/dev/vhost-vdpa-0", 0);
+	expect_quiet_node("511:0\n", NULL, -ENOENT);
+	host_remove("/dev/vhost-vdpa-0");
+	host_touch("/dev/vhost-vdpa-0");
+	expect_quiet_node("0:0\n", NULL, -ENOENT);
+	/* A name with "/" in it, and one that leads elsewhere. */
+	host_mkdir(CARD "/a!b");
+	host_write(CARD "/a!b/dev", "511:1\n");
+	assert_int_equal(sysfs_read_node(host_root, CARD "/a!b", &node), 0);
+	assert_string_equal(node, "/dev/a/b");
+	host_mkdir(CARD "/..!b");
+	host_write(CARD "/..!b/dev", "511:1\n");
+	free(TAKE_PTR(node));
+	assert_int_equal(sysfs_read_node(host_root, CARD "/..!b", &node), -EBADMSG);
+}
+
 static void test_describe(void **state)
 {
 	_cleanup_device_ struct device *device = NULL;
@@ -137,7 +178,7 @@ static void test_hostile(void **state)
 	assert_int_equal(sysfs_read(host_root, CARD, "zero", value), -EBADMSG);
 	host_mkdir(CARD "/directory");
 	assert_int_equal(sysfs_read(host_root, CARD, "directory", value), -EINVAL);
-	host_mknod(CARD "/pipe");
+	host_mkfifo(CARD "/pipe");
 	assert_int_equal(sysfs_read(host_root, CARD, "pipe", value), -EINVAL);
 
 	host_symlink("loop-b", CARD "/loop-a");
@@ -176,6 +217,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_read, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_links_and_nodes, host_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_quiet_nodes, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_describe, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_numa_minus_one, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_list, host_setup, host_teardown),

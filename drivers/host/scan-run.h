@@ -30,6 +30,8 @@ struct scan {
 	struct device **devices;
 	size_t n_devices;
 	struct map by_id;
+	struct map taken; /* nodes to their devices, see scan_take_node() */
+	struct strings taken_names;
 	struct watch **watches;
 	size_t n_watches;
 	/* Directory to its name in watched_names. */

@@ -30,6 +30,22 @@ int scan_add(struct scan *scan, const char *id, struct device **ret_device)
 	return 0;
 }
 
+int scan_take_node(struct scan *scan, const char *node, const struct device *device,
+	const struct device **ret_first)
+{
+	const struct device *first = map_get(&scan->taken, node);
+	int r;
+
+	if (first) {
+		*ret_first = first;
+		return 1;
+	}
+	r = strings_add(&scan->taken_names, node, strlen(node));
+	return r < 0 ? r
+		     : map_put(&scan->taken, scan->taken_names.items[scan->taken_names.count - 1],
+			       (void *)(uintptr_t)device);
+}
+
 void scan_drop_last(struct scan *scan)
 {
 	struct device *device = scan->devices[--scan->n_devices];
@@ -270,6 +286,8 @@ void scan_done(struct scan *scan)
 		(void)watch_free(scan->watches[i]);
 	free(scan->watches);
 	map_done(&scan->by_id);
+	map_done(&scan->taken);
+	strings_done(&scan->taken_names);
 	map_done(&scan->watched);
 	map_done(&scan->watched_content);
 	strings_done(&scan->watched_names);

@@ -18,6 +18,11 @@ struct scan;
  * scan. */
 int scan_add(struct scan *scan, const char *id, struct device **ret_device);
 
+/* Notes that a device has a node that others may have, too. Returns 0, 1 with the device that had
+ * it first, or -ENOMEM. */
+int scan_take_node(struct scan *scan, const char *node, const struct device *device,
+	const struct device **ret_first);
+
 /* Removes the device that was added last. */
 void scan_drop_last(struct scan *scan);
 

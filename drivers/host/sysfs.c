@@ -137,8 +137,8 @@ static bool is_inside(const char *path)
 	return true;
 }
 
-/* The uevent file of a device of neither a class nor a bus (vhost-vdpa-0) is empty, and its node has
- * the device's name (device_get_devnode()). Another file of that name is not its node. */
+/* The uevent file of a device of neither a class nor a bus (vhost-vdpa-0) is empty, and its node
+ * has the device's name (device_get_devnode()). Another file of that name is not its node. */
 static int read_quiet_node(const char *root, const char *directory, char **ret)
 {
 	unsigned major_number, minor_number;
@@ -162,8 +162,7 @@ static int read_quiet_node(const char *root, const char *directory, char **ret)
 	r = sysroot_stat(root, node, &st);
 	if (sysroot_is_shortage(r))
 		return r;
-	if (r >= 0 &&
-		(!S_ISCHR(st.st_mode) || st.st_rdev != makedev(major_number, minor_number)))
+	if (r >= 0 && (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(major_number, minor_number)))
 		return -ENOENT;
 	*ret = TAKE_PTR(node);
 	return 0;
@@ -349,25 +348,81 @@ bool sysfs_ascend(char *directory)
 }
 
 /* The kernel's form is "%04x:%02x:%02x.%d". */
-
-int sysfs_pci_address(
-	const char *root, const char *directory, char ret_address[static PCI_ADDRESS_SIZE])
+static bool find_address(char *path, char ret_address[static PCI_ADDRESS_SIZE])
 {
-	_cleanup_free_ char *path = NULL;
-	int r;
-
-	r = sysfs_resolve(root, directory, &path);
-	if (r < 0)
-		return r;
 	do {
 		const char *name = strrchr(path, '/') + 1;
 
 		if (form_is_pci_address(name)) {
 			(void)stpcpy(ret_address, name);
-			return 0;
+			return true;
 		}
 	} while (sysfs_ascend(path));
-	return -ENOENT;
+	return false;
+}
+
+#define NVME_SUBSYSTEMS "/sys/devices/virtual/nvme-subsystem/"
+
+/* Adds the controllers of the NVMe subsystem to which the device in a directory belongs, which has
+ * links to them (nvme0). With native multipath, namespaces are devices of the subsystem. */
+static int find_controllers(const char *root, const char *directory, struct strings *ret_paths)
+{
+	const char *name = startswith(directory, NVME_SUBSYSTEMS);
+	_cleanup_free_ char *subsystem = NULL;
+	_cleanup_strings_ struct strings names = { 0 };
+	int r;
+
+	if (!name)
+		return 0;
+	if (format_text(&subsystem, NVME_SUBSYSTEMS "%.*s", (int)strcspn(name, "/"), name) < 0)
+		return -ENOMEM;
+	r = sysfs_list(root, subsystem, &names);
+	if (r < 0)
+		return sysroot_is_shortage(r) ? r : 0;
+	for (size_t i = 0; i < names.count && r >= 0; i++) {
+		const char *number = startswith(names.items[i], "nvme");
+		_cleanup_free_ char *path = NULL;
+
+		if (!number || !*number || number[strspn(number, "0123456789")])
+			continue;
+		r = join(subsystem, names.items[i], &path);
+		if (r >= 0)
+			r = strings_add(ret_paths, path, strlen(path));
+	}
+	return r;
+}
+
+static int controller_address(
+	const char *root, const char *directory, char ret_address[static PCI_ADDRESS_SIZE])
+{
+	_cleanup_strings_ struct strings controllers = { 0 };
+	_cleanup_free_ char *path = NULL;
+	int r;
+
+	r = find_controllers(root, directory, &controllers);
+	if (r < 0 || controllers.count != 1)
+		return r < 0 ? r : -ENOENT;
+	r = sysfs_resolve(root, controllers.items[0], &path);
+	if (r < 0)
+		return r;
+	return find_address(path, ret_address) ? 0 : -ENOENT;
+}
+
+int sysfs_pci_address(
+	const char *root, const char *directory, char ret_address[static PCI_ADDRESS_SIZE])
+{
+	_cleanup_free_ char *path = NULL, *copy = NULL;
+	int r;
+
+	r = sysfs_resolve(root, directory, &path);
+	if (r < 0)
+		return r;
+	copy = strdup(path);
+	if (!copy)
+		return -ENOMEM;
+	if (find_address(copy, ret_address))
+		return 0;
+	return controller_address(root, path, ret_address);
 }
 
 bool sysfs_has_vfs(const char *root, const char *directory)
@@ -378,7 +433,8 @@ bool sysfs_has_vfs(const char *root, const char *directory)
 		sysroot_resolve(root, path, &function) >= 0;
 }
 
-int sysfs_add_numa(const char *root, const char *directory, struct device *device)
+/* Returns 1 if there is an answer, 0 or a shortage. */
+static int add_numa(const char *root, const char *directory, struct device *device)
 {
 	_cleanup_free_ char *path = NULL;
 	int64_t node;
@@ -389,12 +445,31 @@ int sysfs_add_numa(const char *root, const char *directory, struct device *devic
 		return sysroot_is_shortage(r) ? r : 0;
 	for (unsigned i = 0; i < DEPTH_MAX; i++) {
 		r = sysfs_read_number(root, path, "numa_node", &node);
-		if (r >= 0 && node >= -1 && node <= INT32_MAX)
-			return device_add_numa(device, (int)node);
+		if (r >= 0 && node >= -1 && node <= INT32_MAX) {
+			r = device_add_numa(device, (int)node);
+			return r < 0 ? r : 1;
+		}
 		if (!sysfs_ascend(path))
 			break;
 	}
 	return 0;
+}
+
+int sysfs_add_numa(const char *root, const char *directory, struct device *device)
+{
+	_cleanup_strings_ struct strings controllers = { 0 };
+	_cleanup_free_ char *path = NULL;
+	int r;
+
+	r = add_numa(root, directory, device);
+	if (r != 0)
+		return MIN_OF(r, 0);
+	r = sysfs_resolve(root, directory, &path);
+	if (r >= 0)
+		r = find_controllers(root, path, &controllers);
+	for (size_t i = 0; i < controllers.count && r >= 0; i++)
+		r = add_numa(root, controllers.items[i], device);
+	return sysroot_is_shortage(r) ? r : 0;
 }
 
 int sysfs_describe(const char *root, const char *directory, struct device *device)

@@ -45,8 +45,8 @@ int sysfs_read_number(const char *root, const char *directory, const char *file,
 int sysfs_read_uevent(const char *root, const char *directory, const char *key,
 	char ret_value[static SYSFS_VALUE_MAX + 1]);
 
-/* Path on the host of the device's node, from DEVNAME or, for a device of neither a class nor a bus,
- * from its name and number. -ENOENT: it has none, -EBADMSG: the value is not a valid path. */
+/* Path on the host of the device's node, from DEVNAME or, for a device of neither a class nor a
+ * bus, from its name and number. -ENOENT: it has none, -EBADMSG: the value is not a valid path. */
 int sysfs_read_node(const char *root, const char *directory, char **ret);
 
 /* Last part of the target of a link in the directory: "driver", "subsystem", "iommu_group",
@@ -75,7 +75,8 @@ int sysfs_resolve(const char *root, const char *directory, char **ret);
  * whether there is one below /sys/devices. */
 bool sysfs_ascend(char *directory);
 
-/* Address of the nearest PCI device at or above the directory. */
+/* Address of the nearest PCI device at or above the directory; of an NVMe namespace that several
+ * controllers could share, the address of its controller if it has one only. */
 int sysfs_pci_address(
 	const char *root, const char *directory, char ret_address[static PCI_ADDRESS_SIZE]);
 
@@ -83,8 +84,9 @@ int sysfs_pci_address(
  * which is held while they are made. */
 bool sysfs_has_vfs(const char *root, const char *directory);
 
-/* Adds the NUMA node of the nearest device from the directory up the buses that has one. Returns 0
- * or a shortage (sysroot.h). */
+/* Adds the NUMA node of the nearest device from the directory up the buses that has one; for an
+ * NVMe namespace that several controllers could share, those of its controllers. Returns 0 or a
+ * shortage (sysroot.h). */
 int sysfs_add_numa(const char *root, const char *directory, struct device *device);
 
 /* Adds to a device what the core reads from /sys: the variables ${sysfs} (without symbolic links,

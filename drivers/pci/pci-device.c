@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 
+#include "drivers/host/nvme.h"
 #include "drivers/host/sysfs-walk.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/device-info.h"
@@ -96,15 +97,12 @@ struct search {
 static int on_device(const char *directory, void *userdata)
 {
 	const struct search *search = userdata;
-	_cleanup_free_ char *node = NULL;
 	int r;
 
 	/* Functions behind a bridge have devices of their own. */
 	if (form_is_pci_address(strrchr(directory, '/') + 1))
 		return SYSFS_WALK_NOT_BELOW;
-	r = sysfs_read_node(search->root, directory, &node);
-	if (r >= 0)
-		r = strings_add(search->nodes, node, strlen(node));
+	r = nvme_read_nodes(search->root, directory, search->nodes);
 	return sysroot_is_shortage(r) ? r : SYSFS_WALK_ON;
 }
 

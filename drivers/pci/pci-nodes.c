@@ -5,6 +5,7 @@
  */
 #include <fnmatch.h>
 
+#include "drivers/host/nvme.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/declaration.h"
 #include "drivers/model/form.h"
@@ -18,9 +19,14 @@ static bool is_wanted(const struct pci_match *match, const char *node)
 	return match->nodes.count == 0;
 }
 
-static int set_no_nodes(
-	struct device *device, const struct pci_match *match, const struct pci_function *function)
+static int set_no_nodes(struct pci_scan *pci, struct device *device, const struct pci_match *match,
+	const struct pci_function *function)
 {
+	/* The driver may make nodes of any subsystem after it is bound. */
+	int r = scan_watch(pci->scan, "/dev");
+
+	if (r < 0)
+		return r;
 	if (!function->driver[0])
 		return device_set_problem(device,
 			"%s is bound to no driver, so it has no device node: load its driver, or "
@@ -44,9 +50,10 @@ int pci_list_nodes(
 	r = pci_find_nodes(pci, function->directory, &nodes);
 	for (size_t i = 0; i < nodes.count && r >= 0; i++)
 		if (is_wanted(match, nodes.items[i]))
-			r = device_add_node(device, nodes.items[i], NULL, match->permissions);
+			r = nvme_add_node(pci->scan, pci->declaration, device, nodes.items[i],
+				match->permissions);
 	if (r >= 0 && device->n_nodes == 0)
-		r = set_no_nodes(device, match, function);
+		r = set_no_nodes(pci, device, match, function);
 	return r;
 }
 

@@ -8,6 +8,7 @@
 
 #include "drivers/host/device-values.h"
 #include "drivers/host/identity.h"
+#include "drivers/host/nvme.h"
 #include "drivers/host/sysfs-walk.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/declaration.h"
@@ -95,6 +96,7 @@ static int expand(const struct candidates *candidates, const struct device *devi
 /* --- nodes --- */
 
 struct node_target {
+	const struct candidates *candidates;
 	struct scan *scan;
 	struct device *device;
 	const char *permissions;
@@ -132,27 +134,29 @@ static int add_node(const struct node_target *target, const char *path, bool opt
 		if (r < 0)
 			return r;
 	}
-	return device_add_node(target->device, path, NULL, target->permissions);
+	return nvme_add_node(target->scan, target->candidates->declaration, target->device, path,
+		target->permissions);
 }
 
-static int add_own_node(const struct node_target *target, const char *directory)
+static int add_own_nodes(const struct node_target *target, const char *directory)
 {
-	_cleanup_free_ char *path = NULL;
+	_cleanup_strings_ struct strings nodes = { 0 };
 	int r;
 
-	r = sysfs_read_node(scan_root(target->scan), directory, &path);
+	r = nvme_read_nodes(scan_root(target->scan), directory, &nodes);
 	if (sysroot_is_shortage(r))
 		return r;
-	if (r >= 0)
-		return add_node(target, path, false);
 	if (r == -EBADMSG || r == -EFBIG)
 		return device_set_problem(target->device, "its uevent file has no valid node");
-	return 0;
+	r = 0;
+	for (size_t i = 0; i < nodes.count && r >= 0; i++)
+		r = add_node(target, nodes.items[i], false);
+	return r;
 }
 
 static int on_child(const char *directory, void *userdata)
 {
-	return add_own_node(userdata, directory);
+	return add_own_nodes(userdata, directory);
 }
 
 static int add_declared_node(
@@ -179,7 +183,7 @@ static int add_nodes(const struct candidates *candidates, const struct candidate
 	struct device *device)
 {
 	const struct sysfs_match *match = candidate->match;
-	struct node_target target = { candidates->scan, device, match->permissions };
+	struct node_target target = { candidates, candidates->scan, device, match->permissions };
 	int r = 0;
 
 	for (size_t i = 0; i < match->nodes.count && r >= 0; i++)
@@ -188,7 +192,7 @@ static int add_nodes(const struct candidates *candidates, const struct candidate
 		const char *directory = candidate->members.items[i];
 
 		if (match->nodes.count == 0)
-			r = add_own_node(&target, directory);
+			r = add_own_nodes(&target, directory);
 		if (r >= 0 && match->child_nodes)
 			r = sysfs_walk(scan_root(candidates->scan), directory, on_child, &target);
 	}

@@ -6,6 +6,7 @@
  */
 #include <fnmatch.h>
 
+#include "drivers/host/nvme.h"
 #include "drivers/host/sysfs-walk.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/declaration.h"
@@ -195,6 +196,10 @@ static int match_one(struct candidates *candidates, const struct sysfs_match *ma
 	const char *name;
 	int r;
 
+	/* It is only a path to a disk, which is found itself. */
+	if (streq(candidates->subsystem, "block") &&
+		nvme_is_hidden(scan_root(candidates->scan), directory))
+		return 0;
 	selected_init(&found.selected, candidates->scan, directory);
 	name = found.selected.name;
 	r = conditions_hold(&sysfs_driver_conditions, match, &found, name,

@@ -283,6 +283,21 @@ static int build_names(struct build *build, const struct strings *templates, siz
 	return 0;
 }
 
+static int check_variables(struct build *build, const struct allocation *allocation)
+{
+	for (size_t i = 0; i < allocation->n_env; i++) {
+		const struct pair *pair = &allocation->env[i];
+		size_t size = strlen(pair->name) + strlen(pair->value) + 2;
+
+		if (size > VARIABLE_MAX)
+			return error_set(build->error, -E2BIG,
+				"%s: the variable %s for %zu device%s has %zu bytes, and a program cannot be started with more than %u: request fewer devices for a container, or shorten the variable",
+				build->declaration->name, pair->name, build->n_devices,
+				build->n_devices == 1 ? "" : "s", size, VARIABLE_MAX);
+	}
+	return 0;
+}
+
 static int build_texts(struct build *build, struct allocation *allocation)
 {
 	const struct container *container = &build->declaration->container;
@@ -290,6 +305,8 @@ static int build_texts(struct build *build, struct allocation *allocation)
 
 	r = build_pairs(build, &container->env, offsetof(struct device, env), &allocation->env,
 		&allocation->n_env);
+	if (r >= 0)
+		r = check_variables(build, allocation);
 	/* No CDI file contains the rest. */
 	if (r < 0 || build->part == BUILD_DEVICE)
 		return r;

@@ -10,6 +10,10 @@
 
 #include "drivers/inventory/inventory.h"
 
+/* Maximum size of a variable with its name, "=" and the end of the string: the kernel starts no
+ * program with a longer one (MAX_ARG_STRLEN, 32 pages of 4 KiB). */
+#define VARIABLE_MAX (128U << 10)
+
 struct pair {
 	char *name;
 	char *value;
@@ -43,7 +47,7 @@ struct allocation_answers {
 /* Builds the edits for the offered ids; `answers` NULL: no program was run. Errors name the device,
  * the fault and the remedy, because the pod shows the text: -ENOENT (unknown id, or a required node
  * is missing), -EIO (unhealthy), -EINVAL (no ids, an id twice, over share.max_per_container),
- * -EEXIST (conflict), -ENOMEM. */
+ * -EEXIST (conflict), -E2BIG (over VARIABLE_MAX), -ENOMEM. */
 int allocation_build(const struct declaration *declaration, const struct snapshot *snapshot,
 	const char *root, const char *const *ids, size_t n_ids,
 	const struct allocation_answers *answers, struct allocation *ret, struct error *error);

@@ -315,7 +315,9 @@ class DraClaims(DraTest):
     def test_P10_size_of_claims(self):
         """What exceeds 16 MiB for all claims is refused, and what is prepared stays."""
         self.serve_api()
-        self.begin(self.resource("gpu", count=24).replace("GPU=${ids:,}", "GPU=${ids:,}" + "x" * 900000))
+        # As much as a program can be started with, in each of eight variables.
+        large = ", ".join(f'"GPU{number}=${{ids:,}}{"x" * 130000}"' for number in range(8))
+        self.begin(self.resource("gpu", count=24).replace('"GPU=${ids:,}"', f"( {large} )"))
         self.await_pool()
         claims = [self.claim(f"c{i}", i) for i in range(24)]
         answers = {claim[2]: self.prepare(claim)[claim[2]] for claim in claims}

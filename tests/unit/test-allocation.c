@@ -2,6 +2,8 @@
 /*
  * What containers get, and the errors that pods show. docs/complaints.md: R19, W5, M11.
  */
+#include <sys/wait.h>
+
 #include "allocation-fixture.h"
 #include "cdi-fixture.h"
 #include "inventory-fixture.h"
@@ -211,6 +213,65 @@ static void test_shared(void **state)
 	expect_error("tty0", -ENOENT, "tty0");
 }
 
+/* Whether the kernel starts a program with a variable of that size. */
+static bool is_passed_on(size_t size)
+{
+	char *const arguments[] = { (char *)"true", NULL };
+	_cleanup_free_ char *variable = calloc(size, 1);
+	char *environment[] = { variable, NULL };
+	int status;
+	pid_t pid;
+
+	assert_non_null(variable);
+	memset(variable, 'x', size - 1);
+	variable[1] = '=';
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		(void)execve("/bin/true", arguments, environment);
+		_exit(errno == E2BIG ? 7 : 8);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 7));
+	return WEXITSTATUS(status) == 0;
+}
+
+/* MAX_ARG_STRLEN of the kernel. */
+static void test_long_variable(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	_cleanup_allocation_ struct allocation allocation = { 0 };
+	_cleanup_free_ const char **ids = NULL;
+	size_t n = 0, size = sizeof("IDS=");
+	struct error error = { 0 };
+	char expected[160];
+
+	assert_true(is_passed_on(VARIABLE_MAX));
+	if (sysconf(_SC_PAGESIZE) == 4096)
+		assert_false(is_passed_on(VARIABLE_MAX + 1));
+	start("driver = \"static\"; match = ( { count = 13000; } ); container = { env = \"IDS=${ids}\"; };");
+	snapshot = inventory_snapshot(inventory);
+	ids = calloc(snapshot->n_units, sizeof(*ids));
+	assert_non_null(ids);
+	while (size <= VARIABLE_MAX) {
+		ids[n] = snapshot->units[n].device->id;
+		size += strlen(ids[n]) + (n > 0);
+		n++;
+	}
+	assert_int_equal(allocation_build(declaration_of(config), snapshot, host_root, ids, n, NULL,
+				 &allocation, &error),
+		-E2BIG);
+	(void)snprintf(expected, sizeof(expected),
+		"vendor.example/unit: the variable IDS for %zu devices has %zu bytes, and a program cannot "
+		"be started with more than %u: ",
+		n, size, VARIABLE_MAX);
+	assert_true(startswith(error.message, expected));
+	assert_int_equal(allocation_build(declaration_of(config), snapshot, host_root, ids, n - 1,
+				 NULL, &allocation, &error),
+		0);
+	assert_int_equal(allocation.n_env, 1);
+}
+
 static void test_attributes(void **state)
 {
 	char path[512];
@@ -258,6 +319,7 @@ int main(void)
 		TEST(test_missing),
 		TEST(test_conflicts),
 		TEST(test_mount_over_another),
+		TEST(test_long_variable),
 		TEST(test_shared),
 		TEST(test_attributes),
 		TEST(test_static),

@@ -7,21 +7,28 @@
 #include "drivers/allocation/allocation-build.h"
 #include "drivers/allocation/allocation.h"
 #include "drivers/host/sysroot.h"
+#include "drivers/inventory/needs.h"
 
-/* Whether the host lacks it; a path that may not be read is left to the container runtime. */
-static bool is_missing(const struct build *build, const char *host)
+/* What the host has at the path of a node; what may not be read is left to the container runtime.
+ */
+static enum node_state state_of(const struct build *build, const char *host)
+{
+	enum node_state state;
+
+	return node_state_read(build->root, host, NULL, &state) < 0 ? NODE_DEVICE : state;
+}
+
+static enum node_state state_of_mount(const struct build *build, const char *host)
 {
 	struct stat st;
 
-	return sysroot_is_absent(sysroot_stat(build->root, host, &st));
+	return sysroot_is_absent(sysroot_stat(build->root, host, &st)) ? NODE_MISSING : NODE_DEVICE;
 }
 
 /* Runtimes put the nodes of a directory in its place, but not those that a CDI file names. */
-static bool is_directory(const struct build *build, const char *host)
+static bool is_directory(enum node_state state)
 {
-	struct stat st;
-
-	return sysroot_stat(build->root, host, &st) >= 0 && S_ISDIR(st.st_mode);
+	return state == NODE_DIRECTORY || state == NODE_EMPTY;
 }
 
 /* A CDI file may not name a symbolic link as a device node, and runtimes treat a bind mount of one
@@ -41,27 +48,16 @@ static bool is_for_cdi(const struct build *build)
 	return build->part == BUILD_DEVICE || (build->answers && build->answers->claim);
 }
 
-/* Names the place that declares the missing path, and the remedy. */
-struct origin_key {
-	const char *key, *remedy;
-};
-
-static const struct origin_key from_match = { "match", "load its driver" };
-static const struct origin_key from_nodes = { "container.nodes", "load its driver" };
-static const struct origin_key from_mounts = { "container.mounts",
-	"install the package that provides it" };
-
-static int missing_error(struct build *build, const char *host, const char *device_id,
-	const struct origin_key *origin)
+static int need_error(struct build *build, const char *host, enum node_state state,
+	const char *device_id, const struct need_origin *origin)
 {
-	_cleanup_free_ char *device = NULL;
+	_cleanup_free_ char *device = NULL, *need = NULL;
 
-	if (device_id && format_text(&device, "device \"%s\" of ", device_id) < 0)
+	if ((device_id && format_text(&device, "device \"%s\" of ", device_id) < 0) ||
+		need_describe(origin, host, state, &need) < 0)
 		return build_out_of_memory(build);
-	return error_set(build->error, -ENOENT,
-		"%s%s needs %s, which is missing on the host: %s, or correct %s in the "
-		"configuration",
-		device ?: "", build->declaration->name, host, origin->remedy, origin->key);
+	return error_set(
+		build->error, -ENOENT, "%s%s %s", device ?: "", build->declaration->name, need);
 }
 
 static int want(struct build *build, const struct device_node *template, char *host, char *path,
@@ -87,13 +83,16 @@ static int want_device_node(
 	struct build *build, const struct device_node *node, const char *device_id)
 {
 	_cleanup_free_ char *host = strdup(node->host), *path = strdup(node->path);
+	enum node_state state;
 
 	if (!host || !path)
 		return build_out_of_memory(build);
-	if (!build_wants(build, node->mount || !is_directory(build, host)))
+	state = node->mount ? state_of_mount(build, host) : state_of(build, host);
+	if (!build_wants(build, !is_directory(state)))
 		return 0;
-	if (is_missing(build, host))
-		return node->optional ? 0 : missing_error(build, host, device_id, &from_match);
+	if (!need_is_met(&need_of_match, build->declaration, state))
+		return node->optional ? 0
+				      : need_error(build, host, state, device_id, &need_of_match);
 	if (node->mount || is_for_cdi(build))
 		resolve(build, &host);
 	return want(build, node, TAKE_PTR(host), TAKE_PTR(path), device_id);
@@ -103,17 +102,20 @@ static int want_answered_node(
 	struct build *build, const struct device_node *node, const char *program)
 {
 	_cleanup_free_ char *host = strdup(node->host), *path = strdup(node->path);
+	enum node_state state;
 	int r;
 
 	if (!host || !path)
 		return build_out_of_memory(build);
-	if (is_missing(build, host))
+	state = node->mount ? state_of_mount(build, host) : state_of(build, host);
+	if (!node_state_is_usable(state, false))
 		return node->optional
 			? 0
 			: error_set(build->error, -ENOENT,
-				  "%s gives a container of %s %s, which is missing on the host: "
-				  "correct the program",
-				  program, build->declaration->name, host);
+				  "%s gives a container of %s %s, which %s on the host: correct the "
+				  "program",
+				  program, build->declaration->name, host,
+				  node_state_phrase(state));
 	if (node->mount || is_for_cdi(build))
 		resolve(build, &host);
 	r = want(build, node, TAKE_PTR(host), TAKE_PTR(path), NULL);
@@ -177,16 +179,20 @@ static int collect_node(struct build *build, const void *item, const char *devic
 	_cleanup_free_ char *host = NULL, *path = NULL;
 	const struct declared_node *declared = item;
 	struct device_node node = { 0 };
+	enum node_state state;
 	int r;
 
 	r = expand_paths(build, declared->host, declared->path, &host, &path);
 	if (r < 0)
 		return r;
-	if (!build_wants(build,
-		    !of_allocation(declared->host, declared->path) && !is_directory(build, host)))
+	state = state_of(build, host);
+	if (!build_wants(
+		    build, !of_allocation(declared->host, declared->path) && !is_directory(state)))
 		return 0;
-	if (is_missing(build, host))
-		return declared->optional ? 0 : missing_error(build, host, device_id, &from_nodes);
+	if (!need_is_met(&need_of_nodes, build->declaration, state))
+		return declared->optional
+			? 0
+			: need_error(build, host, state, device_id, &need_of_nodes);
 	if (is_for_cdi(build))
 		resolve(build, &host);
 	(void)snprintf(node.permissions, sizeof(node.permissions), "%s", declared->permissions);
@@ -205,8 +211,8 @@ static int collect_mount(struct build *build, const void *item, const char *devi
 	r = expand_paths(build, declared->host, declared->path, &host, &path);
 	if (r < 0)
 		return r;
-	if (is_missing(build, host))
-		return missing_error(build, host, device_id, &from_mounts);
+	if (state_of_mount(build, host) == NODE_MISSING)
+		return need_error(build, host, NODE_MISSING, device_id, &need_of_mounts);
 	resolve(build, &host);
 	return want(build, &node, TAKE_PTR(host), TAKE_PTR(path), device_id);
 }

@@ -6,6 +6,7 @@
  */
 #include "drivers/host/infiniband.h"
 
+#include "drivers/host/node-state.h"
 #include "drivers/host/sysroot.h"
 
 #define CLASS          "/sys/class/infiniband"
@@ -87,15 +88,17 @@ static int read_class(const char *root, size_t class, struct infiniband_table *t
 int infiniband_table_read(struct scan *scan, struct infiniband_table *ret)
 {
 	_cleanup_infiniband_table_ struct infiniband_table table = { 0 };
-	struct stat st;
+	enum node_state state;
 	int r;
 
 	r = watch(scan);
 	for (size_t i = 0; i < ARRAY_SIZE(classes) && r >= 0; i++)
 		r = read_class(scan_root(scan), i, &table);
+	if (r >= 0)
+		r = node_state_read(scan_root(scan), CM_NODE, NULL, &state);
 	if (r < 0)
 		return r;
-	table.has_cm = sysroot_stat(scan_root(scan), CM_NODE, &st) >= 0;
+	table.has_cm = node_state_is_usable(state, false);
 	*ret = table;
 	table = (struct infiniband_table){ 0 };
 	return 0;
@@ -144,10 +147,14 @@ static int add_own_node(struct scan *scan, const char *name, const char *permiss
 {
 	char path[sizeof(NODE_DIRECTORY) + NAME_MAX + 1];
 	unsigned kind = kind_of(~0U, name);
-	struct stat st;
+	enum node_state state;
+	int r;
 
 	(void)snprintf(path, sizeof(path), NODE_DIRECTORY "/%.255s", name);
-	if (kind != INFINIBAND_VERBS && sysroot_is_absent(sysroot_stat(scan_root(scan), path, &st)))
+	r = node_state_read(scan_root(scan), path, NULL, &state);
+	if (r < 0)
+		return r;
+	if (kind != INFINIBAND_VERBS && !node_state_is_usable(state, false))
 		return 0;
 	return add_node(name, permissions, device, &nodes->paths[kind]);
 }

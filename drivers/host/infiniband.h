@@ -26,7 +26,7 @@ struct infiniband_table {
 	bool has_cm;
 };
 
-/* Reads the table and triggers a new scan when it changes. Returns 0 or -ENOMEM. */
+/* Reads the table and triggers a new scan when it changes. Returns 0 or a shortage (sysroot.h). */
 int infiniband_table_read(struct scan *scan, struct infiniband_table *ret);
 void infiniband_table_done(struct infiniband_table *table);
 #define _cleanup_infiniband_table_ _cleanup_(infiniband_table_done)

@@ -15,7 +15,7 @@ struct cdi_need {
 	struct needs *needs;
 	struct device *device;
 	const char *name;
-	int (*has_path)(struct needs *needs, const char *path);
+	need_reader read;
 	struct cdi_definition definition;
 };
 
@@ -76,25 +76,27 @@ static int on_source(enum cdi_source source, const char *path, void *userdata)
 	const struct cdi_need *need = userdata;
 	struct scan *scan = need->needs->scan;
 	const char *file = need->definition.file->path;
+	enum node_state state;
 	int r;
 
-	r = need->has_path(need->needs, path);
+	r = need->read(need->needs, path, source != CDI_NODE, &state);
 	if (r < 0)
 		return r;
-	if (r > 0)
+	if (node_state_is_usable(state, false))
 		return source != CDI_NODE || !is_link(scan, path)
 			? 0
 			: device_set_problem(need->device,
 				  "container runtimes refuse the CDI device %s, because its node %s is "
 				  "a symbolic link: write the target in %s",
 				  need->name, path, file);
-	r = is_hidden(scan, path);
+	r = state == NODE_MISSING ? is_hidden(scan, path) : 0;
 	if (r != 0)
 		return MIN_OF(r, 0);
 	return device_set_problem(need->device,
-		"needs %s, which is missing on the host: %s, or write %s again, which names it for "
-		"the CDI device %s",
-		path, remedies[source], file, need->name);
+		"needs %s, which %s on the host: %s%s, or write %s again, which names it for the "
+		"CDI device %s",
+		path, node_state_phrase(state), node_state_remedy(state), remedies[source], file,
+		need->name);
 }
 
 static int set_undefined(const struct cdi_need *need)
@@ -124,14 +126,13 @@ static int set_conflict(const struct cdi_need *need)
 		need->name, slash + 1, strrchr(second, '/') + 1, (int)(slash - first), first);
 }
 
-int needs_check_cdi(struct needs *needs, struct device *device, const char *name,
-	int (*has_path)(struct needs *needs, const char *path))
+int needs_check_cdi(struct needs *needs, struct device *device, const char *name, need_reader read)
 {
 	struct cdi_need need = {
 		.needs = needs,
 		.device = device,
 		.name = name,
-		.has_path = has_path,
+		.read = read,
 	};
 	const struct cdi_definition *definition = &need.definition;
 	const char *equals = strchr(name, '=');

@@ -14,17 +14,25 @@
 #include "drivers/model/driver.h"
 #include "drivers/model/template.h"
 
-static char present_mark, missing_mark;
+const struct need_origin need_of_match = { "match", "load its driver" };
+const struct need_origin need_of_nodes = { "container.nodes", "load its driver" };
+const struct need_origin need_of_mounts = { "container.mounts",
+	"install the package that provides it" };
 
-/* Names the remedy for a missing path, and the place that declares it. */
-struct need_origin {
-	const char *remedy, *key;
-};
+bool need_is_met(const struct need_origin *origin, const struct declaration *declaration,
+	enum node_state state)
+{
+	return node_state_is_usable(
+		state, origin != &need_of_match || declaration->driver->node_directories);
+}
 
-static const struct need_origin from_match = { "load its driver", "match" };
-static const struct need_origin from_nodes = { "load its driver", "container.nodes" };
-static const struct need_origin from_mounts = { "install the package that provides it",
-	"container.mounts" };
+int need_describe(
+	const struct need_origin *origin, const char *path, enum node_state state, char **ret)
+{
+	return format_text(ret,
+		"needs %s, which %s on the host: %s%s, or correct %s in the configuration", path,
+		node_state_phrase(state), node_state_remedy(state), origin->remedy, origin->key);
+}
 
 /* One device in hand. */
 struct need {
@@ -46,9 +54,11 @@ static int watch_parent(struct scan *scan, const char *path)
 	return directory ? scan_watch(scan, directory) : -ENOMEM;
 }
 
-static int look_up(struct scan *scan, const char *path, void **ret_mark)
+/* A mount that is there has the state NODE_DEVICE. */
+static int look_up(struct scan *scan, const char *path, bool mount, enum node_state *ret)
 {
 	_cleanup_free_ char *target = NULL;
+	enum node_state state = NODE_DEVICE;
 	int r;
 
 	r = watch_parent(scan, path);
@@ -57,41 +67,50 @@ static int look_up(struct scan *scan, const char *path, void **ret_mark)
 	r = sysroot_resolve(scan->root, path, &target);
 	if (r == -ENOMEM)
 		return r;
-	*ret_mark = sysroot_is_absent(r) ? &missing_mark : &present_mark;
-	return r < 0 || streq(target, path) ? 0 : watch_parent(scan, target);
+	if (sysroot_is_absent(r))
+		state = NODE_MISSING;
+	if (r >= 0 && !streq(target, path) && watch_parent(scan, target) < 0)
+		return -ENOMEM;
+	if (r >= 0 && !mount && node_state_read(scan->root, path, scan, &state) == -ENOMEM)
+		return -ENOMEM;
+	*ret = state;
+	return 0;
 }
 
-/* Returns 1 if the host has the path, 0 if not, or -ENOMEM. */
-static int is_there(struct needs *needs, const char *path)
+static int read_state(struct needs *needs, const char *path, bool mount, enum node_state *ret)
 {
-	void *mark = map_get(&needs->paths, path);
+	struct map *paths = mount ? &needs->mounts : &needs->nodes;
+	uintptr_t known = (uintptr_t)map_get(paths, path);
 	int r;
 
-	if (!mark) {
-		r = look_up(needs->scan, path, &mark);
-		if (r >= 0)
-			r = strings_add(&needs->names, path, strlen(path));
-		if (r >= 0)
-			r = map_put(
-				&needs->paths, needs->names.items[needs->names.count - 1], mark);
-		if (r < 0)
-			return r;
+	if (known) {
+		*ret = (enum node_state)(known - 1);
+		return 0;
 	}
-	return mark == &present_mark;
+	r = look_up(needs->scan, path, mount, ret);
+	if (r >= 0)
+		r = strings_add(&needs->names, path, strlen(path));
+	return r < 0 ? r
+		     : map_put(paths, needs->names.items[needs->names.count - 1],
+			       (void *)((uintptr_t)*ret + 1));
 }
 
-static int need_path(const struct need *need, const char *path, const struct need_origin *origin)
+static int need_path(
+	const struct need *need, const char *path, bool mount, const struct need_origin *origin)
 {
+	_cleanup_free_ char *text = NULL;
+	enum node_state state;
 	int r;
 
 	if (need->paths_are_made)
 		return 0;
-	r = is_there(need->needs, path);
-	if (r != 0)
-		return MIN_OF(r, 0);
-	return device_set_problem(need->device,
-		"needs %s, which is missing on the host: %s, or correct %s in the configuration",
-		path, origin->remedy, origin->key);
+	r = read_state(need->needs, path, mount, &state);
+	if (r < 0 ||
+		(mount ? state != NODE_MISSING
+		       : need_is_met(origin, need->needs->declaration, state)))
+		return r;
+	r = need_describe(origin, path, state, &text);
+	return r < 0 ? r : device_set_problem(need->device, "%s", text);
 }
 
 /* Returns 1 with the text, 0 if a variable has no value, which is the device's problem then, or
@@ -118,7 +137,8 @@ static int need_template(
 	r = expand(need, host, &host_text);
 	if (r > 0 && path)
 		r = expand(need, path, &path_text);
-	return r > 0 && origin ? need_path(need, host_text, origin) : MIN_OF(r, 0);
+	return r > 0 && origin ? need_path(need, host_text, origin == &need_of_mounts, origin)
+			       : MIN_OF(r, 0);
 }
 
 static int need_values(struct need *need, const struct strings *templates)
@@ -144,7 +164,7 @@ static int need_cdi_name(struct need *need, const char *name)
 
 	if (need->paths_are_made || (device && *device == '='))
 		return 0;
-	return needs_check_cdi(need->needs, need->device, name, is_there);
+	return needs_check_cdi(need->needs, need->device, name, read_state);
 }
 
 static int need_cdi(struct need *need, const struct strings *templates)
@@ -172,17 +192,18 @@ static int need_all(struct need *need, const struct container *container)
 
 	for (size_t i = 0; i < need->device->n_nodes && r >= 0; i++)
 		if (!need->device->nodes[i].optional)
-			r = need_path(need, need->device->nodes[i].host, &from_match);
+			r = need_path(need, need->device->nodes[i].host,
+				need->device->nodes[i].mount, &need_of_match);
 	for (size_t i = 0; i < container->nodes.count && r >= 0; i++) {
 		const struct declared_node *node = groups_get(&container->nodes, i);
 
 		r = need_template(
-			need, node->host, node->path, node->optional ? NULL : &from_nodes);
+			need, node->host, node->path, node->optional ? NULL : &need_of_nodes);
 	}
 	for (size_t i = 0; i < container->mounts.count && r >= 0; i++) {
 		const struct declared_mount *mount = groups_get(&container->mounts, i);
 
-		r = need_template(need, mount->host, mount->path, &from_mounts);
+		r = need_template(need, mount->host, mount->path, &need_of_mounts);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(texts) && r >= 0; i++)
 		r = need_values(need, texts[i]);
@@ -216,7 +237,8 @@ int needs_check(struct needs *needs, struct device *device, size_t index)
 
 void needs_done(struct needs *needs)
 {
-	map_done(&needs->paths);
+	map_done(&needs->nodes);
+	map_done(&needs->mounts);
 	strings_done(&needs->names);
 	cdi_files_done(&needs->cdi);
 }

@@ -67,6 +67,10 @@ struct driver {
 
 	enum driver_mounts mounts;
 
+	/* An administrator names the nodes of its devices, so the path of a node may be that of a
+	 * directory, which stands for the nodes in it. */
+	bool node_directories;
+
 	/* The environment variable that its devices may set, as "NAME=", in addition to those of
 	 * container.env. NULL: none, or with runs_programs any. */
 	const char *environment;

@@ -102,6 +102,35 @@ static void find_version(const char *text, char ret_version[static NVIDIA_VERSIO
 	}
 }
 
+/* Reads the numbers of character devices, "510 nvidia-uvm". User space makes the nodes, so a node
+ * may have the number of an earlier boot or driver. */
+static void read_majors(struct scan *scan, unsigned majors[static NVIDIA_NODE_KINDS])
+{
+	static const struct {
+		const char *name;
+		enum nvidia_node kind;
+	} names[] = {
+		{ "nvidia-frontend", NVIDIA_NODE_GPU }, /* before 545 */
+		{ "nvidia", NVIDIA_NODE_GPU },
+		{ "nvidia-uvm", NVIDIA_NODE_UVM },
+		{ "nvidia-caps", NVIDIA_NODE_CAPABILITY },
+	};
+	char text[FILE_MAX], *rest = text, *line;
+
+	if (read_file(scan, "/proc/devices", text) < 0)
+		return;
+	while ((line = strsep(&rest, "\n")) && !streq(line, "Block devices:")) {
+		char name[64];
+		unsigned number;
+
+		if (sscanf(line, "%9u %63s", &number, name) != 2)
+			continue;
+		for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+			if (streq(name, names[i].name))
+				majors[names[i].kind] = number;
+	}
+}
+
 /* --- GPUs --- */
 
 static bool uuid_is_known(const char *uuid)
@@ -351,6 +380,7 @@ int nvidia_host_read(struct scan *scan, struct nvidia_host *host, struct error *
 	if (r < 0)
 		return error_set(error, r, PROC "/version cannot be read: %s", strerror(-r));
 	find_version(text, host->version);
+	read_majors(scan, host->majors);
 	r = read_gpus(scan, host, error);
 	for (size_t i = 0; i < host->n_gpus && r >= 0; i++) {
 		read_period(scan, &host->gpus[i]);

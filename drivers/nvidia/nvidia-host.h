@@ -56,9 +56,13 @@ struct nvidia_gpu {
 	struct device *device;
 };
 
+/* Kinds of nodes, each with a major number of its own. */
+enum nvidia_node { NVIDIA_NODE_GPU, NVIDIA_NODE_UVM, NVIDIA_NODE_CAPABILITY, NVIDIA_NODE_KINDS };
+
 struct nvidia_host {
-	char version[NVIDIA_VERSION_SIZE]; /* of the kernel driver; empty: it is not loaded */
-	struct nvidia_gpu *gpus;           /* by address */
+	char version[NVIDIA_VERSION_SIZE];  /* of the kernel driver; empty: it is not loaded */
+	unsigned majors[NVIDIA_NODE_KINDS]; /* of nodes, from /proc/devices; 0: not known */
+	struct nvidia_gpu *gpus;            /* by address */
 	size_t n_gpus;
 };
 

@@ -4,7 +4,10 @@
  * the UUID, which monitoring and NVIDIA's own plugin use. The kernel driver does not know it before
  * the first use of the GPU after the driver was loaded; until then the id is the PCI address.
  */
+#include <sys/sysmacros.h>
+
 #include "drivers/host/cdi-lookup.h"
+#include "drivers/host/node-state.h"
 #include "drivers/host/selector.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/nvidia/nvidia-health.h"
@@ -165,22 +168,50 @@ static void make_instance_id(const struct nvidia_gpu *gpu, const struct nvidia_i
 
 /* --- nodes --- */
 
-/* `maker` is the command that makes a node that must be there; NULL: it need not. */
-static int add_node(struct entry *entry, struct device *device, const char *name, const char *maker)
+/* A node of the kernel driver, which user space makes. */
+struct maker_node {
+	const char *name;
+	enum nvidia_node kind;
+	unsigned minor;
+	const char *maker; /* the command that makes it; NULL: the device may lack it */
+};
+
+/* Writes what is wrong with the number of a node, as a phrase; empty: nothing. */
+static void check_number(const struct entry *entry, const struct maker_node *node, const char *host,
+	char *ret_phrase, size_t size)
 {
-	char host[PATH_MAX], path[64];
+	unsigned major_number = entry->host->majors[node->kind];
 	struct stat st;
+
+	*ret_phrase = '\0';
+	if (major_number == 0 || sysroot_stat(scan_root(entry->scan), host, &st) < 0 ||
+		st.st_rdev == makedev(major_number, node->minor))
+		return;
+	(void)snprintf(ret_phrase, size, "has the number %u:%u, but the driver's is %u:%u",
+		major(st.st_rdev), minor(st.st_rdev), major_number, node->minor);
+}
+
+static int add_node(struct entry *entry, struct device *device, const struct maker_node *node)
+{
+	char host[PATH_MAX], path[64], number[96] = "";
+	enum node_state state;
 	int r;
 
-	(void)snprintf(path, sizeof(path), "/dev/%s", name);
+	(void)snprintf(path, sizeof(path), "/dev/%s", node->name);
 	(void)snprintf(host, sizeof(host), "%s%s", entry->dev_root, path);
-	r = sysroot_stat(scan_root(entry->scan), host, &st);
-	if (sysroot_is_absent(r) && maker)
-		return device_set_problem(device, "%s is missing: run \"%s\"", host, maker);
-	if (sysroot_is_absent(r))
-		return 0;
+	r = node_state_read(scan_root(entry->scan), host, entry->scan, &state);
+	if (r < 0)
+		return r;
+	if (node_state_is_usable(state, false))
+		check_number(entry, node, host, number, sizeof(number));
+	if (!node_state_is_usable(state, false) || *number)
+		return !node->maker ? 0
+				    : device_set_problem(device, "%s %s: %srun \"%s\"", host,
+					      *number ? number : node_state_phrase(state),
+					      *number ? "remove it and " : node_state_remedy(state),
+					      node->maker);
 	r = device_add_node(device, host, path, entry->match->permissions);
-	if (r >= 0 && !maker)
+	if (r >= 0 && !node->maker)
 		device->nodes[device->n_nodes - 1].optional = true;
 	return r;
 }
@@ -191,24 +222,23 @@ static int add_gpu_node(struct entry *entry, struct device *device, const struct
 
 	(void)snprintf(name, sizeof(name), "nvidia%u", gpu->minor);
 	(void)snprintf(maker, sizeof(maker), "nvidia-modprobe -c %u", gpu->minor);
-	return add_node(entry, device, name, maker);
+	return add_node(
+		entry, device, &(struct maker_node){ name, NVIDIA_NODE_GPU, gpu->minor, maker });
 }
 
 /* The nodes that every container needs, with any GPU. */
 static int add_common_nodes(struct entry *entry, struct device *device)
 {
-	static const struct {
-		const char *name, *maker;
-	} nodes[] = {
-		{ "nvidiactl", "nvidia-modprobe" },
-		{ "nvidia-uvm", "nvidia-modprobe -u -c 0" },
-		{ "nvidia-uvm-tools", NULL },
-		{ "nvidia-modeset", NULL },
+	static const struct maker_node nodes[] = {
+		{ "nvidiactl", NVIDIA_NODE_GPU, 255, "nvidia-modprobe" },
+		{ "nvidia-uvm", NVIDIA_NODE_UVM, 0, "nvidia-modprobe -u -c 0" },
+		{ "nvidia-uvm-tools", NVIDIA_NODE_UVM, 1, NULL },
+		{ "nvidia-modeset", NVIDIA_NODE_GPU, 254, NULL },
 	};
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(nodes) && r >= 0; i++)
-		r = add_node(entry, device, nodes[i].name, nodes[i].maker);
+		r = add_node(entry, device, &nodes[i]);
 	return r;
 }
 
@@ -222,7 +252,8 @@ static int add_capability_node(struct entry *entry, struct device *device,
 	(void)snprintf(maker, sizeof(maker),
 		"nvidia-modprobe -f /proc/driver/nvidia/capabilities/gpu%u/mig/%s/access",
 		gpu->minor, instance);
-	return add_node(entry, device, name, maker);
+	return add_node(
+		entry, device, &(struct maker_node){ name, NVIDIA_NODE_CAPABILITY, number, maker });
 }
 
 static int add_instance_node(struct entry *entry, struct device *device,
@@ -642,5 +673,5 @@ int nvidia_list(const struct declaration *declaration, struct scan *scan, struct
 	}
 	if (r >= 0)
 		r = add_distances(host, reports);
-	return r < 0 ? error_set(error, r, "out of memory") : 0;
+	return r < 0 ? error_set(error, r, "cannot list NVIDIA GPUs: %s", strerror(-r)) : 0;
 }

@@ -9,6 +9,7 @@
 
 #include "common/map.h"
 #include "drivers/host/glob.h"
+#include "drivers/host/node-state.h"
 #include "drivers/host/sysfs.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/path/path.h"
@@ -17,6 +18,7 @@
 struct place {
 	const char *host; /* NULL: absent */
 	char *target;     /* without symbolic links; NULL: not known */
+	bool mount;       /* it is for a bind mount, not a device node */
 	struct stat st;
 };
 
@@ -107,14 +109,45 @@ static int add_sysfs(struct device *device, const char *root, const struct stat 
 	return add_numa(device, root, sysfs);
 }
 
-static bool is_mount(const struct path_member *member, const char *host, const struct stat *st)
+/* Whether the file is in /dev itself, not on a file system that is mounted there. Only nodes and
+ * sockets belong there; any other file is in the place of a node. */
+static bool is_in_dev(const char *root, const char *host, const struct stat *st)
+{
+	struct stat dev;
+
+	return startswith(host, "/dev/") && sysroot_stat(root, "/dev", &dev) >= 0 &&
+		dev.st_dev == st->st_dev;
+}
+
+static bool is_mount(
+	const char *root, const struct path_member *member, const char *host, const struct stat *st)
 {
 	if (member->type != MEMBER_AUTO)
 		return member->type == MEMBER_MOUNT;
 	if (S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode))
 		return false;
 	/* The runtime turns a directory of nodes into its nodes. */
-	return !(S_ISDIR(st->st_mode) && startswith(host, "/dev/"));
+	if (S_ISDIR(st->st_mode))
+		return !startswith(host, "/dev/");
+	return S_ISSOCK(st->st_mode) || !is_in_dev(root, host, st);
+}
+
+/* Reads what is at a path. An optional device node is absent if something else is in its place. */
+static int read_place(
+	struct scan *scan, const struct path_member *member, const char *host, struct place *place)
+{
+	const char *root = scan_root(scan);
+	enum node_state state = NODE_DEVICE;
+	int r = 0;
+
+	if (sysroot_stat(root, host, &place->st) < 0)
+		return 0;
+	place->mount = is_mount(root, member, host, &place->st);
+	if (member->optional && !place->mount)
+		r = node_state_read(root, host, scan, &state);
+	if (r >= 0 && node_state_is_usable(state, true))
+		place->host = host;
+	return r;
 }
 
 /* Watches the directory a symbolic link leads to: the link stays when its target goes. */
@@ -131,12 +164,11 @@ static int watch_target(struct scan *scan, const char *host, const char *target)
 	return scan_watch(scan, *directory ? directory : "/");
 }
 
-/* `target`: the host path without symbolic links, or NULL if it could not be resolved. */
 static int add_path(struct scan *scan, struct device *device, const struct path_member *member,
-	const char *host, const char *target, const struct stat *st)
+	const struct place *place)
 {
+	const char *host = place->host, *target = place->target, *path = member->as ?: host;
 	_cleanup_free_ char *joined = NULL;
-	const char *path = member->as ?: host;
 	int r;
 
 	if (path[strlen(path) - 1] == '/') {
@@ -150,13 +182,13 @@ static int add_path(struct scan *scan, struct device *device, const struct path_
 			return r;
 	}
 	/* A bind mount of a link would show its target under the target's name at best. */
-	if (is_mount(member, host, st))
+	if (place->mount)
 		return device_add_mount(device, target ?: host, path, member->read_only);
 	r = device_add_node(device, host, path, member->permissions);
 	if (r < 0)
 		return r;
-	if (S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode))
-		return add_sysfs(device, scan_root(scan), st);
+	if (S_ISCHR(place->st.st_mode) || S_ISBLK(place->st.st_mode))
+		return add_sysfs(device, scan_root(scan), &place->st);
 	return 0;
 }
 
@@ -184,7 +216,7 @@ static int add_member(struct scan *scan, struct device *device, const struct pat
 	const struct place *place)
 {
 	size_t first = device->n_nodes;
-	int r = add_path(scan, device, member, place->host, place->target, &place->st);
+	int r = add_path(scan, device, member, place);
 
 	if (r >= 0 && member->limit > 1)
 		device_share_nodes(device, first);
@@ -259,13 +291,15 @@ static int pick_place(struct scan *scan, const struct zip *zip, const struct pat
 {
 	int r;
 
-	if (sysroot_stat(scan_root(scan), host, &place->st) < 0)
-		return member->optional;
-	r = scan_excludes(scan, zip->declaration, &path_conditions, (void *)host, host);
-	if (r != 0)
+	r = read_place(scan, member, host, place);
+	if (r < 0 || !place->host)
 		return r < 0 ? r : member->optional;
+	r = scan_excludes(scan, zip->declaration, &path_conditions, (void *)host, host);
+	if (r != 0) {
+		place->host = NULL;
+		return r < 0 ? r : member->optional;
+	}
 	r = sysroot_resolve(scan_root(scan), host, &place->target);
-	place->host = host;
 	return r == -ENOMEM ? r : 1;
 }
 
@@ -292,7 +326,7 @@ static int zip_pick(struct scan *scan, struct zip *zip, size_t index)
 /* Whether the member's node belongs to this device only. */
 static bool is_own_node(const struct path_member *member, const struct place *place)
 {
-	return place->target && member->limit == 1 && !is_mount(member, place->host, &place->st);
+	return place->target && member->limit == 1 && !place->mount;
 }
 
 /* Whether one of its nodes belongs to an earlier device, under any name. */

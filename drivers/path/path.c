@@ -227,6 +227,7 @@ const struct driver path_driver = {
 	.summary = "device nodes, directories and sockets, found by their paths",
 	.match = &match_table,
 	.mounts = DRIVER_MOUNTS,
+	.node_directories = true,
 	.without_pci = true,
 	.check_entry = path_check,
 	.claims = path_claims,

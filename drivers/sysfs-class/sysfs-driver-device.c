@@ -8,6 +8,7 @@
 
 #include "drivers/host/device-values.h"
 #include "drivers/host/identity.h"
+#include "drivers/host/node-state.h"
 #include "drivers/host/nvme.h"
 #include "drivers/host/sysfs-walk.h"
 #include "drivers/host/sysroot.h"
@@ -116,20 +117,24 @@ static int watch_parent(struct scan *scan, const char *path)
 
 static int add_node(const struct node_target *target, const char *path, bool optional)
 {
+	const char *root = scan_root(target->scan);
+	enum node_state state;
 	struct stat st;
 	int r;
 
 	r = watch_parent(target->scan, path);
 	if (r < 0)
 		return r;
-	r = sysroot_stat(scan_root(target->scan), path, &st);
-	if (sysroot_is_shortage(r))
+	r = node_state_read(root, path, target->scan, &state);
+	if (r < 0)
 		return r;
-	if (r < 0 && optional)
-		return 0;
-	if (sysroot_is_absent(r))
-		return device_set_problem(target->device, "its node %s is missing", path);
-	if (r >= 0 && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))) {
+	if (!node_state_is_usable(state, false))
+		return optional
+			? 0
+			: device_set_problem(target->device, "its node %s %s%s", path,
+				  node_state_phrase(state),
+				  state == NODE_MISSING ? "" : ": remove it and load its driver");
+	if (sysroot_stat(root, path, &st) >= 0) {
 		r = add_number(target->device, st.st_rdev);
 		if (r < 0)
 			return r;
@@ -196,7 +201,12 @@ static int add_nodes(const struct candidates *candidates, const struct candidate
 		if (r >= 0 && match->child_nodes)
 			r = sysfs_walk(scan_root(candidates->scan), directory, on_child, &target);
 	}
-	return r == -E2BIG ? device_set_problem(device, "it has too many devices below it") : r;
+	if (r == -E2BIG)
+		return device_set_problem(device, "it has too many devices below it");
+	if (r >= 0 && match->child_nodes && device->n_nodes == 0)
+		return device_set_problem(
+			device, "neither it nor a device below it has a node: load its driver");
+	return r;
 }
 
 /* --- what it is called --- */

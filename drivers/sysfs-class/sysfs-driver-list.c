@@ -287,8 +287,11 @@ static int find_one(struct candidates *candidates, const struct sysfs_match *mat
 	bool pattern = form_is_pattern(match->subsystem);
 	int r;
 
-	/* Later entries may belong to another class or bus that matches. */
-	r = scan_events(candidates->scan, pattern ? NULL : match->subsystem);
+	/* Later entries may belong to another class or bus that matches, and devices below it to
+	 * any. */
+	r = scan_events(candidates->scan,
+		pattern || match->child_nodes || match->children.count > 0 ? NULL
+									   : match->subsystem);
 	if (r >= 0 && pattern)
 		r = list_subsystems(scan_root(candidates->scan), match->subsystem, &subsystems);
 	else if (r >= 0)

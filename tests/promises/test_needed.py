@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """P20: what is listed as healthy can be allocated. Nodes, mounts and CDI files of devices of every driver appear and
-disappear at random; once a change has been seen, no healthy device is refused for what it lacks.
+disappear at random, and other files are in the place of nodes; once a change has been seen, no healthy device is refused for
+what it lacks.
 
 docs/complaints.md: none of the other plugins looks at more than the device's own node.
 """
@@ -15,7 +16,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../peers"))
-from node import BIN, NodeTest, SEED, scaled, until  # noqa: E402
+from node import BIN, NodeTest, SEED, make_node, scaled, until  # noqa: E402
 os.environ.setdefault("DEVPLUGD_BIN", BIN)
 from test_peers import HERE as TREES, plant, translations  # noqa: E402
 
@@ -32,6 +33,11 @@ CONTAINER = """ container = { nodes = "/dev/common"; mounts = ( { host = "/opt/n
                 cdi = ( "vendor.example/need=all" ); };"""
 
 
+def touch(path):
+    with open(path, "w"):
+        pass
+
+
 def without_container(stanza):
     """The keys of the first resource of a list, without its name and what its containers get."""
     begin = stanza.index("{")
@@ -41,11 +47,6 @@ def without_container(stanza):
         if depth == 0:
             break
     return re.sub(r'name = "[^"]*";|container *= *\{.*?\};', "", stanza[begin + 1:end], flags=re.S)
-
-
-def make_node(path):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
 
 
 class Source:
@@ -65,15 +66,23 @@ class Source:
                  if stat.S_ISCHR(os.lstat(path).st_mode) or os.path.islink(path)]
         # What is mounted goes with the directory above it.
         self.common = [root + "/dev/common", root + "/opt/need", root + "/etc/cdi/need.json"]
+        self.nodes = [path for path in (root + "/dev/common", *nodes) if not os.path.islink(path)]
         self.paths = sorted({*nodes, *self.common})
-        self.away = {}
+        self.away, self.others = {}, set()
 
-    def toggle(self, path):
+    def toggle(self, path, other=None):
+        """`other` makes what is left in the place of a node."""
         if path in self.away:
+            if path in self.others:
+                self.others.remove(path)
+                os.rename(path, f"{self.root}.away/other-{time.monotonic_ns()}")
             os.rename(self.away.pop(path), path)
         elif os.path.lexists(path):
             self.away[path] = f"{self.root}.away/{len(self.away)}-{time.monotonic_ns()}"
             os.rename(path, self.away[path])
+            if other and path in self.nodes:
+                self.others.add(path)
+                other(path)
 
     def restore(self):
         for path in sorted(self.away):
@@ -149,7 +158,7 @@ class Needed(NodeTest):
             paths = self.choice.sample(source.paths, self.choice.choice((1, 1, 2)))
             try:
                 for path in paths:
-                    source.toggle(path)
+                    source.toggle(path, self.choice.choice((None, os.mkdir, os.mkfifo, touch)))
                 self.await_truth(source)
             except (AssertionError, OSError) as error:
                 raise AssertionError(f"step {step}, {paths}, away {sorted(source.away)}: {error}") from error

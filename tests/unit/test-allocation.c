@@ -213,6 +213,27 @@ static void test_shared(void **state)
 	expect_error("tty0", -ENOENT, "tty0");
 }
 
+/* What is in the place of a node when the kubelet calls, and before it is noticed. */
+static void test_other_files(void **state)
+{
+	make_ttys();
+	host_mkdir("/dev/snd");
+	host_mknod("/dev/snd/seq");
+	start(TTYS "container = { nodes = ( \"/dev/snd\", \"?/dev/none\" ); };");
+	expect("tty0", "node /dev/snd /dev/snd rw\nnode /dev/tty0 /dev/tty0 rw\n");
+	host_touch("/dev/none");
+	expect("tty0", "node /dev/snd /dev/snd rw\nnode /dev/tty0 /dev/tty0 rw\n");
+	host_remove("/dev/tty0");
+	host_touch("/dev/tty0");
+	expect_error("tty0", -ENOENT,
+		"device \"tty0\" of vendor.example/unit needs /dev/tty0, which is not a device node on "
+		"the host: remove it and load its driver, or correct match in the configuration");
+	host_remove("/dev/snd/seq");
+	expect_error("tty1", -ENOENT,
+		"vendor.example/unit needs /dev/snd, which is a directory without device nodes on the host: "
+		"remove it and load its driver, or correct container.nodes in the configuration");
+}
+
 /* Whether the kernel starts a program with a variable of that size. */
 static bool is_passed_on(size_t size)
 {
@@ -319,6 +340,7 @@ int main(void)
 		TEST(test_missing),
 		TEST(test_conflicts),
 		TEST(test_mount_over_another),
+		TEST(test_other_files),
 		TEST(test_long_variable),
 		TEST(test_shared),
 		TEST(test_attributes),

@@ -330,6 +330,7 @@ static void test_answer(void **state)
 	host_mknod("/dev/card1");
 	host_mkdir("/opt/tool");
 	host_mkdir("/dev/dir");
+	host_mknod("/dev/dir/node");
 	host_mkdir("/etc/cdi");
 	host_write("/etc/cdi/other.yaml", CDI_YAML("other.example/a", CDI_YAML_PLAIN("b")));
 	start(CARDS KIND

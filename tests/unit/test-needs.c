@@ -83,6 +83,64 @@ static void test_nodes(void **state)
 	expect_missing("b", "/dev/kfd");
 }
 
+/* What a program or a mount has left in the place of a node. */
+static void test_other_files(void **state)
+{
+	static const char problem[] =
+		"needs /dev/kfd, which is not a device node on the host: remove it and load its driver, or "
+		"correct container.nodes in the configuration";
+
+	host_touch("/dev/kfd");
+	start("driver = \"static\"; match = ( \"a\" ); container = { nodes = \"/dev/kfd\"; };");
+	assert_string_equal(reason_of("a"), problem);
+	host_remove("/dev/kfd");
+	expect_missing("a", "/dev/kfd");
+	host_mkfifo("/dev/kfd");
+	RUN_UNTIL(reason_of("a") && streq(reason_of("a"), problem));
+	host_remove("/dev/kfd");
+	host_mknod("/dev/kfd");
+	expect_healthy("a");
+	host_remove("/dev/kfd");
+	host_mknod("/dev/real");
+	host_symlink("real", "/dev/kfd");
+	expect_healthy("a");
+	host_remove("/dev/real");
+	host_touch("/dev/real");
+	RUN_UNTIL(reason_of("a") && streq(reason_of("a"), problem));
+	/* An optional one is left out. */
+	start("driver = \"static\"; match = ( \"a\" ); container = { nodes = \"?/dev/kfd\"; };");
+	assert_string_equal(seen(), "a ");
+	/* A file that is wanted as such. */
+	start("driver = \"static\"; match = ( \"a\" ); container = { mounts = ( { host = "
+	      "\"/dev/kfd\"; } ); };");
+	assert_string_equal(seen(), "a ");
+}
+
+/* A directory stands for the nodes in it, where an administrator names it. */
+static void test_directories(void **state)
+{
+	static const char empty[] =
+		"needs /dev/snd, which is a directory without device nodes on the "
+		"host: remove it and load its driver, or correct ";
+
+	host_mkdir("/dev/snd/by-path");
+	start("driver = \"static\"; match = ( \"a\" ); container = { nodes = \"/dev/snd\"; };");
+	assert_true(startswith(reason_of("a"), empty));
+	host_mknod("/dev/snd/by-path/node");
+	expect_healthy("a");
+	host_remove("/dev/snd/by-path/node");
+	RUN_UNTIL(reason_of("a") && startswith(reason_of("a"), empty));
+	host_mkdir("/dev/snd/new");
+	host_mknod("/dev/snd/new/node");
+	expect_healthy("a");
+	start("driver = \"path\"; match = \"/dev/snd\";");
+	assert_string_equal(seen(), "snd ");
+	host_remove("/dev/snd/new/node");
+	RUN_UNTIL(reason_of("snd") && startswith(reason_of("snd"), empty));
+	host_mknod("/dev/snd/node");
+	expect_healthy("snd");
+}
+
 static void test_mounts(void **state)
 {
 	host_mkdir("/opt/tool-1");
@@ -332,6 +390,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_nodes),
+		TEST(test_other_files),
+		TEST(test_directories),
 		TEST(test_mounts),
 		TEST(test_variables),
 		TEST(test_cdi_names),

@@ -5,6 +5,7 @@
 #include "cdi-fixture.h"
 #include "explained-fixture.h"
 #include "nvidia-fixture.h"
+#include "spoilt-nodes-fixture.h"
 
 #include "drivers/allocation/cdi.h"
 
@@ -94,6 +95,95 @@ static void test_missing_nodes(void **state)
 	list_entries("nvidia", "{ expose = \"runtime\"; }");
 	assert_null(found(GPU_A)->problem);
 	assert_true(strings_contain(&found(GPU_A)->env, "NVIDIA_VISIBLE_DEVICES=" GPU_A));
+}
+
+static void test_other_files(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 3, GPU_A, "1\n");
+	expect_nodes_matter("driver = \"nvidia\"; match = ( " ENTRY " );", GPU_A, 3);
+	host_remove("/dev/nvidia3");
+	host_touch("/dev/nvidia3");
+	list_entries("nvidia", ENTRY);
+	assert_string_equal(found(GPU_A)->problem,
+		"/dev/nvidia3 is not a device node: remove it and run \"nvidia-modprobe -c 3\"");
+	host_remove("/dev/nvidia3");
+	host_mknod("/dev/nvidia3");
+	/* Nodes that a device may lack. */
+	host_remove("/dev/nvidia-uvm-tools");
+	host_touch("/dev/nvidia-uvm-tools");
+	list_entries("nvidia", ENTRY);
+	assert_null(found(GPU_A)->problem);
+	expect_nodes(GPU_A, "/dev/nvidia3 /dev/nvidiactl /dev/nvidia-uvm ");
+}
+
+#define DEVICES                                                                                \
+	"Character devices:\n  1 mem\n195 nvidia-frontend\n235 nvidia-caps\n%u nvidia-uvm\n\n" \
+	"Block devices:\n  7 loop\n"
+
+/* Writes /proc/devices, with this number of nvidia-uvm. */
+static void plant_numbers(unsigned uvm)
+{
+	char text[256];
+
+	host_mkdir("/proc");
+	(void)snprintf(text, sizeof(text), DEVICES, uvm);
+	host_write("/proc/devices", text);
+}
+
+/* Moves a node to another number. Returns whether this process may. */
+static bool renumber(const char *name, unsigned major_number, unsigned minor_number)
+{
+	char path[512];
+
+	host_path(path, name);
+	(void)unlink(path);
+	return mknod(path, S_IFCHR | 0600, makedev(major_number, minor_number)) >= 0;
+}
+
+/* User space makes the nodes, so they may have numbers of an earlier boot. */
+static void test_numbers(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 3, GPU_A, "1\n");
+	plant_numbers(510);
+	list_entries("nvidia", ENTRY);
+	assert_string_equal(found(GPU_A)->problem,
+		"/dev/nvidia3 has the number 0:0, but the driver's is 195:3: remove it and run "
+		"\"nvidia-modprobe -c 3\"");
+	if (!renumber("/dev/nvidia3", 195, 3) || !renumber("/dev/nvidiactl", 195, 255) ||
+		!renumber("/dev/nvidia-uvm", 229, 0) || !renumber("/dev/nvidia-uvm-tools", 510, 0))
+		skip();
+	list_entries("nvidia", ENTRY);
+	assert_string_equal(found(GPU_A)->problem,
+		"/dev/nvidia-uvm has the number 229:0, but the driver's is 510:0: remove it and run "
+		"\"nvidia-modprobe -u -c 0\"");
+	plant_numbers(229);
+	list_entries("nvidia", ENTRY);
+	assert_null(found(GPU_A)->problem);
+	expect_nodes(GPU_A, "/dev/nvidia3 /dev/nvidiactl /dev/nvidia-uvm ");
+	assert_true(renumber("/dev/nvidia-uvm-tools", 229, 1));
+	list_entries("nvidia", ENTRY);
+	expect_nodes(GPU_A, "/dev/nvidia3 /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia-uvm-tools ");
+	/* The node of another GPU. */
+	assert_true(renumber("/dev/nvidia3", 195, 2));
+	list_entries("nvidia", ENTRY);
+	assert_non_null(
+		strstr(found(GPU_A)->problem, "has the number 195:2, but the driver's is 195:3"));
+}
+
+/* The node of another instance. */
+static void test_numbers_of_instances(void **state)
+{
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	plant_instance(0, 1, 0);
+	plant_numbers(510);
+	list_entries("nvidia", ENTRY);
+	assert_int_equal(scan.n_devices, 1);
+	assert_string_equal(scan.devices[0]->problem,
+		"/dev/nvidia-caps/nvidia-cap13 has the number 0:0, but the driver's is 235:13: remove it "
+		"and run \"nvidia-modprobe -f /proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access\"");
 }
 
 static void test_instances(void **state)
@@ -573,6 +663,9 @@ int main(void)
 		HOST_TEST(test_choosing),
 		HOST_TEST(test_excluding),
 		HOST_TEST(test_missing_nodes),
+		HOST_TEST(test_other_files),
+		HOST_TEST(test_numbers),
+		HOST_TEST(test_numbers_of_instances),
 		HOST_TEST(test_instances),
 		HOST_TEST(test_unfinished_instance),
 		HOST_TEST(test_geometry_changes),

@@ -48,7 +48,8 @@ static void test_limits(void **state)
 		(void)snprintf(path, sizeof(path), "/sys/devices/platform/board/port%d", i);
 		host_mkdir(path);
 	}
-	sys_device("platform/board/port9", "bus/platform", "");
+	sys_device("platform/board/port9", "bus/platform", "DEVNAME=port9\n");
+	host_mknod("/dev/port9");
 	list("driver = \"sysfs\"; match = ( { subsystem = \"platform\"; child_nodes = true; } );");
 	assert_string_equal(found("board")->problem, "it has too many devices below it");
 	/* Not counted among so many. */

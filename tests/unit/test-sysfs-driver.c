@@ -142,6 +142,8 @@ static void test_queue_nodes(void **state)
 	make_queue(0, "enabled\n", "user\n", "shared\n");
 	make_queue(3, "enabled\n", "user\n", "dedicated\n");
 	host_remove("/dev/dsa/wq0.0");
+	host_remove("/dev/dsa/wq0.3");
+	host_touch("/dev/dsa/wq0.3");
 	host_path(path, "/dev/dsa/wq0.0");
 	if (mknod(path, S_IFCHR | 0600, makedev(240, 5)) < 0)
 		skip();
@@ -156,11 +158,32 @@ static void test_queue_nodes(void **state)
 	assert_string_equal(scan.devices[0]->nodes[0].permissions, "rwm");
 	assert_null(scan.devices[0]->problem);
 	/* The other's node is no device, so that there is no number. */
-	assert_non_null(strstr(scan.devices[1]->problem, "${major}"));
+	assert_string_equal(scan.devices[1]->problem,
+		"its node /dev/dsa/wq0.3 is not a device node: remove it and load its driver");
 
 	list("driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; name = \"wq*\"; "
 	     "nodes = \"/dev/absent/${kernel_name}\"; } );");
 	assert_string_equal(scan.devices[0]->problem, "its node /dev/absent/wq0.0 is missing");
+}
+
+/* Nodes of devices below it, which its driver makes. */
+static void test_no_child_nodes(void **state)
+{
+	static const char match[] =
+		"driver = \"sysfs\"; match = ( { subsystem = \"fpga_region\"; child_nodes = true; } );";
+
+	sys_device("pci0000:00/0000:03:00.0/fpga_region/region0", "class/fpga_region", "");
+	list(match);
+	assert_string_equal(scan.devices[0]->problem,
+		"neither it nor a device below it has a node: load its driver");
+	sys_device("pci0000:00/0000:03:00.0/fpga_region/region0/dfl-port.0", "bus/platform",
+		"DEVNAME=dfl-port.0\n");
+	host_node("/dev/dfl-port.0");
+	list(match);
+	assert_null(scan.devices[0]->problem);
+	/* No node is asked for. */
+	list("driver = \"sysfs\"; match = ( { subsystem = \"fpga_region\"; } );");
+	assert_null(scan.devices[0]->problem);
 }
 
 static void test_parents(void **state)
@@ -432,6 +455,7 @@ int main(void)
 		HOST_TEST(test_rules),
 		HOST_TEST(test_own_conditions),
 		HOST_TEST(test_queue_nodes),
+		HOST_TEST(test_no_child_nodes),
 		HOST_TEST(test_parents),
 		HOST_TEST(test_children),
 		HOST_TEST(test_group),

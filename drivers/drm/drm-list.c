@@ -24,6 +24,29 @@ static bool leaves_out_split(const void *entry)
 	return !((const struct drm_match *)entry)->split;
 }
 
+/* Display adapters have no render node, and the drivers of some accelerators create nothing else.
+ * In an entry that names no GPUs, the nodes select them. */
+static int test_nodes(const void *entry, void *candidate)
+{
+	const struct drm_match *match = entry;
+	const struct gpu *gpu = candidate;
+
+	if (match->vendors.count + match->drivers.count + match->addresses.count +
+				match->partitions.count >
+			0 ||
+		match->compute)
+		return 1;
+	return (match->nodes != DRM_NODES_RENDER || gpu->render) &&
+		(match->nodes != DRM_NODES_CARD || gpu->card);
+}
+
+static void found_nodes(
+	const void *entry, const void *candidate, char ret_found[static CONDITION_FOUND_MAX])
+{
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has no %s node",
+		((const struct drm_match *)entry)->nodes == DRM_NODES_RENDER ? "render" : "card");
+}
+
 static const struct condition conditions[] = {
 	{ CONDITION_OF_INTEGERS("vendor", struct drm_match, vendors, struct gpu, vendor) },
 	{ CONDITION_OF_INTEGERS("device", struct drm_match, models, struct gpu, model) },
@@ -37,6 +60,7 @@ static const struct condition conditions[] = {
 		.test = test_split,
 		.is_default = leaves_out_split,
 		.phrase = "has virtual functions: match these, or set split = true" },
+	{ .key = "nodes", .test = test_nodes, .found = found_nodes },
 };
 
 const struct conditions drm_conditions = CONDITIONS("GPU", conditions);

@@ -58,7 +58,7 @@ static const struct option drm_options[] = {
 		.type = OPTION_CHOICE,
 		.offset = offsetof(struct drm_match, nodes),
 		.choices = node_choices,
-		.help = "Nodes of a GPU that a container gets: the node for computing and rendering (\"render\"), the node that also sets display modes (\"card\"), or both.",
+		.help = "Nodes of a GPU that a container gets: the node for computing and rendering (\"render\"), the node that also sets display modes (\"card\"), or both. A GPU without the node is unhealthy. An entry with neither \"vendor\", \"driver\", \"address\", \"partition\" nor \"compute\" matches only GPUs that have the node.",
 	},
 	{
 		.key = "by_path",

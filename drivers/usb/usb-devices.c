@@ -6,7 +6,6 @@
  * device (sysfs-locked.h).
  */
 #include "common/map.h"
-#include "drivers/host/sysfs-walk.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/usb/usb.h"
 
@@ -313,6 +312,61 @@ void usb_devices_done(struct usb_devices *devices)
 	*devices = (struct usb_devices){ 0 };
 }
 
+/* --- nodes --- */
+
+struct visit {
+	struct scan *scan;
+	sysfs_visitor visitor;
+	void *userdata;
+};
+
+/* A hub's ports lead to other devices. */
+static int on_child(const char *directory, void *userdata)
+{
+	const struct visit *visit = userdata;
+	char type[SYSFS_VALUE_MAX + 1];
+	int r;
+
+	if (sysfs_read_uevent(scan_root(visit->scan), directory, "DEVTYPE", type) >= 0 &&
+		streq(type, "usb_device"))
+		return SYSFS_WALK_NOT_BELOW;
+	r = scan_watch(visit->scan, directory);
+	return r < 0 ? r : visit->visitor(directory, visit->userdata);
+}
+
+int usb_walk(const struct usb_device *device, sysfs_visitor visitor, void *userdata)
+{
+	struct visit visit = { .scan = device->scan, .visitor = visitor, .userdata = userdata };
+	int r;
+
+	r = scan_watch(device->scan, device->directory);
+	if (r >= 0)
+		r = visitor(device->directory, userdata);
+	return r == SYSFS_WALK_ON
+		? sysfs_walk(scan_root(device->scan), device->directory, on_child, &visit)
+		: r;
+}
+
+int usb_gives_node(const struct usb_match *match, const char *root, const char *directory,
+	char ret_subsystem[static NAME_MAX + 1])
+{
+	int r = sysfs_read_link(root, directory, "subsystem", ret_subsystem);
+
+	if (r < 0)
+		return sysroot_is_shortage(r) ? r : 0;
+	return patterns_match(&match->nodes, ret_subsystem);
+}
+
+void usb_name_nodes(const struct usb_match *match, char *ret_text, size_t size)
+{
+	size_t length = 0;
+
+	*ret_text = '\0';
+	for (size_t i = 0; i < match->nodes.count && length < size; i++)
+		length += (size_t)snprintf(ret_text + length, size - length, "%s%s",
+			i > 0 ? " or " : "", match->nodes.items[i]);
+}
+
 /* --- conditions --- */
 
 static bool leaves_out_hubs(const void *entry)
@@ -384,6 +438,82 @@ static void found_attributes(
 	attribute_rules_describe(device->scan, &selector->attributes, device->directory, ret_found);
 }
 
+/* Whether the entry names a kind of device, or the port of this one. */
+static bool names_device(const struct usb_selector *selector, const struct usb_device *device)
+{
+	if (selector->vendor.count + selector->class.count + selector->interface_class.count +
+			selector->serial.count + selector->manufacturer.count +
+			selector->product_name.count + selector->attributes.count >
+		0)
+		return true;
+	for (size_t i = 0; i < selector->port.count; i++)
+		if (streq(selector->port.items[i], device->port))
+			return true;
+	return false;
+}
+
+/* Whether a device of that id, of the same kind, was found before, or a pod uses it. */
+static bool is_known_as(const struct usb_device *device, const char *id)
+{
+	const struct device *listed;
+	char vendor[8], product[8];
+
+	if (!scan_lists(device->scan, id, &listed))
+		return scan_is_booked(device->scan, id);
+	if (!listed)
+		return true;
+	(void)snprintf(vendor, sizeof(vendor), "%04x", (unsigned)device->vendor & 0xffff);
+	(void)snprintf(product, sizeof(product), "%04x", (unsigned)device->product & 0xffff);
+	return streq(device_variable(listed, "vendor") ?: "", vendor) &&
+		streq(device_variable(listed, "product") ?: "", product);
+}
+
+struct search {
+	const struct usb_match *match;
+	const char *root;
+};
+
+static int on_searched(const char *directory, void *userdata)
+{
+	const struct search *search = userdata;
+	_cleanup_free_ char *node = NULL;
+	char subsystem[NAME_MAX + 1];
+	int r;
+
+	r = usb_gives_node(search->match, search->root, directory, subsystem);
+	if (r <= 0)
+		return r;
+	r = sysfs_read_node(search->root, directory, &node);
+	if (sysroot_is_shortage(r))
+		return r;
+	return r == -ENOENT ? SYSFS_WALK_ON : SYSFS_WALK_STOP;
+}
+
+/* In an entry that names no kind of device and no port, the nodes select devices: a device without
+ * its driver is like one that never has such a node. */
+static int test_nodes(const void *entry, void *candidate)
+{
+	const struct usb_device *device = candidate;
+	struct search search = { .match = entry, .root = scan_root(device->scan) };
+	int r;
+
+	if (search.match->nodes.count == 0 || strings_contain(&search.match->nodes, USB_NO_NODES) ||
+		names_device(entry, device) || is_known_as(device, device->id) ||
+		is_known_as(device, device->port_id))
+		return 1;
+	r = usb_walk(device, on_searched, &search);
+	return sysroot_is_shortage(r) ? r : r == SYSFS_WALK_STOP;
+}
+
+static void found_nodes(
+	const void *entry, const void *candidate, char ret_found[static CONDITION_FOUND_MAX])
+{
+	char nodes[64];
+
+	usb_name_nodes(entry, nodes, sizeof(nodes));
+	(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has no %s node", nodes);
+}
+
 #define STRING(name)                                                                           \
 	{                                                                                      \
 		CONDITION_OF_STRING(#name, struct usb_selector, name, struct usb_device, name) \
@@ -402,16 +532,20 @@ static const struct condition conditions[] = {
 		.test = test_interface_class,
 		.phrase = "has no interface of that class" },
 	{ .key = "attributes", .test = test_attributes, .found = found_attributes },
+	{ .key = "nodes", .test = test_nodes, .found = found_nodes },
 };
+
+const struct conditions usb_entry_conditions = CONDITIONS("USB device", conditions);
 
 static const struct groups *devices_of(const void *entry)
 {
 	return &((const struct usb_match *)entry)->devices;
 }
 
+/* `nodes` is a key of a whole entry, for devices that are offered. */
 const struct conditions usb_conditions = {
 	.noun = "USB device",
 	.items = conditions,
-	.count = ARRAY_SIZE(conditions),
+	.count = ARRAY_SIZE(conditions) - 1,
 	.parts = devices_of,
 };

@@ -5,7 +5,6 @@
  * while the kernel renumbers nodes when something is plugged in again: so nodes are found by the
  * links that udev keeps for them, where there are any, and get the kernel's names in the container.
  */
-#include "drivers/host/sysfs-walk.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/host/udev-database.h"
 #include "drivers/model/declaration.h"
@@ -88,61 +87,48 @@ static int add_node_variable(struct device *device, const char *subsystem, const
 	return 0;
 }
 
-static int add_node(const struct target *target, const char *directory)
+static int on_device(const char *directory, void *userdata)
 {
-	_cleanup_free_ char *node = NULL, *host = NULL, *parent = NULL;
+	const struct target *target = userdata;
+	_cleanup_free_ char *node = NULL, *host = NULL;
 	const char *root = scan_root(target->scan);
 	char subsystem[NAME_MAX + 1];
-	struct stat st;
 	int r;
 
-	r = sysfs_read_link(root, directory, "subsystem", subsystem);
-	if (r < 0 || !patterns_match(&target->match->nodes, subsystem))
-		return sysroot_is_shortage(r) ? r : 0;
+	r = usb_gives_node(target->match, root, directory, subsystem);
+	if (r <= 0)
+		return r;
 	r = sysfs_read_node(root, directory, &node);
 	if (r == -EBADMSG || r == -EFBIG)
 		return device_set_problem(
 			target->device, "the uevent file of its %s has no node", subsystem);
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
-	parent = strndup(node, (size_t)(strrchr(node, '/') - node));
-	if (!parent)
-		return -ENOMEM;
-	r = scan_watch(target->scan, parent);
-	if (r >= 0 && sysroot_is_absent(sysroot_stat(root, node, &st)))
-		return device_set_problem(target->device, "its node %s is missing", node);
-	if (r >= 0)
-		r = stable_path(target, directory, node, &host);
+	r = stable_path(target, directory, node, &host);
 	if (r >= 0)
 		r = device_add_node(target->device, host, node, target->match->permissions);
 	return r < 0 ? r : add_node_variable(target->device, subsystem, node);
 }
 
-/* A hub's ports lead to other devices. */
-static int on_child(const char *directory, void *userdata)
+static int add_nodes(struct target *target, const struct usb_device *usb)
 {
-	const struct target *target = userdata;
-	char type[SYSFS_VALUE_MAX + 1];
-	int r;
+	int r = usb_walk(usb, on_device, target);
 
-	if (sysfs_read_uevent(scan_root(target->scan), directory, "DEVTYPE", type) >= 0 &&
-		streq(type, "usb_device"))
-		return SYSFS_WALK_NOT_BELOW;
-	r = scan_watch(target->scan, directory);
-	return r < 0 ? r : add_node(target, directory);
-}
-
-static int add_nodes(const struct target *target, const struct usb_device *usb)
-{
-	int r;
-
-	r = scan_watch(target->scan, usb->directory);
-	if (r >= 0)
-		r = add_node(target, usb->directory);
-	if (r >= 0)
-		r = sysfs_walk(scan_root(target->scan), usb->directory, on_child, (void *)target);
 	return r == -E2BIG ? device_set_problem(target->device, "it has too many devices below it")
 			   : r;
+}
+
+/* A container gets nothing from a device without the nodes that are asked for. */
+static int check_nodes(const struct target *target)
+{
+	const struct usb_match *match = target->match;
+	char nodes[128];
+
+	if (target->device->n_nodes > 0 || strings_contain(&match->nodes, USB_NO_NODES))
+		return 0;
+	usb_name_nodes(match, nodes, sizeof(nodes));
+	return device_set_problem(
+		target->device, "it has no %s%snode: load its driver", nodes, *nodes ? " " : "");
 }
 
 /* --- one device of one or several USB devices --- */
@@ -286,7 +272,7 @@ static int add_members(struct target *target, struct usb_device *const *members,
 		if (r >= 0)
 			r = add_nodes(target, usb);
 	}
-	return r;
+	return r < 0 ? r : check_nodes(target);
 }
 
 static int add_device(struct scan *scan, const struct usb_match *match,
@@ -319,19 +305,26 @@ static int add_device(struct scan *scan, const struct usb_match *match,
 
 /* --- matching --- */
 
-/* The first that no entry has yet, and that `exclude` leaves in. Returns 1, 0 if there is none, or
- * negative errno. */
-static int take_next(const struct declaration *declaration, const struct usb_selector *selector,
+/* One selector of an entry, and the devices that were tested for it. */
+struct place {
+	const struct usb_selector *selector;
+	const struct conditions *conditions;
+	size_t next;
+};
+
+/* The next one that no entry has yet, and that `exclude` leaves in. Returns 1, 0 if there is none,
+ * or negative errno. */
+static int take_next(const struct declaration *declaration, struct place *place,
 	struct usb_devices *devices, struct tally *tally, struct usb_device **ret)
 {
-	for (size_t i = 0; i < devices->count; i++) {
-		struct usb_device *device = &devices->items[i];
+	while (place->next < devices->count) {
+		struct usb_device *device = &devices->items[place->next++];
 		const char *name = strrchr(device->directory, '/') + 1;
 		int r;
 
 		if (device->taken)
 			continue;
-		r = conditions_hold(&usb_conditions, selector, device, name, tally);
+		r = conditions_hold(place->conditions, place->selector, device, name, tally);
 		if (r < 0)
 			return r;
 		if (r == 0)
@@ -348,15 +341,28 @@ static int take_next(const struct declaration *declaration, const struct usb_sel
 	return 0;
 }
 
+static struct place *make_places(const struct usb_match *match, size_t n)
+{
+	struct place *places = calloc(n, sizeof(*places));
+
+	for (size_t i = 0; places && i < n; i++) {
+		bool is_part = match->devices.count > 0;
+
+		places[i].selector = is_part ? groups_get(&match->devices, i) : &match->single;
+		places[i].conditions = is_part ? &usb_conditions : &usb_entry_conditions;
+	}
+	return places;
+}
+
 /* The tally of one selector of an entry. Nothing is counted after the first device. */
-static struct tally *begin_tally(
-	struct scan *scan, const struct usb_match *match, size_t entry, size_t selector, bool found)
+static struct tally *begin_tally(struct scan *scan, const struct usb_match *match, size_t entry,
+	size_t selector, const struct conditions *conditions, bool found)
 {
 	struct tally *tally = found ? NULL : scan_tally(scan, entry, NULL);
 
 	if (!tally)
 		return NULL;
-	*tally = (struct tally){ .conditions = &usb_conditions };
+	*tally = (struct tally){ .conditions = conditions };
 	if (match->devices.count > 0)
 		(void)snprintf(tally->part, sizeof(tally->part), ".devices[%zu]", selector);
 	return tally;
@@ -370,18 +376,16 @@ static int list_together(const struct declaration *declaration, struct scan *sca
 	bool found = false;
 	size_t n = match->devices.count > 0 ? match->devices.count : 1;
 	_cleanup_free_ struct usb_device **members = calloc(n, sizeof(struct usb_device *));
+	_cleanup_free_ struct place *places = make_places(match, n);
 	int r;
 
-	if (!members)
+	if (!members || !places)
 		return -ENOMEM;
 	for (;;) {
 		for (size_t i = 0; i < n; i++) {
-			const struct usb_selector *selector = match->devices.count > 0
-				? groups_get(&match->devices, i)
-				: &match->single;
-
-			r = take_next(declaration, selector, devices,
-				begin_tally(scan, match, entry, i, found), &members[i]);
+			r = take_next(declaration, &places[i], devices,
+				begin_tally(scan, match, entry, i, places[i].conditions, found),
+				&members[i]);
 			if (r <= 0) {
 				/* What was set aside for a device that does not come about. */
 				while (i > 0)

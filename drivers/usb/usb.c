@@ -141,7 +141,10 @@ static const struct option match_options[] = {
 		.type = OPTION_STRINGS,
 		.offset = offsetof(struct usb_match, nodes),
 		.help = "Shell pattern of the subsystems whose nodes a container gets: \"usb\" (for libusb), \"tty\", \"video4linux\", \"input\", \"sound\", \"hidraw\", "
-			"\"block\"; all if absent.",
+			"\"block\"; all if absent, and with \"none\" no node. A device without "
+			"such a node is unhealthy. If the entry has no other condition than a "
+			"pattern for `port`, it matches only devices with such a node: port = "
+			"\"*\" and nodes = \"tty\" match every serial adapter.",
 	},
 	PERMISSIONS_OPTION(struct usb_match),
 };
@@ -227,7 +230,8 @@ const struct driver usb_driver = {
 	.name = "usb",
 	.summary = "USB devices with the nodes of all their functions",
 	.noun = "USB device",
-	.conditions = (const struct conditions *const[]){ &usb_conditions, NULL },
+	.conditions =
+		(const struct conditions *const[]){ &usb_entry_conditions, &usb_conditions, NULL },
 	.match = &match_table,
 	.variables = variables,
 	.check_entry = usb_check,

@@ -9,6 +9,7 @@
 
 #include "drivers/host/identity.h"
 #include "drivers/host/selector.h"
+#include "drivers/host/sysfs-walk.h"
 #include "drivers/model/declaration.h"
 
 enum usb_identity { USB_BY_SERIAL, USB_BY_PORT };
@@ -25,9 +26,12 @@ struct usb_match {
 		single;        /* without conditions: `devices` instead; first, so that origin is */
 	struct groups devices; /* struct usb_selector: one of each make one device */
 	int identity;          /* enum usb_identity */
-	struct strings nodes;  /* patterns of subsystems; none: all */
+	struct strings nodes;  /* patterns of subsystems; none: all; or USB_NO_NODES */
 	char *permissions;
 };
+
+/* The value of `nodes` with which a container gets no node. */
+#define USB_NO_NODES "none"
 
 /* A device that is plugged in, as /sys shows it (Documentation/ABI/testing/sysfs-bus-usb). */
 struct usb_device {
@@ -58,8 +62,21 @@ int usb_devices_read(const struct declaration *declaration, struct scan *scan,
 	struct usb_devices *ret, struct error *error);
 void usb_devices_done(struct usb_devices *devices);
 
-/* The conditions of a usb_selector, or of a usb_match in `exclude`, on a usb_device. */
-extern const struct conditions usb_conditions;
+/* Visits the device and what is below it (sysfs_walk()), without the devices that are plugged into
+ * a hub, and has the scan repeated when one of these directories changes. */
+int usb_walk(const struct usb_device *device, sysfs_visitor visitor, void *userdata);
+
+/* Whether the device that has this directory has a node that the entry gives. Returns 1, 0 or a
+ * shortage (sysroot.h). */
+int usb_gives_node(const struct usb_match *match, const char *root, const char *directory,
+	char ret_subsystem[static NAME_MAX + 1]);
+
+/* Writes the subsystems whose nodes an entry gives: "tty or video4linux", "" for all. */
+void usb_name_nodes(const struct usb_match *match, char *ret_text, size_t size);
+
+/* The conditions of an entry of `match` without `devices` on a usb_device; and those of a
+ * usb_selector, or of a usb_match in `exclude`. */
+extern const struct conditions usb_entry_conditions, usb_conditions;
 
 /* Adds the devices of all entries to the scan. */
 int usb_list(const struct declaration *declaration, struct scan *scan, struct error *error);

@@ -179,8 +179,41 @@ static void test_nodes(void **state)
 	assert_string_equal(
 		found("0000:03:00.0")->nodes[1].path, "/dev/dri/by-path/pci-0000:03:00.0-card");
 	host_remove("/sys/class/drm/renderD128");
-	list_entries("drm", "{ nodes = \"render\"; }");
+	list_entries("drm", "{ vendor = 0x8086; nodes = \"render\"; }");
 	assert_string_equal(found("0000:03:00.0")->problem, "its driver xe creates no render node");
+}
+
+/* Display adapters (bochs, ast, mgag200) have no render node, and some accelerators nothing else.
+ */
+static void test_nodes_as_a_condition(void **state)
+{
+	static const char *const names[] = { "vendor = 0x1a03;", "driver = \"ast\";",
+		"address = \"0000:04:00.0\";" };
+
+	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
+	plant_gpu("0000:04:00.0", "0x1a03\n", "ast", 1);
+	plant_gpu("0000:05:00.0", "0x1002\n", "amdgpu", 2);
+	host_remove("/sys/class/drm/renderD129");
+	host_remove("/sys/class/drm/card2");
+	expect_ids("drm", "{ nodes = \"render\"; }", "0000:03:00.0 0000:05:00.0 ");
+	expect_ids("drm", "{ nodes = \"card\"; }", "0000:03:00.0 0000:04:00.0 ");
+	expect_ids("drm", "{ nodes = \"all\"; }", "0000:03:00.0 0000:04:00.0 0000:05:00.0 ");
+	list_entries("drm", "{ nodes = \"render\"; combine = true; }");
+	expect_nodes("all", "/dev/dri/renderD128 /dev/dri/renderD130 ");
+	assert_null(found("all")->problem);
+	/* A GPU that the entry names must have the node. */
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		char match[96];
+
+		(void)snprintf(match, sizeof(match), "{ %s nodes = \"render\"; }", names[i]);
+		list_entries("drm", match);
+		assert_string_equal(
+			found("0000:04:00.0")->problem, "its driver ast creates no render node");
+	}
+	host_remove("/sys/class/drm/renderD128");
+	host_remove("/sys/class/drm/renderD130");
+	expect_explained("driver = \"drm\"; match = ( { nodes = \"render\"; } );",
+		"match[0]: 2 GPUs, none left: nodes refused 2 (0000:03:00.0 has no render node)\n");
 }
 
 static void test_not_on_a_bus(void **state)
@@ -570,6 +603,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_choosing, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_intel_deny_ids, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_nodes, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_nodes_as_a_condition, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_not_on_a_bus, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_partitions, host_setup, driver_teardown),
 		HOST_TEST(test_unused_parts),

@@ -50,6 +50,85 @@ static void test_plugging(void **state)
 	RUN_UNTIL(says(id, "usb_address", "1:9"));
 }
 
+/* The reason of a device that was found; NULL: it is healthy. */
+static const char *reason_of(const char *id)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	static char text[512];
+	unsigned replica;
+	size_t unit;
+
+	if (snapshot_find(snapshot, id, &unit, &replica) < 0)
+		return "absent";
+	(void)snprintf(text, sizeof(text), "%s", snapshot->units[unit].reason ?: "");
+	return *text ? text : NULL;
+}
+
+#define ADAPTER    "usb-0403-6001-A9"
+#define DRIVEN     "/sys/devices/" HUB "/1-2/1-2.3/1-2.3:1.0/ttyUSB0"
+#define UNDRIVEN   "it has no tty node: load its driver"
+#define IS(reason) (reason_of(ADAPTER) && streq(reason_of(ADAPTER), reason))
+
+/* The driver of the adapter is loaded, unbound and bound again. */
+static void test_driver(void **state)
+{
+	make_hubs();
+	plug("1-2.3", 5, "0403\n", "6001\n", "A9\n");
+	add_interface("1-2.3", 0, "ff\n");
+	start(USB("vendor = 0x0403; nodes = \"tty\";"));
+	assert_true(IS(UNDRIVEN));
+	add_child("1-2.3", 0, "tty", "ttyUSB0/tty/ttyUSB0");
+	RUN_UNTIL(!reason_of(ADAPTER));
+	host_rename(DRIVEN, "/sys/devices/away");
+	host_remove("/dev/ttyUSB0");
+	RUN_UNTIL(IS(UNDRIVEN));
+	host_node("/dev/ttyUSB0");
+	host_rename("/sys/devices/away", DRIVEN);
+	RUN_UNTIL(!reason_of(ADAPTER));
+}
+
+/* An adapter that no entry names is one by its node. */
+static void test_driver_of_any_adapter(void **state)
+{
+	static const char match[] = USB("port = \"*\"; nodes = \"tty\";");
+
+	make_hubs();
+	plug("1-2.3", 5, "0403\n", "6001\n", "A9\n");
+	add_interface("1-2.3", 0, "ff\n");
+	plug("1-4", 6, "046d\n", "c077\n", NULL);
+	start(match);
+	assert_string_equal(seen(), "");
+	add_child("1-2.3", 0, "tty", "ttyUSB0/tty/ttyUSB0");
+	RUN_UNTIL(streq(seen(), ADAPTER " "));
+	/* It stays known. */
+	host_rename(DRIVEN, "/sys/devices/away");
+	host_remove("/dev/ttyUSB0");
+	RUN_UNTIL(IS(UNDRIVEN));
+	/* After a restart of the host as well, if a pod uses it. */
+	start_booked(match, ADAPTER);
+	assert_true(IS(UNDRIVEN));
+	start(match);
+	assert_string_equal(seen(), "");
+}
+
+/* Another device in the port of an adapter without a serial number is not the adapter. */
+static void test_other_device_in_the_port(void **state)
+{
+	static const char id[] = "usb-0000:00:14.0-0:4";
+
+	make_hubs();
+	plug("1-4", 4, "1a86\n", "7523\n", NULL);
+	add_interface("1-4", 0, "ff\n");
+	add_child("1-4", 0, "tty", "ttyUSB0/tty/ttyUSB0");
+	start(USB("port = \"*\"; nodes = \"tty\";"));
+	assert_string_equal(seen(), "usb-0000:00:14.0-0:4 ");
+	host_rename("/sys/devices/" HUB "/1-4/1-4:1.0/ttyUSB0", "/sys/devices/away");
+	host_remove("/dev/ttyUSB0");
+	usb_write("1-4", "idVendor", "046d\n");
+	usb_write("1-4", "idProduct", "c077\n");
+	RUN_UNTIL(!is_present(id));
+}
+
 #define FIRST "usb-0951-1666-1"
 
 static void unplug(const char *name)
@@ -199,6 +278,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HOST_TEST(test_plugging),
+		HOST_TEST(test_driver),
+		HOST_TEST(test_driver_of_any_adapter),
+		HOST_TEST(test_other_device_in_the_port),
 		HOST_TEST(test_names_stay),
 		HOST_TEST(test_names_stay_over_restarts),
 		HOST_TEST(test_booked_names),

@@ -73,8 +73,8 @@ static void test_nodes_and_variables(void **state)
 	list(USB("port = \"*\"; nodes = \"usb\"; permissions = \"r\";"));
 	expect_nodes(stick, "/dev/bus/usb/001/003 ");
 	assert_string_equal(found(stick)->nodes[0].permissions, "r");
-	list(USB("port = \"*\"; nodes = ( \"tty\", \"video*\" );"));
-	expect_nodes(stick, "");
+	expect_found(USB("port = \"*\"; nodes = ( \"tty\", \"video*\" );"),
+		"usb-0000:00:14.0-0:2.1 usb-0403-6001-A9 ");
 	expect_nodes(camera, "/dev/video0 /dev/video1 ");
 	expect_nodes("usb-0403-6001-A9", "/dev/ttyUSB0 ");
 
@@ -119,9 +119,80 @@ static void test_numbered_again(void **state)
 	expect_found(USB("vendor = 0x0951;"), "usb-0951-1666-E0D55E6C ");
 	expect_nodes("usb-0951-1666-E0D55E6C", "/dev/bus/usb/001/017 /dev/sdb /dev/sdb1 ");
 	expect_variable("usb-0951-1666-E0D55E6C", "usb_address", "1:17");
-	host_remove("/dev/bus/usb/001/017");
-	list(USB("vendor = 0x0951;"));
-	assert_string_equal(scan.devices[0]->problem, "its node /dev/bus/usb/001/017 is missing");
+}
+
+/* Expects the problem of the only device that an entry finds; NULL: it has none. */
+static void expect_problem_of(const char *keys, const char *problem)
+{
+	_cleanup_free_ char *text = NULL;
+
+	assert_true(asprintf(&text, USB("%s"), keys) > 0);
+	list(text);
+	assert_int_equal(scan.n_devices, 1);
+	if (!problem)
+		assert_null(scan.devices[0]->problem);
+	else if (!scan.devices[0]->problem)
+		fail_msg("%s finds a device without a problem", keys);
+	else
+		assert_string_equal(scan.devices[0]->problem, problem);
+}
+
+/* A device without the nodes that a container is to get. */
+static void test_missing_nodes(void **state)
+{
+	static const char no_tty[] = "it has no tty node: load its driver";
+
+	make_devices();
+	expect_problem_of("vendor = 0x0951; nodes = \"tty\";", no_tty);
+	expect_problem_of("vendor = 0x0951; nodes = ( \"tty\", \"video4linux\" );",
+		"it has no tty or video4linux node: load its driver");
+	expect_problem_of("vendor = 0x0951; nodes = ( \"tty\", \"block\" );", NULL);
+	/* No node is asked for. */
+	expect_problem_of("vendor = 0x0951; nodes = \"none\";", NULL);
+	expect_nodes("usb-0951-1666-E0D55E6C", "");
+	/* The entry names the device in any of these ways. */
+	expect_problem_of("serial = \"E0*\"; nodes = \"tty\";", no_tty);
+	expect_problem_of("manufacturer = \"King*\"; nodes = \"tty\";", no_tty);
+	expect_problem_of("product_name = \"Data*\"; nodes = \"tty\";", no_tty);
+	expect_problem_of("interface_class = 8; nodes = \"tty\";", no_tty);
+	expect_problem_of("class = 9; nodes = \"tty\";", no_tty);
+	expect_problem_of(
+		"attributes = ( { file = \"idVendor\"; is = \"0951\"; } ); nodes = \"tty\";",
+		no_tty);
+	expect_problem_of("port = \"0000:00:14.0-0:1\"; nodes = \"tty\";", no_tty);
+	/* Several devices together. */
+	expect_problem_of(
+		"devices = ( { vendor = 0x0951; }, { vendor = 0x046d; } ); nodes = \"tty\";",
+		no_tty);
+	expect_problem_of(
+		"devices = ( { vendor = 0x0951; }, { vendor = 0x0403; } ); nodes = \"tty\";", NULL);
+	/* Its own uevent file has no node, either. */
+	usb_write("1-1", "uevent", "DEVTYPE=usb_device\n");
+	expect_problem_of(
+		"vendor = 0x0951; nodes = \"usb\";", "it has no usb node: load its driver");
+	host_rename("/sys/devices/" HUB "/1-1/1-1:1.0", "/sys/devices/away");
+	expect_problem_of("vendor = 0x0951;", "it has no node: load its driver");
+}
+
+/* An entry that names no device selects by the nodes: every serial adapter, every camera. */
+static void test_nodes_as_a_condition(void **state)
+{
+	make_devices();
+	expect_found(USB("port = \"*\"; nodes = \"tty\";"), "usb-0403-6001-A9 ");
+	expect_found(USB("port = \"0000:00:14.0-0:*\"; nodes = \"tty\";"), "usb-0403-6001-A9 ");
+	expect_found(USB("port = \"*\"; nodes = \"video4linux\"; identity = \"port\";"),
+		"usb-0000:00:14.0-0:2.1 ");
+	expect_found(USB("port = \"*\"; nodes = ( \"tty\", \"block\" );"),
+		"usb-0951-1666-E0D55E6C usb-0403-6001-A9 ");
+	expect_found(
+		"driver = \"usb\"; match = ( { port = \"*\"; nodes = \"tty\"; }, { port = \"*\"; "
+		"nodes = \"usb\"; } );",
+		"usb-0403-6001-A9 usb-0951-1666-E0D55E6C usb-0000:00:14.0-0:2.1 ");
+	expect_explained(USB("port = \"*\"; nodes = \"hidraw\";"),
+		"match[0]: 4 USB devices, none left: class refused 1 (1-2 is a hub), nodes refused 3 (1-1 has "
+		"no hidraw node)\n");
+	/* A hub's node is its own, not that of a device in one of its ports. */
+	expect_found(USB("class = 9; port = \"*\"; nodes = \"usb\";"), "usb-0000:00:14.0-0:2 ");
 }
 
 /* A node is handed out by the link that follows the device, under the kernel's name. */
@@ -363,6 +434,8 @@ int main(void)
 		HOST_TEST(test_nodes_and_variables),
 		HOST_TEST(test_equal_devices),
 		HOST_TEST(test_numbered_again),
+		HOST_TEST(test_missing_nodes),
+		HOST_TEST(test_nodes_as_a_condition),
 		HOST_TEST(test_links),
 		HOST_TEST(test_together),
 		HOST_TEST(test_exclusions),

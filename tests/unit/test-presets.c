@@ -7,9 +7,20 @@
 
 #include "configuration/preset.h"
 
-#define ENTRIES_MAX 16
+#define ENTRIES_MAX 40
 
 #define SLOT(address) "pci0000:00/" address " : bus/pci"
+
+#define HUB "pci0000:00/0000:00:14.0/usb1"
+/* A USB device with one interface, whose kind is that of others. */
+#define USB_DEVICE(port, product)                                                           \
+	HUB "/1-" #port " : bus/usb", "/sys/devices/" HUB "/1-" #port "/idVendor = 1a86\n", \
+		"/sys/devices/" HUB "/1-" #port "/idProduct = " product "\n",               \
+		"/sys/devices/" HUB "/1-" #port "/bDeviceClass = 00\n",                     \
+		"/sys/devices/" HUB "/1-" #port "/busnum = 1\n",                            \
+		"/sys/devices/" HUB "/1-" #port "/devnum = " #port "\n",                    \
+		HUB "/1-" #port "/1-" #port ":1.0 : bus/usb"
+#define USB_CHILD(port, rest) HUB "/1-" #port "/1-" #port ":1.0/" rest
 
 /* Devices have other numbers than in their ids: the kernel counts in the order of discovery. */
 static const struct {
@@ -44,8 +55,15 @@ static const struct {
 		"ptp-KVM 0000:00:03.1:ptp.0 0000:00:03.0:ptp.0 " },
 	{ "rtc", { "pnp0/00:03 : bus/pnp", "pnp0/00:03/rtc/rtc1 : class/rtc rtc1", "/dev/rtc" },
 		"00:03:rtc.0 " },
-	{ "serial", { "/dev/serial/by-id/usb-FTDI_FT232R_A1-if00-port0", "/dev/ttyUSB0" },
-		"serial:by-id:usb-FTDI_FT232R_A1-if00-port0 " },
+	{ "serial",
+		{ SLOT("0000:00:14.0"), HUB " : bus/usb", USB_DEVICE(1, "7523"),
+			USB_CHILD(1, "ttyUSB1/tty/ttyUSB1 : class/tty ttyUSB1"),
+			USB_DEVICE(2, "7523"),
+			USB_CHILD(2, "ttyUSB0/tty/ttyUSB0 : class/tty ttyUSB0"),
+			USB_DEVICE(3, "0001"),
+			USB_CHILD(3, "input/input7/event7 : class/input event7"),
+			"pnp0/00:04 : bus/pnp", "pnp0/00:04/tty/ttyS0 : class/tty ttyS0" },
+		"usb-0000:00:14.0-0:1 usb-0000:00:14.0-0:2 " },
 	{ "sgx-enclave", { "/dev/sgx_enclave", "/dev/sgx_provision", "/dev/sgx_vepc" },
 		"sgx_enclave " },
 	{ "sgx-provision", { "/dev/sgx_enclave", "/dev/sgx_provision" }, "sgx_provision " },
@@ -71,9 +89,16 @@ static const struct {
 	{ "vhost-net", { "/dev/vhost-net" }, "vhost-net " },
 	{ "vhost-vsock", { "/dev/vhost-vsock" }, "vhost-vsock " },
 	{ "video",
-		{ "/dev/video0", "/dev/v4l/by-id/usb-Cam_1-video-index0",
-			"/dev/v4l/by-id/usb-Cam_1-video-index1" },
-		"v4l:by-id:usb-Cam_1-video-index0 " },
+		{ SLOT("0000:00:14.0"), HUB " : bus/usb", USB_DEVICE(1, "0825"),
+			USB_CHILD(1, "video4linux/video2 : class/video4linux video2"),
+			USB_CHILD(1, "video4linux/video3 : class/video4linux video3"),
+			USB_DEVICE(2, "0825"),
+			USB_CHILD(2, "video4linux/video0 : class/video4linux video0"),
+			USB_DEVICE(3, "7523"),
+			USB_CHILD(3, "ttyUSB0/tty/ttyUSB0 : class/tty ttyUSB0"),
+			"platform/vivid.0 : bus/platform",
+			"platform/vivid.0/video4linux/video4 : class/video4linux video4" },
+		"usb-0000:00:14.0-0:1 usb-0000:00:14.0-0:2 " },
 	{ "watchdog",
 		{ SLOT("0000:00:05.0"), "/dev/watchdog",
 			"pci0000:00/0000:00:05.0/watchdog/watchdog2 : class/watchdog watchdog2",

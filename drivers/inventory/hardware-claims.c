@@ -56,13 +56,15 @@ static int write_node(struct claims_text *text, const struct device_node *node)
 {
 	_cleanup_free_ char *resolved = NULL;
 	const char *path;
+	int r;
 
 	if (sysroot_resolve(text->root, node->host, &resolved) < 0)
 		resolved = NULL;
 	path = resolved ?: node->host;
 	if (node->shared)
 		return node->mount ? 0 : give(text, path);
-	return write_entry(text, node->optional && !node->mount ? MARK_OPTIONAL : 0, path);
+	r = write_entry(text, node->optional && !node->mount ? MARK_OPTIONAL : 0, path);
+	return r < 0 || streq(path, node->host) ? r : write_entry(text, MARK_LINK, node->host);
 }
 
 /* A device without a value of a variable is unhealthy for that reason (needs.c). */

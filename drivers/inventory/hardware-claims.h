@@ -23,13 +23,14 @@
 #define MARK_NODE     '+' /* a node from the configuration, or one that devices share */
 #define MARK_VALUE    '$' /* NAME=value: part of a variable's or annotation's list of values */
 #define MARK_WHOLE    '%' /* NAME=value: the whole value, if a container has no other device */
+#define MARK_LINK     '@' /* the link that leads to a node: when udev moves it, the text changes */
 #define OWNERS_STALE  '!'
 
 /* Whether the entry is a claim, and nothing else. */
 static inline bool is_plain_claim(const char *entry)
 {
 	return *entry != MARK_OPTIONAL && *entry != MARK_NODE && *entry != MARK_VALUE &&
-		*entry != MARK_WHOLE;
+		*entry != MARK_WHOLE && *entry != MARK_LINK;
 }
 
 /* Makes the text (malloc'ed). Returns 0 or -ENOMEM. */

@@ -351,8 +351,8 @@ static void test_claims(void **state)
 	assert_int_equal(device_add_claim(device, "a\tb\nc"), 0);
 	assert_int_equal(
 		hardware_claims_text(declaration_of(config), snapshot, host_root, &text), 0);
-	assert_string_equal(
-		text, "by-id+control\t/dev/card?\tpci:0000:03:00.0\ta?b?c\n\t+/dev/control\n");
+	assert_string_equal(text,
+		"by-id+control\t/dev/card?\t@/dev/by-id\tpci:0000:03:00.0\ta?b?c\n\t+/dev/control\n");
 	assert_int_equal(device_count_claims(device), 3);
 	/* A device without hardware has no line. */
 	device->claims.count = 0;

@@ -172,6 +172,10 @@ int inventory_start(struct inventory *inventory, struct error *error);
  * on_change(). Returns 1 if anything changed, 0 if not, or -ENOMEM. */
 int inventory_set_owners(struct inventory *inventory, const char *owners);
 
+/* Notes that new devices are not offered before the next inventory_set_owners(): one that
+ * disappears before is dropped, because the kubelet never had it. */
+void inventory_await_owners(struct inventory *inventory);
+
 /* Sets which offered ids the kubelet has booked; takes a reference. All of them stay listed until a
  * later call lacks them, even before inventory_start(). Devices that were removed at `gone_until`
  * (CLOCK_MONOTONIC microseconds) or earlier and are not booked leave the list. Allocations noted

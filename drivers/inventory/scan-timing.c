@@ -424,6 +424,15 @@ int inventory_start(struct inventory *inventory, struct error *error)
 	return 0;
 }
 
+void inventory_await_owners(struct inventory *inventory)
+{
+	for (size_t i = 0; i < inventory->list.n_units; i++) {
+		struct unit *unit = inventory->list.units[i];
+
+		unit->awaits_owner = unit->present && !unit->has_owner;
+	}
+}
+
 int inventory_set_owners(struct inventory *inventory, const char *owners)
 {
 	int r = unit_list_set_owners(&inventory->list, owners);

@@ -20,13 +20,14 @@ struct unit {
 	unsigned replicas;           /* ids that are offered for it */
 	unsigned withheld;           /* of those, in use in the other way, see unit_list.elsewhere;
 				      * `replicas`:	   none is offered */
-	char *companion;     /* a device in use, of the same whole (device_set_whole()), while
-			      * this one is free; NULL: none */
-	char *stale;         /* why an answer makes it unhealthy; NULL: none does */
-	bool owner_released; /* released by its owner: ours, if the next scan finds it */
-	bool present;        /* the last scan found it, or it is away */
-	bool away;           /* moved out of the host's view into its container */
-	uint64_t gone_since; /* CLOCK_MONOTONIC microseconds; while no scan finds it */
+	char *companion; /* a device in use, of the same whole (device_set_whole()), while
+			  * this one is free; NULL: none */
+	char *stale;     /* why an answer makes it unhealthy; NULL: none does */
+	bool awaits_owner, has_owner; /* see inventory_await_owners(); the answer has arrived */
+	bool owner_released;          /* released by its owner: ours, if the next scan finds it */
+	bool present;                 /* the last scan found it, or it is away */
+	bool away;                    /* moved out of the host's view into its container */
+	uint64_t gone_since;          /* CLOCK_MONOTONIC microseconds; while no scan finds it */
 	bool healthy;
 	enum unit_cause cause;
 	char *reason;       /* why not; NULL if healthy */

@@ -52,6 +52,8 @@ static int apply_line(struct unit *unit, const char *text)
 	bool is_reason = text && *text == OWNERS_STALE;
 	int changed = set_stale(unit, is_reason ? text + 1 : NULL), r;
 
+	unit->has_owner = unit->has_owner || unit->awaits_owner;
+	unit->awaits_owner = false;
 	r = changed < 0 ? changed : set_owner(unit, is_reason ? NULL : text);
 	return r < 0 ? r : changed | r;
 }

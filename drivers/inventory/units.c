@@ -148,6 +148,14 @@ static void forget_new(struct pair_of *pairs, size_t n)
 			(void)unit_free(pairs[n].unit);
 }
 
+/* Whether the kubelet never had the unit: it belongs to another resource, or its owner is not known
+ * yet. One that a pod has was offered by an earlier process. */
+static bool is_not_offered(const struct unit *unit)
+{
+	return unit->owner_name ||
+		(unit->awaits_owner && !unit->booked && !device_was_assigned(unit->device));
+}
+
 /* Pairs both sorted lists. Returns how many pairs, or -ENOMEM; new units are marked. */
 static ssize_t pair_up(struct unit_list *list, struct scan *scan, bool drop, struct pair_of *pairs)
 {
@@ -162,7 +170,7 @@ static ssize_t pair_up(struct unit_list *list, struct scan *scan, bool drop, str
 			order = -1;
 		else
 			order = strcmp(list->units[i]->device->id, scan->devices[k]->id);
-		if (order < 0 && (drop || list->units[i]->owner_name)) {
+		if (order < 0 && (drop || is_not_offered(list->units[i]))) {
 			i++;
 			continue;
 		}
@@ -229,7 +237,7 @@ static size_t forget_gone(struct unit_list *list, const struct scan *scan, bool 
 	size_t n = 0;
 
 	for (size_t i = 0; i < list->n_units; i++)
-		if ((drop || list->units[i]->owner_name) &&
+		if ((drop || is_not_offered(list->units[i])) &&
 			!map_get(&scan->by_id, list->units[i]->device->id)) {
 			(void)unit_free(list->units[i]);
 			n++;

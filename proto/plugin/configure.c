@@ -125,6 +125,8 @@ void plugin_offer(struct plugin *plugin)
 	int waits, r;
 
 	waits = claiming_propose(&plugin->claiming, plugin->applied_config->declaration, snapshot);
+	if (waits > 0)
+		inventory_await_owners(plugin->inventory);
 	waits += publish_propose(&plugin->publishing, plugin->applied_config, snapshot);
 	if (waits > 0)
 		return;

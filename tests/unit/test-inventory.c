@@ -193,6 +193,33 @@ static void test_coalescing(void **state)
 	assert_non_null(strstr(seen(), "tty-last? "));
 }
 
+/* A device that disappears before its owner is known was never offered. */
+static void test_removed_before_answer(void **state)
+{
+	host_mknod("/dev/tty1");
+	start("driver = \"path\"; match = \"/dev/tty*\";");
+	inventory_await_owners(inventory);
+	assert_true(inventory_set_owners(inventory, "") >= 0);
+	for (unsigned i = 0; i < 2; i++) {
+		host_mknod("/dev/tty2");
+		RUN_UNTIL(streq(seen(), "tty1 tty2 "));
+		inventory_await_owners(inventory);
+		if (i > 0)
+			assert_true(inventory_set_owners(inventory, "") >= 0);
+		host_remove("/dev/tty2");
+		RUN_UNTIL(!streq(seen(), "tty1 tty2 "));
+		assert_string_equal(seen(), i > 0 ? "tty1 tty2? " : "tty1 ");
+	}
+	/* One that was offered before stays listed; so does one that a pod has. */
+	host_mknod("/dev/tty3");
+	RUN_UNTIL(strstr(seen(), "tty3 "));
+	(void)set_booked(inventory, "tty3\n", 0);
+	inventory_await_owners(inventory);
+	host_remove("/dev/tty1");
+	host_remove("/dev/tty3");
+	RUN_UNTIL(streq(seen(), "tty1? tty2? tty3? "));
+}
+
 static unsigned scanned, told_before;
 
 static void on_scanned(struct inventory *of, void *userdata)
@@ -310,6 +337,7 @@ int main(void)
 		TEST(test_replicas),
 		TEST(test_unshared_ids),
 		TEST(test_coalescing),
+		TEST(test_removed_before_answer),
 		TEST(test_scan_on_request),
 		TEST(test_too_many),
 		TEST(test_too_many_later),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods that get their devices by DRA, from the file to the container: the scheduler of api_server.py allocates,
 devplug-kubelet registers the driver, prepares and unprepares."""
+import contextlib
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import stat
 import unittest
 
+from dra_kubelet import Call
 from dra_node import DRIVER, DraPodTest
 from node import SEED, scaled, until
 from unix_http import get
@@ -292,11 +294,17 @@ class DraPods(DraPodTest):
     def await_all(self, process=None):
         """The kubelet that runs now has registered the driver's socket, and the devices are known; `process`: of an older
         driver, which has been killed."""
+        def endpoints():
+            # A socket may belong to a process that has just been killed.
+            with contextlib.suppress(OSError, Call):
+                return list(map(self.kubelet.service, self.kubelet.sockets()))
+            return None
+
         def look():
             answer = self.node.ask_kubelet("status", "--json")
             drivers = json.loads(answer.stdout)["drivers"] if answer.returncode == 0 else []
             status = self.node.status()
-            return (drivers and [driver["endpoint"] for driver in drivers] == list(map(self.kubelet.service, self.kubelet.sockets())) and status
+            return (drivers and [driver["endpoint"] for driver in drivers] == endpoints() and status
                     and status["dra"]["registered"] and status["dra"]["pid"] not in (0, process)
                     and status["resources"][0]["state"] == "serving")
 

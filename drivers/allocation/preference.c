@@ -74,8 +74,9 @@ static int mark_must(struct choice *choice, const struct snapshot *snapshot,
 }
 
 /* A unit that is not healthy is chosen last. The kubelet offers one while it is listed as healthy
- * for pods that are admitted again, or if its list is not the newest. */
-static void put_unhealthy_last(struct choice *choice, const struct snapshot *snapshot, size_t size)
+ * for pods that are admitted again, or if its list is not the newest. Returns whether there is one.
+ */
+static bool put_unhealthy_last(struct choice *choice, const struct snapshot *snapshot, size_t size)
 {
 	size_t n = 0;
 
@@ -83,13 +84,13 @@ static void put_unhealthy_last(struct choice *choice, const struct snapshot *sna
 		n += choice->candidates[i].must ||
 			snapshot->units[choice->candidates[i].unit].healthy;
 	if (n == choice->n_candidates)
-		return;
+		return false;
 	if (n < size) {
 		for (size_t i = 0; i < choice->n_candidates; i++)
 			choice->candidates[i].must |=
 				snapshot->units[choice->candidates[i].unit].healthy;
 		choice->n_must = n;
-		return;
+		return true;
 	}
 	n = 0;
 	for (size_t i = 0; i < choice->n_candidates; i++)
@@ -97,6 +98,7 @@ static void put_unhealthy_last(struct choice *choice, const struct snapshot *sna
 			snapshot->units[choice->candidates[i].unit].healthy)
 			choice->candidates[n++] = choice->candidates[i];
 	choice->n_candidates = n;
+	return true;
 }
 
 /* Distinct NUMA node numbers; each is identified by its index here. */
@@ -360,7 +362,8 @@ size_t preference_choose(const struct declaration *declaration, const struct sna
 		return 0;
 	if (size > choice.n_candidates || size < choice.n_must)
 		return 0;
-	put_unhealthy_last(&choice, snapshot, size);
+	if (!put_unhealthy_last(&choice, snapshot, size) && declaration->prefer == PREFER_NONE)
+		return 0;
 	choice.need = size - choice.n_must;
 	if (make_groups(&choice, snapshot, &names) < 0 ||
 		choose(&choice, declaration->prefer, snapshot, &names) < 0)

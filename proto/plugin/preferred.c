@@ -16,7 +16,7 @@ static int choose(const struct offer *offer,
 	const struct declaration *declaration = offer->applied_config->declaration;
 
 	v1beta1__container_preferred_allocation_response__init(answer);
-	if (declaration->prefer == PREFER_NONE || wish->allocation_size <= 0 ||
+	if (wish->allocation_size <= 0 ||
 		(size_t)wish->allocation_size > wish->n_available_deviceids)
 		return 0;
 	answer->deviceids = calloc((size_t)wish->allocation_size, sizeof(answer->deviceids[0]));

@@ -27,7 +27,7 @@ static void test_what_others_use(void **state)
 static void test_unhealthy_last(void **state)
 {
 	static const int all[] = { PREFER_PACKED, PREFER_SPREAD, PREFER_NUMA, PREFER_LINKS,
-		PREFER_DISTINCT };
+		PREFER_DISTINCT, PREFER_NONE };
 	static const char *const available[] = { "u000000", "u000001", "u000002", "u000003" };
 	const char *answer[4];
 
@@ -53,6 +53,26 @@ static void test_unhealthy_last(void **state)
 		assert_string_equal(answer[0], "u000001");
 		assert_string_equal(answer[1], "u000003");
 	}
+	unmake();
+}
+
+/* Without a preference the kubelet chooses, as long as all are healthy. */
+static void test_none(void **state)
+{
+	static const char *const available[] = { "u000000", "u000001" };
+	const char *answer[2];
+
+	make(2, 1, NULL);
+	declaration.prefer = PREFER_NONE;
+	assert_int_equal(
+		preference_choose(&declaration, &snapshot, available, 2, NULL, 0, 1, answer), 0);
+	snapshot.units[0].healthy = false;
+	assert_int_equal(
+		preference_choose(&declaration, &snapshot, available, 2, NULL, 0, 1, answer), 1);
+	assert_string_equal(answer[0], "u000001");
+	assert_int_equal(
+		preference_choose(&declaration, &snapshot, available + 1, 1, NULL, 0, 1, answer),
+		0);
 	unmake();
 }
 
@@ -221,7 +241,7 @@ static void test_many(void **state)
 		declaration.prefer = preference;
 		assert_int_equal(preference_choose(&declaration, &snapshot, available, UNITS_MAX,
 					 available, UNITS_MAX / 4, UNITS_MAX / 2, answer),
-			UNITS_MAX / 2);
+			preference == PREFER_NONE ? 0 : UNITS_MAX / 2);
 	}
 	unmake();
 	free(available);
@@ -233,6 +253,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_others_use),
 		cmocka_unit_test(test_unhealthy_last),
+		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_intel_none_policy),
 		cmocka_unit_test(test_intel_qat_balanced),
 		cmocka_unit_test(test_spread_over_functions),

@@ -105,6 +105,7 @@ static void finish(struct admission *admission)
 	const struct pod *pod = admission->pod;
 	json_t *reply;
 
+	admission->pod->is_stopped = false;
 	admission_set_status(admission, POD_RUNNING, NULL, NULL);
 	reply = view_pod(manager, pod);
 	if (reply)

@@ -271,8 +271,20 @@ static void on_pod_restart(
 static void on_reboot(
 	struct manager *manager, struct control_request *request, const json_t *arguments)
 {
+	struct model *model = manager->model;
+	struct error error = {};
+	int r;
+
+	for (size_t i = 0; i < model->n_pods; i++)
+		model->pods[i]->is_stopped = true;
 	claim_table_forget_prepared(manager->claims);
-	control_reply(request, json_object());
+	r = pod_file_write(model, manager->options->state_dir, &error);
+	if (r >= 0)
+		r = claim_table_write(manager->claims, manager->options->state_dir, &error);
+	if (r < 0)
+		control_fail(request, "%s", error.message);
+	else
+		control_reply(request, json_object());
 }
 
 static void on_wait(

@@ -103,6 +103,7 @@ struct pod {
 	enum pod_phase phase;
 	bool is_static;     /* the kubelet read it from a file, not from the API server */
 	bool is_readmitted; /* or was admitted by this kubelet, not before its restart */
+	bool is_stopped;    /* the host was restarted, and no container has started since */
 	char *reason;       /* NULL, or why it failed or waits */
 	char *message;      /* NULL, or the sentence for it */
 	json_t *claims;     /* of claim-table.h; NULL: none */

@@ -37,11 +37,12 @@ static json_t *pod_to_json(const struct pod *pod)
 		if (json_array_append_new(
 			    containers, container_to_json_object(&pod->containers[i])) < 0)
 			return NULL;
-	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:O, s:O*, s:o*, s:o*}", "uid", pod->uid,
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:O, s:O*, s:o*, s:o*}", "uid", pod->uid,
 		"namespace", pod->namespace, "name", pod->name, "phase",
-		pod_phase_to_string(pod->phase), "static", pod->is_static, "containers", containers,
-		"claims", pod->claims, "reason", pod->reason ? text_json(pod->reason) : NULL,
-		"message", pod->message ? text_json(pod->message) : NULL);
+		pod_phase_to_string(pod->phase), "static", pod->is_static, "stopped",
+		pod->is_stopped, "containers", containers, "claims", pod->claims, "reason",
+		pod->reason ? text_json(pod->reason) : NULL, "message",
+		pod->message ? text_json(pod->message) : NULL);
 }
 
 static void update_directories(const struct model *model, const char *state_dir)
@@ -123,13 +124,13 @@ static int read_pod(struct model *model, json_t *json)
 	json_t *containers, *container, *claims = NULL;
 	enum pod_phase phase;
 	struct pod *pod;
-	int is_static = false, r;
+	int is_static = false, is_stopped = false, r;
 	size_t i;
 
-	if (json_unpack(json, "{s:s, s:s, s:s, s:s, s?b, s:o, s?o, s?s, s?s}", "uid", &uid,
+	if (json_unpack(json, "{s:s, s:s, s:s, s:s, s?b, s?b, s:o, s?o, s?s, s?s}", "uid", &uid,
 		    "namespace", &namespace, "name", &name, "phase", &phase_name, "static",
-		    &is_static, "containers", &containers, "claims", &claims, "reason", &reason,
-		    "message", &message) < 0 ||
+		    &is_static, "stopped", &is_stopped, "containers", &containers, "claims",
+		    &claims, "reason", &reason, "message", &message) < 0 ||
 		pod_phase_from_string(phase_name, &phase) < 0)
 		return -EBADMSG;
 	if (phase == POD_PENDING)
@@ -138,6 +139,7 @@ static int read_pod(struct model *model, json_t *json)
 	if (r < 0)
 		return r;
 	pod->is_static = is_static;
+	pod->is_stopped = is_stopped;
 	pod->is_readmitted = false;
 	pod->claims = json_incref(claims);
 	json_array_foreach(containers, i, container)

@@ -2,7 +2,7 @@
 /*
  * Decides whether a running pod is admitted again. The kubelet's topology manager reads a
  * container's devices first; the device manager returns at once if the runtime reports the
- * container as running.
+ * container as running. After a restart of the host, no container runs.
  */
 #include "kubelet/readmission.h"
 
@@ -28,7 +28,7 @@ bool readmission_is_due(const struct model *model, const struct pod *pod)
 static bool is_checked(
 	const struct model *model, const struct pod *pod, const struct pod_container *container)
 {
-	return container->kind == CONTAINER_INIT ||
+	return container->kind == CONTAINER_INIT || pod->is_stopped ||
 		(pod->is_static && model->version->static_pods_need_health);
 }
 

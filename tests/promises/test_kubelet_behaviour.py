@@ -333,6 +333,34 @@ class Behaviour(NodeTest):
         self.assertEqual(refused["reason"], "UnexpectedAdmissionError")
         self.assertIn("previously allocated devices are no longer healthy", refused["message"])
 
+    def test_restart_of_the_host(self):
+        """No container runs then, until it is started again."""
+        plugin = self.book(fault="none")
+
+        def admit_again():
+            before = len(self.events("pod-readmitted"))
+            self.node.stop_kubelet(signal.SIGKILL)
+            self.begin("--topology-policy", "restricted")
+            until(lambda: len(self.events("pod-readmitted")) > before, "the pod to be admitted again")
+
+        def change(number, healthy):
+            plugin.send_signal(number)
+            until(lambda: self.events("list")[-1]["healthy"] == healthy, "the list")
+
+        self.begin("--topology-policy", "restricted")
+        self.await_event("pod-readmitted", pod="holder")
+        change(signal.SIGWINCH, 4)
+        self.assertEqual(self.node.ask_kubelet("reboot").returncode, 0)
+        admit_again()
+        self.assertEqual(self.node.ask_kubelet("pod", "restart", "holder").returncode, 0)
+        change(signal.SIGHUP, 3)
+        admit_again()
+        self.assertEqual(self.node.ask_kubelet("reboot").returncode, 0)
+        self.node.stop_kubelet(signal.SIGKILL)
+        self.begin("--topology-policy", "restricted")
+        refused = self.await_event("pod-rejected", pod="holder")
+        self.assertIn("previously allocated devices are no longer healthy", refused["message"])
+
     # --- ListAndWatch
 
     def test_list_that_is_too_large_ends_the_stream(self):

@@ -208,6 +208,19 @@ static void test_due_when_listed(void **state)
 	assert_true(readmission_is_due(model, pod));
 }
 
+static void test_stopped_containers(void **state)
+{
+	_cleanup_(model_freep) struct model *model = make_restarted("1.36", TOPOLOGY_NONE);
+	struct pod *pod = ADD_HOLDER(model, CONTAINER_MAIN, "d0");
+
+	LIST(model, { "d0", "Unhealthy", 0 }, { "d1", "Healthy", 0 });
+	assert_readmitted(model, GOES_ON);
+	pod->is_stopped = true;
+	assert_readmitted(model, "UnexpectedAdmissionError");
+	LIST(model, { "d0", "Healthy", 0 });
+	assert_readmitted(model, GOES_ON);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -219,6 +232,7 @@ int main(void)
 		cmocka_unit_test(test_static_pods),
 		cmocka_unit_test(test_init_container),
 		cmocka_unit_test(test_due_when_listed),
+		cmocka_unit_test(test_stopped_containers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,8 @@ import stat
 import subprocess
 import unittest
 
-from node import NodeTest, make_node, program, until
+from node import NodeTest, program, until
+from vfio_host import VfioHost
 
 PROGRAM = "#!/bin/sh\ncat {}\n"
 
@@ -121,30 +122,17 @@ class Reboot(Replayed):
 
     def setUp(self):
         super().setUp()
-        self.root = self.node.path("host")
+        self.host = VfioHost(self.node.path("host"))
         self.resources["a"] = (f'{{ name = "vendor.example/a"; driver = "pci"; match = ( {{ access = "vfio"; vendor = 0x10de; }} ); '
-                               f'host_root = "{self.root}"; container = {{ env = ( "GROUP=${{iommu_group}}", "IDS=${{ids}}" ); }}; }}')
+                               f'host_root = "{self.host.root}"; container = {{ env = ( "GROUP=${{iommu_group}}", "IDS=${{ids}}" ); }}; }}')
         self.plug(x=7, y=8, z=9)
         self.begin()
 
     def plug(self, **groups):
-        shutil.rmtree(self.root, ignore_errors=True)
-        for path in ("sys/bus/pci/devices", "sys/bus/pci/drivers/vfio-pci", "dev/vfio"):
-            os.makedirs(os.path.join(self.root, path))
-        make_node(os.path.join(self.root, "dev/vfio/vfio"))
+        for address in list(self.host.groups):
+            self.host.unplug(address)
         for name, group in groups.items():
-            function = os.path.join(self.root, "sys/devices", self.FUNCTIONS[name])
-            members = os.path.join(self.root, f"sys/kernel/iommu_groups/{group}/devices")
-            os.makedirs(function)
-            os.makedirs(members)
-            for attribute, value in {"vendor": "0x10de", "device": "0x1eb8", "class": "0x030200", "numa_node": "-1"}.items():
-                with open(os.path.join(function, attribute), "w") as file:
-                    file.write(value + "\n")
-            os.symlink("../../bus/pci/drivers/vfio-pci", os.path.join(function, "driver"))
-            os.symlink(f"../../kernel/iommu_groups/{group}", os.path.join(function, "iommu_group"))
-            os.symlink(f"../../../devices/{self.FUNCTIONS[name]}", os.path.join(self.root, "sys/bus/pci/devices", self.FUNCTIONS[name]))
-            os.symlink(f"../../../../devices/{self.FUNCTIONS[name]}", os.path.join(members, self.FUNCTIONS[name]))
-            make_node(os.path.join(self.root, f"dev/vfio/{group}"))
+            self.host.plug(self.FUNCTIONS[name], group)
 
     def hold(self, name):
         """A pod with one device: its name above, and its group."""
